@@ -1,0 +1,60 @@
+# Forwards to Meson and to scripts/, so that the usual words work.
+# `make help` lists them.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+export PREFIX DESTDIR
+
+.DEFAULT_GOAL := all
+.PHONY: all run check install bench torture fuzz mutants format lint coverage \
+	clean help
+
+all: ## build the library and the programs, in build/
+	@scripts/deps build
+	@scripts/build
+
+run: all ## build, then run the example: threads that contend for one key
+	@build/examples/contention
+
+check: ## the whole check: tests, sanitizers, mutants, fuzz targets
+	@scripts/check
+
+install: all ## install below PREFIX (/usr/local), inside DESTDIR if it is set
+	@meson install -C build --no-rebuild
+	@if [ -z "$$DESTDIR" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
+
+bench: ## build with optimisation and run every benchmark
+	@scripts/deps build bench
+	@scripts/bench
+
+torture: ## run the torture tests for TORTURE_SECONDS (60) each
+	@scripts/deps build test
+	@scripts/torture
+
+fuzz: ## run every fuzz target for FUZZ_SECONDS (60)
+	@scripts/deps build test
+	@scripts/fuzz
+
+mutants: ## prove that the tests can fail: switch on each planted bug
+	@scripts/deps build test
+	@scripts/mutants
+
+format: ## lay out the sources as .clang-format says
+	@scripts/deps lint
+	@scripts/format
+
+lint: ## layout, clang-tidy and cppcheck; changes nothing
+	@scripts/deps build test lint
+	@scripts/lint
+
+coverage: ## measure coverage; the core must have all lines and branches
+	@scripts/deps build test coverage
+	@scripts/coverage
+
+clean: ## remove build/
+	@rm -rf build
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1|\2/p' Makefile | \
+		awk -F'|' 'BEGIN { print "holdfast\n" } \
+			{ printf "  make %-12s %s\n", substr($$1, 3), $$2 }'

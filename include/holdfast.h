@@ -1,0 +1,568 @@
+/* holdfast.h - a keyed mutex for threads, processes and fleets of machines.
+ *
+ * Copyright (c) the holdfast authors. SPDX-License-Identifier: MIT
+ *
+ * A *client* is opened by a URL, which chooses the strategy behind the locks.
+ * A *lock* is one claim on one key: it is granted with a *token*, and it is
+ * held for a *lease* of ttl_ms, which renewals make longer.
+ *
+ *     struct hf_client *client;
+ *     struct hf_lock *lock;
+ *
+ *     if (hf_open("memory:demo", NULL, &client) == HF_OK &&
+ *         hf_lock(client, hf_key("nightly"), NULL, &lock) == HF_OK) {
+ *         ...work, while hf_valid_for(lock, 0)...
+ *         hf_unlock(lock);
+ *     }
+ *
+ * What is promised
+ *   - For one key, at no instant do two holders see hf_valid_for(lock, 0)
+ *     true, as long as clocks *run* at the same rate within 1 %. Nobody's
+ *     wall clock matters.
+ *   - Who acts after the end of its validity is outside any lock's power.
+ *     Send the token with each write that the lock protects, and let the
+ *     store refuse a token smaller than the largest it has seen.
+ *   - An operation was done, was not done, or is in doubt (HF_EINDOUBT).
+ *
+ * Three ways to call, which behave alike
+ *   - hf_X() blocks until it is answered.
+ *   - hf_X_start() returns at once. Its answer goes to a callback, to a
+ *     future, or to both. Outputs are written before either hears of it, and
+ *     only on HF_OK; they must stay in place until then.
+ *   - A program with an event loop polls hf_fd() and calls hf_process().
+ *
+ * Threads. Any thread may call anything. Callbacks run one at a time: in the
+ * client's own thread if it was opened with `background`, else inside
+ * hf_process() or inside whichever blocking call is waiting. Inside a
+ * callback each non-blocking call is legal; a blocking one on the same client
+ * answers HF_EDEADLK.
+ *
+ * Memory. Arguments are borrowed for the call and copied where they are
+ * needed longer. What hf_X() gives is the caller's until the matching
+ * hf_X_free() or hf_X_fini(), which accept NULL. */
+#ifndef HOLDFAST_H
+#define HOLDFAST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define HF_API __attribute__((visibility("default")))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HF_VERSION "0.1.0"
+
+/* The library's version, which may be newer than the header's. */
+HF_API const char *hf_version(void);
+
+/* ---- Errors -------------------------------------------------------------
+ *
+ * A code exists where a caller would act differently. */
+#define HF_ERRORS(X)                                                           \
+    X(EINVAL, -1, "bad argument")                                              \
+    X(ENOMEM, -2, "out of memory; nothing was changed")                        \
+    X(EBUSY, -3, "held by another")                                            \
+    X(ETIMEDOUT, -4, "the wait ran out")                                       \
+    X(EUNAVAIL, -5, "nothing that could decide was reached; not done")         \
+    X(EINDOUBT, -6, "the answer was lost; it may have been done")              \
+    X(ENOTOWNER, -7, "held by another claim")                                  \
+    X(ENOTHELD, -8, "held by nobody")                                          \
+    X(EEXPIRED, -9, "the lease had ended")                                     \
+    X(EMISMATCH, -10, "the value is not the expected one")                     \
+    X(EFORCED, -11, "an operator broke the lock; it runs out")                 \
+    X(ECANCELED, -12, "canceled")                                              \
+    X(ECLOSED, -13, "the client is closed")                                    \
+    X(ESTATE, -14, "the handle is in another state")                           \
+    X(EDEADLK, -15, "a blocking call inside a callback")                       \
+    X(EFORK, -16, "the client belongs to the parent process")                  \
+    X(ELIMIT, -17, "a limit is reached")                                       \
+    X(EUNSUPPORTED, -18, "this strategy or build cannot do that")              \
+    X(EPROTO, -19, "the bytes cannot be understood")                           \
+    X(ESYSTEM, -20, "the operating system refused")
+
+enum hf_err {
+    HF_OK = 0,
+#define HF_ERROR_VALUE(name, value, text) HF_##name = (value),
+    HF_ERRORS(HF_ERROR_VALUE)
+#undef HF_ERROR_VALUE
+};
+
+/* "HF_EBUSY" and "held by another"; never NULL, whatever the number. */
+HF_API const char *hf_err_name(enum hf_err err);
+HF_API const char *hf_err_text(enum hf_err err);
+
+/* A failure in words: what was wrong, which argument, what to do next. */
+struct hf_error {
+    enum hf_err code;
+    char text[244];
+};
+
+/* ---- Bytes --------------------------------------------------------------
+ *
+ * Keys and values hold any byte: nothing is a sentinel. */
+#define HF_KEY_MAX 1024    /* a key has 1 to this many bytes */
+#define HF_VALUE_MAX 65536 /* a value has 0 to this many bytes */
+#define HF_NOTE_MAX 255    /* a note, an owner: text of at most this many */
+
+struct hf_bytes {
+    const void *data;
+    size_t size;
+};
+
+struct hf_key {
+    const void *data;
+    size_t size;
+};
+
+/* A key, or a value, from a string: hf_key("nightly"). */
+static inline struct hf_key hf_key(const char *text)
+{
+    struct hf_key key = {text, text ? strlen(text) : 0};
+
+    return key;
+}
+
+static inline struct hf_bytes hf_bytes(const char *text)
+{
+    struct hf_bytes bytes = {text, text ? strlen(text) : 0};
+
+    return bytes;
+}
+
+/* ---- Client -------------------------------------------------------------*/
+struct hf_client;
+struct hf_lock;
+struct hf_future;
+struct hf_watch;
+
+#define HF_FOREVER UINT32_MAX
+
+/* What a strategy promises. `?require=fence,fifo` in a URL makes hf_open()
+ * fail where one of them is missing. */
+#define HF_CAPS(X)                                                             \
+    X(FENCE, "fence", 0)              /* tokens rise, whatever happens */      \
+    X(DURABLE, "durable", 1)          /* locks survive a restart */            \
+    X(FIFO, "fifo", 2)                /* waiters are served as they came */    \
+    X(PUSH, "push", 3)                /* waiters are woken, not polling */     \
+    X(STEADY, "steady", 4)            /* no wall clock in any lease */         \
+    X(FAILOVER_SAFE, "failover-safe", 5)                                       \
+    X(LINEARIZABLE_READ, "linearizable-read", 6)                               \
+    X(VALUE, "value", 7)              /* values can be kept and updated */     \
+    X(WATCH, "watch", 8)
+
+enum hf_cap {
+#define HF_CAP_BIT(name, text, bit) HF_CAP_##name = 1 << (bit),
+    HF_CAPS(HF_CAP_BIT)
+#undef HF_CAP_BIT
+};
+
+struct hf_client_opts {
+    size_t size;            /* set by hf_client_opts_init() */
+    bool background;        /* a thread of the client's own drives it */
+    const char *owner;      /* shown to operators; NULL: "command[pid]@host" */
+    struct hf_error *error; /* filled where hf_open() fails; may be NULL */
+};
+
+/* Fill `opts` with the defaults. Each opts struct starts with this call. */
+HF_API void hf_client_opts_fill(struct hf_client_opts *opts, size_t size);
+static inline void hf_client_opts_init(struct hf_client_opts *opts)
+{
+    hf_client_opts_fill(opts, sizeof(*opts));
+}
+
+/* Open the locks that `url` names, for example "memory:NAME".
+ *
+ *   opts   NULL for the defaults
+ *
+ * HF_EINVAL        the URL or an option is wrong; opts->error says which
+ * HF_EUNSUPPORTED  no such strategy in this build, or it lacks what the URL
+ *                  requires
+ * Otherwise as the strategy says. Any thread. */
+HF_API enum hf_err hf_open(const char *url, const struct hf_client_opts *opts,
+                           struct hf_client **client);
+
+/* End every claim of this client: waits are withdrawn, locks are given back,
+ * open calls are answered HF_ECLOSED. Returns by `timeout_ms` whatever the
+ * other side does; handles and futures stay the caller's to free, and answer
+ * HF_ECLOSED. The client itself is gone.
+ *
+ * HF_OK        all was confirmed
+ * HF_EINDOUBT  the time ran out first: a lock may stay taken for its lease
+ * HF_EDEADLK   inside a callback; the client is as it was
+ *
+ * In a process forked from the one that opened it, only memory is freed. */
+HF_API enum hf_err hf_close(struct hf_client *client, uint32_t timeout_ms);
+
+/* The capabilities, HF_CAP_FENCE | ..., and the name of one of them. */
+HF_API uint32_t hf_caps(const struct hf_client *client);
+HF_API const char *hf_cap_name(enum hf_cap cap);
+
+/* The last failure of any call on this client, in words. */
+HF_API void hf_client_error(const struct hf_client *client,
+                            struct hf_error *error);
+
+/* For event loops: poll the descriptor for reading; when it is readable, or
+ * whenever it pleases, call hf_process(), which does what is due, runs the
+ * callbacks and never blocks. hf_fd() answers -1 where the system has no
+ * descriptor left. */
+HF_API int hf_fd(struct hf_client *client);
+HF_API enum hf_err hf_process(struct hf_client *client);
+
+/* ---- Futures ------------------------------------------------------------
+ *
+ * The C form of a promise. hf_X_start(..., done, arg, &future): `done` and
+ * `&future` may each be NULL. */
+
+/* Called once, while driving. */
+typedef void hf_done_fn(enum hf_err err, void *arg);
+
+/* Whether it is answered; if so and `err` is not NULL, how. */
+HF_API bool hf_future_done(const struct hf_future *future, enum hf_err *err);
+
+/* Wait until it is answered, then say how in `*err`.
+ *
+ * HF_ETIMEDOUT  not answered within `wait_ms`; `*err` is untouched
+ * HF_EDEADLK    inside a callback */
+HF_API enum hf_err hf_future_wait(struct hf_future *future, uint32_t wait_ms,
+                                  enum hf_err *err);
+
+/* Give the operation up. It is still answered, once: HF_ECANCELED if it was
+ * stopped in time. A lock that was granted meanwhile is given back. */
+HF_API void hf_future_cancel(struct hf_future *future);
+
+/* How it failed, in words; code HF_OK while there is nothing to say. */
+HF_API void hf_future_error(const struct hf_future *future,
+                            struct hf_error *error);
+
+/* Forget it. The operation goes on and its callback still runs. */
+HF_API void hf_future_free(struct hf_future *future);
+
+/* ---- Locks --------------------------------------------------------------
+ *
+ *            claim            granted               unlock
+ *     IDLE ---------> CLAIMING ---------> HELD ---------------> RELEASING
+ *      ^                 | refused          | validity ended        |
+ *      +-----------------+                  v        unlock         |
+ *      |                                   LOST ----------+         |
+ *      +--------------------------------------------------+---------+ */
+enum hf_lock_state {
+    HF_LOCK_IDLE,
+    HF_LOCK_CLAIMING,
+    HF_LOCK_HELD,
+    HF_LOCK_LOST,
+    HF_LOCK_RELEASING,
+};
+
+enum hf_lock_event {
+    HF_LOCK_EVENT_WAITING = 1, /* in line now: hf_lock_place() says where */
+    HF_LOCK_EVENT_AT_RISK,     /* half the lease without a renewal */
+    HF_LOCK_EVENT_LOST,        /* validity has ended without hf_unlock() */
+};
+
+/* Each event comes at most once a claim. LOST comes before any other callback
+ * of the client that is not yet running, and before anyone else can hold the
+ * key, if this process runs at all. */
+typedef void hf_lock_event_fn(struct hf_lock *lock, enum hf_lock_event event,
+                              void *arg);
+
+struct hf_lock_opts {
+    size_t size;          /* set by hf_lock_opts_init() */
+    uint32_t ttl_ms;      /* how long it is held without renewal; 0: 10 s */
+    uint32_t wait_ms;     /* time in line: 5 s; 0 tries once; HF_FOREVER */
+    uint32_t timeout_ms;  /* how long an answer may take; 0: 5 s */
+    uint32_t renew_ms;    /* renew when this much is left; 0: two thirds */
+    bool renew;           /* keep it until unlocked */
+    bool idle;            /* hf_lock_new(): do not claim yet */
+    struct hf_bytes value; /* kept with the lock, shown by hf_read() */
+    const char *note;      /* shown to operators; NULL: none */
+    hf_lock_event_fn *on_event; /* may be NULL */
+    void *arg;                  /* for on_event */
+    struct hf_error *error; /* filled where the call that got these options
+                               fails before it returns; may be NULL */
+};
+
+/* Fill `opts` with the defaults of this process. */
+HF_API void hf_lock_opts_fill(struct hf_lock_opts *opts, size_t size);
+static inline void hf_lock_opts_init(struct hf_lock_opts *opts)
+{
+    hf_lock_opts_fill(opts, sizeof(*opts));
+}
+
+/* Change the defaults of this process: the times and flags, not what points
+ * somewhere. Handles made before keep what they were made with. NULL restores
+ * the library's own. HF_EINVAL, with opts->error, if they contradict. */
+HF_API enum hf_err hf_lock_opts_set_default(const struct hf_lock_opts *opts);
+
+/* Take the lock on `key`, waiting up to opts->wait_ms for it.
+ *
+ * On HF_OK, `*lock` is held until hf_unlock() or until its lease ends. Its
+ * token is larger than any granted for this key before: send it with each
+ * write the lock protects, and let the store refuse a smaller one.
+ * On any other answer `*lock` is untouched.
+ *
+ *   key    1 to HF_KEY_MAX bytes of any value; copied
+ *   opts   NULL for the defaults: ttl 10 s, wait 5 s, no renewal
+ *
+ * HF_EBUSY      wait_ms is 0 and another claim, be it this client's own,
+ *               holds the key
+ * HF_ETIMEDOUT  wait_ms passed first; the wait is withdrawn
+ * HF_EUNAVAIL   nothing that could decide was reached; not held
+ * HF_EINDOUBT   the answer was lost; the withdrawal goes on behind, the key
+ *               may be held until the ttl has passed
+ * HF_EINVAL     an argument is wrong; the text names it
+ *
+ * Blocks. Any thread; not from inside a callback (HF_EDEADLK). */
+HF_API enum hf_err hf_lock(struct hf_client *client, struct hf_key key,
+                           const struct hf_lock_opts *opts,
+                           struct hf_lock **lock);
+HF_API enum hf_err hf_lock_start(struct hf_client *client, struct hf_key key,
+                                 const struct hf_lock_opts *opts,
+                                 struct hf_lock **lock, hf_done_fn *done,
+                                 void *arg, struct hf_future **future);
+
+/* A handle to claim, free and claim again. Unless opts->idle is set it starts
+ * claiming at once, without waiting for the answer: hf_claim_wait() hears it. */
+HF_API enum hf_err hf_lock_new(struct hf_client *client, struct hf_key key,
+                               const struct hf_lock_opts *opts,
+                               struct hf_lock **lock);
+
+/* Claim with an idle or lost handle; answers as hf_lock() does. A refused
+ * claim leaves the handle idle. HF_ESTATE: claimed already. */
+HF_API enum hf_err hf_claim(struct hf_lock *lock);
+HF_API enum hf_err hf_claim_start(struct hf_lock *lock, hf_done_fn *done,
+                                  void *arg, struct hf_future **future);
+
+/* Wait for the claim that is under way, if any, and say how the last claim
+ * of this handle was answered. HF_ESTATE: there was none. */
+HF_API enum hf_err hf_claim_wait(struct hf_lock *lock);
+
+/* A handle for a claim made elsewhere, by what hf_nonce() and hf_token() told
+ * there. Its validity is unknown, so hf_valid_for() is false until a renewal
+ * is confirmed; unlock, renew and update work. */
+#define HF_NONCE_SIZE 16
+HF_API enum hf_err hf_lock_adopt(struct hf_client *client, struct hf_key key,
+                                 const uint8_t nonce[HF_NONCE_SIZE],
+                                 uint64_t token,
+                                 const struct hf_lock_opts *opts,
+                                 struct hf_lock **lock);
+
+/* Give the claim back. Validity ends before anything is sent, and the handle
+ * is idle afterwards, whatever the answer. A claim that is under way is
+ * waited for first, and if it fails so does this, with its answer.
+ *
+ * HF_OK         it was held until now, and is free or another's
+ * HF_EEXPIRED   the lease had ended before
+ * HF_ENOTOWNER, HF_ENOTHELD  the same, of an adopted handle: another holds
+ *               the key, nobody does
+ * HF_EINDOUBT   no answer within timeout_ms; it ends with its lease at latest
+ * HF_ESTATE     nothing is claimed */
+HF_API enum hf_err hf_unlock(struct hf_lock *lock);
+HF_API enum hf_err hf_unlock_start(struct hf_lock *lock, hf_done_fn *done,
+                                   void *arg, struct hf_future **future);
+
+/* Extend the lease to `ttl_ms` from now (0: the ttl of the handle). Never
+ * creates a lock, and never shortens a lease.
+ *
+ * HF_EFORCED   an operator broke the lock: it stays valid until it runs out
+ * Other answers as of hf_unlock(); after HF_EEXPIRED the handle is lost. */
+HF_API enum hf_err hf_renew(struct hf_lock *lock, uint32_t ttl_ms);
+HF_API enum hf_err hf_renew_start(struct hf_lock *lock, uint32_t ttl_ms,
+                                  hf_done_fn *done, void *arg,
+                                  struct hf_future **future);
+
+/* Replace the value, if it is `expected` (NULL: whatever it is). The lease is
+ * as it was. HF_EMISMATCH: it is not; other answers as of hf_renew(). */
+HF_API enum hf_err hf_update(struct hf_lock *lock,
+                             const struct hf_bytes *expected,
+                             struct hf_bytes value);
+HF_API enum hf_err hf_update_start(struct hf_lock *lock,
+                                   const struct hf_bytes *expected,
+                                   struct hf_bytes value, hf_done_fn *done,
+                                   void *arg, struct hf_future **future);
+
+/* Whether the lock is surely held for `ms` more milliseconds: a load and a
+ * clock read, no message. False from the end of validity on, which is before
+ * anyone else can hold the key. */
+HF_API bool hf_valid_for(const struct hf_lock *lock, uint32_t ms);
+
+/* How long that is; 0 where it is not held. */
+HF_API uint32_t hf_remaining_ms(const struct hf_lock *lock);
+
+/* The instant, in milliseconds of CLOCK_BOOTTIME, at which validity ends. */
+HF_API int64_t hf_deadline(const struct hf_lock *lock);
+
+/* The fencing token of the grant; 0 before there was one. */
+HF_API uint64_t hf_token(const struct hf_lock *lock);
+
+/* The claim's nonce, a secret: who knows it can unlock. Zeros before the
+ * first claim. */
+HF_API void hf_nonce(const struct hf_lock *lock, uint8_t nonce[HF_NONCE_SIZE]);
+
+HF_API struct hf_key hf_lock_key(const struct hf_lock *lock);
+HF_API enum hf_lock_state hf_lock_state(const struct hf_lock *lock);
+
+/* The place in line, 1 for the next, as last heard; 0 where it does not
+ * wait. */
+HF_API uint32_t hf_lock_place(const struct hf_lock *lock);
+
+/* The last failure of a call on this handle, or of its renewals, in words. */
+HF_API void hf_lock_error(const struct hf_lock *lock, struct hf_error *error);
+
+/* Free the handle. What it still claims is given back behind, unconfirmed; but
+ * not what was adopted. Legal while calls on it are open: they are answered. */
+HF_API void hf_lock_free(struct hf_lock *lock);
+
+/* Take the lock, call `run`, give the lock back. The result of `run` goes to
+ * `*result`. While it runs it may ask hf_valid_for(lock, 0).
+ *
+ * HF_OK        it ran, and the lock was held to its end
+ * HF_EEXPIRED  it ran, but the lock had been lost; `*result` is written
+ * HF_EINDOUBT  where `*result` is written: it ran, the unlock is in doubt
+ * Otherwise as hf_lock(), and it did not run. */
+typedef int hf_run_fn(struct hf_lock *lock, void *arg);
+HF_API enum hf_err hf_run(struct hf_client *client, struct hf_key key,
+                          const struct hf_lock_opts *opts, hf_run_fn *run,
+                          void *arg, int *result);
+
+/* ---- Looking ------------------------------------------------------------*/
+enum hf_consistency {
+    HF_LINEARIZABLE, /* as of some instant during the call */
+    HF_LOCAL,        /* what the nearest server knows; may be old */
+};
+
+/* Who holds a key. Nonces are secrets and never shown. */
+struct hf_info {
+    struct hf_key key;
+    bool held;
+    bool forced;      /* broken by an operator: it runs out */
+    uint64_t token;   /* of the holder */
+    uint32_t held_ms; /* since the grant */
+    uint32_t left_ms; /* of the lease */
+    uint32_t waiters;
+    struct hf_bytes value;
+    const char *owner; /* "" where unknown */
+    const char *note;
+    uint64_t index; /* of the newest event: watch from here */
+    void *storage;  /* what the pointers point into */
+};
+HF_API void hf_info_fini(struct hf_info *info);
+
+/* Read one key; a key that nobody holds is not an error: held is false. */
+HF_API enum hf_err hf_read(struct hf_client *client, struct hf_key key,
+                           enum hf_consistency how, struct hf_info *info);
+HF_API enum hf_err hf_read_start(struct hf_client *client, struct hf_key key,
+                                 enum hf_consistency how, struct hf_info *info,
+                                 hf_done_fn *done, void *arg,
+                                 struct hf_future **future);
+
+/* Call `each` for every held key that begins with `prefix` (which may be
+ * empty), in byte order, each key once. `info` is its own only until it
+ * returns; false ends the list early. The callback may not block. */
+typedef bool hf_list_fn(const struct hf_info *info, void *arg);
+HF_API enum hf_err hf_list(struct hf_client *client, struct hf_key prefix,
+                           hf_list_fn *each, void *arg);
+HF_API enum hf_err hf_list_start(struct hf_client *client, struct hf_key prefix,
+                                 hf_list_fn *each, hf_done_fn *done, void *arg,
+                                 struct hf_future **future);
+
+/* Wait until somebody holds `key`; at once if so. `info` may be NULL.
+ * HF_ETIMEDOUT: nobody did within `wait_ms`. */
+HF_API enum hf_err hf_wait_held(struct hf_client *client, struct hf_key key,
+                                uint32_t wait_ms, struct hf_info *info);
+HF_API enum hf_err hf_wait_held_start(struct hf_client *client,
+                                      struct hf_key key, uint32_t wait_ms,
+                                      struct hf_info *info, hf_done_fn *done,
+                                      void *arg, struct hf_future **future);
+
+/* How a key came to be free. */
+enum hf_freed {
+    HF_FREED_BEFORE = 1, /* it was free when asked */
+    HF_FREED_RELEASED,
+    HF_FREED_EXPIRED,
+    HF_FREED_FORCED,
+    HF_FREED_UNSEEN, /* it is free; the event was missed */
+};
+
+/* Wait until nobody holds `key`. `freed` may be NULL. Being free is a fact of
+ * the past once it is told: to have the key, lock it. */
+HF_API enum hf_err hf_wait_free(struct hf_client *client, struct hf_key key,
+                                uint32_t wait_ms, enum hf_freed *freed);
+HF_API enum hf_err hf_wait_free_start(struct hf_client *client,
+                                      struct hf_key key, uint32_t wait_ms,
+                                      enum hf_freed *freed, hf_done_fn *done,
+                                      void *arg, struct hf_future **future);
+
+/* ---- Watching -----------------------------------------------------------*/
+enum hf_event_kind {
+    HF_EVENT_GRANTED = 1,
+    HF_EVENT_RENEWED = 2,
+    HF_EVENT_UPDATED = 4,
+    HF_EVENT_RELEASED = 8,
+    HF_EVENT_EXPIRED = 16,
+    HF_EVENT_FORCED = 32, /* now, or marked to run out */
+    HF_EVENT_QUEUED = 64,
+    HF_EVENT_WITHDRAWN = 128,
+    HF_EVENT_DROPPED = 256, /* events are missing here */
+    HF_EVENT_ANY = 511,
+};
+
+/* Indexes rise by one an event over all keys of a strategy. */
+struct hf_event {
+    enum hf_event_kind kind;
+    uint64_t index; /* DROPPED: of the first event after the gap */
+    struct hf_key key;
+    uint64_t token;    /* 0 for QUEUED and WITHDRAWN */
+    const char *owner; /* of the claim that the event is about */
+    bool freed;        /* nobody holds the key after this event */
+};
+
+struct hf_watch_opts {
+    size_t size;
+    uint64_t from;  /* first index wanted; 0: from now on */
+    uint32_t kinds; /* HF_EVENT_GRANTED | ...; DROPPED always comes */
+};
+HF_API void hf_watch_opts_fill(struct hf_watch_opts *opts, size_t size);
+static inline void hf_watch_opts_init(struct hf_watch_opts *opts)
+{
+    hf_watch_opts_fill(opts, sizeof(*opts));
+}
+
+/* Call `each` for every event on keys that begin with `prefix`, in order,
+ * while driving, until hf_watch_free(). Where events came faster than they
+ * were taken, or `from` is older than what is kept, one DROPPED event stands
+ * in their place. `event` is its own only until it returns. */
+typedef void hf_watch_fn(const struct hf_event *event, void *arg);
+HF_API enum hf_err hf_watch(struct hf_client *client, struct hf_key prefix,
+                            const struct hf_watch_opts *opts,
+                            hf_watch_fn *each, void *arg,
+                            struct hf_watch **watch);
+HF_API enum hf_err hf_watch_start(struct hf_client *client,
+                                  struct hf_key prefix,
+                                  const struct hf_watch_opts *opts,
+                                  hf_watch_fn *each, void *each_arg,
+                                  struct hf_watch **watch, hf_done_fn *done,
+                                  void *arg, struct hf_future **future);
+
+/* End it. No callback begins after this returns. */
+HF_API void hf_watch_free(struct hf_watch *watch);
+
+/* ---- Operators ----------------------------------------------------------*/
+
+/* Break the lock that was granted with `token`: renewals are refused, so it
+ * runs out and no two holders are ever valid. With `now` it passes on at
+ * once, and only the fence protects. HF_ENOTOWNER: another token holds. */
+HF_API enum hf_err hf_force(struct hf_client *client, struct hf_key key,
+                            uint64_t token, bool now);
+HF_API enum hf_err hf_force_start(struct hf_client *client, struct hf_key key,
+                                  uint64_t token, bool now, hf_done_fn *done,
+                                  void *arg, struct hf_future **future);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

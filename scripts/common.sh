@@ -1,0 +1,73 @@
+# shellcheck shell=bash disable=SC2034
+# common.sh - what the scripts share. Each reads it first, and is then in the
+# root of the tree.
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+results=build/results
+cores=$(nproc 2>/dev/null || echo 2)
+
+if [ -t 1 ]; then
+    bold=$'\e[1m' red=$'\e[31m' green=$'\e[32m' plain=$'\e[0m'
+else
+    bold='' red='' green='' plain=''
+fi
+
+# The first of the commands NAME, NAME-NN that is there, the newest NN first;
+# nothing, and false, if none is.
+tool() { # NAME
+    local version
+    if command -v "$1" >/dev/null; then
+        echo "$1"
+        return
+    fi
+    for version in 20 19 18 17 16 15 14; do
+        if command -v "$1-$version" >/dev/null; then
+            echo "$1-$version"
+            return
+        fi
+    done
+    return 1
+}
+
+# Configure the build folder DIR, unless it is configured so already. What was
+# asked for is kept in it: other options mean another build.
+configure() { # DIR COMPILER [meson option...]
+    local dir=$1 compiler=$2 stamp=$1/.configured-by wish="${*:2}" kept=''
+    shift 2
+    [ -f "$stamp" ] && [ -f "$dir/build.ninja" ] && kept=$(cat "$stamp")
+    [ "$kept" = "$wish" ] && return
+    if [ "$dir" != build ]; then
+        rm -rf "$dir"
+    elif [ "${kept%% *}" = "$compiler" ]; then
+        set -- --reconfigure "$@"
+    else
+        # Other builds live inside it, so only what Meson keeps is removed.
+        rm -rf build/build.ninja build/meson-private build/meson-info
+    fi
+    CC=$compiler meson setup "$dir" "$@" || return
+    echo "$wish" >"$stamp"
+}
+
+compile() { # DIR
+    ninja -C "$1" -j "$cores"
+}
+
+# Run a command, and show what it printed only if it fails.
+quietly() { # COMMAND...
+    local log status
+    log=$(mktemp) || return
+    "$@" >"$log" 2>&1
+    status=$?
+    [ $status -eq 0 ] || cat "$log" >&2
+    rm -f "$log"
+    return $status
+}
+
+# Options of a build that sanitizers watch. clang links their symbols into
+# programs only, so the shared library cannot be without undefined ones.
+sanitized=(-Dbench=false -Dexamples=false -Db_lundef=false
+    '-Dc_args=-fno-sanitize-recover=all -fno-omit-frame-pointer')
+
+export ASAN_OPTIONS=${ASAN_OPTIONS-detect_stack_use_after_return=1:strict_string_checks=1}
+export UBSAN_OPTIONS=${UBSAN_OPTIONS-print_stacktrace=1:halt_on_error=1}
+export TSAN_OPTIONS=${TSAN_OPTIONS-second_deadlock_stack=1:history_size=4}

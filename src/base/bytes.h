@@ -1,0 +1,63 @@
+/* bytes.h - comparing what travels as pointer and length. */
+#ifndef HF_BASE_BYTES_H
+#define HF_BASE_BYTES_H
+
+#include <string.h>
+
+#include "base/mutant.h"
+#include "holdfast.h"
+
+struct hf_nonce {
+    uint8_t bytes[HF_NONCE_SIZE];
+};
+
+/* memcpy, but a NULL source of no bytes is fine. */
+static inline void hf_copy(void *to, const void *from, size_t size)
+{
+    if (size > 0)
+        memcpy(to, from, size);
+}
+
+static inline bool hf_bytes_equal(struct hf_bytes a, struct hf_bytes b)
+{
+    return a.size == b.size && (a.size == 0 || !memcmp(a.data, b.data, a.size));
+}
+
+static inline bool hf_key_equal(struct hf_key a, struct hf_key b)
+{
+    size_t size = a.size;
+
+    if (HF_MUTANT(31) && size > b.size)
+        size = b.size;
+    else if (a.size != b.size)
+        return HF_MUTANT(31) && !memcmp(a.data, b.data, size);
+    return !memcmp(a.data, b.data, size);
+}
+
+static inline bool hf_key_has_prefix(struct hf_key key, struct hf_key prefix)
+{
+    return key.size >= prefix.size &&
+           (prefix.size == 0 || !memcmp(key.data, prefix.data, prefix.size));
+}
+
+/* Byte order; a prefix sorts before what it begins. */
+static inline int hf_key_compare(struct hf_key a, struct hf_key b)
+{
+    size_t common = a.size < b.size ? a.size : b.size;
+    int order = common > 0 ? memcmp(a.data, b.data, common) : 0;
+
+    return order != 0 ? order : (a.size > b.size) - (a.size < b.size);
+}
+
+/* Takes the same time wherever they differ: a nonce is a secret. */
+static inline bool hf_nonce_equal(const struct hf_nonce *a,
+                                  const struct hf_nonce *b)
+{
+    unsigned difference = 0;
+
+    for (size_t i = 0; i < sizeof(a->bytes); i++)
+        difference |= (unsigned)(a->bytes[i] ^ b->bytes[i]);
+    return difference == 0;
+}
+
+#endif

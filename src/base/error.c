@@ -1,0 +1,58 @@
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static const struct {
+    enum hf_err code;
+    const char *name;
+    const char *text;
+} errors[] = {
+    {HF_OK, "HF_OK", "done"},
+#define ROW(name, value, text) {HF_##name, "HF_" #name, text},
+    HF_ERRORS(ROW)
+#undef ROW
+};
+
+static size_t find(enum hf_err err)
+{
+    size_t i = 0;
+
+    while (i < sizeof(errors) / sizeof(errors[0]) && errors[i].code != err)
+        i++;
+    return i;
+}
+
+const char *hf_err_name(enum hf_err err)
+{
+    size_t i = find(err);
+
+    return i < sizeof(errors) / sizeof(errors[0]) ? errors[i].name : "HF_E?";
+}
+
+const char *hf_err_text(enum hf_err err)
+{
+    size_t i = find(err);
+
+    return i < sizeof(errors) / sizeof(errors[0]) ? errors[i].text
+                                                  : "no such error";
+}
+
+enum hf_err hf_error_set(struct hf_error *error, enum hf_err code,
+                         const char *format, ...)
+{
+    va_list args;
+
+    if (!error)
+        return code;
+    error->code = code;
+    va_start(args, format);
+    (void)vsnprintf(error->text, sizeof(error->text), format, args);
+    va_end(args);
+    return code;
+}
+
+enum hf_err hf_error_code(struct hf_error *error, enum hf_err code)
+{
+    return hf_error_set(error, code, "%s", hf_err_text(code));
+}

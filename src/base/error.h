@@ -1,0 +1,16 @@
+/* error.h - failures in words. The codes are in holdfast.h. */
+#ifndef HF_BASE_ERROR_H
+#define HF_BASE_ERROR_H
+
+#include "holdfast.h"
+
+/* Write `code` and a formatted text; `error` may be NULL. Returns `code`, so
+ * that a failure is one line: return hf_error_set(error, HF_EINVAL, ...). */
+enum hf_err hf_error_set(struct hf_error *error, enum hf_err code,
+                         const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The code's own text. */
+enum hf_err hf_error_code(struct hf_error *error, enum hf_err code);
+
+#endif

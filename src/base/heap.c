@@ -1,0 +1,101 @@
+#include "base/heap.h"
+
+#include <stdlib.h>
+
+#include "base/assert.h"
+
+#define CAPACITY_MIN 8
+
+void hf_heap_fini(struct hf_heap *heap)
+{
+    free(heap->slots);
+    *heap = (struct hf_heap){0};
+}
+
+enum hf_err hf_heap_reserve(struct hf_heap *heap, size_t count)
+{
+    size_t capacity = heap->capacity > 0 ? heap->capacity : CAPACITY_MIN;
+    struct hf_heap_slot *slots;
+
+    if (count <= heap->capacity) {
+        heap->reserved = count;
+        return HF_OK;
+    }
+    while (capacity < count)
+        capacity *= 2;
+    slots = realloc(heap->slots, capacity * sizeof(*slots));
+    if (!slots)
+        return HF_ENOMEM;
+    heap->slots = slots;
+    heap->capacity = capacity;
+    heap->reserved = count;
+    return HF_OK;
+}
+
+static void put(struct hf_heap *heap, size_t at, struct hf_heap_slot slot)
+{
+    heap->slots[at] = slot;
+    slot.link->place = at + 1;
+}
+
+/* Let `slot` rise from the hole at `at`, then sink. */
+static void settle(struct hf_heap *heap, size_t at, struct hf_heap_slot slot)
+{
+    while (at > 0 && slot.key < heap->slots[(at - 1) / 2].key) {
+        put(heap, at, heap->slots[(at - 1) / 2]);
+        at = (at - 1) / 2;
+    }
+    for (;;) {
+        size_t child = 2 * at + 1;
+
+        if (child + 1 < heap->count &&
+            heap->slots[child + 1].key < heap->slots[child].key)
+            child++;
+        if (child >= heap->count || slot.key <= heap->slots[child].key)
+            break;
+        put(heap, at, heap->slots[child]);
+        at = child;
+    }
+    put(heap, at, slot);
+}
+
+void hf_heap_set(struct hf_heap *heap, struct hf_heap_link *link, hf_time key)
+{
+    struct hf_heap_slot slot = {key, link};
+
+    if (!hf_heap_has(link)) {
+        HF_ASSERT(heap->count < heap->capacity);
+        link->place = ++heap->count;
+        heap->slots[link->place - 1] = slot;
+    }
+    settle(heap, link->place - 1, slot);
+}
+
+/* Give memory back when three quarters are unused. Failing to is harmless. */
+static void shrink(struct hf_heap *heap)
+{
+    size_t capacity = heap->capacity / 2;
+    struct hf_heap_slot *slots;
+
+    if (capacity < CAPACITY_MIN || capacity < heap->reserved ||
+        heap->count > capacity / 2)
+        return;
+    slots = realloc(heap->slots, capacity * sizeof(*slots));
+    if (!slots)
+        return;
+    heap->slots = slots;
+    heap->capacity = capacity;
+}
+
+void hf_heap_drop(struct hf_heap *heap, struct hf_heap_link *link)
+{
+    size_t at = link->place - 1;
+
+    if (!hf_heap_has(link))
+        return;
+    link->place = 0;
+    heap->count--;
+    if (at < heap->count)
+        settle(heap, at, heap->slots[heap->count]);
+    shrink(heap);
+}

@@ -1,0 +1,27 @@
+/* limits.h - everything that grows stops here.
+ *
+ * The limits that a caller can see are in holdfast.h: HF_KEY_MAX,
+ * HF_VALUE_MAX, HF_NOTE_MAX. */
+#ifndef HF_BASE_LIMITS_H
+#define HF_BASE_LIMITS_H
+
+#define HF_TTL_MIN_MS 1
+#define HF_TTL_MAX_MS (7 * 24 * 3600 * 1000) /* a week */
+#define HF_LEASE_MAX_MS (HF_TTL_MAX_MS + HF_TTL_MAX_MS / 16 + 50)
+
+#define HF_WAITERS_MAX 65536   /* in line for one key */
+#define HF_HOLDS_MAX 16777216  /* keys held in one table */
+#define HF_SESSIONS_MAX 65536  /* sessions of one table */
+#define HF_WINDOW_MAX 1024     /* commands of one session not yet settled */
+#define HF_SNAPSHOT_MAX (UINT64_C(1) << 32) /* bytes of an encoded table */
+
+#define HF_URL_MAX 4096      /* bytes of a URL */
+#define HF_URL_PARAMS_MAX 32 /* options in a URL */
+
+#define HF_HISTORY_BYTES 262144 /* events kept for watchers, in bytes */
+#define HF_WATCH_QUEUE_MAX 1024 /* events waiting for one watch's callback */
+#define HF_LIST_MAX 1048576     /* keys in the answer to one list */
+#define HF_MEMORY_MAX 4096      /* stores named memory: in one process */
+#define HF_HANDLES_MAX 4194304  /* handles and calls open in one client */
+
+#endif

@@ -1,0 +1,40 @@
+/* time.h - instants and spans, in milliseconds.
+ *
+ * An hf_time is an instant of one machine's boot-time clock, which counts
+ * through suspension and which no one can set. It never travels: what is sent
+ * is a span. */
+#ifndef HF_BASE_TIME_H
+#define HF_BASE_TIME_H
+
+#include <stdint.h>
+
+#include "base/mutant.h"
+
+typedef int64_t hf_time;
+
+#define HF_NEVER INT64_MAX
+
+/* The boot-time clock, rounded down. */
+hf_time hf_time_now(void);
+
+/* `span` after `instant`; HF_NEVER rather than an overflow. */
+static inline hf_time hf_time_add(hf_time instant, uint64_t span)
+{
+    uint64_t sum = (uint64_t)instant + span;
+
+    if (!HF_MUTANT(32) && span > (uint64_t)(HF_NEVER - instant))
+        return HF_NEVER;
+    return (hf_time)sum;
+}
+
+/* From `now` until `deadline`: 0 if it has come, at most UINT32_MAX. */
+static inline uint32_t hf_time_left(hf_time deadline, hf_time now)
+{
+    if (deadline <= now)
+        return 0;
+    if (deadline - now > (hf_time)UINT32_MAX)
+        return UINT32_MAX;
+    return (uint32_t)(deadline - now);
+}
+
+#endif

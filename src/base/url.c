@@ -1,0 +1,220 @@
+#include "base/url.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+/* Decode `text` in place. */
+static bool decode(char *text)
+{
+    char *to = text;
+
+    for (const char *from = text; *from; from++) {
+        int high, low;
+
+        if (*from != '%') {
+            *to++ = *from;
+            continue;
+        }
+        high = hex_digit(from[1]);
+        low = high < 0 ? -1 : hex_digit(from[2]);
+        if (low < 0 || (high == 0 && low == 0))
+            return false;
+        *to++ = (char)(high * 16 + low);
+        from += 2;
+    }
+    *to = '\0';
+    return true;
+}
+
+/* End the string at the first `mark` and return what follows it, or NULL. */
+static char *cut(char *text, char mark)
+{
+    char *at = strchr(text, mark);
+
+    if (!at)
+        return NULL;
+    *at = '\0';
+    return at + 1;
+}
+
+static bool is_scheme(const char *scheme)
+{
+    for (const char *c = scheme; *c; c++) {
+        bool letter = *c >= 'a' && *c <= 'z';
+        bool other = (*c >= '0' && *c <= '9') || *c == '+' || *c == '-';
+
+        if (!letter && !(other && c > scheme))
+            return false;
+    }
+    return *scheme != '\0';
+}
+
+static enum hf_err check_characters(const char *text, struct hf_error *error)
+{
+    size_t size = strnlen(text, HF_URL_MAX + 1);
+
+    if (size > HF_URL_MAX)
+        return hf_error_set(error, HF_EINVAL, "url: longer than %d bytes",
+                            HF_URL_MAX);
+    for (size_t i = 0; i < size; i++) {
+        if ((unsigned char)text[i] <= ' ' || (unsigned char)text[i] >= 0x7f)
+            return hf_error_set(error, HF_EINVAL,
+                                "url: byte %zu must be percent-encoded", i + 1);
+    }
+    return HF_OK;
+}
+
+static enum hf_err parse_params(struct hf_url *url, char *query,
+                                struct hf_error *error)
+{
+    while (query) {
+        char *rest = cut(query, '&');
+        char *value = cut(query, '=');
+
+        if (!value || !decode(query) || !decode(value) || *query == '\0')
+            return hf_error_set(error, HF_EINVAL,
+                                "url: option '%s' is not name=value", query);
+        for (size_t i = 0; i < url->param_count; i++) {
+            if (!strcmp(url->params[i].name, query))
+                return hf_error_set(error, HF_EINVAL,
+                                    "url: option '%s' is given twice", query);
+        }
+        if (url->param_count == HF_URL_PARAMS_MAX)
+            return hf_error_set(error, HF_EINVAL,
+                                "url: more than %d options", HF_URL_PARAMS_MAX);
+        url->params[url->param_count++] =
+            (struct hf_url_param){.name = query, .value = value};
+        query = rest;
+    }
+    return HF_OK;
+}
+
+/* user:password@hosts/path, all but hosts optional. */
+static enum hf_err parse_authority(struct hf_url *url, char *text,
+                                   struct hf_error *error)
+{
+    char *path = strchr(text, '/');
+    char *at, *password;
+
+    url->path = "";
+    if (path) {
+        /* Make room to end the hosts: the "//" before them is unused. */
+        size_t size = (size_t)(path - text);
+
+        memmove(text - 1, text, size);
+        text[size - 1] = '\0';
+        text--;
+        if (!decode(path))
+            return hf_error_set(error, HF_EINVAL, "url: bad %% in the path");
+        url->path = path;
+    }
+    at = strrchr(text, '@');
+    if (at) {
+        *at = '\0';
+        password = cut(text, ':');
+        if (!decode(text) || (password && !decode(password)))
+            return hf_error_set(error, HF_EINVAL,
+                                "url: bad %% in user or password");
+        url->user = text;
+        url->password = password;
+        text = at + 1;
+    }
+    if (!decode(text))
+        return hf_error_set(error, HF_EINVAL, "url: bad %% in the host");
+    url->hosts = text;
+    return HF_OK;
+}
+
+static enum hf_err parse(struct hf_url *url, char *text, struct hf_error *error)
+{
+    char *rest = cut(text, ':');
+    char *query;
+    enum hf_err err;
+
+    if (!rest || !is_scheme(text))
+        return hf_error_set(error, HF_EINVAL,
+                            "url: must begin with a scheme, as in memory:name");
+    url->scheme = text;
+    if (strchr(rest, '#'))
+        return hf_error_set(error, HF_EINVAL,
+                            "url: a '#' must be percent-encoded");
+    query = cut(rest, '?');
+    /* A password with a raw '?' in it: what follows is no option's name. */
+    if (query && strchr(query, '@'))
+        return hf_error_set(error, HF_EINVAL,
+                            "url: a '?' before an '@', or an '@' in an option, "
+                            "must be percent-encoded");
+    err = parse_params(url, query, error);
+    if (err)
+        return err;
+    if (!strncmp(rest, "//", 2))
+        return parse_authority(url, rest + 2, error);
+    if (!decode(rest))
+        return hf_error_set(error, HF_EINVAL, "url: bad %% after '%s:'",
+                            url->scheme);
+    url->path = rest;
+    return HF_OK;
+}
+
+enum hf_err hf_url_parse(struct hf_url *url, const char *text,
+                         struct hf_error *error)
+{
+    enum hf_err err;
+
+    *url = (struct hf_url){0};
+    if (!text)
+        return hf_error_set(error, HF_EINVAL, "url: missing");
+    err = check_characters(text, error);
+    if (err)
+        return err;
+    url->storage_size = strlen(text) + 1;
+    url->storage = malloc(url->storage_size);
+    if (!url->storage)
+        return hf_error_code(error, HF_ENOMEM);
+    memcpy(url->storage, text, url->storage_size);
+    err = parse(url, url->storage, error);
+    if (err)
+        hf_url_fini(url);
+    return err;
+}
+
+void hf_url_fini(struct hf_url *url)
+{
+    if (url->storage)
+        explicit_bzero(url->storage, url->storage_size);
+    free(url->storage);
+    *url = (struct hf_url){0};
+}
+
+const char *hf_url_param(struct hf_url *url, const char *name)
+{
+    for (size_t i = 0; i < url->param_count; i++) {
+        if (!strcmp(url->params[i].name, name)) {
+            url->params[i].used = true;
+            return url->params[i].value;
+        }
+    }
+    return NULL;
+}
+
+enum hf_err hf_url_check_used(const struct hf_url *url, struct hf_error *error)
+{
+    for (size_t i = 0; i < url->param_count; i++) {
+        if (!url->params[i].used)
+            return hf_error_set(error, HF_EINVAL,
+                                "url: unknown option '%s' for %s:",
+                                url->params[i].name, url->scheme);
+    }
+    return HF_OK;
+}

@@ -1,0 +1,436 @@
+#include "client/client.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "client/lock.h"
+#include "client/operation.h"
+#include "client/options.h"
+#include "client/watch.h"
+#include "client/withdrawal.h"
+
+const char *hf_version(void)
+{
+    return HF_VERSION;
+}
+
+/* ---- Entering and leaving -----------------------------------------------*/
+
+enum hf_err hf_client_enter_closed(struct hf_client *client)
+{
+    if (*client->alive == 0)
+        return HF_EFORK;
+    pthread_mutex_lock(&client->mutex);
+    client->now = hf_client_clock(client);
+    return HF_OK;
+}
+
+enum hf_err hf_client_enter(struct hf_client *client)
+{
+    enum hf_err err = hf_client_enter_closed(client);
+
+    if (!err && client->closing) {
+        pthread_mutex_unlock(&client->mutex);
+        err = HF_ECLOSED;
+    }
+    return err;
+}
+
+enum hf_err hf_client_may_block(struct hf_client *client)
+{
+    enum hf_err err;
+    bool inside;
+
+    if (!client)
+        return HF_EINVAL;
+    err = hf_client_enter(client);
+    if (err)
+        return err;
+    inside = hf_loop_inside(client);
+    hf_client_leave(client);
+    return inside ? HF_EDEADLK : HF_OK;
+}
+
+static void destroy(struct hf_client *client)
+{
+    hf_loop_close(client);
+    pthread_mutex_destroy(&client->mutex);
+    munmap((void *)(uintptr_t)client->alive, sizeof(*client->alive));
+    hf_map_fini(&client->waiting);
+    free(client->self);
+    explicit_bzero(&client->random, sizeof(client->random));
+    free(client);
+}
+
+void hf_client_leave(struct hf_client *client)
+{
+    bool last;
+
+    hf_loop_settle(client);
+    hf_loop_notify(client);
+    last = client->references == 0;
+    pthread_mutex_unlock(&client->mutex);
+    if (last)
+        destroy(client);
+}
+
+void hf_client_ref(struct hf_client *client)
+{
+    client->references++;
+}
+
+void hf_client_unref(struct hf_client *client)
+{
+    client->references--;
+}
+
+enum hf_err hf_client_fail(struct hf_client *client, enum hf_err code,
+                           const char *format, ...)
+{
+    va_list args;
+
+    client->error.code = code;
+    va_start(args, format);
+    (void)vsnprintf(client->error.text, sizeof(client->error.text), format,
+                    args);
+    va_end(args);
+    return code;
+}
+
+/* ---- Opening ------------------------------------------------------------*/
+
+static hf_time real_clock(void *arg)
+{
+    (void)arg;
+    return hf_time_now();
+}
+
+/* "command[pid]@host": who to look for. */
+static void describe_owner(struct hf_client *client, const char *owner)
+{
+    char host[65] = "";
+
+    if (owner) {
+        hf_copy(client->owner, owner, strlen(owner) + 1);
+        return;
+    }
+    if (gethostname(host, sizeof(host) - 1))
+        host[0] = '\0';
+    (void)snprintf(client->owner, sizeof(client->owner), "%s[%ld]@%s",
+                   program_invocation_short_name, (long)getpid(), host);
+}
+
+/* A page that the kernel empties in a forked child: asking it costs a load,
+ * where asking for the process id costs a system call. */
+static enum hf_err map_alive(struct hf_client *client, struct hf_error *error)
+{
+    uint32_t *alive = mmap(NULL, sizeof(*alive), PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (alive == MAP_FAILED)
+        return hf_error_code(error, HF_ENOMEM);
+    if (madvise(alive, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK)) {
+        munmap(alive, sizeof(*alive));
+        return hf_error_set(error, HF_ESYSTEM,
+                            "cannot notice forks: %s (Linux 4.14 can)",
+                            strerror(errno));
+    }
+    *alive = 1;
+    client->alive = alive;
+    return HF_OK;
+}
+
+static void init(struct hf_client *client, const struct hf_env *env,
+                 const char *owner)
+{
+    client->host.ops = &hf_loop_host_ops;
+    client->clock = env && env->clock ? env->clock : real_clock;
+    client->clock_arg = env ? env->arg : NULL;
+    client->references = 1;
+    client->next_sequence = 1;
+    hf_random_init(&client->random, env ? env->seed : 0);
+    hf_list_init(&client->calls);
+    hf_list_init(&client->parked);
+    hf_list_init(&client->locks);
+    hf_list_init(&client->watches);
+    hf_list_init(&client->operations);
+    hf_list_init(&client->withdrawals);
+    hf_map_init(&client->waiting);
+    describe_owner(client, owner);
+    pthread_mutex_init(&client->mutex, NULL);
+    client->now = hf_client_clock(client);
+}
+
+static enum hf_err open_strategy(struct hf_client *client, struct hf_url *url,
+                                 struct hf_error *error)
+{
+    enum hf_err err;
+
+    client->self = calloc(1, client->strategy->size);
+    if (!client->self)
+        return hf_error_code(error, HF_ENOMEM);
+    err = client->strategy->open(client->self, url, &client->host, error);
+    if (!err)
+        client->caps = client->strategy->caps(client->self);
+    return err;
+}
+
+static const struct {
+    enum hf_cap cap;
+    const char *name;
+} caps[] = {
+#define ROW(name, text, bit) {HF_CAP_##name, text},
+    HF_CAPS(ROW)
+#undef ROW
+};
+
+/* Every capability in "fence,fifo" is known and there. */
+static enum hf_err check_required(const struct hf_client *client,
+                                  const char *list, struct hf_error *error)
+{
+    while (list && *list) {
+        size_t size = strcspn(list, ",");
+        size_t i = 0;
+
+        while (i < sizeof(caps) / sizeof(caps[0]) &&
+               (strlen(caps[i].name) != size ||
+                strncmp(caps[i].name, list, size) != 0))
+            i++;
+        if (i == sizeof(caps) / sizeof(caps[0]))
+            return hf_error_set(error, HF_EINVAL,
+                                "url: require: '%.*s' is no capability",
+                                (int)size, list);
+        if (!(client->caps & (uint32_t)caps[i].cap))
+            return hf_error_set(error, HF_EUNSUPPORTED,
+                                "url: require: %s: does not give '%s'",
+                                client->strategy->scheme, caps[i].name);
+        list += size + (list[size] == ',');
+    }
+    return HF_OK;
+}
+
+static enum hf_err connect(struct hf_client *client, struct hf_url *url,
+                           const struct hf_client_opts *opts,
+                           struct hf_error *error)
+{
+    const char *required = hf_url_param(url, "require");
+    enum hf_err err = open_strategy(client, url, error);
+
+    if (err)
+        return err;
+    err = hf_url_check_used(url, error);
+    if (!err)
+        err = check_required(client, required, error);
+    if (!err && opts->background)
+        err = hf_loop_start_thread(client, error);
+    if (err)
+        client->strategy->close(client->self);
+    return err;
+}
+
+static enum hf_err make(struct hf_url *url, const struct hf_client_opts *opts,
+                        const struct hf_env *env, struct hf_client **made,
+                        struct hf_error *error)
+{
+    struct hf_client *client = calloc(1, sizeof(*client));
+    enum hf_err err;
+
+    if (!client)
+        return hf_error_code(error, HF_ENOMEM);
+    client->strategy =
+        env && env->strategy ? env->strategy : hf_strategy_find(url->scheme);
+    if (!client->strategy) {
+        free(client);
+        return hf_error_set(error, HF_EUNSUPPORTED,
+                            "url: no strategy '%s:' in this build, which has %s",
+                            url->scheme, hf_strategy_schemes());
+    }
+    init(client, env, opts->owner);
+    err = map_alive(client, error);
+    if (err)
+        goto fail;
+    err = hf_loop_open(client, error);
+    if (err)
+        goto fail_alive;
+    err = connect(client, url, opts, error);
+    if (err)
+        goto fail_loop;
+    *made = client;
+    return HF_OK;
+
+fail_loop:
+    hf_loop_close(client);
+fail_alive:
+    munmap((void *)(uintptr_t)client->alive, sizeof(*client->alive));
+fail:
+    pthread_mutex_destroy(&client->mutex);
+    free(client->self);
+    free(client);
+    return err;
+}
+
+enum hf_err hf_client_open(const char *url, const struct hf_client_opts *opts,
+                           const struct hf_env *env, struct hf_client **client)
+{
+    struct hf_client_opts checked;
+    struct hf_error unheard;
+    struct hf_error *error = opts && opts->error ? opts->error : &unheard;
+    struct hf_url parsed;
+    enum hf_err err;
+
+    if (!client)
+        return hf_error_set(error, HF_EINVAL, "client: NULL");
+    err = hf_options_client(&checked, opts, error);
+    if (err)
+        return err;
+    err = hf_url_parse(&parsed, url, error);
+    if (err)
+        return err;
+    err = make(&parsed, &checked, env, client, error);
+    hf_url_fini(&parsed);
+    return err;
+}
+
+enum hf_err hf_open(const char *url, const struct hf_client_opts *opts,
+                    struct hf_client **client)
+{
+    return hf_client_open(url, opts, NULL, client);
+}
+
+/* ---- Closing ------------------------------------------------------------*/
+
+static void end_all(struct hf_client *client)
+{
+    struct hf_list *link, *next;
+
+    for (link = client->locks.next; link != &client->locks; link = next) {
+        next = link->next;
+        hf_lock_close(HF_CONTAINER(link, struct hf_lock, link));
+    }
+    while ((link = hf_list_first(&client->watches)))
+        hf_watch_close(hf_watch_of(link));
+    while ((link = hf_list_first(&client->operations)))
+        hf_operation_end(HF_CONTAINER(link, struct hf_operation, link),
+                         HF_ECLOSED);
+}
+
+/* Releases and withdrawals are under way: let them be answered. */
+static void drain(struct hf_client *client, hf_time deadline)
+{
+    struct hf_blocked blocked = {0};
+
+    hf_loop_settle(client);
+    if (hf_list_empty(&client->calls) || client->now >= deadline)
+        return;
+    client->draining = &blocked;
+    (void)hf_loop_wait(client, &blocked, deadline);
+    client->draining = NULL;
+}
+
+/* What was not answered in time never will be. */
+static void give_up(struct hf_client *client)
+{
+    struct hf_list *link, *next;
+
+    for (link = client->locks.next; link != &client->locks; link = next) {
+        next = link->next;
+        hf_lock_close(HF_CONTAINER(link, struct hf_lock, link));
+    }
+    while ((link = hf_list_first(&client->withdrawals)))
+        hf_withdrawal_free(HF_CONTAINER(link, struct hf_withdrawal, link));
+}
+
+/* In a forked child everything else is the parent's. */
+static enum hf_err close_copy(struct hf_client *client)
+{
+    hf_loop_close(client);
+    munmap((void *)(uintptr_t)client->alive, sizeof(*client->alive));
+    return HF_EFORK;
+}
+
+enum hf_err hf_close(struct hf_client *client, uint32_t timeout_ms)
+{
+    hf_time deadline;
+    bool drained;
+    enum hf_err err;
+
+    if (!client)
+        return HF_OK;
+    err = hf_client_enter(client);
+    if (err == HF_EFORK)
+        return close_copy(client);
+    if (err)
+        return err;
+    if (hf_loop_inside(client)) {
+        hf_client_leave(client);
+        return HF_EDEADLK;
+    }
+    deadline = hf_time_add(client->now, timeout_ms);
+    client->closing = true;
+    end_all(client);
+    drain(client, deadline);
+    drained = hf_list_empty(&client->calls);
+    client->closed = true;
+    give_up(client);
+    hf_loop_stop_thread(client, timeout_ms);
+    hf_loop_process(client); /* the callbacks of what was ended */
+    client->strategy->close(client->self);
+    hf_client_unref(client);
+    hf_client_leave(client);
+    return drained ? HF_OK : HF_EINDOUBT;
+}
+
+/* ---- Asking -------------------------------------------------------------*/
+
+uint32_t hf_caps(const struct hf_client *client)
+{
+    return client ? client->caps : 0;
+}
+
+const char *hf_cap_name(enum hf_cap cap)
+{
+    for (size_t i = 0; i < sizeof(caps) / sizeof(caps[0]); i++) {
+        if (caps[i].cap == cap)
+            return caps[i].name;
+    }
+    return "?";
+}
+
+void hf_client_error(const struct hf_client *client, struct hf_error *error)
+{
+    struct hf_client *asked = (struct hf_client *)(uintptr_t)client;
+
+    if (!error)
+        return;
+    hf_error_code(error, HF_OK);
+    if (!client || hf_client_enter_closed(asked))
+        return;
+    if (client->error.code)
+        *error = client->error;
+    hf_client_leave(asked);
+}
+
+int hf_fd(struct hf_client *client)
+{
+    return client && *client->alive ? client->loop.epoll : -1;
+}
+
+enum hf_err hf_process(struct hf_client *client)
+{
+    enum hf_err err;
+
+    if (!client)
+        return HF_EINVAL;
+    err = hf_client_enter(client);
+    if (err)
+        return err;
+    hf_loop_process(client);
+    hf_client_leave(client);
+    return HF_OK;
+}

@@ -1,0 +1,90 @@
+/* client.h - one open client: what its parts share.
+ *
+ * `mutex` guards everything below it. Whoever holds it may move the state of
+ * calls, locks and futures on; user callbacks are only queued, and run without
+ * the mutex by whoever *drives* (loop.h).
+ *
+ * Each public call is enter(), work, leave(). */
+#ifndef HF_CLIENT_CLIENT_H
+#define HF_CLIENT_CLIENT_H
+
+#include <pthread.h>
+
+#include "base/list.h"
+#include "base/map.h"
+#include "base/random.h"
+#include "client/loop.h"
+#include "strategy/strategy.h"
+
+/* What a test may put in place of the world. NULL members: the real thing. */
+struct hf_env {
+    hf_time (*clock)(void *arg);
+    const struct hf_strategy *strategy; /* instead of the URL's scheme */
+    uint64_t seed;                      /* of the randomness; 0: real */
+    void *arg;                          /* for clock */
+};
+
+struct hf_client {
+    struct hf_host host;
+    const uint32_t *alive; /* a page that reads 0 in a forked child */
+    hf_time (*clock)(void *arg);
+    void *clock_arg;
+    const struct hf_strategy *strategy;
+    void *self; /* the strategy's state */
+    uint32_t caps;
+    char owner[HF_NOTE_MAX + 1];
+
+    pthread_mutex_t mutex;
+    unsigned references; /* the opener, handles, futures, watches, calls */
+    bool closing;        /* no new calls */
+    bool closed;         /* the strategy is gone */
+    hf_time now;         /* of this turn */
+    struct hf_loop loop;
+    struct hf_random random;
+    struct hf_error error; /* the last failure */
+
+    uint64_t next_sequence;
+    uint64_t next_watch;
+    struct hf_list calls;  /* numbered and unanswered, by sequence */
+    struct hf_list parked; /* calls that wait for the window to move */
+    struct hf_blocked *draining; /* hf_close(): until there are no calls */
+    struct hf_list locks;
+    struct hf_list watches;
+    struct hf_list operations; /* reads, waits, ... that hf_close() ends */
+    struct hf_list withdrawals;
+    struct hf_map waiting; /* locks in line, by nonce */
+};
+
+/* hf_open() with parts of the world replaced. */
+enum hf_err hf_client_open(const char *url, const struct hf_client_opts *opts,
+                           const struct hf_env *env, struct hf_client **client);
+
+/* Lock the mutex and read the clock. HF_EFORK: not locked. HF_ECLOSED: not
+ * locked either. */
+enum hf_err hf_client_enter(struct hf_client *client);
+
+/* The same, also while closing: for what ends things. */
+enum hf_err hf_client_enter_closed(struct hf_client *client);
+
+/* Whether this thread may block on `client` (NULL: HF_EINVAL) at all, asked
+ * before anything is begun: HF_EDEADLK inside a callback. */
+enum hf_err hf_client_may_block(struct hf_client *client);
+
+/* Move on whatever is answered, wake whom it concerns, unlock. */
+void hf_client_leave(struct hf_client *client);
+
+/* Count one more, or one less: hf_client_leave() frees what nobody counts. */
+void hf_client_ref(struct hf_client *client);
+void hf_client_unref(struct hf_client *client);
+
+/* Keep a failure's words for hf_client_error(), and return its code. */
+enum hf_err hf_client_fail(struct hf_client *client, enum hf_err code,
+                           const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static inline hf_time hf_client_clock(const struct hf_client *client)
+{
+    return client->clock(client->clock_arg);
+}
+
+#endif

@@ -1,0 +1,177 @@
+#include "client/future.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "client/client.h"
+
+/* Around the user's code the mutex is dropped, and the clock read anew. */
+static void run_done(struct hf_callback *callback)
+{
+    struct hf_future *future =
+        HF_CONTAINER(callback, struct hf_future, callback);
+    struct hf_client *client = future->client;
+
+    pthread_mutex_unlock(&client->mutex);
+    future->done(future->err, future->arg);
+    pthread_mutex_lock(&client->mutex);
+    hf_future_unref(future);
+}
+
+void hf_future_init(struct hf_future *future, struct hf_client *client,
+                    hf_done_fn *done, void *arg)
+{
+    *future = (struct hf_future){
+        .client = client,
+        .callback.run = run_done,
+        .done = done,
+        .arg = arg,
+        .references = 1,
+    };
+    hf_list_init(&future->waiters);
+}
+
+void hf_future_answer(struct hf_future *future, enum hf_err err,
+                      const char *text)
+{
+    struct hf_list *link;
+
+    HF_ASSERT(!future->answered);
+    future->answered = true;
+    future->err = err;
+    if (err) {
+        future->text = text ? strdup(text) : NULL;
+        hf_client_fail(future->client, err, "%s",
+                       text ? text : hf_err_text(err));
+    }
+    while ((link = hf_list_take(&future->waiters)))
+        hf_loop_release(HF_CONTAINER(link, struct hf_blocked, waiter));
+    if (future->done)
+        hf_loop_callback(future->client, &future->callback, false);
+    else
+        hf_future_unref(future);
+}
+
+void hf_future_give(struct hf_future *future, struct hf_future **to)
+{
+    if (!to)
+        return;
+    future->references++;
+    hf_client_ref(future->client);
+    *to = future;
+}
+
+void hf_future_unref(struct hf_future *future)
+{
+    if (--future->references > 0)
+        return;
+    free(future->text);
+    future->release(future);
+}
+
+enum hf_err hf_future_await(struct hf_future *future)
+{
+    struct hf_client *client = future->client;
+
+    hf_loop_settle(client);
+    while (!future->answered) {
+        struct hf_blocked blocked = {0};
+
+        hf_list_push_back(&future->waiters, &blocked.waiter);
+        (void)hf_loop_wait(client, &blocked, HF_NEVER);
+    }
+    return future->err;
+}
+
+/* ---- What the user calls ------------------------------------------------*/
+
+bool hf_future_done(const struct hf_future *future, enum hf_err *err)
+{
+    struct hf_client *client;
+    bool answered;
+
+    if (!future)
+        return false;
+    client = future->client;
+    if (hf_client_enter_closed(client))
+        return false;
+    hf_loop_settle(client);
+    answered = future->answered;
+    if (answered && err)
+        *err = future->err;
+    hf_client_leave(client);
+    return answered;
+}
+
+static enum hf_err wait_for(struct hf_future *future, uint32_t wait_ms)
+{
+    struct hf_client *client = future->client;
+    struct hf_blocked blocked = {0};
+    hf_time deadline =
+        wait_ms == HF_FOREVER ? HF_NEVER : hf_time_add(client->now, wait_ms);
+    enum hf_err err;
+
+    hf_loop_settle(client);
+    if (future->answered)
+        return HF_OK;
+    if (hf_loop_inside(client))
+        return HF_EDEADLK;
+    hf_list_push_back(&future->waiters, &blocked.waiter);
+    err = hf_loop_wait(client, &blocked, deadline);
+    hf_list_remove(&blocked.waiter);
+    return future->answered ? HF_OK : err;
+}
+
+enum hf_err hf_future_wait(struct hf_future *future, uint32_t wait_ms,
+                           enum hf_err *err)
+{
+    enum hf_err waited;
+
+    if (!future || !err)
+        return HF_EINVAL;
+    waited = hf_client_enter_closed(future->client);
+    if (waited)
+        return waited;
+    waited = wait_for(future, wait_ms);
+    if (!waited)
+        *err = future->err;
+    hf_client_leave(future->client);
+    return waited;
+}
+
+void hf_future_cancel(struct hf_future *future)
+{
+    if (!future || hf_client_enter_closed(future->client))
+        return;
+    if (!future->answered && future->cancel)
+        future->cancel(future);
+    hf_client_leave(future->client);
+}
+
+void hf_future_error(const struct hf_future *future, struct hf_error *error)
+{
+    if (!error)
+        return;
+    hf_error_code(error, HF_OK);
+    if (!future || hf_client_enter_closed(future->client))
+        return;
+    if (future->answered && future->err)
+        hf_error_set(error, future->err, "%s",
+                     future->text ? future->text : hf_err_text(future->err));
+    hf_client_leave(future->client);
+}
+
+void hf_future_free(struct hf_future *future)
+{
+    struct hf_client *client;
+
+    if (!future)
+        return;
+    client = future->client;
+    if (hf_client_enter_closed(client))
+        return;
+    hf_future_unref(future);
+    hf_client_unref(client);
+    hf_client_leave(client);
+}

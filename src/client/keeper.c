@@ -1,0 +1,161 @@
+#include "client/keeper.h"
+
+#include <stdlib.h>
+
+#include "client/client.h"
+#include "client/validity.h"
+
+static void renewed(struct hf_call *call);
+
+enum hf_err hf_keeper_init(struct hf_lock *lock)
+{
+    enum hf_err err;
+
+    if (!lock->renew)
+        return HF_OK;
+    lock->renewal = malloc(sizeof(*lock->renewal));
+    if (!lock->renewal)
+        return HF_ENOMEM;
+    err = hf_call_init(lock->renewal, lock->client, renewed);
+    if (err) {
+        free(lock->renewal);
+        lock->renewal = NULL;
+        return err;
+    }
+    lock->renewal->owner = lock;
+    return HF_OK;
+}
+
+void hf_keeper_fini(struct hf_lock *lock)
+{
+    if (!lock->renewal)
+        return;
+    hf_call_fini(lock->renewal);
+    free(lock->renewal);
+    lock->renewal = NULL;
+}
+
+static hf_time end_of(const struct hf_lock *lock)
+{
+    return atomic_load_explicit(&lock->valid_until, memory_order_relaxed);
+}
+
+/* When the next renewal is due: with so much left as was asked for, or when a
+ * third has gone, give or take a tenth of that. */
+static hf_time renew_at(const struct hf_lock *lock)
+{
+    uint32_t third = lock->held_ttl_ms / 3;
+    uint32_t tenth = third / 10;
+
+    if (lock->renew_ms > 0)
+        return end_of(lock) - lock->renew_ms;
+    return lock->base + third - tenth +
+           hf_random_below(&lock->client->random, 2 * tenth + 1);
+}
+
+static hf_time risk_at(const struct hf_lock *lock)
+{
+    return lock->base + lock->held_ttl_ms / 2;
+}
+
+static bool has_told(const struct hf_lock *lock, enum hf_lock_event event)
+{
+    return (lock->told & (1u << event)) != 0;
+}
+
+/* The next instant at which there is something to do or to tell. */
+static void set_timer(struct hf_lock *lock)
+{
+    struct hf_host *host = &lock->client->host;
+    hf_time at = end_of(lock);
+
+    if (lock->renewal && !has_told(lock, HF_LOCK_EVENT_AT_RISK) &&
+        risk_at(lock) < at)
+        at = risk_at(lock);
+    if (lock->renewal && !lock->forced && !hf_call_open(lock->renewal) &&
+        lock->next_renewal < at)
+        at = lock->next_renewal;
+    host->ops->timer_set(host, &lock->timer, at);
+}
+
+void hf_keeper_start(struct hf_lock *lock)
+{
+    /* Where nobody is to be told and nothing to be renewed, validity ends
+     * without anyone's help. */
+    if (lock->renewal || lock->on_event)
+        hf_keeper_confirmed(lock);
+}
+
+void hf_keeper_confirmed(struct hf_lock *lock)
+{
+    if (!lock->renewal && !lock->on_event)
+        return;
+    lock->next_renewal = renew_at(lock);
+    set_timer(lock);
+}
+
+void hf_keeper_stop(struct hf_lock *lock)
+{
+    struct hf_host *host = &lock->client->host;
+
+    host->ops->timer_set(host, &lock->timer, HF_NEVER);
+    if (lock->renewal)
+        hf_call_abandon(lock->renewal);
+}
+
+static void renew(struct hf_lock *lock)
+{
+    struct hf_call *call = lock->renewal;
+
+    hf_lock_command(lock, call, HF_COMMAND_RENEW);
+    call->request.command.lease_ms = hf_validity_lease(lock->ttl_ms);
+    /* A dozen attempts fit into what is left. */
+    call->patience_ms = lock->ttl_ms / 24 + 1;
+    hf_call_start(call, end_of(lock));
+}
+
+void hf_keeper_tick(struct hf_lock *lock)
+{
+    hf_time now = lock->client->now;
+
+    if (now >= end_of(lock)) {
+        hf_lock_lose(lock, HF_EEXPIRED, "the lease was not renewed in time");
+        return;
+    }
+    if (lock->renewal && now >= risk_at(lock))
+        hf_lock_tell(lock, HF_LOCK_EVENT_AT_RISK);
+    if (lock->renewal && !lock->forced && !hf_call_open(lock->renewal) &&
+        now >= lock->next_renewal)
+        renew(lock);
+    set_timer(lock);
+}
+
+static void renewed(struct hf_call *call)
+{
+    struct hf_lock *lock = call->owner;
+    const struct hf_answer *answer = &call->request.answer;
+
+    switch (answer->result.err) {
+    case HF_OK:
+        hf_lock_extend(lock, hf_validity_base(&answer->anchor, call->first_sent),
+                       lock->ttl_ms);
+        break;
+    case HF_EFORCED:
+        lock->forced = true;
+        hf_lock_set_failure(lock, HF_EFORCED, NULL);
+        hf_lock_tell(lock, HF_LOCK_EVENT_AT_RISK);
+        set_timer(lock);
+        break;
+    case HF_ENOTHELD:
+    case HF_ENOTOWNER:
+        hf_lock_lose(lock, HF_EEXPIRED, "it was taken away");
+        break;
+    default:
+        /* Tried until the end, or refused for want of memory: the lease may
+         * last a little longer, so try again while it does. */
+        hf_lock_set_failure(lock, answer->result.err, answer->cause);
+        lock->next_renewal = lock->client->now + lock->ttl_ms / 24 + 1;
+        set_timer(lock);
+        break;
+    }
+}

@@ -1,0 +1,24 @@
+/* keeper.h - keeping a held lock: renewals, and the two warnings.
+ *
+ * Renews when a third of the ttl has gone, a little earlier or later so that
+ * many locks spread out; what fails is repeated inside the lease by its call.
+ * Half the ttl without a confirmed renewal is told as *at risk*, the end of
+ * validity as *lost*: each once a claim, by the local clock alone. */
+#ifndef HF_CLIENT_KEEPER_H
+#define HF_CLIENT_KEEPER_H
+
+#include "client/lock.h"
+
+/* Room for the renewals of a handle; HF_ENOMEM. */
+enum hf_err hf_keeper_init(struct hf_lock *lock);
+void hf_keeper_fini(struct hf_lock *lock);
+
+/* The lock is held from now on; it is confirmed anew; it is held no more. */
+void hf_keeper_start(struct hf_lock *lock);
+void hf_keeper_confirmed(struct hf_lock *lock);
+void hf_keeper_stop(struct hf_lock *lock);
+
+/* The lock's timer fired while it is held. */
+void hf_keeper_tick(struct hf_lock *lock);
+
+#endif

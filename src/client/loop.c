@@ -1,0 +1,535 @@
+#include "client/loop.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/limits.h"
+#include "client/client.h"
+#include "client/lock.h"
+#include "client/watch.h"
+
+#define EVENTS_A_TURN 64
+
+static struct hf_client *client_of(struct hf_host *host)
+{
+    return HF_CONTAINER(host, struct hf_client, host);
+}
+
+/* ---- Timers -------------------------------------------------------------*/
+
+static enum hf_err timer_add(struct hf_host *host, struct hf_timer *timer)
+{
+    struct hf_loop *loop = &client_of(host)->loop;
+    enum hf_err err;
+
+    (void)timer;
+    if (loop->timer_count >= 4 * (size_t)HF_HANDLES_MAX)
+        return HF_ELIMIT;
+    err = hf_heap_reserve(&loop->timers, loop->timer_count + 1);
+    if (!err)
+        loop->timer_count++;
+    return err;
+}
+
+static void timer_set(struct hf_host *host, struct hf_timer *timer, hf_time at)
+{
+    struct hf_loop *loop = &client_of(host)->loop;
+
+    if (at == HF_NEVER)
+        hf_heap_drop(&loop->timers, &timer->link);
+    else
+        hf_heap_set(&loop->timers, &timer->link, at);
+}
+
+static void timer_remove(struct hf_host *host, struct hf_timer *timer)
+{
+    struct hf_loop *loop = &client_of(host)->loop;
+
+    hf_heap_drop(&loop->timers, &timer->link);
+    loop->timer_count--;
+    (void)hf_heap_reserve(&loop->timers, loop->timer_count);
+}
+
+static void fire_due(struct hf_client *client)
+{
+    struct hf_heap *timers = &client->loop.timers;
+
+    while (hf_heap_top_key(timers) <= client->now) {
+        struct hf_heap_link *link = hf_heap_top(timers);
+        struct hf_timer *timer = HF_CONTAINER(link, struct hf_timer, link);
+
+        hf_heap_drop(timers, link);
+        timer->fire(timer);
+    }
+}
+
+hf_time hf_loop_next(const struct hf_client *client)
+{
+    return hf_heap_top_key(&client->loop.timers);
+}
+
+/* ---- Descriptors --------------------------------------------------------*/
+
+static enum hf_err fd_control(struct hf_host *host, struct hf_fd *fd, int what)
+{
+    struct epoll_event event = {.events = fd->events, .data.ptr = fd};
+
+    if (epoll_ctl(client_of(host)->loop.epoll, what, fd->fd, &event) < 0)
+        return errno == ENOMEM ? HF_ENOMEM : HF_ESYSTEM;
+    return HF_OK;
+}
+
+static enum hf_err fd_add(struct hf_host *host, struct hf_fd *fd)
+{
+    return fd_control(host, fd, EPOLL_CTL_ADD);
+}
+
+static enum hf_err fd_change(struct hf_host *host, struct hf_fd *fd)
+{
+    return fd_control(host, fd, EPOLL_CTL_MOD);
+}
+
+static void fd_remove(struct hf_host *host, struct hf_fd *fd)
+{
+    (void)fd_control(host, fd, EPOLL_CTL_DEL);
+}
+
+/* ---- Being woken --------------------------------------------------------*/
+
+/* With post_mutex held. */
+static void signal_event(struct hf_loop *loop)
+{
+    uint64_t one = 1;
+
+    if (loop->signalled)
+        return;
+    loop->signalled = true;
+    /* Cannot fail: the counter is at most 1. */
+    if (write(loop->event, &one, sizeof(one)) < 0)
+        loop->signalled = false;
+}
+
+static void wake(struct hf_loop *loop)
+{
+    pthread_mutex_lock(&loop->post_mutex);
+    signal_event(loop);
+    pthread_mutex_unlock(&loop->post_mutex);
+}
+
+static void post(struct hf_host *host, struct hf_post *post)
+{
+    struct hf_loop *loop = &client_of(host)->loop;
+
+    pthread_mutex_lock(&loop->post_mutex);
+    if (!hf_list_linked(&post->link)) {
+        hf_list_push_back(&loop->posts, &post->link);
+        signal_event(loop);
+    }
+    pthread_mutex_unlock(&loop->post_mutex);
+}
+
+static void unpost(struct hf_host *host, struct hf_post *post)
+{
+    struct hf_loop *loop = &client_of(host)->loop;
+
+    pthread_mutex_lock(&loop->post_mutex);
+    hf_list_remove(&post->link);
+    pthread_mutex_unlock(&loop->post_mutex);
+}
+
+static void run_posts(struct hf_client *client)
+{
+    struct hf_loop *loop = &client->loop;
+    struct hf_list *link;
+
+    for (;;) {
+        pthread_mutex_lock(&loop->post_mutex);
+        link = hf_list_take(&loop->posts);
+        if (!link && loop->signalled) {
+            uint64_t count;
+
+            loop->signalled = false;
+            if (read(loop->event, &count, sizeof(count)) < 0)
+                HF_ASSERT(errno == EAGAIN || errno == EINTR);
+        }
+        pthread_mutex_unlock(&loop->post_mutex);
+        if (!link)
+            return;
+        HF_CONTAINER(link, struct hf_post, link)
+            ->run(HF_CONTAINER(link, struct hf_post, link));
+    }
+}
+
+/* Set the timer descriptor no later than the next timer. A descriptor that is
+ * set too early costs one idle turn, so it is never moved back. */
+static void arm(struct hf_client *client)
+{
+    struct hf_loop *loop = &client->loop;
+    hf_time next = hf_loop_next(client);
+    struct itimerspec at = {0};
+
+    if (next >= loop->armed)
+        return;
+    loop->armed = next;
+    /* An instant of zero would disarm it. */
+    at.it_value.tv_sec = next > 0 ? next / 1000 : 0;
+    at.it_value.tv_nsec = next > 0 ? (next % 1000) * 1000000 : 1;
+    (void)timerfd_settime(loop->timer, TFD_TIMER_ABSTIME, &at, NULL);
+}
+
+void hf_loop_notify(struct hf_client *client)
+{
+    struct hf_loop *loop = &client->loop;
+
+    if (loop->driven && !loop->sleeping)
+        return; /* the driver looks again before it sleeps */
+    if (!hf_list_empty(&loop->callbacks) ||
+        (loop->awaiting && loop->awaiting->done))
+        wake(loop);
+    arm(client);
+}
+
+/* ---- Answers and pushes -------------------------------------------------*/
+
+static void answer(struct hf_host *host, struct hf_request *request)
+{
+    hf_list_push_back(&client_of(host)->loop.answered, &request->link);
+}
+
+void hf_loop_settle(struct hf_client *client)
+{
+    struct hf_list *link;
+
+    while ((link = hf_list_take(&client->loop.answered))) {
+        struct hf_request *request =
+            HF_CONTAINER(link, struct hf_request, link);
+
+        request->done(request);
+    }
+}
+
+static hf_time now(struct hf_host *host)
+{
+    return client_of(host)->now;
+}
+
+static const char *owner(struct hf_host *host)
+{
+    return client_of(host)->owner;
+}
+
+static struct hf_random *get_random(struct hf_host *host)
+{
+    return &client_of(host)->random;
+}
+
+/* ---- Callbacks ----------------------------------------------------------*/
+
+void hf_loop_callback(struct hf_client *client, struct hf_callback *callback,
+                      bool first)
+{
+    struct hf_list *callbacks = &client->loop.callbacks;
+
+    if (first) {
+        hf_list_remove(&callback->link);
+        hf_list_push_front(callbacks, &callback->link);
+    } else if (!hf_list_linked(&callback->link)) {
+        hf_list_push_back(callbacks, &callback->link);
+    }
+}
+
+bool hf_loop_inside(const struct hf_client *client)
+{
+    return client->loop.in_callback &&
+           pthread_equal(client->loop.driver, pthread_self());
+}
+
+/* What is due at this instant, short of callbacks. */
+static void catch_up(struct hf_client *client)
+{
+    client->now = hf_client_clock(client);
+    fire_due(client);
+    run_posts(client);
+    hf_loop_settle(client);
+}
+
+static void run_callbacks(struct hf_client *client)
+{
+    struct hf_loop *loop = &client->loop;
+    struct hf_list *link;
+
+    while ((link = hf_list_take(&loop->callbacks))) {
+        struct hf_callback *callback =
+            HF_CONTAINER(link, struct hf_callback, link);
+
+        loop->in_callback = true;
+        callback->run(callback);
+        loop->in_callback = false;
+        catch_up(client);
+    }
+}
+
+/* ---- Driving ------------------------------------------------------------*/
+
+static void read_timer(struct hf_loop *loop)
+{
+    uint64_t count;
+
+    if (read(loop->timer, &count, sizeof(count)) > 0)
+        loop->armed = HF_NEVER;
+}
+
+static void dispatch(struct hf_client *client, struct epoll_event *events,
+                     int count)
+{
+    struct hf_loop *loop = &client->loop;
+
+    for (int i = 0; i < count; i++) {
+        if (events[i].data.ptr == &loop->timer)
+            read_timer(loop);
+        else if (events[i].data.ptr != &loop->event) {
+            struct hf_fd *fd = events[i].data.ptr;
+
+            fd->ready(fd, events[i].events);
+        }
+    }
+}
+
+/* Look at the descriptors, sleeping up to `timeout` (-1: until woken). */
+static void look(struct hf_client *client, int timeout)
+{
+    struct epoll_event events[EVENTS_A_TURN];
+    struct hf_loop *loop = &client->loop;
+    int count;
+
+    if (timeout != 0) {
+        loop->sleeping = true;
+        pthread_mutex_unlock(&client->mutex);
+    }
+    count = epoll_wait(loop->epoll, events, EVENTS_A_TURN, timeout);
+    if (timeout != 0) {
+        pthread_mutex_lock(&client->mutex);
+        loop->sleeping = false;
+    }
+    client->now = hf_client_clock(client);
+    dispatch(client, events, count);
+}
+
+static void take_role(struct hf_loop *loop, struct hf_blocked *awaiting)
+{
+    loop->driven = true;
+    loop->driver = pthread_self();
+    loop->awaiting = awaiting;
+}
+
+/* The next blocked caller drives on. */
+static void hand_role_on(struct hf_loop *loop)
+{
+    struct hf_list *next = hf_list_first(&loop->blocked);
+
+    loop->driven = false;
+    loop->awaiting = NULL;
+    if (next)
+        pthread_cond_signal(&HF_CONTAINER(next, struct hf_blocked, link)->wake);
+}
+
+void hf_loop_process(struct hf_client *client)
+{
+    if (client->loop.driven)
+        return;
+    take_role(&client->loop, NULL);
+    look(client, 0);
+    catch_up(client);
+    run_callbacks(client);
+    hand_role_on(&client->loop);
+}
+
+static void drive(struct hf_client *client, struct hf_blocked *blocked)
+{
+    take_role(&client->loop, blocked);
+    catch_up(client);
+    run_callbacks(client);
+    while (!blocked->done) {
+        arm(client);
+        look(client, -1);
+        catch_up(client);
+        run_callbacks(client);
+    }
+    hand_role_on(&client->loop);
+}
+
+/* ---- Waiting ------------------------------------------------------------*/
+
+void hf_loop_release(struct hf_blocked *blocked)
+{
+    struct hf_loop *loop = &blocked->client->loop;
+
+    blocked->done = true;
+    if (loop->awaiting != blocked)
+        pthread_cond_signal(&blocked->wake);
+    else if (loop->sleeping)
+        wake(loop);
+}
+
+static void limit_passed(struct hf_timer *timer)
+{
+    hf_loop_release(HF_CONTAINER(timer, struct hf_blocked, limit));
+}
+
+static void sleep_undriving(struct hf_client *client, struct hf_blocked *blocked)
+{
+    hf_list_push_back(&client->loop.blocked, &blocked->link);
+    hf_loop_notify(client);
+    pthread_cond_wait(&blocked->wake, &client->mutex);
+    hf_list_remove(&blocked->link);
+}
+
+enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
+                         hf_time deadline)
+{
+    struct hf_host *host = &client->host;
+    bool limited = deadline != HF_NEVER;
+    bool passed;
+
+    blocked->client = client;
+    blocked->limit.fire = limit_passed;
+    if (limited && timer_add(host, &blocked->limit))
+        return HF_ENOMEM;
+    timer_set(host, &blocked->limit, deadline);
+    pthread_cond_init(&blocked->wake, NULL);
+    while (!blocked->done) {
+        if (client->loop.driven)
+            sleep_undriving(client, blocked);
+        else
+            drive(client, blocked);
+    }
+    pthread_cond_destroy(&blocked->wake);
+    passed = limited && !hf_heap_has(&blocked->limit.link);
+    if (limited)
+        timer_remove(host, &blocked->limit);
+    return passed ? HF_ETIMEDOUT : HF_OK;
+}
+
+/* ---- A thread of its own ------------------------------------------------*/
+
+static void *thread_main(void *arg)
+{
+    struct hf_client *client = arg;
+
+    pthread_mutex_lock(&client->mutex);
+    drive(client, &client->loop.until_stopped);
+    hf_client_unref(client);
+    hf_client_leave(client);
+    return NULL;
+}
+
+enum hf_err hf_loop_start_thread(struct hf_client *client,
+                                 struct hf_error *error)
+{
+    struct hf_loop *loop = &client->loop;
+    sigset_t all, before;
+    int failed;
+
+    /* Signals are the program's: none is handled in a thread of ours. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_cond_init(&loop->until_stopped.wake, NULL);
+    loop->until_stopped.client = client;
+    loop->driven = true;
+    loop->background = true;
+    hf_client_ref(client);
+    failed = pthread_create(&loop->thread, NULL, thread_main, client);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!failed)
+        return HF_OK;
+    client->references--;
+    loop->driven = false;
+    loop->background = false;
+    return hf_error_set(error, HF_ESYSTEM, "background: cannot start a thread: %s",
+                        strerror(failed));
+}
+
+void hf_loop_stop_thread(struct hf_client *client, uint32_t wait_ms)
+{
+    struct hf_loop *loop = &client->loop;
+    struct timespec until;
+
+    if (!loop->background)
+        return;
+    loop->background = false;
+    hf_loop_release(&loop->until_stopped);
+    pthread_mutex_unlock(&client->mutex);
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += wait_ms / 1000 + 1;
+    if (pthread_clockjoin_np(loop->thread, NULL, CLOCK_MONOTONIC, &until))
+        pthread_detach(loop->thread);
+    pthread_mutex_lock(&client->mutex);
+}
+
+/* ---- Opening and closing ------------------------------------------------*/
+
+enum hf_err hf_loop_open(struct hf_client *client, struct hf_error *error)
+{
+    struct hf_loop *loop = &client->loop;
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &loop->event};
+    struct epoll_event timer = {.events = EPOLLIN, .data.ptr = &loop->timer};
+
+    loop->armed = HF_NEVER;
+    hf_list_init(&loop->answered);
+    hf_list_init(&loop->callbacks);
+    hf_list_init(&loop->blocked);
+    hf_list_init(&loop->posts);
+    pthread_mutex_init(&loop->post_mutex, NULL);
+    loop->epoll = epoll_create1(EPOLL_CLOEXEC);
+    loop->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    loop->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (loop->epoll >= 0 && loop->event >= 0 && loop->timer >= 0 &&
+        !epoll_ctl(loop->epoll, EPOLL_CTL_ADD, loop->event, &event) &&
+        !epoll_ctl(loop->epoll, EPOLL_CTL_ADD, loop->timer, &timer))
+        return HF_OK;
+    hf_error_set(error, HF_ESYSTEM, "cannot have a descriptor: %s",
+                 strerror(errno));
+    hf_loop_close(client);
+    return HF_ESYSTEM;
+}
+
+static void close_fd(int fd)
+{
+    if (fd >= 0)
+        (void)close(fd);
+}
+
+void hf_loop_close(struct hf_client *client)
+{
+    struct hf_loop *loop = &client->loop;
+
+    close_fd(loop->timer);
+    close_fd(loop->event);
+    close_fd(loop->epoll);
+    hf_heap_fini(&loop->timers);
+    pthread_mutex_destroy(&loop->post_mutex);
+}
+
+const struct hf_host_ops hf_loop_host_ops = {
+    .now = now,
+    .timer_add = timer_add,
+    .timer_set = timer_set,
+    .timer_remove = timer_remove,
+    .fd_add = fd_add,
+    .fd_change = fd_change,
+    .fd_remove = fd_remove,
+    .post = post,
+    .unpost = unpost,
+    .answer = answer,
+    .grant = hf_lock_pushed,
+    .event = hf_watch_pushed,
+    .owner = owner,
+    .random = get_random,
+};

@@ -1,0 +1,107 @@
+/* loop.h - driving a client: timers, descriptors, posts, callbacks.
+ *
+ * One thread drives at a time: the background thread, else the caller of
+ * hf_process(), else the first blocked caller, who hands the role on when its
+ * own answer is there. Only the driver sleeps in epoll and runs callbacks.
+ *
+ * Due timers come before everything else, and anew before each callback: who
+ * was stopped hears of a lost lock first. */
+#ifndef HF_CLIENT_LOOP_H
+#define HF_CLIENT_LOOP_H
+
+#include <pthread.h>
+
+#include "base/heap.h"
+#include "base/list.h"
+#include "strategy/strategy.h"
+
+struct hf_client;
+
+/* A user callback that is due. `run` is called with the mutex held, and drops
+ * it around the user's code. */
+struct hf_callback {
+    struct hf_list link;
+    void (*run)(struct hf_callback *callback);
+};
+
+/* A thread that waits for something. `done` is set by hf_loop_release(), or
+ * when `limit` passes. */
+struct hf_blocked {
+    struct hf_list link;   /* among those who wait and do not drive */
+    struct hf_list waiter; /* the caller's: among those who wait for one answer */
+    struct hf_client *client;
+    struct hf_timer limit;
+    pthread_cond_t wake;
+    bool done;
+};
+
+struct hf_loop {
+    int epoll;
+    int event;
+    int timer;
+    hf_time armed; /* what the timer descriptor is set to */
+
+    struct hf_heap timers;
+    size_t timer_count; /* places reserved */
+    struct hf_list answered;  /* requests whose `done` is to run */
+    struct hf_list callbacks; /* in order */
+    struct hf_list blocked;   /* callers that wait and do not drive */
+
+    bool driven;                 /* somebody has the role */
+    bool sleeping;               /* and sleeps */
+    bool in_callback;            /* or runs a callback */
+    pthread_t driver;            /* who that is */
+    struct hf_blocked *awaiting; /* and what for; NULL in hf_process() */
+
+    bool background; /* a thread of the client's own drives */
+    pthread_t thread;
+    struct hf_blocked until_stopped;
+
+    /* Apart from the client's mutex, because a post comes from anywhere. */
+    pthread_mutex_t post_mutex;
+    struct hf_list posts;
+    bool signalled; /* the event descriptor is readable */
+};
+
+extern const struct hf_host_ops hf_loop_host_ops;
+
+/* HF_ESYSTEM with a text, HF_ENOMEM. */
+enum hf_err hf_loop_open(struct hf_client *client, struct hf_error *error);
+void hf_loop_close(struct hf_client *client);
+
+/* All below: with the mutex held. */
+
+/* Run the `done` of what is answered, until nothing is. */
+void hf_loop_settle(struct hf_client *client);
+
+/* Before unlocking: see that sleepers and event loops hear of what is new. */
+void hf_loop_notify(struct hf_client *client);
+
+/* Run `callback` while driving; `first`: before the others. */
+void hf_loop_callback(struct hf_client *client, struct hf_callback *callback,
+                      bool first);
+
+/* Sleep, and drive if nobody does, until `blocked` (zeroed) is released or
+ * `deadline` passes: HF_ETIMEDOUT. HF_ENOMEM: did not wait; never so without
+ * a deadline (HF_NEVER). */
+enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
+                         hf_time deadline);
+void hf_loop_release(struct hf_blocked *blocked);
+
+/* Whether this thread is inside one of this client's callbacks. */
+bool hf_loop_inside(const struct hf_client *client);
+
+/* One turn without sleeping. */
+void hf_loop_process(struct hf_client *client);
+
+/* A thread of the client's own drives from now on; and end it, waiting for it
+ * up to `wait_ms`, after which it ends by itself. The second drops the mutex
+ * meanwhile. */
+enum hf_err hf_loop_start_thread(struct hf_client *client,
+                                 struct hf_error *error);
+void hf_loop_stop_thread(struct hf_client *client, uint32_t wait_ms);
+
+/* When the next timer is due. */
+hf_time hf_loop_next(const struct hf_client *client);
+
+#endif

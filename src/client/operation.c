@@ -1,0 +1,440 @@
+#include "client/operation.h"
+
+#include <stdlib.h>
+
+#include "base/bytes.h"
+#include "client/client.h"
+#include "client/lock.h"
+#include "client/options.h"
+#include "client/validity.h"
+
+static void release(struct hf_future *future)
+{
+    struct hf_operation *operation =
+        HF_CONTAINER(future, struct hf_operation, future);
+    struct hf_client *client = future->client;
+
+    hf_call_fini(&operation->call);
+    if (operation->lock)
+        hf_lock_unref(operation->lock);
+    free(operation);
+    hf_client_unref(client);
+}
+
+void hf_operation_end(struct hf_operation *operation, enum hf_err err)
+{
+    hf_call_abandon(&operation->call);
+    hf_list_remove(&operation->link);
+    hf_list_remove(&operation->telling.link);
+    hf_future_answer(&operation->future, err, NULL);
+}
+
+/* Whatever could have been done stays in doubt. */
+static void cancel(struct hf_future *future)
+{
+    struct hf_operation *operation =
+        HF_CONTAINER(future, struct hf_operation, future);
+    bool changes = operation->call.request.kind == HF_REQUEST_COMMAND;
+
+    hf_operation_end(operation, changes ? HF_EINDOUBT : HF_ECANCELED);
+}
+
+static void settled(struct hf_call *call)
+{
+    struct hf_operation *operation =
+        HF_CONTAINER(call, struct hf_operation, call);
+    enum hf_err err = call->request.answer.result.err;
+
+    if (operation->each && !err) {
+        hf_loop_callback(call->client, &operation->telling, false);
+        return;
+    }
+    if (operation->take)
+        err = operation->take(operation);
+    hf_list_remove(&operation->link);
+    hf_future_answer(&operation->future, err, call->request.answer.cause);
+}
+
+/* Copy `from` to `*at` and step over it. */
+static const void *append(uint8_t **at, const void *from, size_t size)
+{
+    uint8_t *start = *at;
+
+    hf_copy(start, from, size);
+    *at += size;
+    return start;
+}
+
+enum hf_err hf_operation_new(struct hf_client *client, enum hf_request_kind kind,
+                             const struct hf_command *command,
+                             struct hf_listener listener,
+                             struct hf_operation **operation)
+{
+    size_t size =
+        command->key.size + command->value.size + command->expected.size;
+    struct hf_operation *made = calloc(1, sizeof(*made) + size);
+    struct hf_command *copy;
+    uint8_t *at;
+    enum hf_err err;
+
+    if (!made)
+        return HF_ENOMEM;
+    err = hf_call_init(&made->call, client, settled);
+    if (err) {
+        free(made);
+        return err;
+    }
+    at = made->bytes;
+    copy = &made->call.request.command;
+    *copy = *command;
+    copy->key.data = append(&at, command->key.data, command->key.size);
+    copy->value.data = append(&at, command->value.data, command->value.size);
+    copy->expected.data =
+        append(&at, command->expected.data, command->expected.size);
+    made->call.request.kind = kind;
+    hf_future_init(&made->future, client, listener.done, listener.arg);
+    made->future.release = release;
+    made->future.cancel = cancel;
+    hf_client_ref(client);
+    *operation = made;
+    return HF_OK;
+}
+
+void hf_operation_start(struct hf_operation *operation, uint32_t timeout_ms,
+                        struct hf_future **future)
+{
+    struct hf_client *client = operation->future.client;
+
+    hf_list_push_back(&client->operations, &operation->link);
+    hf_future_give(&operation->future, future);
+    hf_call_start(&operation->call, hf_time_add(client->now, timeout_ms));
+}
+
+enum hf_err hf_operation_finish(enum hf_err err, struct hf_future *future)
+{
+    enum hf_err waited;
+
+    if (err)
+        return err;
+    waited = hf_future_wait(future, HF_FOREVER, &err);
+    if (waited == HF_EDEADLK)
+        hf_future_cancel(future);
+    hf_future_free(future);
+    return waited ? waited : err;
+}
+
+/* Say what is wrong with an argument, where hf_client_error() finds it. */
+static enum hf_err refuse(struct hf_client *client, const struct hf_error *error)
+{
+    return hf_client_fail(client, error->code, "%s", error->text);
+}
+
+/* ---- Renew and update ---------------------------------------------------*/
+
+static enum hf_err take_renewal(struct hf_operation *operation)
+{
+    struct hf_lock *lock = operation->lock;
+    const struct hf_answer *answer = &operation->call.request.answer;
+    enum hf_err err = answer->result.err;
+
+    if (operation->call.request.command.token != atomic_load(&lock->token))
+        return hf_lock_ended(lock, err); /* claimed anew meanwhile */
+    if (err == HF_OK)
+        hf_lock_extend(
+            lock,
+            hf_validity_base(&answer->anchor, operation->call.first_sent),
+            operation->ttl_ms);
+    else if (err == HF_ENOTHELD || err == HF_ENOTOWNER)
+        hf_lock_lose(lock, HF_EEXPIRED, NULL);
+    return hf_lock_ended(lock, err);
+}
+
+static enum hf_err take_update(struct hf_operation *operation)
+{
+    struct hf_lock *lock = operation->lock;
+    enum hf_err err = operation->call.request.answer.result.err;
+
+    if ((err == HF_ENOTHELD || err == HF_ENOTOWNER) &&
+        operation->call.request.command.token == atomic_load(&lock->token))
+        hf_lock_lose(lock, HF_EEXPIRED, NULL);
+    return hf_lock_ended(lock, err);
+}
+
+/* An operation on a handle that is held, or was. */
+static enum hf_err start_on(struct hf_lock *lock, struct hf_command *command,
+                            uint32_t ttl_ms, struct hf_listener listener)
+{
+    struct hf_operation *operation;
+    enum hf_err err;
+
+    if (lock->state != HF_LOCK_HELD && lock->state != HF_LOCK_LOST)
+        return hf_client_fail(lock->client, HF_ESTATE, "nothing is held");
+    command->key = hf_lock_bytes(lock);
+    command->nonce = lock->nonce;
+    command->token = atomic_load(&lock->token);
+    command->lease_ms = hf_validity_lease(ttl_ms);
+    err = hf_operation_new(lock->client, HF_REQUEST_COMMAND, command, listener,
+                           &operation);
+    if (err)
+        return err;
+    hf_lock_ref(lock);
+    operation->lock = lock;
+    operation->ttl_ms = ttl_ms;
+    operation->take =
+        command->kind == HF_COMMAND_RENEW ? take_renewal : take_update;
+    hf_operation_start(operation, lock->timeout_ms, listener.future);
+    return HF_OK;
+}
+
+enum hf_err hf_renew_start(struct hf_lock *lock, uint32_t ttl_ms,
+                           hf_done_fn *done, void *arg,
+                           struct hf_future **future)
+{
+    struct hf_command command = {.kind = HF_COMMAND_RENEW};
+    struct hf_error error;
+    enum hf_err err;
+
+    if (!lock)
+        return HF_EINVAL;
+    err = hf_client_enter(lock->client);
+    if (err)
+        return err;
+    if (ttl_ms == 0)
+        ttl_ms = lock->ttl_ms;
+    err = hf_options_ttl(ttl_ms, &error);
+    if (err)
+        refuse(lock->client, &error);
+    else
+        err = start_on(lock, &command, ttl_ms,
+                       (struct hf_listener){done, arg, future});
+    hf_client_leave(lock->client);
+    return err;
+}
+
+enum hf_err hf_renew(struct hf_lock *lock, uint32_t ttl_ms)
+{
+    struct hf_future *future = NULL;
+    enum hf_err err = lock ? hf_client_may_block(lock->client) : HF_EINVAL;
+
+    if (!err)
+        err = hf_renew_start(lock, ttl_ms, NULL, NULL, &future);
+    return hf_operation_finish(err, future);
+}
+
+enum hf_err hf_update_start(struct hf_lock *lock,
+                            const struct hf_bytes *expected,
+                            struct hf_bytes value, hf_done_fn *done, void *arg,
+                            struct hf_future **future)
+{
+    struct hf_command command = {
+        .kind = HF_COMMAND_UPDATE,
+        .value = value,
+        .has_expected = expected != NULL,
+        .expected = expected ? *expected : (struct hf_bytes){0},
+    };
+    struct hf_error error;
+    enum hf_err err;
+
+    if (!lock)
+        return HF_EINVAL;
+    err = hf_client_enter(lock->client);
+    if (err)
+        return err;
+    err = hf_options_bytes("value", value, &error);
+    if (!err)
+        err = hf_options_bytes("expected", command.expected, &error);
+    if (err)
+        refuse(lock->client, &error);
+    else
+        err = start_on(lock, &command, lock->ttl_ms,
+                       (struct hf_listener){done, arg, future});
+    hf_client_leave(lock->client);
+    return err;
+}
+
+enum hf_err hf_update(struct hf_lock *lock, const struct hf_bytes *expected,
+                      struct hf_bytes value)
+{
+    struct hf_future *future = NULL;
+    enum hf_err err = lock ? hf_client_may_block(lock->client) : HF_EINVAL;
+
+    if (!err)
+        err = hf_update_start(lock, expected, value, NULL, NULL, &future);
+    return hf_operation_finish(err, future);
+}
+
+/* ---- Read, list, force --------------------------------------------------*/
+
+static enum hf_err take_info(struct hf_operation *operation)
+{
+    struct hf_answer *answer = &operation->call.request.answer;
+
+    if (answer->result.err)
+        return answer->result.err;
+    if (answer->count != 1)
+        return HF_EPROTO;
+    *operation->info = answer->infos[0];
+    answer->count = 0; /* the strings are the user's now */
+    return HF_OK;
+}
+
+enum hf_err hf_read_start(struct hf_client *client, struct hf_key key,
+                          enum hf_consistency how, struct hf_info *info,
+                          hf_done_fn *done, void *arg,
+                          struct hf_future **future)
+{
+    struct hf_command command = {.key = key};
+    struct hf_operation *operation;
+    struct hf_error error;
+    enum hf_err err;
+
+    if (!client || !info)
+        return HF_EINVAL;
+    err = hf_client_enter(client);
+    if (err)
+        return err;
+    err = hf_options_key(key, &error);
+    if (!err && how != HF_LINEARIZABLE && how != HF_LOCAL)
+        err = hf_error_set(&error, HF_EINVAL, "how: %d is no consistency",
+                           (int)how);
+    if (err)
+        refuse(client, &error);
+    else
+        err = hf_operation_new(client, HF_REQUEST_READ, &command,
+                               (struct hf_listener){done, arg, future},
+                               &operation);
+    if (!err) {
+        operation->call.request.how = how;
+        operation->info = info;
+        operation->take = take_info;
+        hf_operation_start(operation, HF_ANSWER_TIMEOUT_MS, future);
+    }
+    hf_client_leave(client);
+    return err;
+}
+
+enum hf_err hf_read(struct hf_client *client, struct hf_key key,
+                    enum hf_consistency how, struct hf_info *info)
+{
+    struct hf_future *future = NULL;
+    enum hf_err err = hf_client_may_block(client);
+
+    if (!err)
+        err = hf_read_start(client, key, how, info, NULL, NULL, &future);
+    return hf_operation_finish(err, future);
+}
+
+static int by_key(const void *a, const void *b)
+{
+    return hf_key_compare(((const struct hf_info *)a)->key,
+                          ((const struct hf_info *)b)->key);
+}
+
+/* The list is told while driving, like any callback, and then answered. */
+static void tell_list(struct hf_callback *callback)
+{
+    struct hf_operation *operation =
+        HF_CONTAINER(callback, struct hf_operation, telling);
+    struct hf_client *client = operation->future.client;
+    struct hf_answer *answer = &operation->call.request.answer;
+    size_t i = 0;
+
+    operation->future.references++; /* it may be canceled meanwhile */
+    pthread_mutex_unlock(&client->mutex);
+    if (answer->count > 0)
+        qsort(answer->infos, answer->count, sizeof(*answer->infos), by_key);
+    while (i < answer->count &&
+           operation->each(&answer->infos[i], operation->each_arg))
+        i++;
+    pthread_mutex_lock(&client->mutex);
+    if (!operation->future.answered)
+        hf_operation_end(operation, HF_OK);
+    hf_future_unref(&operation->future);
+}
+
+enum hf_err hf_list_start(struct hf_client *client, struct hf_key prefix,
+                          hf_list_fn *each, hf_done_fn *done, void *arg,
+                          struct hf_future **future)
+{
+    struct hf_command command = {.key = prefix};
+    struct hf_operation *operation;
+    struct hf_error error;
+    enum hf_err err;
+
+    if (!client || !each)
+        return HF_EINVAL;
+    err = hf_client_enter(client);
+    if (err)
+        return err;
+    err = hf_options_prefix(prefix, &error);
+    if (err)
+        refuse(client, &error);
+    else
+        err = hf_operation_new(client, HF_REQUEST_LIST, &command,
+                               (struct hf_listener){done, arg, future},
+                               &operation);
+    if (!err) {
+        operation->each = each;
+        operation->each_arg = arg;
+        operation->telling.run = tell_list;
+        hf_operation_start(operation, HF_ANSWER_TIMEOUT_MS, future);
+    }
+    hf_client_leave(client);
+    return err;
+}
+
+enum hf_err hf_list(struct hf_client *client, struct hf_key prefix,
+                    hf_list_fn *each, void *arg)
+{
+    struct hf_future *future = NULL;
+    enum hf_err err = hf_client_may_block(client);
+
+    if (!err)
+        err = hf_list_start(client, prefix, each, NULL, arg, &future);
+    return hf_operation_finish(err, future);
+}
+
+enum hf_err hf_force_start(struct hf_client *client, struct hf_key key,
+                           uint64_t token, bool now, hf_done_fn *done,
+                           void *arg, struct hf_future **future)
+{
+    struct hf_command command = {
+        .kind = HF_COMMAND_FORCE,
+        .key = key,
+        .token = token,
+        .now = now,
+    };
+    struct hf_operation *operation;
+    struct hf_error error;
+    enum hf_err err;
+
+    if (!client)
+        return HF_EINVAL;
+    err = hf_client_enter(client);
+    if (err)
+        return err;
+    err = hf_options_key(key, &error);
+    if (!err && token == 0)
+        err = hf_error_set(&error, HF_EINVAL, "token: 0 is no token");
+    if (err)
+        refuse(client, &error);
+    else
+        err = hf_operation_new(client, HF_REQUEST_COMMAND, &command,
+                               (struct hf_listener){done, arg, future},
+                               &operation);
+    if (!err)
+        hf_operation_start(operation, HF_ANSWER_TIMEOUT_MS, future);
+    hf_client_leave(client);
+    return err;
+}
+
+enum hf_err hf_force(struct hf_client *client, struct hf_key key,
+                     uint64_t token, bool now)
+{
+    struct hf_future *future = NULL;
+    enum hf_err err = hf_client_may_block(client);
+
+    if (!err)
+        err = hf_force_start(client, key, token, now, NULL, NULL, &future);
+    return hf_operation_finish(err, future);
+}

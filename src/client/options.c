@@ -1,0 +1,217 @@
+#include "client/options.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "base/limits.h"
+
+static const struct hf_lock_opts own_defaults = {
+    .size = sizeof(struct hf_lock_opts),
+    .ttl_ms = 10000,
+    .wait_ms = 5000,
+    .timeout_ms = 5000,
+};
+
+/* The one setting that a whole process shares, by its own wish. */
+static pthread_mutex_t defaults_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct hf_lock_opts defaults = {
+    .size = sizeof(struct hf_lock_opts),
+    .ttl_ms = 10000,
+    .wait_ms = 5000,
+    .timeout_ms = 5000,
+};
+
+/* A caller built against an older header has a shorter struct: it gets, and
+ * gives, the part that it knows. */
+static void copy_part(void *to, size_t to_size, const void *from,
+                      size_t from_size)
+{
+    memcpy(to, from, to_size < from_size ? to_size : from_size);
+}
+
+void hf_lock_opts_fill(struct hf_lock_opts *opts, size_t size)
+{
+    struct hf_lock_opts filled;
+
+    if (!opts)
+        return;
+    pthread_mutex_lock(&defaults_mutex);
+    filled = defaults;
+    pthread_mutex_unlock(&defaults_mutex);
+    filled.size = size;
+    memset(opts, 0, size);
+    copy_part(opts, size, &filled, sizeof(filled));
+}
+
+void hf_client_opts_fill(struct hf_client_opts *opts, size_t size)
+{
+    struct hf_client_opts filled = {.size = size};
+
+    if (!opts)
+        return;
+    memset(opts, 0, size);
+    copy_part(opts, size, &filled, sizeof(filled));
+}
+
+void hf_watch_opts_fill(struct hf_watch_opts *opts, size_t size)
+{
+    struct hf_watch_opts filled = {.size = size, .kinds = HF_EVENT_ANY};
+
+    if (!opts)
+        return;
+    memset(opts, 0, size);
+    copy_part(opts, size, &filled, sizeof(filled));
+}
+
+static enum hf_err check_size(size_t size, size_t known, const char *init,
+                              struct hf_error *error)
+{
+    if (size < sizeof(size_t) || size > known)
+        return hf_error_set(error, HF_EINVAL,
+                            "opts: size %zu; begin with %s()", size, init);
+    return HF_OK;
+}
+
+enum hf_err hf_options_ttl(uint32_t ttl_ms, struct hf_error *error)
+{
+    if (ttl_ms < HF_TTL_MIN_MS || ttl_ms > HF_TTL_MAX_MS)
+        return hf_error_set(error, HF_EINVAL,
+                            "ttl_ms: %u is not in %d to %d", ttl_ms,
+                            HF_TTL_MIN_MS, HF_TTL_MAX_MS);
+    return HF_OK;
+}
+
+enum hf_err hf_options_bytes(const char *name, struct hf_bytes bytes,
+                             struct hf_error *error)
+{
+    if (bytes.size > HF_VALUE_MAX)
+        return hf_error_set(error, HF_EINVAL, "%s: %zu bytes, at most %d", name,
+                            bytes.size, HF_VALUE_MAX);
+    if (bytes.size > 0 && !bytes.data)
+        return hf_error_set(error, HF_EINVAL, "%s: %zu bytes at NULL", name,
+                            bytes.size);
+    return HF_OK;
+}
+
+static enum hf_err check_lock(const struct hf_lock_opts *opts,
+                              struct hf_error *error)
+{
+    enum hf_err err = hf_options_ttl(opts->ttl_ms, error);
+
+    if (!err)
+        err = hf_options_bytes("value", opts->value, error);
+    if (err)
+        return err;
+    if (opts->timeout_ms > HF_TTL_MAX_MS)
+        return hf_error_set(error, HF_EINVAL, "timeout_ms: %u, at most %d",
+                            opts->timeout_ms, HF_TTL_MAX_MS);
+    if (opts->renew_ms >= opts->ttl_ms)
+        return hf_error_set(error, HF_EINVAL,
+                            "renew_ms: %u is not below ttl_ms, %u",
+                            opts->renew_ms, opts->ttl_ms);
+    if (opts->note && strlen(opts->note) > HF_NOTE_MAX)
+        return hf_error_set(error, HF_EINVAL, "note: %zu bytes, at most %d",
+                            strlen(opts->note), HF_NOTE_MAX);
+    return HF_OK;
+}
+
+enum hf_err hf_options_lock(struct hf_lock_opts *to,
+                            const struct hf_lock_opts *opts,
+                            struct hf_error *error)
+{
+    hf_lock_opts_fill(to, sizeof(*to));
+    if (opts) {
+        enum hf_err err = check_size(opts->size, sizeof(*opts),
+                                     "hf_lock_opts_init", error);
+
+        if (err)
+            return err;
+        copy_part(to, sizeof(*to), opts, opts->size);
+        to->size = sizeof(*to);
+    }
+    if (to->ttl_ms == 0)
+        to->ttl_ms = own_defaults.ttl_ms;
+    if (to->timeout_ms == 0)
+        to->timeout_ms = own_defaults.timeout_ms;
+    return check_lock(to, error);
+}
+
+enum hf_err hf_lock_opts_set_default(const struct hf_lock_opts *opts)
+{
+    struct hf_lock_opts checked = own_defaults;
+
+    if (opts) {
+        enum hf_err err = hf_options_lock(&checked, opts, opts->error);
+
+        if (err)
+            return err;
+    }
+    checked.value = (struct hf_bytes){0};
+    checked.note = NULL;
+    checked.on_event = NULL;
+    checked.arg = NULL;
+    checked.error = NULL;
+    pthread_mutex_lock(&defaults_mutex);
+    defaults = checked;
+    pthread_mutex_unlock(&defaults_mutex);
+    return HF_OK;
+}
+
+enum hf_err hf_options_client(struct hf_client_opts *to,
+                              const struct hf_client_opts *opts,
+                              struct hf_error *error)
+{
+    hf_client_opts_fill(to, sizeof(*to));
+    if (opts) {
+        enum hf_err err = check_size(opts->size, sizeof(*opts),
+                                     "hf_client_opts_init", error);
+
+        if (err)
+            return err;
+        copy_part(to, sizeof(*to), opts, opts->size);
+        to->size = sizeof(*to);
+    }
+    if (to->owner && strlen(to->owner) > HF_NOTE_MAX)
+        return hf_error_set(error, HF_EINVAL, "owner: %zu bytes, at most %d",
+                            strlen(to->owner), HF_NOTE_MAX);
+    return HF_OK;
+}
+
+enum hf_err hf_options_watch(struct hf_watch_opts *to,
+                             const struct hf_watch_opts *opts,
+                             struct hf_error *error)
+{
+    hf_watch_opts_fill(to, sizeof(*to));
+    if (opts) {
+        enum hf_err err = check_size(opts->size, sizeof(*opts),
+                                     "hf_watch_opts_init", error);
+
+        if (err)
+            return err;
+        copy_part(to, sizeof(*to), opts, opts->size);
+        to->size = sizeof(*to);
+    }
+    if (to->kinds == 0 || (to->kinds & ~(uint32_t)HF_EVENT_ANY) != 0)
+        return hf_error_set(error, HF_EINVAL, "kinds: 0x%x is no set of events",
+                            to->kinds);
+    return HF_OK;
+}
+
+enum hf_err hf_options_prefix(struct hf_key prefix, struct hf_error *error)
+{
+    if (prefix.size > HF_KEY_MAX)
+        return hf_error_set(error, HF_EINVAL, "key: %zu bytes, at most %d",
+                            prefix.size, HF_KEY_MAX);
+    if (prefix.size > 0 && !prefix.data)
+        return hf_error_set(error, HF_EINVAL, "key: %zu bytes at NULL",
+                            prefix.size);
+    return HF_OK;
+}
+
+enum hf_err hf_options_key(struct hf_key key, struct hf_error *error)
+{
+    if (key.size == 0)
+        return hf_error_set(error, HF_EINVAL,
+                            "key: empty; it wants 1 to %d bytes", HF_KEY_MAX);
+    return hf_options_prefix(key, error);
+}

@@ -1,0 +1,39 @@
+#include "client/validity.h"
+
+#include "base/mutant.h"
+
+/* What is left of a span by a clock that may run 2 % slower than another. */
+static uint64_t shorten(uint64_t span)
+{
+    return HF_MUTANT(14) ? span : span - (span + 49) / 50;
+}
+
+uint32_t hf_validity_lease(uint32_t ttl_ms)
+{
+    return ttl_ms + ttl_ms / 16 + 50;
+}
+
+hf_time hf_validity_base(const struct hf_anchor *anchor, hf_time first_sent)
+{
+    if (!anchor->known)
+        return first_sent;
+    return hf_time_add(anchor->sent, shorten(anchor->age_ms));
+}
+
+hf_time hf_validity_end(hf_time base, hf_time answer, uint32_t ttl_ms)
+{
+    hf_time by_answer = hf_time_add(answer, ttl_ms);
+    hf_time by_lease;
+
+    if (HF_MUTANT(13))
+        base = answer;
+    by_lease = hf_time_add(base, shorten(hf_validity_lease(ttl_ms)));
+    return by_answer < by_lease ? by_answer : by_lease;
+}
+
+hf_time hf_validity_gone(hf_time latest, uint32_t ttl_ms)
+{
+    uint64_t lease = hf_validity_lease(ttl_ms);
+
+    return hf_time_add(latest, lease + lease / 50 + 1);
+}

@@ -1,0 +1,44 @@
+#include "client/withdrawal.h"
+
+#include <stdlib.h>
+
+#include "client/client.h"
+#include "client/validity.h"
+
+void hf_withdrawal_free(struct hf_withdrawal *withdrawal)
+{
+    hf_list_remove(&withdrawal->link);
+    hf_call_fini(&withdrawal->call);
+    free(withdrawal);
+}
+
+static void settled(struct hf_call *call)
+{
+    hf_withdrawal_free(HF_CONTAINER(call, struct hf_withdrawal, call));
+}
+
+void hf_withdraw(struct hf_client *client, struct hf_key key,
+                 const struct hf_nonce *nonce, uint32_t ttl_ms)
+{
+    struct hf_withdrawal *withdrawal;
+
+    if (HF_MUTANT(20) || client->closed)
+        return;
+    withdrawal = malloc(sizeof(*withdrawal) + key.size);
+    if (!withdrawal)
+        return;
+    if (hf_call_init(&withdrawal->call, client, settled)) {
+        free(withdrawal);
+        return;
+    }
+    withdrawal->link = (struct hf_list){0};
+    withdrawal->key_size = key.size;
+    hf_copy(withdrawal->key, key.data, key.size);
+    hf_list_push_back(&client->withdrawals, &withdrawal->link);
+    withdrawal->call.request.command = (struct hf_command){
+        .kind = HF_COMMAND_CANCEL,
+        .key = {withdrawal->key, key.size},
+        .nonce = *nonce,
+    };
+    hf_call_start(&withdrawal->call, hf_validity_gone(client->now, ttl_ms));
+}

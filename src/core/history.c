@@ -1,0 +1,134 @@
+#include "core/history.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bytes.h"
+
+/* Records are aligned and lie in one piece: one that would cross the end of
+ * the ring starts over at its beginning, after a filler. */
+struct record {
+    uint32_t size;  /* of the whole, in bytes */
+    uint16_t kind;  /* 0: a filler */
+    uint16_t key_size;
+    uint64_t index;
+    uint64_t token;
+    uint8_t owner_size;
+    bool freed;
+    char bytes[]; /* owner, NUL, key */
+};
+
+#define ALIGNMENT _Alignof(struct record)
+#define ROUND(size) (((size) + ALIGNMENT - 1) & ~(ALIGNMENT - 1))
+
+static struct record *record_at(const struct hf_history *history,
+                                uint64_t offset)
+{
+    return (struct record *)(void *)(history->bytes +
+                                     offset % HF_HISTORY_BYTES);
+}
+
+enum hf_err hf_history_init(struct hf_history *history, uint64_t index)
+{
+    *history = (struct hf_history){.first = index, .next = index};
+    history->bytes = malloc(HF_HISTORY_BYTES);
+    return history->bytes ? HF_OK : HF_ENOMEM;
+}
+
+void hf_history_fini(struct hf_history *history)
+{
+    free(history->bytes);
+    *history = (struct hf_history){0};
+}
+
+static void forget_oldest(struct hf_history *history)
+{
+    const struct record *record = record_at(history, history->oldest);
+
+    history->oldest += record->size;
+    if (record->kind != 0)
+        history->first++;
+}
+
+static struct record *add_record(struct hf_history *history, size_t size)
+{
+    struct record *record;
+
+    while (history->newest + size - history->oldest > HF_HISTORY_BYTES)
+        forget_oldest(history);
+    record = record_at(history, history->newest);
+    record->size = (uint32_t)size;
+    record->kind = 0;
+    history->newest += size;
+    return record;
+}
+
+void hf_history_add(struct hf_history *history, const struct hf_event *event)
+{
+    size_t owner_size = strlen(event->owner);
+    size_t size = ROUND(sizeof(struct record) + owner_size + 1 + event->key.size);
+    size_t room = HF_HISTORY_BYTES - history->newest % HF_HISTORY_BYTES;
+    struct record *record;
+
+    HF_ASSERT(event->index == history->next);
+    if (room < size)
+        (void)add_record(history, room);
+    record = add_record(history, size);
+    record->kind = (uint16_t)event->kind;
+    record->key_size = (uint16_t)event->key.size;
+    record->index = event->index;
+    record->token = event->token;
+    record->owner_size = (uint8_t)owner_size;
+    record->freed = event->freed;
+    hf_copy(record->bytes, event->owner, owner_size + 1);
+    hf_copy(record->bytes + owner_size + 1, event->key.data, event->key.size);
+    history->next++;
+}
+
+struct hf_cursor hf_history_from(const struct hf_history *history,
+                                 uint64_t index)
+{
+    struct hf_cursor cursor = {history->oldest, index};
+
+    while (cursor.offset < history->newest) {
+        const struct record *record = record_at(history, cursor.offset);
+
+        if (record->kind != 0 && record->index >= index)
+            break;
+        cursor.offset += record->size;
+    }
+    return cursor;
+}
+
+bool hf_history_read(const struct hf_history *history, struct hf_cursor *cursor,
+                     struct hf_event *event)
+{
+    const struct record *record;
+
+    if (cursor->index < history->first) {
+        *cursor = (struct hf_cursor){history->oldest, history->first};
+        *event = (struct hf_event){.kind = HF_EVENT_DROPPED,
+                                   .index = history->first,
+                                   .owner = ""};
+        return true;
+    }
+    if (cursor->offset < history->oldest)
+        cursor->offset = history->oldest; /* only a filler was forgotten */
+    do {
+        if (cursor->offset >= history->newest)
+            return false;
+        record = record_at(history, cursor->offset);
+        cursor->offset += record->size;
+    } while (record->kind == 0 || record->index < cursor->index);
+    cursor->index = record->index + 1;
+    *event = (struct hf_event){
+        .kind = record->kind,
+        .index = record->index,
+        .key = {record->bytes + record->owner_size + 1, record->key_size},
+        .token = record->token,
+        .owner = record->bytes,
+        .freed = record->freed,
+    };
+    return true;
+}

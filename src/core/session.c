@@ -1,0 +1,131 @@
+#include "core/session.h"
+
+#include <stdlib.h>
+
+#include "base/assert.h"
+#include "base/limits.h"
+
+#define CAPACITY_MIN 4
+
+struct hf_session *hf_session_new(uint64_t id, struct hf_bytes label)
+{
+    struct hf_session *session = calloc(1, sizeof(*session) + label.size + 1);
+
+    if (!session)
+        return NULL;
+    HF_ASSERT(label.size <= HF_NOTE_MAX);
+    session->id = id;
+    session->label_size = (uint8_t)label.size;
+    hf_copy(session->label, label.data, label.size);
+    hf_list_init(&session->waiting);
+    hf_list_init(&session->granted);
+    return session;
+}
+
+void hf_session_free(struct hf_session *session)
+{
+    if (!session)
+        return;
+    free(session->kept);
+    free(session);
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static struct hf_kept *slot(const struct hf_session *session, uint64_t sequence)
+{
+    return &session->kept[sequence & (session->capacity - 1)];
+}
+
+struct hf_kept *hf_session_find(const struct hf_session *session,
+                                uint64_t sequence)
+{
+    if (sequence == 0 || session->capacity == 0 || sequence < session->done ||
+        slot(session, sequence)->sequence != sequence)
+        return NULL;
+    return slot(session, sequence);
+}
+
+/* Slots below `done` are overwritten as their places are needed: nothing need
+ * be cleared, because hf_session_find() never looks below. What has a place of
+ * its own in the old array has one in the new: both are powers of two. */
+enum hf_err hf_session_reserve(struct hf_session *session, uint64_t done,
+                               uint64_t sequence)
+{
+    uint64_t last = later(session->highest, sequence);
+    uint32_t capacity = session->capacity ? session->capacity : CAPACITY_MIN;
+    struct hf_kept *kept;
+
+    while (capacity <= last - done)
+        capacity *= 2;
+    if (capacity == session->capacity)
+        return HF_OK;
+    kept = calloc(capacity, sizeof(*kept));
+    if (!kept)
+        return HF_ENOMEM;
+    for (uint32_t i = 0; i < session->capacity; i++) {
+        if (session->kept[i].sequence != 0)
+            kept[session->kept[i].sequence & (capacity - 1)] = session->kept[i];
+    }
+    free(session->kept);
+    session->kept = kept;
+    session->capacity = capacity;
+    return HF_OK;
+}
+
+/* Whether a later command of the same nonce has ended what this LOCK would
+ * begin: it was on its way for too long. */
+static bool overtaken(const struct hf_session *session,
+                      const struct hf_command *command)
+{
+    for (uint64_t i = session->highest; i > command->sequence; i--) {
+        const struct hf_kept *kept = hf_session_find(session, i);
+
+        if (kept && kept->kind != HF_COMMAND_LOCK &&
+            hf_nonce_equal(&kept->nonce, &command->nonce))
+            return true;
+    }
+    return false;
+}
+
+enum hf_err hf_session_admit(struct hf_session *session,
+                             const struct hf_command *command,
+                             struct hf_result *result)
+{
+    const struct hf_kept *kept = hf_session_find(session, command->sequence);
+    uint64_t done = later(session->done, command->done);
+    enum hf_err err = HF_OK;
+
+    if (command->sequence < done || command->sequence == 0)
+        err = HF_ECANCELED;
+    else if (kept && !HF_MUTANT(19))
+        err = HF_EBUSY;
+    else if (command->sequence - done >= HF_WINDOW_MAX)
+        err = HF_ELIMIT;
+    else if (command->kind == HF_COMMAND_LOCK && overtaken(session, command))
+        err = HF_ECANCELED;
+    if (HF_MUTANT(19) && err == HF_ECANCELED)
+        err = HF_OK;
+    if (!err)
+        return hf_session_reserve(session, done, command->sequence);
+    session->done = done;
+    *result = err == HF_EBUSY ? kept->result : (struct hf_result){.err = err};
+    return err;
+}
+
+void hf_session_keep(struct hf_session *session,
+                     const struct hf_command *command,
+                     const struct hf_result *result)
+{
+    session->done = later(session->done, command->done);
+    session->highest = later(session->highest, command->sequence);
+    *slot(session, command->sequence) = (struct hf_kept){
+        .sequence = command->sequence,
+        .kind = command->kind,
+        .nonce = command->nonce,
+        .result = *result,
+    };
+}

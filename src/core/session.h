@@ -1,0 +1,69 @@
+/* session.h - what makes a repeated command happen once.
+ *
+ * A client numbers its commands and says with each below which number it
+ * awaits nothing any more. Results from there up are kept and answer repeats;
+ * what is below is refused, so a late duplicate of a LOCK whose UNLOCK is done
+ * makes no ghost. A LOCK that comes after a later UNLOCK or CANCEL of the same
+ * nonce is refused for the same reason.
+ *
+ * A waiting LOCK is answered "in line", and its kept result is overwritten by
+ * its grant. What a session waits for, and what it was granted after a wait
+ * without having been told yet, is linked here. */
+#ifndef HF_CORE_SESSION_H
+#define HF_CORE_SESSION_H
+
+#include "base/list.h"
+#include "base/map.h"
+#include "core/command.h"
+
+struct hf_kept {
+    uint64_t sequence; /* 0: empty */
+    enum hf_command_kind kind;
+    struct hf_nonce nonce;
+    struct hf_result result;
+};
+
+struct hf_session {
+    struct hf_map_link link; /* in the table, by id */
+    uint64_t id;
+    uint64_t done;    /* nothing below is awaited */
+    uint64_t highest; /* sequence seen */
+    struct hf_kept *kept; /* by sequence modulo capacity, a power of two */
+    uint32_t capacity;
+    uint32_t holds;   /* keys held: an ended session lives as long as these */
+    bool ended;
+    struct hf_list waiting; /* claims, oldest first */
+    struct hf_list granted; /* claims granted after a wait, untold */
+    uint8_t label_size;
+    char label[];
+};
+
+/* NULL: out of memory. */
+struct hf_session *hf_session_new(uint64_t id, struct hf_bytes label);
+void hf_session_free(struct hf_session *session);
+
+/* What to do with a command: it is new (HF_OK, and there is room to keep its
+ * result), or it is answered already: by a kept result (HF_EBUSY) or by a
+ * refusal (HF_ECANCELED: below `done`, or overtaken; HF_ELIMIT: too many are
+ * awaited), and then `result` is the answer; or HF_ENOMEM. A new command has
+ * changed nothing yet, because it may still fail. */
+enum hf_err hf_session_admit(struct hf_session *session,
+                             const struct hf_command *command,
+                             struct hf_result *result);
+
+/* Keep the result of a command that was admitted, and forget what is below its
+ * `done`. */
+void hf_session_keep(struct hf_session *session,
+                     const struct hf_command *command,
+                     const struct hf_result *result);
+
+/* The result kept under `sequence`, or NULL. */
+struct hf_kept *hf_session_find(const struct hf_session *session,
+                                uint64_t sequence);
+
+/* Make room for results from `done` up to `sequence`. All that is kept stays,
+ * also below `done`, until hf_session_keep() needs its place. */
+enum hf_err hf_session_reserve(struct hf_session *session, uint64_t done,
+                               uint64_t sequence);
+
+#endif

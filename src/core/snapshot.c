@@ -1,0 +1,391 @@
+#include "core/snapshot.h"
+
+#include <stdlib.h>
+
+#include "base/limits.h"
+
+/*     magic version
+ *     token last_session index
+ *     session count, each: id flags done highest label,
+ *                          kept count, each: sequence kind nonce result
+ *     hold count, each: key claim token generation flags,
+ *                       waiter count, each: claim sequence arrival
+ *     checksum of all before it
+ *
+ * where a claim is: session nonce lease value note. An untold grant is a flag:
+ * all else about it is in the hold. */
+#define MAGIC UINT32_C(0x53464821) /* "!HFS" */
+#define VERSION 1
+#define CHECKSUM_SIZE 8
+
+/* No counter that was counted up to is near to this: one that is would start
+ * over, and tokens would be granted twice. */
+#define COUNTER_MAX (UINT64_MAX / 2)
+
+static uint64_t checksum(const void *data, size_t size)
+{
+    static const struct hf_seed zero;
+
+    return hf_siphash(&zero, data, size);
+}
+
+/* ---- Encoding -----------------------------------------------------------*/
+
+/* Sequences from `done` up to the highest: at most HF_WINDOW_MAX. */
+static uint32_t window(const struct hf_session *session)
+{
+    if (session->highest < session->done)
+        return 0;
+    return (uint32_t)(session->highest - session->done) + 1;
+}
+
+static uint32_t count_kept(const struct hf_session *session)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < window(session); i++)
+        count += hf_session_find(session, session->done + i) != NULL;
+    return count;
+}
+
+static void encode_session(const struct hf_session *session, struct hf_buf *buf)
+{
+    hf_buf_u64(buf, session->id);
+    hf_buf_u8(buf, session->ended);
+    hf_buf_u64(buf, session->done);
+    hf_buf_u64(buf, session->highest);
+    hf_buf_bytes(buf, session->label, session->label_size);
+    hf_buf_u32(buf, count_kept(session));
+    for (uint32_t i = 0; i < window(session); i++) {
+        const struct hf_kept *kept =
+            hf_session_find(session, session->done + i);
+
+        if (!kept)
+            continue;
+        hf_buf_u64(buf, kept->sequence);
+        hf_buf_u8(buf, (uint8_t)kept->kind);
+        hf_buf_raw(buf, kept->nonce.bytes, sizeof(kept->nonce.bytes));
+        hf_result_encode(&kept->result, buf);
+    }
+}
+
+static void encode_claim(const struct hf_claim *claim, struct hf_buf *buf)
+{
+    const uint8_t *data = claim->data;
+
+    hf_buf_u64(buf, claim->session->id);
+    hf_buf_raw(buf, claim->nonce.bytes, sizeof(claim->nonce.bytes));
+    hf_buf_u32(buf, claim->lease_ms);
+    hf_buf_bytes(buf, data, claim->value_size);
+    hf_buf_bytes(buf, data ? data + claim->value_size : NULL, claim->note_size);
+}
+
+static void encode_hold(const struct hf_hold *hold, struct hf_buf *buf)
+{
+    struct hf_claim holder = {
+        .session = hold->session,
+        .nonce = hold->nonce,
+        .lease_ms = hold->lease_ms,
+        .data = hold->data,
+        .value_size = hold->value_size,
+        .note_size = hold->note_size,
+    };
+
+    hf_buf_bytes(buf, hold->key, hold->key_size);
+    encode_claim(&holder, buf);
+    hf_buf_u64(buf, hold->token);
+    hf_buf_u32(buf, hold->generation);
+    hf_buf_u8(buf, (uint8_t)((hold->forced ? 1 : 0) | (hold->untold ? 2 : 0)));
+    hf_buf_u32(buf, hold->waiters);
+    for (struct hf_list *link = hold->line.next; link != &hold->line;
+         link = link->next) {
+        struct hf_claim *claim = HF_CONTAINER(link, struct hf_claim, in_line);
+
+        encode_claim(claim, buf);
+        hf_buf_u64(buf, claim->sequence);
+        hf_buf_u64(buf, claim->arrival);
+    }
+}
+
+void hf_snapshot_encode(const struct hf_table *table, struct hf_buf *buf)
+{
+    struct hf_map_link *link = NULL;
+    struct hf_hold *hold = NULL;
+    size_t start = buf->size;
+
+    hf_buf_u32(buf, MAGIC);
+    hf_buf_u8(buf, VERSION);
+    hf_buf_u64(buf, table->token);
+    hf_buf_u64(buf, table->last_session);
+    hf_buf_u64(buf, table->index);
+    hf_buf_u32(buf, (uint32_t)table->sessions.count);
+    while ((link = hf_map_next(&table->sessions, link)))
+        encode_session(HF_CONTAINER(link, struct hf_session, link), buf);
+    hf_buf_u32(buf, (uint32_t)table->holds.count);
+    while ((hold = hf_table_next(table, hold)))
+        encode_hold(hold, buf);
+    if (!buf->failed)
+        hf_buf_u64(buf, checksum(buf->data + start, buf->size - start));
+}
+
+/* ---- Decoding -----------------------------------------------------------*/
+
+static enum hf_err decode_kept(struct hf_session *session,
+                               struct hf_reader *reader)
+{
+    struct hf_command command = {.sequence = hf_reader_u64(reader)};
+    struct hf_result result;
+
+    command.kind = hf_reader_u8(reader);
+    hf_reader_raw(reader, command.nonce.bytes, sizeof(command.nonce.bytes));
+    hf_result_read(&result, reader);
+    if (reader->failed || command.sequence < session->done ||
+        command.sequence > session->highest ||
+        hf_session_find(session, command.sequence) ||
+        command.sequence == 0 || command.kind <= HF_COMMAND_CLOSE ||
+        command.kind >= HF_COMMAND_KINDS || command.kind == HF_COMMAND_EXPIRE)
+        return HF_EPROTO;
+    hf_session_keep(session, &command, &result);
+    return HF_OK;
+}
+
+static enum hf_err decode_session(struct hf_table *table,
+                                  struct hf_reader *reader)
+{
+    uint64_t id = hf_reader_u64(reader);
+    uint8_t ended = hf_reader_u8(reader);
+    uint64_t done = hf_reader_u64(reader);
+    uint64_t highest = hf_reader_u64(reader);
+    struct hf_bytes label = hf_reader_bytes(reader, HF_NOTE_MAX);
+    uint32_t count = hf_reader_u32(reader);
+    struct hf_session *session;
+    enum hf_err err = HF_OK;
+
+    if (reader->failed || id == 0 || id > table->last_session || ended > 1 ||
+        hf_table_session(table, id) || count > HF_WINDOW_MAX ||
+        (highest >= done && highest - done >= HF_WINDOW_MAX))
+        return HF_EPROTO;
+    session = hf_session_new(id, label);
+    if (!session)
+        return HF_ENOMEM;
+    hf_table_add_session(table, session);
+    session->ended = ended;
+    session->done = done;
+    session->highest = highest;
+    if (count > 0 && highest >= done)
+        err = hf_session_reserve(session, done, highest);
+    for (uint32_t i = 0; !err && i < count; i++)
+        err = highest < done ? HF_EPROTO : decode_kept(session, reader);
+    return err;
+}
+
+/* The fields of a claim, borrowed from the input but for the session. */
+struct claim {
+    struct hf_session *session;
+    struct hf_nonce nonce;
+    uint32_t lease_ms;
+    struct hf_bytes value;
+    struct hf_bytes note;
+};
+
+static enum hf_err decode_claim(const struct hf_table *table,
+                                struct claim *claim, struct hf_reader *reader)
+{
+    claim->session = hf_table_session(table, hf_reader_u64(reader));
+    hf_reader_raw(reader, claim->nonce.bytes, sizeof(claim->nonce.bytes));
+    claim->lease_ms = hf_reader_u32(reader);
+    claim->value = hf_reader_bytes(reader, HF_VALUE_MAX);
+    claim->note = hf_reader_bytes(reader, HF_NOTE_MAX);
+    if (reader->failed || !claim->session || claim->lease_ms < 1 ||
+        claim->lease_ms > HF_LEASE_MAX_MS)
+        return HF_EPROTO;
+    return HF_OK;
+}
+
+/* The grant overwrites what is kept under `sequence`: it must be a LOCK of the
+ * same nonce, or be gone, or another command would change its answer. */
+static bool fits(const struct claim *claim, uint64_t sequence)
+{
+    const struct hf_kept *kept = hf_session_find(claim->session, sequence);
+
+    return sequence > 0 && sequence <= claim->session->highest &&
+           (!kept || (kept->kind == HF_COMMAND_LOCK &&
+                      hf_nonce_equal(&kept->nonce, &claim->nonce)));
+}
+
+static enum hf_err decode_waiter(struct hf_table *table, struct hf_hold *hold,
+                                 struct hf_reader *reader)
+{
+    struct claim read;
+    struct hf_claim *claim;
+    enum hf_err err = decode_claim(table, &read, reader);
+    uint64_t sequence = hf_reader_u64(reader);
+    uint64_t arrival = hf_reader_u64(reader);
+
+    if (err)
+        return err;
+    if (reader->failed || read.session->ended || !fits(&read, sequence) ||
+        hf_table_find_claim(table, hold, &read.nonce) ||
+        hf_nonce_equal(&read.nonce, &hold->nonce) || arrival > COUNTER_MAX)
+        return HF_EPROTO;
+    claim = hf_table_add_claim(table, hold, read.session, &read.nonce);
+    if (!claim)
+        return HF_ENOMEM;
+    claim->lease_ms = read.lease_ms;
+    claim->value_size = (uint32_t)read.value.size;
+    claim->note_size = (uint8_t)read.note.size;
+    claim->sequence = sequence;
+    if (arrival < claim->arrival)
+        return HF_EPROTO; /* it came before the one ahead of it */
+    claim->arrival = arrival;
+    return hf_table_data(read.value, read.note, &claim->data);
+}
+
+/* The claim behind an untold grant is made as a waiter and moved on. */
+static enum hf_err restore_untold(struct hf_table *table, struct hf_hold *hold)
+{
+    struct hf_claim *claim;
+
+    if (hold->session->ended)
+        return HF_EPROTO;
+    claim = hf_table_add_claim(table, hold, hold->session, &hold->nonce);
+    if (!claim)
+        return HF_ENOMEM;
+    hf_table_grant_untold(table, hold, claim);
+    return HF_OK;
+}
+
+static enum hf_err decode_hold(struct hf_table *table, struct hf_reader *reader)
+{
+    struct hf_bytes bytes = hf_reader_bytes(reader, HF_KEY_MAX);
+    struct hf_key key = {bytes.data, bytes.size};
+    struct claim read;
+    struct hf_hold *hold;
+    enum hf_err err = decode_claim(table, &read, reader);
+    uint64_t token = hf_reader_u64(reader);
+    uint32_t generation = hf_reader_u32(reader);
+    uint8_t flags = hf_reader_u8(reader);
+    uint32_t waiters = hf_reader_u32(reader);
+
+    if (err)
+        return err;
+    if (reader->failed || key.size < 1 || hf_table_find(table, key) ||
+        token == 0 || token > table->token || flags > 3 ||
+        waiters > HF_WAITERS_MAX)
+        return HF_EPROTO;
+    hold = hf_table_add_hold(table, key, read.session);
+    if (!hold)
+        return HF_ENOMEM;
+    hold->nonce = read.nonce;
+    hold->lease_ms = read.lease_ms;
+    hold->token = token;
+    hold->generation = generation;
+    hold->forced = (flags & 1) != 0;
+    hold->value_size = (uint32_t)read.value.size;
+    hold->note_size = (uint8_t)read.note.size;
+    err = hf_table_data(read.value, read.note, &hold->data);
+    if (!err && (flags & 2))
+        err = restore_untold(table, hold);
+    for (uint32_t i = 0; !err && i < waiters; i++)
+        err = decode_waiter(table, hold, reader);
+    return err;
+}
+
+static enum hf_err decode(struct hf_table *table, struct hf_reader *reader)
+{
+    uint32_t magic = hf_reader_u32(reader);
+    uint8_t version = hf_reader_u8(reader);
+    enum hf_err err = HF_OK;
+    uint32_t count;
+
+    if (magic != MAGIC || version != VERSION)
+        return HF_EPROTO;
+    table->token = hf_reader_u64(reader);
+    table->last_session = hf_reader_u64(reader);
+    table->index = hf_reader_u64(reader);
+    count = hf_reader_u32(reader);
+    if (count > HF_SESSIONS_MAX || table->token > COUNTER_MAX ||
+        table->last_session > COUNTER_MAX || table->index > COUNTER_MAX)
+        return HF_EPROTO;
+    while (!err && count-- > 0)
+        err = decode_session(table, reader);
+    if (err)
+        return err;
+    count = hf_reader_u32(reader);
+    if (count > HF_HOLDS_MAX)
+        return HF_EPROTO;
+    while (!err && count-- > 0)
+        err = decode_hold(table, reader);
+    if (!err && (reader->failed || reader->size > 0))
+        err = HF_EPROTO;
+    return err;
+}
+
+/* An ended session without a hold would stay for ever. */
+static bool has_stray_session(const struct hf_table *table)
+{
+    struct hf_map_link *link = NULL;
+
+    while ((link = hf_map_next(&table->sessions, link))) {
+        struct hf_session *session = HF_CONTAINER(link, struct hf_session, link);
+
+        if (session->ended && session->holds == 0)
+            return true;
+    }
+    return false;
+}
+
+static int compare_tokens(const void *a, const void *b)
+{
+    const uint64_t *x = a;
+    const uint64_t *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+static enum hf_err check_tokens(const struct hf_table *table)
+{
+    size_t count = table->holds.count;
+    uint64_t *tokens = malloc((count + 1) * sizeof(*tokens));
+    const struct hf_hold *hold = NULL;
+    enum hf_err err = HF_OK;
+
+    if (!tokens)
+        return HF_ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        hold = hf_table_next(table, hold);
+        tokens[i] = hold->token;
+    }
+    qsort(tokens, count, sizeof(*tokens), compare_tokens);
+    for (size_t i = 1; i < count; i++) {
+        if (tokens[i] == tokens[i - 1])
+            err = HF_EPROTO;
+    }
+    free(tokens);
+    return err;
+}
+
+enum hf_err hf_snapshot_decode(struct hf_table *table, const void *data,
+                               size_t size)
+{
+    struct hf_reader reader = {.data = data, .size = size};
+    struct hf_reader tail;
+    enum hf_err err;
+
+    if (size < CHECKSUM_SIZE)
+        return HF_EPROTO;
+    reader.size -= CHECKSUM_SIZE;
+    tail = (struct hf_reader){reader.data + reader.size, CHECKSUM_SIZE, false};
+    if (hf_reader_u64(&tail) != checksum(data, reader.size))
+        return HF_EPROTO;
+    err = decode(table, &reader);
+    if (!err && has_stray_session(table))
+        err = HF_EPROTO;
+    if (!err)
+        err = check_tokens(table);
+    if (err) {
+        hf_table_fini(table);
+        hf_table_init(table, &table->seed, table->event, table->arg);
+    }
+    return err;
+}

@@ -1,0 +1,41 @@
+#include <stdlib.h>
+
+#include "base/bytes.h"
+#include "strategy/strategy.h"
+
+void hf_info_fini(struct hf_info *info)
+{
+    if (!info)
+        return;
+    free(info->storage);
+    *info = (struct hf_info){.owner = "", .note = ""};
+}
+
+/* Append to the block, and say where it went. */
+static char *append(char **at, const void *data, size_t size)
+{
+    char *start = *at;
+
+    hf_copy(start, data, size);
+    *at += size;
+    return start;
+}
+
+enum hf_err hf_info_copy(struct hf_info *info, const struct hf_info *from)
+{
+    size_t owner_size = strlen(from->owner) + 1;
+    size_t note_size = strlen(from->note) + 1;
+    char *storage =
+        malloc(from->key.size + from->value.size + owner_size + note_size);
+    char *at = storage;
+
+    if (!storage)
+        return HF_ENOMEM;
+    *info = *from;
+    info->storage = storage;
+    info->key.data = append(&at, from->key.data, from->key.size);
+    info->value.data = append(&at, from->value.data, from->value.size);
+    info->owner = append(&at, from->owner, owner_size);
+    info->note = append(&at, from->note, note_size);
+    return HF_OK;
+}

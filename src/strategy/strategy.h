@@ -1,0 +1,176 @@
+/* strategy.h - the one seam between the client and the ways to hold a lock.
+ *
+ * A strategy carries requests to whatever decides, and answers and pushes
+ * back. It never retries, never blocks, reads no clock and keeps no deadline:
+ * repeats, back-off, deadlines, withdrawal, validity and renewal live once, in
+ * the client. All its members run in the client's context, one at a time; what
+ * comes from other threads comes through hf_host.post.
+ *
+ * To join: one file with one exported `struct hf_strategy`, one line in
+ * registry.c, two lines in the conformance suite. */
+#ifndef HF_STRATEGY_STRATEGY_H
+#define HF_STRATEGY_STRATEGY_H
+
+#include "base/error.h"
+#include "base/heap.h"
+#include "base/list.h"
+#include "base/random.h"
+#include "base/time.h"
+#include "base/url.h"
+#include "core/command.h"
+
+struct hf_host;
+struct hf_request;
+
+/* ---- What a strategy is asked -------------------------------------------*/
+
+enum hf_request_kind {
+    HF_REQUEST_COMMAND, /* LOCK, UNLOCK, RENEW, UPDATE, CANCEL or FORCE */
+    HF_REQUEST_READ,    /* who holds command.key */
+    HF_REQUEST_LIST,    /* who holds what begins with command.key */
+    HF_REQUEST_WATCH,   /* push events on what begins with command.key */
+    HF_REQUEST_UNWATCH, /* stop pushing to `watch` */
+};
+
+/* How long ago, on the granter's own steady clock, the granter received a
+ * message that this client sent at `sent`, when it granted. What shares the
+ * client's clock gives the grant's own stamp, and age 0. */
+struct hf_anchor {
+    bool known; /* false: count from the first send of the request */
+    hf_time sent;
+    uint32_t age_ms;
+};
+
+struct hf_answer {
+    struct hf_result result; /* LOCK in line: HF_EBUSY and a place */
+    struct hf_anchor anchor; /* LOCK, RENEW that succeeded */
+    uint32_t look_again_ms;  /* in line: when a repeat may tell more; 0: no
+                                idea */
+    uint64_t index;          /* READ, LIST, WATCH: of the newest event */
+    struct hf_info *infos;   /* READ: one; LIST: count; the client frees them */
+    size_t count;
+    char *cause; /* why it failed, in words, allocated; may be NULL */
+};
+
+/* Embedded in what the client knows of the call. The command's bytes stay in
+ * place until it is answered. The strategy may use `link` until then. */
+struct hf_request {
+    enum hf_request_kind kind;
+    struct hf_command command; /* session is the strategy's to fill in */
+    enum hf_consistency how;   /* READ */
+    uint64_t watch;            /* WATCH, UNWATCH: the client's number for it */
+    uint64_t from;             /* WATCH: first index wanted; 0: from now */
+    struct hf_answer answer;
+    struct hf_list link;
+    void (*done)(struct hf_request *request); /* the client's */
+};
+
+/* ---- What it may push ---------------------------------------------------*/
+
+/* A claim that waited in line was granted. Lost pushes are made good: the
+ * client repeats the LOCK. */
+struct hf_push_grant {
+    struct hf_nonce nonce;
+    uint64_t token;
+    uint32_t generation;
+    struct hf_anchor anchor;
+};
+
+/* An event for a watch. Key and owner are borrowed for the call. */
+struct hf_push_event {
+    uint64_t watch;
+    struct hf_event event;
+};
+
+/* ---- What the host gives ------------------------------------------------*/
+
+struct hf_timer {
+    struct hf_heap_link link;
+    void (*fire)(struct hf_timer *timer);
+};
+
+struct hf_fd {
+    int fd;
+    uint32_t events; /* EPOLLIN | EPOLLOUT */
+    void (*ready)(struct hf_fd *fd, uint32_t events);
+};
+
+struct hf_post {
+    struct hf_list link;
+    void (*run)(struct hf_post *post);
+};
+
+struct hf_host {
+    const struct hf_host_ops *ops;
+};
+
+struct hf_host_ops {
+    /* The time of this turn: never later than the clock. */
+    hf_time (*now)(struct hf_host *host);
+
+    /* A timer takes its place in the heap once, which may fail, and can then
+     * be set, moved and unset (HF_NEVER) at will. */
+    enum hf_err (*timer_add)(struct hf_host *host, struct hf_timer *timer);
+    void (*timer_set)(struct hf_host *host, struct hf_timer *timer, hf_time at);
+    void (*timer_remove)(struct hf_host *host, struct hf_timer *timer);
+
+    /* Watch a descriptor, change what it is watched for, stop. */
+    enum hf_err (*fd_add)(struct hf_host *host, struct hf_fd *fd);
+    enum hf_err (*fd_change)(struct hf_host *host, struct hf_fd *fd);
+    void (*fd_remove)(struct hf_host *host, struct hf_fd *fd);
+
+    /* Run post->run in the client's context, soon; a post that is under way
+     * already stays one. The only member that any thread may call. */
+    void (*post)(struct hf_host *host, struct hf_post *post);
+
+    /* Take back a post that may be under way. */
+    void (*unpost)(struct hf_host *host, struct hf_post *post);
+
+    /* Answer a request: its `done` runs soon, never inside this call. */
+    void (*answer)(struct hf_host *host, struct hf_request *request);
+
+    void (*grant)(struct hf_host *host, const struct hf_push_grant *grant);
+    void (*event)(struct hf_host *host, const struct hf_push_event *event);
+
+    /* The owner's label, and chance. */
+    const char *(*owner)(struct hf_host *host);
+    struct hf_random *(*random)(struct hf_host *host);
+};
+
+/* ---- The strategy -------------------------------------------------------*/
+
+struct hf_strategy {
+    const char *scheme; /* "redis" in redis://host:6379 */
+    size_t size;        /* bytes of private state, zeroed by the client */
+
+    /* Check `url` and start connecting. The only member that may fail. */
+    enum hf_err (*open)(void *self, struct hf_url *url, struct hf_host *host,
+                        struct hf_error *error);
+
+    /* What this one promises, once it is open: HF_CAP_FENCE | ... */
+    uint32_t (*caps)(const void *self);
+
+    /* Start a request. It is answered exactly once, by hf_host.answer: done,
+     * refused, HF_EUNAVAIL (surely not done) or HF_EINDOUBT. */
+    void (*submit)(void *self, struct hf_request *request);
+
+    /* Give up on a request that is not answered yet: answer it HF_EINDOUBT
+     * now, whatever goes on outside. */
+    void (*cancel)(void *self, struct hf_request *request);
+
+    /* Let go of everything, now: no request is open any more. Waiters that
+     * this client has in line are withdrawn where that can be done. What
+     * cannot be stopped, such as a thread inside a library, is orphaned with
+     * memory of its own: nothing may touch the host after this returns. */
+    void (*close)(void *self);
+};
+
+/* The strategy for a scheme, or NULL; and the schemes of this build, as one
+ * text: "memory, file". */
+const struct hf_strategy *hf_strategy_find(const char *scheme);
+const char *hf_strategy_schemes(void);
+
+/* An info whose strings are copied into one block of its own. HF_ENOMEM. */
+enum hf_err hf_info_copy(struct hf_info *info, const struct hf_info *from);
+
+#endif

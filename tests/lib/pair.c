@@ -1,0 +1,246 @@
+/* tests/lib/pair.c */
+#include "lib/pair.h"
+
+#include <stdlib.h>
+
+#include "base/limits.h"
+#include "core/snapshot.h"
+
+static const struct hf_seed seed = {"sixteen bytes!!"};
+
+static void on_event(void *arg, const struct hf_table_event *event)
+{
+    hf_twin_events_add(arg, event);
+}
+
+void hf_pair_init(struct hf_pair *pair)
+{
+    *pair = (struct hf_pair){.twin = hf_twin_new()};
+    hf_table_init(&pair->table, &seed, on_event, &pair->told);
+}
+
+void hf_pair_fini(struct hf_pair *pair)
+{
+    hf_table_fini(&pair->table);
+    hf_twin_free(pair->twin);
+    hf_twin_events_fini(&pair->told);
+    hf_twin_events_fini(&pair->expected);
+}
+
+const char *hf_pair_apply(struct hf_pair *pair,
+                          const struct hf_command *command,
+                          struct hf_result *result)
+{
+    bool any_order = pair->restored && command->kind == HF_COMMAND_CLOSE;
+    struct hf_result expected;
+    const char *difference;
+
+    pair->told.count = 0;
+    pair->expected.count = 0;
+    if (hf_table_apply(&pair->table, command, result))
+        return "out of memory";
+    hf_twin_apply(pair->twin, command, &expected, &pair->expected);
+    difference = hf_twin_compare_results(result, &expected);
+    if (!difference)
+        difference = hf_twin_compare_events(&pair->told, &pair->expected,
+                                            any_order);
+    return difference;
+}
+
+/* In the order of the tokens, or in any order after a snapshot. */
+const char *hf_pair_take_grants(struct hf_pair *pair, uint64_t session)
+{
+    struct hf_session *found = hf_table_session(&pair->table, session);
+    struct hf_grant grant;
+    struct hf_nonce nonce;
+    uint64_t token, sum = 0, last = 0;
+
+    if (!found)
+        return NULL;
+    while (hf_table_take_grant(&pair->table, found, &grant)) {
+        if (grant.token != grant.hold->token || grant.hold->untold)
+            return "a grant that is told is not the holder's";
+        if (!pair->restored && grant.token < last)
+            return "grants are told out of order";
+        last = grant.token;
+        sum += grant.token;
+    }
+    while (hf_twin_take_grant(pair->twin, session, &nonce, &token))
+        sum -= token;
+    return sum == 0 ? NULL : "other grants are told";
+}
+
+const char *hf_pair_check(const struct hf_pair *pair)
+{
+    const char *difference = hf_table_check(&pair->table);
+
+    return difference ? difference : hf_twin_compare(pair->twin, &pair->table);
+}
+
+const char *hf_pair_restore(struct hf_pair *pair)
+{
+    struct hf_buf buf = {0};
+    struct hf_table copy;
+    enum hf_err err;
+
+    hf_snapshot_encode(&pair->table, &buf);
+    hf_table_init(&copy, &seed, on_event, &pair->told);
+    err = hf_snapshot_decode(&copy, buf.data, buf.size);
+    hf_buf_fini(&buf);
+    if (err)
+        return "a snapshot cannot be decoded";
+    hf_table_fini(&pair->table);
+    pair->table = copy;
+    pair->restored = true;
+    return hf_pair_check(pair);
+}
+
+/* ---- Choosing -----------------------------------------------------------*/
+
+static uint8_t draw(struct hf_reader *bytes, uint8_t bound)
+{
+    return (uint8_t)(hf_reader_u8(bytes) % bound);
+}
+
+static struct hf_key draw_key(struct hf_reader *bytes)
+{
+    static const struct hf_key keys[] = {
+        {"a", 1}, {"a\0", 2}, {"ab", 2}, {"b", 1}};
+
+    return keys[draw(bytes, 4)];
+}
+
+static struct hf_bytes draw_bytes(struct hf_reader *bytes)
+{
+    static const char text[] = "0123456789abcdef0123456789abcdef";
+    uint8_t size = draw(bytes, 5);
+
+    return (struct hf_bytes){text + size, size == 4 ? 20 : size};
+}
+
+static uint32_t draw_lease(struct hf_reader *bytes)
+{
+    static const uint32_t leases[] = {1000, 500, 2000, 1, HF_LEASE_MAX_MS};
+
+    return leases[draw(bytes, 5)];
+}
+
+/* Mostly what fits the key, sometimes a little off. */
+static void draw_claim(const struct hf_table *table, struct hf_command *command,
+                       struct hf_reader *bytes)
+{
+    const struct hf_hold *hold = hf_table_find(table, command->key);
+    uint8_t choice = draw(bytes, 16);
+
+    command->nonce.bytes[0] = choice;
+    command->token = table->token;
+    if (!hold)
+        return;
+    command->token = hold->token;
+    command->generation = hold->generation;
+    if (choice > 5)
+        command->nonce = hold->nonce;
+    if (choice == 13)
+        command->token++;
+    if (choice == 14)
+        command->token--;
+    if (choice == 15)
+        command->generation++;
+}
+
+/* The next sequence, with all before it settled or not; a repeat; a gap; the
+ * edges of the window and of the numbers. */
+static void draw_sequence(const struct hf_session *session,
+                          struct hf_command *command, struct hf_reader *bytes)
+{
+    uint8_t choice = draw(bytes, 20);
+    uint64_t next = session->highest + 1;
+
+    command->sequence = next;
+    command->done = session->done;
+    if (choice < 4)
+        command->done = next;
+    else if (choice < 8)
+        command->done = next - draw(bytes, 8);
+    else if (choice < 12)
+        command->sequence -= draw(bytes, 8);
+    else if (choice < 15)
+        command->sequence += draw(bytes, 8);
+    else if (choice == 15)
+        command->done = next + 1;
+    else if (choice == 16)
+        command->sequence = session->done + HF_WINDOW_MAX - draw(bytes, 3);
+    else if (choice == 17)
+        command->sequence = draw(bytes, 3);
+    else if (choice == 18)
+        command->done = command->sequence = next + 100 * draw(bytes, 255);
+    else if (draw(bytes, 16) == 0)
+        command->done = command->sequence = UINT64_MAX - draw(bytes, 4);
+}
+
+static void draw_session(const struct hf_table *table,
+                         struct hf_command *command, struct hf_reader *bytes)
+{
+    uint8_t back = draw(bytes, 5);
+    const struct hf_session *session;
+
+    command->session = table->last_session - back;
+    if (command->session > table->last_session)
+        command->session = 0;
+    session = hf_table_session(table, command->session);
+    if (session)
+        draw_sequence(session, command, bytes);
+}
+
+static void draw_command(const struct hf_table *table,
+                         struct hf_command *command, struct hf_reader *bytes)
+{
+    static const enum hf_command_kind kinds[] = {
+        HF_COMMAND_LOCK,   HF_COMMAND_LOCK,   HF_COMMAND_LOCK,
+        HF_COMMAND_LOCK,   HF_COMMAND_LOCK,   HF_COMMAND_LOCK,
+        HF_COMMAND_UNLOCK, HF_COMMAND_UNLOCK, HF_COMMAND_RENEW,
+        HF_COMMAND_UPDATE, HF_COMMAND_EXPIRE, HF_COMMAND_EXPIRE,
+        HF_COMMAND_CANCEL, HF_COMMAND_CANCEL, HF_COMMAND_FORCE,
+        HF_COMMAND_OPEN,   HF_COMMAND_CLOSE,
+    };
+
+    *command = (struct hf_command){.kind = kinds[draw(bytes, 17)]};
+    if (command->kind == HF_COMMAND_OPEN) {
+        command->note = draw_bytes(bytes);
+        return;
+    }
+    if (command->kind != HF_COMMAND_EXPIRE)
+        draw_session(table, command, bytes);
+    if (command->kind == HF_COMMAND_CLOSE)
+        return;
+    command->key = draw_key(bytes);
+    draw_claim(table, command, bytes);
+    if (command->kind == HF_COMMAND_LOCK) {
+        command->queue = draw(bytes, 8) > 0;
+        command->nonce = (struct hf_nonce){{draw(bytes, 8)}};
+        command->note = draw_bytes(bytes);
+    }
+    command->lease_ms = draw_lease(bytes);
+    command->value = draw_bytes(bytes);
+    if (command->kind == HF_COMMAND_UPDATE && draw(bytes, 2)) {
+        command->has_expected = true;
+        command->expected = draw_bytes(bytes);
+    }
+    if (command->kind == HF_COMMAND_FORCE)
+        command->now = draw(bytes, 2);
+}
+
+const char *hf_pair_step(struct hf_pair *pair, struct hf_reader *bytes)
+{
+    uint8_t choice = draw(bytes, 64);
+    struct hf_command command = {.kind = HF_COMMAND_OPEN};
+    struct hf_result result;
+
+    if (choice == 63)
+        return hf_pair_restore(pair);
+    if (choice > 55)
+        return hf_pair_take_grants(pair, pair->table.last_session - choice % 4);
+    if (pair->table.last_session > 0)
+        draw_command(&pair->table, &command, bytes);
+    return hf_pair_apply(pair, &command, &result);
+}

@@ -1,0 +1,1017 @@
+/* tests/lib/twin.c */
+#include "lib/twin.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/limits.h"
+
+/* A holder or a waiter. */
+struct claim {
+    struct hf_bytes key;
+    struct hf_bytes value;
+    struct hf_bytes note;
+    struct hf_nonce nonce;
+    uint64_t session;
+    uint64_t sequence;
+    uint64_t arrival; /* in line */
+    uint64_t joined;  /* among the claims of its session */
+    uint32_t lease_ms;
+    bool holds;
+    bool untold;
+    bool forced;
+    uint64_t token;
+    uint32_t generation;
+};
+
+struct session {
+    uint64_t id;
+    bool ended;
+    struct hf_bytes label;
+    uint64_t done;
+    uint64_t highest;
+    struct hf_kept *kept; /* in no order */
+    size_t kept_count;
+};
+
+struct hf_twin {
+    uint64_t token;
+    uint64_t last_session;
+    uint64_t index;
+    uint64_t joined;
+    struct session *sessions;
+    size_t session_count;
+    struct claim *claims; /* in the order in which they came */
+    size_t claim_count;
+    struct hf_twin_events *events; /* of the command being applied */
+};
+
+/* ---- Words --------------------------------------------------------------*/
+
+static char text[400];
+
+__attribute__((format(printf, 1, 2))) static const char *
+differs(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    return text;
+}
+
+static void *resize(void *block, size_t count, size_t size)
+{
+    block = realloc(block, (count + 1) * size);
+    if (!block)
+        abort();
+    return block;
+}
+
+static struct hf_bytes copy(const void *data, size_t size)
+{
+    uint8_t *block = resize(NULL, size, 1);
+
+    hf_copy(block, data, size);
+    return (struct hf_bytes){block, size};
+}
+
+static void drop(struct hf_bytes bytes)
+{
+    free((void *)(uintptr_t)bytes.data);
+}
+
+static struct hf_bytes key_bytes(struct hf_key key)
+{
+    return (struct hf_bytes){key.data, key.size};
+}
+
+/* ---- Finding ------------------------------------------------------------*/
+
+static struct session *session_of(const struct hf_twin *twin, uint64_t id)
+{
+    for (size_t i = 0; i < twin->session_count; i++) {
+        if (twin->sessions[i].id == id)
+            return &twin->sessions[i];
+    }
+    return NULL;
+}
+
+static struct claim *holder_of(const struct hf_twin *twin, struct hf_bytes key)
+{
+    for (size_t i = 0; i < twin->claim_count; i++) {
+        if (twin->claims[i].holds && hf_bytes_equal(twin->claims[i].key, key))
+            return &twin->claims[i];
+    }
+    return NULL;
+}
+
+/* The waiter number `place` for the key, from 1. */
+static struct claim *waiter_of(const struct hf_twin *twin, struct hf_bytes key,
+                               size_t place)
+{
+    for (size_t i = 0; i < twin->claim_count; i++) {
+        if (!twin->claims[i].holds &&
+            hf_bytes_equal(twin->claims[i].key, key) && --place == 0)
+            return &twin->claims[i];
+    }
+    return NULL;
+}
+
+static uint32_t waiters_of(const struct hf_twin *twin, struct hf_bytes key)
+{
+    uint32_t count = 0;
+
+    while (waiter_of(twin, key, count + 1))
+        count++;
+    return count;
+}
+
+static struct claim *waiter_with(const struct hf_twin *twin,
+                                 const struct hf_command *command)
+{
+    struct claim *claim = NULL;
+
+    for (size_t place = 1;
+         (claim = waiter_of(twin, key_bytes(command->key), place)); place++) {
+        if (hf_nonce_equal(&claim->nonce, &command->nonce))
+            return claim;
+    }
+    return NULL;
+}
+
+static struct hf_kept *kept_of(const struct session *session, uint64_t sequence)
+{
+    for (size_t i = 0; i < session->kept_count; i++) {
+        if (session->kept[i].sequence == sequence)
+            return &session->kept[i];
+    }
+    return NULL;
+}
+
+static uint32_t holds_of(const struct hf_twin *twin, uint64_t session)
+{
+    uint32_t count = 0;
+
+    for (size_t i = 0; i < twin->claim_count; i++)
+        count += twin->claims[i].holds && twin->claims[i].session == session;
+    return count;
+}
+
+/* ---- Changing -----------------------------------------------------------*/
+
+static struct hf_twin_event *add_event(struct hf_twin_events *events)
+{
+    if (events->count == events->capacity) {
+        events->capacity = 2 * events->capacity + 8;
+        events->list =
+            resize(events->list, events->capacity, sizeof(*events->list));
+    }
+    return &events->list[events->count++];
+}
+
+static void tell(struct hf_twin *twin, enum hf_event_kind kind,
+                 const struct claim *about, bool ends, uint32_t lease_ms)
+{
+    const struct claim *holder = holder_of(twin, about->key);
+    struct hf_twin_event *event = add_event(twin->events);
+
+    *event = (struct hf_twin_event){
+        .kind = kind,
+        .waited = kind == HF_EVENT_GRANTED && about->untold,
+        .ends = ends,
+        .lease_ms = lease_ms,
+        .index = ++twin->index,
+        .token = holder->token,
+        .session = about->session,
+        .key_size = about->key.size,
+    };
+    hf_copy(event->key, about->key.data, about->key.size);
+}
+
+static void remove_claim(struct hf_twin *twin, struct claim *claim)
+{
+    size_t at = (size_t)(claim - twin->claims);
+
+    drop(claim->key);
+    drop(claim->value);
+    drop(claim->note);
+    memmove(claim, claim + 1, (--twin->claim_count - at) * sizeof(*claim));
+}
+
+static void withdraw(struct hf_twin *twin, struct claim *claim)
+{
+    struct claim gone = *claim;
+
+    gone.key = copy(claim->key.data, claim->key.size);
+    remove_claim(twin, claim);
+    tell(twin, HF_EVENT_WITHDRAWN, &gone, false, 0);
+    drop(gone.key);
+}
+
+static void free_session(struct session *session)
+{
+    drop(session->label);
+    free(session->kept);
+}
+
+/* An ended session is forgotten when it holds nothing. */
+static void forget_ended(struct hf_twin *twin)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < twin->session_count; i++) {
+        struct session *session = &twin->sessions[i];
+
+        if (session->ended && holds_of(twin, session->id) == 0)
+            free_session(session);
+        else
+            twin->sessions[count++] = *session;
+    }
+    twin->session_count = count;
+}
+
+static void grant(struct hf_twin *twin, struct claim *claim)
+{
+    struct hf_kept *kept =
+        kept_of(session_of(twin, claim->session), claim->sequence);
+
+    claim->holds = true;
+    claim->untold = true;
+    claim->token = ++twin->token;
+    if (kept)
+        kept->result = (struct hf_result){.token = claim->token};
+    tell(twin, HF_EVENT_GRANTED, claim, false, claim->lease_ms);
+}
+
+static void end(struct hf_twin *twin, struct claim *holder,
+                enum hf_event_kind kind)
+{
+    struct hf_bytes key = copy(holder->key.data, holder->key.size);
+    struct claim *next;
+
+    tell(twin, kind, holder, true, 0);
+    remove_claim(twin, holder);
+    forget_ended(twin);
+    next = waiter_of(twin, key, 1);
+    if (next)
+        grant(twin, next);
+    drop(key);
+}
+
+/* ---- Commands -----------------------------------------------------------*/
+
+static void open_session(struct hf_twin *twin, const struct hf_command *command,
+                         struct hf_result *result)
+{
+    if (twin->session_count >= HF_SESSIONS_MAX) {
+        result->err = HF_ELIMIT;
+        return;
+    }
+    twin->sessions = resize(twin->sessions, twin->session_count + 1,
+                            sizeof(*twin->sessions));
+    twin->sessions[twin->session_count++] = (struct session){
+        .id = ++twin->last_session,
+        .label = copy(command->note.data, command->note.size),
+    };
+    result->session = twin->last_session;
+}
+
+static struct claim *oldest_waiter(const struct hf_twin *twin, uint64_t session)
+{
+    struct claim *oldest = NULL;
+
+    for (size_t i = 0; i < twin->claim_count; i++) {
+        struct claim *claim = &twin->claims[i];
+
+        if (!claim->holds && claim->session == session &&
+            (!oldest || claim->joined < oldest->joined))
+            oldest = claim;
+    }
+    return oldest;
+}
+
+static void close_session(struct hf_twin *twin, struct session *session)
+{
+    struct claim *claim;
+
+    while ((claim = oldest_waiter(twin, session->id)))
+        withdraw(twin, claim);
+    for (size_t i = 0; i < twin->claim_count; i++) {
+        if (twin->claims[i].session == session->id)
+            twin->claims[i].untold = false;
+    }
+    session->ended = true;
+    forget_ended(twin);
+}
+
+static struct claim *add_claim(struct hf_twin *twin,
+                               const struct hf_command *command)
+{
+    uint32_t waiters = waiters_of(twin, key_bytes(command->key));
+    uint64_t last = 0;
+
+    if (waiters > 0)
+        last = waiter_of(twin, key_bytes(command->key), waiters)->arrival;
+    twin->claims =
+        resize(twin->claims, twin->claim_count + 1, sizeof(*twin->claims));
+    twin->claims[twin->claim_count] = (struct claim){
+        .key = copy(command->key.data, command->key.size),
+        .value = copy(command->value.data, command->value.size),
+        .note = copy(command->note.data, command->note.size),
+        .nonce = command->nonce,
+        .session = command->session,
+        .sequence = command->sequence,
+        .arrival = last + 1,
+        .joined = ++twin->joined,
+        .lease_ms = command->lease_ms,
+    };
+    return &twin->claims[twin->claim_count++];
+}
+
+/* Those ahead by arrival, or all others if some have left. */
+static uint32_t place_of(const struct hf_twin *twin, const struct claim *claim)
+{
+    uint32_t waiters = waiters_of(twin, claim->key);
+    uint64_t place =
+        claim->arrival - waiter_of(twin, claim->key, 1)->arrival + 1;
+
+    return place > waiters ? waiters : (uint32_t)place;
+}
+
+static void lock(struct hf_twin *twin, const struct hf_command *command,
+                 struct hf_result *result)
+{
+    struct claim *holder = holder_of(twin, key_bytes(command->key));
+    struct claim *waiter = waiter_with(twin, command);
+
+    if (!holder) {
+        holder = add_claim(twin, command);
+        holder->holds = true;
+        holder->token = ++twin->token;
+        result->token = holder->token;
+        tell(twin, HF_EVENT_GRANTED, holder, false, holder->lease_ms);
+    } else if (hf_nonce_equal(&holder->nonce, &command->nonce)) {
+        holder->untold = false;
+        result->token = holder->token;
+        result->generation = holder->generation;
+    } else if (waiter) {
+        if (waiter->session != command->session)
+            waiter->joined = ++twin->joined;
+        waiter->session = command->session;
+        waiter->sequence = command->sequence;
+        result->err = HF_EBUSY;
+        result->place = place_of(twin, waiter);
+    } else if (!command->queue) {
+        result->err = HF_EBUSY;
+    } else if (waiters_of(twin, holder->key) >= HF_WAITERS_MAX) {
+        result->err = HF_ELIMIT;
+    } else {
+        waiter = add_claim(twin, command);
+        result->err = HF_EBUSY;
+        result->place = waiters_of(twin, waiter->key);
+        tell(twin, HF_EVENT_QUEUED, waiter, false, 0);
+    }
+}
+
+static void renew(struct hf_twin *twin, struct claim *holder,
+                  const struct hf_command *command, struct hf_result *result)
+{
+    if (holder->forced) {
+        result->err = HF_EFORCED;
+        return;
+    }
+    result->generation = ++holder->generation;
+    if (holder->lease_ms < command->lease_ms)
+        holder->lease_ms = command->lease_ms;
+    tell(twin, HF_EVENT_RENEWED, holder, false, command->lease_ms);
+}
+
+static void update(struct hf_twin *twin, struct claim *holder,
+                   const struct hf_command *command, struct hf_result *result)
+{
+    if (command->has_expected &&
+        !hf_bytes_equal(holder->value, command->expected)) {
+        result->err = HF_EMISMATCH;
+        return;
+    }
+    drop(holder->value);
+    holder->value = copy(command->value.data, command->value.size);
+    tell(twin, HF_EVENT_UPDATED, holder, false, 0);
+}
+
+static void owned(struct hf_twin *twin, const struct hf_command *command,
+                  struct hf_result *result)
+{
+    struct claim *holder = holder_of(twin, key_bytes(command->key));
+
+    if (!holder)
+        result->err = HF_ENOTHELD;
+    else if (holder->token != command->token ||
+             !hf_nonce_equal(&holder->nonce, &command->nonce))
+        result->err = HF_ENOTOWNER;
+    else if (command->kind == HF_COMMAND_RENEW)
+        renew(twin, holder, command, result);
+    else if (command->kind == HF_COMMAND_UPDATE)
+        update(twin, holder, command, result);
+    else
+        end(twin, holder, HF_EVENT_RELEASED);
+}
+
+static void expire(struct hf_twin *twin, const struct hf_command *command,
+                   struct hf_result *result)
+{
+    struct claim *holder = holder_of(twin, key_bytes(command->key));
+
+    if (!holder)
+        result->err = HF_ENOTHELD;
+    else if (holder->token != command->token ||
+             holder->generation != command->generation)
+        result->err = HF_ENOTOWNER;
+    else
+        end(twin, holder, HF_EVENT_EXPIRED);
+}
+
+static void cancel(struct hf_twin *twin, const struct hf_command *command,
+                   struct hf_result *result)
+{
+    struct claim *holder = holder_of(twin, key_bytes(command->key));
+    struct claim *waiter = waiter_with(twin, command);
+
+    if (waiter) {
+        withdraw(twin, waiter);
+    } else if (holder && hf_nonce_equal(&holder->nonce, &command->nonce)) {
+        result->token = holder->token;
+        end(twin, holder, HF_EVENT_RELEASED);
+    } else {
+        result->err = HF_ENOTHELD;
+    }
+}
+
+static void force(struct hf_twin *twin, const struct hf_command *command,
+                  struct hf_result *result)
+{
+    struct claim *holder = holder_of(twin, key_bytes(command->key));
+
+    if (!holder) {
+        result->err = HF_ENOTHELD;
+    } else if (holder->token != command->token) {
+        result->err = HF_ENOTOWNER;
+    } else if (command->now) {
+        end(twin, holder, HF_EVENT_FORCED);
+    } else if (!holder->forced) {
+        holder->forced = true;
+        tell(twin, HF_EVENT_FORCED, holder, false, 0);
+    }
+}
+
+/* ---- Once ---------------------------------------------------------------*/
+
+static bool overtaken(const struct session *session,
+                      const struct hf_command *command)
+{
+    for (size_t i = 0; i < session->kept_count; i++) {
+        const struct hf_kept *kept = &session->kept[i];
+
+        if (kept->sequence > command->sequence &&
+            kept->kind != HF_COMMAND_LOCK &&
+            hf_nonce_equal(&kept->nonce, &command->nonce))
+            return true;
+    }
+    return false;
+}
+
+/* Whether the session has the answer; otherwise the command is to be run. */
+static bool answered(const struct session *session,
+                     const struct hf_command *command, struct hf_result *result)
+{
+    const struct hf_kept *kept = kept_of(session, command->sequence);
+    uint64_t done =
+        command->done > session->done ? command->done : session->done;
+
+    if (command->sequence == 0 || command->sequence < done)
+        result->err = HF_ECANCELED;
+    else if (kept)
+        *result = kept->result;
+    else if (command->sequence - done >= HF_WINDOW_MAX)
+        result->err = HF_ELIMIT;
+    else if (command->kind == HF_COMMAND_LOCK && overtaken(session, command))
+        result->err = HF_ECANCELED;
+    else
+        return false;
+    return true;
+}
+
+static void keep(struct session *session, const struct hf_command *command,
+                 const struct hf_result *result)
+{
+    session->kept = resize(session->kept, session->kept_count + 1,
+                           sizeof(*session->kept));
+    session->kept[session->kept_count++] = (struct hf_kept){
+        .sequence = command->sequence,
+        .kind = command->kind,
+        .nonce = command->nonce,
+        .result = *result,
+    };
+    if (session->highest < command->sequence)
+        session->highest = command->sequence;
+}
+
+static void forget_below(struct session *session, uint64_t done)
+{
+    size_t count = 0;
+
+    if (session->done < done)
+        session->done = done;
+    for (size_t i = 0; i < session->kept_count; i++) {
+        if (session->kept[i].sequence >= session->done)
+            session->kept[count++] = session->kept[i];
+    }
+    session->kept_count = count;
+}
+
+static void run(struct hf_twin *twin, const struct hf_command *command,
+                struct hf_result *result)
+{
+    if (command->kind == HF_COMMAND_LOCK)
+        lock(twin, command, result);
+    else if (command->kind == HF_COMMAND_CANCEL)
+        cancel(twin, command, result);
+    else if (command->kind == HF_COMMAND_FORCE)
+        force(twin, command, result);
+    else
+        owned(twin, command, result);
+}
+
+static void run_once(struct hf_twin *twin, const struct hf_command *command,
+                     struct hf_result *result)
+{
+    struct session *session = session_of(twin, command->session);
+
+    if (!session || session->ended) {
+        result->err = HF_EINDOUBT;
+        return;
+    }
+    if (command->kind == HF_COMMAND_CLOSE) {
+        close_session(twin, session);
+        return;
+    }
+    if (!answered(session, command, result)) {
+        run(twin, command, result);
+        /* Others may have been forgotten, so it may have moved. */
+        session = session_of(twin, command->session);
+        keep(session, command, result);
+    }
+    forget_below(session, command->done);
+}
+
+void hf_twin_apply(struct hf_twin *twin, const struct hf_command *command,
+                   struct hf_result *result, struct hf_twin_events *events)
+{
+    twin->events = events;
+    *result = (struct hf_result){0};
+    if (command->kind == HF_COMMAND_OPEN)
+        open_session(twin, command, result);
+    else if (command->kind == HF_COMMAND_EXPIRE)
+        expire(twin, command, result);
+    else
+        run_once(twin, command, result);
+}
+
+/* Tokens rise, so the oldest grant has the smallest. */
+bool hf_twin_take_grant(struct hf_twin *twin, uint64_t session,
+                        struct hf_nonce *nonce, uint64_t *token)
+{
+    struct claim *oldest = NULL;
+
+    for (size_t i = 0; i < twin->claim_count; i++) {
+        struct claim *claim = &twin->claims[i];
+
+        if (claim->untold && claim->session == session &&
+            (!oldest || claim->token < oldest->token))
+            oldest = claim;
+    }
+    if (!oldest)
+        return false;
+    oldest->untold = false;
+    *nonce = oldest->nonce;
+    *token = oldest->token;
+    return true;
+}
+
+struct hf_twin *hf_twin_new(void)
+{
+    struct hf_twin *twin = resize(NULL, 1, sizeof(*twin));
+
+    *twin = (struct hf_twin){0};
+    return twin;
+}
+
+void hf_twin_free(struct hf_twin *twin)
+{
+    if (!twin)
+        return;
+    while (twin->claim_count > 0)
+        remove_claim(twin, &twin->claims[twin->claim_count - 1]);
+    for (size_t i = 0; i < twin->session_count; i++)
+        free_session(&twin->sessions[i]);
+    free(twin->claims);
+    free(twin->sessions);
+    free(twin);
+}
+
+/* ---- Comparing ----------------------------------------------------------*/
+
+void hf_twin_events_add(struct hf_twin_events *events,
+                        const struct hf_table_event *event)
+{
+    struct hf_twin_event *to = add_event(events);
+
+    *to = (struct hf_twin_event){
+        .kind = event->kind,
+        .waited = event->waited,
+        .ends = event->ends,
+        .lease_ms = event->lease_ms,
+        .index = event->index,
+        .token = event->hold->token,
+        .session = event->session->id,
+        .key_size = event->hold->key_size,
+    };
+    hf_copy(to->key, event->hold->key, event->hold->key_size);
+}
+
+void hf_twin_events_fini(struct hf_twin_events *events)
+{
+    free(events->list);
+    *events = (struct hf_twin_events){0};
+}
+
+static bool results_equal(const struct hf_result *a, const struct hf_result *b)
+{
+    return a->err == b->err && a->place == b->place &&
+           a->generation == b->generation && a->token == b->token &&
+           a->session == b->session;
+}
+
+const char *hf_twin_compare_results(const struct hf_result *table,
+                                    const struct hf_result *twin)
+{
+    if (results_equal(table, twin))
+        return NULL;
+    return differs("answer: %s place %u generation %u token %llu session %llu, "
+                   "expected %s place %u generation %u token %llu session %llu",
+                   hf_err_name(table->err), table->place, table->generation,
+                   (unsigned long long)table->token,
+                   (unsigned long long)table->session, hf_err_name(twin->err),
+                   twin->place, twin->generation,
+                   (unsigned long long)twin->token,
+                   (unsigned long long)twin->session);
+}
+
+static bool events_equal(const struct hf_twin_event *a,
+                         const struct hf_twin_event *b, bool any_order)
+{
+    return a->kind == b->kind && a->waited == b->waited && a->ends == b->ends &&
+           a->lease_ms == b->lease_ms && a->token == b->token &&
+           a->session == b->session && (any_order || a->index == b->index) &&
+           a->key_size == b->key_size && !memcmp(a->key, b->key, a->key_size);
+}
+
+static size_t count_like(const struct hf_twin_events *events,
+                         const struct hf_twin_event *event)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < events->count; i++)
+        count += events_equal(&events->list[i], event, true);
+    return count;
+}
+
+const char *hf_twin_compare_events(const struct hf_twin_events *table,
+                                   const struct hf_twin_events *twin,
+                                   bool any_order)
+{
+    if (table->count != twin->count)
+        return differs("%zu events, expected %zu", table->count, twin->count);
+    for (size_t i = 0; i < table->count; i++) {
+        const struct hf_twin_event *a = &table->list[i];
+        const struct hf_twin_event *b = &twin->list[i];
+
+        if (a->index != b->index ||
+            (any_order ? count_like(table, b) != count_like(twin, b)
+                       : !events_equal(a, b, false)))
+            return differs("event %zu: kind %d session %llu, "
+                           "expected kind %d session %llu",
+                           i, (int)a->kind, (unsigned long long)a->session,
+                           (int)b->kind, (unsigned long long)b->session);
+    }
+    return NULL;
+}
+
+static bool data_equals(const uint8_t *data, uint32_t value_size,
+                        uint8_t note_size, const struct claim *claim)
+{
+    struct hf_bytes value = {data, value_size};
+    struct hf_bytes note = {data ? data + value_size : NULL, note_size};
+
+    return hf_bytes_equal(value, claim->value) &&
+           hf_bytes_equal(note, claim->note);
+}
+
+static const char *compare_line(const struct hf_twin *twin,
+                                const struct hf_hold *hold)
+{
+    struct hf_bytes key = {hold->key, hold->key_size};
+    const struct hf_list *link = hold->line.next;
+    size_t place = 0;
+
+    for (; link != &hold->line; link = link->next) {
+        const struct hf_claim *a = HF_CONTAINER(link, struct hf_claim, in_line);
+        const struct claim *b = waiter_of(twin, key, ++place);
+
+        if (!b || !hf_nonce_equal(&a->nonce, &b->nonce) ||
+            a->session->id != b->session || a->sequence != b->sequence ||
+            a->lease_ms != b->lease_ms || a->arrival != b->arrival ||
+            !data_equals(a->data, a->value_size, a->note_size, b))
+            return differs("another waits at place %zu", place);
+    }
+    if (waiters_of(twin, key) != place || hold->waiters != place)
+        return differs("%zu wait, expected %u", place, waiters_of(twin, key));
+    return NULL;
+}
+
+static const char *compare_hold(const struct hf_twin *twin,
+                                const struct hf_hold *a)
+{
+    struct hf_bytes key = {a->key, a->key_size};
+    const struct claim *b = holder_of(twin, key);
+
+    if (!b)
+        return differs("a key is held");
+    if (!hf_nonce_equal(&a->nonce, &b->nonce) || a->session->id != b->session)
+        return differs("another holds a key");
+    if (a->token != b->token || a->generation != b->generation ||
+        a->lease_ms != b->lease_ms || a->forced != b->forced ||
+        (a->untold != NULL) != b->untold)
+        return differs("a hold's token, generation, lease or flags");
+    if (!data_equals(a->data, a->value_size, a->note_size, b))
+        return differs("a hold's value or note");
+    return compare_line(twin, a);
+}
+
+static const char *compare_session(const struct hf_twin *twin,
+                                   const struct session *b,
+                                   const struct hf_session *a)
+{
+    if (a->ended != b->ended || a->done != b->done ||
+        a->highest != b->highest || a->holds != holds_of(twin, b->id) ||
+        a->label_size != b->label.size ||
+        memcmp(a->label, b->label.data, b->label.size) != 0)
+        return differs("session %llu", (unsigned long long)b->id);
+    for (uint32_t i = 0; i < HF_WINDOW_MAX; i++) {
+        const struct hf_kept *x = hf_session_find(a, b->done + i);
+        const struct hf_kept *y = kept_of(b, b->done + i);
+
+        if (!x && !y)
+            continue;
+        if (!x || !y || x->kind != y->kind ||
+            !hf_nonce_equal(&x->nonce, &y->nonce) ||
+            !results_equal(&x->result, &y->result))
+            return differs("session %llu: what is kept of %llu",
+                           (unsigned long long)b->id,
+                           (unsigned long long)(b->done + i));
+    }
+    return NULL;
+}
+
+const char *hf_twin_compare(const struct hf_twin *twin,
+                            const struct hf_table *table)
+{
+    const struct hf_hold *hold = NULL;
+    const char *difference = NULL;
+    size_t holders = 0;
+
+    for (size_t i = 0; i < twin->claim_count; i++)
+        holders += twin->claims[i].holds;
+    if (table->token != twin->token || table->index != twin->index ||
+        table->last_session != twin->last_session)
+        return differs("a counter");
+    if (table->holds.count != holders ||
+        table->waiting.count != twin->claim_count - holders ||
+        table->sessions.count != twin->session_count)
+        return differs("%zu holds, %zu waiters, %zu sessions, "
+                       "expected %zu, %zu, %zu",
+                       table->holds.count, table->waiting.count,
+                       table->sessions.count, holders,
+                       twin->claim_count - holders, twin->session_count);
+    while (!difference && (hold = hf_table_next(table, hold)))
+        difference = compare_hold(twin, hold);
+    for (size_t i = 0; !difference && i < twin->session_count; i++) {
+        const struct session *session = &twin->sessions[i];
+        const struct hf_session *other = hf_table_session(table, session->id);
+
+        difference = other ? compare_session(twin, session, other)
+                           : differs("a session is missing");
+    }
+    return difference;
+}
+
+/* ---- What is always true ------------------------------------------------*/
+
+static bool in_list(const struct hf_list *list, const struct hf_list *link)
+{
+    const struct hf_list *at = list->next;
+
+    while (at != list && at != link)
+        at = at->next;
+    return at == link;
+}
+
+static size_t length(const struct hf_list *list)
+{
+    size_t count = 0;
+
+    for (const struct hf_list *at = list->next; at != list; at = at->next)
+        count++;
+    return count;
+}
+
+static bool data_fits(const uint8_t *data, uint32_t value_size,
+                      uint8_t note_size, uint32_t lease_ms)
+{
+    return value_size <= HF_VALUE_MAX &&
+           (data != NULL) == (value_size + note_size > 0) && lease_ms >= 1 &&
+           lease_ms <= HF_LEASE_MAX_MS;
+}
+
+static const char *check_claim(const struct hf_table *table,
+                               const struct hf_claim *claim)
+{
+    const struct hf_session *session = claim->session;
+    const struct hf_kept *kept = hf_session_find(session, claim->sequence);
+
+    if (hf_table_session(table, session->id) != session || session->ended)
+        return differs("a waiter's session is gone");
+    if (!in_list(&session->waiting, &claim->of_session))
+        return differs("a waiter's session does not know of it");
+    if (hf_table_find_claim(table, claim->hold, &claim->nonce) != claim)
+        return differs("two waiters of a key have one nonce");
+    if (hf_nonce_equal(&claim->nonce, &claim->hold->nonce))
+        return differs("a holder waits for itself");
+    if (!data_fits(claim->data, claim->value_size, claim->note_size,
+                   claim->lease_ms))
+        return differs("a waiter's value, note or lease");
+    if (claim->sequence == 0 || claim->sequence > session->highest)
+        return differs("a waiter's sequence was never seen");
+    if (kept && (kept->kind != HF_COMMAND_LOCK ||
+                 !hf_nonce_equal(&kept->nonce, &claim->nonce)))
+        return differs("a waiter's kept result is another command's");
+    return NULL;
+}
+
+static const char *check_line(const struct hf_table *table,
+                              const struct hf_hold *hold)
+{
+    const char *wrong = NULL;
+    uint64_t arrival = 0;
+
+    if (hold->waiters != length(&hold->line) || hold->waiters > HF_WAITERS_MAX)
+        return differs("%u waiters", hold->waiters);
+    for (const struct hf_list *link = hold->line.next;
+         !wrong && link != &hold->line; link = link->next) {
+        const struct hf_claim *claim =
+            HF_CONTAINER(link, struct hf_claim, in_line);
+
+        if (claim->hold != hold || claim->arrival <= arrival)
+            return differs("a line is out of order");
+        arrival = claim->arrival;
+        wrong = check_claim(table, claim);
+    }
+    return wrong;
+}
+
+static const char *check_hold(const struct hf_table *table,
+                              const struct hf_hold *hold)
+{
+    const struct hf_claim *untold = hold->untold;
+
+    if (hold->key_size < 1 || hold->key_size > HF_KEY_MAX ||
+        hf_table_find(table, hf_hold_key(hold)) != hold)
+        return differs("a key is in the table twice");
+    if (hf_table_session(table, hold->session->id) != hold->session)
+        return differs("a holder's session is gone");
+    if (hold->token < 1 || hold->token > table->token)
+        return differs("a token that was never granted");
+    if (!data_fits(hold->data, hold->value_size, hold->note_size,
+                   hold->lease_ms))
+        return differs("a hold's value, note or lease");
+    if (untold &&
+        (untold->hold != hold || untold->session != hold->session ||
+         hold->session->ended ||
+         !in_list(&hold->session->granted, &untold->of_session)))
+        return differs("an untold grant");
+    return check_line(table, hold);
+}
+
+static const char *check_session(const struct hf_table *table,
+                                 const struct hf_session *session)
+{
+    if (session->id < 1 || session->id > table->last_session)
+        return differs("a session that was never opened");
+    if (session->ended &&
+        (session->holds == 0 || !hf_list_empty(&session->waiting) ||
+         !hf_list_empty(&session->granted)))
+        return differs("an ended session");
+    if (session->highest >= session->done &&
+        session->highest - session->done >= HF_WINDOW_MAX)
+        return differs("a session's window");
+    for (uint32_t i = 0; i < session->capacity; i++) {
+        const struct hf_kept *kept = &session->kept[i];
+
+        if (kept->sequence == 0)
+            continue;
+        if (kept->sequence > session->highest ||
+            kept->kind < HF_COMMAND_LOCK || kept->kind >= HF_COMMAND_KINDS ||
+            kept->kind == HF_COMMAND_EXPIRE)
+            return differs("a kept result");
+    }
+    return NULL;
+}
+
+static int compare_numbers(const void *a, const void *b)
+{
+    const uint64_t *x = a;
+    const uint64_t *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+static const char *check_tokens(const struct hf_table *table)
+{
+    uint64_t *tokens = resize(NULL, table->holds.count, sizeof(*tokens));
+    const struct hf_hold *hold = NULL;
+    const char *wrong = NULL;
+    size_t count = 0;
+
+    while ((hold = hf_table_next(table, hold)))
+        tokens[count++] = hold->token;
+    qsort(tokens, count, sizeof(*tokens), compare_numbers);
+    for (size_t i = 1; i < count; i++) {
+        if (tokens[i] == tokens[i - 1])
+            wrong = differs("a token was granted twice");
+    }
+    free(tokens);
+    return wrong;
+}
+
+/* Sums over all holds and over all sessions must be the same. */
+struct sums {
+    size_t holds;
+    size_t waiting;
+    size_t untold;
+    size_t sessions;
+};
+
+static const char *check_sums(const struct hf_table *table, struct sums a,
+                              struct sums b)
+{
+    if (a.holds != b.holds || a.waiting != b.waiting || a.untold != b.untold)
+        return differs("holds and sessions do not add up");
+    if (a.holds != table->holds.count || a.waiting != table->waiting.count ||
+        b.sessions != table->sessions.count)
+        return differs("a map's count");
+    if (a.holds > HF_HOLDS_MAX || b.sessions > HF_SESSIONS_MAX)
+        return differs("a limit");
+    return NULL;
+}
+
+const char *hf_table_check(const struct hf_table *table)
+{
+    const struct hf_hold *hold = NULL;
+    const struct hf_map_link *link = NULL;
+    struct sums of_holds = {0};
+    struct sums of_sessions = {0};
+    const char *wrong = NULL;
+
+    while (!wrong && (hold = hf_table_next(table, hold))) {
+        wrong = check_hold(table, hold);
+        of_holds.holds++;
+        of_holds.waiting += hold->waiters;
+        of_holds.untold += hold->untold != NULL;
+    }
+    while (!wrong && (link = hf_map_next(&table->sessions, link))) {
+        const struct hf_session *session =
+            HF_CONTAINER(link, const struct hf_session, link);
+
+        wrong = check_session(table, session);
+        of_sessions.holds += session->holds;
+        of_sessions.waiting += length(&session->waiting);
+        of_sessions.untold += length(&session->granted);
+        of_sessions.sessions++;
+    }
+    if (!wrong)
+        wrong = check_sums(table, of_holds, of_sessions);
+    return wrong ? wrong : check_tokens(table);
+}
