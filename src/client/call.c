@@ -28,7 +28,8 @@ enum hf_err hf_call_init(struct hf_call *call, struct hf_client *client,
 {
     enum hf_err err;
 
-    *call = (struct hf_call){.client = client, .settled = settled};
+    call->client = client;
+    call->settled = settled;
     call->timer.fire = on_timer;
     call->request.done = on_answer;
     call->patience_ms = PATIENCE_DEFAULT_MS;
@@ -79,7 +80,7 @@ static uint32_t patience(const struct hf_call *call)
 
 static hf_time no_later(const struct hf_call *call, uint32_t span)
 {
-    hf_time at = hf_time_add(call->client->now, span);
+    hf_time at = hf_time_add(hf_client_now(call->client), span);
 
     return at < call->deadline ? at : call->deadline;
 }
@@ -89,11 +90,11 @@ static void send(struct hf_call *call)
     struct hf_client *client = call->client;
 
     if (call->attempts == 0)
-        call->first_sent = client->now;
+        call->first_sent = hf_client_now(client);
     call->state = HF_CALL_SENT;
     call->request.command.done = awaited_from(client);
     client->strategy->submit(client->self, &call->request);
-    if (!hf_list_linked(&call->request.link))
+    if (!call->request.answered)
         set_timer(call, no_later(call, patience(call)));
     call->attempts++;
 }
@@ -159,9 +160,10 @@ static void take_back(struct hf_call *call)
 {
     struct hf_client *client = call->client;
 
-    if (!hf_list_linked(&call->request.link))
+    if (!call->request.answered)
         client->strategy->cancel(client->self, &call->request);
-    HF_ASSERT(hf_list_linked(&call->request.link));
+    HF_ASSERT(call->request.answered);
+    call->request.answered = false;
     hf_list_remove(&call->request.link);
 }
 
@@ -196,7 +198,7 @@ static void attempt_failed(struct hf_call *call, enum hf_err err)
 {
     if (err == HF_EINDOUBT)
         call->in_doubt = true;
-    if (call->client->now >= call->deadline)
+    if (hf_client_now(call->client) >= call->deadline)
         settle(call, call->in_doubt ? HF_EINDOUBT : HF_EUNAVAIL);
     else
         rest(call);
@@ -220,7 +222,7 @@ static void on_timer(struct hf_timer *timer)
     if (call->state == HF_CALL_SENT) {
         take_back(call);
         attempt_failed(call, HF_EINDOUBT);
-    } else if (call->client->now >= call->deadline) {
+    } else if (hf_client_now(call->client) >= call->deadline) {
         settle(call, call->in_doubt ? HF_EINDOUBT : HF_EUNAVAIL);
     } else {
         hf_answer_clear(&call->request.answer);

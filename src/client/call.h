@@ -37,7 +37,7 @@ struct hf_call {
     void (*settled)(struct hf_call *call); /* the answer is in the request */
 };
 
-/* Get ready; HF_ENOMEM, HF_ELIMIT. */
+/* Get ready what is zeroed; HF_ENOMEM, HF_ELIMIT. */
 enum hf_err hf_call_init(struct hf_call *call, struct hf_client *client,
                          void (*settled)(struct hf_call *call));
 void hf_call_fini(struct hf_call *call);

@@ -27,7 +27,7 @@ enum hf_err hf_client_enter_closed(struct hf_client *client)
     if (*client->alive == 0)
         return HF_EFORK;
     pthread_mutex_lock(&client->mutex);
-    client->now = hf_client_clock(client);
+    hf_client_forget_now(client);
     return HF_OK;
 }
 
@@ -164,7 +164,6 @@ static void init(struct hf_client *client, const struct hf_env *env,
     hf_map_init(&client->waiting);
     describe_owner(client, owner);
     pthread_mutex_init(&client->mutex, NULL);
-    client->now = hf_client_clock(client);
 }
 
 static enum hf_err open_strategy(struct hf_client *client, struct hf_url *url,
@@ -326,7 +325,7 @@ static void drain(struct hf_client *client, hf_time deadline)
     struct hf_blocked blocked = {0};
 
     hf_loop_settle(client);
-    if (hf_list_empty(&client->calls) || client->now >= deadline)
+    if (hf_list_empty(&client->calls) || hf_client_now(client) >= deadline)
         return;
     client->draining = &blocked;
     (void)hf_loop_wait(client, &blocked, deadline);
@@ -346,13 +345,6 @@ static void give_up(struct hf_client *client)
         hf_withdrawal_free(HF_CONTAINER(link, struct hf_withdrawal, link));
 }
 
-/* In a forked child everything else is the parent's. */
-static enum hf_err close_copy(struct hf_client *client)
-{
-    hf_loop_close(client);
-    munmap((void *)(uintptr_t)client->alive, sizeof(*client->alive));
-    return HF_EFORK;
-}
 
 enum hf_err hf_close(struct hf_client *client, uint32_t timeout_ms)
 {
@@ -363,15 +355,13 @@ enum hf_err hf_close(struct hf_client *client, uint32_t timeout_ms)
     if (!client)
         return HF_OK;
     err = hf_client_enter(client);
-    if (err == HF_EFORK)
-        return close_copy(client);
     if (err)
         return err;
     if (hf_loop_inside(client)) {
         hf_client_leave(client);
         return HF_EDEADLK;
     }
-    deadline = hf_time_add(client->now, timeout_ms);
+    deadline = hf_time_add(hf_client_now(client), timeout_ms);
     client->closing = true;
     end_all(client);
     drain(client, deadline);
@@ -379,7 +369,7 @@ enum hf_err hf_close(struct hf_client *client, uint32_t timeout_ms)
     client->closed = true;
     give_up(client);
     hf_loop_stop_thread(client, timeout_ms);
-    hf_loop_process(client); /* the callbacks of what was ended */
+    hf_loop_quiesce(client, deadline); /* the callbacks of what was ended */
     client->strategy->close(client->self);
     hf_client_unref(client);
     hf_client_leave(client);

@@ -38,7 +38,8 @@ struct hf_client {
     unsigned references; /* the opener, handles, futures, watches, calls */
     bool closing;        /* no new calls */
     bool closed;         /* the strategy is gone */
-    hf_time now;         /* of this turn */
+    hf_time now;         /* of this turn, once somebody has asked */
+    bool now_known;
     struct hf_loop loop;
     struct hf_random random;
     struct hf_error error; /* the last failure */
@@ -59,7 +60,7 @@ struct hf_client {
 enum hf_err hf_client_open(const char *url, const struct hf_client_opts *opts,
                            const struct hf_env *env, struct hf_client **client);
 
-/* Lock the mutex and read the clock. HF_EFORK: not locked. HF_ECLOSED: not
+/* Lock the mutex and begin a turn. HF_EFORK: not locked. HF_ECLOSED: not
  * locked either. */
 enum hf_err hf_client_enter(struct hf_client *client);
 
@@ -85,6 +86,23 @@ enum hf_err hf_client_fail(struct hf_client *client, enum hf_err code,
 static inline hf_time hf_client_clock(const struct hf_client *client)
 {
     return client->clock(client->clock_arg);
+}
+
+/* The time of this turn: read when it is first asked for, because a clock read
+ * costs as much as all else that a short call does. */
+static inline hf_time hf_client_now(struct hf_client *client)
+{
+    if (!client->now_known) {
+        client->now = hf_client_clock(client);
+        client->now_known = true;
+    }
+    return client->now;
+}
+
+/* A new turn. */
+static inline void hf_client_forget_now(struct hf_client *client)
+{
+    client->now_known = false;
 }
 
 #endif

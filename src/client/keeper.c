@@ -13,7 +13,7 @@ enum hf_err hf_keeper_init(struct hf_lock *lock)
 
     if (!lock->renew)
         return HF_OK;
-    lock->renewal = malloc(sizeof(*lock->renewal));
+    lock->renewal = calloc(1, sizeof(*lock->renewal));
     if (!lock->renewal)
         return HF_ENOMEM;
     err = hf_call_init(lock->renewal, lock->client, renewed);
@@ -116,7 +116,7 @@ static void renew(struct hf_lock *lock)
 
 void hf_keeper_tick(struct hf_lock *lock)
 {
-    hf_time now = lock->client->now;
+    hf_time now = hf_client_now(lock->client);
 
     if (now >= end_of(lock)) {
         hf_lock_lose(lock, HF_EEXPIRED, "the lease was not renewed in time");
@@ -154,7 +154,7 @@ static void renewed(struct hf_call *call)
         /* Tried until the end, or refused for want of memory: the lease may
          * last a little longer, so try again while it does. */
         hf_lock_set_failure(lock, answer->result.err, answer->cause);
-        lock->next_renewal = lock->client->now + lock->ttl_ms / 24 + 1;
+        lock->next_renewal = hf_client_now(lock->client) + lock->ttl_ms / 24 + 1;
         set_timer(lock);
         break;
     }

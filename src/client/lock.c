@@ -150,17 +150,20 @@ static enum hf_err create(struct hf_client *client, struct hf_key key,
                           struct hf_lock **made)
 {
     size_t note_size = opts->note ? strlen(opts->note) : 0;
+    /* malloc: glibc's calloc passes its thread cache by, and is slower. */
     struct hf_lock *lock =
-        calloc(1, sizeof(*lock) + key.size + opts->value.size + note_size);
+        malloc(sizeof(*lock) + key.size + opts->value.size + note_size);
     enum hf_err err;
 
     if (!lock)
         return HF_ENOMEM;
-    lock->client = client;
-    lock->references = 1;
-    lock->timer.fire = on_timer;
-    lock->callback.run = run_event;
-    lock->key_size = key.size;
+    *lock = (struct hf_lock){
+        .client = client,
+        .references = 1,
+        .timer.fire = on_timer,
+        .callback.run = run_event,
+        .key_size = key.size,
+    };
     hf_copy(lock->bytes, key.data, key.size);
     copy_options(lock, opts);
     hf_list_init(&lock->claim_waiters);
@@ -215,6 +218,7 @@ static void claim_ended(struct hf_lock *lock, enum hf_err err, const char *text)
     struct hf_future *releasing = lock->releasing;
     struct hf_list *link;
 
+    hf_lock_ref(lock); /* the claimant may hold the last but this */
     lock->claimed = err;
     lock->claimant = NULL;
     if (err)
@@ -226,14 +230,13 @@ static void claim_ended(struct hf_lock *lock, enum hf_err err, const char *text)
             *claimant->out = lock;
         hf_future_answer(&claimant->future, err, text);
     }
-    if (!releasing)
-        return;
-    if (!err) {
+    if (releasing && !err) {
         release(lock);
-        return;
+    } else if (releasing) {
+        lock->releasing = NULL;
+        hf_future_answer(releasing, err, text);
     }
-    lock->releasing = NULL;
-    hf_future_answer(releasing, err, text);
+    hf_lock_unref(lock);
 }
 
 static void refuse(struct hf_lock *lock, enum hf_err err, const char *text)
@@ -254,7 +257,7 @@ static void refuse_in_doubt(struct hf_lock *lock, const char *text)
 
 static void hold(struct hf_lock *lock, hf_time base)
 {
-    hf_time end = hf_validity_end(base, lock->client->now, lock->ttl_ms);
+    hf_time end = hf_validity_end(base, hf_client_now(lock->client), lock->ttl_ms);
 
     leave_map(lock);
     set_timer(lock, HF_NEVER);
@@ -271,7 +274,7 @@ static void hold(struct hf_lock *lock, hf_time base)
 
 static hf_time answer_by(const struct hf_lock *lock)
 {
-    return hf_time_add(lock->client->now, lock->timeout_ms);
+    return hf_time_add(hf_client_now(lock->client), lock->timeout_ms);
 }
 
 static void ask(struct hf_lock *lock, enum hf_claim_phase phase)
@@ -305,10 +308,10 @@ static enum hf_err claim(struct hf_lock *lock)
     lock->to_tell = 0;
     lock->place = 0;
     lock->was_claimed = true;
-    lock->first_sent = client->now;
+    lock->first_sent = hf_client_now(client);
     lock->wait_until = lock->wait_ms == HF_FOREVER
                            ? HF_NEVER
-                           : hf_time_add(client->now, lock->wait_ms);
+                           : hf_time_add(hf_client_now(client), lock->wait_ms);
     ask(lock, HF_CLAIM_ASKING);
     return HF_OK;
 }
@@ -329,7 +332,7 @@ static void withdraw(struct hf_lock *lock, enum hf_err why)
     }
     lock->phase = HF_CLAIM_WITHDRAWING;
     hf_lock_command(lock, &lock->call, HF_COMMAND_CANCEL);
-    hf_call_start(&lock->call, hf_time_add(lock->client->now, wait_ms));
+    hf_call_start(&lock->call, hf_time_add(hf_client_now(lock->client), wait_ms));
 }
 
 static uint64_t hash_nonce(const struct hf_nonce *nonce)
@@ -347,14 +350,14 @@ static void wait_in_line(struct hf_lock *lock, uint32_t look_again_ms)
     uint32_t span = LOOK_AGAIN_MS;
     hf_time at;
 
-    if (client->now >= lock->wait_until) {
+    if (hf_client_now(client) >= lock->wait_until) {
         withdraw(lock, HF_ETIMEDOUT);
         return;
     }
     span += hf_random_below(&client->random, LOOK_AGAIN_MS / 4);
     if (look_again_ms > 0 && look_again_ms < span)
         span = look_again_ms;
-    at = hf_time_add(client->now, span);
+    at = hf_time_add(hf_client_now(client), span);
     lock->phase = HF_CLAIM_IN_LINE;
     set_timer(lock, at < lock->wait_until ? at : lock->wait_until);
 }
@@ -387,7 +390,7 @@ static void confirm(struct hf_lock *lock)
 static void granted(struct hf_lock *lock, uint64_t token,
                     const struct hf_anchor *anchor, bool waited)
 {
-    hf_time now = lock->client->now;
+    hf_time now = hf_client_now(lock->client);
     hf_time base = hf_validity_base(anchor, lock->first_sent);
     hf_time end = hf_validity_end(base, now, lock->ttl_ms);
 
@@ -419,7 +422,7 @@ static void asked(struct hf_lock *lock, const struct hf_answer *answer)
 static void confirmed(struct hf_lock *lock, const struct hf_answer *answer)
 {
     enum hf_err err = answer->result.err;
-    hf_time now = lock->client->now;
+    hf_time now = hf_client_now(lock->client);
     hf_time base = hf_validity_base(&answer->anchor, lock->call.first_sent);
 
     if (err == HF_EINDOUBT || err == HF_EUNAVAIL)
@@ -496,7 +499,7 @@ static enum hf_err release_result(const struct hf_lock *lock)
         return HF_EEXPIRED;
     if (lock->adopted || (err != HF_ENOTHELD && err != HF_ENOTOWNER))
         return err;
-    if (call->in_doubt && lock->client->now < running)
+    if (call->in_doubt && hf_client_now(lock->client) < running)
         return HF_OK; /* then it was an earlier copy of this very UNLOCK */
     return HF_EEXPIRED;
 }
@@ -535,7 +538,7 @@ static void settled(struct hf_call *call)
 
 void hf_lock_extend(struct hf_lock *lock, hf_time base, uint32_t ttl_ms)
 {
-    hf_time end = hf_validity_end(base, lock->client->now, ttl_ms);
+    hf_time end = hf_validity_end(base, hf_client_now(lock->client), ttl_ms);
 
     if (lock->state != HF_LOCK_HELD)
         return;
@@ -565,7 +568,7 @@ static void on_timer(struct hf_timer *timer)
 
     if (lock->state == HF_LOCK_HELD) {
         hf_keeper_tick(lock);
-    } else if (client->now >= lock->wait_until) {
+    } else if (hf_client_now(client) >= lock->wait_until) {
         withdraw(lock, HF_ETIMEDOUT);
     } else {
         ask(lock, HF_CLAIM_ASKING_AGAIN);
@@ -577,7 +580,7 @@ static void on_timer(struct hf_timer *timer)
 static enum hf_lock_state state_now(const struct hf_lock *lock)
 {
     if (lock->state == HF_LOCK_HELD && !lock->adopted &&
-        hf_client_clock(lock->client) >= valid_until(lock))
+        hf_client_now(lock->client) >= valid_until(lock))
         return HF_LOCK_LOST;
     return lock->state;
 }
@@ -902,7 +905,10 @@ enum hf_err hf_claim(struct hf_lock *lock)
 
 static void release_future(struct hf_future *future)
 {
+    struct hf_client *client = future->client;
+
     free(future);
+    hf_client_unref(client);
 }
 
 static void keep_future(struct hf_future *future)
@@ -971,6 +977,7 @@ enum hf_err hf_unlock_start(struct hf_lock *lock, hf_done_fn *done, void *arg,
         free(made);
         hf_client_fail(client, err, "unlock: %s", hf_err_text(err));
     } else {
+        hf_client_ref(client);
         hf_future_give(made, future);
     }
     hf_client_leave(client);
@@ -1030,17 +1037,17 @@ bool hf_valid_for(const struct hf_lock *lock, uint32_t ms)
 {
     hf_time end;
 
-    if (!lock)
-        return false;
+    if (!lock || *lock->client->alive == 0)
+        return false; /* a forked child holds nothing of its parent's */
     end = valid_until(lock);
     return end > 0 && hf_client_clock(lock->client) + (hf_time)ms < end;
 }
 
 uint32_t hf_remaining_ms(const struct hf_lock *lock)
 {
-    return lock ? hf_time_left(valid_until(lock),
-                               hf_client_clock(lock->client))
-                : 0;
+    if (!lock || *lock->client->alive == 0)
+        return 0;
+    return hf_time_left(valid_until(lock), hf_client_clock(lock->client));
 }
 
 int64_t hf_deadline(const struct hf_lock *lock)

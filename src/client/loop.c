@@ -61,7 +61,7 @@ static void fire_due(struct hf_client *client)
 {
     struct hf_heap *timers = &client->loop.timers;
 
-    while (hf_heap_top_key(timers) <= client->now) {
+    while (hf_heap_top_key(timers) <= hf_client_now(client)) {
         struct hf_heap_link *link = hf_heap_top(timers);
         struct hf_timer *timer = HF_CONTAINER(link, struct hf_timer, link);
 
@@ -200,6 +200,7 @@ void hf_loop_notify(struct hf_client *client)
 
 static void answer(struct hf_host *host, struct hf_request *request)
 {
+    request->answered = true;
     hf_list_push_back(&client_of(host)->loop.answered, &request->link);
 }
 
@@ -211,13 +212,14 @@ void hf_loop_settle(struct hf_client *client)
         struct hf_request *request =
             HF_CONTAINER(link, struct hf_request, link);
 
+        request->answered = false;
         request->done(request);
     }
 }
 
 static hf_time now(struct hf_host *host)
 {
-    return client_of(host)->now;
+    return hf_client_now(client_of(host));
 }
 
 static const char *owner(struct hf_host *host)
@@ -254,7 +256,7 @@ bool hf_loop_inside(const struct hf_client *client)
 /* What is due at this instant, short of callbacks. */
 static void catch_up(struct hf_client *client)
 {
-    client->now = hf_client_clock(client);
+    hf_client_forget_now(client);
     fire_due(client);
     run_posts(client);
     hf_loop_settle(client);
@@ -318,7 +320,7 @@ static void look(struct hf_client *client, int timeout)
         pthread_mutex_lock(&client->mutex);
         loop->sleeping = false;
     }
-    client->now = hf_client_clock(client);
+    hf_client_forget_now(client);
     dispatch(client, events, count);
 }
 
@@ -356,6 +358,8 @@ static void drive(struct hf_client *client, struct hf_blocked *blocked)
     take_role(&client->loop, blocked);
     catch_up(client);
     run_callbacks(client);
+    if (client->loop.quiet == blocked)
+        blocked->done = true;
     while (!blocked->done) {
         arm(client);
         look(client, -1);
@@ -383,12 +387,31 @@ static void limit_passed(struct hf_timer *timer)
     hf_loop_release(HF_CONTAINER(timer, struct hf_blocked, limit));
 }
 
-static void sleep_undriving(struct hf_client *client, struct hf_blocked *blocked)
+/* Wait to be released, or for the role. The driver fires our limit; but it may
+ * be stuck in a callback of the user's, so this looks at the clock itself. */
+static void sleep_undriving(struct hf_client *client,
+                            struct hf_blocked *blocked, hf_time deadline)
 {
+    struct timespec until;
+    uint32_t left = hf_time_left(deadline, hf_client_clock(client));
+
     hf_list_push_back(&client->loop.blocked, &blocked->link);
     hf_loop_notify(client);
-    pthread_cond_wait(&blocked->wake, &client->mutex);
+    if (deadline == HF_NEVER) {
+        pthread_cond_wait(&blocked->wake, &client->mutex);
+    } else {
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec += left / 1000;
+        until.tv_nsec += (left % 1000 + 1) * 1000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_clockwait(&blocked->wake, &client->mutex, CLOCK_MONOTONIC,
+                               &until);
+    }
     hf_list_remove(&blocked->link);
+    hf_client_forget_now(client);
+    if (hf_client_now(client) >= deadline)
+        blocked->done = true;
 }
 
 enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
@@ -396,7 +419,6 @@ enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
 {
     struct hf_host *host = &client->host;
     bool limited = deadline != HF_NEVER;
-    bool passed;
 
     blocked->client = client;
     blocked->limit.fire = limit_passed;
@@ -406,15 +428,23 @@ enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
     pthread_cond_init(&blocked->wake, NULL);
     while (!blocked->done) {
         if (client->loop.driven)
-            sleep_undriving(client, blocked);
+            sleep_undriving(client, blocked, deadline);
         else
             drive(client, blocked);
     }
     pthread_cond_destroy(&blocked->wake);
-    passed = limited && !hf_heap_has(&blocked->limit.link);
     if (limited)
         timer_remove(host, &blocked->limit);
-    return passed ? HF_ETIMEDOUT : HF_OK;
+    return limited && hf_client_now(client) >= deadline ? HF_ETIMEDOUT : HF_OK;
+}
+
+void hf_loop_quiesce(struct hf_client *client, hf_time deadline)
+{
+    struct hf_blocked blocked = {0};
+
+    client->loop.quiet = &blocked;
+    (void)hf_loop_wait(client, &blocked, deadline);
+    client->loop.quiet = NULL;
 }
 
 /* ---- A thread of its own ------------------------------------------------*/

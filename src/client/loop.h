@@ -52,6 +52,7 @@ struct hf_loop {
     bool in_callback;            /* or runs a callback */
     pthread_t driver;            /* who that is */
     struct hf_blocked *awaiting; /* and what for; NULL in hf_process() */
+    struct hf_blocked *quiet;    /* hf_loop_quiesce(): no more than once round */
 
     bool background; /* a thread of the client's own drives */
     pthread_t thread;
@@ -87,6 +88,9 @@ void hf_loop_callback(struct hf_client *client, struct hf_callback *callback,
 enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
                          hf_time deadline);
 void hf_loop_release(struct hf_blocked *blocked);
+
+/* Wait until no other thread drives, and run the callbacks that are due. */
+void hf_loop_quiesce(struct hf_client *client, hf_time deadline);
 
 /* Whether this thread is inside one of this client's callbacks. */
 bool hf_loop_inside(const struct hf_client *client);

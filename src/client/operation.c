@@ -107,7 +107,7 @@ void hf_operation_start(struct hf_operation *operation, uint32_t timeout_ms,
 
     hf_list_push_back(&client->operations, &operation->link);
     hf_future_give(&operation->future, future);
-    hf_call_start(&operation->call, hf_time_add(client->now, timeout_ms));
+    hf_call_start(&operation->call, hf_time_add(hf_client_now(client), timeout_ms));
 }
 
 enum hf_err hf_operation_finish(enum hf_err err, struct hf_future *future)

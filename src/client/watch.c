@@ -142,7 +142,7 @@ static void set_timer(struct hf_watch *watch, hf_time at)
 static void send(struct hf_watch *watch, enum hf_request_kind kind)
 {
     struct hf_request *request = &watch->call.request;
-    hf_time deadline = hf_time_add(watch->client->now, HF_ANSWER_TIMEOUT_MS);
+    hf_time deadline = hf_time_add(hf_client_now(watch->client), HF_ANSWER_TIMEOUT_MS);
 
     request->kind = kind;
     request->command.key = key_of(watch);
@@ -334,10 +334,10 @@ static void wait_pushed(struct hf_watch *watch, const struct hf_event *event)
 
 static void rest(struct hf_watch *watch)
 {
-    hf_time at = hf_time_add(watch->client->now, LOOK_AGAIN_MS);
+    hf_time at = hf_time_add(hf_client_now(watch->client), LOOK_AGAIN_MS);
 
     set_timer(watch, at < watch->wait_until ? at : watch->wait_until);
-    if (watch->client->now >= watch->wait_until)
+    if (hf_client_now(watch->client) >= watch->wait_until)
         answer(watch, HF_ETIMEDOUT, NULL);
     else if (watch->look_again)
         look(watch);
@@ -370,7 +370,7 @@ static void on_timer(struct hf_timer *timer)
 {
     struct hf_watch *watch = HF_CONTAINER(timer, struct hf_watch, timer);
 
-    if (watch->client->now >= watch->wait_until) {
+    if (hf_client_now(watch->client) >= watch->wait_until) {
         hf_call_abandon(&watch->call);
         answer(watch, HF_ETIMEDOUT, NULL);
         return;
@@ -559,7 +559,7 @@ static enum hf_err wait_start(struct hf_client *client, struct hf_key key,
         return err;
     (*made)->wait_until = wait_ms == HF_FOREVER
                               ? HF_NEVER
-                              : hf_time_add(client->now, wait_ms);
+                              : hf_time_add(hf_client_now(client), wait_ms);
     set_timer(*made, (*made)->wait_until);
     if (client->caps & HF_CAP_WATCH)
         send(*made, HF_REQUEST_WATCH);

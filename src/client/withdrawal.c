@@ -24,14 +24,13 @@ void hf_withdraw(struct hf_client *client, struct hf_key key,
 
     if (HF_MUTANT(20) || client->closed)
         return;
-    withdrawal = malloc(sizeof(*withdrawal) + key.size);
+    withdrawal = calloc(1, sizeof(*withdrawal) + key.size);
     if (!withdrawal)
         return;
     if (hf_call_init(&withdrawal->call, client, settled)) {
         free(withdrawal);
         return;
     }
-    withdrawal->link = (struct hf_list){0};
     withdrawal->key_size = key.size;
     hf_copy(withdrawal->key, key.data, key.size);
     hf_list_push_back(&client->withdrawals, &withdrawal->link);
@@ -40,5 +39,5 @@ void hf_withdraw(struct hf_client *client, struct hf_key key,
         .key = {withdrawal->key, key.size},
         .nonce = *nonce,
     };
-    hf_call_start(&withdrawal->call, hf_validity_gone(client->now, ttl_ms));
+    hf_call_start(&withdrawal->call, hf_validity_gone(hf_client_now(client), ttl_ms));
 }

@@ -241,8 +241,8 @@ bool hf_table_take_grant(struct hf_table *table, struct hf_session *session,
 
 /* ---- Holding ------------------------------------------------------------*/
 
-struct hf_hold *hf_table_add_hold(struct hf_table *table, struct hf_key key,
-                                  struct hf_session *session)
+static struct hf_hold *add_hashed(struct hf_table *table, struct hf_key key,
+                                  uint64_t hash, struct hf_session *session)
 {
     struct hf_hold *hold = malloc(sizeof(*hold) + key.size);
 
@@ -252,9 +252,15 @@ struct hf_hold *hf_table_add_hold(struct hf_table *table, struct hf_key key,
                              .key_size = (uint16_t)key.size};
     hf_list_init(&hold->line);
     hf_copy(hold->key, key.data, key.size);
-    hf_map_insert(&table->holds, &hold->link, hash_key(table, key));
+    hf_map_insert(&table->holds, &hold->link, hash);
     session->holds++;
     return hold;
+}
+
+struct hf_hold *hf_table_add_hold(struct hf_table *table, struct hf_key key,
+                                  struct hf_session *session)
+{
+    return add_hashed(table, key, hash_key(table, key), session);
 }
 
 static void free_hold(struct hf_table *table, struct hf_hold *hold)
@@ -366,7 +372,7 @@ static bool owns(const struct hf_hold *hold, const struct hf_command *command)
 }
 
 static enum hf_err grant_new(struct hf_table *table, struct hf_session *session,
-                             const struct hf_command *command,
+                             const struct hf_command *command, uint64_t hash,
                              struct hf_result *result)
 {
     struct hf_hold *hold;
@@ -378,7 +384,7 @@ static enum hf_err grant_new(struct hf_table *table, struct hf_session *session,
     }
     if (hf_table_data(command->value, command->note, &data))
         return HF_ENOMEM;
-    hold = hf_table_add_hold(table, command->key, session);
+    hold = add_hashed(table, command->key, hash, session);
     if (!hold) {
         free(data);
         return HF_ENOMEM;
@@ -440,11 +446,12 @@ static enum hf_err lock(struct hf_table *table, struct hf_session *session,
                         const struct hf_command *command,
                         struct hf_result *result)
 {
-    struct hf_hold *hold = hf_table_find(table, command->key);
+    uint64_t hash = hash_key(table, command->key);
+    struct hf_hold *hold = find_hashed(table, command->key, hash);
     struct hf_claim *claim;
 
     if (!hold)
-        return grant_new(table, session, command, result);
+        return grant_new(table, session, command, hash, result);
     if (hf_nonce_equal(&hold->nonce, &command->nonce)) {
         forget_untold(hold);
         result->token = hold->token;

@@ -16,7 +16,9 @@ struct store {
     char *name;
     unsigned members;
     pthread_mutex_t mutex;
+    struct member *inside; /* who has entered */
     hf_time now; /* of the command being applied */
+    struct hf_hold *touched; /* by it: granted, renewed or waited for */
     struct hf_table table;
     struct hf_leases leases;
     struct hf_history history; /* kept from the first watch on */
@@ -40,6 +42,8 @@ struct member {
     struct hf_map_link link; /* by session */
     uint64_t session;
     struct hf_post news; /* grants and events wait to be told */
+    bool own_news;       /* and this very call made them */
+    bool telling;        /* and they are being told */
     struct hf_list watching;
     struct hf_list watches;
 };
@@ -52,9 +56,14 @@ static unsigned store_count;
 
 /* ---- Driving the table --------------------------------------------------*/
 
+/* What a member does to its own waiters it tells itself, on its way out:
+ * waking itself up would cost two system calls. */
 static void post_news(struct member *member)
 {
-    member->host->ops->post(member->host, &member->news);
+    if (member == member->store->inside)
+        member->own_news = true;
+    else
+        member->host->ops->post(member->host, &member->news);
 }
 
 static void keep_history(struct store *store,
@@ -87,6 +96,7 @@ static void on_event(void *arg, const struct hf_table_event *event)
     struct hf_hold *hold = event->hold;
     struct hf_map_link *link;
 
+    store->touched = event->ends ? NULL : hold;
     if (event->ends)
         hf_leases_drop(&store->leases, &hold->lease);
     if (event->kind == HF_EVENT_GRANTED)
@@ -136,12 +146,14 @@ static void enter(struct member *member)
     struct store *store = member->store;
 
     pthread_mutex_lock(&store->mutex);
+    store->inside = member;
     store->now = member->host->ops->now(member->host);
     expire_due(store);
 }
 
 static void leave(struct member *member)
 {
+    member->store->inside = NULL;
     pthread_mutex_unlock(&member->store->mutex);
 }
 
@@ -158,29 +170,38 @@ static uint32_t look_again(const struct store *store,
     return hf_time_left(end, store->now) + turn;
 }
 
-static void command(struct member *member, struct hf_request *request)
+/* What the answer to a LOCK or a RENEW says of time. A command that was asked
+ * before touches nothing: then a grant is as old as it is, and from when a
+ * renewal counts is for the client to say. */
+static void tell_time(const struct store *store, struct hf_request *request)
 {
-    struct store *store = member->store;
     struct hf_answer *answer = &request->answer;
-    const struct hf_hold *hold;
+    const struct hf_hold *hold = store->touched;
+    bool again = !hold;
 
-    request->command.session = member->session;
-    apply(store, &request->command, &answer->result);
-    hold = NULL;
-    if (request->command.kind == HF_COMMAND_LOCK ||
-        request->command.kind == HF_COMMAND_RENEW)
+    if (again && request->command.kind == HF_COMMAND_LOCK)
         hold = hf_table_find(&store->table, request->command.key);
     if (!hold)
         return;
-    if (answer->result.place > 0) {
+    if (answer->result.place > 0)
         answer->look_again_ms = look_again(store, hold, answer->result.place);
-    } else if (answer->result.err == HF_OK &&
-               hf_nonce_equal(&hold->nonce, &request->command.nonce)) {
-        answer->anchor.known = true;
-        answer->anchor.sent = hold->since;
-        if (request->command.kind == HF_COMMAND_RENEW)
-            answer->anchor.sent = store->now;
-    }
+    else if (answer->result.err == HF_OK &&
+             hold->token == answer->result.token)
+        answer->anchor = (struct hf_anchor){.known = true, .sent = hold->since};
+    else if (answer->result.err == HF_OK && !again)
+        answer->anchor = (struct hf_anchor){.known = true, .sent = store->now};
+}
+
+static void command(struct member *member, struct hf_request *request)
+{
+    struct store *store = member->store;
+
+    request->command.session = member->session;
+    store->touched = NULL;
+    apply(store, &request->command, &request->answer.result);
+    if (request->command.kind == HF_COMMAND_LOCK ||
+        request->command.kind == HF_COMMAND_RENEW)
+        tell_time(store, request);
 }
 
 static struct hf_info info_of(const struct store *store,
@@ -318,43 +339,82 @@ static void unwatch(struct member *member, uint64_t number)
     }
 }
 
-static void tell_watch(struct member *member, struct watch *watch)
-{
-    struct hf_push_event push = {.watch = watch->number};
-    struct hf_key prefix = {watch->prefix, watch->size};
+/* The next event for any watch of this member, copied out of the history. */
+struct news {
+    struct hf_push_event push;
+    char owner[HF_NOTE_MAX + 1];
+    uint8_t key[HF_KEY_MAX];
+};
 
-    while (hf_history_read(&member->store->history, &watch->cursor,
-                           &push.event)) {
-        if (push.event.kind == HF_EVENT_DROPPED ||
-            hf_key_has_prefix(push.event.key, prefix))
-            member->host->ops->event(member->host, &push);
+static bool read_watch(struct member *member, struct watch *watch,
+                       struct news *news)
+{
+    struct hf_key prefix = {watch->prefix, watch->size};
+    struct hf_event *event = &news->push.event;
+
+    while (hf_history_read(&member->store->history, &watch->cursor, event)) {
+        if (event->kind != HF_EVENT_DROPPED &&
+            !hf_key_has_prefix(event->key, prefix))
+            continue;
+        news->push.watch = watch->number;
+        hf_copy(news->owner, event->owner, strlen(event->owner) + 1);
+        hf_copy(news->key, event->key.data, event->key.size);
+        event->owner = news->owner;
+        event->key.data = news->key;
+        return true;
     }
+    return false;
 }
 
-/* In the member's own context: tell what has gathered. */
-static void tell_news(struct hf_post *post)
+static bool next_event(struct member *member, struct news *news)
 {
-    struct member *member = HF_CONTAINER(post, struct member, news);
-    struct store *store = member->store;
-    struct hf_session *session;
-    struct hf_grant grant;
+    bool found = false;
 
     enter(member);
-    session = hf_table_session(&store->table, member->session);
-    while (hf_table_take_grant(&store->table, session, &grant)) {
-        struct hf_push_grant push = {
+    for (struct hf_list *link = member->watches.next;
+         !found && link != &member->watches; link = link->next)
+        found = read_watch(member, watch_of(link), news);
+    leave(member);
+    return found;
+}
+
+static bool next_grant(struct member *member, struct hf_push_grant *push)
+{
+    struct hf_table *table = &member->store->table;
+    struct hf_grant grant;
+    bool found;
+
+    enter(member);
+    found = hf_table_take_grant(
+        table, hf_table_session(table, member->session), &grant);
+    if (found)
+        *push = (struct hf_push_grant){
             .nonce = grant.nonce,
             .token = grant.token,
             .generation = grant.generation,
             .anchor = {.known = true, .sent = grant.hold->since},
         };
-
-        member->host->ops->grant(member->host, &push);
-    }
-    for (struct hf_list *link = member->watches.next; link != &member->watches;
-         link = link->next)
-        tell_watch(member, watch_of(link));
     leave(member);
+    return found;
+}
+
+/* In the member's own context: tell what has gathered, one by one and outside
+ * the store, because who hears of it may ask again at once. */
+static void tell_news(struct hf_post *post)
+{
+    struct member *member = HF_CONTAINER(post, struct member, news);
+    struct hf_push_grant grant;
+    struct news news;
+
+    member->telling = true;
+    do {
+        member->own_news = false;
+        while (next_grant(member, &grant))
+            member->host->ops->grant(member->host, &grant);
+        while (!hf_list_empty(&member->watches) && next_event(member, &news))
+            member->host->ops->event(member->host, &news.push);
+    } while (member->own_news);
+    member->telling = false;
 }
 
 static void submit(void *self, struct hf_request *request)
@@ -382,6 +442,8 @@ static void submit(void *self, struct hf_request *request)
     request->answer.index = member->store->table.index;
     leave(member);
     member->host->ops->answer(member->host, request);
+    if (member->own_news && !member->telling)
+        tell_news(&member->news);
 }
 
 /* Every request is answered as it is submitted: there is none to give up. */
