@@ -144,14 +144,14 @@ struct hf_watch;
 /* What a strategy promises. `?require=fence,fifo` in a URL makes hf_open()
  * fail where one of them is missing. */
 #define HF_CAPS(X)                                                             \
-    X(FENCE, "fence", 0)              /* tokens rise, whatever happens */      \
-    X(DURABLE, "durable", 1)          /* locks survive a restart */            \
-    X(FIFO, "fifo", 2)                /* waiters are served as they came */    \
-    X(PUSH, "push", 3)                /* waiters are woken, not polling */     \
-    X(STEADY, "steady", 4)            /* no wall clock in any lease */         \
+    X(FENCE, "fence", 0)     /* tokens rise, whatever happens */               \
+    X(DURABLE, "durable", 1) /* locks survive a restart */                     \
+    X(FIFO, "fifo", 2)       /* waiters are served as they came */             \
+    X(PUSH, "push", 3)       /* waiters are woken, not polling */              \
+    X(STEADY, "steady", 4)   /* no wall clock in any lease */                  \
     X(FAILOVER_SAFE, "failover-safe", 5)                                       \
     X(LINEARIZABLE_READ, "linearizable-read", 6)                               \
-    X(VALUE, "value", 7)              /* values can be kept and updated */     \
+    X(VALUE, "value", 7) /* values can be kept and updated */                  \
     X(WATCH, "watch", 8)
 
 enum hf_cap {
@@ -270,18 +270,18 @@ typedef void hf_lock_event_fn(struct hf_lock *lock, enum hf_lock_event event,
                               void *arg);
 
 struct hf_lock_opts {
-    size_t size;          /* set by hf_lock_opts_init() */
-    uint32_t ttl_ms;      /* how long it is held without renewal; 0: 10 s */
-    uint32_t wait_ms;     /* time in line: 5 s; 0 tries once; HF_FOREVER */
-    uint32_t timeout_ms;  /* how long an answer may take; 0: 5 s */
-    uint32_t renew_ms;    /* renew when this much is left; 0: two thirds */
-    bool renew;           /* keep it until unlocked */
-    bool idle;            /* hf_lock_new(): do not claim yet */
+    size_t size;           /* set by hf_lock_opts_init() */
+    uint32_t ttl_ms;       /* how long it is held without renewal; 0: 10 s */
+    uint32_t wait_ms;      /* time in line: 5 s; 0 tries once; HF_FOREVER */
+    uint32_t timeout_ms;   /* how long an answer may take; 0: 5 s */
+    uint32_t renew_ms;     /* renew when this much is left; 0: two thirds */
+    bool renew;            /* keep it until unlocked */
+    bool idle;             /* hf_lock_new(): do not claim yet */
     struct hf_bytes value; /* kept with the lock, shown by hf_read() */
     const char *note;      /* shown to operators; NULL: none */
     hf_lock_event_fn *on_event; /* may be NULL */
     void *arg;                  /* for on_event */
-    struct hf_error *error; /* filled where the call that got these options
+    struct hf_error *error;     /* filled where the call that got these options
                                fails before it returns; may be NULL */
 };
 
@@ -537,9 +537,8 @@ static inline void hf_watch_opts_init(struct hf_watch_opts *opts)
  * in their place. `event` is its own only until it returns. */
 typedef void hf_watch_fn(const struct hf_event *event, void *arg);
 HF_API enum hf_err hf_watch(struct hf_client *client, struct hf_key prefix,
-                            const struct hf_watch_opts *opts,
-                            hf_watch_fn *each, void *arg,
-                            struct hf_watch **watch);
+                            const struct hf_watch_opts *opts, hf_watch_fn *each,
+                            void *arg, struct hf_watch **watch);
 HF_API enum hf_err hf_watch_start(struct hf_client *client,
                                   struct hf_key prefix,
                                   const struct hf_watch_opts *opts,

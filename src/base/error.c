@@ -7,10 +7,9 @@ static const struct {
     enum hf_err code;
     const char *name;
     const char *text;
-} errors[] = {
-    {HF_OK, "HF_OK", "done"},
+} errors[] = {{HF_OK, "HF_OK", "done"},
 #define ROW(name, value, text) {HF_##name, "HF_" #name, text},
-    HF_ERRORS(ROW)
+              HF_ERRORS(ROW)
 #undef ROW
 };
 

@@ -11,8 +11,8 @@
 #include "base/error.h"
 
 struct hf_random {
-    uint64_t seed;  /* 0: the kernel */
-    size_t unused;  /* bytes left at the end of the block */
+    uint64_t seed; /* 0: the kernel */
+    size_t unused; /* bytes left at the end of the block */
     uint8_t block[1024];
 };
 

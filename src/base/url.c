@@ -91,8 +91,8 @@ static enum hf_err parse_params(struct hf_url *url, char *query,
                                     "url: option '%s' is given twice", query);
         }
         if (url->param_count == HF_URL_PARAMS_MAX)
-            return hf_error_set(error, HF_EINVAL,
-                                "url: more than %d options", HF_URL_PARAMS_MAX);
+            return hf_error_set(error, HF_EINVAL, "url: more than %d options",
+                                HF_URL_PARAMS_MAX);
         url->params[url->param_count++] =
             (struct hf_url_param){.name = query, .value = value};
         query = rest;

@@ -20,7 +20,12 @@
 
 struct hf_client;
 
-enum hf_call_state { HF_CALL_IDLE, HF_CALL_PARKED, HF_CALL_SENT, HF_CALL_RESTING };
+enum hf_call_state {
+    HF_CALL_IDLE,
+    HF_CALL_PARKED,
+    HF_CALL_SENT,
+    HF_CALL_RESTING
+};
 
 struct hf_call {
     struct hf_request request; /* filled in before the start */
@@ -33,7 +38,7 @@ struct hf_call {
     uint32_t patience_ms; /* with the first attempt; it doubles */
     hf_time deadline;
     hf_time first_sent;
-    void *owner; /* the owner's, for `settled` */
+    void *owner;                           /* the owner's, for `settled` */
     void (*settled)(struct hf_call *call); /* the answer is in the request */
 };
 

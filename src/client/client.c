@@ -246,9 +246,10 @@ static enum hf_err make(struct hf_url *url, const struct hf_client_opts *opts,
         env && env->strategy ? env->strategy : hf_strategy_find(url->scheme);
     if (!client->strategy) {
         free(client);
-        return hf_error_set(error, HF_EUNSUPPORTED,
-                            "url: no strategy '%s:' in this build, which has %s",
-                            url->scheme, hf_strategy_schemes());
+        return hf_error_set(
+            error, HF_EUNSUPPORTED,
+            "url: no strategy '%s:' in this build, which has %s", url->scheme,
+            hf_strategy_schemes());
     }
     init(client, env, opts->owner);
     err = map_alive(client, error);
@@ -344,7 +345,6 @@ static void give_up(struct hf_client *client)
     while ((link = hf_list_first(&client->withdrawals)))
         hf_withdrawal_free(HF_CONTAINER(link, struct hf_withdrawal, link));
 }
-
 
 enum hf_err hf_close(struct hf_client *client, uint32_t timeout_ms)
 {

@@ -46,8 +46,8 @@ struct hf_client {
 
     uint64_t next_sequence;
     uint64_t next_watch;
-    struct hf_list calls;  /* numbered and unanswered, by sequence */
-    struct hf_list parked; /* calls that wait for the window to move */
+    struct hf_list calls;        /* numbered and unanswered, by sequence */
+    struct hf_list parked;       /* calls that wait for the window to move */
     struct hf_blocked *draining; /* hf_close(): until there are no calls */
     struct hf_list locks;
     struct hf_list watches;

@@ -108,8 +108,9 @@ static enum hf_err wait_for(struct hf_future *future, uint32_t wait_ms)
 {
     struct hf_client *client = future->client;
     struct hf_blocked blocked = {0};
-    hf_time deadline =
-        wait_ms == HF_FOREVER ? HF_NEVER : hf_time_add(hf_client_now(client), wait_ms);
+    hf_time deadline = wait_ms == HF_FOREVER
+                           ? HF_NEVER
+                           : hf_time_add(hf_client_now(client), wait_ms);
     enum hf_err err;
 
     hf_loop_settle(client);

@@ -137,7 +137,8 @@ static void renewed(struct hf_call *call)
 
     switch (answer->result.err) {
     case HF_OK:
-        hf_lock_extend(lock, hf_validity_base(&answer->anchor, call->first_sent),
+        hf_lock_extend(lock,
+                       hf_validity_base(&answer->anchor, call->first_sent),
                        lock->ttl_ms);
         break;
     case HF_EFORCED:
@@ -154,7 +155,8 @@ static void renewed(struct hf_call *call)
         /* Tried until the end, or refused for want of memory: the lease may
          * last a little longer, so try again while it does. */
         hf_lock_set_failure(lock, answer->result.err, answer->cause);
-        lock->next_renewal = hf_client_now(lock->client) + lock->ttl_ms / 24 + 1;
+        lock->next_renewal =
+            hf_client_now(lock->client) + lock->ttl_ms / 24 + 1;
         set_timer(lock);
         break;
     }

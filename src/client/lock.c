@@ -257,7 +257,8 @@ static void refuse_in_doubt(struct hf_lock *lock, const char *text)
 
 static void hold(struct hf_lock *lock, hf_time base)
 {
-    hf_time end = hf_validity_end(base, hf_client_now(lock->client), lock->ttl_ms);
+    hf_time end =
+        hf_validity_end(base, hf_client_now(lock->client), lock->ttl_ms);
 
     leave_map(lock);
     set_timer(lock, HF_NEVER);
@@ -332,7 +333,8 @@ static void withdraw(struct hf_lock *lock, enum hf_err why)
     }
     lock->phase = HF_CLAIM_WITHDRAWING;
     hf_lock_command(lock, &lock->call, HF_COMMAND_CANCEL);
-    hf_call_start(&lock->call, hf_time_add(hf_client_now(lock->client), wait_ms));
+    hf_call_start(&lock->call,
+                  hf_time_add(hf_client_now(lock->client), wait_ms));
 }
 
 static uint64_t hash_nonce(const struct hf_nonce *nonce)

@@ -40,7 +40,7 @@ struct hf_claimant {
 
 struct hf_lock {
     struct hf_client *client;
-    struct hf_list link; /* in the client */
+    struct hf_list link;         /* in the client */
     struct hf_map_link by_nonce; /* in the client, while in line */
     unsigned references;
     enum hf_lock_state state;
@@ -61,13 +61,13 @@ struct hf_lock {
     struct hf_nonce nonce;
     _Atomic uint64_t token;
     _Atomic hf_time valid_until; /* 0: not at all */
-    hf_time first_sent; /* of this nonce's LOCK */
+    hf_time first_sent;          /* of this nonce's LOCK */
     hf_time wait_until;
-    hf_time base;       /* of the lease that is confirmed */
+    hf_time base;         /* of the lease that is confirmed */
     uint32_t held_ttl_ms; /* its length */
     uint32_t place;
-    enum hf_err refusal;  /* WITHDRAWING: why */
-    enum hf_err claimed;  /* how the last claim ended */
+    enum hf_err refusal; /* WITHDRAWING: why */
+    enum hf_err claimed; /* how the last claim ended */
     bool was_claimed;
     struct hf_claimant *claimant;
     struct hf_list claim_waiters; /* struct hf_blocked */
@@ -78,8 +78,8 @@ struct hf_lock {
     /* The keeper. */
     struct hf_call *renewal; /* NULL where it is not renewed */
     hf_time next_renewal;
-    bool forced;             /* no more renewals */
-    unsigned told;           /* events of this claim, as bits */
+    bool forced;   /* no more renewals */
+    unsigned told; /* events of this claim, as bits */
     unsigned to_tell;
     struct hf_callback callback;
 

@@ -482,7 +482,8 @@ enum hf_err hf_loop_start_thread(struct hf_client *client,
     client->references--;
     loop->driven = false;
     loop->background = false;
-    return hf_error_set(error, HF_ESYSTEM, "background: cannot start a thread: %s",
+    return hf_error_set(error, HF_ESYSTEM,
+                        "background: cannot start a thread: %s",
                         strerror(failed));
 }
 

@@ -27,8 +27,9 @@ struct hf_callback {
 /* A thread that waits for something. `done` is set by hf_loop_release(), or
  * when `limit` passes. */
 struct hf_blocked {
-    struct hf_list link;   /* among those who wait and do not drive */
-    struct hf_list waiter; /* the caller's: among those who wait for one answer */
+    struct hf_list link; /* among those who wait and do not drive */
+    struct hf_list
+        waiter; /* the caller's: among those who wait for one answer */
     struct hf_client *client;
     struct hf_timer limit;
     pthread_cond_t wake;
@@ -42,7 +43,7 @@ struct hf_loop {
     hf_time armed; /* what the timer descriptor is set to */
 
     struct hf_heap timers;
-    size_t timer_count; /* places reserved */
+    size_t timer_count;       /* places reserved */
     struct hf_list answered;  /* requests whose `done` is to run */
     struct hf_list callbacks; /* in order */
     struct hf_list blocked;   /* callers that wait and do not drive */
@@ -52,7 +53,7 @@ struct hf_loop {
     bool in_callback;            /* or runs a callback */
     pthread_t driver;            /* who that is */
     struct hf_blocked *awaiting; /* and what for; NULL in hf_process() */
-    struct hf_blocked *quiet;    /* hf_loop_quiesce(): no more than once round */
+    struct hf_blocked *quiet; /* hf_loop_quiesce(): no more than once round */
 
     bool background; /* a thread of the client's own drives */
     pthread_t thread;

@@ -65,7 +65,8 @@ static const void *append(uint8_t **at, const void *from, size_t size)
     return start;
 }
 
-enum hf_err hf_operation_new(struct hf_client *client, enum hf_request_kind kind,
+enum hf_err hf_operation_new(struct hf_client *client,
+                             enum hf_request_kind kind,
                              const struct hf_command *command,
                              struct hf_listener listener,
                              struct hf_operation **operation)
@@ -107,7 +108,8 @@ void hf_operation_start(struct hf_operation *operation, uint32_t timeout_ms,
 
     hf_list_push_back(&client->operations, &operation->link);
     hf_future_give(&operation->future, future);
-    hf_call_start(&operation->call, hf_time_add(hf_client_now(client), timeout_ms));
+    hf_call_start(&operation->call,
+                  hf_time_add(hf_client_now(client), timeout_ms));
 }
 
 enum hf_err hf_operation_finish(enum hf_err err, struct hf_future *future)
@@ -124,7 +126,8 @@ enum hf_err hf_operation_finish(enum hf_err err, struct hf_future *future)
 }
 
 /* Say what is wrong with an argument, where hf_client_error() finds it. */
-static enum hf_err refuse(struct hf_client *client, const struct hf_error *error)
+static enum hf_err refuse(struct hf_client *client,
+                          const struct hf_error *error)
 {
     return hf_client_fail(client, error->code, "%s", error->text);
 }
@@ -141,8 +144,7 @@ static enum hf_err take_renewal(struct hf_operation *operation)
         return hf_lock_ended(lock, err); /* claimed anew meanwhile */
     if (err == HF_OK)
         hf_lock_extend(
-            lock,
-            hf_validity_base(&answer->anchor, operation->call.first_sent),
+            lock, hf_validity_base(&answer->anchor, operation->call.first_sent),
             operation->ttl_ms);
     else if (err == HF_ENOTHELD || err == HF_ENOTOWNER)
         hf_lock_lose(lock, HF_EEXPIRED, NULL);

@@ -25,7 +25,7 @@ struct hf_operation {
     hf_list_fn *each;     /* list */
     void *each_arg;
     struct hf_callback telling; /* list: `each` is to be called */
-    uint8_t bytes[]; /* key, value, expected */
+    uint8_t bytes[];            /* key, value, expected */
 };
 
 /* What the user passes to every hf_X_start(). */
@@ -36,7 +36,8 @@ struct hf_listener {
 };
 
 /* Make one for `kind`, with copies of the bytes. HF_ENOMEM, HF_ELIMIT. */
-enum hf_err hf_operation_new(struct hf_client *client, enum hf_request_kind kind,
+enum hf_err hf_operation_new(struct hf_client *client,
+                             enum hf_request_kind kind,
                              const struct hf_command *command,
                              struct hf_listener listener,
                              struct hf_operation **operation);

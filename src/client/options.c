@@ -67,17 +67,16 @@ static enum hf_err check_size(size_t size, size_t known, const char *init,
                               struct hf_error *error)
 {
     if (size < sizeof(size_t) || size > known)
-        return hf_error_set(error, HF_EINVAL,
-                            "opts: size %zu; begin with %s()", size, init);
+        return hf_error_set(error, HF_EINVAL, "opts: size %zu; begin with %s()",
+                            size, init);
     return HF_OK;
 }
 
 enum hf_err hf_options_ttl(uint32_t ttl_ms, struct hf_error *error)
 {
     if (ttl_ms < HF_TTL_MIN_MS || ttl_ms > HF_TTL_MAX_MS)
-        return hf_error_set(error, HF_EINVAL,
-                            "ttl_ms: %u is not in %d to %d", ttl_ms,
-                            HF_TTL_MIN_MS, HF_TTL_MAX_MS);
+        return hf_error_set(error, HF_EINVAL, "ttl_ms: %u is not in %d to %d",
+                            ttl_ms, HF_TTL_MIN_MS, HF_TTL_MAX_MS);
     return HF_OK;
 }
 
@@ -121,8 +120,8 @@ enum hf_err hf_options_lock(struct hf_lock_opts *to,
 {
     hf_lock_opts_fill(to, sizeof(*to));
     if (opts) {
-        enum hf_err err = check_size(opts->size, sizeof(*opts),
-                                     "hf_lock_opts_init", error);
+        enum hf_err err =
+            check_size(opts->size, sizeof(*opts), "hf_lock_opts_init", error);
 
         if (err)
             return err;
@@ -163,8 +162,8 @@ enum hf_err hf_options_client(struct hf_client_opts *to,
 {
     hf_client_opts_fill(to, sizeof(*to));
     if (opts) {
-        enum hf_err err = check_size(opts->size, sizeof(*opts),
-                                     "hf_client_opts_init", error);
+        enum hf_err err =
+            check_size(opts->size, sizeof(*opts), "hf_client_opts_init", error);
 
         if (err)
             return err;
@@ -183,8 +182,8 @@ enum hf_err hf_options_watch(struct hf_watch_opts *to,
 {
     hf_watch_opts_fill(to, sizeof(*to));
     if (opts) {
-        enum hf_err err = check_size(opts->size, sizeof(*opts),
-                                     "hf_watch_opts_init", error);
+        enum hf_err err =
+            check_size(opts->size, sizeof(*opts), "hf_watch_opts_init", error);
 
         if (err)
             return err;

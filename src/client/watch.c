@@ -10,7 +10,11 @@
 #include "client/options.h"
 
 /* What a watch is for: the user's own, or a wait for a key's state. */
-enum purpose { WATCH_EVENTS, WAIT_HELD, WAIT_FREE };
+enum purpose {
+    WATCH_EVENTS,
+    WAIT_HELD,
+    WAIT_FREE
+};
 
 struct queued {
     struct hf_list link;
@@ -41,9 +45,9 @@ struct hf_watch {
     /* A wait. */
     struct hf_timer timer;
     hf_time wait_until;
-    bool seen_held;        /* WAIT_FREE: it was not free from the start */
-    bool look_again;       /* an event came while a READ was open */
-    uint64_t granted;      /* WAIT_HELD: the token of the last grant seen */
+    bool seen_held;   /* WAIT_FREE: it was not free from the start */
+    bool look_again;  /* an event came while a READ was open */
+    uint64_t granted; /* WAIT_HELD: the token of the last grant seen */
     char owner[HF_NOTE_MAX + 1]; /* and whose it was */
     struct hf_info *info;
     enum hf_freed *freed;
@@ -142,7 +146,8 @@ static void set_timer(struct hf_watch *watch, hf_time at)
 static void send(struct hf_watch *watch, enum hf_request_kind kind)
 {
     struct hf_request *request = &watch->call.request;
-    hf_time deadline = hf_time_add(hf_client_now(watch->client), HF_ANSWER_TIMEOUT_MS);
+    hf_time deadline =
+        hf_time_add(hf_client_now(watch->client), HF_ANSWER_TIMEOUT_MS);
 
     request->kind = kind;
     request->command.key = key_of(watch);
@@ -596,8 +601,8 @@ enum hf_err hf_wait_held(struct hf_client *client, struct hf_key key,
     enum hf_err err = hf_client_may_block(client);
 
     if (!err)
-        err = hf_wait_held_start(client, key, wait_ms, info, NULL, NULL,
-                                 &future);
+        err =
+            hf_wait_held_start(client, key, wait_ms, info, NULL, NULL, &future);
     return hf_operation_finish(err, future);
 }
 

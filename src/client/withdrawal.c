@@ -39,5 +39,6 @@ void hf_withdraw(struct hf_client *client, struct hf_key key,
         .key = {withdrawal->key, key.size},
         .nonce = *nonce,
     };
-    hf_call_start(&withdrawal->call, hf_validity_gone(hf_client_now(client), ttl_ms));
+    hf_call_start(&withdrawal->call,
+                  hf_validity_gone(hf_client_now(client), ttl_ms));
 }

@@ -31,7 +31,11 @@ static const unsigned fields[HF_COMMAND_KINDS] = {
     [HF_COMMAND_FORCE] = HAS_SESSION | HAS_KEY | HAS_TOKEN | HAS_FLAGS,
 };
 
-enum { FLAG_QUEUE = 1, FLAG_NOW = 2, FLAG_EXPECTED = 4 };
+enum {
+    FLAG_QUEUE = 1,
+    FLAG_NOW = 2,
+    FLAG_EXPECTED = 4
+};
 
 static const uint8_t flags[HF_COMMAND_KINDS] = {
     [HF_COMMAND_LOCK] = FLAG_QUEUE,

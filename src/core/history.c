@@ -9,8 +9,8 @@
 /* Records are aligned and lie in one piece: one that would cross the end of
  * the ring starts over at its beginning, after a filler. */
 struct record {
-    uint32_t size;  /* of the whole, in bytes */
-    uint16_t kind;  /* 0: a filler */
+    uint32_t size; /* of the whole, in bytes */
+    uint16_t kind; /* 0: a filler */
     uint16_t key_size;
     uint64_t index;
     uint64_t token;
@@ -67,7 +67,8 @@ static struct record *add_record(struct hf_history *history, size_t size)
 void hf_history_add(struct hf_history *history, const struct hf_event *event)
 {
     size_t owner_size = strlen(event->owner);
-    size_t size = ROUND(sizeof(struct record) + owner_size + 1 + event->key.size);
+    size_t size =
+        ROUND(sizeof(struct record) + owner_size + 1 + event->key.size);
     size_t room = HF_HISTORY_BYTES - history->newest % HF_HISTORY_BYTES;
     struct record *record;
 
@@ -108,9 +109,8 @@ bool hf_history_read(const struct hf_history *history, struct hf_cursor *cursor,
 
     if (cursor->index < history->first) {
         *cursor = (struct hf_cursor){history->oldest, history->first};
-        *event = (struct hf_event){.kind = HF_EVENT_DROPPED,
-                                   .index = history->first,
-                                   .owner = ""};
+        *event = (struct hf_event){
+            .kind = HF_EVENT_DROPPED, .index = history->first, .owner = ""};
         return true;
     }
     if (cursor->offset < history->oldest)

@@ -10,7 +10,7 @@
 #include "base/limits.h"
 
 struct hf_history {
-    uint8_t *bytes; /* HF_HISTORY_BYTES of them; NULL: nothing is kept yet */
+    uint8_t *bytes;  /* HF_HISTORY_BYTES of them; NULL: nothing is kept yet */
     uint64_t oldest; /* offsets of the oldest record and of the end; they */
     uint64_t newest; /* only rise, and are taken modulo the size */
     uint64_t first;  /* indexes of the oldest record */

@@ -26,11 +26,11 @@ struct hf_kept {
 struct hf_session {
     struct hf_map_link link; /* in the table, by id */
     uint64_t id;
-    uint64_t done;    /* nothing below is awaited */
-    uint64_t highest; /* sequence seen */
+    uint64_t done;        /* nothing below is awaited */
+    uint64_t highest;     /* sequence seen */
     struct hf_kept *kept; /* by sequence modulo capacity, a power of two */
     uint32_t capacity;
-    uint32_t holds;   /* keys held: an ended session lives as long as these */
+    uint32_t holds; /* keys held: an ended session lives as long as these */
     bool ended;
     struct hf_list waiting; /* claims, oldest first */
     struct hf_list granted; /* claims granted after a wait, untold */

@@ -141,9 +141,9 @@ static enum hf_err decode_kept(struct hf_session *session,
     hf_result_read(&result, reader);
     if (reader->failed || command.sequence < session->done ||
         command.sequence > session->highest ||
-        hf_session_find(session, command.sequence) ||
-        command.sequence == 0 || command.kind <= HF_COMMAND_CLOSE ||
-        command.kind >= HF_COMMAND_KINDS || command.kind == HF_COMMAND_EXPIRE)
+        hf_session_find(session, command.sequence) || command.sequence == 0 ||
+        command.kind <= HF_COMMAND_CLOSE || command.kind >= HF_COMMAND_KINDS ||
+        command.kind == HF_COMMAND_EXPIRE)
         return HF_EPROTO;
     hf_session_keep(session, &command, &result);
     return HF_OK;
@@ -327,7 +327,8 @@ static bool has_stray_session(const struct hf_table *table)
     struct hf_map_link *link = NULL;
 
     while ((link = hf_map_next(&table->sessions, link))) {
-        struct hf_session *session = HF_CONTAINER(link, struct hf_session, link);
+        struct hf_session *session =
+            HF_CONTAINER(link, struct hf_session, link);
 
         if (session->ended && session->holds == 0)
             return true;

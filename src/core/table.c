@@ -167,8 +167,7 @@ struct hf_claim *hf_table_add_claim(struct hf_table *table,
     claim->nonce = *nonce;
     claim->arrival = 1;
     if (!hf_list_empty(&hold->line))
-        claim->arrival +=
-            HF_CONTAINER(last, struct hf_claim, in_line)->arrival;
+        claim->arrival += HF_CONTAINER(last, struct hf_claim, in_line)->arrival;
     hf_list_push_back(&hold->line, &claim->in_line);
     hf_list_push_back(&session->waiting, &claim->of_session);
     hf_map_insert(&table->waiting, &claim->by_nonce, hash_nonce(table, nonce));
@@ -248,8 +247,8 @@ static struct hf_hold *add_hashed(struct hf_table *table, struct hf_key key,
 
     if (!hold)
         return NULL;
-    *hold = (struct hf_hold){.session = session,
-                             .key_size = (uint16_t)key.size};
+    *hold =
+        (struct hf_hold){.session = session, .key_size = (uint16_t)key.size};
     hf_list_init(&hold->line);
     hf_copy(hold->key, key.data, key.size);
     hf_map_insert(&table->holds, &hold->link, hash);
@@ -332,8 +331,8 @@ static void end(struct hf_table *table, struct hf_hold *hold,
     let_go(table, hold);
     if (hf_list_empty(&hold->line) || HF_MUTANT(7)) {
         while (HF_MUTANT(7) && !hf_list_empty(&hold->line))
-            withdraw(table, HF_CONTAINER(hold->line.next, struct hf_claim,
-                                         in_line));
+            withdraw(table,
+                     HF_CONTAINER(hold->line.next, struct hf_claim, in_line));
         free_hold(table, hold);
     } else {
         grant_first(table, hold);

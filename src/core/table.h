@@ -67,9 +67,9 @@ struct hf_hold {
  * a grant, `hold` is the ending one, with its data still in place. */
 struct hf_table_event {
     enum hf_event_kind kind;
-    bool waited; /* GRANTED: somebody waits to be told */
-    bool ends;   /* the grant is over */
-    bool freed;  /* and nobody was waiting: the key is free */
+    bool waited;       /* GRANTED: somebody waits to be told */
+    bool ends;         /* the grant is over */
+    bool freed;        /* and nobody was waiting: the key is free */
     uint32_t lease_ms; /* GRANTED, RENEWED: to be counted from now on */
     uint64_t index;
     struct hf_hold *hold;

@@ -16,8 +16,8 @@ struct store {
     char *name;
     unsigned members;
     pthread_mutex_t mutex;
-    struct member *inside; /* who has entered */
-    hf_time now; /* of the command being applied */
+    struct member *inside;   /* who has entered */
+    hf_time now;             /* of the command being applied */
     struct hf_hold *touched; /* by it: granted, renewed or waited for */
     struct hf_table table;
     struct hf_leases leases;
@@ -185,8 +185,7 @@ static void tell_time(const struct store *store, struct hf_request *request)
         return;
     if (answer->result.place > 0)
         answer->look_again_ms = look_again(store, hold, answer->result.place);
-    else if (answer->result.err == HF_OK &&
-             hold->token == answer->result.token)
+    else if (answer->result.err == HF_OK && hold->token == answer->result.token)
         answer->anchor = (struct hf_anchor){.known = true, .sent = hold->since};
     else if (answer->result.err == HF_OK && !again)
         answer->anchor = (struct hf_anchor){.known = true, .sent = store->now};
@@ -288,7 +287,8 @@ static void list(struct member *member, struct hf_request *request)
 
 /* ---- Watching -----------------------------------------------------------*/
 
-static enum hf_err watch(struct member *member, const struct hf_request *request)
+static enum hf_err watch(struct member *member,
+                         const struct hf_request *request)
 {
     struct store *store = member->store;
     struct hf_key prefix = request->command.key;
@@ -385,8 +385,8 @@ static bool next_grant(struct member *member, struct hf_push_grant *push)
     bool found;
 
     enter(member);
-    found = hf_table_take_grant(
-        table, hf_table_session(table, member->session), &grant);
+    found = hf_table_take_grant(table, hf_table_session(table, member->session),
+                                &grant);
     if (found)
         *push = (struct hf_push_grant){
             .nonce = grant.nonce,

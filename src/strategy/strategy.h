@@ -62,7 +62,7 @@ struct hf_request {
     uint64_t from;             /* WATCH: first index wanted; 0: from now */
     struct hf_answer answer;
     struct hf_list link;
-    bool answered; /* the host's: `done` is to run */
+    bool answered;                            /* the host's: `done` is to run */
     void (*done)(struct hf_request *request); /* the client's */
 };
 
