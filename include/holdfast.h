@@ -9,11 +9,14 @@
  *     struct hf_client *client;
  *     struct hf_lock *lock;
  *
- *     if (hf_open("memory:demo", NULL, &client) == HF_OK &&
- *         hf_lock(client, hf_key("nightly"), NULL, &lock) == HF_OK) {
+ *     if (hf_open("memory:demo", NULL, &client) != HF_OK)
+ *         return 1;
+ *     if (hf_lock(client, hf_key("nightly"), NULL, &lock) == HF_OK) {
  *         ...work, while hf_valid_for(lock, 0)...
  *         hf_unlock(lock);
+ *         hf_lock_free(lock);
  *     }
+ *     hf_close(client, 1000);
  *
  * What is promised
  *   - For one key, at no instant do two holders see hf_valid_for(lock, 0)
@@ -32,10 +35,13 @@
  *   - A program with an event loop polls hf_fd() and calls hf_process().
  *
  * Threads. Any thread may call anything. Callbacks run one at a time: in the
- * client's own thread if it was opened with `background`, else inside
- * hf_process() or inside whichever blocking call is waiting. Inside a
- * callback each non-blocking call is legal; a blocking one on the same client
- * answers HF_EDEADLK.
+ * client's own thread if it has one, else inside hf_process() or inside
+ * whichever blocking call is waiting. It has one if it was opened with
+ * `background`; or from the first blocking call on that watches, or takes a
+ * lock that is to be renewed or has events, unless the program drives by
+ * itself: it has called hf_fd() or hf_process().
+ * Inside a callback each non-blocking call is legal; a blocking one on the
+ * same client answers HF_EDEADLK.
  *
  * Memory. Arguments are borrowed for the call and copied where they are
  * needed longer. What hf_X() gives is the caller's until the matching
@@ -144,7 +150,7 @@ struct hf_watch;
 /* What a strategy promises. `?require=fence,fifo` in a URL makes hf_open()
  * fail where one of them is missing. */
 #define HF_CAPS(X)                                                             \
-    X(FENCE, "fence", 0)     /* tokens rise, whatever happens */               \
+    X(FENCE, "fence", 0)     /* tokens rise for as long as anyone looks */     \
     X(DURABLE, "durable", 1) /* locks survive a restart */                     \
     X(FIFO, "fifo", 2)       /* waiters are served as they came */             \
     X(PUSH, "push", 3)       /* waiters are woken, not polling */              \
@@ -162,7 +168,7 @@ enum hf_cap {
 
 struct hf_client_opts {
     size_t size;            /* set by hf_client_opts_init() */
-    bool background;        /* a thread of the client's own drives it */
+    bool background;        /* a thread of the client's own, from the start */
     const char *owner;      /* shown to operators; NULL: "command[pid]@host" */
     struct hf_error *error; /* filled where hf_open() fails; may be NULL */
 };
@@ -193,8 +199,7 @@ HF_API enum hf_err hf_open(const char *url, const struct hf_client_opts *opts,
  * HF_OK        all was confirmed
  * HF_EINDOUBT  the time ran out first: a lock may stay taken for its lease
  * HF_EDEADLK   inside a callback; the client is as it was
- *
- * In a process forked from the one that opened it, only memory is freed. */
+ * HF_EFORK     it is the parent's; nothing of it can be freed here */
 HF_API enum hf_err hf_close(struct hf_client *client, uint32_t timeout_ms);
 
 /* The capabilities, HF_CAP_FENCE | ..., and the name of one of them. */
@@ -207,8 +212,8 @@ HF_API void hf_client_error(const struct hf_client *client,
 
 /* For event loops: poll the descriptor for reading; when it is readable, or
  * whenever it pleases, call hf_process(), which does what is due, runs the
- * callbacks and never blocks. hf_fd() answers -1 where the system has no
- * descriptor left. */
+ * callbacks and never blocks. hf_fd() answers -1 of NULL and in a forked
+ * child. */
 HF_API int hf_fd(struct hf_client *client);
 HF_API enum hf_err hf_process(struct hf_client *client);
 
@@ -223,15 +228,16 @@ typedef void hf_done_fn(enum hf_err err, void *arg);
 /* Whether it is answered; if so and `err` is not NULL, how. */
 HF_API bool hf_future_done(const struct hf_future *future, enum hf_err *err);
 
-/* Wait until it is answered, then say how in `*err`.
+/* Wait until it is answered, then say how in `*err` (which may be NULL).
  *
  * HF_ETIMEDOUT  not answered within `wait_ms`; `*err` is untouched
  * HF_EDEADLK    inside a callback */
 HF_API enum hf_err hf_future_wait(struct hf_future *future, uint32_t wait_ms,
                                   enum hf_err *err);
 
-/* Give the operation up. It is still answered, once: HF_ECANCELED if it was
- * stopped in time. A lock that was granted meanwhile is given back. */
+/* Give the operation up. It is still answered, once: HF_ECANCELED, or
+ * HF_EINDOUBT where it may have changed something; a lock that was granted
+ * meanwhile is given back. An unlock goes on. */
 HF_API void hf_future_cancel(struct hf_future *future);
 
 /* How it failed, in words; code HF_OK while there is nothing to say. */
@@ -245,10 +251,12 @@ HF_API void hf_future_free(struct hf_future *future);
  *
  *            claim            granted               unlock
  *     IDLE ---------> CLAIMING ---------> HELD ---------------> RELEASING
- *      ^                 | refused          | validity ended        |
- *      +-----------------+                  v        unlock         |
- *      |                                   LOST ----------+         |
- *      +--------------------------------------------------+---------+ */
+ *      ^                 |  ^ claim         | validity ended      ^ |
+ *      |         refused |  |               v        unlock       | |
+ *      +-----------------+  +------------- LOST ------------------+ |
+ *      +------------------------------------------------------------+
+ *
+ * Lost is final: no renewal makes it valid again. */
 enum hf_lock_state {
     HF_LOCK_IDLE,
     HF_LOCK_CLAIMING,
@@ -259,13 +267,13 @@ enum hf_lock_state {
 
 enum hf_lock_event {
     HF_LOCK_EVENT_WAITING = 1, /* in line now: hf_lock_place() says where */
-    HF_LOCK_EVENT_AT_RISK,     /* half the lease without a renewal */
+    HF_LOCK_EVENT_AT_RISK,     /* renewals fail: half the ttl has gone */
     HF_LOCK_EVENT_LOST,        /* validity has ended without hf_unlock() */
 };
 
-/* Each event comes at most once a claim. LOST comes before any other callback
- * of the client that is not yet running, and before anyone else can hold the
- * key, if this process runs at all. */
+/* Each event comes at most once a claim, AT_RISK only where it is renewed.
+ * LOST comes before any other callback of the client that is not yet running,
+ * and before anyone else can hold the key, if this process runs at all. */
 typedef void hf_lock_event_fn(struct hf_lock *lock, enum hf_lock_event event,
                               void *arg);
 
@@ -274,7 +282,7 @@ struct hf_lock_opts {
     uint32_t ttl_ms;       /* how long it is held without renewal; 0: 10 s */
     uint32_t wait_ms;      /* time in line: 5 s; 0 tries once; HF_FOREVER */
     uint32_t timeout_ms;   /* how long an answer may take; 0: 5 s */
-    uint32_t renew_ms;     /* renew when this much is left; 0: two thirds */
+    uint32_t renew_ms;     /* with renew: when this much is left; 0: 2/3 */
     bool renew;            /* keep it until unlocked */
     bool idle;             /* hf_lock_new(): do not claim yet */
     struct hf_bytes value; /* kept with the lock, shown by hf_read() */
@@ -359,6 +367,7 @@ HF_API enum hf_err hf_lock_adopt(struct hf_client *client, struct hf_key key,
  * HF_ENOTOWNER, HF_ENOTHELD  the same, of an adopted handle: another holds
  *               the key, nobody does
  * HF_EINDOUBT   no answer within timeout_ms; it ends with its lease at latest
+ * HF_EUNAVAIL   nothing that could end it was reached: it ends with its lease
  * HF_ESTATE     nothing is claimed */
 HF_API enum hf_err hf_unlock(struct hf_lock *lock);
 HF_API enum hf_err hf_unlock_start(struct hf_lock *lock, hf_done_fn *done,
@@ -368,7 +377,8 @@ HF_API enum hf_err hf_unlock_start(struct hf_lock *lock, hf_done_fn *done,
  * creates a lock, and never shortens a lease.
  *
  * HF_EFORCED   an operator broke the lock: it stays valid until it runs out
- * Other answers as of hf_unlock(); after HF_EEXPIRED the handle is lost. */
+ * HF_EEXPIRED  the handle is lost, whatever the server knows
+ * Other answers as of hf_unlock(). */
 HF_API enum hf_err hf_renew(struct hf_lock *lock, uint32_t ttl_ms);
 HF_API enum hf_err hf_renew_start(struct hf_lock *lock, uint32_t ttl_ms,
                                   hf_done_fn *done, void *arg,
@@ -420,9 +430,9 @@ HF_API void hf_lock_free(struct hf_lock *lock);
  * `*result`. While it runs it may ask hf_valid_for(lock, 0).
  *
  * HF_OK        it ran, and the lock was held to its end
- * HF_EEXPIRED  it ran, but the lock had been lost; `*result` is written
- * HF_EINDOUBT  where `*result` is written: it ran, the unlock is in doubt
- * Otherwise as hf_lock(), and it did not run. */
+ * HF_EEXPIRED  it ran, but the lock had been lost
+ * Otherwise as hf_lock() where it did not run, and as hf_unlock() where it
+ * did: `*result` is written exactly if it ran. */
 typedef int hf_run_fn(struct hf_lock *lock, void *arg);
 HF_API enum hf_err hf_run(struct hf_client *client, struct hf_key key,
                           const struct hf_lock_opts *opts, hf_run_fn *run,
@@ -446,7 +456,7 @@ struct hf_info {
     struct hf_bytes value;
     const char *owner; /* "" where unknown */
     const char *note;
-    uint64_t index; /* of the newest event: watch from here */
+    uint64_t index; /* of the newest event: watch from the next */
     void *storage;  /* what the pointers point into */
 };
 HF_API void hf_info_fini(struct hf_info *info);
@@ -466,7 +476,8 @@ typedef bool hf_list_fn(const struct hf_info *info, void *arg);
 HF_API enum hf_err hf_list(struct hf_client *client, struct hf_key prefix,
                            hf_list_fn *each, void *arg);
 HF_API enum hf_err hf_list_start(struct hf_client *client, struct hf_key prefix,
-                                 hf_list_fn *each, hf_done_fn *done, void *arg,
+                                 hf_list_fn *each, void *each_arg,
+                                 hf_done_fn *done, void *arg,
                                  struct hf_future **future);
 
 /* Wait until somebody holds `key`; at once if so. `info` may be NULL.
@@ -553,7 +564,10 @@ HF_API void hf_watch_free(struct hf_watch *watch);
 
 /* Break the lock that was granted with `token`: renewals are refused, so it
  * runs out and no two holders are ever valid. With `now` it passes on at
- * once, and only the fence protects. HF_ENOTOWNER: another token holds. */
+ * once, and only the fence protects.
+ *
+ * HF_ENOTOWNER  another token holds the key
+ * HF_ENOTHELD   nobody does */
 HF_API enum hf_err hf_force(struct hf_client *client, struct hf_key key,
                             uint64_t token, bool now);
 HF_API enum hf_err hf_force_start(struct hf_client *client, struct hf_key key,

@@ -13,7 +13,6 @@
 #define HF_HOLDS_MAX 16777216 /* keys held in one table */
 #define HF_SESSIONS_MAX 65536 /* sessions of one table */
 #define HF_WINDOW_MAX 1024    /* commands of one session not yet settled */
-#define HF_SNAPSHOT_MAX (UINT64_C(1) << 32) /* bytes of an encoded table */
 
 #define HF_URL_MAX 4096      /* bytes of a URL */
 #define HF_URL_PARAMS_MAX 32 /* options in a URL */

@@ -112,9 +112,9 @@ static enum hf_err parse_authority(struct hf_url *url, char *text,
         /* Make room to end the hosts: the "//" before them is unused. */
         size_t size = (size_t)(path - text);
 
-        memmove(text - 1, text, size);
-        text[size - 1] = '\0';
         text--;
+        memmove(text, text + 1, size);
+        text[size] = '\0';
         if (!decode(path))
             return hf_error_set(error, HF_EINVAL, "url: bad %% in the path");
         url->path = path;

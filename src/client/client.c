@@ -152,6 +152,8 @@ static void init(struct hf_client *client, const struct hf_env *env,
     client->host.ops = &hf_loop_host_ops;
     client->clock = env && env->clock ? env->clock : real_clock;
     client->clock_arg = env ? env->arg : NULL;
+    /* A thread sleeps by the real clock only. */
+    client->loop.self_driven = env && env->clock;
     client->references = 1;
     client->next_sequence = 1;
     hf_random_init(&client->random, env ? env->seed : 0);
@@ -280,7 +282,7 @@ enum hf_err hf_client_open(const char *url, const struct hf_client_opts *opts,
 {
     struct hf_client_opts checked;
     struct hf_error unheard;
-    struct hf_error *error = opts && opts->error ? opts->error : &unheard;
+    struct hf_error *error = hf_options_client_error(opts, &unheard);
     struct hf_url parsed;
     enum hf_err err;
 
@@ -368,7 +370,7 @@ enum hf_err hf_close(struct hf_client *client, uint32_t timeout_ms)
     drained = hf_list_empty(&client->calls);
     client->closed = true;
     give_up(client);
-    hf_loop_stop_thread(client, timeout_ms);
+    hf_loop_stop_thread(client, deadline);
     hf_loop_quiesce(client, deadline); /* the callbacks of what was ended */
     client->strategy->close(client->self);
     hf_client_unref(client);
@@ -408,7 +410,11 @@ void hf_client_error(const struct hf_client *client, struct hf_error *error)
 
 int hf_fd(struct hf_client *client)
 {
-    return client && *client->alive ? client->loop.epoll : -1;
+    if (!client || hf_client_enter_closed(client))
+        return -1;
+    client->loop.self_driven = true;
+    hf_client_leave(client);
+    return client->loop.epoll;
 }
 
 enum hf_err hf_process(struct hf_client *client)
@@ -420,7 +426,10 @@ enum hf_err hf_process(struct hf_client *client)
     err = hf_client_enter(client);
     if (err)
         return err;
+    client->loop.self_driven = true;
+    hf_client_ref(client); /* another thread may close it meanwhile */
     hf_loop_process(client);
+    hf_client_unref(client);
     hf_client_leave(client);
     return HF_OK;
 }

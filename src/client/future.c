@@ -129,13 +129,13 @@ enum hf_err hf_future_wait(struct hf_future *future, uint32_t wait_ms,
 {
     enum hf_err waited;
 
-    if (!future || !err)
+    if (!future)
         return HF_EINVAL;
     waited = hf_client_enter_closed(future->client);
     if (waited)
         return waited;
     waited = wait_for(future, wait_ms);
-    if (!waited)
+    if (!waited && err)
         *err = future->err;
     hf_client_leave(future->client);
     return waited;

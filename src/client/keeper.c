@@ -53,9 +53,14 @@ static hf_time renew_at(const struct hf_lock *lock)
            hf_random_below(&lock->client->random, 2 * tenth + 1);
 }
 
+/* Half the ttl has gone without a renewal; or, where they were asked for late,
+ * half of what was left for them. */
 static hf_time risk_at(const struct hf_lock *lock)
 {
-    return lock->base + lock->held_ttl_ms / 2;
+    hf_time half = lock->base + lock->held_ttl_ms / 2;
+    hf_time late = end_of(lock) - lock->renew_ms / 2;
+
+    return lock->renew_ms > 0 && late > half ? late : half;
 }
 
 static bool has_told(const struct hf_lock *lock, enum hf_lock_event event)
@@ -137,9 +142,9 @@ static void renewed(struct hf_call *call)
 
     switch (answer->result.err) {
     case HF_OK:
-        hf_lock_extend(lock,
-                       hf_validity_base(&answer->anchor, call->first_sent),
-                       lock->ttl_ms);
+        (void)hf_lock_extend(
+            lock, hf_validity_base(&answer->anchor, call->first_sent),
+            lock->ttl_ms);
         break;
     case HF_EFORCED:
         lock->forced = true;

@@ -65,9 +65,11 @@ void hf_lock_set_failure(struct hf_lock *lock, enum hf_err err,
 
 void hf_lock_tell(struct hf_lock *lock, enum hf_lock_event event)
 {
-    if (lock->freed || !lock->on_event || (lock->told & (1u << event)))
+    if (lock->told & (1u << event))
         return;
-    lock->told |= 1u << event;
+    lock->told |= 1u << event; /* also where nobody listens */
+    if (lock->freed || !lock->on_event)
+        return;
     /* Once it is lost, nothing else matters. */
     if (event == HF_LOCK_EVENT_LOST)
         lock->to_tell = 0;
@@ -248,10 +250,20 @@ static void refuse(struct hf_lock *lock, enum hf_err err, const char *text)
     claim_ended(lock, err, text);
 }
 
+/* What holds ends by itself with its lease; what may wait in line does not. */
+static void withdraw_behind(struct hf_lock *lock)
+{
+    hf_time until = HF_NEVER;
+
+    if (lock->wait_ms == 0)
+        until = hf_validity_gone(hf_client_now(lock->client), lock->ttl_ms);
+    hf_withdraw(lock->client, hf_lock_bytes(lock), &lock->nonce, until);
+}
+
 /* Nobody knows whether it waits, holds or never arrived. */
 static void refuse_in_doubt(struct hf_lock *lock, const char *text)
 {
-    hf_withdraw(lock->client, hf_lock_bytes(lock), &lock->nonce, lock->ttl_ms);
+    withdraw_behind(lock);
     refuse(lock, HF_EINDOUBT, text);
 }
 
@@ -377,8 +389,9 @@ static void join_line(struct hf_lock *lock, uint32_t place,
     wait_in_line(lock, look_again_ms);
 }
 
-static void confirm(struct hf_lock *lock)
+static void confirm(struct hf_lock *lock, uint64_t token)
 {
+    atomic_store_explicit(&lock->token, token, memory_order_relaxed);
     leave_map(lock);
     set_timer(lock, HF_NEVER);
     lock->phase = HF_CLAIM_CONFIRMING;
@@ -396,11 +409,12 @@ static void granted(struct hf_lock *lock, uint64_t token,
     hf_time base = hf_validity_base(anchor, lock->first_sent);
     hf_time end = hf_validity_end(base, now, lock->ttl_ms);
 
+    if (end <= now || (waited && end < hf_time_add(now, lock->ttl_ms))) {
+        confirm(lock, token);
+        return;
+    }
     atomic_store_explicit(&lock->token, token, memory_order_relaxed);
-    if (end <= now || (waited && end < hf_time_add(now, lock->ttl_ms)))
-        confirm(lock);
-    else
-        hold(lock, base);
+    hold(lock, base);
 }
 
 static void asked(struct hf_lock *lock, const struct hf_answer *answer)
@@ -417,8 +431,13 @@ static void asked(struct hf_lock *lock, const struct hf_answer *answer)
         wait_in_line(lock, 0); /* still in line, as far as is known */
     else if (err == HF_EINDOUBT)
         refuse_in_doubt(lock, answer->cause);
-    else
+    else {
+        /* An answer that is not kept, such as HF_ENOMEM, is no answer to a
+         * copy that is still on its way. */
+        if (lock->call.in_doubt)
+            withdraw_behind(lock);
         refuse(lock, err, answer->cause);
+    }
 }
 
 static void confirmed(struct hf_lock *lock, const struct hf_answer *answer)
@@ -453,11 +472,18 @@ void hf_lock_pushed(struct hf_host *host, const struct hf_push_grant *grant)
 
     for (; link; link = hf_map_find_next(link)) {
         struct hf_lock *lock = HF_CONTAINER(link, struct hf_lock, by_nonce);
+        bool asking;
 
         if (!hf_nonce_equal(&lock->nonce, &grant->nonce))
             continue;
+        /* A LOCK that is on its way must not come true after the lease: a
+         * renewal ends it, since whatever is numbered lower is refused. */
+        asking = hf_call_open(&lock->call) && !lock->call.request.answered;
         hf_call_abandon(&lock->call);
-        granted(lock, grant->token, &grant->anchor, true);
+        if (asking)
+            confirm(lock, grant->token);
+        else
+            granted(lock, grant->token, &grant->anchor, true);
         return;
     }
 }
@@ -473,7 +499,7 @@ enum hf_err hf_lock_ended(const struct hf_lock *lock, enum hf_err err)
 
 static void release(struct hf_lock *lock)
 {
-    bool lost = lock->state == HF_LOCK_LOST;
+    bool lost = lock->state == HF_LOCK_LOST && !lock->adopted;
 
     set_valid_until(lock, 0);
     hf_keeper_stop(lock);
@@ -501,7 +527,8 @@ static enum hf_err release_result(const struct hf_lock *lock)
         return HF_EEXPIRED;
     if (lock->adopted || (err != HF_ENOTHELD && err != HF_ENOTOWNER))
         return err;
-    if (call->in_doubt && hf_client_now(lock->client) < running)
+    if (call->request.command.kind == HF_COMMAND_UNLOCK && call->in_doubt &&
+        hf_client_now(lock->client) < running)
         return HF_OK; /* then it was an earlier copy of this very UNLOCK */
     return HF_EEXPIRED;
 }
@@ -538,18 +565,30 @@ static void settled(struct hf_call *call)
 
 /* ---- Holding ------------------------------------------------------------*/
 
-void hf_lock_extend(struct hf_lock *lock, hf_time base, uint32_t ttl_ms)
+static enum hf_lock_state state_now(const struct hf_lock *lock);
+
+enum hf_err hf_lock_check_held(struct hf_lock *lock)
+{
+    if (state_now(lock) == HF_LOCK_LOST) {
+        hf_lock_lose(lock, HF_EEXPIRED, NULL);
+        return HF_EEXPIRED;
+    }
+    return lock->state == HF_LOCK_HELD ? HF_OK : HF_ESTATE;
+}
+
+enum hf_err hf_lock_extend(struct hf_lock *lock, hf_time base, uint32_t ttl_ms)
 {
     hf_time end = hf_validity_end(base, hf_client_now(lock->client), ttl_ms);
 
-    if (lock->state != HF_LOCK_HELD)
-        return;
+    if (hf_lock_check_held(lock))
+        return HF_EEXPIRED;
     if (end > valid_until(lock)) {
         set_valid_until(lock, end);
         lock->base = base;
         lock->held_ttl_ms = ttl_ms;
     }
     hf_keeper_confirmed(lock);
+    return HF_OK;
 }
 
 void hf_lock_lose(struct hf_lock *lock, enum hf_err why, const char *text)
@@ -619,16 +658,14 @@ static enum hf_err check(struct hf_client *client, struct hf_key key,
                          const struct hf_lock_opts *opts,
                          struct hf_lock_opts *checked)
 {
-    struct hf_error error = {.code = HF_OK};
-    enum hf_err err = hf_options_key(key, &error);
+    struct hf_error unheard;
+    struct hf_error *error = hf_options_lock_error(opts, &unheard);
+    enum hf_err err = hf_options_key(key, error);
 
     if (!err)
-        err = hf_options_lock(checked, opts, &error);
-    if (err && opts && opts->error &&
-        opts->size >= offsetof(struct hf_lock_opts, error) + sizeof(void *))
-        *opts->error = error;
+        err = hf_options_lock(checked, opts, error);
     if (err && !hf_client_enter(client)) {
-        hf_client_fail(client, err, "%s", error.text);
+        hf_client_fail(client, err, "%s", error->text);
         hf_client_leave(client);
     }
     return err;
@@ -642,6 +679,15 @@ static void explain(const struct hf_client *client, struct hf_error *error,
         *error = client->error;
     else if (err)
         hf_error_code(error, err);
+}
+
+/* Who blocks has no event loop: what is to be renewed or told while no call is
+ * open wants a thread. */
+static enum hf_err see_kept(struct hf_lock *lock)
+{
+    if (!lock->renewal && !lock->on_event)
+        return HF_OK;
+    return hf_loop_see_driven(lock->client);
 }
 
 static enum hf_err lock_blocking(struct hf_client *client, struct hf_key key,
@@ -661,7 +707,9 @@ static enum hf_err lock_blocking(struct hf_client *client, struct hf_key key,
     claimant.future.release = keep_claimant;
     claimant.lock = lock;
     lock->claimant = &claimant;
-    err = claim(lock);
+    err = see_kept(lock);
+    if (!err)
+        err = claim(lock);
     if (!err)
         err = hf_future_await(&claimant.future);
     if (err)
@@ -826,7 +874,7 @@ static enum hf_err get_ready(struct hf_lock *lock)
     if (state != HF_LOCK_LOST)
         return HF_ESTATE;
     hf_lock_lose(lock, HF_EEXPIRED, NULL);
-    hf_withdraw(lock->client, hf_lock_bytes(lock), &lock->nonce, lock->ttl_ms);
+    withdraw_behind(lock);
     return HF_OK;
 }
 
@@ -875,7 +923,9 @@ enum hf_err hf_claim_wait(struct hf_lock *lock)
     if (err)
         return err;
     hf_lock_ref(lock);
-    err = await_claim(lock);
+    err = see_kept(lock);
+    if (!err)
+        err = await_claim(lock);
     hf_lock_unref(lock);
     hf_client_leave(lock->client);
     return err;
@@ -892,6 +942,8 @@ enum hf_err hf_claim(struct hf_lock *lock)
         return err;
     hf_lock_ref(lock);
     err = hf_loop_inside(lock->client) ? HF_EDEADLK : get_ready(lock);
+    if (!err)
+        err = see_kept(lock);
     if (!err)
         err = claim(lock);
     if (!err)
@@ -946,11 +998,13 @@ enum hf_err hf_unlock(struct hf_lock *lock)
         return err;
     hf_future_init(&future, client, NULL, NULL);
     future.release = keep_future;
+    hf_client_ref(client); /* the handle may be freed meanwhile */
     err = hf_loop_inside(client) ? HF_EDEADLK : begin_release(lock, &future);
     if (err)
         hf_client_fail(client, err, "unlock: %s", hf_err_text(err));
     else
         err = hf_future_await(&future);
+    hf_client_unref(client);
     hf_client_leave(client);
     return err;
 }
@@ -997,8 +1051,7 @@ static void abandon(struct hf_lock *lock, enum hf_err err)
     lock->to_tell = 0;
     if (claims && !lock->adopted) {
         hf_call_abandon(&lock->call);
-        hf_withdraw(lock->client, hf_lock_bytes(lock), &lock->nonce,
-                    lock->ttl_ms);
+        withdraw_behind(lock);
     }
     if (lock->state == HF_LOCK_CLAIMING)
         refuse(lock, err, NULL);
@@ -1054,7 +1107,7 @@ uint32_t hf_remaining_ms(const struct hf_lock *lock)
 
 int64_t hf_deadline(const struct hf_lock *lock)
 {
-    return lock ? valid_until(lock) : 0;
+    return lock && *lock->client->alive ? valid_until(lock) : 0;
 }
 
 uint64_t hf_token(const struct hf_lock *lock)

@@ -97,8 +97,14 @@ static inline struct hf_key hf_lock_bytes(const struct hf_lock *lock)
 /* hf_host_ops.grant: a push has come. */
 void hf_lock_pushed(struct hf_host *host, const struct hf_push_grant *grant);
 
-/* A renewal was confirmed: validity ends no earlier than before. */
-void hf_lock_extend(struct hf_lock *lock, hf_time base, uint32_t ttl_ms);
+/* A renewal was confirmed: validity ends no earlier than before. HF_EEXPIRED:
+ * it had ended already, and lost is final. */
+enum hf_err hf_lock_extend(struct hf_lock *lock, hf_time base,
+                           uint32_t ttl_ms);
+
+/* HF_OK while it is held or adopted, HF_EEXPIRED once it is lost, else
+ * HF_ESTATE. */
+enum hf_err hf_lock_check_held(struct hf_lock *lock);
 
 /* Validity has ended without an unlock. Told once. */
 void hf_lock_lose(struct hf_lock *lock, enum hf_err why, const char *text);

@@ -387,24 +387,33 @@ static void limit_passed(struct hf_timer *timer)
     hf_loop_release(HF_CONTAINER(timer, struct hf_blocked, limit));
 }
 
+/* `deadline` by the clock that condition variables and joins can wait by. */
+static struct timespec monotonic(const struct hf_client *client,
+                                 hf_time deadline)
+{
+    uint32_t left = hf_time_left(deadline, hf_client_clock(client));
+    struct timespec at;
+
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_sec += left / 1000;
+    at.tv_nsec += (left % 1000 + 1) * 1000000;
+    at.tv_sec += at.tv_nsec / 1000000000;
+    at.tv_nsec %= 1000000000;
+    return at;
+}
+
 /* Wait to be released, or for the role. The driver fires our limit; but it may
  * be stuck in a callback of the user's, so this looks at the clock itself. */
 static void sleep_undriving(struct hf_client *client,
                             struct hf_blocked *blocked, hf_time deadline)
 {
-    struct timespec until;
-    uint32_t left = hf_time_left(deadline, hf_client_clock(client));
+    struct timespec until = monotonic(client, deadline);
 
     hf_list_push_back(&client->loop.blocked, &blocked->link);
     hf_loop_notify(client);
     if (deadline == HF_NEVER) {
         pthread_cond_wait(&blocked->wake, &client->mutex);
     } else {
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += left / 1000;
-        until.tv_nsec += (left % 1000 + 1) * 1000000;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
         pthread_cond_clockwait(&blocked->wake, &client->mutex, CLOCK_MONOTONIC,
                                &until);
     }
@@ -432,6 +441,9 @@ enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
         else
             drive(client, blocked);
     }
+    /* Who is answered just as the role is handed to it passes it on. */
+    if (!client->loop.driven)
+        hand_role_on(&client->loop);
     pthread_cond_destroy(&blocked->wake);
     if (limited)
         timer_remove(host, &blocked->limit);
@@ -454,7 +466,7 @@ static void *thread_main(void *arg)
     struct hf_client *client = arg;
 
     pthread_mutex_lock(&client->mutex);
-    drive(client, &client->loop.until_stopped);
+    (void)hf_loop_wait(client, &client->loop.until_stopped, HF_NEVER);
     hf_client_unref(client);
     hf_client_leave(client);
     return NULL;
@@ -470,35 +482,40 @@ enum hf_err hf_loop_start_thread(struct hf_client *client,
     /* Signals are the program's: none is handled in a thread of ours. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    pthread_cond_init(&loop->until_stopped.wake, NULL);
     loop->until_stopped.client = client;
-    loop->driven = true;
-    loop->background = true;
     hf_client_ref(client);
     failed = pthread_create(&loop->thread, NULL, thread_main, client);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    loop->background = !failed;
     if (!failed)
         return HF_OK;
-    client->references--;
-    loop->driven = false;
-    loop->background = false;
+    hf_client_unref(client);
     return hf_error_set(error, HF_ESYSTEM,
                         "background: cannot start a thread: %s",
                         strerror(failed));
 }
 
-void hf_loop_stop_thread(struct hf_client *client, uint32_t wait_ms)
+enum hf_err hf_loop_see_driven(struct hf_client *client)
+{
+    struct hf_error error;
+    enum hf_err err;
+
+    if (client->loop.background || client->loop.self_driven)
+        return HF_OK;
+    err = hf_loop_start_thread(client, &error);
+    return err ? hf_client_fail(client, err, "%s", error.text) : HF_OK;
+}
+
+void hf_loop_stop_thread(struct hf_client *client, hf_time deadline)
 {
     struct hf_loop *loop = &client->loop;
-    struct timespec until;
+    struct timespec until = monotonic(client, deadline);
 
     if (!loop->background)
         return;
     loop->background = false;
     hf_loop_release(&loop->until_stopped);
     pthread_mutex_unlock(&client->mutex);
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += wait_ms / 1000 + 1;
     if (pthread_clockjoin_np(loop->thread, NULL, CLOCK_MONOTONIC, &until))
         pthread_detach(loop->thread);
     pthread_mutex_lock(&client->mutex);

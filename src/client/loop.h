@@ -55,7 +55,8 @@ struct hf_loop {
     struct hf_blocked *awaiting; /* and what for; NULL in hf_process() */
     struct hf_blocked *quiet; /* hf_loop_quiesce(): no more than once round */
 
-    bool background; /* a thread of the client's own drives */
+    bool self_driven; /* the program has an event loop */
+    bool background;  /* a thread of the client's own drives */
     pthread_t thread;
     struct hf_blocked until_stopped;
 
@@ -99,12 +100,17 @@ bool hf_loop_inside(const struct hf_client *client);
 /* One turn without sleeping. */
 void hf_loop_process(struct hf_client *client);
 
-/* A thread of the client's own drives from now on; and end it, waiting for it
- * up to `wait_ms`, after which it ends by itself. The second drops the mutex
- * meanwhile. */
+/* A thread of the client's own drives from now on. */
 enum hf_err hf_loop_start_thread(struct hf_client *client,
                                  struct hf_error *error);
-void hf_loop_stop_thread(struct hf_client *client, uint32_t wait_ms);
+
+/* See that somebody drives also while no call is open: start a thread, unless
+ * there is one or the program drives itself. */
+enum hf_err hf_loop_see_driven(struct hf_client *client);
+
+/* End the thread, waiting for it until `deadline`, after which it ends by
+ * itself. Drops the mutex meanwhile. */
+void hf_loop_stop_thread(struct hf_client *client, hf_time deadline);
 
 /* When the next timer is due. */
 hf_time hf_loop_next(const struct hf_client *client);

@@ -143,10 +143,10 @@ static enum hf_err take_renewal(struct hf_operation *operation)
     if (operation->call.request.command.token != atomic_load(&lock->token))
         return hf_lock_ended(lock, err); /* claimed anew meanwhile */
     if (err == HF_OK)
-        hf_lock_extend(
+        return hf_lock_extend(
             lock, hf_validity_base(&answer->anchor, operation->call.first_sent),
             operation->ttl_ms);
-    else if (err == HF_ENOTHELD || err == HF_ENOTOWNER)
+    if (err == HF_ENOTHELD || err == HF_ENOTOWNER)
         hf_lock_lose(lock, HF_EEXPIRED, NULL);
     return hf_lock_ended(lock, err);
 }
@@ -169,8 +169,9 @@ static enum hf_err start_on(struct hf_lock *lock, struct hf_command *command,
     struct hf_operation *operation;
     enum hf_err err;
 
-    if (lock->state != HF_LOCK_HELD && lock->state != HF_LOCK_LOST)
-        return hf_client_fail(lock->client, HF_ESTATE, "nothing is held");
+    err = hf_lock_check_held(lock);
+    if (err)
+        return hf_client_fail(lock->client, err, "%s", hf_err_text(err));
     command->key = hf_lock_bytes(lock);
     command->nonce = lock->nonce;
     command->token = atomic_load(&lock->token);
@@ -355,8 +356,8 @@ static void tell_list(struct hf_callback *callback)
 }
 
 enum hf_err hf_list_start(struct hf_client *client, struct hf_key prefix,
-                          hf_list_fn *each, hf_done_fn *done, void *arg,
-                          struct hf_future **future)
+                          hf_list_fn *each, void *each_arg, hf_done_fn *done,
+                          void *arg, struct hf_future **future)
 {
     struct hf_command command = {.key = prefix};
     struct hf_operation *operation;
@@ -377,7 +378,7 @@ enum hf_err hf_list_start(struct hf_client *client, struct hf_key prefix,
                                &operation);
     if (!err) {
         operation->each = each;
-        operation->each_arg = arg;
+        operation->each_arg = each_arg;
         operation->telling.run = tell_list;
         hf_operation_start(operation, HF_ANSWER_TIMEOUT_MS, future);
     }
@@ -392,7 +393,7 @@ enum hf_err hf_list(struct hf_client *client, struct hf_key prefix,
     enum hf_err err = hf_client_may_block(client);
 
     if (!err)
-        err = hf_list_start(client, prefix, each, NULL, arg, &future);
+        err = hf_list_start(client, prefix, each, arg, NULL, NULL, &future);
     return hf_operation_finish(err, future);
 }
 

@@ -1,6 +1,7 @@
 #include "client/options.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/limits.h"
@@ -12,14 +13,23 @@ static const struct hf_lock_opts own_defaults = {
     .timeout_ms = 5000,
 };
 
-/* The one setting that a whole process shares, by its own wish. */
+/* The one setting that a whole process shares, by its own wish. Few programs
+ * change it: those that do not pay no mutex for it. */
 static pthread_mutex_t defaults_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct hf_lock_opts defaults = {
-    .size = sizeof(struct hf_lock_opts),
-    .ttl_ms = 10000,
-    .wait_ms = 5000,
-    .timeout_ms = 5000,
-};
+static atomic_bool defaults_changed;
+static struct hf_lock_opts defaults;
+
+static struct hf_lock_opts get_defaults(void)
+{
+    struct hf_lock_opts got;
+
+    if (!atomic_load_explicit(&defaults_changed, memory_order_acquire))
+        return own_defaults;
+    pthread_mutex_lock(&defaults_mutex);
+    got = defaults;
+    pthread_mutex_unlock(&defaults_mutex);
+    return got;
+}
 
 /* A caller built against an older header has a shorter struct: it gets, and
  * gives, the part that it knows. */
@@ -31,13 +41,10 @@ static void copy_part(void *to, size_t to_size, const void *from,
 
 void hf_lock_opts_fill(struct hf_lock_opts *opts, size_t size)
 {
-    struct hf_lock_opts filled;
+    struct hf_lock_opts filled = get_defaults();
 
     if (!opts)
         return;
-    pthread_mutex_lock(&defaults_mutex);
-    filled = defaults;
-    pthread_mutex_unlock(&defaults_mutex);
     filled.size = size;
     memset(opts, 0, size);
     copy_part(opts, size, &filled, sizeof(filled));
@@ -61,6 +68,25 @@ void hf_watch_opts_fill(struct hf_watch_opts *opts, size_t size)
         return;
     memset(opts, 0, size);
     copy_part(opts, size, &filled, sizeof(filled));
+}
+
+#define HAS_MEMBER(opts, member)                                               \
+    ((opts)->size >=                                                           \
+     (size_t)((const char *)&(opts)->member - (const char *)(opts)) +          \
+         sizeof((opts)->member))
+
+struct hf_error *hf_options_lock_error(const struct hf_lock_opts *opts,
+                                       struct hf_error *otherwise)
+{
+    return opts && HAS_MEMBER(opts, error) && opts->error ? opts->error
+                                                          : otherwise;
+}
+
+struct hf_error *hf_options_client_error(const struct hf_client_opts *opts,
+                                         struct hf_error *otherwise)
+{
+    return opts && HAS_MEMBER(opts, error) && opts->error ? opts->error
+                                                          : otherwise;
 }
 
 static enum hf_err check_size(size_t size, size_t known, const char *init,
@@ -104,6 +130,9 @@ static enum hf_err check_lock(const struct hf_lock_opts *opts,
     if (opts->timeout_ms > HF_TTL_MAX_MS)
         return hf_error_set(error, HF_EINVAL, "timeout_ms: %u, at most %d",
                             opts->timeout_ms, HF_TTL_MAX_MS);
+    if (opts->renew_ms > 0 && !opts->renew)
+        return hf_error_set(error, HF_EINVAL,
+                            "renew_ms: %u, but renew is off", opts->renew_ms);
     if (opts->renew_ms >= opts->ttl_ms)
         return hf_error_set(error, HF_EINVAL,
                             "renew_ms: %u is not below ttl_ms, %u",
@@ -118,7 +147,7 @@ enum hf_err hf_options_lock(struct hf_lock_opts *to,
                             const struct hf_lock_opts *opts,
                             struct hf_error *error)
 {
-    hf_lock_opts_fill(to, sizeof(*to));
+    *to = get_defaults();
     if (opts) {
         enum hf_err err =
             check_size(opts->size, sizeof(*opts), "hf_lock_opts_init", error);
@@ -140,7 +169,8 @@ enum hf_err hf_lock_opts_set_default(const struct hf_lock_opts *opts)
     struct hf_lock_opts checked = own_defaults;
 
     if (opts) {
-        enum hf_err err = hf_options_lock(&checked, opts, opts->error);
+        enum hf_err err =
+            hf_options_lock(&checked, opts, hf_options_lock_error(opts, NULL));
 
         if (err)
             return err;
@@ -152,6 +182,7 @@ enum hf_err hf_lock_opts_set_default(const struct hf_lock_opts *opts)
     checked.error = NULL;
     pthread_mutex_lock(&defaults_mutex);
     defaults = checked;
+    atomic_store_explicit(&defaults_changed, true, memory_order_release);
     pthread_mutex_unlock(&defaults_mutex);
     return HF_OK;
 }

@@ -218,8 +218,7 @@ static void queue_event(struct hf_watch *watch, const struct hf_event *event)
 
     if (watch->queued < HF_WATCH_QUEUE_MAX && watch->dropped == 0)
         queued = malloc(sizeof(*queued) + owner_size + event->key.size);
-    if (!queued || event->kind == HF_EVENT_DROPPED) {
-        free(queued);
+    if (!queued) {
         watch->dropped = event->index + (event->kind != HF_EVENT_DROPPED);
         return;
     }
@@ -337,9 +336,12 @@ static void wait_pushed(struct hf_watch *watch, const struct hf_event *event)
     }
 }
 
-static void rest(struct hf_watch *watch)
+/* Look again by and by, or when the lease that was seen runs out. */
+static void rest(struct hf_watch *watch, uint32_t left_ms)
 {
-    hf_time at = hf_time_add(hf_client_now(watch->client), LOOK_AGAIN_MS);
+    uint32_t span = left_ms > 0 && left_ms < LOOK_AGAIN_MS ? left_ms + 1
+                                                           : LOOK_AGAIN_MS;
+    hf_time at = hf_time_add(hf_client_now(watch->client), span);
 
     set_timer(watch, at < watch->wait_until ? at : watch->wait_until);
     if (hf_client_now(watch->client) >= watch->wait_until)
@@ -357,7 +359,7 @@ static void looked(struct hf_watch *watch)
     if (err == HF_ENOMEM || (!err && read->count != 1)) {
         answer(watch, err ? err : HF_EPROTO, read->cause);
     } else if (err) {
-        rest(watch); /* not reached: until the wait runs out */
+        rest(watch, 0); /* not reached: until the wait runs out */
     } else if (watch->purpose == WAIT_HELD && held) {
         held_at_last(watch, read);
     } else if (watch->purpose == WAIT_HELD && watch->granted > 0) {
@@ -367,7 +369,7 @@ static void looked(struct hf_watch *watch)
                      watch->seen_held ? HF_FREED_UNSEEN : HF_FREED_BEFORE);
     } else {
         watch->seen_held = held;
-        rest(watch);
+        rest(watch, read->infos[0].left_ms);
     }
 }
 
@@ -522,6 +524,18 @@ enum hf_err hf_watch_start(struct hf_client *client, struct hf_key prefix,
     return err;
 }
 
+/* Who blocks has no event loop: its callbacks want a thread. */
+static enum hf_err see_driven(struct hf_client *client)
+{
+    enum hf_err err = hf_client_enter(client);
+
+    if (err)
+        return err;
+    err = hf_loop_see_driven(client);
+    hf_client_leave(client);
+    return err;
+}
+
 enum hf_err hf_watch(struct hf_client *client, struct hf_key prefix,
                      const struct hf_watch_opts *opts, hf_watch_fn *each,
                      void *arg, struct hf_watch **watch)
@@ -529,6 +543,8 @@ enum hf_err hf_watch(struct hf_client *client, struct hf_key prefix,
     struct hf_future *future = NULL;
     enum hf_err err = hf_client_may_block(client);
 
+    if (!err)
+        err = see_driven(client);
     if (!err)
         err = hf_watch_start(client, prefix, opts, each, arg, watch, NULL, NULL,
                              &future);

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "client/client.h"
-#include "client/validity.h"
 
 void hf_withdrawal_free(struct hf_withdrawal *withdrawal)
 {
@@ -18,7 +17,7 @@ static void settled(struct hf_call *call)
 }
 
 void hf_withdraw(struct hf_client *client, struct hf_key key,
-                 const struct hf_nonce *nonce, uint32_t ttl_ms)
+                 const struct hf_nonce *nonce, hf_time until)
 {
     struct hf_withdrawal *withdrawal;
 
@@ -39,6 +38,5 @@ void hf_withdraw(struct hf_client *client, struct hf_key key,
         .key = {withdrawal->key, key.size},
         .nonce = *nonce,
     };
-    hf_call_start(&withdrawal->call,
-                  hf_validity_gone(hf_client_now(client), ttl_ms));
+    hf_call_start(&withdrawal->call, until);
 }

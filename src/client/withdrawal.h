@@ -2,7 +2,8 @@
  *
  * Nobody waits for it: a call was answered in doubt, a held handle was freed,
  * a client closes. The nonce is canceled, whether it waits or holds, and this
- * is repeated until it is confirmed or the lease must have ended by itself. */
+ * is repeated until it is confirmed or, where the lease ends the claim anyway,
+ * until that must have happened. */
 #ifndef HF_CLIENT_WITHDRAWAL_H
 #define HF_CLIENT_WITHDRAWAL_H
 
@@ -18,7 +19,7 @@ struct hf_withdrawal {
 
 /* Without memory there is no withdrawal: the lease ends the claim. */
 void hf_withdraw(struct hf_client *client, struct hf_key key,
-                 const struct hf_nonce *nonce, uint32_t ttl_ms);
+                 const struct hf_nonce *nonce, hf_time until);
 
 /* Drop one that is still open: the client goes. */
 void hf_withdrawal_free(struct hf_withdrawal *withdrawal);

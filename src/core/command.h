@@ -33,7 +33,7 @@ struct hf_command {
     uint32_t generation;
 
     /* Who asks: numbered by `sequence`, and awaiting no answer below `done`.
-     * Session 0 is the driver of the table itself, which repeats nothing. */
+     * OPEN and EXPIRE belong to no session: they are the driver's. */
     uint64_t session;
     uint64_t sequence;
     uint64_t done;

@@ -91,28 +91,35 @@ static bool overtaken(const struct hf_session *session,
     return false;
 }
 
+static enum hf_err judge(const struct hf_session *session,
+                         const struct hf_command *command, uint64_t done)
+{
+    if (command->sequence < done || command->sequence == 0)
+        return HF_ECANCELED;
+    if (hf_session_find(session, command->sequence) && !HF_MUTANT(19))
+        return HF_EBUSY;
+    if (command->sequence - done >= HF_WINDOW_MAX)
+        return HF_ELIMIT;
+    if (command->kind == HF_COMMAND_LOCK && overtaken(session, command))
+        return HF_ECANCELED;
+    return HF_OK;
+}
+
 enum hf_err hf_session_admit(struct hf_session *session,
                              const struct hf_command *command,
                              struct hf_result *result)
 {
-    const struct hf_kept *kept = hf_session_find(session, command->sequence);
     uint64_t done = later(session->done, command->done);
-    enum hf_err err = HF_OK;
+    enum hf_err err = judge(session, command, done);
 
-    if (command->sequence < done || command->sequence == 0)
-        err = HF_ECANCELED;
-    else if (kept && !HF_MUTANT(19))
-        err = HF_EBUSY;
-    else if (command->sequence - done >= HF_WINDOW_MAX)
-        err = HF_ELIMIT;
-    else if (command->kind == HF_COMMAND_LOCK && overtaken(session, command))
-        err = HF_ECANCELED;
     if (HF_MUTANT(19) && err == HF_ECANCELED)
         err = HF_OK;
     if (!err)
         return hf_session_reserve(session, done, command->sequence);
     session->done = done;
-    *result = err == HF_EBUSY ? kept->result : (struct hf_result){.err = err};
+    *result = (struct hf_result){.err = err};
+    if (err == HF_EBUSY)
+        *result = slot(session, command->sequence)->result;
     return err;
 }
 

@@ -3,7 +3,7 @@
  * A client numbers its commands and says with each below which number it
  * awaits nothing any more. Results from there up are kept and answer repeats;
  * what is below is refused, so a late duplicate of a LOCK whose UNLOCK is done
- * makes no ghost. A LOCK that comes after a later UNLOCK or CANCEL of the same
+ * makes no ghost. A LOCK that comes after any later command of the same
  * nonce is refused for the same reason.
  *
  * A waiting LOCK is answered "in line", and its kept result is overwritten by

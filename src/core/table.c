@@ -648,10 +648,14 @@ enum hf_err hf_table_apply(struct hf_table *table,
 
 static void free_line(struct hf_hold *hold)
 {
-    struct hf_list *link;
+    struct hf_list *link = hold->line.next;
 
-    while ((link = hf_list_take(&hold->line)))
-        free_claim(HF_CONTAINER(link, struct hf_claim, in_line));
+    while (link != &hold->line) {
+        struct hf_claim *claim = HF_CONTAINER(link, struct hf_claim, in_line);
+
+        link = link->next;
+        free_claim(claim);
+    }
     if (hold->untold)
         free_claim(hold->untold);
 }

@@ -46,6 +46,7 @@ struct member {
     bool telling;        /* and they are being told */
     struct hf_list watching;
     struct hf_list watches;
+    struct hf_timer tick; /* while it watches: the next lease ends */
 };
 
 /* The stores of this process: that a name means the same to every client is
@@ -53,6 +54,7 @@ struct member {
 static pthread_mutex_t stores_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct hf_list stores = {&stores, &stores};
 static unsigned store_count;
+static uint64_t last_token; /* of the stores that are gone: none comes again */
 
 /* ---- Driving the table --------------------------------------------------*/
 
@@ -287,14 +289,33 @@ static void list(struct member *member, struct hf_request *request)
 
 /* ---- Watching -----------------------------------------------------------*/
 
+static struct watch *watch_of(struct hf_list *link)
+{
+    return HF_CONTAINER(link, struct watch, link);
+}
+
+static struct watch *find_watch(const struct member *member, uint64_t number)
+{
+    for (struct hf_list *link = member->watches.next; link != &member->watches;
+         link = link->next) {
+        if (watch_of(link)->number == number)
+            return watch_of(link);
+    }
+    return NULL;
+}
+
+/* A repeat finds its watch in place: each event is told once. */
 static enum hf_err watch(struct member *member,
                          const struct hf_request *request)
 {
     struct store *store = member->store;
     struct hf_key prefix = request->command.key;
     uint64_t next = store->table.index + 1;
-    struct watch *watch = malloc(sizeof(*watch) + prefix.size);
+    struct watch *watch;
 
+    if (find_watch(member, request->watch))
+        return HF_OK;
+    watch = malloc(sizeof(*watch) + prefix.size);
     if (!watch)
         return HF_ENOMEM;
     if (!store->history.bytes && hf_history_init(&store->history, next)) {
@@ -308,8 +329,7 @@ static enum hf_err watch(struct member *member,
     hf_list_push_back(&member->watches, &watch->link);
     if (!hf_list_linked(&member->watching))
         hf_list_push_back(&store->watchers, &member->watching);
-    if (request->from)
-        post_news(member);
+    post_news(member); /* what it wants of the past, and its first tick */
     return HF_OK;
 }
 
@@ -321,22 +341,12 @@ static void end_watch(struct member *member, struct watch *watch)
     free(watch);
 }
 
-static struct watch *watch_of(struct hf_list *link)
-{
-    return HF_CONTAINER(link, struct watch, link);
-}
-
 static void unwatch(struct member *member, uint64_t number)
 {
-    struct hf_list *link = member->watches.next;
+    struct watch *watch = find_watch(member, number);
 
-    while (link != &member->watches) {
-        struct watch *watch = watch_of(link);
-
-        link = link->next;
-        if (watch->number == number)
-            end_watch(member, watch);
-    }
+    if (watch)
+        end_watch(member, watch);
 }
 
 /* The next event for any watch of this member, copied out of the history. */
@@ -398,6 +408,19 @@ static bool next_grant(struct member *member, struct hf_push_grant *push)
     return found;
 }
 
+/* Who watches sees to it that leases end on time, also where nobody waits for
+ * them. Each event that may bring the next end nearer wakes it anyway. */
+static void set_tick(struct member *member)
+{
+    hf_time at = HF_NEVER;
+
+    enter(member);
+    if (!hf_list_empty(&member->watches))
+        at = hf_leases_next(&member->store->leases);
+    leave(member);
+    member->host->ops->timer_set(member->host, &member->tick, at);
+}
+
 /* In the member's own context: tell what has gathered, one by one and outside
  * the store, because who hears of it may ask again at once. */
 static void tell_news(struct hf_post *post)
@@ -413,8 +436,14 @@ static void tell_news(struct hf_post *post)
             member->host->ops->grant(member->host, &grant);
         while (!hf_list_empty(&member->watches) && next_event(member, &news))
             member->host->ops->event(member->host, &news.push);
+        set_tick(member);
     } while (member->own_news);
     member->telling = false;
+}
+
+static void on_tick(struct hf_timer *timer)
+{
+    tell_news(&HF_CONTAINER(timer, struct member, tick)->news);
 }
 
 static void submit(void *self, struct hf_request *request)
@@ -482,6 +511,7 @@ static struct store *new_store(const char *name, struct hf_random *random)
     }
     pthread_mutex_init(&store->mutex, NULL);
     hf_table_init(&store->table, &seed, on_event, store);
+    store->table.token = last_token;
     hf_map_init(&store->by_session);
     hf_list_init(&store->watchers);
     hf_list_push_back(&stores, &store->link);
@@ -495,6 +525,8 @@ static void drop_store(struct store *store)
         return;
     hf_list_remove(&store->link);
     store_count--;
+    if (store->table.token > last_token)
+        last_token = store->table.token;
     hf_table_fini(&store->table);
     hf_leases_fini(&store->leases);
     hf_history_fini(&store->history);
@@ -559,11 +591,17 @@ static enum hf_err memory_open(void *self, struct hf_url *url,
                             "url: memory: wants a name, as in memory:jobs");
     member->host = host;
     member->news.run = tell_news;
+    member->tick.fire = on_tick;
     hf_list_init(&member->watches);
     hf_list_init(&member->watching);
+    err = host->ops->timer_add(host, &member->tick);
+    if (err)
+        return hf_error_code(error, err);
     pthread_mutex_lock(&stores_mutex);
     err = open_store(member, url->path, error);
     pthread_mutex_unlock(&stores_mutex);
+    if (err)
+        host->ops->timer_remove(host, &member->tick);
     return err;
 }
 
@@ -592,6 +630,7 @@ static void memory_close(void *self)
         end_watch(member, watch_of(link));
     leave(member);
     member->host->ops->unpost(member->host, &member->news);
+    member->host->ops->timer_remove(member->host, &member->tick);
     drop_store(member->store);
     pthread_mutex_unlock(&stores_mutex);
 }

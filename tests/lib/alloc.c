@@ -9,11 +9,11 @@
 
 /* The linker's names: __wrap_f is called in place of f, __real_f is f. */
 void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
+void *__real_calloc(size_t number, size_t size);
 void *__real_realloc(void *block, size_t size);
 void __real_free(void *block);
 void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t number, size_t size);
 void *__wrap_realloc(void *block, size_t size);
 void __wrap_free(void *block);
 char *__wrap_strdup(const char *text);

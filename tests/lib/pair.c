@@ -42,8 +42,8 @@ const char *hf_pair_apply(struct hf_pair *pair,
     hf_twin_apply(pair->twin, command, &expected, &pair->expected);
     difference = hf_twin_compare_results(result, &expected);
     if (!difference)
-        difference = hf_twin_compare_events(&pair->told, &pair->expected,
-                                            any_order);
+        difference =
+            hf_twin_compare_events(&pair->told, &pair->expected, any_order);
     return difference;
 }
 
@@ -173,7 +173,8 @@ static void draw_sequence(const struct hf_session *session,
     else if (choice == 17)
         command->sequence = draw(bytes, 3);
     else if (choice == 18)
-        command->done = command->sequence = next + 100 * draw(bytes, 255);
+        command->done = command->sequence =
+            next + UINT64_C(100) * draw(bytes, 255);
     else if (draw(bytes, 16) == 0)
         command->done = command->sequence = UINT64_MAX - draw(bytes, 4);
 }

@@ -51,8 +51,8 @@ struct hf_twin {
 
 static char text[400];
 
-__attribute__((format(printf, 1, 2))) static const char *
-differs(const char *format, ...)
+__attribute__((format(printf, 1, 2))) static const char *differs(
+    const char *format, ...)
 {
     va_list args;
 
@@ -491,14 +491,14 @@ static bool answered(const struct session *session,
     uint64_t done =
         command->done > session->done ? command->done : session->done;
 
-    if (command->sequence == 0 || command->sequence < done)
+    if (command->sequence == 0 || command->sequence < done ||
+        (!kept && command->kind == HF_COMMAND_LOCK &&
+         overtaken(session, command)))
         result->err = HF_ECANCELED;
     else if (kept)
         *result = kept->result;
     else if (command->sequence - done >= HF_WINDOW_MAX)
         result->err = HF_ELIMIT;
-    else if (command->kind == HF_COMMAND_LOCK && overtaken(session, command))
-        result->err = HF_ECANCELED;
     else
         return false;
     return true;
@@ -507,8 +507,8 @@ static bool answered(const struct session *session,
 static void keep(struct session *session, const struct hf_command *command,
                  const struct hf_result *result)
 {
-    session->kept = resize(session->kept, session->kept_count + 1,
-                           sizeof(*session->kept));
+    session->kept =
+        resize(session->kept, session->kept_count + 1, sizeof(*session->kept));
     session->kept[session->kept_count++] = (struct hf_kept){
         .sequence = command->sequence,
         .kind = command->kind,
@@ -660,14 +660,13 @@ const char *hf_twin_compare_results(const struct hf_result *table,
 {
     if (results_equal(table, twin))
         return NULL;
-    return differs("answer: %s place %u generation %u token %llu session %llu, "
-                   "expected %s place %u generation %u token %llu session %llu",
-                   hf_err_name(table->err), table->place, table->generation,
-                   (unsigned long long)table->token,
-                   (unsigned long long)table->session, hf_err_name(twin->err),
-                   twin->place, twin->generation,
-                   (unsigned long long)twin->token,
-                   (unsigned long long)twin->session);
+    return differs(
+        "answer: %s place %u generation %u token %llu session %llu, "
+        "expected %s place %u generation %u token %llu session %llu",
+        hf_err_name(table->err), table->place, table->generation,
+        (unsigned long long)table->token, (unsigned long long)table->session,
+        hf_err_name(twin->err), twin->place, twin->generation,
+        (unsigned long long)twin->token, (unsigned long long)twin->session);
 }
 
 static bool events_equal(const struct hf_twin_event *a,
@@ -716,6 +715,8 @@ static bool data_equals(const uint8_t *data, uint32_t value_size,
     struct hf_bytes value = {data, value_size};
     struct hf_bytes note = {data ? data + value_size : NULL, note_size};
 
+    if (!data)
+        return claim->value.size + claim->note.size == 0;
     return hf_bytes_equal(value, claim->value) &&
            hf_bytes_equal(note, claim->note);
 }
@@ -765,14 +766,17 @@ static const char *compare_session(const struct hf_twin *twin,
                                    const struct session *b,
                                    const struct hf_session *a)
 {
+    uint64_t window = b->highest < b->done ? 0 : b->highest - b->done + 1;
+
     if (a->ended != b->ended || a->done != b->done ||
         a->highest != b->highest || a->holds != holds_of(twin, b->id) ||
         a->label_size != b->label.size ||
         memcmp(a->label, b->label.data, b->label.size) != 0)
         return differs("session %llu", (unsigned long long)b->id);
-    for (uint32_t i = 0; i < HF_WINDOW_MAX; i++) {
-        const struct hf_kept *x = hf_session_find(a, b->done + i);
-        const struct hf_kept *y = kept_of(b, b->done + i);
+    for (uint64_t i = 0; i < window; i++) {
+        unsigned long long sequence = b->done + i;
+        const struct hf_kept *x = hf_session_find(a, sequence);
+        const struct hf_kept *y = kept_of(b, sequence);
 
         if (!x && !y)
             continue;
@@ -780,8 +784,7 @@ static const char *compare_session(const struct hf_twin *twin,
             !hf_nonce_equal(&x->nonce, &y->nonce) ||
             !results_equal(&x->result, &y->result))
             return differs("session %llu: what is kept of %llu",
-                           (unsigned long long)b->id,
-                           (unsigned long long)(b->done + i));
+                           (unsigned long long)b->id, sequence);
     }
     return NULL;
 }
@@ -907,10 +910,9 @@ static const char *check_hold(const struct hf_table *table,
     if (!data_fits(hold->data, hold->value_size, hold->note_size,
                    hold->lease_ms))
         return differs("a hold's value, note or lease");
-    if (untold &&
-        (untold->hold != hold || untold->session != hold->session ||
-         hold->session->ended ||
-         !in_list(&hold->session->granted, &untold->of_session)))
+    if (untold && (untold->hold != hold || untold->session != hold->session ||
+                   hold->session->ended ||
+                   !in_list(&hold->session->granted, &untold->of_session)))
         return differs("an untold grant");
     return check_line(table, hold);
 }
@@ -932,9 +934,8 @@ static const char *check_session(const struct hf_table *table,
 
         if (kept->sequence == 0)
             continue;
-        if (kept->sequence > session->highest ||
-            kept->kind < HF_COMMAND_LOCK || kept->kind >= HF_COMMAND_KINDS ||
-            kept->kind == HF_COMMAND_EXPIRE)
+        if (kept->sequence > session->highest || kept->kind < HF_COMMAND_LOCK ||
+            kept->kind >= HF_COMMAND_KINDS || kept->kind == HF_COMMAND_EXPIRE)
             return differs("a kept result");
     }
     return NULL;

@@ -1,0 +1,741 @@
+/* tests/lib/faulty.c */
+#include "lib/faulty.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "client/call.h"
+
+enum {
+    CUES_MAX = 32,
+    HEARD_MAX = 16
+};
+
+enum packet_kind {
+    REQUEST, /* to the server, or with it */
+    ANSWER,
+    GRANT,
+    EVENT
+};
+
+/* Anything that is under way. A request becomes its own answer. */
+struct packet {
+    struct hf_list link; /* in the network, or among the arrivals */
+    struct hf_list all;  /* of its client */
+    struct hf_faulty *faulty;
+    enum packet_kind kind;
+    hf_time due;
+    uint64_t order; /* of what is due at one instant */
+    hf_time sent;
+
+    struct hf_request request; /* what the inner strategy sees */
+    struct hf_request *asked;  /* the client's; NULL: it gave up */
+    bool lose_answer, hide_anchor;
+    uint32_t answer_ms;
+
+    struct hf_push_grant grant;
+    struct hf_push_event event;
+    uint8_t bytes[]; /* key, value, expected, note; or key, owner */
+};
+
+struct cue {
+    enum hf_faulty_what what;
+    enum hf_fault fault;
+    unsigned count;
+    uint32_t ms;
+};
+
+/* A message: when it was sent, here, and when it came, there. */
+struct heard {
+    hf_time sent;
+    hf_time received;
+};
+
+struct hf_faulty {
+    struct hf_host host; /* the inner strategy's */
+    struct hf_host *outer;
+    struct hf_faulty_net *net;
+    const struct hf_strategy *inner;
+    void *self;
+    struct hf_timer timer;   /* for the first of the arrivals */
+    struct hf_list arrivals; /* for the client, by instant */
+    struct hf_list packets;  /* all */
+    hf_time last_event;      /* events keep their order */
+    bool outside; /* what happens now does not happen in the client's turn */
+    enum hf_faulty_cut cut;
+    struct hf_faulty_odds odds;
+    struct cue cues[CUES_MAX];
+    unsigned cue_count;
+    struct heard heard[HEARD_MAX];
+    unsigned heard_count;
+    unsigned sent[HF_ON_KINDS + 1];
+    struct hf_command last[HF_ON_KINDS + 1];
+};
+
+static struct hf_faulty_net *current;
+
+void hf_faulty_use(struct hf_faulty_net *net)
+{
+    current = net;
+    if (!net)
+        return;
+    hf_random_init(&net->random, net->seed ? net->seed : 1);
+    hf_list_init(&net->packets);
+}
+
+struct hf_faulty *hf_faulty_of(struct hf_client *client)
+{
+    HF_ASSERT(client->strategy == &hf_strategy_faulty);
+    return client->self;
+}
+
+static struct hf_faulty *faulty_of(struct hf_host *host)
+{
+    return HF_CONTAINER(host, struct hf_faulty, host);
+}
+
+static hf_time clock_of(const struct hf_faulty_net *net)
+{
+    return net->clock(net->arg);
+}
+
+static hf_time server_clock(const struct hf_faulty_net *net)
+{
+    hf_time now = clock_of(net);
+
+    return now + now / 1000 * net->rate_ppm / 1000 +
+           now % 1000 * net->rate_ppm / 1000000;
+}
+
+/* ---- Chance and cues ----------------------------------------------------*/
+
+static bool happens(struct hf_faulty *faulty, unsigned in_a_thousand)
+{
+    if (in_a_thousand == 0 ||
+        hf_random_below(&faulty->net->random, 1000) >= in_a_thousand)
+        return false;
+    faulty->net->faults++;
+    return true;
+}
+
+static uint32_t some_time(struct hf_faulty *faulty)
+{
+    const struct hf_faulty_odds *odds = &faulty->odds;
+    uint32_t most = odds->quick_ms;
+
+    if (odds->slow > 0 && happens(faulty, odds->slow))
+        most = odds->slow_ms;
+    return most > 0 ? hf_random_below(&faulty->net->random, most + 1) : 0;
+}
+
+void hf_faulty_odds(struct hf_faulty *faulty, const struct hf_faulty_odds *odds)
+{
+    faulty->odds = odds ? *odds : (struct hf_faulty_odds){0};
+}
+
+void hf_faulty_cut(struct hf_faulty *faulty, enum hf_faulty_cut cut)
+{
+    faulty->cut = cut;
+}
+
+void hf_faulty_cue(struct hf_faulty *faulty, enum hf_faulty_what what,
+                   enum hf_fault fault, unsigned count, uint32_t ms)
+{
+    HF_ASSERT(faulty->cue_count < CUES_MAX);
+    faulty->cues[faulty->cue_count++] = (struct cue){what, fault, count, ms};
+}
+
+/* The cue for `what`, used up by one; false: none. */
+static bool take_cue(struct hf_faulty *faulty, enum hf_faulty_what what,
+                     struct cue *taken)
+{
+    for (unsigned i = 0; i < faulty->cue_count; i++) {
+        struct cue *cue = &faulty->cues[i];
+
+        if (cue->count == 0 || (cue->what != HF_ON_ANY && cue->what != what))
+            continue;
+        cue->count--;
+        *taken = *cue;
+        return true;
+    }
+    return false;
+}
+
+unsigned hf_faulty_sent(const struct hf_faulty *faulty,
+                        enum hf_faulty_what what)
+{
+    return faulty->sent[what];
+}
+
+struct hf_command hf_faulty_last(const struct hf_faulty *faulty,
+                                 enum hf_faulty_what what)
+{
+    return faulty->last[what];
+}
+
+/* ---- Packets ------------------------------------------------------------*/
+
+static struct packet *packet_of(struct hf_list *link)
+{
+    return HF_CONTAINER(link, struct packet, link);
+}
+
+static struct packet *new_packet(struct hf_faulty *faulty,
+                                 enum packet_kind kind, size_t size)
+{
+    struct packet *packet = calloc(1, sizeof(*packet) + size);
+
+    HF_ASSERT(packet);
+    packet->faulty = faulty;
+    packet->kind = kind;
+    packet->sent = clock_of(faulty->net);
+    hf_list_push_back(&faulty->packets, &packet->all);
+    return packet;
+}
+
+static void free_packet(struct packet *packet)
+{
+    hf_list_remove(&packet->link);
+    hf_list_remove(&packet->all);
+    hf_answer_clear(&packet->request.answer);
+    free(packet);
+}
+
+/* Put it where it belongs by its instant, behind what came before. */
+static void insert(struct hf_list *list, struct packet *packet, hf_time due)
+{
+    struct hf_list *before = list;
+
+    packet->due = due;
+    packet->order = ++packet->faulty->net->order;
+    while (before->prev != list && packet_of(before->prev)->due > due)
+        before = before->prev;
+    hf_list_insert(before, &packet->link);
+}
+
+static void set_timer(struct hf_faulty *faulty)
+{
+    struct hf_list *first = hf_list_first(&faulty->arrivals);
+
+    faulty->outer->ops->timer_set(faulty->outer, &faulty->timer,
+                                  first ? packet_of(first)->due : HF_NEVER);
+}
+
+static void arrive_at(struct packet *packet, uint32_t ms)
+{
+    struct hf_faulty *faulty = packet->faulty;
+
+    insert(&faulty->arrivals, packet, hf_time_add(clock_of(faulty->net), ms));
+    set_timer(faulty);
+}
+
+static const void *append(uint8_t **at, const void *from, size_t size)
+{
+    uint8_t *start = *at;
+
+    hf_copy(start, from, size);
+    *at += size;
+    return start;
+}
+
+static struct packet *copy_request(struct hf_faulty *faulty,
+                                   struct hf_request *request)
+{
+    const struct hf_command *from = &request->command;
+    struct packet *packet =
+        new_packet(faulty, REQUEST,
+                   from->key.size + from->value.size + from->expected.size +
+                       from->note.size);
+    struct hf_command *to = &packet->request.command;
+    uint8_t *at = packet->bytes;
+
+    packet->asked = request;
+    packet->request = (struct hf_request){
+        .kind = request->kind,
+        .command = *from,
+        .how = request->how,
+        .watch = request->watch,
+        .from = request->from,
+    };
+    to->key.data = append(&at, from->key.data, from->key.size);
+    to->value.data = append(&at, from->value.data, from->value.size);
+    to->expected.data = append(&at, from->expected.data, from->expected.size);
+    to->note.data = append(&at, from->note.data, from->note.size);
+    return packet;
+}
+
+/* ---- To the server ------------------------------------------------------*/
+
+/* No packet speaks for `request` any more: it is answered, or given up. */
+static void detach(struct hf_faulty *faulty, const struct hf_request *request)
+{
+    for (struct hf_list *link = faulty->packets.next; link != &faulty->packets;
+         link = link->next) {
+        struct packet *packet = HF_CONTAINER(link, struct packet, all);
+
+        if (packet->asked == request)
+            packet->asked = NULL;
+    }
+}
+
+static void answer_now(struct hf_faulty *faulty, struct hf_request *request,
+                       const struct hf_answer *answer)
+{
+    detach(faulty, request);
+    hf_answer_clear(&request->answer);
+    request->answer = *answer;
+    faulty->outer->ops->answer(faulty->outer, request);
+}
+
+static void answer_error(struct hf_faulty *faulty, struct hf_request *request,
+                         enum hf_err err)
+{
+    struct hf_answer answer = {.result.err = err};
+
+    answer_now(faulty, request, &answer);
+}
+
+static void deliver(struct packet *packet)
+{
+    struct hf_faulty *faulty = packet->faulty;
+
+    hf_list_remove(&packet->link);
+    if (faulty->cut == HF_CUT_SILENT || faulty->cut == HF_CUT_REFUSING) {
+        free_packet(packet);
+        return;
+    }
+    faulty->heard[faulty->heard_count++ % HEARD_MAX] =
+        (struct heard){packet->sent, server_clock(faulty->net)};
+    faulty->inner->submit(faulty->self, &packet->request);
+}
+
+static void travel(struct packet *packet, uint32_t ms)
+{
+    struct hf_faulty_net *net = packet->faulty->net;
+
+    if (ms == 0)
+        deliver(packet);
+    else
+        insert(&net->packets, packet, hf_time_add(clock_of(net), ms));
+}
+
+hf_time hf_faulty_next(const struct hf_faulty_net *net)
+{
+    struct hf_list *first = hf_list_first(&net->packets);
+
+    return first ? packet_of(first)->due : HF_NEVER;
+}
+
+void hf_faulty_step(struct hf_faulty_net *net)
+{
+    while (hf_faulty_next(net) <= clock_of(net)) {
+        struct packet *packet = packet_of(net->packets.next);
+        struct hf_faulty *faulty = packet->faulty;
+
+        faulty->outside = true;
+        deliver(packet);
+        faulty->outside = false;
+    }
+}
+
+static void repeat(struct hf_faulty *faulty, struct hf_request *request,
+                   uint32_t ms)
+{
+    struct packet *copy = copy_request(faulty, request);
+
+    copy->lose_answer = true;
+    insert(&faulty->net->packets, copy, hf_time_add(clock_of(faulty->net), ms));
+}
+
+static void by_cue(struct hf_faulty *faulty, struct hf_request *request,
+                   const struct cue *cue)
+{
+    struct packet *packet;
+
+    faulty->net->faults++;
+    switch (cue->fault) {
+    case HF_LOSE:
+        return;
+    case HF_REFUSE:
+        answer_error(faulty, request, HF_EUNAVAIL);
+        return;
+    case HF_FORGET:
+        answer_error(faulty, request, HF_EINDOUBT);
+        return;
+    case HF_NO_MEMORY:
+        answer_error(faulty, request, HF_ENOMEM);
+        return;
+    case HF_REPEAT:
+        repeat(faulty, request, cue->ms);
+        break;
+    default:
+        break;
+    }
+    packet = copy_request(faulty, request);
+    packet->lose_answer = cue->fault == HF_LOSE_ANSWER;
+    packet->hide_anchor = cue->fault == HF_HIDE_ANCHOR;
+    packet->answer_ms = cue->fault == HF_DELAY_ANSWER ? cue->ms : 0;
+    travel(packet, cue->fault == HF_DELAY ? cue->ms : 0);
+}
+
+static void by_chance(struct hf_faulty *faulty, struct hf_request *request)
+{
+    const struct hf_faulty_odds *odds = &faulty->odds;
+    struct packet *packet;
+
+    if (happens(faulty, odds->refuse)) {
+        answer_error(faulty, request, HF_EUNAVAIL);
+        return;
+    }
+    if (happens(faulty, odds->forget)) {
+        answer_error(faulty, request, HF_EINDOUBT);
+        return;
+    }
+    if (happens(faulty, odds->lose))
+        return;
+    if (happens(faulty, odds->repeat))
+        repeat(faulty, request, some_time(faulty) + 1);
+    packet = copy_request(faulty, request);
+    packet->lose_answer = happens(faulty, odds->lose_answer);
+    packet->hide_anchor = happens(faulty, odds->hide_anchor);
+    packet->answer_ms = some_time(faulty);
+    travel(packet, some_time(faulty));
+}
+
+static enum hf_faulty_what what_is(const struct hf_request *request)
+{
+    if (request->kind == HF_REQUEST_COMMAND)
+        return (enum hf_faulty_what)request->command.kind;
+    return (enum hf_faulty_what)(HF_ON_READ + request->kind - HF_REQUEST_READ);
+}
+
+static void note_sent(struct hf_faulty *faulty, enum hf_faulty_what what,
+                      const struct hf_command *command)
+{
+    struct hf_command *last = &faulty->last[what];
+
+    faulty->sent[what]++;
+    faulty->sent[HF_ON_ANY]++;
+    *last = *command;
+    last->key = (struct hf_key){0};
+    last->value = last->expected = last->note = (struct hf_bytes){0};
+}
+
+static void submit(void *self, struct hf_request *request)
+{
+    struct hf_faulty *faulty = self;
+    enum hf_faulty_what what = what_is(request);
+    struct cue cue;
+
+    note_sent(faulty, what, &request->command);
+    if (faulty->cut == HF_CUT_REFUSING)
+        answer_error(faulty, request, HF_EUNAVAIL);
+    else if (faulty->cut == HF_CUT_SILENT)
+        return;
+    else if (take_cue(faulty, what, &cue))
+        by_cue(faulty, request, &cue);
+    else
+        by_chance(faulty, request);
+}
+
+static void cancel(void *self, struct hf_request *request)
+{
+    answer_error(self, request, HF_EINDOUBT);
+}
+
+/* ---- To the client ------------------------------------------------------*/
+
+/* What a server far away can tell: which message of this client's it had
+ * received before the instant `stamp` of its clock, and how long before. It
+ * rounds down, and its readings are themselves rounded. */
+static void translate(const struct hf_faulty *faulty, struct hf_anchor *anchor)
+{
+    const struct heard *best = NULL;
+    hf_time stamp = anchor->sent;
+
+    if (faulty->net->shared_clock || !anchor->known)
+        return;
+    for (unsigned i = 0; i < HEARD_MAX && i < faulty->heard_count; i++) {
+        const struct heard *heard = &faulty->heard[i];
+
+        if (heard->received <= stamp &&
+            (!best || heard->received > best->received))
+            best = heard;
+    }
+    *anchor = (struct hf_anchor){.known = best != NULL};
+    if (!best)
+        return;
+    anchor->sent = best->sent;
+    if (stamp > best->received)
+        anchor->age_ms = (uint32_t)(stamp - best->received - 1);
+}
+
+static void hand_over(struct packet *packet)
+{
+    struct hf_faulty *faulty = packet->faulty;
+    struct hf_host *outer = faulty->outer;
+
+    hf_list_remove(&packet->link);
+    if (faulty->cut == HF_CUT_SILENT || faulty->cut == HF_CUT_DEAF) {
+        free_packet(packet);
+        return;
+    }
+    if (packet->kind == GRANT) {
+        outer->ops->grant(outer, &packet->grant);
+    } else if (packet->kind == EVENT) {
+        outer->ops->event(outer, &packet->event);
+    } else if (packet->asked) {
+        answer_now(faulty, packet->asked, &packet->request.answer);
+        packet->request.answer = (struct hf_answer){0};
+    }
+    free_packet(packet);
+}
+
+static void on_timer(struct hf_timer *timer)
+{
+    struct hf_faulty *faulty = HF_CONTAINER(timer, struct hf_faulty, timer);
+    struct hf_list *first;
+
+    while ((first = hf_list_first(&faulty->arrivals)) &&
+           packet_of(first)->due <= clock_of(faulty->net))
+        hand_over(packet_of(first));
+    set_timer(faulty);
+}
+
+static void answer(struct hf_host *host, struct hf_request *request)
+{
+    struct hf_faulty *faulty = faulty_of(host);
+    struct packet *packet = HF_CONTAINER(request, struct packet, request);
+
+    packet->kind = ANSWER;
+    if (packet->hide_anchor)
+        request->answer.anchor = (struct hf_anchor){0};
+    translate(faulty, &request->answer.anchor);
+    if (packet->lose_answer)
+        free_packet(packet);
+    else if (packet->answer_ms == 0 && !faulty->outside)
+        hand_over(packet);
+    else
+        arrive_at(packet, packet->answer_ms);
+}
+
+static void push_grant(struct hf_faulty *faulty,
+                       const struct hf_push_grant *grant, uint32_t ms)
+{
+    struct packet *packet = new_packet(faulty, GRANT, 0);
+
+    packet->grant = *grant;
+    if (ms == 0 && !faulty->outside)
+        hand_over(packet);
+    else
+        arrive_at(packet, ms);
+}
+
+static void grant(struct hf_host *host, const struct hf_push_grant *from)
+{
+    struct hf_faulty *faulty = faulty_of(host);
+    struct hf_push_grant pushed = *from;
+    struct cue cue = {.fault = HF_DELAY, .ms = some_time(faulty)};
+    bool on_cue = take_cue(faulty, HF_ON_GRANT, &cue);
+
+    faulty->sent[HF_ON_GRANT]++;
+    if ((on_cue && cue.fault == HF_HIDE_ANCHOR) ||
+        happens(faulty, faulty->odds.hide_anchor))
+        pushed.anchor.known = false;
+    translate(faulty, &pushed.anchor);
+    if ((on_cue && cue.fault == HF_LOSE) ||
+        happens(faulty, faulty->odds.lose_grant))
+        return;
+    if ((on_cue && cue.fault == HF_REPEAT) ||
+        happens(faulty, faulty->odds.repeat_grant))
+        push_grant(faulty, &pushed, cue.ms + some_time(faulty) + 1);
+    push_grant(faulty, &pushed, cue.fault == HF_DELAY ? cue.ms : 0);
+}
+
+/* Events of a watch come in order or not at all. */
+static void event(struct hf_host *host, const struct hf_push_event *from)
+{
+    struct hf_faulty *faulty = faulty_of(host);
+    size_t owner_size = strlen(from->event.owner) + 1;
+    struct cue cue = {.fault = HF_DELAY, .ms = some_time(faulty)};
+    bool on_cue = take_cue(faulty, HF_ON_EVENT, &cue);
+    hf_time now = clock_of(faulty->net);
+    hf_time due = hf_time_add(now, cue.fault == HF_DELAY ? cue.ms : 0);
+    struct packet *packet;
+    uint8_t *at;
+
+    faulty->sent[HF_ON_EVENT]++;
+    if ((on_cue && cue.fault == HF_LOSE) ||
+        happens(faulty, faulty->odds.lose_event))
+        return;
+    packet = new_packet(faulty, EVENT, from->event.key.size + owner_size);
+    at = packet->bytes;
+    packet->event = *from;
+    packet->event.event.key.data =
+        append(&at, from->event.key.data, from->event.key.size);
+    packet->event.event.owner = append(&at, from->event.owner, owner_size);
+    if (due < faulty->last_event)
+        due = faulty->last_event;
+    faulty->last_event = due;
+    if (due <= now && !faulty->outside)
+        hand_over(packet);
+    else
+        arrive_at(packet, hf_time_left(due, now));
+}
+
+/* ---- The host of the inner strategy -------------------------------------*/
+
+static hf_time now(struct hf_host *host)
+{
+    return server_clock(faulty_of(host)->net);
+}
+
+static enum hf_err timer_add(struct hf_host *host, struct hf_timer *timer)
+{
+    struct hf_host *outer = faulty_of(host)->outer;
+
+    return outer->ops->timer_add(outer, timer);
+}
+
+static void timer_set(struct hf_host *host, struct hf_timer *timer, hf_time at)
+{
+    struct hf_host *outer = faulty_of(host)->outer;
+
+    outer->ops->timer_set(outer, timer, at);
+}
+
+static void timer_remove(struct hf_host *host, struct hf_timer *timer)
+{
+    struct hf_host *outer = faulty_of(host)->outer;
+
+    outer->ops->timer_remove(outer, timer);
+}
+
+static enum hf_err fd_add(struct hf_host *host, struct hf_fd *fd)
+{
+    struct hf_host *outer = faulty_of(host)->outer;
+
+    return outer->ops->fd_add(outer, fd);
+}
+
+static enum hf_err fd_change(struct hf_host *host, struct hf_fd *fd)
+{
+    struct hf_host *outer = faulty_of(host)->outer;
+
+    return outer->ops->fd_change(outer, fd);
+}
+
+static void fd_remove(struct hf_host *host, struct hf_fd *fd)
+{
+    struct hf_host *outer = faulty_of(host)->outer;
+
+    outer->ops->fd_remove(outer, fd);
+}
+
+static void post(struct hf_host *host, struct hf_post *posted)
+{
+    struct hf_host *outer = faulty_of(host)->outer;
+
+    outer->ops->post(outer, posted);
+}
+
+static void unpost(struct hf_host *host, struct hf_post *posted)
+{
+    struct hf_host *outer = faulty_of(host)->outer;
+
+    outer->ops->unpost(outer, posted);
+}
+
+static const char *owner(struct hf_host *host)
+{
+    struct hf_host *outer = faulty_of(host)->outer;
+
+    return outer->ops->owner(outer);
+}
+
+static struct hf_random *get_random(struct hf_host *host)
+{
+    struct hf_host *outer = faulty_of(host)->outer;
+
+    return outer->ops->random(outer);
+}
+
+static const struct hf_host_ops host_ops = {
+    .now = now,
+    .timer_add = timer_add,
+    .timer_set = timer_set,
+    .timer_remove = timer_remove,
+    .fd_add = fd_add,
+    .fd_change = fd_change,
+    .fd_remove = fd_remove,
+    .post = post,
+    .unpost = unpost,
+    .answer = answer,
+    .grant = grant,
+    .event = event,
+    .owner = owner,
+    .random = get_random,
+};
+
+/* ---- The strategy -------------------------------------------------------*/
+
+static enum hf_err faulty_open(void *self, struct hf_url *url,
+                               struct hf_host *outer, struct hf_error *error)
+{
+    struct hf_faulty *faulty = self;
+    enum hf_err err;
+
+    HF_ASSERT(current);
+    faulty->host.ops = &host_ops;
+    faulty->outer = outer;
+    faulty->net = current;
+    faulty->timer.fire = on_timer;
+    hf_list_init(&faulty->arrivals);
+    hf_list_init(&faulty->packets);
+    faulty->inner = hf_strategy_find(url->scheme);
+    HF_ASSERT(faulty->inner);
+    err = outer->ops->timer_add(outer, &faulty->timer);
+    if (err)
+        return hf_error_code(error, err);
+    faulty->self = calloc(1, faulty->inner->size);
+    if (faulty->self)
+        err = faulty->inner->open(faulty->self, url, &faulty->host, error);
+    else
+        err = hf_error_code(error, HF_ENOMEM);
+    if (err) {
+        free(faulty->self);
+        outer->ops->timer_remove(outer, &faulty->timer);
+    }
+    return err;
+}
+
+static uint32_t caps(const void *self)
+{
+    const struct hf_faulty *faulty = self;
+
+    return faulty->inner->caps(faulty->self);
+}
+
+static void faulty_close(void *self)
+{
+    struct hf_faulty *faulty = self;
+    struct hf_list *link;
+
+    while ((link = hf_list_first(&faulty->packets)))
+        free_packet(HF_CONTAINER(link, struct packet, all));
+    faulty->inner->close(faulty->self);
+    free(faulty->self);
+    faulty->outer->ops->timer_remove(faulty->outer, &faulty->timer);
+}
+
+const struct hf_strategy hf_strategy_faulty = {
+    .scheme = "faulty",
+    .size = sizeof(struct hf_faulty),
+    .open = faulty_open,
+    .caps = caps,
+    .submit = submit,
+    .cancel = cancel,
+    .close = faulty_close,
+};
