@@ -1,0 +1,142 @@
+/* seeds.c - writes the inputs that the fuzz targets begin with:
+ *
+ *     seeds tests/fuzz/corpus
+ *
+ * The same each time. Where a format changes, run it again. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/random.h"
+#include "core/snapshot.h"
+#include "lib/pair.h"
+
+static const char *folder;
+
+static void write_file(const char *target, const char *name, const void *data,
+                       size_t size)
+{
+    char path[4096];
+    FILE *file;
+
+    (void)snprintf(path, sizeof(path), "%s/%s", folder, target);
+    (void)mkdir(folder, 0777);
+    (void)mkdir(path, 0777);
+    (void)snprintf(path, sizeof(path), "%s/%s/%s", folder, target, name);
+    file = fopen(path, "wb");
+    if (!file || fwrite(data, 1, size, file) != size || fclose(file)) {
+        perror(path);
+        exit(1);
+    }
+}
+
+static void write_numbered(const char *target, int number, const void *data,
+                           size_t size)
+{
+    char name[16];
+
+    (void)snprintf(name, sizeof(name), "%02d", number);
+    write_file(target, name, data, size);
+}
+
+static void write_commands(void)
+{
+    struct hf_command command = {
+        .lease_ms = 10675,
+        .session = 3,
+        .sequence = 7,
+        .done = 5,
+        .token = 9,
+        .generation = 2,
+        .nonce = {"0123456789abcde"},
+        .key = {"nightly", 7},
+        .value = {"value", 5},
+        .expected = {"old", 3},
+        .note = {"note", 4},
+    };
+    struct hf_result result = {HF_EBUSY, 1, 2, 3, 4};
+    struct hf_buf buf = {0};
+    int number = 0;
+
+    for (int kind = 1; kind < HF_COMMAND_KINDS; kind++) {
+        for (int flag = 0; flag < 2; flag++) {
+            command.kind = (enum hf_command_kind)kind;
+            command.queue = flag && kind == HF_COMMAND_LOCK;
+            command.now = flag && kind == HF_COMMAND_FORCE;
+            command.has_expected = flag && kind == HF_COMMAND_UPDATE;
+            buf.size = 0;
+            hf_command_encode(&command, &buf);
+            write_numbered("fuzz_command", number++, buf.data, buf.size);
+        }
+    }
+    buf.size = 0;
+    hf_result_encode(&result, &buf);
+    write_numbered("fuzz_command", number, buf.data, buf.size);
+    hf_buf_fini(&buf);
+}
+
+static void write_urls(void)
+{
+    static const char *const urls[] = {
+        "memory:jobs",
+        "memory:a%20b?require=fence,fifo",
+        "file:///var/lib/locks?mode=0700",
+        "redis://user:secret@one:6379,two:6380/3?prefix=hf%3a&wait=1",
+        "@host/path?x=y",
+        "%20@host",
+        "raft://[::1]:7000,[::2]:7000",
+        "mongodb://a/b?a=1&b=2&a=3",
+        "memory:x?",
+        "memory:x?a",
+        "memory:%",
+        "a+b-c:?=&=",
+        ":x",
+        "#",
+    };
+
+    for (size_t i = 0; i < sizeof(urls) / sizeof(urls[0]); i++)
+        write_numbered("fuzz_url", (int)i, urls[i], strlen(urls[i]));
+}
+
+/* Random steps, and now and then the table that they have made. */
+static void write_tables(void)
+{
+    for (int number = 0; number < 24; number++) {
+        struct hf_random random;
+        struct hf_pair pair;
+        struct hf_buf steps = {0};
+        struct hf_buf snapshot = {0};
+        size_t count = 4 + 4 * (size_t)number;
+
+        hf_random_init(&random, (uint64_t)number + 1);
+        hf_pair_init(&pair);
+        for (size_t i = 0; i < count; i++) {
+            uint8_t chance[24];
+            struct hf_reader bytes = {.data = chance, .size = sizeof(chance)};
+
+            if (hf_random_bytes(&random, chance, sizeof(chance)) ||
+                hf_pair_step(&pair, &bytes))
+                exit(1);
+            hf_buf_raw(&steps, chance, sizeof(chance) - bytes.size);
+        }
+        hf_snapshot_encode(&pair.table, &snapshot);
+        write_numbered("fuzz_table", number, steps.data, steps.size);
+        write_numbered("fuzz_snapshot", number, snapshot.data, snapshot.size);
+        hf_pair_fini(&pair);
+        hf_buf_fini(&steps);
+        hf_buf_fini(&snapshot);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2) {
+        (void)fprintf(stderr, "usage: seeds FOLDER\n");
+        return 64;
+    }
+    folder = argv[1];
+    write_commands();
+    write_urls();
+    write_tables();
+    return 0;
+}

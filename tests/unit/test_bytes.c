@@ -1,0 +1,81 @@
+#include "base/bytes.h"
+
+#include "lib/runner.h"
+
+static void keys_are_equal_only_as_a_whole(void **state)
+{
+    struct hf_key a = {"a", 1};
+    struct hf_key ab = {"ab", 2};
+    struct hf_key a0 = {"a\0", 2};
+
+    (void)state;
+    assert_true(hf_key_equal(a, (struct hf_key){"a", 1}));
+    assert_false(hf_key_equal(a, ab));
+    assert_false(hf_key_equal(ab, a));
+    assert_false(hf_key_equal(a, a0));
+    assert_false(hf_key_equal(ab, a0));
+}
+
+/* LK-27 */
+static void bytes_after_a_nul_count(void **state)
+{
+    struct hf_bytes x = {"a\0x", 3};
+    struct hf_bytes y = {"a\0y", 3};
+    struct hf_bytes none = {NULL, 0};
+
+    (void)state;
+    assert_false(hf_bytes_equal(x, y));
+    assert_true(hf_bytes_equal(x, (struct hf_bytes){"a\0x", 3}));
+    assert_true(hf_bytes_equal(none, (struct hf_bytes){"", 0}));
+    assert_false(hf_bytes_equal(none, x));
+}
+
+static void every_key_has_the_empty_prefix(void **state)
+{
+    struct hf_key key = {"nightly", 7};
+
+    (void)state;
+    assert_true(hf_key_has_prefix(key, (struct hf_key){NULL, 0}));
+    assert_true(hf_key_has_prefix(key, hf_key("night")));
+    assert_true(hf_key_has_prefix(key, key));
+    assert_false(hf_key_has_prefix(key, hf_key("nightly1")));
+    assert_false(hf_key_has_prefix(key, hf_key("x")));
+}
+
+static void prefix_sorts_before_what_it_begins(void **state)
+{
+    (void)state;
+    assert_true(hf_key_compare(hf_key("a"), hf_key("ab")) < 0);
+    assert_true(hf_key_compare(hf_key("ab"), hf_key("a")) > 0);
+    assert_true(hf_key_compare(hf_key("b"), hf_key("ab")) > 0);
+    assert_true(hf_key_compare(hf_key("a"), hf_key("a")) == 0);
+    assert_true(hf_key_compare(hf_key(""), hf_key("a")) < 0);
+    assert_true(hf_key_compare(hf_key("\x7f"), hf_key("\xff")) < 0);
+}
+
+static void nonces_are_compared_to_the_last_bit(void **state)
+{
+    struct hf_nonce a = {{0}};
+
+    (void)state;
+    for (size_t bit = 0; bit < 8 * sizeof(a.bytes); bit++) {
+        struct hf_nonce b = a;
+
+        assert_true(hf_nonce_equal(&a, &b));
+        b.bytes[bit / 8] = (uint8_t)(1 << (bit % 8));
+        assert_false(hf_nonce_equal(&a, &b));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test(keys_are_equal_only_as_a_whole),
+        cmocka_unit_test(bytes_after_a_nul_count),
+        cmocka_unit_test(every_key_has_the_empty_prefix),
+        cmocka_unit_test(prefix_sorts_before_what_it_begins),
+        cmocka_unit_test(nonces_are_compared_to_the_last_bit),
+    };
+
+    return hf_test_main("bytes", cases, HF_TEST_COUNT(cases), 0);
+}

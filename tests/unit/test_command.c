@@ -1,0 +1,341 @@
+#include "core/command.h"
+
+#include "base/limits.h"
+#include "base/random.h"
+#include "lib/commands.h"
+#include "lib/runner.h"
+
+static uint8_t block[HF_VALUE_MAX + 1];
+
+static uint64_t draw_u64(struct hf_random *random)
+{
+    uint64_t x = 0;
+
+    assert_int_equal(hf_random_bytes(random, &x, sizeof(x)), HF_OK);
+    return x;
+}
+
+static struct hf_bytes draw_bytes(struct hf_random *random, uint32_t max)
+{
+    uint32_t size = hf_random_below(random, 4) ? max / 50 : max;
+
+    size = hf_random_below(random, size + 1);
+    return (struct hf_bytes){block, size};
+}
+
+/* A random command that is valid, whatever else its fields hold. */
+static struct hf_command draw(struct hf_random *random,
+                              enum hf_command_kind kind)
+{
+    struct hf_command command = {
+        .kind = kind,
+        .queue = kind == HF_COMMAND_LOCK && hf_random_below(random, 2),
+        .now = kind == HF_COMMAND_FORCE && hf_random_below(random, 2),
+        .lease_ms = 1 + hf_random_below(random, HF_LEASE_MAX_MS),
+        .generation = (uint32_t)draw_u64(random),
+        .session = draw_u64(random),
+        .sequence = draw_u64(random),
+        .done = draw_u64(random),
+        .token = draw_u64(random),
+        .key = {block, 1 + hf_random_below(random, HF_KEY_MAX)},
+        .value = draw_bytes(random, HF_VALUE_MAX),
+        .expected = draw_bytes(random, HF_VALUE_MAX),
+        .note = draw_bytes(random, HF_NOTE_MAX),
+    };
+
+    assert_int_equal(
+        hf_random_bytes(random, &command.nonce, sizeof(command.nonce)), HF_OK);
+    command.has_expected =
+        kind == HF_COMMAND_UPDATE && hf_random_below(random, 2);
+    return command;
+}
+
+/* The fields that the kind carries. */
+static void assert_same(const struct hf_command *a, const struct hf_command *b)
+{
+    enum hf_command_kind kind = a->kind;
+    bool has_session = kind != HF_COMMAND_OPEN && kind != HF_COMMAND_EXPIRE;
+    bool has_key = kind > HF_COMMAND_CLOSE;
+    bool has_nonce =
+        has_key && kind != HF_COMMAND_EXPIRE && kind != HF_COMMAND_FORCE;
+
+    assert_int_equal(b->kind, kind);
+    if (has_session) {
+        assert_true(a->session == b->session && a->sequence == b->sequence &&
+                    a->done == b->done);
+    }
+    if (has_key)
+        assert_true(hf_key_equal(a->key, b->key));
+    if (has_nonce)
+        assert_true(hf_nonce_equal(&a->nonce, &b->nonce));
+    if (has_key && kind != HF_COMMAND_LOCK && kind != HF_COMMAND_CANCEL)
+        assert_true(a->token == b->token);
+    if (kind == HF_COMMAND_EXPIRE)
+        assert_int_equal(a->generation, b->generation);
+    if (kind == HF_COMMAND_LOCK || kind == HF_COMMAND_RENEW)
+        assert_int_equal(a->lease_ms, b->lease_ms);
+    if (kind == HF_COMMAND_LOCK || kind == HF_COMMAND_UPDATE)
+        assert_true(hf_bytes_equal(a->value, b->value));
+    if (kind == HF_COMMAND_LOCK || kind == HF_COMMAND_OPEN)
+        assert_true(hf_bytes_equal(a->note, b->note));
+    if (a->has_expected)
+        assert_true(hf_bytes_equal(a->expected, b->expected));
+    assert_true(a->queue == b->queue && a->now == b->now &&
+                a->has_expected == b->has_expected);
+}
+
+static void check_round_trip(const struct hf_command *command)
+{
+    struct hf_buf first = {0};
+    struct hf_buf second = {0};
+    struct hf_command decoded;
+
+    assert_true(hf_command_valid(command));
+    hf_command_encode(command, &first);
+    assert_int_equal(hf_command_decode(&decoded, first.data, first.size),
+                     HF_OK);
+    assert_same(command, &decoded);
+    hf_command_encode(&decoded, &second);
+    assert_int_equal(first.size, second.size);
+    assert_memory_equal(first.data, second.data, first.size);
+    hf_buf_fini(&first);
+    hf_buf_fini(&second);
+}
+
+static void commands_of_every_kind_survive_a_round_trip(void **state)
+{
+    struct hf_random random;
+
+    (void)state;
+    hf_random_init(&random, 1);
+    assert_int_equal(hf_random_bytes(&random, block, sizeof(block)), HF_OK);
+    for (int i = 0; i < 200; i++) {
+        for (int kind = 1; kind < HF_COMMAND_KINDS; kind++) {
+            struct hf_command command =
+                draw(&random, (enum hf_command_kind)kind);
+
+            check_round_trip(&command);
+        }
+    }
+}
+
+/* A small command of each kind, with all its fields in use. */
+static struct hf_command example(int kind)
+{
+    return (struct hf_command){
+        .kind = (enum hf_command_kind)kind,
+        .queue = kind == HF_COMMAND_LOCK,
+        .now = kind == HF_COMMAND_FORCE,
+        .has_expected = kind == HF_COMMAND_UPDATE,
+        .lease_ms = 1000,
+        .generation = 3,
+        .session = 4,
+        .sequence = 5,
+        .done = 2,
+        .token = 6,
+        .nonce = hf_test_nonce(7),
+        .key = hf_key("key"),
+        .value = hf_bytes("value"),
+        .expected = hf_bytes("old"),
+        .note = hf_bytes("note"),
+    };
+}
+
+static void truncated_commands_are_refused_at_every_byte(void **state)
+{
+    (void)state;
+    for (int kind = 1; kind < HF_COMMAND_KINDS; kind++) {
+        struct hf_command command = example(kind);
+        struct hf_command decoded = {.token = 77};
+        struct hf_buf buf = {0};
+
+        hf_command_encode(&command, &buf);
+        for (size_t size = 0; size < buf.size; size++)
+            assert_int_equal(hf_command_decode(&decoded, buf.data, size),
+                             HF_EPROTO);
+        hf_buf_u8(&buf, 0);
+        assert_int_equal(hf_command_decode(&decoded, buf.data, buf.size),
+                         HF_EPROTO);
+        assert_int_equal(decoded.token, 77);
+        hf_buf_fini(&buf);
+    }
+}
+
+static void check_flipped(const struct hf_buf *buf)
+{
+    struct hf_command decoded;
+    struct hf_buf again = {0};
+
+    if (hf_command_decode(&decoded, buf->data, buf->size))
+        return;
+    assert_true(hf_command_valid(&decoded));
+    hf_command_encode(&decoded, &again);
+    assert_int_equal(again.size, buf->size);
+    assert_memory_equal(again.data, buf->data, buf->size);
+    hf_buf_fini(&again);
+}
+
+static void flipped_bytes_are_refused_or_mean_what_they_say(void **state)
+{
+    (void)state;
+    for (int kind = 1; kind < HF_COMMAND_KINDS; kind++) {
+        struct hf_command command = example(kind);
+        struct hf_buf buf = {0};
+
+        hf_command_encode(&command, &buf);
+        for (size_t i = 0; i < buf.size; i++) {
+            for (int flip = 1; flip < 256; flip++) {
+                buf.data[i] ^= (uint8_t)flip;
+                check_flipped(&buf);
+                buf.data[i] ^= (uint8_t)flip;
+            }
+        }
+        hf_buf_fini(&buf);
+    }
+}
+
+static enum hf_err decode(const struct hf_command *command)
+{
+    struct hf_command decoded;
+    struct hf_buf buf = {0};
+    enum hf_err err;
+
+    hf_command_encode(command, &buf);
+    err = hf_command_decode(&decoded, buf.data, buf.size);
+    hf_buf_fini(&buf);
+    return err;
+}
+
+static void expect(const struct hf_command *command, bool valid)
+{
+    assert_int_equal(hf_command_valid(command), valid);
+    assert_int_equal(decode(command), valid ? HF_OK : HF_EPROTO);
+}
+
+/* LK-27: keys to 1 KiB, values to 64 KiB. */
+static void limits_hold_at_their_edges(void **state)
+{
+    struct hf_command command = example(HF_COMMAND_LOCK);
+
+    (void)state;
+    command.key = (struct hf_key){block, 0};
+    expect(&command, false);
+    command.key.size = 1;
+    expect(&command, true);
+    command.key.size = HF_KEY_MAX;
+    expect(&command, true);
+    command.key.size = HF_KEY_MAX + 1;
+    expect(&command, false);
+
+    command = example(HF_COMMAND_LOCK);
+    command.value = (struct hf_bytes){block, HF_VALUE_MAX};
+    expect(&command, true);
+    command.value.size++;
+    expect(&command, false);
+
+    command = example(HF_COMMAND_LOCK);
+    command.note = (struct hf_bytes){block, HF_NOTE_MAX};
+    expect(&command, true);
+    command.note.size++;
+    expect(&command, false);
+
+    command = example(HF_COMMAND_UPDATE);
+    command.expected = (struct hf_bytes){block, HF_VALUE_MAX};
+    expect(&command, true);
+    command.expected.size++;
+    expect(&command, false);
+
+    command = example(HF_COMMAND_RENEW);
+    command.lease_ms = HF_LEASE_MAX_MS;
+    expect(&command, true);
+    command.lease_ms++;
+    expect(&command, false);
+    command.lease_ms = 1;
+    expect(&command, true);
+    command.lease_ms = 0;
+    expect(&command, false);
+}
+
+static void flag_of_another_kind_is_refused(void **state)
+{
+    struct hf_command command = example(HF_COMMAND_LOCK);
+
+    (void)state;
+    command.now = true;
+    expect(&command, false);
+    command = example(HF_COMMAND_FORCE);
+    command.queue = true;
+    expect(&command, false);
+    command = example(HF_COMMAND_UPDATE);
+    command.queue = true;
+    expect(&command, false);
+}
+
+static void unknown_kinds_are_refused(void **state)
+{
+    struct hf_command command = {.key = hf_key("k"), .lease_ms = 1};
+    struct hf_command decoded;
+    uint8_t kind = 0;
+
+    (void)state;
+    assert_false(hf_command_valid(&command));
+    command.kind = HF_COMMAND_KINDS;
+    assert_false(hf_command_valid(&command));
+    assert_int_equal(hf_command_decode(&decoded, &kind, 1), HF_EPROTO);
+    kind = HF_COMMAND_KINDS;
+    assert_int_equal(hf_command_decode(&decoded, &kind, 1), HF_EPROTO);
+    assert_int_equal(hf_command_decode(&decoded, NULL, 0), HF_EPROTO);
+}
+
+static void results_survive_a_round_trip(void **state)
+{
+    (void)state;
+    for (int err = 0; err >= HF_ESYSTEM; err--) {
+        struct hf_result result = {(enum hf_err)err, 1, UINT32_MAX, UINT64_MAX,
+                                   5};
+        struct hf_result decoded;
+        struct hf_buf buf = {0};
+
+        hf_result_encode(&result, &buf);
+        assert_int_equal(hf_result_decode(&decoded, buf.data, buf.size), HF_OK);
+        assert_true(decoded.err == result.err && decoded.place == 1 &&
+                    decoded.generation == UINT32_MAX &&
+                    decoded.token == UINT64_MAX && decoded.session == 5);
+        hf_buf_fini(&buf);
+    }
+}
+
+static void bad_results_are_refused(void **state)
+{
+    struct hf_result result = {.err = HF_EBUSY};
+    struct hf_result decoded = {.token = 77};
+    struct hf_buf buf = {0};
+
+    (void)state;
+    hf_result_encode(&result, &buf);
+    for (size_t size = 0; size < buf.size; size++)
+        assert_int_equal(hf_result_decode(&decoded, buf.data, size), HF_EPROTO);
+    buf.data[0] = (uint8_t)(-HF_ESYSTEM + 1);
+    assert_int_equal(hf_result_decode(&decoded, buf.data, buf.size), HF_EPROTO);
+    buf.data[0] = 0;
+    hf_buf_u8(&buf, 0);
+    assert_int_equal(hf_result_decode(&decoded, buf.data, buf.size), HF_EPROTO);
+    assert_int_equal(decoded.token, 77);
+    hf_buf_fini(&buf);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test(commands_of_every_kind_survive_a_round_trip),
+        cmocka_unit_test(truncated_commands_are_refused_at_every_byte),
+        cmocka_unit_test(flipped_bytes_are_refused_or_mean_what_they_say),
+        cmocka_unit_test(limits_hold_at_their_edges),
+        cmocka_unit_test(flag_of_another_kind_is_refused),
+        cmocka_unit_test(unknown_kinds_are_refused),
+        cmocka_unit_test(results_survive_a_round_trip),
+        cmocka_unit_test(bad_results_are_refused),
+    };
+
+    return hf_test_main("command", cases, HF_TEST_COUNT(cases), 0);
+}

@@ -1,0 +1,56 @@
+#include "base/error.h"
+
+#include "lib/runner.h"
+
+static void every_code_has_a_name_and_a_text(void **state)
+{
+    (void)state;
+    for (int i = 0; i >= HF_ESYSTEM; i--) {
+        assert_string_not_equal(hf_err_name((enum hf_err)i), "HF_E?");
+        assert_string_not_equal(hf_err_text((enum hf_err)i), "no such error");
+    }
+    assert_string_equal(hf_err_name(HF_OK), "HF_OK");
+    assert_string_equal(hf_err_name(HF_EBUSY), "HF_EBUSY");
+    assert_string_equal(hf_err_text(HF_EBUSY), "held by another");
+}
+
+static void unknown_number_has_words_too(void **state)
+{
+    (void)state;
+    assert_string_equal(hf_err_name((enum hf_err)(HF_ESYSTEM - 1)), "HF_E?");
+    assert_string_equal(hf_err_text((enum hf_err)1), "no such error");
+}
+
+static void failure_is_one_line(void **state)
+{
+    struct hf_error error;
+
+    (void)state;
+    assert_int_equal(hf_error_set(&error, HF_EINVAL, "ttl: %d", 0), HF_EINVAL);
+    assert_int_equal(error.code, HF_EINVAL);
+    assert_string_equal(error.text, "ttl: 0");
+    assert_int_equal(hf_error_code(&error, HF_ENOMEM), HF_ENOMEM);
+    assert_string_equal(error.text, hf_err_text(HF_ENOMEM));
+    assert_int_equal(hf_error_set(NULL, HF_EBUSY, "x"), HF_EBUSY);
+}
+
+static void long_text_is_cut(void **state)
+{
+    struct hf_error error;
+
+    (void)state;
+    (void)hf_error_set(&error, HF_EINVAL, "%1000d", 1);
+    assert_int_equal(strlen(error.text), sizeof(error.text) - 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test(every_code_has_a_name_and_a_text),
+        cmocka_unit_test(unknown_number_has_words_too),
+        cmocka_unit_test(failure_is_one_line),
+        cmocka_unit_test(long_text_is_cut),
+    };
+
+    return hf_test_main("error", cases, HF_TEST_COUNT(cases), 0);
+}

@@ -1,0 +1,252 @@
+#include "core/history.h"
+
+#include "lib/alloc.h"
+#include "lib/death.h"
+#include "lib/runner.h"
+
+static uint8_t bytes[HF_KEY_MAX];
+
+static struct hf_history new_history(uint64_t index)
+{
+    struct hf_history history;
+
+    assert_int_equal(hf_history_init(&history, index), HF_OK);
+    return history;
+}
+
+/* An event that can be told from its neighbours by every field. */
+static struct hf_event event_of(uint64_t index)
+{
+    static const char owners[] = "abcdefghijklmnop";
+
+    return (struct hf_event){
+        .kind = index % 2 ? HF_EVENT_GRANTED : HF_EVENT_WITHDRAWN,
+        .index = index,
+        .key = {bytes, 1 + index * 37 % HF_KEY_MAX},
+        .token = index * 3,
+        .owner = owners + index % 16,
+    };
+}
+
+static void add(struct hf_history *history, uint64_t index)
+{
+    struct hf_event event = event_of(index);
+
+    hf_history_add(history, &event);
+}
+
+static void expect(const struct hf_history *history, struct hf_cursor *cursor,
+                   uint64_t index)
+{
+    struct hf_event expected = event_of(index);
+    struct hf_event event;
+
+    assert_true(hf_history_read(history, cursor, &event));
+    assert_int_equal(event.kind, expected.kind);
+    assert_true(event.index == index);
+    assert_true(event.token == expected.token);
+    assert_int_equal(event.key.size, expected.key.size);
+    assert_memory_equal(event.key.data, bytes, event.key.size);
+    assert_string_equal(event.owner, expected.owner);
+}
+
+static void expect_none(const struct hf_history *history,
+                        struct hf_cursor *cursor)
+{
+    struct hf_event event;
+
+    assert_false(hf_history_read(history, cursor, &event));
+}
+
+static void expect_dropped(const struct hf_history *history,
+                           struct hf_cursor *cursor)
+{
+    struct hf_event event;
+
+    assert_true(hf_history_read(history, cursor, &event));
+    assert_int_equal(event.kind, HF_EVENT_DROPPED);
+    assert_true(event.index == history->first);
+    assert_int_equal(event.key.size, 0);
+    assert_string_equal(event.owner, "");
+}
+
+static void fill_bytes(void)
+{
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (uint8_t)(i * 7);
+}
+
+static void events_are_read_in_order(void **state)
+{
+    struct hf_history history = new_history(10);
+    struct hf_cursor cursor = hf_history_from(&history, 10);
+
+    (void)state;
+    fill_bytes();
+    expect_none(&history, &cursor);
+    for (uint64_t i = 10; i < 20; i++)
+        add(&history, i);
+    for (uint64_t i = 10; i < 20; i++)
+        expect(&history, &cursor, i);
+    expect_none(&history, &cursor);
+    add(&history, 20);
+    expect(&history, &cursor, 20);
+    hf_history_fini(&history);
+}
+
+/* Thousands of turns of the ring, whose records are of all sizes. */
+static void reader_that_keeps_up_misses_nothing(void **state)
+{
+    struct hf_history history = new_history(1);
+    struct hf_cursor cursor = hf_history_from(&history, 1);
+    struct hf_cursor slow = cursor;
+
+    (void)state;
+    fill_bytes();
+    for (uint64_t i = 1; i < 100000; i++) {
+        add(&history, i);
+        expect(&history, &cursor, i);
+        if (i % 50 == 0) {
+            for (uint64_t j = i - 49; j <= i; j++)
+                expect(&history, &slow, j);
+        }
+    }
+    hf_history_fini(&history);
+}
+
+static void slow_reader_sees_where_events_were_dropped(void **state)
+{
+    struct hf_history history = new_history(1);
+    struct hf_cursor cursor = hf_history_from(&history, 1);
+
+    (void)state;
+    fill_bytes();
+    for (uint64_t i = 1; i <= 5000; i++)
+        add(&history, i);
+    assert_true(history.first > 1);
+    expect_dropped(&history, &cursor);
+    for (uint64_t i = history.first; i <= 5000; i++)
+        expect(&history, &cursor, i);
+    expect_none(&history, &cursor);
+    hf_history_fini(&history);
+}
+
+static void cursor_can_begin_at_any_index(void **state)
+{
+    struct hf_history history = new_history(1);
+    struct hf_cursor cursor;
+
+    (void)state;
+    fill_bytes();
+    for (uint64_t i = 1; i <= 5000; i++)
+        add(&history, i);
+    for (uint64_t i = history.first; i <= 5000; i++) {
+        cursor = hf_history_from(&history, i);
+        expect(&history, &cursor, i);
+    }
+    cursor = hf_history_from(&history, history.first - 1);
+    expect_dropped(&history, &cursor);
+    expect(&history, &cursor, history.first);
+    hf_history_fini(&history);
+}
+
+static void what_came_before_the_history_is_dropped(void **state)
+{
+    struct hf_history history = new_history(10);
+    struct hf_cursor cursor = hf_history_from(&history, 3);
+
+    (void)state;
+    expect_dropped(&history, &cursor);
+    expect_none(&history, &cursor);
+    add(&history, 10);
+    expect(&history, &cursor, 10);
+    hf_history_fini(&history);
+}
+
+static void what_is_not_there_yet_is_waited_for(void **state)
+{
+    struct hf_history history = new_history(1);
+    struct hf_cursor cursor = hf_history_from(&history, 4000);
+
+    (void)state;
+    fill_bytes();
+    for (uint64_t i = 1; i < 4000; i++)
+        add(&history, i);
+    expect_none(&history, &cursor);
+    add(&history, 4000);
+    add(&history, 4001);
+    expect(&history, &cursor, 4000);
+    expect(&history, &cursor, 4001);
+    hf_history_fini(&history);
+}
+
+/* A cursor that has read all, and then lies at a filler which goes. */
+static void forgotten_filler_is_no_gap(void **state)
+{
+    struct hf_event event = event_of(1);
+    struct hf_history history = new_history(1);
+    struct hf_cursor cursor = hf_history_from(&history, 1);
+    uint64_t turns = 0;
+
+    (void)state;
+    event.key = (struct hf_key){bytes, HF_KEY_MAX};
+    event.owner = "o";
+    for (event.index = 1; turns < 5; event.index++) {
+        uint64_t before = history.newest % HF_HISTORY_BYTES;
+        struct hf_event read;
+
+        hf_history_add(&history, &event);
+        turns += history.newest % HF_HISTORY_BYTES < before;
+        if (event.index % 200 != 0)
+            continue;
+        while (cursor.index <= event.index) {
+            assert_true(hf_history_read(&history, &cursor, &read));
+            assert_int_equal(read.kind, event.kind);
+        }
+    }
+    hf_history_fini(&history);
+}
+
+static void skip_an_index(void *arg)
+{
+    struct hf_event event = event_of(7);
+
+    hf_history_add(arg, &event);
+}
+
+static void skipped_index_stops_the_program(void **state)
+{
+    struct hf_history history = new_history(1);
+
+    (void)state;
+    assert_true(hf_test_dies(skip_an_index, &history));
+    hf_history_fini(&history);
+}
+
+static void no_memory_is_said(void **state)
+{
+    struct hf_history history;
+
+    (void)state;
+    hf_alloc_fail(1, 1);
+    assert_int_equal(hf_history_init(&history, 1), HF_ENOMEM);
+    assert_null(history.bytes);
+    hf_history_fini(&history);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test(events_are_read_in_order),
+        cmocka_unit_test(reader_that_keeps_up_misses_nothing),
+        cmocka_unit_test(slow_reader_sees_where_events_were_dropped),
+        cmocka_unit_test(cursor_can_begin_at_any_index),
+        cmocka_unit_test(what_came_before_the_history_is_dropped),
+        cmocka_unit_test(what_is_not_there_yet_is_waited_for),
+        cmocka_unit_test(forgotten_filler_is_no_gap),
+        cmocka_unit_test(skipped_index_stops_the_program),
+        cmocka_unit_test(no_memory_is_said),
+    };
+
+    return hf_test_main("history", cases, HF_TEST_COUNT(cases), 0);
+}

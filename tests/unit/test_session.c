@@ -1,0 +1,301 @@
+#include "core/session.h"
+
+#include "base/limits.h"
+#include "lib/alloc.h"
+#include "lib/commands.h"
+#include "lib/death.h"
+#include "lib/runner.h"
+
+static struct hf_session *new_session(void)
+{
+    struct hf_session *session = hf_session_new(1, hf_bytes("me"));
+
+    assert_non_null(session);
+    return session;
+}
+
+static struct hf_command numbered(struct hf_command command, uint64_t sequence,
+                                  uint64_t done)
+{
+    command.sequence = sequence;
+    command.done = done;
+    return command;
+}
+
+/* Admit a command that is expected to be new, and keep `token` for it. */
+static void keep(struct hf_session *session, struct hf_command command,
+                 uint64_t token)
+{
+    struct hf_result result = {.token = token};
+
+    assert_int_equal(hf_session_admit(session, &command, &result), HF_OK);
+    hf_session_keep(session, &command, &result);
+}
+
+static void keep_lock(struct hf_session *session, uint64_t sequence,
+                      uint64_t done)
+{
+    keep(session, numbered(hf_test_lock(1, "k", 1), sequence, done), sequence);
+}
+
+static enum hf_err admit(struct hf_session *session, struct hf_command command,
+                         struct hf_result *result)
+{
+    return hf_session_admit(session, &command, result);
+}
+
+static void label_is_kept_as_text(void **state)
+{
+    char longest[HF_NOTE_MAX];
+    struct hf_session *session = new_session();
+
+    (void)state;
+    assert_string_equal(session->label, "me");
+    hf_session_free(session);
+    memset(longest, 'x', sizeof(longest));
+    session = hf_session_new(1, (struct hf_bytes){longest, sizeof(longest)});
+    assert_int_equal(session->label_size, HF_NOTE_MAX);
+    assert_int_equal(strlen(session->label), HF_NOTE_MAX);
+    hf_session_free(session);
+    hf_session_free(NULL);
+}
+
+static void make_long_label(void *arg)
+{
+    hf_session_free(hf_session_new(1, (struct hf_bytes){arg, HF_NOTE_MAX + 1}));
+}
+
+static void label_over_its_limit_stops_the_program(void **state)
+{
+    static char label[HF_NOTE_MAX + 1];
+
+    (void)state;
+    assert_true(hf_test_dies(make_long_label, label));
+}
+
+static void repeat_is_answered_by_what_was_kept(void **state)
+{
+    struct hf_session *session = new_session();
+    struct hf_command command = numbered(hf_test_lock(1, "k", 1), 1, 0);
+    struct hf_result result;
+
+    (void)state;
+    keep(session, command, 99);
+    for (int i = 0; i < 3; i++) {
+        result = (struct hf_result){0};
+        assert_int_equal(admit(session, command, &result), HF_EBUSY);
+        assert_int_equal(result.token, 99);
+    }
+    hf_session_free(session);
+}
+
+static void what_is_below_done_is_refused(void **state)
+{
+    struct hf_session *session = new_session();
+    struct hf_result result;
+
+    (void)state;
+    keep_lock(session, 1, 0);
+    keep_lock(session, 2, 2);
+    assert_null(hf_session_find(session, 1));
+    assert_int_equal(
+        admit(session, numbered(hf_test_lock(1, "k", 1), 1, 0), &result),
+        HF_ECANCELED);
+    assert_int_equal(result.err, HF_ECANCELED);
+    assert_int_equal(
+        admit(session, numbered(hf_test_lock(1, "k", 1), 0, 0), &result),
+        HF_ECANCELED);
+    hf_session_free(session);
+}
+
+/* A refusal settles what its sender has settled. */
+static void done_rises_even_with_a_refused_command(void **state)
+{
+    struct hf_session *session = new_session();
+    struct hf_result result;
+
+    (void)state;
+    keep_lock(session, 1, 0);
+    assert_int_equal(
+        admit(session, numbered(hf_test_lock(1, "k", 1), 1, 2), &result),
+        HF_ECANCELED);
+    assert_int_equal(session->done, 2);
+    assert_null(hf_session_find(session, 1));
+    hf_session_free(session);
+}
+
+static void done_never_falls(void **state)
+{
+    struct hf_session *session = new_session();
+
+    (void)state;
+    keep_lock(session, 5, 5);
+    keep_lock(session, 6, 1);
+    assert_int_equal(session->done, 5);
+    hf_session_free(session);
+}
+
+/* A command may still fail after it was admitted. */
+static void admitting_changes_nothing(void **state)
+{
+    struct hf_session *session = new_session();
+    struct hf_result result;
+
+    (void)state;
+    for (uint64_t i = 1; i <= 4; i++)
+        keep_lock(session, i, 1);
+    assert_int_equal(
+        admit(session, numbered(hf_test_lock(1, "k", 1), 300, 200), &result),
+        HF_OK);
+    assert_int_equal(session->done, 1);
+    assert_int_equal(session->highest, 4);
+    for (uint64_t i = 1; i <= 4; i++)
+        assert_int_equal(hf_session_find(session, i)->result.token, i);
+    hf_session_free(session);
+}
+
+static void lock_overtaken_by_its_end_is_refused(void **state)
+{
+    static const enum hf_command_kind ends[] = {HF_COMMAND_UNLOCK,
+                                                HF_COMMAND_CANCEL};
+
+    (void)state;
+    for (size_t i = 0; i < HF_TEST_COUNT(ends); i++) {
+        struct hf_session *session = new_session();
+        struct hf_command end = numbered(hf_test_cancel(1, "k", 1), 3, 0);
+        struct hf_result result;
+
+        end.kind = ends[i];
+        keep(session, end, 0);
+        assert_int_equal(
+            admit(session, numbered(hf_test_lock(1, "k", 1), 1, 0), &result),
+            HF_ECANCELED);
+        assert_int_equal(
+            admit(session, numbered(hf_test_lock(1, "k", 2), 2, 0), &result),
+            HF_OK);
+        assert_int_equal(
+            admit(session, numbered(hf_test_lock(1, "k", 1), 4, 0), &result),
+            HF_OK);
+        hf_session_free(session);
+    }
+}
+
+static void later_lock_overtakes_nothing(void **state)
+{
+    struct hf_session *session = new_session();
+    struct hf_result result;
+
+    (void)state;
+    keep_lock(session, 2, 0);
+    assert_int_equal(
+        admit(session, numbered(hf_test_lock(1, "k", 1), 1, 0), &result),
+        HF_OK);
+    hf_session_free(session);
+}
+
+static void window_is_full_at_its_limit(void **state)
+{
+    struct hf_session *session = new_session();
+    struct hf_result result;
+
+    (void)state;
+    for (uint64_t i = 1; i <= HF_WINDOW_MAX; i++)
+        keep_lock(session, i, 1);
+    assert_int_equal(
+        admit(session, numbered(hf_test_lock(1, "k", 1), HF_WINDOW_MAX + 1, 1),
+              &result),
+        HF_ELIMIT);
+    assert_int_equal(result.err, HF_ELIMIT);
+    for (uint64_t i = 1; i <= HF_WINDOW_MAX; i++)
+        assert_int_equal(hf_session_find(session, i)->result.token, i);
+    keep_lock(session, HF_WINDOW_MAX + 1, 2);
+    assert_null(hf_session_find(session, 1));
+    assert_int_equal(session->capacity, HF_WINDOW_MAX);
+    hf_session_free(session);
+}
+
+static void settled_results_take_no_more_room(void **state)
+{
+    struct hf_session *session = new_session();
+
+    (void)state;
+    for (uint64_t i = 1; i <= 100000; i++)
+        keep_lock(session, i, i);
+    assert_true(session->capacity <= 4);
+    hf_session_free(session);
+}
+
+/* Sequences are the client's to choose: no number may confuse. */
+static void sequences_end_with_the_last_number(void **state)
+{
+    struct hf_session *session = new_session();
+    struct hf_result result;
+
+    (void)state;
+    keep(session,
+         numbered(hf_test_cancel(1, "k", 2), UINT64_MAX, UINT64_MAX - 1000), 0);
+    keep_lock(session, UINT64_MAX - 5, 0);
+    assert_int_equal(admit(session,
+                           numbered(hf_test_lock(1, "k", 1), UINT64_MAX, 0),
+                           &result),
+                     HF_EBUSY);
+    assert_int_equal(admit(session,
+                           numbered(hf_test_lock(1, "k", 2), UINT64_MAX - 1, 0),
+                           &result),
+                     HF_ECANCELED);
+    assert_non_null(hf_session_find(session, UINT64_MAX - 5));
+    hf_session_free(session);
+}
+
+static void nothing_is_found_in_a_new_session(void **state)
+{
+    struct hf_session *session = new_session();
+
+    (void)state;
+    assert_null(hf_session_find(session, 0));
+    assert_null(hf_session_find(session, 1));
+    hf_session_free(session);
+}
+
+static void no_memory_is_said_and_changes_nothing(void **state)
+{
+    struct hf_session *session;
+    struct hf_result result;
+
+    (void)state;
+    hf_alloc_fail(1, 1);
+    assert_null(hf_session_new(1, hf_bytes("me")));
+    session = new_session();
+    for (uint64_t i = 1; i <= 4; i++)
+        keep_lock(session, i, 1);
+    hf_alloc_fail(1, 1);
+    assert_int_equal(
+        admit(session, numbered(hf_test_lock(1, "k", 1), 9, 2), &result),
+        HF_ENOMEM);
+    assert_int_equal(session->done, 1);
+    for (uint64_t i = 1; i <= 4; i++)
+        assert_int_equal(hf_session_find(session, i)->result.token, i);
+    hf_session_free(session);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test(label_is_kept_as_text),
+        cmocka_unit_test(label_over_its_limit_stops_the_program),
+        cmocka_unit_test(repeat_is_answered_by_what_was_kept),
+        cmocka_unit_test(what_is_below_done_is_refused),
+        cmocka_unit_test(done_rises_even_with_a_refused_command),
+        cmocka_unit_test(done_never_falls),
+        cmocka_unit_test(admitting_changes_nothing),
+        cmocka_unit_test(lock_overtaken_by_its_end_is_refused),
+        cmocka_unit_test(later_lock_overtakes_nothing),
+        cmocka_unit_test(window_is_full_at_its_limit),
+        cmocka_unit_test(settled_results_take_no_more_room),
+        cmocka_unit_test(sequences_end_with_the_last_number),
+        cmocka_unit_test(nothing_is_found_in_a_new_session),
+        cmocka_unit_test(no_memory_is_said_and_changes_nothing),
+    };
+
+    return hf_test_main("session", cases, HF_TEST_COUNT(cases), 0);
+}

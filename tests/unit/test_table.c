@@ -1,0 +1,1163 @@
+#include "core/table.h"
+
+#include <stdio.h>
+
+#include "base/limits.h"
+#include "core/snapshot.h"
+#include "lib/alloc.h"
+#include "lib/commands.h"
+#include "lib/death.h"
+#include "lib/runner.h"
+#include "lib/twin.h"
+
+/* A table with three sessions: alice, bob and carol. */
+enum {
+    ALICE = 1,
+    BOB,
+    CAROL,
+    PEOPLE = 3,
+};
+
+struct fixture {
+    struct hf_table table;
+    struct hf_twin_events events; /* of the last command */
+    uint64_t sequences[PEOPLE + 1];
+};
+
+static void on_event(void *arg, const struct hf_table_event *event)
+{
+    hf_twin_events_add(arg, event);
+}
+
+static struct hf_result apply(struct fixture *f, struct hf_command command)
+{
+    struct hf_result result;
+    const char *wrong;
+
+    f->events.count = 0;
+    assert_int_equal(hf_table_apply(&f->table, &command, &result), HF_OK);
+    wrong = hf_table_check(&f->table);
+    if (wrong)
+        fail_msg("%s", wrong);
+    return result;
+}
+
+/* With the next sequence of its session, which awaits nothing else. */
+static struct hf_result act(struct fixture *f, struct hf_command command)
+{
+    command.sequence = ++f->sequences[command.session];
+    command.done = command.sequence;
+    return apply(f, command);
+}
+
+static int setup(void **state)
+{
+    static struct fixture fixture;
+    static const char *const labels[] = {"alice", "bob", "carol"};
+    static const struct hf_seed seed = {"a secret of 16 b"};
+    struct fixture *f = &fixture;
+
+    hf_table_init(&f->table, &seed, on_event, &f->events);
+    for (uint64_t i = 1; i <= PEOPLE; i++) {
+        if (apply(f, hf_test_open(labels[i - 1])).session != i)
+            return -1;
+    }
+    *state = f;
+    return 0;
+}
+
+/* Whatever a case has left must not leak. */
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    hf_table_fini(&f->table);
+    hf_twin_events_fini(&f->events);
+    return 0;
+}
+
+static uint64_t lock(struct fixture *f, uint64_t who, const char *key,
+                     unsigned nonce)
+{
+    struct hf_result result = act(f, hf_test_lock(who, key, nonce));
+
+    assert_int_equal(result.err, HF_OK);
+    assert_true(result.token > 0);
+    return result.token;
+}
+
+static void wait_for(struct fixture *f, uint64_t who, const char *key,
+                     unsigned nonce, uint32_t place)
+{
+    struct hf_result result = act(f, hf_test_lock(who, key, nonce));
+
+    assert_int_equal(result.err, HF_EBUSY);
+    assert_int_equal(result.place, place);
+    assert_int_equal(result.token, 0);
+}
+
+static struct hf_hold *hold_of(const struct fixture *f, const char *key)
+{
+    return hf_table_find(&f->table, hf_key(key));
+}
+
+static void assert_holder(const struct fixture *f, const char *key,
+                          uint64_t who, unsigned nonce)
+{
+    struct hf_nonce expected = hf_test_nonce(nonce);
+    const struct hf_hold *hold = hold_of(f, key);
+
+    assert_non_null(hold);
+    assert_true(hold->session->id == who);
+    assert_true(hf_nonce_equal(&hold->nonce, &expected));
+}
+
+static void assert_event(const struct fixture *f, size_t i,
+                         enum hf_event_kind kind, uint64_t session)
+{
+    assert_true(i < f->events.count);
+    assert_int_equal(f->events.list[i].kind, kind);
+    assert_true(f->events.list[i].session == session);
+}
+
+/* ---- Holding ------------------------------------------------------------*/
+
+/* GO-01, GO-11, MS-01 */
+static void free_key_is_granted_at_once(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t first = lock(f, ALICE, "k", 1);
+
+    assert_holder(f, "k", ALICE, 1);
+    assert_int_equal(f->events.count, 1);
+    assert_event(f, 0, HF_EVENT_GRANTED, ALICE);
+    assert_false(f->events.list[0].waited);
+    assert_false(f->events.list[0].ends);
+    assert_int_equal(f->events.list[0].lease_ms, 1000);
+    assert_true(lock(f, BOB, "l", 2) > first);
+}
+
+/* GO-05, GO-07, GO-12, MS-02, MM-05, LK-03 */
+static void held_key_is_refused_to_who_does_not_wait(void **state)
+{
+    struct fixture *f = *state;
+    struct hf_command command = hf_test_lock(BOB, "k", 2);
+    struct hf_result result;
+
+    lock(f, ALICE, "k", 1);
+    command.queue = false;
+    result = act(f, command);
+    assert_int_equal(result.err, HF_EBUSY);
+    assert_int_equal(result.place, 0);
+    assert_int_equal(f->events.count, 0);
+    assert_int_equal(hold_of(f, "k")->waiters, 0);
+    command.session = ALICE;
+    assert_int_equal(act(f, command).err, HF_EBUSY);
+}
+
+/* GO-02, MM-08, MS-10 */
+static void unlocked_key_leaves_nothing_behind(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+
+    assert_int_equal(act(f, hf_test_unlock(ALICE, "k", 1, token)).err, HF_OK);
+    assert_event(f, 0, HF_EVENT_RELEASED, ALICE);
+    assert_true(f->events.list[0].ends);
+    assert_true(f->events.list[0].token == token);
+    assert_null(hold_of(f, "k"));
+    lock(f, BOB, "k", 2);
+}
+
+/* GO-09, GO-10, MJ-04, MM-09, MS-10 */
+static void only_the_holder_unlocks(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+
+    assert_int_equal(act(f, hf_test_unlock(ALICE, "k", 2, token)).err,
+                     HF_ENOTOWNER);
+    assert_int_equal(act(f, hf_test_unlock(ALICE, "k", 1, token + 1)).err,
+                     HF_ENOTOWNER);
+    assert_int_equal(act(f, hf_test_unlock(ALICE, "k", 1, token - 1)).err,
+                     HF_ENOTOWNER);
+    assert_int_equal(f->events.count, 0);
+    assert_holder(f, "k", ALICE, 1);
+    assert_int_equal(act(f, hf_test_unlock(ALICE, "k", 1, token)).err, HF_OK);
+    assert_int_equal(act(f, hf_test_unlock(ALICE, "k", 1, token)).err,
+                     HF_ENOTHELD);
+}
+
+static void late_unlock_never_frees_the_next_holder(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+
+    act(f, hf_test_expire("k", token, 0));
+    lock(f, BOB, "k", 2);
+    assert_int_equal(act(f, hf_test_unlock(ALICE, "k", 1, token)).err,
+                     HF_ENOTOWNER);
+    assert_holder(f, "k", BOB, 2);
+}
+
+/* MS-03, MS-04 */
+static void tokens_rise_over_release_expiry_and_force(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t last = 0;
+
+    for (unsigned i = 0; i < 30; i++) {
+        uint64_t token = lock(f, ALICE, i % 2 ? "k" : "l", i);
+        const char *key = i % 2 ? "k" : "l";
+
+        assert_true(token > last);
+        last = token;
+        if (i % 3 == 0)
+            act(f, hf_test_unlock(ALICE, key, i, token));
+        else if (i % 3 == 1)
+            act(f, hf_test_expire(key, token, 0));
+        else
+            act(f, hf_test_force(BOB, key, token, true));
+        assert_null(hold_of(f, key));
+    }
+}
+
+/* LK-27 */
+static void keys_are_bytes(void **state)
+{
+    struct fixture *f = *state;
+    static uint8_t longest[HF_KEY_MAX];
+    static const struct hf_key keys[] = {
+        {"a", 1},
+        {"a\0", 2},
+        {"ab", 2},
+        {"\0", 1},
+        {"_", 1},
+        {"not_found", 9},
+        {"*", 1},
+        {longest, HF_KEY_MAX},
+        {longest, HF_KEY_MAX - 1},
+    };
+
+    for (unsigned i = 0; i < HF_TEST_COUNT(keys); i++) {
+        struct hf_command command = hf_test_lock(ALICE, "", i);
+
+        command.key = keys[i];
+        assert_int_equal(act(f, command).err, HF_OK);
+    }
+    assert_int_equal(f->table.holds.count, HF_TEST_COUNT(keys));
+}
+
+static void value_and_note_are_kept_with_the_hold(void **state)
+{
+    struct fixture *f = *state;
+    struct hf_command command = hf_test_lock(ALICE, "k", 1);
+    static uint8_t value[HF_VALUE_MAX];
+
+    command.value = (struct hf_bytes){value, sizeof(value)};
+    command.note = hf_bytes("why");
+    value[0] = 1;
+    act(f, command);
+    value[0] = 2; /* it is a copy */
+    assert_int_equal(hf_hold_value(hold_of(f, "k")).size, HF_VALUE_MAX);
+    assert_int_equal(*(const uint8_t *)hf_hold_value(hold_of(f, "k")).data, 1);
+    assert_true(hf_bytes_equal(hf_hold_note(hold_of(f, "k")), hf_bytes("why")));
+    lock(f, ALICE, "l", 2);
+    assert_int_equal(hf_hold_value(hold_of(f, "l")).size, 0);
+    assert_int_equal(hf_hold_note(hold_of(f, "l")).size, 0);
+}
+
+/* Give two keys, then two nonces, one hash: chance will not do it. The keys
+ * begin alike. */
+static void equal_hashes_are_told_apart(void **state)
+{
+    struct fixture *f = *state;
+    struct hf_map_link *link;
+    struct hf_nonce nonce = hf_test_nonce(4);
+
+    lock(f, ALICE, "k", 1);
+    link = &hold_of(f, "k")->link;
+    hf_map_remove(&f->table.holds, link);
+    hf_map_insert(&f->table.holds, link, hf_siphash(&f->table.seed, "kk", 2));
+    assert_null(hold_of(f, "kk"));
+
+    link = hf_map_next(&f->table.holds, NULL);
+    hf_map_remove(&f->table.holds, link);
+    hf_map_insert(&f->table.holds, link, hf_siphash(&f->table.seed, "k", 1));
+    wait_for(f, BOB, "k", 3, 1);
+    link = hf_map_next(&f->table.waiting, NULL);
+    hf_map_remove(&f->table.waiting, link);
+    hf_map_insert(&f->table.waiting, link,
+                  hf_siphash(&f->table.seed, nonce.bytes, sizeof(nonce)));
+    assert_null(hf_table_find_claim(&f->table, hold_of(f, "k"), &nonce));
+}
+
+/* ---- Repeating a nonce --------------------------------------------------*/
+
+static void holder_that_asks_again_gets_the_same_grant(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+    struct hf_result result;
+
+    act(f, hf_test_renew(ALICE, "k", 1, token, 1000));
+    result = act(f, hf_test_lock(ALICE, "k", 1));
+    assert_int_equal(result.err, HF_OK);
+    assert_true(result.token == token);
+    assert_int_equal(result.generation, 1);
+    assert_int_equal(f->events.count, 0);
+}
+
+static void waiter_that_asks_again_keeps_its_place(void **state)
+{
+    struct fixture *f = *state;
+
+    lock(f, ALICE, "k", 1);
+    wait_for(f, BOB, "k", 2, 1);
+    wait_for(f, CAROL, "k", 3, 2);
+    wait_for(f, BOB, "k", 2, 1);
+    wait_for(f, CAROL, "k", 3, 2);
+    assert_int_equal(f->events.count, 0);
+    assert_int_equal(hold_of(f, "k")->waiters, 2);
+}
+
+/* The client has lost its first session, whose end must not take it away. */
+static void claim_belongs_to_the_session_that_asked_last(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+    struct hf_command command = hf_test_lock(CAROL, "k", 2);
+    struct hf_result result;
+    struct hf_grant grant;
+
+    wait_for(f, BOB, "k", 2, 1);
+    command.sequence = ++f->sequences[CAROL];
+    assert_int_equal(apply(f, command).place, 1);
+    apply(f, hf_test_close(BOB));
+    assert_int_equal(hold_of(f, "k")->waiters, 1);
+    act(f, hf_test_unlock(ALICE, "k", 1, token));
+    assert_holder(f, "k", CAROL, 2);
+    assert_true(hf_table_take_grant(
+        &f->table, hf_table_session(&f->table, CAROL), &grant));
+    result = apply(f, command);
+    assert_int_equal(result.err, HF_OK);
+    assert_true(result.token == grant.token);
+}
+
+/* ---- Waiting ------------------------------------------------------------*/
+
+/* GO-06, MN-01 */
+static void grant_passes_to_the_oldest_waiter(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+
+    wait_for(f, BOB, "k", 2, 1);
+    assert_event(f, 0, HF_EVENT_QUEUED, BOB);
+    wait_for(f, CAROL, "k", 3, 2);
+    wait_for(f, ALICE, "k", 4, 3);
+    act(f, hf_test_unlock(ALICE, "k", 1, token));
+    assert_holder(f, "k", BOB, 2);
+    act(f, hf_test_unlock(BOB, "k", 2, hold_of(f, "k")->token));
+    assert_holder(f, "k", CAROL, 3);
+    act(f, hf_test_unlock(CAROL, "k", 3, hold_of(f, "k")->token));
+    assert_holder(f, "k", ALICE, 4);
+    act(f, hf_test_unlock(ALICE, "k", 4, hold_of(f, "k")->token));
+    assert_null(hold_of(f, "k"));
+}
+
+/* Each way to end a grant hands over in the same step. */
+static void check_hand_over(struct fixture *f, struct hf_command end,
+                            enum hf_event_kind kind)
+{
+    uint64_t token = lock(f, ALICE, "k", 1);
+    struct hf_command waiting = hf_test_lock(BOB, "k", 2);
+    const struct hf_hold *hold;
+
+    waiting.lease_ms = 777;
+    waiting.value = hf_bytes("bob's");
+    waiting.note = hf_bytes("note");
+    act(f, waiting);
+    end.token = token;
+    assert_int_equal(act(f, end).err, HF_OK);
+    assert_int_equal(f->events.count, 2);
+    assert_event(f, 0, kind, ALICE);
+    assert_true(f->events.list[0].ends);
+    assert_true(f->events.list[0].token == token);
+    assert_event(f, 1, HF_EVENT_GRANTED, BOB);
+    assert_true(f->events.list[1].waited);
+    assert_int_equal(f->events.list[1].lease_ms, 777);
+    assert_true(f->events.list[1].index == f->events.list[0].index + 1);
+    hold = hold_of(f, "k");
+    assert_holder(f, "k", BOB, 2);
+    assert_true(hold->token > token);
+    assert_int_equal(hold->generation, 0);
+    assert_int_equal(hold->lease_ms, 777);
+    assert_false(hold->forced);
+    assert_true(hf_bytes_equal(hf_hold_value(hold), hf_bytes("bob's")));
+    assert_true(hf_bytes_equal(hf_hold_note(hold), hf_bytes("note")));
+    act(f, hf_test_unlock(BOB, "k", 2, hold->token));
+    assert_null(hold_of(f, "k"));
+}
+
+static void every_end_hands_over_in_the_same_step(void **state)
+{
+    struct fixture *f = *state;
+
+    check_hand_over(f, hf_test_unlock(ALICE, "k", 1, 0), HF_EVENT_RELEASED);
+    check_hand_over(f, hf_test_expire("k", 0, 0), HF_EVENT_EXPIRED);
+    check_hand_over(f, hf_test_cancel(ALICE, "k", 1), HF_EVENT_RELEASED);
+    check_hand_over(f, hf_test_force(CAROL, "k", 0, true), HF_EVENT_FORCED);
+}
+
+/* After a hand-over nothing of the old holder is left. */
+static void new_holder_inherits_nothing(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+
+    act(f, hf_test_update(ALICE, "k", 1, token, "alice's"));
+    act(f, hf_test_renew(ALICE, "k", 1, token, 5000));
+    act(f, hf_test_force(CAROL, "k", token, false));
+    wait_for(f, BOB, "k", 2, 1);
+    act(f, hf_test_expire("k", token, 1));
+    token = hold_of(f, "k")->token;
+    assert_int_equal(hf_hold_value(hold_of(f, "k")).size, 0);
+    assert_int_equal(hold_of(f, "k")->lease_ms, 1000);
+    assert_int_equal(act(f, hf_test_renew(BOB, "k", 2, token, 1000)).generation,
+                     1);
+}
+
+/* GO-17 */
+static void canceled_waiter_leaves_the_line(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+    struct hf_result result;
+
+    wait_for(f, BOB, "k", 2, 1);
+    wait_for(f, CAROL, "k", 3, 2);
+    result = act(f, hf_test_cancel(BOB, "k", 2));
+    assert_int_equal(result.err, HF_OK);
+    assert_int_equal(result.token, 0);
+    assert_int_equal(f->events.count, 1);
+    assert_event(f, 0, HF_EVENT_WITHDRAWN, BOB);
+    assert_int_equal(act(f, hf_test_cancel(BOB, "k", 2)).err, HF_ENOTHELD);
+    act(f, hf_test_unlock(ALICE, "k", 1, token));
+    assert_holder(f, "k", CAROL, 3);
+}
+
+static void cancel_of_a_holder_tells_that_it_held(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+    struct hf_result result = act(f, hf_test_cancel(ALICE, "k", 1));
+
+    assert_int_equal(result.err, HF_OK);
+    assert_true(result.token == token);
+    assert_null(hold_of(f, "k"));
+    assert_int_equal(act(f, hf_test_cancel(ALICE, "k", 1)).err, HF_ENOTHELD);
+    lock(f, BOB, "k", 2);
+    assert_int_equal(act(f, hf_test_cancel(ALICE, "k", 1)).err, HF_ENOTHELD);
+    assert_holder(f, "k", BOB, 2);
+}
+
+static void place_is_never_too_small(void **state)
+{
+    struct fixture *f = *state;
+
+    lock(f, ALICE, "k", 1);
+    for (unsigned i = 0; i < 10; i++)
+        wait_for(f, BOB, "k", 10 + i, i + 1);
+    for (unsigned i = 2; i < 8; i++)
+        act(f, hf_test_cancel(BOB, "k", 10 + i));
+    assert_int_equal(act(f, hf_test_lock(BOB, "k", 10)).place, 1);
+    assert_int_equal(act(f, hf_test_lock(BOB, "k", 11)).place, 2);
+    assert_in_range(act(f, hf_test_lock(BOB, "k", 18)).place, 3, 4);
+    assert_int_equal(act(f, hf_test_lock(BOB, "k", 19)).place, 4);
+    wait_for(f, BOB, "k", 20, 5);
+    act(f, hf_test_cancel(BOB, "k", 10));
+    assert_int_equal(act(f, hf_test_lock(BOB, "k", 11)).place, 1);
+}
+
+/* The same nonce may wait for two keys: they are two claims. */
+static void one_nonce_may_wait_for_two_keys(void **state)
+{
+    struct fixture *f = *state;
+
+    lock(f, ALICE, "k", 1);
+    lock(f, ALICE, "l", 1);
+    wait_for(f, BOB, "k", 2, 1);
+    wait_for(f, BOB, "l", 2, 1);
+    act(f, hf_test_cancel(BOB, "k", 2));
+    assert_int_equal(hold_of(f, "k")->waiters, 0);
+    assert_int_equal(hold_of(f, "l")->waiters, 1);
+}
+
+/* ---- Leases -------------------------------------------------------------*/
+
+/* GO-08 */
+static void lease_that_ends_frees_the_key(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+
+    assert_int_equal(act(f, hf_test_expire("k", token, 0)).err, HF_OK);
+    assert_event(f, 0, HF_EVENT_EXPIRED, ALICE);
+    assert_null(hold_of(f, "k"));
+    assert_int_equal(act(f, hf_test_expire("k", token, 0)).err, HF_ENOTHELD);
+}
+
+static void renewal_wins_over_the_expiry_it_raced(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+
+    assert_int_equal(act(f, hf_test_renew(ALICE, "k", 1, token, 50)).generation,
+                     1);
+    assert_event(f, 0, HF_EVENT_RENEWED, ALICE);
+    assert_int_equal(f->events.list[0].lease_ms, 50);
+    assert_int_equal(act(f, hf_test_expire("k", token, 0)).err, HF_ENOTOWNER);
+    assert_holder(f, "k", ALICE, 1);
+    assert_int_equal(act(f, hf_test_expire("k", token, 1)).err, HF_OK);
+}
+
+static void expiry_of_an_older_grant_ends_nothing(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+
+    wait_for(f, BOB, "k", 2, 1);
+    act(f, hf_test_unlock(ALICE, "k", 1, token));
+    assert_int_equal(act(f, hf_test_expire("k", token, 0)).err, HF_ENOTOWNER);
+    assert_holder(f, "k", BOB, 2);
+}
+
+/* LK-10 */
+static void only_the_holder_renews_and_never_shortens(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+
+    assert_int_equal(act(f, hf_test_renew(BOB, "k", 2, token, 9000)).err,
+                     HF_ENOTOWNER);
+    assert_int_equal(act(f, hf_test_renew(BOB, "k", 1, token + 1, 9000)).err,
+                     HF_ENOTOWNER);
+    assert_int_equal(act(f, hf_test_renew(BOB, "l", 1, token, 9000)).err,
+                     HF_ENOTHELD);
+    assert_null(hold_of(f, "l"));
+    assert_int_equal(hold_of(f, "k")->lease_ms, 1000);
+    assert_int_equal(hold_of(f, "k")->generation, 0);
+    act(f, hf_test_renew(ALICE, "k", 1, token, 3000));
+    assert_int_equal(hold_of(f, "k")->lease_ms, 3000);
+    act(f, hf_test_renew(ALICE, "k", 1, token, 2000));
+    assert_int_equal(hold_of(f, "k")->lease_ms, 3000);
+}
+
+/* LK-04 */
+static void update_compares_and_sets(void **state)
+{
+    struct fixture *f = *state;
+    struct hf_command command = hf_test_lock(ALICE, "k", 1);
+    uint64_t token;
+
+    command.note = hf_bytes("note");
+    token = act(f, command).token;
+    act(f, hf_test_update(ALICE, "k", 1, token, "one"));
+    assert_event(f, 0, HF_EVENT_UPDATED, ALICE);
+    command = hf_test_update(ALICE, "k", 1, token, "two");
+    command.has_expected = true;
+    command.expected = hf_bytes("zero");
+    assert_int_equal(act(f, command).err, HF_EMISMATCH);
+    assert_int_equal(f->events.count, 0);
+    assert_true(
+        hf_bytes_equal(hf_hold_value(hold_of(f, "k")), hf_bytes("one")));
+    command.expected = hf_bytes("one");
+    assert_int_equal(act(f, command).err, HF_OK);
+    assert_true(
+        hf_bytes_equal(hf_hold_value(hold_of(f, "k")), hf_bytes("two")));
+    assert_true(
+        hf_bytes_equal(hf_hold_note(hold_of(f, "k")), hf_bytes("note")));
+    assert_int_equal(hold_of(f, "k")->lease_ms, 1000);
+    act(f, hf_test_update(ALICE, "k", 1, token, ""));
+    assert_int_equal(hf_hold_value(hold_of(f, "k")).size, 0);
+    assert_int_equal(act(f, hf_test_update(ALICE, "k", 2, token, "x")).err,
+                     HF_ENOTOWNER);
+    assert_int_equal(act(f, hf_test_update(ALICE, "l", 1, token, "x")).err,
+                     HF_ENOTHELD);
+}
+
+/* MS-08 */
+static void forced_lock_runs_out(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+
+    assert_int_equal(act(f, hf_test_force(BOB, "k", token + 1, false)).err,
+                     HF_ENOTOWNER);
+    assert_int_equal(act(f, hf_test_force(BOB, "l", token, false)).err,
+                     HF_ENOTHELD);
+    assert_int_equal(act(f, hf_test_force(BOB, "k", token, false)).err, HF_OK);
+    assert_event(f, 0, HF_EVENT_FORCED, ALICE);
+    assert_false(f->events.list[0].ends);
+    assert_int_equal(act(f, hf_test_force(BOB, "k", token, false)).err, HF_OK);
+    assert_int_equal(f->events.count, 0);
+    assert_int_equal(act(f, hf_test_renew(ALICE, "k", 1, token, 1000)).err,
+                     HF_EFORCED);
+    assert_holder(f, "k", ALICE, 1);
+    assert_int_equal(act(f, hf_test_expire("k", token, 0)).err, HF_OK);
+    assert_null(hold_of(f, "k"));
+}
+
+/* ---- Sessions -----------------------------------------------------------*/
+
+static void command_of_an_unknown_session_is_in_doubt(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_int_equal(apply(f, hf_test_lock(0, "k", 1)).err, HF_EINDOUBT);
+    assert_int_equal(apply(f, hf_test_lock(99, "k", 1)).err, HF_EINDOUBT);
+    assert_int_equal(apply(f, hf_test_close(99)).err, HF_EINDOUBT);
+    lock(f, ALICE, "k", 1);
+    apply(f, hf_test_close(ALICE));
+    assert_int_equal(act(f, hf_test_lock(ALICE, "l", 2)).err, HF_EINDOUBT);
+    assert_int_equal(apply(f, hf_test_close(ALICE)).err, HF_EINDOUBT);
+    assert_null(hold_of(f, "l"));
+}
+
+static void waiters_of_a_closed_session_are_withdrawn(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+
+    lock(f, ALICE, "l", 2);
+    wait_for(f, BOB, "l", 5, 1);
+    wait_for(f, BOB, "k", 6, 1);
+    wait_for(f, CAROL, "k", 7, 2);
+    assert_int_equal(apply(f, hf_test_close(BOB)).err, HF_OK);
+    assert_int_equal(f->events.count, 2);
+    assert_event(f, 0, HF_EVENT_WITHDRAWN, BOB);
+    assert_memory_equal(f->events.list[0].key, "l", 1);
+    assert_memory_equal(f->events.list[1].key, "k", 1);
+    assert_null(hf_table_session(&f->table, BOB));
+    act(f, hf_test_unlock(ALICE, "k", 1, token));
+    assert_holder(f, "k", CAROL, 7);
+}
+
+static void closed_session_keeps_what_it_holds_until_its_lease_ends(
+    void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+
+    wait_for(f, BOB, "k", 2, 1);
+    apply(f, hf_test_close(ALICE));
+    assert_int_equal(f->events.count, 0);
+    assert_holder(f, "k", ALICE, 1);
+    assert_string_equal(hold_of(f, "k")->session->label, "alice");
+    assert_int_equal(apply(f, hf_test_expire("k", token, 0)).err, HF_OK);
+    assert_event(f, 0, HF_EVENT_EXPIRED, ALICE);
+    assert_holder(f, "k", BOB, 2);
+    assert_null(hf_table_session(&f->table, ALICE));
+}
+
+/* Its owner may come back with a new session and what it knows. */
+static void claim_outlives_its_session(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+
+    apply(f, hf_test_close(ALICE));
+    assert_int_equal(act(f, hf_test_renew(BOB, "k", 1, token, 1000)).err,
+                     HF_OK);
+    assert_int_equal(act(f, hf_test_unlock(BOB, "k", 1, token)).err, HF_OK);
+    assert_null(hold_of(f, "k"));
+}
+
+/* G2-07 */
+static void repeated_command_happens_once(void **state)
+{
+    struct fixture *f = *state;
+    struct hf_command locking = hf_test_lock(ALICE, "k", 1);
+    struct hf_command unlocking;
+    uint64_t token;
+
+    locking.sequence = 1;
+    token = apply(f, locking).token;
+    assert_true(apply(f, locking).token == token);
+    assert_int_equal(f->events.count, 0);
+    unlocking = hf_test_unlock(ALICE, "k", 1, token);
+    unlocking.sequence = 2;
+    assert_int_equal(apply(f, unlocking).err, HF_OK);
+    assert_int_equal(apply(f, unlocking).err, HF_OK);
+    assert_int_equal(f->events.count, 0);
+
+    /* The LOCK again, late: its old answer, and no new grant. */
+    assert_true(apply(f, locking).token == token);
+    assert_null(hold_of(f, "k"));
+    assert_int_equal(f->events.count, 0);
+}
+
+static void repeated_renewal_counts_once(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+    struct hf_command command = hf_test_renew(ALICE, "k", 1, token, 1000);
+
+    command.sequence = 2;
+    assert_int_equal(apply(f, command).generation, 1);
+    assert_int_equal(apply(f, command).generation, 1);
+    assert_int_equal(hold_of(f, "k")->generation, 1);
+}
+
+/* LK-24 */
+static void late_lock_after_its_unlock_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct hf_command locking = hf_test_lock(ALICE, "k", 1);
+
+    locking.sequence = 1;
+    f->sequences[ALICE] = 1;
+    act(f, hf_test_unlock(ALICE, "k", 1, apply(f, locking).token));
+    assert_int_equal(apply(f, locking).err, HF_ECANCELED);
+    assert_null(hold_of(f, "k"));
+}
+
+static void lock_overtaken_by_its_cancel_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct hf_command locking = hf_test_lock(ALICE, "k", 1);
+    struct hf_command canceling = hf_test_cancel(ALICE, "k", 1);
+
+    locking.sequence = 1;
+    locking.done = 1;
+    canceling.sequence = 2;
+    canceling.done = 1;
+    assert_int_equal(apply(f, canceling).err, HF_ENOTHELD);
+    assert_int_equal(apply(f, locking).err, HF_ECANCELED);
+    assert_null(hold_of(f, "k"));
+}
+
+/* Repeating the LOCK is the re-check for a lost push. */
+static void repeated_lock_of_a_waiter_hears_of_its_grant(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+    struct hf_command waiting = hf_test_lock(BOB, "k", 2);
+    struct hf_result result;
+
+    waiting.sequence = 1;
+    assert_int_equal(apply(f, waiting).place, 1);
+    assert_int_equal(apply(f, waiting).place, 1);
+    act(f, hf_test_unlock(ALICE, "k", 1, token));
+    result = apply(f, waiting);
+    assert_int_equal(result.err, HF_OK);
+    assert_true(result.token == token + 1);
+    assert_int_equal(result.place, 0);
+}
+
+/* Its kept result is settled: there is nothing to overwrite. */
+static void grant_of_a_settled_lock_overwrites_nothing(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+
+    wait_for(f, BOB, "k", 2, 1);
+    lock(f, BOB, "l", 3);
+    act(f, hf_test_unlock(ALICE, "k", 1, token));
+    assert_holder(f, "k", BOB, 2);
+}
+
+static void untold_grants_are_taken_once_and_in_order(void **state)
+{
+    struct fixture *f = *state;
+    struct hf_session *bob = hf_table_session(&f->table, BOB);
+    uint64_t k = lock(f, ALICE, "k", 1);
+    uint64_t l = lock(f, ALICE, "l", 2);
+    struct hf_nonce nonce = hf_test_nonce(4);
+    struct hf_grant grant;
+
+    wait_for(f, BOB, "k", 3, 1);
+    wait_for(f, BOB, "l", 4, 1);
+    assert_false(hf_table_take_grant(&f->table, bob, &grant));
+    act(f, hf_test_unlock(ALICE, "l", 2, l));
+    act(f, hf_test_unlock(ALICE, "k", 1, k));
+    assert_true(hf_table_take_grant(&f->table, bob, &grant));
+    assert_true(grant.hold == hold_of(f, "l"));
+    assert_true(grant.token == hold_of(f, "l")->token);
+    assert_true(hf_nonce_equal(&grant.nonce, &nonce));
+    assert_int_equal(grant.generation, 0);
+    assert_true(hf_table_take_grant(&f->table, bob, &grant));
+    assert_true(grant.hold == hold_of(f, "k"));
+    assert_false(hf_table_take_grant(&f->table, bob, &grant));
+}
+
+/* Whoever has asked, or has ended, need not be told. */
+static void ended_and_known_grants_are_not_told(void **state)
+{
+    struct fixture *f = *state;
+    struct hf_session *bob = hf_table_session(&f->table, BOB);
+    uint64_t token = lock(f, ALICE, "k", 1);
+    struct hf_grant grant;
+
+    wait_for(f, BOB, "k", 2, 1);
+    act(f, hf_test_unlock(ALICE, "k", 1, token));
+    assert_int_equal(act(f, hf_test_lock(BOB, "k", 2)).err, HF_OK);
+    assert_false(hf_table_take_grant(&f->table, bob, &grant));
+
+    wait_for(f, BOB, "k", 3, 1);
+    act(f, hf_test_unlock(BOB, "k", 2, hold_of(f, "k")->token));
+    act(f, hf_test_expire("k", hold_of(f, "k")->token, 0));
+    assert_false(hf_table_take_grant(&f->table, bob, &grant));
+
+    token = lock(f, ALICE, "k", 4);
+    wait_for(f, BOB, "k", 5, 1);
+    act(f, hf_test_unlock(ALICE, "k", 4, token));
+    apply(f, hf_test_close(BOB));
+    assert_false(hf_table_take_grant(&f->table, bob, &grant));
+    assert_holder(f, "k", BOB, 5);
+}
+
+static void event_indexes_rise_by_one(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+
+    assert_true(f->events.list[0].index == 1);
+    wait_for(f, BOB, "k", 2, 1);
+    assert_true(f->events.list[0].index == 2);
+    wait_for(f, CAROL, "k", 3, 2);
+    assert_true(f->events.list[0].index == 3);
+    act(f, hf_test_unlock(ALICE, "k", 2, token));
+    act(f, hf_test_unlock(ALICE, "k", 1, token));
+    assert_true(f->events.list[0].index == 4);
+    assert_true(f->events.list[1].index == 5);
+    assert_true(f->table.index == 5);
+}
+
+/* ---- Limits -------------------------------------------------------------*/
+
+static enum hf_err try_apply(struct fixture *f, struct hf_command command,
+                             struct hf_result *result)
+{
+    command.sequence = ++f->sequences[command.session];
+    command.done = command.sequence;
+    f->events.count = 0;
+    return hf_table_apply(&f->table, &command, result);
+}
+
+static void line_is_full_at_its_limit(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t token = lock(f, ALICE, "k", 1);
+    struct hf_result result;
+
+    for (unsigned i = 0; i < HF_WAITERS_MAX; i++) {
+        assert_int_equal(try_apply(f, hf_test_lock(BOB, "k", 10 + i), &result),
+                         HF_OK);
+        assert_int_equal(result.place, i + 1);
+    }
+    try_apply(f, hf_test_lock(BOB, "k", 2), &result);
+    assert_int_equal(result.err, HF_ELIMIT);
+    try_apply(f, hf_test_lock(BOB, "k", 10 + HF_WAITERS_MAX - 1), &result);
+    assert_int_equal(result.place, HF_WAITERS_MAX);
+    try_apply(f, hf_test_unlock(ALICE, "k", 1, token), &result);
+    try_apply(f, hf_test_lock(BOB, "k", 2), &result);
+    assert_int_equal(result.err, HF_EBUSY);
+    assert_int_equal(result.place, HF_WAITERS_MAX);
+}
+
+/* As if all the others were there. */
+static void table_is_full_at_its_limit(void **state)
+{
+    struct fixture *f = *state;
+    size_t count = f->table.holds.count;
+    struct hf_result result;
+
+    f->table.holds.count = HF_HOLDS_MAX;
+    assert_int_equal(try_apply(f, hf_test_lock(ALICE, "k", 1), &result), HF_OK);
+    assert_int_equal(result.err, HF_ELIMIT);
+    assert_int_equal(f->events.count, 0);
+    f->table.holds.count = count;
+    lock(f, ALICE, "k", 1);
+}
+
+static void sessions_are_full_at_their_limit(void **state)
+{
+    struct fixture *f = *state;
+    struct hf_command open = hf_test_open("one more");
+    struct hf_result result;
+
+    while (f->table.sessions.count < HF_SESSIONS_MAX) {
+        assert_int_equal(hf_table_apply(&f->table, &open, &result), HF_OK);
+        assert_int_equal(result.err, HF_OK);
+    }
+    assert_int_equal(hf_table_apply(&f->table, &open, &result), HF_OK);
+    assert_int_equal(result.err, HF_ELIMIT);
+    assert_int_equal(result.session, 0);
+    apply(f, hf_test_close(ALICE));
+    assert_true(apply(f, open).session == HF_SESSIONS_MAX + 1);
+}
+
+static void window_is_full_at_its_limit(void **state)
+{
+    struct fixture *f = *state;
+    struct hf_command command = hf_test_cancel(ALICE, "k", 1);
+
+    command.done = 1;
+    command.sequence = HF_WINDOW_MAX;
+    assert_int_equal(apply(f, command).err, HF_ENOTHELD);
+    command.sequence = HF_WINDOW_MAX + 1;
+    assert_int_equal(apply(f, command).err, HF_ELIMIT);
+    command.done = 2;
+    assert_int_equal(apply(f, command).err, HF_ENOTHELD);
+}
+
+static void apply_nonsense(void *arg)
+{
+    struct hf_command command = {.kind = HF_COMMAND_LOCK};
+    struct hf_result result;
+
+    (void)hf_table_apply(arg, &command, &result);
+}
+
+static void invalid_command_stops_the_program(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_true(hf_test_dies(apply_nonsense, &f->table));
+}
+
+/* ---- Memory -------------------------------------------------------------*/
+
+enum {
+    MANY = 1000000,
+};
+
+static struct hf_result lock_number(struct fixture *f, unsigned number)
+{
+    struct hf_command command = hf_test_lock(ALICE, "", number);
+    struct hf_result result;
+    char key[16];
+
+    command.key.size = (size_t)snprintf(key, sizeof(key), "key-%u", number);
+    command.key.data = key;
+    assert_int_equal(try_apply(f, command, &result), HF_OK);
+    assert_int_equal(result.err, HF_OK);
+    return result;
+}
+
+static void unlock_number(struct fixture *f, unsigned number, uint64_t token)
+{
+    struct hf_command command = hf_test_unlock(ALICE, "", number, token);
+    struct hf_result result;
+    char key[16];
+
+    command.key.size = (size_t)snprintf(key, sizeof(key), "key-%u", number);
+    command.key.data = key;
+    assert_int_equal(try_apply(f, command, &result), HF_OK);
+    assert_int_equal(result.err, HF_OK);
+}
+
+/* MJ-11 */
+static void million_keys_in_turn_leave_nothing(void **state)
+{
+    struct fixture *f = *state;
+    long bytes;
+
+    unlock_number(f, 0, lock_number(f, 0).token);
+    bytes = hf_alloc_bytes();
+    for (unsigned i = 0; i < MANY; i++)
+        unlock_number(f, i, lock_number(f, i).token);
+    assert_int_equal(hf_alloc_bytes(), bytes);
+}
+
+/* MJ-11, GO-27 */
+static void million_keys_at_once_leave_nothing(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t first = lock_number(f, 0).token;
+    long bytes;
+
+    unlock_number(f, 0, first);
+    bytes = hf_alloc_bytes();
+    for (unsigned i = 0; i < MANY; i++)
+        assert_true(lock_number(f, i).token == first + 1 + i);
+    assert_int_equal(f->table.holds.count, MANY);
+    for (unsigned i = 0; i < MANY; i++)
+        unlock_number(f, i, first + 1 + i);
+    assert_int_equal(hf_alloc_bytes(), bytes);
+}
+
+/* LK-22 */
+static void waiters_that_come_and_go_leave_nothing(void **state)
+{
+    struct fixture *f = *state;
+    struct hf_result result;
+    long bytes = 0;
+
+    lock(f, ALICE, "k", 1);
+    for (unsigned i = 0; i < 100000; i++) {
+        try_apply(f, hf_test_lock(BOB, "k", 10 + i), &result);
+        assert_int_equal(result.place, 1);
+        try_apply(f, hf_test_cancel(BOB, "k", 10 + i), &result);
+        assert_int_equal(result.err, HF_OK);
+        if (i == 0)
+            bytes = hf_alloc_bytes();
+    }
+    assert_int_equal(hf_alloc_bytes(), bytes);
+}
+
+/* Apply with the n-th allocation failing. Whether one has. */
+static bool apply_failing(struct fixture *f, const struct hf_command *command,
+                          unsigned long nth, enum hf_err *err,
+                          struct hf_result *result)
+{
+    hf_alloc_fail(nth, 1);
+    *err = hf_table_apply(&f->table, command, result);
+    return hf_alloc_failed();
+}
+
+/* The command is tried with each of its allocations failing, then in peace. A
+ * map that cannot grow is no failure, so the answer may be HF_OK at once. */
+static struct hf_result starve(struct fixture *f, struct hf_command command,
+                               unsigned *refusals)
+{
+    struct hf_result result = {.err = HF_ESYSTEM};
+    enum hf_err err = HF_ENOMEM;
+
+    for (unsigned long nth = 1; err; nth++) {
+        struct hf_buf before = {0};
+        struct hf_buf after = {0};
+        long blocks;
+        bool failed;
+
+        hf_snapshot_encode(&f->table, &before);
+        blocks = hf_alloc_blocks();
+        failed = apply_failing(f, &command, nth, &err, &result);
+        if (err) {
+            assert_int_equal(err, HF_ENOMEM);
+            assert_true(failed);
+            assert_int_equal(result.err, HF_ESYSTEM);
+            /* Room for results may have been made: that is no leak. */
+            assert_in_range(hf_alloc_blocks() - blocks, 0, 1);
+            hf_snapshot_encode(&f->table, &after);
+            assert_int_equal(before.size, after.size);
+            assert_memory_equal(before.data, after.data, before.size);
+            assert_null(hf_table_check(&f->table));
+            (*refusals)++;
+        }
+        hf_buf_fini(&before);
+        hf_buf_fini(&after);
+    }
+    return result;
+}
+
+/* A table whose events need no memory, and a client that settles little. */
+static void no_event(void *arg, const struct hf_table_event *event)
+{
+    (void)arg;
+    (void)event;
+}
+
+static void without_memory_nothing_changes(void **state)
+{
+    struct fixture *f = *state;
+    struct hf_command script[64];
+    unsigned refusals = 0;
+    size_t count = 0;
+    long blocks = hf_alloc_blocks();
+
+    hf_table_fini(&f->table);
+    f->sequences[ALICE] = f->sequences[BOB] = 0;
+    hf_table_init(&f->table, &f->table.seed, no_event, NULL);
+    script[count++] = hf_test_open("alice");
+    script[count++] = hf_test_open("bob");
+    for (unsigned i = 0; i < 10; i++) {
+        const char *key = i % 2 ? "k" : "l";
+
+        script[count] = hf_test_lock(1 + i % 2, key, i);
+        script[count].value = hf_bytes("value");
+        script[count++].note = hf_bytes("note");
+        script[count++] = hf_test_lock(2 - i % 2, key, 100 + i);
+    }
+    script[count++] = hf_test_update(ALICE, "l", 0, 1, "another");
+    script[count++] = hf_test_renew(ALICE, "l", 0, 1, 2000);
+    script[count++] = hf_test_force(BOB, "l", 1, false);
+    script[count++] = hf_test_expire("l", 1, 1);
+    script[count++] = hf_test_cancel(BOB, "k", 101);
+    script[count++] = hf_test_unlock(BOB, "k", 1, 2);
+    script[count++] = hf_test_close(BOB);
+    script[count++] = hf_test_close(ALICE);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t who = script[i].session;
+        struct hf_result result;
+
+        script[i].sequence = ++f->sequences[who];
+        if (i % 3 == 0 && script[i].sequence > 6)
+            script[i].done = script[i].sequence - 5;
+        result = starve(f, script[i], &refusals);
+        assert_true(result.err == HF_OK || result.err == HF_EBUSY);
+    }
+    assert_true(refusals > 30);
+    hf_table_fini(&f->table);
+    assert_true(hf_alloc_blocks() <= blocks);
+    hf_table_init(&f->table, &f->table.seed, no_event, NULL);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(free_key_is_granted_at_once),
+        CASE(held_key_is_refused_to_who_does_not_wait),
+        CASE(unlocked_key_leaves_nothing_behind),
+        CASE(only_the_holder_unlocks),
+        CASE(late_unlock_never_frees_the_next_holder),
+        CASE(tokens_rise_over_release_expiry_and_force),
+        CASE(keys_are_bytes),
+        CASE(value_and_note_are_kept_with_the_hold),
+        CASE(equal_hashes_are_told_apart),
+        CASE(holder_that_asks_again_gets_the_same_grant),
+        CASE(waiter_that_asks_again_keeps_its_place),
+        CASE(claim_belongs_to_the_session_that_asked_last),
+        CASE(grant_passes_to_the_oldest_waiter),
+        CASE(every_end_hands_over_in_the_same_step),
+        CASE(new_holder_inherits_nothing),
+        CASE(canceled_waiter_leaves_the_line),
+        CASE(cancel_of_a_holder_tells_that_it_held),
+        CASE(place_is_never_too_small),
+        CASE(one_nonce_may_wait_for_two_keys),
+        CASE(lease_that_ends_frees_the_key),
+        CASE(renewal_wins_over_the_expiry_it_raced),
+        CASE(expiry_of_an_older_grant_ends_nothing),
+        CASE(only_the_holder_renews_and_never_shortens),
+        CASE(update_compares_and_sets),
+        CASE(forced_lock_runs_out),
+        CASE(command_of_an_unknown_session_is_in_doubt),
+        CASE(waiters_of_a_closed_session_are_withdrawn),
+        CASE(closed_session_keeps_what_it_holds_until_its_lease_ends),
+        CASE(claim_outlives_its_session),
+        CASE(repeated_command_happens_once),
+        CASE(repeated_renewal_counts_once),
+        CASE(late_lock_after_its_unlock_is_refused),
+        CASE(lock_overtaken_by_its_cancel_is_refused),
+        CASE(repeated_lock_of_a_waiter_hears_of_its_grant),
+        CASE(grant_of_a_settled_lock_overwrites_nothing),
+        CASE(untold_grants_are_taken_once_and_in_order),
+        CASE(ended_and_known_grants_are_not_told),
+        CASE(event_indexes_rise_by_one),
+        CASE(line_is_full_at_its_limit),
+        CASE(table_is_full_at_its_limit),
+        CASE(sessions_are_full_at_their_limit),
+        CASE(window_is_full_at_its_limit),
+        CASE(invalid_command_stops_the_program),
+        CASE(million_keys_in_turn_leave_nothing),
+        CASE(million_keys_at_once_leave_nothing),
+        CASE(waiters_that_come_and_go_leave_nothing),
+        CASE(without_memory_nothing_changes),
+    };
+
+    return hf_test_main("table", cases, HF_TEST_COUNT(cases), 0);
+}
