@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT
+ * Copyright the holdfast authors
+ *
+ * hf-check: does a recorded history keep the promises of a lock? */
+#include "check.h"
+#include "history.h"
+#include "report.h"
+#include "timeline.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum status {
+    STATUS_GOOD = 0,
+    STATUS_VIOLATION = 1,
+    STATUS_NO_VERDICT = 2
+};
+
+struct options {
+    const char *svg;
+    const char *key;
+    bool json;
+    bool time;
+};
+
+static const char usage[] =
+    "usage: hf-check [--json] [--time] [--svg FILE [--key KEY]] HISTORY...\n";
+
+static const char help[] =
+    "\n"
+    "Reads what clients of a lock service asked and were told, and says\n"
+    "whether it keeps the promises of a lock: one valid holder, growing\n"
+    "tokens, a lock that is linearizable, a fence that holds, first come\n"
+    "first served.\n"
+    "\n"
+    "  HISTORY      a file of JSON lines, - for standard input; each is\n"
+    "               checked on its own. docs/history.md has the format.\n"
+    "  --json       one JSON object a history instead of text\n"
+    "  --svg FILE   draw the first violation that is found\n"
+    "  --key KEY    with --svg: draw this key instead, violation or not;\n"
+    "               KEY is written as in JSON, without its quotes\n"
+    "  --time       say how long reading and checking took\n"
+    "  --help       print this\n"
+    "\n"
+    "Exit status: 0 no violation, 1 a violation, 2 no verdict (the history\n"
+    "or the usage is wrong). The first line that is wrong is named.\n";
+
+static double seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static int read_file(struct history *h, const char *name)
+{
+    struct history_fault fault;
+    bool standard = strcmp(name, "-") == 0;
+    FILE *in = standard ? stdin : fopen(name, "r");
+    int answer;
+
+    if (!in) {
+        fprintf(stderr, "hf-check: %s: %s\n", name, strerror(errno));
+        return -1;
+    }
+    answer = history_read(h, in, &fault);
+    if (!standard)
+        fclose(in);
+    if (answer < 0)
+        fprintf(stderr, "hf-check: %s:%zu: %s\n", name, fault.line, fault.text);
+    return answer;
+}
+
+/* The word of a key written as in JSON, or 0: compare what would be printed. */
+static uint32_t find_key(const struct history *h, const char *key)
+{
+    char quoted[6 * HISTORY_TEXT_MAX + 3];
+
+    for (size_t i = 0; i < h->op_count; i++) {
+        size_t len = history_quote(h, h->ops[i].key, quoted);
+
+        quoted[len - 1] = '\0';
+        if (strcmp(quoted + 1, key) == 0)
+            return h->ops[i].key;
+    }
+    return 0;
+}
+
+static int draw(const struct history *h, const struct check_report *report,
+                const struct options *options)
+{
+    uint32_t key = options->key ? find_key(h, options->key) : 0;
+    FILE *out;
+    int answer;
+
+    if (options->key && !key) {
+        fprintf(stderr, "hf-check: key \"%s\" is not in the history\n",
+                options->key);
+        return -1;
+    }
+    if (!key && !report->violation_count)
+        return 0;
+    out = fopen(options->svg, "w");
+    if (!out) {
+        fprintf(stderr, "hf-check: %s: %s\n", options->svg, strerror(errno));
+        return -1;
+    }
+    answer = key ? timeline_key(h, key, out)
+                 : timeline_violation(h, &report->violations[0], out);
+    if (fclose(out) || answer < 0) {
+        fprintf(stderr, "hf-check: %s: %s\n", options->svg, strerror(errno));
+        return -1;
+    }
+    return 0;
+}
+
+static enum status check_one(const struct history *h, const char *name,
+                             struct options *options)
+{
+    struct check_report report;
+    double start = seconds();
+
+    check_history(h, &report);
+    if (options->time)
+        fprintf(stderr, "%s: checked in %.3f s\n", name, seconds() - start);
+    if (options->json)
+        report_json(h, &report, name, stdout);
+    else
+        report_text(h, &report, name, stdout);
+    if (options->svg) {
+        if (draw(h, &report, options) < 0)
+            return STATUS_NO_VERDICT;
+        /* The first violation of all: those of later files are not drawn. */
+        if (options->key || report.violation_count)
+            options->svg = NULL;
+    }
+    return report.violation_count ? STATUS_VIOLATION : STATUS_GOOD;
+}
+
+static enum status check_file(const char *name, struct options *options)
+{
+    struct history h;
+    enum status status = STATUS_NO_VERDICT;
+    double start = seconds();
+
+    history_init(&h, false);
+    if (read_file(&h, name) == 0) {
+        if (options->time)
+            fprintf(stderr, "%s: read in %.3f s\n", name, seconds() - start);
+        status = check_one(&h, name, options);
+    }
+    history_fini(&h);
+    return status;
+}
+
+static int usage_fault(void)
+{
+    fputs(usage, stderr);
+    fputs("hf-check --help says more\n", stderr);
+    return STATUS_NO_VERDICT;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option names[] = {
+        {"json", no_argument, NULL, 'j'},
+        {"svg", required_argument, NULL, 's'},
+        {"key", required_argument, NULL, 'k'},
+        {"time", no_argument, NULL, 't'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    struct options options = {0};
+    enum status worst = STATUS_GOOD;
+    int option;
+
+    while ((option = getopt_long(argc, argv, "", names, NULL)) != -1) {
+        if (option == 'j') {
+            options.json = true;
+        } else if (option == 's') {
+            options.svg = optarg;
+        } else if (option == 'k') {
+            options.key = optarg;
+        } else if (option == 't') {
+            options.time = true;
+        } else if (option == 'h') {
+            fputs(usage, stdout);
+            fputs(help, stdout);
+            return STATUS_GOOD;
+        } else {
+            return usage_fault();
+        }
+    }
+    if (optind == argc || (options.key && !options.svg))
+        return usage_fault();
+    for (int i = optind; i < argc; i++) {
+        enum status status = check_file(argv[i], &options);
+
+        /* Of several, a violation is what matters most. */
+        if (worst != STATUS_VIOLATION && status != STATUS_GOOD)
+            worst = status;
+    }
+    return (int)worst;
+}
