@@ -12,6 +12,22 @@ void hf_heap_fini(struct hf_heap *heap)
     *heap = (struct hf_heap){0};
 }
 
+/* Give memory back when three quarters are unused. Failing to is harmless. */
+static void shrink(struct hf_heap *heap)
+{
+    size_t capacity = heap->capacity / 2;
+    struct hf_heap_slot *slots;
+
+    if (capacity < CAPACITY_MIN || capacity < heap->reserved ||
+        heap->count > capacity / 2)
+        return;
+    slots = realloc(heap->slots, capacity * sizeof(*slots));
+    if (!slots)
+        return;
+    heap->slots = slots;
+    heap->capacity = capacity;
+}
+
 enum hf_err hf_heap_reserve(struct hf_heap *heap, size_t count)
 {
     size_t capacity = heap->capacity > 0 ? heap->capacity : CAPACITY_MIN;
@@ -19,6 +35,7 @@ enum hf_err hf_heap_reserve(struct hf_heap *heap, size_t count)
 
     if (count <= heap->capacity) {
         heap->reserved = count;
+        shrink(heap);
         return HF_OK;
     }
     while (capacity < count)
@@ -69,22 +86,6 @@ void hf_heap_set(struct hf_heap *heap, struct hf_heap_link *link, hf_time key)
         heap->slots[link->place - 1] = slot;
     }
     settle(heap, link->place - 1, slot);
-}
-
-/* Give memory back when three quarters are unused. Failing to is harmless. */
-static void shrink(struct hf_heap *heap)
-{
-    size_t capacity = heap->capacity / 2;
-    struct hf_heap_slot *slots;
-
-    if (capacity < CAPACITY_MIN || capacity < heap->reserved ||
-        heap->count > capacity / 2)
-        return;
-    slots = realloc(heap->slots, capacity * sizeof(*slots));
-    if (!slots)
-        return;
-    heap->slots = slots;
-    heap->capacity = capacity;
 }
 
 void hf_heap_drop(struct hf_heap *heap, struct hf_heap_link *link)

@@ -20,7 +20,7 @@ static struct hf_host *host_of(const struct hf_call *call)
 
 static void set_timer(struct hf_call *call, hf_time at)
 {
-    host_of(call)->ops->timer_set(host_of(call), &call->timer, at);
+    hf_timer_set(host_of(call), &call->timer, at);
 }
 
 enum hf_err hf_call_init(struct hf_call *call, struct hf_client *client,
@@ -51,6 +51,10 @@ void hf_call_fini(struct hf_call *call)
 
 void hf_answer_clear(struct hf_answer *answer)
 {
+    if (!answer->infos && !answer->cause) {
+        *answer = (struct hf_answer){0};
+        return;
+    }
     for (size_t i = 0; i < answer->count; i++)
         hf_info_fini(&answer->infos[i]);
     free(answer->infos);
@@ -94,7 +98,8 @@ static void send(struct hf_call *call)
     call->state = HF_CALL_SENT;
     call->request.command.done = awaited_from(client);
     client->strategy->submit(client->self, &call->request);
-    if (!call->request.answered)
+    /* A push from inside that may have ended this call. */
+    if (call->state == HF_CALL_SENT && !call->request.answered)
         set_timer(call, no_later(call, patience(call)));
     call->attempts++;
 }
@@ -219,6 +224,7 @@ static void on_timer(struct hf_timer *timer)
 {
     struct hf_call *call = HF_CONTAINER(timer, struct hf_call, timer);
 
+    HF_ASSERT(call->state != HF_CALL_IDLE);
     if (call->state == HF_CALL_SENT) {
         take_back(call);
         attempt_failed(call, HF_EINDOUBT);

@@ -70,12 +70,15 @@ static void destroy(struct hf_client *client)
 
 void hf_client_leave(struct hf_client *client)
 {
+    struct hf_waker *waker;
     bool last;
 
     hf_loop_settle(client);
-    hf_loop_notify(client);
+    waker = hf_loop_notify(client);
     last = client->references == 0;
     pthread_mutex_unlock(&client->mutex);
+    if (waker)
+        hf_waker_ring(waker);
     if (last)
         destroy(client);
 }
@@ -307,14 +310,26 @@ enum hf_err hf_open(const char *url, const struct hf_client_opts *opts,
 
 /* ---- Closing ------------------------------------------------------------*/
 
-static void end_all(struct hf_client *client)
+static void close_locks(struct hf_client *client, bool only_claiming)
 {
     struct hf_list *link, *next;
 
     for (link = client->locks.next; link != &client->locks; link = next) {
+        struct hf_lock *lock = HF_CONTAINER(link, struct hf_lock, link);
+
         next = link->next;
-        hf_lock_close(HF_CONTAINER(link, struct hf_lock, link));
+        if (!only_claiming || lock->state == HF_LOCK_CLAIMING)
+            hf_lock_close(lock);
     }
+}
+
+/* Those who wait first: what the others give back is not for them. */
+static void end_all(struct hf_client *client)
+{
+    struct hf_list *link;
+
+    close_locks(client, true);
+    close_locks(client, false);
     while ((link = hf_list_first(&client->watches)))
         hf_watch_close(hf_watch_of(link));
     while ((link = hf_list_first(&client->operations)))
@@ -338,12 +353,9 @@ static void drain(struct hf_client *client, hf_time deadline)
 /* What was not answered in time never will be. */
 static void give_up(struct hf_client *client)
 {
-    struct hf_list *link, *next;
+    struct hf_list *link;
 
-    for (link = client->locks.next; link != &client->locks; link = next) {
-        next = link->next;
-        hf_lock_close(HF_CONTAINER(link, struct hf_lock, link));
-    }
+    close_locks(client, false);
     while ((link = hf_list_first(&client->withdrawals)))
         hf_withdrawal_free(HF_CONTAINER(link, struct hf_withdrawal, link));
 }

@@ -40,16 +40,23 @@ static hf_time end_of(const struct hf_lock *lock)
     return atomic_load_explicit(&lock->valid_until, memory_order_relaxed);
 }
 
-/* When the next renewal is due: with so much left as was asked for, or when a
- * third has gone, give or take a tenth of that. */
+/* What the keeper's own renewals give; less where the lease is shorter. */
+static uint32_t kept_ms(const struct hf_lock *lock)
+{
+    return lock->held_ttl_ms < lock->ttl_ms ? lock->held_ttl_ms : lock->ttl_ms;
+}
+
+/* When the next renewal is due: with so much left as was asked for, or with
+ * two thirds, give or take a tenth of the third that has gone. Counted from the
+ * end, because hf_renew() may have put it further off than this would. */
 static hf_time renew_at(const struct hf_lock *lock)
 {
-    uint32_t third = lock->held_ttl_ms / 3;
+    uint32_t third = kept_ms(lock) / 3;
     uint32_t tenth = third / 10;
 
     if (lock->renew_ms > 0)
         return end_of(lock) - lock->renew_ms;
-    return lock->base + third - tenth +
+    return end_of(lock) - kept_ms(lock) + third - tenth +
            hf_random_below(&lock->client->random, 2 * tenth + 1);
 }
 
@@ -57,7 +64,7 @@ static hf_time renew_at(const struct hf_lock *lock)
  * half of what was left for them. */
 static hf_time risk_at(const struct hf_lock *lock)
 {
-    hf_time half = lock->base + lock->held_ttl_ms / 2;
+    hf_time half = end_of(lock) - kept_ms(lock) / 2;
     hf_time late = end_of(lock) - lock->renew_ms / 2;
 
     return lock->renew_ms > 0 && late > half ? late : half;
@@ -80,7 +87,7 @@ static void set_timer(struct hf_lock *lock)
     if (lock->renewal && !lock->forced && !hf_call_open(lock->renewal) &&
         lock->next_renewal < at)
         at = lock->next_renewal;
-    host->ops->timer_set(host, &lock->timer, at);
+    hf_timer_set(host, &lock->timer, at);
 }
 
 void hf_keeper_start(struct hf_lock *lock)
@@ -103,7 +110,7 @@ void hf_keeper_stop(struct hf_lock *lock)
 {
     struct hf_host *host = &lock->client->host;
 
-    host->ops->timer_set(host, &lock->timer, HF_NEVER);
+    hf_timer_set(host, &lock->timer, HF_NEVER);
     if (lock->renewal)
         hf_call_abandon(lock->renewal);
 }

@@ -48,9 +48,7 @@ static hf_time valid_until(const struct hf_lock *lock)
 
 static void set_timer(struct hf_lock *lock, hf_time at)
 {
-    struct hf_host *host = &lock->client->host;
-
-    host->ops->timer_set(host, &lock->timer, at);
+    hf_timer_set(&lock->client->host, &lock->timer, at);
 }
 
 void hf_lock_set_failure(struct hf_lock *lock, enum hf_err err,

@@ -99,8 +99,7 @@ void hf_lock_pushed(struct hf_host *host, const struct hf_push_grant *grant);
 
 /* A renewal was confirmed: validity ends no earlier than before. HF_EEXPIRED:
  * it had ended already, and lost is final. */
-enum hf_err hf_lock_extend(struct hf_lock *lock, hf_time base,
-                           uint32_t ttl_ms);
+enum hf_err hf_lock_extend(struct hf_lock *lock, hf_time base, uint32_t ttl_ms);
 
 /* HF_OK while it is held or adopted, HF_EEXPIRED once it is lost, else
  * HF_ESTATE. */

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -103,36 +104,54 @@ static void fd_remove(struct hf_host *host, struct hf_fd *fd)
 
 /* ---- Being woken --------------------------------------------------------*/
 
-/* With post_mutex held. */
-static void signal_event(struct hf_loop *loop)
+static void drop_waker(struct hf_waker *waker)
+{
+    if (atomic_fetch_sub(&waker->references, 1) > 1)
+        return;
+    (void)close(waker->fd);
+    free(waker);
+}
+
+static struct hf_waker *take_waker(struct hf_loop *loop)
+{
+    atomic_fetch_add(&loop->waker->references, 1);
+    return loop->waker;
+}
+
+void hf_waker_ring(struct hf_waker *waker)
 {
     uint64_t one = 1;
 
-    if (loop->signalled)
-        return;
-    loop->signalled = true;
-    /* Cannot fail: the counter is at most 1. */
-    if (write(loop->event, &one, sizeof(one)) < 0)
-        loop->signalled = false;
+    /* One write is enough until it is heard. It cannot fail: the counter is
+     * at most 1. */
+    if (!atomic_exchange(&waker->ringing, true) &&
+        write(waker->fd, &one, sizeof(one)) < 0)
+        atomic_store(&waker->ringing, false);
+    drop_waker(waker);
 }
 
-static void wake(struct hf_loop *loop)
+/* Whoever rang has posted before, and we look at the posts after this. */
+static void hear(struct hf_waker *waker)
 {
-    pthread_mutex_lock(&loop->post_mutex);
-    signal_event(loop);
-    pthread_mutex_unlock(&loop->post_mutex);
+    uint64_t count;
+
+    if (read(waker->fd, &count, sizeof(count)) < 0)
+        HF_ASSERT(errno == EAGAIN || errno == EINTR);
+    atomic_store(&waker->ringing, false);
 }
 
-static void post(struct hf_host *host, struct hf_post *post)
+static struct hf_waker *post(struct hf_host *host, struct hf_post *post)
 {
     struct hf_loop *loop = &client_of(host)->loop;
+    struct hf_waker *waker = NULL;
 
     pthread_mutex_lock(&loop->post_mutex);
     if (!hf_list_linked(&post->link)) {
         hf_list_push_back(&loop->posts, &post->link);
-        signal_event(loop);
+        waker = take_waker(loop);
     }
     pthread_mutex_unlock(&loop->post_mutex);
+    return waker;
 }
 
 static void unpost(struct hf_host *host, struct hf_post *post)
@@ -144,27 +163,22 @@ static void unpost(struct hf_host *host, struct hf_post *post)
     pthread_mutex_unlock(&loop->post_mutex);
 }
 
-static void run_posts(struct hf_client *client)
+static struct hf_post *next_post(struct hf_loop *loop)
 {
-    struct hf_loop *loop = &client->loop;
     struct hf_list *link;
 
-    for (;;) {
-        pthread_mutex_lock(&loop->post_mutex);
-        link = hf_list_take(&loop->posts);
-        if (!link && loop->signalled) {
-            uint64_t count;
+    pthread_mutex_lock(&loop->post_mutex);
+    link = hf_list_take(&loop->posts);
+    pthread_mutex_unlock(&loop->post_mutex);
+    return link ? HF_CONTAINER(link, struct hf_post, link) : NULL;
+}
 
-            loop->signalled = false;
-            if (read(loop->event, &count, sizeof(count)) < 0)
-                HF_ASSERT(errno == EAGAIN || errno == EINTR);
-        }
-        pthread_mutex_unlock(&loop->post_mutex);
-        if (!link)
-            return;
-        HF_CONTAINER(link, struct hf_post, link)
-            ->run(HF_CONTAINER(link, struct hf_post, link));
-    }
+static void run_posts(struct hf_client *client)
+{
+    struct hf_post *post;
+
+    while ((post = next_post(&client->loop)))
+        post->run(post);
 }
 
 /* Set the timer descriptor no later than the next timer. A descriptor that is
@@ -184,16 +198,17 @@ static void arm(struct hf_client *client)
     (void)timerfd_settime(loop->timer, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
-void hf_loop_notify(struct hf_client *client)
+struct hf_waker *hf_loop_notify(struct hf_client *client)
 {
     struct hf_loop *loop = &client->loop;
 
     if (loop->driven && !loop->sleeping)
-        return; /* the driver looks again before it sleeps */
-    if (!hf_list_empty(&loop->callbacks) ||
-        (loop->awaiting && loop->awaiting->done))
-        wake(loop);
+        return NULL; /* the driver looks again before it sleeps */
     arm(client);
+    if (!loop->ring && hf_list_empty(&loop->callbacks))
+        return NULL;
+    loop->ring = false;
+    return take_waker(loop);
 }
 
 /* ---- Answers and pushes -------------------------------------------------*/
@@ -257,8 +272,9 @@ bool hf_loop_inside(const struct hf_client *client)
 static void catch_up(struct hf_client *client)
 {
     hf_client_forget_now(client);
-    fire_due(client);
     run_posts(client);
+    hf_loop_settle(client);
+    fire_due(client);
     hf_loop_settle(client);
 }
 
@@ -296,7 +312,9 @@ static void dispatch(struct hf_client *client, struct epoll_event *events,
     for (int i = 0; i < count; i++) {
         if (events[i].data.ptr == &loop->timer)
             read_timer(loop);
-        else if (events[i].data.ptr != &loop->event) {
+        else if (events[i].data.ptr == loop->waker)
+            hear(loop->waker);
+        else {
             struct hf_fd *fd = events[i].data.ptr;
 
             fd->ready(fd, events[i].events);
@@ -379,12 +397,18 @@ void hf_loop_release(struct hf_blocked *blocked)
     if (loop->awaiting != blocked)
         pthread_cond_signal(&blocked->wake);
     else if (loop->sleeping)
-        wake(loop);
+        loop->ring = true;
 }
 
 static void limit_passed(struct hf_timer *timer)
 {
     hf_loop_release(HF_CONTAINER(timer, struct hf_blocked, limit));
+}
+
+static void ring(struct hf_waker *waker)
+{
+    if (waker)
+        hf_waker_ring(waker);
 }
 
 /* `deadline` by the clock that condition variables and joins can wait by. */
@@ -410,7 +434,7 @@ static void sleep_undriving(struct hf_client *client,
     struct timespec until = monotonic(client, deadline);
 
     hf_list_push_back(&client->loop.blocked, &blocked->link);
-    hf_loop_notify(client);
+    ring(hf_loop_notify(client));
     if (deadline == HF_NEVER) {
         pthread_cond_wait(&blocked->wake, &client->mutex);
     } else {
@@ -467,6 +491,8 @@ static void *thread_main(void *arg)
 
     pthread_mutex_lock(&client->mutex);
     (void)hf_loop_wait(client, &client->loop.until_stopped, HF_NEVER);
+    client->loop.stopped = true;
+    pthread_cond_signal(&client->loop.until_gone);
     hf_client_unref(client);
     hf_client_leave(client);
     return NULL;
@@ -510,23 +536,45 @@ void hf_loop_stop_thread(struct hf_client *client, hf_time deadline)
 {
     struct hf_loop *loop = &client->loop;
     struct timespec until = monotonic(client, deadline);
+    struct hf_waker *waker;
 
     if (!loop->background)
         return;
     loop->background = false;
     hf_loop_release(&loop->until_stopped);
-    pthread_mutex_unlock(&client->mutex);
-    if (pthread_clockjoin_np(loop->thread, NULL, CLOCK_MONOTONIC, &until))
+    waker = hf_loop_notify(client);
+    ring(waker);
+    while (!loop->stopped &&
+           !pthread_cond_clockwait(&loop->until_gone, &client->mutex,
+                                   CLOCK_MONOTONIC, &until))
+        continue;
+    if (!loop->stopped) {
         pthread_detach(loop->thread);
+        return;
+    }
+    pthread_mutex_unlock(&client->mutex);
+    pthread_join(loop->thread, NULL);
     pthread_mutex_lock(&client->mutex);
 }
 
 /* ---- Opening and closing ------------------------------------------------*/
 
+static struct hf_waker *new_waker(void)
+{
+    struct hf_waker *waker = malloc(sizeof(*waker));
+
+    if (!waker)
+        return NULL;
+    atomic_init(&waker->references, 1);
+    atomic_init(&waker->ringing, false);
+    waker->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return waker;
+}
+
 enum hf_err hf_loop_open(struct hf_client *client, struct hf_error *error)
 {
     struct hf_loop *loop = &client->loop;
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &loop->event};
+    struct epoll_event event = {.events = EPOLLIN};
     struct epoll_event timer = {.events = EPOLLIN, .data.ptr = &loop->timer};
 
     loop->armed = HF_NEVER;
@@ -534,12 +582,16 @@ enum hf_err hf_loop_open(struct hf_client *client, struct hf_error *error)
     hf_list_init(&loop->callbacks);
     hf_list_init(&loop->blocked);
     hf_list_init(&loop->posts);
+    loop->waker = new_waker();
+    if (!loop->waker)
+        return hf_error_code(error, HF_ENOMEM);
+    event.data.ptr = loop->waker;
     pthread_mutex_init(&loop->post_mutex, NULL);
+    pthread_cond_init(&loop->until_gone, NULL);
     loop->epoll = epoll_create1(EPOLL_CLOEXEC);
-    loop->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     loop->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (loop->epoll >= 0 && loop->event >= 0 && loop->timer >= 0 &&
-        !epoll_ctl(loop->epoll, EPOLL_CTL_ADD, loop->event, &event) &&
+    if (loop->epoll >= 0 && loop->waker->fd >= 0 && loop->timer >= 0 &&
+        !epoll_ctl(loop->epoll, EPOLL_CTL_ADD, loop->waker->fd, &event) &&
         !epoll_ctl(loop->epoll, EPOLL_CTL_ADD, loop->timer, &timer))
         return HF_OK;
     hf_error_set(error, HF_ESYSTEM, "cannot have a descriptor: %s",
@@ -559,9 +611,10 @@ void hf_loop_close(struct hf_client *client)
     struct hf_loop *loop = &client->loop;
 
     close_fd(loop->timer);
-    close_fd(loop->event);
     close_fd(loop->epoll);
+    drop_waker(loop->waker);
     hf_heap_fini(&loop->timers);
+    pthread_cond_destroy(&loop->until_gone);
     pthread_mutex_destroy(&loop->post_mutex);
 }
 

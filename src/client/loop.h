@@ -4,8 +4,8 @@
  * hf_process(), else the first blocked caller, who hands the role on when its
  * own answer is there. Only the driver sleeps in epoll and runs callbacks.
  *
- * Due timers come before everything else, and anew before each callback: who
- * was stopped hears of a lost lock first. */
+ * Due timers are looked at anew before each callback, and a lost lock is told
+ * before whatever else is to be told: who was stopped hears of it first. */
 #ifndef HF_CLIENT_LOOP_H
 #define HF_CLIENT_LOOP_H
 
@@ -38,8 +38,9 @@ struct hf_blocked {
 
 struct hf_loop {
     int epoll;
-    int event;
     int timer;
+    struct hf_waker *waker;
+    bool ring;     /* it, once the mutex is dropped */
     hf_time armed; /* what the timer descriptor is set to */
 
     struct hf_heap timers;
@@ -59,11 +60,12 @@ struct hf_loop {
     bool background;  /* a thread of the client's own drives */
     pthread_t thread;
     struct hf_blocked until_stopped;
+    pthread_cond_t until_gone;
+    bool stopped; /* it has ended driving */
 
     /* Apart from the client's mutex, because a post comes from anywhere. */
     pthread_mutex_t post_mutex;
     struct hf_list posts;
-    bool signalled; /* the event descriptor is readable */
 };
 
 extern const struct hf_host_ops hf_loop_host_ops;
@@ -77,8 +79,9 @@ void hf_loop_close(struct hf_client *client);
 /* Run the `done` of what is answered, until nothing is. */
 void hf_loop_settle(struct hf_client *client);
 
-/* Before unlocking: see that sleepers and event loops hear of what is new. */
-void hf_loop_notify(struct hf_client *client);
+/* Before unlocking: see that sleepers and event loops hear of what is new. What
+ * is returned is to be rung after that; it may be NULL. */
+struct hf_waker *hf_loop_notify(struct hf_client *client);
 
 /* Run `callback` while driving; `first`: before the others. */
 void hf_loop_callback(struct hf_client *client, struct hf_callback *callback,

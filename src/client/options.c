@@ -131,8 +131,8 @@ static enum hf_err check_lock(const struct hf_lock_opts *opts,
         return hf_error_set(error, HF_EINVAL, "timeout_ms: %u, at most %d",
                             opts->timeout_ms, HF_TTL_MAX_MS);
     if (opts->renew_ms > 0 && !opts->renew)
-        return hf_error_set(error, HF_EINVAL,
-                            "renew_ms: %u, but renew is off", opts->renew_ms);
+        return hf_error_set(error, HF_EINVAL, "renew_ms: %u, but renew is off",
+                            opts->renew_ms);
     if (opts->renew_ms >= opts->ttl_ms)
         return hf_error_set(error, HF_EINVAL,
                             "renew_ms: %u is not below ttl_ms, %u",

@@ -138,9 +138,7 @@ fail:
 
 static void set_timer(struct hf_watch *watch, hf_time at)
 {
-    struct hf_host *host = &watch->client->host;
-
-    host->ops->timer_set(host, &watch->timer, at);
+    hf_timer_set(&watch->client->host, &watch->timer, at);
 }
 
 static void send(struct hf_watch *watch, enum hf_request_kind kind)
@@ -339,8 +337,8 @@ static void wait_pushed(struct hf_watch *watch, const struct hf_event *event)
 /* Look again by and by, or when the lease that was seen runs out. */
 static void rest(struct hf_watch *watch, uint32_t left_ms)
 {
-    uint32_t span = left_ms > 0 && left_ms < LOOK_AGAIN_MS ? left_ms + 1
-                                                           : LOOK_AGAIN_MS;
+    uint32_t span =
+        left_ms > 0 && left_ms < LOOK_AGAIN_MS ? left_ms + 1 : LOOK_AGAIN_MS;
     hf_time at = hf_time_add(hf_client_now(watch->client), span);
 
     set_timer(watch, at < watch->wait_until ? at : watch->wait_until);

@@ -8,6 +8,8 @@
 #include "core/history.h"
 #include "core/table.h"
 
+#define RINGS 8 /* a command hands over once; the rest are watchers */
+
 /* One table, and what drives it. `mutex` guards all of it; a member's own
  * client calls in with its own lock held, so nothing here calls a client but
  * for hf_host.post, which takes no lock of the client's. */
@@ -16,7 +18,9 @@ struct store {
     char *name;
     unsigned members;
     pthread_mutex_t mutex;
-    struct member *inside;   /* who has entered */
+    struct member *inside;         /* who has entered */
+    struct hf_waker *rings[RINGS]; /* of those to be woken when it leaves */
+    unsigned ring_count;
     hf_time now;             /* of the command being applied */
     struct hf_hold *touched; /* by it: granted, renewed or waited for */
     struct hf_table table;
@@ -62,10 +66,18 @@ static uint64_t last_token; /* of the stores that are gone: none comes again */
  * waking itself up would cost two system calls. */
 static void post_news(struct member *member)
 {
-    if (member == member->store->inside)
+    struct store *store = member->store;
+    struct hf_waker *waker;
+
+    if (member == store->inside) {
         member->own_news = true;
-    else
-        member->host->ops->post(member->host, &member->news);
+        return;
+    }
+    waker = member->host->ops->post(member->host, &member->news);
+    if (waker && store->ring_count < RINGS)
+        store->rings[store->ring_count++] = waker;
+    else if (waker)
+        hf_waker_ring(waker);
 }
 
 static void keep_history(struct store *store,
@@ -80,8 +92,6 @@ static void keep_history(struct store *store,
         .freed = event->freed,
     };
 
-    if (!store->history.bytes)
-        return;
     if (event->kind == HF_EVENT_QUEUED || event->kind == HF_EVENT_WITHDRAWN)
         kept.token = 0;
     hf_history_add(&store->history, &kept);
@@ -110,7 +120,8 @@ static void on_event(void *arg, const struct hf_table_event *event)
                          : NULL;
     if (link)
         post_news(HF_CONTAINER(link, struct member, link));
-    keep_history(store, event);
+    if (store->history.bytes)
+        keep_history(store, event);
 }
 
 /* Only a LOCK can add a lease: a hand-over ends one before it begins one. */
@@ -155,8 +166,16 @@ static void enter(struct member *member)
 
 static void leave(struct member *member)
 {
-    member->store->inside = NULL;
-    pthread_mutex_unlock(&member->store->mutex);
+    struct store *store = member->store;
+    struct hf_waker *rings[RINGS];
+    unsigned count = store->ring_count;
+
+    hf_copy(rings, store->rings, count * sizeof(*rings));
+    store->ring_count = 0;
+    store->inside = NULL;
+    pthread_mutex_unlock(&store->mutex);
+    for (unsigned i = 0; i < count; i++)
+        hf_waker_ring(rings[i]);
 }
 
 /* ---- Requests -----------------------------------------------------------*/
@@ -418,7 +437,7 @@ static void set_tick(struct member *member)
     if (!hf_list_empty(&member->watches))
         at = hf_leases_next(&member->store->leases);
     leave(member);
-    member->host->ops->timer_set(member->host, &member->tick, at);
+    hf_timer_set(member->host, &member->tick, at);
 }
 
 /* In the member's own context: tell what has gathered, one by one and outside
@@ -496,6 +515,18 @@ static struct store *find_store(const char *name)
     return NULL;
 }
 
+/* Commands are short: who finds another inside does better to spin a little
+ * than to sleep. */
+static void init_mutex(pthread_mutex_t *mutex)
+{
+    pthread_mutexattr_t attributes;
+
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(mutex, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+}
+
 static struct store *new_store(const char *name, struct hf_random *random)
 {
     struct store *store = calloc(1, sizeof(*store));
@@ -509,7 +540,7 @@ static struct store *new_store(const char *name, struct hf_random *random)
         free(store);
         return NULL;
     }
-    pthread_mutex_init(&store->mutex, NULL);
+    init_mutex(&store->mutex);
     hf_table_init(&store->table, &seed, on_event, store);
     store->table.token = last_token;
     hf_map_init(&store->by_session);

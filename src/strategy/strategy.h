@@ -11,6 +11,8 @@
 #ifndef HF_STRATEGY_STRATEGY_H
 #define HF_STRATEGY_STRATEGY_H
 
+#include <stdatomic.h>
+
 #include "base/error.h"
 #include "base/heap.h"
 #include "base/list.h"
@@ -101,6 +103,17 @@ struct hf_post {
     void (*run)(struct hf_post *post);
 };
 
+/* Wakes a client that sleeps. It is rung once every lock is dropped, because
+ * who is woken wants them; by then the client may be gone, so it is counted. */
+struct hf_waker {
+    atomic_uint references;
+    atomic_bool ringing; /* until the client has heard it */
+    int fd;
+};
+
+/* Ring, and give the reference back. */
+void hf_waker_ring(struct hf_waker *waker);
+
 struct hf_host {
     const struct hf_host_ops *ops;
 };
@@ -121,8 +134,9 @@ struct hf_host_ops {
     void (*fd_remove)(struct hf_host *host, struct hf_fd *fd);
 
     /* Run post->run in the client's context, soon; a post that is under way
-     * already stays one. The only member that any thread may call. */
-    void (*post)(struct hf_host *host, struct hf_post *post);
+     * already stays one. The caller rings what it is given, if anything, when
+     * it holds no lock. The only member that any thread may call. */
+    struct hf_waker *(*post)(struct hf_host *host, struct hf_post *post);
 
     /* Take back a post that may be under way. */
     void (*unpost)(struct hf_host *host, struct hf_post *post);
@@ -137,6 +151,14 @@ struct hf_host_ops {
     const char *(*owner)(struct hf_host *host);
     struct hf_random *(*random)(struct hf_host *host);
 };
+
+/* Set it, or leave what is not set as it is. */
+static inline void hf_timer_set(struct hf_host *host, struct hf_timer *timer,
+                                hf_time at)
+{
+    if (at != HF_NEVER || hf_heap_has(&timer->link))
+        host->ops->timer_set(host, timer, at);
+}
 
 /* ---- The strategy -------------------------------------------------------*/
 

@@ -1,0 +1,118 @@
+/* checker - how long does it take to read and to check the history of a
+ * million operations?
+ *
+ * The history is a good one, made from a seed: 64 clients, 200 keys, leases
+ * that run out, answers that are lost. It is written to a file without a name,
+ * then read and checked as hf-check does. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "history.h"
+#include "lib/bench.h"
+#include "simulate.h"
+
+static const size_t sizes[] = {10000, 100000, 1000000};
+
+#define SIZES (sizeof(sizes) / sizeof(sizes[0]))
+
+struct figures {
+    double bytes;
+    struct bench_samples read, check; /* seconds */
+};
+
+static FILE *write_history(size_t ops, double *bytes)
+{
+    struct simulate_opts opts = {
+        .seed = 1,
+        .ops = ops,
+        .clients = 64,
+        .keys = 200,
+        .lease_max = 1000,
+        .unit_ns = 1000,
+        .trouble = 10,
+    };
+    FILE *file = tmpfile();
+    struct history history;
+
+    if (!file)
+        bench_fail("cannot have a temporary file");
+    history_init(&history, false);
+    simulate_good(&history, &opts);
+    if (history_write(&history, file) < 0 || fflush(file) < 0)
+        bench_fail("cannot write a history");
+    history_fini(&history);
+    *bytes = (double)ftell(file);
+    return file;
+}
+
+static double seconds_since(uint64_t from)
+{
+    return (double)(bench_now() - from) / 1e9;
+}
+
+static void measure(FILE *file, struct figures *figures)
+{
+    static struct check_report report;
+    struct history_fault fault;
+    struct history history;
+    uint64_t from;
+
+    rewind(file);
+    history_init(&history, false);
+    from = bench_now();
+    if (history_read(&history, file, &fault) < 0)
+        bench_fail(fault.text);
+    bench_add(&figures->read, seconds_since(from));
+    from = bench_now();
+    check_history(&history, &report);
+    bench_add(&figures->check, seconds_since(from));
+    if (report.violation_count > 0)
+        bench_fail("a good history is thought to be bad");
+    history_fini(&history);
+}
+
+static void tell(struct bench *bench, const struct figures *figures)
+{
+    static const struct bench_column columns[] = {
+        {"operations", "operations", 0}, {"MB", "megabytes", 1},
+        {"read, s", "read_s", 3},        {"check, s", "check_s", 3},
+        {"ns an operation", "ns", 0},    {NULL, NULL, 0},
+    };
+    static struct bench_table table;
+
+    bench_table_init(&table, "Reading and checking a history", "checker",
+                     columns);
+    for (size_t i = 0; i < SIZES; i++) {
+        double read = bench_median(&figures[i].read);
+        double check = bench_median(&figures[i].check);
+
+        bench_table_number(&table, (double)sizes[i]);
+        bench_table_number(&table, figures[i].bytes / 1e6);
+        bench_table_number(&table, read);
+        bench_table_number(&table, check);
+        bench_table_number(&table, (read + check) / (double)sizes[i] * 1e9);
+    }
+    bench_table_print(bench, &table);
+}
+
+int main(int argc, char **argv)
+{
+    struct bench bench = {.name = "checker", .rounds = 3};
+    static struct figures figures[SIZES];
+    FILE *files[SIZES];
+
+    bench_init(&bench, argc, argv);
+    for (size_t i = 0; i < SIZES; i++)
+        files[i] = write_history(sizes[i], &figures[i].bytes);
+    for (unsigned round = 0; round < bench.rounds; round++) {
+        for (size_t i = 0; i < SIZES; i++) {
+            bench_progress(&bench, round, "reading and checking");
+            measure(files[i], &figures[i]);
+        }
+    }
+    tell(&bench, figures);
+    for (size_t i = 0; i < SIZES; i++)
+        (void)fclose(files[i]);
+    return 0;
+}

@@ -1,0 +1,18 @@
+/* conformance.c - one suite of promises, over every strategy.
+ *
+ * The promises are those of holdfast.h and of the rows in docs/conformance.md,
+ * whose ids stand above the cases that cover them. */
+#include "conformance/suite.h"
+
+int main(void)
+{
+    /* Those that take longest come first. */
+    const struct chapter *const chapters[] = {
+        &chapter_crowds,   &chapter_leases, &chapter_waiting,
+        &chapter_taking,   &chapter_calls,  &chapter_giving_back,
+        &chapter_handles,  &chapter_words,  &chapter_looking,
+        &chapter_watching,
+    };
+
+    return suite_main(chapters, HF_TEST_COUNT(chapters));
+}

@@ -1,0 +1,572 @@
+/* giving_back.c - unlock, by whom, and what it answers; adopt; force. */
+#include "conformance/recorded.h"
+#include "conformance/suite.h"
+
+/* GO-02 */
+static void unlock_frees_at_once(void)
+{
+    struct hf_client *one = suite_open(), *two = suite_open();
+    struct hf_lock_opts once = suite_opts(10000, 0);
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_key key = suite_key("k");
+
+    expect_ok(recorded_lock(one, key, &once, &lock));
+    expect_ok(recorded_unlock(one, lock));
+
+    expect_ok(recorded_lock(two, key, &once, &next));
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    suite_close(one);
+    suite_close(two);
+}
+
+/* MS-10 */
+static void unlock_ends_validity(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_lock_opts opts = suite_opts(10000, 0);
+    struct hf_lock *lock = NULL;
+
+    opts.renew = true;
+    expect_ok(recorded_lock(client, suite_key("k"), &opts, &lock));
+    expect_ok(recorded_unlock(client, lock));
+
+    assert_false(hf_valid_for(lock, 0));
+    assert_int_equal(hf_remaining_ms(lock), 0);
+    assert_int_equal(hf_lock_state(lock), HF_LOCK_IDLE);
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+/* A handle with another nonce than the holder's. */
+static struct hf_lock *forge(struct hf_client *client, struct hf_key key,
+                             uint64_t token)
+{
+    static const uint8_t bogus[HF_NONCE_SIZE] = {"no such nonce"};
+    struct hf_lock *lock = NULL;
+
+    expect_ok(hf_lock_adopt(client, key, bogus, token, NULL, &lock));
+    return lock;
+}
+
+/* GO-09, LK-05 */
+static int64_t wrong_nonce_is_refused_after(unsigned round)
+{
+    struct hf_client *holder = suite_open(), *other = suite_open();
+    struct hf_key key = suite_key_number("k", round);
+    struct hf_lock *lock = NULL, *forged = NULL;
+    int64_t began = 0, took = 0;
+
+    expect_ok(recorded_lock(holder, key, NULL, &lock));
+    forged = forge(other, key, hf_token(lock));
+    began = suite_now_ms();
+    expect_err(hf_unlock(forged), HF_ENOTOWNER);
+    took = suite_now_ms() - began;
+
+    expect_ok(recorded_unlock(holder, lock));
+    hf_lock_free(forged);
+    hf_lock_free(lock);
+    suite_close(other);
+    suite_close(holder);
+    return took;
+}
+
+static void wrong_nonce_unlocks_nothing_and_hears_so(void)
+{
+    suite_in_time(wrong_nonce_is_refused_after, 199);
+}
+
+/* LK-10, MS-10 */
+static void wrong_nonce_renews_nothing(void)
+{
+    struct hf_client *holder = suite_open(), *other = suite_open();
+    struct hf_lock_opts opts = suite_opts(10000, 0);
+    struct hf_lock *lock = NULL, *forged = NULL;
+    struct hf_key key = suite_key("k");
+    struct hf_info info;
+
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    forged = forge(other, key, hf_token(lock));
+    expect_err(hf_renew(forged, 60000), HF_ENOTOWNER);
+
+    expect_ok(recorded_read(holder, key, &info));
+    assert_true(info.left_ms <= suite_lease_ms(10000));
+    hf_info_fini(&info);
+    hf_lock_free(forged);
+    hf_lock_free(lock);
+    suite_close(other);
+    suite_close(holder);
+}
+
+/* LK-05, MS-10: the nonce alone is not enough either. */
+static void wrong_token_unlocks_nothing(void)
+{
+    struct hf_client *client = suite_open();
+    uint8_t nonce[HF_NONCE_SIZE];
+    struct hf_lock *lock = NULL, *forged = NULL;
+    struct hf_key key = suite_key("k");
+
+    expect_ok(recorded_lock(client, key, NULL, &lock));
+    hf_nonce(lock, nonce);
+    expect_ok(
+        hf_lock_adopt(client, key, nonce, hf_token(lock) + 1, NULL, &forged));
+
+    expect_err(hf_unlock(forged), HF_ENOTOWNER);
+    expect_ok(recorded_unlock(client, lock));
+    hf_lock_free(forged);
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+/* GO-10 */
+static int64_t second_unlock_is_refused_after(unsigned round)
+{
+    struct hf_client *client = suite_open();
+    struct hf_key key = suite_key_number("k", round);
+    uint8_t nonce[HF_NONCE_SIZE];
+    struct hf_lock *lock = NULL, *again = NULL;
+    int64_t began = 0, took = 0;
+
+    expect_ok(recorded_lock(client, key, NULL, &lock));
+    hf_nonce(lock, nonce);
+    expect_ok(hf_lock_adopt(client, key, nonce, hf_token(lock), NULL, &again));
+    expect_ok(recorded_unlock(client, lock));
+    began = suite_now_ms();
+    expect_err(hf_unlock(again), HF_ENOTHELD);
+    took = suite_now_ms() - began;
+
+    hf_lock_free(again);
+    hf_lock_free(lock);
+    suite_close(client);
+    return took;
+}
+
+static void second_unlock_by_nonce_is_not_held(void)
+{
+    suite_in_time(second_unlock_is_refused_after, 199);
+}
+
+/* GO-10, MM-03 */
+static void second_unlock_of_a_handle_is_a_state_error(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_lock *lock = NULL;
+
+    expect_ok(recorded_lock(client, suite_key("k"), NULL, &lock));
+    expect_ok(recorded_unlock(client, lock));
+
+    expect_err(hf_unlock(lock), HF_ESTATE);
+    expect_err(hf_renew(lock, 0), HF_ESTATE);
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+/* MJ-04, MM-09, MS-10 */
+static void late_unlock_never_frees_the_next_holder(void)
+{
+    struct hf_client *one = suite_open(), *two = suite_open();
+    struct hf_lock_opts brief = suite_opts(100, 0);
+    struct hf_lock_opts next = suite_opts(10000, HF_FOREVER);
+    struct hf_lock *late = NULL, *lock = NULL;
+    struct hf_key key = suite_key("k");
+    struct hf_info info;
+
+    expect_ok(recorded_lock(one, key, &brief, &late));
+    expect_ok(recorded_lock(two, key, &next, &lock));
+    expect_err(recorded_unlock(one, late), HF_EEXPIRED);
+
+    expect_ok(recorded_read(one, key, &info));
+    assert_true(info.held);
+    assert_int_equal(info.token, hf_token(lock));
+    assert_true(recorded_valid(two, lock));
+    expect_ok(recorded_unlock(two, lock));
+    hf_info_fini(&info);
+    hf_lock_free(late);
+    hf_lock_free(lock);
+    suite_close(one);
+    suite_close(two);
+}
+
+/* MJ-04: also where nobody came after it. */
+static void unlock_of_what_ran_out_says_expired(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_lock_opts brief = suite_opts(50, 0);
+    struct hf_lock *lock = NULL;
+    struct hf_key key = suite_key("k");
+
+    expect_ok(recorded_lock(client, key, &brief, &lock));
+    expect_ok(hf_wait_free(client, key, 10000, NULL));
+
+    expect_err(recorded_unlock(client, lock), HF_EEXPIRED);
+    assert_int_equal(hf_lock_state(lock), HF_LOCK_IDLE);
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+/* MJ-05 */
+static void only_a_real_handle_unlocks(void)
+{
+    static const uint8_t nonce[HF_NONCE_SIZE];
+    struct hf_client *client = suite_open();
+    struct hf_lock *lock = NULL;
+
+    expect_err(hf_unlock(NULL), HF_EINVAL);
+    expect_err(hf_renew(NULL, 0), HF_EINVAL);
+    expect_err(hf_update(NULL, NULL, hf_bytes("v")), HF_EINVAL);
+    expect_err(hf_claim(NULL), HF_EINVAL);
+    expect_err(hf_lock_adopt(client, suite_key("k"), NULL, 1, NULL, &lock),
+               HF_EINVAL);
+    expect_err(hf_lock_adopt(client, suite_key("k"), nonce, 0, NULL, &lock),
+               HF_EINVAL);
+    assert_null(lock);
+    suite_close(client);
+}
+
+/* MM-08 */
+static void a_key_that_was_given_back_is_gone(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_lock *lock = NULL;
+    struct hf_key key = suite_key("k");
+    struct hf_info info;
+
+    expect_ok(recorded_lock(client, key, NULL, &lock));
+    expect_ok(recorded_unlock(client, lock));
+
+    expect_ok(recorded_read(client, key, &info));
+    assert_false(info.held);
+    assert_int_equal(info.token, 0);
+    hf_info_fini(&info);
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+/* What hf_lock_free() lets go of becomes free without the caller's waiting. */
+static void free_gives_back_behind(void)
+{
+    struct hf_client *one = suite_open_background(), *two = suite_open();
+    struct hf_lock_opts opts = suite_opts(60000, 10000);
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_key key = suite_key("k");
+
+    expect_ok(recorded_lock(one, key, &opts, &lock));
+    recorded_free(one, lock);
+
+    expect_ok(recorded_lock(two, key, &opts, &next));
+    hf_lock_free(next);
+    suite_close(one);
+    suite_close(two);
+}
+
+/* ---- Adopting -----------------------------------------------------------*/
+
+static struct hf_lock *adopt(struct hf_client *client,
+                             const struct hf_lock *from)
+{
+    uint8_t nonce[HF_NONCE_SIZE];
+    struct hf_lock *lock = NULL;
+
+    hf_nonce(from, nonce);
+    expect_ok(hf_lock_adopt(client, hf_lock_key(from), nonce, hf_token(from),
+                            NULL, &lock));
+    return lock;
+}
+
+static void an_adopted_handle_unlocks(void)
+{
+    struct hf_client *one = suite_open(), *two = suite_open();
+    struct hf_lock *lock = NULL, *adopted = NULL;
+    struct hf_key key = suite_key("k");
+    struct hf_info info;
+
+    expect_ok(recorded_lock(one, key, NULL, &lock));
+    adopted = adopt(two, lock);
+    expect_ok(recorded_unlock(two, adopted));
+
+    expect_ok(recorded_read(one, key, &info));
+    assert_false(info.held);
+    hf_info_fini(&info);
+    hf_lock_free(adopted);
+    hf_lock_free(lock);
+    suite_close(one);
+    suite_close(two);
+}
+
+static void an_adopted_handle_is_valid_once_renewed(void)
+{
+    struct hf_client *one = suite_open(), *two = suite_open();
+    struct hf_lock *lock = NULL, *adopted = NULL;
+
+    expect_ok(hf_lock(one, suite_key("k"), NULL, &lock));
+    adopted = adopt(two, lock);
+    assert_false(hf_valid_for(adopted, 0));
+    expect_ok(hf_renew(adopted, 0));
+
+    assert_true(hf_valid_for(adopted, 0));
+    hf_lock_free(adopted);
+    hf_lock_free(lock);
+    suite_close(one);
+    suite_close(two);
+}
+
+static void freeing_an_adopted_handle_gives_nothing_back(void)
+{
+    struct hf_client *one = suite_open(), *two = suite_open();
+    struct hf_lock *lock = NULL;
+    struct hf_key key = suite_key("k");
+    struct hf_info info;
+
+    expect_ok(recorded_lock(one, key, NULL, &lock));
+    hf_lock_free(adopt(two, lock));
+    expect_ok(hf_close(two, 5000));
+
+    expect_ok(recorded_read(one, key, &info));
+    assert_true(info.held);
+    expect_ok(recorded_unlock(one, lock));
+    hf_info_fini(&info);
+    hf_lock_free(lock);
+    suite_close(one);
+}
+
+static void an_adopted_handle_hears_who_holds_instead(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_lock *lock = NULL, *next = NULL, *adopted = NULL;
+    struct hf_key key = suite_key("k");
+
+    expect_ok(recorded_lock(client, key, NULL, &lock));
+    adopted = adopt(client, lock);
+    expect_ok(recorded_unlock(client, lock));
+    expect_ok(recorded_lock(client, key, NULL, &next));
+
+    expect_err(hf_unlock(adopted), HF_ENOTOWNER);
+    expect_ok(recorded_unlock(client, next));
+    hf_lock_free(adopted);
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    suite_close(client);
+}
+
+/* ---- Breaking -----------------------------------------------------------*/
+
+static void force_needs_the_holders_token(void)
+{
+    struct hf_client *holder = suite_open(), *breaker = suite_open();
+    struct hf_lock *lock = NULL;
+    struct hf_key key = suite_key("k");
+
+    expect_ok(recorded_lock(holder, key, NULL, &lock));
+
+    expect_err(hf_force(breaker, key, hf_token(lock) + 1, true), HF_ENOTOWNER);
+    expect_err(hf_force(breaker, key, hf_token(lock) + 1, false), HF_ENOTOWNER);
+    assert_true(recorded_valid(holder, lock));
+    expect_ok(recorded_unlock(holder, lock));
+    expect_err(hf_force(breaker, key, hf_token(lock), true), HF_ENOTHELD);
+    hf_lock_free(lock);
+    suite_close(holder);
+    suite_close(breaker);
+}
+
+/* A broken lock runs out: it cannot be renewed, and is valid until then. */
+static void force_lets_the_lease_run_out(void)
+{
+    struct hf_client *holder = suite_open(), *other = suite_open();
+    struct hf_lock_opts opts = suite_opts(500, 10000);
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_key key = suite_key("k");
+    int64_t deadline = 0;
+    struct hf_info info;
+
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    deadline = hf_deadline(lock);
+    expect_ok(hf_force(other, key, hf_token(lock), false));
+
+    expect_ok(recorded_read(other, key, &info));
+    assert_true(info.held);
+    assert_true(info.forced);
+    hf_info_fini(&info);
+    expect_err(recorded_renew(holder, lock, 0), HF_EFORCED);
+    assert_int_equal(hf_deadline(lock), deadline);
+    expect_ok(recorded_lock(other, key, &opts, &next));
+    assert_true(suite_now_ms() >= deadline);
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    suite_close(holder);
+    suite_close(other);
+}
+
+static void force_now_passes_the_key_on_at_once(void)
+{
+    struct hf_client *holder = suite_open(), *other = suite_open();
+    struct hf_lock_opts opts = suite_opts(60000, 0);
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_key key = suite_key("k");
+
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_force_now(other, key, hf_token(lock)));
+
+    expect_ok(recorded_lock(other, key, &opts, &next));
+    assert_true(hf_token(next) > hf_token(lock));
+    expect_err(recorded_unlock(holder, lock), HF_EEXPIRED);
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    suite_close(holder);
+    suite_close(other);
+}
+
+static void force_now_grants_the_next_in_line(void)
+{
+    struct hf_client *holder = suite_open();
+    struct hf_client *other = suite_open_background();
+    struct hf_lock_opts opts = suite_opts(60000, 10000);
+    struct suite_heard heard = {0};
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_key key = suite_key("k");
+    struct recorded_claim *waiter = NULL;
+
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    opts.on_event = suite_hear;
+    opts.arg = &heard;
+    waiter = recorded_lock_start(other, key, &opts);
+    assert_true(suite_await(&heard.waiting, 1, NULL));
+    expect_ok(recorded_force_now(holder, key, hf_token(lock)));
+
+    expect_ok(recorded_lock_wait(waiter, 10000, &next));
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    suite_close(holder);
+    suite_close(other);
+}
+
+/* ---- Values -------------------------------------------------------------*/
+
+static void expect_stored(struct hf_client *client, struct hf_key key,
+                          const char *value)
+{
+    struct hf_info info;
+
+    expect_ok(recorded_read(client, key, &info));
+    assert_int_equal(info.value.size, strlen(value));
+    assert_memory_equal(info.value.data, value, strlen(value));
+    hf_info_fini(&info);
+}
+
+/* LK-04 */
+static void update_replaces_the_expected_value_alone(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_lock_opts opts = suite_opts(10000, 0);
+    struct hf_bytes right = hf_bytes("old"), wrong = hf_bytes("other");
+    struct hf_lock *lock = NULL;
+    struct hf_key key = suite_key("k");
+
+    opts.value = right;
+    expect_ok(recorded_lock(client, key, &opts, &lock));
+
+    expect_err(hf_update(lock, &wrong, hf_bytes("new")), HF_EMISMATCH);
+    expect_stored(client, key, "old");
+    expect_ok(hf_update(lock, &right, hf_bytes("new")));
+    expect_stored(client, key, "new");
+    expect_ok(hf_update(lock, NULL, hf_bytes("newer")));
+    expect_stored(client, key, "newer");
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+/* LK-04 */
+static void update_leaves_the_lease_as_it_was(void)
+{
+    struct hf_client *client = suite_open(), *other = suite_open();
+    struct hf_lock_opts brief = suite_opts(400, 0);
+    struct hf_lock_opts next_opts = suite_opts(10000, 10000);
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_key key = suite_key("k");
+    struct hf_info info;
+    int64_t deadline = 0;
+    uint32_t left_before = 0;
+
+    expect_ok(recorded_lock(client, key, &brief, &lock));
+    deadline = hf_deadline(lock);
+    expect_ok(recorded_read(client, key, &info));
+    left_before = info.left_ms;
+    hf_info_fini(&info);
+    suite_sleep(50);
+    expect_ok(recorded_update(client, lock, NULL, hf_bytes("v")));
+
+    assert_int_equal(hf_deadline(lock), deadline);
+    expect_ok(recorded_read(client, key, &info));
+    assert_true(info.left_ms + 50 <= left_before);
+    hf_info_fini(&info);
+    expect_ok(recorded_lock(other, key, &next_opts, &next));
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    suite_close(client);
+    suite_close(other);
+}
+
+/* LK-04 */
+static void update_needs_the_holder(void)
+{
+    struct hf_client *holder = suite_open(), *other = suite_open();
+    struct hf_lock_opts opts = suite_opts(10000, 0);
+    struct hf_lock *lock = NULL, *forged = NULL;
+    struct hf_key key = suite_key("k");
+
+    opts.value = hf_bytes("mine");
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    forged = forge(other, key, hf_token(lock));
+
+    expect_err(hf_update(forged, NULL, hf_bytes("yours")), HF_ENOTOWNER);
+    expect_stored(holder, key, "mine");
+    hf_lock_free(forged);
+    hf_lock_free(lock);
+    suite_close(holder);
+    suite_close(other);
+}
+
+/* LK-04 */
+static void update_of_what_ran_out_says_expired(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_lock_opts brief = suite_opts(50, 0);
+    struct hf_lock *lock = NULL;
+    struct hf_key key = suite_key("k");
+
+    expect_ok(recorded_lock(client, key, &brief, &lock));
+    expect_ok(hf_wait_free(client, key, 10000, NULL));
+
+    expect_err(recorded_update(client, lock, NULL, hf_bytes("v")), HF_EEXPIRED);
+    assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+static const struct promise promises[] = {
+    PROMISE(unlock_frees_at_once, 0),
+    PROMISE(unlock_ends_validity, 0),
+    PROMISE(wrong_nonce_unlocks_nothing_and_hears_so, 0),
+    PROMISE(wrong_nonce_renews_nothing, 0),
+    PROMISE(wrong_token_unlocks_nothing, 0),
+    PROMISE(second_unlock_by_nonce_is_not_held, 0),
+    PROMISE(second_unlock_of_a_handle_is_a_state_error, 0),
+    PROMISE(late_unlock_never_frees_the_next_holder, 0),
+    PROMISE(unlock_of_what_ran_out_says_expired, 0),
+    PROMISE(only_a_real_handle_unlocks, 0),
+    PROMISE(a_key_that_was_given_back_is_gone, 0),
+    PROMISE(free_gives_back_behind, 0),
+    PROMISE(an_adopted_handle_unlocks, 0),
+    PROMISE(an_adopted_handle_is_valid_once_renewed, 0),
+    PROMISE(freeing_an_adopted_handle_gives_nothing_back, 0),
+    PROMISE(an_adopted_handle_hears_who_holds_instead, 0),
+    PROMISE(force_needs_the_holders_token, 0),
+    PROMISE(force_lets_the_lease_run_out, 0),
+    PROMISE(force_now_passes_the_key_on_at_once, 0),
+    PROMISE(force_now_grants_the_next_in_line, 0),
+    PROMISE(update_replaces_the_expected_value_alone, HF_CAP_VALUE),
+    PROMISE(update_leaves_the_lease_as_it_was, HF_CAP_VALUE),
+    PROMISE(update_needs_the_holder, HF_CAP_VALUE),
+    PROMISE(update_of_what_ran_out_says_expired, HF_CAP_VALUE),
+};
+
+const struct chapter chapter_giving_back = CHAPTER(promises);

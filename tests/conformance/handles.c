@@ -1,0 +1,389 @@
+/* handles.c - a handle's life: idle, claimed, given back, claimed again. */
+#include "conformance/recorded.h"
+#include "conformance/suite.h"
+
+#include <stdatomic.h>
+
+static struct hf_lock *idle_handle(struct hf_client *client, struct hf_key key)
+{
+    struct hf_lock_opts opts = suite_opts(10000, 0);
+    struct hf_lock *lock = NULL;
+
+    opts.idle = true;
+    expect_ok(hf_lock_new(client, key, &opts, &lock));
+    return lock;
+}
+
+/* MM-02 */
+static void an_idle_handle_claims_nothing(void)
+{
+    static const uint8_t zeros[HF_NONCE_SIZE];
+    struct hf_client *client = suite_open();
+    struct hf_key key = suite_key("k");
+    struct hf_lock *lock = idle_handle(client, key);
+    uint8_t nonce[HF_NONCE_SIZE];
+    struct hf_info info;
+
+    assert_int_equal(hf_lock_state(lock), HF_LOCK_IDLE);
+    assert_int_equal(hf_token(lock), 0);
+    assert_false(hf_valid_for(lock, 0));
+    hf_nonce(lock, nonce);
+    assert_memory_equal(nonce, zeros, HF_NONCE_SIZE);
+    expect_ok(recorded_read(client, key, &info));
+    assert_false(info.held);
+    hf_info_fini(&info);
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+/* MM-02 */
+static void a_new_handle_claims_unless_idle(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_lock *lock = NULL;
+
+    expect_ok(hf_lock_new(client, suite_key("k"), NULL, &lock));
+    assert_int_not_equal(hf_lock_state(lock), HF_LOCK_IDLE);
+    expect_ok(hf_claim_wait(lock));
+
+    assert_int_equal(hf_lock_state(lock), HF_LOCK_HELD);
+    assert_true(hf_valid_for(lock, 0));
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+/* MM-02: what a handle was made with, it keeps. */
+static void defaults_are_copied_at_creation(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_lock_opts changed;
+    struct hf_lock *old = NULL, *new = NULL;
+
+    hf_lock_opts_init(&changed);
+    changed.idle = true;
+    changed.ttl_ms = 15000;
+    expect_ok(hf_lock_opts_set_default(&changed));
+    expect_ok(hf_lock_new(client, suite_key("old"), NULL, &old));
+    changed.ttl_ms = 60000;
+    expect_ok(hf_lock_opts_set_default(&changed));
+    expect_ok(hf_lock_new(client, suite_key("new"), NULL, &new));
+    expect_ok(hf_claim(old));
+    expect_ok(hf_claim(new));
+
+    assert_in_range(hf_remaining_ms(old), 1, 15000);
+    assert_in_range(hf_remaining_ms(new), 15001, 60000);
+    hf_lock_free(old);
+    hf_lock_free(new);
+    suite_close(client);
+}
+
+/* MM-02, MS-09 */
+static void defaults_can_be_asked_for_changed_and_restored(void)
+{
+    struct hf_lock_opts opts;
+
+    hf_lock_opts_init(&opts);
+    assert_int_equal(opts.ttl_ms, 10000);
+    assert_int_equal(opts.wait_ms, 5000);
+    assert_int_equal(opts.timeout_ms, 5000); /* GO-16 */
+    assert_false(opts.renew);
+    assert_false(opts.idle);
+    opts.ttl_ms = 15000;
+    opts.renew = true;
+    expect_ok(hf_lock_opts_set_default(&opts));
+    hf_lock_opts_init(&opts);
+    assert_int_equal(opts.ttl_ms, 15000);
+    assert_true(opts.renew);
+
+    expect_ok(hf_lock_opts_set_default(NULL));
+    hf_lock_opts_init(&opts);
+    assert_int_equal(opts.ttl_ms, 10000);
+    assert_false(opts.renew);
+}
+
+static void defaults_that_contradict_are_refused(void)
+{
+    struct hf_error error = {.code = HF_OK};
+    struct hf_lock_opts opts = suite_opts(1000, 0);
+
+    opts.renew_ms = 1000;
+    opts.error = &error;
+    expect_err(hf_lock_opts_set_default(&opts), HF_EINVAL);
+
+    expect_word(error.text, "renew_ms");
+    hf_lock_opts_init(&opts);
+    assert_int_equal(opts.renew_ms, 0);
+}
+
+/* MM-03 */
+static void claim_when_claimed_is_a_state_error(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_lock *lock = idle_handle(client, suite_key("k"));
+
+    expect_ok(recorded_claim(client, lock));
+
+    expect_err(hf_claim(lock), HF_ESTATE);
+    expect_err(hf_claim_start(lock, NULL, NULL, NULL), HF_ESTATE);
+    assert_true(hf_valid_for(lock, 0));
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+/* MM-03 */
+static void giving_back_when_idle_is_a_state_error(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_lock *lock = idle_handle(client, suite_key("k"));
+
+    expect_err(hf_unlock(lock), HF_ESTATE);
+    expect_err(hf_unlock_start(lock, NULL, NULL, NULL), HF_ESTATE);
+    expect_err(hf_renew(lock, 0), HF_ESTATE);
+    expect_err(hf_update(lock, NULL, hf_bytes("v")), HF_ESTATE);
+    expect_err(hf_claim_wait(lock), HF_ESTATE);
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+/* MM-04 */
+static void a_handle_can_be_claimed_again_and_again(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_lock *lock = idle_handle(client, suite_key("k"));
+    uint64_t last = 0;
+
+    for (int i = 0; i < 3; i++) {
+        expect_ok(recorded_claim(client, lock));
+        assert_true(hf_valid_for(lock, 0));
+        assert_true(hf_token(lock) > last);
+        last = hf_token(lock);
+        expect_ok(recorded_unlock(client, lock));
+        assert_int_equal(hf_lock_state(lock), HF_LOCK_IDLE);
+    }
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+/* MM-04 */
+static void a_refused_claim_leaves_the_handle_idle(void)
+{
+    struct hf_client *holder = suite_open(), *other = suite_open();
+    struct hf_key key = suite_key("k");
+    struct hf_lock *lock = NULL, *handle = idle_handle(other, key);
+    struct hf_error error;
+
+    expect_ok(recorded_lock(holder, key, NULL, &lock));
+    expect_err(recorded_claim(other, handle), HF_EBUSY);
+    assert_int_equal(hf_lock_state(handle), HF_LOCK_IDLE);
+    hf_lock_error(handle, &error);
+    expect_err(error.code, HF_EBUSY);
+    expect_ok(recorded_unlock(holder, lock));
+
+    expect_ok(recorded_claim(other, handle));
+    hf_lock_free(lock);
+    hf_lock_free(handle);
+    suite_close(holder);
+    suite_close(other);
+}
+
+static void a_lost_handle_can_be_claimed_again(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_lock_opts brief = suite_opts(50, 10000);
+    struct hf_lock *lock = NULL;
+    uint64_t token = 0;
+
+    brief.idle = true;
+    expect_ok(hf_lock_new(client, suite_key("k"), &brief, &lock));
+    expect_ok(hf_claim(lock));
+    token = hf_token(lock);
+    suite_sleep_until(hf_deadline(lock));
+    assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
+
+    expect_ok(hf_claim(lock));
+    assert_true(hf_token(lock) > token);
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+/* MM-10 */
+static void unlock_waits_for_the_claim_under_way(void)
+{
+    struct hf_client *holder = suite_open();
+    struct hf_client *other = suite_open_background();
+    struct hf_lock_opts opts = suite_opts(60000, 30000);
+    struct suite_heard heard = {0};
+    struct hf_lock *lock = NULL, *handle = NULL;
+    struct hf_future *future = NULL;
+    struct hf_key key = suite_key("k");
+    enum hf_err err = HF_ECANCELED;
+    struct hf_info info;
+
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    opts.on_event = suite_hear;
+    opts.arg = &heard;
+    expect_ok(hf_lock_new(other, key, &opts, &handle));
+    assert_true(suite_await(&heard.waiting, 1, NULL));
+    expect_ok(hf_unlock_start(handle, NULL, NULL, &future));
+    suite_sleep(100);
+    assert_false(hf_future_done(future, NULL));
+    expect_ok(recorded_unlock(holder, lock));
+
+    expect_ok(hf_future_wait(future, 10000, &err));
+    expect_ok(err);
+    assert_int_equal(hf_lock_state(handle), HF_LOCK_IDLE);
+    expect_ok(hf_claim_wait(handle));
+    expect_ok(hf_read(holder, key, HF_LINEARIZABLE, &info));
+    assert_false(info.held);
+    hf_info_fini(&info);
+    hf_future_free(future);
+    hf_lock_free(lock);
+    hf_lock_free(handle);
+    suite_close(holder);
+    suite_close(other);
+}
+
+/* MM-10 */
+static void unlock_fails_as_the_claim_under_way_does(void)
+{
+    struct hf_client *holder = suite_open();
+    struct hf_client *other = suite_open_background();
+    struct hf_lock_opts opts = suite_opts(60000, 200);
+    struct hf_lock *lock = NULL, *handle = NULL;
+    struct hf_key key = suite_key("k");
+
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(hf_lock_new(other, key, &opts, &handle));
+
+    expect_err(hf_unlock(handle), HF_ETIMEDOUT);
+    assert_int_equal(hf_lock_state(handle), HF_LOCK_IDLE);
+    expect_err(hf_claim_wait(handle), HF_ETIMEDOUT);
+    hf_lock_free(lock);
+    hf_lock_free(handle);
+    suite_close(holder);
+    suite_close(other);
+}
+
+static void freeing_a_handle_answers_its_claim(void)
+{
+    struct hf_client *holder = suite_open();
+    struct hf_client *other = suite_open_background();
+    struct hf_lock_opts opts = suite_opts(60000, 30000);
+    struct suite_counter counter = {0};
+    struct hf_lock *lock = NULL, *handle = NULL;
+    struct hf_key key = suite_key("k");
+    struct hf_info info;
+
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    opts.idle = true;
+    expect_ok(hf_lock_new(other, key, &opts, &handle));
+    expect_ok(hf_claim_start(handle, suite_count, &counter, NULL));
+    hf_lock_free(handle);
+
+    assert_true(suite_await(&counter.count, 1, NULL));
+    expect_err((enum hf_err)counter.last, HF_ECANCELED);
+    suite_close(other);
+    expect_ok(recorded_read(holder, key, &info));
+    assert_int_equal(info.waiters, 0);
+    hf_info_fini(&info);
+    hf_lock_free(lock);
+    suite_close(holder);
+}
+
+/* ---- A function under a lock --------------------------------------------*/
+
+struct errand {
+    bool ran, valid;
+    uint64_t token;
+    int64_t takes_ms;
+};
+
+static int run_errand(struct hf_lock *lock, void *arg)
+{
+    struct errand *errand = arg;
+
+    errand->ran = true;
+    errand->valid = hf_valid_for(lock, 0);
+    errand->token = hf_token(lock);
+    suite_sleep(errand->takes_ms);
+    return 42;
+}
+
+/* MN-01 */
+static void run_passes_the_result_on_and_gives_back(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_key key = suite_key("k");
+    struct errand errand = {.ran = false};
+    struct hf_info info;
+    int result = 0;
+
+    expect_ok(hf_run(client, key, NULL, run_errand, &errand, &result));
+
+    assert_int_equal(result, 42);
+    assert_true(errand.valid);
+    assert_true(errand.token > 0);
+    expect_ok(hf_read(client, key, HF_LINEARIZABLE, &info));
+    assert_false(info.held);
+    hf_info_fini(&info);
+    suite_close(client);
+}
+
+/* MN-01 */
+static void run_does_not_run_without_the_lock(void)
+{
+    struct hf_client *holder = suite_open(), *other = suite_open();
+    struct hf_lock_opts once = suite_opts(10000, 0);
+    struct hf_key key = suite_key("k");
+    struct errand errand = {.ran = false};
+    struct hf_lock *lock = NULL;
+    int result = 7;
+
+    expect_ok(recorded_lock(holder, key, &once, &lock));
+    expect_err(hf_run(other, key, &once, run_errand, &errand, &result),
+               HF_EBUSY);
+
+    assert_false(errand.ran);
+    assert_int_equal(result, 7);
+    expect_err(hf_run(other, key, &once, NULL, NULL, &result), HF_EINVAL);
+    hf_lock_free(lock);
+    suite_close(holder);
+    suite_close(other);
+}
+
+/* MN-01 */
+static void run_tells_that_the_lock_was_lost_meanwhile(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_lock_opts brief = suite_opts(50, 0);
+    struct errand errand = {.takes_ms = 200};
+    int result = 0;
+
+    expect_err(
+        hf_run(client, suite_key("k"), &brief, run_errand, &errand, &result),
+        HF_EEXPIRED);
+
+    assert_int_equal(result, 42);
+    suite_close(client);
+}
+
+static const struct promise promises[] = {
+    PROMISE(an_idle_handle_claims_nothing, 0),
+    PROMISE(a_new_handle_claims_unless_idle, 0),
+    PROMISE(defaults_are_copied_at_creation, 0),
+    PROMISE(defaults_can_be_asked_for_changed_and_restored, 0),
+    PROMISE(defaults_that_contradict_are_refused, 0),
+    PROMISE(claim_when_claimed_is_a_state_error, 0),
+    PROMISE(giving_back_when_idle_is_a_state_error, 0),
+    PROMISE(a_handle_can_be_claimed_again_and_again, 0),
+    PROMISE(a_refused_claim_leaves_the_handle_idle, 0),
+    PROMISE(a_lost_handle_can_be_claimed_again, 0),
+    PROMISE(unlock_waits_for_the_claim_under_way, 0),
+    PROMISE(unlock_fails_as_the_claim_under_way_does, 0),
+    PROMISE(freeing_a_handle_answers_its_claim, 0),
+    PROMISE(run_passes_the_result_on_and_gives_back, 0),
+    PROMISE(run_does_not_run_without_the_lock, 0),
+    PROMISE(run_tells_that_the_lock_was_lost_meanwhile, 0),
+};
+
+const struct chapter chapter_handles = CHAPTER(promises);

@@ -1,0 +1,459 @@
+#include "conformance/suite.h"
+
+#include <malloc.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "conformance/recorded.h"
+#include "conformance/strategies.h"
+
+#define JOBS 16 /* most cases wait for real time, and overlap */
+#define TRIES 5
+#define AWAIT_MS 10000
+
+/* One promise over one strategy: a case. */
+struct joined {
+    const struct strategy *strategy;
+    const struct promise *promise;
+    char name[128];
+};
+
+/* A key that suite_key() made. */
+struct kept {
+    struct kept *next;
+    char text[];
+};
+
+/* The case that this process runs. */
+static struct {
+    const struct joined *joined;
+    char url[URL_SIZE];
+    uint32_t caps;
+    struct kept *keys;
+} self;
+
+/* ---- The world of a case ------------------------------------------------*/
+
+const char *suite_url(void)
+{
+    return self.url;
+}
+
+const char *suite_unreachable_url(void)
+{
+    static char url[URL_SIZE];
+
+    if (!self.joined->strategy->unreachable_url)
+        hf_test_skip("there is no server to miss");
+    self.joined->strategy->unreachable_url(url);
+    return url;
+}
+
+/* Hold a key until the other end of `fd` is closed. */
+static _Noreturn void hold_in_child(struct hf_key key, int fd)
+{
+    struct hf_client *client = NULL;
+    struct hf_lock *lock = NULL;
+    char byte = hf_open(self.url, NULL, &client) == HF_OK &&
+                        hf_lock(client, key, NULL, &lock) == HF_OK
+                    ? '+'
+                    : '-';
+
+    if (write(fd, &byte, 1) == 1)
+        (void)!read(fd, &byte, 1);
+    if (client)
+        (void)hf_close(client, 1000);
+    _exit(0);
+}
+
+void suite_needs_processes(void)
+{
+    struct hf_key key = suite_key("needs-processes");
+    struct hf_info info = {.held = false};
+    struct hf_client *client = NULL;
+    bool held = false;
+    int ends[2];
+    char byte = 0;
+    pid_t pid = 0;
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    client = suite_open();
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)close(ends[0]);
+        hold_in_child(key, ends[1]);
+    }
+    (void)close(ends[1]);
+    assert_int_equal(read(ends[0], &byte, 1), 1);
+    if (byte == '+' && hf_read(client, key, HF_LINEARIZABLE, &info) == HF_OK) {
+        held = info.held;
+        hf_info_fini(&info);
+    }
+    (void)close(ends[0]);
+    (void)waitpid(pid, NULL, 0);
+    suite_close(client);
+    if (!held)
+        hf_test_skip("processes do not share its locks");
+}
+
+bool suite_has(uint32_t caps)
+{
+    return (self.caps & caps) == caps;
+}
+
+static struct hf_client *open_with(bool background)
+{
+    struct hf_error error = {.code = HF_OK};
+    struct hf_client *client = NULL;
+    struct hf_client_opts opts;
+
+    hf_client_opts_init(&opts);
+    opts.background = background;
+    opts.error = &error;
+    if (hf_open(self.url, &opts, &client) != HF_OK)
+        fail_msg("%s: %s", self.url, error.text);
+    return client;
+}
+
+struct hf_client *suite_open(void)
+{
+    return open_with(false);
+}
+
+struct hf_client *suite_open_background(void)
+{
+    return open_with(true);
+}
+
+void suite_close(struct hf_client *client)
+{
+    expect_ok(recorded_close(client));
+}
+
+struct hf_key suite_key(const char *name)
+{
+    size_t size = strlen(self.joined->name) + 1 + strlen(name) + 1;
+    struct kept *kept = malloc(sizeof(*kept) + size);
+
+    assert_non_null(kept);
+    (void)snprintf(kept->text, size, "%s/%s", self.joined->name, name);
+    kept->next = self.keys;
+    self.keys = kept;
+    return hf_key(kept->text);
+}
+
+struct hf_key suite_key_number(const char *name, unsigned number)
+{
+    char text[64];
+
+    (void)snprintf(text, sizeof(text), "%s-%u", name, number);
+    return suite_key(text);
+}
+
+struct hf_lock_opts suite_opts(uint32_t ttl_ms, uint32_t wait_ms)
+{
+    struct hf_lock_opts opts;
+
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = ttl_ms;
+    opts.wait_ms = wait_ms;
+    return opts;
+}
+
+int64_t suite_lease_ms(uint32_t ttl_ms)
+{
+    return (int64_t)ttl_ms + ttl_ms / 16 + 50;
+}
+
+/* ---- Time ---------------------------------------------------------------*/
+
+int64_t suite_now_ms(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_BOOTTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+void suite_sleep_until(int64_t instant_ms)
+{
+    struct timespec at = {
+        .tv_sec = instant_ms / 1000,
+        .tv_nsec = (instant_ms % 1000) * 1000000,
+    };
+
+    while (clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &at, NULL))
+        continue;
+}
+
+void suite_sleep(int64_t ms)
+{
+    /* The clock is read in whole milliseconds: one more, to be sure. */
+    suite_sleep_until(suite_now_ms() + ms + 1);
+}
+
+void suite_in_time(suite_measure_fn *measure, int64_t bound_ms)
+{
+    int64_t best = INT64_MAX;
+
+    for (unsigned round = 0; round < TRIES; round++) {
+        int64_t took = measure(round);
+
+        if (took < best)
+            best = took;
+        if (best <= bound_ms * hf_test_slowness())
+            return;
+    }
+    fail_msg("took %lld ms at best, at most %lld are allowed", (long long)best,
+             (long long)bound_ms * hf_test_slowness());
+}
+
+/* There where a sanitizer has its own allocator. */
+__attribute__((weak)) size_t __sanitizer_get_current_allocated_bytes(void);
+
+size_t suite_allocated(void)
+{
+    struct mallinfo2 info;
+
+    if (__sanitizer_get_current_allocated_bytes)
+        return __sanitizer_get_current_allocated_bytes();
+    info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
+void suite_step_back(void)
+{
+    (void)setpriority(PRIO_PROCESS, 0, 5);
+}
+
+/* ---- Threads ------------------------------------------------------------*/
+
+struct worker {
+    pthread_t thread;
+    unsigned number;
+    suite_work_fn *work;
+    void *arg;
+};
+
+static void *be_a_worker(void *arg)
+{
+    struct worker *worker = arg;
+
+    worker->work(worker->number, worker->arg);
+    return NULL;
+}
+
+void suite_threads(unsigned count, suite_work_fn *work, void *arg)
+{
+    struct worker *workers = calloc(count, sizeof(*workers));
+
+    assert_non_null(workers);
+    for (unsigned i = 0; i < count; i++) {
+        workers[i].number = i;
+        workers[i].work = work;
+        workers[i].arg = arg;
+        assert_int_equal(
+            pthread_create(&workers[i].thread, NULL, be_a_worker, &workers[i]),
+            0);
+    }
+    for (unsigned i = 0; i < count; i++)
+        assert_int_equal(pthread_join(workers[i].thread, NULL), 0);
+    free(workers);
+}
+
+void suite_count(enum hf_err err, void *counter)
+{
+    struct suite_counter *c = counter;
+
+    atomic_store(&c->last, (int)err);
+    atomic_fetch_add(&c->count, 1);
+}
+
+bool suite_await(const _Atomic unsigned *count, unsigned wanted,
+                 struct hf_client *client)
+{
+    int64_t deadline = suite_now_ms() + (int64_t)AWAIT_MS * hf_test_slowness();
+
+    while (atomic_load(count) < wanted && suite_now_ms() < deadline) {
+        if (client) {
+            struct pollfd fd = {.fd = hf_fd(client), .events = POLLIN};
+
+            (void)poll(&fd, 1, 10);
+            (void)hf_process(client);
+        } else {
+            suite_sleep(0);
+        }
+    }
+    return atomic_load(count) >= wanted;
+}
+
+void suite_hear(struct hf_lock *lock, enum hf_lock_event event, void *heard)
+{
+    struct suite_heard *h = heard;
+    unsigned at = atomic_load(&h->count);
+
+    (void)lock;
+    if (at < sizeof(h->events) / sizeof(h->events[0])) {
+        h->events[at] = event;
+        h->at_ms[at] = suite_now_ms();
+    }
+    if (event == HF_LOCK_EVENT_WAITING)
+        atomic_fetch_add(&h->waiting, 1);
+    if (event == HF_LOCK_EVENT_AT_RISK)
+        atomic_fetch_add(&h->at_risk, 1);
+    if (event == HF_LOCK_EVENT_LOST)
+        atomic_fetch_add(&h->lost, 1);
+    atomic_store(&h->count, at + 1);
+}
+
+/* ---- Checks -------------------------------------------------------------*/
+
+void suite_expect(enum hf_err got, enum hf_err wanted, const char *call,
+                  const char *file, int line)
+{
+    if (got == wanted)
+        return;
+    print_error("%s\nis %s (%s), should be %s\n", call, hf_err_name(got),
+                hf_err_text(got), hf_err_name(wanted));
+    _fail(file, line);
+}
+
+void suite_expect_word(const char *text, const char *word, const char *file,
+                       int line)
+{
+    if (strstr(text, word))
+        return;
+    print_error("\"%s\" does not name '%s'\n", text, word);
+    _fail(file, line);
+}
+
+/* ---- Around a case ------------------------------------------------------*/
+
+static void skip_without(uint32_t missing)
+{
+    char why[256];
+    size_t used = (size_t)snprintf(why, sizeof(why), "%s does not give",
+                                   self.joined->strategy->name);
+
+    for (uint32_t cap = 1; cap <= missing && used < sizeof(why); cap <<= 1)
+        if (missing & cap)
+            used += (size_t)snprintf(why + used, sizeof(why) - used, " %s",
+                                     hf_cap_name((enum hf_cap)cap));
+    hf_test_skip(why);
+}
+
+static int set_up(void **state)
+{
+    struct hf_client *client = NULL;
+    char unique[160];
+
+    self.joined = *state;
+    (void)snprintf(unique, sizeof(unique), "%s-%ld", self.joined->promise->name,
+                   (long)getpid());
+    self.joined->strategy->url(self.url, unique);
+    client = suite_open();
+    self.caps = hf_caps(client);
+    (void)hf_close(client, 1000);
+    if (self.joined->promise->needs & ~self.caps)
+        skip_without(self.joined->promise->needs & ~self.caps);
+    recorded_init(suite_has(HF_CAP_FIFO));
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    int violated = recorded_check(self.joined->name);
+
+    (void)state;
+    recorded_fini();
+    while (self.keys) {
+        struct kept *kept = self.keys;
+
+        self.keys = kept->next;
+        free(kept);
+    }
+    return violated;
+}
+
+static void run(void **state)
+{
+    const struct joined *joined = *state;
+
+    joined->promise->check();
+}
+
+/* ---- In main() ----------------------------------------------------------*/
+
+static size_t join(const struct strategy *strategy,
+                   const struct chapter *chapter, struct joined *joined,
+                   struct CMUnitTest *cases)
+{
+    for (size_t i = 0; i < chapter->count; i++) {
+        joined[i].strategy = strategy;
+        joined[i].promise = &chapter->promises[i];
+        (void)snprintf(joined[i].name, sizeof(joined[i].name), "%s/%s",
+                       strategy->name, chapter->promises[i].name);
+        cases[i] = (struct CMUnitTest){
+            .name = joined[i].name,
+            .test_func = run,
+            .setup_func = set_up,
+            .teardown_func = tear_down,
+            .initial_state = &joined[i],
+        };
+    }
+    return chapter->count;
+}
+
+static bool start_all(void)
+{
+    for (size_t i = 0; i < strategy_count; i++) {
+        if (strategies[i].start && !strategies[i].start()) {
+            (void)fprintf(stderr, "%s: cannot be started\n",
+                          strategies[i].name);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void stop_all(void)
+{
+    for (size_t i = 0; i < strategy_count; i++)
+        if (strategies[i].stop)
+            strategies[i].stop();
+}
+
+int suite_main(const struct chapter *const *chapters, size_t count)
+{
+    struct CMUnitTest *cases = NULL;
+    struct joined *joined = NULL;
+    size_t total = 0, used = 0;
+    int status = 1;
+
+    for (size_t i = 0; i < count; i++)
+        total += chapters[i]->count * strategy_count;
+    cases = calloc(total + 1, sizeof(*cases));
+    joined = calloc(total + 1, sizeof(*joined));
+    if (cases && joined) {
+        for (size_t s = 0; s < strategy_count; s++)
+            for (size_t i = 0; i < count; i++)
+                used += join(&strategies[s], chapters[i], &joined[used],
+                             &cases[used]);
+        if (start_all())
+            status = hf_test_main("conformance", cases, used, JOBS);
+        stop_all();
+    }
+    free(joined);
+    free(cases);
+    return status;
+}

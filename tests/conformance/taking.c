@@ -1,0 +1,424 @@
+/* taking.c - what hf_lock() gives, and to whom. */
+#include "conformance/recorded.h"
+#include "conformance/suite.h"
+
+#include <string.h>
+
+/* GO-01 */
+static void every_grant_has_a_nonce_of_its_own(void)
+{
+    struct hf_client *client = suite_open();
+    uint8_t nonces[2][HF_NONCE_SIZE] = {{0}};
+    struct hf_key key = suite_key("k");
+
+    for (int i = 0; i < 2; i++) {
+        struct hf_lock *lock = NULL;
+
+        expect_ok(recorded_lock(client, key, NULL, &lock));
+        hf_nonce(lock, nonces[i]);
+        expect_ok(recorded_unlock(client, lock));
+        hf_lock_free(lock);
+    }
+
+    assert_memory_not_equal(nonces[0], nonces[1], HF_NONCE_SIZE);
+    suite_close(client);
+}
+
+/* MJ-01, MS-01 */
+static void handle_tells_key_token_nonce_and_deadline(void)
+{
+    static const uint8_t zeros[HF_NONCE_SIZE];
+    struct hf_client *client = suite_open();
+    struct hf_lock_opts opts = suite_opts(3000, 0);
+    uint8_t nonce[HF_NONCE_SIZE];
+    struct hf_key key = suite_key("k");
+    struct hf_lock *lock = NULL;
+    int64_t before = suite_now_ms();
+
+    expect_ok(recorded_lock(client, key, &opts, &lock));
+
+    assert_int_equal(hf_lock_key(lock).size, key.size);
+    assert_memory_equal(hf_lock_key(lock).data, key.data, key.size);
+    assert_true(hf_token(lock) > 0);
+    hf_nonce(lock, nonce);
+    assert_memory_not_equal(nonce, zeros, HF_NONCE_SIZE);
+    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_deadline(lock) >= before);
+    assert_true(hf_deadline(lock) <= suite_now_ms() + 3000);
+    assert_true(hf_remaining_ms(lock) <= hf_deadline(lock) - before);
+    assert_int_equal(hf_lock_state(lock), HF_LOCK_HELD);
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+/* GO-03 */
+static int64_t default_ttl_lacks(unsigned round)
+{
+    struct hf_client *client = suite_open();
+    struct hf_key key = suite_key_number("k", round);
+    struct hf_lock *lock = NULL;
+    struct hf_info info;
+    int64_t lacks = 0;
+
+    expect_ok(recorded_lock(client, key, NULL, &lock));
+    lacks = 10000 - (int64_t)hf_remaining_ms(lock);
+    assert_true(lacks >= 0);
+    expect_ok(recorded_read(client, key, &info));
+    assert_true(info.left_ms <= suite_lease_ms(10000));
+    assert_true(info.left_ms >= hf_remaining_ms(lock));
+    hf_info_fini(&info);
+    hf_lock_free(lock);
+    suite_close(client);
+    return lacks;
+}
+
+static void default_ttl_is_ten_seconds(void)
+{
+    suite_in_time(default_ttl_lacks, 999);
+}
+
+/* GO-04 */
+static int64_t default_wait_is_off_by(unsigned round)
+{
+    struct hf_client *holder = suite_open(), *other = suite_open();
+    struct hf_key key = suite_key_number("k", round);
+    struct hf_lock_opts long_held = suite_opts(60000, 0);
+    struct hf_lock *lock = NULL, *none = NULL;
+    int64_t began = 0, took = 0;
+
+    expect_ok(recorded_lock(holder, key, &long_held, &lock));
+    began = suite_now_ms();
+    expect_err(recorded_lock(other, key, NULL, &none), HF_ETIMEDOUT);
+    took = suite_now_ms() - began;
+
+    assert_null(none);
+    assert_true(took >= 4999);
+    hf_lock_free(lock);
+    suite_close(other);
+    suite_close(holder);
+    return took - 5000;
+}
+
+static void default_wait_is_five_seconds(void)
+{
+    suite_in_time(default_wait_is_off_by, 300);
+}
+
+/* GO-05, GO-07, MS-02 */
+static int64_t refusal_takes(unsigned round)
+{
+    struct hf_client *holder = suite_open(), *other = suite_open();
+    struct hf_key key = suite_key_number("k", round);
+    struct hf_lock_opts once = suite_opts(10000, 0);
+    struct hf_lock *lock = NULL, *none = NULL;
+    int64_t began = 0, took = 0;
+
+    expect_ok(recorded_lock(holder, key, &once, &lock));
+    began = suite_now_ms();
+    expect_err(recorded_lock(other, key, &once, &none), HF_EBUSY);
+    took = suite_now_ms() - began;
+
+    assert_null(none);
+    hf_lock_free(lock);
+    suite_close(other);
+    suite_close(holder);
+    return took;
+}
+
+static void held_key_is_refused_at_once(void)
+{
+    suite_in_time(refusal_takes, 99);
+}
+
+/* GO-07, MJ-06 */
+static void any_wait_takes_a_free_key(void)
+{
+    static const uint32_t waits[] = {0, 1, 100, 5000, HF_FOREVER};
+    struct hf_client *client = suite_open();
+
+    for (unsigned i = 0; i < HF_TEST_COUNT(waits); i++) {
+        struct hf_lock_opts opts = suite_opts(10000, waits[i]);
+        struct hf_lock *lock = NULL;
+
+        expect_ok(
+            recorded_lock(client, suite_key_number("k", i), &opts, &lock));
+        assert_true(hf_valid_for(lock, 0));
+        hf_lock_free(lock);
+    }
+    suite_close(client);
+}
+
+/* GO-11 */
+static void keys_are_independent(void)
+{
+    struct hf_client *one = suite_open(), *two = suite_open();
+    struct hf_lock_opts once = suite_opts(10000, 0);
+    struct hf_lock *first = NULL, *second = NULL;
+
+    expect_ok(recorded_lock(one, suite_key("k1"), &once, &first));
+
+    expect_ok(recorded_lock(two, suite_key("k2"), &once, &second));
+    hf_lock_free(first);
+    hf_lock_free(second);
+    suite_close(one);
+    suite_close(two);
+}
+
+/* GO-11: a key that is the beginning of another is another key. */
+static void a_prefix_is_another_key(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_lock_opts once = suite_opts(10000, 0);
+    struct hf_lock *lock = NULL, *longer = NULL;
+
+    expect_ok(recorded_lock(client, suite_key("k"), &once, &lock));
+
+    expect_ok(recorded_lock(client, suite_key("kk"), &once, &longer));
+    hf_lock_free(lock);
+    hf_lock_free(longer);
+    suite_close(client);
+}
+
+/* GO-12, MS-02 */
+static void the_same_client_is_refused_too(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_lock_opts once = suite_opts(10000, 0);
+    struct hf_lock *lock = NULL, *again = NULL;
+    struct hf_key key = suite_key("k");
+
+    expect_ok(recorded_lock(client, key, &once, &lock));
+
+    expect_err(recorded_lock(client, key, &once, &again), HF_EBUSY);
+    assert_null(again);
+    assert_true(hf_valid_for(lock, 0));
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+/* LK-03 */
+static void the_same_value_is_refused_too(void)
+{
+    struct hf_client *one = suite_open(), *two = suite_open();
+    struct hf_lock_opts once = suite_opts(10000, 0);
+    struct hf_lock *lock = NULL, *again = NULL;
+    struct hf_key key = suite_key("k");
+
+    once.value = hf_bytes("v");
+    expect_ok(recorded_lock(one, key, &once, &lock));
+
+    expect_err(recorded_lock(two, key, &once, &again), HF_EBUSY);
+    hf_lock_free(lock);
+    suite_close(one);
+    suite_close(two);
+}
+
+/* MS-04 */
+static void tokens_rise_over_releases(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_key key = suite_key("k");
+    uint64_t last = 0;
+
+    for (int i = 0; i < 3; i++) {
+        struct hf_lock *lock = NULL;
+
+        expect_ok(recorded_lock(client, key, NULL, &lock));
+        assert_true(hf_token(lock) > last);
+        last = hf_token(lock);
+        expect_ok(recorded_unlock(client, lock));
+        hf_lock_free(lock);
+    }
+    suite_close(client);
+}
+
+/* MS-03 */
+static void tokens_rise_over_an_expiry(void)
+{
+    struct hf_client *one = suite_open(), *two = suite_open();
+    struct hf_lock_opts brief = suite_opts(100, HF_FOREVER);
+    struct hf_lock *lost = NULL, *lock = NULL;
+    struct hf_key key = suite_key("k");
+
+    expect_ok(recorded_lock(one, key, &brief, &lost));
+    expect_ok(recorded_lock(two, key, &brief, &lock));
+
+    assert_true(hf_token(lock) > hf_token(lost));
+    hf_lock_free(lost);
+    hf_lock_free(lock);
+    suite_close(one);
+    suite_close(two);
+}
+
+/* MS-04: a client that comes later goes on where others ended. */
+static void tokens_rise_over_clients(void)
+{
+    struct hf_client *witness = suite_open();
+    struct hf_key key = suite_key("k");
+    uint64_t last = 0;
+
+    for (int i = 0; i < 3; i++) {
+        struct hf_client *client = suite_open();
+        struct hf_lock *lock = NULL;
+
+        expect_ok(recorded_lock(client, key, NULL, &lock));
+        assert_true(hf_token(lock) > last);
+        last = hf_token(lock);
+        suite_close(client);
+        hf_lock_free(lock);
+    }
+    suite_close(witness);
+}
+
+/* MS-05, G2-13: where locks are durable, the last client to go takes nothing
+ * with it. */
+static void tokens_rise_over_a_restart(void)
+{
+    struct hf_key key = suite_key("k");
+    uint64_t last = 0;
+
+    for (int i = 0; i < 3; i++) {
+        struct hf_client *client = suite_open();
+        struct hf_lock *lock = NULL;
+
+        expect_ok(recorded_lock(client, key, NULL, &lock));
+        assert_true(hf_token(lock) > last);
+        last = hf_token(lock);
+        suite_close(client);
+        hf_lock_free(lock);
+    }
+}
+
+/* CF-01 */
+static void of_two_asked_in_one_batch_one_wins(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_lock_opts once = suite_opts(10000, 0);
+    struct hf_key key = suite_key("k");
+    struct hf_lock *lock = NULL, *none = NULL;
+    struct recorded_claim *first = recorded_lock_start(client, key, &once);
+    struct recorded_claim *second = recorded_lock_start(client, key, &once);
+
+    expect_ok(recorded_lock_wait(first, HF_FOREVER, &lock));
+    expect_err(recorded_lock_wait(second, HF_FOREVER, &none), HF_EBUSY);
+
+    assert_null(none);
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+/* MM-05: who was refused has left no trace. */
+static void a_refused_claim_leaves_no_trace(void)
+{
+    struct hf_client *holder = suite_open(), *other = suite_open();
+    struct hf_lock_opts opts = suite_opts(10000, 0);
+    struct hf_lock *lock = NULL, *none = NULL;
+    struct hf_key key = suite_key("k");
+    struct hf_info info;
+
+    opts.note = "the holder";
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    opts.note = "the loser";
+    expect_err(recorded_lock(other, key, &opts, &none), HF_EBUSY);
+
+    expect_ok(recorded_read(other, key, &info));
+    assert_string_equal(info.note, "the holder");
+    assert_int_equal(info.token, hf_token(lock));
+    assert_int_equal(info.waiters, 0);
+    hf_info_fini(&info);
+    hf_lock_free(lock);
+    suite_close(other);
+    suite_close(holder);
+}
+
+/* GO-17: the claim that ran out is not granted behind the caller's back. */
+static int64_t key_is_free_after(unsigned round)
+{
+    struct hf_client *holder = suite_open(), *other = suite_open();
+    struct hf_key key = suite_key_number("k", round);
+    struct hf_lock_opts brief = suite_opts(60000, 1);
+    struct hf_lock *lock = NULL, *none = NULL, *next = NULL;
+    int64_t began = 0, took = 0;
+
+    expect_ok(recorded_lock(holder, key, &brief, &lock));
+    expect_err(recorded_lock(other, key, &brief, &none), HF_ETIMEDOUT);
+    expect_ok(recorded_unlock(holder, lock));
+    began = suite_now_ms();
+    brief.wait_ms = 0;
+    expect_ok(recorded_lock(holder, key, &brief, &next));
+    took = suite_now_ms() - began;
+
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    suite_close(other);
+    suite_close(holder);
+    return took;
+}
+
+static void a_wait_that_ran_out_leaves_no_orphan(void)
+{
+    suite_in_time(key_is_free_after, 1000);
+}
+
+/* MN-02, MM-01 */
+static void taken_nameless_and_late_are_told_apart(void)
+{
+    struct hf_client *holder = suite_open(), *other = suite_open();
+    struct hf_lock_opts opts = suite_opts(10000, 0);
+    struct hf_lock *lock = NULL, *none = NULL;
+    struct hf_key key = suite_key("k");
+
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+
+    expect_err(recorded_lock(other, key, &opts, &none), HF_EBUSY);
+    opts.wait_ms = 20;
+    expect_err(recorded_lock(other, key, &opts, &none), HF_ETIMEDOUT);
+    expect_err(hf_lock(other, hf_key(""), &opts, &none), HF_EINVAL);
+    assert_null(none);
+    hf_lock_free(lock);
+    suite_close(other);
+    suite_close(holder);
+}
+
+/* MJ-10 */
+static void a_server_that_is_not_there_is_unavailable(void)
+{
+    const char *url = suite_unreachable_url();
+    struct hf_lock_opts opts = suite_opts(10000, 1000);
+    struct hf_client *client = NULL;
+    struct hf_lock *lock = NULL;
+    enum hf_err err = hf_open(url, NULL, &client);
+
+    opts.timeout_ms = 1000;
+    if (err == HF_OK) {
+        err = hf_lock(client, suite_key("k"), &opts, &lock);
+        (void)hf_close(client, 1000);
+    }
+
+    expect_err(err, HF_EUNAVAIL);
+    assert_null(lock);
+}
+
+static const struct promise promises[] = {
+    PROMISE(default_wait_is_five_seconds, 0),
+    PROMISE(every_grant_has_a_nonce_of_its_own, 0),
+    PROMISE(handle_tells_key_token_nonce_and_deadline, 0),
+    PROMISE(default_ttl_is_ten_seconds, 0),
+    PROMISE(held_key_is_refused_at_once, 0),
+    PROMISE(any_wait_takes_a_free_key, 0),
+    PROMISE(keys_are_independent, 0),
+    PROMISE(a_prefix_is_another_key, 0),
+    PROMISE(the_same_client_is_refused_too, 0),
+    PROMISE(the_same_value_is_refused_too, HF_CAP_VALUE),
+    PROMISE(tokens_rise_over_releases, HF_CAP_FENCE),
+    PROMISE(tokens_rise_over_an_expiry, HF_CAP_FENCE),
+    PROMISE(tokens_rise_over_clients, HF_CAP_FENCE),
+    PROMISE(tokens_rise_over_a_restart, HF_CAP_FENCE | HF_CAP_DURABLE),
+    PROMISE(of_two_asked_in_one_batch_one_wins, 0),
+    PROMISE(a_refused_claim_leaves_no_trace, 0),
+    PROMISE(a_wait_that_ran_out_leaves_no_orphan, 0),
+    PROMISE(taken_nameless_and_late_are_told_apart, 0),
+    PROMISE(a_server_that_is_not_there_is_unavailable, 0),
+};
+
+const struct chapter chapter_taking = CHAPTER(promises);

@@ -1,0 +1,826 @@
+/* waiting.c - in line for a key, and for a key to be held or free. */
+#include "conformance/recorded.h"
+#include "conformance/suite.h"
+
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <time.h>
+
+/* Ask for a held key, and return once it stands in line. */
+static struct recorded_claim *stand_in_line(struct hf_client *client,
+                                            struct hf_key key,
+                                            struct hf_lock_opts opts,
+                                            struct suite_heard *heard)
+{
+    struct recorded_claim *claim = NULL;
+
+    opts.on_event = suite_hear;
+    opts.arg = heard;
+    claim = recorded_lock_start(client, key, &opts);
+    assert_non_null(claim);
+    assert_true(suite_await(&heard->waiting, 1, NULL));
+    return claim;
+}
+
+/* GO-06, MN-03: `hold_ms` after it stands in line the key is given back; how
+ * long after that the waiter has it. */
+static int64_t granted_after(unsigned round, int64_t hold_ms)
+{
+    struct hf_client *holder = suite_open();
+    struct hf_client *other = suite_open_background();
+    struct hf_lock_opts opts = suite_opts(5000, 5000);
+    struct hf_key key = suite_key_number("k", round);
+    struct suite_heard heard = {0};
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct recorded_claim *claim = NULL;
+    int64_t freed = 0, took = 0;
+
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    claim = stand_in_line(other, key, opts, &heard);
+    suite_sleep(hold_ms);
+    assert_false(recorded_lock_done(claim));
+    freed = suite_now_ms();
+    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(recorded_lock_wait(claim, 5000, &next));
+    took = suite_now_ms() - freed;
+
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    suite_close(holder);
+    suite_close(other);
+    return took;
+}
+
+/* GO-06 */
+static int64_t granted_after_a_second(unsigned round)
+{
+    return granted_after(round, 1000);
+}
+
+static void a_waiter_is_granted_on_release(void)
+{
+    suite_in_time(granted_after_a_second, 300);
+}
+
+/* MN-03 */
+static int64_t granted_after_a_moment(unsigned round)
+{
+    return granted_after(round, 100);
+}
+
+static void a_release_wakes_the_waiter_by_an_event(void)
+{
+    suite_in_time(granted_after_a_moment, 49);
+}
+
+/* MN-03 */
+static int64_t ttl_lacks_after_a_wait(unsigned round)
+{
+    struct hf_client *holder = suite_open();
+    struct hf_client *other = suite_open_background();
+    struct hf_lock_opts opts = suite_opts(800, 5000);
+    struct hf_key key = suite_key_number("k", round);
+    struct suite_heard heard = {0};
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct recorded_claim *claim = NULL;
+    int64_t lacks = 0;
+
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    claim = stand_in_line(other, key, opts, &heard);
+    suite_sleep(500);
+    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(recorded_lock_wait(claim, 5000, &next));
+    lacks = 800 - (int64_t)hf_remaining_ms(next);
+
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    suite_close(holder);
+    suite_close(other);
+    return lacks;
+}
+
+static void the_ttl_counts_from_the_grant_not_from_the_wait(void)
+{
+    suite_in_time(ttl_lacks_after_a_wait, 100);
+}
+
+struct release_later {
+    struct hf_client *client;
+    struct hf_lock *lock;
+    struct hf_client *waiter;
+    struct hf_key key;
+    struct suite_heard heard;
+    enum hf_err released, granted;
+    struct hf_lock *next;
+};
+
+static void release_or_wait(unsigned number, void *arg)
+{
+    struct release_later *later = arg;
+
+    if (number == 0) {
+        (void)suite_await(&later->heard.waiting, 1, NULL);
+        later->released = recorded_unlock(later->client, later->lock);
+    } else {
+        struct hf_lock_opts opts = suite_opts(5000, 20000);
+
+        opts.on_event = suite_hear;
+        opts.arg = &later->heard;
+        later->granted =
+            recorded_lock(later->waiter, later->key, &opts, &later->next);
+    }
+}
+
+static void a_blocking_waiter_is_granted_by_another_thread(void)
+{
+    struct release_later later = {
+        .client = suite_open(),
+        .waiter = suite_open(),
+        .key = suite_key("k"),
+    };
+    struct hf_lock_opts opts = suite_opts(60000, 0);
+
+    expect_ok(recorded_lock(later.client, later.key, &opts, &later.lock));
+    suite_threads(2, release_or_wait, &later);
+
+    expect_ok(later.released);
+    expect_ok(later.granted);
+    assert_true(hf_token(later.next) > hf_token(later.lock));
+    hf_lock_free(later.lock);
+    hf_lock_free(later.next);
+    suite_close(later.client);
+    suite_close(later.waiter);
+}
+
+#define WAITERS 8
+
+/* MN-01: in the order of arrival. */
+static void waiters_are_served_as_they_came(void)
+{
+    struct hf_client *holder = suite_open(), *others[WAITERS];
+    struct suite_heard heard[WAITERS] = {{0}};
+    struct recorded_claim *claims[WAITERS];
+    struct hf_lock_opts opts = suite_opts(60000, 30000);
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_key key = suite_key("k");
+    uint64_t last = 0;
+
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    for (unsigned i = 0; i < WAITERS; i++) {
+        others[i] = suite_open_background();
+        claims[i] = stand_in_line(others[i], key, opts, &heard[i]);
+    }
+    last = hf_token(lock);
+    expect_ok(recorded_unlock(holder, lock));
+    for (unsigned i = 0; i < WAITERS; i++) {
+        expect_ok(recorded_lock_wait(claims[i], 30000, &next));
+        assert_true(hf_token(next) > last);
+        last = hf_token(next);
+        for (unsigned j = i + 1; j < WAITERS; j++)
+            assert_false(recorded_lock_done(claims[j]));
+        expect_ok(recorded_unlock(others[i], next));
+        hf_lock_free(next);
+    }
+
+    for (unsigned i = 0; i < WAITERS; i++)
+        suite_close(others[i]);
+    hf_lock_free(lock);
+    suite_close(holder);
+}
+
+/* One client's own waiters stand in one line too. */
+static void waiters_of_one_client_are_served_as_they_came(void)
+{
+    struct hf_client *client = suite_open_background();
+    struct suite_heard heard[WAITERS] = {{0}};
+    struct recorded_claim *claims[WAITERS];
+    struct hf_lock_opts opts = suite_opts(60000, 30000);
+    struct hf_lock *lock = NULL;
+    struct hf_key key = suite_key("k");
+
+    expect_ok(recorded_lock(client, key, &opts, &lock));
+    for (unsigned i = 0; i < WAITERS; i++)
+        claims[i] = stand_in_line(client, key, opts, &heard[i]);
+    for (unsigned i = 0; i < WAITERS; i++) {
+        struct hf_lock *next = NULL;
+
+        expect_ok(recorded_unlock(client, lock));
+        hf_lock_free(lock);
+        expect_ok(recorded_lock_wait(claims[i], 30000, &next));
+        lock = next;
+    }
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+struct place {
+    _Atomic unsigned heard;
+    _Atomic unsigned place;
+};
+
+static void note_place(struct hf_lock *lock, enum hf_lock_event event,
+                       void *arg)
+{
+    struct place *place = arg;
+
+    if (event != HF_LOCK_EVENT_WAITING)
+        return;
+    atomic_store(&place->place, hf_lock_place(lock));
+    atomic_fetch_add(&place->heard, 1);
+}
+
+static void a_waiter_hears_its_place_in_line(void)
+{
+    struct hf_client *client = suite_open_background();
+    struct hf_lock_opts opts = suite_opts(60000, 30000);
+    struct recorded_claim *claims[3];
+    struct place places[3] = {{0}};
+    struct hf_lock *lock = NULL, *none = NULL;
+    struct hf_key key = suite_key("k");
+    struct hf_info info;
+
+    expect_ok(recorded_lock(client, key, &opts, &lock));
+    assert_int_equal(hf_lock_place(lock), 0);
+    for (unsigned i = 0; i < 3; i++) {
+        opts.on_event = note_place;
+        opts.arg = &places[i];
+        claims[i] = recorded_lock_start(client, key, &opts);
+        assert_true(suite_await(&places[i].heard, 1, NULL));
+    }
+
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(places[i].place, i + 1);
+    expect_ok(recorded_read(client, key, &info));
+    assert_int_equal(info.waiters, 3);
+    hf_info_fini(&info);
+    for (unsigned i = 0; i < 3; i++) {
+        hf_future_cancel(recorded_lock_future(claims[i]));
+        expect_err(recorded_lock_wait(claims[i], 10000, &none), HF_ECANCELED);
+        assert_int_equal(places[i].heard, 1);
+    }
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+/* GO-07, MJ-08: however short, and never early. */
+static int64_t wait_is_late_by(unsigned round)
+{
+    struct hf_client *holder = suite_open(), *other = suite_open();
+    struct hf_lock_opts opts = suite_opts(60000, 300);
+    struct hf_key key = suite_key_number("k", round);
+    struct hf_lock *lock = NULL, *none = NULL;
+    int64_t began = 0, took = 0;
+
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    began = suite_now_ms();
+    expect_err(recorded_lock(other, key, &opts, &none), HF_ETIMEDOUT);
+    took = suite_now_ms() - began;
+
+    assert_true(took >= 299);
+    hf_lock_free(lock);
+    suite_close(holder);
+    suite_close(other);
+    return took - 300;
+}
+
+static void a_wait_ends_when_it_was_said_to(void)
+{
+    suite_in_time(wait_is_late_by, 300);
+}
+
+/* LK-22: nobody is left in line. */
+static void a_wait_that_ran_out_leaves_the_line(void)
+{
+    struct hf_client *holder = suite_open(), *other = suite_open();
+    struct hf_lock_opts opts = suite_opts(60000, 20);
+    struct hf_lock *lock = NULL, *none = NULL;
+    struct hf_key key = suite_key("k");
+    struct hf_info info;
+
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_err(recorded_lock(other, key, &opts, &none), HF_ETIMEDOUT);
+
+    expect_ok(recorded_read(holder, key, &info));
+    assert_int_equal(info.waiters, 0);
+    hf_info_fini(&info);
+    hf_lock_free(lock);
+    suite_close(holder);
+    suite_close(other);
+}
+
+/* LK-23, G2-14: a client that is closed while it waits is passed over. */
+static void a_closed_waiter_is_passed_over(void)
+{
+    struct hf_client *holder = suite_open();
+    struct hf_client *gone = suite_open_background();
+    struct hf_client *other = suite_open_background();
+    struct suite_heard heard[2] = {{0}};
+    struct hf_lock_opts opts = suite_opts(60000, 30000);
+    struct recorded_claim *dead = NULL, *alive = NULL;
+    struct hf_lock *lock = NULL, *none = NULL, *next = NULL;
+    struct hf_key key = suite_key("k");
+
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    dead = stand_in_line(gone, key, opts, &heard[0]);
+    alive = stand_in_line(other, key, opts, &heard[1]);
+    suite_close(gone);
+    expect_err(recorded_lock_wait(dead, 0, &none), HF_ECLOSED);
+    expect_ok(recorded_unlock(holder, lock));
+
+    expect_ok(recorded_lock_wait(alive, 10000, &next));
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    suite_close(holder);
+    suite_close(other);
+}
+
+static void a_canceled_waiter_is_passed_over(void)
+{
+    struct hf_client *holder = suite_open();
+    struct hf_client *other = suite_open_background();
+    struct suite_heard heard[2] = {{0}};
+    struct hf_lock_opts opts = suite_opts(60000, 30000);
+    struct recorded_claim *canceled = NULL, *alive = NULL;
+    struct hf_lock *lock = NULL, *none = NULL, *next = NULL;
+    struct hf_key key = suite_key("k");
+
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    canceled = stand_in_line(other, key, opts, &heard[0]);
+    alive = stand_in_line(other, key, opts, &heard[1]);
+    hf_future_cancel(recorded_lock_future(canceled));
+    expect_err(recorded_lock_wait(canceled, 10000, &none), HF_ECANCELED);
+    expect_ok(recorded_unlock(holder, lock));
+
+    expect_ok(recorded_lock_wait(alive, 10000, &next));
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    suite_close(holder);
+    suite_close(other);
+}
+
+static void a_late_cancel_changes_nothing(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_lock *lock = NULL;
+    struct hf_future *future = NULL;
+    struct hf_key key = suite_key("k");
+    enum hf_err err = HF_ECANCELED;
+
+    expect_ok(hf_lock_start(client, key, NULL, &lock, NULL, NULL, &future));
+    expect_ok(hf_future_wait(future, 10000, &err));
+    hf_future_cancel(future);
+
+    assert_true(hf_future_done(future, &err));
+    expect_ok(err);
+    assert_true(hf_valid_for(lock, 0));
+    hf_future_free(future);
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+/* MJ-07: each message would wake the waiter, and waking is what is counted. */
+static void waiting_does_not_spin(void)
+{
+    struct hf_client *holder = suite_open(), *other = suite_open();
+    struct hf_lock_opts opts = suite_opts(60000, 1500);
+    struct hf_lock *lock = NULL, *none = NULL;
+    struct rusage before, after;
+    struct hf_key key = suite_key("k");
+    long wakeups = 0, cpu_ms = 0;
+
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    (void)getrusage(RUSAGE_THREAD, &before);
+    expect_err(recorded_lock(other, key, &opts, &none), HF_ETIMEDOUT);
+    (void)getrusage(RUSAGE_THREAD, &after);
+
+    wakeups = after.ru_nvcsw - before.ru_nvcsw;
+    cpu_ms = (after.ru_utime.tv_sec - before.ru_utime.tv_sec) * 1000 +
+             (after.ru_utime.tv_usec - before.ru_utime.tv_usec) / 1000;
+    assert_in_range(wakeups, 1, 10);
+    assert_in_range(cpu_ms, 0, 100 * hf_test_slowness());
+    hf_lock_free(lock);
+    suite_close(holder);
+    suite_close(other);
+}
+
+/* No herd: of those in line only the next is woken by a release. */
+static void a_release_wakes_no_herd(void)
+{
+    struct hf_client *holder = suite_open(), *others[WAITERS];
+    struct suite_heard heard[WAITERS] = {{0}};
+    struct recorded_claim *claims[WAITERS];
+    struct hf_lock_opts opts = suite_opts(60000, 30000);
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_key key = suite_key("k");
+    unsigned granted = 0;
+
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    for (unsigned i = 0; i < WAITERS; i++) {
+        others[i] = suite_open_background();
+        claims[i] = stand_in_line(others[i], key, opts, &heard[i]);
+    }
+    expect_ok(recorded_unlock(holder, lock));
+    suite_sleep(300);
+    for (unsigned i = 0; i < WAITERS; i++)
+        granted += recorded_lock_done(claims[i]);
+
+    assert_int_equal(granted, 1);
+    for (unsigned i = 0; i < WAITERS; i++) {
+        if (recorded_lock_done(claims[i]))
+            expect_ok(recorded_lock_wait(claims[i], 0, &next));
+        suite_close(others[i]);
+        if (recorded_lock_future(claims[i])) {
+            struct hf_lock *none = NULL;
+
+            expect_err(recorded_lock_wait(claims[i], 0, &none), HF_ECLOSED);
+        }
+    }
+    hf_lock_free(next);
+    hf_lock_free(lock);
+    suite_close(holder);
+}
+
+/* ---- Until it is held ---------------------------------------------------*/
+
+/* LK-19 */
+static void wait_held_returns_at_once_if_held(void)
+{
+    struct hf_client *holder = suite_open(), *other = suite_open();
+    struct hf_lock_opts opts = suite_opts(60000, 0);
+    struct hf_lock *lock = NULL;
+    struct hf_key key = suite_key("k");
+    struct hf_info info;
+
+    opts.note = "here";
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    expect_ok(hf_wait_held(other, key, 0, &info));
+
+    assert_true(info.held);
+    assert_int_equal(info.token, hf_token(lock));
+    assert_string_equal(info.note, "here");
+    hf_info_fini(&info);
+    expect_ok(hf_wait_held(other, key, HF_FOREVER, NULL));
+    hf_lock_free(lock);
+    suite_close(holder);
+    suite_close(other);
+}
+
+/* LK-19 */
+static void wait_held_wakes_when_somebody_locks(void)
+{
+    struct hf_client *holder = suite_open();
+    struct hf_client *other = suite_open_background();
+    struct hf_future *future = NULL;
+    struct hf_lock *lock = NULL;
+    struct hf_key key = suite_key("k");
+    struct hf_info info = {.held = false};
+    enum hf_err err = HF_ECANCELED;
+
+    expect_ok(
+        hf_wait_held_start(other, key, 10000, &info, NULL, NULL, &future));
+    suite_sleep(100);
+    assert_false(hf_future_done(future, NULL));
+    expect_ok(recorded_lock(holder, key, NULL, &lock));
+    expect_ok(hf_future_wait(future, 10000, &err));
+
+    expect_ok(err);
+    assert_true(info.held);
+    assert_int_equal(info.token, hf_token(lock));
+    hf_info_fini(&info);
+    hf_future_free(future);
+    hf_lock_free(lock);
+    suite_close(holder);
+    suite_close(other);
+}
+
+/* LK-19 */
+static void wait_held_runs_out(void)
+{
+    struct hf_client *client = suite_open();
+    int64_t began = suite_now_ms();
+
+    expect_err(hf_wait_held(client, suite_key("k"), 200, NULL), HF_ETIMEDOUT);
+
+    assert_true(suite_now_ms() - began >= 199);
+    suite_close(client);
+}
+
+#define WAKES 1000
+
+/* LK-20 */
+static void wait_held_misses_no_lock(void)
+{
+    struct hf_client *holder = suite_open();
+    struct hf_client *other = suite_open_background();
+
+    suite_step_back();
+    for (unsigned i = 0; i < WAKES; i++) {
+        struct hf_key key = suite_key_number("k", i);
+        struct hf_future *future = NULL;
+        struct hf_lock *lock = NULL;
+        enum hf_err err = HF_ECANCELED;
+
+        expect_ok(
+            hf_wait_held_start(other, key, 30000, NULL, NULL, NULL, &future));
+        expect_ok(recorded_lock(holder, key, NULL, &lock));
+        expect_ok(hf_future_wait(future, 30000, &err));
+        expect_ok(err);
+        hf_future_free(future);
+        expect_ok(recorded_unlock(holder, lock));
+        hf_lock_free(lock);
+    }
+    suite_close(holder);
+    suite_close(other);
+}
+
+/* LK-20: also one that is given back before anybody could look. */
+static void wait_held_sees_a_lock_that_is_gone_again(void)
+{
+    struct hf_client *holder = suite_open();
+    struct hf_client *other = suite_open_background();
+
+    for (unsigned i = 0; i < 50; i++) {
+        struct hf_key key = suite_key_number("k", i);
+        struct hf_future *future = NULL;
+        struct hf_lock *lock = NULL;
+        struct hf_info info;
+        enum hf_err err = HF_ECANCELED;
+
+        expect_ok(
+            hf_wait_held_start(other, key, 30000, NULL, NULL, NULL, &future));
+        /* What is asked later is answered later: the wait has begun. */
+        expect_ok(hf_read(other, key, HF_LINEARIZABLE, &info));
+        hf_info_fini(&info);
+        expect_ok(recorded_lock(holder, key, NULL, &lock));
+        expect_ok(recorded_unlock(holder, lock));
+        expect_ok(hf_future_wait(future, 30000, &err));
+        expect_ok(err);
+        hf_future_free(future);
+        hf_lock_free(lock);
+    }
+    suite_close(holder);
+    suite_close(other);
+}
+
+/* ---- Until it is free ---------------------------------------------------*/
+
+/* LK-21 */
+static void wait_free_returns_at_once_if_free(void)
+{
+    struct hf_client *client = suite_open();
+    enum hf_freed freed = HF_FREED_UNSEEN;
+
+    expect_ok(hf_wait_free(client, suite_key("k"), 0, &freed));
+
+    assert_int_equal(freed, HF_FREED_BEFORE);
+    expect_ok(hf_wait_free(client, suite_key("k"), HF_FOREVER, NULL));
+    suite_close(client);
+}
+
+/* Wait for `key` to be free, in the background. */
+static struct hf_future *await_freedom(struct hf_client *client,
+                                       struct hf_key key, enum hf_freed *freed)
+{
+    struct hf_future *future = NULL;
+
+    expect_ok(
+        hf_wait_free_start(client, key, 10000, freed, NULL, NULL, &future));
+    suite_sleep(50);
+    assert_false(hf_future_done(future, NULL));
+    return future;
+}
+
+static void expect_freed(struct hf_future *future, const enum hf_freed *freed,
+                         enum hf_freed wanted)
+{
+    enum hf_err err = HF_ECANCELED;
+
+    expect_ok(hf_future_wait(future, 10000, &err));
+    expect_ok(err);
+    assert_int_equal(*freed, wanted);
+    hf_future_free(future);
+}
+
+/* LK-21 */
+static void wait_free_wakes_on_release(void)
+{
+    struct hf_client *holder = suite_open();
+    struct hf_client *other = suite_open_background();
+    struct hf_future *future = NULL;
+    struct hf_lock *lock = NULL;
+    struct hf_key key = suite_key("k");
+    enum hf_freed freed = HF_FREED_UNSEEN;
+
+    expect_ok(recorded_lock(holder, key, NULL, &lock));
+    future = await_freedom(other, key, &freed);
+    expect_ok(recorded_unlock(holder, lock));
+
+    expect_freed(future, &freed, HF_FREED_RELEASED);
+    hf_lock_free(lock);
+    suite_close(holder);
+    suite_close(other);
+}
+
+/* LK-21 */
+static void wait_free_wakes_on_expiry(void)
+{
+    struct hf_client *holder = suite_open();
+    struct hf_client *other = suite_open_background();
+    struct hf_lock_opts brief = suite_opts(300, 0);
+    struct hf_future *future = NULL;
+    struct hf_lock *lock = NULL;
+    struct hf_key key = suite_key("k");
+    enum hf_freed freed = HF_FREED_UNSEEN;
+
+    expect_ok(recorded_lock(holder, key, &brief, &lock));
+    future = await_freedom(other, key, &freed);
+
+    expect_freed(future, &freed, HF_FREED_EXPIRED);
+    hf_lock_free(lock);
+    suite_close(holder);
+    suite_close(other);
+}
+
+/* LK-21, LK-11: on expiry it is woken as soon as a waiter in line would be. */
+static int64_t expiry_is_told_after(unsigned round)
+{
+    struct hf_client *holder = suite_open(), *other = suite_open();
+    struct hf_lock_opts brief = suite_opts(500, 0);
+    struct hf_key key = suite_key_number("k", round);
+    struct hf_lock *lock = NULL;
+    int64_t began = 0, took = 0;
+
+    expect_ok(recorded_lock(holder, key, &brief, &lock));
+    began = suite_now_ms();
+    expect_ok(hf_wait_free(other, key, 10000, NULL));
+    took = suite_now_ms() - began;
+
+    assert_true(took >= 500);
+    hf_lock_free(lock);
+    suite_close(holder);
+    suite_close(other);
+    return took;
+}
+
+static void wait_free_hears_of_an_expiry_in_time(void)
+{
+    suite_in_time(expiry_is_told_after, suite_lease_ms(500) + 50);
+}
+
+static void wait_free_wakes_on_force(void)
+{
+    struct hf_client *holder = suite_open();
+    struct hf_client *other = suite_open_background();
+    struct hf_future *future = NULL;
+    struct hf_lock *lock = NULL;
+    struct hf_key key = suite_key("k");
+    enum hf_freed freed = HF_FREED_UNSEEN;
+
+    expect_ok(recorded_lock(holder, key, NULL, &lock));
+    future = await_freedom(other, key, &freed);
+    expect_ok(recorded_force_now(holder, key, hf_token(lock)));
+
+    expect_freed(future, &freed, HF_FREED_FORCED);
+    hf_lock_free(lock);
+    suite_close(holder);
+    suite_close(other);
+}
+
+/* LK-21 */
+static void wait_free_runs_out(void)
+{
+    struct hf_client *holder = suite_open(), *other = suite_open();
+    struct hf_lock *lock = NULL;
+    struct hf_key key = suite_key("k");
+    int64_t began = 0;
+
+    expect_ok(recorded_lock(holder, key, NULL, &lock));
+    began = suite_now_ms();
+    expect_err(hf_wait_free(other, key, 200, NULL), HF_ETIMEDOUT);
+
+    assert_true(suite_now_ms() - began >= 199);
+    hf_lock_free(lock);
+    suite_close(holder);
+    suite_close(other);
+}
+
+/* LK-22 */
+static void a_failed_release_wakes_nobody(void)
+{
+    static const uint8_t bogus[HF_NONCE_SIZE] = {"no such nonce"};
+    struct hf_client *holder = suite_open();
+    struct hf_client *other = suite_open_background();
+    struct hf_future *future = NULL;
+    struct hf_lock *lock = NULL, *forged = NULL;
+    struct hf_key key = suite_key("k");
+    enum hf_freed freed = HF_FREED_UNSEEN;
+
+    expect_ok(recorded_lock(holder, key, NULL, &lock));
+    future = await_freedom(other, key, &freed);
+    expect_ok(hf_lock_adopt(holder, key, bogus, hf_token(lock), NULL, &forged));
+    expect_err(hf_unlock(forged), HF_ENOTOWNER);
+    suite_sleep(300);
+
+    assert_false(hf_future_done(future, NULL));
+    expect_ok(recorded_unlock(holder, lock));
+    expect_freed(future, &freed, HF_FREED_RELEASED);
+    hf_lock_free(forged);
+    hf_lock_free(lock);
+    suite_close(holder);
+    suite_close(other);
+}
+
+/* LK-22: a hand-over to the next in line frees nothing. */
+static void a_hand_over_wakes_nobody_who_waits_for_free(void)
+{
+    struct hf_client *holder = suite_open();
+    struct hf_client *next_client = suite_open_background();
+    struct hf_client *other = suite_open_background();
+    struct hf_lock_opts opts = suite_opts(60000, 30000);
+    struct suite_heard heard = {0};
+    struct hf_future *future = NULL;
+    struct recorded_claim *claim = NULL;
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_key key = suite_key("k");
+    enum hf_freed freed = HF_FREED_UNSEEN;
+
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    claim = stand_in_line(next_client, key, opts, &heard);
+    future = await_freedom(other, key, &freed);
+    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(recorded_lock_wait(claim, 10000, &next));
+    suite_sleep(100);
+
+    assert_false(hf_future_done(future, NULL));
+    expect_ok(recorded_unlock(next_client, next));
+    expect_freed(future, &freed, HF_FREED_RELEASED);
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    suite_close(holder);
+    suite_close(next_client);
+    suite_close(other);
+}
+
+/* LK-22: a key that begins as another does is another key. */
+static void who_waits_for_a_key_hears_nothing_of_a_longer_one(void)
+{
+    struct hf_client *holder = suite_open();
+    struct hf_client *other = suite_open_background();
+    struct hf_key key = suite_key("k"), nobody = suite_key("n");
+    struct hf_future *held_future = NULL, *free_future = NULL;
+    struct hf_lock *lock = NULL, *longer = NULL;
+    enum hf_freed freed = HF_FREED_UNSEEN;
+
+    expect_ok(recorded_lock(holder, key, NULL, &lock));
+    free_future = await_freedom(other, key, &freed);
+    expect_ok(hf_wait_held_start(other, nobody, 10000, NULL, NULL, NULL,
+                                 &held_future));
+    expect_ok(recorded_lock(holder, suite_key("kk"), NULL, &longer));
+    expect_ok(recorded_unlock(holder, longer));
+    hf_lock_free(longer);
+    expect_ok(recorded_lock(holder, suite_key("nn"), NULL, &longer));
+    suite_sleep(100);
+
+    assert_false(hf_future_done(free_future, NULL));
+    assert_false(hf_future_done(held_future, NULL));
+    expect_ok(recorded_unlock(holder, lock));
+    expect_freed(free_future, &freed, HF_FREED_RELEASED);
+    hf_future_free(held_future);
+    hf_lock_free(lock);
+    hf_lock_free(longer);
+    suite_close(holder);
+    suite_close(other);
+}
+
+static const struct promise promises[] = {
+    PROMISE(a_waiter_is_granted_on_release, 0),
+    PROMISE(a_release_wakes_the_waiter_by_an_event, HF_CAP_PUSH),
+    PROMISE(the_ttl_counts_from_the_grant_not_from_the_wait, 0),
+    PROMISE(a_blocking_waiter_is_granted_by_another_thread, 0),
+    PROMISE(waiters_are_served_as_they_came, HF_CAP_FIFO),
+    PROMISE(waiters_of_one_client_are_served_as_they_came, HF_CAP_FIFO),
+    PROMISE(a_waiter_hears_its_place_in_line, HF_CAP_FIFO),
+    PROMISE(a_wait_ends_when_it_was_said_to, 0),
+    PROMISE(a_wait_that_ran_out_leaves_the_line, 0),
+    PROMISE(a_closed_waiter_is_passed_over, 0),
+    PROMISE(a_canceled_waiter_is_passed_over, 0),
+    PROMISE(a_late_cancel_changes_nothing, 0),
+    PROMISE(waiting_does_not_spin, HF_CAP_PUSH),
+    PROMISE(a_release_wakes_no_herd, 0),
+    PROMISE(wait_held_returns_at_once_if_held, 0),
+    PROMISE(wait_held_wakes_when_somebody_locks, 0),
+    PROMISE(wait_held_runs_out, 0),
+    PROMISE(wait_held_misses_no_lock, 0),
+    PROMISE(wait_held_sees_a_lock_that_is_gone_again, HF_CAP_WATCH),
+    PROMISE(wait_free_returns_at_once_if_free, 0),
+    PROMISE(wait_free_wakes_on_release, HF_CAP_WATCH),
+    PROMISE(wait_free_wakes_on_expiry, HF_CAP_WATCH),
+    PROMISE(wait_free_hears_of_an_expiry_in_time, HF_CAP_WATCH),
+    PROMISE(wait_free_wakes_on_force, HF_CAP_WATCH),
+    PROMISE(wait_free_runs_out, 0),
+    PROMISE(a_failed_release_wakes_nobody, HF_CAP_WATCH),
+    PROMISE(a_hand_over_wakes_nobody_who_waits_for_free, HF_CAP_WATCH),
+    PROMISE(who_waits_for_a_key_hears_nothing_of_a_longer_one, HF_CAP_WATCH),
+};
+
+const struct chapter chapter_waiting = CHAPTER(promises);

@@ -1,0 +1,565 @@
+/* watching.c - events: all of them, in order, or a mark where some are not. */
+#include "conformance/recorded.h"
+#include "conformance/suite.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#define SEEN_MAX 20000
+
+struct seen {
+    _Atomic unsigned count;
+    unsigned dropped;
+    struct hf_event events[SEEN_MAX]; /* without what they point to */
+};
+
+static void see(const struct hf_event *event, void *arg)
+{
+    struct seen *seen = arg;
+    unsigned at = atomic_load(&seen->count);
+
+    seen->dropped += event->kind == HF_EVENT_DROPPED;
+    if (at < SEEN_MAX)
+        seen->events[at] = *event;
+    atomic_store(&seen->count, at + 1);
+}
+
+static struct seen *new_seen(void)
+{
+    struct seen *seen = calloc(1, sizeof(*seen));
+
+    assert_non_null(seen);
+    return seen;
+}
+
+/* The case drives: nothing is told but in hf_process(). */
+static struct hf_watch *watch(struct hf_client *client, struct hf_key prefix,
+                              struct seen *seen)
+{
+    struct hf_watch *made = NULL;
+
+    (void)hf_fd(client);
+    expect_ok(hf_watch(client, prefix, NULL, see, seen, &made));
+    return made;
+}
+
+/* Let events that are under way arrive: those of `key` that come before this
+ * one's, and nothing else. */
+static void settle(struct hf_client *client)
+{
+    for (int i = 0; i < 5; i++) {
+        suite_sleep(10);
+        expect_ok(hf_process(client));
+    }
+}
+
+/* What one key goes through, told by all its kinds. */
+static void a_watch_tells_every_kind_of_event(void)
+{
+    static const enum hf_event_kind wanted[] = {
+        HF_EVENT_GRANTED,  HF_EVENT_RENEWED,   HF_EVENT_UPDATED,
+        HF_EVENT_QUEUED,   HF_EVENT_WITHDRAWN, HF_EVENT_FORCED,
+        HF_EVENT_RELEASED, HF_EVENT_GRANTED,   HF_EVENT_FORCED,
+    };
+    struct hf_client *client = suite_open(), *other = suite_open();
+    struct hf_lock_opts brief = suite_opts(60000, 20);
+    struct hf_key key = suite_key("k");
+    struct seen *seen = new_seen();
+    struct hf_watch *watching = watch(other, key, seen);
+    struct hf_lock *lock = NULL, *none = NULL;
+    uint64_t token = 0;
+
+    expect_ok(recorded_lock(client, key, &brief, &lock));
+    expect_ok(recorded_renew(client, lock, 0));
+    expect_ok(recorded_update(client, lock, NULL, hf_bytes("v")));
+    expect_err(recorded_lock(client, key, &brief, &none), HF_ETIMEDOUT);
+    expect_ok(hf_force(client, key, hf_token(lock), false));
+    expect_ok(recorded_unlock(client, lock));
+    hf_lock_free(lock);
+    expect_ok(recorded_lock(client, key, &brief, &lock));
+    token = hf_token(lock);
+    expect_ok(recorded_force_now(client, key, token));
+
+    assert_true(suite_await(&seen->count, HF_TEST_COUNT(wanted), other));
+    settle(other);
+    assert_int_equal(seen->count, HF_TEST_COUNT(wanted));
+    for (unsigned i = 0; i < HF_TEST_COUNT(wanted); i++) {
+        assert_int_equal(seen->events[i].kind, wanted[i]);
+        assert_true(i == 0 ||
+                    seen->events[i].index > seen->events[i - 1].index);
+    }
+    assert_int_equal(seen->events[3].token, 0);
+    assert_int_equal(seen->events[4].token, 0);
+    assert_int_equal(seen->events[7].token, token);
+    assert_false(seen->events[5].freed); /* marked, and held still */
+    assert_true(seen->events[6].freed);
+    assert_true(seen->events[8].freed);
+    hf_watch_free(watching);
+    hf_lock_free(lock);
+    free(seen);
+    suite_close(client);
+    suite_close(other);
+}
+
+/* DESIGN 5: an expiry is told by itself, without anybody's asking. */
+static int64_t expiry_is_told_after(unsigned round)
+{
+    struct hf_client *client = suite_open(), *other = suite_open();
+    struct hf_lock_opts brief = suite_opts(300, 0);
+    struct hf_key key = suite_key_number("k", round);
+    struct seen *seen = new_seen();
+    struct hf_watch *watching = watch(other, key, seen);
+    struct hf_lock *lock = NULL;
+    int64_t began = 0, took = 0;
+
+    expect_ok(recorded_lock(client, key, &brief, &lock));
+    began = suite_now_ms();
+    assert_true(suite_await(&seen->count, 2, other));
+    took = suite_now_ms() - began;
+
+    assert_int_equal(seen->events[1].kind, HF_EVENT_EXPIRED);
+    assert_int_equal(seen->events[1].token, hf_token(lock));
+    assert_true(seen->events[1].freed);
+    hf_watch_free(watching);
+    hf_lock_free(lock);
+    free(seen);
+    suite_close(client);
+    suite_close(other);
+    return took;
+}
+
+static void a_watch_tells_of_an_expiry_in_time(void)
+{
+    suite_in_time(expiry_is_told_after, suite_lease_ms(300) + 50);
+}
+
+static void a_hand_over_frees_nothing(void)
+{
+    struct hf_client *holder = suite_open();
+    struct hf_client *other = suite_open_background();
+    struct hf_client *watcher = suite_open();
+    struct hf_lock_opts opts = suite_opts(60000, 30000);
+    struct suite_heard heard = {0};
+    struct hf_key key = suite_key("k");
+    struct seen *seen = new_seen();
+    struct hf_watch *watching = watch(watcher, key, seen);
+    struct recorded_claim *claim = NULL;
+    struct hf_lock *lock = NULL, *next = NULL;
+
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    opts.on_event = suite_hear;
+    opts.arg = &heard;
+    claim = recorded_lock_start(other, key, &opts);
+    assert_true(suite_await(&heard.waiting, 1, NULL));
+    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(recorded_lock_wait(claim, 10000, &next));
+
+    assert_true(suite_await(&seen->count, 4, watcher));
+    assert_int_equal(seen->events[0].kind, HF_EVENT_GRANTED);
+    assert_int_equal(seen->events[1].kind, HF_EVENT_QUEUED);
+    assert_int_equal(seen->events[2].kind, HF_EVENT_RELEASED);
+    assert_false(seen->events[2].freed);
+    assert_int_equal(seen->events[2].token, hf_token(lock));
+    assert_int_equal(seen->events[3].kind, HF_EVENT_GRANTED);
+    assert_int_equal(seen->events[3].token, hf_token(next));
+    hf_watch_free(watching);
+    free(seen);
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    suite_close(holder);
+    suite_close(other);
+    suite_close(watcher);
+}
+
+static void a_watch_tells_only_the_kinds_asked_for(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_key key = suite_key("k");
+    struct seen *seen = new_seen();
+    struct hf_watch_opts opts;
+    struct hf_watch *watching = NULL;
+    struct hf_lock *lock = NULL;
+
+    hf_watch_opts_init(&opts);
+    opts.kinds = HF_EVENT_RELEASED | HF_EVENT_EXPIRED;
+    expect_ok(hf_watch(client, key, &opts, see, seen, &watching));
+    expect_ok(recorded_lock(client, key, NULL, &lock));
+    expect_ok(recorded_renew(client, lock, 0));
+    expect_ok(recorded_unlock(client, lock));
+
+    assert_true(suite_await(&seen->count, 1, client));
+    settle(client);
+    assert_int_equal(seen->count, 1);
+    assert_int_equal(seen->events[0].kind, HF_EVENT_RELEASED);
+    hf_watch_free(watching);
+    hf_lock_free(lock);
+    free(seen);
+    suite_close(client);
+}
+
+static void kinds_that_make_no_sense_are_named(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_watch_opts opts;
+    struct hf_watch *none = NULL;
+    struct hf_error error;
+
+    hf_watch_opts_init(&opts);
+    opts.kinds = 0;
+    expect_err(hf_watch(client, suite_key(""), &opts, see, NULL, &none),
+               HF_EINVAL);
+    hf_client_error(client, &error);
+    expect_word(error.text, "kinds");
+    opts.kinds = 1u << 20;
+    expect_err(hf_watch(client, suite_key(""), &opts, see, NULL, &none),
+               HF_EINVAL);
+    expect_err(hf_watch(client, suite_key(""), NULL, NULL, NULL, &none),
+               HF_EINVAL);
+    assert_null(none);
+    suite_close(client);
+}
+
+static void a_watch_keeps_to_its_prefix(void)
+{
+    struct hf_client *client = suite_open();
+    struct seen *seen = new_seen();
+    struct hf_watch *watching = watch(client, suite_key("p/"), seen);
+    struct hf_lock *in = NULL, *out = NULL;
+
+    expect_ok(recorded_lock(client, suite_key("o/1"), NULL, &out));
+    expect_ok(recorded_lock(client, suite_key("p/1"), NULL, &in));
+
+    assert_true(suite_await(&seen->count, 1, client));
+    settle(client);
+    assert_int_equal(seen->count, 1);
+    assert_int_equal(seen->events[0].token, hf_token(in));
+    hf_watch_free(watching);
+    hf_lock_free(in);
+    hf_lock_free(out);
+    free(seen);
+    suite_close(client);
+}
+
+/* From an index on: what happened between reading it and watching is told. */
+static void a_watch_from_an_index_tells_what_was_before(void)
+{
+    struct hf_client *client = suite_open(), *late = suite_open();
+    struct hf_key key = suite_key("k");
+    struct seen *first = new_seen(), *second = new_seen();
+    struct hf_watch *witness = watch(client, key, first), *watching = NULL;
+    struct hf_lock *lock = NULL;
+    struct hf_watch_opts opts;
+    struct hf_info info;
+
+    expect_ok(hf_read(client, key, HF_LINEARIZABLE, &info));
+    expect_ok(recorded_lock(client, key, NULL, &lock));
+    expect_ok(recorded_unlock(client, lock));
+    hf_watch_opts_init(&opts);
+    opts.from = info.index + 1;
+    hf_info_fini(&info);
+    expect_ok(hf_watch(late, key, &opts, see, second, &watching));
+
+    assert_true(suite_await(&first->count, 2, client));
+    assert_true(suite_await(&second->count, 2, late));
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(second->events[i].kind, first->events[i].kind);
+        assert_int_equal(second->events[i].index, first->events[i].index);
+        assert_int_equal(second->events[i].token, first->events[i].token);
+    }
+    hf_watch_free(witness);
+    hf_watch_free(watching);
+    hf_lock_free(lock);
+    free(first);
+    free(second);
+    suite_close(client);
+    suite_close(late);
+}
+
+/* Nothing is missing without a mark: all events of a key that comes and goes
+ * are either told, or stand before the index of a mark. */
+static void expect_no_silent_gap(const struct seen *seen, uint64_t last_token)
+{
+    uint64_t next = 0, top = 0;
+    bool marked = false;
+
+    for (unsigned i = 0; i < seen->count; i++) {
+        const struct hf_event *event = &seen->events[i];
+
+        assert_true(event->index >= next);
+        next = event->index + (event->kind != HF_EVENT_DROPPED);
+        if (event->kind == HF_EVENT_DROPPED) {
+            assert_false(marked); /* one for each gap */
+            marked = true;
+            continue;
+        }
+        if (event->kind == HF_EVENT_GRANTED && !marked && top)
+            assert_true(event->token > top);
+        top = event->token;
+        marked = false;
+    }
+    assert_true(top == last_token || marked);
+}
+
+#define MANY 6000
+
+/* More than anybody keeps for a client that nobody drives. */
+static void events_that_are_missing_leave_a_mark(void)
+{
+    struct hf_client *client = suite_open(), *slow = suite_open();
+    struct hf_key key = suite_key("k");
+    struct seen *seen = new_seen();
+    struct hf_watch *watching = watch(slow, key, seen);
+    struct hf_lock *lock = NULL;
+    uint64_t token = 0;
+    unsigned told = 0;
+
+    suite_step_back();
+    for (unsigned i = 0; i < MANY; i++) {
+        expect_ok(recorded_lock(client, key, NULL, &lock));
+        token = hf_token(lock);
+        expect_ok(recorded_unlock(client, lock));
+        hf_lock_free(lock);
+    }
+    do {
+        told = seen->count;
+        settle(slow);
+    } while (seen->count > told);
+
+    assert_true(seen->dropped > 0 || told == 2 * MANY);
+    expect_no_silent_gap(seen, token);
+
+    /* And it goes on behind the mark. */
+    expect_ok(recorded_lock(client, key, NULL, &lock));
+    assert_true(suite_await(&seen->count, told + 1, slow));
+    assert_int_equal(seen->events[told].kind, HF_EVENT_GRANTED);
+    assert_int_equal(seen->events[told].token, hf_token(lock));
+    expect_no_silent_gap(seen, hf_token(lock));
+    hf_watch_free(watching);
+    hf_lock_free(lock);
+    free(seen);
+    suite_close(client);
+    suite_close(slow);
+}
+
+static void from_an_index_that_is_gone_leaves_a_mark(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_key key = suite_key("k");
+    struct seen *seen = new_seen();
+    struct hf_watch *watching = NULL;
+    struct hf_watch_opts opts;
+    struct hf_lock *lock = NULL;
+
+    suite_step_back();
+    for (unsigned i = 0; i < MANY; i++) {
+        expect_ok(recorded_lock(client, key, NULL, &lock));
+        expect_ok(recorded_unlock(client, lock));
+        hf_lock_free(lock);
+    }
+    hf_watch_opts_init(&opts);
+    opts.from = 1;
+    expect_ok(hf_watch(client, key, &opts, see, seen, &watching));
+    expect_ok(recorded_lock(client, key, NULL, &lock));
+
+    assert_true(suite_await(&seen->count, 1, client));
+    settle(client);
+    assert_int_equal(seen->events[0].kind, HF_EVENT_DROPPED);
+    assert_true(seen->events[0].index > 1);
+    expect_no_silent_gap(seen, hf_token(lock));
+    hf_watch_free(watching);
+    hf_lock_free(lock);
+    free(seen);
+    suite_close(client);
+}
+
+#define LONG_KEYS 500
+
+/* The mark stands for what is missing: what is still kept comes after it. Long
+ * keys, so that less is kept than a client is ready to take. */
+static void what_is_kept_follows_the_mark(void)
+{
+    struct hf_client *client = suite_open(), *late = suite_open();
+    struct seen *first = new_seen(), *second = new_seen();
+    struct hf_watch *witness = NULL, *watching = NULL;
+    struct hf_watch_opts opts;
+    struct hf_lock *lock = NULL;
+    struct hf_key key;
+    char name[800];
+
+    memset(name, 'k', sizeof(name));
+    name[sizeof(name) - 1] = '\0';
+    key = suite_key(name);
+    witness = watch(client, key, first);
+    for (unsigned i = 0; i < LONG_KEYS; i++) {
+        expect_ok(recorded_lock(client, key, NULL, &lock));
+        expect_ok(recorded_unlock(client, lock));
+        if (i + 1 < LONG_KEYS)
+            hf_lock_free(lock);
+        expect_ok(hf_process(client));
+    }
+    assert_true(suite_await(&first->count, 2 * LONG_KEYS, client));
+    hf_watch_opts_init(&opts);
+    opts.from = first->events[0].index;
+    (void)hf_fd(late);
+    expect_ok(hf_watch(late, key, &opts, see, second, &watching));
+    assert_true(suite_await(&second->count, 2, late));
+    settle(late);
+
+    assert_int_equal(first->dropped, 0);
+    expect_no_silent_gap(second, hf_token(lock));
+    assert_int_equal(second->events[second->count - 1].kind, HF_EVENT_RELEASED);
+    assert_int_equal(second->events[second->count - 1].index,
+                     first->events[2 * LONG_KEYS - 1].index);
+    hf_watch_free(witness);
+    hf_watch_free(watching);
+    hf_lock_free(lock);
+    free(first);
+    free(second);
+    suite_close(client);
+    suite_close(late);
+}
+
+/* CF-02 */
+static void no_callback_begins_after_a_watch_is_freed(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_key key = suite_key("k");
+    struct seen *seen = new_seen();
+    struct hf_watch *watching = watch(client, key, seen);
+    struct hf_lock *lock = NULL;
+
+    expect_ok(recorded_lock(client, key, NULL, &lock));
+    assert_true(suite_await(&seen->count, 1, client));
+    expect_ok(recorded_renew(client, lock, 0)); /* told, or under way */
+    hf_watch_free(watching);
+    seen->count = 0;
+    expect_ok(recorded_unlock(client, lock));
+    settle(client);
+
+    assert_int_equal(seen->count, 0);
+    hf_lock_free(lock);
+    free(seen);
+    suite_close(client);
+}
+
+/* CF-02: from another thread than the one that calls back. */
+static void no_background_callback_begins_after_a_watch_is_freed(void)
+{
+    struct hf_client *client = suite_open_background(), *other = suite_open();
+    struct hf_key key = suite_key("k");
+    struct hf_lock *lock = NULL;
+
+    expect_ok(recorded_lock(other, key, NULL, &lock));
+    for (unsigned i = 0; i < 50; i++) {
+        struct seen *seen = new_seen();
+        struct hf_watch *watching = watch(client, key, seen);
+        unsigned before = 0;
+
+        expect_ok(recorded_renew(other, lock, 0));
+        expect_ok(recorded_renew(other, lock, 0));
+        hf_watch_free(watching);
+        suite_sleep(2); /* one that had begun may end */
+        before = seen->count;
+        expect_ok(recorded_renew(other, lock, 0));
+        suite_sleep(5);
+        assert_int_equal(seen->count, before);
+        free(seen);
+    }
+    hf_lock_free(lock);
+    suite_close(client);
+    suite_close(other);
+}
+
+struct own_end {
+    struct hf_watch *watch;
+    _Atomic unsigned count;
+};
+
+static void end_itself(const struct hf_event *event, void *arg)
+{
+    struct own_end *end = arg;
+
+    (void)event;
+    hf_watch_free(end->watch);
+    atomic_fetch_add(&end->count, 1);
+}
+
+static void a_watch_may_be_freed_in_its_own_callback(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_key key = suite_key("k");
+    struct own_end end = {0};
+    struct hf_lock *lock = NULL;
+
+    expect_ok(hf_watch(client, key, NULL, end_itself, &end, &end.watch));
+    expect_ok(recorded_lock(client, key, NULL, &lock));
+    expect_ok(recorded_unlock(client, lock));
+    assert_true(suite_await(&end.count, 1, client));
+    settle(client);
+
+    assert_int_equal(end.count, 1);
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+/* GO-30 */
+static void the_forms_of_watch_agree(void)
+{
+    struct hf_client *client = suite_open();
+    struct suite_counter counter = {0};
+    struct hf_key key = suite_key("k");
+    struct seen *seen = new_seen();
+    struct hf_watch *watching = NULL;
+    struct hf_lock *lock = NULL;
+
+    expect_ok(hf_watch_start(client, key, NULL, see, seen, &watching,
+                             suite_count, &counter, NULL));
+    assert_true(suite_await(&counter.count, 1, client));
+    expect_ok((enum hf_err)counter.last);
+    expect_ok(recorded_lock(client, key, NULL, &lock));
+
+    assert_true(suite_await(&seen->count, 1, client));
+    assert_int_equal(counter.count, 1);
+    hf_watch_free(watching);
+    hf_lock_free(lock);
+    free(seen);
+    suite_close(client);
+}
+
+static void close_ends_a_watch(void)
+{
+    struct hf_client *client = suite_open(), *other = suite_open();
+    struct hf_key key = suite_key("k");
+    struct seen *seen = new_seen();
+    struct hf_watch *watching = watch(client, key, seen);
+    struct hf_lock *lock = NULL;
+
+    suite_close(client);
+    expect_ok(recorded_lock(other, key, NULL, &lock));
+
+    assert_int_equal(seen->count, 0);
+    hf_watch_free(watching);
+    hf_lock_free(lock);
+    free(seen);
+    suite_close(other);
+}
+
+static const struct promise promises[] = {
+    PROMISE(a_watch_tells_every_kind_of_event, HF_CAP_WATCH | HF_CAP_VALUE),
+    PROMISE(a_watch_tells_of_an_expiry_in_time, HF_CAP_WATCH),
+    PROMISE(a_hand_over_frees_nothing, HF_CAP_WATCH | HF_CAP_FIFO),
+    PROMISE(a_watch_tells_only_the_kinds_asked_for, HF_CAP_WATCH),
+    PROMISE(kinds_that_make_no_sense_are_named, HF_CAP_WATCH),
+    PROMISE(a_watch_keeps_to_its_prefix, HF_CAP_WATCH),
+    PROMISE(a_watch_from_an_index_tells_what_was_before, HF_CAP_WATCH),
+    PROMISE(events_that_are_missing_leave_a_mark, HF_CAP_WATCH),
+    PROMISE(what_is_kept_follows_the_mark, HF_CAP_WATCH),
+    PROMISE(from_an_index_that_is_gone_leaves_a_mark, HF_CAP_WATCH),
+    PROMISE(no_callback_begins_after_a_watch_is_freed, HF_CAP_WATCH),
+    PROMISE(no_background_callback_begins_after_a_watch_is_freed, HF_CAP_WATCH),
+    PROMISE(a_watch_may_be_freed_in_its_own_callback, HF_CAP_WATCH),
+    PROMISE(the_forms_of_watch_agree, HF_CAP_WATCH),
+    PROMISE(close_ends_a_watch, HF_CAP_WATCH),
+};
+
+const struct chapter chapter_watching = CHAPTER(promises);
