@@ -599,11 +599,19 @@ static enum hf_err timer_add(struct hf_host *host, struct hf_timer *timer)
     return outer->ops->timer_add(outer, timer);
 }
 
+/* The inner strategy counts by the server's clock: never before its instant. */
 static void timer_set(struct hf_host *host, struct hf_timer *timer, hf_time at)
 {
-    struct hf_host *outer = faulty_of(host)->outer;
+    struct hf_faulty *faulty = faulty_of(host);
+    hf_time here = clock_of(faulty->net);
+    hf_time there = server_clock(faulty->net);
 
-    outer->ops->timer_set(outer, timer, at);
+    if (at != HF_NEVER && faulty->net->rate_ppm != 0 && at > there)
+        at = here + (at - there) * 1000000 / (1000000 + faulty->net->rate_ppm) +
+             2;
+    else if (at != HF_NEVER && faulty->net->rate_ppm != 0)
+        at = here;
+    faulty->outer->ops->timer_set(faulty->outer, timer, at);
 }
 
 static void timer_remove(struct hf_host *host, struct hf_timer *timer)
@@ -634,11 +642,11 @@ static void fd_remove(struct hf_host *host, struct hf_fd *fd)
     outer->ops->fd_remove(outer, fd);
 }
 
-static void post(struct hf_host *host, struct hf_post *posted)
+static struct hf_waker *post(struct hf_host *host, struct hf_post *posted)
 {
     struct hf_host *outer = faulty_of(host)->outer;
 
-    outer->ops->post(outer, posted);
+    return outer->ops->post(outer, posted);
 }
 
 static void unpost(struct hf_host *host, struct hf_post *posted)

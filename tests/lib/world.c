@@ -42,7 +42,7 @@ struct hf_client *hf_world_open(struct hf_world *world)
 {
     struct hf_env env = {
         .clock = clock_of,
-        .strategy = &hf_strategy_faulty,
+        .strategy = world->plain ? NULL : &hf_strategy_faulty,
         .seed = world->seed * 64 + world->count + 3,
         .arg = world,
     };

@@ -25,6 +25,7 @@ struct hf_world {
     unsigned still; /* steps since the clock moved */
     uint64_t trace; /* a hash of all that happened */
     char url[32];
+    bool plain; /* clients are opened without a network in between */
     /* After each client's turn; may be NULL. */
     void (*observe)(struct hf_world *world, void *arg);
     void *observe_arg;

@@ -1,0 +1,97 @@
+#include "core/store.h"
+
+static void keep_history(struct hf_store *store,
+                         const struct hf_table_event *event)
+{
+    struct hf_event kept = {
+        .kind = event->kind,
+        .index = event->index,
+        .key = hf_hold_key(event->hold),
+        .token = event->hold->token,
+        .owner = event->session->label,
+        .freed = event->freed,
+    };
+
+    if (event->kind == HF_EVENT_QUEUED || event->kind == HF_EVENT_WITHDRAWN)
+        kept.token = 0;
+    hf_history_add(&store->history, &kept);
+}
+
+static void on_event(void *arg, const struct hf_table_event *event)
+{
+    struct hf_store *store = arg;
+    struct hf_hold *hold = event->hold;
+
+    store->touched = event->ends ? NULL : hold;
+    if (event->ends)
+        hf_leases_drop(&store->leases, &hold->lease);
+    if (event->kind == HF_EVENT_GRANTED)
+        hold->since = store->now;
+    if (event->kind == HF_EVENT_GRANTED || event->kind == HF_EVENT_RENEWED)
+        hf_leases_set(&store->leases, &hold->lease,
+                      hf_time_add(store->now, event->lease_ms));
+    if (store->history.bytes)
+        keep_history(store, event);
+    store->event(store->arg, event);
+}
+
+void hf_store_init(struct hf_store *store, const struct hf_seed *seed,
+                   hf_table_event_fn *event, void *arg)
+{
+    *store = (struct hf_store){.event = event, .arg = arg};
+    hf_table_init(&store->table, seed, on_event, store);
+}
+
+void hf_store_fini(struct hf_store *store)
+{
+    hf_table_fini(&store->table);
+    hf_leases_fini(&store->leases);
+    hf_history_fini(&store->history);
+}
+
+void hf_store_run(struct hf_store *store, hf_time now,
+                  const struct hf_command *command, struct hf_result *result)
+{
+    store->now = now;
+    store->touched = NULL;
+    /* Only a LOCK can add a lease: a hand-over ends one before it begins one. */
+    if ((command->kind == HF_COMMAND_LOCK &&
+         hf_leases_reserve(&store->leases)) ||
+        hf_table_apply(&store->table, command, result))
+        *result = (struct hf_result){.err = HF_ENOMEM};
+}
+
+bool hf_store_due(const struct hf_store *store, hf_time now,
+                  struct hf_command *expire)
+{
+    struct hf_lease *lease = hf_leases_due(&store->leases, now);
+    struct hf_hold *hold;
+
+    if (!lease)
+        return false;
+    hold = HF_CONTAINER(lease, struct hf_hold, lease);
+    *expire = (struct hf_command){
+        .kind = HF_COMMAND_EXPIRE,
+        .key = hf_hold_key(hold),
+        .token = hold->token,
+        .generation = hold->generation,
+    };
+    return true;
+}
+
+hf_time hf_store_end(const struct hf_store *store, const struct hf_hold *hold)
+{
+    return hf_leases_deadline(&store->leases, &hold->lease);
+}
+
+hf_time hf_store_next(const struct hf_store *store)
+{
+    return hf_leases_next(&store->leases);
+}
+
+enum hf_err hf_store_keep_history(struct hf_store *store)
+{
+    if (store->history.bytes)
+        return HF_OK;
+    return hf_history_init(&store->history, store->table.index + 1);
+}

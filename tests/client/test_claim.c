@@ -1,0 +1,826 @@
+/* Taking a lock and giving it back over a network that fails on cue. */
+#include <stdio.h>
+
+#include "base/limits.h"
+#include "client/validity.h"
+#include "lib/runner.h"
+#include "lib/world.h"
+
+static struct hf_world world;
+static struct hf_client *a, *b;
+
+static int set_up(void **state)
+{
+    (void)state;
+    hf_world_init(&world, 7);
+    a = hf_world_open(&world);
+    b = hf_world_open(&world);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    hf_world_fini(&world);
+    return 0;
+}
+
+static struct hf_lock_opts options(uint32_t ttl_ms, uint32_t wait_ms)
+{
+    struct hf_lock_opts opts;
+
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = ttl_ms;
+    opts.wait_ms = wait_ms;
+    return opts;
+}
+
+static struct hf_future *begin_lock(struct hf_client *client,
+                                    const struct hf_lock_opts *opts,
+                                    struct hf_lock **lock)
+{
+    struct hf_future *future;
+
+    assert_int_equal(
+        hf_lock_start(client, hf_key("k"), opts, lock, NULL, NULL, &future),
+        HF_OK);
+    return future;
+}
+
+static struct hf_future *begin_unlock(struct hf_lock *lock)
+{
+    struct hf_future *future;
+
+    assert_int_equal(hf_unlock_start(lock, NULL, NULL, &future), HF_OK);
+    return future;
+}
+
+static bool is_done(const struct hf_future *future)
+{
+    return hf_future_done(future, NULL);
+}
+
+/* ---- Answers that are lost ----------------------------------------------*/
+
+static void a_lost_answer_is_asked_for_again_and_grants_once(void **state)
+{
+    struct hf_lock_opts opts = options(10000, 0);
+    struct hf_faulty *net = hf_faulty_of(a);
+    struct hf_lock *lock;
+    struct hf_command first, last;
+    struct hf_future *future;
+
+    (void)state;
+    hf_faulty_cue(net, HF_ON_LOCK, HF_LOSE_ANSWER, 2, 0);
+    future = begin_lock(a, &opts, &lock);
+    first = hf_faulty_last(net, HF_ON_LOCK);
+    assert_int_equal(hf_world_wait(&world, future), HF_OK);
+    assert_int_equal(hf_faulty_sent(net, HF_ON_LOCK), 3);
+    last = hf_faulty_last(net, HF_ON_LOCK);
+    assert_int_equal(last.sequence, first.sequence);
+    assert_memory_equal(&last.nonce, &first.nonce, sizeof(first.nonce));
+    /* One grant, which one unlock ends. */
+    assert_int_equal(hf_world_unlock(&world, lock), HF_OK);
+    assert_false(hf_world_held(&world, "k", NULL));
+    hf_lock_free(lock);
+}
+
+/* The lease is as old as the first copy, not as the answer. */
+static void a_repeated_lock_is_renewed_where_less_than_its_ttl_is_left(
+    void **state)
+{
+    struct hf_lock_opts opts = options(1000, 0);
+    struct hf_faulty *net = hf_faulty_of(a);
+    hf_time renewed;
+    struct hf_lock *lock;
+
+    (void)state;
+    world.net.shared_clock = false;
+    hf_faulty_cue(net, HF_ON_LOCK, HF_LOSE_ANSWER, 2, 0);
+    hf_faulty_cue(net, HF_ON_LOCK, HF_HIDE_ANCHOR, 1, 0);
+    hf_faulty_cue(net, HF_ON_RENEW, HF_DELAY_ANSWER, 1, 150);
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
+    assert_int_equal(hf_faulty_sent(net, HF_ON_RENEW), 1);
+    renewed = world.now - 150;
+    /* 1112 * 0.98 = 1089.8 */
+    assert_int_equal(hf_deadline(lock), renewed + 1089);
+    hf_lock_free(lock);
+}
+
+static void validity_counts_from_the_send_and_not_from_the_answer(void **state)
+{
+    struct hf_lock_opts opts = options(1000, 0);
+    hf_time sent = world.now;
+    struct hf_lock *lock;
+
+    (void)state;
+    world.net.shared_clock = false;
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_DELAY_ANSWER, 1, 190);
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
+    assert_int_equal(world.now, sent + 190);
+    assert_int_equal(hf_deadline(lock), sent + 1089);
+    hf_lock_free(lock);
+}
+
+static void a_lock_that_is_refused_by_all_is_surely_not_held(void **state)
+{
+    struct hf_lock_opts opts = options(10000, 0);
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    opts.timeout_ms = 1000;
+    hf_faulty_cut(hf_faulty_of(a), HF_CUT_REFUSING);
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_EUNAVAIL);
+    assert_null(lock);
+    assert_true(hf_list_empty(&a->withdrawals));
+}
+
+static void one_attempt_in_doubt_makes_the_answer_in_doubt(void **state)
+{
+    struct hf_lock_opts opts = options(10000, 0);
+    struct hf_lock *lock;
+    hf_time began = world.now;
+
+    (void)state;
+    opts.timeout_ms = 1000;
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_LOSE_ANSWER, 1, 0);
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_REFUSE, 99, 0);
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_EINDOUBT);
+    assert_true(world.now - began <= 1000);
+    /* The withdrawal goes on behind, and reaches it. */
+    hf_world_run(&world, 10);
+    assert_false(hf_world_held(&world, "k", NULL));
+}
+
+/* HF_ENOMEM is not kept: the copy that is on its way would come true. */
+static void a_refusal_does_not_leave_a_copy_behind(void **state)
+{
+    struct hf_lock_opts opts = options(60000, 0);
+    struct hf_lock *lock;
+
+    (void)state;
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_DELAY, 1, 1000);
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_NO_MEMORY, 1, 0);
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_ENOMEM);
+    hf_world_run(&world, 2000);
+    assert_false(hf_world_held(&world, "k", NULL));
+}
+
+static void a_late_copy_after_the_unlock_makes_no_ghost(void **state)
+{
+    struct hf_lock_opts opts = options(60000, 0);
+    struct hf_lock *lock;
+
+    (void)state;
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_REPEAT, 1, 500);
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
+    assert_int_equal(hf_world_unlock(&world, lock), HF_OK);
+    hf_world_run(&world, 1000);
+    assert_false(hf_world_held(&world, "k", NULL));
+    hf_lock_free(lock);
+}
+
+/* ---- Waiting ------------------------------------------------------------*/
+
+static void a_lost_push_is_made_good(void **state)
+{
+    struct hf_lock_opts opts = options(60000, 30000);
+    struct hf_lock *first, *second;
+    struct hf_future *future;
+
+    (void)state;
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
+    future = begin_lock(b, &opts, &second);
+    hf_world_run(&world, 3000);
+    hf_faulty_cue(hf_faulty_of(b), HF_ON_GRANT, HF_LOSE, 1, 0);
+    assert_int_equal(hf_world_unlock(&world, first), HF_OK);
+    hf_world_run(&world, 1300);
+    assert_true(is_done(future));
+    assert_int_equal(hf_world_wait(&world, future), HF_OK);
+    assert_true(hf_token(second) > 1);
+    assert_true(hf_remaining_ms(second) > 58000);
+    hf_lock_free(first);
+    hf_lock_free(second);
+}
+
+static void a_repeated_push_is_heard_once(void **state)
+{
+    struct hf_lock_opts opts = options(60000, 30000);
+    struct hf_lock *first, *second;
+    struct hf_future *future;
+
+    (void)state;
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
+    future = begin_lock(b, &opts, &second);
+    hf_faulty_cue(hf_faulty_of(b), HF_ON_GRANT, HF_REPEAT, 1, 300);
+    assert_int_equal(hf_world_unlock(&world, first), HF_OK);
+    assert_int_equal(hf_world_wait(&world, future), HF_OK);
+    assert_int_equal(hf_world_unlock(&world, second), HF_OK);
+    hf_world_run(&world, 1000);
+    assert_int_equal(hf_lock_state(second), HF_LOCK_IDLE);
+    hf_lock_free(first);
+    hf_lock_free(second);
+}
+
+static void a_wait_that_runs_out_leaves_the_line(void **state)
+{
+    struct hf_lock_opts opts = options(60000, 700);
+    hf_time began = world.now;
+    struct hf_lock *first, *second = NULL;
+    uint32_t waiters;
+
+    (void)state;
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
+    assert_int_equal(hf_world_lock(&world, b, "k", &opts, &second),
+                     HF_ETIMEDOUT);
+    assert_int_equal(world.now - began, 700);
+    assert_null(second);
+    assert_true(hf_world_held(&world, "k", &waiters));
+    assert_int_equal(waiters, 0);
+    hf_lock_free(first);
+}
+
+static void a_withdrawal_whose_answer_is_lost_is_repeated(void **state)
+{
+    struct hf_lock_opts opts = options(60000, 700);
+    struct hf_lock *first, *second;
+    struct hf_command last;
+    uint32_t waiters;
+
+    (void)state;
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
+    hf_faulty_cue(hf_faulty_of(b), HF_ON_CANCEL, HF_LOSE, 1, 0);
+    hf_faulty_cue(hf_faulty_of(b), HF_ON_CANCEL, HF_LOSE_ANSWER, 1, 0);
+    assert_int_equal(hf_world_lock(&world, b, "k", &opts, &second),
+                     HF_ETIMEDOUT);
+    last = hf_faulty_last(hf_faulty_of(b), HF_ON_CANCEL);
+    assert_int_equal(hf_faulty_sent(hf_faulty_of(b), HF_ON_CANCEL), 3);
+    assert_int_equal(last.sequence,
+                     hf_faulty_last(hf_faulty_of(b), HF_ON_LOCK).sequence + 1);
+    assert_true(hf_world_held(&world, "k", &waiters));
+    assert_int_equal(waiters, 0);
+    hf_lock_free(first);
+}
+
+static void an_unconfirmed_withdrawal_is_in_doubt_and_goes_on(void **state)
+{
+    struct hf_lock_opts opts = options(500, 700);
+    struct hf_lock *first, *second;
+    struct hf_future *future;
+    uint32_t waiters;
+    hf_time began;
+
+    (void)state;
+    opts.renew = true;
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
+    began = world.now;
+    future = begin_lock(b, &opts, &second);
+    hf_world_run(&world, 10);
+    hf_faulty_cut(hf_faulty_of(b), HF_CUT_SILENT);
+    assert_int_equal(hf_world_wait(&world, future), HF_EINDOUBT);
+    assert_true(world.now - began <= 700 + 1000);
+    /* Long after its own lease would have ended it is still in line, and
+     * leaves it as soon as it can. */
+    hf_world_run(&world, 20000);
+    assert_true(hf_world_held(&world, "k", &waiters));
+    assert_int_equal(waiters, 1);
+    hf_faulty_cut(hf_faulty_of(b), HF_CUT_NONE);
+    hf_world_run(&world, 4000);
+    assert_true(hf_world_held(&world, "k", &waiters));
+    assert_int_equal(waiters, 0);
+    assert_true(hf_list_empty(&b->calls));
+    hf_lock_free(first);
+}
+
+/* Mutant 20: the grant and the end of the wait cross each other. */
+static void a_grant_that_raced_with_giving_up_is_given_back(void **state)
+{
+    struct hf_lock_opts opts = options(60000, 700);
+    struct hf_lock *first, *second;
+    struct hf_future *future;
+
+    (void)state;
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
+    future = begin_lock(b, &opts, &second);
+    hf_world_run(&world, 650);
+    hf_faulty_cue(hf_faulty_of(b), HF_ON_GRANT, HF_DELAY, 1, 200);
+    assert_int_equal(hf_world_unlock(&world, first), HF_OK);
+    assert_true(hf_world_held(&world, "k", NULL));
+    assert_int_equal(hf_world_wait(&world, future), HF_ETIMEDOUT);
+    hf_world_run(&world, 500);
+    assert_false(hf_world_held(&world, "k", NULL));
+    hf_lock_free(first);
+}
+
+/* Mutant 7. */
+static void a_release_wakes_the_next(void **state)
+{
+    struct hf_lock_opts opts = options(60000, HF_FOREVER);
+    struct hf_lock *first, *second;
+    struct hf_future *future;
+
+    (void)state;
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
+    future = begin_lock(b, &opts, &second);
+    hf_world_run(&world, 10);
+    assert_int_equal(hf_world_unlock(&world, first), HF_OK);
+    hf_world_run(&world, 0);
+    assert_true(is_done(future));
+    assert_int_equal(hf_world_wait(&world, future), HF_OK);
+    assert_true(hf_valid_for(second, 59000));
+    hf_lock_free(first);
+    hf_lock_free(second);
+}
+
+static void an_expiry_wakes_the_next(void **state)
+{
+    struct hf_lock_opts opts = options(400, 5000);
+    struct hf_lock *first, *second;
+    hf_time began = world.now;
+
+    (void)state;
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
+    assert_int_equal(hf_world_lock(&world, b, "k", &opts, &second), HF_OK);
+    assert_true(world.now - began >= hf_validity_lease(400));
+    assert_true(world.now - began <= hf_validity_lease(400) + 50);
+    assert_false(hf_valid_for(first, 0));
+    hf_lock_free(first);
+    hf_lock_free(second);
+}
+
+/* Mutant 21: who waits and is gone is not granted anything. */
+static void a_waiter_of_a_closed_client_is_passed_over(void **state)
+{
+    struct hf_lock_opts opts = options(60000, HF_FOREVER);
+    struct hf_lock *first, *second;
+    struct hf_future *future;
+
+    (void)state;
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
+    future = begin_lock(b, &opts, &second);
+    hf_world_run(&world, 10);
+    hf_faulty_cut(hf_faulty_of(b), HF_CUT_SILENT);
+    assert_int_equal(hf_world_close(&world, b), HF_EINDOUBT);
+    assert_int_equal(hf_world_wait(&world, future), HF_ECLOSED);
+    assert_int_equal(hf_world_unlock(&world, first), HF_OK);
+    assert_false(hf_world_held(&world, "k", NULL));
+    hf_lock_free(first);
+}
+
+/* A grant that was long on its way is no longer what it was. */
+static void a_grant_with_an_old_anchor_is_renewed_first(void **state)
+{
+    struct hf_lock_opts opts = options(1000, 30000);
+    struct hf_lock *first, *second;
+    struct hf_future *future;
+    hf_time released;
+
+    (void)state;
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
+    future = begin_lock(b, &opts, &second);
+    hf_world_run(&world, 100);
+    hf_faulty_cue(hf_faulty_of(b), HF_ON_GRANT, HF_DELAY, 1, 600);
+    hf_faulty_cue(hf_faulty_of(b), HF_ON_RENEW, HF_DELAY_ANSWER, 1, 50);
+    assert_int_equal(hf_world_unlock(&world, first), HF_OK);
+    released = world.now;
+    hf_world_run(&world, 649);
+    assert_false(is_done(future));
+    assert_int_equal(hf_world_wait(&world, future), HF_OK);
+    assert_int_equal(world.now, released + 650);
+    assert_int_equal(hf_faulty_sent(hf_faulty_of(b), HF_ON_RENEW), 1);
+    assert_true(hf_valid_for(second, 999));
+    hf_lock_free(first);
+    hf_lock_free(second);
+}
+
+static void a_grant_without_an_anchor_is_renewed_first(void **state)
+{
+    struct hf_lock_opts opts = options(1000, 30000);
+    struct hf_lock *first, *second;
+    struct hf_future *future;
+
+    (void)state;
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
+    future = begin_lock(b, &opts, &second);
+    hf_world_run(&world, 500);
+    hf_faulty_cue(hf_faulty_of(b), HF_ON_GRANT, HF_HIDE_ANCHOR, 1, 0);
+    assert_int_equal(hf_world_unlock(&world, first), HF_OK);
+    assert_int_equal(hf_world_wait(&world, future), HF_OK);
+    assert_int_equal(hf_faulty_sent(hf_faulty_of(b), HF_ON_RENEW), 1);
+    assert_true(hf_valid_for(second, 999));
+    hf_lock_free(first);
+    hf_lock_free(second);
+}
+
+/* The re-check is on its way when the grant comes; it must not come true as a
+ * second claim after the lease. */
+static void a_recheck_that_is_late_makes_no_ghost(void **state)
+{
+    struct hf_lock_opts opts = options(300, 60000);
+    struct hf_lock *first, *second;
+    struct hf_future *future;
+
+    (void)state;
+    opts.renew = true;
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
+    opts.renew = false;
+    future = begin_lock(b, &opts, &second);
+    hf_world_run(&world, 1);
+    hf_faulty_cue(hf_faulty_of(b), HF_ON_LOCK, HF_DELAY, 1, 5000);
+    while (hf_faulty_sent(hf_faulty_of(b), HF_ON_LOCK) < 2)
+        assert_true(hf_world_step(&world, HF_NEVER));
+    assert_int_equal(hf_world_unlock(&world, first), HF_OK);
+    assert_int_equal(hf_world_wait(&world, future), HF_OK);
+    hf_world_run(&world, 5100);
+    assert_false(hf_world_held(&world, "k", NULL));
+    hf_lock_free(first);
+    hf_lock_free(second);
+}
+
+/* ---- Cancelling and freeing ---------------------------------------------*/
+
+static void a_canceled_wait_leaves_the_line(void **state)
+{
+    struct hf_lock_opts opts = options(60000, HF_FOREVER);
+    struct hf_lock *first, *second = NULL;
+    struct hf_future *future;
+    uint32_t waiters;
+
+    (void)state;
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
+    future = begin_lock(b, &opts, &second);
+    hf_world_run(&world, 10);
+    hf_future_cancel(future);
+    hf_future_cancel(future);
+    assert_int_equal(hf_world_wait(&world, future), HF_ECANCELED);
+    assert_null(second);
+    assert_true(hf_world_held(&world, "k", &waiters));
+    assert_int_equal(waiters, 0);
+    hf_lock_free(first);
+}
+
+static void a_canceled_claim_is_given_back(void **state)
+{
+    struct hf_lock_opts opts = options(60000, 1000);
+    struct hf_lock *lock = NULL;
+    struct hf_future *future;
+
+    (void)state;
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_DELAY_ANSWER, 1, 100);
+    future = begin_lock(a, &opts, &lock);
+    assert_true(hf_world_held(&world, "k", NULL));
+    hf_future_cancel(future);
+    assert_int_equal(hf_world_wait(&world, future), HF_ECANCELED);
+    assert_null(lock);
+    assert_false(hf_world_held(&world, "k", NULL));
+}
+
+static void a_canceled_look_is_answered_so(void **state)
+{
+    struct hf_future *reading, *waiting;
+    struct hf_info info;
+
+    (void)state;
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_READ, HF_DELAY, 2, 1000);
+    assert_int_equal(hf_read_start(a, hf_key("k"), HF_LINEARIZABLE, &info, NULL,
+                                   NULL, &reading),
+                     HF_OK);
+    assert_int_equal(hf_wait_held_start(a, hf_key("k"), HF_FOREVER, NULL, NULL,
+                                        NULL, &waiting),
+                     HF_OK);
+    hf_future_cancel(reading);
+    hf_future_cancel(waiting);
+    assert_int_equal(hf_world_wait(&world, reading), HF_ECANCELED);
+    assert_int_equal(hf_world_wait(&world, waiting), HF_ECANCELED);
+    hf_world_run(&world, 2000);
+}
+
+static void a_canceled_renewal_is_in_doubt(void **state)
+{
+    struct hf_lock_opts opts = options(1000, 0);
+    struct hf_future *future;
+    struct hf_lock *lock;
+
+    (void)state;
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_RENEW, HF_DELAY, 1, 100);
+    assert_int_equal(hf_renew_start(lock, 0, NULL, NULL, &future), HF_OK);
+    hf_future_cancel(future);
+    assert_int_equal(hf_world_wait(&world, future), HF_EINDOUBT);
+    hf_lock_free(lock);
+}
+
+static void a_freed_handle_gives_its_claim_back(void **state)
+{
+    struct hf_lock_opts opts = options(60000, HF_FOREVER);
+    struct hf_lock *held, *waiting, *asking, *idle;
+    uint32_t waiters;
+
+    (void)state;
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &held), HF_OK);
+    assert_int_equal(hf_lock_new(b, hf_key("k"), &opts, &waiting), HF_OK);
+    hf_world_run(&world, 10);
+    hf_faulty_cue(hf_faulty_of(b), HF_ON_LOCK, HF_DELAY, 1, 100);
+    assert_int_equal(hf_lock_new(b, hf_key("k"), &opts, &asking), HF_OK);
+    opts.idle = true;
+    assert_int_equal(hf_lock_new(b, hf_key("k"), &opts, &idle), HF_OK);
+    hf_lock_free(idle);
+    hf_lock_free(asking);
+    hf_lock_free(waiting);
+    hf_world_run(&world, 200);
+    assert_true(hf_world_held(&world, "k", &waiters));
+    assert_int_equal(waiters, 0);
+    hf_lock_free(held);
+    assert_false(hf_world_held(&world, "k", NULL));
+}
+
+static void a_handle_freed_while_it_is_released_is_answered(void **state)
+{
+    struct hf_lock_opts opts = options(60000, 0);
+    struct hf_future *unlocking, *renewing;
+    struct hf_lock *lock;
+
+    (void)state;
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_ANY, HF_DELAY, 2, 100);
+    assert_int_equal(hf_renew_start(lock, 0, NULL, NULL, &renewing), HF_OK);
+    unlocking = begin_unlock(lock);
+    hf_lock_free(lock);
+    assert_int_equal(hf_world_wait(&world, unlocking), HF_OK);
+    (void)hf_world_wait(&world, renewing);
+    assert_false(hf_world_held(&world, "k", NULL));
+}
+
+/* ---- Giving back --------------------------------------------------------*/
+
+static void validity_ends_before_the_unlock_is_sent(void **state)
+{
+    struct hf_lock_opts opts = options(60000, 0);
+    struct hf_future *future;
+    struct hf_lock *lock;
+
+    (void)state;
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_UNLOCK, HF_DELAY, 1, 100);
+    future = begin_unlock(lock);
+    assert_false(hf_valid_for(lock, 0));
+    assert_int_equal(hf_remaining_ms(lock), 0);
+    assert_int_equal(hf_lock_state(lock), HF_LOCK_RELEASING);
+    assert_int_equal(hf_world_wait(&world, future), HF_OK);
+    assert_int_equal(hf_lock_state(lock), HF_LOCK_IDLE);
+    hf_lock_free(lock);
+}
+
+static void a_lost_answer_to_unlock_is_resolved(void **state)
+{
+    struct hf_lock_opts opts = options(60000, 0);
+    struct hf_lock *lock;
+
+    (void)state;
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_UNLOCK, HF_LOSE_ANSWER, 2, 0);
+    assert_int_equal(hf_world_unlock(&world, lock), HF_OK);
+    assert_false(hf_world_held(&world, "k", NULL));
+    hf_lock_free(lock);
+}
+
+static void an_unlock_without_any_answer_is_in_doubt(void **state)
+{
+    struct hf_lock_opts opts = options(2000, 0);
+    struct hf_lock *lock;
+    hf_time began;
+
+    (void)state;
+    opts.timeout_ms = 800;
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
+    hf_faulty_cut(hf_faulty_of(a), HF_CUT_SILENT);
+    began = world.now;
+    assert_int_equal(hf_world_unlock(&world, lock), HF_EINDOUBT);
+    assert_int_equal(world.now - began, 800);
+    assert_int_equal(hf_lock_state(lock), HF_LOCK_IDLE);
+    hf_world_run(&world, 2000);
+    assert_false(hf_world_held(&world, "k", NULL));
+    hf_lock_free(lock);
+}
+
+static void an_unlock_after_the_lease_says_so(void **state)
+{
+    struct hf_lock_opts opts = options(500, 0);
+    struct hf_lock *lock;
+
+    (void)state;
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
+    hf_world_run(&world, 700);
+    assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
+    assert_int_equal(hf_world_unlock(&world, lock), HF_EEXPIRED);
+    hf_lock_free(lock);
+}
+
+/* Told that it is gone, it does not take a repeated answer for its own deed. */
+static void an_unlock_in_doubt_of_a_forced_lock_is_expired(void **state)
+{
+    struct hf_lock_opts opts = options(60000, 0);
+    struct hf_future *future;
+    struct hf_lock *lock;
+
+    (void)state;
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
+    assert_int_equal(hf_force_start(b, hf_key("k"), hf_token(lock), true, NULL,
+                                    NULL, &future),
+                     HF_OK);
+    assert_int_equal(hf_world_wait(&world, future), HF_OK);
+    assert_int_equal(hf_world_renew(&world, lock, 0), HF_EEXPIRED);
+    assert_false(hf_valid_for(lock, 0));
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_CANCEL, HF_LOSE_ANSWER, 1, 0);
+    assert_int_equal(hf_world_unlock(&world, lock), HF_EEXPIRED);
+    hf_lock_free(lock);
+}
+
+static void an_unlock_waits_for_the_claim_under_way(void **state)
+{
+    struct hf_lock_opts opts = options(60000, 1000);
+    struct hf_future *claiming, *unlocking;
+    struct hf_lock *lock;
+
+    (void)state;
+    opts.idle = true;
+    assert_int_equal(hf_lock_new(a, hf_key("k"), &opts, &lock), HF_OK);
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_DELAY, 1, 100);
+    assert_int_equal(hf_claim_start(lock, NULL, NULL, &claiming), HF_OK);
+    assert_int_equal(hf_claim_start(lock, NULL, NULL, NULL), HF_ESTATE);
+    unlocking = begin_unlock(lock);
+    assert_int_equal(hf_unlock_start(lock, NULL, NULL, NULL), HF_ESTATE);
+    assert_int_equal(hf_world_wait(&world, claiming), HF_OK);
+    assert_int_equal(hf_world_wait(&world, unlocking), HF_OK);
+    assert_false(hf_world_held(&world, "k", NULL));
+    hf_lock_free(lock);
+}
+
+/* ---- The window ---------------------------------------------------------*/
+
+static unsigned settled_count;
+
+static void count_settled(enum hf_err err, void *arg)
+{
+    (void)arg;
+    assert_int_equal(err, HF_OK);
+    settled_count++;
+}
+
+static void a_call_over_the_window_is_parked_and_goes_on(void **state)
+{
+    enum {
+        OVER = HF_WINDOW_MAX + 50
+    };
+    static struct hf_lock *locks[OVER];
+    struct hf_lock_opts opts = options(60000, 0);
+    struct hf_faulty *net = hf_faulty_of(a);
+    char key[16];
+
+    (void)state;
+    hf_faulty_cue(net, HF_ON_LOCK, HF_DELAY_ANSWER, HF_WINDOW_MAX, 50);
+    for (unsigned i = 0; i < OVER; i++) {
+        (void)snprintf(key, sizeof(key), "key-%u", i);
+        assert_int_equal(hf_lock_start(a, hf_key(key), &opts, &locks[i],
+                                       count_settled, NULL, NULL),
+                         HF_OK);
+    }
+    assert_int_equal(hf_faulty_sent(net, HF_ON_LOCK), HF_WINDOW_MAX);
+    hf_world_run(&world, 49);
+    assert_int_equal(settled_count, 0);
+    hf_world_run(&world, 51);
+    assert_int_equal(settled_count, OVER);
+    assert_int_equal(hf_faulty_sent(net, HF_ON_LOCK), OVER);
+    for (unsigned i = 0; i < OVER; i++)
+        hf_lock_free(locks[i]);
+    hf_world_run(&world, 10);
+    assert_true(hf_list_empty(&a->calls));
+}
+
+static void a_parked_call_that_was_never_sent_is_unavailable(void **state)
+{
+    static struct hf_lock *locks[HF_WINDOW_MAX], *late;
+    struct hf_lock_opts opts = options(60000, 0);
+    struct hf_faulty *net = hf_faulty_of(a);
+    struct hf_future *future;
+
+    (void)state;
+    hf_faulty_cut(net, HF_CUT_SILENT);
+    opts.timeout_ms = 60000;
+    for (unsigned i = 0; i < HF_WINDOW_MAX; i++)
+        assert_int_equal(
+            hf_lock_start(a, hf_key("k"), &opts, &locks[i], NULL, NULL, NULL),
+            HF_OK);
+    opts.timeout_ms = 300;
+    future = begin_lock(a, &opts, &late);
+    assert_int_equal(hf_world_wait(&world, future), HF_EUNAVAIL);
+    hf_faulty_cut(net, HF_CUT_NONE);
+}
+
+/* ---- Looking ------------------------------------------------------------*/
+
+static void a_wait_for_a_key_survives_lost_events(void **state)
+{
+    struct hf_lock_opts opts = options(60000, 0);
+    struct hf_future *held, *freed;
+    enum hf_freed how = 0;
+    struct hf_lock *lock;
+    struct hf_info info;
+
+    (void)state;
+    hf_faulty_cue(hf_faulty_of(b), HF_ON_EVENT, HF_LOSE, 99, 0);
+    assert_int_equal(
+        hf_wait_held_start(b, hf_key("k"), 10000, &info, NULL, NULL, &held),
+        HF_OK);
+    hf_world_run(&world, 10);
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
+    hf_world_run(&world, 1100);
+    assert_true(is_done(held));
+    assert_int_equal(hf_world_wait(&world, held), HF_OK);
+    assert_true(info.held);
+    hf_info_fini(&info);
+    assert_int_equal(
+        hf_wait_free_start(b, hf_key("k"), 10000, &how, NULL, NULL, &freed),
+        HF_OK);
+    hf_world_run(&world, 10);
+    assert_int_equal(hf_world_unlock(&world, lock), HF_OK);
+    hf_world_run(&world, 1100);
+    assert_true(is_done(freed));
+    assert_int_equal(hf_world_wait(&world, freed), HF_OK);
+    assert_int_equal(how, HF_FREED_UNSEEN);
+    hf_lock_free(lock);
+}
+
+static unsigned events_seen;
+
+static void see_event(const struct hf_event *event, void *arg)
+{
+    (void)arg;
+    (void)event;
+    events_seen++;
+}
+
+static void a_watch_whose_answer_was_lost_tells_each_event_once(void **state)
+{
+    struct hf_lock_opts opts = options(60000, 0);
+    struct hf_future *future;
+    struct hf_watch *watch;
+    struct hf_lock *lock;
+
+    (void)state;
+    hf_faulty_cue(hf_faulty_of(b), HF_ON_WATCH, HF_LOSE_ANSWER, 2, 0);
+    assert_int_equal(hf_watch_start(b, hf_key(""), NULL, see_event, NULL,
+                                    &watch, NULL, NULL, &future),
+                     HF_OK);
+    assert_int_equal(hf_world_wait(&world, future), HF_OK);
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
+    assert_int_equal(hf_world_unlock(&world, lock), HF_OK);
+    hf_world_run(&world, 100);
+    assert_int_equal(events_seen, 2);
+    hf_watch_free(watch);
+    hf_lock_free(lock);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest cases[] = {
+        CASE(a_lost_answer_is_asked_for_again_and_grants_once),
+        CASE(a_repeated_lock_is_renewed_where_less_than_its_ttl_is_left),
+        CASE(validity_counts_from_the_send_and_not_from_the_answer),
+        CASE(a_lock_that_is_refused_by_all_is_surely_not_held),
+        CASE(one_attempt_in_doubt_makes_the_answer_in_doubt),
+        CASE(a_refusal_does_not_leave_a_copy_behind),
+        CASE(a_late_copy_after_the_unlock_makes_no_ghost),
+        CASE(a_lost_push_is_made_good),
+        CASE(a_repeated_push_is_heard_once),
+        CASE(a_wait_that_runs_out_leaves_the_line),
+        CASE(a_withdrawal_whose_answer_is_lost_is_repeated),
+        CASE(an_unconfirmed_withdrawal_is_in_doubt_and_goes_on),
+        CASE(a_grant_that_raced_with_giving_up_is_given_back),
+        CASE(a_release_wakes_the_next),
+        CASE(an_expiry_wakes_the_next),
+        CASE(a_waiter_of_a_closed_client_is_passed_over),
+        CASE(a_grant_with_an_old_anchor_is_renewed_first),
+        CASE(a_grant_without_an_anchor_is_renewed_first),
+        CASE(a_recheck_that_is_late_makes_no_ghost),
+        CASE(a_canceled_wait_leaves_the_line),
+        CASE(a_canceled_claim_is_given_back),
+        CASE(a_canceled_look_is_answered_so),
+        CASE(a_canceled_renewal_is_in_doubt),
+        CASE(a_freed_handle_gives_its_claim_back),
+        CASE(a_handle_freed_while_it_is_released_is_answered),
+        CASE(validity_ends_before_the_unlock_is_sent),
+        CASE(a_lost_answer_to_unlock_is_resolved),
+        CASE(an_unlock_without_any_answer_is_in_doubt),
+        CASE(an_unlock_after_the_lease_says_so),
+        CASE(an_unlock_in_doubt_of_a_forced_lock_is_expired),
+        CASE(an_unlock_waits_for_the_claim_under_way),
+        CASE(a_call_over_the_window_is_parked_and_goes_on),
+        CASE(a_parked_call_that_was_never_sent_is_unavailable),
+        CASE(a_wait_for_a_key_survives_lost_events),
+        CASE(a_watch_whose_answer_was_lost_tells_each_event_once),
+    };
+
+    return hf_test_main("claim", cases, HF_TEST_COUNT(cases), 0);
+}
