@@ -362,7 +362,8 @@ HF_API enum hf_err hf_lock_adopt(struct hf_client *client, struct hf_key key,
  * is idle afterwards, whatever the answer. A claim that is under way is
  * waited for first, and if it fails so does this, with its answer.
  *
- * HF_OK         it was held until now, and is free or another's
+ * HF_OK         it was held until now, by the server's count, which is a
+ *               little longer than validity; it is free or another's
  * HF_EEXPIRED   the lease had ended before
  * HF_ENOTOWNER, HF_ENOTHELD  the same, of an adopted handle: another holds
  *               the key, nobody does

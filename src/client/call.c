@@ -232,6 +232,8 @@ static void on_timer(struct hf_timer *timer)
         settle(call, call->in_doubt ? HF_EINDOUBT : HF_EUNAVAIL);
     } else {
         hf_answer_clear(&call->request.answer);
+        if (HF_MUTANT(44))
+            call->request.command.sequence = call->client->next_sequence++;
         send(call);
     }
 }

@@ -377,9 +377,10 @@ enum hf_err hf_close(struct hf_client *client, uint32_t timeout_ms)
     }
     deadline = hf_time_add(hf_client_now(client), timeout_ms);
     client->closing = true;
+    client->unconfirmed = false;
     end_all(client);
     drain(client, deadline);
-    drained = hf_list_empty(&client->calls);
+    drained = hf_list_empty(&client->calls) && !client->unconfirmed;
     client->closed = true;
     give_up(client);
     hf_loop_stop_thread(client, deadline);

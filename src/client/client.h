@@ -49,7 +49,9 @@ struct hf_client {
     struct hf_list calls;        /* numbered and unanswered, by sequence */
     struct hf_list parked;       /* calls that wait for the window to move */
     struct hf_blocked *draining; /* hf_close(): until there are no calls */
+    bool unconfirmed; /* a withdrawal was: a lock may stay for its lease */
     struct hf_list locks;
+    size_t kept; /* of them: to be renewed, or with events */
     struct hf_list watches;
     struct hf_list operations; /* reads, waits, ... that hf_close() ends */
     struct hf_list withdrawals;

@@ -108,11 +108,14 @@ static enum hf_err wait_for(struct hf_future *future, uint32_t wait_ms)
 {
     struct hf_client *client = future->client;
     struct hf_blocked blocked = {0};
-    hf_time deadline = wait_ms == HF_FOREVER
-                           ? HF_NEVER
-                           : hf_time_add(hf_client_now(client), wait_ms);
+    hf_time now = hf_client_now(client);
+    hf_time deadline =
+        wait_ms == HF_FOREVER ? HF_NEVER : hf_time_add(now, wait_ms);
     enum hf_err err;
 
+    /* Who blocks has no event loop: what is kept wants a thread. */
+    if (client->kept > 0 && !hf_loop_inside(client))
+        (void)hf_loop_see_driven(client);
     hf_loop_settle(client);
     if (future->answered)
         return HF_OK;

@@ -121,7 +121,7 @@ static void renew(struct hf_lock *lock)
 
     hf_lock_command(lock, call, HF_COMMAND_RENEW);
     call->request.command.lease_ms = hf_validity_lease(lock->ttl_ms);
-    /* A dozen attempts fit into what is left. */
+    /* A handful of attempts fit into what is left. */
     call->patience_ms = lock->ttl_ms / 24 + 1;
     hf_call_start(call, end_of(lock));
 }
@@ -146,12 +146,14 @@ static void renewed(struct hf_call *call)
 {
     struct hf_lock *lock = call->owner;
     const struct hf_answer *answer = &call->request.answer;
+    hf_time base;
 
     switch (answer->result.err) {
     case HF_OK:
-        (void)hf_lock_extend(
-            lock, hf_validity_base(&answer->anchor, call->first_sent),
-            lock->ttl_ms);
+        base = hf_validity_base(&answer->anchor, call->first_sent);
+        if (HF_MUTANT(42))
+            base = hf_client_now(lock->client);
+        (void)hf_lock_extend(lock, base, lock->ttl_ms);
         break;
     case HF_EFORCED:
         lock->forced = true;

@@ -2,7 +2,8 @@
  *
  * Renews when a third of the ttl has gone, a little earlier or later so that
  * many locks spread out; what fails is repeated inside the lease by its call.
- * Half the ttl without a confirmed renewal is told as *at risk*, the end of
+ * Half the ttl without a confirmed renewal, or half of `renew_ms`
+ * where that comes later, is told as *at risk*, the end of
  * validity as *lost*: each once a claim, by the local clock alone. */
 #ifndef HF_CLIENT_KEEPER_H
 #define HF_CLIENT_KEEPER_H

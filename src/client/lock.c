@@ -11,7 +11,8 @@
 #include "client/withdrawal.h"
 
 #define LOOK_AGAIN_MS 1000 /* a lost push costs at most about this */
-#define WITHDRAW_MS 1000   /* how long a withdrawal is awaited */
+#define LOOK_AGAIN_MIN_MS 20
+#define WITHDRAW_MS 1000 /* how long a withdrawal is awaited */
 
 static void settled(struct hf_call *call);
 static void on_timer(struct hf_timer *timer);
@@ -73,7 +74,7 @@ void hf_lock_tell(struct hf_lock *lock, enum hf_lock_event event)
         lock->to_tell = 0;
     lock->to_tell |= 1u << event;
     hf_loop_callback(lock->client, &lock->callback,
-                     event == HF_LOCK_EVENT_LOST);
+                     event == HF_LOCK_EVENT_LOST && !HF_MUTANT(43));
 }
 
 static void run_event(struct hf_callback *callback)
@@ -100,6 +101,12 @@ static void run_event(struct hf_callback *callback)
 
 /* ---- The handle ---------------------------------------------------------*/
 
+/* Whether there is something to do or to tell while it is held. */
+static bool is_kept(const struct hf_lock *lock)
+{
+    return lock->renewal || lock->on_event;
+}
+
 void hf_lock_ref(struct hf_lock *lock)
 {
     lock->references++;
@@ -109,6 +116,7 @@ static void destroy(struct hf_lock *lock)
 {
     struct hf_client *client = lock->client;
 
+    client->kept -= is_kept(lock);
     hf_keeper_fini(lock);
     hf_call_fini(&lock->call);
     client->host.ops->timer_remove(&client->host, &lock->timer);
@@ -178,6 +186,7 @@ static enum hf_err create(struct hf_client *client, struct hf_key key,
         goto fail_timer;
     hf_list_push_back(&client->locks, &lock->link);
     hf_client_ref(client);
+    client->kept += is_kept(lock);
     *made = lock;
     return HF_OK;
 
@@ -302,16 +311,24 @@ static void ask(struct hf_lock *lock, enum hf_claim_phase phase)
     hf_call_start(&lock->call, answer_by(lock));
 }
 
+static enum hf_err draw_nonce(struct hf_lock *lock)
+{
+    struct hf_client *client = lock->client;
+
+    atomic_store_explicit(&lock->token, 0, memory_order_relaxed);
+    lock->first_sent = hf_client_now(client);
+    return hf_random_bytes(&client->random, lock->nonce.bytes,
+                           sizeof(lock->nonce.bytes));
+}
+
 static enum hf_err claim(struct hf_lock *lock)
 {
     struct hf_client *client = lock->client;
-    enum hf_err err = hf_random_bytes(&client->random, lock->nonce.bytes,
-                                      sizeof(lock->nonce.bytes));
+    enum hf_err err = draw_nonce(lock);
 
     if (err)
         return err;
     move(lock, HF_LOCK_CLAIMING);
-    atomic_store_explicit(&lock->token, 0, memory_order_relaxed);
     set_valid_until(lock, 0);
     lock->adopted = false;
     lock->forced = false;
@@ -319,7 +336,6 @@ static enum hf_err claim(struct hf_lock *lock)
     lock->to_tell = 0;
     lock->place = 0;
     lock->was_claimed = true;
-    lock->first_sent = hf_client_now(client);
     lock->wait_until = lock->wait_ms == HF_FOREVER
                            ? HF_NEVER
                            : hf_time_add(hf_client_now(client), lock->wait_ms);
@@ -362,14 +378,20 @@ static void wait_in_line(struct hf_lock *lock, uint32_t look_again_ms)
     uint32_t span = LOOK_AGAIN_MS;
     hf_time at;
 
+    /* Soon enough to find a grant whose push was lost while it lasts. */
+    if (lock->ttl_ms / 2 < span)
+        span = lock->ttl_ms / 2 + LOOK_AGAIN_MIN_MS;
+
     if (hf_client_now(client) >= lock->wait_until) {
         withdraw(lock, HF_ETIMEDOUT);
         return;
     }
-    span += hf_random_below(&client->random, LOOK_AGAIN_MS / 4);
+    span += hf_random_below(&client->random, span / 4);
     if (look_again_ms > 0 && look_again_ms < span)
         span = look_again_ms;
     at = hf_time_add(hf_client_now(client), span);
+    if (HF_MUTANT(40))
+        at = lock->wait_until;
     lock->phase = HF_CLAIM_IN_LINE;
     set_timer(lock, at < lock->wait_until ? at : lock->wait_until);
 }
@@ -438,6 +460,20 @@ static void asked(struct hf_lock *lock, const struct hf_answer *answer)
     }
 }
 
+/* With a new nonce, as if it were the first time; the old one is ended behind.
+ * It is still the same claim, and waits no longer than it was to. */
+static void claim_anew(struct hf_lock *lock)
+{
+    enum hf_err err;
+
+    withdraw_behind(lock);
+    err = draw_nonce(lock);
+    if (err)
+        refuse(lock, err, NULL);
+    else
+        ask(lock, HF_CLAIM_ASKING);
+}
+
 static void confirmed(struct hf_lock *lock, const struct hf_answer *answer)
 {
     enum hf_err err = answer->result.err;
@@ -448,8 +484,10 @@ static void confirmed(struct hf_lock *lock, const struct hf_answer *answer)
         refuse_in_doubt(lock, answer->cause);
     else if (err == HF_OK && hf_validity_end(base, now, lock->ttl_ms) > now)
         hold(lock, base);
+    else if (lock->wait_ms > 0 && now < lock->wait_until)
+        claim_anew(lock); /* it came, and went, before it could be used */
     else
-        withdraw(lock, HF_ETIMEDOUT); /* it came, and went, too late */
+        withdraw(lock, HF_ETIMEDOUT);
 }
 
 static void withdrawn(struct hf_lock *lock, const struct hf_answer *answer)
@@ -499,7 +537,8 @@ static void release(struct hf_lock *lock)
 {
     bool lost = lock->state == HF_LOCK_LOST && !lock->adopted;
 
-    set_valid_until(lock, 0);
+    if (!HF_MUTANT(41))
+        set_valid_until(lock, 0);
     hf_keeper_stop(lock);
     lock->to_tell = 0;
     move(lock, HF_LOCK_RELEASING);
@@ -618,7 +657,9 @@ static void on_timer(struct hf_timer *timer)
 /* Validity ends by the clock, whether or not anybody was there to see it. */
 static enum hf_lock_state state_now(const struct hf_lock *lock)
 {
-    if (lock->state == HF_LOCK_HELD && !lock->adopted &&
+    bool unknown = lock->adopted && valid_until(lock) == 0;
+
+    if (lock->state == HF_LOCK_HELD && !unknown &&
         hf_client_now(lock->client) >= valid_until(lock))
         return HF_LOCK_LOST;
     return lock->state;
@@ -683,9 +724,7 @@ static void explain(const struct hf_client *client, struct hf_error *error,
  * open wants a thread. */
 static enum hf_err see_kept(struct hf_lock *lock)
 {
-    if (!lock->renewal && !lock->on_event)
-        return HF_OK;
-    return hf_loop_see_driven(lock->client);
+    return is_kept(lock) ? hf_loop_see_driven(lock->client) : HF_OK;
 }
 
 static enum hf_err lock_blocking(struct hf_client *client, struct hf_key key,
@@ -921,7 +960,7 @@ enum hf_err hf_claim_wait(struct hf_lock *lock)
     if (err)
         return err;
     hf_lock_ref(lock);
-    err = see_kept(lock);
+    err = hf_loop_inside(lock->client) ? HF_OK : see_kept(lock);
     if (!err)
         err = await_claim(lock);
     hf_lock_unref(lock);
@@ -1115,6 +1154,8 @@ uint64_t hf_token(const struct hf_lock *lock)
 
 void hf_nonce(const struct hf_lock *lock, uint8_t nonce[HF_NONCE_SIZE])
 {
+    if (nonce)
+        memset(nonce, 0, HF_NONCE_SIZE);
     if (!lock || !nonce || hf_client_enter_closed(lock->client))
         return;
     memcpy(nonce, lock->nonce.bytes, HF_NONCE_SIZE);
@@ -1169,6 +1210,7 @@ enum hf_err hf_run(struct hf_client *client, struct hf_key key,
 {
     struct hf_lock *lock;
     enum hf_err err;
+    bool lost;
     int code;
 
     if (!run)
@@ -1177,7 +1219,10 @@ enum hf_err hf_run(struct hf_client *client, struct hf_key key,
     if (err)
         return err;
     code = run(lock, arg);
+    lost = hf_lock_state(lock) != HF_LOCK_HELD;
     err = hf_unlock(lock);
+    if (lost && err == HF_OK)
+        err = HF_EEXPIRED; /* the server had it; who ran could not know */
     hf_lock_free(lock);
     if (result)
         *result = code;

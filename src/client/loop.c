@@ -97,9 +97,16 @@ static enum hf_err fd_change(struct hf_host *host, struct hf_fd *fd)
     return fd_control(host, fd, EPOLL_CTL_MOD);
 }
 
+/* It may be among what is being dispatched: then it is not told any more. */
 static void fd_remove(struct hf_host *host, struct hf_fd *fd)
 {
+    struct hf_loop *loop = &client_of(host)->loop;
+
     (void)fd_control(host, fd, EPOLL_CTL_DEL);
+    for (int i = 0; i < loop->ready_count; i++) {
+        if (loop->ready[i].data.ptr == fd)
+            loop->ready[i].data.ptr = NULL;
+    }
 }
 
 /* ---- Being woken --------------------------------------------------------*/
@@ -304,22 +311,16 @@ static void read_timer(struct hf_loop *loop)
         loop->armed = HF_NEVER;
 }
 
-static void dispatch(struct hf_client *client, struct epoll_event *events,
-                     int count)
+static void dispatch(struct hf_loop *loop, struct epoll_event *event)
 {
-    struct hf_loop *loop = &client->loop;
+    struct hf_fd *fd = event->data.ptr;
 
-    for (int i = 0; i < count; i++) {
-        if (events[i].data.ptr == &loop->timer)
-            read_timer(loop);
-        else if (events[i].data.ptr == loop->waker)
-            hear(loop->waker);
-        else {
-            struct hf_fd *fd = events[i].data.ptr;
-
-            fd->ready(fd, events[i].events);
-        }
-    }
+    if (event->data.ptr == &loop->timer)
+        read_timer(loop);
+    else if (event->data.ptr == loop->waker)
+        hear(loop->waker);
+    else if (fd)
+        fd->ready(fd, event->events);
 }
 
 /* Look at the descriptors, sleeping up to `timeout` (-1: until woken). */
@@ -339,7 +340,11 @@ static void look(struct hf_client *client, int timeout)
         loop->sleeping = false;
     }
     hf_client_forget_now(client);
-    dispatch(client, events, count);
+    loop->ready = events;
+    loop->ready_count = count > 0 ? count : 0;
+    for (int i = 0; i < count; i++)
+        dispatch(loop, &events[i]);
+    loop->ready_count = 0;
 }
 
 static void take_role(struct hf_loop *loop, struct hf_blocked *awaiting)
@@ -374,6 +379,7 @@ void hf_loop_process(struct hf_client *client)
 static void drive(struct hf_client *client, struct hf_blocked *blocked)
 {
     take_role(&client->loop, blocked);
+    look(client, 0); /* what has come, before what has run out */
     catch_up(client);
     run_callbacks(client);
     if (client->loop.quiet == blocked)

@@ -15,6 +15,7 @@
 #include "base/list.h"
 #include "strategy/strategy.h"
 
+struct epoll_event;
 struct hf_client;
 
 /* A user callback that is due. `run` is called with the mutex held, and drops
@@ -40,7 +41,9 @@ struct hf_loop {
     int epoll;
     int timer;
     struct hf_waker *waker;
-    bool ring;     /* it, once the mutex is dropped */
+    bool ring;                 /* it, once the mutex is dropped */
+    struct epoll_event *ready; /* what is being dispatched */
+    int ready_count;
     hf_time armed; /* what the timer descriptor is set to */
 
     struct hf_heap timers;

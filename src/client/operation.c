@@ -34,7 +34,8 @@ static void cancel(struct hf_future *future)
 {
     struct hf_operation *operation =
         HF_CONTAINER(future, struct hf_operation, future);
-    bool changes = operation->call.request.kind == HF_REQUEST_COMMAND;
+    bool changes = operation->call.request.kind == HF_REQUEST_COMMAND &&
+                   operation->call.attempts > 0;
 
     hf_operation_end(operation, changes ? HF_EINDOUBT : HF_ECANCELED);
 }

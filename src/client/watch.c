@@ -45,6 +45,7 @@ struct hf_watch {
     /* A wait. */
     struct hf_timer timer;
     hf_time wait_until;
+    bool looked;      /* the server has answered */
     bool seen_held;   /* WAIT_FREE: it was not free from the start */
     bool look_again;  /* an event came while a READ was open */
     uint64_t granted; /* WAIT_HELD: the token of the last grant seen */
@@ -335,6 +336,11 @@ static void wait_pushed(struct hf_watch *watch, const struct hf_event *event)
 }
 
 /* Look again by and by, or when the lease that was seen runs out. */
+static void give_up(struct hf_watch *watch)
+{
+    answer(watch, watch->looked ? HF_ETIMEDOUT : HF_EUNAVAIL, NULL);
+}
+
 static void rest(struct hf_watch *watch, uint32_t left_ms)
 {
     uint32_t span =
@@ -343,7 +349,7 @@ static void rest(struct hf_watch *watch, uint32_t left_ms)
 
     set_timer(watch, at < watch->wait_until ? at : watch->wait_until);
     if (hf_client_now(watch->client) >= watch->wait_until)
-        answer(watch, HF_ETIMEDOUT, NULL);
+        give_up(watch);
     else if (watch->look_again)
         look(watch);
 }
@@ -354,6 +360,7 @@ static void looked(struct hf_watch *watch)
     enum hf_err err = read->result.err;
     bool held = !err && read->count == 1 && read->infos[0].held;
 
+    watch->looked = watch->looked || !err;
     if (err == HF_ENOMEM || (!err && read->count != 1)) {
         answer(watch, err ? err : HF_EPROTO, read->cause);
     } else if (err) {
@@ -377,7 +384,7 @@ static void on_timer(struct hf_timer *timer)
 
     if (hf_client_now(watch->client) >= watch->wait_until) {
         hf_call_abandon(&watch->call);
-        answer(watch, HF_ETIMEDOUT, NULL);
+        give_up(watch);
         return;
     }
     set_timer(watch, watch->wait_until);

@@ -13,6 +13,10 @@ void hf_withdrawal_free(struct hf_withdrawal *withdrawal)
 
 static void settled(struct hf_call *call)
 {
+    enum hf_err err = call->request.answer.result.err;
+
+    if (err != HF_OK && err != HF_ENOTHELD)
+        call->client->unconfirmed = true;
     hf_withdrawal_free(HF_CONTAINER(call, struct hf_withdrawal, call));
 }
 
@@ -21,13 +25,12 @@ void hf_withdraw(struct hf_client *client, struct hf_key key,
 {
     struct hf_withdrawal *withdrawal;
 
-    if (HF_MUTANT(20) || client->closed)
+    if (HF_MUTANT(20) || HF_MUTANT(45) || client->closed)
         return;
     withdrawal = calloc(1, sizeof(*withdrawal) + key.size);
-    if (!withdrawal)
-        return;
-    if (hf_call_init(&withdrawal->call, client, settled)) {
+    if (!withdrawal || hf_call_init(&withdrawal->call, client, settled)) {
         free(withdrawal);
+        client->unconfirmed = true;
         return;
     }
     withdrawal->key_size = key.size;
@@ -39,4 +42,7 @@ void hf_withdraw(struct hf_client *client, struct hf_key key,
         .nonce = *nonce,
     };
     hf_call_start(&withdrawal->call, until);
+    /* Nobody waits for the answer, so nobody may be there to ask again. */
+    if (!withdrawal->call.request.answered)
+        (void)hf_loop_see_driven(client);
 }

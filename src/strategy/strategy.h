@@ -135,7 +135,8 @@ struct hf_host_ops {
 
     /* Run post->run in the client's context, soon; a post that is under way
      * already stays one. The caller rings what it is given, if anything, when
-     * it holds no lock. The only member that any thread may call. */
+     * it holds no lock that the woken wants. The only member that any thread
+     * may call. */
     struct hf_waker *(*post)(struct hf_host *host, struct hf_post *post);
 
     /* Take back a post that may be under way. */
@@ -174,7 +175,8 @@ struct hf_strategy {
     uint32_t (*caps)(const void *self);
 
     /* Start a request. It is answered exactly once, by hf_host.answer: done,
-     * refused, HF_EUNAVAIL (surely not done) or HF_EINDOUBT. */
+     * refused, HF_EUNAVAIL (surely not done) or HF_EINDOUBT. Pushes for other
+     * requests may come inside this call, and inside cancel. */
     void (*submit)(void *self, struct hf_request *request);
 
     /* Give up on a request that is not answered yet: answer it HF_EINDOUBT

@@ -370,7 +370,7 @@ static void a_waiter_of_a_closed_client_is_passed_over(void **state)
 /* A grant that was long on its way is no longer what it was. */
 static void a_grant_with_an_old_anchor_is_renewed_first(void **state)
 {
-    struct hf_lock_opts opts = options(1000, 30000);
+    struct hf_lock_opts opts = options(2000, 30000);
     struct hf_lock *first, *second;
     struct hf_future *future;
     hf_time released;
@@ -388,7 +388,7 @@ static void a_grant_with_an_old_anchor_is_renewed_first(void **state)
     assert_int_equal(hf_world_wait(&world, future), HF_OK);
     assert_int_equal(world.now, released + 650);
     assert_int_equal(hf_faulty_sent(hf_faulty_of(b), HF_ON_RENEW), 1);
-    assert_true(hf_valid_for(second, 999));
+    assert_true(hf_valid_for(second, 1999));
     hf_lock_free(first);
     hf_lock_free(second);
 }

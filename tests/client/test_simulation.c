@@ -676,8 +676,6 @@ static void act_on(struct claim *claim)
             hf_future_cancel(claim->future);
         } else if (claim->own_handle && chance(sim, 5)) {
             free_handle(claim);
-        } else if (claim->own_handle && !claim->releasing && chance(sim, 5)) {
-            claim->token = 0;
         }
     } else if (claim->held) {
         if (chance(sim, 40))
