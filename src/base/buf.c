@@ -1,5 +1,6 @@
 #include "base/buf.h"
 
+#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,23 +44,16 @@ void hf_buf_u8(struct hf_buf *buf, uint8_t x)
     hf_buf_raw(buf, &x, 1);
 }
 
-static void put(struct hf_buf *buf, uint64_t x, size_t size)
-{
-    uint8_t bytes[8];
-
-    for (size_t i = 0; i < size; i++)
-        bytes[i] = (uint8_t)(x >> (8 * i));
-    hf_buf_raw(buf, bytes, size);
-}
-
 void hf_buf_u32(struct hf_buf *buf, uint32_t x)
 {
-    put(buf, x, 4);
+    x = htole32(x);
+    hf_buf_raw(buf, &x, sizeof(x));
 }
 
 void hf_buf_u64(struct hf_buf *buf, uint64_t x)
 {
-    put(buf, x, 8);
+    x = htole64(x);
+    hf_buf_raw(buf, &x, sizeof(x));
 }
 
 void hf_buf_bytes(struct hf_buf *buf, const void *data, size_t size)
@@ -81,29 +75,27 @@ static const uint8_t *get(struct hf_reader *reader, size_t size)
     return data;
 }
 
-static uint64_t get_number(struct hf_reader *reader, size_t size)
-{
-    const uint8_t *bytes = get(reader, size);
-    uint64_t x = 0;
-
-    for (size_t i = 0; bytes && i < size; i++)
-        x |= (uint64_t)bytes[i] << (8 * i);
-    return x;
-}
-
 uint8_t hf_reader_u8(struct hf_reader *reader)
 {
-    return (uint8_t)get_number(reader, 1);
+    const uint8_t *byte = get(reader, 1);
+
+    return byte ? *byte : 0;
 }
 
 uint32_t hf_reader_u32(struct hf_reader *reader)
 {
-    return (uint32_t)get_number(reader, 4);
+    uint32_t x;
+
+    hf_reader_raw(reader, &x, sizeof(x));
+    return le32toh(x);
 }
 
 uint64_t hf_reader_u64(struct hf_reader *reader)
 {
-    return get_number(reader, 8);
+    uint64_t x;
+
+    hf_reader_raw(reader, &x, sizeof(x));
+    return le64toh(x);
 }
 
 void hf_reader_raw(struct hf_reader *reader, void *to, size_t size)

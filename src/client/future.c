@@ -32,6 +32,19 @@ void hf_future_init(struct hf_future *future, struct hf_client *client,
     hf_list_init(&future->waiters);
 }
 
+void hf_future_release_nothing(struct hf_future *future)
+{
+    (void)future;
+}
+
+void hf_future_release_heap(struct hf_future *future)
+{
+    struct hf_client *client = future->client;
+
+    free(future);
+    hf_client_unref(client);
+}
+
 void hf_future_answer(struct hf_future *future, enum hf_err err,
                       const char *text)
 {

@@ -27,6 +27,11 @@ struct hf_future {
 void hf_future_init(struct hf_future *future, struct hf_client *client,
                     hf_done_fn *done, void *arg);
 
+/* For futures on the stack of a blocked caller, and for those that stand alone
+ * on the heap and count their client. */
+void hf_future_release_nothing(struct hf_future *future);
+void hf_future_release_heap(struct hf_future *future);
+
 /* Answer it, once. `text` is copied and may be NULL. */
 void hf_future_answer(struct hf_future *future, enum hf_err err,
                       const char *text);

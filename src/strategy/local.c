@@ -190,6 +190,17 @@ void hf_local_unwatch_all(struct hf_list *watches)
         end(watch_of(link));
 }
 
+enum hf_err hf_local_rewatch(struct hf_store *store, struct hf_list *watches)
+{
+    enum hf_err err = hf_store_keep_history(store);
+
+    for (struct hf_list *link = watches->next; !err && link != watches;
+         link = link->next)
+        watch_of(link)->cursor =
+            hf_history_from(&store->history, watch_of(link)->cursor.index);
+    return err;
+}
+
 static bool read_watch(const struct hf_store *store, struct watch *watch,
                        struct hf_local_event *read)
 {

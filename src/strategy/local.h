@@ -25,6 +25,9 @@ enum hf_err hf_local_watch(struct hf_store *store, struct hf_list *watches,
 void hf_local_unwatch(struct hf_list *watches, uint64_t number);
 void hf_local_unwatch_all(struct hf_list *watches);
 
+/* The store was made anew: what the watches missed shows as dropped. */
+enum hf_err hf_local_rewatch(struct hf_store *store, struct hf_list *watches);
+
 /* The next event for any of the watches, copied out of the history. */
 struct hf_local_event {
     struct hf_push_event push;

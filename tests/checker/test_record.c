@@ -474,6 +474,7 @@ static const char overlap[] =
 
 static void assert_has(const char *text, const char *words)
 {
+    assert_non_null(text);
     if (!strstr(text, words))
         fail_msg("no \"%s\" in:\n%s", words, text);
 }

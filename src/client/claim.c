@@ -1,0 +1,346 @@
+/* claim.c - one claim: from asking to held or refused. */
+#include "client/claim.h"
+
+#include <string.h>
+
+#include "client/client.h"
+#include "client/hold.h"
+#include "client/release.h"
+#include "client/validity.h"
+#include "client/withdrawal.h"
+
+#define LOOK_AGAIN_MS 1000 /* a lost push costs at most about this */
+#define LOOK_AGAIN_MIN_MS 20
+#define WITHDRAW_MS 1000 /* how long a withdrawal is awaited */
+
+static void set_timer(struct hf_lock *lock, hf_time at)
+{
+    hf_timer_set(&lock->client->host, &lock->timer, at);
+}
+
+/* ---- How a claim ends ---------------------------------------------------*/
+
+static void leave_map(struct hf_lock *lock)
+{
+    if (lock->in_map)
+        hf_map_remove(&lock->client->waiting, &lock->by_nonce);
+    lock->in_map = false;
+}
+
+/* Tell everyone who waits for the end of this claim. */
+static void claim_ended(struct hf_lock *lock, enum hf_err err, const char *text)
+{
+    struct hf_claimant *claimant = lock->claimant;
+    struct hf_future *releasing = lock->releasing;
+    struct hf_list *link;
+
+    hf_lock_ref(lock); /* the claimant may hold the last but this */
+    lock->claimed = err;
+    lock->claimant = NULL;
+    if (err)
+        hf_lock_set_failure(lock, err, text);
+    while ((link = hf_list_take(&lock->claim_waiters)))
+        hf_loop_release(HF_CONTAINER(link, struct hf_blocked, waiter));
+    if (claimant) {
+        if (claimant->out && !err)
+            *claimant->out = lock;
+        hf_future_answer(&claimant->future, err, text);
+    }
+    if (releasing && !err) {
+        hf_release_begin(lock);
+    } else if (releasing) {
+        lock->releasing = NULL;
+        hf_future_answer(releasing, err, text);
+    }
+    hf_lock_unref(lock);
+}
+
+void hf_claim_refuse(struct hf_lock *lock, enum hf_err err, const char *text)
+{
+    leave_map(lock);
+    set_timer(lock, HF_NEVER);
+    lock->place = 0;
+    hf_lock_move(lock, HF_LOCK_IDLE);
+    claim_ended(lock, err, text);
+}
+
+void hf_claim_withdraw_behind(struct hf_lock *lock)
+{
+    hf_time until = HF_NEVER;
+
+    if (lock->wait_ms == 0)
+        until = hf_validity_gone(hf_client_now(lock->client), lock->ttl_ms);
+    hf_withdraw(lock->client, hf_lock_bytes(lock), &lock->nonce, until);
+}
+
+/* Nobody knows whether it waits, holds or never arrived. */
+static void refuse_in_doubt(struct hf_lock *lock, const char *text)
+{
+    hf_claim_withdraw_behind(lock);
+    hf_claim_refuse(lock, HF_EINDOUBT, text);
+}
+
+static void hold(struct hf_lock *lock, hf_time base)
+{
+    leave_map(lock);
+    set_timer(lock, HF_NEVER);
+    lock->place = 0;
+    hf_hold_begin(lock, base);
+    claim_ended(lock, HF_OK, NULL);
+}
+
+/* ---- Asking -------------------------------------------------------------*/
+
+static void ask(struct hf_lock *lock, enum hf_claim_phase phase)
+{
+    struct hf_command *command = &lock->call.request.command;
+
+    lock->phase = phase;
+    hf_lock_command(lock, &lock->call, HF_COMMAND_LOCK);
+    command->token = 0;
+    command->queue = lock->wait_ms > 0;
+    command->lease_ms = hf_validity_lease(lock->ttl_ms);
+    command->value = lock->value;
+    command->note = lock->note;
+    hf_call_start(&lock->call, hf_lock_answer_by(lock));
+}
+
+static enum hf_err draw_nonce(struct hf_lock *lock)
+{
+    struct hf_client *client = lock->client;
+
+    atomic_store_explicit(&lock->token, 0, memory_order_relaxed);
+    lock->first_sent = hf_client_now(client);
+    return hf_random_bytes(&client->random, lock->nonce.bytes,
+                           sizeof(lock->nonce.bytes));
+}
+
+enum hf_err hf_claim_begin(struct hf_lock *lock)
+{
+    struct hf_client *client = lock->client;
+    enum hf_err err = draw_nonce(lock);
+
+    if (err)
+        return err;
+    hf_lock_move(lock, HF_LOCK_CLAIMING);
+    hf_hold_until(lock, 0);
+    lock->adopted = false;
+    lock->forced = false;
+    lock->told = 0;
+    lock->to_tell = 0;
+    lock->place = 0;
+    lock->was_claimed = true;
+    lock->wait_until = lock->wait_ms == HF_FOREVER
+                           ? HF_NEVER
+                           : hf_time_add(hf_client_now(client), lock->wait_ms);
+    ask(lock, HF_CLAIM_ASKING);
+    return HF_OK;
+}
+
+void hf_claim_withdraw(struct hf_lock *lock, enum hf_err why)
+{
+    uint32_t wait_ms =
+        lock->timeout_ms < WITHDRAW_MS ? lock->timeout_ms : WITHDRAW_MS;
+
+    hf_call_abandon(&lock->call);
+    leave_map(lock);
+    set_timer(lock, HF_NEVER);
+    lock->refusal = why;
+    if (HF_MUTANT(20)) {
+        hf_claim_refuse(lock, why, NULL);
+        return;
+    }
+    lock->phase = HF_CLAIM_WITHDRAWING;
+    hf_lock_command(lock, &lock->call, HF_COMMAND_CANCEL);
+    hf_call_start(&lock->call,
+                  hf_time_add(hf_client_now(lock->client), wait_ms));
+}
+
+/* ---- In line ------------------------------------------------------------*/
+
+static uint64_t hash_nonce(const struct hf_nonce *nonce)
+{
+    uint64_t hash;
+
+    /* Our own nonces are random: they are their own hash. */
+    memcpy(&hash, nonce->bytes, sizeof(hash));
+    return hash;
+}
+
+static void wait_in_line(struct hf_lock *lock, uint32_t look_again_ms)
+{
+    struct hf_client *client = lock->client;
+    uint32_t span = LOOK_AGAIN_MS;
+    hf_time at;
+
+    /* Soon enough to find a grant whose push was lost while it lasts. */
+    if (lock->ttl_ms / 2 < span)
+        span = lock->ttl_ms / 2 + LOOK_AGAIN_MIN_MS;
+
+    if (hf_client_now(client) >= lock->wait_until) {
+        hf_claim_withdraw(lock, HF_ETIMEDOUT);
+        return;
+    }
+    span += hf_random_below(&client->random, span / 4);
+    if (look_again_ms > 0 && look_again_ms < span)
+        span = look_again_ms;
+    at = hf_time_add(hf_client_now(client), span);
+    if (HF_MUTANT(40))
+        at = lock->wait_until;
+    lock->phase = HF_CLAIM_IN_LINE;
+    set_timer(lock, at < lock->wait_until ? at : lock->wait_until);
+}
+
+static void join_line(struct hf_lock *lock, uint32_t place,
+                      uint32_t look_again_ms)
+{
+    lock->place = place;
+    if (!lock->in_map) {
+        hf_map_insert(&lock->client->waiting, &lock->by_nonce,
+                      hash_nonce(&lock->nonce));
+        lock->in_map = true;
+    }
+    hf_lock_tell(lock, HF_LOCK_EVENT_WAITING);
+    wait_in_line(lock, look_again_ms);
+}
+
+/* ---- Granted ------------------------------------------------------------*/
+
+static void confirm(struct hf_lock *lock, uint64_t token)
+{
+    atomic_store_explicit(&lock->token, token, memory_order_relaxed);
+    leave_map(lock);
+    set_timer(lock, HF_NEVER);
+    lock->phase = HF_CLAIM_CONFIRMING;
+    hf_lock_command(lock, &lock->call, HF_COMMAND_RENEW);
+    lock->call.request.command.lease_ms = hf_validity_lease(lock->ttl_ms);
+    hf_call_start(&lock->call, hf_lock_answer_by(lock));
+}
+
+/* Granted. After a wait, less than the ttl may be left by what is known here
+ * of when it began: then it is renewed before anyone hears of it. */
+static void granted(struct hf_lock *lock, uint64_t token,
+                    const struct hf_anchor *anchor, bool waited)
+{
+    hf_time now = hf_client_now(lock->client);
+    hf_time base = hf_validity_base(anchor, lock->first_sent);
+    hf_time end = hf_validity_end(base, now, lock->ttl_ms);
+
+    if (end <= now || (waited && end < hf_time_add(now, lock->ttl_ms))) {
+        confirm(lock, token);
+        return;
+    }
+    atomic_store_explicit(&lock->token, token, memory_order_relaxed);
+    hold(lock, base);
+}
+
+void hf_lock_pushed(struct hf_host *host, const struct hf_push_grant *grant)
+{
+    struct hf_client *client = HF_CONTAINER(host, struct hf_client, host);
+    struct hf_map_link *link =
+        hf_map_find(&client->waiting, hash_nonce(&grant->nonce));
+
+    for (; link; link = hf_map_find_next(link)) {
+        struct hf_lock *lock = HF_CONTAINER(link, struct hf_lock, by_nonce);
+        bool asking;
+
+        if (!hf_nonce_equal(&lock->nonce, &grant->nonce))
+            continue;
+        /* A LOCK that is on its way must not come true after the lease: a
+         * renewal ends it, since whatever is numbered lower is refused. */
+        asking = hf_call_open(&lock->call) && !lock->call.request.answered;
+        hf_call_abandon(&lock->call);
+        if (asking)
+            confirm(lock, grant->token);
+        else
+            granted(lock, grant->token, &grant->anchor, true);
+        return;
+    }
+}
+
+/* ---- Answers, and time --------------------------------------------------*/
+
+static void asked(struct hf_lock *lock, const struct hf_answer *answer)
+{
+    bool again = lock->phase == HF_CLAIM_ASKING_AGAIN;
+    enum hf_err err = answer->result.err;
+
+    if (err == HF_OK)
+        granted(lock, answer->result.token, &answer->anchor,
+                again || lock->call.in_doubt);
+    else if (err == HF_EBUSY && answer->result.place > 0)
+        join_line(lock, answer->result.place, answer->look_again_ms);
+    else if (again)
+        wait_in_line(lock, 0); /* still in line, as far as is known */
+    else if (err == HF_EINDOUBT)
+        refuse_in_doubt(lock, answer->cause);
+    else {
+        /* An answer that is not kept, such as HF_ENOMEM, is no answer to a
+         * copy that is still on its way. */
+        if (lock->call.in_doubt)
+            hf_claim_withdraw_behind(lock);
+        hf_claim_refuse(lock, err, answer->cause);
+    }
+}
+
+/* With a new nonce, as if it were the first time; the old one is ended behind.
+ * It is still the same claim, and waits no longer than it was to. */
+static void claim_anew(struct hf_lock *lock)
+{
+    enum hf_err err;
+
+    hf_claim_withdraw_behind(lock);
+    err = draw_nonce(lock);
+    if (err)
+        hf_claim_refuse(lock, err, NULL);
+    else
+        ask(lock, HF_CLAIM_ASKING);
+}
+
+static void confirmed(struct hf_lock *lock, const struct hf_answer *answer)
+{
+    enum hf_err err = answer->result.err;
+    hf_time now = hf_client_now(lock->client);
+    hf_time base = hf_validity_base(&answer->anchor, lock->call.first_sent);
+
+    if (err == HF_EINDOUBT || err == HF_EUNAVAIL)
+        refuse_in_doubt(lock, answer->cause);
+    else if (err == HF_OK && hf_validity_end(base, now, lock->ttl_ms) > now)
+        hold(lock, base);
+    else if (lock->wait_ms > 0 && now < lock->wait_until)
+        claim_anew(lock); /* it came, and went, before it could be used */
+    else
+        hf_claim_withdraw(lock, HF_ETIMEDOUT);
+}
+
+static void withdrawn(struct hf_lock *lock, const struct hf_answer *answer)
+{
+    enum hf_err err = answer->result.err;
+
+    if (err == HF_OK || err == HF_ENOTHELD)
+        hf_claim_refuse(lock, lock->refusal, NULL);
+    else
+        refuse_in_doubt(lock, answer->cause);
+}
+
+void hf_claim_settled(struct hf_lock *lock)
+{
+    const struct hf_answer *answer = &lock->call.request.answer;
+
+    if (lock->phase == HF_CLAIM_WITHDRAWING)
+        withdrawn(lock, answer);
+    else if (lock->phase == HF_CLAIM_CONFIRMING)
+        confirmed(lock, answer);
+    else
+        asked(lock, answer);
+}
+
+void hf_claim_tick(struct hf_lock *lock)
+{
+    if (hf_client_now(lock->client) >= lock->wait_until) {
+        hf_claim_withdraw(lock, HF_ETIMEDOUT);
+    } else {
+        ask(lock, HF_CLAIM_ASKING_AGAIN);
+        set_timer(lock, lock->wait_until);
+    }
+}

@@ -1,0 +1,61 @@
+/* claim.h - one claim: from asking to held or refused.
+ *
+ * While a handle is CLAIMING, its claim is in one of these phases:
+ *
+ *     ASKING --- in line ---> IN_LINE <---> ASKING_AGAIN    (lost pushes)
+ *        |                       |               |
+ *        +------- granted -------+---------------+---> held, or CONFIRMING
+ *                                |                     first, where less
+ *                 wait ran out,  |                     than the ttl is left
+ *                 canceled       v
+ *                           WITHDRAWING ---> refused
+ *
+ * However it ends, all who wait for it hear so once. With the client's mutex
+ * held throughout. */
+#ifndef HF_CLIENT_CLAIM_H
+#define HF_CLIENT_CLAIM_H
+
+#include "client/future.h"
+#include "strategy/strategy.h"
+
+struct hf_lock;
+
+enum hf_claim_phase {
+    HF_CLAIM_NONE,
+    HF_CLAIM_ASKING,
+    HF_CLAIM_IN_LINE,
+    HF_CLAIM_ASKING_AGAIN,
+    HF_CLAIM_CONFIRMING,
+    HF_CLAIM_WITHDRAWING,
+};
+
+/* Whoever is to hear how a claim ends. */
+struct hf_claimant {
+    struct hf_future future;
+    struct hf_lock *lock;
+    struct hf_lock **out; /* hf_lock_start(): the handle goes here, or away */
+};
+
+/* Begin a claim, with a nonce of its own; `lock` is idle or lost. On failure,
+ * that of the randomness, its state is as it was. */
+enum hf_err hf_claim_begin(struct hf_lock *lock);
+
+/* Leave the line, or give back what was granted meanwhile; once that is
+ * confirmed the claim is refused, with `why`. */
+void hf_claim_withdraw(struct hf_lock *lock, enum hf_err why);
+
+/* End the nonce without waiting for it (withdrawal.h). What holds ends by
+ * itself with its lease; what may wait in line does not. */
+void hf_claim_withdraw_behind(struct hf_lock *lock);
+
+/* It is refused, as of now: the handle is idle. `text` may be NULL. */
+void hf_claim_refuse(struct hf_lock *lock, enum hf_err err, const char *text);
+
+/* The handle's call is answered, or its timer fires, while it is CLAIMING. */
+void hf_claim_settled(struct hf_lock *lock);
+void hf_claim_tick(struct hf_lock *lock);
+
+/* hf_host_ops.grant: a push has come. */
+void hf_lock_pushed(struct hf_host *host, const struct hf_push_grant *grant);
+
+#endif

@@ -1,0 +1,106 @@
+/* handle.h - one handle: its states, its life, what it tells.
+ *
+ * The states are drawn in holdfast.h; the moves between them are a table in
+ * handle.c, and asserted. One embedded call serves claiming and releasing in
+ * turn, since no two are ever open.
+ *
+ * All the memory that its life will need is there from the start, so nothing
+ * fails later for want of it. With the client's mutex held throughout. */
+#ifndef HF_CLIENT_HANDLE_H
+#define HF_CLIENT_HANDLE_H
+
+#include <stdatomic.h>
+
+#include "base/bytes.h"
+#include "base/map.h"
+#include "client/call.h"
+#include "client/claim.h"
+#include "client/future.h"
+
+struct hf_lock {
+    struct hf_client *client;
+    struct hf_list link;         /* in the client */
+    struct hf_map_link by_nonce; /* in the client, while in line */
+    unsigned references;
+    enum hf_lock_state state;
+    enum hf_claim_phase phase;
+    bool in_map;
+    bool freed;   /* by the user: nothing is told any more */
+    bool adopted; /* granted elsewhere */
+
+    /* What was asked for. */
+    uint32_t ttl_ms, wait_ms, timeout_ms, renew_ms;
+    bool renew;
+    hf_lock_event_fn *on_event;
+    void *arg;
+    struct hf_bytes value; /* in the same block as the key */
+    struct hf_bytes note;
+
+    /* The claim. */
+    struct hf_nonce nonce;
+    _Atomic uint64_t token;
+    _Atomic hf_time valid_until; /* 0: not at all */
+    hf_time first_sent;          /* of this nonce's LOCK */
+    hf_time wait_until;
+    hf_time base;         /* of the lease that is confirmed */
+    uint32_t held_ttl_ms; /* its length */
+    uint32_t place;
+    enum hf_err refusal; /* WITHDRAWING: why */
+    enum hf_err claimed; /* how the last claim ended */
+    bool was_claimed;
+    struct hf_claimant *claimant;
+    struct hf_list claim_waiters; /* struct hf_blocked */
+    struct hf_future *releasing;
+    struct hf_call call;
+    struct hf_timer timer; /* in line: look again; held: the keeper's */
+
+    /* The keeper. */
+    struct hf_call *renewal; /* NULL where it is not renewed */
+    hf_time next_renewal;
+    bool forced;   /* no more renewals */
+    unsigned told; /* events of this claim, as bits */
+    unsigned to_tell;
+    struct hf_callback callback;
+
+    enum hf_err failure; /* the last one */
+    char *failure_text;  /* may be NULL */
+    size_t key_size;
+    uint8_t bytes[]; /* key, value, note */
+};
+
+static inline struct hf_key hf_lock_bytes(const struct hf_lock *lock)
+{
+    return (struct hf_key){lock->bytes, lock->key_size};
+}
+
+/* An idle handle, with one reference. HF_ENOMEM, HF_ELIMIT.
+ *
+ *   opts   checked, none of it left to default; copied */
+enum hf_err hf_handle_new(struct hf_client *client, struct hf_key key,
+                          const struct hf_lock_opts *opts,
+                          struct hf_lock **made);
+
+void hf_lock_ref(struct hf_lock *lock);
+void hf_lock_unref(struct hf_lock *lock);
+
+/* Go to `state`, which the table must allow. */
+void hf_lock_move(struct hf_lock *lock, enum hf_lock_state state);
+
+/* Whether there is something to do or to tell while it is held. */
+bool hf_lock_is_kept(const struct hf_lock *lock);
+
+/* What hf_lock_error() tells from now on. `text` is copied and may be NULL. */
+void hf_lock_set_failure(struct hf_lock *lock, enum hf_err err,
+                         const char *text);
+
+/* Tell an event, if it has not been told of this claim. */
+void hf_lock_tell(struct hf_lock *lock, enum hf_lock_event event);
+
+/* Fill a call's command with this lock's key, nonce and token. */
+void hf_lock_command(struct hf_lock *lock, struct hf_call *call,
+                     enum hf_command_kind kind);
+
+/* When a call that starts now is given up. */
+hf_time hf_lock_answer_by(const struct hf_lock *lock);
+
+#endif

@@ -1,0 +1,181 @@
+/* release.c - giving a lock back. */
+#include "client/release.h"
+
+#include <stdlib.h>
+
+#include "client/claim.h"
+#include "client/client.h"
+#include "client/hold.h"
+#include "client/keeper.h"
+#include "client/validity.h"
+
+void hf_release_begin(struct hf_lock *lock)
+{
+    bool lost = lock->state == HF_LOCK_LOST && !lock->adopted;
+
+    if (!HF_MUTANT(41))
+        hf_hold_until(lock, 0);
+    hf_keeper_stop(lock);
+    lock->to_tell = 0;
+    hf_lock_move(lock, HF_LOCK_RELEASING);
+    /* What is lost here may be held there, even anew by a LOCK that was long
+     * on its way: the nonce is ended, whatever its token. */
+    hf_lock_command(lock, &lock->call,
+                    lost ? HF_COMMAND_CANCEL : HF_COMMAND_UNLOCK);
+    hf_lock_ref(lock); /* until it is answered */
+    hf_call_start(&lock->call, hf_lock_answer_by(lock));
+}
+
+static enum hf_err release_result(const struct hf_lock *lock)
+{
+    const struct hf_call *call = &lock->call;
+    const struct hf_result *result = &call->request.answer.result;
+    enum hf_err err = result->err;
+    /* Before this instant no server can have ended the lease by itself. */
+    hf_time running =
+        hf_time_add(lock->base, hf_validity_lease(lock->held_ttl_ms) / 50 * 49);
+
+    if (call->request.command.kind == HF_COMMAND_CANCEL && err == HF_OK &&
+        result->token != atomic_load(&lock->token))
+        return HF_EEXPIRED;
+    if (lock->adopted || (err != HF_ENOTHELD && err != HF_ENOTOWNER))
+        return err;
+    if (call->request.command.kind == HF_COMMAND_UNLOCK && call->in_doubt &&
+        hf_client_now(lock->client) < running)
+        return HF_OK; /* then it was an earlier copy of this very UNLOCK */
+    return HF_EEXPIRED;
+}
+
+void hf_release_settled(struct hf_lock *lock)
+{
+    struct hf_future *releasing = lock->releasing;
+    enum hf_err err = release_result(lock);
+    const char *cause = lock->call.request.answer.cause;
+
+    lock->releasing = NULL;
+    hf_lock_move(lock, HF_LOCK_IDLE);
+    if (err)
+        hf_lock_set_failure(lock, err, cause);
+    hf_future_answer(releasing, err, cause);
+    hf_lock_unref(lock);
+}
+
+/* ---- Unlocking ----------------------------------------------------------*/
+
+/* Start the release, or leave it for when the claim that is under way ends. */
+static enum hf_err begin_release(struct hf_lock *lock, struct hf_future *future)
+{
+    if (lock->releasing || lock->state == HF_LOCK_IDLE)
+        return HF_ESTATE;
+    lock->releasing = future;
+    if (lock->state == HF_LOCK_CLAIMING)
+        return HF_OK;
+    if (lock->state == HF_LOCK_HELD && hf_lock_state_now(lock) == HF_LOCK_LOST)
+        hf_lock_lose(lock, HF_EEXPIRED, NULL);
+    hf_release_begin(lock);
+    return HF_OK;
+}
+
+enum hf_err hf_unlock(struct hf_lock *lock)
+{
+    struct hf_future future;
+    struct hf_client *client;
+    enum hf_err err;
+
+    if (!lock)
+        return HF_EINVAL;
+    client = lock->client;
+    err = hf_client_enter(client);
+    if (err)
+        return err;
+    hf_future_init(&future, client, NULL, NULL);
+    future.release = hf_future_release_nothing;
+    hf_client_ref(client); /* the handle may be freed meanwhile */
+    err = hf_loop_inside(client) ? HF_EDEADLK : begin_release(lock, &future);
+    if (err)
+        hf_client_fail(client, err, "unlock: %s", hf_err_text(err));
+    else
+        err = hf_future_await(&future);
+    hf_client_unref(client);
+    hf_client_leave(client);
+    return err;
+}
+
+enum hf_err hf_unlock_start(struct hf_lock *lock, hf_done_fn *done, void *arg,
+                            struct hf_future **future)
+{
+    struct hf_future *made;
+    struct hf_client *client;
+    enum hf_err err;
+
+    if (!lock)
+        return HF_EINVAL;
+    client = lock->client;
+    err = hf_client_enter(client);
+    if (err)
+        return err;
+    made = malloc(sizeof(*made));
+    err = made ? HF_OK : HF_ENOMEM;
+    if (made) {
+        hf_future_init(made, client, done, arg);
+        made->release = hf_future_release_heap;
+        err = begin_release(lock, made);
+    }
+    if (err) {
+        free(made);
+        hf_client_fail(client, err, "unlock: %s", hf_err_text(err));
+    } else {
+        hf_client_ref(client);
+        hf_future_give(made, future);
+    }
+    hf_client_leave(client);
+    return err;
+}
+
+/* ---- Closing and freeing ------------------------------------------------*/
+
+/* End whatever it claims, and answer who waits for that. */
+static void abandon(struct hf_lock *lock, enum hf_err err)
+{
+    bool claims = lock->state == HF_LOCK_CLAIMING ||
+                  lock->state == HF_LOCK_HELD || lock->state == HF_LOCK_LOST;
+
+    hf_hold_until(lock, 0);
+    hf_keeper_stop(lock);
+    lock->to_tell = 0;
+    if (claims && !lock->adopted) {
+        hf_call_abandon(&lock->call);
+        hf_claim_withdraw_behind(lock);
+    }
+    if (lock->state == HF_LOCK_CLAIMING)
+        hf_claim_refuse(lock, err, NULL);
+    else if (lock->state == HF_LOCK_HELD || lock->state == HF_LOCK_LOST)
+        hf_lock_move(lock, HF_LOCK_IDLE);
+}
+
+void hf_lock_close(struct hf_lock *lock)
+{
+    hf_lock_ref(lock);
+    abandon(lock, HF_ECLOSED);
+    if (lock->client->closed && lock->state == HF_LOCK_RELEASING) {
+        hf_call_abandon(&lock->call);
+        lock->call.request.answer.result.err = HF_EINDOUBT;
+        hf_release_settled(lock);
+    }
+    hf_lock_unref(lock);
+}
+
+void hf_lock_free(struct hf_lock *lock)
+{
+    struct hf_client *client;
+
+    if (!lock)
+        return;
+    client = lock->client;
+    if (hf_client_enter_closed(client))
+        return;
+    lock->freed = true;
+    abandon(lock, HF_ECANCELED);
+    hf_lock_unref(lock);
+    hf_client_leave(client);
+}

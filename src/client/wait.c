@@ -1,0 +1,256 @@
+/* wait.c - waiting until a key is held, or free. */
+#include "client/wait.h"
+
+#include <string.h>
+
+#include "base/bytes.h"
+#include "client/client.h"
+#include "client/options.h"
+#include "client/watch.h"
+
+#define LOOK_AGAIN_MS 1000
+
+static void set_timer(struct hf_watch *watch, hf_time at)
+{
+    hf_timer_set(&watch->client->host, &watch->wait.timer, at);
+}
+
+static void look(struct hf_watch *watch)
+{
+    if (hf_call_open(&watch->call)) {
+        watch->wait.look_again = true;
+        return;
+    }
+    watch->wait.look_again = false;
+    hf_watch_send(watch, HF_REQUEST_READ);
+}
+
+/* ---- How a wait ends ----------------------------------------------------*/
+
+static enum hf_freed freed_by(enum hf_event_kind kind)
+{
+    switch (kind) {
+    case HF_EVENT_RELEASED:
+        return HF_FREED_RELEASED;
+    case HF_EVENT_EXPIRED:
+        return HF_FREED_EXPIRED;
+    default:
+        return HF_FREED_FORCED;
+    }
+}
+
+static void free_at_last(struct hf_watch *watch, enum hf_freed freed)
+{
+    if (watch->wait.freed)
+        *watch->wait.freed = freed;
+    hf_watch_answer(watch, HF_OK, NULL);
+}
+
+static void held_at_last(struct hf_watch *watch, struct hf_answer *read)
+{
+    if (watch->wait.info) {
+        *watch->wait.info = read->infos[0];
+        read->count = 0; /* the strings are the user's now */
+    }
+    hf_watch_answer(watch, HF_OK, NULL);
+}
+
+/* It was held when the event came, and is no more: that is what was asked. */
+static void was_held(struct hf_watch *watch)
+{
+    struct hf_info was = {
+        .key = hf_watch_key(watch),
+        .held = true,
+        .token = watch->wait.granted,
+        .owner = watch->wait.owner,
+        .note = "",
+    };
+    enum hf_err err = HF_OK;
+
+    if (watch->wait.info)
+        err = hf_info_copy(watch->wait.info, &was);
+    hf_watch_answer(watch, err, NULL);
+}
+
+static void give_up(struct hf_watch *watch)
+{
+    hf_watch_answer(watch, watch->wait.looked ? HF_ETIMEDOUT : HF_EUNAVAIL,
+                    NULL);
+}
+
+/* ---- Pushes, answers, and time ------------------------------------------*/
+
+void hf_wait_pushed(struct hf_watch *watch, const struct hf_event *event)
+{
+    if (event->kind != HF_EVENT_DROPPED &&
+        !hf_key_equal(event->key, hf_watch_key(watch)))
+        return;
+    if (watch->purpose == HF_WATCH_WAIT_FREE && event->freed) {
+        hf_call_abandon(&watch->call);
+        free_at_last(watch, freed_by(event->kind));
+    } else if (event->kind == HF_EVENT_DROPPED) {
+        look(watch);
+    } else if (event->kind == HF_EVENT_GRANTED) {
+        watch->wait.granted = event->token;
+        hf_copy(watch->wait.owner, event->owner, strlen(event->owner) + 1);
+        look(watch);
+    }
+}
+
+/* Look again by and by, or when the lease that was seen runs out. */
+static void rest(struct hf_watch *watch, uint32_t left_ms)
+{
+    uint32_t span =
+        left_ms > 0 && left_ms < LOOK_AGAIN_MS ? left_ms + 1 : LOOK_AGAIN_MS;
+    hf_time at = hf_time_add(hf_client_now(watch->client), span);
+
+    set_timer(watch, at < watch->wait.wait_until ? at : watch->wait.wait_until);
+    if (hf_client_now(watch->client) >= watch->wait.wait_until)
+        give_up(watch);
+    else if (watch->wait.look_again)
+        look(watch);
+}
+
+static void read_answered(struct hf_watch *watch)
+{
+    struct hf_answer *read = &watch->call.request.answer;
+    enum hf_err err = read->result.err;
+    bool held = !err && read->count == 1 && read->infos[0].held;
+
+    watch->wait.looked = watch->wait.looked || !err;
+    if (err == HF_ENOMEM || (!err && read->count != 1)) {
+        hf_watch_answer(watch, err ? err : HF_EPROTO, read->cause);
+    } else if (err) {
+        rest(watch, 0); /* not reached: until the wait runs out */
+    } else if (watch->purpose == HF_WATCH_WAIT_HELD && held) {
+        held_at_last(watch, read);
+    } else if (watch->purpose == HF_WATCH_WAIT_HELD &&
+               watch->wait.granted > 0) {
+        was_held(watch);
+    } else if (watch->purpose == HF_WATCH_WAIT_FREE && !held) {
+        free_at_last(watch,
+                     watch->wait.seen_held ? HF_FREED_UNSEEN : HF_FREED_BEFORE);
+    } else {
+        watch->wait.seen_held = held;
+        rest(watch, read->infos[0].left_ms);
+    }
+}
+
+/* Registered: what changes from here on is pushed. Read what is. */
+void hf_wait_settled(struct hf_watch *watch)
+{
+    const struct hf_request *request = &watch->call.request;
+    enum hf_err err = request->answer.result.err;
+
+    if (request->kind == HF_REQUEST_READ)
+        read_answered(watch);
+    else if (err)
+        hf_watch_answer(watch, err, request->answer.cause);
+    else
+        look(watch);
+}
+
+void hf_wait_fired(struct hf_timer *timer)
+{
+    struct hf_watch *watch = HF_CONTAINER(timer, struct hf_watch, wait.timer);
+
+    if (hf_client_now(watch->client) >= watch->wait.wait_until) {
+        hf_call_abandon(&watch->call);
+        give_up(watch);
+        return;
+    }
+    set_timer(watch, watch->wait.wait_until);
+    look(watch);
+}
+
+/* ---- What the user calls ------------------------------------------------*/
+
+static enum hf_err wait_start(struct hf_client *client, struct hf_key key,
+                              uint32_t wait_ms, enum hf_watch_purpose purpose,
+                              struct hf_listener listener,
+                              struct hf_watch **made)
+{
+    struct hf_error error;
+    enum hf_err err = hf_options_key(key, &error);
+
+    if (err)
+        return hf_client_fail(client, err, "%s", error.text);
+    err = hf_watch_begin(client, key, purpose, listener, made);
+    if (err)
+        return err;
+    (*made)->wait.wait_until =
+        wait_ms == HF_FOREVER ? HF_NEVER
+                              : hf_time_add(hf_client_now(client), wait_ms);
+    set_timer(*made, (*made)->wait.wait_until);
+    if (client->caps & HF_CAP_WATCH)
+        hf_watch_send(*made, HF_REQUEST_WATCH);
+    else
+        hf_watch_send(*made, HF_REQUEST_READ);
+    return HF_OK;
+}
+
+enum hf_err hf_wait_held_start(struct hf_client *client, struct hf_key key,
+                               uint32_t wait_ms, struct hf_info *info,
+                               hf_done_fn *done, void *arg,
+                               struct hf_future **future)
+{
+    struct hf_watch *made;
+    enum hf_err err;
+
+    if (!client)
+        return HF_EINVAL;
+    err = hf_client_enter(client);
+    if (err)
+        return err;
+    err = wait_start(client, key, wait_ms, HF_WATCH_WAIT_HELD,
+                     (struct hf_listener){done, arg, future}, &made);
+    if (!err)
+        made->wait.info = info;
+    hf_client_leave(client);
+    return err;
+}
+
+enum hf_err hf_wait_held(struct hf_client *client, struct hf_key key,
+                         uint32_t wait_ms, struct hf_info *info)
+{
+    struct hf_future *future = NULL;
+    enum hf_err err = hf_client_may_block(client);
+
+    if (!err)
+        err =
+            hf_wait_held_start(client, key, wait_ms, info, NULL, NULL, &future);
+    return hf_operation_finish(err, future);
+}
+
+enum hf_err hf_wait_free_start(struct hf_client *client, struct hf_key key,
+                               uint32_t wait_ms, enum hf_freed *freed,
+                               hf_done_fn *done, void *arg,
+                               struct hf_future **future)
+{
+    struct hf_watch *made;
+    enum hf_err err;
+
+    if (!client)
+        return HF_EINVAL;
+    err = hf_client_enter(client);
+    if (err)
+        return err;
+    err = wait_start(client, key, wait_ms, HF_WATCH_WAIT_FREE,
+                     (struct hf_listener){done, arg, future}, &made);
+    if (!err)
+        made->wait.freed = freed;
+    hf_client_leave(client);
+    return err;
+}
+
+enum hf_err hf_wait_free(struct hf_client *client, struct hf_key key,
+                         uint32_t wait_ms, enum hf_freed *freed)
+{
+    struct hf_future *future = NULL;
+    enum hf_err err = hf_client_may_block(client);
+
+    if (!err)
+        err = hf_wait_free_start(client, key, wait_ms, freed, NULL, NULL,
+                                 &future);
+    return hf_operation_finish(err, future);
+}

@@ -1,0 +1,391 @@
+/* workload.c - what the clients of a simulation do. */
+#include "client/workload.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const char *const sim_keys[KEYS_MAX] = {"a", "b", "c"};
+
+uint32_t sim_below(struct sim *sim, uint32_t bound)
+{
+    return hf_random_below(&sim->random, bound);
+}
+
+bool sim_chance(struct sim *sim, uint32_t in_a_hundred)
+{
+    return sim_below(sim, 100) < in_a_hundred;
+}
+
+/* ---- Giving back --------------------------------------------------------*/
+
+static void drop_future(struct claim *claim)
+{
+    hf_future_free(claim->future);
+    claim->future = NULL;
+}
+
+void sim_free_handle(struct claim *claim)
+{
+    struct hf_lock *lock = claim->lock;
+
+    TALK(claim->sim, "client %u frees %s", claim->client, sim_keys[claim->key]);
+    sim_record_unheard(claim);
+    claim->lock = NULL;
+    claim->mine = claim->held = claim->releasing = claim->claiming = false;
+    claim->listens = false;
+    drop_future(claim);
+    hf_lock_free(lock);
+}
+
+static void unlocked(enum hf_err err, void *arg)
+{
+    struct call *call = arg;
+    struct claim *claim = call->claim;
+    struct sim *sim = call->sim;
+
+    TALK(sim, "client %u unlocked %s: %s", call->client, sim_keys[claim->key],
+         hf_err_name(err));
+    DEMAND(sim,
+           err == HF_OK || err == HF_EEXPIRED || err == HF_EINDOUBT ||
+               err == HF_EUNAVAIL || err == HF_ECLOSED,
+           "unlock answered %s", hf_err_name(err));
+    sim_call_end(call, err, 0);
+    claim->releasing = false;
+    sim_call_answered(call, err);
+    if (claim->lock && !claim->claiming && !claim->held && sim_chance(sim, 70))
+        sim_free_handle(claim);
+}
+
+void sim_unlock(struct claim *claim)
+{
+    struct sim *sim = claim->sim;
+    struct call *call = sim_call_new(sim, claim, claim->client);
+
+    sim_nonce_text(claim->lock, call->nonce);
+    call->token = claim->token;
+    if (hf_unlock_start(claim->lock, unlocked, call, NULL)) {
+        free(call);
+        return;
+    }
+    TALK(sim, "client %u unlocks %s %llu", claim->client, sim_keys[claim->key],
+         (unsigned long long)claim->token);
+    sim_call_started(call);
+    sim_call_begin(call, HISTORY_UNLOCK, claim->key);
+    DEMAND(sim, !hf_valid_for(claim->lock, 0),
+           "valid after the start of unlock");
+    claim->mine = claim->held = false;
+    claim->releasing = true;
+}
+
+/* ---- Taking -------------------------------------------------------------*/
+
+static void granted(struct call *call)
+{
+    struct claim *claim = call->claim;
+    struct sim *sim = call->sim;
+
+    claim->token = call->token = hf_token(claim->lock);
+    sim_nonce_text(claim->lock, call->nonce);
+    claim->held = claim->mine = true;
+    DEMAND(sim, claim->token > 0, "granted without a token");
+    if (claim->token > sim->top[claim->key])
+        sim->top[claim->key] = claim->token;
+    TALK(sim, "client %u holds %s, token %llu, for %u ms", claim->client,
+         sim_keys[claim->key], (unsigned long long)claim->token,
+         hf_remaining_ms(claim->lock));
+}
+
+static void claimed(enum hf_err err, void *arg)
+{
+    struct call *call = arg;
+    struct claim *claim = call->claim;
+    struct sim *sim = call->sim;
+    hf_time deadline = 0;
+
+    TALK(sim, "client %u claimed %s: %s", call->client, sim_keys[claim->key],
+         hf_err_name(err));
+    DEMAND(sim,
+           err == HF_OK || err == HF_EBUSY || err == HF_ETIMEDOUT ||
+               err == HF_EUNAVAIL || err == HF_EINDOUBT ||
+               err == HF_ECANCELED || err == HF_ECLOSED,
+           "a claim was answered %s", hf_err_name(err));
+    claim->claiming = false;
+    if (!err && claim->lock) {
+        granted(call);
+        deadline = hf_deadline(claim->lock);
+        sim_call_end(call, err, deadline);
+    } else {
+        /* Freed between the grant and this: who knows what it was. */
+        sim_call_end(call, err ? err : HF_ECANCELED, 0);
+    }
+    if (err && claim->lock && !claim->own_handle)
+        claim->lock = NULL;
+    sim_call_answered(call, err);
+    sim_record_missed_turns(claim);
+    drop_future(claim);
+    if (claim->mine && (sim->ending || sim_chance(sim, 20)))
+        sim_unlock(claim);
+    else if (err && claim->lock && (sim->ending || sim_chance(sim, 50)))
+        sim_free_handle(claim);
+}
+
+static void on_event(struct hf_lock *lock, enum hf_lock_event event, void *arg)
+{
+    struct claim *claim = arg;
+    struct sim *sim = claim->sim;
+
+    TALK(sim, "client %u, %s: event %d", claim->client, sim_keys[claim->key],
+         (int)event);
+    DEMAND(sim, claim->listens, "an event for a handle that was freed");
+    DEMAND(sim, !(claim->told & (1u << event)), "event %d comes twice",
+           (int)event);
+    claim->told |= 1u << event;
+    if (event == HF_LOCK_EVENT_LOST) {
+        DEMAND(sim, !hf_valid_for(lock, 0), "lost, and still valid");
+        DEMAND(sim, claim->held || claim->claiming, "lost what was not held");
+        recorder_lost(&sim->recorder, claim->client + 1, sim_keys[claim->key],
+                      strlen(sim_keys[claim->key]), hf_token(lock),
+                      sim_now(sim));
+    } else {
+        sim_check_lost_first(sim, claim->client);
+    }
+    if (event == HF_LOCK_EVENT_WAITING && claim->claiming)
+        recorder_queued(&sim->recorder, claim->lock_op, sim_now(sim));
+    if (event == HF_LOCK_EVENT_LOST && claim->lock && claim->held) {
+        if (sim_chance(sim, 30))
+            sim_free_handle(claim);
+        else if (sim_chance(sim, 50))
+            sim_unlock(claim);
+    }
+}
+
+static void draw_options(struct claim *claim, struct hf_lock_opts *opts)
+{
+    struct sim *sim = claim->sim;
+    static const uint32_t ttls[] = {100, 300, 1000, TTL_MAX_MS};
+
+    hf_lock_opts_init(opts);
+    opts->ttl_ms = 40 + sim_below(sim, ttls[sim_below(sim, 4)] - 39);
+    opts->timeout_ms = 100 + sim_below(sim, TIMEOUT_MAX_MS - 100);
+    opts->wait_ms = sim_chance(sim, 25)   ? 0
+                    : sim_chance(sim, 15) ? HF_FOREVER
+                                          : 1 + sim_below(sim, 3000);
+    opts->renew = sim_chance(sim, 50);
+    if (opts->renew && sim_chance(sim, 20))
+        opts->renew_ms = sim_below(sim, opts->ttl_ms);
+    claim->lease_ms = opts->ttl_ms;
+    claim->listens = sim_chance(sim, 80);
+    if (claim->listens) {
+        opts->on_event = on_event;
+        opts->arg = claim;
+    }
+}
+
+static void take(struct claim *claim)
+{
+    struct sim *sim = claim->sim;
+    struct hf_client *client = sim->clients[claim->client];
+    struct call *call = sim_call_new(sim, claim, claim->client);
+    struct hf_lock_opts opts;
+    enum hf_err err = HF_OK;
+
+    if (!claim->lock) {
+        claim->key = sim_below(sim, sim->key_count);
+        draw_options(claim, &opts);
+        claim->own_handle = sim_chance(sim, 50);
+        opts.idle = claim->own_handle;
+        if (claim->own_handle)
+            err = hf_lock_new(client, hf_key(sim_keys[claim->key]), &opts,
+                              &claim->lock);
+        assert_int_equal(err, HF_OK);
+    }
+    if (claim->lock) {
+        claim->own_handle = true;
+        sim_record_unheard(claim);
+    }
+    if (claim->lock)
+        err = hf_claim_start(claim->lock, claimed, call, &claim->future);
+    else
+        err = hf_lock_start(client, hf_key(sim_keys[claim->key]), &opts,
+                            &claim->lock, claimed, call, &claim->future);
+    if (err) {
+        assert_int_equal(err, HF_ESTATE);
+        free(call);
+        return;
+    }
+    TALK(sim, "client %u claims %s", claim->client, sim_keys[claim->key]);
+    claim->claiming = true;
+    claim->held = claim->mine = false;
+    claim->told = 0;
+    sim_call_started(call);
+    sim_call_begin(call, HISTORY_LOCK, claim->key);
+    claim->lock_op = call->op;
+    claim->claimed_at = sim->world.now;
+}
+
+/* ---- Other calls --------------------------------------------------------*/
+
+static void renewed(enum hf_err err, void *arg)
+{
+    struct call *call = arg;
+
+    DEMAND(call->sim,
+           err == HF_OK || err == HF_EEXPIRED || err == HF_EFORCED ||
+               err == HF_EINDOUBT || err == HF_EUNAVAIL || err == HF_ECLOSED,
+           "renew or update answered %s", hf_err_name(err));
+    TALK(call->sim, "client %u renewed %s: %s", call->client,
+         sim_keys[call->claim->key], hf_err_name(err));
+    /* What the handle says now may be of another grant. */
+    sim_call_end(call, err,
+                 call->claim->lock && call->claim->mine &&
+                         call->claim->token == call->token
+                     ? hf_deadline(call->claim->lock)
+                     : 0);
+    sim_call_answered(call, err);
+}
+
+static void renew_or_update(struct claim *claim)
+{
+    struct sim *sim = claim->sim;
+    struct call *call = sim_call_new(sim, claim, claim->client);
+    bool update = sim_chance(sim, 40);
+    uint32_t ttl_ms =
+        sim_chance(sim, 50) ? 0 : 40 + sim_below(sim, TTL_MAX_MS - 40);
+    enum hf_err err;
+
+    sim_nonce_text(claim->lock, call->nonce);
+    call->token = claim->token;
+    if (update)
+        err = hf_update_start(claim->lock, NULL, hf_bytes("v"), renewed, call,
+                              NULL);
+    else
+        err = hf_renew_start(claim->lock, ttl_ms, renewed, call, NULL);
+    if (err) {
+        assert_true(err == HF_ESTATE || err == HF_EEXPIRED);
+        free(call);
+        return;
+    }
+    sim_call_started(call);
+    sim_call_begin(call, update ? HISTORY_UPDATE : HISTORY_RENEW, claim->key);
+}
+
+static void looked(enum hf_err err, void *arg)
+{
+    struct call *call = arg;
+    struct sim *sim = call->sim;
+
+    DEMAND(sim,
+           err == HF_OK || err == HF_ETIMEDOUT || err == HF_EINDOUBT ||
+               err == HF_EUNAVAIL || err == HF_ECANCELED || err == HF_ECLOSED,
+           "a look answered %s", hf_err_name(err));
+    if (!err && call->info.held)
+        call->token = call->info.token;
+    sim_call_end(call, err, 0);
+    hf_info_fini(&call->info);
+    sim_call_answered(call, err);
+}
+
+static void look(struct sim *sim, unsigned client)
+{
+    struct call *call = sim_call_new(sim, NULL, client);
+    unsigned key = sim_below(sim, sim->key_count);
+    struct hf_client *at = sim->clients[client];
+    uint32_t wait_ms = sim_below(sim, 2000);
+    unsigned kind = sim_below(sim, 4);
+    enum hf_err err;
+
+    if (kind == 0)
+        err = hf_wait_held_start(at, hf_key(sim_keys[key]), wait_ms,
+                                 &call->info, looked, call, NULL);
+    else if (kind == 1)
+        err = hf_wait_free_start(at, hf_key(sim_keys[key]), wait_ms,
+                                 &call->freed, looked, call, NULL);
+    else
+        err = hf_read_start(at, hf_key(sim_keys[key]), HF_LINEARIZABLE,
+                            &call->info, looked, call, NULL);
+    assert_int_equal(err, HF_OK);
+    sim_call_started(call);
+    if (kind > 1)
+        sim_call_begin(call, HISTORY_READ, key);
+}
+
+static void forced(enum hf_err err, void *arg)
+{
+    sim_call_answered(arg, err);
+}
+
+/* An operator marks a lock: it runs out, so no promise is waived. */
+static void force(struct claim *claim)
+{
+    struct sim *sim = claim->sim;
+    struct call *call = sim_call_new(sim, NULL, claim->client);
+
+    assert_int_equal(hf_force_start(sim->clients[claim->client],
+                                    hf_key(sim_keys[claim->key]), claim->token,
+                                    false, forced, call, NULL),
+                     HF_OK);
+    sim_call_started(call);
+}
+
+/* ---- One thing after another --------------------------------------------*/
+
+static void act_on(struct claim *claim)
+{
+    struct sim *sim = claim->sim;
+
+    if (claim->claiming) {
+        if (claim->future && sim_chance(sim, 10)) {
+            TALK(sim, "client %u cancels %s", claim->client,
+                 sim_keys[claim->key]);
+            hf_future_cancel(claim->future);
+        } else if (claim->own_handle && sim_chance(sim, 5)) {
+            sim_free_handle(claim);
+        }
+    } else if (claim->held) {
+        if (sim_chance(sim, 40))
+            sim_unlock(claim);
+        else if (sim_chance(sim, 60))
+            renew_or_update(claim);
+        else if (sim_chance(sim, 10))
+            force(claim);
+        else if (sim_chance(sim, 10))
+            sim_free_handle(claim);
+        else if (!hf_valid_for(claim->lock, 0) && sim_chance(sim, 30))
+            take(claim); /* claimed anew, once it is lost */
+    } else if (!claim->releasing && claim->open == 0) {
+        take(claim);
+    } else if (claim->releasing && claim->lock && sim_chance(sim, 5)) {
+        sim_free_handle(claim);
+    }
+}
+
+static void act(struct sim *sim, unsigned client)
+{
+    sim->next_action[client] = sim->world.now + 1 + sim_below(sim, 200);
+    if (sim->closed[client] || sim_is_stopped(sim, client))
+        return;
+    if (sim_chance(sim, 8))
+        look(sim, client);
+    else
+        act_on(&sim->claims[client * CLAIMS_A_CLIENT +
+                            sim_below(sim, CLAIMS_A_CLIENT)]);
+    sim_trouble(sim, client);
+}
+
+void sim_run(struct sim *sim, uint32_t ms)
+{
+    hf_time end = sim->world.now + ms;
+
+    while (sim->world.now < end) {
+        unsigned first = 0;
+
+        for (unsigned i = 1; i < sim->client_count; i++) {
+            if (sim->next_action[i] < sim->next_action[first])
+                first = i;
+        }
+        while (hf_world_step(&sim->world, sim->next_action[first]))
+            ;
+        act(sim, first);
+        sim_observe(&sim->world, sim);
+    }
+}

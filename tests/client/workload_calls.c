@@ -1,0 +1,152 @@
+/* workload_calls.c - the calls of a simulation, as its history has them. */
+#include "client/workload.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t nanoseconds(hf_time at)
+{
+    return at <= HF_WORLD_START ? 1
+                                : (uint64_t)(at - HF_WORLD_START) * 1000000 + 1;
+}
+
+uint64_t sim_now(const struct sim *sim)
+{
+    return nanoseconds(sim->world.now);
+}
+
+void sim_nonce_text(const struct hf_lock *lock, char *text)
+{
+    uint8_t nonce[HF_NONCE_SIZE];
+
+    hf_nonce(lock, nonce);
+    for (unsigned i = 0; i < HF_NONCE_SIZE; i++)
+        (void)sprintf(text + 2 * (size_t)i, "%02x", nonce[i]);
+}
+
+struct call *sim_call_new(struct sim *sim, struct claim *claim, unsigned client)
+{
+    struct call *call = calloc(1, sizeof(*call));
+
+    assert_non_null(call);
+    call->sim = sim;
+    call->claim = claim;
+    call->client = client;
+    return call;
+}
+
+void sim_call_started(struct call *call)
+{
+    call->sim->started++;
+    if (call->claim)
+        call->claim->open++;
+}
+
+void sim_call_begin(struct call *call, enum history_kind kind, unsigned key)
+{
+    struct sim *sim = call->sim;
+    bool named = kind != HISTORY_LOCK && kind != HISTORY_READ;
+
+    call->kind = kind;
+    call->recorded = true;
+    call->op =
+        recorder_begin(&sim->recorder, &(struct recorder_call){
+                                           .kind = kind,
+                                           .client = call->client + 1,
+                                           .key = sim_keys[key],
+                                           .key_len = strlen(sim_keys[key]),
+                                           .nonce = named ? call->nonce : NULL,
+                                           .token = named ? call->token : 0,
+                                           .now = sim_now(sim),
+                                       });
+}
+
+/* What an answer says about whether it was done. What was given up may have
+ * been done for a while. */
+static enum history_result result_of(enum hf_err err)
+{
+    switch (err) {
+    case HF_OK:
+        return HISTORY_OK;
+    case HF_ETIMEDOUT:
+    case HF_EINDOUBT:
+    case HF_ECANCELED:
+    case HF_ECLOSED:
+        return HISTORY_UNKNOWN;
+    default:
+        return HISTORY_FAIL;
+    }
+}
+
+void sim_call_end(struct call *call, enum hf_err err, hf_time deadline)
+{
+    struct sim *sim = call->sim;
+    enum history_result result = result_of(err);
+    bool grants = err == HF_OK && call->kind != HISTORY_UNLOCK;
+    bool timed =
+        grants && (call->kind == HISTORY_LOCK || call->kind == HISTORY_RENEW);
+
+    if (!call->recorded)
+        return;
+    /* A renewal that comes too late here may have been in time there. */
+    if (err == HF_EEXPIRED && call->kind != HISTORY_UNLOCK)
+        result = HISTORY_UNKNOWN;
+    /* Granted, but over before this was heard: until when is not known. */
+    if (timed && deadline <= sim->world.now)
+        result = HISTORY_UNKNOWN;
+    grants = grants && result == HISTORY_OK;
+    recorder_end(&sim->recorder, call->op,
+                 &(struct recorder_answer){
+                     .result = result,
+                     .error = result == HISTORY_FAIL ? hf_err_name(err) : NULL,
+                     .nonce = call->nonce[0] ? call->nonce : NULL,
+                     .token = grants ? call->token : 0,
+                     .deadline = timed && grants ? nanoseconds(deadline) : 0,
+                     .now = sim_now(sim),
+                 });
+}
+
+void sim_call_answered(struct call *call, enum hf_err err)
+{
+    struct sim *sim = call->sim;
+
+    sim_check_lost_first(sim, call->client);
+    sim->answered++;
+    if (call->claim) {
+        assert_true(call->claim->open > 0);
+        call->claim->open--;
+    }
+    hf_world_note(&sim->world, (uint64_t)(-err) * 16 + call->kind);
+    free(call);
+}
+
+void sim_record_unheard(struct claim *claim)
+{
+    struct call unheard = {
+        .sim = claim->sim,
+        .client = claim->client,
+        .token = claim->token,
+    };
+
+    if (!claim->mine)
+        return;
+    sim_nonce_text(claim->lock, unheard.nonce);
+    sim_call_begin(&unheard, HISTORY_UNLOCK, claim->key);
+}
+
+void sim_record_missed_turns(struct claim *claim)
+{
+    struct sim *sim = claim->sim;
+    hf_time waited = sim->world.now - claim->claimed_at;
+
+    for (hf_time i = waited / claim->lease_ms; i > 0; i--)
+        (void)recorder_begin(&sim->recorder,
+                             &(struct recorder_call){
+                                 .kind = HISTORY_LOCK,
+                                 .client = claim->client + 1,
+                                 .key = sim_keys[claim->key],
+                                 .key_len = strlen(sim_keys[claim->key]),
+                                 .now = nanoseconds(claim->claimed_at),
+                             });
+}

@@ -1,0 +1,95 @@
+/* workload_checks.c - what must be true of a simulation. */
+#include "client/workload.h"
+
+#include <stdio.h>
+
+#include "checker/check.h"
+#include "checker/report.h"
+
+/* ---- After every turn ---------------------------------------------------*/
+
+/* Whether the loss of this lock ought to have been told by now. */
+static bool lost_untold(const struct claim *claim)
+{
+    return claim->mine && claim->listens && !claim->releasing &&
+           !hf_valid_for(claim->lock, 0) &&
+           !(claim->told & (1u << HF_LOCK_EVENT_LOST));
+}
+
+void sim_check_lost_first(struct sim *sim, unsigned client)
+{
+    for (unsigned i = 0; i < CLAIMS_A_CLIENT; i++)
+        DEMAND(sim, !lost_untold(&sim->claims[client * CLAIMS_A_CLIENT + i]),
+               "client %u hears of something before its lost lock", client);
+}
+
+void sim_observe(struct hf_world *world, void *arg)
+{
+    struct sim *sim = arg;
+    const struct claim *holder[KEYS_MAX] = {0};
+
+    (void)world;
+    for (unsigned i = 0; i < CLIENTS_MAX * CLAIMS_A_CLIENT; i++) {
+        struct claim *claim = &sim->claims[i];
+
+        if (!claim->lock)
+            continue;
+        if (hf_valid_for(claim->lock, 0)) {
+            DEMAND(sim, !holder[claim->key],
+                   "clients %u and %u both hold '%s' (tokens %llu, %llu)",
+                   holder[claim->key]->client, claim->client,
+                   sim_keys[claim->key],
+                   (unsigned long long)holder[claim->key]->token,
+                   (unsigned long long)hf_token(claim->lock));
+            holder[claim->key] = claim;
+        } else if (!sim_is_stopped(sim, claim->client) &&
+                   !sim->closed[claim->client] &&
+                   hf_loop_next(sim->clients[claim->client]) > sim->world.now) {
+            DEMAND(sim,
+                   !lost_untold(claim) ||
+                       !hf_list_empty(
+                           &sim->clients[claim->client]->loop.callbacks),
+                   "client %u was not told that '%s' is lost", claim->client,
+                   sim_keys[claim->key]);
+        }
+    }
+}
+
+/* ---- At the end ---------------------------------------------------------*/
+
+static bool count_one(const struct hf_info *info, void *arg)
+{
+    unsigned *count = arg;
+
+    (void)info;
+    *count += 1;
+    return true;
+}
+
+void sim_check_nothing_is_left(struct sim *sim)
+{
+    struct hf_client *client = hf_world_open(&sim->world);
+    struct hf_future *future;
+    unsigned count = 0;
+
+    assert_int_equal(hf_list_start(client, hf_key(""), count_one, &count, NULL,
+                                   NULL, &future),
+                     HF_OK);
+    assert_int_equal(hf_world_wait(&sim->world, future), HF_OK);
+    DEMAND(sim, count == 0, "%u keys are still held: a ghost", count);
+    DEMAND(sim, hf_world_close(&sim->world, client) == HF_OK,
+           "closing an idle client is in doubt");
+}
+
+void sim_check_history(struct sim *sim)
+{
+    const struct history *history = recorder_history(&sim->recorder);
+    struct check_report report;
+
+    check_history(history, &report);
+    if (report.violation_count == 0)
+        return;
+    report_text(history, &report, "simulation", stdout);
+    (void)fflush(stdout);
+    fail();
+}
