@@ -1,11 +1,13 @@
 /* Which strategies this build has: one explicit list. */
 #include <string.h>
 
+#include "strategy/file.h"
 #include "strategy/memory.h"
 #include "strategy/strategy.h"
 
 static const struct hf_strategy *const strategies[] = {
     &hf_strategy_memory,
+    &hf_strategy_file,
 };
 
 const struct hf_strategy *hf_strategy_find(const char *scheme)
@@ -19,5 +21,5 @@ const struct hf_strategy *hf_strategy_find(const char *scheme)
 
 const char *hf_strategy_schemes(void)
 {
-    return "memory";
+    return "memory, file";
 }

@@ -1,0 +1,121 @@
+/* arena.h - one mapped file that the processes of a machine share: a lock
+ * word, a log of entries, two places for a snapshot, a slot for each client.
+ *
+ *     header | slots | ring of entries | snapshot half 0 | snapshot half 1
+ *
+ * It carries bytes and knows nothing of locks. Everything is written *inside*,
+ * between enter and leave, by one process at a time, and takes effect by one
+ * store: who is killed at any instruction has published all or nothing.
+ *
+ * Always true:
+ *   1. entries up to the tail are whole, and do not change while they are kept;
+ *   2. the snapshot that is named holds everything before its position, and
+ *      the ring everything after it;
+ *   3. who is inside is alive, or the next who looks takes its place: a client
+ *      keeps a lock of its open file description on its slot's byte, and the
+ *      kernel drops that with the process. */
+#ifndef HF_STRATEGY_ARENA_H
+#define HF_STRATEGY_ARENA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/time.h"
+
+#define HF_ARENA_SLOTS 1024 /* clients at a time */
+
+struct hf_arena_header;
+
+struct hf_arena {
+    char *path;    /* of the directory, for messages */
+    int directory; /* and a shared flock on it, against sweepers */
+    int file;
+    int fifo; /* others ring here: readable */
+    struct hf_arena_header *header;
+    size_t size;
+    unsigned slot;
+    uint64_t pending; /* where the next entry goes; published up to the tail */
+};
+
+/* Open the arena in `path`, or make it: anew after a reboot. `mode` is that of
+ * the directory. The text names the file. */
+enum hf_err hf_arena_open(struct hf_arena *arena, const char *path, mode_t mode,
+                          struct hf_error *error);
+void hf_arena_close(struct hf_arena *arena);
+
+/* Go inside. HF_EBUSY: process `*pid` is, and lives. HF_EPROTO: the word is
+ * nobody's. */
+enum hf_err hf_arena_enter(struct hf_arena *arena, pid_t *pid);
+void hf_arena_leave(struct hf_arena *arena);
+
+/* Whether the files are still those that were opened. HF_EPROTO, with a text.
+ * Costs system calls: ask now and then. */
+enum hf_err hf_arena_check(const struct hf_arena *arena,
+                           struct hf_error *error);
+
+/* ---- Inside ---------------------------------------------------------------
+ *
+ * The next entry at `*position`, borrowed; `*position` moves past it. HF_OK;
+ * HF_ENOTHELD: there is none; HF_ELIMIT: it is gone from the ring, read the
+ * snapshot; HF_EPROTO: it is not whole. */
+enum hf_err hf_arena_read(const struct hf_arena *arena, uint64_t *position,
+                          hf_time *stamp, struct hf_bytes *entry);
+
+/* Write an entry after the last one. HF_ELIMIT: the ring is full, a snapshot
+ * makes room. Nobody sees it until it is published. */
+enum hf_err hf_arena_write(struct hf_arena *arena, hf_time stamp,
+                           struct hf_bytes entry);
+
+/* Take back the entries that are not published. */
+void hf_arena_discard(struct hf_arena *arena);
+void hf_arena_publish(struct hf_arena *arena);
+
+/* The snapshot in force, borrowed, and where the ring goes on after it. No
+ * bytes: everything began empty. */
+struct hf_bytes hf_arena_snapshot(const struct hf_arena *arena,
+                                  uint64_t *position);
+
+/* Put a snapshot of everything published in force. HF_ELIMIT: too large, or
+ * the disk is full; not so below a size that was reserved. */
+enum hf_err hf_arena_set_snapshot(struct hf_arena *arena,
+                                  struct hf_bytes bytes);
+enum hf_err hf_arena_reserve_snapshot(struct hf_arena *arena, size_t size);
+
+/* ---- Slots --------------------------------------------------------------*/
+
+/* What a client says of itself; session 0: the slot was never used. */
+struct hf_arena_slot {
+    uint64_t session;
+    int32_t pid;
+    uint32_t watches; /* it wants to be rung for every command */
+};
+
+/* Borrowed; to be written only inside. */
+struct hf_arena_slot *hf_arena_slot(const struct hf_arena *arena,
+                                    unsigned slot);
+
+/* The slots that were ever used: below this number. */
+unsigned hf_arena_slots(const struct hf_arena *arena);
+
+/* Whether a client has it; our own always is. */
+bool hf_arena_alive(const struct hf_arena *arena, unsigned slot);
+
+/* Make its client look. Outside, for speed. */
+void hf_arena_ring(const struct hf_arena *arena, unsigned slot);
+
+/* Forget that we were rung. */
+void hf_arena_hear(const struct hf_arena *arena);
+
+/* ---- Tokens ---------------------------------------------------------------
+ *
+ * Tokens up to the reserve may be used; it lies on the disk, and survives all
+ * else. Raise it past `token`: HF_OK once that is safe. */
+enum hf_err hf_arena_reserve_tokens(struct hf_arena *arena, uint64_t token);
+
+/* Where tokens go on in a fresh arena. */
+uint64_t hf_arena_first_token(const struct hf_arena *arena);
+
+#endif

@@ -1,0 +1,78 @@
+#include "strategy/guard.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+/* A range is there as long as its start is. */
+static struct {
+    _Atomic uintptr_t start;
+    _Atomic size_t size;
+} ranges[HF_GUARDS_MAX];
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct sigaction before;
+
+static bool cover(uintptr_t address)
+{
+    for (size_t i = 0; i < HF_GUARDS_MAX; i++) {
+        uintptr_t start = atomic_load(&ranges[i].start);
+        size_t size = atomic_load(&ranges[i].size);
+
+        if (start != 0 && address >= start && address - start < size)
+            return mmap((void *)start, size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+                        0) != MAP_FAILED;
+    }
+    return false;
+}
+
+static void on_bus_error(int number, siginfo_t *info, void *context)
+{
+    if (cover((uintptr_t)info->si_addr))
+        return;
+    if (before.sa_flags & SA_SIGINFO) {
+        before.sa_sigaction(number, info, context);
+    } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
+        before.sa_handler(number);
+    } else {
+        (void)signal(number, SIG_DFL);
+        (void)raise(number);
+    }
+}
+
+static void install(void)
+{
+    struct sigaction action = {.sa_sigaction = on_bus_error,
+                               .sa_flags = SA_SIGINFO | SA_RESTART};
+
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGBUS, &action, &before);
+}
+
+enum hf_err hf_guard_add(void *start, size_t size)
+{
+    (void)pthread_once(&once, install);
+    for (size_t i = 0; i < HF_GUARDS_MAX; i++) {
+        size_t none = 0;
+
+        /* The size is taken first: it claims the place. */
+        if (atomic_compare_exchange_strong(&ranges[i].size, &none, size)) {
+            atomic_store(&ranges[i].start, (uintptr_t)start);
+            return HF_OK;
+        }
+    }
+    return HF_ELIMIT;
+}
+
+void hf_guard_remove(void *start)
+{
+    for (size_t i = 0; i < HF_GUARDS_MAX; i++) {
+        if (atomic_load(&ranges[i].start) == (uintptr_t)start) {
+            atomic_store(&ranges[i].start, 0);
+            atomic_store(&ranges[i].size, 0);
+            return;
+        }
+    }
+}

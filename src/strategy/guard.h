@@ -1,0 +1,21 @@
+/* guard.h - mapped files that somebody may cut short.
+ *
+ * Touching a page that is no longer in its file raises SIGBUS. A guarded
+ * mapping becomes empty memory instead: who reads it finds zeros, and tells
+ * from them that the file is gone. Signals that are about other memory go to
+ * whoever handled them before.
+ *
+ * It is the one signal that this library handles, from the first guarded
+ * mapping on. A program that handles SIGBUS itself, later, takes this away. */
+#ifndef HF_STRATEGY_GUARD_H
+#define HF_STRATEGY_GUARD_H
+
+#include "base/error.h"
+
+#define HF_GUARDS_MAX 256 /* mappings at a time */
+
+/* HF_ELIMIT: there are too many. */
+enum hf_err hf_guard_add(void *start, size_t size);
+void hf_guard_remove(void *start);
+
+#endif
