@@ -122,10 +122,12 @@ static double resident_pages(void)
 {
     char text[128] = "", *end;
     FILE *file = fopen("/proc/self/statm", "re");
+    bool got = file && fgets(text, sizeof(text), file);
 
-    if (!file || !fgets(text, sizeof(text), file))
+    if (file)
+        (void)fclose(file);
+    if (!got)
         bench_fail("cannot read /proc/self/statm");
-    (void)fclose(file);
     (void)strtoul(text, &end, 10);
     return (double)strtoul(end, NULL, 10);
 }

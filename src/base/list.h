@@ -72,8 +72,11 @@ static inline struct hf_list *hf_list_take(struct hf_list *list)
 {
     struct hf_list *link = hf_list_first(list);
 
-    if (link)
-        hf_list_remove(link);
+    if (link) {
+        list->next = link->next;
+        link->next->prev = list;
+        hf_list_init(link);
+    }
     return link;
 }
 

@@ -60,8 +60,8 @@ static void grow(struct hf_map *map)
     if (segment >= HF_MAP_SEGMENTS)
         return;
     if (!map->segments[segment]) {
-        map->segments[segment] =
-            calloc((size_t)HF_MAP_FIRST << segment, sizeof(*map->first));
+        map->segments[segment] = calloc((size_t)HF_MAP_FIRST << segment,
+                                        sizeof(struct hf_map_link *));
         if (!map->segments[segment])
             return;
     }

@@ -423,11 +423,14 @@ void hf_client_error(const struct hf_client *client, struct hf_error *error)
 
 int hf_fd(struct hf_client *client)
 {
+    int fd;
+
     if (!client || hf_client_enter_closed(client))
         return -1;
     client->loop.self_driven = true;
+    fd = client->loop.epoll;
     hf_client_leave(client);
-    return client->loop.epoll;
+    return fd;
 }
 
 enum hf_err hf_process(struct hf_client *client)

@@ -337,7 +337,7 @@ enum hf_err hf_run(struct hf_client *client, struct hf_key key,
                    const struct hf_lock_opts *opts, hf_run_fn *run, void *arg,
                    int *result)
 {
-    struct hf_lock *lock;
+    struct hf_lock *lock = NULL;
     enum hf_err err;
     bool lost;
     int code;

@@ -426,7 +426,7 @@ static struct timespec monotonic(const struct hf_client *client,
 
     clock_gettime(CLOCK_MONOTONIC, &at);
     at.tv_sec += left / 1000;
-    at.tv_nsec += (left % 1000 + 1) * 1000000;
+    at.tv_nsec += (left % 1000 + 1) * 1000000L;
     at.tv_sec += at.tv_nsec / 1000000000;
     at.tv_nsec %= 1000000000;
     return at;
@@ -532,7 +532,7 @@ enum hf_err hf_loop_see_driven(struct hf_client *client)
     struct hf_error error;
     enum hf_err err;
 
-    if (client->loop.background || client->loop.self_driven)
+    if (client->loop.background || client->loop.self_driven || client->closing)
         return HF_OK;
     err = hf_loop_start_thread(client, &error);
     return err ? hf_client_fail(client, err, "%s", error.text) : HF_OK;

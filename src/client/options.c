@@ -72,8 +72,7 @@ void hf_watch_opts_fill(struct hf_watch_opts *opts, size_t size)
 
 #define HAS_MEMBER(opts, member)                                               \
     ((opts)->size >=                                                           \
-     (size_t)((const char *)&(opts)->member - (const char *)(opts)) +          \
-         sizeof((opts)->member))
+     (size_t)((const char *)(&(opts)->member + 1) - (const char *)(opts)))
 
 struct hf_error *hf_options_lock_error(const struct hf_lock_opts *opts,
                                        struct hf_error *otherwise)

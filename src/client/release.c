@@ -31,9 +31,9 @@ static enum hf_err release_result(const struct hf_lock *lock)
     const struct hf_call *call = &lock->call;
     const struct hf_result *result = &call->request.answer.result;
     enum hf_err err = result->err;
+    uint64_t lease_ms = hf_validity_lease(lock->held_ttl_ms);
     /* Before this instant no server can have ended the lease by itself. */
-    hf_time running =
-        hf_time_add(lock->base, hf_validity_lease(lock->held_ttl_ms) / 50 * 49);
+    hf_time running = hf_time_add(lock->base, lease_ms / 50 * 49);
 
     if (call->request.command.kind == HF_COMMAND_CANCEL && err == HF_OK &&
         result->token != atomic_load(&lock->token))

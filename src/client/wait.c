@@ -173,8 +173,10 @@ static enum hf_err wait_start(struct hf_client *client, struct hf_key key,
     struct hf_error error;
     enum hf_err err = hf_options_key(key, &error);
 
-    if (err)
-        return hf_client_fail(client, err, "%s", error.text);
+    if (err) {
+        hf_client_fail(client, err, "%s", error.text);
+        return err;
+    }
     err = hf_watch_begin(client, key, purpose, listener, made);
     if (err)
         return err;

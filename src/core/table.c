@@ -345,11 +345,9 @@ static void close_session(struct hf_table *table, struct hf_session *session)
 {
     struct hf_list *link;
 
-    while ((link = hf_list_first(&session->waiting))) {
-        if (HF_MUTANT(21)) {
-            hf_list_remove(link);
+    while ((link = hf_list_take(&session->waiting))) {
+        if (HF_MUTANT(21))
             continue;
-        }
         withdraw(table, HF_CONTAINER(link, struct hf_claim, of_session));
     }
     while ((link = hf_list_first(&session->granted)))

@@ -148,10 +148,9 @@ static inline struct hf_bytes hf_hold_value(const struct hf_hold *hold)
 
 static inline struct hf_bytes hf_hold_note(const struct hf_hold *hold)
 {
-    const uint8_t *data = hold->data;
-
-    return (struct hf_bytes){data ? data + hold->value_size : NULL,
-                             hold->note_size};
+    if (!hold->data)
+        return (struct hf_bytes){0}; /* neither value nor note */
+    return (struct hf_bytes){hold->data + hold->value_size, hold->note_size};
 }
 
 /* For core/snapshot, which builds a table from bytes: link what it made. The

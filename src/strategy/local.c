@@ -186,7 +186,7 @@ void hf_local_unwatch_all(struct hf_list *watches)
 {
     struct hf_list *link;
 
-    while ((link = hf_list_first(watches)))
+    while ((link = hf_list_take(watches)))
         end(watch_of(link));
 }
 

@@ -103,7 +103,8 @@ static void leave(struct member *member)
     struct hf_waker *rings[RINGS];
     unsigned count = shared->ring_count;
 
-    hf_copy(rings, shared->rings, count * sizeof(*rings));
+    for (unsigned i = 0; i < count; i++)
+        rings[i] = shared->rings[i];
     shared->ring_count = 0;
     shared->inside = NULL;
     pthread_mutex_unlock(&shared->mutex);

@@ -19,10 +19,12 @@ static bool may_write(const struct fence *fence, uint64_t token,
 bool fence_write(struct fence *fence, uint64_t token, const char *nonce,
                  uint64_t value)
 {
-    if (strlen(nonce) > FENCE_NONCE_MAX || !may_write(fence, token, nonce))
+    size_t len = strlen(nonce);
+
+    if (len > FENCE_NONCE_MAX || !may_write(fence, token, nonce))
         return false;
     fence->token = token;
     fence->value = value;
-    strcpy(fence->nonce, nonce);
+    memcpy(fence->nonce, nonce, len + 1);
     return true;
 }

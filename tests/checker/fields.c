@@ -42,6 +42,7 @@ int fields_fail(struct fields *f, const char *format, ...)
     va_list list;
 
     va_start(list, format);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it has just begun */
     vsnprintf(f->fault->text, sizeof f->fault->text, format, list);
     va_end(list);
     /* It may quote the input, and ends on somebody's terminal. */

@@ -142,15 +142,15 @@ const char *history_result_name(enum history_result result);
 int history_read(struct history *h, FILE *in, struct history_fault *fault);
 
 /* Lines of the written form, each with its newline and a terminating zero.
- * `line` has room for HISTORY_LINE_MAX bytes; the length is returned. */
-size_t history_write_header(const struct history *h, char *line);
+ * `text` has room for HISTORY_LINE_MAX bytes; the length is returned. */
+size_t history_write_header(const struct history *h, char *text);
 size_t history_write_op(const struct history *h, const struct history_op *op,
-                        char *line);
-size_t history_write_death(const struct history_death *death, char *line);
+                        char *text);
+size_t history_write_death(const struct history_death *death, char *text);
 size_t history_write_lost(const struct history *h,
-                          const struct history_lost *lost, char *line);
+                          const struct history_lost *lost, char *text);
 size_t history_write_note(const struct history *h,
-                          const struct history_note *note, char *line);
+                          const struct history_note *note, char *text);
 
 /* Write all of `h`. 0, or -1 with errno. */
 int history_write(const struct history *h, FILE *out);

@@ -15,7 +15,7 @@ static bool place(struct checker *c, struct grant *g,
                   const struct grant *before, uint64_t from)
 {
     g->lock_least = most(g->invoke, from);
-    if (g->lock_least > g->answer) {
+    if (before && g->lock_least > g->answer) {
         checker_found(c, CHECK_EARLY_GRANT, before->lock, g->lock);
         return false;
     }

@@ -105,8 +105,9 @@ void picture_print_ms(char *text, size_t size, uint64_t origin, uint64_t time,
     /* Cut off, not rounded: the report in words does the same. */
     for (int i = decimals; i < 6; i++)
         unit *= 10;
+    span = span / unit * unit;
     snprintf(text, size, "%s%.*f", time < origin ? "-" : "", decimals,
-             (double)(span / unit * unit) / 1e6);
+             (double)span / 1e6);
 }
 
 bool picture_has_lane(const struct picture *p, uint32_t client)

@@ -3,9 +3,9 @@
  *
  * Is what was recorded what is written, read and shown? */
 #include "check.h"
+#include "lib/runner.h"
 #include "recorder.h"
 #include "report.h"
-#include "lib/runner.h"
 #include "simulate.h"
 #include "timeline.h"
 
@@ -133,12 +133,13 @@ static void reader_wants_a_header_it_knows(void **state)
 
 static void reader_limits_lines_and_strings(void **state)
 {
-    char *text = malloc(3 * HISTORY_LINE_MAX);
+    const size_t len = (size_t)2 * HISTORY_LINE_MAX;
+    char *text = malloc(len + 1);
 
     (void)state;
     assert_non_null(text);
-    memset(text, ' ', 2 * HISTORY_LINE_MAX);
-    text[2 * HISTORY_LINE_MAX] = '\0';
+    memset(text, ' ', len);
+    text[len] = '\0';
     assert_fault(text, 1, "a line of more than");
     sprintf(text, HEADER "{\"key\":\"%0*d\"}\n", HISTORY_TEXT_MAX + 1, 0);
     assert_fault(text, 2, "a string of more than");

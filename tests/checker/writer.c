@@ -19,6 +19,14 @@ struct line {
     size_t len;
 };
 
+static struct line begin(const struct history *h, char *text)
+{
+    struct line line = {.h = h};
+
+    line.text = text;
+    return line;
+}
+
 static void put_bytes(struct line *line, const char *bytes, size_t len)
 {
     memcpy(line->text + line->len, bytes, len);
@@ -98,7 +106,7 @@ size_t history_quote(const struct history *h, uint32_t word, char *text)
 
 size_t history_write_header(const struct history *h, char *text)
 {
-    struct line line = {h, text, 0};
+    struct line line = begin(h, text);
 
     put(&line, "{\"type\":\"history\",\"version\":1,\"fifo\":");
     put(&line, h->fifo ? "true" : "false");
@@ -117,7 +125,7 @@ static void result_fields(struct line *line, const struct history_op *op)
 size_t history_write_op(const struct history *h, const struct history_op *op,
                         char *text)
 {
-    struct line line = {h, text, 0};
+    struct line line = begin(h, text);
 
     number_field(&line, "{\"type\":\"op\",\"client\":", op->client);
     number_field(&line, ",\"op\":", op->id);
@@ -145,7 +153,7 @@ size_t history_write_op(const struct history *h, const struct history_op *op,
 
 size_t history_write_death(const struct history_death *death, char *text)
 {
-    struct line line = {NULL, text, 0};
+    struct line line = begin(NULL, text);
 
     number_field(&line, "{\"type\":\"death\",\"client\":", death->client);
     number_field(&line, ",\"time\":", death->time);
@@ -155,7 +163,7 @@ size_t history_write_death(const struct history_death *death, char *text)
 size_t history_write_lost(const struct history *h,
                           const struct history_lost *lost, char *text)
 {
-    struct line line = {h, text, 0};
+    struct line line = begin(h, text);
 
     number_field(&line, "{\"type\":\"lost\",\"client\":", lost->client);
     word_field(&line, ",\"key\":", lost->key);
@@ -167,7 +175,7 @@ size_t history_write_lost(const struct history *h,
 size_t history_write_note(const struct history *h,
                           const struct history_note *note, char *text)
 {
-    struct line line = {h, text, 0};
+    struct line line = begin(h, text);
 
     number_field(&line, "{\"type\":\"note\",\"time\":", note->time);
     put(&line, ",\"text\":");
@@ -178,8 +186,9 @@ size_t history_write_note(const struct history *h,
 int history_write(const struct history *h, FILE *out)
 {
     char line[HISTORY_LINE_MAX];
+    size_t len = history_write_header(h, line);
 
-    fwrite(line, 1, history_write_header(h, line), out);
+    fwrite(line, 1, len, out);
     for (size_t i = 0; i < h->op_count; i++)
         fwrite(line, 1, history_write_op(h, &h->ops[i], line), out);
     for (size_t i = 0; i < h->death_count; i++)

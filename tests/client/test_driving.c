@@ -167,7 +167,7 @@ static void the_role_passes_by_who_is_answered_already(void **state)
         sleep_ms(30);
     }
     (void)clock_gettime(CLOCK_REALTIME, &limit);
-    limit.tv_sec += 5 * hf_test_slowness();
+    limit.tv_sec += 5L * hf_test_slowness();
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(pthread_timedjoin_np(threads[i], NULL, &limit), 0);
     assert_int_equal(failures, 0);

@@ -43,9 +43,12 @@ static void on_event(struct hf_lock *lock, enum hf_lock_event event, void *arg)
     (void)arg;
     if (event == HF_LOCK_EVENT_LOST)
         assert_false(hf_valid_for(lock, 0));
-    hear(event == HF_LOCK_EVENT_WAITING   ? 'w'
-         : event == HF_LOCK_EVENT_AT_RISK ? 'r'
-                                          : 'L');
+    if (event == HF_LOCK_EVENT_WAITING)
+        hear('w');
+    else if (event == HF_LOCK_EVENT_AT_RISK)
+        hear('r');
+    else
+        hear('L');
 }
 
 static void on_done(enum hf_err err, void *arg)

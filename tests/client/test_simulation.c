@@ -4,6 +4,7 @@
  * history at the end.
  *
  *   HF_SEEDS=N   run N seeds a case, not the usual number
+ *   HF_TORTURE_SECONDS=N   run seeds that nobody has seen, for so long
  *   HF_SEED=N    run this one alone, and tell what happens */
 #include <signal.h>
 #include <stdio.h>
@@ -14,21 +15,24 @@
 
 #include "client/workload.h"
 
-static uint64_t running; /* the seed, for whoever fails */
 static const char *running_case = "";
+static char replay[200]; /* the seed that runs, for whoever fails */
 
 /* ---- Saying what went wrong ---------------------------------------------*/
 
+/* Beforehand: where it is said, in a signal handler, little may be called. */
+static void now_runs(uint64_t seed)
+{
+    (void)snprintf(replay, sizeof(replay),
+                   "\nseed %llu; to replay it:\n"
+                   "    HF_SEED=%llu test_simulation --serial %s\n",
+                   (unsigned long long)seed, (unsigned long long)seed,
+                   running_case);
+}
+
 static void say_seed(void)
 {
-    char text[200];
-    int size = snprintf(text, sizeof(text),
-                        "\nseed %llu; to replay it:\n"
-                        "    HF_SEED=%llu test_simulation --serial %s\n",
-                        (unsigned long long)running,
-                        (unsigned long long)running, running_case);
-
-    if (running && write(STDERR_FILENO, text, (size_t)size) < 0)
+    if (write(STDERR_FILENO, replay, strlen(replay)) < 0)
         return;
 }
 
@@ -119,14 +123,14 @@ static uint64_t run_seed(uint64_t seed, const struct plan *plan)
 {
     static struct sim sim;
 
-    running = seed;
+    now_runs(seed);
     begin(&sim, seed, plan);
     sim_run(&sim, 8000);
     end(&sim);
     sim_check_history(&sim);
     recorder_fini(&sim.recorder);
     hf_world_fini(&sim.world);
-    running = 0;
+    replay[0] = '\0';
     return sim.world.trace;
 }
 
@@ -151,6 +155,7 @@ static void run_seeds(const char *name, uint64_t first, unsigned usual,
                       const struct plan *plan)
 {
     uint64_t count = number_from("HF_SEEDS", usual / hf_test_slowness() + 1);
+    uint64_t limit = number_from("HF_TORTURE_SECONDS", 0);
     double began = seconds();
 
     running_case = name;
@@ -160,8 +165,15 @@ static void run_seeds(const char *name, uint64_t first, unsigned usual,
         (void)run_seed(number_from("HF_SEED", 1), plan);
         return;
     }
-    for (uint64_t seed = first; seed < first + count; seed++)
-        (void)run_seed(seed, plan);
+    if (limit > 0) {
+        first = (uint64_t)time(NULL) * 1000000; /* never the same again */
+        count = UINT64_MAX - first;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        if (limit > 0 && seconds() - began > (double)limit)
+            count = i + 1; /* the last one */
+        (void)run_seed(first + i, plan);
+    }
     printf("%llu seeds, %.0f a second\n", (unsigned long long)count,
            (double)count / (seconds() - began));
 }

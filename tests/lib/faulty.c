@@ -191,6 +191,7 @@ static struct packet *new_packet(struct hf_faulty *faulty,
     packet->faulty = faulty;
     packet->kind = kind;
     packet->sent = clock_of(faulty->net);
+    hf_list_init(&packet->link);
     hf_list_push_back(&faulty->packets, &packet->all);
     return packet;
 }
@@ -297,11 +298,11 @@ static void answer_error(struct hf_faulty *faulty, struct hf_request *request,
     answer_now(faulty, request, &answer);
 }
 
+/* It waits in no list. */
 static void deliver(struct packet *packet)
 {
     struct hf_faulty *faulty = packet->faulty;
 
-    hf_list_remove(&packet->link);
     if (faulty->cut == HF_CUT_SILENT || faulty->cut == HF_CUT_REFUSING) {
         free_packet(packet);
         return;
@@ -331,7 +332,7 @@ hf_time hf_faulty_next(const struct hf_faulty_net *net)
 void hf_faulty_step(struct hf_faulty_net *net)
 {
     while (hf_faulty_next(net) <= clock_of(net)) {
-        struct packet *packet = packet_of(net->packets.next);
+        struct packet *packet = packet_of(hf_list_take(&net->packets));
         struct hf_faulty *faulty = packet->faulty;
 
         faulty->outside = true;
@@ -472,12 +473,12 @@ static void translate(const struct hf_faulty *faulty, struct hf_anchor *anchor)
         anchor->age_ms = (uint32_t)(stamp - best->received - 1);
 }
 
+/* It waits in no list any more. */
 static void hand_over(struct packet *packet)
 {
     struct hf_faulty *faulty = packet->faulty;
     struct hf_host *outer = faulty->outer;
 
-    hf_list_remove(&packet->link);
     if (faulty->cut == HF_CUT_SILENT || faulty->cut == HF_CUT_DEAF) {
         free_packet(packet);
         return;
@@ -500,7 +501,7 @@ static void on_timer(struct hf_timer *timer)
 
     while ((first = hf_list_first(&faulty->arrivals)) &&
            packet_of(first)->due <= clock_of(faulty->net))
-        hand_over(packet_of(first));
+        hand_over(packet_of(hf_list_take(&faulty->arrivals)));
     set_timer(faulty);
 }
 
@@ -731,7 +732,7 @@ static void faulty_close(void *self)
     struct hf_faulty *faulty = self;
     struct hf_list *link;
 
-    while ((link = hf_list_first(&faulty->packets)))
+    while ((link = hf_list_take(&faulty->packets)))
         free_packet(HF_CONTAINER(link, struct packet, all));
     faulty->inner->close(faulty->self);
     free(faulty->self);
