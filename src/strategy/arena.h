@@ -62,12 +62,12 @@ enum hf_err hf_arena_check(const struct hf_arena *arena,
  * HF_ENOTHELD: there is none; HF_ELIMIT: it is gone from the ring, read the
  * snapshot; HF_EPROTO: it is not whole. */
 enum hf_err hf_arena_read(const struct hf_arena *arena, uint64_t *position,
-                          hf_time *stamp, struct hf_bytes *entry);
+                          hf_time *stamp, struct hf_bytes *bytes);
 
 /* Write an entry after the last one. HF_ELIMIT: the ring is full, a snapshot
  * makes room. Nobody sees it until it is published. */
 enum hf_err hf_arena_write(struct hf_arena *arena, hf_time stamp,
-                           struct hf_bytes entry);
+                           struct hf_bytes bytes);
 
 /* Take back the entries that are not published. */
 void hf_arena_discard(struct hf_arena *arena);

@@ -636,10 +636,12 @@ static hf_time clock_offset(void)
     if (!offsets)
         return 0;
     while (fgets(line, sizeof(line), offsets)) {
-        long long seconds, nanoseconds;
+        char *end;
 
-        if (sscanf(line, "boottime %lld %lld", &seconds, &nanoseconds) == 2)
-            offset = seconds * 1000 + nanoseconds / 1000000;
+        if (strncmp(line, "boottime", 8) != 0)
+            continue;
+        offset = strtoll(line + 8, &end, 10) * 1000;
+        offset += strtoll(end, NULL, 10) / 1000000;
     }
     (void)fclose(offsets);
     return offset;
