@@ -4,10 +4,11 @@
 #include <string.h>
 #include <sys/random.h>
 
+#define WORDS_A_KEY 8192 /* a multiple of what a block holds */
+
 void hf_random_init(struct hf_random *random, uint64_t seed)
 {
-    random->seed = seed;
-    random->unused = 0;
+    *random = (struct hf_random){.seed = seed};
 }
 
 /* SplitMix64 (Steele, Lea, Flood, 2014). */
@@ -29,25 +30,54 @@ static void refill_from_seed(struct hf_random *random)
     }
 }
 
-static enum hf_err refill(struct hf_random *random)
+/* A key that becomes known later tells no nonce of before it. */
+static enum hf_err change_key(struct hf_random *random)
 {
     size_t filled = 0;
 
-    if (random->seed) {
-        refill_from_seed(random);
-        filled = sizeof(random->block);
-    }
-    while (filled < sizeof(random->block)) {
-        ssize_t got = getrandom(random->block + filled,
-                                sizeof(random->block) - filled, 0);
+    while (filled < sizeof(random->key.bytes)) {
+        ssize_t got = getrandom(random->key.bytes + filled,
+                                sizeof(random->key.bytes) - filled, 0);
 
         if (got < 0 && errno != EINTR)
             return HF_ESYSTEM;
         if (got > 0)
             filled += (size_t)got;
     }
-    random->unused = sizeof(random->block);
+    random->counter = 0;
     return HF_OK;
+}
+
+static enum hf_err refill_from_key(struct hf_random *random)
+{
+    if (random->counter % WORDS_A_KEY == 0) {
+        enum hf_err err = change_key(random);
+
+        if (err)
+            return err;
+    }
+    for (size_t i = 0; i < sizeof(random->block); i += sizeof(uint64_t)) {
+        uint64_t word;
+
+        random->counter++;
+        word =
+            hf_siphash(&random->key, &random->counter, sizeof(random->counter));
+        memcpy(random->block + i, &word, sizeof(word));
+    }
+    return HF_OK;
+}
+
+static enum hf_err refill(struct hf_random *random)
+{
+    enum hf_err err = HF_OK;
+
+    if (random->seed)
+        refill_from_seed(random);
+    else
+        err = refill_from_key(random);
+    if (!err)
+        random->unused = sizeof(random->block);
+    return err;
 }
 
 enum hf_err hf_random_bytes(struct hf_random *random, void *bytes, size_t size)

@@ -1,7 +1,9 @@
 /* random.h - chance: nonces that cannot be guessed, jitter, seeds.
  *
- * Drawn from the kernel in blocks, because one draw of sixteen bytes costs
- * more than a lock. With a seed, a stream that repeats itself, for tests. */
+ * Made in blocks by SipHash, a pseudo-random function, from a key that the
+ * kernel gives and that is changed now and then: one draw of sixteen bytes from
+ * the kernel costs more than a lock, and in blocks still twice what this does.
+ * With a seed, a stream that repeats itself, for tests. */
 #ifndef HF_BASE_RANDOM_H
 #define HF_BASE_RANDOM_H
 
@@ -9,14 +11,17 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "base/siphash.h"
 
 struct hf_random {
-    uint64_t seed; /* 0: the kernel */
-    size_t unused; /* bytes left at the end of the block */
+    uint64_t seed; /* 0: keyed by the kernel */
+    struct hf_seed key;
+    uint64_t counter; /* words made with this key */
+    size_t unused;    /* bytes left at the end of the block */
     uint8_t block[1024];
 };
 
-/* `seed` 0 draws from the kernel. */
+/* With `seed` 0 the kernel gives the key. */
 void hf_random_init(struct hf_random *random, uint64_t seed);
 
 /* HF_ESYSTEM: the kernel has no randomness to give. */
