@@ -13,8 +13,8 @@ all: ## build the library and the programs, in build/
 	@scripts/deps build
 	@scripts/build
 
-run: all ## build, then run the example: threads that contend for one key
-	@build/examples/contention
+run: all ## build, then show a command under a lock, and a second that waits
+	@scripts/demo build/holdfast
 
 check: ## the whole check: tests, sanitizers, mutants, fuzz targets
 	@scripts/check

@@ -1,0 +1,124 @@
+# Completion of holdfast(1) for bash; tests/cli/documents.py compares it with
+# `holdfast help`. Keys are completed from what is held.
+
+_holdfast_options() { # VERB
+    local common='--url --json --verbose --help'
+    local waiting='--wait --no-wait --conflict-exit-code --quiet'
+    case $1 in
+    run) echo "--ttl $waiting --value --note $common" ;;
+    lock) echo "--ttl $waiting --hold --value --note $common" ;;
+    unlock) echo "--quiet $common" ;;
+    renew) echo "--ttl $common" ;;
+    update) echo "--expect $common" ;;
+    wait) echo "--held $waiting $common" ;;
+    watch) echo "--from --kinds --count $common" ;;
+    force) echo "--token --now $common" ;;
+    ls) echo "--keys $common" ;;
+    *) echo "$common" ;;
+    esac
+}
+
+# Whether an option is followed by a word of its own.
+_holdfast_has_value() { # OPTION
+    case $1 in
+    --ttl | --wait | -w | --conflict-exit-code | -E | --value | --expect | \
+        --note | --token | --from | --kinds | --count | --url) ;;
+    *) return 1 ;;
+    esac
+}
+
+# What is typed before the word that is completed: sets `words`, the verb and
+# what follows it; `url`; and `in_command` where the command of run has begun.
+_holdfast_read() { # TYPED...
+    local option='' ended='' word
+    words=() url='' in_command=''
+    for word in "$@"; do
+        if [[ $option ]]; then
+            [[ $option != --url ]] || url=$word
+            option=''
+        elif [[ $word == --url=* && ! $ended ]]; then
+            url=${word#*=}
+        elif [[ $word == -- && ! $ended ]]; then
+            ended=1
+        elif [[ $word == -?* && ! $ended ]]; then
+            ! _holdfast_has_value "$word" || option=$word
+        else
+            words+=("$word")
+        fi
+        if [[ ${words[0]-} == run ]] && ((${#words[@]} + ${#ended} > 2)); then
+            in_command=1
+            return
+        fi
+    done
+}
+
+# Words that must be quoted cannot be completed by their beginning.
+_holdfast_keys() { # BEGINNING
+    holdfast ${url:+--url "$url"} ls --keys -- "$1" 2>/dev/null |
+        grep -v "^\\$'"
+}
+
+_holdfast_command() {
+    local i
+    for ((i = 3; i < COMP_CWORD; i++)); do
+        if [[ ${COMP_WORDS[i]} == -- ]] &&
+            declare -F _command_offset >/dev/null; then
+            _command_offset $((i + 1))
+            return
+        fi
+    done
+    mapfile -t COMPREPLY < <(compgen -c -f -- "$1")
+}
+
+_holdfast_choices() { # PREVIOUS CURRENT
+    local verbs='run lock unlock renew update show ls wait watch force help
+        version'
+    case $1 in
+    --ttl | --wait | -w) echo '500ms 5s 30s 5m 1h' ;;
+    --kinds)
+        echo 'granted renewed updated released expired forced queued' \
+            'withdrawn dropped'
+        ;;
+    --url) echo 'file: memory:' ;;
+    --conflict-exit-code | -E) echo '0 1 75' ;;
+    --value | --expect | --note | --token | --from | --count) ;;
+    *)
+        if [[ $2 == -* ]]; then
+            _holdfast_options "${words[0]-}"
+        elif [[ ${#words[@]} -eq 0 || "${words[*]}" == help ]]; then
+            echo "$verbs"
+        elif [[ ${#words[@]} -eq 1 && ${words[0]} != version ]]; then
+            _holdfast_keys "$2"
+        fi
+        ;;
+    esac
+}
+
+_holdfast() {
+    # Not COMP_WORDS, which are cut at the ':' of a URL too.
+    local line=${COMP_LINE:0:COMP_POINT} typed words url in_command
+    local current='' previous beginning i
+    read -ra typed <<<"$line"
+    if [[ $line != *[[:space:]] ]]; then
+        current=${typed[-1]}
+        unset 'typed[-1]'
+    fi
+    previous=${typed[-1]}
+    _holdfast_read "${typed[@]:1}"
+    COMPREPLY=()
+    if [[ $in_command || ($current != -* && ${words[0]-} == run &&
+        ${#words[@]} -eq 2) ]]; then
+        _holdfast_command "$current"
+        return
+    fi
+    mapfile -t COMPREPLY < <(
+        compgen -W "$(_holdfast_choices "$previous" "$current")" -- "$current"
+    )
+    # bash replaces what follows the last of its breaks, and no more.
+    beginning=${current%"${current##*[:=]}"}
+    for i in "${!COMPREPLY[@]}"; do
+        COMPREPLY[i]=${COMPREPLY[i]#"$beginning"}
+    done
+}
+
+complete -F _holdfast holdfast

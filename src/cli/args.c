@@ -1,0 +1,373 @@
+#include "args.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "failure.h"
+#include "number.h"
+#include "text.h"
+
+#define TTL_MAX_MS (7u * 24 * 3600 * 1000)
+#define WAIT_MAX_MS (HF_FOREVER - 1u)
+
+static const struct {
+    const char *name;
+    char letter;
+    const char *value; /* what it is called; NULL: it has none */
+    const char *text;
+} options[] = {
+#define ROW(id, name, letter, value, text) {name, letter, value, text},
+    ARGS_OPTIONS(ROW)
+#undef ROW
+};
+
+static const struct {
+    const char *name;
+    enum hf_event_kind kind;
+} kinds[] = {
+    {"granted", HF_EVENT_GRANTED}, {"renewed", HF_EVENT_RENEWED},
+    {"updated", HF_EVENT_UPDATED}, {"released", HF_EVENT_RELEASED},
+    {"expired", HF_EVENT_EXPIRED}, {"forced", HF_EVENT_FORCED},
+    {"queued", HF_EVENT_QUEUED},   {"withdrawn", HF_EVENT_WITHDRAWN},
+    {"dropped", HF_EVENT_DROPPED},
+};
+
+void args_init(struct args *args)
+{
+    *args = (struct args){
+        .ttl_ms = 10000,
+        .wait_ms = HF_FOREVER,
+        .busy_status = STATUS_BUSY,
+        .kinds = HF_EVENT_ANY,
+    };
+}
+
+/* ---- Values -------------------------------------------------------------*/
+
+static int bad_value(const struct args *args, enum option option,
+                     const char *value, const char *why)
+{
+    char *word = text_quote(value, strlen(value));
+    int status =
+        failure_usage(args, "--%s: %s %s", options[option].name, word, why);
+
+    free(word);
+    return status;
+}
+
+static int read_number(const struct args *args, enum option option,
+                       const char *value, uint64_t max, uint64_t *number)
+{
+    const char *why = number_parse(value, max, number);
+
+    return why ? bad_value(args, option, value, why) : 0;
+}
+
+static int read_duration(const struct args *args, enum option option,
+                         const char *value, uint32_t max_ms, uint32_t *ms)
+{
+    uint64_t read;
+    const char *why = number_parse_duration(value, max_ms, &read);
+
+    if (why)
+        return bad_value(args, option, value, why);
+    *ms = (uint32_t)read;
+    return 0;
+}
+
+static int read_kinds(struct args *args, const char *list)
+{
+    args->kinds = 0;
+    for (const char *word = list;; word++) {
+        size_t size = strcspn(word, ",");
+        size_t i = 0;
+
+        while (i < sizeof(kinds) / sizeof(kinds[0]) &&
+               (strlen(kinds[i].name) != size ||
+                strncmp(kinds[i].name, word, size) != 0))
+            i++;
+        if (i == sizeof(kinds) / sizeof(kinds[0]))
+            return bad_value(args, OPTION_KINDS, list,
+                             "has a word that is no kind of event");
+        args->kinds |= (uint32_t)kinds[i].kind;
+        word += size;
+        if (*word == '\0')
+            return 0;
+    }
+}
+
+/* An option that has a value. */
+static int take_value(struct args *args, enum option option, const char *value)
+{
+    uint64_t number;
+    int status;
+
+    switch (option) {
+    case OPTION_URL:
+        args->url = value;
+        return 0;
+    case OPTION_NOTE:
+        args->note = value;
+        return 0;
+    case OPTION_VALUE:
+        args->value = value;
+        return 0;
+    case OPTION_EXPECT:
+        args->expect = value;
+        return 0;
+    case OPTION_TTL:
+        status = read_duration(args, option, value, TTL_MAX_MS, &args->ttl_ms);
+        if (!status && args->ttl_ms == 0)
+            status = bad_value(args, option, value, "is no time at all");
+        return status;
+    case OPTION_WAIT:
+        return read_duration(args, option, value, WAIT_MAX_MS, &args->wait_ms);
+    case OPTION_BUSY_STATUS:
+        status = read_number(args, option, value, 255, &number);
+        if (!status)
+            args->busy_status = (int)number;
+        return status;
+    case OPTION_TOKEN:
+        return read_number(args, option, value, UINT64_MAX, &args->token);
+    case OPTION_FROM:
+        return read_number(args, option, value, UINT64_MAX, &args->from);
+    case OPTION_COUNT:
+        return read_number(args, option, value, UINT64_MAX, &args->count);
+    case OPTION_KINDS:
+        return read_kinds(args, value);
+    default:
+        return 0;
+    }
+}
+
+static void take_flag(struct args *args, enum option option)
+{
+    args->json |= option == OPTION_JSON;
+    args->verbose |= option == OPTION_VERBOSE;
+    args->quiet |= option == OPTION_QUIET;
+    args->hold |= option == OPTION_HOLD;
+    args->held |= option == OPTION_HELD;
+    args->now |= option == OPTION_NOW;
+    args->keys |= option == OPTION_KEYS;
+}
+
+/* ---- Options ------------------------------------------------------------*/
+
+static bool takes(const struct args *args, unsigned option)
+{
+    uint32_t set = OPTIONS_COMMON | (args->verb ? args->verb->options : 0);
+
+    return (set & (1u << option)) != 0;
+}
+
+/* One "--name", "--name=value" or "--name value". `*used` counts what it used
+ * of `argv`. */
+static int take_long(struct args *args, char **argv, int *used)
+{
+    const char *name = argv[0] + 2;
+    size_t size = strcspn(name, "=");
+    const char *value = name[size] ? name + size + 1 : NULL;
+    unsigned option = 0;
+
+    while (option < OPTION_COUNT_OF &&
+           (!takes(args, option) || strlen(options[option].name) != size ||
+            strncmp(options[option].name, name, size) != 0))
+        option++;
+    if (option == OPTION_COUNT_OF)
+        return failure_usage(args, "there is no option --%.*s", (int)size,
+                             name);
+    args->given |= 1u << option;
+    if (!options[option].value) {
+        if (value)
+            return failure_usage(args, "--%.*s has no value", (int)size, name);
+        take_flag(args, (enum option)option);
+        return 0;
+    }
+    if (!value) {
+        value = argv[1];
+        ++*used;
+    }
+    if (!value)
+        return failure_usage(args, "--%s wants a %s", name,
+                             options[option].value);
+    return take_value(args, (enum option)option, value);
+}
+
+/* One "-nv", "-w5" or "-w 5". */
+static int take_short(struct args *args, char **argv, int *used)
+{
+    for (const char *letter = argv[0] + 1; *letter; letter++) {
+        unsigned option = 0;
+        const char *value;
+
+        while (option < OPTION_COUNT_OF &&
+               (!takes(args, option) || options[option].letter != *letter))
+            option++;
+        if (option == OPTION_COUNT_OF)
+            return failure_usage(args, "there is no option -%c", *letter);
+        args->given |= 1u << option;
+        if (!options[option].value) {
+            take_flag(args, (enum option)option);
+            continue;
+        }
+        value = letter[1] ? letter + 1 : argv[1];
+        *used += letter[1] == '\0';
+        if (!value)
+            return failure_usage(args, "-%c wants a %s", *letter,
+                                 options[option].value);
+        return take_value(args, (enum option)option, value);
+    }
+    return 0;
+}
+
+static bool is_option(const char *word)
+{
+    return word[0] == '-' && word[1] != '\0';
+}
+
+static int take_option(struct args *args, char **argv, int *next)
+{
+    char **at = argv + *next;
+
+    ++*next;
+    return at[0][1] == '-' ? take_long(args, at, next)
+                           : take_short(args, at, next);
+}
+
+int args_parse_before_verb(struct args *args, char **argv, int *next)
+{
+    int status = 0;
+
+    while (!status && argv[*next] && is_option(argv[*next]) &&
+           strcmp(argv[*next], "--") != 0) {
+        if (!strcmp(argv[*next], "--version"))
+            return 0; /* a verb in disguise */
+        status = take_option(args, argv, next);
+    }
+    return status;
+}
+
+/* ---- Words --------------------------------------------------------------*/
+
+/* Where the words of a command begin: after KEY and, if it is there, "--". */
+static void take_command(struct args *args, char **rest)
+{
+    if (args->word_count == 0) {
+        if (*rest)
+            args->words[args->word_count++] = *rest++;
+        if (*rest && !strcmp(*rest, "--"))
+            rest++;
+    }
+    args->command = *rest ? rest : NULL;
+}
+
+static int take_words(struct args *args, char **argv)
+{
+    bool command = args->verb->command;
+    int next = 0, status;
+
+    while (argv[next]) {
+        char *word = argv[next];
+
+        if (!strcmp(word, "--")) {
+            next++;
+            break;
+        }
+        if (is_option(word)) {
+            status = take_option(args, argv, &next);
+            if (status)
+                return status;
+            continue;
+        }
+        if (command && args->word_count == 1)
+            break;
+        args->words[args->word_count++] = word;
+        next++;
+    }
+    if (command) {
+        take_command(args, argv + next);
+        return 0;
+    }
+    for (; argv[next]; next++)
+        args->words[args->word_count++] = argv[next];
+    return 0;
+}
+
+static int check(const struct args *args)
+{
+    const struct verb *verb = args->verb;
+
+    if (args->given & OPTION(HELP))
+        return 0;
+    if ((args->given & OPTION(WAIT)) && (args->given & OPTION(NO_WAIT)))
+        return failure_usage(args, "--wait and --no-wait contradict");
+    if (args->word_count < verb->words_min)
+        return failure_usage(args, "%s wants %s", verb->name, verb->words);
+    if (args->word_count > verb->words_max)
+        return failure_usage(args, "%d words are too many: %s wants %s",
+                             args->word_count, verb->name,
+                             verb->words[0] ? verb->words : "none");
+    if (verb->command && !args->command)
+        return failure_usage(args, "%s wants a command after '--'", verb->name);
+    return 0;
+}
+
+/* How a failure is told must not depend on where --json stands. */
+static bool asks_for_json(char **argv)
+{
+    for (; *argv && strcmp(*argv, "--") != 0; argv++) {
+        if (!strcmp(*argv, "--json"))
+            return true;
+    }
+    return false;
+}
+
+int args_parse(struct args *args, char **argv)
+{
+    bool json = args->json;
+    int status;
+
+    args->json |= asks_for_json(argv);
+    args->words = argv;
+    status = take_words(args, argv);
+    if (!status)
+        status = check(args);
+    /* A command may have a --json of its own. */
+    args->json = json || (args->given & OPTION(JSON)) != 0;
+    if (args->given & OPTION(NO_WAIT))
+        args->wait_ms = 0;
+    return status;
+}
+
+struct hf_key args_key(const struct args *args)
+{
+    return hf_key(args->words[0]);
+}
+
+/* ---- Help ---------------------------------------------------------------*/
+
+static const char *text_of(const struct verb *verb, unsigned option)
+{
+    if (option != OPTION_QUIET)
+        return options[option].text;
+    return verb == &verb_unlock ? "a lock that had ended is no failure"
+                                : "do not say that the key is busy";
+}
+
+void args_describe(const struct verb *verb)
+{
+    for (unsigned i = 0; i < OPTION_COUNT_OF; i++) {
+        char name[40];
+        char letter[] = "    ";
+
+        if (!((verb->options | OPTIONS_COMMON) & (1u << i)))
+            continue;
+        if (options[i].letter)
+            memcpy(letter, (char[]){'-', options[i].letter, ',', ' '}, 4);
+        (void)snprintf(name, sizeof(name), "%s--%s%s%s", letter,
+                       options[i].name, options[i].value ? " " : "",
+                       options[i].value ? options[i].value : "");
+        (void)printf("  %-30s %s\n", name, text_of(verb, i));
+    }
+}

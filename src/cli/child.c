@@ -1,0 +1,165 @@
+#include "child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "failure.h"
+
+/* ---- The terminal -------------------------------------------------------
+ *
+ * Every signal that it might send us for this is blocked; see loop.h. */
+
+static bool has_terminal(const struct child *child, pid_t group)
+{
+    return child->tty >= 0 && tcgetpgrp(child->tty) == group;
+}
+
+static void give_terminal(const struct child *child)
+{
+    if (has_terminal(child, getpgrp()))
+        (void)tcsetpgrp(child->tty, child->pid);
+}
+
+static bool take_terminal(const struct child *child)
+{
+    if (!has_terminal(child, child->pid))
+        return false;
+    (void)tcsetpgrp(child->tty, getpgrp());
+    return true;
+}
+
+/* ---- Starting -----------------------------------------------------------*/
+
+/* In the new process, which may do only what a signal handler may. */
+static void become(struct child *child, char **argv, const struct loop *loop,
+                   pid_t parent, bool foreground)
+{
+    int err;
+
+    /* A parent that died before this line cannot be told by the kernel. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
+        _exit(STATUS_NOT_EXECUTABLE);
+    (void)setpgid(0, 0);
+    if (foreground)
+        (void)tcsetpgrp(child->tty, getpid());
+    (void)sigaction(SIGCHLD, &loop->children, NULL);
+    (void)sigprocmask(SIG_SETMASK, &loop->before, NULL);
+    (void)execvp(argv[0], argv);
+    err = errno;
+    (void)!write(child->failure, &err, sizeof(err));
+    _exit(err == ENOENT ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE);
+}
+
+int child_start(struct child *child, char **argv, const struct loop *loop)
+{
+    pid_t parent = getpid();
+    bool foreground;
+    int pipe[2], err;
+
+    *child = (struct child){.failure = -1};
+    if (pipe2(pipe, O_CLOEXEC | O_NONBLOCK))
+        return errno;
+    child->tty = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
+    foreground = has_terminal(child, getpgrp());
+    child->failure = pipe[1];
+    child->pid = fork();
+    if (child->pid == 0)
+        become(child, argv, loop, parent, foreground);
+    err = errno;
+    (void)close(pipe[1]);
+    child->failure = pipe[0];
+    if (child->pid < 0) {
+        (void)child_end(child);
+        return err;
+    }
+    /* Both do it, for neither knows who is first. */
+    (void)setpgid(child->pid, child->pid);
+    if (foreground)
+        give_terminal(child);
+    return 0;
+}
+
+/* ---- Signals and states -------------------------------------------------*/
+
+void child_signal(const struct child *child, int signal)
+{
+    (void)kill(-child->pid, signal);
+}
+
+void child_adopt(void)
+{
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+bool child_has_group(const struct child *child)
+{
+    while (waitpid(-child->pid, NULL, WNOHANG) > 0)
+        continue;
+    return !kill(-child->pid, 0) || errno != ESRCH;
+}
+
+static void ended(struct child *child, const siginfo_t *info)
+{
+    bool killed = info->si_code != CLD_EXITED;
+    int err;
+
+    child->reaped = true;
+    child->signal = killed ? info->si_status : 0;
+    child->status = killed ? STATUS_SIGNAL + info->si_status : info->si_status;
+    if (read(child->failure, &err, sizeof(err)) == (ssize_t)sizeof(err))
+        child->exec_err = err;
+}
+
+int child_look(struct child *child)
+{
+    siginfo_t info = {0};
+
+    if (child->reaped ||
+        waitid(P_PID, (id_t)child->pid, &info, WEXITED | WSTOPPED | WNOHANG) ||
+        info.si_pid == 0)
+        return 0;
+    if (info.si_code == CLD_STOPPED)
+        return info.si_status;
+    ended(child, &info);
+    return 0;
+}
+
+bool child_follow(struct child *child, int signal)
+{
+    bool asks = signal == SIGTTIN || signal == SIGTTOU;
+
+    /* Without a terminal nobody would wake us: whoever stopped the command
+     * continues it, and keeps the lock meanwhile. */
+    if (child->tty < 0)
+        return false;
+    /* It wants the terminal, and it is ours to give. */
+    if (asks && has_terminal(child, getpgrp()))
+        return true;
+    (void)take_terminal(child);
+    /* To our group, as the terminal would: a script that started us must stop
+     * too, or its shell does not have the prompt back. */
+    loop_stop(asks ? signal : SIGTSTP, true);
+    return true;
+}
+
+void child_resume(struct child *child)
+{
+    give_terminal(child);
+    child_signal(child, SIGCONT);
+}
+
+bool child_end(struct child *child)
+{
+    bool foreground = child->pid > 0 && take_terminal(child);
+
+    if (child->tty >= 0)
+        (void)close(child->tty);
+    if (child->failure >= 0)
+        (void)close(child->failure);
+    child->tty = -1;
+    child->failure = -1;
+    return foreground;
+}

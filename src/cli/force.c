@@ -1,0 +1,113 @@
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "failure.h"
+#include "json.h"
+#include "store.h"
+#include "text.h"
+
+static const char only_the_fence[] =
+    "the old holder may not know yet: only the fence protects";
+
+/* How much is left of what was broken; 0 where it has ended. */
+static uint32_t left_ms(const struct args *args, struct hf_client *client)
+{
+    struct hf_info info = {0};
+    uint32_t left = 0;
+
+    if (!hf_read(client, args_key(args), HF_LINEARIZABLE, &info) && info.held &&
+        info.token == args->token)
+        left = info.left_ms;
+    hf_info_fini(&info);
+    return left;
+}
+
+static void print(const struct args *args, uint32_t left)
+{
+    struct hf_key key = args_key(args);
+    struct json json;
+
+    json_open(&json, stdout);
+    json_bytes(&json, "key", key.data, key.size);
+    json_number(&json, "token", args->token);
+    json_bool(&json, "forced", true);
+    json_bool(&json, "now", args->now);
+    json_number(&json, "left_ms", left);
+    if (args->now)
+        json_text(&json, "warning", only_the_fence);
+    json_close(&json);
+}
+
+static void say(const struct args *args, uint32_t left)
+{
+    struct hf_key key = args_key(args);
+    char *word = text_quote(key.data, key.size);
+    char span[TEXT_SPAN_SIZE];
+
+    text_span(left, span);
+    if (args->now) {
+        (void)printf("%s: token %llu is broken and passed on\n", word,
+                     (unsigned long long)args->token);
+        failure_warn(args, HF_EFORCED, "%s", only_the_fence);
+    } else {
+        (void)printf("%s: token %llu is broken and runs out in %s\n", word,
+                     (unsigned long long)args->token, span);
+    }
+    free(word);
+}
+
+static int force(const struct args *args, struct hf_client *client)
+{
+    struct hf_error error;
+    enum hf_err err = hf_force(client, args_key(args), args->token, args->now);
+    uint32_t left;
+
+    if (err) {
+        hf_client_error(client, &error);
+        return failure_about(args, args_key(args), err, &error);
+    }
+    left = left_ms(args, client);
+    if (args->json)
+        print(args, left);
+    else
+        say(args, left);
+    return STATUS_OK;
+}
+
+static int force_main(struct args *args)
+{
+    struct hf_client *client;
+    int status;
+
+    if (!(args->given & OPTION(TOKEN)))
+        return failure_usage(args, "force wants --token N, the lock that is "
+                                   "to be broken: 'show' tells it");
+    status = store_open(args, NULL, &client);
+    if (status)
+        return status;
+    status = force(args, client);
+    store_close(client);
+    return status;
+}
+
+const struct verb verb_force = {
+    .name = "force",
+    .words = "KEY",
+    .summary = "break a lock",
+    .text =
+        "Breaks the lock on KEY that was granted with --token, so that one\n"
+        "never breaks a newer lock than one has seen; else the status is\n"
+        "77. Renewals are refused from now on: the holder stops in time,\n"
+        "the lease runs out, and no two hold the key.\n"
+        "\n"
+        "With --now it passes on at once. The old holder may not know yet,\n"
+        "so only the fence protects: a store that refuses tokens smaller\n"
+        "than it has seen.\n",
+    .examples = "  holdfast show deploy\n"
+                "  holdfast force --token 17 deploy\n"
+                "  holdfast force --token 17 --now deploy\n",
+    .options = OPTION(TOKEN) | OPTION(NOW),
+    .words_min = 1,
+    .words_max = 1,
+    .main = force_main,
+};

@@ -1,0 +1,105 @@
+#include "json.h"
+
+#include <string.h>
+
+#include "text.h"
+
+static void put_name(struct json *json, const char *name)
+{
+    (void)fprintf(json->out, "%s\"%s\":", json->begun ? "," : "", name);
+    json->begun = true;
+}
+
+void json_open(struct json *json, FILE *out)
+{
+    *json = (struct json){.out = out};
+    (void)fputc('{', out);
+}
+
+void json_close(struct json *json)
+{
+    (void)fputs("}\n", json->out);
+}
+
+void json_begin(struct json *json, const char *name)
+{
+    put_name(json, name);
+    (void)fputc('{', json->out);
+    json->begun = false;
+}
+
+void json_end(struct json *json)
+{
+    (void)fputc('}', json->out);
+    json->begun = true;
+}
+
+/* One character of a string, or one byte that is none. */
+static size_t put_character(FILE *out, const unsigned char *data, size_t size)
+{
+    uint32_t c;
+    size_t length = text_utf8(data, size, &c);
+
+    if (length == 0)
+        (void)fprintf(out, "\\udc%02x", *data);
+    else if (length > 1)
+        (void)fwrite(data, 1, length, out);
+    else if (c == '"' || c == '\\')
+        (void)fprintf(out, "\\%c", (int)c);
+    else if (c < ' ' || c == 0x7f)
+        (void)fprintf(out, "\\u%04x", (unsigned)c);
+    else
+        (void)fputc((int)c, out);
+    return length;
+}
+
+static void put_hex(struct json *json, const char *name,
+                    const unsigned char *data, size_t size)
+{
+    (void)fprintf(json->out, ",\"%s_hex\":\"", name);
+    for (size_t i = 0; i < size; i++)
+        (void)fprintf(json->out, "%02x", data[i]);
+    (void)fputc('"', json->out);
+}
+
+void json_bytes(struct json *json, const char *name, const void *data,
+                size_t size)
+{
+    const unsigned char *bytes = data;
+    bool text = true;
+
+    put_name(json, name);
+    (void)fputc('"', json->out);
+    for (size_t i = 0; i < size;) {
+        size_t length = put_character(json->out, bytes + i, size - i);
+
+        text = text && length > 0;
+        i += length ? length : 1;
+    }
+    (void)fputc('"', json->out);
+    if (!text)
+        put_hex(json, name, bytes, size);
+}
+
+void json_text(struct json *json, const char *name, const char *text)
+{
+    json_bytes(json, name, text, strlen(text));
+}
+
+void json_number(struct json *json, const char *name, uint64_t number)
+{
+    put_name(json, name);
+    (void)fprintf(json->out, "%llu", (unsigned long long)number);
+}
+
+void json_signed(struct json *json, const char *name, int number)
+{
+    put_name(json, name);
+    (void)fprintf(json->out, "%d", number);
+}
+
+void json_bool(struct json *json, const char *name, bool value)
+{
+    put_name(json, name);
+    (void)fputs(value ? "true" : "false", json->out);
+}

@@ -1,0 +1,38 @@
+/* json.h - one JSON object a line.
+ *
+ *     json_open(&json, stdout);
+ *     json_bytes(&json, "key", key.data, key.size);
+ *     json_number(&json, "token", 7);
+ *     json_close(&json);              {"key":"nightly","token":7}
+ *
+ * Strings hold any bytes. Those that are no UTF-8 become \udc80 to \udcff, one
+ * each, as Python's "surrogateescape" has it; since not every reader keeps
+ * these, a member NAME_hex with all the bytes follows where there are any. */
+#ifndef CLI_JSON_H
+#define CLI_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct json {
+    FILE *out;
+    bool begun; /* a member was written: a comma comes next */
+};
+
+void json_open(struct json *json, FILE *out);
+void json_close(struct json *json);
+
+/* A member that is an object of its own, until json_end(). */
+void json_begin(struct json *json, const char *name);
+void json_end(struct json *json);
+
+void json_bytes(struct json *json, const char *name, const void *data,
+                size_t size);
+void json_text(struct json *json, const char *name, const char *text);
+void json_number(struct json *json, const char *name, uint64_t number);
+void json_signed(struct json *json, const char *name, int number);
+void json_bool(struct json *json, const char *name, bool value);
+
+#endif

@@ -1,0 +1,192 @@
+/* A lock that is left held: its handle is neither freed nor its client closed,
+ * for either would give it back. What ends it is `unlock`, or its lease. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "failure.h"
+#include "json.h"
+#include "store.h"
+#include "take.h"
+#include "text.h"
+
+/* Outlives main(), so that nobody takes what is left for forgotten. */
+static struct {
+    struct loop loop;
+    struct hf_client *client;
+    struct take take;
+} held;
+
+static int print(const struct args *args)
+{
+    struct hf_key key = args_key(args);
+    uint8_t nonce[HF_NONCE_SIZE];
+    char hex[2 * HF_NONCE_SIZE + 1];
+    uint64_t token = hf_token(held.take.lock);
+
+    hf_nonce(held.take.lock, nonce);
+    text_hex(nonce, sizeof(nonce), hex);
+    if (args->json) {
+        struct json json;
+
+        json_open(&json, stdout);
+        json_bytes(&json, "key", key.data, key.size);
+        json_text(&json, "nonce", hex);
+        json_number(&json, "token", token);
+        json_number(&json, "ttl_ms", args->ttl_ms);
+        json_number(&json, "left_ms", hf_remaining_ms(held.take.lock));
+        json_close(&json);
+    } else {
+        char *word = text_quote(key.data, key.size);
+
+        (void)printf("%s %s %llu\n", word, hex, (unsigned long long)token);
+        free(word);
+    }
+    return failure_flush(args, STATUS_OK);
+}
+
+/* ---- --hold -------------------------------------------------------------*/
+
+/* Whether stdin may be read: a terminal only from its foreground. */
+static bool may_read(void)
+{
+    return !isatty(STDIN_FILENO) || tcgetpgrp(STDIN_FILENO) == getpgrp();
+}
+
+/* Read on. False at the end of stdin. */
+static bool discard_input(void)
+{
+    char bytes[4096];
+    ssize_t size = read(STDIN_FILENO, bytes, sizeof(bytes));
+
+    return size > 0 || (size < 0 && (errno == EINTR || errno == EAGAIN));
+}
+
+/* Keep it until stdin closes, a signal comes or it is lost. */
+static int hold(const struct args *args)
+{
+    int signal = 0;
+    bool open = true;
+
+    while (open && !signal) {
+        bool reads = may_read();
+        bool ready =
+            loop_sleep(&held.loop, held.client, reads ? STDIN_FILENO : -1,
+                       reads ? LOOP_NEVER : loop_now() + 1000, NULL, NULL);
+
+        if (hf_lock_state(held.take.lock) != HF_LOCK_HELD) {
+            struct hf_error error;
+
+            hf_lock_error(held.take.lock, &error);
+            (void)failure_about(args, args_key(args),
+                                error.code ? error.code : HF_EEXPIRED, &error);
+            return STATUS_LOST;
+        }
+        signal = loop_signal(&held.loop);
+        if (loop_is_stop(signal))
+            loop_stop(signal, false);
+        if (signal && !loop_is_fatal(signal))
+            signal = 0;
+        if (ready && !signal)
+            open = discard_input();
+    }
+    held.take.signal = signal;
+    return STATUS_OK;
+}
+
+static int give_back(const struct args *args, int status)
+{
+    enum hf_err err = hf_unlock(held.take.lock);
+    struct hf_error error;
+
+    if (err == HF_OK || status != STATUS_OK)
+        return status;
+    hf_lock_error(held.take.lock, &error);
+    (void)failure_about(args, args_key(args), err, &error);
+    return err == HF_EEXPIRED ? STATUS_LOST : failure_status(err);
+}
+
+/* ---- The verb -----------------------------------------------------------*/
+
+/* Who is to be looked for: the script that called, if this process ends at
+ * once. Its name is in no API; where it cannot be read, we are "holdfast". */
+static void describe_caller(const struct args *args,
+                            char label[HF_NOTE_MAX + 1])
+{
+    long pid = args->hold ? getpid() : getppid();
+    char path[64], name[64] = "holdfast";
+    FILE *file;
+
+    (void)snprintf(path, sizeof(path), "/proc/%ld/comm", pid);
+    file = fopen(path, "re");
+    if (file && fgets(name, sizeof(name), file))
+        name[strcspn(name, "\n")] = '\0';
+    if (file)
+        (void)fclose(file);
+    store_label(label, name, pid);
+}
+
+static int lock_main(struct args *args)
+{
+    char owner[HF_NOTE_MAX + 1];
+    int err = loop_open(&held.loop);
+    int status;
+
+    if (err) {
+        (void)failure(args, HF_ESYSTEM, "cannot wait for signals: %s",
+                      strerror(err));
+        return STATUS_SYSTEM;
+    }
+    describe_caller(args, owner);
+    status = store_open(args, owner, &held.client);
+    if (status)
+        return status;
+    if (take_lock(&held.take, args, &held.loop, held.client, args->hold,
+                  &status)) {
+        status = print(args);
+        if (!status && !args->hold)
+            return status;
+        /* What nobody was told of, nobody could unlock. */
+        if (!status)
+            status = hold(args);
+        status = give_back(args, status);
+    }
+    store_close(held.client);
+    take_fini(&held.take);
+    if (held.take.signal)
+        loop_die(held.take.signal);
+    return status;
+}
+
+const struct verb verb_lock = {
+    .name = "lock",
+    .words = "KEY",
+    .summary = "take a lock and leave it held",
+    .text = "Takes the lock on KEY, waiting in line for it, prints\n"
+            "\n"
+            "  KEY NONCE TOKEN\n"
+            "\n"
+            "and ends. The lock stays held for its ttl: 'renew' extends that,\n"
+            "'unlock' gives it back. The nonce is a secret: who knows it can\n"
+            "unlock. With --hold it does not end, but renews the lock until\n"
+            "stdin closes, then gives it back.\n",
+    .examples =
+        "In a script, for any shell:\n"
+        "  held=$(holdfast lock --ttl 5m deploy) || exit\n"
+        "  set -- $held\n"
+        "  export HOLDFAST_NONCE=$2     # and out of every process list\n"
+        "  ./copy && holdfast renew --ttl 5m deploy - $3 && ./switch\n"
+        "  holdfast unlock deploy - $3\n"
+        "\n"
+        "For as long as a bash script lives:\n"
+        "  coproc holdfast lock --hold deploy\n"
+        "  read -r key nonce token <&\"${COPROC[0]}\" || exit\n",
+    .options = OPTION(TTL) | OPTION(WAIT) | OPTION(NO_WAIT) |
+               OPTION(BUSY_STATUS) | OPTION(HOLD) | OPTION(NOTE) |
+               OPTION(VALUE) | OPTION(QUIET),
+    .words_min = 1,
+    .words_max = 1,
+    .main = lock_main,
+};

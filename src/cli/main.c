@@ -1,0 +1,76 @@
+/* The command `holdfast`: a table of verbs over the public API. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "failure.h"
+
+const struct verb *const verbs[] = {
+    &verb_run,  &verb_lock,    &verb_unlock, &verb_renew, &verb_update,
+    &verb_show, &verb_ls,      &verb_wait,   &verb_watch, &verb_force,
+    &verb_help, &verb_version, NULL,
+};
+
+const struct verb *verb_find(const char *name)
+{
+    size_t i = 0;
+
+    while (verbs[i] && strcmp(verbs[i]->name, name) != 0)
+        i++;
+    return verbs[i];
+}
+
+/* Where a standard descriptor is closed, the next that is opened would take
+ * its place, and what is meant for stderr would go into a file of locks. What
+ * is put there cannot be read or written, so that nothing seems to succeed,
+ * and the command that `run` runs finds it closed again. */
+static void fill_standard_descriptors(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        int unusable = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)!open("/dev/null", unusable | O_CLOEXEC);
+    }
+}
+
+static int choose_verb(struct args *args, char **argv, int *next)
+{
+    int status = args_parse_before_verb(args, argv, next);
+    const char *name = argv[*next];
+
+    if (status)
+        return status;
+    if (!name && !(args->given & OPTION(HELP)))
+        return failure_usage(args, "a verb is wanted, for example 'run'");
+    if (!name) {
+        args->given &= ~OPTION(HELP);
+        name = "help";
+    } else {
+        ++*next;
+    }
+    if (!strcmp(name, "--version"))
+        name = "version";
+    args->verb = verb_find(name);
+    return args->verb ? 0 : failure_usage(args, "there is no verb '%s'", name);
+}
+
+int main(int argc, char **argv)
+{
+    struct args args;
+    int next = argc > 0, status;
+
+    fill_standard_descriptors();
+    args_init(&args);
+    status = choose_verb(&args, argv, &next);
+    if (!status)
+        status = args_parse(&args, argv + next);
+    if (status)
+        return failure_flush(&args, status);
+    if (args.given & OPTION(HELP))
+        verb_describe(args.verb);
+    else
+        status = args.verb->main(&args);
+    return failure_flush(&args, status);
+}

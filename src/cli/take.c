@@ -1,0 +1,136 @@
+#include "take.h"
+
+#include "failure.h"
+#include "info.h"
+
+#define SILENCE_MS 1000 /* a shorter wait is not worth a line */
+#define AGAIN_MS 1000
+
+static void answered(enum hf_err err, void *arg)
+{
+    struct take *take = arg;
+
+    take->answered = true;
+    take->err = err;
+}
+
+/* ---- The line -----------------------------------------------------------*/
+
+static void read_done(enum hf_err err, void *arg)
+{
+    struct take *take = arg;
+
+    take->reading = false;
+    if (!err && !take->answered)
+        line_show(&take->line, &take->info, hf_lock_place(take->lock));
+}
+
+static void show(struct take *take)
+{
+    int64_t now = loop_now();
+
+    if (now < take->show_at || take->answered)
+        return;
+    take->show_at = take->line.wanted ? now + AGAIN_MS : LOOP_NEVER;
+    if (!take->line.wanted || take->reading)
+        return;
+    hf_info_fini(&take->info);
+    take->info = (struct hf_info){0};
+    take->reading =
+        !hf_read_start(take->client, args_key(take->args), HF_LINEARIZABLE,
+                       &take->info, read_done, take, NULL);
+}
+
+/* ---- The wait -----------------------------------------------------------*/
+
+static void hear(struct take *take, int signal, struct hf_future *future)
+{
+    if (loop_is_stop(signal)) {
+        line_clear(&take->line);
+        loop_stop(signal, false);
+    } else if (loop_is_fatal(signal)) {
+        if (take->signal)
+            loop_die(signal); /* asked twice: what is held runs out */
+        take->signal = signal;
+        hf_future_cancel(future);
+    }
+}
+
+static void wait_for_answer(struct take *take, struct hf_future *future)
+{
+    (void)hf_process(take->client);
+    while (!take->answered) {
+        int signal;
+
+        (void)loop_sleep(take->loop, take->client, -1, take->show_at, NULL,
+                         NULL);
+        while ((signal = loop_signal(take->loop)))
+            hear(take, signal, future);
+        show(take);
+    }
+    line_clear(&take->line);
+}
+
+static void set_options(const struct args *args, struct hf_lock_opts *opts,
+                        bool renew)
+{
+    hf_lock_opts_init(opts);
+    opts->ttl_ms = args->ttl_ms;
+    opts->wait_ms = args->wait_ms;
+    opts->renew = renew;
+    opts->idle = true; /* claimed by a call that can be canceled */
+    opts->note = args->note;
+    if (args->value)
+        opts->value = hf_bytes(args->value);
+}
+
+static int refused(struct take *take)
+{
+    struct hf_error error;
+
+    if (take->signal)
+        return STATUS_SIGNAL + take->signal;
+    if (take->err == HF_EBUSY || take->err == HF_ETIMEDOUT)
+        return info_busy(take->args, take->client, args_key(take->args),
+                         take->err);
+    hf_lock_error(take->lock, &error);
+    return failure_about(take->args, args_key(take->args), take->err, &error);
+}
+
+bool take_lock(struct take *take, const struct args *args, struct loop *loop,
+               struct hf_client *client, bool renew, int *status)
+{
+    struct hf_lock_opts opts;
+    struct hf_error error = {0};
+    struct hf_future *future;
+    enum hf_err err;
+
+    *take = (struct take){.args = args, .loop = loop, .client = client};
+    line_init(&take->line, !args->json && !args->quiet);
+    take->show_at = loop_now() + SILENCE_MS;
+    set_options(args, &opts, renew);
+    opts.error = &error;
+    err = hf_lock_new(client, args_key(args), &opts, &take->lock);
+    if (!err)
+        err = hf_claim_start(take->lock, answered, take, &future);
+    if (err) {
+        *status = failure_about(args, args_key(args), err, &error);
+        return false;
+    }
+    wait_for_answer(take, future);
+    hf_future_free(future);
+    if (take->err || take->signal) {
+        *status = refused(take);
+        return false;
+    }
+    failure_say(args, "held with token %llu for %u ms",
+                (unsigned long long)hf_token(take->lock),
+                hf_remaining_ms(take->lock));
+    return true;
+}
+
+void take_fini(struct take *take)
+{
+    hf_info_fini(&take->info);
+    hf_lock_free(take->lock);
+}

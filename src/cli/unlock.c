@@ -1,0 +1,70 @@
+#include "failure.h"
+#include "json.h"
+#include "store.h"
+
+/* The lock had ended before, one way or another. */
+static bool had_ended(enum hf_err err)
+{
+    return err == HF_ENOTOWNER || err == HF_ENOTHELD || err == HF_EEXPIRED;
+}
+
+static int unlock(const struct args *args, struct hf_lock *lock)
+{
+    struct hf_key key = args_key(args);
+    enum hf_err err = hf_unlock(lock);
+
+    if (err && !(args->quiet && had_ended(err))) {
+        struct hf_error error;
+
+        hf_lock_error(lock, &error);
+        return failure_about(args, key, err, &error);
+    }
+    if (args->json) {
+        struct json json;
+
+        json_open(&json, stdout);
+        json_bytes(&json, "key", key.data, key.size);
+        json_number(&json, "token", hf_token(lock));
+        json_bool(&json, "unlocked", err == HF_OK);
+        json_close(&json);
+    }
+    failure_say(args, err ? "the lock had ended before" : "unlocked");
+    return STATUS_OK;
+}
+
+static int unlock_main(struct args *args)
+{
+    struct hf_client *client;
+    struct hf_lock *lock;
+    int status = store_open(args, NULL, &client);
+
+    if (status)
+        return status;
+    status = store_adopt(args, client, &lock);
+    if (!status) {
+        status = unlock(args, lock);
+        hf_lock_free(lock);
+    }
+    store_close(client);
+    return status;
+}
+
+const struct verb verb_unlock = {
+    .name = "unlock",
+    .words = "KEY NONCE TOKEN",
+    .summary = "give back what 'lock' took",
+    .text =
+        "Gives back the lock that 'lock' printed as KEY NONCE TOKEN. '-'\n"
+        "for NONCE takes it from HOLDFAST_NONCE, so that it is in no\n"
+        "process list. A lock that has ended, or is another's by now, stays\n"
+        "as it is, and the status is 77; with --quiet 0.\n",
+    .examples = "  holdfast unlock deploy 0f5c...e1 17\n"
+                "  HOLDFAST_NONCE=$nonce holdfast unlock deploy - \"$token\"\n"
+                "\n"
+                "Clean up, whatever has become of it:\n"
+                "  trap 'holdfast unlock -q deploy - \"$token\"' EXIT\n",
+    .options = OPTION(QUIET),
+    .words_min = 3,
+    .words_max = 3,
+    .main = unlock_main,
+};

@@ -1,0 +1,66 @@
+#include "failure.h"
+#include "json.h"
+#include "store.h"
+
+static int update(const struct args *args, struct hf_lock *lock)
+{
+    struct hf_bytes expected = hf_bytes(args->expect);
+    struct hf_key key = args_key(args);
+    enum hf_err err = hf_update(lock, args->expect ? &expected : NULL,
+                                hf_bytes(args->words[3]));
+
+    if (err) {
+        struct hf_error error;
+
+        hf_lock_error(lock, &error);
+        return failure_about(args, key, err, &error);
+    }
+    if (args->json) {
+        struct json json;
+
+        json_open(&json, stdout);
+        json_bytes(&json, "key", key.data, key.size);
+        json_number(&json, "token", hf_token(lock));
+        json_bool(&json, "updated", true);
+        json_close(&json);
+    }
+    failure_say(args, "updated");
+    return STATUS_OK;
+}
+
+static int update_main(struct args *args)
+{
+    struct hf_client *client;
+    struct hf_lock *lock;
+    int status = store_open(args, NULL, &client);
+
+    if (status)
+        return status;
+    status = store_adopt(args, client, &lock);
+    if (!status) {
+        status = update(args, lock);
+        hf_lock_free(lock); /* what was adopted stays held */
+    }
+    store_close(client);
+    return status;
+}
+
+const struct verb verb_update = {
+    .name = "update",
+    .words = "KEY NONCE TOKEN VALUE",
+    .summary = "replace the value of what 'lock' took",
+    .text = "Replaces the value that is kept with the lock and that 'show'\n"
+            "shows; the lease stays as it is. With --expect only if the value\n"
+            "is that now, else the status is 65. If the lock has ended the\n"
+            "status is 77. '-' for NONCE takes it from HOLDFAST_NONCE.\n",
+    .examples =
+        "  holdfast update deploy - \"$token\" 'step 2 of 3'\n"
+        "  holdfast update --expect blue deploy - \"$token\" green\n"
+        "\n"
+        "Under 'run', to show others how far it is:\n"
+        "  holdfast update \"$HOLDFAST_KEY\" - \"$HOLDFAST_TOKEN\" '80 %'\n",
+    .options = OPTION(EXPECT),
+    .words_min = 4,
+    .words_max = 4,
+    .main = update_main,
+};

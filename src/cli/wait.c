@@ -1,0 +1,107 @@
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "failure.h"
+#include "info.h"
+#include "json.h"
+#include "store.h"
+#include "text.h"
+
+static const char *const ways[] = {
+    [HF_FREED_BEFORE] = "free",     [HF_FREED_RELEASED] = "released",
+    [HF_FREED_EXPIRED] = "expired", [HF_FREED_FORCED] = "forced",
+    [HF_FREED_UNSEEN] = "unseen",
+};
+
+static int refused(const struct args *args, struct hf_client *client,
+                   enum hf_err err)
+{
+    struct hf_error error;
+
+    if (err == HF_ETIMEDOUT && !args->held)
+        return info_busy(args, client, args_key(args), err);
+    hf_client_error(client, &error);
+    (void)failure_about(args, args_key(args), err, &error);
+    return err == HF_ETIMEDOUT ? args->busy_status : failure_status(err);
+}
+
+static int wait_held(const struct args *args, struct hf_client *client)
+{
+    struct hf_info info;
+    enum hf_err err =
+        hf_wait_held(client, args_key(args), args->wait_ms, &info);
+
+    if (err)
+        return refused(args, client, err);
+    if (args->json) {
+        info_json(&info);
+    } else {
+        char *text = info_holder(&info);
+
+        (void)puts(text);
+        free(text);
+    }
+    hf_info_fini(&info);
+    return STATUS_OK;
+}
+
+static int wait_free(const struct args *args, struct hf_client *client)
+{
+    struct hf_key key = args_key(args);
+    enum hf_freed freed;
+    enum hf_err err = hf_wait_free(client, key, args->wait_ms, &freed);
+
+    if (err)
+        return refused(args, client, err);
+    if (args->json) {
+        struct json json;
+
+        json_open(&json, stdout);
+        json_bytes(&json, "key", key.data, key.size);
+        json_bool(&json, "held", false);
+        json_text(&json, "freed", ways[freed]);
+        json_close(&json);
+    } else {
+        char *word = text_quote(key.data, key.size);
+
+        (void)printf("%s %s\n", word, ways[freed]);
+        free(word);
+    }
+    return STATUS_OK;
+}
+
+static int wait_main(struct args *args)
+{
+    struct hf_client *client;
+    int status = store_open(args, NULL, &client);
+
+    if (status)
+        return status;
+    status = args->held ? wait_held(args, client) : wait_free(args, client);
+    store_close(client);
+    return status;
+}
+
+const struct verb verb_wait = {
+    .name = "wait",
+    .words = "KEY",
+    .summary = "wait until a key is free, or held",
+    .text = "Waits until nobody holds KEY, without taking it, and prints how\n"
+            "that came:\n"
+            "  free      it was so from the beginning\n"
+            "  released  it was given back\n"
+            "  expired   its lease ended\n"
+            "  forced    an operator broke it\n"
+            "  unseen    it is free; why was missed\n"
+            "With --held waits until somebody holds it, and prints who. Being\n"
+            "free is a fact of the past once it is printed: to have the key,\n"
+            "lock it.\n",
+    .examples = "  holdfast wait deploy && echo 'go on'\n"
+                "  holdfast wait -w 30 deploy || echo 'still busy'\n"
+                "  holdfast wait --held leader\n",
+    .options = OPTION(WAIT) | OPTION(NO_WAIT) | OPTION(BUSY_STATUS) |
+               OPTION(HELD) | OPTION(QUIET),
+    .words_min = 1,
+    .words_max = 1,
+    .main = wait_main,
+};

@@ -1,0 +1,165 @@
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "failure.h"
+#include "json.h"
+#include "store.h"
+#include "text.h"
+
+struct watcher {
+    const struct args *args;
+    uint64_t seen;
+    bool answered;
+    enum hf_err err;
+};
+
+static const char *name_of(enum hf_event_kind kind)
+{
+    switch (kind) {
+    case HF_EVENT_GRANTED:
+        return "granted";
+    case HF_EVENT_RENEWED:
+        return "renewed";
+    case HF_EVENT_UPDATED:
+        return "updated";
+    case HF_EVENT_RELEASED:
+        return "released";
+    case HF_EVENT_EXPIRED:
+        return "expired";
+    case HF_EVENT_FORCED:
+        return "forced";
+    case HF_EVENT_QUEUED:
+        return "queued";
+    case HF_EVENT_WITHDRAWN:
+        return "withdrawn";
+    case HF_EVENT_DROPPED:
+        return "dropped";
+    case HF_EVENT_ANY:
+    default:
+        return "?";
+    }
+}
+
+static void put_json(const struct hf_event *event)
+{
+    struct json json;
+
+    json_open(&json, stdout);
+    json_number(&json, "index", event->index);
+    json_text(&json, "event", name_of(event->kind));
+    json_bytes(&json, "key", event->key.data, event->key.size);
+    json_number(&json, "token", event->token);
+    json_text(&json, "owner", event->owner ? event->owner : "");
+    json_bool(&json, "freed", event->freed);
+    json_close(&json);
+}
+
+static void put_text(const struct hf_event *event)
+{
+    char *key = text_quote(event->key.data, event->key.size);
+    char *owner = text_label(event->owner ? event->owner : "");
+
+    if (event->kind == HF_EVENT_DROPPED)
+        (void)printf("%llu dropped\n", (unsigned long long)event->index);
+    else
+        (void)printf("%llu %-9s %s %llu %s\n", (unsigned long long)event->index,
+                     name_of(event->kind), key,
+                     (unsigned long long)event->token, owner);
+    free(owner);
+    free(key);
+}
+
+static bool is_enough(const struct watcher *watcher)
+{
+    return (watcher->args->given & OPTION(COUNT)) &&
+           watcher->seen >= watcher->args->count;
+}
+
+static void each(const struct hf_event *event, void *arg)
+{
+    struct watcher *watcher = arg;
+
+    if (is_enough(watcher))
+        return;
+    if (watcher->args->json)
+        put_json(event);
+    else
+        put_text(event);
+    (void)fflush(stdout); /* whoever reads it wants it now */
+    watcher->seen++;
+}
+
+static void answered(enum hf_err err, void *arg)
+{
+    struct watcher *watcher = arg;
+
+    watcher->answered = true;
+    watcher->err = err;
+}
+
+static int watch(struct watcher *watcher, struct hf_client *client)
+{
+    const struct args *args = watcher->args;
+    struct pollfd ready = {.fd = hf_fd(client), .events = POLLIN};
+    struct hf_watch_opts opts;
+    struct hf_watch *watched = NULL;
+    struct hf_error error;
+    enum hf_err err;
+
+    hf_watch_opts_init(&opts);
+    opts.from = args->from;
+    opts.kinds = args->kinds;
+    err =
+        hf_watch_start(client, hf_key(args->word_count ? args->words[0] : ""),
+                       &opts, each, watcher, &watched, answered, watcher, NULL);
+    while (!err && !is_enough(watcher) && !ferror(stdout)) {
+        (void)poll(&ready, 1, -1);
+        (void)hf_process(client);
+        err = watcher->answered ? watcher->err : HF_OK;
+    }
+    if (err) {
+        hf_client_error(client, &error);
+        return failure(args, err, "%s",
+                       error.code == err ? error.text : hf_err_text(err));
+    }
+    hf_watch_free(watched);
+    return STATUS_OK;
+}
+
+static int watch_main(struct args *args)
+{
+    struct watcher watcher = {.args = args};
+    struct hf_client *client;
+    int status = store_open(args, NULL, &client);
+
+    if (status)
+        return status;
+    status = watch(&watcher, client);
+    store_close(client);
+    return status;
+}
+
+const struct verb verb_watch = {
+    .name = "watch",
+    .words = "[PREFIX]",
+    .summary = "print what happens to keys, as it happens",
+    .text =
+        "Prints one line for each event on keys that begin with PREFIX,\n"
+        "until it is interrupted: its index, what happened, the key, the\n"
+        "token and whose claim it is about. What happens: granted, renewed,\n"
+        "updated, released, expired, forced, queued, withdrawn. 'dropped'\n"
+        "stands for events that are missing: look again with 'ls'.\n",
+    .examples = "  holdfast watch deploy/\n"
+                "  holdfast watch --kinds granted,released,expired\n"
+                "\n"
+                "The next grant of any key, as JSON:\n"
+                "  holdfast watch --json --kinds granted --count 1\n"
+                "\n"
+                "Go on from where 'show --json' told an index of 41:\n"
+                "  holdfast watch --from 42\n",
+    .options = OPTION(FROM) | OPTION(KINDS) | OPTION(COUNT),
+    .words_min = 0,
+    .words_max = 1,
+    .main = watch_main,
+};

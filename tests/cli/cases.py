@@ -1,0 +1,233 @@
+"""What the tests of the command share: cases that print TAP, and the command.
+
+A file of cases ends with cases.main(). It is called with the path of the
+built command; HF_TEST_SLOWNESS stretches every limit of time, as it does for
+the other tests.
+"""
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+HOLDFAST = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else 'holdfast'
+SLOWNESS = int(os.environ.get('HF_TEST_SLOWNESS', '1'))
+LIMIT = 20 * SLOWNESS
+
+_cases = []
+
+
+class Skip(Exception):
+    pass
+
+
+def case(function):
+    """A test; its name is the promise."""
+    _cases.append(function)
+    return function
+
+
+def check(condition, *what):
+    if not condition:
+        raise AssertionError(' '.join(str(w) for w in what))
+
+
+def equal(got, wanted, *what):
+    check(got == wanted, *what, f'got {got!r}, wanted {wanted!r}')
+
+
+def until(condition, what, limit=LIMIT):
+    """Look again until it is so."""
+    end = time.monotonic() + limit
+    while not condition():
+        check(time.monotonic() < end, 'never came:', what)
+        time.sleep(0.01)
+
+
+def environment(**more):
+    """That of the tests, without what the user's has for the command."""
+    kept = {name: value for name, value in os.environ.items()
+            if not name.startswith('HOLDFAST_')}
+    kept.update(more)
+    return {n: v for n, v in kept.items() if v is not None}
+
+
+class Ended:
+    """How a command ended, and what it printed."""
+
+    def __init__(self, args, status, out, err):
+        self.args, self.status = args, status
+        self.out, self.err = out, err
+
+    def json(self):
+        """The objects that were printed, one a line."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    def __repr__(self):
+        return (f'{self.args} ended with {self.status}\n'
+                f'stdout: {self.out!r}\nstderr: {self.err!r}')
+
+
+def run(*args, wanted=0, stdin=subprocess.DEVNULL, env=None, **options):
+    """Run the command to its end, and see that its status is `wanted`."""
+    done = subprocess.run([HOLDFAST, *args], stdin=stdin, env=env or
+                          environment(), stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, timeout=3 * LIMIT,
+                          check=False, **options)
+    ended = Ended(args, done.returncode,
+                  done.stdout.decode('utf-8', 'surrogateescape'),
+                  done.stderr.decode('utf-8', 'surrogateescape'))
+    if wanted is not None:
+        equal(ended.status, wanted, ended, '\n')
+    return ended
+
+
+class Running:
+    """A command that goes on; at the end of a case it is killed."""
+
+    def __init__(self, *args, env=None, **options):
+        options.setdefault('stdin', subprocess.DEVNULL)
+        options.setdefault('stdout', subprocess.PIPE)
+        options.setdefault('stderr', subprocess.PIPE)
+        self.args = args
+        self.process = subprocess.Popen([HOLDFAST, *args],
+                                        env=env or environment(), **options)
+        self.pid = self.process.pid
+        _running.append(self.process)
+
+    def signal(self, number):
+        os.kill(self.pid, number)
+
+    def line(self):
+        """The next line that it prints."""
+        return self.process.stdout.readline().decode().rstrip('\n')
+
+    def end(self, wanted=0):
+        out, err = self.process.communicate(timeout=3 * LIMIT)
+        ended = Ended(self.args, self.process.returncode,
+                      (out or b'').decode(), (err or b'').decode())
+        if wanted is not None:
+            equal(ended.status, wanted, ended, '\n')
+        return ended
+
+
+_running = []
+
+
+def _kill_running():
+    while _running:
+        process = _running.pop()
+        if process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGCONT)
+                process.kill()
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+        process.wait()
+
+
+class Place:
+    """A directory of one case, and a URL of locks in it, for processes."""
+
+    def __init__(self, path):
+        self.path = path
+        self.url = 'file:' + os.path.join(path, 'locks')
+        self.env = environment(HOLDFAST_URL=self.url)
+
+    def file(self, name):
+        return os.path.join(self.path, name)
+
+    def run(self, *args, **options):
+        return run(*args, env=self.env, **options)
+
+    def start(self, *args, **options):
+        return Running(*args, env=self.env, **options)
+
+    def lock(self, key, *options):
+        """Take a lock and leave it held: its nonce and token."""
+        (held,) = self.run('lock', '--json', *options, '--', key).json()
+        return held['nonce'], str(held['token'])
+
+    def show(self, key):
+        (info,) = self.run('show', '--json', '--', key).json()
+        return info
+
+    def waits(self, key, count=1):
+        return lambda: self.show(key)['waiters'] == count
+
+
+@contextlib.contextmanager
+def place():
+    """Skips the case where this build has no locks that processes share."""
+    with tempfile.TemporaryDirectory(prefix='holdfast-') as path:
+        made = Place(path)
+        probe = made.run('ls', wanted=None)
+        if probe.status == 64 and 'no strategy' in probe.err:
+            raise Skip('this build has no file:')
+        equal(probe.status, 0, probe, '\n')
+        yield made
+
+
+MEMORY = environment(HOLDFAST_URL='memory:test')
+
+
+def alive(pid):
+    """Whether a process runs; one that is dead and not buried does not."""
+    fields = read(f'/proc/{pid}/stat').rpartition(')')[2].split()
+    return bool(fields) and fields[0] != 'Z'
+
+
+def read(path):
+    """What is in a file; nothing, if it is not there yet."""
+    try:
+        with open(path, encoding='utf-8', errors='replace') as file:
+            return file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return ''
+
+
+def tool(name):
+    found = shutil.which(name)
+    if not found:
+        raise Skip(f'{name} is not installed')
+    return found
+
+
+def _out_of_time(number, frame):
+    raise AssertionError('out of time')
+
+
+def main():
+    """Run every case of the file, or those that match the words given."""
+    words = sys.argv[2:]
+    chosen = [c for c in _cases
+              if not words or any(re.search(w, c.__name__) for w in words)]
+    failed = False
+    signal.signal(signal.SIGALRM, _out_of_time)
+    print(f'1..{len(chosen)}', flush=True)
+    for number, function in enumerate(chosen, 1):
+        verdict, lines, why = 'ok', [], ''
+        signal.alarm(6 * LIMIT)
+        try:
+            function()
+        except Skip as skip:
+            why = f' # SKIP {skip}'
+        except Exception:
+            verdict, failed = 'not ok', True
+            lines = traceback.format_exc().splitlines()
+        finally:
+            signal.alarm(0)
+            _kill_running()
+        print(f'{verdict} {number} - {function.__name__}{why}')
+        for line in lines:
+            print(f'# {line}')
+        sys.stdout.flush()
+    sys.exit(1 if failed else 0)

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""The manual page and the completion know what the command knows.
+
+    documents.py COMMAND ROOT
+"""
+import os
+import re
+import subprocess
+import sys
+
+from cases import (HOLDFAST, MEMORY, case, check, equal, main, place, read, run,
+                   tool)
+
+ROOT = sys.argv[2] if len(sys.argv) > 2 else os.path.join(
+    os.path.dirname(os.path.abspath(__file__)), '..', '..')
+PAGE = os.path.join(ROOT, 'docs', 'man', 'holdfast.1')
+COMPLETION = os.path.join(ROOT, 'completions', 'holdfast.bash')
+del sys.argv[2:3]
+
+
+def verbs():
+    return [told['verb'] for told in run('help', '--json', env=MEMORY).json()]
+
+
+def options(verb):
+    """What help says of a verb: {'--wait': '-w', ...}."""
+    shown = run('help', verb, env=MEMORY).out
+    found = re.findall(r'^  (-\w|  )[, ] (--[a-z-]+)', shown, re.MULTILINE)
+    return {name: letter.strip() for letter, name in found}
+
+
+def complete(line, env=None):
+    """What bash offers at the end of a line."""
+    bash = tool('bash')
+    script = f'''
+        PATH={os.path.dirname(HOLDFAST)}:$PATH
+        . "{COMPLETION}" || exit
+        COMP_LINE=$1 COMP_POINT=${{#1}}
+        IFS=' ' read -ra COMP_WORDS <<<"$(sed 's/\\([:=]\\)/ \\1 /g' <<<"$1")"
+        [[ $1 != *' ' ]] || COMP_WORDS+=('')
+        COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+        _holdfast
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    '''
+    done = subprocess.run([bash, '--norc', '-u', '-c', script, 'bash', line],
+                          env=env or MEMORY, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, check=False)
+    equal((done.returncode, done.stderr), (0, b''), line)
+    return sorted(done.stdout.decode().split())
+
+
+@case
+def the_manual_has_every_verb_and_every_option():
+    page = read(PAGE)
+    for verb in verbs():
+        check(f'.Cm {verb}\n' in page, 'SYNOPSIS lacks', verb)
+        check(re.search(rf'^\.It Cm {verb}\b', page, re.MULTILINE), verb)
+        for name, letter in options(verb).items():
+            check(re.search(rf'^\.It .*Fl -{name[2:]}\b', page, re.MULTILINE),
+                  'the page lacks', name)
+            check(not letter or f'.It Fl {letter[1:]} ' in page,
+                  'the page lacks', letter)
+
+
+@case
+def the_manual_has_no_option_that_is_none():
+    known = {name for verb in verbs() for name in options(verb)}
+    named = {'-' + name for name in re.findall(r'Fl (-[a-z-]+)', read(PAGE))}
+    equal(named - known, set())
+
+
+@case
+def the_manual_has_every_status():
+    page = read(PAGE).partition('.Sh EXIT STATUS')[2].partition('.Sh')[0]
+    listed = set(map(int, re.findall(r'^\.It (\d+)', page, re.MULTILINE)))
+    header = read(os.path.join(ROOT, 'src', 'cli', 'failure.h'))
+    defined = set(map(int, re.findall(r'STATUS_\w+ = (\d+)', header)))
+    equal(listed, defined - {128})
+
+
+@case
+def the_manual_has_every_member_of_the_json():
+    page = read(PAGE).partition('.Ss JSON')[2].partition('.Sh')[0]
+    named = set(re.findall(r'\b[a-z_]+\b', page))
+    (show,) = run('show', '--json', 'k', env=MEMORY).json()
+    (lock,) = run('lock', '--json', 'k', env=MEMORY).json()
+    (wait,) = run('wait', '--json', 'k', env=MEMORY).json()
+    equal((set(show) | set(lock) | set(wait)) - named, set())
+
+
+@case
+def the_manual_is_without_mistakes():
+    done = subprocess.run([tool('mandoc'), '-Tlint', '-Wwarning', PAGE],
+                          stdout=subprocess.PIPE, check=False)
+    equal(done.stdout.decode(), '')
+
+
+@case
+def completion_offers_every_verb():
+    equal(complete('holdfast '), sorted(verbs()))
+    equal(complete('holdfast help '), sorted(verbs()))
+    equal(complete('holdfast --json un'), ['unlock'])
+
+
+@case
+def completion_offers_exactly_the_options_of_a_verb():
+    for verb in verbs():
+        equal(complete(f'holdfast {verb} -'), sorted(options(verb)), verb)
+
+
+@case
+def completion_offers_commands_after_the_key_of_run():
+    check('printenv' in complete('holdfast run -w 5 k -- printen'))
+    check('printenv' in complete('holdfast run k printen'))
+    equal(complete('holdfast run k -- x --tt'), [])
+
+
+@case
+def completion_offers_values():
+    equal(complete('holdfast watch --kinds rel'), ['released'])
+    check('5s' in complete('holdfast lock --ttl '))
+    equal(complete('holdfast run --note '), [])
+
+
+@case
+def completion_offers_the_keys_that_are_held():
+    with place() as p:
+        for key in ('deploy/web', 'deploy/db', 'a:b', 'odd key', 'other'):
+            p.lock(key, '--ttl', '60s')
+        equal(complete('holdfast show dep', p.env), ['deploy/db', 'deploy/web'])
+        equal(complete('holdfast show ', p.env),
+              ['a:b', 'deploy/db', 'deploy/web', 'other'])
+        equal(complete('holdfast show a:', p.env), ['b'])
+        equal(complete(f'holdfast --url {p.url} force --token 1 oth'),
+              ['other'])
+        equal(complete(f'holdfast ls --url={p.url} oth'), ['other'])
+
+
+if __name__ == '__main__':
+    main()

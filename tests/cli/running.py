@@ -1,0 +1,253 @@
+#!/usr/bin/env python3
+"""`holdfast run`: the command's status, signals, descriptors and death."""
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from cases import (HOLDFAST, MEMORY, SLOWNESS, Running, alive, case, check,
+                   equal, main, read, run, until)
+
+TTL_MS = 1000 * SLOWNESS
+
+
+def ran(*args, wanted=0, **options):
+    return run('run', 'k', '--', *args, wanted=wanted, env=MEMORY, **options)
+
+
+def script(text, *options, **more):
+    """A shell script under the lock that goes on."""
+    return Running('run', *options, 'k', '--', 'sh', '-c', text, env=MEMORY,
+                   **more)
+
+
+def said(running, word):
+    """Wait until the script has printed the word."""
+    equal(running.line(), word)
+
+
+@case
+def the_status_is_the_command_s_own():
+    for status in (0, 1, 7, 64, 75, 79, 126, 127, 255):
+        ran('sh', '-c', f'exit {status}', wanted=status)
+
+
+@case
+def a_command_that_a_signal_ends_has_128_and_its_number():
+    for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGHUP,
+                   signal.SIGINT, signal.SIGSEGV, signal.SIGUSR1):
+        ran('sh', '-c', f'ulimit -c 0; kill -{int(number)} $$',
+            wanted=128 + number)
+
+
+@case
+def a_command_that_cannot_be_executed_has_126_or_127():
+    with tempfile.TemporaryDirectory() as folder:
+        plain = os.path.join(folder, 'plain')
+        with open(plain, 'w', encoding='ascii') as file:
+            file.write('exit 5\n')
+        for command, status in ((plain, 126), (folder, 126),
+                                (plain + '/x', 126), (plain + '-not', 127),
+                                ('no-such-command-here', 127)):
+            ended = ran(command, wanted=status)
+            check(ended.err.startswith('holdfast: ' + command), ended)
+        os.chmod(plain, 0o755)
+        ran(plain, wanted=5)  # without "#!": as shells do
+
+
+@case
+def the_environment_tells_of_the_lock_and_is_otherwise_untouched():
+    env = dict(MEMORY, HOLDFAST_KEY='old', OTHER='a=b\nc')
+    ended = run('run', '--ttl', '12s', 'a key', '--', 'env', '-0', env=env)
+    got = dict(line.split('=', 1) for line in ended.out.split('\0') if line)
+    equal((got['HOLDFAST_KEY'], got['HOLDFAST_TOKEN'], got['HOLDFAST_TTL_MS']),
+          ('a key', '1', '12000'))
+    equal(len(bytes.fromhex(got['HOLDFAST_NONCE'])), 16)
+    env.update({name: got[name] for name in got if name.startswith('HOLDFAST')})
+    equal(got, env)
+
+
+@case
+def stdin_and_stdout_pass_untouched():
+    data = os.urandom(1 << 20)
+    done = subprocess.run([HOLDFAST, 'run', 'k', '--', 'cat'], env=MEMORY,
+                          input=data, stdout=subprocess.PIPE, check=True)
+    check(done.stdout == data, 'other bytes came out')
+    # What the command does not read is left for who comes next.
+    done = subprocess.run(['sh', '-c', '"$0" run k -- head -c1; cat', HOLDFAST],
+                          env=MEMORY, input=b'x', stdout=subprocess.PIPE,
+                          check=True)
+    equal(done.stdout, b'x')
+
+
+DESCRIPTORS = '''
+import os
+fds = os.listdir("/proc/self/fd")  # and one for the listing itself
+print(sorted(fd for fd in fds if os.path.exists("/proc/self/fd/" + fd)))
+'''
+
+
+@case
+def no_descriptor_is_added_or_lost():
+    plain = subprocess.run([sys.executable, '-c', DESCRIPTORS], env=MEMORY,
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                           check=True).stdout.decode()
+    equal(ran(sys.executable, '-c', DESCRIPTORS).out, plain)
+    read_end, write_end = os.pipe()
+    got = ran(sys.executable, '-c',
+              f'import os; os.fstat({write_end}); print("there")',
+              pass_fds=[write_end]).out
+    equal(got, 'there\n')
+    os.close(read_end)
+    os.close(write_end)
+
+
+@case
+def a_standard_descriptor_that_is_closed_stays_closed():
+    for closed in ('0<&-', '2>&-', '0<&- 2>&-'):
+        probe = ('for fd in 0 2; do [ -e /proc/$$/fd/$fd ] && '
+                 'printf "%s " $fd; done; echo')
+        line = f'"$@" {closed}'
+        want = subprocess.run(['sh', '-c', line, 'sh', 'sh', '-c', probe],
+                              stdin=subprocess.DEVNULL, env=MEMORY,
+                              stdout=subprocess.PIPE, check=False).stdout
+        got = subprocess.run(['sh', '-c', line, 'sh', HOLDFAST, 'run', 'k',
+                              '--', 'sh', '-c', probe], env=MEMORY,
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             check=False).stdout
+        equal(got, want, closed)
+    # Nor is it taken by what holdfast opens, to be written to by mistake.
+    running = script('echo ready; sleep 60', preexec_fn=lambda: os.close(2),
+                     stderr=None)
+    said(running, 'ready')
+    equal(os.readlink(f'/proc/{running.pid}/fd/2'), '/dev/null')
+
+
+@case
+def signals_are_as_they_were_for_the_command():
+    probe = ['grep', '-E', '^Sig(Blk|Ign|Cgt)', '/proc/self/status']
+    for ignored in ([], [signal.SIGHUP, signal.SIGINT], [signal.SIGCHLD],
+                    [signal.SIGPIPE, signal.SIGTSTP]):
+        def prepare(numbers=tuple(ignored)):
+            for number in numbers:
+                signal.signal(number, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
+        plain = subprocess.run(probe, preexec_fn=prepare, check=True,
+                               stdout=subprocess.PIPE).stdout
+        got = subprocess.run([HOLDFAST, 'run', 'k', '--', *probe], env=MEMORY,
+                             preexec_fn=prepare, check=True,
+                             stdout=subprocess.PIPE).stdout
+        equal(got, plain, ignored)
+
+
+@case
+def signals_are_passed_on_to_the_whole_group():
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT,
+                   signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
+                   signal.SIGWINCH, signal.SIGALRM, signal.SIGRTMIN + 3):
+        running = script(
+            f'trap "echo outer; exit 3" {int(number)}; '
+            f'sh -c \'trap "echo inner; exit" {int(number)}; echo ready; '
+            'while :; do sleep 0.05; done\'; sleep 5')
+        said(running, 'ready')
+        running.signal(number)
+        equal(sorted([running.line(), running.line()]), ['inner', 'outer'],
+              number)
+        running.end(3)
+
+
+@case
+def a_signal_that_is_ignored_stays_ignored():
+    running = script('echo ready; sleep 0.5; exit 4', preexec_fn=lambda:
+                     signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    said(running, 'ready')
+    running.signal(signal.SIGHUP)
+    running.end(4)
+
+
+@case
+def the_command_has_a_group_of_its_own():
+    group = int(ran(sys.executable, '-c',
+                    'import os; print(int(os.getpgrp() == os.getpid()))').out)
+    equal(group, 1)
+
+
+@case
+def the_command_dies_with_a_killed_holdfast():
+    for number in (signal.SIGKILL, signal.SIGSEGV):
+        running = script('echo $$; trap "" TERM INT HUP; '
+                         'while :; do sleep 0.05; done')
+        pid = int(running.line())
+        check(alive(pid))
+        running.signal(number)
+        until(lambda pid=pid: not alive(pid), 'the end of the command')
+        running.end(None)  # a sanitizer has a status of its own
+
+
+@case
+def the_lock_is_renewed_for_as_long_as_it_takes():
+    ended = run('run', '--ttl', f'{TTL_MS}ms', 'k', '--', 'sh', '-c',
+                f'sleep {3 * TTL_MS / 1000}; echo done', env=MEMORY)
+    equal(ended.out, 'done\n')
+
+
+@case
+def a_holdfast_that_was_stopped_too_long_kills_first():
+    with tempfile.TemporaryDirectory() as folder:
+        ticks = os.path.join(folder, 'ticks')
+        running = script(f'trap "" TERM; sh -c "trap \\"\\" TERM; while :; '
+                         f'do echo t >>{ticks}; sleep 0.02; done" & echo $$ $!;'
+                         'wait; wait', '--ttl', f'{TTL_MS}ms')
+        pids = [int(pid) for pid in running.line().split()]
+        until(lambda: read(ticks), 'the first tick')
+        running.signal(signal.SIGSTOP)
+        time.sleep(TTL_MS / 1000 * 1.5)
+        check(all(alive(pid) for pid in pids), 'it should run until then')
+        running.signal(signal.SIGCONT)
+        ended = running.end(79)
+        check('lost' in ended.err and 'killed' in ended.err, ended)
+        for pid in pids:
+            until(lambda pid=pid: not alive(pid), 'the end of the group', 1)
+        before = read(ticks)
+        time.sleep(0.2)
+        equal(read(ticks), before, 'it went on')
+
+
+@case
+def a_holdfast_that_was_stopped_briefly_goes_on():
+    running = script('echo ready; sleep 0.7; exit 6', '--ttl',
+                     f'{5 * TTL_MS}ms')
+    said(running, 'ready')
+    running.signal(signal.SIGSTOP)
+    time.sleep(0.3)
+    running.signal(signal.SIGCONT)
+    running.end(6)
+
+
+@case
+def without_a_terminal_a_command_that_is_stopped_keeps_the_lock():
+    running = script('echo $$; sleep 0.2; exit 5', '--ttl', f'{TTL_MS}ms',
+                     start_new_session=True)
+    pid = int(running.line())
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(TTL_MS / 1000 * 2)
+    check(running.process.poll() is None)
+    running.signal(signal.SIGCONT)  # is passed on
+    running.end(5)
+
+
+@case
+def a_child_that_stays_behind_does_not_hold_up_the_status():
+    with tempfile.TemporaryDirectory() as folder:
+        begun = time.monotonic()
+        running = script(f'sleep 300 >/dev/null 2>&1 & echo $! >{folder}/pid',
+                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        running.end(0)
+        check(time.monotonic() - begun < 60)
+        os.kill(int(read(f'{folder}/pid')), signal.SIGKILL)
+
+
+if __name__ == '__main__':
+    main()
