@@ -1,0 +1,147 @@
+/* Everything that grows stops somewhere, with HF_ELIMIT or a mark. The limits
+ * of the table and of the decoders are in tests/unit. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/limits.h"
+#include "client/client.h"
+#include "lib/commands.h"
+#include "lib/runner.h"
+#include "strategy/local.h"
+
+static void ignore_event(void *arg, const struct hf_table_event *event)
+{
+    (void)arg;
+    (void)event;
+}
+
+static void list_is_refused_beyond_its_limit(void **state)
+{
+    static const struct hf_seed seed;
+    struct hf_command open = hf_test_open("alice");
+    struct hf_request request = {.kind = HF_REQUEST_LIST};
+    struct hf_store store;
+    struct hf_result result;
+
+    (void)state;
+    hf_store_init(&store, &seed, ignore_event, NULL);
+    hf_store_run(&store, 0, &open, &result);
+    for (unsigned i = 0; i <= HF_LIST_MAX; i++) {
+        char key[16];
+        struct hf_command lock;
+
+        (void)snprintf(key, sizeof(key), "k%u", i);
+        lock = hf_test_lock(1, key, i + 1);
+        lock.sequence = i + 1;
+        lock.done = i + 1;
+        hf_store_run(&store, 0, &lock, &result);
+        assert_int_equal(result.err, HF_OK);
+    }
+    hf_local_list(&store, 0, &request);
+    assert_int_equal(request.answer.result.err, HF_ELIMIT);
+    assert_null(request.answer.infos);
+    hf_store_fini(&store);
+}
+
+static void stores_of_a_process_are_limited(void **state)
+{
+    static struct hf_client *clients[HF_MEMORY_MAX];
+    struct rlimit files = {4 * HF_MEMORY_MAX, 4 * HF_MEMORY_MAX};
+    struct hf_error error = {.text = ""};
+    struct hf_client_opts opts;
+    struct hf_client *client;
+    char url[32];
+
+    (void)state;
+    if (setrlimit(RLIMIT_NOFILE, &files))
+        hf_test_skip("so many clients want more descriptors than are allowed");
+    hf_client_opts_init(&opts);
+    opts.error = &error;
+    for (unsigned i = 0; i < HF_MEMORY_MAX; i++) {
+        (void)snprintf(url, sizeof(url), "memory:%u", i);
+        assert_int_equal(hf_open(url, &opts, &clients[i]), HF_OK);
+    }
+    assert_int_equal(hf_open("memory:more", &opts, &client), HF_ELIMIT);
+    assert_non_null(strstr(error.text, "stores are open already"));
+    assert_int_equal(hf_open("memory:0", &opts, &client), HF_OK);
+    hf_close(client, 0);
+    for (unsigned i = 0; i < HF_MEMORY_MAX; i++)
+        hf_close(clients[i], 0);
+}
+
+/* Reached by counting on from just below: the real thing takes gigabytes. */
+static void handles_of_a_client_are_limited(void **state)
+{
+    struct hf_client *client;
+    struct hf_lock *lock;
+    size_t count;
+
+    (void)state;
+    assert_int_equal(hf_open("memory:x", NULL, &client), HF_OK);
+    count = client->loop.timer_count;
+    client->loop.timer_count = 4 * (size_t)HF_HANDLES_MAX;
+    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_ELIMIT);
+    client->loop.timer_count = count;
+    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    hf_lock_free(lock);
+    hf_close(client, 1000);
+}
+
+struct seen {
+    unsigned events;
+    unsigned marks;
+    uint64_t last;
+};
+
+static void on_event(const struct hf_event *event, void *arg)
+{
+    struct seen *seen = arg;
+
+    if (event->kind == HF_EVENT_DROPPED)
+        seen->marks++;
+    else
+        seen->events++;
+    assert_true(event->index > seen->last);
+    seen->last = event->index;
+}
+
+static void events_beyond_the_queue_leave_a_mark(void **state)
+{
+    struct hf_client *watcher, *other;
+    struct hf_watch *watch = NULL;
+    struct seen seen = {0};
+
+    (void)state;
+    assert_int_equal(hf_open("memory:x", NULL, &watcher), HF_OK);
+    assert_int_equal(hf_open("memory:x", NULL, &other), HF_OK);
+    assert_int_equal(hf_process(watcher), HF_OK); /* it drives itself */
+    assert_int_equal(hf_watch_start(watcher, hf_key(""), NULL, on_event, &seen,
+                                    &watch, NULL, NULL, NULL),
+                     HF_OK);
+    for (unsigned i = 0; i < HF_WATCH_QUEUE_MAX; i++) {
+        struct hf_lock *lock;
+
+        assert_int_equal(hf_lock(other, hf_key("k"), NULL, &lock), HF_OK);
+        assert_int_equal(hf_unlock(lock), HF_OK);
+        hf_lock_free(lock);
+    }
+    assert_int_equal(hf_process(watcher), HF_OK);
+    assert_int_equal(seen.events, HF_WATCH_QUEUE_MAX);
+    assert_int_equal(seen.marks, 1);
+    hf_watch_free(watch);
+    hf_close(other, 1000);
+    hf_close(watcher, 1000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        cmocka_unit_test(list_is_refused_beyond_its_limit),
+        cmocka_unit_test(stores_of_a_process_are_limited),
+        cmocka_unit_test(handles_of_a_client_are_limited),
+        cmocka_unit_test(events_beyond_the_queue_leave_a_mark),
+    };
+
+    return hf_test_main("limits", cases, HF_TEST_COUNT(cases), 0);
+}
