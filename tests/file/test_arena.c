@@ -1,0 +1,190 @@
+/* The arena by itself: who dies inside, what is published, what is kept. */
+#include "strategy/arena.h"
+
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/runner.h"
+
+static char directory[] = "/tmp/holdfast-test-XXXXXX";
+
+static int set_up(void **state)
+{
+    (void)state;
+    return mkdtemp(directory) ? 0 : -1;
+}
+
+static int remove_one(const char *path, const struct stat *st, int kind,
+                      struct FTW *walk)
+{
+    (void)st;
+    (void)kind;
+    (void)walk;
+    return remove(path);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static void open_arena(struct hf_arena *arena)
+{
+    struct hf_error error = {.text = ""};
+
+    if (hf_arena_open(arena, directory, 0700, &error))
+        fail_msg("%s", error.text);
+}
+
+static void enter(struct hf_arena *arena)
+{
+    pid_t pid;
+
+    assert_int_equal(hf_arena_enter(arena, &pid), HF_OK);
+}
+
+/* A process that writes an entry, publishes it or not, and dies inside. */
+static void die_inside(bool publish)
+{
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0) {
+        struct hf_arena arena;
+        struct hf_error error;
+        pid_t other;
+
+        if (hf_arena_open(&arena, directory, 0700, &error) ||
+            hf_arena_enter(&arena, &other) ||
+            hf_arena_write(&arena, 7, hf_bytes("of the dead")))
+            _exit(1);
+        if (publish)
+            hf_arena_publish(&arena);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+static void who_died_inside_is_put_out(void **state)
+{
+    struct hf_arena arena;
+
+    (void)state;
+    open_arena(&arena); /* another slot than the dead one's */
+    die_inside(false);
+    enter(&arena);
+    hf_arena_leave(&arena);
+    hf_arena_close(&arena);
+}
+
+static void slot_of_who_died_inside_can_be_used_again(void **state)
+{
+    struct hf_arena arena;
+
+    (void)state;
+    die_inside(false);
+    open_arena(&arena); /* the very same slot */
+    assert_int_equal(arena.slot, 0);
+    enter(&arena);
+    hf_arena_leave(&arena);
+    hf_arena_close(&arena);
+}
+
+static void living_who_is_inside_is_left_there(void **state)
+{
+    struct hf_arena inside, waiting;
+    pid_t pid = 0;
+
+    (void)state;
+    open_arena(&inside);
+    open_arena(&waiting);
+    hf_arena_slot(&inside, inside.slot)->pid = 4711;
+    enter(&inside);
+    assert_int_equal(hf_arena_enter(&waiting, &pid), HF_EBUSY);
+    assert_int_equal(pid, 4711);
+    hf_arena_leave(&inside);
+    enter(&waiting);
+    hf_arena_leave(&waiting);
+    hf_arena_close(&waiting);
+    hf_arena_close(&inside);
+}
+
+static void only_what_is_published_is_there(void **state)
+{
+    struct hf_arena arena;
+    uint64_t position = 0;
+    struct hf_bytes bytes;
+    hf_time stamp;
+
+    (void)state;
+    open_arena(&arena);
+    die_inside(false);
+    enter(&arena);
+    assert_int_equal(hf_arena_read(&arena, &position, &stamp, &bytes),
+                     HF_ENOTHELD);
+    hf_arena_leave(&arena);
+    die_inside(true);
+    enter(&arena);
+    assert_int_equal(hf_arena_read(&arena, &position, &stamp, &bytes), HF_OK);
+    assert_int_equal(stamp, 7);
+    assert_true(hf_bytes_equal(bytes, hf_bytes("of the dead")));
+    assert_int_equal(hf_arena_read(&arena, &position, &stamp, &bytes),
+                     HF_ENOTHELD);
+    hf_arena_leave(&arena);
+    hf_arena_close(&arena);
+}
+
+static void full_ring_wants_a_snapshot_and_the_slow_read_that(void **state)
+{
+    static uint8_t block[100000];
+    struct hf_arena arena;
+    uint64_t position = 0, after = 1;
+    struct hf_bytes bytes = {block, sizeof(block)};
+    hf_time stamp;
+    unsigned written = 0;
+
+    (void)state;
+    open_arena(&arena);
+    enter(&arena);
+    assert_int_equal(hf_arena_snapshot(&arena, &after).size, 0);
+    assert_int_equal(after, 0);
+    while (hf_arena_write(&arena, 1, bytes) == HF_OK)
+        written++;
+    assert_in_range(written, 9, 10);
+    hf_arena_publish(&arena);
+    assert_int_equal(hf_arena_set_snapshot(&arena, hf_bytes("all of it")),
+                     HF_OK);
+    assert_int_equal(hf_arena_read(&arena, &position, &stamp, &bytes),
+                     HF_ELIMIT);
+    bytes = hf_arena_snapshot(&arena, &position);
+    assert_true(hf_bytes_equal(bytes, hf_bytes("all of it")));
+    bytes = (struct hf_bytes){block, sizeof(block)};
+    assert_int_equal(hf_arena_write(&arena, 2, bytes), HF_OK);
+    hf_arena_publish(&arena);
+    assert_int_equal(hf_arena_read(&arena, &position, &stamp, &bytes), HF_OK);
+    assert_int_equal(stamp, 2);
+    assert_int_equal(bytes.size, sizeof(block));
+    hf_arena_leave(&arena);
+    hf_arena_close(&arena);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(who_died_inside_is_put_out),
+        CASE(slot_of_who_died_inside_can_be_used_again),
+        CASE(living_who_is_inside_is_left_there),
+        CASE(only_what_is_published_is_there),
+        CASE(full_ring_wants_a_snapshot_and_the_slow_read_that),
+    };
+
+    return hf_test_main("arena", cases, HF_TEST_COUNT(cases), 0);
+}
