@@ -47,7 +47,8 @@ static void list_is_refused_beyond_its_limit(void **state)
 static void stores_of_a_process_are_limited(void **state)
 {
     static struct hf_client *clients[HF_MEMORY_MAX];
-    struct rlimit files = {4 * HF_MEMORY_MAX, 4 * HF_MEMORY_MAX};
+    const rlim_t wanted = 4 * (rlim_t)HF_MEMORY_MAX;
+    struct rlimit files = {wanted, wanted};
     struct hf_error error = {.text = ""};
     struct hf_client_opts opts;
     struct hf_client *client;
