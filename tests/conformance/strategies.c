@@ -1,8 +1,8 @@
 #include "conformance/strategies.h"
 
-#include <ftw.h>
 #include <stdio.h>
-#include <stdlib.h>
+
+#include "lib/folder.h"
 
 static void memory_url(char url[URL_SIZE], const char *unique)
 {
@@ -10,25 +10,16 @@ static void memory_url(char url[URL_SIZE], const char *unique)
 }
 
 /* A directory for each case, in one that goes with the suite. */
-static char folder[] = "/tmp/holdfast-file-XXXXXX";
+static char folder[] = HF_TEST_FOLDER;
 
 static bool file_start(void)
 {
-    return mkdtemp(folder) != NULL;
-}
-
-static int remove_one(const char *path, const struct stat *st, int kind,
-                      struct FTW *walk)
-{
-    (void)st;
-    (void)kind;
-    (void)walk;
-    return remove(path);
+    return hf_test_folder_make(folder);
 }
 
 static void file_stop(void)
 {
-    (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    (void)hf_test_folder_remove(folder);
 }
 
 static void file_url(char url[URL_SIZE], const char *unique)

@@ -1,36 +1,27 @@
 /* The arena by itself: who dies inside, what is published, what is kept. */
 #include "strategy/arena.h"
 
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/folder.h"
 #include "lib/runner.h"
 
-static char directory[] = "/tmp/holdfast-test-XXXXXX";
+static char directory[] = HF_TEST_FOLDER;
 
 static int set_up(void **state)
 {
     (void)state;
-    return mkdtemp(directory) ? 0 : -1;
-}
-
-static int remove_one(const char *path, const struct stat *st, int kind,
-                      struct FTW *walk)
-{
-    (void)st;
-    (void)kind;
-    (void)walk;
-    return remove(path);
+    return hf_test_folder_make(directory) ? 0 : -1;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    return nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    return hf_test_folder_remove(directory) ? 0 : -1;
 }
 
 static void open_arena(struct hf_arena *arena)

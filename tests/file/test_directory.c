@@ -1,7 +1,6 @@
 /* What can be wrong with the directory and its files: each has an error that
  * names the culprit, and nothing is lost that others hold. */
 #include <fcntl.h>
-#include <ftw.h>
 #include <holdfast.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,29 +9,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/folder.h"
 #include "lib/runner.h"
 
-static char directory[] = "/tmp/holdfast-test-XXXXXX";
+static char directory[] = HF_TEST_FOLDER;
 
 static int set_up(void **state)
 {
     (void)state;
-    return mkdtemp(directory) ? 0 : -1;
-}
-
-static int remove_one(const char *path, const struct stat *st, int kind,
-                      struct FTW *walk)
-{
-    (void)st;
-    (void)kind;
-    (void)walk;
-    return remove(path);
+    return hf_test_folder_make(directory) ? 0 : -1;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    return nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    return hf_test_folder_remove(directory) ? 0 : -1;
 }
 
 static char *inside(const char *name)

@@ -1,7 +1,6 @@
 /* Many processes over one directory: do they exclude each other, also when
  * they are killed at any instant? */
 #include <fcntl.h>
-#include <ftw.h>
 #include <holdfast.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -12,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/folder.h"
 #include "lib/runner.h"
 
 #define WORKERS 16
@@ -31,14 +31,14 @@ struct shared {
     } cells[KEYS];
 };
 
-static char directory[] = "/tmp/holdfast-test-XXXXXX";
+static char directory[] = HF_TEST_FOLDER;
 static char url[64];
 static struct shared *shared;
 
 static int set_up(void **state)
 {
     (void)state;
-    if (!mkdtemp(directory))
+    if (!hf_test_folder_make(directory))
         return -1;
     (void)snprintf(url, sizeof(url), "file:%s/locks", directory);
     shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
@@ -46,19 +46,10 @@ static int set_up(void **state)
     return shared == MAP_FAILED ? -1 : 0;
 }
 
-static int remove_one(const char *path, const struct stat *st, int kind,
-                      struct FTW *walk)
-{
-    (void)st;
-    (void)kind;
-    (void)walk;
-    return remove(path);
-}
-
 static int tear_down(void **state)
 {
     (void)state;
-    return nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    return hf_test_folder_remove(directory) ? 0 : -1;
 }
 
 static void pause_us(long us)
