@@ -30,19 +30,7 @@ static int renew(const struct args *args, struct hf_lock *lock)
 
 static int renew_main(struct args *args)
 {
-    struct hf_client *client;
-    struct hf_lock *lock;
-    int status = store_open(args, NULL, &client);
-
-    if (status)
-        return status;
-    status = store_adopt(args, client, &lock);
-    if (!status) {
-        status = renew(args, lock);
-        hf_lock_free(lock); /* what was adopted stays held */
-    }
-    store_close(client);
-    return status;
+    return store_act(args, renew);
 }
 
 const struct verb verb_renew = {

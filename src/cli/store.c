@@ -100,8 +100,8 @@ static int read_claim(const struct args *args, uint8_t nonce[HF_NONCE_SIZE],
     return 0;
 }
 
-int store_adopt(const struct args *args, struct hf_client *client,
-                struct hf_lock **lock)
+static int adopt(const struct args *args, struct hf_client *client,
+                 struct hf_lock **lock)
 {
     uint8_t nonce[HF_NONCE_SIZE];
     struct hf_lock_opts opts;
@@ -118,4 +118,22 @@ int store_adopt(const struct args *args, struct hf_client *client,
     err = hf_lock_adopt(client, args_key(args), nonce, token, &opts, lock);
     explicit_bzero(nonce, sizeof(nonce));
     return err ? failure_about(args, args_key(args), err, &error) : 0;
+}
+
+int store_act(const struct args *args,
+              int (*act)(const struct args *args, struct hf_lock *lock))
+{
+    struct hf_client *client;
+    struct hf_lock *lock;
+    int status = store_open(args, NULL, &client);
+
+    if (status)
+        return status;
+    status = adopt(args, client, &lock);
+    if (!status) {
+        status = act(args, lock);
+        hf_lock_free(lock); /* what was adopted stays held */
+    }
+    store_close(client);
+    return status;
 }

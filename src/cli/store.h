@@ -16,10 +16,10 @@ void store_close(struct hf_client *client);
  * its last part is shown. */
 void store_label(char label[HF_NOTE_MAX + 1], const char *name, long pid);
 
-/* A handle for the lock that the words KEY NONCE TOKEN name, which must not
- * end with this process. The nonce "-" is read from HOLDFAST_NONCE. Status 0,
- * or another, told. */
-int store_adopt(const struct args *args, struct hf_client *client,
-                struct hf_lock **lock);
+/* Open, call `act` with a handle for the lock that the words KEY NONCE TOKEN
+ * name, close; what was adopted does not end with this process. The nonce "-"
+ * is read from HOLDFAST_NONCE. The status of `act`, or another, told. */
+int store_act(const struct args *args,
+              int (*act)(const struct args *args, struct hf_lock *lock));
 
 #endif

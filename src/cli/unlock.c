@@ -34,19 +34,7 @@ static int unlock(const struct args *args, struct hf_lock *lock)
 
 static int unlock_main(struct args *args)
 {
-    struct hf_client *client;
-    struct hf_lock *lock;
-    int status = store_open(args, NULL, &client);
-
-    if (status)
-        return status;
-    status = store_adopt(args, client, &lock);
-    if (!status) {
-        status = unlock(args, lock);
-        hf_lock_free(lock);
-    }
-    store_close(client);
-    return status;
+    return store_act(args, unlock);
 }
 
 const struct verb verb_unlock = {

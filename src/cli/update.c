@@ -30,19 +30,7 @@ static int update(const struct args *args, struct hf_lock *lock)
 
 static int update_main(struct args *args)
 {
-    struct hf_client *client;
-    struct hf_lock *lock;
-    int status = store_open(args, NULL, &client);
-
-    if (status)
-        return status;
-    status = store_adopt(args, client, &lock);
-    if (!status) {
-        status = update(args, lock);
-        hf_lock_free(lock); /* what was adopted stays held */
-    }
-    store_close(client);
-    return status;
+    return store_act(args, update);
 }
 
 const struct verb verb_update = {

@@ -165,38 +165,41 @@ void hf_wait_fired(struct hf_timer *timer)
 
 /* ---- What the user calls ------------------------------------------------*/
 
-static enum hf_err wait_start(struct hf_client *client, struct hf_key key,
-                              uint32_t wait_ms, enum hf_watch_purpose purpose,
-                              struct hf_listener listener,
-                              struct hf_watch **made)
+/* Inside the client. */
+static enum hf_err begin(struct hf_client *client, struct hf_key key,
+                         uint32_t wait_ms, enum hf_watch_purpose purpose,
+                         struct hf_listener listener, struct hf_watch **made)
 {
     struct hf_error error;
     enum hf_err err = hf_options_key(key, &error);
+    struct hf_watch *watch;
 
     if (err) {
         hf_client_fail(client, err, "%s", error.text);
         return err;
     }
-    err = hf_watch_begin(client, key, purpose, listener, made);
+    err = hf_watch_begin(client, key, purpose, listener, &watch);
     if (err)
         return err;
-    (*made)->wait.wait_until =
-        wait_ms == HF_FOREVER ? HF_NEVER
-                              : hf_time_add(hf_client_now(client), wait_ms);
-    set_timer(*made, (*made)->wait.wait_until);
+    watch->wait.wait_until = wait_ms == HF_FOREVER
+                                 ? HF_NEVER
+                                 : hf_time_add(hf_client_now(client), wait_ms);
+    set_timer(watch, watch->wait.wait_until);
     if (client->caps & HF_CAP_WATCH)
-        hf_watch_send(*made, HF_REQUEST_WATCH);
+        hf_watch_send(watch, HF_REQUEST_WATCH);
     else
-        hf_watch_send(*made, HF_REQUEST_READ);
+        hf_watch_send(watch, HF_REQUEST_READ);
+    *made = watch;
     return HF_OK;
 }
 
-enum hf_err hf_wait_held_start(struct hf_client *client, struct hf_key key,
-                               uint32_t wait_ms, struct hf_info *info,
-                               hf_done_fn *done, void *arg,
-                               struct hf_future **future)
+/* One of `info` and `freed` is of no use to the purpose, and NULL. */
+static enum hf_err wait_start(struct hf_client *client, struct hf_key key,
+                              uint32_t wait_ms, enum hf_watch_purpose purpose,
+                              struct hf_info *info, enum hf_freed *freed,
+                              struct hf_listener listener)
 {
-    struct hf_watch *made;
+    struct hf_watch *watch = NULL;
     enum hf_err err;
 
     if (!client)
@@ -204,12 +207,22 @@ enum hf_err hf_wait_held_start(struct hf_client *client, struct hf_key key,
     err = hf_client_enter(client);
     if (err)
         return err;
-    err = wait_start(client, key, wait_ms, HF_WATCH_WAIT_HELD,
-                     (struct hf_listener){done, arg, future}, &made);
-    if (!err)
-        made->wait.info = info;
+    err = begin(client, key, wait_ms, purpose, listener, &watch);
+    if (!err) {
+        watch->wait.info = info;
+        watch->wait.freed = freed;
+    }
     hf_client_leave(client);
     return err;
+}
+
+enum hf_err hf_wait_held_start(struct hf_client *client, struct hf_key key,
+                               uint32_t wait_ms, struct hf_info *info,
+                               hf_done_fn *done, void *arg,
+                               struct hf_future **future)
+{
+    return wait_start(client, key, wait_ms, HF_WATCH_WAIT_HELD, info, NULL,
+                      (struct hf_listener){done, arg, future});
 }
 
 enum hf_err hf_wait_held(struct hf_client *client, struct hf_key key,
@@ -229,20 +242,8 @@ enum hf_err hf_wait_free_start(struct hf_client *client, struct hf_key key,
                                hf_done_fn *done, void *arg,
                                struct hf_future **future)
 {
-    struct hf_watch *made;
-    enum hf_err err;
-
-    if (!client)
-        return HF_EINVAL;
-    err = hf_client_enter(client);
-    if (err)
-        return err;
-    err = wait_start(client, key, wait_ms, HF_WATCH_WAIT_FREE,
-                     (struct hf_listener){done, arg, future}, &made);
-    if (!err)
-        made->wait.freed = freed;
-    hf_client_leave(client);
-    return err;
+    return wait_start(client, key, wait_ms, HF_WATCH_WAIT_FREE, NULL, freed,
+                      (struct hf_listener){done, arg, future});
 }
 
 enum hf_err hf_wait_free(struct hf_client *client, struct hf_key key,
