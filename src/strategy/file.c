@@ -458,7 +458,9 @@ static void set_tick(struct file *file)
     hf_time at = HF_NEVER;
 
     if (!hf_list_empty(&file->watches))
-        at = hf_time_add(hf_store_next(&file->store), (uint64_t)file->offset);
+        at = hf_store_next(&file->store);
+    if (at != HF_NEVER)
+        at += file->offset; /* which may be below zero */
     hf_timer_set(file->host, &file->tick, at);
 }
 

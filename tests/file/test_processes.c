@@ -2,6 +2,7 @@
  * they are killed at any instant? */
 #include <fcntl.h>
 #include <holdfast.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,6 +14,10 @@
 
 #include "lib/folder.h"
 #include "lib/runner.h"
+
+#ifndef CLONE_NEWTIME
+#define CLONE_NEWTIME 0x00000080 /* older than its header */
+#endif
 
 #define WORKERS 16
 #define KEYS 3
@@ -320,6 +325,51 @@ static void dead_waiters_are_passed_over_at_once(void **state)
     assert_int_equal(hf_close(client, 1000), HF_OK);
 }
 
+static void on_expiry(const struct hf_event *event, void *arg)
+{
+    (void)event;
+    atomic_store((atomic_bool *)arg, true);
+}
+
+/* In a time namespace whose boot-time clock is behind the machine's. */
+static void watch_behind_the_clock(void)
+{
+    struct hf_client *client = open_client();
+    struct hf_watch_opts opts;
+    struct hf_watch *watch;
+    struct hf_lock_opts lock_opts;
+    struct hf_lock *lock;
+    atomic_bool expired = false;
+
+    hf_watch_opts_init(&opts);
+    opts.kinds = HF_EVENT_EXPIRED;
+    hf_lock_opts_init(&lock_opts);
+    lock_opts.ttl_ms = 200;
+    if (hf_watch(client, hf_key("k"), &opts, on_expiry, &expired, &watch) ||
+        hf_lock(client, hf_key("k"), &lock_opts, &lock))
+        _exit(1);
+    for (int i = 0; i < 5000 && !atomic_load(&expired); i++)
+        pause_us(1000);
+    _exit(atomic_load(&expired) ? 0 : 2);
+}
+
+static void watcher_behind_the_clock_hears_of_the_end(void **state)
+{
+    int offsets = open("/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC);
+    pid_t pid;
+
+    (void)state;
+    if (unshare(CLONE_NEWTIME) || offsets < 0 ||
+        write(offsets, "boottime -60 0", 14) != 14)
+        hf_test_skip("a time namespace needs root");
+    close(offsets);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        watch_behind_the_clock();
+    expect_good_end(pid);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -330,6 +380,7 @@ int main(void)
         CASE(tokens_outlive_everything_but_their_mark),
         CASE(lock_outlives_its_process_for_its_lease),
         CASE(dead_waiters_are_passed_over_at_once),
+        CASE(watcher_behind_the_clock_hears_of_the_end),
     };
 
     return hf_test_main("processes", cases, HF_TEST_COUNT(cases), 0);
