@@ -3,27 +3,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+hf_time hf_local_now(const struct hf_local *local)
+{
+    return local->host->ops->now(local->host) - local->offset;
+}
+
 /* ---- Commands -----------------------------------------------------------*/
 
 /* In line: nobody but those who wait looks at the clock, so each looks when
  * the lease ends, the first on time and the others a little later in turn. */
-static uint32_t look_again(const struct hf_store *store,
+static uint32_t look_again(const struct hf_local *local,
                            const struct hf_hold *hold, uint32_t place)
 {
+    const struct hf_store *store = local->store;
     uint32_t turn = place < 4 ? (place - 1) * 10 : 30;
+    uint32_t wait = hf_time_left(hf_store_end(store, hold), store->now) + turn;
 
-    return hf_time_left(hf_store_end(store, hold), store->now) + turn;
+    return local->look_ms && local->look_ms < wait ? local->look_ms : wait;
 }
 
 /* A command that was asked before touches nothing: then a grant is as old as
  * it is, and from when a renewal counts is for the client to say. */
-void hf_local_tell_time(const struct hf_store *store,
-                        struct hf_request *request)
+static void tell_time(const struct hf_local *local, struct hf_request *request)
 {
+    const struct hf_store *store = local->store;
     const struct hf_command *command = &request->command;
     struct hf_answer *answer = &request->answer;
     const struct hf_hold *hold = store->touched;
     bool again = !hold;
+    hf_time since = store->now;
 
     if (command->kind != HF_COMMAND_LOCK && command->kind != HF_COMMAND_RENEW)
         return;
@@ -32,11 +40,24 @@ void hf_local_tell_time(const struct hf_store *store,
     if (!hold)
         return;
     if (answer->result.place > 0)
-        answer->look_again_ms = look_again(store, hold, answer->result.place);
-    else if (answer->result.err == HF_OK && hold->token == answer->result.token)
-        answer->anchor = (struct hf_anchor){.known = true, .sent = hold->since};
-    else if (answer->result.err == HF_OK && !again)
-        answer->anchor = (struct hf_anchor){.known = true, .sent = store->now};
+        answer->look_again_ms = look_again(local, hold, answer->result.place);
+    if (answer->result.err)
+        return;
+    if (hold->token == answer->result.token)
+        since = hold->since;
+    else if (again)
+        return;
+    answer->anchor = (struct hf_anchor){
+        .known = true,
+        .sent = since + local->offset,
+    };
+}
+
+static void run(struct hf_local *local, hf_time now, struct hf_request *request)
+{
+    request->command.session = local->session;
+    local->ops->run(local, now, &request->command, &request->answer.result);
+    tell_time(local, request);
 }
 
 /* ---- Looking ------------------------------------------------------------*/
@@ -66,8 +87,8 @@ static enum hf_err copy_info(const struct hf_store *store, hf_time now,
     return hf_info_copy(info, &from);
 }
 
-void hf_local_read(const struct hf_store *store, hf_time now,
-                   struct hf_request *request)
+static void read_one(const struct hf_store *store, hf_time now,
+                     struct hf_request *request)
 {
     struct hf_answer *answer = &request->answer;
     struct hf_key key = request->command.key;
@@ -91,8 +112,8 @@ void hf_local_read(const struct hf_store *store, hf_time now,
     answer->result.err = err;
 }
 
-void hf_local_list(const struct hf_store *store, hf_time now,
-                   struct hf_request *request)
+static void list(const struct hf_store *store, hf_time now,
+                 struct hf_request *request)
 {
     struct hf_answer *answer = &request->answer;
     struct hf_key prefix = request->command.key;
@@ -144,16 +165,20 @@ static struct watch *find(const struct hf_list *watches, uint64_t number)
     return NULL;
 }
 
-enum hf_err hf_local_watch(struct hf_store *store, struct hf_list *watches,
-                           const struct hf_request *request)
+static void end(struct watch *watch)
 {
+    hf_list_remove(&watch->link);
+    free(watch);
+}
+
+static enum hf_err add_watch(struct hf_local *local,
+                             const struct hf_request *request)
+{
+    struct hf_store *store = local->store;
     struct hf_key prefix = request->command.key;
     uint64_t next = store->table.index + 1;
-    struct watch *watch;
+    struct watch *watch = malloc(sizeof(*watch) + prefix.size);
 
-    if (find(watches, request->watch))
-        return HF_OK;
-    watch = malloc(sizeof(*watch) + prefix.size);
     if (!watch)
         return HF_ENOMEM;
     if (hf_store_keep_history(store)) {
@@ -164,45 +189,58 @@ enum hf_err hf_local_watch(struct hf_store *store, struct hf_list *watches,
     hf_copy(watch->prefix, prefix.data, prefix.size);
     watch->cursor =
         hf_history_from(&store->history, request->from ? request->from : next);
-    hf_list_push_back(watches, &watch->link);
+    hf_list_push_back(&local->watches, &watch->link);
     return HF_OK;
 }
 
-static void end(struct watch *watch)
+/* A repeat finds it in place. The news are what it wants of the past, and its
+ * first tick. */
+static enum hf_err watch(struct hf_local *local,
+                         const struct hf_request *request)
 {
-    hf_list_remove(&watch->link);
-    free(watch);
-}
+    enum hf_err err;
 
-void hf_local_unwatch(struct hf_list *watches, uint64_t number)
-{
-    struct watch *watch = find(watches, number);
-
-    if (watch)
-        end(watch);
-}
-
-void hf_local_unwatch_all(struct hf_list *watches)
-{
-    struct hf_list *link;
-
-    while ((link = hf_list_take(watches)))
-        end(watch_of(link));
-}
-
-enum hf_err hf_local_rewatch(struct hf_store *store, struct hf_list *watches)
-{
-    enum hf_err err = hf_store_keep_history(store);
-
-    for (struct hf_list *link = watches->next; !err && link != watches;
-         link = link->next)
-        watch_of(link)->cursor =
-            hf_history_from(&store->history, watch_of(link)->cursor.index);
+    if (find(&local->watches, request->watch))
+        return HF_OK;
+    err = local->ops->watch(local, request->from);
+    if (!err)
+        err = add_watch(local, request);
+    if (err && hf_list_empty(&local->watches))
+        local->ops->unwatch(local);
+    local->news = true;
     return err;
 }
 
+static void unwatch(struct hf_local *local, uint64_t number)
+{
+    struct watch *watch = find(&local->watches, number);
+
+    if (!watch)
+        return;
+    end(watch);
+    if (hf_list_empty(&local->watches))
+        local->ops->unwatch(local);
+}
+
+void hf_local_rewatch(struct hf_local *local)
+{
+    for (struct hf_list *link = local->watches.next; link != &local->watches;
+         link = link->next)
+        watch_of(link)->cursor = hf_history_from(&local->store->history,
+                                                 watch_of(link)->cursor.index);
+}
+
+/* ---- News ---------------------------------------------------------------*/
+
+/* An event for a watch, copied out of the history. */
+struct told_event {
+    struct hf_push_event push;
+    char owner[HF_NOTE_MAX + 1];
+    uint8_t key[HF_KEY_MAX];
+};
+
 static bool read_watch(const struct hf_store *store, struct watch *watch,
-                       struct hf_local_event *read)
+                       struct told_event *read)
 {
     struct hf_key prefix = {watch->prefix, watch->size};
     struct hf_event *event = &read->push.event;
@@ -221,30 +259,134 @@ static bool read_watch(const struct hf_store *store, struct watch *watch,
     return false;
 }
 
-bool hf_local_next_event(const struct hf_store *store, struct hf_list *watches,
-                         struct hf_local_event *event)
+/* Who watches sees to it that leases end on time, also where nobody waits for
+ * them. Each event that may bring the next end nearer wakes it anyway. */
+static void set_tick(struct hf_local *local, hf_time at)
 {
-    for (struct hf_list *link = watches->next; link != watches;
-         link = link->next) {
-        if (read_watch(store, watch_of(link), event))
-            return true;
-    }
-    return false;
+    if (at != HF_NEVER)
+        at += local->offset; /* which may be below zero */
+    hf_timer_set(local->host, &local->tick, at);
 }
 
-bool hf_local_next_grant(struct hf_store *store, uint64_t session,
-                         struct hf_push_grant *push)
+static bool next_event(struct hf_local *local, struct told_event *event)
 {
-    struct hf_grant grant;
+    bool found = false;
+    hf_time tick;
 
-    if (!hf_table_take_grant(&store->table,
-                             hf_table_session(&store->table, session), &grant))
+    if (local->ops->enter(local))
         return false;
-    *push = (struct hf_push_grant){
-        .nonce = grant.nonce,
-        .token = grant.token,
-        .generation = grant.generation,
-        .anchor = {.known = true, .sent = grant.hold->since},
-    };
-    return true;
+    for (struct hf_list *link = local->watches.next;
+         !found && link != &local->watches; link = link->next)
+        found = read_watch(local->store, watch_of(link), event);
+    tick = hf_store_next(local->store);
+    local->ops->leave(local);
+    if (!found)
+        set_tick(local, tick);
+    return found;
+}
+
+static bool next_grant(struct hf_local *local, struct hf_push_grant *push)
+{
+    struct hf_table *table = &local->store->table;
+    struct hf_grant grant;
+    bool found;
+
+    if (local->ops->enter(local))
+        return false;
+    found = hf_table_take_grant(table, hf_table_session(table, local->session),
+                                &grant);
+    if (found)
+        *push = (struct hf_push_grant){
+            .nonce = grant.nonce,
+            .token = grant.token,
+            .generation = grant.generation,
+            .anchor = {.known = true,
+                       .sent = grant.hold->since + local->offset},
+        };
+    local->ops->leave(local);
+    return found;
+}
+
+void hf_local_tell_news(struct hf_local *local)
+{
+    struct hf_push_grant grant;
+    struct told_event event;
+
+    local->telling = true;
+    do {
+        local->news = false;
+        while (next_grant(local, &grant))
+            local->host->ops->grant(local->host, &grant);
+        while (!hf_list_empty(&local->watches) && next_event(local, &event))
+            local->host->ops->event(local->host, &event.push);
+    } while (local->news);
+    local->telling = false;
+}
+
+/* ---- Requests -----------------------------------------------------------*/
+
+/* Inside. */
+static void serve(struct hf_local *local, struct hf_request *request)
+{
+    hf_time now = hf_local_now(local);
+    struct hf_answer *answer = &request->answer;
+
+    switch (request->kind) {
+    case HF_REQUEST_COMMAND:
+        run(local, now, request);
+        break;
+    case HF_REQUEST_READ:
+        read_one(local->store, now, request);
+        break;
+    case HF_REQUEST_LIST:
+        list(local->store, now, request);
+        break;
+    case HF_REQUEST_WATCH:
+        answer->result.err = watch(local, request);
+        break;
+    case HF_REQUEST_UNWATCH:
+        unwatch(local, request->watch);
+        break;
+    }
+    answer->index = local->store->table.index;
+}
+
+enum hf_err hf_local_submit(struct hf_local *local, struct hf_request *request)
+{
+    enum hf_err err = local->ops->enter(local);
+
+    if (err)
+        return err;
+    serve(local, request);
+    local->ops->leave(local);
+    local->host->ops->answer(local->host, request);
+    if (local->news && !local->telling)
+        hf_local_tell_news(local);
+    return HF_OK;
+}
+
+/* ---- Beginning and end --------------------------------------------------*/
+
+static void on_tick(struct hf_timer *timer)
+{
+    hf_local_tell_news(HF_CONTAINER(timer, struct hf_local, tick));
+}
+
+enum hf_err hf_local_init(struct hf_local *local, struct hf_host *host,
+                          const struct hf_local_ops *ops)
+{
+    local->ops = ops;
+    local->host = host;
+    local->tick.fire = on_tick;
+    hf_list_init(&local->watches);
+    return host->ops->timer_add(host, &local->tick);
+}
+
+void hf_local_fini(struct hf_local *local)
+{
+    struct hf_list *link;
+
+    while ((link = hf_list_take(&local->watches)))
+        free(watch_of(link));
+    local->host->ops->timer_remove(local->host, &local->tick);
 }

@@ -1,44 +1,59 @@
-/* local.h - what the strategies share that run the lock table in this process:
- * answers to requests, and the watches of one client.
+/* local.h - a client of a lock table that is kept in this process: what
+ * memory: and file: have in common.
  *
- * The caller holds whatever guards the store. */
+ * The strategy says how to go inside, where the table is as it ought to be and
+ * nobody else touches it; here is what is done there: requests are answered,
+ * grants and events are found, and told outside, one by one, because who hears
+ * of one may ask again at once. */
 #ifndef HF_STRATEGY_LOCAL_H
 #define HF_STRATEGY_LOCAL_H
 
 #include "core/store.h"
 #include "strategy/strategy.h"
 
-/* After a COMMAND was run: what its answer says of time. */
-void hf_local_tell_time(const struct hf_store *store,
-                        struct hf_request *request);
-
-/* READ and LIST, at `now`. */
-void hf_local_read(const struct hf_store *store, hf_time now,
-                   struct hf_request *request);
-void hf_local_list(const struct hf_store *store, hf_time now,
-                   struct hf_request *request);
-
-/* WATCH, into a list of the client's watches; a repeat finds it in place.
- * UNWATCH; and all of them. */
-enum hf_err hf_local_watch(struct hf_store *store, struct hf_list *watches,
-                           const struct hf_request *request);
-void hf_local_unwatch(struct hf_list *watches, uint64_t number);
-void hf_local_unwatch_all(struct hf_list *watches);
-
-/* The store was made anew: what the watches missed shows as dropped. */
-enum hf_err hf_local_rewatch(struct hf_store *store, struct hf_list *watches);
-
-/* The next event for any of the watches, copied out of the history. */
-struct hf_local_event {
-    struct hf_push_event push;
-    char owner[HF_NOTE_MAX + 1];
-    uint8_t key[HF_KEY_MAX];
+struct hf_local {
+    const struct hf_local_ops *ops;
+    struct hf_host *host;
+    struct hf_store *store;
+    uint64_t session;
+    hf_time offset;       /* this client's clock less the store's */
+    uint32_t look_ms;     /* in line: look at least so often; 0: no need */
+    struct hf_timer tick; /* while it watches: the next lease ends */
+    struct hf_list watches;
+    bool news;    /* a grant or an event waits to be told */
+    bool telling; /* and is being told */
 };
-bool hf_local_next_event(const struct hf_store *store, struct hf_list *watches,
-                         struct hf_local_event *event);
 
-/* The next grant that `session` waited for. */
-bool hf_local_next_grant(struct hf_store *store, uint64_t session,
-                         struct hf_push_grant *grant);
+struct hf_local_ops {
+    /* HF_OK: inside, until leave. */
+    enum hf_err (*enter)(struct hf_local *local);
+    void (*leave)(struct hf_local *local);
+
+    /* Inside: run a command of this client. */
+    void (*run)(struct hf_local *local, hf_time now,
+                const struct hf_command *command, struct hf_result *result);
+
+    /* Inside: a watch is to begin, from event `from` on; the last has ended. */
+    enum hf_err (*watch)(struct hf_local *local, uint64_t from);
+    void (*unwatch)(struct hf_local *local);
+};
+
+/* The members that are not the host's are the strategy's to set, before or
+ * after. HF_ENOMEM. */
+enum hf_err hf_local_init(struct hf_local *local, struct hf_host *host,
+                          const struct hf_local_ops *ops);
+void hf_local_fini(struct hf_local *local);
+
+/* The time by the store's clock. */
+hf_time hf_local_now(const struct hf_local *local);
+
+/* Serve and answer a request; or what enter said, and nothing is done. */
+enum hf_err hf_local_submit(struct hf_local *local, struct hf_request *request);
+
+/* Tell what has gathered. */
+void hf_local_tell_news(struct hf_local *local);
+
+/* Inside: the store was made anew. What the watches missed shows as dropped. */
+void hf_local_rewatch(struct hf_local *local);
 
 #endif

@@ -27,16 +27,11 @@ struct shared {
 
 /* One open client. */
 struct member {
-    struct hf_host *host;
+    struct hf_local local;
     struct shared *shared;
     struct hf_map_link link; /* by session */
-    uint64_t session;
-    struct hf_post news; /* grants and events wait to be told */
-    bool own_news;       /* and this very call made them */
-    bool telling;        /* and they are being told */
+    struct hf_post post;     /* others have news for it */
     struct hf_list watching;
-    struct hf_list watches;
-    struct hf_timer tick; /* while it watches: the next lease ends */
 };
 
 /* The stores of this process: that a name means the same to every client is
@@ -56,10 +51,10 @@ static void post_news(struct member *member)
     struct hf_waker *waker;
 
     if (member == shared->inside) {
-        member->own_news = true;
+        member->local.news = true;
         return;
     }
-    waker = member->host->ops->post(member->host, &member->news);
+    waker = member->local.host->ops->post(member->local.host, &member->post);
     if (waker && shared->ring_count < RINGS)
         shared->rings[shared->ring_count++] = waker;
     else if (waker)
@@ -80,26 +75,30 @@ static void on_event(void *arg, const struct hf_table_event *event)
         post_news(HF_CONTAINER(link, struct member, watching));
 }
 
-/* Enter: the store is as it ought to be at this instant. */
-static hf_time enter(struct member *member)
+static struct member *member_of(struct hf_local *local)
 {
-    struct shared *shared = member->shared;
-    hf_time now = member->host->ops->now(member->host);
+    return HF_CONTAINER(local, struct member, local);
+}
+
+static enum hf_err enter(struct hf_local *local)
+{
+    struct shared *shared = member_of(local)->shared;
+    hf_time now = hf_local_now(local);
     struct hf_command expire;
     struct hf_result result;
 
     pthread_mutex_lock(&shared->mutex);
-    shared->inside = member;
+    shared->inside = member_of(local);
     while (hf_store_due(&shared->store, now, &expire)) {
         hf_store_run(&shared->store, now, &expire, &result);
         HF_ASSERT(result.err == HF_OK);
     }
-    return now;
+    return HF_OK;
 }
 
-static void leave(struct member *member)
+static void leave(struct hf_local *local)
 {
-    struct shared *shared = member->shared;
+    struct shared *shared = member_of(local)->shared;
     struct hf_waker *rings[RINGS];
     unsigned count = shared->ring_count;
 
@@ -112,121 +111,49 @@ static void leave(struct member *member)
         hf_waker_ring(rings[i]);
 }
 
-/* ---- News ---------------------------------------------------------------*/
-
-static bool next_grant(struct member *member, struct hf_push_grant *grant)
+static void run(struct hf_local *local, hf_time now,
+                const struct hf_command *command, struct hf_result *result)
 {
-    bool found;
-
-    enter(member);
-    found = hf_local_next_grant(&member->shared->store, member->session, grant);
-    leave(member);
-    return found;
+    hf_store_run(local->store, now, command, result);
 }
 
-static bool next_event(struct member *member, struct hf_local_event *event)
+/* Events are kept from the first watch on, whatever it would like. */
+static enum hf_err watch(struct hf_local *local, uint64_t from)
 {
-    bool found;
+    struct member *member = member_of(local);
 
-    enter(member);
-    found =
-        hf_local_next_event(&member->shared->store, &member->watches, event);
-    leave(member);
-    return found;
-}
-
-/* Who watches sees to it that leases end on time, also where nobody waits for
- * them. Each event that may bring the next end nearer wakes it anyway. */
-static void set_tick(struct member *member)
-{
-    hf_time at = HF_NEVER;
-
-    enter(member);
-    if (!hf_list_empty(&member->watches))
-        at = hf_store_next(&member->shared->store);
-    leave(member);
-    hf_timer_set(member->host, &member->tick, at);
-}
-
-/* In the member's own context: tell what has gathered, one by one and outside
- * the store, because who hears of it may ask again at once. */
-static void tell_news(struct hf_post *post)
-{
-    struct member *member = HF_CONTAINER(post, struct member, news);
-    struct hf_push_grant grant;
-    struct hf_local_event event;
-
-    member->telling = true;
-    do {
-        member->own_news = false;
-        while (next_grant(member, &grant))
-            member->host->ops->grant(member->host, &grant);
-        while (!hf_list_empty(&member->watches) && next_event(member, &event))
-            member->host->ops->event(member->host, &event.push);
-        set_tick(member);
-    } while (member->own_news);
-    member->telling = false;
-}
-
-static void on_tick(struct hf_timer *timer)
-{
-    tell_news(&HF_CONTAINER(timer, struct member, tick)->news);
-}
-
-/* ---- Requests -----------------------------------------------------------*/
-
-static enum hf_err watch(struct member *member,
-                         const struct hf_request *request)
-{
-    struct shared *shared = member->shared;
-    enum hf_err err = hf_local_watch(&shared->store, &member->watches, request);
-
-    if (err)
-        return err;
+    (void)from;
     if (!hf_list_linked(&member->watching))
-        hf_list_push_back(&shared->watchers, &member->watching);
-    post_news(member); /* what it wants of the past, and its first tick */
+        hf_list_push_back(&member->shared->watchers, &member->watching);
     return HF_OK;
 }
 
-static void unwatch(struct member *member, uint64_t number)
+static void unwatch(struct hf_local *local)
 {
-    hf_local_unwatch(&member->watches, number);
-    if (hf_list_empty(&member->watches))
-        hf_list_remove(&member->watching);
+    hf_list_remove(&member_of(local)->watching);
+}
+
+static const struct hf_local_ops local_ops = {
+    .enter = enter,
+    .leave = leave,
+    .run = run,
+    .watch = watch,
+    .unwatch = unwatch,
+};
+
+/* ---- Requests -----------------------------------------------------------*/
+
+static void on_post(struct hf_post *post)
+{
+    hf_local_tell_news(&HF_CONTAINER(post, struct member, post)->local);
 }
 
 static void submit(void *self, struct hf_request *request)
 {
     struct member *member = self;
-    struct hf_store *store = &member->shared->store;
-    struct hf_answer *answer = &request->answer;
-    hf_time now = enter(member);
+    enum hf_err err = hf_local_submit(&member->local, request);
 
-    switch (request->kind) {
-    case HF_REQUEST_COMMAND:
-        request->command.session = member->session;
-        hf_store_run(store, now, &request->command, &answer->result);
-        hf_local_tell_time(store, request);
-        break;
-    case HF_REQUEST_READ:
-        hf_local_read(store, now, request);
-        break;
-    case HF_REQUEST_LIST:
-        hf_local_list(store, now, request);
-        break;
-    case HF_REQUEST_WATCH:
-        answer->result.err = watch(member, request);
-        break;
-    case HF_REQUEST_UNWATCH:
-        unwatch(member, request->watch);
-        break;
-    }
-    answer->index = store->table.index;
-    leave(member);
-    member->host->ops->answer(member->host, request);
-    if (member->own_news && !member->telling)
-        tell_news(&member->news);
+    HF_ASSERT(err == HF_OK);
 }
 
 /* Every request is answered as it is submitted: there is none to give up. */
@@ -302,26 +229,31 @@ static void drop_store(struct shared *shared)
 
 static enum hf_err join(struct member *member)
 {
-    const char *owner = member->host->ops->owner(member->host);
+    struct hf_local *local = &member->local;
+    const char *owner = local->host->ops->owner(local->host);
     struct hf_command open = {
         .kind = HF_COMMAND_OPEN,
         .note = {owner, strlen(owner)},
     };
     struct hf_result result;
 
-    hf_store_run(&member->shared->store, enter(member), &open, &result);
+    local->store = &member->shared->store;
+    enter(local);
+    run(local, hf_local_now(local), &open, &result);
     if (!result.err) {
-        member->session = result.session;
+        local->session = result.session;
         hf_map_insert(&member->shared->by_session, &member->link,
                       result.session);
     }
-    leave(member);
+    leave(local);
     return result.err;
 }
 
 static enum hf_err open_store(struct member *member, const char *name,
                               struct hf_error *error)
 {
+    struct hf_host *host = member->local.host;
+    struct hf_random *random = host->ops->random(host);
     struct shared *shared = find_store(name);
     enum hf_err err;
 
@@ -329,7 +261,7 @@ static enum hf_err open_store(struct member *member, const char *name,
         return hf_error_set(error, HF_ELIMIT,
                             "memory: %u stores are open already", store_count);
     if (!shared)
-        shared = new_store(name, member->host->ops->random(member->host));
+        shared = new_store(name, random);
     if (!shared)
         return hf_error_code(error, HF_ENOMEM);
     shared->members++;
@@ -352,19 +284,16 @@ static enum hf_err memory_open(void *self, struct hf_url *url,
     if (url->hosts || *url->path == '\0')
         return hf_error_set(error, HF_EINVAL,
                             "url: memory: wants a name, as in memory:jobs");
-    member->host = host;
-    member->news.run = tell_news;
-    member->tick.fire = on_tick;
-    hf_list_init(&member->watches);
+    member->post.run = on_post;
     hf_list_init(&member->watching);
-    err = host->ops->timer_add(host, &member->tick);
+    err = hf_local_init(&member->local, host, &local_ops);
     if (err)
         return hf_error_code(error, err);
     pthread_mutex_lock(&stores_mutex);
     err = open_store(member, url->path, error);
     pthread_mutex_unlock(&stores_mutex);
     if (err)
-        host->ops->timer_remove(host, &member->tick);
+        hf_local_fini(&member->local);
     return err;
 }
 
@@ -378,22 +307,21 @@ static uint32_t caps(const void *self)
 static void memory_close(void *self)
 {
     struct member *member = self;
+    struct hf_local *local = &member->local;
     struct hf_command close = {
         .kind = HF_COMMAND_CLOSE,
-        .session = member->session,
+        .session = local->session,
     };
     struct hf_result result;
-    hf_time now;
 
     pthread_mutex_lock(&stores_mutex);
-    now = enter(member);
+    enter(local);
     hf_map_remove(&member->shared->by_session, &member->link);
-    hf_store_run(&member->shared->store, now, &close, &result);
+    run(local, hf_local_now(local), &close, &result);
     hf_list_remove(&member->watching);
-    hf_local_unwatch_all(&member->watches);
-    leave(member);
-    member->host->ops->unpost(member->host, &member->news);
-    member->host->ops->timer_remove(member->host, &member->tick);
+    leave(local);
+    local->host->ops->unpost(local->host, &member->post);
+    hf_local_fini(local);
     drop_store(member->shared);
     pthread_mutex_unlock(&stores_mutex);
 }

@@ -16,12 +16,50 @@ static void ignore_event(void *arg, const struct hf_table_event *event)
     (void)event;
 }
 
+/* A store that one client has to itself, at the beginning of time. */
+static enum hf_err go_in(struct hf_local *local)
+{
+    (void)local;
+    return HF_OK;
+}
+
+static void go_out(struct hf_local *local)
+{
+    (void)local;
+}
+
+static hf_time stand_still(struct hf_host *host)
+{
+    (void)host;
+    return 0;
+}
+
+static void take_answer(struct hf_host *host, struct hf_request *request)
+{
+    (void)host;
+    (void)request;
+}
+
 static void list_is_refused_beyond_its_limit(void **state)
 {
+    static const struct hf_host_ops host_ops = {
+        .now = stand_still,
+        .answer = take_answer,
+    };
+    static const struct hf_local_ops local_ops = {
+        .enter = go_in,
+        .leave = go_out,
+    };
+    struct hf_host host = {&host_ops};
     static const struct hf_seed seed;
     struct hf_command open = hf_test_open("alice");
     struct hf_request request = {.kind = HF_REQUEST_LIST};
     struct hf_store store;
+    struct hf_local local = {
+        .ops = &local_ops,
+        .host = &host,
+        .store = &store,
+    };
     struct hf_result result;
 
     (void)state;
@@ -38,7 +76,7 @@ static void list_is_refused_beyond_its_limit(void **state)
         hf_store_run(&store, 0, &lock, &result);
         assert_int_equal(result.err, HF_OK);
     }
-    hf_local_list(&store, 0, &request);
+    assert_int_equal(hf_local_submit(&local, &request), HF_OK);
     assert_int_equal(request.answer.result.err, HF_ELIMIT);
     assert_null(request.answer.infos);
     hf_store_fini(&store);

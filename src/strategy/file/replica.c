@@ -1,0 +1,279 @@
+#include "strategy/file/replica.h"
+
+#include "core/snapshot.h"
+
+#define LOCK_COST 256 /* bytes of a snapshot for a LOCK, besides its own */
+
+static void on_event(void *arg, const struct hf_table_event *event)
+{
+    struct hf_replica *replica = arg;
+
+    if (event->waited && event->session->id != replica->session)
+        replica->granted = event->session->id;
+    replica->event(replica->arg, event);
+}
+
+static void make_store(struct hf_replica *replica)
+{
+    hf_store_init(&replica->store, &replica->seed, on_event, replica);
+    replica->store.table.token = hf_arena_first_token(replica->arena);
+}
+
+void hf_replica_init(struct hf_replica *replica, struct hf_arena *arena,
+                     const struct hf_seed *seed, hf_table_event_fn *event,
+                     void *arg)
+{
+    *replica = (struct hf_replica){
+        .arena = arena,
+        .seed = *seed,
+        .event = event,
+        .arg = arg,
+    };
+    make_store(replica);
+}
+
+void hf_replica_fini(struct hf_replica *replica)
+{
+    hf_buf_fini(&replica->scratch);
+    hf_store_fini(&replica->store);
+}
+
+/* ---- Snapshots ------------------------------------------------------------
+ *
+ * The table; then for each hold its key, since and end; then the size of the
+ * table's part. */
+
+static void encode(const struct hf_replica *replica, struct hf_buf *buf)
+{
+    struct hf_hold *hold = NULL;
+    size_t size;
+
+    hf_snapshot_encode(&replica->store.table, buf);
+    size = buf->size;
+    while ((hold = hf_table_next(&replica->store.table, hold))) {
+        hf_buf_bytes(buf, hold->key, hold->key_size);
+        hf_buf_u64(buf, (uint64_t)hold->since);
+        hf_buf_u64(buf, (uint64_t)hf_store_end(&replica->store, hold));
+    }
+    hf_buf_u64(buf, size);
+}
+
+static enum hf_err decode_leases(struct hf_store *store,
+                                 struct hf_reader *reader)
+{
+    while (reader->size > 0) {
+        struct hf_bytes key = hf_reader_bytes(reader, HF_KEY_MAX);
+        hf_time since = (hf_time)hf_reader_u64(reader);
+        hf_time end = (hf_time)hf_reader_u64(reader);
+        struct hf_hold *hold =
+            hf_table_find(&store->table, (struct hf_key){key.data, key.size});
+
+        if (reader->failed || !hold)
+            return HF_EPROTO;
+        if (hf_leases_reserve(&store->leases))
+            return HF_ENOMEM;
+        hold->since = since;
+        hf_leases_set(&store->leases, &hold->lease, end);
+    }
+    return HF_OK;
+}
+
+static enum hf_err decode(struct hf_store *store, struct hf_bytes bytes)
+{
+    struct hf_reader tail = {.size = 8};
+    struct hf_reader leases = {0};
+    uint64_t size;
+    enum hf_err err;
+
+    if (bytes.size < 8)
+        return HF_EPROTO;
+    tail.data = (const uint8_t *)bytes.data + bytes.size - 8;
+    size = hf_reader_u64(&tail);
+    if (size > bytes.size - 8)
+        return HF_EPROTO;
+    err = hf_snapshot_decode(&store->table, bytes.data, size);
+    if (err)
+        return err;
+    leases.data = (const uint8_t *)bytes.data + size;
+    leases.size = bytes.size - 8 - size;
+    return decode_leases(store, &leases);
+}
+
+static enum hf_err damaged(struct hf_replica *replica, const char *what)
+{
+    replica->damage = what;
+    return HF_EPROTO;
+}
+
+/* Begin anew from the snapshot in force. */
+static enum hf_err reload(struct hf_replica *replica)
+{
+    uint64_t position;
+    struct hf_bytes bytes = hf_arena_snapshot(replica->arena, &position);
+    enum hf_err err = HF_OK;
+
+    replica->stale = true;
+    replica->reloaded = true;
+    hf_store_fini(&replica->store);
+    make_store(replica);
+    if (bytes.size > 0)
+        err = decode(&replica->store, bytes);
+    if (err == HF_EPROTO)
+        return damaged(replica, "its snapshot is damaged");
+    if (!err && replica->keeps_history)
+        err = hf_store_keep_history(&replica->store);
+    if (err)
+        return err;
+    replica->position = position;
+    replica->snapshot_size = bytes.size;
+    replica->stale = false;
+    return HF_OK;
+}
+
+/* ---- Reading ------------------------------------------------------------*/
+
+/* A grant to another client is told there; here it is only forgotten. */
+static void apply(struct hf_replica *replica, hf_time now,
+                  const struct hf_command *command, struct hf_result *result)
+{
+    struct hf_table *table = &replica->store.table;
+    struct hf_session *session = NULL;
+    struct hf_grant grant;
+
+    replica->granted = 0;
+    hf_store_run(&replica->store, now, command, result);
+    if (replica->granted)
+        session = hf_table_session(table, replica->granted);
+    while (session && hf_table_take_grant(table, session, &grant))
+        continue;
+}
+
+static size_t cost_of(const struct hf_command *command)
+{
+    return command->key.size * 2 + command->value.size + command->note.size +
+           LOCK_COST;
+}
+
+/* Only a LOCK makes a snapshot larger, and an UPDATE by its value. */
+static void grow(struct hf_replica *replica, const struct hf_command *command)
+{
+    if (command->kind == HF_COMMAND_LOCK || command->kind == HF_COMMAND_OPEN ||
+        command->kind == HF_COMMAND_UPDATE)
+        replica->snapshot_size += cost_of(command);
+}
+
+/* One entry. HF_ENOTHELD: that was the last. */
+static enum hf_err read_entry(struct hf_replica *replica)
+{
+    uint64_t position = replica->position;
+    struct hf_command command;
+    struct hf_result result;
+    struct hf_bytes entry;
+    hf_time stamp;
+    enum hf_err err = hf_arena_read(replica->arena, &position, &stamp, &entry);
+
+    if (err == HF_ELIMIT)
+        return reload(replica);
+    if (err == HF_ENOTHELD)
+        return err;
+    if (err || hf_command_decode(&command, entry.data, entry.size))
+        return damaged(replica, "its log is damaged");
+    apply(replica, stamp, &command, &result);
+    if (result.err == HF_ENOMEM)
+        return HF_ENOMEM;
+    grow(replica, &command);
+    replica->position = position;
+    return HF_OK;
+}
+
+enum hf_err hf_replica_catch_up(struct hf_replica *replica)
+{
+    enum hf_err err = replica->stale ? reload(replica) : HF_OK;
+
+    while (!err)
+        err = read_entry(replica);
+    return err == HF_ENOTHELD ? HF_OK : err;
+}
+
+enum hf_err hf_replica_go_back(struct hf_replica *replica)
+{
+    replica->stale = true;
+    return hf_replica_catch_up(replica);
+}
+
+/* ---- Writing ------------------------------------------------------------*/
+
+/* Put everything into a snapshot, which empties the ring. */
+static enum hf_err compact(struct hf_replica *replica)
+{
+    struct hf_buf buf = {0};
+    enum hf_err err;
+
+    encode(replica, &buf);
+    err = buf.failed
+              ? HF_ENOMEM
+              : hf_arena_set_snapshot(replica->arena,
+                                      (struct hf_bytes){buf.data, buf.size});
+    replica->snapshot_size = buf.size;
+    hf_buf_fini(&buf);
+    return err;
+}
+
+/* Make sure that whatever a LOCK adds can still be put into a snapshot. */
+static enum hf_err check_room(struct hf_replica *replica,
+                              const struct hf_command *command)
+{
+    size_t cost = cost_of(command);
+
+    if (hf_arena_reserve_snapshot(replica->arena,
+                                  replica->snapshot_size + cost) == HF_OK)
+        return HF_OK;
+    /* The size is a guess that only rises: see what it really is. */
+    if (compact(replica))
+        return HF_ELIMIT;
+    return hf_arena_reserve_snapshot(replica->arena,
+                                     replica->snapshot_size + cost);
+}
+
+static enum hf_err write_entry(struct hf_replica *replica, hf_time now,
+                               const struct hf_command *command)
+{
+    struct hf_buf *buf = &replica->scratch;
+    struct hf_bytes entry;
+    enum hf_err err;
+
+    buf->size = 0;
+    buf->failed = false;
+    hf_command_encode(command, buf);
+    if (buf->failed)
+        return HF_ENOMEM;
+    entry = (struct hf_bytes){buf->data, buf->size};
+    err = hf_arena_write(replica->arena, now, entry);
+    if (err != HF_ELIMIT)
+        return err;
+    err = compact(replica);
+    return err ? err : hf_arena_write(replica->arena, now, entry);
+}
+
+void hf_replica_run(struct hf_replica *replica, hf_time now,
+                    const struct hf_command *command, struct hf_result *result)
+{
+    enum hf_err err = HF_OK;
+
+    if (command->kind == HF_COMMAND_LOCK || command->kind == HF_COMMAND_UPDATE)
+        err = check_room(replica, command);
+    if (!err)
+        err = write_entry(replica, now, command);
+    if (err) {
+        *result = (struct hf_result){.err = err};
+        return;
+    }
+    apply(replica, now, command, result);
+    if (result->err == HF_ENOMEM) {
+        hf_arena_discard(replica->arena);
+        return;
+    }
+    hf_arena_publish(replica->arena);
+    grow(replica, command);
+    replica->position = replica->arena->pending;
+}
