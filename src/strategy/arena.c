@@ -20,6 +20,7 @@
 
 #include "base/assert.h"
 #include "base/mutant.h"
+#include "base/step.h"
 #include "strategy/guard.h"
 
 #define MAGIC UINT64_C(0x414e455241464821) /* "!HFARENA" */
@@ -119,8 +120,22 @@ static bool take_over(struct hf_arena *arena, uint32_t word, uint32_t mine)
     if (owner >= HF_ARENA_SLOTS ||
         (owner != arena->slot && hf_arena_alive(arena, owner)))
         return false;
-    return atomic_compare_exchange_strong(&arena->header->word, &word,
-                                          mine | SLEEPERS);
+    if (!atomic_compare_exchange_strong(&arena->header->word, &word,
+                                        mine | SLEEPERS))
+        return false;
+    HF_STEP(2);
+    return true;
+}
+
+/* Nobody but a stranger writes anything else there. */
+static bool is_sound(const struct hf_arena_header *header)
+{
+    uint64_t tail = atomic_load(&header->tail);
+    uint64_t head = atomic_load(&header->head);
+    uint64_t room = atomic_load(&header->half_room);
+
+    return tail % ALIGNMENT == 0 && head <= tail && tail - head <= RING_SIZE &&
+           room >= HALF_FIRST && room <= HALF_SIZE;
 }
 
 enum hf_err hf_arena_enter(struct hf_arena *arena, pid_t *pid)
@@ -152,13 +167,23 @@ enum hf_err hf_arena_enter(struct hf_arena *arena, pid_t *pid)
     return HF_EBUSY;
 
 inside:
+    HF_STEP(1);
+    if (!is_sound(header)) {
+        hf_arena_leave(arena);
+        return HF_EPROTO;
+    }
     arena->pending = atomic_load_explicit(&header->tail, memory_order_acquire);
     return HF_OK;
 }
 
 void hf_arena_leave(struct hf_arena *arena)
 {
-    if (atomic_exchange(&arena->header->word, 0) & SLEEPERS)
+    bool sleepers;
+
+    HF_STEP(3);
+    sleepers = atomic_exchange(&arena->header->word, 0) & SLEEPERS;
+    HF_STEP(4);
+    if (sleepers)
         (void)futex(&arena->header->word, FUTEX_WAKE, 1, NULL);
 }
 
@@ -174,6 +199,11 @@ static uint64_t room_at(uint64_t position)
     return RING_SIZE - position % RING_SIZE;
 }
 
+bool hf_arena_has(const struct hf_arena *arena, uint64_t position)
+{
+    return position >= atomic_load(&arena->header->head);
+}
+
 enum hf_err hf_arena_read(const struct hf_arena *arena, uint64_t *position,
                           hf_time *stamp, struct hf_bytes *bytes)
 {
@@ -181,17 +211,19 @@ enum hf_err hf_arena_read(const struct hf_arena *arena, uint64_t *position,
         atomic_load_explicit(&arena->header->tail, memory_order_acquire);
     const struct entry *entry;
 
-    if (*position < atomic_load(&arena->header->head))
+    if (!hf_arena_has(arena, *position) && !HF_MUTANT(55))
         return HF_ELIMIT;
-    if (*position >= tail)
-        return *position == tail ? HF_ENOTHELD : HF_EPROTO;
+    if (*position == tail)
+        return HF_ENOTHELD;
+    if (*position > tail || *position % ALIGNMENT != 0)
+        return HF_EPROTO;
     entry = entry_at(arena, *position);
     if (entry->size == 0) { /* nothing more fits before the end */
         *position += room_at(*position);
         return hf_arena_read(arena, position, stamp, bytes);
     }
-    if (entry->size % ALIGNMENT != 0 || entry->size > room_at(*position) ||
-        entry->size > tail - *position ||
+    if (entry->size % ALIGNMENT != 0 || entry->size < sizeof(*entry) ||
+        entry->size > room_at(*position) || entry->size > tail - *position ||
         entry->bytes > entry->size - sizeof(*entry))
         return HF_EPROTO;
     *stamp = entry->stamp;
@@ -213,13 +245,18 @@ enum hf_err hf_arena_write(struct hf_arena *arena, hf_time stamp,
         return HF_ELIMIT;
     if (filler > 0) {
         entry_at(arena, arena->pending)->size = 0;
+        HF_STEP(5);
         arena->pending += filler;
     }
     entry = entry_at(arena, arena->pending);
     entry->size = (uint32_t)size;
+    if (HF_MUTANT(65))
+        atomic_store(&arena->header->tail, arena->pending + size);
+    HF_STEP(6);
     entry->bytes = (uint32_t)bytes.size;
     entry->stamp = stamp;
     hf_copy(entry->data, bytes.data, bytes.size);
+    HF_STEP(7);
     arena->pending += size;
     return HF_OK;
 }
@@ -233,6 +270,7 @@ void hf_arena_publish(struct hf_arena *arena)
 {
     atomic_store_explicit(&arena->header->tail, arena->pending,
                           memory_order_release);
+    HF_STEP(8);
 }
 
 /* ---- Snapshots ----------------------------------------------------------*/
@@ -276,6 +314,7 @@ enum hf_err hf_arena_reserve_snapshot(struct hf_arena *arena, size_t size)
         room *= 2;
     if (room > HALF_SIZE || allocate_halves(arena->file, room))
         return HF_ELIMIT;
+    HF_STEP(13);
     atomic_store(&arena->header->half_room, room);
     return HF_OK;
 }
@@ -283,17 +322,22 @@ enum hf_err hf_arena_reserve_snapshot(struct hf_arena *arena, size_t size)
 enum hf_err hf_arena_set_snapshot(struct hf_arena *arena, struct hf_bytes bytes)
 {
     struct hf_arena_header *header = arena->header;
-    uint64_t number = atomic_load(&header->snapshot) + 1;
+    uint64_t number = atomic_load(&header->snapshot) + (HF_MUTANT(67) ? 2 : 1);
     struct half *half = &header->half[number % 2];
 
     if (hf_arena_reserve_snapshot(arena, bytes.size))
         return HF_ELIMIT;
     half->position = atomic_load(&header->tail);
     half->size = bytes.size;
+    if (HF_MUTANT(66))
+        atomic_store(&header->snapshot, number);
+    HF_STEP(9);
     hf_copy(half->bytes, bytes.data, bytes.size);
-    /* Killed between the two, the ring is longer than it need be. */
+    HF_STEP(10);
     atomic_store_explicit(&header->snapshot, number, memory_order_release);
+    HF_STEP(11); /* the ring is longer than it need be */
     atomic_store_explicit(&header->head, half->position, memory_order_release);
+    HF_STEP(12);
     return HF_OK;
 }
 
@@ -321,15 +365,38 @@ static struct flock lock_of(unsigned slot)
     };
 }
 
+/* Which numbers of processes mean the same; 0: not known. */
+static uint64_t pid_namespace(void)
+{
+    struct stat st;
+
+    return stat("/proc/self/ns/pid", &st) ? 0 : (uint64_t)st.st_ino;
+}
+
+/* A child that was forked keeps its parent's lock after the parent's death,
+ * which then shows by its number, where the same process would have it here. */
+static bool is_gone(const struct hf_arena *arena, unsigned slot)
+{
+    const struct hf_arena_slot *other = hf_arena_slot(arena, slot);
+    uint64_t here = hf_arena_slot(arena, arena->slot)->pid_namespace;
+
+    if (HF_MUTANT(50))
+        return false;
+    return here != 0 && other->pid_namespace == here && other->pid > 0 &&
+           kill(other->pid, 0) && errno == ESRCH;
+}
+
 bool hf_arena_alive(const struct hf_arena *arena, unsigned slot)
 {
     struct flock lock = lock_of(slot);
 
     if (slot == arena->slot)
         return true;
-    if (fcntl(arena->file, F_OFD_GETLK, &lock))
+    if (HF_MUTANT(30))
+        return !is_gone(arena, slot);
+    if (fcntl(arena->file, HF_MUTANT(29) ? F_GETLK : F_OFD_GETLK, &lock))
         return true; /* not known to be dead */
-    return lock.l_type != F_UNLCK;
+    return lock.l_type != F_UNLCK && !is_gone(arena, slot);
 }
 
 static void name_fifo(char name[32], unsigned slot)
@@ -344,6 +411,7 @@ void hf_arena_ring(const struct hf_arena *arena, unsigned slot)
 
     if (HF_MUTANT(62))
         return;
+    HF_STEP(14);
     name_fifo(name, slot);
     fifo = openat(arena->directory, name,
                   O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
@@ -382,9 +450,11 @@ static enum hf_err write_mark(int directory, uint64_t token)
 
     if (file < 0)
         return HF_ESYSTEM;
+    HF_STEP(15);
     (void)snprintf(text, sizeof(text), "%llu\n", (unsigned long long)token);
     written = write_all(file, text);
     (void)close(file);
+    HF_STEP(16);
     if (!written || renameat(directory, "token.new", directory, "token") ||
         fsync(directory))
         return HF_ESYSTEM;
@@ -423,6 +493,7 @@ enum hf_err hf_arena_reserve_tokens(struct hf_arena *arena, uint64_t token)
         mark = token; /* scribbled: what the arena knows is at least right */
     mark += TOKENS_AHEAD;
     err = HF_MUTANT(64) ? HF_OK : write_mark(arena->directory, mark);
+    HF_STEP(17);
     if (!err)
         atomic_store(&header->token_reserve, mark);
     return err;
@@ -542,6 +613,7 @@ static enum hf_err make(struct hf_arena *arena, const char *boot, mode_t mode,
                   O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
     if (file < 0)
         return fail(arena, error, "arena.new", "cannot make it");
+    HF_STEP(18);
     (void)fchmod(file, mode & 0666);
     errno = ftruncate(file, sizeof(struct hf_arena_header)) ? errno : 0;
     if (!errno)
@@ -554,6 +626,7 @@ static enum hf_err make(struct hf_arena *arena, const char *boot, mode_t mode,
         (void)close(file);
         return HF_ESYSTEM;
     }
+    HF_STEP(19);
     memcpy(label.boot, boot, sizeof(label.boot));
     if (pwrite(file, &label, sizeof(label), 0) != (ssize_t)sizeof(label) ||
         pwrite(file, &first, sizeof(first),
@@ -564,6 +637,7 @@ static enum hf_err make(struct hf_arena *arena, const char *boot, mode_t mode,
         (void)close(file);
         return HF_ESYSTEM;
     }
+    HF_STEP(20);
     arena->file = file;
     return HF_OK;
 }
@@ -646,13 +720,26 @@ static enum hf_err open_file(struct hf_arena *arena, mode_t mode,
     return err;
 }
 
+/* Who has the slot now, before it goes inside by it. */
+static void sign_slot(struct hf_arena *arena)
+{
+    struct hf_arena_slot *slot = hf_arena_slot(arena, arena->slot);
+
+    HF_STEP(21);
+    slot->pid_namespace = pid_namespace();
+    HF_STEP(22);
+    slot->pid = (int32_t)getpid();
+}
+
 static enum hf_err take_slot(struct hf_arena *arena, struct hf_error *error)
 {
     for (unsigned i = 0; i < HF_ARENA_SLOTS; i++) {
         struct flock lock = lock_of(i);
 
-        if (fcntl(arena->file, F_OFD_SETLK, &lock) == 0) {
+        if (fcntl(arena->file, HF_MUTANT(29) ? F_SETLK : F_OFD_SETLK, &lock) ==
+            0) {
             arena->slot = i;
+            sign_slot(arena);
             return HF_OK;
         }
         if (errno != EAGAIN && errno != EACCES)
@@ -670,6 +757,7 @@ static enum hf_err open_fifo(struct hf_arena *arena, mode_t mode,
 
     name_fifo(name, arena->slot);
     (void)unlinkat(arena->directory, name, 0);
+    HF_STEP(23);
     if (mkfifoat(arena->directory, name, mode & 0666) ||
         fchmodat(arena->directory, name, mode & 0666, 0))
         return fail(arena, error, name, "cannot make it");

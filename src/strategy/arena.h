@@ -46,8 +46,8 @@ enum hf_err hf_arena_open(struct hf_arena *arena, const char *path, mode_t mode,
                           struct hf_error *error);
 void hf_arena_close(struct hf_arena *arena);
 
-/* Go inside. HF_EBUSY: process `*pid` is, and lives. HF_EPROTO: the word is
- * nobody's. */
+/* Go inside. HF_EBUSY: process `*pid` is, and lives. HF_EPROTO: the header is
+ * not what we write there. */
 enum hf_err hf_arena_enter(struct hf_arena *arena, pid_t *pid);
 void hf_arena_leave(struct hf_arena *arena);
 
@@ -63,6 +63,9 @@ enum hf_err hf_arena_check(const struct hf_arena *arena,
  * snapshot; HF_EPROTO: it is not whole. */
 enum hf_err hf_arena_read(const struct hf_arena *arena, uint64_t *position,
                           hf_time *stamp, struct hf_bytes *bytes);
+
+/* Whether the ring still has what comes at `position`. */
+bool hf_arena_has(const struct hf_arena *arena, uint64_t position);
 
 /* Write an entry after the last one. HF_ELIMIT: the ring is full, a snapshot
  * makes room. Nobody sees it until it is published. */
@@ -89,11 +92,12 @@ enum hf_err hf_arena_reserve_snapshot(struct hf_arena *arena, size_t size);
 /* What a client says of itself; session 0: the slot was never used. */
 struct hf_arena_slot {
     uint64_t session;
+    uint64_t pid_namespace; /* the arena's, as is the pid */
     int32_t pid;
     uint32_t watches; /* it wants to be rung for every command */
 };
 
-/* Borrowed; to be written only inside. */
+/* Borrowed; session and watches are to be written only inside. */
 struct hf_arena_slot *hf_arena_slot(const struct hf_arena *arena,
                                     unsigned slot);
 

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/mutant.h"
+#include "base/step.h"
 #include "strategy/arena.h"
 #include "strategy/file/place.h"
 #include "strategy/file/replica.h"
@@ -103,6 +103,7 @@ static void bury_waiters(struct file *file, hf_time now, struct hf_key key)
         if (slot < HF_ARENA_SLOTS && hf_arena_alive(&file->arena, slot))
             return;
         act(file, now, &close, &result);
+        HF_STEP(29);
         if (result.err)
             return;
     }
@@ -163,7 +164,7 @@ static enum hf_err take_word(struct file *file)
     enum hf_err err = hf_arena_enter(&file->arena, &pid);
 
     if (err == HF_EPROTO)
-        return broken(file, "its lock word is damaged");
+        return broken(file, "its header is damaged");
     if (err)
         hf_error_set(&file->failure, HF_EUNAVAIL,
                      "file:%s: process %ld is inside and does not leave",
@@ -207,7 +208,8 @@ static enum hf_err enter(struct hf_local *local)
         hf_arena_leave(&file->arena);
         return err;
     }
-    expire_due(file);
+    if (!HF_MUTANT(56))
+        expire_due(file);
     return HF_OK;
 }
 
@@ -216,7 +218,7 @@ static void leave(struct hf_local *local)
     struct file *file = file_of(local);
     unsigned rings[RINGS];
     unsigned count = file->ring_count;
-    bool watchers = file->ring_watchers;
+    bool watchers = file->ring_watchers && !HF_MUTANT(54);
 
     memcpy(rings, file->rings, sizeof(rings));
     file->ring_count = 0;
@@ -344,15 +346,16 @@ static enum hf_err join(struct file *file)
 
     if (slot->session != 0)
         run(&file->local, hf_local_now(&file->local), &close, &result);
+    HF_STEP(25);
     run(&file->local, hf_local_now(&file->local), &open, &result);
     if (result.err)
         return result.err;
     file->local.session = result.session;
     file->replica.session = result.session;
-    *slot = (struct hf_arena_slot){
-        .session = result.session,
-        .pid = (int32_t)getpid(),
-    };
+    HF_STEP(26);
+    slot->watches = 0;
+    slot->session = result.session;
+    HF_STEP(27);
     return HF_OK;
 }
 
@@ -481,6 +484,7 @@ static void file_close(void *self)
 
     if (!enter(local)) {
         run(local, hf_local_now(local), &close, &result);
+        HF_STEP(28);
         own_slot(file)->session = 0;
         own_slot(file)->watches = 0;
         leave(local);

@@ -1,6 +1,7 @@
 /* The arena by itself: who dies inside, what is published, what is kept. */
 #include "strategy/arena.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -95,15 +96,110 @@ static void living_who_is_inside_is_left_there(void **state)
     (void)state;
     open_arena(&inside);
     open_arena(&waiting);
-    hf_arena_slot(&inside, inside.slot)->pid = 4711;
     enter(&inside);
     assert_int_equal(hf_arena_enter(&waiting, &pid), HF_EBUSY);
-    assert_int_equal(pid, 4711);
+    assert_int_equal(pid, getpid());
     hf_arena_leave(&inside);
     enter(&waiting);
     hf_arena_leave(&waiting);
     hf_arena_close(&waiting);
     hf_arena_close(&inside);
+}
+
+/* The number of a dead process is given to another, sooner or later. */
+static void number_that_lives_again_is_not_who_died(void **state)
+{
+    struct hf_arena arena;
+
+    (void)state;
+    open_arena(&arena);
+    die_inside(false);
+    hf_arena_slot(&arena, 1)->pid = getpid();
+    assert_false(hf_arena_alive(&arena, 1));
+    enter(&arena);
+    hf_arena_leave(&arena);
+    hf_arena_close(&arena);
+}
+
+/* Whether another process takes it for alive. */
+static bool is_alive_outside(unsigned slot)
+{
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0) {
+        struct hf_arena arena;
+        struct hf_error error;
+
+        if (hf_arena_open(&arena, directory, 0700, &error))
+            _exit(2);
+        _exit(hf_arena_alive(&arena, slot) ? 1 : 0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) < 2);
+    return WEXITSTATUS(status) == 1;
+}
+
+static void client_that_closes_leaves_its_sibling_alive(void **state)
+{
+    struct hf_arena stays, goes;
+
+    (void)state;
+    open_arena(&stays);
+    open_arena(&goes);
+    assert_int_not_equal(stays.slot, goes.slot);
+    hf_arena_close(&goes);
+    assert_true(is_alive_outside(stays.slot));
+    hf_arena_close(&stays);
+}
+
+/* A process that is killed inside, and whose child has all its descriptors. */
+static pid_t leave_child_behind(void)
+{
+    int ends[2];
+    pid_t pid, child = 0;
+    int status;
+
+    assert_int_equal(pipe(ends), 0);
+    pid = fork();
+    if (pid == 0) {
+        struct hf_arena arena;
+        struct hf_error error;
+        pid_t other;
+
+        if (hf_arena_open(&arena, directory, 0700, &error) ||
+            hf_arena_enter(&arena, &other))
+            _exit(1);
+        child = fork();
+        if (child == 0) {
+            for (;;)
+                pause();
+        }
+        if (write(ends[1], &child, sizeof(child)) != sizeof(child))
+            _exit(1);
+        _exit(0);
+    }
+    assert_int_equal(read(ends[0], &child, sizeof(child)), sizeof(child));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+    return child;
+}
+
+static void who_died_is_put_out_though_its_child_lives(void **state)
+{
+    struct hf_arena arena;
+    pid_t child;
+
+    (void)state;
+    open_arena(&arena);
+    child = leave_child_behind();
+    assert_false(hf_arena_alive(&arena, 1));
+    enter(&arena);
+    hf_arena_leave(&arena);
+    hf_arena_close(&arena);
+    (void)kill(child, SIGKILL);
 }
 
 static void only_what_is_published_is_there(void **state)
@@ -173,6 +269,9 @@ int main(void)
         CASE(who_died_inside_is_put_out),
         CASE(slot_of_who_died_inside_can_be_used_again),
         CASE(living_who_is_inside_is_left_there),
+        CASE(number_that_lives_again_is_not_who_died),
+        CASE(client_that_closes_leaves_its_sibling_alive),
+        CASE(who_died_is_put_out_though_its_child_lives),
         CASE(only_what_is_published_is_there),
         CASE(full_ring_wants_a_snapshot_and_the_slow_read_that),
     };

@@ -1,5 +1,7 @@
 #include "strategy/file/replica.h"
 
+#include "base/mutant.h"
+#include "base/step.h"
 #include "core/snapshot.h"
 
 #define LOCK_COST 256 /* bytes of a snapshot for a LOCK, besides its own */
@@ -73,7 +75,8 @@ static enum hf_err decode_leases(struct hf_store *store,
         if (hf_leases_reserve(&store->leases))
             return HF_ENOMEM;
         hold->since = since;
-        hf_leases_set(&store->leases, &hold->lease, end);
+        hf_leases_set(&store->leases, &hold->lease,
+                      HF_MUTANT(68) ? since : end);
     }
     return HF_OK;
 }
@@ -112,13 +115,13 @@ static enum hf_err reload(struct hf_replica *replica)
     struct hf_bytes bytes = hf_arena_snapshot(replica->arena, &position);
     enum hf_err err = HF_OK;
 
-    replica->stale = true;
+    replica->stale = !HF_MUTANT(58);
     replica->reloaded = true;
     hf_store_fini(&replica->store);
     make_store(replica);
     if (bytes.size > 0)
         err = decode(&replica->store, bytes);
-    if (err == HF_EPROTO)
+    if (err == HF_EPROTO || !hf_arena_has(replica->arena, position))
         return damaged(replica, "its snapshot is damaged");
     if (!err && replica->keeps_history)
         err = hf_store_keep_history(&replica->store);
@@ -269,10 +272,11 @@ void hf_replica_run(struct hf_replica *replica, hf_time now,
         return;
     }
     apply(replica, now, command, result);
-    if (result->err == HF_ENOMEM) {
+    if (result->err == HF_ENOMEM && !HF_MUTANT(57)) {
         hf_arena_discard(replica->arena);
         return;
     }
+    HF_STEP(24);
     hf_arena_publish(replica->arena);
     grow(replica, command);
     replica->position = replica->arena->pending;

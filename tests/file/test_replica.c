@@ -1,0 +1,264 @@
+/* Copies of the table that are fed by one log: they agree, whatever each has
+ * seen and missed, and whatever memory there is. */
+#include "strategy/file/replica.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/alloc.h"
+#include "lib/commands.h"
+#include "lib/folder.h"
+#include "lib/runner.h"
+
+#define KEYS 50
+
+static char directory[] = HF_TEST_FOLDER;
+
+struct copy {
+    struct hf_arena arena;
+    struct hf_replica replica;
+    uint64_t session;
+    uint64_t sequence;
+};
+
+static void ignore_event(void *arg, const struct hf_table_event *event)
+{
+    (void)arg;
+    (void)event;
+}
+
+static void enter(struct copy *copy)
+{
+    pid_t pid;
+
+    assert_int_equal(hf_arena_enter(&copy->arena, &pid), HF_OK);
+}
+
+static void catch_up(struct copy *copy)
+{
+    enter(copy);
+    assert_int_equal(hf_replica_catch_up(&copy->replica), HF_OK);
+    hf_arena_leave(&copy->arena);
+}
+
+/* Run it as the copy's own, with a number of its own. */
+static struct hf_result run(struct copy *copy, hf_time now,
+                            struct hf_command command)
+{
+    struct hf_result result;
+
+    if (command.kind != HF_COMMAND_OPEN) {
+        command.session = copy->session;
+        command.sequence = ++copy->sequence;
+        command.done = command.sequence;
+    }
+    enter(copy);
+    assert_int_equal(hf_replica_catch_up(&copy->replica), HF_OK);
+    hf_replica_run(&copy->replica, now, &command, &result);
+    hf_arena_leave(&copy->arena);
+    return result;
+}
+
+static void open_copy(struct copy *copy)
+{
+    static const struct hf_seed seed;
+    struct hf_error error = {.text = ""};
+
+    *copy = (struct copy){0};
+    if (hf_arena_open(&copy->arena, directory, 0700, &error))
+        fail_msg("%s", error.text);
+    hf_replica_init(&copy->replica, &copy->arena, &seed, ignore_event, NULL);
+    copy->session = run(copy, 1, hf_test_open("alice")).session;
+    copy->replica.session = copy->session;
+}
+
+static void close_copy(struct copy *copy)
+{
+    hf_replica_fini(&copy->replica);
+    hf_arena_close(&copy->arena);
+}
+
+static void expect_same_hold(const struct copy *a, const struct hf_hold *hold,
+                             const struct copy *b)
+{
+    const struct hf_hold *other =
+        hf_table_find(&b->replica.store.table, hf_hold_key(hold));
+
+    assert_non_null(other);
+    assert_int_equal(hold->token, other->token);
+    assert_int_equal(hold->generation, other->generation);
+    assert_int_equal(hold->since, other->since);
+    assert_int_equal(hold->waiters, other->waiters);
+    assert_int_equal(hold->session->id, other->session->id);
+    assert_true(hf_bytes_equal(hf_hold_value(hold), hf_hold_value(other)));
+    assert_int_equal(hf_store_end(&a->replica.store, hold),
+                     hf_store_end(&b->replica.store, other));
+}
+
+static size_t expect_all_held(const struct copy *a, const struct copy *b)
+{
+    struct hf_hold *hold = NULL;
+    size_t count = 0;
+
+    while ((hold = hf_table_next(&a->replica.store.table, hold))) {
+        expect_same_hold(a, hold, b);
+        count++;
+    }
+    return count;
+}
+
+static void expect_same(struct copy *a, struct copy *b)
+{
+    catch_up(a);
+    catch_up(b);
+    assert_int_equal(expect_all_held(a, b), expect_all_held(b, a));
+    assert_int_equal(a->replica.store.table.token,
+                     b->replica.store.table.token);
+    assert_int_equal(a->replica.store.table.index,
+                     b->replica.store.table.index);
+}
+
+/* Something that may happen to one of a few keys, with a large value now and
+ * then, so that the ring goes round. */
+static void act(struct copy *copy, hf_time now, unsigned *seed)
+{
+    static char large[4000];
+    char key[8];
+    const struct hf_hold *hold;
+    struct hf_command command;
+
+    memset(large, 'x', sizeof(large) - 1);
+    (void)snprintf(key, sizeof(key), "key-%u", (unsigned)rand_r(seed) % KEYS);
+    hold = hf_table_find(&copy->replica.store.table, hf_key(key));
+    if (!hold || rand_r(seed) % 4 == 0) {
+        command = hf_test_lock(0, key, (unsigned)rand_r(seed));
+        command.lease_ms = 1000 + (uint32_t)rand_r(seed) % 100000;
+    } else if (rand_r(seed) % 2) {
+        command = hf_test_renew(0, key, 0, hold->token,
+                                1000 + (uint32_t)rand_r(seed) % 100000);
+        command.nonce = hold->nonce;
+    } else if (rand_r(seed) % 2) {
+        command = hf_test_update(0, key, 0, hold->token, large);
+        command.nonce = hold->nonce;
+    } else {
+        command = hf_test_unlock(0, key, 0, hold->token);
+        command.nonce = hold->nonce;
+    }
+    (void)run(copy, now, command);
+}
+
+static void copies_agree_whoever_writes(void **state)
+{
+    struct copy copies[2], late;
+    unsigned seed = 1;
+
+    (void)state;
+    open_copy(&copies[0]);
+    open_copy(&copies[1]);
+    for (hf_time now = 1; now < 4000; now++) {
+        /* The second comes seldom: it finds a snapshot in place of the log. */
+        act(&copies[now % 1000 > 980], now, &seed);
+        if (now % 500 == 0)
+            expect_same(&copies[0], &copies[1]);
+    }
+    open_copy(&late);
+    expect_same(&copies[0], &late);
+    expect_same(&copies[0], &copies[1]);
+    assert_true(copies[0].replica.position > 3 << 20);
+    close_copy(&late);
+    close_copy(&copies[1]);
+    close_copy(&copies[0]);
+}
+
+/* Each allocation fails once: nothing is published, and the next try does. */
+static void command_that_lacks_memory_was_never_there(void **state)
+{
+    struct copy writer, reader;
+    bool failed = true;
+
+    (void)state;
+    open_copy(&writer);
+    open_copy(&reader);
+    for (unsigned long nth = 1; failed; nth++) {
+        char key[16];
+        struct hf_result result;
+
+        assert_in_range(nth, 1, 100);
+        (void)snprintf(key, sizeof(key), "key-%lu", nth);
+        catch_up(&writer);
+        hf_alloc_fail(nth, 1);
+        result = run(&writer, 5, hf_test_lock(0, key, (unsigned)nth));
+        failed = hf_alloc_failed();
+        if (failed)
+            writer.sequence--;
+        assert_int_equal(result.err, failed ? HF_ENOMEM : HF_OK);
+        expect_same(&writer, &reader);
+        result = run(&writer, 5, hf_test_lock(0, key, (unsigned)nth));
+        assert_int_equal(result.err, HF_OK);
+        expect_same(&writer, &reader);
+    }
+    close_copy(&reader);
+    close_copy(&writer);
+}
+
+static void make_past(struct copy *copy)
+{
+    unsigned seed = 2;
+
+    for (hf_time now = 1; now < 1500; now++)
+        act(copy, now, &seed);
+}
+
+/* Half a table is never used: what could not be read is read again. */
+static void copy_that_lacks_memory_is_read_again(void **state)
+{
+    struct copy writer, reader;
+    bool failed = true;
+
+    (void)state;
+    open_copy(&writer);
+    open_copy(&reader);
+    make_past(&writer);
+    catch_up(&reader);
+    for (unsigned long nth = 1; failed; nth++) {
+        enum hf_err err;
+
+        assert_in_range(nth, 1, 2000);
+        enter(&reader);
+        hf_alloc_fail(nth, 1);
+        err = hf_replica_go_back(&reader.replica);
+        failed = hf_alloc_failed();
+        hf_arena_leave(&reader.arena);
+        if (err) /* some can be done without */
+            assert_true(err == HF_ENOMEM && failed);
+        expect_same(&writer, &reader);
+    }
+    close_copy(&reader);
+    close_copy(&writer);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    return hf_test_folder_make(directory) ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return hf_test_folder_remove(directory) ? 0 : -1;
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(copies_agree_whoever_writes),
+        CASE(command_that_lacks_memory_was_never_there),
+        CASE(copy_that_lacks_memory_is_read_again),
+    };
+
+    return hf_test_main("replica", cases, HF_TEST_COUNT(cases), 0);
+}

@@ -1,0 +1,377 @@
+/* A process is killed at each numbered step (base/step.h) of making, joining,
+ * using and leaving a directory. Whatever it was told is done stays done,
+ * nothing is wedged, and no token comes twice.
+ *
+ * This program has a library of its own, in which the steps are compiled. */
+#include <holdfast.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define HF_STEPS
+#include "base/bytes.h"
+#include "base/step.h"
+#include "lib/folder.h"
+#include "lib/runner.h"
+
+#define STEPS 29
+#define HOUR_MS 3600000
+#define BULK 900        /* pairs: enough to fill the ring twice, */
+#define BULK_VALUE 3000 /* and to let a snapshot grow */
+
+static char directory[] = HF_TEST_FOLDER;
+static char url[64];
+
+/* What the victim was told, and who was granted what it gave back. */
+static struct report {
+    atomic_ullong kept;        /* the token of "kept" */
+    atomic_bool updated;       /* and its value is the second one */
+    atomic_ullong newest[128]; /* token of a key, by its first letter */
+    atomic_ullong handed;      /* the token of "handed", the victim's */
+    atomic_ullong taken;       /* and its heir's */
+    atomic_int heir;           /* its pid */
+    atomic_bool done;          /* the victim was not killed */
+} * report;
+
+/* ---- The victim ---------------------------------------------------------*/
+
+static int deadly_step;
+static int hits_left;
+
+void hf_step(int number)
+{
+    if (number == deadly_step && --hits_left == 0)
+        (void)kill(getpid(), SIGKILL);
+}
+
+static void pause_ms(unsigned ms)
+{
+    (void)usleep(ms * 1000);
+}
+
+static void expect(enum hf_err err)
+{
+    if (err) {
+        (void)fprintf(stderr, "step %d: %s\n", deadly_step, hf_err_name(err));
+        _exit(3);
+    }
+}
+
+static struct hf_client *open_client(void)
+{
+    struct hf_client *client;
+
+    expect(hf_open(url, NULL, &client));
+    return client;
+}
+
+static struct hf_lock *take(struct hf_client *client, const char *key,
+                            uint32_t ttl_ms, const char *value)
+{
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = ttl_ms;
+    opts.wait_ms = 20000;
+    opts.value = hf_bytes(value);
+    expect(hf_lock(client, hf_key(key), &opts, &lock));
+    if (hf_token(lock) <= atomic_load(&report->newest[(int)*key])) {
+        (void)fprintf(stderr, "step %d: token %llu comes again\n", deadly_step,
+                      (unsigned long long)hf_token(lock));
+        _exit(4);
+    }
+    atomic_store(&report->newest[(int)*key], hf_token(lock));
+    return lock;
+}
+
+static void give(struct hf_lock *lock)
+{
+    expect(hf_unlock(lock));
+    hf_lock_free(lock);
+}
+
+static void await_waiters(struct hf_client *client, uint32_t count)
+{
+    uint32_t waiters = 0;
+
+    for (int i = 0; i < 20000 && waiters != count; i++) {
+        struct hf_info info;
+
+        pause_ms(1);
+        expect(hf_read(client, hf_key("handed"), HF_LINEARIZABLE, &info));
+        waiters = info.waiters;
+        hf_info_fini(&info);
+    }
+    if (waiters != count)
+        _exit(5);
+}
+
+/* A process that waits for "handed". */
+static pid_t start_heir(void)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        struct hf_client *client;
+        struct hf_lock *lock;
+
+        deadly_step = 0;
+        client = open_client();
+        lock = take(client, "handed", HOUR_MS, "");
+        atomic_store(&report->taken, hf_token(lock));
+        give(lock);
+        expect(hf_close(client, 1000));
+        _exit(0);
+    }
+    return pid;
+}
+
+/* Two come to wait; the first dies of it. */
+static void let_two_wait(struct hf_client *client)
+{
+    pid_t first = start_heir();
+
+    await_waiters(client, 1);
+    atomic_store(&report->heir, start_heir());
+    await_waiters(client, 2);
+    (void)kill(first, SIGKILL);
+    (void)waitpid(first, NULL, 0);
+}
+
+static void live(void)
+{
+    static char large[BULK_VALUE];
+    struct hf_client *client = open_client();
+    struct hf_lock *kept = take(client, "kept", HOUR_MS, "first");
+    struct hf_lock *handed;
+
+    atomic_store(&report->kept, hf_token(kept));
+    expect(hf_update(kept, NULL, hf_bytes("second")));
+    atomic_store(&report->updated, true);
+    handed = take(client, "handed", HOUR_MS, "");
+    atomic_store(&report->handed, hf_token(handed));
+    let_two_wait(client);
+    give(handed);
+    memset(large, 'x', sizeof(large) - 1);
+    for (int i = 0; i < BULK; i++)
+        give(take(client, "bulk", 200, large));
+    atomic_store(&report->kept, 0);
+    expect(hf_close(client, 1000));
+    _exit(0);
+}
+
+/* ---- Those who live on --------------------------------------------------*/
+
+/* Whether it got as far as that. */
+static bool kill_at(int step, int hits)
+{
+    pid_t pid = fork();
+    int status;
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        deadly_step = step;
+        hits_left = hits;
+        live();
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFEXITED(status) && WEXITSTATUS(status) != 0)
+        fail_msg("step %d: the victim ended with %d", step,
+                 WEXITSTATUS(status));
+    return WIFSIGNALED(status);
+}
+
+/* It told someone: it must be so. */
+static void expect_promises_kept(struct hf_client *client)
+{
+    struct hf_info info;
+
+    if (atomic_load(&report->kept) == 0)
+        return;
+    expect(hf_read(client, hf_key("kept"), HF_LINEARIZABLE, &info));
+    assert_true(info.held);
+    assert_int_equal(info.token, atomic_load(&report->kept));
+    if (atomic_load(&report->updated))
+        assert_true(hf_bytes_equal(info.value, hf_bytes("second")));
+    hf_info_fini(&info);
+}
+
+/* If "handed" is no longer the victim's, its heir has had it or will soon,
+ * though the lease that it had would last an hour. */
+static void expect_handed_over(struct hf_client *client)
+{
+    pid_t heir = atomic_load(&report->heir);
+    struct hf_info info;
+    bool released;
+    int status;
+
+    if (heir == 0)
+        return;
+    expect(hf_read(client, hf_key("handed"), HF_LINEARIZABLE, &info));
+    released = !info.held || info.token != atomic_load(&report->handed);
+    hf_info_fini(&info);
+    if (!released)
+        (void)kill(heir, SIGKILL);
+    assert_int_equal(waitpid(heir, &status, 0), heir);
+    if (released)
+        assert_int_equal(status, 0);
+}
+
+static void expect_newest(struct hf_lock *lock)
+{
+    for (int i = 0; i < 128; i++)
+        assert_true(hf_token(lock) >= atomic_load(&report->newest[i]));
+}
+
+static void expect_all_well(void)
+{
+    struct hf_client *client = open_client();
+    struct hf_lock *fresh;
+
+    expect_promises_kept(client);
+    expect_handed_over(client);
+    give(take(client, "bulk", 1000, ""));
+    fresh = take(client, "fresh", 1000, "");
+    expect_newest(fresh);
+    give(fresh);
+    expect(hf_close(client, 1000));
+}
+
+static void clean(void)
+{
+    pid_t any;
+
+    do
+        any = waitpid(-1, NULL, WNOHANG); /* a waiter that was killed first */
+    while (any > 0);
+    assert_true(hf_test_folder_remove(directory));
+    memcpy(directory, HF_TEST_FOLDER, sizeof(directory));
+    assert_true(hf_test_folder_make(directory));
+    (void)snprintf(url, sizeof(url), "file:%s/d", directory);
+    memset(report, 0, sizeof(*report));
+}
+
+/* The victim makes the directory. */
+static bool survive_alone(int step, int hits)
+{
+    bool reached;
+
+    clean();
+    reached = kill_at(step, hits);
+    expect_all_well();
+    return reached;
+}
+
+/* Somebody comes, and dies inside. */
+static void let_one_die_inside(void)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        deadly_step = 1;
+        hits_left = 1;
+        (void)open_client();
+        _exit(0);
+    }
+    (void)waitpid(pid, NULL, 0);
+}
+
+/* Another holds a lock there from before to after. */
+static bool survive_watched(int step, int hits)
+{
+    struct hf_client *client;
+    struct hf_lock *lock;
+    bool reached;
+
+    clean();
+    client = open_client();
+    lock = take(client, "mine", HOUR_MS, "");
+    let_one_die_inside();
+    reached = kill_at(step, hits);
+    expect(hf_renew(lock, HOUR_MS));
+    give(lock);
+    expect_all_well();
+    expect(hf_close(client, 1000));
+    return reached;
+}
+
+static void survive(int first, int last)
+{
+    static const int hits[] = {1, 2, 9};
+
+    for (int step = first; step <= last; step++) {
+        bool reached = false;
+
+        for (size_t i = 0; i < 3; i++) {
+            if (survive_alone(step, hits[i]))
+                reached = true;
+            if (survive_watched(step, hits[i]))
+                reached = true;
+        }
+        if (!reached)
+            fail_msg("nobody came by step %d", step);
+    }
+}
+
+static void killed_where_commands_are_written(void **state)
+{
+    (void)state;
+    survive(1, 8);
+}
+
+static void killed_where_snapshots_are_taken(void **state)
+{
+    (void)state;
+    survive(9, 14);
+}
+
+static void killed_where_files_are_made(void **state)
+{
+    (void)state;
+    survive(15, 23);
+}
+
+static void killed_where_clients_come_and_go(void **state)
+{
+    (void)state;
+    survive(24, STEPS);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    report = mmap(NULL, sizeof(*report), PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    /* A waiter whose parent was killed is ours to wait for. */
+    return prctl(PR_SET_CHILD_SUBREAPER, 1) || report == MAP_FAILED ||
+                   !hf_test_folder_make(directory)
+               ? -1
+               : 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    return hf_test_folder_remove(directory) ? 0 : -1;
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(killed_where_commands_are_written),
+        CASE(killed_where_snapshots_are_taken),
+        CASE(killed_where_files_are_made),
+        CASE(killed_where_clients_come_and_go),
+    };
+
+    return hf_test_main("steps", cases, HF_TEST_COUNT(cases), 0);
+}
