@@ -98,6 +98,42 @@ static void write_urls(void)
         write_numbered("fuzz_url", (int)i, urls[i], strlen(urls[i]));
 }
 
+/* A scribble of fuzz_arena: 0 an entry, 1 a snapshot, 2 one that wants its
+ * checksum, 3 a place and what to put there. */
+static void add_scribble(struct hf_buf *buf, uint8_t what, const void *data,
+                         size_t size)
+{
+    const uint8_t head[] = {what, (uint8_t)size, (uint8_t)(size >> 8)};
+
+    hf_buf_raw(buf, head, sizeof(head));
+    hf_buf_raw(buf, data, size);
+}
+
+static void write_arena(int number, const struct hf_buf *snapshot)
+{
+    static const char *const labels[] = {"alice", "bob"};
+    /* the tail, as it lies in the header, and the start of the ring */
+    const uint32_t places[] = {128, 33088 + 4 * (uint32_t)number};
+    struct hf_buf entry = {0};
+    struct hf_buf input = {0};
+
+    add_scribble(&input, 2, snapshot->data, snapshot->size - 8);
+    for (size_t i = 0; i < 2; i++) {
+        struct hf_command open = {
+            .kind = HF_COMMAND_OPEN,
+            .note = hf_bytes(labels[i]),
+        };
+
+        entry.size = 0;
+        hf_command_encode(&open, &entry);
+        add_scribble(&input, 0, entry.data, entry.size);
+    }
+    add_scribble(&input, 3, places, sizeof(places));
+    write_numbered("fuzz_arena", number, input.data, input.size);
+    hf_buf_fini(&entry);
+    hf_buf_fini(&input);
+}
+
 /* Random steps, and now and then the table that they have made. */
 static void write_tables(void)
 {
@@ -122,6 +158,7 @@ static void write_tables(void)
         hf_snapshot_encode(&pair.table, &snapshot);
         write_numbered("fuzz_table", number, steps.data, steps.size);
         write_numbered("fuzz_snapshot", number, snapshot.data, snapshot.size);
+        write_arena(number, &snapshot);
         hf_pair_fini(&pair);
         hf_buf_fini(&steps);
         hf_buf_fini(&snapshot);

@@ -1,0 +1,168 @@
+/* fuzz_arena.c - whatever is written into an arena, by a broken client or by a
+ * stranger, a copy of the table reads it or says that it is damaged.
+ *
+ * The input is a list of scribbles: one byte for what, two for the size, then
+ * the bytes: an entry of the log, a snapshot (as it is, or with the checksum
+ * that it would need), or a place in the file and what to put there. After
+ * each, a copy catches up and runs a command. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/siphash.h"
+#include "lib/folder.h"
+#include "lib/twin.h"
+#include "strategy/file/replica.h"
+
+#define HEAD_SIZE 65536      /* what is put back before each input */
+#define REACH (5 << 18)      /* header, slots, ring, start of the first half */
+#define WRITE_MAX (64 << 10) /* of one entry or snapshot */
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const struct hf_seed seed;
+static char directory[] = HF_TEST_FOLDER;
+static struct hf_arena arena;
+static uint8_t head[HEAD_SIZE];
+
+static void clean_up(void)
+{
+    hf_arena_close(&arena);
+    (void)hf_test_folder_remove(directory);
+}
+
+static void set_up(void)
+{
+    struct hf_error error = {.text = ""};
+
+    if (!hf_test_folder_make(directory) ||
+        hf_arena_open(&arena, directory, 0700, &error)) {
+        (void)fprintf(stderr, "%s\n", error.text);
+        abort();
+    }
+    memcpy(head, arena.header, sizeof(head));
+    (void)atexit(clean_up);
+}
+
+static void on_event(void *arg, const struct hf_table_event *event)
+{
+    (void)arg;
+    (void)event;
+}
+
+static void begin(struct hf_replica *replica)
+{
+    memcpy(arena.header, head, sizeof(head));
+    hf_replica_init(replica, &arena, &seed, on_event, NULL);
+}
+
+/* As snapshots end: the size of the table's part, here all of it, whose last
+ * eight bytes are its checksum. */
+static void set_sound_snapshot(const uint8_t *data, size_t size)
+{
+    static uint8_t bytes[WRITE_MAX + 16];
+    uint64_t sum, table = size + 8;
+
+    memcpy(bytes, data, size);
+    sum = hf_siphash(&seed, bytes, size);
+    for (size_t i = 0; i < 8; i++) {
+        bytes[size + i] = (uint8_t)(sum >> (8 * i));
+        bytes[size + 8 + i] = (uint8_t)(table >> (8 * i));
+    }
+    (void)hf_arena_set_snapshot(&arena, (struct hf_bytes){bytes, size + 16});
+}
+
+static void scribble(uint8_t what, const uint8_t *data, size_t size)
+{
+    struct hf_bytes bytes = {data, size};
+    uint32_t place;
+
+    switch (what % 4) {
+    case 0:
+        if (hf_arena_write(&arena, 1, bytes) == HF_OK)
+            hf_arena_publish(&arena);
+        return;
+    case 1:
+        (void)hf_arena_set_snapshot(&arena, bytes);
+        return;
+    case 2:
+        set_sound_snapshot(data, size);
+        return;
+    default:
+        if (size < sizeof(place))
+            return;
+        memcpy(&place, data, sizeof(place));
+        memcpy((uint8_t *)arena.header + place % REACH, data + sizeof(place),
+               size - sizeof(place));
+    }
+}
+
+static void check(const struct hf_replica *replica)
+{
+    const char *wrong = hf_table_check(&replica->store.table);
+
+    if (wrong) {
+        (void)fprintf(stderr, "%s\n", wrong);
+        abort();
+    }
+}
+
+/* Go in, read what is there, write something. False: it is damaged. */
+static bool use(struct hf_replica *replica)
+{
+    const struct hf_command command = {
+        .kind = HF_COMMAND_OPEN,
+        .note = {"fuzz", 4},
+    };
+    struct hf_result result;
+    enum hf_err err = hf_replica_catch_up(replica);
+
+    if (err)
+        return false;
+    check(replica);
+    hf_replica_run(replica, 2, &command, &result);
+    check(replica);
+    return true;
+}
+
+static bool go_in(void)
+{
+    pid_t pid;
+
+    /* A word of another's takes the patience of the arena to refuse. */
+    return hf_arena_enter(&arena, &pid) == HF_OK;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct hf_replica replica;
+    bool sound = true;
+
+    if (!arena.header)
+        set_up();
+    begin(&replica);
+    while (sound && size >= 3) {
+        size_t count = (size_t)(data[1] | data[2] << 8);
+        uint8_t what = data[0];
+
+        data += 3;
+        size -= 3;
+        if (count > size)
+            count = size;
+        sound = go_in();
+        if (sound) {
+            scribble(what, data, count);
+            hf_arena_leave(&arena);
+            sound = go_in();
+        }
+        if (sound) {
+            sound = use(&replica);
+            hf_arena_leave(&arena);
+        }
+        data += count;
+        size -= count;
+    }
+    hf_replica_fini(&replica);
+    return 0;
+}
