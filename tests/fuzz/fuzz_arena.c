@@ -3,8 +3,9 @@
  *
  * The input is a list of scribbles: one byte for what, two for the size, then
  * the bytes: an entry of the log, a snapshot (as it is, or with the checksum
- * that it would need), or a place in the file and what to put there. After
- * each, a copy catches up and runs a command. */
+ * that it would need), an entry with a head of
+ * its own, or a place in the file and what to put there. After each, a copy
+ * catches up and runs a command. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include "lib/twin.h"
 #include "strategy/file/replica.h"
 
+#define ENTRY_HEAD 16        /* bytes of the log before an entry's own */
 #define HEAD_SIZE 65536      /* what is put back before each input */
 #define REACH (5 << 18)      /* header, slots, ring, start of the first half */
 #define WRITE_MAX (64 << 10) /* of one entry or snapshot */
@@ -73,12 +75,26 @@ static void set_sound_snapshot(const uint8_t *data, size_t size)
     (void)hf_arena_set_snapshot(&arena, (struct hf_bytes){bytes, size + 16});
 }
 
+/* An entry, and then something else in place of its head. */
+static void write_broken_entry(const uint8_t *data, size_t size)
+{
+    uint64_t position = arena.pending;
+    struct hf_bytes bytes = {data + ENTRY_HEAD, size - ENTRY_HEAD};
+    hf_time stamp;
+
+    if (hf_arena_write(&arena, 1, bytes) != HF_OK)
+        return;
+    hf_arena_publish(&arena);
+    if (hf_arena_read(&arena, &position, &stamp, &bytes) == HF_OK)
+        memcpy((uint8_t *)(uintptr_t)bytes.data - ENTRY_HEAD, data, ENTRY_HEAD);
+}
+
 static void scribble(uint8_t what, const uint8_t *data, size_t size)
 {
     struct hf_bytes bytes = {data, size};
     uint32_t place;
 
-    switch (what % 4) {
+    switch (what % 5) {
     case 0:
         if (hf_arena_write(&arena, 1, bytes) == HF_OK)
             hf_arena_publish(&arena);
@@ -88,6 +104,10 @@ static void scribble(uint8_t what, const uint8_t *data, size_t size)
         return;
     case 2:
         set_sound_snapshot(data, size);
+        return;
+    case 3:
+        if (size >= ENTRY_HEAD)
+            write_broken_entry(data, size);
         return;
     default:
         if (size < sizeof(place))
@@ -108,6 +128,20 @@ static void check(const struct hf_replica *replica)
     }
 }
 
+/* What is read lies inside what was written. */
+static void check_log(uint64_t position)
+{
+    uint64_t start = position;
+    struct hf_bytes bytes;
+    hf_time stamp;
+
+    while (hf_arena_read(&arena, &position, &stamp, &bytes) == HF_OK) {
+        if (position - start < bytes.size + ENTRY_HEAD)
+            abort();
+        start = position;
+    }
+}
+
 /* Go in, read what is there, write something. False: it is damaged. */
 static bool use(struct hf_replica *replica)
 {
@@ -116,8 +150,10 @@ static bool use(struct hf_replica *replica)
         .note = {"fuzz", 4},
     };
     struct hf_result result;
-    enum hf_err err = hf_replica_catch_up(replica);
+    enum hf_err err;
 
+    check_log(replica->position);
+    err = hf_replica_catch_up(replica);
     if (err)
         return false;
     check(replica);

@@ -99,7 +99,7 @@ static void write_urls(void)
 }
 
 /* A scribble of fuzz_arena: 0 an entry, 1 a snapshot, 2 one that wants its
- * checksum, 3 a place and what to put there. */
+ * checksum, 3 an entry after its own head, 4 a place and what goes there. */
 static void add_scribble(struct hf_buf *buf, uint8_t what, const void *data,
                          size_t size)
 {
@@ -114,6 +114,7 @@ static void write_arena(int number, const struct hf_buf *snapshot)
     static const char *const labels[] = {"alice", "bob"};
     /* the tail, as it lies in the header, and the start of the ring */
     const uint32_t places[] = {128, 33088 + 4 * (uint32_t)number};
+    static const char broken[] = "\x20\0\0\0\x10\0\0\0 and its stamp and bytes";
     struct hf_buf entry = {0};
     struct hf_buf input = {0};
 
@@ -128,7 +129,8 @@ static void write_arena(int number, const struct hf_buf *snapshot)
         hf_command_encode(&open, &entry);
         add_scribble(&input, 0, entry.data, entry.size);
     }
-    add_scribble(&input, 3, places, sizeof(places));
+    add_scribble(&input, 3, broken, sizeof(broken));
+    add_scribble(&input, 4, places, sizeof(places));
     write_numbered("fuzz_arena", number, input.data, input.size);
     hf_buf_fini(&entry);
     hf_buf_fini(&input);
