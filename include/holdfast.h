@@ -358,6 +358,11 @@ HF_API enum hf_err hf_lock_adopt(struct hf_client *client, struct hf_key key,
                                  const struct hf_lock_opts *opts,
                                  struct hf_lock **lock);
 
+/* Leave a lock that is held to whoever adopts it: nothing renews it from now
+ * on, and neither freeing the handle nor closing the client gives it back. It
+ * ends with its lease at latest. HF_ESTATE: it is not held. */
+HF_API enum hf_err hf_lock_leave(struct hf_lock *lock);
+
 /* Give the claim back. Validity ends before anything is sent, and the handle
  * is idle afterwards, whatever the answer. A claim that is under way is
  * waited for first, and if it fails so does this, with its answer.
@@ -424,7 +429,7 @@ HF_API uint32_t hf_lock_place(const struct hf_lock *lock);
 HF_API void hf_lock_error(const struct hf_lock *lock, struct hf_error *error);
 
 /* Free the handle. What it still claims is given back behind, unconfirmed; but
- * not what was adopted. Legal while calls on it are open: they are answered. */
+ * not what was adopted or left. Legal while calls on it are open: they are answered. */
 HF_API void hf_lock_free(struct hf_lock *lock);
 
 /* Take the lock, call `run`, give the lock back. The result of `run` goes to

@@ -1,5 +1,4 @@
-/* A lock that is left held: its handle is neither freed nor its client closed,
- * for either would give it back. What ends it is `unlock`, or its lease. */
+/* A lock that is left held: what ends it is `unlock`, or its lease. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,21 +11,20 @@
 #include "take.h"
 #include "text.h"
 
-/* Outlives main(), so that nobody takes what is left for forgotten. */
-static struct {
+struct held {
     struct loop loop;
     struct hf_client *client;
     struct take take;
-} held;
+};
 
-static int print(const struct args *args)
+static int print(const struct args *args, const struct hf_lock *lock)
 {
     struct hf_key key = args_key(args);
     uint8_t nonce[HF_NONCE_SIZE];
     char hex[2 * HF_NONCE_SIZE + 1];
-    uint64_t token = hf_token(held.take.lock);
+    uint64_t token = hf_token(lock);
 
-    hf_nonce(held.take.lock, nonce);
+    hf_nonce(lock, nonce);
     text_hex(nonce, sizeof(nonce), hex);
     if (args->json) {
         struct json json;
@@ -36,7 +34,7 @@ static int print(const struct args *args)
         json_text(&json, "nonce", hex);
         json_number(&json, "token", token);
         json_number(&json, "ttl_ms", args->ttl_ms);
-        json_number(&json, "left_ms", hf_remaining_ms(held.take.lock));
+        json_number(&json, "left_ms", hf_remaining_ms(lock));
         json_close(&json);
     } else {
         char *word = text_quote(key.data, key.size);
@@ -65,7 +63,7 @@ static bool discard_input(void)
 }
 
 /* Keep it until stdin closes, a signal comes or it is lost. */
-static int hold(const struct args *args)
+static int hold(struct held *held, const struct args *args)
 {
     int signal = 0;
     bool open = true;
@@ -73,18 +71,18 @@ static int hold(const struct args *args)
     while (open && !signal) {
         bool reads = may_read();
         bool ready =
-            loop_sleep(&held.loop, held.client, reads ? STDIN_FILENO : -1,
+            loop_sleep(&held->loop, held->client, reads ? STDIN_FILENO : -1,
                        reads ? LOOP_NEVER : loop_now() + 1000, NULL, NULL);
 
-        if (hf_lock_state(held.take.lock) != HF_LOCK_HELD) {
+        if (hf_lock_state(held->take.lock) != HF_LOCK_HELD) {
             struct hf_error error;
 
-            hf_lock_error(held.take.lock, &error);
+            hf_lock_error(held->take.lock, &error);
             (void)failure_about(args, args_key(args),
                                 error.code ? error.code : HF_EEXPIRED, &error);
             return STATUS_LOST;
         }
-        signal = loop_signal(&held.loop);
+        signal = loop_signal(&held->loop);
         if (loop_is_stop(signal))
             loop_stop(signal, false);
         if (signal && !loop_is_fatal(signal))
@@ -92,18 +90,19 @@ static int hold(const struct args *args)
         if (ready && !signal)
             open = discard_input();
     }
-    held.take.signal = signal;
+    held->take.signal = signal;
     return STATUS_OK;
 }
 
-static int give_back(const struct args *args, int status)
+static int give_back(const struct held *held, const struct args *args,
+                     int status)
 {
-    enum hf_err err = hf_unlock(held.take.lock);
+    enum hf_err err = hf_unlock(held->take.lock);
     struct hf_error error;
 
     if (err == HF_OK || status != STATUS_OK)
         return status;
-    hf_lock_error(held.take.lock, &error);
+    hf_lock_error(held->take.lock, &error);
     (void)failure_about(args, args_key(args), err, &error);
     return err == HF_EEXPIRED ? STATUS_LOST : failure_status(err);
 }
@@ -128,9 +127,20 @@ static void describe_caller(const struct args *args,
     store_label(label, name, pid);
 }
 
+/* What nobody was told of, nobody could unlock. */
+static int end_hold(struct held *held, const struct args *args, int status)
+{
+    if (!status && !args->hold)
+        return hf_lock_leave(held->take.lock) ? STATUS_LOST : STATUS_OK;
+    if (!status)
+        status = hold(held, args);
+    return give_back(held, args, status);
+}
+
 static int lock_main(struct args *args)
 {
     char owner[HF_NOTE_MAX + 1];
+    struct held held = {.client = NULL};
     int err = loop_open(&held.loop);
     int status;
 
@@ -145,13 +155,8 @@ static int lock_main(struct args *args)
         return status;
     if (take_lock(&held.take, args, &held.loop, held.client, args->hold,
                   &status)) {
-        status = print(args);
-        if (!status && !args->hold)
-            return status;
-        /* What nobody was told of, nobody could unlock. */
-        if (!status)
-            status = hold(args);
-        status = give_back(args, status);
+        status = print(args, held.take.lock);
+        status = end_hold(&held, args, status);
     }
     store_close(held.client);
     take_fini(&held.take);

@@ -132,7 +132,30 @@ enum hf_err hf_unlock_start(struct hf_lock *lock, hf_done_fn *done, void *arg,
     return err;
 }
 
-/* ---- Closing and freeing ------------------------------------------------*/
+/* ---- Leaving, closing and freeing ---------------------------------------*/
+
+/* From now on it is as one that was adopted. */
+enum hf_err hf_lock_leave(struct hf_lock *lock)
+{
+    struct hf_client *client;
+    enum hf_err err;
+
+    if (!lock)
+        return HF_EINVAL;
+    client = lock->client;
+    err = hf_client_enter(client);
+    if (err)
+        return err;
+    if (hf_lock_state_now(lock) != HF_LOCK_HELD) {
+        err = HF_ESTATE;
+        hf_client_fail(client, err, "leave: %s", hf_err_text(err));
+    } else {
+        hf_keeper_stop(lock);
+        lock->adopted = true;
+    }
+    hf_client_leave(client);
+    return err;
+}
 
 /* End whatever it claims, and answer who waits for that. */
 static void abandon(struct hf_lock *lock, enum hf_err err)
