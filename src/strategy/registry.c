@@ -1,7 +1,7 @@
 /* Which strategies this build has: one explicit list. */
 #include <string.h>
 
-#include "strategy/file.h"
+#include "strategy/file/file.h"
 #include "strategy/memory.h"
 #include "strategy/strategy.h"
 

@@ -1,5 +1,5 @@
 /* The arena by itself: who dies inside, what is published, what is kept. */
-#include "strategy/arena.h"
+#include "strategy/file/arena.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
 #define HF_STRATEGY_FILE_REPLICA_H
 
 #include "core/store.h"
-#include "strategy/arena.h"
+#include "strategy/file/arena.h"
 
 struct hf_replica {
     struct hf_arena *arena;

@@ -7,8 +7,8 @@
  *
  * It is the one signal that this library handles, from the first guarded
  * mapping on. A program that handles SIGBUS itself, later, takes this away. */
-#ifndef HF_STRATEGY_GUARD_H
-#define HF_STRATEGY_GUARD_H
+#ifndef HF_STRATEGY_FILE_GUARD_H
+#define HF_STRATEGY_FILE_GUARD_H
 
 #include "base/error.h"
 

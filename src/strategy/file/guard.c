@@ -1,4 +1,4 @@
-#include "strategy/guard.h"
+#include "strategy/file/guard.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -14,8 +14,8 @@
  *   3. who is inside is alive, or the next who looks takes its place: a client
  *      keeps a lock of its open file description on its slot's byte, and the
  *      kernel drops that with the process. */
-#ifndef HF_STRATEGY_ARENA_H
-#define HF_STRATEGY_ARENA_H
+#ifndef HF_STRATEGY_FILE_ARENA_H
+#define HF_STRATEGY_FILE_ARENA_H
 
 #include <stdbool.h>
 #include <stdint.h>

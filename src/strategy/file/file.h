@@ -7,8 +7,8 @@
  *
  * `file:` alone means a directory that depends on the user alone, and never on
  * the environment, so that a shell and a cron job meet. */
-#ifndef HF_STRATEGY_FILE_H
-#define HF_STRATEGY_FILE_H
+#ifndef HF_STRATEGY_FILE_FILE_H
+#define HF_STRATEGY_FILE_FILE_H
 
 #include "strategy/strategy.h"
 

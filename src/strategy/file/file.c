@@ -1,4 +1,4 @@
-#include "strategy/file.h"
+#include "strategy/file/file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/assert.h"
 #include "base/mutant.h"
 #include "base/step.h"
-#include "strategy/arena.h"
+#include "strategy/file/arena.h"
 #include "strategy/file/place.h"
 #include "strategy/file/replica.h"
 #include "strategy/local.h"

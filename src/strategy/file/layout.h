@@ -1,0 +1,62 @@
+/* layout.h - how an arena lies in its file, for the files that make it up:
+ * arena.c (the word, the ring, the snapshots), slots.c, mark.c, opening.c. */
+#ifndef HF_STRATEGY_FILE_LAYOUT_H
+#define HF_STRATEGY_FILE_LAYOUT_H
+
+#include <stdatomic.h>
+
+#include "strategy/file/arena.h"
+
+#define HF_ARENA_RING (UINT64_C(1) << 20)
+#define HF_ARENA_HALF (UINT64_C(64) << 20) /* at most: room is made as needed */
+#define HF_ARENA_HALF_FIRST (UINT64_C(256) << 10)
+
+struct hf_arena_half {
+    uint64_t position; /* in the ring: it holds all before that */
+    uint64_t size;
+    uint8_t bytes[HF_ARENA_HALF];
+};
+
+/* What never changes once it is made. */
+struct hf_arena_label {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t size; /* of the whole */
+    char boot[40]; /* the boot that it was made in */
+    uint64_t first_token;
+};
+
+struct hf_arena_header {
+    struct hf_arena_label label;
+    _Alignas(64) _Atomic uint32_t word; /* 0, or the slot inside plus one */
+    _Alignas(64) _Atomic uint64_t tail; /* of the entries that are published */
+    _Atomic uint64_t head;              /* entries before this are gone */
+    _Atomic uint64_t snapshot;          /* its number: the half is its parity */
+    _Atomic uint64_t half_room; /* bytes of each half that the disk has */
+    _Atomic uint64_t token_reserve;
+    _Atomic uint32_t slots; /* that were ever used */
+
+    _Alignas(64) struct hf_arena_slot slot[HF_ARENA_SLOTS];
+    _Alignas(64) uint8_t ring[HF_ARENA_RING];
+    _Alignas(64) struct hf_arena_half half[2];
+};
+
+/* errno, about one of the files: `name`, or the directory if that is "". */
+enum hf_err hf_arena_fail(const struct hf_arena *arena, struct hf_error *error,
+                          const char *name, const char *what);
+
+/* Take blocks for both halves ahead, so that a full disk is an error here and
+ * never a SIGBUS in the middle of a snapshot. 0, or an errno. */
+int hf_arena_allocate_halves(int file, uint64_t size);
+
+/* Take a free slot, with the bell that others ring. */
+enum hf_err hf_slot_take(struct hf_arena *arena, mode_t mode,
+                         struct hf_error *error);
+void hf_slot_give(struct hf_arena *arena);
+
+/* The token mark: read (HF_EPROTO: it is there and is no number; none is 0),
+ * and replaced whole. */
+enum hf_err hf_mark_read(int directory, uint64_t *token);
+enum hf_err hf_mark_write(int directory, uint64_t token);
+
+#endif

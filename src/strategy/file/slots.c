@@ -1,0 +1,181 @@
+/* slots.c - the clients of an arena: which of them live, and their bells. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/mutant.h"
+#include "base/step.h"
+#include "strategy/file/layout.h"
+
+struct hf_arena_slot *hf_arena_slot(const struct hf_arena *arena, unsigned slot)
+{
+    return &arena->header->slot[slot];
+}
+
+unsigned hf_arena_slots(const struct hf_arena *arena)
+{
+    unsigned slots = atomic_load(&arena->header->slots);
+
+    return slots < HF_ARENA_SLOTS ? slots : HF_ARENA_SLOTS;
+}
+
+static struct flock lock_of(unsigned slot)
+{
+    return (struct flock){
+        .l_type = F_WRLCK,
+        .l_whence = SEEK_SET,
+        .l_start = (off_t)slot,
+        .l_len = 1,
+    };
+}
+
+/* Which numbers of processes mean the same; 0: not known. */
+static uint64_t pid_namespace(void)
+{
+    struct stat st;
+
+    return stat("/proc/self/ns/pid", &st) ? 0 : (uint64_t)st.st_ino;
+}
+
+/* A child that was forked keeps its parent's lock after the parent's death,
+ * which then shows by its number, where the same process would have it here. */
+static bool is_gone(const struct hf_arena *arena, unsigned slot)
+{
+    const struct hf_arena_slot *other = hf_arena_slot(arena, slot);
+    uint64_t here = hf_arena_slot(arena, arena->slot)->pid_namespace;
+
+    if (HF_MUTANT(50))
+        return false;
+    return here != 0 && other->pid_namespace == here && other->pid > 0 &&
+           kill(other->pid, 0) && errno == ESRCH;
+}
+
+bool hf_arena_alive(const struct hf_arena *arena, unsigned slot)
+{
+    struct flock lock = lock_of(slot);
+
+    if (slot == arena->slot)
+        return true;
+    if (HF_MUTANT(30))
+        return !is_gone(arena, slot);
+    if (fcntl(arena->file, HF_MUTANT(29) ? F_GETLK : F_OFD_GETLK, &lock))
+        return true; /* not known to be dead */
+    return lock.l_type != F_UNLCK && !is_gone(arena, slot);
+}
+
+static void name_fifo(char name[32], unsigned slot)
+{
+    (void)snprintf(name, 32, "wake.%u", slot);
+}
+
+void hf_arena_ring(const struct hf_arena *arena, unsigned slot)
+{
+    char name[32];
+    int fifo;
+
+    if (HF_MUTANT(62))
+        return;
+    HF_STEP(14);
+    name_fifo(name, slot);
+    fifo = openat(arena->directory, name,
+                  O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (fifo < 0)
+        return; /* nobody listens: then nobody waits */
+    if (write(fifo, "", 1) < 0)
+        HF_ASSERT(errno != EBADF); /* full: it will look anyway */
+    (void)close(fifo);
+}
+
+void hf_arena_hear(const struct hf_arena *arena)
+{
+    char bytes[256];
+
+    while (read(arena->fifo, bytes, sizeof(bytes)) == (ssize_t)sizeof(bytes))
+        continue;
+}
+
+/* ---- Taking one ---------------------------------------------------------*/
+
+/* Who has the slot now, before it goes inside by it. */
+static void sign_slot(struct hf_arena *arena)
+{
+    struct hf_arena_slot *slot = hf_arena_slot(arena, arena->slot);
+
+    HF_STEP(21);
+    slot->pid_namespace = pid_namespace();
+    HF_STEP(22);
+    slot->pid = (int32_t)getpid();
+}
+
+static enum hf_err take_free(struct hf_arena *arena, struct hf_error *error)
+{
+    for (unsigned i = 0; i < HF_ARENA_SLOTS; i++) {
+        struct flock lock = lock_of(i);
+
+        if (fcntl(arena->file, HF_MUTANT(29) ? F_SETLK : F_OFD_SETLK, &lock) ==
+            0) {
+            arena->slot = i;
+            sign_slot(arena);
+            return HF_OK;
+        }
+        if (errno != EAGAIN && errno != EACCES)
+            return hf_arena_fail(arena, error, "arena", "cannot lock a slot");
+    }
+    return hf_error_set(error, HF_ELIMIT, "file:%s: %d clients use it already",
+                        arena->path, HF_ARENA_SLOTS);
+}
+
+/* Opened for writing too, so that it never ends. */
+static enum hf_err open_fifo(struct hf_arena *arena, mode_t mode,
+                             struct hf_error *error)
+{
+    char name[32];
+
+    name_fifo(name, arena->slot);
+    (void)unlinkat(arena->directory, name, 0);
+    HF_STEP(23);
+    if (mkfifoat(arena->directory, name, mode & 0666) ||
+        fchmodat(arena->directory, name, mode & 0666, 0))
+        return hf_arena_fail(arena, error, name, "cannot make it");
+    arena->fifo = openat(arena->directory, name,
+                         O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (arena->fifo < 0)
+        return hf_arena_fail(arena, error, name, "cannot open it");
+    return HF_OK;
+}
+
+static void count_slot(struct hf_arena *arena)
+{
+    uint32_t slots = atomic_load(&arena->header->slots);
+
+    while (slots <= arena->slot &&
+           !atomic_compare_exchange_weak(&arena->header->slots, &slots,
+                                         arena->slot + 1))
+        continue;
+}
+
+enum hf_err hf_slot_take(struct hf_arena *arena, mode_t mode,
+                         struct hf_error *error)
+{
+    enum hf_err err = take_free(arena, error);
+
+    if (!err)
+        err = open_fifo(arena, mode, error);
+    if (!err)
+        count_slot(arena);
+    return err;
+}
+
+void hf_slot_give(struct hf_arena *arena)
+{
+    char name[32];
+
+    if (arena->fifo < 0)
+        return;
+    name_fifo(name, arena->slot);
+    (void)unlinkat(arena->directory, name, 0);
+}
