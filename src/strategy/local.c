@@ -11,15 +11,17 @@ hf_time hf_local_now(const struct hf_local *local)
 /* ---- Commands -----------------------------------------------------------*/
 
 /* In line: nobody but those who wait looks at the clock, so each looks when
- * the lease ends, the first on time and the others a little later in turn. */
+ * the lease ends, the first on time and the others a little later in turn. Who
+ * stands further back looks less often for what it may have missed. */
 static uint32_t look_again(const struct hf_local *local,
                            const struct hf_hold *hold, uint32_t place)
 {
     const struct hf_store *store = local->store;
     uint32_t turn = place < 4 ? (place - 1) * 10 : 30;
     uint32_t wait = hf_time_left(hf_store_end(store, hold), store->now) + turn;
+    uint32_t look = local->look_ms * (place < 10 ? place : 10);
 
-    return local->look_ms && local->look_ms < wait ? local->look_ms : wait;
+    return look > 0 && look < wait ? look : wait;
 }
 
 /* A command that was asked before touches nothing: then a grant is as old as

@@ -17,7 +17,7 @@ struct hf_local {
     struct hf_store *store;
     uint64_t session;
     hf_time offset;       /* this client's clock less the store's */
-    uint32_t look_ms;     /* in line: look at least so often; 0: no need */
+    uint32_t look_ms;     /* first in line: look so often; 0: no need */
     struct hf_timer tick; /* while it watches: the next lease ends */
     struct hf_list watches;
     bool news;    /* a grant or an event waits to be told */

@@ -184,8 +184,8 @@ struct hf_strategy {
      * requests may come inside this call, and inside cancel. */
     void (*submit)(void *self, struct hf_request *request);
 
-    /* Give up on a request that is not answered yet: answer it HF_EINDOUBT
-     * now, whatever goes on outside. */
+    /* Give up on a request that is not answered yet: answer it now, whatever
+     * goes on outside: HF_EINDOUBT, or HF_EUNAVAIL if it was never sent. */
     void (*cancel)(void *self, struct hf_request *request);
 
     /* Let go of everything, now: no request is open any more. Waiters that

@@ -477,6 +477,27 @@ static void update_replaces_the_expected_value_alone(void)
     suite_close(client);
 }
 
+static void a_handle_tells_why_its_update_failed(void)
+{
+    struct hf_client *client = suite_open();
+    const struct hf_bytes other = hf_bytes("another");
+    struct hf_lock *lock = NULL;
+    struct hf_error error;
+
+    expect_ok(recorded_lock(client, suite_key("k"), NULL, &lock));
+    expect_err(recorded_update(client, lock, &other, hf_bytes("new")),
+               HF_EMISMATCH);
+    hf_lock_error(lock, &error);
+    expect_err(error.code, HF_EMISMATCH);
+    assert_true(*error.text != '\0');
+    expect_ok(recorded_unlock(client, lock));
+    expect_err(hf_renew(lock, 0), HF_ESTATE);
+    hf_lock_error(lock, &error);
+    expect_err(error.code, HF_ESTATE);
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
 /* LK-04 */
 static void update_leaves_the_lease_as_it_was(void)
 {
@@ -615,6 +636,7 @@ static const struct promise promises[] = {
     PROMISE(force_now_passes_the_key_on_at_once, 0),
     PROMISE(force_now_grants_the_next_in_line, 0),
     PROMISE(update_replaces_the_expected_value_alone, HF_CAP_VALUE),
+    PROMISE(a_handle_tells_why_its_update_failed, HF_CAP_VALUE),
     PROMISE(update_leaves_the_lease_as_it_was, HF_CAP_VALUE),
     PROMISE(update_needs_the_holder, HF_CAP_VALUE),
     PROMISE(update_of_what_ran_out_says_expired, HF_CAP_VALUE),

@@ -45,10 +45,7 @@ int recorded_check(const char *name)
 
 static uint64_t deadline_ns(const struct hf_lock *lock)
 {
-    int64_t deadline = hf_deadline(lock);
-
-    /* 0 would mean that there is none: it is over already. */
-    return deadline > 0 ? (uint64_t)deadline * NS_IN_MS : 1;
+    return recording_instant(hf_deadline(lock));
 }
 
 static struct recorded_call *begin(enum history_kind kind,
@@ -353,12 +350,49 @@ enum hf_err recorded_claim_start(struct hf_client *client, struct hf_lock *lock,
     enum hf_err err =
         hf_claim_start(lock, listen_for_end(call, done, arg), call, future);
 
+    if (!err && !future)
+        under_way(call, lock);
     return started(call, err, future);
 }
 
 enum hf_err recorded_claim_wait(struct hf_lock *lock)
 {
     return end_known(lock, hf_claim_wait(lock));
+}
+
+void recorded_queued(const struct hf_lock *lock)
+{
+    struct recorded_call *call;
+
+    pthread_mutex_lock(&mutex);
+    call = find(lock);
+    if (call && !call->answered)
+        call->queued = recording_now();
+    pthread_mutex_unlock(&mutex);
+}
+
+enum hf_err recorded_lock_in_line(struct hf_client *client, struct hf_key key,
+                                  const struct hf_lock_opts *opts,
+                                  struct hf_lock **lock)
+{
+    struct hf_lock_opts idle = *opts;
+    struct hf_lock *made;
+    enum hf_err err;
+
+    idle.idle = true;
+    err = hf_lock_new(client, key, &idle, &made);
+    if (err)
+        return err;
+    err = recorded_claim_start(client, made, NULL, NULL, NULL);
+    if (!err && hf_lock_place(made) > 0)
+        recorded_queued(made);
+    if (!err)
+        err = recorded_claim_wait(made);
+    if (err)
+        hf_lock_free(made);
+    else
+        *lock = made;
+    return err;
 }
 
 /* ---- On a handle --------------------------------------------------------*/

@@ -43,6 +43,16 @@ enum hf_err recorded_claim_start(struct hf_client *client, struct hf_lock *lock,
                                  hf_done_fn *done, void *arg,
                                  struct hf_future **future);
 enum hf_err recorded_claim_wait(struct hf_lock *lock);
+
+/* The claim that was started on this handle, without a future, is in line. */
+void recorded_queued(const struct hf_lock *lock);
+
+/* recorded_lock() that tells by itself if it had to stand in line, for checks
+ * of the order. */
+enum hf_err recorded_lock_in_line(struct hf_client *client, struct hf_key key,
+                                  const struct hf_lock_opts *opts,
+                                  struct hf_lock **lock);
+
 enum hf_err recorded_run(struct hf_client *client, struct hf_key key,
                          const struct hf_lock_opts *opts, hf_run_fn *run,
                          void *arg, int *result);

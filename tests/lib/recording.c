@@ -11,9 +11,10 @@
 #include "checker/recorder.h"
 #include "checker/report.h"
 
-#define CLIENTS_MAX 2048
+#define CLIENTS_MAX 8192
 #define ROOM ((size_t)512 << 20) /* what is not used takes no memory */
 #define HEX_SIZE (2 * HF_NONCE_SIZE + 1)
+#define NS_IN_MS 1000000
 
 /* A client is numbered by its place, from 1. */
 struct client {
@@ -32,13 +33,26 @@ struct shared {
 
 static struct shared *shared;
 static bool is_fifo;
+static int64_t offset_ms;
+
+void recording_set_offset(int64_t ms)
+{
+    offset_ms = ms;
+}
 
 uint64_t recording_now(void)
 {
     struct timespec now;
 
     (void)clock_gettime(CLOCK_BOOTTIME, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    return (uint64_t)((now.tv_sec * 1000 - offset_ms) * NS_IN_MS + now.tv_nsec);
+}
+
+/* 0 would mean that there is none: it is over already. */
+uint64_t recording_instant(int64_t boottime_ms)
+{
+    return boottime_ms > 0 ? (uint64_t)((boottime_ms - offset_ms) * NS_IN_MS)
+                           : 1;
 }
 
 /* ---- A history ----------------------------------------------------------*/
@@ -178,6 +192,16 @@ static const struct recorded_call *oldest_first(void)
         newest = next;
     }
     return oldest;
+}
+
+size_t recording_grants(void)
+{
+    size_t count = 0;
+
+    for (const struct recorded_call *call = atomic_load(&shared->calls); call;
+         call = call->next)
+        count += call->kind == HISTORY_LOCK && call->answered && !call->err;
+    return count;
 }
 
 int recording_check(const char *name)

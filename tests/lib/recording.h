@@ -46,8 +46,14 @@ struct recorded_call {
 void recording_init(bool fifo);
 int recording_check(const char *name);
 
-/* The clock of it: nanoseconds of CLOCK_BOOTTIME. */
+/* Locks granted, so far. */
+size_t recording_grants(void);
+
+/* The clock of it: nanoseconds of CLOCK_BOOTTIME, less what a time namespace
+ * has added for this process; and that instant, as the process calls it. */
+void recording_set_offset(int64_t offset_ms);
 uint64_t recording_now(void);
+uint64_t recording_instant(int64_t boottime_ms);
 
 /* Clients are numbered as they come. One thread of a process at a time. */
 uint32_t recording_number(const struct hf_client *client);

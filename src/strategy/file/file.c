@@ -1,5 +1,6 @@
 #include "strategy/file/file.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -186,7 +187,11 @@ static enum hf_err catch_up(struct file *file)
     if (!err)
         err = hf_arena_reserve_tokens(&file->arena,
                                       replica->store.table.token + 1024);
-    if (err)
+    if (err == HF_ESYSTEM)
+        hf_error_set(&file->failure, err,
+                     "file:%s/token.new: cannot be put into place: %s",
+                     file->arena.path, strerror(errno));
+    else if (err)
         hf_error_set(&file->failure, err, "file:%s: %s", file->arena.path,
                      hf_err_text(err));
     return err;
@@ -449,7 +454,7 @@ static enum hf_err file_open(void *self, struct hf_url *url,
     hf_replica_init(&file->replica, &file->arena, &seed, on_event, file);
     hf_list_init(&file->open);
     file->local.store = &file->replica.store;
-    file->local.offset = hf_place_clock_offset();
+    file->local.offset = HF_MUTANT(53) ? 0 : hf_place_clock_offset();
     file->local.look_ms = LOOK_MS;
     err = attach(file, host);
     if (err) {
