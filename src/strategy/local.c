@@ -13,12 +13,11 @@ hf_time hf_local_now(const struct hf_local *local)
 /* In line: nobody but those who wait looks at the clock, so each looks when
  * the lease ends, the first on time and the others a little later in turn. Who
  * stands further back looks less often for what it may have missed. */
-static uint32_t look_again(const struct hf_local *local,
+static uint32_t look_again(const struct hf_local *local, hf_time now,
                            const struct hf_hold *hold, uint32_t place)
 {
-    const struct hf_store *store = local->store;
     uint32_t turn = place < 4 ? (place - 1) * 10 : 30;
-    uint32_t wait = hf_time_left(hf_store_end(store, hold), store->now) + turn;
+    uint32_t wait = hf_time_left(hf_store_end(local->store, hold), now) + turn;
     uint32_t look = local->look_ms * (place < 10 ? place : 10);
 
     return look > 0 && look < wait ? look : wait;
@@ -26,14 +25,15 @@ static uint32_t look_again(const struct hf_local *local,
 
 /* A command that was asked before touches nothing: then a grant is as old as
  * it is, and from when a renewal counts is for the client to say. */
-static void tell_time(const struct hf_local *local, struct hf_request *request)
+static void tell_time(const struct hf_local *local, hf_time now,
+                      struct hf_request *request)
 {
     const struct hf_store *store = local->store;
     const struct hf_command *command = &request->command;
     struct hf_answer *answer = &request->answer;
     const struct hf_hold *hold = store->touched;
     bool again = !hold;
-    hf_time since = store->now;
+    hf_time since = now;
 
     if (command->kind != HF_COMMAND_LOCK && command->kind != HF_COMMAND_RENEW)
         return;
@@ -42,7 +42,8 @@ static void tell_time(const struct hf_local *local, struct hf_request *request)
     if (!hold)
         return;
     if (answer->result.place > 0)
-        answer->look_again_ms = look_again(local, hold, answer->result.place);
+        answer->look_again_ms =
+            look_again(local, now, hold, answer->result.place);
     if (answer->result.err)
         return;
     if (hold->token == answer->result.token)
@@ -59,7 +60,7 @@ static void run(struct hf_local *local, hf_time now, struct hf_request *request)
 {
     request->command.session = local->session;
     local->ops->run(local, now, &request->command, &request->answer.result);
-    tell_time(local, request);
+    tell_time(local, now, request);
 }
 
 /* ---- Looking ------------------------------------------------------------*/

@@ -13,10 +13,12 @@
 #include "strategy/file/replica.h"
 #include "strategy/local.h"
 
-#define RINGS 16      /* clients rung for one request; more are watchers */
-#define RETRY_MS 5    /* another is inside, and slow */
-#define CHECK_MS 1000 /* between two looks whether the files are still ours */
-#define LOOK_MS 1000  /* in line: who should ring may have been killed first */
+#define RINGS 16       /* clients rung for one request; more are watchers */
+#define RETRY_MS 5     /* another is inside, and slow */
+#define CHECK_MS 1000  /* between two looks whether the files are still ours */
+#define TRIES 1000     /* to get inside when it is opened; */
+#define STUCK_TRIES 10 /* behind who does not leave, each counts for so many */
+#define LOOK_MS 1000   /* in line: who should ring may have been killed first */
 
 /* One open client: its place in the arena, and its own copy of the table. */
 struct file {
@@ -24,7 +26,8 @@ struct file {
     struct hf_arena arena;
     struct hf_replica replica;
     hf_time checked;
-    bool broken; /* the files are not what they were */
+    bool broken;  /* the files are not what they were */
+    pid_t inside; /* who was, when we could not go in; 0: many */
     struct hf_error failure;
 
     struct hf_list open; /* requests that could not go inside yet */
@@ -110,6 +113,26 @@ static void bury_waiters(struct file *file, hf_time now, struct hf_key key)
     }
 }
 
+/* A LOCK that is asked again by who stands in line changes nothing: the others
+ * need not hear of it. */
+static bool stands_in_line(struct file *file, const struct hf_command *command,
+                           struct hf_result *result)
+{
+    struct hf_store *store = &file->replica.store;
+    const struct hf_hold *hold = hf_table_find(&store->table, command->key);
+    const struct hf_claim *claim =
+        hold ? hf_table_find_claim(&store->table, hold, &command->nonce) : NULL;
+
+    if (!claim || claim->session->id != file->local.session)
+        return false;
+    *result = (struct hf_result){
+        .err = HF_EBUSY,
+        .place = hf_claim_place(claim),
+    };
+    store->touched = NULL;
+    return true;
+}
+
 static bool may_hand_over(enum hf_command_kind kind)
 {
     return kind == HF_COMMAND_UNLOCK || kind == HF_COMMAND_EXPIRE ||
@@ -121,6 +144,9 @@ static void run(struct hf_local *local, hf_time now,
 {
     struct file *file = file_of(local);
 
+    if (command->kind == HF_COMMAND_LOCK &&
+        stands_in_line(file, command, result))
+        return;
     if (may_hand_over(command->kind) && !HF_MUTANT(63))
         bury_waiters(file, now, command->key);
     act(file, now, command, result);
@@ -161,15 +187,18 @@ static enum hf_err check_files(struct file *file)
 
 static enum hf_err take_word(struct file *file)
 {
-    pid_t pid = 0;
-    enum hf_err err = hf_arena_enter(&file->arena, &pid);
+    enum hf_err err = hf_arena_enter(&file->arena, &file->inside);
 
     if (err == HF_EPROTO)
         return broken(file, "its header is damaged");
-    if (err)
+    if (err && file->inside)
         hf_error_set(&file->failure, HF_EUNAVAIL,
                      "file:%s: process %ld is inside and does not leave",
-                     file->arena.path, (long)pid);
+                     file->arena.path, (long)file->inside);
+    else if (err)
+        hf_error_set(&file->failure, HF_EUNAVAIL,
+                     "file:%s: too many want to be inside at once",
+                     file->arena.path);
     return err;
 }
 
@@ -364,12 +393,38 @@ static enum hf_err join(struct file *file)
     return HF_OK;
 }
 
+/* Decode a snapshot before going inside to stay: that of many locks takes
+ * longer than others should have to wait. What comes of it is seen there. */
+static void read_ahead(struct file *file)
+{
+    struct hf_bytes bytes;
+    uint64_t position;
+    void *copy;
+
+    if (take_word(file))
+        return;
+    bytes = hf_arena_snapshot(&file->arena, &position);
+    copy = bytes.size > 0 ? malloc(bytes.size) : NULL;
+    if (copy)
+        memcpy(copy, bytes.data, bytes.size);
+    hf_arena_leave(&file->arena);
+    if (!copy)
+        return;
+    bytes.data = copy;
+    (void)hf_replica_load(&file->replica, bytes, position);
+    free(copy);
+}
+
 static enum hf_err start(struct file *file, struct hf_error *error)
 {
+    int tries = 0;
     enum hf_err err = HF_EBUSY;
 
-    for (int i = 0; i < 100 && err == HF_EBUSY; i++)
+    read_ahead(file);
+    while (err == HF_EBUSY && tries < TRIES) {
         err = enter(&file->local);
+        tries += file->inside ? STUCK_TRIES : 1;
+    }
     if (!err) {
         err = join(file);
         leave(&file->local);

@@ -92,7 +92,7 @@ static enum hf_err make(struct hf_arena *arena, const char *boot, mode_t mode,
         .version = VERSION,
         .size = sizeof(struct hf_arena_header),
     };
-    const uint64_t first = HF_ARENA_HALF_FIRST;
+    const uint64_t rooms[] = {HF_ARENA_RING_FIRST, HF_ARENA_HALF_FIRST};
     enum hf_err err = hf_mark_read(arena->directory, &label.first_token);
     int file;
 
@@ -110,8 +110,7 @@ static enum hf_err make(struct hf_arena *arena, const char *boot, mode_t mode,
     (void)fchmod(file, mode & 0666);
     errno = ftruncate(file, sizeof(struct hf_arena_header)) ? errno : 0;
     if (!errno)
-        errno =
-            posix_fallocate(file, 0, offsetof(struct hf_arena_header, half));
+        errno = hf_arena_allocate_ring(file, HF_ARENA_RING_FIRST);
     if (!errno)
         errno = hf_arena_allocate_halves(file, HF_ARENA_HALF_FIRST);
     if (errno) {
@@ -122,9 +121,9 @@ static enum hf_err make(struct hf_arena *arena, const char *boot, mode_t mode,
     HF_STEP(19);
     memcpy(label.boot, boot, sizeof(label.boot));
     if (pwrite(file, &label, sizeof(label), 0) != (ssize_t)sizeof(label) ||
-        pwrite(file, &first, sizeof(first),
-               offsetof(struct hf_arena_header, half_room)) !=
-            (ssize_t)sizeof(first) ||
+        pwrite(file, rooms, sizeof(rooms),
+               offsetof(struct hf_arena_header, ring_room)) !=
+            (ssize_t)sizeof(rooms) ||
         renameat(arena->directory, "arena.new", arena->directory, "arena")) {
         hf_arena_fail(arena, error, "arena.new", "cannot write it");
         (void)close(file);
@@ -236,7 +235,12 @@ enum hf_err hf_arena_open(struct hf_arena *arena, const char *path, mode_t mode,
 {
     enum hf_err err;
 
-    *arena = (struct hf_arena){.directory = -1, .file = -1, .fifo = -1};
+    *arena = (struct hf_arena){
+        .directory = -1,
+        .file = -1,
+        .fifo = -1,
+        .bell = -1,
+    };
     arena->path = strdup(path);
     if (!arena->path)
         return hf_error_code(error, HF_ENOMEM);
@@ -268,6 +272,7 @@ void hf_arena_close(struct hf_arena *arena)
     }
     arena->header = NULL;
     close_fd(&arena->fifo);
+    close_fd(&arena->bell);
     close_fd(&arena->file);
     close_fd(&arena->directory);
     free(arena->path);
