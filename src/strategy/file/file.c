@@ -143,11 +143,12 @@ static void run(struct hf_local *local, hf_time now,
                 const struct hf_command *command, struct hf_result *result)
 {
     struct file *file = file_of(local);
+    bool line = file->replica.store.table.waiting.count > 0;
 
-    if (command->kind == HF_COMMAND_LOCK &&
+    if (line && command->kind == HF_COMMAND_LOCK &&
         stands_in_line(file, command, result))
         return;
-    if (may_hand_over(command->kind) && !HF_MUTANT(63))
+    if (line && may_hand_over(command->kind) && !HF_MUTANT(63))
         bury_waiters(file, now, command->key);
     act(file, now, command, result);
 }
