@@ -271,12 +271,18 @@ static void set_tick(struct hf_local *local, hf_time at)
     hf_timer_set(local->host, &local->tick, at);
 }
 
+static bool go_in(struct hf_local *local)
+{
+    local->late = local->ops->enter(local) != HF_OK;
+    return !local->late;
+}
+
 static bool next_event(struct hf_local *local, struct told_event *event)
 {
     bool found = false;
     hf_time tick;
 
-    if (local->ops->enter(local))
+    if (!go_in(local))
         return false;
     for (struct hf_list *link = local->watches.next;
          !found && link != &local->watches; link = link->next)
@@ -294,7 +300,7 @@ static bool next_grant(struct hf_local *local, struct hf_push_grant *push)
     struct hf_grant grant;
     bool found;
 
-    if (local->ops->enter(local))
+    if (!go_in(local))
         return false;
     found = hf_table_take_grant(table, hf_table_session(table, local->session),
                                 &grant);
@@ -310,20 +316,28 @@ static bool next_grant(struct hf_local *local, struct hf_push_grant *push)
     return found;
 }
 
-void hf_local_tell_news(struct hf_local *local)
+static void tell_all(struct hf_local *local)
 {
     struct hf_push_grant grant;
     struct told_event event;
 
+    local->news = false;
+    while (next_grant(local, &grant))
+        local->host->ops->grant(local->host, &grant);
+    while (!local->late && !hf_list_empty(&local->watches) &&
+           next_event(local, &event))
+        local->host->ops->event(local->host, &event.push);
+}
+
+void hf_local_tell_news(struct hf_local *local)
+{
     local->telling = true;
-    do {
-        local->news = false;
-        while (next_grant(local, &grant))
-            local->host->ops->grant(local->host, &grant);
-        while (!hf_list_empty(&local->watches) && next_event(local, &event))
-            local->host->ops->event(local->host, &event.push);
-    } while (local->news);
+    do
+        tell_all(local);
+    while (local->news && !local->late);
     local->telling = false;
+    if (local->late)
+        local->ops->later(local);
 }
 
 /* ---- Requests -----------------------------------------------------------*/

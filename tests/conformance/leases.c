@@ -396,7 +396,7 @@ static void renewals_run_in_the_users_loop(void)
 static void renewals_need_no_loop_of_the_user(void)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
-    struct hf_lock_opts kept = suite_opts(300 * hf_test_slowness(), 0);
+    struct hf_lock_opts kept = suite_opts(1500, 0);
     struct hf_lock *lock = NULL, *none = NULL;
     struct hf_key key = suite_key("k");
 

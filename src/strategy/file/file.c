@@ -292,9 +292,23 @@ static void unwatch(struct hf_local *local)
     file->replica.keeps_history = false;
 }
 
+static void retry_soon(struct file *file)
+{
+    struct hf_host *host = file->local.host;
+
+    hf_timer_set(host, &file->retry, host->ops->now(host) + RETRY_MS);
+}
+
+static void later(struct hf_local *local)
+{
+    if (!file_of(local)->broken)
+        retry_soon(file_of(local));
+}
+
 static const struct hf_local_ops local_ops = {
     .enter = enter,
     .leave = leave,
+    .later = later,
     .run = run,
     .watch = watch,
     .unwatch = unwatch,
@@ -321,23 +335,17 @@ static void refuse(struct file *file, struct hf_request *request,
     host->ops->answer(host, request);
 }
 
-static void wait_for_turn(struct file *file, struct hf_request *request)
-{
-    struct hf_host *host = file->local.host;
-
-    hf_list_push_back(&file->open, &request->link);
-    hf_timer_set(host, &file->retry, host->ops->now(host) + RETRY_MS);
-}
-
 static void submit(void *self, struct hf_request *request)
 {
     struct file *file = self;
     enum hf_err err = hf_local_submit(&file->local, request);
 
-    if (err == HF_EBUSY)
-        wait_for_turn(file, request);
-    else if (err)
+    if (err == HF_EBUSY) {
+        hf_list_push_back(&file->open, &request->link);
+        retry_soon(file);
+    } else if (err) {
         refuse(file, request, err);
+    }
 }
 
 static void on_retry(struct hf_timer *timer)
@@ -350,6 +358,8 @@ static void on_retry(struct hf_timer *timer)
         hf_list_push_back(&waiting, link);
     while ((link = hf_list_take(&waiting)))
         submit(file, HF_CONTAINER(link, struct hf_request, link));
+    if (file->local.late)
+        hf_local_tell_news(&file->local);
 }
 
 /* It has not been inside: surely not done. */
