@@ -73,7 +73,7 @@ void hf_client_leave(struct hf_client *client)
     struct hf_waker *waker;
     bool last;
 
-    hf_loop_settle(client);
+    hf_loop_end_turn(client);
     waker = hf_loop_notify(client);
     last = client->references == 0;
     pthread_mutex_unlock(&client->mutex);

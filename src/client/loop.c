@@ -170,6 +170,23 @@ static void unpost(struct hf_host *host, struct hf_post *post)
     pthread_mutex_unlock(&loop->post_mutex);
 }
 
+static void defer(struct hf_host *host, struct hf_post *post)
+{
+    if (!hf_list_linked(&post->link))
+        hf_list_push_back(&client_of(host)->loop.deferred, &post->link);
+}
+
+static void run_deferred(struct hf_loop *loop)
+{
+    struct hf_list *link;
+
+    while ((link = hf_list_take(&loop->deferred))) {
+        struct hf_post *post = HF_CONTAINER(link, struct hf_post, link);
+
+        post->run(post);
+    }
+}
+
 static struct hf_post *next_post(struct hf_loop *loop)
 {
     struct hf_list *link;
@@ -236,6 +253,17 @@ void hf_loop_settle(struct hf_client *client)
 
         request->answered = false;
         request->done(request);
+    }
+}
+
+void hf_loop_end_turn(struct hf_client *client)
+{
+    struct hf_loop *loop = &client->loop;
+
+    hf_loop_settle(client);
+    while (!hf_list_empty(&loop->deferred) && !hf_loop_inside(client)) {
+        run_deferred(loop);
+        hf_loop_settle(client);
     }
 }
 
@@ -385,8 +413,9 @@ static void drive(struct hf_client *client, struct hf_blocked *blocked)
     if (client->loop.quiet == blocked)
         blocked->done = true;
     while (!blocked->done) {
+        run_deferred(&client->loop);
         arm(client);
-        look(client, -1);
+        look(client, hf_list_empty(&client->loop.answered) ? -1 : 0);
         catch_up(client);
         run_callbacks(client);
     }
@@ -439,6 +468,9 @@ static void sleep_undriving(struct hf_client *client,
 {
     struct timespec until = monotonic(client, deadline);
 
+    hf_loop_end_turn(client);
+    if (blocked->done)
+        return;
     hf_list_push_back(&client->loop.blocked, &blocked->link);
     ring(hf_loop_notify(client));
     if (deadline == HF_NEVER) {
@@ -585,6 +617,7 @@ enum hf_err hf_loop_open(struct hf_client *client, struct hf_error *error)
 
     loop->armed = HF_NEVER;
     hf_list_init(&loop->answered);
+    hf_list_init(&loop->deferred);
     hf_list_init(&loop->callbacks);
     hf_list_init(&loop->blocked);
     hf_list_init(&loop->posts);
@@ -634,6 +667,7 @@ const struct hf_host_ops hf_loop_host_ops = {
     .fd_remove = fd_remove,
     .post = post,
     .unpost = unpost,
+    .defer = defer,
     .answer = answer,
     .grant = hf_lock_pushed,
     .event = hf_watch_pushed,

@@ -49,6 +49,7 @@ struct hf_loop {
     struct hf_heap timers;
     size_t timer_count;       /* places reserved */
     struct hf_list answered;  /* requests whose `done` is to run */
+    struct hf_list deferred;  /* posts to run when the turn ends */
     struct hf_list callbacks; /* in order */
     struct hf_list blocked;   /* callers that wait and do not drive */
 
@@ -81,6 +82,10 @@ void hf_loop_close(struct hf_client *client);
 
 /* Run the `done` of what is answered, until nothing is. */
 void hf_loop_settle(struct hf_client *client);
+
+/* The turn ends: run what was deferred to now, and settle what that answers.
+ * Inside a callback the driver does it, for all of its callbacks at once. */
+void hf_loop_end_turn(struct hf_client *client);
 
 /* Before unlocking: see that sleepers and event loops hear of what is new. What
  * is returned is to be rung after that; it may be NULL. */

@@ -102,6 +102,7 @@ void hf_watch_send(struct hf_watch *watch, enum hf_request_kind kind)
     request->command.key = hf_watch_key(watch);
     request->how = HF_LINEARIZABLE;
     request->watch = watch->number;
+    request->exact = watch->purpose != HF_WATCH_EVENTS;
     hf_call_start(&watch->call, deadline);
 }
 

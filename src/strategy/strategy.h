@@ -62,6 +62,7 @@ struct hf_request {
     enum hf_consistency how;   /* READ */
     uint64_t watch;            /* WATCH, UNWATCH: the client's number for it */
     uint64_t from;             /* WATCH: first index wanted; 0: from now */
+    bool exact;                /* WATCH: of command.key alone */
     struct hf_answer answer;
     struct hf_list link;
     bool answered;                            /* the host's: `done` is to run */
@@ -139,8 +140,12 @@ struct hf_host_ops {
      * may call. */
     struct hf_waker *(*post)(struct hf_host *host, struct hf_post *post);
 
-    /* Take back a post that may be under way. */
+    /* Take back a post that may be under way, or was deferred. */
     void (*unpost)(struct hf_host *host, struct hf_post *post);
+
+    /* Run post->run when this turn ends, before anyone sleeps: what gathers
+     * until then can go out as one write. In the client's context only. */
+    void (*defer)(struct hf_host *host, struct hf_post *post);
 
     /* Answer a request: its `done` runs soon, never inside this call. */
     void (*answer)(struct hf_host *host, struct hf_request *request);

@@ -657,6 +657,13 @@ static void unpost(struct hf_host *host, struct hf_post *posted)
     outer->ops->unpost(outer, posted);
 }
 
+static void defer(struct hf_host *host, struct hf_post *posted)
+{
+    struct hf_host *outer = faulty_of(host)->outer;
+
+    outer->ops->defer(outer, posted);
+}
+
 static const char *owner(struct hf_host *host)
 {
     struct hf_host *outer = faulty_of(host)->outer;
@@ -681,6 +688,7 @@ static const struct hf_host_ops host_ops = {
     .fd_remove = fd_remove,
     .post = post,
     .unpost = unpost,
+    .defer = defer,
     .answer = answer,
     .grant = grant,
     .event = event,
