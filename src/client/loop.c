@@ -17,6 +17,7 @@
 #include "client/watch.h"
 
 #define EVENTS_A_TURN 64
+#define EARLY_MS 100 /* by which the timer descriptor may be early */
 
 static struct hf_client *client_of(struct hf_host *host)
 {
@@ -206,14 +207,16 @@ static void run_posts(struct hf_client *client)
 }
 
 /* Set the timer descriptor no later than the next timer. A descriptor that is
- * set too early costs one idle turn, so it is never moved back. */
+ * set too early costs one idle turn, and setting it a system call: it is moved
+ * back where much is gained, and not for each call that is soon answered. */
 static void arm(struct hf_client *client)
 {
     struct hf_loop *loop = &client->loop;
     hf_time next = hf_loop_next(client);
     struct itimerspec at = {0};
 
-    if (next >= loop->armed)
+    if (next == HF_NEVER ||
+        (next >= loop->armed && next - loop->armed < EARLY_MS))
         return;
     loop->armed = next;
     /* An instant of zero would disarm it. */
