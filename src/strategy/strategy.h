@@ -200,6 +200,9 @@ struct hf_strategy {
 const struct hf_strategy *hf_strategy_find(const char *scheme);
 const char *hf_strategy_schemes(void);
 
+/* Free what the answer holds, and zero it. */
+void hf_answer_clear(struct hf_answer *answer);
+
 /* An info whose strings are copied into one block of its own. HF_ENOMEM. */
 enum hf_err hf_info_copy(struct hf_info *info, const struct hf_info *from);
 
