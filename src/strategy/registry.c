@@ -3,11 +3,16 @@
 
 #include "strategy/file.h"
 #include "strategy/memory.h"
+#ifdef HF_REDIS
+#include "strategy/redis/redis.h"
+#endif
 #include "strategy/strategy.h"
 
 static const struct hf_strategy *const strategies[] = {
-    &hf_strategy_memory,
-    &hf_strategy_file,
+    &hf_strategy_memory, &hf_strategy_file,
+#ifdef HF_REDIS
+    &hf_strategy_redis,  &hf_strategy_redis_unix, &hf_strategy_rediss,
+#endif
 };
 
 const struct hf_strategy *hf_strategy_find(const char *scheme)
@@ -21,5 +26,9 @@ const struct hf_strategy *hf_strategy_find(const char *scheme)
 
 const char *hf_strategy_schemes(void)
 {
+#ifdef HF_REDIS
+    return "memory, file, redis, redis+unix, rediss";
+#else
     return "memory, file";
+#endif
 }

@@ -3,6 +3,11 @@
 #include <stdio.h>
 
 #include "lib/folder.h"
+#ifdef HF_REDIS
+#include <unistd.h>
+
+#include "lib/redis.h"
+#endif
 
 static void memory_url(char url[URL_SIZE], const char *unique)
 {
@@ -27,9 +32,39 @@ static void file_url(char url[URL_SIZE], const char *unique)
     (void)snprintf(url, URL_SIZE, "file:%s/%s", folder, unique);
 }
 
+#ifdef HF_REDIS
+/* One server, and a database of it for each case. */
+static struct hf_test_redis redis;
+
+static bool redis_start(void)
+{
+    return hf_test_redis_start(&redis, NULL);
+}
+
+static void redis_stop(void)
+{
+    hf_test_redis_stop(&redis);
+}
+
+static void redis_url(char url[URL_SIZE], const char *unique)
+{
+    (void)unique;
+    (void)snprintf(url, URL_SIZE, "redis://127.0.0.1:%d/%ld", redis.port,
+                   (long)getpid() % 16384);
+}
+
+static void redis_unreachable_url(char url[URL_SIZE])
+{
+    (void)snprintf(url, URL_SIZE, "redis+unix://%s.gone", redis.socket);
+}
+#endif
+
 const struct strategy strategies[] = {
     {"memory", memory_url, NULL, NULL, NULL},
     {"file", file_url, NULL, file_start, file_stop},
+#ifdef HF_REDIS
+    {"redis", redis_url, redis_unreachable_url, redis_start, redis_stop},
+#endif
 };
 
 const size_t strategy_count = sizeof(strategies) / sizeof(strategies[0]);

@@ -1,0 +1,41 @@
+-- What a held lock looks like, and how one is made.
+--
+-- It is one string, so that a plain `SET key ... NX PX` finds it taken:
+--
+--   hf1 TOKEN NONCE FORCED SINCE OWNER_SIZE NOTE_SIZE UPDATES\n
+--
+-- and then owner, note and value. TOKEN and NONCE come first, so that one
+-- comparison of the first bytes tells whose it is.
+--
+-- KEYS  1 the lock  2 its line  3 who stands there  4 the last token
+--       5 events  6 what is held  7 when that ends, while somebody watches
+
+local function clock() -- in microseconds
+    local time = redis.call('TIME')
+    return time[1] * 1000000 + time[2]
+end
+
+-- Numbers here are beyond what Lua writes in full by itself.
+local function digits(number)
+    return string.format('%.0f', number)
+end
+
+-- One counter for all keys, which never expires. It starts at the time in
+-- microseconds, and each connection raises it there (raise.lua): what a crash
+-- has lost is not granted a second time.
+local function next_token()
+    local token = redis.call('INCR', KEYS[4])
+
+    if token < 1e15 then -- the counter was lost, to FLUSHALL perhaps
+        token = clock()
+        redis.call('SET', KEYS[4], digits(token))
+    end
+    if mutant == 26 then token = redis.call('INCR', KEYS[4] .. ':' .. KEYS[1]) redis.call('PEXPIRE', KEYS[4] .. ':' .. KEYS[1], 300) end
+    return digits(token)
+end
+
+local function record(token, nonce, now, owner, note, value)
+    return 'hf1 ' .. token .. ' ' .. nonce .. ' 0 ' ..
+        digits(math.floor(now / 1000)) .. ' ' .. #owner .. ' ' .. #note ..
+        ' -\n' .. owner .. note .. value
+end

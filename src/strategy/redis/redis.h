@@ -1,0 +1,83 @@
+/* redis.h - redis://, redis+unix:// and rediss://: locks in one Redis server.
+ *
+ * Each command is one script on the server, which grants, queues or hands over
+ * in one step (the .lua files). Two connections: one for commands, and, from
+ * the first wait or watch on, one for messages. */
+#ifndef HF_STRATEGY_REDIS_REDIS_H
+#define HF_STRATEGY_REDIS_REDIS_H
+
+#include "strategy/redis/command.h"
+
+extern const struct hf_strategy hf_strategy_redis;
+extern const struct hf_strategy hf_strategy_redis_unix;
+extern const struct hf_strategy hf_strategy_rediss;
+
+/* A request on its way, or held back. */
+struct hf_redis_request {
+    struct hf_redis_call call;
+    struct hf_redis *redis;
+    struct hf_request *request; /* NULL: nobody wants the answer any more */
+    struct hf_list open;        /* among all requests */
+    struct hf_list held_back;   /* until messages are heard, or events */
+    hf_time sent;
+    uint64_t index; /* READ: of the newest event */
+    bool tried;     /* LOCK: without standing in line */
+};
+
+struct hf_redis {
+    struct hf_host *host;
+    struct hf_redis_address address;
+    struct hf_redis_asker asker;
+    struct hf_redis_link link;
+    unsigned wait_replicas;
+    struct hf_list requests;
+    struct hf_list lists; /* LISTs on their way (list.c) */
+
+    /* news.c */
+    struct hf_redis_link news;
+    bool hears_grants, hears_bell;
+    struct hf_list until_heard; /* requests: LOCKs that are to stand in line */
+    struct hf_list watches;
+    struct hf_list until_told; /* requests: READs behind their events */
+    bool telling;              /* a watch that goes now is freed later */
+    bool fetching, fetch_again;
+    struct hf_redis_call fetch;
+    struct hf_redis_call look;
+    bool looking;
+    struct hf_timer tick; /* while it watches: the next lease ends */
+    hf_time tick_at;
+};
+
+/* redis.c: send a LOCK that was held back. Answer and free a request. */
+void hf_redis_send_lock(struct hf_redis_request *request);
+void hf_redis_answer(struct hf_redis_request *request);
+void hf_redis_refuse(struct hf_redis_request *request, enum hf_err err,
+                     const char *text);
+
+/* list.c: LIST; with no request, everything under `prefix` is only looked at,
+ * which notes it for those who watch. */
+void hf_redis_list(struct hf_redis *redis, struct hf_key prefix,
+                   struct hf_request *request);
+bool hf_redis_list_cancel(struct hf_redis *redis, struct hf_request *request);
+
+/* news.c: messages, and what is watched. */
+enum hf_err hf_redis_news_open(struct hf_redis *redis);
+void hf_redis_news_close(struct hf_redis *redis);
+
+/* Hold a LOCK back until grants are heard. */
+void hf_redis_news_hold(struct hf_redis *redis,
+                        struct hf_redis_request *request);
+
+/* Hold a READ back until the watches have heard what happened before it.
+ * False: they have. */
+bool hf_redis_news_are_behind(struct hf_redis *redis,
+                              struct hf_redis_request *request);
+
+void hf_redis_watch(struct hf_redis *redis, struct hf_request *request);
+void hf_redis_unwatch(struct hf_redis *redis, uint64_t number);
+bool hf_redis_watch_cancel(struct hf_redis *redis, struct hf_request *request);
+
+/* The connection for commands is up again: look what was missed. */
+void hf_redis_news_catch_up(struct hf_redis *redis);
+
+#endif

@@ -1,0 +1,24 @@
+-- Give the lock back, and hand it over to the next in line.
+--
+-- ARGV  1 how the holder's record begins: "hf1 TOKEN NONCE "
+--@ record.lua
+
+local held = redis.call('GET', KEYS[1])
+
+if not held then
+    return {HF_ENOTHELD}
+end
+if string.sub(held, 1, #ARGV[1]) ~= ARGV[1] then
+    return {HF_ENOTOWNER}
+end
+redis.call('DEL', KEYS[1])
+if redis.call('EXISTS', KEYS[2], KEYS[5]) == 0 then
+    return {HF_OK}
+end
+
+--@ line.lua
+
+local lock = parse(held)
+
+hand_over(HF_EVENT_RELEASED, lock.token, lock.owner)
+return {HF_OK}
