@@ -245,7 +245,10 @@ enum hf_err hf_redis_failure(struct hf_redis_link *link,
     }
     if (begins(reply, "WRONGTYPE"))
         return HF_EINVAL;
-    return begins(reply, "NOPERM") ? HF_EUNSUPPORTED : HF_EPROTO;
+    /* The second is how a script says it. */
+    if (begins(reply, "NOPERM") || begins(reply, "ERR The user"))
+        return HF_EUNSUPPORTED;
+    return HF_EPROTO;
 }
 
 void hf_redis_explain(struct hf_answer *answer, const char *text)

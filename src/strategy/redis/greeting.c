@@ -70,7 +70,7 @@ static enum hf_err check_info(struct hf_redis_link *link,
     char run_id[sizeof(link->run_id)] = "", version[32] = "";
 
     if (reply->type != REDIS_REPLY_STRING)
-        return refuse(link, HF_EUNAVAIL, "INFO is not understood");
+        return refuse(link, HF_EPROTO, "INFO is not understood");
     if (line_is(info, "cluster_enabled", "1"))
         return refuse(link, HF_EUNSUPPORTED,
                       "is a Redis Cluster: a lock and its tokens would be on "
@@ -131,7 +131,7 @@ static enum hf_err check_sha(struct hf_redis_link *link,
                              const redisReply *reply, unsigned script)
 {
     if (reply->type != REDIS_REPLY_STRING || reply->len != HF_REDIS_SHA_SIZE)
-        return refuse(link, HF_EUNAVAIL, "SCRIPT LOAD is not understood");
+        return refuse(link, HF_EPROTO, "SCRIPT LOAD is not understood");
     memcpy(link->shas[script], reply->str, HF_REDIS_SHA_SIZE);
     return HF_OK;
 }
@@ -149,6 +149,8 @@ static enum hf_err refusal(const char *text)
     if (!strncmp(text, "NOAUTH", 6) || !strncmp(text, "WRONGPASS", 9) ||
         strstr(text, "AUTH"))
         return HF_EINVAL;
+    if (!strncmp(text, "ERR max", 7))
+        return HF_EUNAVAIL;
     if (!strncmp(text, "NOPERM", 6) || !strncmp(text, "ERR", 3))
         return HF_EUNSUPPORTED;
     return HF_EUNAVAIL;

@@ -137,7 +137,7 @@ static void hear(struct hf_redis_link *link, const redisReply *reply)
     } else if (reply->type == REDIS_REPLY_ERROR) {
         lose(link, HF_EUNAVAIL, reply->str);
     } else {
-        lose(link, HF_EUNAVAIL, "it says what nobody has asked for");
+        lose(link, HF_EPROTO, "it says what nobody has asked for");
     }
 }
 
@@ -149,7 +149,7 @@ static void hear_all(struct hf_redis_link *link)
 
     while (link->context == context) {
         if (redisReaderGetReply(context->reader, &reply) != REDIS_OK) {
-            lose(link, HF_EUNAVAIL, "what it says is not understood");
+            lose(link, HF_EPROTO, "what it says is not understood");
             return;
         }
         if (!reply)
