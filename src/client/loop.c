@@ -12,6 +12,7 @@
 
 #include "base/assert.h"
 #include "base/limits.h"
+#include "client/claim.h"
 #include "client/client.h"
 #include "client/lock.h"
 #include "client/watch.h"
@@ -673,6 +674,7 @@ const struct hf_host_ops hf_loop_host_ops = {
     .defer = defer,
     .answer = answer,
     .grant = hf_lock_pushed,
+    .nudge = hf_lock_nudged,
     .event = hf_watch_pushed,
     .owner = owner,
     .random = get_random,

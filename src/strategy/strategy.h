@@ -151,6 +151,9 @@ struct hf_host_ops {
     void (*answer)(struct hf_host *host, struct hf_request *request);
 
     void (*grant)(struct hf_host *host, const struct hf_push_grant *grant);
+
+    /* A claim that waits in line had better ask again now. */
+    void (*nudge)(struct hf_host *host, const struct hf_nonce *nonce);
     void (*event)(struct hf_host *host, const struct hf_push_event *event);
 
     /* The owner's label, and chance. */

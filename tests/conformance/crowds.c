@@ -212,7 +212,7 @@ static void many_keys_are_taken_side_by_side(void)
         suite_close(space.clients[i]);
 }
 
-#define CROWD 100000
+#define CROWD (100000 / suite_slowness())
 /* What may be kept in reserve, whatever the number: less than 3 bytes each. */
 #define ROOM ((size_t)256 * 1024)
 

@@ -199,6 +199,9 @@ void hf_redis_command(struct hf_redis_words *words,
             hf_redis_add_number(&words->args, command->lease_ms);
         break;
     }
+    if (asker->announce && command->kind != HF_COMMAND_LOCK &&
+        command->kind != HF_COMMAND_RENEW)
+        add_key(words, 3, asker->announce, command->key);
 }
 
 void hf_redis_read(struct hf_redis_words *words,

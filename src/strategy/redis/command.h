@@ -7,6 +7,7 @@
 #include "strategy/redis/link.h"
 
 #define HF_REDIS_ID_SIZE 16 /* hex digits of a client's name for itself */
+#define HF_REDIS_PREFIX_MAX 24
 #define HF_REDIS_CHANNEL_PREFIX "hf:c:"
 #define HF_REDIS_CHANNEL_SIZE                                                  \
     (sizeof(HF_REDIS_CHANNEL_PREFIX) + HF_REDIS_ID_SIZE)
@@ -16,6 +17,8 @@ struct hf_redis_asker {
     const char *owner;
     char id[HF_REDIS_ID_SIZE + 1];
     char channel[HF_REDIS_CHANNEL_SIZE]; /* where its waiters are told */
+    const char *announce; /* with the key: a channel for what it gives back;
+                             NULL: none */
 };
 
 /* HF_ESYSTEM: there is no randomness to make an id of. */
@@ -26,7 +29,7 @@ enum hf_err hf_redis_asker_init(struct hf_redis_asker *asker,
  * request are borrowed. */
 struct hf_redis_words {
     struct hf_redis_args args;
-    char keys[4][sizeof("hf:q:") + HF_KEY_MAX];
+    char keys[4][HF_REDIS_PREFIX_MAX + HF_KEY_MAX];
     char nonce[2 * HF_NONCE_SIZE + 1];
     char mine[sizeof("hf1  ") + 20 + 2 * HF_NONCE_SIZE + 1];
     char number[64];

@@ -2,7 +2,8 @@
 -- Asked a second time, because the answer was lost, it is done once.
 --
 -- KEYS  8 who broke it last
--- ARGV  1 token  2 "1" for now  3 who asks, as CLIENT.SEQUENCE
+-- ARGV  1 token  2 "1" for now  3 who asks, as CLIENT.SEQUENCE  4 the channel
+--       where it is announced, if any
 --@ record.lua
 --@ line.lua
 
@@ -22,6 +23,9 @@ end
 if ARGV[2] == '1' then
     redis.call('DEL', key)
     redis.call('SET', KEYS[8], ARGV[3], 'PX', REMEMBER_MS)
+    if ARGV[4] then
+        redis.call('PUBLISH', ARGV[4], key)
+    end
     hand_over(HF_EVENT_FORCED, lock.token, lock.owner)
 elseif lock.forced == '0' then
     local head = 'hf1 ' .. lock.token .. ' ' .. lock.nonce .. ' '

@@ -4,14 +4,14 @@
 
 #include "base/bytes.h"
 #include "base/limits.h"
-#include "strategy/redis/redis.h"
+#include "strategy/redis/list.h"
 
 #define SCAN_COUNT 512
 
-struct list {
-    struct hf_list link; /* in redis->lists */
-    struct hf_redis *redis;
-    struct hf_request *request; /* NULL: nobody wants the answer */
+struct hf_redis_list {
+    struct hf_redis_link *server;
+    hf_redis_list_fn *done; /* NULL: nobody wants the answer */
+    void *arg;
     struct hf_redis_call scan;
     unsigned pending; /* replies */
     bool scanned;     /* to the end */
@@ -28,14 +28,14 @@ struct list {
 
 struct look {
     struct hf_redis_call call;
-    struct list *list;
+    struct hf_redis_list *list;
     size_t key_size;
     uint8_t key[];
 };
 
-static void go_on(struct list *list);
+static void go_on(struct hf_redis_list *list);
 
-static void clear(struct list *list)
+static void clear(struct hf_redis_list *list)
 {
     for (size_t i = 0; i < list->count; i++)
         hf_info_fini(&list->infos[i]);
@@ -46,14 +46,7 @@ static void clear(struct list *list)
     list->count = 0;
 }
 
-static void drop(struct list *list)
-{
-    hf_list_remove(&list->link);
-    clear(list);
-    free(list);
-}
-
-static void fail(struct list *list, enum hf_err err, const char *text)
+static void fail(struct hf_redis_list *list, enum hf_err err, const char *text)
 {
     if (list->err)
         return;
@@ -70,7 +63,7 @@ static int by_key(const void *a, const void *b)
 }
 
 /* SCAN may show a key more than once. */
-static void remove_doubles(struct list *list)
+static void remove_doubles(struct hf_redis_list *list)
 {
     size_t kept = 0;
 
@@ -86,30 +79,28 @@ static void remove_doubles(struct list *list)
     list->count = kept;
 }
 
-static void finish(struct list *list)
+static void finish(struct hf_redis_list *list)
 {
-    struct hf_host *host = list->redis->host;
-    struct hf_request *request = list->request;
+    struct hf_redis_listed listed = {.err = list->err, .cause = list->cause};
 
-    if (request) {
+    if (list->done) {
         remove_doubles(list);
-        request->answer.result.err = list->err;
-        request->answer.cause = list->cause;
-        list->cause = NULL;
         if (!list->err) {
-            request->answer.infos = list->infos;
-            request->answer.count = list->count;
+            listed.infos = list->infos;
+            listed.count = list->count;
             list->infos = NULL;
             list->count = 0;
         }
-        host->ops->answer(host, request);
+        list->cause = NULL;
+        list->done(list->arg, &listed);
     }
-    drop(list);
+    clear(list);
+    free(list);
 }
 
 /* ---- A look at each key -------------------------------------------------*/
 
-static enum hf_err keep(struct list *list, struct hf_info *info)
+static enum hf_err keep(struct hf_redis_list *list, struct hf_info *info)
 {
     if (list->count == HF_LIST_MAX)
         return HF_ELIMIT;
@@ -128,15 +119,15 @@ static enum hf_err keep(struct list *list, struct hf_info *info)
 
 static void take_look(struct look *look, const redisReply *reply)
 {
-    struct list *list = look->list;
+    struct hf_redis_list *list = look->list;
     struct hf_info info = {.storage = NULL};
     bool ours = false;
     enum hf_err err = hf_redis_take_read(
-        &list->redis->link, reply, (struct hf_key){look->key, look->key_size},
-        &info, &ours);
+        list->server, reply, (struct hf_key){look->key, look->key_size}, &info,
+        &ours);
 
     /* Strings that are no locks of ours are anything. */
-    if (!err && ours && list->request)
+    if (!err && ours && list->done)
         err = keep(list, &info);
     else if (!err)
         hf_info_fini(&info);
@@ -150,18 +141,18 @@ static void take_look(struct look *look, const redisReply *reply)
 static void looked(struct hf_redis_call *call, const redisReply *reply)
 {
     struct look *look = HF_CONTAINER(call, struct look, call);
-    struct list *list = look->list;
+    struct hf_redis_list *list = look->list;
 
     if (reply)
         take_look(look, reply);
     else
-        fail(list, HF_EUNAVAIL, list->redis->link.failure.text);
+        fail(list, HF_EUNAVAIL, list->server->failure.text);
     free(look);
     list->pending--;
     go_on(list);
 }
 
-static void look_at(struct list *list, struct hf_key key)
+static void look_at(struct hf_redis_list *list, struct hf_key key)
 {
     struct hf_redis_words words;
     struct look *look;
@@ -178,23 +169,23 @@ static void look_at(struct list *list, struct hf_key key)
     *look =
         (struct look){.call.reply = looked, .list = list, .key_size = key.size};
     hf_copy(look->key, key.data, key.size);
-    hf_redis_read(&words, &list->redis->link, key);
-    if (hf_redis_link_send(&list->redis->link, &look->call, &words.args)) {
+    hf_redis_read(&words, list->server, key);
+    if (hf_redis_link_send(list->server, &look->call, &words.args)) {
         list->pending++;
     } else {
         free(look);
-        fail(list, HF_EUNAVAIL, list->redis->link.failure.text);
+        fail(list, HF_EUNAVAIL, list->server->failure.text);
     }
 }
 
 /* ---- SCAN ---------------------------------------------------------------*/
 
-static void take_scan(struct list *list, const redisReply *reply)
+static void take_scan(struct hf_redis_list *list, const redisReply *reply)
 {
     const redisReply *cursor, *keys;
 
     if (reply->type == REDIS_REPLY_ERROR) {
-        fail(list, hf_redis_failure(&list->redis->link, reply), reply->str);
+        fail(list, hf_redis_failure(list->server, reply), reply->str);
         return;
     }
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
@@ -214,17 +205,17 @@ static void take_scan(struct list *list, const redisReply *reply)
 
 static void scanned(struct hf_redis_call *call, const redisReply *reply)
 {
-    struct list *list = HF_CONTAINER(call, struct list, scan);
+    struct hf_redis_list *list = HF_CONTAINER(call, struct hf_redis_list, scan);
 
     if (reply)
         take_scan(list, reply);
     else
-        fail(list, HF_EUNAVAIL, list->redis->link.failure.text);
+        fail(list, HF_EUNAVAIL, list->server->failure.text);
     list->pending--;
     go_on(list);
 }
 
-static void scan(struct list *list)
+static void scan(struct hf_redis_list *list)
 {
     struct hf_redis_args args = {.count = 0};
 
@@ -237,14 +228,14 @@ static void scan(struct list *list)
     hf_redis_add_text(&args, "TYPE");
     hf_redis_add_text(&args, "string");
     list->scan.reply = scanned;
-    if (hf_redis_link_send(&list->redis->link, &list->scan, &args))
+    if (hf_redis_link_send(list->server, &list->scan, &args))
         list->pending++;
     else
-        fail(list, HF_EUNAVAIL, list->redis->link.failure.text);
+        fail(list, HF_EUNAVAIL, list->server->failure.text);
 }
 
 /* One batch after another, so that no more is held here than is wanted. */
-static void go_on(struct list *list)
+static void go_on(struct hf_redis_list *list)
 {
     if (list->pending == 0 && !list->scanned && !list->err)
         scan(list);
@@ -252,7 +243,7 @@ static void go_on(struct list *list)
         finish(list);
 }
 
-static void escape(struct list *list, struct hf_key prefix)
+static void escape(struct hf_redis_list *list, struct hf_key prefix)
 {
     const char *bytes = prefix.data;
     char *to = list->pattern;
@@ -266,39 +257,34 @@ static void escape(struct list *list, struct hf_key prefix)
     list->pattern_size = (size_t)(to - list->pattern);
 }
 
-void hf_redis_list(struct hf_redis *redis, struct hf_key prefix,
-                   struct hf_request *request)
+enum hf_err hf_redis_list_start(struct hf_redis_link *server,
+                                struct hf_key prefix, hf_redis_list_fn *done,
+                                void *arg, struct hf_redis_list **made)
 {
-    struct list *list = calloc(1, sizeof(*list));
+    struct hf_redis_list *list = calloc(1, sizeof(*list));
 
-    if (!list) {
-        if (request) {
-            request->answer.result.err = HF_ENOMEM;
-            redis->host->ops->answer(redis->host, request);
-        }
-        return;
-    }
-    list->redis = redis;
-    list->request = request;
+    if (!list)
+        return HF_ENOMEM;
+    list->server = server;
+    list->done = done;
+    list->arg = arg;
     list->cursor[0] = '0';
     list->prefix_size = prefix.size;
     hf_copy(list->prefix, prefix.data, prefix.size);
     escape(list, prefix);
-    hf_list_push_back(&redis->lists, &list->link);
-    go_on(list);
+    scan(list);
+    if (list->err) {
+        clear(list);
+        free(list);
+        return HF_EUNAVAIL;
+    }
+    if (made)
+        *made = list;
+    return HF_OK;
 }
 
-bool hf_redis_list_cancel(struct hf_redis *redis, struct hf_request *request)
+void hf_redis_list_abandon(struct hf_redis_list *list)
 {
-    for (struct hf_list *link = redis->lists.next; link != &redis->lists;
-         link = link->next) {
-        struct list *list = HF_CONTAINER(link, struct list, link);
-
-        if (list->request == request) {
-            list->request = NULL;
-            fail(list, HF_ECANCELED, hf_err_text(HF_ECANCELED));
-            return true;
-        }
-    }
-    return false;
+    list->done = NULL;
+    fail(list, HF_ECANCELED, hf_err_text(HF_ECANCELED));
 }

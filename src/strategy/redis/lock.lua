@@ -12,8 +12,16 @@
 local nonce, lease = ARGV[1], ARGV[2]
 local held = redis.call('GET', KEYS[1])
 
+-- A token that is given comes from another server: the next one of this server
+-- is larger.
 local function take()
-    local token = ARGV[10] ~= '' and ARGV[10] or next_token()
+    local token = ARGV[10]
+
+    if token == '' then
+        token = next_token()
+    elseif tonumber(redis.call('GET', KEYS[4]) or 0) < tonumber(token) then
+        redis.call('SET', KEYS[4], token)
+    end
 
     redis.call('SET', KEYS[1],
         record(token, nonce, clock(), ARGV[4], ARGV[5], ARGV[6]), 'PX', lease)

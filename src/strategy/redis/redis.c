@@ -210,7 +210,7 @@ static void read_replied(struct hf_redis_call *call, const redisReply *reply)
 
     if (request->request)
         request->request->answer.result.err = take_read(request, reply);
-    if (!hf_redis_news_are_behind(request->redis, request))
+    if (!hf_redis_watches_are_behind(request->redis, request))
         hf_redis_answer(request);
 }
 
@@ -227,6 +227,32 @@ static void run_read(struct hf_redis *redis, struct hf_request *request)
     hf_redis_read(&words, &redis->link, request->command.key);
     if (!hf_redis_link_send(&redis->link, &made->call, &words.args))
         hf_redis_refuse(made, HF_EUNAVAIL, redis->link.failure.text);
+}
+
+static void listed(void *arg, struct hf_redis_listed *found)
+{
+    struct hf_redis_request *request = arg;
+    struct hf_answer *answer = &request->request->answer;
+
+    answer->result.err = found->err;
+    answer->cause = found->cause;
+    answer->infos = found->infos;
+    answer->count = found->count;
+    hf_redis_answer(request);
+}
+
+static void run_list(struct hf_redis *redis, struct hf_request *request)
+{
+    struct hf_redis_request *made = new_request(redis, request);
+    enum hf_err err = HF_ENOMEM;
+
+    if (made)
+        err = hf_redis_list_start(&redis->link, request->command.key, listed,
+                                  made, &made->list);
+    if (err && made)
+        hf_redis_refuse(made, err, hf_err_text(err));
+    else if (err)
+        refuse_now(redis, request, err, hf_err_text(err));
 }
 
 /* ---- Requests -----------------------------------------------------------*/
@@ -261,7 +287,7 @@ static void submit(void *self, struct hf_request *request)
     else if (request->kind == HF_REQUEST_READ)
         run_read(redis, request);
     else if (request->kind == HF_REQUEST_LIST)
-        hf_redis_list(redis, request->command.key, request);
+        run_list(redis, request);
     else
         hf_redis_watch(redis, request);
 }
@@ -286,12 +312,14 @@ static void cancel(void *self, struct hf_request *request)
     struct hf_redis *redis = self;
     struct hf_redis_request *made = find(redis, request);
 
-    if (made && hf_list_linked(&made->held_back))
+    if (made && made->list)
+        hf_redis_list_abandon(made->list);
+    if (made && (made->list || hf_list_linked(&made->held_back)))
         drop(made);
     else if (made)
         made->request = NULL;
-    else if (!hf_redis_list_cancel(redis, request))
-        HF_ASSERT(hf_redis_watch_cancel(redis, request));
+    else
+        hf_redis_watch_cancel(redis, request);
     hf_answer_clear(&request->answer);
     request->answer.result.err = HF_EINDOUBT;
     redis->host->ops->answer(redis->host, request);
@@ -301,7 +329,7 @@ static void cancel(void *self, struct hf_request *request)
 
 static void link_up(struct hf_redis_link *link)
 {
-    hf_redis_news_catch_up(HF_CONTAINER(link, struct hf_redis, link));
+    hf_redis_look_due(HF_CONTAINER(link, struct hf_redis, link));
 }
 
 /* Those whose replies are lost have heard it by their calls. */
@@ -320,13 +348,13 @@ static enum hf_err connect(struct hf_redis *redis, struct hf_error *error)
     enum hf_err err = hf_redis_asker_init(&redis->asker, redis->host);
 
     if (!err)
-        err = hf_redis_news_open(redis);
+        err = hf_redis_watches_open(redis);
     if (err)
         return hf_error_code(error, err);
     err = hf_redis_link_open(&redis->link, redis->host, &redis->address,
                              &link_ops, NULL);
     if (err) {
-        hf_redis_news_close(redis);
+        hf_redis_watches_close(redis);
         return hf_error_code(error, err);
     }
     err = hf_redis_link_await(&redis->link, OPEN_MS);
@@ -334,7 +362,7 @@ static enum hf_err connect(struct hf_redis *redis, struct hf_error *error)
         if (error)
             *error = redis->link.failure;
         hf_redis_link_close(&redis->link);
-        hf_redis_news_close(redis);
+        hf_redis_watches_close(redis);
     }
     return err;
 }
@@ -347,7 +375,7 @@ static enum hf_err redis_open(void *self, struct hf_url *url,
 
     redis->host = host;
     hf_list_init(&redis->requests);
-    hf_list_init(&redis->lists);
+    hf_list_init(&redis->until_heard);
     err = hf_redis_number(url, "wait_replicas", WAIT_REPLICAS_MAX,
                           &redis->wait_replicas, error);
     if (err)
@@ -378,7 +406,8 @@ static void redis_close(void *self)
     struct hf_redis *redis = self;
 
     hf_redis_link_close(&redis->link);
-    hf_redis_news_close(redis);
+    hf_redis_link_close(&redis->news);
+    hf_redis_watches_close(redis);
     hf_redis_address_fini(&redis->address);
 }
 

@@ -1,6 +1,7 @@
 -- Give the lock back, and hand it over to the next in line.
 --
--- ARGV  1 how the holder's record begins: "hf1 TOKEN NONCE "
+-- ARGV  1 how the holder's record begins: "hf1 TOKEN NONCE "  2 the channel
+--       where it is announced, if any
 --@ record.lua
 
 local held = redis.call('GET', KEYS[1])
@@ -12,6 +13,9 @@ if string.sub(held, 1, #ARGV[1]) ~= ARGV[1] then
     return {HF_ENOTOWNER}
 end
 redis.call('DEL', KEYS[1])
+if ARGV[2] then
+    redis.call('PUBLISH', ARGV[2], KEYS[1])
+end
 if redis.call('EXISTS', KEYS[2], KEYS[5]) == 0 then
     return {HF_OK}
 end
