@@ -194,3 +194,20 @@ const char *hf_test_redis_say(struct hf_test_redis *redis, const char *format,
         redisFree(context);
     return text;
 }
+
+bool hf_test_redis_is_awake(struct hf_test_redis *redis)
+{
+    struct timeval patience = {.tv_usec = 100000};
+    redisContext *context =
+        redisConnectUnixWithTimeout(redis->socket, patience);
+    redisReply *reply = NULL;
+
+    if (context && !context->err && !redisSetTimeout(context, patience))
+        reply = redisCommand(context, "PING");
+    if (context)
+        redisFree(context);
+    if (!reply)
+        return false;
+    freeReplyObject(reply);
+    return true;
+}

@@ -36,4 +36,7 @@ bool hf_test_redis_again(struct hf_test_redis *redis, bool wait);
 const char *hf_test_redis_say(struct hf_test_redis *redis, const char *format,
                               ...);
 
+/* Whether it answers within a tenth of a second. */
+bool hf_test_redis_is_awake(struct hf_test_redis *redis);
+
 #endif

@@ -180,6 +180,75 @@ static void who_is_stopped_costs_its_own_lease(void **state)
     expect_ok(hf_close(client, 1000));
 }
 
+/* How long ago, in milliseconds, the first in line was heard of. */
+static long long silence_of_the_first(void)
+{
+    char nonce[64];
+    long long sent = 0, seen = 0, seconds = 0, micros = 0;
+
+    (void)snprintf(nonce, sizeof(nonce), "%s",
+                   hf_test_redis_say(&redis, "ZRANGE hf:q:k 0 0"));
+    (void)sscanf(hf_test_redis_say(&redis, "HGET hf:w:k +%s", nonce),
+                 "%lld %lld", &sent, &seen);
+    (void)sscanf(hf_test_redis_say(&redis, "TIME"), "%lld %lld", &seconds,
+                 &micros);
+    return seconds * 1000 + micros / 1000 - seen;
+}
+
+/* The first in line is stopped, and has not been heard of for a while, as the
+ * others have: it is passed over, and keeps its place. */
+static void who_is_silent_is_passed_over(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(600000, 0, 60000);
+    struct hf_client *client;
+    struct hf_lock *lock = NULL;
+    pid_t pids[3];
+
+    (void)state;
+    assert_true(hf_test_redis_start(&redis, NULL));
+    client = hf_test_redis_open(&redis, NULL);
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    stand_in_line(pids, 3, 600000);
+    (void)kill(pids[0], SIGSTOP);
+    while (silence_of_the_first() <= 1600) /* more than three beats */
+        (void)poll(NULL, 0, 20);
+    expect_ok(hf_unlock(lock));
+    expect_all_end(pids + 1, 2);
+
+    assert_int_equal(shared->served[0], 1);
+    assert_int_equal(shared->served[1], 2);
+    await_waiters(1);
+    (void)kill(pids[0], SIGCONT);
+    expect_all_end(pids, 1);
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, 1000));
+}
+
+/* A lease ends, and who comes first is not first in line. */
+static void nobody_jumps_the_line(void **state)
+{
+    struct hf_lock_opts brief = hf_test_opts(300, 0, 60000);
+    struct hf_client *client;
+    struct hf_lock *lock = NULL, *none = NULL;
+    pid_t pid;
+
+    (void)state;
+    assert_true(hf_test_redis_start(&redis, NULL));
+    client = hf_test_redis_open(&redis, NULL);
+    expect_ok(hf_lock(client, hf_key("k"), &brief, &lock));
+    stand_in_line(&pid, 1, 600000);
+    (void)kill(pid, SIGSTOP);
+    while (strcmp(hf_test_redis_say(&redis, "EXISTS k"), "0") != 0)
+        (void)poll(NULL, 0, 2);
+    expect_err(hf_lock(client, hf_key("k"), &brief, &none), HF_EBUSY);
+
+    (void)kill(pid, SIGCONT);
+    expect_all_end(&pid, 1);
+    assert_int_equal(shared->served_count, 1);
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, 1000));
+}
+
 /* The holder is killed, and so is the first in line: the second does not wait
  * for the lease of either twice. */
 static void the_killed_hold_up_nobody(void **state)
@@ -370,6 +439,8 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         CASE(two_hundred_are_served_in_order_and_the_killed_are_not),
         CASE(who_is_stopped_costs_its_own_lease),
+        CASE(who_is_silent_is_passed_over),
+        CASE(nobody_jumps_the_line),
         CASE(the_killed_hold_up_nobody),
         CASE(a_counter_stays_exact_while_the_server_is_restarted),
         CASE(a_storm_with_restarts_leaves_a_good_history),

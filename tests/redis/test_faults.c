@@ -116,6 +116,23 @@ static void a_restart_without_a_disk_repeats_no_token(void **state)
     assert_true(after > before);
 }
 
+/* What was granted after the snapshot is forgotten, but for its tokens. */
+static void an_old_snapshot_repeats_no_token(void **state)
+{
+    uint64_t last = 0;
+
+    (void)state;
+    start(NULL);
+    (void)expect_a_lock(client, "k");
+    assert_string_equal(hf_test_redis_say(&redis, "SAVE"), "OK");
+    for (unsigned i = 0; i < 50; i++)
+        last = expect_a_lock(client, "k");
+    hf_test_redis_kill(&redis);
+    assert_true(hf_test_redis_again(&redis, true));
+
+    assert_true(expect_a_lock(client, "k") > last);
+}
+
 /* Everything is gone, and the connections stay. */
 static void an_emptied_server_repeats_no_token(void **state)
 {
@@ -366,6 +383,33 @@ static void a_server_that_sleeps_is_waited_for(void **state)
         (void)poll(NULL, 0, 10);
     }
     (void)pthread_join(thread, NULL);
+}
+
+/* It is sent a second time before the first is answered, and both arrive. */
+static void an_update_whose_answer_is_lost_is_done_once(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(60000, 0, 20000);
+    struct hf_bytes before = hf_bytes("a");
+    char words[] = "DEBUG SLEEP 1";
+    struct hf_lock *lock = NULL;
+    struct hf_info info;
+    pthread_t thread;
+
+    (void)state;
+    start(NULL);
+    opts.value = before;
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    assert_int_equal(pthread_create(&thread, NULL, say_for_long, words), 0);
+    while (hf_test_redis_is_awake(&redis))
+        continue;
+    expect_ok(hf_update(lock, &before, hf_bytes("b")));
+    (void)pthread_join(thread, NULL);
+    expect_ok(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info));
+    assert_int_equal(info.value.size, 1);
+    assert_memory_equal(info.value.data, "b", 1);
+    hf_info_fini(&info);
+    expect_err(hf_update(lock, &before, hf_bytes("c")), HF_EMISMATCH);
+    hf_lock_free(lock);
 }
 
 /* The line stands where it stood: that the server slept is nobody's fault. */
@@ -621,6 +665,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_teardown(name, tear_down)
         CASE(a_restart_keeps_what_is_on_the_disk),
         CASE(a_restart_without_a_disk_repeats_no_token),
+        CASE(an_old_snapshot_repeats_no_token),
         CASE(an_emptied_server_repeats_no_token),
         CASE(a_lock_that_a_restart_lost_is_lost),
         CASE(waiters_outlive_a_restart),
@@ -631,6 +676,7 @@ int main(void)
         CASE(a_watch_misses_nothing),
         CASE(many_waiters_share_one_subscription),
         CASE(a_server_that_sleeps_is_waited_for),
+        CASE(an_update_whose_answer_is_lost_is_done_once),
         CASE(a_server_that_slept_keeps_the_line_in_order),
         CASE(a_busy_server_is_named),
         CASE(a_server_that_loads_is_waited_for),

@@ -136,6 +136,19 @@ static void a_deleted_lock_is_lost(void **state)
     hf_lock_free(lock);
 }
 
+/* The same, by one who does not know: another's lock is not given back. */
+static void a_late_unlock_frees_nobody_elses(void **state)
+{
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
+    assert_string_equal(cli("SET k mine PX 60000"), "OK");
+    expect_err(hf_unlock(lock), HF_EEXPIRED);
+    assert_string_equal(cli("GET k"), "mine");
+    hf_lock_free(lock);
+}
+
 /* What is no lock of ours is not listed: it may be anything. */
 static bool count_key(const struct hf_info *info, void *arg)
 {
@@ -167,6 +180,7 @@ int main(void)
         CASE(who_waits_for_a_plain_lock_gets_it),
         CASE(a_plain_lock_without_an_end_is_respected),
         CASE(a_deleted_lock_is_lost),
+        CASE(a_late_unlock_frees_nobody_elses),
         CASE(a_list_shows_no_plain_strings),
     };
 

@@ -304,7 +304,7 @@ void hf_redis_take_command(struct hf_redis_link *link, const redisReply *reply,
 
     *fresh = false;
     if (!reply) {
-        answer->result.err = HF_EINDOUBT;
+        answer->result.err = HF_MUTANT(75) ? HF_EUNAVAIL : HF_EINDOUBT;
         hf_redis_explain(answer, link->failure.text);
     } else if (reply->type == REDIS_REPLY_ERROR) {
         answer->result.err = hf_redis_failure(link, reply);

@@ -52,7 +52,7 @@ static enum hf_err check_eviction(struct hf_redis_link *link, const char *info)
 {
     char policy[32] = "", text[200];
 
-    if (line_is(info, "maxmemory", "0") ||
+    if (HF_MUTANT(77) || line_is(info, "maxmemory", "0") ||
         !find_line(info, "maxmemory_policy", policy, sizeof(policy)) ||
         !strcmp(policy, "noeviction"))
         return HF_OK;
@@ -305,7 +305,7 @@ bool hf_redis_greet(struct hf_redis_link *link)
     said = said && say_words(link, "CONFIG", "GET", "append*", check_config);
     for (unsigned i = 0; said && i < HF_REDIS_SCRIPTS; i++)
         said = load(link, i);
-    return said && raise_tokens(link);
+    return said && (HF_MUTANT(74) || raise_tokens(link));
 }
 
 void hf_redis_load(struct hf_redis_link *link)

@@ -148,9 +148,10 @@ local function grant(nonce, claim, sent, token, asking)
     local value = string.sub(claim, at + owner_size + note_size)
     local message = 'grant ' .. nonce .. ' ' .. token .. ' ' .. sent
 
-    if mutant == 71 then lease = lease * 3 end
+    if mutant == 71 then asking = nonce end
     redis.call('SET', key, record(token, nonce, now, owner, note, value),
         'PX', lease)
+    if mutant == 71 then redis.call('PUBLISH', channel, message) end
     if nonce ~= asking and redis.call('PUBLISH', channel, message) == 0 then
         redis.call('DEL', key)
         return false

@@ -55,6 +55,9 @@ static int write_quietly(redisContext *context, int *done)
     bool was_pending;
     int status;
 
+    if (HF_MUTANT(78))
+        return redisBufferWrite(context, done);
+
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &pipe, &before);

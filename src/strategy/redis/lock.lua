@@ -28,6 +28,7 @@ local function take()
     return token
 end
 
+if mutant == 73 and not held then return {HF_OK, take(), 1} end
 -- Nobody holds it, stands in line or watches.
 if not held and redis.call('EXISTS', KEYS[2], KEYS[5]) == 0 then
     return {HF_OK, take(), 1}

@@ -30,7 +30,8 @@ local function next_token()
         token = clock()
         redis.call('SET', KEYS[4], digits(token))
     end
-    if mutant == 26 then token = redis.call('INCR', KEYS[4] .. ':' .. KEYS[1]) redis.call('PEXPIRE', KEYS[4] .. ':' .. KEYS[1], 300) end
+    if mutant == 26 then token = redis.call('INCR', KEYS[4] .. ':m') end
+    if mutant == 26 then redis.call('PEXPIRE', KEYS[4] .. ':m', 50) end
     return digits(token)
 end
 

@@ -86,7 +86,8 @@ static bool wants_replicas(const struct hf_redis_request *request, bool fresh)
     enum hf_command_kind kind = request->request->command.kind;
     struct hf_answer *answer = &request->request->answer;
 
-    if (request->redis->wait_replicas == 0 || answer->result.err)
+    if (request->redis->wait_replicas == 0 || answer->result.err ||
+        HF_MUTANT(81))
         return false;
     if (kind == HF_COMMAND_LOCK && !fresh)
         answer->anchor = (struct hf_anchor){.known = true};

@@ -89,7 +89,7 @@ static enum hf_err read_servers(struct hf_redlock *redlock, struct hf_url *url,
         err = hf_error_set(error, HF_EINVAL,
                            "url: redlock: wants an odd number of servers, at "
                            "least three, as in redlock://a,b,c");
-    redlock->majority = redlock->count / 2 + 1;
+    redlock->majority = HF_MUTANT(80) ? 1 : redlock->count / 2 + 1;
     return err;
 }
 

@@ -326,7 +326,7 @@ static void lock_failed(struct hf_redlock_poll *poll)
         hf_redlock_answer(poll, HF_EINDOUBT);
         return;
     }
-    if (poll->yes + poll->lost + poll->pending > 0)
+    if (poll->yes + poll->lost + poll->pending > 0 && !HF_MUTANT(79))
         undo(poll);
     if (poll->no == 0) {
         hf_redlock_answer(poll, HF_EUNAVAIL);

@@ -9,6 +9,7 @@ local held = redis.call('GET', KEYS[1])
 if not held then
     return {HF_ENOTHELD}
 end
+if mutant == 25 then redis.call('DEL', KEYS[1]) return {HF_OK} end
 if string.sub(held, 1, #ARGV[1]) ~= ARGV[1] then
     return {HF_ENOTOWNER}
 end
@@ -16,6 +17,7 @@ redis.call('DEL', KEYS[1])
 if ARGV[2] then
     redis.call('PUBLISH', ARGV[2], KEYS[1])
 end
+if mutant == 72 then return {HF_OK} end
 if redis.call('EXISTS', KEYS[2], KEYS[5]) == 0 then
     return {HF_OK}
 end
