@@ -104,13 +104,44 @@ static void add_bytes(struct hf_redis_words *words, struct hf_bytes bytes)
     hf_redis_add(&words->args, bytes.data, bytes.size);
 }
 
-static void add_lock(struct hf_redis_words *words,
-                     const struct hf_redis_asker *asker,
-                     const struct hf_command *command,
-                     const struct hf_redis_lock *lock)
+static void add_given_token(struct hf_redis_words *words, uint64_t token)
+{
+    if (token > 0)
+        hf_redis_add_number(&words->args, token);
+}
+
+/* Only the keys that it touches: it is what most calls are. */
+static void call_take(struct hf_redis_words *words,
+                      const struct hf_redis_link *link,
+                      const struct hf_redis_asker *asker,
+                      const struct hf_command *command, uint64_t token)
 {
     struct hf_redis_args *args = &words->args;
 
+    call_script(words, link, HF_REDIS_TAKE, 4);
+    hf_redis_add(args, command->key.data, command->key.size);
+    add_key(words, 0, "hf:q:", command->key);
+    hf_redis_add_text(args, "hf:token");
+    hf_redis_add_text(args, "hf:events");
+    hf_redis_add_text(args, words->nonce);
+    hf_redis_add_number(args, command->lease_ms);
+    hf_redis_add_number(args, strlen(asker->owner));
+    hf_redis_add_number(args, command->note.size);
+    hf_redis_add_text(args, asker->owner);
+    add_bytes(words, command->note);
+    add_bytes(words, command->value);
+    add_given_token(words, token);
+}
+
+static void call_lock(struct hf_redis_words *words,
+                      const struct hf_redis_link *link,
+                      const struct hf_redis_asker *asker,
+                      const struct hf_command *command,
+                      const struct hf_redis_lock *lock)
+{
+    struct hf_redis_args *args = &words->args;
+
+    call_on_key(words, link, HF_REDIS_LOCK, command->key);
     hf_redis_add_text(args, words->nonce);
     hf_redis_add_number(args, command->lease_ms);
     hf_redis_add_text(args, lock->queue ? "1" : "0");
@@ -120,10 +151,7 @@ static void add_lock(struct hf_redis_words *words,
     hf_redis_add_text(args, asker->channel);
     hf_redis_add_number(args, (uint64_t)lock->sent);
     hf_redis_add_number(args, hf_redis_beat_ms(command->lease_ms));
-    if (lock->token > 0)
-        hf_redis_add_number(args, lock->token);
-    else
-        hf_redis_add_text(args, "");
+    add_given_token(words, lock->token);
 }
 
 static void add_update(struct hf_redis_words *words,
@@ -155,8 +183,6 @@ static void add_force(struct hf_redis_words *words,
 static enum hf_redis_script script_of(enum hf_command_kind kind)
 {
     switch (kind) {
-    case HF_COMMAND_LOCK:
-        return HF_REDIS_LOCK;
     case HF_COMMAND_UNLOCK:
         return HF_REDIS_UNLOCK;
     case HF_COMMAND_RENEW:
@@ -179,11 +205,16 @@ void hf_redis_command(struct hf_redis_words *words,
     write_hex(words->nonce, command->nonce.bytes, sizeof(command->nonce.bytes));
     (void)snprintf(words->mine, sizeof(words->mine), "hf1 %llu %s ",
                    (unsigned long long)command->token, words->nonce);
+    if (command->kind == HF_COMMAND_LOCK && lock->in_full) {
+        call_lock(words, link, asker, command, lock);
+        return;
+    }
+    if (command->kind == HF_COMMAND_LOCK) {
+        call_take(words, link, asker, command, lock->token);
+        return;
+    }
     call_on_key(words, link, script_of(command->kind), command->key);
     switch (command->kind) {
-    case HF_COMMAND_LOCK:
-        add_lock(words, asker, command, lock);
-        break;
     case HF_COMMAND_UPDATE:
         add_update(words, asker, command);
         break;
@@ -199,8 +230,7 @@ void hf_redis_command(struct hf_redis_words *words,
             hf_redis_add_number(&words->args, command->lease_ms);
         break;
     }
-    if (asker->announce && command->kind != HF_COMMAND_LOCK &&
-        command->kind != HF_COMMAND_RENEW)
+    if (asker->announce && command->kind != HF_COMMAND_RENEW)
         add_key(words, 3, asker->announce, command->key);
 }
 
@@ -275,52 +305,73 @@ static bool is_array(const redisReply *reply, size_t elements)
     return reply->type == REDIS_REPLY_ARRAY && reply->elements >= elements;
 }
 
-/* {HF_OK, token, fresh} or {HF_EBUSY, place, left}. The first in line looks
- * again when the holder's lease ends, everyone at its beat. */
-static void take_lock(const redisReply *reply, hf_time sent, uint32_t beat_ms,
-                      struct hf_answer *answer, bool *fresh)
+static void take_grant(struct hf_answer *answer, const redisReply *token,
+                       hf_time sent, struct hf_redis_taken *taken)
 {
-    long long left = reply->element[2]->integer;
+    answer->result.token = hf_redis_digits(token);
+    if (taken->fresh)
+        answer->anchor = (struct hf_anchor){.known = true, .sent = sent};
+}
 
-    if (answer->result.err == HF_OK) {
-        answer->result.token = hf_redis_digits(reply->element[1]);
-        *fresh = left == 1;
-        if (*fresh)
-            answer->anchor = (struct hf_anchor){.known = true, .sent = sent};
-        return;
+/* The token, from take.lua, or 1; {HF_OK, token, fresh}, {HF_EBUSY, place,
+ * left}. The first in line looks again when the holder's lease ends, everyone
+ * at its beat. */
+static void take_lock(const redisReply *reply, hf_time sent, uint32_t beat_ms,
+                      struct hf_answer *answer, struct hf_redis_taken *taken)
+{
+    if (reply->type == REDIS_REPLY_STRING) {
+        taken->fresh = true;
+        take_grant(answer, reply, sent, taken);
+    } else if (reply->type == REDIS_REPLY_INTEGER) {
+        taken->in_full = true;
+        answer->result.err = HF_EBUSY;
+    } else if (!is_array(reply, 3)) {
+        answer->result.err = HF_EPROTO;
+    } else if (reply->element[0]->integer == HF_OK) {
+        taken->fresh = reply->element[2]->integer == 1;
+        take_grant(answer, reply->element[1], sent, taken);
+    } else {
+        answer->result.err = (enum hf_err)reply->element[0]->integer;
+        answer->result.place = (uint32_t)hf_redis_digits(reply->element[1]);
+        taken->left_ms = (uint32_t)hf_redis_digits(reply->element[2]);
+        answer->look_again_ms = beat_ms;
+        if (answer->result.place == 1 && taken->left_ms > 0 &&
+            taken->left_ms < beat_ms)
+            answer->look_again_ms = taken->left_ms + 1;
     }
-    answer->result.place = (uint32_t)hf_redis_digits(reply->element[1]);
-    answer->look_again_ms = beat_ms;
-    if (answer->result.place == 1 && left >= 0 && left < beat_ms)
-        answer->look_again_ms = (uint32_t)left + 1;
+}
+
+/* An error, or {HF_OK, token} of CANCEL. */
+static void take_others(const redisReply *reply, struct hf_answer *answer)
+{
+    const redisReply *err = reply;
+
+    if (is_array(reply, 2)) {
+        err = reply->element[0];
+        answer->result.token = hf_redis_digits(reply->element[1]);
+    }
+    answer->result.err = err->type == REDIS_REPLY_INTEGER
+                             ? (enum hf_err)err->integer
+                             : HF_EPROTO;
 }
 
 void hf_redis_take_command(struct hf_redis_link *link, const redisReply *reply,
                            hf_time sent, const struct hf_command *command,
-                           struct hf_answer *answer, bool *fresh)
+                           struct hf_answer *answer,
+                           struct hf_redis_taken *taken)
 {
-    bool lock = command->kind == HF_COMMAND_LOCK;
-    bool cancel = command->kind == HF_COMMAND_CANCEL;
-
-    *fresh = false;
+    *taken = (struct hf_redis_taken){0};
     if (!reply) {
         answer->result.err = HF_MUTANT(75) ? HF_EUNAVAIL : HF_EINDOUBT;
         hf_redis_explain(answer, link->failure.text);
     } else if (reply->type == REDIS_REPLY_ERROR) {
         answer->result.err = hf_redis_failure(link, reply);
         hf_redis_explain(answer, reply->str);
-    } else if (!is_array(reply, lock     ? 3
-                                : cancel ? 2
-                                         : 1) ||
-               reply->element[0]->type != REDIS_REPLY_INTEGER) {
-        answer->result.err = HF_EPROTO;
+    } else if (command->kind == HF_COMMAND_LOCK) {
+        take_lock(reply, sent, hf_redis_beat_ms(command->lease_ms), answer,
+                  taken);
     } else {
-        answer->result.err = (enum hf_err)reply->element[0]->integer;
-        if (lock)
-            take_lock(reply, sent, hf_redis_beat_ms(command->lease_ms), answer,
-                      fresh);
-        else if (cancel)
-            answer->result.token = hf_redis_digits(reply->element[1]);
+        take_others(reply, answer);
     }
 }
 
@@ -333,15 +384,16 @@ struct record {
     const char *data; /* owner, note, value */
 };
 
-/* hf1 TOKEN NONCE FORCED SINCE OWNER_SIZE NOTE_SIZE UPDATES\n */
+/* hf1 TOKEN NONCE FORCED HELD LEASE OWNER_SIZE NOTE_SIZE UPDATES\n */
 static bool parse(const redisReply *held, struct record *record)
 {
     const char *end = memchr(held->str, '\n', held->len);
     size_t rest;
 
     if (!end || strncmp(held->str, "hf1 ", 4) != 0 ||
-        sscanf(held->str, "hf1 %llu %*[0-9a-f] %d %*u %zu %zu ", &record->token,
-               &record->forced, &record->owner_size, &record->note_size) != 4)
+        sscanf(held->str, "hf1 %llu %*[0-9a-f] %d %*u %*u %zu %zu ",
+               &record->token, &record->forced, &record->owner_size,
+               &record->note_size) != 4)
         return false;
     record->data = end + 1;
     rest = held->len - (size_t)(end + 1 - held->str);

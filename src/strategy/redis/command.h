@@ -37,7 +37,8 @@ struct hf_redis_words {
 
 /* Options of a LOCK. */
 struct hf_redis_lock {
-    bool queue;     /* stand in line */
+    bool in_full;   /* by lock.lua; else by take.lua */
+    bool queue;     /* and stand in line */
     hf_time sent;   /* comes back in the message of a grant */
     uint64_t token; /* to be granted with; 0: the server's next */
 };
@@ -68,11 +69,18 @@ uint32_t hf_redis_beat_ms(uint32_t lease_ms);
 enum hf_err hf_redis_failure(struct hf_redis_link *link,
                              const redisReply *reply);
 
-/* Fill in the answer to a COMMAND; `sent` is when it was. `*fresh`, of LOCK:
- * this very call granted it. */
+/* What a reply to LOCK tells besides. */
+struct hf_redis_taken {
+    bool fresh;       /* this very call granted it */
+    bool in_full;     /* nothing is done: it must be asked in full */
+    uint32_t left_ms; /* busy: what the holder has left, as far as is known */
+};
+
+/* Fill in the answer to a COMMAND; `sent` is when it was. */
 void hf_redis_take_command(struct hf_redis_link *link, const redisReply *reply,
                            hf_time sent, const struct hf_command *command,
-                           struct hf_answer *answer, bool *fresh);
+                           struct hf_answer *answer,
+                           struct hf_redis_taken *taken);
 
 /* Fill in what a reply to READ says of `key`. `*index` is of the newest event;
  * `*ours`: it is no plain client's, nor free. HF_ENOMEM, HF_EPROTO, or as

@@ -12,13 +12,13 @@ local held = redis.call('GET', key)
 local lock = held and parse(held)
 
 if redis.call('GET', KEYS[8]) == ARGV[3] then
-    return {HF_OK}
+    return HF_OK
 end
 if not held then
-    return {HF_ENOTHELD}
+    return HF_ENOTHELD
 end
 if not lock or lock.token ~= ARGV[1] then
-    return {HF_ENOTOWNER}
+    return HF_ENOTOWNER
 end
 if ARGV[2] == '1' then
     redis.call('DEL', key)
@@ -35,4 +35,4 @@ elseif lock.forced == '0' then
     tell(HF_EVENT_FORCED, lock.token, lock.owner, 0)
     publish()
 end
-return {HF_OK}
+return HF_OK

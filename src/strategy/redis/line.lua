@@ -16,22 +16,21 @@ local FORGET_MS = 30000 -- so long is a place kept for who is silent
 local WATCH_MS = 60000  -- so long after its last watcher goes what they read
 local EVENTS_KEPT = 4096
 
-local now = clock()
-local now_ms = math.floor(now / 1000)
+local now_ms = math.floor(clock() / 1000)
 
--- Token, nonce, forced, since, owner and where the note begins; nothing if it
--- is not one of ours.
-local function parse(held)
-    local token, nonce, forced, since, owner_size, note_size, updates, at =
-        string.match(held, '^hf1 (%d+) (%x+) ([01]) (%d+) (%d+) (%d+) (%S+)\n()')
+-- What a record says; nothing if it is not one of ours.
+local function parse(record)
+    local token, nonce, forced, held, lease, owner_size, note_size, updates, at =
+        string.match(record,
+            '^hf1 (%d+) (%x+) ([01]) (%d+) (%d+) (%d+) (%d+) (%S+)\n()')
 
     if not token then
         return nil
     end
     return {
-        token = token, nonce = nonce, forced = forced, since = since,
-        updates = updates, note_size = tonumber(note_size),
-        owner = string.sub(held, at, at + owner_size - 1),
+        token = token, nonce = nonce, forced = forced, held = held,
+        lease = lease, updates = updates, note_size = tonumber(note_size),
+        owner = string.sub(record, at, at + owner_size - 1),
         value_at = at + owner_size + note_size, note_at = at + owner_size,
     }
 end
@@ -149,7 +148,7 @@ local function grant(nonce, claim, sent, token, asking)
     local message = 'grant ' .. nonce .. ' ' .. token .. ' ' .. sent
 
     if mutant == 71 then asking = nonce end
-    redis.call('SET', key, record(token, nonce, now, owner, note, value),
+    redis.call('SET', key, record(token, nonce, lease, owner, note, value),
         'PX', lease)
     if mutant == 71 then redis.call('PUBLISH', channel, message) end
     if nonce ~= asking and redis.call('PUBLISH', channel, message) == 0 then

@@ -4,40 +4,32 @@
 --
 -- ARGV  1 nonce  2 lease  3 "1" to stand in line  4 owner  5 note  6 value
 --       7 the client's channel  8 what it calls this instant  9 its beat
---       10 the token to grant it with, or ""
+--       10 the token to grant it with, if any
 -- Answers {HF_OK, token, 1 if this very call granted it}, or {HF_EBUSY, place,
 -- milliseconds that the holder has left, or less than 0}.
 --@ record.lua
+--@ line.lua
 
 local nonce, lease = ARGV[1], ARGV[2]
-local held = redis.call('GET', KEYS[1])
+local held = redis.call('GET', key)
+local lock = held and parse(held)
 
 -- A token that is given comes from another server: the next one of this server
 -- is larger.
 local function take()
     local token = ARGV[10]
 
-    if token == '' then
+    if not token then
         token = next_token()
     elseif tonumber(redis.call('GET', KEYS[4]) or 0) < tonumber(token) then
         redis.call('SET', KEYS[4], token)
     end
-
-    redis.call('SET', KEYS[1],
-        record(token, nonce, clock(), ARGV[4], ARGV[5], ARGV[6]), 'PX', lease)
+    redis.call('SET', key,
+        record(token, nonce, lease, ARGV[4], ARGV[5], ARGV[6]), 'PX', lease)
     return token
 end
 
 if mutant == 73 and not held then return {HF_OK, take(), 1} end
--- Nobody holds it, stands in line or watches.
-if not held and redis.call('EXISTS', KEYS[2], KEYS[5]) == 0 then
-    return {HF_OK, take(), 1}
-end
-
---@ line.lua
-
-local lock = held and parse(held)
-
 if lock and lock.nonce == nonce then
     return {HF_OK, lock.token, 0}
 end

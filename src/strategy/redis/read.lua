@@ -22,5 +22,5 @@ end
 if watched then
     index = redis.call('XREVRANGE', events, '+', '-', 'COUNT', 1)[1][1]
 end
-return {held, left, lock and digits(now_ms - lock.since) or '0',
+return {held, left, lock and digits(lock.held + lock.lease - left) or '0',
     redis.call('ZCARD', line), index}

@@ -2,10 +2,11 @@
 --
 -- It is one string, so that a plain `SET key ... NX PX` finds it taken:
 --
---   hf1 TOKEN NONCE FORCED SINCE OWNER_SIZE NOTE_SIZE UPDATES\n
+--   hf1 TOKEN NONCE FORCED HELD LEASE OWNER_SIZE NOTE_SIZE UPDATES\n
 --
 -- and then owner, note and value. TOKEN and NONCE come first, so that one
--- comparison of the first bytes tells whose it is.
+-- comparison of the first bytes tells whose it is. LEASE was begun when it had
+-- been HELD for so long: 0 until it is renewed.
 --
 -- KEYS  1 the lock  2 its line  3 who stands there  4 the last token
 --       5 events  6 what is held  7 when that ends, while somebody watches
@@ -35,8 +36,7 @@ local function next_token()
     return digits(token)
 end
 
-local function record(token, nonce, now, owner, note, value)
-    return 'hf1 ' .. token .. ' ' .. nonce .. ' 0 ' ..
-        digits(math.floor(now / 1000)) .. ' ' .. #owner .. ' ' .. #note ..
-        ' -\n' .. owner .. note .. value
+local function record(token, nonce, lease, owner, note, value)
+    return 'hf1 ' .. token .. ' ' .. nonce .. ' 0 0 ' .. lease .. ' ' ..
+        #owner .. ' ' .. #note .. ' -\n' .. owner .. note .. value
 end

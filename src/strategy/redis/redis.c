@@ -98,7 +98,9 @@ static bool wants_replicas(const struct hf_redis_request *request, bool fresh)
 
 static void replied(struct hf_redis_call *call, const redisReply *reply);
 
-static bool send_command(struct hf_redis_request *request, bool queue)
+/* A LOCK is asked for in full, by lock.lua, or quickly, by take.lua. */
+static bool send_command(struct hf_redis_request *request, bool in_full,
+                         bool queue)
 {
     struct hf_redis *redis = request->redis;
     struct hf_command *command = &request->request->command;
@@ -106,7 +108,8 @@ static bool send_command(struct hf_redis_request *request, bool queue)
     struct hf_redis_lock lock;
 
     request->sent = redis->host->ops->now(redis->host);
-    lock = (struct hf_redis_lock){.queue = queue, .sent = request->sent};
+    lock = (struct hf_redis_lock){
+        .in_full = in_full, .queue = queue, .sent = request->sent};
     request->call.reply = replied;
     hf_redis_command(&words, &redis->link, &redis->asker, command, &lock);
     return hf_redis_link_send(&redis->link, &request->call, &words.args);
@@ -117,18 +120,18 @@ static void replied(struct hf_redis_call *call, const redisReply *reply)
     struct hf_redis_request *made =
         HF_CONTAINER(call, struct hf_redis_request, call);
     struct hf_request *request = made->request;
-    bool fresh;
+    struct hf_redis_taken taken;
 
     if (!request) {
         drop(made);
         return;
     }
     hf_redis_take_command(&made->redis->link, reply, made->sent,
-                          &request->command, &request->answer, &fresh);
-    if (made->tried && request->command.queue &&
-        request->answer.result.err == HF_EBUSY)
-        hf_redis_send_lock(made); /* now it is to stand in line */
-    else if (wants_replicas(made, fresh))
+                          &request->command, &request->answer, &taken);
+    if (taken.in_full || (made->tried && request->command.queue &&
+                          request->answer.result.err == HF_EBUSY))
+        hf_redis_send_lock(made);
+    else if (wants_replicas(made, taken.fresh))
         count_replicas(made);
     else
         hf_redis_answer(made);
@@ -138,13 +141,15 @@ void hf_redis_send_lock(struct hf_redis_request *request)
 {
     struct hf_redis *redis = request->redis;
 
-    if (!redis->hears_grants) {
+    bool queue = request->request->command.queue;
+
+    if (queue && !redis->hears_grants) {
         hf_redis_news_hold(redis, request);
         return;
     }
     request->tried = false;
     hf_answer_clear(&request->request->answer);
-    if (!send_command(request, true))
+    if (!send_command(request, true, queue))
         hf_redis_refuse(request, HF_EUNAVAIL, redis->link.failure.text);
 }
 
@@ -162,7 +167,8 @@ static struct hf_redis_request *new_request(struct hf_redis *redis,
 }
 
 /* Where messages are not heard yet, a LOCK is tried first: most keys are
- * free, and then the second connection is never made. */
+ * free, and then the second connection is never made. Who has waited before
+ * may be in line already. */
 static void run_command(struct hf_redis *redis, struct hf_request *request)
 {
     struct hf_redis_request *made = new_request(redis, request);
@@ -173,7 +179,7 @@ static void run_command(struct hf_redis *redis, struct hf_request *request)
         return;
     }
     made->tried = request->command.kind == HF_COMMAND_LOCK && !queue;
-    if (!send_command(made, queue))
+    if (!send_command(made, queue, queue))
         hf_redis_refuse(made, HF_EUNAVAIL, redis->link.failure.text);
 }
 

@@ -90,6 +90,8 @@ static void vote_no(struct hf_redlock_poll *poll, enum hf_err err)
         poll->why = err;
 }
 
+static bool send_vote(struct hf_redlock_vote *vote, bool in_full);
+
 /* Granted by one server. By another token than the first one's it does not
  * count: it was asked before that was known, or the nonce is there from an
  * attempt that failed. */
@@ -110,23 +112,25 @@ static void count_command(struct hf_redlock_vote *vote, const redisReply *reply)
 {
     struct hf_redlock_poll *poll = vote->poll;
     struct hf_answer answer = {0};
-    bool fresh = false;
+    struct hf_redis_taken taken;
 
     hf_redis_take_command(&vote->server->link, reply, poll->sent,
-                          &poll->command, &answer, &fresh);
+                          &poll->command, &answer, &taken);
+    if (taken.in_full && poll->request && send_vote(vote, true))
+        return;
     if (answer.cause)
         hf_redlock_note_cause(poll, answer.cause);
     if (answer.result.err == HF_EINDOUBT) {
         poll->lost++;
     } else if (answer.result.err == HF_OK &&
                poll->command.kind == HF_COMMAND_LOCK) {
-        count_grant(vote, answer.result.token, fresh);
+        count_grant(vote, answer.result.token, taken.fresh);
     } else if (answer.result.err == HF_OK) {
         poll->yes++;
         poll->granted = answer.result.token;
     } else if (answer.result.err != HF_EUNAVAIL) {
-        if (answer.result.err == HF_EBUSY && reply->element[2]->integer > 0)
-            poll->left_ms = (uint32_t)reply->element[2]->integer;
+        if (taken.left_ms > 0)
+            poll->left_ms = taken.left_ms;
         vote_no(poll, answer.result.err);
     }
     hf_answer_clear(&answer);
@@ -153,33 +157,45 @@ static void voted(struct hf_redis_call *call, const redisReply *reply)
     hf_redlock_decide(poll);
 }
 
+static bool send_vote(struct hf_redlock_vote *vote, bool in_full)
+{
+    struct hf_redlock_poll *poll = vote->poll;
+    struct hf_redlock_server *server = vote->server;
+    struct hf_redlock *redlock = poll->redlock;
+    struct hf_command command = poll->command;
+    struct hf_redis_words words;
+    struct hf_redis_lock lock = {
+        .in_full = in_full, .sent = poll->sent, .token = poll->token};
+
+    vote->blind = poll->token == 0;
+    if (poll->doubted & (1u << (server - redlock->servers)))
+        command.kind = HF_COMMAND_CANCEL;
+    if (poll->kind == HF_REQUEST_READ)
+        hf_redis_read(&words, &server->link, command.key);
+    else
+        hf_redis_command(&words, &server->link, &redlock->asker, &command,
+                         &lock);
+    if (!hf_redis_link_send(&server->link, &vote->call, &words.args))
+        return false;
+    poll->pending++;
+    return true;
+}
+
 static bool ask(struct hf_redlock_poll *poll, struct hf_redlock_server *server)
 {
     struct hf_redlock_vote *vote =
         &poll->votes[server - poll->redlock->servers];
-    struct hf_redis_words words;
-    struct hf_redis_lock lock = {.sent = poll->sent, .token = poll->token};
-    struct hf_command command = poll->command;
 
     if (vote->poll || server->link.state != HF_REDIS_UP)
         return false;
     vote->poll = poll;
     vote->server = server;
     vote->call.reply = voted;
-    vote->blind = poll->token == 0;
-    if (poll->doubted & (1u << (server - poll->redlock->servers)))
-        command.kind = HF_COMMAND_CANCEL;
-    if (poll->kind == HF_REQUEST_READ)
-        hf_redis_read(&words, &server->link, poll->command.key);
-    else
-        hf_redis_command(&words, &server->link, &poll->redlock->asker, &command,
-                         &lock);
-    if (!hf_redis_link_send(&server->link, &vote->call, &words.args)) {
+    if (!send_vote(vote, false)) {
         vote->poll = NULL;
         return false;
     }
     poll->asked++;
-    poll->pending++;
     return true;
 }
 

@@ -12,10 +12,10 @@ local UPDATES_KEPT = 32
 local held = redis.call('GET', key)
 
 if not held then
-    return {HF_ENOTHELD}
+    return HF_ENOTHELD
 end
 if string.sub(held, 1, #ARGV[1]) ~= ARGV[1] then
-    return {HF_ENOTOWNER}
+    return HF_ENOTOWNER
 end
 
 local lock = parse(held)
@@ -24,7 +24,7 @@ if mutant == 76 then lock.updates = '' end
 
 for client, sequence in string.gmatch(lock.updates, '(%x+)%.(%d+)') do
     if client == ARGV[5] and sequence == ARGV[6] then
-        return {HF_OK}
+        return HF_OK
     end
     if #kept < UPDATES_KEPT
         and (client ~= ARGV[5] or tonumber(sequence) >= tonumber(ARGV[7])) then
@@ -32,12 +32,13 @@ for client, sequence in string.gmatch(lock.updates, '(%x+)%.(%d+)') do
     end
 end
 if ARGV[3] == '1' and string.sub(held, lock.value_at) ~= ARGV[4] then
-    return {HF_EMISMATCH}
+    return HF_EMISMATCH
 end
 redis.call('SET', key, 'hf1 ' .. lock.token .. ' ' .. lock.nonce .. ' ' ..
-    lock.forced .. ' ' .. lock.since .. ' ' .. #lock.owner .. ' ' ..
-    lock.note_size .. ' ' .. table.concat(kept, ',') .. '\n' .. lock.owner ..
-    string.sub(held, lock.note_at, lock.value_at - 1) .. ARGV[2], 'KEEPTTL')
+    lock.forced .. ' ' .. lock.held .. ' ' .. lock.lease .. ' ' ..
+    #lock.owner .. ' ' .. lock.note_size .. ' ' .. table.concat(kept, ',') ..
+    '\n' .. lock.owner .. string.sub(held, lock.note_at, lock.value_at - 1) ..
+    ARGV[2], 'KEEPTTL')
 tell(HF_EVENT_UPDATED, lock.token, lock.owner, 0)
 publish()
-return {HF_OK}
+return HF_OK
