@@ -33,6 +33,6 @@ if holder == nonce then
     return {HF_OK, token}
 end
 leave(nonce)
-tell(HF_EVENT_WITHDRAWN, '0', owner_of(claim), 0)
+tell(HF_EVENT_WITHDRAWN, '0', parse_claim(claim).owner, 0)
 publish()
 return {HF_OK, '0'}

@@ -11,6 +11,7 @@
 local key, line, standing, events = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
 
 local LINE_MS = 60000   -- a line that nobody stands in any more goes by itself
+local PUT_OFF_MS = 8000 -- and each so often it is put off
 local STALL_MS = 1000   -- so long nobody is silent who is well
 local FORGET_MS = 30000 -- so long is a place kept for who is silent
 local WATCH_MS = 60000  -- so long after its last watcher goes what they read
@@ -98,10 +99,21 @@ end
 
 -- ---- In line
 
-local function owner_of(claim)
-    local size, at = string.match(claim, '^%d+ %S+ %d+ (%d+) %d+\n()')
+-- What a claim says; nothing if there is none.
+local function parse_claim(text)
+    local lease, channel, beat, owner_size, note_size, at =
+        string.match(text or '', '^(%d+) (%S+) (%d+) (%d+) (%d+)\n()')
 
-    return string.sub(claim, at, at + size - 1)
+    if not lease then
+        return nil
+    end
+    return {
+        lease = lease, channel = channel, beat = tonumber(beat),
+        owner = string.sub(text, at, at + owner_size - 1),
+        note = string.sub(text, at + owner_size,
+            at + owner_size + note_size - 1),
+        value = string.sub(text, at + owner_size + note_size),
+    }
 end
 
 local function leave(nonce)
@@ -109,27 +121,32 @@ local function leave(nonce)
     redis.call('HDEL', standing, nonce, '+' .. nonce)
 end
 
--- A sign of life.
+-- A sign of life. The line's own expiry is put off now and then.
 local function mark(nonce, sent)
-    local heard = tonumber(redis.call('HGET', standing, 'heard') or now_ms)
+    local heard = tonumber(redis.call('HGET', standing, 'heard') or 0)
 
     redis.call('HSET', standing, '+' .. nonce, sent .. ' ' .. digits(now_ms),
         'heard', digits(now_ms))
-    if now_ms - heard > STALL_MS then
+    if heard > 0 and now_ms - heard > STALL_MS then
         redis.call('HSET', standing, 'stalled', digits(now_ms))
     end
-    redis.call('PEXPIRE', line, LINE_MS)
-    redis.call('PEXPIRE', standing, LINE_MS)
+    if math.floor(heard / PUT_OFF_MS) ~= math.floor(now_ms / PUT_OFF_MS) then
+        redis.call('PEXPIRE', line, LINE_MS)
+        redis.call('PEXPIRE', standing, LINE_MS)
+    end
 end
 
 -- Whether a waiter lives, as far as its silence tells.
 local function is_heard(silence, beat)
+    if mutant == 70 then return true end
+    if silence <= 3 * beat then
+        return true
+    end
+
     local times = redis.call('HMGET', standing, 'heard', 'stalled')
     local heard, stalled = tonumber(times[1] or 0), tonumber(times[2] or 0)
 
-    if mutant == 70 then return true end
-    return silence <= 3 * beat or now_ms - heard > STALL_MS
-        or now_ms - stalled <= 3 * beat
+    return now_ms - heard > STALL_MS or now_ms - stalled <= 3 * beat
 end
 
 local function is_connected(channel)
@@ -139,24 +156,19 @@ end
 -- Give the free key to `nonce`, if it can be told so. Who asks is told by the
 -- answer; everyone else by a message to its own channel.
 local function grant(nonce, claim, sent, token, asking)
-    local lease, channel, _, owner_size, note_size, at =
-        string.match(claim, '^(%d+) (%S+) (%d+) (%d+) (%d+)\n()')
-    local owner = string.sub(claim, at, at + owner_size - 1)
-    local note = string.sub(claim, at + owner_size,
-        at + owner_size + note_size - 1)
-    local value = string.sub(claim, at + owner_size + note_size)
     local message = 'grant ' .. nonce .. ' ' .. token .. ' ' .. sent
 
     if mutant == 71 then asking = nonce end
-    redis.call('SET', key, record(token, nonce, lease, owner, note, value),
-        'PX', lease)
-    if mutant == 71 then redis.call('PUBLISH', channel, message) end
-    if nonce ~= asking and redis.call('PUBLISH', channel, message) == 0 then
+    redis.call('SET', key, record(token, nonce, claim.lease, claim.owner,
+        claim.note, claim.value), 'PX', claim.lease)
+    if mutant == 71 then redis.call('PUBLISH', claim.channel, message) end
+    if nonce ~= asking
+        and redis.call('PUBLISH', claim.channel, message) == 0 then
         redis.call('DEL', key)
         return false
     end
     leave(nonce)
-    tell(HF_EVENT_GRANTED, token, owner, tonumber(lease)).freed = false
+    tell(HF_EVENT_GRANTED, token, claim.owner, tonumber(claim.lease))
     return true
 end
 
@@ -172,26 +184,24 @@ local function pass(asking)
             return nil
         end
         local fields = redis.call('HMGET', standing, nonce, '+' .. nonce)
-        local claim, sign = fields[1] or '', fields[2] or ''
-        local channel, beat = string.match(claim, '^%d+ (%S+) (%d+) ')
-        local sent, seen = string.match(sign, '^(%S+) (%d+)$')
+        local claim = parse_claim(fields[1])
+        local sent, seen = string.match(fields[2] or '', '^(%S+) (%d+)$')
 
-        if not channel or not seen then
+        if not claim or not seen then
             leave(nonce) -- half of it has expired
         else
             local silence = now_ms - seen
-            local heard = nonce == asking or is_heard(silence, beat)
 
-            if heard then
+            if nonce == asking or is_heard(silence, claim.beat) then
                 token = token or next_token()
                 if grant(nonce, claim, sent, token, asking) then
                     return nonce, token
                 end
             end
-            if silence > FORGET_MS
-                or (silence > 3 * beat and not is_connected(channel)) then
+            if silence > FORGET_MS or (silence > 3 * claim.beat
+                and not is_connected(claim.channel)) then
                 leave(nonce)
-                tell(HF_EVENT_WITHDRAWN, '0', owner_of(claim), 0)
+                tell(HF_EVENT_WITHDRAWN, '0', claim.owner, 0)
             else
                 place = place + 1
             end

@@ -13,7 +13,7 @@
 
 #include "base/assert.h"
 
-#define REST_MIN_MS 10   /* before the second attempt to connect */
+#define REST_MIN_MS 10u  /* before the second attempt to connect */
 #define REST_MAX_MS 1000 /* and before any later one */
 #define SILENCE_MS 5000  /* with replies awaited: the connection is lost */
 #define READ_SIZE 16384  /* of hiredis */
