@@ -62,10 +62,17 @@ struct worker {
     pthread_t thread;
     unsigned number;
     enum how how;
+    pthread_barrier_t *start; /* all are connected */
     uint64_t until;
     double *micros; /* of each pair */
     size_t pairs, room;
 };
+
+static void await_start(struct worker *worker)
+{
+    (void)pthread_barrier_wait(worker->start);
+    worker->until = bench_now() + SPAN_MS * 1000000ull;
+}
 
 static void note(struct worker *worker, uint64_t began)
 {
@@ -103,6 +110,7 @@ static void work_bare(struct worker *worker)
     char key[32];
 
     (void)snprintf(key, sizeof(key), "bare-%u", worker->number);
+    await_start(worker);
     while (bench_now() < worker->until) {
         const char *lock[] = {"SET", key,  "0123456789abcdef0123456789abcdef",
                               "NX",  "PX", "10000"};
@@ -140,6 +148,7 @@ static void work_holdfast(struct worker *worker)
     hf_lock_opts_init(&opts);
     opts.idle = true;
     bench_check("hf_lock_new", hf_lock_new(client, hf_key(key), &opts, &lock));
+    await_start(worker);
     while (bench_now() < worker->until) {
         uint64_t began = bench_now();
 
@@ -198,6 +207,7 @@ static void work_many(struct worker *worker)
 
     hf_lock_opts_init(&opts);
     opts.idle = true;
+    await_start(worker);
     for (unsigned i = 0; i < OUTSTANDING; i++) {
         (void)snprintf(key, sizeof(key), "many-%u", i);
         pairs[i] = (struct pair){.worker = worker, .open = &open};
@@ -235,20 +245,24 @@ static void run_scene(const struct scene *scene, struct figures *figures)
 {
     struct worker *workers = bench_alloc(scene->threads, sizeof(*workers));
     double *all = bench_alloc(SAMPLES, sizeof(*all));
-    uint64_t began = bench_now();
+    pthread_barrier_t start;
+    uint64_t began;
     size_t room = SAMPLES / scene->threads, pairs = 0, kept = 0;
 
+    (void)pthread_barrier_init(&start, NULL, scene->threads + 1);
     for (unsigned i = 0; i < scene->threads; i++) {
         workers[i] = (struct worker){
             .number = i,
             .how = scene->how,
-            .until = began + SPAN_MS * 1000000ull,
+            .start = &start,
             .micros = bench_alloc(room, sizeof(double)),
             .room = room,
         };
         if (pthread_create(&workers[i].thread, NULL, work, &workers[i]))
             bench_fail("cannot start a thread");
     }
+    (void)pthread_barrier_wait(&start);
+    began = bench_now();
     for (unsigned i = 0; i < scene->threads; i++) {
         size_t count;
 
@@ -259,6 +273,7 @@ static void run_scene(const struct scene *scene, struct figures *figures)
         pairs += workers[i].pairs;
         free(workers[i].micros);
     }
+    (void)pthread_barrier_destroy(&start);
     bench_sort(all, kept);
     bench_add(&figures->rate,
               (double)pairs / ((double)(bench_now() - began) / 1e9) / 1000);

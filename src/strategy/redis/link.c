@@ -3,13 +3,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#ifdef HF_REDIS_TLS
 #include <signal.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #include "base/assert.h"
 
@@ -46,30 +47,73 @@ void hf_redis_add_number(struct hf_redis_args *args, uint64_t number)
 
 /* ---- Writing ------------------------------------------------------------*/
 
+#ifdef HF_REDIS_TLS
 /* hiredis writes without MSG_NOSIGNAL. A SIGPIPE goes to the thread that
  * writes: it is held back, and taken out of what is pending if it is ours. */
 static int write_quietly(redisContext *context, int *done)
 {
     struct timespec now = {0};
     sigset_t pipe, before, pending;
-    bool was_pending;
     int status;
-
-    if (HF_MUTANT(78))
-        return redisBufferWrite(context, done);
 
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
     pthread_sigmask(SIG_BLOCK, &pipe, &before);
     status = redisBufferWrite(context, done);
-    if (status != REDIS_OK) {
-        was_pending = sigismember(&before, SIGPIPE) == 1;
-        if (!was_pending && !sigpending(&pending) &&
-            sigismember(&pending, SIGPIPE) == 1)
-            (void)sigtimedwait(&pipe, NULL, &now);
-    }
+    if (status != REDIS_OK && sigismember(&before, SIGPIPE) == 0 &&
+        !sigpending(&pending) && sigismember(&pending, SIGPIPE) == 1)
+        (void)sigtimedwait(&pipe, NULL, &now);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return status;
+}
+
+/* What is encrypted goes through hiredis. */
+static bool write_encrypted(struct hf_redis_link *link)
+{
+    struct hf_buf *out = &link->out;
+    int done = 0;
+
+    if (out->size > 0 &&
+        redisAppendFormattedCommand(link->context, (const char *)out->data,
+                                    out->size) != REDIS_OK)
+        return false;
+    out->size = 0;
+    if (write_quietly(link->context, &done) != REDIS_OK)
+        return false;
+    link->unwritten = !done;
+    return true;
+}
+#endif
+
+/* By our own hands, because hiredis writes without MSG_NOSIGNAL. */
+static bool write_plain(struct hf_redis_link *link)
+{
+    struct hf_buf *out = &link->out;
+    ssize_t written;
+
+    if (out->size > link->written) {
+        written =
+            send(link->fd.fd, out->data + link->written,
+                 out->size - link->written, HF_MUTANT(78) ? 0 : MSG_NOSIGNAL);
+        if (written < 0 && errno != EAGAIN && errno != EINTR)
+            return false;
+        link->written += written > 0 ? (size_t)written : 0;
+    }
+    link->unwritten = link->written < out->size;
+    if (!link->unwritten) {
+        out->size = 0;
+        link->written = 0;
+    }
+    return true;
+}
+
+static bool write_some(struct hf_redis_link *link)
+{
+#ifdef HF_REDIS_TLS
+    if (link->address->tls)
+        return write_encrypted(link);
+#endif
+    return write_plain(link);
 }
 
 static void watch_for(struct hf_redis_link *link, uint32_t events)
@@ -83,12 +127,10 @@ static void watch_for(struct hf_redis_link *link, uint32_t events)
 
 static void write_out(struct hf_redis_link *link)
 {
-    int done = 0;
-
-    if (write_quietly(link->context, &done) != REDIS_OK)
+    if (!write_some(link))
         lose(link, HF_EUNAVAIL, "the connection was lost");
     else
-        watch_for(link, done ? EPOLLIN : EPOLLIN | EPOLLOUT);
+        watch_for(link, link->unwritten ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
 
 static void flush(struct hf_post *post)
@@ -100,6 +142,23 @@ static void flush(struct hf_post *post)
         write_out(link);
 }
 
+/* All of it, or nothing. */
+static bool append(struct hf_buf *out, struct hf_redis_args *args)
+{
+    char *bytes = NULL;
+    bool appended;
+    long long size =
+        redisFormatCommandArgv(&bytes, args->count, args->words, args->sizes);
+
+    if (size < 0)
+        return false;
+    hf_buf_raw(out, bytes, (size_t)size);
+    redisFreeCommand(bytes);
+    appended = !out->failed;
+    out->failed = false;
+    return appended;
+}
+
 bool hf_redis_link_send(struct hf_redis_link *link, struct hf_redis_call *call,
                         struct hf_redis_args *args)
 {
@@ -107,8 +166,7 @@ bool hf_redis_link_send(struct hf_redis_link *link, struct hf_redis_call *call,
 
     if (link->state != HF_REDIS_UP && link->state != HF_REDIS_GREETING)
         return false;
-    if (redisAppendCommandArgv(link->context, args->count, args->words,
-                               args->sizes) != REDIS_OK)
+    if (!append(&link->out, args))
         return false;
     host->ops->defer(host, &link->flush);
     if (!call)
@@ -280,6 +338,8 @@ static void disconnect(struct hf_redis_link *link)
     if (link->context)
         redisFree(link->context);
     link->context = NULL;
+    hf_buf_fini(&link->out);
+    link->written = 0;
     link->host->ops->unpost(link->host, &link->flush);
 }
 
@@ -378,12 +438,10 @@ enum hf_err hf_redis_link_open(struct hf_redis_link *link, struct hf_host *host,
 
 void hf_redis_link_close(struct hf_redis_link *link)
 {
-    int done;
-
     if (!hf_redis_link_is_open(link))
         return;
     if (link->state == HF_REDIS_UP)
-        (void)write_quietly(link->context, &done);
+        (void)write_some(link);
     disconnect(link);
     link->state = HF_REDIS_DOWN;
     tell_lost(link);

@@ -17,6 +17,7 @@
 
 #include <hiredis/hiredis.h>
 
+#include "base/buf.h"
 #include "strategy/redis/address.h"
 #include "strategy/redis/script.h"
 #include "strategy/strategy.h"
@@ -83,6 +84,9 @@ struct hf_redis_link {
     struct hf_fd fd;
     struct hf_timer timer; /* DOWN: connects again. Else: looks for silence */
     struct hf_post flush;
+    struct hf_buf out; /* to be written, from `written` on */
+    size_t written;
+    bool unwritten;       /* the socket is full */
     struct hf_list calls; /* whose replies are awaited, in order */
     hf_time heard;        /* when the last bytes came */
     unsigned refusals;    /* since it was last up */
