@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -175,7 +176,60 @@ static void urls_are_read_strictly(void **state)
         expect_refusal(refused[i].url, refused[i].err, refused[i].word);
 }
 
-#ifndef HF_REDIS_TLS
+#ifdef HF_REDIS_TLS
+/* Make a certificate for localhost, signed by itself, in the folder. */
+static void make_certificate(const char *folder)
+{
+    char command[400];
+
+    (void)snprintf(command, sizeof(command),
+                   "openssl req -x509 -newkey rsa:2048 -nodes -days 2 "
+                   "-subj /CN=localhost -addext subjectAltName=DNS:localhost "
+                   "-keyout %s/key -out %s/cert 2>/dev/null",
+                   folder, folder);
+    assert_int_equal(system(command), 0);
+}
+
+static void tls_checks_who_answers(void **state)
+{
+    char folder[] = HF_TEST_FOLDER;
+    char cert[64], key[64], port[16], url[HF_TEST_URL_SIZE];
+    const char *const options[] = {"--tls-port",
+                                   port,
+                                   "--tls-cert-file",
+                                   cert,
+                                   "--tls-key-file",
+                                   key,
+                                   "--tls-auth-clients",
+                                   "no",
+                                   "--tls-ca-cert-file",
+                                   cert,
+                                   NULL};
+
+    (void)state;
+    assert_true(hf_test_folder_make(folder));
+    make_certificate(folder);
+    (void)snprintf(cert, sizeof(cert), "%s/cert", folder);
+    (void)snprintf(key, sizeof(key), "%s/key", folder);
+    (void)snprintf(port, sizeof(port), "%d", 20000 + (int)getpid() % 20000);
+    start(options);
+    (void)snprintf(url, sizeof(url), "rediss://localhost:%s?cacert=%s", port,
+                   cert);
+    expect_a_lock(url);
+    (void)snprintf(url, sizeof(url), "rediss://localhost:%s", port);
+    expect_refusal(url, HF_EUNAVAIL, "certificate");
+    (void)snprintf(url, sizeof(url), "rediss://127.0.0.1:%s?cacert=%s", port,
+                   cert);
+    expect_refusal(url, HF_EUNAVAIL, "certificate");
+    (void)snprintf(url, sizeof(url), "rediss://localhost:%s?cacert=%s.not",
+                   port, cert);
+    expect_refusal(url, HF_EINVAL, "cacert");
+    (void)snprintf(url, sizeof(url), "rediss://localhost:%s?cert=%s", port,
+                   cert);
+    expect_refusal(url, HF_EINVAL, "key");
+    assert_true(hf_test_folder_remove(folder));
+}
+#else
 static void tls_is_said_to_be_missing(void **state)
 {
     (void)state;
@@ -296,7 +350,9 @@ int main(void)
         CASE(a_cluster_is_refused),
         CASE(a_replica_is_refused),
         cmocka_unit_test(urls_are_read_strictly),
-#ifndef HF_REDIS_TLS
+#ifdef HF_REDIS_TLS
+        CASE(tls_checks_who_answers),
+#else
         cmocka_unit_test(tls_is_said_to_be_missing),
 #endif
         CASE(a_socket_in_the_file_system_serves_as_well),

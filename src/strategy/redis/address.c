@@ -141,13 +141,9 @@ enum hf_err hf_redis_address_init(struct hf_redis_address *address,
     enum hf_err err;
 
     *address = (struct hf_redis_address){0};
-    address->tls = !strcmp(url->scheme, "rediss");
-#ifndef HF_REDIS_TLS
-    if (address->tls)
-        return hf_error_set(error, HF_EUNSUPPORTED,
-                            "url: rediss: this build is without TLS: the "
-                            "hiredis it was built with has none");
-#endif
+    err = hf_redis_tls_new(url, &address->tls, error);
+    if (err)
+        return err;
     err = read_all(address, url, host, error);
     if (err)
         hf_redis_address_fini(address);
@@ -163,5 +159,6 @@ void hf_redis_address_fini(struct hf_redis_address *address)
     free(address->password);
     free(address->user);
     free(address->host);
+    hf_redis_tls_free(address->tls);
     *address = (struct hf_redis_address){0};
 }

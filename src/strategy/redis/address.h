@@ -1,6 +1,7 @@
 /* address.h - where a Redis server is, and who asks there.
  *
- *     redis://user:password@host:port/db      rediss:// the same, with TLS
+ *     redis://user:password@host:port/db
+ *     rediss://user:password@host:port/db?cacert=file&cert=file&key=file
  *     redis+unix://user:password@/path/of/the.socket?db=2
  *
  * The password is wiped when the address is freed, and is in no text. */
@@ -9,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/url.h"
+#include "strategy/redis/tls.h"
 
 #define HF_REDIS_PORT 6379
 #define HF_REDIS_NAME_MAX 300 /* of a server, in texts */
@@ -19,7 +21,7 @@ struct hf_redis_address {
     char *password;
     int port; /* 0: `host` is a path */
     unsigned db;
-    bool tls;
+    struct hf_redis_tls *tls;     /* NULL: it is not encrypted */
     char name[HF_REDIS_NAME_MAX]; /* "redis://host:port/0": for texts */
 };
 

@@ -22,6 +22,14 @@
 
 static void lose(struct hf_redis_link *link, enum hf_err err, const char *text);
 
+/* Lost while reading or writing. */
+static void lose_by_error(struct hf_redis_link *link)
+{
+    const char *why = link->address->tls ? hf_redis_tls_failure() : NULL;
+
+    lose(link, HF_EUNAVAIL, why ? why : "the connection was lost");
+}
+
 /* ---- Words --------------------------------------------------------------*/
 
 void hf_redis_add(struct hf_redis_args *args, const void *bytes, size_t size)
@@ -125,12 +133,20 @@ static void watch_for(struct hf_redis_link *link, uint32_t events)
         lose(link, HF_ESYSTEM, "cannot watch the connection");
 }
 
+/* With TLS, what is to be written first may have to wait for what is read. */
+static bool shakes_hands(const struct hf_redis_link *link)
+{
+    return link->address->tls && link->state == HF_REDIS_GREETING;
+}
+
 static void write_out(struct hf_redis_link *link)
 {
     if (!write_some(link))
-        lose(link, HF_EUNAVAIL, "the connection was lost");
+        lose_by_error(link);
     else
-        watch_for(link, link->unwritten ? EPOLLIN | EPOLLOUT : EPOLLIN);
+        watch_for(link, link->unwritten && !shakes_hands(link)
+                            ? EPOLLIN | EPOLLOUT
+                            : EPOLLIN);
 }
 
 static void flush(struct hf_post *post)
@@ -230,7 +246,7 @@ static void read_in(struct hf_redis_link *link)
     do {
         before = context->reader->len;
         if (redisBufferRead(context) != REDIS_OK) {
-            lose(link, HF_EUNAVAIL, "the connection was lost");
+            lose_by_error(link);
             return;
         }
         read = context->reader->len - before;
@@ -270,7 +286,11 @@ static void connected(struct hf_redis_link *link)
     if (link->address->port > 0)
         (void)redisEnableKeepAlive(link->context);
     move(link, HF_REDIS_GREETING);
-    if (!hf_redis_greet(link))
+    if (link->address->tls &&
+        !hf_redis_tls_begin(link->address->tls, link->context,
+                            link->address->host))
+        lose_by_error(link);
+    else if (!hf_redis_greet(link))
         lose(link, HF_ENOMEM, hf_err_text(HF_ENOMEM));
     else
         write_out(link);
@@ -289,6 +309,8 @@ static void ready(struct hf_fd *fd, uint32_t events)
         write_out(link);
     if (link->context == context && (events & ~(uint32_t)EPOLLOUT))
         read_in(link);
+    if (link->context == context && link->unwritten && shakes_hands(link))
+        write_out(link);
 }
 
 static redisContext *reach(const struct hf_redis_address *address)
