@@ -1,8 +1,5 @@
 #include "client/call.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/assert.h"
 #include "client/client.h"
 
@@ -47,19 +44,6 @@ void hf_call_fini(struct hf_call *call)
     hf_answer_clear(&call->request.answer);
     host_of(call)->ops->timer_remove(host_of(call), &call->timer);
     call->client = NULL;
-}
-
-void hf_answer_clear(struct hf_answer *answer)
-{
-    if (!answer->infos && !answer->cause) {
-        *answer = (struct hf_answer){0};
-        return;
-    }
-    for (size_t i = 0; i < answer->count; i++)
-        hf_info_fini(&answer->infos[i]);
-    free(answer->infos);
-    free(answer->cause);
-    *answer = (struct hf_answer){0};
 }
 
 /* The lowest number that is still awaited: what is below, the server may

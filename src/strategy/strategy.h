@@ -151,6 +151,9 @@ struct hf_host_ops {
     void (*answer)(struct hf_host *host, struct hf_request *request);
 
     void (*grant)(struct hf_host *host, const struct hf_push_grant *grant);
+
+    /* A claim that waits in line had better ask again now. */
+    void (*nudge)(struct hf_host *host, const struct hf_nonce *nonce);
     void (*event)(struct hf_host *host, const struct hf_push_event *event);
 
     /* The owner's label, and chance. */
@@ -199,6 +202,9 @@ struct hf_strategy {
  * text: "memory, file". */
 const struct hf_strategy *hf_strategy_find(const char *scheme);
 const char *hf_strategy_schemes(void);
+
+/* Free what the answer holds, and zero it. */
+void hf_answer_clear(struct hf_answer *answer);
 
 /* An info whose strings are copied into one block of its own. HF_ENOMEM. */
 enum hf_err hf_info_copy(struct hf_info *info, const struct hf_info *from);

@@ -212,7 +212,7 @@ static void many_keys_are_taken_side_by_side(void)
         suite_close(space.clients[i]);
 }
 
-#define CROWD 100000
+#define CROWD (100000 / suite_slowness())
 /* What may be kept in reserve, whatever the number: less than 3 bytes each. */
 #define ROOM ((size_t)256 * 1024)
 
@@ -336,10 +336,28 @@ static void time_out_a_batch(struct hf_client *client, struct hf_key key)
         enum hf_err err = HF_OK;
 
         expect_ok(recorded_future_wait(futures[i], 30000, &err));
-        expect_err(err, HF_ETIMEDOUT);
+        /* So many withdrawals take their time where a server confirms them;
+         * what is not confirmed within a second goes on behind. */
+        if (err != HF_EINDOUBT || suite_slowness() == 1)
+            expect_err(err, HF_ETIMEDOUT);
         hf_future_free(futures[i]);
     }
     assert_null(none);
+}
+
+/* Nobody stands in line, now or soon. */
+static void expect_no_waiters(struct hf_client *client, struct hf_key key)
+{
+    int64_t until = suite_now_ms() + (int64_t)10000 * hf_test_slowness();
+    uint32_t waiters = 1;
+    struct hf_info info;
+
+    while (waiters > 0 && suite_now_ms() < until) {
+        expect_ok(hf_read(client, key, HF_LINEARIZABLE, &info));
+        waiters = info.waiters;
+        hf_info_fini(&info);
+    }
+    assert_int_equal(waiters, 0);
 }
 
 /* LK-22 */
@@ -349,7 +367,6 @@ static void waits_that_ran_out_leave_nothing_behind(void)
     struct hf_lock_opts opts = suite_opts(600000, 0);
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL;
-    struct hf_info info;
     size_t before = 0;
 
     suite_step_back();
@@ -360,10 +377,8 @@ static void waits_that_ran_out_leave_nothing_behind(void)
     for (unsigned i = 0; i < CROWD / BATCH; i++)
         time_out_a_batch(client, key);
 
+    expect_no_waiters(holder, key);
     assert_in_range(suite_allocated(), 0, before + ROOM);
-    expect_ok(recorded_read(holder, key, &info));
-    assert_int_equal(info.waiters, 0);
-    hf_info_fini(&info);
     hf_lock_free(lock);
     suite_close(holder);
     suite_close(client);

@@ -3,6 +3,11 @@
 #include <stdio.h>
 
 #include "lib/folder.h"
+#ifdef HF_REDIS
+#include <unistd.h>
+
+#include "lib/redis.h"
+#endif
 
 static void memory_url(char url[URL_SIZE], const char *unique)
 {
@@ -27,9 +32,73 @@ static void file_url(char url[URL_SIZE], const char *unique)
     (void)snprintf(url, URL_SIZE, "file:%s/%s", folder, unique);
 }
 
+#ifdef HF_REDIS
+/* One server, and a database of it for each case. */
+static struct hf_test_redis redis;
+
+static bool redis_start(void)
+{
+    return hf_test_redis_start(&redis, NULL);
+}
+
+static void redis_stop(void)
+{
+    hf_test_redis_stop(&redis);
+}
+
+static void redis_url(char url[URL_SIZE], const char *unique)
+{
+    (void)unique;
+    (void)snprintf(url, URL_SIZE, "redis://127.0.0.1:%d/%ld", redis.port,
+                   (long)getpid() % 16384);
+}
+
+/* Three servers that know nothing of each other. */
+static struct hf_test_redis three[3];
+
+static bool redlock_start(void)
+{
+    return hf_test_redis_start(&three[0], NULL) &&
+           hf_test_redis_start(&three[1], NULL) &&
+           hf_test_redis_start(&three[2], NULL);
+}
+
+static void redlock_stop(void)
+{
+    for (size_t i = 0; i < 3; i++)
+        hf_test_redis_stop(&three[i]);
+}
+
+static void redlock_url(char url[URL_SIZE], const char *unique)
+{
+    (void)unique;
+    (void)snprintf(
+        url, URL_SIZE, "redlock://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d/%ld",
+        three[0].port, three[1].port, three[2].port, (long)getpid() % 16384);
+}
+
+/* One of three, and two that are not there. */
+static void redlock_unreachable_url(char url[URL_SIZE])
+{
+    (void)snprintf(url, URL_SIZE,
+                   "redlock://127.0.0.1:%d,127.0.0.1:1,127.0.0.1:2",
+                   three[0].port);
+}
+
+static void redis_unreachable_url(char url[URL_SIZE])
+{
+    (void)snprintf(url, URL_SIZE, "redis+unix://%s.gone", redis.socket);
+}
+#endif
+
 const struct strategy strategies[] = {
-    {"memory", memory_url, NULL, NULL, NULL},
-    {"file", file_url, NULL, file_start, file_stop},
+    {"memory", memory_url, NULL, NULL, NULL, 1},
+    {"file", file_url, NULL, file_start, file_stop, 1},
+#ifdef HF_REDIS
+    {"redis", redis_url, redis_unreachable_url, redis_start, redis_stop, 4},
+    {"redlock", redlock_url, redlock_unreachable_url, redlock_start,
+     redlock_stop, 20},
+#endif
 };
 
 const size_t strategy_count = sizeof(strategies) / sizeof(strategies[0]);
