@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/redis_client.h"
@@ -602,6 +604,62 @@ static void after_a_failover_the_old_master_is_not_believed(void **state)
     expect_ok(hf_close(new_client, 1000));
 }
 
+/* A sentinel over the two, in the replica's folder; it dies with the test. */
+static pid_t start_sentinel(void)
+{
+    char path[sizeof(replica.folder) + 16];
+    FILE *file;
+    pid_t pid;
+
+    (void)snprintf(path, sizeof(path), "%s/sentinel", replica.folder);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    (void)fprintf(file,
+                  "port 0\nunixsocket %s.socket\nlogfile %s.log\n"
+                  "sentinel monitor m 127.0.0.1 %d 1\n"
+                  "sentinel down-after-milliseconds m 300\n"
+                  "sentinel failover-timeout m 5000\n",
+                  path, path, redis.port);
+    (void)fclose(file);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)execlp("redis-sentinel", "redis-sentinel", path, (char *)NULL);
+        _exit(127);
+    }
+    return pid;
+}
+
+/* The master is killed, and a sentinel makes the replica one: who was refused
+ * there is served, and no token comes twice. */
+static void who_asks_the_new_master_is_served(void **state)
+{
+    struct hf_client *none = NULL, *new_client;
+    uint64_t before;
+    pid_t sentinel;
+
+    (void)state;
+    start(NULL);
+    start_replica();
+    before = expect_a_lock(client, "k");
+    expect_err(hf_open(hf_test_redis_url(&replica, NULL, NULL), NULL, &none),
+               HF_EUNAVAIL);
+    sentinel = start_sentinel();
+    while (!strstr(hf_test_redis_say(&replica, "CLIENT LIST"), "sentinel"))
+        (void)poll(NULL, 0, 20); /* until it knows of the replica */
+    hf_test_redis_kill(&redis);
+    while (
+        !strstr(hf_test_redis_say(&replica, "INFO replication"), "role:master"))
+        (void)poll(NULL, 0, 20);
+
+    new_client = hf_test_redis_open(&replica, NULL);
+    assert_true(expect_a_lock(new_client, "k") > before);
+    expect_ok(hf_close(new_client, 1000));
+    (void)kill(sentinel, SIGKILL);
+    (void)waitpid(sentinel, NULL, 0);
+}
+
 static void too_few_replicas_are_an_error(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 0, 600);
@@ -685,6 +743,7 @@ int main(void)
         CASE(a_client_that_is_shut_out_says_so),
         CASE(a_key_of_another_kind_is_named),
         CASE(after_a_failover_the_old_master_is_not_believed),
+        CASE(who_asks_the_new_master_is_served),
         CASE(too_few_replicas_are_an_error),
         CASE(a_handed_over_lock_is_on_the_replicas_too),
     };

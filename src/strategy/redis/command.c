@@ -300,6 +300,17 @@ uint64_t hf_redis_digits(const redisReply *reply)
                                              : 0;
 }
 
+bool hf_redis_next(const char **text, uint64_t *number)
+{
+    char *end;
+
+    if (**text < '0' || **text > '9')
+        return false;
+    *number = strtoull(*text, &end, 10);
+    *text = *end ? end + 1 : end;
+    return true;
+}
+
 static bool is_array(const redisReply *reply, size_t elements)
 {
     return reply->type == REDIS_REPLY_ARRAY && reply->elements >= elements;
@@ -333,11 +344,13 @@ static void take_lock(const redisReply *reply, hf_time sent, uint32_t beat_ms,
     } else {
         answer->result.err = (enum hf_err)reply->element[0]->integer;
         answer->result.place = (uint32_t)hf_redis_digits(reply->element[1]);
-        taken->left_ms = (uint32_t)hf_redis_digits(reply->element[2]);
+        /* Less than a millisecond is something, too. */
+        if (reply->element[2]->integer >= 0)
+            taken->left_ms = (uint32_t)reply->element[2]->integer + 1;
         answer->look_again_ms = beat_ms;
         if (answer->result.place == 1 && taken->left_ms > 0 &&
             taken->left_ms < beat_ms)
-            answer->look_again_ms = taken->left_ms + 1;
+            answer->look_again_ms = taken->left_ms;
     }
 }
 
@@ -378,9 +391,7 @@ void hf_redis_take_command(struct hf_redis_link *link, const redisReply *reply,
 /* ---- Records ------------------------------------------------------------*/
 
 struct record {
-    unsigned long long token;
-    int forced;
-    size_t owner_size, note_size;
+    uint64_t token, forced, held, lease, owner_size, note_size;
     const char *data; /* owner, note, value */
 };
 
@@ -388,12 +399,19 @@ struct record {
 static bool parse(const redisReply *held, struct record *record)
 {
     const char *end = memchr(held->str, '\n', held->len);
+    const char *at = held->str + 4;
     size_t rest;
 
     if (!end || strncmp(held->str, "hf1 ", 4) != 0 ||
-        sscanf(held->str, "hf1 %llu %*[0-9a-f] %d %*u %*u %zu %zu ",
-               &record->token, &record->forced, &record->owner_size,
-               &record->note_size) != 4)
+        !hf_redis_next(&at, &record->token) ||
+        end - at <= (ptrdiff_t)HF_REDIS_NONCE_SIZE)
+        return false;
+    at += HF_REDIS_NONCE_SIZE + 1;
+    if (!hf_redis_next(&at, &record->forced) ||
+        !hf_redis_next(&at, &record->held) ||
+        !hf_redis_next(&at, &record->lease) ||
+        !hf_redis_next(&at, &record->owner_size) ||
+        !hf_redis_next(&at, &record->note_size))
         return false;
     record->data = end + 1;
     rest = held->len - (size_t)(end + 1 - held->str);
@@ -410,20 +428,22 @@ static void copy_text(char *to, const char *from, size_t size)
 
 static enum hf_err copy_record(const redisReply *held,
                                const struct record *record,
-                               struct hf_info *from, struct hf_info *info)
+                               const struct hf_info *known,
+                               struct hf_info *info)
 {
     char owner[HF_NOTE_MAX + 1], note[HF_NOTE_MAX + 1];
     const char *value = record->data + record->owner_size + record->note_size;
+    struct hf_info from = *known;
 
     copy_text(owner, record->data, record->owner_size);
     copy_text(note, record->data + record->owner_size, record->note_size);
-    from->token = record->token;
-    from->forced = record->forced == 1;
-    from->owner = owner;
-    from->note = note;
-    from->value =
+    from.token = record->token;
+    from.forced = record->forced == 1;
+    from.owner = owner;
+    from.note = note;
+    from.value =
         (struct hf_bytes){value, held->len - (size_t)(value - held->str)};
-    return hf_info_copy(info, from);
+    return hf_info_copy(info, &from);
 }
 
 enum hf_err hf_redis_take_read(struct hf_redis_link *link,

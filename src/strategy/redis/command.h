@@ -7,6 +7,7 @@
 #include "strategy/redis/link.h"
 
 #define HF_REDIS_ID_SIZE 16 /* hex digits of a client's name for itself */
+#define HF_REDIS_NONCE_SIZE ((size_t)2 * HF_NONCE_SIZE) /* in hex digits */
 #define HF_REDIS_PREFIX_MAX 24
 #define HF_REDIS_CHANNEL_PREFIX "hf:c:"
 #define HF_REDIS_CHANNEL_SIZE                                                  \
@@ -30,8 +31,8 @@ enum hf_err hf_redis_asker_init(struct hf_redis_asker *asker,
 struct hf_redis_words {
     struct hf_redis_args args;
     char keys[4][HF_REDIS_PREFIX_MAX + HF_KEY_MAX];
-    char nonce[2 * HF_NONCE_SIZE + 1];
-    char mine[sizeof("hf1  ") + 20 + 2 * HF_NONCE_SIZE + 1];
+    char nonce[HF_REDIS_NONCE_SIZE + 1];
+    char mine[sizeof("hf1  ") + 20 + HF_REDIS_NONCE_SIZE + 1];
     char number[64];
 };
 
@@ -94,5 +95,8 @@ void hf_redis_explain(struct hf_answer *answer, const char *text);
 
 /* A number of digits, up to the first other; 0 of what is no string. */
 uint64_t hf_redis_digits(const redisReply *reply);
+
+/* Read a number, and what stands behind it, from a text. */
+bool hf_redis_next(const char **text, uint64_t *number);
 
 #endif

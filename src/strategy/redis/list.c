@@ -249,7 +249,7 @@ static void escape(struct hf_redis_list *list, struct hf_key prefix)
     char *to = list->pattern;
 
     for (size_t i = 0; i < prefix.size; i++) {
-        if (memchr("*?[]\\", bytes[i], 5))
+        if (bytes[i] && strchr("*?[]\\", bytes[i]))
             *to++ = '\\';
         *to++ = bytes[i];
     }
@@ -259,27 +259,27 @@ static void escape(struct hf_redis_list *list, struct hf_key prefix)
 
 enum hf_err hf_redis_list_start(struct hf_redis_link *server,
                                 struct hf_key prefix, hf_redis_list_fn *done,
-                                void *arg, struct hf_redis_list **made)
+                                void *arg, struct hf_redis_list **list)
 {
-    struct hf_redis_list *list = calloc(1, sizeof(*list));
+    struct hf_redis_list *made = calloc(1, sizeof(*made));
 
-    if (!list)
+    if (!made)
         return HF_ENOMEM;
-    list->server = server;
-    list->done = done;
-    list->arg = arg;
-    list->cursor[0] = '0';
-    list->prefix_size = prefix.size;
-    hf_copy(list->prefix, prefix.data, prefix.size);
-    escape(list, prefix);
-    scan(list);
-    if (list->err) {
-        clear(list);
-        free(list);
+    made->server = server;
+    made->done = done;
+    made->arg = arg;
+    made->cursor[0] = '0';
+    made->prefix_size = prefix.size;
+    hf_copy(made->prefix, prefix.data, prefix.size);
+    escape(made, prefix);
+    scan(made);
+    if (made->err) {
+        clear(made);
+        free(made);
         return HF_EUNAVAIL;
     }
-    if (made)
-        *made = list;
+    if (list)
+        *list = made;
     return HF_OK;
 }
 

@@ -1,6 +1,5 @@
 /* news.c - what the server tells by itself: grants, on a channel of this
  * client's own, and a bell for events, on one of all. */
-#include <stdio.h>
 #include <string.h>
 
 #include "strategy/redis/redis.h"
@@ -33,18 +32,19 @@ static bool read_nonce(const char *text, struct hf_nonce *nonce)
  * sent at SENT, its last sign of life. */
 static void hear_grant(struct hf_redis *redis, const char *text)
 {
-    char nonce[2 * HF_NONCE_SIZE + 1];
-    unsigned long long token;
-    long long sent;
+    static const char word[] = "grant ";
     struct hf_push_grant grant = {.anchor.known = true};
+    const char *at = text + strlen(word);
+    uint64_t sent;
 
-    if (sscanf(text, "grant %32[0-9a-f] %llu %lld", nonce, &token, &sent) !=
-            3 ||
-        strlen(nonce) != 2 * HF_NONCE_SIZE || !read_nonce(nonce, &grant.nonce))
+    if (strncmp(text, word, strlen(word)) != 0 || !read_nonce(at, &grant.nonce))
         return;
-    grant.token = token;
+    at += HF_REDIS_NONCE_SIZE;
+    if (*at++ != ' ' || !hf_redis_next(&at, &grant.token) ||
+        !hf_redis_next(&at, &sent))
+        return;
     /* Replicas are waited for once it is renewed (redis.c). */
-    grant.anchor.sent = redis->wait_replicas > 0 ? 0 : sent;
+    grant.anchor.sent = redis->wait_replicas > 0 ? 0 : (hf_time)sent;
     redis->host->ops->grant(redis->host, &grant);
 }
 

@@ -28,8 +28,9 @@ struct hf_redlock {
     struct hf_redlock_server servers[HF_REDLOCK_MAX];
     unsigned count, majority;
     struct hf_list polls;     /* all that are under way */
-    struct hf_list undecided; /* of them: not all is asked or heard, by time */
+    struct hf_list undecided; /* of them: not all is asked or heard */
     struct hf_timer impatience;
+    hf_time impatient_at;
     struct hf_list doubts; /* locks that a server may hold by another token */
     struct hf_list waiters;
     struct hf_timer nudge;
@@ -69,7 +70,7 @@ struct hf_redlock_poll {
     uint64_t granted; /* CANCEL: the token it held with */
     unsigned doubted; /* UNLOCK: bits of servers to be asked by nonce alone */
     char *cause;
-    struct hf_redlock_vote votes[HF_REDLOCK_MAX];
+    struct hf_redlock_vote votes[]; /* one for each server */
 };
 
 /* redlock_poll.c: ask, count, decide. A poll frees itself. */

@@ -141,7 +141,7 @@ void hf_redlock_list_all(struct hf_redlock_poll *poll)
 
 void hf_redlock_abandon_lists(struct hf_redlock_poll *poll)
 {
-    for (unsigned i = 0; i < HF_REDLOCK_MAX; i++) {
+    for (unsigned i = 0; i < poll->redlock->count; i++) {
         if (poll->votes[i].list) {
             hf_redis_list_abandon(poll->votes[i].list);
             poll->votes[i].list = NULL;

@@ -6,14 +6,16 @@
 #include "base/bytes.h"
 #include "strategy/redis/redlock.h"
 
-#define PATIENCE_MS 50    /* so long one server may hold up the others */
-#define LOOK_AGAIN_MS 500 /* after which a lost announcement is made good */
-#define ENDED_MS 8        /* after a lease has ended, within so much */
+#define LOCK_PATIENCE_MS 500 /* before the next server is the first */
+#define PATIENCE_MS 150      /* so long one server may hold up the others */
+#define LOOK_AGAIN_MS 500    /* after which a lost announcement is made good */
+#define ENDED_MS 8           /* after a lease has ended, within so much */
 
 struct hf_redlock_poll *hf_redlock_poll_new(struct hf_redlock *redlock,
                                             struct hf_request *request)
 {
-    struct hf_redlock_poll *poll = calloc(1, sizeof(*poll));
+    struct hf_redlock_poll *poll =
+        calloc(1, sizeof(*poll) + redlock->count * sizeof(poll->votes[0]));
 
     if (!poll)
         return NULL;
@@ -30,7 +32,7 @@ static void free_poll(struct hf_redlock_poll *poll)
 {
     hf_list_remove(&poll->link);
     hf_list_remove(&poll->undecided);
-    for (unsigned i = 0; i < HF_REDLOCK_MAX; i++) {
+    for (unsigned i = 0; i < poll->redlock->count; i++) {
         struct hf_redlock_vote *vote = &poll->votes[i];
 
         hf_info_fini(&vote->info);
@@ -207,16 +209,19 @@ static void ask_all(struct hf_redlock_poll *poll)
 }
 
 /* Wait for who is asked, but not for ever. */
-static void be_patient(struct hf_redlock_poll *poll)
+static void be_patient(struct hf_redlock_poll *poll, uint32_t ms)
 {
     struct hf_redlock *redlock = poll->redlock;
     struct hf_host *host = redlock->host;
 
     poll->impatient = false;
-    poll->patient_until = hf_time_add(host->ops->now(host), PATIENCE_MS);
-    if (hf_list_empty(&redlock->undecided))
-        hf_timer_set(host, &redlock->impatience, poll->patient_until);
+    poll->patient_until = hf_time_add(host->ops->now(host), ms);
     hf_list_remove(&poll->undecided);
+    if (hf_list_empty(&redlock->undecided) ||
+        poll->patient_until < redlock->impatient_at) {
+        redlock->impatient_at = poll->patient_until;
+        hf_timer_set(host, &redlock->impatience, poll->patient_until);
+    }
     hf_list_push_back(&redlock->undecided, &poll->undecided);
 }
 
@@ -368,7 +373,7 @@ static void ask_next(struct hf_redlock_poll *poll)
         i++;
     poll->asks_all = i == redlock->count;
     if (!poll->asks_all)
-        be_patient(poll);
+        be_patient(poll, LOCK_PATIENCE_MS);
 }
 
 static void decide_lock(struct hf_redlock_poll *poll)
@@ -418,10 +423,10 @@ static void decide_command(struct hf_redlock_poll *poll)
             poll->request->answer.anchor =
                 (struct hf_anchor){.known = true, .sent = poll->sent};
         hf_redlock_answer(poll, HF_OK);
-    } else if (poll->pending > 0) {
-        return;
     } else if (!cancel && poll->no > redlock->count - redlock->majority) {
         hf_redlock_answer(poll, poll->why);
+    } else if (poll->pending > 0) {
+        return;
     } else if (poll->yes + poll->lost > 0) {
         hf_redlock_answer(poll, HF_EINDOUBT);
     } else {
@@ -445,25 +450,42 @@ void hf_redlock_decide(struct hf_redlock_poll *poll)
         free_poll(poll);
 }
 
+/* The first of those whose patience has ended, or NULL; the next instant at
+ * which one does. */
+static struct hf_redlock_poll *next_impatient(struct hf_redlock *redlock,
+                                              hf_time *next)
+{
+    hf_time now = redlock->host->ops->now(redlock->host);
+
+    *next = HF_NEVER;
+    for (struct hf_list *link = redlock->undecided.next;
+         link != &redlock->undecided; link = link->next) {
+        struct hf_redlock_poll *poll =
+            HF_CONTAINER(link, struct hf_redlock_poll, undecided);
+
+        if (poll->patient_until <= now)
+            return poll;
+        if (poll->patient_until < *next)
+            *next = poll->patient_until;
+    }
+    return NULL;
+}
+
 /* One server takes its time, or is no more. */
 void hf_redlock_on_impatience(struct hf_timer *timer)
 {
     struct hf_redlock *redlock =
         HF_CONTAINER(timer, struct hf_redlock, impatience);
-    struct hf_list *first;
+    struct hf_redlock_poll *poll;
+    hf_time next;
 
-    while ((first = hf_list_first(&redlock->undecided))) {
-        struct hf_redlock_poll *poll =
-            HF_CONTAINER(first, struct hf_redlock_poll, undecided);
-
-        if (poll->patient_until > redlock->host->ops->now(redlock->host)) {
-            hf_timer_set(redlock->host, timer, poll->patient_until);
-            return;
-        }
+    while ((poll = next_impatient(redlock, &next))) {
         hf_list_remove(&poll->undecided);
         poll->impatient = true;
         hf_redlock_decide(poll);
     }
+    redlock->impatient_at = next;
+    hf_timer_set(redlock->host, timer, next);
 }
 
 void hf_redlock_poll_begin(struct hf_redlock_poll *poll)
@@ -486,7 +508,7 @@ void hf_redlock_poll_begin(struct hf_redlock_poll *poll)
     else if (!lock)
         ask_all(poll);
     if (command && !lock)
-        be_patient(poll);
+        be_patient(poll, PATIENCE_MS);
     hf_redlock_decide(poll);
 }
 

@@ -151,41 +151,49 @@ static void tell(struct hf_redis *redis, struct watch *watch,
         redis->host->ops->event(redis->host, &push);
 }
 
+/* The text of a stream's entry; NULL if it is not one of ours. */
+static const redisReply *text_of(const redisReply *entry)
+{
+    const redisReply *fields;
+
+    if (entry->type != REDIS_REPLY_ARRAY || entry->elements != 2)
+        return NULL;
+    fields = entry->element[1];
+    if (fields->type != REDIS_REPLY_ARRAY || fields->elements != 2 ||
+        fields->element[1]->type != REDIS_REPLY_STRING)
+        return NULL;
+    return fields->element[1];
+}
+
 /* KIND TOKEN FREED LEASE OWNER_SIZE\n, owner, key. An empty one is the first
  * of a stream: it tells that others may be missing before it. */
 static bool parse(const redisReply *entry, struct hf_event *event,
                   char owner[HF_NOTE_MAX + 1], uint32_t *lease_ms)
 {
-    const redisReply *fields, *text;
-    unsigned long long token = 0;
-    unsigned kind = 0, freed = 0, lease = 0, owner_size = 0;
-    const char *end;
+    const redisReply *text = text_of(entry);
+    uint64_t kind, freed, lease, owner_size;
+    const char *at;
 
-    if (entry->type != REDIS_REPLY_ARRAY || entry->elements != 2)
+    if (!text)
         return false;
-    fields = entry->element[1];
-    if (fields->type != REDIS_REPLY_ARRAY || fields->elements != 2)
-        return false;
-    text = fields->element[1];
     *event = (struct hf_event){.index = hf_redis_digits(entry->element[0]),
                                .owner = ""};
-    end = memchr(text->str, '\n', text->len);
-    if (!end)
-        return text->len == 0;
-    if (sscanf(text->str, "%u %llu %u %u %u", &kind, &token, &freed, &lease,
-               &owner_size) != 5 ||
-        owner_size > HF_NOTE_MAX ||
-        owner_size > text->len - (size_t)(end + 1 - text->str))
+    at = text->str;
+    if (text->len == 0)
+        return true;
+    if (!hf_redis_next(&at, &kind) || !hf_redis_next(&at, &event->token) ||
+        !hf_redis_next(&at, &freed) || !hf_redis_next(&at, &lease) ||
+        !hf_redis_next(&at, &owner_size) || owner_size > HF_NOTE_MAX ||
+        owner_size > text->len - (size_t)(at - text->str))
         return false;
-    memcpy(owner, end + 1, owner_size);
+    memcpy(owner, at, owner_size);
     owner[owner_size] = '\0';
     event->kind = (enum hf_event_kind)kind;
-    event->token = token;
     event->freed = freed == 1;
     event->owner = owner;
-    event->key.data = end + 1 + owner_size;
-    event->key.size = text->len - (size_t)(end + 1 + owner_size - text->str);
-    *lease_ms = lease;
+    event->key.data = at + owner_size;
+    event->key.size = text->len - (size_t)(at + owner_size - text->str);
+    *lease_ms = (uint32_t)lease;
     return true;
 }
 
