@@ -142,7 +142,7 @@ struct hf_client *suite_open_background(void)
 
 void suite_close(struct hf_client *client)
 {
-    expect_ok(recorded_close(client, 5000));
+    expect_ok(recorded_close(client, 30000));
 }
 
 struct hf_key suite_key(const char *name)
