@@ -160,8 +160,8 @@ static int adopt(const struct args *args, struct hf_client *client,
 int store_act(const struct args *args,
               int (*act)(const struct args *args, struct hf_lock *lock))
 {
-    struct hf_client *client;
-    struct hf_lock *lock;
+    struct hf_client *client = NULL;
+    struct hf_lock *lock = NULL;
     int status = store_open(args, NULL, &client);
 
     if (status)

@@ -188,10 +188,13 @@ static long long silence_of_the_first(void)
 
     (void)snprintf(nonce, sizeof(nonce), "%s",
                    hf_test_redis_say(&redis, "ZRANGE hf:q:k 0 0"));
+    /* What cannot be read stays 0, and fails the case.
+     * NOLINTBEGIN(cert-err34-c) */
     (void)sscanf(hf_test_redis_say(&redis, "HGET hf:w:k +%s", nonce),
                  "%lld %lld", &sent, &seen);
     (void)sscanf(hf_test_redis_say(&redis, "TIME"), "%lld %lld", &seconds,
                  &micros);
+    /* NOLINTEND(cert-err34-c) */
     return seconds * 1000 + micros / 1000 - seen;
 }
 

@@ -285,9 +285,11 @@ static pid_t answer_with(const char *bytes, int *port)
     *port = ntohs(at.sin_port);
     pid = fork();
     assert_true(pid >= 0);
-    while (pid == 0) {
-        caller = accept(fd, NULL, NULL);
-        (void)!write(caller, bytes, strlen(bytes));
+    if (pid == 0) {
+        for (;;) {
+            caller = accept(fd, NULL, NULL);
+            (void)!write(caller, bytes, strlen(bytes));
+        }
     }
     (void)close(fd);
     return pid;
