@@ -59,7 +59,4 @@ void hf_call_start(struct hf_call *call, hf_time deadline);
 /* Stop caring: it will not be settled. Whether it was done is not known. */
 void hf_call_abandon(struct hf_call *call);
 
-/* Free what the answer holds. */
-void hf_answer_clear(struct hf_answer *answer);
-
 #endif

@@ -38,12 +38,16 @@ static enum hf_err release_result(const struct hf_lock *lock)
     if (call->request.command.kind == HF_COMMAND_CANCEL && err == HF_OK &&
         result->token != atomic_load(&lock->token))
         return HF_EEXPIRED;
-    if (lock->adopted || (err != HF_ENOTHELD && err != HF_ENOTOWNER))
+    if (err != HF_ENOTHELD && err != HF_ENOTOWNER)
         return err;
+    /* It was an earlier copy of this very UNLOCK; or the lease ran out before
+     * that came, and nobody can tell. */
     if (call->request.command.kind == HF_COMMAND_UNLOCK && call->in_doubt &&
-        hf_client_now(lock->client) < running)
-        return HF_OK; /* then it was an earlier copy of this very UNLOCK */
-    return HF_EEXPIRED;
+        !call->request.answer.sure)
+        return !lock->adopted && hf_client_now(lock->client) < running
+                   ? HF_OK
+                   : HF_EINDOUBT;
+    return lock->adopted ? err : HF_EEXPIRED;
 }
 
 void hf_release_settled(struct hf_lock *lock)

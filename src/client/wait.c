@@ -155,6 +155,9 @@ void hf_wait_fired(struct hf_timer *timer)
     struct hf_watch *watch = HF_CONTAINER(timer, struct hf_watch, wait.timer);
 
     if (hf_client_now(watch->client) >= watch->wait.wait_until) {
+        /* An answer takes its own time: who does not wait looks once. */
+        if (hf_call_open(&watch->call) && !watch->wait.looked)
+            return;
         hf_call_abandon(&watch->call);
         give_up(watch);
         return;

@@ -51,6 +51,7 @@ struct hf_answer {
     uint64_t index;          /* READ, LIST, WATCH: of the newest event */
     struct hf_info *infos;   /* READ: one; LIST: count; the client frees them */
     size_t count;
+    bool sure;   /* UNLOCK: no other copy of it did anything either */
     char *cause; /* why it failed, in words, allocated; may be NULL */
 };
 
@@ -151,6 +152,9 @@ struct hf_host_ops {
     void (*answer)(struct hf_host *host, struct hf_request *request);
 
     void (*grant)(struct hf_host *host, const struct hf_push_grant *grant);
+
+    /* A claim that waits in line had better ask again now. */
+    void (*nudge)(struct hf_host *host, const struct hf_nonce *nonce);
     void (*event)(struct hf_host *host, const struct hf_push_event *event);
 
     /* The owner's label, and chance. */
@@ -188,6 +192,10 @@ struct hf_strategy {
      * now, whatever goes on outside. */
     void (*cancel)(void *self, struct hf_request *request);
 
+    /* Whether a request waits here, and nothing of it was sent yet: then there
+     * is no answer to lose patience with. NULL: none ever waits. */
+    bool (*is_unsent)(void *self, const struct hf_request *request);
+
     /* Let go of everything, now: no request is open any more. Waiters that
      * this client has in line are withdrawn where that can be done. What
      * cannot be stopped, such as a thread inside a library, is orphaned with
@@ -199,6 +207,9 @@ struct hf_strategy {
  * text: "memory, file". */
 const struct hf_strategy *hf_strategy_find(const char *scheme);
 const char *hf_strategy_schemes(void);
+
+/* Free what the answer holds, and zero it. */
+void hf_answer_clear(struct hf_answer *answer);
 
 /* An info whose strings are copied into one block of its own. HF_ENOMEM. */
 enum hf_err hf_info_copy(struct hf_info *info, const struct hf_info *from);

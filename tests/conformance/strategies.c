@@ -28,8 +28,8 @@ static void file_url(char url[URL_SIZE], const char *unique)
 }
 
 const struct strategy strategies[] = {
-    {"memory", memory_url, NULL, NULL, NULL},
-    {"file", file_url, NULL, file_start, file_stop},
+    {"memory", memory_url, NULL, NULL, NULL, 1},
+    {"file", file_url, NULL, file_start, file_stop, 1},
 };
 
 const size_t strategy_count = sizeof(strategies) / sizeof(strategies[0]);

@@ -26,6 +26,8 @@ struct strategy {
      * it cannot be started. */
     bool (*start)(void);
     void (*stop)(void);
+
+    unsigned slowness; /* cases of very many keys take so many times fewer */
 };
 
 extern const struct strategy strategies[];

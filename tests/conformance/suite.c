@@ -58,6 +58,11 @@ const char *suite_unreachable_url(void)
     return url;
 }
 
+unsigned suite_slowness(void)
+{
+    return self.joined->strategy->slowness;
+}
+
 /* Hold a key until the other end of `fd` is closed. */
 static _Noreturn void hold_in_child(struct hf_key key, int fd)
 {

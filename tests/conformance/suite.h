@@ -54,6 +54,9 @@ const char *suite_url(void);
 /* The URL of a server that is not there; skips the case if there is none. */
 const char *suite_unreachable_url(void);
 
+/* By how much this strategy is slower than one within the process. */
+unsigned suite_slowness(void);
+
 /* Skip the case unless another process can share the locks of suite_url(). To
  * be called before a client is open. */
 void suite_needs_processes(void);

@@ -810,7 +810,7 @@ static const struct promise promises[] = {
     PROMISE(wait_held_returns_at_once_if_held, 0),
     PROMISE(wait_held_wakes_when_somebody_locks, 0),
     PROMISE(wait_held_runs_out, 0),
-    PROMISE(wait_held_misses_no_lock, 0),
+    PROMISE(wait_held_misses_no_lock, HF_CAP_WATCH),
     PROMISE(wait_held_sees_a_lock_that_is_gone_again, HF_CAP_WATCH),
     PROMISE(wait_free_returns_at_once_if_free, 0),
     PROMISE(wait_free_wakes_on_release, HF_CAP_WATCH),
