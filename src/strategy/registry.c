@@ -3,11 +3,18 @@
 
 #include "strategy/file/file.h"
 #include "strategy/memory.h"
+#ifdef HF_MONGO
+#include "strategy/mongo/mongo.h"
+#endif
 #include "strategy/strategy.h"
 
 static const struct hf_strategy *const strategies[] = {
     &hf_strategy_memory,
     &hf_strategy_file,
+#ifdef HF_MONGO
+    &hf_strategy_mongodb,
+    &hf_strategy_mongodb_srv,
+#endif
 };
 
 const struct hf_strategy *hf_strategy_find(const char *scheme)
@@ -21,5 +28,9 @@ const struct hf_strategy *hf_strategy_find(const char *scheme)
 
 const char *hf_strategy_schemes(void)
 {
-    return "memory, file";
+    return "memory, file"
+#ifdef HF_MONGO
+           ", mongodb, mongodb+srv"
+#endif
+        ;
 }

@@ -3,6 +3,10 @@
 #include <stdio.h>
 
 #include "lib/folder.h"
+#ifdef HF_MONGO
+#include "lib/mongo.h"
+#include "lib/runner.h"
+#endif
 
 static void memory_url(char url[URL_SIZE], const char *unique)
 {
@@ -27,9 +31,43 @@ static void file_url(char url[URL_SIZE], const char *unique)
     (void)snprintf(url, URL_SIZE, "file:%s/%s", folder, unique);
 }
 
+#ifdef HF_MONGO
+/* A replica set of one, and a collection for each case. */
+static struct hf_test_mongo mongo;
+
+static bool mongo_start(void)
+{
+    return !hf_test_mongo_found() || hf_test_mongo_start(&mongo, 1);
+}
+
+static void mongo_stop(void)
+{
+    if (mongo.count > 0)
+        hf_test_mongo_stop(&mongo);
+}
+
+static void mongo_url(char url[URL_SIZE], const char *unique)
+{
+    char options[URL_SIZE];
+
+    if (mongo.count == 0)
+        hf_test_skip(HF_TEST_MONGO_NONE);
+    (void)snprintf(options, sizeof(options), "&collection=%.100s", unique);
+    hf_test_mongo_url(&mongo, url, options);
+}
+
+static void mongo_unreachable_url(char url[URL_SIZE])
+{
+    (void)snprintf(url, URL_SIZE, "mongodb://127.0.0.1:1/");
+}
+#endif
+
 const struct strategy strategies[] = {
     {"memory", memory_url, NULL, NULL, NULL, 1},
     {"file", file_url, NULL, file_start, file_stop, 1},
+#ifdef HF_MONGO
+    {"mongo", mongo_url, mongo_unreachable_url, mongo_start, mongo_stop, 100},
+#endif
 };
 
 const size_t strategy_count = sizeof(strategies) / sizeof(strategies[0]);
