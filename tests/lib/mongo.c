@@ -119,6 +119,8 @@ static _Noreturn void be_the_server(const struct hf_test_mongo *mongo,
         "diagnosticDataCollectionEnabled=false",
         "--oplogSize",
         "64",
+        "--slowms",
+        "10000",
     };
     int count = 0, nothing;
 

@@ -63,12 +63,20 @@ static void add_user(struct hf_buf *buf, const struct hf_url *url)
 
 static bool is_for_libmongoc(const char *name)
 {
+    /* Those that its own functions do not count among them. */
+    static const char *const others[] = {
+        MONGOC_URI_AUTHMECHANISM,      MONGOC_URI_AUTHMECHANISMPROPERTIES,
+        MONGOC_URI_AUTHSOURCE,         MONGOC_URI_COMPRESSORS,
+        MONGOC_URI_READCONCERNLEVEL,   MONGOC_URI_READPREFERENCE,
+        MONGOC_URI_READPREFERENCETAGS, MONGOC_URI_W,
+    };
+
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (!strcasecmp(name, others[i]))
+            return true;
     return mongoc_uri_option_is_int32(name) ||
            mongoc_uri_option_is_int64(name) ||
-           mongoc_uri_option_is_bool(name) || mongoc_uri_option_is_utf8(name) ||
-           !strcasecmp(name, MONGOC_URI_COMPRESSORS) ||
-           !strcasecmp(name, MONGOC_URI_AUTHMECHANISMPROPERTIES) ||
-           !strcasecmp(name, MONGOC_URI_READPREFERENCETAGS);
+           mongoc_uri_option_is_bool(name) || mongoc_uri_option_is_utf8(name);
 }
 
 static void add_options(struct hf_buf *buf, struct hf_url *url)

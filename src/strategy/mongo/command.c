@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "strategy/mongo/looking.h"
 
 #define RUN_MS 3000 /* how long a server may work on one command */
 #define RACES_MAX 8 /* with others who insert the same document */
@@ -230,6 +231,15 @@ static void run_at(const struct hf_mongo_question *question,
     bson_destroy(opts);
 }
 
+/* Who waits wants to look again when the lease ends. */
+static bool wants_left(const struct hf_mongo_question *question,
+                       const struct hf_mongo_reply *reply)
+{
+    if (reply->err || !reply->held || reply->mine)
+        return false;
+    return reply->place >= 0 || question->script == HF_MONGO_LOOK;
+}
+
 void hf_mongo_run(const struct hf_mongo_question *question,
                   mongoc_client_t *client, const struct hf_mongo_place *place,
                   struct hf_mongo_reply *reply)
@@ -239,5 +249,8 @@ void hf_mongo_run(const struct hf_mongo_question *question,
     if (!server)
         return;
     run_at(question, client, place, server, reply);
+    if (wants_left(question, reply))
+        reply->has_left = hf_mongo_look_left(question->key, client, place,
+                                             server, &reply->left_ms);
     mongoc_server_description_destroy(server);
 }

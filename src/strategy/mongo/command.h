@@ -50,7 +50,8 @@ struct hf_mongo_reply {
     uint64_t token;
     uint32_t renewals;
     int32_t place; /* in line, from 0; -1: not */
-    int64_t left_ms;
+    bool has_left; /* it was asked for: of the lease */
+    uint32_t left_ms;
     uint64_t ended_token;
     enum hf_event_kind ended_why;
     bool ended_mine; /* by this very call, be it by an earlier copy */

@@ -9,7 +9,7 @@
 
 /* Commands on one document get in each other's way: the server starts those
  * anew that come second, and some of many come second for very long. */
-#define SAME_SUBJECT_MAX 2
+#define SAME_SUBJECT_MAX 1
 
 struct hf_mongo_crew {
     struct hf_mongo_place place;
@@ -268,13 +268,16 @@ void hf_mongo_crew_post(struct hf_mongo_crew *crew, struct hf_post *post)
 /* With the mutex held: a thread for each job that nobody is free for. */
 static bool give(struct hf_mongo_crew *crew, struct hf_mongo_job *job)
 {
-    if (hf_list_empty(&crew->idle) && crew->workers < HF_MONGO_WORKERS_MAX &&
-        start(crew, be_a_worker, crew))
+    bool runs = may_run(crew, job);
+
+    if (runs && hf_list_empty(&crew->idle) &&
+        crew->workers < HF_MONGO_WORKERS_MAX && start(crew, be_a_worker, crew))
         crew->workers++;
     if (crew->workers == 0)
         return false;
     hf_list_push_back(job->first ? &crew->first : &crew->waiting, &job->link);
-    wake_one(crew);
+    if (runs)
+        wake_one(crew);
     return true;
 }
 

@@ -13,7 +13,7 @@
 #include "strategy/mongo/script.h"
 #include "strategy/strategy.h"
 
-#define HF_MONGO_WORKERS_MAX 16
+#define HF_MONGO_WORKERS_MAX 8
 
 /* What jobs know, which does not change while any thread runs. */
 struct hf_mongo_place {

@@ -92,8 +92,7 @@ static void looked(struct hf_mongo_call *call)
     else if (reply->err)
         hf_mongo_due_set(mongo, (struct hf_key){key, size}, 1000);
     else if (reply->held)
-        hf_mongo_due_set(mongo, (struct hf_key){key, size},
-                         hf_time_left(reply->left_ms, 0));
+        hf_mongo_due_set(mongo, (struct hf_key){key, size}, reply->left_ms);
     hf_mongo_call_free(call);
     hf_mongo_set_tick(mongo);
 }

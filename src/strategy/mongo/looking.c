@@ -363,3 +363,24 @@ void hf_mongo_look(struct hf_mongo_look *look, mongoc_client_t *client,
     if (look->reply.err == HF_EINDOUBT)
         look->reply.err = HF_EUNAVAIL;
 }
+
+bool hf_mongo_look_left(const char *key, mongoc_client_t *client,
+                        const struct hf_mongo_place *place,
+                        const mongoc_server_description_t *server,
+                        uint32_t *left_ms)
+{
+    struct hf_mongo_look look = {
+        .scope = HF_MONGO_ONE,
+        .local = true,
+        .key = strdup(key),
+    };
+    bool known;
+
+    if (look.key)
+        look_at(&look, client, place, server);
+    known = look.key && !look.reply.err && (look.count == 1 || look.over);
+    if (known)
+        *left_ms = look.over ? 0 : look.infos[0].left_ms;
+    hf_mongo_look_fini(&look);
+    return known;
+}

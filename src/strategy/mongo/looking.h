@@ -33,6 +33,13 @@ void hf_mongo_look_fini(struct hf_mongo_look *look);
 void hf_mongo_look(struct hf_mongo_look *look, mongoc_client_t *client,
                    const struct hf_mongo_place *place);
 
+/* How much of the lease of `key` is left, by the clock of `server`. False: it
+ * is not known. */
+bool hf_mongo_look_left(const char *key, mongoc_client_t *client,
+                        const struct hf_mongo_place *place,
+                        const mongoc_server_description_t *server,
+                        uint32_t *left_ms);
+
 /* The time in the first line of a document's events; 0 of what is none. */
 uint64_t hf_mongo_events_time(const char *events);
 

@@ -28,6 +28,11 @@ uint64_t hf_mongo_reply_time(const bson_t *reply)
     return hf_mongo_time(seconds, increment);
 }
 
+static bool is_text(const bson_iter_t *at, const char *text)
+{
+    return BSON_ITER_HOLDS_UTF8(at) && !strcmp(bson_iter_utf8(at, NULL), text);
+}
+
 static void not_understood(struct hf_mongo_reply *reply, const char *field)
 {
     reply->err = HF_EPROTO;
@@ -50,8 +55,8 @@ static void read_ended(bson_iter_t *ended, const char *call,
             reply->ended_token = (uint64_t)bson_iter_as_int64(&at);
         else if (!strcmp(name, "why"))
             reply->ended_why = (enum hf_event_kind)bson_iter_as_int64(&at);
-        else if (!strcmp(name, "call") && BSON_ITER_HOLDS_UTF8(&at))
-            reply->ended_mine = !strcmp(bson_iter_utf8(&at, NULL), call);
+        else if (!strcmp(name, "call"))
+            reply->ended_mine = is_text(&at, call);
     }
 }
 
@@ -86,12 +91,30 @@ static void read_updates(const bson_t *left,
 
     if (!bson_iter_init_find(&wanted, &question->variables, "update") ||
         !bson_iter_init_find(&at, left, "updater") ||
-        !BSON_ITER_HOLDS_UTF8(&at) ||
-        strcmp(bson_iter_utf8(&at, NULL), variable(question, "client")) != 0 ||
+        !is_text(&at, variable(question, "client")) ||
         !bson_iter_init_find(&at, left, "updates"))
         return;
     reply->updated = bson_iter_as_int64(&at) == bson_iter_int64(&wanted);
     reply->superseded = bson_iter_as_int64(&at) > bson_iter_int64(&wanted);
+}
+
+/* Where `nonce` is in a list of texts, or of documents that have it; -1: not
+ * there. */
+static int32_t find_nonce(const bson_iter_t *list, const char *nonce)
+{
+    int32_t place = 0;
+    bson_iter_t at, claim;
+
+    if (!BSON_ITER_HOLDS_ARRAY(list) || !bson_iter_recurse(list, &at))
+        return -1;
+    for (; bson_iter_next(&at); place++) {
+        if (is_text(&at, nonce))
+            return place;
+        if (BSON_ITER_HOLDS_DOCUMENT(&at) && bson_iter_recurse(&at, &claim) &&
+            bson_iter_find(&claim, "nonce") && is_text(&claim, nonce))
+            return place;
+    }
+    return -1;
 }
 
 static void read_field(bson_iter_t *at,
@@ -99,27 +122,26 @@ static void read_field(bson_iter_t *at,
                        struct hf_mongo_reply *reply)
 {
     const char *name = bson_iter_key(at);
+    const char *nonce = variable(question, "nonce");
 
-    if (!strcmp(name, "token") && BSON_ITER_HOLDS_INT64(at))
+    if (!strcmp(name, "nonce")) {
+        reply->held = true;
+        reply->mine = is_text(at, nonce);
+    } else if (!strcmp(name, "token") && BSON_ITER_HOLDS_INT64(at)) {
         reply->token = (uint64_t)bson_iter_int64(at);
-    else if (!strcmp(name, "renewals"))
+    } else if (!strcmp(name, "renewals")) {
         reply->renewals = (uint32_t)bson_iter_as_int64(at);
-    else if (!strcmp(name, "forced"))
+    } else if (!strcmp(name, "forced")) {
         reply->forced = bson_iter_as_bool(at);
-    else if (!strcmp(name, "held"))
-        reply->held = bson_iter_as_bool(at);
-    else if (!strcmp(name, "mine"))
-        reply->mine = bson_iter_as_bool(at);
-    else if (!strcmp(name, "canceled"))
-        reply->canceled = bson_iter_as_bool(at);
-    else if (!strcmp(name, "place"))
-        reply->place = (int32_t)bson_iter_as_int64(at);
-    else if (!strcmp(name, "left"))
-        reply->left_ms = bson_iter_as_int64(at);
-    else if (!strcmp(name, "events"))
+    } else if (!strcmp(name, "canceled")) {
+        reply->canceled = find_nonce(at, nonce) >= 0;
+    } else if (!strcmp(name, "line")) {
+        reply->place = find_nonce(at, nonce);
+    } else if (!strcmp(name, "events")) {
         read_events(at, question, reply);
-    else if (!strcmp(name, "ended"))
+    } else if (!strcmp(name, "ended")) {
         read_ended(at, variable(question, "call"), reply);
+    }
 }
 
 void hf_mongo_read_reply(const bson_t *bson,
@@ -154,9 +176,9 @@ static uint32_t look_again(const struct hf_mongo_reply *reply)
 {
     uint32_t turn = reply->place < 3 ? (uint32_t)reply->place * 10 : 30;
 
-    if (!reply->held || reply->left_ms > (int64_t)UINT32_MAX - 100)
+    if (!reply->has_left || reply->left_ms > UINT32_MAX - 100)
         return 0;
-    return (uint32_t)reply->left_ms + turn + 1;
+    return reply->left_ms + turn + 1;
 }
 
 static enum hf_err conclude_lock(const struct hf_command *command,
