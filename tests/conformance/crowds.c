@@ -385,7 +385,7 @@ static void looks_that_ran_out_leave_nothing_behind(void)
         expect_err(hf_wait_held(client, nobody, 1, NULL), HF_ETIMEDOUT);
     }
 
-    assert_in_range(suite_allocated(), 0, before + ROOM / 4);
+    assert_in_range(suite_allocated(), 0, before + ROOM);
     hf_lock_free(lock);
     suite_close(holder);
     suite_close(client);

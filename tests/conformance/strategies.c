@@ -4,8 +4,14 @@
 
 #include "lib/folder.h"
 #ifdef HF_MONGO
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include "lib/mongo.h"
 #include "lib/runner.h"
+
+#define MONGO_CASES 4
 #endif
 
 static void memory_url(char url[URL_SIZE], const char *unique)
@@ -46,12 +52,27 @@ static void mongo_stop(void)
         hf_test_mongo_stop(&mongo);
 }
 
+/* More cases at a time would measure how long they wait for the server. The
+ * lock goes with the process. */
+static void mongo_take_turns(void)
+{
+    char path[sizeof(mongo.folder) + 16];
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "%s/turn-%d", mongo.folder,
+                   (int)getpid() % MONGO_CASES);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    while (fd >= 0 && flock(fd, LOCK_EX) != 0)
+        continue;
+}
+
 static void mongo_url(char url[URL_SIZE], const char *unique)
 {
     char options[URL_SIZE];
 
     if (mongo.count == 0)
         hf_test_skip(HF_TEST_MONGO_NONE);
+    mongo_take_turns();
     (void)snprintf(options, sizeof(options), "&collection=%.100s", unique);
     hf_test_mongo_url(&mongo, url, options);
 }
@@ -66,7 +87,7 @@ const struct strategy strategies[] = {
     {"memory", memory_url, NULL, NULL, NULL, 1},
     {"file", file_url, NULL, file_start, file_stop, 1},
 #ifdef HF_MONGO
-    {"mongo", mongo_url, mongo_unreachable_url, mongo_start, mongo_stop, 100},
+    {"mongo", mongo_url, mongo_unreachable_url, mongo_start, mongo_stop, 400},
 #endif
 };
 

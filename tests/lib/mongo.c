@@ -249,14 +249,17 @@ int hf_test_mongo_primary(struct hf_test_mongo *mongo)
     return -1;
 }
 
+/* The next one is told to stand for election, which it wins unless it has not
+ * heard of all that was written yet. */
 int hf_test_mongo_step_down(struct hf_test_mongo *mongo)
 {
     int old = hf_test_mongo_primary(mongo), next = old;
 
     for (int i = 0; i < TRIES && next == old && old >= 0; i++) {
-        (void)hf_test_mongo_say(
-            mongo, (unsigned)old, "admin",
-            "{\"replSetStepDown\":10,\"secondaryCatchUpPeriodSecs\":5}");
+        unsigned candidate = ((unsigned)old + 1) % mongo->count;
+
+        (void)hf_test_mongo_say(mongo, candidate, "admin",
+                                "{\"replSetStepUp\":1}");
         next = hf_test_mongo_primary(mongo);
     }
     return next;

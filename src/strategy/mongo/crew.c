@@ -1,11 +1,13 @@
 #include "strategy/mongo/crew.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 
+#define EXIT_S 1
 #define CONNECTIONS_MAX (HF_MONGO_WORKERS_MAX + 2)
-#define WRITE_TIMEOUT_MS 5000 /* for a majority to have it; then in doubt */
+#define WRITE_TIMEOUT_MS 3000 /* for a majority to have it; then in doubt */
 
 /* Commands on one document get in each other's way: the server starts those
  * anew that come second, and some of many come second for very long. */
@@ -52,11 +54,47 @@ static void log_nothing(mongoc_log_level_t level, const char *domain,
     (void)arg;
 }
 
+/* Threads that run in all crews. When the program ends, libmongoc's own memory
+ * goes: those who are about to come out of it are waited for a little. */
+static struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t none;
+    unsigned count;
+    pid_t pid; /* a child has none of its parent's threads */
+} threads = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0};
+
+static void count_thread(int more)
+{
+    pthread_mutex_lock(&threads.mutex);
+    threads.count += (unsigned)more;
+    if (threads.count == 0)
+        pthread_cond_broadcast(&threads.none);
+    pthread_mutex_unlock(&threads.mutex);
+}
+
+static void await_threads(void)
+{
+    struct timespec until;
+
+    if (threads.pid != getpid())
+        return;
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += EXIT_S;
+    pthread_mutex_lock(&threads.mutex);
+    while (threads.count > 0 &&
+           pthread_cond_clockwait(&threads.none, &threads.mutex,
+                                  CLOCK_MONOTONIC, &until) == 0)
+        continue;
+    pthread_mutex_unlock(&threads.mutex);
+}
+
 /* It would write to the standard output otherwise. */
 static void init_libmongoc(void)
 {
     mongoc_init();
     mongoc_log_set_handler(log_nothing, NULL);
+    threads.pid = getpid();
+    (void)atexit(await_threads);
 }
 
 /* ---- Memory -------------------------------------------------------------*/
@@ -202,6 +240,7 @@ static void *be_a_worker(void *arg)
             rest(crew);
     }
     leave(crew);
+    count_thread(-1);
     return NULL;
 }
 
@@ -216,6 +255,7 @@ static void *run_task(void *arg)
     free(task);
     pthread_mutex_lock(&crew->mutex);
     leave(crew);
+    count_thread(-1);
     return NULL;
 }
 
@@ -228,9 +268,12 @@ static bool start(struct hf_mongo_crew *crew, void *(*run)(void *), void *arg)
 
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    count_thread(1);
     started = pthread_create(&thread, &attributes, run, arg) == 0;
     pthread_attr_destroy(&attributes);
     crew->references += started;
+    if (!started)
+        count_thread(-1);
     return started;
 }
 
@@ -348,7 +391,8 @@ bool hf_mongo_crew_await(struct hf_mongo_crew *crew, struct hf_mongo_job *job,
     crew->awaited = job;
     given = give(crew, job);
     while (given && crew->awaited && waited == 0)
-        waited = pthread_cond_timedwait(&crew->answered, &crew->mutex, &until);
+        waited = pthread_cond_clockwait(&crew->answered, &crew->mutex,
+                                        CLOCK_MONOTONIC, &until);
     given = given && !crew->awaited;
     pthread_mutex_unlock(&crew->mutex);
     return given;
@@ -398,13 +442,8 @@ const struct hf_mongo_place *hf_mongo_crew_place(
 
 static void init(struct hf_mongo_crew *crew, struct hf_host *host)
 {
-    pthread_condattr_t attributes;
-
     pthread_mutex_init(&crew->mutex, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&crew->answered, &attributes);
-    pthread_condattr_destroy(&attributes);
+    pthread_cond_init(&crew->answered, NULL);
     crew->references = 1;
     crew->host = host;
     crew->post.run = on_post;

@@ -5,7 +5,7 @@
 
 #include "base/assert.h"
 
-#define AWAIT_MS 500    /* how long the server waits for news, each time */
+#define AWAIT_MS 250    /* how long the server waits for news, each time */
 #define QUEUE_MAX 16384 /* changes that nobody has taken */
 #define REST_MS 200     /* after a failure */
 
@@ -282,8 +282,8 @@ static void rest(struct hf_mongo_stream *stream,
     until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&stream->mutex);
     while (follows(stream, position) &&
-           pthread_cond_timedwait(&stream->changed, &stream->mutex, &until) ==
-               0)
+           pthread_cond_clockwait(&stream->changed, &stream->mutex,
+                                  CLOCK_MONOTONIC, &until) == 0)
         continue;
     pthread_mutex_unlock(&stream->mutex);
 }
@@ -345,7 +345,6 @@ struct hf_mongo_stream *hf_mongo_stream_open(struct hf_mongo_crew *crew,
                                              void *arg)
 {
     struct hf_mongo_stream *stream = calloc(1, sizeof(*stream));
-    pthread_condattr_t attributes;
 
     if (!stream)
         return NULL;
@@ -357,10 +356,7 @@ struct hf_mongo_stream *hf_mongo_stream_open(struct hf_mongo_crew *crew,
     stream->references = 1;
     hf_list_init(&stream->queue);
     pthread_mutex_init(&stream->mutex, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&stream->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    pthread_cond_init(&stream->changed, NULL);
     return stream;
 }
 
