@@ -5,8 +5,12 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "conformance/recorded.h"
 #include "lib/mongo_client.h"
@@ -271,33 +275,142 @@ static void silence_ends_by_the_deadline(void **state)
     hf_lock_free(lock);
 }
 
-/* A LOCK that reaches the server after its claim was given up takes nothing:
- * the next to ask has the key at once, though the lease was to be long. */
+/* How many findAndModify the server has begun to work on. */
+static long begun(void)
+{
+    const char *status =
+        hf_test_mongo_say(&mongo, 0, "admin", "{\"serverStatus\":1}");
+    const char *at = strstr(status, "\"findAndModify\" :");
+
+    at = at ? strstr(at, "\"total\" : ") : NULL;
+    return at ? strtol(at + strlen("\"total\" : "), NULL, 10) : -1;
+}
+
+/* The server keeps the first copy of a LOCK back for some seconds. A second one
+ * is granted meanwhile, and given back: what comes late then takes nothing, and
+ * the next to ask has the key, though the lease was to be long. */
 static void what_comes_late_leaves_no_ghost(void **state)
 {
-    struct hf_lock_opts brief = hf_test_mongo_opts(600000, 0, 700);
-    struct hf_lock_opts opts = hf_test_mongo_opts(1000, 30000, PATIENCE_MS);
+    const char *hold_back =
+        "{\"configureFailPoint\":\"failCommand\",\"mode\":{\"times\":1},"
+        "\"data\":{\"failCommands\":[\"findAndModify\"],"
+        "\"blockConnection\":true,\"blockTimeMS\":2000}}";
+    struct hf_lock_opts opts = hf_test_mongo_opts(600000, 0, PATIENCE_MS);
     struct hf_client *client, *other;
-    struct hf_lock *lock = NULL;
+    struct hf_lock *lock = NULL, *next = NULL;
+    long before;
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
-    expect_ok(hf_lock(client, hf_key("warm"), &opts, &lock));
-    hf_test_mongo_signal(&mongo, 0, SIGSTOP);
-    for (int i = 0; i < 3; i++) {
-        struct hf_lock *none = NULL;
+    before = begun();
+    assert_null(
+        strstr(hf_test_mongo_say(&mongo, 0, "admin", hold_back), "(lost)"));
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_unlock(lock));
+    while (begun() < before + 3) /* LOCK, UNLOCK, and the late one */
+        (void)poll(NULL, 0, 20);
+    expect_ok(hf_lock(other, hf_key("k"), &opts, &next));
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
 
-        assert_true(hf_lock(client, hf_key("k"), &brief, &none) != HF_OK);
-        assert_null(none);
-    }
+/* The server is silent until several copies are on their way: the first of them
+ * changes the value, and the answer to the last is the answer to all. */
+static void an_update_in_doubt_happens_once(void **state)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(120000, 0, PATIENCE_MS);
+    struct hf_bytes old = hf_bytes("old");
+    struct hf_client *client;
+    struct hf_lock *lock = NULL;
+    struct hf_future *future = NULL;
+    enum hf_err err = HF_ECANCELED;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    opts.value = old;
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    hf_test_mongo_signal(&mongo, 0, SIGSTOP);
+    expect_ok(
+        hf_update_start(lock, &old, hf_bytes("new"), NULL, NULL, &future));
+    expect_err(hf_future_wait(future, 1500, &err), HF_ETIMEDOUT);
     hf_test_mongo_signal(&mongo, 0, SIGCONT);
-    expect_ok(hf_close(client, PATIENCE_MS)); /* the withdrawals */
+    expect_ok(hf_future_wait(future, PATIENCE_MS, &err));
+    expect_ok(err);
+    expect_err(hf_update(lock, &old, hf_bytes("newer")), HF_EMISMATCH);
+    hf_future_free(future);
+    expect_ok(hf_unlock(lock));
     hf_lock_free(lock);
-    lock = NULL;
-    expect_ok(hf_lock(other, hf_key("k"), &opts, &lock));
+    expect_ok(hf_close(client, PATIENCE_MS));
+}
+
+/* ---- In line ------------------------------------------------------------*/
+
+static void await_line(const char *size)
+{
+    char json[128];
+
+    (void)snprintf(json, sizeof(json),
+                   "{\"count\":\"locks\",\"query\":{\"line\":{\"$size\":%s}}}",
+                   size);
+    while (!strstr(hf_test_mongo_say(&mongo, 0, "holdfast", json), "\"n\" : 1"))
+        (void)poll(NULL, 0, 5);
+}
+
+/* Stand in line for ten minutes, and longer. */
+static pid_t start_waiter(void)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(600000, HF_FOREVER, 5000);
+    char url[HF_TEST_MONGO_URL_SIZE];
+    struct hf_client *client = NULL;
+    struct hf_lock *lock = NULL;
+    pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid > 0)
+        return pid;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    hf_test_mongo_url(&mongo, url, "");
+    if (hf_open(url, NULL, &client) == HF_OK)
+        (void)hf_lock(client, hf_key("k"), &opts, &lock);
+    (void)pause();
+    _exit(1);
+}
+
+/* Who died in line is offered the key, does not take it up, and costs the next
+ * three seconds: not its lease. */
+static void a_dead_waiter_costs_three_seconds(void **state)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(60000, 60000, PATIENCE_MS);
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_future *future = NULL;
+    enum hf_err err = HF_ECANCELED;
+    pid_t dead;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    dead = start_waiter();
+    await_line("1");
+    (void)kill(dead, SIGKILL);
+    (void)waitpid(dead, NULL, 0);
+    other = hf_test_mongo_open(&mongo, "");
+    expect_ok(
+        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    await_line("2");
+    expect_ok(hf_unlock(lock));
+    expect_ok(hf_future_wait(future, 15000, &err));
+    expect_ok(err);
+    hf_future_free(future);
     hf_lock_free(lock);
+    hf_lock_free(next);
+    expect_ok(hf_close(client, PATIENCE_MS));
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
@@ -385,6 +498,8 @@ int main(void)
         CASE(a_lock_outlives_a_crash_of_the_only_server),
         CASE(silence_ends_by_the_deadline),
         CASE(what_comes_late_leaves_no_ghost),
+        CASE(an_update_in_doubt_happens_once),
+        CASE(a_dead_waiter_costs_three_seconds),
         CASE(without_a_majority_there_is_no_answer),
         CASE(a_write_in_doubt_is_resolved),
     };

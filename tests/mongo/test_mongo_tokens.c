@@ -128,6 +128,31 @@ static void await_gone(const char *query)
     }
 }
 
+static void tokens_rise_over_a_deletion(void **state)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(1000, 0, PATIENCE_MS);
+    struct hf_client *client;
+    uint64_t last = 0;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "&keep=1");
+    for (unsigned i = 0; i < 3; i++) {
+        struct hf_lock *lock = NULL;
+
+        expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+        assert_true(hf_token(lock) > last);
+        last = hf_token(lock);
+        if (i == 0) /* and once by its lease alone */
+            expect_ok(hf_unlock(lock));
+        else
+            expect_ok(hf_lock_leave(lock));
+        hf_lock_free(lock);
+        await_gone("{\"_id\":\"k\"}");
+    }
+    expect_ok(hf_close(client, PATIENCE_MS));
+}
+
 static void tokens_rise_over_failovers_and_deletions(void **state)
 {
     struct hf_lock_opts opts = hf_test_mongo_opts(60000, 0, PATIENCE_MS);
@@ -354,6 +379,7 @@ int main(void)
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         CASE(tokens_rise_where_64_take_and_release_at_once),
+        CASE(tokens_rise_over_a_deletion),
         CASE(tokens_rise_over_failovers_and_deletions),
         CASE(abandoned_keys_are_gone_after_their_time),
         CASE(a_fenced_store_refuses_who_was_late),

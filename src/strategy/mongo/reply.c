@@ -218,7 +218,7 @@ static bool ended(const struct hf_mongo_reply *reply, uint64_t token,
 
 static enum hf_err conclude_update(const struct hf_mongo_reply *reply)
 {
-    if (reply->updated)
+    if (HF_MUTANT(98) ? reply->fresh : reply->updated)
         return HF_OK;
     return reply->superseded ? HF_ECANCELED : HF_EMISMATCH;
 }
