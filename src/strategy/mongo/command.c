@@ -199,6 +199,7 @@ static void build(bson_t *command, const struct hf_mongo_question *question,
     bson_concat(&child, &question->variables);
     hf_mongo_add_common(&child, server);
     BSON_APPEND_INT64(&child, "keep", place->address.keep_ms);
+    BSON_APPEND_INT64(&child, "slack", place->address.keep_ms / 8);
     BSON_APPEND_INT64(&child, "offer", HF_MONGO_OFFER_MS);
     bson_append_document_end(command, &child);
 }
