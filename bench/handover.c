@@ -13,7 +13,6 @@
  * is not left to chance. On two cores, one that sleeps has to be woken by the
  * other, which takes its time; on one core the taker runs as soon as the giver
  * lets it, and what is left is the work of both. */
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -23,6 +22,8 @@
 #include <unistd.h>
 
 #include "lib/bench.h"
+#include "lib/cores.h"
+#include "lib/sleeper.h"
 
 #define TIMES 1000 /* hand-overs a round */
 #define SETTLE_NS 50000
@@ -62,37 +63,10 @@ struct pair {
     atomic_uint word;    /* the futex */
     atomic_bool in_line; /* FUTEX: the taker waits, or is about to */
     atomic_int taker_id; /* of the kernel's */
-    int taker_state;     /* a descriptor of /proc/.../stat */
-    uint64_t given;      /* when the hand-over began */
+    struct bench_sleeper sleeper;
+    uint64_t given; /* when the hand-over began */
     double micros[TIMES];
 };
-
-/* The first two cores that this process may use; twice the same if there is
- * but one. */
-static void find_cores(size_t cores[2])
-{
-    int found = 0;
-    cpu_set_t set;
-
-    if (sched_getaffinity(0, sizeof(set), &set) < 0)
-        bench_fail("cannot see which cores there are");
-    for (size_t i = 0; i < CPU_SETSIZE && found < 2; i++) {
-        if (CPU_ISSET(i, &set))
-            cores[found++] = i;
-    }
-    if (found < 2)
-        cores[1] = cores[0];
-}
-
-static void stay_on(size_t core)
-{
-    cpu_set_t set;
-
-    CPU_ZERO(&set);
-    CPU_SET(core, &set);
-    if (sched_setaffinity(0, sizeof(set), &set) < 0)
-        bench_fail("cannot choose a core");
-}
 
 static void await_turn(struct pair *pair, unsigned turn)
 {
@@ -141,7 +115,7 @@ static void *taker_main(void *arg)
 {
     struct pair *pair = arg;
 
-    stay_on(pair->taker_core);
+    bench_stay_on(pair->taker_core);
     atomic_store(&pair->taker_id, (int)syscall(SYS_gettid));
     for (unsigned i = 0; i < TIMES; i++) {
         uint64_t taken;
@@ -156,29 +130,11 @@ static void *taker_main(void *arg)
 
 /* ---- The giver ----------------------------------------------------------*/
 
-static void open_state(struct pair *pair)
+static void open_sleeper(struct pair *pair)
 {
-    char path[64];
-
     while (atomic_load(&pair->taker_id) == 0)
         sched_yield();
-    (void)snprintf(path, sizeof(path), "/proc/self/task/%d/stat",
-                   atomic_load(&pair->taker_id));
-    pair->taker_state = open(path, O_RDONLY | O_CLOEXEC);
-    if (pair->taker_state < 0)
-        bench_fail("cannot see the state of a thread in /proc");
-}
-
-/* "1234 (name) S ...": the name of this program has no parenthesis. */
-static bool taker_sleeps(const struct pair *pair)
-{
-    char text[128];
-    ssize_t size = pread(pair->taker_state, text, sizeof(text) - 1, 0);
-    const char *state;
-
-    text[size > 0 ? size : 0] = '\0';
-    state = strchr(text, ')');
-    return state && state[1] == ' ' && state[2] == 'S';
+    bench_sleeper_open(&pair->sleeper, atomic_load(&pair->taker_id));
 }
 
 static bool taker_in_line(struct pair *pair)
@@ -199,7 +155,7 @@ static void await_sleep(struct pair *pair)
 {
     uint64_t from;
 
-    while (!taker_in_line(pair) || !taker_sleeps(pair))
+    while (!taker_in_line(pair) || !bench_sleeps(&pair->sleeper))
         sched_yield();
     from = bench_now();
     while (bench_now() - from < SETTLE_NS)
@@ -260,16 +216,16 @@ static void measure(const struct bench *bench, const struct scene *scene,
     pair.how = scene->how;
     pair.giver_core = cores[0];
     pair.taker_core = cores[scene->apart ? 1 : 0];
-    stay_on(pair.taker_core); /* and so do the threads of the clients */
+    bench_stay_on(pair.taker_core); /* and so do the threads of the clients */
     open_clients(bench, &pair);
-    stay_on(pair.giver_core);
+    bench_stay_on(pair.giver_core);
     if (pthread_create(&taker, NULL, taker_main, &pair))
         bench_fail("cannot start a thread");
-    open_state(&pair);
+    open_sleeper(&pair);
     for (unsigned i = 0; i < TIMES; i++)
         hand_over(&pair, i);
     pthread_join(taker, NULL);
-    close(pair.taker_state);
+    bench_sleeper_close(&pair.sleeper);
     if (pair.taker != pair.giver)
         bench_close(pair.taker);
     if (pair.giver)
@@ -320,7 +276,7 @@ int main(int argc, char **argv)
     size_t cores[2];
 
     bench_init(&bench, argc, argv);
-    find_cores(cores);
+    bench_cores_find(cores);
     for (unsigned round = 0; round < bench.rounds; round++) {
         for (size_t i = 0; i < SCENES; i++) {
             bench_progress(&bench, round, scenes[i].what);

@@ -7,6 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/folder.h"
+
 /* ---- The command line ---------------------------------------------------*/
 
 static _Noreturn void usage(const struct bench *bench)
@@ -30,6 +32,21 @@ static unsigned read_rounds(const struct bench *bench, const char *text)
     return (unsigned)rounds;
 }
 
+static void choose_shared(struct bench *bench)
+{
+    static char url[64];
+
+    if (!bench->url) {
+        (void)snprintf(url, sizeof(url), "file:%s", bench_folder());
+        bench->url = url;
+    }
+    if (!strncmp(bench->url, "memory:", 7)) {
+        fprintf(stderr, "bench_%s: memory: is for one process alone\n",
+                bench->name);
+        exit(2);
+    }
+}
+
 void bench_init(struct bench *bench, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
@@ -44,6 +61,8 @@ void bench_init(struct bench *bench, int argc, char **argv)
         else
             usage(bench);
     }
+    if (bench->processes)
+        choose_shared(bench);
 }
 
 static void clear_progress(void)
@@ -74,6 +93,25 @@ void bench_check(const char *what, enum hf_err err)
     fprintf(stderr, "bench: %s: %s (%s)\n", what, hf_err_text(err),
             hf_err_name(err));
     exit(1);
+}
+
+static char folder[] = "/tmp/holdfast-bench-XXXXXX";
+static pid_t folder_owner;
+
+static void remove_folder(void)
+{
+    if (getpid() == folder_owner) /* and not a child that fails */
+        (void)hf_test_folder_remove(folder);
+}
+
+const char *bench_folder(void)
+{
+    if (folder_owner)
+        return folder;
+    if (!mkdtemp(folder) || atexit(remove_folder))
+        bench_fail("cannot make a folder");
+    folder_owner = getpid();
+    return folder;
 }
 
 static struct hf_client *open_client(const struct bench *bench, bool background)

@@ -26,6 +26,7 @@ struct bench {
     const char *name;
     const char *url; /* of the locks to measure */
     unsigned rounds;
+    bool processes; /* several use the locks: by default file:, not memory: */
     enum bench_format format;
     bool told; /* a table has been printed */
 };
@@ -43,6 +44,9 @@ _Noreturn void bench_fail(const char *what);
 
 /* The same, unless `err` is HF_OK. */
 void bench_check(const char *what, enum hf_err err);
+
+/* A folder of this program's own, in /tmp; it is removed at the end. */
+const char *bench_folder(void);
 
 struct hf_client *bench_open(const struct bench *bench);
 struct hf_client *bench_open_background(const struct bench *bench);

@@ -105,7 +105,7 @@ static int take_value(struct args *args, enum option option, const char *value)
 
     switch (option) {
     case OPTION_URL:
-        args->url = value;
+        args->url = (char *)(uintptr_t)value;
         return 0;
     case OPTION_NOTE:
         args->note = value;

@@ -50,7 +50,7 @@ struct args {
     const struct verb *verb; /* NULL while it is not known */
     uint32_t given;          /* OPTION(TTL) | ... */
 
-    const char *url;
+    char *url; /* in argv */
     const char *note;
     const char *value;
     const char *expect;

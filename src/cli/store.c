@@ -18,6 +18,43 @@ static const char *url_of(const struct args *args)
     return url && (args->url || *url) ? url : "file:";
 }
 
+/* What stands between "//user:" and "@" is a password, and everyone can read
+ * the command line of a process: it goes from there. */
+static void hide_password(char *url)
+{
+    char *begin = strstr(url, "//");
+    char *end = begin ? begin + strcspn(begin + 2, "/?") + 2 : NULL;
+    char *colon = begin ? strchr(begin, ':') : NULL;
+
+    while (end && end > begin && *end != '@')
+        end--;
+    if (end && colon && colon < end)
+        memset(colon + 1, '*', (size_t)(end - colon - 1));
+}
+
+/* A copy of the URL, to be wiped; NULL: out of memory. */
+static char *take_url(const struct args *args)
+{
+    char *copy = strdup(url_of(args));
+
+    if (args->url)
+        hide_password(args->url);
+    return copy;
+}
+
+static enum hf_err open_url(char *url, const struct hf_client_opts *opts,
+                            struct hf_client **client)
+{
+    enum hf_err err;
+
+    if (!url)
+        return HF_ENOMEM;
+    err = hf_open(url, opts, client);
+    explicit_bzero(url, strlen(url));
+    free(url);
+    return err;
+}
+
 int store_open(const struct args *args, const char *owner,
                struct hf_client **client)
 {
@@ -28,7 +65,7 @@ int store_open(const struct args *args, const char *owner,
     hf_client_opts_init(&opts);
     opts.owner = owner;
     opts.error = &error;
-    err = hf_open(url_of(args), &opts, client);
+    err = open_url(take_url(args), &opts, client);
     if (!err)
         return 0;
     return failure(args, err, "%s",

@@ -244,7 +244,9 @@ static void on_timer(struct hf_timer *timer)
         set_timer(call, no_later(call, patience(call)));
     } else if (call->state == HF_CALL_SENT) {
         take_back(call);
-        attempt_failed(call, HF_EINDOUBT);
+        attempt_failed(call, call->request.answer.result.err == HF_EUNAVAIL
+                                 ? HF_EUNAVAIL
+                                 : HF_EINDOUBT);
     } else if (hf_client_now(call->client) >= call->deadline) {
         settle(call, call->in_doubt ? HF_EINDOUBT : HF_EUNAVAIL);
     } else {

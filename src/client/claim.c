@@ -234,28 +234,45 @@ static void granted(struct hf_lock *lock, uint64_t token,
     hold(lock, base);
 }
 
-void hf_lock_pushed(struct hf_host *host, const struct hf_push_grant *grant)
+static struct hf_lock *find_waiting(const struct hf_client *client,
+                                    const struct hf_nonce *nonce)
 {
-    struct hf_client *client = HF_CONTAINER(host, struct hf_client, host);
-    struct hf_map_link *link =
-        hf_map_find(&client->waiting, hash_nonce(&grant->nonce));
+    struct hf_map_link *link = hf_map_find(&client->waiting, hash_nonce(nonce));
 
     for (; link; link = hf_map_find_next(link)) {
         struct hf_lock *lock = HF_CONTAINER(link, struct hf_lock, by_nonce);
-        bool asking;
 
-        if (!hf_nonce_equal(&lock->nonce, &grant->nonce))
-            continue;
-        /* A LOCK that is on its way must not come true after the lease: a
-         * renewal ends it, since whatever is numbered lower is refused. */
-        asking = hf_call_open(&lock->call) && !lock->call.request.answered;
-        hf_call_abandon(&lock->call);
-        if (asking)
-            confirm(lock, grant->token);
-        else
-            granted(lock, grant->token, &grant->anchor, true);
-        return;
+        if (hf_nonce_equal(&lock->nonce, nonce))
+            return lock;
     }
+    return NULL;
+}
+
+void hf_lock_pushed(struct hf_host *host, const struct hf_push_grant *grant)
+{
+    struct hf_client *client = HF_CONTAINER(host, struct hf_client, host);
+    struct hf_lock *lock = find_waiting(client, &grant->nonce);
+    bool asking;
+
+    if (!lock)
+        return;
+    /* A LOCK that is on its way must not come true after the lease: a
+     * renewal ends it, since whatever is numbered lower is refused. */
+    asking = hf_call_open(&lock->call) && !lock->call.request.answered;
+    hf_call_abandon(&lock->call);
+    if (asking)
+        confirm(lock, grant->token);
+    else
+        granted(lock, grant->token, &grant->anchor, true);
+}
+
+void hf_lock_nudged(struct hf_host *host, const struct hf_nonce *nonce)
+{
+    struct hf_client *client = HF_CONTAINER(host, struct hf_client, host);
+    struct hf_lock *lock = find_waiting(client, nonce);
+
+    if (lock && lock->phase == HF_CLAIM_IN_LINE)
+        set_timer(lock, hf_client_now(client));
 }
 
 /* ---- Answers, and time --------------------------------------------------*/

@@ -58,4 +58,7 @@ void hf_claim_tick(struct hf_lock *lock);
 /* hf_host_ops.grant: a push has come. */
 void hf_lock_pushed(struct hf_host *host, const struct hf_push_grant *grant);
 
+/* hf_host_ops.nudge: it looks again at once. */
+void hf_lock_nudged(struct hf_host *host, const struct hf_nonce *nonce);
+
 #endif

@@ -194,10 +194,12 @@ static const struct {
 #undef ROW
 };
 
-/* Every capability in "fence,fifo" is known and there. */
-static enum hf_err check_required(const struct hf_client *client,
-                                  const char *list, struct hf_error *error)
+/* The capabilities in "fence,fifo", as bits: a word that is none is a mistake,
+ * whatever else is asked for. */
+static enum hf_err read_required(const char *list, uint32_t *required,
+                                 struct hf_error *error)
 {
+    *required = 0;
     while (list && *list) {
         size_t size = strcspn(list, ",");
         size_t i = 0;
@@ -210,13 +212,25 @@ static enum hf_err check_required(const struct hf_client *client,
             return hf_error_set(error, HF_EINVAL,
                                 "url: require: '%.*s' is no capability",
                                 (int)size, list);
-        if (!(client->caps & (uint32_t)caps[i].cap))
-            return hf_error_set(error, HF_EUNSUPPORTED,
-                                "url: require: %s: does not give '%s'",
-                                client->strategy->scheme, caps[i].name);
+        *required |= (uint32_t)caps[i].cap;
         list += size + (list[size] == ',');
     }
     return HF_OK;
+}
+
+static enum hf_err check_required(const struct hf_client *client,
+                                  const char *list, struct hf_error *error)
+{
+    uint32_t required;
+    enum hf_err err = read_required(list, &required, error);
+
+    for (size_t i = 0; !err && i < sizeof(caps) / sizeof(caps[0]); i++) {
+        if (required & ~client->caps & (uint32_t)caps[i].cap)
+            err = hf_error_set(error, HF_EUNSUPPORTED,
+                               "url: require: %s: does not give '%s'",
+                               client->strategy->scheme, caps[i].name);
+    }
+    return err;
 }
 
 static enum hf_err connect(struct hf_client *client, struct hf_url *url,

@@ -12,11 +12,13 @@
 
 #include "base/assert.h"
 #include "base/limits.h"
+#include "client/claim.h"
 #include "client/client.h"
 #include "client/lock.h"
 #include "client/watch.h"
 
 #define EVENTS_A_TURN 64
+#define EARLY_MS 100 /* by which the timer descriptor may be early */
 
 static struct hf_client *client_of(struct hf_host *host)
 {
@@ -206,14 +208,16 @@ static void run_posts(struct hf_client *client)
 }
 
 /* Set the timer descriptor no later than the next timer. A descriptor that is
- * set too early costs one idle turn, so it is never moved back. */
-static void arm(struct hf_client *client)
+ * set too early costs one idle turn, and setting it a system call: it is moved
+ * back where much is gained, and not for each call that is soon answered. */
+static void arm(struct hf_client *client, bool to_sleep)
 {
     struct hf_loop *loop = &client->loop;
     hf_time next = hf_loop_next(client);
     struct itimerspec at = {0};
 
-    if (next >= loop->armed)
+    if (next == HF_NEVER ||
+        (next >= loop->armed && (!to_sleep || next - loop->armed < EARLY_MS)))
         return;
     loop->armed = next;
     /* An instant of zero would disarm it. */
@@ -228,7 +232,7 @@ struct hf_waker *hf_loop_notify(struct hf_client *client)
 
     if (loop->driven && !loop->sleeping)
         return NULL; /* the driver looks again before it sleeps */
-    arm(client);
+    arm(client, false);
     if (!loop->ring && hf_list_empty(&loop->callbacks))
         return NULL;
     loop->ring = false;
@@ -414,7 +418,7 @@ static void drive(struct hf_client *client, struct hf_blocked *blocked)
         blocked->done = true;
     while (!blocked->done) {
         run_deferred(&client->loop);
-        arm(client);
+        arm(client, true);
         look(client, hf_list_empty(&client->loop.answered) ? -1 : 0);
         catch_up(client);
         run_callbacks(client);
@@ -670,6 +674,7 @@ const struct hf_host_ops hf_loop_host_ops = {
     .defer = defer,
     .answer = answer,
     .grant = hf_lock_pushed,
+    .nudge = hf_lock_nudged,
     .event = hf_watch_pushed,
     .owner = owner,
     .random = get_random,

@@ -52,6 +52,8 @@ static void settled(struct hf_call *call)
     }
     if (operation->take)
         err = operation->take(operation);
+    if (operation->lock && err)
+        hf_lock_set_failure(operation->lock, err, call->request.answer.cause);
     hf_list_remove(&operation->link);
     hf_future_answer(&operation->future, err, call->request.answer.cause);
 }
@@ -171,8 +173,10 @@ static enum hf_err start_on(struct hf_lock *lock, struct hf_command *command,
     enum hf_err err;
 
     err = hf_lock_check_held(lock);
-    if (err)
+    if (err) {
+        hf_lock_set_failure(lock, err, NULL);
         return hf_client_fail(lock->client, err, "%s", hf_err_text(err));
+    }
     command->key = hf_lock_bytes(lock);
     command->nonce = lock->nonce;
     command->token = atomic_load(&lock->token);

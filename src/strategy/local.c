@@ -11,27 +11,29 @@ hf_time hf_local_now(const struct hf_local *local)
 /* ---- Commands -----------------------------------------------------------*/
 
 /* In line: nobody but those who wait looks at the clock, so each looks when
- * the lease ends, the first on time and the others a little later in turn. */
-static uint32_t look_again(const struct hf_local *local,
+ * the lease ends, the first on time and the others a little later in turn. Who
+ * stands further back looks less often for what it may have missed. */
+static uint32_t look_again(const struct hf_local *local, hf_time now,
                            const struct hf_hold *hold, uint32_t place)
 {
-    const struct hf_store *store = local->store;
     uint32_t turn = place < 4 ? (place - 1) * 10 : 30;
-    uint32_t wait = hf_time_left(hf_store_end(store, hold), store->now) + turn;
+    uint32_t wait = hf_time_left(hf_store_end(local->store, hold), now) + turn;
+    uint32_t look = local->look_ms * (place < 10 ? place : 10);
 
-    return local->look_ms && local->look_ms < wait ? local->look_ms : wait;
+    return look > 0 && look < wait ? look : wait;
 }
 
 /* A command that was asked before touches nothing: then a grant is as old as
  * it is, and from when a renewal counts is for the client to say. */
-static void tell_time(const struct hf_local *local, struct hf_request *request)
+static void tell_time(const struct hf_local *local, hf_time now,
+                      struct hf_request *request)
 {
     const struct hf_store *store = local->store;
     const struct hf_command *command = &request->command;
     struct hf_answer *answer = &request->answer;
     const struct hf_hold *hold = store->touched;
     bool again = !hold;
-    hf_time since = store->now;
+    hf_time since = now;
 
     if (command->kind != HF_COMMAND_LOCK && command->kind != HF_COMMAND_RENEW)
         return;
@@ -40,7 +42,8 @@ static void tell_time(const struct hf_local *local, struct hf_request *request)
     if (!hold)
         return;
     if (answer->result.place > 0)
-        answer->look_again_ms = look_again(local, hold, answer->result.place);
+        answer->look_again_ms =
+            look_again(local, now, hold, answer->result.place);
     if (answer->result.err)
         return;
     if (hold->token == answer->result.token)
@@ -57,7 +60,7 @@ static void run(struct hf_local *local, hf_time now, struct hf_request *request)
 {
     request->command.session = local->session;
     local->ops->run(local, now, &request->command, &request->answer.result);
-    tell_time(local, request);
+    tell_time(local, now, request);
 }
 
 /* ---- Looking ------------------------------------------------------------*/
@@ -268,12 +271,18 @@ static void set_tick(struct hf_local *local, hf_time at)
     hf_timer_set(local->host, &local->tick, at);
 }
 
+static bool go_in(struct hf_local *local)
+{
+    local->late = local->ops->enter(local) != HF_OK;
+    return !local->late;
+}
+
 static bool next_event(struct hf_local *local, struct told_event *event)
 {
     bool found = false;
     hf_time tick;
 
-    if (local->ops->enter(local))
+    if (!go_in(local))
         return false;
     for (struct hf_list *link = local->watches.next;
          !found && link != &local->watches; link = link->next)
@@ -291,7 +300,7 @@ static bool next_grant(struct hf_local *local, struct hf_push_grant *push)
     struct hf_grant grant;
     bool found;
 
-    if (local->ops->enter(local))
+    if (!go_in(local))
         return false;
     found = hf_table_take_grant(table, hf_table_session(table, local->session),
                                 &grant);
@@ -307,20 +316,28 @@ static bool next_grant(struct hf_local *local, struct hf_push_grant *push)
     return found;
 }
 
-void hf_local_tell_news(struct hf_local *local)
+static void tell_all(struct hf_local *local)
 {
     struct hf_push_grant grant;
     struct told_event event;
 
+    local->news = false;
+    while (next_grant(local, &grant))
+        local->host->ops->grant(local->host, &grant);
+    while (!local->late && !hf_list_empty(&local->watches) &&
+           next_event(local, &event))
+        local->host->ops->event(local->host, &event.push);
+}
+
+void hf_local_tell_news(struct hf_local *local)
+{
     local->telling = true;
-    do {
-        local->news = false;
-        while (next_grant(local, &grant))
-            local->host->ops->grant(local->host, &grant);
-        while (!hf_list_empty(&local->watches) && next_event(local, &event))
-            local->host->ops->event(local->host, &event.push);
-    } while (local->news);
+    do
+        tell_all(local);
+    while (local->news && !local->late);
     local->telling = false;
+    if (local->late)
+        local->ops->later(local);
 }
 
 /* ---- Requests -----------------------------------------------------------*/

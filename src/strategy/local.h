@@ -17,17 +17,21 @@ struct hf_local {
     struct hf_store *store;
     uint64_t session;
     hf_time offset;       /* this client's clock less the store's */
-    uint32_t look_ms;     /* in line: look at least so often; 0: no need */
+    uint32_t look_ms;     /* first in line: look so often; 0: no need */
     struct hf_timer tick; /* while it watches: the next lease ends */
     struct hf_list watches;
     bool news;    /* a grant or an event waits to be told */
     bool telling; /* and is being told */
+    bool late;    /* and could not be */
 };
 
 struct hf_local_ops {
     /* HF_OK: inside, until leave. */
     enum hf_err (*enter)(struct hf_local *local);
     void (*leave)(struct hf_local *local);
+
+    /* News could not be told, for what enter said: tell them soon. */
+    void (*later)(struct hf_local *local);
 
     /* Inside: run a command of this client. */
     void (*run)(struct hf_local *local, hf_time now,
@@ -50,7 +54,7 @@ hf_time hf_local_now(const struct hf_local *local);
 /* Serve and answer a request; or what enter said, and nothing is done. */
 enum hf_err hf_local_submit(struct hf_local *local, struct hf_request *request);
 
-/* Tell what has gathered. */
+/* Tell what has gathered, now or later. */
 void hf_local_tell_news(struct hf_local *local);
 
 /* Inside: the store was made anew. What the watches missed shows as dropped. */

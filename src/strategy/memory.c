@@ -133,9 +133,16 @@ static void unwatch(struct hf_local *local)
     hf_list_remove(&member_of(local)->watching);
 }
 
+/* One can always enter. */
+static void later(struct hf_local *local)
+{
+    (void)local;
+}
+
 static const struct hf_local_ops local_ops = {
     .enter = enter,
     .leave = leave,
+    .later = later,
     .run = run,
     .watch = watch,
     .unwatch = unwatch,

@@ -188,8 +188,8 @@ struct hf_strategy {
      * requests may come inside this call, and inside cancel. */
     void (*submit)(void *self, struct hf_request *request);
 
-    /* Give up on a request that is not answered yet: answer it HF_EINDOUBT
-     * now, whatever goes on outside. */
+    /* Give up on a request that is not answered yet: answer it now, whatever
+     * goes on outside: HF_EINDOUBT, or HF_EUNAVAIL if it was never sent. */
     void (*cancel)(void *self, struct hf_request *request);
 
     /* Whether a request waits here, and nothing of it was sent yet: then there

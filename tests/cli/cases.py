@@ -205,6 +205,14 @@ def _out_of_time(number, frame):
     raise AssertionError('out of time')
 
 
+def _heed_signals():
+    """What is ignored here, as under nohup, the command would ignore too."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT,
+                   signal.SIGTERM):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def main():
     """Run every case of the file, or those that match the words given."""
     words = sys.argv[2:]
@@ -212,6 +220,7 @@ def main():
               if not words or any(re.search(w, c.__name__) for w in words)]
     failed = False
     signal.signal(signal.SIGALRM, _out_of_time)
+    _heed_signals()
     print(f'1..{len(chosen)}', flush=True)
     for number, function in enumerate(chosen, 1):
         verdict, lines, why = 'ok', [], ''

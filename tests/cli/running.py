@@ -2,13 +2,14 @@
 """`holdfast run`: the command's status, signals, descriptors and death."""
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 
-from cases import (HOLDFAST, MEMORY, SLOWNESS, Running, alive, case, check,
-                   equal, main, read, run, until)
+from cases import (HOLDFAST, LIMIT, MEMORY, SLOWNESS, Running, Skip, alive,
+                   case, check, equal, main, read, run, until)
 
 TTL_MS = 1000 * SLOWNESS
 
@@ -247,6 +248,27 @@ def a_child_that_stays_behind_does_not_hold_up_the_status():
         running.end(0)
         check(time.monotonic() - begun < 60)
         os.kill(int(read(f'{folder}/pid')), signal.SIGKILL)
+
+
+@case
+def a_password_is_not_on_the_command_line():
+    with socket.socket() as deaf:  # whoever calls is not answered
+        deaf.bind(('127.0.0.1', 0))
+        deaf.listen()
+        url = f'redis://eve:sesame@127.0.0.1:{deaf.getsockname()[1]}/0'
+        for option in [f'--url={url}'], ['--url', url]:
+            running = Running(*option, 'run', 'k', '--', 'true')
+            deaf.settimeout(LIMIT)
+            try:
+                caller, _ = deaf.accept()
+            except socket.timeout:
+                check('no strategy' in running.end(None).err)
+                raise Skip('this build has no redis:') from None
+            words = read(f'/proc/{running.pid}/cmdline')
+            check('//eve:******@127.0.0.1' in words, words)
+            caller.close()
+            ended = running.end(None)
+            check(ended.status == 69 and 'sesame' not in ended.err, ended)
 
 
 if __name__ == '__main__':

@@ -1,6 +1,6 @@
 /* calls.c - the ways to call, which behave alike; threads, forks, the end. */
-#include "conformance/recorded.h"
 #include "conformance/suite.h"
+#include "lib/recorded.h"
 
 #include <poll.h>
 #include <stdatomic.h>
@@ -16,7 +16,7 @@ static enum hf_err finish(struct hf_client *client, struct hf_future *future,
 {
     enum hf_err err = HF_OK, again = HF_OK;
 
-    expect_ok(hf_future_wait(future, 10000, &err));
+    expect_ok(recorded_future_wait(future, 10000, &err));
     assert_true(hf_future_done(future, &again));
     assert_int_equal(err, again);
     assert_true(suite_await(&counter->count, 1, client));
@@ -39,20 +39,20 @@ static void the_forms_of_lock_agree(void)
     struct hf_future *future = NULL;
     struct hf_error error;
 
-    expect_ok(hf_lock(client, held, &once, &holder));
+    expect_ok(recorded_lock(client, held, &once, &holder));
 
-    expect_ok(hf_lock(client, free_key, &once, &lock));
-    expect_ok(hf_unlock(lock));
+    expect_ok(recorded_lock(client, free_key, &once, &lock));
+    expect_ok(recorded_unlock(client, lock));
     hf_lock_free(lock);
     lock = NULL;
-    expect_ok(hf_lock_start(client, free_key, &once, &lock, suite_count,
-                            &granted, &future));
+    expect_ok(recorded_lock_start(client, free_key, &once, &lock, suite_count,
+                                  &granted, &future));
     expect_ok(finish(client, future, &granted));
     assert_true(hf_valid_for(lock, 0));
 
-    expect_err(hf_lock(client, held, &once, &none), HF_EBUSY);
-    expect_ok(hf_lock_start(client, held, &once, &none, suite_count, &refused,
-                            &future));
+    expect_err(recorded_lock(client, held, &once, &none), HF_EBUSY);
+    expect_ok(recorded_lock_start(client, held, &once, &none, suite_count,
+                                  &refused, &future));
     expect_err(finish(client, future, &refused), HF_EBUSY);
     assert_null(none);
     hf_client_error(client, &error);
@@ -73,17 +73,19 @@ static void the_forms_of_claim_and_unlock_agree(void)
 
     idle.idle = true;
     idle.ttl_ms = 100;
-    expect_ok(hf_lock_new(client, suite_key("k"), &idle, &lock));
-    expect_ok(hf_claim(lock));
-    expect_ok(hf_unlock(lock));
+    expect_ok(recorded_lock_new(client, suite_key("k"), &idle, &lock));
+    expect_ok(recorded_claim(client, lock));
+    expect_ok(recorded_unlock(client, lock));
 
-    expect_ok(hf_claim_start(lock, suite_count, &claimed, &future));
+    expect_ok(
+        recorded_claim_start(client, lock, suite_count, &claimed, &future));
     expect_ok(finish(client, future, &claimed));
-    expect_ok(hf_unlock_start(lock, suite_count, &released, &future));
+    expect_ok(
+        recorded_unlock_start(client, lock, suite_count, &released, &future));
     expect_ok(finish(client, future, &released));
-    expect_ok(hf_claim(lock));
+    expect_ok(recorded_claim(client, lock));
     expect_ok(hf_wait_free(client, suite_key("k"), 10000, NULL));
-    expect_ok(hf_unlock_start(lock, suite_count, &late, &future));
+    expect_ok(recorded_unlock_start(client, lock, suite_count, &late, &future));
     expect_err(finish(client, future, &late), HF_EEXPIRED);
     hf_lock_free(lock);
     suite_close(client);
@@ -98,17 +100,19 @@ static void the_forms_of_renew_and_force_agree(void)
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL;
 
-    expect_ok(hf_lock(client, key, NULL, &lock));
-    expect_ok(hf_renew(lock, 20000));
-    expect_ok(hf_renew_start(lock, 30000, suite_count, &renewed, &future));
+    expect_ok(recorded_lock(client, key, NULL, &lock));
+    expect_ok(recorded_renew(client, lock, 20000));
+    expect_ok(recorded_renew_start(client, lock, 30000, suite_count, &renewed,
+                                   &future));
     expect_ok(finish(client, future, &renewed));
     assert_true(hf_valid_for(lock, 20000));
 
     expect_ok(hf_force_start(client, key, hf_token(lock), false, suite_count,
                              &forced, &future));
     expect_ok(finish(client, future, &forced));
-    expect_err(hf_renew(lock, 0), HF_EFORCED);
-    expect_ok(hf_renew_start(lock, 0, suite_count, &refused, &future));
+    expect_err(recorded_renew(client, lock, 0), HF_EFORCED);
+    expect_ok(
+        recorded_renew_start(client, lock, 0, suite_count, &refused, &future));
     expect_err(finish(client, future, &refused), HF_EFORCED);
     hf_lock_free(lock);
     suite_close(client);
@@ -123,14 +127,15 @@ static void the_forms_of_update_agree(void)
     struct hf_future *future = NULL;
     struct hf_lock *lock = NULL;
 
-    expect_ok(hf_lock(client, suite_key("k"), NULL, &lock));
-    expect_ok(hf_update(lock, NULL, hf_bytes("v")));
-    expect_ok(hf_update_start(lock, NULL, hf_bytes("w"), suite_count, &updated,
-                              &future));
+    expect_ok(recorded_lock(client, suite_key("k"), NULL, &lock));
+    expect_ok(recorded_update(client, lock, NULL, hf_bytes("v")));
+    expect_ok(recorded_update_start(client, lock, NULL, hf_bytes("w"),
+                                    suite_count, &updated, &future));
     expect_ok(finish(client, future, &updated));
-    expect_err(hf_update(lock, &other, hf_bytes("x")), HF_EMISMATCH);
-    expect_ok(hf_update_start(lock, &other, hf_bytes("x"), suite_count,
-                              &refused, &future));
+    expect_err(recorded_update(client, lock, &other, hf_bytes("x")),
+               HF_EMISMATCH);
+    expect_ok(recorded_update_start(client, lock, &other, hf_bytes("x"),
+                                    suite_count, &refused, &future));
     expect_err(finish(client, future, &refused), HF_EMISMATCH);
     hf_lock_free(lock);
     suite_close(client);
@@ -154,7 +159,7 @@ static void the_forms_of_looking_agree(void)
     struct hf_info info;
     unsigned count = 0;
 
-    expect_ok(hf_lock(client, key, NULL, &lock));
+    expect_ok(recorded_lock(client, key, NULL, &lock));
     expect_ok(hf_read_start(client, key, HF_LINEARIZABLE, &info, suite_count,
                             &read, &future));
     expect_ok(finish(client, future, &read));
@@ -183,8 +188,8 @@ static void a_callback_comes_once_without_a_future(void)
     struct suite_counter counter = {0};
     struct hf_lock *lock = NULL;
 
-    expect_ok(hf_lock_start(client, suite_key("k"), NULL, &lock, suite_count,
-                            &counter, NULL));
+    expect_ok(recorded_lock_start(client, suite_key("k"), NULL, &lock,
+                                  suite_count, &counter, NULL));
     assert_true(suite_await(&counter.count, 1, NULL));
     suite_sleep(50);
 
@@ -201,8 +206,8 @@ static void a_freed_future_still_calls_back(void)
     struct hf_future *future = NULL;
     struct hf_lock *lock = NULL;
 
-    expect_ok(hf_lock_start(client, suite_key("k"), NULL, &lock, suite_count,
-                            &counter, &future));
+    expect_ok(recorded_lock_start(client, suite_key("k"), NULL, &lock,
+                                  suite_count, &counter, &future));
     hf_future_free(future);
 
     assert_true(suite_await(&counter.count, 1, client));
@@ -266,8 +271,9 @@ static void a_canceled_unlock_goes_on(void)
     struct hf_lock *lock = NULL;
     struct hf_key key = suite_key("k");
 
-    expect_ok(hf_lock(client, key, NULL, &lock));
-    expect_ok(hf_unlock_start(lock, suite_count, &counter, &future));
+    expect_ok(recorded_lock(client, key, NULL, &lock));
+    expect_ok(
+        recorded_unlock_start(client, lock, suite_count, &counter, &future));
     hf_future_cancel(future);
 
     expect_ok(finish(client, future, &counter));
@@ -290,16 +296,16 @@ static void a_poll_loop_drives_a_client(void)
     struct pollfd fd = {.fd = hf_fd(client), .events = POLLIN};
 
     assert_true(fd.fd >= 0);
-    expect_ok(hf_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
     opts.on_event = suite_hear;
     opts.arg = &heard;
-    expect_ok(
-        hf_lock_start(client, key, &opts, &next, suite_count, &counter, NULL));
+    expect_ok(recorded_lock_start(client, key, &opts, &next, suite_count,
+                                  &counter, NULL));
     while (heard.waiting == 0) {
         assert_true(poll(&fd, 1, 10000) > 0);
         expect_ok(hf_process(client));
     }
-    expect_ok(hf_unlock(lock));
+    expect_ok(recorded_unlock(holder, lock));
     while (counter.count == 0) {
         assert_true(poll(&fd, 1, 10000) > 0);
         expect_ok(hf_process(client));
@@ -322,7 +328,7 @@ static void an_idle_client_wakes_nobody(void)
     unsigned wakeups = 0;
     int64_t until = 0;
 
-    expect_ok(hf_lock(client, suite_key("k"), NULL, &lock));
+    expect_ok(recorded_lock(client, suite_key("k"), NULL, &lock));
     until = suite_now_ms() + 500;
     while (suite_now_ms() < until) {
         int64_t left = until - suite_now_ms();
@@ -343,8 +349,8 @@ static void callbacks_wait_until_somebody_drives(void)
     struct suite_counter counter = {0};
     struct hf_lock *lock = NULL;
 
-    expect_ok(hf_lock_start(client, suite_key("k"), NULL, &lock, suite_count,
-                            &counter, NULL));
+    expect_ok(recorded_lock_start(client, suite_key("k"), NULL, &lock,
+                                  suite_count, &counter, NULL));
     suite_sleep(50);
     assert_int_equal(counter.count, 0);
 
@@ -359,8 +365,8 @@ static void a_background_client_drives_itself(void)
     struct suite_counter counter = {0};
     struct hf_lock *lock = NULL;
 
-    expect_ok(hf_lock_start(client, suite_key("k"), NULL, &lock, suite_count,
-                            &counter, NULL));
+    expect_ok(recorded_lock_start(client, suite_key("k"), NULL, &lock,
+                                  suite_count, &counter, NULL));
 
     assert_true(suite_await(&counter.count, 1, NULL));
     hf_lock_free(lock);
@@ -522,10 +528,10 @@ static void block_inside(enum hf_err err, void *arg)
     in->errs[i++] = hf_future_wait(in->pending, 10, &answer);
     in->errs[i++] = hf_close(client, 1000);
     in->count = i;
-    in->starts[0] = hf_lock_start(client, in->key, NULL, &in->started,
-                                  suite_count, &in->answered, NULL);
+    in->starts[0] = recorded_lock_start(client, in->key, NULL, &in->started,
+                                        suite_count, &in->answered, NULL);
     in->starts[1] = hf_valid_for(in->held, 0) ? HF_OK : HF_EEXPIRED;
-    in->starts[2] = hf_renew_start(in->held, 0, NULL, NULL, NULL);
+    in->starts[2] = recorded_renew_start(client, in->held, 0, NULL, NULL, NULL);
     atomic_fetch_add(&in->ran, 1);
 }
 
@@ -536,7 +542,7 @@ static void expect_no_blocking_inside(struct hf_client *client, bool drive)
     struct hf_future *trigger = NULL;
     struct hf_info info;
 
-    expect_ok(hf_lock(client, suite_key("held"), NULL, &in.held));
+    expect_ok(recorded_lock(client, suite_key("held"), NULL, &in.held));
     expect_ok(hf_wait_held_start(client, suite_key("nobody"), 60000, NULL, NULL,
                                  NULL, &in.pending));
     expect_ok(hf_read_start(client, in.key, HF_LINEARIZABLE, &info,
@@ -583,8 +589,8 @@ static void block_on_the_other(enum hf_err err, void *arg)
     struct hf_lock *lock = NULL;
 
     (void)err;
-    crossing->err = hf_lock(crossing->other, crossing->key, NULL, &lock);
-    hf_lock_free(lock);
+    crossing->err = recorded_lock(crossing->other, crossing->key, NULL, &lock);
+    recorded_free(lock);
     atomic_fetch_add(&crossing->ran, 1);
 }
 
@@ -594,8 +600,8 @@ static void blocking_on_another_client_is_allowed_in_a_callback(void)
     struct crossing crossing = {.other = suite_open(), .key = suite_key("k")};
     struct hf_lock *lock = NULL;
 
-    expect_ok(hf_lock_start(client, suite_key("trigger"), NULL, &lock,
-                            block_on_the_other, &crossing, NULL));
+    expect_ok(recorded_lock_start(client, suite_key("trigger"), NULL, &lock,
+                                  block_on_the_other, &crossing, NULL));
     assert_true(suite_await(&crossing.ran, 1, client));
 
     expect_ok(crossing.err);
@@ -609,7 +615,7 @@ static void free_in_callback(enum hf_err err, void *arg)
     struct inside *in = arg;
 
     (void)err;
-    hf_lock_free(in->started);
+    recorded_free(in->started);
     atomic_fetch_add(&in->ran, 1);
 }
 
@@ -619,12 +625,12 @@ static void a_handle_may_be_freed_in_its_own_callback(void)
     struct inside in = {.client = client, .key = suite_key("k")};
     struct hf_info info;
 
-    expect_ok(hf_lock_start(client, in.key, NULL, &in.started, free_in_callback,
-                            &in, NULL));
+    expect_ok(recorded_lock_start(client, in.key, NULL, &in.started,
+                                  free_in_callback, &in, NULL));
     assert_true(suite_await(&in.ran, 1, client));
 
     expect_ok(hf_wait_free(client, in.key, 10000, NULL));
-    expect_ok(hf_read(client, in.key, HF_LINEARIZABLE, &info));
+    expect_ok(recorded_read(client, in.key, &info));
     assert_false(info.held);
     hf_info_fini(&info);
     suite_close(client);
@@ -683,7 +689,7 @@ static void expect_fork_is_harmless(struct hf_client *client)
     pid_t pid = 0;
 
     kept.renew = true;
-    expect_ok(hf_lock(client, key, &kept, &lock));
+    expect_ok(recorded_lock(client, key, &kept, &lock));
     expect_ok(hf_wait_held_start(client, suite_key("nobody"), 60000, NULL, NULL,
                                  NULL, &future));
     pid = fork();
@@ -694,12 +700,12 @@ static void expect_fork_is_harmless(struct hf_client *client)
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
 
-    assert_true(hf_valid_for(lock, 0));
-    expect_ok(hf_renew(lock, 0));
-    expect_ok(hf_read(other, key, HF_LINEARIZABLE, &info));
+    assert_true(recorded_valid(client, lock));
+    expect_ok(recorded_renew(client, lock, 0));
+    expect_ok(recorded_read(other, key, &info));
     assert_true(info.held);
     hf_info_fini(&info);
-    expect_ok(hf_unlock(lock));
+    expect_ok(recorded_unlock(client, lock));
     hf_future_free(future);
     hf_lock_free(lock);
     suite_close(other);
@@ -727,8 +733,8 @@ static void a_closed_client_refuses(void)
     struct hf_lock *handle = NULL;
 
     idle.idle = true;
-    expect_ok(hf_lock(client, suite_key("k"), NULL, &lock));
-    expect_ok(hf_lock_new(client, suite_key("i"), &idle, &handle));
+    expect_ok(recorded_lock(client, suite_key("k"), NULL, &lock));
+    expect_ok(recorded_lock_new(client, suite_key("i"), &idle, &handle));
     suite_close(client);
 
     /* The client itself is gone: what is left are its handles. */
@@ -773,9 +779,9 @@ static void close_settles_pending_calls(void)
         struct hf_lock *lock = NULL, *none = NULL;
         enum hf_err err = HF_OK;
 
-        expect_ok(hf_lock(holder, key, &opts, &lock));
-        expect_ok(hf_lock_start(client, key, &opts, &none, suite_count, &waiter,
-                                &future));
+        expect_ok(recorded_lock(holder, key, &opts, &lock));
+        expect_ok(recorded_lock_start(client, key, &opts, &none, suite_count,
+                                      &waiter, &future));
         expect_ok(hf_wait_held_start(client, suite_key("nobody"), HF_FOREVER,
                                      NULL, suite_count, &held, NULL));
         expect_ok(hf_wait_free_start(client, key, HF_FOREVER, NULL, suite_count,
@@ -815,7 +821,7 @@ static void block_or_close(unsigned number, void *arg)
 
         (void)suite_await(&closing->heard.waiting, 1, NULL);
         began = suite_now_ms();
-        closing->closed = hf_close(closing->client, 2000);
+        closing->closed = recorded_close(closing->client, 2000);
         closing->took_ms = suite_now_ms() - began;
     } else {
         struct hf_lock_opts opts = suite_opts(10000, HF_FOREVER);
@@ -823,7 +829,8 @@ static void block_or_close(unsigned number, void *arg)
 
         opts.on_event = suite_hear;
         opts.arg = &closing->heard;
-        closing->locked = hf_lock(closing->client, closing->key, &opts, &none);
+        closing->locked =
+            recorded_lock(closing->client, closing->key, &opts, &none);
     }
 }
 
@@ -835,7 +842,7 @@ static void close_ends_a_blocked_call(void)
     struct hf_lock_opts opts = suite_opts(60000, 0);
     struct hf_lock *lock = NULL;
 
-    expect_ok(hf_lock(holder, closing.key, &opts, &lock));
+    expect_ok(recorded_lock(holder, closing.key, &opts, &lock));
     suite_threads(2, block_or_close, &closing);
 
     expect_ok(closing.closed);
@@ -852,10 +859,10 @@ static int64_t close_is_late_by(unsigned round)
     int64_t began = 0, took = 0;
 
     for (unsigned i = 0; i < 200; i++)
-        expect_ok(hf_lock(client, suite_key_number("k", 200 * round + i), NULL,
-                          &locks[i]));
+        expect_ok(recorded_lock(client, suite_key_number("k", 200 * round + i),
+                                NULL, &locks[i]));
     began = suite_now_ms();
-    (void)hf_close(client, 200);
+    (void)recorded_close(client, 200);
     took = suite_now_ms() - began;
 
     for (unsigned i = 0; i < 200; i++)

@@ -1,6 +1,6 @@
 /* crowds.c - many clients, many keys, many rounds. */
-#include "conformance/recorded.h"
 #include "conformance/suite.h"
+#include "lib/recorded.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -64,7 +64,7 @@ static void run_race(unsigned claimers, unsigned rounds)
 
     assert_int_equal(race.wrong, 0);
     /* LK-08: nothing is pending. */
-    expect_ok(hf_read(race.clients[0], race.key, HF_LINEARIZABLE, &info));
+    expect_ok(recorded_read(race.clients[0], race.key, &info));
     assert_false(info.held);
     assert_int_equal(info.waiters, 0);
     hf_info_fini(&info);
@@ -252,7 +252,8 @@ static void abandoned_keys_are_cleaned_up(void)
     suite_step_back();
     assert_non_null(locks);
     for (unsigned i = 0; i < CROWD; i++)
-        expect_ok(hf_lock(client, numbered(text, prefix, i), &opts, &locks[i]));
+        expect_ok(
+            recorded_lock(client, numbered(text, prefix, i), &opts, &locks[i]));
     until = suite_now_ms() + (int64_t)10000 * hf_test_slowness();
     suite_sleep(suite_lease_ms(1000));
     while (keys_left(other) > 0 && suite_now_ms() < until)
@@ -280,8 +281,9 @@ static void a_key_leaves_nothing_behind(void)
 
         if (i == CROWD)
             before = suite_allocated();
-        expect_ok(hf_lock(client, numbered(text, prefix, i), NULL, &lock));
-        expect_ok(hf_unlock(lock));
+        expect_ok(
+            recorded_lock(client, numbered(text, prefix, i), NULL, &lock));
+        expect_ok(recorded_unlock(client, lock));
         hf_lock_free(lock);
     }
 
@@ -303,10 +305,11 @@ static void keys_held_at_one_time_leave_nothing_behind(void)
     for (unsigned i = 0; i < CROWD; i++) {
         struct hf_lock_opts opts = suite_opts(600000, 0);
 
-        expect_ok(hf_lock(client, numbered(text, prefix, i), &opts, &locks[i]));
+        expect_ok(
+            recorded_lock(client, numbered(text, prefix, i), &opts, &locks[i]));
     }
     for (unsigned i = 0; i < CROWD; i++) {
-        expect_ok(hf_unlock(locks[i]));
+        expect_ok(recorded_unlock(client, locks[i]));
         hf_lock_free(locks[i]);
     }
 
@@ -328,16 +331,34 @@ static void time_out_a_batch(struct hf_client *client, struct hf_key key)
     unsigned batch = BATCH / suite_slowness();
 
     for (unsigned i = 0; i < batch; i++)
-        expect_ok(
-            hf_lock_start(client, key, &brief, &none, NULL, NULL, &futures[i]));
+        expect_ok(recorded_lock_start(client, key, &brief, &none, NULL, NULL,
+                                      &futures[i]));
     for (unsigned i = 0; i < batch; i++) {
         enum hf_err err = HF_OK;
 
-        expect_ok(hf_future_wait(futures[i], 30000, &err));
-        expect_err(err, HF_ETIMEDOUT);
+        expect_ok(recorded_future_wait(futures[i], 30000, &err));
+        /* So many withdrawals take their time where a server confirms them;
+         * what is not confirmed within a second goes on behind. */
+        if (err != HF_EINDOUBT || suite_slowness() == 1)
+            expect_err(err, HF_ETIMEDOUT);
         hf_future_free(futures[i]);
     }
     assert_null(none);
+}
+
+/* Nobody stands in line, now or soon. */
+static void expect_no_waiters(struct hf_client *client, struct hf_key key)
+{
+    int64_t until = suite_now_ms() + (int64_t)10000 * hf_test_slowness();
+    uint32_t waiters = 1;
+    struct hf_info info;
+
+    while (waiters > 0 && suite_now_ms() < until) {
+        expect_ok(hf_read(client, key, HF_LINEARIZABLE, &info));
+        waiters = info.waiters;
+        hf_info_fini(&info);
+    }
+    assert_int_equal(waiters, 0);
 }
 
 /* LK-22 */
@@ -347,21 +368,18 @@ static void waits_that_ran_out_leave_nothing_behind(void)
     struct hf_lock_opts opts = suite_opts(600000, 0);
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL;
-    struct hf_info info;
     size_t before = 0;
 
     suite_step_back();
-    expect_ok(hf_lock(holder, key, &opts, &lock));
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
     for (unsigned i = 0; i < 5; i++)
         time_out_a_batch(client, key);
     before = suite_allocated();
     for (unsigned i = 0; i < 100000 / BATCH; i++)
         time_out_a_batch(client, key);
 
+    expect_no_waiters(holder, key);
     assert_in_range(suite_allocated(), 0, before + ROOM);
-    expect_ok(hf_read(holder, key, HF_LINEARIZABLE, &info));
-    assert_int_equal(info.waiters, 0);
-    hf_info_fini(&info);
     hf_lock_free(lock);
     suite_close(holder);
     suite_close(client);
@@ -377,7 +395,7 @@ static void looks_that_ran_out_leave_nothing_behind(void)
     size_t before = 0;
 
     suite_step_back();
-    expect_ok(hf_lock(holder, held, &opts, &lock));
+    expect_ok(recorded_lock(holder, held, &opts, &lock));
     for (unsigned i = 0; i < 1000; i++) {
         if (i == 100)
             before = suite_allocated();
@@ -582,7 +600,7 @@ static void storm_step(struct storm *storm, struct hf_client *client,
     if (err && err != HF_EEXPIRED)
         atomic_fetch_add(&storm->wrong, 1);
     if (next_random(seed) % 8 == 0) {
-        recorded_free(client, lock);
+        recorded_free(lock);
         return;
     }
     err = recorded_unlock(client, lock);

@@ -1,6 +1,6 @@
 /* giving_back.c - unlock, by whom, and what it answers; adopt; force. */
-#include "conformance/recorded.h"
 #include "conformance/suite.h"
+#include "lib/recorded.h"
 
 /* GO-02 */
 static void unlock_frees_at_once(void)
@@ -60,7 +60,7 @@ static int64_t wrong_nonce_is_refused_after(unsigned round)
     expect_ok(recorded_lock(holder, key, NULL, &lock));
     forged = forge(other, key, hf_token(lock));
     began = suite_now_ms();
-    expect_err(hf_unlock(forged), HF_ENOTOWNER);
+    expect_err(recorded_unlock(other, forged), HF_ENOTOWNER);
     took = suite_now_ms() - began;
 
     expect_ok(recorded_unlock(holder, lock));
@@ -87,7 +87,7 @@ static void wrong_nonce_renews_nothing(void)
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     forged = forge(other, key, hf_token(lock));
-    expect_err(hf_renew(forged, 60000), HF_ENOTOWNER);
+    expect_err(recorded_renew(other, forged, 60000), HF_ENOTOWNER);
 
     expect_ok(recorded_read(holder, key, &info));
     assert_true(info.left_ms <= suite_lease_ms(10000));
@@ -111,7 +111,7 @@ static void wrong_token_unlocks_nothing(void)
     expect_ok(
         hf_lock_adopt(client, key, nonce, hf_token(lock) + 1, NULL, &forged));
 
-    expect_err(hf_unlock(forged), HF_ENOTOWNER);
+    expect_err(recorded_unlock(client, forged), HF_ENOTOWNER);
     expect_ok(recorded_unlock(client, lock));
     hf_lock_free(forged);
     hf_lock_free(lock);
@@ -132,7 +132,7 @@ static int64_t second_unlock_is_refused_after(unsigned round)
     expect_ok(hf_lock_adopt(client, key, nonce, hf_token(lock), NULL, &again));
     expect_ok(recorded_unlock(client, lock));
     began = suite_now_ms();
-    expect_err(hf_unlock(again), HF_ENOTHELD);
+    expect_err(recorded_unlock(client, again), HF_ENOTHELD);
     took = suite_now_ms() - began;
 
     hf_lock_free(again);
@@ -251,7 +251,7 @@ static void free_gives_back_behind(void)
     struct hf_key key = suite_key("k");
 
     expect_ok(recorded_lock(one, key, &opts, &lock));
-    recorded_free(one, lock);
+    recorded_free(lock);
 
     expect_ok(recorded_lock(two, key, &opts, &next));
     hf_lock_free(next);
@@ -298,12 +298,12 @@ static void an_adopted_handle_is_valid_once_renewed(void)
     struct hf_client *one = suite_open(), *two = suite_open();
     struct hf_lock *lock = NULL, *adopted = NULL;
 
-    expect_ok(hf_lock(one, suite_key("k"), NULL, &lock));
+    expect_ok(recorded_lock(one, suite_key("k"), NULL, &lock));
     adopted = adopt(two, lock);
     assert_false(hf_valid_for(adopted, 0));
-    expect_ok(hf_renew(adopted, 0));
+    expect_ok(recorded_renew(two, adopted, 0));
 
-    assert_true(hf_valid_for(adopted, 0));
+    assert_true(recorded_valid(two, adopted));
     hf_lock_free(adopted);
     hf_lock_free(lock);
     suite_close(one);
@@ -319,7 +319,7 @@ static void freeing_an_adopted_handle_gives_nothing_back(void)
 
     expect_ok(recorded_lock(one, key, NULL, &lock));
     hf_lock_free(adopt(two, lock));
-    expect_ok(hf_close(two, 5000));
+    suite_close(two);
 
     expect_ok(recorded_read(one, key, &info));
     assert_true(info.held);
@@ -340,7 +340,7 @@ static void an_adopted_handle_hears_who_holds_instead(void)
     expect_ok(recorded_unlock(client, lock));
     expect_ok(recorded_lock(client, key, NULL, &next));
 
-    expect_err(hf_unlock(adopted), HF_ENOTOWNER);
+    expect_err(recorded_unlock(client, adopted), HF_ENOTOWNER);
     expect_ok(recorded_unlock(client, next));
     hf_lock_free(adopted);
     hf_lock_free(lock);
@@ -358,11 +358,12 @@ static void force_needs_the_holders_token(void)
 
     expect_ok(recorded_lock(holder, key, NULL, &lock));
 
-    expect_err(hf_force(breaker, key, hf_token(lock) + 1, true), HF_ENOTOWNER);
+    expect_err(recorded_force_now(breaker, key, hf_token(lock) + 1),
+               HF_ENOTOWNER);
     expect_err(hf_force(breaker, key, hf_token(lock) + 1, false), HF_ENOTOWNER);
     assert_true(recorded_valid(holder, lock));
     expect_ok(recorded_unlock(holder, lock));
-    expect_err(hf_force(breaker, key, hf_token(lock), true), HF_ENOTHELD);
+    expect_err(recorded_force_now(breaker, key, hf_token(lock)), HF_ENOTHELD);
     hf_lock_free(lock);
     suite_close(holder);
     suite_close(breaker);
@@ -423,16 +424,17 @@ static void force_now_grants_the_next_in_line(void)
     struct suite_heard heard = {0};
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_key key = suite_key("k");
-    struct recorded_claim *waiter = NULL;
+    struct hf_future *waiter = NULL;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     opts.on_event = suite_hear;
     opts.arg = &heard;
-    waiter = recorded_lock_start(other, key, &opts);
+    expect_ok(
+        recorded_lock_start(other, key, &opts, &next, NULL, NULL, &waiter));
     assert_true(suite_await(&heard.waiting, 1, NULL));
     expect_ok(recorded_force_now(holder, key, hf_token(lock)));
 
-    expect_ok(recorded_lock_wait(waiter, 10000, &next));
+    expect_ok(suite_answer(waiter, 10000));
     hf_lock_free(lock);
     hf_lock_free(next);
     suite_close(holder);
@@ -464,12 +466,34 @@ static void update_replaces_the_expected_value_alone(void)
     opts.value = right;
     expect_ok(recorded_lock(client, key, &opts, &lock));
 
-    expect_err(hf_update(lock, &wrong, hf_bytes("new")), HF_EMISMATCH);
+    expect_err(recorded_update(client, lock, &wrong, hf_bytes("new")),
+               HF_EMISMATCH);
     expect_stored(client, key, "old");
-    expect_ok(hf_update(lock, &right, hf_bytes("new")));
+    expect_ok(recorded_update(client, lock, &right, hf_bytes("new")));
     expect_stored(client, key, "new");
-    expect_ok(hf_update(lock, NULL, hf_bytes("newer")));
+    expect_ok(recorded_update(client, lock, NULL, hf_bytes("newer")));
     expect_stored(client, key, "newer");
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+static void a_handle_tells_why_its_update_failed(void)
+{
+    struct hf_client *client = suite_open();
+    const struct hf_bytes other = hf_bytes("another");
+    struct hf_lock *lock = NULL;
+    struct hf_error error;
+
+    expect_ok(recorded_lock(client, suite_key("k"), NULL, &lock));
+    expect_err(recorded_update(client, lock, &other, hf_bytes("new")),
+               HF_EMISMATCH);
+    hf_lock_error(lock, &error);
+    expect_err(error.code, HF_EMISMATCH);
+    assert_true(*error.text != '\0');
+    expect_ok(recorded_unlock(client, lock));
+    expect_err(hf_renew(lock, 0), HF_ESTATE);
+    hf_lock_error(lock, &error);
+    expect_err(error.code, HF_ESTATE);
     hf_lock_free(lock);
     suite_close(client);
 }
@@ -517,7 +541,8 @@ static void update_needs_the_holder(void)
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     forged = forge(other, key, hf_token(lock));
 
-    expect_err(hf_update(forged, NULL, hf_bytes("yours")), HF_ENOTOWNER);
+    expect_err(recorded_update(other, forged, NULL, hf_bytes("yours")),
+               HF_ENOTOWNER);
     expect_stored(holder, key, "mine");
     hf_lock_free(forged);
     hf_lock_free(lock);
@@ -542,6 +567,51 @@ static void update_of_what_ran_out_says_expired(void)
     suite_close(client);
 }
 
+/* What `lock` of the command does: its client is gone, the lock is not. */
+static void a_lock_that_is_left_outlives_its_client(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_client *other = suite_open();
+    struct hf_lock_opts opts = suite_opts(10000, 0);
+    struct hf_lock *lock = NULL, *adopted = NULL, *late = NULL;
+    uint8_t nonce[HF_NONCE_SIZE];
+    uint64_t token = 0;
+    struct hf_key key = suite_key("k");
+
+    opts.renew = true;
+    expect_ok(recorded_lock(client, key, &opts, &lock));
+    hf_nonce(lock, nonce);
+    token = hf_token(lock);
+    expect_ok(hf_lock_leave(lock));
+    hf_lock_free(lock);
+    suite_close(client);
+
+    expect_err(recorded_lock(other, key, &opts, &late), HF_EBUSY);
+    expect_ok(hf_lock_adopt(other, key, nonce, token, NULL, &adopted));
+    expect_ok(recorded_unlock(other, adopted));
+    hf_lock_free(adopted);
+    suite_close(other);
+}
+
+static void a_lock_that_is_left_is_not_renewed(void)
+{
+    struct hf_client *client = suite_open_background();
+    struct hf_lock_opts opts = suite_opts(300, 0);
+    struct hf_lock *lock = NULL, *next = NULL;
+
+    opts.renew = true;
+    expect_ok(recorded_lock(client, suite_key("k"), &opts, &lock));
+    expect_ok(hf_lock_leave(lock));
+    opts.wait_ms = 10000;
+    expect_ok(recorded_lock(client, suite_key("k"), &opts, &next));
+    assert_false(hf_valid_for(lock, 0));
+    expect_err(hf_lock_leave(lock), HF_ESTATE);
+    expect_err(hf_lock_leave(NULL), HF_EINVAL);
+    recorded_free(lock);
+    recorded_free(next);
+    suite_close(client);
+}
+
 static const struct promise promises[] = {
     PROMISE(unlock_frees_at_once, 0),
     PROMISE(unlock_ends_validity, 0),
@@ -559,11 +629,14 @@ static const struct promise promises[] = {
     PROMISE(an_adopted_handle_is_valid_once_renewed, 0),
     PROMISE(freeing_an_adopted_handle_gives_nothing_back, 0),
     PROMISE(an_adopted_handle_hears_who_holds_instead, 0),
+    PROMISE(a_lock_that_is_left_outlives_its_client, 0),
+    PROMISE(a_lock_that_is_left_is_not_renewed, 0),
     PROMISE(force_needs_the_holders_token, 0),
     PROMISE(force_lets_the_lease_run_out, 0),
     PROMISE(force_now_passes_the_key_on_at_once, 0),
     PROMISE(force_now_grants_the_next_in_line, 0),
     PROMISE(update_replaces_the_expected_value_alone, HF_CAP_VALUE),
+    PROMISE(a_handle_tells_why_its_update_failed, HF_CAP_VALUE),
     PROMISE(update_leaves_the_lease_as_it_was, HF_CAP_VALUE),
     PROMISE(update_needs_the_holder, HF_CAP_VALUE),
     PROMISE(update_of_what_ran_out_says_expired, HF_CAP_VALUE),

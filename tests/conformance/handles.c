@@ -1,6 +1,6 @@
 /* handles.c - a handle's life: idle, claimed, given back, claimed again. */
-#include "conformance/recorded.h"
 #include "conformance/suite.h"
+#include "lib/recorded.h"
 
 #include <stdatomic.h>
 
@@ -10,7 +10,7 @@ static struct hf_lock *idle_handle(struct hf_client *client, struct hf_key key)
     struct hf_lock *lock = NULL;
 
     opts.idle = true;
-    expect_ok(hf_lock_new(client, key, &opts, &lock));
+    expect_ok(recorded_lock_new(client, key, &opts, &lock));
     return lock;
 }
 
@@ -42,9 +42,9 @@ static void a_new_handle_claims_unless_idle(void)
     struct hf_client *client = suite_open();
     struct hf_lock *lock = NULL;
 
-    expect_ok(hf_lock_new(client, suite_key("k"), NULL, &lock));
+    expect_ok(recorded_lock_new(client, suite_key("k"), NULL, &lock));
     assert_int_not_equal(hf_lock_state(lock), HF_LOCK_IDLE);
-    expect_ok(hf_claim_wait(lock));
+    expect_ok(recorded_claim_wait(lock));
 
     assert_int_equal(hf_lock_state(lock), HF_LOCK_HELD);
     assert_true(hf_valid_for(lock, 0));
@@ -63,12 +63,12 @@ static void defaults_are_copied_at_creation(void)
     changed.idle = true;
     changed.ttl_ms = 15000;
     expect_ok(hf_lock_opts_set_default(&changed));
-    expect_ok(hf_lock_new(client, suite_key("old"), NULL, &old));
+    expect_ok(recorded_lock_new(client, suite_key("old"), NULL, &old));
     changed.ttl_ms = 60000;
     expect_ok(hf_lock_opts_set_default(&changed));
-    expect_ok(hf_lock_new(client, suite_key("new"), NULL, &new));
-    expect_ok(hf_claim(old));
-    expect_ok(hf_claim(new));
+    expect_ok(recorded_lock_new(client, suite_key("new"), NULL, &new));
+    expect_ok(recorded_claim(client, old));
+    expect_ok(recorded_claim(client, new));
 
     assert_in_range(hf_remaining_ms(old), 1, 15000);
     assert_in_range(hf_remaining_ms(new), 15001, 60000);
@@ -194,13 +194,13 @@ static void a_lost_handle_can_be_claimed_again(void)
     uint64_t token = 0;
 
     brief.idle = true;
-    expect_ok(hf_lock_new(client, suite_key("k"), &brief, &lock));
-    expect_ok(hf_claim(lock));
+    expect_ok(recorded_lock_new(client, suite_key("k"), &brief, &lock));
+    expect_ok(recorded_claim(client, lock));
     token = hf_token(lock);
     suite_sleep_until(hf_deadline(lock));
     assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
 
-    expect_ok(hf_claim(lock));
+    expect_ok(recorded_claim(client, lock));
     assert_true(hf_token(lock) > token);
     hf_lock_free(lock);
     suite_close(client);
@@ -216,27 +216,24 @@ static void unlock_waits_for_the_claim_under_way(void)
     struct hf_lock *lock = NULL, *handle = NULL;
     struct hf_future *future = NULL;
     struct hf_key key = suite_key("k");
-    enum hf_err err = HF_ECANCELED;
     struct hf_info info;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     opts.on_event = suite_hear;
     opts.arg = &heard;
-    expect_ok(hf_lock_new(other, key, &opts, &handle));
+    expect_ok(recorded_lock_new(other, key, &opts, &handle));
     assert_true(suite_await(&heard.waiting, 1, NULL));
-    expect_ok(hf_unlock_start(handle, NULL, NULL, &future));
+    expect_ok(recorded_unlock_start(other, handle, NULL, NULL, &future));
     suite_sleep(100);
     assert_false(hf_future_done(future, NULL));
     expect_ok(recorded_unlock(holder, lock));
 
-    expect_ok(hf_future_wait(future, 10000, &err));
-    expect_ok(err);
+    expect_ok(suite_answer(future, 10000));
     assert_int_equal(hf_lock_state(handle), HF_LOCK_IDLE);
-    expect_ok(hf_claim_wait(handle));
-    expect_ok(hf_read(holder, key, HF_LINEARIZABLE, &info));
+    expect_ok(recorded_claim_wait(handle));
+    expect_ok(recorded_read(holder, key, &info));
     assert_false(info.held);
     hf_info_fini(&info);
-    hf_future_free(future);
     hf_lock_free(lock);
     hf_lock_free(handle);
     suite_close(holder);
@@ -253,11 +250,11 @@ static void unlock_fails_as_the_claim_under_way_does(void)
     struct hf_key key = suite_key("k");
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    expect_ok(hf_lock_new(other, key, &opts, &handle));
+    expect_ok(recorded_lock_new(other, key, &opts, &handle));
 
-    expect_err(hf_unlock(handle), HF_ETIMEDOUT);
+    expect_err(recorded_unlock(other, handle), HF_ETIMEDOUT);
     assert_int_equal(hf_lock_state(handle), HF_LOCK_IDLE);
-    expect_err(hf_claim_wait(handle), HF_ETIMEDOUT);
+    expect_err(recorded_claim_wait(handle), HF_ETIMEDOUT);
     hf_lock_free(lock);
     hf_lock_free(handle);
     suite_close(holder);
@@ -276,9 +273,9 @@ static void freeing_a_handle_answers_its_claim(void)
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     opts.idle = true;
-    expect_ok(hf_lock_new(other, key, &opts, &handle));
-    expect_ok(hf_claim_start(handle, suite_count, &counter, NULL));
-    hf_lock_free(handle);
+    expect_ok(recorded_lock_new(other, key, &opts, &handle));
+    expect_ok(recorded_claim_start(other, handle, suite_count, &counter, NULL));
+    recorded_free(handle);
 
     assert_true(suite_await(&counter.count, 1, NULL));
     expect_err((enum hf_err)counter.last, HF_ECANCELED);
@@ -318,12 +315,12 @@ static void run_passes_the_result_on_and_gives_back(void)
     struct hf_info info;
     int result = 0;
 
-    expect_ok(hf_run(client, key, NULL, run_errand, &errand, &result));
+    expect_ok(recorded_run(client, key, NULL, run_errand, &errand, &result));
 
     assert_int_equal(result, 42);
     assert_true(errand.valid);
     assert_true(errand.token > 0);
-    expect_ok(hf_read(client, key, HF_LINEARIZABLE, &info));
+    expect_ok(recorded_read(client, key, &info));
     assert_false(info.held);
     hf_info_fini(&info);
     suite_close(client);
@@ -340,7 +337,7 @@ static void run_does_not_run_without_the_lock(void)
     int result = 7;
 
     expect_ok(recorded_lock(holder, key, &once, &lock));
-    expect_err(hf_run(other, key, &once, run_errand, &errand, &result),
+    expect_err(recorded_run(other, key, &once, run_errand, &errand, &result),
                HF_EBUSY);
 
     assert_false(errand.ran);
@@ -359,9 +356,9 @@ static void run_tells_that_the_lock_was_lost_meanwhile(void)
     struct errand errand = {.takes_ms = 200};
     int result = 0;
 
-    expect_err(
-        hf_run(client, suite_key("k"), &brief, run_errand, &errand, &result),
-        HF_EEXPIRED);
+    expect_err(recorded_run(client, suite_key("k"), &brief, run_errand, &errand,
+                            &result),
+               HF_EEXPIRED);
 
     assert_int_equal(result, 42);
     suite_close(client);

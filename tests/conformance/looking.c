@@ -1,6 +1,6 @@
 /* looking.c - what others are shown of a lock, and what they are not. */
-#include "conformance/recorded.h"
 #include "conformance/suite.h"
+#include "lib/recorded.h"
 
 #include <stdlib.h>
 
@@ -48,7 +48,7 @@ static void read_of_a_free_key_is_no_error(void)
     struct hf_key key = suite_key("k");
     struct hf_info info;
 
-    expect_ok(hf_read(client, key, HF_LINEARIZABLE, &info));
+    expect_ok(recorded_read(client, key, &info));
 
     assert_false(info.held);
     assert_int_equal(info.token, 0);
@@ -146,9 +146,9 @@ static void list_shows_held_keys_once_and_in_order(void)
     struct list list = {.count = 0};
 
     for (unsigned i = 0; i < LISTED; i++)
-        expect_ok(hf_lock(client, suite_key(names[i]), NULL, &locks[i]));
-    expect_ok(hf_lock(client, suite_key("gone"), NULL, &gone));
-    expect_ok(hf_unlock(gone));
+        expect_ok(recorded_lock(client, suite_key(names[i]), NULL, &locks[i]));
+    expect_ok(recorded_lock(client, suite_key("gone"), NULL, &gone));
+    expect_ok(recorded_unlock(client, gone));
     expect_ok(hf_list(client, suite_key(""), note_key, &list));
 
     assert_int_equal(list.count, LISTED);
@@ -169,9 +169,9 @@ static void list_keeps_to_its_prefix(void)
     struct hf_lock *in = NULL, *out = NULL, *itself = NULL;
     struct list list = {.count = 0};
 
-    expect_ok(hf_lock(client, suite_key("p/1"), NULL, &in));
-    expect_ok(hf_lock(client, suite_key("p"), NULL, &itself));
-    expect_ok(hf_lock(client, suite_key("o/1"), NULL, &out));
+    expect_ok(recorded_lock(client, suite_key("p/1"), NULL, &in));
+    expect_ok(recorded_lock(client, suite_key("p"), NULL, &itself));
+    expect_ok(recorded_lock(client, suite_key("o/1"), NULL, &out));
     expect_ok(hf_list(client, suite_key("p"), note_key, &list));
     assert_int_equal(list.count, 2);
     list.count = 0;
@@ -192,7 +192,8 @@ static void list_ends_when_told_to(void)
     struct list list = {.stop_after = 2};
 
     for (unsigned i = 0; i < LISTED; i++)
-        expect_ok(hf_lock(client, suite_key_number("k", i), NULL, &locks[i]));
+        expect_ok(
+            recorded_lock(client, suite_key_number("k", i), NULL, &locks[i]));
     expect_ok(hf_list(client, suite_key(""), note_key, &list));
 
     assert_int_equal(list.count, 2);
@@ -268,7 +269,7 @@ static void nobody_is_shown_a_nonce(void)
         expect_ok(hf_watch(other, key, NULL, search_event, &search, &watch));
     expect_ok(recorded_lock(holder, key, NULL, &lock));
     hf_nonce(lock, search.nonce);
-    expect_ok(hf_read(other, key, HF_LINEARIZABLE, &info));
+    expect_ok(recorded_read(other, key, &info));
     assert_false(shows(&info, search.nonce));
     hf_info_fini(&info);
     expect_ok(hf_list(other, key, search_info, &search));

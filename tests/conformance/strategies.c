@@ -5,13 +5,19 @@
 #include "lib/folder.h"
 #ifdef HF_MONGO
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include "lib/mongo.h"
 #include "lib/runner.h"
 
-#define MONGO_CASES 4
+#define MONGO_CASES 6
+#endif
+#ifdef HF_REDIS
+#include <unistd.h>
+
+#include "lib/redis.h"
 #endif
 
 static void memory_url(char url[URL_SIZE], const char *unique)
@@ -52,18 +58,26 @@ static void mongo_stop(void)
         hf_test_mongo_stop(&mongo);
 }
 
-/* More cases at a time would measure how long they wait for the server. The
- * lock goes with the process. */
-static void mongo_take_turns(void)
+static bool mongo_take_turn(unsigned number)
 {
     char path[sizeof(mongo.folder) + 16];
     int fd;
 
-    (void)snprintf(path, sizeof(path), "%s/turn-%d", mongo.folder,
-                   (int)getpid() % MONGO_CASES);
+    (void)snprintf(path, sizeof(path), "%s/turn-%u", mongo.folder, number);
     fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    while (fd >= 0 && flock(fd, LOCK_EX) != 0)
-        continue;
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        (void)close(fd);
+        return false;
+    }
+    return true; /* and it goes with the process */
+}
+
+/* More cases at a time would measure how long they wait for the server. */
+static void mongo_take_turns(void)
+{
+    for (unsigned i = 0; !mongo_take_turn(i % MONGO_CASES); i++)
+        if (i % MONGO_CASES == MONGO_CASES - 1)
+            (void)poll(NULL, 0, 10);
 }
 
 static void mongo_url(char url[URL_SIZE], const char *unique)
@@ -83,9 +97,73 @@ static void mongo_unreachable_url(char url[URL_SIZE])
 }
 #endif
 
+#ifdef HF_REDIS
+/* One server, and a database of it for each case. */
+static struct hf_test_redis redis;
+
+static bool redis_start(void)
+{
+    return hf_test_redis_start(&redis, NULL);
+}
+
+static void redis_stop(void)
+{
+    hf_test_redis_stop(&redis);
+}
+
+static void redis_url(char url[URL_SIZE], const char *unique)
+{
+    (void)unique;
+    (void)snprintf(url, URL_SIZE, "redis://127.0.0.1:%d/%ld", redis.port,
+                   (long)getpid() % 16384);
+}
+
+/* Three servers that know nothing of each other. */
+static struct hf_test_redis three[3];
+
+static bool redlock_start(void)
+{
+    return hf_test_redis_start(&three[0], NULL) &&
+           hf_test_redis_start(&three[1], NULL) &&
+           hf_test_redis_start(&three[2], NULL);
+}
+
+static void redlock_stop(void)
+{
+    for (size_t i = 0; i < 3; i++)
+        hf_test_redis_stop(&three[i]);
+}
+
+static void redlock_url(char url[URL_SIZE], const char *unique)
+{
+    (void)unique;
+    (void)snprintf(
+        url, URL_SIZE, "redlock://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d/%ld",
+        three[0].port, three[1].port, three[2].port, (long)getpid() % 16384);
+}
+
+/* One of three, and two that are not there. */
+static void redlock_unreachable_url(char url[URL_SIZE])
+{
+    (void)snprintf(url, URL_SIZE,
+                   "redlock://127.0.0.1:%d,127.0.0.1:1,127.0.0.1:2",
+                   three[0].port);
+}
+
+static void redis_unreachable_url(char url[URL_SIZE])
+{
+    (void)snprintf(url, URL_SIZE, "redis+unix://%s.gone", redis.socket);
+}
+#endif
+
 const struct strategy strategies[] = {
     {"memory", memory_url, NULL, NULL, NULL, 1},
     {"file", file_url, NULL, file_start, file_stop, 1},
+#ifdef HF_REDIS
+    {"redis", redis_url, redis_unreachable_url, redis_start, redis_stop, 4},
+    {"redlock", redlock_url, redlock_unreachable_url, redlock_start,
+     redlock_stop, 20},
+#endif
 #ifdef HF_MONGO
     {"mongo", mongo_url, mongo_unreachable_url, mongo_start, mongo_stop, 400},
 #endif

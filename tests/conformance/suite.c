@@ -13,8 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "conformance/recorded.h"
 #include "conformance/strategies.h"
+#include "lib/recorded.h"
 
 #define JOBS 16 /* most cases wait for real time, and overlap */
 #define TRIES 5
@@ -69,14 +69,14 @@ static _Noreturn void hold_in_child(struct hf_key key, int fd)
     struct hf_client *client = NULL;
     struct hf_lock *lock = NULL;
     char byte = hf_open(self.url, NULL, &client) == HF_OK &&
-                        hf_lock(client, key, NULL, &lock) == HF_OK
+                        recorded_lock(client, key, NULL, &lock) == HF_OK
                     ? '+'
                     : '-';
 
     if (write(fd, &byte, 1) == 1)
         (void)!read(fd, &byte, 1);
     if (client)
-        (void)hf_close(client, 1000);
+        (void)recorded_close(client, 1000);
     _exit(0);
 }
 
@@ -100,7 +100,7 @@ void suite_needs_processes(void)
     }
     (void)close(ends[1]);
     assert_int_equal(read(ends[0], &byte, 1), 1);
-    if (byte == '+' && hf_read(client, key, HF_LINEARIZABLE, &info) == HF_OK) {
+    if (byte == '+' && recorded_read(client, key, &info) == HF_OK) {
         held = info.held;
         hf_info_fini(&info);
     }
@@ -142,7 +142,7 @@ struct hf_client *suite_open_background(void)
 
 void suite_close(struct hf_client *client)
 {
-    expect_ok(recorded_close(client));
+    expect_ok(recorded_close(client, 5000));
 }
 
 struct hf_key suite_key(const char *name)
@@ -284,6 +284,17 @@ void suite_count(enum hf_err err, void *counter)
     atomic_fetch_add(&c->count, 1);
 }
 
+enum hf_err suite_answer(struct hf_future *future, uint32_t wait_ms)
+{
+    enum hf_err err = HF_OK;
+    enum hf_err waited = recorded_future_wait(future, wait_ms, &err);
+
+    if (waited)
+        return waited;
+    hf_future_free(future);
+    return err;
+}
+
 bool suite_await(const _Atomic unsigned *count, unsigned wanted,
                  struct hf_client *client)
 {
@@ -380,7 +391,6 @@ static int tear_down(void **state)
     int violated = recorded_check(self.joined->name);
 
     (void)state;
-    recorded_fini();
     while (self.keys) {
         struct kept *kept = self.keys;
 

@@ -111,6 +111,10 @@ struct suite_counter {
 };
 void suite_count(enum hf_err err, void *counter);
 
+/* Wait for the answer of `future`, and free it. Should the waiting fail, its
+ * own answer, and the future stays. */
+enum hf_err suite_answer(struct hf_future *future, uint32_t wait_ms);
+
 /* Wait until `*count` is at least `wanted`; false after ten seconds. Drives
  * `client`, which may be NULL. */
 bool suite_await(const _Atomic unsigned *count, unsigned wanted,

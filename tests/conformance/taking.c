@@ -1,6 +1,6 @@
 /* taking.c - what hf_lock() gives, and to whom. */
-#include "conformance/recorded.h"
 #include "conformance/suite.h"
+#include "lib/recorded.h"
 
 #include <string.h>
 
@@ -296,11 +296,14 @@ static void of_two_asked_in_one_batch_one_wins(void)
     struct hf_lock_opts once = suite_opts(10000, 0);
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL, *none = NULL;
-    struct recorded_claim *first = recorded_lock_start(client, key, &once);
-    struct recorded_claim *second = recorded_lock_start(client, key, &once);
+    struct hf_future *first = NULL, *second = NULL;
 
-    expect_ok(recorded_lock_wait(first, HF_FOREVER, &lock));
-    expect_err(recorded_lock_wait(second, HF_FOREVER, &none), HF_EBUSY);
+    expect_ok(
+        recorded_lock_start(client, key, &once, &lock, NULL, NULL, &first));
+    expect_ok(
+        recorded_lock_start(client, key, &once, &none, NULL, NULL, &second));
+    expect_ok(suite_answer(first, HF_FOREVER));
+    expect_err(suite_answer(second, HF_FOREVER), HF_EBUSY);
 
     assert_null(none);
     hf_lock_free(lock);
@@ -391,8 +394,8 @@ static void a_server_that_is_not_there_is_unavailable(void)
 
     opts.timeout_ms = 1000;
     if (err == HF_OK) {
-        err = hf_lock(client, suite_key("k"), &opts, &lock);
-        (void)hf_close(client, 1000);
+        err = recorded_lock(client, suite_key("k"), &opts, &lock);
+        (void)recorded_close(client, 1000);
     }
 
     expect_err(err, HF_EUNAVAIL);

@@ -1,23 +1,24 @@
 /* waiting.c - in line for a key, and for a key to be held or free. */
-#include "conformance/recorded.h"
 #include "conformance/suite.h"
+#include "lib/recorded.h"
 
 #include <stdatomic.h>
 #include <sys/resource.h>
 #include <time.h>
 
 /* Ask for a held key, and return once it stands in line. */
-static struct recorded_claim *stand_in_line(struct hf_client *client,
-                                            struct hf_key key,
-                                            struct hf_lock_opts opts,
-                                            struct suite_heard *heard)
+static struct hf_future *stand_in_line(struct hf_client *client,
+                                       struct hf_key key,
+                                       struct hf_lock_opts opts,
+                                       struct suite_heard *heard,
+                                       struct hf_lock **lock)
 {
-    struct recorded_claim *claim = NULL;
+    struct hf_future *claim = NULL;
 
     opts.on_event = suite_hear;
     opts.arg = heard;
-    claim = recorded_lock_start(client, key, &opts);
-    assert_non_null(claim);
+    expect_ok(
+        recorded_lock_start(client, key, &opts, lock, NULL, NULL, &claim));
     assert_true(suite_await(&heard->waiting, 1, NULL));
     return claim;
 }
@@ -32,16 +33,16 @@ static int64_t granted_after(unsigned round, int64_t hold_ms)
     struct hf_key key = suite_key_number("k", round);
     struct suite_heard heard = {0};
     struct hf_lock *lock = NULL, *next = NULL;
-    struct recorded_claim *claim = NULL;
+    struct hf_future *claim = NULL;
     int64_t freed = 0, took = 0;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    claim = stand_in_line(other, key, opts, &heard);
+    claim = stand_in_line(other, key, opts, &heard, &next);
     suite_sleep(hold_ms);
-    assert_false(recorded_lock_done(claim));
+    assert_false(hf_future_done(claim, NULL));
     freed = suite_now_ms();
     expect_ok(recorded_unlock(holder, lock));
-    expect_ok(recorded_lock_wait(claim, 5000, &next));
+    expect_ok(suite_answer(claim, 5000));
     took = suite_now_ms() - freed;
 
     hf_lock_free(lock);
@@ -78,19 +79,19 @@ static int64_t ttl_lacks_after_a_wait(unsigned round)
 {
     struct hf_client *holder = suite_open();
     struct hf_client *other = suite_open_background();
-    struct hf_lock_opts opts = suite_opts(800, 5000);
+    struct hf_lock_opts opts = suite_opts(10000, 10000);
     struct hf_key key = suite_key_number("k", round);
     struct suite_heard heard = {0};
     struct hf_lock *lock = NULL, *next = NULL;
-    struct recorded_claim *claim = NULL;
+    struct hf_future *claim = NULL;
     int64_t lacks = 0;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    claim = stand_in_line(other, key, opts, &heard);
+    claim = stand_in_line(other, key, opts, &heard, &next);
     suite_sleep(500);
     expect_ok(recorded_unlock(holder, lock));
-    expect_ok(recorded_lock_wait(claim, 5000, &next));
-    lacks = 800 - (int64_t)hf_remaining_ms(next);
+    expect_ok(suite_answer(claim, 10000));
+    lacks = 10000 - (int64_t)hf_remaining_ms(next);
 
     hf_lock_free(lock);
     hf_lock_free(next);
@@ -159,27 +160,27 @@ static void waiters_are_served_as_they_came(void)
 {
     struct hf_client *holder = suite_open(), *others[WAITERS];
     struct suite_heard heard[WAITERS] = {{0}};
-    struct recorded_claim *claims[WAITERS];
+    struct hf_future *claims[WAITERS];
     struct hf_lock_opts opts = suite_opts(60000, 30000);
-    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_lock *lock = NULL, *next[WAITERS] = {NULL};
     struct hf_key key = suite_key("k");
     uint64_t last = 0;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     for (unsigned i = 0; i < WAITERS; i++) {
         others[i] = suite_open_background();
-        claims[i] = stand_in_line(others[i], key, opts, &heard[i]);
+        claims[i] = stand_in_line(others[i], key, opts, &heard[i], &next[i]);
     }
     last = hf_token(lock);
     expect_ok(recorded_unlock(holder, lock));
     for (unsigned i = 0; i < WAITERS; i++) {
-        expect_ok(recorded_lock_wait(claims[i], 30000, &next));
-        assert_true(hf_token(next) > last);
-        last = hf_token(next);
+        expect_ok(suite_answer(claims[i], 30000));
+        assert_true(hf_token(next[i]) > last);
+        last = hf_token(next[i]);
         for (unsigned j = i + 1; j < WAITERS; j++)
-            assert_false(recorded_lock_done(claims[j]));
-        expect_ok(recorded_unlock(others[i], next));
-        hf_lock_free(next);
+            assert_false(hf_future_done(claims[j], NULL));
+        expect_ok(recorded_unlock(others[i], next[i]));
+        hf_lock_free(next[i]);
     }
 
     for (unsigned i = 0; i < WAITERS; i++)
@@ -193,21 +194,19 @@ static void waiters_of_one_client_are_served_as_they_came(void)
 {
     struct hf_client *client = suite_open_background();
     struct suite_heard heard[WAITERS] = {{0}};
-    struct recorded_claim *claims[WAITERS];
+    struct hf_future *claims[WAITERS];
     struct hf_lock_opts opts = suite_opts(60000, 30000);
-    struct hf_lock *lock = NULL;
+    struct hf_lock *lock = NULL, *next[WAITERS] = {NULL};
     struct hf_key key = suite_key("k");
 
     expect_ok(recorded_lock(client, key, &opts, &lock));
     for (unsigned i = 0; i < WAITERS; i++)
-        claims[i] = stand_in_line(client, key, opts, &heard[i]);
+        claims[i] = stand_in_line(client, key, opts, &heard[i], &next[i]);
     for (unsigned i = 0; i < WAITERS; i++) {
-        struct hf_lock *next = NULL;
-
         expect_ok(recorded_unlock(client, lock));
         hf_lock_free(lock);
-        expect_ok(recorded_lock_wait(claims[i], 30000, &next));
-        lock = next;
+        expect_ok(suite_answer(claims[i], 30000));
+        lock = next[i];
     }
     hf_lock_free(lock);
     suite_close(client);
@@ -233,7 +232,7 @@ static void a_waiter_hears_its_place_in_line(void)
 {
     struct hf_client *client = suite_open_background();
     struct hf_lock_opts opts = suite_opts(60000, 30000);
-    struct recorded_claim *claims[3];
+    struct hf_future *claims[3];
     struct place places[3] = {{0}};
     struct hf_lock *lock = NULL, *none = NULL;
     struct hf_key key = suite_key("k");
@@ -244,7 +243,8 @@ static void a_waiter_hears_its_place_in_line(void)
     for (unsigned i = 0; i < 3; i++) {
         opts.on_event = note_place;
         opts.arg = &places[i];
-        claims[i] = recorded_lock_start(client, key, &opts);
+        expect_ok(recorded_lock_start(client, key, &opts, &none, NULL, NULL,
+                                      &claims[i]));
         assert_true(suite_await(&places[i].heard, 1, NULL));
     }
 
@@ -254,8 +254,8 @@ static void a_waiter_hears_its_place_in_line(void)
     assert_int_equal(info.waiters, 3);
     hf_info_fini(&info);
     for (unsigned i = 0; i < 3; i++) {
-        hf_future_cancel(recorded_lock_future(claims[i]));
-        expect_err(recorded_lock_wait(claims[i], 10000, &none), HF_ECANCELED);
+        hf_future_cancel(claims[i]);
+        expect_err(suite_answer(claims[i], 10000), HF_ECANCELED);
         assert_int_equal(places[i].heard, 1);
     }
     hf_lock_free(lock);
@@ -316,18 +316,18 @@ static void a_closed_waiter_is_passed_over(void)
     struct hf_client *other = suite_open_background();
     struct suite_heard heard[2] = {{0}};
     struct hf_lock_opts opts = suite_opts(60000, 30000);
-    struct recorded_claim *dead = NULL, *alive = NULL;
+    struct hf_future *dead = NULL, *alive = NULL;
     struct hf_lock *lock = NULL, *none = NULL, *next = NULL;
     struct hf_key key = suite_key("k");
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    dead = stand_in_line(gone, key, opts, &heard[0]);
-    alive = stand_in_line(other, key, opts, &heard[1]);
+    dead = stand_in_line(gone, key, opts, &heard[0], &none);
+    alive = stand_in_line(other, key, opts, &heard[1], &next);
     suite_close(gone);
-    expect_err(recorded_lock_wait(dead, 0, &none), HF_ECLOSED);
+    expect_err(suite_answer(dead, 0), HF_ECLOSED);
     expect_ok(recorded_unlock(holder, lock));
 
-    expect_ok(recorded_lock_wait(alive, 10000, &next));
+    expect_ok(suite_answer(alive, 10000));
     hf_lock_free(lock);
     hf_lock_free(next);
     suite_close(holder);
@@ -340,18 +340,18 @@ static void a_canceled_waiter_is_passed_over(void)
     struct hf_client *other = suite_open_background();
     struct suite_heard heard[2] = {{0}};
     struct hf_lock_opts opts = suite_opts(60000, 30000);
-    struct recorded_claim *canceled = NULL, *alive = NULL;
+    struct hf_future *canceled = NULL, *alive = NULL;
     struct hf_lock *lock = NULL, *none = NULL, *next = NULL;
     struct hf_key key = suite_key("k");
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    canceled = stand_in_line(other, key, opts, &heard[0]);
-    alive = stand_in_line(other, key, opts, &heard[1]);
-    hf_future_cancel(recorded_lock_future(canceled));
-    expect_err(recorded_lock_wait(canceled, 10000, &none), HF_ECANCELED);
+    canceled = stand_in_line(other, key, opts, &heard[0], &none);
+    alive = stand_in_line(other, key, opts, &heard[1], &next);
+    hf_future_cancel(canceled);
+    expect_err(suite_answer(canceled, 10000), HF_ECANCELED);
     expect_ok(recorded_unlock(holder, lock));
 
-    expect_ok(recorded_lock_wait(alive, 10000, &next));
+    expect_ok(suite_answer(alive, 10000));
     hf_lock_free(lock);
     hf_lock_free(next);
     suite_close(holder);
@@ -366,8 +366,9 @@ static void a_late_cancel_changes_nothing(void)
     struct hf_key key = suite_key("k");
     enum hf_err err = HF_ECANCELED;
 
-    expect_ok(hf_lock_start(client, key, NULL, &lock, NULL, NULL, &future));
-    expect_ok(hf_future_wait(future, 10000, &err));
+    expect_ok(
+        recorded_lock_start(client, key, NULL, &lock, NULL, NULL, &future));
+    expect_ok(recorded_future_wait(future, 10000, &err));
     hf_future_cancel(future);
 
     assert_true(hf_future_done(future, &err));
@@ -403,39 +404,47 @@ static void waiting_does_not_spin(void)
     suite_close(other);
 }
 
+static unsigned count_done(struct hf_future *const claims[WAITERS])
+{
+    unsigned done = 0;
+
+    for (unsigned i = 0; i < WAITERS; i++)
+        done += hf_future_done(claims[i], NULL);
+    return done;
+}
+
 /* No herd: of those in line only the next is woken by a release. */
 static void a_release_wakes_no_herd(void)
 {
     struct hf_client *holder = suite_open(), *others[WAITERS];
     struct suite_heard heard[WAITERS] = {{0}};
-    struct recorded_claim *claims[WAITERS];
+    struct hf_future *claims[WAITERS];
     struct hf_lock_opts opts = suite_opts(60000, 30000);
-    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_lock *lock = NULL, *next[WAITERS] = {NULL};
     struct hf_key key = suite_key("k");
-    unsigned granted = 0;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     for (unsigned i = 0; i < WAITERS; i++) {
         others[i] = suite_open_background();
-        claims[i] = stand_in_line(others[i], key, opts, &heard[i]);
+        claims[i] = stand_in_line(others[i], key, opts, &heard[i], &next[i]);
     }
     expect_ok(recorded_unlock(holder, lock));
+    for (int i = 0; i < 1000 && count_done(claims) == 0; i++)
+        suite_sleep(10);
     suite_sleep(300);
-    for (unsigned i = 0; i < WAITERS; i++)
-        granted += recorded_lock_done(claims[i]);
 
-    assert_int_equal(granted, 1);
+    assert_int_equal(count_done(claims), 1);
     for (unsigned i = 0; i < WAITERS; i++) {
-        if (recorded_lock_done(claims[i]))
-            expect_ok(recorded_lock_wait(claims[i], 0, &next));
-        suite_close(others[i]);
-        if (recorded_lock_future(claims[i])) {
-            struct hf_lock *none = NULL;
+        bool is_granted = hf_future_done(claims[i], NULL);
 
-            expect_err(recorded_lock_wait(claims[i], 0, &none), HF_ECLOSED);
-        }
+        hf_future_cancel(claims[i]);
+        expect_err(suite_answer(claims[i], 10000),
+                   is_granted ? HF_OK : HF_ECANCELED);
     }
-    hf_lock_free(next);
+    for (unsigned i = 0; i < WAITERS; i++) {
+        suite_close(others[i]);
+        hf_lock_free(next[i]);
+    }
     hf_lock_free(lock);
     suite_close(holder);
 }
@@ -549,7 +558,7 @@ static void wait_held_sees_a_lock_that_is_gone_again(void)
         expect_ok(
             hf_wait_held_start(other, key, 30000, NULL, NULL, NULL, &future));
         /* What is asked later is answered later: the wait has begun. */
-        expect_ok(hf_read(other, key, HF_LINEARIZABLE, &info));
+        expect_ok(recorded_read(other, key, &info));
         hf_info_fini(&info);
         expect_ok(recorded_lock(holder, key, NULL, &lock));
         expect_ok(recorded_unlock(holder, lock));
@@ -718,7 +727,7 @@ static void a_failed_release_wakes_nobody(void)
     expect_ok(recorded_lock(holder, key, NULL, &lock));
     future = await_freedom(other, key, &freed);
     expect_ok(hf_lock_adopt(holder, key, bogus, hf_token(lock), NULL, &forged));
-    expect_err(hf_unlock(forged), HF_ENOTOWNER);
+    expect_err(recorded_unlock(holder, forged), HF_ENOTOWNER);
     suite_sleep(300);
 
     assert_false(hf_future_done(future, NULL));
@@ -739,16 +748,16 @@ static void a_hand_over_wakes_nobody_who_waits_for_free(void)
     struct hf_lock_opts opts = suite_opts(60000, 30000);
     struct suite_heard heard = {0};
     struct hf_future *future = NULL;
-    struct recorded_claim *claim = NULL;
+    struct hf_future *claim = NULL;
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_key key = suite_key("k");
     enum hf_freed freed = HF_FREED_UNSEEN;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    claim = stand_in_line(next_client, key, opts, &heard);
+    claim = stand_in_line(next_client, key, opts, &heard, &next);
     future = await_freedom(other, key, &freed);
     expect_ok(recorded_unlock(holder, lock));
-    expect_ok(recorded_lock_wait(claim, 10000, &next));
+    expect_ok(suite_answer(claim, 10000));
     suite_sleep(100);
 
     assert_false(hf_future_done(future, NULL));

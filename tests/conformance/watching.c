@@ -1,6 +1,6 @@
 /* watching.c - events: all of them, in order, or a mark where some are not. */
-#include "conformance/recorded.h"
 #include "conformance/suite.h"
+#include "lib/recorded.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -143,16 +143,17 @@ static void a_hand_over_frees_nothing(void)
     struct hf_key key = suite_key("k");
     struct seen *seen = new_seen();
     struct hf_watch *watching = watch(watcher, key, seen);
-    struct recorded_claim *claim = NULL;
+    struct hf_future *claim = NULL;
     struct hf_lock *lock = NULL, *next = NULL;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     opts.on_event = suite_hear;
     opts.arg = &heard;
-    claim = recorded_lock_start(other, key, &opts);
+    expect_ok(
+        recorded_lock_start(other, key, &opts, &next, NULL, NULL, &claim));
     assert_true(suite_await(&heard.waiting, 1, NULL));
     expect_ok(recorded_unlock(holder, lock));
-    expect_ok(recorded_lock_wait(claim, 10000, &next));
+    expect_ok(suite_answer(claim, 10000));
 
     assert_true(suite_await(&seen->count, 4, watcher));
     assert_int_equal(seen->events[0].kind, HF_EVENT_GRANTED);
@@ -251,7 +252,7 @@ static void a_watch_from_an_index_tells_what_was_before(void)
     struct hf_watch_opts opts;
     struct hf_info info;
 
-    expect_ok(hf_read(client, key, HF_LINEARIZABLE, &info));
+    expect_ok(recorded_read(client, key, &info));
     expect_ok(recorded_lock(client, key, NULL, &lock));
     expect_ok(recorded_unlock(client, lock));
     hf_watch_opts_init(&opts);

@@ -1,7 +1,7 @@
 /* words.c - bytes are bytes, limits hold at their edges, errors name the
  * culprit. */
-#include "conformance/recorded.h"
 #include "conformance/suite.h"
+#include "lib/recorded.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -429,13 +429,13 @@ static void arguments_are_copied(void)
     opts.idle = true;
     opts.value = hf_bytes(value);
     opts.note = note;
-    expect_ok(hf_lock_new(client, hf_key(key_text), &opts, &lock));
+    expect_ok(recorded_lock_new(client, hf_key(key_text), &opts, &lock));
     memset(key_text, 'x', strlen(key_text));
     memset(value, 'x', strlen(value));
     memset(note, 'x', strlen(note));
-    expect_ok(hf_claim(lock));
+    expect_ok(recorded_claim(client, lock));
 
-    expect_ok(hf_read(client, hf_key("copied-key"), HF_LINEARIZABLE, &info));
+    expect_ok(recorded_read(client, hf_key("copied-key"), &info));
     assert_true(info.held);
     assert_memory_equal(info.value.data, "value", 5);
     assert_string_equal(info.note, "note");

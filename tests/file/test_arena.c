@@ -10,6 +10,7 @@
 
 #include "lib/folder.h"
 #include "lib/runner.h"
+#include "strategy/file/layout.h"
 
 static char directory[] = HF_TEST_FOLDER;
 
@@ -85,6 +86,28 @@ static void slot_of_who_died_inside_can_be_used_again(void **state)
     assert_int_equal(arena.slot, 0);
     enter(&arena);
     hf_arena_leave(&arena);
+    hf_arena_close(&arena);
+}
+
+/* Who saw the dead inside, and acts a moment later, must not take the word from
+ * who has taken it over meanwhile, be it from the very same slot. */
+static void turns_of_one_slot_do_not_look_alike(void **state)
+{
+    const uint32_t sleepers = UINT32_C(0x80000000);
+    struct hf_arena arena;
+    uint32_t seen;
+
+    (void)state;
+    die_inside(false);
+    open_arena(&arena);
+    assert_int_equal(arena.slot, 0);
+    seen = arena.header->word | sleepers;
+    for (int i = 0; i < 3; i++) {
+        enter(&arena);
+        assert_int_not_equal(arena.header->word | sleepers, seen);
+        seen = arena.header->word | sleepers;
+        hf_arena_leave(&arena);
+    }
     hf_arena_close(&arena);
 }
 
@@ -268,6 +291,7 @@ int main(void)
     const struct CMUnitTest cases[] = {
         CASE(who_died_inside_is_put_out),
         CASE(slot_of_who_died_inside_can_be_used_again),
+        CASE(turns_of_one_slot_do_not_look_alike),
         CASE(living_who_is_inside_is_left_there),
         CASE(number_that_lives_again_is_not_who_died),
         CASE(client_that_closes_leaves_its_sibling_alive),

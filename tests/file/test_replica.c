@@ -10,8 +10,10 @@
 #include "lib/commands.h"
 #include "lib/folder.h"
 #include "lib/runner.h"
+#include "strategy/file/layout.h"
 
-#define KEYS 50
+#define FEW 50   /* keys, whose snapshot is smaller than the first ring; */
+#define MANY 800 /* and larger */
 
 static char directory[] = HF_TEST_FOLDER;
 
@@ -121,7 +123,7 @@ static void expect_same(struct copy *a, struct copy *b)
 
 /* Something that may happen to one of a few keys, with a large value now and
  * then, so that the ring goes round. */
-static void act(struct copy *copy, hf_time now, unsigned *seed)
+static void act(struct copy *copy, hf_time now, unsigned keys, unsigned *seed)
 {
     static char large[4000];
     char key[8];
@@ -129,7 +131,7 @@ static void act(struct copy *copy, hf_time now, unsigned *seed)
     struct hf_command command;
 
     memset(large, 'x', sizeof(large) - 1);
-    (void)snprintf(key, sizeof(key), "key-%u", (unsigned)rand_r(seed) % KEYS);
+    (void)snprintf(key, sizeof(key), "key-%u", (unsigned)rand_r(seed) % keys);
     hold = hf_table_find(&copy->replica.store.table, hf_key(key));
     if (!hold || rand_r(seed) % 4 == 0) {
         command = hf_test_lock(0, key, (unsigned)rand_r(seed));
@@ -148,17 +150,16 @@ static void act(struct copy *copy, hf_time now, unsigned *seed)
     (void)run(copy, now, command);
 }
 
-static void copies_agree_whoever_writes(void **state)
+static void write_in_turn(unsigned keys, hf_time turns)
 {
     struct copy copies[2], late;
     unsigned seed = 1;
 
-    (void)state;
     open_copy(&copies[0]);
     open_copy(&copies[1]);
-    for (hf_time now = 1; now < 4000; now++) {
+    for (hf_time now = 1; now < turns; now++) {
         /* The second comes seldom: it finds a snapshot in place of the log. */
-        act(&copies[now % 1000 > 980], now, &seed);
+        act(&copies[now % 1000 > 980], now, keys, &seed);
         if (now % 500 == 0)
             expect_same(&copies[0], &copies[1]);
     }
@@ -166,9 +167,24 @@ static void copies_agree_whoever_writes(void **state)
     expect_same(&copies[0], &late);
     expect_same(&copies[0], &copies[1]);
     assert_true(copies[0].replica.position > 3 << 20);
+    assert_int_equal(copies[0].arena.header->ring_room > HF_ARENA_RING_FIRST,
+                     keys == MANY);
     close_copy(&late);
     close_copy(&copies[1]);
     close_copy(&copies[0]);
+}
+
+static void copies_agree_whoever_writes(void **state)
+{
+    (void)state;
+    write_in_turn(FEW, 4000);
+}
+
+/* The ring grows with what the snapshots hold. */
+static void copies_agree_where_much_is_held(void **state)
+{
+    (void)state;
+    write_in_turn(MANY, 12000);
 }
 
 /* Each allocation fails once: nothing is published, and the next try does. */
@@ -207,7 +223,7 @@ static void make_past(struct copy *copy)
     unsigned seed = 2;
 
     for (hf_time now = 1; now < 1500; now++)
-        act(copy, now, &seed);
+        act(copy, now, FEW, &seed);
 }
 
 /* Half a table is never used: what could not be read is read again. */
@@ -256,6 +272,7 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         CASE(copies_agree_whoever_writes),
+        CASE(copies_agree_where_much_is_held),
         CASE(command_that_lacks_memory_was_never_there),
         CASE(copy_that_lacks_memory_is_read_again),
     };

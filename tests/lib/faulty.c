@@ -664,6 +664,13 @@ static void defer(struct hf_host *host, struct hf_post *posted)
     outer->ops->defer(outer, posted);
 }
 
+static void nudge(struct hf_host *host, const struct hf_nonce *nonce)
+{
+    struct hf_host *outer = faulty_of(host)->outer;
+
+    outer->ops->nudge(outer, nonce);
+}
+
 static const char *owner(struct hf_host *host)
 {
     struct hf_host *outer = faulty_of(host)->outer;
@@ -691,6 +698,7 @@ static const struct hf_host_ops host_ops = {
     .defer = defer,
     .answer = answer,
     .grant = grant,
+    .nudge = nudge,
     .event = event,
     .owner = owner,
     .random = get_random,

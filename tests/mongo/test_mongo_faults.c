@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "conformance/recorded.h"
 #include "lib/mongo_client.h"
+#include "lib/recorded.h"
 #include "lib/runner.h"
 
 #define PATIENCE_MS 60000 /* for what an election may hold up */
@@ -178,7 +178,7 @@ static void end_storm(struct stormer *stormers)
     for (unsigned i = 0; i < STORMERS; i++)
         assert_int_equal(pthread_join(stormers[i].thread, NULL), 0);
     for (unsigned i = 0; i < STORMERS; i++)
-        (void)recorded_close(stormers[i].client);
+        (void)recorded_close(stormers[i].client, PATIENCE_MS);
 }
 
 static void await_steps(atomic_uint *steps, unsigned wanted)
@@ -214,7 +214,6 @@ static void a_storm_with_failovers_leaves_a_good_history(void **state)
     hf_test_mongo_signal(&mongo, victim, SIGCONT);
     end_storm(stormers);
     assert_int_equal(recorded_check("a storm with failovers"), 0);
-    recorded_fini();
 }
 
 /* ---- One server ---------------------------------------------------------*/

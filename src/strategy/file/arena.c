@@ -12,8 +12,12 @@
 
 #define SPINS 200            /* a section takes about a microsecond */
 #define PATIENCE_NS 10000000 /* then it is asked whether its owner lives */
+#define TRIES 8              /* while others come and go */
 
-/* The word's top bit: somebody sleeps. */
+/* The word: who is inside, as its slot plus one, and which of its turns it is,
+ * so that no two turns look alike; the top bit: somebody sleeps. */
+#define OWNER UINT32_C(0x7ff)
+#define TURN UINT32_C(0x800)
 #define SLEEPERS UINT32_C(0x80000000)
 
 struct entry {
@@ -41,11 +45,23 @@ static void relax(void)
 #endif
 }
 
-static bool take(struct hf_arena_header *header, uint32_t mine)
+static uint32_t next_turn(uint32_t word, const struct hf_arena *arena)
+{
+    if (HF_MUTANT(59))
+        return arena->slot + 1;
+    return ((word + TURN) & ~(OWNER | SLEEPERS)) | (arena->slot + 1);
+}
+
+static bool take(struct hf_arena *arena, uint32_t sleepers)
 {
     uint32_t none = 0;
+    uint32_t turn = next_turn(arena->turn, arena);
 
-    return atomic_compare_exchange_strong(&header->word, &none, mine);
+    if (!atomic_compare_exchange_strong(&arena->header->word, &none,
+                                        turn | sleepers))
+        return false;
+    arena->turn = turn;
+    return true;
 }
 
 static void nap(struct hf_arena_header *header, uint32_t word)
@@ -60,21 +76,26 @@ static void nap(struct hf_arena_header *header, uint32_t word)
 
 /* Its owner is dead: take the word from it. What it had not published was
  * never there. A word that names our own slot is that of who had it before us
- * and died inside. */
-static bool take_over(struct hf_arena *arena, uint32_t word, uint32_t mine)
+ * and died inside. Another may do the same just now, from the same slot even:
+ * the turn tells the one who succeeds. */
+static bool take_over(struct hf_arena *arena, uint32_t word)
 {
-    unsigned owner = (word & ~SLEEPERS) - 1;
+    unsigned owner = (word & OWNER) - 1;
 
     if (HF_MUTANT(60) || (HF_MUTANT(61) && owner == arena->slot))
         return false;
-    if (owner >= HF_ARENA_SLOTS ||
-        (owner != arena->slot && hf_arena_alive(arena, owner)))
+    if (owner != arena->slot && hf_arena_alive(arena, owner))
         return false;
     if (!atomic_compare_exchange_strong(&arena->header->word, &word,
-                                        mine | SLEEPERS))
+                                        next_turn(word, arena) | SLEEPERS))
         return false;
     HF_STEP(2);
     return true;
+}
+
+static bool is_power(uint64_t size)
+{
+    return (size & (size - 1)) == 0;
 }
 
 /* Nobody but a stranger writes anything else there. */
@@ -82,42 +103,62 @@ static bool is_sound(const struct hf_arena_header *header)
 {
     uint64_t tail = atomic_load(&header->tail);
     uint64_t head = atomic_load(&header->head);
+    uint64_t ring = atomic_load(&header->ring_room);
     uint64_t room = atomic_load(&header->half_room);
 
-    return tail % ALIGNMENT == 0 && head <= tail &&
-           tail - head <= HF_ARENA_RING && room >= HF_ARENA_HALF_FIRST &&
+    return tail % ALIGNMENT == 0 && head <= tail && tail - head <= ring &&
+           is_power(ring) && ring >= HF_ARENA_RING_FIRST &&
+           ring <= HF_ARENA_RING && room >= HF_ARENA_HALF_FIRST &&
            room <= HF_ARENA_HALF;
+}
+
+/* One spent its patience with `word`: HF_OK if that was taken over. */
+static enum hf_err put_out(struct hf_arena *arena, uint32_t word, pid_t *pid)
+{
+    unsigned owner = (word & OWNER) - 1;
+
+    if (owner >= HF_ARENA_SLOTS)
+        return HF_EPROTO;
+    if (take_over(arena, word))
+        return HF_OK;
+    *pid = hf_arena_slot(arena, owner)->pid;
+    return HF_EBUSY;
+}
+
+static enum hf_err take_in_turn(struct hf_arena *arena, pid_t *pid)
+{
+    struct hf_arena_header *header = arena->header;
+    uint32_t before = 0;
+
+    for (int i = 0; i < SPINS; i++) {
+        if (take(arena, 0))
+            return HF_OK;
+        relax();
+    }
+    for (int i = 0; i < TRIES; i++) {
+        uint32_t word = atomic_load(&header->word);
+
+        if (word != 0 && (word & ~SLEEPERS) == before)
+            return put_out(arena, word, pid);
+        if (word != 0)
+            nap(header, word);
+        before = word & ~SLEEPERS;
+        /* Others may sleep: they are to be woken when we leave. */
+        if (take(arena, SLEEPERS))
+            return HF_OK;
+    }
+    return HF_EBUSY;
 }
 
 enum hf_err hf_arena_enter(struct hf_arena *arena, pid_t *pid)
 {
     struct hf_arena_header *header = arena->header;
-    uint32_t mine = arena->slot + 1;
-    uint32_t word = 0;
+    enum hf_err err;
 
-    for (int i = 0; i < SPINS; i++) {
-        if (take(header, mine))
-            goto inside;
-        relax();
-    }
-    for (int i = 0; i < 2; i++) {
-        word = atomic_load(&header->word);
-        if (word != 0)
-            nap(header, word);
-        /* Others may sleep: they are to be woken when we leave. */
-        if (take(header, mine | SLEEPERS))
-            goto inside;
-    }
-    word = atomic_load(&header->word);
-    if (word != 0 && take_over(arena, word, mine))
-        goto inside;
-    if ((word & ~SLEEPERS) > HF_ARENA_SLOTS)
-        return HF_EPROTO;
-    if (word & ~SLEEPERS)
-        *pid = hf_arena_slot(arena, (word & ~SLEEPERS) - 1)->pid;
-    return HF_EBUSY;
-
-inside:
+    *pid = 0;
+    err = take_in_turn(arena, pid);
+    if (err)
+        return err;
     HF_STEP(1);
     if (!is_sound(header)) {
         hf_arena_leave(arena);
@@ -140,15 +181,33 @@ void hf_arena_leave(struct hf_arena *arena)
 
 /* ---- The ring -----------------------------------------------------------*/
 
+static uint64_t ring_room(const struct hf_arena *arena)
+{
+    return atomic_load_explicit(&arena->header->ring_room,
+                                memory_order_relaxed);
+}
+
 static struct entry *entry_at(const struct hf_arena *arena, uint64_t position)
 {
     return (struct entry *)(void *)(arena->header->ring +
-                                    position % HF_ARENA_RING);
+                                    (position & (ring_room(arena) - 1)));
 }
 
-static uint64_t room_at(uint64_t position)
+static uint64_t room_at(const struct hf_arena *arena, uint64_t position)
 {
-    return HF_ARENA_RING - position % HF_ARENA_RING;
+    return ring_room(arena) - (position & (ring_room(arena) - 1));
+}
+
+/* How long the log may be: as the snapshot that it follows, so that snapshots
+ * cost no more than what they spare, however much is held. */
+static uint64_t log_limit(const struct hf_arena *arena)
+{
+    uint64_t position;
+    uint64_t size = hf_arena_snapshot(arena, &position).size;
+
+    if (size < HF_ARENA_RING_FIRST)
+        return HF_ARENA_RING_FIRST;
+    return size < ring_room(arena) ? size : ring_room(arena);
 }
 
 bool hf_arena_has(const struct hf_arena *arena, uint64_t position)
@@ -171,11 +230,12 @@ enum hf_err hf_arena_read(const struct hf_arena *arena, uint64_t *position,
         return HF_EPROTO;
     entry = entry_at(arena, *position);
     if (entry->size == 0) { /* nothing more fits before the end */
-        *position += room_at(*position);
+        *position += room_at(arena, *position);
         return hf_arena_read(arena, position, stamp, bytes);
     }
     if (entry->size % ALIGNMENT != 0 || entry->size < sizeof(*entry) ||
-        entry->size > room_at(*position) || entry->size > tail - *position ||
+        entry->size > room_at(arena, *position) ||
+        entry->size > tail - *position ||
         entry->bytes > entry->size - sizeof(*entry))
         return HF_EPROTO;
     *stamp = entry->stamp;
@@ -188,12 +248,13 @@ enum hf_err hf_arena_write(struct hf_arena *arena, hf_time stamp,
                            struct hf_bytes bytes)
 {
     uint64_t size = ROUND(sizeof(struct entry) + bytes.size);
-    uint64_t filler =
-        room_at(arena->pending) < size ? room_at(arena->pending) : 0;
+    uint64_t filler = room_at(arena, arena->pending) < size
+                          ? room_at(arena, arena->pending)
+                          : 0;
     struct entry *entry;
 
     if (arena->pending + filler + size - atomic_load(&arena->header->head) >
-        HF_ARENA_RING)
+        log_limit(arena))
         return HF_ELIMIT;
     if (filler > 0) {
         entry_at(arena, arena->pending)->size = 0;
@@ -248,6 +309,12 @@ static off_t half_offset(unsigned half)
                    offsetof(struct hf_arena_half, bytes));
 }
 
+int hf_arena_allocate_ring(int file, uint64_t size)
+{
+    return posix_fallocate(
+        file, 0, (off_t)(offsetof(struct hf_arena_header, ring) + size));
+}
+
 int hf_arena_allocate_halves(int file, uint64_t size)
 {
     int failed = posix_fallocate(file, half_offset(0), (off_t)size);
@@ -270,6 +337,18 @@ enum hf_err hf_arena_reserve_snapshot(struct hf_arena *arena, size_t size)
     return HF_OK;
 }
 
+/* A larger ring for a larger snapshot, where the disk has it. Only an empty
+ * one can be changed: entries lie by its size. */
+static void grow_ring(struct hf_arena *arena, uint64_t size)
+{
+    uint64_t room = ring_room(arena);
+
+    while (room < size && room < HF_ARENA_RING)
+        room *= 2;
+    if (room > ring_room(arena) && !hf_arena_allocate_ring(arena->file, room))
+        atomic_store(&arena->header->ring_room, room);
+}
+
 enum hf_err hf_arena_set_snapshot(struct hf_arena *arena, struct hf_bytes bytes)
 {
     struct hf_arena_header *header = arena->header;
@@ -289,5 +368,6 @@ enum hf_err hf_arena_set_snapshot(struct hf_arena *arena, struct hf_bytes bytes)
     HF_STEP(11); /* the ring is longer than it need be */
     atomic_store_explicit(&header->head, half->position, memory_order_release);
     HF_STEP(12);
+    grow_ring(arena, bytes.size);
     return HF_OK;
 }

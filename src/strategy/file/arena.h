@@ -37,6 +37,9 @@ struct hf_arena {
     struct hf_arena_header *header;
     size_t size;
     unsigned slot;
+    uint32_t turn;         /* the word, when we were last inside */
+    int bell;              /* of whom we rang last, kept open; or -1 */
+    uint64_t bell_session; /* whose it is */
     uint64_t pending; /* where the next entry goes; published up to the tail */
 };
 
@@ -46,7 +49,8 @@ enum hf_err hf_arena_open(struct hf_arena *arena, const char *path, mode_t mode,
                           struct hf_error *error);
 void hf_arena_close(struct hf_arena *arena);
 
-/* Go inside. HF_EBUSY: process `*pid` is, and lives. HF_EPROTO: the header is
+/* Go inside. HF_EBUSY: process `*pid` is, and lives, or if that is 0, others
+ * come and go all the time. HF_EPROTO: the header is
  * not what we write there. */
 enum hf_err hf_arena_enter(struct hf_arena *arena, pid_t *pid);
 void hf_arena_leave(struct hf_arena *arena);
@@ -108,7 +112,7 @@ unsigned hf_arena_slots(const struct hf_arena *arena);
 bool hf_arena_alive(const struct hf_arena *arena, unsigned slot);
 
 /* Make its client look. Outside, for speed. */
-void hf_arena_ring(const struct hf_arena *arena, unsigned slot);
+void hf_arena_ring(struct hf_arena *arena, unsigned slot);
 
 /* Forget that we were rung. */
 void hf_arena_hear(const struct hf_arena *arena);

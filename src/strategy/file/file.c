@@ -1,5 +1,6 @@
 #include "strategy/file/file.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -12,10 +13,12 @@
 #include "strategy/file/replica.h"
 #include "strategy/local.h"
 
-#define RINGS 16      /* clients rung for one request; more are watchers */
-#define RETRY_MS 5    /* another is inside, and slow */
-#define CHECK_MS 1000 /* between two looks whether the files are still ours */
-#define LOOK_MS 1000  /* in line: who should ring may have been killed first */
+#define RINGS 16       /* clients rung for one request; more are watchers */
+#define RETRY_MS 5     /* another is inside, and slow */
+#define CHECK_MS 1000  /* between two looks whether the files are still ours */
+#define TRIES 1000     /* to get inside when it is opened; */
+#define STUCK_TRIES 10 /* behind who does not leave, each counts for so many */
+#define LOOK_MS 1000   /* in line: who should ring may have been killed first */
 
 /* One open client: its place in the arena, and its own copy of the table. */
 struct file {
@@ -23,7 +26,8 @@ struct file {
     struct hf_arena arena;
     struct hf_replica replica;
     hf_time checked;
-    bool broken; /* the files are not what they were */
+    bool broken;  /* the files are not what they were */
+    pid_t inside; /* who was, when we could not go in; 0: many */
     struct hf_error failure;
 
     struct hf_list open; /* requests that could not go inside yet */
@@ -109,6 +113,26 @@ static void bury_waiters(struct file *file, hf_time now, struct hf_key key)
     }
 }
 
+/* A LOCK that is asked again by who stands in line changes nothing: the others
+ * need not hear of it. */
+static bool stands_in_line(struct file *file, const struct hf_command *command,
+                           struct hf_result *result)
+{
+    struct hf_store *store = &file->replica.store;
+    const struct hf_hold *hold = hf_table_find(&store->table, command->key);
+    const struct hf_claim *claim =
+        hold ? hf_table_find_claim(&store->table, hold, &command->nonce) : NULL;
+
+    if (!claim || claim->session->id != file->local.session)
+        return false;
+    *result = (struct hf_result){
+        .err = HF_EBUSY,
+        .place = hf_claim_place(claim),
+    };
+    store->touched = NULL;
+    return true;
+}
+
 static bool may_hand_over(enum hf_command_kind kind)
 {
     return kind == HF_COMMAND_UNLOCK || kind == HF_COMMAND_EXPIRE ||
@@ -119,8 +143,12 @@ static void run(struct hf_local *local, hf_time now,
                 const struct hf_command *command, struct hf_result *result)
 {
     struct file *file = file_of(local);
+    bool line = file->replica.store.table.waiting.count > 0;
 
-    if (may_hand_over(command->kind) && !HF_MUTANT(63))
+    if (line && command->kind == HF_COMMAND_LOCK &&
+        stands_in_line(file, command, result))
+        return;
+    if (line && may_hand_over(command->kind) && !HF_MUTANT(63))
         bury_waiters(file, now, command->key);
     act(file, now, command, result);
 }
@@ -160,15 +188,18 @@ static enum hf_err check_files(struct file *file)
 
 static enum hf_err take_word(struct file *file)
 {
-    pid_t pid = 0;
-    enum hf_err err = hf_arena_enter(&file->arena, &pid);
+    enum hf_err err = hf_arena_enter(&file->arena, &file->inside);
 
     if (err == HF_EPROTO)
         return broken(file, "its header is damaged");
-    if (err)
+    if (err && file->inside)
         hf_error_set(&file->failure, HF_EUNAVAIL,
                      "file:%s: process %ld is inside and does not leave",
-                     file->arena.path, (long)pid);
+                     file->arena.path, (long)file->inside);
+    else if (err)
+        hf_error_set(&file->failure, HF_EUNAVAIL,
+                     "file:%s: too many want to be inside at once",
+                     file->arena.path);
     return err;
 }
 
@@ -186,7 +217,11 @@ static enum hf_err catch_up(struct file *file)
     if (!err)
         err = hf_arena_reserve_tokens(&file->arena,
                                       replica->store.table.token + 1024);
-    if (err)
+    if (err == HF_ESYSTEM)
+        hf_error_set(&file->failure, err,
+                     "file:%s/token.new: cannot be put into place: %s",
+                     file->arena.path, strerror(errno));
+    else if (err)
         hf_error_set(&file->failure, err, "file:%s: %s", file->arena.path,
                      hf_err_text(err));
     return err;
@@ -257,9 +292,23 @@ static void unwatch(struct hf_local *local)
     file->replica.keeps_history = false;
 }
 
+static void retry_soon(struct file *file)
+{
+    struct hf_host *host = file->local.host;
+
+    hf_timer_set(host, &file->retry, host->ops->now(host) + RETRY_MS);
+}
+
+static void later(struct hf_local *local)
+{
+    if (!file_of(local)->broken)
+        retry_soon(file_of(local));
+}
+
 static const struct hf_local_ops local_ops = {
     .enter = enter,
     .leave = leave,
+    .later = later,
     .run = run,
     .watch = watch,
     .unwatch = unwatch,
@@ -286,23 +335,17 @@ static void refuse(struct file *file, struct hf_request *request,
     host->ops->answer(host, request);
 }
 
-static void wait_for_turn(struct file *file, struct hf_request *request)
-{
-    struct hf_host *host = file->local.host;
-
-    hf_list_push_back(&file->open, &request->link);
-    hf_timer_set(host, &file->retry, host->ops->now(host) + RETRY_MS);
-}
-
 static void submit(void *self, struct hf_request *request)
 {
     struct file *file = self;
     enum hf_err err = hf_local_submit(&file->local, request);
 
-    if (err == HF_EBUSY)
-        wait_for_turn(file, request);
-    else if (err)
+    if (err == HF_EBUSY) {
+        hf_list_push_back(&file->open, &request->link);
+        retry_soon(file);
+    } else if (err) {
         refuse(file, request, err);
+    }
 }
 
 static void on_retry(struct hf_timer *timer)
@@ -315,6 +358,8 @@ static void on_retry(struct hf_timer *timer)
         hf_list_push_back(&waiting, link);
     while ((link = hf_list_take(&waiting)))
         submit(file, HF_CONTAINER(link, struct hf_request, link));
+    if (file->local.late)
+        hf_local_tell_news(&file->local);
 }
 
 /* It has not been inside: surely not done. */
@@ -359,12 +404,38 @@ static enum hf_err join(struct file *file)
     return HF_OK;
 }
 
+/* Decode a snapshot before going inside to stay: that of many locks takes
+ * longer than others should have to wait. What comes of it is seen there. */
+static void read_ahead(struct file *file)
+{
+    struct hf_bytes bytes;
+    uint64_t position;
+    void *copy;
+
+    if (take_word(file))
+        return;
+    bytes = hf_arena_snapshot(&file->arena, &position);
+    copy = bytes.size > 0 ? malloc(bytes.size) : NULL;
+    if (copy)
+        memcpy(copy, bytes.data, bytes.size);
+    hf_arena_leave(&file->arena);
+    if (!copy)
+        return;
+    bytes.data = copy;
+    (void)hf_replica_load(&file->replica, bytes, position);
+    free(copy);
+}
+
 static enum hf_err start(struct file *file, struct hf_error *error)
 {
+    int tries = 0;
     enum hf_err err = HF_EBUSY;
 
-    for (int i = 0; i < 100 && err == HF_EBUSY; i++)
+    read_ahead(file);
+    while (err == HF_EBUSY && tries < TRIES) {
         err = enter(&file->local);
+        tries += file->inside ? STUCK_TRIES : 1;
+    }
     if (!err) {
         err = join(file);
         leave(&file->local);
@@ -449,7 +520,7 @@ static enum hf_err file_open(void *self, struct hf_url *url,
     hf_replica_init(&file->replica, &file->arena, &seed, on_event, file);
     hf_list_init(&file->open);
     file->local.store = &file->replica.store;
-    file->local.offset = hf_place_clock_offset();
+    file->local.offset = HF_MUTANT(53) ? 0 : hf_place_clock_offset();
     file->local.look_ms = LOOK_MS;
     err = attach(file, host);
     if (err) {

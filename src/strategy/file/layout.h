@@ -7,8 +7,9 @@
 
 #include "strategy/file/arena.h"
 
-#define HF_ARENA_RING (UINT64_C(1) << 20)
-#define HF_ARENA_HALF (UINT64_C(64) << 20) /* at most: room is made as needed */
+#define HF_ARENA_RING (UINT64_C(32) << 20) /* at most: room is made as needed */
+#define HF_ARENA_RING_FIRST (UINT64_C(1) << 20)
+#define HF_ARENA_HALF (UINT64_C(64) << 20)
 #define HF_ARENA_HALF_FIRST (UINT64_C(256) << 10)
 
 struct hf_arena_half {
@@ -28,10 +29,11 @@ struct hf_arena_label {
 
 struct hf_arena_header {
     struct hf_arena_label label;
-    _Alignas(64) _Atomic uint32_t word; /* 0, or the slot inside plus one */
+    _Alignas(64) _Atomic uint32_t word; /* 0, or who is inside */
     _Alignas(64) _Atomic uint64_t tail; /* of the entries that are published */
     _Atomic uint64_t head;              /* entries before this are gone */
     _Atomic uint64_t snapshot;          /* its number: the half is its parity */
+    _Atomic uint64_t ring_room; /* bytes of the ring in use, a power of two */
     _Atomic uint64_t half_room; /* bytes of each half that the disk has */
     _Atomic uint64_t token_reserve;
     _Atomic uint32_t slots; /* that were ever used */
@@ -45,8 +47,10 @@ struct hf_arena_header {
 enum hf_err hf_arena_fail(const struct hf_arena *arena, struct hf_error *error,
                           const char *name, const char *what);
 
-/* Take blocks for both halves ahead, so that a full disk is an error here and
- * never a SIGBUS in the middle of a snapshot. 0, or an errno. */
+/* Take blocks for the ring and what is before it, and for both halves, ahead:
+ * so a full disk is an error here and never a SIGBUS in the middle of
+ * something. 0, or an errno. */
+int hf_arena_allocate_ring(int file, uint64_t size);
 int hf_arena_allocate_halves(int file, uint64_t size);
 
 /* Take a free slot, with the bell that others ring. */

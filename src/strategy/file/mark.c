@@ -24,10 +24,12 @@ static bool write_all(int file, const char *text)
 enum hf_err hf_mark_write(int directory, uint64_t token)
 {
     char text[32];
-    int file =
-        openat(directory, "token.new",
-               O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
     bool written;
+    int file;
+
+    (void)unlinkat(directory, "token.new", 0);
+    file = openat(directory, "token.new",
+                  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 
     if (file < 0)
         return HF_ESYSTEM;

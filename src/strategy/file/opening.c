@@ -2,7 +2,6 @@
  * they should be. */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +12,11 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
+#include "base/mutant.h"
 #include "base/step.h"
 #include "strategy/file/guard.h"
 #include "strategy/file/layout.h"
+#include "strategy/file/place.h"
 
 #define MAGIC UINT64_C(0x414e455241464821) /* "!HFARENA" */
 #define VERSION 1
@@ -28,28 +29,6 @@ enum hf_err hf_arena_fail(const struct hf_arena *arena, struct hf_error *error,
                         name, what, strerror(errno));
 }
 
-/* Leases are shared through the page cache of one kernel. */
-static const char *network_name(const struct statfs *fs)
-{
-    static const struct {
-        unsigned long magic;
-        const char *name;
-    } networks[] = {
-        {NFS_SUPER_MAGIC, "NFS"},   {SMB_SUPER_MAGIC, "SMB"},
-        {0xff534d42, "CIFS"},       {0xfe534d42, "SMB2"},
-        {CODA_SUPER_MAGIC, "Coda"}, {AFS_SUPER_MAGIC, "AFS"},
-        {V9FS_MAGIC, "9p"},         {OCFS2_SUPER_MAGIC, "OCFS2"},
-        {CEPH_SUPER_MAGIC, "Ceph"}, {0x01161970, "GFS2"},
-        {0x0bd00bd0, "Lustre"},     {0x65735546, "FUSE"},
-    };
-
-    for (size_t i = 0; i < sizeof(networks) / sizeof(networks[0]); i++) {
-        if ((unsigned long)fs->f_type == networks[i].magic)
-            return networks[i].name;
-    }
-    return NULL;
-}
-
 static enum hf_err check_directory(struct hf_arena *arena, mode_t mode,
                                    struct hf_error *error)
 {
@@ -58,11 +37,11 @@ static enum hf_err check_directory(struct hf_arena *arena, mode_t mode,
 
     if (fstat(arena->directory, &st) || fstatfs(arena->directory, &fs))
         return hf_arena_fail(arena, error, "", "cannot look at it");
-    if (network_name(&fs))
+    if (hf_place_network(&fs))
         return hf_error_set(error, HF_EUNSUPPORTED,
                             "file:%s: is on a network file system (%s), which "
                             "cannot share memory between machines",
-                            arena->path, network_name(&fs));
+                            arena->path, hf_place_network(&fs));
     if (!(mode & 022) && st.st_uid != geteuid())
         return hf_error_set(error, HF_EUNAVAIL,
                             "file:%s: belongs to user %u; share it with "
@@ -113,7 +92,7 @@ static enum hf_err make(struct hf_arena *arena, const char *boot, mode_t mode,
         .version = VERSION,
         .size = sizeof(struct hf_arena_header),
     };
-    const uint64_t first = HF_ARENA_HALF_FIRST;
+    const uint64_t rooms[] = {HF_ARENA_RING_FIRST, HF_ARENA_HALF_FIRST};
     enum hf_err err = hf_mark_read(arena->directory, &label.first_token);
     int file;
 
@@ -131,8 +110,7 @@ static enum hf_err make(struct hf_arena *arena, const char *boot, mode_t mode,
     (void)fchmod(file, mode & 0666);
     errno = ftruncate(file, sizeof(struct hf_arena_header)) ? errno : 0;
     if (!errno)
-        errno =
-            posix_fallocate(file, 0, offsetof(struct hf_arena_header, half));
+        errno = hf_arena_allocate_ring(file, HF_ARENA_RING_FIRST);
     if (!errno)
         errno = hf_arena_allocate_halves(file, HF_ARENA_HALF_FIRST);
     if (errno) {
@@ -143,9 +121,9 @@ static enum hf_err make(struct hf_arena *arena, const char *boot, mode_t mode,
     HF_STEP(19);
     memcpy(label.boot, boot, sizeof(label.boot));
     if (pwrite(file, &label, sizeof(label), 0) != (ssize_t)sizeof(label) ||
-        pwrite(file, &first, sizeof(first),
-               offsetof(struct hf_arena_header, half_room)) !=
-            (ssize_t)sizeof(first) ||
+        pwrite(file, rooms, sizeof(rooms),
+               offsetof(struct hf_arena_header, ring_room)) !=
+            (ssize_t)sizeof(rooms) ||
         renameat(arena->directory, "arena.new", arena->directory, "arena")) {
         hf_arena_fail(arena, error, "arena.new", "cannot write it");
         (void)close(file);
@@ -170,7 +148,7 @@ static enum hf_err check_label(struct hf_arena *arena, const char *boot,
                             "file:%s/arena: is no arena; if nobody uses it, "
                             "remove it",
                             arena->path);
-    if (memcmp(label.boot, boot, sizeof(label.boot)) != 0)
+    if (memcmp(label.boot, boot, sizeof(label.boot)) != 0 && !HF_MUTANT(51))
         return HF_ENOTHELD; /* nobody outlived the reboot */
     if (label.version != VERSION ||
         label.size != sizeof(struct hf_arena_header) ||
@@ -257,7 +235,12 @@ enum hf_err hf_arena_open(struct hf_arena *arena, const char *path, mode_t mode,
 {
     enum hf_err err;
 
-    *arena = (struct hf_arena){.directory = -1, .file = -1, .fifo = -1};
+    *arena = (struct hf_arena){
+        .directory = -1,
+        .file = -1,
+        .fifo = -1,
+        .bell = -1,
+    };
     arena->path = strdup(path);
     if (!arena->path)
         return hf_error_code(error, HF_ENOMEM);
@@ -289,6 +272,7 @@ void hf_arena_close(struct hf_arena *arena)
     }
     arena->header = NULL;
     close_fd(&arena->fifo);
+    close_fd(&arena->bell);
     close_fd(&arena->file);
     close_fd(&arena->directory);
     free(arena->path);

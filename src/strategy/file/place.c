@@ -1,12 +1,35 @@
 #include "strategy/file/place.h"
 
 #include <errno.h>
+#include <linux/magic.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
+
+const char *hf_place_network(const struct statfs *fs)
+{
+    static const struct {
+        unsigned long magic;
+        const char *name;
+    } networks[] = {
+        {NFS_SUPER_MAGIC, "NFS"},   {SMB_SUPER_MAGIC, "SMB"},
+        {0xff534d42, "CIFS"},       {0xfe534d42, "SMB2"},
+        {CODA_SUPER_MAGIC, "Coda"}, {AFS_SUPER_MAGIC, "AFS"},
+        {V9FS_MAGIC, "9p"},         {OCFS2_SUPER_MAGIC, "OCFS2"},
+        {CEPH_SUPER_MAGIC, "Ceph"}, {0x01161970, "GFS2"},
+        {0x0bd00bd0, "Lustre"},     {0x65735546, "FUSE"},
+    };
+
+    for (size_t i = 0; i < sizeof(networks) / sizeof(networks[0]); i++) {
+        if ((unsigned long)fs->f_type == networks[i].magic)
+            return networks[i].name;
+    }
+    return NULL;
+}
 
 /* Make the folders above a default directory. */
 static void make_parents(char *path)
@@ -19,15 +42,22 @@ static void make_parents(char *path)
     }
 }
 
+/* Whether locks can be kept below that home. */
+static bool is_home(const char *path)
+{
+    struct statfs fs;
+
+    return path[0] == '/' && !statfs(path, &fs) && !hf_place_network(&fs);
+}
+
 static char *default_path(void)
 {
     struct passwd *found = NULL, entry;
     char strings[4096];
-    struct stat st;
     char *path = NULL;
 
     if (getpwuid_r(geteuid(), &entry, strings, sizeof(strings), &found) == 0 &&
-        found && found->pw_dir[0] == '/' && !stat(found->pw_dir, &st) &&
+        found && is_home(found->pw_dir) &&
         asprintf(&path, "%s/.local/state/holdfast", found->pw_dir) > 0) {
         make_parents(path);
         if (mkdir(path, 0700) == 0 || errno == EEXIST)

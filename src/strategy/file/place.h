@@ -3,6 +3,7 @@
 #ifndef HF_STRATEGY_FILE_PLACE_H
 #define HF_STRATEGY_FILE_PLACE_H
 
+#include <sys/statfs.h>
 #include <sys/types.h>
 
 #include "base/error.h"
@@ -14,6 +15,10 @@
  * shell and a cron job meet. */
 enum hf_err hf_place_find(struct hf_url *url, char **path, mode_t *mode,
                           struct hf_error *error);
+
+/* The name of a file system that other machines may share, or NULL: locks are
+ * shared through the memory of one kernel. */
+const char *hf_place_network(const struct statfs *fs);
 
 /* What this time namespace adds to the boot-time clock of the machine. */
 hf_time hf_place_clock_offset(void);

@@ -108,11 +108,9 @@ static enum hf_err damaged(struct hf_replica *replica, const char *what)
     return HF_EPROTO;
 }
 
-/* Begin anew from the snapshot in force. */
-static enum hf_err reload(struct hf_replica *replica)
+enum hf_err hf_replica_load(struct hf_replica *replica, struct hf_bytes bytes,
+                            uint64_t position)
 {
-    uint64_t position;
-    struct hf_bytes bytes = hf_arena_snapshot(replica->arena, &position);
     enum hf_err err = HF_OK;
 
     replica->stale = !HF_MUTANT(58);
@@ -121,7 +119,7 @@ static enum hf_err reload(struct hf_replica *replica)
     make_store(replica);
     if (bytes.size > 0)
         err = decode(&replica->store, bytes);
-    if (err == HF_EPROTO || !hf_arena_has(replica->arena, position))
+    if (err == HF_EPROTO)
         return damaged(replica, "its snapshot is damaged");
     if (!err && replica->keeps_history)
         err = hf_store_keep_history(&replica->store);
@@ -131,6 +129,17 @@ static enum hf_err reload(struct hf_replica *replica)
     replica->snapshot_size = bytes.size;
     replica->stale = false;
     return HF_OK;
+}
+
+/* Begin anew from the snapshot in force. */
+static enum hf_err reload(struct hf_replica *replica)
+{
+    uint64_t position;
+    struct hf_bytes bytes = hf_arena_snapshot(replica->arena, &position);
+
+    if (!hf_arena_has(replica->arena, position))
+        return damaged(replica, "its snapshot is damaged");
+    return hf_replica_load(replica, bytes, position);
 }
 
 /* ---- Reading ------------------------------------------------------------*/

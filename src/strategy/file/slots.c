@@ -72,22 +72,32 @@ static void name_fifo(char name[32], unsigned slot)
     (void)snprintf(name, 32, "wake.%u", slot);
 }
 
-void hf_arena_ring(const struct hf_arena *arena, unsigned slot)
+/* Opened for reading too: a write to a FIFO that nobody reads would raise
+ * SIGPIPE, and its owner may end at any time. */
+static void open_bell(struct hf_arena *arena, unsigned slot, uint64_t session)
 {
     char name[32];
-    int fifo;
+
+    if (arena->bell >= 0)
+        (void)close(arena->bell);
+    name_fifo(name, slot);
+    arena->bell = openat(arena->directory, name,
+                         O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    arena->bell_session = session;
+}
+
+void hf_arena_ring(struct hf_arena *arena, unsigned slot)
+{
+    uint64_t session = hf_arena_slot(arena, slot)->session;
 
     if (HF_MUTANT(62))
         return;
     HF_STEP(14);
-    name_fifo(name, slot);
-    fifo = openat(arena->directory, name,
-                  O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
-    if (fifo < 0)
-        return; /* nobody listens: then nobody waits */
-    if (write(fifo, "", 1) < 0)
-        HF_ASSERT(errno != EBADF); /* full: it will look anyway */
-    (void)close(fifo);
+    if (arena->bell < 0 || arena->bell_session != session)
+        open_bell(arena, slot, session);
+    /* No bell: nobody waits there; a full one was heard of before. */
+    if (arena->bell >= 0 && write(arena->bell, "", 1) < 0)
+        HF_ASSERT(errno != EBADF);
 }
 
 void hf_arena_hear(const struct hf_arena *arena)

@@ -1,0 +1,253 @@
+/* process_pairs - how many pairs of lock and unlock a second go through the
+ * API where processes share the locks, next to flock(2)?
+ *
+ * A pair is what a caller writes: hf_lock(), hf_unlock(), hf_lock_free(); or
+ * hf_claim(), hf_unlock() with a handle that is kept. A shell or a program
+ * that locks a file opens it, takes flock() and closes it, which gives the
+ * lock back; one that keeps the file open takes flock() twice. Each process
+ * has keys, or files, of its own, which nobody else wants. */
+#include <fcntl.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "lib/bench.h"
+#include "lib/process.h"
+
+#define KEYS 64 /* of a process, taken in turn */
+#define PROCESSES_MAX 4
+#define ROUND_MS 150
+
+enum how {
+    OPEN_FILE,
+    KEPT_FILE,
+    NEW_HANDLE,
+    KEPT_HANDLE
+};
+
+static const struct scene {
+    const char *what;
+    unsigned processes;
+    enum how how;
+} scenes[] = {
+    {"open, flock, close", 1, OPEN_FILE}, {"flock, unlock", 1, KEPT_FILE},
+    {"new handle", 1, NEW_HANDLE},        {"kept handle", 1, KEPT_HANDLE},
+
+    {"open, flock, close", 4, OPEN_FILE}, {"flock, unlock", 4, KEPT_FILE},
+    {"new handle", 4, NEW_HANDLE},        {"kept handle", 4, KEPT_HANDLE},
+};
+
+#define SCENES (sizeof(scenes) / sizeof(scenes[0]))
+
+/* What the processes of a round share. */
+struct round {
+    const struct bench *bench;
+    enum how how;
+    struct bench_gate ready, start;
+    atomic_bool stop;
+    struct worker {
+        struct round *round;
+        uint64_t pairs;
+        uint64_t cpu; /* nanoseconds of processor time */
+    } workers[PROCESSES_MAX];
+};
+
+/* What one of them has. */
+struct desk {
+    struct round *round;
+    struct hf_client *client;
+    struct hf_lock_opts opts;
+    struct bench_keys keys;
+    char paths[KEYS][64];
+    int files[KEYS];
+    struct hf_lock *locks[KEYS];
+};
+
+static void flock_or_fail(int file, int operation)
+{
+    if (flock(file, operation))
+        bench_fail("flock");
+}
+
+static int open_file(const char *path, int flags)
+{
+    int file = open(path, O_RDWR | O_CLOEXEC | flags, 0600);
+
+    if (file < 0)
+        bench_fail("cannot open a file");
+    return file;
+}
+
+static void pair_open_file(struct desk *desk, size_t i)
+{
+    int file = open_file(desk->paths[i], 0);
+
+    flock_or_fail(file, LOCK_EX);
+    (void)close(file);
+}
+
+static void pair_kept_file(struct desk *desk, size_t i)
+{
+    flock_or_fail(desk->files[i], LOCK_EX);
+    flock_or_fail(desk->files[i], LOCK_UN);
+}
+
+static void pair_new_handle(struct desk *desk, size_t i)
+{
+    struct hf_key key = bench_key(&desk->keys, i);
+    struct hf_lock *lock;
+
+    bench_check("hf_lock", hf_lock(desk->client, key, &desk->opts, &lock));
+    bench_check("hf_unlock", hf_unlock(lock));
+    hf_lock_free(lock);
+}
+
+static void pair_kept_handle(struct desk *desk, size_t i)
+{
+    bench_check("hf_claim", hf_claim(desk->locks[i]));
+    bench_check("hf_unlock", hf_unlock(desk->locks[i]));
+}
+
+static void (*const pairs[])(struct desk *desk, size_t i) = {
+    [OPEN_FILE] = pair_open_file,
+    [KEPT_FILE] = pair_kept_file,
+    [NEW_HANDLE] = pair_new_handle,
+    [KEPT_HANDLE] = pair_kept_handle,
+};
+
+static void set_up(struct desk *desk, const char *prefix)
+{
+    bool uses_files =
+        desk->round->how == OPEN_FILE || desk->round->how == KEPT_FILE;
+
+    bench_keys_init(&desk->keys, prefix, KEYS);
+    hf_lock_opts_init(&desk->opts);
+    desk->opts.idle = true; /* no matter to hf_lock() */
+    if (!uses_files)
+        desk->client = bench_open(desk->round->bench);
+    for (size_t i = 0; i < KEYS; i++) {
+        struct hf_key key = bench_key(&desk->keys, i);
+
+        (void)snprintf(desk->paths[i], sizeof(desk->paths[i]), "%s/%.*s",
+                       bench_folder(), (int)key.size, (const char *)key.data);
+        if (uses_files)
+            desk->files[i] = open_file(desk->paths[i], O_CREAT);
+        else
+            bench_check(
+                "hf_lock_new",
+                hf_lock_new(desk->client, key, &desk->opts, &desk->locks[i]));
+    }
+}
+
+static void work(void *arg)
+{
+    static const char *const names[PROCESSES_MAX] = {"a", "b", "c", "d"};
+    static struct desk desk;
+    struct worker *worker = arg;
+    struct round *round = worker->round;
+    uint64_t i, from;
+
+    desk.round = round;
+    set_up(&desk, names[worker - round->workers]);
+    bench_gate_open(&round->ready);
+    bench_gate_wait(&round->start, 1);
+    from = bench_process_cpu();
+    for (i = 0; !atomic_load_explicit(&round->stop, memory_order_relaxed); i++)
+        pairs[round->how](&desk, i % KEYS);
+    worker->cpu = bench_process_cpu() - from;
+    worker->pairs = i;
+    for (size_t k = 0; k < KEYS; k++)
+        hf_lock_free(desk.locks[k]);
+    if (desk.client)
+        bench_close(desk.client);
+}
+
+struct figures {
+    struct bench_samples rate; /* pairs a second */
+    struct bench_samples cpu;  /* nanoseconds of processor time a pair */
+};
+
+static void measure(struct round *round, const struct scene *scene,
+                    struct figures *figures)
+{
+    uint64_t all = 0, cpu = 0, from;
+    double seconds;
+
+    for (unsigned i = 0; i < scene->processes; i++) {
+        round->workers[i].round = round;
+        (void)bench_start(work, &round->workers[i]);
+    }
+    bench_gate_wait(&round->ready, scene->processes);
+    from = bench_now();
+    bench_gate_open(&round->start);
+    bench_sleep_ms(ROUND_MS);
+    atomic_store(&round->stop, true);
+    seconds = (double)(bench_now() - from) / 1e9;
+    bench_join_children();
+    for (unsigned i = 0; i < scene->processes; i++) {
+        all += round->workers[i].pairs;
+        cpu += round->workers[i].cpu;
+    }
+    bench_add(&figures->rate, (double)all / seconds);
+    bench_add(&figures->cpu, (double)cpu / (double)all);
+}
+
+static void tell(struct bench *bench, const struct figures *figures)
+{
+    static const struct bench_column columns[] = {
+        {"processes", "processes", 0},
+        {"what", "what", BENCH_TEXT},
+        {"1000 pairs/s", "kpairs", 1},
+        {"least", "kpairs_least", 1},
+        {"most", "kpairs_most", 1},
+        {"of open, flock, close", "of_open_file", 2},
+        {"of flock, unlock", "of_kept_file", 2},
+        {"CPU ns a pair", "cpu_ns", 0},
+        {NULL, NULL, 0},
+    };
+    static struct bench_table table;
+    double floors[2] = {NAN, NAN};
+
+    bench_table_init(&table, "Pairs of lock and unlock, between processes",
+                     "process_pairs", columns);
+    for (size_t i = 0; i < SCENES; i++) {
+        double median = bench_median(&figures[i].rate);
+
+        if (scenes[i].how == OPEN_FILE) {
+            floors[0] = median;
+            floors[1] = bench_median(&figures[i + 1].rate);
+        }
+        bench_table_number(&table, scenes[i].processes);
+        bench_table_text(&table, scenes[i].what);
+        bench_table_number(&table, median / 1e3);
+        bench_table_number(&table, bench_least(&figures[i].rate) / 1e3);
+        bench_table_number(&table, bench_most(&figures[i].rate) / 1e3);
+        bench_table_number(&table, median / floors[0]);
+        bench_table_number(&table, median / floors[1]);
+        bench_table_number(&table, bench_median(&figures[i].cpu));
+    }
+    bench_table_print(bench, &table);
+}
+
+int main(int argc, char **argv)
+{
+    struct bench bench = {
+        .name = "process_pairs", .rounds = 11, .processes = true};
+    struct round *round = bench_share(sizeof(*round));
+    static struct figures figures[SCENES];
+
+    bench_init(&bench, argc, argv);
+    (void)bench_folder(); /* before there are children who would make one */
+    for (unsigned i = 0; i < bench.rounds; i++) {
+        for (size_t k = 0; k < SCENES; k++) {
+            bench_progress(&bench, i, scenes[k].what);
+            memset(round, 0, sizeof(*round));
+            round->bench = &bench;
+            round->how = scenes[k].how;
+            measure(round, &scenes[k], &figures[k]);
+        }
+    }
+    tell(&bench, figures);
+    return 0;
+}

@@ -1,0 +1,164 @@
+#include "strategy/redis/address.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DB_MAX 16383
+
+static bool read_number(const char *text, unsigned max, unsigned *number)
+{
+    unsigned value = 0;
+
+    if (*text == '\0')
+        return false;
+    for (; *text; text++) {
+        if (*text < '0' || *text > '9')
+            return false;
+        value = value * 10 + (unsigned)(*text - '0');
+        if (value > max)
+            return false;
+    }
+    *number = value;
+    return true;
+}
+
+enum hf_err hf_redis_number(struct hf_url *url, const char *name, unsigned max,
+                            unsigned *number, struct hf_error *error)
+{
+    const char *text = hf_url_param(url, name);
+
+    *number = 0;
+    if (text && !read_number(text, max, number))
+        return hf_error_set(error, HF_EINVAL,
+                            "url: %s: '%s' is no number from 0 to %u", name,
+                            text, max);
+    return HF_OK;
+}
+
+/* host, host:port or [address]:port, up to a comma. */
+static enum hf_err read_host(struct hf_redis_address *address, const char *text,
+                             struct hf_error *error)
+{
+    size_t size = strcspn(text, ",");
+    char *host = strndup(text, size);
+    char *colon, *end;
+    unsigned port = HF_REDIS_PORT;
+
+    if (!host)
+        return hf_error_code(error, HF_ENOMEM);
+    address->host = host;
+    end = *host == '[' ? strchr(host, ']') : NULL;
+    colon = strrchr(end ? end : host, ':');
+    if ((colon && !read_number(colon + 1, 65535, &port)) || port == 0 ||
+        *host == '\0' || colon == host || (*host == '[' && !end))
+        return hf_error_set(error, HF_EINVAL, "url: '%s' is no host:port",
+                            host);
+    if (colon)
+        *colon = '\0';
+    if (end) {
+        *end = '\0';
+        memmove(host, host + 1, strlen(host));
+    }
+    address->port = (int)port;
+    return HF_OK;
+}
+
+static enum hf_err read_db(struct hf_redis_address *address, struct hf_url *url,
+                           struct hf_error *error)
+{
+    if (*url->path == '\0' || !strcmp(url->path, "/"))
+        return HF_OK;
+    if (!read_number(url->path + 1, DB_MAX, &address->db))
+        return hf_error_set(error, HF_EINVAL,
+                            "url: '%s' is no number of a database", url->path);
+    return HF_OK;
+}
+
+static enum hf_err read_path(struct hf_redis_address *address,
+                             struct hf_url *url, struct hf_error *error)
+{
+    if (!url->hosts || *url->hosts != '\0' || strlen(url->path) < 2)
+        return hf_error_set(error, HF_EINVAL,
+                            "url: redis+unix: wants the path of a socket, as "
+                            "in redis+unix:///run/redis.sock");
+    address->host = strdup(url->path);
+    if (!address->host)
+        return hf_error_code(error, HF_ENOMEM);
+    return hf_redis_number(url, "db", DB_MAX, &address->db, error);
+}
+
+static enum hf_err copy(char **to, const char *text, struct hf_error *error)
+{
+    if (!text || *text == '\0')
+        return HF_OK;
+    *to = strdup(text);
+    return *to ? HF_OK : hf_error_code(error, HF_ENOMEM);
+}
+
+static void name(struct hf_redis_address *address, const char *scheme)
+{
+    if (address->port == 0)
+        (void)snprintf(address->name, sizeof(address->name), "%s://%s?db=%u",
+                       scheme, address->host, address->db);
+    else
+        (void)snprintf(address->name, sizeof(address->name), "%s://%s:%d/%u",
+                       scheme, address->host, address->port, address->db);
+}
+
+static enum hf_err read_all(struct hf_redis_address *address,
+                            struct hf_url *url, const char *host,
+                            struct hf_error *error)
+{
+    enum hf_err err;
+
+    if (!strcmp(url->scheme, "redis+unix")) {
+        err = read_path(address, url, error);
+    } else if (!host) {
+        err = hf_error_set(error, HF_EINVAL,
+                           "url: %s: wants a host, as in %s://localhost:6379",
+                           url->scheme, url->scheme);
+    } else {
+        err = read_host(address, host, error);
+        if (!err)
+            err = read_db(address, url, error);
+    }
+    if (!err)
+        err = copy(&address->user, url->user, error);
+    if (!err)
+        err = copy(&address->password, url->password, error);
+    if (!err && address->user && !address->password)
+        err = hf_error_set(error, HF_EINVAL,
+                           "url: a user without a password: write user:password"
+                           "@, or :password@ where there is no user");
+    return err;
+}
+
+enum hf_err hf_redis_address_init(struct hf_redis_address *address,
+                                  struct hf_url *url, const char *host,
+                                  struct hf_error *error)
+{
+    enum hf_err err;
+
+    *address = (struct hf_redis_address){0};
+    err = hf_redis_tls_new(url, &address->tls, error);
+    if (err)
+        return err;
+    err = read_all(address, url, host, error);
+    if (err)
+        hf_redis_address_fini(address);
+    else
+        name(address, url->scheme);
+    return err;
+}
+
+void hf_redis_address_fini(struct hf_redis_address *address)
+{
+    if (address->password)
+        explicit_bzero(address->password, strlen(address->password));
+    free(address->password);
+    free(address->user);
+    free(address->host);
+    hf_redis_tls_free(address->tls);
+    *address = (struct hf_redis_address){0};
+}

@@ -1,0 +1,471 @@
+#include "strategy/redis/command.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/limits.h"
+
+#define BEAT_MIN_MS 20
+#define BEAT_MAX_MS 500
+
+static void write_hex(char *to, const uint8_t *bytes, size_t size)
+{
+    static const char digits[] = "0123456789abcdef";
+
+    for (size_t i = 0; i < size; i++) {
+        to[2 * i] = digits[bytes[i] >> 4];
+        to[2 * i + 1] = digits[bytes[i] & 15];
+    }
+    to[2 * size] = '\0';
+}
+
+enum hf_err hf_redis_asker_init(struct hf_redis_asker *asker,
+                                struct hf_host *host)
+{
+    uint8_t bytes[HF_REDIS_ID_SIZE / 2];
+    enum hf_err err =
+        hf_random_bytes(host->ops->random(host), bytes, sizeof(bytes));
+
+    if (err)
+        return err;
+    asker->owner = host->ops->owner(host);
+    write_hex(asker->id, bytes, sizeof(bytes));
+    (void)snprintf(asker->channel, sizeof(asker->channel), "%s%s",
+                   HF_REDIS_CHANNEL_PREFIX, asker->id);
+    return HF_OK;
+}
+
+bool hf_redis_key_is_ours(struct hf_key key)
+{
+    return hf_key_has_prefix(key, (struct hf_key){"hf:", 3});
+}
+
+/* A beat is short enough that a grant which names the last one has its ttl in
+ * full: less than the part by which a lease is longer than the ttl. */
+uint32_t hf_redis_beat_ms(uint32_t lease_ms)
+{
+    uint32_t beat = lease_ms / 32;
+
+    if (beat < BEAT_MIN_MS)
+        return BEAT_MIN_MS;
+    return beat < BEAT_MAX_MS ? beat : BEAT_MAX_MS;
+}
+
+/* ---- Words --------------------------------------------------------------*/
+
+static void call_script(struct hf_redis_words *words,
+                        const struct hf_redis_link *link,
+                        enum hf_redis_script script, uint64_t keys)
+{
+    words->args.count = 0;
+    hf_redis_add_text(&words->args, "EVALSHA");
+    hf_redis_add(&words->args, link->shas[script], HF_REDIS_SHA_SIZE);
+    hf_redis_add_number(&words->args, keys);
+}
+
+static void add_key(struct hf_redis_words *words, unsigned at,
+                    const char *prefix, struct hf_key key)
+{
+    size_t size = strlen(prefix);
+
+    memcpy(words->keys[at], prefix, size);
+    hf_copy(words->keys[at] + size, key.data, key.size);
+    hf_redis_add(&words->args, words->keys[at], size + key.size);
+}
+
+static void add_watch_keys(struct hf_redis_words *words)
+{
+    hf_redis_add_text(&words->args, "hf:events");
+    hf_redis_add_text(&words->args, "hf:held");
+    hf_redis_add_text(&words->args, "hf:ends");
+}
+
+/* The keys that record.lua and line.lua speak of. */
+static void call_on_key(struct hf_redis_words *words,
+                        const struct hf_redis_link *link,
+                        enum hf_redis_script script, struct hf_key key)
+{
+    bool force = script == HF_REDIS_FORCE;
+
+    call_script(words, link, script, force ? 8 : 7);
+    hf_redis_add(&words->args, key.data, key.size);
+    add_key(words, 0, "hf:q:", key);
+    add_key(words, 1, "hf:w:", key);
+    hf_redis_add_text(&words->args, "hf:token");
+    add_watch_keys(words);
+    if (force)
+        add_key(words, 2, "hf:f:", key);
+}
+
+static void add_bytes(struct hf_redis_words *words, struct hf_bytes bytes)
+{
+    hf_redis_add(&words->args, bytes.data, bytes.size);
+}
+
+static void add_given_token(struct hf_redis_words *words, uint64_t token)
+{
+    if (token > 0)
+        hf_redis_add_number(&words->args, token);
+}
+
+/* Only the keys that it touches: it is what most calls are. */
+static void call_take(struct hf_redis_words *words,
+                      const struct hf_redis_link *link,
+                      const struct hf_redis_asker *asker,
+                      const struct hf_command *command, uint64_t token)
+{
+    struct hf_redis_args *args = &words->args;
+
+    call_script(words, link, HF_REDIS_TAKE, 4);
+    hf_redis_add(args, command->key.data, command->key.size);
+    add_key(words, 0, "hf:q:", command->key);
+    hf_redis_add_text(args, "hf:token");
+    hf_redis_add_text(args, "hf:events");
+    hf_redis_add_text(args, words->nonce);
+    hf_redis_add_number(args, command->lease_ms);
+    hf_redis_add_number(args, strlen(asker->owner));
+    hf_redis_add_number(args, command->note.size);
+    hf_redis_add_text(args, asker->owner);
+    add_bytes(words, command->note);
+    add_bytes(words, command->value);
+    add_given_token(words, token);
+}
+
+static void call_lock(struct hf_redis_words *words,
+                      const struct hf_redis_link *link,
+                      const struct hf_redis_asker *asker,
+                      const struct hf_command *command,
+                      const struct hf_redis_lock *lock)
+{
+    struct hf_redis_args *args = &words->args;
+
+    call_on_key(words, link, HF_REDIS_LOCK, command->key);
+    hf_redis_add_text(args, words->nonce);
+    hf_redis_add_number(args, command->lease_ms);
+    hf_redis_add_text(args, lock->queue ? "1" : "0");
+    hf_redis_add_text(args, asker->owner);
+    add_bytes(words, command->note);
+    add_bytes(words, command->value);
+    hf_redis_add_text(args, asker->channel);
+    hf_redis_add_number(args, (uint64_t)lock->sent);
+    hf_redis_add_number(args, hf_redis_beat_ms(command->lease_ms));
+    add_given_token(words, lock->token);
+}
+
+static void add_update(struct hf_redis_words *words,
+                       const struct hf_redis_asker *asker,
+                       const struct hf_command *command)
+{
+    struct hf_redis_args *args = &words->args;
+
+    hf_redis_add_text(args, words->mine);
+    add_bytes(words, command->value);
+    hf_redis_add_text(args, command->has_expected ? "1" : "0");
+    add_bytes(words, command->expected);
+    hf_redis_add_text(args, asker->id);
+    hf_redis_add_number(args, command->sequence);
+    hf_redis_add_number(args, command->done);
+}
+
+static void add_force(struct hf_redis_words *words,
+                      const struct hf_redis_asker *asker,
+                      const struct hf_command *command)
+{
+    hf_redis_add_number(&words->args, command->token);
+    hf_redis_add_text(&words->args, command->now ? "1" : "0");
+    (void)snprintf(words->number, sizeof(words->number), "%s.%llu", asker->id,
+                   (unsigned long long)command->sequence);
+    hf_redis_add_text(&words->args, words->number);
+}
+
+static enum hf_redis_script script_of(enum hf_command_kind kind)
+{
+    switch (kind) {
+    case HF_COMMAND_UNLOCK:
+        return HF_REDIS_UNLOCK;
+    case HF_COMMAND_RENEW:
+        return HF_REDIS_RENEW;
+    case HF_COMMAND_UPDATE:
+        return HF_REDIS_UPDATE;
+    case HF_COMMAND_FORCE:
+        return HF_REDIS_FORCE;
+    default:
+        return HF_REDIS_CANCEL;
+    }
+}
+
+void hf_redis_command(struct hf_redis_words *words,
+                      const struct hf_redis_link *link,
+                      const struct hf_redis_asker *asker,
+                      const struct hf_command *command,
+                      const struct hf_redis_lock *lock)
+{
+    write_hex(words->nonce, command->nonce.bytes, sizeof(command->nonce.bytes));
+    (void)snprintf(words->mine, sizeof(words->mine), "hf1 %llu %s ",
+                   (unsigned long long)command->token, words->nonce);
+    if (command->kind == HF_COMMAND_LOCK && lock->in_full) {
+        call_lock(words, link, asker, command, lock);
+        return;
+    }
+    if (command->kind == HF_COMMAND_LOCK) {
+        call_take(words, link, asker, command, lock->token);
+        return;
+    }
+    call_on_key(words, link, script_of(command->kind), command->key);
+    switch (command->kind) {
+    case HF_COMMAND_UPDATE:
+        add_update(words, asker, command);
+        break;
+    case HF_COMMAND_FORCE:
+        add_force(words, asker, command);
+        break;
+    case HF_COMMAND_CANCEL:
+        hf_redis_add_text(&words->args, words->nonce);
+        break;
+    default:
+        hf_redis_add_text(&words->args, words->mine);
+        if (command->kind == HF_COMMAND_RENEW)
+            hf_redis_add_number(&words->args, command->lease_ms);
+        break;
+    }
+    if (asker->announce && command->kind != HF_COMMAND_RENEW)
+        add_key(words, 3, asker->announce, command->key);
+}
+
+void hf_redis_read(struct hf_redis_words *words,
+                   const struct hf_redis_link *link, struct hf_key key)
+{
+    call_on_key(words, link, HF_REDIS_READ, key);
+}
+
+void hf_redis_look(struct hf_redis_words *words,
+                   const struct hf_redis_link *link)
+{
+    call_script(words, link, HF_REDIS_WATCH, 3);
+    add_watch_keys(words);
+}
+
+/* ---- Failures -----------------------------------------------------------*/
+
+static bool begins(const redisReply *reply, const char *word)
+{
+    return !strncmp(reply->str, word, strlen(word));
+}
+
+/* The server refuses before it does anything: what is not done is said to be
+ * not done. */
+enum hf_err hf_redis_failure(struct hf_redis_link *link,
+                             const redisReply *reply)
+{
+    static const char *const passing[] = {"BUSY",       "LOADING", "MASTERDOWN",
+                                          "NOREPLICAS", "OOM",     "MISCONF",
+                                          "TRYAGAIN",   "ERR max"};
+
+    if (begins(reply, "NOSCRIPT")) {
+        hf_redis_load(link);
+        return HF_EUNAVAIL;
+    }
+    if (begins(reply, "READONLY") || begins(reply, "NOAUTH") ||
+        begins(reply, "UNBLOCKED")) {
+        hf_redis_link_drop(link, HF_EUNAVAIL, reply->str);
+        return begins(reply, "UNBLOCKED") ? HF_EINDOUBT : HF_EUNAVAIL;
+    }
+    for (size_t i = 0; i < sizeof(passing) / sizeof(passing[0]); i++) {
+        if (begins(reply, passing[i]))
+            return HF_EUNAVAIL;
+    }
+    if (begins(reply, "WRONGTYPE"))
+        return HF_EINVAL;
+    /* The second is how a script says it. */
+    if (begins(reply, "NOPERM") || begins(reply, "ERR The user"))
+        return HF_EUNSUPPORTED;
+    return HF_EPROTO;
+}
+
+void hf_redis_explain(struct hf_answer *answer, const char *text)
+{
+    free(answer->cause);
+    answer->cause = strdup(text);
+}
+
+/* ---- Replies ------------------------------------------------------------*/
+
+uint64_t hf_redis_digits(const redisReply *reply)
+{
+    if (reply->type == REDIS_REPLY_INTEGER && reply->integer > 0)
+        return (uint64_t)reply->integer;
+    return reply->type == REDIS_REPLY_STRING ? strtoull(reply->str, NULL, 10)
+                                             : 0;
+}
+
+bool hf_redis_next(const char **text, uint64_t *number)
+{
+    char *end;
+
+    if (**text < '0' || **text > '9')
+        return false;
+    *number = strtoull(*text, &end, 10);
+    *text = *end ? end + 1 : end;
+    return true;
+}
+
+static bool is_array(const redisReply *reply, size_t elements)
+{
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements >= elements;
+}
+
+static void take_grant(struct hf_answer *answer, const redisReply *token,
+                       hf_time sent, struct hf_redis_taken *taken)
+{
+    answer->result.token = hf_redis_digits(token);
+    if (taken->fresh)
+        answer->anchor = (struct hf_anchor){.known = true, .sent = sent};
+}
+
+/* The token, from take.lua, or 1; {HF_OK, token, fresh}, {HF_EBUSY, place,
+ * left}. The first in line looks again when the holder's lease ends, everyone
+ * at its beat. */
+static void take_lock(const redisReply *reply, hf_time sent, uint32_t beat_ms,
+                      struct hf_answer *answer, struct hf_redis_taken *taken)
+{
+    if (reply->type == REDIS_REPLY_STRING) {
+        taken->fresh = true;
+        take_grant(answer, reply, sent, taken);
+    } else if (reply->type == REDIS_REPLY_INTEGER) {
+        taken->in_full = true;
+        answer->result.err = HF_EBUSY;
+    } else if (!is_array(reply, 3)) {
+        answer->result.err = HF_EPROTO;
+    } else if (reply->element[0]->integer == HF_OK) {
+        taken->fresh = reply->element[2]->integer == 1;
+        take_grant(answer, reply->element[1], sent, taken);
+    } else {
+        answer->result.err = (enum hf_err)reply->element[0]->integer;
+        answer->result.place = (uint32_t)hf_redis_digits(reply->element[1]);
+        /* Less than a millisecond is something, too. */
+        if (reply->element[2]->integer >= 0)
+            taken->left_ms = (uint32_t)reply->element[2]->integer + 1;
+        answer->look_again_ms = beat_ms;
+        if (answer->result.place == 1 && taken->left_ms > 0 &&
+            taken->left_ms < beat_ms)
+            answer->look_again_ms = taken->left_ms;
+    }
+}
+
+/* An error, or {HF_OK, token} of CANCEL. */
+static void take_others(const redisReply *reply, struct hf_answer *answer)
+{
+    const redisReply *err = reply;
+
+    if (is_array(reply, 2)) {
+        err = reply->element[0];
+        answer->result.token = hf_redis_digits(reply->element[1]);
+    }
+    answer->result.err = err->type == REDIS_REPLY_INTEGER
+                             ? (enum hf_err)err->integer
+                             : HF_EPROTO;
+}
+
+void hf_redis_take_command(struct hf_redis_link *link, const redisReply *reply,
+                           hf_time sent, const struct hf_command *command,
+                           struct hf_answer *answer,
+                           struct hf_redis_taken *taken)
+{
+    *taken = (struct hf_redis_taken){0};
+    if (!reply) {
+        answer->result.err = HF_MUTANT(75) ? HF_EUNAVAIL : HF_EINDOUBT;
+        hf_redis_explain(answer, link->failure.text);
+    } else if (reply->type == REDIS_REPLY_ERROR) {
+        answer->result.err = hf_redis_failure(link, reply);
+        hf_redis_explain(answer, reply->str);
+    } else if (command->kind == HF_COMMAND_LOCK) {
+        take_lock(reply, sent, hf_redis_beat_ms(command->lease_ms), answer,
+                  taken);
+    } else {
+        take_others(reply, answer);
+    }
+}
+
+/* ---- Records ------------------------------------------------------------*/
+
+struct record {
+    uint64_t token, forced, held, lease, owner_size, note_size;
+    const char *data; /* owner, note, value */
+};
+
+/* hf1 TOKEN NONCE FORCED HELD LEASE OWNER_SIZE NOTE_SIZE UPDATES\n */
+static bool parse(const redisReply *held, struct record *record)
+{
+    const char *end = memchr(held->str, '\n', held->len);
+    const char *at = held->str + 4;
+    size_t rest;
+
+    if (!end || strncmp(held->str, "hf1 ", 4) != 0 ||
+        !hf_redis_next(&at, &record->token) ||
+        end - at <= (ptrdiff_t)HF_REDIS_NONCE_SIZE)
+        return false;
+    at += HF_REDIS_NONCE_SIZE + 1;
+    if (!hf_redis_next(&at, &record->forced) ||
+        !hf_redis_next(&at, &record->held) ||
+        !hf_redis_next(&at, &record->lease) ||
+        !hf_redis_next(&at, &record->owner_size) ||
+        !hf_redis_next(&at, &record->note_size))
+        return false;
+    record->data = end + 1;
+    rest = held->len - (size_t)(end + 1 - held->str);
+    return record->owner_size <= HF_NOTE_MAX &&
+           record->note_size <= HF_NOTE_MAX &&
+           record->owner_size + record->note_size <= rest;
+}
+
+static void copy_text(char *to, const char *from, size_t size)
+{
+    memcpy(to, from, size);
+    to[size] = '\0';
+}
+
+static enum hf_err copy_record(const redisReply *held,
+                               const struct record *record,
+                               const struct hf_info *known,
+                               struct hf_info *info)
+{
+    char owner[HF_NOTE_MAX + 1], note[HF_NOTE_MAX + 1];
+    const char *value = record->data + record->owner_size + record->note_size;
+    struct hf_info from = *known;
+
+    copy_text(owner, record->data, record->owner_size);
+    copy_text(note, record->data + record->owner_size, record->note_size);
+    from.token = record->token;
+    from.forced = record->forced == 1;
+    from.owner = owner;
+    from.note = note;
+    from.value =
+        (struct hf_bytes){value, held->len - (size_t)(value - held->str)};
+    return hf_info_copy(info, &from);
+}
+
+enum hf_err hf_redis_take_read(struct hf_redis_link *link,
+                               const redisReply *reply, struct hf_key key,
+                               struct hf_info *info, bool *ours)
+{
+    struct hf_info from = {.key = key, .owner = "", .note = ""};
+    struct record record;
+    const redisReply *held;
+
+    if (reply->type == REDIS_REPLY_ERROR)
+        return hf_redis_failure(link, reply);
+    if (!is_array(reply, 5))
+        return HF_EPROTO;
+    held = reply->element[0];
+    from.held = held->type == REDIS_REPLY_STRING;
+    from.left_ms = (uint32_t)hf_redis_digits(reply->element[1]);
+    from.held_ms = (uint32_t)hf_redis_digits(reply->element[2]);
+    from.waiters = (uint32_t)hf_redis_digits(reply->element[3]);
+    from.index = hf_redis_digits(reply->element[4]);
+    *ours = from.held && parse(held, &record);
+    if (!*ours)
+        return hf_info_copy(info, &from);
+    return copy_record(held, &record, &from, info);
+}

@@ -1,0 +1,145 @@
+/* link.h - one connection to a Redis server, in the client's loop.
+ *
+ *              connect          writable           greeted
+ *     DOWN --------> CONNECTING --------> GREETING --------> UP
+ *      ^                 |                   |               |
+ *      +--- refused -----+---- refused ------+---- lost -----+
+ *
+ * From DOWN it connects again by itself, after a while that doubles and is
+ * partly left to chance. Nothing is kept over a lost connection: each command
+ * whose reply is awaited hears that there will be none.
+ *
+ * hiredis connects, writes, reads and parses; who awaits which reply is kept
+ * here, because hiredis' own asynchronous layer stops the program at a reply
+ * that it did not expect, and allocates for each command. */
+#ifndef HF_STRATEGY_REDIS_LINK_H
+#define HF_STRATEGY_REDIS_LINK_H
+
+#include <hiredis/hiredis.h>
+
+#include "base/buf.h"
+#include "strategy/redis/address.h"
+#include "strategy/redis/script.h"
+#include "strategy/strategy.h"
+
+#define HF_REDIS_SHA_SIZE 40
+#define HF_REDIS_RUN_ID_SIZE 40
+#define HF_REDIS_ARGS_MAX 24
+#define HF_REDIS_GREETINGS_MAX (HF_REDIS_SCRIPTS + 8)
+
+struct hf_redis_link;
+
+/* A command that was sent, embedded in what is waiting for its reply. */
+struct hf_redis_call {
+    struct hf_list link;
+
+    /* Called once. NULL: it was sent, and the connection was lost. It may
+     * free the call. */
+    void (*reply)(struct hf_redis_call *call, const redisReply *reply);
+};
+
+/* The words of a command, borrowed. */
+struct hf_redis_args {
+    int count;
+    const char *words[HF_REDIS_ARGS_MAX];
+    size_t sizes[HF_REDIS_ARGS_MAX];
+    char numbers[HF_REDIS_ARGS_MAX][24]; /* for those that are none yet */
+};
+
+void hf_redis_add(struct hf_redis_args *args, const void *bytes, size_t size);
+void hf_redis_add_text(struct hf_redis_args *args, const char *text);
+void hf_redis_add_number(struct hf_redis_args *args, uint64_t number);
+
+enum hf_redis_state {
+    HF_REDIS_DOWN,
+    HF_REDIS_CONNECTING,
+    HF_REDIS_GREETING,
+    HF_REDIS_UP,
+};
+
+/* Whom a link tells. None may be called inside hf_redis_link_send(). */
+struct hf_redis_link_ops {
+    void (*up)(struct hf_redis_link *link);
+    void (*down)(struct hf_redis_link *link); /* `failure` says why */
+
+    /* What nobody awaits: a message on a channel. May be NULL. */
+    void (*message)(struct hf_redis_link *link, const redisReply *reply);
+};
+
+struct hf_redis_greeting {
+    struct hf_redis_call call;
+    struct hf_redis_link *link;
+    enum hf_err (*check)(struct hf_redis_link *link, const redisReply *reply);
+    unsigned script;
+};
+
+struct hf_redis_link {
+    struct hf_host *host;
+    const struct hf_redis_address *address;
+    const struct hf_redis_link_ops *ops;
+    const char *channel; /* NULL: it runs scripts. Else it hears messages */
+
+    enum hf_redis_state state;
+    redisContext *context;
+    struct hf_fd fd;
+    struct hf_timer timer; /* DOWN: connects again. Else: looks for silence */
+    struct hf_post flush;
+    struct hf_buf out; /* to be written, from `written` on */
+    size_t written;
+    bool unwritten;       /* the socket is full */
+    struct hf_list calls; /* whose replies are awaited, in order */
+    hf_time heard;        /* when the last bytes came */
+    unsigned refusals;    /* since it was last up */
+    struct hf_error failure;
+
+    /* What the greeting tells of the server. */
+    struct hf_redis_greeting greetings[HF_REDIS_GREETINGS_MAX];
+    unsigned greetings_sent, greetings_heard;
+    char shas[HF_REDIS_SCRIPTS][HF_REDIS_SHA_SIZE + 1];
+    char run_id[HF_REDIS_RUN_ID_SIZE + 1];
+    long long id, id_before; /* of this connection, and of the one before */
+    bool same_server;        /* as the one before was to */
+    bool durable;            /* each write is on the disk before its reply */
+};
+
+/* Begin to connect, for scripts, or (with a channel) for messages. `link` is
+ * zeroed. HF_ENOMEM. */
+enum hf_err hf_redis_link_open(struct hf_redis_link *link, struct hf_host *host,
+                               const struct hf_redis_address *address,
+                               const struct hf_redis_link_ops *ops,
+                               const char *channel);
+
+/* Write what can be written, and let go; calls hear that they are lost. */
+void hf_redis_link_close(struct hf_redis_link *link);
+
+/* Whether it was opened. */
+static inline bool hf_redis_link_is_open(const struct hf_redis_link *link)
+{
+    return link->host != NULL;
+}
+
+/* Wait until it is up, or has failed for good: HF_OK, or what `failure` says.
+ * Blocks, for at most `timeout_ms`: for hf_open(), when no loop runs yet. */
+enum hf_err hf_redis_link_await(struct hf_redis_link *link,
+                                uint32_t timeout_ms);
+
+/* Send a command when this turn ends. False: it is not up, or out of memory;
+ * then nothing is sent, and `call` hears nothing. What is answered by messages
+ * has no call: NULL. */
+bool hf_redis_link_send(struct hf_redis_link *link, struct hf_redis_call *call,
+                        struct hf_redis_args *args);
+
+/* The connection is of no use any more: lose it, and connect again. */
+void hf_redis_link_drop(struct hf_redis_link *link, enum hf_err err,
+                        const char *text);
+
+/* For greeting.c: the greeting is over. */
+void hf_redis_link_greeted(struct hf_redis_link *link);
+
+/* greeting.c: say what is said first on a new connection. */
+bool hf_redis_greet(struct hf_redis_link *link);
+
+/* Load a script anew; whoever runs it meanwhile is told HF_EUNAVAIL. */
+void hf_redis_load(struct hf_redis_link *link);
+
+#endif

@@ -1,0 +1,32 @@
+/* list.h - who holds what under a prefix, on one server: SCAN, and a look at
+ * each key.
+ *
+ * It is no snapshot: what is held all the while is shown, what comes or goes
+ * may be. Where somebody watches, each look notes what it finds for them. */
+#ifndef HF_STRATEGY_REDIS_LIST_H
+#define HF_STRATEGY_REDIS_LIST_H
+
+#include "strategy/redis/command.h"
+
+struct hf_redis_list;
+
+/* What was found, in the order of the keys. Infos and cause are the caller's
+ * to free. */
+struct hf_redis_listed {
+    enum hf_err err;
+    char *cause;
+    struct hf_info *infos;
+    size_t count;
+};
+typedef void hf_redis_list_fn(void *arg, struct hf_redis_listed *listed);
+
+/* Begin. `done` is called once, later, unless it is abandoned; with NULL
+ * nothing is kept of what is found. HF_ENOMEM, HF_EUNAVAIL. */
+enum hf_err hf_redis_list_start(struct hf_redis_link *server,
+                                struct hf_key prefix, hf_redis_list_fn *done,
+                                void *arg, struct hf_redis_list **list);
+
+/* Nobody wants it any more. */
+void hf_redis_list_abandon(struct hf_redis_list *list);
+
+#endif

@@ -1,0 +1,157 @@
+/* news.c - what the server tells by itself: grants, on a channel of this
+ * client's own, and a bell for events, on one of all. */
+#include <string.h>
+
+#include "strategy/redis/redis.h"
+
+#define BELL "hf:bell"
+
+/* ---- Messages -----------------------------------------------------------*/
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool read_nonce(const char *text, struct hf_nonce *nonce)
+{
+    for (size_t i = 0; i < sizeof(nonce->bytes); i++) {
+        int high = hex_digit(text[2 * i]);
+        int low = high < 0 ? -1 : hex_digit(text[2 * i + 1]);
+
+        if (low < 0)
+            return false;
+        nonce->bytes[i] = (uint8_t)(high * 16 + low);
+    }
+    return true;
+}
+
+/* grant NONCE TOKEN SENT: the lease is counted from after what this client
+ * sent at SENT, its last sign of life. */
+static void hear_grant(struct hf_redis *redis, const char *text)
+{
+    static const char word[] = "grant ";
+    struct hf_push_grant grant = {.anchor.known = true};
+    const char *at = text + strlen(word);
+    uint64_t sent;
+
+    if (strncmp(text, word, strlen(word)) != 0 || !read_nonce(at, &grant.nonce))
+        return;
+    at += HF_REDIS_NONCE_SIZE;
+    if (*at++ != ' ' || !hf_redis_next(&at, &grant.token) ||
+        !hf_redis_next(&at, &sent))
+        return;
+    /* Replicas are waited for once it is renewed (redis.c). */
+    grant.anchor.sent = redis->wait_replicas > 0 ? 0 : (hf_time)sent;
+    redis->host->ops->grant(redis->host, &grant);
+}
+
+static void say(struct hf_redis *redis, const char *word, const char *channel)
+{
+    struct hf_redis_args args = {.count = 0};
+
+    hf_redis_add_text(&args, word);
+    hf_redis_add_text(&args, channel);
+    (void)hf_redis_link_send(&redis->news, NULL, &args);
+}
+
+static struct hf_redis_request *take_held(struct hf_redis *redis)
+{
+    struct hf_list *link = hf_list_take(&redis->until_heard);
+
+    return link ? HF_CONTAINER(link, struct hf_redis_request, held_back) : NULL;
+}
+
+static void message(struct hf_redis_link *link, const redisReply *reply)
+{
+    struct hf_redis *redis = HF_CONTAINER(link, struct hf_redis, news);
+    const char *kind, *channel;
+
+    if (reply->type == REDIS_REPLY_ERROR) {
+        hf_redis_link_drop(link, HF_EUNAVAIL, reply->str);
+        return;
+    }
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 3 ||
+        reply->element[0]->type != REDIS_REPLY_STRING ||
+        reply->element[1]->type != REDIS_REPLY_STRING)
+        return;
+    kind = reply->element[0]->str;
+    channel = reply->element[1]->str;
+    if (!strcmp(kind, "subscribe")) {
+        redis->hears_bell = true;
+        hf_redis_look_due(redis);
+    } else if (strcmp(kind, "message") != 0) {
+        return;
+    } else if (!strcmp(channel, BELL)) {
+        hf_redis_fetch(redis);
+    } else if (reply->element[2]->type == REDIS_REPLY_STRING) {
+        hear_grant(redis, reply->element[2]->str);
+    }
+}
+
+static void news_up(struct hf_redis_link *link)
+{
+    struct hf_redis *redis = HF_CONTAINER(link, struct hf_redis, news);
+    struct hf_redis_request *request;
+
+    redis->hears_grants = true;
+    while ((request = take_held(redis)))
+        hf_redis_send_lock(request);
+    if (!hf_list_empty(&redis->watches))
+        say(redis, "SUBSCRIBE", BELL);
+}
+
+static void news_down(struct hf_redis_link *link)
+{
+    struct hf_redis *redis = HF_CONTAINER(link, struct hf_redis, news);
+    struct hf_redis_request *request;
+
+    redis->hears_grants = false;
+    redis->hears_bell = false;
+    while ((request = take_held(redis)))
+        hf_redis_refuse(request, HF_EUNAVAIL, link->failure.text);
+    hf_redis_refuse_watches(redis, HF_EUNAVAIL, link->failure.text);
+}
+
+static const struct hf_redis_link_ops news_ops = {
+    .up = news_up,
+    .down = news_down,
+    .message = message,
+};
+
+static bool open_news(struct hf_redis *redis)
+{
+    if (hf_redis_link_is_open(&redis->news))
+        return true;
+    return !hf_redis_link_open(&redis->news, redis->host, &redis->address,
+                               &news_ops, redis->asker.channel);
+}
+
+/* ---- What is asked of it ------------------------------------------------*/
+
+void hf_redis_news_hold(struct hf_redis *redis,
+                        struct hf_redis_request *request)
+{
+    if (open_news(redis))
+        hf_list_push_back(&redis->until_heard, &request->held_back);
+    else
+        hf_redis_refuse(request, HF_ENOMEM, hf_err_text(HF_ENOMEM));
+}
+
+bool hf_redis_news_bell(struct hf_redis *redis)
+{
+    if (!open_news(redis))
+        return false;
+    if (redis->hears_grants && !redis->hears_bell)
+        say(redis, "SUBSCRIBE", BELL);
+    return true;
+}
+
+void hf_redis_news_silence(struct hf_redis *redis)
+{
+    if (redis->hears_bell)
+        say(redis, "UNSUBSCRIBE", BELL);
+    redis->hears_bell = false;
+}

@@ -1,0 +1,11 @@
+-- Raise the counter of tokens to the time in microseconds: what was granted
+-- and lost with a crash, or with a master, is not granted again.
+--
+-- KEYS  1 the last token
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+
+if tonumber(redis.call('GET', KEYS[1]) or 0) < now then
+    redis.call('SET', KEYS[1], string.format('%.0f', now))
+end
+return 'OK'

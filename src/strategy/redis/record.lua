@@ -1,0 +1,42 @@
+-- What a held lock looks like, and how one is made.
+--
+-- It is one string, so that a plain `SET key ... NX PX` finds it taken:
+--
+--   hf1 TOKEN NONCE FORCED HELD LEASE OWNER_SIZE NOTE_SIZE UPDATES\n
+--
+-- and then owner, note and value. TOKEN and NONCE come first, so that one
+-- comparison of the first bytes tells whose it is. LEASE was begun when it had
+-- been HELD for so long: 0 until it is renewed.
+--
+-- KEYS  1 the lock  2 its line  3 who stands there  4 the last token
+--       5 events  6 what is held  7 when that ends, while somebody watches
+
+local function clock() -- in microseconds
+    local time = redis.call('TIME')
+    return time[1] * 1000000 + time[2]
+end
+
+-- Numbers here are beyond what Lua writes in full by itself.
+local function digits(number)
+    return string.format('%.0f', number)
+end
+
+-- One counter for all keys, which never expires. It starts at the time in
+-- microseconds, and each connection raises it there (raise.lua): what a crash
+-- has lost is not granted a second time.
+local function next_token()
+    local token = redis.call('INCR', KEYS[4])
+
+    if token < 1e15 then -- the counter was lost, to FLUSHALL perhaps
+        token = clock()
+        redis.call('SET', KEYS[4], digits(token))
+    end
+    if mutant == 26 then token = redis.call('INCR', KEYS[4] .. ':m') end
+    if mutant == 26 then redis.call('PEXPIRE', KEYS[4] .. ':m', 50) end
+    return digits(token)
+end
+
+local function record(token, nonce, lease, owner, note, value)
+    return 'hf1 ' .. token .. ' ' .. nonce .. ' 0 0 ' .. lease .. ' ' ..
+        #owner .. ' ' .. #note .. ' -\n' .. owner .. note .. value
+end

@@ -1,0 +1,86 @@
+/* redis.h - redis://, redis+unix:// and rediss://: locks in one Redis server.
+ *
+ * Each command is one script on the server, which grants, queues or hands over
+ * in one step (the .lua files). Two connections: one for commands, and, from
+ * the first wait or watch on, one for messages. */
+#ifndef HF_STRATEGY_REDIS_REDIS_H
+#define HF_STRATEGY_REDIS_REDIS_H
+
+#include "strategy/redis/list.h"
+
+extern const struct hf_strategy hf_strategy_redis;
+extern const struct hf_strategy hf_strategy_redis_unix;
+extern const struct hf_strategy hf_strategy_rediss;
+
+/* A request on its way, or held back. */
+struct hf_redis_request {
+    struct hf_redis_call call;
+    struct hf_redis *redis;
+    struct hf_request *request; /* NULL: nobody wants the answer any more */
+    struct hf_list open;        /* among all requests */
+    struct hf_list held_back;   /* until messages are heard, or events */
+    struct hf_redis_list *list; /* LIST */
+    hf_time sent;
+    uint64_t index; /* READ: of the newest event */
+    bool tried;     /* LOCK: without standing in line */
+};
+
+struct hf_redis {
+    struct hf_host *host;
+    struct hf_redis_address address;
+    struct hf_redis_asker asker;
+    struct hf_redis_link link;
+    unsigned wait_replicas;
+    struct hf_list requests;
+
+    /* news.c */
+    struct hf_redis_link news;
+    bool hears_grants, hears_bell;
+    struct hf_list until_heard; /* requests: LOCKs that are to stand in line */
+
+    /* watch.c */
+    struct hf_list watches;
+    struct hf_list until_told; /* requests: READs behind their events */
+    bool telling;              /* a watch that goes now is freed later */
+    bool fetching, fetch_again;
+    struct hf_redis_call fetch;
+    struct hf_redis_call look;
+    bool looking;
+    struct hf_timer tick; /* while it watches: the next lease ends */
+    hf_time tick_at;
+};
+
+/* redis.c: send a LOCK that was held back. Answer and free a request. */
+void hf_redis_send_lock(struct hf_redis_request *request);
+void hf_redis_answer(struct hf_redis_request *request);
+void hf_redis_refuse(struct hf_redis_request *request, enum hf_err err,
+                     const char *text);
+
+/* news.c: the connection for messages, which is made when it is first wanted.
+ * Hold a LOCK back until grants are heard; hear the bell for events, or not any
+ * more. False: out of memory. */
+void hf_redis_news_hold(struct hf_redis *redis,
+                        struct hf_redis_request *request);
+bool hf_redis_news_bell(struct hf_redis *redis);
+void hf_redis_news_silence(struct hf_redis *redis);
+
+/* watch.c: what is watched. */
+enum hf_err hf_redis_watches_open(struct hf_redis *redis);
+void hf_redis_watches_close(struct hf_redis *redis);
+void hf_redis_watch(struct hf_redis *redis, struct hf_request *request);
+void hf_redis_unwatch(struct hf_redis *redis, uint64_t number);
+void hf_redis_watch_cancel(struct hf_redis *redis, struct hf_request *request);
+
+/* Hold a READ back until the watches have heard what happened before it.
+ * False: they have. */
+bool hf_redis_watches_are_behind(struct hf_redis *redis,
+                                 struct hf_redis_request *request);
+
+/* Read what is new; look what ought to have ended, and what is new then; give
+ * up the watches that are not open yet. */
+void hf_redis_fetch(struct hf_redis *redis);
+void hf_redis_look_due(struct hf_redis *redis);
+void hf_redis_refuse_watches(struct hf_redis *redis, enum hf_err err,
+                             const char *text);
+
+#endif

@@ -1,0 +1,199 @@
+#include "strategy/redis/redlock.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+
+#define OPEN_MS 5000
+
+static void refuse(struct hf_redlock *redlock, struct hf_request *request,
+                   enum hf_err err, const char *text)
+{
+    request->answer.result.err = err;
+    hf_redis_explain(&request->answer, text);
+    redlock->host->ops->answer(redlock->host, request);
+}
+
+static void submit(void *self, struct hf_request *request)
+{
+    struct hf_redlock *redlock = self;
+    struct hf_redlock_poll *poll;
+
+    if (request->kind == HF_REQUEST_WATCH ||
+        request->kind == HF_REQUEST_UNWATCH ||
+        (request->kind == HF_REQUEST_COMMAND &&
+         request->command.kind == HF_COMMAND_UPDATE)) {
+        refuse(redlock, request, HF_EUNSUPPORTED,
+               "redlock: has neither watches nor values to update");
+        return;
+    }
+    if (request->kind != HF_REQUEST_LIST &&
+        hf_redis_key_is_ours(request->command.key)) {
+        refuse(redlock, request, HF_EINVAL,
+               "key: what begins with 'hf:' is holdfast's own in Redis");
+        return;
+    }
+    poll = hf_redlock_poll_new(redlock, request);
+    if (poll)
+        hf_redlock_poll_begin(poll);
+    else
+        refuse(redlock, request, HF_ENOMEM, hf_err_text(HF_ENOMEM));
+}
+
+static void cancel(void *self, struct hf_request *request)
+{
+    struct hf_redlock *redlock = self;
+    struct hf_list *link = redlock->polls.next;
+
+    while (HF_CONTAINER(link, struct hf_redlock_poll, link)->request !=
+           request) {
+        link = link->next;
+        HF_ASSERT(link != &redlock->polls);
+    }
+    hf_answer_clear(&request->answer);
+    hf_redlock_poll_cancel(HF_CONTAINER(link, struct hf_redlock_poll, link));
+}
+
+/* ---- Opening and closing ------------------------------------------------*/
+
+static void ignore(struct hf_redis_link *link)
+{
+    (void)link;
+}
+
+static const struct hf_redis_link_ops link_ops = {
+    .up = ignore,
+    .down = ignore,
+};
+
+static enum hf_err read_servers(struct hf_redlock *redlock, struct hf_url *url,
+                                struct hf_error *error)
+{
+    const char *host = url->hosts;
+    enum hf_err err = HF_OK;
+
+    while (host && !err) {
+        struct hf_redlock_server *server = &redlock->servers[redlock->count];
+
+        if (redlock->count == HF_REDLOCK_MAX)
+            return hf_error_set(error, HF_EINVAL,
+                                "url: redlock: more than %d servers",
+                                HF_REDLOCK_MAX);
+        err = hf_redis_address_init(&server->address, url, host, error);
+        redlock->count += !err;
+        host = strchr(host, ',');
+        host += host != NULL;
+    }
+    if (!err && (redlock->count < 3 || redlock->count % 2 == 0))
+        err = hf_error_set(error, HF_EINVAL,
+                           "url: redlock: wants an odd number of servers, at "
+                           "least three, as in redlock://a,b,c");
+    redlock->majority = HF_MUTANT(80) ? 1 : redlock->count / 2 + 1;
+    return err;
+}
+
+/* As many as are needed: those that are missing may come later. */
+static enum hf_err connect_all(struct hf_redlock *redlock,
+                               struct hf_error *error)
+{
+    unsigned up = 0;
+    enum hf_err err = HF_OK;
+
+    for (unsigned i = 0; i < redlock->count && !err; i++) {
+        redlock->servers[i].redlock = redlock;
+        err = hf_redis_link_open(&redlock->servers[i].link, redlock->host,
+                                 &redlock->servers[i].address, &link_ops, NULL);
+    }
+    for (unsigned i = 0; i < redlock->count && !err; i++) {
+        struct hf_redis_link *link = &redlock->servers[i].link;
+        enum hf_err reached = hf_redis_link_await(link, OPEN_MS);
+
+        up += !reached;
+        if (reached && error)
+            *error = link->failure;
+        if (reached && reached != HF_EUNAVAIL)
+            return reached; /* it is there, and will not do */
+    }
+    if (err)
+        return hf_error_code(error, err);
+    return up >= redlock->majority ? HF_OK : HF_EUNAVAIL;
+}
+
+static void disconnect(struct hf_redlock *redlock)
+{
+    for (unsigned i = 0; i < redlock->count; i++) {
+        hf_redis_link_close(&redlock->servers[i].link);
+        hf_redis_link_close(&redlock->servers[i].news);
+        hf_redis_address_fini(&redlock->servers[i].address);
+    }
+    hf_redlock_forget_waiters(redlock);
+    hf_redlock_forget_doubts(redlock);
+    redlock->host->ops->timer_remove(redlock->host, &redlock->nudge);
+    redlock->host->ops->timer_remove(redlock->host, &redlock->impatience);
+}
+
+static enum hf_err add_timers(struct hf_redlock *redlock)
+{
+    struct hf_host *host = redlock->host;
+    enum hf_err err = host->ops->timer_add(host, &redlock->nudge);
+
+    if (err)
+        return err;
+    err = host->ops->timer_add(host, &redlock->impatience);
+    if (err)
+        host->ops->timer_remove(host, &redlock->nudge);
+    return err;
+}
+
+static enum hf_err redlock_open(void *self, struct hf_url *url,
+                                struct hf_host *host, struct hf_error *error)
+{
+    struct hf_redlock *redlock = self;
+    enum hf_err err;
+
+    redlock->host = host;
+    redlock->nudge.fire = hf_redlock_on_nudge;
+    redlock->impatience.fire = hf_redlock_on_impatience;
+    hf_list_init(&redlock->polls);
+    hf_list_init(&redlock->undecided);
+    hf_list_init(&redlock->doubts);
+    hf_list_init(&redlock->waiters);
+    err = hf_redis_asker_init(&redlock->asker, host);
+    if (!err)
+        err = add_timers(redlock);
+    if (err)
+        return hf_error_code(error, err);
+    err = read_servers(redlock, url, error);
+    (void)snprintf(redlock->freed, sizeof(redlock->freed),
+                   "hf:freed:%u:", redlock->servers[0].address.db);
+    redlock->asker.announce = redlock->freed;
+    if (!err)
+        err = connect_all(redlock, error);
+    if (err)
+        disconnect(redlock);
+    return err;
+}
+
+/* A majority of independent servers, each with a clock that can be set, and
+ * with a line of nobody's: what it gives is that the lock outlives a server. */
+static uint32_t caps(const void *self)
+{
+    (void)self;
+    return 0;
+}
+
+static void redlock_close(void *self)
+{
+    disconnect(self);
+}
+
+const struct hf_strategy hf_strategy_redlock = {
+    .scheme = "redlock",
+    .size = sizeof(struct hf_redlock),
+    .open = redlock_open,
+    .caps = caps,
+    .submit = submit,
+    .cancel = cancel,
+    .close = redlock_close,
+};

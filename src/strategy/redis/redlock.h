@@ -1,0 +1,101 @@
+/* redlock.h - redlock://a,b,c: a lock that a majority of independent Redis
+ * servers hold, by the scripts of redis:.
+ *
+ * Nobody stands in line: who finds it held asks again when a release is
+ * announced, and by and by. Tokens are the first server's own, and rise as long
+ * as it lives: where another has to take its place they may not, so no fence
+ * is declared. */
+#ifndef HF_STRATEGY_REDIS_REDLOCK_H
+#define HF_STRATEGY_REDIS_REDLOCK_H
+
+#include "strategy/redis/list.h"
+
+extern const struct hf_strategy hf_strategy_redlock;
+
+#define HF_REDLOCK_MAX 9 /* servers */
+
+struct hf_redlock_server {
+    struct hf_redlock *redlock;
+    struct hf_redis_address address;
+    struct hf_redis_link link;
+    struct hf_redis_link news; /* of releases, from the first wait on */
+};
+
+struct hf_redlock {
+    struct hf_host *host;
+    struct hf_redis_asker asker;
+    char freed[HF_REDIS_PREFIX_MAX]; /* and a key: where it is announced */
+    struct hf_redlock_server servers[HF_REDLOCK_MAX];
+    unsigned count, majority;
+    struct hf_list polls;     /* all that are under way */
+    struct hf_list undecided; /* of them: not all is asked or heard */
+    struct hf_timer impatience;
+    hf_time impatient_at;
+    struct hf_list doubts; /* locks that a server may hold by another token */
+    struct hf_list waiters;
+    struct hf_timer nudge;
+    bool nudging;
+};
+
+/* One server's say. */
+struct hf_redlock_vote {
+    struct hf_redis_call call;
+    struct hf_redlock_poll *poll; /* NULL: it is not asked */
+    struct hf_redlock_server *server;
+    bool blind;                 /* LOCK: asked before the token was known */
+    bool sure;                  /* LOCK: it has granted it by that token */
+    struct hf_info info;        /* READ */
+    struct hf_redis_list *list; /* LIST */
+    struct hf_redis_listed listed;
+};
+
+/* One request to all servers. */
+struct hf_redlock_poll {
+    struct hf_list link;
+    struct hf_list undecided;
+    struct hf_redlock *redlock;
+    struct hf_request *request; /* NULL: nobody wants the answer any more */
+    struct hf_command command;  /* its bytes are the request's */
+    enum hf_request_kind kind;
+    hf_time sent;
+    hf_time patient_until;
+    uint64_t token;   /* LOCK: which the first server has given */
+    uint32_t left_ms; /* LOCK: of the holder */
+    bool asks_all;    /* LOCK: not only the first server */
+    bool impatient;   /* no more waiting for those who are slow */
+    unsigned asked;
+    unsigned pending; /* replies */
+    unsigned yes, fresh, no, lost;
+    enum hf_err why;  /* of the no's, the strongest */
+    uint64_t granted; /* CANCEL: the token it held with */
+    unsigned doubted; /* UNLOCK: bits of servers to be asked by nonce alone */
+    char *cause;
+    struct hf_redlock_vote votes[]; /* one for each server */
+};
+
+/* redlock_poll.c: ask, count, decide. A poll frees itself. */
+struct hf_redlock_poll *hf_redlock_poll_new(struct hf_redlock *redlock,
+                                            struct hf_request *request);
+void hf_redlock_poll_begin(struct hf_redlock_poll *poll);
+void hf_redlock_poll_cancel(struct hf_redlock_poll *poll);
+void hf_redlock_decide(struct hf_redlock_poll *poll);
+void hf_redlock_answer(struct hf_redlock_poll *poll, enum hf_err err);
+void hf_redlock_note_cause(struct hf_redlock_poll *poll, const char *text);
+void hf_redlock_on_impatience(struct hf_timer *timer);
+void hf_redlock_forget_doubts(struct hf_redlock *redlock);
+
+/* redlock_look.c: READ and LIST, of what a majority agrees on. */
+void hf_redlock_decide_read(struct hf_redlock_poll *poll);
+void hf_redlock_decide_list(struct hf_redlock_poll *poll);
+void hf_redlock_list_all(struct hf_redlock_poll *poll);
+void hf_redlock_abandon_lists(struct hf_redlock_poll *poll);
+
+/* redlock_wait.c: who waits, and is told when a lock is given back. */
+void hf_redlock_add_waiter(struct hf_redlock *redlock,
+                           const struct hf_command *command);
+void hf_redlock_forget_waiter(struct hf_redlock *redlock,
+                              const struct hf_nonce *nonce);
+void hf_redlock_forget_waiters(struct hf_redlock *redlock);
+void hf_redlock_on_nudge(struct hf_timer *timer);
+
+#endif

@@ -1,0 +1,521 @@
+/* redlock_poll.c - one request to all servers: asked, counted, decided. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "strategy/redis/redlock.h"
+
+#define LOCK_PATIENCE_MS 500 /* before the next server is the first */
+#define PATIENCE_MS 150      /* so long one server may hold up the others */
+#define LOOK_AGAIN_MS 500    /* after which a lost announcement is made good */
+#define ENDED_MS 8           /* after a lease has ended, within so much */
+
+struct hf_redlock_poll *hf_redlock_poll_new(struct hf_redlock *redlock,
+                                            struct hf_request *request)
+{
+    struct hf_redlock_poll *poll =
+        calloc(1, sizeof(*poll) + redlock->count * sizeof(poll->votes[0]));
+
+    if (!poll)
+        return NULL;
+    poll->redlock = redlock;
+    poll->request = request;
+    poll->command = request->command;
+    poll->kind = request->kind;
+    poll->sent = redlock->host->ops->now(redlock->host);
+    hf_list_push_back(&redlock->polls, &poll->link);
+    return poll;
+}
+
+static void free_poll(struct hf_redlock_poll *poll)
+{
+    hf_list_remove(&poll->link);
+    hf_list_remove(&poll->undecided);
+    for (unsigned i = 0; i < poll->redlock->count; i++) {
+        struct hf_redlock_vote *vote = &poll->votes[i];
+
+        hf_info_fini(&vote->info);
+        for (size_t j = 0; j < vote->listed.count; j++)
+            hf_info_fini(&vote->listed.infos[j]);
+        free(vote->listed.infos);
+        free(vote->listed.cause);
+    }
+    free(poll->cause);
+    free(poll);
+}
+
+/* It goes when its last reply has come. */
+static void settle(struct hf_redlock_poll *poll)
+{
+    struct hf_host *host = poll->redlock->host;
+    struct hf_request *request = poll->request;
+
+    hf_list_remove(&poll->undecided);
+    if (hf_list_empty(&poll->redlock->undecided))
+        hf_timer_set(host, &poll->redlock->impatience, HF_NEVER);
+    poll->request = NULL;
+    if (request)
+        host->ops->answer(host, request);
+}
+
+void hf_redlock_answer(struct hf_redlock_poll *poll, enum hf_err err)
+{
+    poll->request->answer.result.err = err;
+    if (err && poll->cause)
+        hf_redis_explain(&poll->request->answer, poll->cause);
+    settle(poll);
+}
+
+void hf_redlock_note_cause(struct hf_redlock_poll *poll, const char *text)
+{
+    if (!poll->cause)
+        poll->cause = strdup(text);
+}
+
+/* ---- Votes --------------------------------------------------------------*/
+
+/* Another's hold says more than that nobody holds, and a mark more than that.
+ */
+static void vote_no(struct hf_redlock_poll *poll, enum hf_err err)
+{
+    static const enum hf_err strength[] = {HF_ENOTHELD, HF_ENOTOWNER, HF_EBUSY,
+                                           HF_EFORCED};
+    size_t old = 0, now = 0;
+
+    poll->no++;
+    while (old < 4 && strength[old] != poll->why)
+        old++;
+    while (now < 4 && strength[now] != err)
+        now++;
+    if (old == 4 || (now < 4 && now > old))
+        poll->why = err;
+}
+
+static bool send_vote(struct hf_redlock_vote *vote, bool in_full);
+
+/* Granted by one server. By another token than the first one's it does not
+ * count: it was asked before that was known, or the nonce is there from an
+ * attempt that failed. */
+static void count_grant(struct hf_redlock_vote *vote, uint64_t token,
+                        bool fresh)
+{
+    struct hf_redlock_poll *poll = vote->poll;
+
+    if (poll->token == 0)
+        poll->token = token;
+    vote->sure = token == poll->token;
+    poll->yes += vote->sure;
+    poll->no += !vote->sure;
+    poll->fresh += vote->sure && fresh;
+}
+
+static void count_command(struct hf_redlock_vote *vote, const redisReply *reply)
+{
+    struct hf_redlock_poll *poll = vote->poll;
+    struct hf_answer answer = {0};
+    struct hf_redis_taken taken;
+
+    hf_redis_take_command(&vote->server->link, reply, poll->sent,
+                          &poll->command, &answer, &taken);
+    if (taken.in_full && poll->request && send_vote(vote, true))
+        return;
+    if (answer.cause)
+        hf_redlock_note_cause(poll, answer.cause);
+    if (answer.result.err == HF_EINDOUBT) {
+        poll->lost++;
+    } else if (answer.result.err == HF_OK &&
+               poll->command.kind == HF_COMMAND_LOCK) {
+        count_grant(vote, answer.result.token, taken.fresh);
+    } else if (answer.result.err == HF_OK) {
+        poll->yes++;
+        poll->granted = answer.result.token;
+    } else if (answer.result.err != HF_EUNAVAIL) {
+        if (taken.left_ms > 0)
+            poll->left_ms = taken.left_ms;
+        vote_no(poll, answer.result.err);
+    }
+    hf_answer_clear(&answer);
+}
+
+static void voted(struct hf_redis_call *call, const redisReply *reply)
+{
+    struct hf_redlock_vote *vote =
+        HF_CONTAINER(call, struct hf_redlock_vote, call);
+    struct hf_redlock_poll *poll = vote->poll;
+    struct hf_redis_link *link = &vote->server->link;
+    bool ours = false;
+
+    poll->pending--;
+    if (poll->kind == HF_REQUEST_COMMAND) {
+        count_command(vote, reply);
+    } else if (!reply || !poll->request ||
+               hf_redis_take_read(link, reply, poll->command.key, &vote->info,
+                                  &ours)) {
+        poll->lost++;
+    } else {
+        poll->yes++;
+    }
+    hf_redlock_decide(poll);
+}
+
+static bool send_vote(struct hf_redlock_vote *vote, bool in_full)
+{
+    struct hf_redlock_poll *poll = vote->poll;
+    struct hf_redlock_server *server = vote->server;
+    struct hf_redlock *redlock = poll->redlock;
+    struct hf_command command = poll->command;
+    struct hf_redis_words words;
+    struct hf_redis_lock lock = {
+        .in_full = in_full, .sent = poll->sent, .token = poll->token};
+
+    vote->blind = poll->token == 0;
+    if (poll->doubted & (1u << (server - redlock->servers)))
+        command.kind = HF_COMMAND_CANCEL;
+    if (poll->kind == HF_REQUEST_READ)
+        hf_redis_read(&words, &server->link, command.key);
+    else
+        hf_redis_command(&words, &server->link, &redlock->asker, &command,
+                         &lock);
+    if (!hf_redis_link_send(&server->link, &vote->call, &words.args))
+        return false;
+    poll->pending++;
+    return true;
+}
+
+static bool ask(struct hf_redlock_poll *poll, struct hf_redlock_server *server)
+{
+    struct hf_redlock_vote *vote =
+        &poll->votes[server - poll->redlock->servers];
+
+    if (vote->poll || server->link.state != HF_REDIS_UP)
+        return false;
+    vote->poll = poll;
+    vote->server = server;
+    vote->call.reply = voted;
+    if (!send_vote(vote, false)) {
+        vote->poll = NULL;
+        return false;
+    }
+    poll->asked++;
+    return true;
+}
+
+static void ask_all(struct hf_redlock_poll *poll)
+{
+    poll->asks_all = true;
+    for (unsigned i = 0; i < poll->redlock->count; i++)
+        (void)ask(poll, &poll->redlock->servers[i]);
+}
+
+/* Wait for who is asked, but not for ever. */
+static void be_patient(struct hf_redlock_poll *poll, uint32_t ms)
+{
+    struct hf_redlock *redlock = poll->redlock;
+    struct hf_host *host = redlock->host;
+
+    poll->impatient = false;
+    poll->patient_until = hf_time_add(host->ops->now(host), ms);
+    hf_list_remove(&poll->undecided);
+    if (hf_list_empty(&redlock->undecided) ||
+        poll->patient_until < redlock->impatient_at) {
+        redlock->impatient_at = poll->patient_until;
+        hf_timer_set(host, &redlock->impatience, poll->patient_until);
+    }
+    hf_list_push_back(&redlock->undecided, &poll->undecided);
+}
+
+/* What can never come, in the best case. */
+static bool is_hopeless(const struct hf_redlock_poll *poll)
+{
+    unsigned open = poll->redlock->count - poll->asked + poll->pending;
+
+    if (poll->asks_all)
+        open = poll->pending;
+    return poll->yes + open < poll->redlock->majority;
+}
+
+/* ---- Doubts -------------------------------------------------------------*/
+
+/* A server that was asked before the token was known, and has not answered or
+ * has given another: there the lock is given back by its nonce alone. */
+struct doubt {
+    struct hf_list link;
+    struct hf_nonce nonce;
+    unsigned servers; /* bits */
+};
+
+static void note_doubts(const struct hf_redlock_poll *poll)
+{
+    struct doubt *doubt;
+    unsigned servers = 0;
+
+    for (unsigned i = 0; i < poll->redlock->count; i++) {
+        const struct hf_redlock_vote *vote = &poll->votes[i];
+
+        if (vote->poll && vote->blind && !vote->sure)
+            servers |= 1u << i;
+    }
+    doubt = servers ? calloc(1, sizeof(*doubt)) : NULL;
+    if (!doubt)
+        return; /* none; or it ends with its lease */
+    doubt->nonce = poll->command.nonce;
+    doubt->servers = servers;
+    hf_list_push_back(&poll->redlock->doubts, &doubt->link);
+}
+
+static unsigned take_doubts(struct hf_redlock *redlock,
+                            const struct hf_nonce *nonce)
+{
+    unsigned servers = 0;
+    struct hf_list *link = redlock->doubts.next;
+
+    while (link != &redlock->doubts) {
+        struct doubt *doubt = HF_CONTAINER(link, struct doubt, link);
+
+        link = link->next;
+        if (!hf_nonce_equal(&doubt->nonce, nonce))
+            continue;
+        servers |= doubt->servers;
+        hf_list_remove(&doubt->link);
+        free(doubt);
+    }
+    return servers;
+}
+
+void hf_redlock_forget_doubts(struct hf_redlock *redlock)
+{
+    struct hf_list *link;
+
+    while ((link = hf_list_take(&redlock->doubts)))
+        free(HF_CONTAINER(link, struct doubt, link));
+}
+
+/* ---- LOCK ---------------------------------------------------------------*/
+
+/* A minority has granted it: give that back, and leave nothing to chance. The
+ * connection keeps the order, so the CANCEL comes after the LOCK. */
+static void undo_done(struct hf_redis_call *call, const redisReply *reply)
+{
+    (void)reply;
+    free(call);
+}
+
+static void undo(struct hf_redlock_poll *poll)
+{
+    struct hf_redlock *redlock = poll->redlock;
+    struct hf_command cancel = poll->command;
+
+    cancel.kind = HF_COMMAND_CANCEL;
+    for (unsigned i = 0; i < redlock->count; i++) {
+        struct hf_redlock_server *server = &redlock->servers[i];
+        struct hf_redis_call *call;
+        struct hf_redis_words words;
+
+        if (!poll->votes[i].poll || server->link.state != HF_REDIS_UP)
+            continue;
+        call = calloc(1, sizeof(*call));
+        if (!call)
+            return; /* it ends with its lease */
+        call->reply = undo_done;
+        hf_redis_command(&words, &server->link, &redlock->asker, &cancel, NULL);
+        if (!hf_redis_link_send(&server->link, call, &words.args))
+            free(call);
+    }
+}
+
+/* When to look again: soon after the holder's lease ends, or by and by. */
+static uint32_t look_again(const struct hf_redlock_poll *poll)
+{
+    struct hf_host *host = poll->redlock->host;
+    struct hf_random *random = host->ops->random(host);
+    uint32_t span =
+        LOOK_AGAIN_MS / 2 + hf_random_below(random, LOOK_AGAIN_MS / 2);
+
+    if (poll->left_ms > 0 && poll->left_ms < span)
+        span = poll->left_ms + 1 + hf_random_below(random, ENDED_MS);
+    return span;
+}
+
+static void lock_failed(struct hf_redlock_poll *poll)
+{
+    struct hf_redlock *redlock = poll->redlock;
+    struct hf_answer *answer_to = &poll->request->answer;
+
+    /* A majority may have it, and nobody would know. */
+    if (poll->yes + poll->lost >= redlock->majority) {
+        hf_redlock_answer(poll, HF_EINDOUBT);
+        return;
+    }
+    if (poll->yes + poll->lost + poll->pending > 0 && !HF_MUTANT(79))
+        undo(poll);
+    if (poll->no == 0) {
+        hf_redlock_answer(poll, HF_EUNAVAIL);
+        return;
+    }
+    if (poll->why == HF_EBUSY && poll->command.queue) {
+        hf_redlock_add_waiter(redlock, &poll->command);
+        answer_to->result.place = 1;
+        answer_to->look_again_ms = look_again(poll);
+    }
+    hf_redlock_answer(poll, poll->why ? poll->why : HF_EBUSY);
+}
+
+/* The first server decides who asks the others: where all were asked at once,
+ * two who come together would each have some of them, and neither the lock.
+ * Where it does not answer, the next one is the first. */
+static void ask_next(struct hf_redlock_poll *poll)
+{
+    struct hf_redlock *redlock = poll->redlock;
+    unsigned i = 0;
+
+    while (i < redlock->count && !ask(poll, &redlock->servers[i]))
+        i++;
+    poll->asks_all = i == redlock->count;
+    if (!poll->asks_all)
+        be_patient(poll, LOCK_PATIENCE_MS);
+}
+
+static void decide_lock(struct hf_redlock_poll *poll)
+{
+    struct hf_redlock *redlock = poll->redlock;
+    struct hf_answer *answer_to = &poll->request->answer;
+
+    if (!poll->asks_all && poll->yes > 0)
+        ask_all(poll);
+    else if (!poll->asks_all && poll->no == 0 &&
+             (poll->impatient || poll->pending == 0))
+        ask_next(poll);
+    if (poll->yes >= redlock->majority) {
+        hf_redlock_forget_waiter(redlock, &poll->command.nonce);
+        note_doubts(poll);
+        answer_to->result.token = poll->token;
+        if (poll->fresh >= redlock->majority)
+            answer_to->anchor =
+                (struct hf_anchor){.known = true, .sent = poll->sent};
+        hf_redlock_answer(poll, HF_OK);
+    } else if ((!poll->asks_all && poll->no > 0) || is_hopeless(poll)) {
+        lock_failed(poll);
+    }
+}
+
+/* ---- Other commands -----------------------------------------------------*/
+
+/* A majority is enough; but who is told that a lock is given back, and finds
+ * it held by the first server, was told too early. So all are waited for, a
+ * moment. */
+static void decide_command(struct hf_redlock_poll *poll)
+{
+    struct hf_redlock *redlock = poll->redlock;
+    bool cancel = poll->command.kind == HF_COMMAND_CANCEL;
+    unsigned definite = poll->yes + poll->no;
+
+    if (poll->pending > 0 && !poll->impatient &&
+        poll->command.kind != HF_COMMAND_RENEW)
+        return;
+    if (cancel && definite >= redlock->majority) {
+        /* Where a majority is free of it, no majority has it. */
+        poll->request->answer.result.token =
+            poll->yes >= redlock->majority ? poll->granted : 0;
+        hf_redlock_answer(poll, poll->yes > 0 ? HF_OK : HF_ENOTHELD);
+    } else if (!cancel && poll->yes >= redlock->majority) {
+        if (poll->command.kind == HF_COMMAND_RENEW)
+            poll->request->answer.anchor =
+                (struct hf_anchor){.known = true, .sent = poll->sent};
+        hf_redlock_answer(poll, HF_OK);
+    } else if (!cancel && poll->no > redlock->count - redlock->majority) {
+        hf_redlock_answer(poll, poll->why);
+    } else if (poll->pending > 0) {
+        return;
+    } else if (poll->yes + poll->lost > 0) {
+        hf_redlock_answer(poll, HF_EINDOUBT);
+    } else {
+        hf_redlock_answer(poll, HF_EUNAVAIL);
+    }
+}
+
+/* ---- All of them --------------------------------------------------------*/
+
+void hf_redlock_decide(struct hf_redlock_poll *poll)
+{
+    if (poll->request && poll->kind == HF_REQUEST_READ)
+        hf_redlock_decide_read(poll);
+    else if (poll->request && poll->kind == HF_REQUEST_LIST)
+        hf_redlock_decide_list(poll);
+    else if (poll->request && poll->command.kind == HF_COMMAND_LOCK)
+        decide_lock(poll);
+    else if (poll->request)
+        decide_command(poll);
+    if (!poll->request && poll->pending == 0)
+        free_poll(poll);
+}
+
+/* The first of those whose patience has ended, or NULL; the next instant at
+ * which one does. */
+static struct hf_redlock_poll *next_impatient(struct hf_redlock *redlock,
+                                              hf_time *next)
+{
+    hf_time now = redlock->host->ops->now(redlock->host);
+
+    *next = HF_NEVER;
+    for (struct hf_list *link = redlock->undecided.next;
+         link != &redlock->undecided; link = link->next) {
+        struct hf_redlock_poll *poll =
+            HF_CONTAINER(link, struct hf_redlock_poll, undecided);
+
+        if (poll->patient_until <= now)
+            return poll;
+        if (poll->patient_until < *next)
+            *next = poll->patient_until;
+    }
+    return NULL;
+}
+
+/* One server takes its time, or is no more. */
+void hf_redlock_on_impatience(struct hf_timer *timer)
+{
+    struct hf_redlock *redlock =
+        HF_CONTAINER(timer, struct hf_redlock, impatience);
+    struct hf_redlock_poll *poll;
+    hf_time next;
+
+    while ((poll = next_impatient(redlock, &next))) {
+        hf_list_remove(&poll->undecided);
+        poll->impatient = true;
+        hf_redlock_decide(poll);
+    }
+    redlock->impatient_at = next;
+    hf_timer_set(redlock->host, timer, next);
+}
+
+void hf_redlock_poll_begin(struct hf_redlock_poll *poll)
+{
+    struct hf_redlock *redlock = poll->redlock;
+    bool command = poll->kind == HF_REQUEST_COMMAND;
+    bool lock = command && poll->command.kind == HF_COMMAND_LOCK;
+
+    for (unsigned i = 0; i < redlock->count; i++) {
+        if (redlock->servers[i].link.state != HF_REDIS_UP)
+            hf_redlock_note_cause(poll, redlock->servers[i].link.failure.text);
+    }
+    if (command && !lock)
+        hf_redlock_forget_waiter(redlock, &poll->command.nonce);
+    if (command && (poll->command.kind == HF_COMMAND_UNLOCK ||
+                    poll->command.kind == HF_COMMAND_CANCEL))
+        poll->doubted = take_doubts(redlock, &poll->command.nonce);
+    if (poll->kind == HF_REQUEST_LIST)
+        hf_redlock_list_all(poll);
+    else if (!lock)
+        ask_all(poll);
+    if (command && !lock)
+        be_patient(poll, PATIENCE_MS);
+    hf_redlock_decide(poll);
+}
+
+void hf_redlock_poll_cancel(struct hf_redlock_poll *poll)
+{
+    hf_redlock_abandon_lists(poll);
+    hf_redlock_answer(poll, HF_EINDOUBT);
+    if (poll->pending == 0)
+        free_poll(poll);
+}

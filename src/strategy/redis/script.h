@@ -1,0 +1,24 @@
+/* script.h - what is done on the server, each in one step: the .lua files
+ * beside this one, as scripts/embed-lua puts them into the program.
+ *
+ * Each declares all the keys that it touches. */
+#ifndef HF_STRATEGY_REDIS_SCRIPT_H
+#define HF_STRATEGY_REDIS_SCRIPT_H
+
+enum hf_redis_script {
+    HF_REDIS_CANCEL,
+    HF_REDIS_FORCE,
+    HF_REDIS_LOCK,
+    HF_REDIS_RAISE,
+    HF_REDIS_READ,
+    HF_REDIS_RENEW,
+    HF_REDIS_TAKE,
+    HF_REDIS_UNLOCK,
+    HF_REDIS_UPDATE,
+    HF_REDIS_WATCH,
+    HF_REDIS_SCRIPTS
+};
+
+extern const char *const hf_redis_scripts[HF_REDIS_SCRIPTS];
+
+#endif

@@ -1,0 +1,29 @@
+-- Give the lock back, and hand it over to the next in line.
+--
+-- ARGV  1 how the holder's record begins: "hf1 TOKEN NONCE "  2 the channel
+--       where it is announced, if any
+local held = redis.call('GET', KEYS[1])
+
+if not held then
+    return HF_ENOTHELD
+end
+if mutant == 25 then redis.call('DEL', KEYS[1]) return HF_OK end
+if string.sub(held, 1, #ARGV[1]) ~= ARGV[1] then
+    return HF_ENOTOWNER
+end
+redis.call('DEL', KEYS[1])
+if ARGV[2] then
+    redis.call('PUBLISH', ARGV[2], KEYS[1])
+end
+if mutant == 72 then return HF_OK end
+if redis.call('EXISTS', KEYS[2], KEYS[5]) == 0 then
+    return HF_OK
+end
+
+--@ record.lua
+--@ line.lua
+
+local lock = parse(held)
+
+hand_over(HF_EVENT_RELEASED, lock.token, lock.owner)
+return HF_OK

@@ -1,0 +1,303 @@
+/* Clocks that disagree, and clocks that start over: processes in several time
+ * namespaces exclude each other, and a reboot ends locks but no token. */
+#include <fcntl.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/time.h"
+#include "lib/child.h"
+#include "lib/recorded.h"
+#include "lib/recording.h"
+#include "lib/site.h"
+
+#ifndef CLONE_NEWTIME
+#define CLONE_NEWTIME 0x00000080 /* older than its header */
+#endif
+
+/* Where a process is: how far its boot-time clock is from the machine's. */
+struct zone {
+    int64_t offset_s;
+    void (*act)(const struct zone *zone);
+};
+
+static struct {
+    _Atomic hf_time held, passed_on; /* by the machine's clock */
+    atomic_ullong token;
+} * shared;
+
+static int set_up(void **state)
+{
+    shared = hf_child_share(sizeof(*shared));
+    return hf_site_set_up(state);
+}
+
+static hf_time machine_now(const struct zone *zone)
+{
+    return hf_time_now() - zone->offset_s * 1000;
+}
+
+/* ---- Time namespaces ----------------------------------------------------*/
+
+/* Children of this process are there from now on. */
+static bool move_clock(int64_t offset_s)
+{
+    char text[64];
+    int size =
+        snprintf(text, sizeof(text), "boottime %lld 0", (long long)offset_s);
+    int offsets = open("/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC);
+    bool moved = offsets >= 0 && unshare(CLONE_NEWTIME) == 0 &&
+                 write(offsets, text, (size_t)size) == size;
+
+    close(offsets);
+    return moved;
+}
+
+static void act_there(void *arg)
+{
+    const struct zone *zone = arg;
+
+    zone->act(zone);
+}
+
+static void go_there(void *arg)
+{
+    const struct zone *zone = arg;
+
+    if (zone->offset_s != 0)
+        assert_true(move_clock(zone->offset_s));
+    hf_child_join(hf_child_start(act_there, arg));
+}
+
+static pid_t start_in(struct zone *zone)
+{
+    return hf_child_start(go_there, zone);
+}
+
+static bool may_move_clock(void)
+{
+    return move_clock(1);
+}
+
+static void require_time_namespaces(void)
+{
+    if (!hf_child_try(may_move_clock))
+        hf_test_skip("a time namespace needs root");
+}
+
+#define HERE 0
+#define AHEAD 18000 /* seconds */
+
+/* As far behind as it can be, by half: no clock goes below zero. */
+static int64_t behind(void)
+{
+    return -(hf_time_now() / 2000);
+}
+
+static struct hf_lock *take(struct hf_client *client, uint32_t ttl_ms)
+{
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = ttl_ms;
+    opts.wait_ms = HF_FOREVER;
+    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
+    return lock;
+}
+
+#define ROUNDS 50
+
+/* Every fifth grant is left to run out. Who is too slow to take one so short
+ * queues anew, so the order is not looked at. */
+static void contend(const struct zone *zone)
+{
+    struct hf_client *client = hf_site_open();
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+
+    recording_set_offset(zone->offset_s * 1000);
+    hf_lock_opts_init(&opts);
+    opts.wait_ms = HF_FOREVER;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        opts.ttl_ms = i % 5 == 4 ? 20 : 10000;
+        assert_int_equal(
+            recorded_lock_in_line(client, hf_key("k"), &opts, &lock), HF_OK);
+        if (i % 5 == 4)
+            continue;
+        assert_int_equal(recorded_unlock(client, lock), HF_OK);
+        hf_lock_free(lock);
+    }
+}
+
+static void zones_exclude_each_other(void **state)
+{
+    struct zone zones[] = {
+        {HERE, contend}, {AHEAD, contend}, {behind(), contend}};
+    pid_t pids[3];
+
+    (void)state;
+    require_time_namespaces();
+    recorded_init(false);
+    for (unsigned i = 0; i < 3; i++)
+        pids[i] = start_in(&zones[i]);
+    for (unsigned i = 0; i < 3; i++)
+        hf_child_join(pids[i]);
+    assert_true(recording_grants() >= (size_t)3 * ROUNDS);
+    assert_int_equal(recorded_check("case"), 0);
+}
+
+#define TTL_MS 500
+#define LEASE_MS (TTL_MS + TTL_MS / 16 + 50)
+#define LATE_MS 20000 /* however slow the machine; wrong would be hours */
+
+static void hold_and_exit(const struct zone *zone)
+{
+    struct hf_lock *lock;
+
+    atomic_store(&shared->held, machine_now(zone));
+    lock = take(hf_site_open(), TTL_MS);
+    assert_true(hf_remaining_ms(lock) <= TTL_MS);
+    atomic_store(&shared->token, hf_token(lock));
+}
+
+static void take_over(const struct zone *zone)
+{
+    struct hf_lock *lock = take(hf_site_open(), TTL_MS);
+
+    atomic_store(&shared->passed_on, machine_now(zone));
+    assert_true(hf_token(lock) > shared->token);
+    assert_int_equal(hf_unlock(lock), HF_OK);
+}
+
+static void expect_lease(int64_t holder_s, int64_t next_s)
+{
+    struct zone holder = {holder_s, hold_and_exit};
+    struct zone next = {next_s, take_over};
+    hf_time end;
+
+    hf_child_join(start_in(&holder));
+    hf_child_join(start_in(&next));
+    end = shared->held + LEASE_MS;
+    assert_in_range(shared->passed_on, end, end + LATE_MS);
+}
+
+static void lease_ends_on_time_in_every_zone(void **state)
+{
+    (void)state;
+    require_time_namespaces();
+    expect_lease(HERE, AHEAD);
+    expect_lease(HERE, behind());
+    expect_lease(AHEAD, HERE);
+    expect_lease(behind(), HERE);
+    expect_lease(AHEAD, behind());
+    expect_lease(behind(), AHEAD);
+}
+
+static void on_expiry(const struct hf_event *event, void *arg)
+{
+    (void)event;
+    atomic_store((atomic_bool *)arg, true);
+}
+
+static void watch_for_an_expiry(const struct zone *zone)
+{
+    const struct timespec moment = {.tv_nsec = 1000000};
+    struct hf_client *client = hf_site_open();
+    struct hf_watch_opts opts;
+    struct hf_watch *watch;
+    atomic_bool expired = false;
+
+    (void)zone;
+    hf_watch_opts_init(&opts);
+    opts.kinds = HF_EVENT_EXPIRED;
+    assert_int_equal(
+        hf_watch(client, hf_key("k"), &opts, on_expiry, &expired, &watch),
+        HF_OK);
+    (void)take(client, 200);
+    for (int i = 0; i < 20000 && !atomic_load(&expired); i++)
+        nanosleep(&moment, NULL);
+    assert_true(atomic_load(&expired));
+}
+
+static void watchers_hear_of_the_end_in_every_zone(void **state)
+{
+    struct zone ahead = {AHEAD, watch_for_an_expiry};
+    struct zone late = {behind(), watch_for_an_expiry};
+
+    (void)state;
+    require_time_namespaces();
+    hf_child_join(start_in(&ahead));
+    hf_child_join(start_in(&late));
+}
+
+/* ---- Reboots ------------------------------------------------------------*/
+
+#define BOOT_ID "/proc/sys/kernel/random/boot_id"
+
+/* This process sees the machine as it is in another boot. */
+static bool boot(unsigned number)
+{
+    char id[64];
+    FILE *file = fopen(hf_site_path("boot_id"), "we");
+    int size =
+        snprintf(id, sizeof(id), "%08u-0000-4000-8000-000000000000\n", number);
+
+    assert_non_null(file);
+    assert_int_equal(fwrite(id, 1, (size_t)size, file), size);
+    assert_int_equal(fclose(file), 0);
+    return unshare(CLONE_NEWNS) == 0 &&
+           mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount(hf_site_path("boot_id"), BOOT_ID, NULL, MS_BIND, NULL) == 0;
+}
+
+static bool may_boot(void)
+{
+    return boot(0);
+}
+
+/* Locks of the boot before are gone, whatever their leases. */
+static void live_through_a_boot(void *arg)
+{
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+
+    assert_true(boot(*(const unsigned *)arg));
+    hf_lock_opts_init(&opts);
+    opts.wait_ms = 0;
+    opts.ttl_ms = 60000;
+    assert_int_equal(hf_lock(hf_site_open(), hf_key("k"), &opts, &lock), HF_OK);
+    assert_true(hf_token(lock) > shared->token);
+    atomic_store(&shared->token, hf_token(lock));
+    assert_int_equal(hf_lock(hf_site_open(), hf_key("k"), &opts, &lock),
+                     HF_EBUSY);
+}
+
+static void reboot_ends_locks_and_no_token_comes_again(void **state)
+{
+    (void)state;
+    if (!hf_child_try(may_boot))
+        hf_test_skip("a mount namespace needs root");
+    for (unsigned i = 0; i < 5; i++)
+        hf_child_join(hf_child_start(live_through_a_boot, &i));
+    assert_true(shared->token > 0);
+}
+
+#define CASE(name)                                                             \
+    cmocka_unit_test_setup_teardown(name, set_up, hf_site_tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(zones_exclude_each_other),
+        CASE(lease_ends_on_time_in_every_zone),
+        CASE(watchers_hear_of_the_end_in_every_zone),
+        CASE(reboot_ends_locks_and_no_token_comes_again),
+    };
+
+    return hf_test_main("clock", cases, HF_TEST_COUNT(cases), 0);
+}

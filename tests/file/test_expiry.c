@@ -1,0 +1,229 @@
+/* A holder that is gone, or stands still: is its key kept for the whole lease,
+ * and has the first in line, another process, it right after? */
+#include <signal.h>
+#include <stdatomic.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/time.h"
+#include "lib/child.h"
+#include "lib/site.h"
+
+#define TTL_MS 1000
+#define LEASE_MS (TTL_MS + TTL_MS / 16 + 50)
+#define LATE_MS 100 /* of a machine that has the time, once in a few tries */
+#define TRIES 5
+
+/* Instants of two processes: when the first had not asked for the key yet, and
+ * when each had it. */
+static struct {
+    _Atomic hf_time asked;
+    _Atomic hf_time held;
+    _Atomic hf_time passed_on;
+} * shared;
+
+static int set_up(void **state)
+{
+    shared = hf_child_share(sizeof(*shared));
+    return hf_site_set_up(state);
+}
+
+static struct hf_lock *take(struct hf_client *client)
+{
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = TTL_MS;
+    opts.wait_ms = HF_FOREVER;
+    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
+    return lock;
+}
+
+static void hold_and_exit(void *arg)
+{
+    struct hf_client *client = hf_site_open();
+
+    (void)arg;
+    atomic_store(&shared->asked, hf_time_now());
+    (void)take(client);
+    atomic_store(&shared->held, hf_time_now());
+}
+
+/* If it is continued, the key is another's, and it knows. */
+static void hold_and_stop(void *arg)
+{
+    struct hf_lock *lock = take(hf_site_open());
+
+    (void)arg;
+    atomic_store(&shared->held, hf_time_now());
+    assert_int_equal(raise(SIGSTOP), 0);
+    assert_false(hf_valid_for(lock, 0));
+    assert_int_equal(hf_unlock(lock), HF_EEXPIRED);
+}
+
+static void take_over(void *arg)
+{
+    struct hf_lock *lock = take(hf_site_open());
+
+    (void)arg;
+    atomic_store(&shared->passed_on, hf_time_now());
+    assert_int_equal(hf_unlock(lock), HF_OK);
+}
+
+static void be_gone(pid_t holder, pid_t next)
+{
+    hf_child_join(holder);
+    hf_child_join(next);
+}
+
+static void be_killed(pid_t holder, pid_t next)
+{
+    hf_child_await_stop(holder);
+    hf_child_kill(holder);
+    hf_child_join(next);
+}
+
+static void be_stopped(pid_t holder, pid_t next)
+{
+    hf_child_await_stop(holder);
+    hf_child_join(next);
+    hf_child_continue(holder);
+    hf_child_join(holder);
+}
+
+/* Both are in line before the first is granted the key: then it is surely a
+ * waiter that takes over. False: it came right, but late. */
+static bool try_once(void (*hold)(void *arg),
+                     void (*end)(pid_t holder, pid_t next))
+{
+    struct hf_client *client = hf_site_open();
+    struct hf_lock *lock;
+    hf_time not_granted;
+    pid_t holder, next;
+
+    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    holder = hf_child_start(hold, NULL);
+    hf_site_await_waiters(client, "k", 1);
+    next = hf_child_start(take_over, NULL);
+    hf_site_await_waiters(client, "k", 2);
+    not_granted = hf_time_now();
+    assert_int_equal(hf_unlock(lock), HF_OK);
+    end(holder, next);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(client, 1000), HF_OK);
+    assert_true(shared->passed_on >= not_granted + LEASE_MS);
+    return shared->passed_on <= shared->held + LEASE_MS + LATE_MS;
+}
+
+static void expect_whole_lease(void (*hold)(void *arg),
+                               void (*end)(pid_t holder, pid_t next))
+{
+    for (int i = 0; i < TRIES; i++) {
+        if (try_once(hold, end))
+            return;
+    }
+    fail_msg("late, %d times of %d", TRIES, TRIES);
+}
+
+static void who_exits_keeps_the_key_for_its_lease(void **state)
+{
+    (void)state;
+    expect_whole_lease(hold_and_exit, be_gone);
+}
+
+static void who_is_killed_keeps_the_key_for_its_lease(void **state)
+{
+    (void)state;
+    expect_whole_lease(hold_and_stop, be_killed);
+}
+
+static void who_is_stopped_keeps_the_key_for_its_lease(void **state)
+{
+    (void)state;
+    expect_whole_lease(hold_and_stop, be_stopped);
+}
+
+/* Whoever looks ends the leases that are due, so look all the time. */
+static void no_lease_ends_early_however_often_one_looks(void **state)
+{
+    const struct timespec moment = {.tv_nsec = 500000};
+    struct hf_client *client = hf_site_open();
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+    enum hf_err err;
+
+    (void)state;
+    hf_lock_opts_init(&opts);
+    opts.wait_ms = 0;
+    hf_child_join(hf_child_start(hold_and_exit, NULL));
+    while ((err = hf_lock(client, hf_key("k"), &opts, &lock)) == HF_EBUSY)
+        nanosleep(&moment, NULL);
+    assert_int_equal(err, HF_OK);
+    assert_true(hf_time_now() >= shared->asked + LEASE_MS);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(client, 1000), HF_OK);
+}
+
+/* The others end the session of who died in line, and whoever gets its slot does
+ * so too. What it holds elsewhere outlives its session. */
+static void hold_one_and_wait_for_another(void *arg)
+{
+    struct hf_client *client = hf_site_open();
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+
+    (void)arg;
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = 60000;
+    opts.wait_ms = HF_FOREVER;
+    assert_int_equal(hf_lock(client, hf_key("other"), &opts, &lock), HF_OK);
+    (void)hf_lock(client, hf_key("k"), &opts, &lock);
+}
+
+static void expect_busy(struct hf_client *client, const char *key)
+{
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+
+    hf_lock_opts_init(&opts);
+    opts.wait_ms = 0;
+    assert_int_equal(hf_lock(client, hf_key(key), &opts, &lock), HF_EBUSY);
+}
+
+static void what_a_dead_waiter_holds_is_kept(void **state)
+{
+    struct hf_client *client = hf_site_open();
+    struct hf_client *next;
+    struct hf_lock *lock;
+    pid_t pid;
+
+    (void)state;
+    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    pid = hf_child_start(hold_one_and_wait_for_another, NULL);
+    hf_site_await_waiters(client, "k", 1);
+    hf_child_kill(pid);
+    assert_int_equal(hf_unlock(lock), HF_OK);
+    expect_busy(client, "other");
+    next = hf_site_open();
+    expect_busy(next, "other");
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(next, 1000), HF_OK);
+    assert_int_equal(hf_close(client, 1000), HF_OK);
+}
+
+#define CASE(name)                                                             \
+    cmocka_unit_test_setup_teardown(name, set_up, hf_site_tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(who_exits_keeps_the_key_for_its_lease),
+        CASE(who_is_killed_keeps_the_key_for_its_lease),
+        CASE(who_is_stopped_keeps_the_key_for_its_lease),
+        CASE(no_lease_ends_early_however_often_one_looks),
+        CASE(what_a_dead_waiter_holds_is_kept),
+    };
+
+    return hf_test_main("expiry", cases, HF_TEST_COUNT(cases), 0);
+}

@@ -1,0 +1,303 @@
+/* The directory of `file:` alone: it depends on the user and on nothing else,
+ * and is the user's own or refused.
+ *
+ * Each case has a password database, a home and a /var/tmp of its own, in a
+ * mount namespace: nothing of a real user is touched. */
+#include <grp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/child.h"
+#include "lib/remote.h"
+#include "lib/site.h"
+
+#define USER 64001 /* nobody's, or it makes no difference */
+#define FALLBACK "/var/tmp/holdfast-64001"
+#define STATE "home/.local/state/holdfast"
+
+static void write_file(const char *name, const char *text)
+{
+    FILE *file = fopen(hf_site_path(name), "we");
+
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void cover(const char *path, const char *name)
+{
+    assert_int_equal(mount(hf_site_path(name), path, NULL, MS_BIND, NULL), 0);
+}
+
+static bool leave_the_real_one(void)
+{
+    return !unshare(CLONE_NEWNS) &&
+           !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
+}
+
+static void write_database(const char *home)
+{
+    char line[192];
+
+    (void)snprintf(line, sizeof(line), "somebody:x:%d:%d::%s:/bin/sh\n", USER,
+                   USER, hf_site_path(home));
+    write_file("passwd", line);
+}
+
+/* A user, whose home is "home". */
+static int set_up(void **state)
+{
+    if (!hf_child_try(leave_the_real_one))
+        hf_test_skip("a mount namespace needs root");
+    if (hf_site_set_up(state) || chmod(hf_site_path(""), 0711) ||
+        mkdir(hf_site_path("home"), 0700) ||
+        chown(hf_site_path("home"), USER, USER))
+        return -1;
+    write_database("home");
+    write_file("nsswitch.conf", "passwd: files\n");
+    return 0;
+}
+
+/* Root there for the time being. Who answers questions about users for the whole
+ * machine is not asked. */
+static void enter_its_world(void)
+{
+    assert_true(leave_the_real_one());
+    cover("/etc/passwd", "passwd");
+    if (access("/etc/nsswitch.conf", F_OK) == 0)
+        cover("/etc/nsswitch.conf", "nsswitch.conf");
+    (void)mount("none", "/run/nscd", "tmpfs", 0, NULL);
+    assert_int_equal(mount("none", "/var/tmp", "tmpfs", 0, "mode=1777"), 0);
+    umask(0);
+}
+
+static void become_the_user(void)
+{
+    assert_int_equal(setgroups(0, NULL), 0);
+    assert_int_equal(setgid(USER), 0);
+    assert_int_equal(setuid(USER), 0);
+}
+
+static enum hf_err open_default(struct hf_error *error,
+                                struct hf_client **client)
+{
+    struct hf_client_opts opts;
+
+    hf_client_opts_init(&opts);
+    opts.error = error;
+    return hf_open("file:", &opts, client);
+}
+
+static struct hf_client *open_good(void)
+{
+    struct hf_error error = {.text = ""};
+    struct hf_client *client;
+
+    if (open_default(&error, &client))
+        fail_msg("%s", error.text);
+    return client;
+}
+
+static void expect_refusal(const char *path, enum hf_err expected,
+                           const char *words)
+{
+    struct hf_error error = {.text = ""};
+    struct hf_client *client;
+    enum hf_err err = open_default(&error, &client);
+
+    if (err != expected || !strstr(error.text, path) ||
+        !strstr(error.text, words))
+        fail_msg("%s (%s), should be %s and say \"%s\" of %s", hf_err_name(err),
+                 error.text, hf_err_name(expected), words, path);
+}
+
+static void expect_private(const char *path)
+{
+    struct stat st;
+
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0700);
+    assert_int_equal(st.st_uid, USER);
+}
+
+static void expect_at(const char *path)
+{
+    char arena[192];
+    struct hf_client *client = open_good();
+
+    (void)snprintf(arena, sizeof(arena), "%s/arena", path);
+    expect_private(path);
+    assert_int_equal(access(arena, F_OK), 0);
+    assert_int_equal(hf_close(client, 1000), HF_OK);
+}
+
+/* ---- Where it is --------------------------------------------------------*/
+
+/* A shell and a cron job meet, whatever they think their home is. */
+static void meet(void *arg)
+{
+    static const char *const names[] = {"HOME", "XDG_STATE_HOME",
+                                        "XDG_RUNTIME_DIR", "TMPDIR", "USER"};
+    struct hf_client *shell, *cron;
+    struct hf_lock *lock, *other;
+    struct hf_lock_opts opts;
+
+    (void)arg;
+    enter_its_world();
+    become_the_user();
+    hf_lock_opts_init(&opts);
+    opts.wait_ms = 0;
+    shell = open_good();
+    assert_int_equal(hf_lock(shell, hf_key("k"), &opts, &lock), HF_OK);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        assert_int_equal(setenv(names[i], "/var/tmp", 1), 0);
+    cron = open_good();
+    assert_int_equal(hf_lock(cron, hf_key("k"), &opts, &other), HF_EBUSY);
+    assert_int_equal(clearenv(), 0);
+    cron = open_good();
+    assert_int_equal(hf_lock(cron, hf_key("k"), &opts, &other), HF_EBUSY);
+    expect_at(hf_site_path(STATE));
+}
+
+static void it_is_in_the_home_that_the_database_names(void **state)
+{
+    (void)state;
+    hf_child_join(hf_child_start(meet, NULL));
+}
+
+static void open_without_a_home(void *arg)
+{
+    (void)arg;
+    enter_its_world();
+    become_the_user();
+    expect_at(FALLBACK);
+    expect_at(FALLBACK);
+}
+
+static void it_is_in_var_tmp_if_the_home_is_not_there(void **state)
+{
+    (void)state;
+    write_database("no-such-home");
+    hf_child_join(hf_child_start(open_without_a_home, NULL));
+}
+
+static void it_is_in_var_tmp_if_the_database_does_not_know_the_user(
+    void **state)
+{
+    (void)state;
+    write_file("passwd", "root:x:0:0::/root:/bin/sh\n");
+    hf_child_join(hf_child_start(open_without_a_home, NULL));
+}
+
+static void it_is_in_var_tmp_if_the_home_is_on_a_network(void **state)
+{
+    (void)state;
+    hf_remote_mount(hf_site_path("home"));
+    hf_child_join(hf_child_start(open_without_a_home, NULL));
+    assert_int_equal(umount2(hf_site_path("home"), MNT_DETACH), 0);
+}
+
+/* ---- Whose it is --------------------------------------------------------*/
+
+static void make_parents(void)
+{
+    static const char *const names[] = {"home/.local", "home/.local/state"};
+
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(mkdir(hf_site_path(names[i]), 0700), 0);
+        assert_int_equal(chown(hf_site_path(names[i]), USER, USER), 0);
+    }
+}
+
+static void expect_link_refused(void *arg)
+{
+    (void)arg;
+    enter_its_world();
+    make_parents();
+    become_the_user();
+    assert_int_equal(mkdir(hf_site_path("home/elsewhere"), 0700), 0);
+    assert_int_equal(
+        symlink(hf_site_path("home/elsewhere"), hf_site_path(STATE)), 0);
+    expect_refusal(hf_site_path(STATE), HF_ESYSTEM, "cannot open it");
+    assert_int_equal(rmdir(hf_site_path("home/elsewhere")), 0);
+    expect_refusal(hf_site_path(STATE), HF_ESYSTEM, "cannot open it");
+}
+
+static void link_in_its_place_is_not_followed(void **state)
+{
+    (void)state;
+    hf_child_join(hf_child_start(expect_link_refused, NULL));
+}
+
+static void expect_foreign_refused(void *arg)
+{
+    (void)arg;
+    enter_its_world();
+    make_parents();
+    assert_int_equal(mkdir(hf_site_path(STATE), 0777), 0);
+    become_the_user();
+    expect_refusal(hf_site_path(STATE), HF_EUNAVAIL, "belongs to user 0");
+}
+
+static void directory_of_another_user_is_refused(void **state)
+{
+    (void)state;
+    hf_child_join(hf_child_start(expect_foreign_refused, NULL));
+}
+
+/* Anybody can make a directory of that name there before the user does. */
+static void expect_squatter_refused(void *arg)
+{
+    (void)arg;
+    enter_its_world();
+    assert_int_equal(mkdir(FALLBACK, 0777), 0);
+    become_the_user();
+    expect_refusal(FALLBACK, HF_EUNAVAIL, "belongs to user 0");
+}
+
+static void squatter_in_var_tmp_is_refused(void **state)
+{
+    (void)state;
+    write_database("no-such-home");
+    hf_child_join(hf_child_start(expect_squatter_refused, NULL));
+}
+
+static void expect_open_refused(void *arg)
+{
+    (void)arg;
+    enter_its_world();
+    become_the_user();
+    expect_at(hf_site_path(STATE));
+    assert_int_equal(chmod(hf_site_path(STATE), 0722), 0);
+    expect_refusal(hf_site_path(STATE), HF_EUNAVAIL, "others may write");
+}
+
+static void directory_that_others_may_write_to_is_refused(void **state)
+{
+    (void)state;
+    hf_child_join(hf_child_start(expect_open_refused, NULL));
+}
+
+#define CASE(name)                                                             \
+    cmocka_unit_test_setup_teardown(name, set_up, hf_site_tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(it_is_in_the_home_that_the_database_names),
+        CASE(it_is_in_var_tmp_if_the_home_is_not_there),
+        CASE(it_is_in_var_tmp_if_the_database_does_not_know_the_user),
+        CASE(it_is_in_var_tmp_if_the_home_is_on_a_network),
+        CASE(link_in_its_place_is_not_followed),
+        CASE(directory_of_another_user_is_refused),
+        CASE(squatter_in_var_tmp_is_refused),
+        CASE(directory_that_others_may_write_to_is_refused),
+    };
+
+    return hf_test_main("home", cases, HF_TEST_COUNT(cases), 0);
+}

@@ -1,0 +1,333 @@
+/* Things in the directory that are not what they should be: an error that names
+ * the culprit, or no harm at all; never a hang, a crash, or a write to what lies
+ * elsewhere. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/child.h"
+#include "lib/folder.h"
+#include "lib/site.h"
+
+#define PATIENCE_S 20 /* more than this is a hang */
+
+enum kind {
+    DIRECTORY,
+    FIFO,
+    PLAIN,
+    LINK, /* to a file of somebody else's */
+    NULL_DEVICE,
+    ZERO_DEVICE,
+};
+
+/* One thing in the place of a file of "locks". */
+struct oddity {
+    const char *name;
+    enum kind kind;
+    enum hf_err err; /* HF_OK: it may serve, or be refused with its name */
+};
+
+static const char *const kind_names[] = {
+    "a directory", "a fifo", "a plain file", "a link", "/dev/null", "/dev/zero",
+};
+
+static const char *path_of(const char *name)
+{
+    char below[64];
+
+    (void)snprintf(below, sizeof(below), "locks/%s", name);
+    return hf_site_path(below);
+}
+
+static void make_file(const char *path)
+{
+    int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+    assert_true(file >= 0);
+    close(file);
+}
+
+/* False: it takes root. */
+static bool put(const struct oddity *oddity)
+{
+    const char *path = path_of(oddity->name);
+
+    (void)remove(path);
+    switch (oddity->kind) {
+    case DIRECTORY:
+        return mkdir(path, 0700) == 0;
+    case FIFO:
+        return mkfifo(path, 0600) == 0;
+    case PLAIN:
+        make_file(path);
+        return true;
+    case LINK:
+        return symlink(hf_site_path("theirs"), path) == 0;
+    case NULL_DEVICE:
+        return mknod(path, S_IFCHR | 0600, makedev(1, 3)) == 0;
+    case ZERO_DEVICE:
+        return mknod(path, S_IFCHR | 0600, makedev(1, 5)) == 0;
+    }
+    return false;
+}
+
+static int set_up(void **state)
+{
+    if (hf_site_set_up(state))
+        return -1;
+    make_file(hf_site_path("theirs"));
+    return 0;
+}
+
+static void expect_theirs_untouched(void)
+{
+    struct stat st;
+
+    assert_int_equal(stat(hf_site_path("theirs"), &st), 0);
+    assert_int_equal(st.st_size, 0);
+}
+
+static void use(struct hf_client *client)
+{
+    struct hf_lock *lock;
+
+    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    assert_int_equal(hf_unlock(lock), HF_OK);
+    hf_lock_free(lock);
+}
+
+static void open_beside(void *arg)
+{
+    const struct oddity *oddity = arg;
+    struct hf_client *client;
+    struct hf_error error = {.text = ""};
+    enum hf_err err;
+
+    alarm(PATIENCE_S);
+    err = hf_site_try("locks", "", &error, &client);
+    if (oddity->err)
+        assert_int_equal(err, oddity->err);
+    if (err && !strstr(error.text, path_of(oddity->name)))
+        fail_msg("%s (%s) does not name the file", hf_err_name(err),
+                 error.text);
+    if (err)
+        return;
+    use(client);
+    assert_int_equal(hf_close(client, 1000), HF_OK);
+}
+
+/* Each in a fresh directory. */
+static void open_beside_each(struct oddity *oddities, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0)
+            assert_true(hf_test_folder_remove(hf_site_path("locks")));
+        assert_int_equal(mkdir(hf_site_path("locks"), 0700), 0);
+        print_message("%s is %s\n", oddities[i].name,
+                      kind_names[oddities[i].kind]);
+        if (!put(&oddities[i]))
+            assert_int_not_equal(geteuid(), 0);
+        else
+            hf_child_join(hf_child_start(open_beside, &oddities[i]));
+        expect_theirs_untouched();
+    }
+}
+
+/* ---- At the opening -----------------------------------------------------*/
+
+static void arena_that_is_no_file_is_refused(void **state)
+{
+    struct oddity oddities[] = {
+        {"arena", DIRECTORY, HF_ESYSTEM},  {"arena", FIFO, HF_EPROTO},
+        {"arena", LINK, HF_ESYSTEM},       {"arena", NULL_DEVICE, HF_EPROTO},
+        {"arena", ZERO_DEVICE, HF_EPROTO},
+    };
+
+    (void)state;
+    open_beside_each(oddities, HF_TEST_COUNT(oddities));
+}
+
+static void lock_that_is_no_file_is_refused_or_serves(void **state)
+{
+    struct oddity oddities[] = {
+        {"lock", DIRECTORY, HF_ESYSTEM},
+        {"lock", LINK, HF_ESYSTEM},
+        {"lock", FIFO, HF_OK},
+        {"lock", NULL_DEVICE, HF_OK},
+    };
+
+    (void)state;
+    open_beside_each(oddities, HF_TEST_COUNT(oddities));
+}
+
+static void token_that_is_a_directory_or_link_is_refused(void **state)
+{
+    struct oddity oddities[] = {
+        {"token", DIRECTORY, HF_EPROTO},   {"token", LINK, HF_ESYSTEM},
+        {"token", PLAIN, HF_EPROTO}, /* empty */
+        {"token", NULL_DEVICE, HF_EPROTO}, {"token", ZERO_DEVICE, HF_EPROTO},
+    };
+
+    (void)state;
+    open_beside_each(oddities, HF_TEST_COUNT(oddities));
+}
+
+static void token_that_is_a_fifo_is_refused(void **state)
+{
+    struct oddity oddities[] = {{"token", FIFO, HF_EPROTO}};
+
+    (void)state;
+    open_beside_each(oddities, HF_TEST_COUNT(oddities));
+}
+
+static void token_to_be_that_is_in_the_way_is_refused_or_replaced(void **state)
+{
+    struct oddity oddities[] = {
+        {"token.new", PLAIN, HF_OK},
+        {"token.new", LINK, HF_OK},
+        {"token.new", FIFO, HF_OK},
+        {"token.new", DIRECTORY, HF_ESYSTEM},
+    };
+
+    (void)state;
+    open_beside_each(oddities, HF_TEST_COUNT(oddities));
+}
+
+static void arena_to_be_that_is_in_the_way_is_refused_or_replaced(void **state)
+{
+    struct oddity oddities[] = {
+        {"arena.new", DIRECTORY, HF_ESYSTEM}, {"arena.new", PLAIN, HF_OK},
+        {"arena.new", LINK, HF_OK},           {"arena.new", FIFO, HF_OK},
+        {"arena.new", NULL_DEVICE, HF_OK},
+    };
+
+    (void)state;
+    open_beside_each(oddities, HF_TEST_COUNT(oddities));
+}
+
+static void bell_that_is_in_the_way_is_refused_or_replaced(void **state)
+{
+    struct oddity oddities[] = {
+        {"wake.0", DIRECTORY, HF_ESYSTEM}, {"wake.0", PLAIN, HF_OK},
+        {"wake.0", LINK, HF_OK},           {"wake.0", FIFO, HF_OK},
+        {"wake.0", NULL_DEVICE, HF_OK},
+    };
+
+    (void)state;
+    open_beside_each(oddities, HF_TEST_COUNT(oddities));
+}
+
+/* ---- While it is used ---------------------------------------------------*/
+
+static void wait_in_line(void *arg)
+{
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+
+    (void)arg;
+    hf_lock_opts_init(&opts);
+    opts.wait_ms = PATIENCE_S * 1000;
+    assert_int_equal(hf_lock(hf_site_open(), hf_key("k"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_unlock(lock), HF_OK);
+}
+
+/* Its bell does not ring any more; it looks by itself, now and then. */
+static void waiter_is_served_whatever_its_bell_is_now(void **state)
+{
+    const struct oddity oddities[] = {
+        {"wake.1", PLAIN, HF_OK},
+        {"wake.1", LINK, HF_OK},
+        {"wake.1", DIRECTORY, HF_OK},
+        {"wake.1", FIFO, HF_OK}, /* another one, which nobody reads */
+    };
+    struct hf_client *client = hf_site_open();
+
+    (void)state;
+    for (size_t i = 0; i < HF_TEST_COUNT(oddities); i++) {
+        struct hf_lock *lock;
+        pid_t pid;
+
+        assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+        pid = hf_child_start(wait_in_line, NULL);
+        hf_site_await_waiters(client, "k", 1);
+        assert_true(put(&oddities[i]));
+        assert_int_equal(hf_unlock(lock), HF_OK);
+        hf_child_join(pid);
+        expect_theirs_untouched();
+        hf_lock_free(lock);
+        (void)remove(path_of("wake.1"));
+    }
+    assert_int_equal(hf_close(client, 1000), HF_OK);
+}
+
+static enum hf_err try_to_lock(struct hf_client *client)
+{
+    struct hf_lock *lock;
+    enum hf_err err = hf_lock(client, hf_key("k"), NULL, &lock);
+
+    if (!err)
+        hf_lock_free(lock);
+    return err;
+}
+
+/* Others who open it now would meet nobody: so nobody is granted anything. */
+static void expect_end_of(struct hf_client *client)
+{
+    const struct timespec moment = {.tv_nsec = 10000000};
+    struct hf_error error;
+    enum hf_err err = HF_OK;
+
+    for (int i = 0; i < PATIENCE_S * 100 && !err; i++) {
+        err = try_to_lock(client);
+        nanosleep(&moment, NULL);
+    }
+    assert_int_equal(err, HF_EPROTO);
+    hf_client_error(client, &error);
+    assert_non_null(strstr(error.text, path_of("arena")));
+}
+
+static void arena_replaced_while_it_is_used_ends_its_clients(void **state)
+{
+    const struct oddity oddities[] = {
+        {"arena", PLAIN, HF_OK},
+        {"arena", FIFO, HF_OK},
+        {"arena", DIRECTORY, HF_OK},
+        {"arena", LINK, HF_OK},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < HF_TEST_COUNT(oddities); i++) {
+        struct hf_client *client = hf_site_open();
+
+        use(client);
+        assert_true(put(&oddities[i]));
+        expect_end_of(client);
+        (void)hf_close(client, 0);
+        (void)remove(path_of("arena"));
+    }
+    expect_theirs_untouched();
+}
+
+#define CASE(name)                                                             \
+    cmocka_unit_test_setup_teardown(name, set_up, hf_site_tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(arena_that_is_no_file_is_refused),
+        CASE(lock_that_is_no_file_is_refused_or_serves),
+        CASE(token_that_is_a_directory_or_link_is_refused),
+        CASE(token_that_is_a_fifo_is_refused),
+        CASE(token_to_be_that_is_in_the_way_is_refused_or_replaced),
+        CASE(arena_to_be_that_is_in_the_way_is_refused_or_replaced),
+        CASE(bell_that_is_in_the_way_is_refused_or_replaced),
+        CASE(waiter_is_served_whatever_its_bell_is_now),
+        CASE(arena_replaced_while_it_is_used_ends_its_clients),
+    };
+
+    return hf_test_main("hostile", cases, HF_TEST_COUNT(cases), 0);
+}

@@ -1,0 +1,143 @@
+/* A process that stands still inside the section, where it holds up all others:
+ * they say who it is, and go on as soon as it does, or is killed. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/child.h"
+#include "lib/site.h"
+#include "strategy/file/arena.h"
+
+#define SHORT_MS 500
+#define LONG_MS 60000 /* far more than anything here takes */
+
+static void stop_inside(void *arg)
+{
+    struct hf_arena arena;
+    struct hf_error error = {.text = ""};
+    pid_t other;
+
+    (void)arg;
+    if (hf_arena_open(&arena, hf_site_path("locks"), 0700, &error))
+        fail_msg("%s", error.text);
+    assert_int_equal(hf_arena_enter(&arena, &other), HF_OK);
+    assert_int_equal(raise(SIGSTOP), 0);
+    hf_arena_leave(&arena);
+    hf_arena_close(&arena);
+}
+
+static pid_t start_culprit(void)
+{
+    pid_t pid = hf_child_start(stop_inside, NULL);
+
+    hf_child_await_stop(pid);
+    return pid;
+}
+
+static struct hf_lock_opts patience(uint32_t ms)
+{
+    struct hf_lock_opts opts;
+
+    hf_lock_opts_init(&opts);
+    opts.timeout_ms = ms;
+    return opts;
+}
+
+static void expect_named(const struct hf_error *error, pid_t culprit)
+{
+    char words[32];
+
+    (void)snprintf(words, sizeof(words), "process %ld ", (long)culprit);
+    if (!strstr(error->text, words) ||
+        !strstr(error->text, hf_site_path("locks")))
+        fail_msg("\"%s\" names no %s", error->text, words);
+}
+
+static void callers_are_told_who_stands_inside(void **state)
+{
+    struct hf_client *client = hf_site_open();
+    struct hf_lock_opts opts = patience(SHORT_MS);
+    struct hf_error error = {.text = ""};
+    struct hf_lock *held, *lock;
+    pid_t culprit;
+
+    (void)state;
+    assert_int_equal(hf_lock(client, hf_key("held"), &opts, &held), HF_OK);
+    culprit = start_culprit();
+    opts.error = &error;
+    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_EUNAVAIL);
+    expect_named(&error, culprit);
+    assert_int_equal(hf_renew(held, 0), HF_EUNAVAIL);
+    hf_client_error(client, &error);
+    expect_named(&error, culprit);
+    hf_child_kill(culprit);
+    assert_int_equal(hf_unlock(held), HF_OK);
+    hf_lock_free(held);
+    assert_int_equal(hf_close(client, 1000), HF_OK);
+}
+
+static void who_opens_is_told_who_stands_inside(void **state)
+{
+    struct hf_error error = {.text = ""};
+    struct hf_client *client;
+    pid_t culprit = start_culprit();
+
+    (void)state;
+    assert_int_equal(hf_site_try("locks", "", &error, &client), HF_EUNAVAIL);
+    expect_named(&error, culprit);
+}
+
+/* A lock that is asked for while the culprit stands still is granted after
+ * `end`, far before its time is over. */
+static void expect_to_go_on(void (*end)(pid_t culprit))
+{
+    struct hf_client *client = hf_site_open();
+    struct hf_lock_opts opts = patience(LONG_MS);
+    pid_t culprit = start_culprit();
+    struct hf_future *future;
+    struct hf_lock *lock;
+    enum hf_err err = HF_ESTATE;
+
+    assert_int_equal(
+        hf_lock_start(client, hf_key("k"), &opts, &lock, NULL, NULL, &future),
+        HF_OK);
+    assert_int_equal(hf_future_wait(future, SHORT_MS, NULL), HF_ETIMEDOUT);
+    end(culprit);
+    assert_int_equal(hf_future_wait(future, LONG_MS / 2, &err), HF_OK);
+    assert_int_equal(err, HF_OK);
+    assert_int_equal(hf_unlock(lock), HF_OK);
+    hf_future_free(future);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(client, 1000), HF_OK);
+}
+
+static void continue_and_join(pid_t culprit)
+{
+    hf_child_continue(culprit);
+    hf_child_join(culprit);
+}
+
+static void callers_go_on_when_it_continues(void **state)
+{
+    (void)state;
+    expect_to_go_on(continue_and_join);
+}
+
+static void callers_go_on_when_it_is_killed(void **state)
+{
+    (void)state;
+    expect_to_go_on(hf_child_kill);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        HF_SITE_CASE(callers_are_told_who_stands_inside),
+        HF_SITE_CASE(who_opens_is_told_who_stands_inside),
+        HF_SITE_CASE(callers_go_on_when_it_continues),
+        HF_SITE_CASE(callers_go_on_when_it_is_killed),
+    };
+
+    return hf_test_main("inside", cases, HF_TEST_COUNT(cases), 0);
+}

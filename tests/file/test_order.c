@@ -1,0 +1,158 @@
+/* Waiters in many processes: are they served as they came, and are those who
+ * died in line passed over at once? */
+#include <stdatomic.h>
+#include <time.h>
+
+#include "lib/child.h"
+#include "lib/recorded.h"
+#include "lib/recording.h"
+#include "lib/site.h"
+
+#define WAITERS 50
+#define LEASE_MS 60000 /* nobody in these cases waits for the end of one */
+#define PATIENCE_S 30
+
+static struct {
+    atomic_uint count;
+    unsigned numbers[WAITERS];
+} * served;
+
+static int set_up(void **state)
+{
+    served = hf_child_share(sizeof(*served));
+    recorded_init(true);
+    return hf_site_set_up(state);
+}
+
+static struct hf_lock_opts patient(void)
+{
+    struct hf_lock_opts opts;
+
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = LEASE_MS;
+    opts.wait_ms = HF_FOREVER;
+    return opts;
+}
+
+static void be_served(void *arg)
+{
+    struct hf_lock_opts opts = patient();
+    struct hf_client *client = hf_site_open();
+    struct hf_lock *lock;
+
+    assert_int_equal(recorded_lock_in_line(client, hf_key("k"), &opts, &lock),
+                     HF_OK);
+    served->numbers[atomic_fetch_add(&served->count, 1)] =
+        *(const unsigned *)arg;
+    assert_int_equal(recorded_unlock(client, lock), HF_OK);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(client, 1000), HF_OK);
+}
+
+/* One after the other: each is seen in line before the next is started. */
+static void line_up(struct hf_client *client, pid_t pids[WAITERS])
+{
+    for (unsigned i = 0; i < WAITERS; i++) {
+        pids[i] = hf_child_start(be_served, &i);
+        hf_site_await_waiters(client, "k", i + 1);
+    }
+}
+
+static time_t seconds(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec;
+}
+
+static unsigned kill_some(const pid_t pids[WAITERS], bool (*dies)(unsigned i),
+                          unsigned living[WAITERS])
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < WAITERS; i++) {
+        if (dies(i))
+            hf_child_kill(pids[i]);
+        else
+            living[count++] = i;
+    }
+    return count;
+}
+
+/* Hold the key until all are in line and some of them dead; the others get it,
+ * in the order in which they came. */
+static void serve(bool (*dies)(unsigned i))
+{
+    struct hf_lock_opts opts = patient();
+    struct hf_client *client = hf_site_open();
+    unsigned living[WAITERS], count;
+    pid_t pids[WAITERS];
+    struct hf_lock *lock;
+    time_t start;
+
+    assert_int_equal(recorded_lock_in_line(client, hf_key("k"), &opts, &lock),
+                     HF_OK);
+    line_up(client, pids);
+    count = kill_some(pids, dies, living);
+    start = seconds();
+    assert_int_equal(recorded_unlock(client, lock), HF_OK);
+    for (unsigned i = 0; i < count; i++)
+        hf_child_join(pids[living[i]]);
+    assert_true(seconds() - start < PATIENCE_S);
+    assert_int_equal(served->count, count);
+    for (unsigned i = 0; i < count; i++)
+        assert_int_equal(served->numbers[i], living[i]);
+    assert_true(recording_grants() >= count + 1);
+    assert_int_equal(recorded_check("case"), 0);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(client, 1000), HF_OK);
+}
+
+static bool none(unsigned i)
+{
+    (void)i;
+    return false;
+}
+
+static bool every_third(unsigned i)
+{
+    return i % 3 == 2;
+}
+
+static bool all_but_the_last(unsigned i)
+{
+    return i < WAITERS - 1;
+}
+
+static void fifty_processes_are_served_as_they_came(void **state)
+{
+    (void)state;
+    serve(none);
+}
+
+static void dead_among_fifty_are_passed_over_at_once(void **state)
+{
+    (void)state;
+    serve(every_third);
+}
+
+static void last_of_a_dead_line_is_served_at_once(void **state)
+{
+    (void)state;
+    serve(all_but_the_last);
+}
+
+#define CASE(name)                                                             \
+    cmocka_unit_test_setup_teardown(name, set_up, hf_site_tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(fifty_processes_are_served_as_they_came),
+        CASE(dead_among_fifty_are_passed_over_at_once),
+        CASE(last_of_a_dead_line_is_served_at_once),
+    };
+
+    return hf_test_main("order", cases, HF_TEST_COUNT(cases), 0);
+}

@@ -1,0 +1,237 @@
+#include "lib/recording.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "checker/check.h"
+#include "checker/recorder.h"
+#include "checker/report.h"
+
+#define CLIENTS_MAX 8192
+#define ROOM ((size_t)512 << 20) /* what is not used takes no memory */
+#define HEX_SIZE (2 * HF_NONCE_SIZE + 1)
+#define NS_IN_MS 1000000
+
+/* A client is numbered by its place, from 1. */
+struct client {
+    _Atomic pid_t pid; /* written last */
+    const struct hf_client *client;
+    uint64_t died; /* an instant; 0: not so */
+};
+
+struct shared {
+    _Atomic(struct recorded_call *) calls; /* the newest first */
+    _Atomic uint32_t client_count;
+    struct client clients[CLIENTS_MAX];
+    _Atomic size_t used;
+    _Alignas(struct recorded_call) unsigned char bytes[];
+};
+
+static struct shared *shared;
+static bool is_fifo;
+static int64_t offset_ms;
+
+void recording_set_offset(int64_t ms)
+{
+    offset_ms = ms;
+}
+
+uint64_t recording_now(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_BOOTTIME, &now);
+    return (uint64_t)((now.tv_sec * 1000 - offset_ms) * NS_IN_MS + now.tv_nsec);
+}
+
+/* 0 would mean that there is none: it is over already. */
+uint64_t recording_instant(int64_t boottime_ms)
+{
+    return boottime_ms > 0 ? (uint64_t)((boottime_ms - offset_ms) * NS_IN_MS)
+                           : 1;
+}
+
+/* ---- A history ----------------------------------------------------------*/
+
+void recording_init(bool fifo)
+{
+    /* Not sooner: a case that failed may have left threads that record. */
+    if (shared)
+        (void)munmap(shared, ROOM);
+    shared = mmap(NULL, ROOM, PROT_READ | PROT_WRITE,
+                  MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (shared == MAP_FAILED)
+        abort();
+    is_fifo = fifo;
+}
+
+static void *take_bytes(size_t size)
+{
+    size_t whole = (size + _Alignof(struct recorded_call) - 1) /
+                   _Alignof(struct recorded_call) *
+                   _Alignof(struct recorded_call);
+    size_t at = atomic_fetch_add(&shared->used, whole);
+
+    if (at + whole > ROOM - sizeof(*shared)) {
+        (void)fputs("recorded.c: the history is too long\n", stderr);
+        abort();
+    }
+    return shared->bytes + at;
+}
+
+uint32_t recording_number(const struct hf_client *client)
+{
+    pid_t pid = getpid();
+    uint32_t count = atomic_load(&shared->client_count);
+
+    for (uint32_t i = 0; i < count; i++)
+        if (shared->clients[i].pid == pid &&
+            shared->clients[i].client == client)
+            return i + 1;
+    count = atomic_fetch_add(&shared->client_count, 1);
+    if (count >= CLIENTS_MAX)
+        abort();
+    shared->clients[count].client = client;
+    atomic_store(&shared->clients[count].pid, pid);
+    return count + 1;
+}
+
+struct recorded_call *recording_begin(enum history_kind kind, uint32_t number,
+                                      struct hf_key key)
+{
+    struct recorded_call *call = take_bytes(sizeof(*call) + key.size);
+
+    call->kind = kind;
+    call->number = number;
+    call->key_size = key.size;
+    if (key.size)
+        memcpy(call->key, key.data, key.size);
+    call->next = atomic_load(&shared->calls);
+    call->invoke = recording_now();
+    while (!atomic_compare_exchange_weak(&shared->calls, &call->next, call))
+        continue;
+    return call;
+}
+
+/* ---- Its check ----------------------------------------------------------*/
+
+static const char *nonce_text(const struct recorded_call *call,
+                              char hex[HEX_SIZE])
+{
+    static const uint8_t none[HF_NONCE_SIZE];
+
+    if (memcmp(call->nonce, none, sizeof(none)) == 0)
+        return NULL;
+    for (size_t i = 0; i < HF_NONCE_SIZE; i++)
+        (void)snprintf(hex + 2 * i, 3, "%02x", call->nonce[i]);
+    return hex;
+}
+
+static enum history_result result_of(enum hf_err err)
+{
+    if (err == HF_OK)
+        return HISTORY_OK;
+    return err == HF_EINDOUBT ? HISTORY_UNKNOWN : HISTORY_FAIL;
+}
+
+static struct recorder_answer answer_of(const struct recorded_call *call)
+{
+    bool confirmed = !call->err && (call->kind == HISTORY_LOCK ||
+                                    call->kind == HISTORY_RENEW);
+
+    return (struct recorder_answer){
+        .result = result_of(call->err),
+        .error = call->err && call->err != HF_EINDOUBT ? hf_err_name(call->err)
+                                                       : NULL,
+        .token = call->token,
+        .deadline = confirmed ? call->deadline : 0,
+        .now = call->answer,
+    };
+}
+
+static void replay(struct recorder *recorder, const struct recorded_call *call)
+{
+    struct recorder_answer answer = answer_of(call);
+    char hex[HEX_SIZE];
+    size_t op =
+        recorder_begin(recorder, &(struct recorder_call){
+                                     .kind = call->kind,
+                                     .client = call->number,
+                                     .key = call->key,
+                                     .key_len = call->key_size,
+                                     .nonce = nonce_text(call, hex),
+                                     .token = call->answered ? 0 : call->token,
+                                     .lease = call->lease,
+                                     .now = call->invoke,
+                                 });
+
+    if (call->queued)
+        recorder_queued(recorder, op, call->queued);
+    if (call->answered)
+        recorder_end(recorder, op, &answer);
+    if (call->lost)
+        recorder_lost(recorder, call->number, call->key, call->key_size,
+                      call->token, call->lost);
+}
+
+/* As they came, so that a report counts them so. */
+static const struct recorded_call *oldest_first(void)
+{
+    struct recorded_call *newest = atomic_exchange(&shared->calls, NULL);
+    struct recorded_call *oldest = NULL;
+
+    while (newest) {
+        struct recorded_call *next = newest->next;
+
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    return oldest;
+}
+
+size_t recording_grants(void)
+{
+    size_t count = 0;
+
+    for (const struct recorded_call *call = atomic_load(&shared->calls); call;
+         call = call->next)
+        count += call->kind == HISTORY_LOCK && call->answered && !call->err;
+    return count;
+}
+
+int recording_check(const char *name)
+{
+    uint32_t clients = atomic_load(&shared->client_count);
+    struct check_report report;
+    struct recorder recorder;
+
+    recorder_init(&recorder, is_fifo);
+    for (const struct recorded_call *call = oldest_first(); call;
+         call = call->next)
+        replay(&recorder, call);
+    for (uint32_t i = 0; i < clients; i++)
+        if (shared->clients[i].died)
+            recorder_death(&recorder, i + 1, shared->clients[i].died);
+    check_history(recorder_history(&recorder), &report);
+    if (report.violation_count > 0)
+        report_text(recorder_history(&recorder), &report, name, stderr);
+    recorder_fini(&recorder);
+    return report.violation_count > 0 ? -1 : 0;
+}
+
+/* ---- Ends ---------------------------------------------------------------*/
+
+void recording_death(pid_t pid)
+{
+    uint32_t count = atomic_load(&shared->client_count);
+    uint64_t now = recording_now();
+
+    for (uint32_t i = 0; i < count; i++)
+        if (shared->clients[i].pid == pid)
+            shared->clients[i].died = now;
+}

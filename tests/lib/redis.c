@@ -1,0 +1,222 @@
+#include "lib/redis.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <hiredis/hiredis.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define START_TRIES 3
+#define ANSWER_TRIES 6000 /* each a hundredth of a second */
+#define WORDS_MAX 40
+
+static int any_port(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(at);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int port = 0;
+
+    if (fd >= 0 && !bind(fd, (struct sockaddr *)&at, size) &&
+        !getsockname(fd, (struct sockaddr *)&at, &size))
+        port = ntohs(at.sin_port);
+    if (fd >= 0)
+        (void)close(fd);
+    return port;
+}
+
+/* A port that nobody has. Somebody may take it before the server does: then
+ * it is tried again. A cluster wants the one that is 10000 higher, too. */
+static int free_port(void)
+{
+    int port = any_port();
+
+    for (int i = 0; i < 100 && port > 55000; i++)
+        port = any_port();
+    return port;
+}
+
+static _Noreturn void be_the_server(struct hf_test_redis *redis)
+{
+    char port[16];
+    const char *words[WORDS_MAX] = {
+        "redis-server",
+        "--port",
+        port,
+        "--bind",
+        "127.0.0.1",
+        "--unixsocket",
+        redis->socket,
+        "--dir",
+        redis->folder,
+        "--save",
+        "",
+        "--databases",
+        "16384",
+        "--logfile",
+        "log",
+        "--enable-debug-command",
+        "local",
+    };
+    int count = 0, nothing;
+
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)snprintf(port, sizeof(port), "%d", redis->port);
+    while (words[count])
+        count++;
+    for (int i = 0; i < HF_TEST_REDIS_OPTIONS && redis->options[i][0]; i++)
+        words[count++] = redis->options[i];
+    nothing = open("/dev/null", O_RDWR);
+    (void)dup2(nothing, STDIN_FILENO);
+    (void)dup2(nothing, STDOUT_FILENO);
+    (void)execvp("redis-server", (char *const *)words);
+    _exit(127);
+}
+
+/* Whether it says anything at all, be it that it reads its data in. */
+static bool answers(struct hf_test_redis *redis)
+{
+    for (int i = 0; i < ANSWER_TRIES; i++) {
+        const char *text;
+
+        if (waitpid(redis->pid, NULL, WNOHANG) == redis->pid) {
+            redis->pid = 0;
+            return false;
+        }
+        text = hf_test_redis_say(redis, "PING");
+        if (*text && strncmp(text, "(lost)", 6) != 0 &&
+            strncmp(text, "(error) LOADING", 15) != 0)
+            return true;
+        (void)poll(NULL, 0, 10);
+    }
+    return false;
+}
+
+bool hf_test_redis_again(struct hf_test_redis *redis, bool wait)
+{
+    redis->pid = fork();
+    if (redis->pid == 0)
+        be_the_server(redis);
+    return redis->pid > 0 && (!wait || answers(redis));
+}
+
+bool hf_test_redis_start(struct hf_test_redis *redis,
+                         const char *const *options)
+{
+    *redis = (struct hf_test_redis){.folder = HF_TEST_FOLDER};
+    for (int i = 0; options && options[i]; i++)
+        (void)snprintf(redis->options[i], sizeof(redis->options[i]), "%s",
+                       options[i]);
+    if (!hf_test_folder_make(redis->folder))
+        return false;
+    (void)snprintf(redis->socket, sizeof(redis->socket), "%s/socket",
+                   redis->folder);
+    for (int i = 0; i < START_TRIES; i++) {
+        redis->port = free_port();
+        if (hf_test_redis_again(redis, true))
+            return true;
+    }
+    hf_test_redis_stop(redis);
+    return false;
+}
+
+void hf_test_redis_kill(struct hf_test_redis *redis)
+{
+    if (redis->pid <= 0)
+        return;
+    (void)kill(redis->pid, SIGKILL);
+    (void)waitpid(redis->pid, NULL, 0);
+    redis->pid = 0;
+}
+
+void hf_test_redis_stop(struct hf_test_redis *redis)
+{
+    hf_test_redis_kill(redis);
+    (void)hf_test_folder_remove(redis->folder);
+}
+
+/* ---- Saying -------------------------------------------------------------*/
+
+static size_t write_reply(char *to, size_t size, const redisReply *reply)
+{
+    size_t used = 0;
+
+    switch (reply->type) {
+    case REDIS_REPLY_INTEGER:
+        return (size_t)snprintf(to, size, "%lld", reply->integer);
+    case REDIS_REPLY_ERROR:
+        return (size_t)snprintf(to, size, "(error) %s", reply->str);
+    case REDIS_REPLY_ARRAY:
+        for (size_t i = 0; i < reply->elements && used + 2 < size; i++) {
+            used += write_reply(to + used, size - used, reply->element[i]);
+            if (used + 2 < size && i + 1 < reply->elements)
+                to[used++] = '\n';
+        }
+        return used;
+    case REDIS_REPLY_NIL:
+        return (size_t)snprintf(to, size, "(nil)");
+    default:
+        return (size_t)snprintf(to, size, "%s", reply->str);
+    }
+}
+
+/* The socket in the file system: it needs no port, and is there in any case.
+ * After AUTH, where the options give a password. */
+const char *hf_test_redis_say(struct hf_test_redis *redis, const char *format,
+                              ...)
+{
+    static char text[16384];
+    struct timeval patience = {.tv_sec = 60};
+    redisContext *context =
+        redisConnectUnixWithTimeout(redis->socket, patience);
+    redisReply *reply = NULL;
+    va_list args;
+
+    memset(text, 0, sizeof(text));
+    (void)snprintf(text, sizeof(text), "(lost)");
+    for (int i = 0; i + 1 < HF_TEST_REDIS_OPTIONS; i++) {
+        if (context && !context->err &&
+            !strcmp(redis->options[i], "--requirepass"))
+            freeReplyObject(
+                redisCommand(context, "AUTH %s", redis->options[i + 1]));
+    }
+    va_start(args, format);
+    if (context && !context->err)
+        reply = redisvCommand(context, format, args);
+    va_end(args);
+    if (reply) {
+        text[0] = '\0';
+        (void)write_reply(text, sizeof(text), reply);
+        freeReplyObject(reply);
+    }
+    if (context)
+        redisFree(context);
+    return text;
+}
+
+bool hf_test_redis_is_awake(struct hf_test_redis *redis)
+{
+    struct timeval patience = {.tv_usec = 100000};
+    redisContext *context =
+        redisConnectUnixWithTimeout(redis->socket, patience);
+    redisReply *reply = NULL;
+
+    if (context && !context->err && !redisSetTimeout(context, patience))
+        reply = redisCommand(context, "PING");
+    if (context)
+        redisFree(context);
+    if (!reply)
+        return false;
+    freeReplyObject(reply);
+    return true;
+}

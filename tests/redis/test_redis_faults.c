@@ -1,0 +1,752 @@
+/* What a Redis server can do to its clients: each leads to recovery or to an
+ * error with a name, and none to a wrong answer. */
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/redis_client.h"
+#include "lib/runner.h"
+
+static struct hf_test_redis redis, replica;
+static struct hf_client *client, *other;
+
+static const char *const on_disk[] = {"--appendonly", "yes", "--appendfsync",
+                                      "always", NULL};
+
+static void start(const char *const *options)
+{
+    assert_true(hf_test_redis_start(&redis, options));
+    client = hf_test_redis_open(&redis, NULL);
+    other = hf_test_redis_open(&redis, NULL);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    if (client)
+        (void)hf_close(client, 1000);
+    if (other)
+        (void)hf_close(other, 1000);
+    hf_test_redis_stop(&redis);
+    if (replica.pid > 0)
+        hf_test_redis_stop(&replica);
+    return 0;
+}
+
+static void expect_word(struct hf_client *of, const char *word)
+{
+    struct hf_error error;
+
+    hf_client_error(of, &error);
+    if (!strstr(error.text, word))
+        fail_msg("'%s' does not name '%s'", error.text, word);
+}
+
+/* Take a lock, in the time that a reconnection may take, and give it back. */
+static uint64_t expect_a_lock(struct hf_client *by, const char *key)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 0, 20000);
+    struct hf_lock *lock = NULL;
+    uint64_t token;
+
+    expect_ok(hf_lock(by, hf_key(key), &opts, &lock));
+    token = hf_token(lock);
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+    return token;
+}
+
+/* Wait until so many stand in line. */
+static void await_waiters(const char *key, int count)
+{
+    char wanted[16];
+
+    (void)snprintf(wanted, sizeof(wanted), "%d", count);
+    while (strcmp(hf_test_redis_say(&redis, "ZCARD hf:q:%s", key), wanted) != 0)
+        (void)poll(NULL, 0, 5);
+}
+
+/* ---- Restarts -----------------------------------------------------------*/
+
+static void a_restart_keeps_what_is_on_the_disk(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(60000, 0, 20000);
+    struct hf_lock *lock = NULL, *none = NULL, *next = NULL;
+    struct hf_info info;
+    uint64_t token;
+
+    (void)state;
+    start(on_disk);
+    opts.value = hf_bytes("v");
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    token = hf_token(lock);
+    hf_test_redis_kill(&redis);
+    assert_true(hf_test_redis_again(&redis, true));
+
+    expect_ok(hf_renew(lock, 0));
+    expect_ok(hf_read(other, hf_key("k"), HF_LINEARIZABLE, &info));
+    assert_true(info.held);
+    assert_int_equal(info.token, token);
+    assert_int_equal(info.value.size, 1);
+    hf_info_fini(&info);
+    expect_err(hf_lock(other, hf_key("k"), &opts, &none), HF_EBUSY);
+    expect_ok(hf_unlock(lock));
+    expect_ok(hf_lock(other, hf_key("k"), &opts, &next));
+    assert_true(hf_token(next) > token);
+    hf_lock_free(lock);
+    hf_lock_free(next);
+}
+
+static void a_restart_without_a_disk_repeats_no_token(void **state)
+{
+    uint64_t before, after;
+
+    (void)state;
+    start(NULL);
+    before = expect_a_lock(client, "k");
+    before += expect_a_lock(client, "k") > before;
+    hf_test_redis_kill(&redis);
+    assert_true(hf_test_redis_again(&redis, true));
+    after = expect_a_lock(client, "k");
+
+    assert_true(after > before);
+}
+
+/* What was granted after the snapshot is forgotten, but for its tokens. */
+static void an_old_snapshot_repeats_no_token(void **state)
+{
+    uint64_t last = 0;
+
+    (void)state;
+    start(NULL);
+    (void)expect_a_lock(client, "k");
+    assert_string_equal(hf_test_redis_say(&redis, "SAVE"), "OK");
+    for (unsigned i = 0; i < 50; i++)
+        last = expect_a_lock(client, "k");
+    hf_test_redis_kill(&redis);
+    assert_true(hf_test_redis_again(&redis, true));
+
+    assert_true(expect_a_lock(client, "k") > last);
+}
+
+/* Everything is gone, and the connections stay. */
+static void an_emptied_server_repeats_no_token(void **state)
+{
+    uint64_t before;
+
+    (void)state;
+    start(NULL);
+    before = expect_a_lock(client, "k");
+    assert_string_equal(hf_test_redis_say(&redis, "FLUSHALL"), "OK");
+
+    assert_true(expect_a_lock(client, "k") > before);
+}
+
+/* The lock is gone with the server: its holder is told at its next word. */
+static void a_lock_that_a_restart_lost_is_lost(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(60000, 0, 20000);
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    start(NULL);
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    hf_test_redis_kill(&redis);
+    assert_true(hf_test_redis_again(&redis, true));
+
+    expect_err(hf_renew(lock, 0), HF_EEXPIRED);
+    assert_false(hf_valid_for(lock, 0));
+    hf_lock_free(lock);
+}
+
+static void waiters_outlive_a_restart(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, 30000);
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_future *future = NULL;
+    enum hf_err err = HF_ECANCELED;
+
+    (void)state;
+    start(on_disk);
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(
+        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    expect_err(hf_future_wait(future, 300, &err), HF_ETIMEDOUT);
+    hf_test_redis_kill(&redis);
+    assert_true(hf_test_redis_again(&redis, true));
+    expect_ok(hf_unlock(lock));
+
+    expect_ok(hf_future_wait(future, 60000, &err));
+    expect_ok(err);
+    assert_true(hf_token(next) > hf_token(lock));
+    hf_future_free(future);
+    hf_lock_free(lock);
+    hf_lock_free(next);
+}
+
+static void while_it_is_gone_nothing_is_done_and_that_is_said(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 0, 300);
+    struct hf_lock *none = NULL;
+
+    (void)state;
+    start(NULL);
+    hf_test_redis_kill(&redis);
+    expect_err(hf_lock(client, hf_key("k"), &opts, &none), HF_EINDOUBT);
+    expect_err(hf_lock(client, hf_key("k"), &opts, &none), HF_EUNAVAIL);
+    expect_word(client, "refused");
+    assert_true(hf_test_redis_again(&redis, true));
+    (void)expect_a_lock(client, "k");
+}
+
+/* A dead connection is written to before that is noticed. */
+static void no_signal_reaches_the_program(void **state)
+{
+    struct hf_future *futures[8] = {0};
+    struct hf_lock *locks[8] = {0};
+
+    (void)state;
+    start(NULL);
+    (void)signal(SIGPIPE, SIG_DFL);
+    (void)hf_fd(client); /* nobody drives: nobody reads that it was closed */
+    (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE normal SKIPME yes");
+    for (unsigned i = 0; i < HF_TEST_COUNT(futures); i++) {
+        expect_ok(hf_lock_start(client, hf_key("k"), NULL, &locks[i], NULL,
+                                NULL, &futures[i]));
+        (void)poll(NULL, 0, 5);
+    }
+    for (unsigned i = 0; i < HF_TEST_COUNT(futures); i++) {
+        hf_future_cancel(futures[i]);
+        hf_future_free(futures[i]);
+    }
+}
+
+/* ---- Connections --------------------------------------------------------*/
+
+static void killed_connections_come_back(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, 20000);
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_future *future = NULL;
+    enum hf_err err = HF_ECANCELED;
+
+    (void)state;
+    start(NULL);
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(
+        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    expect_err(hf_future_wait(future, 100, &err), HF_ETIMEDOUT);
+    await_waiters("k", 1);
+    (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE pubsub");
+    (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE normal SKIPME yes");
+    expect_ok(hf_unlock(lock));
+
+    expect_ok(hf_future_wait(future, 60000, &err));
+    expect_ok(err);
+    hf_future_free(future);
+    hf_lock_free(lock);
+    hf_lock_free(next);
+}
+
+/* The message of the grant is lost: it is found by looking again. */
+static void a_lost_message_is_made_good(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, 20000);
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_future *future = NULL;
+    enum hf_err err = HF_ECANCELED;
+
+    (void)state;
+    start(NULL);
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(
+        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    expect_err(hf_future_wait(future, 100, &err), HF_ETIMEDOUT);
+    await_waiters("k", 1);
+    (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE pubsub");
+    expect_ok(hf_unlock(lock)); /* nobody can be told */
+
+    expect_ok(hf_future_wait(future, 60000, &err));
+    expect_ok(err);
+    hf_future_free(future);
+    hf_lock_free(lock);
+    hf_lock_free(next);
+}
+
+/* What happened while a watch was away is told when it is back. */
+struct seen {
+    unsigned granted, released;
+};
+
+static void see(const struct hf_event *event, void *arg)
+{
+    struct seen *seen = arg;
+
+    seen->granted += event->kind == HF_EVENT_GRANTED;
+    seen->released += event->kind == HF_EVENT_RELEASED;
+}
+
+static void a_watch_misses_nothing(void **state)
+{
+    struct seen seen = {0};
+    struct hf_watch *watch = NULL;
+
+    (void)state;
+    start(NULL);
+    (void)hf_fd(other);
+    expect_ok(hf_watch(other, hf_key(""), NULL, see, &seen, &watch));
+    (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE pubsub");
+    (void)expect_a_lock(client, "k");
+    while (seen.granted < 1 || seen.released < 1) {
+        struct pollfd fd = {.fd = hf_fd(other), .events = POLLIN};
+
+        (void)poll(&fd, 1, 1000);
+        expect_ok(hf_process(other));
+    }
+    (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE normal SKIPME yes");
+    (void)expect_a_lock(client, "k");
+    while (seen.granted < 2 || seen.released < 2) {
+        struct pollfd fd = {.fd = hf_fd(other), .events = POLLIN};
+
+        (void)poll(&fd, 1, 1000);
+        expect_ok(hf_process(other));
+    }
+    hf_watch_free(watch);
+}
+
+/* One connection for messages, however many wait. */
+static void many_waiters_share_one_subscription(void **state)
+{
+    enum {
+        WAITERS = 20
+    };
+    struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, 20000);
+    struct hf_future *futures[WAITERS];
+    struct hf_lock *held[WAITERS], *none[WAITERS];
+    char key[8];
+    unsigned pubsub = 0;
+
+    (void)state;
+    start(NULL);
+    for (unsigned i = 0; i < WAITERS; i++) {
+        (void)snprintf(key, sizeof(key), "k%u", i);
+        expect_ok(hf_lock(client, hf_key(key), &opts, &held[i]));
+        expect_ok(hf_lock_start(other, hf_key(key), &opts, &none[i], NULL, NULL,
+                                &futures[i]));
+    }
+    expect_err(hf_future_wait(futures[0], 200, NULL), HF_ETIMEDOUT);
+    await_waiters("k19", 1);
+    for (const char *at = hf_test_redis_say(&redis, "CLIENT LIST");
+         (at = strstr(at, " sub=1")); at++)
+        pubsub++;
+
+    assert_int_equal(pubsub, 1);
+    for (unsigned i = 0; i < WAITERS; i++) {
+        hf_future_cancel(futures[i]);
+        hf_future_free(futures[i]);
+        hf_lock_free(held[i]);
+    }
+}
+
+/* ---- A server that is busy with itself ----------------------------------*/
+
+static void *say_for_long(void *words)
+{
+    char text[160];
+
+    /* Apart from hf_test_redis_say(), whose text is not for two threads. */
+    (void)snprintf(text, sizeof(text), "redis-cli -s %s %s >/dev/null 2>&1",
+                   redis.socket, (const char *)words);
+    (void)!system(text);
+    return NULL;
+}
+
+static void a_server_that_sleeps_is_waited_for(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 0, 20000);
+    char words[] = "DEBUG SLEEP 1";
+    struct hf_lock *lock = NULL;
+    pthread_t thread;
+
+    (void)state;
+    start(NULL);
+    assert_int_equal(pthread_create(&thread, NULL, say_for_long, words), 0);
+    for (unsigned i = 0; i < 30; i++) {
+        expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+        assert_true(hf_valid_for(lock, 0));
+        expect_ok(hf_unlock(lock));
+        hf_lock_free(lock);
+        (void)poll(NULL, 0, 10);
+    }
+    (void)pthread_join(thread, NULL);
+}
+
+/* It is sent a second time before the first is answered, and both arrive. */
+static void an_update_whose_answer_is_lost_is_done_once(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(60000, 0, 20000);
+    struct hf_bytes before = hf_bytes("a");
+    char words[] = "DEBUG SLEEP 1";
+    struct hf_lock *lock = NULL;
+    struct hf_info info;
+    pthread_t thread;
+
+    (void)state;
+    start(NULL);
+    opts.value = before;
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    assert_int_equal(pthread_create(&thread, NULL, say_for_long, words), 0);
+    while (hf_test_redis_is_awake(&redis))
+        continue;
+    expect_ok(hf_update(lock, &before, hf_bytes("b")));
+    (void)pthread_join(thread, NULL);
+    expect_ok(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info));
+    assert_int_equal(info.value.size, 1);
+    assert_memory_equal(info.value.data, "b", 1);
+    hf_info_fini(&info);
+    expect_err(hf_update(lock, &before, hf_bytes("c")), HF_EMISMATCH);
+    hf_lock_free(lock);
+}
+
+/* The line stands where it stood: that the server slept is nobody's fault. */
+static void a_server_that_slept_keeps_the_line_in_order(void **state)
+{
+    enum {
+        WAITERS = 10
+    };
+    struct hf_lock_opts opts = hf_test_opts(1000, HF_FOREVER, 20000);
+    struct hf_client *clients[WAITERS];
+    struct hf_future *futures[WAITERS];
+    struct hf_lock *lock = NULL, *locks[WAITERS];
+    uint64_t before;
+
+    (void)state;
+    start(NULL);
+    opts.ttl_ms = 60000;
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    for (int i = 0; i < WAITERS; i++) {
+        clients[i] = hf_test_redis_open(&redis, NULL);
+        opts.ttl_ms = 500; /* a beat of 20 ms: silence is soon noticed */
+        opts.on_event = NULL;
+        expect_ok(hf_lock_start(clients[i], hf_key("k"), &opts, &locks[i], NULL,
+                                NULL, &futures[i]));
+        expect_err(hf_future_wait(futures[i], 20, NULL), HF_ETIMEDOUT);
+        await_waiters("k", i + 1);
+    }
+    before = hf_token(lock);
+    /* Nobody in line is driven, and so nobody is heard of, for two seconds. */
+    (void)hf_test_redis_say(&redis, "DEBUG SLEEP 2");
+    expect_ok(hf_unlock(lock));
+    for (int i = 0; i < WAITERS; i++) {
+        enum hf_err err = HF_ECANCELED;
+
+        expect_ok(hf_future_wait(futures[i], 30000, &err));
+        expect_ok(err);
+        assert_true(hf_token(locks[i]) > before);
+        before = hf_token(locks[i]);
+        (void)hf_unlock(locks[i]);
+        hf_future_free(futures[i]);
+        hf_lock_free(locks[i]);
+    }
+    for (int i = 0; i < WAITERS; i++)
+        (void)hf_close(clients[i], 1000);
+    hf_lock_free(lock);
+}
+
+static void a_busy_server_is_named(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 0, 1500);
+    char words[] = "EVAL 'while true do end' 0";
+    struct hf_lock *none = NULL;
+    pthread_t thread;
+
+    (void)state;
+    start(NULL);
+    (void)hf_test_redis_say(&redis, "CONFIG SET busy-reply-threshold 50");
+    assert_int_equal(pthread_create(&thread, NULL, say_for_long, words), 0);
+    while (strncmp(hf_test_redis_say(&redis, "GET x"), "(error) BUSY", 12) != 0)
+        (void)poll(NULL, 0, 10);
+    expect_err(hf_lock(client, hf_key("k"), &opts, &none), HF_EUNAVAIL);
+    expect_word(client, "BUSY");
+    (void)hf_test_redis_say(&redis, "SCRIPT KILL");
+    (void)pthread_join(thread, NULL);
+    (void)expect_a_lock(client, "k");
+}
+
+static void a_server_that_loads_is_waited_for(void **state)
+{
+    (void)state;
+    start(on_disk);
+    (void)hf_test_redis_say(&redis, "DEBUG POPULATE 3000");
+    (void)hf_test_redis_say(&redis, "BGREWRITEAOF");
+    while (!strstr(hf_test_redis_say(&redis, "INFO persistence"),
+                   "aof_rewrite_in_progress:0") ||
+           !strstr(hf_test_redis_say(&redis, "INFO persistence"),
+                   "aof_rewrite_scheduled:0"))
+        (void)poll(NULL, 0, 10);
+    hf_test_redis_kill(&redis);
+    (void)strcpy(redis.options[4], "--key-load-delay");
+    (void)strcpy(redis.options[5], "500");
+    assert_true(hf_test_redis_again(&redis, false));
+    while (!strncmp(hf_test_redis_say(&redis, "GET x"), "(lost)", 6))
+        (void)poll(NULL, 0, 5);
+    /* An old client, and a new one. */
+    (void)expect_a_lock(client, "k");
+    (void)hf_close(other, 1000);
+    other = hf_test_redis_open(&redis, NULL);
+    (void)expect_a_lock(other, "k");
+}
+
+static void scripts_that_are_flushed_are_loaded_again(void **state)
+{
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    start(NULL);
+    expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
+    assert_string_equal(hf_test_redis_say(&redis, "SCRIPT FLUSH"), "OK");
+    expect_ok(hf_unlock(lock));
+    assert_string_equal(hf_test_redis_say(&redis, "SCRIPT FLUSH"), "OK");
+    (void)expect_a_lock(client, "k");
+    hf_lock_free(lock);
+}
+
+/* ---- A server that refuses ----------------------------------------------*/
+
+static void a_full_server_is_named_and_still_gives_back(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 0, 300);
+    struct hf_lock *lock = NULL, *none = NULL;
+
+    (void)state;
+    start(NULL);
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory 1");
+    expect_err(hf_lock(client, hf_key("l"), &opts, &none), HF_EUNAVAIL);
+    expect_word(client, "OOM");
+    expect_ok(hf_unlock(lock));
+    (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory 0");
+    (void)expect_a_lock(client, "l");
+    hf_lock_free(lock);
+}
+
+/* The password is changed under the client. */
+static void a_client_that_is_shut_out_says_so(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 0, 1000);
+    struct hf_lock *none = NULL;
+
+    (void)state;
+    start(NULL);
+    (void)hf_test_redis_say(&redis, "CONFIG SET requirepass sesame");
+    (void)strcpy(redis.options[0], "--requirepass");
+    (void)strcpy(redis.options[1], "sesame");
+    (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE normal SKIPME yes");
+    (void)hf_lock(client, hf_key("k"), &opts, &none);
+    expect_err(hf_lock(client, hf_key("k"), &opts, &none), HF_EUNAVAIL);
+    expect_word(client, "NOAUTH");
+}
+
+/* What is no string is no lock. */
+static void a_key_of_another_kind_is_named(void **state)
+{
+    struct hf_lock *none = NULL;
+
+    (void)state;
+    start(NULL);
+    (void)hf_test_redis_say(&redis, "HSET k a b");
+    expect_err(hf_lock(client, hf_key("k"), NULL, &none), HF_EINVAL);
+    expect_word(client, "WRONGTYPE");
+}
+
+/* ---- Replicas -----------------------------------------------------------*/
+
+static void start_replica(void)
+{
+    char port[16];
+    const char *const options[] = {"--replicaof", "127.0.0.1", port, NULL};
+
+    (void)snprintf(port, sizeof(port), "%d", redis.port);
+    assert_true(hf_test_redis_start(&replica, options));
+    while (!strstr(hf_test_redis_say(&replica, "INFO replication"),
+                   "master_link_status:up"))
+        (void)poll(NULL, 0, 10);
+}
+
+static void after_a_failover_the_old_master_is_not_believed(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 0, 1000);
+    struct hf_client *new_client;
+    struct hf_lock *none = NULL;
+    uint64_t before;
+
+    (void)state;
+    start(NULL);
+    start_replica();
+    before = expect_a_lock(client, "k");
+    assert_string_equal(hf_test_redis_say(&redis, "FAILOVER"), "OK");
+    while (
+        !strstr(hf_test_redis_say(&replica, "INFO replication"), "role:master"))
+        (void)poll(NULL, 0, 10);
+    while (!strstr(hf_test_redis_say(&redis, "INFO replication"), "role:slave"))
+        (void)poll(NULL, 0, 10);
+    expect_err(hf_lock(client, hf_key("k"), &opts, &none), HF_EUNAVAIL);
+    expect_word(client, "READONLY");
+
+    new_client = hf_test_redis_open(&replica, NULL);
+    assert_true(expect_a_lock(new_client, "k") > before);
+    expect_ok(hf_close(new_client, 1000));
+}
+
+/* A sentinel over the two, in the replica's folder; it dies with the test. */
+static pid_t start_sentinel(void)
+{
+    char path[sizeof(replica.folder) + 16];
+    FILE *file;
+    pid_t pid;
+
+    (void)snprintf(path, sizeof(path), "%s/sentinel", replica.folder);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    (void)fprintf(file,
+                  "port 0\nunixsocket %s.socket\nlogfile %s.log\n"
+                  "sentinel monitor m 127.0.0.1 %d 1\n"
+                  "sentinel down-after-milliseconds m 300\n"
+                  "sentinel failover-timeout m 5000\n",
+                  path, path, redis.port);
+    (void)fclose(file);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        (void)execlp("redis-sentinel", "redis-sentinel", path, (char *)NULL);
+        _exit(127);
+    }
+    return pid;
+}
+
+/* The master is killed, and a sentinel makes the replica one: who was refused
+ * there is served, and no token comes twice. */
+static void who_asks_the_new_master_is_served(void **state)
+{
+    struct hf_client *none = NULL, *new_client;
+    uint64_t before;
+    pid_t sentinel;
+
+    (void)state;
+    start(NULL);
+    start_replica();
+    before = expect_a_lock(client, "k");
+    expect_err(hf_open(hf_test_redis_url(&replica, NULL, NULL), NULL, &none),
+               HF_EUNAVAIL);
+    sentinel = start_sentinel();
+    while (!strstr(hf_test_redis_say(&replica, "CLIENT LIST"), "sentinel"))
+        (void)poll(NULL, 0, 20); /* until it knows of the replica */
+    hf_test_redis_kill(&redis);
+    while (
+        !strstr(hf_test_redis_say(&replica, "INFO replication"), "role:master"))
+        (void)poll(NULL, 0, 20);
+
+    new_client = hf_test_redis_open(&replica, NULL);
+    assert_true(expect_a_lock(new_client, "k") > before);
+    expect_ok(hf_close(new_client, 1000));
+    (void)kill(sentinel, SIGKILL);
+    (void)waitpid(sentinel, NULL, 0);
+}
+
+static void too_few_replicas_are_an_error(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 0, 600);
+    struct hf_client *careful;
+    struct hf_lock *none = NULL;
+    struct hf_error error;
+
+    (void)state;
+    start(NULL);
+    careful = hf_test_redis_open(&redis, "?wait_replicas=1");
+    expect_err(hf_lock(careful, hf_key("k"), &opts, &none), HF_EINDOUBT);
+    hf_client_error(careful, &error);
+    assert_non_null(strstr(error.text, "replicas"));
+    start_replica();
+    (void)expect_a_lock(careful, "l");
+    (void)kill(replica.pid, SIGSTOP);
+    expect_err(hf_lock(careful, hf_key("m"), &opts, &none), HF_EINDOUBT);
+    (void)kill(replica.pid, SIGCONT);
+    (void)expect_a_lock(careful, "n");
+    (void)hf_close(careful, 1000);
+}
+
+/* A grant that comes by a message is another connection's write. */
+static void a_handed_over_lock_is_on_the_replicas_too(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, 20000);
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_future *future = NULL;
+    struct hf_client *careful;
+    char token[32];
+    enum hf_err err = HF_ECANCELED;
+
+    (void)state;
+    start(NULL);
+    start_replica();
+    careful = hf_test_redis_open(&redis, "?wait_replicas=1");
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(
+        hf_lock_start(careful, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    expect_err(hf_future_wait(future, 100, &err), HF_ETIMEDOUT);
+    await_waiters("k", 1);
+    (void)kill(replica.pid, SIGSTOP);
+    expect_ok(hf_unlock(lock));
+    expect_err(hf_future_wait(future, 400, &err), HF_ETIMEDOUT);
+    (void)kill(replica.pid, SIGCONT);
+    expect_ok(hf_future_wait(future, 60000, &err));
+    expect_ok(err);
+    (void)snprintf(token, sizeof(token), "hf1 %llu ",
+                   (unsigned long long)hf_token(next));
+    assert_int_equal(
+        strncmp(hf_test_redis_say(&replica, "GET k"), token, strlen(token)), 0);
+    hf_future_free(future);
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    (void)hf_close(careful, 1000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+#define CASE(name) cmocka_unit_test_teardown(name, tear_down)
+        CASE(a_restart_keeps_what_is_on_the_disk),
+        CASE(a_restart_without_a_disk_repeats_no_token),
+        CASE(an_old_snapshot_repeats_no_token),
+        CASE(an_emptied_server_repeats_no_token),
+        CASE(a_lock_that_a_restart_lost_is_lost),
+        CASE(waiters_outlive_a_restart),
+        CASE(while_it_is_gone_nothing_is_done_and_that_is_said),
+        CASE(no_signal_reaches_the_program),
+        CASE(killed_connections_come_back),
+        CASE(a_lost_message_is_made_good),
+        CASE(a_watch_misses_nothing),
+        CASE(many_waiters_share_one_subscription),
+        CASE(a_server_that_sleeps_is_waited_for),
+        CASE(an_update_whose_answer_is_lost_is_done_once),
+        CASE(a_server_that_slept_keeps_the_line_in_order),
+        CASE(a_busy_server_is_named),
+        CASE(a_server_that_loads_is_waited_for),
+        CASE(scripts_that_are_flushed_are_loaded_again),
+        CASE(a_full_server_is_named_and_still_gives_back),
+        CASE(a_client_that_is_shut_out_says_so),
+        CASE(a_key_of_another_kind_is_named),
+        CASE(after_a_failover_the_old_master_is_not_believed),
+        CASE(who_asks_the_new_master_is_served),
+        CASE(too_few_replicas_are_an_error),
+        CASE(a_handed_over_lock_is_on_the_replicas_too),
+    };
+
+    return hf_test_main("redis faults", cases, HF_TEST_COUNT(cases), 4);
+}

@@ -1,0 +1,365 @@
+/* What hf_open() says of a Redis server, and which it refuses. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/redis_client.h"
+#include "lib/runner.h"
+
+static struct hf_test_redis redis;
+
+static int tear_down(void **state)
+{
+    (void)state;
+    hf_test_redis_stop(&redis);
+    return 0;
+}
+
+static void start(const char *const *options)
+{
+    assert_true(hf_test_redis_start(&redis, options));
+}
+
+/* Open `url`, which must fail so, with these words. */
+static void expect_refusal(const char *url, enum hf_err wanted,
+                           const char *word)
+{
+    struct hf_error error = {.text = ""};
+    struct hf_client *client = NULL;
+    struct hf_client_opts opts;
+    enum hf_err err;
+
+    hf_client_opts_init(&opts);
+    opts.error = &error;
+    err = hf_open(url, &opts, &client);
+    if (err != wanted || !strstr(error.text, word))
+        fail_msg("%s: %s, '%s': not %s, '%s'", url, hf_err_name(err),
+                 error.text, hf_err_name(wanted), word);
+    assert_null(strstr(error.text, "sesame"));
+    assert_null(strstr(error.text, "secret"));
+}
+
+static void expect_a_lock(const char *url)
+{
+    struct hf_client *client = NULL;
+    struct hf_lock *lock = NULL;
+
+    expect_ok(hf_open(url, NULL, &client));
+    expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, 1000));
+}
+
+static void a_password_is_asked_for_and_never_shown(void **state)
+{
+    const char *const options[] = {"--requirepass", "sesame", NULL};
+
+    (void)state;
+    start(options);
+    expect_refusal(hf_test_redis_url(&redis, NULL, NULL), HF_EINVAL, "NOAUTH");
+    expect_refusal(hf_test_redis_url(&redis, ":secret@", NULL), HF_EINVAL,
+                   "WRONGPASS");
+    expect_refusal(hf_test_redis_url(&redis, "eve:secret@", NULL), HF_EINVAL,
+                   "WRONGPASS");
+    expect_a_lock(hf_test_redis_url(&redis, ":sesame@", NULL));
+    assert_string_equal(
+        hf_test_redis_say(&redis, "ACL SETUSER eve on >sec%%40ret ~* &* +@all"),
+        "OK");
+    expect_a_lock(hf_test_redis_url(&redis, "eve:sec%2540ret@", NULL));
+}
+
+/* One that may do less than it needs is told what, when it needs it. */
+static void what_is_not_permitted_is_named(void **state)
+{
+    struct hf_client *client = NULL;
+    struct hf_error error;
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    start(NULL);
+    (void)hf_test_redis_say(&redis, "ACL SETUSER eve on >sesame ~k* &* +@all");
+    expect_refusal(hf_test_redis_url(&redis, "eve:sesame@", NULL),
+                   HF_EUNSUPPORTED, "NOPERM");
+    (void)hf_test_redis_say(
+        &redis, "ACL SETUSER eve on >sesame ~k* ~hf:* &* +@all -config -del");
+    expect_ok(
+        hf_open(hf_test_redis_url(&redis, "eve:sesame@", NULL), NULL, &client));
+    expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
+    expect_err(hf_unlock(lock), HF_EUNSUPPORTED);
+    hf_lock_error(lock, &error);
+    assert_non_null(strstr(error.text, "script"));
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, 1000));
+}
+
+static void a_policy_that_drops_locks_is_refused(void **state)
+{
+    static const char *const policies[] = {
+        "allkeys-lru",     "volatile-lru",   "volatile-ttl",
+        "volatile-random", "allkeys-random", "allkeys-lfu",
+    };
+
+    (void)state;
+    start(NULL);
+    (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory 100mb");
+    for (size_t i = 0; i < HF_TEST_COUNT(policies); i++) {
+        (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory-policy %s",
+                                policies[i]);
+        expect_refusal(hf_test_redis_url(&redis, NULL, NULL), HF_EUNSUPPORTED,
+                       policies[i]);
+    }
+    (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory-policy noeviction");
+    expect_a_lock(hf_test_redis_url(&redis, NULL, NULL));
+    (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory-policy allkeys-lru");
+    (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory 0");
+    expect_a_lock(hf_test_redis_url(&redis, NULL, NULL));
+}
+
+static void a_cluster_is_refused(void **state)
+{
+    const char *const options[] = {"--cluster-enabled", "yes", "--databases",
+                                   "1", NULL};
+
+    (void)state;
+    start(options);
+    expect_refusal(hf_test_redis_url(&redis, NULL, NULL), HF_EUNSUPPORTED,
+                   "Cluster");
+}
+
+static void a_replica_is_refused(void **state)
+{
+    struct hf_test_redis replica;
+    char port[16];
+    const char *const options[] = {"--replicaof", "127.0.0.1", port, NULL};
+
+    (void)state;
+    start(NULL);
+    (void)snprintf(port, sizeof(port), "%d", redis.port);
+    assert_true(hf_test_redis_start(&replica, options));
+    expect_refusal(hf_test_redis_url(&replica, NULL, NULL), HF_EUNAVAIL,
+                   "READONLY");
+    hf_test_redis_stop(&replica);
+}
+
+static void urls_are_read_strictly(void **state)
+{
+    static const struct {
+        const char *url;
+        enum hf_err err;
+        const char *word;
+    } refused[] = {
+        {"redis:", HF_EINVAL, "host"},
+        {"redis://", HF_EINVAL, "host:port"},
+        {"redis://:6379", HF_EINVAL, "host:port"},
+        {"redis://h:0", HF_EINVAL, "host:port"},
+        {"redis://h:65536", HF_EINVAL, "host:port"},
+        {"redis://h:6379x", HF_EINVAL, "host:port"},
+        {"redis://[::1", HF_EINVAL, "host:port"},
+        {"redis://h/x", HF_EINVAL, "database"},
+        {"redis://h/99999", HF_EINVAL, "database"},
+        {"redis://user@h", HF_EINVAL, "password"},
+        {"redis://h?wait_replicas=x", HF_EINVAL, "wait_replicas"},
+        {"redis+unix:x", HF_EINVAL, "socket"},
+        {"redis+unix://h/x", HF_EINVAL, "socket"},
+        {"redis+unix:///x?db=a", HF_EINVAL, "db"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < HF_TEST_COUNT(refused); i++)
+        expect_refusal(refused[i].url, refused[i].err, refused[i].word);
+}
+
+#ifdef HF_REDIS_TLS
+/* Make a certificate for localhost, signed by itself, in the folder. */
+static void make_certificate(const char *folder)
+{
+    char command[400];
+
+    (void)snprintf(command, sizeof(command),
+                   "openssl req -x509 -newkey rsa:2048 -nodes -days 2 "
+                   "-subj /CN=localhost -addext subjectAltName=DNS:localhost "
+                   "-keyout %s/key -out %s/cert 2>/dev/null",
+                   folder, folder);
+    assert_int_equal(system(command), 0);
+}
+
+static void tls_checks_who_answers(void **state)
+{
+    char folder[] = HF_TEST_FOLDER;
+    char cert[64], key[64], port[16], url[HF_TEST_URL_SIZE];
+    const char *const options[] = {"--tls-port",
+                                   port,
+                                   "--tls-cert-file",
+                                   cert,
+                                   "--tls-key-file",
+                                   key,
+                                   "--tls-auth-clients",
+                                   "no",
+                                   "--tls-ca-cert-file",
+                                   cert,
+                                   NULL};
+
+    (void)state;
+    assert_true(hf_test_folder_make(folder));
+    make_certificate(folder);
+    (void)snprintf(cert, sizeof(cert), "%s/cert", folder);
+    (void)snprintf(key, sizeof(key), "%s/key", folder);
+    (void)snprintf(port, sizeof(port), "%d", 20000 + (int)getpid() % 20000);
+    start(options);
+    (void)snprintf(url, sizeof(url), "rediss://localhost:%s?cacert=%s", port,
+                   cert);
+    expect_a_lock(url);
+    (void)snprintf(url, sizeof(url), "rediss://localhost:%s", port);
+    expect_refusal(url, HF_EUNAVAIL, "certificate");
+    (void)snprintf(url, sizeof(url), "rediss://127.0.0.1:%s?cacert=%s", port,
+                   cert);
+    expect_refusal(url, HF_EUNAVAIL, "certificate");
+    (void)snprintf(url, sizeof(url), "rediss://localhost:%s?cacert=%s.not",
+                   port, cert);
+    expect_refusal(url, HF_EINVAL, "cacert");
+    (void)snprintf(url, sizeof(url), "rediss://localhost:%s?cert=%s", port,
+                   cert);
+    expect_refusal(url, HF_EINVAL, "key");
+    assert_true(hf_test_folder_remove(folder));
+}
+#else
+static void tls_is_said_to_be_missing(void **state)
+{
+    (void)state;
+    expect_refusal("rediss://localhost", HF_EUNSUPPORTED, "without TLS");
+}
+#endif
+
+static void a_socket_in_the_file_system_serves_as_well(void **state)
+{
+    char url[HF_TEST_URL_SIZE];
+
+    (void)state;
+    start(NULL);
+    (void)snprintf(url, sizeof(url), "redis+unix://%s?db=3", redis.socket);
+    expect_a_lock(url);
+    (void)snprintf(url, sizeof(url), "redis+unix://%s.not", redis.socket);
+    expect_refusal(url, HF_EUNAVAIL, "No such file");
+}
+
+static void durable_is_said_where_each_write_is_on_the_disk(void **state)
+{
+    const char *const options[] = {"--appendonly", "yes", "--appendfsync",
+                                   "everysec", NULL};
+    struct hf_client *client;
+
+    (void)state;
+    start(options);
+    client = hf_test_redis_open(&redis, NULL);
+    assert_false(hf_caps(client) & HF_CAP_DURABLE);
+    assert_true(hf_caps(client) & HF_CAP_FENCE);
+    assert_false(hf_caps(client) & HF_CAP_FAILOVER_SAFE);
+    assert_false(hf_caps(client) & HF_CAP_STEADY);
+    expect_ok(hf_close(client, 1000));
+    (void)hf_test_redis_say(&redis, "CONFIG SET appendfsync always");
+    expect_refusal(hf_test_redis_url(&redis, NULL, "?require=failover-safe"),
+                   HF_EUNSUPPORTED, "failover-safe");
+    client = hf_test_redis_open(&redis, "?require=durable,fence,fifo,push");
+    expect_ok(hf_close(client, 1000));
+}
+
+/* Somebody answers, with `bytes`, whoever calls; where, goes to `port`. */
+static pid_t answer_with(const char *bytes, int *port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(at);
+    int fd = socket(AF_INET, SOCK_STREAM, 0), caller;
+    pid_t pid;
+
+    assert_int_equal(bind(fd, (struct sockaddr *)&at, size), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &size), 0);
+    assert_int_equal(listen(fd, 5), 0);
+    *port = ntohs(at.sin_port);
+    pid = fork();
+    assert_true(pid >= 0);
+    while (pid == 0) {
+        caller = accept(fd, NULL, NULL);
+        (void)!write(caller, bytes, strlen(bytes));
+    }
+    (void)close(fd);
+    return pid;
+}
+
+static void what_is_no_redis_is_refused(void **state)
+{
+    static const char *const said[] = {
+        "HTTP/1.1 400 Bad Request\r\n\r\n",
+        "$-2\r\n",
+        "*9999999999\r\n",
+        "+OK\r\n+OK\r\n+OK\r\n+OK\r\n",
+        ":1\r\n:1\r\n",
+        "-ERR max number of clients reached\r\n",
+    };
+    char url[HF_TEST_URL_SIZE];
+    int port;
+
+    (void)state;
+    for (size_t i = 0; i < HF_TEST_COUNT(said); i++) {
+        struct hf_client *client = NULL;
+        pid_t pid = answer_with(said[i], &port);
+        enum hf_err err;
+
+        (void)snprintf(url, sizeof(url), "redis://127.0.0.1:%d", port);
+        err = hf_open(url, NULL, &client);
+        assert_true(err == HF_EPROTO || err == HF_EUNAVAIL);
+        assert_null(client);
+        (void)kill(pid, SIGKILL);
+        (void)waitpid(pid, NULL, 0);
+    }
+}
+
+static void keys_of_its_own_are_refused(void **state)
+{
+    struct hf_client *client;
+    struct hf_lock *lock = NULL;
+    struct hf_error error;
+    struct hf_info info;
+
+    (void)state;
+    start(NULL);
+    client = hf_test_redis_open(&redis, NULL);
+    expect_err(hf_lock(client, hf_key("hf:token"), NULL, &lock), HF_EINVAL);
+    hf_client_error(client, &error);
+    assert_non_null(strstr(error.text, "hf:"));
+    expect_err(hf_read(client, hf_key("hf:q:k"), HF_LOCAL, &info), HF_EINVAL);
+    expect_ok(hf_lock(client, hf_key("hf"), NULL, &lock));
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, 1000));
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+#define CASE(name) cmocka_unit_test_teardown(name, tear_down)
+        CASE(a_password_is_asked_for_and_never_shown),
+        CASE(what_is_not_permitted_is_named),
+        CASE(a_policy_that_drops_locks_is_refused),
+        CASE(a_cluster_is_refused),
+        CASE(a_replica_is_refused),
+        cmocka_unit_test(urls_are_read_strictly),
+#ifdef HF_REDIS_TLS
+        CASE(tls_checks_who_answers),
+#else
+        cmocka_unit_test(tls_is_said_to_be_missing),
+#endif
+        CASE(a_socket_in_the_file_system_serves_as_well),
+        CASE(durable_is_said_where_each_write_is_on_the_disk),
+        cmocka_unit_test(what_is_no_redis_is_refused),
+        CASE(keys_of_its_own_are_refused),
+    };
+
+    return hf_test_main("redis opening", cases, HF_TEST_COUNT(cases), 4);
+}

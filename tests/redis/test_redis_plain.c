@@ -1,0 +1,188 @@
+/* A plain Redis client, which locks by SET NX PX and gives back by comparing
+ * and deleting, and holdfast: they exclude each other. */
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/redis_client.h"
+#include "lib/runner.h"
+
+static struct hf_test_redis redis;
+static struct hf_client *client;
+
+static int set_up(void **state)
+{
+    (void)state;
+    if (!hf_test_redis_start(&redis, NULL))
+        return -1;
+    client = hf_test_redis_open(&redis, NULL);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    (void)hf_close(client, 1000);
+    hf_test_redis_stop(&redis);
+    return 0;
+}
+
+/* What redis-cli prints, up to the end of its first line. */
+static const char *cli(const char *words)
+{
+    static char text[256];
+    char command[512];
+    FILE *out;
+
+    (void)snprintf(command, sizeof(command), "redis-cli -s %s %s", redis.socket,
+                   words);
+    out = popen(command, "r");
+    assert_non_null(out);
+    if (!fgets(text, sizeof(text), out))
+        text[0] = '\0';
+    (void)pclose(out);
+    text[strcspn(text, "\n")] = '\0';
+    return text;
+}
+
+#define COMPARE_AND_DELETE                                                     \
+    "EVAL \"if redis.call('get',KEYS[1])==ARGV[1] then return "                \
+    "redis.call('del',KEYS[1]) else return 0 end\" 1 k mine"
+
+static void a_plain_lock_is_respected(void **state)
+{
+    struct hf_lock_opts once = hf_test_opts(10000, 0, 5000);
+    struct hf_lock *lock = NULL;
+    struct hf_info info;
+
+    (void)state;
+    assert_string_equal(cli("SET k mine NX PX 60000"), "OK");
+    expect_err(hf_lock(client, hf_key("k"), &once, &lock), HF_EBUSY);
+    expect_ok(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info));
+    assert_true(info.held);
+    assert_in_range(info.left_ms, 1, 60000);
+    hf_info_fini(&info);
+    assert_string_equal(cli(COMPARE_AND_DELETE), "1");
+    expect_ok(hf_lock(client, hf_key("k"), &once, &lock));
+    hf_lock_free(lock);
+}
+
+static void a_plain_client_respects_ours(void **state)
+{
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
+    assert_string_equal(cli("SET k mine NX PX 60000"), "");
+    assert_string_equal(cli(COMPARE_AND_DELETE), "0");
+    assert_true(hf_valid_for(lock, 0));
+    expect_ok(hf_unlock(lock));
+    assert_string_equal(cli("SET k mine NX PX 60000"), "OK");
+    hf_lock_free(lock);
+}
+
+/* It does not know of a line, and tells nobody: those who wait look. */
+static void who_waits_for_a_plain_lock_gets_it(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, HF_FOREVER, 5000);
+    struct hf_future *future = NULL;
+    struct hf_lock *lock = NULL;
+    enum hf_err err = HF_ECANCELED;
+
+    (void)state;
+    assert_string_equal(cli("SET k mine NX PX 60000"), "OK");
+    expect_ok(
+        hf_lock_start(client, hf_key("k"), &opts, &lock, NULL, NULL, &future));
+    expect_err(hf_future_wait(future, 200, &err), HF_ETIMEDOUT);
+    assert_string_equal(cli(COMPARE_AND_DELETE), "1");
+    expect_ok(hf_future_wait(future, 30000, &err));
+    expect_ok(err);
+    hf_future_free(future);
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+
+    /* The same where it runs out. */
+    assert_string_equal(cli("SET k mine NX PX 300"), "OK");
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    hf_lock_free(lock);
+}
+
+/* Without a ttl: it never ends by itself, and is nobody's to force. */
+static void a_plain_lock_without_an_end_is_respected(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 300, 5000);
+    struct hf_lock *none = NULL;
+
+    (void)state;
+    assert_string_equal(cli("SET k mine NX"), "OK");
+    expect_err(hf_lock(client, hf_key("k"), &opts, &none), HF_ETIMEDOUT);
+    expect_err(hf_force(client, hf_key("k"), 1, true), HF_ENOTOWNER);
+    assert_string_equal(cli("GET k"), "mine");
+}
+
+/* An operator deletes the key by hand. */
+static void a_deleted_lock_is_lost(void **state)
+{
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
+    assert_string_equal(cli("DEL k"), "1");
+    assert_string_equal(cli("SET k mine NX PX 60000"), "OK");
+    expect_err(hf_renew(lock, 0), HF_EEXPIRED);
+    expect_err(hf_unlock(lock), HF_EEXPIRED);
+    assert_string_equal(cli("GET k"), "mine");
+    hf_lock_free(lock);
+}
+
+/* The same, by one who does not know: another's lock is not given back. */
+static void a_late_unlock_frees_nobody_elses(void **state)
+{
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
+    assert_string_equal(cli("SET k mine PX 60000"), "OK");
+    expect_err(hf_unlock(lock), HF_EEXPIRED);
+    assert_string_equal(cli("GET k"), "mine");
+    hf_lock_free(lock);
+}
+
+/* What is no lock of ours is not listed: it may be anything. */
+static bool count_key(const struct hf_info *info, void *arg)
+{
+    (void)info;
+    ++*(unsigned *)arg;
+    return true;
+}
+
+static void a_list_shows_no_plain_strings(void **state)
+{
+    struct hf_lock *lock = NULL;
+    unsigned count = 0;
+
+    (void)state;
+    assert_string_equal(cli("SET plain mine PX 60000"), "OK");
+    assert_string_equal(cli("HSET hash a b"), "1");
+    expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
+    expect_ok(hf_list(client, hf_key(""), count_key, &count));
+    assert_int_equal(count, 1);
+    hf_lock_free(lock);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        CASE(a_plain_lock_is_respected),
+        CASE(a_plain_client_respects_ours),
+        CASE(who_waits_for_a_plain_lock_gets_it),
+        CASE(a_plain_lock_without_an_end_is_respected),
+        CASE(a_deleted_lock_is_lost),
+        CASE(a_late_unlock_frees_nobody_elses),
+        CASE(a_list_shows_no_plain_strings),
+    };
+
+    return hf_test_main("redis plain", cases, HF_TEST_COUNT(cases), 4);
+}

@@ -1,0 +1,226 @@
+/* A lock of three servers: some of them are killed, stopped, or disagree. */
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/redis_client.h"
+#include "lib/runner.h"
+
+static struct hf_test_redis servers[3];
+static char url[HF_TEST_URL_SIZE];
+static struct hf_client *client, *other;
+
+static struct hf_client *open_client(void)
+{
+    struct hf_error error = {.text = ""};
+    struct hf_client *made = NULL;
+    struct hf_client_opts opts;
+
+    hf_client_opts_init(&opts);
+    opts.error = &error;
+    if (hf_open(url, &opts, &made) != HF_OK)
+        fail_msg("open: %s", error.text);
+    return made;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        if (!hf_test_redis_start(&servers[i], NULL))
+            return -1;
+    }
+    (void)snprintf(url, sizeof(url),
+                   "redlock://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d",
+                   servers[0].port, servers[1].port, servers[2].port);
+    client = open_client();
+    other = open_client();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    (void)hf_close(client, 1000);
+    (void)hf_close(other, 1000);
+    for (size_t i = 0; i < 3; i++)
+        hf_test_redis_stop(&servers[i]);
+    return 0;
+}
+
+static void expect_a_lock(struct hf_client *by, const char *key)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 0, 20000);
+    struct hf_lock *lock = NULL;
+
+    expect_ok(hf_lock(by, hf_key(key), &opts, &lock));
+    assert_true(hf_valid_for(lock, 0));
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+}
+
+static void expect_nothing_left(const char *key)
+{
+    for (size_t i = 0; i < 3; i++) {
+        if (servers[i].pid > 0)
+            assert_string_equal(
+                hf_test_redis_say(&servers[i], "EXISTS %s", key), "0");
+    }
+}
+
+/* Whichever of them it is. */
+static void one_server_may_be_gone(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(60000, 0, 20000);
+    struct hf_lock *lock = NULL, *none = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+        hf_test_redis_kill(&servers[i]);
+        expect_err(hf_lock(other, hf_key("k"), &opts, &none), HF_EBUSY);
+        expect_ok(hf_renew(lock, 0));
+        expect_a_lock(other, "l");
+        expect_ok(hf_unlock(lock));
+        hf_lock_free(lock);
+        expect_a_lock(other, "k");
+        assert_true(hf_test_redis_again(&servers[i], true));
+        /* Until it is counted again, the next may not go. */
+        (void)hf_close(client, 1000);
+        (void)hf_close(other, 1000);
+        client = open_client();
+        other = open_client();
+    }
+}
+
+static void without_a_majority_nothing_is_granted(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 0, 500);
+    struct hf_lock *none = NULL;
+
+    (void)state;
+    hf_test_redis_kill(&servers[0]);
+    hf_test_redis_kill(&servers[2]);
+    (void)hf_lock(client, hf_key("k"), &opts, &none);
+    expect_err(hf_lock(client, hf_key("l"), &opts, &none), HF_EUNAVAIL);
+    assert_null(none);
+    assert_true(hf_test_redis_again(&servers[0], true));
+    expect_a_lock(client, "l");
+}
+
+/* A plain client holds it on two of three, so that one grants. */
+static void what_a_minority_granted_is_given_back(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(60000, 0, 5000);
+    struct hf_lock *none = NULL;
+
+    (void)state;
+    (void)hf_test_redis_say(&servers[1], "SET k other NX PX 60000");
+    (void)hf_test_redis_say(&servers[2], "SET k other NX PX 60000");
+    expect_err(hf_lock(client, hf_key("k"), &opts, &none), HF_EBUSY);
+    while (strcmp(hf_test_redis_say(&servers[0], "EXISTS k"), "0") != 0)
+        (void)poll(NULL, 0, 5);
+    (void)hf_test_redis_say(&servers[1], "DEL k");
+    /* And a minority that another holds keeps nobody out. */
+    expect_a_lock(client, "k");
+}
+
+static void a_release_is_a_release_on_all(void **state)
+{
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
+    while (strcmp(hf_test_redis_say(&servers[2], "EXISTS k"), "1") != 0)
+        (void)poll(NULL, 0, 5);
+    expect_ok(hf_unlock(lock));
+    expect_nothing_left("k");
+    hf_lock_free(lock);
+}
+
+/* It is neither down nor answering. */
+static void a_server_that_hangs_holds_up_nobody(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        (void)kill(servers[i].pid, SIGSTOP);
+        expect_a_lock(client, "k");
+        (void)kill(servers[i].pid, SIGCONT);
+        assert_string_equal(hf_test_redis_say(&servers[i], "PING"), "PONG");
+    }
+}
+
+static void who_waits_is_woken(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, 20000);
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_future *future = NULL;
+    enum hf_err err = HF_ECANCELED;
+
+    (void)state;
+    for (unsigned i = 0; i < 20; i++) {
+        expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+        expect_ok(hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL,
+                                &future));
+        expect_err(hf_future_wait(future, 30, &err), HF_ETIMEDOUT);
+        expect_ok(hf_unlock(lock));
+        expect_ok(hf_future_wait(future, 30000, &err));
+        expect_ok(err);
+        expect_ok(hf_unlock(next));
+        hf_future_free(future);
+        hf_lock_free(lock);
+        hf_lock_free(next);
+    }
+}
+
+/* A server comes back empty: the lock is still held by the other two, and the
+ * second to come finds no majority. */
+static void an_emptied_minority_grants_nothing(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(60000, 0, 20000);
+    struct hf_lock *lock = NULL, *none = NULL;
+
+    (void)state;
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    (void)hf_test_redis_say(&servers[0], "FLUSHALL");
+    for (unsigned i = 0; i < 5; i++)
+        expect_err(hf_lock(other, hf_key("k"), &opts, &none), HF_EBUSY);
+    expect_ok(hf_renew(lock, 0));
+    (void)hf_test_redis_say(&servers[1], "FLUSHALL");
+    expect_err(hf_renew(lock, 0), HF_EEXPIRED);
+    hf_lock_free(lock);
+}
+
+static void what_it_cannot_promise_it_does_not(void **state)
+{
+    struct hf_client *none = NULL;
+    struct hf_watch *watch = NULL;
+    char text[HF_TEST_URL_SIZE + 32];
+
+    (void)state;
+    assert_int_equal(hf_caps(client), 0);
+    (void)snprintf(text, sizeof(text), "%s?require=fence", url);
+    expect_err(hf_open(text, NULL, &none), HF_EUNSUPPORTED);
+    expect_err(hf_open("redlock://127.0.0.1:1", NULL, &none), HF_EINVAL);
+    expect_err(hf_open("redlock://a,b,c,d", NULL, &none), HF_EINVAL);
+    expect_err(hf_watch(client, hf_key("k"), NULL, NULL, NULL, &watch),
+               HF_EINVAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        CASE(one_server_may_be_gone),
+        CASE(without_a_majority_nothing_is_granted),
+        CASE(what_a_minority_granted_is_given_back),
+        CASE(a_release_is_a_release_on_all),
+        CASE(a_server_that_hangs_holds_up_nobody),
+        CASE(who_waits_is_woken),
+        CASE(an_emptied_minority_grants_nothing),
+        CASE(what_it_cannot_promise_it_does_not),
+    };
+
+    return hf_test_main("redlock", cases, HF_TEST_COUNT(cases), 4);
+}
