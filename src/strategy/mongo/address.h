@@ -14,7 +14,7 @@
 #include "base/url.h"
 
 /* A document goes this long after its lease or its release; see
- * docs/decisions/0016-mongodb-tokens-and-clean-up.md for why not sooner. */
+ * docs/decisions/0018-mongodb-tokens-and-clean-up.md for why not sooner. */
 #define HF_MONGO_KEEP_MS (24 * 3600 * 1000)
 
 struct hf_mongo_address {
