@@ -141,10 +141,11 @@ void hf_watch_answer(struct hf_watch *watch, enum hf_err err, const char *cause)
     struct hf_future *opening = watch->opening;
 
     watch->opening = NULL;
-    if (watch->purpose != HF_WATCH_EVENTS || err)
-        end(watch);
     if (opening)
         hf_future_answer(opening, err, cause);
+    /* The cause goes with the call, which is used anew to end it. */
+    if (watch->purpose != HF_WATCH_EVENTS || err)
+        end(watch);
 }
 
 void hf_watch_close(struct hf_watch *watch)
