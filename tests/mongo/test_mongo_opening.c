@@ -197,7 +197,8 @@ static void try_everything(struct hf_client *client, struct hf_client *other,
     struct hf_info info;
     struct hf_error error;
 
-    (void)hf_read(other, key, HF_LINEARIZABLE, &info);
+    if (hf_read(other, key, HF_LINEARIZABLE, &info) == HF_OK)
+        hf_info_fini(&info);
     (void)hf_wait_free(other, key, 100, NULL);
     (void)hf_update(lock, NULL, hf_bytes("v"));
     (void)hf_renew(lock, 0);

@@ -206,7 +206,7 @@ static void abandoned_keys_are_gone_after_their_time(void **state)
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
-    client = hf_test_mongo_open(&mongo, "&keep=30");
+    client = hf_test_mongo_open(&mongo, "&keep=12");
     expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
     token = hf_token(lock);
     abandon_many();
