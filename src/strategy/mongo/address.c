@@ -10,7 +10,7 @@
 #define COLLECTION "locks"
 #define NAME_MAX_SIZE 120 /* MongoDB's own limit is 255 for both and a dot */
 #define KEEP_MIN_S 1
-#define KEEP_MAX_S (366 * 24 * 3600)
+#define KEEP_MAX_S 31622400 /* a leap year */
 
 /* Times that end what hangs, unless the URL has others: the client's deadlines
  * do not wait for these, but a worker does. */

@@ -15,7 +15,7 @@
 
 /* A document goes this long after its lease or its release; see
  * docs/decisions/0018-mongodb-tokens-and-clean-up.md for why not sooner. */
-#define HF_MONGO_KEEP_MS (24 * 3600 * 1000)
+#define HF_MONGO_KEEP_MS 86400000 /* a day */
 
 struct hf_mongo_address {
     mongoc_uri_t *uri;

@@ -10,7 +10,7 @@
 
 #define HF_MONGO_CLIENT_SIZE 16 /* hex digits of a client's name for itself */
 #define HF_MONGO_COMMAND_SIZE (HF_MONGO_CLIENT_SIZE + 1 + 16)
-#define HF_MONGO_NONCE_SIZE (2 * HF_NONCE_SIZE)
+#define HF_MONGO_NONCE_SIZE ((size_t)2 * HF_NONCE_SIZE)
 #define HF_MONGO_CAUSE_SIZE 600 /* more than libmongoc has to say */
 
 /* A waiter that is offered the key has this long to take it up. */

@@ -480,11 +480,12 @@ static enum hf_err start(struct hf_mongo *mongo, struct hf_error *error)
     return err ? hf_error_code(error, err) : HF_OK;
 }
 
-static void drop_all(struct hf_mongo *mongo)
+static void drop_doubts(struct hf_mongo *mongo)
 {
-    while (!hf_list_empty(&mongo->doubts))
-        drop_doubt(mongo, HF_CONTAINER(mongo->doubts.next,
-                                       struct hf_mongo_doubt, link));
+    struct hf_list *link;
+
+    while ((link = hf_list_take(&mongo->doubts)))
+        free(HF_CONTAINER(link, struct hf_mongo_doubt, link));
 }
 
 static void mongo_close(void *self)
@@ -495,7 +496,7 @@ static void mongo_close(void *self)
     hf_mongo_due_close(mongo);
     hf_mongo_crew_close(mongo->crew);
     hf_mongo_asker_fini(&mongo->asker);
-    drop_all(mongo);
+    drop_doubts(mongo);
 }
 
 static enum hf_err mongo_open(void *self, struct hf_url *url,

@@ -87,7 +87,7 @@ void hf_mongo_answer(struct hf_mongo_call *call);
 enum hf_err hf_mongo_watch_open(struct hf_mongo *mongo);
 void hf_mongo_watch_close(struct hf_mongo *mongo);
 void hf_mongo_watch(struct hf_mongo *mongo, struct hf_request *request);
-void hf_mongo_unwatch(struct hf_mongo *mongo, uint64_t number);
+void hf_mongo_unwatch(struct hf_mongo *mongo, uint64_t wanted);
 
 /* Somebody stands in line, as a reply of this time says. */
 void hf_mongo_hear_grants(struct hf_mongo *mongo, uint64_t time);
