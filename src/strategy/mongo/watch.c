@@ -8,7 +8,7 @@
 #include "strategy/mongo/mongo.h"
 
 #define HISTORY_S 3600    /* from so far back events are told */
-#define HOLD_BACK_MS 1000 /* a READ does not wait longer for its event */
+#define HOLD_BACK_MS 1500 /* a READ does not wait longer for its event */
 
 /* One watch of one client: the prefix follows. */
 struct watch {
