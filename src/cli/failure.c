@@ -123,6 +123,15 @@ int failure_about(const struct args *args, struct hf_key key, enum hf_err err,
     return status;
 }
 
+int failure_of(const struct args *args, const struct hf_lock *lock,
+               enum hf_err err)
+{
+    struct hf_error error;
+
+    hf_lock_error(lock, &error);
+    return failure_about(args, args_key(args), err, &error);
+}
+
 void failure_warn(const struct args *args, enum hf_err err, const char *format,
                   ...)
 {

@@ -43,6 +43,10 @@ int failure_usage(const struct args *args, const char *format, ...)
 int failure_about(const struct args *args, struct hf_key key, enum hf_err err,
                   const struct hf_error *error);
 
+/* The same of a call on `lock`, which has the words. */
+int failure_of(const struct args *args, const struct hf_lock *lock,
+               enum hf_err err);
+
 /* Tell, on stderr, what does not change the status. */
 void failure_warn(const struct args *args, enum hf_err err, const char *format,
                   ...) __attribute__((format(printf, 3, 4)));

@@ -98,12 +98,10 @@ static int give_back(const struct held *held, const struct args *args,
                      int status)
 {
     enum hf_err err = hf_unlock(held->take.lock);
-    struct hf_error error;
 
     if (err == HF_OK || status != STATUS_OK)
         return status;
-    hf_lock_error(held->take.lock, &error);
-    (void)failure_about(args, args_key(args), err, &error);
+    (void)failure_of(args, held->take.lock, err);
     return err == HF_EEXPIRED ? STATUS_LOST : failure_status(err);
 }
 

@@ -7,12 +7,8 @@ static int renew(const struct args *args, struct hf_lock *lock)
     struct hf_key key = args_key(args);
     enum hf_err err = hf_renew(lock, args->ttl_ms);
 
-    if (err) {
-        struct hf_error error;
-
-        hf_lock_error(lock, &error);
-        return failure_about(args, key, err, &error);
-    }
+    if (err)
+        return failure_of(args, lock, err);
     if (args->json) {
         struct json json;
 

@@ -86,15 +86,12 @@ static void set_options(const struct args *args, struct hf_lock_opts *opts,
 
 static int refused(struct take *take)
 {
-    struct hf_error error;
-
     if (take->signal)
         return STATUS_SIGNAL + take->signal;
     if (take->err == HF_EBUSY || take->err == HF_ETIMEDOUT)
         return info_busy(take->args, take->client, args_key(take->args),
                          take->err);
-    hf_lock_error(take->lock, &error);
-    return failure_about(take->args, args_key(take->args), take->err, &error);
+    return failure_of(take->args, take->lock, take->err);
 }
 
 bool take_lock(struct take *take, const struct args *args, struct loop *loop,

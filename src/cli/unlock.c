@@ -13,12 +13,8 @@ static int unlock(const struct args *args, struct hf_lock *lock)
     struct hf_key key = args_key(args);
     enum hf_err err = hf_unlock(lock);
 
-    if (err && !(args->quiet && had_ended(err))) {
-        struct hf_error error;
-
-        hf_lock_error(lock, &error);
-        return failure_about(args, key, err, &error);
-    }
+    if (err && !(args->quiet && had_ended(err)))
+        return failure_of(args, lock, err);
     if (args->json) {
         struct json json;
 

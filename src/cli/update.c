@@ -9,12 +9,8 @@ static int update(const struct args *args, struct hf_lock *lock)
     enum hf_err err = hf_update(lock, args->expect ? &expected : NULL,
                                 hf_bytes(args->words[3]));
 
-    if (err) {
-        struct hf_error error;
-
-        hf_lock_error(lock, &error);
-        return failure_about(args, key, err, &error);
-    }
+    if (err)
+        return failure_of(args, lock, err);
     if (args->json) {
         struct json json;
 

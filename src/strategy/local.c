@@ -407,3 +407,37 @@ void hf_local_fini(struct hf_local *local)
         free(watch_of(link));
     local->host->ops->timer_remove(local->host, &local->tick);
 }
+
+uint32_t hf_local_caps(const void *self)
+{
+    (void)self;
+    return HF_CAP_FENCE | HF_CAP_FIFO | HF_CAP_PUSH | HF_CAP_STEADY |
+           HF_CAP_LINEARIZABLE_READ | HF_CAP_VALUE | HF_CAP_WATCH;
+}
+
+enum hf_err hf_local_open_session(struct hf_local *local)
+{
+    const char *owner = local->host->ops->owner(local->host);
+    const struct hf_command open = {
+        .kind = HF_COMMAND_OPEN,
+        .note = {owner, strlen(owner)},
+    };
+    struct hf_result result;
+
+    local->ops->run(local, hf_local_now(local), &open, &result);
+    if (!result.err)
+        local->session = result.session;
+    return result.err;
+}
+
+enum hf_err hf_local_end_session(struct hf_local *local, uint64_t session)
+{
+    const struct hf_command close = {
+        .kind = HF_COMMAND_CLOSE,
+        .session = session,
+    };
+    struct hf_result result;
+
+    local->ops->run(local, hf_local_now(local), &close, &result);
+    return result.err;
+}

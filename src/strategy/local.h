@@ -48,6 +48,13 @@ enum hf_err hf_local_init(struct hf_local *local, struct hf_host *host,
                           const struct hf_local_ops *ops);
 void hf_local_fini(struct hf_local *local);
 
+/* What a table in this process promises: hf_strategy.caps. */
+uint32_t hf_local_caps(const void *self);
+
+/* Inside: open the session of this client; end one, its own or another's. */
+enum hf_err hf_local_open_session(struct hf_local *local);
+enum hf_err hf_local_end_session(struct hf_local *local, uint64_t session);
+
 /* The time by the store's clock. */
 hf_time hf_local_now(const struct hf_local *local);
 

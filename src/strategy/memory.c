@@ -237,23 +237,16 @@ static void drop_store(struct shared *shared)
 static enum hf_err join(struct member *member)
 {
     struct hf_local *local = &member->local;
-    const char *owner = local->host->ops->owner(local->host);
-    struct hf_command open = {
-        .kind = HF_COMMAND_OPEN,
-        .note = {owner, strlen(owner)},
-    };
-    struct hf_result result;
+    enum hf_err err;
 
     local->store = &member->shared->store;
     enter(local);
-    run(local, hf_local_now(local), &open, &result);
-    if (!result.err) {
-        local->session = result.session;
+    err = hf_local_open_session(local);
+    if (!err)
         hf_map_insert(&member->shared->by_session, &member->link,
-                      result.session);
-    }
+                      local->session);
     leave(local);
-    return result.err;
+    return err;
 }
 
 static enum hf_err open_store(struct member *member, const char *name,
@@ -304,27 +297,15 @@ static enum hf_err memory_open(void *self, struct hf_url *url,
     return err;
 }
 
-static uint32_t caps(const void *self)
-{
-    (void)self;
-    return HF_CAP_FENCE | HF_CAP_FIFO | HF_CAP_PUSH | HF_CAP_STEADY |
-           HF_CAP_LINEARIZABLE_READ | HF_CAP_VALUE | HF_CAP_WATCH;
-}
-
 static void memory_close(void *self)
 {
     struct member *member = self;
     struct hf_local *local = &member->local;
-    struct hf_command close = {
-        .kind = HF_COMMAND_CLOSE,
-        .session = local->session,
-    };
-    struct hf_result result;
 
     pthread_mutex_lock(&stores_mutex);
     enter(local);
     hf_map_remove(&member->shared->by_session, &member->link);
-    run(local, hf_local_now(local), &close, &result);
+    (void)hf_local_end_session(local, local->session);
     hf_list_remove(&member->watching);
     leave(local);
     local->host->ops->unpost(local->host, &member->post);
@@ -337,7 +318,7 @@ const struct hf_strategy hf_strategy_memory = {
     .scheme = "memory",
     .size = sizeof(struct member),
     .open = memory_open,
-    .caps = caps,
+    .caps = hf_local_caps,
     .submit = submit,
     .cancel = cancel,
     .close = memory_close,

@@ -79,17 +79,9 @@ static void on_event(void *arg, const struct hf_table_event *event)
 
 /* ---- Commands -----------------------------------------------------------*/
 
-static void act(struct file *file, hf_time now,
-                const struct hf_command *command, struct hf_result *result)
-{
-    file->acting = true;
-    hf_replica_run(&file->replica, now, command, result);
-    file->acting = false;
-}
-
 /* Clients that died waiting are passed over: their sessions are ended before
  * whatever ends the holder. */
-static void bury_waiters(struct file *file, hf_time now, struct hf_key key)
+static void bury_waiters(struct file *file, struct hf_key key)
 {
     struct hf_hold *hold;
 
@@ -98,17 +90,13 @@ static void bury_waiters(struct file *file, hf_time now, struct hf_key key)
         struct hf_claim *first =
             HF_CONTAINER(hold->line.next, struct hf_claim, in_line);
         unsigned slot = slot_of(file, first->session->id);
-        struct hf_command close = {
-            .kind = HF_COMMAND_CLOSE,
-            .session = first->session->id,
-        };
-        struct hf_result result;
+        enum hf_err err;
 
         if (slot < HF_ARENA_SLOTS && hf_arena_alive(&file->arena, slot))
             return;
-        act(file, now, &close, &result);
+        err = hf_local_end_session(&file->local, first->session->id);
         HF_STEP(29);
-        if (result.err)
+        if (err)
             return;
     }
 }
@@ -149,8 +137,10 @@ static void run(struct hf_local *local, hf_time now,
         stands_in_line(file, command, result))
         return;
     if (line && may_hand_over(command->kind) && !HF_MUTANT(63))
-        bury_waiters(file, now, command->key);
-    act(file, now, command, result);
+        bury_waiters(file, command->key);
+    file->acting = true;
+    hf_replica_run(&file->replica, now, command, result);
+    file->acting = false;
 }
 
 static void expire_due(struct file *file)
@@ -376,30 +366,20 @@ static void cancel(void *self, struct hf_request *request)
 /* Open our session; one that died in this slot is ended first. */
 static enum hf_err join(struct file *file)
 {
-    struct hf_host *host = file->local.host;
-    const char *owner = host->ops->owner(host);
+    struct hf_local *local = &file->local;
     struct hf_arena_slot *slot = own_slot(file);
-    struct hf_command close = {
-        .kind = HF_COMMAND_CLOSE,
-        .session = slot->session,
-    };
-    struct hf_command open = {
-        .kind = HF_COMMAND_OPEN,
-        .note = {owner, strlen(owner)},
-    };
-    struct hf_result result;
+    enum hf_err err;
 
     if (slot->session != 0)
-        run(&file->local, hf_local_now(&file->local), &close, &result);
+        (void)hf_local_end_session(local, slot->session);
     HF_STEP(25);
-    run(&file->local, hf_local_now(&file->local), &open, &result);
-    if (result.err)
-        return result.err;
-    file->local.session = result.session;
-    file->replica.session = result.session;
+    err = hf_local_open_session(local);
+    if (err)
+        return err;
+    file->replica.session = local->session;
     HF_STEP(26);
     slot->watches = 0;
-    slot->session = result.session;
+    slot->session = local->session;
     HF_STEP(27);
     return HF_OK;
 }
@@ -536,25 +516,13 @@ static enum hf_err file_open(void *self, struct hf_url *url,
     return err;
 }
 
-static uint32_t caps(const void *self)
-{
-    (void)self;
-    return HF_CAP_FENCE | HF_CAP_FIFO | HF_CAP_PUSH | HF_CAP_STEADY |
-           HF_CAP_LINEARIZABLE_READ | HF_CAP_VALUE | HF_CAP_WATCH;
-}
-
 static void file_close(void *self)
 {
     struct file *file = self;
     struct hf_local *local = &file->local;
-    struct hf_command close = {
-        .kind = HF_COMMAND_CLOSE,
-        .session = local->session,
-    };
-    struct hf_result result;
 
     if (!enter(local)) {
-        run(local, hf_local_now(local), &close, &result);
+        (void)hf_local_end_session(local, local->session);
         HF_STEP(28);
         own_slot(file)->session = 0;
         own_slot(file)->watches = 0;
@@ -568,7 +536,7 @@ const struct hf_strategy hf_strategy_file = {
     .scheme = "file",
     .size = sizeof(struct file),
     .open = file_open,
-    .caps = caps,
+    .caps = hf_local_caps,
     .submit = submit,
     .cancel = cancel,
     .close = file_close,
