@@ -122,6 +122,17 @@ void hf_call_start(struct hf_call *call, hf_time deadline)
     }
 }
 
+/* Where it is sent or rests, its timer may still be for the deadline it had:
+ * then it asks once more, no harm done. */
+void hf_call_extend(struct hf_call *call, hf_time deadline)
+{
+    if (deadline <= call->deadline)
+        return;
+    call->deadline = deadline;
+    if (call->state == HF_CALL_PARKED)
+        set_timer(call, deadline);
+}
+
 static void unpark(struct hf_client *client)
 {
     while (!window_is_full(client) && !hf_list_empty(&client->parked)) {

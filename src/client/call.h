@@ -56,6 +56,9 @@ static inline bool hf_call_open(const struct hf_call *call)
  * this call. */
 void hf_call_start(struct hf_call *call, hf_time deadline);
 
+/* Give one that is open until `deadline`, if that is later. */
+void hf_call_extend(struct hf_call *call, hf_time deadline);
+
 /* Stop caring: it will not be settled. Whether it was done is not known. */
 void hf_call_abandon(struct hf_call *call);
 

@@ -351,11 +351,16 @@ static void end_all(struct hf_client *client)
                          HF_ECLOSED);
 }
 
-/* Releases and withdrawals are under way: let them be answered. */
+/* Releases and withdrawals are under way: let them be answered. Nobody else
+ * waits for a withdrawal, so it has the time that the close has. */
 static void drain(struct hf_client *client, hf_time deadline)
 {
     struct hf_blocked blocked = {0};
 
+    for (struct hf_list *link = client->withdrawals.next;
+         link != &client->withdrawals; link = link->next)
+        hf_call_extend(&HF_CONTAINER(link, struct hf_withdrawal, link)->call,
+                       deadline);
     hf_loop_settle(client);
     if (hf_list_empty(&client->calls) || hf_client_now(client) >= deadline)
         return;

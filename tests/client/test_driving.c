@@ -351,6 +351,19 @@ static void closing_returns_by_its_deadline(void **state)
     hf_lock_free(held);
 }
 
+/* Also beyond the lease, after which nobody else would ask again. */
+static void closing_gives_a_withdrawal_its_time(void **state)
+{
+    struct hf_lock_opts opts = options(100, 0);
+    struct hf_lock *lock;
+
+    (void)state;
+    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
+    hf_faulty_cue(hf_faulty_of(client), HF_ON_CANCEL, HF_LOSE, 3, 0);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(client, 30000), HF_OK);
+}
+
 /* Its handle is freed and its client closed while a thread waits in it. */
 static void *unlock_blocked(void *arg)
 {
@@ -516,6 +529,7 @@ int main(void)
         CASE(a_background_thread_keeps_a_lock, open_background, close_client),
         CASE(closing_answers_whoever_is_blocked, open_client, NULL),
         CASE(closing_returns_by_its_deadline, open_faulty, NULL),
+        CASE(closing_gives_a_withdrawal_its_time, open_faulty, NULL),
         CASE(a_client_outlives_the_calls_inside_it, open_faulty, NULL),
         CASE(a_forked_child_holds_nothing, open_client, close_client),
         CASE(a_process_that_was_stopped_hears_lost_first, NULL, NULL),
