@@ -35,7 +35,7 @@
  *   --jobs=N    run N at a time, whatever the program asks for
  *
  * Environment:
- *   HF_TEST_TIMEOUT    seconds that a case may take, 60 if unset
+ *   HF_TEST_TIMEOUT    seconds that a case may take, 180 if unset
  *   HF_TEST_SLOWNESS   a factor for that, set where sanitizers slow it down */
 #ifndef HF_TESTS_LIB_RUNNER_H
 #define HF_TESTS_LIB_RUNNER_H
