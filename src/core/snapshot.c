@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
+#include "core/entries.h"
 
 /*     magic version
  *     token last_session index

@@ -1,18 +1,9 @@
-#include "core/table.h"
+#include "core/entries.h"
 
 #include <stdlib.h>
 
 #include "base/assert.h"
 #include "base/limits.h"
-
-void hf_table_init(struct hf_table *table, const struct hf_seed *seed,
-                   hf_table_event_fn *event, void *arg)
-{
-    *table = (struct hf_table){.seed = *seed, .event = event, .arg = arg};
-    hf_map_init(&table->holds);
-    hf_map_init(&table->sessions);
-    hf_map_init(&table->waiting);
-}
 
 static void send(struct hf_table *table, struct hf_table_event *event)
 {
@@ -34,258 +25,23 @@ static void tell(struct hf_table *table, enum hf_event_kind kind,
     send(table, &event);
 }
 
-enum hf_err hf_table_data(struct hf_bytes value, struct hf_bytes note,
-                          uint8_t **data)
-{
-    uint8_t *block = NULL;
-
-    if (value.size + note.size > 0) {
-        block = malloc(value.size + note.size);
-        if (!block)
-            return HF_ENOMEM;
-        hf_copy(block, value.data, value.size);
-        hf_copy(block + value.size, note.data, note.size);
-    }
-    *data = block;
-    return HF_OK;
-}
-
-/* ---- Finding ------------------------------------------------------------*/
-
-static uint64_t hash_key(const struct hf_table *table, struct hf_key key)
-{
-    return hf_siphash(&table->seed, key.data, key.size);
-}
-
-static uint64_t hash_nonce(const struct hf_table *table,
-                           const struct hf_nonce *nonce)
-{
-    return hf_siphash(&table->seed, nonce->bytes, sizeof(nonce->bytes));
-}
-
-static struct hf_hold *find_hashed(const struct hf_table *table,
-                                   struct hf_key key, uint64_t hash)
-{
-    struct hf_map_link *link = hf_map_find(&table->holds, hash);
-
-    for (; link; link = hf_map_find_next(link)) {
-        struct hf_hold *hold = HF_CONTAINER(link, struct hf_hold, link);
-
-        if (hf_key_equal(hf_hold_key(hold), key))
-            return hold;
-    }
-    return NULL;
-}
-
-struct hf_hold *hf_table_find(const struct hf_table *table, struct hf_key key)
-{
-    return find_hashed(table, key, hash_key(table, key));
-}
-
-struct hf_hold *hf_table_next(const struct hf_table *table,
-                              const struct hf_hold *hold)
-{
-    struct hf_map_link *link =
-        hf_map_next(&table->holds, hold ? &hold->link : NULL);
-
-    return link ? HF_CONTAINER(link, struct hf_hold, link) : NULL;
-}
-
-struct hf_session *hf_table_session(const struct hf_table *table, uint64_t id)
-{
-    struct hf_map_link *link = hf_map_find(&table->sessions, id);
-
-    return link ? HF_CONTAINER(link, struct hf_session, link) : NULL;
-}
-
-struct hf_claim *hf_table_find_claim(const struct hf_table *table,
-                                     const struct hf_hold *hold,
-                                     const struct hf_nonce *nonce)
-{
-    struct hf_map_link *link = NULL;
-
-    if (!hf_list_empty(&hold->line))
-        link = hf_map_find(&table->waiting, hash_nonce(table, nonce));
-    for (; link; link = hf_map_find_next(link)) {
-        struct hf_claim *claim = HF_CONTAINER(link, struct hf_claim, by_nonce);
-
-        if (claim->hold == hold && hf_nonce_equal(&claim->nonce, nonce))
-            return claim;
-    }
-    return NULL;
-}
-
-/* ---- Sessions -----------------------------------------------------------*/
-
-void hf_table_add_session(struct hf_table *table, struct hf_session *session)
-{
-    /* Ids are numbers that the table gives out: they are their own hash. */
-    hf_map_insert(&table->sessions, &session->link, session->id);
-}
-
-/* An ended session stays as long as it holds keys, for its label. */
-static void drop_session(struct hf_table *table, struct hf_session *session)
-{
-    if (!session->ended || session->holds > 0)
-        return;
-    hf_map_remove(&table->sessions, &session->link);
-    hf_session_free(session);
-}
-
-static enum hf_err open_session(struct hf_table *table,
-                                const struct hf_command *command,
-                                struct hf_result *result)
-{
-    struct hf_session *session;
-
-    if (table->sessions.count >= HF_SESSIONS_MAX) {
-        result->err = HF_ELIMIT;
-        return HF_OK;
-    }
-    session = hf_session_new(table->last_session + 1, command->note);
-    if (!session)
-        return HF_ENOMEM;
-    hf_table_add_session(table, session);
-    result->session = ++table->last_session;
-    return HF_OK;
-}
-
-/* ---- Claims that wait ---------------------------------------------------*/
-
-struct hf_claim *hf_table_add_claim(struct hf_table *table,
-                                    struct hf_hold *hold,
-                                    struct hf_session *session,
-                                    const struct hf_nonce *nonce)
-{
-    struct hf_claim *claim = calloc(1, sizeof(*claim));
-    struct hf_list *last = hold->line.prev;
-
-    if (!claim)
-        return NULL;
-    claim->hold = hold;
-    claim->session = session;
-    claim->nonce = *nonce;
-    claim->arrival = 1;
-    if (!hf_list_empty(&hold->line))
-        claim->arrival += HF_CONTAINER(last, struct hf_claim, in_line)->arrival;
-    hf_list_push_back(&hold->line, &claim->in_line);
-    hf_list_push_back(&session->waiting, &claim->of_session);
-    hf_map_insert(&table->waiting, &claim->by_nonce, hash_nonce(table, nonce));
-    hold->waiters++;
-    return claim;
-}
-
-uint32_t hf_claim_place(const struct hf_claim *claim)
-{
-    const struct hf_list *first = claim->hold->line.next;
-    uint64_t ahead =
-        claim->arrival - HF_CONTAINER(first, struct hf_claim, in_line)->arrival;
-
-    /* Those who left the line are still counted: never too small. */
-    if (ahead >= claim->hold->waiters)
-        ahead = claim->hold->waiters - 1;
-    return (uint32_t)ahead + 1;
-}
-
-static void leave_line(struct hf_table *table, struct hf_claim *claim)
-{
-    hf_map_remove(&table->waiting, &claim->by_nonce);
-    hf_list_remove(&claim->in_line);
-    hf_list_remove(&claim->of_session);
-    claim->hold->waiters--;
-}
-
-static void free_claim(struct hf_claim *claim)
-{
-    free(claim->data);
-    free(claim);
-}
+/* ---- How claims and grants end ------------------------------------------*/
 
 static void withdraw(struct hf_table *table, struct hf_claim *claim)
 {
-    leave_line(table, claim);
+    hf_table_leave_line(table, claim);
     tell(table, HF_EVENT_WITHDRAWN, claim->hold, claim->session);
-    free_claim(claim);
-}
-
-/* The grant is known, or has ended: there is nothing to tell any more. */
-static void forget_untold(struct hf_hold *hold)
-{
-    if (!hold->untold)
-        return;
-    hf_list_remove(&hold->untold->of_session);
-    free_claim(hold->untold);
-    hold->untold = NULL;
-}
-
-bool hf_table_take_grant(struct hf_table *table, struct hf_session *session,
-                         struct hf_grant *grant)
-{
-    struct hf_list *link = hf_list_first(&session->granted);
-    struct hf_hold *hold;
-
-    (void)table;
-    if (!link)
-        return false;
-    hold = HF_CONTAINER(link, struct hf_claim, of_session)->hold;
-    *grant = (struct hf_grant){
-        .hold = hold,
-        .nonce = hold->nonce,
-        .token = hold->token,
-        .generation = hold->generation,
-    };
-    forget_untold(hold);
-    return true;
-}
-
-/* ---- Holding ------------------------------------------------------------*/
-
-static struct hf_hold *add_hashed(struct hf_table *table, struct hf_key key,
-                                  uint64_t hash, struct hf_session *session)
-{
-    struct hf_hold *hold = malloc(sizeof(*hold) + key.size);
-
-    if (!hold)
-        return NULL;
-    *hold =
-        (struct hf_hold){.session = session, .key_size = (uint16_t)key.size};
-    hf_list_init(&hold->line);
-    hf_copy(hold->key, key.data, key.size);
-    hf_map_insert(&table->holds, &hold->link, hash);
-    session->holds++;
-    return hold;
-}
-
-struct hf_hold *hf_table_add_hold(struct hf_table *table, struct hf_key key,
-                                  struct hf_session *session)
-{
-    return add_hashed(table, key, hash_key(table, key), session);
-}
-
-static void free_hold(struct hf_table *table, struct hf_hold *hold)
-{
-    hf_map_remove(&table->holds, &hold->link);
-    free(hold->data);
-    free(hold);
+    hf_claim_free(claim);
 }
 
 static void let_go(struct hf_table *table, struct hf_hold *hold)
 {
     struct hf_session *session = hold->session;
 
-    forget_untold(hold);
+    hf_hold_forget_untold(hold);
     hold->session = NULL;
     session->holds--;
-    drop_session(table, session);
-}
-
-/* The claim has its key, and its session is to hear of it. */
-void hf_table_grant_untold(struct hf_table *table, struct hf_hold *hold,
-                           struct hf_claim *claim)
-{
-    leave_line(table, claim);
-    hf_list_push_back(&claim->session->granted, &claim->of_session);
-    hold->untold = claim;
+    hf_table_drop_session(table, session);
 }
 
 static void grant_first(struct hf_table *table, struct hf_hold *hold)
@@ -333,13 +89,31 @@ static void end(struct hf_table *table, struct hf_hold *hold,
         while (HF_MUTANT(7) && !hf_list_empty(&hold->line))
             withdraw(table,
                      HF_CONTAINER(hold->line.next, struct hf_claim, in_line));
-        free_hold(table, hold);
+        hf_table_remove_hold(table, hold);
     } else {
         grant_first(table, hold);
     }
 }
 
 /* ---- Commands -----------------------------------------------------------*/
+
+static enum hf_err open_session(struct hf_table *table,
+                                const struct hf_command *command,
+                                struct hf_result *result)
+{
+    struct hf_session *session;
+
+    if (table->sessions.count >= HF_SESSIONS_MAX) {
+        result->err = HF_ELIMIT;
+        return HF_OK;
+    }
+    session = hf_session_new(table->last_session + 1, command->note);
+    if (!session)
+        return HF_ENOMEM;
+    hf_table_add_session(table, session);
+    result->session = ++table->last_session;
+    return HF_OK;
+}
 
 static void close_session(struct hf_table *table, struct hf_session *session)
 {
@@ -351,11 +125,12 @@ static void close_session(struct hf_table *table, struct hf_session *session)
         withdraw(table, HF_CONTAINER(link, struct hf_claim, of_session));
     }
     while ((link = hf_list_first(&session->granted)))
-        forget_untold(HF_CONTAINER(link, struct hf_claim, of_session)->hold);
+        hf_hold_forget_untold(
+            HF_CONTAINER(link, struct hf_claim, of_session)->hold);
     session->ended = true;
     if (HF_MUTANT(21))
         return;
-    drop_session(table, session);
+    hf_table_drop_session(table, session);
 }
 
 static bool owns(const struct hf_hold *hold, const struct hf_command *command)
@@ -381,7 +156,7 @@ static enum hf_err grant_new(struct hf_table *table, struct hf_session *session,
     }
     if (hf_table_data(command->value, command->note, &data))
         return HF_ENOMEM;
-    hold = add_hashed(table, command->key, hash, session);
+    hold = hf_table_add_hashed(table, command->key, hash, session);
     if (!hold) {
         free(data);
         return HF_ENOMEM;
@@ -443,14 +218,14 @@ static enum hf_err lock(struct hf_table *table, struct hf_session *session,
                         const struct hf_command *command,
                         struct hf_result *result)
 {
-    uint64_t hash = hash_key(table, command->key);
-    struct hf_hold *hold = find_hashed(table, command->key, hash);
+    uint64_t hash = hf_table_hash(table, command->key);
+    struct hf_hold *hold = hf_table_find_hashed(table, command->key, hash);
     struct hf_claim *claim;
 
     if (!hold)
         return grant_new(table, session, command, hash, result);
     if (hf_nonce_equal(&hold->nonce, &command->nonce)) {
-        forget_untold(hold);
+        hf_hold_forget_untold(hold);
         result->token = hold->token;
         result->generation = hold->generation;
         return HF_OK;
@@ -642,42 +417,22 @@ enum hf_err hf_table_apply(struct hf_table *table,
     return err;
 }
 
-/* ---- The end ------------------------------------------------------------*/
-
-static void free_line(struct hf_hold *hold)
+bool hf_table_take_grant(struct hf_table *table, struct hf_session *session,
+                         struct hf_grant *grant)
 {
-    struct hf_list *link = hold->line.next;
+    struct hf_list *link = hf_list_first(&session->granted);
+    struct hf_hold *hold;
 
-    while (link != &hold->line) {
-        struct hf_claim *claim = HF_CONTAINER(link, struct hf_claim, in_line);
-
-        link = link->next;
-        free_claim(claim);
-    }
-    if (hold->untold)
-        free_claim(hold->untold);
-}
-
-void hf_table_fini(struct hf_table *table)
-{
-    struct hf_hold *hold = hf_table_next(table, NULL);
-    struct hf_map_link *link = hf_map_next(&table->sessions, NULL);
-
-    while (hold) {
-        struct hf_hold *next = hf_table_next(table, hold);
-
-        free_line(hold);
-        free(hold->data);
-        free(hold);
-        hold = next;
-    }
-    while (link) {
-        struct hf_map_link *next = hf_map_next(&table->sessions, link);
-
-        hf_session_free(HF_CONTAINER(link, struct hf_session, link));
-        link = next;
-    }
-    hf_map_fini(&table->holds);
-    hf_map_fini(&table->sessions);
-    hf_map_fini(&table->waiting);
+    (void)table;
+    if (!link)
+        return false;
+    hold = HF_CONTAINER(link, struct hf_claim, of_session)->hold;
+    *grant = (struct hf_grant){
+        .hold = hold,
+        .nonce = hold->nonce,
+        .token = hold->token,
+        .generation = hold->generation,
+    };
+    hf_hold_forget_untold(hold);
+    return true;
 }

@@ -133,6 +133,11 @@ struct hf_grant {
 bool hf_table_take_grant(struct hf_table *table, struct hf_session *session,
                          struct hf_grant *grant);
 
+/* The claim that waits in this line with that nonce, or NULL. */
+struct hf_claim *hf_table_find_claim(const struct hf_table *table,
+                                     const struct hf_hold *hold,
+                                     const struct hf_nonce *nonce);
+
 /* The place in line of a waiting claim, 1 for the next; never too small. */
 uint32_t hf_claim_place(const struct hf_claim *claim);
 
@@ -152,24 +157,5 @@ static inline struct hf_bytes hf_hold_note(const struct hf_hold *hold)
         return (struct hf_bytes){0}; /* neither value nor note */
     return (struct hf_bytes){hold->data + hold->value_size, hold->note_size};
 }
-
-/* For core/snapshot, which builds a table from bytes: link what it made. The
- * order of calls for one key is the order in line. */
-struct hf_hold *hf_table_add_hold(struct hf_table *table, struct hf_key key,
-                                  struct hf_session *session);
-struct hf_claim *hf_table_add_claim(struct hf_table *table,
-                                    struct hf_hold *hold,
-                                    struct hf_session *session,
-                                    const struct hf_nonce *nonce);
-void hf_table_grant_untold(struct hf_table *table, struct hf_hold *hold,
-                           struct hf_claim *claim);
-void hf_table_add_session(struct hf_table *table, struct hf_session *session);
-struct hf_claim *hf_table_find_claim(const struct hf_table *table,
-                                     const struct hf_hold *hold,
-                                     const struct hf_nonce *nonce);
-
-/* Value and note in one block, or NULL where both are empty. HF_ENOMEM. */
-enum hf_err hf_table_data(struct hf_bytes value, struct hf_bytes note,
-                          uint8_t **data);
 
 #endif

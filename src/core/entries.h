@@ -1,0 +1,56 @@
+/* entries.h - how the holds, claims and sessions of a table are linked.
+ *
+ * For the two that change a table: core/table by commands, which decides what
+ * a lock is, and core/snapshot from bytes. Nothing here decides, tells an
+ * event or grants a token. */
+#ifndef HF_CORE_ENTRIES_H
+#define HF_CORE_ENTRIES_H
+
+#include "core/table.h"
+
+/* ---- Holds --------------------------------------------------------------*/
+
+uint64_t hf_table_hash(const struct hf_table *table, struct hf_key key);
+
+/* hf_table_find() and hf_table_add_hold(), where the hash is known. */
+struct hf_hold *hf_table_find_hashed(const struct hf_table *table,
+                                     struct hf_key key, uint64_t hash);
+struct hf_hold *hf_table_add_hashed(struct hf_table *table, struct hf_key key,
+                                    uint64_t hash, struct hf_session *session);
+
+/* Zeroed but for key and session; NULL: no memory. */
+struct hf_hold *hf_table_add_hold(struct hf_table *table, struct hf_key key,
+                                  struct hf_session *session);
+
+/* One that nobody waits for and no session has. */
+void hf_table_remove_hold(struct hf_table *table, struct hf_hold *hold);
+
+/* The grant is known, or has ended: there is nothing to tell any more. */
+void hf_hold_forget_untold(struct hf_hold *hold);
+
+/* Value and note in one block, or NULL where both are empty. HF_ENOMEM. */
+enum hf_err hf_table_data(struct hf_bytes value, struct hf_bytes note,
+                          uint8_t **data);
+
+/* ---- Claims that wait ---------------------------------------------------*/
+
+/* At the end of the line; NULL: no memory. */
+struct hf_claim *hf_table_add_claim(struct hf_table *table,
+                                    struct hf_hold *hold,
+                                    struct hf_session *session,
+                                    const struct hf_nonce *nonce);
+void hf_table_leave_line(struct hf_table *table, struct hf_claim *claim);
+
+/* It leaves the line for the hold, and its session is to hear of it. */
+void hf_table_grant_untold(struct hf_table *table, struct hf_hold *hold,
+                           struct hf_claim *claim);
+void hf_claim_free(struct hf_claim *claim);
+
+/* ---- Sessions -----------------------------------------------------------*/
+
+void hf_table_add_session(struct hf_table *table, struct hf_session *session);
+
+/* Unless it is open, or holds keys: those show its label. */
+void hf_table_drop_session(struct hf_table *table, struct hf_session *session);
+
+#endif
