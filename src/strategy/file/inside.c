@@ -1,0 +1,269 @@
+#include "strategy/file/inside.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/mutant.h"
+#include "base/step.h"
+
+#define RETRY_MS 5
+#define CHECK_MS 1000 /* between two looks whether the files are still ours */
+
+static struct hf_file *file_of(struct hf_local *local)
+{
+    return HF_CONTAINER(local, struct hf_file, local);
+}
+
+/* ---- Who is to hear of it -----------------------------------------------*/
+
+/* The slot of a session, or HF_ARENA_SLOTS. */
+static unsigned slot_of(const struct hf_file *file, uint64_t session)
+{
+    unsigned count = hf_arena_slots(&file->arena);
+
+    for (unsigned i = 0; i < count; i++) {
+        if (hf_arena_slot(&file->arena, i)->session == session)
+            return i;
+    }
+    return HF_ARENA_SLOTS;
+}
+
+void hf_file_on_event(void *arg, const struct hf_table_event *event)
+{
+    struct hf_file *file = arg;
+    bool ours = event->waited && event->session->id == file->local.session;
+
+    if (ours || !hf_list_empty(&file->local.watches))
+        file->local.news = true;
+    if (!file->acting)
+        return;
+    file->ring_watchers = true;
+    if (event->waited && !ours && file->ring_count < HF_FILE_RINGS)
+        file->rings[file->ring_count++] = slot_of(file, event->session->id);
+}
+
+/* ---- Commands -----------------------------------------------------------*/
+
+/* Clients that died waiting are passed over: their sessions are ended before
+ * whatever ends the holder. */
+static void bury_waiters(struct hf_file *file, struct hf_key key)
+{
+    struct hf_hold *hold;
+
+    while ((hold = hf_table_find(&file->replica.store.table, key)) &&
+           !hf_list_empty(&hold->line)) {
+        struct hf_claim *first =
+            HF_CONTAINER(hold->line.next, struct hf_claim, in_line);
+        unsigned slot = slot_of(file, first->session->id);
+        enum hf_err err;
+
+        if (slot < HF_ARENA_SLOTS && hf_arena_alive(&file->arena, slot))
+            return;
+        err = hf_local_end_session(&file->local, first->session->id);
+        HF_STEP(29);
+        if (err)
+            return;
+    }
+}
+
+/* A LOCK that is asked again by who stands in line changes nothing: the others
+ * need not hear of it. */
+static bool stands_in_line(struct hf_file *file,
+                           const struct hf_command *command,
+                           struct hf_result *result)
+{
+    struct hf_store *store = &file->replica.store;
+    const struct hf_hold *hold = hf_table_find(&store->table, command->key);
+    const struct hf_claim *claim =
+        hold ? hf_table_find_claim(&store->table, hold, &command->nonce) : NULL;
+
+    if (!claim || claim->session->id != file->local.session)
+        return false;
+    *result = (struct hf_result){
+        .err = HF_EBUSY,
+        .place = hf_claim_place(claim),
+    };
+    store->touched = NULL;
+    return true;
+}
+
+static bool may_hand_over(enum hf_command_kind kind)
+{
+    return kind == HF_COMMAND_UNLOCK || kind == HF_COMMAND_EXPIRE ||
+           kind == HF_COMMAND_CANCEL || kind == HF_COMMAND_FORCE;
+}
+
+static void run(struct hf_local *local, hf_time now,
+                const struct hf_command *command, struct hf_result *result)
+{
+    struct hf_file *file = file_of(local);
+    bool line = file->replica.store.table.waiting.count > 0;
+
+    if (line && command->kind == HF_COMMAND_LOCK &&
+        stands_in_line(file, command, result))
+        return;
+    if (line && may_hand_over(command->kind) && !HF_MUTANT(63))
+        bury_waiters(file, command->key);
+    file->acting = true;
+    hf_replica_run(&file->replica, now, command, result);
+    file->acting = false;
+}
+
+static void expire_due(struct hf_file *file)
+{
+    hf_time now = hf_local_now(&file->local);
+    struct hf_command expire;
+    struct hf_result result;
+
+    while (hf_store_due(&file->replica.store, now, &expire)) {
+        run(&file->local, now, &expire, &result);
+        if (result.err && result.err != HF_ENOTHELD)
+            return; /* no memory or no room: later */
+    }
+}
+
+/* ---- Inside -------------------------------------------------------------*/
+
+static enum hf_err broken(struct hf_file *file, const char *what)
+{
+    file->broken = true;
+    return hf_error_set(&file->failure, HF_EPROTO, "file:%s/arena: %s",
+                        file->arena.path, what);
+}
+
+static enum hf_err check_files(struct hf_file *file)
+{
+    hf_time now = hf_local_now(&file->local);
+
+    if (!file->broken && now - file->checked >= CHECK_MS) {
+        file->checked = now;
+        file->broken = hf_arena_check(&file->arena, &file->failure) != HF_OK;
+    }
+    return file->broken ? HF_EPROTO : HF_OK;
+}
+
+enum hf_err hf_file_take_word(struct hf_file *file)
+{
+    enum hf_err err = hf_arena_enter(&file->arena, &file->inside);
+
+    if (err == HF_EPROTO)
+        return broken(file, "its header is damaged");
+    if (err && file->inside)
+        hf_error_set(&file->failure, HF_EUNAVAIL,
+                     "file:%s: process %ld is inside and does not leave",
+                     file->arena.path, (long)file->inside);
+    else if (err)
+        hf_error_set(&file->failure, HF_EUNAVAIL,
+                     "file:%s: too many want to be inside at once",
+                     file->arena.path);
+    return err;
+}
+
+/* A grant may use only tokens that the disk will not forget. */
+static enum hf_err catch_up(struct hf_file *file)
+{
+    struct hf_replica *replica = &file->replica;
+    enum hf_err err = hf_replica_catch_up(replica);
+
+    if (replica->reloaded)
+        hf_local_rewatch(&file->local);
+    replica->reloaded = false;
+    if (err == HF_EPROTO)
+        return broken(file, replica->damage);
+    if (!err)
+        err = hf_arena_reserve_tokens(&file->arena,
+                                      replica->store.table.token + 1024);
+    if (err == HF_ESYSTEM)
+        hf_error_set(&file->failure, err,
+                     "file:%s/token.new: cannot be put into place: %s",
+                     file->arena.path, strerror(errno));
+    else if (err)
+        hf_error_set(&file->failure, err, "file:%s: %s", file->arena.path,
+                     hf_err_text(err));
+    return err;
+}
+
+enum hf_err hf_file_enter(struct hf_local *local)
+{
+    struct hf_file *file = file_of(local);
+    enum hf_err err = check_files(file);
+
+    if (!err)
+        err = hf_file_take_word(file);
+    if (err)
+        return err;
+    err = catch_up(file);
+    if (err) {
+        hf_arena_leave(&file->arena);
+        return err;
+    }
+    if (!HF_MUTANT(56))
+        expire_due(file);
+    return HF_OK;
+}
+
+void hf_file_leave(struct hf_local *local)
+{
+    struct hf_file *file = file_of(local);
+    unsigned rings[HF_FILE_RINGS];
+    unsigned count = file->ring_count;
+    bool watchers = file->ring_watchers && !HF_MUTANT(54);
+
+    memcpy(rings, file->rings, sizeof(rings));
+    file->ring_count = 0;
+    file->ring_watchers = false;
+    hf_arena_leave(&file->arena);
+    for (unsigned i = 0; i < count; i++) {
+        if (rings[i] < HF_ARENA_SLOTS)
+            hf_arena_ring(&file->arena, rings[i]);
+    }
+    for (unsigned i = 0; watchers && i < hf_arena_slots(&file->arena); i++) {
+        if (i != file->arena.slot && hf_arena_slot(&file->arena, i)->watches)
+            hf_arena_ring(&file->arena, i);
+    }
+}
+
+/* Events of before our time are in the ring, as far back as the snapshot. */
+static enum hf_err watch(struct hf_local *local, uint64_t from)
+{
+    struct hf_file *file = file_of(local);
+    const struct hf_history *history = &file->replica.store.history;
+    enum hf_err err = HF_OK;
+
+    hf_file_slot(file)->watches = 1;
+    file->replica.keeps_history = true;
+    if (from > 0 && from <= file->replica.store.table.index &&
+        (!history->bytes || from < history->first))
+        err = hf_replica_go_back(&file->replica);
+    return err;
+}
+
+static void unwatch(struct hf_local *local)
+{
+    struct hf_file *file = file_of(local);
+
+    hf_file_slot(file)->watches = 0;
+    file->replica.keeps_history = false;
+}
+
+void hf_file_retry_soon(struct hf_file *file)
+{
+    struct hf_host *host = file->local.host;
+
+    hf_timer_set(host, &file->retry, host->ops->now(host) + RETRY_MS);
+}
+
+static void later(struct hf_local *local)
+{
+    if (!file_of(local)->broken)
+        hf_file_retry_soon(file_of(local));
+}
+
+const struct hf_local_ops hf_file_local_ops = {
+    .enter = hf_file_enter,
+    .leave = hf_file_leave,
+    .later = later,
+    .run = run,
+    .watch = watch,
+    .unwatch = unwatch,
+};
