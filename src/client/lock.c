@@ -69,31 +69,38 @@ static enum hf_err claim_start(struct hf_lock *lock, struct hf_lock **out,
 
 /* ---- Taking -------------------------------------------------------------*/
 
-static enum hf_err check(struct hf_client *client, struct hf_key key,
+/* Look at what is asked for, and enter the client. HF_OK: leave it. */
+static enum hf_err enter(struct hf_client *client, struct hf_key key,
                          const struct hf_lock_opts *opts,
                          struct hf_lock_opts *checked)
 {
     struct hf_error unheard;
     struct hf_error *error = hf_options_lock_error(opts, &unheard);
-    enum hf_err err = hf_options_key(key, error);
+    enum hf_err wrong = hf_options_key(key, error);
+    enum hf_err err;
 
-    if (!err)
-        err = hf_options_lock(checked, opts, error);
-    if (err && !hf_client_enter(client)) {
-        hf_client_fail(client, err, "%s", error->text);
+    if (!wrong)
+        wrong = hf_options_lock(checked, opts, error);
+    err = hf_client_enter(client);
+    if (wrong && !err) {
+        hf_client_fail(client, wrong, "%s", error->text);
         hf_client_leave(client);
     }
-    return err;
+    if (wrong)
+        return wrong;
+    return err ? hf_error_code(error, err) : HF_OK;
 }
 
-/* The words for a failure that leaves no handle to ask. */
-static void explain(const struct hf_client *client, struct hf_error *error,
-                    enum hf_err err)
+/* With words for a failure, which leaves no handle to ask. */
+static enum hf_err leave(struct hf_client *client, struct hf_error *error,
+                         enum hf_err err)
 {
     if (err && error && client->error.code == err)
         *error = client->error;
     else if (err)
         hf_error_code(error, err);
+    hf_client_leave(client);
+    return err;
 }
 
 /* Who blocks has no event loop: what is to be renewed or told while no call is
@@ -140,16 +147,11 @@ enum hf_err hf_lock(struct hf_client *client, struct hf_key key,
 
     if (!client || !lock)
         return HF_EINVAL;
-    err = check(client, key, opts, &checked);
+    err = enter(client, key, opts, &checked);
     if (err)
         return err;
-    err = hf_client_enter(client);
-    if (err)
-        return hf_error_code(checked.error, err);
-    err = lock_blocking(client, key, &checked, lock);
-    explain(client, checked.error, err);
-    hf_client_leave(client);
-    return err;
+    return leave(client, checked.error,
+                 lock_blocking(client, key, &checked, lock));
 }
 
 enum hf_err hf_lock_start(struct hf_client *client, struct hf_key key,
@@ -163,21 +165,16 @@ enum hf_err hf_lock_start(struct hf_client *client, struct hf_key key,
 
     if (!client || !lock)
         return HF_EINVAL;
-    err = check(client, key, opts, &checked);
+    err = enter(client, key, opts, &checked);
     if (err)
         return err;
-    err = hf_client_enter(client);
-    if (err)
-        return hf_error_code(checked.error, err);
     err = hf_handle_new(client, key, &checked, &made);
     if (!err) {
         err = claim_start(made, lock, done, arg, future);
         if (err)
             hf_lock_unref(made);
     }
-    explain(client, checked.error, err);
-    hf_client_leave(client);
-    return err;
+    return leave(client, checked.error, err);
 }
 
 enum hf_err hf_lock_new(struct hf_client *client, struct hf_key key,
@@ -189,12 +186,9 @@ enum hf_err hf_lock_new(struct hf_client *client, struct hf_key key,
 
     if (!client || !lock)
         return HF_EINVAL;
-    err = check(client, key, opts, &checked);
+    err = enter(client, key, opts, &checked);
     if (err)
         return err;
-    err = hf_client_enter(client);
-    if (err)
-        return hf_error_code(checked.error, err);
     err = hf_handle_new(client, key, &checked, &made);
     if (!err && !checked.idle) {
         err = hf_claim_begin(made);
@@ -203,9 +197,7 @@ enum hf_err hf_lock_new(struct hf_client *client, struct hf_key key,
     }
     if (!err)
         *lock = made;
-    explain(client, checked.error, err);
-    hf_client_leave(client);
-    return err;
+    return leave(client, checked.error, err);
 }
 
 enum hf_err hf_lock_adopt(struct hf_client *client, struct hf_key key,
@@ -219,12 +211,9 @@ enum hf_err hf_lock_adopt(struct hf_client *client, struct hf_key key,
 
     if (!client || !lock || !nonce || token == 0)
         return HF_EINVAL;
-    err = check(client, key, opts, &checked);
+    err = enter(client, key, opts, &checked);
     if (err)
         return err;
-    err = hf_client_enter(client);
-    if (err)
-        return hf_error_code(checked.error, err);
     err = hf_handle_new(client, key, &checked, &made);
     if (!err) {
         memcpy(made->nonce.bytes, nonce, HF_NONCE_SIZE);
@@ -233,9 +222,7 @@ enum hf_err hf_lock_adopt(struct hf_client *client, struct hf_key key,
         hf_lock_move(made, HF_LOCK_HELD);
         *lock = made;
     }
-    explain(client, checked.error, err);
-    hf_client_leave(client);
-    return err;
+    return leave(client, checked.error, err);
 }
 
 /* ---- Claiming again -----------------------------------------------------*/
