@@ -152,7 +152,7 @@ static enum hf_err map_alive(struct hf_client *client, struct hf_error *error)
 static void init(struct hf_client *client, const struct hf_env *env,
                  const char *owner)
 {
-    client->host.ops = &hf_loop_host_ops;
+    client->host.ops = &hf_client_host_ops;
     client->clock = env && env->clock ? env->clock : real_clock;
     client->clock_arg = env ? env->arg : NULL;
     /* A thread sleeps by the real clock only. */
@@ -361,7 +361,7 @@ static void drain(struct hf_client *client, hf_time deadline)
          link != &client->withdrawals; link = link->next)
         hf_call_extend(&HF_CONTAINER(link, struct hf_withdrawal, link)->call,
                        deadline);
-    hf_loop_settle(client);
+    hf_host_settle(client);
     if (hf_list_empty(&client->calls) || hf_client_now(client) >= deadline)
         return;
     client->draining = &blocked;

@@ -87,7 +87,7 @@ enum hf_err hf_future_await(struct hf_future *future)
 {
     struct hf_client *client = future->client;
 
-    hf_loop_settle(client);
+    hf_host_settle(client);
     while (!future->answered) {
         struct hf_blocked blocked = {0};
 
@@ -109,7 +109,7 @@ bool hf_future_done(const struct hf_future *future, enum hf_err *err)
     client = future->client;
     if (hf_client_enter_closed(client))
         return false;
-    hf_loop_settle(client);
+    hf_host_settle(client);
     answered = future->answered;
     if (answered && err)
         *err = future->err;
@@ -129,7 +129,7 @@ static enum hf_err wait_for(struct hf_future *future, uint32_t wait_ms)
     /* Who blocks has no event loop: what is kept wants a thread. */
     if (client->kept > 0 && !hf_loop_inside(client))
         (void)hf_loop_see_driven(client);
-    hf_loop_settle(client);
+    hf_host_settle(client);
     if (future->answered)
         return HF_OK;
     if (hf_loop_inside(client))

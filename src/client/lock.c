@@ -264,7 +264,7 @@ static enum hf_err await_claim(struct hf_lock *lock)
 {
     struct hf_client *client = lock->client;
 
-    hf_loop_settle(client);
+    hf_host_settle(client);
     while (lock->state == HF_LOCK_CLAIMING) {
         struct hf_blocked blocked = {0};
 

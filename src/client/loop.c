@@ -2,209 +2,22 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/assert.h"
-#include "base/limits.h"
-#include "client/claim.h"
 #include "client/client.h"
-#include "client/lock.h"
-#include "client/watch.h"
 
 #define EVENTS_A_TURN 64
 #define EARLY_MS 100 /* by which the timer descriptor may be early */
 
-static struct hf_client *client_of(struct hf_host *host)
-{
-    return HF_CONTAINER(host, struct hf_client, host);
-}
-
-/* ---- Timers -------------------------------------------------------------*/
-
-static enum hf_err timer_add(struct hf_host *host, struct hf_timer *timer)
-{
-    struct hf_loop *loop = &client_of(host)->loop;
-    enum hf_err err;
-
-    (void)timer;
-    if (loop->timer_count >= 4 * (size_t)HF_HANDLES_MAX)
-        return HF_ELIMIT;
-    err = hf_heap_reserve(&loop->timers, loop->timer_count + 1);
-    if (!err)
-        loop->timer_count++;
-    return err;
-}
-
-static void timer_set(struct hf_host *host, struct hf_timer *timer, hf_time at)
-{
-    struct hf_loop *loop = &client_of(host)->loop;
-
-    if (at == HF_NEVER)
-        hf_heap_drop(&loop->timers, &timer->link);
-    else
-        hf_heap_set(&loop->timers, &timer->link, at);
-}
-
-static void timer_remove(struct hf_host *host, struct hf_timer *timer)
-{
-    struct hf_loop *loop = &client_of(host)->loop;
-
-    hf_heap_drop(&loop->timers, &timer->link);
-    loop->timer_count--;
-    (void)hf_heap_reserve(&loop->timers, loop->timer_count);
-}
-
-static void fire_due(struct hf_client *client)
-{
-    struct hf_heap *timers = &client->loop.timers;
-
-    while (hf_heap_top_key(timers) <= hf_client_now(client)) {
-        struct hf_heap_link *link = hf_heap_top(timers);
-        struct hf_timer *timer = HF_CONTAINER(link, struct hf_timer, link);
-
-        hf_heap_drop(timers, link);
-        timer->fire(timer);
-    }
-}
+/* ---- Being woken --------------------------------------------------------*/
 
 hf_time hf_loop_next(const struct hf_client *client)
 {
     return hf_heap_top_key(&client->loop.timers);
-}
-
-/* ---- Descriptors --------------------------------------------------------*/
-
-static enum hf_err fd_control(struct hf_host *host, struct hf_fd *fd, int what)
-{
-    struct epoll_event event = {.events = fd->events, .data.ptr = fd};
-
-    if (epoll_ctl(client_of(host)->loop.epoll, what, fd->fd, &event) < 0)
-        return errno == ENOMEM ? HF_ENOMEM : HF_ESYSTEM;
-    return HF_OK;
-}
-
-static enum hf_err fd_add(struct hf_host *host, struct hf_fd *fd)
-{
-    return fd_control(host, fd, EPOLL_CTL_ADD);
-}
-
-static enum hf_err fd_change(struct hf_host *host, struct hf_fd *fd)
-{
-    return fd_control(host, fd, EPOLL_CTL_MOD);
-}
-
-/* It may be among what is being dispatched: then it is not told any more. */
-static void fd_remove(struct hf_host *host, struct hf_fd *fd)
-{
-    struct hf_loop *loop = &client_of(host)->loop;
-
-    (void)fd_control(host, fd, EPOLL_CTL_DEL);
-    for (int i = 0; i < loop->ready_count; i++) {
-        if (loop->ready[i].data.ptr == fd)
-            loop->ready[i].data.ptr = NULL;
-    }
-}
-
-/* ---- Being woken --------------------------------------------------------*/
-
-static void drop_waker(struct hf_waker *waker)
-{
-    if (atomic_fetch_sub(&waker->references, 1) > 1)
-        return;
-    (void)close(waker->fd);
-    free(waker);
-}
-
-static struct hf_waker *take_waker(struct hf_loop *loop)
-{
-    atomic_fetch_add(&loop->waker->references, 1);
-    return loop->waker;
-}
-
-void hf_waker_ring(struct hf_waker *waker)
-{
-    uint64_t one = 1;
-
-    /* One write is enough until it is heard. It cannot fail: the counter is
-     * at most 1. */
-    if (!atomic_exchange(&waker->ringing, true) &&
-        write(waker->fd, &one, sizeof(one)) < 0)
-        atomic_store(&waker->ringing, false);
-    drop_waker(waker);
-}
-
-/* Whoever rang has posted before, and we look at the posts after this. */
-static void hear(struct hf_waker *waker)
-{
-    uint64_t count;
-
-    if (read(waker->fd, &count, sizeof(count)) < 0)
-        HF_ASSERT(errno == EAGAIN || errno == EINTR);
-    atomic_store(&waker->ringing, false);
-}
-
-static struct hf_waker *post(struct hf_host *host, struct hf_post *post)
-{
-    struct hf_loop *loop = &client_of(host)->loop;
-    struct hf_waker *waker = NULL;
-
-    pthread_mutex_lock(&loop->post_mutex);
-    if (!hf_list_linked(&post->link)) {
-        hf_list_push_back(&loop->posts, &post->link);
-        waker = take_waker(loop);
-    }
-    pthread_mutex_unlock(&loop->post_mutex);
-    return waker;
-}
-
-static void unpost(struct hf_host *host, struct hf_post *post)
-{
-    struct hf_loop *loop = &client_of(host)->loop;
-
-    pthread_mutex_lock(&loop->post_mutex);
-    hf_list_remove(&post->link);
-    pthread_mutex_unlock(&loop->post_mutex);
-}
-
-static void defer(struct hf_host *host, struct hf_post *post)
-{
-    if (!hf_list_linked(&post->link))
-        hf_list_push_back(&client_of(host)->loop.deferred, &post->link);
-}
-
-static void run_deferred(struct hf_loop *loop)
-{
-    struct hf_list *link;
-
-    while ((link = hf_list_take(&loop->deferred))) {
-        struct hf_post *post = HF_CONTAINER(link, struct hf_post, link);
-
-        post->run(post);
-    }
-}
-
-static struct hf_post *next_post(struct hf_loop *loop)
-{
-    struct hf_list *link;
-
-    pthread_mutex_lock(&loop->post_mutex);
-    link = hf_list_take(&loop->posts);
-    pthread_mutex_unlock(&loop->post_mutex);
-    return link ? HF_CONTAINER(link, struct hf_post, link) : NULL;
-}
-
-static void run_posts(struct hf_client *client)
-{
-    struct hf_post *post;
-
-    while ((post = next_post(&client->loop)))
-        post->run(post);
 }
 
 /* Set the timer descriptor no later than the next timer. A descriptor that is
@@ -236,54 +49,18 @@ struct hf_waker *hf_loop_notify(struct hf_client *client)
     if (!loop->ring && hf_list_empty(&loop->callbacks))
         return NULL;
     loop->ring = false;
-    return take_waker(loop);
-}
-
-/* ---- Answers and pushes -------------------------------------------------*/
-
-static void answer(struct hf_host *host, struct hf_request *request)
-{
-    request->answered = true;
-    hf_list_push_back(&client_of(host)->loop.answered, &request->link);
-}
-
-void hf_loop_settle(struct hf_client *client)
-{
-    struct hf_list *link;
-
-    while ((link = hf_list_take(&client->loop.answered))) {
-        struct hf_request *request =
-            HF_CONTAINER(link, struct hf_request, link);
-
-        request->answered = false;
-        request->done(request);
-    }
+    return hf_waker_take(loop->waker);
 }
 
 void hf_loop_end_turn(struct hf_client *client)
 {
     struct hf_loop *loop = &client->loop;
 
-    hf_loop_settle(client);
+    hf_host_settle(client);
     while (!hf_list_empty(&loop->deferred) && !hf_loop_inside(client)) {
-        run_deferred(loop);
-        hf_loop_settle(client);
+        hf_host_run_deferred(client);
+        hf_host_settle(client);
     }
-}
-
-static hf_time now(struct hf_host *host)
-{
-    return hf_client_now(client_of(host));
-}
-
-static const char *owner(struct hf_host *host)
-{
-    return client_of(host)->owner;
-}
-
-static struct hf_random *get_random(struct hf_host *host)
-{
-    return &client_of(host)->random;
 }
 
 /* ---- Callbacks ----------------------------------------------------------*/
@@ -311,10 +88,10 @@ bool hf_loop_inside(const struct hf_client *client)
 static void catch_up(struct hf_client *client)
 {
     hf_client_forget_now(client);
-    run_posts(client);
-    hf_loop_settle(client);
-    fire_due(client);
-    hf_loop_settle(client);
+    hf_host_run_posts(client);
+    hf_host_settle(client);
+    hf_host_fire_due(client);
+    hf_host_settle(client);
 }
 
 static void run_callbacks(struct hf_client *client)
@@ -350,7 +127,7 @@ static void dispatch(struct hf_loop *loop, struct epoll_event *event)
     if (event->data.ptr == &loop->timer)
         read_timer(loop);
     else if (event->data.ptr == loop->waker)
-        hear(loop->waker);
+        hf_waker_hear(loop->waker);
     else if (fd)
         fd->ready(fd, event->events);
 }
@@ -427,7 +204,7 @@ static void drive(struct hf_client *client, struct hf_blocked *blocked)
     if (client->loop.quiet == blocked)
         blocked->done = true;
     while (!blocked->done) {
-        run_deferred(&client->loop);
+        hf_host_run_deferred(client);
         arm(client, true);
         look(client, hf_list_empty(&client->loop.answered) ? -1 : 0);
         catch_up(client);
@@ -507,9 +284,9 @@ enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
 
     blocked->client = client;
     blocked->limit.fire = limit_passed;
-    if (limited && timer_add(host, &blocked->limit))
+    if (limited && host->ops->timer_add(host, &blocked->limit))
         return HF_ENOMEM;
-    timer_set(host, &blocked->limit, deadline);
+    hf_timer_set(host, &blocked->limit, deadline);
     pthread_cond_init(&blocked->wake, NULL);
     while (!blocked->done) {
         if (client->loop.driven)
@@ -522,7 +299,7 @@ enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
         hand_role_on(&client->loop);
     pthread_cond_destroy(&blocked->wake);
     if (limited)
-        timer_remove(host, &blocked->limit);
+        host->ops->timer_remove(host, &blocked->limit);
     return limited && hf_client_now(client) >= deadline ? HF_ETIMEDOUT : HF_OK;
 }
 
@@ -611,18 +388,6 @@ void hf_loop_stop_thread(struct hf_client *client, hf_time deadline)
 
 /* ---- Opening and closing ------------------------------------------------*/
 
-static struct hf_waker *new_waker(void)
-{
-    struct hf_waker *waker = malloc(sizeof(*waker));
-
-    if (!waker)
-        return NULL;
-    atomic_init(&waker->references, 1);
-    atomic_init(&waker->ringing, false);
-    waker->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return waker;
-}
-
 enum hf_err hf_loop_open(struct hf_client *client, struct hf_error *error)
 {
     struct hf_loop *loop = &client->loop;
@@ -635,7 +400,7 @@ enum hf_err hf_loop_open(struct hf_client *client, struct hf_error *error)
     hf_list_init(&loop->callbacks);
     hf_list_init(&loop->blocked);
     hf_list_init(&loop->posts);
-    loop->waker = new_waker();
+    loop->waker = hf_waker_new();
     if (!loop->waker)
         return hf_error_code(error, HF_ENOMEM);
     event.data.ptr = loop->waker;
@@ -665,27 +430,8 @@ void hf_loop_close(struct hf_client *client)
 
     close_fd(loop->timer);
     close_fd(loop->epoll);
-    drop_waker(loop->waker);
+    hf_waker_drop(loop->waker);
     hf_heap_fini(&loop->timers);
     pthread_cond_destroy(&loop->until_gone);
     pthread_mutex_destroy(&loop->post_mutex);
 }
-
-const struct hf_host_ops hf_loop_host_ops = {
-    .now = now,
-    .timer_add = timer_add,
-    .timer_set = timer_set,
-    .timer_remove = timer_remove,
-    .fd_add = fd_add,
-    .fd_change = fd_change,
-    .fd_remove = fd_remove,
-    .post = post,
-    .unpost = unpost,
-    .defer = defer,
-    .answer = answer,
-    .grant = hf_lock_pushed,
-    .nudge = hf_lock_nudged,
-    .event = hf_watch_pushed,
-    .owner = owner,
-    .random = get_random,
-};

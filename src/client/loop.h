@@ -1,4 +1,4 @@
-/* loop.h - driving a client: timers, descriptors, posts, callbacks.
+/* loop.h - driving a client: what is due, what has come, what is to be told.
  *
  * One thread drives at a time: the background thread, else the caller of
  * hf_process(), else the first blocked caller, who hands the role on when its
@@ -13,6 +13,7 @@
 
 #include "base/heap.h"
 #include "base/list.h"
+#include "client/host.h"
 #include "strategy/strategy.h"
 
 struct epoll_event;
@@ -72,16 +73,11 @@ struct hf_loop {
     struct hf_list posts;
 };
 
-extern const struct hf_host_ops hf_loop_host_ops;
-
 /* HF_ESYSTEM with a text, HF_ENOMEM. */
 enum hf_err hf_loop_open(struct hf_client *client, struct hf_error *error);
 void hf_loop_close(struct hf_client *client);
 
 /* All below: with the mutex held. */
-
-/* Run the `done` of what is answered, until nothing is. */
-void hf_loop_settle(struct hf_client *client);
 
 /* The turn ends: run what was deferred to now, and settle what that answers.
  * Inside a callback the driver does it, for all of its callbacks at once. */
