@@ -124,6 +124,7 @@ static void *run(void *arg)
     for (;;) {
         struct pollfd fds[1 + 2 * HF_TEST_PROXY_PAIRS];
         int count = proxy->count; /* by this thread alone */
+        nfds_t fd_count = 1 + 2 * (nfds_t)count;
 
         fds[0] = (struct pollfd){.fd = proxy->listener, .events = POLLIN};
         (void)pthread_mutex_lock(&proxy->mutex);
@@ -134,7 +135,7 @@ static void *run(void *arg)
                 (struct pollfd){.fd = proxy->pairs[i].server, .events = POLLIN};
         }
         (void)pthread_mutex_unlock(&proxy->mutex);
-        (void)poll(fds, (nfds_t)(1 + 2 * count), -1);
+        (void)poll(fds, fd_count, -1);
         (void)pthread_mutex_lock(&proxy->mutex);
         for (int i = 0; i < count; i++) {
             if (fds[1 + 2 * i].revents && proxy->pairs[i].client >= 0)

@@ -66,7 +66,8 @@ static void expect_a_lock(struct hf_client *by, const char *key)
 static void await_nothing_left(const char *key)
 {
     for (size_t i = 0; i < 3; i++) {
-        while (strcmp(hf_test_redis_say(&servers[i], "EXISTS %s", key), "0"))
+        while (strcmp(hf_test_redis_say(&servers[i], "EXISTS %s", key), "0") !=
+               0)
             (void)poll(NULL, 0, 5);
     }
 }
