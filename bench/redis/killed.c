@@ -83,10 +83,12 @@ void bench_killed_run(struct bench *bench, unsigned round)
     pthread_t thread;
 
     bench_progress(bench, round, "killed holders");
-    ours = start_holder();
     if (redisson) {
         bench_redisson_start(&holder, "hold");
         bench_peer_expect(&holder, "held");
+    }
+    ours = start_holder();
+    if (redisson) {
         bench_peer_order(&bench_redis.redisson, "await");
         bench_peer_expect(&bench_redis.redisson, "waiting");
     }
