@@ -197,7 +197,7 @@ static bool end_the_one_before(struct hf_redis_link *link)
 
 static void all_answered(struct hf_redis_link *link)
 {
-    if (link->id_before > 0 && !link->channel && !HF_MUTANT(82)) {
+    if (link->id_before > 0 && !link->channel && !HF_MUTANT(85)) {
         if (!end_the_one_before(link))
             (void)refuse(link, HF_ENOMEM, hf_err_text(HF_ENOMEM));
         return;
