@@ -62,14 +62,15 @@ static uint64_t expect_a_lock(struct hf_client *by, const char *key)
     return token;
 }
 
-/* Wait until so many stand in line. */
-static void await_waiters(const char *key, int count)
+/* Wait until so many stand in line. The client of `future`, the last to come,
+ * is driven meanwhile. */
+static void await_waiters(const char *key, int count, struct hf_future *future)
 {
     char wanted[16];
 
     (void)snprintf(wanted, sizeof(wanted), "%d", count);
     while (strcmp(hf_test_redis_say(&redis, "ZCARD hf:q:%s", key), wanted) != 0)
-        (void)poll(NULL, 0, 5);
+        expect_err(hf_future_wait(future, 5, NULL), HF_ETIMEDOUT);
 }
 
 /* ---- Restarts -----------------------------------------------------------*/
@@ -241,8 +242,7 @@ static void killed_connections_come_back(void **state)
     expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
     expect_ok(
         hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
-    expect_err(hf_future_wait(future, 100, &err), HF_ETIMEDOUT);
-    await_waiters("k", 1);
+    await_waiters("k", 1, future);
     (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE pubsub");
     (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE normal SKIPME yes");
     expect_ok(hf_unlock(lock));
@@ -267,8 +267,7 @@ static void a_lost_message_is_made_good(void **state)
     expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
     expect_ok(
         hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
-    expect_err(hf_future_wait(future, 100, &err), HF_ETIMEDOUT);
-    await_waiters("k", 1);
+    await_waiters("k", 1, future);
     (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE pubsub");
     expect_ok(hf_unlock(lock)); /* nobody can be told */
 
@@ -340,8 +339,7 @@ static void many_waiters_share_one_subscription(void **state)
         expect_ok(hf_lock_start(other, hf_key(key), &opts, &none[i], NULL, NULL,
                                 &futures[i]));
     }
-    expect_err(hf_future_wait(futures[0], 200, NULL), HF_ETIMEDOUT);
-    await_waiters("k19", 1);
+    await_waiters("k19", 1, futures[WAITERS - 1]);
     for (const char *at = hf_test_redis_say(&redis, "CLIENT LIST");
          (at = strstr(at, " sub=1")); at++)
         pubsub++;
@@ -436,8 +434,7 @@ static void a_server_that_slept_keeps_the_line_in_order(void **state)
         opts.on_event = NULL;
         expect_ok(hf_lock_start(clients[i], hf_key("k"), &opts, &locks[i], NULL,
                                 NULL, &futures[i]));
-        expect_err(hf_future_wait(futures[i], 20, NULL), HF_ETIMEDOUT);
-        await_waiters("k", i + 1);
+        await_waiters("k", i + 1, futures[i]);
     }
     before = hf_token(lock);
     /* Nobody in line is driven, and so nobody is heard of, for two seconds. */
@@ -699,8 +696,7 @@ static void a_handed_over_lock_is_on_the_replicas_too(void **state)
     expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
     expect_ok(
         hf_lock_start(careful, hf_key("k"), &opts, &next, NULL, NULL, &future));
-    expect_err(hf_future_wait(future, 100, &err), HF_ETIMEDOUT);
-    await_waiters("k", 1);
+    await_waiters("k", 1, future);
     (void)kill(replica.pid, SIGSTOP);
     expect_ok(hf_unlock(lock));
     expect_err(hf_future_wait(future, 400, &err), HF_ETIMEDOUT);

@@ -7,6 +7,8 @@
 #include "lib/redis_client.h"
 #include "lib/runner.h"
 
+#define LONG_MS 600000 /* longer than a case may last */
+
 static struct hf_test_redis servers[3];
 static char url[HF_TEST_URL_SIZE];
 static struct hf_client *client, *other;
@@ -60,12 +62,13 @@ static void expect_a_lock(struct hf_client *by, const char *key)
     hf_lock_free(lock);
 }
 
-static void expect_nothing_left(const char *key)
+/* A server that is slow is not waited for by who gives back. */
+static void await_nothing_left(const char *key)
 {
     for (size_t i = 0; i < 3; i++) {
-        if (servers[i].pid > 0)
-            assert_string_equal(
-                hf_test_redis_say(&servers[i], "EXISTS %s", key), "0");
+        while (strcmp(hf_test_redis_say(&servers[i], "EXISTS %s", key), "0") !=
+               0)
+            (void)poll(NULL, 0, 5);
     }
 }
 
@@ -128,14 +131,15 @@ static void what_a_minority_granted_is_given_back(void **state)
 
 static void a_release_is_a_release_on_all(void **state)
 {
+    struct hf_lock_opts opts = hf_test_opts(LONG_MS, 0, 20000);
     struct hf_lock *lock = NULL;
 
     (void)state;
-    expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
     while (strcmp(hf_test_redis_say(&servers[2], "EXISTS k"), "1") != 0)
         (void)poll(NULL, 0, 5);
     expect_ok(hf_unlock(lock));
-    expect_nothing_left("k");
+    await_nothing_left("k");
     hf_lock_free(lock);
 }
 
@@ -149,6 +153,47 @@ static void a_server_that_hangs_holds_up_nobody(void **state)
         (void)kill(servers[i].pid, SIGCONT);
         assert_string_equal(hf_test_redis_say(&servers[i], "PING"), "PONG");
     }
+}
+
+/* Take and give back a lock while the first `count` servers sleep for a while,
+ * in which they are asked more than once. */
+static void expect_a_lock_over_sleep(size_t count, uint32_t sleep_ms)
+{
+    struct hf_lock_opts opts = hf_test_opts(LONG_MS, 0, 60000);
+    struct hf_future *future = NULL;
+    struct hf_lock *lock = NULL;
+    enum hf_err err = HF_ECANCELED;
+
+    for (size_t i = 0; i < count; i++)
+        (void)kill(servers[i].pid, SIGSTOP);
+    expect_ok(
+        hf_lock_start(client, hf_key("k"), &opts, &lock, NULL, NULL, &future));
+    expect_err(hf_future_wait(future, sleep_ms, &err), HF_ETIMEDOUT);
+    for (size_t i = 0; i < count; i++)
+        (void)kill(servers[i].pid, SIGCONT);
+
+    expect_ok(hf_future_wait(future, 60000, &err));
+    expect_ok(err);
+    expect_ok(hf_unlock(lock));
+    await_nothing_left("k");
+    hf_future_free(future);
+    hf_lock_free(lock);
+}
+
+/* One after the other was asked, and each grants it by a token of its own when
+ * it wakes: that is no other's hold. */
+static void servers_that_were_all_slow_are_not_taken_for_busy(void **state)
+{
+    (void)state;
+    expect_a_lock_over_sleep(3, 3500);
+}
+
+/* The second grants what an attempt has asked that was given up; the lock is
+ * granted to the next attempt, by the first one's token. */
+static void what_an_attempt_took_that_was_given_up_is_given_back(void **state)
+{
+    (void)state;
+    expect_a_lock_over_sleep(2, 1950);
 }
 
 static void who_waits_is_woken(void **state)
@@ -217,6 +262,8 @@ int main(void)
         CASE(what_a_minority_granted_is_given_back),
         CASE(a_release_is_a_release_on_all),
         CASE(a_server_that_hangs_holds_up_nobody),
+        CASE(servers_that_were_all_slow_are_not_taken_for_busy),
+        CASE(what_an_attempt_took_that_was_given_up_is_given_back),
         CASE(who_waits_is_woken),
         CASE(an_emptied_minority_grants_nothing),
         CASE(what_it_cannot_promise_it_does_not),

@@ -83,7 +83,8 @@ static enum hf_err check_info(struct hf_redis_link *link,
     if (!link->channel && line_is(info, "role", "slave"))
         return refuse(link, HF_EUNAVAIL, "READONLY: it is a replica");
     (void)find_line(info, "run_id", run_id, sizeof(run_id));
-    link->same_server = *run_id && !strcmp(run_id, link->run_id);
+    if (*run_id == '\0' || strcmp(run_id, link->run_id) != 0)
+        link->id_before = 0; /* another server: there it is another's */
     memcpy(link->run_id, run_id, sizeof(run_id));
     return check_eviction(link, info);
 }
@@ -99,8 +100,15 @@ static enum hf_err check_ok(struct hf_redis_link *link, const redisReply *reply)
 
 static enum hf_err check_id(struct hf_redis_link *link, const redisReply *reply)
 {
-    link->id_before = link->id;
     link->id = reply->type == REDIS_REPLY_INTEGER ? reply->integer : 0;
+    return HF_OK;
+}
+
+static enum hf_err check_ended(struct hf_redis_link *link,
+                               const redisReply *reply)
+{
+    (void)reply; /* it may have ended before, by itself */
+    link->id_before = 0;
     return HF_OK;
 }
 
@@ -140,7 +148,8 @@ static enum hf_err check_sha(struct hf_redis_link *link,
 
 static bool is_optional(const struct hf_redis_greeting *greeting)
 {
-    return greeting->check == check_config || greeting->check == check_id;
+    return greeting->check == check_config || greeting->check == check_id ||
+           greeting->check == check_ended;
 }
 
 /* Which code the server's refusal of a greeting is. */
@@ -156,31 +165,45 @@ static enum hf_err refusal(const char *text)
     return HF_EUNAVAIL;
 }
 
-static void forget(struct hf_redis_call *call, const redisReply *reply)
+static void answered(struct hf_redis_call *call, const redisReply *reply);
+
+static bool say(struct hf_redis_link *link, struct hf_redis_args *args,
+                enum hf_err (*check)(struct hf_redis_link *link,
+                                     const redisReply *reply))
 {
-    (void)reply;
-    free(call);
+    struct hf_redis_greeting *greeting =
+        &link->greetings[link->greetings_sent++];
+
+    *greeting = (struct hf_redis_greeting){
+        .call.reply = answered,
+        .link = link,
+        .check = check,
+    };
+    return hf_redis_link_send(link, &greeting->call, args);
 }
 
 /* What an earlier connection of ours has sent, and the server has not read
  * yet, must not come true after what this one sends. */
-static void end_the_one_before(struct hf_redis_link *link)
+static bool end_the_one_before(struct hf_redis_link *link)
 {
     struct hf_redis_args args = {.count = 0};
-    struct hf_redis_call *call;
 
-    if (!link->same_server || link->id_before <= 0)
-        return;
-    call = calloc(1, sizeof(*call));
-    if (!call)
-        return;
-    call->reply = forget;
     hf_redis_add_text(&args, "CLIENT");
     hf_redis_add_text(&args, "KILL");
     hf_redis_add_text(&args, "ID");
     hf_redis_add_number(&args, (uint64_t)link->id_before);
-    if (!hf_redis_link_send(link, call, &args))
-        free(call);
+    return say(link, &args, check_ended);
+}
+
+static void all_answered(struct hf_redis_link *link)
+{
+    if (link->id_before > 0 && !link->channel && !HF_MUTANT(85)) {
+        if (!end_the_one_before(link))
+            (void)refuse(link, HF_ENOMEM, hf_err_text(HF_ENOMEM));
+        return;
+    }
+    link->id_before = link->id;
+    hf_redis_link_greeted(link);
 }
 
 static void answered(struct hf_redis_call *call, const redisReply *reply)
@@ -199,27 +222,9 @@ static void answered(struct hf_redis_call *call, const redisReply *reply)
     }
     err = greeting->check ? greeting->check(link, reply)
                           : check_sha(link, reply, greeting->script);
-    if (err || link->greetings_heard < link->greetings_sent)
-        return;
-    if (link->state == HF_REDIS_GREETING) {
-        end_the_one_before(link);
-        hf_redis_link_greeted(link);
-    }
-}
-
-static bool say(struct hf_redis_link *link, struct hf_redis_args *args,
-                enum hf_err (*check)(struct hf_redis_link *link,
-                                     const redisReply *reply))
-{
-    struct hf_redis_greeting *greeting =
-        &link->greetings[link->greetings_sent++];
-
-    *greeting = (struct hf_redis_greeting){
-        .call.reply = answered,
-        .link = link,
-        .check = check,
-    };
-    return hf_redis_link_send(link, &greeting->call, args);
+    if (!err && link->greetings_heard == link->greetings_sent &&
+        link->state == HF_REDIS_GREETING)
+        all_answered(link);
 }
 
 static bool say_words(struct hf_redis_link *link, const char *one,

@@ -97,9 +97,9 @@ struct hf_redis_link {
     unsigned greetings_sent, greetings_heard;
     char shas[HF_REDIS_SCRIPTS][HF_REDIS_SHA_SIZE + 1];
     char run_id[HF_REDIS_RUN_ID_SIZE + 1];
-    long long id, id_before; /* of this connection, and of the one before */
-    bool same_server;        /* as the one before was to */
-    bool durable;            /* each write is on the disk before its reply */
+    long long id;        /* of this connection */
+    long long id_before; /* of the last that was up, if it may not be ended */
+    bool durable;        /* each write is on the disk before its reply */
 };
 
 /* Begin to connect, for scripts, or (with a channel) for messages. `link` is

@@ -245,25 +245,6 @@ struct doubt {
     unsigned servers; /* bits */
 };
 
-static void note_doubts(const struct hf_redlock_poll *poll)
-{
-    struct doubt *doubt;
-    unsigned servers = 0;
-
-    for (unsigned i = 0; i < poll->redlock->count; i++) {
-        const struct hf_redlock_vote *vote = &poll->votes[i];
-
-        if (vote->poll && vote->blind && !vote->sure)
-            servers |= 1u << i;
-    }
-    doubt = servers ? calloc(1, sizeof(*doubt)) : NULL;
-    if (!doubt)
-        return; /* none; or it ends with its lease */
-    doubt->nonce = poll->command.nonce;
-    doubt->servers = servers;
-    hf_list_push_back(&poll->redlock->doubts, &doubt->link);
-}
-
 static unsigned take_doubts(struct hf_redlock *redlock,
                             const struct hf_nonce *nonce)
 {
@@ -281,6 +262,28 @@ static unsigned take_doubts(struct hf_redlock *redlock,
         free(doubt);
     }
     return servers;
+}
+
+static void note_doubts(const struct hf_redlock_poll *poll)
+{
+    struct doubt *doubt;
+    unsigned servers = 0;
+
+    for (unsigned i = 0; i < poll->redlock->count; i++) {
+        const struct hf_redlock_vote *vote = &poll->votes[i];
+
+        if (vote->poll && vote->blind && !vote->sure)
+            servers |= 1u << i;
+    }
+    if (servers == 0)
+        return;
+    servers |= take_doubts(poll->redlock, &poll->command.nonce);
+    doubt = calloc(1, sizeof(*doubt));
+    if (!doubt)
+        return; /* it ends with its lease */
+    doubt->nonce = poll->command.nonce;
+    doubt->servers = servers;
+    hf_list_push_back(&poll->redlock->doubts, &doubt->link);
 }
 
 void hf_redlock_forget_doubts(struct hf_redlock *redlock)
@@ -349,7 +352,12 @@ static void lock_failed(struct hf_redlock_poll *poll)
     }
     if (poll->yes + poll->lost + poll->pending > 0 && !HF_MUTANT(79))
         undo(poll);
-    if (poll->no == 0) {
+    /* Nobody says that another holds it. Those that were asked one after the
+     * other, and all answered late, gave a token each: asked again, they agree.
+     */
+    if (poll->why == HF_OK) {
+        if (poll->no > 0)
+            hf_redlock_note_cause(poll, "its servers are too slow to agree");
         hf_redlock_answer(poll, HF_EUNAVAIL);
         return;
     }
@@ -358,7 +366,7 @@ static void lock_failed(struct hf_redlock_poll *poll)
         answer_to->result.place = 1;
         answer_to->look_again_ms = look_again(poll);
     }
-    hf_redlock_answer(poll, poll->why ? poll->why : HF_EBUSY);
+    hf_redlock_answer(poll, poll->why);
 }
 
 /* The first server decides who asks the others: where all were asked at once,
@@ -512,8 +520,13 @@ void hf_redlock_poll_begin(struct hf_redlock_poll *poll)
     hf_redlock_decide(poll);
 }
 
+/* What it has asked comes true all the same, and the next attempt may be
+ * granted by another token. */
 void hf_redlock_poll_cancel(struct hf_redlock_poll *poll)
 {
+    if (poll->kind == HF_REQUEST_COMMAND &&
+        poll->command.kind == HF_COMMAND_LOCK)
+        note_doubts(poll);
     hf_redlock_abandon_lists(poll);
     hf_redlock_answer(poll, HF_EINDOUBT);
     if (poll->pending == 0)

@@ -1,0 +1,267 @@
+/* handover.c - from one who gives a lock back to the next.
+ *
+ * Threads take turns with one key; from just before the unlock in one until the
+ * lock has returned in another. Each has a client of its own; Redisson's share
+ * one. The floor is one message: from before PUBLISH until a sleeping
+ * subscriber has it. Those who poll look every 150 to 300 ms, as was the
+ * custom. All are connected first, and each has had its turn, before anything
+ * is counted. */
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "redis/redis.h"
+
+#define HANDOVERS 400       /* a round */
+#define POLLED_HANDOVERS 40 /* by few: each takes some 20 ms */
+#define MESSAGES 1000
+#define THREADS_MAX 200
+#define POLL_MIN_MS 150
+#define POLL_MAX_MS 300
+
+enum how {
+    MESSAGE,
+    HOLDFAST,
+    POLLING,
+    REDISSON
+};
+
+static const struct scene {
+    const char *what;
+    unsigned threads;
+    enum how how;
+    unsigned handovers;
+    const char *kind; /* of Redisson's */
+} scenes[] = {
+    {"one message", 1, MESSAGE, MESSAGES, NULL},
+    {"holdfast", 10, HOLDFAST, HANDOVERS, NULL},
+    {"polling", 10, POLLING, POLLED_HANDOVERS, NULL},
+    {"Redisson RLock", 10, REDISSON, HANDOVERS, "lock"},
+    {"Redisson RFairLock", 10, REDISSON, HANDOVERS, "fair"},
+    {"holdfast", 200, HOLDFAST, HANDOVERS, NULL},
+    {"polling", 200, POLLING, HANDOVERS, NULL},
+    {"Redisson RLock", 200, REDISSON, HANDOVERS, "lock"},
+    {"Redisson RFairLock", 200, REDISSON, HANDOVERS, "fair"},
+};
+
+#define SCENES (sizeof(scenes) / sizeof(scenes[0]))
+
+static struct bench_figures figures[SCENES];
+
+static void add(struct bench_figures *of, double *micros, size_t count)
+{
+    bench_sort(micros, count);
+    bench_add(&of->p50, bench_quantile(micros, count, 0.5));
+    bench_add(&of->p99, bench_quantile(micros, count, 0.99));
+}
+
+/* ---- Taking turns -------------------------------------------------------*/
+
+/* The thread that gives notes when; the one that takes, how long it took. */
+struct baton {
+    pthread_barrier_t start; /* all are connected */
+    atomic_ullong given;
+    atomic_uint passed;
+    unsigned uncounted, wanted; /* the first, and with them */
+    atomic_uint seeds;
+    double micros[HANDOVERS];
+};
+
+static bool is_over(const struct baton *baton)
+{
+    return atomic_load(&baton->passed) >= baton->wanted;
+}
+
+static void pass_on(struct baton *baton)
+{
+    unsigned long long given_at = atomic_load(&baton->given);
+    unsigned number = atomic_load(&baton->passed);
+
+    if (number >= baton->uncounted && number < baton->wanted)
+        baton->micros[number - baton->uncounted] =
+            (double)(bench_now() - given_at) / 1000;
+    atomic_store(&baton->passed, number + 1);
+    atomic_store(&baton->given, bench_now());
+}
+
+static void *take_turns(void *arg)
+{
+    struct baton *baton = arg;
+    struct hf_client *client = bench_redis_open();
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+
+    hf_lock_opts_init(&opts);
+    opts.idle = true;
+    opts.ttl_ms = 60000;
+    opts.wait_ms = HF_FOREVER;
+    bench_check("hf_lock_new",
+                hf_lock_new(client, hf_key("baton"), &opts, &lock));
+    (void)pthread_barrier_wait(&baton->start);
+    while (!is_over(baton)) {
+        bench_check("hf_claim", hf_claim(lock));
+        pass_on(baton);
+        bench_check("hf_unlock", hf_unlock(lock));
+    }
+    hf_lock_free(lock);
+    bench_close(client);
+    return NULL;
+}
+
+/* They do not begin together: that would be a burst of looks. */
+static void *take_turns_by_polling(void *arg)
+{
+    struct baton *baton = arg;
+    redisContext *context = bench_redis_connect();
+    const char *lock[] = {"SET", "polled", "x", "NX", "PX", "60000"};
+    const char *unlock[] = {"DEL", "polled"};
+    unsigned seed = atomic_fetch_add(&baton->seeds, 1);
+
+    (void)pthread_barrier_wait(&baton->start);
+    (void)poll(NULL, 0, rand_r(&seed) % POLL_MAX_MS);
+    while (!is_over(baton)) {
+        redisReply *reply = bench_redis_say(context, 6, lock);
+        bool taken_it = reply->type == REDIS_REPLY_STATUS;
+
+        freeReplyObject(reply);
+        if (taken_it) {
+            pass_on(baton);
+            freeReplyObject(bench_redis_say(context, 2, unlock));
+        }
+        (void)poll(NULL, 0,
+                   POLL_MIN_MS +
+                       rand_r(&seed) % (POLL_MAX_MS - POLL_MIN_MS + 1));
+    }
+    redisFree(context);
+    return NULL;
+}
+
+static void run_baton(const struct scene *scene, struct bench_figures *of)
+{
+    struct baton *baton = bench_alloc(1, sizeof(*baton));
+    pthread_t started[THREADS_MAX];
+
+    baton->uncounted = scene->threads;
+    baton->wanted = scene->threads + scene->handovers;
+    (void)pthread_barrier_init(&baton->start, NULL, scene->threads);
+    for (unsigned i = 0; i < scene->threads; i++) {
+        if (pthread_create(&started[i], NULL,
+                           scene->how == POLLING ? take_turns_by_polling
+                                                 : take_turns,
+                           baton))
+            bench_fail("cannot start a thread");
+    }
+    for (unsigned i = 0; i < scene->threads; i++)
+        (void)pthread_join(started[i], NULL);
+    (void)pthread_barrier_destroy(&baton->start);
+    add(of, baton->micros, scene->handovers);
+    free(baton);
+}
+
+static void run_redisson(const struct scene *scene, struct bench_figures *of)
+{
+    double numbers[2];
+
+    bench_peer_order(&bench_redis.redisson, "handover %s %u %u", scene->kind,
+                     scene->threads, scene->handovers);
+    bench_peer_numbers(&bench_redis.redisson, numbers, 2);
+    bench_add(&of->p50, numbers[0]);
+    bench_add(&of->p99, numbers[1]);
+}
+
+/* ---- One message --------------------------------------------------------*/
+
+struct listener {
+    atomic_ullong said;
+    atomic_uint heard;
+    double micros[MESSAGES];
+};
+
+static void *listen_for_messages(void *arg)
+{
+    struct listener *listener = arg;
+    redisContext *context = bench_redis_connect();
+    const char *subscribe[] = {"SUBSCRIBE", "bench"};
+    void *reply;
+
+    freeReplyObject(bench_redis_say(context, 2, subscribe));
+    atomic_store(&listener->heard, 1);
+    for (unsigned i = 0; i < MESSAGES; i++) {
+        if (redisGetReply(context, &reply) != REDIS_OK)
+            bench_fail("cannot hear");
+        listener->micros[i] =
+            (double)(bench_now() - atomic_load(&listener->said)) / 1000;
+        freeReplyObject(reply);
+        atomic_fetch_add(&listener->heard, 1);
+    }
+    redisFree(context);
+    return NULL;
+}
+
+static void run_messages(struct bench_figures *of)
+{
+    struct listener *listener = bench_alloc(1, sizeof(*listener));
+    redisContext *context = bench_redis_connect();
+    const char *publish[] = {"PUBLISH", "bench", "x"};
+    pthread_t thread;
+
+    if (pthread_create(&thread, NULL, listen_for_messages, listener))
+        bench_fail("cannot start a thread");
+    for (unsigned i = 1; i <= MESSAGES; i++) {
+        while (atomic_load(&listener->heard) < i)
+            sched_yield();
+        atomic_store(&listener->said, bench_now());
+        freeReplyObject(bench_redis_say(context, 3, publish));
+    }
+    (void)pthread_join(thread, NULL);
+    redisFree(context);
+    add(of, listener->micros, MESSAGES);
+    free(listener);
+}
+
+/* ---- All of them --------------------------------------------------------*/
+
+static bool takes_part(const struct scene *scene)
+{
+    return scene->how != REDISSON || bench_redis.redisson.pid > 0;
+}
+
+void bench_handovers_run(struct bench *bench, unsigned round)
+{
+    for (size_t i = 0; i < SCENES; i++) {
+        if (!takes_part(&scenes[i]))
+            continue;
+        bench_progress(bench, round, scenes[i].what);
+        if (scenes[i].how == MESSAGE)
+            run_messages(&figures[i]);
+        else if (scenes[i].how == REDISSON)
+            run_redisson(&scenes[i], &figures[i]);
+        else
+            run_baton(&scenes[i], &figures[i]);
+    }
+}
+
+void bench_handovers_tell(struct bench *bench)
+{
+    static const struct bench_column columns[] = {
+        {"waiters", "waiters", 0}, {"what", "what", BENCH_TEXT},
+        {"p50 µs", "p50_us", 0},   {"of a message", "p50_of_message", 2},
+        {"p99 µs", "p99_us", 0},   {NULL, NULL, 0},
+    };
+    struct bench_table table;
+
+    bench_table_init(&table, "Hand-over in Redis", "redis_handover", columns);
+    for (size_t i = 0; i < SCENES; i++) {
+        if (!takes_part(&scenes[i]))
+            continue;
+        bench_table_number(&table, scenes[i].threads);
+        bench_table_text(&table, scenes[i].what);
+        bench_table_number(&table, bench_median(&figures[i].p50));
+        bench_table_number(&table, bench_median(&figures[i].p50) /
+                                       bench_median(&figures[0].p50));
+        bench_table_number(&table, bench_median(&figures[i].p99));
+    }
+    bench_table_print(bench, &table);
+}

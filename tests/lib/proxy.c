@@ -1,0 +1,218 @@
+#include "lib/proxy.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static struct sockaddr_in loopback(int port)
+{
+    return (struct sockaddr_in){
+        .sin_family = AF_INET,
+        .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+        .sin_port = htons((uint16_t)port),
+    };
+}
+
+static int new_socket(void)
+{
+    return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+}
+
+static void end(int *fd)
+{
+    if (*fd >= 0)
+        (void)close(*fd);
+    *fd = -1;
+}
+
+/* A test that has too many clients sees its last ones refused. */
+static void let_in(struct hf_test_proxy *proxy)
+{
+    struct sockaddr_in at = loopback(proxy->server_port);
+    struct hf_test_proxy_pair *pair = &proxy->pairs[proxy->count];
+    int client = accept4(proxy->listener, NULL, NULL, SOCK_CLOEXEC);
+
+    if (proxy->count == HF_TEST_PROXY_PAIRS) {
+        end(&client);
+        return;
+    }
+    *pair = (struct hf_test_proxy_pair){
+        .client = client,
+        .server = new_socket(),
+        .brief = proxy->brief > 0,
+    };
+    proxy->brief -= pair->brief;
+    proxy->count++;
+    if (connect(pair->server, (struct sockaddr *)&at, sizeof(at))) {
+        end(&pair->client);
+        end(&pair->server);
+    }
+}
+
+static void say(int fd, const char *bytes, size_t size)
+{
+    while (size > 0) {
+        ssize_t said = send(fd, bytes, size, MSG_NOSIGNAL);
+
+        if (said <= 0)
+            return; /* the end is read where it is listened for */
+        bytes += said;
+        size -= (size_t)said;
+    }
+}
+
+static void hear_client(struct hf_test_proxy_pair *pair)
+{
+    char bytes[HF_TEST_PROXY_BYTES];
+    size_t room = pair->keeps ? sizeof(bytes) - pair->kept_size : sizeof(bytes);
+    ssize_t size = recv(pair->client, bytes, room, 0);
+
+    if (size <= 0) {
+        end(&pair->client);
+        if (!pair->keeps)
+            end(&pair->server);
+    } else if (pair->keeps) {
+        memcpy(pair->kept + pair->kept_size, bytes, (size_t)size);
+        pair->kept_size += (size_t)size;
+    } else {
+        say(pair->server, bytes, (size_t)size);
+    }
+}
+
+/* How much of what the server says there is up to its first number, and with
+ * it; 0 where there is none. */
+static size_t up_to_number(const char *bytes, size_t size)
+{
+    const char *number = memmem(bytes, size, "\r\n:", 3);
+    const char *end_of_it = NULL;
+
+    if (number)
+        end_of_it =
+            memmem(number + 3, size - (size_t)(number + 3 - bytes), "\r\n", 2);
+    return end_of_it ? (size_t)(end_of_it + 2 - bytes) : 0;
+}
+
+static void hear_server(struct hf_test_proxy_pair *pair)
+{
+    char bytes[HF_TEST_PROXY_BYTES];
+    ssize_t size = recv(pair->server, bytes, sizeof(bytes), 0);
+    size_t enough = 0;
+
+    if (size <= 0) {
+        end(&pair->client);
+        end(&pair->server);
+        return;
+    }
+    pair->answered = true;
+    if (pair->brief)
+        enough = up_to_number(bytes, (size_t)size);
+    if (pair->client >= 0)
+        say(pair->client, bytes, enough ? enough : (size_t)size);
+    if (enough) {
+        end(&pair->client);
+        end(&pair->server);
+    }
+}
+
+static void *run(void *arg)
+{
+    struct hf_test_proxy *proxy = arg;
+
+    for (;;) {
+        struct pollfd fds[1 + 2 * HF_TEST_PROXY_PAIRS];
+        int count = proxy->count; /* by this thread alone */
+        nfds_t fd_count = 1 + 2 * (nfds_t)count;
+
+        fds[0] = (struct pollfd){.fd = proxy->listener, .events = POLLIN};
+        (void)pthread_mutex_lock(&proxy->mutex);
+        for (int i = 0; i < count; i++) {
+            fds[1 + 2 * i] =
+                (struct pollfd){.fd = proxy->pairs[i].client, .events = POLLIN};
+            fds[2 + 2 * i] =
+                (struct pollfd){.fd = proxy->pairs[i].server, .events = POLLIN};
+        }
+        (void)pthread_mutex_unlock(&proxy->mutex);
+        (void)poll(fds, fd_count, -1);
+        (void)pthread_mutex_lock(&proxy->mutex);
+        for (int i = 0; i < count; i++) {
+            if (fds[1 + 2 * i].revents && proxy->pairs[i].client >= 0)
+                hear_client(&proxy->pairs[i]);
+            if (fds[2 + 2 * i].revents && proxy->pairs[i].server >= 0)
+                hear_server(&proxy->pairs[i]);
+        }
+        if (fds[0].revents)
+            let_in(proxy);
+        (void)pthread_cond_broadcast(&proxy->changed);
+        (void)pthread_mutex_unlock(&proxy->mutex);
+    }
+    return NULL;
+}
+
+bool hf_test_proxy_start(struct hf_test_proxy *proxy, int server_port)
+{
+    struct sockaddr_in at = loopback(0);
+    socklen_t size = sizeof(at);
+
+    *proxy = (struct hf_test_proxy){
+        .listener = new_socket(),
+        .server_port = server_port,
+        .mutex = PTHREAD_MUTEX_INITIALIZER,
+        .changed = PTHREAD_COND_INITIALIZER,
+    };
+    if (bind(proxy->listener, (struct sockaddr *)&at, size) ||
+        listen(proxy->listener, HF_TEST_PROXY_PAIRS) ||
+        getsockname(proxy->listener, (struct sockaddr *)&at, &size))
+        return false;
+    proxy->port = ntohs(at.sin_port);
+    return !pthread_create(&proxy->thread, NULL, run, proxy);
+}
+
+void hf_test_proxy_keep(struct hf_test_proxy *proxy)
+{
+    (void)pthread_mutex_lock(&proxy->mutex);
+    for (int i = 0; i < proxy->count; i++)
+        proxy->pairs[i].keeps = true;
+    (void)pthread_mutex_unlock(&proxy->mutex);
+}
+
+static struct hf_test_proxy_pair *await_kept(struct hf_test_proxy *proxy)
+{
+    for (;;) {
+        for (int i = 0; i < proxy->count; i++) {
+            if (proxy->pairs[i].kept_size > 0)
+                return &proxy->pairs[i];
+        }
+        (void)pthread_cond_wait(&proxy->changed, &proxy->mutex);
+    }
+}
+
+void hf_test_proxy_lose(struct hf_test_proxy *proxy, int brief)
+{
+    struct hf_test_proxy_pair *pair;
+
+    (void)pthread_mutex_lock(&proxy->mutex);
+    proxy->brief = brief;
+    pair = await_kept(proxy);
+    (void)shutdown(pair->client, SHUT_RDWR); /* the thread reads that */
+    (void)pthread_mutex_unlock(&proxy->mutex);
+}
+
+bool hf_test_proxy_say(struct hf_test_proxy *proxy)
+{
+    struct hf_test_proxy_pair *pair;
+    bool answered;
+
+    (void)pthread_mutex_lock(&proxy->mutex);
+    pair = await_kept(proxy);
+    pair->answered = false;
+    if (pair->server >= 0)
+        say(pair->server, pair->kept, pair->kept_size);
+    while (pair->server >= 0 && !pair->answered)
+        (void)pthread_cond_wait(&proxy->changed, &proxy->mutex);
+    answered = pair->answered;
+    (void)pthread_mutex_unlock(&proxy->mutex);
+    return answered;
+}

@@ -1,0 +1,81 @@
+/* What a lost connection had said, and the server reads late: it must not come
+ * true after what was said by the connection that took its place. */
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/proxy.h"
+#include "lib/redis_client.h"
+#include "lib/runner.h"
+
+#define LONG_MS 600000 /* longer than a case may last */
+
+static struct hf_test_redis redis;
+static struct hf_test_proxy proxy;
+static struct hf_client *client;
+
+static int set_up(void **state)
+{
+    char url[HF_TEST_URL_SIZE];
+
+    (void)state;
+    if (!hf_test_redis_start(&redis, NULL) ||
+        !hf_test_proxy_start(&proxy, redis.port))
+        return -1;
+    (void)snprintf(url, sizeof(url), "redis://127.0.0.1:%d", proxy.port);
+    return hf_open(url, NULL, &client) == HF_OK ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    (void)hf_close(client, 1000);
+    hf_test_redis_stop(&redis);
+    return 0;
+}
+
+/* A LOCK is kept on its way, its connection is lost, and the next one takes
+ * the lock and gives it back. Then the first LOCK arrives. */
+static void expect_no_ghost(int connections_between)
+{
+    struct hf_lock_opts opts = hf_test_opts(LONG_MS, 0, 60000);
+    struct hf_future *future = NULL;
+    struct hf_lock *lock = NULL;
+    enum hf_err err = HF_ECANCELED;
+
+    hf_test_proxy_keep(&proxy);
+    expect_ok(
+        hf_lock_start(client, hf_key("k"), &opts, &lock, NULL, NULL, &future));
+    hf_test_proxy_lose(&proxy, connections_between);
+    expect_ok(hf_future_wait(future, 60000, &err));
+    expect_ok(err);
+    expect_ok(hf_unlock(lock));
+
+    assert_false(hf_test_proxy_say(&proxy));
+    assert_string_equal(hf_test_redis_say(&redis, "EXISTS k"), "0");
+    hf_future_free(future);
+    hf_lock_free(lock);
+}
+
+static void a_late_lock_does_not_come_true(void **state)
+{
+    (void)state;
+    expect_no_ghost(0);
+}
+
+/* Those between have said nothing but greetings, and were lost amid them. */
+static void a_late_lock_of_the_last_but_one_does_not_either(void **state)
+{
+    (void)state;
+    expect_no_ghost(2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        CASE(a_late_lock_does_not_come_true),
+        CASE(a_late_lock_of_the_last_but_one_does_not_either),
+    };
+
+    return hf_test_main("redis ghosts", cases, HF_TEST_COUNT(cases), 2);
+}
