@@ -408,10 +408,20 @@ void hf_loop_process(struct hf_client *client)
     hand_role_on(&client->loop);
 }
 
+/* What has come goes before what has run out, and before what is told. Where
+ * there is neither, it can wait for the look that sleeps. */
+static bool must_look(struct hf_client *client, struct hf_blocked *blocked)
+{
+    return hf_loop_next(client) <= hf_client_now(client) ||
+           !hf_list_empty(&client->loop.callbacks) ||
+           client->loop.quiet == blocked;
+}
+
 static void drive(struct hf_client *client, struct hf_blocked *blocked)
 {
     take_role(&client->loop, blocked);
-    look(client, 0); /* what has come, before what has run out */
+    if (must_look(client, blocked))
+        look(client, 0);
     catch_up(client);
     run_callbacks(client);
     if (client->loop.quiet == blocked)
