@@ -30,29 +30,6 @@ static void lose_by_error(struct hf_redis_link *link)
     lose(link, HF_EUNAVAIL, why ? why : "the connection was lost");
 }
 
-/* ---- Words --------------------------------------------------------------*/
-
-void hf_redis_add(struct hf_redis_args *args, const void *bytes, size_t size)
-{
-    HF_ASSERT(args->count < HF_REDIS_ARGS_MAX);
-    args->words[args->count] = size > 0 ? bytes : "";
-    args->sizes[args->count++] = size;
-}
-
-void hf_redis_add_text(struct hf_redis_args *args, const char *text)
-{
-    hf_redis_add(args, text, strlen(text));
-}
-
-void hf_redis_add_number(struct hf_redis_args *args, uint64_t number)
-{
-    char *text = args->numbers[args->count];
-
-    (void)snprintf(text, sizeof(args->numbers[0]), "%llu",
-                   (unsigned long long)number);
-    hf_redis_add_text(args, text);
-}
-
 /* ---- Writing ------------------------------------------------------------*/
 
 #ifdef HF_REDIS_TLS
@@ -158,31 +135,14 @@ static void flush(struct hf_post *post)
         write_out(link);
 }
 
-/* All of it, or nothing. */
-static bool append(struct hf_buf *out, struct hf_redis_args *args)
-{
-    char *bytes = NULL;
-    bool appended;
-    long long size =
-        redisFormatCommandArgv(&bytes, args->count, args->words, args->sizes);
-
-    if (size < 0)
-        return false;
-    hf_buf_raw(out, bytes, (size_t)size);
-    redisFreeCommand(bytes);
-    appended = !out->failed;
-    out->failed = false;
-    return appended;
-}
-
 bool hf_redis_link_send(struct hf_redis_link *link, struct hf_redis_call *call,
-                        struct hf_redis_args *args)
+                        const struct hf_redis_args *args)
 {
     struct hf_host *host = link->host;
 
     if (link->state != HF_REDIS_UP && link->state != HF_REDIS_GREETING)
         return false;
-    if (!append(&link->out, args))
+    if (!hf_redis_args_encode(args, &link->out))
         return false;
     host->ops->defer(host, &link->flush);
     if (!call)
