@@ -16,10 +16,10 @@ if holder == nonce then
     if ARGV[2] then
         redis.call('PUBLISH', ARGV[2], KEYS[1])
     end
-    if redis.call('EXISTS', KEYS[2], KEYS[5]) == 0 then
+    if redis.call('EXISTS', KEYS[2], 'hf:events') == 0 then
         return {HF_OK, token}
     end
-elseif redis.call('EXISTS', KEYS[5]) == 0 then
+elseif redis.call('EXISTS', 'hf:events') == 0 then
     redis.call('ZREM', KEYS[2], nonce)
     redis.call('HDEL', KEYS[3], nonce, '+' .. nonce)
     return {HF_OK, '0'}

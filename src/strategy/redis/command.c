@@ -75,13 +75,6 @@ static void add_key(struct hf_redis_words *words, unsigned at,
     hf_redis_add(&words->args, words->keys[at], size + key.size);
 }
 
-static void add_watch_keys(struct hf_redis_words *words)
-{
-    hf_redis_add_text(&words->args, "hf:events");
-    hf_redis_add_text(&words->args, "hf:held");
-    hf_redis_add_text(&words->args, "hf:ends");
-}
-
 /* The keys that record.lua and line.lua speak of. */
 static void call_on_key(struct hf_redis_words *words,
                         const struct hf_redis_link *link,
@@ -89,12 +82,10 @@ static void call_on_key(struct hf_redis_words *words,
 {
     bool force = script == HF_REDIS_FORCE;
 
-    call_script(words, link, script, force ? 8 : 7);
+    call_script(words, link, script, force ? 4 : 3);
     hf_redis_add(&words->args, key.data, key.size);
     add_key(words, 0, "hf:q:", key);
     add_key(words, 1, "hf:w:", key);
-    hf_redis_add_text(&words->args, "hf:token");
-    add_watch_keys(words);
     if (force)
         add_key(words, 2, "hf:f:", key);
 }
@@ -110,25 +101,58 @@ static void add_given_token(struct hf_redis_words *words, uint64_t token)
         hf_redis_add_number(&words->args, token);
 }
 
-/* Only the keys that it touches: it is what most calls are. */
+static char *put(char *to, const void *bytes, size_t size)
+{
+    hf_copy(to, bytes, size);
+    return to + size;
+}
+
+static char *put_text(char *to, const char *text)
+{
+    return put(to, text, strlen(text));
+}
+
+static char *put_number(char *to, uint64_t number)
+{
+    return to + hf_redis_write_digits(to, number);
+}
+
+static void add_put(struct hf_redis_words *words, const char *end)
+{
+    hf_redis_add(&words->args, words->text, (size_t)(end - words->text));
+}
+
+/* What follows the token in the record: " NONCE 0 0 LEASE OWNER_SIZE NOTE_SIZE
+ * -\n", owner, note. Made here, because the server has more to do. */
+static void add_head(struct hf_redis_words *words,
+                     const struct hf_redis_asker *asker,
+                     const struct hf_command *command)
+{
+    size_t owner_size = strlen(asker->owner);
+    char *to = put_text(words->text, " ");
+
+    to = put(to, words->nonce, HF_REDIS_NONCE_SIZE);
+    to = put_text(to, " 0 0 ");
+    to = put_number(to, command->lease_ms);
+    to = put_text(to, " ");
+    to = put_number(to, owner_size);
+    to = put_text(to, " ");
+    to = put_number(to, command->note.size);
+    to = put_text(to, " -\n");
+    to = put(to, asker->owner, owner_size);
+    add_put(words, put(to, command->note.data, command->note.size));
+}
+
 static void call_take(struct hf_redis_words *words,
                       const struct hf_redis_link *link,
                       const struct hf_redis_asker *asker,
                       const struct hf_command *command, uint64_t token)
 {
-    struct hf_redis_args *args = &words->args;
-
-    call_script(words, link, HF_REDIS_TAKE, 4);
-    hf_redis_add(args, command->key.data, command->key.size);
+    call_script(words, link, HF_REDIS_TAKE, 2);
+    hf_redis_add(&words->args, command->key.data, command->key.size);
     add_key(words, 0, "hf:q:", command->key);
-    hf_redis_add_text(args, "hf:token");
-    hf_redis_add_text(args, "hf:events");
-    hf_redis_add_text(args, words->nonce);
-    hf_redis_add_number(args, command->lease_ms);
-    hf_redis_add_number(args, strlen(asker->owner));
-    hf_redis_add_number(args, command->note.size);
-    hf_redis_add_text(args, asker->owner);
-    add_bytes(words, command->note);
+    add_head(words, asker, command);
+    hf_redis_add_number(&words->args, command->lease_ms);
     add_bytes(words, command->value);
     add_given_token(words, token);
 }
@@ -154,13 +178,25 @@ static void call_lock(struct hf_redis_words *words,
     add_given_token(words, lock->token);
 }
 
+/* How the holder's record begins: "hf1 TOKEN NONCE ". */
+static void add_mine(struct hf_redis_words *words,
+                     const struct hf_command *command)
+{
+    char *to = put_text(words->text, "hf1 ");
+
+    to = put_number(to, command->token);
+    to = put_text(to, " ");
+    to = put(to, words->nonce, HF_REDIS_NONCE_SIZE);
+    add_put(words, put_text(to, " "));
+}
+
 static void add_update(struct hf_redis_words *words,
                        const struct hf_redis_asker *asker,
                        const struct hf_command *command)
 {
     struct hf_redis_args *args = &words->args;
 
-    hf_redis_add_text(args, words->mine);
+    add_mine(words, command);
     add_bytes(words, command->value);
     hf_redis_add_text(args, command->has_expected ? "1" : "0");
     add_bytes(words, command->expected);
@@ -173,11 +209,12 @@ static void add_force(struct hf_redis_words *words,
                       const struct hf_redis_asker *asker,
                       const struct hf_command *command)
 {
+    char *to = put_text(words->text, asker->id);
+
+    to = put_text(to, ".");
     hf_redis_add_number(&words->args, command->token);
     hf_redis_add_text(&words->args, command->now ? "1" : "0");
-    (void)snprintf(words->number, sizeof(words->number), "%s.%llu", asker->id,
-                   (unsigned long long)command->sequence);
-    hf_redis_add_text(&words->args, words->number);
+    add_put(words, put_number(to, command->sequence));
 }
 
 static enum hf_redis_script script_of(enum hf_command_kind kind)
@@ -203,8 +240,6 @@ void hf_redis_command(struct hf_redis_words *words,
                       const struct hf_redis_lock *lock)
 {
     write_hex(words->nonce, command->nonce.bytes, sizeof(command->nonce.bytes));
-    (void)snprintf(words->mine, sizeof(words->mine), "hf1 %llu %s ",
-                   (unsigned long long)command->token, words->nonce);
     if (command->kind == HF_COMMAND_LOCK && lock->in_full) {
         call_lock(words, link, asker, command, lock);
         return;
@@ -225,7 +260,7 @@ void hf_redis_command(struct hf_redis_words *words,
         hf_redis_add_text(&words->args, words->nonce);
         break;
     default:
-        hf_redis_add_text(&words->args, words->mine);
+        add_mine(words, command);
         if (command->kind == HF_COMMAND_RENEW)
             hf_redis_add_number(&words->args, command->lease_ms);
         break;
@@ -243,8 +278,7 @@ void hf_redis_read(struct hf_redis_words *words,
 void hf_redis_look(struct hf_redis_words *words,
                    const struct hf_redis_link *link)
 {
-    call_script(words, link, HF_REDIS_WATCH, 3);
-    add_watch_keys(words);
+    call_script(words, link, HF_REDIS_WATCH, 0);
 }
 
 /* ---- Failures -----------------------------------------------------------*/

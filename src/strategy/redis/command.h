@@ -9,6 +9,9 @@
 #define HF_REDIS_ID_SIZE 16 /* hex digits of a client's name for itself */
 #define HF_REDIS_NONCE_SIZE ((size_t)2 * HF_NONCE_SIZE) /* in hex digits */
 #define HF_REDIS_PREFIX_MAX 24
+
+/* Of a record, up to its value. */
+#define HF_REDIS_HEAD_MAX (HF_REDIS_NONCE_SIZE + 2 * HF_NOTE_MAX + 160)
 #define HF_REDIS_CHANNEL_PREFIX "hf:c:"
 #define HF_REDIS_CHANNEL_SIZE                                                  \
     (sizeof(HF_REDIS_CHANNEL_PREFIX) + HF_REDIS_ID_SIZE)
@@ -32,8 +35,7 @@ struct hf_redis_words {
     struct hf_redis_args args;
     char keys[4][HF_REDIS_PREFIX_MAX + HF_KEY_MAX];
     char nonce[HF_REDIS_NONCE_SIZE + 1];
-    char mine[sizeof("hf1  ") + 20 + HF_REDIS_NONCE_SIZE + 1];
-    char number[64];
+    char text[HF_REDIS_HEAD_MAX];
 };
 
 /* Options of a LOCK. */

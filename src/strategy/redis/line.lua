@@ -8,7 +8,8 @@
 -- when the last long silence of all of them ended: then it was the server, or
 -- the network, and not they.
 
-local key, line, standing, events = KEYS[1], KEYS[2], KEYS[3], KEYS[5]
+local key, line, standing = KEYS[1], KEYS[2], KEYS[3]
+local events, holds, ends = 'hf:events', 'hf:held', 'hf:ends'
 
 local LINE_MS = 60000   -- a line that nobody stands in any more goes by itself
 local PUT_OFF_MS = 8000 -- and each so often it is put off
@@ -42,10 +43,10 @@ local watched = redis.call('EXISTS', events) == 1
 local told = {}
 
 local function note_held(token, owner, lease)
-    redis.call('HSET', KEYS[6], key, token .. ' ' .. owner)
-    redis.call('ZADD', KEYS[7], digits(now_ms + lease), key)
-    redis.call('PEXPIRE', KEYS[6], WATCH_MS)
-    redis.call('PEXPIRE', KEYS[7], WATCH_MS)
+    redis.call('HSET', holds, key, token .. ' ' .. owner)
+    redis.call('ZADD', ends, digits(now_ms + lease), key)
+    redis.call('PEXPIRE', holds, WATCH_MS)
+    redis.call('PEXPIRE', ends, WATCH_MS)
 end
 
 local function tell(kind, token, owner, lease)
@@ -62,15 +63,15 @@ end
 
 local function tell_end(kind, token, owner)
     if watched then
-        redis.call('HDEL', KEYS[6], key)
-        redis.call('ZREM', KEYS[7], key)
+        redis.call('HDEL', holds, key)
+        redis.call('ZREM', ends, key)
     end
     return tell(kind, token, owner, 0)
 end
 
 -- Nobody holds the key. If watchers know of a holder, its lease has run out.
 local function tell_expiry()
-    local was = watched and redis.call('HGET', KEYS[6], key)
+    local was = watched and redis.call('HGET', holds, key)
 
     if was then
         return tell_end(HF_EVENT_EXPIRED, string.match(was, '^(%d+) (.*)$'))

@@ -21,8 +21,8 @@ local function take()
 
     if not token then
         token = next_token()
-    elseif tonumber(redis.call('GET', KEYS[4]) or 0) < tonumber(token) then
-        redis.call('SET', KEYS[4], token)
+    elseif tonumber(redis.call('GET', 'hf:token') or 0) < tonumber(token) then
+        redis.call('SET', 'hf:token', token)
     end
     redis.call('SET', key,
         record(token, nonce, lease, ARGV[4], ARGV[5], ARGV[6]), 'PX', lease)

@@ -11,10 +11,10 @@ local left = redis.call('PTTL', key)
 local lock = held and parse(held)
 local index = '0'
 
-if watched and lock and redis.call('HEXISTS', KEYS[6], key) == 0 then
+if watched and lock and redis.call('HEXISTS', holds, key) == 0 then
     note_held(lock.token, lock.owner, left)
 elseif watched and lock then
-    redis.call('ZADD', KEYS[7], digits(now_ms + left), key)
+    redis.call('ZADD', ends, digits(now_ms + left), key)
 elseif watched and not held then
     tell_expiry().freed = redis.call('EXISTS', line) == 0
     publish()

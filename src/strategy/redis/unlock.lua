@@ -16,7 +16,7 @@ if ARGV[2] then
     redis.call('PUBLISH', ARGV[2], KEYS[1])
 end
 if mutant == 72 then return HF_OK end
-if redis.call('EXISTS', KEYS[2], KEYS[5]) == 0 then
+if redis.call('EXISTS', KEYS[2], 'hf:events') == 0 then
     return HF_OK
 end
 
