@@ -18,6 +18,7 @@
 #define REST_MAX_MS 1000 /* and before any later one */
 #define SILENCE_MS 5000  /* with replies awaited: the connection is lost */
 #define READ_SIZE 16384  /* of hiredis */
+#define KEEP_SIZE 65536  /* of what is to be written */
 #define AWAIT_REST_MS 50 /* hf_open(): between two attempts */
 
 static void lose(struct hf_redis_link *link, enum hf_err err, const char *text);
@@ -31,6 +32,14 @@ static void lose_by_error(struct hf_redis_link *link)
 }
 
 /* ---- Writing ------------------------------------------------------------*/
+
+/* All of it is gone. What a burst has made large is given back. */
+static void forget_written(struct hf_buf *out)
+{
+    out->size = 0;
+    if (out->capacity > KEEP_SIZE)
+        hf_buf_fini(out);
+}
 
 #ifdef HF_REDIS_TLS
 /* hiredis writes without MSG_NOSIGNAL. A SIGPIPE goes to the thread that
@@ -62,7 +71,7 @@ static bool write_encrypted(struct hf_redis_link *link)
         redisAppendFormattedCommand(link->context, (const char *)out->data,
                                     out->size) != REDIS_OK)
         return false;
-    out->size = 0;
+    forget_written(out);
     if (write_quietly(link->context, &done) != REDIS_OK)
         return false;
     link->unwritten = !done;
@@ -86,7 +95,7 @@ static bool write_plain(struct hf_redis_link *link)
     }
     link->unwritten = link->written < out->size;
     if (!link->unwritten) {
-        out->size = 0;
+        forget_written(out);
         link->written = 0;
     }
     return true;
