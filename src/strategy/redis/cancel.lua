@@ -12,11 +12,11 @@ if holder ~= nonce and not claim then
     return {HF_ENOTHELD, '0'}
 end
 if holder == nonce then
-    redis.call('DEL', KEYS[1])
     if ARGV[2] then
         redis.call('PUBLISH', ARGV[2], KEYS[1])
     end
     if redis.call('EXISTS', KEYS[2], 'hf:events') == 0 then
+        redis.call('DEL', KEYS[1])
         return {HF_OK, token}
     end
 elseif redis.call('EXISTS', 'hf:events') == 0 then
@@ -29,7 +29,7 @@ end
 --@ line.lua
 
 if holder == nonce then
-    hand_over(HF_EVENT_RELEASED, token, parse(held).owner)
+    hand_over(HF_EVENT_RELEASED, held)
     return {HF_OK, token}
 end
 leave(nonce)

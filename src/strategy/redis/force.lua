@@ -21,12 +21,11 @@ if not lock or lock.token ~= ARGV[1] then
     return HF_ENOTOWNER
 end
 if ARGV[2] == '1' then
-    redis.call('DEL', key)
     redis.call('SET', KEYS[4], ARGV[3], 'PX', REMEMBER_MS)
     if ARGV[4] then
         redis.call('PUBLISH', ARGV[4], key)
     end
-    hand_over(HF_EVENT_FORCED, lock.token, lock.owner)
+    hand_over(HF_EVENT_FORCED, held)
 elseif lock.forced == '0' then
     local head = 'hf1 ' .. lock.token .. ' ' .. lock.nonce .. ' '
 

@@ -6,7 +6,7 @@
 -- the client called the instant when it sent it, and when it came. In the same
 -- hash, `heard` is when anyone in this line was last heard of, and `stalled`
 -- when the last long silence of all of them ended: then it was the server, or
--- the network, and not they.
+-- the network, and not they. `last` is the number of the last arrival.
 
 local key, line, standing = KEYS[1], KEYS[2], KEYS[3]
 local events, holds, ends = 'hf:events', 'hf:held', 'hf:ends'
@@ -122,12 +122,13 @@ local function leave(nonce)
     redis.call('HDEL', standing, nonce, '+' .. nonce)
 end
 
--- A sign of life. The line's own expiry is put off now and then.
-local function mark(nonce, sent)
-    local heard = tonumber(redis.call('HGET', standing, 'heard') or 0)
+-- A sign of life, and whatever other fields are to be written. `heard` is when
+-- there was one before. The line's own expiry is put off now and then.
+local function mark(nonce, sent, heard, ...)
+    local now = digits(now_ms)
 
-    redis.call('HSET', standing, '+' .. nonce, sent .. ' ' .. digits(now_ms),
-        'heard', digits(now_ms))
+    redis.call('HSET', standing, '+' .. nonce, sent .. ' ' .. now,
+        'heard', now, ...)
     if heard > 0 and now_ms - heard > STALL_MS then
         redis.call('HSET', standing, 'stalled', digits(now_ms))
     end
@@ -173,7 +174,7 @@ local function grant(nonce, claim, sent, token, asking)
     return true
 end
 
--- Nobody holds the key: give it to the first in line who lives. Answers its
+-- Nobody is to hold the key: give it to the first in line who lives. Answers its
 -- nonce and token, or nothing. `asking` is who runs this script, if it waits.
 local function pass(asking)
     local token, place = nil, 0
@@ -210,10 +211,15 @@ local function pass(asking)
     end
 end
 
--- The holder is gone, for the reason that `kind` names: hand the key over.
-local function hand_over(kind, token, owner)
-    local event = tell_end(kind, token, owner)
+-- End what is `held`, for the reason that `kind` names: hand the key over, or
+-- nobody has it any more.
+local function hand_over(kind, held)
+    local lock = watched and parse(held) or {}
+    local event = tell_end(kind, lock.token, lock.owner)
 
     event.freed = not pass()
+    if event.freed then
+        redis.call('DEL', key)
+    end
     publish()
 end

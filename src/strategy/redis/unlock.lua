@@ -11,19 +11,17 @@ if mutant == 25 then redis.call('DEL', KEYS[1]) return HF_OK end
 if string.sub(held, 1, #ARGV[1]) ~= ARGV[1] then
     return HF_ENOTOWNER
 end
-redis.call('DEL', KEYS[1])
 if ARGV[2] then
     redis.call('PUBLISH', ARGV[2], KEYS[1])
 end
-if mutant == 72 then return HF_OK end
+if mutant == 72 then redis.call('DEL', KEYS[1]) return HF_OK end
 if redis.call('EXISTS', KEYS[2], 'hf:events') == 0 then
+    redis.call('DEL', KEYS[1])
     return HF_OK
 end
 
 --@ record.lua
 --@ line.lua
 
-local lock = parse(held)
-
-hand_over(HF_EVENT_RELEASED, lock.token, lock.owner)
+hand_over(HF_EVENT_RELEASED, held)
 return HF_OK
