@@ -4,6 +4,8 @@
 -- KEYS  4 who broke it last
 -- ARGV  1 token  2 "1" for now  3 who asks, as CLIENT.SEQUENCE  4 the channel
 --       where it is announced, if any
+local watched = redis.call('EXISTS', 'hf:events') == 1
+
 --@ record.lua
 --@ line.lua
 

@@ -7,6 +7,8 @@
 -- hash, `heard` is when anyone in this line was last heard of, and `stalled`
 -- when the last long silence of all of them ended: then it was the server, or
 -- the network, and not they. `last` is the number of the last arrival.
+--
+-- Whoever includes this has found out whether it is `watched`.
 
 local key, line, standing = KEYS[1], KEYS[2], KEYS[3]
 local events, holds, ends = 'hf:events', 'hf:held', 'hf:ends'
@@ -39,7 +41,6 @@ end
 
 -- ---- Events
 
-local watched = redis.call('EXISTS', events) == 1
 local told = {}
 
 local function note_held(token, owner, lease)

@@ -7,6 +7,8 @@
 --       10 the token to grant it with, if any
 -- Answers {HF_OK, token, 1 if this very call granted it}, or {HF_EBUSY, place,
 -- milliseconds that the holder has left, or less than 0}.
+local watched = redis.call('EXISTS', 'hf:events') == 1
+
 --@ record.lua
 --@ line.lua
 

@@ -3,6 +3,8 @@
 --
 -- Answers {record or nil, milliseconds left, milliseconds held, waiters, index
 -- of the newest event, or "0"}.
+local watched = redis.call('EXISTS', 'hf:events') == 1
+
 --@ record.lua
 --@ line.lua
 

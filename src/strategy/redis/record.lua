@@ -17,9 +17,13 @@ local function clock() -- in microseconds
     return time[1] * 1000000 + time[2]
 end
 
--- Numbers here are beyond what Lua writes in full by itself.
+-- Numbers here are beyond what Lua writes in full by itself. Two whole ones
+-- are written in half the time that one broken one takes.
 local function digits(number)
-    return string.format('%.0f', number)
+    if number < 1e7 then
+        return string.format('%d', number)
+    end
+    return string.format('%d%07d', number / 1e7, number % 1e7)
 end
 
 -- One counter for all keys, which never expires. It starts at the time in

@@ -24,6 +24,8 @@ if tonumber(ARGV[2]) >= left then
     left = tonumber(ARGV[2])
 end
 if redis.call('EXISTS', 'hf:events') == 1 then
+    local watched = true
+
     --@ record.lua
     --@ line.lua
 

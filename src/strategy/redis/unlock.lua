@@ -15,7 +15,12 @@ if ARGV[2] then
     redis.call('PUBLISH', ARGV[2], KEYS[1])
 end
 if mutant == 72 then redis.call('DEL', KEYS[1]) return HF_OK end
-if redis.call('EXISTS', KEYS[2], 'hf:events') == 0 then
+
+-- 1 for a line, and 2 where somebody watches.
+local others = redis.call('EXISTS', KEYS[2], 'hf:events', 'hf:events')
+local watched = others >= 2
+
+if others == 0 then
     redis.call('DEL', KEYS[1])
     return HF_OK
 end
