@@ -27,7 +27,9 @@ elseif not watched then
 end
 
 --@ record.lua
+--@ events.lua
 --@ line.lua
+--@ pass.lua
 
 if holder == nonce then
     hand_over(HF_EVENT_RELEASED, held)

@@ -7,7 +7,9 @@
 local watched = redis.call('EXISTS', 'hf:events') == 1
 
 --@ record.lua
+--@ events.lua
 --@ line.lua
+--@ pass.lua
 
 local REMEMBER_MS = 60000
 local held = redis.call('GET', key)

@@ -10,6 +10,7 @@
 local watched = redis.call('EXISTS', 'hf:events') == 1
 
 --@ record.lua
+--@ events.lua
 --@ line.lua
 
 local nonce, lease = ARGV[1], ARGV[2]
@@ -45,6 +46,8 @@ if place then
     mark(nonce, ARGV[8], heard)
 end
 if not held then
+    --@ pass.lua
+
     local expiry = tell_expiry()
     local granted, token = pass(nonce)
 

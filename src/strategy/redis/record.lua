@@ -12,6 +12,8 @@
 -- What all locks share is called by its name: hf:token, the last token, and,
 -- while somebody watches, hf:events, hf:held, and hf:ends, when that ends.
 
+local key, line, standing = KEYS[1], KEYS[2], KEYS[3]
+
 local function clock() -- in microseconds
     local time = redis.call('TIME')
     return time[1] * 1000000 + time[2]
@@ -44,4 +46,21 @@ end
 local function record(token, nonce, lease, owner, note, value)
     return 'hf1 ' .. token .. ' ' .. nonce .. ' 0 0 ' .. lease .. ' ' ..
         #owner .. ' ' .. #note .. ' -\n' .. owner .. note .. value
+end
+
+-- What a record says; nothing if it is not one of ours.
+local function parse(record)
+    local token, nonce, forced, held, lease, owner_size, note_size, updates, at =
+        string.match(record,
+            '^hf1 (%d+) (%x+) ([01]) (%d+) (%d+) (%d+) (%d+) (%S+)\n()')
+
+    if not token then
+        return nil
+    end
+    return {
+        token = token, nonce = nonce, forced = forced, held = held,
+        lease = lease, updates = updates, note_size = tonumber(note_size),
+        owner = string.sub(record, at, at + owner_size - 1),
+        value_at = at + owner_size + note_size, note_at = at + owner_size,
+    }
 end

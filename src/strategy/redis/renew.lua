@@ -27,7 +27,7 @@ if redis.call('EXISTS', 'hf:events') == 1 then
     local watched = true
 
     --@ record.lua
-    --@ line.lua
+    --@ events.lua
 
     local lock = parse(held)
 

@@ -26,7 +26,9 @@ if others == 0 then
 end
 
 --@ record.lua
+--@ events.lua
 --@ line.lua
+--@ pass.lua
 
 hand_over(HF_EVENT_RELEASED, held)
 return HF_OK

@@ -8,7 +8,7 @@
 local watched = redis.call('EXISTS', 'hf:events') == 1
 
 --@ record.lua
---@ line.lua
+--@ events.lua
 
 local UPDATES_KEPT = 32
 local held = redis.call('GET', key)
