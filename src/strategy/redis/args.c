@@ -36,7 +36,7 @@ void hf_redis_add_number(struct hf_redis_args *args, uint64_t number)
 }
 
 /* "*3\r\n", "$7\r\n": how many words, how many bytes. */
-static void say_size(struct hf_buf *out, char kind, size_t size)
+void hf_redis_say_size(struct hf_buf *out, char kind, size_t size)
 {
     char text[1 + HF_REDIS_DIGITS_MAX + 2] = {kind};
     size_t end = 1 + hf_redis_write_digits(text + 1, size);
@@ -46,16 +46,20 @@ static void say_size(struct hf_buf *out, char kind, size_t size)
     hf_buf_raw(out, text, end);
 }
 
+void hf_redis_say(struct hf_buf *out, const void *bytes, size_t size)
+{
+    hf_redis_say_size(out, '$', size);
+    hf_buf_raw(out, bytes, size);
+    hf_buf_raw(out, "\r\n", 2);
+}
+
 bool hf_redis_args_encode(const struct hf_redis_args *args, struct hf_buf *out)
 {
     size_t before = out->size;
 
-    say_size(out, '*', args->count);
-    for (unsigned i = 0; i < args->count; i++) {
-        say_size(out, '$', args->words[i].size);
-        hf_buf_raw(out, args->words[i].data, args->words[i].size);
-        hf_buf_raw(out, "\r\n", 2);
-    }
+    hf_redis_say_size(out, '*', args->count);
+    for (unsigned i = 0; i < args->count; i++)
+        hf_redis_say(out, args->words[i].data, args->words[i].size);
     if (!out->failed)
         return true;
     out->failed = false;

@@ -21,6 +21,10 @@ void hf_redis_add(struct hf_redis_args *args, const void *bytes, size_t size);
 void hf_redis_add_text(struct hf_redis_args *args, const char *text);
 void hf_redis_add_number(struct hf_redis_args *args, uint64_t number);
 
+/* Append a word; or how many there are ('*'), or how long one is ('$'). */
+void hf_redis_say(struct hf_buf *out, const void *bytes, size_t size);
+void hf_redis_say_size(struct hf_buf *out, char kind, size_t size);
+
 /* Append them as a command; false: out of memory, and nothing is appended. */
 bool hf_redis_args_encode(const struct hf_redis_args *args, struct hf_buf *out);
 

@@ -144,24 +144,49 @@ static void flush(struct hf_post *post)
         write_out(link);
 }
 
-bool hf_redis_link_send(struct hf_redis_link *link, struct hf_redis_call *call,
-                        const struct hf_redis_args *args)
+static bool can_send(const struct hf_redis_link *link)
+{
+    return link->state == HF_REDIS_UP || link->state == HF_REDIS_GREETING;
+}
+
+/* Something was appended: it is written, and its reply awaited. */
+static void appended(struct hf_redis_link *link, struct hf_redis_call *call)
 {
     struct hf_host *host = link->host;
 
-    if (link->state != HF_REDIS_UP && link->state != HF_REDIS_GREETING)
-        return false;
-    if (!hf_redis_args_encode(args, &link->out))
-        return false;
     host->ops->defer(host, &link->flush);
     if (!call)
-        return true;
+        return;
     if (hf_list_empty(&link->calls)) {
         link->heard = host->ops->now(host);
         hf_timer_set(host, &link->timer, hf_time_add(link->heard, SILENCE_MS));
     }
     hf_list_push_back(&link->calls, &call->link);
+}
+
+bool hf_redis_link_send(struct hf_redis_link *link, struct hf_redis_call *call,
+                        const struct hf_redis_args *args)
+{
+    if (!can_send(link) || !hf_redis_args_encode(args, &link->out))
+        return false;
+    appended(link, call);
     return true;
+}
+
+bool hf_redis_link_send_bytes(struct hf_redis_link *link,
+                              struct hf_redis_call *call, const void *bytes,
+                              size_t size)
+{
+    bool failed;
+
+    if (!can_send(link))
+        return false;
+    hf_buf_raw(&link->out, bytes, size);
+    failed = link->out.failed;
+    link->out.failed = false;
+    if (!failed)
+        appended(link, call);
+    return !failed;
 }
 
 /* ---- Reading ------------------------------------------------------------*/

@@ -116,6 +116,11 @@ enum hf_err hf_redis_link_await(struct hf_redis_link *link,
 bool hf_redis_link_send(struct hf_redis_link *link, struct hf_redis_call *call,
                         const struct hf_redis_args *args);
 
+/* The same, of what is encoded already. */
+bool hf_redis_link_send_bytes(struct hf_redis_link *link,
+                              struct hf_redis_call *call, const void *bytes,
+                              size_t size);
+
 /* The connection is of no use any more: lose it, and connect again. */
 void hf_redis_link_drop(struct hf_redis_link *link, enum hf_err err,
                         const char *text);

@@ -115,15 +115,25 @@ static bool send_command(struct hf_redis_request *request, bool in_full,
     return hf_redis_link_send(&redis->link, &request->call, &words.args);
 }
 
-static void replied(struct hf_redis_call *call, const redisReply *reply)
+/* gather.c asks for several at once, and the server for one of them alone. */
+static bool is_put_off(const struct hf_request *request,
+                       const redisReply *reply)
 {
-    struct hf_redis_request *made =
-        HF_CONTAINER(call, struct hf_redis_request, call);
+    return request->command.kind == HF_COMMAND_UNLOCK && reply &&
+           reply->type == REDIS_REPLY_INTEGER && reply->integer == 1;
+}
+
+void hf_redis_replied(struct hf_redis_request *made, const redisReply *reply)
+{
     struct hf_request *request = made->request;
     struct hf_redis_taken taken;
 
     if (!request) {
         drop(made);
+        return;
+    }
+    if (is_put_off(request, reply)) {
+        hf_redis_send_alone(made);
         return;
     }
     hf_redis_take_command(&made->redis->link, reply, made->sent,
@@ -135,6 +145,18 @@ static void replied(struct hf_redis_call *call, const redisReply *reply)
         count_replicas(made);
     else
         hf_redis_answer(made);
+}
+
+static void replied(struct hf_redis_call *call, const redisReply *reply)
+{
+    hf_redis_replied(HF_CONTAINER(call, struct hf_redis_request, call), reply);
+}
+
+void hf_redis_send_alone(struct hf_redis_request *request)
+{
+    if (!send_command(request, false, false))
+        hf_redis_refuse(request, HF_EUNAVAIL,
+                        request->redis->link.failure.text);
 }
 
 void hf_redis_send_lock(struct hf_redis_request *request)
@@ -179,6 +201,12 @@ static void run_command(struct hf_redis *redis, struct hf_request *request)
         return;
     }
     made->tried = request->command.kind == HF_COMMAND_LOCK && !queue;
+    if (made->tried || request->command.kind == HF_COMMAND_UNLOCK) {
+        made->sent = redis->host->ops->now(redis->host);
+        hf_redis_gather(made);
+        return;
+    }
+    hf_redis_send_gathered(redis);
     if (!send_command(made, queue, queue))
         hf_redis_refuse(made, HF_EUNAVAIL, redis->link.failure.text);
 }
@@ -289,9 +317,13 @@ static void submit(void *self, struct hf_request *request)
         refuse_now(redis, request, HF_EUNAVAIL, redis->link.failure.text);
         return;
     }
-    if (request->kind == HF_REQUEST_COMMAND)
+    if (request->kind == HF_REQUEST_COMMAND) {
         run_command(redis, request);
-    else if (request->kind == HF_REQUEST_READ)
+        return;
+    }
+    if (!HF_MUTANT(84))
+        hf_redis_send_gathered(redis);
+    if (request->kind == HF_REQUEST_READ)
         run_read(redis, request);
     else if (request->kind == HF_REQUEST_LIST)
         run_list(redis, request);
@@ -382,6 +414,7 @@ static enum hf_err redis_open(void *self, struct hf_url *url,
 
     redis->host = host;
     hf_list_init(&redis->requests);
+    hf_list_init(&redis->gathered);
     hf_list_init(&redis->until_heard);
     err = hf_redis_number(url, "wait_replicas", WAIT_REPLICAS_MAX,
                           &redis->wait_replicas, error);
@@ -412,6 +445,7 @@ static void redis_close(void *self)
 {
     struct hf_redis *redis = self;
 
+    redis->host->ops->unpost(redis->host, &redis->gather);
     hf_redis_link_close(&redis->link);
     hf_redis_link_close(&redis->news);
     hf_redis_watches_close(redis);

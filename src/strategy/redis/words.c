@@ -116,21 +116,20 @@ static char *put_number(char *to, uint64_t number)
     return to + hf_redis_write_digits(to, number);
 }
 
-static void add_put(struct hf_redis_words *words, const char *end)
+static char *put_nonce(char *to, const struct hf_command *command)
 {
-    hf_redis_add(&words->args, words->text, (size_t)(end - words->text));
+    write_hex(to, command->nonce.bytes, sizeof(command->nonce.bytes));
+    return to + HF_REDIS_NONCE_SIZE;
 }
 
 /* What follows the token in the record: " NONCE 0 0 LEASE OWNER_SIZE NOTE_SIZE
  * -\n", owner, note. Made here, because the server has more to do. */
-static void add_head(struct hf_redis_words *words,
-                     const struct hf_redis_asker *asker,
-                     const struct hf_command *command)
+static char *put_head(char *to, const struct hf_redis_asker *asker,
+                      const struct hf_command *command)
 {
     size_t owner_size = strlen(asker->owner);
-    char *to = put_text(words->text, " ");
 
-    to = put(to, words->nonce, HF_REDIS_NONCE_SIZE);
+    to = put_nonce(put_text(to, " "), command);
     to = put_text(to, " 0 0 ");
     to = put_number(to, command->lease_ms);
     to = put_text(to, " ");
@@ -139,7 +138,20 @@ static void add_head(struct hf_redis_words *words,
     to = put_number(to, command->note.size);
     to = put_text(to, " -\n");
     to = put(to, asker->owner, owner_size);
-    add_put(words, put(to, command->note.data, command->note.size));
+    return put(to, command->note.data, command->note.size);
+}
+
+/* How the holder's record begins: "hf1 TOKEN NONCE ". */
+static char *put_mine(char *to, const struct hf_command *command)
+{
+    to = put_number(put_text(to, "hf1 "), command->token);
+    return put_text(put_nonce(put_text(to, " "), command), " ");
+}
+
+/* What was put into the text of these words. */
+static void add_put(struct hf_redis_words *words, const char *end)
+{
+    hf_redis_add(&words->args, words->text, (size_t)(end - words->text));
 }
 
 static void call_take(struct hf_redis_words *words,
@@ -150,7 +162,7 @@ static void call_take(struct hf_redis_words *words,
     call_script(words, link, HF_REDIS_TAKE, 2);
     hf_redis_add(&words->args, command->key.data, command->key.size);
     add_key(words, 0, "hf:q:", command->key);
-    add_head(words, asker, command);
+    add_put(words, put_head(words->text, asker, command));
     hf_redis_add_number(&words->args, command->lease_ms);
     add_bytes(words, command->value);
     add_given_token(words, token);
@@ -177,16 +189,10 @@ static void call_lock(struct hf_redis_words *words,
     add_given_token(words, lock->token);
 }
 
-/* How the holder's record begins: "hf1 TOKEN NONCE ". */
 static void add_mine(struct hf_redis_words *words,
                      const struct hf_command *command)
 {
-    char *to = put_text(words->text, "hf1 ");
-
-    to = put_number(to, command->token);
-    to = put_text(to, " ");
-    to = put(to, words->nonce, HF_REDIS_NONCE_SIZE);
-    add_put(words, put_text(to, " "));
+    add_put(words, put_mine(words->text, command));
 }
 
 static void add_update(struct hf_redis_words *words,
@@ -278,4 +284,50 @@ void hf_redis_look(struct hf_redis_words *words,
                    const struct hf_redis_link *link)
 {
     call_script(words, link, HF_REDIS_WATCH, 0);
+}
+
+/* ---- Several ------------------------------------------------------------*/
+
+static void say_keys(struct hf_buf *out, const char *prefix,
+                     const struct hf_command *const *commands, unsigned count)
+{
+    size_t size = strlen(prefix);
+
+    for (unsigned i = 0; i < count; i++) {
+        hf_redis_say_size(out, '$', size + commands[i]->key.size);
+        hf_buf_raw(out, prefix, size);
+        hf_buf_raw(out, commands[i]->key.data, commands[i]->key.size);
+        hf_buf_raw(out, "\r\n", 2);
+    }
+}
+
+/* What is written, or compared; the lease, or none; the value. */
+static void say_step(struct hf_buf *out, const struct hf_redis_asker *asker,
+                     const struct hf_command *command)
+{
+    bool takes = command->kind == HF_COMMAND_LOCK;
+    char text[HF_REDIS_HEAD_MAX], lease[HF_REDIS_DIGITS_MAX];
+    const char *end =
+        takes ? put_head(text, asker, command) : put_mine(text, command);
+
+    hf_redis_say(out, text, (size_t)(end - text));
+    hf_redis_say(out, lease,
+                 takes ? hf_redis_write_digits(lease, command->lease_ms) : 0);
+    hf_redis_say(out, command->value.data, takes ? command->value.size : 0);
+}
+
+void hf_redis_several(struct hf_buf *out, const struct hf_redis_link *link,
+                      const struct hf_redis_asker *asker,
+                      const struct hf_command *const *commands, unsigned count)
+{
+    char digits[HF_REDIS_DIGITS_MAX];
+
+    hf_redis_say_size(out, '*', 3 + (size_t)5 * count);
+    hf_redis_say(out, "EVALSHA", strlen("EVALSHA"));
+    hf_redis_say(out, link->shas[HF_REDIS_SEVERAL], HF_REDIS_SHA_SIZE);
+    hf_redis_say(out, digits, hf_redis_write_digits(digits, 2ull * count));
+    say_keys(out, "", commands, count);
+    say_keys(out, "hf:q:", commands, count);
+    for (unsigned i = 0; i < count; i++)
+        say_step(out, asker, commands[i]);
 }

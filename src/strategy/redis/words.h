@@ -56,6 +56,12 @@ void hf_redis_command(struct hf_redis_words *words,
                       const struct hf_command *command,
                       const struct hf_redis_lock *lock);
 
+/* Append several COMMANDs as one call: LOCKs that are asked for quickly, and
+ * UNLOCKs. `out->failed`: there was no memory. */
+void hf_redis_several(struct hf_buf *out, const struct hf_redis_link *link,
+                      const struct hf_redis_asker *asker,
+                      const struct hf_command *const *commands, unsigned count);
+
 /* READ, and WATCH: a look at what is due. */
 void hf_redis_read(struct hf_redis_words *words,
                    const struct hf_redis_link *link, struct hf_key key);
