@@ -1,13 +1,15 @@
-/* What is asked for in one turn goes to the server as one script: each is told
- * its own, whatever becomes of the others. */
+/* What is quick, and what is asked for in one turn, which goes to the server as
+ * one script: each is told its own, whatever becomes of the others. */
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/redis_client.h"
 #include "lib/runner.h"
 
 #define ASKED_MAX 40
+#define PAIRS 10
 
 static struct hf_test_redis redis;
 static struct hf_client *client;
@@ -198,6 +200,38 @@ static void who_stands_in_line_is_handed_the_key(void **state)
     expect_ok(hf_close(other, 1000));
 }
 
+/* What only standing in line calls. */
+static long looks_at_lines(void)
+{
+    const char *found = strstr(hf_test_redis_say(&redis, "INFO commandstats"),
+                               "cmdstat_hmget:calls=");
+
+    return found ? strtol(strchr(found, '=') + 1, NULL, 10) : 0;
+}
+
+static void who_has_waited_is_quick_again(void **state)
+{
+    struct hf_lock *held = hold("k");
+    struct hf_client *other = hf_test_redis_open(&redis, NULL);
+    struct hf_lock_opts brief = hf_test_opts(10000, 1, 5000);
+    struct hf_lock *lock = NULL;
+    long before;
+
+    (void)state;
+    expect_err(hf_lock(other, hf_key("k"), &brief, &lock), HF_ETIMEDOUT);
+    before = looks_at_lines();
+    assert_true(before > 0);
+    for (unsigned i = 0; i < PAIRS; i++) {
+        expect_ok(hf_lock(other, hf_key("free"), NULL, &lock));
+        expect_ok(hf_unlock(lock));
+        hf_lock_free(lock);
+    }
+    /* The first looked, and whatever was slow and asked for again. */
+    assert_in_range(looks_at_lines(), before, before + PAIRS / 2);
+    hf_lock_free(held);
+    expect_ok(hf_close(other, 1000));
+}
+
 /* In one turn: an unlock, and a look. */
 struct look {
     struct hf_lock *lock;
@@ -279,6 +313,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         CASE(each_is_told_its_own),
         CASE(who_stands_in_line_is_handed_the_key),
+        CASE(who_has_waited_is_quick_again),
         CASE(what_comes_behind_overtakes_nothing),
         CASE(more_than_one_script_can_take_are_all_answered),
         CASE(who_hears_nothing_is_in_doubt),

@@ -138,6 +138,8 @@ void hf_redis_replied(struct hf_redis_request *made, const redisReply *reply)
     }
     hf_redis_take_command(&made->redis->link, reply, made->sent,
                           &request->command, &request->answer, &taken);
+    if (request->command.kind == HF_COMMAND_LOCK)
+        made->redis->contended = !taken.fresh;
     if (taken.in_full || (made->tried && request->command.queue &&
                           request->answer.result.err == HF_EBUSY))
         hf_redis_send_lock(made);
@@ -188,26 +190,27 @@ static struct hf_redis_request *new_request(struct hf_redis *redis,
     return made;
 }
 
-/* Where messages are not heard yet, a LOCK is tried first: most keys are
- * free, and then the second connection is never made. Who has waited before
- * may be in line already. */
+/* A LOCK is tried first: most keys are free, and then the second connection is
+ * never made. Where the last was in vain, this one is asked for in full: it may
+ * stand in line already, or wants to. */
 static void run_command(struct hf_redis *redis, struct hf_request *request)
 {
     struct hf_redis_request *made = new_request(redis, request);
-    bool queue = request->command.queue && redis->hears_grants;
+    bool in_full =
+        request->command.queue && redis->hears_grants && redis->contended;
 
     if (!made) {
         refuse_now(redis, request, HF_ENOMEM, hf_err_text(HF_ENOMEM));
         return;
     }
-    made->tried = request->command.kind == HF_COMMAND_LOCK && !queue;
+    made->tried = request->command.kind == HF_COMMAND_LOCK && !in_full;
     if (made->tried || request->command.kind == HF_COMMAND_UNLOCK) {
         made->sent = redis->host->ops->now(redis->host);
         hf_redis_gather(made);
         return;
     }
     hf_redis_send_gathered(redis);
-    if (!send_command(made, queue, queue))
+    if (!send_command(made, in_full, in_full))
         hf_redis_refuse(made, HF_EUNAVAIL, redis->link.failure.text);
 }
 

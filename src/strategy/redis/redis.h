@@ -42,6 +42,7 @@ struct hf_redis {
     struct hf_redis_link news;
     bool hears_grants, hears_bell;
     struct hf_list until_heard; /* requests: LOCKs that are to stand in line */
+    bool contended;             /* the last LOCK was not granted at once */
 
     /* watch.c */
     struct hf_list watches;
