@@ -123,30 +123,30 @@ static bool is_put_off(const struct hf_request *request,
            reply->type == REDIS_REPLY_INTEGER && reply->integer == 1;
 }
 
-void hf_redis_replied(struct hf_redis_request *made, const redisReply *reply)
+void hf_redis_replied(struct hf_redis_request *request, const redisReply *reply)
 {
-    struct hf_request *request = made->request;
+    struct hf_request *asked = request->request;
     struct hf_redis_taken taken;
 
-    if (!request) {
-        drop(made);
+    if (!asked) {
+        drop(request);
         return;
     }
-    if (is_put_off(request, reply)) {
-        hf_redis_send_alone(made);
+    if (is_put_off(asked, reply)) {
+        hf_redis_send_alone(request);
         return;
     }
-    hf_redis_take_command(&made->redis->link, reply, made->sent,
-                          &request->command, &request->answer, &taken);
-    if (request->command.kind == HF_COMMAND_LOCK)
-        made->redis->contended = !taken.fresh;
-    if (taken.in_full || (made->tried && request->command.queue &&
-                          request->answer.result.err == HF_EBUSY))
-        hf_redis_send_lock(made);
-    else if (wants_replicas(made, taken.fresh))
-        count_replicas(made);
+    hf_redis_take_command(&request->redis->link, reply, request->sent,
+                          &asked->command, &asked->answer, &taken);
+    if (asked->command.kind == HF_COMMAND_LOCK)
+        request->redis->contended = !taken.fresh;
+    if (taken.in_full || (request->tried && asked->command.queue &&
+                          asked->answer.result.err == HF_EBUSY))
+        hf_redis_send_lock(request);
+    else if (wants_replicas(request, taken.fresh))
+        count_replicas(request);
     else
-        hf_redis_answer(made);
+        hf_redis_answer(request);
 }
 
 static void replied(struct hf_redis_call *call, const redisReply *reply)

@@ -11,7 +11,7 @@
 #define HF_REDIS_PREFIX_MAX 24
 
 /* Of a record, up to its value. */
-#define HF_REDIS_HEAD_MAX (HF_REDIS_NONCE_SIZE + 2 * HF_NOTE_MAX + 160)
+#define HF_REDIS_HEAD_MAX (HF_REDIS_NONCE_SIZE + (size_t)2 * HF_NOTE_MAX + 160)
 #define HF_REDIS_CHANNEL_PREFIX "hf:c:"
 #define HF_REDIS_CHANNEL_SIZE                                                  \
     (sizeof(HF_REDIS_CHANNEL_PREFIX) + HF_REDIS_ID_SIZE)
