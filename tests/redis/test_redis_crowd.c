@@ -252,6 +252,30 @@ static void nobody_jumps_the_line(void **state)
     expect_ok(hf_close(client, 1000));
 }
 
+/* Whoever stands in it may be killed at once: also the second line of a key
+ * goes by itself. */
+static void every_line_has_an_expiry(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(600000, 0, 60000);
+    struct hf_client *client;
+    struct hf_lock *lock = NULL;
+    pid_t pid;
+
+    (void)state;
+    assert_true(hf_test_redis_start(&redis, NULL));
+    client = hf_test_redis_open(&redis, NULL);
+    for (unsigned i = 0; i < 3; i++) {
+        expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+        stand_in_line(&pid, 1, 600000);
+        assert_string_not_equal(hf_test_redis_say(&redis, "PTTL hf:q:k"), "-1");
+        assert_string_not_equal(hf_test_redis_say(&redis, "PTTL hf:w:k"), "-1");
+        expect_ok(hf_unlock(lock));
+        hf_lock_free(lock);
+        expect_all_end(&pid, 1);
+    }
+    expect_ok(hf_close(client, 1000));
+}
+
 /* The holder is killed, and so is the first in line: the second does not wait
  * for the lease of either twice. */
 static void the_killed_hold_up_nobody(void **state)
@@ -443,6 +467,7 @@ int main(void)
         CASE(who_is_stopped_costs_its_own_lease),
         CASE(who_is_silent_is_passed_over),
         CASE(nobody_jumps_the_line),
+        CASE(every_line_has_an_expiry),
         CASE(the_killed_hold_up_nobody),
         CASE(a_counter_stays_exact_while_the_server_is_restarted),
         CASE(a_storm_with_restarts_leaves_a_good_history),

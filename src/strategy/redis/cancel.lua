@@ -7,29 +7,32 @@ local nonce = ARGV[1]
 local held = redis.call('GET', KEYS[1])
 local token, holder = string.match(held or '', '^hf1 (%d+) (%x+) ')
 local claim = redis.call('HGET', KEYS[3], nonce)
+local watched = redis.call('EXISTS', 'hf:events') == 1
 
 if holder ~= nonce and not claim then
     return {HF_ENOTHELD, '0'}
 end
 if holder == nonce then
-    redis.call('DEL', KEYS[1])
     if ARGV[2] then
         redis.call('PUBLISH', ARGV[2], KEYS[1])
     end
-    if redis.call('EXISTS', KEYS[2], KEYS[5]) == 0 then
+    if not watched and redis.call('EXISTS', KEYS[2]) == 0 then
+        redis.call('DEL', KEYS[1])
         return {HF_OK, token}
     end
-elseif redis.call('EXISTS', KEYS[5]) == 0 then
+elseif not watched then
     redis.call('ZREM', KEYS[2], nonce)
     redis.call('HDEL', KEYS[3], nonce, '+' .. nonce)
     return {HF_OK, '0'}
 end
 
 --@ record.lua
+--@ events.lua
 --@ line.lua
+--@ pass.lua
 
 if holder == nonce then
-    hand_over(HF_EVENT_RELEASED, token, parse(held).owner)
+    hand_over(HF_EVENT_RELEASED, held)
     return {HF_OK, token}
 end
 leave(nonce)

@@ -1,69 +1,9 @@
-/* command.h - lock commands as calls of scripts, and replies as answers.
- *
- * What both redis: and redlock: say to a server. */
+/* command.h - what a server's replies mean: answers to lock commands, what is
+ * read, and errors. For redis: and redlock:. */
 #ifndef HF_STRATEGY_REDIS_COMMAND_H
 #define HF_STRATEGY_REDIS_COMMAND_H
 
-#include "strategy/redis/link.h"
-
-#define HF_REDIS_ID_SIZE 16 /* hex digits of a client's name for itself */
-#define HF_REDIS_NONCE_SIZE ((size_t)2 * HF_NONCE_SIZE) /* in hex digits */
-#define HF_REDIS_PREFIX_MAX 24
-#define HF_REDIS_CHANNEL_PREFIX "hf:c:"
-#define HF_REDIS_CHANNEL_SIZE                                                  \
-    (sizeof(HF_REDIS_CHANNEL_PREFIX) + HF_REDIS_ID_SIZE)
-
-/* Who asks. */
-struct hf_redis_asker {
-    const char *owner;
-    char id[HF_REDIS_ID_SIZE + 1];
-    char channel[HF_REDIS_CHANNEL_SIZE]; /* where its waiters are told */
-    const char *announce; /* with the key: a channel for what it gives back;
-                             NULL: none */
-};
-
-/* HF_ESYSTEM: there is no randomness to make an id of. */
-enum hf_err hf_redis_asker_init(struct hf_redis_asker *asker,
-                                struct hf_host *host);
-
-/* A call of a script, with room for what it is made of. The bytes of the
- * request are borrowed. */
-struct hf_redis_words {
-    struct hf_redis_args args;
-    char keys[4][HF_REDIS_PREFIX_MAX + HF_KEY_MAX];
-    char nonce[HF_REDIS_NONCE_SIZE + 1];
-    char mine[sizeof("hf1  ") + 20 + HF_REDIS_NONCE_SIZE + 1];
-    char number[64];
-};
-
-/* Options of a LOCK. */
-struct hf_redis_lock {
-    bool in_full;   /* by lock.lua; else by take.lua */
-    bool queue;     /* and stand in line */
-    hf_time sent;   /* comes back in the message of a grant */
-    uint64_t token; /* to be granted with; 0: the server's next */
-};
-
-/* A user's key may not begin as those of holdfast do. */
-bool hf_redis_key_is_ours(struct hf_key key);
-
-/* A COMMAND. `lock` is for LOCK alone, and may be NULL elsewhere. */
-void hf_redis_command(struct hf_redis_words *words,
-                      const struct hf_redis_link *link,
-                      const struct hf_redis_asker *asker,
-                      const struct hf_command *command,
-                      const struct hf_redis_lock *lock);
-
-/* READ, and WATCH: a look at what is due. */
-void hf_redis_read(struct hf_redis_words *words,
-                   const struct hf_redis_link *link, struct hf_key key);
-void hf_redis_look(struct hf_redis_words *words,
-                   const struct hf_redis_link *link);
-
-/* How often a waiter shows that it lives. */
-uint32_t hf_redis_beat_ms(uint32_t lease_ms);
-
-/* ---- Replies ------------------------------------------------------------*/
+#include "strategy/redis/words.h"
 
 /* What an error of the server means; what follows from it, such as loading
  * scripts anew, is begun. */

@@ -1,17 +1,21 @@
 -- Break a lock: mark it, so that it is not renewed any more, or end it now.
 -- Asked a second time, because the answer was lost, it is done once.
 --
--- KEYS  8 who broke it last
+-- KEYS  4 who broke it last
 -- ARGV  1 token  2 "1" for now  3 who asks, as CLIENT.SEQUENCE  4 the channel
 --       where it is announced, if any
+local watched = redis.call('EXISTS', 'hf:events') == 1
+
 --@ record.lua
+--@ events.lua
 --@ line.lua
+--@ pass.lua
 
 local REMEMBER_MS = 60000
 local held = redis.call('GET', key)
 local lock = held and parse(held)
 
-if redis.call('GET', KEYS[8]) == ARGV[3] then
+if redis.call('GET', KEYS[4]) == ARGV[3] then
     return HF_OK
 end
 if not held then
@@ -21,12 +25,11 @@ if not lock or lock.token ~= ARGV[1] then
     return HF_ENOTOWNER
 end
 if ARGV[2] == '1' then
-    redis.call('DEL', key)
-    redis.call('SET', KEYS[8], ARGV[3], 'PX', REMEMBER_MS)
+    redis.call('SET', KEYS[4], ARGV[3], 'PX', REMEMBER_MS)
     if ARGV[4] then
         redis.call('PUBLISH', ARGV[4], key)
     end
-    hand_over(HF_EVENT_FORCED, lock.token, lock.owner)
+    hand_over(HF_EVENT_FORCED, held)
 elseif lock.forced == '0' then
     local head = 'hf1 ' .. lock.token .. ' ' .. lock.nonce .. ' '
 

@@ -292,8 +292,11 @@ static bool raise_tokens(struct hf_redis_link *link)
 
     hf_redis_add_text(&args, "EVAL");
     hf_redis_add_text(&args, hf_redis_scripts[HF_REDIS_RAISE]);
-    hf_redis_add_text(&args, "1");
+    hf_redis_add_text(&args, "4");
     hf_redis_add_text(&args, "hf:token");
+    hf_redis_add_text(&args, "hf:events");
+    hf_redis_add_text(&args, "hf:held");
+    hf_redis_add_text(&args, "hf:ends");
     return say(link, &args, check_ok);
 }
 

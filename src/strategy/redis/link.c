@@ -18,6 +18,7 @@
 #define REST_MAX_MS 1000 /* and before any later one */
 #define SILENCE_MS 5000  /* with replies awaited: the connection is lost */
 #define READ_SIZE 16384  /* of hiredis */
+#define KEEP_SIZE 65536  /* of what is to be written */
 #define AWAIT_REST_MS 50 /* hf_open(): between two attempts */
 
 static void lose(struct hf_redis_link *link, enum hf_err err, const char *text);
@@ -30,30 +31,15 @@ static void lose_by_error(struct hf_redis_link *link)
     lose(link, HF_EUNAVAIL, why ? why : "the connection was lost");
 }
 
-/* ---- Words --------------------------------------------------------------*/
-
-void hf_redis_add(struct hf_redis_args *args, const void *bytes, size_t size)
-{
-    HF_ASSERT(args->count < HF_REDIS_ARGS_MAX);
-    args->words[args->count] = size > 0 ? bytes : "";
-    args->sizes[args->count++] = size;
-}
-
-void hf_redis_add_text(struct hf_redis_args *args, const char *text)
-{
-    hf_redis_add(args, text, strlen(text));
-}
-
-void hf_redis_add_number(struct hf_redis_args *args, uint64_t number)
-{
-    char *text = args->numbers[args->count];
-
-    (void)snprintf(text, sizeof(args->numbers[0]), "%llu",
-                   (unsigned long long)number);
-    hf_redis_add_text(args, text);
-}
-
 /* ---- Writing ------------------------------------------------------------*/
+
+/* All of it is gone. What a burst has made large is given back. */
+static void forget_written(struct hf_buf *out)
+{
+    out->size = 0;
+    if (out->capacity > KEEP_SIZE)
+        hf_buf_fini(out);
+}
 
 #ifdef HF_REDIS_TLS
 /* hiredis writes without MSG_NOSIGNAL. A SIGPIPE goes to the thread that
@@ -85,7 +71,7 @@ static bool write_encrypted(struct hf_redis_link *link)
         redisAppendFormattedCommand(link->context, (const char *)out->data,
                                     out->size) != REDIS_OK)
         return false;
-    out->size = 0;
+    forget_written(out);
     if (write_quietly(link->context, &done) != REDIS_OK)
         return false;
     link->unwritten = !done;
@@ -109,7 +95,7 @@ static bool write_plain(struct hf_redis_link *link)
     }
     link->unwritten = link->written < out->size;
     if (!link->unwritten) {
-        out->size = 0;
+        forget_written(out);
         link->written = 0;
     }
     return true;
@@ -158,41 +144,49 @@ static void flush(struct hf_post *post)
         write_out(link);
 }
 
-/* All of it, or nothing. */
-static bool append(struct hf_buf *out, struct hf_redis_args *args)
+static bool can_send(const struct hf_redis_link *link)
 {
-    char *bytes = NULL;
-    bool appended;
-    long long size =
-        redisFormatCommandArgv(&bytes, args->count, args->words, args->sizes);
-
-    if (size < 0)
-        return false;
-    hf_buf_raw(out, bytes, (size_t)size);
-    redisFreeCommand(bytes);
-    appended = !out->failed;
-    out->failed = false;
-    return appended;
+    return link->state == HF_REDIS_UP || link->state == HF_REDIS_GREETING;
 }
 
-bool hf_redis_link_send(struct hf_redis_link *link, struct hf_redis_call *call,
-                        struct hf_redis_args *args)
+/* Something was appended: it is written, and its reply awaited. */
+static void appended(struct hf_redis_link *link, struct hf_redis_call *call)
 {
     struct hf_host *host = link->host;
 
-    if (link->state != HF_REDIS_UP && link->state != HF_REDIS_GREETING)
-        return false;
-    if (!append(&link->out, args))
-        return false;
     host->ops->defer(host, &link->flush);
     if (!call)
-        return true;
+        return;
     if (hf_list_empty(&link->calls)) {
         link->heard = host->ops->now(host);
         hf_timer_set(host, &link->timer, hf_time_add(link->heard, SILENCE_MS));
     }
     hf_list_push_back(&link->calls, &call->link);
+}
+
+bool hf_redis_link_send(struct hf_redis_link *link, struct hf_redis_call *call,
+                        const struct hf_redis_args *args)
+{
+    if (!can_send(link) || !hf_redis_args_encode(args, &link->out))
+        return false;
+    appended(link, call);
     return true;
+}
+
+bool hf_redis_link_send_bytes(struct hf_redis_link *link,
+                              struct hf_redis_call *call, const void *bytes,
+                              size_t size)
+{
+    bool failed;
+
+    if (!can_send(link))
+        return false;
+    hf_buf_raw(&link->out, bytes, size);
+    failed = link->out.failed;
+    link->out.failed = false;
+    if (!failed)
+        appended(link, call);
+    return !failed;
 }
 
 /* ---- Reading ------------------------------------------------------------*/

@@ -17,14 +17,13 @@
 
 #include <hiredis/hiredis.h>
 
-#include "base/buf.h"
 #include "strategy/redis/address.h"
+#include "strategy/redis/args.h"
 #include "strategy/redis/script.h"
 #include "strategy/strategy.h"
 
 #define HF_REDIS_SHA_SIZE 40
 #define HF_REDIS_RUN_ID_SIZE 40
-#define HF_REDIS_ARGS_MAX 24
 #define HF_REDIS_GREETINGS_MAX (HF_REDIS_SCRIPTS + 8)
 
 struct hf_redis_link;
@@ -37,18 +36,6 @@ struct hf_redis_call {
      * free the call. */
     void (*reply)(struct hf_redis_call *call, const redisReply *reply);
 };
-
-/* The words of a command, borrowed. */
-struct hf_redis_args {
-    int count;
-    const char *words[HF_REDIS_ARGS_MAX];
-    size_t sizes[HF_REDIS_ARGS_MAX];
-    char numbers[HF_REDIS_ARGS_MAX][24]; /* for those that are none yet */
-};
-
-void hf_redis_add(struct hf_redis_args *args, const void *bytes, size_t size);
-void hf_redis_add_text(struct hf_redis_args *args, const char *text);
-void hf_redis_add_number(struct hf_redis_args *args, uint64_t number);
 
 enum hf_redis_state {
     HF_REDIS_DOWN,
@@ -127,7 +114,12 @@ enum hf_err hf_redis_link_await(struct hf_redis_link *link,
  * then nothing is sent, and `call` hears nothing. What is answered by messages
  * has no call: NULL. */
 bool hf_redis_link_send(struct hf_redis_link *link, struct hf_redis_call *call,
-                        struct hf_redis_args *args);
+                        const struct hf_redis_args *args);
+
+/* The same, of what is encoded already. */
+bool hf_redis_link_send_bytes(struct hf_redis_link *link,
+                              struct hf_redis_call *call, const void *bytes,
+                              size_t size);
 
 /* The connection is of no use any more: lose it, and connect again. */
 void hf_redis_link_drop(struct hf_redis_link *link, enum hf_err err,

@@ -7,12 +7,15 @@
 --       10 the token to grant it with, if any
 -- Answers {HF_OK, token, 1 if this very call granted it}, or {HF_EBUSY, place,
 -- milliseconds that the holder has left, or less than 0}.
+local watched = redis.call('EXISTS', 'hf:events') == 1
+
 --@ record.lua
+--@ events.lua
 --@ line.lua
 
 local nonce, lease = ARGV[1], ARGV[2]
 local held = redis.call('GET', key)
-local lock = held and parse(held)
+local token, holder = string.match(held or '', '^hf1 (%d+) (%x+) ')
 
 -- A token that is given comes from another server: the next one of this server
 -- is larger.
@@ -21,8 +24,8 @@ local function take()
 
     if not token then
         token = next_token()
-    elseif tonumber(redis.call('GET', KEYS[4]) or 0) < tonumber(token) then
-        redis.call('SET', KEYS[4], token)
+    elseif tonumber(redis.call('GET', 'hf:token') or 0) < tonumber(token) then
+        redis.call('SET', 'hf:token', token)
     end
     redis.call('SET', key,
         record(token, nonce, lease, ARGV[4], ARGV[5], ARGV[6]), 'PX', lease)
@@ -30,16 +33,21 @@ local function take()
 end
 
 if mutant == 73 and not held then return {HF_OK, take(), 1} end
-if lock and lock.nonce == nonce then
-    return {HF_OK, lock.token, 0}
+if holder == nonce then
+    return {HF_OK, token, 0}
 end
 
-local place = redis.call('ZRANK', line, nonce)
+local stands, heard, last =
+    unpack(redis.call('HMGET', standing, '+' .. nonce, 'heard', 'last'))
+local place = stands and redis.call('ZRANK', line, nonce)
 
+heard = tonumber(heard or 0)
 if place then
-    mark(nonce, ARGV[8])
+    mark(nonce, ARGV[8], heard)
 end
 if not held then
+    --@ pass.lua
+
     local expiry = tell_expiry()
     local granted, token = pass(nonce)
 
@@ -54,19 +62,23 @@ if not held then
     end
 end
 if not place and ARGV[3] == '1' then
-    local last = redis.call('ZREVRANGE', line, 0, 0, 'WITHSCORES')[2] or 0
-
     place = redis.call('ZCARD', line)
     if place >= HF_WAITERS_MAX then
         publish()
         return {HF_ELIMIT, 0, -1}
     end
-    redis.call('ZADD', line, digits(last + 1), nonce)
-    redis.call('HSET', standing, nonce, lease .. ' ' .. ARGV[7] .. ' ' ..
-        ARGV[9] .. ' ' .. #ARGV[4] .. ' ' .. #ARGV[5] .. '\n' ..
-        ARGV[4] .. ARGV[5] .. ARGV[6])
-    mark(nonce, ARGV[8])
+    if place == 0 then
+        heard = 0 -- of another line: this one is new
+    end
+    last = digits((last or 0) + 1)
+    redis.call('ZADD', line, last, nonce)
+    mark(nonce, ARGV[8], heard, 'last', last, nonce,
+        lease .. ' ' .. ARGV[7] .. ' ' .. ARGV[9] .. ' ' ..
+        #ARGV[4] .. ' ' .. #ARGV[5] .. '\n' .. ARGV[4] .. ARGV[5] .. ARGV[6])
     tell(HF_EVENT_QUEUED, '0', ARGV[4], 0)
 end
 publish()
-return {HF_EBUSY, place and place + 1 or 0, redis.call('PTTL', key)}
+if place and place > 0 then
+    return {HF_EBUSY, place + 1, -1} -- who is before it looks when it ends
+end
+return {HF_EBUSY, place and 1 or 0, redis.call('PTTL', key)}

@@ -1,7 +1,8 @@
 -- Raise the counter of tokens to the time in microseconds: what was granted
 -- and lost with a crash, or with a master, is not granted again.
 --
--- KEYS  1 the last token
+-- KEYS  1 the last token, and all else that locks share: who may not touch
+--       those hears of it now, and not in the middle of a step
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 

@@ -115,26 +115,50 @@ static bool send_command(struct hf_redis_request *request, bool in_full,
     return hf_redis_link_send(&redis->link, &request->call, &words.args);
 }
 
-static void replied(struct hf_redis_call *call, const redisReply *reply)
+/* gather.c asks for several at once, and the server for one of them alone. */
+static bool is_put_off(const struct hf_request *request,
+                       const redisReply *reply)
 {
-    struct hf_redis_request *made =
-        HF_CONTAINER(call, struct hf_redis_request, call);
-    struct hf_request *request = made->request;
+    return request->command.kind == HF_COMMAND_UNLOCK && reply &&
+           reply->type == REDIS_REPLY_INTEGER && reply->integer == 1;
+}
+
+void hf_redis_replied(struct hf_redis_request *request, const redisReply *reply)
+{
+    struct hf_request *asked = request->request;
     struct hf_redis_taken taken;
 
-    if (!request) {
-        drop(made);
+    if (!asked) {
+        drop(request);
         return;
     }
-    hf_redis_take_command(&made->redis->link, reply, made->sent,
-                          &request->command, &request->answer, &taken);
-    if (taken.in_full || (made->tried && request->command.queue &&
-                          request->answer.result.err == HF_EBUSY))
-        hf_redis_send_lock(made);
-    else if (wants_replicas(made, taken.fresh))
-        count_replicas(made);
+    if (is_put_off(asked, reply)) {
+        hf_redis_send_alone(request);
+        return;
+    }
+    hf_redis_take_command(&request->redis->link, reply, request->sent,
+                          &asked->command, &asked->answer, &taken);
+    if (asked->command.kind == HF_COMMAND_LOCK)
+        request->redis->contended = !taken.fresh;
+    if (taken.in_full || (request->tried && asked->command.queue &&
+                          asked->answer.result.err == HF_EBUSY))
+        hf_redis_send_lock(request);
+    else if (wants_replicas(request, taken.fresh))
+        count_replicas(request);
     else
-        hf_redis_answer(made);
+        hf_redis_answer(request);
+}
+
+static void replied(struct hf_redis_call *call, const redisReply *reply)
+{
+    hf_redis_replied(HF_CONTAINER(call, struct hf_redis_request, call), reply);
+}
+
+void hf_redis_send_alone(struct hf_redis_request *request)
+{
+    if (!send_command(request, false, false))
+        hf_redis_refuse(request, HF_EUNAVAIL,
+                        request->redis->link.failure.text);
 }
 
 void hf_redis_send_lock(struct hf_redis_request *request)
@@ -166,20 +190,27 @@ static struct hf_redis_request *new_request(struct hf_redis *redis,
     return made;
 }
 
-/* Where messages are not heard yet, a LOCK is tried first: most keys are
- * free, and then the second connection is never made. Who has waited before
- * may be in line already. */
+/* A LOCK is tried first: most keys are free, and then the second connection is
+ * never made. Where the last was in vain, this one is asked for in full: it may
+ * stand in line already, or wants to. */
 static void run_command(struct hf_redis *redis, struct hf_request *request)
 {
     struct hf_redis_request *made = new_request(redis, request);
-    bool queue = request->command.queue && redis->hears_grants;
+    bool in_full =
+        request->command.queue && redis->hears_grants && redis->contended;
 
     if (!made) {
         refuse_now(redis, request, HF_ENOMEM, hf_err_text(HF_ENOMEM));
         return;
     }
-    made->tried = request->command.kind == HF_COMMAND_LOCK && !queue;
-    if (!send_command(made, queue, queue))
+    made->tried = request->command.kind == HF_COMMAND_LOCK && !in_full;
+    if (made->tried || request->command.kind == HF_COMMAND_UNLOCK) {
+        made->sent = redis->host->ops->now(redis->host);
+        hf_redis_gather(made);
+        return;
+    }
+    hf_redis_send_gathered(redis);
+    if (!send_command(made, in_full, in_full))
         hf_redis_refuse(made, HF_EUNAVAIL, redis->link.failure.text);
 }
 
@@ -289,9 +320,13 @@ static void submit(void *self, struct hf_request *request)
         refuse_now(redis, request, HF_EUNAVAIL, redis->link.failure.text);
         return;
     }
-    if (request->kind == HF_REQUEST_COMMAND)
+    if (request->kind == HF_REQUEST_COMMAND) {
         run_command(redis, request);
-    else if (request->kind == HF_REQUEST_READ)
+        return;
+    }
+    if (!HF_MUTANT(84))
+        hf_redis_send_gathered(redis);
+    if (request->kind == HF_REQUEST_READ)
         run_read(redis, request);
     else if (request->kind == HF_REQUEST_LIST)
         run_list(redis, request);
@@ -382,6 +417,7 @@ static enum hf_err redis_open(void *self, struct hf_url *url,
 
     redis->host = host;
     hf_list_init(&redis->requests);
+    hf_list_init(&redis->gathered);
     hf_list_init(&redis->until_heard);
     err = hf_redis_number(url, "wait_replicas", WAIT_REPLICAS_MAX,
                           &redis->wait_replicas, error);
@@ -412,6 +448,7 @@ static void redis_close(void *self)
 {
     struct hf_redis *redis = self;
 
+    redis->host->ops->unpost(redis->host, &redis->gather);
     hf_redis_link_close(&redis->link);
     hf_redis_link_close(&redis->news);
     hf_redis_watches_close(redis);

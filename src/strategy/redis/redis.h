@@ -18,7 +18,8 @@ struct hf_redis_request {
     struct hf_redis *redis;
     struct hf_request *request; /* NULL: nobody wants the answer any more */
     struct hf_list open;        /* among all requests */
-    struct hf_list held_back;   /* until messages are heard, or events */
+    struct hf_list held_back;   /* until messages are heard, or events, or
+                                   the turn ends */
     struct hf_redis_list *list; /* LIST */
     hf_time sent;
     uint64_t index; /* READ: of the newest event */
@@ -33,10 +34,15 @@ struct hf_redis {
     unsigned wait_replicas;
     struct hf_list requests;
 
+    /* gather.c */
+    struct hf_list gathered; /* requests: to be sent when the turn ends */
+    struct hf_post gather;
+
     /* news.c */
     struct hf_redis_link news;
     bool hears_grants, hears_bell;
     struct hf_list until_heard; /* requests: LOCKs that are to stand in line */
+    bool contended;             /* the last LOCK was not granted at once */
 
     /* watch.c */
     struct hf_list watches;
@@ -50,11 +56,20 @@ struct hf_redis {
     hf_time tick_at;
 };
 
-/* redis.c: send a LOCK that was held back. Answer and free a request. */
+/* redis.c: send a LOCK that was held back, or a command by itself. Take its
+ * reply. Answer and free a request. */
 void hf_redis_send_lock(struct hf_redis_request *request);
+void hf_redis_send_alone(struct hf_redis_request *request);
+void hf_redis_replied(struct hf_redis_request *request,
+                      const redisReply *reply);
 void hf_redis_answer(struct hf_redis_request *request);
 void hf_redis_refuse(struct hf_redis_request *request, enum hf_err err,
                      const char *text);
+
+/* gather.c: hold back a LOCK that is asked for quickly, or an UNLOCK, until the
+ * turn ends, or until something is to be sent behind it. */
+void hf_redis_gather(struct hf_redis_request *request);
+void hf_redis_send_gathered(struct hf_redis *redis);
 
 /* news.c: the connection for messages, which is made when it is first wanted.
  * Hold a LOCK back until grants are heard; hear the bell for events, or not any

@@ -1,7 +1,8 @@
 /* script.h - what is done on the server, each in one step: the .lua files
  * beside this one, as scripts/embed-lua puts them into the program.
  *
- * Each declares all the keys that it touches. */
+ * Each declares the keys that are one lock's own. What all share has a fixed
+ * name, and is not said with each call. */
 #ifndef HF_STRATEGY_REDIS_SCRIPT_H
 #define HF_STRATEGY_REDIS_SCRIPT_H
 
@@ -12,6 +13,7 @@ enum hf_redis_script {
     HF_REDIS_RAISE,
     HF_REDIS_READ,
     HF_REDIS_RENEW,
+    HF_REDIS_SEVERAL,
     HF_REDIS_TAKE,
     HF_REDIS_UNLOCK,
     HF_REDIS_UPDATE,

@@ -11,19 +11,24 @@ if mutant == 25 then redis.call('DEL', KEYS[1]) return HF_OK end
 if string.sub(held, 1, #ARGV[1]) ~= ARGV[1] then
     return HF_ENOTOWNER
 end
-redis.call('DEL', KEYS[1])
 if ARGV[2] then
     redis.call('PUBLISH', ARGV[2], KEYS[1])
 end
-if mutant == 72 then return HF_OK end
-if redis.call('EXISTS', KEYS[2], KEYS[5]) == 0 then
+if mutant == 72 then redis.call('DEL', KEYS[1]) return HF_OK end
+
+-- 1 for a line, and 2 where somebody watches.
+local others = redis.call('EXISTS', KEYS[2], 'hf:events', 'hf:events')
+local watched = others >= 2
+
+if others == 0 then
+    redis.call('DEL', KEYS[1])
     return HF_OK
 end
 
 --@ record.lua
+--@ events.lua
 --@ line.lua
+--@ pass.lua
 
-local lock = parse(held)
-
-hand_over(HF_EVENT_RELEASED, lock.token, lock.owner)
+hand_over(HF_EVENT_RELEASED, held)
 return HF_OK

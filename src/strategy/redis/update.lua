@@ -5,8 +5,10 @@
 -- ARGV  1 how the holder's record begins: "hf1 TOKEN NONCE "  2 value
 --       3 "1" to compare  4 with this value
 --       5 client  6 sequence  7 lowest sequence that it still awaits
+local watched = redis.call('EXISTS', 'hf:events') == 1
+
 --@ record.lua
---@ line.lua
+--@ events.lua
 
 local UPDATES_KEPT = 32
 local held = redis.call('GET', key)

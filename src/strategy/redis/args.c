@@ -1,0 +1,68 @@
+#include "strategy/redis/args.h"
+
+#include <string.h>
+
+#include "base/assert.h"
+
+size_t hf_redis_write_digits(char to[HF_REDIS_DIGITS_MAX], uint64_t number)
+{
+    char digits[HF_REDIS_DIGITS_MAX];
+    size_t at = sizeof(digits);
+
+    do {
+        digits[--at] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    memcpy(to, digits + at, sizeof(digits) - at);
+    return sizeof(digits) - at;
+}
+
+void hf_redis_add(struct hf_redis_args *args, const void *bytes, size_t size)
+{
+    HF_ASSERT(args->count < HF_REDIS_ARGS_MAX);
+    args->words[args->count++] = (struct hf_bytes){bytes, size};
+}
+
+void hf_redis_add_text(struct hf_redis_args *args, const char *text)
+{
+    hf_redis_add(args, text, strlen(text));
+}
+
+void hf_redis_add_number(struct hf_redis_args *args, uint64_t number)
+{
+    char *digits = args->numbers[args->count];
+
+    hf_redis_add(args, digits, hf_redis_write_digits(digits, number));
+}
+
+/* "*3\r\n", "$7\r\n": how many words, how many bytes. */
+void hf_redis_say_size(struct hf_buf *out, char kind, size_t size)
+{
+    char text[1 + HF_REDIS_DIGITS_MAX + 2] = {kind};
+    size_t end = 1 + hf_redis_write_digits(text + 1, size);
+
+    text[end++] = '\r';
+    text[end++] = '\n';
+    hf_buf_raw(out, text, end);
+}
+
+void hf_redis_say(struct hf_buf *out, const void *bytes, size_t size)
+{
+    hf_redis_say_size(out, '$', size);
+    hf_buf_raw(out, bytes, size);
+    hf_buf_raw(out, "\r\n", 2);
+}
+
+bool hf_redis_args_encode(const struct hf_redis_args *args, struct hf_buf *out)
+{
+    size_t before = out->size;
+
+    hf_redis_say_size(out, '*', args->count);
+    for (unsigned i = 0; i < args->count; i++)
+        hf_redis_say(out, args->words[i].data, args->words[i].size);
+    if (!out->failed)
+        return true;
+    out->failed = false;
+    out->size = before;
+    return false;
+}
