@@ -7,7 +7,7 @@ local nonce = ARGV[1]
 local held = redis.call('GET', KEYS[1])
 local token, holder = string.match(held or '', '^hf1 (%d+) (%x+) ')
 local claim = redis.call('HGET', KEYS[3], nonce)
-local watched = redis.call('EXISTS', 'hf:events') == 1
+local watched = redis.call('EXISTS', KEYS[5]) == 1
 
 if holder ~= nonce and not claim then
     return {HF_ENOTHELD, '0'}

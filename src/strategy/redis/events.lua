@@ -18,10 +18,10 @@ if watched then
     local told = {}
 
     note_held = function(token, owner, lease)
-        redis.call('HSET', 'hf:held', key, token .. ' ' .. owner)
-        redis.call('ZADD', 'hf:ends', digits(now_ms + lease), key)
-        redis.call('PEXPIRE', 'hf:held', WATCH_MS)
-        redis.call('PEXPIRE', 'hf:ends', WATCH_MS)
+        redis.call('HSET', KEYS[6], key, token .. ' ' .. owner)
+        redis.call('ZADD', KEYS[7], digits(now_ms + lease), key)
+        redis.call('PEXPIRE', KEYS[6], WATCH_MS)
+        redis.call('PEXPIRE', KEYS[7], WATCH_MS)
     end
 
     tell = function(kind, token, owner, lease)
@@ -35,14 +35,14 @@ if watched then
     end
 
     tell_end = function(kind, token, owner)
-        redis.call('HDEL', 'hf:held', key)
-        redis.call('ZREM', 'hf:ends', key)
+        redis.call('HDEL', KEYS[6], key)
+        redis.call('ZREM', KEYS[7], key)
         return tell(kind, token, owner, 0)
     end
 
     -- Nobody holds the key. If watchers know of a holder, its lease has run out.
     tell_expiry = function()
-        local was = redis.call('HGET', 'hf:held', key)
+        local was = redis.call('HGET', KEYS[6], key)
 
         if was then
             return tell_end(HF_EVENT_EXPIRED, string.match(was, '^(%d+) (.*)$'))
@@ -56,12 +56,12 @@ if watched then
             return
         end
         local last =
-            redis.call('XREVRANGE', 'hf:events', '+', '-', 'COUNT', 1)[1][1]
+            redis.call('XREVRANGE', KEYS[5], '+', '-', 'COUNT', 1)[1][1]
         local index = tonumber(string.match(last, '^%d+'))
 
         for _, event in ipairs(told) do
             index = index + 1
-            redis.call('XADD', 'hf:events', 'MAXLEN', '~', EVENTS_KEPT,
+            redis.call('XADD', KEYS[5], 'MAXLEN', '~', EVENTS_KEPT,
                 digits(index) .. '-0', 'e',
                 event.kind .. ' ' .. event.token .. ' ' ..
                 (event.freed and 1 or 0) .. ' ' .. event.lease .. ' ' ..

@@ -1,10 +1,10 @@
 -- Break a lock: mark it, so that it is not renewed any more, or end it now.
 -- Asked a second time, because the answer was lost, it is done once.
 --
--- KEYS  4 who broke it last
+-- KEYS  8 who broke it last
 -- ARGV  1 token  2 "1" for now  3 who asks, as CLIENT.SEQUENCE  4 the channel
 --       where it is announced, if any
-local watched = redis.call('EXISTS', 'hf:events') == 1
+local watched = redis.call('EXISTS', KEYS[5]) == 1
 
 --@ record.lua
 --@ events.lua
@@ -15,7 +15,7 @@ local REMEMBER_MS = 60000
 local held = redis.call('GET', key)
 local lock = held and parse(held)
 
-if redis.call('GET', KEYS[4]) == ARGV[3] then
+if redis.call('GET', KEYS[8]) == ARGV[3] then
     return HF_OK
 end
 if not held then
@@ -25,7 +25,7 @@ if not lock or lock.token ~= ARGV[1] then
     return HF_ENOTOWNER
 end
 if ARGV[2] == '1' then
-    redis.call('SET', KEYS[4], ARGV[3], 'PX', REMEMBER_MS)
+    redis.call('SET', KEYS[8], ARGV[3], 'PX', REMEMBER_MS)
     if ARGV[4] then
         redis.call('PUBLISH', ARGV[4], key)
     end

@@ -7,7 +7,7 @@
 --       10 the token to grant it with, if any
 -- Answers {HF_OK, token, 1 if this very call granted it}, or {HF_EBUSY, place,
 -- milliseconds that the holder has left, or less than 0}.
-local watched = redis.call('EXISTS', 'hf:events') == 1
+local watched = redis.call('EXISTS', KEYS[5]) == 1
 
 --@ record.lua
 --@ events.lua
@@ -24,8 +24,8 @@ local function take()
 
     if not token then
         token = next_token()
-    elseif tonumber(redis.call('GET', 'hf:token') or 0) < tonumber(token) then
-        redis.call('SET', 'hf:token', token)
+    elseif tonumber(redis.call('GET', KEYS[4]) or 0) < tonumber(token) then
+        redis.call('SET', KEYS[4], token)
     end
     redis.call('SET', key,
         record(token, nonce, lease, ARGV[4], ARGV[5], ARGV[6]), 'PX', lease)

@@ -8,9 +8,9 @@
 -- comparison of the first bytes tells whose it is. LEASE was begun when it had
 -- been HELD for so long: 0 until it is renewed.
 --
--- KEYS  1 the lock  2 its line  3 who stands there
--- What all locks share is called by its name: hf:token, the last token, and,
--- while somebody watches, hf:events, hf:held, and hf:ends, when that ends.
+-- KEYS  1 the lock  2 its line  3 who stands there; and what all locks share:
+--       4 the last token, and while somebody watches 5 the events  6 what is
+--       held  7 when that ends
 
 local key, line, standing = KEYS[1], KEYS[2], KEYS[3]
 
@@ -32,11 +32,11 @@ end
 -- microseconds, and each connection raises it there (raise.lua): what a crash
 -- has lost is not granted a second time.
 local function next_token()
-    local token = redis.call('INCR', 'hf:token')
+    local token = redis.call('INCR', KEYS[4])
 
     if token < 1e15 then -- the counter was lost, to FLUSHALL perhaps
         token = clock()
-        redis.call('SET', 'hf:token', digits(token))
+        redis.call('SET', KEYS[4], digits(token))
     end
     if mutant == 26 then token = redis.call('INCR', 'hf:token:m') end
     if mutant == 26 then redis.call('PEXPIRE', 'hf:token:m', 50) end

@@ -23,7 +23,7 @@ if tonumber(ARGV[2]) >= left then
         string.sub(held, rest), 'PX', ARGV[2])
     left = tonumber(ARGV[2])
 end
-if redis.call('EXISTS', 'hf:events') == 1 then
+if redis.call('EXISTS', KEYS[5]) == 1 then
     local watched = true
 
     --@ record.lua

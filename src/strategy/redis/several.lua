@@ -2,13 +2,15 @@
 -- each as in take.lua and unlock.lua, where nobody stands in line or watches.
 -- Most of what a script costs is in running it at all.
 --
--- KEYS  the locks, and then their lines
+-- KEYS  the locks, and then their lines; the last token; the events
 -- ARGV  three each: 1 what follows the token in the record, up to the value; or,
 --       to give back, how the holder's record begins  2 lease; or, to give back,
 --       nothing  3 value
 -- Answers, for each, as those do, or 1: nothing is done, ask for it alone.
-local count, answers = #KEYS / 2, {}
-local others = redis.call('EXISTS', 'hf:events', unpack(KEYS, count + 1)) > 0
+local count, answers = #KEYS / 2 - 1, {}
+local counter, events = KEYS[#KEYS - 1], KEYS[#KEYS]
+local others =
+    redis.call('EXISTS', events, unpack(KEYS, count + 1, 2 * count)) > 0
 local takes, token = 0, 0
 if mutant == 83 then others = false end
 
@@ -20,7 +22,7 @@ end
 
 -- Where there is no memory, what is held can still be given back.
 if takes > 0 then
-    token = redis.pcall('INCRBY', 'hf:token', takes)
+    token = redis.pcall('INCRBY', counter, takes)
     token = type(token) == 'number' and token - takes or 0
 end
 
@@ -66,7 +68,7 @@ end
 for i = 1, count do
     local what, lease = ARGV[3 * i - 2], ARGV[3 * i - 1]
 
-    if others and redis.call('EXISTS', KEYS[count + i], 'hf:events') > 0 then
+    if others and redis.call('EXISTS', KEYS[count + i], events) > 0 then
         answers[i] = 1
     elseif lease ~= '' then
         answers[i] = take(KEYS[i], what, lease, ARGV[3 * i])

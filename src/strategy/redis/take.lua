@@ -1,12 +1,12 @@
 -- Take a lock that nobody holds, waits for or watches: what most are. All else
 -- is for lock.lua.
 --
--- KEYS  1 the lock  2 its line
+-- KEYS  1 the lock  2 its line  3 the last token  4 events
 -- ARGV  1 what follows the token in the record, up to the value: " NONCE 0 ..."
 --       2 lease  3 value  4 the token to grant it with, if any
 -- Answers the token; {HF_EBUSY, 0, milliseconds that the holder has left}; or
 -- 1: ask lock.lua.
-if redis.call('EXISTS', KEYS[1], KEYS[2], 'hf:events') > 0 then
+if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[4]) > 0 then
     local held = redis.call('GET', KEYS[1])
     local nonce = string.match(ARGV[1], '^ %x+ ')
 
@@ -19,11 +19,11 @@ end
 local token = ARGV[4]
 
 if token then
-    if tonumber(redis.call('GET', 'hf:token') or 0) < tonumber(token) then
-        redis.call('SET', 'hf:token', token)
+    if tonumber(redis.call('GET', KEYS[3]) or 0) < tonumber(token) then
+        redis.call('SET', KEYS[3], token)
     end
 else
-    token = redis.call('INCR', 'hf:token')
+    token = redis.call('INCR', KEYS[3])
     if token < 1e15 then
         return 1 -- the counter was lost
     end

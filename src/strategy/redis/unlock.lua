@@ -17,7 +17,7 @@ end
 if mutant == 72 then redis.call('DEL', KEYS[1]) return HF_OK end
 
 -- 1 for a line, and 2 where somebody watches.
-local others = redis.call('EXISTS', KEYS[2], 'hf:events', 'hf:events')
+local others = redis.call('EXISTS', KEYS[2], KEYS[5], KEYS[5])
 local watched = others >= 2
 
 if others == 0 then

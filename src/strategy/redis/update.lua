@@ -5,7 +5,7 @@
 -- ARGV  1 how the holder's record begins: "hf1 TOKEN NONCE "  2 value
 --       3 "1" to compare  4 with this value
 --       5 client  6 sequence  7 lowest sequence that it still awaits
-local watched = redis.call('EXISTS', 'hf:events') == 1
+local watched = redis.call('EXISTS', KEYS[5]) == 1
 
 --@ record.lua
 --@ events.lua

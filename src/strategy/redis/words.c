@@ -74,6 +74,17 @@ static void add_key(struct hf_redis_words *words, unsigned at,
     hf_redis_add(&words->args, words->keys[at], size + key.size);
 }
 
+#define TOKEN_KEY "hf:token"
+#define EVENTS_KEY "hf:events"
+
+/* What is kept as long as somebody watches. */
+static void add_watch_keys(struct hf_redis_args *args)
+{
+    hf_redis_add_text(args, EVENTS_KEY);
+    hf_redis_add_text(args, "hf:held");
+    hf_redis_add_text(args, "hf:ends");
+}
+
 /* The keys that record.lua and line.lua speak of. */
 static void call_on_key(struct hf_redis_words *words,
                         const struct hf_redis_link *link,
@@ -81,10 +92,12 @@ static void call_on_key(struct hf_redis_words *words,
 {
     bool force = script == HF_REDIS_FORCE;
 
-    call_script(words, link, script, force ? 4 : 3);
+    call_script(words, link, script, force ? 8 : 7);
     hf_redis_add(&words->args, key.data, key.size);
     add_key(words, 0, "hf:q:", key);
     add_key(words, 1, "hf:w:", key);
+    hf_redis_add_text(&words->args, TOKEN_KEY);
+    add_watch_keys(&words->args);
     if (force)
         add_key(words, 2, "hf:f:", key);
 }
@@ -159,9 +172,11 @@ static void call_take(struct hf_redis_words *words,
                       const struct hf_redis_asker *asker,
                       const struct hf_command *command, uint64_t token)
 {
-    call_script(words, link, HF_REDIS_TAKE, 2);
+    call_script(words, link, HF_REDIS_TAKE, 4);
     hf_redis_add(&words->args, command->key.data, command->key.size);
     add_key(words, 0, "hf:q:", command->key);
+    hf_redis_add_text(&words->args, TOKEN_KEY);
+    hf_redis_add_text(&words->args, EVENTS_KEY);
     add_put(words, put_head(words->text, asker, command));
     hf_redis_add_number(&words->args, command->lease_ms);
     add_bytes(words, command->value);
@@ -283,7 +298,8 @@ void hf_redis_read(struct hf_redis_words *words,
 void hf_redis_look(struct hf_redis_words *words,
                    const struct hf_redis_link *link)
 {
-    call_script(words, link, HF_REDIS_WATCH, 0);
+    call_script(words, link, HF_REDIS_WATCH, 3);
+    add_watch_keys(&words->args);
 }
 
 /* ---- Several ------------------------------------------------------------*/
@@ -322,12 +338,14 @@ void hf_redis_several(struct hf_buf *out, const struct hf_redis_link *link,
 {
     char digits[HF_REDIS_DIGITS_MAX];
 
-    hf_redis_say_size(out, '*', 3 + (size_t)5 * count);
+    hf_redis_say_size(out, '*', 5 + (size_t)5 * count);
     hf_redis_say(out, "EVALSHA", strlen("EVALSHA"));
     hf_redis_say(out, link->shas[HF_REDIS_SEVERAL], HF_REDIS_SHA_SIZE);
-    hf_redis_say(out, digits, hf_redis_write_digits(digits, 2ull * count));
+    hf_redis_say(out, digits, hf_redis_write_digits(digits, 2ull * count + 2));
     say_keys(out, "", commands, count);
     say_keys(out, "hf:q:", commands, count);
+    hf_redis_say(out, TOKEN_KEY, strlen(TOKEN_KEY));
+    hf_redis_say(out, EVENTS_KEY, strlen(EVENTS_KEY));
     for (unsigned i = 0; i < count; i++)
         say_step(out, asker, commands[i]);
 }
