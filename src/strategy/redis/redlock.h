@@ -82,6 +82,12 @@ void hf_redlock_decide(struct hf_redlock_poll *poll);
 void hf_redlock_answer(struct hf_redlock_poll *poll, enum hf_err err);
 void hf_redlock_note_cause(struct hf_redlock_poll *poll, const char *text);
 void hf_redlock_on_impatience(struct hf_timer *timer);
+
+/* redlock_doubt.c: servers, as bits, that may hold the lock of a nonce by
+ * another token than its own. A LOCK notes them, and who ends it takes them. */
+void hf_redlock_note_doubts(const struct hf_redlock_poll *poll);
+unsigned hf_redlock_take_doubts(struct hf_redlock *redlock,
+                                const struct hf_nonce *nonce);
 void hf_redlock_forget_doubts(struct hf_redlock *redlock);
 
 /* redlock_look.c: READ and LIST, of what a majority agrees on. */

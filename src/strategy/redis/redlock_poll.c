@@ -235,65 +235,6 @@ static bool is_hopeless(const struct hf_redlock_poll *poll)
     return poll->yes + open < poll->redlock->majority;
 }
 
-/* ---- Doubts -------------------------------------------------------------*/
-
-/* A server that was asked before the token was known, and has not answered or
- * has given another: there the lock is given back by its nonce alone. */
-struct doubt {
-    struct hf_list link;
-    struct hf_nonce nonce;
-    unsigned servers; /* bits */
-};
-
-static unsigned take_doubts(struct hf_redlock *redlock,
-                            const struct hf_nonce *nonce)
-{
-    unsigned servers = 0;
-    struct hf_list *link = redlock->doubts.next;
-
-    while (link != &redlock->doubts) {
-        struct doubt *doubt = HF_CONTAINER(link, struct doubt, link);
-
-        link = link->next;
-        if (!hf_nonce_equal(&doubt->nonce, nonce))
-            continue;
-        servers |= doubt->servers;
-        hf_list_remove(&doubt->link);
-        free(doubt);
-    }
-    return servers;
-}
-
-static void note_doubts(const struct hf_redlock_poll *poll)
-{
-    struct doubt *doubt;
-    unsigned servers = 0;
-
-    for (unsigned i = 0; i < poll->redlock->count; i++) {
-        const struct hf_redlock_vote *vote = &poll->votes[i];
-
-        if (vote->poll && vote->blind && !vote->sure)
-            servers |= 1u << i;
-    }
-    if (servers == 0)
-        return;
-    servers |= take_doubts(poll->redlock, &poll->command.nonce);
-    doubt = calloc(1, sizeof(*doubt));
-    if (!doubt)
-        return; /* it ends with its lease */
-    doubt->nonce = poll->command.nonce;
-    doubt->servers = servers;
-    hf_list_push_back(&poll->redlock->doubts, &doubt->link);
-}
-
-void hf_redlock_forget_doubts(struct hf_redlock *redlock)
-{
-    struct hf_list *link;
-
-    while ((link = hf_list_take(&redlock->doubts)))
-        free(HF_CONTAINER(link, struct doubt, link));
-}
-
 /* ---- LOCK ---------------------------------------------------------------*/
 
 /* A minority has granted it: give that back, and leave nothing to chance. The
@@ -396,7 +337,7 @@ static void decide_lock(struct hf_redlock_poll *poll)
         ask_next(poll);
     if (poll->yes >= redlock->majority) {
         hf_redlock_forget_waiter(redlock, &poll->command.nonce);
-        note_doubts(poll);
+        hf_redlock_note_doubts(poll);
         answer_to->result.token = poll->token;
         if (poll->fresh >= redlock->majority)
             answer_to->anchor =
@@ -510,7 +451,7 @@ void hf_redlock_poll_begin(struct hf_redlock_poll *poll)
         hf_redlock_forget_waiter(redlock, &poll->command.nonce);
     if (command && (poll->command.kind == HF_COMMAND_UNLOCK ||
                     poll->command.kind == HF_COMMAND_CANCEL))
-        poll->doubted = take_doubts(redlock, &poll->command.nonce);
+        poll->doubted = hf_redlock_take_doubts(redlock, &poll->command.nonce);
     if (poll->kind == HF_REQUEST_LIST)
         hf_redlock_list_all(poll);
     else if (!lock)
@@ -526,7 +467,7 @@ void hf_redlock_poll_cancel(struct hf_redlock_poll *poll)
 {
     if (poll->kind == HF_REQUEST_COMMAND &&
         poll->command.kind == HF_COMMAND_LOCK)
-        note_doubts(poll);
+        hf_redlock_note_doubts(poll);
     hf_redlock_abandon_lists(poll);
     hf_redlock_answer(poll, HF_EINDOUBT);
     if (poll->pending == 0)
