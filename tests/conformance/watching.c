@@ -301,7 +301,7 @@ static void expect_no_silent_gap(const struct seen *seen, uint64_t last_token)
     assert_true(top == last_token || marked);
 }
 
-#define MANY 6000
+#define MANY (6000 / suite_slowness())
 
 /* More than anybody keeps for a client that nobody drives. */
 static void events_that_are_missing_leave_a_mark(void)

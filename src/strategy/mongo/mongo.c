@@ -1,0 +1,551 @@
+#include "strategy/mongo/mongo.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+
+#define OPEN_MS 10000  /* hf_open() waits so long for a server */
+#define WIRE_MIN 17    /* MongoDB 6.0: $tsIncrement, let */
+#define INDEX_MS 10000 /* how long making the index may take */
+
+/* ---- Doubts -------------------------------------------------------------*/
+
+static struct hf_mongo_doubt *find_doubt(const struct hf_mongo *mongo,
+                                         const struct hf_nonce *nonce)
+{
+    for (struct hf_list *link = mongo->doubts.next; link != &mongo->doubts;
+         link = link->next) {
+        struct hf_mongo_doubt *doubt =
+            HF_CONTAINER(link, struct hf_mongo_doubt, link);
+
+        if (hf_nonce_equal(&doubt->nonce, nonce))
+            return doubt;
+    }
+    return NULL;
+}
+
+static void drop_doubt(struct hf_mongo *mongo, struct hf_mongo_doubt *doubt)
+{
+    if (!doubt)
+        return;
+    hf_list_remove(&doubt->link);
+    mongo->doubt_count--;
+    free(doubt);
+}
+
+/* Without memory for it, what comes late holds the key for its lease. */
+static void add_doubt(struct hf_mongo *mongo, const struct hf_nonce *nonce)
+{
+    struct hf_mongo_doubt *doubt = find_doubt(mongo, nonce);
+
+    if (!doubt && mongo->doubt_count >= HF_MONGO_DOUBTS_MAX)
+        drop_doubt(mongo, HF_CONTAINER(mongo->doubts.next,
+                                       struct hf_mongo_doubt, link));
+    if (!doubt) {
+        doubt = calloc(1, sizeof(*doubt));
+        if (!doubt)
+            return;
+        doubt->nonce = *nonce;
+        hf_list_push_back(&mongo->doubts, &doubt->link);
+        mongo->doubt_count++;
+    }
+    doubt->copies++;
+}
+
+/* A copy that nobody waited for any more has been answered after all. */
+static void settle_doubt(struct hf_mongo *mongo, const struct hf_nonce *nonce)
+{
+    struct hf_mongo_doubt *doubt = find_doubt(mongo, nonce);
+
+    if (doubt && --doubt->copies == 0)
+        drop_doubt(mongo, doubt);
+}
+
+/* ---- Calls --------------------------------------------------------------*/
+
+void hf_mongo_call_free(struct hf_mongo_call *call)
+{
+    hf_list_remove(&call->open);
+    hf_mongo_question_fini(&call->question);
+    hf_mongo_look_fini(&call->look);
+    free(call);
+}
+
+static void job_done(struct hf_mongo_job *job)
+{
+    struct hf_mongo_call *call = HF_CONTAINER(job, struct hf_mongo_call, job);
+
+    call->replied(call);
+}
+
+/* The strategy is gone, and its lists with it. */
+static void job_drop(struct hf_mongo_job *job)
+{
+    struct hf_mongo_call *call = HF_CONTAINER(job, struct hf_mongo_call, job);
+
+    call->open = (struct hf_list){0};
+    hf_mongo_call_free(call);
+}
+
+struct hf_mongo_call *hf_mongo_call_new(
+    struct hf_mongo *mongo, struct hf_request *request,
+    void (*replied)(struct hf_mongo_call *call))
+{
+    struct hf_mongo_call *call = calloc(1, sizeof(*call));
+
+    if (!call)
+        return NULL;
+    call->mongo = mongo;
+    call->request = request;
+    call->replied = replied;
+    call->job.done = job_done;
+    call->job.drop = job_drop;
+    call->sent = mongo->host->ops->now(mongo->host);
+    hf_list_push_back(&mongo->calls, &call->open);
+    return call;
+}
+
+void hf_mongo_answer(struct hf_mongo_call *call)
+{
+    struct hf_host *host = call->mongo->host;
+    struct hf_request *request = call->request;
+
+    hf_mongo_call_free(call);
+    if (request)
+        host->ops->answer(host, request);
+}
+
+static void refuse(struct hf_mongo *mongo, struct hf_request *request,
+                   enum hf_err err)
+{
+    request->answer.result.err = err;
+    mongo->host->ops->answer(mongo->host, request);
+}
+
+static void give(struct hf_mongo_call *call)
+{
+    if (hf_mongo_crew_give(call->mongo->crew, &call->job))
+        return;
+    if (call->request)
+        call->request->answer.result.err = HF_EUNAVAIL;
+    hf_mongo_answer(call);
+}
+
+static void run_question(struct hf_mongo_job *job, mongoc_client_t *client,
+                         const struct hf_mongo_place *place)
+{
+    struct hf_mongo_call *call = HF_CONTAINER(job, struct hf_mongo_call, job);
+
+    hf_mongo_run(&call->question, client, place, &call->reply);
+}
+
+static void run_look(struct hf_mongo_job *job, mongoc_client_t *client,
+                     const struct hf_mongo_place *place)
+{
+    struct hf_mongo_call *call = HF_CONTAINER(job, struct hf_mongo_call, job);
+
+    hf_mongo_look(&call->look, client, place);
+}
+
+void hf_mongo_send_question(struct hf_mongo_call *call)
+{
+    call->job.run = run_question;
+    give(call);
+}
+
+void hf_mongo_send_look(struct hf_mongo_call *call)
+{
+    call->job.run = run_look;
+    give(call);
+}
+
+/* ---- Commands -----------------------------------------------------------*/
+
+static void locked(struct hf_mongo *mongo, const struct hf_request *request,
+                   const struct hf_mongo_reply *reply, struct hf_answer *answer)
+{
+    const struct hf_nonce *nonce = &request->command.nonce;
+
+    if (reply->err == HF_EINDOUBT)
+        add_doubt(mongo, nonce);
+    if (answer->result.place == 0)
+        return;
+    hf_mongo_hear_grants(mongo, reply->time);
+    if (hf_mongo_was_granted(mongo, nonce))
+        answer->look_again_ms = 1;
+}
+
+static void ended(struct hf_mongo *mongo, const struct hf_request *request)
+{
+    enum hf_command_kind kind = request->command.kind;
+
+    if (kind == HF_COMMAND_UNLOCK || kind == HF_COMMAND_CANCEL)
+        drop_doubt(mongo, find_doubt(mongo, &request->command.nonce));
+}
+
+static void command_replied(struct hf_mongo_call *call)
+{
+    struct hf_request *request = call->request;
+    struct hf_mongo *mongo = call->mongo;
+
+    if (!request) {
+        struct hf_nonce nonce;
+
+        if (call->question.script == HF_MONGO_LOCK &&
+            call->reply.err != HF_EINDOUBT &&
+            hf_mongo_question_nonce(&call->question, &nonce))
+            settle_doubt(mongo, &nonce);
+        hf_mongo_call_free(call);
+        return;
+    }
+    hf_mongo_conclude(&request->command, &call->reply, call->sent,
+                      &request->answer);
+    if (request->command.kind == HF_COMMAND_LOCK)
+        locked(mongo, request, &call->reply, &request->answer);
+    else if (call->reply.err == HF_OK)
+        ended(mongo, request);
+    hf_mongo_answer(call);
+}
+
+static void run_command(struct hf_mongo *mongo, struct hf_request *request)
+{
+    bool doubtful = find_doubt(mongo, &request->command.nonce) != NULL;
+    struct hf_mongo_call *call =
+        hf_mongo_call_new(mongo, request, command_replied);
+    enum hf_err err = call ? hf_mongo_ask(&call->question, &mongo->asker,
+                                          &request->command, doubtful)
+                           : HF_ENOMEM;
+
+    if (!err) {
+        /* What keeps or ends a lock goes before what takes one. */
+        call->job.first = request->command.kind != HF_COMMAND_LOCK;
+        call->job.subject = hf_siphash(&mongo->seed, request->command.key.data,
+                                       request->command.key.size);
+        hf_mongo_send_question(call);
+        return;
+    }
+    if (call)
+        hf_mongo_call_free(call);
+    refuse(mongo, request, err);
+}
+
+/* ---- Reading ------------------------------------------------------------*/
+
+static enum hf_err give_free(struct hf_request *request, uint64_t time)
+{
+    struct hf_info none = {
+        .key = request->command.key,
+        .owner = "",
+        .note = "",
+        .index = HF_MONGO_INDEX(time),
+    };
+    enum hf_err err;
+
+    request->answer.infos = calloc(1, sizeof(none));
+    if (!request->answer.infos)
+        return HF_ENOMEM;
+    err = hf_info_copy(request->answer.infos, &none);
+    request->answer.count = err ? 0 : 1;
+    return err;
+}
+
+static void give_infos(struct hf_mongo_call *call)
+{
+    struct hf_mongo_look *look = &call->look;
+    struct hf_answer *answer = &call->request->answer;
+
+    answer->infos = look->infos;
+    answer->count = look->count;
+    answer->index = HF_MONGO_INDEX(look->reply.time);
+    look->infos = NULL;
+    look->count = 0;
+}
+
+static void looked(struct hf_mongo_call *call)
+{
+    struct hf_mongo_look *look = &call->look;
+    struct hf_request *request = call->request;
+    enum hf_err err = look->reply.err;
+
+    if (!request) {
+        hf_mongo_call_free(call);
+        return;
+    }
+    if (!err)
+        give_infos(call);
+    else if (*look->reply.cause)
+        request->answer.cause = strdup(look->reply.cause);
+    if (!err && request->kind == HF_REQUEST_READ && request->answer.count == 0)
+        err = give_free(request, look->reply.time);
+    request->answer.result.err = err;
+    if (err || request->kind != HF_REQUEST_READ || !hf_mongo_hold_back(call))
+        hf_mongo_answer(call);
+}
+
+static void run_look_request(struct hf_mongo *mongo, struct hf_request *request)
+{
+    bool one = request->kind == HF_REQUEST_READ;
+    struct hf_mongo_call *call = hf_mongo_call_new(mongo, request, looked);
+    enum hf_err err =
+        call ? hf_mongo_look_init(&call->look, request->command.key,
+                                  one ? HF_MONGO_ONE : HF_MONGO_PREFIX)
+             : HF_ENOMEM;
+
+    if (!err) {
+        call->look.local = one && request->how == HF_LOCAL;
+        memcpy(call->look.client, mongo->asker.client,
+               sizeof(call->look.client));
+        hf_mongo_send_look(call);
+        return;
+    }
+    if (call)
+        hf_mongo_call_free(call);
+    refuse(mongo, request, err);
+}
+
+/* ---- Requests -----------------------------------------------------------*/
+
+static void submit(void *self, struct hf_request *request)
+{
+    struct hf_mongo *mongo = self;
+
+    switch (request->kind) {
+    case HF_REQUEST_COMMAND:
+        run_command(mongo, request);
+        break;
+    case HF_REQUEST_READ:
+    case HF_REQUEST_LIST:
+        run_look_request(mongo, request);
+        break;
+    case HF_REQUEST_WATCH:
+        hf_mongo_watch(mongo, request);
+        break;
+    case HF_REQUEST_UNWATCH:
+        hf_mongo_unwatch(mongo, request->watch);
+        mongo->host->ops->answer(mongo->host, request);
+        break;
+    }
+}
+
+static struct hf_mongo_call *find(const struct hf_mongo *mongo,
+                                  const struct hf_request *request)
+{
+    struct hf_list *link = mongo->calls.next;
+
+    while (HF_CONTAINER(link, struct hf_mongo_call, open)->request != request) {
+        link = link->next;
+        HF_ASSERT(link != &mongo->calls);
+    }
+    return HF_CONTAINER(link, struct hf_mongo_call, open);
+}
+
+static bool is_unsent(void *self, const struct hf_request *request)
+{
+    struct hf_mongo *mongo = self;
+    const struct hf_mongo_call *call = find(mongo, request);
+
+    return hf_mongo_crew_is_waiting(mongo->crew, &call->job);
+}
+
+/* What a thread has begun goes on, and its reply finds nobody. */
+static void cancel(void *self, struct hf_request *request)
+{
+    struct hf_mongo *mongo = self;
+    struct hf_mongo_call *call = find(mongo, request);
+
+    if (call->held_until > 0 ||
+        hf_mongo_crew_take_back(mongo->crew, &call->job)) {
+        hf_list_remove(&call->job.link);
+        hf_mongo_call_free(call);
+    } else {
+        call->request = NULL;
+        if (request->kind == HF_REQUEST_COMMAND &&
+            request->command.kind == HF_COMMAND_LOCK)
+            add_doubt(mongo, &request->command.nonce);
+    }
+    hf_answer_clear(&request->answer);
+    request->answer.result.err = HF_EINDOUBT;
+    mongo->host->ops->answer(mongo->host, request);
+}
+
+/* ---- Opening ------------------------------------------------------------*/
+
+/* Looks what kind of server it is, and sees to the index. */
+struct greeting {
+    struct hf_mongo_job job;
+    struct hf_mongo_reply reply;
+    bool alone;
+};
+
+static void drop_greeting(struct hf_mongo_job *job)
+{
+    free(HF_CONTAINER(job, struct greeting, job));
+}
+
+/* Documents go when the date in `gone` has passed. Who makes it twice makes it
+ * once. */
+static void make_index(struct greeting *greeting, mongoc_client_t *client,
+                       const struct hf_mongo_place *place)
+{
+    bson_t *command =
+        BCON_NEW("createIndexes", BCON_UTF8(place->address.collection),
+                 "indexes", "[", "{", "key", "{", "gone", BCON_INT32(1), "}",
+                 "name", BCON_UTF8("gone"), "expireAfterSeconds", BCON_INT32(0),
+                 "}", "]", "maxTimeMS", BCON_INT32(INDEX_MS));
+    bson_error_t why;
+
+    if (!mongoc_client_write_command_with_opts(client, place->address.database,
+                                               command, place->write_opts, NULL,
+                                               &why))
+        hf_mongo_fault(&greeting->reply, &why);
+    bson_destroy(command);
+}
+
+static enum hf_err check_kind(struct greeting *greeting, const char *kind,
+                              int64_t wire, bool unsafe)
+{
+    struct hf_mongo_reply *reply = &greeting->reply;
+    const char *wrong = NULL;
+
+    greeting->alone = !strcmp(kind, "Standalone");
+    if (wire < WIRE_MIN)
+        wrong = "MongoDB older than 6.0";
+    else if (greeting->alone && !unsafe)
+        wrong = "a standalone server, whose locks no failover keeps: make it a "
+                "replica set, or say ?unsafe=1";
+    if (!wrong)
+        return HF_OK;
+    (void)snprintf(reply->cause, sizeof(reply->cause), "%s", wrong);
+    reply->err = HF_EUNSUPPORTED;
+    return reply->err;
+}
+
+static void greet(struct hf_mongo_job *job, mongoc_client_t *client,
+                  const struct hf_mongo_place *place)
+{
+    struct greeting *greeting = HF_CONTAINER(job, struct greeting, job);
+    mongoc_server_description_t *server =
+        hf_mongo_choose_server(client, &greeting->reply);
+    bson_iter_t wire;
+    int64_t version = 0;
+
+    if (!server)
+        return;
+    if (bson_iter_init_find(&wire,
+                            mongoc_server_description_hello_response(server),
+                            "maxWireVersion"))
+        version = bson_iter_as_int64(&wire);
+    if (check_kind(greeting, mongoc_server_description_type(server), version,
+                   place->address.unsafe) == HF_OK)
+        make_index(greeting, client, place);
+    mongoc_server_description_destroy(server);
+}
+
+static enum hf_err meet(struct hf_mongo *mongo, struct hf_error *error)
+{
+    struct greeting *greeting = calloc(1, sizeof(*greeting));
+    enum hf_err err;
+
+    if (!greeting)
+        return hf_error_code(error, HF_ENOMEM);
+    greeting->job.run = greet;
+    greeting->job.drop = drop_greeting;
+    if (!hf_mongo_crew_await(mongo->crew, &greeting->job, OPEN_MS))
+        return hf_error_set(error, HF_EUNAVAIL,
+                            "mongodb: no answer within %d s", OPEN_MS / 1000);
+    err = greeting->reply.err;
+    if (err == HF_EINDOUBT)
+        err = HF_EUNAVAIL;
+    if (err)
+        (void)hf_error_set(error, err, "mongodb: %s", greeting->reply.cause);
+    else
+        hf_mongo_crew_set_alone(mongo->crew, greeting->alone);
+    free(greeting);
+    return err;
+}
+
+static enum hf_err start(struct hf_mongo *mongo, struct hf_error *error)
+{
+    enum hf_err err = meet(mongo, error);
+
+    if (err)
+        return err;
+    err = hf_mongo_asker_init(&mongo->asker, mongo->host);
+    if (!err)
+        err = hf_mongo_due_open(mongo);
+    if (!err)
+        err = hf_mongo_watch_open(mongo);
+    return err ? hf_error_code(error, err) : HF_OK;
+}
+
+static void drop_doubts(struct hf_mongo *mongo)
+{
+    struct hf_list *link;
+
+    while ((link = hf_list_take(&mongo->doubts)))
+        free(HF_CONTAINER(link, struct hf_mongo_doubt, link));
+}
+
+static void mongo_close(void *self)
+{
+    struct hf_mongo *mongo = self;
+
+    hf_mongo_watch_close(mongo);
+    hf_mongo_due_close(mongo);
+    hf_mongo_crew_close(mongo->crew);
+    hf_mongo_asker_fini(&mongo->asker);
+    drop_doubts(mongo);
+}
+
+static enum hf_err mongo_open(void *self, struct hf_url *url,
+                              struct hf_host *host, struct hf_error *error)
+{
+    struct hf_mongo *mongo = self;
+    struct hf_mongo_address address = {0};
+    enum hf_err err;
+
+    mongo->host = host;
+    hf_list_init(&mongo->calls);
+    hf_list_init(&mongo->doubts);
+    hf_list_init(&mongo->watches);
+    hf_list_init(&mongo->held_back);
+    hf_map_init(&mongo->due);
+    err = hf_mongo_address_init(&address, url, error);
+    if (err)
+        return err;
+    err = hf_mongo_crew_open(&mongo->crew, &address, host, error);
+    hf_mongo_address_fini(&address);
+    if (err)
+        return err;
+    err = start(mongo, error);
+    if (err)
+        mongo_close(mongo);
+    return err;
+}
+
+/* A server's wall clock times the leases, and may be set: no `steady`. A
+ * standalone server has nothing to fail over to, tells nobody of changes, and
+ * after a clean-up its clock alone speaks for the tokens. */
+static uint32_t caps(const void *self)
+{
+    const struct hf_mongo *mongo = self;
+    uint32_t caps =
+        HF_CAP_DURABLE | HF_CAP_FIFO | HF_CAP_LINEARIZABLE_READ | HF_CAP_VALUE;
+
+    if (hf_mongo_crew_place(mongo->crew)->alone)
+        return caps;
+    return caps | HF_CAP_FENCE | HF_CAP_PUSH | HF_CAP_FAILOVER_SAFE |
+           HF_CAP_WATCH;
+}
+
+#define STRATEGY(name)                                                         \
+    {                                                                          \
+        .scheme = (name), .size = sizeof(struct hf_mongo), .open = mongo_open, \
+        .caps = caps, .submit = submit, .cancel = cancel,                      \
+        .is_unsent = is_unsent, .close = mongo_close,                          \
+    }
+
+const struct hf_strategy hf_strategy_mongodb = STRATEGY("mongodb");
+const struct hf_strategy hf_strategy_mongodb_srv = STRATEGY("mongodb+srv");
