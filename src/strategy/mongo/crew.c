@@ -1,13 +1,10 @@
 #include "strategy/mongo/crew.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
-#include "base/assert.h"
+#include "strategy/mongo/library.h"
 
-#define EXIT_S 1
 #define CONNECTIONS_MAX (HF_MONGO_WORKERS_MAX + 2)
-#define WRITE_TIMEOUT_MS 3000 /* for a majority to have it; then in doubt */
 
 /* Commands on one document get in each other's way: the server starts those
  * anew that come second, and some of many come second for very long. */
@@ -43,75 +40,13 @@ struct task {
     void *arg;
 };
 
-/* ---- libmongoc ----------------------------------------------------------*/
-
-static void log_nothing(mongoc_log_level_t level, const char *domain,
-                        const char *message, void *arg)
-{
-    (void)level;
-    (void)domain;
-    (void)message;
-    (void)arg;
-}
-
-/* Threads that run in all crews. When the program ends, libmongoc's own memory
- * goes: those who are about to come out of it are waited for a little. */
-static struct {
-    pthread_mutex_t mutex;
-    pthread_cond_t none;
-    unsigned count;
-    pid_t pid; /* a child has none of its parent's threads */
-} threads = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0};
-
-static void count_thread(int more)
-{
-    pthread_mutex_lock(&threads.mutex);
-    threads.count += (unsigned)more;
-    if (threads.count == 0)
-        pthread_cond_broadcast(&threads.none);
-    pthread_mutex_unlock(&threads.mutex);
-}
-
-static void await_threads(void)
-{
-    struct timespec until;
-
-    if (threads.pid != getpid())
-        return;
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += EXIT_S;
-    pthread_mutex_lock(&threads.mutex);
-    while (threads.count > 0 &&
-           pthread_cond_clockwait(&threads.none, &threads.mutex,
-                                  CLOCK_MONOTONIC, &until) == 0)
-        continue;
-    pthread_mutex_unlock(&threads.mutex);
-}
-
-/* It would write to the standard output otherwise. */
-static void init_libmongoc(void)
-{
-    mongoc_init();
-    mongoc_log_set_handler(log_nothing, NULL);
-    threads.pid = getpid();
-    (void)atexit(await_threads);
-}
-
 /* ---- Memory -------------------------------------------------------------*/
-
-static void free_place(struct hf_mongo_place *place)
-{
-    for (unsigned i = 0; i < HF_MONGO_SCRIPTS; i++)
-        bson_destroy(place->scripts[i]);
-    bson_destroy(place->write_opts);
-    hf_mongo_address_fini(&place->address);
-}
 
 static void free_crew(struct hf_mongo_crew *crew)
 {
     if (crew->pool)
         mongoc_client_pool_destroy(crew->pool);
-    free_place(&crew->place);
+    hf_mongo_place_fini(&crew->place);
     pthread_cond_destroy(&crew->answered);
     pthread_mutex_destroy(&crew->mutex);
     free(crew);
@@ -240,7 +175,7 @@ static void *be_a_worker(void *arg)
             rest(crew);
     }
     leave(crew);
-    count_thread(-1);
+    hf_mongo_thread_ends();
     return NULL;
 }
 
@@ -255,25 +190,16 @@ static void *run_task(void *arg)
     free(task);
     pthread_mutex_lock(&crew->mutex);
     leave(crew);
-    count_thread(-1);
+    hf_mongo_thread_ends();
     return NULL;
 }
 
 /* With the mutex held. */
 static bool start(struct hf_mongo_crew *crew, void *(*run)(void *), void *arg)
 {
-    pthread_attr_t attributes;
-    pthread_t thread;
-    bool started;
+    bool started = hf_mongo_thread_start(run, arg);
 
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    count_thread(1);
-    started = pthread_create(&thread, &attributes, run, arg) == 0;
-    pthread_attr_destroy(&attributes);
     crew->references += started;
-    if (!started)
-        count_thread(-1);
     return started;
 }
 
@@ -394,44 +320,16 @@ bool hf_mongo_crew_await(struct hf_mongo_crew *crew, struct hf_mongo_job *job,
         waited = pthread_cond_clockwait(&crew->answered, &crew->mutex,
                                         CLOCK_MONOTONIC, &until);
     given = given && !crew->awaited;
+    crew->awaited = NULL; /* if it is late, it is dropped as any other */
     pthread_mutex_unlock(&crew->mutex);
     return given;
 }
 
 /* ---- Opening and closing ------------------------------------------------*/
 
-static bson_t *parse(const char *json)
-{
-    bson_t *made = bson_new_from_json((const uint8_t *)json, -1, NULL);
-
-    HF_ASSERT(made);
-    return made;
-}
-
-/* The worst that a thread may still be doing is over within this. */
-static bson_t *write_opts(void)
-{
-    mongoc_write_concern_t *concern = mongoc_write_concern_new();
-    bson_t *opts = bson_new();
-
-    mongoc_write_concern_set_wmajority(concern, WRITE_TIMEOUT_MS);
-    mongoc_write_concern_set_journal(concern, true);
-    if (HF_MUTANT(27))
-        mongoc_write_concern_set_w(concern, 1);
-    HF_ASSERT(mongoc_write_concern_append(concern, opts));
-    mongoc_write_concern_destroy(concern);
-    return opts;
-}
-
 void hf_mongo_crew_set_alone(struct hf_mongo_crew *crew, bool alone)
 {
-    struct hf_mongo_place *place = &crew->place;
-
-    place->alone = alone;
-    for (unsigned i = 0; i < HF_MONGO_SCRIPTS; i++) {
-        bson_destroy(place->scripts[i]);
-        place->scripts[i] = parse(hf_mongo_scripts[i][alone]);
-    }
+    hf_mongo_place_set_alone(&crew->place, alone);
 }
 
 const struct hf_mongo_place *hf_mongo_crew_place(
@@ -451,20 +349,17 @@ static void init(struct hf_mongo_crew *crew, struct hf_host *host)
     hf_list_init(&crew->first);
     hf_list_init(&crew->waiting);
     hf_list_init(&crew->ended);
-    crew->place.write_opts = write_opts();
 }
 
 enum hf_err hf_mongo_crew_open(struct hf_mongo_crew **made,
                                struct hf_mongo_address *address,
                                struct hf_host *host, struct hf_error *error)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct hf_mongo_crew *crew = calloc(1, sizeof(*crew));
     bson_error_t why;
 
     if (!crew)
         return hf_error_code(error, HF_ENOMEM);
-    (void)pthread_once(&once, init_libmongoc);
     init(crew, host);
     crew->pool = mongoc_client_pool_new_with_error(address->uri, &why);
     if (!crew->pool) {
@@ -474,8 +369,7 @@ enum hf_err hf_mongo_crew_open(struct hf_mongo_crew **made,
     mongoc_client_pool_max_size(crew->pool, CONNECTIONS_MAX);
     mongoc_client_pool_set_error_api(crew->pool, MONGOC_ERROR_API_VERSION_2);
     (void)mongoc_client_pool_set_appname(crew->pool, "holdfast");
-    crew->place.address = *address;
-    *address = (struct hf_mongo_address){0};
+    hf_mongo_place_init(&crew->place, address);
     *made = crew;
     return HF_OK;
 }

@@ -9,19 +9,10 @@
 
 #include <pthread.h>
 
-#include "strategy/mongo/address.h"
-#include "strategy/mongo/script.h"
+#include "strategy/mongo/place.h"
 #include "strategy/strategy.h"
 
 #define HF_MONGO_WORKERS_MAX 8
-
-/* What jobs know, which does not change while any thread runs. */
-struct hf_mongo_place {
-    struct hf_mongo_address address;
-    bson_t *scripts[HF_MONGO_SCRIPTS];
-    bson_t *write_opts; /* the concern, without a server */
-    bool alone;         /* a standalone server: no cluster time, no stream */
-};
 
 struct hf_mongo_job {
     struct hf_list link;

@@ -1,67 +1,11 @@
 #include "strategy/mongo/mongo.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
-
-#define OPEN_MS 10000  /* hf_open() waits so long for a server */
-#define WIRE_MIN 17    /* MongoDB 6.0: $tsIncrement, let */
-#define INDEX_MS 10000 /* how long making the index may take */
-
-/* ---- Doubts -------------------------------------------------------------*/
-
-static struct hf_mongo_doubt *find_doubt(const struct hf_mongo *mongo,
-                                         const struct hf_nonce *nonce)
-{
-    for (struct hf_list *link = mongo->doubts.next; link != &mongo->doubts;
-         link = link->next) {
-        struct hf_mongo_doubt *doubt =
-            HF_CONTAINER(link, struct hf_mongo_doubt, link);
-
-        if (hf_nonce_equal(&doubt->nonce, nonce))
-            return doubt;
-    }
-    return NULL;
-}
-
-static void drop_doubt(struct hf_mongo *mongo, struct hf_mongo_doubt *doubt)
-{
-    if (!doubt)
-        return;
-    hf_list_remove(&doubt->link);
-    mongo->doubt_count--;
-    free(doubt);
-}
-
-/* Without memory for it, what comes late holds the key for its lease. */
-static void add_doubt(struct hf_mongo *mongo, const struct hf_nonce *nonce)
-{
-    struct hf_mongo_doubt *doubt = find_doubt(mongo, nonce);
-
-    if (!doubt && mongo->doubt_count >= HF_MONGO_DOUBTS_MAX)
-        drop_doubt(mongo, HF_CONTAINER(mongo->doubts.next,
-                                       struct hf_mongo_doubt, link));
-    if (!doubt) {
-        doubt = calloc(1, sizeof(*doubt));
-        if (!doubt)
-            return;
-        doubt->nonce = *nonce;
-        hf_list_push_back(&mongo->doubts, &doubt->link);
-        mongo->doubt_count++;
-    }
-    doubt->copies++;
-}
-
-/* A copy that nobody waited for any more has been answered after all. */
-static void settle_doubt(struct hf_mongo *mongo, const struct hf_nonce *nonce)
-{
-    struct hf_mongo_doubt *doubt = find_doubt(mongo, nonce);
-
-    if (doubt && --doubt->copies == 0)
-        drop_doubt(mongo, doubt);
-}
+#include "strategy/mongo/greeting.h"
+#include "strategy/mongo/library.h"
 
 /* ---- Calls --------------------------------------------------------------*/
 
@@ -169,7 +113,7 @@ static void locked(struct hf_mongo *mongo, const struct hf_request *request,
     const struct hf_nonce *nonce = &request->command.nonce;
 
     if (reply->err == HF_EINDOUBT)
-        add_doubt(mongo, nonce);
+        hf_mongo_doubts_add(&mongo->doubts, nonce);
     if (answer->result.place == 0)
         return;
     hf_mongo_hear_grants(mongo, reply->time);
@@ -182,7 +126,7 @@ static void ended(struct hf_mongo *mongo, const struct hf_request *request)
     enum hf_command_kind kind = request->command.kind;
 
     if (kind == HF_COMMAND_UNLOCK || kind == HF_COMMAND_CANCEL)
-        drop_doubt(mongo, find_doubt(mongo, &request->command.nonce));
+        hf_mongo_doubts_drop(&mongo->doubts, &request->command.nonce);
 }
 
 static void command_replied(struct hf_mongo_call *call)
@@ -196,7 +140,7 @@ static void command_replied(struct hf_mongo_call *call)
         if (call->question.script == HF_MONGO_LOCK &&
             call->reply.err != HF_EINDOUBT &&
             hf_mongo_question_nonce(&call->question, &nonce))
-            settle_doubt(mongo, &nonce);
+            hf_mongo_doubts_settle(&mongo->doubts, &nonce);
         hf_mongo_call_free(call);
         return;
     }
@@ -211,7 +155,8 @@ static void command_replied(struct hf_mongo_call *call)
 
 static void run_command(struct hf_mongo *mongo, struct hf_request *request)
 {
-    bool doubtful = find_doubt(mongo, &request->command.nonce) != NULL;
+    bool doubtful =
+        hf_mongo_doubts_has(&mongo->doubts, &request->command.nonce);
     struct hf_mongo_call *call =
         hf_mongo_call_new(mongo, request, command_replied);
     enum hf_err err = call ? hf_mongo_ask(&call->question, &mongo->asker,
@@ -363,7 +308,7 @@ static void cancel(void *self, struct hf_request *request)
         call->request = NULL;
         if (request->kind == HF_REQUEST_COMMAND &&
             request->command.kind == HF_COMMAND_LOCK)
-            add_doubt(mongo, &request->command.nonce);
+            hf_mongo_doubts_add(&mongo->doubts, &request->command.nonce);
     }
     hf_answer_clear(&request->answer);
     request->answer.result.err = HF_EINDOUBT;
@@ -372,103 +317,9 @@ static void cancel(void *self, struct hf_request *request)
 
 /* ---- Opening ------------------------------------------------------------*/
 
-/* Looks what kind of server it is, and sees to the index. */
-struct greeting {
-    struct hf_mongo_job job;
-    struct hf_mongo_reply reply;
-    bool alone;
-};
-
-static void drop_greeting(struct hf_mongo_job *job)
-{
-    free(HF_CONTAINER(job, struct greeting, job));
-}
-
-/* Documents go when the date in `gone` has passed. Who makes it twice makes it
- * once. */
-static void make_index(struct greeting *greeting, mongoc_client_t *client,
-                       const struct hf_mongo_place *place)
-{
-    bson_t *command =
-        BCON_NEW("createIndexes", BCON_UTF8(place->address.collection),
-                 "indexes", "[", "{", "key", "{", "gone", BCON_INT32(1), "}",
-                 "name", BCON_UTF8("gone"), "expireAfterSeconds", BCON_INT32(0),
-                 "}", "]", "maxTimeMS", BCON_INT32(INDEX_MS));
-    bson_error_t why;
-
-    if (!mongoc_client_write_command_with_opts(client, place->address.database,
-                                               command, place->write_opts, NULL,
-                                               &why))
-        hf_mongo_fault(&greeting->reply, &why);
-    bson_destroy(command);
-}
-
-static enum hf_err check_kind(struct greeting *greeting, const char *kind,
-                              int64_t wire, bool unsafe)
-{
-    struct hf_mongo_reply *reply = &greeting->reply;
-    const char *wrong = NULL;
-
-    greeting->alone = !strcmp(kind, "Standalone");
-    if (wire < WIRE_MIN)
-        wrong = "MongoDB older than 6.0";
-    else if (greeting->alone && !unsafe)
-        wrong = "a standalone server, whose locks no failover keeps: make it a "
-                "replica set, or say ?unsafe=1";
-    if (!wrong)
-        return HF_OK;
-    (void)snprintf(reply->cause, sizeof(reply->cause), "%s", wrong);
-    reply->err = HF_EUNSUPPORTED;
-    return reply->err;
-}
-
-static void greet(struct hf_mongo_job *job, mongoc_client_t *client,
-                  const struct hf_mongo_place *place)
-{
-    struct greeting *greeting = HF_CONTAINER(job, struct greeting, job);
-    mongoc_server_description_t *server =
-        hf_mongo_choose_server(client, &greeting->reply);
-    bson_iter_t wire;
-    int64_t version = 0;
-
-    if (!server)
-        return;
-    if (bson_iter_init_find(&wire,
-                            mongoc_server_description_hello_response(server),
-                            "maxWireVersion"))
-        version = bson_iter_as_int64(&wire);
-    if (check_kind(greeting, mongoc_server_description_type(server), version,
-                   place->address.unsafe) == HF_OK)
-        make_index(greeting, client, place);
-    mongoc_server_description_destroy(server);
-}
-
-static enum hf_err meet(struct hf_mongo *mongo, struct hf_error *error)
-{
-    struct greeting *greeting = calloc(1, sizeof(*greeting));
-    enum hf_err err;
-
-    if (!greeting)
-        return hf_error_code(error, HF_ENOMEM);
-    greeting->job.run = greet;
-    greeting->job.drop = drop_greeting;
-    if (!hf_mongo_crew_await(mongo->crew, &greeting->job, OPEN_MS))
-        return hf_error_set(error, HF_EUNAVAIL,
-                            "mongodb: no answer within %d s", OPEN_MS / 1000);
-    err = greeting->reply.err;
-    if (err == HF_EINDOUBT)
-        err = HF_EUNAVAIL;
-    if (err)
-        (void)hf_error_set(error, err, "mongodb: %s", greeting->reply.cause);
-    else
-        hf_mongo_crew_set_alone(mongo->crew, greeting->alone);
-    free(greeting);
-    return err;
-}
-
 static enum hf_err start(struct hf_mongo *mongo, struct hf_error *error)
 {
-    enum hf_err err = meet(mongo, error);
+    enum hf_err err = hf_mongo_greet(mongo->crew, error);
 
     if (err)
         return err;
@@ -480,14 +331,6 @@ static enum hf_err start(struct hf_mongo *mongo, struct hf_error *error)
     return err ? hf_error_code(error, err) : HF_OK;
 }
 
-static void drop_doubts(struct hf_mongo *mongo)
-{
-    struct hf_list *link;
-
-    while ((link = hf_list_take(&mongo->doubts)))
-        free(HF_CONTAINER(link, struct hf_mongo_doubt, link));
-}
-
 static void mongo_close(void *self)
 {
     struct hf_mongo *mongo = self;
@@ -496,7 +339,7 @@ static void mongo_close(void *self)
     hf_mongo_due_close(mongo);
     hf_mongo_crew_close(mongo->crew);
     hf_mongo_asker_fini(&mongo->asker);
-    drop_doubts(mongo);
+    hf_mongo_doubts_fini(&mongo->doubts);
 }
 
 static enum hf_err mongo_open(void *self, struct hf_url *url,
@@ -508,10 +351,11 @@ static enum hf_err mongo_open(void *self, struct hf_url *url,
 
     mongo->host = host;
     hf_list_init(&mongo->calls);
-    hf_list_init(&mongo->doubts);
+    hf_mongo_doubts_init(&mongo->doubts);
     hf_list_init(&mongo->watches);
     hf_list_init(&mongo->held_back);
     hf_map_init(&mongo->due);
+    hf_mongo_library_init();
     err = hf_mongo_address_init(&address, url, error);
     if (err)
         return err;

@@ -9,13 +9,13 @@
 
 #include "base/map.h"
 #include "base/siphash.h"
+#include "strategy/mongo/doubts.h"
 #include "strategy/mongo/looking.h"
 #include "strategy/mongo/stream.h"
 
 extern const struct hf_strategy hf_strategy_mongodb;
 extern const struct hf_strategy hf_strategy_mongodb_srv;
 
-#define HF_MONGO_DOUBTS_MAX 4096
 #define HF_MONGO_GRANTS_KEPT 64
 
 /* A request, or a look of the strategy's own, on its way to a server and back.
@@ -33,13 +33,6 @@ struct hf_mongo_call {
     struct hf_mongo_look look;
 };
 
-/* A LOCK of which a copy may still be on its way. */
-struct hf_mongo_doubt {
-    struct hf_list link;
-    struct hf_nonce nonce;
-    unsigned copies;
-};
-
 struct hf_mongo_grant {
     struct hf_nonce nonce;
     uint64_t token;
@@ -50,8 +43,7 @@ struct hf_mongo {
     struct hf_mongo_crew *crew;
     struct hf_mongo_asker asker;
     struct hf_list calls;
-    struct hf_list doubts;
-    unsigned doubt_count;
+    struct hf_mongo_doubts doubts;
 
     /* watch.c */
     struct hf_mongo_stream *stream; /* NULL: a standalone server */

@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/bytes.h"
+#include "strategy/mongo/line.h"
 #include "strategy/mongo/mongo.h"
 
 #define HISTORY_S 3600    /* from so far back events are told */
@@ -39,80 +40,6 @@ static bool covers(const struct watch *watch, struct hf_key key)
                                          : hf_key_has_prefix(key, prefix));
 }
 
-/* ---- One event ----------------------------------------------------------*/
-
-/* A line of a document's events: "KIND TOKEN FREED LEASE OWNER", and of a key
- * that is offered to who waited, " CLIENT NONCE". */
-struct line {
-    struct hf_event event;
-    uint32_t lease_ms;
-    bool offered;
-    char client[HF_MONGO_CLIENT_SIZE + 1];
-    struct hf_nonce nonce;
-    char owner[HF_MONGO_TEXT_SIZE(HF_NOTE_MAX)];
-};
-
-/* The next word, up to a space or the end of the line. */
-static size_t word(const char **at, const char **start)
-{
-    size_t size;
-
-    *start = *at;
-    size = strcspn(*at, " \n");
-    *at += size + ((*at)[size] == ' ');
-    return size;
-}
-
-static uint64_t number(const char **at)
-{
-    const char *start;
-
-    return word(at, &start) > 0 ? strtoull(start, NULL, 10) : 0;
-}
-
-static void read_offer(const char **at, struct line *line)
-{
-    const char *start;
-    char nonce[HF_MONGO_NONCE_SIZE + 1] = "";
-
-    if (word(at, &start) != HF_MONGO_CLIENT_SIZE)
-        return;
-    memcpy(line->client, start, HF_MONGO_CLIENT_SIZE);
-    if (word(at, &start) != HF_MONGO_NONCE_SIZE)
-        return;
-    memcpy(nonce, start, HF_MONGO_NONCE_SIZE);
-    line->offered =
-        hf_mongo_unhex(line->nonce.bytes, sizeof(line->nonce.bytes), nonce);
-}
-
-/* False: there is none. */
-static bool read_line(const char **at, struct line *line)
-{
-    const char *start;
-    size_t size;
-
-    *at += strcspn(*at, "\n");
-    if (**at == '\0')
-        return false;
-    ++*at;
-    *line = (struct line){.lease_ms = 0};
-    line->event.kind = (enum hf_event_kind)number(at);
-    line->event.token = number(at);
-    line->event.freed = number(at) != 0;
-    line->lease_ms = (uint32_t)number(at);
-    size = word(at, &start);
-    if (size >= sizeof(line->owner))
-        size = sizeof(line->owner) - 1;
-    size = hf_mongo_unescape((uint8_t *)line->owner, start, size);
-    if (size > HF_NOTE_MAX)
-        size = HF_NOTE_MAX;
-    line->owner[size] = '\0';
-    line->event.owner = line->owner;
-    if (**at != '\0' && **at != '\n')
-        read_offer(at, line);
-    return true;
-}
-
 /* ---- Grants -------------------------------------------------------------*/
 
 void hf_mongo_hear_grants(struct hf_mongo *mongo, uint64_t time)
@@ -136,7 +63,7 @@ bool hf_mongo_was_granted(const struct hf_mongo *mongo,
 
 /* From when it is counted nobody here knows, and it is only offered: the client
  * renews it first, which takes it up. */
-static void push_grant(struct hf_mongo *mongo, const struct line *line)
+static void push_grant(struct hf_mongo *mongo, const struct hf_mongo_line *line)
 {
     struct hf_push_grant push = {
         .nonce = line->nonce,
@@ -178,7 +105,7 @@ static bool is_watched(const struct hf_mongo *mongo, struct hf_key key)
     return false;
 }
 
-static void note_due(struct hf_mongo *mongo, const struct line *line)
+static void note_due(struct hf_mongo *mongo, const struct hf_mongo_line *line)
 {
     const struct hf_event *event = &line->event;
     uint32_t span = line->lease_ms;
@@ -212,13 +139,13 @@ static void tell_change(struct hf_mongo *mongo,
     bool watched, is_new = change->time > mongo->heard;
     uint64_t index = change->time;
     struct hf_key key = {bytes, 0};
-    struct line line;
+    struct hf_mongo_line line;
 
     if (size >= sizeof(bytes))
         return; /* no key of ours */
     key.size = hf_mongo_unescape(bytes, change->key, size);
     watched = is_watched(mongo, key);
-    for (; read_line(&at, &line); index++) {
+    for (; hf_mongo_line_read(&at, &line); index++) {
         line.event.index = index;
         line.event.key = key;
         if (is_new && line.offered && !strcmp(line.client, mongo->asker.client))
