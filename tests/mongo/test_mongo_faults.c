@@ -360,21 +360,26 @@ static void await_line(const char *size)
         (void)poll(NULL, 0, 5);
 }
 
-/* Stand in line for ten minutes, and longer. */
-static pid_t start_waiter(void)
+/* Once told to, stand in line for ten minutes, and longer. To be called before
+ * this process has threads: it forks. */
+static pid_t make_waiter(int *tell)
 {
     struct hf_lock_opts opts = hf_test_mongo_opts(600000, HF_FOREVER, 5000);
-    char url[HF_TEST_MONGO_URL_SIZE];
+    char url[HF_TEST_MONGO_URL_SIZE], byte;
     struct hf_client *client = NULL;
     struct hf_lock *lock = NULL;
-    pid_t pid = fork();
+    int ends[2];
+    pid_t pid;
 
+    assert_int_equal(pipe(ends), 0);
+    pid = fork();
     assert_true(pid >= 0);
+    *tell = ends[1];
     if (pid > 0)
         return pid;
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     hf_test_mongo_url(&mongo, url, "");
-    if (hf_open(url, NULL, &client) == HF_OK)
+    if (read(ends[0], &byte, 1) == 1 && hf_open(url, NULL, &client) == HF_OK)
         (void)hf_lock(client, hf_key("k"), &opts, &lock);
     (void)pause();
     _exit(1);
@@ -390,21 +395,24 @@ static void a_dead_waiter_costs_three_seconds(void **state)
     struct hf_future *future = NULL;
     enum hf_err err = HF_ECANCELED;
     pid_t dead;
+    int tell;
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
+    dead = make_waiter(&tell);
     client = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    dead = start_waiter();
+    assert_int_equal(write(tell, "+", 1), 1);
     await_line("1");
     (void)kill(dead, SIGKILL);
     (void)waitpid(dead, NULL, 0);
+    (void)close(tell);
     other = hf_test_mongo_open(&mongo, "");
     expect_ok(
         hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
     await_line("2");
     expect_ok(hf_unlock(lock));
-    expect_ok(hf_future_wait(future, 15000, &err));
+    expect_ok(hf_future_wait(future, 20000 * hf_test_slowness(), &err));
     expect_ok(err);
     hf_future_free(future);
     hf_lock_free(lock);
