@@ -158,6 +158,9 @@ bool hf_test_mongo_again(struct hf_test_mongo *mongo, unsigned member)
     started->pid = fork();
     if (started->pid == 0)
         be_the_server(mongo, started, program);
+    if (mongo->network)
+        hf_test_network_set(mongo->network, member, started->port,
+                            started->pid);
     return started->pid > 0;
 }
 
@@ -233,6 +236,13 @@ const char *hf_test_mongo_say(struct hf_test_mongo *mongo, unsigned member,
 
 /* ---- A set --------------------------------------------------------------*/
 
+/* The port by which others know a member. */
+static int front(const struct hf_test_mongo *mongo, unsigned member)
+{
+    return mongo->network ? mongo->network->fronts[member]
+                          : mongo->members[member].port;
+}
+
 static bool is_primary(struct hf_test_mongo *mongo, unsigned member)
 {
     return mongo->members[member].pid > 0 &&
@@ -299,16 +309,31 @@ static bool initiate(struct hf_test_mongo *mongo)
     char json[1024];
     int used = snprintf(json, sizeof(json),
                         "{\"replSetInitiate\":{\"_id\":\"test\",\"settings\":"
-                        "{\"electionTimeoutMillis\":1000,"
-                        "\"heartbeatIntervalMillis\":300},\"members\":[");
+                        "{\"electionTimeoutMillis\":%u,"
+                        "\"heartbeatIntervalMillis\":300},\"members\":[",
+                        mongo->election_ms ? mongo->election_ms : 1000);
 
     for (unsigned i = 0; i < mongo->count; i++)
         used += snprintf(json + used, sizeof(json) - (size_t)used,
                          "%s{\"_id\":%u,\"host\":\"127.0.0.1:%d\"}",
-                         i > 0 ? "," : "", i, mongo->members[i].port);
+                         i > 0 ? "," : "", i, front(mongo, i));
     (void)snprintf(json + used, sizeof(json) - (size_t)used, "]}}");
     return strncmp(hf_test_mongo_say(mongo, 0, "admin", json), "(lost)", 6) !=
            0;
+}
+
+/* The first member is told to stand, rather than to wait until a primary is
+ * missed: again and again, for it cannot before it has heard of the others. */
+static bool elect(struct hf_test_mongo *mongo)
+{
+    for (int i = 0; i < TRIES; i++) {
+        (void)hf_test_mongo_say(mongo, 0, "admin", "{\"replSetStepUp\":1}");
+        for (unsigned member = 0; member < mongo->count; member++)
+            if (is_primary(mongo, member))
+                return true;
+        (void)poll(NULL, 0, 50);
+    }
+    return false;
 }
 
 /* From this machine, as long as there is no user, one may be made. */
@@ -342,8 +367,6 @@ static bool write_key(const struct hf_test_mongo *mongo)
 
 static bool start_all(struct hf_test_mongo *mongo)
 {
-    int primary;
-
     for (unsigned i = 0; i < mongo->count; i++)
         if (!start_member(mongo, i))
             return false;
@@ -352,10 +375,8 @@ static bool start_all(struct hf_test_mongo *mongo)
             return false;
     if (mongo->alone)
         return true;
-    if (!initiate(mongo))
-        return false;
-    primary = hf_test_mongo_primary(mongo);
-    return primary >= 0 && add_user(mongo, primary);
+    return initiate(mongo) && elect(mongo) &&
+           add_user(mongo, hf_test_mongo_primary(mongo));
 }
 
 bool hf_test_mongo_start(struct hf_test_mongo *mongo, unsigned count)
@@ -386,7 +407,7 @@ void hf_test_mongo_url(const struct hf_test_mongo *mongo, char *url,
     for (unsigned i = 0; i < mongo->count; i++)
         used += (size_t)snprintf(url + used, HF_TEST_MONGO_URL_SIZE - used,
                                  "%s127.0.0.1:%d", i > 0 ? "," : "",
-                                 mongo->members[i].port);
+                                 front(mongo, i));
     (void)snprintf(url + used, HF_TEST_MONGO_URL_SIZE - used,
                    "/holdfast?%s%s%s",
                    mongo->alone ? "unsafe=1" : "replicaSet=test",

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "lib/folder.h"
+#include "lib/network.h"
 
 #define HF_TEST_MONGO_MAX 3
 #define HF_TEST_MONGO_NONE "no mongod: not in $MONGOD, on the PATH or cached"
@@ -26,6 +27,8 @@ struct hf_test_mongo {
     bool alone; /* a standalone server */
     bool auth;  /* wants a password: user "keeper", password "secret" */
     bool has_user;
+    unsigned election_ms; /* a primary is missed after this; 0: a second */
+    struct hf_test_network *network; /* between the members; NULL: none */
     char folder[sizeof(HF_TEST_FOLDER)];
     struct hf_test_mongod members[HF_TEST_MONGO_MAX];
 };

@@ -1,8 +1,11 @@
 /* Wall clocks may be anything: those of clients do not matter, and no server
  * ends a lease by another server's clock. */
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
@@ -169,12 +172,76 @@ static void no_lease_ends_early_in_a_failover(void **state)
     (void)hf_close(other, PATIENCE_MS);
 }
 
+/* How often a member has looked for what it may delete. */
+static long deletion_passes(unsigned member)
+{
+    const char *status =
+        hf_test_mongo_say(&mongo, member, "admin", "{\"serverStatus\":1}");
+    const char *at = strstr(status, "\"ttl\" : {");
+
+    at = at ? strstr(at, "\"passes\" : ") : NULL;
+    return at ? strtol(at + strlen("\"passes\" : "), NULL, 10) : -1;
+}
+
+static void make_primary(bool (*wanted)(int member))
+{
+    int primary = hf_test_mongo_primary(&mongo);
+
+    while (!wanted(primary)) {
+        assert_true(primary >= 0);
+        primary = hf_test_mongo_step_down(&mongo);
+    }
+}
+
+static bool is_ahead(int member)
+{
+    return member == 1;
+}
+
+static bool is_right(int member)
+{
+    return member == 0 || member == 2;
+}
+
+/* A primary whose clock is days ahead would take every document for an old one;
+ * but it deletes none of a lock that is held. */
+static void no_clock_deletes_what_is_held(void **state)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(600000, 0, PATIENCE_MS);
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL, *none = NULL;
+    long passes;
+
+    (void)state;
+    if (access(FAKETIME, R_OK) != 0)
+        hf_test_skip("no libfaketime");
+    (void)snprintf(mongo.members[1].clock, sizeof(mongo.members[1].clock),
+                   "+5d");
+    hf_test_mongo_need(&mongo, 3);
+    make_primary(is_right);
+    client = hf_test_mongo_open(&mongo, "");
+    other = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    make_primary(is_ahead);
+    passes = deletion_passes(1);
+    while (deletion_passes(1) < passes + 2) /* one may be under way */
+        (void)poll(NULL, 0, 20);
+
+    expect_err(hf_lock(other, hf_key("k"), &opts, &none), HF_EBUSY);
+    expect_ok(hf_renew(lock, 0));
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+    (void)hf_close(client, PATIENCE_MS);
+    (void)hf_close(other, PATIENCE_MS);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         CASE(clocks_of_clients_change_nothing),
         CASE(no_lease_ends_early_in_a_failover),
+        CASE(no_clock_deletes_what_is_held),
     };
 
     return hf_test_main("mongo clocks", cases, HF_TEST_COUNT(cases), 2);

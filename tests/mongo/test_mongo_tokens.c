@@ -119,11 +119,13 @@ static long count_documents(const char *query)
     return n ? strtol(n + 6, NULL, 10) : -1;
 }
 
-/* The server deletes what has been free for long enough, by itself. */
-static void await_gone(const char *query)
+/* The server deletes what has been free for long enough, by itself; what was
+ * abandoned `client` ends before that, if it is driven. */
+static void await_gone(struct hf_client *client, const char *query)
 {
-    for (int i = 0; count_documents(query) != 0; i++) {
-        assert_true(i < 6000);
+    (void)hf_fd(client);
+    while (count_documents(query) != 0) {
+        expect_ok(hf_process(client));
         (void)poll(NULL, 0, 20);
     }
 }
@@ -148,7 +150,7 @@ static void tokens_rise_over_a_deletion(void **state)
         else
             expect_ok(hf_lock_leave(lock));
         hf_lock_free(lock);
-        await_gone("{\"_id\":\"k\"}");
+        await_gone(client, "{\"_id\":\"k\"}");
     }
     expect_ok(hf_close(client, PATIENCE_MS));
 }
@@ -173,7 +175,7 @@ static void tokens_rise_over_failovers_and_deletions(void **state)
             hf_lock_free(lock);
         }
         if (i % 5 == 4)
-            await_gone("{\"_id\":\"k\"}");
+            await_gone(client, "{\"_id\":\"k\"}");
         assert_true(hf_test_mongo_step_down(&mongo) >= 0);
     }
     expect_ok(hf_close(client, PATIENCE_MS));
@@ -206,12 +208,12 @@ static void abandoned_keys_are_gone_after_their_time(void **state)
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
-    client = hf_test_mongo_open(&mongo, "&keep=12");
+    client = hf_test_mongo_open(&mongo, "&keep=4");
     expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
     token = hf_token(lock);
     abandon_many();
     assert_true(count_documents("{}") > ABANDONED);
-    await_gone("{}");
+    await_gone(client, "{}");
 
     hf_lock_free(lock);
     lock = NULL;

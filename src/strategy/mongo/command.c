@@ -5,10 +5,8 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "strategy/mongo/looking.h"
 
-#define RUN_MS 3000 /* how long a server may work on one command */
-#define RACES_MAX 8 /* with others who insert the same document */
+#define CROWDED 16 /* LOCKs of a client, after one that met somebody */
 
 /* ---- Who asks -----------------------------------------------------------*/
 
@@ -134,6 +132,29 @@ static enum hf_err ask(struct hf_mongo_question *question,
     return HF_OK;
 }
 
+/* Where nobody else wants the key, a few words do, which the server reads in
+ * half the time. Who meets somebody pays for that with a second round trip, and
+ * so does not try again at once. */
+static bool is_brief(struct hf_mongo_asker *asker,
+                     const struct hf_command *command, bool doubtful)
+{
+    if (command->kind == HF_COMMAND_UNLOCK)
+        return !doubtful;
+    if (command->kind != HF_COMMAND_LOCK)
+        return false;
+    if (asker->crowded == 0)
+        return true;
+    asker->crowded--;
+    return false;
+}
+
+void hf_mongo_asker_learn(struct hf_mongo_asker *asker,
+                          const struct hf_mongo_reply *reply)
+{
+    if (reply->crowded)
+        asker->crowded = CROWDED;
+}
+
 enum hf_err hf_mongo_ask(struct hf_mongo_question *question,
                          struct hf_mongo_asker *asker,
                          const struct hf_command *command, bool doubtful)
@@ -146,6 +167,7 @@ enum hf_err hf_mongo_ask(struct hf_mongo_question *question,
     question->upsert = scripts[command->kind].upsert ||
                        (doubtful && (command->kind == HF_COMMAND_CANCEL ||
                                      command->kind == HF_COMMAND_UNLOCK));
+    question->brief = is_brief(asker, command, doubtful);
     err = ask(question, asker, command->key, nonce, command->sequence);
     if (!err)
         add_variables(&question->variables, asker, command, doubtful);
@@ -158,6 +180,12 @@ enum hf_err hf_mongo_ask_look(struct hf_mongo_question *question,
     question->script = HF_MONGO_LOOK;
     question->upsert = false;
     return ask(question, asker, key, "", 0);
+}
+
+enum hf_err hf_mongo_ask_sweep(struct hf_mongo_question *question,
+                               struct hf_mongo_asker *asker)
+{
+    return hf_mongo_ask_look(question, asker, hf_key(""));
 }
 
 bool hf_mongo_question_nonce(const struct hf_mongo_question *question,
@@ -177,81 +205,4 @@ void hf_mongo_question_fini(struct hf_mongo_question *question)
     free(question->key);
     bson_destroy(&question->variables);
     question->key = NULL;
-}
-
-/* ---- Running ------------------------------------------------------------*/
-
-static void build(bson_t *command, const struct hf_mongo_question *question,
-                  const struct hf_mongo_place *place, const char *server)
-{
-    bson_t child;
-
-    BSON_APPEND_UTF8(command, "findAndModify", place->address.collection);
-    BSON_APPEND_DOCUMENT_BEGIN(command, "query", &child);
-    BSON_APPEND_UTF8(&child, "_id", question->key);
-    bson_append_document_end(command, &child);
-    BSON_APPEND_ARRAY(command, "update", place->scripts[question->script]);
-    BSON_APPEND_DOCUMENT(command, "fields", place->scripts[HF_MONGO_ANSWER]);
-    BSON_APPEND_BOOL(command, "new", true);
-    BSON_APPEND_BOOL(command, "upsert", question->upsert);
-    BSON_APPEND_INT32(command, "maxTimeMS", RUN_MS);
-    BSON_APPEND_DOCUMENT_BEGIN(command, "let", &child);
-    bson_concat(&child, &question->variables);
-    hf_mongo_add_common(&child, server);
-    BSON_APPEND_INT64(&child, "keep", place->address.keep_ms);
-    BSON_APPEND_INT64(&child, "slack", place->address.keep_ms / 8);
-    BSON_APPEND_INT64(&child, "offer", HF_MONGO_OFFER_MS);
-    bson_append_document_end(command, &child);
-}
-
-static void run_at(const struct hf_mongo_question *question,
-                   mongoc_client_t *client, const struct hf_mongo_place *place,
-                   const mongoc_server_description_t *server,
-                   struct hf_mongo_reply *reply)
-{
-    bson_t command = BSON_INITIALIZER, *opts = bson_copy(place->write_opts);
-    bson_t bson;
-    bson_error_t why;
-    bool done = false;
-
-    build(&command, question, place, hf_mongo_server_name(server));
-    BSON_APPEND_INT32(opts, "serverId",
-                      (int32_t)mongoc_server_description_id(server));
-    for (int i = 0; !done && i < RACES_MAX; i++) {
-        done = mongoc_client_write_command_with_opts(
-            client, place->address.database, &command, opts, &bson, &why);
-        if (done)
-            hf_mongo_read_reply(&bson, question, reply);
-        bson_destroy(&bson);
-        if (!done && !hf_mongo_lost_a_race(&why))
-            break;
-    }
-    if (!done)
-        hf_mongo_fault(reply, &why);
-    bson_destroy(&command);
-    bson_destroy(opts);
-}
-
-/* Who waits wants to look again when the lease ends. */
-static bool wants_left(const struct hf_mongo_question *question,
-                       const struct hf_mongo_reply *reply)
-{
-    if (reply->err || !reply->held || reply->mine)
-        return false;
-    return reply->place >= 0 || question->script == HF_MONGO_LOOK;
-}
-
-void hf_mongo_run(const struct hf_mongo_question *question,
-                  mongoc_client_t *client, const struct hf_mongo_place *place,
-                  struct hf_mongo_reply *reply)
-{
-    mongoc_server_description_t *server = hf_mongo_choose_server(client, reply);
-
-    if (!server)
-        return;
-    run_at(question, client, place, server, reply);
-    if (wants_left(question, reply))
-        reply->has_left = hf_mongo_look_left(question->key, client, place,
-                                             server, &reply->left_ms);
-    mongoc_server_description_destroy(server);
 }

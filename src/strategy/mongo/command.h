@@ -21,6 +21,7 @@ struct hf_mongo_asker {
     char client[HF_MONGO_CLIENT_SIZE + 1];
     char *owner; /* as text */
     uint64_t commands;
+    unsigned crowded; /* LOCKs that need not try the short way */
 };
 
 /* HF_ENOMEM; HF_ESYSTEM: there is no randomness to make a name of. */
@@ -32,6 +33,7 @@ void hf_mongo_asker_fini(struct hf_mongo_asker *asker);
 struct hf_mongo_question {
     enum hf_mongo_script script;
     bool upsert; /* where there is no document, make one */
+    bool brief;  /* try the short way first: take.json, give.json */
     char command[HF_MONGO_COMMAND_SIZE + 1];
     char *key; /* as text */
     bson_t variables;
@@ -45,6 +47,7 @@ struct hf_mongo_reply {
 
     /* The document that is left. */
     bool exists, held, mine, forced, canceled, fresh;
+    bool crowded;    /* somebody else was in the way of the short way */
     bool updated;    /* by this very update */
     bool superseded; /* by a later one of the same client */
     uint64_t token;
@@ -62,9 +65,16 @@ enum hf_err hf_mongo_ask(struct hf_mongo_question *question,
                          struct hf_mongo_asker *asker,
                          const struct hf_command *command, bool doubtful);
 
-/* The same of nothing but a look whether something is due. */
+/* The same of nothing but a look whether something is due: at a key, or at all
+ * that were abandoned. */
 enum hf_err hf_mongo_ask_look(struct hf_mongo_question *question,
                               struct hf_mongo_asker *asker, struct hf_key key);
+enum hf_err hf_mongo_ask_sweep(struct hf_mongo_question *question,
+                               struct hf_mongo_asker *asker);
+
+/* What the reply tells of how to ask the next time. */
+void hf_mongo_asker_learn(struct hf_mongo_asker *asker,
+                          const struct hf_mongo_reply *reply);
 
 /* The nonce it is about; false: none. */
 bool hf_mongo_question_nonce(const struct hf_mongo_question *question,
@@ -75,6 +85,12 @@ void hf_mongo_question_fini(struct hf_mongo_question *question);
 void hf_mongo_run(const struct hf_mongo_question *question,
                   mongoc_client_t *client, const struct hf_mongo_place *place,
                   struct hf_mongo_reply *reply);
+
+/* End the leases of all keys that were abandoned, for up to `max_ms`, so that the
+ * server can delete them. False: not all of them are ended. In any thread. */
+bool hf_mongo_sweep(const struct hf_mongo_question *question,
+                    mongoc_client_t *client, const struct hf_mongo_place *place,
+                    const mongoc_server_description_t *server, int32_t max_ms);
 
 /* What that means to who asked, of a command that was sent at `sent`. */
 void hf_mongo_conclude(const struct hf_command *command,
@@ -89,6 +105,14 @@ mongoc_server_description_t *hf_mongo_choose_server(
 
 /* Its name, as it stands in documents. */
 const char *hf_mongo_server_name(const mongoc_server_description_t *server);
+
+/* Have it shown that it was the primary while this ran: a server that was cut
+ * off may believe that it still is, and know nothing new. `asker` is the
+ * client's name. False: it is not known, with a fault. */
+bool hf_mongo_is_primary(const char *asker, mongoc_client_t *client,
+                         const struct hf_mongo_place *place,
+                         const mongoc_server_description_t *server,
+                         struct hf_mongo_reply *reply);
 
 /* Variables that every pipeline has. */
 void hf_mongo_add_common(bson_t *variables, const char *server);

@@ -1,53 +1,7 @@
-/* fault.c - which server, and what it means when that fails. */
+/* fault.c - what it means when a command fails. */
 #include <stdio.h>
-#include <time.h>
 
 #include "strategy/mongo/command.h"
-
-/* ---- The server ----------------------------------------------------------*/
-
-mongoc_server_description_t *hf_mongo_choose_server(
-    mongoc_client_t *client, struct hf_mongo_reply *reply)
-{
-    bson_error_t why;
-    mongoc_server_description_t *server =
-        mongoc_client_select_server(client, true, NULL, &why);
-
-    if (!server)
-        hf_mongo_fault(reply, &why);
-    return server;
-}
-
-/* The documents name clocks by it. A server that goes by two names has two
- * clocks then, which is safe. */
-const char *hf_mongo_server_name(const mongoc_server_description_t *server)
-{
-    return mongoc_server_description_host(server)->host_and_port;
-}
-
-/* What this machine calls the time is nobody's business. */
-static void add_client_clock(bson_t *variables)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    BSON_APPEND_DATE_TIME(variables, "now",
-                          (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000);
-}
-
-void hf_mongo_add_common(bson_t *variables, const char *server)
-{
-    BSON_APPEND_UTF8(variables, "server", server);
-    if (HF_MUTANT(28))
-        add_client_clock(variables);
-    else
-        BSON_APPEND_UTF8(variables, "now", "$$NOW");
-#ifdef HF_MUTANTS
-    BSON_APPEND_INT32(variables, "mutant", hf_mutant);
-#endif
-}
-
-/* ---- Faults -------------------------------------------------------------*/
 
 /* MongoDB's numbers: src/mongo/base/error_codes.yml in its sources. */
 enum {

@@ -290,36 +290,6 @@ static void build(bson_t *command, const struct hf_mongo_look *look,
     BSON_APPEND_INT32(command, "maxTimeMS", LOOK_MS);
 }
 
-/* A read with the concern "linearizable" waits until the server next writes its
- * journal by itself, some 30 ms. The same comes sooner thus: who has just had a
- * write confirmed by a majority was the primary then, and knows by then all
- * that was confirmed before; what a majority has of that is read next. */
-static bool be_primary(struct hf_mongo_look *look, mongoc_client_t *client,
-                       const struct hf_mongo_place *place, uint32_t server)
-{
-    char name[sizeof("%-") + HF_MONGO_CLIENT_SIZE] = "%-"; /* no key is so */
-    bson_t *opts = bson_copy(place->write_opts), *command;
-    bson_error_t why;
-    bool done;
-
-    memcpy(name + 2, look->client, sizeof(look->client));
-    command = BCON_NEW(
-        "update", BCON_UTF8(place->address.collection), "updates", "[", "{",
-        "q", "{", "_id", BCON_UTF8(name), "}", "u", "[", "{", "$set", "{",
-        "reads", "{", "$add", "[", "{", "$ifNull", "[", "$reads", BCON_INT64(0),
-        "]", "}", BCON_INT64(1), "]", "}", "gone", "{", "$add", "[", "$$NOW",
-        BCON_INT64(place->address.keep_ms), "]", "}", "}", "}", "]", "upsert",
-        BCON_BOOL(true), "}", "]", "maxTimeMS", BCON_INT32(LOOK_MS));
-    BSON_APPEND_INT32(opts, "serverId", (int32_t)server);
-    done = mongoc_client_write_command_with_opts(
-        client, place->address.database, command, opts, NULL, &why);
-    if (!done)
-        hf_mongo_fault(&look->reply, &why);
-    bson_destroy(command);
-    bson_destroy(opts);
-    return done;
-}
-
 static void look_at(struct hf_mongo_look *look, mongoc_client_t *client,
                     const struct hf_mongo_place *place,
                     const mongoc_server_description_t *server)
@@ -346,7 +316,12 @@ static void look_at(struct hf_mongo_look *look, mongoc_client_t *client,
     bson_destroy(&opts);
 }
 
-/* Nothing is done by looking: what failed was not done. */
+/* A read with the concern "linearizable" waits until the server next writes its
+ * journal by itself, some 30 ms. The same comes sooner thus: a server that has
+ * just shown that it is the primary knows by then all that was confirmed before;
+ * what a majority has of that is read next.
+ *
+ * Nothing is done by looking: what failed was not done. */
 void hf_mongo_look(struct hf_mongo_look *look, mongoc_client_t *client,
                    const struct hf_mongo_place *place)
 {
@@ -355,8 +330,8 @@ void hf_mongo_look(struct hf_mongo_look *look, mongoc_client_t *client,
 
     if (server) {
         if (look->scope == HF_MONGO_PREFIX || look->local || place->alone ||
-            be_primary(look, client, place,
-                       mongoc_server_description_id(server)))
+            hf_mongo_is_primary(look->client, client, place, server,
+                                &look->reply))
             look_at(look, client, place, server);
         mongoc_server_description_destroy(server);
     }

@@ -134,6 +134,7 @@ static void command_replied(struct hf_mongo_call *call)
     struct hf_request *request = call->request;
     struct hf_mongo *mongo = call->mongo;
 
+    hf_mongo_asker_learn(&mongo->asker, &call->reply);
     if (!request) {
         struct hf_nonce nonce;
 
@@ -328,6 +329,8 @@ static enum hf_err start(struct hf_mongo *mongo, struct hf_error *error)
         err = hf_mongo_due_open(mongo);
     if (!err)
         err = hf_mongo_watch_open(mongo);
+    if (!err)
+        err = hf_mongo_sweep_open(mongo);
     return err ? hf_error_code(error, err) : HF_OK;
 }
 
@@ -335,6 +338,7 @@ static void mongo_close(void *self)
 {
     struct hf_mongo *mongo = self;
 
+    hf_mongo_sweep_close(mongo);
     hf_mongo_watch_close(mongo);
     hf_mongo_due_close(mongo);
     hf_mongo_crew_close(mongo->crew);

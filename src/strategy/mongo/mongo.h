@@ -60,6 +60,10 @@ struct hf_mongo {
     struct hf_seed seed;
     struct hf_map due; /* keys that are watched and held */
     struct hf_heap due_heap;
+
+    /* sweep.c */
+    struct hf_timer sweeping;
+    bool sweeps; /* it has its place */
 };
 
 /* mongo.c: a call, which is not sent yet; NULL: out of memory. */
@@ -106,5 +110,10 @@ hf_time hf_mongo_due_next(const struct hf_mongo *mongo);
 
 enum hf_err hf_mongo_due_open(struct hf_mongo *mongo);
 void hf_mongo_due_close(struct hf_mongo *mongo);
+
+/* sweep.c: from now on, also for those who have abandoned their keys. Blocks
+ * for a round trip or two. */
+enum hf_err hf_mongo_sweep_open(struct hf_mongo *mongo);
+void hf_mongo_sweep_close(struct hf_mongo *mongo);
 
 #endif

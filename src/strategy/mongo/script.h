@@ -14,6 +14,8 @@ enum hf_mongo_script {
     HF_MONGO_CANCEL,
     HF_MONGO_FORCE,
     HF_MONGO_LOOK,
+    HF_MONGO_TAKE, /* LOCK and UNLOCK where nobody else is in the way */
+    HF_MONGO_GIVE,
     HF_MONGO_ANSWER, /* the fields that come back */
     HF_MONGO_INFO,   /* to read and to list */
     HF_MONGO_SCRIPTS
