@@ -1,5 +1,6 @@
 /* crowds.c - many clients, many keys, many rounds. */
 #include "conformance/suite.h"
+#include "lib/alloc.h"
 #include "lib/recorded.h"
 
 #include <pthread.h>
@@ -214,7 +215,7 @@ static void many_keys_are_taken_side_by_side(void)
 
 #define CROWD (100000 / suite_slowness())
 /* What may be kept in reserve, whatever the number: less than 3 bytes each. */
-#define ROOM ((size_t)256 * 1024)
+#define ROOM (256 * 1024L)
 
 static bool count_key(const struct hf_info *info, void *arg)
 {
@@ -272,7 +273,7 @@ static void a_key_leaves_nothing_behind(void)
 {
     struct hf_client *client = suite_open();
     const char *prefix = suite_key("").data;
-    size_t before = 0;
+    long before = 0;
     char text[256];
 
     suite_step_back();
@@ -280,14 +281,14 @@ static void a_key_leaves_nothing_behind(void)
         struct hf_lock *lock = NULL;
 
         if (i == CROWD)
-            before = suite_allocated();
+            before = hf_alloc_bytes();
         expect_ok(
             recorded_lock(client, numbered(text, prefix, i), NULL, &lock));
         expect_ok(recorded_unlock(client, lock));
         hf_lock_free(lock);
     }
 
-    assert_in_range(suite_allocated(), 0, before + ROOM);
+    assert_true(hf_alloc_bytes() <= before + ROOM);
     suite_close(client);
 }
 
@@ -297,7 +298,7 @@ static void keys_held_at_one_time_leave_nothing_behind(void)
     struct hf_client *client = suite_open();
     struct hf_lock **locks = calloc(CROWD, sizeof(struct hf_lock *));
     const char *prefix = suite_key("").data;
-    size_t before = suite_allocated(), after = 0;
+    long before = hf_alloc_bytes(), after = 0;
     char text[256];
 
     suite_step_back();
@@ -313,11 +314,11 @@ static void keys_held_at_one_time_leave_nothing_behind(void)
         hf_lock_free(locks[i]);
     }
 
-    after = suite_allocated();
+    after = hf_alloc_bytes();
     free(locks);
     suite_close(client);
 
-    assert_in_range(after, 0, before + ROOM);
+    assert_true(after <= before + ROOM);
 }
 
 #define BATCH 2000 /* more than one client may leave unanswered */
@@ -368,18 +369,18 @@ static void waits_that_ran_out_leave_nothing_behind(void)
     struct hf_lock_opts opts = suite_opts(600000, 0);
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL;
-    size_t before = 0;
+    long before = 0;
 
     suite_step_back();
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     for (unsigned i = 0; i < 5; i++)
         time_out_a_batch(client, key);
-    before = suite_allocated();
+    before = hf_alloc_bytes();
     for (unsigned i = 0; i < 100000 / BATCH; i++)
         time_out_a_batch(client, key);
 
     expect_no_waiters(holder, key);
-    assert_in_range(suite_allocated(), 0, before + ROOM);
+    assert_true(hf_alloc_bytes() <= before + ROOM);
     hf_lock_free(lock);
     suite_close(holder);
     suite_close(client);
@@ -392,18 +393,18 @@ static void looks_that_ran_out_leave_nothing_behind(void)
     struct hf_lock_opts opts = suite_opts(600000, 0);
     struct hf_key held = suite_key("held"), nobody = suite_key("nobody");
     struct hf_lock *lock = NULL;
-    size_t before = 0;
+    long before = 0;
 
     suite_step_back();
     expect_ok(recorded_lock(holder, held, &opts, &lock));
     for (unsigned i = 0; i < 1000; i++) {
         if (i == 100)
-            before = suite_allocated();
+            before = hf_alloc_bytes();
         expect_err(hf_wait_free(client, held, 0, NULL), HF_ETIMEDOUT);
         expect_err(hf_wait_held(client, nobody, 1, NULL), HF_ETIMEDOUT);
     }
 
-    assert_in_range(suite_allocated(), 0, before + ROOM);
+    assert_true(hf_alloc_bytes() <= before + ROOM);
     hf_lock_free(lock);
     suite_close(holder);
     suite_close(client);
