@@ -99,8 +99,8 @@ static _Noreturn void be_the_server(const struct hf_test_mongo *mongo,
                                     const struct hf_test_mongod *member,
                                     const char *program)
 {
-    char port[16], log[128], key[128];
-    const char *words[32] = {
+    char port[16], log[128], key[128], cert[128], pem[128];
+    const char *words[40] = {
         program,
         "--port",
         port,
@@ -139,6 +139,17 @@ static _Noreturn void be_the_server(const struct hf_test_mongo *mongo,
     if (mongo->auth) {
         words[count++] = "--keyFile";
         words[count++] = key;
+    }
+    if (mongo->tls) {
+        (void)snprintf(cert, sizeof(cert), "%s/cert", mongo->folder);
+        (void)snprintf(pem, sizeof(pem), "%s/pem", mongo->folder);
+        words[count++] = "--tlsMode";
+        words[count++] = "preferTLS";
+        words[count++] = "--tlsCertificateKeyFile";
+        words[count++] = pem;
+        words[count++] = "--tlsCAFile";
+        words[count++] = cert;
+        words[count++] = "--tlsAllowConnectionsWithoutCertificates";
     }
     nothing = open("/dev/null", O_RDWR);
     (void)dup2(nothing, STDIN_FILENO);
@@ -365,6 +376,22 @@ static bool write_key(const struct hf_test_mongo *mongo)
     return written;
 }
 
+/* For this machine, signed by itself. */
+static bool make_certificate(const struct hf_test_mongo *mongo)
+{
+    char command[600];
+
+    if (!mongo->tls)
+        return true;
+    (void)snprintf(command, sizeof(command),
+                   "cd %s && openssl req -x509 -newkey rsa:2048 -nodes -days 2 "
+                   "-subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 "
+                   "-keyout tls-key -out cert 2>/dev/null && "
+                   "cat tls-key cert >pem",
+                   mongo->folder);
+    return system(command) == 0;
+}
+
 static bool start_all(struct hf_test_mongo *mongo)
 {
     for (unsigned i = 0; i < mongo->count; i++)
@@ -385,7 +412,8 @@ bool hf_test_mongo_start(struct hf_test_mongo *mongo, unsigned count)
     memcpy(mongo->folder, HF_TEST_FOLDER, sizeof(mongo->folder));
     if (!hf_test_folder_make(mongo->folder))
         return false;
-    if (write_key(mongo) && (start_all(mongo) || start_all(mongo)))
+    if (write_key(mongo) && make_certificate(mongo) &&
+        (start_all(mongo) || start_all(mongo)))
         return true;
     hf_test_mongo_stop(mongo);
     return false;

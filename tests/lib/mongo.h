@@ -27,6 +27,8 @@ struct hf_test_mongo {
     bool alone; /* a standalone server */
     bool auth;  /* wants a password: user "keeper", password "secret" */
     bool has_user;
+    bool
+        tls; /* speaks TLS, too; its certificate is the file cert in `folder` */
     unsigned election_ms; /* a primary is missed after this; 0: a second */
     struct hf_test_network *network; /* between the members; NULL: none */
     char folder[sizeof(HF_TEST_FOLDER)];

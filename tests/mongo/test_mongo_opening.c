@@ -151,6 +151,36 @@ static void a_wrong_password_is_told_at_once(void **state)
     expect_ok(hf_close(client, 10000));
 }
 
+static void tls_checks_who_answers(void **state)
+{
+    char url[HF_TEST_MONGO_URL_SIZE], options[128];
+    struct hf_client *client;
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    mongo.tls = true;
+    hf_test_mongo_need(&mongo, 1);
+    (void)snprintf(options, sizeof(options), "&tls=true&tlsCAFile=%s/cert",
+                   mongo.folder);
+    client = hf_test_mongo_open(&mongo, options);
+    expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, 10000));
+    hf_test_mongo_url(&mongo, url, "&tls=true&serverSelectionTimeoutMS=500");
+    expect_refused(url, HF_EUNAVAIL, "ertificate");
+    hf_test_mongo_url(&mongo, url, "&tls=true&tlsCAFile=/nowhere/cert");
+    expect_refused(url, HF_EINVAL, "tlsCAFile");
+}
+
+static void servers_that_dns_does_not_know_are_named(void **state)
+{
+    (void)state;
+    expect_refused("mongodb+srv://db.nowhere.invalid/", HF_EUNAVAIL,
+                   "_mongodb._tcp.db.nowhere.invalid");
+    expect_refused("mongodb+srv://nowhere/", HF_EINVAL, "url");
+}
+
 /* ---- Documents ----------------------------------------------------------*/
 
 /* What somebody else may write over a lock that is held: each is an error that
@@ -297,6 +327,8 @@ int main(void)
         CASE(weaker_concerns_in_a_url_change_nothing),
         CASE(a_standalone_server_must_be_asked_for),
         CASE(a_wrong_password_is_told_at_once),
+        CASE(tls_checks_who_answers),
+        CASE(servers_that_dns_does_not_know_are_named),
         CASE(a_scribbled_document_is_an_error_and_no_more),
         CASE(a_token_that_is_none_is_not_understood),
         CASE(whoever_comes_first_makes_the_index),

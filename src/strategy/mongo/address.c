@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 
@@ -123,6 +124,22 @@ static enum hf_err make_uri(struct hf_mongo_address *address,
     return HF_OK;
 }
 
+/* libmongoc would only say, and late, that no server can be spoken to. */
+static enum hf_err check_files(const struct hf_url *url, struct hf_error *error)
+{
+    for (size_t i = 0; i < url->param_count; i++) {
+        const struct hf_url_param *param = &url->params[i];
+
+        if (strcasecmp(param->name, MONGOC_URI_TLSCAFILE) != 0 &&
+            strcasecmp(param->name, MONGOC_URI_TLSCERTIFICATEKEYFILE) != 0)
+            continue;
+        if (access(param->value, R_OK) != 0)
+            return hf_error_set(error, HF_EINVAL, "url: %s: %s: %s",
+                                param->name, param->value, strerror(errno));
+    }
+    return HF_OK;
+}
+
 /* ---- What is the same whatever the URL says ------------------------------*/
 
 /* A retry of libmongoc's could reach another server than the one whose clock
@@ -224,7 +241,9 @@ enum hf_err hf_mongo_address_init(struct hf_mongo_address *address,
         return hf_error_set(error, HF_EINVAL,
                             "url: %s: wants a server, as in %s://host",
                             url->scheme, url->scheme);
-    err = take_options(address, url, error);
+    err = check_files(url, error);
+    if (!err)
+        err = take_options(address, url, error);
     if (!err)
         err = make_uri(address, url, error);
     if (err)

@@ -362,9 +362,11 @@ enum hf_err hf_mongo_crew_open(struct hf_mongo_crew **made,
         return hf_error_code(error, HF_ENOMEM);
     init(crew, host);
     crew->pool = mongoc_client_pool_new_with_error(address->uri, &why);
-    if (!crew->pool) {
+    if (!crew->pool) { /* also where DNS does not tell who the servers are */
         free_crew(crew);
-        return hf_error_set(error, HF_EINVAL, "url: %s", why.message);
+        return hf_error_set(
+            error, why.domain == MONGOC_ERROR_STREAM ? HF_EUNAVAIL : HF_EINVAL,
+            "url: %s", why.message);
     }
     mongoc_client_pool_max_size(crew->pool, CONNECTIONS_MAX);
     mongoc_client_pool_set_error_api(crew->pool, MONGOC_ERROR_API_VERSION_2);

@@ -34,7 +34,7 @@ struct hf_mongo_job {
 struct hf_mongo_crew;
 
 /* `address` goes over to the crew. HF_ENOMEM; HF_EINVAL: libmongoc refuses
- * what the URL asks for. */
+ * what the URL asks for; HF_EUNAVAIL: DNS does not know the servers. */
 enum hf_err hf_mongo_crew_open(struct hf_mongo_crew **made,
                                struct hf_mongo_address *address,
                                struct hf_host *host, struct hf_error *error);
