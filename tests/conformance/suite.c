@@ -62,6 +62,11 @@ unsigned suite_slowness(void)
     return self.joined->strategy->slowness;
 }
 
+unsigned suite_often(unsigned times)
+{
+    return times / (1 + suite_slowness() / 100);
+}
+
 /* Hold a key until the other end of `fd` is closed. */
 static _Noreturn void hold_in_child(struct hf_key key, int fd)
 {

@@ -57,6 +57,10 @@ const char *suite_unreachable_url(void);
 /* By how much this strategy is slower than one within the process. */
 unsigned suite_slowness(void);
 
+/* How often to do what is done `times` within the process: less often over a
+ * strategy that is so slow that it would take too long. */
+unsigned suite_often(unsigned times);
+
 /* Skip the case unless another process can share the locks of suite_url(). To
  * be called before a client is open. */
 void suite_needs_processes(void);

@@ -308,7 +308,7 @@ bool hf_mongo_crew_await(struct hf_mongo_crew *crew, struct hf_mongo_job *job,
                          uint32_t timeout_ms)
 {
     struct timespec until;
-    bool given;
+    bool given, done;
     int waited = 0;
 
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
@@ -319,10 +319,12 @@ bool hf_mongo_crew_await(struct hf_mongo_crew *crew, struct hf_mongo_job *job,
     while (given && crew->awaited && waited == 0)
         waited = pthread_cond_clockwait(&crew->answered, &crew->mutex,
                                         CLOCK_MONOTONIC, &until);
-    given = given && !crew->awaited;
+    done = given && !crew->awaited;
     crew->awaited = NULL; /* if it is late, it is dropped as any other */
     pthread_mutex_unlock(&crew->mutex);
-    return given;
+    if (!given)
+        job->drop(job);
+    return done;
 }
 
 /* ---- Opening and closing ------------------------------------------------*/

@@ -62,8 +62,8 @@ bool hf_mongo_crew_is_waiting(struct hf_mongo_crew *crew,
                               const struct hf_mongo_job *job);
 
 /* Run a job in the crew and wait for it, for hf_open(), when no loop runs yet.
- * False: not within `timeout_ms`; then the job is dropped when it is through.
- */
+ * False: not within `timeout_ms`, or no thread could be started; then the job
+ * is dropped, now or when it is through. */
 bool hf_mongo_crew_await(struct hf_mongo_crew *crew, struct hf_mongo_job *job,
                          uint32_t timeout_ms);
 

@@ -6,7 +6,8 @@
 
 #include "strategy/mongo/command.h"
 
-#define OPEN_MS 10000  /* hf_open() waits so long for a server */
+#define OPEN_MS 10000 /* hf_open() waits so long for a server */
+#define TRIES 3
 #define WIRE_MIN 17    /* MongoDB 6.0: $tsIncrement, let */
 #define INDEX_MS 10000 /* how long making the index may take */
 
@@ -60,10 +61,9 @@ static enum hf_err check_kind(struct greeting *greeting, const char *kind,
     return reply->err;
 }
 
-static void run(struct hf_mongo_job *job, mongoc_client_t *client,
-                const struct hf_mongo_place *place)
+static void greet(struct greeting *greeting, mongoc_client_t *client,
+                  const struct hf_mongo_place *place)
 {
-    struct greeting *greeting = HF_CONTAINER(job, struct greeting, job);
     mongoc_server_description_t *server =
         hf_mongo_choose_server(client, &greeting->reply);
     bson_iter_t wire;
@@ -79,6 +79,20 @@ static void run(struct hf_mongo_job *job, mongoc_client_t *client,
                    place->address.unsafe) == HF_OK)
         make_index(greeting, client, place);
     mongoc_server_description_destroy(server);
+}
+
+/* A server that was there, and did not manage, is asked again: it may have been
+ * elected just now, or no longer be the primary. */
+static void run(struct hf_mongo_job *job, mongoc_client_t *client,
+                const struct hf_mongo_place *place)
+{
+    struct greeting *greeting = HF_CONTAINER(job, struct greeting, job);
+
+    greeting->reply.err = HF_EINDOUBT;
+    for (int i = 0; i < TRIES && greeting->reply.err == HF_EINDOUBT; i++) {
+        greeting->reply = (struct hf_mongo_reply){.err = HF_OK};
+        greet(greeting, client, place);
+    }
 }
 
 enum hf_err hf_mongo_greet(struct hf_mongo_crew *crew, struct hf_error *error)
