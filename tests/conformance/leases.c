@@ -131,8 +131,7 @@ static int64_t killed_holder_keeps_it_for(unsigned round)
     pid_t pid = 0;
 
     assert_int_equal(pipe(ends), 0);
-    pid = fork();
-    assert_true(pid >= 0);
+    pid = suite_fork();
     if (pid == 0) {
         if (hf_open(suite_url(), NULL, &client) == HF_OK &&
             recorded_lock(client, key, &opts, &lock) == HF_OK) {
@@ -739,8 +738,7 @@ static void expect_loss_first(bool background)
 
     assert_int_equal(pipe(ready), 0);
     assert_int_equal(pipe(result), 0);
-    pid = fork();
-    assert_true(pid >= 0);
+    pid = suite_fork();
     if (pid == 0) {
         be_stopped(&verdict, ttl_ms, background, ready[1]);
         (void)!write(result[1], &verdict, sizeof(verdict));

@@ -11,6 +11,7 @@
 #define HF_TESTS_CONFORMANCE_SUITE_H
 
 #include <holdfast.h>
+#include <sys/types.h>
 
 #include "lib/runner.h"
 
@@ -64,6 +65,10 @@ unsigned suite_often(unsigned times);
 /* Skip the case unless another process can share the locks of suite_url(). To
  * be called before a client is open. */
 void suite_needs_processes(void);
+
+/* Fork, when no client is open: it waits until those that were have let go of
+ * their threads, which a child would not have. */
+pid_t suite_fork(void);
 
 bool suite_has(uint32_t caps);
 

@@ -189,8 +189,13 @@ void hf_test_mongo_kill(struct hf_test_mongo *mongo, unsigned member)
 void hf_test_mongo_signal(struct hf_test_mongo *mongo, unsigned member,
                           int number)
 {
-    if (mongo->members[member].pid > 0)
-        (void)kill(mongo->members[member].pid, number);
+    pid_t pid = mongo->members[member].pid;
+
+    if (pid <= 0)
+        return;
+    (void)kill(pid, number);
+    if (number == SIGSTOP) /* its threads run on for a moment */
+        (void)waitpid(pid, NULL, WUNTRACED);
 }
 
 /* ---- Saying -------------------------------------------------------------*/

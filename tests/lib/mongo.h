@@ -50,7 +50,7 @@ void hf_test_mongo_stop(struct hf_test_mongo *mongo);
 void hf_test_mongo_kill(struct hf_test_mongo *mongo, unsigned member);
 bool hf_test_mongo_again(struct hf_test_mongo *mongo, unsigned member);
 
-/* SIGSTOP, SIGCONT. */
+/* SIGSTOP, which holds from when this returns, or SIGCONT. */
 void hf_test_mongo_signal(struct hf_test_mongo *mongo, unsigned member,
                           int number);
 

@@ -244,5 +244,5 @@ int main(void)
         CASE(no_clock_deletes_what_is_held),
     };
 
-    return hf_test_main("mongo clocks", cases, HF_TEST_COUNT(cases), 2);
+    return hf_test_main("mongo clocks", cases, HF_TEST_COUNT(cases), 4);
 }

@@ -511,5 +511,5 @@ int main(void)
         CASE(a_write_in_doubt_is_resolved),
     };
 
-    return hf_test_main("mongo faults", cases, HF_TEST_COUNT(cases), 2);
+    return hf_test_main("mongo faults", cases, HF_TEST_COUNT(cases), 4);
 }

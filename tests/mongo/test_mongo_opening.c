@@ -334,5 +334,5 @@ int main(void)
         CASE(whoever_comes_first_makes_the_index),
     };
 
-    return hf_test_main("mongo opening", cases, HF_TEST_COUNT(cases), 2);
+    return hf_test_main("mongo opening", cases, HF_TEST_COUNT(cases), 4);
 }

@@ -391,5 +391,5 @@ int main(void)
         CASE(a_fenced_store_refuses_who_was_late),
     };
 
-    return hf_test_main("mongo tokens", cases, HF_TEST_COUNT(cases), 2);
+    return hf_test_main("mongo tokens", cases, HF_TEST_COUNT(cases), 4);
 }
