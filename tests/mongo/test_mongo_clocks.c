@@ -150,8 +150,8 @@ static void no_lease_ends_early_in_a_failover(void **state)
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
     for (unsigned round = 0; round < 2; round++) { /* back, and on */
-        struct hf_lock_opts waits =
-            hf_test_mongo_opts(PATIENCE_MS, PATIENCE_MS, PATIENCE_MS);
+        struct hf_lock_opts waits = hf_test_mongo_opts(
+            PATIENCE_MS, 30000 * hf_test_slowness(), PATIENCE_MS);
         struct hf_lock *lock = NULL, *next = NULL;
         char key[16];
         int64_t granted;
