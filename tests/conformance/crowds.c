@@ -1,5 +1,6 @@
 /* crowds.c - many clients, many keys, many rounds. */
 #include "conformance/suite.h"
+#include "lib/alloc.h"
 #include "lib/recorded.h"
 
 #include <pthread.h>
@@ -76,13 +77,13 @@ static void run_race(unsigned claimers, unsigned rounds)
 /* MM-06 */
 static void of_fifty_at_once_exactly_one_wins(void)
 {
-    run_race(50, 100);
+    run_race(50, suite_often(100));
 }
 
 /* LK-08, LK-09 */
 static void a_race_always_has_one_winner(void)
 {
-    run_race(3, 1000);
+    run_race(3, suite_often(1000));
 }
 
 /* ---- Counting -----------------------------------------------------------*/
@@ -214,7 +215,7 @@ static void many_keys_are_taken_side_by_side(void)
 
 #define CROWD (100000 / suite_slowness())
 /* What may be kept in reserve, whatever the number: less than 3 bytes each. */
-#define ROOM ((size_t)256 * 1024)
+#define ROOM (256 * 1024L)
 
 static bool count_key(const struct hf_info *info, void *arg)
 {
@@ -272,7 +273,7 @@ static void a_key_leaves_nothing_behind(void)
 {
     struct hf_client *client = suite_open();
     const char *prefix = suite_key("").data;
-    size_t before = 0;
+    long before = 0;
     char text[256];
 
     suite_step_back();
@@ -280,14 +281,14 @@ static void a_key_leaves_nothing_behind(void)
         struct hf_lock *lock = NULL;
 
         if (i == CROWD)
-            before = suite_allocated();
+            before = hf_alloc_bytes();
         expect_ok(
             recorded_lock(client, numbered(text, prefix, i), NULL, &lock));
         expect_ok(recorded_unlock(client, lock));
         hf_lock_free(lock);
     }
 
-    assert_in_range(suite_allocated(), 0, before + ROOM);
+    assert_true(hf_alloc_bytes() <= before + ROOM);
     suite_close(client);
 }
 
@@ -297,7 +298,7 @@ static void keys_held_at_one_time_leave_nothing_behind(void)
     struct hf_client *client = suite_open();
     struct hf_lock **locks = calloc(CROWD, sizeof(struct hf_lock *));
     const char *prefix = suite_key("").data;
-    size_t before = suite_allocated(), after = 0;
+    long before = hf_alloc_bytes(), after = 0;
     char text[256];
 
     suite_step_back();
@@ -313,11 +314,11 @@ static void keys_held_at_one_time_leave_nothing_behind(void)
         hf_lock_free(locks[i]);
     }
 
-    after = suite_allocated();
+    after = hf_alloc_bytes();
     free(locks);
     suite_close(client);
 
-    assert_in_range(after, 0, before + ROOM);
+    assert_true(after <= before + ROOM);
 }
 
 #define BATCH 2000 /* more than one client may leave unanswered */
@@ -328,11 +329,12 @@ static void time_out_a_batch(struct hf_client *client, struct hf_key key)
     struct hf_lock_opts brief = suite_opts(60000, 1);
     struct hf_future *futures[BATCH];
     struct hf_lock *none = NULL;
+    unsigned batch = BATCH / suite_slowness();
 
-    for (unsigned i = 0; i < BATCH; i++)
+    for (unsigned i = 0; i < batch; i++)
         expect_ok(recorded_lock_start(client, key, &brief, &none, NULL, NULL,
                                       &futures[i]));
-    for (unsigned i = 0; i < BATCH; i++) {
+    for (unsigned i = 0; i < batch; i++) {
         enum hf_err err = HF_OK;
 
         expect_ok(recorded_future_wait(futures[i], 30000, &err));
@@ -367,18 +369,18 @@ static void waits_that_ran_out_leave_nothing_behind(void)
     struct hf_lock_opts opts = suite_opts(600000, 0);
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL;
-    size_t before = 0;
+    long before = 0;
 
     suite_step_back();
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     for (unsigned i = 0; i < 5; i++)
         time_out_a_batch(client, key);
-    before = suite_allocated();
-    for (unsigned i = 0; i < CROWD / BATCH; i++)
+    before = hf_alloc_bytes();
+    for (unsigned i = 0; i < 100000 / BATCH; i++)
         time_out_a_batch(client, key);
 
     expect_no_waiters(holder, key);
-    assert_in_range(suite_allocated(), 0, before + ROOM);
+    assert_true(hf_alloc_bytes() <= before + ROOM);
     hf_lock_free(lock);
     suite_close(holder);
     suite_close(client);
@@ -391,18 +393,18 @@ static void looks_that_ran_out_leave_nothing_behind(void)
     struct hf_lock_opts opts = suite_opts(600000, 0);
     struct hf_key held = suite_key("held"), nobody = suite_key("nobody");
     struct hf_lock *lock = NULL;
-    size_t before = 0;
+    long before = 0;
 
     suite_step_back();
     expect_ok(recorded_lock(holder, held, &opts, &lock));
-    for (unsigned i = 0; i < 1000; i++) {
+    for (unsigned i = 0; i < suite_often(1000); i++) {
         if (i == 100)
-            before = suite_allocated();
+            before = hf_alloc_bytes();
         expect_err(hf_wait_free(client, held, 0, NULL), HF_ETIMEDOUT);
         expect_err(hf_wait_held(client, nobody, 1, NULL), HF_ETIMEDOUT);
     }
 
-    assert_in_range(suite_allocated(), 0, before + ROOM / 4);
+    assert_true(hf_alloc_bytes() <= before + ROOM);
     hf_lock_free(lock);
     suite_close(holder);
     suite_close(client);
@@ -412,7 +414,7 @@ static void looks_that_ran_out_leave_nothing_behind(void)
 
 #define MODEL_KEYS 3
 #define MODEL_CLIENTS 4
-#define MODEL_STEPS 5000
+#define MODEL_STEPS suite_often(5000)
 
 /* What is true of one key, where nothing happens at the same time. */
 struct model {
@@ -557,7 +559,7 @@ static void random_steps_follow_the_model(void)
 }
 
 #define STORM_CLIENTS 6
-#define STORM_STEPS 400
+#define STORM_STEPS suite_often(400)
 
 struct storm {
     struct hf_client *clients[STORM_CLIENTS];
@@ -565,9 +567,11 @@ struct storm {
     _Atomic unsigned wrong;
 };
 
-static bool in_time(enum hf_err err)
+/* Where a server is far away, what was asked so often may be in doubt. */
+static bool is_legal(enum hf_err err, enum hf_err also, enum hf_err too)
 {
-    return err == HF_OK || err == HF_EBUSY || err == HF_ETIMEDOUT;
+    return err == HF_OK || err == also || err == too ||
+           (err == HF_EINDOUBT && suite_slowness() > 1);
 }
 
 /* One claim, short-lived enough that some run out, and what may follow. */
@@ -582,7 +586,7 @@ static void storm_step(struct storm *storm, struct hf_client *client,
     enum hf_err err = recorded_lock(client, key, &opts, &lock);
     struct hf_info info;
 
-    if (!in_time(err))
+    if (!is_legal(err, HF_EBUSY, HF_ETIMEDOUT))
         atomic_fetch_add(&storm->wrong, 1);
     if (recorded_read(client, key, &info) != HF_OK)
         atomic_fetch_add(&storm->wrong, 1);
@@ -596,14 +600,14 @@ static void storm_step(struct storm *storm, struct hf_client *client,
         err = recorded_renew(client, lock, 0);
     else
         (void)recorded_valid(client, lock);
-    if (err && err != HF_EEXPIRED)
+    if (!is_legal(err, HF_EEXPIRED, HF_EEXPIRED))
         atomic_fetch_add(&storm->wrong, 1);
     if (next_random(seed) % 8 == 0) {
         recorded_free(lock);
         return;
     }
     err = recorded_unlock(client, lock);
-    if (err && err != HF_EEXPIRED)
+    if (!is_legal(err, HF_EEXPIRED, HF_EEXPIRED))
         atomic_fetch_add(&storm->wrong, 1);
     hf_lock_free(lock);
 }

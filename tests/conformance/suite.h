@@ -11,6 +11,7 @@
 #define HF_TESTS_CONFORMANCE_SUITE_H
 
 #include <holdfast.h>
+#include <sys/types.h>
 
 #include "lib/runner.h"
 
@@ -57,9 +58,17 @@ const char *suite_unreachable_url(void);
 /* By how much this strategy is slower than one within the process. */
 unsigned suite_slowness(void);
 
+/* How often to do what is done `times` within the process: less often over a
+ * strategy that is so slow that it would take too long. */
+unsigned suite_often(unsigned times);
+
 /* Skip the case unless another process can share the locks of suite_url(). To
  * be called before a client is open. */
 void suite_needs_processes(void);
+
+/* Fork, when no client is open: it waits until those that were have let go of
+ * their threads, which a child would not have. */
+pid_t suite_fork(void);
 
 bool suite_has(uint32_t caps);
 
@@ -78,6 +87,10 @@ struct hf_key suite_key_number(const char *name, unsigned number);
 /* The defaults, but for the two times. */
 struct hf_lock_opts suite_opts(uint32_t ttl_ms, uint32_t wait_ms);
 
+/* A ttl that is short, but no shorter than what is asked of this strategy may
+ * take: for cases in which a lease ends, and how soon does not matter. */
+uint32_t suite_brief_ms(uint32_t ttl_ms);
+
 /* The lease that a server is asked for, to grant `ttl_ms` in full. */
 int64_t suite_lease_ms(uint32_t ttl_ms);
 
@@ -87,12 +100,10 @@ int64_t suite_now_ms(void); /* CLOCK_BOOTTIME, as hf_deadline() */
 void suite_sleep(int64_t ms);
 void suite_sleep_until(int64_t instant_ms);
 
-/* Measure up to five times, until one of the spans is within the bound. */
+/* Measure up to five times, until one of the spans is within the bound and what
+ * the strategy's slowness adds to it. */
 typedef int64_t suite_measure_fn(unsigned round);
 void suite_in_time(suite_measure_fn *measure, int64_t bound_ms);
-
-/* Bytes that are allocated in this process, whatever the allocator. */
-size_t suite_allocated(void);
 
 /* Be polite to cases that measure time: this one needs the processor. */
 void suite_step_back(void);

@@ -169,11 +169,14 @@ static void a_ttl_is_a_millisecond_to_a_week(void)
     struct hf_lock_opts opts = suite_opts(WEEK_MS, 0);
     struct hf_error error = {.code = HF_OK};
     struct hf_lock *lock = NULL, *brief = NULL, *none = NULL;
+    enum hf_err err;
 
     expect_ok(recorded_lock(client, suite_key("week"), &opts, &lock));
     assert_true(hf_valid_for(lock, WEEK_MS - 10000));
     opts.ttl_ms = 1;
-    expect_ok(recorded_lock(client, suite_key("brief"), &opts, &brief));
+    err = recorded_lock(client, suite_key("brief"), &opts, &brief);
+    if (err != HF_ETIMEDOUT || suite_slowness() == 1) /* it was over too soon */
+        expect_ok(err);
 
     opts.ttl_ms = WEEK_MS + 1;
     opts.error = &error;
