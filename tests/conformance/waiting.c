@@ -596,15 +596,20 @@ static void wait_free_returns_at_once_if_free(void)
     suite_close(client);
 }
 
-/* Wait for `key` to be free, in the background. */
+/* Wait for `key` to be free, in the background. What is asked later is answered
+ * later, so it waits when this returns; where a server was asked again, a while
+ * later. */
 static struct hf_future *await_freedom(struct hf_client *client,
                                        struct hf_key key, enum hf_freed *freed)
 {
     struct hf_future *future = NULL;
+    struct hf_info info;
 
     expect_ok(
-        hf_wait_free_start(client, key, 10000, freed, NULL, NULL, &future));
-    suite_sleep(50);
+        hf_wait_free_start(client, key, 30000, freed, NULL, NULL, &future));
+    suite_sleep(suite_brief_ms(50));
+    expect_ok(recorded_read(client, key, &info));
+    hf_info_fini(&info);
     assert_false(hf_future_done(future, NULL));
     return future;
 }
@@ -614,7 +619,7 @@ static void expect_freed(struct hf_future *future, const enum hf_freed *freed,
 {
     enum hf_err err = HF_ECANCELED;
 
-    expect_ok(hf_future_wait(future, 10000, &err));
+    expect_ok(hf_future_wait(future, 30000, &err));
     expect_ok(err);
     assert_int_equal(*freed, wanted);
     hf_future_free(future);

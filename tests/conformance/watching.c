@@ -347,7 +347,7 @@ static void events_that_are_missing_leave_a_mark(void)
     settle_up_to(slow, seen, HF_EVENT_RELEASED, token);
     told = seen->count;
 
-    assert_true(seen->dropped > 0 || told == 2 * MANY);
+    assert_true(seen->dropped > 0 || told >= 2 * MANY); /* some renewed */
     expect_no_silent_gap(seen, token);
 
     /* And it goes on behind the mark. */
@@ -418,7 +418,8 @@ static void what_is_kept_follows_the_mark(void)
             hf_lock_free(lock);
         expect_ok(hf_process(client));
     }
-    assert_true(suite_await(&first->count, 2 * LONG_KEYS, client));
+    while (!is_last(first, HF_EVENT_RELEASED, hf_token(lock)))
+        settle(client);
     hf_watch_opts_init(&opts);
     opts.from = first->events[0].index;
     (void)hf_fd(late);
@@ -430,7 +431,7 @@ static void what_is_kept_follows_the_mark(void)
     expect_no_silent_gap(second, hf_token(lock));
     assert_int_equal(second->events[second->count - 1].kind, HF_EVENT_RELEASED);
     assert_int_equal(second->events[second->count - 1].index,
-                     first->events[2 * LONG_KEYS - 1].index);
+                     first->events[first->count - 1].index);
     hf_watch_free(witness);
     hf_watch_free(watching);
     hf_lock_free(lock);
