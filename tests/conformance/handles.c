@@ -353,7 +353,7 @@ static void run_tells_that_the_lock_was_lost_meanwhile(void)
 {
     struct hf_client *client = suite_open();
     struct hf_lock_opts brief = suite_opts(suite_brief_ms(50), 0);
-    struct errand errand = {.takes_ms = 4 * suite_brief_ms(50)};
+    struct errand errand = {.takes_ms = 4 * (int64_t)suite_brief_ms(50)};
     int result = 0;
 
     expect_err(recorded_run(client, suite_key("k"), &brief, run_errand, &errand,

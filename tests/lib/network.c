@@ -57,6 +57,7 @@ static unsigned long find_socket(int port, int front)
         unsigned own = 0, other = 0;
         unsigned long number = 0;
 
+        /* NOLINTNEXTLINE(cert-err34-c): the kernel writes numbers. */
         if (sscanf(text, "%*d: %*x:%x %*x:%x %*s %*s %*s %*s %*s %*s %lu", &own,
                    &other, &number) == 3 &&
             (int)own == port && (int)other == front)
@@ -93,7 +94,7 @@ static bool has_socket(pid_t pid, unsigned long number)
 
 static int who_connects(const struct exchange *x, int fd, int front)
 {
-    struct sockaddr_in from;
+    struct sockaddr_in from = {0};
     socklen_t size = sizeof(from);
     unsigned long number;
 
