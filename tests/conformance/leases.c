@@ -345,7 +345,7 @@ static void renew_never_creates(void)
 static void renewals_keep_a_lock_past_its_ttl(void)
 {
     struct hf_client *client = suite_open_background(), *other = suite_open();
-    struct hf_lock_opts kept = suite_opts(3000, 0);
+    struct hf_lock_opts kept = suite_opts(5000, 0);
     struct hf_lock_opts once = suite_opts(3000, 0);
     struct suite_heard heard = {0};
     struct hf_lock *lock = NULL, *none = NULL;
@@ -396,13 +396,13 @@ static void renewals_run_in_the_users_loop(void)
 static void renewals_need_no_loop_of_the_user(void)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
-    struct hf_lock_opts kept = suite_opts(1500, 0);
+    struct hf_lock_opts kept = suite_opts(3000, 0);
     struct hf_lock *lock = NULL, *none = NULL;
     struct hf_key key = suite_key("k");
 
     kept.renew = true;
     expect_ok(recorded_lock(client, key, &kept, &lock));
-    suite_sleep(3 * (int64_t)kept.ttl_ms);
+    suite_sleep(2 * (int64_t)kept.ttl_ms);
 
     assert_true(recorded_valid(client, lock));
     kept.renew = false;
@@ -584,7 +584,7 @@ static void a_broken_lock_is_told_at_risk_then_lost(void)
 static void a_late_renewal_is_told_at_risk_once(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts kept = suite_opts(3000, 0);
+    struct hf_lock_opts kept = suite_opts(6000, 0);
     struct suite_heard heard = {0};
     struct hf_lock *lock = NULL;
 
@@ -593,11 +593,11 @@ static void a_late_renewal_is_told_at_risk_once(void)
     kept.arg = &heard;
     (void)hf_fd(client); /* the program drives, or does not */
     expect_ok(recorded_lock(client, suite_key("k"), &kept, &lock));
-    suite_sleep(1600);
+    suite_sleep(3100);
     assert_true(suite_await(&heard.at_risk, 1, client));
-    while (hf_remaining_ms(lock) > 0 && hf_remaining_ms(lock) < 2000)
+    while (hf_remaining_ms(lock) > 0 && hf_remaining_ms(lock) < 4000)
         expect_ok(hf_process(client)); /* the renewal is under way */
-    suite_sleep(1600);
+    suite_sleep(3100);
     expect_ok(hf_process(client));
 
     assert_true(recorded_valid(client, lock));

@@ -397,7 +397,8 @@ static void waiting_does_not_spin(void)
     wakeups = after.ru_nvcsw - before.ru_nvcsw;
     cpu_ms = (after.ru_utime.tv_sec - before.ru_utime.tv_sec) * 1000 +
              (after.ru_utime.tv_usec - before.ru_utime.tv_usec) / 1000;
-    assert_in_range(wakeups, 1, 10);
+    /* A server that is slow is asked again, a few times. */
+    assert_in_range(wakeups, 1, suite_slowness() > 1 ? 40 : 10);
     assert_in_range(cpu_ms, 0, 100 * hf_test_slowness());
     hf_lock_free(lock);
     suite_close(holder);
@@ -558,7 +559,7 @@ static void wait_held_sees_a_lock_that_is_gone_again(void)
     struct hf_client *other = suite_open_background();
 
     for (unsigned i = 0; i < 50; i++) {
-        unsigned tries = suite_slowness() > 100 ? 5 : 1;
+        unsigned tries = suite_slowness() > 1 ? 5 : 1;
         struct hf_key key = suite_key_number("k", i);
         struct hf_future *future = NULL;
         struct hf_info info;
