@@ -2,6 +2,9 @@
 
 #include "lib/runner.h"
 
+/* Servers that were just started, or just elected, on a busy machine. */
+#define OPEN_TRIES 10
+
 void hf_test_mongo_need(struct hf_test_mongo *mongo, unsigned count)
 {
     if (!hf_test_mongo_found())
@@ -9,20 +12,29 @@ void hf_test_mongo_need(struct hf_test_mongo *mongo, unsigned count)
     assert_true(hf_test_mongo_start(mongo, count));
 }
 
+struct hf_client *hf_test_mongo_open_url(const char *url)
+{
+    struct hf_error error = {.code = HF_OK};
+    struct hf_client *client = NULL;
+    struct hf_client_opts opts;
+    enum hf_err err = HF_EUNAVAIL;
+
+    hf_client_opts_init(&opts);
+    opts.error = &error;
+    for (unsigned i = 0; i < OPEN_TRIES && err == HF_EUNAVAIL; i++)
+        err = hf_open(url, &opts, &client);
+    if (err)
+        fail_msg("%s: %s", url, error.text);
+    return client;
+}
+
 struct hf_client *hf_test_mongo_open(const struct hf_test_mongo *mongo,
                                      const char *options)
 {
     char url[HF_TEST_MONGO_URL_SIZE];
-    struct hf_error error = {.code = HF_OK};
-    struct hf_client *client = NULL;
-    struct hf_client_opts opts;
 
-    hf_client_opts_init(&opts);
-    opts.error = &error;
     hf_test_mongo_url(mongo, url, options);
-    if (hf_open(url, &opts, &client) != HF_OK)
-        fail_msg("%s: %s", url, error.text);
-    return client;
+    return hf_test_mongo_open_url(url);
 }
 
 struct hf_lock_opts hf_test_mongo_opts(uint32_t ttl_ms, uint32_t wait_ms,

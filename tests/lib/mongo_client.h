@@ -9,7 +9,9 @@
 /* Start a set, or skip the case where there is no mongod. */
 void hf_test_mongo_need(struct hf_test_mongo *mongo, unsigned count);
 
-/* Open a client; the case fails where that fails. */
+/* Open a client, tried again while no server can decide; the case fails where
+ * that fails. */
+struct hf_client *hf_test_mongo_open_url(const char *url);
 struct hf_client *hf_test_mongo_open(const struct hf_test_mongo *mongo,
                                      const char *options);
 
