@@ -74,24 +74,6 @@ static void await_turn(struct pair *pair, unsigned turn)
         sched_yield();
 }
 
-static struct hf_lock *lock(struct hf_client *client)
-{
-    struct hf_lock_opts opts;
-    struct hf_lock *made;
-
-    hf_lock_opts_init(&opts);
-    opts.wait_ms = HF_FOREVER;
-    opts.ttl_ms = 60000;
-    bench_check("hf_lock", hf_lock(client, hf_key("baton"), &opts, &made));
-    return made;
-}
-
-static void unlock(struct hf_lock *held)
-{
-    bench_check("hf_unlock", hf_unlock(held));
-    hf_lock_free(held);
-}
-
 /* ---- The taker ----------------------------------------------------------*/
 
 static uint64_t take_futex(struct pair *pair)
@@ -104,10 +86,10 @@ static uint64_t take_futex(struct pair *pair)
 
 static uint64_t take_lock(struct pair *pair)
 {
-    struct hf_lock *held = lock(pair->taker);
+    struct hf_lock *held = bench_lock(pair->taker, "baton");
     uint64_t now = bench_now();
 
-    unlock(held);
+    bench_unlock(held);
     return now;
 }
 
@@ -172,7 +154,7 @@ static void give_futex(struct pair *pair)
 static void give_lock(struct pair *pair, struct hf_lock *held)
 {
     pair->given = bench_now();
-    unlock(held);
+    bench_unlock(held);
 }
 
 static void hand_over(struct pair *pair, unsigned i)
@@ -182,7 +164,7 @@ static void hand_over(struct pair *pair, unsigned i)
     atomic_store(&pair->in_line, false);
     atomic_store(&pair->word, 0);
     if (pair->how != FUTEX)
-        held = lock(pair->giver);
+        held = bench_lock(pair->giver, "baton");
     atomic_store(&pair->turn, 2 * i + 1);
     await_sleep(pair);
     if (held)

@@ -56,24 +56,6 @@ struct line {
 
 /* ---- The waiters --------------------------------------------------------*/
 
-static struct hf_lock *lock(struct hf_client *client)
-{
-    struct hf_lock_opts opts;
-    struct hf_lock *made;
-
-    hf_lock_opts_init(&opts);
-    opts.wait_ms = HF_FOREVER;
-    opts.ttl_ms = 600000;
-    bench_check("hf_lock", hf_lock(client, hf_key("line"), &opts, &made));
-    return made;
-}
-
-static void unlock(struct hf_lock *held)
-{
-    bench_check("hf_unlock", hf_unlock(held));
-    hf_lock_free(held);
-}
-
 static void await_word(atomic_uint *word)
 {
     while (atomic_load(word) == 0)
@@ -132,10 +114,10 @@ static void stand_in_line(void *arg)
 
     bench_gate_open(&line->ready);
     do {
-        struct hf_lock *held = lock(client);
+        struct hf_lock *held = bench_lock(client, "line");
 
         more = note(line);
-        unlock(held);
+        bench_unlock(held);
     } while (more);
     bench_close(client);
 }
@@ -249,7 +231,7 @@ static void measure_ring(struct line *line, struct figures *figures)
 static void measure_line(struct line *line, struct figures *figures)
 {
     struct hf_client *client = bench_open(line->bench);
-    struct hf_lock *held = lock(client);
+    struct hf_lock *held = bench_lock(client, "line");
     double before;
 
     start(line);
@@ -258,7 +240,7 @@ static void measure_line(struct line *line, struct figures *figures)
     bench_add(&figures->idle, idle_cpu(line));
     before = cpu_of(line);
     line->given = bench_now();
-    unlock(held);
+    bench_unlock(held);
     watch(line, before, figures);
     bench_close(client);
 }

@@ -144,6 +144,24 @@ void bench_close(struct hf_client *client)
     bench_check("hf_close", hf_close(client, 10000));
 }
 
+struct hf_lock *bench_lock(struct hf_client *client, const char *key)
+{
+    struct hf_lock_opts opts;
+    struct hf_lock *made;
+
+    hf_lock_opts_init(&opts);
+    opts.wait_ms = HF_FOREVER;
+    opts.ttl_ms = 600000;
+    bench_check("hf_lock", hf_lock(client, hf_key(key), &opts, &made));
+    return made;
+}
+
+void bench_unlock(struct hf_lock *held)
+{
+    bench_check("hf_unlock", hf_unlock(held));
+    hf_lock_free(held);
+}
+
 void *bench_alloc(size_t count, size_t size)
 {
     void *memory = calloc(count, size);

@@ -52,6 +52,11 @@ struct hf_client *bench_open(const struct bench *bench);
 struct hf_client *bench_open_background(const struct bench *bench);
 void bench_close(struct hf_client *client);
 
+/* Wait for `key` as long as it takes, and hold it longer than a round; give it
+ * back, and free it. */
+struct hf_lock *bench_lock(struct hf_client *client, const char *key);
+void bench_unlock(struct hf_lock *held);
+
 /* Memory that is there; zeroed. */
 void *bench_alloc(size_t count, size_t size);
 
