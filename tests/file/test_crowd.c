@@ -17,8 +17,7 @@
 #include "strategy/file/arena.h"
 
 #define CROWD 1000
-#define LEASE_MS 60000 /* nobody in these cases waits for the end of one */
-#define PATIENCE_S 40  /* on two busy cores; a tenth of it on idle ones */
+#define PATIENCE_S 40 /* on two busy cores; a tenth of it on idle ones */
 
 static struct {
     atomic_uint count;
@@ -40,16 +39,6 @@ static int set_up(void **state)
     served = hf_child_share(sizeof(*served));
     recorded_init(true);
     return hf_site_set_up(state);
-}
-
-static struct hf_lock_opts patient(void)
-{
-    struct hf_lock_opts opts;
-
-    hf_lock_opts_init(&opts);
-    opts.ttl_ms = LEASE_MS;
-    opts.wait_ms = HF_FOREVER;
-    return opts;
 }
 
 /* ---- Waiters ------------------------------------------------------------*/
@@ -100,7 +89,7 @@ static void drive(struct hf_client *client)
 /* The key is held, so it gets into line; perhaps not at the first attempt. */
 static void queue(struct claim *claim, struct hf_client *client)
 {
-    struct hf_lock_opts opts = patient();
+    struct hf_lock_opts opts = hf_site_patient();
 
     opts.idle = true;
     assert_int_equal(hf_lock_new(client, hf_key("k"), &opts, &claim->lock),
@@ -161,7 +150,7 @@ static time_t seconds(void)
 static void serve(unsigned processes, unsigned clients, unsigned claims)
 {
     unsigned size = clients * claims / hf_test_slowness();
-    struct hf_lock_opts opts = patient();
+    struct hf_lock_opts opts = hf_site_patient();
     struct hf_client *client = hf_site_open();
     struct hf_lock *lock;
     pid_t pids[16];

@@ -9,7 +9,6 @@
 #include "lib/site.h"
 
 #define WAITERS 50
-#define LEASE_MS 60000 /* nobody in these cases waits for the end of one */
 #define PATIENCE_S 30
 
 static struct {
@@ -24,19 +23,9 @@ static int set_up(void **state)
     return hf_site_set_up(state);
 }
 
-static struct hf_lock_opts patient(void)
-{
-    struct hf_lock_opts opts;
-
-    hf_lock_opts_init(&opts);
-    opts.ttl_ms = LEASE_MS;
-    opts.wait_ms = HF_FOREVER;
-    return opts;
-}
-
 static void be_served(void *arg)
 {
-    struct hf_lock_opts opts = patient();
+    struct hf_lock_opts opts = hf_site_patient();
     struct hf_client *client = hf_site_open();
     struct hf_lock *lock;
 
@@ -84,7 +73,7 @@ static unsigned kill_some(const pid_t pids[WAITERS], bool (*dies)(unsigned i),
  * in the order in which they came. */
 static void serve(bool (*dies)(unsigned i))
 {
-    struct hf_lock_opts opts = patient();
+    struct hf_lock_opts opts = hf_site_patient();
     struct hf_client *client = hf_site_open();
     unsigned living[WAITERS], count;
     pid_t pids[WAITERS];

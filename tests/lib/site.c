@@ -75,6 +75,16 @@ struct hf_client *hf_site_open(void)
     return hf_site_open_at("locks", "");
 }
 
+struct hf_lock_opts hf_site_patient(void)
+{
+    struct hf_lock_opts opts;
+
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = 60000;
+    opts.wait_ms = HF_FOREVER;
+    return opts;
+}
+
 void hf_site_await_waiters(struct hf_client *client, const char *key,
                            uint32_t count)
 {
