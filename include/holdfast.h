@@ -527,7 +527,8 @@ enum hf_event_kind {
     HF_EVENT_ANY = 511,
 };
 
-/* Indexes rise by one an event over all keys of a strategy. */
+/* Indexes rise over all keys of a strategy: by one an event, but in mongodb:,
+ * where they are instants of the cluster. */
 struct hf_event {
     enum hf_event_kind kind;
     uint64_t index; /* DROPPED: of the first event after the gap */

@@ -70,4 +70,4 @@ sanitized=(-Dbench=false -Dexamples=false -Db_lundef=false
 
 export ASAN_OPTIONS=${ASAN_OPTIONS-detect_stack_use_after_return=1:strict_string_checks=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS-print_stacktrace=1:halt_on_error=1}
-export TSAN_OPTIONS=${TSAN_OPTIONS-second_deadlock_stack=1:history_size=4}
+export TSAN_OPTIONS=${TSAN_OPTIONS-second_deadlock_stack=1:history_size=4:suppressions=$PWD/tests/tsan.txt}

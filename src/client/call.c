@@ -102,6 +102,27 @@ static void number(struct hf_call *call)
     send(call);
 }
 
+static bool begins_claim(struct hf_list *link)
+{
+    const struct hf_call *call = HF_CONTAINER(link, struct hf_call, link);
+
+    return call->request.command.kind == HF_COMMAND_LOCK;
+}
+
+/* What keeps or ends a claim goes before what begins one: it has less time, and
+ * those who begin wait for it. */
+static void park(struct hf_call *call)
+{
+    struct hf_list *parked = &call->client->parked, *before = parked;
+
+    if (call->request.command.kind != HF_COMMAND_LOCK) {
+        before = parked->next;
+        while (before != parked && !begins_claim(before))
+            before = before->next;
+    }
+    hf_list_insert(before, &call->link);
+}
+
 void hf_call_start(struct hf_call *call, hf_time deadline)
 {
     struct hf_client *client = call->client;
@@ -115,7 +136,7 @@ void hf_call_start(struct hf_call *call, hf_time deadline)
         send(call);
     } else if (window_is_full(client)) {
         call->state = HF_CALL_PARKED;
-        hf_list_push_back(&client->parked, &call->link);
+        park(call);
         set_timer(call, deadline);
     } else {
         number(call);
@@ -215,12 +236,24 @@ static void on_answer(struct hf_request *request)
         settle(call, err);
 }
 
+/* It waits its turn: to ask again would be to lose it. */
+static bool waits_its_turn(const struct hf_call *call)
+{
+    struct hf_client *client = call->client;
+
+    return call->state == HF_CALL_SENT && client->strategy->is_unsent &&
+           hf_client_now(client) < call->deadline &&
+           client->strategy->is_unsent(client->self, &call->request);
+}
+
 static void on_timer(struct hf_timer *timer)
 {
     struct hf_call *call = HF_CONTAINER(timer, struct hf_call, timer);
 
     HF_ASSERT(call->state != HF_CALL_IDLE);
-    if (call->state == HF_CALL_SENT) {
+    if (waits_its_turn(call)) {
+        set_timer(call, no_later(call, patience(call)));
+    } else if (call->state == HF_CALL_SENT) {
         take_back(call);
         attempt_failed(call, call->request.answer.result.err == HF_EUNAVAIL
                                  ? HF_EUNAVAIL

@@ -42,7 +42,8 @@ static enum hf_err release_result(const struct hf_lock *lock)
         return err;
     /* It was an earlier copy of this very UNLOCK; or the lease ran out before
      * that came, and nobody can tell. */
-    if (call->request.command.kind == HF_COMMAND_UNLOCK && call->in_doubt)
+    if (call->request.command.kind == HF_COMMAND_UNLOCK && call->in_doubt &&
+        !call->request.answer.sure)
         return !lock->adopted && hf_client_now(lock->client) < running
                    ? HF_OK
                    : HF_EINDOUBT;

@@ -3,6 +3,9 @@
 
 #include "strategy/file/file.h"
 #include "strategy/memory.h"
+#ifdef HF_MONGO
+#include "strategy/mongo/mongo.h"
+#endif
 #ifdef HF_REDIS
 #include "strategy/redis/redis.h"
 #include "strategy/redis/redlock.h"
@@ -19,6 +22,10 @@ static const struct hf_strategy *const strategies[] = {
     &hf_strategy_rediss,
     &hf_strategy_redlock,
 #endif
+#ifdef HF_MONGO
+    &hf_strategy_mongodb,
+    &hf_strategy_mongodb_srv,
+#endif
 };
 
 const struct hf_strategy *hf_strategy_find(const char *scheme)
@@ -32,9 +39,12 @@ const struct hf_strategy *hf_strategy_find(const char *scheme)
 
 const char *hf_strategy_schemes(void)
 {
+    return "memory, file"
 #ifdef HF_REDIS
-    return "memory, file, redis, redis+unix, rediss, redlock";
-#else
-    return "memory, file";
+           ", redis, redis+unix, rediss, redlock"
 #endif
+#ifdef HF_MONGO
+           ", mongodb, mongodb+srv"
+#endif
+        ;
 }

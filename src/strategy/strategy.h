@@ -51,6 +51,7 @@ struct hf_answer {
     uint64_t index;          /* READ, LIST, WATCH: of the newest event */
     struct hf_info *infos;   /* READ: one; LIST: count; the client frees them */
     size_t count;
+    bool sure;   /* UNLOCK: no other copy of it did anything either */
     char *cause; /* why it failed, in words, allocated; may be NULL */
 };
 
@@ -190,6 +191,10 @@ struct hf_strategy {
     /* Give up on a request that is not answered yet: answer it now, whatever
      * goes on outside: HF_EINDOUBT, or HF_EUNAVAIL if it was never sent. */
     void (*cancel)(void *self, struct hf_request *request);
+
+    /* Whether a request waits here, and nothing of it was sent yet: then there
+     * is no answer to lose patience with. NULL: none ever waits. */
+    bool (*is_unsent)(void *self, const struct hf_request *request);
 
     /* Let go of everything, now: no request is open any more. Waiters that
      * this client has in line are withdrawn where that can be done. What

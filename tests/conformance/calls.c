@@ -72,7 +72,7 @@ static void the_forms_of_claim_and_unlock_agree(void)
     struct hf_lock *lock = NULL;
 
     idle.idle = true;
-    idle.ttl_ms = 100;
+    idle.ttl_ms = suite_brief_ms(100);
     expect_ok(recorded_lock_new(client, suite_key("k"), &idle, &lock));
     expect_ok(recorded_claim(client, lock));
     expect_ok(recorded_unlock(client, lock));
@@ -679,7 +679,7 @@ static int use_in_child(struct hf_client *client, struct hf_lock *lock,
 
 static void expect_fork_is_harmless(struct hf_client *client)
 {
-    struct hf_lock_opts kept = suite_opts(600, 0);
+    struct hf_lock_opts kept = suite_opts(suite_brief_ms(600), 0);
     struct hf_client *other = suite_open();
     struct hf_key key = suite_key("k");
     struct hf_future *future = NULL;

@@ -77,13 +77,13 @@ static void run_race(unsigned claimers, unsigned rounds)
 /* MM-06 */
 static void of_fifty_at_once_exactly_one_wins(void)
 {
-    run_race(50, 100);
+    run_race(50, suite_often(100));
 }
 
 /* LK-08, LK-09 */
 static void a_race_always_has_one_winner(void)
 {
-    run_race(3, 1000);
+    run_race(3, suite_often(1000));
 }
 
 /* ---- Counting -----------------------------------------------------------*/
@@ -397,7 +397,7 @@ static void looks_that_ran_out_leave_nothing_behind(void)
 
     suite_step_back();
     expect_ok(recorded_lock(holder, held, &opts, &lock));
-    for (unsigned i = 0; i < 1000; i++) {
+    for (unsigned i = 0; i < suite_often(1000); i++) {
         if (i == 100)
             before = hf_alloc_bytes();
         expect_err(hf_wait_free(client, held, 0, NULL), HF_ETIMEDOUT);
@@ -414,7 +414,7 @@ static void looks_that_ran_out_leave_nothing_behind(void)
 
 #define MODEL_KEYS 3
 #define MODEL_CLIENTS 4
-#define MODEL_STEPS 5000
+#define MODEL_STEPS suite_often(5000)
 
 /* What is true of one key, where nothing happens at the same time. */
 struct model {
@@ -559,7 +559,7 @@ static void random_steps_follow_the_model(void)
 }
 
 #define STORM_CLIENTS 6
-#define STORM_STEPS 400
+#define STORM_STEPS suite_often(400)
 
 struct storm {
     struct hf_client *clients[STORM_CLIENTS];

@@ -165,7 +165,7 @@ static void second_unlock_of_a_handle_is_a_state_error(void)
 static void late_unlock_never_frees_the_next_holder(void)
 {
     struct hf_client *one = suite_open(), *two = suite_open();
-    struct hf_lock_opts brief = suite_opts(100, 0);
+    struct hf_lock_opts brief = suite_opts(suite_brief_ms(100), 0);
     struct hf_lock_opts next = suite_opts(10000, HF_FOREVER);
     struct hf_lock *late = NULL, *lock = NULL;
     struct hf_key key = suite_key("k");
@@ -191,7 +191,7 @@ static void late_unlock_never_frees_the_next_holder(void)
 static void unlock_of_what_ran_out_says_expired(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts brief = suite_opts(50, 0);
+    struct hf_lock_opts brief = suite_opts(suite_brief_ms(50), 0);
     struct hf_lock *lock = NULL;
     struct hf_key key = suite_key("k");
 
@@ -502,7 +502,7 @@ static void a_handle_tells_why_its_update_failed(void)
 static void update_leaves_the_lease_as_it_was(void)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
-    struct hf_lock_opts brief = suite_opts(400, 0);
+    struct hf_lock_opts brief = suite_opts(suite_brief_ms(400), 0);
     struct hf_lock_opts next_opts = suite_opts(10000, 10000);
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_key key = suite_key("k");
@@ -554,7 +554,7 @@ static void update_needs_the_holder(void)
 static void update_of_what_ran_out_says_expired(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts brief = suite_opts(50, 0);
+    struct hf_lock_opts brief = suite_opts(suite_brief_ms(50), 0);
     struct hf_lock *lock = NULL;
     struct hf_key key = suite_key("k");
 
@@ -596,7 +596,7 @@ static void a_lock_that_is_left_outlives_its_client(void)
 static void a_lock_that_is_left_is_not_renewed(void)
 {
     struct hf_client *client = suite_open_background();
-    struct hf_lock_opts opts = suite_opts(300, 0);
+    struct hf_lock_opts opts = suite_opts(suite_brief_ms(300), 0);
     struct hf_lock *lock = NULL, *next = NULL;
 
     opts.renew = true;

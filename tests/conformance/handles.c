@@ -189,7 +189,7 @@ static void a_refused_claim_leaves_the_handle_idle(void)
 static void a_lost_handle_can_be_claimed_again(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts brief = suite_opts(50, 10000);
+    struct hf_lock_opts brief = suite_opts(suite_brief_ms(50), 10000);
     struct hf_lock *lock = NULL;
     uint64_t token = 0;
 
@@ -352,8 +352,8 @@ static void run_does_not_run_without_the_lock(void)
 static void run_tells_that_the_lock_was_lost_meanwhile(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts brief = suite_opts(50, 0);
-    struct errand errand = {.takes_ms = 200};
+    struct hf_lock_opts brief = suite_opts(suite_brief_ms(50), 0);
+    struct errand errand = {.takes_ms = 4 * (int64_t)suite_brief_ms(50)};
     int result = 0;
 
     expect_err(recorded_run(client, suite_key("k"), &brief, run_errand, &errand,

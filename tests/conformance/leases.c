@@ -242,12 +242,12 @@ static void expired_keys_vanish(void)
     unsigned count = 0;
 
     for (unsigned i = 0; i < 8; i++) {
-        struct hf_lock_opts opts = suite_opts(50 + 50 * i, 0);
+        struct hf_lock_opts opts = suite_opts(suite_brief_ms(50 + 50 * i), 0);
 
         expect_ok(
             recorded_lock(client, suite_key_number("k", i), &opts, &locks[i]));
     }
-    suite_sleep(suite_lease_ms(50 + 50 * 7) * 102 / 100);
+    suite_sleep(suite_lease_ms(suite_brief_ms(50 + 50 * 7)) * 102 / 100);
     expect_ok(hf_list(other, suite_key(""), count_one, &count));
 
     assert_int_equal(count, 0);
@@ -323,7 +323,7 @@ static void renew_never_shortens(void)
 static void renew_never_creates(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(50, 0);
+    struct hf_lock_opts opts = suite_opts(suite_brief_ms(50), 0);
     struct hf_lock *lock = NULL;
     struct hf_key key = suite_key("k");
     struct hf_info info;
@@ -373,7 +373,7 @@ static void renewals_keep_a_lock_past_its_ttl(void)
 static void renewals_run_in_the_users_loop(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts kept = suite_opts(600, 0);
+    struct hf_lock_opts kept = suite_opts(suite_brief_ms(600), 0);
     struct hf_lock *lock = NULL;
     int64_t until = 0;
 
@@ -447,7 +447,7 @@ static void nothing_is_renewed_after_unlock(void)
 static void an_unrenewed_lock_is_told_lost_once(void)
 {
     struct hf_client *client = suite_open_background(), *other = suite_open();
-    struct hf_lock_opts brief = suite_opts(200, 10000);
+    struct hf_lock_opts brief = suite_opts(suite_brief_ms(200), 10000);
     struct suite_heard heard = {0};
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_key key = suite_key("k");
@@ -472,7 +472,7 @@ static void an_unrenewed_lock_is_told_lost_once(void)
 static void loss_is_told_without_a_loop_of_the_user(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts brief = suite_opts(100, 0);
+    struct hf_lock_opts brief = suite_opts(suite_brief_ms(100), 0);
     struct suite_heard heard = {0};
     struct hf_lock *lock = NULL;
 
@@ -552,7 +552,7 @@ static void a_lock_taken_away_is_noticed_by_the_next_renewal(void)
 static void a_broken_lock_is_told_at_risk_then_lost(void)
 {
     struct hf_client *client = suite_open_background(), *other = suite_open();
-    struct hf_lock_opts kept = suite_opts(900, 10000);
+    struct hf_lock_opts kept = suite_opts(suite_brief_ms(900), 10000);
     struct suite_heard heard = {0};
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_key key = suite_key("k");
@@ -610,7 +610,7 @@ static void a_late_renewal_is_told_at_risk_once(void)
 static void a_second_claim_hears_its_own_loss(void)
 {
     struct hf_client *client = suite_open_background();
-    struct hf_lock_opts brief = suite_opts(100, 0);
+    struct hf_lock_opts brief = suite_opts(suite_brief_ms(100), 0);
     struct suite_heard heard = {0};
     struct hf_lock *lock = NULL;
 
@@ -636,7 +636,7 @@ static void close_ends_validity_and_renewals(void)
     for (unsigned mode = 0; mode < 2; mode++) {
         struct hf_client *client =
             mode ? suite_open_background() : suite_open();
-        struct hf_lock_opts kept = suite_opts(300, 0);
+        struct hf_lock_opts kept = suite_opts(suite_brief_ms(300), 0);
         struct hf_key key = suite_key_number("k", mode);
         struct hf_lock *lock = NULL;
         struct hf_info info;

@@ -3,6 +3,17 @@
 #include <stdio.h>
 
 #include "lib/folder.h"
+#ifdef HF_MONGO
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "lib/mongo.h"
+#include "lib/runner.h"
+
+#define MONGO_CASES 6
+#endif
 #ifdef HF_REDIS
 #include <unistd.h>
 
@@ -31,6 +42,60 @@ static void file_url(char url[URL_SIZE], const char *unique)
 {
     (void)snprintf(url, URL_SIZE, "file:%s/%s", folder, unique);
 }
+
+#ifdef HF_MONGO
+/* A replica set of one, and a collection for each case. */
+static struct hf_test_mongo mongo;
+
+static bool mongo_start(void)
+{
+    return !hf_test_mongo_found() || hf_test_mongo_start(&mongo, 1);
+}
+
+static void mongo_stop(void)
+{
+    if (mongo.count > 0)
+        hf_test_mongo_stop(&mongo);
+}
+
+static bool mongo_take_turn(unsigned number)
+{
+    char path[sizeof(mongo.folder) + 16];
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "%s/turn-%u", mongo.folder, number);
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        (void)close(fd);
+        return false;
+    }
+    return true; /* and it goes with the process */
+}
+
+/* More cases at a time would measure how long they wait for the server. */
+static void mongo_take_turns(void)
+{
+    for (unsigned i = 0; !mongo_take_turn(i % MONGO_CASES); i++)
+        if (i % MONGO_CASES == MONGO_CASES - 1)
+            (void)poll(NULL, 0, 10);
+}
+
+static void mongo_url(char url[URL_SIZE], const char *unique)
+{
+    char options[URL_SIZE];
+
+    if (mongo.count == 0)
+        hf_test_skip(HF_TEST_MONGO_NONE);
+    mongo_take_turns();
+    (void)snprintf(options, sizeof(options), "&collection=%.100s", unique);
+    hf_test_mongo_url(&mongo, url, options);
+}
+
+static void mongo_unreachable_url(char url[URL_SIZE])
+{
+    (void)snprintf(url, URL_SIZE, "mongodb://127.0.0.1:1/");
+}
+#endif
 
 #ifdef HF_REDIS
 /* One server, and a database of it for each case. */
@@ -98,6 +163,9 @@ const struct strategy strategies[] = {
     {"redis", redis_url, redis_unreachable_url, redis_start, redis_stop, 4},
     {"redlock", redlock_url, redlock_unreachable_url, redlock_start,
      redlock_stop, 20},
+#endif
+#ifdef HF_MONGO
+    {"mongo", mongo_url, mongo_unreachable_url, mongo_start, mongo_stop, 400},
 #endif
 };
 

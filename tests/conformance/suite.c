@@ -64,6 +64,11 @@ unsigned suite_slowness(void)
     return self.joined->strategy->slowness;
 }
 
+unsigned suite_often(unsigned times)
+{
+    return times / (1 + suite_slowness() / 100);
+}
+
 /* ThreadSanitizer has a thread of its own, from when there was another. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
@@ -206,6 +211,12 @@ struct hf_lock_opts suite_opts(uint32_t ttl_ms, uint32_t wait_ms)
     opts.ttl_ms = ttl_ms;
     opts.wait_ms = wait_ms;
     return opts;
+}
+
+/* On a busy machine, what is asked of a server may take a second. */
+uint32_t suite_brief_ms(uint32_t ttl_ms)
+{
+    return suite_slowness() > 100 ? ttl_ms + 1500 : ttl_ms;
 }
 
 int64_t suite_lease_ms(uint32_t ttl_ms)

@@ -58,6 +58,10 @@ const char *suite_unreachable_url(void);
 /* By how much this strategy is slower than one within the process. */
 unsigned suite_slowness(void);
 
+/* How often to do what is done `times` within the process: less often over a
+ * strategy that is so slow that it would take too long. */
+unsigned suite_often(unsigned times);
+
 /* Skip the case unless another process can share the locks of suite_url(). To
  * be called before a client is open. */
 void suite_needs_processes(void);
@@ -82,6 +86,10 @@ struct hf_key suite_key_number(const char *name, unsigned number);
 
 /* The defaults, but for the two times. */
 struct hf_lock_opts suite_opts(uint32_t ttl_ms, uint32_t wait_ms);
+
+/* A ttl that is short, but no shorter than what is asked of this strategy may
+ * take: for cases in which a lease ends, and how soon does not matter. */
+uint32_t suite_brief_ms(uint32_t ttl_ms);
 
 /* The lease that a server is asked for, to grant `ttl_ms` in full. */
 int64_t suite_lease_ms(uint32_t ttl_ms);

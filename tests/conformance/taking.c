@@ -236,7 +236,7 @@ static void tokens_rise_over_releases(void)
 static void tokens_rise_over_an_expiry(void)
 {
     struct hf_client *one = suite_open(), *two = suite_open();
-    struct hf_lock_opts brief = suite_opts(100, HF_FOREVER);
+    struct hf_lock_opts brief = suite_opts(suite_brief_ms(100), HF_FOREVER);
     struct hf_lock *lost = NULL, *lock = NULL;
     struct hf_key key = suite_key("k");
 

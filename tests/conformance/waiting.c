@@ -608,7 +608,7 @@ static struct hf_future *await_freedom(struct hf_client *client,
 
     expect_ok(
         hf_wait_free_start(client, key, 30000, freed, NULL, NULL, &future));
-    suite_sleep(50);
+    suite_sleep(suite_brief_ms(50));
     expect_ok(recorded_read(client, key, &info));
     hf_info_fini(&info);
     assert_false(hf_future_done(future, NULL));

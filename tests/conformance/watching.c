@@ -127,7 +127,7 @@ static void a_watch_tells_every_kind_of_event(void)
 static int64_t expiry_is_told_after(unsigned round)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
-    struct hf_lock_opts brief = suite_opts(300, 0);
+    struct hf_lock_opts brief = suite_opts(suite_brief_ms(300), 0);
     struct hf_key key = suite_key_number("k", round);
     struct seen *seen = new_seen();
     struct hf_watch *watching = watch(other, key, seen);
@@ -152,7 +152,8 @@ static int64_t expiry_is_told_after(unsigned round)
 
 static void a_watch_tells_of_an_expiry_in_time(void)
 {
-    suite_in_time(expiry_is_told_after, suite_lease_ms(300) + 50);
+    suite_in_time(expiry_is_told_after,
+                  suite_lease_ms(suite_brief_ms(300)) + 50);
 }
 
 static void a_hand_over_frees_nothing(void)

@@ -1,0 +1,140 @@
+/* command.h - lock commands as one findAndModify each, and replies as answers.
+ *
+ * Asked in the client's context, run in a thread of the crew, concluded in the
+ * client's context again. */
+#ifndef HF_STRATEGY_MONGO_COMMAND_H
+#define HF_STRATEGY_MONGO_COMMAND_H
+
+#include "strategy/mongo/crew.h"
+#include "strategy/mongo/text.h"
+
+#define HF_MONGO_CLIENT_SIZE 16 /* hex digits of a client's name for itself */
+#define HF_MONGO_COMMAND_SIZE (HF_MONGO_CLIENT_SIZE + 1 + 16)
+#define HF_MONGO_NONCE_SIZE ((size_t)2 * HF_NONCE_SIZE)
+#define HF_MONGO_CAUSE_SIZE 600 /* more than libmongoc has to say */
+
+/* A waiter that is offered the key has this long to take it up. */
+#define HF_MONGO_OFFER_MS 3000
+
+/* Who asks. */
+struct hf_mongo_asker {
+    char client[HF_MONGO_CLIENT_SIZE + 1];
+    char *owner; /* as text */
+    uint64_t commands;
+    unsigned crowded; /* LOCKs that need not try the short way */
+};
+
+/* HF_ENOMEM; HF_ESYSTEM: there is no randomness to make a name of. */
+enum hf_err hf_mongo_asker_init(struct hf_mongo_asker *asker,
+                                struct hf_host *host);
+void hf_mongo_asker_fini(struct hf_mongo_asker *asker);
+
+/* A command, with all it is made of. */
+struct hf_mongo_question {
+    enum hf_mongo_script script;
+    bool upsert; /* where there is no document, make one */
+    bool brief;  /* try the short way first: take.json, give.json */
+    char command[HF_MONGO_COMMAND_SIZE + 1];
+    char *key; /* as text */
+    bson_t variables;
+};
+
+/* What came of it. */
+struct hf_mongo_reply {
+    enum hf_err err; /* the rest is there if it is HF_OK */
+    char cause[HF_MONGO_CAUSE_SIZE];
+    uint64_t time; /* of the server, as hf_mongo_time() has it; 0: unknown */
+
+    /* The document that is left. */
+    bool exists, held, mine, forced, canceled, fresh;
+    bool crowded;    /* somebody else was in the way of the short way */
+    bool updated;    /* by this very update */
+    bool superseded; /* by a later one of the same client */
+    uint64_t token;
+    uint32_t renewals;
+    int32_t place; /* in line, from 0; -1: not */
+    bool has_left; /* it was asked for: of the lease */
+    uint32_t left_ms;
+    uint64_t ended_token;
+    enum hf_event_kind ended_why;
+    bool ended_mine; /* by this very call, be it by an earlier copy */
+};
+
+/* `doubtful`: a copy of the nonce's LOCK may still be on its way. HF_ENOMEM. */
+enum hf_err hf_mongo_ask(struct hf_mongo_question *question,
+                         struct hf_mongo_asker *asker,
+                         const struct hf_command *command, bool doubtful);
+
+/* The same of nothing but a look whether something is due: at a key, or at all
+ * that were abandoned. */
+enum hf_err hf_mongo_ask_look(struct hf_mongo_question *question,
+                              struct hf_mongo_asker *asker, struct hf_key key);
+enum hf_err hf_mongo_ask_sweep(struct hf_mongo_question *question,
+                               struct hf_mongo_asker *asker);
+
+/* What the reply tells of how to ask the next time. */
+void hf_mongo_asker_learn(struct hf_mongo_asker *asker,
+                          const struct hf_mongo_reply *reply);
+
+/* The nonce it is about; false: none. */
+bool hf_mongo_question_nonce(const struct hf_mongo_question *question,
+                             struct hf_nonce *nonce);
+void hf_mongo_question_fini(struct hf_mongo_question *question);
+
+/* In a thread of the crew. */
+void hf_mongo_run(const struct hf_mongo_question *question,
+                  mongoc_client_t *client, const struct hf_mongo_place *place,
+                  struct hf_mongo_reply *reply);
+
+/* End the leases of all keys that were abandoned, for up to `max_ms`, so that the
+ * server can delete them. False: not all of them are ended. In any thread. */
+bool hf_mongo_sweep(const struct hf_mongo_question *question,
+                    mongoc_client_t *client, const struct hf_mongo_place *place,
+                    const mongoc_server_description_t *server, int32_t max_ms);
+
+/* What that means to who asked, of a command that was sent at `sent`. */
+void hf_mongo_conclude(const struct hf_command *command,
+                       const struct hf_mongo_reply *reply, hf_time sent,
+                       struct hf_answer *answer);
+
+/* ---- What else speaks to the server --------------------------------------*/
+
+/* The server to write to; NULL, with a fault, if there is none. */
+mongoc_server_description_t *hf_mongo_choose_server(
+    mongoc_client_t *client, struct hf_mongo_reply *reply);
+
+/* Its name, as it stands in documents. */
+const char *hf_mongo_server_name(const mongoc_server_description_t *server);
+
+/* Have it shown that it was the primary while this ran: a server that was cut
+ * off may believe that it still is, and know nothing new. `asker` is the
+ * client's name. False: it is not known, with a fault. */
+bool hf_mongo_is_primary(const char *asker, mongoc_client_t *client,
+                         const struct hf_mongo_place *place,
+                         const mongoc_server_description_t *server,
+                         struct hf_mongo_reply *reply);
+
+/* Variables that every pipeline has. */
+void hf_mongo_add_common(bson_t *variables, const char *server);
+
+/* Note why it failed: HF_EUNAVAIL if it was surely not done, HF_EINDOUBT if
+ * that is not known, or what else it means. */
+void hf_mongo_fault(struct hf_mongo_reply *reply, const bson_error_t *why);
+
+/* Two who insert the same document: the server tells one of them to ask again,
+ * and has surely done nothing for it. */
+bool hf_mongo_lost_a_race(const bson_error_t *why);
+
+/* Read what a server answered to `question`. */
+void hf_mongo_read_reply(const bson_t *bson,
+                         const struct hf_mongo_question *question,
+                         struct hf_mongo_reply *reply);
+
+/* An instant of the cluster as one number, with room for 256 events in it; and
+ * the `operationTime` of a reply. */
+#define HF_MONGO_EVENTS_MAX 256
+#define HF_MONGO_INDEX(time) ((time) | (HF_MONGO_EVENTS_MAX - 1))
+uint64_t hf_mongo_time(uint32_t seconds, uint32_t increment);
+uint64_t hf_mongo_reply_time(const bson_t *reply);
+
+#endif

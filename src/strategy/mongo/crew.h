@@ -1,0 +1,80 @@
+/* crew.h - a few threads that make libmongoc's calls, which block.
+ *
+ * A job is run by one of them and then comes back to the client's context. The
+ * crew's memory is its own: after hf_mongo_crew_close() a thread that is stuck
+ * in a call touches neither the host nor the strategy, and the last one to
+ * come out frees what is left. */
+#ifndef HF_STRATEGY_MONGO_CREW_H
+#define HF_STRATEGY_MONGO_CREW_H
+
+#include <pthread.h>
+
+#include "strategy/mongo/place.h"
+#include "strategy/strategy.h"
+
+#define HF_MONGO_WORKERS_MAX 8
+
+struct hf_mongo_job {
+    struct hf_list link;
+    bool first;       /* before those that are not */
+    bool begun;       /* the crew's: a thread has it, or had */
+    uint64_t subject; /* few of the same run at one time; 0: none */
+
+    /* In a thread of the crew: nothing of the client's may be touched. */
+    void (*run)(struct hf_mongo_job *job, mongoc_client_t *client,
+                const struct hf_mongo_place *place);
+
+    /* In the client's context, after that. */
+    void (*done)(struct hf_mongo_job *job);
+
+    /* Instead of `done`, in any thread: the crew was closed. */
+    void (*drop)(struct hf_mongo_job *job);
+};
+
+struct hf_mongo_crew;
+
+/* `address` goes over to the crew. HF_ENOMEM; HF_EINVAL: libmongoc refuses
+ * what the URL asks for; HF_EUNAVAIL: DNS does not know the servers. */
+enum hf_err hf_mongo_crew_open(struct hf_mongo_crew **made,
+                               struct hf_mongo_address *address,
+                               struct hf_host *host, struct hf_error *error);
+
+/* Return at once. Jobs that wait are dropped. */
+void hf_mongo_crew_close(struct hf_mongo_crew *crew);
+
+/* Before the first job but one: what kind of server it is. */
+void hf_mongo_crew_set_alone(struct hf_mongo_crew *crew, bool alone);
+
+const struct hf_mongo_place *hf_mongo_crew_place(
+    const struct hf_mongo_crew *crew);
+
+/* Give a job to the crew. False: no thread could be started; the job is the
+ * caller's. */
+bool hf_mongo_crew_give(struct hf_mongo_crew *crew, struct hf_mongo_job *job);
+
+/* Take a job back that no thread has begun. False: one has; then others of the
+ * same subject need not wait for it any longer. */
+bool hf_mongo_crew_take_back(struct hf_mongo_crew *crew,
+                             struct hf_mongo_job *job);
+
+/* Whether no thread has begun it. */
+bool hf_mongo_crew_is_waiting(struct hf_mongo_crew *crew,
+                              const struct hf_mongo_job *job);
+
+/* Run a job in the crew and wait for it, for hf_open(), when no loop runs yet.
+ * False: not within `timeout_ms`, or no thread could be started; then the job
+ * is dropped, now or when it is through. */
+bool hf_mongo_crew_await(struct hf_mongo_crew *crew, struct hf_mongo_job *job,
+                         uint32_t timeout_ms);
+
+/* A thread for one long task, with a connection of its own. It holds the crew's
+ * memory until it returns. False: it could not be started. */
+typedef void hf_mongo_task_fn(void *arg, mongoc_client_t *client,
+                              const struct hf_mongo_place *place);
+bool hf_mongo_crew_task(struct hf_mongo_crew *crew, hf_mongo_task_fn *task,
+                        void *arg);
+
+/* For such a thread: post, unless the crew is closed. */
+void hf_mongo_crew_post(struct hf_mongo_crew *crew, struct hf_post *post);
+
+#endif

@@ -1,0 +1,22 @@
+/* line.h - one event, as a line of the text that a document has of its last
+ * ones: "KIND TOKEN FREED LEASE OWNER", and of a key that is offered to who
+ * waited, " CLIENT NONCE". */
+#ifndef HF_STRATEGY_MONGO_LINE_H
+#define HF_STRATEGY_MONGO_LINE_H
+
+#include "strategy/mongo/command.h"
+
+struct hf_mongo_line {
+    struct hf_event event; /* without key and index */
+    uint32_t lease_ms;
+    bool offered;
+    char client[HF_MONGO_CLIENT_SIZE + 1];
+    struct hf_nonce nonce;
+    char owner[HF_MONGO_TEXT_SIZE(HF_NOTE_MAX)];
+};
+
+/* Read the line that follows `at`, and move on. False: there is none. What is no
+ * line of ours is read as something harmless. */
+bool hf_mongo_line_read(const char **at, struct hf_mongo_line *line);
+
+#endif

@@ -1,0 +1,46 @@
+/* looking.h - reading and listing, on the clock of the server that is asked. */
+#ifndef HF_STRATEGY_MONGO_LOOKING_H
+#define HF_STRATEGY_MONGO_LOOKING_H
+
+#include "strategy/mongo/command.h"
+
+enum hf_mongo_scope {
+    HF_MONGO_ONE,    /* the key itself */
+    HF_MONGO_PREFIX, /* what begins with it and is held */
+};
+
+struct hf_mongo_look {
+    enum hf_mongo_scope scope;
+    bool local; /* what the server knows; may be undone */
+    bool whole; /* with values */
+    char *key;  /* as text */
+    char client[HF_MONGO_CLIENT_SIZE + 1];
+
+    /* What came of it. */
+    struct hf_mongo_reply reply; /* err, cause and time */
+    struct hf_info *infos;       /* held ones; the caller frees them */
+    size_t count;
+    bool over;           /* ONE: its lease has ended, and nobody ended it yet */
+    uint64_t changed_at; /* ONE: the time of its last event, or a little less */
+};
+
+/* HF_ENOMEM. */
+enum hf_err hf_mongo_look_init(struct hf_mongo_look *look, struct hf_key key,
+                               enum hf_mongo_scope scope);
+void hf_mongo_look_fini(struct hf_mongo_look *look);
+
+/* In a thread of the crew. */
+void hf_mongo_look(struct hf_mongo_look *look, mongoc_client_t *client,
+                   const struct hf_mongo_place *place);
+
+/* How much of the lease of `key` is left, by the clock of `server`. False: it
+ * is not known. */
+bool hf_mongo_look_left(const char *key, mongoc_client_t *client,
+                        const struct hf_mongo_place *place,
+                        const mongoc_server_description_t *server,
+                        uint32_t *left_ms);
+
+/* The time in the first line of a document's events; 0 of what is none. */
+uint64_t hf_mongo_events_time(const char *events);
+
+#endif

@@ -1,0 +1,119 @@
+/* mongo.h - mongodb:// and mongodb+srv://: locks in a MongoDB collection, one
+ * document a key.
+ *
+ * Each command is one findAndModify, which a server decides on its own clock
+ * (the .json files). libmongoc's calls block, so a crew of threads makes them;
+ * from the first wait or watch on, one more thread hears what changes. */
+#ifndef HF_STRATEGY_MONGO_MONGO_H
+#define HF_STRATEGY_MONGO_MONGO_H
+
+#include "base/map.h"
+#include "base/siphash.h"
+#include "strategy/mongo/doubts.h"
+#include "strategy/mongo/looking.h"
+#include "strategy/mongo/stream.h"
+
+extern const struct hf_strategy hf_strategy_mongodb;
+extern const struct hf_strategy hf_strategy_mongodb_srv;
+
+#define HF_MONGO_GRANTS_KEPT 64
+
+/* A request, or a look of the strategy's own, on its way to a server and back.
+ * Its thread touches `question`, `reply` and `look` alone. */
+struct hf_mongo_call {
+    struct hf_mongo_job job;
+    struct hf_mongo *mongo;
+    struct hf_request *request; /* NULL: nobody wants the answer */
+    struct hf_list open;        /* among all calls */
+    hf_time sent;
+    hf_time held_until; /* a READ that is held back (watch.c) */
+    void (*replied)(struct hf_mongo_call *call);
+    struct hf_mongo_question question;
+    struct hf_mongo_reply reply;
+    struct hf_mongo_look look;
+};
+
+struct hf_mongo_grant {
+    struct hf_nonce nonce;
+    uint64_t token;
+};
+
+struct hf_mongo {
+    struct hf_host *host;
+    struct hf_mongo_crew *crew;
+    struct hf_mongo_asker asker;
+    struct hf_list calls;
+    struct hf_mongo_doubts doubts;
+
+    /* watch.c */
+    struct hf_mongo_stream *stream; /* NULL: a standalone server */
+    uint64_t heard;                 /* grants up to this time are told */
+    struct hf_mongo_grant grants[HF_MONGO_GRANTS_KEPT]; /* the newest */
+    unsigned grant_count;
+    struct hf_list watches;
+    bool telling; /* a watch that goes now is freed later */
+    struct hf_list held_back;
+    struct hf_timer tick; /* the next lease ends, or a READ has waited enough */
+    bool ticks;           /* it has its place */
+
+    /* due.c */
+    struct hf_seed seed;
+    struct hf_map due; /* keys that are watched and held */
+    struct hf_heap due_heap;
+
+    /* sweep.c */
+    struct hf_timer sweeping;
+    bool sweeps; /* it has its place */
+};
+
+/* mongo.c: a call, which is not sent yet; NULL: out of memory. */
+struct hf_mongo_call *hf_mongo_call_new(
+    struct hf_mongo *mongo, struct hf_request *request,
+    void (*replied)(struct hf_mongo_call *call));
+void hf_mongo_call_free(struct hf_mongo_call *call);
+
+/* Send what it has: a question, or a look. */
+void hf_mongo_send_question(struct hf_mongo_call *call);
+void hf_mongo_send_look(struct hf_mongo_call *call);
+
+/* Answer whoever wants it, as the request's answer says, and free the call. */
+void hf_mongo_answer(struct hf_mongo_call *call);
+
+/* watch.c */
+enum hf_err hf_mongo_watch_open(struct hf_mongo *mongo);
+void hf_mongo_watch_close(struct hf_mongo *mongo);
+void hf_mongo_watch(struct hf_mongo *mongo, struct hf_request *request);
+void hf_mongo_unwatch(struct hf_mongo *mongo, uint64_t wanted);
+
+/* Somebody stands in line, as a reply of this time says. */
+void hf_mongo_hear_grants(struct hf_mongo *mongo, uint64_t time);
+
+/* Whether the grant of this nonce was heard before its place in line was. */
+bool hf_mongo_was_granted(const struct hf_mongo *mongo,
+                          const struct hf_nonce *nonce);
+
+/* The timer, for what comes next. */
+void hf_mongo_set_tick(struct hf_mongo *mongo);
+
+/* Hold a READ back until the watches have heard what happened before it.
+ * False: they have. */
+bool hf_mongo_hold_back(struct hf_mongo_call *call);
+
+/* due.c: see that the lease of `key` ends after `span`, if it has not been put
+ * off; and that it need not. */
+void hf_mongo_due_set(struct hf_mongo *mongo, struct hf_key key, uint32_t span);
+void hf_mongo_due_drop(struct hf_mongo *mongo, struct hf_key key);
+
+/* Look at what is due; and when the next is. */
+void hf_mongo_due_look(struct hf_mongo *mongo);
+hf_time hf_mongo_due_next(const struct hf_mongo *mongo);
+
+enum hf_err hf_mongo_due_open(struct hf_mongo *mongo);
+void hf_mongo_due_close(struct hf_mongo *mongo);
+
+/* sweep.c: from now on, also for those who have abandoned their keys. Blocks
+ * for a round trip or two. */
+enum hf_err hf_mongo_sweep_open(struct hf_mongo *mongo);
+void hf_mongo_sweep_close(struct hf_mongo *mongo);
+
+#endif

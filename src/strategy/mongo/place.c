@@ -1,0 +1,54 @@
+#include "strategy/mongo/place.h"
+
+#include "base/assert.h"
+#include "base/mutant.h"
+
+#define WRITE_TIMEOUT_MS 3000 /* for a majority to have it; then in doubt */
+
+/* The worst that a thread may still be doing is over within its time-out. */
+static bson_t *write_opts(void)
+{
+    mongoc_write_concern_t *concern = mongoc_write_concern_new();
+    bson_t *opts = bson_new();
+
+    mongoc_write_concern_set_wmajority(concern, WRITE_TIMEOUT_MS);
+    mongoc_write_concern_set_journal(concern, true);
+    if (HF_MUTANT(27))
+        mongoc_write_concern_set_w(concern, 1);
+    HF_ASSERT(mongoc_write_concern_append(concern, opts));
+    mongoc_write_concern_destroy(concern);
+    return opts;
+}
+
+void hf_mongo_place_init(struct hf_mongo_place *place,
+                         struct hf_mongo_address *address)
+{
+    place->address = *address;
+    *address = (struct hf_mongo_address){0};
+    place->write_opts = write_opts();
+}
+
+static bson_t *parse(const char *json)
+{
+    bson_t *made = bson_new_from_json((const uint8_t *)json, -1, NULL);
+
+    HF_ASSERT(made);
+    return made;
+}
+
+void hf_mongo_place_set_alone(struct hf_mongo_place *place, bool alone)
+{
+    place->alone = alone;
+    for (unsigned i = 0; i < HF_MONGO_SCRIPTS; i++) {
+        bson_destroy(place->scripts[i]);
+        place->scripts[i] = parse(hf_mongo_scripts[i][alone]);
+    }
+}
+
+void hf_mongo_place_fini(struct hf_mongo_place *place)
+{
+    for (unsigned i = 0; i < HF_MONGO_SCRIPTS; i++)
+        bson_destroy(place->scripts[i]);
+    bson_destroy(place->write_opts);
+    hf_mongo_address_fini(&place->address);
+}

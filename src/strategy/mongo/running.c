@@ -1,0 +1,284 @@
+/* running.c - a question, put to a server by a thread of the crew. */
+#include "base/assert.h"
+#include "base/mutant.h"
+#include "strategy/mongo/command.h"
+#include "strategy/mongo/looking.h"
+
+#define RUN_MS 3000 /* how long a server may work on one command */
+#define RACES_MAX 8 /* with others who insert the same document */
+
+/* ---- The query ----------------------------------------------------------*/
+
+static void copy_variable(bson_t *query, const char *name,
+                          const struct hf_mongo_question *question)
+{
+    bson_iter_t at;
+
+    HF_ASSERT(bson_iter_init_find(&at, &question->variables, name));
+    HF_ASSERT(bson_append_iter(query, name, -1, &at));
+}
+
+static void add_absent(bson_t *query, const char *field)
+{
+    bson_t absent;
+
+    BSON_APPEND_DOCUMENT_BEGIN(query, field, &absent);
+    BSON_APPEND_BOOL(&absent, "$exists", false);
+    bson_append_document_end(query, &absent);
+}
+
+static void add_type(bson_t *query, const char *field, const char *name)
+{
+    bson_t type;
+
+    BSON_APPEND_DOCUMENT_BEGIN(query, field, &type);
+    BSON_APPEND_UTF8(&type, "$type", name);
+    bson_append_document_end(query, &type);
+}
+
+/* `expression` goes over. */
+static void add_expression(bson_t *query, bson_t *expression)
+{
+    BSON_APPEND_DOCUMENT(query, "$expr", expression);
+    bson_destroy(expression);
+}
+
+/* Nobody holds the key, and the claim was not ended before it came. */
+static void add_free(bson_t *query, const struct hf_mongo_question *question)
+{
+    bson_t differs;
+    bson_iter_t at;
+
+    add_absent(query, "nonce");
+    BSON_APPEND_DOCUMENT_BEGIN(query, "canceled", &differs);
+    HF_ASSERT(bson_iter_init_find(&at, &question->variables, "nonce"));
+    HF_ASSERT(bson_append_iter(&differs, "$ne", -1, &at));
+    bson_append_document_end(query, &differs);
+}
+
+/* It is held by who asks, by the clock of this server. */
+static void add_held(bson_t *query, const struct hf_mongo_question *question,
+                     const char *server)
+{
+    copy_variable(query, "nonce", question);
+    copy_variable(query, "token", question);
+    BSON_APPEND_UTF8(query, "ends.0.server", server);
+    add_expression(query, BCON_NEW("$gt", "[", "{", "$first", "$ends.until",
+                                   "}", "$$now", "]"));
+}
+
+static void add_query(bson_t *command, const struct hf_mongo_question *question,
+                      enum hf_mongo_script script, const char *server)
+{
+    bson_t query;
+
+    BSON_APPEND_DOCUMENT_BEGIN(command, "query", &query);
+    BSON_APPEND_UTF8(&query, "_id", question->key);
+    if (script != question->script) {
+        add_absent(&query, "line.0");
+        if (script == HF_MONGO_TAKE)
+            add_free(&query, question);
+        else
+            add_held(&query, question, server);
+    }
+    bson_append_document_end(command, &query);
+}
+
+/* ---- The command --------------------------------------------------------*/
+
+static void add_variables(bson_t *command,
+                          const struct hf_mongo_question *question,
+                          const struct hf_mongo_place *place,
+                          const char *server)
+{
+    bson_t child;
+
+    BSON_APPEND_DOCUMENT_BEGIN(command, "let", &child);
+    bson_concat(&child, &question->variables);
+    hf_mongo_add_common(&child, server);
+    BSON_APPEND_INT64(&child, "keep", place->address.keep_ms);
+    BSON_APPEND_INT64(&child, "offer", HF_MONGO_OFFER_MS);
+    bson_append_document_end(command, &child);
+}
+
+static void build(bson_t *command, const struct hf_mongo_question *question,
+                  enum hf_mongo_script script,
+                  const struct hf_mongo_place *place, const char *server)
+{
+    BSON_APPEND_UTF8(command, "findAndModify", place->address.collection);
+    add_query(command, question, script, server);
+    BSON_APPEND_ARRAY(command, "update", place->scripts[script]);
+    BSON_APPEND_DOCUMENT(command, "fields", place->scripts[HF_MONGO_ANSWER]);
+    BSON_APPEND_BOOL(command, "new", true);
+    BSON_APPEND_BOOL(command, "upsert", question->upsert);
+    BSON_APPEND_INT32(command, "maxTimeMS", RUN_MS);
+    add_variables(command, question, place, server);
+}
+
+/* False: others who insert the same document were always first. */
+static bool run(const struct hf_mongo_question *question,
+                enum hf_mongo_script script, unsigned tries,
+                mongoc_client_t *client, const struct hf_mongo_place *place,
+                const mongoc_server_description_t *server,
+                struct hf_mongo_reply *reply)
+{
+    bson_t command = BSON_INITIALIZER, *opts = bson_copy(place->write_opts);
+    bson_t bson;
+    bson_error_t why;
+    bool done = false, lost = true;
+
+    build(&command, question, script, place, hf_mongo_server_name(server));
+    BSON_APPEND_INT32(opts, "serverId",
+                      (int32_t)mongoc_server_description_id(server));
+    for (; tries > 0 && !done && lost; tries--) {
+        done = mongoc_client_write_command_with_opts(
+            client, place->address.database, &command, opts, &bson, &why);
+        if (done)
+            hf_mongo_read_reply(&bson, question, reply);
+        bson_destroy(&bson);
+        lost = !done && hf_mongo_lost_a_race(&why);
+    }
+    if (!done)
+        hf_mongo_fault(reply, &why);
+    bson_destroy(&command);
+    bson_destroy(opts);
+    return !lost;
+}
+
+/* ---- The short way ------------------------------------------------------*/
+
+/* False: somebody is in the way, and nothing was done. */
+static bool run_brief(const struct hf_mongo_question *question,
+                      mongoc_client_t *client,
+                      const struct hf_mongo_place *place,
+                      const mongoc_server_description_t *server,
+                      struct hf_mongo_reply *reply)
+{
+    enum hf_mongo_script script =
+        question->script == HF_MONGO_LOCK ? HF_MONGO_TAKE : HF_MONGO_GIVE;
+
+    if (run(question, script, 1, client, place, server, reply) &&
+        (reply->err || reply->exists))
+        return true;
+    *reply = (struct hf_mongo_reply){.crowded = script == HF_MONGO_TAKE};
+    return false;
+}
+
+/* ---- Running ------------------------------------------------------------*/
+
+/* Who waits wants to look again when the lease ends. */
+static bool wants_left(const struct hf_mongo_question *question,
+                       const struct hf_mongo_reply *reply)
+{
+    if (reply->err || !reply->held || reply->mine)
+        return false;
+    return reply->place >= 0 || question->script == HF_MONGO_LOOK;
+}
+
+/* What was written, a majority has confirmed. What was only found may be old:
+ * then the key may have been given back meanwhile, at another server. That
+ * somebody stands in line is no answer that anyone acts on. */
+static bool wants_proof(const struct hf_mongo_question *question,
+                        const struct hf_mongo_reply *reply,
+                        const struct hf_mongo_place *place)
+{
+    if (HF_MUTANT(95) || place->alone || question->script == HF_MONGO_LOOK)
+        return false;
+    return !reply->err && !reply->fresh && reply->place < 0;
+}
+
+/* Without it, what was found counts for nothing; and if it was not that the
+ * command had been done before, it was surely not done. */
+static void prove(const struct hf_mongo_question *question,
+                  mongoc_client_t *client, const struct hf_mongo_place *place,
+                  const mongoc_server_description_t *server,
+                  struct hf_mongo_reply *reply)
+{
+    bool done_before = reply->mine || reply->ended_mine;
+    bson_iter_t asker;
+
+    HF_ASSERT(bson_iter_init_find(&asker, &question->variables, "client"));
+    if (!hf_mongo_is_primary(bson_iter_utf8(&asker, NULL), client, place,
+                             server, reply) &&
+        reply->err == HF_EINDOUBT && !done_before)
+        reply->err = HF_EUNAVAIL;
+}
+
+void hf_mongo_run(const struct hf_mongo_question *question,
+                  mongoc_client_t *client, const struct hf_mongo_place *place,
+                  struct hf_mongo_reply *reply)
+{
+    mongoc_server_description_t *server = hf_mongo_choose_server(client, reply);
+
+    if (!server)
+        return;
+    if (!question->brief || !run_brief(question, client, place, server, reply))
+        (void)run(question, question->script, RACES_MAX, client, place, server,
+                  reply);
+    if (wants_proof(question, reply, place))
+        prove(question, client, place, server, reply);
+    if (wants_left(question, reply))
+        reply->has_left = hf_mongo_look_left(question->key, client, place,
+                                             server, &reply->left_ms);
+    mongoc_server_description_destroy(server);
+}
+
+/* ---- Sweeping -----------------------------------------------------------*/
+
+/* Those whose number has come, by the clock of this server, if they are as we
+ * write them: one that is not would be in the way of all others. Whether the
+ * lease has ended look.json sees for itself. */
+static void add_abandoned(bson_t *update)
+{
+    bson_t query;
+
+    BSON_APPEND_DOCUMENT_BEGIN(update, "q", &query);
+    add_type(&query, "gone", "long");
+    add_expression(&query, BCON_NEW("$lte", "[", "$gone", "{", "$toLong",
+                                    "$$now", "}", "]"));
+    add_type(&query, "nonce", "string");
+    add_type(&query, "owner", "string");
+    add_type(&query, "token", "long");
+    add_type(&query, "lease", "long");
+    add_type(&query, "line", "array");
+    add_type(&query, "ends", "array");
+    add_type(&query, "ends.until", "date");
+    bson_append_document_end(update, &query);
+}
+
+static void build_sweep(bson_t *command,
+                        const struct hf_mongo_question *question,
+                        const struct hf_mongo_place *place, const char *server,
+                        int32_t max_ms)
+{
+    bson_t updates, update;
+
+    BSON_APPEND_UTF8(command, "update", place->address.collection);
+    BSON_APPEND_ARRAY_BEGIN(command, "updates", &updates);
+    BSON_APPEND_DOCUMENT_BEGIN(&updates, "0", &update);
+    add_abandoned(&update);
+    BSON_APPEND_ARRAY(&update, "u", place->scripts[HF_MONGO_LOOK]);
+    BSON_APPEND_BOOL(&update, "multi", true);
+    bson_append_document_end(&updates, &update);
+    bson_append_array_end(command, &updates);
+    BSON_APPEND_INT32(command, "maxTimeMS", max_ms);
+    add_variables(command, question, place, server);
+}
+
+bool hf_mongo_sweep(const struct hf_mongo_question *question,
+                    mongoc_client_t *client, const struct hf_mongo_place *place,
+                    const mongoc_server_description_t *server, int32_t max_ms)
+{
+    bson_t command = BSON_INITIALIZER, *opts = bson_copy(place->write_opts);
+    bool done;
+
+    build_sweep(&command, question, place, hf_mongo_server_name(server),
+                max_ms);
+    BSON_APPEND_INT32(opts, "serverId",
+                      (int32_t)mongoc_server_description_id(server));
+    done = mongoc_client_write_command_with_opts(
+        client, place->address.database, &command, opts, NULL, NULL);
+    bson_destroy(&command);
+    bson_destroy(opts);
+    return done;
+}

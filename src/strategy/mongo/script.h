@@ -1,0 +1,27 @@
+/* script.h - what is done on the server: the .json files beside this one, as
+ * scripts/embed-json puts them into the program.
+ *
+ * Each command is the pipeline of one findAndModify. Their variables, such as
+ * $$nonce, are given with the command (command.c). */
+#ifndef HF_STRATEGY_MONGO_SCRIPT_H
+#define HF_STRATEGY_MONGO_SCRIPT_H
+
+enum hf_mongo_script {
+    HF_MONGO_LOCK,
+    HF_MONGO_UNLOCK,
+    HF_MONGO_RENEW,
+    HF_MONGO_UPDATE,
+    HF_MONGO_CANCEL,
+    HF_MONGO_FORCE,
+    HF_MONGO_LOOK,
+    HF_MONGO_TAKE, /* LOCK and UNLOCK where nobody else is in the way */
+    HF_MONGO_GIVE,
+    HF_MONGO_ANSWER, /* the fields that come back */
+    HF_MONGO_INFO,   /* to read and to list */
+    HF_MONGO_SCRIPTS
+};
+
+/* For a replica set, and for a standalone server. */
+extern const char *const hf_mongo_scripts[HF_MONGO_SCRIPTS][2];
+
+#endif

@@ -1,0 +1,416 @@
+#include "strategy/mongo/stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+
+#define AWAIT_MS 250    /* how long the server waits for news, each time */
+#define QUEUE_MAX 16384 /* changes that nobody has taken */
+#define REST_MS 200     /* after a failure */
+
+enum {
+    HISTORY_LOST = 286, /* MongoDB's ChangeStreamHistoryLost */
+    TOKEN_OLD = 280,    /* and ChangeStreamFatalError */
+};
+
+struct hf_mongo_stream {
+    struct hf_mongo_crew *crew;
+    char client[HF_MONGO_CLIENT_SIZE + 1];
+    struct hf_post post;
+    void (*heard)(void *arg); /* with `arg`, in the client's context */
+    void *arg;
+
+    pthread_mutex_t mutex;
+    pthread_cond_t changed; /* wishes, room in the queue, or closed */
+    unsigned references;    /* of the strategy, and of the thread */
+    bool started, closed;
+    struct hf_list queue;
+    unsigned queued;
+
+    uint64_t told; /* the time of the last change in the queue, ever */
+
+    /* Wishes. */
+    uint64_t from;
+    bool all;
+    unsigned wish; /* counts them */
+};
+
+/* What the thread knows. */
+struct position {
+    unsigned wish; /* that it follows */
+    bool all;
+    uint64_t from;
+    bson_t *token; /* where to resume; NULL: at `from` */
+};
+
+/* ---- Memory -------------------------------------------------------------*/
+
+static void free_stream(struct hf_mongo_stream *stream)
+{
+    struct hf_list *link;
+
+    while ((link = hf_list_take(&stream->queue)))
+        free(HF_CONTAINER(link, struct hf_mongo_change, link));
+    pthread_cond_destroy(&stream->changed);
+    pthread_mutex_destroy(&stream->mutex);
+    free(stream);
+}
+
+/* With the mutex held, which is dropped. */
+static void leave(struct hf_mongo_stream *stream)
+{
+    bool last = --stream->references == 0;
+
+    pthread_mutex_unlock(&stream->mutex);
+    if (last)
+        free_stream(stream);
+}
+
+/* ---- Telling ------------------------------------------------------------*/
+
+static bool follows(const struct hf_mongo_stream *stream,
+                    const struct position *position)
+{
+    return !stream->closed && stream->wish == position->wish;
+}
+
+/* Wait for room; false if meanwhile something else is wished for. */
+static bool tell(struct hf_mongo_stream *stream,
+                 const struct position *position,
+                 struct hf_mongo_change *change)
+{
+    bool told;
+
+    pthread_mutex_lock(&stream->mutex);
+    while (follows(stream, position) && stream->queued >= QUEUE_MAX)
+        pthread_cond_wait(&stream->changed, &stream->mutex);
+    told = follows(stream, position);
+    if (told) {
+        hf_list_push_back(&stream->queue, &change->link);
+        stream->queued++;
+        if (change->time > stream->told)
+            stream->told = change->time;
+    }
+    pthread_mutex_unlock(&stream->mutex);
+    if (told)
+        hf_mongo_crew_post(stream->crew, &stream->post);
+    else
+        free(change);
+    return told;
+}
+
+static struct hf_mongo_change *new_change(uint64_t time, const char *key,
+                                          const char *events)
+{
+    size_t key_size = strlen(key) + 1, events_size = strlen(events) + 1;
+    struct hf_mongo_change *change =
+        calloc(1, sizeof(*change) + key_size + events_size);
+
+    if (!change)
+        return NULL;
+    change->time = time;
+    change->key = (char *)(change + 1);
+    change->events = change->key + key_size;
+    memcpy(change->key, key, key_size);
+    memcpy(change->events, events, events_size);
+    return change;
+}
+
+static const char *find_text(const bson_t *document, const char *path)
+{
+    bson_iter_t at, found;
+
+    if (bson_iter_init(&at, document) &&
+        bson_iter_find_descendant(&at, path, &found) &&
+        BSON_ITER_HOLDS_UTF8(&found))
+        return bson_iter_utf8(&found, NULL);
+    return NULL;
+}
+
+/* The whole text is in the change itself, whether the document was made,
+ * changed or replaced. What has none, such as a deletion, tells nothing. */
+static struct hf_mongo_change *read_change(const bson_t *document)
+{
+    const char *key = find_text(document, "documentKey._id");
+    const char *events =
+        find_text(document, "updateDescription.updatedFields.events");
+    uint32_t seconds = 0, increment = 0;
+    bson_iter_t at;
+
+    if (!events)
+        events = find_text(document, "fullDocument.events");
+    if (!key || !events || !bson_iter_init_find(&at, document, "clusterTime") ||
+        !BSON_ITER_HOLDS_TIMESTAMP(&at))
+        return NULL;
+    bson_iter_timestamp(&at, &seconds, &increment);
+    return new_change(hf_mongo_time(seconds, increment), key, events);
+}
+
+/* ---- The stream ---------------------------------------------------------*/
+
+/* Only what names this client, which grants do that somebody waits for. */
+static void add_filter(bson_t *pipeline, const char *client)
+{
+    static const char *const paths[] = {
+        "updateDescription.updatedFields.events",
+        "fullDocument.events",
+    };
+    bson_t stage, match, either, path;
+    char word[HF_MONGO_CLIENT_SIZE + 3] = " ";
+
+    memcpy(word + 1, client, HF_MONGO_CLIENT_SIZE);
+    word[HF_MONGO_CLIENT_SIZE + 1] = ' ';
+    word[HF_MONGO_CLIENT_SIZE + 2] = '\0';
+    BSON_APPEND_DOCUMENT_BEGIN(pipeline, "0", &stage);
+    BSON_APPEND_DOCUMENT_BEGIN(&stage, "$match", &match);
+    BSON_APPEND_ARRAY_BEGIN(&match, "$or", &either);
+    for (unsigned i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+        BSON_APPEND_DOCUMENT_BEGIN(&either, i == 0 ? "0" : "1", &path);
+        BSON_APPEND_REGEX(&path, paths[i], word, "");
+        bson_append_document_end(&either, &path);
+    }
+    bson_append_array_end(&match, &either);
+    bson_append_document_end(&stage, &match);
+    bson_append_document_end(pipeline, &stage);
+}
+
+static mongoc_change_stream_t *open_stream(mongoc_collection_t *collection,
+                                           const struct position *position,
+                                           const char *client)
+{
+    bson_t pipeline = BSON_INITIALIZER, opts = BSON_INITIALIZER, stages;
+    mongoc_change_stream_t *opened;
+    const uint32_t epoch = 1700000000;
+
+    BSON_APPEND_ARRAY_BEGIN(&pipeline, "pipeline", &stages);
+    if (!position->all)
+        add_filter(&stages, client);
+    bson_append_array_end(&pipeline, &stages);
+    BSON_APPEND_INT64(&opts, "maxAwaitTimeMS", AWAIT_MS);
+    if (position->token)
+        BSON_APPEND_DOCUMENT(&opts, "resumeAfter", position->token);
+    else
+        BSON_APPEND_TIMESTAMP(&opts, "startAtOperationTime",
+                              epoch + (uint32_t)(position->from >> 32),
+                              (uint32_t)(position->from >> 8) & 0xffffff);
+    opened = mongoc_collection_watch(collection, &pipeline, &opts);
+    bson_destroy(&pipeline);
+    bson_destroy(&opts);
+    return opened;
+}
+
+static void remember(struct position *position,
+                     const mongoc_change_stream_t *opened)
+{
+    const bson_t *token = mongoc_change_stream_get_resume_token(
+        (mongoc_change_stream_t *)(uintptr_t)opened);
+
+    if (!token)
+        return;
+    bson_destroy(position->token);
+    position->token = bson_copy(token);
+}
+
+/* Begin anew, where the server is now, and leave a mark. */
+static void skip_lost(struct hf_mongo_stream *stream, struct position *position,
+                      mongoc_client_t *client)
+{
+    bson_t ping = BSON_INITIALIZER, reply;
+    struct hf_mongo_change *mark;
+
+    BSON_APPEND_INT32(&ping, "ping", 1);
+    if (mongoc_client_command_simple(client, "admin", &ping, NULL, &reply,
+                                     NULL) &&
+        hf_mongo_reply_time(&reply) > 0) {
+        bson_destroy(position->token);
+        position->token = NULL;
+        position->from = hf_mongo_reply_time(&reply);
+        mark = new_change(position->from, "", "");
+        if (mark) {
+            mark->lost = true;
+            (void)tell(stream, position, mark);
+        }
+    }
+    bson_destroy(&ping);
+    bson_destroy(&reply);
+}
+
+static bool is_wished(struct hf_mongo_stream *stream,
+                      const struct position *position)
+{
+    bool wished;
+
+    pthread_mutex_lock(&stream->mutex);
+    wished = follows(stream, position);
+    pthread_mutex_unlock(&stream->mutex);
+    return wished;
+}
+
+/* Until it fails, or something else is wished for. False: it failed, and what
+ * came next is lost. */
+static bool hear(struct hf_mongo_stream *stream, struct position *position,
+                 mongoc_change_stream_t *opened)
+{
+    const bson_t *document = NULL;
+    bson_error_t why;
+
+    while (is_wished(stream, position)) {
+        struct hf_mongo_change *change = NULL;
+
+        if (mongoc_change_stream_next(opened, &document)) {
+            change = read_change(document);
+            if (change && !tell(stream, position, change))
+                break;
+        } else if (mongoc_change_stream_error_document(opened, &why,
+                                                       &document)) {
+            return why.code != HISTORY_LOST && why.code != TOKEN_OLD;
+        }
+        remember(position, opened);
+    }
+    return true;
+}
+
+static void rest(struct hf_mongo_stream *stream,
+                 const struct position *position)
+{
+    struct timespec until;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += (long)REST_MS * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_mutex_lock(&stream->mutex);
+    while (follows(stream, position) &&
+           pthread_cond_clockwait(&stream->changed, &stream->mutex,
+                                  CLOCK_MONOTONIC, &until) == 0)
+        continue;
+    pthread_mutex_unlock(&stream->mutex);
+}
+
+/* False: closed. */
+static bool follow_wish(struct hf_mongo_stream *stream,
+                        struct position *position)
+{
+    bool open;
+
+    pthread_mutex_lock(&stream->mutex);
+    open = !stream->closed;
+    if (stream->wish != position->wish) {
+        bson_destroy(position->token);
+        *position = (struct position){
+            .wish = stream->wish, .all = stream->all, .from = stream->from};
+    }
+    pthread_mutex_unlock(&stream->mutex);
+    return open;
+}
+
+static void be_a_listener(void *arg, mongoc_client_t *client,
+                          const struct hf_mongo_place *place)
+{
+    struct hf_mongo_stream *stream = arg;
+    struct position position = {0};
+    mongoc_collection_t *collection = mongoc_client_get_collection(
+        client, place->address.database, place->address.collection);
+
+    while (follow_wish(stream, &position)) {
+        mongoc_change_stream_t *opened =
+            open_stream(collection, &position, stream->client);
+
+        if (!hear(stream, &position, opened))
+            skip_lost(stream, &position, client);
+        mongoc_change_stream_destroy(opened);
+        if (is_wished(stream, &position))
+            rest(stream, &position);
+    }
+    bson_destroy(position.token);
+    mongoc_collection_destroy(collection);
+    pthread_mutex_lock(&stream->mutex);
+    leave(stream);
+}
+
+/* ---- In the client's context --------------------------------------------*/
+
+static void on_post(struct hf_post *post)
+{
+    struct hf_mongo_stream *stream =
+        HF_CONTAINER(post, struct hf_mongo_stream, post);
+
+    stream->heard(stream->arg);
+}
+
+struct hf_mongo_stream *hf_mongo_stream_open(struct hf_mongo_crew *crew,
+                                             const struct hf_mongo_asker *asker,
+                                             void (*heard)(void *arg),
+                                             void *arg)
+{
+    struct hf_mongo_stream *stream = calloc(1, sizeof(*stream));
+
+    if (!stream)
+        return NULL;
+    stream->crew = crew;
+    memcpy(stream->client, asker->client, sizeof(stream->client));
+    stream->post.run = on_post;
+    stream->heard = heard;
+    stream->arg = arg;
+    stream->references = 1;
+    hf_list_init(&stream->queue);
+    pthread_mutex_init(&stream->mutex, NULL);
+    pthread_cond_init(&stream->changed, NULL);
+    return stream;
+}
+
+void hf_mongo_stream_close(struct hf_mongo_stream *stream, struct hf_host *host)
+{
+    if (!stream)
+        return;
+    host->ops->unpost(host, &stream->post);
+    pthread_mutex_lock(&stream->mutex);
+    stream->closed = true;
+    pthread_cond_broadcast(&stream->changed);
+    leave(stream);
+}
+
+static bool start(struct hf_mongo_stream *stream)
+{
+    if (stream->started)
+        return true;
+    stream->references++;
+    stream->started = hf_mongo_crew_task(stream->crew, be_a_listener, stream);
+    stream->references -= !stream->started;
+    return stream->started;
+}
+
+/* A wish for more than was told so far begins where that ended, so that what
+ * others wait for is not missed. */
+bool hf_mongo_stream_want(struct hf_mongo_stream *stream, uint64_t time,
+                          bool all)
+{
+    bool more, started;
+
+    pthread_mutex_lock(&stream->mutex);
+    more = all && (!stream->all || time < stream->told);
+    if (!stream->started)
+        stream->told = time;
+    if (!stream->started || more) {
+        stream->from = time < stream->told ? time : stream->told;
+        stream->all = stream->all || all;
+        stream->wish++;
+        pthread_cond_broadcast(&stream->changed);
+    }
+    started = start(stream);
+    pthread_mutex_unlock(&stream->mutex);
+    return started;
+}
+
+struct hf_mongo_change *hf_mongo_stream_take(struct hf_mongo_stream *stream)
+{
+    struct hf_list *link;
+
+    pthread_mutex_lock(&stream->mutex);
+    link = hf_list_take(&stream->queue);
+    if (link && stream->queued-- == QUEUE_MAX)
+        pthread_cond_broadcast(&stream->changed);
+    pthread_mutex_unlock(&stream->mutex);
+    return link ? HF_CONTAINER(link, struct hf_mongo_change, link) : NULL;
+}

@@ -1,0 +1,125 @@
+/* sweep.c - keys whose holders never came back: nobody asks for them, and no
+ * server deletes what is held, so every client ends such leases now and then. */
+#include <stdlib.h>
+
+#include "strategy/mongo/mongo.h"
+
+#define OPEN_MS 100   /* of a server's time, when a client opens */
+#define LATER_MS 2000 /* and later on, each time */
+#define AGAIN_MS 1000 /* where that was not enough */
+#define SPAN_MAX_MS 3600000
+
+struct sweep {
+    struct hf_mongo_job job;
+    struct hf_mongo *mongo;
+    struct hf_mongo_question question;
+    int32_t max_ms;
+    bool complete;
+};
+
+static struct sweep *sweep_of(struct hf_mongo_job *job)
+{
+    return HF_CONTAINER(job, struct sweep, job);
+}
+
+static void run(struct hf_mongo_job *job, mongoc_client_t *client,
+                const struct hf_mongo_place *place)
+{
+    struct sweep *sweep = sweep_of(job);
+    struct hf_mongo_reply unused;
+    mongoc_server_description_t *server =
+        hf_mongo_choose_server(client, &unused);
+
+    if (!server)
+        return;
+    sweep->complete =
+        hf_mongo_sweep(&sweep->question, client, place, server, sweep->max_ms);
+    mongoc_server_description_destroy(server);
+}
+
+static void drop(struct hf_mongo_job *job)
+{
+    struct sweep *sweep = sweep_of(job);
+
+    hf_mongo_question_fini(&sweep->question);
+    free(sweep);
+}
+
+/* Each client at a time of its own, so that not all come at once. */
+static void set_timer(struct hf_mongo *mongo, bool complete)
+{
+    int64_t keep_ms = hf_mongo_crew_place(mongo->crew)->address.keep_ms;
+    uint64_t span =
+        keep_ms / 4 < SPAN_MAX_MS ? (uint64_t)keep_ms / 4 : SPAN_MAX_MS;
+
+    if (!complete || span < AGAIN_MS)
+        span = AGAIN_MS;
+    span += hf_random_below(mongo->host->ops->random(mongo->host),
+                            (uint32_t)span / 4 + 1);
+    hf_timer_set(mongo->host, &mongo->sweeping,
+                 hf_time_add(mongo->host->ops->now(mongo->host), span));
+}
+
+static void swept(struct hf_mongo_job *job)
+{
+    struct sweep *sweep = sweep_of(job);
+
+    set_timer(sweep->mongo, sweep->complete);
+    drop(job);
+}
+
+static struct sweep *new_sweep(struct hf_mongo *mongo, int32_t max_ms)
+{
+    struct sweep *sweep = calloc(1, sizeof(*sweep));
+
+    if (!sweep)
+        return NULL;
+    sweep->mongo = mongo;
+    sweep->max_ms = max_ms;
+    sweep->job.run = run;
+    sweep->job.done = swept;
+    sweep->job.drop = drop;
+    if (hf_mongo_ask_sweep(&sweep->question, &mongo->asker) == HF_OK)
+        return sweep;
+    free(sweep);
+    return NULL;
+}
+
+static void on_timer(struct hf_timer *timer)
+{
+    struct hf_mongo *mongo = HF_CONTAINER(timer, struct hf_mongo, sweeping);
+    struct sweep *sweep = new_sweep(mongo, LATER_MS);
+
+    if (sweep && hf_mongo_crew_give(mongo->crew, &sweep->job))
+        return;
+    if (sweep)
+        drop(&sweep->job);
+    set_timer(mongo, false);
+}
+
+enum hf_err hf_mongo_sweep_open(struct hf_mongo *mongo)
+{
+    struct sweep *sweep = new_sweep(mongo, OPEN_MS);
+    bool complete = false;
+
+    if (!sweep)
+        return HF_ENOMEM;
+    mongo->sweeping.fire = on_timer;
+    if (mongo->host->ops->timer_add(mongo->host, &mongo->sweeping)) {
+        drop(&sweep->job);
+        return HF_ENOMEM;
+    }
+    mongo->sweeps = true;
+    if (hf_mongo_crew_await(mongo->crew, &sweep->job, LATER_MS)) {
+        complete = sweep->complete;
+        drop(&sweep->job);
+    }
+    set_timer(mongo, complete);
+    return HF_OK;
+}
+
+void hf_mongo_sweep_close(struct hf_mongo *mongo)
+{
+    if (mongo->sweeps)
+        mongo->host->ops->timer_remove(mongo->host, &mongo->sweeping);
+}

@@ -1,0 +1,451 @@
+/* watch.c - what is heard of changes: grants for those who wait, events for
+ * those who watch. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/bytes.h"
+#include "strategy/mongo/line.h"
+#include "strategy/mongo/mongo.h"
+
+#define HISTORY_S 3600    /* from so far back events are told */
+#define HOLD_BACK_MS 1500 /* a READ does not wait longer for its event */
+
+/* One watch of one client: the prefix follows. */
+struct watch {
+    struct hf_list link;
+    uint64_t number;
+    uint64_t next;       /* the first index that it has not heard */
+    uint64_t changed_at; /* the last change it has heard, as READ tells it */
+    bool exact, gone;
+    size_t size;
+    uint8_t prefix[];
+};
+
+static struct watch *watch_of(struct hf_list *link)
+{
+    return HF_CONTAINER(link, struct watch, link);
+}
+
+static struct hf_mongo_call *call_of(struct hf_list *link)
+{
+    return HF_CONTAINER(link, struct hf_mongo_call, job.link);
+}
+
+static bool covers(const struct watch *watch, struct hf_key key)
+{
+    struct hf_key prefix = {watch->prefix, watch->size};
+
+    return !watch->gone && (watch->exact ? hf_key_equal(key, prefix)
+                                         : hf_key_has_prefix(key, prefix));
+}
+
+/* ---- Grants -------------------------------------------------------------*/
+
+void hf_mongo_hear_grants(struct hf_mongo *mongo, uint64_t time)
+{
+    if (mongo->stream && time > 0)
+        (void)hf_mongo_stream_want(mongo->stream, time, false);
+}
+
+bool hf_mongo_was_granted(const struct hf_mongo *mongo,
+                          const struct hf_nonce *nonce)
+{
+    unsigned kept = mongo->grant_count < HF_MONGO_GRANTS_KEPT
+                        ? mongo->grant_count
+                        : HF_MONGO_GRANTS_KEPT;
+
+    for (unsigned i = 0; i < kept; i++)
+        if (hf_nonce_equal(&mongo->grants[i].nonce, nonce))
+            return true;
+    return false;
+}
+
+/* From when it is counted nobody here knows, and it is only offered: the client
+ * renews it first, which takes it up. */
+static void push_grant(struct hf_mongo *mongo, const struct hf_mongo_line *line)
+{
+    struct hf_push_grant push = {
+        .nonce = line->nonce,
+        .token = line->event.token,
+        .anchor = {.known = true},
+    };
+
+    if (HF_MUTANT(93))
+        return;
+    mongo->grants[mongo->grant_count++ % HF_MONGO_GRANTS_KEPT] =
+        (struct hf_mongo_grant){line->nonce, line->event.token};
+    mongo->host->ops->grant(mongo->host, &push);
+}
+
+/* ---- Telling ------------------------------------------------------------*/
+
+static void tell_watches(struct hf_mongo *mongo, const struct hf_event *event)
+{
+    struct hf_push_event push = {.event = *event};
+
+    for (struct hf_list *link = mongo->watches.next; link != &mongo->watches;
+         link = link->next) {
+        struct watch *watch = watch_of(link);
+
+        if (event->index < watch->next || !covers(watch, event->key))
+            continue;
+        watch->next = event->index + 1;
+        push.watch = watch->number;
+        mongo->host->ops->event(mongo->host, &push);
+    }
+}
+
+static bool is_watched(const struct hf_mongo *mongo, struct hf_key key)
+{
+    for (struct hf_list *link = mongo->watches.next; link != &mongo->watches;
+         link = link->next)
+        if (covers(watch_of(link), key))
+            return true;
+    return false;
+}
+
+static void note_due(struct hf_mongo *mongo, const struct hf_mongo_line *line)
+{
+    const struct hf_event *event = &line->event;
+    uint32_t span = line->lease_ms;
+
+    if (line->offered && span > HF_MONGO_OFFER_MS)
+        span = HF_MONGO_OFFER_MS;
+    if (event->kind == HF_EVENT_GRANTED || event->kind == HF_EVENT_RENEWED)
+        hf_mongo_due_set(mongo, event->key, span);
+    else if (event->freed)
+        hf_mongo_due_drop(mongo, event->key);
+}
+
+static void note_change(struct hf_mongo *mongo, struct hf_key key,
+                        uint64_t changed_at)
+{
+    for (struct hf_list *link = mongo->watches.next; link != &mongo->watches;
+         link = link->next) {
+        struct watch *watch = watch_of(link);
+
+        if (covers(watch, key) && watch->changed_at < changed_at)
+            watch->changed_at = changed_at;
+    }
+}
+
+static void tell_change(struct hf_mongo *mongo,
+                        const struct hf_mongo_change *change)
+{
+    uint8_t bytes[HF_MONGO_TEXT_SIZE(HF_KEY_MAX)];
+    size_t size = strlen(change->key);
+    const char *at = change->events;
+    bool watched, is_new = change->time > mongo->heard;
+    uint64_t index = change->time;
+    struct hf_key key = {bytes, 0};
+    struct hf_mongo_line line;
+
+    if (size >= sizeof(bytes))
+        return; /* no key of ours */
+    key.size = hf_mongo_unescape(bytes, change->key, size);
+    watched = is_watched(mongo, key);
+    for (; hf_mongo_line_read(&at, &line); index++) {
+        line.event.index = index;
+        line.event.key = key;
+        if (is_new && line.offered && !strcmp(line.client, mongo->asker.client))
+            push_grant(mongo, &line);
+        if (watched && is_new)
+            note_due(mongo, &line);
+        if (watched)
+            tell_watches(mongo, &line.event);
+    }
+    note_change(mongo, key, hf_mongo_events_time(change->events));
+    if (is_new)
+        mongo->heard = change->time;
+}
+
+static void tell_lost_to(struct hf_mongo *mongo, const struct watch *watch,
+                         uint64_t index)
+{
+    struct hf_push_event push = {
+        .watch = watch->number,
+        .event = {.kind = HF_EVENT_DROPPED, .index = index, .owner = ""},
+    };
+
+    mongo->host->ops->event(mongo->host, &push);
+}
+
+static void tell_lost(struct hf_mongo *mongo, uint64_t time)
+{
+    for (struct hf_list *link = mongo->watches.next; link != &mongo->watches;
+         link = link->next) {
+        struct watch *watch = watch_of(link);
+
+        if (watch->gone || time < watch->next)
+            continue;
+        watch->next = time;
+        tell_lost_to(mongo, watch, time);
+    }
+}
+
+/* ---- READs that are held back -------------------------------------------*/
+
+/* What is asked later is answered later: a watch that was asked for before is
+ * about to begin. */
+static bool awaits_watch(const struct hf_mongo_call *call)
+{
+    const struct hf_list *calls = &call->mongo->calls;
+
+    for (struct hf_list *link = calls->next; link != &call->open;
+         link = link->next) {
+        const struct hf_mongo_call *before =
+            HF_CONTAINER(link, struct hf_mongo_call, open);
+
+        if (before->request && before->request->kind == HF_REQUEST_WATCH)
+            return true;
+    }
+    return false;
+}
+
+/* Whether an exact watch of the key has yet to hear what the READ saw: its last
+ * change, or the end of a lease that is over. */
+static bool is_behind(const struct hf_mongo_call *call)
+{
+    const struct hf_mongo *mongo = call->mongo;
+    uint64_t wanted = call->look.changed_at + call->look.over;
+
+    if (awaits_watch(call))
+        return true;
+    for (struct hf_list *link = mongo->watches.next; link != &mongo->watches;
+         link = link->next) {
+        const struct watch *watch = watch_of(link);
+
+        if (watch->exact && covers(watch, call->request->command.key) &&
+            watch->changed_at < wanted)
+            return true;
+    }
+    return false;
+}
+
+bool hf_mongo_hold_back(struct hf_mongo_call *call)
+{
+    struct hf_mongo *mongo = call->mongo;
+
+    if (!is_behind(call))
+        return false;
+    if (call->look.over)
+        hf_mongo_due_set(mongo, call->request->command.key, 0);
+    call->held_until =
+        hf_time_add(mongo->host->ops->now(mongo->host), HOLD_BACK_MS);
+    hf_list_push_back(&mongo->held_back, &call->job.link);
+    hf_mongo_set_tick(mongo);
+    return true;
+}
+
+static void release_held(struct hf_mongo *mongo)
+{
+    hf_time now = mongo->host->ops->now(mongo->host);
+    struct hf_list *link, *next;
+
+    for (link = mongo->held_back.next; link != &mongo->held_back; link = next) {
+        struct hf_mongo_call *call = call_of(link);
+
+        next = link->next;
+        if (call->held_until > now && is_behind(call))
+            continue;
+        hf_list_remove(link);
+        hf_mongo_answer(call);
+    }
+}
+
+/* ---- Time ---------------------------------------------------------------*/
+
+void hf_mongo_set_tick(struct hf_mongo *mongo)
+{
+    hf_time at = hf_mongo_due_next(mongo);
+
+    for (struct hf_list *link = mongo->held_back.next;
+         link != &mongo->held_back; link = link->next)
+        if (call_of(link)->held_until < at)
+            at = call_of(link)->held_until;
+    hf_timer_set(mongo->host, &mongo->tick, at);
+}
+
+static void on_tick(struct hf_timer *timer)
+{
+    struct hf_mongo *mongo = HF_CONTAINER(timer, struct hf_mongo, tick);
+
+    hf_mongo_due_look(mongo);
+    release_held(mongo);
+    hf_mongo_set_tick(mongo);
+}
+
+/* ---- News ---------------------------------------------------------------*/
+
+static void free_gone(struct hf_mongo *mongo)
+{
+    struct hf_list *link, *next;
+
+    for (link = mongo->watches.next; link != &mongo->watches; link = next) {
+        next = link->next;
+        if (!watch_of(link)->gone)
+            continue;
+        hf_list_remove(link);
+        free(watch_of(link));
+    }
+}
+
+static void heard(void *arg)
+{
+    struct hf_mongo *mongo = arg;
+    struct hf_mongo_change *change;
+
+    mongo->telling = true;
+    while ((change = hf_mongo_stream_take(mongo->stream))) {
+        if (change->lost)
+            tell_lost(mongo, change->time);
+        else
+            tell_change(mongo, change);
+        free(change);
+    }
+    mongo->telling = false;
+    free_gone(mongo);
+    release_held(mongo);
+    hf_mongo_set_tick(mongo);
+}
+
+/* ---- Watching -----------------------------------------------------------*/
+
+static struct watch *find(const struct hf_mongo *mongo, uint64_t wanted)
+{
+    for (struct hf_list *link = mongo->watches.next; link != &mongo->watches;
+         link = link->next)
+        if (watch_of(link)->number == wanted && !watch_of(link)->gone)
+            return watch_of(link);
+    return NULL;
+}
+
+/* What is held now ends by and by; what is over is to be ended at once. */
+static void note_held(struct hf_mongo *mongo, const struct hf_mongo_look *look,
+                      struct hf_key key)
+{
+    for (size_t i = 0; i < look->count; i++)
+        hf_mongo_due_set(mongo, look->infos[i].key, look->infos[i].left_ms);
+    if (look->scope == HF_MONGO_ONE && look->over)
+        hf_mongo_due_set(mongo, key, 0);
+    hf_mongo_set_tick(mongo);
+}
+
+/* Whatever the server keeps, nobody is told what is older than this: to look for
+ * it is too much to ask of a server that has other work. */
+static bool is_kept(uint64_t from, uint64_t now)
+{
+    return from >> 32 >= (now >> 32) - HISTORY_S || now >> 32 < HISTORY_S;
+}
+
+static enum hf_err add_watch(struct hf_mongo *mongo,
+                             const struct hf_mongo_look *look,
+                             const struct hf_request *request)
+{
+    struct hf_key prefix = request->command.key;
+    struct watch *watch = malloc(sizeof(*watch) + prefix.size);
+    uint64_t next = HF_MONGO_INDEX(look->reply.time) + 1;
+
+    if (!watch)
+        return HF_ENOMEM;
+    if (request->from > 0 && is_kept(request->from, look->reply.time))
+        next = request->from;
+    if (!hf_mongo_stream_want(mongo->stream, next, true)) {
+        free(watch);
+        return HF_EUNAVAIL;
+    }
+    *watch = (struct watch){
+        .number = request->watch,
+        .next = next,
+        .changed_at = look->reply.time,
+        .exact = request->exact,
+        .size = prefix.size,
+    };
+    hf_copy(watch->prefix, prefix.data, prefix.size);
+    hf_list_push_back(&mongo->watches, &watch->link);
+    if (request->from > 0 && next != request->from)
+        tell_lost_to(mongo, watch, next);
+    note_held(mongo, look, prefix);
+    return HF_OK;
+}
+
+/* From that time on nothing is missed, be the stream open yet or not. */
+static void watch_began(struct hf_mongo_call *call)
+{
+    struct hf_mongo *mongo = call->mongo;
+    struct hf_request *request = call->request;
+    enum hf_err err = call->look.reply.err;
+
+    if (!request) {
+        hf_mongo_call_free(call);
+        return;
+    }
+    if (!err && !find(mongo, request->watch))
+        err = add_watch(mongo, &call->look, request);
+    else if (err && *call->look.reply.cause)
+        request->answer.cause = strdup(call->look.reply.cause);
+    request->answer.result.err = err;
+    request->answer.index = HF_MONGO_INDEX(call->look.reply.time);
+    hf_mongo_answer(call);
+    release_held(mongo);
+}
+
+void hf_mongo_watch(struct hf_mongo *mongo, struct hf_request *request)
+{
+    struct hf_mongo_call *call = hf_mongo_call_new(mongo, request, watch_began);
+    enum hf_err err =
+        call ? hf_mongo_look_init(&call->look, request->command.key,
+                                  request->exact ? HF_MONGO_ONE
+                                                 : HF_MONGO_PREFIX)
+             : HF_ENOMEM;
+
+    if (!err) {
+        call->look.whole = false;
+        memcpy(call->look.client, mongo->asker.client,
+               sizeof(call->look.client));
+        hf_mongo_send_look(call);
+        return;
+    }
+    if (call)
+        hf_mongo_call_free(call);
+    request->answer.result.err = err;
+    mongo->host->ops->answer(mongo->host, request);
+}
+
+void hf_mongo_unwatch(struct hf_mongo *mongo, uint64_t wanted)
+{
+    struct watch *watch = find(mongo, wanted);
+
+    if (!watch)
+        return;
+    watch->gone = true;
+    if (!mongo->telling)
+        free_gone(mongo);
+}
+
+/* ---- Beginning and end --------------------------------------------------*/
+
+enum hf_err hf_mongo_watch_open(struct hf_mongo *mongo)
+{
+    mongo->tick.fire = on_tick;
+    if (mongo->host->ops->timer_add(mongo->host, &mongo->tick))
+        return HF_ENOMEM;
+    mongo->ticks = true;
+    if (hf_mongo_crew_place(mongo->crew)->alone)
+        return HF_OK;
+    mongo->stream =
+        hf_mongo_stream_open(mongo->crew, &mongo->asker, heard, mongo);
+    return mongo->stream ? HF_OK : HF_ENOMEM;
+}
+
+void hf_mongo_watch_close(struct hf_mongo *mongo)
+{
+    struct hf_list *link;
+
+    hf_mongo_stream_close(mongo->stream, mongo->host);
+    while ((link = hf_list_take(&mongo->watches)))
+        free(watch_of(link));
+    if (mongo->ticks)
+        mongo->host->ops->timer_remove(mongo->host, &mongo->tick);
+}

@@ -1,0 +1,462 @@
+#include "lib/mongo.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <mongoc/mongoc.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TRIES 600 /* each a tenth of a second */
+#define PATH_SIZE 4096
+#define CACHED "holdfast/mongod-6.0.5"
+#define FAKETIME "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
+
+/* ---- The program --------------------------------------------------------*/
+
+static bool runs(const char *path)
+{
+    return *path && access(path, X_OK) == 0;
+}
+
+static bool on_path(char path[PATH_SIZE])
+{
+    const char *at = getenv("PATH");
+
+    while (at && *at) {
+        size_t size = strcspn(at, ":");
+
+        (void)snprintf(path, PATH_SIZE, "%.*s/mongod", (int)size, at);
+        if (runs(path))
+            return true;
+        at += size + (at[size] == ':');
+    }
+    return false;
+}
+
+static bool find_program(char path[PATH_SIZE])
+{
+    const char *given = getenv("MONGOD"), *cache = getenv("XDG_CACHE_HOME");
+
+    (void)snprintf(path, PATH_SIZE, "%s", given ? given : "");
+    if (runs(path) || on_path(path))
+        return true;
+    if (cache && *cache == '/')
+        (void)snprintf(path, PATH_SIZE, "%s/" CACHED, cache);
+    else
+        (void)snprintf(path, PATH_SIZE, "%s/.cache/" CACHED,
+                       getenv("HOME") ? getenv("HOME") : "");
+    return runs(path);
+}
+
+bool hf_test_mongo_found(void)
+{
+    char path[PATH_SIZE];
+
+    return find_program(path);
+}
+
+/* ---- One server ---------------------------------------------------------*/
+
+/* A port that nobody has. Somebody may take it before the server does: then
+ * it is tried again. */
+static int free_port(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(at);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int port = 0;
+
+    if (fd >= 0 && !bind(fd, (struct sockaddr *)&at, size) &&
+        !getsockname(fd, (struct sockaddr *)&at, &size))
+        port = ntohs(at.sin_port);
+    if (fd >= 0)
+        (void)close(fd);
+    return port;
+}
+
+/* A clock of its own, for the time of day alone: what it waits for by the
+ * steady clock goes on. */
+static void set_clock(const char *offset)
+{
+    if (!*offset)
+        return;
+    (void)setenv("LD_PRELOAD", FAKETIME, 1);
+    (void)setenv("FAKETIME", offset, 1);
+    (void)setenv("FAKETIME_DONT_FAKE_MONOTONIC", "1", 1);
+    (void)setenv("FAKETIME_DONT_RESET", "1", 1);
+}
+
+static _Noreturn void be_the_server(const struct hf_test_mongo *mongo,
+                                    const struct hf_test_mongod *member,
+                                    const char *program)
+{
+    char port[16], log[128], key[128], cert[128], pem[128];
+    const char *words[40] = {
+        program,
+        "--port",
+        port,
+        "--bind_ip",
+        "127.0.0.1",
+        "--nounixsocket",
+        "--dbpath",
+        member->folder,
+        "--logpath",
+        log,
+        "--wiredTigerCacheSizeGB",
+        "0.25",
+        "--setParameter",
+        "ttlMonitorSleepSecs=1",
+        "--setParameter",
+        "diagnosticDataCollectionEnabled=false",
+        "--setParameter",
+        "enableTestCommands=1",
+        "--oplogSize",
+        "64",
+        "--slowms",
+        "10000",
+    };
+    int count = 0, nothing;
+
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)snprintf(port, sizeof(port), "%d", member->port);
+    (void)snprintf(log, sizeof(log), "%s/log", member->folder);
+    (void)snprintf(key, sizeof(key), "%s/key", mongo->folder);
+    while (words[count])
+        count++;
+    if (!mongo->alone) {
+        words[count++] = "--replSet";
+        words[count++] = "test";
+    }
+    if (mongo->auth) {
+        words[count++] = "--keyFile";
+        words[count++] = key;
+    }
+    if (mongo->tls) {
+        (void)snprintf(cert, sizeof(cert), "%s/cert", mongo->folder);
+        (void)snprintf(pem, sizeof(pem), "%s/pem", mongo->folder);
+        words[count++] = "--tlsMode";
+        words[count++] = "preferTLS";
+        words[count++] = "--tlsCertificateKeyFile";
+        words[count++] = pem;
+        words[count++] = "--tlsCAFile";
+        words[count++] = cert;
+        words[count++] = "--tlsAllowConnectionsWithoutCertificates";
+    }
+    nothing = open("/dev/null", O_RDWR);
+    (void)dup2(nothing, STDIN_FILENO);
+    (void)dup2(nothing, STDOUT_FILENO);
+    set_clock(member->clock);
+    (void)execv(program, (char *const *)words);
+    _exit(127);
+}
+
+bool hf_test_mongo_again(struct hf_test_mongo *mongo, unsigned member)
+{
+    struct hf_test_mongod *started = &mongo->members[member];
+    char program[PATH_SIZE];
+
+    if (!find_program(program))
+        return false;
+    started->pid = fork();
+    if (started->pid == 0)
+        be_the_server(mongo, started, program);
+    if (mongo->network)
+        hf_test_network_set(mongo->network, member, started->port,
+                            started->pid);
+    return started->pid > 0;
+}
+
+void hf_test_mongo_kill(struct hf_test_mongo *mongo, unsigned member)
+{
+    struct hf_test_mongod *killed = &mongo->members[member];
+
+    if (killed->pid <= 0)
+        return;
+    (void)kill(killed->pid, SIGKILL);
+    (void)waitpid(killed->pid, NULL, 0);
+    killed->pid = 0;
+}
+
+void hf_test_mongo_signal(struct hf_test_mongo *mongo, unsigned member,
+                          int number)
+{
+    pid_t pid = mongo->members[member].pid;
+
+    if (pid <= 0)
+        return;
+    (void)kill(pid, number);
+    if (number == SIGSTOP) /* its threads run on for a moment */
+        (void)waitpid(pid, NULL, WUNTRACED);
+}
+
+/* ---- Saying -------------------------------------------------------------*/
+
+static void log_nothing(mongoc_log_level_t level, const char *domain,
+                        const char *message, void *arg)
+{
+    (void)level;
+    (void)domain;
+    (void)message;
+    (void)arg;
+}
+
+static mongoc_client_t *connect_to(const struct hf_test_mongo *mongo,
+                                   const struct hf_test_mongod *member)
+{
+    char url[256];
+
+    mongoc_init();
+    mongoc_log_set_handler(log_nothing, NULL);
+    (void)snprintf(url, sizeof(url),
+                   "mongodb://%s127.0.0.1:%d/?directConnection=true"
+                   "&serverSelectionTimeoutMS=2000&connectTimeoutMS=1000"
+                   "&socketTimeoutMS=30000&retryWrites=false&authSource=admin",
+                   mongo->auth && mongo->has_user ? "keeper:secret@" : "",
+                   member->port);
+    return mongoc_client_new(url);
+}
+
+const char *hf_test_mongo_say(struct hf_test_mongo *mongo, unsigned member,
+                              const char *database, const char *json)
+{
+    static char *text;
+    mongoc_client_t *client = connect_to(mongo, &mongo->members[member]);
+    bson_error_t why;
+    bson_t *command = bson_new_from_json((const uint8_t *)json, -1, &why);
+    bson_t reply;
+
+    bson_free(text);
+    text = NULL;
+    if (command && mongoc_client_command_simple(client, database, command, NULL,
+                                                &reply, &why)) {
+        text = bson_as_relaxed_extended_json(&reply, NULL);
+        bson_destroy(&reply);
+    } else {
+        text = bson_strdup_printf("(lost) %s", why.message);
+        if (command)
+            bson_destroy(&reply);
+    }
+    bson_destroy(command);
+    mongoc_client_destroy(client);
+    return text;
+}
+
+/* ---- A set --------------------------------------------------------------*/
+
+/* The port by which others know a member. */
+static int front(const struct hf_test_mongo *mongo, unsigned member)
+{
+    return mongo->network ? mongo->network->fronts[member]
+                          : mongo->members[member].port;
+}
+
+static bool is_primary(struct hf_test_mongo *mongo, unsigned member)
+{
+    return mongo->members[member].pid > 0 &&
+           strstr(hf_test_mongo_say(mongo, member, "admin", "{\"hello\":1}"),
+                  "\"isWritablePrimary\" : true");
+}
+
+int hf_test_mongo_primary(struct hf_test_mongo *mongo)
+{
+    for (int i = 0; i < TRIES; i++) {
+        for (unsigned member = 0; member < mongo->count; member++)
+            if (is_primary(mongo, member))
+                return (int)member;
+        (void)poll(NULL, 0, 100);
+    }
+    return -1;
+}
+
+/* The next one is told to stand for election, which it wins unless it has not
+ * heard of all that was written yet. */
+int hf_test_mongo_step_down(struct hf_test_mongo *mongo)
+{
+    int old = hf_test_mongo_primary(mongo), next = old;
+
+    for (int i = 0; i < TRIES && next == old && old >= 0; i++) {
+        unsigned candidate = ((unsigned)old + 1) % mongo->count;
+
+        (void)hf_test_mongo_say(mongo, candidate, "admin",
+                                "{\"replSetStepUp\":1}");
+        next = hf_test_mongo_primary(mongo);
+    }
+    return next;
+}
+
+/* Until it can be spoken to. False: it has ended. */
+static bool answers(struct hf_test_mongo *mongo, unsigned member)
+{
+    for (int i = 0; i < TRIES; i++) {
+        if (waitpid(mongo->members[member].pid, NULL, WNOHANG) != 0) {
+            mongo->members[member].pid = 0;
+            return false;
+        }
+        if (strncmp(hf_test_mongo_say(mongo, member, "admin", "{\"ping\":1}"),
+                    "(lost)", 6) != 0)
+            return true;
+        (void)poll(NULL, 0, 20);
+    }
+    return false;
+}
+
+static bool start_member(struct hf_test_mongo *mongo, unsigned number)
+{
+    struct hf_test_mongod *member = &mongo->members[number];
+
+    (void)snprintf(member->folder, sizeof(member->folder), "%s/%u",
+                   mongo->folder, number);
+    (void)mkdir(member->folder, 0700);
+    member->port = free_port();
+    return hf_test_mongo_again(mongo, number);
+}
+
+static bool initiate(struct hf_test_mongo *mongo)
+{
+    char json[1024];
+    int used = snprintf(json, sizeof(json),
+                        "{\"replSetInitiate\":{\"_id\":\"test\",\"settings\":"
+                        "{\"electionTimeoutMillis\":%u,"
+                        "\"heartbeatIntervalMillis\":300},\"members\":[",
+                        mongo->election_ms ? mongo->election_ms : 1000);
+
+    for (unsigned i = 0; i < mongo->count; i++)
+        used += snprintf(json + used, sizeof(json) - (size_t)used,
+                         "%s{\"_id\":%u,\"host\":\"127.0.0.1:%d\"}",
+                         i > 0 ? "," : "", i, front(mongo, i));
+    (void)snprintf(json + used, sizeof(json) - (size_t)used, "]}}");
+    return strncmp(hf_test_mongo_say(mongo, 0, "admin", json), "(lost)", 6) !=
+           0;
+}
+
+/* Whether all members take part: a majority is there for what is written. */
+static bool is_whole(struct hf_test_mongo *mongo)
+{
+    for (unsigned member = 0; member < mongo->count; member++) {
+        const char *hello =
+            hf_test_mongo_say(mongo, member, "admin", "{\"hello\":1}");
+
+        if (!strstr(hello, "\"isWritablePrimary\" : true") &&
+            !strstr(hello, "\"secondary\" : true"))
+            return false;
+    }
+    return true;
+}
+
+/* The first member is told to stand, rather than to wait until a primary is
+ * missed: again and again, for it cannot before it has heard of the others. */
+static bool elect(struct hf_test_mongo *mongo)
+{
+    for (int i = 0; i < TRIES; i++) {
+        if (is_primary(mongo, 0) && is_whole(mongo))
+            return true;
+        if (!is_primary(mongo, 0))
+            (void)hf_test_mongo_say(mongo, 0, "admin", "{\"replSetStepUp\":1}");
+        (void)poll(NULL, 0, 50);
+    }
+    return false;
+}
+
+/* From this machine, as long as there is no user, one may be made. */
+static bool add_user(struct hf_test_mongo *mongo, int primary)
+{
+    const char *json = "{\"createUser\":\"keeper\",\"pwd\":\"secret\","
+                       "\"roles\":[\"root\"]}";
+
+    if (!mongo->auth)
+        return true;
+    mongo->has_user =
+        strncmp(hf_test_mongo_say(mongo, (unsigned)primary, "admin", json),
+                "(lost)", 6) != 0;
+    return mongo->has_user;
+}
+
+/* What the members of a set that wants passwords know each other by. */
+static bool write_key(const struct hf_test_mongo *mongo)
+{
+    char path[128];
+    int fd;
+    bool written;
+
+    (void)snprintf(path, sizeof(path), "%s/key", mongo->folder);
+    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    written = fd >= 0 && write(fd, "holdfasttest", 12) == 12;
+    if (fd >= 0)
+        (void)close(fd);
+    return written;
+}
+
+/* For this machine, signed by itself. */
+static bool make_certificate(const struct hf_test_mongo *mongo)
+{
+    char command[600];
+
+    if (!mongo->tls)
+        return true;
+    (void)snprintf(command, sizeof(command),
+                   "cd %s && openssl req -x509 -newkey rsa:2048 -nodes -days 2 "
+                   "-subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 "
+                   "-keyout tls-key -out cert 2>/dev/null && "
+                   "cat tls-key cert >pem",
+                   mongo->folder);
+    return system(command) == 0; /* NOLINT(cert-env33-c): words of our own */
+}
+
+static bool start_all(struct hf_test_mongo *mongo)
+{
+    for (unsigned i = 0; i < mongo->count; i++)
+        if (!start_member(mongo, i))
+            return false;
+    for (unsigned i = 0; i < mongo->count; i++)
+        if (!answers(mongo, i))
+            return false;
+    if (mongo->alone)
+        return true;
+    return initiate(mongo) && elect(mongo) &&
+           add_user(mongo, hf_test_mongo_primary(mongo));
+}
+
+bool hf_test_mongo_start(struct hf_test_mongo *mongo, unsigned count)
+{
+    mongo->count = count;
+    memcpy(mongo->folder, HF_TEST_FOLDER, sizeof(mongo->folder));
+    if (!hf_test_folder_make(mongo->folder))
+        return false;
+    if (write_key(mongo) && make_certificate(mongo) &&
+        (start_all(mongo) || start_all(mongo)))
+        return true;
+    hf_test_mongo_stop(mongo);
+    return false;
+}
+
+void hf_test_mongo_stop(struct hf_test_mongo *mongo)
+{
+    for (unsigned i = 0; i < mongo->count; i++)
+        hf_test_mongo_kill(mongo, i);
+    (void)hf_test_folder_remove(mongo->folder);
+}
+
+void hf_test_mongo_url(const struct hf_test_mongo *mongo, char *url,
+                       const char *options)
+{
+    size_t used = (size_t)snprintf(url, HF_TEST_MONGO_URL_SIZE, "mongodb://%s",
+                                   mongo->auth ? "keeper:secret@" : "");
+
+    for (unsigned i = 0; i < mongo->count; i++)
+        used += (size_t)snprintf(url + used, HF_TEST_MONGO_URL_SIZE - used,
+                                 "%s127.0.0.1:%d", i > 0 ? "," : "",
+                                 front(mongo, i));
+    (void)snprintf(url + used, HF_TEST_MONGO_URL_SIZE - used,
+                   "/holdfast?%s%s%s",
+                   mongo->alone ? "unsafe=1" : "replicaSet=test",
+                   mongo->auth ? "&authSource=admin" : "", options);
+}

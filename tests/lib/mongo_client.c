@@ -1,0 +1,60 @@
+#include "lib/mongo_client.h"
+
+#include "lib/runner.h"
+
+/* Servers that were just started, or just elected, on a busy machine. */
+#define OPEN_TRIES 10
+
+void hf_test_mongo_need(struct hf_test_mongo *mongo, unsigned count)
+{
+    if (!hf_test_mongo_found())
+        hf_test_skip(HF_TEST_MONGO_NONE);
+    assert_true(hf_test_mongo_start(mongo, count));
+}
+
+struct hf_client *hf_test_mongo_open_url(const char *url)
+{
+    struct hf_error error = {.code = HF_OK};
+    struct hf_client *client = NULL;
+    struct hf_client_opts opts;
+    enum hf_err err = HF_EUNAVAIL;
+
+    hf_client_opts_init(&opts);
+    opts.error = &error;
+    for (unsigned i = 0; i < OPEN_TRIES && err == HF_EUNAVAIL; i++)
+        err = hf_open(url, &opts, &client);
+    if (err)
+        fail_msg("%s: %s", url, error.text);
+    return client;
+}
+
+struct hf_client *hf_test_mongo_open(const struct hf_test_mongo *mongo,
+                                     const char *options)
+{
+    char url[HF_TEST_MONGO_URL_SIZE];
+
+    hf_test_mongo_url(mongo, url, options);
+    return hf_test_mongo_open_url(url);
+}
+
+struct hf_lock_opts hf_test_mongo_opts(uint32_t ttl_ms, uint32_t wait_ms,
+                                       uint32_t timeout_ms)
+{
+    struct hf_lock_opts opts;
+
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = ttl_ms;
+    opts.wait_ms = wait_ms;
+    opts.timeout_ms = timeout_ms;
+    return opts;
+}
+
+void hf_test_mongo_expect(enum hf_err got, enum hf_err wanted, const char *call,
+                          const char *file, int line)
+{
+    if (got == wanted)
+        return;
+    print_error("%s\nis %s (%s), should be %s\n", call, hf_err_name(got),
+                hf_err_text(got), hf_err_name(wanted));
+    _fail(file, line);
+}

@@ -1,0 +1,293 @@
+#include "lib/network.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LINES_MAX 500
+#define LOOK_MS 5 /* how often its process looks what is wished for */
+#define NOBODY (-1)
+
+struct hf_test_network_map {
+    atomic_int ports[HF_TEST_NETWORK_MAX];
+    atomic_int pids[HF_TEST_NETWORK_MAX];
+    atomic_int cut_server;
+    atomic_bool cut_clients;
+    atomic_uint wishes, done; /* counted: done up to which wish */
+};
+
+/* One connection: who made it, to which server, and its two ends. */
+struct line {
+    int from, to;
+    int ends[2];
+};
+
+/* What the process has. */
+struct exchange {
+    struct hf_test_network_map *map;
+    unsigned count;
+    int listeners[HF_TEST_NETWORK_MAX];
+    int fronts[HF_TEST_NETWORK_MAX];
+    struct line lines[LINES_MAX];
+    unsigned used;
+};
+
+/* ---- Who connects -------------------------------------------------------*/
+
+/* The socket whose own port is `port` and that is connected to `front`, by its
+ * number; 0: not found. */
+static unsigned long find_socket(int port, int front)
+{
+    FILE *table = fopen("/proc/net/tcp", "re");
+    unsigned long found = 0;
+    char text[512];
+
+    while (table && !found && fgets(text, sizeof(text), table)) {
+        unsigned own = 0, other = 0;
+        unsigned long number = 0;
+
+        /* NOLINTNEXTLINE(cert-err34-c): the kernel writes numbers. */
+        if (sscanf(text, "%*d: %*x:%x %*x:%x %*s %*s %*s %*s %*s %*s %lu", &own,
+                   &other, &number) == 3 &&
+            (int)own == port && (int)other == front)
+            found = number;
+    }
+    if (table)
+        (void)fclose(table);
+    return found;
+}
+
+static bool has_socket(pid_t pid, unsigned long number)
+{
+    char path[300], wanted[64], target[64];
+    bool found = false;
+    struct dirent *entry;
+    DIR *fds;
+
+    (void)snprintf(wanted, sizeof(wanted), "socket:[%lu]", number);
+    (void)snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+    fds = opendir(path);
+    while (fds && !found && (entry = readdir(fds))) {
+        ssize_t size;
+
+        (void)snprintf(path, sizeof(path), "/proc/%d/fd/%s", (int)pid,
+                       entry->d_name);
+        size = readlink(path, target, sizeof(target) - 1);
+        target[size > 0 ? size : 0] = '\0';
+        found = !strcmp(target, wanted);
+    }
+    if (fds)
+        (void)closedir(fds);
+    return found;
+}
+
+static int who_connects(const struct exchange *x, int fd, int front)
+{
+    struct sockaddr_in from = {0};
+    socklen_t size = sizeof(from);
+    unsigned long number;
+
+    if (getpeername(fd, (struct sockaddr *)&from, &size))
+        return NOBODY;
+    number = find_socket(ntohs(from.sin_port), front);
+    for (unsigned i = 0; number && i < x->count; i++)
+        if (has_socket(atomic_load(&x->map->pids[i]), number))
+            return (int)i;
+    return NOBODY;
+}
+
+/* ---- Carrying -----------------------------------------------------------*/
+
+static bool is_cut(const struct exchange *x, const struct line *line)
+{
+    int cut = atomic_load(&x->map->cut_server);
+
+    if (line->from == NOBODY)
+        return atomic_load(&x->map->cut_clients);
+    return line->from != line->to && (line->from == cut || line->to == cut);
+}
+
+static void drop(struct exchange *x, unsigned number)
+{
+    (void)close(x->lines[number].ends[0]);
+    (void)close(x->lines[number].ends[1]);
+    x->lines[number] = x->lines[--x->used];
+}
+
+static int connect_to(int port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof(at))) {
+        (void)close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+static void take_in(struct exchange *x, unsigned server)
+{
+    struct line line = {.to = (int)server};
+    int fd = accept(x->listeners[server], NULL, NULL);
+
+    if (fd < 0)
+        return;
+    line.from = who_connects(x, fd, x->fronts[server]);
+    line.ends[0] = fd;
+    line.ends[1] = x->used < LINES_MAX && !is_cut(x, &line)
+                       ? connect_to(atomic_load(&x->map->ports[server]))
+                       : -1;
+    if (line.ends[1] < 0)
+        (void)close(fd);
+    else
+        x->lines[x->used++] = line;
+}
+
+/* False: the connection is over. */
+static bool carry(int from, int to)
+{
+    char bytes[65536];
+    ssize_t size = recv(from, bytes, sizeof(bytes), 0);
+
+    for (ssize_t sent = 0; sent < size;) {
+        ssize_t n = send(to, bytes + sent, (size_t)(size - sent), MSG_NOSIGNAL);
+
+        if (n <= 0)
+            return false;
+        sent += n;
+    }
+    return size > 0;
+}
+
+/* From the last to the first: a line that is dropped is replaced by one that was
+ * looked at already. */
+static void carry_all(struct exchange *x, const struct pollfd *fds)
+{
+    for (unsigned i = x->used; i-- > 0;) {
+        const struct pollfd *pair = &fds[x->count + (size_t)2 * i];
+        const int *ends = x->lines[i].ends;
+
+        if (is_cut(x, &x->lines[i]) ||
+            (pair[0].revents && !carry(ends[0], ends[1])) ||
+            (pair[1].revents && !carry(ends[1], ends[0])))
+            drop(x, i);
+    }
+}
+
+static _Noreturn void be_the_network(struct exchange *x)
+{
+    static struct pollfd fds[HF_TEST_NETWORK_MAX + 2 * LINES_MAX];
+
+    for (;;) {
+        unsigned wishes = atomic_load(&x->map->wishes);
+        unsigned used = 0;
+
+        for (unsigned i = 0; i < x->count; i++)
+            fds[used++] = (struct pollfd){x->listeners[i], POLLIN, 0};
+        for (unsigned i = 0; i < 2 * x->used; i++)
+            fds[used++] =
+                (struct pollfd){x->lines[i / 2].ends[i % 2], POLLIN, 0};
+        (void)poll(fds, used, LOOK_MS);
+        carry_all(x, fds);
+        atomic_store(&x->map->done, wishes);
+        for (unsigned i = 0; i < x->count; i++)
+            if (fds[i].revents)
+                take_in(x, i);
+    }
+}
+
+/* ---- From outside -------------------------------------------------------*/
+
+static int listen_anywhere(int *port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof(at);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd >= 0 &&
+        (bind(fd, (struct sockaddr *)&at, size) ||
+         getsockname(fd, (struct sockaddr *)&at, &size) || listen(fd, 64))) {
+        (void)close(fd);
+        return -1;
+    }
+    *port = ntohs(at.sin_port);
+    return fd;
+}
+
+bool hf_test_network_start(struct hf_test_network *network, unsigned count)
+{
+    static struct exchange x;
+
+    x.count = network->count = count;
+    x.map = network->map = mmap(NULL, sizeof(*x.map), PROT_READ | PROT_WRITE,
+                                MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (x.map == MAP_FAILED)
+        return false;
+    atomic_store(&x.map->cut_server, NOBODY);
+    for (unsigned i = 0; i < count; i++) {
+        x.listeners[i] = listen_anywhere(&network->fronts[i]);
+        x.fronts[i] = network->fronts[i];
+        if (x.listeners[i] < 0)
+            return false;
+    }
+    network->pid = fork();
+    if (network->pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        be_the_network(&x);
+    }
+    for (unsigned i = 0; i < count; i++)
+        (void)close(x.listeners[i]);
+    return network->pid > 0;
+}
+
+void hf_test_network_stop(struct hf_test_network *network)
+{
+    if (network->pid <= 0)
+        return;
+    (void)kill(network->pid, SIGKILL);
+    (void)waitpid(network->pid, NULL, 0);
+    network->pid = 0;
+    (void)munmap(network->map, sizeof(*network->map));
+}
+
+void hf_test_network_set(struct hf_test_network *network, unsigned server,
+                         int port, pid_t pid)
+{
+    atomic_store(&network->map->ports[server], port);
+    atomic_store(&network->map->pids[server], pid);
+}
+
+static void await_done(struct hf_test_network *network)
+{
+    unsigned wish = atomic_fetch_add(&network->map->wishes, 1) + 1;
+
+    while (atomic_load(&network->map->done) < wish)
+        (void)poll(NULL, 0, 1);
+}
+
+void hf_test_network_cut_server(struct hf_test_network *network, int server)
+{
+    atomic_store(&network->map->cut_server, server);
+    await_done(network);
+}
+
+void hf_test_network_cut_clients(struct hf_test_network *network, bool cut)
+{
+    atomic_store(&network->map->cut_clients, cut);
+    await_done(network);
+}

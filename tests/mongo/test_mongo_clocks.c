@@ -1,0 +1,248 @@
+/* Wall clocks may be anything: those of clients do not matter, and no server
+ * ends a lease by another server's clock. */
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/mongo_client.h"
+#include "lib/runner.h"
+
+#define PATIENCE_MS 60000
+#define FAKETIME "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
+
+static struct hf_test_mongo mongo;
+
+static int set_up(void **state)
+{
+    (void)state;
+    mongo = (struct hf_test_mongo){.count = 0};
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    if (mongo.count > 0)
+        hf_test_mongo_stop(&mongo);
+    return 0;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_BOOTTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- Clients ------------------------------------------------------------*/
+
+/* The wall clock of this whole program, libmongoc too, is set here: these stand
+ * before those of libc. */
+static atomic_llong offset_s;
+
+/* NOLINTBEGIN(readability-inconsistent-declaration-parameter-name): libc's own
+ * names are reserved. */
+int clock_gettime(clockid_t clock, struct timespec *at)
+{
+    int failed = (int)syscall(SYS_clock_gettime, clock, at);
+
+    if (!failed && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
+        at->tv_sec += (time_t)atomic_load(&offset_s);
+    return failed;
+}
+
+int gettimeofday(struct timeval *restrict at, void *restrict zone)
+{
+    struct timespec now;
+
+    (void)zone;
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    at->tv_sec = now.tv_sec;
+    at->tv_usec = now.tv_nsec / 1000;
+    return 0;
+}
+
+time_t time(time_t *at)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    if (at)
+        *at = now.tv_sec;
+    return now.tv_sec;
+}
+
+/* libmongoc waits until instants of that clock. */
+int pthread_cond_timedwait(pthread_cond_t *restrict cond,
+                           pthread_mutex_t *restrict mutex,
+                           const struct timespec *restrict until)
+{
+    struct timespec at = *until;
+
+    at.tv_sec -= (time_t)atomic_load(&offset_s);
+    return pthread_cond_clockwait(cond, mutex, CLOCK_REALTIME, &at);
+}
+/* NOLINTEND(readability-inconsistent-declaration-parameter-name) */
+
+/* Held, and the clock is set an hour on or back: nobody has the key before the
+ * lease is over, and it ends no later for that. */
+static void lease_with_clock(long long offset)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(5000, 0, PATIENCE_MS);
+    struct hf_client *holder = hf_test_mongo_open(&mongo, ""), *other;
+    struct hf_lock *lock = NULL, *next = NULL;
+    int64_t granted;
+
+    expect_ok(hf_lock(holder, hf_key("k"), &opts, &lock));
+    atomic_store(&offset_s, offset);
+    other = hf_test_mongo_open(&mongo, "");
+    expect_err(hf_lock(other, hf_key("k"), &opts, &next), HF_EBUSY);
+    expect_ok(hf_renew(lock, 0));
+    granted = now_ms();
+    opts.wait_ms = PATIENCE_MS;
+    opts.ttl_ms = PATIENCE_MS;
+    expect_ok(hf_lock(other, hf_key("k"), &opts, &next));
+    assert_true(now_ms() - granted >= 5000);
+    assert_true(now_ms() - granted < 40000);
+    assert_false(hf_valid_for(lock, 0));
+    assert_true(hf_valid_for(next, 0));
+    expect_ok(hf_unlock(next));
+    atomic_store(&offset_s, 0);
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    (void)hf_close(holder, 1000);
+    (void)hf_close(other, 1000);
+}
+
+static void clocks_of_clients_change_nothing(void **state)
+{
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    lease_with_clock(3600);
+    lease_with_clock(-3600);
+}
+
+/* ---- Servers ------------------------------------------------------------*/
+
+/* The primary among members whose clocks are an hour apart hands over to
+ * another: the lease is not shorter for that, whichever way the clock goes. */
+static void no_lease_ends_early_in_a_failover(void **state)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(3000, 0, PATIENCE_MS);
+    struct hf_client *client, *other;
+
+    (void)state;
+    if (access(FAKETIME, R_OK) != 0)
+        hf_test_skip("no libfaketime");
+    (void)snprintf(mongo.members[0].clock, sizeof(mongo.members[0].clock),
+                   "+3600");
+    (void)snprintf(mongo.members[1].clock, sizeof(mongo.members[1].clock),
+                   "-3600");
+    hf_test_mongo_need(&mongo, 3);
+    client = hf_test_mongo_open(&mongo, "");
+    other = hf_test_mongo_open(&mongo, "");
+    for (unsigned round = 0; round < 2; round++) { /* back, and on */
+        struct hf_lock_opts waits = hf_test_mongo_opts(
+            PATIENCE_MS, 30000 * hf_test_slowness(), PATIENCE_MS);
+        struct hf_lock *lock = NULL, *next = NULL;
+        char key[16];
+        int64_t granted;
+
+        (void)snprintf(key, sizeof(key), "k%u", round);
+        expect_ok(hf_lock(client, hf_key(key), &opts, &lock));
+        granted = now_ms();
+        assert_true(hf_test_mongo_step_down(&mongo) >= 0);
+        expect_ok(hf_lock(other, hf_key(key), &waits, &next));
+        assert_true(now_ms() - granted >= 3000);
+        assert_false(hf_valid_for(lock, 0));
+        assert_true(hf_token(next) > hf_token(lock));
+        expect_ok(hf_unlock(next));
+        hf_lock_free(next);
+        hf_lock_free(lock);
+    }
+    (void)hf_close(client, PATIENCE_MS);
+    (void)hf_close(other, PATIENCE_MS);
+}
+
+/* How often a member has looked for what it may delete. */
+static long deletion_passes(unsigned member)
+{
+    const char *status =
+        hf_test_mongo_say(&mongo, member, "admin", "{\"serverStatus\":1}");
+    const char *at = strstr(status, "\"ttl\" : {");
+
+    at = at ? strstr(at, "\"passes\" : ") : NULL;
+    return at ? strtol(at + strlen("\"passes\" : "), NULL, 10) : -1;
+}
+
+static void make_primary(bool (*wanted)(int member))
+{
+    int primary = hf_test_mongo_primary(&mongo);
+
+    while (!wanted(primary)) {
+        assert_true(primary >= 0);
+        primary = hf_test_mongo_step_down(&mongo);
+    }
+}
+
+static bool is_ahead(int member)
+{
+    return member == 1;
+}
+
+static bool is_right(int member)
+{
+    return member == 0 || member == 2;
+}
+
+/* A primary whose clock is days ahead would take every document for an old one;
+ * but it deletes none of a lock that is held. */
+static void no_clock_deletes_what_is_held(void **state)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(600000, 0, PATIENCE_MS);
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL, *none = NULL;
+    long passes;
+
+    (void)state;
+    if (access(FAKETIME, R_OK) != 0)
+        hf_test_skip("no libfaketime");
+    (void)snprintf(mongo.members[1].clock, sizeof(mongo.members[1].clock),
+                   "+5d");
+    hf_test_mongo_need(&mongo, 3);
+    make_primary(is_right);
+    client = hf_test_mongo_open(&mongo, "");
+    other = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    make_primary(is_ahead);
+    passes = deletion_passes(1);
+    while (deletion_passes(1) < passes + 2) /* one may be under way */
+        (void)poll(NULL, 0, 20);
+
+    expect_err(hf_lock(other, hf_key("k"), &opts, &none), HF_EBUSY);
+    expect_ok(hf_renew(lock, 0));
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+    (void)hf_close(client, PATIENCE_MS);
+    (void)hf_close(other, PATIENCE_MS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        CASE(clocks_of_clients_change_nothing),
+        CASE(no_lease_ends_early_in_a_failover),
+        CASE(no_clock_deletes_what_is_held),
+    };
+
+    return hf_test_main("mongo clocks", cases, HF_TEST_COUNT(cases), 4);
+}

@@ -1,0 +1,439 @@
+/* What a MongoDB replica set can do to its clients: stepdowns, crashes,
+ * restarts, silence. */
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/mongo_client.h"
+#include "lib/recorded.h"
+#include "lib/runner.h"
+
+#define PATIENCE_MS 60000 /* for what an election may hold up */
+#define STORMERS 4
+#define STORM_STEPS 30
+
+static struct hf_test_mongo mongo;
+
+static int set_up(void **state)
+{
+    (void)state;
+    mongo = (struct hf_test_mongo){.count = 0};
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    if (mongo.count > 0)
+        hf_test_mongo_stop(&mongo);
+    return 0;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_BOOTTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static unsigned primary(void)
+{
+    int found = hf_test_mongo_primary(&mongo);
+
+    assert_true(found >= 0);
+    return (unsigned)found;
+}
+
+/* ---- Another primary ----------------------------------------------------*/
+
+/* What was granted before holds after, and its holder is known there. */
+static void a_lock_outlives_its_primary(void **state)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(120000, 0, PATIENCE_MS);
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL, *none = NULL;
+    uint64_t token;
+    unsigned killed;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 3);
+    client = hf_test_mongo_open(&mongo, "");
+    other = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    token = hf_token(lock);
+    killed = primary();
+    hf_test_mongo_kill(&mongo, killed);
+
+    expect_err(hf_lock(other, hf_key("k"), &opts, &none), HF_EBUSY);
+    expect_ok(hf_renew(lock, 0));
+    assert_true(hf_valid_for(lock, 0));
+    expect_ok(hf_unlock(lock));
+    expect_ok(hf_lock(other, hf_key("k"), &opts, &none));
+    assert_true(hf_token(none) > token);
+
+    hf_lock_free(lock);
+    hf_lock_free(none);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
+/* A waiter is woken by a stream that went on at another server. */
+static void who_waits_is_woken_after_a_stepdown(void **state)
+{
+    struct hf_lock_opts opts =
+        hf_test_mongo_opts(120000, PATIENCE_MS, PATIENCE_MS);
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_future *future = NULL;
+    enum hf_err err = HF_ECANCELED;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 3);
+    client = hf_test_mongo_open(&mongo, "");
+    other = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(
+        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    assert_true(hf_test_mongo_step_down(&mongo) >= 0);
+    expect_ok(hf_unlock(lock));
+    expect_ok(hf_future_wait(future, PATIENCE_MS, &err));
+    expect_ok(err);
+    assert_true(hf_valid_for(next, 0));
+
+    hf_future_free(future);
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
+struct stormer {
+    pthread_t thread;
+    struct hf_client *client;
+    unsigned seed;
+    atomic_uint *steps;
+};
+
+static unsigned chance(struct stormer *stormer, unsigned below)
+{
+    stormer->seed = stormer->seed * 1103515245u + 12345u;
+    return (stormer->seed >> 16) % below;
+}
+
+static void step(struct stormer *stormer)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(
+        300 + chance(stormer, 2000), chance(stormer, 3) * 500, PATIENCE_MS / 2);
+    struct hf_key key = hf_key(chance(stormer, 2) ? "a" : "b");
+    struct hf_lock *lock = NULL;
+    struct hf_info info;
+
+    if (chance(stormer, 3) == 0 &&
+        recorded_read(stormer->client, key, &info) == HF_OK)
+        hf_info_fini(&info);
+    if (recorded_lock(stormer->client, key, &opts, &lock) != HF_OK)
+        return;
+    if (chance(stormer, 3) == 0)
+        (void)recorded_renew(stormer->client, lock, 0);
+    (void)recorded_valid(stormer->client, lock);
+    (void)recorded_unlock(stormer->client, lock);
+    hf_lock_free(lock);
+}
+
+static void *storm(void *arg)
+{
+    struct stormer *stormer = arg;
+
+    for (unsigned i = 0; i < STORM_STEPS; i++) {
+        step(stormer);
+        atomic_fetch_add(stormer->steps, 1);
+    }
+    return NULL;
+}
+
+static void start_storm(struct stormer *stormers, atomic_uint *steps)
+{
+    for (unsigned i = 0; i < STORMERS; i++) {
+        stormers[i] = (struct stormer){
+            .client = hf_test_mongo_open(&mongo, ""),
+            .seed = i + 1,
+            .steps = steps,
+        };
+        assert_int_equal(
+            pthread_create(&stormers[i].thread, NULL, storm, &stormers[i]), 0);
+    }
+}
+
+static void end_storm(struct stormer *stormers)
+{
+    for (unsigned i = 0; i < STORMERS; i++)
+        assert_int_equal(pthread_join(stormers[i].thread, NULL), 0);
+    for (unsigned i = 0; i < STORMERS; i++)
+        (void)recorded_close(stormers[i].client, PATIENCE_MS);
+}
+
+static void await_steps(atomic_uint *steps, unsigned wanted)
+{
+    while (atomic_load(steps) < wanted)
+        (void)poll(NULL, 0, 5);
+}
+
+/* The primary steps down, is killed and comes back, is silent for a while; the
+ * checker is the judge. */
+static void a_storm_with_failovers_leaves_a_good_history(void **state)
+{
+    const unsigned all = STORMERS * STORM_STEPS;
+    struct stormer stormers[STORMERS];
+    atomic_uint steps = 0;
+    unsigned victim;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 3);
+    recorded_init(false);
+    start_storm(stormers, &steps);
+    await_steps(&steps, all / 5);
+    assert_true(hf_test_mongo_step_down(&mongo) >= 0);
+    await_steps(&steps, all * 2 / 5);
+    victim = primary();
+    hf_test_mongo_kill(&mongo, victim);
+    await_steps(&steps, all * 3 / 5);
+    assert_true(hf_test_mongo_again(&mongo, victim));
+    await_steps(&steps, all * 4 / 5);
+    victim = primary();
+    hf_test_mongo_signal(&mongo, victim, SIGSTOP);
+    (void)poll(NULL, 0, 2000);
+    hf_test_mongo_signal(&mongo, victim, SIGCONT);
+    end_storm(stormers);
+    assert_int_equal(recorded_check("a storm with failovers"), 0);
+}
+
+/* ---- One server ---------------------------------------------------------*/
+
+static void a_lock_outlives_a_crash_of_the_only_server(void **state)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(120000, 0, PATIENCE_MS);
+    struct hf_client *client;
+    struct hf_lock *lock = NULL, *none = NULL;
+    uint64_t token;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    token = hf_token(lock);
+    hf_test_mongo_kill(&mongo, 0);
+    assert_true(hf_test_mongo_again(&mongo, 0));
+
+    expect_err(hf_lock(client, hf_key("k"), &opts, &none), HF_EBUSY);
+    expect_ok(hf_renew(lock, 0));
+    expect_ok(hf_unlock(lock));
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &none));
+    assert_true(hf_token(none) > token);
+    hf_lock_free(lock);
+    hf_lock_free(none);
+    expect_ok(hf_close(client, PATIENCE_MS));
+}
+
+/* A server that is stopped answers nothing: whoever asks hears so by its own
+ * deadline, holders see their time run out, and close returns. */
+static void silence_ends_by_the_deadline(void **state)
+{
+    struct hf_lock_opts held = hf_test_mongo_opts(2000, 0, 1000);
+    struct hf_lock_opts brief = hf_test_mongo_opts(10000, 0, 1000);
+    struct hf_client *client;
+    struct hf_lock *lock = NULL, *none = NULL;
+    int64_t began;
+    enum hf_err err;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    held.renew = true;
+    expect_ok(hf_lock(client, hf_key("held"), &held, &lock));
+    hf_test_mongo_signal(&mongo, 0, SIGSTOP);
+    began = now_ms();
+    err = hf_lock(client, hf_key("k"), &brief, &none);
+    assert_true(err == HF_EINDOUBT || err == HF_EUNAVAIL);
+    assert_null(none);
+    while (hf_valid_for(lock, 0) && now_ms() - began < 30000)
+        (void)poll(NULL, 0, 10);
+    assert_false(hf_valid_for(lock, 0));
+    expect_err(hf_close(client, 500), HF_EINDOUBT);
+    assert_true(now_ms() - began < 30000);
+
+    hf_test_mongo_signal(&mongo, 0, SIGCONT);
+    hf_lock_free(lock);
+}
+
+/* How many findAndModify the server has begun to work on. */
+static long begun(void)
+{
+    const char *status =
+        hf_test_mongo_say(&mongo, 0, "admin", "{\"serverStatus\":1}");
+    const char *at = strstr(status, "\"findAndModify\" :");
+
+    at = at ? strstr(at, "\"total\" : ") : NULL;
+    return at ? strtol(at + strlen("\"total\" : "), NULL, 10) : -1;
+}
+
+/* The server keeps the first copy of a LOCK back for some seconds. A second one
+ * is granted meanwhile, and given back: what comes late then takes nothing, and
+ * the next to ask has the key, though the lease was to be long. */
+static void what_comes_late_leaves_no_ghost(void **state)
+{
+    const char *hold_back =
+        "{\"configureFailPoint\":\"failCommand\",\"mode\":{\"times\":1},"
+        "\"data\":{\"failCommands\":[\"findAndModify\"],"
+        "\"blockConnection\":true,\"blockTimeMS\":2000}}";
+    struct hf_lock_opts opts = hf_test_mongo_opts(600000, 0, PATIENCE_MS);
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL, *next = NULL;
+    long before;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    other = hf_test_mongo_open(&mongo, "");
+    before = begun();
+    assert_null(
+        strstr(hf_test_mongo_say(&mongo, 0, "admin", hold_back), "(lost)"));
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_unlock(lock));
+    while (begun() < before + 3) /* LOCK, UNLOCK, and the late one */
+        (void)poll(NULL, 0, 20);
+    expect_ok(hf_lock(other, hf_key("k"), &opts, &next));
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
+/* The server is silent until several copies are on their way: the first of them
+ * changes the value, and the answer to the last is the answer to all. */
+static void an_update_in_doubt_happens_once(void **state)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(120000, 0, PATIENCE_MS);
+    struct hf_bytes old = hf_bytes("old");
+    struct hf_client *client;
+    struct hf_lock *lock = NULL;
+    struct hf_future *future = NULL;
+    enum hf_err err = HF_ECANCELED;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    opts.value = old;
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    hf_test_mongo_signal(&mongo, 0, SIGSTOP);
+    expect_ok(
+        hf_update_start(lock, &old, hf_bytes("new"), NULL, NULL, &future));
+    expect_err(hf_future_wait(future, 1500, &err), HF_ETIMEDOUT);
+    hf_test_mongo_signal(&mongo, 0, SIGCONT);
+    expect_ok(hf_future_wait(future, PATIENCE_MS, &err));
+    expect_ok(err);
+    expect_err(hf_update(lock, &old, hf_bytes("newer")), HF_EMISMATCH);
+    hf_future_free(future);
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, PATIENCE_MS));
+}
+
+/* ---- In line ------------------------------------------------------------*/
+
+static void await_line(const char *size)
+{
+    char json[128];
+
+    (void)snprintf(json, sizeof(json),
+                   "{\"count\":\"locks\",\"query\":{\"line\":{\"$size\":%s}}}",
+                   size);
+    while (!strstr(hf_test_mongo_say(&mongo, 0, "holdfast", json), "\"n\" : 1"))
+        (void)poll(NULL, 0, 5);
+}
+
+/* Once told to, stand in line for ten minutes, and longer. To be called before
+ * this process has threads: it forks. */
+static pid_t make_waiter(int *tell)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(600000, HF_FOREVER, 5000);
+    char url[HF_TEST_MONGO_URL_SIZE], byte;
+    struct hf_client *client = NULL;
+    struct hf_lock *lock = NULL;
+    int ends[2];
+    pid_t pid;
+
+    assert_int_equal(pipe(ends), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    *tell = ends[1];
+    if (pid > 0)
+        return pid;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    hf_test_mongo_url(&mongo, url, "");
+    if (read(ends[0], &byte, 1) == 1 && hf_open(url, NULL, &client) == HF_OK)
+        (void)hf_lock(client, hf_key("k"), &opts, &lock);
+    (void)pause();
+    _exit(1);
+}
+
+/* Who died in line is offered the key, does not take it up, and costs the next
+ * three seconds: not its lease. */
+static void a_dead_waiter_costs_three_seconds(void **state)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(60000, 60000, PATIENCE_MS);
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_future *future = NULL;
+    enum hf_err err = HF_ECANCELED;
+    pid_t dead;
+    int tell;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    dead = make_waiter(&tell);
+    client = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    assert_int_equal(write(tell, "+", 1), 1);
+    await_line("1");
+    (void)kill(dead, SIGKILL);
+    (void)waitpid(dead, NULL, 0);
+    (void)close(tell);
+    other = hf_test_mongo_open(&mongo, "");
+    expect_ok(
+        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    await_line("2");
+    expect_ok(hf_unlock(lock));
+    expect_ok(hf_future_wait(future, 20000 * hf_test_slowness(), &err));
+    expect_ok(err);
+    hf_future_free(future);
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        CASE(a_lock_outlives_its_primary),
+        CASE(who_waits_is_woken_after_a_stepdown),
+        CASE(a_storm_with_failovers_leaves_a_good_history),
+        CASE(a_lock_outlives_a_crash_of_the_only_server),
+        CASE(silence_ends_by_the_deadline),
+        CASE(what_comes_late_leaves_no_ghost),
+        CASE(an_update_in_doubt_happens_once),
+        CASE(a_dead_waiter_costs_three_seconds),
+    };
+
+    return hf_test_main("mongo faults", cases, HF_TEST_COUNT(cases), 4);
+}

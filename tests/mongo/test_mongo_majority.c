@@ -1,0 +1,115 @@
+/* Too few servers: a majority that is gone, for a while. */
+#include <signal.h>
+
+#include "lib/mongo_client.h"
+#include "lib/runner.h"
+
+#define PATIENCE_MS 60000 /* for what an election may hold up */
+
+static struct hf_test_mongo mongo;
+
+static int set_up(void **state)
+{
+    (void)state;
+    mongo = (struct hf_test_mongo){.count = 0};
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    if (mongo.count > 0)
+        hf_test_mongo_stop(&mongo);
+    return 0;
+}
+
+static unsigned primary(void)
+{
+    int found = hf_test_mongo_primary(&mongo);
+
+    assert_true(found >= 0);
+    return (unsigned)found;
+}
+
+/* With two of three gone nothing can be decided: an error by the deadline, and
+ * no answer that is wrong. */
+static void without_a_majority_there_is_no_answer(void **state)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(300000, 0, PATIENCE_MS);
+    struct hf_lock_opts brief = hf_test_mongo_opts(10000, 0, 1500);
+    struct hf_client *client;
+    struct hf_lock *lock = NULL, *none = NULL;
+    struct hf_info info;
+    unsigned last = 0;
+    enum hf_err err;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 3);
+    client = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    for (unsigned i = 0; i < 3; i++) {
+        if (i != primary())
+            last = i;
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        if (i != last)
+            hf_test_mongo_kill(&mongo, i);
+    }
+    err = hf_lock(client, hf_key("other"), &brief, &none);
+    assert_true(err == HF_EUNAVAIL || err == HF_EINDOUBT);
+    err = hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info);
+    assert_true(err == HF_EUNAVAIL || err == HF_EINDOUBT);
+
+    for (unsigned i = 0; i < 3; i++) {
+        if (i != last)
+            assert_true(hf_test_mongo_again(&mongo, i));
+    }
+    expect_ok(hf_renew(lock, 0));
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, PATIENCE_MS));
+}
+
+/* The majority goes while a write is under way: the primary has it, and cannot
+ * say for how long. Once the others are back, the answer is found by nonce. */
+static void a_write_in_doubt_is_resolved(void **state)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(300000, 0, PATIENCE_MS);
+    struct hf_client *client;
+    struct hf_lock *lock = NULL;
+    struct hf_future *future = NULL;
+    enum hf_err err = HF_ECANCELED;
+    unsigned kept;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 3);
+    client = hf_test_mongo_open(&mongo, "");
+    kept = primary();
+    for (unsigned i = 0; i < 3; i++)
+        if (i != kept)
+            hf_test_mongo_signal(&mongo, i, SIGSTOP);
+    expect_ok(
+        hf_lock_start(client, hf_key("k"), &opts, &lock, NULL, NULL, &future));
+    expect_err(hf_future_wait(future, 1500, &err), HF_ETIMEDOUT);
+    for (unsigned i = 0; i < 3; i++)
+        if (i != kept)
+            hf_test_mongo_signal(&mongo, i, SIGCONT);
+    expect_ok(hf_future_wait(future, PATIENCE_MS, &err));
+    expect_ok(err);
+    assert_true(hf_valid_for(lock, 0));
+    expect_ok(hf_unlock(lock));
+    hf_future_free(future);
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, PATIENCE_MS));
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        CASE(without_a_majority_there_is_no_answer),
+        CASE(a_write_in_doubt_is_resolved),
+    };
+
+    return hf_test_main("mongo majority", cases, HF_TEST_COUNT(cases), 2);
+}

@@ -1,0 +1,338 @@
+/* Who is let in, to what kind of server, and what is found in its documents. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/mongo_client.h"
+#include "lib/runner.h"
+
+static struct hf_test_mongo mongo;
+
+static int set_up(void **state)
+{
+    (void)state;
+    mongo = (struct hf_test_mongo){.count = 0};
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    if (mongo.count > 0)
+        hf_test_mongo_stop(&mongo);
+    return 0;
+}
+
+/* Opening `url` fails with `wanted`, and the text has `word` and no password. */
+static void expect_refused(const char *url, enum hf_err wanted,
+                           const char *word)
+{
+    struct hf_error error = {.code = HF_OK};
+    struct hf_client *client = NULL;
+    struct hf_client_opts opts;
+
+    hf_client_opts_init(&opts);
+    opts.error = &error;
+    expect_err(hf_open(url, &opts, &client), wanted);
+    assert_null(client);
+    if (!strstr(error.text, word))
+        fail_msg("\"%s\" does not name '%s'", error.text, word);
+    assert_null(strstr(error.text, "hush"));
+}
+
+static void what_is_wrong_with_a_url_is_named(void **state)
+{
+    (void)state;
+    expect_refused("mongodb:host", HF_EINVAL, "server");
+    expect_refused("mongodb://", HF_EINVAL, "server");
+    expect_refused("mongodb://h/?keep=0", HF_EINVAL, "keep");
+    expect_refused("mongodb://h/?keep=1x", HF_EINVAL, "keep");
+    expect_refused("mongodb://h/?unsafe=2", HF_EINVAL, "unsafe");
+    expect_refused("mongodb://h/?collection=a$b", HF_EINVAL, "collection");
+    expect_refused("mongodb://h/?collection=system.x", HF_EINVAL, "collection");
+    expect_refused("mongodb://h/?database=a.b", HF_EINVAL, "database");
+    expect_refused("mongodb://u:hush@h:0/", HF_EINVAL, "url");
+    expect_refused("mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=200",
+                   HF_EUNAVAIL, "mongodb");
+}
+
+static void options_that_nobody_knows_are_refused(void **state)
+{
+    char url[HF_TEST_MONGO_URL_SIZE];
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_url(&mongo, url, "&colection=x");
+    expect_refused(url, HF_EINVAL, "colection");
+    hf_test_mongo_url(&mongo, url, "&require=steady");
+    expect_refused(url, HF_EUNSUPPORTED, "steady");
+}
+
+/* Whatever the URL says, a write is not done before a majority has it. */
+static void weaker_concerns_in_a_url_change_nothing(void **state)
+{
+    struct hf_client *client;
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(
+        &mongo, "&w=0&journal=false&readConcernLevel=local&retryWrites=true"
+                "&readPreference=secondaryPreferred");
+    assert_true(hf_caps(client) & HF_CAP_FAILOVER_SAFE);
+    expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
+    expect_ok(hf_unlock(lock));
+    expect_err(hf_unlock(lock), HF_ESTATE);
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, 10000));
+}
+
+static void a_standalone_server_must_be_asked_for(void **state)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(30000, 5000, 30000);
+    char url[HF_TEST_MONGO_URL_SIZE];
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_future *future = NULL;
+    struct hf_info info;
+    enum hf_err err = HF_ECANCELED;
+
+    (void)state;
+    mongo.alone = true;
+    hf_test_mongo_need(&mongo, 1);
+    (void)snprintf(url, sizeof(url), "mongodb://127.0.0.1:%d/",
+                   mongo.members[0].port);
+    expect_refused(url, HF_EUNSUPPORTED, "unsafe");
+    client = hf_test_mongo_open(&mongo, "");
+    other = hf_test_mongo_open(&mongo, "");
+    assert_false(hf_caps(client) & (HF_CAP_FENCE | HF_CAP_FAILOVER_SAFE |
+                                    HF_CAP_PUSH | HF_CAP_WATCH));
+
+    /* Who waits looks from time to time. */
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_read(other, hf_key("k"), HF_LINEARIZABLE, &info));
+    assert_true(info.held);
+    hf_info_fini(&info);
+    opts.wait_ms = 60000;
+    expect_ok(
+        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    expect_err(hf_future_wait(future, 200, &err), HF_ETIMEDOUT);
+    expect_ok(hf_unlock(lock));
+    expect_ok(hf_future_wait(future, 60000, &err));
+    expect_ok(err);
+    assert_true(hf_token(next) > hf_token(lock));
+    hf_future_free(future);
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    expect_ok(hf_close(client, 10000));
+    expect_ok(hf_close(other, 10000));
+}
+
+static void a_wrong_password_is_told_at_once(void **state)
+{
+    char url[HF_TEST_MONGO_URL_SIZE];
+    struct hf_client *client;
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    mongo.auth = true;
+    hf_test_mongo_need(&mongo, 1);
+    (void)snprintf(url, sizeof(url),
+                   "mongodb://keeper:hush@127.0.0.1:%d/"
+                   "?replicaSet=test&authSource=admin",
+                   mongo.members[0].port);
+    expect_refused(url, HF_EINVAL, "uthentication");
+    (void)snprintf(url, sizeof(url), "mongodb://127.0.0.1:%d/?replicaSet=test",
+                   mongo.members[0].port);
+    expect_refused(url, HF_EINVAL, "requires authentication");
+    client = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, 10000));
+}
+
+static void tls_checks_who_answers(void **state)
+{
+    char url[HF_TEST_MONGO_URL_SIZE], options[128];
+    struct hf_client *client;
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    mongo.tls = true;
+    hf_test_mongo_need(&mongo, 1);
+    (void)snprintf(options, sizeof(options), "&tls=true&tlsCAFile=%s/cert",
+                   mongo.folder);
+    client = hf_test_mongo_open(&mongo, options);
+    expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, 10000));
+    hf_test_mongo_url(&mongo, url, "&tls=true&serverSelectionTimeoutMS=500");
+    expect_refused(url, HF_EUNAVAIL, "ertificate");
+    hf_test_mongo_url(&mongo, url, "&tls=true&tlsCAFile=/nowhere/cert");
+    expect_refused(url, HF_EINVAL, "tlsCAFile");
+}
+
+static void servers_that_dns_does_not_know_are_named(void **state)
+{
+    (void)state;
+    expect_refused("mongodb+srv://db.nowhere.invalid/", HF_EUNAVAIL,
+                   "_mongodb._tcp.db.nowhere.invalid");
+    expect_refused("mongodb+srv://nowhere/", HF_EINVAL, "url");
+}
+
+/* ---- Documents ----------------------------------------------------------*/
+
+/* What somebody else may write over a lock that is held: each is an error that
+ * says so, or else the lock is as good as ever. */
+static const char *const scribbles[] = {
+    "{\"token\":\"seven\"}",
+    "{\"token\":{\"$numberDouble\":\"1.5\"}}",
+    "{\"ends\":\"never\"}",
+    "{\"ends\":[1,2,3]}",
+    "{\"ends\":[{\"server\":1,\"until\":2}]}",
+    "{\"line\":7}",
+    "{\"line\":[7]}",
+    "{\"line\":[{\"nonce\":3}]}",
+    "{\"canceled\":true}",
+    "{\"ended\":[]}",
+    "{\"events\":12}",
+    "{\"events\":\"nothing\\nof \\n sense 1 2 3 4 5 6 7\"}",
+    "{\"lease\":\"long\"}",
+    "{\"owner\":[1]}",
+    "{\"value\":3}",
+    "{\"nonce\":5}",
+    "{\"updates\":\"x\",\"updater\":4}",
+    "{\"gone\":0}",
+    "{\"renewals\":null}",
+};
+
+static void scribble(unsigned number)
+{
+    char json[512];
+
+    (void)snprintf(json, sizeof(json),
+                   "{\"update\":\"locks\",\"updates\":[{\"q\":{\"_id\":"
+                   "\"k%u\"},\"u\":{\"$set\":%s}}]}",
+                   number, scribbles[number]);
+    assert_null(
+        strstr(hf_test_mongo_say(&mongo, 0, "holdfast", json), "(lost)"));
+}
+
+static void try_everything(struct hf_client *client, struct hf_client *other,
+                           struct hf_lock *lock, struct hf_key key)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(10000, 300, 5000);
+    struct hf_lock *next = NULL;
+    struct hf_info info;
+    struct hf_error error;
+
+    if (hf_read(other, key, HF_LINEARIZABLE, &info) == HF_OK)
+        hf_info_fini(&info);
+    (void)hf_wait_free(other, key, 100, NULL);
+    (void)hf_update(lock, NULL, hf_bytes("v"));
+    (void)hf_renew(lock, 0);
+    if (hf_lock(other, key, &opts, &next) == HF_EPROTO) {
+        hf_client_error(other, &error);
+        assert_non_null(strstr(error.text, "not understood"));
+    }
+    hf_lock_free(next);
+    (void)hf_force(client, key, hf_token(lock), false);
+    (void)hf_unlock(lock);
+}
+
+static bool see(const struct hf_info *info, void *arg)
+{
+    (void)info;
+    (void)arg;
+    return true;
+}
+
+static void a_scribbled_document_is_an_error_and_no_more(void **state)
+{
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL;
+    struct hf_lock *good = NULL;
+    char name[16];
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    other = hf_test_mongo_open(&mongo, "");
+    for (unsigned i = 0; i < HF_TEST_COUNT(scribbles); i++) {
+        (void)snprintf(name, sizeof(name), "k%u", i);
+        expect_ok(hf_lock(client, hf_key(name), NULL, &lock));
+        scribble(i);
+        try_everything(client, other, lock, hf_key(name));
+        (void)hf_list(other, hf_key(name), see, NULL);
+        hf_lock_free(lock);
+    }
+    expect_ok(hf_lock(client, hf_key("good"), NULL, &good));
+    expect_ok(hf_unlock(good));
+    hf_lock_free(good);
+    (void)hf_close(client, 1000);
+    (void)hf_close(other, 1000);
+}
+
+/* A token that is none is told as such, by name. */
+static void a_token_that_is_none_is_not_understood(void **state)
+{
+    struct hf_client *client;
+    struct hf_lock *lock = NULL, *none = NULL;
+    struct hf_error error;
+    struct hf_info info;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("k0"), NULL, &lock));
+    scribble(0);
+    expect_err(hf_read(client, hf_key("k0"), HF_LINEARIZABLE, &info),
+               HF_EPROTO);
+    expect_err(hf_lock(client, hf_key("k0"), NULL, &none), HF_EPROTO);
+    hf_client_error(client, &error);
+    assert_non_null(strstr(error.text, "not understood"));
+    hf_lock_free(lock);
+    (void)hf_close(client, 1000);
+}
+
+/* Many who come first make one index, and one document. */
+#define OPENERS 12
+
+static void whoever_comes_first_makes_the_index(void **state)
+{
+    struct hf_client *clients[OPENERS];
+    struct hf_lock *lock = NULL;
+    const char *indexes;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    for (unsigned i = 0; i < OPENERS; i++)
+        clients[i] = hf_test_mongo_open(&mongo, "&collection=fresh");
+    expect_ok(hf_lock(clients[0], hf_key("k"), NULL, &lock));
+    indexes =
+        hf_test_mongo_say(&mongo, 0, "holdfast", "{\"listIndexes\":\"fresh\"}");
+    assert_non_null(strstr(indexes, "\"expireAfterSeconds\" : 0"));
+    hf_lock_free(lock);
+    for (unsigned i = 0; i < OPENERS; i++)
+        expect_ok(hf_close(clients[i], 10000));
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        CASE(what_is_wrong_with_a_url_is_named),
+        CASE(options_that_nobody_knows_are_refused),
+        CASE(weaker_concerns_in_a_url_change_nothing),
+        CASE(a_standalone_server_must_be_asked_for),
+        CASE(a_wrong_password_is_told_at_once),
+        CASE(tls_checks_who_answers),
+        CASE(servers_that_dns_does_not_know_are_named),
+        CASE(a_scribbled_document_is_an_error_and_no_more),
+        CASE(a_token_that_is_none_is_not_understood),
+        CASE(whoever_comes_first_makes_the_index),
+    };
+
+    return hf_test_main("mongo opening", cases, HF_TEST_COUNT(cases), 4);
+}
