@@ -257,18 +257,17 @@ static enum hf_err make(struct hf_url *url, const struct hf_client_opts *opts,
                         struct hf_error *error)
 {
     struct hf_client *client = calloc(1, sizeof(*client));
-    enum hf_err err;
+    enum hf_err err = HF_OK;
 
     if (!client)
         return hf_error_code(error, HF_ENOMEM);
-    client->strategy =
-        env && env->strategy ? env->strategy : hf_strategy_find(url->scheme);
-    if (!client->strategy) {
+    if (env && env->strategy)
+        client->strategy = env->strategy;
+    else
+        err = hf_strategy_find(url->scheme, &client->strategy, error);
+    if (err) {
         free(client);
-        return hf_error_set(
-            error, HF_EUNSUPPORTED,
-            "url: no strategy '%s:' in this build, which has %s", url->scheme,
-            hf_strategy_schemes());
+        return err;
     }
     init(client, env, opts->owner);
     err = map_alive(client, error);

@@ -1,12 +1,8 @@
 #include "client/host.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
-#include "base/assert.h"
 #include "base/limits.h"
 #include "client/client.h"
 #include "client/lock.h"
@@ -96,55 +92,6 @@ static void fd_remove(struct hf_host *host, struct hf_fd *fd)
         if (loop->ready[i].data.ptr == fd)
             loop->ready[i].data.ptr = NULL;
     }
-}
-
-/* ---- Wakers -------------------------------------------------------------*/
-
-struct hf_waker *hf_waker_new(void)
-{
-    struct hf_waker *waker = malloc(sizeof(*waker));
-
-    if (!waker)
-        return NULL;
-    atomic_init(&waker->references, 1);
-    atomic_init(&waker->ringing, false);
-    waker->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return waker;
-}
-
-void hf_waker_drop(struct hf_waker *waker)
-{
-    if (atomic_fetch_sub(&waker->references, 1) > 1)
-        return;
-    (void)close(waker->fd);
-    free(waker);
-}
-
-struct hf_waker *hf_waker_take(struct hf_waker *waker)
-{
-    atomic_fetch_add(&waker->references, 1);
-    return waker;
-}
-
-void hf_waker_ring(struct hf_waker *waker)
-{
-    uint64_t one = 1;
-
-    /* One write is enough until it is heard. It cannot fail: the counter is
-     * at most 1. */
-    if (!atomic_exchange(&waker->ringing, true) &&
-        write(waker->fd, &one, sizeof(one)) < 0)
-        atomic_store(&waker->ringing, false);
-    hf_waker_drop(waker);
-}
-
-void hf_waker_hear(struct hf_waker *waker)
-{
-    uint64_t count;
-
-    if (read(waker->fd, &count, sizeof(count)) < 0)
-        HF_ASSERT(errno == EAGAIN || errno == EINTR);
-    atomic_store(&waker->ringing, false);
 }
 
 /* ---- Posts --------------------------------------------------------------*/

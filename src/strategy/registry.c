@@ -3,14 +3,11 @@
 
 #include "strategy/file/file.h"
 #include "strategy/memory.h"
-#ifdef HF_MONGO
-#include "strategy/mongo/mongo.h"
-#endif
+#include "strategy/module.h"
 #ifdef HF_REDIS
 #include "strategy/redis/redis.h"
 #include "strategy/redis/redlock.h"
 #endif
-#include "strategy/strategy.h"
 
 static const struct hf_strategy *const strategies[] = {
     &hf_strategy_memory,
@@ -22,29 +19,44 @@ static const struct hf_strategy *const strategies[] = {
     &hf_strategy_rediss,
     &hf_strategy_redlock,
 #endif
-#ifdef HF_MONGO
-    &hf_strategy_mongodb,
-    &hf_strategy_mongodb_srv,
-#endif
 };
 
-const struct hf_strategy *hf_strategy_find(const char *scheme)
+/* And those that come when they are asked for. */
+static const struct {
+    const char *scheme;
+    const char *module;
+} elsewhere[] = {
+#ifdef HF_MONGO_MODULE
+    {"mongodb", HF_MONGO_MODULE},
+    {"mongodb+srv", HF_MONGO_MODULE},
+#endif
+    {NULL, NULL},
+};
+
+static const char schemes[] = "memory, file"
+#ifdef HF_REDIS
+                              ", redis, redis+unix, rediss, redlock"
+#endif
+#ifdef HF_MONGO_MODULE
+                              ", mongodb, mongodb+srv"
+#endif
+    ;
+
+enum hf_err hf_strategy_find(const char *scheme,
+                             const struct hf_strategy **found,
+                             struct hf_error *error)
 {
     for (size_t i = 0; i < sizeof(strategies) / sizeof(strategies[0]); i++) {
-        if (!strcmp(strategies[i]->scheme, scheme))
-            return strategies[i];
+        if (!strcmp(strategies[i]->scheme, scheme)) {
+            *found = strategies[i];
+            return HF_OK;
+        }
     }
-    return NULL;
-}
-
-const char *hf_strategy_schemes(void)
-{
-    return "memory, file"
-#ifdef HF_REDIS
-           ", redis, redis+unix, rediss, redlock"
-#endif
-#ifdef HF_MONGO
-           ", mongodb, mongodb+srv"
-#endif
-        ;
+    for (size_t i = 0; elsewhere[i].scheme; i++) {
+        if (!strcmp(elsewhere[i].scheme, scheme))
+            return hf_module_find(elsewhere[i].module, scheme, found, error);
+    }
+    return hf_error_set(error, HF_EUNSUPPORTED,
+                        "url: no strategy '%s:' in this build, which has %s",
+                        scheme, schemes);
 }

@@ -7,11 +7,10 @@
  * comes from other threads comes through hf_host.post.
  *
  * To join: one file with one exported `struct hf_strategy`, one line in
- * registry.c, two lines in the conformance suite. */
+ * registry.c, two lines in the conformance suite. A strategy whose library is
+ * a burden to who does not use it is a module (strategy/module.h). */
 #ifndef HF_STRATEGY_STRATEGY_H
 #define HF_STRATEGY_STRATEGY_H
-
-#include <stdatomic.h>
 
 #include "base/error.h"
 #include "base/heap.h"
@@ -20,6 +19,7 @@
 #include "base/time.h"
 #include "base/url.h"
 #include "core/command.h"
+#include "strategy/waker.h"
 
 struct hf_host;
 struct hf_request;
@@ -104,17 +104,6 @@ struct hf_post {
     struct hf_list link;
     void (*run)(struct hf_post *post);
 };
-
-/* Wakes a client that sleeps. It is rung once every lock is dropped, because
- * who is woken wants them; by then the client may be gone, so it is counted. */
-struct hf_waker {
-    atomic_uint references;
-    atomic_bool ringing; /* until the client has heard it */
-    int fd;
-};
-
-/* Ring, and give the reference back. */
-void hf_waker_ring(struct hf_waker *waker);
 
 struct hf_host {
     const struct hf_host_ops *ops;
@@ -203,10 +192,10 @@ struct hf_strategy {
     void (*close)(void *self);
 };
 
-/* The strategy for a scheme, or NULL; and the schemes of this build, as one
- * text: "memory, file". */
-const struct hf_strategy *hf_strategy_find(const char *scheme);
-const char *hf_strategy_schemes(void);
+/* The strategy for a scheme. HF_EUNSUPPORTED, with what this build has. */
+enum hf_err hf_strategy_find(const char *scheme,
+                             const struct hf_strategy **found,
+                             struct hf_error *error);
 
 /* Free what the answer holds, and zero it. */
 void hf_answer_clear(struct hf_answer *answer);

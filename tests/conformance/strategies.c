@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "lib/folder.h"
-#ifdef HF_MONGO
+#ifdef HF_MONGO_MODULE
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/file.h>
@@ -43,7 +43,7 @@ static void file_url(char url[URL_SIZE], const char *unique)
     (void)snprintf(url, URL_SIZE, "file:%s/%s", folder, unique);
 }
 
-#ifdef HF_MONGO
+#ifdef HF_MONGO_MODULE
 /* A replica set of one, and a collection for each case. */
 static struct hf_test_mongo mongo;
 
@@ -164,7 +164,7 @@ const struct strategy strategies[] = {
     {"redlock", redlock_url, redlock_unreachable_url, redlock_start,
      redlock_stop, 20},
 #endif
-#ifdef HF_MONGO
+#ifdef HF_MONGO_MODULE
     {"mongo", mongo_url, mongo_unreachable_url, mongo_start, mongo_stop, 400},
 #endif
 };

@@ -719,8 +719,8 @@ static enum hf_err faulty_open(void *self, struct hf_url *url,
     faulty->timer.fire = on_timer;
     hf_list_init(&faulty->arrivals);
     hf_list_init(&faulty->packets);
-    faulty->inner = hf_strategy_find(url->scheme);
-    HF_ASSERT(faulty->inner);
+    err = hf_strategy_find(url->scheme, &faulty->inner, error);
+    HF_ASSERT(!err);
     err = outer->ops->timer_add(outer, &faulty->timer);
     if (err)
         return hf_error_code(error, err);

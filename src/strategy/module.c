@@ -1,0 +1,72 @@
+#include "strategy/module.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What is loaded has threads and handlers of its own before long: it cannot be
+ * unloaded. */
+static void *load(const char *path)
+{
+    return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+}
+
+/* Where `file` would be if it lay beside the shared object that this code is
+ * in. False: the code is part of the program, and the name that a program has
+ * is whatever its caller wrote. */
+static bool find_beside(const char *file, char path[PATH_MAX])
+{
+    static const char here;
+    const struct link_map *map = NULL;
+    const char *slash;
+    Dl_info info;
+
+    if (!dladdr1(&here, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
+        return false;
+    slash = strrchr(map->l_name, '/');
+    return slash &&
+           snprintf(path, PATH_MAX, "%.*s/%s", (int)(slash - map->l_name),
+                    map->l_name, file) < PATH_MAX;
+}
+
+/* What lies beside the library belongs to it, and if that cannot be loaded
+ * another would not be better. */
+static void *load_module(const char *file)
+{
+    char path[PATH_MAX];
+
+    if (find_beside(file, path) && access(path, F_OK) == 0)
+        return load(path);
+    return load(file);
+}
+
+enum hf_err hf_module_find(const char *file, const char *scheme,
+                           const struct hf_strategy **found,
+                           struct hf_error *error)
+{
+    void *object = load_module(file);
+    const struct hf_module *module;
+
+    if (!object)
+        return hf_error_set(error, HF_EUNSUPPORTED,
+                            "url: '%s:' is in a module that cannot be loaded; "
+                            "see that it is installed: %s",
+                            scheme, dlerror());
+    module = dlsym(object, HF_MODULE_SYMBOL);
+    if (!module || strcmp(module->version, HF_VERSION) != 0)
+        return hf_error_set(error, HF_EUNSUPPORTED,
+                            "url: '%s:': %s is not of holdfast %s; install "
+                            "both from one release",
+                            scheme, file, HF_VERSION);
+    for (const struct hf_strategy *const *at = module->strategies; *at; at++) {
+        if (!strcmp((*at)->scheme, scheme)) {
+            *found = *at;
+            return HF_OK;
+        }
+    }
+    return hf_error_set(error, HF_EUNSUPPORTED, "url: no '%s:' in %s", scheme,
+                        file);
+}

@@ -1,0 +1,12 @@
+/* Where libholdfast finds the strategies of this folder. */
+#include "strategy/module.h"
+#include "strategy/mongo/mongo.h"
+
+static const struct hf_strategy *const strategies[] = {
+    &hf_strategy_mongodb,
+    &hf_strategy_mongodb_srv,
+    NULL,
+};
+
+HF_API extern const struct hf_module hf_module;
+const struct hf_module hf_module = {HF_VERSION, strategies};
