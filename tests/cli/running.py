@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`holdfast run`: the command's status, signals, descriptors and death."""
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -250,25 +251,55 @@ def a_child_that_stays_behind_does_not_hold_up_the_status():
         os.kill(int(read(f'{folder}/pid')), signal.SIGKILL)
 
 
+class Deaf:
+    """A port where whoever calls is not answered."""
+
+    def __init__(self):
+        self.socket = socket.create_server(('127.0.0.1', 0))
+        self.socket.settimeout(LIMIT)
+        self.port = self.socket.getsockname()[1]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def called_by(self, running):
+        """The connection, once there is one."""
+        until(lambda: select.select([self.socket], [], [], 0)[0] or
+              running.process.poll() is not None, 'a call')
+        if running.process.poll() is not None:
+            check('no strategy' in running.end(None).err)
+            raise Skip('not in this build')
+        return self.socket.accept()[0]
+
+
 @case
 def a_password_is_not_on_the_command_line():
-    with socket.socket() as deaf:  # whoever calls is not answered
-        deaf.bind(('127.0.0.1', 0))
-        deaf.listen()
-        url = f'redis://eve:sesame@127.0.0.1:{deaf.getsockname()[1]}/0'
+    with Deaf() as deaf:
+        url = f'redis://eve:sesame@127.0.0.1:{deaf.port}/0'
         for option in [f'--url={url}'], ['--url', url]:
             running = Running(*option, 'run', 'k', '--', 'true')
-            deaf.settimeout(LIMIT)
-            try:
-                caller, _ = deaf.accept()
-            except socket.timeout:
-                check('no strategy' in running.end(None).err)
-                raise Skip('this build has no redis:') from None
+            caller = deaf.called_by(running)
             words = read(f'/proc/{running.pid}/cmdline')
             check('//eve:******@127.0.0.1' in words, words)
             caller.close()
             ended = running.end(None)
             check(ended.status == 69 and 'sesame' not in ended.err, ended)
+
+
+@case
+def who_is_killed_leaves_no_shared_memory_behind():
+    with Deaf() as deaf:
+        running = Running('--url', f'mongodb://127.0.0.1:{deaf.port}', 'run',
+                          'k', '--', 'true')
+        deaf.called_by(running).close()
+        os.kill(running.pid, signal.SIGKILL)
+        running.end(-signal.SIGKILL)
+        left = [name for name in os.listdir('/dev/shm')
+                if name.endswith(f'-{running.pid}')]
+        equal(left, [])
 
 
 if __name__ == '__main__':

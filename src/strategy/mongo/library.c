@@ -2,7 +2,9 @@
 
 #include <mongoc/mongoc.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #define EXIT_S 1
@@ -70,8 +72,19 @@ static void log_nothing(mongoc_log_level_t level, const char *domain,
     (void)arg;
 }
 
+/* libmongoc counts in shared memory, for who looks on. It has a name, which a
+ * process that is killed would leave behind. */
+static void unlink_counters(void)
+{
+    char name[32];
+
+    (void)snprintf(name, sizeof(name), "/mongoc-%u", (unsigned)getpid());
+    (void)shm_unlink(name);
+}
+
 static void init(void)
 {
+    unlink_counters();
     mongoc_init();
     mongoc_log_set_handler(log_nothing, NULL);
     threads.pid = getpid();
