@@ -35,8 +35,9 @@ struct hf_test_mongo {
     struct hf_test_mongod members[HF_TEST_MONGO_MAX];
 };
 
-/* Whether there is a program to run. */
+/* Whether there is a program to run; and a library to give it a clock. */
 bool hf_test_mongo_found(void);
+bool hf_test_mongo_has_clocks(void);
 
 /* Start a replica set of `count` members, and wait until it has a primary. What
  * else is in `mongo` is as the caller set it, or zero. */
