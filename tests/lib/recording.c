@@ -153,22 +153,38 @@ static struct recorder_answer answer_of(const struct recorded_call *call)
     };
 }
 
+static size_t replay_begin(struct recorder *recorder,
+                           const struct recorded_call *call, const char *nonce)
+{
+    return recorder_begin(recorder,
+                          &(struct recorder_call){
+                              .kind = call->kind,
+                              .client = call->number,
+                              .key = call->key,
+                              .key_len = call->key_size,
+                              .nonce = nonce,
+                              .token = call->answered ? 0 : call->token,
+                              .lease = call->lease,
+                              .now = call->invoke,
+                          });
+}
+
+/* A grant whose answer was lost may be over before the next attempt asks: then
+ * the library claims anew, and the call tells of the second grant alone. */
+static bool may_hide_a_grant(const struct recorded_call *call)
+{
+    return call->kind == HISTORY_LOCK && call->answered && call->lease > 0 &&
+           call->answer - call->invoke >= call->lease;
+}
+
 static void replay(struct recorder *recorder, const struct recorded_call *call)
 {
     struct recorder_answer answer = answer_of(call);
     char hex[HEX_SIZE];
-    size_t op =
-        recorder_begin(recorder, &(struct recorder_call){
-                                     .kind = call->kind,
-                                     .client = call->number,
-                                     .key = call->key,
-                                     .key_len = call->key_size,
-                                     .nonce = nonce_text(call, hex),
-                                     .token = call->answered ? 0 : call->token,
-                                     .lease = call->lease,
-                                     .now = call->invoke,
-                                 });
+    size_t op = replay_begin(recorder, call, nonce_text(call, hex));
 
+    if (may_hide_a_grant(call))
+        (void)replay_begin(recorder, call, NULL);
     if (call->queued)
         recorder_queued(recorder, op, call->queued);
     if (call->answered)
