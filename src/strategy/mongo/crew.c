@@ -175,7 +175,6 @@ static void *be_a_worker(void *arg)
             rest(crew);
     }
     leave(crew);
-    hf_mongo_thread_ends();
     return NULL;
 }
 
@@ -190,7 +189,6 @@ static void *run_task(void *arg)
     free(task);
     pthread_mutex_lock(&crew->mutex);
     leave(crew);
-    hf_mongo_thread_ends();
     return NULL;
 }
 

@@ -7,60 +7,110 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/list.h"
+
 #define EXIT_S 1
 
-/* Those of all clients. */
+struct thread {
+    struct hf_list link;
+    pthread_t id;
+    void *(*run)(void *);
+    void *arg;
+    bool ended; /* to be joined */
+};
+
+/* Those of all clients. Its mutex is held while they are linked only. */
 static struct {
     pthread_mutex_t mutex;
-    pthread_cond_t none;
-    unsigned count;
-    pid_t pid; /* a child has none of its parent's threads */
-} threads = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 0};
+    struct hf_list all;
+    pid_t pid; /* whose they are */
+} threads = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-static void count_thread(int more)
+static void *begin(void *arg)
+{
+    struct thread *thread = arg;
+
+    (void)thread->run(thread->arg);
+    pthread_mutex_lock(&threads.mutex);
+    thread->ended = true;
+    pthread_mutex_unlock(&threads.mutex);
+    return NULL;
+}
+
+/* A child of ours has copies of what we know, and would wait for ever. */
+static void forget_a_parents_threads(void)
 {
     pthread_mutex_lock(&threads.mutex);
-    threads.count += (unsigned)more;
-    if (threads.count == 0)
-        pthread_cond_broadcast(&threads.none);
+    if (threads.pid != getpid()) {
+        hf_list_init(&threads.all);
+        threads.pid = getpid();
+    }
     pthread_mutex_unlock(&threads.mutex);
+}
+
+/* One that has ended, or any; NULL: none. It is not in the list any more. */
+static struct thread *take_thread(bool ended)
+{
+    struct thread *taken = NULL;
+
+    pthread_mutex_lock(&threads.mutex);
+    for (struct hf_list *link = threads.all.next;
+         link != &threads.all && !taken; link = link->next) {
+        struct thread *thread = HF_CONTAINER(link, struct thread, link);
+
+        if (!ended || thread->ended)
+            taken = thread;
+    }
+    if (taken)
+        hf_list_remove(&taken->link);
+    pthread_mutex_unlock(&threads.mutex);
+    return taken;
+}
+
+static void join_ended(void)
+{
+    struct thread *thread;
+
+    while ((thread = take_thread(true))) {
+        (void)pthread_join(thread->id, NULL);
+        free(thread);
+    }
 }
 
 bool hf_mongo_thread_start(void *(*run)(void *), void *arg)
 {
-    pthread_attr_t attributes;
-    pthread_t thread;
+    struct thread *thread = malloc(sizeof(*thread));
     bool started;
 
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    count_thread(1);
-    started = pthread_create(&thread, &attributes, run, arg) == 0;
-    pthread_attr_destroy(&attributes);
+    forget_a_parents_threads();
+    join_ended();
+    if (!thread)
+        return false;
+    *thread = (struct thread){.run = run, .arg = arg};
+    pthread_mutex_lock(&threads.mutex);
+    started = pthread_create(&thread->id, NULL, begin, thread) == 0;
+    if (started)
+        hf_list_push_back(&threads.all, &thread->link);
+    pthread_mutex_unlock(&threads.mutex);
     if (!started)
-        count_thread(-1);
+        free(thread);
     return started;
 }
 
-void hf_mongo_thread_ends(void)
-{
-    count_thread(-1);
-}
-
+/* Until they are gone, and not only about to go: libraries clean up after a
+ * thread when it ends, with what they take down themselves at exit. */
 static void await_threads(void)
 {
+    struct thread *thread;
     struct timespec until;
 
     if (threads.pid != getpid())
         return;
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += EXIT_S;
-    pthread_mutex_lock(&threads.mutex);
-    while (threads.count > 0 &&
-           pthread_cond_clockwait(&threads.none, &threads.mutex,
-                                  CLOCK_MONOTONIC, &until) == 0)
-        continue;
-    pthread_mutex_unlock(&threads.mutex);
+    while ((thread = take_thread(false)) &&
+           pthread_clockjoin_np(thread->id, NULL, CLOCK_MONOTONIC, &until) == 0)
+        free(thread);
 }
 
 static void log_nothing(mongoc_log_level_t level, const char *domain,
@@ -87,7 +137,6 @@ static void init(void)
     unlink_counters();
     mongoc_init();
     mongoc_log_set_handler(log_nothing, NULL);
-    threads.pid = getpid();
     (void)atexit(await_threads);
 }
 

@@ -8,12 +8,10 @@
  * otherwise. */
 void hf_mongo_library_init(void);
 
-/* Start a thread that nobody joins; the last thing it does is to say that it
- * ends. False: it could not be started.
+/* Start a thread that nobody waits for. False: it could not be started.
  *
  * When the program ends, libmongoc's own memory goes: those who are about to
  * come out of it are waited for a little. */
 bool hf_mongo_thread_start(void *(*run)(void *), void *arg);
-void hf_mongo_thread_ends(void);
 
 #endif
