@@ -3,11 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "strategy/mongo/command.h"
 
-#define OPEN_MS 10000 /* hf_open() waits so long for a server */
-#define TRIES 3
+#define OPEN_MS 10000  /* hf_open() waits so long for a server */
+#define GREET_MS 8000  /* and so long one is looked for again */
 #define WIRE_MIN 17    /* MongoDB 6.0: $tsIncrement, let */
 #define INDEX_MS 10000 /* how long making the index may take */
 
@@ -81,18 +82,44 @@ static void greet(struct greeting *greeting, mongoc_client_t *client,
     mongoc_server_description_destroy(server);
 }
 
-/* A server that was there, and did not manage, is asked again: it may have been
+/* Whether any server has been heard of: then there may be a primary soon. */
+static bool is_there(mongoc_client_t *client)
+{
+    size_t count = 0;
+    mongoc_server_description_t **servers =
+        mongoc_client_get_server_descriptions(client, &count);
+    bool there = false;
+
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(mongoc_server_description_type(servers[i]), "Unknown") != 0)
+            there = true;
+    mongoc_server_descriptions_destroy_all(servers, count);
+    return there;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* Servers that are there, and do not manage, are asked again: one may have been
  * elected just now, or no longer be the primary. */
 static void run(struct hf_mongo_job *job, mongoc_client_t *client,
                 const struct hf_mongo_place *place)
 {
     struct greeting *greeting = HF_CONTAINER(job, struct greeting, job);
+    int64_t until = now_ms() + GREET_MS;
+    enum hf_err err;
 
-    greeting->reply.err = HF_EINDOUBT;
-    for (int i = 0; i < TRIES && greeting->reply.err == HF_EINDOUBT; i++) {
+    do {
         greeting->reply = (struct hf_mongo_reply){.err = HF_OK};
         greet(greeting, client, place);
-    }
+        err = greeting->reply.err;
+    } while ((err == HF_EINDOUBT || (err == HF_EUNAVAIL && is_there(client))) &&
+             now_ms() < until);
 }
 
 enum hf_err hf_mongo_greet(struct hf_mongo_crew *crew, struct hf_error *error)
