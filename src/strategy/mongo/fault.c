@@ -5,31 +5,39 @@
 
 /* MongoDB's numbers: src/mongo/base/error_codes.yml in its sources. */
 enum {
-    HOST_UNREACHABLE = 6,
+    BAD_VALUE = 2,
+    FAILED_TO_PARSE = 9,
     UNAUTHORIZED = 13,
+    TYPE_MISMATCH = 14,
+    OVERFLOWN = 15,
     AUTHENTICATION_FAILED = 18,
-    MAX_TIME_EXPIRED = 50,
-    NETWORK_TIMEOUT = 89,
-    SHUTDOWN_IN_PROGRESS = 91,
+    COMMAND_NOT_FOUND = 59,
+    INVALID_OPTIONS = 72,
+    INVALID_NAMESPACE = 73,
+    INDEX_OPTIONS_CONFLICT = 85,
+    INDEX_KEY_SPECS_CONFLICT = 86,
     WRITE_CONFLICT = 112,
+    COMMAND_NOT_SUPPORTED = 115,
     READ_CONCERN_NOT_YET = 134,
-    PRIMARY_STEPPED_DOWN = 189,
-    EXCEEDED_TIME_LIMIT = 262,
+    CONVERSION_FAILURE = 241,
+    ATLAS_ERROR = 8000,
+    NOT_PRIMARY_LEGACY = 10058,
     NOT_WRITABLE_PRIMARY = 10107,
     OBJECT_TOO_LARGE = 10334,
-    INTERRUPTED_AT_SHUTDOWN = 11600,
-    INTERRUPTED = 11601,
-    INTERRUPTED_BY_STATE_CHANGE = 11602,
     DUPLICATE_KEY = 11000,
     NOT_PRIMARY_NO_SECONDARY_OK = 13435,
     NOT_PRIMARY_OR_SECONDARY = 13436,
     RESULT_TOO_LARGE = 17419,
     UPSERT_TOO_LARGE = 17420,
+    FIRST_LOCATION = 15000, /* from here on each is a line of the sources */
 };
 
+/* What stops a step on its way, a server that ends or steps down, a time that
+ * is over: who knows how far it came. So it is with what we do not know. */
 static enum hf_err server_fault(uint32_t code)
 {
     switch (code) {
+    case NOT_PRIMARY_LEGACY:
     case NOT_WRITABLE_PRIMARY:
     case NOT_PRIMARY_NO_SECONDARY_OK:
     case NOT_PRIMARY_OR_SECONDARY:
@@ -37,25 +45,28 @@ static enum hf_err server_fault(uint32_t code)
     case WRITE_CONFLICT:
     case READ_CONCERN_NOT_YET:
         return HF_EUNAVAIL;
-    case HOST_UNREACHABLE:
-    case MAX_TIME_EXPIRED:
-    case NETWORK_TIMEOUT:
-    case SHUTDOWN_IN_PROGRESS:
-    case PRIMARY_STEPPED_DOWN:
-    case EXCEEDED_TIME_LIMIT:
-    case INTERRUPTED_AT_SHUTDOWN:
-    case INTERRUPTED:
-    case INTERRUPTED_BY_STATE_CHANGE:
-        return HF_EINDOUBT;
     case UNAUTHORIZED:
     case AUTHENTICATION_FAILED:
+    case COMMAND_NOT_FOUND:
+    case COMMAND_NOT_SUPPORTED:
+    case INVALID_OPTIONS:
+    case INVALID_NAMESPACE:
+    case INDEX_OPTIONS_CONFLICT:
+    case INDEX_KEY_SPECS_CONFLICT:
+    case ATLAS_ERROR:
         return HF_EINVAL;
     case OBJECT_TOO_LARGE:
     case RESULT_TOO_LARGE:
     case UPSERT_TOO_LARGE:
         return HF_ELIMIT;
-    default:
+    case BAD_VALUE: /* what a pipeline says of a document it cannot compute */
+    case FAILED_TO_PARSE:
+    case TYPE_MISMATCH:
+    case OVERFLOWN:
+    case CONVERSION_FAILURE:
         return HF_EPROTO;
+    default:
+        return code >= FIRST_LOCATION ? HF_EPROTO : HF_EINDOUBT;
     }
 }
 
