@@ -287,14 +287,9 @@ const char *hf_test_mongo_say(struct hf_test_mongo *mongo, unsigned member,
     return text;
 }
 
-/* Shown if the case fails. */
 static bool is_lost(const char *reply)
 {
-    bool lost = strncmp(reply, "(lost)", 6) == 0;
-
-    if (lost)
-        (void)fprintf(stderr, "mongod: %s\n", reply);
-    return lost;
+    return strncmp(reply, "(lost)", 6) == 0;
 }
 
 /* ---- A set --------------------------------------------------------------*/
@@ -371,6 +366,7 @@ static bool start_member(struct hf_test_mongo *mongo, unsigned number)
  * the primary. */
 static bool initiate(struct hf_test_mongo *mongo)
 {
+    const char *reply;
     char json[1024];
     int used = snprintf(json, sizeof(json),
                         "{\"replSetInitiate\":{\"_id\":\"test\",\"settings\":"
@@ -384,7 +380,10 @@ static bool initiate(struct hf_test_mongo *mongo)
                          "%s{\"_id\":%u,\"host\":\"127.0.0.1:%d\"}",
                          i > 0 ? "," : "", i, front(mongo, i));
     (void)snprintf(json + used, sizeof(json) - (size_t)used, "]}}");
-    return !is_lost(hf_test_mongo_say(mongo, 0, "admin", json));
+    reply = hf_test_mongo_say(mongo, 0, "admin", json);
+    if (is_lost(reply)) /* shown if the case fails */
+        (void)fprintf(stderr, "mongod: initiate: %s\n", reply);
+    return !is_lost(reply);
 }
 
 /* Whether all members take part: a majority is there for what is written. */
