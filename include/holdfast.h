@@ -21,7 +21,7 @@
  * What is promised
  *   - For one key, at no instant do two holders see hf_valid_for(lock, 0)
  *     true, as long as clocks *run* at the same rate within 1 %. Nobody's
- *     wall clock matters.
+ *     wall clock matters, but a server's without HF_CAP_STEADY.
  *   - Who acts after the end of its validity is outside any lock's power.
  *     Send the token with each write that the lock protects, and let the
  *     store refuse a token smaller than the largest it has seen.
@@ -285,6 +285,7 @@ struct hf_lock_opts {
     uint32_t renew_ms;     /* with renew: when this much is left; 0: 2/3 */
     bool renew;            /* keep it until unlocked */
     bool idle;             /* hf_lock_new(): do not claim yet */
+    bool from_claim;       /* the ttl counts from the claim on, wait included */
     struct hf_bytes value; /* kept with the lock, shown by hf_read() */
     const char *note;      /* shown to operators; NULL: none */
     hf_lock_event_fn *on_event; /* may be NULL */

@@ -133,6 +133,11 @@ enum hf_err hf_claim_begin(struct hf_lock *lock)
     lock->wait_until = lock->wait_ms == HF_FOREVER
                            ? HF_NEVER
                            : hf_time_add(hf_client_now(client), lock->wait_ms);
+    lock->limit = lock->from_claim
+                      ? hf_time_add(hf_client_now(client), lock->ttl_ms)
+                      : HF_NEVER;
+    if (lock->limit < lock->wait_until)
+        lock->wait_until = lock->limit;
     ask(lock, HF_CLAIM_ASKING);
     return HF_OK;
 }
@@ -226,6 +231,10 @@ static void granted(struct hf_lock *lock, uint64_t token,
     hf_time base = hf_validity_base(anchor, lock->first_sent);
     hf_time end = hf_validity_end(base, now, lock->ttl_ms);
 
+    if (now >= lock->limit) {
+        hf_claim_withdraw(lock, HF_ETIMEDOUT);
+        return;
+    }
     if (end <= now || (waited && end < hf_time_add(now, lock->ttl_ms))) {
         confirm(lock, token);
         return;
@@ -322,7 +331,8 @@ static void confirmed(struct hf_lock *lock, const struct hf_answer *answer)
 
     if (err == HF_EINDOUBT || err == HF_EUNAVAIL)
         refuse_in_doubt(lock, answer->cause);
-    else if (err == HF_OK && hf_validity_end(base, now, lock->ttl_ms) > now)
+    else if (err == HF_OK && now < lock->limit &&
+             hf_validity_end(base, now, lock->ttl_ms) > now)
         hold(lock, base);
     else if (lock->wait_ms > 0 && now < lock->wait_until)
         claim_anew(lock); /* it came, and went, before it could be used */

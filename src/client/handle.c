@@ -143,6 +143,7 @@ static void copy_options(struct hf_lock *lock, const struct hf_lock_opts *opts)
     lock->timeout_ms = opts->timeout_ms;
     lock->renew_ms = opts->renew_ms;
     lock->renew = opts->renew;
+    lock->from_claim = opts->from_claim;
     lock->on_event = opts->on_event;
     lock->arg = opts->arg;
     hf_copy(value, opts->value.data, opts->value.size);
@@ -168,6 +169,7 @@ enum hf_err hf_handle_new(struct hf_client *client, struct hf_key key,
         .references = 1,
         .timer.fire = on_timer,
         .callback.run = run_event,
+        .limit = HF_NEVER,
         .key_size = key.size,
     };
     hf_copy(lock->bytes, key.data, key.size);

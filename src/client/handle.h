@@ -30,7 +30,7 @@ struct hf_lock {
 
     /* What was asked for. */
     uint32_t ttl_ms, wait_ms, timeout_ms, renew_ms;
-    bool renew;
+    bool renew, from_claim;
     hf_lock_event_fn *on_event;
     void *arg;
     struct hf_bytes value; /* in the same block as the key */
@@ -42,6 +42,7 @@ struct hf_lock {
     _Atomic hf_time valid_until; /* 0: not at all */
     hf_time first_sent;          /* of this nonce's LOCK */
     hf_time wait_until;
+    hf_time limit;        /* the first lease ends by then */
     hf_time base;         /* of the lease that is confirmed */
     uint32_t held_ttl_ms; /* its length */
     uint32_t place;

@@ -60,6 +60,64 @@ static bool is_done(const struct hf_future *future)
     return hf_future_done(future, NULL);
 }
 
+/* ---- A limit from the claim on ------------------------------------------*/
+
+static void a_limit_from_the_claim_includes_the_wait(void **state)
+{
+    struct hf_lock_opts held = options(60000, 0);
+    struct hf_lock_opts opts = options(3000, HF_FOREVER);
+    hf_time claimed = world.now;
+    struct hf_lock *first, *second;
+    struct hf_future *future;
+
+    (void)state;
+    opts.from_claim = true;
+    assert_int_equal(hf_world_lock(&world, a, "k", &held, &first), HF_OK);
+    future = begin_lock(b, &opts, &second);
+    hf_world_run(&world, 1000);
+    assert_int_equal(hf_world_unlock(&world, first), HF_OK);
+    assert_int_equal(hf_world_wait(&world, future), HF_OK);
+    assert_int_equal(hf_deadline(second), claimed + 3000);
+    /* A renewal is asked for, and has no limit. */
+    assert_int_equal(hf_world_renew(&world, second, 0), HF_OK);
+    assert_true(hf_deadline(second) > claimed + 3000);
+    hf_lock_free(first);
+    hf_lock_free(second);
+}
+
+static void a_limit_from_the_claim_ends_the_wait(void **state)
+{
+    struct hf_lock_opts held = options(60000, 0);
+    struct hf_lock_opts opts = options(1000, HF_FOREVER);
+    hf_time claimed = world.now;
+    struct hf_lock *first, *second;
+    uint32_t waiters;
+
+    (void)state;
+    opts.from_claim = true;
+    assert_int_equal(hf_world_lock(&world, a, "k", &held, &first), HF_OK);
+    assert_int_equal(hf_world_lock(&world, b, "k", &opts, &second),
+                     HF_ETIMEDOUT);
+    assert_int_equal(world.now, claimed + 1000);
+    assert_true(hf_world_held(&world, "k", &waiters));
+    assert_int_equal(waiters, 0);
+    hf_lock_free(first);
+}
+
+static void a_grant_that_comes_after_the_limit_is_given_back(void **state)
+{
+    struct hf_lock_opts opts = options(500, 0);
+    struct hf_lock *lock;
+
+    (void)state;
+    opts.from_claim = true;
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_LOSE_ANSWER, 3, 0);
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_DELAY_ANSWER, 1, 600);
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_ETIMEDOUT);
+    hf_world_run(&world, 1000);
+    assert_false(hf_world_held(&world, "k", NULL));
+}
+
 /* ---- Answers that are lost ----------------------------------------------*/
 
 static void a_lost_answer_is_asked_for_again_and_grants_once(void **state)
@@ -785,6 +843,9 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest cases[] = {
+        CASE(a_limit_from_the_claim_includes_the_wait),
+        CASE(a_limit_from_the_claim_ends_the_wait),
+        CASE(a_grant_that_comes_after_the_limit_is_given_back),
         CASE(a_lost_answer_is_asked_for_again_and_grants_once),
         CASE(a_repeated_lock_is_renewed_where_less_than_its_ttl_is_left),
         CASE(validity_counts_from_the_send_and_not_from_the_answer),

@@ -97,6 +97,35 @@ static int64_t handed_over_after(unsigned round, uint32_t ttl_ms)
     return took;
 }
 
+/* MM-07: the wait, a third of a second, is part of it. */
+static void a_limit_may_count_from_the_claim_on(void)
+{
+    struct hf_client *one = suite_open(), *two = suite_open();
+    struct hf_lock_opts opts = suite_opts(30000, 20000);
+    struct hf_lock *first = NULL, *second = NULL;
+    struct hf_future *future = NULL;
+    enum hf_err err = HF_ECANCELED;
+    int64_t before = 0, after = 0;
+
+    expect_ok(recorded_lock(one, suite_key("k"), &opts, &first));
+    opts.from_claim = true;
+    before = suite_now_ms();
+    expect_ok(recorded_lock_start(two, suite_key("k"), &opts, &second, NULL,
+                                  NULL, &future));
+    after = suite_now_ms();
+    expect_err(recorded_future_wait(future, 333, &err), HF_ETIMEDOUT);
+    expect_ok(recorded_unlock(one, first));
+    expect_ok(recorded_future_wait(future, 20000, &err));
+    expect_ok(err);
+
+    assert_in_range(hf_deadline(second), before + 15000, after + 30000);
+    hf_future_free(future);
+    hf_lock_free(first);
+    hf_lock_free(second);
+    suite_close(one);
+    suite_close(two);
+}
+
 /* GO-08, MM-07 */
 static int64_t half_a_second_lasts(unsigned round)
 {
@@ -808,6 +837,7 @@ static const struct promise promises[] = {
     PROMISE(renew_extends_the_lease_from_now, 0),
     PROMISE(the_ttl_is_whole_when_lock_returns, 0),
     PROMISE(valid_for_is_false_once_less_remains, 0),
+    PROMISE(a_limit_may_count_from_the_claim_on, 0),
     PROMISE(an_unreleased_lock_passes_on_when_it_ends, 0),
     PROMISE(leases_are_counted_in_milliseconds, HF_CAP_STEADY),
     PROMISE(a_killed_holders_lock_passes_on_when_it_ends, 0),

@@ -241,13 +241,16 @@ static void an_option_out_of_range_is_named(void)
         {"timeout_ms", suite_opts(1000, 0)},
         {"renew_ms", suite_opts(1000, 0)}, /* MS-09: not below the ttl */
         {"value", suite_opts(1000, 0)},
+        {"from_claim", suite_opts(1000, 0)},
         {"size", suite_opts(1000, 0)},
     };
 
     wrong[1].opts.timeout_ms = UINT32_MAX;
     wrong[2].opts.renew_ms = 1000;
     wrong[3].opts.value = (struct hf_bytes){NULL, 1};
-    wrong[4].opts.size = 3;
+    wrong[4].opts.from_claim = true;
+    wrong[4].opts.renew = true;
+    wrong[5].opts.size = 3;
     for (size_t i = 0; i < HF_TEST_COUNT(wrong); i++) {
         struct hf_error words;
 
