@@ -269,7 +269,7 @@ void hf_lock_pushed(struct hf_host *host, const struct hf_push_grant *grant)
      * renewal ends it, since whatever is numbered lower is refused. */
     asking = hf_call_open(&lock->call) && !lock->call.request.answered;
     hf_call_abandon(&lock->call);
-    if (asking)
+    if (asking || grant->offered)
         confirm(lock, grant->token);
     else
         granted(lock, grant->token, &grant->anchor, true);

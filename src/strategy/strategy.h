@@ -72,13 +72,14 @@ struct hf_request {
 
 /* ---- What it may push ---------------------------------------------------*/
 
-/* A claim that waited in line was granted. Lost pushes are made good: the
- * client repeats the LOCK. */
+/* A claim that waited in line was granted; or was offered the key, and holds it
+ * once it has renewed. Lost pushes are made good: the client repeats the LOCK. */
 struct hf_push_grant {
     struct hf_nonce nonce;
     uint64_t token;
     uint32_t generation;
     struct hf_anchor anchor;
+    bool offered;
 };
 
 /* An event for a watch. Key and owner are borrowed for the call. */

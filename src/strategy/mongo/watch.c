@@ -61,14 +61,12 @@ bool hf_mongo_was_granted(const struct hf_mongo *mongo,
     return false;
 }
 
-/* From when it is counted nobody here knows, and it is only offered: the client
- * renews it first, which takes it up. */
 static void push_grant(struct hf_mongo *mongo, const struct hf_mongo_line *line)
 {
     struct hf_push_grant push = {
         .nonce = line->nonce,
         .token = line->event.token,
-        .anchor = {.known = true},
+        .offered = !HF_MUTANT(121),
     };
 
     if (HF_MUTANT(93))
