@@ -251,6 +251,8 @@ static void on_timer(struct hf_timer *timer)
     struct hf_call *call = HF_CONTAINER(timer, struct hf_call, timer);
 
     HF_ASSERT(call->state != HF_CALL_IDLE);
+    if (call->state == HF_CALL_SENT && call->request.answered)
+        return; /* just now, by another timer: on_answer() is to run */
     if (waits_its_turn(call)) {
         set_timer(call, no_later(call, patience(call)));
     } else if (call->state == HF_CALL_SENT) {
