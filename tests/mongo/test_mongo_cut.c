@@ -40,7 +40,7 @@ static struct hf_client *open_at(unsigned member)
     char url[HF_TEST_MONGO_URL_SIZE];
 
     (void)snprintf(url, sizeof(url),
-                   "mongodb://127.0.0.1:%d/?directConnection=true",
+                   "mongodb://127.0.0.1:%d/?directConnection=true&unsafe=1",
                    mongo.members[member].port);
     return hf_test_mongo_open_url(url);
 }

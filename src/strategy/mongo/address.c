@@ -142,6 +142,30 @@ static enum hf_err check_files(const struct hf_url *url, struct hf_error *error)
 
 /* ---- What is the same whatever the URL says ------------------------------*/
 
+/* Clocks are told apart by the names of servers, so these have to be the names
+ * that the set itself has for them. Else libmongoc would take a URL with one
+ * host for one server, also where it leads to one today and to another
+ * tomorrow. */
+static enum hf_err see_who_is_who(struct hf_mongo_address *address,
+                                  struct hf_error *error)
+{
+    mongoc_uri_t *uri = address->uri;
+
+    if (mongoc_uri_get_option_as_bool(uri, MONGOC_URI_LOADBALANCED, false))
+        return hf_error_set(error, HF_EUNSUPPORTED,
+                            "url: loadBalanced: whose clock counts is not "
+                            "known; name the members of the set");
+    address->direct =
+        mongoc_uri_get_option_as_bool(uri, MONGOC_URI_DIRECTCONNECTION, false);
+    if (address->direct && !address->unsafe)
+        return hf_error_set(error, HF_EINVAL,
+                            "url: directConnection: a failover would not be "
+                            "noticed; leave it out, or say ?unsafe=1");
+    if (!address->direct)
+        mongoc_uri_set_option_as_bool(uri, MONGOC_URI_DIRECTCONNECTION, false);
+    return HF_OK;
+}
+
 /* A retry of libmongoc's could reach another server than the one whose clock
  * is named in the command. */
 static void be_strict(mongoc_uri_t *uri)
@@ -246,6 +270,8 @@ enum hf_err hf_mongo_address_init(struct hf_mongo_address *address,
         err = take_options(address, url, error);
     if (!err)
         err = make_uri(address, url, error);
+    if (!err)
+        err = see_who_is_who(address, error);
     if (err)
         hf_mongo_address_fini(address);
     else

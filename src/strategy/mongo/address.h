@@ -23,6 +23,7 @@ struct hf_mongo_address {
     char *collection;
     int64_t keep_ms;
     bool unsafe; /* a standalone server will do */
+    bool direct; /* one member, whatever its name leads to */
 };
 
 /* HF_EINVAL with a text that names the part; HF_ENOMEM. */

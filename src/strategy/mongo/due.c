@@ -5,6 +5,8 @@
 #include "base/bytes.h"
 #include "strategy/mongo/mongo.h"
 
+#define LOOKS_MAX 64 /* at a time: who slept may find many due */
+
 struct due {
     struct hf_map_link by_key;
     struct hf_heap_link link;
@@ -74,7 +76,8 @@ void hf_mongo_due_drop(struct hf_mongo *mongo, struct hf_key key)
 
 hf_time hf_mongo_due_next(const struct hf_mongo *mongo)
 {
-    return hf_heap_top_key(&mongo->due_heap);
+    return mongo->due_looks < LOOKS_MAX ? hf_heap_top_key(&mongo->due_heap)
+                                        : HF_NEVER;
 }
 
 /* ---- Looking ------------------------------------------------------------*/
@@ -103,10 +106,13 @@ static void look_at(struct hf_mongo *mongo, struct hf_key key)
 
     if (!call)
         return;
-    if (hf_mongo_ask_look(&call->question, &mongo->asker, key))
+    if (hf_mongo_ask_look(&call->question, &mongo->asker, key)) {
         hf_mongo_call_free(call);
-    else
-        hf_mongo_send_question(call);
+        return;
+    }
+    call->is_due = true;
+    mongo->due_looks++;
+    hf_mongo_send_question(call);
 }
 
 void hf_mongo_due_look(struct hf_mongo *mongo)

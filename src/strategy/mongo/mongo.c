@@ -12,6 +12,8 @@
 void hf_mongo_call_free(struct hf_mongo_call *call)
 {
     hf_list_remove(&call->open);
+    if (call->is_due)
+        call->mongo->due_looks--;
     hf_mongo_question_fini(&call->question);
     hf_mongo_look_fini(&call->look);
     free(call);
@@ -30,6 +32,7 @@ static void job_drop(struct hf_mongo_job *job)
     struct hf_mongo_call *call = HF_CONTAINER(job, struct hf_mongo_call, job);
 
     call->open = (struct hf_list){0};
+    call->is_due = false;
     hf_mongo_call_free(call);
 }
 
@@ -300,11 +303,14 @@ static void cancel(void *self, struct hf_request *request)
 {
     struct hf_mongo *mongo = self;
     struct hf_mongo_call *call = find(mongo, request);
+    enum hf_err err = HF_EINDOUBT;
 
-    if (call->held_until > 0 ||
-        hf_mongo_crew_take_back(mongo->crew, &call->job)) {
+    if (call->held_until > 0) { /* a READ: there is nothing to doubt */
         hf_list_remove(&call->job.link);
         hf_mongo_call_free(call);
+    } else if (hf_mongo_crew_take_back(mongo->crew, &call->job)) {
+        hf_mongo_call_free(call);
+        err = HF_EUNAVAIL;
     } else {
         call->request = NULL;
         if (request->kind == HF_REQUEST_COMMAND &&
@@ -312,7 +318,7 @@ static void cancel(void *self, struct hf_request *request)
             hf_mongo_doubts_add(&mongo->doubts, &request->command.nonce);
     }
     hf_answer_clear(&request->answer);
-    request->answer.result.err = HF_EINDOUBT;
+    request->answer.result.err = err;
     mongo->host->ops->answer(mongo->host, request);
 }
 
@@ -375,17 +381,20 @@ static enum hf_err mongo_open(void *self, struct hf_url *url,
 
 /* A server's wall clock times the leases, and may be set: no `steady`. A
  * standalone server has nothing to fail over to, tells nobody of changes, and
- * after a clean-up its clock alone speaks for the tokens. */
+ * after a clean-up its clock alone speaks for the tokens. Of a failover who is
+ * connected to one member alone may not hear. */
 static uint32_t caps(const void *self)
 {
     const struct hf_mongo *mongo = self;
+    const struct hf_mongo_place *place = hf_mongo_crew_place(mongo->crew);
     uint32_t caps =
         HF_CAP_DURABLE | HF_CAP_FIFO | HF_CAP_LINEARIZABLE_READ | HF_CAP_VALUE;
 
-    if (hf_mongo_crew_place(mongo->crew)->alone)
+    if (place->alone)
         return caps;
-    return caps | HF_CAP_FENCE | HF_CAP_PUSH | HF_CAP_FAILOVER_SAFE |
-           HF_CAP_WATCH;
+    if (!place->address.direct)
+        caps |= HF_CAP_FAILOVER_SAFE;
+    return caps | HF_CAP_FENCE | HF_CAP_PUSH | HF_CAP_WATCH;
 }
 
 #define STRATEGY(name)                                                         \

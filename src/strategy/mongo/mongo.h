@@ -27,6 +27,7 @@ struct hf_mongo_call {
     struct hf_list open;        /* among all calls */
     hf_time sent;
     hf_time held_until; /* a READ that is held back (watch.c) */
+    bool is_due;        /* a look of due.c */
     void (*replied)(struct hf_mongo_call *call);
     struct hf_mongo_question question;
     struct hf_mongo_reply reply;
@@ -60,6 +61,7 @@ struct hf_mongo {
     struct hf_seed seed;
     struct hf_map due; /* keys that are watched and held */
     struct hf_heap due_heap;
+    unsigned due_looks; /* under way */
 
     /* sweep.c */
     struct hf_timer sweeping;
