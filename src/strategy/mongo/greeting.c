@@ -52,6 +52,9 @@ static enum hf_err check_kind(struct greeting *greeting, const char *kind,
     greeting->alone = !strcmp(kind, "Standalone");
     if (wire < WIRE_MIN)
         wrong = "MongoDB older than 6.0";
+    else if (!strcmp(kind, "Mongos"))
+        wrong = "a router of a sharded cluster, behind which a lock cannot be "
+                "proved: name the members of one replica set";
     else if (greeting->alone && !unsafe)
         wrong = "a standalone server, whose locks no failover keeps: make it a "
                 "replica set, or say ?unsafe=1";

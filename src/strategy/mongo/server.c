@@ -47,6 +47,15 @@ void hf_mongo_add_common(bson_t *variables, const char *server)
 #endif
 }
 
+/* libmongoc takes a command that was heard for one that was done. */
+static bool wrote(const bson_t *reply)
+{
+    bson_iter_t at;
+
+    return !bson_has_field(reply, "writeErrors") &&
+           bson_iter_init_find(&at, reply, "n") && bson_iter_as_int64(&at) == 1;
+}
+
 /* By a write to a document of the client's own, which a majority confirms: had
  * another server been elected before that began, none would. */
 bool hf_mongo_is_primary(const char *asker, mongoc_client_t *client,
@@ -57,6 +66,7 @@ bool hf_mongo_is_primary(const char *asker, mongoc_client_t *client,
     char name[sizeof("%-") + HF_MONGO_CLIENT_SIZE]; /* no key is so */
     bson_t *opts = bson_copy(place->write_opts), *command;
     bson_error_t why;
+    bson_t answer;
     bool done;
 
     (void)snprintf(name, sizeof(name), "%%-%s", asker);
@@ -70,9 +80,14 @@ bool hf_mongo_is_primary(const char *asker, mongoc_client_t *client,
     BSON_APPEND_INT32(opts, "serverId",
                       (int32_t)mongoc_server_description_id(server));
     done = mongoc_client_write_command_with_opts(
-        client, place->address.database, command, opts, NULL, &why);
-    if (!done)
+        client, place->address.database, command, opts, &answer, &why);
+    if (!done) {
         hf_mongo_fault(reply, &why);
+    } else if (!wrote(&answer)) {
+        reply->err = HF_EINDOUBT;
+        done = false;
+    }
+    bson_destroy(&answer);
     bson_destroy(command);
     bson_destroy(opts);
     return done;
