@@ -2,6 +2,7 @@
 
 #include <mongoc/mongoc.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -77,6 +78,20 @@ static void join_ended(void)
     }
 }
 
+/* Signals are for the threads of the program; those that libmongoc starts have
+ * our mask. */
+static bool create(struct thread *thread)
+{
+    sigset_t all, old;
+    bool created;
+
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_BLOCK, &all, &old);
+    created = pthread_create(&thread->id, NULL, begin, thread) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return created;
+}
+
 bool hf_mongo_thread_start(void *(*run)(void *), void *arg)
 {
     struct thread *thread = malloc(sizeof(*thread));
@@ -88,7 +103,7 @@ bool hf_mongo_thread_start(void *(*run)(void *), void *arg)
         return false;
     *thread = (struct thread){.run = run, .arg = arg};
     pthread_mutex_lock(&threads.mutex);
-    started = pthread_create(&thread->id, NULL, begin, thread) == 0;
+    started = create(thread);
     if (started)
         hf_list_push_back(&threads.all, &thread->link);
     pthread_mutex_unlock(&threads.mutex);
