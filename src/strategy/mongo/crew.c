@@ -10,6 +10,8 @@
  * anew that come second, and some of many come second for very long. */
 #define SAME_SUBJECT_MAX 1
 
+#define KEPT_FOR_FIRST 2 /* threads that only these have */
+
 struct hf_mongo_crew {
     struct hf_mongo_place place;
     mongoc_client_pool_t *pool;
@@ -22,6 +24,7 @@ struct hf_mongo_crew {
     struct hf_mongo_job *running[HF_MONGO_WORKERS_MAX];
     struct hf_list first;         /* jobs that no thread has begun */
     struct hf_list waiting;       /* and those that come after these */
+    unsigned others;              /* threads that are busy with such */
     struct hf_list ended;         /* jobs that are to be told */
     struct hf_mongo_job *awaited; /* until it has ended */
     struct hf_host *host;         /* NULL: closed */
@@ -118,24 +121,34 @@ static struct hf_mongo_job *take(struct hf_mongo_crew *crew,
     return NULL;
 }
 
+/* Where a server is silent, a thread is busy for seconds with what nobody waits
+ * for any more: some are left for those that come first. */
+static bool has_thread(const struct hf_mongo_crew *crew, bool first)
+{
+    return first || crew->others < HF_MONGO_WORKERS_MAX - KEPT_FOR_FIRST;
+}
+
 static struct hf_mongo_job *next_job(struct hf_mongo_crew *crew)
 {
     struct hf_mongo_job *job = take(crew, &crew->first);
 
-    return job ? job : take(crew, &crew->waiting);
+    return job || !has_thread(crew, false) ? job : take(crew, &crew->waiting);
 }
 
 static void run_one(struct hf_mongo_crew *crew, struct hf_mongo_job *job)
 {
+    bool first = job->first;
     mongoc_client_t *client;
 
     exchange(crew, NULL, job);
+    crew->others += !first;
     pthread_mutex_unlock(&crew->mutex);
     client = mongoc_client_pool_pop(crew->pool);
     job->run(job, client, &crew->place);
     mongoc_client_pool_push(crew->pool, client);
     pthread_mutex_lock(&crew->mutex);
     exchange(crew, job, NULL);
+    crew->others -= !first;
     if (crew->host)
         tell_ended(crew, job);
     else
@@ -218,7 +231,8 @@ bool hf_mongo_crew_task(struct hf_mongo_crew *crew, hf_mongo_task_fn *run,
     return started;
 }
 
-void hf_mongo_crew_post(struct hf_mongo_crew *crew, struct hf_post *post)
+struct hf_waker *hf_mongo_crew_post(struct hf_mongo_crew *crew,
+                                    struct hf_post *post)
 {
     struct hf_waker *waker = NULL;
 
@@ -226,8 +240,7 @@ void hf_mongo_crew_post(struct hf_mongo_crew *crew, struct hf_post *post)
     if (crew->host)
         waker = crew->host->ops->post(crew->host, post);
     pthread_mutex_unlock(&crew->mutex);
-    if (waker)
-        hf_waker_ring(waker);
+    return waker;
 }
 
 /* ---- Jobs ---------------------------------------------------------------*/
@@ -235,7 +248,7 @@ void hf_mongo_crew_post(struct hf_mongo_crew *crew, struct hf_post *post)
 /* With the mutex held: a thread for each job that nobody is free for. */
 static bool give(struct hf_mongo_crew *crew, struct hf_mongo_job *job)
 {
-    bool runs = may_run(crew, job);
+    bool runs = may_run(crew, job) && has_thread(crew, job->first);
 
     if (runs && hf_list_empty(&crew->idle) &&
         crew->workers < HF_MONGO_WORKERS_MAX && start(crew, be_a_worker, crew))

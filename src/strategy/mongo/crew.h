@@ -74,7 +74,9 @@ typedef void hf_mongo_task_fn(void *arg, mongoc_client_t *client,
 bool hf_mongo_crew_task(struct hf_mongo_crew *crew, hf_mongo_task_fn *task,
                         void *arg);
 
-/* For such a thread: post, unless the crew is closed. */
-void hf_mongo_crew_post(struct hf_mongo_crew *crew, struct hf_post *post);
+/* For such a thread: post, unless the crew is closed. It rings what it is given,
+ * if anything, when it holds no lock that the woken wants. */
+struct hf_waker *hf_mongo_crew_post(struct hf_mongo_crew *crew,
+                                    struct hf_post *post);
 
 #endif

@@ -9,9 +9,13 @@
 #define QUEUE_MAX 16384 /* changes that nobody has taken */
 #define REST_MS 200     /* after a failure */
 
+/* MongoDB's numbers of what would fail at the same place each time. */
 enum {
-    HISTORY_LOST = 286, /* MongoDB's ChangeStreamHistoryLost */
-    TOKEN_OLD = 280,    /* and ChangeStreamFatalError */
+    CAPPED_POSITION_LOST = 136,
+    INVALID_RESUME_TOKEN = 260, /* the collection was dropped or renamed */
+    CHANGE_STREAM_FATAL_ERROR = 280,
+    CHANGE_STREAM_HISTORY_LOST = 286,
+    OBJECT_TOO_LARGE = 10334,
 };
 
 struct hf_mongo_stream {
@@ -80,6 +84,7 @@ static bool tell(struct hf_mongo_stream *stream,
                  const struct position *position,
                  struct hf_mongo_change *change)
 {
+    struct hf_waker *waker = NULL;
     bool told;
 
     pthread_mutex_lock(&stream->mutex);
@@ -91,11 +96,12 @@ static bool tell(struct hf_mongo_stream *stream,
         stream->queued++;
         if (change->time > stream->told)
             stream->told = change->time;
+        waker = hf_mongo_crew_post(stream->crew, &stream->post);
     }
     pthread_mutex_unlock(&stream->mutex);
-    if (told)
-        hf_mongo_crew_post(stream->crew, &stream->post);
-    else
+    if (waker)
+        hf_waker_ring(waker);
+    if (!told)
         free(change);
     return told;
 }
@@ -128,18 +134,23 @@ static const char *find_text(const bson_t *document, const char *path)
     return NULL;
 }
 
+/* Where a change has the text, whether the document was changed or made. */
+static const char *const paths[] = {
+    "updateDescription.updatedFields.events",
+    "fullDocument.events",
+};
+
 /* The whole text is in the change itself, whether the document was made,
  * changed or replaced. What has none, such as a deletion, tells nothing. */
 static struct hf_mongo_change *read_change(const bson_t *document)
 {
     const char *key = find_text(document, "documentKey._id");
-    const char *events =
-        find_text(document, "updateDescription.updatedFields.events");
+    const char *events = find_text(document, paths[0]);
     uint32_t seconds = 0, increment = 0;
     bson_iter_t at;
 
     if (!events)
-        events = find_text(document, "fullDocument.events");
+        events = find_text(document, paths[1]);
     if (!key || !events || !bson_iter_init_find(&at, document, "clusterTime") ||
         !BSON_ITER_HOLDS_TIMESTAMP(&at))
         return NULL;
@@ -149,13 +160,24 @@ static struct hf_mongo_change *read_change(const bson_t *document)
 
 /* ---- The stream ---------------------------------------------------------*/
 
+/* Values and lines may be long, and nobody here wants them. */
+static void add_projection(bson_t *pipeline, const char *number)
+{
+    bson_t stage, fields;
+
+    BSON_APPEND_DOCUMENT_BEGIN(pipeline, number, &stage);
+    BSON_APPEND_DOCUMENT_BEGIN(&stage, "$project", &fields);
+    BSON_APPEND_INT32(&fields, "clusterTime", 1);
+    BSON_APPEND_INT32(&fields, "documentKey", 1);
+    for (unsigned i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+        BSON_APPEND_INT32(&fields, paths[i], 1);
+    bson_append_document_end(&stage, &fields);
+    bson_append_document_end(pipeline, &stage);
+}
+
 /* Only what names this client, which grants do that somebody waits for. */
 static void add_filter(bson_t *pipeline, const char *client)
 {
-    static const char *const paths[] = {
-        "updateDescription.updatedFields.events",
-        "fullDocument.events",
-    };
     bson_t stage, match, either, path;
     char word[HF_MONGO_CLIENT_SIZE + 3] = " ";
 
@@ -186,6 +208,7 @@ static mongoc_change_stream_t *open_stream(mongoc_collection_t *collection,
     BSON_APPEND_ARRAY_BEGIN(&pipeline, "pipeline", &stages);
     if (!position->all)
         add_filter(&stages, client);
+    add_projection(&stages, position->all ? "0" : "1");
     bson_append_array_end(&pipeline, &stages);
     BSON_APPEND_INT64(&opts, "maxAwaitTimeMS", AWAIT_MS);
     if (position->token)
@@ -247,6 +270,13 @@ static bool is_wished(struct hf_mongo_stream *stream,
     return wished;
 }
 
+static bool is_for_good(uint32_t code)
+{
+    return code == CAPPED_POSITION_LOST || code == INVALID_RESUME_TOKEN ||
+           code == CHANGE_STREAM_FATAL_ERROR ||
+           code == CHANGE_STREAM_HISTORY_LOST || code == OBJECT_TOO_LARGE;
+}
+
 /* Until it fails, or something else is wished for. False: it failed, and what
  * came next is lost. */
 static bool hear(struct hf_mongo_stream *stream, struct position *position,
@@ -264,7 +294,7 @@ static bool hear(struct hf_mongo_stream *stream, struct position *position,
                 break;
         } else if (mongoc_change_stream_error_document(opened, &why,
                                                        &document)) {
-            return why.code != HISTORY_LOST && why.code != TOKEN_OLD;
+            return !is_for_good(why.code);
         }
         remember(position, opened);
     }
@@ -364,9 +394,9 @@ void hf_mongo_stream_close(struct hf_mongo_stream *stream, struct hf_host *host)
 {
     if (!stream)
         return;
-    host->ops->unpost(host, &stream->post);
     pthread_mutex_lock(&stream->mutex);
-    stream->closed = true;
+    stream->closed = true; /* nothing is posted after this */
+    host->ops->unpost(host, &stream->post);
     pthread_cond_broadcast(&stream->changed);
     leave(stream);
 }
