@@ -82,20 +82,28 @@ static void read_events(bson_iter_t *at,
         !strncmp(events, question->command, size) && events[size] == ' ';
 }
 
-/* Whose update was the last that was applied. */
-static void read_updates(const bson_t *left,
+/* Which update of this client was the last that was applied. */
+static void read_updated(const bson_iter_t *list,
                          const struct hf_mongo_question *question,
                          struct hf_mongo_reply *reply)
 {
-    bson_iter_t at, wanted;
+    const char *client = variable(question, "client");
+    bson_iter_t at, by, number, wanted;
 
     if (!bson_iter_init_find(&wanted, &question->variables, "update") ||
-        !bson_iter_init_find(&at, left, "updater") ||
-        !is_text(&at, variable(question, "client")) ||
-        !bson_iter_init_find(&at, left, "updates"))
+        !BSON_ITER_HOLDS_ARRAY(list) || !bson_iter_recurse(list, &at))
         return;
-    reply->updated = bson_iter_as_int64(&at) == bson_iter_int64(&wanted);
-    reply->superseded = bson_iter_as_int64(&at) > bson_iter_int64(&wanted);
+    while (bson_iter_next(&at)) {
+        if (!BSON_ITER_HOLDS_DOCUMENT(&at) || !bson_iter_recurse(&at, &by) ||
+            !bson_iter_find(&by, "by") || !is_text(&by, client) ||
+            !bson_iter_recurse(&at, &number) ||
+            !bson_iter_find(&number, "number"))
+            continue;
+        reply->updated =
+            bson_iter_as_int64(&number) == bson_iter_int64(&wanted);
+        reply->superseded =
+            bson_iter_as_int64(&number) > bson_iter_int64(&wanted);
+    }
 }
 
 /* Where `nonce` is in a list of texts, or of documents that have it; -1: not
@@ -139,6 +147,8 @@ static void read_field(bson_iter_t *at,
         reply->place = find_nonce(at, nonce);
     } else if (!strcmp(name, "events")) {
         read_events(at, question, reply);
+    } else if (!strcmp(name, "updated")) {
+        read_updated(at, question, reply);
     } else if (!strcmp(name, "ended")) {
         read_ended(at, variable(question, "call"), reply);
     }
@@ -164,7 +174,6 @@ void hf_mongo_read_reply(const bson_t *bson,
     reply->exists = true;
     for (bson_iter_init(&at, &left); bson_iter_next(&at);)
         read_field(&at, question, reply);
-    read_updates(&left, question, reply);
     if (reply->held && reply->token == 0)
         not_understood(reply, "its token is no number");
 }
