@@ -23,9 +23,12 @@ struct thread {
 /* Those of all clients. Its mutex is held while they are linked only. */
 static struct {
     pthread_mutex_t mutex;
+    pthread_cond_t fewer;
     struct hf_list all;
-    pid_t pid; /* whose they are */
-} threads = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    unsigned running; /* of them: the others have ended */
+    pid_t pid;        /* whose they are */
+} threads = {.mutex = PTHREAD_MUTEX_INITIALIZER,
+             .fewer = PTHREAD_COND_INITIALIZER};
 
 static void *begin(void *arg)
 {
@@ -34,6 +37,8 @@ static void *begin(void *arg)
     (void)thread->run(thread->arg);
     pthread_mutex_lock(&threads.mutex);
     thread->ended = true;
+    threads.running--;
+    pthread_cond_signal(&threads.fewer);
     pthread_mutex_unlock(&threads.mutex);
     return NULL;
 }
@@ -44,13 +49,14 @@ static void forget_a_parents_threads(void)
     pthread_mutex_lock(&threads.mutex);
     if (threads.pid != getpid()) {
         hf_list_init(&threads.all);
+        threads.running = 0;
         threads.pid = getpid();
     }
     pthread_mutex_unlock(&threads.mutex);
 }
 
-/* One that has ended, or any; NULL: none. It is not in the list any more. */
-static struct thread *take_thread(bool ended)
+/* One that has ended, and is not in the list any more; NULL: none. */
+static struct thread *take_ended(void)
 {
     struct thread *taken = NULL;
 
@@ -59,7 +65,7 @@ static struct thread *take_thread(bool ended)
          link != &threads.all && !taken; link = link->next) {
         struct thread *thread = HF_CONTAINER(link, struct thread, link);
 
-        if (!ended || thread->ended)
+        if (thread->ended)
             taken = thread;
     }
     if (taken)
@@ -72,7 +78,7 @@ static void join_ended(void)
 {
     struct thread *thread;
 
-    while ((thread = take_thread(true))) {
+    while ((thread = take_ended())) {
         (void)pthread_join(thread->id, NULL);
         free(thread);
     }
@@ -106,6 +112,7 @@ bool hf_mongo_thread_start(void *(*run)(void *), void *arg)
     started = create(thread);
     if (started)
         hf_list_push_back(&threads.all, &thread->link);
+    threads.running += started;
     pthread_mutex_unlock(&threads.mutex);
     if (!started)
         free(thread);
@@ -116,16 +123,19 @@ bool hf_mongo_thread_start(void *(*run)(void *), void *arg)
  * thread when it ends, with what they take down themselves at exit. */
 static void await_threads(void)
 {
-    struct thread *thread;
     struct timespec until;
 
     if (threads.pid != getpid())
         return;
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += EXIT_S;
-    while ((thread = take_thread(false)) &&
-           pthread_clockjoin_np(thread->id, NULL, CLOCK_MONOTONIC, &until) == 0)
-        free(thread);
+    pthread_mutex_lock(&threads.mutex);
+    while (threads.running > 0 &&
+           pthread_cond_clockwait(&threads.fewer, &threads.mutex,
+                                  CLOCK_MONOTONIC, &until) == 0)
+        continue;
+    pthread_mutex_unlock(&threads.mutex);
+    join_ended();
 }
 
 static void log_nothing(mongoc_log_level_t level, const char *domain,
