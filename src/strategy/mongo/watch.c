@@ -175,7 +175,7 @@ static void tell_lost(struct hf_mongo *mongo, uint64_t time)
          link = link->next) {
         struct watch *watch = watch_of(link);
 
-        if (watch->gone || time < watch->next)
+        if (watch->gone || time <= watch->next)
             continue;
         watch->next = time;
         tell_lost_to(mongo, watch, time);
