@@ -106,7 +106,8 @@ bool hf_test_mongo_has_clocks(void)
 }
 
 /* A clock of its own, for the time of day alone: what it waits for by the
- * steady clock goes on. */
+ * steady clock goes on. Without the last of these, waits by that clock would end
+ * at once, and its threads turn round and round. */
 static void set_clock(const char *offset)
 {
     char path[PATH_SIZE];
@@ -117,6 +118,7 @@ static void set_clock(const char *offset)
     (void)setenv("FAKETIME", offset, 1);
     (void)setenv("FAKETIME_DONT_FAKE_MONOTONIC", "1", 1);
     (void)setenv("FAKETIME_DONT_RESET", "1", 1);
+    (void)setenv("FAKETIME_FORCE_MONOTONIC_FIX", "0", 1);
 }
 
 static _Noreturn void be_the_server(const struct hf_test_mongo *mongo,
@@ -319,15 +321,18 @@ int hf_test_mongo_primary(struct hf_test_mongo *mongo)
     return -1;
 }
 
-/* The next one is told to stand for election, which it wins unless it has not
- * heard of all that was written yet. */
+/* Another one is told to stand for election, which it wins unless it has not
+ * heard of all that was written yet; then the next, for it may have come back a
+ * moment ago. */
 int hf_test_mongo_step_down(struct hf_test_mongo *mongo)
 {
     int old = hf_test_mongo_primary(mongo), next = old;
 
     for (int i = 0; i < TRIES && next == old && old >= 0; i++) {
-        unsigned candidate = ((unsigned)old + 1) % mongo->count;
+        unsigned candidate = ((unsigned)old + 1 + (unsigned)i) % mongo->count;
 
+        if (candidate == (unsigned)old)
+            continue;
         (void)hf_test_mongo_say(mongo, candidate, "admin",
                                 "{\"replSetStepUp\":1}");
         next = hf_test_mongo_primary(mongo);
