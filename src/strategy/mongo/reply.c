@@ -185,7 +185,7 @@ static uint32_t look_again(const struct hf_mongo_reply *reply)
 {
     uint32_t turn = reply->place < 3 ? (uint32_t)reply->place * 10 : 30;
 
-    if (!reply->has_left || reply->left_ms > UINT32_MAX - 100)
+    if (!reply->has_left || reply->left_ms > UINT32_MAX - 100 || HF_MUTANT(116))
         return 0;
     return reply->left_ms + turn + 1;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/mutant.h"
 
 #define AWAIT_MS 250    /* how long the server waits for news, each time */
 #define QUEUE_MAX 16384 /* changes that nobody has taken */
@@ -249,7 +250,7 @@ static void skip_lost(struct hf_mongo_stream *stream, struct position *position,
         bson_destroy(position->token);
         position->token = NULL;
         position->from = hf_mongo_reply_time(&reply);
-        mark = new_change(position->from, "", "");
+        mark = HF_MUTANT(115) ? NULL : new_change(position->from, "", "");
         if (mark) {
             mark->lost = true;
             (void)tell(stream, position, mark);
@@ -310,6 +311,7 @@ static void rest(struct hf_mongo_stream *stream,
     until.tv_nsec += (long)REST_MS * 1000000;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
+    until.tv_sec += HF_MUTANT(113) ? 3600 : 0;
     pthread_mutex_lock(&stream->mutex);
     while (follows(stream, position) &&
            pthread_cond_clockwait(&stream->changed, &stream->mutex,
@@ -347,7 +349,7 @@ static void be_a_listener(void *arg, mongoc_client_t *client,
         mongoc_change_stream_t *opened =
             open_stream(collection, &position, stream->client);
 
-        if (!hear(stream, &position, opened))
+        if (!hear(stream, &position, opened) || HF_MUTANT(114))
             skip_lost(stream, &position, client);
         mongoc_change_stream_destroy(opened);
         if (is_wished(stream, &position))
