@@ -24,11 +24,13 @@ enum {
     HISTORY_LOST = 286,
 };
 
+static struct hf_test_network network;
 static struct hf_test_mongo mongo;
 
 static int set_up(void **state)
 {
     (void)state;
+    network = (struct hf_test_network){.pid = 0};
     mongo = (struct hf_test_mongo){.count = 0};
     return 0;
 }
@@ -38,6 +40,8 @@ static int tear_down(void **state)
     (void)state;
     if (mongo.count > 0)
         hf_test_mongo_stop(&mongo);
+    if (network.count > 0)
+        hf_test_network_stop(&network);
     return 0;
 }
 
@@ -194,8 +198,8 @@ static void go_on(const struct series *series, const struct seen *seen)
     await_seen(seen, wanted * 2);
 }
 
-/* The stream fails where it is, which after a stepdown is still the old primary,
- * and then is not opened for a while where it goes to, which is the new one. */
+/* The stream fails where it is, which may be the old primary for a moment, and
+ * then is not opened for a while where it goes to, which is the new one. */
 static void fail_stream(void)
 {
     unsigned to = primary();
@@ -268,6 +272,38 @@ static void a_watch_goes_on_where_it_ended(void **state)
     expect_ok(hf_close(client, PATIENCE_MS));
     expect_ok(hf_close(series->client, PATIENCE_MS));
     free(series);
+    free(seen);
+}
+
+/* The server does not end a stream when it is no primary any more. One that is
+ * cut off from the others has no news then, and no failure either: the client
+ * has to go where the primary is. */
+static void a_watch_follows_the_primary(void **state)
+{
+    struct seen *seen = new_seen();
+    struct hf_client *client, *other;
+    struct hf_watch *watching;
+    uint64_t tokens[2];
+
+    (void)state;
+    assert_true(hf_test_network_start(&network, 3));
+    mongo.network = &network;
+    hf_test_mongo_need(&mongo, 3);
+    client = hf_test_mongo_open(&mongo, "");
+    other = hf_test_mongo_open(&mongo, "");
+    watching = watch(client, "k", seen);
+    expect_ok(lock_and_unlock(other, &tokens[0]));
+    await_seen(seen, 2);
+    hf_test_network_cut_server(&network, (int)primary());
+    expect_ok(lock_and_unlock(other, &tokens[1]));
+    await_seen(seen, 4);
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(seen->events[i].token, tokens[i / 2]);
+    assert_int_equal(seen->dropped, 0);
+
+    hf_watch_free(watching);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
     free(seen);
 }
 
@@ -546,6 +582,7 @@ int main(void)
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         CASE(a_watch_goes_on_where_it_ended),
+        CASE(a_watch_follows_the_primary),
         CASE(lost_history_leaves_a_mark),
         CASE(a_client_has_one_stream),
         CASE(who_waits_is_there_when_a_lease_ends),

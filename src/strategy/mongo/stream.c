@@ -46,7 +46,8 @@ struct position {
     unsigned wish; /* that it follows */
     bool all;
     uint64_t from;
-    bson_t *token; /* where to resume; NULL: at `from` */
+    bson_t *token;    /* where to resume; NULL: at `from` */
+    uint32_t primary; /* when the stream was opened; 0: none was known */
 };
 
 /* ---- Memory -------------------------------------------------------------*/
@@ -278,10 +279,35 @@ static bool is_for_good(uint32_t code)
            code == CHANGE_STREAM_HISTORY_LOST || code == OBJECT_TOO_LARGE;
 }
 
-/* Until it fails, or something else is wished for. False: it failed, and what
- * came next is lost. */
+/* As far as this client knows; 0: it knows of none. */
+static uint32_t find_primary(const mongoc_client_t *client)
+{
+    uint32_t primary = 0;
+    size_t count = 0;
+    mongoc_server_description_t **servers =
+        mongoc_client_get_server_descriptions(client, &count);
+
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(mongoc_server_description_type(servers[i]), "RSPrimary"))
+            primary = mongoc_server_description_id(servers[i]);
+    mongoc_server_descriptions_destroy_all(servers, count);
+    return primary;
+}
+
+/* A stream outlives the term of its server. Then that may be cut off from the
+ * others: it would have no news, and no failure either. */
+static bool is_elsewhere(const struct position *position,
+                         const mongoc_client_t *client)
+{
+    uint32_t primary = find_primary(client);
+
+    return primary != 0 && primary != position->primary;
+}
+
+/* Until it fails, or the primary is another, or something else is wished for.
+ * False: it failed, and what came next is lost. */
 static bool hear(struct hf_mongo_stream *stream, struct position *position,
-                 mongoc_change_stream_t *opened)
+                 mongoc_change_stream_t *opened, const mongoc_client_t *client)
 {
     const bson_t *document = NULL;
     bson_error_t why;
@@ -296,6 +322,8 @@ static bool hear(struct hf_mongo_stream *stream, struct position *position,
         } else if (mongoc_change_stream_error_document(opened, &why,
                                                        &document)) {
             return !is_for_good(why.code);
+        } else if (is_elsewhere(position, client)) {
+            break;
         }
         remember(position, opened);
     }
@@ -346,10 +374,11 @@ static void be_a_listener(void *arg, mongoc_client_t *client,
         client, place->address.database, place->address.collection);
 
     while (follow_wish(stream, &position)) {
-        mongoc_change_stream_t *opened =
-            open_stream(collection, &position, stream->client);
+        mongoc_change_stream_t *opened;
 
-        if (!hear(stream, &position, opened) || HF_MUTANT(114))
+        position.primary = find_primary(client);
+        opened = open_stream(collection, &position, stream->client);
+        if (!hear(stream, &position, opened, client) || HF_MUTANT(114))
             skip_lost(stream, &position, client);
         mongoc_change_stream_destroy(opened);
         if (is_wished(stream, &position))

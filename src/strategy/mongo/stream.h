@@ -1,7 +1,8 @@
 /* stream.h - one change stream for a client, in a thread of its own.
  *
  * What changed is told in the order of the cluster, each change once, also
- * over lost connections and elections: the stream is resumed where it ended.
+ * over lost connections and elections: the stream is resumed where it ended, at
+ * the primary of the time.
  * Where the server has forgotten what came next, a mark says so. A client that
  * does not take what it is told is not run over: the server keeps the rest. */
 #ifndef HF_STRATEGY_MONGO_STREAM_H
