@@ -326,7 +326,8 @@ static void expect_no_silent_gap(const struct seen *seen, uint64_t last_token)
 
 #define MANY (6000 / suite_slowness())
 
-/* More than anybody keeps for a client that nobody drives. */
+/* More than most keep for a client that nobody drives; who keeps all of it drops
+ * nothing. In mongodb: the server does: tests/mongo/test_mongo_streams. */
 static void events_that_are_missing_leave_a_mark(void)
 {
     struct hf_client *client = suite_open(), *slow = suite_open();
