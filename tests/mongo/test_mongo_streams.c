@@ -72,8 +72,7 @@ static long find_number(const char *reply, const char *name)
 /* ---- Watching -----------------------------------------------------------*/
 
 struct seen {
-    atomic_uint count;
-    unsigned dropped;
+    atomic_uint count, dropped;
     struct hf_event events[SEEN_MAX]; /* without what they point to */
 };
 
@@ -84,7 +83,7 @@ static void see(const struct hf_event *event, void *arg)
 
     if (at >= SEEN_MAX)
         return;
-    seen->dropped += event->kind == HF_EVENT_DROPPED;
+    atomic_fetch_add(&seen->dropped, event->kind == HF_EVENT_DROPPED);
     seen->events[at] = *event;
     atomic_store(&seen->count, at + 1);
 }
@@ -193,9 +192,11 @@ static void go_on(const struct series *series, const struct seen *seen)
 {
     unsigned wanted = atomic_load(&series->pairs) + 5;
 
-    while (atomic_load(&series->pairs) < wanted)
+    while (atomic_load(&series->pairs) < wanted ||
+           atomic_load(&seen->count) < wanted * 2) {
+        assert_int_equal(atomic_load(&seen->dropped), 0);
         (void)poll(NULL, 0, 5);
-    await_seen(seen, wanted * 2);
+    }
 }
 
 /* The stream fails where it is, which may be the old primary for a moment, and
