@@ -64,7 +64,7 @@ static unsigned primary(void)
 /* What stands behind `name` in a reply: a number, or -1. */
 static long find_number(const char *reply, const char *name)
 {
-    const char *at = strstr(reply, name);
+    const char *at = reply ? strstr(reply, name) : NULL;
 
     return at ? strtol(at + strlen(name), NULL, 10) : -1;
 }
@@ -284,7 +284,7 @@ static void a_watch_follows_the_primary(void **state)
     struct seen *seen = new_seen();
     struct hf_client *client, *other;
     struct hf_watch *watching;
-    uint64_t tokens[2];
+    uint64_t tokens[2] = {0};
 
     (void)state;
     assert_true(hf_test_network_start(&network, 3));
@@ -380,7 +380,7 @@ static void lost_history_leaves_a_mark(void **state)
     struct seen *seen = new_seen();
     struct hf_client *client, *other;
     struct hf_watch *watching;
-    uint64_t lost[3];
+    uint64_t lost[3] = {0};
     unsigned told;
 
     (void)state;
@@ -437,7 +437,6 @@ static long count_cursors(void)
         long count;
 
         open = open ? strstr(open, "\"open\" : {") : NULL;
-        assert_non_null(open);
         count = find_number(open, "\"total\" : ");
         assert_true(count >= 0);
         if (fewest < 0 || count < fewest)
