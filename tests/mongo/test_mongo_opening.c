@@ -1,7 +1,9 @@
 /* Who is let in, to what kind of server, and what is found in its documents. */
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "lib/mongo_client.h"
 #include "lib/runner.h"
@@ -68,24 +70,154 @@ static void options_that_nobody_knows_are_refused(void **state)
     expect_refused(url, HF_EUNSUPPORTED, "steady");
 }
 
-/* Whatever the URL says, a write is not done before a majority has it. */
+/* ---- Concerns -----------------------------------------------------------*/
+
+/* What the server has seen of clients, by its own log. */
+struct seen {
+    unsigned writes, proofs, indexes, reads, streams;
+};
+
+static void expect_in(const char *line, const char *words)
+{
+    if (!strstr(line, words))
+        fail_msg("%s\nlacks %s", line, words);
+}
+
+/* A look that only tells when to look again may be of what the server itself
+ * has; of what is told to callers a majority has it. */
+static void check_command(const char *line, struct seen *seen)
+{
+    static const char strict[] =
+        "\"writeConcern\":{\"w\":\"majority\",\"j\":true";
+    static const char whole[] = "\"whole\":true";
+    bool stream = strstr(line, "$changeStream");
+
+    if (strstr(line, "\"command\":{\"aggregate\"")) {
+        if (stream || strstr(line, whole))
+            expect_in(line, "\"readConcern\":{\"level\":\"majority\"");
+        seen->streams += stream;
+        seen->reads += !stream;
+        return;
+    }
+    seen->writes += !!strstr(line, "\"command\":{\"findAndModify\"");
+    seen->proofs += !!strstr(line, "\"command\":{\"update\"");
+    seen->indexes += !!strstr(line, "\"command\":{\"createIndexes\"");
+    if (strstr(line, "\"command\":{\"getMore\"") ||
+        strstr(line, "\"command\":{\"killCursors\""))
+        return;
+    expect_in(line, strict);
+    assert_null(strstr(line, "txnNumber")); /* libmongoc would send it again */
+}
+
+static struct seen read_log(void)
+{
+    struct seen seen = {0};
+    char path[128], *line = NULL;
+    size_t room = 0;
+    FILE *log;
+
+    (void)snprintf(path, sizeof(path), "%s/log", mongo.members[0].folder);
+    log = fopen(path, "re");
+    assert_non_null(log);
+    while (getline(&line, &room, log) > 0)
+        if (strstr(line, "\"type\":\"command\",\"ns\":\"holdfast.") &&
+            strstr(line, "\"appName\":\"holdfast\""))
+            check_command(line, &seen);
+    free(line);
+    (void)fclose(log);
+    return seen;
+}
+
+/* Every command is in the log from now on, whole. */
+static void log_everything(void)
+{
+    static const char *const commands[] = {
+        "{\"setParameter\":1,\"maxLogSizeKB\":100}",
+        "{\"profile\":0,\"slowms\":-1}",
+    };
+
+    for (unsigned i = 0; i < HF_TEST_COUNT(commands); i++) {
+        const char *reply = hf_test_mongo_say(&mongo, 0, "admin", commands[i]);
+
+        assert_null(strstr(reply, "(lost)"));
+    }
+}
+
+static void on_release(const struct hf_event *event, void *arg)
+{
+    if (event->kind == HF_EVENT_RELEASED)
+        (void)sem_post(arg);
+}
+
+static void expect_soon(sem_t *done)
+{
+    struct timespec until;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += 10 * hf_test_slowness();
+    assert_int_equal(sem_clockwait(done, CLOCK_MONOTONIC, &until), 0);
+}
+
+/* All that a client says: it holds, waits, looks, watches and breaks. */
+static void say_everything(struct hf_client *client, struct hf_client *other)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(60000, 60000, 30000);
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_future *future = NULL;
+    struct hf_watch *watch = NULL;
+    enum hf_err err = HF_ECANCELED;
+    struct hf_info info;
+    sem_t released;
+
+    assert_int_equal(sem_init(&released, 0, 0), 0);
+    expect_ok(hf_watch(other, hf_key(""), NULL, on_release, &released, &watch));
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(
+        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    expect_err(hf_future_wait(future, 200, &err), HF_ETIMEDOUT);
+    expect_ok(hf_renew(lock, 0));
+    expect_ok(hf_update(lock, NULL, hf_bytes("v")));
+    expect_ok(hf_read(other, hf_key("k"), HF_LINEARIZABLE, &info));
+    assert_int_equal(info.token, hf_token(lock));
+    hf_info_fini(&info);
+    expect_ok(hf_unlock(lock));
+    expect_ok(hf_future_wait(future, 30000, &err));
+    expect_ok(err);
+    expect_soon(&released);
+    expect_ok(hf_force(client, hf_key("k"), hf_token(next), true));
+    hf_future_free(future);
+    hf_watch_free(watch);
+    hf_lock_free(lock);
+    hf_lock_free(next);
+}
+
+/* Whatever the URL says, a write is not done before a majority has it in its
+ * journal, what is read a majority has, and all of it goes to the primary:
+ * there is no secondary here. */
 static void weaker_concerns_in_a_url_change_nothing(void **state)
 {
-    struct hf_client *client;
-    struct hf_lock *lock = NULL;
+    static const char weaker[] =
+        "&w=0&journal=false&readConcernLevel=local&retryWrites=true"
+        "&readPreference=secondary";
+    struct hf_client *client, *other;
+    struct seen seen;
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
-    client = hf_test_mongo_open(
-        &mongo, "&w=0&journal=false&readConcernLevel=local&retryWrites=true"
-                "&readPreference=secondaryPreferred");
+    log_everything();
+    client = hf_test_mongo_open(&mongo, weaker);
+    other = hf_test_mongo_open(&mongo, weaker);
     assert_true(hf_caps(client) & HF_CAP_FAILOVER_SAFE);
-    expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
-    expect_ok(hf_unlock(lock));
-    expect_err(hf_unlock(lock), HF_ESTATE);
-    hf_lock_free(lock);
+    say_everything(client, other);
     expect_ok(hf_close(client, 10000));
+    expect_ok(hf_close(other, 10000));
+    seen = read_log();
+    assert_true(seen.writes >= 7);
+    assert_true(seen.proofs > 0 && seen.indexes > 0);
+    assert_true(seen.reads > 0 && seen.streams > 0);
 }
+
+/* ---- Kinds of server ----------------------------------------------------*/
 
 static void a_standalone_server_must_be_asked_for(void **state)
 {

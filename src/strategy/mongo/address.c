@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/mutant.h"
 
 #define DATABASE "holdfast"
 #define COLLECTION "locks"
@@ -167,17 +168,21 @@ static enum hf_err see_who_is_who(struct hf_mongo_address *address,
 }
 
 /* A retry of libmongoc's could reach another server than the one whose clock
- * is named in the command. */
+ * is named in the command. The change stream is of the primary, too: who waits
+ * hears of its turn by it, be there a secondary or not. */
 static void be_strict(mongoc_uri_t *uri)
 {
     mongoc_write_concern_t *writes = mongoc_write_concern_new();
     mongoc_read_concern_t *reads = mongoc_read_concern_new();
+    mongoc_read_prefs_t *primary = mongoc_read_prefs_new(MONGOC_READ_PRIMARY);
 
     mongoc_write_concern_set_w(writes, MONGOC_WRITE_CONCERN_W_MAJORITY);
     mongoc_write_concern_set_journal(writes, true);
     mongoc_uri_set_write_concern(uri, writes);
     mongoc_read_concern_set_level(reads, MONGOC_READ_CONCERN_LEVEL_MAJORITY);
     mongoc_uri_set_read_concern(uri, reads);
+    if (!HF_MUTANT(102))
+        mongoc_uri_set_read_prefs_t(uri, primary);
     mongoc_uri_set_option_as_bool(uri, MONGOC_URI_RETRYWRITES, false);
     mongoc_uri_set_option_as_bool(uri, MONGOC_URI_RETRYREADS, false);
     for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
@@ -185,6 +190,7 @@ static void be_strict(mongoc_uri_t *uri)
             mongoc_uri_set_option_as_int32(uri, times[i].option, times[i].ms);
     mongoc_write_concern_destroy(writes);
     mongoc_read_concern_destroy(reads);
+    mongoc_read_prefs_destroy(primary);
 }
 
 /* ---- Our own options ----------------------------------------------------*/

@@ -12,7 +12,7 @@ static bson_t *write_opts(void)
     bson_t *opts = bson_new();
 
     mongoc_write_concern_set_wmajority(concern, WRITE_TIMEOUT_MS);
-    mongoc_write_concern_set_journal(concern, true);
+    mongoc_write_concern_set_journal(concern, !HF_MUTANT(100));
     if (HF_MUTANT(27))
         mongoc_write_concern_set_w(concern, 1);
     HF_ASSERT(mongoc_write_concern_append(concern, opts));
