@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/limits.h"
+#include "base/mutant.h"
 
 #define LOOK_MS 5000 /* how long a server may work on it */
 #define BATCH 1000
@@ -329,7 +330,8 @@ void hf_mongo_look(struct hf_mongo_look *look, mongoc_client_t *client,
         hf_mongo_choose_server(client, &look->reply);
 
     if (server) {
-        if (look->scope == HF_MONGO_PREFIX || look->local || place->alone ||
+        if (HF_MUTANT(101) || look->scope == HF_MONGO_PREFIX || look->local ||
+            place->alone ||
             hf_mongo_is_primary(look->client, client, place, server,
                                 &look->reply))
             look_at(look, client, place, server);
