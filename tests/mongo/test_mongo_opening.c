@@ -1,4 +1,5 @@
 /* Who is let in, to what kind of server, and what is found in its documents. */
+#include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -221,7 +222,7 @@ static void weaker_concerns_in_a_url_change_nothing(void **state)
 
 static void a_standalone_server_must_be_asked_for(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(30000, 5000, 30000);
+    struct hf_lock_opts opts = hf_test_mongo_opts(120000, 5000, 30000);
     char url[HF_TEST_MONGO_URL_SIZE];
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL;
@@ -240,17 +241,18 @@ static void a_standalone_server_must_be_asked_for(void **state)
     assert_false(hf_caps(client) & (HF_CAP_FENCE | HF_CAP_FAILOVER_SAFE |
                                     HF_CAP_PUSH | HF_CAP_WATCH));
 
-    /* Who waits looks from time to time. */
+    /* Nobody is told of its turn: who waits looks each second, and not only
+     * when the lease ends. */
     expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
     expect_ok(hf_read(other, hf_key("k"), HF_LINEARIZABLE, &info));
     assert_true(info.held);
     hf_info_fini(&info);
-    opts.wait_ms = 60000;
+    opts.wait_ms = 120000;
     expect_ok(
         hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
     expect_err(hf_future_wait(future, 200, &err), HF_ETIMEDOUT);
     expect_ok(hf_unlock(lock));
-    expect_ok(hf_future_wait(future, 60000, &err));
+    expect_ok(hf_future_wait(future, 10000 * hf_test_slowness(), &err));
     expect_ok(err);
     assert_true(hf_token(next) > hf_token(lock));
     hf_future_free(future);
@@ -428,26 +430,182 @@ static void a_token_that_is_none_is_not_understood(void **state)
     (void)hf_close(client, 1000);
 }
 
-/* Many who come first make one index, and one document. */
-#define OPENERS 12
-
-static void whoever_comes_first_makes_the_index(void **state)
+/* The lease of a key as it is stored, in milliseconds: a ttl of 301 is not
+ * rounded, but for what is added to it for clocks that run apart. */
+static void expect_lease(const char *key, unsigned ttl_ms)
 {
-    struct hf_client *clients[OPENERS];
-    struct hf_lock *lock = NULL;
-    const char *indexes;
+    char json[512], span[32];
+    const char *reply;
+
+    (void)snprintf(
+        json, sizeof(json),
+        "{\"aggregate\":\"locks\",\"cursor\":{},\"pipeline\":["
+        "{\"$match\":{\"_id\":\"%s\"}},"
+        "{\"$project\":{\"span\":{\"$subtract\":[{\"$first\":\"$ends.until\"},"
+        "{\"$first\":\"$ends.since\"}]}}}]}",
+        key);
+    (void)snprintf(span, sizeof(span), "\"span\" : %u }",
+                   ttl_ms + ttl_ms / 16 + 50);
+    reply = hf_test_mongo_say(&mongo, 0, "holdfast", json);
+    if (!strstr(reply, span))
+        fail_msg("%s lacks %s", reply, span);
+}
+
+/* MS-14: the short way, and the long one, which is taken after a key that was
+ * in use. */
+static void leases_are_stored_to_the_millisecond(void **state)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(301, 0, 30000);
+    struct hf_client *client;
+    struct hf_lock *held = NULL, *brief = NULL, *whole = NULL, *none = NULL;
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("held"), NULL, &held));
+    expect_ok(hf_lock(client, hf_key("brief"), &opts, &brief));
+    expect_err(hf_lock(client, hf_key("held"), &opts, &none), HF_EBUSY);
+    expect_ok(hf_lock(client, hf_key("whole"), &opts, &whole));
+    expect_lease("brief", 301);
+    expect_lease("whole", 301);
+    hf_lock_free(held);
+    hf_lock_free(brief);
+    hf_lock_free(whole);
+    expect_ok(hf_close(client, 10000));
+}
+
+/* ---- Places --------------------------------------------------------------*/
+
+/* How often `word` is in `text`. */
+static unsigned count_of(const char *text, const char *word)
+{
+    unsigned count = 0;
+
+    for (; (text = strstr(text, word)); text += strlen(word))
+        count++;
+    return count;
+}
+
+/* Many who come first, at one time, into databases that are not there yet. */
+#define OPENERS 12
+#define ROUNDS 4
+
+struct opener {
+    pthread_t thread;
+    pthread_barrier_t *start;
+    char url[HF_TEST_MONGO_URL_SIZE];
+    struct hf_client *client;
+    struct hf_error error;
+    enum hf_err err;
+};
+
+static void *be_an_opener(void *arg)
+{
+    struct opener *opener = arg;
+    struct hf_client_opts opts;
+
+    hf_client_opts_init(&opts);
+    opts.error = &opener->error;
+    (void)pthread_barrier_wait(opener->start);
+    opener->err = hf_open(opener->url, &opts, &opener->client);
+    return NULL;
+}
+
+static void open_together(const char *database)
+{
+    struct opener openers[OPENERS] = {0};
+    pthread_barrier_t start;
+    char option[64];
+
+    (void)snprintf(option, sizeof(option), "&database=%s", database);
+    assert_int_equal(pthread_barrier_init(&start, NULL, OPENERS), 0);
+    for (unsigned i = 0; i < OPENERS; i++) {
+        openers[i].start = &start;
+        hf_test_mongo_url(&mongo, openers[i].url, option);
+        assert_int_equal(
+            pthread_create(&openers[i].thread, NULL, be_an_opener, &openers[i]),
+            0);
+    }
     for (unsigned i = 0; i < OPENERS; i++)
-        clients[i] = hf_test_mongo_open(&mongo, "&collection=fresh");
-    expect_ok(hf_lock(clients[0], hf_key("k"), NULL, &lock));
-    indexes =
-        hf_test_mongo_say(&mongo, 0, "holdfast", "{\"listIndexes\":\"fresh\"}");
-    assert_non_null(strstr(indexes, "\"expireAfterSeconds\" : 0"));
-    hf_lock_free(lock);
-    for (unsigned i = 0; i < OPENERS; i++)
-        expect_ok(hf_close(clients[i], 10000));
+        assert_int_equal(pthread_join(openers[i].thread, NULL), 0);
+    for (unsigned i = 0; i < OPENERS; i++) {
+        if (openers[i].err)
+            fail_msg("%s", openers[i].error.text);
+        expect_ok(hf_close(openers[i].client, 10000));
+    }
+    (void)pthread_barrier_destroy(&start);
+}
+
+static void whoever_comes_first_makes_the_index(void **state)
+{
+    char database[16];
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        const char *indexes;
+
+        (void)snprintf(database, sizeof(database), "fresh%u", i);
+        open_together(database);
+        indexes = hf_test_mongo_say(&mongo, 0, database,
+                                    "{\"listIndexes\":\"locks\"}");
+        assert_int_equal(count_of(indexes, "\"name\" : "), 2);
+        assert_int_equal(count_of(indexes, "\"name\" : \"_id_\""), 1);
+        assert_int_equal(count_of(indexes, "\"name\" : \"gone\", "
+                                           "\"expireAfterSeconds\" : 0"),
+                         1);
+    }
+}
+
+/* What a URL says of where the locks are, and where that is. */
+static const struct {
+    const char *path, *database, *collection;
+} places[] = {
+    {"", "holdfast", "locks"},
+    {"path", "path", "locks"},
+    {"?collection=other", "holdfast", "other"},
+    {"?database=option", "option", "locks"},
+    {"path?database=both", "both", "locks"},
+    {"path?collection=a.b", "path", "a.b"},
+    {"path?database=all&collection=three", "all", "three"},
+};
+
+static bool has_document(unsigned place, unsigned number)
+{
+    char json[128];
+    const char *reply;
+
+    (void)snprintf(json, sizeof(json),
+                   "{\"count\":\"%s\",\"query\":{\"_id\":\"k%u\"}}",
+                   places[place].collection, number);
+    reply = hf_test_mongo_say(&mongo, 0, places[place].database, json);
+    if (strstr(reply, "\"n\" : 1,"))
+        return true;
+    if (!strstr(reply, "\"n\" : 0,"))
+        fail_msg("%s", reply);
+    return false;
+}
+
+static void locks_are_where_the_url_says(void **state)
+{
+    char url[HF_TEST_MONGO_URL_SIZE], name[16];
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    for (unsigned i = 0; i < HF_TEST_COUNT(places); i++) {
+        struct hf_client *client;
+        struct hf_lock *lock = NULL;
+
+        (void)snprintf(name, sizeof(name), "k%u", i);
+        (void)snprintf(url, sizeof(url), "mongodb://127.0.0.1:%d/%s",
+                       mongo.members[0].port, places[i].path);
+        client = hf_test_mongo_open_url(url);
+        expect_ok(hf_lock(client, hf_key(name), NULL, &lock));
+        for (unsigned place = 0; place < HF_TEST_COUNT(places); place++)
+            assert_int_equal(has_document(place, i), place == i);
+        hf_lock_free(lock);
+        expect_ok(hf_close(client, 10000));
+    }
 }
 
 int main(void)
@@ -463,7 +621,9 @@ int main(void)
         CASE(servers_that_dns_does_not_know_are_named),
         CASE(a_scribbled_document_is_an_error_and_no_more),
         CASE(a_token_that_is_none_is_not_understood),
+        CASE(leases_are_stored_to_the_millisecond),
         CASE(whoever_comes_first_makes_the_index),
+        CASE(locks_are_where_the_url_says),
     };
 
     return hf_test_main("mongo opening", cases, HF_TEST_COUNT(cases), 4);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/mutant.h"
 
 #define CROWDED 16 /* LOCKs of a client, after one that met somebody */
 
@@ -75,7 +76,9 @@ static void add_lock(bson_t *to, const struct hf_mongo_asker *asker,
 {
     BSON_APPEND_UTF8(to, "owner", asker->owner);
     BSON_APPEND_BOOL(to, "queue", command->queue);
-    BSON_APPEND_INT64(to, "lease", command->lease_ms);
+    BSON_APPEND_INT64(to, "lease",
+                      HF_MUTANT(103) ? command->lease_ms / 1000 * 1000 + 1000
+                                     : command->lease_ms);
     add_escaped(to, "note", command->note);
     add_bytes(to, "value", command->value);
 }
