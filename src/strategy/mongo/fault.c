@@ -1,6 +1,7 @@
 /* fault.c - what it means when a command fails. */
 #include <stdio.h>
 
+#include "base/mutant.h"
 #include "strategy/mongo/command.h"
 
 /* MongoDB's numbers: src/mongo/base/error_codes.yml in its sources. */
@@ -54,7 +55,7 @@ static enum hf_err server_fault(uint32_t code)
     case INDEX_OPTIONS_CONFLICT:
     case INDEX_KEY_SPECS_CONFLICT:
     case ATLAS_ERROR:
-        return HF_EINVAL;
+        return HF_MUTANT(104) ? HF_EUNAVAIL : HF_EINVAL;
     case OBJECT_TOO_LARGE:
     case RESULT_TOO_LARGE:
     case UPSERT_TOO_LARGE:

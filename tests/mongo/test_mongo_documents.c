@@ -1,0 +1,332 @@
+/* What a server of ours has stored, and where: documents, also those that
+ * somebody else has written to, indexes and places. */
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/mongo_client.h"
+#include "lib/runner.h"
+
+static struct hf_test_mongo mongo;
+
+static int set_up(void **state)
+{
+    (void)state;
+    mongo = (struct hf_test_mongo){.count = 0};
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    if (mongo.count > 0)
+        hf_test_mongo_stop(&mongo);
+    return 0;
+}
+
+/* ---- Documents ----------------------------------------------------------*/
+
+/* What somebody else may write over a lock that is held: each is an error that
+ * says so, or else the lock is as good as ever. */
+static const char *const scribbles[] = {
+    "{\"token\":\"seven\"}",
+    "{\"token\":{\"$numberDouble\":\"1.5\"}}",
+    "{\"ends\":\"never\"}",
+    "{\"ends\":[1,2,3]}",
+    "{\"ends\":[{\"server\":1,\"until\":2}]}",
+    "{\"line\":7}",
+    "{\"line\":[7]}",
+    "{\"line\":[{\"nonce\":3}]}",
+    "{\"canceled\":true}",
+    "{\"ended\":[]}",
+    "{\"events\":12}",
+    "{\"events\":\"nothing\\nof \\n sense 1 2 3 4 5 6 7\"}",
+    "{\"lease\":\"long\"}",
+    "{\"owner\":[1]}",
+    "{\"value\":3}",
+    "{\"nonce\":5}",
+    "{\"updates\":\"x\",\"updater\":4}",
+    "{\"gone\":0}",
+    "{\"renewals\":null}",
+};
+
+static void scribble(unsigned number)
+{
+    char json[512];
+
+    (void)snprintf(json, sizeof(json),
+                   "{\"update\":\"locks\",\"updates\":[{\"q\":{\"_id\":"
+                   "\"k%u\"},\"u\":{\"$set\":%s}}]}",
+                   number, scribbles[number]);
+    assert_null(
+        strstr(hf_test_mongo_say(&mongo, 0, "holdfast", json), "(lost)"));
+}
+
+static void try_everything(struct hf_client *client, struct hf_client *other,
+                           struct hf_lock *lock, struct hf_key key)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(10000, 300, 5000);
+    struct hf_lock *next = NULL;
+    struct hf_info info;
+    struct hf_error error;
+
+    if (hf_read(other, key, HF_LINEARIZABLE, &info) == HF_OK)
+        hf_info_fini(&info);
+    (void)hf_wait_free(other, key, 100, NULL);
+    (void)hf_update(lock, NULL, hf_bytes("v"));
+    (void)hf_renew(lock, 0);
+    if (hf_lock(other, key, &opts, &next) == HF_EPROTO) {
+        hf_client_error(other, &error);
+        assert_non_null(strstr(error.text, "not understood"));
+    }
+    hf_lock_free(next);
+    (void)hf_force(client, key, hf_token(lock), false);
+    (void)hf_unlock(lock);
+}
+
+static bool see(const struct hf_info *info, void *arg)
+{
+    (void)info;
+    (void)arg;
+    return true;
+}
+
+static void a_scribbled_document_is_an_error_and_no_more(void **state)
+{
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL;
+    struct hf_lock *good = NULL;
+    char name[16];
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    other = hf_test_mongo_open(&mongo, "");
+    for (unsigned i = 0; i < HF_TEST_COUNT(scribbles); i++) {
+        (void)snprintf(name, sizeof(name), "k%u", i);
+        expect_ok(hf_lock(client, hf_key(name), NULL, &lock));
+        scribble(i);
+        try_everything(client, other, lock, hf_key(name));
+        (void)hf_list(other, hf_key(name), see, NULL);
+        hf_lock_free(lock);
+    }
+    expect_ok(hf_lock(client, hf_key("good"), NULL, &good));
+    expect_ok(hf_unlock(good));
+    hf_lock_free(good);
+    (void)hf_close(client, 1000);
+    (void)hf_close(other, 1000);
+}
+
+/* A token that is none is told as such, by name. */
+static void a_token_that_is_none_is_not_understood(void **state)
+{
+    struct hf_client *client;
+    struct hf_lock *lock = NULL, *none = NULL;
+    struct hf_error error;
+    struct hf_info info;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("k0"), NULL, &lock));
+    scribble(0);
+    expect_err(hf_read(client, hf_key("k0"), HF_LINEARIZABLE, &info),
+               HF_EPROTO);
+    expect_err(hf_lock(client, hf_key("k0"), NULL, &none), HF_EPROTO);
+    hf_client_error(client, &error);
+    assert_non_null(strstr(error.text, "not understood"));
+    hf_lock_free(lock);
+    (void)hf_close(client, 1000);
+}
+
+/* The lease of a key as it is stored, in milliseconds: a ttl of 301 is not
+ * rounded, but for what is added to it for clocks that run apart. */
+static void expect_lease(const char *key, unsigned ttl_ms)
+{
+    char json[512], span[32];
+    const char *reply;
+
+    (void)snprintf(
+        json, sizeof(json),
+        "{\"aggregate\":\"locks\",\"cursor\":{},\"pipeline\":["
+        "{\"$match\":{\"_id\":\"%s\"}},"
+        "{\"$project\":{\"span\":{\"$subtract\":[{\"$first\":\"$ends.until\"},"
+        "{\"$first\":\"$ends.since\"}]}}}]}",
+        key);
+    (void)snprintf(span, sizeof(span), "\"span\" : %u }",
+                   ttl_ms + ttl_ms / 16 + 50);
+    reply = hf_test_mongo_say(&mongo, 0, "holdfast", json);
+    if (!strstr(reply, span))
+        fail_msg("%s lacks %s", reply, span);
+}
+
+/* MS-14: the short way, and the long one, which is taken after a key that was
+ * in use. */
+static void leases_are_stored_to_the_millisecond(void **state)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(301, 0, 30000);
+    struct hf_client *client;
+    struct hf_lock *held = NULL, *brief = NULL, *whole = NULL, *none = NULL;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("held"), NULL, &held));
+    expect_ok(hf_lock(client, hf_key("brief"), &opts, &brief));
+    expect_err(hf_lock(client, hf_key("held"), &opts, &none), HF_EBUSY);
+    expect_ok(hf_lock(client, hf_key("whole"), &opts, &whole));
+    expect_lease("brief", 301);
+    expect_lease("whole", 301);
+    hf_lock_free(held);
+    hf_lock_free(brief);
+    hf_lock_free(whole);
+    expect_ok(hf_close(client, 10000));
+}
+
+/* ---- Places --------------------------------------------------------------*/
+
+/* How often `word` is in `text`. */
+static unsigned count_of(const char *text, const char *word)
+{
+    unsigned count = 0;
+
+    for (; (text = strstr(text, word)); text += strlen(word))
+        count++;
+    return count;
+}
+
+/* Many who come first, at one time, into databases that are not there yet. */
+#define OPENERS 12
+#define ROUNDS 4
+
+struct opener {
+    pthread_t thread;
+    pthread_barrier_t *start;
+    char url[HF_TEST_MONGO_URL_SIZE];
+    struct hf_client *client;
+    struct hf_error error;
+    enum hf_err err;
+};
+
+static void *be_an_opener(void *arg)
+{
+    struct opener *opener = arg;
+    struct hf_client_opts opts;
+
+    hf_client_opts_init(&opts);
+    opts.error = &opener->error;
+    (void)pthread_barrier_wait(opener->start);
+    opener->err = hf_open(opener->url, &opts, &opener->client);
+    return NULL;
+}
+
+static void open_together(const char *database)
+{
+    struct opener openers[OPENERS] = {0};
+    pthread_barrier_t start;
+    char option[64];
+
+    (void)snprintf(option, sizeof(option), "&database=%s", database);
+    assert_int_equal(pthread_barrier_init(&start, NULL, OPENERS), 0);
+    for (unsigned i = 0; i < OPENERS; i++) {
+        openers[i].start = &start;
+        hf_test_mongo_url(&mongo, openers[i].url, option);
+        assert_int_equal(
+            pthread_create(&openers[i].thread, NULL, be_an_opener, &openers[i]),
+            0);
+    }
+    for (unsigned i = 0; i < OPENERS; i++)
+        assert_int_equal(pthread_join(openers[i].thread, NULL), 0);
+    for (unsigned i = 0; i < OPENERS; i++) {
+        if (openers[i].err)
+            fail_msg("%s", openers[i].error.text);
+        expect_ok(hf_close(openers[i].client, 10000));
+    }
+    (void)pthread_barrier_destroy(&start);
+}
+
+static void whoever_comes_first_makes_the_index(void **state)
+{
+    char database[16];
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        const char *indexes;
+
+        (void)snprintf(database, sizeof(database), "fresh%u", i);
+        open_together(database);
+        indexes = hf_test_mongo_say(&mongo, 0, database,
+                                    "{\"listIndexes\":\"locks\"}");
+        assert_int_equal(count_of(indexes, "\"name\" : "), 2);
+        assert_int_equal(count_of(indexes, "\"name\" : \"_id_\""), 1);
+        assert_int_equal(count_of(indexes, "\"name\" : \"gone\", "
+                                           "\"expireAfterSeconds\" : 0"),
+                         1);
+    }
+}
+
+/* What a URL says of where the locks are, and where that is. */
+static const struct {
+    const char *path, *database, *collection;
+} places[] = {
+    {"", "holdfast", "locks"},
+    {"path", "path", "locks"},
+    {"?collection=other", "holdfast", "other"},
+    {"?database=option", "option", "locks"},
+    {"path?database=both", "both", "locks"},
+    {"path?collection=a.b", "path", "a.b"},
+    {"path?database=all&collection=three", "all", "three"},
+};
+
+static bool has_document(unsigned place, unsigned number)
+{
+    char json[128];
+    const char *reply;
+
+    (void)snprintf(json, sizeof(json),
+                   "{\"count\":\"%s\",\"query\":{\"_id\":\"k%u\"}}",
+                   places[place].collection, number);
+    reply = hf_test_mongo_say(&mongo, 0, places[place].database, json);
+    if (strstr(reply, "\"n\" : 1,"))
+        return true;
+    if (!strstr(reply, "\"n\" : 0,"))
+        fail_msg("%s", reply);
+    return false;
+}
+
+static void locks_are_where_the_url_says(void **state)
+{
+    char url[HF_TEST_MONGO_URL_SIZE], name[16];
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    for (unsigned i = 0; i < HF_TEST_COUNT(places); i++) {
+        struct hf_client *client;
+        struct hf_lock *lock = NULL;
+
+        (void)snprintf(name, sizeof(name), "k%u", i);
+        (void)snprintf(url, sizeof(url), "mongodb://127.0.0.1:%d/%s",
+                       mongo.members[0].port, places[i].path);
+        client = hf_test_mongo_open_url(url);
+        expect_ok(hf_lock(client, hf_key(name), NULL, &lock));
+        for (unsigned place = 0; place < HF_TEST_COUNT(places); place++)
+            assert_int_equal(has_document(place, i), place == i);
+        hf_lock_free(lock);
+        expect_ok(hf_close(client, 10000));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        CASE(a_scribbled_document_is_an_error_and_no_more),
+        CASE(a_token_that_is_none_is_not_understood),
+        CASE(leases_are_stored_to_the_millisecond),
+        CASE(whoever_comes_first_makes_the_index),
+        CASE(locks_are_where_the_url_says),
+    };
+
+    return hf_test_main("mongo documents", cases, HF_TEST_COUNT(cases), 4);
+}

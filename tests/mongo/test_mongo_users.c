@@ -1,0 +1,205 @@
+/* Servers that want to know who asks: users, their rights and their passwords. */
+#include <semaphore.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "lib/mongo_client.h"
+#include "lib/runner.h"
+
+static struct hf_test_mongo mongo;
+
+static int set_up(void **state)
+{
+    (void)state;
+    mongo = (struct hf_test_mongo){.auth = true};
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    if (mongo.count > 0)
+        hf_test_mongo_stop(&mongo);
+    return 0;
+}
+
+/* A set of one, in which "clerk" may read and write one database. */
+static void need_clerk(void)
+{
+    const char *json = "{\"createUser\":\"clerk\",\"pwd\":\"hush\","
+                       "\"roles\":[\"readWrite\"]}";
+
+    hf_test_mongo_need(&mongo, 1);
+    assert_null(strstr(hf_test_mongo_say(&mongo, 0, "office", json), "(lost)"));
+}
+
+static void clerk_url(char *url, const char *password)
+{
+    (void)snprintf(url, HF_TEST_MONGO_URL_SIZE,
+                   "mongodb://%s127.0.0.1:%d/office?replicaSet=test", password,
+                   mongo.members[0].port);
+}
+
+static struct hf_client *open_clerk(void)
+{
+    char url[HF_TEST_MONGO_URL_SIZE];
+
+    clerk_url(url, "clerk:hush@");
+    return hf_test_mongo_open_url(url);
+}
+
+/* Until somebody stands in line for "k". */
+static void await_waiter(struct hf_client *client)
+{
+    struct hf_info info;
+    uint32_t waiters = 0;
+
+    while (waiters == 0) {
+        expect_ok(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info));
+        waiters = info.waiters;
+        hf_info_fini(&info);
+    }
+}
+
+/* ---- Rights -------------------------------------------------------------*/
+
+static void on_release(const struct hf_event *event, void *arg)
+{
+    if (event->kind == HF_EVENT_RELEASED)
+        (void)sem_post(arg);
+}
+
+static bool is_posted_within(sem_t *posted, unsigned seconds)
+{
+    struct timespec until;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += seconds * hf_test_slowness();
+    return sem_clockwait(posted, CLOCK_MONOTONIC, &until) == 0;
+}
+
+/* As the manual says: the collection, and its index. The line and the watch are
+ * served by a change stream, not only by looks. */
+static void reading_and_writing_one_database_is_enough(void **state)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(60000, 60000, 30000);
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_future *future = NULL;
+    struct hf_watch *watch = NULL;
+    enum hf_err err = HF_ECANCELED;
+    sem_t released;
+
+    (void)state;
+    need_clerk();
+    client = open_clerk();
+    other = open_clerk();
+    assert_int_equal(sem_init(&released, 0, 0), 0);
+    expect_ok(hf_watch(other, hf_key(""), NULL, on_release, &released, &watch));
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(
+        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    await_waiter(client);
+    expect_ok(hf_unlock(lock));
+    expect_ok(hf_future_wait(future, 30000, &err));
+    expect_ok(err);
+    assert_true(is_posted_within(&released, 10));
+    expect_ok(hf_unlock(next));
+    hf_future_free(future);
+    hf_watch_free(watch);
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    expect_ok(hf_close(client, 10000));
+    expect_ok(hf_close(other, 10000));
+}
+
+/* ---- Passwords ----------------------------------------------------------*/
+
+static void expect_refused(const char *password, const char *word)
+{
+    char url[HF_TEST_MONGO_URL_SIZE];
+    struct hf_error error = {.code = HF_OK};
+    struct hf_client *client = NULL;
+    struct hf_client_opts opts;
+
+    clerk_url(url, password);
+    hf_client_opts_init(&opts);
+    opts.error = &error;
+    expect_err(hf_open(url, &opts, &client), HF_EINVAL);
+    assert_null(client);
+    if (!strstr(error.text, word))
+        fail_msg("\"%s\" does not name '%s'", error.text, word);
+    assert_null(strstr(error.text, "shout"));
+}
+
+static void a_wrong_password_is_told_at_once(void **state)
+{
+    (void)state;
+    need_clerk();
+    expect_refused("clerk:shout@", "uthentication");
+    expect_refused("nobody:shout@", "uthentication");
+    expect_refused("", "requires authentication");
+}
+
+/* ---- Who is no longer let in --------------------------------------------*/
+
+static void expect_denied(struct hf_client *client, enum hf_err err)
+{
+    struct hf_error error;
+
+    expect_err(err, HF_EINVAL);
+    hf_client_error(client, &error);
+    if (!strstr(error.text, "uthentication"))
+        fail_msg("\"%s\" does not say why", error.text);
+}
+
+/* Each call is told so, at once. Who stands in line is told when its wait has
+ * run out, and not that it was withdrawn, for it was not. */
+static void who_is_dropped_is_told_so(void **state)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(60000, 0, 30000);
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_future *future = NULL;
+    enum hf_err err = HF_OK;
+    struct hf_info info;
+
+    (void)state;
+    need_clerk();
+    client = open_clerk();
+    other = open_clerk();
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    opts.wait_ms = 2000;
+    expect_ok(
+        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    await_waiter(client);
+    assert_null(strstr(
+        hf_test_mongo_say(&mongo, 0, "office", "{\"dropUser\":\"clerk\"}"),
+        "(lost)"));
+
+    expect_denied(client, hf_lock(client, hf_key("new"), &opts, &next));
+    expect_denied(client, hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info));
+    expect_denied(client, hf_renew(lock, 0));
+    assert_true(hf_valid_for(lock, 0)); /* its lease has not ended */
+    expect_denied(client, hf_unlock(lock));
+    expect_ok(hf_future_wait(future, 10000 * hf_test_slowness(), &err));
+    expect_err(err, HF_EINDOUBT);
+    assert_null(next);
+    hf_future_free(future);
+    hf_lock_free(lock);
+    (void)hf_close(client, 1000);
+    (void)hf_close(other, 1000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        CASE(reading_and_writing_one_database_is_enough),
+        CASE(a_wrong_password_is_told_at_once),
+        CASE(who_is_dropped_is_told_so),
+    };
+
+    return hf_test_main("mongo users", cases, HF_TEST_COUNT(cases), 3);
+}
