@@ -1,5 +1,8 @@
 /* Too few servers: a majority that is gone, for a while. */
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <string.h>
 
 #include "lib/mongo_client.h"
 #include "lib/runner.h"
@@ -103,12 +106,69 @@ static void a_write_in_doubt_is_resolved(void **state)
     expect_ok(hf_close(client, PATIENCE_MS));
 }
 
+/* For longer than a server is looked for at one time there is no primary; then
+ * one of those that are left is told to stand, the other where the first lacks
+ * what was written last. */
+#define VACANT_MS 2500
+
+static void *elect_late(void *arg)
+{
+    unsigned dead = *(unsigned *)arg, candidate = dead;
+
+    (void)poll(NULL, 0, VACANT_MS);
+    for (;;) {
+        candidate = (candidate + 1) % 3;
+        if (candidate != dead &&
+            !strstr(hf_test_mongo_say(&mongo, candidate, "admin",
+                                      "{\"replSetStepUp\":1}"),
+                    "(lost)"))
+            return NULL;
+    }
+}
+
+/* The primary has just died: who comes now, and asks once, is let in when the
+ * next one is elected, and finds what was locked. */
+static void who_comes_while_there_is_no_primary_waits(void **state)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(300000, 0, PATIENCE_MS);
+    char url[HF_TEST_MONGO_URL_SIZE];
+    struct hf_error error = {.code = HF_OK};
+    struct hf_client *client, *late = NULL;
+    struct hf_client_opts late_opts;
+    struct hf_lock *lock = NULL, *none = NULL;
+    pthread_t thread;
+    unsigned dead;
+    enum hf_err err;
+
+    (void)state;
+    mongo.election_ms = 60000; /* nobody stands by itself */
+    hf_test_mongo_need(&mongo, 3);
+    client = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    hf_test_mongo_url(&mongo, url, "");
+    hf_client_opts_init(&late_opts);
+    late_opts.error = &error;
+    dead = primary();
+    hf_test_mongo_kill(&mongo, dead);
+    assert_int_equal(pthread_create(&thread, NULL, elect_late, &dead), 0);
+    err = hf_open(url, &late_opts, &late);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    if (err)
+        fail_msg("%s", error.text);
+    expect_err(hf_lock(late, hf_key("k"), &opts, &none), HF_EBUSY);
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(late, PATIENCE_MS));
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         CASE(without_a_majority_there_is_no_answer),
         CASE(a_write_in_doubt_is_resolved),
+        CASE(who_comes_while_there_is_no_primary_waits),
     };
 
     return hf_test_main("mongo majority", cases, HF_TEST_COUNT(cases), 2);
