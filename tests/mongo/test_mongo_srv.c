@@ -1,0 +1,139 @@
+/* mongodb+srv: servers that a name stands for.
+ *
+ * There is no DNS server here: what libmongoc asks the C library for is answered
+ * by functions of this program, which come before those of the same name. */
+#include <arpa/nameser.h>
+#include <dlfcn.h>
+#include <netdb.h>
+#include <resolv.h>
+#include <string.h>
+
+#include "lib/mongo_client.h"
+#include "lib/runner.h"
+
+#define SERVICE "_mongodb._tcp.set.holdfast.test"
+#define HOST "one.holdfast.test"
+
+static struct hf_test_mongo mongo;
+static unsigned looked_up; /* how often the service was asked for */
+
+static int set_up(void **state)
+{
+    (void)state;
+    mongo = (struct hf_test_mongo){.count = 0};
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    if (mongo.count > 0)
+        hf_test_mongo_stop(&mongo);
+    return 0;
+}
+
+/* ---- Names ---------------------------------------------------------------*/
+
+/* As RFC 1035, 4.1, has it: a header, the question, and the answer to it, which
+ * is that of RFC 2782. The NUL at the end is part of the last name. */
+#define HOST_LABELS "\3one\10holdfast\4test"
+
+static const char packet[] = "\0\0\200\0\0\1\0\1\0\0\0\0" /* a response */
+                             "\10_mongodb\4_tcp\3set\10holdfast\4test\0"
+                             "\0\41\0\1" /* SRV IN? */
+                             "\300\14"   /* of that name */
+                             "\0\41\0\1" /* SRV IN, */
+                             "\0\0\0\74" /* for a minute, */
+                             "\0\31"     /* in 25 bytes: */
+                             "\0\0\0\0"  /* no priority, no weight, */
+                             "PP"        /* the port, */
+    HOST_LABELS;
+
+static int write_answer(unsigned char *to, int size, int port)
+{
+    const size_t at = sizeof(packet) - sizeof(HOST_LABELS) - 2;
+
+    if ((size_t)size < sizeof(packet))
+        return -1;
+    memcpy(to, packet, sizeof(packet));
+    to[at] = (unsigned char)(port >> 8);
+    to[at + 1] = (unsigned char)port;
+    return (int)sizeof(packet);
+}
+
+/* Instead of the C library's. */
+int res_nsearch(res_state state, const char *name, int class, int type,
+                unsigned char *answer, int size)
+{
+    (void)class;
+    if (strcmp(name, SERVICE) == 0 && type == ns_t_srv) {
+        looked_up++;
+        return write_answer(answer, size, mongo.members[0].port);
+    }
+    state->res_h_errno = HOST_NOT_FOUND;
+    return -1;
+}
+
+/* So is this; all other names are passed on. */
+int getaddrinfo(const char *name, const char *service,
+                const struct addrinfo *hints, struct addrinfo **found)
+{
+    typedef int lookup_fn(const char *, const char *, const struct addrinfo *,
+                          struct addrinfo **);
+    union {
+        void *symbol;
+        lookup_fn *call;
+    } lookup = {dlsym(RTLD_NEXT, "getaddrinfo")};
+
+    return lookup.call(name && strcmp(name, HOST) == 0 ? "127.0.0.1" : name,
+                       service, hints, found);
+}
+
+/* ---- Locks ---------------------------------------------------------------*/
+
+static struct hf_client *open_by_name(void)
+{
+    struct hf_error error = {.code = HF_OK};
+    struct hf_client *client = NULL;
+    struct hf_client_opts opts;
+    enum hf_err err;
+
+    hf_client_opts_init(&opts);
+    opts.error = &error;
+    err = hf_open("mongodb+srv://set.holdfast.test/?tls=false&replicaSet=test",
+                  &opts, &client);
+    if (err && looked_up == 0 && strstr(error.text, SERVICE))
+        hf_test_skip("this libmongoc asks for names in another way");
+    if (err)
+        fail_msg("%s", error.text);
+    return client;
+}
+
+static void a_name_stands_for_the_servers(void **state)
+{
+    struct hf_client *client;
+    struct hf_lock *lock = NULL;
+    struct hf_info info;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = open_by_name();
+    assert_true(hf_caps(client) & HF_CAP_FAILOVER_SAFE);
+    expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
+    expect_ok(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info));
+    assert_int_equal(info.token, hf_token(lock));
+    hf_info_fini(&info);
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, 10000));
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        CASE(a_name_stands_for_the_servers),
+    };
+
+    return hf_test_main("mongo srv", cases, HF_TEST_COUNT(cases), 1);
+}
