@@ -1,5 +1,5 @@
-/* What a MongoDB replica set can do to its clients: stepdowns, crashes,
- * restarts, silence. */
+/* What a MongoDB replica set can do to its clients, and they to each other:
+ * stepdowns, crashes, restarts. */
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -216,147 +216,57 @@ static void a_storm_with_failovers_leaves_a_good_history(void **state)
     assert_int_equal(recorded_check("a storm with failovers"), 0);
 }
 
-/* ---- One server ---------------------------------------------------------*/
-
-static void a_lock_outlives_a_crash_of_the_only_server(void **state)
+/* G2-13, MS-05: all servers are killed. What was held is held when they are
+ * back, with its token, and the next is larger. */
+static void a_lock_outlives_a_crash_of_all_servers(void **state)
 {
     struct hf_lock_opts opts = hf_test_mongo_opts(120000, 0, PATIENCE_MS);
-    struct hf_client *client;
-    struct hf_lock *lock = NULL, *none = NULL;
-    uint64_t token;
-
-    (void)state;
-    hf_test_mongo_need(&mongo, 1);
-    client = hf_test_mongo_open(&mongo, "");
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    token = hf_token(lock);
-    hf_test_mongo_kill(&mongo, 0);
-    assert_true(hf_test_mongo_again(&mongo, 0));
-
-    expect_err(hf_lock(client, hf_key("k"), &opts, &none), HF_EBUSY);
-    expect_ok(hf_renew(lock, 0));
-    expect_ok(hf_unlock(lock));
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &none));
-    assert_true(hf_token(none) > token);
-    hf_lock_free(lock);
-    hf_lock_free(none);
-    expect_ok(hf_close(client, PATIENCE_MS));
-}
-
-/* A server that is stopped answers nothing: whoever asks hears so by its own
- * deadline, holders see their time run out, and close returns. */
-static void silence_ends_by_the_deadline(void **state)
-{
-    struct hf_lock_opts held = hf_test_mongo_opts(2000, 0, 1000);
-    struct hf_lock_opts brief = hf_test_mongo_opts(10000, 0, 1000);
-    struct hf_client *client;
-    struct hf_lock *lock = NULL, *none = NULL;
-    int64_t began;
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_info info;
     enum hf_err err;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_need(&mongo, 3);
     client = hf_test_mongo_open(&mongo, "");
-    held.renew = true;
-    expect_ok(hf_lock(client, hf_key("held"), &held, &lock));
-    hf_test_mongo_signal(&mongo, 0, SIGSTOP);
-    began = now_ms();
-    err = hf_lock(client, hf_key("k"), &brief, &none);
-    assert_true(err == HF_EINDOUBT || err == HF_EUNAVAIL);
-    assert_null(none);
-    while (hf_valid_for(lock, 0) && now_ms() - began < 30000)
-        (void)poll(NULL, 0, 10);
-    assert_false(hf_valid_for(lock, 0));
-    expect_err(hf_close(client, 500), HF_EINDOUBT);
-    assert_true(now_ms() - began < 30000);
-
-    hf_test_mongo_signal(&mongo, 0, SIGCONT);
-    hf_lock_free(lock);
-}
-
-/* How many findAndModify the server has begun to work on. */
-static long begun(void)
-{
-    const char *status =
-        hf_test_mongo_say(&mongo, 0, "admin", "{\"serverStatus\":1}");
-    const char *at = strstr(status, "\"findAndModify\" :");
-
-    at = at ? strstr(at, "\"total\" : ") : NULL;
-    return at ? strtol(at + strlen("\"total\" : "), NULL, 10) : -1;
-}
-
-/* The server keeps the first copy of a LOCK back for some seconds. A second one
- * is granted meanwhile, and given back: what comes late then takes nothing, and
- * the next to ask has the key, though the lease was to be long. */
-static void what_comes_late_leaves_no_ghost(void **state)
-{
-    const char *hold_back =
-        "{\"configureFailPoint\":\"failCommand\",\"mode\":{\"times\":1},"
-        "\"data\":{\"failCommands\":[\"findAndModify\"],"
-        "\"blockConnection\":true,\"blockTimeMS\":2000}}";
-    struct hf_lock_opts opts = hf_test_mongo_opts(600000, 0, PATIENCE_MS);
-    struct hf_client *client, *other;
-    struct hf_lock *lock = NULL, *next = NULL;
-    long before;
-
-    (void)state;
-    hf_test_mongo_need(&mongo, 1);
-    client = hf_test_mongo_open(&mongo, "");
-    other = hf_test_mongo_open(&mongo, "");
-    before = begun();
-    assert_null(
-        strstr(hf_test_mongo_say(&mongo, 0, "admin", hold_back), "(lost)"));
     expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    for (unsigned i = 0; i < 3; i++)
+        hf_test_mongo_kill(&mongo, i);
+    for (unsigned i = 0; i < 3; i++)
+        assert_true(hf_test_mongo_again(&mongo, i));
+
+    other = hf_test_mongo_open(&mongo, "");
+    expect_err(hf_lock(other, hf_key("k"), &opts, &next), HF_EBUSY);
+    expect_ok(hf_renew(lock, 0));
+    do
+        err = hf_read(other, hf_key("k"), HF_LINEARIZABLE, &info);
+    while (err == HF_EUNAVAIL);
+    expect_ok(err);
+    assert_true(info.held);
+    assert_int_equal(info.token, hf_token(lock));
+    hf_info_fini(&info);
     expect_ok(hf_unlock(lock));
-    while (begun() < before + 3) /* LOCK, UNLOCK, and the late one */
-        (void)poll(NULL, 0, 20);
     expect_ok(hf_lock(other, hf_key("k"), &opts, &next));
+    assert_true(hf_token(next) > hf_token(lock));
     hf_lock_free(lock);
     hf_lock_free(next);
     expect_ok(hf_close(client, PATIENCE_MS));
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* The server is silent until several copies are on their way: the first of them
- * changes the value, and the answer to the last is the answer to all. */
-static void an_update_in_doubt_happens_once(void **state)
-{
-    struct hf_lock_opts opts = hf_test_mongo_opts(120000, 0, PATIENCE_MS);
-    struct hf_bytes old = hf_bytes("old");
-    struct hf_client *client;
-    struct hf_lock *lock = NULL;
-    struct hf_future *future = NULL;
-    enum hf_err err = HF_ECANCELED;
-
-    (void)state;
-    hf_test_mongo_need(&mongo, 1);
-    client = hf_test_mongo_open(&mongo, "");
-    opts.value = old;
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    hf_test_mongo_signal(&mongo, 0, SIGSTOP);
-    expect_ok(
-        hf_update_start(lock, &old, hf_bytes("new"), NULL, NULL, &future));
-    expect_err(hf_future_wait(future, 1500, &err), HF_ETIMEDOUT);
-    hf_test_mongo_signal(&mongo, 0, SIGCONT);
-    expect_ok(hf_future_wait(future, PATIENCE_MS, &err));
-    expect_ok(err);
-    expect_err(hf_update(lock, &old, hf_bytes("newer")), HF_EMISMATCH);
-    hf_future_free(future);
-    expect_ok(hf_unlock(lock));
-    hf_lock_free(lock);
-    expect_ok(hf_close(client, PATIENCE_MS));
-}
-
 /* ---- In line ------------------------------------------------------------*/
 
-static void await_line(const char *size)
+#define OFFER_MS 3000 /* how long one in line may take to take the key up */
+
+static void await_line(unsigned size)
 {
     char json[128];
 
     (void)snprintf(json, sizeof(json),
-                   "{\"count\":\"locks\",\"query\":{\"line\":{\"$size\":%s}}}",
+                   "{\"count\":\"locks\",\"query\":{\"line\":{\"$size\":%u}}}",
                    size);
-    while (!strstr(hf_test_mongo_say(&mongo, 0, "holdfast", json), "\"n\" : 1"))
+    while (!strstr(hf_test_mongo_say(&mongo, primary(), "holdfast", json),
+                   "\"n\" : 1"))
         (void)poll(NULL, 0, 5);
 }
 
@@ -385,11 +295,64 @@ static pid_t make_waiter(int *tell)
     _exit(1);
 }
 
+/* They stand in line, and are killed there. */
+static void die_in_line(const pid_t *dead, const int *tell, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        assert_int_equal(write(tell[i], "+", 1), 1);
+        await_line(i + 1);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        (void)kill(dead[i], SIGKILL);
+        (void)waitpid(dead[i], NULL, 0);
+        (void)close(tell[i]);
+    }
+}
+
 /* Who died in line is offered the key, does not take it up, and costs the next
  * three seconds: not its lease. */
 static void a_dead_waiter_costs_three_seconds(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(60000, 60000, PATIENCE_MS);
+    struct hf_lock_opts opts =
+        hf_test_mongo_opts(60000, HF_FOREVER, PATIENCE_MS);
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_future *future = NULL;
+    enum hf_err err = HF_ECANCELED;
+    int64_t began;
+    pid_t dead[2];
+    int tell[2];
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    for (unsigned i = 0; i < 2; i++)
+        dead[i] = make_waiter(&tell[i]);
+    client = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    die_in_line(dead, tell, 2);
+    other = hf_test_mongo_open(&mongo, "");
+    expect_ok(
+        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    await_line(3);
+    began = now_ms();
+    expect_ok(hf_unlock(lock));
+    expect_ok(
+        hf_future_wait(future, 2 * OFFER_MS + 6000 * hf_test_slowness(), &err));
+    expect_ok(err);
+    assert_true(now_ms() - began >= 2 * OFFER_MS - 100);
+    hf_future_free(future);
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
+/* The same where another server has to end the offer, which it knows nothing of
+ * but that it is one. */
+static void a_dead_waiter_costs_no_lease_at_a_new_primary(void **state)
+{
+    struct hf_lock_opts opts =
+        hf_test_mongo_opts(60000, HF_FOREVER, PATIENCE_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
@@ -398,21 +361,19 @@ static void a_dead_waiter_costs_three_seconds(void **state)
     int tell;
 
     (void)state;
-    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_need(&mongo, 3);
     dead = make_waiter(&tell);
     client = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    assert_int_equal(write(tell, "+", 1), 1);
-    await_line("1");
-    (void)kill(dead, SIGKILL);
-    (void)waitpid(dead, NULL, 0);
-    (void)close(tell);
+    die_in_line(&dead, &tell, 1);
     other = hf_test_mongo_open(&mongo, "");
     expect_ok(
         hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
-    await_line("2");
+    await_line(2);
     expect_ok(hf_unlock(lock));
-    expect_ok(hf_future_wait(future, 20000 * hf_test_slowness(), &err));
+    assert_true(hf_test_mongo_step_down(&mongo) >= 0);
+    expect_ok(
+        hf_future_wait(future, OFFER_MS + 12000 * hf_test_slowness(), &err));
     expect_ok(err);
     hf_future_free(future);
     hf_lock_free(lock);
@@ -428,11 +389,9 @@ int main(void)
         CASE(a_lock_outlives_its_primary),
         CASE(who_waits_is_woken_after_a_stepdown),
         CASE(a_storm_with_failovers_leaves_a_good_history),
-        CASE(a_lock_outlives_a_crash_of_the_only_server),
-        CASE(silence_ends_by_the_deadline),
-        CASE(what_comes_late_leaves_no_ghost),
-        CASE(an_update_in_doubt_happens_once),
+        CASE(a_lock_outlives_a_crash_of_all_servers),
         CASE(a_dead_waiter_costs_three_seconds),
+        CASE(a_dead_waiter_costs_no_lease_at_a_new_primary),
     };
 
     return hf_test_main("mongo faults", cases, HF_TEST_COUNT(cases), 4);

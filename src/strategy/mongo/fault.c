@@ -77,7 +77,8 @@ static enum hf_err meaning(const bson_error_t *why)
     case MONGOC_ERROR_SERVER:
         return server_fault(why->code);
     case MONGOC_ERROR_WRITE_CONCERN:
-        return HF_EINDOUBT; /* done, but who knows for how long */
+        /* done, but who knows for how long */
+        return HF_MUTANT(108) ? HF_EUNAVAIL : HF_EINDOUBT;
     case MONGOC_ERROR_SERVER_SELECTION:
         return HF_EUNAVAIL;
     case MONGOC_ERROR_CLIENT:

@@ -268,7 +268,7 @@ static enum hf_err conclude(const struct hf_command *command,
                    : not_mine(reply);
     case HF_COMMAND_RENEW:
         answer->result.generation = reply->renewals;
-        if (!holds)
+        if (!holds && !(HF_MUTANT(110) && !reply->exists))
             return not_mine(reply);
         return reply->forced ? HF_EFORCED : HF_OK;
     case HF_COMMAND_UPDATE:

@@ -1,0 +1,563 @@
+/* What may have been done, or not: errors, silence and late copies, of one
+ * server. */
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "lib/mongo_client.h"
+#include "lib/runner.h"
+
+#define PATIENCE_MS 60000
+#define LONG_MS 600000 /* a lease that nobody here waits for */
+
+/* By how much an answer may be late on a busy machine. Whoever waited for
+ * libmongoc would be later: a socket has 8 seconds. */
+#define LATE_MS 5000
+
+static struct hf_test_mongo mongo;
+
+static int set_up(void **state)
+{
+    (void)state;
+    mongo = (struct hf_test_mongo){.count = 0};
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    if (mongo.count > 0)
+        hf_test_mongo_stop(&mongo);
+    return 0;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_BOOTTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* What `lock` is told: a bit for each event. */
+static void note_event(struct hf_lock *lock, enum hf_lock_event event,
+                       void *arg)
+{
+    (void)lock;
+    atomic_fetch_or((atomic_uint *)arg, 1u << event);
+}
+
+static bool is_told(atomic_uint *events, enum hf_lock_event event)
+{
+    return (atomic_load(events) & (1u << event)) != 0;
+}
+
+/* ---- Errors on cue ------------------------------------------------------*/
+
+/* Let commands fail: `mode` is which of them, `data` how. */
+static void fail_commands(const char *mode, const char *data)
+{
+    char json[512];
+
+    (void)snprintf(json, sizeof(json),
+                   "{\"configureFailPoint\":\"failCommand\",\"mode\":%s,"
+                   "\"data\":{\"failCommands\":[\"findAndModify\"],%s}}",
+                   mode, data);
+    assert_null(strstr(hf_test_mongo_say(&mongo, 0, "admin", json), "(lost)"));
+}
+
+/* Not any more; and how many of them have, so far. */
+static long heal_commands(void)
+{
+    const char *reply = hf_test_mongo_say(
+        &mongo, 0, "admin",
+        "{\"configureFailPoint\":\"failCommand\",\"mode\":\"off\"}");
+    const char *count = strstr(reply, "\"count\" : ");
+
+    return count ? strtol(count + strlen("\"count\" : "), NULL, 10) : -1;
+}
+
+/* What was written is not confirmed by a majority. */
+static void confirm_nothing(const char *mode, int code)
+{
+    char data[128];
+
+    (void)snprintf(data, sizeof(data),
+                   "\"writeConcernError\":{\"code\":%d,"
+                   "\"errmsg\":\"no majority\"}",
+                   code);
+    fail_commands(mode, data);
+}
+
+#define UNCONFIRMED(code, call)                                                \
+    do {                                                                       \
+        long before = heal_commands();                                         \
+                                                                               \
+        confirm_nothing("{\"times\":1}", code);                                \
+        expect_ok(call);                                                       \
+        assert_int_equal(heal_commands(), before + 1);                         \
+    } while (0)
+
+struct history {
+    atomic_uint count;
+    char kinds[64]; /* one letter an event */
+};
+
+static void note_history(const struct hf_event *event, void *arg)
+{
+    struct history *history = arg;
+    unsigned count = atomic_load(&history->count);
+    char kind = '?';
+
+    if (event->kind == HF_EVENT_GRANTED)
+        kind = 'g';
+    else if (event->kind == HF_EVENT_UPDATED)
+        kind = 'u';
+    else if (event->kind == HF_EVENT_RELEASED)
+        kind = 'r';
+    if (count < sizeof(history->kinds) - 1)
+        history->kinds[count] = kind;
+    atomic_store(&history->count, count + 1);
+}
+
+/* A renewal may well happen twice, and is not looked at. */
+static struct hf_watch *watch_history(struct hf_client *client,
+                                      struct history *history)
+{
+    struct hf_watch_opts opts;
+    struct hf_watch *watch = NULL;
+
+    hf_watch_opts_init(&opts);
+    opts.kinds = HF_EVENT_ANY & ~(uint32_t)HF_EVENT_RENEWED;
+    expect_ok(
+        hf_watch(client, hf_key("k"), &opts, note_history, history, &watch));
+    return watch;
+}
+
+static void expect_held(struct hf_client *client, const char *key,
+                        uint64_t token, const char *value)
+{
+    struct hf_info info;
+
+    expect_ok(hf_read(client, hf_key(key), HF_LINEARIZABLE, &info));
+    assert_true(info.held);
+    assert_int_equal(info.token, token);
+    assert_int_equal(info.waiters, 0);
+    assert_int_equal(info.value.size, strlen(value));
+    assert_memory_equal(info.value.data, value, strlen(value));
+    hf_info_fini(&info);
+}
+
+enum {
+    WRITE_CONCERN_FAILED = 64,
+    SHUTDOWN_IN_PROGRESS = 91
+};
+
+/* Of each call the first copy is done, but not confirmed: the second finds that,
+ * and does nothing. `code` is for taking and giving back alone, because after
+ * some of them libmongoc looks for another server for a second or two. */
+static void do_all_unconfirmed(struct hf_client *client,
+                               struct hf_client *other, int code)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(LONG_MS, 0, PATIENCE_MS);
+    struct hf_bytes old = hf_bytes("old");
+    struct hf_lock *lock = NULL, *next = NULL;
+
+    opts.value = old;
+    UNCONFIRMED(code, hf_lock(client, hf_key("k"), &opts, &lock));
+    UNCONFIRMED(WRITE_CONCERN_FAILED, hf_renew(lock, 0));
+    UNCONFIRMED(WRITE_CONCERN_FAILED, hf_update(lock, &old, hf_bytes("new")));
+    assert_true(hf_valid_for(lock, LONG_MS / 2));
+    expect_held(other, "k", hf_token(lock), "new");
+    UNCONFIRMED(code, hf_unlock(lock));
+
+    expect_ok(hf_lock(other, hf_key("k"), &opts, &next));
+    assert_true(hf_token(next) > hf_token(lock));
+    expect_ok(hf_unlock(next));
+    hf_lock_free(lock);
+    hf_lock_free(next);
+}
+
+static void what_is_confirmed_late_happens_once(void **state)
+{
+    const char *wanted = "gurgrgurgr";
+    struct history history = {.count = 0};
+    struct hf_client *client, *other;
+    struct hf_watch *watch;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    other = hf_test_mongo_open(&mongo, "");
+    watch = watch_history(other, &history);
+    do_all_unconfirmed(client, other, WRITE_CONCERN_FAILED);
+    do_all_unconfirmed(client, other, SHUTDOWN_IN_PROGRESS);
+    while (atomic_load(&history.count) < strlen(wanted))
+        (void)poll(NULL, 0, 5);
+    assert_string_equal(history.kinds, wanted);
+    hf_watch_free(watch);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
+/* As long as no majority confirms it, whoever asks is told that it is in doubt:
+ * not that it was done, and not that it was not. */
+static void what_no_majority_confirms_is_in_doubt(void **state)
+{
+    struct hf_lock_opts brief = hf_test_mongo_opts(LONG_MS, 0, 500);
+    struct hf_lock_opts opts =
+        hf_test_mongo_opts(LONG_MS, PATIENCE_MS, PATIENCE_MS);
+    struct hf_bytes old = hf_bytes("old");
+    struct hf_client *client, *other;
+    struct hf_lock *given = NULL, *kept = NULL, *none = NULL, *next = NULL;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    other = hf_test_mongo_open(&mongo, "");
+    brief.value = old;
+    expect_ok(hf_lock(client, hf_key("given"), &brief, &given));
+    expect_ok(hf_lock(client, hf_key("kept"), &brief, &kept));
+    confirm_nothing("\"alwaysOn\"", WRITE_CONCERN_FAILED);
+    expect_err(hf_lock(client, hf_key("taken"), &brief, &none), HF_EINDOUBT);
+    assert_null(none);
+    expect_err(hf_renew(kept, 0), HF_EINDOUBT);
+    expect_err(hf_update(kept, &old, hf_bytes("new")), HF_EINDOUBT);
+    expect_err(hf_unlock(given), HF_EINDOUBT);
+    assert_true(heal_commands() >= 4);
+
+    assert_true(hf_valid_for(kept, LONG_MS / 2));
+    expect_held(other, "kept", hf_token(kept), "new");
+    expect_ok(hf_renew(kept, 0));
+    expect_ok(hf_lock(other, hf_key("taken"), &opts, &none));
+    expect_ok(hf_lock(other, hf_key("given"), &opts, &next));
+    assert_true(hf_token(next) > hf_token(given));
+    expect_ok(hf_unlock(kept));
+    hf_lock_free(given);
+    hf_lock_free(kept);
+    hf_lock_free(none);
+    hf_lock_free(next);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
+/* MS-13: the connection breaks while a renewal is on its way; the lease lasts
+ * for some more attempts. */
+static void a_renewal_that_fails_is_made_again(void **state)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(3000, 0, PATIENCE_MS);
+    atomic_uint events = 0;
+    struct hf_client *client;
+    struct hf_lock *lock = NULL;
+    int64_t end;
+
+    (void)state;
+    opts.ttl_ms *= hf_test_slowness();
+    opts.renew = true;
+    opts.on_event = note_event;
+    opts.arg = &events;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    end = hf_deadline(lock);
+    fail_commands("{\"times\":1}", "\"closeConnection\":true");
+    while (hf_deadline(lock) <= end && hf_valid_for(lock, 0))
+        (void)poll(NULL, 0, 5);
+    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_deadline(lock) > end);
+    assert_int_equal(heal_commands(), 1);
+    while (now_ms() <= end)
+        (void)poll(NULL, 0, 20);
+    assert_true(hf_valid_for(lock, 0));
+    assert_false(is_told(&events, HF_LOCK_EVENT_LOST));
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, PATIENCE_MS));
+}
+
+/* MS-08: somebody deletes the document. The next renewal finds that, and the
+ * rest of the lease, which is long, counts for nothing. */
+static void a_document_that_is_deleted_is_a_lock_lost(void **state)
+{
+    const char *erase = "{\"delete\":\"locks\",\"deletes\":"
+                        "[{\"q\":{\"_id\":\"k\"},\"limit\":1}]}";
+    struct hf_lock_opts opts = hf_test_mongo_opts(LONG_MS, 0, PATIENCE_MS);
+    atomic_uint events = 0;
+    struct hf_client *client;
+    struct hf_lock *lock = NULL;
+    struct hf_error error;
+    int64_t erased;
+
+    (void)state;
+    opts.renew = true;
+    opts.renew_ms = LONG_MS - 1000;
+    opts.on_event = note_event;
+    opts.arg = &events;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    assert_non_null(
+        strstr(hf_test_mongo_say(&mongo, 0, "holdfast", erase), "\"n\" : 1"));
+    erased = now_ms();
+    while (!is_told(&events, HF_LOCK_EVENT_LOST) &&
+           now_ms() - erased < 10000 * hf_test_slowness())
+        (void)poll(NULL, 0, 5);
+    assert_true(is_told(&events, HF_LOCK_EVENT_LOST));
+    assert_false(hf_valid_for(lock, 0));
+    assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
+    hf_lock_error(lock, &error);
+    expect_err(error.code, HF_EEXPIRED);
+    assert_non_null(strstr(error.text, "taken away"));
+    expect_err(hf_renew(lock, 0), HF_EEXPIRED);
+
+    /* What a lost handle claims anew is a lock as any other. */
+    expect_ok(hf_claim(lock));
+    assert_true(hf_valid_for(lock, 0));
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, PATIENCE_MS));
+}
+
+/* ---- Silence ------------------------------------------------------------*/
+
+/* Whatever the server does, hf_process() returns at once, and the answer comes
+ * by its time. */
+static void drive_in_silence(struct hf_client *client)
+{
+    struct hf_lock_opts brief = hf_test_mongo_opts(LONG_MS, 0, 500);
+    struct pollfd fd = {.fd = hf_fd(client), .events = POLLIN};
+    struct hf_lock *none = NULL;
+    struct hf_future *future = NULL;
+    enum hf_err err = HF_OK;
+    int64_t began = now_ms(), before, longest = 0;
+
+    expect_ok(hf_lock_start(client, hf_key("driven"), &brief, &none, NULL, NULL,
+                            &future));
+    while (!hf_future_done(future, &err) && now_ms() - began < PATIENCE_MS) {
+        (void)poll(&fd, 1, 100);
+        before = now_ms();
+        expect_ok(hf_process(client));
+        if (now_ms() - before > longest)
+            longest = now_ms() - before;
+    }
+    expect_err(err, HF_EINDOUBT);
+    assert_null(none);
+    assert_in_range(now_ms() - began, 500, 500 + LATE_MS);
+    assert_in_range(longest, 0, LATE_MS / 2);
+    hf_future_free(future);
+}
+
+/* MM-10: a server that is stopped answers nothing. Whoever asks hears so by its
+ * own deadline, and an unlock leaves its handle to be claimed again. */
+static void silence_ends_by_the_deadline(void **state)
+{
+    struct hf_lock_opts brief = hf_test_mongo_opts(LONG_MS, 0, 1000);
+    struct hf_lock_opts opts = hf_test_mongo_opts(3000, PATIENCE_MS, 500);
+    struct hf_client *client, *driven;
+    struct hf_lock *lock = NULL, *none = NULL;
+    uint64_t token;
+    int64_t began;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    driven = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    token = hf_token(lock);
+    hf_test_mongo_signal(&mongo, 0, SIGSTOP);
+
+    began = now_ms();
+    expect_err(hf_lock(client, hf_key("other"), &brief, &none), HF_EINDOUBT);
+    assert_null(none);
+    assert_in_range(now_ms() - began, 1000, 1000 + LATE_MS);
+    began = now_ms();
+    expect_err(hf_unlock(lock), HF_EINDOUBT);
+    assert_in_range(now_ms() - began, 500, 500 + LATE_MS);
+    assert_false(hf_valid_for(lock, 0));
+    assert_int_equal(hf_lock_state(lock), HF_LOCK_IDLE);
+    drive_in_silence(driven);
+
+    hf_test_mongo_signal(&mongo, 0, SIGCONT);
+    while (hf_claim(lock) == HF_EINDOUBT)
+        ; /* half a second is not much */
+    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_token(lock) > token);
+
+    /* What was in doubt is withdrawn, long before its lease would end. */
+    brief = hf_test_mongo_opts(LONG_MS, PATIENCE_MS, PATIENCE_MS);
+    expect_ok(hf_lock(client, hf_key("other"), &brief, &none));
+    expect_ok(hf_unlock(none));
+    hf_lock_free(lock);
+    hf_lock_free(none);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    (void)hf_close(driven, PATIENCE_MS);
+}
+
+struct closing {
+    pthread_t thread;
+    struct hf_client *client;
+    uint32_t timeout_ms;
+    enum hf_err err;
+    int64_t began, ended;
+};
+
+static void *run_close(void *arg)
+{
+    struct closing *closing = arg;
+
+    closing->err = hf_close(closing->client, closing->timeout_ms);
+    closing->ended = now_ms();
+    return NULL;
+}
+
+/* Validity ends when the call begins, not when it ends. */
+static void close_in_silence(struct hf_client *client, struct hf_lock *lock)
+{
+    struct closing closing = {
+        .client = client,
+        .timeout_ms = 1000 * hf_test_slowness(),
+        .began = now_ms(),
+    };
+    int64_t invalid;
+
+    assert_true(hf_valid_for(lock, LONG_MS / 2));
+    assert_int_equal(pthread_create(&closing.thread, NULL, run_close, &closing),
+                     0);
+    while (hf_valid_for(lock, 0) && now_ms() - closing.began < PATIENCE_MS)
+        (void)poll(NULL, 0, 1);
+    invalid = now_ms();
+    assert_int_equal(pthread_join(closing.thread, NULL), 0);
+    expect_err(closing.err, HF_EINDOUBT);
+    assert_true(invalid < closing.ended);
+    assert_in_range(closing.ended - closing.began, closing.timeout_ms,
+                    closing.timeout_ms + LATE_MS);
+}
+
+/* MS-11, MS-12: renewals hang, and validity ends all the same: with the lease,
+ * or with the client. */
+static void silence_ends_validity(void **state)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(2000, 0, 1000);
+    struct hf_lock_opts long_opts = hf_test_mongo_opts(LONG_MS, 0, PATIENCE_MS);
+    atomic_uint events = 0;
+    struct hf_client *client;
+    struct hf_lock *lock = NULL, *lasting = NULL;
+    int64_t stopped;
+
+    (void)state;
+    opts.renew = true;
+    opts.on_event = note_event;
+    opts.arg = &events;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("lasting"), &long_opts, &lasting));
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    hf_test_mongo_signal(&mongo, 0, SIGSTOP);
+    stopped = now_ms();
+    /* The last renewal was sent before, and its lease is a little longer. */
+    while (now_ms() - stopped <= 2200)
+        (void)poll(NULL, 0, 20);
+    assert_false(hf_valid_for(lock, 0));
+    while (!is_told(&events, HF_LOCK_EVENT_LOST))
+        (void)poll(NULL, 0, 5);
+    assert_in_range(now_ms() - stopped, 0, 2000 + LATE_MS);
+    assert_true(is_told(&events, HF_LOCK_EVENT_AT_RISK));
+    close_in_silence(client, lasting);
+
+    hf_test_mongo_signal(&mongo, 0, SIGCONT);
+    hf_lock_free(lock);
+    hf_lock_free(lasting);
+}
+
+/* ---- Late copies --------------------------------------------------------*/
+
+/* How many findAndModify the server has begun to work on. */
+static long begun(void)
+{
+    const char *status =
+        hf_test_mongo_say(&mongo, 0, "admin", "{\"serverStatus\":1}");
+    const char *at = strstr(status, "\"findAndModify\" :");
+
+    at = at ? strstr(at, "\"total\" : ") : NULL;
+    return at ? strtol(at + strlen("\"total\" : "), NULL, 10) : -1;
+}
+
+/* The server keeps the first copy of a LOCK back for some seconds. A second one
+ * is granted meanwhile, and given back: what comes late then takes nothing, and
+ * the next to ask has the key, though the lease was to be long. */
+static void what_comes_late_leaves_no_ghost(void **state)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(600000, 0, PATIENCE_MS);
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL, *next = NULL;
+    long before;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    other = hf_test_mongo_open(&mongo, "");
+    before = begun();
+    fail_commands("{\"times\":1}",
+                  "\"blockConnection\":true,\"blockTimeMS\":2000");
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_unlock(lock));
+    while (begun() < before + 3) /* LOCK, UNLOCK, and the late one */
+        (void)poll(NULL, 0, 20);
+    expect_ok(hf_lock(other, hf_key("k"), &opts, &next));
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
+/* The server is silent until several copies are on their way: the first of them
+ * changes the value, and the answer to the last is the answer to all. */
+static void an_update_in_doubt_happens_once(void **state)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(120000, 0, PATIENCE_MS);
+    struct hf_bytes old = hf_bytes("old");
+    struct hf_client *client;
+    struct hf_lock *lock = NULL;
+    struct hf_future *future = NULL;
+    enum hf_err err = HF_ECANCELED;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    opts.value = old;
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    hf_test_mongo_signal(&mongo, 0, SIGSTOP);
+    expect_ok(
+        hf_update_start(lock, &old, hf_bytes("new"), NULL, NULL, &future));
+    expect_err(hf_future_wait(future, 1500, &err), HF_ETIMEDOUT);
+    hf_test_mongo_signal(&mongo, 0, SIGCONT);
+    expect_ok(hf_future_wait(future, PATIENCE_MS, &err));
+    expect_ok(err);
+    expect_err(hf_update(lock, &old, hf_bytes("newer")), HF_EMISMATCH);
+    hf_future_free(future);
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, PATIENCE_MS));
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        CASE(what_is_confirmed_late_happens_once),
+        CASE(what_no_majority_confirms_is_in_doubt),
+        CASE(a_renewal_that_fails_is_made_again),
+        CASE(a_document_that_is_deleted_is_a_lock_lost),
+        CASE(silence_ends_by_the_deadline),
+        CASE(silence_ends_validity),
+        CASE(what_comes_late_leaves_no_ghost),
+        CASE(an_update_in_doubt_happens_once),
+    };
+
+    return hf_test_main("mongo doubt", cases, HF_TEST_COUNT(cases), 4);
+}
