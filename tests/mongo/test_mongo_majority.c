@@ -3,11 +3,14 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <time.h>
 
 #include "lib/mongo_client.h"
 #include "lib/runner.h"
 
 #define PATIENCE_MS 60000 /* for what an election may hold up */
+#define LONG_MS 600000    /* a lease that nobody here waits for */
+#define LATE_MS 5000      /* by how much an answer may be late */
 
 static struct hf_test_mongo mongo;
 
@@ -32,6 +35,21 @@ static unsigned primary(void)
 
     assert_true(found >= 0);
     return (unsigned)found;
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_BOOTTIME, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static void signal_all_but(unsigned kept, int number)
+{
+    for (unsigned i = 0; i < 3; i++)
+        if (i != kept)
+            hf_test_mongo_signal(&mongo, i, number);
 }
 
 /* With two of three gone nothing can be decided: an error by the deadline, and
@@ -88,15 +106,11 @@ static void a_write_in_doubt_is_resolved(void **state)
     hf_test_mongo_need(&mongo, 3);
     client = hf_test_mongo_open(&mongo, "");
     kept = primary();
-    for (unsigned i = 0; i < 3; i++)
-        if (i != kept)
-            hf_test_mongo_signal(&mongo, i, SIGSTOP);
+    signal_all_but(kept, SIGSTOP);
     expect_ok(
         hf_lock_start(client, hf_key("k"), &opts, &lock, NULL, NULL, &future));
     expect_err(hf_future_wait(future, 1500, &err), HF_ETIMEDOUT);
-    for (unsigned i = 0; i < 3; i++)
-        if (i != kept)
-            hf_test_mongo_signal(&mongo, i, SIGCONT);
+    signal_all_but(kept, SIGCONT);
     expect_ok(hf_future_wait(future, PATIENCE_MS, &err));
     expect_ok(err);
     assert_true(hf_valid_for(lock, 0));
@@ -162,6 +176,111 @@ static void who_comes_while_there_is_no_primary_waits(void **state)
     expect_ok(hf_close(late, PATIENCE_MS));
 }
 
+static bool is_undecided(enum hf_err err)
+{
+    return err == HF_EINDOUBT || err == HF_EUNAVAIL;
+}
+
+static enum hf_err answer(struct hf_future *future)
+{
+    enum hf_err err = HF_OK;
+
+    expect_ok(hf_future_wait(future, PATIENCE_MS, &err));
+    hf_future_free(future);
+    return err;
+}
+
+/* Who asks hears by its deadline that nobody knows, and nothing that is wrong. */
+static void ask_in_vain(struct hf_client *client, struct hf_lock *given,
+                        struct hf_lock *kept, struct hf_lock *changed)
+{
+    struct hf_lock_opts brief = hf_test_mongo_opts(LONG_MS, 0, 1500);
+    struct hf_bytes old = hf_bytes("old");
+    struct hf_future *locking, *unlocking, *renewing, *updating, *reading;
+    struct hf_lock *none = NULL;
+    struct hf_info info;
+    int64_t began = now_ms();
+
+    expect_ok(hf_lock_start(client, hf_key("taken"), &brief, &none, NULL, NULL,
+                            &locking));
+    expect_ok(hf_unlock_start(given, NULL, NULL, &unlocking));
+    expect_ok(hf_renew_start(kept, 0, NULL, NULL, &renewing));
+    expect_ok(
+        hf_update_start(changed, &old, hf_bytes("new"), NULL, NULL, &updating));
+    expect_ok(hf_read_start(client, hf_key("kept"), HF_LINEARIZABLE, &info,
+                            NULL, NULL, &reading));
+    expect_err(answer(locking), HF_EINDOUBT);
+    assert_null(none);
+    expect_err(answer(unlocking), HF_EINDOUBT);
+    expect_err(answer(renewing), HF_EINDOUBT);
+    expect_err(answer(updating), HF_EINDOUBT);
+    assert_in_range(now_ms() - began, 1500, 1500 + LATE_MS);
+    assert_true(is_undecided(answer(reading)));
+    assert_in_range(now_ms() - began, 5000, 5000 + LATE_MS);
+}
+
+static void expect_new(struct hf_client *client)
+{
+    struct hf_info info;
+    enum hf_err err;
+
+    do
+        err = hf_read(client, hf_key("changed"), HF_LINEARIZABLE, &info);
+    while (is_undecided(err));
+    expect_ok(err);
+    assert_true(info.held);
+    assert_int_equal(info.value.size, 3);
+    assert_memory_equal(info.value.data, "new", 3);
+    hf_info_fini(&info);
+}
+
+/* The primary has all that was asked for meanwhile, and stays; once the others
+ * are back, each was done once, and what nobody was told of is withdrawn. */
+static void what_is_in_doubt_was_done_at_most_once(void **state)
+{
+    struct hf_lock_opts brief = hf_test_mongo_opts(LONG_MS, 0, 1500);
+    struct hf_lock_opts opts =
+        hf_test_mongo_opts(LONG_MS, PATIENCE_MS, PATIENCE_MS);
+    struct hf_client *client, *other;
+    struct hf_bytes old = hf_bytes("old");
+    struct hf_lock *given = NULL, *kept = NULL, *changed = NULL;
+    struct hf_lock *taken = NULL, *next = NULL;
+    unsigned stays;
+    enum hf_err err;
+
+    (void)state;
+    mongo.election_ms = PATIENCE_MS;
+    hf_test_mongo_need(&mongo, 3);
+    client = hf_test_mongo_open(&mongo, "");
+    other = hf_test_mongo_open(&mongo, "");
+    brief.value = old;
+    expect_ok(hf_lock(client, hf_key("given"), &brief, &given));
+    expect_ok(hf_lock(client, hf_key("kept"), &brief, &kept));
+    expect_ok(hf_lock(client, hf_key("changed"), &brief, &changed));
+    stays = primary();
+    signal_all_but(stays, SIGSTOP);
+    ask_in_vain(client, given, kept, changed);
+    assert_true(hf_valid_for(kept, LONG_MS / 2));
+    assert_false(hf_valid_for(given, 0));
+    signal_all_but(stays, SIGCONT);
+
+    expect_new(other);
+    do
+        err = hf_update(changed, &old, hf_bytes("newer"));
+    while (is_undecided(err));
+    expect_err(err, HF_EMISMATCH);
+    expect_ok(hf_lock(other, hf_key("taken"), &opts, &taken));
+    expect_ok(hf_lock(other, hf_key("given"), &opts, &next));
+    assert_true(hf_token(next) > hf_token(given));
+    hf_lock_free(given);
+    hf_lock_free(kept);
+    hf_lock_free(changed);
+    hf_lock_free(taken);
+    hf_lock_free(next);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -169,6 +288,7 @@ int main(void)
         CASE(without_a_majority_there_is_no_answer),
         CASE(a_write_in_doubt_is_resolved),
         CASE(who_comes_while_there_is_no_primary_waits),
+        CASE(what_is_in_doubt_was_done_at_most_once),
     };
 
     return hf_test_main("mongo majority", cases, HF_TEST_COUNT(cases), 2);
