@@ -137,4 +137,7 @@ void hf_mongo_read_reply(const bson_t *bson,
 uint64_t hf_mongo_time(uint32_t seconds, uint32_t increment);
 uint64_t hf_mongo_reply_time(const bson_t *reply);
 
+/* A token as it stands in a document; 0: that is none. */
+uint64_t hf_mongo_token(const bson_iter_t *at);
+
 #endif

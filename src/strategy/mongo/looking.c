@@ -98,8 +98,8 @@ static void read_field(const bson_iter_t *at, struct told *told)
     } else if (!strcmp(name, "value") && BSON_ITER_HOLDS_BINARY(at)) {
         bson_iter_binary(at, NULL, &size, &data);
         told->value = (struct hf_bytes){data, size};
-    } else if (!strcmp(name, "token") && BSON_ITER_HOLDS_INT64(at)) {
-        told->info.token = (uint64_t)bson_iter_int64(at);
+    } else if (!strcmp(name, "token")) {
+        told->info.token = hf_mongo_token(at);
     } else if (!strcmp(name, "forced")) {
         told->info.forced = bson_iter_as_bool(at);
     } else if (!strcmp(name, "held")) {

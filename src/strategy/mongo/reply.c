@@ -28,6 +28,13 @@ uint64_t hf_mongo_reply_time(const bson_t *reply)
     return hf_mongo_time(seconds, increment);
 }
 
+uint64_t hf_mongo_token(const bson_iter_t *at)
+{
+    int64_t token = BSON_ITER_HOLDS_INT64(at) ? bson_iter_int64(at) : 0;
+
+    return token > 0 || HF_MUTANT(112) ? (uint64_t)token : 0;
+}
+
 static bool is_text(const bson_iter_t *at, const char *text)
 {
     return BSON_ITER_HOLDS_UTF8(at) && !strcmp(bson_iter_utf8(at, NULL), text);
@@ -135,8 +142,8 @@ static void read_field(bson_iter_t *at,
     if (!strcmp(name, "nonce")) {
         reply->held = true;
         reply->mine = is_text(at, nonce);
-    } else if (!strcmp(name, "token") && BSON_ITER_HOLDS_INT64(at)) {
-        reply->token = (uint64_t)bson_iter_int64(at);
+    } else if (!strcmp(name, "token")) {
+        reply->token = hf_mongo_token(at);
     } else if (!strcmp(name, "renewals")) {
         reply->renewals = (uint32_t)bson_iter_as_int64(at);
     } else if (!strcmp(name, "forced")) {
