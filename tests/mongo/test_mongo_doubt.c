@@ -172,8 +172,9 @@ static void do_all_unconfirmed(struct hf_client *client,
     UNCONFIRMED(code, hf_lock(client, hf_key("k"), &opts, &lock));
     UNCONFIRMED(WRITE_CONCERN_FAILED, hf_renew(lock, 0));
     UNCONFIRMED(WRITE_CONCERN_FAILED, hf_update(lock, &old, hf_bytes("new")));
+    UNCONFIRMED(WRITE_CONCERN_FAILED, hf_update(lock, NULL, hf_bytes("newer")));
     assert_true(hf_valid_for(lock, LONG_MS / 2));
-    expect_held(other, "k", hf_token(lock), "new");
+    expect_held(other, "k", hf_token(lock), "newer");
     UNCONFIRMED(code, hf_unlock(lock));
 
     expect_ok(hf_lock(other, hf_key("k"), &opts, &next));
@@ -185,7 +186,7 @@ static void do_all_unconfirmed(struct hf_client *client,
 
 static void what_is_confirmed_late_happens_once(void **state)
 {
-    const char *wanted = "gurgrgurgr";
+    const char *wanted = "guurgrguurgr";
     struct history history = {.count = 0};
     struct hf_client *client, *other;
     struct hf_watch *watch;
@@ -428,7 +429,8 @@ static void close_in_silence(struct hf_client *client, struct hf_lock *lock)
     assert_true(hf_valid_for(lock, LONG_MS / 2));
     assert_int_equal(pthread_create(&closing.thread, NULL, run_close, &closing),
                      0);
-    while (hf_valid_for(lock, 0) && now_ms() - closing.began < PATIENCE_MS)
+    while (hf_valid_for(lock, 0) &&
+           now_ms() - closing.began < closing.timeout_ms + LATE_MS)
         (void)poll(NULL, 0, 1);
     invalid = now_ms();
     assert_int_equal(pthread_join(closing.thread, NULL), 0);
