@@ -121,6 +121,13 @@ static void set_clock(const char *offset)
     (void)setenv("FAKETIME_FORCE_MONOTONIC_FIX", "0", 1);
 }
 
+/* Each has a name of its own: a client must not take a server that has got the
+ * port of one that is dead for that. */
+static const char *set_name(const struct hf_test_mongo *mongo)
+{
+    return mongo->folder + strlen(mongo->folder) - 6; /* the XXXXXX */
+}
+
 static _Noreturn void be_the_server(const struct hf_test_mongo *mongo,
                                     const struct hf_test_mongod *member,
                                     const char *program)
@@ -160,7 +167,7 @@ static _Noreturn void be_the_server(const struct hf_test_mongo *mongo,
         count++;
     if (!mongo->alone) {
         words[count++] = "--replSet";
-        words[count++] = "test";
+        words[count++] = set_name(mongo);
     }
     if (mongo->auth) {
         words[count++] = "--keyFile";
@@ -374,10 +381,11 @@ static bool initiate(struct hf_test_mongo *mongo)
     const char *reply;
     char json[1024];
     int used = snprintf(json, sizeof(json),
-                        "{\"replSetInitiate\":{\"_id\":\"test\",\"settings\":"
+                        "{\"replSetInitiate\":{\"_id\":\"%s\",\"settings\":"
                         "{\"electionTimeoutMillis\":%u,"
                         "\"chainingAllowed\":false,"
                         "\"heartbeatIntervalMillis\":300},\"members\":[",
+                        set_name(mongo),
                         mongo->election_ms ? mongo->election_ms : 1000);
 
     for (unsigned i = 0; i < mongo->count; i++)
@@ -518,7 +526,8 @@ void hf_test_mongo_url(const struct hf_test_mongo *mongo, char *url,
                                  "%s127.0.0.1:%d", i > 0 ? "," : "",
                                  front(mongo, i));
     (void)snprintf(url + used, HF_TEST_MONGO_URL_SIZE - used,
-                   "/holdfast?%s%s%s",
-                   mongo->alone ? "unsafe=1" : "replicaSet=test",
+                   "/holdfast?%s%s%s%s",
+                   mongo->alone ? "unsafe=1" : "replicaSet=",
+                   mongo->alone ? "" : set_name(mongo),
                    mongo->auth ? "&authSource=admin" : "", options);
 }

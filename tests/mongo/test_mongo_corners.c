@@ -8,28 +8,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lib/mongo_client.h"
+#include "lib/mongo_case.h"
 #include "lib/runner.h"
 
 #define PATIENCE_MS 60000
 #define OFFER_MS 3000 /* a key is offered for so long */
-
-static struct hf_test_mongo mongo;
-
-static int set_up(void **state)
-{
-    (void)state;
-    mongo = (struct hf_test_mongo){.count = 0};
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    if (mongo.count > 0)
-        hf_test_mongo_stop(&mongo);
-    return 0;
-}
 
 /* The server keeps the next findAndModify back for two seconds. */
 static void hold_back_one(void)
@@ -40,17 +23,6 @@ static void hold_back_one(void)
         "\"blockConnection\":true,\"blockTimeMS\":2000}}";
 
     assert_null(strstr(hf_test_mongo_say(&mongo, 0, "admin", json), "(lost)"));
-}
-
-/* How many findAndModify it has begun to work on. */
-static long begun(void)
-{
-    const char *status =
-        hf_test_mongo_say(&mongo, 0, "admin", "{\"serverStatus\":1}");
-    const char *at = strstr(status, "\"findAndModify\" :");
-
-    at = at ? strstr(at, "\"total\" : ") : NULL;
-    return at ? strtol(at + strlen("\"total\" : "), NULL, 10) : -1;
 }
 
 /* Whether a document is so. */
@@ -83,8 +55,7 @@ static void an_offer_that_was_taken_up_lasts(void **state)
     expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
     expect_ok(
         hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
-    while (!finds("{\"line\":{\"$size\":1}}"))
-        (void)poll(NULL, 0, 5);
+    await_line(1);
     expect_ok(hf_unlock(lock));
     expect_ok(hf_future_wait(future, PATIENCE_MS, &err));
     expect_ok(err);

@@ -3,15 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/mongo_client.h"
+#include "lib/mongo_case.h"
 #include "lib/runner.h"
 
 #define PATIENCE_MS 60000
 
 static struct hf_test_network network;
-static struct hf_test_mongo mongo;
-
-static int set_up(void **state)
+static int set_up_network(void **state)
 {
     (void)state;
     network = (struct hf_test_network){.pid = 0};
@@ -19,7 +17,7 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
+static int tear_down_network(void **state)
 {
     (void)state;
     if (mongo.count > 0)
@@ -205,7 +203,8 @@ static void a_cut_is_gone_through(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name)                                                             \
+    cmocka_unit_test_setup_teardown(name, set_up_network, tear_down_network)
         CASE(who_is_cut_off_tells_nothing_old),
         CASE(a_cut_is_gone_through),
     };

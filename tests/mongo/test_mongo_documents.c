@@ -1,143 +1,12 @@
-/* What a server of ours has stored, and where: documents, also those that
- * somebody else has written to, indexes and places. */
+/* What a server has stored, and where: leases, indexes and places. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/mongo_client.h"
+#include "lib/mongo_case.h"
 #include "lib/runner.h"
 
-static struct hf_test_mongo mongo;
-
-static int set_up(void **state)
-{
-    (void)state;
-    mongo = (struct hf_test_mongo){.count = 0};
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    if (mongo.count > 0)
-        hf_test_mongo_stop(&mongo);
-    return 0;
-}
-
 /* ---- Documents ----------------------------------------------------------*/
-
-/* What somebody else may write over a lock that is held: each is an error that
- * says so, or else the lock is as good as ever. */
-static const char *const scribbles[] = {
-    "{\"token\":\"seven\"}",
-    "{\"token\":{\"$numberDouble\":\"1.5\"}}",
-    "{\"ends\":\"never\"}",
-    "{\"ends\":[1,2,3]}",
-    "{\"ends\":[{\"server\":1,\"until\":2}]}",
-    "{\"line\":7}",
-    "{\"line\":[7]}",
-    "{\"line\":[{\"nonce\":3}]}",
-    "{\"canceled\":true}",
-    "{\"ended\":[]}",
-    "{\"events\":12}",
-    "{\"events\":\"nothing\\nof \\n sense 1 2 3 4 5 6 7\"}",
-    "{\"lease\":\"long\"}",
-    "{\"owner\":[1]}",
-    "{\"value\":3}",
-    "{\"nonce\":5}",
-    "{\"updates\":\"x\",\"updater\":4}",
-    "{\"gone\":0}",
-    "{\"renewals\":null}",
-};
-
-static void scribble(unsigned number)
-{
-    char json[512];
-
-    (void)snprintf(json, sizeof(json),
-                   "{\"update\":\"locks\",\"updates\":[{\"q\":{\"_id\":"
-                   "\"k%u\"},\"u\":{\"$set\":%s}}]}",
-                   number, scribbles[number]);
-    assert_null(
-        strstr(hf_test_mongo_say(&mongo, 0, "holdfast", json), "(lost)"));
-}
-
-static void try_everything(struct hf_client *client, struct hf_client *other,
-                           struct hf_lock *lock, struct hf_key key)
-{
-    struct hf_lock_opts opts = hf_test_mongo_opts(10000, 300, 5000);
-    struct hf_lock *next = NULL;
-    struct hf_info info;
-    struct hf_error error;
-
-    if (hf_read(other, key, HF_LINEARIZABLE, &info) == HF_OK)
-        hf_info_fini(&info);
-    (void)hf_wait_free(other, key, 100, NULL);
-    (void)hf_update(lock, NULL, hf_bytes("v"));
-    (void)hf_renew(lock, 0);
-    if (hf_lock(other, key, &opts, &next) == HF_EPROTO) {
-        hf_client_error(other, &error);
-        assert_non_null(strstr(error.text, "not understood"));
-    }
-    hf_lock_free(next);
-    (void)hf_force(client, key, hf_token(lock), false);
-    (void)hf_unlock(lock);
-}
-
-static bool see(const struct hf_info *info, void *arg)
-{
-    (void)info;
-    (void)arg;
-    return true;
-}
-
-static void a_scribbled_document_is_an_error_and_no_more(void **state)
-{
-    struct hf_client *client, *other;
-    struct hf_lock *lock = NULL;
-    struct hf_lock *good = NULL;
-    char name[16];
-
-    (void)state;
-    hf_test_mongo_need(&mongo, 1);
-    client = hf_test_mongo_open(&mongo, "");
-    other = hf_test_mongo_open(&mongo, "");
-    for (unsigned i = 0; i < HF_TEST_COUNT(scribbles); i++) {
-        (void)snprintf(name, sizeof(name), "k%u", i);
-        expect_ok(hf_lock(client, hf_key(name), NULL, &lock));
-        scribble(i);
-        try_everything(client, other, lock, hf_key(name));
-        (void)hf_list(other, hf_key(name), see, NULL);
-        hf_lock_free(lock);
-    }
-    expect_ok(hf_lock(client, hf_key("good"), NULL, &good));
-    expect_ok(hf_unlock(good));
-    hf_lock_free(good);
-    (void)hf_close(client, 1000);
-    (void)hf_close(other, 1000);
-}
-
-/* A token that is none is told as such, by name. */
-static void a_token_that_is_none_is_not_understood(void **state)
-{
-    struct hf_client *client;
-    struct hf_lock *lock = NULL, *none = NULL;
-    struct hf_error error;
-    struct hf_info info;
-
-    (void)state;
-    hf_test_mongo_need(&mongo, 1);
-    client = hf_test_mongo_open(&mongo, "");
-    expect_ok(hf_lock(client, hf_key("k0"), NULL, &lock));
-    scribble(0);
-    expect_err(hf_read(client, hf_key("k0"), HF_LINEARIZABLE, &info),
-               HF_EPROTO);
-    expect_err(hf_lock(client, hf_key("k0"), NULL, &none), HF_EPROTO);
-    hf_client_error(client, &error);
-    assert_non_null(strstr(error.text, "not understood"));
-    hf_lock_free(lock);
-    (void)hf_close(client, 1000);
-}
 
 /* The lease of a key as it is stored, in milliseconds: a ttl of 301 is not
  * rounded, but for what is added to it for clocks that run apart. */
@@ -321,8 +190,6 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        CASE(a_scribbled_document_is_an_error_and_no_more),
-        CASE(a_token_that_is_none_is_not_understood),
         CASE(leases_are_stored_to_the_millisecond),
         CASE(whoever_comes_first_makes_the_index),
         CASE(locks_are_where_the_url_says),

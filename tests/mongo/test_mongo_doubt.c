@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "lib/mongo_client.h"
+#include "lib/mongo_case.h"
 #include "lib/runner.h"
 
 #define PATIENCE_MS 60000
@@ -18,31 +18,6 @@
 /* By how much an answer may be late on a busy machine. Whoever waited for
  * libmongoc would be later: a socket has 8 seconds. */
 #define LATE_MS 5000
-
-static struct hf_test_mongo mongo;
-
-static int set_up(void **state)
-{
-    (void)state;
-    mongo = (struct hf_test_mongo){.count = 0};
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    if (mongo.count > 0)
-        hf_test_mongo_stop(&mongo);
-    return 0;
-}
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_BOOTTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 /* What `lock` is told: a bit for each event. */
 static void note_event(struct hf_lock *lock, enum hf_lock_event event,
@@ -477,17 +452,6 @@ static void silence_ends_validity(void **state)
 }
 
 /* ---- Late copies --------------------------------------------------------*/
-
-/* How many findAndModify the server has begun to work on. */
-static long begun(void)
-{
-    const char *status =
-        hf_test_mongo_say(&mongo, 0, "admin", "{\"serverStatus\":1}");
-    const char *at = strstr(status, "\"findAndModify\" :");
-
-    at = at ? strstr(at, "\"total\" : ") : NULL;
-    return at ? strtol(at + strlen("\"total\" : "), NULL, 10) : -1;
-}
 
 /* The server keeps the first copy of a LOCK back for some seconds. A second one
  * is granted meanwhile, and given back: what comes late then takes nothing, and

@@ -12,46 +12,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lib/mongo_client.h"
+#include "lib/mongo_case.h"
 #include "lib/recorded.h"
 #include "lib/runner.h"
 
 #define PATIENCE_MS 60000 /* for what an election may hold up */
 #define STORMERS 4
 #define STORM_STEPS 30
-
-static struct hf_test_mongo mongo;
-
-static int set_up(void **state)
-{
-    (void)state;
-    mongo = (struct hf_test_mongo){.count = 0};
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    if (mongo.count > 0)
-        hf_test_mongo_stop(&mongo);
-    return 0;
-}
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_BOOTTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-static unsigned primary(void)
-{
-    int found = hf_test_mongo_primary(&mongo);
-
-    assert_true(found >= 0);
-    return (unsigned)found;
-}
 
 /* ---- Another primary ----------------------------------------------------*/
 
@@ -257,18 +224,6 @@ static void a_lock_outlives_a_crash_of_all_servers(void **state)
 /* ---- In line ------------------------------------------------------------*/
 
 #define OFFER_MS 3000 /* how long one in line may take to take the key up */
-
-static void await_line(unsigned size)
-{
-    char json[128];
-
-    (void)snprintf(json, sizeof(json),
-                   "{\"count\":\"locks\",\"query\":{\"line\":{\"$size\":%u}}}",
-                   size);
-    while (!strstr(hf_test_mongo_say(&mongo, primary(), "holdfast", json),
-                   "\"n\" : 1"))
-        (void)poll(NULL, 0, 5);
-}
 
 /* Once told to, stand in line for ten minutes, and longer. To be called before
  * this process has threads: it forks. */

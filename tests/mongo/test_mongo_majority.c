@@ -5,45 +5,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "lib/mongo_client.h"
+#include "lib/mongo_case.h"
 #include "lib/runner.h"
 
 #define PATIENCE_MS 60000 /* for what an election may hold up */
 #define LONG_MS 600000    /* a lease that nobody here waits for */
 #define LATE_MS 5000      /* by how much an answer may be late */
-
-static struct hf_test_mongo mongo;
-
-static int set_up(void **state)
-{
-    (void)state;
-    mongo = (struct hf_test_mongo){.count = 0};
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    if (mongo.count > 0)
-        hf_test_mongo_stop(&mongo);
-    return 0;
-}
-
-static unsigned primary(void)
-{
-    int found = hf_test_mongo_primary(&mongo);
-
-    assert_true(found >= 0);
-    return (unsigned)found;
-}
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_BOOTTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
 
 static void signal_all_but(unsigned kept, int number)
 {

@@ -5,25 +5,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "lib/mongo_client.h"
+#include "lib/mongo_case.h"
 #include "lib/runner.h"
-
-static struct hf_test_mongo mongo;
-
-static int set_up(void **state)
-{
-    (void)state;
-    mongo = (struct hf_test_mongo){.count = 0};
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    if (mongo.count > 0)
-        hf_test_mongo_stop(&mongo);
-    return 0;
-}
 
 /* Opening `url` fails with `wanted`, and the text has `word` and no password. */
 static void expect_refused(const char *url, enum hf_err wanted,

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "lib/mongo_client.h"
+#include "lib/mongo_case.h"
 #include "lib/runner.h"
 
 #define PATIENCE_MS 60000
@@ -25,9 +25,7 @@ enum {
 };
 
 static struct hf_test_network network;
-static struct hf_test_mongo mongo;
-
-static int set_up(void **state)
+static int set_up_network(void **state)
 {
     (void)state;
     network = (struct hf_test_network){.pid = 0};
@@ -35,7 +33,7 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
+static int tear_down_network(void **state)
 {
     (void)state;
     if (mongo.count > 0)
@@ -43,22 +41,6 @@ static int tear_down(void **state)
     if (network.count > 0)
         hf_test_network_stop(&network);
     return 0;
-}
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_BOOTTIME, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-static unsigned primary(void)
-{
-    int found = hf_test_mongo_primary(&mongo);
-
-    assert_true(found >= 0);
-    return (unsigned)found;
 }
 
 /* What stands behind `name` in a reply: a number, or -1. */
@@ -413,17 +395,6 @@ static void lost_history_leaves_a_mark(void **state)
 
 /* ---- One stream ---------------------------------------------------------*/
 
-static void await_line(unsigned size)
-{
-    char json[128];
-
-    (void)snprintf(json, sizeof(json),
-                   "{\"count\":\"locks\",\"query\":{\"line\":{\"$size\":%u}}}",
-                   size);
-    while (!strstr(hf_test_mongo_say(&mongo, 0, "holdfast", json), "\"n\" : 1"))
-        (void)poll(NULL, 0, 5);
-}
-
 /* How many cursors the server keeps open: the fewest of several looks, for
  * other work of its own may open one for a moment. */
 static long count_cursors(void)
@@ -580,7 +551,8 @@ static void who_waits_is_there_when_a_lease_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name)                                                             \
+    cmocka_unit_test_setup_teardown(name, set_up_network, tear_down_network)
         CASE(a_watch_goes_on_where_it_ended),
         CASE(a_watch_follows_the_primary),
         CASE(lost_history_leaves_a_mark),

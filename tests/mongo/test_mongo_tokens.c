@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lib/mongo_client.h"
+#include "lib/mongo_case.h"
 #include "lib/recorded.h"
 #include "lib/runner.h"
 
@@ -25,23 +25,6 @@
 #define WRITERS 4
 #define STOPS 3
 #define HELD_MAX 65536
-
-static struct hf_test_mongo mongo;
-
-static int set_up(void **state)
-{
-    (void)state;
-    mongo = (struct hf_test_mongo){.count = 0};
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    if (mongo.count > 0)
-        hf_test_mongo_stop(&mongo);
-    return 0;
-}
 
 /* ---- A crowd ------------------------------------------------------------*/
 
@@ -175,7 +158,7 @@ static mongoc_client_t *connect_plainly(void)
     char url[HF_TEST_MONGO_URL_SIZE];
 
     (void)snprintf(url, sizeof(url),
-                   "mongodb://127.0.0.1:%d/?replicaSet=test&w=majority",
+                   "mongodb://127.0.0.1:%d/?directConnection=false&w=majority",
                    mongo.members[0].port);
     return mongoc_client_new(url);
 }

@@ -4,23 +4,13 @@
 #include <string.h>
 #include <time.h>
 
-#include "lib/mongo_client.h"
+#include "lib/mongo_case.h"
 #include "lib/runner.h"
 
-static struct hf_test_mongo mongo;
-
-static int set_up(void **state)
+static int set_up_auth(void **state)
 {
     (void)state;
     mongo = (struct hf_test_mongo){.auth = true};
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    if (mongo.count > 0)
-        hf_test_mongo_stop(&mongo);
     return 0;
 }
 
@@ -37,7 +27,7 @@ static void need_clerk(void)
 static void clerk_url(char *url, const char *password)
 {
     (void)snprintf(url, HF_TEST_MONGO_URL_SIZE,
-                   "mongodb://%s127.0.0.1:%d/office?replicaSet=test", password,
+                   "mongodb://%s127.0.0.1:%d/office", password,
                    mongo.members[0].port);
 }
 
@@ -195,7 +185,7 @@ static void who_is_dropped_is_told_so(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up_auth, tear_down)
         CASE(reading_and_writing_one_database_is_enough),
         CASE(a_wrong_password_is_told_at_once),
         CASE(who_is_dropped_is_told_so),
