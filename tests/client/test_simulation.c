@@ -200,31 +200,31 @@ static const struct plan all = {
 static void on_a_quiet_day(void **state)
 {
     (void)state;
-    run_seeds(__func__, 1, 3000, &quiet);
+    run_seeds(__func__, 1, 2000, &quiet);
 }
 
 static void over_a_bad_network(void **state)
 {
     (void)state;
-    run_seeds(__func__, 1000001, 8000, &network);
+    run_seeds(__func__, 1000001, 5000, &network);
 }
 
 static void with_processes_that_stop(void **state)
 {
     (void)state;
-    run_seeds(__func__, 2000001, 8000, &stops);
+    run_seeds(__func__, 2000001, 5000, &stops);
 }
 
 static void with_clocks_that_drift(void **state)
 {
     (void)state;
-    run_seeds(__func__, 3000001, 8000, &clocks);
+    run_seeds(__func__, 3000001, 5000, &clocks);
 }
 
 static void with_everything_at_once(void **state)
 {
     (void)state;
-    run_seeds(__func__, 4000001, 15000, &all);
+    run_seeds(__func__, 4000001, 10000, &all);
 }
 
 static void a_seed_gives_the_same_trace_twice(void **state)

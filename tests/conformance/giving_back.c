@@ -273,22 +273,36 @@ static struct hf_lock *adopt(struct hf_client *client,
     return lock;
 }
 
-static void an_adopted_handle_unlocks(void)
+/* Where an answer is late the call is repeated, and of an adopted lock nobody
+ * here can tell then whether the first copy has ended it or the lease: on a
+ * busy machine that may be so once. */
+static bool adopted_and_unlocked(struct hf_client *one, struct hf_client *two,
+                                 struct hf_key key)
 {
-    struct hf_client *one = suite_open(), *two = suite_open();
     struct hf_lock *lock = NULL, *adopted = NULL;
-    struct hf_key key = suite_key("k");
     struct hf_info info;
+    enum hf_err err = HF_OK;
 
     expect_ok(recorded_lock(one, key, NULL, &lock));
     adopted = adopt(two, lock);
-    expect_ok(recorded_unlock(two, adopted));
-
+    err = recorded_unlock(two, adopted);
+    if (err != HF_EINDOUBT)
+        expect_ok(err);
     expect_ok(recorded_read(one, key, &info));
     assert_false(info.held);
     hf_info_fini(&info);
     hf_lock_free(adopted);
     hf_lock_free(lock);
+    return err == HF_OK;
+}
+
+static void an_adopted_handle_unlocks(void)
+{
+    struct hf_client *one = suite_open(), *two = suite_open();
+    unsigned tries = 0;
+
+    while (!adopted_and_unlocked(one, two, suite_key_number("k", tries)))
+        assert_true(++tries < 5);
     suite_close(one);
     suite_close(two);
 }
