@@ -565,7 +565,8 @@ HF_API enum hf_err hf_watch_start(struct hf_client *client,
                                   struct hf_watch **watch, hf_done_fn *done,
                                   void *arg, struct hf_future **future);
 
-/* End it. No callback begins after this returns. */
+/* End it. No callback begins after this returns; one that another thread is in
+ * goes on, and hf_close() waits for it. */
 HF_API void hf_watch_free(struct hf_watch *watch);
 
 /* ---- Operators ----------------------------------------------------------*/

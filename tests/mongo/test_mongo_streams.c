@@ -25,6 +25,7 @@ enum {
 };
 
 static struct hf_test_network network;
+
 static int set_up_network(void **state)
 {
     (void)state;
@@ -457,13 +458,13 @@ static void a_client_has_one_stream(void **state)
         hf_future_free(futures[i]);
         hf_lock_free(locks[i]);
     }
-    for (unsigned i = 0; i < WATCHES; i++) {
+    for (unsigned i = 0; i < WATCHES; i++)
         hf_watch_free(watching[i]);
-        free(seen[i]);
-    }
     hf_lock_free(held);
     expect_ok(hf_close(client, PATIENCE_MS));
     expect_ok(hf_close(other, PATIENCE_MS));
+    for (unsigned i = 0; i < WATCHES; i++)
+        free(seen[i]);
 }
 
 /* ---- Leases that end ----------------------------------------------------*/
