@@ -119,6 +119,16 @@ bool hf_mongo_thread_start(void *(*run)(void *), void *arg)
     return started;
 }
 
+/* Those that are stuck in libmongoc go down with the process. */
+static void detach_others(void)
+{
+    pthread_mutex_lock(&threads.mutex);
+    for (struct hf_list *link = threads.all.next; link != &threads.all;
+         link = link->next)
+        (void)pthread_detach(HF_CONTAINER(link, struct thread, link)->id);
+    pthread_mutex_unlock(&threads.mutex);
+}
+
 /* Until they are gone, and not only about to go: libraries clean up after a
  * thread when it ends, with what they take down themselves at exit. */
 static void await_threads(void)
@@ -136,6 +146,7 @@ static void await_threads(void)
         continue;
     pthread_mutex_unlock(&threads.mutex);
     join_ended();
+    detach_others();
 }
 
 static void log_nothing(mongoc_log_level_t level, const char *domain,
