@@ -281,7 +281,7 @@ static void a_document_that_is_deleted_is_a_lock_lost(void **state)
         strstr(hf_test_mongo_say(&mongo, 0, "holdfast", erase), "\"n\" : 1"));
     erased = now_ms();
     while (!is_told(&events, HF_LOCK_EVENT_LOST) &&
-           now_ms() - erased < 10000 * hf_test_slowness())
+           now_ms() - erased < (int64_t)10000 * hf_test_slowness())
         (void)poll(NULL, 0, 5);
     assert_true(is_told(&events, HF_LOCK_EVENT_LOST));
     assert_false(hf_valid_for(lock, 0));

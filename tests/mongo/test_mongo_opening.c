@@ -137,7 +137,7 @@ static void expect_soon(sem_t *done)
     struct timespec until;
 
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += 10 * hf_test_slowness();
+    until.tv_sec += (time_t)10 * hf_test_slowness();
     assert_int_equal(sem_clockwait(done, CLOCK_MONOTONIC, &until), 0);
 }
 

@@ -59,6 +59,8 @@ int res_nsearch(res_state state, const char *name, int class, int type,
 }
 
 /* So is this; all other names are passed on. */
+/* NOLINTBEGIN(readability-inconsistent-declaration-parameter-name): libc's own
+ * names are reserved. */
 int getaddrinfo(const char *name, const char *service,
                 const struct addrinfo *hints, struct addrinfo **found)
 {
@@ -72,6 +74,7 @@ int getaddrinfo(const char *name, const char *service,
     return lookup.call(name && strcmp(name, HOST) == 0 ? "127.0.0.1" : name,
                        service, hints, found);
 }
+/* NOLINTEND(readability-inconsistent-declaration-parameter-name) */
 
 /* ---- Locks ---------------------------------------------------------------*/
 

@@ -65,7 +65,7 @@ static bool is_posted_within(sem_t *posted, unsigned seconds)
     struct timespec until;
 
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += seconds * hf_test_slowness();
+    until.tv_sec += (time_t)seconds * hf_test_slowness();
     return sem_clockwait(posted, CLOCK_MONOTONIC, &until) == 0;
 }
 
