@@ -1,13 +1,13 @@
 #include "client/loop.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/thread.h"
 #include "client/client.h"
 
 #define EVENTS_A_TURN 64
@@ -331,16 +331,11 @@ enum hf_err hf_loop_start_thread(struct hf_client *client,
                                  struct hf_error *error)
 {
     struct hf_loop *loop = &client->loop;
-    sigset_t all, before;
     int failed;
 
-    /* Signals are the program's: none is handled in a thread of ours. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     loop->until_stopped.client = client;
     hf_client_ref(client);
-    failed = pthread_create(&loop->thread, NULL, thread_main, client);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    failed = hf_thread_start(&loop->thread, thread_main, client);
     loop->background = !failed;
     if (!failed)
         return HF_OK;

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/mutant.h"
 #include "strategy/mongo/command.h"
@@ -101,21 +100,13 @@ static bool is_there(mongoc_client_t *client)
     return there;
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Servers that are there, and do not manage, are asked again: one may have been
  * elected just now, or no longer be the primary. */
 static void run(struct hf_mongo_job *job, mongoc_client_t *client,
                 const struct hf_mongo_place *place)
 {
     struct greeting *greeting = HF_CONTAINER(job, struct greeting, job);
-    int64_t until = now_ms() + GREET_MS;
+    hf_time until = hf_time_add(hf_time_now(), GREET_MS);
     enum hf_err err;
 
     do {
@@ -124,7 +115,7 @@ static void run(struct hf_mongo_job *job, mongoc_client_t *client,
         err = greeting->reply.err;
     } while ((err == HF_EINDOUBT ||
               (err == HF_EUNAVAIL && !HF_MUTANT(105) && is_there(client))) &&
-             now_ms() < until);
+             hf_time_now() < until);
 }
 
 enum hf_err hf_mongo_greet(struct hf_mongo_crew *crew, struct hf_error *error)

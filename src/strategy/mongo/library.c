@@ -2,13 +2,13 @@
 
 #include <mongoc/mongoc.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/list.h"
+#include "base/thread.h"
 
 #define EXIT_S 1
 
@@ -84,20 +84,6 @@ static void join_ended(void)
     }
 }
 
-/* Signals are for the threads of the program; those that libmongoc starts have
- * our mask. */
-static bool create(struct thread *thread)
-{
-    sigset_t all, old;
-    bool created;
-
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_BLOCK, &all, &old);
-    created = pthread_create(&thread->id, NULL, begin, thread) == 0;
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return created;
-}
-
 bool hf_mongo_thread_start(void *(*run)(void *), void *arg)
 {
     struct thread *thread = malloc(sizeof(*thread));
@@ -109,7 +95,7 @@ bool hf_mongo_thread_start(void *(*run)(void *), void *arg)
         return false;
     *thread = (struct thread){.run = run, .arg = arg};
     pthread_mutex_lock(&threads.mutex);
-    started = create(thread);
+    started = hf_thread_start(&thread->id, begin, thread) == 0;
     if (started)
         hf_list_push_back(&threads.all, &thread->link);
     threads.running += started;
