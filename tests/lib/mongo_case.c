@@ -9,10 +9,12 @@
 #include "lib/runner.h"
 
 struct hf_test_mongo mongo;
+struct hf_test_network network;
 
 int set_up(void **state)
 {
     (void)state;
+    network = (struct hf_test_network){.pid = 0};
     mongo = (struct hf_test_mongo){.count = 0};
     return 0;
 }
@@ -22,7 +24,16 @@ int tear_down(void **state)
     (void)state;
     if (mongo.count > 0)
         hf_test_mongo_stop(&mongo);
+    if (mongo.network)
+        hf_test_network_stop(&network);
     return 0;
+}
+
+void need_network(unsigned count)
+{
+    mongo.network = &network;
+    assert_true(hf_test_network_start(&network, count));
+    hf_test_mongo_need(&mongo, count);
 }
 
 int64_t now_ms(void)
@@ -53,12 +64,63 @@ void await_line(unsigned size)
         (void)poll(NULL, 0, 5);
 }
 
+long find_number(const char *reply, const char *name)
+{
+    const char *at = reply ? strstr(reply, name) : NULL;
+
+    return at ? strtol(at + strlen(name), NULL, 10) : -1;
+}
+
 long begun(void)
 {
     const char *status =
         hf_test_mongo_say(&mongo, 0, "admin", "{\"serverStatus\":1}");
-    const char *at = strstr(status, "\"findAndModify\" :");
 
-    at = at ? strstr(at, "\"total\" : ") : NULL;
-    return at ? strtol(at + strlen("\"total\" : "), NULL, 10) : -1;
+    return find_number(strstr(status, "\"findAndModify\" :"), "\"total\" : ");
+}
+
+long fail_commands(unsigned member, const char *commands, const char *mode,
+                   const char *data)
+{
+    const char *reply;
+    char json[512];
+
+    (void)snprintf(json, sizeof(json),
+                   "{\"configureFailPoint\":\"failCommand\",\"mode\":%s,"
+                   "\"data\":{\"failCommands\":[%s],%s}}",
+                   mode, commands, data);
+    reply = hf_test_mongo_say(&mongo, member, "admin", json);
+    assert_null(strstr(reply, "(lost)"));
+    return find_number(reply, "\"count\" : ");
+}
+
+void expect_refused(const char *url, enum hf_err wanted, const char *word)
+{
+    struct hf_error error = {.code = HF_OK};
+    struct hf_client *client = NULL;
+    struct hf_client_opts opts;
+
+    hf_client_opts_init(&opts);
+    opts.error = &error;
+    expect_err(hf_open(url, &opts, &client), wanted);
+    assert_null(client);
+    if (!strstr(error.text, word))
+        fail_msg("\"%s\" does not name '%s'", error.text, word);
+    assert_null(strstr(error.text, "hush"));
+    assert_null(strstr(error.text, "shout"));
+}
+
+void on_release(const struct hf_event *event, void *arg)
+{
+    if (event->kind == HF_EVENT_RELEASED)
+        (void)sem_post(arg);
+}
+
+bool is_posted_within(sem_t *posted, unsigned seconds)
+{
+    struct timespec until;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)seconds * hf_test_slowness();
+    return sem_clockwait(posted, CLOCK_MONOTONIC, &until) == 0;
 }

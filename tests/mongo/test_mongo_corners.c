@@ -17,12 +17,8 @@
 /* The server keeps the next findAndModify back for two seconds. */
 static void hold_back_one(void)
 {
-    const char *json =
-        "{\"configureFailPoint\":\"failCommand\",\"mode\":{\"times\":1},"
-        "\"data\":{\"failCommands\":[\"findAndModify\"],"
-        "\"blockConnection\":true,\"blockTimeMS\":2000}}";
-
-    assert_null(strstr(hf_test_mongo_say(&mongo, 0, "admin", json), "(lost)"));
+    (void)fail_commands(0, "\"findAndModify\"", "{\"times\":1}",
+                        "\"blockConnection\":true,\"blockTimeMS\":2000");
 }
 
 /* Whether a document is so. */
@@ -166,25 +162,13 @@ static void a_server_is_known_by_its_own_name(void **state)
     expect_ok(hf_close(client, PATIENCE_MS));
 }
 
-static void assert_refused(const char *option, enum hf_err wanted)
-{
-    struct hf_error error = {.code = HF_OK};
-    struct hf_client *client = NULL;
-    struct hf_client_opts opts;
-    char url[128];
-
-    hf_client_opts_init(&opts);
-    opts.error = &error;
-    (void)snprintf(url, sizeof(url), "mongodb://127.0.0.1:1/?%s=true", option);
-    expect_err(hf_open(url, &opts, &client), wanted);
-    assert_non_null(strstr(error.text, option));
-}
-
 static void a_url_that_hides_who_answers_is_refused(void **state)
 {
     (void)state;
-    assert_refused("directConnection", HF_EINVAL);
-    assert_refused("loadBalanced", HF_EUNSUPPORTED);
+    expect_refused("mongodb://127.0.0.1:1/?directConnection=true", HF_EINVAL,
+                   "directConnection");
+    expect_refused("mongodb://127.0.0.1:1/?loadBalanced=true", HF_EUNSUPPORTED,
+                   "loadBalanced");
 }
 
 /* What one member alone says must be asked for, and does not outlive it. */

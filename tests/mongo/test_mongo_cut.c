@@ -8,30 +8,6 @@
 
 #define PATIENCE_MS 60000
 
-static struct hf_test_network network;
-static int set_up_network(void **state)
-{
-    (void)state;
-    network = (struct hf_test_network){.pid = 0};
-    mongo = (struct hf_test_mongo){.network = &network};
-    return 0;
-}
-
-static int tear_down_network(void **state)
-{
-    (void)state;
-    if (mongo.count > 0)
-        hf_test_mongo_stop(&mongo);
-    hf_test_network_stop(&network);
-    return 0;
-}
-
-static void need(unsigned count)
-{
-    assert_true(hf_test_network_start(&network, count));
-    hf_test_mongo_need(&mongo, count);
-}
-
 /* A client of one member alone, whatever becomes of the others. */
 static struct hf_client *open_at(unsigned member)
 {
@@ -132,7 +108,7 @@ static void who_is_cut_off_tells_nothing_old(void **state)
 
     (void)state;
     mongo.election_ms = 60000; /* so long it may believe what it likes */
-    need(3);
+    need_network(3);
     old = (unsigned)hf_test_mongo_primary(&mongo);
     client = open_at(old);
     late = open_at(old);
@@ -176,7 +152,7 @@ static void a_cut_is_gone_through(void **state)
     enum hf_err err = HF_ECANCELED;
 
     (void)state;
-    need(1);
+    need_network(1);
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
@@ -203,8 +179,7 @@ static void a_cut_is_gone_through(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-#define CASE(name)                                                             \
-    cmocka_unit_test_setup_teardown(name, set_up_network, tear_down_network)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         CASE(who_is_cut_off_tells_nothing_old),
         CASE(a_cut_is_gone_through),
     };

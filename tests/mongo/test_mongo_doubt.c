@@ -34,27 +34,16 @@ static bool is_told(atomic_uint *events, enum hf_lock_event event)
 
 /* ---- Errors on cue ------------------------------------------------------*/
 
-/* Let commands fail: `mode` is which of them, `data` how. */
-static void fail_commands(const char *mode, const char *data)
-{
-    char json[512];
-
-    (void)snprintf(json, sizeof(json),
-                   "{\"configureFailPoint\":\"failCommand\",\"mode\":%s,"
-                   "\"data\":{\"failCommands\":[\"findAndModify\"],%s}}",
-                   mode, data);
-    assert_null(strstr(hf_test_mongo_say(&mongo, 0, "admin", json), "(lost)"));
-}
+#define ALL_STEPS "\"findAndModify\""
 
 /* Not any more; and how many of them have, so far. */
 static long heal_commands(void)
 {
-    const char *reply = hf_test_mongo_say(
-        &mongo, 0, "admin",
-        "{\"configureFailPoint\":\"failCommand\",\"mode\":\"off\"}");
-    const char *count = strstr(reply, "\"count\" : ");
-
-    return count ? strtol(count + strlen("\"count\" : "), NULL, 10) : -1;
+    return find_number(
+        hf_test_mongo_say(
+            &mongo, 0, "admin",
+            "{\"configureFailPoint\":\"failCommand\",\"mode\":\"off\"}"),
+        "\"count\" : ");
 }
 
 /* What was written is not confirmed by a majority. */
@@ -66,7 +55,7 @@ static void confirm_nothing(const char *mode, int code)
                    "\"writeConcernError\":{\"code\":%d,"
                    "\"errmsg\":\"no majority\"}",
                    code);
-    fail_commands(mode, data);
+    (void)fail_commands(0, ALL_STEPS, mode, data);
 }
 
 #define UNCONFIRMED(code, call)                                                \
@@ -241,7 +230,8 @@ static void a_renewal_that_fails_is_made_again(void **state)
     client = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
     end = hf_deadline(lock);
-    fail_commands("{\"times\":1}", "\"closeConnection\":true");
+    (void)fail_commands(0, ALL_STEPS, "{\"times\":1}",
+                        "\"closeConnection\":true");
     while (hf_deadline(lock) <= end && hf_valid_for(lock, 0))
         (void)poll(NULL, 0, 5);
     assert_true(hf_valid_for(lock, 0));
@@ -468,8 +458,8 @@ static void what_comes_late_leaves_no_ghost(void **state)
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
     before = begun();
-    fail_commands("{\"times\":1}",
-                  "\"blockConnection\":true,\"blockTimeMS\":2000");
+    (void)fail_commands(0, ALL_STEPS, "{\"times\":1}",
+                        "\"blockConnection\":true,\"blockTimeMS\":2000");
     expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
     expect_ok(hf_unlock(lock));
     while (begun() < before + 3) /* LOCK, UNLOCK, and the late one */

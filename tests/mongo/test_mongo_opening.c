@@ -8,23 +8,6 @@
 #include "lib/mongo_case.h"
 #include "lib/runner.h"
 
-/* Opening `url` fails with `wanted`, and the text has `word` and no password. */
-static void expect_refused(const char *url, enum hf_err wanted,
-                           const char *word)
-{
-    struct hf_error error = {.code = HF_OK};
-    struct hf_client *client = NULL;
-    struct hf_client_opts opts;
-
-    hf_client_opts_init(&opts);
-    opts.error = &error;
-    expect_err(hf_open(url, &opts, &client), wanted);
-    assert_null(client);
-    if (!strstr(error.text, word))
-        fail_msg("\"%s\" does not name '%s'", error.text, word);
-    assert_null(strstr(error.text, "hush"));
-}
-
 static void what_is_wrong_with_a_url_is_named(void **state)
 {
     (void)state;
@@ -126,21 +109,6 @@ static void log_everything(void)
     }
 }
 
-static void on_release(const struct hf_event *event, void *arg)
-{
-    if (event->kind == HF_EVENT_RELEASED)
-        (void)sem_post(arg);
-}
-
-static void expect_soon(sem_t *done)
-{
-    struct timespec until;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += (time_t)10 * hf_test_slowness();
-    assert_int_equal(sem_clockwait(done, CLOCK_MONOTONIC, &until), 0);
-}
-
 /* All that a client says: it holds, waits, looks, watches and breaks. */
 static void say_everything(struct hf_client *client, struct hf_client *other)
 {
@@ -166,7 +134,7 @@ static void say_everything(struct hf_client *client, struct hf_client *other)
     expect_ok(hf_unlock(lock));
     expect_ok(hf_future_wait(future, 30000, &err));
     expect_ok(err);
-    expect_soon(&released);
+    assert_true(is_posted_within(&released, 10));
     expect_ok(hf_force(client, hf_key("k"), hf_token(next), true));
     hf_future_free(future);
     hf_watch_free(watch);

@@ -24,34 +24,6 @@ enum {
     HISTORY_LOST = 286,
 };
 
-static struct hf_test_network network;
-
-static int set_up_network(void **state)
-{
-    (void)state;
-    network = (struct hf_test_network){.pid = 0};
-    mongo = (struct hf_test_mongo){.count = 0};
-    return 0;
-}
-
-static int tear_down_network(void **state)
-{
-    (void)state;
-    if (mongo.count > 0)
-        hf_test_mongo_stop(&mongo);
-    if (network.count > 0)
-        hf_test_network_stop(&network);
-    return 0;
-}
-
-/* What stands behind `name` in a reply: a number, or -1. */
-static long find_number(const char *reply, const char *name)
-{
-    const char *at = reply ? strstr(reply, name) : NULL;
-
-    return at ? strtol(at + strlen(name), NULL, 10) : -1;
-}
-
 /* ---- Watching -----------------------------------------------------------*/
 
 struct seen {
@@ -105,16 +77,10 @@ static void await_seen(const struct seen *seen, unsigned wanted)
 static long refuse(unsigned member, const char *commands, const char *mode,
                    int code)
 {
-    char json[256];
-    const char *reply;
+    char data[32];
 
-    (void)snprintf(json, sizeof(json),
-                   "{\"configureFailPoint\":\"failCommand\",\"mode\":%s,"
-                   "\"data\":{\"failCommands\":[%s],\"errorCode\":%d}}",
-                   mode, commands, code);
-    reply = hf_test_mongo_say(&mongo, member, "admin", json);
-    assert_null(strstr(reply, "(lost)"));
-    return find_number(reply, "\"count\" : ");
+    (void)snprintf(data, sizeof(data), "\"errorCode\":%d", code);
+    return fail_commands(member, commands, mode, data);
 }
 
 static void await_failures(unsigned member, long wanted)
@@ -270,9 +236,7 @@ static void a_watch_follows_the_primary(void **state)
     uint64_t tokens[2] = {0};
 
     (void)state;
-    assert_true(hf_test_network_start(&network, 3));
-    mongo.network = &network;
-    hf_test_mongo_need(&mongo, 3);
+    need_network(3);
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
     watching = watch(client, "k", seen);
@@ -552,8 +516,7 @@ static void who_waits_is_there_when_a_lease_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-#define CASE(name)                                                             \
-    cmocka_unit_test_setup_teardown(name, set_up_network, tear_down_network)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         CASE(a_watch_goes_on_where_it_ended),
         CASE(a_watch_follows_the_primary),
         CASE(lost_history_leaves_a_mark),
