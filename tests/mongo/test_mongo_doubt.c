@@ -501,6 +501,32 @@ static void an_update_in_doubt_happens_once(void **state)
     expect_ok(hf_close(client, PATIENCE_MS));
 }
 
+/* A copy that is late leaves no doubt where the grant is another's all along. */
+static void who_never_held_hears_so(void **state)
+{
+    static const uint8_t bogus[HF_NONCE_SIZE] = {"no such nonce"};
+    struct hf_lock_opts opts = hf_test_mongo_opts(LONG_MS, 0, PATIENCE_MS);
+    struct hf_client *client;
+    struct hf_lock *lock = NULL, *forged = NULL;
+    long before;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_lock_adopt(client, hf_key("k"), bogus, hf_token(lock), &opts,
+                            &forged));
+    before = heal_commands();
+    (void)fail_commands(0, ALL_STEPS, "{\"times\":1}",
+                        "\"closeConnection\":true");
+    expect_err(hf_unlock(forged), HF_ENOTOWNER);
+    assert_int_equal(heal_commands(), before + 1);
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+    hf_lock_free(forged);
+    expect_ok(hf_close(client, PATIENCE_MS));
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -513,6 +539,7 @@ int main(void)
         CASE(silence_ends_validity),
         CASE(what_comes_late_leaves_no_ghost),
         CASE(an_update_in_doubt_happens_once),
+        CASE(who_never_held_hears_so),
     };
 
     return hf_test_main("mongo doubt", cases, HF_TEST_COUNT(cases), 4);

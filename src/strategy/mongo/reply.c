@@ -287,14 +287,29 @@ static enum hf_err conclude(const struct hf_command *command,
     }
 }
 
+/* Who ended this very grant is known until the next one ends. */
+static bool is_ended(const struct hf_mongo_reply *reply,
+                     const struct hf_command *command)
+{
+    return reply->ended_token == command->token;
+}
+
+/* This very grant lasts, and was never of this claim. */
+static bool is_anothers(const struct hf_mongo_reply *reply,
+                        const struct hf_command *command)
+{
+    return reply->held && !reply->mine && reply->token == command->token &&
+           !HF_MUTANT(124);
+}
+
 void hf_mongo_conclude(const struct hf_command *command,
                        const struct hf_mongo_reply *reply, hf_time sent,
                        struct hf_answer *answer)
 {
     enum hf_err err = reply->err;
 
-    /* Who ended this very grant is known until the next one ends. */
-    answer->sure = !err && reply->ended_token == command->token;
+    answer->sure =
+        !err && (is_ended(reply, command) || is_anothers(reply, command));
     if (!err)
         err = conclude(command, reply, sent, answer);
     else if (*reply->cause)

@@ -110,8 +110,10 @@ static void take_lock(const redisReply *reply, hf_time sent, uint32_t beat_ms,
     }
 }
 
-/* An error, or {HF_OK, token} of CANCEL. */
-static void take_others(const redisReply *reply, struct hf_answer *answer)
+/* An error; {HF_OK, token} of CANCEL, {error, token} of UNLOCK. */
+static void take_others(const redisReply *reply,
+                        const struct hf_command *command,
+                        struct hf_answer *answer)
 {
     const redisReply *err = reply;
 
@@ -122,6 +124,8 @@ static void take_others(const redisReply *reply, struct hf_answer *answer)
     answer->result.err = err->type == REDIS_REPLY_INTEGER
                              ? (enum hf_err)err->integer
                              : HF_EPROTO;
+    answer->sure = command->kind == HF_COMMAND_UNLOCK &&
+                   answer->result.token == command->token;
 }
 
 void hf_redis_take_command(struct hf_redis_link *link, const redisReply *reply,
@@ -140,7 +144,7 @@ void hf_redis_take_command(struct hf_redis_link *link, const redisReply *reply,
         take_lock(reply, sent, hf_redis_beat_ms(command->lease_ms), answer,
                   taken);
     } else {
-        take_others(reply, answer);
+        take_others(reply, command, answer);
     }
 }
 

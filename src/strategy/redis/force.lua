@@ -14,8 +14,9 @@ local watched = redis.call('EXISTS', KEYS[5]) == 1
 local REMEMBER_MS = 60000
 local held = redis.call('GET', key)
 local lock = held and parse(held)
+local broken = ARGV[3] .. ' ' .. ARGV[1]
 
-if redis.call('GET', KEYS[8]) == ARGV[3] then
+if redis.call('GET', KEYS[8]) == broken then
     return HF_OK
 end
 if not held then
@@ -25,7 +26,7 @@ if not lock or lock.token ~= ARGV[1] then
     return HF_ENOTOWNER
 end
 if ARGV[2] == '1' then
-    redis.call('SET', KEYS[8], ARGV[3], 'PX', REMEMBER_MS)
+    redis.call('SET', KEYS[8], broken, 'PX', REMEMBER_MS)
     if ARGV[4] then
         redis.call('PUBLISH', ARGV[4], key)
     end

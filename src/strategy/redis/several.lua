@@ -52,14 +52,8 @@ end
 local function give_back(key, mine)
     local held = redis.pcall('GET', key)
 
-    if not held then
-        return HF_ENOTHELD
-    end
-    if type(held) ~= 'string' then
-        return 1 -- it is something else by now
-    end
-    if string.sub(held, 1, #mine) ~= mine then
-        return HF_ENOTOWNER
+    if type(held) ~= 'string' or string.sub(held, 1, #mine) ~= mine then
+        return 1 -- it is for unlock.lua to say why
     end
     redis.call('DEL', key)
     return HF_OK

@@ -1,15 +1,24 @@
 -- Give the lock back, and hand it over to the next in line.
 --
+-- KEYS  8 who broke it last
 -- ARGV  1 how the holder's record begins: "hf1 TOKEN NONCE "  2 the channel
 --       where it is announced, if any
+-- Answers {error, token} where it was no copy of this that ended the lock: the
+-- token is another's, or was broken.
 local held = redis.call('GET', KEYS[1])
 
-if not held then
-    return HF_ENOTHELD
-end
-if mutant == 25 then redis.call('DEL', KEYS[1]) return HF_OK end
-if string.sub(held, 1, #ARGV[1]) ~= ARGV[1] then
-    return HF_ENOTOWNER
+if mutant == 25 and held then redis.call('DEL', KEYS[1]) return HF_OK end
+if not held or string.sub(held, 1, #ARGV[1]) ~= ARGV[1] then
+    local err = held and HF_ENOTOWNER or HF_ENOTHELD
+    local token = string.match(ARGV[1], '%d+', 4)
+    local broken = redis.call('GET', KEYS[8]) or ''
+
+    if mutant == 125 then broken = '' end
+    if string.match(held or '', '^hf1 (%d+) ') == token
+        or string.match(broken, ' (%d+)$') == token then
+        return {err, token}
+    end
+    return err
 end
 if ARGV[2] then
     redis.call('PUBLISH', ARGV[2], KEYS[1])
