@@ -190,11 +190,45 @@ static void a_scribbled_document_is_an_error_and_no_more(void **state)
     expect_ok(hf_close(other, 10000));
 }
 
+static bool count_one(const struct hf_info *info, void *arg)
+{
+    (void)info;
+    ++*(unsigned *)arg;
+    return true;
+}
+
+/* Among thousands nobody would find it. */
+static void a_list_names_what_it_does_not_understand(void **state)
+{
+    struct hf_lock_opts opts = hf_test_mongo_opts(60000, 0, 30000);
+    struct hf_client *client;
+    struct hf_lock *good = NULL, *bad = NULL;
+    struct hf_error error;
+    unsigned count = 0;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("good"), &opts, &good));
+    expect_ok(hf_lock(client, hf_key("bad"), &opts, &bad));
+    write_over("bad", "{\"$set\":{\"token\":\"7\"}}");
+    expect_err(hf_list(client, hf_key(""), count_one, &count), HF_EPROTO);
+    hf_client_error(client, &error);
+    assert_non_null(strstr(error.text, "under the key bad "));
+    erase("bad");
+    expect_ok(hf_list(client, hf_key(""), count_one, &count));
+    assert_int_equal(count, 1);
+    hf_lock_free(good);
+    hf_lock_free(bad);
+    expect_ok(hf_close(client, 10000));
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test_setup_teardown(
-            a_scribbled_document_is_an_error_and_no_more, set_up, tear_down),
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        CASE(a_scribbled_document_is_an_error_and_no_more),
+        CASE(a_list_names_what_it_does_not_understand),
     };
 
     return hf_test_main("mongo scribbles", cases, HF_TEST_COUNT(cases), 2);

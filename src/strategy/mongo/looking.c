@@ -164,6 +164,16 @@ static bool grow(struct hf_mongo_look *look, size_t *room)
     return true;
 }
 
+/* Of many it is the one to mend or to delete. */
+static enum hf_err not_understood(struct hf_mongo_look *look, const char *key)
+{
+    (void)snprintf(look->reply.cause, sizeof(look->reply.cause),
+                   "what is stored under the key %.200s is not understood: "
+                   "its token is no number",
+                   key);
+    return HF_EPROTO;
+}
+
 static enum hf_err take(struct hf_mongo_look *look, const bson_t *document,
                         size_t *room)
 {
@@ -180,7 +190,7 @@ static enum hf_err take(struct hf_mongo_look *look, const bson_t *document,
     if (!told.held || told.over)
         return HF_OK;
     if (told.info.token == 0)
-        return HF_EPROTO;
+        return not_understood(look, told.key);
     if (look->count >= HF_LIST_MAX)
         return HF_ELIMIT;
     if (!grow(look, room))
@@ -200,11 +210,7 @@ static void take_all(struct hf_mongo_look *look, mongoc_cursor_t *cursor)
     while (!err && mongoc_cursor_next(cursor, &document))
         err = take(look, document, &room);
     look->reply.err = err;
-    if (err == HF_EPROTO)
-        (void)snprintf(look->reply.cause, sizeof(look->reply.cause),
-                       "what is stored under a key is not understood: "
-                       "its token is no number");
-    else if (!err && mongoc_cursor_error(cursor, &why))
+    if (!err && mongoc_cursor_error(cursor, &why))
         hf_mongo_fault(&look->reply, &why);
 }
 
