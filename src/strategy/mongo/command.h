@@ -1,4 +1,4 @@
-/* command.h - lock commands as one findAndModify each, and replies as answers.
+/* command.h - lock commands as one step each, and replies as answers.
  *
  * Asked in the client's context, run in a thread of the crew, concluded in the
  * client's context again. */
@@ -103,6 +103,13 @@ void hf_mongo_conclude(const struct hf_command *command,
 mongoc_server_description_t *hf_mongo_choose_server(
     mongoc_client_t *client, struct hf_mongo_reply *reply);
 
+/* Have it run a command that a majority is to confirm. The reply is the caller's
+ * to destroy, also where this is false. */
+bool hf_mongo_write(const bson_t *command, mongoc_client_t *client,
+                    const struct hf_mongo_place *place,
+                    const mongoc_server_description_t *server, bson_t *reply,
+                    bson_error_t *why);
+
 /* Its name, as it stands in documents. */
 const char *hf_mongo_server_name(const mongoc_server_description_t *server);
 
@@ -129,6 +136,15 @@ bool hf_mongo_lost_a_race(const bson_error_t *why);
 void hf_mongo_read_reply(const bson_t *bson,
                          const struct hf_mongo_question *question,
                          struct hf_mongo_reply *reply);
+
+/* The same of the short way of UNLOCK. False: nothing was given back. */
+bool hf_mongo_read_given(const bson_t *bson,
+                         const struct hf_mongo_question *question,
+                         struct hf_mongo_reply *reply);
+
+/* Whether an update found one document: libmongoc takes a command that was heard
+ * for one that was done. */
+bool hf_mongo_found(const bson_t *reply);
 
 /* An instant of the cluster as one number, with room for 256 events in it; and
  * the `operationTime` of a reply. */

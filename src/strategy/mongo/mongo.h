@@ -1,7 +1,7 @@
 /* mongo.h - mongodb:// and mongodb+srv://: locks in a MongoDB collection, one
  * document a key.
  *
- * Each command is one findAndModify, which a server decides on its own clock
+ * Each command is one step, which a server decides on its own clock
  * (the .json files). libmongoc's calls block, so a crew of threads makes them;
  * from the first wait or watch on, one more thread hears what changes. */
 #ifndef HF_STRATEGY_MONGO_MONGO_H

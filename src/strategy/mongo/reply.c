@@ -185,6 +185,31 @@ void hf_mongo_read_reply(const bson_t *bson,
         not_understood(reply, "its token is no number");
 }
 
+bool hf_mongo_found(const bson_t *reply)
+{
+    bson_iter_t at;
+
+    return !bson_has_field(reply, "writeErrors") &&
+           bson_iter_init_find(&at, reply, "n") && bson_iter_as_int64(&at) == 1;
+}
+
+bool hf_mongo_read_given(const bson_t *bson,
+                         const struct hf_mongo_question *question,
+                         struct hf_mongo_reply *reply)
+{
+    bson_iter_t at, token;
+
+    HF_ASSERT(bson_iter_init_find(&token, &question->variables, "token"));
+    hf_mongo_read_reply(bson, question, reply);
+    reply->fresh = hf_mongo_found(bson) &&
+                   bson_iter_init_find(&at, bson, "nModified") &&
+                   bson_iter_as_int64(&at) == 1;
+    reply->ended_mine = reply->fresh;
+    reply->ended_why = HF_EVENT_RELEASED;
+    reply->ended_token = hf_mongo_token(&token);
+    return reply->fresh;
+}
+
 /* ---- What it means ------------------------------------------------------*/
 
 /* Those behind the first look a little later in turn. */

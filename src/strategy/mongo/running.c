@@ -7,83 +7,6 @@
 #define RUN_MS 3000 /* how long a server may work on one command */
 #define RACES_MAX 8 /* with others who insert the same document */
 
-/* ---- The query ----------------------------------------------------------*/
-
-static void copy_variable(bson_t *query, const char *name,
-                          const struct hf_mongo_question *question)
-{
-    bson_iter_t at;
-
-    HF_ASSERT(bson_iter_init_find(&at, &question->variables, name));
-    HF_ASSERT(bson_append_iter(query, name, -1, &at));
-}
-
-static void add_absent(bson_t *query, const char *field)
-{
-    bson_t absent;
-
-    BSON_APPEND_DOCUMENT_BEGIN(query, field, &absent);
-    BSON_APPEND_BOOL(&absent, "$exists", false);
-    bson_append_document_end(query, &absent);
-}
-
-static void add_type(bson_t *query, const char *field, const char *name)
-{
-    bson_t type;
-
-    BSON_APPEND_DOCUMENT_BEGIN(query, field, &type);
-    BSON_APPEND_UTF8(&type, "$type", name);
-    bson_append_document_end(query, &type);
-}
-
-/* `expression` goes over. */
-static void add_expression(bson_t *query, bson_t *expression)
-{
-    BSON_APPEND_DOCUMENT(query, "$expr", expression);
-    bson_destroy(expression);
-}
-
-/* Nobody holds the key, and the claim was not ended before it came. */
-static void add_free(bson_t *query, const struct hf_mongo_question *question)
-{
-    bson_t differs;
-    bson_iter_t at;
-
-    add_absent(query, "nonce");
-    BSON_APPEND_DOCUMENT_BEGIN(query, "canceled", &differs);
-    HF_ASSERT(bson_iter_init_find(&at, &question->variables, "nonce"));
-    HF_ASSERT(bson_append_iter(&differs, "$ne", -1, &at));
-    bson_append_document_end(query, &differs);
-}
-
-/* It is held by who asks, by the clock of this server. */
-static void add_held(bson_t *query, const struct hf_mongo_question *question,
-                     const char *server)
-{
-    copy_variable(query, "nonce", question);
-    copy_variable(query, "token", question);
-    BSON_APPEND_UTF8(query, "ends.0.server", server);
-    add_expression(query, BCON_NEW("$gt", "[", "{", "$first", "$ends.until",
-                                   "}", "$$now", "]"));
-}
-
-static void add_query(bson_t *command, const struct hf_mongo_question *question,
-                      enum hf_mongo_script script, const char *server)
-{
-    bson_t query;
-
-    BSON_APPEND_DOCUMENT_BEGIN(command, "query", &query);
-    BSON_APPEND_UTF8(&query, "_id", question->key);
-    if (script != question->script) {
-        add_absent(&query, "line.0");
-        if (script == HF_MONGO_TAKE)
-            add_free(&query, question);
-        else
-            add_held(&query, question, server);
-    }
-    bson_append_document_end(command, &query);
-}
-
 /* ---- The command --------------------------------------------------------*/
 
 static void add_variables(bson_t *command,
@@ -105,8 +28,12 @@ static void build(bson_t *command, const struct hf_mongo_question *question,
                   enum hf_mongo_script script,
                   const struct hf_mongo_place *place, const char *server)
 {
+    bson_t query;
+
     BSON_APPEND_UTF8(command, "findAndModify", place->address.collection);
-    add_query(command, question, script, server);
+    BSON_APPEND_DOCUMENT_BEGIN(command, "query", &query);
+    BSON_APPEND_UTF8(&query, "_id", question->key);
+    bson_append_document_end(command, &query);
     BSON_APPEND_ARRAY(command, "update", place->scripts[script]);
     BSON_APPEND_DOCUMENT(command, "fields", place->scripts[HF_MONGO_ANSWER]);
     BSON_APPEND_BOOL(command, "new", true);
@@ -122,19 +49,13 @@ static bool run(const struct hf_mongo_question *question,
                 const mongoc_server_description_t *server,
                 struct hf_mongo_reply *reply)
 {
-    bson_t command = BSON_INITIALIZER, *opts = bson_copy(place->write_opts);
-    bson_t bson;
-    bson_error_t why;
+    bson_t command = BSON_INITIALIZER, bson;
     bool done = false, lost = true;
+    bson_error_t why;
 
     build(&command, question, script, place, hf_mongo_server_name(server));
-    BSON_APPEND_INT32(opts, "serverId",
-                      (int32_t)mongoc_server_description_id(server));
     for (; tries > 0 && !done && lost; tries--) {
-        done = mongoc_client_write_command_with_opts(
-            client, place->address.database, &command, opts, &bson, &why);
-        if (HF_MUTANT(107) && !done)
-            done = why.domain == MONGOC_ERROR_WRITE_CONCERN;
+        done = hf_mongo_write(&command, client, place, server, &bson, &why);
         if (done)
             hf_mongo_read_reply(&bson, question, reply);
         bson_destroy(&bson);
@@ -143,26 +64,73 @@ static bool run(const struct hf_mongo_question *question,
     if (!done && !HF_MUTANT(109))
         hf_mongo_fault(reply, &why);
     bson_destroy(&command);
-    bson_destroy(opts);
     return !lost;
 }
 
 /* ---- The short way ------------------------------------------------------*/
 
 /* False: somebody is in the way, and nothing was done. */
+static bool take(const struct hf_mongo_question *question,
+                 mongoc_client_t *client, const struct hf_mongo_place *place,
+                 const mongoc_server_description_t *server,
+                 struct hf_mongo_reply *reply)
+{
+    return run(question, HF_MONGO_TAKE, 1, client, place, server, reply) &&
+           (reply->err || (reply->mine && reply->fresh));
+}
+
+static void build_give(bson_t *command,
+                       const struct hf_mongo_question *question,
+                       const struct hf_mongo_place *place, const char *server)
+{
+    bson_t updates, update, query;
+
+    BSON_APPEND_UTF8(command, "update", place->address.collection);
+    BSON_APPEND_ARRAY_BEGIN(command, "updates", &updates);
+    BSON_APPEND_DOCUMENT_BEGIN(&updates, "0", &update);
+    BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &query);
+    BSON_APPEND_UTF8(&query, "_id", question->key);
+    bson_append_document_end(&update, &query);
+    BSON_APPEND_ARRAY(&update, "u", place->scripts[HF_MONGO_GIVE]);
+    bson_append_document_end(&updates, &update);
+    bson_append_array_end(command, &updates);
+    BSON_APPEND_INT32(command, "maxTimeMS", RUN_MS);
+    add_variables(command, question, place, server);
+}
+
+/* That it was done is all there is to tell, so an update will do, which is
+ * cheaper. False: something is in the way, and unlock.json is to tell; were it
+ * done in spite of that, it would find it done. */
+static bool give(const struct hf_mongo_question *question,
+                 mongoc_client_t *client, const struct hf_mongo_place *place,
+                 const mongoc_server_description_t *server,
+                 struct hf_mongo_reply *reply)
+{
+    bson_t command = BSON_INITIALIZER, bson;
+    bool decided = true;
+    bson_error_t why;
+
+    build_give(&command, question, place, hf_mongo_server_name(server));
+    if (hf_mongo_write(&command, client, place, server, &bson, &why))
+        decided = hf_mongo_read_given(&bson, question, reply);
+    else
+        hf_mongo_fault(reply, &why);
+    bson_destroy(&bson);
+    bson_destroy(&command);
+    return decided;
+}
+
 static bool run_brief(const struct hf_mongo_question *question,
                       mongoc_client_t *client,
                       const struct hf_mongo_place *place,
                       const mongoc_server_description_t *server,
                       struct hf_mongo_reply *reply)
 {
-    enum hf_mongo_script script =
-        question->script == HF_MONGO_LOCK ? HF_MONGO_TAKE : HF_MONGO_GIVE;
+    bool takes = question->script == HF_MONGO_LOCK;
 
-    if (run(question, script, 1, client, place, server, reply) &&
-        (reply->err || reply->exists))
+    if ((takes ? take : give)(question, client, place, server, reply))
         return true;
-    *reply = (struct hf_mongo_reply){.crowded = script == HF_MONGO_TAKE};
+    *reply = (struct hf_mongo_reply){.crowded = takes};
     return false;
 }
 
@@ -227,17 +195,27 @@ void hf_mongo_run(const struct hf_mongo_question *question,
 
 /* ---- Sweeping -----------------------------------------------------------*/
 
+static void add_type(bson_t *query, const char *field, const char *name)
+{
+    bson_t type;
+
+    BSON_APPEND_DOCUMENT_BEGIN(query, field, &type);
+    BSON_APPEND_UTF8(&type, "$type", name);
+    bson_append_document_end(query, &type);
+}
+
 /* Those whose number has come, by the clock of this server, if they are as we
  * write them: one that is not would be in the way of all others. Whether the
  * lease has ended look.json sees for itself. */
 static void add_abandoned(bson_t *update)
 {
+    bson_t *due =
+        BCON_NEW("$lte", "[", "$gone", "{", "$toLong", "$$now", "}", "]");
     bson_t query;
 
     BSON_APPEND_DOCUMENT_BEGIN(update, "q", &query);
     add_type(&query, "gone", "long");
-    add_expression(&query, BCON_NEW("$lte", "[", "$gone", "{", "$toLong",
-                                    "$$now", "}", "]"));
+    BSON_APPEND_DOCUMENT(&query, "$expr", due);
     add_type(&query, "nonce", "string");
     add_type(&query, "owner", "string");
     add_type(&query, "token", "long");
@@ -246,6 +224,7 @@ static void add_abandoned(bson_t *update)
     add_type(&query, "ends", "array");
     add_type(&query, "ends.until", "date");
     bson_append_document_end(update, &query);
+    bson_destroy(due);
 }
 
 static void build_sweep(bson_t *command,
@@ -271,16 +250,14 @@ bool hf_mongo_sweep(const struct hf_mongo_question *question,
                     mongoc_client_t *client, const struct hf_mongo_place *place,
                     const mongoc_server_description_t *server, int32_t max_ms)
 {
-    bson_t command = BSON_INITIALIZER, *opts = bson_copy(place->write_opts);
+    bson_t command = BSON_INITIALIZER, bson;
+    bson_error_t why;
     bool done;
 
     build_sweep(&command, question, place, hf_mongo_server_name(server),
                 max_ms);
-    BSON_APPEND_INT32(opts, "serverId",
-                      (int32_t)mongoc_server_description_id(server));
-    done = mongoc_client_write_command_with_opts(
-        client, place->address.database, &command, opts, NULL, NULL);
+    done = hf_mongo_write(&command, client, place, server, &bson, &why);
+    bson_destroy(&bson);
     bson_destroy(&command);
-    bson_destroy(opts);
     return done;
 }

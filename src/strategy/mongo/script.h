@@ -1,7 +1,7 @@
 /* script.h - what is done on the server: the .json files beside this one, as
  * scripts/embed-json puts them into the program.
  *
- * Each command is the pipeline of one findAndModify. Their variables, such as
+ * Each command is the pipeline of one findAndModify, or of an update. Their variables, such as
  * $$nonce, are given with the command (command.c). */
 #ifndef HF_STRATEGY_MONGO_SCRIPT_H
 #define HF_STRATEGY_MONGO_SCRIPT_H

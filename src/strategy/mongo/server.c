@@ -47,13 +47,22 @@ void hf_mongo_add_common(bson_t *variables, const char *server)
 #endif
 }
 
-/* libmongoc takes a command that was heard for one that was done. */
-static bool wrote(const bson_t *reply)
+bool hf_mongo_write(const bson_t *command, mongoc_client_t *client,
+                    const struct hf_mongo_place *place,
+                    const mongoc_server_description_t *server, bson_t *reply,
+                    bson_error_t *why)
 {
-    bson_iter_t at;
+    bson_t *opts = bson_copy(place->write_opts);
+    bool done;
 
-    return !bson_has_field(reply, "writeErrors") &&
-           bson_iter_init_find(&at, reply, "n") && bson_iter_as_int64(&at) == 1;
+    BSON_APPEND_INT32(opts, "serverId",
+                      (int32_t)mongoc_server_description_id(server));
+    done = mongoc_client_write_command_with_opts(
+        client, place->address.database, command, opts, reply, why);
+    if (HF_MUTANT(107) && !done)
+        done = why->domain == MONGOC_ERROR_WRITE_CONCERN;
+    bson_destroy(opts);
+    return done;
 }
 
 /* By a write to a document of the client's own, which a majority confirms: had
@@ -64,9 +73,8 @@ bool hf_mongo_is_primary(const char *asker, mongoc_client_t *client,
                          struct hf_mongo_reply *reply)
 {
     char name[sizeof("%-") + HF_MONGO_CLIENT_SIZE]; /* no key is so */
-    bson_t *opts = bson_copy(place->write_opts), *command;
+    bson_t *command, answer;
     bson_error_t why;
-    bson_t answer;
     bool done;
 
     (void)snprintf(name, sizeof(name), "%%-%s", asker);
@@ -77,18 +85,14 @@ bool hf_mongo_is_primary(const char *asker, mongoc_client_t *client,
         "]", "}", BCON_INT64(1), "]", "}", "gone", "{", "$add", "[", "$$NOW",
         BCON_INT64(place->address.keep_ms), "]", "}", "}", "}", "]", "upsert",
         BCON_BOOL(true), "}", "]", "maxTimeMS", BCON_INT32(PROOF_MS));
-    BSON_APPEND_INT32(opts, "serverId",
-                      (int32_t)mongoc_server_description_id(server));
-    done = mongoc_client_write_command_with_opts(
-        client, place->address.database, command, opts, &answer, &why);
+    done = hf_mongo_write(command, client, place, server, &answer, &why);
     if (!done) {
         hf_mongo_fault(reply, &why);
-    } else if (!wrote(&answer)) {
+    } else if (!hf_mongo_found(&answer)) {
         reply->err = HF_EINDOUBT;
         done = false;
     }
     bson_destroy(&answer);
     bson_destroy(command);
-    bson_destroy(opts);
     return done;
 }
