@@ -1,8 +1,8 @@
 /* script.h - what is done on the server: the .json files beside this one, as
  * scripts/embed-json puts them into the program.
  *
- * Each command is the pipeline of one findAndModify, or of an update. Their variables, such as
- * $$nonce, are given with the command (command.c). */
+ * Each command is the pipeline of one findAndModify, or of an update. Their
+ * variables, such as $$nonce, are given with the command (command.c). */
 #ifndef HF_STRATEGY_MONGO_SCRIPT_H
 #define HF_STRATEGY_MONGO_SCRIPT_H
 
