@@ -89,7 +89,7 @@ static void await_failures(unsigned member, long wanted)
 
     (void)snprintf(json, sizeof(json),
                    "{\"waitForFailPoint\":\"failCommand\","
-                   "\"timesEntered\":%ld,\"maxTimeMS\":%u}",
+                   "\"timesEntered\":%ld,\"maxTimeMS\":%d}",
                    wanted, PATIENCE_MS);
     assert_null(
         strstr(hf_test_mongo_say(&mongo, member, "admin", json), "(lost)"));
