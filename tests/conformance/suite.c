@@ -366,16 +366,6 @@ void suite_hear(struct hf_lock *lock, enum hf_lock_event event, void *heard)
 
 /* ---- Checks -------------------------------------------------------------*/
 
-void suite_expect(enum hf_err got, enum hf_err wanted, const char *call,
-                  const char *file, int line)
-{
-    if (got == wanted)
-        return;
-    print_error("%s\nis %s (%s), should be %s\n", call, hf_err_name(got),
-                hf_err_text(got), hf_err_name(wanted));
-    _fail(file, line);
-}
-
 void suite_expect_word(const char *text, const char *word, const char *file,
                        int line)
 {

@@ -13,6 +13,7 @@
 #include <holdfast.h>
 #include <sys/types.h>
 
+#include "lib/expect.h"
 #include "lib/runner.h"
 
 struct promise {
@@ -141,14 +142,6 @@ struct suite_heard {
 void suite_hear(struct hf_lock *lock, enum hf_lock_event event, void *heard);
 
 /* ---- Checks -------------------------------------------------------------*/
-
-/* Compare codes, and tell them by name. */
-#define expect_err(call, wanted)                                               \
-    suite_expect((call), (wanted), #call, __FILE__, __LINE__)
-void suite_expect(enum hf_err got, enum hf_err wanted, const char *call,
-                  const char *file, int line);
-
-#define expect_ok(call) expect_err(call, HF_OK)
 
 /* The text contains the word. */
 #define expect_word(text, word)                                                \

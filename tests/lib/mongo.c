@@ -1,10 +1,8 @@
 #include "lib/mongo.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <mongoc/mongoc.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -16,6 +14,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "lib/loopback.h"
 
 #define TRIES 600 /* each a tenth of a second */
 #define STARTS 4  /* of a set: a port may be taken, a first election lost */
@@ -68,24 +68,6 @@ bool hf_test_mongo_found(void)
 }
 
 /* ---- One server ---------------------------------------------------------*/
-
-/* A port that nobody has. Somebody may take it before the server does: then
- * it is tried again. */
-static int free_port(void)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof(at);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    int port = 0;
-
-    if (fd >= 0 && !bind(fd, (struct sockaddr *)&at, size) &&
-        !getsockname(fd, (struct sockaddr *)&at, &size))
-        port = ntohs(at.sin_port);
-    if (fd >= 0)
-        (void)close(fd);
-    return port;
-}
 
 static bool find_faketime(char path[PATH_SIZE])
 {
@@ -369,7 +351,7 @@ static bool start_member(struct hf_test_mongo *mongo, unsigned number)
     (void)snprintf(member->folder, sizeof(member->folder), "%s/%u",
                    mongo->folder, number);
     (void)mkdir(member->folder, 0700);
-    member->port = free_port();
+    member->port = hf_test_free_port();
     return hf_test_mongo_again(mongo, number);
 }
 

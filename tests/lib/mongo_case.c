@@ -36,6 +36,15 @@ void need_network(unsigned count)
     hf_test_mongo_need(&mongo, count);
 }
 
+void set_clocks_apart(void)
+{
+    static const char *const clocks[] = {"+3600", "-3600"};
+
+    for (unsigned i = 0; i < HF_TEST_COUNT(clocks); i++)
+        (void)snprintf(mongo.members[i].clock, sizeof(mongo.members[i].clock),
+                       "%s", clocks[i]);
+}
+
 int64_t now_ms(void)
 {
     struct timespec now;

@@ -17,6 +17,9 @@ int tear_down(void **state);
 extern struct hf_test_network network;
 void need_network(unsigned count);
 
+/* Before the set starts: three members have clocks an hour apart. */
+void set_clocks_apart(void);
+
 /* Of CLOCK_BOOTTIME. */
 int64_t now_ms(void);
 

@@ -36,25 +36,3 @@ struct hf_client *hf_test_mongo_open(const struct hf_test_mongo *mongo,
     hf_test_mongo_url(mongo, url, options);
     return hf_test_mongo_open_url(url);
 }
-
-struct hf_lock_opts hf_test_mongo_opts(uint32_t ttl_ms, uint32_t wait_ms,
-                                       uint32_t timeout_ms)
-{
-    struct hf_lock_opts opts;
-
-    hf_lock_opts_init(&opts);
-    opts.ttl_ms = ttl_ms;
-    opts.wait_ms = wait_ms;
-    opts.timeout_ms = timeout_ms;
-    return opts;
-}
-
-void hf_test_mongo_expect(enum hf_err got, enum hf_err wanted, const char *call,
-                          const char *file, int line)
-{
-    if (got == wanted)
-        return;
-    print_error("%s\nis %s (%s), should be %s\n", call, hf_err_name(got),
-                hf_err_text(got), hf_err_name(wanted));
-    _fail(file, line);
-}

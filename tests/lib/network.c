@@ -15,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/loopback.h"
+
 #define LINES_MAX 500
 #define LOOK_MS 5 /* how often its process looks what is wished for */
 #define NOBODY (-1)
@@ -125,20 +127,6 @@ static void drop(struct exchange *x, unsigned number)
     x->lines[number] = x->lines[--x->used];
 }
 
-static int connect_to(int port)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof(at))) {
-        (void)close(fd);
-        fd = -1;
-    }
-    return fd;
-}
-
 static void take_in(struct exchange *x, unsigned server)
 {
     struct line line = {.to = (int)server};
@@ -149,7 +137,7 @@ static void take_in(struct exchange *x, unsigned server)
     line.from = who_connects(x, fd, x->fronts[server]);
     line.ends[0] = fd;
     line.ends[1] = x->used < LINES_MAX && !is_cut(x, &line)
-                       ? connect_to(atomic_load(&x->map->ports[server]))
+                       ? hf_test_connect(atomic_load(&x->map->ports[server]))
                        : -1;
     if (line.ends[1] < 0)
         (void)close(fd);
@@ -212,23 +200,6 @@ static _Noreturn void be_the_network(struct exchange *x)
 
 /* ---- From outside -------------------------------------------------------*/
 
-static int listen_anywhere(int *port)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof(at);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    if (fd >= 0 &&
-        (bind(fd, (struct sockaddr *)&at, size) ||
-         getsockname(fd, (struct sockaddr *)&at, &size) || listen(fd, 64))) {
-        (void)close(fd);
-        return -1;
-    }
-    *port = ntohs(at.sin_port);
-    return fd;
-}
-
 bool hf_test_network_start(struct hf_test_network *network, unsigned count)
 {
     static struct exchange x;
@@ -240,7 +211,7 @@ bool hf_test_network_start(struct hf_test_network *network, unsigned count)
         return false;
     atomic_store(&x.map->cut_server, NOBODY);
     for (unsigned i = 0; i < count; i++) {
-        x.listeners[i] = listen_anywhere(&network->fronts[i]);
+        x.listeners[i] = hf_test_listen(&network->fronts[i]);
         x.fronts[i] = network->fronts[i];
         if (x.listeners[i] < 0)
             return false;

@@ -1,25 +1,11 @@
 #include "lib/proxy.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-static struct sockaddr_in loopback(int port)
-{
-    return (struct sockaddr_in){
-        .sin_family = AF_INET,
-        .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
-        .sin_port = htons((uint16_t)port),
-    };
-}
-
-static int new_socket(void)
-{
-    return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-}
+#include "lib/loopback.h"
 
 static void end(int *fd)
 {
@@ -31,7 +17,6 @@ static void end(int *fd)
 /* A test that has too many clients sees its last ones refused. */
 static void let_in(struct hf_test_proxy *proxy)
 {
-    struct sockaddr_in at = loopback(proxy->server_port);
     struct hf_test_proxy_pair *pair = &proxy->pairs[proxy->count];
     int client = accept4(proxy->listener, NULL, NULL, SOCK_CLOEXEC);
 
@@ -41,15 +26,13 @@ static void let_in(struct hf_test_proxy *proxy)
     }
     *pair = (struct hf_test_proxy_pair){
         .client = client,
-        .server = new_socket(),
+        .server = hf_test_connect(proxy->server_port),
         .brief = proxy->brief > 0,
     };
     proxy->brief -= pair->brief;
     proxy->count++;
-    if (connect(pair->server, (struct sockaddr *)&at, sizeof(at))) {
+    if (pair->server < 0)
         end(&pair->client);
-        end(&pair->server);
-    }
 }
 
 static void say(int fd, const char *bytes, size_t size)
@@ -153,21 +136,14 @@ static void *run(void *arg)
 
 bool hf_test_proxy_start(struct hf_test_proxy *proxy, int server_port)
 {
-    struct sockaddr_in at = loopback(0);
-    socklen_t size = sizeof(at);
-
     *proxy = (struct hf_test_proxy){
-        .listener = new_socket(),
         .server_port = server_port,
         .mutex = PTHREAD_MUTEX_INITIALIZER,
         .changed = PTHREAD_COND_INITIALIZER,
     };
-    if (bind(proxy->listener, (struct sockaddr *)&at, size) ||
-        listen(proxy->listener, HF_TEST_PROXY_PAIRS) ||
-        getsockname(proxy->listener, (struct sockaddr *)&at, &size))
-        return false;
-    proxy->port = ntohs(at.sin_port);
-    return !pthread_create(&proxy->thread, NULL, run, proxy);
+    proxy->listener = hf_test_listen(&proxy->port);
+    return proxy->listener >= 0 &&
+           !pthread_create(&proxy->thread, NULL, run, proxy);
 }
 
 void hf_test_proxy_keep(struct hf_test_proxy *proxy)

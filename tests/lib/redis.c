@@ -1,10 +1,8 @@
 #include "lib/redis.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <hiredis/hiredis.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -15,34 +13,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/loopback.h"
+
 #define START_TRIES 3
 #define ANSWER_TRIES 6000 /* each a hundredth of a second */
 #define WORDS_MAX 40
 
-static int any_port(void)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof(at);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    int port = 0;
-
-    if (fd >= 0 && !bind(fd, (struct sockaddr *)&at, size) &&
-        !getsockname(fd, (struct sockaddr *)&at, &size))
-        port = ntohs(at.sin_port);
-    if (fd >= 0)
-        (void)close(fd);
-    return port;
-}
-
-/* A port that nobody has. Somebody may take it before the server does: then
- * it is tried again. A cluster wants the one that is 10000 higher, too. */
+/* A cluster wants the one that is 10000 higher, too. */
 static int free_port(void)
 {
-    int port = any_port();
+    int port = hf_test_free_port();
 
     for (int i = 0; i < 100 && port > 55000; i++)
-        port = any_port();
+        port = hf_test_free_port();
     return port;
 }
 

@@ -2,8 +2,7 @@
 #ifndef HF_TESTS_LIB_REDIS_CLIENT_H
 #define HF_TESTS_LIB_REDIS_CLIENT_H
 
-#include <holdfast.h>
-
+#include "lib/expect.h"
 #include "lib/redis.h"
 
 #define HF_TEST_URL_SIZE 200
@@ -16,16 +15,5 @@ const char *hf_test_redis_url(const struct hf_test_redis *redis,
 /* Open a client; the case fails where that fails. */
 struct hf_client *hf_test_redis_open(const struct hf_test_redis *redis,
                                      const char *rest);
-
-/* Options that differ from the defaults by these times alone. */
-struct hf_lock_opts hf_test_opts(uint32_t ttl_ms, uint32_t wait_ms,
-                                 uint32_t timeout_ms);
-
-/* Compare codes, and tell them by name. */
-#define expect_err(call, wanted)                                               \
-    hf_test_expect((call), (wanted), #call, __FILE__, __LINE__)
-#define expect_ok(call) expect_err(call, HF_OK)
-void hf_test_expect(enum hf_err got, enum hf_err wanted, const char *call,
-                    const char *file, int line);
 
 #endif

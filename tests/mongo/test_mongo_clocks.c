@@ -70,7 +70,7 @@ int pthread_cond_timedwait(pthread_cond_t *restrict cond,
  * lease is over, and it ends no later for that. */
 static void lease_with_clock(long long offset)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(5000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(5000, 0, PATIENCE_MS);
     struct hf_client *holder = hf_test_mongo_open(&mongo, ""), *other;
     struct hf_lock *lock = NULL, *next = NULL;
     int64_t granted;
@@ -110,22 +110,19 @@ static void clocks_of_clients_change_nothing(void **state)
  * another: the lease is not shorter for that, whichever way the clock goes. */
 static void no_lease_ends_early_in_a_failover(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(3000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(3000, 0, PATIENCE_MS);
     struct hf_client *client, *other;
 
     (void)state;
     if (!hf_test_mongo_has_clocks())
         hf_test_skip("no libfaketime");
-    (void)snprintf(mongo.members[0].clock, sizeof(mongo.members[0].clock),
-                   "+3600");
-    (void)snprintf(mongo.members[1].clock, sizeof(mongo.members[1].clock),
-                   "-3600");
+    set_clocks_apart();
     hf_test_mongo_need(&mongo, 3);
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
     for (unsigned round = 0; round < 2; round++) { /* back, and on */
-        struct hf_lock_opts waits = hf_test_mongo_opts(
-            PATIENCE_MS, 30000 * hf_test_slowness(), PATIENCE_MS);
+        struct hf_lock_opts waits =
+            hf_test_opts(PATIENCE_MS, 30000 * hf_test_slowness(), PATIENCE_MS);
         struct hf_lock *lock = NULL, *next = NULL;
         char key[16];
         int64_t granted;
@@ -181,7 +178,7 @@ static bool is_right(int member)
  * but it deletes none of a lock that is held. */
 static void no_clock_deletes_what_is_held(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(600000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(600000, 0, PATIENCE_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *none = NULL;
     long passes;

@@ -37,8 +37,7 @@ static bool finds(const char *query)
  * offer up all the same: when that would have ended, it holds. */
 static void an_offer_that_was_taken_up_lasts(void **state)
 {
-    struct hf_lock_opts opts =
-        hf_test_mongo_opts(600000, PATIENCE_MS, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(600000, PATIENCE_MS, PATIENCE_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL, *none = NULL;
     struct hf_future *future = NULL;
@@ -75,7 +74,7 @@ static void an_offer_that_was_taken_up_lasts(void **state)
  * written down, in a document that the server deletes by and by. */
 static void what_was_withdrawn_is_forgotten_in_time(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(600000, 0, 300);
+    struct hf_lock_opts opts = hf_test_opts(600000, 0, 300);
     struct hf_client *client;
     struct hf_lock *none = NULL;
     long before;
@@ -109,7 +108,7 @@ static void assert_value(struct hf_client *client, const char *wanted)
  * lock, has made one of its own. */
 static void a_late_update_changes_nothing_of_another_s(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(600000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(600000, 0, PATIENCE_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *adopted = NULL;
     uint8_t nonce[HF_NONCE_SIZE];
@@ -143,7 +142,7 @@ static void a_late_update_changes_nothing_of_another_s(void **state)
  * calls it. */
 static void a_server_is_known_by_its_own_name(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(600000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(600000, 0, PATIENCE_MS);
     struct hf_client *client;
     struct hf_lock *lock = NULL;
     char text[128];

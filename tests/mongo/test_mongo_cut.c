@@ -51,7 +51,7 @@ static void expect_no_answer(enum hf_err err)
 static void ask_the_rest(struct hf_client *late, struct hf_lock *renewed,
                          struct hf_lock *unlocked)
 {
-    struct hf_lock_opts brief = hf_test_mongo_opts(600000, 0, 3000);
+    struct hf_lock_opts brief = hf_test_opts(600000, 0, 3000);
     struct hf_future *asked[4] = {NULL};
     struct hf_lock *none = NULL;
     struct hf_info info;
@@ -75,7 +75,7 @@ static void ask_the_rest(struct hf_client *late, struct hf_lock *renewed,
 static struct hf_lock *take_over(struct hf_client *client, const char *key,
                                  const struct hf_lock *from)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(600000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(600000, 0, PATIENCE_MS);
     struct hf_lock *lock = NULL;
 
     expect_ok(hf_force(client, hf_key(key), hf_token(from), true));
@@ -100,7 +100,7 @@ static void expect_held(struct hf_client *client, const struct hf_lock *lock)
  * back. */
 static void who_is_cut_off_tells_nothing_old(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(600000, 0, 3000);
+    struct hf_lock_opts opts = hf_test_opts(600000, 0, 3000);
     struct hf_client *client, *late, *other;
     struct hf_lock *renewed = NULL, *unlocked = NULL, *next, *last;
     struct hf_lock *none = NULL;
@@ -144,8 +144,8 @@ static void who_is_cut_off_tells_nothing_old(void **state)
 static void a_cut_is_gone_through(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_mongo_opts(PATIENCE_MS, PATIENCE_MS, PATIENCE_MS);
-    struct hf_lock_opts brief = hf_test_mongo_opts(10000, 0, 1000);
+        hf_test_opts(PATIENCE_MS, PATIENCE_MS, PATIENCE_MS);
+    struct hf_lock_opts brief = hf_test_opts(10000, 0, 1000);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL, *none = NULL;
     struct hf_future *future = NULL;

@@ -33,7 +33,7 @@ static void expect_lease(const char *key, unsigned ttl_ms)
  * in use. */
 static void leases_are_stored_to_the_millisecond(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(301, 0, 30000);
+    struct hf_lock_opts opts = hf_test_opts(301, 0, 30000);
     struct hf_client *client;
     struct hf_lock *held = NULL, *brief = NULL, *whole = NULL, *none = NULL;
 

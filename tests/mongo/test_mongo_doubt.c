@@ -129,7 +129,7 @@ enum {
 static void do_all_unconfirmed(struct hf_client *client,
                                struct hf_client *other, int code)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(LONG_MS, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(LONG_MS, 0, PATIENCE_MS);
     struct hf_bytes old = hf_bytes("old");
     struct hf_lock *lock = NULL, *next = NULL;
 
@@ -177,9 +177,8 @@ static void what_is_confirmed_late_happens_once(void **state)
  * not that it was done, and not that it was not. */
 static void what_no_majority_confirms_is_in_doubt(void **state)
 {
-    struct hf_lock_opts brief = hf_test_mongo_opts(LONG_MS, 0, 500);
-    struct hf_lock_opts opts =
-        hf_test_mongo_opts(LONG_MS, PATIENCE_MS, PATIENCE_MS);
+    struct hf_lock_opts brief = hf_test_opts(LONG_MS, 0, 500);
+    struct hf_lock_opts opts = hf_test_opts(LONG_MS, PATIENCE_MS, PATIENCE_MS);
     struct hf_bytes old = hf_bytes("old");
     struct hf_client *client, *other;
     struct hf_lock *given = NULL, *kept = NULL, *none = NULL, *next = NULL;
@@ -219,7 +218,7 @@ static void what_no_majority_confirms_is_in_doubt(void **state)
  * for some more attempts. */
 static void a_renewal_that_fails_is_made_again(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(3000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(3000, 0, PATIENCE_MS);
     atomic_uint events = 0;
     struct hf_client *client;
     struct hf_lock *lock = NULL;
@@ -255,7 +254,7 @@ static void a_document_that_is_deleted_is_a_lock_lost(void **state)
 {
     const char *erase = "{\"delete\":\"locks\",\"deletes\":"
                         "[{\"q\":{\"_id\":\"k\"},\"limit\":1}]}";
-    struct hf_lock_opts opts = hf_test_mongo_opts(LONG_MS, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(LONG_MS, 0, PATIENCE_MS);
     atomic_uint events = 0;
     struct hf_client *client;
     struct hf_lock *lock = NULL;
@@ -298,7 +297,7 @@ static void a_document_that_is_deleted_is_a_lock_lost(void **state)
  * by its time. */
 static void drive_in_silence(struct hf_client *client)
 {
-    struct hf_lock_opts brief = hf_test_mongo_opts(LONG_MS, 0, 500);
+    struct hf_lock_opts brief = hf_test_opts(LONG_MS, 0, 500);
     struct pollfd fd = {.fd = hf_fd(client), .events = POLLIN};
     struct hf_lock *none = NULL;
     struct hf_future *future = NULL;
@@ -325,8 +324,8 @@ static void drive_in_silence(struct hf_client *client)
  * own deadline, and an unlock leaves its handle to be claimed again. */
 static void silence_ends_by_the_deadline(void **state)
 {
-    struct hf_lock_opts brief = hf_test_mongo_opts(LONG_MS, 0, 1000);
-    struct hf_lock_opts opts = hf_test_mongo_opts(3000, PATIENCE_MS, 500);
+    struct hf_lock_opts brief = hf_test_opts(LONG_MS, 0, 1000);
+    struct hf_lock_opts opts = hf_test_opts(3000, PATIENCE_MS, 500);
     struct hf_client *client, *driven;
     struct hf_lock *lock = NULL, *none = NULL;
     uint64_t token;
@@ -358,7 +357,7 @@ static void silence_ends_by_the_deadline(void **state)
     assert_true(hf_token(lock) > token);
 
     /* What was in doubt is withdrawn, long before its lease would end. */
-    brief = hf_test_mongo_opts(LONG_MS, PATIENCE_MS, PATIENCE_MS);
+    brief = hf_test_opts(LONG_MS, PATIENCE_MS, PATIENCE_MS);
     expect_ok(hf_lock(client, hf_key("other"), &brief, &none));
     expect_ok(hf_unlock(none));
     hf_lock_free(lock);
@@ -412,8 +411,8 @@ static void close_in_silence(struct hf_client *client, struct hf_lock *lock)
  * or with the client. */
 static void silence_ends_validity(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(2000, 0, 1000);
-    struct hf_lock_opts long_opts = hf_test_mongo_opts(LONG_MS, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(2000, 0, 1000);
+    struct hf_lock_opts long_opts = hf_test_opts(LONG_MS, 0, PATIENCE_MS);
     atomic_uint events = 0;
     struct hf_client *client;
     struct hf_lock *lock = NULL, *lasting = NULL;
@@ -451,7 +450,7 @@ static void silence_ends_validity(void **state)
  * the next to ask has the key, though the lease was to be long. */
 static void what_comes_late_leaves_no_ghost(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(600000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(600000, 0, PATIENCE_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL;
     long before;
@@ -478,7 +477,7 @@ static void what_comes_late_leaves_no_ghost(void **state)
  * changes the value, and the answer to the last is the answer to all. */
 static void an_update_in_doubt_happens_once(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(120000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(120000, 0, PATIENCE_MS);
     struct hf_bytes old = hf_bytes("old");
     struct hf_client *client;
     struct hf_lock *lock = NULL;
@@ -508,7 +507,7 @@ static void an_update_in_doubt_happens_once(void **state)
 static void who_never_held_hears_so(void **state)
 {
     static const uint8_t bogus[HF_NONCE_SIZE] = {"no such nonce"};
-    struct hf_lock_opts opts = hf_test_mongo_opts(LONG_MS, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(LONG_MS, 0, PATIENCE_MS);
     struct hf_client *client;
     struct hf_lock *lock = NULL, *forged = NULL;
     long before;

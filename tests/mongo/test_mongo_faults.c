@@ -25,7 +25,7 @@
 /* What was granted before holds after, and its holder is known there. */
 static void a_lock_outlives_its_primary(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(120000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(120000, 0, PATIENCE_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *none = NULL;
     uint64_t token;
@@ -56,8 +56,7 @@ static void a_lock_outlives_its_primary(void **state)
 /* A waiter is woken by a stream that went on at another server. */
 static void who_waits_is_woken_after_a_stepdown(void **state)
 {
-    struct hf_lock_opts opts =
-        hf_test_mongo_opts(120000, PATIENCE_MS, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(120000, PATIENCE_MS, PATIENCE_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
@@ -98,7 +97,7 @@ static unsigned chance(struct stormer *stormer, unsigned below)
 
 static void step(struct stormer *stormer)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(
+    struct hf_lock_opts opts = hf_test_opts(
         300 + chance(stormer, 2000), chance(stormer, 3) * 500, PATIENCE_MS / 2);
     struct hf_key key = hf_key(chance(stormer, 2) ? "a" : "b");
     struct hf_lock *lock = NULL;
@@ -187,7 +186,7 @@ static void a_storm_with_failovers_leaves_a_good_history(void **state)
  * back, with its token, and the next is larger. */
 static void a_lock_outlives_a_crash_of_all_servers(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(120000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(120000, 0, PATIENCE_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_info info;
@@ -229,7 +228,7 @@ static void a_lock_outlives_a_crash_of_all_servers(void **state)
  * this process has threads: it forks. */
 static pid_t make_waiter(int *tell)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(600000, HF_FOREVER, 5000);
+    struct hf_lock_opts opts = hf_test_opts(600000, HF_FOREVER, 5000);
     char url[HF_TEST_MONGO_URL_SIZE], byte;
     struct hf_client *client = NULL;
     struct hf_lock *lock = NULL;
@@ -268,8 +267,7 @@ static void die_in_line(const pid_t *dead, const int *tell, unsigned count)
  * three seconds: not its lease. */
 static void a_dead_waiter_costs_three_seconds(void **state)
 {
-    struct hf_lock_opts opts =
-        hf_test_mongo_opts(60000, HF_FOREVER, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, PATIENCE_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
@@ -306,8 +304,7 @@ static void a_dead_waiter_costs_three_seconds(void **state)
  * but that it is one. */
 static void a_dead_waiter_costs_no_lease_at_a_new_primary(void **state)
 {
-    struct hf_lock_opts opts =
-        hf_test_mongo_opts(60000, HF_FOREVER, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, PATIENCE_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;

@@ -23,8 +23,8 @@ static void signal_all_but(unsigned kept, int number)
  * no answer that is wrong. */
 static void without_a_majority_there_is_no_answer(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(300000, 0, PATIENCE_MS);
-    struct hf_lock_opts brief = hf_test_mongo_opts(10000, 0, 1500);
+    struct hf_lock_opts opts = hf_test_opts(300000, 0, PATIENCE_MS);
+    struct hf_lock_opts brief = hf_test_opts(10000, 0, 1500);
     struct hf_client *client;
     struct hf_lock *lock = NULL, *none = NULL;
     struct hf_info info;
@@ -62,7 +62,7 @@ static void without_a_majority_there_is_no_answer(void **state)
  * say for how long. Once the others are back, the answer is found by nonce. */
 static void a_write_in_doubt_is_resolved(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(300000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(300000, 0, PATIENCE_MS);
     struct hf_client *client;
     struct hf_lock *lock = NULL;
     struct hf_future *future = NULL;
@@ -111,7 +111,7 @@ static void *elect_late(void *arg)
  * next one is elected, and finds what was locked. */
 static void who_comes_while_there_is_no_primary_waits(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(300000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(300000, 0, PATIENCE_MS);
     char url[HF_TEST_MONGO_URL_SIZE];
     struct hf_error error = {.code = HF_OK};
     struct hf_client *client, *late = NULL;
@@ -161,7 +161,7 @@ static enum hf_err answer(struct hf_future *future)
 static void ask_in_vain(struct hf_client *client, struct hf_lock *given,
                         struct hf_lock *kept, struct hf_lock *changed)
 {
-    struct hf_lock_opts brief = hf_test_mongo_opts(LONG_MS, 0, 1500);
+    struct hf_lock_opts brief = hf_test_opts(LONG_MS, 0, 1500);
     struct hf_bytes old = hf_bytes("old");
     struct hf_future *locking, *unlocking, *renewing, *updating, *reading;
     struct hf_lock *none = NULL;
@@ -205,9 +205,8 @@ static void expect_new(struct hf_client *client)
  * are back, each was done once, and what nobody was told of is withdrawn. */
 static void what_is_in_doubt_was_done_at_most_once(void **state)
 {
-    struct hf_lock_opts brief = hf_test_mongo_opts(LONG_MS, 0, 1500);
-    struct hf_lock_opts opts =
-        hf_test_mongo_opts(LONG_MS, PATIENCE_MS, PATIENCE_MS);
+    struct hf_lock_opts brief = hf_test_opts(LONG_MS, 0, 1500);
+    struct hf_lock_opts opts = hf_test_opts(LONG_MS, PATIENCE_MS, PATIENCE_MS);
     struct hf_client *client, *other;
     struct hf_bytes old = hf_bytes("old");
     struct hf_lock *given = NULL, *kept = NULL, *changed = NULL;

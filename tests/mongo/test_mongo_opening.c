@@ -112,7 +112,7 @@ static void log_everything(void)
 /* All that a client says: it holds, waits, looks, watches and breaks. */
 static void say_everything(struct hf_client *client, struct hf_client *other)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(60000, 60000, 30000);
+    struct hf_lock_opts opts = hf_test_opts(60000, 60000, 30000);
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
     struct hf_watch *watch = NULL;
@@ -172,7 +172,7 @@ static void weaker_concerns_in_a_url_change_nothing(void **state)
 
 static void a_standalone_server_must_be_asked_for(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(120000, 5000, 30000);
+    struct hf_lock_opts opts = hf_test_opts(120000, 5000, 30000);
     char url[HF_TEST_MONGO_URL_SIZE];
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL;

@@ -126,7 +126,7 @@ static void try_everything(const struct scribble *scribble,
                            struct hf_client *client, struct hf_client *other,
                            struct hf_lock *lock)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(10000, 1, 30000);
+    struct hf_lock_opts opts = hf_test_opts(10000, 1, 30000);
     struct hf_key key = hf_lock_key(lock);
     struct hf_lock *next = NULL;
     struct hf_info info;
@@ -156,7 +156,7 @@ static void see(const struct hf_event *event, void *arg)
  * as they were, and so is this one once the document is deleted. */
 static void a_scribbled_document_is_an_error_and_no_more(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(60000, 0, 30000);
+    struct hf_lock_opts opts = hf_test_opts(60000, 0, 30000);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *good = NULL;
     struct hf_watch *watch = NULL;
@@ -200,7 +200,7 @@ static bool count_one(const struct hf_info *info, void *arg)
 /* Among thousands nobody would find it. */
 static void a_list_names_what_it_does_not_understand(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(60000, 0, 30000);
+    struct hf_lock_opts opts = hf_test_opts(60000, 0, 30000);
     struct hf_client *client;
     struct hf_lock *good = NULL, *bad = NULL;
     struct hf_error error;

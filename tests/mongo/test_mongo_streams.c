@@ -109,7 +109,7 @@ struct series {
 
 static enum hf_err lock_and_unlock(struct hf_client *client, uint64_t *token)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(120000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(120000, 0, PATIENCE_MS);
     struct hf_lock *lock = NULL;
     enum hf_err err = hf_lock(client, hf_key("k"), &opts, &lock);
 
@@ -384,8 +384,7 @@ static long count_cursors(void)
 static void a_client_has_one_stream(void **state)
 {
     static const char *const prefixes[WATCHES] = {"", "k", "k"};
-    struct hf_lock_opts opts =
-        hf_test_mongo_opts(60000, HF_FOREVER, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, PATIENCE_MS);
     struct hf_lock *held = NULL, *locks[WAITERS] = {NULL};
     struct hf_future *futures[WAITERS] = {NULL};
     struct hf_watch *watching[WATCHES];
@@ -458,9 +457,8 @@ static int compare(const void *left, const void *right)
 static int64_t wait_for_expiries(struct hf_client *client,
                                  struct hf_client *other, unsigned round)
 {
-    struct hf_lock_opts brief = hf_test_mongo_opts(1300, 0, PATIENCE_MS);
-    struct hf_lock_opts waits =
-        hf_test_mongo_opts(60000, HF_FOREVER, PATIENCE_MS);
+    struct hf_lock_opts brief = hf_test_opts(1300, 0, PATIENCE_MS);
+    struct hf_lock_opts waits = hf_test_opts(60000, HF_FOREVER, PATIENCE_MS);
     struct waiter waiters[EXPIRIES];
     int64_t took[EXPIRIES];
     char key[16];

@@ -41,7 +41,7 @@ struct crowd {
 static void acquire(struct crowd *one, unsigned round)
 {
     struct hf_lock_opts opts =
-        hf_test_mongo_opts(60000, one->waits ? HF_FOREVER : 0, PATIENCE_MS);
+        hf_test_opts(60000, one->waits ? HF_FOREVER : 0, PATIENCE_MS);
     struct hf_lock *lock = NULL;
     char key[16];
 
@@ -129,7 +129,7 @@ static void await_gone(struct hf_client *client, const char *query)
 
 static void tokens_rise_over_a_deletion(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(1000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(1000, 0, PATIENCE_MS);
     struct hf_client *client;
     uint64_t last = 0;
 
@@ -195,17 +195,14 @@ static void fail_over(bool killing)
  * document is gone each time, so that the last token is not known from it. */
 static void tokens_rise_over_failovers_and_deletions(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(60000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(60000, 0, PATIENCE_MS);
     unsigned failovers = FAILOVERS / hf_test_slowness();
     struct hf_client *client;
     mongoc_client_t *mongoc;
     uint64_t last = 0;
 
     (void)state;
-    (void)snprintf(mongo.members[0].clock, sizeof(mongo.members[0].clock),
-                   "+3600");
-    (void)snprintf(mongo.members[1].clock, sizeof(mongo.members[1].clock),
-                   "-3600");
+    set_clocks_apart();
     hf_test_mongo_need(&mongo, 3);
     client = hf_test_mongo_open(&mongo, "");
     mongoc = connect_plainly();
@@ -248,7 +245,7 @@ static void abandon_many(void)
 
 static void abandoned_keys_are_gone_after_their_time(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(1000, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(1000, 0, PATIENCE_MS);
     struct hf_client *client;
     struct hf_lock *lock = NULL;
     uint64_t token;
@@ -381,7 +378,7 @@ static void write_locked(const struct writer *writer,
                          void (*write)(const struct writer *writer,
                                        const struct hf_lock *lock))
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(300, HF_FOREVER, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(300, HF_FOREVER, PATIENCE_MS);
     struct hf_lock *lock = NULL;
 
     while (hf_lock(writer->client, hf_key("k"), &opts, &lock))

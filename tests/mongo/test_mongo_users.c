@@ -56,7 +56,7 @@ static void await_waiter(struct hf_client *client)
  * served by a change stream, not only by looks. */
 static void reading_and_writing_one_database_is_enough(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(60000, 60000, 30000);
+    struct hf_lock_opts opts = hf_test_opts(60000, 60000, 30000);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
@@ -122,7 +122,7 @@ static void expect_denied(struct hf_client *client, enum hf_err err)
  * run out, and not that it was withdrawn, for it was not. */
 static void who_is_dropped_is_told_so(void **state)
 {
-    struct hf_lock_opts opts = hf_test_mongo_opts(60000, 0, 30000);
+    struct hf_lock_opts opts = hf_test_opts(60000, 0, 30000);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;

@@ -1,6 +1,4 @@
 /* What hf_open() says of a Redis server, and which it refuses. */
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/loopback.h"
 #include "lib/redis_client.h"
 #include "lib/runner.h"
 
@@ -273,16 +272,10 @@ static void durable_is_said_where_each_write_is_on_the_disk(void **state)
 /* Somebody answers, with `bytes`, whoever calls; where, goes to `port`. */
 static pid_t answer_with(const char *bytes, int *port)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof(at);
-    int fd = socket(AF_INET, SOCK_STREAM, 0), caller;
+    int fd = hf_test_listen(port), caller;
     pid_t pid;
 
-    assert_int_equal(bind(fd, (struct sockaddr *)&at, size), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &size), 0);
-    assert_int_equal(listen(fd, 5), 0);
-    *port = ntohs(at.sin_port);
+    assert_true(fd >= 0);
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {

@@ -233,25 +233,36 @@ static void looked(struct hf_mongo_call *call)
         hf_mongo_answer(call);
 }
 
-static void run_look_request(struct hf_mongo *mongo, struct hf_request *request)
+struct hf_mongo_call *hf_mongo_look_new(
+    struct hf_mongo *mongo, struct hf_request *request,
+    enum hf_mongo_scope scope, void (*replied)(struct hf_mongo_call *call))
 {
-    bool one = request->kind == HF_REQUEST_READ;
-    struct hf_mongo_call *call = hf_mongo_call_new(mongo, request, looked);
+    struct hf_mongo_call *call = hf_mongo_call_new(mongo, request, replied);
     enum hf_err err =
-        call ? hf_mongo_look_init(&call->look, request->command.key,
-                                  one ? HF_MONGO_ONE : HF_MONGO_PREFIX)
+        call ? hf_mongo_look_init(&call->look, request->command.key, scope)
              : HF_ENOMEM;
 
     if (!err) {
-        call->look.local = one && request->how == HF_LOCAL;
         memcpy(call->look.client, mongo->asker.client,
                sizeof(call->look.client));
-        hf_mongo_send_look(call);
-        return;
+        return call;
     }
     if (call)
         hf_mongo_call_free(call);
     refuse(mongo, request, err);
+    return NULL;
+}
+
+static void run_look_request(struct hf_mongo *mongo, struct hf_request *request)
+{
+    bool one = request->kind == HF_REQUEST_READ;
+    struct hf_mongo_call *call = hf_mongo_look_new(
+        mongo, request, one ? HF_MONGO_ONE : HF_MONGO_PREFIX, looked);
+
+    if (!call)
+        return;
+    call->look.local = one && request->how == HF_LOCAL;
+    hf_mongo_send_look(call);
 }
 
 /* ---- Requests -----------------------------------------------------------*/

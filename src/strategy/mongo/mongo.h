@@ -74,6 +74,11 @@ struct hf_mongo_call *hf_mongo_call_new(
     void (*replied)(struct hf_mongo_call *call));
 void hf_mongo_call_free(struct hf_mongo_call *call);
 
+/* The same of a look, for a request; NULL: it was refused. */
+struct hf_mongo_call *hf_mongo_look_new(
+    struct hf_mongo *mongo, struct hf_request *request,
+    enum hf_mongo_scope scope, void (*replied)(struct hf_mongo_call *call));
+
 /* Send what it has: a question, or a look. */
 void hf_mongo_send_question(struct hf_mongo_call *call);
 void hf_mongo_send_look(struct hf_mongo_call *call);

@@ -391,24 +391,14 @@ static void watch_began(struct hf_mongo_call *call)
 
 void hf_mongo_watch(struct hf_mongo *mongo, struct hf_request *request)
 {
-    struct hf_mongo_call *call = hf_mongo_call_new(mongo, request, watch_began);
-    enum hf_err err =
-        call ? hf_mongo_look_init(&call->look, request->command.key,
-                                  request->exact ? HF_MONGO_ONE
-                                                 : HF_MONGO_PREFIX)
-             : HF_ENOMEM;
+    struct hf_mongo_call *call = hf_mongo_look_new(
+        mongo, request, request->exact ? HF_MONGO_ONE : HF_MONGO_PREFIX,
+        watch_began);
 
-    if (!err) {
-        call->look.whole = false;
-        memcpy(call->look.client, mongo->asker.client,
-               sizeof(call->look.client));
-        hf_mongo_send_look(call);
+    if (!call)
         return;
-    }
-    if (call)
-        hf_mongo_call_free(call);
-    request->answer.result.err = err;
-    mongo->host->ops->answer(mongo->host, request);
+    call->look.whole = false;
+    hf_mongo_send_look(call);
 }
 
 void hf_mongo_unwatch(struct hf_mongo *mongo, uint64_t wanted)
