@@ -190,6 +190,38 @@ static void a_scribbled_document_is_an_error_and_no_more(void **state)
     expect_ok(hf_close(other, 10000));
 }
 
+/* Once its lease has ended, what was scribbled on it keeps nobody out. */
+static void what_is_over_need_not_be_understood(void **state)
+{
+    static const char *const updates[] = {SET("\"token\":7"), UNSET("token")};
+    struct hf_lock_opts opts = hf_test_opts(1000, 0, 30000);
+    struct hf_client *client, *fresh;
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_info info;
+    char name[16];
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    for (unsigned i = 0; i < HF_TEST_COUNT(updates); i++) {
+        (void)snprintf(name, sizeof(name), "k%u", i);
+        expect_ok(hf_lock(client, hf_key(name), &opts, &lock));
+        write_over(name, updates[i]);
+        while (hf_read(client, hf_key(name), HF_LINEARIZABLE, &info) ==
+               HF_EPROTO)
+            (void)poll(NULL, 0, 20);
+        assert_false(info.held);
+        hf_info_fini(&info);
+        fresh = hf_test_mongo_open(&mongo, "");
+        expect_ok(hf_lock(fresh, hf_key(name), &opts, &next));
+        assert_true(hf_token(next) > hf_token(lock));
+        hf_lock_free(lock);
+        hf_lock_free(next);
+        (void)hf_close(fresh, 10000);
+    }
+    (void)hf_close(client, 10000);
+}
+
 static bool count_one(const struct hf_info *info, void *arg)
 {
     (void)info;
@@ -228,6 +260,7 @@ int main(void)
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         CASE(a_scribbled_document_is_an_error_and_no_more),
+        CASE(what_is_over_need_not_be_understood),
         CASE(a_list_names_what_it_does_not_understand),
     };
 

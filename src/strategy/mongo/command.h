@@ -47,7 +47,7 @@ struct hf_mongo_reply {
 
     /* The document that is left. */
     bool exists, held, mine, forced, canceled, fresh;
-    bool crowded;    /* somebody else was in the way of the short way */
+    bool crowded;    /* something was in the way of the short way */
     bool updated;    /* by this very update */
     bool superseded; /* by a later one of the same client */
     uint64_t token;

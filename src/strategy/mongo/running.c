@@ -69,14 +69,16 @@ static bool run(const struct hf_mongo_question *question,
 
 /* ---- The short way ------------------------------------------------------*/
 
-/* False: somebody is in the way, and nothing was done. */
+/* False: something is in the way, and nothing was done. What that is, lock.json
+ * finds out: it may be over, and then it matters little whether a stranger has
+ * scribbled on it. */
 static bool take(const struct hf_mongo_question *question,
                  mongoc_client_t *client, const struct hf_mongo_place *place,
                  const mongoc_server_description_t *server,
                  struct hf_mongo_reply *reply)
 {
     return run(question, HF_MONGO_TAKE, 1, client, place, server, reply) &&
-           (reply->err || (reply->mine && reply->fresh));
+           ((reply->err && !reply->exists) || (reply->mine && reply->fresh));
 }
 
 static void build_give(bson_t *command,

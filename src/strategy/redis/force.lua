@@ -26,7 +26,9 @@ if not lock or lock.token ~= ARGV[1] then
     return HF_ENOTOWNER
 end
 if ARGV[2] == '1' then
-    redis.call('SET', KEYS[8], broken, 'PX', REMEMBER_MS)
+    local left = redis.call('PTTL', key)
+
+    redis.call('SET', KEYS[8], broken, 'PX', math.max(left, REMEMBER_MS))
     if ARGV[4] then
         redis.call('PUBLISH', ARGV[4], key)
     end

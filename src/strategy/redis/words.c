@@ -90,15 +90,15 @@ static void call_on_key(struct hf_redis_words *words,
                         const struct hf_redis_link *link,
                         enum hf_redis_script script, struct hf_key key)
 {
-    bool ends = script == HF_REDIS_FORCE || script == HF_REDIS_UNLOCK;
+    bool traces = script == HF_REDIS_FORCE || script == HF_REDIS_UNLOCK;
 
-    call_script(words, link, script, ends ? 8 : 7);
+    call_script(words, link, script, traces ? 8 : 7);
     hf_redis_add(&words->args, key.data, key.size);
     add_key(words, 0, "hf:q:", key);
     add_key(words, 1, "hf:w:", key);
     hf_redis_add_text(&words->args, TOKEN_KEY);
     add_watch_keys(&words->args);
-    if (ends)
+    if (traces)
         add_key(words, 2, "hf:f:", key);
 }
 
