@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """`holdfast run` at a terminal: an interactive bash in a pty, and its jobs."""
+import contextlib
 import fcntl
 import os
 import pty
@@ -44,10 +45,18 @@ class Terminal:
 
     def __exit__(self, *why):
         os.close(self.fd)  # hangs up: bash and its jobs end
-        end = time.monotonic() + 2
+        end = time.monotonic() + 2 * SLOWNESS
         while os.waitpid(self.pid, os.WNOHANG)[0] == 0:
             if time.monotonic() > end:
                 os.kill(self.pid, signal.SIGKILL)
+            time.sleep(0.01)
+        # A hang-up takes back the stop by which a leak checker looks at its
+        # process, which then waits for it for ever.
+        while left := members(self.pid):
+            if time.monotonic() > end:
+                for pid in left:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
             time.sleep(0.01)
 
     def read(self):
@@ -86,12 +95,25 @@ class Terminal:
         return int(re.search(r'=(\d+)=', self.enter('echo =$?=')).group(1))
 
 
-def children(parent):
-    """(pid, state) of each child of a process."""
+def processes():
+    """(pid, what /proc/PID/stat says from the state on) of each."""
     for name in filter(str.isdigit, os.listdir('/proc')):
         fields = read(f'/proc/{name}/stat').rpartition(')')[2].split()
-        if fields and int(fields[1]) == parent:
-            yield int(name), fields[0]
+        if fields:
+            yield int(name), fields
+
+
+def children(parent):
+    """(pid, state) of each child of a process."""
+    for pid, fields in processes():
+        if int(fields[1]) == parent:
+            yield pid, fields[0]
+
+
+def members(session):
+    """Who of a session lives."""
+    return [pid for pid, fields in processes()
+            if int(fields[3]) == session and fields[0] not in 'ZX']
 
 
 def states_of_job(terminal):
