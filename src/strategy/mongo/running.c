@@ -42,6 +42,22 @@ static void build(bson_t *command, const struct hf_mongo_question *question,
     add_variables(command, question, place, server);
 }
 
+/* Of an update nothing comes back but whether it was done. */
+static void build_update(bson_t *command, const bson_t *update,
+                         const struct hf_mongo_question *question,
+                         const struct hf_mongo_place *place, const char *server,
+                         int32_t max_ms)
+{
+    bson_t updates;
+
+    BSON_APPEND_UTF8(command, "update", place->address.collection);
+    BSON_APPEND_ARRAY_BEGIN(command, "updates", &updates);
+    BSON_APPEND_DOCUMENT(&updates, "0", update);
+    bson_append_array_end(command, &updates);
+    BSON_APPEND_INT32(command, "maxTimeMS", max_ms);
+    add_variables(command, question, place, server);
+}
+
 /* False: others who insert the same document were always first. */
 static bool run(const struct hf_mongo_question *question,
                 enum hf_mongo_script script, unsigned tries,
@@ -85,19 +101,14 @@ static void build_give(bson_t *command,
                        const struct hf_mongo_question *question,
                        const struct hf_mongo_place *place, const char *server)
 {
-    bson_t updates, update, query;
+    bson_t update = BSON_INITIALIZER, query;
 
-    BSON_APPEND_UTF8(command, "update", place->address.collection);
-    BSON_APPEND_ARRAY_BEGIN(command, "updates", &updates);
-    BSON_APPEND_DOCUMENT_BEGIN(&updates, "0", &update);
     BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &query);
     BSON_APPEND_UTF8(&query, "_id", question->key);
     bson_append_document_end(&update, &query);
     BSON_APPEND_ARRAY(&update, "u", place->scripts[HF_MONGO_GIVE]);
-    bson_append_document_end(&updates, &update);
-    bson_append_array_end(command, &updates);
-    BSON_APPEND_INT32(command, "maxTimeMS", RUN_MS);
-    add_variables(command, question, place, server);
+    build_update(command, &update, question, place, server, RUN_MS);
+    bson_destroy(&update);
 }
 
 /* That it was done is all there is to tell, so an update will do, which is
@@ -234,18 +245,13 @@ static void build_sweep(bson_t *command,
                         const struct hf_mongo_place *place, const char *server,
                         int32_t max_ms)
 {
-    bson_t updates, update;
+    bson_t update = BSON_INITIALIZER;
 
-    BSON_APPEND_UTF8(command, "update", place->address.collection);
-    BSON_APPEND_ARRAY_BEGIN(command, "updates", &updates);
-    BSON_APPEND_DOCUMENT_BEGIN(&updates, "0", &update);
     add_abandoned(&update);
     BSON_APPEND_ARRAY(&update, "u", place->scripts[HF_MONGO_LOOK]);
     BSON_APPEND_BOOL(&update, "multi", true);
-    bson_append_document_end(&updates, &update);
-    bson_append_array_end(command, &updates);
-    BSON_APPEND_INT32(command, "maxTimeMS", max_ms);
-    add_variables(command, question, place, server);
+    build_update(command, &update, question, place, server, max_ms);
+    bson_destroy(&update);
 }
 
 bool hf_mongo_sweep(const struct hf_mongo_question *question,
