@@ -3,9 +3,9 @@
 #include "base/assert.h"
 #include "client/client.h"
 
-#define PATIENCE_DEFAULT_MS 200
-#define PATIENCE_MAX_MS 2000
-#define REST_MIN_MS 2
+#define BACK_OFF_DEFAULT_MS 50
+#define BACK_OFF_MAX_MS 500
+#define BACK_OFF_MIN_MS 2
 
 static void on_timer(struct hf_timer *timer);
 static void on_answer(struct hf_request *request);
@@ -29,7 +29,7 @@ enum hf_err hf_call_init(struct hf_call *call, struct hf_client *client,
     call->settled = settled;
     call->timer.fire = on_timer;
     call->request.done = on_answer;
-    call->patience_ms = PATIENCE_DEFAULT_MS;
+    call->back_off_ms = BACK_OFF_DEFAULT_MS;
     err = client->host.ops->timer_add(&client->host, &call->timer);
     if (err)
         call->client = NULL;
@@ -57,35 +57,39 @@ static uint64_t awaited_from(const struct hf_client *client)
     return HF_CONTAINER(first, struct hf_call, link)->request.command.sequence;
 }
 
-/* How long this attempt may take: patience doubles, up to a limit. */
-static uint32_t patience(const struct hf_call *call)
+/* HF_NEVER: nothing of the request was sent yet. */
+static hf_time sent_at(const struct hf_call *call)
 {
-    uint32_t shift = call->attempts < 6 ? call->attempts : 6;
-    uint64_t span = (uint64_t)call->patience_ms << shift;
+    struct hf_client *client = call->client;
 
-    return span < PATIENCE_MAX_MS ? (uint32_t)span : PATIENCE_MAX_MS;
+    if (call->state != HF_CALL_SENT)
+        return HF_NEVER;
+    if (!client->strategy->sent_at)
+        return call->last_sent;
+    return client->strategy->sent_at(client->self, &call->request);
 }
 
-static hf_time no_later(const struct hf_call *call, uint32_t span)
+static void set_timer_to_limit(struct hf_call *call)
 {
-    hf_time at = hf_time_add(hf_client_now(call->client), span);
+    bool queued = call->queue_until > 0 && call->queue_until < call->deadline;
 
-    return at < call->deadline ? at : call->deadline;
+    set_timer(call, queued ? call->queue_until : call->deadline);
 }
 
 static void send(struct hf_call *call)
 {
     struct hf_client *client = call->client;
 
+    call->last_sent = hf_client_now(client);
     if (call->attempts == 0)
-        call->first_sent = hf_client_now(client);
+        call->first_sent = call->last_sent;
+    call->attempts++;
     call->state = HF_CALL_SENT;
     call->request.command.done = awaited_from(client);
     client->strategy->submit(client->self, &call->request);
-    /* A push from inside that may have ended this call. */
+    /* A push during submit() may have ended this call. */
     if (call->state == HF_CALL_SENT && !call->request.answered)
-        set_timer(call, no_later(call, patience(call)));
-    call->attempts++;
+        set_timer_to_limit(call);
 }
 
 static bool window_is_full(const struct hf_client *client)
@@ -123,7 +127,7 @@ static void park(struct hf_call *call)
     hf_list_insert(before, &call->link);
 }
 
-void hf_call_start(struct hf_call *call, hf_time deadline)
+static void start(struct hf_call *call)
 {
     struct hf_client *client = call->client;
 
@@ -131,27 +135,42 @@ void hf_call_start(struct hf_call *call, hf_time deadline)
     hf_answer_clear(&call->request.answer);
     call->attempts = 0;
     call->in_doubt = false;
-    call->deadline = deadline;
+    call->expired_unsent = false;
     if (call->request.kind != HF_REQUEST_COMMAND) {
         send(call);
     } else if (window_is_full(client)) {
         call->state = HF_CALL_PARKED;
         park(call);
-        set_timer(call, deadline);
+        set_timer_to_limit(call);
     } else {
         number(call);
     }
 }
 
-/* Where it is sent or rests, its timer may still be for the deadline it had:
- * then it asks once more, no harm done. */
+void hf_call_start(struct hf_call *call, hf_time deadline)
+{
+    call->deadline = deadline;
+    call->queue_until = 0;
+    start(call);
+}
+
+void hf_call_start_queued(struct hf_call *call, uint32_t timeout_ms,
+                          hf_time queue_until)
+{
+    call->deadline = hf_time_add(hf_client_now(call->client), timeout_ms);
+    call->queue_until = queue_until;
+    call->timeout_ms = timeout_ms;
+    start(call);
+}
+
 void hf_call_extend(struct hf_call *call, hf_time deadline)
 {
     if (deadline <= call->deadline)
         return;
     call->deadline = deadline;
-    if (call->state == HF_CALL_PARKED)
-        set_timer(call, deadline);
+    if (call->state == HF_CALL_PARKED ||
+        (call->state == HF_CALL_SENT && !call->request.answered))
+        set_timer_to_limit(call);
 }
 
 static void unpark(struct hf_client *client)
@@ -203,26 +222,41 @@ static void settle(struct hf_call *call, enum hf_err err)
     call->settled(call);
 }
 
-/* Rest between attempts: about half as long as was waited for an answer, so
- * that those who failed together do not come back together. */
-static void rest(struct hf_call *call)
+/* Back off between attempts, for a time that doubles and is partly random, so
+ * that clients that failed together do not come back together. */
+static void back_off(struct hf_call *call)
 {
-    uint32_t span = patience(call) / 4;
+    uint32_t shift = call->attempts < 8 ? call->attempts - 1 : 7;
+    uint64_t most = (uint64_t)call->back_off_ms << shift;
+    uint32_t span = most < BACK_OFF_MAX_MS ? (uint32_t)most : BACK_OFF_MAX_MS;
+    hf_time at;
 
-    span += hf_random_below(&call->client->random, span + 1) + REST_MIN_MS;
-    call->state = HF_CALL_RESTING;
-    set_timer(call, no_later(call, span));
+    span += hf_random_below(&call->client->random, span + 1) + BACK_OFF_MIN_MS;
+    at = hf_time_add(hf_client_now(call->client), span);
+    call->state = HF_CALL_BACKING_OFF;
+    set_timer(call, at < call->deadline ? at : call->deadline);
 }
 
-/* The attempt came to nothing: again, or it ends so. */
+static void give_up(struct hf_call *call)
+{
+    settle(call, call->in_doubt ? HF_EINDOUBT : HF_EUNAVAIL);
+}
+
+/* The strategy reports that the attempt was lost, or could not be made. */
 static void attempt_failed(struct hf_call *call, enum hf_err err)
 {
+    hf_time now = hf_client_now(call->client);
+
     if (err == HF_EINDOUBT)
         call->in_doubt = true;
-    if (hf_client_now(call->client) >= call->deadline)
-        settle(call, call->in_doubt ? HF_EINDOUBT : HF_EUNAVAIL);
+    if (call->queue_until > 0) { /* whatever it waited for, it waited */
+        call->queue_until = 0;
+        call->deadline = hf_time_add(now, call->timeout_ms);
+    }
+    if (now >= call->deadline)
+        give_up(call);
     else
-        rest(call);
+        back_off(call);
 }
 
 static void on_answer(struct hf_request *request)
@@ -236,14 +270,40 @@ static void on_answer(struct hf_request *request)
         settle(call, err);
 }
 
-/* It waits its turn: to ask again would be to lose it. */
-static bool waits_its_turn(const struct hf_call *call)
+/* The limit of a call that may wait inside the client has passed. Return true
+ * if it has more time: until queue_until while nothing was sent, and timeout_ms
+ * from the instant at which it was. */
+static bool has_more_time(struct hf_call *call)
 {
-    struct hf_client *client = call->client;
+    hf_time now = hf_client_now(call->client);
+    hf_time sent;
 
-    return call->state == HF_CALL_SENT && client->strategy->is_unsent &&
-           hf_client_now(client) < call->deadline &&
-           client->strategy->is_unsent(client->self, &call->request);
+    if (call->queue_until == 0)
+        return false;
+    sent = sent_at(call);
+    if (sent == HF_NEVER && now >= call->queue_until) {
+        call->expired_unsent = true;
+        return false;
+    }
+    if (sent != HF_NEVER)
+        call->queue_until = 0;
+    call->deadline =
+        hf_time_add(sent == HF_NEVER ? now : sent, call->timeout_ms);
+    return now < call->deadline;
+}
+
+static void on_limit(struct hf_call *call)
+{
+    if (has_more_time(call)) {
+        set_timer_to_limit(call);
+        return;
+    }
+    if (call->state == HF_CALL_SENT) {
+        take_back(call);
+        call->in_doubt = call->in_doubt ||
+                         call->request.answer.result.err != HF_EUNAVAIL;
+    }
+    give_up(call);
 }
 
 static void on_timer(struct hf_timer *timer)
@@ -252,16 +312,10 @@ static void on_timer(struct hf_timer *timer)
 
     HF_ASSERT(call->state != HF_CALL_IDLE);
     if (call->state == HF_CALL_SENT && call->request.answered)
-        return; /* just now, by another timer: on_answer() is to run */
-    if (waits_its_turn(call)) {
-        set_timer(call, no_later(call, patience(call)));
-    } else if (call->state == HF_CALL_SENT) {
-        take_back(call);
-        attempt_failed(call, call->request.answer.result.err == HF_EUNAVAIL
-                                 ? HF_EUNAVAIL
-                                 : HF_EINDOUBT);
-    } else if (hf_client_now(call->client) >= call->deadline) {
-        settle(call, call->in_doubt ? HF_EINDOUBT : HF_EUNAVAIL);
+        return; /* by another timer of this turn: on_answer() is to run */
+    if (call->state != HF_CALL_BACKING_OFF ||
+        hf_client_now(call->client) >= call->deadline) {
+        on_limit(call);
     } else {
         hf_answer_clear(&call->request.answer);
         if (HF_MUTANT(44))

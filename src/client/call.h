@@ -1,18 +1,21 @@
 /* call.h - one request, carried to a definite answer.
  *
- * Here, and only here, is what is lost asked again: a call repeats its request,
- * with the same number and so with the same effect, until it is answered or
- * its deadline passes. Strategies say HF_EUNAVAIL (surely not done) and
- * HF_EINDOUBT; a call that ends in one of them ends in doubt if any of its
- * attempts did.
+ * Here, and only here, is a request repeated (docs/decisions/0021): the client
+ * submits one copy and waits for its answer, however late that comes. It
+ * submits a second copy, with the same sequence number and so with the same
+ * effect, only after the strategy has answered the first one with HF_EUNAVAIL
+ * (surely not done) or HF_EINDOUBT (sent, and lost). A call that ends in one of
+ * them ends in doubt if any of its attempts did.
  *
- *            start                 answered
- *     IDLE --------> SENT ------------------------> IDLE, settled
- *                    ^  | in doubt, unavailable,
- *               time |  v no answer in time
- *                   RESTING
+ *            start                    answered
+ *     IDLE --------> SENT ---------------------------> IDLE, settled
+ *                    ^  |
+ *      backed off    |  | lost, unavailable
+ *                    |  v
+ *                 BACKING_OFF
  *
- * The struct is embedded, and its owner must not vanish while it is open. */
+ * The deadline ends it in any state. The struct is embedded, and its owner must
+ * not vanish while it is open. */
 #ifndef HF_CLIENT_CALL_H
 #define HF_CLIENT_CALL_H
 
@@ -24,7 +27,7 @@ enum hf_call_state {
     HF_CALL_IDLE,
     HF_CALL_PARKED,
     HF_CALL_SENT,
-    HF_CALL_RESTING
+    HF_CALL_BACKING_OFF
 };
 
 struct hf_call {
@@ -35,9 +38,13 @@ struct hf_call {
     enum hf_call_state state;
     bool in_doubt; /* an attempt may have been done */
     uint32_t attempts;
-    uint32_t patience_ms; /* with the first attempt; it doubles */
+    uint32_t back_off_ms;  /* after the first attempt; it doubles */
     hf_time deadline;
+    hf_time queue_until; /* while nothing is sent; 0: the deadline is final */
+    uint32_t timeout_ms; /* with queue_until: for the answer, once sent */
+    bool expired_unsent; /* queue_until passed first */
     hf_time first_sent;
+    hf_time last_sent;
     void *owner;                           /* the owner's, for `settled` */
     void (*settled)(struct hf_call *call); /* the answer is in the request */
 };
@@ -52,9 +59,15 @@ static inline bool hf_call_open(const struct hf_call *call)
     return call->state != HF_CALL_IDLE;
 }
 
-/* Send it, and again as need be, until `deadline`. Settled once, never inside
- * this call. */
+/* Send it, and again if it is lost, until `deadline`. Settled once, never
+ * inside this call. */
 void hf_call_start(struct hf_call *call, hf_time deadline);
+
+/* The same, for a request that may wait inside a busy client: the answer has
+ * `timeout_ms` from the instant at which the request is sent, and it is sent by
+ * `queue_until` or not at all (then it is settled with HF_EUNAVAIL). */
+void hf_call_start_queued(struct hf_call *call, uint32_t timeout_ms,
+                          hf_time queue_until);
 
 /* Give one that is open until `deadline`, if that is later. */
 void hf_call_extend(struct hf_call *call, hf_time deadline);

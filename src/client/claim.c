@@ -102,7 +102,10 @@ static void ask(struct hf_lock *lock, enum hf_claim_phase phase)
     command->lease_ms = hf_validity_lease(lock->ttl_ms);
     command->value = lock->value;
     command->note = lock->note;
-    hf_call_start(&lock->call, hf_lock_answer_by(lock));
+    if (lock->wait_ms > 0)
+        hf_call_start_queued(&lock->call, lock->timeout_ms, lock->wait_until);
+    else
+        hf_call_start(&lock->call, hf_lock_answer_by(lock));
 }
 
 static enum hf_err draw_nonce(struct hf_lock *lock)
@@ -300,6 +303,8 @@ static void asked(struct hf_lock *lock, const struct hf_answer *answer)
         wait_in_line(lock, 0); /* still in line, as far as is known */
     else if (err == HF_EINDOUBT)
         refuse_in_doubt(lock, answer->cause);
+    else if (lock->call.expired_unsent)
+        hf_claim_refuse(lock, HF_ETIMEDOUT, NULL);
     else {
         /* An answer that is not kept, such as HF_ENOMEM, is no answer to a
          * copy that is still on its way. */

@@ -121,8 +121,8 @@ static void renew(struct hf_lock *lock)
 
     hf_lock_command(lock, call, HF_COMMAND_RENEW);
     call->request.command.lease_ms = hf_validity_lease(lock->ttl_ms);
-    /* A handful of attempts fit into what is left. */
-    call->patience_ms = lock->ttl_ms / 24 + 1;
+    /* Several attempts fit into the rest of the lease. */
+    call->back_off_ms = lock->ttl_ms / 96 + 1;
     hf_call_start(call, end_of(lock));
 }
 

@@ -174,17 +174,22 @@ struct hf_strategy {
     uint32_t (*caps)(const void *self);
 
     /* Start a request. It is answered exactly once, by hf_host.answer: done,
-     * refused, HF_EUNAVAIL (surely not done) or HF_EINDOUBT. Pushes for other
-     * requests may come inside this call, and inside cancel. */
+     * refused, HF_EUNAVAIL (surely not done) or HF_EINDOUBT (sent, and lost).
+     * The client waits for that answer however long it takes, and submits the
+     * request again only after one of the last two: so a strategy reports a
+     * request as lost as soon as it knows (its connection failed), and never
+     * because an answer is slow. Pushes for other requests may come inside this
+     * call, and inside cancel. */
     void (*submit)(void *self, struct hf_request *request);
 
     /* Give up on a request that is not answered yet: answer it now, whatever
      * goes on outside: HF_EINDOUBT, or HF_EUNAVAIL if it was never sent. */
     void (*cancel)(void *self, struct hf_request *request);
 
-    /* Whether a request waits here, and nothing of it was sent yet: then there
-     * is no answer to lose patience with. NULL: none ever waits. */
-    bool (*is_unsent)(void *self, const struct hf_request *request);
+    /* When the request was sent, on the client's clock; HF_NEVER while it waits
+     * inside the strategy. Only for requests that are not answered. NULL: each
+     * is sent when it is submitted. */
+    hf_time (*sent_at)(void *self, const struct hf_request *request);
 
     /* Let go of everything, now: no request is open any more. Waiters that
      * this client has in line are withdrawn where that can be done. What

@@ -217,11 +217,45 @@ static void a_refusal_does_not_leave_a_copy_behind(void **state)
     struct hf_lock *lock;
 
     (void)state;
-    hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_DELAY, 1, 1000);
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_STRAND, 1, 1000);
     hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_NO_MEMORY, 1, 0);
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_ENOMEM);
     hf_world_run(&world, 2000);
     assert_false(hf_world_held(&world, "k", NULL));
+}
+
+/* However late an answer is, it counts, and the server sees one copy. */
+static void a_slow_answer_counts(void **state)
+{
+    struct hf_lock_opts opts = options(60000, 0);
+    struct hf_lock *lock;
+
+    (void)state;
+    opts.timeout_ms = 30000;
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_DELAY_ANSWER, 1, 20000);
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
+    assert_int_equal(hf_faulty_sent(hf_faulty_of(a), HF_ON_LOCK), 1);
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_RENEW, HF_DELAY, 1, 20000);
+    assert_int_equal(hf_world_renew(&world, lock, 0), HF_OK);
+    assert_int_equal(hf_faulty_sent(hf_faulty_of(a), HF_ON_RENEW), 1);
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_UNLOCK, HF_DELAY_ANSWER, 1, 20000);
+    assert_int_equal(hf_world_unlock(&world, lock), HF_OK);
+    assert_int_equal(hf_faulty_sent(hf_faulty_of(a), HF_ON_UNLOCK), 1);
+    hf_lock_free(lock);
+}
+
+/* A call returns by its deadline, whatever becomes of its answer. */
+static void an_answer_after_the_deadline_is_in_doubt(void **state)
+{
+    struct hf_lock_opts opts = options(60000, 0);
+    hf_time started = world.now;
+    struct hf_lock *lock;
+
+    (void)state;
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_DELAY_ANSWER, 1, 20000);
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_EINDOUBT);
+    assert_int_equal(world.now - started, opts.timeout_ms);
+    assert_int_equal(hf_faulty_sent(hf_faulty_of(a), HF_ON_LOCK), 1);
 }
 
 static void a_late_copy_after_the_unlock_makes_no_ghost(void **state)
@@ -852,6 +886,8 @@ int main(void)
         CASE(a_lock_that_is_refused_by_all_is_surely_not_held),
         CASE(one_attempt_in_doubt_makes_the_answer_in_doubt),
         CASE(a_refusal_does_not_leave_a_copy_behind),
+        CASE(a_slow_answer_counts),
+        CASE(an_answer_after_the_deadline_is_in_doubt),
         CASE(a_late_copy_after_the_unlock_makes_no_ghost),
         CASE(a_lost_push_is_made_good),
         CASE(a_repeated_push_is_heard_once),

@@ -22,6 +22,7 @@ void sim_draw_trouble(struct sim *sim)
     odds->refuse = sim_chance(sim, 30) ? sim_below(sim, 200) : 0;
     odds->forget = sim_chance(sim, 30) ? sim_below(sim, 100) : 0;
     odds->repeat = sim_chance(sim, 50) ? sim_below(sim, 300) : 0;
+    odds->strand = sim_chance(sim, 30) ? sim_below(sim, 200) : 0;
     odds->hide_anchor = sim_chance(sim, 30) ? sim_below(sim, 500) : 0;
     odds->lose_grant = sim_chance(sim, 50) ? sim_below(sim, 400) : 0;
     odds->repeat_grant = sim_chance(sim, 50) ? sim_below(sim, 300) : 0;

@@ -16,6 +16,7 @@ enum {
 enum packet_kind {
     REQUEST, /* to the server, or with it */
     ANSWER,
+    LOSS, /* noticed: the client's connection has failed */
     GRANT,
     EVENT
 };
@@ -298,12 +299,25 @@ static void answer_error(struct hf_faulty *faulty, struct hf_request *request,
     answer_now(faulty, request, &answer);
 }
 
+/* The request, or its answer, was lost: after a while the client is told. */
+static void notice_loss(struct hf_faulty *faulty, struct hf_request *request)
+{
+    struct packet *packet;
+
+    if (!request)
+        return;
+    packet = new_packet(faulty, LOSS, 0);
+    packet->asked = request;
+    arrive_at(packet, HF_FAULTY_NOTICE_MS);
+}
+
 /* It waits in no list. */
 static void deliver(struct packet *packet)
 {
     struct hf_faulty *faulty = packet->faulty;
 
     if (faulty->cut == HF_CUT_SILENT || faulty->cut == HF_CUT_REFUSING) {
+        notice_loss(faulty, packet->asked);
         free_packet(packet);
         return;
     }
@@ -346,6 +360,7 @@ static void repeat(struct hf_faulty *faulty, struct hf_request *request,
 {
     struct packet *copy = copy_request(faulty, request);
 
+    copy->asked = NULL;
     copy->lose_answer = true;
     insert(&faulty->net->packets, copy, hf_time_add(clock_of(faulty->net), ms));
 }
@@ -358,6 +373,7 @@ static void by_cue(struct hf_faulty *faulty, struct hf_request *request,
     faulty->net->faults++;
     switch (cue->fault) {
     case HF_LOSE:
+        notice_loss(faulty, request);
         return;
     case HF_REFUSE:
         answer_error(faulty, request, HF_EUNAVAIL);
@@ -367,6 +383,10 @@ static void by_cue(struct hf_faulty *faulty, struct hf_request *request,
         return;
     case HF_NO_MEMORY:
         answer_error(faulty, request, HF_ENOMEM);
+        return;
+    case HF_STRAND:
+        repeat(faulty, request, cue->ms);
+        notice_loss(faulty, request);
         return;
     case HF_REPEAT:
         repeat(faulty, request, cue->ms);
@@ -394,8 +414,15 @@ static void by_chance(struct hf_faulty *faulty, struct hf_request *request)
         answer_error(faulty, request, HF_EINDOUBT);
         return;
     }
-    if (happens(faulty, odds->lose))
+    if (happens(faulty, odds->lose)) {
+        notice_loss(faulty, request);
         return;
+    }
+    if (happens(faulty, odds->strand)) {
+        repeat(faulty, request, some_time(faulty) + 1);
+        notice_loss(faulty, request);
+        return;
+    }
     if (happens(faulty, odds->repeat))
         repeat(faulty, request, some_time(faulty) + 1);
     packet = copy_request(faulty, request);
@@ -434,7 +461,7 @@ static void submit(void *self, struct hf_request *request)
     if (faulty->cut == HF_CUT_REFUSING)
         answer_error(faulty, request, HF_EUNAVAIL);
     else if (faulty->cut == HF_CUT_SILENT)
-        return;
+        notice_loss(faulty, request);
     else if (take_cue(faulty, what, &cue))
         by_cue(faulty, request, &cue);
     else
@@ -479,11 +506,12 @@ static void hand_over(struct packet *packet)
     struct hf_faulty *faulty = packet->faulty;
     struct hf_host *outer = faulty->outer;
 
-    if (faulty->cut == HF_CUT_SILENT || faulty->cut == HF_CUT_DEAF) {
-        free_packet(packet);
-        return;
-    }
-    if (packet->kind == GRANT) {
+    if (packet->kind == LOSS) {
+        if (packet->asked)
+            answer_error(faulty, packet->asked, HF_EINDOUBT);
+    } else if (faulty->cut == HF_CUT_SILENT || faulty->cut == HF_CUT_DEAF) {
+        notice_loss(faulty, packet->asked);
+    } else if (packet->kind == GRANT) {
         outer->ops->grant(outer, &packet->grant);
     } else if (packet->kind == EVENT) {
         outer->ops->event(outer, &packet->event);
@@ -514,12 +542,14 @@ static void answer(struct hf_host *host, struct hf_request *request)
     if (packet->hide_anchor)
         request->answer.anchor = (struct hf_anchor){0};
     translate(faulty, &request->answer.anchor);
-    if (packet->lose_answer)
+    if (packet->lose_answer) {
+        notice_loss(faulty, packet->asked);
         free_packet(packet);
-    else if (packet->answer_ms == 0 && !faulty->outside)
+    } else if (packet->answer_ms == 0 && !faulty->outside) {
         hand_over(packet);
-    else
+    } else {
         arrive_at(packet, packet->answer_ms);
+    }
 }
 
 static void push_grant(struct hf_faulty *faulty,

@@ -29,6 +29,10 @@
 
 extern const struct hf_strategy hf_strategy_faulty;
 
+/* How long it takes until the client hears that something was lost: the request
+ * is answered HF_EINDOUBT, as by a strategy whose connection has failed. */
+#define HF_FAULTY_NOTICE_MS 200
+
 /* What a cue is about. */
 enum hf_faulty_what {
     HF_ON_LOCK = HF_COMMAND_LOCK, /* and so on, as the commands are numbered */
@@ -48,11 +52,12 @@ enum hf_faulty_what {
 };
 
 enum hf_fault {
-    HF_LOSE,        /* the request, or the push, never arrives */
-    HF_LOSE_ANSWER, /* it is done, and nobody hears of it */
+    HF_LOSE,        /* the request, or the push, never arrives; noticed */
+    HF_LOSE_ANSWER, /* it is done, and the answer never arrives; noticed */
     HF_REFUSE,      /* answered HF_EUNAVAIL: surely not delivered */
     HF_FORGET,      /* answered HF_EINDOUBT, as by an unknown session */
     HF_NO_MEMORY,   /* answered HF_ENOMEM, and not done */
+    HF_STRAND,      /* noticed as lost; it arrives later all the same */
     HF_DELAY,       /* it arrives later */
     HF_DELAY_ANSWER,
     HF_REPEAT,      /* it arrives, and once more later */
@@ -61,7 +66,7 @@ enum hf_fault {
 
 /* What happens to everything that is sent, in a thousand. */
 struct hf_faulty_odds {
-    unsigned lose, lose_answer, refuse, forget, repeat, hide_anchor;
+    unsigned lose, lose_answer, refuse, forget, repeat, strand, hide_anchor;
     unsigned lose_grant, repeat_grant, lose_event;
     unsigned slow;     /* takes up to slow_ms instead of quick_ms */
     uint32_t quick_ms; /* each way; 0: at once */
@@ -100,8 +105,8 @@ void hf_faulty_step(struct hf_faulty_net *net);
 struct hf_faulty;
 struct hf_faulty *hf_faulty_of(struct hf_client *client);
 
-/* Do `fault` to the next `count` of `what`. For HF_DELAY, HF_DELAY_ANSWER and
- * HF_REPEAT `ms` says how much later. Cues are used up in order; the first that
+/* Do `fault` to the next `count` of `what`. For HF_DELAY,
+ * HF_DELAY_ANSWER, HF_REPEAT and HF_STRAND `ms` says how much later. Cues are used up in order; the first that
  * fits is taken. */
 void hf_faulty_cue(struct hf_faulty *faulty, enum hf_faulty_what what,
                    enum hf_fault fault, unsigned count, uint32_t ms);

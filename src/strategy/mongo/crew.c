@@ -116,6 +116,7 @@ static struct hf_mongo_job *take(struct hf_mongo_crew *crew,
             continue;
         hf_list_remove(link);
         job->begun = true;
+        job->begun_at = hf_time_now();
         return job;
     }
     return NULL;
@@ -287,15 +288,15 @@ bool hf_mongo_crew_take_back(struct hf_mongo_crew *crew,
     return waits;
 }
 
-bool hf_mongo_crew_is_waiting(struct hf_mongo_crew *crew,
-                              const struct hf_mongo_job *job)
+hf_time hf_mongo_crew_begun_at(struct hf_mongo_crew *crew,
+                               const struct hf_mongo_job *job)
 {
-    bool waits;
+    hf_time at;
 
     pthread_mutex_lock(&crew->mutex);
-    waits = !job->begun;
+    at = job->begun ? job->begun_at : HF_NEVER;
     pthread_mutex_unlock(&crew->mutex);
-    return waits;
+    return at;
 }
 
 static void on_post(struct hf_post *post)

@@ -18,6 +18,7 @@ struct hf_mongo_job {
     struct hf_list link;
     bool first;       /* before those that are not */
     bool begun;       /* the crew's: a thread has it, or had */
+    hf_time begun_at; /* since then */
     uint64_t subject; /* few of the same run at one time; 0: none */
 
     /* In a thread of the crew: nothing of the client's may be touched. */
@@ -57,9 +58,9 @@ bool hf_mongo_crew_give(struct hf_mongo_crew *crew, struct hf_mongo_job *job);
 bool hf_mongo_crew_take_back(struct hf_mongo_crew *crew,
                              struct hf_mongo_job *job);
 
-/* Whether no thread has begun it. */
-bool hf_mongo_crew_is_waiting(struct hf_mongo_crew *crew,
-                              const struct hf_mongo_job *job);
+/* When a thread began it; HF_NEVER: none has. */
+hf_time hf_mongo_crew_begun_at(struct hf_mongo_crew *crew,
+                               const struct hf_mongo_job *job);
 
 /* Run a job in the crew and wait for it, for hf_open(), when no loop runs yet.
  * False: not within `timeout_ms`, or no thread could be started; then the job

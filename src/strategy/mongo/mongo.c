@@ -301,12 +301,12 @@ static struct hf_mongo_call *find(const struct hf_mongo *mongo,
     return HF_CONTAINER(link, struct hf_mongo_call, open);
 }
 
-static bool is_unsent(void *self, const struct hf_request *request)
+static hf_time sent_at(void *self, const struct hf_request *request)
 {
     struct hf_mongo *mongo = self;
     const struct hf_mongo_call *call = find(mongo, request);
 
-    return hf_mongo_crew_is_waiting(mongo->crew, &call->job);
+    return hf_mongo_crew_begun_at(mongo->crew, &call->job);
 }
 
 /* What a thread has begun goes on, and its reply finds nobody. */
@@ -412,7 +412,7 @@ static uint32_t caps(const void *self)
     {                                                                          \
         .scheme = (name), .size = sizeof(struct hf_mongo), .open = mongo_open, \
         .caps = caps, .submit = submit, .cancel = cancel,                      \
-        .is_unsent = is_unsent, .close = mongo_close,                          \
+        .sent_at = sent_at, .close = mongo_close,                          \
     }
 
 const struct hf_strategy hf_strategy_mongodb = STRATEGY("mongodb");
