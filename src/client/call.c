@@ -1,5 +1,7 @@
 #include "client/call.h"
 
+#include <stdlib.h>
+
 #include "base/assert.h"
 #include "client/client.h"
 
@@ -36,12 +38,20 @@ enum hf_err hf_call_init(struct hf_call *call, struct hf_client *client,
     return err;
 }
 
+/* `cause` goes over to the call. */
+static void set_cause(struct hf_call *call, char *cause)
+{
+    free(call->cause);
+    call->cause = cause;
+}
+
 void hf_call_fini(struct hf_call *call)
 {
     if (!call->client)
         return;
     hf_call_abandon(call);
     hf_answer_clear(&call->request.answer);
+    set_cause(call, NULL);
     host_of(call)->ops->timer_remove(host_of(call), &call->timer);
     call->client = NULL;
 }
@@ -73,6 +83,8 @@ static void set_timer_to_limit(struct hf_call *call)
 {
     bool queued = call->queue_until > 0 && call->queue_until < call->deadline;
 
+    if (HF_MUTANT(135))
+        call->deadline = hf_time_add(hf_client_now(call->client), 200);
     set_timer(call, queued ? call->queue_until : call->deadline);
 }
 
@@ -133,6 +145,7 @@ static void start(struct hf_call *call)
 
     HF_ASSERT(call->state == HF_CALL_IDLE);
     hf_answer_clear(&call->request.answer);
+    set_cause(call, NULL);
     call->attempts = 0;
     call->in_doubt = false;
     call->expired_unsent = false;
@@ -239,6 +252,12 @@ static void back_off(struct hf_call *call)
 
 static void give_up(struct hf_call *call)
 {
+    struct hf_answer *answer = &call->request.answer;
+
+    if (!answer->cause) {
+        answer->cause = call->cause;
+        call->cause = NULL;
+    }
     settle(call, call->in_doubt ? HF_EINDOUBT : HF_EUNAVAIL);
 }
 
@@ -317,6 +336,10 @@ static void on_timer(struct hf_timer *timer)
         hf_client_now(call->client) >= call->deadline) {
         on_limit(call);
     } else {
+        if (call->request.answer.cause) {
+            set_cause(call, call->request.answer.cause);
+            call->request.answer.cause = NULL;
+        }
         hf_answer_clear(&call->request.answer);
         if (HF_MUTANT(44))
             call->request.command.sequence = call->client->next_sequence++;

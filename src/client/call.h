@@ -45,6 +45,7 @@ struct hf_call {
     bool expired_unsent; /* queue_until passed first */
     hf_time first_sent;
     hf_time last_sent;
+    char *cause;                           /* why the last attempt failed */
     void *owner;                           /* the owner's, for `settled` */
     void (*settled)(struct hf_call *call); /* the answer is in the request */
 };

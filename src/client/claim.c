@@ -39,11 +39,18 @@ static void claim_ended(struct hf_lock *lock, enum hf_err err, const char *text)
     lock->claimant = NULL;
     if (err)
         hf_lock_set_failure(lock, err, text);
-    while ((link = hf_list_take(&lock->claim_waiters)))
-        hf_loop_release(HF_CONTAINER(link, struct hf_blocked, waiter));
+    while ((link = hf_list_take(&lock->claim_waiters))) {
+        struct hf_claim_waiter *waiter =
+            HF_CONTAINER(link, struct hf_claim_waiter, link);
+
+        waiter->err = err;
+        hf_loop_release(&waiter->blocked);
+    }
     if (claimant) {
-        if (claimant->out && !err)
+        if (claimant->out && !err) {
             *claimant->out = lock;
+            lock->given = true;
+        }
         hf_future_answer(&claimant->future, err, text);
     }
     if (releasing && !err) {
@@ -60,6 +67,8 @@ void hf_claim_refuse(struct hf_lock *lock, enum hf_err err, const char *text)
     leave_map(lock);
     set_timer(lock, HF_NEVER);
     lock->place = 0;
+    lock->to_tell = 0;
+    atomic_store_explicit(&lock->token, 0, memory_order_relaxed);
     hf_lock_move(lock, HF_LOCK_IDLE);
     claim_ended(lock, err, text);
 }
@@ -85,6 +94,7 @@ static void hold(struct hf_lock *lock, hf_time base)
     leave_map(lock);
     set_timer(lock, HF_NEVER);
     lock->place = 0;
+    lock->to_tell = 0; /* that it waits is no news any more */
     hf_hold_begin(lock, base);
     claim_ended(lock, HF_OK, NULL);
 }
@@ -126,8 +136,9 @@ enum hf_err hf_claim_begin(struct hf_lock *lock)
     if (err)
         return err;
     hf_lock_move(lock, HF_LOCK_CLAIMING);
-    hf_hold_until(lock, 0);
+    hf_hold_end(lock);
     lock->adopted = false;
+    lock->detached = false;
     lock->forced = false;
     lock->told = 0;
     lock->to_tell = 0;
@@ -225,17 +236,24 @@ static void confirm(struct hf_lock *lock, uint64_t token)
     hf_call_start(&lock->call, hf_lock_answer_by(lock));
 }
 
+/* It was granted when its time was over. A claim that was not to wait had no
+ * wait that could run out: its answer was too slow. */
+static void withdraw_late(struct hf_lock *lock)
+{
+    hf_claim_withdraw(lock, lock->wait_ms > 0 ? HF_ETIMEDOUT : HF_EUNAVAIL);
+}
+
 /* Granted. After a wait, less than the ttl may be left by what is known here
  * of when it began: then it is renewed before anyone hears of it. */
 static void granted(struct hf_lock *lock, uint64_t token,
                     const struct hf_anchor *anchor, bool waited)
 {
-    hf_time now = hf_client_now(lock->client);
+    hf_time now = hf_client_clock(lock->client);
     hf_time base = hf_validity_base(anchor, lock->first_sent);
     hf_time end = hf_validity_end(base, now, lock->ttl_ms);
 
     if (now >= lock->limit) {
-        hf_claim_withdraw(lock, HF_ETIMEDOUT);
+        withdraw_late(lock);
         return;
     }
     if (end <= now || (waited && end < hf_time_add(now, lock->ttl_ms))) {
@@ -331,7 +349,7 @@ static void claim_anew(struct hf_lock *lock)
 static void confirmed(struct hf_lock *lock, const struct hf_answer *answer)
 {
     enum hf_err err = answer->result.err;
-    hf_time now = hf_client_now(lock->client);
+    hf_time now = hf_client_clock(lock->client);
     hf_time base = hf_validity_base(&answer->anchor, lock->call.first_sent);
 
     if (err == HF_EINDOUBT || err == HF_EUNAVAIL)
@@ -342,7 +360,7 @@ static void confirmed(struct hf_lock *lock, const struct hf_answer *answer)
     else if (lock->wait_ms > 0 && now < lock->wait_until)
         claim_anew(lock); /* it came, and went, before it could be used */
     else
-        hf_claim_withdraw(lock, HF_ETIMEDOUT);
+        withdraw_late(lock);
 }
 
 static void withdrawn(struct hf_lock *lock, const struct hf_answer *answer)

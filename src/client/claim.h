@@ -29,7 +29,15 @@ enum hf_claim_phase {
     HF_CLAIM_WITHDRAWING,
 };
 
-/* Whoever is to hear how a claim ends. */
+/* A thread in hf_claim_wait(). It is answered for the claim that was under way
+ * when it began to wait, even if another one has begun since. */
+struct hf_claim_waiter {
+    struct hf_list link;
+    struct hf_blocked blocked;
+    enum hf_err err;
+};
+
+/* The caller that began a claim, and is answered when it ends. */
 struct hf_claimant {
     struct hf_future future;
     struct hf_lock *lock;

@@ -25,8 +25,10 @@ struct hf_lock {
     enum hf_lock_state state;
     enum hf_claim_phase phase;
     bool in_map;
-    bool freed;   /* by the user: nothing is told any more */
-    bool adopted; /* granted elsewhere */
+    bool given;    /* the user has a reference: a call has returned it */
+    bool freed;    /* by the user: nothing is reported any more */
+    bool adopted;  /* granted elsewhere */
+    bool detached; /* left to whoever adopts it; idle here */
 
     /* What was asked for. */
     uint32_t ttl_ms, wait_ms, timeout_ms, renew_ms;
@@ -39,7 +41,7 @@ struct hf_lock {
     /* The claim. */
     struct hf_nonce nonce;
     _Atomic uint64_t token;
-    _Atomic hf_time valid_until; /* 0: not at all */
+    _Atomic hf_time valid_until; /* or HF_HOLD_...: hold.h */
     hf_time first_sent;          /* of this nonce's LOCK */
     hf_time wait_until;
     hf_time limit;        /* the first lease ends by then */
@@ -50,7 +52,7 @@ struct hf_lock {
     enum hf_err claimed; /* how the last claim ended */
     bool was_claimed;
     struct hf_claimant *claimant;
-    struct hf_list claim_waiters; /* struct hf_blocked */
+    struct hf_list claim_waiters; /* struct hf_claim_waiter */
     struct hf_future *releasing;
     struct hf_call call;
     struct hf_timer timer; /* in line: look again; held: the keeper's */

@@ -6,9 +6,10 @@
 #include "client/keeper.h"
 #include "client/validity.h"
 
-void hf_hold_until(struct hf_lock *lock, hf_time end)
+void hf_hold_end(struct hf_lock *lock)
 {
-    atomic_store_explicit(&lock->valid_until, end, memory_order_release);
+    atomic_store_explicit(&lock->valid_until, HF_HOLD_NONE,
+                          memory_order_release);
 }
 
 static hf_time valid_until(const struct hf_lock *lock)
@@ -16,12 +17,39 @@ static hf_time valid_until(const struct hf_lock *lock)
     return atomic_load_explicit(&lock->valid_until, memory_order_acquire);
 }
 
+/* Replace the end of validity, unless another thread was faster. */
+static bool replace_end(const struct hf_lock *lock, hf_time from, hf_time to)
+{
+    /* The getters take a const lock: to a caller, nothing changes. */
+    struct hf_lock *changed = (struct hf_lock *)(uintptr_t)lock;
+
+    return atomic_compare_exchange_strong(&changed->valid_until, &from, to);
+}
+
+/* The end of validity; HF_HOLD_NONE or HF_HOLD_ENDED where it is not in the
+ * future. What is answered once is final. */
+static hf_time end_seen_at(const struct hf_lock *lock, hf_time now)
+{
+    hf_time end = valid_until(lock);
+
+    while (end > 0 && now >= end) {
+        if (HF_MUTANT(133) || replace_end(lock, end, HF_HOLD_ENDED))
+            return HF_HOLD_ENDED;
+        end = valid_until(lock);
+    }
+    return end;
+}
+
+static bool has_ended(const struct hf_lock *lock)
+{
+    hf_time end = end_seen_at(lock, hf_client_clock(lock->client));
+
+    return end == HF_HOLD_ENDED || (end == HF_HOLD_NONE && !lock->adopted);
+}
+
 enum hf_lock_state hf_lock_state_now(const struct hf_lock *lock)
 {
-    bool unknown = lock->adopted && valid_until(lock) == 0;
-
-    if (lock->state == HF_LOCK_HELD && !unknown &&
-        hf_client_now(lock->client) >= valid_until(lock))
+    if (lock->state == HF_LOCK_HELD && has_ended(lock))
         return HF_LOCK_LOST;
     return lock->state;
 }
@@ -29,14 +57,14 @@ enum hf_lock_state hf_lock_state_now(const struct hf_lock *lock)
 void hf_hold_begin(struct hf_lock *lock, hf_time base)
 {
     hf_time end =
-        hf_validity_end(base, hf_client_now(lock->client), lock->ttl_ms);
+        hf_validity_end(base, hf_client_clock(lock->client), lock->ttl_ms);
 
     if (end > lock->limit && !HF_MUTANT(120))
         end = lock->limit;
     lock->base = base;
     lock->held_ttl_ms = lock->ttl_ms;
     hf_lock_move(lock, HF_LOCK_HELD);
-    hf_hold_until(lock, end);
+    atomic_store_explicit(&lock->valid_until, end, memory_order_release);
     hf_keeper_start(lock);
 }
 
@@ -49,14 +77,23 @@ enum hf_err hf_lock_check_held(struct hf_lock *lock)
     return lock->state == HF_LOCK_HELD ? HF_OK : HF_ESTATE;
 }
 
+/* The clock is read here, and not at the beginning of the turn: a thread may
+ * have waited for a mutex since, and validity may have ended meanwhile. */
 enum hf_err hf_lock_extend(struct hf_lock *lock, hf_time base, uint32_t ttl_ms)
 {
-    hf_time end = hf_validity_end(base, hf_client_now(lock->client), ttl_ms);
+    hf_time now = HF_MUTANT(132) ? hf_client_now(lock->client)
+                                 : hf_client_clock(lock->client);
+    hf_time before = end_seen_at(lock, now);
+    hf_time end = hf_validity_end(base, now, ttl_ms);
 
-    if (hf_lock_check_held(lock))
+    if (lock->state != HF_LOCK_HELD)
         return HF_EEXPIRED;
-    if (end > valid_until(lock)) {
-        hf_hold_until(lock, end);
+    if (before == HF_HOLD_ENDED ||
+        (end > before && !replace_end(lock, before, end))) {
+        hf_lock_lose(lock, HF_EEXPIRED, NULL);
+        return HF_EEXPIRED;
+    }
+    if (end > before) {
         lock->base = base;
         lock->held_ttl_ms = ttl_ms;
     }
@@ -68,7 +105,7 @@ void hf_lock_lose(struct hf_lock *lock, enum hf_err why, const char *text)
 {
     if (lock->state != HF_LOCK_HELD)
         return;
-    hf_hold_until(lock, 0);
+    hf_hold_end(lock);
     hf_keeper_stop(lock);
     hf_lock_set_failure(lock, why, text);
     hf_lock_move(lock, HF_LOCK_LOST);
@@ -86,22 +123,27 @@ enum hf_err hf_lock_ended(const struct hf_lock *lock, enum hf_err err)
 
 bool hf_valid_for(const struct hf_lock *lock, uint32_t ms)
 {
-    hf_time end;
+    hf_time now;
 
     if (!lock || *lock->client->alive == 0)
         return false; /* a forked child holds nothing of its parent's */
-    end = valid_until(lock);
-    return end > 0 && hf_client_clock(lock->client) + (hf_time)ms < end;
+    now = hf_client_clock(lock->client);
+    return now + (hf_time)ms < end_seen_at(lock, now);
 }
 
 uint32_t hf_remaining_ms(const struct hf_lock *lock)
 {
+    hf_time now;
+
     if (!lock || *lock->client->alive == 0)
         return 0;
-    return hf_time_left(valid_until(lock), hf_client_clock(lock->client));
+    now = hf_client_clock(lock->client);
+    return hf_time_left(end_seen_at(lock, now), now);
 }
 
 int64_t hf_deadline(const struct hf_lock *lock)
 {
-    return lock && *lock->client->alive ? valid_until(lock) : 0;
+    hf_time end = lock && *lock->client->alive ? valid_until(lock) : 0;
+
+    return end > 0 ? end : 0;
 }

@@ -2,22 +2,29 @@
  *
  * Always true:
  *   1. validity ends by the clock, whether or not anybody is there to see it;
- *   2. until it is given back, its end is only ever put further off;
- *   3. lost is final: what is confirmed too late changes nothing.
+ *   2. until it is released, its end only ever moves to a later instant;
+ *   3. lost is final: once any thread has seen that validity has ended, no
+ *      thread sees this claim valid again, whatever is confirmed later.
  *
- * hf_valid_for() and its like read the end without the client's mutex; all
- * else here is called with it held. */
+ * hf_valid_for() and the other getters read the end without the client's mutex.
+ * So that (3) holds, a getter that finds the end in the past replaces it by
+ * HF_HOLD_ENDED with a compare-and-swap, and a renewal moves the end with one:
+ * whichever comes first wins. All else here is called with the mutex held. */
 #ifndef HF_CLIENT_HOLD_H
 #define HF_CLIENT_HOLD_H
 
 #include "client/handle.h"
 
+/* Values of valid_until that are no instants. */
+#define HF_HOLD_NONE 0   /* not held; or adopted, and nothing confirmed yet */
+#define HF_HOLD_ENDED -1 /* somebody has seen the end */
+
 /* Granted: held from now on, and kept (keeper.h). The lease counts from
  * `base`. */
 void hf_hold_begin(struct hf_lock *lock, hf_time base);
 
-/* Validity ends at `end`; 0: it has ended. */
-void hf_hold_until(struct hf_lock *lock, hf_time end);
+/* Nothing is held from now on. */
+void hf_hold_end(struct hf_lock *lock);
 
 /* The handle's state by the clock: LOST as soon as validity has ended, also
  * where nobody has moved it there yet. */

@@ -110,11 +110,28 @@ static enum hf_err see_kept(struct hf_lock *lock)
     return hf_lock_is_kept(lock) ? hf_loop_see_driven(lock->client) : HF_OK;
 }
 
+/* Begin a claim, and wait for the answer to this claim and no other. */
+static enum hf_err claim_blocking(struct hf_lock *lock)
+{
+    struct hf_claimant claimant = {.lock = lock};
+    enum hf_err err = see_kept(lock);
+
+    if (err)
+        return err;
+    hf_future_init(&claimant.future, lock->client, NULL, NULL);
+    claimant.future.release = hf_future_release_nothing;
+    claimant.future.cancel = cancel_claim;
+    err = hf_claim_begin(lock);
+    if (err)
+        return err;
+    lock->claimant = &claimant;
+    return hf_future_await(&claimant.future);
+}
+
 static enum hf_err lock_blocking(struct hf_client *client, struct hf_key key,
                                  const struct hf_lock_opts *opts,
                                  struct hf_lock **out)
 {
-    struct hf_claimant claimant = {.out = NULL};
     struct hf_lock *lock;
     enum hf_err err;
 
@@ -123,19 +140,13 @@ static enum hf_err lock_blocking(struct hf_client *client, struct hf_key key,
     err = hf_handle_new(client, key, opts, &lock);
     if (err)
         return err;
-    hf_future_init(&claimant.future, client, NULL, NULL);
-    claimant.future.release = hf_future_release_nothing;
-    claimant.lock = lock;
-    lock->claimant = &claimant;
-    err = see_kept(lock);
-    if (!err)
-        err = hf_claim_begin(lock);
-    if (!err)
-        err = hf_future_await(&claimant.future);
-    if (err)
+    err = claim_blocking(lock);
+    if (err) {
         hf_lock_unref(lock);
-    else
+    } else {
+        lock->given = true;
         *out = lock;
+    }
     return err;
 }
 
@@ -195,8 +206,10 @@ enum hf_err hf_lock_new(struct hf_client *client, struct hf_key key,
         if (err)
             hf_lock_unref(made);
     }
-    if (!err)
+    if (!err) {
+        made->given = true;
         *lock = made;
+    }
     return leave(client, checked.error, err);
 }
 
@@ -219,6 +232,7 @@ enum hf_err hf_lock_adopt(struct hf_client *client, struct hf_key key,
         memcpy(made->nonce.bytes, nonce, HF_NONCE_SIZE);
         atomic_store(&made->token, token);
         made->adopted = true;
+        made->given = true;
         hf_lock_move(made, HF_LOCK_HELD);
         *lock = made;
     }
@@ -227,7 +241,8 @@ enum hf_err hf_lock_adopt(struct hf_client *client, struct hf_key key,
 
 /* ---- Claiming again -----------------------------------------------------*/
 
-/* A lost handle may claim again: its old nonce is ended behind. */
+/* A lost handle may claim again. Its old claim is ended in the background, but
+ * only if it is its own: what was adopted may be valid for somebody else. */
 static enum hf_err get_ready(struct hf_lock *lock)
 {
     enum hf_lock_state state = hf_lock_state_now(lock);
@@ -237,7 +252,8 @@ static enum hf_err get_ready(struct hf_lock *lock)
     if (state != HF_LOCK_LOST)
         return HF_ESTATE;
     hf_lock_lose(lock, HF_EEXPIRED, NULL);
-    hf_claim_withdraw_behind(lock);
+    if (!lock->adopted || HF_MUTANT(134))
+        hf_claim_withdraw_behind(lock);
     return HF_OK;
 }
 
@@ -260,61 +276,61 @@ enum hf_err hf_claim_start(struct hf_lock *lock, hf_done_fn *done, void *arg,
     return err;
 }
 
+/* A claim that ends while this waits is answered to it, whatever becomes of the
+ * handle next. */
 static enum hf_err await_claim(struct hf_lock *lock)
 {
-    struct hf_client *client = lock->client;
+    struct hf_claim_waiter waiter = {.err = HF_OK};
 
-    hf_host_settle(client);
-    while (lock->state == HF_LOCK_CLAIMING) {
-        struct hf_blocked blocked = {0};
-
-        if (hf_loop_inside(client))
-            return HF_EDEADLK;
-        hf_list_push_back(&lock->claim_waiters, &blocked.waiter);
-        (void)hf_loop_wait(client, &blocked, HF_NEVER);
-    }
-    return lock->was_claimed ? lock->claimed : HF_ESTATE;
+    hf_host_settle(lock->client);
+    if (lock->state != HF_LOCK_CLAIMING)
+        return lock->was_claimed ? lock->claimed : HF_ESTATE;
+    if (hf_loop_inside(lock->client))
+        return HF_EDEADLK;
+    hf_list_push_back(&lock->claim_waiters, &waiter.link);
+    (void)hf_loop_wait(lock->client, &waiter.blocked, HF_NEVER);
+    return waiter.err;
 }
 
 enum hf_err hf_claim_wait(struct hf_lock *lock)
 {
+    struct hf_client *client;
     enum hf_err err;
 
     if (!lock)
         return HF_EINVAL;
-    err = hf_client_enter(lock->client);
+    client = lock->client;
+    err = hf_client_enter(client);
     if (err)
         return err;
-    hf_lock_ref(lock);
-    err = hf_loop_inside(lock->client) ? HF_OK : see_kept(lock);
+    hf_lock_ref(lock); /* it may be freed meanwhile */
+    err = hf_loop_inside(client) ? HF_OK : see_kept(lock);
     if (!err)
         err = await_claim(lock);
     hf_lock_unref(lock);
-    hf_client_leave(lock->client);
+    hf_client_leave(client);
     return err;
 }
 
 enum hf_err hf_claim(struct hf_lock *lock)
 {
+    struct hf_client *client;
     enum hf_err err;
 
     if (!lock)
         return HF_EINVAL;
-    err = hf_client_enter(lock->client);
+    client = lock->client;
+    err = hf_client_enter(client);
     if (err)
         return err;
-    hf_lock_ref(lock);
-    err = hf_loop_inside(lock->client) ? HF_EDEADLK : get_ready(lock);
-    if (!err)
-        err = see_kept(lock);
-    if (!err)
-        err = hf_claim_begin(lock);
-    if (!err)
-        err = await_claim(lock);
+    hf_lock_ref(lock); /* it may be freed meanwhile */
+    err = hf_loop_inside(client) ? HF_EDEADLK : get_ready(lock);
+    if (err)
+        hf_client_fail(client, err, "claim: %s", hf_err_text(err));
     else
-        hf_client_fail(lock->client, err, "claim: %s", hf_err_text(err));
+        err = claim_blocking(lock);
     hf_lock_unref(lock);
-    hf_client_leave(lock->client);
+    hf_client_leave(client);
     return err;
 }
 

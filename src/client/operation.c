@@ -143,8 +143,10 @@ static enum hf_err take_renewal(struct hf_operation *operation)
     const struct hf_answer *answer = &operation->call.request.answer;
     enum hf_err err = answer->result.err;
 
-    if (operation->call.request.command.token != atomic_load(&lock->token))
-        return hf_lock_ended(lock, err); /* claimed anew meanwhile */
+    /* Claimed again meanwhile, or detached: it is no news for this handle. */
+    if (operation->call.request.command.token != atomic_load(&lock->token) ||
+        lock->detached)
+        return hf_lock_ended(lock, err);
     if (err == HF_OK)
         return hf_lock_extend(
             lock, hf_validity_base(&answer->anchor, operation->call.first_sent),

@@ -14,7 +14,7 @@ void hf_release_begin(struct hf_lock *lock)
     bool lost = lock->state == HF_LOCK_LOST && !lock->adopted;
 
     if (!HF_MUTANT(41))
-        hf_hold_until(lock, 0);
+        hf_hold_end(lock);
     hf_keeper_stop(lock);
     lock->to_tell = 0;
     hf_lock_move(lock, HF_LOCK_RELEASING);
@@ -40,11 +40,13 @@ static enum hf_err release_result(const struct hf_lock *lock)
         return HF_EEXPIRED;
     if (err != HF_ENOTHELD && err != HF_ENOTOWNER)
         return err;
-    /* It was an earlier copy of this very UNLOCK; or the lease ran out before
-     * that came, and nobody can tell. */
+    /* An earlier copy of this UNLOCK may have ended it. That is proven only
+     * where nothing else can have: the lease cannot have run out yet, and the
+     * server has lost nothing since the grant. */
     if (call->request.command.kind == HF_COMMAND_UNLOCK && call->in_doubt &&
         !call->request.answer.sure)
-        return !lock->adopted && hf_client_now(lock->client) < running
+        return (call->request.answer.nothing_lost || HF_MUTANT(131)) &&
+                       !lock->adopted && hf_client_now(lock->client) < running
                    ? HF_OK
                    : HF_EINDOUBT;
     return lock->adopted ? err : HF_EEXPIRED;
@@ -138,7 +140,8 @@ enum hf_err hf_unlock_start(struct hf_lock *lock, hf_done_fn *done, void *arg,
 
 /* ---- Leaving, closing and freeing ---------------------------------------*/
 
-/* From now on it is as one that was adopted. */
+/* From now on the claim is none of this handle's: it neither is valid here nor
+ * can be renewed or ended from here. */
 enum hf_err hf_lock_leave(struct hf_lock *lock)
 {
     struct hf_client *client;
@@ -155,7 +158,11 @@ enum hf_err hf_lock_leave(struct hf_lock *lock)
         hf_client_fail(client, err, "leave: %s", hf_err_text(err));
     } else {
         hf_keeper_stop(lock);
-        lock->adopted = true;
+        lock->to_tell = 0;
+        if (!HF_MUTANT(130))
+            hf_hold_end(lock);
+        hf_lock_move(lock, HF_LOCK_IDLE);
+        lock->detached = true;
     }
     hf_client_leave(client);
     return err;
@@ -167,7 +174,7 @@ static void abandon(struct hf_lock *lock, enum hf_err err)
     bool claims = lock->state == HF_LOCK_CLAIMING ||
                   lock->state == HF_LOCK_HELD || lock->state == HF_LOCK_LOST;
 
-    hf_hold_until(lock, 0);
+    hf_hold_end(lock);
     hf_keeper_stop(lock);
     lock->to_tell = 0;
     if (claims && !lock->adopted) {
@@ -192,9 +199,12 @@ void hf_lock_close(struct hf_lock *lock)
     hf_lock_unref(lock);
 }
 
+/* A handle that hf_lock() has not returned yet is known to its event callback.
+ * Freed there, the claim is given up, and hf_lock() drops the reference. */
 void hf_lock_free(struct hf_lock *lock)
 {
     struct hf_client *client;
+    bool given;
 
     if (!lock)
         return;
@@ -202,7 +212,9 @@ void hf_lock_free(struct hf_lock *lock)
     if (hf_client_enter_closed(client))
         return;
     lock->freed = true;
+    given = lock->given;
     abandon(lock, HF_ECANCELED);
-    hf_lock_unref(lock);
+    if (given)
+        hf_lock_unref(lock);
     hf_client_leave(client);
 }

@@ -1,6 +1,7 @@
 /* tests/lib/faulty.c */
 #include "lib/faulty.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,8 +59,10 @@ struct hf_faulty {
     struct hf_host host; /* the inner strategy's */
     struct hf_host *outer;
     struct hf_faulty_net *net;
+    struct hf_list link; /* in the network */
     const struct hf_strategy *inner;
     void *self;
+    char url[64];
     struct hf_timer timer;   /* for the first of the arrivals */
     struct hf_list arrivals; /* for the client, by instant */
     struct hf_list packets;  /* all */
@@ -84,6 +87,7 @@ void hf_faulty_use(struct hf_faulty_net *net)
         return;
     hf_random_init(&net->random, net->seed ? net->seed : 1);
     hf_list_init(&net->packets);
+    hf_list_init(&net->clients);
 }
 
 struct hf_faulty *hf_faulty_of(struct hf_client *client)
@@ -394,6 +398,8 @@ static void by_cue(struct hf_faulty *faulty, struct hf_request *request,
     default:
         break;
     }
+    if (cue->fault == HF_STALL)
+        faulty->net->stall(faulty->net->arg, cue->ms);
     packet = copy_request(faulty, request);
     packet->lose_answer = cue->fault == HF_LOSE_ANSWER;
     packet->hide_anchor = cue->fault == HF_HIDE_ANCHOR;
@@ -533,11 +539,33 @@ static void on_timer(struct hf_timer *timer)
     set_timer(faulty);
 }
 
+static void note_ended(struct hf_faulty_net *net,
+                       const struct hf_request *request)
+{
+    enum hf_command_kind kind = request->command.kind;
+
+    if (request->kind == HF_REQUEST_COMMAND && !request->answer.result.err &&
+        (kind == HF_COMMAND_UNLOCK || kind == HF_COMMAND_CANCEL))
+        net->ended[net->ended_count++ % HF_FAULTY_ENDED_MAX] =
+            request->command.nonce;
+}
+
+bool hf_faulty_has_ended(const struct hf_faulty_net *net,
+                         const uint8_t nonce[HF_NONCE_SIZE])
+{
+    for (unsigned i = 0; i < HF_FAULTY_ENDED_MAX && i < net->ended_count; i++) {
+        if (memcmp(net->ended[i].bytes, nonce, HF_NONCE_SIZE) == 0)
+            return true;
+    }
+    return false;
+}
+
 static void answer(struct hf_host *host, struct hf_request *request)
 {
     struct hf_faulty *faulty = faulty_of(host);
     struct packet *packet = HF_CONTAINER(request, struct packet, request);
 
+    note_ended(faulty->net, request);
     packet->kind = ANSWER;
     if (packet->hide_anchor)
         request->answer.anchor = (struct hf_anchor){0};
@@ -736,6 +764,35 @@ static const struct hf_host_ops host_ops = {
 
 /* ---- The strategy -------------------------------------------------------*/
 
+/* Each incarnation of the server is a store of its own. */
+static enum hf_err open_inner(struct hf_faulty *faulty, struct hf_error *error)
+{
+    struct hf_url url;
+    char text[96];
+    enum hf_err err;
+
+    (void)snprintf(text, sizeof(text), "%s~%u", faulty->url,
+                   faulty->net->incarnation);
+    err = hf_url_parse(&url, text, error);
+    HF_ASSERT(!err);
+    err = faulty->inner->open(faulty->self, &url, &faulty->host, error);
+    hf_url_fini(&url);
+    return err;
+}
+
+void hf_faulty_forget(struct hf_faulty_net *net)
+{
+    net->incarnation++;
+    for (struct hf_list *link = net->clients.next; link != &net->clients;
+         link = link->next) {
+        struct hf_faulty *faulty = HF_CONTAINER(link, struct hf_faulty, link);
+
+        faulty->inner->close(faulty->self);
+        memset(faulty->self, 0, faulty->inner->size);
+        HF_ASSERT(!open_inner(faulty, NULL));
+    }
+}
+
 static enum hf_err faulty_open(void *self, struct hf_url *url,
                                struct hf_host *outer, struct hf_error *error)
 {
@@ -754,16 +811,20 @@ static enum hf_err faulty_open(void *self, struct hf_url *url,
     err = outer->ops->timer_add(outer, &faulty->timer);
     if (err)
         return hf_error_code(error, err);
+    (void)snprintf(faulty->url, sizeof(faulty->url), "%s:%s", url->scheme,
+                   url->path);
     faulty->self = calloc(1, faulty->inner->size);
     if (faulty->self)
-        err = faulty->inner->open(faulty->self, url, &faulty->host, error);
+        err = open_inner(faulty, error);
     else
         err = hf_error_code(error, HF_ENOMEM);
     if (err) {
         free(faulty->self);
         outer->ops->timer_remove(outer, &faulty->timer);
+        return err;
     }
-    return err;
+    hf_list_push_back(&faulty->net->clients, &faulty->link);
+    return HF_OK;
 }
 
 static uint32_t caps(const void *self)
@@ -782,6 +843,7 @@ static void faulty_close(void *self)
         free_packet(HF_CONTAINER(link, struct packet, all));
     faulty->inner->close(faulty->self);
     free(faulty->self);
+    hf_list_remove(&faulty->link);
     faulty->outer->ops->timer_remove(faulty->outer, &faulty->timer);
 }
 

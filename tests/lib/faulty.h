@@ -62,6 +62,7 @@ enum hf_fault {
     HF_DELAY_ANSWER,
     HF_REPEAT,      /* it arrives, and once more later */
     HF_HIDE_ANCHOR, /* the answer, or the push, tells nothing of time */
+    HF_STALL,       /* submit() itself takes `ms`, as where a mutex is busy */
 };
 
 /* What happens to everything that is sent, in a thousand. */
@@ -81,6 +82,8 @@ enum hf_faulty_cut {
     HF_CUT_DEAF,     /* requests arrive, answers and pushes do not */
 };
 
+#define HF_FAULTY_ENDED_MAX 64
+
 /* The network, and the server's clock. Zeroed but for what is marked. */
 struct hf_faulty_net {
     hf_time (*clock)(void *arg); /* given */
@@ -88,10 +91,15 @@ struct hf_faulty_net {
     uint64_t seed;               /* given */
     bool shared_clock; /* given: stamps of the server mean the same here */
     int rate_ppm;      /* given: by how much the server's clock is fast */
+    void (*stall)(void *arg, uint32_t ms); /* given: moves the clock */
     struct hf_random random;
     struct hf_list packets; /* on their way to the server, by instant */
+    struct hf_list clients; /* struct hf_faulty */
     uint64_t order;
-    uint64_t faults; /* counted */
+    uint64_t faults;      /* counted */
+    unsigned incarnation; /* of the server: it has lost its data so often */
+    struct hf_nonce ended[HF_FAULTY_ENDED_MAX]; /* the newest */
+    unsigned ended_count;
 };
 
 /* From now on clients are opened onto `net`; NULL for none. */
@@ -101,12 +109,21 @@ void hf_faulty_use(struct hf_faulty_net *net);
 hf_time hf_faulty_next(const struct hf_faulty_net *net);
 void hf_faulty_step(struct hf_faulty_net *net);
 
+/* The server restarts without its data: nobody holds anything, nobody waits,
+ * and tokens start over. Clients stay connected. */
+void hf_faulty_forget(struct hf_faulty_net *net);
+
+/* Whether the server itself has carried out an UNLOCK or a CANCEL of this
+ * claim, of late. */
+bool hf_faulty_has_ended(const struct hf_faulty_net *net,
+                         const uint8_t nonce[HF_NONCE_SIZE]);
+
 /* What lies between this client and its strategy. */
 struct hf_faulty;
 struct hf_faulty *hf_faulty_of(struct hf_client *client);
 
 /* Do `fault` to the next `count` of `what`. For HF_DELAY,
- * HF_DELAY_ANSWER, HF_REPEAT and HF_STRAND `ms` says how much later. Cues are used up in order; the first that
+ * HF_DELAY_ANSWER, HF_REPEAT, HF_STRAND and HF_STALL `ms` says how much later. Cues are used up in order; the first that
  * fits is taken. */
 void hf_faulty_cue(struct hf_faulty *faulty, enum hf_faulty_what what,
                    enum hf_fault fault, unsigned count, uint32_t ms);

@@ -8,9 +8,23 @@
 #define STILL_MAX 100000 /* steps at one instant: something spins */
 #define AN_HOUR_MS 3600000
 
+/* What `on_clock` does, another thread could do between the reading of the
+ * clock and its use. */
 static hf_time clock_of(void *arg)
 {
-    return ((struct hf_world *)arg)->now;
+    struct hf_world *world = arg;
+    hf_time now = world->now;
+    void (*on_clock)(struct hf_world *world) = world->on_clock;
+
+    world->on_clock = NULL;
+    if (on_clock)
+        on_clock(world);
+    return now;
+}
+
+static void stall(void *arg, uint32_t ms)
+{
+    hf_world_jump(arg, ms);
 }
 
 void hf_world_init(struct hf_world *world, uint64_t seed)
@@ -25,6 +39,7 @@ void hf_world_init(struct hf_world *world, uint64_t seed)
         .arg = world,
         .seed = seed * 2 + 2,
         .shared_clock = true,
+        .stall = stall,
     };
     hf_faulty_use(&world->net);
 }

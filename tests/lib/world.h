@@ -26,6 +26,7 @@ struct hf_world {
     uint64_t trace; /* a hash of all that happened */
     char url[32];
     bool plain; /* clients are opened without a network in between */
+    void (*on_clock)(struct hf_world *world); /* a client reads it; or NULL */
     /* After each client's turn; may be NULL. */
     void (*observe)(struct hf_world *world, void *arg);
     void *observe_arg;

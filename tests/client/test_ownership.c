@@ -1,0 +1,469 @@
+/* A handle acts on its own claim only, and a loss is final. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "client/client.h"
+#include "client/lock.h"
+#include "lib/runner.h"
+#include "lib/world.h"
+
+static struct hf_world world;
+static struct hf_client *a, *b;
+
+static int set_up(void **state)
+{
+    (void)state;
+    hf_world_init(&world, 7);
+    a = hf_world_open(&world);
+    b = hf_world_open(&world);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    hf_world_fini(&world);
+    return 0;
+}
+
+static struct hf_lock_opts options(uint32_t ttl_ms, uint32_t wait_ms)
+{
+    struct hf_lock_opts opts;
+
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = ttl_ms;
+    opts.wait_ms = wait_ms;
+    return opts;
+}
+
+static struct hf_lock *take(struct hf_client *client, uint32_t ttl_ms)
+{
+    struct hf_lock_opts opts = options(ttl_ms, 0);
+    struct hf_lock *lock;
+
+    assert_int_equal(hf_world_lock(&world, client, "k", &opts, &lock), HF_OK);
+    return lock;
+}
+
+static struct hf_lock *adopt(struct hf_client *client,
+                             const struct hf_lock *from, uint32_t ttl_ms)
+{
+    struct hf_lock_opts opts = options(ttl_ms, 0);
+    uint8_t nonce[HF_NONCE_SIZE];
+    struct hf_lock *lock;
+
+    hf_nonce(from, nonce);
+    assert_int_equal(hf_lock_adopt(client, hf_key("k"), nonce, hf_token(from),
+                                   &opts, &lock),
+                     HF_OK);
+    return lock;
+}
+
+static enum hf_err claim(struct hf_lock *lock)
+{
+    struct hf_future *future;
+    enum hf_err err = hf_claim_start(lock, NULL, NULL, &future);
+
+    return err ? err : hf_world_wait(&world, future);
+}
+
+/* ---- Detaching and adopting ---------------------------------------------*/
+
+static void a_detached_handle_that_claims_again_ends_nothing(void **state)
+{
+    struct hf_lock *first = take(a, 300);
+    struct hf_lock *adopted = adopt(b, first, 10000);
+
+    (void)state;
+    assert_int_equal(hf_lock_leave(first), HF_OK);
+    assert_int_equal(hf_world_renew(&world, adopted, 10000), HF_OK);
+    hf_world_run(&world, 400);
+    assert_int_equal(claim(first), HF_EBUSY);
+    assert_true(hf_valid_for(adopted, 1000));
+    assert_true(hf_world_held(&world, "k", NULL));
+    hf_lock_free(first);
+    hf_lock_free(adopted);
+}
+
+static void a_lapsed_adopter_that_claims_again_ends_nothing(void **state)
+{
+    struct hf_lock *first = take(a, 300);
+    struct hf_lock *adopted = adopt(b, first, 300);
+
+    (void)state;
+    assert_int_equal(hf_world_renew(&world, adopted, 300), HF_OK);
+    assert_int_equal(hf_world_renew(&world, first, 10000), HF_OK);
+    hf_world_run(&world, 400);
+    assert_false(hf_valid_for(adopted, 0));
+    assert_true(hf_valid_for(first, 0));
+    assert_int_equal(claim(adopted), HF_EBUSY);
+    hf_world_run(&world, 100);
+    assert_true(hf_valid_for(first, 1000));
+    assert_true(hf_world_held(&world, "k", NULL));
+    hf_lock_free(first);
+    hf_lock_free(adopted);
+}
+
+static void detaching_ends_validity_for_good(void **state)
+{
+    struct hf_lock *first = take(a, 10000);
+    struct hf_lock *adopted = adopt(b, first, 10000), *third;
+    struct hf_future *renewal;
+
+    (void)state;
+    /* A renewal that is confirmed after the handle was detached changes
+     * nothing here. */
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_RENEW, HF_DELAY_ANSWER, 1, 100);
+    assert_int_equal(hf_renew_start(first, 0, NULL, NULL, &renewal), HF_OK);
+    assert_int_equal(hf_lock_leave(first), HF_OK);
+    assert_false(hf_valid_for(first, 0));
+    assert_int_equal(hf_world_wait(&world, renewal), HF_OK);
+    assert_false(hf_valid_for(first, 0));
+    assert_int_equal(hf_remaining_ms(first), 0);
+    assert_int_equal(hf_lock_state(first), HF_LOCK_IDLE);
+
+    assert_int_equal(hf_world_unlock(&world, adopted), HF_OK);
+    third = take(b, 10000);
+    hf_world_run(&world, 5000);
+    assert_false(hf_valid_for(first, 0));
+    assert_true(hf_valid_for(third, 0));
+    hf_lock_free(first);
+    hf_lock_free(adopted);
+    hf_lock_free(third);
+}
+
+static void a_detached_handle_cannot_act_on_its_old_claim(void **state)
+{
+    struct hf_lock *lock = take(a, 10000);
+    uint8_t before[HF_NONCE_SIZE], after[HF_NONCE_SIZE];
+
+    (void)state;
+    assert_int_equal(hf_lock_leave(lock), HF_OK);
+    assert_true(hf_token(lock) > 0); /* for whoever adopts it */
+    hf_nonce(lock, before);
+    assert_int_equal(hf_world_unlock(&world, lock), HF_ESTATE);
+    assert_int_equal(hf_world_renew(&world, lock, 0), HF_ESTATE);
+    assert_int_equal(claim(lock), HF_EBUSY);
+    hf_nonce(lock, after);
+    assert_true(memcmp(before, after, sizeof(before)) != 0);
+    hf_lock_free(lock);
+    hf_world_run(&world, 1000);
+    assert_true(hf_world_held(&world, "k", NULL));
+}
+
+/* ---- Lost is final ------------------------------------------------------*/
+
+static void run_until_left(const struct hf_lock *lock, uint32_t ms)
+{
+    hf_world_run(&world, hf_remaining_ms(lock) - ms);
+}
+
+/* The turn began before the end of validity; the answer came after it. */
+static void a_renewal_is_judged_by_the_clock_of_its_answer(void **state)
+{
+    struct hf_lock *lock = take(a, 1000);
+
+    (void)state;
+    run_until_left(lock, 5);
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_RENEW, HF_STALL, 1, 50);
+    assert_int_equal(hf_world_renew(&world, lock, 10000), HF_EEXPIRED);
+    assert_false(hf_valid_for(lock, 0));
+    assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
+    hf_lock_free(lock);
+}
+
+static void a_grant_is_judged_by_the_clock_of_its_answer(void **state)
+{
+    struct hf_lock_opts opts = options(100, 0);
+    struct hf_lock *lock;
+    enum hf_err err;
+
+    (void)state;
+    opts.from_claim = true;
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_STALL, 1, 500);
+    err = hf_world_lock(&world, a, "k", &opts, &lock);
+    assert_int_equal(err, HF_EUNAVAIL);
+}
+
+static const struct hf_lock *watched;
+
+/* Another thread finds the lock expired. */
+static void see_the_end(struct hf_world *at)
+{
+    hf_world_jump(at, 50);
+    assert_false(hf_valid_for(watched, 0));
+}
+
+/* The renewal is confirmed, the clock is read, and before the new end of validity
+ * is stored another thread sees the old one pass. */
+static void what_one_thread_saw_end_is_not_renewed(void **state)
+{
+    struct hf_lock *lock = take(a, 1000);
+    hf_time base = world.now;
+    enum hf_err err;
+
+    (void)state;
+    watched = lock;
+    run_until_left(lock, 5);
+    assert_int_equal(hf_client_enter(a), HF_OK);
+    world.on_clock = see_the_end;
+    err = hf_lock_extend(lock, base + 900, 10000);
+    hf_client_leave(a);
+    assert_int_equal(err, HF_EEXPIRED);
+    assert_false(hf_valid_for(lock, 0));
+    hf_lock_free(lock);
+}
+
+/* ---- A server that forgets ----------------------------------------------*/
+
+static void an_unlock_that_may_have_been_lost_is_in_doubt(void **state)
+{
+    struct hf_lock *first = take(a, 60000), *second;
+    struct hf_future *unlock;
+
+    (void)state;
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_UNLOCK, HF_LOSE, 1, 0);
+    assert_int_equal(hf_unlock_start(first, NULL, NULL, &unlock), HF_OK);
+    hf_faulty_forget(&world.net);
+    second = take(b, 60000);
+    assert_int_equal(hf_world_wait(&world, unlock), HF_EINDOUBT);
+    assert_true(hf_valid_for(second, 0));
+    hf_lock_free(first);
+    hf_lock_free(second);
+}
+
+static void a_lost_answer_of_a_server_that_remembers_is_resolved(void **state)
+{
+    struct hf_lock *lock = take(a, 60000);
+
+    (void)state;
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_UNLOCK, HF_LOSE_ANSWER, 1, 0);
+    assert_int_equal(hf_world_unlock(&world, lock), HF_OK);
+    hf_lock_free(lock);
+}
+
+/* ---- What a refused claim leaves ----------------------------------------*/
+
+static void a_refused_claim_has_no_token(void **state)
+{
+    struct hf_lock_opts opts = options(1000, 30000);
+    struct hf_lock *first = take(a, 60000), *lock;
+    struct hf_future *future;
+
+    (void)state;
+    opts.idle = true;
+    assert_int_equal(hf_lock_new(b, hf_key("k"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_claim_start(lock, NULL, NULL, &future), HF_OK);
+    hf_world_run(&world, 100);
+    /* It is granted, and the renewal that is to confirm it is lost. */
+    hf_faulty_cue(hf_faulty_of(b), HF_ON_GRANT, HF_HIDE_ANCHOR, 1, 0);
+    hf_faulty_cue(hf_faulty_of(b), HF_ON_RENEW, HF_LOSE, 99, 0);
+    assert_int_equal(hf_world_unlock(&world, first), HF_OK);
+    assert_int_equal(hf_world_wait(&world, future), HF_EINDOUBT);
+    assert_true(hf_faulty_sent(hf_faulty_of(b), HF_ON_RENEW) > 1);
+    assert_int_equal(hf_token(lock), 0);
+    hf_lock_free(first);
+    hf_lock_free(lock);
+}
+
+/* ---- Threads ------------------------------------------------------------*/
+
+static struct hf_client *real;
+static struct hf_lock *shared;
+static atomic_bool waiting;
+static atomic_int owners, failures;
+
+static int open_real(void **state)
+{
+    struct hf_client_opts opts;
+
+    (void)state;
+    hf_client_opts_init(&opts);
+    opts.background = true;
+    atomic_store(&waiting, false);
+    atomic_store(&owners, 0);
+    atomic_store(&failures, 0);
+    return hf_open("memory:ownership", &opts, &real);
+}
+
+static int close_real(void **state)
+{
+    (void)state;
+    return hf_close(real, 10000) == HF_OK ? 0 : -1;
+}
+
+static void note_waiting(struct hf_lock *lock, enum hf_lock_event event,
+                         void *arg)
+{
+    (void)lock;
+    (void)arg;
+    if (event == HF_LOCK_EVENT_WAITING)
+        atomic_store(&waiting, true);
+}
+
+static void *claim_shared(void *arg)
+{
+    *(enum hf_err *)arg = hf_claim(shared);
+    return NULL;
+}
+
+static void *await_shared(void *arg)
+{
+    *(enum hf_err *)arg = hf_claim_wait(shared);
+    return NULL;
+}
+
+/* Whether a thread is blocked in hf_claim_wait(). */
+static bool is_awaited(struct hf_lock *lock)
+{
+    bool awaited;
+
+    assert_int_equal(hf_client_enter(lock->client), HF_OK);
+    awaited = !hf_list_empty(&lock->claim_waiters);
+    hf_client_leave(lock->client);
+    return awaited;
+}
+
+static void a_handle_may_be_freed_under_its_blocked_callers(void **state)
+{
+    struct hf_lock_opts opts = options(60000, HF_FOREVER);
+    enum hf_err claimed = HF_OK, awaited = HF_OK;
+    pthread_t claiming, awaiting;
+    struct hf_lock *holder;
+
+    (void)state;
+    assert_int_equal(hf_lock(real, hf_key("k"), &opts, &holder), HF_OK);
+    opts.idle = true;
+    opts.on_event = note_waiting;
+    assert_int_equal(hf_lock_new(real, hf_key("k"), &opts, &shared), HF_OK);
+    assert_int_equal(
+        pthread_create(&claiming, NULL, claim_shared, &claimed), 0);
+    while (!atomic_load(&waiting))
+        sched_yield();
+    assert_int_equal(
+        pthread_create(&awaiting, NULL, await_shared, &awaited), 0);
+    while (!is_awaited(shared))
+        sched_yield();
+    hf_lock_free(shared);
+    assert_int_equal(pthread_join(claiming, NULL), 0);
+    assert_int_equal(pthread_join(awaiting, NULL), 0);
+    assert_int_equal(claimed, HF_ECANCELED);
+    assert_int_equal(awaited, HF_ECANCELED);
+    hf_lock_free(holder);
+}
+
+static void free_it(struct hf_lock *lock, enum hf_lock_event event, void *arg)
+{
+    (void)arg;
+    if (event == HF_LOCK_EVENT_WAITING)
+        hf_lock_free(lock);
+}
+
+static void freeing_in_the_waiting_event_gives_the_claim_up(void **state)
+{
+    struct hf_lock_opts opts = options(60000, HF_FOREVER);
+    struct hf_lock *holder, *lock = NULL;
+    struct hf_info info;
+
+    (void)state;
+    assert_int_equal(hf_lock(real, hf_key("k"), &opts, &holder), HF_OK);
+    opts.on_event = free_it;
+    assert_int_equal(hf_lock(real, hf_key("k"), &opts, &lock), HF_ECANCELED);
+    assert_null(lock);
+    assert_int_equal(hf_read(real, hf_key("k"), HF_LINEARIZABLE, &info), HF_OK);
+    assert_int_equal(info.waiters, 0);
+    hf_info_fini(&info);
+    hf_lock_free(holder);
+}
+
+enum {
+    CLAIMERS = 3,
+    CLAIMS = 300
+};
+
+/* Whoever is told HF_OK is the only one, until it has unlocked. */
+static void *claim_in_turns(void *arg)
+{
+    (void)arg;
+    for (unsigned i = 0; i < CLAIMS; i++) {
+        enum hf_err err = hf_claim(shared);
+
+        if (err != HF_OK) {
+            if (err != HF_ESTATE && err != HF_EBUSY && err != HF_ETIMEDOUT)
+                atomic_fetch_add(&failures, 1);
+            continue;
+        }
+        if (atomic_fetch_add(&owners, 1) != 0)
+            atomic_fetch_add(&failures, 1);
+        atomic_fetch_sub(&owners, 1);
+        if (hf_unlock(shared))
+            atomic_fetch_add(&failures, 1);
+    }
+    return NULL;
+}
+
+static void *hold_in_turns(void *arg)
+{
+    atomic_bool *stop = arg;
+    struct hf_lock_opts opts = options(60000, HF_FOREVER);
+
+    while (!atomic_load(stop)) {
+        struct hf_lock *lock;
+
+        if (hf_lock(real, hf_key("k"), &opts, &lock)) {
+            atomic_fetch_add(&failures, 1);
+            continue;
+        }
+        hf_unlock(lock);
+        hf_lock_free(lock);
+    }
+    return NULL;
+}
+
+static void a_thread_is_answered_for_its_own_claim(void **state)
+{
+    struct hf_lock_opts opts = options(60000, 0);
+    pthread_t threads[CLAIMERS], holder;
+    atomic_bool stop = false;
+
+    (void)state;
+    opts.idle = true;
+    assert_int_equal(hf_lock_new(real, hf_key("k"), &opts, &shared), HF_OK);
+    assert_int_equal(pthread_create(&holder, NULL, hold_in_turns, &stop), 0);
+    for (unsigned i = 0; i < CLAIMERS; i++)
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, claim_in_turns, NULL), 0);
+    for (unsigned i = 0; i < CLAIMERS; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    atomic_store(&stop, true);
+    assert_int_equal(pthread_join(holder, NULL), 0);
+    assert_int_equal(atomic_load(&failures), 0);
+    hf_lock_free(shared);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define THREADS(name) \
+    cmocka_unit_test_setup_teardown(name, open_real, close_real)
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(a_detached_handle_that_claims_again_ends_nothing),
+        CASE(a_lapsed_adopter_that_claims_again_ends_nothing),
+        CASE(detaching_ends_validity_for_good),
+        CASE(a_detached_handle_cannot_act_on_its_old_claim),
+        CASE(a_renewal_is_judged_by_the_clock_of_its_answer),
+        CASE(a_grant_is_judged_by_the_clock_of_its_answer),
+        CASE(what_one_thread_saw_end_is_not_renewed),
+        CASE(an_unlock_that_may_have_been_lost_is_in_doubt),
+        CASE(a_lost_answer_of_a_server_that_remembers_is_resolved),
+        CASE(a_refused_claim_has_no_token),
+        THREADS(a_handle_may_be_freed_under_its_blocked_callers),
+        THREADS(freeing_in_the_waiting_event_gives_the_claim_up),
+        THREADS(a_thread_is_answered_for_its_own_claim),
+    };
+
+    return hf_test_main("ownership", cases, HF_TEST_COUNT(cases), 0);
+}
