@@ -256,7 +256,8 @@ HF_API void hf_future_free(struct hf_future *future);
  *      +-----------------+  +------------- LOST ------------------+ |
  *      +------------------------------------------------------------+
  *
- * Lost is final: no renewal makes it valid again. */
+ * Lost is final: once hf_valid_for() has been false for a claim, no thread sees
+ * it true again for that claim, whatever a renewal answers later. */
 enum hf_lock_state {
     HF_LOCK_IDLE,
     HF_LOCK_CLAIMING,
@@ -281,7 +282,9 @@ struct hf_lock_opts {
     size_t size;           /* set by hf_lock_opts_init() */
     uint32_t ttl_ms;       /* how long it is held without renewal; 0: 10 s */
     uint32_t wait_ms;      /* time in line: 5 s; 0 tries once; HF_FOREVER */
-    uint32_t timeout_ms;   /* how long an answer may take; 0: 5 s */
+    uint32_t timeout_ms;   /* how long an answer may take once the request is
+                              sent; 0: 5 s. Time that a LOCK waits inside a
+                              busy client is part of wait_ms */
     uint32_t renew_ms;     /* with renew: when this much is left; 0: 2/3 */
     bool renew;            /* keep it until unlocked */
     bool idle;             /* hf_lock_new(): do not claim yet */
@@ -319,7 +322,7 @@ HF_API enum hf_err hf_lock_opts_set_default(const struct hf_lock_opts *opts);
  * HF_EBUSY      wait_ms is 0 and another claim, be it this client's own,
  *               holds the key
  * HF_ETIMEDOUT  wait_ms passed first; the wait is withdrawn
- * HF_EUNAVAIL   nothing that could decide was reached; not held
+ * HF_EUNAVAIL   nothing that could decide was reached in time; not held
  * HF_EINDOUBT   the answer was lost; the withdrawal goes on behind, the key
  *               may be held until the ttl has passed
  * HF_EINVAL     an argument is wrong; the text names it
@@ -351,7 +354,9 @@ HF_API enum hf_err hf_claim_wait(struct hf_lock *lock);
 
 /* A handle for a claim made elsewhere, by what hf_nonce() and hf_token() told
  * there. Its validity is unknown, so hf_valid_for() is false until a renewal
- * is confirmed; unlock, renew and update work. */
+ * is confirmed; unlock, renew and update work. Where the first handle was not
+ * detached, both act on one claim: if either unlocks, the claim has ended for
+ * both. A lapsed adopter that claims again leaves the old claim alone. */
 #define HF_NONCE_SIZE 16
 HF_API enum hf_err hf_lock_adopt(struct hf_client *client, struct hf_key key,
                                  const uint8_t nonce[HF_NONCE_SIZE],
@@ -359,9 +364,12 @@ HF_API enum hf_err hf_lock_adopt(struct hf_client *client, struct hf_key key,
                                  const struct hf_lock_opts *opts,
                                  struct hf_lock **lock);
 
-/* Leave a lock that is held to whoever adopts it: nothing renews it from now
- * on, and neither freeing the handle nor closing the client gives it back. It
- * ends with its lease at latest. HF_ESTATE: it is not held. */
+/* Detach the handle from the lock that it holds, and leave that to whoever
+ * adopts it. The handle is idle and not valid from now on; hf_nonce() and
+ * hf_token() still tell the claim's until it claims again, which it does under a
+ * new nonce. Nothing renews the lock, and neither freeing the handle nor closing
+ * the client releases it: it ends with its lease at the latest. HF_ESTATE: it is
+ * not held. */
 HF_API enum hf_err hf_lock_leave(struct hf_lock *lock);
 
 /* Give the claim back. Validity ends before anything is sent, and the handle
@@ -373,7 +381,8 @@ HF_API enum hf_err hf_lock_leave(struct hf_lock *lock);
  * HF_EEXPIRED   the lease had ended before
  * HF_ENOTOWNER, HF_ENOTHELD  the same, of an adopted handle: another holds
  *               the key, nobody does
- * HF_EINDOUBT   no answer within timeout_ms; it ends with its lease at latest
+ * HF_EINDOUBT   no answer within timeout_ms, or the first answer was lost and
+ *               nothing proves what it said; it ends with its lease at latest
  * HF_EUNAVAIL   nothing that could end it was reached: it ends with its lease
  * HF_ESTATE     nothing is claimed */
 HF_API enum hf_err hf_unlock(struct hf_lock *lock);
@@ -429,8 +438,11 @@ HF_API uint32_t hf_lock_place(const struct hf_lock *lock);
 /* The last failure of a call on this handle, or of its renewals, in words. */
 HF_API void hf_lock_error(const struct hf_lock *lock, struct hf_error *error);
 
-/* Free the handle. What it still claims is given back behind, unconfirmed; but
- * not what was adopted or left. Legal while calls on it are open: they are answered. */
+/* Free the handle. What it still claims is released in the background,
+ * unconfirmed; but not what was adopted or detached. Legal while calls on it are
+ * open, in this or another thread: they are answered (HF_ECANCELED). Inside the
+ * event callback of a handle that hf_lock() has not returned yet it gives the
+ * claim up: hf_lock() answers HF_ECANCELED, and the handle is gone. */
 HF_API void hf_lock_free(struct hf_lock *lock);
 
 /* Take the lock, call `run`, give the lock back. The result of `run` goes to

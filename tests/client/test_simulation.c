@@ -191,12 +191,19 @@ static const struct plan quiet = {0};
 static const struct plan network = {.network = true};
 static const struct plan stops = {.stops = true, .closes = true};
 static const struct plan clocks = {.network = true, .clocks = true};
+static const struct plan transfers = {.network = true, .transfers = true};
+static const struct plan forgets = {
+    .network = true,
+    .cuts = true,
+    .forgets = true,
+};
 static const struct plan all = {
     .network = true,
     .clocks = true,
     .stops = true,
     .cuts = true,
     .closes = true,
+    .transfers = true,
 };
 
 static void on_a_quiet_day(void **state)
@@ -223,6 +230,18 @@ static void with_clocks_that_drift(void **state)
     run_seeds(__func__, 3000001, 5000, &clocks);
 }
 
+static void with_locks_that_change_hands(void **state)
+{
+    (void)state;
+    run_seeds(__func__, 6000001, 4000, &transfers);
+}
+
+static void with_a_server_that_forgets(void **state)
+{
+    (void)state;
+    run_seeds(__func__, 7000001, 4000, &forgets);
+}
+
 static void with_everything_at_once(void **state)
 {
     (void)state;
@@ -246,6 +265,10 @@ int main(void)
         cmocka_unit_test_teardown(with_processes_that_stop,
                                   say_seed_of_failure),
         cmocka_unit_test_teardown(with_clocks_that_drift, say_seed_of_failure),
+        cmocka_unit_test_teardown(with_locks_that_change_hands,
+                                  say_seed_of_failure),
+        cmocka_unit_test_teardown(with_a_server_that_forgets,
+                                  say_seed_of_failure),
         cmocka_unit_test_teardown(with_everything_at_once, say_seed_of_failure),
         cmocka_unit_test_teardown(a_seed_gives_the_same_trace_twice,
                                   say_seed_of_failure),

@@ -32,7 +32,7 @@ void sim_free_handle(struct claim *claim)
     sim_record_unheard(claim);
     claim->lock = NULL;
     claim->mine = claim->held = claim->releasing = claim->claiming = false;
-    claim->listens = false;
+    claim->listens = claim->adopted = false;
     drop_future(claim);
     hf_lock_free(lock);
 }
@@ -47,8 +47,11 @@ static void unlocked(enum hf_err err, void *arg)
          hf_err_name(err));
     DEMAND(sim,
            err == HF_OK || err == HF_EEXPIRED || err == HF_EINDOUBT ||
-               err == HF_EUNAVAIL || err == HF_ECLOSED,
+               err == HF_EUNAVAIL || err == HF_ECLOSED ||
+               (call->of_adopted &&
+                (err == HF_ENOTOWNER || err == HF_ENOTHELD)),
            "unlock answered %s", hf_err_name(err));
+    sim_check_unlock(call, err);
     sim_call_end(call, err, 0);
     claim->releasing = false;
     sim_call_answered(call, err);
@@ -70,7 +73,9 @@ void sim_unlock(struct claim *claim)
     TALK(sim, "client %u unlocks %s %llu", claim->client, sim_keys[claim->key],
          (unsigned long long)claim->token);
     sim_call_started(call);
-    sim_call_begin(call, HISTORY_UNLOCK, claim->key);
+    call->of_adopted = claim->adopted;
+    if (!claim->adopted)
+        sim_call_begin(call, HISTORY_UNLOCK, claim->key);
     DEMAND(sim, !hf_valid_for(claim->lock, 0),
            "valid after the start of unlock");
     claim->mine = claim->held = false;
@@ -215,7 +220,7 @@ static void take(struct claim *claim)
     }
     TALK(sim, "client %u claims %s", claim->client, sim_keys[claim->key]);
     claim->claiming = true;
-    claim->held = claim->mine = false;
+    claim->held = claim->mine = claim->adopted = false;
     claim->told = 0;
     sim_call_started(call);
     sim_call_begin(call, HISTORY_LOCK, claim->key);
@@ -231,7 +236,9 @@ static void renewed(enum hf_err err, void *arg)
 
     DEMAND(call->sim,
            err == HF_OK || err == HF_EEXPIRED || err == HF_EFORCED ||
-               err == HF_EINDOUBT || err == HF_EUNAVAIL || err == HF_ECLOSED,
+               err == HF_EINDOUBT || err == HF_EUNAVAIL || err == HF_ECLOSED ||
+               (call->of_adopted &&
+                (err == HF_ENOTOWNER || err == HF_ENOTHELD)),
            "renew or update answered %s", hf_err_name(err));
     TALK(call->sim, "client %u renewed %s: %s", call->client,
          sim_keys[call->claim->key], hf_err_name(err));
@@ -266,7 +273,10 @@ static void renew_or_update(struct claim *claim)
         return;
     }
     sim_call_started(call);
-    sim_call_begin(call, update ? HISTORY_UPDATE : HISTORY_RENEW, claim->key);
+    call->of_adopted = claim->adopted;
+    if (!claim->adopted)
+        sim_call_begin(call, update ? HISTORY_UPDATE : HISTORY_RENEW,
+                       claim->key);
 }
 
 static void looked(enum hf_err err, void *arg)
@@ -327,6 +337,53 @@ static void force(struct claim *claim)
     sim_call_started(call);
 }
 
+/* ---- Handing a lock to another client -----------------------------------*/
+
+static struct claim *find_unused(struct sim *sim, unsigned client)
+{
+    for (unsigned i = 0; i < CLAIMS_A_CLIENT; i++) {
+        struct claim *claim = &sim->claims[client * CLAIMS_A_CLIENT + i];
+
+        if (!sim->closed[client] && !claim->lock && !claim->claiming &&
+            claim->open == 0)
+            return claim;
+    }
+    return NULL;
+}
+
+/* The history has an unlock that nobody heard the end of: from now on the lock
+ * may end at any time. */
+static void transfer(struct claim *from)
+{
+    struct sim *sim = from->sim;
+    unsigned client = (from->client + 1) % sim->client_count;
+    struct claim *to = find_unused(sim, client);
+    uint8_t nonce[HF_NONCE_SIZE];
+    struct hf_lock_opts opts;
+
+    if (!to || from->adopted || hf_lock_state(from->lock) != HF_LOCK_HELD)
+        return;
+    hf_nonce(from->lock, nonce);
+    to->key = from->key;
+    draw_options(to, &opts);
+    to->listens = false;
+    opts.on_event = NULL;
+    assert_int_equal(hf_lock_adopt(sim->clients[client],
+                                   hf_key(sim_keys[to->key]), nonce,
+                                   from->token, &opts, &to->lock),
+                     HF_OK);
+    to->token = from->token;
+    to->held = to->own_handle = to->adopted = true;
+    sim_record_unheard(from);
+    assert_int_equal(hf_lock_leave(from->lock), HF_OK);
+    DEMAND(sim, !hf_valid_for(from->lock, 0), "valid after it was detached");
+    from->mine = from->held = false;
+    from->own_handle = true;
+    TALK(sim, "client %u hands %s to client %u", from->client,
+         sim_keys[from->key], client);
+    renew_or_update(to);
+}
+
 /* ---- One thing after another --------------------------------------------*/
 
 static void act_on(struct claim *claim)
@@ -346,6 +403,8 @@ static void act_on(struct claim *claim)
             sim_unlock(claim);
         else if (sim_chance(sim, 60))
             renew_or_update(claim);
+        else if (sim->plan->transfers && sim_chance(sim, 30))
+            transfer(claim);
         else if (sim_chance(sim, 10))
             force(claim);
         else if (sim_chance(sim, 10))

@@ -28,6 +28,9 @@ enum {
 /* What a case is about: which kinds of trouble its seeds may draw. */
 struct plan {
     bool network, clocks, stops, cuts, closes;
+    bool transfers; /* locks are detached, and adopted by another client */
+    bool forgets;   /* the server loses its data now and then: whatever needs
+                       its memory (one holder, rising tokens) is not checked */
 };
 
 /* One handle, used for one claim after another. */
@@ -40,6 +43,7 @@ struct claim {
     bool listens;
     bool claiming, held, releasing;
     bool mine; /* the answer was "granted", and it was not given back since */
+    bool adopted; /* from another client: the history has nothing of it */
     unsigned told;
     uint64_t token;
     size_t lock_op;
@@ -55,6 +59,7 @@ struct call {
     unsigned client;
     enum history_kind kind;
     bool recorded;
+    bool of_adopted; /* its claim was adopted when it began */
     size_t op;
     uint64_t token;
     struct hf_info info;
@@ -148,6 +153,9 @@ void sim_record_missed_turns(struct claim *claim);
 
 /* hf_world.observe: one holder at most, and losses are told. */
 void sim_observe(struct hf_world *world, void *arg);
+
+/* HF_OK from an unlock means that the server has carried one out. */
+void sim_check_unlock(const struct call *call, enum hf_err err);
 
 /* One that was stopped hears LOST before anything else. */
 void sim_check_lost_first(struct sim *sim, unsigned client);

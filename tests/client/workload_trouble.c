@@ -71,6 +71,10 @@ void sim_trouble(struct sim *sim, unsigned client)
     }
     if (plan->closes && sim_chance(sim, 1))
         close_client(sim, client);
+    if (plan->forgets && sim_chance(sim, 1)) {
+        TALK(sim, "the server forgets everything");
+        hf_faulty_forget(&sim->world.net);
+    }
 }
 
 void sim_heal(struct sim *sim)
