@@ -296,6 +296,72 @@ static void a_lost_push_is_made_good(void **state)
     hf_lock_free(second);
 }
 
+static void a_push_may_overtake_the_answer(void **state)
+{
+    struct hf_lock_opts opts = options(60000, 30000);
+    struct hf_lock *first, *second;
+    struct hf_future *future;
+    hf_time released;
+
+    (void)state;
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
+    hf_faulty_cue(hf_faulty_of(b), HF_ON_LOCK, HF_DELAY_ANSWER, 1, 4000);
+    future = begin_lock(b, &opts, &second);
+    hf_world_run(&world, 100);
+    released = world.now;
+    assert_int_equal(hf_world_unlock(&world, first), HF_OK);
+    assert_int_equal(hf_world_wait(&world, future), HF_OK);
+    assert_true(world.now < released + 100);
+    hf_lock_free(first);
+    hf_lock_free(second);
+}
+
+/* ---- A busy client ------------------------------------------------------*/
+
+/* Occupy every sequence number that may be open at a time, for 20 s. */
+static void fill_window(struct hf_client *client)
+{
+    struct hf_lock_opts opts = options(1000, 0);
+
+    opts.timeout_ms = 30000;
+    hf_faulty_cue(hf_faulty_of(client), HF_ON_LOCK, HF_DELAY_ANSWER,
+                  HF_WINDOW_MAX, 20000);
+    for (unsigned i = 0; i < HF_WINDOW_MAX; i++) {
+        struct hf_lock *lock;
+        char key[16];
+
+        (void)snprintf(key, sizeof(key), "busy %u", i);
+        assert_int_equal(hf_lock_new(client, hf_key(key), &opts, &lock), HF_OK);
+    }
+}
+
+static void time_inside_a_busy_client_is_part_of_the_wait(void **state)
+{
+    struct hf_lock_opts opts = options(60000, 60000);
+    struct hf_lock *lock;
+
+    (void)state;
+    fill_window(a);
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
+    assert_true(hf_valid_for(lock, 50000));
+    hf_lock_free(lock);
+}
+
+static void a_wait_inside_a_busy_client_runs_out(void **state)
+{
+    struct hf_lock_opts opts = options(60000, 3000);
+    hf_time began = world.now;
+    struct hf_lock *lock;
+
+    (void)state;
+    fill_window(a);
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_ETIMEDOUT);
+    assert_int_equal(world.now, began + 3000);
+    opts.wait_ms = 0; /* tries once, and that has timeout_ms */
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_EUNAVAIL);
+    assert_int_equal(world.now, began + 8000);
+}
+
 static void a_repeated_push_is_heard_once(void **state)
 {
     struct hf_lock_opts opts = options(60000, 30000);
@@ -891,6 +957,9 @@ int main(void)
         CASE(an_answer_after_the_deadline_is_in_doubt),
         CASE(a_late_copy_after_the_unlock_makes_no_ghost),
         CASE(a_lost_push_is_made_good),
+        CASE(a_push_may_overtake_the_answer),
+        CASE(time_inside_a_busy_client_is_part_of_the_wait),
+        CASE(a_wait_inside_a_busy_client_runs_out),
         CASE(a_repeated_push_is_heard_once),
         CASE(a_wait_that_runs_out_leaves_the_line),
         CASE(a_withdrawal_whose_answer_is_lost_is_repeated),
