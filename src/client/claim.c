@@ -101,6 +101,15 @@ static void hold(struct hf_lock *lock, hf_time base)
 
 /* ---- Asking -------------------------------------------------------------*/
 
+/* Until when a LOCK may wait inside the client. However short its wait is, it
+ * has the time that a claim without a wait has. */
+static hf_time queue_until(const struct hf_lock *lock)
+{
+    hf_time answer_by = hf_lock_answer_by(lock);
+
+    return lock->wait_until > answer_by ? lock->wait_until : answer_by;
+}
+
 static void ask(struct hf_lock *lock, enum hf_claim_phase phase)
 {
     struct hf_command *command = &lock->call.request.command;
@@ -113,7 +122,8 @@ static void ask(struct hf_lock *lock, enum hf_claim_phase phase)
     command->value = lock->value;
     command->note = lock->note;
     if (lock->wait_ms > 0 && !HF_MUTANT(137))
-        hf_call_start_queued(&lock->call, lock->timeout_ms, lock->wait_until);
+        hf_call_start_queued(&lock->call, lock->timeout_ms,
+                             queue_until(lock));
     else
         hf_call_start(&lock->call, hf_lock_answer_by(lock));
 }

@@ -349,17 +349,20 @@ static void time_inside_a_busy_client_is_part_of_the_wait(void **state)
 
 static void a_wait_inside_a_busy_client_runs_out(void **state)
 {
-    struct hf_lock_opts opts = options(60000, 3000);
+    struct hf_lock_opts opts = options(60000, 7000);
     hf_time began = world.now;
     struct hf_lock *lock;
 
     (void)state;
     fill_window(a);
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_ETIMEDOUT);
-    assert_int_equal(world.now, began + 3000);
+    assert_int_equal(world.now, began + 7000);
     opts.wait_ms = 0; /* tries once, and that has timeout_ms */
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_EUNAVAIL);
-    assert_int_equal(world.now, began + 8000);
+    assert_int_equal(world.now, began + 12000);
+    opts.wait_ms = 1; /* has no less */
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_ETIMEDOUT);
+    assert_int_equal(world.now, began + 17000);
 }
 
 static void a_repeated_push_is_heard_once(void **state)
