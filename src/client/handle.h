@@ -45,8 +45,7 @@ struct hf_lock {
     hf_time first_sent;          /* of this nonce's LOCK */
     hf_time wait_until;
     hf_time limit;        /* the first lease ends by then */
-    hf_time base;         /* of the lease that is confirmed */
-    uint32_t held_ttl_ms; /* its length */
+    uint32_t held_ttl_ms; /* of the lease that is confirmed */
     uint32_t place;
     enum hf_err refusal; /* WITHDRAWING: why */
     enum hf_err claimed; /* how the last claim ended */

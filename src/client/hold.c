@@ -61,7 +61,6 @@ void hf_hold_begin(struct hf_lock *lock, hf_time base)
 
     if (end > lock->limit && !HF_MUTANT(120))
         end = lock->limit;
-    lock->base = base;
     lock->held_ttl_ms = lock->ttl_ms;
     hf_lock_move(lock, HF_LOCK_HELD);
     atomic_store_explicit(&lock->valid_until, end, memory_order_release);
@@ -93,10 +92,8 @@ enum hf_err hf_lock_extend(struct hf_lock *lock, hf_time base, uint32_t ttl_ms)
         hf_lock_lose(lock, HF_EEXPIRED, NULL);
         return HF_EEXPIRED;
     }
-    if (end > before) {
-        lock->base = base;
+    if (end > before)
         lock->held_ttl_ms = ttl_ms;
-    }
     hf_keeper_confirmed(lock);
     return HF_OK;
 }

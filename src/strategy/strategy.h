@@ -52,8 +52,6 @@ struct hf_answer {
     struct hf_info *infos;   /* READ: one; LIST: count; the client frees them */
     size_t count;
     bool sure;   /* UNLOCK: no other copy of it did anything either */
-    bool nothing_lost; /* UNLOCK: the server has all that it ever confirmed,
-                          from before the grant until now */
     char *cause; /* why it failed, in words, allocated; may be NULL */
 };
 
