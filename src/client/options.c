@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/wiped.h"
 
 static const struct hf_lock_opts own_defaults = {
     .size = sizeof(struct hf_lock_opts),
@@ -13,22 +14,42 @@ static const struct hf_lock_opts own_defaults = {
     .timeout_ms = 5000,
 };
 
-/* The one setting that a whole process shares, by its own wish. Few programs
- * change it: those that do not pay no mutex for it. */
-static pthread_mutex_t defaults_mutex = PTHREAD_MUTEX_INITIALIZER;
-static atomic_bool defaults_changed;
-static struct hf_lock_opts defaults;
+/* The defaults of the whole process. A program that never changes them pays
+ * for no mutex.
+ *
+ * A forked child inherits them. A fork may happen in the middle of a change,
+ * so a change fills the slot that is not in use and then switches slots, and
+ * the mutex is in memory that the child sees as zeros, which is unlocked. */
+static void *_Atomic defaults_page; /* a pthread_mutex_t; NULL: no change yet */
+static struct hf_lock_opts defaults[2];
+static atomic_uint defaults_slot;
 
 static struct hf_lock_opts get_defaults(void)
 {
+    pthread_mutex_t *mutex = atomic_load(&defaults_page);
     struct hf_lock_opts got;
 
-    if (!atomic_load_explicit(&defaults_changed, memory_order_acquire))
+    if (!mutex)
         return own_defaults;
-    pthread_mutex_lock(&defaults_mutex);
-    got = defaults;
-    pthread_mutex_unlock(&defaults_mutex);
-    return got;
+    pthread_mutex_lock(mutex);
+    got = defaults[atomic_load(&defaults_slot)];
+    pthread_mutex_unlock(mutex);
+    return got.size ? got : own_defaults;
+}
+
+static enum hf_err set_defaults(const struct hf_lock_opts *opts)
+{
+    pthread_mutex_t *mutex = hf_wiped_get(&defaults_page, sizeof(*mutex));
+    unsigned slot;
+
+    if (!mutex)
+        return HF_ENOMEM;
+    pthread_mutex_lock(mutex);
+    slot = 1 - atomic_load(&defaults_slot);
+    defaults[slot] = *opts;
+    atomic_store(&defaults_slot, slot);
+    pthread_mutex_unlock(mutex);
+    return HF_OK;
 }
 
 /* A caller built against an older header has a shorter struct: it gets, and
@@ -183,11 +204,7 @@ enum hf_err hf_lock_opts_set_default(const struct hf_lock_opts *opts)
     checked.on_event = NULL;
     checked.arg = NULL;
     checked.error = NULL;
-    pthread_mutex_lock(&defaults_mutex);
-    defaults = checked;
-    atomic_store_explicit(&defaults_changed, true, memory_order_release);
-    pthread_mutex_unlock(&defaults_mutex);
-    return HF_OK;
+    return set_defaults(&checked);
 }
 
 enum hf_err hf_options_client(struct hf_client_opts *to,

@@ -208,6 +208,10 @@ static enum hf_err open_file(struct hf_arena *arena, mode_t mode,
     err = open_or_make(arena, mode, error);
     if (!err)
         (void)flock(arena->directory, LOCK_SH);
+    /* Closing alone is not enough: a child that another thread forked
+     * meanwhile has a copy of the descriptor, which would keep the lock. */
+    if (!HF_MUTANT(201))
+        (void)flock(lock, LOCK_UN);
     (void)close(lock);
     return err;
 }
