@@ -5,7 +5,12 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/mutant.h"
 #include "base/wiped.h"
+
+/* No option struct is ever as large: a larger size was never initialized, and
+ * the bytes up to it cannot be read. */
+#define OPTS_SIZE_MAX 4096
 
 static const struct hf_lock_opts own_defaults = {
     .size = sizeof(struct hf_lock_opts),
@@ -92,8 +97,9 @@ void hf_watch_opts_fill(struct hf_watch_opts *opts, size_t size)
 }
 
 #define HAS_MEMBER(opts, member)                                               \
-    ((opts)->size >=                                                           \
-     (size_t)((const char *)(&(opts)->member + 1) - (const char *)(opts)))
+    ((opts)->size >= (size_t)((const char *)(&(opts)->member + 1) -            \
+                              (const char *)(opts)) &&                         \
+     (opts)->size <= OPTS_SIZE_MAX)
 
 struct hf_error *hf_options_lock_error(const struct hf_lock_opts *opts,
                                        struct hf_error *otherwise)
@@ -109,12 +115,29 @@ struct hf_error *hf_options_client_error(const struct hf_client_opts *opts,
                                                           : otherwise;
 }
 
-static enum hf_err check_size(size_t size, size_t known, const char *init,
-                              struct hf_error *error)
+/* Copy the options of the struct called `name` over the defaults in `to`. Both
+ * begin with their size. */
+static enum hf_err copy_opts(void *to, size_t known, const void *opts,
+                             const char *name, struct hf_error *error)
 {
-    if (size < sizeof(size_t) || size > known)
-        return hf_error_set(error, HF_EINVAL, "opts: size %zu; begin with %s()",
-                            size, init);
+    const unsigned char *bytes = opts;
+    size_t size;
+
+    memcpy(&size, opts, sizeof(size));
+    if (size < sizeof(size_t) || size > OPTS_SIZE_MAX)
+        return hf_error_set(error, HF_EINVAL,
+                            "%s: size is %zu; call %s_init() first", name, size,
+                            name);
+    for (size_t i = known; i < size; i++) {
+        if (bytes[i] != 0 && !HF_MUTANT(204))
+            return hf_error_set(error, HF_EUNSUPPORTED,
+                                "%s: an option is set that this library, "
+                                "holdfast %s, is too old to know (byte %zu). "
+                                "Upgrade the library, or leave the option 0.",
+                                name, HF_VERSION, i);
+    }
+    copy_part(to, known, opts, size);
+    memcpy(to, &known, sizeof(known));
     return HF_OK;
 }
 
@@ -174,12 +197,10 @@ enum hf_err hf_options_lock(struct hf_lock_opts *to,
     *to = get_defaults();
     if (opts) {
         enum hf_err err =
-            check_size(opts->size, sizeof(*opts), "hf_lock_opts_init", error);
+            copy_opts(to, sizeof(*to), opts, "hf_lock_opts", error);
 
         if (err)
             return err;
-        copy_part(to, sizeof(*to), opts, opts->size);
-        to->size = sizeof(*to);
     }
     if (to->ttl_ms == 0)
         to->ttl_ms = own_defaults.ttl_ms;
@@ -214,12 +235,10 @@ enum hf_err hf_options_client(struct hf_client_opts *to,
     hf_client_opts_fill(to, sizeof(*to));
     if (opts) {
         enum hf_err err =
-            check_size(opts->size, sizeof(*opts), "hf_client_opts_init", error);
+            copy_opts(to, sizeof(*to), opts, "hf_client_opts", error);
 
         if (err)
             return err;
-        copy_part(to, sizeof(*to), opts, opts->size);
-        to->size = sizeof(*to);
     }
     if (to->owner && strlen(to->owner) > HF_NOTE_MAX)
         return hf_error_set(error, HF_EINVAL, "owner: %zu bytes, at most %d",
@@ -234,12 +253,10 @@ enum hf_err hf_options_watch(struct hf_watch_opts *to,
     hf_watch_opts_fill(to, sizeof(*to));
     if (opts) {
         enum hf_err err =
-            check_size(opts->size, sizeof(*opts), "hf_watch_opts_init", error);
+            copy_opts(to, sizeof(*to), opts, "hf_watch_opts", error);
 
         if (err)
             return err;
-        copy_part(to, sizeof(*to), opts, opts->size);
-        to->size = sizeof(*to);
     }
     if (to->kinds == 0 || (to->kinds & ~(uint32_t)HF_EVENT_ANY) != 0)
         return hf_error_set(error, HF_EINVAL, "kinds: 0x%x is no set of events",
