@@ -320,8 +320,9 @@ static inline void hf_lock_opts_init(struct hf_lock_opts *opts)
 }
 
 /* Change the defaults of this process: the times and flags, not what points
- * somewhere. Handles made before keep what they were made with. NULL restores
- * the library's own. HF_EINVAL, with opts->error, if they contradict. */
+ * somewhere. Handles made before keep what they were made with, and forked
+ * children inherit them. NULL restores the library's own. HF_EINVAL, with
+ * opts->error, if they contradict. */
 HF_API enum hf_err hf_lock_opts_set_default(const struct hf_lock_opts *opts);
 
 /* Take the lock on `key`, waiting up to opts->wait_ms for it.
@@ -369,10 +370,12 @@ HF_API enum hf_err hf_claim_start(struct hf_lock *lock, hf_done_fn *done,
 HF_API enum hf_err hf_claim_wait(struct hf_lock *lock);
 
 /* A handle for a claim made elsewhere, by what hf_nonce() and hf_token() told
- * there. Its validity is unknown, so hf_valid_for() is false until a renewal
- * is confirmed; unlock, renew and update work. Where the first handle was not
- * detached, both act on one claim: if either unlocks, the claim has ended for
- * both. A lapsed adopter that claims again leaves the old claim alone. */
+ * there. Its validity is unknown, so hf_valid_for() is false until the first
+ * renewal is confirmed; unlock, renew and update work. When that has run out
+ * the handle is lost, which is final as for any other. Where the first handle
+ * was not detached, both act on one claim: if either unlocks, the claim has
+ * ended for both. A lapsed adopter that claims again leaves the old claim
+ * alone. */
 #define HF_NONCE_SIZE 16
 HF_API enum hf_err hf_lock_adopt(struct hf_client *client, struct hf_key key,
                                  const uint8_t nonce[HF_NONCE_SIZE],
@@ -417,7 +420,8 @@ HF_API enum hf_err hf_renew_start(struct hf_lock *lock, uint32_t ttl_ms,
                                   struct hf_future **future);
 
 /* Replace the value, if it is `expected` (NULL: whatever it is). The lease is
- * as it was. HF_EMISMATCH: it is not; other answers as of hf_renew(). */
+ * as it was. HF_EMISMATCH: it is not; other answers as of hf_renew(), but not
+ * HF_EFORCED: a broken lock can be updated until it runs out. */
 HF_API enum hf_err hf_update(struct hf_lock *lock,
                              const struct hf_bytes *expected,
                              struct hf_bytes value);
