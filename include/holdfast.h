@@ -45,7 +45,20 @@
  *
  * Memory. Arguments are borrowed for the call and copied where they are
  * needed longer. What hf_X() gives is the caller's until the matching
- * hf_X_free() or hf_X_fini(), which accept NULL. */
+ * hf_X_free() or hf_X_fini(), which accept NULL.
+ *
+ * Binary compatibility. A program and a library with the same soname work
+ * together, whichever is newer.
+ *   - Option structs start with their size and grow at the end. The library
+ *     uses the part that it knows. A larger struct is accepted as long as the
+ *     part that it does not know is zero: options added later are off, or at
+ *     their default, when they are 0. Otherwise it answers HF_EUNSUPPORTED.
+ *   - hf_error, hf_info and hf_event never change their size. Members added
+ *     later take the place of `reserved`, which the library sets to 0: a
+ *     member that is 0 is also what an older library gives.
+ *   - Every function is an exported symbol, with a symbol version. What is
+ *     `static inline` here is for C only, and a binding has no need of it:
+ *     hf_lock_opts_fill(opts, size) instead of hf_lock_opts_init(opts). */
 #ifndef HOLDFAST_H
 #define HOLDFAST_H
 
@@ -104,7 +117,8 @@ HF_API const char *hf_err_text(enum hf_err err);
 /* A failure in words: what was wrong, which argument, what to do next. */
 struct hf_error {
     enum hf_err code;
-    char text[244];
+    char text[444];
+    uint64_t reserved[8];
 };
 
 /* ---- Bytes --------------------------------------------------------------
@@ -173,7 +187,8 @@ struct hf_client_opts {
     struct hf_error *error; /* filled where hf_open() fails; may be NULL */
 };
 
-/* Fill `opts` with the defaults. Each opts struct starts with this call. */
+/* Fill `opts`, a struct of `size` bytes, with the defaults. Every option
+ * struct starts with this call. */
 HF_API void hf_client_opts_fill(struct hf_client_opts *opts, size_t size);
 static inline void hf_client_opts_init(struct hf_client_opts *opts)
 {
@@ -186,7 +201,7 @@ static inline void hf_client_opts_init(struct hf_client_opts *opts)
  *
  * HF_EINVAL        the URL or an option is wrong; opts->error says which
  * HF_EUNSUPPORTED  no such strategy in this build, or it lacks what the URL
- *                  requires
+ *                  requires, or the library is too old for an option
  * Otherwise as the strategy says. Any thread. */
 HF_API enum hf_err hf_open(const char *url, const struct hf_client_opts *opts,
                            struct hf_client **client);
@@ -305,8 +320,9 @@ static inline void hf_lock_opts_init(struct hf_lock_opts *opts)
 }
 
 /* Change the defaults of this process: the times and flags, not what points
- * somewhere. Handles made before keep what they were made with. NULL restores
- * the library's own. HF_EINVAL, with opts->error, if they contradict. */
+ * somewhere. Handles made before keep what they were made with, and forked
+ * children inherit them. NULL restores the library's own. HF_EINVAL, with
+ * opts->error, if they contradict. */
 HF_API enum hf_err hf_lock_opts_set_default(const struct hf_lock_opts *opts);
 
 /* Take the lock on `key`, waiting up to opts->wait_ms for it.
@@ -326,6 +342,7 @@ HF_API enum hf_err hf_lock_opts_set_default(const struct hf_lock_opts *opts);
  * HF_EINDOUBT   the answer was lost; the withdrawal goes on behind, the key
  *               may be held until the ttl has passed
  * HF_EINVAL     an argument is wrong; the text names it
+ * HF_EUNSUPPORTED  the library is too old for an option
  *
  * Blocks. Any thread; not from inside a callback (HF_EDEADLK). */
 HF_API enum hf_err hf_lock(struct hf_client *client, struct hf_key key,
@@ -353,10 +370,12 @@ HF_API enum hf_err hf_claim_start(struct hf_lock *lock, hf_done_fn *done,
 HF_API enum hf_err hf_claim_wait(struct hf_lock *lock);
 
 /* A handle for a claim made elsewhere, by what hf_nonce() and hf_token() told
- * there. Its validity is unknown, so hf_valid_for() is false until a renewal
- * is confirmed; unlock, renew and update work. Where the first handle was not
- * detached, both act on one claim: if either unlocks, the claim has ended for
- * both. A lapsed adopter that claims again leaves the old claim alone. */
+ * there. Its validity is unknown, so hf_valid_for() is false until the first
+ * renewal is confirmed; unlock, renew and update work. When that has run out
+ * the handle is lost, which is final as for any other. Where the first handle
+ * was not detached, both act on one claim: if either unlocks, the claim has
+ * ended for both. A lapsed adopter that claims again leaves the old claim
+ * alone. */
 #define HF_NONCE_SIZE 16
 HF_API enum hf_err hf_lock_adopt(struct hf_client *client, struct hf_key key,
                                  const uint8_t nonce[HF_NONCE_SIZE],
@@ -401,7 +420,8 @@ HF_API enum hf_err hf_renew_start(struct hf_lock *lock, uint32_t ttl_ms,
                                   struct hf_future **future);
 
 /* Replace the value, if it is `expected` (NULL: whatever it is). The lease is
- * as it was. HF_EMISMATCH: it is not; other answers as of hf_renew(). */
+ * as it was. HF_EMISMATCH: it is not; other answers as of hf_renew(), but not
+ * HF_EFORCED: a broken lock can be updated until it runs out. */
 HF_API enum hf_err hf_update(struct hf_lock *lock,
                              const struct hf_bytes *expected,
                              struct hf_bytes value);
@@ -477,6 +497,7 @@ struct hf_info {
     const char *note;
     uint64_t index; /* of the newest event: watch from the next */
     void *storage;  /* what the pointers point into */
+    uint64_t reserved[8];
 };
 HF_API void hf_info_fini(struct hf_info *info);
 
@@ -549,6 +570,7 @@ struct hf_event {
     uint64_t token;    /* 0 for QUEUED and WITHDRAWN */
     const char *owner; /* of the claim that the event is about */
     bool freed;        /* nobody holds the key after this event */
+    uint64_t reserved[8];
 };
 
 struct hf_watch_opts {

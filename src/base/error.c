@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 static const struct {
     enum hf_err code;
@@ -48,6 +49,7 @@ enum hf_err hf_error_set(struct hf_error *error, enum hf_err code,
     va_start(args, format);
     (void)vsnprintf(error->text, sizeof(error->text), format, args);
     va_end(args);
+    memset(error->reserved, 0, sizeof(error->reserved));
     return code;
 }
 

@@ -5,6 +5,12 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/mutant.h"
+#include "base/wiped.h"
+
+/* No option struct is ever as large: a larger size was never initialized, and
+ * the bytes up to it cannot be read. */
+#define OPTS_SIZE_MAX 4096
 
 static const struct hf_lock_opts own_defaults = {
     .size = sizeof(struct hf_lock_opts),
@@ -13,22 +19,42 @@ static const struct hf_lock_opts own_defaults = {
     .timeout_ms = 5000,
 };
 
-/* The one setting that a whole process shares, by its own wish. Few programs
- * change it: those that do not pay no mutex for it. */
-static pthread_mutex_t defaults_mutex = PTHREAD_MUTEX_INITIALIZER;
-static atomic_bool defaults_changed;
-static struct hf_lock_opts defaults;
+/* The defaults of the whole process. A program that never changes them pays
+ * for no mutex.
+ *
+ * A forked child inherits them. A fork may happen in the middle of a change,
+ * so a change fills the slot that is not in use and then switches slots, and
+ * the mutex is in memory that the child sees as zeros, which is unlocked. */
+static void *_Atomic defaults_page; /* a pthread_mutex_t; NULL: no change yet */
+static struct hf_lock_opts defaults[2];
+static atomic_uint defaults_slot;
 
 static struct hf_lock_opts get_defaults(void)
 {
+    pthread_mutex_t *mutex = atomic_load(&defaults_page);
     struct hf_lock_opts got;
 
-    if (!atomic_load_explicit(&defaults_changed, memory_order_acquire))
+    if (!mutex)
         return own_defaults;
-    pthread_mutex_lock(&defaults_mutex);
-    got = defaults;
-    pthread_mutex_unlock(&defaults_mutex);
-    return got;
+    pthread_mutex_lock(mutex);
+    got = defaults[atomic_load(&defaults_slot)];
+    pthread_mutex_unlock(mutex);
+    return got.size ? got : own_defaults;
+}
+
+static enum hf_err set_defaults(const struct hf_lock_opts *opts)
+{
+    pthread_mutex_t *mutex = hf_wiped_get(&defaults_page, sizeof(*mutex));
+    unsigned slot;
+
+    if (!mutex)
+        return HF_ENOMEM;
+    pthread_mutex_lock(mutex);
+    slot = 1 - atomic_load(&defaults_slot);
+    defaults[slot] = *opts;
+    atomic_store(&defaults_slot, slot);
+    pthread_mutex_unlock(mutex);
+    return HF_OK;
 }
 
 /* A caller built against an older header has a shorter struct: it gets, and
@@ -71,8 +97,9 @@ void hf_watch_opts_fill(struct hf_watch_opts *opts, size_t size)
 }
 
 #define HAS_MEMBER(opts, member)                                               \
-    ((opts)->size >=                                                           \
-     (size_t)((const char *)(&(opts)->member + 1) - (const char *)(opts)))
+    ((opts)->size >= (size_t)((const char *)(&(opts)->member + 1) -            \
+                              (const char *)(opts)) &&                         \
+     (opts)->size <= OPTS_SIZE_MAX)
 
 struct hf_error *hf_options_lock_error(const struct hf_lock_opts *opts,
                                        struct hf_error *otherwise)
@@ -88,12 +115,29 @@ struct hf_error *hf_options_client_error(const struct hf_client_opts *opts,
                                                           : otherwise;
 }
 
-static enum hf_err check_size(size_t size, size_t known, const char *init,
-                              struct hf_error *error)
+/* Copy the options of the struct called `name` over the defaults in `to`. Both
+ * begin with their size. */
+static enum hf_err copy_opts(void *to, size_t known, const void *opts,
+                             const char *name, struct hf_error *error)
 {
-    if (size < sizeof(size_t) || size > known)
-        return hf_error_set(error, HF_EINVAL, "opts: size %zu; begin with %s()",
-                            size, init);
+    const unsigned char *bytes = opts;
+    size_t size;
+
+    memcpy(&size, opts, sizeof(size));
+    if (size < sizeof(size_t) || size > OPTS_SIZE_MAX)
+        return hf_error_set(error, HF_EINVAL,
+                            "%s: size is %zu; call %s_init() first", name, size,
+                            name);
+    for (size_t i = known; i < size; i++) {
+        if (bytes[i] != 0 && !HF_MUTANT(204))
+            return hf_error_set(error, HF_EUNSUPPORTED,
+                                "%s: an option is set that this library, "
+                                "holdfast %s, is too old to know (byte %zu). "
+                                "Upgrade the library, or leave the option 0.",
+                                name, HF_VERSION, i);
+    }
+    copy_part(to, known, opts, size);
+    memcpy(to, &known, sizeof(known));
     return HF_OK;
 }
 
@@ -153,12 +197,10 @@ enum hf_err hf_options_lock(struct hf_lock_opts *to,
     *to = get_defaults();
     if (opts) {
         enum hf_err err =
-            check_size(opts->size, sizeof(*opts), "hf_lock_opts_init", error);
+            copy_opts(to, sizeof(*to), opts, "hf_lock_opts", error);
 
         if (err)
             return err;
-        copy_part(to, sizeof(*to), opts, opts->size);
-        to->size = sizeof(*to);
     }
     if (to->ttl_ms == 0)
         to->ttl_ms = own_defaults.ttl_ms;
@@ -183,11 +225,7 @@ enum hf_err hf_lock_opts_set_default(const struct hf_lock_opts *opts)
     checked.on_event = NULL;
     checked.arg = NULL;
     checked.error = NULL;
-    pthread_mutex_lock(&defaults_mutex);
-    defaults = checked;
-    atomic_store_explicit(&defaults_changed, true, memory_order_release);
-    pthread_mutex_unlock(&defaults_mutex);
-    return HF_OK;
+    return set_defaults(&checked);
 }
 
 enum hf_err hf_options_client(struct hf_client_opts *to,
@@ -197,12 +235,10 @@ enum hf_err hf_options_client(struct hf_client_opts *to,
     hf_client_opts_fill(to, sizeof(*to));
     if (opts) {
         enum hf_err err =
-            check_size(opts->size, sizeof(*opts), "hf_client_opts_init", error);
+            copy_opts(to, sizeof(*to), opts, "hf_client_opts", error);
 
         if (err)
             return err;
-        copy_part(to, sizeof(*to), opts, opts->size);
-        to->size = sizeof(*to);
     }
     if (to->owner && strlen(to->owner) > HF_NOTE_MAX)
         return hf_error_set(error, HF_EINVAL, "owner: %zu bytes, at most %d",
@@ -217,12 +253,10 @@ enum hf_err hf_options_watch(struct hf_watch_opts *to,
     hf_watch_opts_fill(to, sizeof(*to));
     if (opts) {
         enum hf_err err =
-            check_size(opts->size, sizeof(*opts), "hf_watch_opts_init", error);
+            copy_opts(to, sizeof(*to), opts, "hf_watch_opts", error);
 
         if (err)
             return err;
-        copy_part(to, sizeof(*to), opts, opts->size);
-        to->size = sizeof(*to);
     }
     if (to->kinds == 0 || (to->kinds & ~(uint32_t)HF_EVENT_ANY) != 0)
         return hf_error_set(error, HF_EINVAL, "kinds: 0x%x is no set of events",

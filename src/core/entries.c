@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/mutant.h"
+
 /* ---- Finding ------------------------------------------------------------*/
 
 uint64_t hf_table_hash(const struct hf_table *table, struct hf_key key)
@@ -37,10 +39,11 @@ struct hf_hold *hf_table_find(const struct hf_table *table, struct hf_key key)
 struct hf_hold *hf_table_next(const struct hf_table *table,
                               const struct hf_hold *hold)
 {
-    struct hf_map_link *link =
-        hf_map_next(&table->holds, hold ? &hold->link : NULL);
+    const struct hf_list *at = hold ? &hold->by_token : &table->by_token;
 
-    return link ? HF_CONTAINER(link, struct hf_hold, link) : NULL;
+    if (at->next == &table->by_token)
+        return NULL;
+    return HF_CONTAINER(at->next, struct hf_hold, by_token);
 }
 
 struct hf_session *hf_table_session(const struct hf_table *table, uint64_t id)
@@ -48,6 +51,17 @@ struct hf_session *hf_table_session(const struct hf_table *table, uint64_t id)
     struct hf_map_link *link = hf_map_find(&table->sessions, id);
 
     return link ? HF_CONTAINER(link, struct hf_session, link) : NULL;
+}
+
+struct hf_session *hf_table_next_session(const struct hf_table *table,
+                                         const struct hf_session *session)
+{
+    const struct hf_list *at =
+        session ? &session->in_table : &table->all_sessions;
+
+    if (at->next == &table->all_sessions)
+        return NULL;
+    return HF_CONTAINER(at->next, struct hf_session, in_table);
 }
 
 struct hf_claim *hf_table_find_claim(const struct hf_table *table,
@@ -73,6 +87,7 @@ void hf_table_add_session(struct hf_table *table, struct hf_session *session)
 {
     /* Ids are numbers that the table gives out: they are their own hash. */
     hf_map_insert(&table->sessions, &session->link, session->id);
+    hf_list_push_back(&table->all_sessions, &session->in_table);
 }
 
 void hf_table_drop_session(struct hf_table *table, struct hf_session *session)
@@ -80,15 +95,33 @@ void hf_table_drop_session(struct hf_table *table, struct hf_session *session)
     if (!session->ended || session->holds > 0)
         return;
     hf_map_remove(&table->sessions, &session->link);
+    hf_list_remove(&session->in_table);
     hf_session_free(session);
 }
 
 /* ---- Claims that wait ---------------------------------------------------*/
 
+void hf_claim_join_session(struct hf_claim *claim, struct hf_session *session,
+                           uint64_t sequence)
+{
+    struct hf_list *before = &session->waiting;
+
+    hf_list_remove(&claim->of_session);
+    claim->session = session;
+    claim->sequence = sequence;
+    while (before->prev != &session->waiting &&
+           HF_CONTAINER(before->prev, struct hf_claim, of_session)->sequence >
+               sequence &&
+           !HF_MUTANT(202))
+        before = before->prev;
+    hf_list_insert(before, &claim->of_session);
+}
+
 struct hf_claim *hf_table_add_claim(struct hf_table *table,
                                     struct hf_hold *hold,
                                     struct hf_session *session,
-                                    const struct hf_nonce *nonce)
+                                    const struct hf_nonce *nonce,
+                                    uint64_t sequence)
 {
     struct hf_claim *claim = calloc(1, sizeof(*claim));
     struct hf_list *last = hold->line.prev;
@@ -96,13 +129,12 @@ struct hf_claim *hf_table_add_claim(struct hf_table *table,
     if (!claim)
         return NULL;
     claim->hold = hold;
-    claim->session = session;
     claim->nonce = *nonce;
     claim->arrival = 1;
     if (!hf_list_empty(&hold->line))
         claim->arrival += HF_CONTAINER(last, struct hf_claim, in_line)->arrival;
     hf_list_push_back(&hold->line, &claim->in_line);
-    hf_list_push_back(&session->waiting, &claim->of_session);
+    hf_claim_join_session(claim, session, sequence);
     hf_map_insert(&table->waiting, &claim->by_nonce, hash_nonce(table, nonce));
     hold->waiters++;
     return claim;
@@ -165,6 +197,7 @@ struct hf_hold *hf_table_add_hashed(struct hf_table *table, struct hf_key key,
     hf_list_init(&hold->line);
     hf_copy(hold->key, key.data, key.size);
     hf_map_insert(&table->holds, &hold->link, hash);
+    hf_list_push_back(&table->by_token, &hold->by_token);
     session->holds++;
     return hold;
 }
@@ -175,9 +208,17 @@ struct hf_hold *hf_table_add_hold(struct hf_table *table, struct hf_key key,
     return hf_table_add_hashed(table, key, hf_table_hash(table, key), session);
 }
 
+void hf_table_give_token(struct hf_table *table, struct hf_hold *hold)
+{
+    hold->token = ++table->token;
+    hf_list_remove(&hold->by_token);
+    hf_list_push_back(&table->by_token, &hold->by_token);
+}
+
 void hf_table_remove_hold(struct hf_table *table, struct hf_hold *hold)
 {
     hf_map_remove(&table->holds, &hold->link);
+    hf_list_remove(&hold->by_token);
     free(hold->data);
     free(hold);
 }
@@ -207,6 +248,8 @@ void hf_table_init(struct hf_table *table, const struct hf_seed *seed,
     hf_map_init(&table->holds);
     hf_map_init(&table->sessions);
     hf_map_init(&table->waiting);
+    hf_list_init(&table->by_token);
+    hf_list_init(&table->all_sessions);
 }
 
 static void free_line(struct hf_hold *hold)
@@ -226,7 +269,7 @@ static void free_line(struct hf_hold *hold)
 void hf_table_fini(struct hf_table *table)
 {
     struct hf_hold *hold = hf_table_next(table, NULL);
-    struct hf_map_link *link = hf_map_next(&table->sessions, NULL);
+    struct hf_session *session = hf_table_next_session(table, NULL);
 
     while (hold) {
         struct hf_hold *next = hf_table_next(table, hold);
@@ -236,11 +279,11 @@ void hf_table_fini(struct hf_table *table)
         free(hold);
         hold = next;
     }
-    while (link) {
-        struct hf_map_link *next = hf_map_next(&table->sessions, link);
+    while (session) {
+        struct hf_session *next = hf_table_next_session(table, session);
 
-        hf_session_free(HF_CONTAINER(link, struct hf_session, link));
-        link = next;
+        hf_session_free(session);
+        session = next;
     }
     hf_map_fini(&table->holds);
     hf_map_fini(&table->sessions);

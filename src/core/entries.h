@@ -22,6 +22,9 @@ struct hf_hold *hf_table_add_hashed(struct hf_table *table, struct hf_key key,
 struct hf_hold *hf_table_add_hold(struct hf_table *table, struct hf_key key,
                                   struct hf_session *session);
 
+/* Give a hold the next token. */
+void hf_table_give_token(struct hf_table *table, struct hf_hold *hold);
+
 /* One that nobody waits for and no session has. */
 void hf_table_remove_hold(struct hf_table *table, struct hf_hold *hold);
 
@@ -34,11 +37,17 @@ enum hf_err hf_table_data(struct hf_bytes value, struct hf_bytes note,
 
 /* ---- Claims that wait ---------------------------------------------------*/
 
-/* At the end of the line; NULL: no memory. */
+/* Add a waiter to the end of the queue of `hold`; NULL: no memory. */
 struct hf_claim *hf_table_add_claim(struct hf_table *table,
                                     struct hf_hold *hold,
                                     struct hf_session *session,
-                                    const struct hf_nonce *nonce);
+                                    const struct hf_nonce *nonce,
+                                    uint64_t sequence);
+
+/* Link a waiter to the session that asked for it last. Sequences arrive nearly
+ * in order: at most HF_WINDOW_MAX newer ones are passed over. */
+void hf_claim_join_session(struct hf_claim *claim, struct hf_session *session,
+                           uint64_t sequence);
 void hf_table_leave_line(struct hf_table *table, struct hf_claim *claim);
 
 /* It leaves the line for the hold, and its session is to hear of it. */

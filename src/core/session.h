@@ -25,6 +25,7 @@ struct hf_kept {
 
 struct hf_session {
     struct hf_map_link link; /* in the table, by id */
+    struct hf_list in_table; /* in the order of ids */
     uint64_t id;
     uint64_t done;        /* nothing below is awaited */
     uint64_t highest;     /* sequence seen */
@@ -32,8 +33,8 @@ struct hf_session {
     uint32_t capacity;
     uint32_t holds; /* keys held: an ended session lives as long as these */
     bool ended;
-    struct hf_list waiting; /* claims, oldest first */
-    struct hf_list granted; /* claims granted after a wait, untold */
+    struct hf_list waiting; /* claims, by the sequence of their last LOCK */
+    struct hf_list granted; /* claims granted after a wait, untold, by token */
     uint8_t label_size;
     char label[];
 };

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
+#include "base/mutant.h"
 #include "core/entries.h"
 
 /*     magic version
@@ -14,14 +15,20 @@
  *     checksum of all before it
  *
  * where a claim is: session nonce lease value note. An untold grant is a flag:
- * all else about it is in the hold. */
+ * all else about it is in the hold. Sessions come in the order of their ids,
+ * holds in the order of their tokens and waiters as they are served, so equal
+ * tables are equal bytes. */
 #define MAGIC UINT32_C(0x53464821) /* "!HFS" */
-#define VERSION 1
+#define VERSION 2
 #define CHECKSUM_SIZE 8
 
 /* No counter that was counted up to is near to this: one that is would start
  * over, and tokens would be granted twice. */
 #define COUNTER_MAX (UINT64_MAX / 2)
+
+/* The sequence of a waiter that is linked before the others are known: it goes
+ * last, without a search. sort_waiters() sorts them afterwards. */
+#define LATEST UINT64_MAX
 
 static uint64_t checksum(const void *data, size_t size)
 {
@@ -110,8 +117,8 @@ static void encode_hold(const struct hf_hold *hold, struct hf_buf *buf)
 
 void hf_snapshot_encode(const struct hf_table *table, struct hf_buf *buf)
 {
-    struct hf_map_link *link = NULL;
-    struct hf_hold *hold = NULL;
+    const struct hf_session *session = NULL;
+    const struct hf_hold *hold = NULL;
     size_t start = buf->size;
 
     hf_buf_u32(buf, MAGIC);
@@ -120,8 +127,8 @@ void hf_snapshot_encode(const struct hf_table *table, struct hf_buf *buf)
     hf_buf_u64(buf, table->last_session);
     hf_buf_u64(buf, table->index);
     hf_buf_u32(buf, (uint32_t)table->sessions.count);
-    while ((link = hf_map_next(&table->sessions, link)))
-        encode_session(HF_CONTAINER(link, struct hf_session, link), buf);
+    while ((session = hf_table_next_session(table, session)))
+        encode_session(session, buf);
     hf_buf_u32(buf, (uint32_t)table->holds.count);
     while ((hold = hf_table_next(table, hold)))
         encode_hold(hold, buf);
@@ -150,6 +157,24 @@ static enum hf_err decode_kept(struct hf_session *session,
     return HF_OK;
 }
 
+static uint64_t last_id(const struct hf_table *table)
+{
+    const struct hf_list *last = table->all_sessions.prev;
+
+    if (last == &table->all_sessions)
+        return 0;
+    return HF_CONTAINER(last, struct hf_session, in_table)->id;
+}
+
+static uint64_t last_token(const struct hf_table *table)
+{
+    const struct hf_list *last = table->by_token.prev;
+
+    if (last == &table->by_token)
+        return 0;
+    return HF_CONTAINER(last, struct hf_hold, by_token)->token;
+}
+
 static enum hf_err decode_session(struct hf_table *table,
                                   struct hf_reader *reader)
 {
@@ -162,8 +187,8 @@ static enum hf_err decode_session(struct hf_table *table,
     struct hf_session *session;
     enum hf_err err = HF_OK;
 
-    if (reader->failed || id == 0 || id > table->last_session || ended > 1 ||
-        hf_table_session(table, id) || count > HF_WINDOW_MAX ||
+    if (reader->failed || id <= last_id(table) || id > table->last_session ||
+        ended > 1 || count > HF_WINDOW_MAX ||
         (highest >= done && highest - done >= HF_WINDOW_MAX))
         return HF_EPROTO;
     session = hf_session_new(id, label);
@@ -229,7 +254,7 @@ static enum hf_err decode_waiter(struct hf_table *table, struct hf_hold *hold,
         hf_table_find_claim(table, hold, &read.nonce) ||
         hf_nonce_equal(&read.nonce, &hold->nonce) || arrival > COUNTER_MAX)
         return HF_EPROTO;
-    claim = hf_table_add_claim(table, hold, read.session, &read.nonce);
+    claim = hf_table_add_claim(table, hold, read.session, &read.nonce, LATEST);
     if (!claim)
         return HF_ENOMEM;
     claim->lease_ms = read.lease_ms;
@@ -249,7 +274,8 @@ static enum hf_err restore_untold(struct hf_table *table, struct hf_hold *hold)
 
     if (hold->session->ended)
         return HF_EPROTO;
-    claim = hf_table_add_claim(table, hold, hold->session, &hold->nonce);
+    claim =
+        hf_table_add_claim(table, hold, hold->session, &hold->nonce, LATEST);
     if (!claim)
         return HF_ENOMEM;
     hf_table_grant_untold(table, hold, claim);
@@ -271,7 +297,7 @@ static enum hf_err decode_hold(struct hf_table *table, struct hf_reader *reader)
     if (err)
         return err;
     if (reader->failed || key.size < 1 || hf_table_find(table, key) ||
-        token == 0 || token > table->token || flags > 3 ||
+        token <= last_token(table) || token > table->token || flags > 3 ||
         waiters > HF_WAITERS_MAX)
         return HF_EPROTO;
     hold = hf_table_add_hold(table, key, read.session);
@@ -325,45 +351,57 @@ static enum hf_err decode(struct hf_table *table, struct hf_reader *reader)
 /* An ended session without a hold would stay for ever. */
 static bool has_stray_session(const struct hf_table *table)
 {
-    struct hf_map_link *link = NULL;
+    const struct hf_session *session = NULL;
 
-    while ((link = hf_map_next(&table->sessions, link))) {
-        struct hf_session *session =
-            HF_CONTAINER(link, struct hf_session, link);
-
+    while ((session = hf_table_next_session(table, session))) {
         if (session->ended && session->holds == 0)
             return true;
     }
     return false;
 }
 
-static int compare_tokens(const void *a, const void *b)
+static int compare_claims(const void *a, const void *b)
 {
-    const uint64_t *x = a;
-    const uint64_t *y = b;
+    const struct hf_claim *x = *(struct hf_claim *const *)a;
+    const struct hf_claim *y = *(struct hf_claim *const *)b;
 
-    return (*x > *y) - (*x < *y);
+    if (x->session != y->session)
+        return x->session->id < y->session->id ? -1 : 1;
+    return (x->sequence > y->sequence) - (x->sequence < y->sequence);
 }
 
-static enum hf_err check_tokens(const struct hf_table *table)
+static void collect_claims(const struct hf_table *table,
+                           struct hf_claim **claims)
 {
-    size_t count = table->holds.count;
-    uint64_t *tokens = malloc((count + 1) * sizeof(*tokens));
-    const struct hf_hold *hold = NULL;
+    const struct hf_session *session = NULL;
+
+    while ((session = hf_table_next_session(table, session))) {
+        for (struct hf_list *link = session->waiting.next;
+             link != &session->waiting; link = link->next)
+            *claims++ = HF_CONTAINER(link, struct hf_claim, of_session);
+    }
+}
+
+/* Holds bring the waiters of a session in any order; it has them in the order
+ * of sequences. Two with the same sequence cannot be. */
+static enum hf_err sort_waiters(struct hf_table *table)
+{
+    size_t count = table->waiting.count;
+    struct hf_claim **claims = malloc((count + 1) * sizeof(struct hf_claim *));
     enum hf_err err = HF_OK;
 
-    if (!tokens)
+    if (!claims)
         return HF_ENOMEM;
+    collect_claims(table, claims);
+    if (!HF_MUTANT(203))
+        qsort(claims, count, sizeof(struct hf_claim *), compare_claims);
     for (size_t i = 0; i < count; i++) {
-        hold = hf_table_next(table, hold);
-        tokens[i] = hold->token;
-    }
-    qsort(tokens, count, sizeof(*tokens), compare_tokens);
-    for (size_t i = 1; i < count; i++) {
-        if (tokens[i] == tokens[i - 1])
+        if (i > 0 && compare_claims(&claims[i - 1], &claims[i]) == 0)
             err = HF_EPROTO;
+        hf_list_remove(&claims[i]->of_session);
+        hf_list_push_back(&claims[i]->session->waiting, &claims[i]->of_session);
     }
-    free(tokens);
+    free(claims);
     return err;
 }
 
@@ -384,7 +422,7 @@ enum hf_err hf_snapshot_decode(struct hf_table *table, const void *data,
     if (!err && has_stray_session(table))
         err = HF_EPROTO;
     if (!err)
-        err = check_tokens(table);
+        err = sort_waiters(table);
     if (err) {
         hf_table_fini(table);
         hf_table_init(table, &table->seed, table->event, table->arg);

@@ -54,7 +54,7 @@ static void grant_first(struct hf_table *table, struct hf_hold *hold)
     hold->session = claim->session;
     hold->session->holds++;
     hold->nonce = claim->nonce;
-    hold->token = ++table->token;
+    hf_table_give_token(table, hold);
     hold->generation = 0;
     hold->lease_ms = claim->lease_ms;
     hold->forced = false;
@@ -162,7 +162,7 @@ static enum hf_err grant_new(struct hf_table *table, struct hf_session *session,
         return HF_ENOMEM;
     }
     hold->nonce = command->nonce;
-    hold->token = ++table->token;
+    hf_table_give_token(table, hold);
     hold->lease_ms = command->lease_ms;
     hold->data = data;
     hold->value_size = (uint32_t)command->value.size;
@@ -186,12 +186,12 @@ static enum hf_err join_line(struct hf_table *table, struct hf_hold *hold,
     }
     if (hf_table_data(command->value, command->note, &data))
         return HF_ENOMEM;
-    claim = hf_table_add_claim(table, hold, session, &command->nonce);
+    claim = hf_table_add_claim(table, hold, session, &command->nonce,
+                               command->sequence);
     if (!claim) {
         free(data);
         return HF_ENOMEM;
     }
-    claim->sequence = command->sequence;
     claim->lease_ms = command->lease_ms;
     claim->data = data;
     claim->value_size = (uint32_t)command->value.size;
@@ -199,19 +199,6 @@ static enum hf_err join_line(struct hf_table *table, struct hf_hold *hold,
     result->place = hold->waiters;
     tell(table, HF_EVENT_QUEUED, hold, session);
     return HF_OK;
-}
-
-/* Asked again, perhaps from a new session of the same client: who asked last
- * is told, and its kept result is the one that the grant overwrites. */
-static void ask_again(struct hf_claim *claim, struct hf_session *session,
-                      const struct hf_command *command)
-{
-    claim->sequence = command->sequence;
-    if (claim->session == session)
-        return;
-    hf_list_remove(&claim->of_session);
-    claim->session = session;
-    hf_list_push_back(&session->waiting, &claim->of_session);
 }
 
 static enum hf_err lock(struct hf_table *table, struct hf_session *session,
@@ -233,7 +220,9 @@ static enum hf_err lock(struct hf_table *table, struct hf_session *session,
     result->err = HF_EBUSY;
     claim = hf_table_find_claim(table, hold, &command->nonce);
     if (claim) {
-        ask_again(claim, session, command);
+        /* Asked again, perhaps from a new session of the same client: the last
+         * to ask is notified, and the grant overwrites its kept result. */
+        hf_claim_join_session(claim, session, command->sequence);
         result->place = hf_claim_place(claim);
         return HF_OK;
     }

@@ -13,7 +13,9 @@
  *   4. a command is applied whole or, answered HF_ENOMEM, not at all;
  *   5. UNLOCK, RENEW and UPDATE do nothing unless nonce and token match, and
  *      EXPIRE nothing unless token and generation do: a RENEW that raced
- *      ahead of an EXPIRE wins. */
+ *      ahead of an EXPIRE wins;
+ *   6. what it answers and reports depends on the commands alone, not on
+ *      `seed`, and is the same after a snapshot (core/snapshot). */
 #ifndef HF_CORE_TABLE_H
 #define HF_CORE_TABLE_H
 
@@ -42,6 +44,7 @@ struct hf_claim {
 /* A key that is held. */
 struct hf_hold {
     struct hf_map_link link; /* in the table, by key */
+    struct hf_list by_token; /* in the table, in order of tokens */
     struct hf_list line;     /* claims that wait, oldest first */
     struct hf_session *session;
     struct hf_claim *untold; /* granted after a wait, not yet told */
@@ -86,7 +89,9 @@ struct hf_table {
     uint64_t index;        /* of the last event */
     struct hf_map holds;
     struct hf_map sessions;
-    struct hf_map waiting; /* claims, by nonce */
+    struct hf_map waiting;       /* claims, by nonce */
+    struct hf_list by_token;     /* holds: the oldest grant first */
+    struct hf_list all_sessions; /* the oldest first */
 };
 
 /* `seed` should be secret: the keys come from outside. */
@@ -116,9 +121,13 @@ enum hf_err hf_table_apply(struct hf_table *table,
 /* A borrowed hold, or NULL. */
 struct hf_hold *hf_table_find(const struct hf_table *table, struct hf_key key);
 
-/* Walk over the holds: from NULL until NULL, in no order. */
+/* Walk over the holds, from NULL until NULL: the lowest token first. */
 struct hf_hold *hf_table_next(const struct hf_table *table,
                               const struct hf_hold *hold);
+
+/* Walk over the sessions, from NULL until NULL: the lowest id first. */
+struct hf_session *hf_table_next_session(const struct hf_table *table,
+                                         const struct hf_session *session);
 
 struct hf_session *hf_table_session(const struct hf_table *table, uint64_t id);
 

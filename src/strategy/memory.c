@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/wiped.h"
 #include "strategy/local.h"
 
 #define RINGS 8 /* a command hands over once; the rest are watchers */
@@ -13,7 +14,7 @@
  * own client calls in with its own lock held, so nothing here calls a client
  * but for hf_host.post, which takes no lock of the client's. */
 struct shared {
-    struct hf_list link; /* in `stores` */
+    struct hf_list link; /* in the registry */
     char *name;
     unsigned members;
     pthread_mutex_t mutex;
@@ -35,11 +36,20 @@ struct member {
 };
 
 /* The stores of this process: that a name means the same to every client is
- * what memory: is for. */
-static pthread_mutex_t stores_mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct hf_list stores = {&stores, &stores};
-static unsigned store_count;
-static uint64_t last_token; /* of the stores that are gone: none comes again */
+ * what memory: is for. A forked child starts with an empty registry. It never
+ * touches the copies of its parent's stores, whose mutexes may be locked. */
+struct registry {
+    pthread_mutex_t mutex;
+    struct hf_list stores; /* zeroed until the first use */
+    unsigned count;
+    uint64_t last_token; /* of the stores that are gone: none comes again */
+};
+static void *_Atomic registry_page;
+
+static struct registry *get_registry(void)
+{
+    return hf_wiped_get(&registry_page, sizeof(struct registry));
+}
 
 /* ---- Inside -------------------------------------------------------------*/
 
@@ -172,10 +182,11 @@ static void cancel(void *self, struct hf_request *request)
 
 /* ---- Opening and closing ------------------------------------------------*/
 
-static struct shared *find_store(const char *name)
+static struct shared *find_store(const struct registry *registry,
+                                 const char *name)
 {
-    for (struct hf_list *link = stores.next; link != &stores;
-         link = link->next) {
+    for (struct hf_list *link = registry->stores.next;
+         link != &registry->stores; link = link->next) {
         struct shared *shared = HF_CONTAINER(link, struct shared, link);
 
         if (!strcmp(shared->name, name))
@@ -196,7 +207,8 @@ static void init_mutex(pthread_mutex_t *mutex)
     pthread_mutexattr_destroy(&attributes);
 }
 
-static struct shared *new_store(const char *name, struct hf_random *random)
+static struct shared *new_store(struct registry *registry, const char *name,
+                                struct hf_random *random)
 {
     struct shared *shared = calloc(1, sizeof(*shared));
     struct hf_seed seed;
@@ -211,22 +223,22 @@ static struct shared *new_store(const char *name, struct hf_random *random)
     }
     init_mutex(&shared->mutex);
     hf_store_init(&shared->store, &seed, on_event, shared);
-    shared->store.table.token = last_token;
+    shared->store.table.token = registry->last_token;
     hf_map_init(&shared->by_session);
     hf_list_init(&shared->watchers);
-    hf_list_push_back(&stores, &shared->link);
-    store_count++;
+    hf_list_push_back(&registry->stores, &shared->link);
+    registry->count++;
     return shared;
 }
 
-static void drop_store(struct shared *shared)
+static void drop_store(struct registry *registry, struct shared *shared)
 {
     if (--shared->members > 0)
         return;
     hf_list_remove(&shared->link);
-    store_count--;
-    if (shared->store.table.token > last_token)
-        last_token = shared->store.table.token;
+    registry->count--;
+    if (shared->store.table.token > registry->last_token)
+        registry->last_token = shared->store.table.token;
     hf_store_fini(&shared->store);
     hf_map_fini(&shared->by_session);
     pthread_mutex_destroy(&shared->mutex);
@@ -249,26 +261,30 @@ static enum hf_err join(struct member *member)
     return err;
 }
 
-static enum hf_err open_store(struct member *member, const char *name,
-                              struct hf_error *error)
+static enum hf_err open_store(struct registry *registry, struct member *member,
+                              const char *name, struct hf_error *error)
 {
     struct hf_host *host = member->local.host;
     struct hf_random *random = host->ops->random(host);
-    struct shared *shared = find_store(name);
+    struct shared *shared;
     enum hf_err err;
 
-    if (!shared && store_count >= HF_MEMORY_MAX)
+    if (!registry->stores.next)
+        hf_list_init(&registry->stores);
+    shared = find_store(registry, name);
+    if (!shared && registry->count >= HF_MEMORY_MAX)
         return hf_error_set(error, HF_ELIMIT,
-                            "memory: %u stores are open already", store_count);
+                            "memory: %u stores are open already",
+                            registry->count);
     if (!shared)
-        shared = new_store(name, random);
+        shared = new_store(registry, name, random);
     if (!shared)
         return hf_error_code(error, HF_ENOMEM);
     shared->members++;
     member->shared = shared;
     err = join(member);
     if (err) {
-        drop_store(shared);
+        drop_store(registry, shared);
         return hf_error_set(error, err, "memory:%s: cannot join: %s", name,
                             hf_err_text(err));
     }
@@ -279,19 +295,23 @@ static enum hf_err memory_open(void *self, struct hf_url *url,
                                struct hf_host *host, struct hf_error *error)
 {
     struct member *member = self;
+    struct registry *registry;
     enum hf_err err;
 
     if (url->hosts || *url->path == '\0')
         return hf_error_set(error, HF_EINVAL,
                             "url: memory: wants a name, as in memory:jobs");
+    registry = get_registry();
+    if (!registry)
+        return hf_error_code(error, HF_ENOMEM);
     member->post.run = on_post;
     hf_list_init(&member->watching);
     err = hf_local_init(&member->local, host, &local_ops);
     if (err)
         return hf_error_code(error, err);
-    pthread_mutex_lock(&stores_mutex);
-    err = open_store(member, url->path, error);
-    pthread_mutex_unlock(&stores_mutex);
+    pthread_mutex_lock(&registry->mutex);
+    err = open_store(registry, member, url->path, error);
+    pthread_mutex_unlock(&registry->mutex);
     if (err)
         hf_local_fini(&member->local);
     return err;
@@ -301,8 +321,9 @@ static void memory_close(void *self)
 {
     struct member *member = self;
     struct hf_local *local = &member->local;
+    struct registry *registry = get_registry();
 
-    pthread_mutex_lock(&stores_mutex);
+    pthread_mutex_lock(&registry->mutex);
     enter(local);
     hf_map_remove(&member->shared->by_session, &member->link);
     (void)hf_local_end_session(local, local->session);
@@ -310,8 +331,8 @@ static void memory_close(void *self)
     leave(local);
     local->host->ops->unpost(local->host, &member->post);
     hf_local_fini(local);
-    drop_store(member->shared);
-    pthread_mutex_unlock(&stores_mutex);
+    drop_store(registry, member->shared);
+    pthread_mutex_unlock(&registry->mutex);
 }
 
 const struct hf_strategy hf_strategy_memory = {

@@ -722,6 +722,73 @@ static void a_forked_child_of_a_background_client_too(void)
     expect_fork_is_harmless(suite_open_background());
 }
 
+struct forking {
+    atomic_bool stop;
+    atomic_int bad; /* the status of the first child that failed */
+};
+
+static int open_in_child(unsigned number)
+{
+    struct hf_client *client = NULL;
+    struct hf_lock *lock = NULL;
+
+    if (hf_open(suite_url(), NULL, &client))
+        return 1;
+    if (recorded_lock(client, suite_key_number("child", number), NULL, &lock))
+        return 2;
+    if (recorded_unlock(client, lock))
+        return 3;
+    hf_lock_free(lock);
+    return recorded_close(client, 10000) ? 4 : 0;
+}
+
+static void fork_often(struct forking *forking)
+{
+    unsigned often = suite_often(20);
+
+    for (unsigned i = 0; i <= often && !forking->bad; i++) {
+        pid_t pid = fork();
+        int status = -1;
+
+        if (pid == 0)
+            _exit(open_in_child(i));
+        if (waitpid(pid, &status, 0) != pid || status != 0)
+            forking->bad = status;
+    }
+    forking->stop = true;
+}
+
+/* One thread forks, the others are inside the library all the time. */
+static void fork_beside(unsigned number, void *arg)
+{
+    struct forking *forking = arg;
+    struct hf_client *client = NULL;
+    struct hf_info info;
+
+    if (number == 0)
+        fork_often(forking);
+    while (!forking->stop) {
+        if (!client && hf_open(suite_url(), NULL, &client))
+            continue;
+        if (!hf_read(client, suite_key("k"), HF_LINEARIZABLE, &info))
+            hf_info_fini(&info);
+        if (number == 1) {
+            (void)hf_close(client, 1000);
+            client = NULL;
+        }
+    }
+    (void)hf_close(client, 1000);
+}
+
+static void a_child_forked_beside_busy_threads_opens_its_own_client(void)
+{
+    struct forking forking = {.stop = false};
+
+    suite_step_back();
+    suite_threads(3, fork_beside, &forking);
+    assert_int_equal(forking.bad, 0);
+}
+
 /* ---- The end ------------------------------------------------------------*/
 
 /* GO-28 */
@@ -911,6 +978,7 @@ static const struct promise promises[] = {
     PROMISE(a_handle_may_be_freed_in_its_own_callback, 0),
     PROMISE(a_forked_child_is_refused_and_harms_nobody, 0),
     PROMISE(a_forked_child_of_a_background_client_too, 0),
+    PROMISE(a_child_forked_beside_busy_threads_opens_its_own_client, 0),
     PROMISE(a_closed_client_refuses, 0),
     PROMISE(close_gives_back_what_was_held, 0),
     PROMISE(close_settles_pending_calls, 0),

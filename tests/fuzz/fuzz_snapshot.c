@@ -5,13 +5,14 @@
  * nothing would ever be looked at behind it. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/snapshot.h"
 #include "lib/twin.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct hf_seed seed;
+static const struct hf_seed seed, other_seed = {"another"};
 
 static void on_event(void *arg, const struct hf_table_event *event)
 {
@@ -34,15 +35,19 @@ static void check(const struct hf_table *table)
 
 static void check_again(const struct hf_table *table)
 {
-    struct hf_buf buf = {0};
+    struct hf_buf buf = {0}, again = {0};
     struct hf_table copy;
     uint64_t last = 0;
 
     hf_snapshot_encode(table, &buf);
-    hf_table_init(&copy, &seed, on_event, &last);
+    hf_table_init(&copy, &other_seed, on_event, &last);
     if (hf_snapshot_decode(&copy, buf.data, buf.size))
         abort();
     check(&copy);
+    hf_snapshot_encode(&copy, &again);
+    if (again.size != buf.size || memcmp(again.data, buf.data, buf.size) != 0)
+        abort();
+    hf_buf_fini(&again);
     if (copy.holds.count != table->holds.count ||
         copy.sessions.count != table->sessions.count ||
         copy.waiting.count != table->waiting.count)
@@ -63,7 +68,7 @@ static void apply(struct hf_table *table, const struct hf_command *command)
 static void use_up(struct hf_table *table)
 {
     const struct hf_hold *hold;
-    const struct hf_map_link *link;
+    const struct hf_session *session;
 
     while ((hold = hf_table_next(table, NULL))) {
         struct hf_command expire = {
@@ -75,10 +80,10 @@ static void use_up(struct hf_table *table)
 
         apply(table, &expire);
     }
-    while ((link = hf_map_next(&table->sessions, NULL))) {
+    while ((session = hf_table_next_session(table, NULL))) {
         struct hf_command close = {
             .kind = HF_COMMAND_CLOSE,
-            .session = HF_CONTAINER(link, struct hf_session, link)->id,
+            .session = session->id,
         };
 
         apply(table, &close);

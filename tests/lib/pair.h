@@ -13,7 +13,7 @@ struct hf_pair {
     struct hf_twin *twin;
     struct hf_twin_events told;     /* by the table, of one command */
     struct hf_twin_events expected; /* by the twin */
-    bool restored;
+    struct hf_seed seed;            /* of the table: another one each time */
 };
 
 void hf_pair_init(struct hf_pair *pair);
@@ -30,7 +30,8 @@ const char *hf_pair_take_grants(struct hf_pair *pair, uint64_t session);
 /* Compare the whole state, and check what is always true. */
 const char *hf_pair_check(const struct hf_pair *pair);
 
-/* Encode the table, decode it, and go on with the copy. */
+/* Encode the table, decode it with another seed, and go on with the copy,
+ * which must encode to the same bytes. */
 const char *hf_pair_restore(struct hf_pair *pair);
 
 /* Let `bytes` choose what comes next: a command over few keys, nonces and

@@ -16,7 +16,6 @@ struct claim {
     uint64_t session;
     uint64_t sequence;
     uint64_t arrival; /* in line */
-    uint64_t joined;  /* among the claims of its session */
     uint32_t lease_ms;
     bool holds;
     bool untold;
@@ -39,7 +38,6 @@ struct hf_twin {
     uint64_t token;
     uint64_t last_session;
     uint64_t index;
-    uint64_t joined;
     struct session *sessions;
     size_t session_count;
     struct claim *claims; /* in the order in which they came */
@@ -279,25 +277,25 @@ static void open_session(struct hf_twin *twin, const struct hf_command *command,
     result->session = twin->last_session;
 }
 
-static struct claim *oldest_waiter(const struct hf_twin *twin, uint64_t session)
+static struct claim *first_waiter(const struct hf_twin *twin, uint64_t session)
 {
-    struct claim *oldest = NULL;
+    struct claim *first = NULL;
 
     for (size_t i = 0; i < twin->claim_count; i++) {
         struct claim *claim = &twin->claims[i];
 
         if (!claim->holds && claim->session == session &&
-            (!oldest || claim->joined < oldest->joined))
-            oldest = claim;
+            (!first || claim->sequence < first->sequence))
+            first = claim;
     }
-    return oldest;
+    return first;
 }
 
 static void close_session(struct hf_twin *twin, struct session *session)
 {
     struct claim *claim;
 
-    while ((claim = oldest_waiter(twin, session->id)))
+    while ((claim = first_waiter(twin, session->id)))
         withdraw(twin, claim);
     for (size_t i = 0; i < twin->claim_count; i++) {
         if (twin->claims[i].session == session->id)
@@ -325,7 +323,6 @@ static struct claim *add_claim(struct hf_twin *twin,
         .session = command->session,
         .sequence = command->sequence,
         .arrival = last + 1,
-        .joined = ++twin->joined,
         .lease_ms = command->lease_ms,
     };
     return &twin->claims[twin->claim_count++];
@@ -358,8 +355,6 @@ static void lock(struct hf_twin *twin, const struct hf_command *command,
         result->token = holder->token;
         result->generation = holder->generation;
     } else if (waiter) {
-        if (waiter->session != command->session)
-            waiter->joined = ++twin->joined;
         waiter->session = command->session;
         waiter->sequence = command->sequence;
         result->err = HF_EBUSY;
@@ -670,27 +665,16 @@ const char *hf_twin_compare_results(const struct hf_result *table,
 }
 
 static bool events_equal(const struct hf_twin_event *a,
-                         const struct hf_twin_event *b, bool any_order)
+                         const struct hf_twin_event *b)
 {
     return a->kind == b->kind && a->waited == b->waited && a->ends == b->ends &&
            a->lease_ms == b->lease_ms && a->token == b->token &&
-           a->session == b->session && (any_order || a->index == b->index) &&
+           a->session == b->session && a->index == b->index &&
            a->key_size == b->key_size && !memcmp(a->key, b->key, a->key_size);
 }
 
-static size_t count_like(const struct hf_twin_events *events,
-                         const struct hf_twin_event *event)
-{
-    size_t count = 0;
-
-    for (size_t i = 0; i < events->count; i++)
-        count += events_equal(&events->list[i], event, true);
-    return count;
-}
-
 const char *hf_twin_compare_events(const struct hf_twin_events *table,
-                                   const struct hf_twin_events *twin,
-                                   bool any_order)
+                                   const struct hf_twin_events *twin)
 {
     if (table->count != twin->count)
         return differs("%zu events, expected %zu", table->count, twin->count);
@@ -698,9 +682,7 @@ const char *hf_twin_compare_events(const struct hf_twin_events *table,
         const struct hf_twin_event *a = &table->list[i];
         const struct hf_twin_event *b = &twin->list[i];
 
-        if (a->index != b->index ||
-            (any_order ? count_like(table, b) != count_like(twin, b)
-                       : !events_equal(a, b, false)))
+        if (!events_equal(a, b))
             return differs("event %zu: kind %d session %llu, "
                            "expected kind %d session %llu",
                            i, (int)a->kind, (unsigned long long)a->session,
@@ -941,30 +923,39 @@ static const char *check_session(const struct hf_table *table,
     return NULL;
 }
 
-static int compare_numbers(const void *a, const void *b)
+static const char *check_order(const struct hf_table *table)
 {
-    const uint64_t *x = a;
-    const uint64_t *y = b;
+    const struct hf_session *session = NULL;
+    const struct hf_hold *hold = NULL;
+    uint64_t last = 0;
 
-    return (*x > *y) - (*x < *y);
+    for (; (hold = hf_table_next(table, hold)); last = hold->token) {
+        if (hold->token <= last)
+            return differs("tokens do not rise from hold to hold");
+    }
+    last = 0;
+    for (; (session = hf_table_next_session(table, session));
+         last = session->id) {
+        if (session->id <= last)
+            return differs("ids do not rise from session to session");
+    }
+    return NULL;
 }
 
-static const char *check_tokens(const struct hf_table *table)
+static const char *check_waiting(const struct hf_session *session)
 {
-    uint64_t *tokens = resize(NULL, table->holds.count, sizeof(*tokens));
-    const struct hf_hold *hold = NULL;
-    const char *wrong = NULL;
-    size_t count = 0;
+    uint64_t last = 0;
 
-    while ((hold = hf_table_next(table, hold)))
-        tokens[count++] = hold->token;
-    qsort(tokens, count, sizeof(*tokens), compare_numbers);
-    for (size_t i = 1; i < count; i++) {
-        if (tokens[i] == tokens[i - 1])
-            wrong = differs("a token was granted twice");
+    for (const struct hf_list *link = session->waiting.next;
+         link != &session->waiting; link = link->next) {
+        const struct hf_claim *claim =
+            HF_CONTAINER(link, const struct hf_claim, of_session);
+
+        if (claim->sequence <= last)
+            return differs("sequences do not rise from waiter to waiter");
+        last = claim->sequence;
     }
-    free(tokens);
-    return wrong;
+    return NULL;
 }
 
 /* Sums over all holds and over all sessions must be the same. */
@@ -991,7 +982,7 @@ static const char *check_sums(const struct hf_table *table, struct sums a,
 const char *hf_table_check(const struct hf_table *table)
 {
     const struct hf_hold *hold = NULL;
-    const struct hf_map_link *link = NULL;
+    const struct hf_session *session = NULL;
     struct sums of_holds = {0};
     struct sums of_sessions = {0};
     const char *wrong = NULL;
@@ -1002,11 +993,10 @@ const char *hf_table_check(const struct hf_table *table)
         of_holds.waiting += hold->waiters;
         of_holds.untold += hold->untold != NULL;
     }
-    while (!wrong && (link = hf_map_next(&table->sessions, link))) {
-        const struct hf_session *session =
-            HF_CONTAINER(link, const struct hf_session, link);
-
+    while (!wrong && (session = hf_table_next_session(table, session))) {
         wrong = check_session(table, session);
+        if (!wrong)
+            wrong = check_waiting(session);
         of_sessions.holds += session->holds;
         of_sessions.waiting += length(&session->waiting);
         of_sessions.untold += length(&session->granted);
@@ -1014,5 +1004,5 @@ const char *hf_table_check(const struct hf_table *table)
     }
     if (!wrong)
         wrong = check_sums(table, of_holds, of_sessions);
-    return wrong ? wrong : check_tokens(table);
+    return wrong ? wrong : check_order(table);
 }

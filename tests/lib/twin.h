@@ -51,13 +51,11 @@ void hf_twin_events_add(struct hf_twin_events *events,
 void hf_twin_events_fini(struct hf_twin_events *events);
 
 /* The first difference between two answers, two lists of events, or the whole
- * state of both tables. With `any_order`, events may come in another order:
- * those of one CLOSE do after a snapshot. */
+ * state of both tables. */
 const char *hf_twin_compare_results(const struct hf_result *table,
                                     const struct hf_result *twin);
 const char *hf_twin_compare_events(const struct hf_twin_events *table,
-                                   const struct hf_twin_events *twin,
-                                   bool any_order);
+                                   const struct hf_twin_events *twin);
 const char *hf_twin_compare(const struct hf_twin *twin,
                             const struct hf_table *table);
 

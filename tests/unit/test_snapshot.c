@@ -1,5 +1,7 @@
 #include "core/snapshot.h"
 
+#include <stdio.h>
+
 #include "base/limits.h"
 #include "lib/alloc.h"
 #include "lib/commands.h"
@@ -156,6 +158,82 @@ static void places_are_the_same_after_a_restore(void **state)
     assert_null(hf_pair_restore(&pair));
     assert_int_equal(act(&pair, hf_test_lock(3, "a", 23), 21).place, before);
     hf_pair_fini(&pair);
+}
+
+#define KEYS 20
+
+static struct hf_key key_number(unsigned number)
+{
+    static char names[KEYS][8];
+
+    (void)snprintf(names[number], sizeof(names[0]), "k%u", number);
+    return hf_key(names[number]);
+}
+
+/* Session 1 holds every key; session 2 waits for them, the last one first, and
+ * has asked for the first three again. */
+static void make_waiters(struct hf_pair *pair)
+{
+    uint64_t sequence = 1;
+
+    act(pair, hf_test_open("holder"), 0);
+    act(pair, hf_test_open("waiter"), 0);
+    for (unsigned i = 0; i < KEYS; i++)
+        act(pair, hf_test_lock(1, key_number(i).data, i), 1 + i);
+    for (unsigned i = KEYS; i-- > 0;)
+        act(pair, hf_test_lock(2, key_number(i).data, 100 + i), sequence++);
+    for (unsigned i = 0; i < 3; i++)
+        act(pair, hf_test_lock(2, key_number(i).data, 100 + i), sequence++);
+}
+
+static void expect_withdrawn(const struct hf_twin_events *events)
+{
+    assert_int_equal(events->count, KEYS);
+    for (unsigned i = 0; i < KEYS; i++) {
+        unsigned number = i < KEYS - 3 ? KEYS - 1 - i : i - (KEYS - 3);
+        const struct hf_twin_event *event = &events->list[i];
+
+        assert_int_equal(event->kind, HF_EVENT_WITHDRAWN);
+        assert_true(hf_key_equal((struct hf_key){event->key, event->key_size},
+                                 key_number(number)));
+    }
+}
+
+static void events_come_in_the_same_order_after_a_restore(void **state)
+{
+    (void)state;
+    for (unsigned restores = 0; restores < 3; restores++) {
+        struct hf_pair pair;
+
+        hf_pair_init(&pair);
+        make_waiters(&pair);
+        for (unsigned i = 0; i < restores; i++)
+            assert_null(hf_pair_restore(&pair));
+        act(&pair, hf_test_close(2), 0);
+        expect_withdrawn(&pair.told);
+        hf_pair_fini(&pair);
+    }
+}
+
+static void equal_tables_are_equal_bytes(void **state)
+{
+    struct hf_pair one, other;
+    struct hf_buf a, b;
+
+    (void)state;
+    hf_pair_init(&one);
+    hf_pair_init(&other);
+    assert_null(hf_pair_restore(&other)); /* which takes another seed */
+    make_waiters(&one);
+    make_waiters(&other);
+    a = encode(&one.table);
+    b = encode(&other.table);
+    assert_int_equal(a.size, b.size);
+    assert_memory_equal(a.data, b.data, a.size);
+    hf_buf_fini(&a);
+    hf_buf_fini(&b);
+    hf_pair_fini(&one);
+    hf_pair_fini(&other);
 }
 
 static void empty_table_survives_a_round_trip(void **state)
@@ -368,7 +446,7 @@ struct forgery {
     uint64_t holder_session;
     uint32_t lease_ms;
     uint64_t hold_token;
-    bool same_token;
+    uint64_t second_token;
     uint8_t flags;
     uint32_t waiter_count;
     uint64_t waiters_written;
@@ -384,7 +462,7 @@ struct forgery {
 /* Two sessions would be needed to be rich; one is enough to be wrong. */
 static const struct forgery sound = {
     .magic = 0x53464821,
-    .version = 1,
+    .version = 2,
     .token = 9,
     .last_session = 5,
     .index = 20,
@@ -404,6 +482,7 @@ static const struct forgery sound = {
     .holder_session = 5,
     .lease_ms = 1000,
     .hold_token = 8,
+    .second_token = 9,
     .flags = 3,
     .waiter_count = 2,
     .waiters_written = 2,
@@ -460,7 +539,7 @@ static void put_hold(struct hf_buf *buf, const struct forgery *x, bool first)
 {
     put_filler(buf, x->key_size, first || x->same_key ? 'a' : 'b');
     put_claim(buf, x->holder_session, 1, x->lease_ms);
-    hf_buf_u64(buf, first || x->same_token ? x->hold_token : 1);
+    hf_buf_u64(buf, first ? x->hold_token : x->second_token);
     hf_buf_u32(buf, 0);
     hf_buf_u8(buf, first ? x->flags : 0);
     hf_buf_u32(buf, first ? x->waiter_count : 0);
@@ -573,7 +652,8 @@ static void holds_that_do_not_fit_are_refused(void **state)
     EXPECT(HF_OK, x.key_size = HF_KEY_MAX);
     EXPECT(HF_EPROTO, x.key_size = HF_KEY_MAX + 1);
     EXPECT(HF_EPROTO, x.same_key = true);
-    EXPECT(HF_EPROTO, x.same_token = true);
+    EXPECT(HF_EPROTO, x.second_token = x.hold_token);
+    EXPECT(HF_EPROTO, x.second_token = 7);
     EXPECT(HF_EPROTO, x.hold_token = 0);
     EXPECT(HF_EPROTO, x.hold_token = 10);
     EXPECT(HF_EPROTO, x.holder_session = 4);
@@ -595,6 +675,7 @@ static void waiters_that_do_not_fit_are_refused(void **state)
     EXPECT(HF_EPROTO, x.waiter_lease_ms = 0);
     EXPECT(HF_EPROTO, x.waiter_sequence = 0);
     EXPECT(HF_EPROTO, x.waiter_sequence = 5);
+    EXPECT(HF_EPROTO, x.waiter_sequence = 4);
     EXPECT(HF_OK, x.waiter_sequence = 1);
     EXPECT(HF_EPROTO, x.kept_nonce = 60);
     EXPECT(HF_EPROTO, x.kept_kind = HF_COMMAND_UNLOCK);
@@ -610,6 +691,8 @@ int main(void)
         cmocka_unit_test(table_survives_a_round_trip),
         cmocka_unit_test(restored_table_goes_on_as_before),
         cmocka_unit_test(places_are_the_same_after_a_restore),
+        cmocka_unit_test(events_come_in_the_same_order_after_a_restore),
+        cmocka_unit_test(equal_tables_are_equal_bytes),
         cmocka_unit_test(empty_table_survives_a_round_trip),
         cmocka_unit_test(full_window_survives_a_round_trip),
         cmocka_unit_test(settled_session_survives_a_round_trip),

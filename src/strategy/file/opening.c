@@ -19,7 +19,7 @@
 #include "strategy/file/place.h"
 
 #define MAGIC UINT64_C(0x414e455241464821) /* "!HFARENA" */
-#define VERSION 1
+#define VERSION 2
 
 enum hf_err hf_arena_fail(const struct hf_arena *arena, struct hf_error *error,
                           const char *name, const char *what)
@@ -208,6 +208,10 @@ static enum hf_err open_file(struct hf_arena *arena, mode_t mode,
     err = open_or_make(arena, mode, error);
     if (!err)
         (void)flock(arena->directory, LOCK_SH);
+    /* Closing alone is not enough: a child that another thread forked
+     * meanwhile has a copy of the descriptor, which would keep the lock. */
+    if (!HF_MUTANT(201))
+        (void)flock(lock, LOCK_UN);
     (void)close(lock);
     return err;
 }

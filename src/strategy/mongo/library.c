@@ -9,6 +9,7 @@
 
 #include "base/list.h"
 #include "base/thread.h"
+#include "base/wiped.h"
 
 #define EXIT_S 1
 
@@ -20,49 +21,52 @@ struct thread {
     bool ended; /* to be joined */
 };
 
-/* Those of all clients. Its mutex is held while they are linked only. */
-static struct {
+/* The threads of all clients. A forked child has none of them: it sees zeros
+ * here, and an unlocked mutex. */
+struct threads {
     pthread_mutex_t mutex;
     pthread_cond_t fewer;
     struct hf_list all;
     unsigned running; /* of them: the others have ended */
-    pid_t pid;        /* whose they are */
-} threads = {.mutex = PTHREAD_MUTEX_INITIALIZER,
-             .fewer = PTHREAD_COND_INITIALIZER};
+};
+static void *_Atomic threads_page;
+
+/* NULL: out of memory. */
+static struct threads *lock_threads(void)
+{
+    struct threads *threads =
+        hf_wiped_get(&threads_page, sizeof(struct threads));
+
+    if (!threads)
+        return NULL;
+    pthread_mutex_lock(&threads->mutex);
+    if (!threads->all.next)
+        hf_list_init(&threads->all);
+    return threads;
+}
 
 static void *begin(void *arg)
 {
     struct thread *thread = arg;
+    struct threads *threads;
 
     (void)thread->run(thread->arg);
-    pthread_mutex_lock(&threads.mutex);
+    threads = lock_threads();
     thread->ended = true;
-    threads.running--;
-    pthread_cond_signal(&threads.fewer);
-    pthread_mutex_unlock(&threads.mutex);
+    threads->running--;
+    pthread_cond_signal(&threads->fewer);
+    pthread_mutex_unlock(&threads->mutex);
     return NULL;
 }
 
-/* A child of ours has copies of what we know, and would wait for ever. */
-static void forget_a_parents_threads(void)
-{
-    pthread_mutex_lock(&threads.mutex);
-    if (threads.pid != getpid()) {
-        hf_list_init(&threads.all);
-        threads.running = 0;
-        threads.pid = getpid();
-    }
-    pthread_mutex_unlock(&threads.mutex);
-}
-
-/* One that has ended, and is not in the list any more; NULL: none. */
+/* Unlink a thread that has ended; NULL: there is none. */
 static struct thread *take_ended(void)
 {
+    struct threads *threads = lock_threads();
     struct thread *taken = NULL;
 
-    pthread_mutex_lock(&threads.mutex);
-    for (struct hf_list *link = threads.all.next;
-         link != &threads.all && !taken; link = link->next) {
+    for (struct hf_list *link = threads->all.next;
+         link != &threads->all && !taken; link = link->next) {
         struct thread *thread = HF_CONTAINER(link, struct thread, link);
 
         if (thread->ended)
@@ -70,7 +74,7 @@ static struct thread *take_ended(void)
     }
     if (taken)
         hf_list_remove(&taken->link);
-    pthread_mutex_unlock(&threads.mutex);
+    pthread_mutex_unlock(&threads->mutex);
     return taken;
 }
 
@@ -84,22 +88,29 @@ static void join_ended(void)
     }
 }
 
+static bool start(struct threads *threads, struct thread *thread)
+{
+    if (hf_thread_start(&thread->id, begin, thread) != 0)
+        return false;
+    hf_list_push_back(&threads->all, &thread->link);
+    threads->running++;
+    return true;
+}
+
 bool hf_mongo_thread_start(void *(*run)(void *), void *arg)
 {
     struct thread *thread = malloc(sizeof(*thread));
+    struct threads *threads = thread ? lock_threads() : NULL;
     bool started;
 
-    forget_a_parents_threads();
-    join_ended();
-    if (!thread)
+    if (!threads) {
+        free(thread);
         return false;
+    }
     *thread = (struct thread){.run = run, .arg = arg};
-    pthread_mutex_lock(&threads.mutex);
-    started = hf_thread_start(&thread->id, begin, thread) == 0;
-    if (started)
-        hf_list_push_back(&threads.all, &thread->link);
-    threads.running += started;
-    pthread_mutex_unlock(&threads.mutex);
+    started = start(threads, thread);
+    pthread_mutex_unlock(&threads->mutex);
+    join_ended();
     if (!started)
         free(thread);
     return started;
@@ -108,29 +119,30 @@ bool hf_mongo_thread_start(void *(*run)(void *), void *arg)
 /* Those that are stuck in libmongoc go down with the process. */
 static void detach_others(void)
 {
-    pthread_mutex_lock(&threads.mutex);
-    for (struct hf_list *link = threads.all.next; link != &threads.all;
+    struct threads *threads = lock_threads();
+
+    for (struct hf_list *link = threads->all.next; link != &threads->all;
          link = link->next)
         (void)pthread_detach(HF_CONTAINER(link, struct thread, link)->id);
-    pthread_mutex_unlock(&threads.mutex);
+    pthread_mutex_unlock(&threads->mutex);
 }
 
 /* Until they are gone, and not only about to go: libraries clean up after a
  * thread when it ends, with what they take down themselves at exit. */
 static void await_threads(void)
 {
+    struct threads *threads = lock_threads();
     struct timespec until;
 
-    if (threads.pid != getpid())
-        return;
+    if (!threads)
+        return; /* none was ever started */
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += EXIT_S;
-    pthread_mutex_lock(&threads.mutex);
-    while (threads.running > 0 &&
-           pthread_cond_clockwait(&threads.fewer, &threads.mutex,
+    while (threads->running > 0 &&
+           pthread_cond_clockwait(&threads->fewer, &threads->mutex,
                                   CLOCK_MONOTONIC, &until) == 0)
         continue;
-    pthread_mutex_unlock(&threads.mutex);
+    pthread_mutex_unlock(&threads->mutex);
     join_ended();
     detach_others();
 }

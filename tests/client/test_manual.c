@@ -1,0 +1,194 @@
+/* Sentences of holdfast(3) that no other test states. */
+#include <dirent.h>
+#include <unistd.h>
+
+#include "holdfast.h"
+#include "lib/runner.h"
+
+static struct hf_client *client;
+
+static int open_client(void **state)
+{
+    (void)state;
+    return hf_open("memory:manual", NULL, &client);
+}
+
+static int close_client(void **state)
+{
+    (void)state;
+    return hf_close(client, 10000) == HF_OK ? 0 : -1;
+}
+
+static struct hf_lock_opts renewed(void)
+{
+    struct hf_lock_opts opts;
+
+    hf_lock_opts_init(&opts);
+    opts.renew = true;
+    return opts;
+}
+
+static unsigned count_threads(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    unsigned count = 0;
+
+    assert_non_null(tasks);
+    while (readdir(tasks))
+        count++;
+    (void)closedir(tasks);
+    return count;
+}
+
+static void wait_until_invalid(const struct hf_lock *lock)
+{
+    while (hf_valid_for(lock, 0))
+        (void)usleep(1000);
+}
+
+/* ---- Threads ------------------------------------------------------------*/
+
+/* Under a sanitizer that has a thread of its own, from the first other one on:
+ * more threads than before is all that is asked. */
+static void start_calls_start_no_thread(void **state)
+{
+    struct hf_lock_opts opts = renewed();
+    unsigned before = count_threads();
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    assert_int_equal(
+        hf_lock_start(client, hf_key("k"), &opts, &lock, NULL, NULL, NULL),
+        HF_OK);
+    assert_int_equal(count_threads(), before);
+    assert_non_null(lock);
+    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(count_threads(), before);
+    hf_lock_free(lock);
+}
+
+static void waiting_for_a_future_starts_one_for_a_renewed_lock(void **state)
+{
+    struct hf_lock_opts opts = renewed();
+    unsigned before = count_threads();
+    struct hf_future *future = NULL;
+    struct hf_lock *lock = NULL;
+    enum hf_err err;
+
+    (void)state;
+    assert_int_equal(
+        hf_lock_start(client, hf_key("k"), &opts, &lock, NULL, NULL, &future),
+        HF_OK);
+    assert_int_equal(hf_future_wait(future, HF_FOREVER, &err), HF_OK);
+    assert_true(count_threads() > before);
+    hf_future_free(future);
+    hf_lock_free(lock);
+}
+
+static void a_renewal_starts_one_for_a_renewed_lock(void **state)
+{
+    struct hf_lock_opts opts = renewed();
+    unsigned before = count_threads();
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    assert_int_equal(
+        hf_lock_start(client, hf_key("k"), &opts, &lock, NULL, NULL, NULL),
+        HF_OK);
+    assert_int_equal(hf_renew(lock, 0), HF_OK);
+    assert_true(count_threads() > before);
+    hf_lock_free(lock);
+}
+
+static void blocking_calls_start_none_without_such_a_lock(void **state)
+{
+    unsigned before = count_threads();
+    struct hf_lock *lock = NULL;
+    struct hf_info info;
+
+    (void)state;
+    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    assert_int_equal(hf_renew(lock, 0), HF_OK);
+    assert_int_equal(hf_read(client, hf_key("k"), HF_LOCAL, &info), HF_OK);
+    hf_info_fini(&info);
+    assert_int_equal(hf_unlock(lock), HF_OK);
+    hf_lock_free(lock);
+    assert_int_equal(count_threads(), before);
+}
+
+/* ---- Lost is final ------------------------------------------------------*/
+
+static void a_lapsed_adopted_handle_cannot_be_renewed(void **state)
+{
+    struct hf_lock *lock = NULL, *adopted = NULL;
+    uint8_t nonce[HF_NONCE_SIZE];
+
+    (void)state;
+    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    hf_nonce(lock, nonce);
+    assert_int_equal(hf_lock_adopt(client, hf_key("k"), nonce, hf_token(lock),
+                                   NULL, &adopted),
+                     HF_OK);
+    assert_false(hf_valid_for(adopted, 0));
+    assert_int_equal(hf_lock_state(adopted), HF_LOCK_HELD);
+    assert_int_equal(hf_renew(adopted, 50), HF_OK);
+    wait_until_invalid(adopted);
+    assert_int_equal(hf_lock_state(adopted), HF_LOCK_LOST);
+    assert_int_equal(hf_renew(adopted, 0), HF_EEXPIRED);
+    assert_false(hf_valid_for(adopted, 0));
+    hf_lock_free(adopted);
+    hf_lock_free(lock);
+}
+
+static int outlive_the_lease(struct hf_lock *lock, void *arg)
+{
+    (void)arg;
+    wait_until_invalid(lock);
+    return 7;
+}
+
+static void running_past_the_end_is_expired(void **state)
+{
+    struct hf_lock_opts opts;
+    int result = 0;
+
+    (void)state;
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = 50;
+    assert_int_equal(
+        hf_run(client, hf_key("k"), &opts, outlive_the_lease, NULL, &result),
+        HF_EEXPIRED);
+    assert_int_equal(result, 7);
+}
+
+static void a_broken_lock_can_be_updated_but_not_renewed(void **state)
+{
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    assert_int_equal(hf_force(client, hf_key("k"), hf_token(lock), false),
+                     HF_OK);
+    assert_int_equal(hf_update(lock, NULL, hf_bytes("v")), HF_OK);
+    assert_int_equal(hf_renew(lock, 0), HF_EFORCED);
+    assert_true(hf_valid_for(lock, 0));
+    hf_lock_free(lock);
+}
+
+#define CASE(name)                                                             \
+    cmocka_unit_test_setup_teardown(name, open_client, close_client)
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(start_calls_start_no_thread),
+        CASE(waiting_for_a_future_starts_one_for_a_renewed_lock),
+        CASE(a_renewal_starts_one_for_a_renewed_lock),
+        CASE(blocking_calls_start_none_without_such_a_lock),
+        CASE(a_lapsed_adopted_handle_cannot_be_renewed),
+        CASE(running_past_the_end_is_expired),
+        CASE(a_broken_lock_can_be_updated_but_not_renewed),
+    };
+
+    return hf_test_main("manual", cases, HF_TEST_COUNT(cases), 0);
+}
