@@ -217,14 +217,6 @@ void suite_restore_defaults(void)
     expect_ok(hf_lock_opts_set_default(NULL));
 }
 
-static void set_patient_defaults(void)
-{
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, SUITE_PATIENCE_MS);
-
-    opts.timeout_ms = SUITE_PATIENCE_MS;
-    expect_ok(hf_lock_opts_set_default(&opts));
-}
-
 /* On a busy machine, what is asked of a server may take a second. */
 uint32_t suite_brief_ms(uint32_t ttl_ms)
 {
@@ -435,7 +427,7 @@ static int set_up(void **state)
     client = suite_open();
     self.caps = hf_caps(client);
     (void)hf_close(client, SUITE_PATIENCE_MS);
-    set_patient_defaults();
+    hf_test_be_patient();
     if (self.joined->promise->needs & ~self.caps)
         skip_without(self.joined->promise->needs & ~self.caps);
     recorded_init(suite_has(HF_CAP_FIFO));

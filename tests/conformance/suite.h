@@ -16,11 +16,8 @@
 #include "lib/expect.h"
 #include "lib/runner.h"
 
-/* How long a case waits for what must come: far more than it ever takes. */
-#define SUITE_PATIENCE_MS 60000
-
-/* A lease that does not end while a case runs. */
-#define SUITE_LONG_MS 600000
+#define SUITE_PATIENCE_MS HF_TEST_PATIENCE_MS
+#define SUITE_LONG_MS HF_TEST_LONG_MS
 
 struct promise {
     const char *name;
