@@ -240,12 +240,16 @@ static struct hf_key numbered(char text[256], const char *prefix,
     return hf_key(text);
 }
 
+/* With a lease of a second, and a longer one if that is over too soon. */
 static struct hf_lock *take_briefly(struct hf_client *client, struct hf_key key)
 {
-    struct hf_lock_opts opts = suite_opts(1000, SUITE_PATIENCE_MS);
+    struct hf_lock_opts opts = suite_opts(1000, 5000);
     struct hf_lock *lock = NULL;
+    enum hf_err err = HF_OK;
 
-    expect_ok(recorded_lock(client, key, &opts, &lock));
+    while (suite_was_too_short(err = recorded_lock(client, key, &opts, &lock)))
+        opts.ttl_ms *= 2;
+    expect_ok(err);
     return lock;
 }
 
@@ -255,19 +259,16 @@ static void abandoned_keys_are_cleaned_up(void)
     struct hf_client *client = suite_open(), *other = suite_open();
     struct hf_lock **locks = calloc(CROWD, sizeof(struct hf_lock *));
     const char *prefix = suite_key("").data;
-    int64_t until = 0;
     char text[256];
 
     suite_step_back();
     assert_non_null(locks);
     for (unsigned i = 0; i < CROWD; i++)
         locks[i] = take_briefly(client, numbered(text, prefix, i));
-    until = suite_now_ms() + SUITE_PATIENCE_MS;
     suite_sleep(suite_lease_ms(1000));
-    while (keys_left(other) > 0 && suite_now_ms() < until)
+    while (keys_left(other) > 0)
         suite_sleep(100);
 
-    assert_int_equal(keys_left(other), 0);
     for (unsigned i = 0; i < CROWD; i++)
         hf_lock_free(locks[i]);
     free(locks);
@@ -575,9 +576,9 @@ struct storm {
 };
 
 /* On a busy machine, what was asked so often may be in doubt. */
-static bool is_legal(enum hf_err err, enum hf_err also, enum hf_err too)
+static bool is_legal(enum hf_err err, enum hf_err also)
 {
-    return err == HF_OK || err == also || err == too || err == HF_EINDOUBT;
+    return err == HF_OK || err == also || err == HF_EINDOUBT;
 }
 
 /* One claim, short-lived enough that some run out, and what may follow. */
@@ -592,7 +593,7 @@ static void storm_step(struct storm *storm, struct hf_client *client,
     enum hf_err err = recorded_lock(client, key, &opts, &lock);
     struct hf_info info;
 
-    if (!is_legal(err, HF_EBUSY, HF_ETIMEDOUT))
+    if (!is_legal(err, HF_EBUSY) && !suite_was_too_short(err))
         atomic_fetch_add(&storm->wrong, 1);
     if (recorded_read(client, key, &info) != HF_OK)
         atomic_fetch_add(&storm->wrong, 1);
@@ -606,14 +607,14 @@ static void storm_step(struct storm *storm, struct hf_client *client,
         err = recorded_renew(client, lock, 0);
     else
         (void)recorded_valid(client, lock);
-    if (!is_legal(err, HF_EEXPIRED, HF_EEXPIRED))
+    if (!is_legal(err, HF_EEXPIRED))
         atomic_fetch_add(&storm->wrong, 1);
     if (next_random(seed) % 8 == 0) {
         recorded_free(lock);
         return;
     }
     err = recorded_unlock(client, lock);
-    if (!is_legal(err, HF_EEXPIRED, HF_EEXPIRED))
+    if (!is_legal(err, HF_EEXPIRED))
         atomic_fetch_add(&storm->wrong, 1);
     hf_lock_free(lock);
 }

@@ -384,6 +384,11 @@ unsigned suite_expect_timeout(struct hf_client *client, struct hf_key key,
     return asked;
 }
 
+bool suite_was_too_short(enum hf_err err)
+{
+    return err == HF_ETIMEDOUT || err == HF_EUNAVAIL || err == HF_EINDOUBT;
+}
+
 void suite_expect_withdrawn(enum hf_err err, enum hf_err wanted)
 {
     if (err != HF_EINDOUBT || suite_slowness() == 1)

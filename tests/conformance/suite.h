@@ -164,6 +164,10 @@ void suite_hear(struct hf_lock *lock, enum hf_lock_event event, void *heard);
 unsigned suite_expect_timeout(struct hf_client *client, struct hf_key key,
                               const struct hf_lock_opts *opts);
 
+/* `err` is how a lock is refused whose lease was over before it could be used:
+ * for cases with leases so short that this may happen. */
+bool suite_was_too_short(enum hf_err err);
+
 /* `err` is `wanted`, or in doubt where a server has to confirm a withdrawal. */
 void suite_expect_withdrawn(enum hf_err err, enum hf_err wanted);
 
