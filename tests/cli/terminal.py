@@ -12,11 +12,11 @@ import sys
 import termios
 import time
 
-from cases import (HOLDFAST, LIMIT, MEMORY, SLOWNESS, alive, case, check,
-                   equal, main, place, read, tool, until)
+from cases import (HOLDFAST, LIMIT, LONG, MEMORY, SLOWNESS, TooSlow, alive, case,
+                   check, equal, lasting, main, place, read, tool, until)
 
 PROMPT = 'ready> '
-TTL_MS = 1000 * SLOWNESS
+TTL_MS = 1000
 
 
 # Commands that are typed at are one process: a shell that is hit by a key just
@@ -122,6 +122,20 @@ def states_of_job(terminal):
                    for pid, state in children(terminal.pid))
 
 
+def is_in_foreground(terminal):
+    """Whether holdfast's command runs and has the terminal."""
+    jobs = [pid for pid, _ in children(terminal.pid)]
+    return any(int(fields[1]) in jobs and fields[0] not in 'TZ' and
+               fields[5] == fields[2] for _, fields in processes())
+
+
+def bring_back(terminal):
+    """fg, and until the command has the terminal."""
+    terminal.type('fg\n')
+    terminal.see('HF run')
+    until(lambda: is_in_foreground(terminal), 'the command in the foreground')
+
+
 @case
 def the_command_is_in_the_foreground_and_the_shell_again_after_it():
     with Terminal(MEMORY) as terminal:
@@ -150,7 +164,7 @@ def a_script_has_the_terminal_back_after_it():
 @case
 def ctrl_c_ends_the_command_and_the_status_is_130():
     with Terminal(MEMORY) as terminal:
-        terminal.start("$HF run k -- sh -c 'echo go; exec sleep 60'")
+        terminal.start("$HF run k -- sh -c 'echo go; exec sleep 600'")
         terminal.type('\x03')
         terminal.see(re.escape(PROMPT))
         equal(terminal.status(), 130)
@@ -169,7 +183,7 @@ def a_command_may_catch_ctrl_c():
 @case
 def ctrl_c_ends_the_script_around_it_too():
     with Terminal(MEMORY) as terminal:
-        terminal.start("bash -c '$HF run k -- sh -c \"echo go; exec sleep 60\"; "
+        terminal.start("bash -c '$HF run k -- sh -c \"echo go; exec sleep 600\"; "
                        "echo wrong'")
         terminal.type('\x03')
         shown = terminal.see(re.escape(PROMPT))
@@ -181,7 +195,7 @@ def ctrl_c_ends_the_script_around_it_too():
 def ctrl_backslash_ends_the_command():
     with Terminal(MEMORY) as terminal:
         terminal.enter('ulimit -c 0')
-        terminal.start("$HF run k -- sh -c 'echo go; exec sleep 60'")
+        terminal.start("$HF run k -- sh -c 'echo go; exec sleep 600'")
         terminal.type('\x1c')
         terminal.see(re.escape(PROMPT))
         equal(terminal.status(), 131)
@@ -190,7 +204,7 @@ def ctrl_backslash_ends_the_command():
 @case
 def ctrl_z_stops_both_and_fg_goes_on():
     with Terminal(MEMORY) as terminal:
-        terminal.start('$HF run --ttl 60s k -- $PY -c "print(\'go\', '
+        terminal.start('$HF run --ttl 600s k -- $PY -c "print(\'go\', '
                        'flush=True); print(\'got\', input())"')
         for _ in range(3):
             terminal.type('\x1a')
@@ -198,9 +212,7 @@ def ctrl_z_stops_both_and_fg_goes_on():
             check('Stopped' in shown, shown)
             equal(terminal.status(), 148)
             equal(states_of_job(terminal), 'TT')
-            terminal.type('fg\n')
-            terminal.see('HF run')
-            time.sleep(0.1)
+            bring_back(terminal)
         terminal.type('line\n')
         check('got line' in terminal.see(re.escape(PROMPT)))
         equal(terminal.status(), 0)
@@ -209,15 +221,13 @@ def ctrl_z_stops_both_and_fg_goes_on():
 @case
 def bg_goes_on_until_it_wants_the_terminal():
     with Terminal(MEMORY) as terminal:
-        terminal.start('$HF run --ttl 60s k -- $PY -c "import time; print(\'go\','
+        terminal.start('$HF run --ttl 600s k -- $PY -c "import time; print(\'go\','
                        ' flush=True); time.sleep(0.5); print(\'got\', input())"')
         terminal.type('\x1a')
         terminal.see(re.escape(PROMPT))
         terminal.enter('bg')
         until(lambda: states_of_job(terminal) == 'TT', 'a stop')
-        terminal.type('fg\n')
-        terminal.see('HF run')
-        time.sleep(0.2)
+        bring_back(terminal)
         terminal.type('line\n')
         check('got line' in terminal.see(re.escape(PROMPT)))
         equal(terminal.status(), 0)
@@ -241,24 +251,24 @@ def fg_of_a_running_job_reaches_the_command():
         terminal.see('HF run')
         terminal.type('line\n')
         check('got line' in terminal.see(re.escape(PROMPT)))
-        terminal.enter("$HF run k -- sleep 60 &")
-        terminal.type('fg\n')
-        terminal.see('HF run')
-        time.sleep(0.3)
+        terminal.enter("$HF run k -- sleep 600 &")
+        bring_back(terminal)
         terminal.type('\x03')
         terminal.see(re.escape(PROMPT))
         check(terminal.status() in (130, 143), 'Ctrl-C had no effect')
 
 
 @case
-def a_job_that_is_stopped_for_longer_than_the_lease_is_killed_by_fg():
+@lasting(TTL_MS)
+def a_job_that_is_stopped_for_longer_than_the_lease_is_killed_by_fg(ttl_ms):
     with Terminal(MEMORY) as terminal:
-        terminal.start(f'$HF run --ttl {TTL_MS}ms k -- $PY -c "import time; '
-                       'print(\'go\', flush=True); time.sleep(0.8); '
+        terminal.start(f'$HF run --ttl {ttl_ms}ms k -- $PY -c "import time; '
+                       'print(\'go\', flush=True); time.sleep(600); '
                        'print(\'wr\' + \'ong\', flush=True)"')
         terminal.type('\x1a')
-        terminal.see(re.escape(PROMPT))
-        time.sleep(TTL_MS / 1000 * 1.3)
+        if 'lost' in terminal.see(re.escape(PROMPT)):
+            raise TooSlow
+        time.sleep(ttl_ms / 1000 * 1.3)
         terminal.type('fg\n')
         shown = terminal.see(re.escape(PROMPT))
         check('lost' in shown and 'wrong' not in shown, shown)
@@ -269,7 +279,7 @@ def a_job_that_is_stopped_for_longer_than_the_lease_is_killed_by_fg():
 def a_hang_up_ends_the_command():
     with Terminal(MEMORY) as terminal:
         shown = terminal.start("$HF run k -- sh -c 'echo pid $$ go; "
-                               "exec sleep 60'")
+                               "exec sleep 600'")
         pid = int(re.search(r'pid (\d+)', shown).group(1))
     until(lambda: not alive(pid), 'the end of the command')
 
@@ -301,7 +311,7 @@ LINE = r'holdfast: waiting for (\S+), place (\d+) in line, held by (\S+) for '
 @case
 def a_wait_says_who_holds_it_on_one_line_and_removes_it():
     with place() as p, Terminal(p.env) as terminal:
-        nonce, token = p.lock('k', '--ttl', '60s', '--note', 'nightly report')
+        nonce, token = p.lock('k', '--ttl', LONG, '--note', 'nightly report')
         terminal.type('$HF run k -- echo mine\n')
         seen = terminal.see(LINE + r'[\d.]+s \(nightly report\)')
         equal(re.search(LINE, seen).group(1, 2), ('k', '1'))
@@ -314,19 +324,24 @@ def a_wait_says_who_holds_it_on_one_line_and_removes_it():
 
 
 @case
-def a_wait_shorter_than_a_second_says_nothing():
+@lasting(300, rounds=20)
+def a_wait_shorter_than_a_second_says_nothing(_):
     with place() as p, Terminal(p.env) as terminal:
-        nonce, token = p.lock('k', '--ttl', '60s')
+        nonce, token = p.lock('k')
+        begun = time.monotonic()
         terminal.type('$HF run k -- echo mine\n')
         time.sleep(0.3)
         p.run('unlock', 'k', nonce, token)
-        check('holdfast' not in terminal.see('mine'))
+        seen = terminal.see('mine')
+        if time.monotonic() - begun >= 1:
+            raise TooSlow  # to wait for less
+        check('holdfast' not in seen, seen)
 
 
 @case
 def a_narrow_terminal_cuts_the_line():
     with place() as p, Terminal(p.env) as terminal:
-        nonce, token = p.lock('k', '--ttl', '60s', '--note', 'n' * 200)
+        nonce, token = p.lock('k', '--ttl', LONG, '--note', 'n' * 200)
         fcntl.ioctl(terminal.fd, termios.TIOCSWINSZ,
                     struct.pack('HHHH', 24, 40, 0, 0))
         terminal.type('$HF run k -- echo mine\n')
@@ -340,7 +355,7 @@ def a_narrow_terminal_cuts_the_line():
 @case
 def a_wait_in_the_background_or_in_a_pipe_says_nothing():
     with place() as p, Terminal(p.env) as terminal:
-        nonce, token = p.lock('k', '--ttl', '60s')
+        nonce, token = p.lock('k', '--ttl', LONG)
         terminal.enter('$HF run k -- echo mine &')
         terminal.enter('$HF run k -- echo mine 2>err &')
         time.sleep(1.6)
@@ -351,7 +366,7 @@ def a_wait_in_the_background_or_in_a_pipe_says_nothing():
 @case
 def ctrl_c_ends_a_wait_and_leaves_no_one_in_line():
     with place() as p, Terminal(p.env) as terminal:
-        p.lock('k', '--ttl', '60s')
+        p.lock('k', '--ttl', LONG)
         terminal.type('$HF run k -- echo mine\n')
         terminal.see(LINE)
         terminal.type('\x03')
@@ -363,7 +378,7 @@ def ctrl_c_ends_a_wait_and_leaves_no_one_in_line():
 @case
 def ctrl_z_stops_a_wait_and_fg_goes_on():
     with place() as p, Terminal(p.env) as terminal:
-        nonce, token = p.lock('k', '--ttl', '60s')
+        nonce, token = p.lock('k', '--ttl', LONG)
         terminal.type('$HF run k -- echo mine\n')
         terminal.see(LINE)
         terminal.type('\x1a')

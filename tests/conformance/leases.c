@@ -9,44 +9,43 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* MJ-02 */
-static int64_t ttl_lacks(unsigned round)
-{
-    struct hf_client *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(2000, 0);
-    struct hf_lock *lock = NULL;
-    int64_t lacks = 0;
-
-    expect_ok(
-        recorded_lock(client, suite_key_number("k", round), &opts, &lock));
-    lacks = 2000 - (int64_t)hf_remaining_ms(lock);
-    assert_true(lacks > 5 || hf_valid_for(lock, 1990));
-
-    hf_lock_free(lock);
-    suite_close(client);
-    return lacks;
-}
-
+/* MJ-02: it counts from when lock was called at the earliest. So where lock
+ * returns at once, all of it is left. */
 static void the_ttl_is_whole_when_lock_returns(void)
 {
-    suite_in_time(ttl_lacks, 5);
+    struct hf_client *client = suite_open();
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+
+    for (unsigned i = 0; i < 10; i++) {
+        struct hf_lock *lock = NULL;
+        int64_t before = suite_now_ms();
+
+        expect_ok(
+            recorded_lock(client, suite_key_number("k", i), &opts, &lock));
+        assert_in_range(hf_deadline(lock), before + SUITE_LONG_MS,
+                        suite_now_ms() + SUITE_LONG_MS);
+        hf_lock_free(lock);
+    }
+    suite_close(client);
 }
 
 /* MJ-03 */
 static void valid_for_is_false_once_less_remains(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(1000, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
     struct hf_lock *lock = NULL;
+    uint32_t most = 0;
 
     expect_ok(recorded_lock(client, suite_key("k"), &opts, &lock));
-    assert_true(hf_valid_for(lock, 500));
-    assert_false(hf_valid_for(lock, 1000)); /* strictly less */
+    assert_true(hf_valid_for(lock, SUITE_LONG_MS / 2));
+    assert_false(hf_valid_for(lock, SUITE_LONG_MS)); /* strictly less */
     assert_false(hf_valid_for(lock, HF_FOREVER));
-    suite_sleep_until(hf_deadline(lock) - 500);
+    most = hf_remaining_ms(lock) - 200;
+    suite_sleep_until(hf_deadline(lock) - most);
 
-    assert_false(hf_valid_for(lock, 500));
-    assert_true(hf_valid_for(lock, 0) || suite_now_ms() >= hf_deadline(lock));
+    assert_false(hf_valid_for(lock, most));
+    assert_true(hf_valid_for(lock, 0));
     hf_lock_free(lock);
     suite_close(client);
 }
@@ -55,14 +54,15 @@ static void valid_for_is_false_once_less_remains(void)
 static void a_lock_without_renewal_ends_with_its_ttl(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(3000, 0);
+    struct hf_lock_opts opts = suite_opts(3000, SUITE_PATIENCE_MS);
     struct hf_lock *lock = NULL;
-    int64_t began = suite_now_ms();
+    int64_t deadline = 0;
 
     expect_ok(recorded_lock(client, suite_key("k"), &opts, &lock));
-    suite_sleep_until(began + 1000);
-    assert_true(recorded_valid(client, lock));
-    suite_sleep_until(hf_deadline(lock));
+    deadline = hf_deadline(lock);
+    suite_sleep_until(deadline - 2000);
+    assert_true(recorded_valid(client, lock) || suite_now_ms() >= deadline);
+    suite_sleep_until(deadline);
 
     assert_false(hf_valid_for(lock, 0));
     assert_int_equal(hf_remaining_ms(lock), 0);
@@ -71,37 +71,35 @@ static void a_lock_without_renewal_ends_with_its_ttl(void)
     suite_close(client);
 }
 
-/* The holder takes `ttl_ms` and does nothing more; another waits for the key.
- * How long after the grant it gets it, by the clock of neither. */
-static int64_t handed_over_after(unsigned round, uint32_t ttl_ms)
+/* The holder takes `ttl_ms` and does nothing more; another that waits for the
+ * key gets it, and not before the lease has ended. */
+static void expect_handed_over(struct hf_key key, uint32_t ttl_ms)
 {
     struct hf_client *one = suite_open(), *two = suite_open();
-    struct hf_key key = suite_key_number("k", round);
-    struct hf_lock_opts opts = suite_opts(ttl_ms, 10000);
+    struct hf_lock_opts opts = suite_opts(ttl_ms, SUITE_PATIENCE_MS);
     struct hf_lock *lost = NULL, *lock = NULL;
-    int64_t granted = 0, took = 0, deadline = 0;
+    int64_t granted = 0, deadline = 0;
 
     expect_ok(recorded_lock(one, key, &opts, &lost));
     granted = suite_now_ms();
     deadline = hf_deadline(lost);
+    opts.ttl_ms = SUITE_LONG_MS;
     expect_ok(recorded_lock(two, key, &opts, &lock));
-    took = suite_now_ms() - granted;
 
-    assert_true(took >= ttl_ms);
     assert_true(suite_now_ms() >= deadline);
+    assert_true(deadline <= granted + ttl_ms);
     assert_false(hf_valid_for(lost, 0));
     hf_lock_free(lost);
     hf_lock_free(lock);
     suite_close(one);
     suite_close(two);
-    return took;
 }
 
 /* MM-07: the wait, a third of a second, is part of it. */
 static void a_limit_may_count_from_the_claim_on(void)
 {
     struct hf_client *one = suite_open(), *two = suite_open();
-    struct hf_lock_opts opts = suite_opts(30000, 20000);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, SUITE_PATIENCE_MS);
     struct hf_lock *first = NULL, *second = NULL;
     struct hf_future *future = NULL;
     enum hf_err err = HF_ECANCELED;
@@ -115,10 +113,11 @@ static void a_limit_may_count_from_the_claim_on(void)
     after = suite_now_ms();
     expect_err(recorded_future_wait(future, 333, &err), HF_ETIMEDOUT);
     expect_ok(recorded_unlock(one, first));
-    expect_ok(recorded_future_wait(future, 20000, &err));
+    expect_ok(recorded_future_wait(future, SUITE_PATIENCE_MS, &err));
     expect_ok(err);
 
-    assert_in_range(hf_deadline(second), before + 15000, after + 30000);
+    assert_in_range(hf_deadline(second), before + SUITE_LONG_MS / 2,
+                    after + SUITE_LONG_MS);
     hf_future_free(future);
     hf_lock_free(first);
     hf_lock_free(second);
@@ -127,67 +126,69 @@ static void a_limit_may_count_from_the_claim_on(void)
 }
 
 /* GO-08, MM-07 */
-static int64_t half_a_second_lasts(unsigned round)
-{
-    return handed_over_after(round, 500);
-}
-
 static void an_unreleased_lock_passes_on_when_it_ends(void)
 {
-    suite_in_time(half_a_second_lasts, suite_lease_ms(500) + 50);
+    expect_handed_over(suite_key("k"), suite_brief_ms(500));
 }
 
-/* MS-14 */
-static int64_t three_tenths_last(unsigned round)
-{
-    return handed_over_after(round, 300);
-}
-
+/* MS-14: a lease is not rounded, neither up nor down. */
 static void leases_are_counted_in_milliseconds(void)
 {
-    suite_in_time(three_tenths_last, suite_lease_ms(300) + 50);
+    static const uint32_t ttls[] = {60301, 60999, 61001};
+    struct hf_client *client = suite_open();
+
+    for (unsigned i = 0; i < HF_TEST_COUNT(ttls); i++) {
+        struct hf_lock_opts opts = suite_opts(ttls[i], 0);
+        struct hf_key key = suite_key_number("k", i);
+        struct hf_lock *lock = NULL;
+        struct hf_info info;
+
+        expect_ok(recorded_lock(client, key, &opts, &lock));
+        expect_ok(recorded_read(client, key, &info));
+        assert_int_equal(info.held_ms + info.left_ms, suite_lease_ms(ttls[i]));
+        hf_info_fini(&info);
+        hf_lock_free(lock);
+    }
+    expect_handed_over(suite_key("k"), 300);
+    suite_close(client);
 }
 
 /* GO-08, LK-23: the holder's process is killed. */
-static int64_t killed_holder_keeps_it_for(unsigned round)
+static void a_killed_holders_lock_passes_on_when_it_ends(void)
 {
-    struct hf_key key = suite_key_number("k", round);
-    struct hf_lock_opts opts = suite_opts(500, 60000);
+    struct hf_key key = suite_key("k");
+    struct hf_lock_opts opts =
+        suite_opts(suite_brief_ms(500), SUITE_PATIENCE_MS);
     struct hf_client *client = NULL;
     struct hf_lock *lock = NULL;
-    int64_t granted = 0, took = 0;
+    int64_t deadline = 0;
     int ends[2];
     pid_t pid = 0;
 
+    suite_needs_processes();
     assert_int_equal(pipe(ends), 0);
     pid = suite_fork();
     if (pid == 0) {
         if (hf_open(suite_url(), NULL, &client) == HF_OK &&
             recorded_lock(client, key, &opts, &lock) == HF_OK) {
-            granted = suite_now_ms();
-            (void)!write(ends[1], &granted, sizeof(granted));
+            deadline = hf_deadline(lock);
+            (void)!write(ends[1], &deadline, sizeof(deadline));
         }
         (void)pause();
         _exit(0);
     }
-    assert_int_equal(read(ends[0], &granted, sizeof(granted)), sizeof(granted));
+    assert_int_equal(read(ends[0], &deadline, sizeof(deadline)),
+                     sizeof(deadline));
     recorded_kill(pid);
     client = suite_open();
+    opts.ttl_ms = SUITE_LONG_MS;
     expect_ok(recorded_lock(client, key, &opts, &lock));
-    took = suite_now_ms() - granted;
 
-    assert_true(took >= 500);
+    assert_true(suite_now_ms() >= deadline);
     (void)close(ends[0]);
     (void)close(ends[1]);
     hf_lock_free(lock);
     suite_close(client);
-    return took;
-}
-
-static void a_killed_holders_lock_passes_on_when_it_ends(void)
-{
-    suite_needs_processes();
-    suite_in_time(killed_holder_keeps_it_for, suite_lease_ms(500) + 50);
 }
 
 /* LK-11, LK-12 */
@@ -196,50 +197,45 @@ static void a_killed_holders_lock_passes_on_when_it_ends(void)
 struct succession {
     struct hf_lock *lock, *next;
     struct hf_future *claim; /* NULL: it was granted */
-    int64_t taken_ms;
+    int64_t deadline;
 };
 
-/* Look who was granted since; the longest life so far. */
-static int64_t look_around(struct succession *all, unsigned *left,
-                           int64_t longest)
+/* Look who was granted since. */
+static void look_around(struct succession *all, unsigned *left)
 {
     for (unsigned i = 0; i < LEASES; i++) {
-        int64_t life = suite_now_ms() - all[i].taken_ms;
-
         if (!all[i].claim || !hf_future_done(all[i].claim, NULL))
             continue;
         expect_ok(suite_answer(all[i].claim, 0));
-        assert_true(suite_now_ms() - all[i].taken_ms >= 500);
+        assert_true(suite_now_ms() >= all[i].deadline);
         assert_false(hf_valid_for(all[i].lock, 0));
         all[i].claim = NULL;
         --*left;
-        if (life > longest)
-            longest = life;
     }
-    return longest;
 }
 
-static int64_t longest_lease(unsigned round)
+static void no_lease_is_short_and_each_one_ends(void)
 {
     struct hf_client *one = suite_open(), *two = suite_open();
-    struct hf_lock_opts opts = suite_opts(500, 60000);
+    struct hf_lock_opts opts =
+        suite_opts(suite_brief_ms(500), SUITE_PATIENCE_MS);
+    struct hf_lock_opts next = suite_opts(SUITE_LONG_MS, HF_FOREVER);
     struct succession all[LEASES] = {{0}};
     struct pollfd fd = {.fd = hf_fd(two), .events = POLLIN};
     unsigned left = LEASES;
-    int64_t longest = 0;
 
     for (unsigned i = 0; i < LEASES; i++) {
-        struct hf_key key = suite_key_number("k", round * LEASES + i);
+        struct hf_key key = suite_key_number("k", i);
 
         expect_ok(recorded_lock(one, key, &opts, &all[i].lock));
-        all[i].taken_ms = suite_now_ms();
-        expect_ok(recorded_lock_start(two, key, &opts, &all[i].next, NULL, NULL,
+        all[i].deadline = hf_deadline(all[i].lock);
+        expect_ok(recorded_lock_start(two, key, &next, &all[i].next, NULL, NULL,
                                       &all[i].claim));
     }
     while (left > 0) {
         (void)poll(&fd, 1, 1000);
         expect_ok(hf_process(two));
-        longest = look_around(all, &left, longest);
+        look_around(all, &left);
     }
     for (unsigned i = 0; i < LEASES; i++) {
         hf_lock_free(all[i].lock);
@@ -247,13 +243,6 @@ static int64_t longest_lease(unsigned round)
     }
     suite_close(one);
     suite_close(two);
-    return longest;
-}
-
-static void no_lease_is_short_and_none_is_late(void)
-{
-    suite_in_time(longest_lease,
-                  suite_lease_ms(500) + 50 * (int64_t)suite_slowness());
 }
 
 /* LK-12 */
@@ -271,7 +260,8 @@ static void expired_keys_vanish(void)
     unsigned count = 0;
 
     for (unsigned i = 0; i < 8; i++) {
-        struct hf_lock_opts opts = suite_opts(suite_brief_ms(50 + 50 * i), 0);
+        struct hf_lock_opts opts =
+            suite_opts(suite_brief_ms(50 + 50 * i), SUITE_PATIENCE_MS);
 
         expect_ok(
             recorded_lock(client, suite_key_number("k", i), &opts, &locks[i]));
@@ -288,32 +278,44 @@ static void expired_keys_vanish(void)
 
 /* ---- Renewing -----------------------------------------------------------*/
 
-/* LK-10 */
-static void renew_extends_the_lease_from_now(void)
+/* LK-10: false if it ended before it was renewed, or looked at. */
+static bool renew_extends_the_lease(unsigned round)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
-    struct hf_lock_opts opts = suite_opts(2000, 0);
+    struct hf_lock_opts opts =
+        suite_opts(suite_longer_ms(2000, round), SUITE_PATIENCE_MS);
     struct hf_lock *lock = NULL, *none = NULL;
-    struct hf_key key = suite_key("k");
-    int64_t began = 0;
+    struct hf_key key = suite_key_number("k", round);
+    int64_t first_end = 0;
+    bool refused = false;
 
     expect_ok(recorded_lock(client, key, &opts, &lock));
-    began = suite_now_ms();
-    suite_sleep_until(began + 1500);
-    expect_ok(recorded_renew(client, lock, 2000));
-    suite_sleep_until(began + 3000);
+    first_end = hf_deadline(lock);
+    suite_sleep_until(first_end - opts.ttl_ms / 2);
+    if (recorded_renew(client, lock, opts.ttl_ms) == HF_OK)
+        assert_true(hf_deadline(lock) > first_end);
+    suite_sleep_until(first_end);
+    opts.wait_ms = 0;
+    refused = recorded_lock(other, key, &opts, &none) == HF_EBUSY &&
+              recorded_valid(client, lock);
 
-    assert_true(recorded_valid(client, lock));
-    expect_err(recorded_lock(other, key, &opts, &none), HF_EBUSY);
+    assert_true(refused || suite_now_ms() >= hf_deadline(lock));
     hf_lock_free(lock);
+    hf_lock_free(none);
     suite_close(client);
     suite_close(other);
+    return refused;
+}
+
+static void renew_extends_the_lease_from_now(void)
+{
+    suite_judge(renew_extends_the_lease);
 }
 
 static void renew_of_nothing_given_takes_the_handles_ttl(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(5000, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
     struct hf_lock *lock = NULL;
     int64_t before = 0;
 
@@ -323,7 +325,7 @@ static void renew_of_nothing_given_takes_the_handles_ttl(void)
     expect_ok(recorded_renew(client, lock, 0));
 
     assert_true(hf_deadline(lock) > before);
-    assert_true(hf_deadline(lock) <= suite_now_ms() + 5000);
+    assert_true(hf_deadline(lock) <= suite_now_ms() + SUITE_LONG_MS);
     hf_lock_free(lock);
     suite_close(client);
 }
@@ -331,7 +333,7 @@ static void renew_of_nothing_given_takes_the_handles_ttl(void)
 static void renew_never_shortens(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(10000, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
     struct hf_lock *lock = NULL;
     struct hf_key key = suite_key("k");
     int64_t deadline = 0;
@@ -352,14 +354,15 @@ static void renew_never_shortens(void)
 static void renew_never_creates(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(suite_brief_ms(50), 0);
+    struct hf_lock_opts opts =
+        suite_opts(suite_brief_ms(50), SUITE_PATIENCE_MS);
     struct hf_lock *lock = NULL;
     struct hf_key key = suite_key("k");
     struct hf_info info;
 
     expect_ok(recorded_lock(client, key, &opts, &lock));
-    expect_ok(hf_wait_free(client, key, 10000, NULL));
-    expect_err(recorded_renew(client, lock, 10000), HF_EEXPIRED);
+    expect_ok(hf_wait_free(client, key, SUITE_PATIENCE_MS, NULL));
+    expect_err(recorded_renew(client, lock, SUITE_LONG_MS), HF_EEXPIRED);
 
     assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
     assert_false(hf_valid_for(lock, 0));
@@ -370,105 +373,141 @@ static void renew_never_creates(void)
     suite_close(client);
 }
 
-/* MS-07 */
-static void renewals_keep_a_lock_past_its_ttl(void)
+/* How a lock is kept, in round after round with a longer lease. */
+static struct hf_lock *keep(struct hf_client *client, unsigned round,
+                            struct hf_lock_opts *opts)
+{
+    struct hf_lock *lock = NULL;
+
+    opts->renew = true;
+    opts->wait_ms = SUITE_PATIENCE_MS;
+    opts->ttl_ms = suite_longer_ms(suite_brief_ms(1000), round);
+    expect_ok(recorded_lock(client, suite_key_number("k", round), opts, &lock));
+    return lock;
+}
+
+/* MS-07: false if the machine was too busy to renew in time. */
+static bool kept_past_its_ttl(unsigned round)
 {
     struct hf_client *client = suite_open_background(), *other = suite_open();
-    struct hf_lock_opts kept = suite_opts(5000, 0);
-    struct hf_lock_opts once = suite_opts(3000, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
     struct suite_heard heard = {0};
     struct hf_lock *lock = NULL, *none = NULL;
-    struct hf_key key = suite_key("k");
     int64_t began = suite_now_ms();
+    bool kept = false;
 
-    kept.renew = true;
-    kept.on_event = suite_hear;
-    kept.arg = &heard;
-    expect_ok(recorded_lock(client, key, &kept, &lock));
-    for (int i = 1; i <= 10; i++) {
-        suite_sleep_until(began + (int64_t)1000 * i);
-        assert_true(recorded_valid(client, lock));
+    opts.on_event = suite_hear;
+    opts.arg = &heard;
+    lock = keep(client, round, &opts);
+    for (int i = 1; i <= 6; i++) {
+        suite_sleep_until(began + (int64_t)opts.ttl_ms * i / 2);
+        kept = recorded_valid(client, lock);
     }
-
-    expect_err(recorded_lock(other, key, &once, &none), HF_EBUSY);
-    assert_int_equal(heard.lost, 0);
-    expect_ok(recorded_unlock(client, lock));
+    opts.renew = false;
+    opts.wait_ms = 0;
+    opts.on_event = NULL;
+    kept = kept && recorded_lock(other, suite_key_number("k", round), &opts,
+                                 &none) == HF_EBUSY;
+    kept = recorded_unlock(client, lock) == HF_OK && kept;
+    assert_true(!kept || heard.lost == 0);
     hf_lock_free(lock);
+    hf_lock_free(none);
     suite_close(client);
     suite_close(other);
+    return kept;
+}
+
+static void renewals_keep_a_lock_past_its_ttl(void)
+{
+    suite_judge(kept_past_its_ttl);
 }
 
 /* MS-07: driven by hf_process() alone. */
-static void renewals_run_in_the_users_loop(void)
+static bool kept_in_the_users_loop(unsigned round)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts kept = suite_opts(suite_brief_ms(600), 0);
-    struct hf_lock *lock = NULL;
-    int64_t until = 0;
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock *lock = keep(client, round, &opts);
+    int64_t until = suite_now_ms() + 3 * (int64_t)opts.ttl_ms;
+    int64_t left = 0;
+    bool kept = false;
 
-    kept.renew = true;
-    expect_ok(recorded_lock(client, suite_key("k"), &kept, &lock));
-    until = suite_now_ms() + 3 * (int64_t)kept.ttl_ms;
-    while (suite_now_ms() < until) {
+    while ((left = until - suite_now_ms()) > 0) {
         struct pollfd fd = {.fd = hf_fd(client), .events = POLLIN};
 
-        (void)poll(&fd, 1, (int)(until - suite_now_ms()));
+        (void)poll(&fd, 1, (int)left);
         expect_ok(hf_process(client));
     }
-
-    assert_true(recorded_valid(client, lock));
+    kept = recorded_valid(client, lock);
     hf_lock_free(lock);
     suite_close(client);
+    return kept;
+}
+
+static void renewals_run_in_the_users_loop(void)
+{
+    suite_judge(kept_in_the_users_loop);
 }
 
 /* MS-07: who only blocks has no loop, and needs none. */
-static void renewals_need_no_loop_of_the_user(void)
+static bool kept_without_a_loop(unsigned round)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
-    struct hf_lock_opts kept = suite_opts(3000, 0);
-    struct hf_lock *lock = NULL, *none = NULL;
-    struct hf_key key = suite_key("k");
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock *lock = keep(client, round, &opts), *none = NULL;
+    bool kept = false;
 
-    kept.renew = true;
-    expect_ok(recorded_lock(client, key, &kept, &lock));
-    suite_sleep(2 * (int64_t)kept.ttl_ms);
-
-    assert_true(recorded_valid(client, lock));
-    kept.renew = false;
-    expect_err(recorded_lock(other, key, &kept, &none), HF_EBUSY);
+    suite_sleep(2 * (int64_t)opts.ttl_ms);
+    kept = recorded_valid(client, lock);
+    opts.renew = false;
+    opts.wait_ms = 0;
+    kept = kept && recorded_lock(other, suite_key_number("k", round), &opts,
+                                 &none) == HF_EBUSY;
     hf_lock_free(lock);
+    hf_lock_free(none);
     suite_close(client);
     suite_close(other);
+    return kept;
 }
 
-/* MS-10 */
-static void nothing_is_renewed_after_unlock(void)
+static void renewals_need_no_loop_of_the_user(void)
+{
+    suite_judge(kept_without_a_loop);
+}
+
+/* MS-10: false if the lock was lost before it was given back. */
+static bool not_renewed_after_unlock(unsigned round)
 {
     struct hf_client *client = suite_open_background(), *other = suite_open();
-    struct hf_lock_opts kept = suite_opts(3000, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
     struct suite_heard heard = {0};
     struct hf_lock *lock = NULL;
-    struct hf_key key = suite_key("k");
     struct hf_info info;
     int64_t deadline = 0;
+    bool given_back = false;
 
-    kept.renew = true;
-    kept.on_event = suite_hear;
-    kept.arg = &heard;
-    expect_ok(recorded_lock(client, key, &kept, &lock));
+    opts.on_event = suite_hear;
+    opts.arg = &heard;
+    lock = keep(client, round, &opts);
     deadline = hf_deadline(lock);
     while (hf_deadline(lock) == deadline && hf_valid_for(lock, 0))
         suite_sleep(10);
-    expect_ok(recorded_unlock(client, lock));
-    suite_sleep(1500); /* the next would have come after a third of the ttl */
+    given_back = recorded_unlock(client, lock) == HF_OK;
+    suite_sleep(opts.ttl_ms); /* renewals come after a third of it */
 
-    expect_ok(recorded_read(other, key, &info));
+    expect_ok(recorded_read(other, suite_key_number("k", round), &info));
     assert_false(info.held);
-    assert_int_equal(heard.lost, 0);
+    assert_true(!given_back || heard.lost == 0);
     hf_info_fini(&info);
     hf_lock_free(lock);
     suite_close(client);
     suite_close(other);
+    return given_back;
+}
+
+static void nothing_is_renewed_after_unlock(void)
+{
+    suite_judge(not_renewed_after_unlock);
 }
 
 /* ---- Being told ---------------------------------------------------------*/
@@ -476,7 +515,8 @@ static void nothing_is_renewed_after_unlock(void)
 static void an_unrenewed_lock_is_told_lost_once(void)
 {
     struct hf_client *client = suite_open_background(), *other = suite_open();
-    struct hf_lock_opts brief = suite_opts(suite_brief_ms(200), 10000);
+    struct hf_lock_opts brief =
+        suite_opts(suite_brief_ms(200), SUITE_PATIENCE_MS);
     struct suite_heard heard = {0};
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_key key = suite_key("k");
@@ -490,7 +530,6 @@ static void an_unrenewed_lock_is_told_lost_once(void)
     assert_true(suite_await(&heard.lost, 1, NULL));
     suite_sleep(100);
     assert_int_equal(heard.lost, 1);
-    assert_int_equal(heard.waiting, 0);
     assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
     hf_lock_free(lock);
     hf_lock_free(next);
@@ -501,7 +540,8 @@ static void an_unrenewed_lock_is_told_lost_once(void)
 static void loss_is_told_without_a_loop_of_the_user(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts brief = suite_opts(suite_brief_ms(100), 0);
+    struct hf_lock_opts brief =
+        suite_opts(suite_brief_ms(100), SUITE_PATIENCE_MS);
     struct suite_heard heard = {0};
     struct hf_lock *lock = NULL;
 
@@ -514,52 +554,84 @@ static void loss_is_told_without_a_loop_of_the_user(void)
     suite_close(client);
 }
 
-/* Lost is heard before another can have been granted the key: after the end of
- * validity, before the end of the lease. */
-static int64_t lost_is_told_after(unsigned round)
+/* Drive the holder, then the one that waits, until that one has the key. The
+ * holder hears of the loss in its first turn after its validity has ended. */
+static void drive_in_turns(struct hf_client *holder, struct hf_client *waiter,
+                           const struct suite_heard *heard, int64_t deadline,
+                           const struct hf_future *granted)
 {
-    struct hf_client *client = suite_open_background();
-    struct hf_lock_opts brief = suite_opts(500, 0);
+    while (!hf_future_done(granted, NULL)) {
+        struct pollfd fds[] = {
+            {.fd = hf_fd(holder), .events = POLLIN},
+            {.fd = hf_fd(waiter), .events = POLLIN},
+        };
+        bool is_over = suite_now_ms() >= deadline;
+
+        expect_ok(hf_process(holder));
+        assert_true(heard->lost == 1 || !is_over);
+        expect_ok(hf_process(waiter));
+        if (!hf_future_done(granted, NULL))
+            (void)poll(fds, 2, 1000);
+    }
+}
+
+/* Lost is heard before another can have been granted the key, by a holder that
+ * runs. False if it had no turn between the end of its validity and that of its
+ * lease. */
+static bool lost_is_told_first(unsigned round)
+{
+    struct hf_client *client = suite_open(), *other = suite_open();
+    struct hf_lock_opts brief =
+        suite_opts(suite_longer_ms(suite_brief_ms(500), round), 0);
+    struct hf_lock_opts next = suite_opts(SUITE_LONG_MS, HF_FOREVER);
     struct suite_heard heard = {0};
     struct hf_key key = suite_key_number("k", round);
-    struct hf_lock *lock = NULL;
-    int64_t began = suite_now_ms(), deadline = 0;
+    struct hf_lock *lock = NULL, *lock_of_other = NULL;
+    struct hf_future *future = NULL;
+    bool told_first = false;
 
     brief.on_event = suite_hear;
     brief.arg = &heard;
-    expect_ok(recorded_lock(client, key, &brief, &lock));
-    deadline = hf_deadline(lock);
-    assert_true(suite_await(&heard.lost, 1, NULL));
+    (void)hf_fd(client); /* the case drives */
+    if (recorded_lock(client, key, &brief, &lock) == HF_OK) {
+        int64_t deadline = hf_deadline(lock);
 
-    assert_true(heard.at_ms[0] >= deadline);
+        expect_ok(recorded_lock_start(other, key, &next, &lock_of_other, NULL,
+                                      NULL, &future));
+        drive_in_turns(client, other, &heard, deadline, future);
+        expect_ok(suite_answer(future, 0));
+        assert_false(hf_valid_for(lock, 0));
+        told_first = heard.lost == 1;
+        assert_true(!told_first || heard.at_ms[0] >= deadline);
+    }
     hf_lock_free(lock);
+    hf_lock_free(lock_of_other);
     suite_close(client);
-    return heard.at_ms[0] - began;
+    suite_close(other);
+    return told_first;
 }
 
 static void lost_is_told_before_another_can_hold(void)
 {
-    suite_in_time(lost_is_told_after, suite_lease_ms(500) - 1);
+    suite_judge(lost_is_told_first);
 }
 
-/* MS-08: a lock that was taken away is noticed by the next renewal. */
-static int64_t removal_is_noticed_after(unsigned round)
+/* MS-08: renewed often, and the lease ends long after the case. */
+static void a_lock_taken_away_is_noticed_by_the_next_renewal(void)
 {
     struct hf_client *client = suite_open_background(), *other = suite_open();
-    struct hf_lock_opts kept = suite_opts(1500, 0);
+    struct hf_lock_opts kept = suite_opts(SUITE_LONG_MS, 0);
     struct suite_heard heard = {0};
-    struct hf_key key = suite_key_number("k", round);
+    struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL;
-    int64_t began = 0, took = 0;
 
     kept.renew = true;
+    kept.renew_ms = SUITE_LONG_MS - 500;
     kept.on_event = suite_hear;
     kept.arg = &heard;
     expect_ok(recorded_lock(client, key, &kept, &lock));
     expect_ok(recorded_force_now(other, key, hf_token(lock)));
-    began = suite_now_ms();
     assert_true(suite_await(&heard.lost, 1, NULL));
-    took = suite_now_ms() - began;
 
     assert_false(hf_valid_for(lock, 0));
     assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
@@ -568,83 +640,96 @@ static int64_t removal_is_noticed_after(unsigned round)
     hf_lock_free(lock);
     suite_close(client);
     suite_close(other);
-    return took;
 }
 
-static void a_lock_taken_away_is_noticed_by_the_next_renewal(void)
-{
-    /* At a third of the ttl, give or take a tenth of that. */
-    suite_in_time(removal_is_noticed_after, 1500 / 3 * 11 / 10 + 50);
-}
-
-/* A broken lock: at risk, then lost, once each, while nobody else holds. */
-static void a_broken_lock_is_told_at_risk_then_lost(void)
+/* A broken lock: at risk, then lost, once each, while nobody else holds. False
+ * if it ended before it was broken, or before anybody could be warned. */
+static bool broken_is_told_twice(unsigned round)
 {
     struct hf_client *client = suite_open_background(), *other = suite_open();
-    struct hf_lock_opts kept = suite_opts(suite_brief_ms(900), 10000);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
     struct suite_heard heard = {0};
     struct hf_lock *lock = NULL, *next = NULL;
-    struct hf_key key = suite_key("k");
-    int64_t deadline = 0;
+    struct hf_key key = suite_key_number("k", round);
+    bool broken = false, warned = false;
 
-    kept.renew = true;
-    kept.on_event = suite_hear;
-    kept.arg = &heard;
-    expect_ok(recorded_lock(client, key, &kept, &lock));
-    expect_ok(hf_force(other, key, hf_token(lock), false));
-    assert_true(suite_await(&heard.at_risk, 1, NULL));
-    deadline = hf_deadline(lock);
-    kept.on_event = NULL;
-    kept.renew = false;
-    expect_ok(recorded_lock(other, key, &kept, &next));
-
-    assert_true(suite_await(&heard.lost, 1, NULL));
-    assert_int_equal(heard.count, 2);
-    assert_int_equal(heard.events[0], HF_LOCK_EVENT_AT_RISK);
-    assert_int_equal(heard.events[1], HF_LOCK_EVENT_LOST);
-    assert_true(heard.at_ms[1] >= deadline || deadline == 0);
+    opts.on_event = suite_hear;
+    opts.arg = &heard;
+    lock = keep(client, round, &opts);
+    broken = hf_force(other, key, hf_token(lock), false) == HF_OK;
+    opts.on_event = NULL;
+    opts.renew = false;
+    if (broken)
+        expect_ok(recorded_lock(other, key, &opts, &next));
+    if (broken)
+        assert_true(suite_await(&heard.lost, 1, NULL));
+    warned = broken && heard.events[0] == HF_LOCK_EVENT_AT_RISK;
+    if (warned) {
+        assert_int_equal(heard.count, 2);
+        assert_int_equal(heard.events[1], HF_LOCK_EVENT_LOST);
+    }
     hf_lock_free(lock);
     hf_lock_free(next);
     suite_close(client);
     suite_close(other);
+    return warned;
 }
 
-/* Half the lease without a renewal: here nobody drove the client. */
-static void a_late_renewal_is_told_at_risk_once(void)
+static void a_broken_lock_is_told_at_risk_then_lost(void)
+{
+    suite_judge(broken_is_told_twice);
+}
+
+/* Half the lease without a renewal: here nobody drove the client. False if the
+ * lease ended meanwhile. */
+static bool late_renewal_is_told(unsigned round)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts kept = suite_opts(6000, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
     struct suite_heard heard = {0};
     struct hf_lock *lock = NULL;
+    int64_t first_end = 0;
+    bool kept = false;
 
-    kept.renew = true;
-    kept.on_event = suite_hear;
-    kept.arg = &heard;
+    opts.on_event = suite_hear;
+    opts.arg = &heard;
     (void)hf_fd(client); /* the program drives, or does not */
-    expect_ok(recorded_lock(client, suite_key("k"), &kept, &lock));
-    suite_sleep(3100);
-    assert_true(suite_await(&heard.at_risk, 1, client));
-    while (hf_remaining_ms(lock) > 0 && hf_remaining_ms(lock) < 4000)
+    lock = keep(client, round, &opts);
+    first_end = hf_deadline(lock);
+    suite_sleep_until(first_end - opts.ttl_ms / 2 + 20);
+    while (heard.count == 0)
+        expect_ok(hf_process(client));
+    while (hf_deadline(lock) == first_end && hf_valid_for(lock, 0))
         expect_ok(hf_process(client)); /* the renewal is under way */
-    suite_sleep(3100);
+    suite_sleep_until(first_end);
     expect_ok(hf_process(client));
 
-    assert_true(recorded_valid(client, lock));
-    assert_int_equal(heard.count, 1);
+    kept =
+        recorded_valid(client, lock) && hf_remaining_ms(lock) > opts.ttl_ms / 2;
+    if (kept) {
+        assert_int_equal(heard.count, 1);
+        assert_int_equal(heard.at_risk, 1);
+    }
     hf_lock_free(lock);
     suite_close(client);
+    return kept;
+}
+
+static void a_late_renewal_is_told_at_risk_once(void)
+{
+    suite_judge(late_renewal_is_told);
 }
 
 /* Once each a claim, and a claim of the same handle is another one. */
 static void a_second_claim_hears_its_own_loss(void)
 {
     struct hf_client *client = suite_open_background();
-    struct hf_lock_opts brief = suite_opts(suite_brief_ms(100), 0);
+    struct hf_lock_opts brief =
+        suite_opts(suite_brief_ms(100), SUITE_PATIENCE_MS);
     struct suite_heard heard = {0};
     struct hf_lock *lock = NULL;
 
     brief.idle = true;
-    brief.wait_ms = 10000;
     brief.on_event = suite_hear;
     brief.arg = &heard;
     expect_ok(recorded_lock_new(client, suite_key("k"), &brief, &lock));
@@ -665,7 +750,7 @@ static void close_ends_validity_and_renewals(void)
     for (unsigned mode = 0; mode < 2; mode++) {
         struct hf_client *client =
             mode ? suite_open_background() : suite_open();
-        struct hf_lock_opts kept = suite_opts(suite_brief_ms(300), 0);
+        struct hf_lock_opts kept = suite_opts(SUITE_LONG_MS, 0);
         struct hf_key key = suite_key_number("k", mode);
         struct hf_lock *lock = NULL;
         struct hf_info info;
@@ -756,8 +841,8 @@ static void be_stopped(struct verdict *verdict, uint32_t ttl_ms,
     opts.background = background;
     verdict->err = hf_open(suite_url(), &opts, &client);
     if (!verdict->err)
-        verdict->err =
-            recorded_lock(client, suite_key("stopped"), &kept, &verdict->lock);
+        verdict->err = recorded_lock(
+            client, suite_key_number("stopped", ttl_ms), &kept, &verdict->lock);
     /* These come due while the process is stopped. */
     for (unsigned i = 0; i < 3 && !verdict->err; i++)
         verdict->err =
@@ -770,7 +855,7 @@ static void be_stopped(struct verdict *verdict, uint32_t ttl_ms,
     drive_until(over, client, background);
     verdict->is_valid = hf_valid_for(verdict->lock, 0);
     (void)suite_await(&verdict->heard, 1, background ? NULL : client);
-    (void)recorded_close(client, 5000);
+    (void)recorded_close(client, SUITE_PATIENCE_MS);
     hf_lock_free(verdict->lock);
 }
 
@@ -787,9 +872,9 @@ static void stop_for(int64_t ms, pid_t pid, int over)
     assert_int_equal(kill(pid, SIGCONT), 0);
 }
 
-static void expect_loss_first(bool background)
+/* False if the lease ended before the process was stopped. */
+static bool loss_comes_first(uint32_t ttl_ms, bool background)
 {
-    const uint32_t ttl_ms = 800 * hf_test_slowness();
     struct verdict verdict = {.err = HF_OK};
     int ready[2], over[2], result[2];
     char byte = 0;
@@ -812,23 +897,41 @@ static void expect_loss_first(bool background)
     assert_int_equal(read(result[0], &verdict, sizeof(verdict)),
                      sizeof(verdict));
     assert_int_equal(waitpid(pid, NULL, 0), pid);
+    (void)close(ready[0]);
+    (void)close(over[0]);
+    (void)close(over[1]);
+    (void)close(result[0]);
 
+    if (suite_was_too_short(verdict.err))
+        return false;
     expect_ok(verdict.err);
-    assert_true(verdict.was_valid);
+    if (!verdict.was_valid)
+        return false;
     assert_false(verdict.is_valid);
     assert_true(verdict.heard >= 1);
     assert_int_equal(verdict.first, HF_LOCK_EVENT_LOST);
+    return true;
 }
 
 /* MS-12: validity ends by the local clock alone. */
+static bool loss_comes_first_when_driven(unsigned round)
+{
+    return loss_comes_first(suite_longer_ms(800, round), false);
+}
+
 static void who_was_stopped_hears_of_the_loss_first(void)
 {
-    expect_loss_first(false);
+    suite_judge(loss_comes_first_when_driven);
+}
+
+static bool loss_comes_first_in_background(unsigned round)
+{
+    return loss_comes_first(suite_longer_ms(800, round), true);
 }
 
 static void who_was_stopped_hears_of_the_loss_first_in_background(void)
 {
-    expect_loss_first(true);
+    suite_judge(loss_comes_first_in_background);
 }
 
 static const struct promise promises[] = {
@@ -841,7 +944,7 @@ static const struct promise promises[] = {
     PROMISE(an_unreleased_lock_passes_on_when_it_ends, 0),
     PROMISE(leases_are_counted_in_milliseconds, HF_CAP_STEADY),
     PROMISE(a_killed_holders_lock_passes_on_when_it_ends, 0),
-    PROMISE(no_lease_is_short_and_none_is_late, 0),
+    PROMISE(no_lease_is_short_and_each_one_ends, 0),
     PROMISE(expired_keys_vanish, 0),
     PROMISE(renew_of_nothing_given_takes_the_handles_ttl, 0),
     PROMISE(renew_never_shortens, 0),

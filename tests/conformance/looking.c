@@ -9,7 +9,7 @@ static void read_shows_who_holds_what(void)
 {
     struct hf_client_opts client_opts;
     struct hf_client *holder = NULL, *other = suite_open();
-    struct hf_lock_opts opts = suite_opts(60000, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
     struct hf_lock *lock = NULL;
     struct hf_key key = suite_key("k");
     struct hf_info info;
@@ -33,8 +33,9 @@ static void read_shows_who_holds_what(void)
     assert_int_equal(info.value.size, 1);
     assert_memory_equal(info.value.data, "v", 1);
     assert_int_equal(info.waiters, 0);
-    assert_in_range(info.held_ms, 30, 60000);
-    assert_in_range(info.left_ms, hf_remaining_ms(lock), suite_lease_ms(60000));
+    assert_in_range(info.held_ms, 30, SUITE_LONG_MS);
+    assert_in_range(info.left_ms, hf_remaining_ms(lock),
+                    suite_lease_ms(SUITE_LONG_MS));
     hf_info_fini(&info);
     hf_lock_free(lock);
     suite_close(holder);
@@ -63,7 +64,7 @@ static void read_of_a_free_key_is_no_error(void)
 static void a_local_read_sees_what_one_server_knows(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(10000, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
     struct hf_lock *lock = NULL;
     struct hf_key key = suite_key("k");
     struct hf_info info;
@@ -72,7 +73,7 @@ static void a_local_read_sees_what_one_server_knows(void)
 
     opts.value = hf_bytes("v");
     expect_ok(recorded_lock(client, key, &opts, &lock));
-    until = suite_now_ms() + 5000;
+    until = suite_now_ms() + SUITE_PATIENCE_MS;
     while (!held && suite_now_ms() < until) {
         expect_ok(hf_read(client, key, HF_LOCAL, &info));
         held =
@@ -273,7 +274,7 @@ static void nobody_is_shown_a_nonce(void)
     assert_false(shows(&info, search.nonce));
     hf_info_fini(&info);
     expect_ok(hf_list(other, key, search_info, &search));
-    expect_ok(hf_wait_held(other, key, 1000, &info));
+    expect_ok(hf_wait_held(other, key, SUITE_PATIENCE_MS, &info));
     assert_false(shows(&info, search.nonce));
     hf_info_fini(&info);
     expect_ok(hf_process(other));

@@ -17,8 +17,7 @@
 #include "lib/recorded.h"
 
 #define JOBS 16 /* most cases wait for real time, and overlap */
-#define TRIES 5
-#define AWAIT_MS 10000
+#define ROUNDS 6
 
 /* One promise over one strategy: a case. */
 struct joined {
@@ -115,7 +114,7 @@ static _Noreturn void hold_in_child(struct hf_key key, int fd)
     if (write(fd, &byte, 1) == 1)
         (void)!read(fd, &byte, 1);
     if (client)
-        (void)recorded_close(client, 1000);
+        (void)recorded_close(client, SUITE_PATIENCE_MS);
     _exit(0);
 }
 
@@ -180,7 +179,7 @@ struct hf_client *suite_open_background(void)
 
 void suite_close(struct hf_client *client)
 {
-    expect_ok(recorded_close(client, 30000));
+    expect_ok(recorded_close(client, SUITE_PATIENCE_MS));
 }
 
 struct hf_key suite_key(const char *name)
@@ -211,6 +210,11 @@ struct hf_lock_opts suite_opts(uint32_t ttl_ms, uint32_t wait_ms)
     opts.ttl_ms = ttl_ms;
     opts.wait_ms = wait_ms;
     return opts;
+}
+
+void suite_restore_defaults(void)
+{
+    expect_ok(hf_lock_opts_set_default(NULL));
 }
 
 /* On a busy machine, what is asked of a server may take a second. */
@@ -251,21 +255,19 @@ void suite_sleep(int64_t ms)
     suite_sleep_until(suite_now_ms() + ms + 1);
 }
 
-void suite_in_time(suite_measure_fn *measure, int64_t bound_ms)
+void suite_judge(suite_attempt_fn *attempt)
 {
-    int64_t best = INT64_MAX;
-
-    bound_ms += suite_slowness(); /* as far away as it is */
-    for (unsigned round = 0; round < TRIES; round++) {
-        int64_t took = measure(round);
-
-        if (took < best)
-            best = took;
-        if (best <= bound_ms * hf_test_slowness())
+    for (unsigned round = 0; round < ROUNDS; round++)
+        if (attempt(round))
             return;
-    }
-    fail_msg("took %lld ms at best, at most %lld are allowed", (long long)best,
-             (long long)bound_ms * hf_test_slowness());
+    fail_msg("not judged in %d rounds", ROUNDS);
+}
+
+uint32_t suite_longer_ms(uint32_t ttl_ms, unsigned round)
+{
+    while (round-- > 0)
+        ttl_ms *= 3;
+    return ttl_ms;
 }
 
 void suite_step_back(void)
@@ -330,7 +332,7 @@ enum hf_err suite_answer(struct hf_future *future, uint32_t wait_ms)
 bool suite_await(const _Atomic unsigned *count, unsigned wanted,
                  struct hf_client *client)
 {
-    int64_t deadline = suite_now_ms() + (int64_t)AWAIT_MS * hf_test_slowness();
+    int64_t deadline = suite_now_ms() + SUITE_PATIENCE_MS;
 
     while (atomic_load(count) < wanted && suite_now_ms() < deadline) {
         if (client) {
@@ -365,6 +367,33 @@ void suite_hear(struct hf_lock *lock, enum hf_lock_event event, void *heard)
 }
 
 /* ---- Checks -------------------------------------------------------------*/
+
+unsigned suite_expect_timeout(struct hf_client *client, struct hf_key key,
+                              const struct hf_lock_opts *opts)
+{
+    struct hf_lock *none = NULL;
+    enum hf_err err = HF_OK;
+    unsigned asked = 0;
+
+    do {
+        err = recorded_lock(client, key, opts, &none);
+        asked++;
+    } while (err == HF_EINDOUBT);
+    expect_err(err, HF_ETIMEDOUT);
+    assert_null(none);
+    return asked;
+}
+
+bool suite_was_too_short(enum hf_err err)
+{
+    return err == HF_ETIMEDOUT || err == HF_EUNAVAIL || err == HF_EINDOUBT;
+}
+
+void suite_expect_withdrawn(enum hf_err err, enum hf_err wanted)
+{
+    if (err != HF_EINDOUBT || suite_slowness() == 1)
+        expect_err(err, wanted);
+}
 
 void suite_expect_word(const char *text, const char *word, const char *file,
                        int line)
@@ -402,7 +431,8 @@ static int set_up(void **state)
     self.joined->strategy->url(self.url, unique);
     client = suite_open();
     self.caps = hf_caps(client);
-    (void)hf_close(client, 1000);
+    (void)hf_close(client, SUITE_PATIENCE_MS);
+    hf_test_be_patient();
     if (self.joined->promise->needs & ~self.caps)
         skip_without(self.joined->promise->needs & ~self.caps);
     recorded_init(suite_has(HF_CAP_FIFO));

@@ -3,10 +3,10 @@
  * A case is one promise, checked through holdfast.h alone. It runs in a
  * process of its own, over a URL of its own, on keys that begin with its name.
  *
- * Lower bounds hold every time. Upper bounds are the rows' own, times
- * hf_test_slowness(), and are measured anew where they are missed: a machine
- * that is busy elsewhere is late once, a library that is late is late each
- * time. */
+ * No case asserts an upper bound on real time: a busy machine may stop any
+ * process for seconds. A case checks lower bounds, orders and counts. Where it
+ * needs a lease to end, suite_judge() gives it longer leases until it can be
+ * judged. How fast things are is measured in bench/. */
 #ifndef HF_TESTS_CONFORMANCE_SUITE_H
 #define HF_TESTS_CONFORMANCE_SUITE_H
 
@@ -15,6 +15,9 @@
 
 #include "lib/expect.h"
 #include "lib/runner.h"
+
+#define SUITE_PATIENCE_MS HF_TEST_PATIENCE_MS
+#define SUITE_LONG_MS HF_TEST_LONG_MS
 
 struct promise {
     const char *name;
@@ -85,11 +88,18 @@ void suite_close(struct hf_client *client);
 struct hf_key suite_key(const char *name);
 struct hf_key suite_key_number(const char *name, unsigned number);
 
-/* The defaults, but for the two times. */
+/* The defaults of this case, but for the two times. Unless the case calls
+ * suite_restore_defaults() they are a ttl of SUITE_LONG_MS, and a wait and a
+ * timeout of SUITE_PATIENCE_MS. */
 struct hf_lock_opts suite_opts(uint32_t ttl_ms, uint32_t wait_ms);
 
+/* Back to the library's own defaults: for the cases that are about them. */
+void suite_restore_defaults(void);
+
 /* A ttl that is short, but no shorter than what is asked of this strategy may
- * take: for cases in which a lease ends, and how soon does not matter. */
+ * take: for cases in which a lease ends, and how soon does not matter. A LOCK
+ * with such a ttl needs a wait_ms of SUITE_PATIENCE_MS: where the lease ends
+ * before the answer arrives, the client asks again. */
 uint32_t suite_brief_ms(uint32_t ttl_ms);
 
 /* The lease that a server is asked for, to grant `ttl_ms` in full. */
@@ -101,12 +111,17 @@ int64_t suite_now_ms(void); /* CLOCK_BOOTTIME, as hf_deadline() */
 void suite_sleep(int64_t ms);
 void suite_sleep_until(int64_t instant_ms);
 
-/* Measure up to five times, until one of the spans is within the bound and what
- * the strategy's slowness adds to it. */
-typedef int64_t suite_measure_fn(unsigned round);
-void suite_in_time(suite_measure_fn *measure, int64_t bound_ms);
+/* Call `attempt` with round 0, 1, ... until it returns true. It returns false if
+ * nothing can be said because the machine was too slow, such as a lease that
+ * ended before it was renewed; what it can judge, it asserts. Fails the case
+ * after a few rounds. */
+typedef bool suite_attempt_fn(unsigned round);
+void suite_judge(suite_attempt_fn *attempt);
 
-/* Be polite to cases that measure time: this one needs the processor. */
+/* `ttl_ms` in round 0, and three times longer in each round after it. */
+uint32_t suite_longer_ms(uint32_t ttl_ms, unsigned round);
+
+/* Leave the processor to the cases that wait: this one needs much of it. */
 void suite_step_back(void);
 
 /* ---- Threads ------------------------------------------------------------*/
@@ -127,7 +142,7 @@ void suite_count(enum hf_err err, void *counter);
  * own answer, and the future stays. */
 enum hf_err suite_answer(struct hf_future *future, uint32_t wait_ms);
 
-/* Wait until `*count` is at least `wanted`; false after ten seconds. Drives
+/* Wait until `*count` is at least `wanted`; false after SUITE_PATIENCE_MS. Drives
  * `client`, which may be NULL. */
 bool suite_await(const _Atomic unsigned *count, unsigned wanted,
                  struct hf_client *client);
@@ -142,6 +157,19 @@ struct suite_heard {
 void suite_hear(struct hf_lock *lock, enum hf_lock_event event, void *heard);
 
 /* ---- Checks -------------------------------------------------------------*/
+
+/* Ask for a held key until the wait runs out, and expect HF_ETIMEDOUT. A
+ * withdrawal that was not confirmed in a second is in doubt: then it asks
+ * again. Returns how often it asked. */
+unsigned suite_expect_timeout(struct hf_client *client, struct hf_key key,
+                              const struct hf_lock_opts *opts);
+
+/* `err` is how a lock is refused whose lease was over before it could be used:
+ * for cases with leases so short that this may happen. */
+bool suite_was_too_short(enum hf_err err);
+
+/* `err` is `wanted`, or in doubt where a server has to confirm a withdrawal. */
+void suite_expect_withdrawn(enum hf_err err, enum hf_err wanted);
 
 /* The text contains the word. */
 #define expect_word(text, word)                                                \

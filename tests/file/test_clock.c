@@ -11,6 +11,7 @@
 
 #include "base/time.h"
 #include "lib/child.h"
+#include "lib/expect.h"
 #include "lib/recorded.h"
 #include "lib/recording.h"
 #include "lib/site.h"
@@ -124,7 +125,7 @@ static void contend(const struct zone *zone)
     hf_lock_opts_init(&opts);
     opts.wait_ms = HF_FOREVER;
     for (unsigned i = 0; i < ROUNDS; i++) {
-        opts.ttl_ms = i % 5 == 4 ? 20 : 10000;
+        opts.ttl_ms = i % 5 == 4 ? 20 : HF_TEST_LONG_MS;
         assert_int_equal(
             recorded_lock_in_line(client, hf_key("k"), &opts, &lock), HF_OK);
         if (i % 5 == 4)
@@ -153,7 +154,6 @@ static void zones_exclude_each_other(void **state)
 
 #define TTL_MS 500
 #define LEASE_MS (TTL_MS + TTL_MS / 16 + 50)
-#define LATE_MS 20000 /* however slow the machine; wrong would be hours */
 
 static void hold_and_exit(const struct zone *zone)
 {
@@ -167,23 +167,22 @@ static void hold_and_exit(const struct zone *zone)
 
 static void take_over(const struct zone *zone)
 {
-    struct hf_lock *lock = take(hf_site_open(), TTL_MS);
+    struct hf_lock *lock = take(hf_site_open(), HF_TEST_LONG_MS);
 
     atomic_store(&shared->passed_on, machine_now(zone));
     assert_true(hf_token(lock) > shared->token);
     assert_int_equal(hf_unlock(lock), HF_OK);
 }
 
+/* It ends, and not early; by a clock that is wrong it would last for hours. */
 static void expect_lease(int64_t holder_s, int64_t next_s)
 {
     struct zone holder = {holder_s, hold_and_exit};
     struct zone next = {next_s, take_over};
-    hf_time end;
 
     hf_child_join(start_in(&holder));
     hf_child_join(start_in(&next));
-    end = shared->held + LEASE_MS;
-    assert_in_range(shared->passed_on, end, end + LATE_MS);
+    assert_true(shared->passed_on >= shared->held + LEASE_MS);
 }
 
 static void lease_ends_on_time_in_every_zone(void **state)
@@ -219,9 +218,8 @@ static void watch_for_an_expiry(const struct zone *zone)
         hf_watch(client, hf_key("k"), &opts, on_expiry, &expired, &watch),
         HF_OK);
     (void)take(client, 200);
-    for (int i = 0; i < 20000 && !atomic_load(&expired); i++)
+    while (!atomic_load(&expired))
         nanosleep(&moment, NULL);
-    assert_true(atomic_load(&expired));
 }
 
 static void watchers_hear_of_the_end_in_every_zone(void **state)
@@ -269,7 +267,6 @@ static void live_through_a_boot(void *arg)
     assert_true(boot(*(const unsigned *)arg));
     hf_lock_opts_init(&opts);
     opts.wait_ms = 0;
-    opts.ttl_ms = 60000;
     assert_int_equal(hf_lock(hf_site_open(), hf_key("k"), &opts, &lock), HF_OK);
     assert_true(hf_token(lock) > shared->token);
     atomic_store(&shared->token, hf_token(lock));

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "lib/child.h"
+#include "lib/expect.h"
 #include "lib/remote.h"
 #include "lib/site.h"
 
@@ -133,7 +134,7 @@ static void expect_at(const char *path)
     (void)snprintf(arena, sizeof(arena), "%s/arena", path);
     expect_private(path);
     assert_int_equal(access(arena, F_OK), 0);
-    assert_int_equal(hf_close(client, 1000), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
 /* ---- Where it is --------------------------------------------------------*/

@@ -10,10 +10,11 @@
 #include <unistd.h>
 
 #include "lib/child.h"
+#include "lib/expect.h"
 #include "lib/folder.h"
 #include "lib/site.h"
 
-#define PATIENCE_S 20 /* more than this is a hang */
+#define PATIENCE_S 60 /* more than this is a hang */
 
 enum kind {
     DIRECTORY,
@@ -117,7 +118,7 @@ static void open_beside(void *arg)
     if (err)
         return;
     use(client);
-    assert_int_equal(hf_close(client, 1000), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
 /* Each in a fresh directory. */
@@ -261,7 +262,7 @@ static void waiter_is_served_whatever_its_bell_is_now(void **state)
         hf_lock_free(lock);
         (void)remove(path_of("wake.1"));
     }
-    assert_int_equal(hf_close(client, 1000), HF_OK);
+    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
 static enum hf_err try_to_lock(struct hf_client *client)

@@ -2,6 +2,14 @@
 
 #include "lib/runner.h"
 
+void hf_test_be_patient(void)
+{
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, HF_TEST_PATIENCE_MS, HF_TEST_PATIENCE_MS);
+
+    expect_ok(hf_lock_opts_set_default(&opts));
+}
+
 struct hf_lock_opts hf_test_opts(uint32_t ttl_ms, uint32_t wait_ms,
                                  uint32_t timeout_ms)
 {

@@ -48,4 +48,9 @@ void expect_refused(const char *url, enum hf_err wanted, const char *word);
 void on_release(const struct hf_event *event, void *arg);
 bool is_posted_within(sem_t *posted, unsigned seconds);
 
+/* Take a free key by options whose timeout is so short that a busy machine may
+ * miss it: ask until it is there. */
+struct hf_lock *lock_at_last(struct hf_client *client, const char *key,
+                             const struct hf_lock_opts *opts);
+
 #endif

@@ -19,6 +19,7 @@ struct hf_client *hf_test_mongo_open_url(const char *url)
     struct hf_client_opts opts;
     enum hf_err err = HF_EUNAVAIL;
 
+    hf_test_be_patient();
     hf_client_opts_init(&opts);
     opts.error = &error;
     for (unsigned i = 0; i < OPEN_TRIES && err == HF_EUNAVAIL; i++)

@@ -17,7 +17,7 @@
 enum {
     JOBS_DEFAULT = 2,
     JOBS_MAX = 64,
-    TIMEOUT_S_DEFAULT = 180, /* a net for what hangs, not a measure */
+    TIMEOUT_S_DEFAULT = 300, /* a net for what hangs, not a measure */
     OUTPUT_MAX = 64 * 1024,  /* of one case: its beginning, and as much again
                                of its end */
 };

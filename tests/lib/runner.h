@@ -35,7 +35,7 @@
  *   --jobs=N    run N at a time, whatever the program asks for
  *
  * Environment:
- *   HF_TEST_TIMEOUT    seconds that a case may take, 180 if unset
+ *   HF_TEST_TIMEOUT    seconds that a case may take, 300 if unset
  *   HF_TEST_SLOWNESS   a factor for that, set where sanitizers slow it down */
 #ifndef HF_TESTS_LIB_RUNNER_H
 #define HF_TESTS_LIB_RUNNER_H
@@ -63,8 +63,8 @@ int hf_test_main(const char *suite, const struct CMUnitTest *cases,
 /* End this case as skipped; `why` is shown. From its setup or its body. */
 _Noreturn void hf_test_skip(const char *why);
 
-/* By how much this build is slower than a plain one, at least 1: a factor for
- * the margins of cases that measure time. */
+/* By how much this build is slower than a plain one, at least 1: to do less in
+ * it of what takes long. */
 unsigned hf_test_slowness(void);
 
 #endif

@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/expect.h"
 #include "lib/folder.h"
 
 static char folder[] = HF_TEST_FOLDER;
@@ -14,6 +15,7 @@ int hf_site_set_up(void **state)
 {
     (void)state;
     owner = getpid();
+    hf_test_be_patient();
     return hf_test_folder_make(folder) ? 0 : -1;
 }
 
@@ -80,7 +82,6 @@ struct hf_lock_opts hf_site_patient(void)
     struct hf_lock_opts opts;
 
     hf_lock_opts_init(&opts);
-    opts.ttl_ms = 60000;
     opts.wait_ms = HF_FOREVER;
     return opts;
 }
@@ -89,17 +90,16 @@ void hf_site_await_waiters(struct hf_client *client, const char *key,
                            uint32_t count)
 {
     const struct timespec moment = {.tv_nsec = 1000000};
-    uint32_t waiters = 0;
+    struct hf_info info;
+    uint32_t waiters;
 
-    for (int i = 0; i < 30000 && waiters != count; i++) {
-        struct hf_info info;
-
-        if (i > 0)
-            nanosleep(&moment, NULL);
+    for (;;) {
         assert_int_equal(hf_read(client, hf_key(key), HF_LINEARIZABLE, &info),
                          HF_OK);
         waiters = info.waiters;
         hf_info_fini(&info);
+        if (waiters == count)
+            return;
+        nanosleep(&moment, NULL);
     }
-    assert_int_equal(waiters, count);
 }

@@ -29,11 +29,10 @@ void hf_site_refuse(const char *name, const char *options, enum hf_err expected,
 /* Open those in "locks". */
 struct hf_client *hf_site_open(void);
 
-/* Options to wait for ever, and to hold for a minute: nobody waits for the end
- * of that. */
+/* Options to wait for ever, and to hold for longer than a case may take. */
 struct hf_lock_opts hf_site_patient(void);
 
-/* Wait until `count` claims are in line for `key`, for half a minute. */
+/* Wait until `count` claims are in line for `key`. */
 void hf_site_await_waiters(struct hf_client *client, const char *key,
                            uint32_t count);
 

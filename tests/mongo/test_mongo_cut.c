@@ -65,7 +65,7 @@ static void ask_the_rest(struct hf_client *late, struct hf_lock *renewed,
     for (unsigned i = 0; i < HF_TEST_COUNT(asked); i++) {
         enum hf_err err = HF_OK;
 
-        expect_ok(hf_future_wait(asked[i], 10000 * hf_test_slowness(), &err));
+        expect_ok(hf_future_wait(asked[i], HF_TEST_PATIENCE_MS, &err));
         expect_no_answer(err);
         hf_future_free(asked[i]);
     }
@@ -112,8 +112,8 @@ static void who_is_cut_off_tells_nothing_old(void **state)
     old = (unsigned)hf_test_mongo_primary(&mongo);
     client = open_at(old);
     late = open_at(old);
-    expect_ok(hf_lock(client, hf_key("renewed"), &opts, &renewed));
-    expect_ok(hf_lock(client, hf_key("unlocked"), &opts, &unlocked));
+    renewed = lock_at_last(client, "renewed", &opts);
+    unlocked = lock_at_last(client, "unlocked", &opts);
     hf_test_network_cut_server(&network, (int)old);
     other = open_at(elect_without(old));
     next = take_over(other, "renewed", renewed);
@@ -144,7 +144,7 @@ static void who_is_cut_off_tells_nothing_old(void **state)
 static void a_cut_is_gone_through(void **state)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(PATIENCE_MS, PATIENCE_MS, PATIENCE_MS);
+        hf_test_opts(HF_TEST_LONG_MS, PATIENCE_MS, PATIENCE_MS);
     struct hf_lock_opts brief = hf_test_opts(10000, 0, 1000);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL, *none = NULL;

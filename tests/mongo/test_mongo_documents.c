@@ -8,7 +8,7 @@
 
 /* ---- Documents ----------------------------------------------------------*/
 
-/* The lease of a key as it is stored, in milliseconds: a ttl of 301 is not
+/* The lease of a key as it is stored, in milliseconds: a ttl of 600301 is not
  * rounded, but for what is added to it for clocks that run apart. */
 static void expect_lease(const char *key, unsigned ttl_ms)
 {
@@ -33,7 +33,7 @@ static void expect_lease(const char *key, unsigned ttl_ms)
  * in use. */
 static void leases_are_stored_to_the_millisecond(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(301, 0, 30000);
+    struct hf_lock_opts opts = hf_test_opts(600301, 0, HF_TEST_PATIENCE_MS);
     struct hf_client *client;
     struct hf_lock *held = NULL, *brief = NULL, *whole = NULL, *none = NULL;
 
@@ -44,12 +44,12 @@ static void leases_are_stored_to_the_millisecond(void **state)
     expect_ok(hf_lock(client, hf_key("brief"), &opts, &brief));
     expect_err(hf_lock(client, hf_key("held"), &opts, &none), HF_EBUSY);
     expect_ok(hf_lock(client, hf_key("whole"), &opts, &whole));
-    expect_lease("brief", 301);
-    expect_lease("whole", 301);
+    expect_lease("brief", 600301);
+    expect_lease("whole", 600301);
     hf_lock_free(held);
     hf_lock_free(brief);
     hf_lock_free(whole);
-    expect_ok(hf_close(client, 10000));
+    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
 /* ---- Places --------------------------------------------------------------*/
@@ -182,7 +182,7 @@ static void locks_are_where_the_url_says(void **state)
         for (unsigned place = 0; place < HF_TEST_COUNT(places); place++)
             assert_int_equal(has_document(place, i), place == i);
         hf_lock_free(lock);
-        expect_ok(hf_close(client, 10000));
+        expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
     }
 }
 

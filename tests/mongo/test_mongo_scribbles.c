@@ -126,7 +126,7 @@ static void try_everything(const struct scribble *scribble,
                            struct hf_client *client, struct hf_client *other,
                            struct hf_lock *lock)
 {
-    struct hf_lock_opts opts = hf_test_opts(10000, 1, 30000);
+    struct hf_lock_opts opts = hf_test_opts(10000, 1, HF_TEST_PATIENCE_MS);
     struct hf_key key = hf_lock_key(lock);
     struct hf_lock *next = NULL;
     struct hf_info info;
@@ -156,7 +156,7 @@ static void see(const struct hf_event *event, void *arg)
  * as they were, and so is this one once the document is deleted. */
 static void a_scribbled_document_is_an_error_and_no_more(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, 0, 30000);
+    struct hf_lock_opts opts = hf_test_opts(60000, 0, HF_TEST_PATIENCE_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *good = NULL;
     struct hf_watch *watch = NULL;
@@ -186,15 +186,16 @@ static void a_scribbled_document_is_an_error_and_no_more(void **state)
         (void)poll(NULL, 0, 5);
     hf_watch_free(watch);
     assert_int_equal(longest, HF_NOTE_MAX);
-    expect_ok(hf_close(client, 10000));
-    expect_ok(hf_close(other, 10000));
+    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
 }
 
 /* Once its lease has ended, what was scribbled on it keeps nobody out. */
 static void what_is_over_need_not_be_understood(void **state)
 {
     static const char *const updates[] = {SET("\"token\":7"), UNSET("token")};
-    struct hf_lock_opts opts = hf_test_opts(1000, 0, 30000);
+    struct hf_lock_opts opts =
+        hf_test_opts(1000, HF_TEST_PATIENCE_MS, HF_TEST_PATIENCE_MS);
     struct hf_client *client, *fresh;
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_info info;
@@ -217,7 +218,7 @@ static void what_is_over_need_not_be_understood(void **state)
         assert_true(hf_token(next) > hf_token(lock));
         hf_lock_free(lock);
         hf_lock_free(next);
-        (void)hf_close(fresh, 10000);
+        (void)hf_close(fresh, HF_TEST_PATIENCE_MS);
     }
     (void)hf_close(client, 10000);
 }
@@ -232,7 +233,7 @@ static bool count_one(const struct hf_info *info, void *arg)
 /* Among thousands nobody would find it. */
 static void a_list_names_what_it_does_not_understand(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, 0, 30000);
+    struct hf_lock_opts opts = hf_test_opts(60000, 0, HF_TEST_PATIENCE_MS);
     struct hf_client *client;
     struct hf_lock *good = NULL, *bad = NULL;
     struct hf_error error;
@@ -252,7 +253,7 @@ static void a_list_names_what_it_does_not_understand(void **state)
     assert_int_equal(count, 1);
     hf_lock_free(good);
     hf_lock_free(bad);
-    expect_ok(hf_close(client, 10000));
+    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
 int main(void)

@@ -111,7 +111,7 @@ static void a_name_stands_for_the_servers(void **state)
     hf_info_fini(&info);
     expect_ok(hf_unlock(lock));
     hf_lock_free(lock);
-    expect_ok(hf_close(client, 10000));
+    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
 int main(void)

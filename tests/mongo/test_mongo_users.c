@@ -56,7 +56,7 @@ static void await_waiter(struct hf_client *client)
  * served by a change stream, not only by looks. */
 static void reading_and_writing_one_database_is_enough(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, 60000, 30000);
+    struct hf_lock_opts opts = hf_test_opts(60000, 60000, HF_TEST_PATIENCE_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
@@ -75,16 +75,16 @@ static void reading_and_writing_one_database_is_enough(void **state)
         hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
     await_waiter(client);
     expect_ok(hf_unlock(lock));
-    expect_ok(hf_future_wait(future, 30000, &err));
+    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
     expect_ok(err);
-    assert_true(is_posted_within(&released, 10));
+    assert_true(is_posted_within(&released, 60));
     expect_ok(hf_unlock(next));
     hf_future_free(future);
     hf_watch_free(watch);
     hf_lock_free(lock);
     hf_lock_free(next);
-    expect_ok(hf_close(client, 10000));
-    expect_ok(hf_close(other, 10000));
+    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
 }
 
 /* ---- Passwords ----------------------------------------------------------*/
@@ -118,11 +118,11 @@ static void expect_denied(struct hf_client *client, enum hf_err err)
         fail_msg("\"%s\" does not say why", error.text);
 }
 
-/* Each call is told so, at once. Who stands in line is told when its wait has
- * run out, and not that it was withdrawn, for it was not. */
+/* Each call is told so. Who stands in line and gives up is not told that it was
+ * withdrawn, for it was not. */
 static void who_is_dropped_is_told_so(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, 0, 30000);
+    struct hf_lock_opts opts = hf_test_opts(60000, 0, HF_TEST_PATIENCE_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
@@ -134,7 +134,7 @@ static void who_is_dropped_is_told_so(void **state)
     client = open_clerk();
     other = open_clerk();
     expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    opts.wait_ms = 2000;
+    opts.wait_ms = HF_FOREVER;
     expect_ok(
         hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
     await_waiter(client);
@@ -147,7 +147,8 @@ static void who_is_dropped_is_told_so(void **state)
     expect_denied(client, hf_renew(lock, 0));
     assert_true(hf_valid_for(lock, 0)); /* its lease has not ended */
     expect_denied(client, hf_unlock(lock));
-    expect_ok(hf_future_wait(future, 10000 * hf_test_slowness(), &err));
+    hf_future_cancel(future);
+    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
     expect_err(err, HF_EINDOUBT);
     assert_null(next);
     hf_future_free(future);

@@ -48,10 +48,26 @@ static void expect_word(struct hf_client *of, const char *word)
         fail_msg("'%s' does not name '%s'", error.text, word);
 }
 
+/* hf_lock() that does not end before an answer has come: in doubt, it asks
+ * again. */
+static enum hf_err lock_until_answered(struct hf_client *by, const char *key,
+                                       const struct hf_lock_opts *opts)
+{
+    struct hf_lock *none = NULL;
+    enum hf_err err;
+
+    do
+        err = hf_lock(by, hf_key(key), opts, &none);
+    while (err == HF_EINDOUBT);
+    hf_lock_free(none);
+    return err;
+}
+
 /* Take a lock, in the time that a reconnection may take, and give it back. */
 static uint64_t expect_a_lock(struct hf_client *by, const char *key)
 {
-    struct hf_lock_opts opts = hf_test_opts(10000, 0, 20000);
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
     struct hf_lock *lock = NULL;
     uint64_t token;
 
@@ -77,7 +93,8 @@ static void await_waiters(const char *key, int count, struct hf_future *future)
 
 static void a_restart_keeps_what_is_on_the_disk(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, 0, 20000);
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
     struct hf_lock *lock = NULL, *none = NULL, *next = NULL;
     struct hf_info info;
     uint64_t token;
@@ -152,7 +169,8 @@ static void an_emptied_server_repeats_no_token(void **state)
 /* The lock is gone with the server: its holder is told at its next word. */
 static void a_lock_that_a_restart_lost_is_lost(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, 0, 20000);
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
     struct hf_lock *lock = NULL;
 
     (void)state;
@@ -168,7 +186,8 @@ static void a_lock_that_a_restart_lost_is_lost(void **state)
 
 static void waiters_outlive_a_restart(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, 30000);
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
     enum hf_err err = HF_ECANCELED;
@@ -183,7 +202,7 @@ static void waiters_outlive_a_restart(void **state)
     assert_true(hf_test_redis_again(&redis, true));
     expect_ok(hf_unlock(lock));
 
-    expect_ok(hf_future_wait(future, 60000, &err));
+    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
     expect_ok(err);
     assert_true(hf_token(next) > hf_token(lock));
     hf_future_free(future);
@@ -232,7 +251,8 @@ static void no_signal_reaches_the_program(void **state)
 
 static void killed_connections_come_back(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, 20000);
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
     enum hf_err err = HF_ECANCELED;
@@ -247,7 +267,7 @@ static void killed_connections_come_back(void **state)
     (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE normal SKIPME yes");
     expect_ok(hf_unlock(lock));
 
-    expect_ok(hf_future_wait(future, 60000, &err));
+    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
     expect_ok(err);
     hf_future_free(future);
     hf_lock_free(lock);
@@ -257,7 +277,8 @@ static void killed_connections_come_back(void **state)
 /* The message of the grant is lost: it is found by looking again. */
 static void a_lost_message_is_made_good(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, 20000);
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
     enum hf_err err = HF_ECANCELED;
@@ -271,7 +292,7 @@ static void a_lost_message_is_made_good(void **state)
     (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE pubsub");
     expect_ok(hf_unlock(lock)); /* nobody can be told */
 
-    expect_ok(hf_future_wait(future, 60000, &err));
+    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
     expect_ok(err);
     hf_future_free(future);
     hf_lock_free(lock);
@@ -325,7 +346,8 @@ static void many_waiters_share_one_subscription(void **state)
     enum {
         WAITERS = 20
     };
-    struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, 20000);
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
     struct hf_future *futures[WAITERS];
     struct hf_lock *held[WAITERS], *none[WAITERS];
     char key[8];
@@ -367,7 +389,8 @@ static void *say_for_long(void *words)
 
 static void a_server_that_sleeps_is_waited_for(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(10000, 0, 20000);
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
     char words[] = "DEBUG SLEEP 1";
     struct hf_lock *lock = NULL;
     pthread_t thread;
@@ -400,7 +423,8 @@ static pthread_t let_it_sleep(void)
 /* Both copies arrive. */
 static void an_update_whose_answer_is_lost_is_done_once(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, 0, 20000);
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
     struct hf_bytes before = hf_bytes("a");
     struct hf_lock *lock = NULL;
     struct hf_info info;
@@ -425,7 +449,8 @@ static void an_update_whose_answer_is_lost_is_done_once(void **state)
 static void an_unlock_whose_answer_is_lost_is_told_the_truth(void **state)
 {
     static const uint8_t bogus[HF_NONCE_SIZE] = {"no such nonce"};
-    struct hf_lock_opts opts = hf_test_opts(60000, 0, 20000);
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
     struct hf_lock *broken = NULL, *lock = NULL, *forged = NULL;
     pthread_t thread;
 
@@ -482,7 +507,7 @@ static void a_server_that_slept_keeps_the_line_in_order(void **state)
     for (int i = 0; i < WAITERS; i++) {
         enum hf_err err = HF_ECANCELED;
 
-        expect_ok(hf_future_wait(futures[i], 30000, &err));
+        expect_ok(hf_future_wait(futures[i], HF_TEST_PATIENCE_MS, &err));
         expect_ok(err);
         assert_true(hf_token(locks[i]) > before);
         before = hf_token(locks[i]);
@@ -499,7 +524,6 @@ static void a_busy_server_is_named(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 0, 1500);
     char words[] = "EVAL 'while true do end' 0";
-    struct hf_lock *none = NULL;
     pthread_t thread;
 
     (void)state;
@@ -508,7 +532,7 @@ static void a_busy_server_is_named(void **state)
     assert_int_equal(pthread_create(&thread, NULL, say_for_long, words), 0);
     while (strncmp(hf_test_redis_say(&redis, "GET x"), "(error) BUSY", 12) != 0)
         (void)poll(NULL, 0, 10);
-    expect_err(hf_lock(client, hf_key("k"), &opts, &none), HF_EUNAVAIL);
+    expect_err(lock_until_answered(client, "k", &opts), HF_EUNAVAIL);
     expect_word(client, "BUSY");
     (void)hf_test_redis_say(&redis, "SCRIPT KILL");
     (void)pthread_join(thread, NULL);
@@ -557,14 +581,14 @@ static void scripts_that_are_flushed_are_loaded_again(void **state)
 
 static void a_full_server_is_named_and_still_gives_back(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(10000, 0, 300);
-    struct hf_lock *lock = NULL, *none = NULL;
+    struct hf_lock_opts brief = hf_test_opts(10000, 0, 300);
+    struct hf_lock *lock = NULL;
 
     (void)state;
     start(NULL);
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
     (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory 1");
-    expect_err(hf_lock(client, hf_key("l"), &opts, &none), HF_EUNAVAIL);
+    expect_err(lock_until_answered(client, "l", &brief), HF_EUNAVAIL);
     expect_word(client, "OOM");
     expect_ok(hf_unlock(lock));
     (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory 0");
@@ -585,7 +609,7 @@ static void a_client_that_is_shut_out_says_so(void **state)
     (void)strcpy(redis.options[1], "sesame");
     (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE normal SKIPME yes");
     (void)hf_lock(client, hf_key("k"), &opts, &none);
-    expect_err(hf_lock(client, hf_key("k"), &opts, &none), HF_EUNAVAIL);
+    expect_err(lock_until_answered(client, "k", &opts), HF_EUNAVAIL);
     expect_word(client, "NOAUTH");
 }
 
@@ -619,7 +643,6 @@ static void after_a_failover_the_old_master_is_not_believed(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 0, 1000);
     struct hf_client *new_client;
-    struct hf_lock *none = NULL;
     uint64_t before;
 
     (void)state;
@@ -632,12 +655,12 @@ static void after_a_failover_the_old_master_is_not_believed(void **state)
         (void)poll(NULL, 0, 10);
     while (!strstr(hf_test_redis_say(&redis, "INFO replication"), "role:slave"))
         (void)poll(NULL, 0, 10);
-    expect_err(hf_lock(client, hf_key("k"), &opts, &none), HF_EUNAVAIL);
+    expect_err(lock_until_answered(client, "k", &opts), HF_EUNAVAIL);
     expect_word(client, "READONLY");
 
     new_client = hf_test_redis_open(&replica, NULL);
     assert_true(expect_a_lock(new_client, "k") > before);
-    expect_ok(hf_close(new_client, 1000));
+    expect_ok(hf_close(new_client, HF_TEST_PATIENCE_MS));
 }
 
 /* A sentinel over the two, in the replica's folder; it dies with the test. */
@@ -691,7 +714,7 @@ static void who_asks_the_new_master_is_served(void **state)
 
     new_client = hf_test_redis_open(&replica, NULL);
     assert_true(expect_a_lock(new_client, "k") > before);
-    expect_ok(hf_close(new_client, 1000));
+    expect_ok(hf_close(new_client, HF_TEST_PATIENCE_MS));
     (void)kill(sentinel, SIGKILL);
     (void)waitpid(sentinel, NULL, 0);
 }
@@ -706,9 +729,10 @@ static void too_few_replicas_are_an_error(void **state)
     (void)state;
     start(NULL);
     careful = hf_test_redis_open(&redis, "?wait_replicas=1");
-    expect_err(hf_lock(careful, hf_key("k"), &opts, &none), HF_EINDOUBT);
-    hf_client_error(careful, &error);
-    assert_non_null(strstr(error.text, "replicas"));
+    do { /* until it is not the server itself that was slow */
+        expect_err(hf_lock(careful, hf_key("k"), &opts, &none), HF_EINDOUBT);
+        hf_client_error(careful, &error);
+    } while (!strstr(error.text, "replicas"));
     start_replica();
     (void)expect_a_lock(careful, "l");
     (void)kill(replica.pid, SIGSTOP);
@@ -721,7 +745,8 @@ static void too_few_replicas_are_an_error(void **state)
 /* A grant that comes by a message is another connection's write. */
 static void a_handed_over_lock_is_on_the_replicas_too(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, 20000);
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
     struct hf_client *careful;
@@ -740,7 +765,7 @@ static void a_handed_over_lock_is_on_the_replicas_too(void **state)
     expect_ok(hf_unlock(lock));
     expect_err(hf_future_wait(future, 400, &err), HF_ETIMEDOUT);
     (void)kill(replica.pid, SIGCONT);
-    expect_ok(hf_future_wait(future, 60000, &err));
+    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
     expect_ok(err);
     (void)snprintf(token, sizeof(token), "hf1 %llu ",
                    (unsigned long long)hf_token(next));

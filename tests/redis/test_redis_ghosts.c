@@ -37,7 +37,8 @@ static int tear_down(void **state)
  * the lock and gives it back. Then the first LOCK arrives. */
 static void expect_no_ghost(int connections_between)
 {
-    struct hf_lock_opts opts = hf_test_opts(LONG_MS, 0, 60000);
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
     struct hf_future *future = NULL;
     struct hf_lock *lock = NULL;
     enum hf_err err = HF_ECANCELED;
@@ -46,7 +47,7 @@ static void expect_no_ghost(int connections_between)
     expect_ok(
         hf_lock_start(client, hf_key("k"), &opts, &lock, NULL, NULL, &future));
     hf_test_proxy_lose(&proxy, connections_between);
-    expect_ok(hf_future_wait(future, 60000, &err));
+    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
     expect_ok(err);
     expect_ok(hf_unlock(lock));
 

@@ -53,7 +53,7 @@ static void expect_a_lock(const char *url)
     expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
     expect_ok(hf_unlock(lock));
     hf_lock_free(lock);
-    expect_ok(hf_close(client, 1000));
+    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
 static void a_password_is_asked_for_and_never_shown(void **state)
@@ -95,7 +95,7 @@ static void what_is_not_permitted_is_named(void **state)
     hf_lock_error(lock, &error);
     assert_non_null(strstr(error.text, "script"));
     hf_lock_free(lock);
-    expect_ok(hf_close(client, 1000));
+    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
 static void a_policy_that_drops_locks_is_refused(void **state)
@@ -261,12 +261,12 @@ static void durable_is_said_where_each_write_is_on_the_disk(void **state)
     assert_true(hf_caps(client) & HF_CAP_FENCE);
     assert_false(hf_caps(client) & HF_CAP_FAILOVER_SAFE);
     assert_false(hf_caps(client) & HF_CAP_STEADY);
-    expect_ok(hf_close(client, 1000));
+    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
     (void)hf_test_redis_say(&redis, "CONFIG SET appendfsync always");
     expect_refusal(hf_test_redis_url(&redis, NULL, "?require=failover-safe"),
                    HF_EUNSUPPORTED, "failover-safe");
     client = hf_test_redis_open(&redis, "?require=durable,fence,fifo,push");
-    expect_ok(hf_close(client, 1000));
+    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
 /* Somebody answers, with `bytes`, whoever calls; where, goes to `port`. */
@@ -332,7 +332,7 @@ static void keys_of_its_own_are_refused(void **state)
     expect_err(hf_read(client, hf_key("hf:q:k"), HF_LOCAL, &info), HF_EINVAL);
     expect_ok(hf_lock(client, hf_key("hf"), NULL, &lock));
     hf_lock_free(lock);
-    expect_ok(hf_close(client, 1000));
+    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
 int main(void)

@@ -57,7 +57,8 @@ static struct asked *add(struct turn *turn)
 {
     struct asked *asked = &turn->asked[turn->count++];
 
-    *asked = (struct asked){.opts = hf_test_opts(10000, 0, 5000)};
+    *asked = (struct asked){
+        .opts = hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS)};
     return asked;
 }
 
@@ -197,7 +198,7 @@ static void who_stands_in_line_is_handed_the_key(void **state)
     hf_future_free(future);
     hf_lock_free(lock);
     free_all(&turn);
-    expect_ok(hf_close(other, 1000));
+    expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
 }
 
 /* What only standing in line calls. */
@@ -213,12 +214,17 @@ static void who_has_waited_is_quick_again(void **state)
 {
     struct hf_lock *held = hold("k");
     struct hf_client *other = hf_test_redis_open(&redis, NULL);
-    struct hf_lock_opts brief = hf_test_opts(10000, 1, 5000);
+    struct hf_lock_opts brief =
+        hf_test_opts(HF_TEST_LONG_MS, 1, HF_TEST_PATIENCE_MS);
     struct hf_lock *lock = NULL;
+    enum hf_err err;
     long before;
 
     (void)state;
-    expect_err(hf_lock(other, hf_key("k"), &brief, &lock), HF_ETIMEDOUT);
+    do /* until the withdrawal is confirmed in time */
+        err = hf_lock(other, hf_key("k"), &brief, &lock);
+    while (err == HF_EINDOUBT);
+    expect_err(err, HF_ETIMEDOUT);
     before = looks_at_lines();
     assert_true(before > 0);
     for (unsigned i = 0; i < PAIRS; i++) {
@@ -229,7 +235,7 @@ static void who_has_waited_is_quick_again(void **state)
     /* The first looked, and whatever was slow and asked for again. */
     assert_in_range(looks_at_lines(), before, before + PAIRS / 2);
     hf_lock_free(held);
-    expect_ok(hf_close(other, 1000));
+    expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
 }
 
 /* In one turn: an unlock, and a look. */
@@ -296,7 +302,8 @@ static void who_hears_nothing_is_in_doubt(void **state)
     struct hf_lock *held = NULL;
 
     (void)state;
-    expect_ok(hf_lock(client, hf_key("held"), &brief, &held));
+    while (hf_lock(client, hf_key("held"), &brief, &held) != HF_OK)
+        continue; /* a busy machine: 300 ms may be over too soon */
     add_lock(&turn, "a")->opts = brief;
     add_unlock(&turn, held);
     add_lock(&turn, "b")->opts = brief;

@@ -53,7 +53,8 @@ static int tear_down(void **state)
 
 static void expect_a_lock(struct hf_client *by, const char *key)
 {
-    struct hf_lock_opts opts = hf_test_opts(10000, 0, 20000);
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
     struct hf_lock *lock = NULL;
 
     expect_ok(hf_lock(by, hf_key(key), &opts, &lock));
@@ -75,7 +76,8 @@ static void await_nothing_left(const char *key)
 /* Whichever of them it is. */
 static void one_server_may_be_gone(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, 0, 20000);
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
     struct hf_lock *lock = NULL, *none = NULL;
 
     (void)state;
@@ -115,7 +117,8 @@ static void without_a_majority_nothing_is_granted(void **state)
 /* A plain client holds it on two of three, so that one grants. */
 static void what_a_minority_granted_is_given_back(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, 0, 5000);
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
     struct hf_lock *none = NULL;
 
     (void)state;
@@ -131,7 +134,8 @@ static void what_a_minority_granted_is_given_back(void **state)
 
 static void a_release_is_a_release_on_all(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(LONG_MS, 0, 20000);
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
     struct hf_lock *lock = NULL;
 
     (void)state;
@@ -159,7 +163,8 @@ static void a_server_that_hangs_holds_up_nobody(void **state)
  * in which they are asked more than once. */
 static void expect_a_lock_over_sleep(size_t count, uint32_t sleep_ms)
 {
-    struct hf_lock_opts opts = hf_test_opts(LONG_MS, 0, 60000);
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
     struct hf_future *future = NULL;
     struct hf_lock *lock = NULL;
     enum hf_err err = HF_ECANCELED;
@@ -172,7 +177,7 @@ static void expect_a_lock_over_sleep(size_t count, uint32_t sleep_ms)
     for (size_t i = 0; i < count; i++)
         (void)kill(servers[i].pid, SIGCONT);
 
-    expect_ok(hf_future_wait(future, 60000, &err));
+    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
     expect_ok(err);
     expect_ok(hf_unlock(lock));
     await_nothing_left("k");
@@ -198,7 +203,8 @@ static void what_an_attempt_took_that_was_given_up_is_given_back(void **state)
 
 static void who_waits_is_woken(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, 20000);
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
     enum hf_err err = HF_ECANCELED;
@@ -210,7 +216,7 @@ static void who_waits_is_woken(void **state)
                                 &future));
         expect_err(hf_future_wait(future, 30, &err), HF_ETIMEDOUT);
         expect_ok(hf_unlock(lock));
-        expect_ok(hf_future_wait(future, 30000, &err));
+        expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
         expect_ok(err);
         expect_ok(hf_unlock(next));
         hf_future_free(future);
@@ -223,7 +229,8 @@ static void who_waits_is_woken(void **state)
  * second to come finds no majority. */
 static void an_emptied_minority_grants_nothing(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(60000, 0, 20000);
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
     struct hf_lock *lock = NULL, *none = NULL;
 
     (void)state;
