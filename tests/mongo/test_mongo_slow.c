@@ -179,6 +179,59 @@ static void waiting_inside_the_client_spends_the_wait(void **state)
     hf_lock_free(lock);
 }
 
+/* A LOCK that was done, and whose reply was no answer: the repeat is one more
+ * command, and does not try the fast path first. */
+static void a_repeated_lock_skips_the_fast_path(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(300000, 0, LONG_MS);
+    struct hf_client *client;
+    struct hf_lock *lock = NULL;
+    long before;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    before = begun();
+    (void)fail_commands(0, "\"findAndModify\"", "{\"times\":1}",
+                        "\"writeConcernError\":{\"code\":64,"
+                        "\"errmsg\":\"waiting was in vain\"}");
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    assert_int_equal(begun() - before, 2);
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, LONG_MS));
+}
+
+/* A LOCK that is given up while no server can be found was not done, and is not
+ * done later. */
+static void a_lock_that_found_no_server_is_never_sent(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(300000, 0, LONG_MS);
+    struct hf_lock_opts brief = hf_test_opts(300000, 0, 500);
+    struct hf_lock *lock = NULL, *none = NULL;
+    struct hf_client *client;
+    struct hf_info info;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(
+        &mongo, "&serverSelectionTimeoutMS=60000&socketTimeoutMS=60000");
+    expect_ok(hf_lock(client, hf_key("held"), &opts, &lock));
+    hf_test_mongo_kill(&mongo, 0);
+    /* The first one may meet the connection that has just been lost. */
+    assert_int_not_equal(hf_lock(client, hf_key("a"), &brief, &none), HF_OK);
+    expect_err(hf_lock(client, hf_key("b"), &brief, &none), HF_EUNAVAIL);
+    assert_true(hf_test_mongo_again(&mongo, 0));
+    expect_ok(hf_renew(lock, 0));
+    (void)poll(NULL, 0, 500);
+    expect_ok(hf_read(client, hf_key("b"), HF_LINEARIZABLE, &info));
+    assert_false(info.held);
+    hf_info_fini(&info);
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, LONG_MS));
+}
+
 /* The primary stops, and holds the connections of all who have asked it
  * something. Once there is another, their renewals are repeated there, long
  * before the connections are given up. */
@@ -195,12 +248,14 @@ static void renewed_locks_outlive_a_stopped_primary(void **state)
     mongo.election_ms = 2000;
     mongo.impatient = true;
     hf_test_mongo_need(&mongo, 3);
-    client = hf_test_mongo_open(&mongo, "");
+    client = hf_test_mongo_open(&mongo, "&socketTimeoutMS=60000");
     opts.renew = true;
     for (unsigned i = 0; i < KEPT; i++)
         expect_ok(hf_lock(client, key_of(i, &name), &opts, &locks[i]));
     stopped = primary();
     hf_test_mongo_signal(&mongo, stopped, SIGSTOP);
+    for (unsigned i = 0; i < KEPT; i++) /* more than there are workers */
+        expect_ok(hf_renew_start(locks[i], 0, NULL, NULL, NULL));
     until = now_ms() + opts.ttl_ms + 1000;
     while (now_ms() < until)
         (void)poll(NULL, 0, 100);
@@ -222,6 +277,8 @@ int main(void)
         CASE(slow_writes_go_side_by_side),
         CASE(a_renewal_goes_before_locks),
         CASE(waiting_inside_the_client_spends_the_wait),
+        CASE(a_repeated_lock_skips_the_fast_path),
+        CASE(a_lock_that_found_no_server_is_never_sent),
         CASE(renewed_locks_outlive_a_stopped_primary),
     };
 

@@ -53,7 +53,8 @@ static struct hf_mongo_job *take_job(struct hf_mongo_crew *crew,
  * some workers are reserved for them. */
 static bool has_worker(const struct hf_mongo_crew *crew, bool first)
 {
-    return first || crew->others < HF_MONGO_WORKERS_MAX - KEPT_FOR_FIRST;
+    return first || HF_MUTANT(173) ||
+           crew->others < HF_MONGO_WORKERS_MAX - KEPT_FOR_FIRST;
 }
 
 static struct hf_mongo_job *next_job(struct hf_mongo_crew *crew)
@@ -160,7 +161,7 @@ void hf_mongo_worker_abandon(struct hf_mongo_worker *worker)
 
     hf_list_remove(&worker->job->link); /* of those that are lost */
     worker->job = NULL;
-    worker->barred = worker->server == 0;
+    worker->barred = worker->server == 0 && !HF_MUTANT(175);
     if (crew->orphan_count >= HF_MONGO_ORPHANS_MAX || HF_MUTANT(170))
         return;
     worker->orphan = true;
