@@ -200,6 +200,7 @@ static void init(struct hf_mongo_crew *crew, struct hf_host *host)
     pthread_mutex_init(&crew->mutex, NULL);
     pthread_cond_init(&crew->answered, NULL);
     crew->references = 1;
+    crew->opened = hf_time_now();
     crew->host = host;
     crew->post.run = on_post;
     hf_list_init(&crew->workers);

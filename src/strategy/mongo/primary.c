@@ -37,7 +37,7 @@ static bool lose_jobs(struct hf_mongo_crew *crew,
         struct hf_mongo_job *job = worker->job;
 
         if (!job || !job->lost || hf_list_linked(&job->link) ||
-            worker->server == 0 || HF_MUTANT(171) ||
+            worker->server == 0 || worker->oneshot || HF_MUTANT(171) ||
             !is_deposed(worker->server, servers, count))
             continue;
         hf_list_push_back(&crew->lost, &job->link);

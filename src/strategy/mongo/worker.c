@@ -13,6 +13,13 @@
 #define KEPT_IDLE 8       /* workers that stay when there is nothing to do */
 #define IDLE_S 5          /* how long the others stay */
 
+/* A program that lives longer is served by the pool, which notices when the
+ * primary changes. */
+#define ONESHOT_MS 1000
+
+/* The server of a one-shot client: the pool's ids say nothing about it. */
+#define SOME_SERVER UINT32_MAX
+
 static _Thread_local struct hf_mongo_worker *current;
 
 /* ---- Which job is next --------------------------------------------------*/
@@ -84,25 +91,54 @@ static void report_ended(struct hf_mongo_crew *crew, struct hf_mongo_job *job)
     pthread_mutex_lock(&crew->mutex);
 }
 
+static void drop_client(struct hf_mongo_worker *worker)
+{
+    if (worker->oneshot)
+        mongoc_client_destroy(worker->client);
+    else if (worker->client)
+        mongoc_client_pool_push(worker->crew->pool, worker->client);
+    worker->client = NULL;
+    worker->oneshot = false;
+}
+
+/* Without the mutex. `first`: no other worker may have the one-shot client. */
+static void take_client(struct hf_mongo_worker *worker, bool first)
+{
+    struct hf_mongo_crew *crew = worker->crew;
+    bool young = hf_time_now() < hf_time_add(crew->opened, ONESHOT_MS);
+
+    if (worker->oneshot && !young)
+        drop_client(worker);
+    if (!worker->client && first && young && !HF_MUTANT(177)) {
+        worker->client = hf_mongo_oneshot_open(crew->place.address.uri);
+        worker->oneshot = worker->client != NULL;
+    }
+    if (!worker->client)
+        worker->client = mongoc_client_pool_pop(crew->pool);
+}
+
 static void run_job(struct hf_mongo_worker *worker, struct hf_mongo_job *job)
 {
     struct hf_mongo_crew *crew = worker->crew;
+    bool first = !crew->has_oneshot;
 
     worker->job = job;
     worker->first = job->first;
     worker->server = 0;
     worker->barred = false;
+    crew->has_oneshot = true;
+    crew->busy++;
     crew->others += !worker->first;
     pthread_mutex_unlock(&crew->mutex);
-    if (!worker->client)
-        worker->client = mongoc_client_pool_pop(crew->pool);
+    take_client(worker, first);
     job->run(job, worker->client, &crew->place);
     pthread_mutex_lock(&crew->mutex);
-    if (!worker->orphan)
+    if (!worker->orphan) {
+        crew->busy--;
         crew->others -= !worker->first;
+    }
     worker->job = NULL;
-    hf_list_remove(
-        &job->link); /* of those that are lost: it is not, after all */
+    hf_list_remove(&job->link); /* of those that are lost: it is not */
     if (crew->host)
         report_ended(crew, job);
     else
@@ -121,9 +157,10 @@ bool hf_mongo_crew_may_send(uint32_t server)
     pthread_mutex_lock(&crew->mutex);
     /* libmongoc reports a new primary before it selects it for anyone: another
      * one has been selected from what is out of date. */
-    may = !worker->barred && (crew->primary == 0 || crew->primary == server);
+    may = !worker->barred &&
+          (worker->oneshot || crew->primary == 0 || crew->primary == server);
     if (may)
-        worker->server = server;
+        worker->server = worker->oneshot ? SOME_SERVER : server;
     pthread_mutex_unlock(&crew->mutex);
     return may;
 }
@@ -168,6 +205,7 @@ void hf_mongo_worker_abandon(struct hf_mongo_worker *worker)
     crew->orphan_count++;
     hf_list_remove(&worker->link);
     crew->worker_count--;
+    crew->busy--;
     crew->others -= !worker->first;
     if (!hf_list_empty(&crew->idle))
         hf_mongo_worker_wake(crew);
@@ -255,12 +293,19 @@ static void *worker_main(void *arg)
     work(&worker);
     pthread_mutex_unlock(&crew->mutex);
     current = NULL;
-    if (worker.client)
-        mongoc_client_pool_push(crew->pool, worker.client);
+    drop_client(&worker);
     pthread_cond_destroy(&worker.wake);
     pthread_mutex_lock(&crew->mutex);
     hf_mongo_crew_leave(crew);
     return NULL;
+}
+
+/* Whether a worker that is not idle yet is about to look for a job, and finds
+ * no other. */
+static bool is_expected(const struct hf_mongo_crew *crew)
+{
+    return crew->worker_count > crew->busy && hf_list_empty(&crew->first) &&
+           hf_list_empty(&crew->waiting);
 }
 
 bool hf_mongo_worker_enqueue(struct hf_mongo_crew *crew,
@@ -268,7 +313,7 @@ bool hf_mongo_worker_enqueue(struct hf_mongo_crew *crew,
 {
     bool runs = may_run(crew, job) && has_worker(crew, job->first);
 
-    if (runs && hf_list_empty(&crew->idle))
+    if (runs && hf_list_empty(&crew->idle) && !is_expected(crew))
         (void)start_worker(crew);
     if (crew->worker_count == 0)
         return false;

@@ -14,6 +14,8 @@
 struct hf_mongo_crew {
     struct hf_mongo_place place;
     mongoc_client_pool_t *pool;
+    hf_time opened;
+    bool has_oneshot; /* a worker has it, or had */
 
     pthread_mutex_t mutex;
     pthread_cond_t answered; /* for hf_mongo_crew_await() */
@@ -22,6 +24,7 @@ struct hf_mongo_crew {
     struct hf_list workers; /* all but the orphans */
     unsigned worker_count;
     unsigned orphan_count;
+    unsigned busy;       /* workers that run a job */
     unsigned others;     /* workers that run a job which is not `first` */
     struct hf_list idle; /* the most recently used worker is the first */
     uint32_t primary;    /* libmongoc's id of the primary; 0: unknown */
@@ -41,7 +44,8 @@ struct hf_mongo_worker {
     struct hf_list idle; /* in crew->idle */
     pthread_cond_t wake;
     struct hf_mongo_crew *crew;
-    mongoc_client_t *client;
+    mongoc_client_t *client;  /* of the pool, or the one-shot client */
+    bool oneshot;             /* it is that */
     struct hf_mongo_job *job; /* NULL: none, or it was given up */
     bool first;               /* of the job that it runs */
     bool orphan;
@@ -71,6 +75,12 @@ bool hf_mongo_crew_start_thread(struct hf_mongo_crew *crew,
 
 /* Drop a reference, and the mutex. */
 void hf_mongo_crew_leave(struct hf_mongo_crew *crew);
+
+/* oneshot.c: a client for the first moments of a program. It has no threads of
+ * its own and so ends at once, where the pool's take half a second; but it does
+ * not notice by itself that the primary changes. NULL: no primary was found
+ * soon, and the pool had better be used. Without the mutex. */
+mongoc_client_t *hf_mongo_oneshot_open(const mongoc_uri_t *from);
 
 /* primary.c: have libmongoc report which server is the primary. Before the
  * first client is taken from the pool; without the mutex. */
