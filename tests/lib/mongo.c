@@ -151,6 +151,10 @@ static _Noreturn void be_the_server(const struct hf_test_mongo *mongo,
         words[count++] = "--replSet";
         words[count++] = set_name(mongo);
     }
+    if (mongo->impatient) {
+        words[count++] = "--setParameter";
+        words[count++] = "oplogNetworkTimeoutBufferSeconds=1";
+    }
     if (mongo->auth) {
         words[count++] = "--keyFile";
         words[count++] = key;

@@ -18,7 +18,7 @@
 static void hold_back_one(void)
 {
     (void)fail_commands(0, "\"findAndModify\"", "{\"times\":1}",
-                        "\"blockConnection\":true,\"blockTimeMS\":2000");
+                        "\"blockConnection\":true,\"blockTimeMS\":4000");
 }
 
 /* Whether a document is so. */
@@ -116,7 +116,7 @@ static void a_late_update_changes_nothing_of_another_s(void **state)
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
-    client = hf_test_mongo_open(&mongo, "");
+    client = hf_test_mongo_open(&mongo, "&socketTimeoutMS=1000");
     other = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
     hf_nonce(lock, nonce);

@@ -441,9 +441,9 @@ static void silence_ends_validity(void **state)
 
 /* ---- Late copies --------------------------------------------------------*/
 
-/* The server keeps the first copy of a LOCK back for some seconds. A second one
- * is granted meanwhile, and given back: what comes late then takes nothing, and
- * the next to ask has the key, though the lease was to be long. */
+/* The server keeps the first copy of a LOCK back for longer than its connection
+ * lasts. The second one is granted meanwhile, and released: the late copy takes
+ * nothing then, and the next client gets the key, though the lease was long. */
 static void what_comes_late_leaves_no_ghost(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600000, 0, PATIENCE_MS);
@@ -453,11 +453,11 @@ static void what_comes_late_leaves_no_ghost(void **state)
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
-    client = hf_test_mongo_open(&mongo, "");
+    client = hf_test_mongo_open(&mongo, "&socketTimeoutMS=1000");
     other = hf_test_mongo_open(&mongo, "");
     before = begun();
     (void)fail_commands(0, STEP, "{\"times\":1}",
-                        "\"blockConnection\":true,\"blockTimeMS\":2000");
+                        "\"blockConnection\":true,\"blockTimeMS\":4000");
     expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
     expect_ok(hf_unlock(lock));
     while (begun() < before + 3) /* LOCK, UNLOCK, and the late one */
@@ -469,8 +469,9 @@ static void what_comes_late_leaves_no_ghost(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* The server is silent until several copies are on their way: the first of them
- * changes the value, and the answer to the last is the answer to all. */
+/* The server is silent until the connection of the first copy has been given up
+ * and a second one is on its way: the first changes the value, and the answer
+ * to the second says so. */
 static void an_update_in_doubt_happens_once(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(120000, 0, PATIENCE_MS);
@@ -482,7 +483,7 @@ static void an_update_in_doubt_happens_once(void **state)
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
-    client = hf_test_mongo_open(&mongo, "");
+    client = hf_test_mongo_open(&mongo, "&socketTimeoutMS=500");
     opts.value = old;
     expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
     hf_test_mongo_signal(&mongo, 0, SIGSTOP);

@@ -1,4 +1,6 @@
 /* What a URL asks for, and of what kind of server. */
+#include <dirent.h>
+#include <poll.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -243,6 +245,52 @@ static void servers_that_dns_does_not_know_are_named(void **state)
     expect_refused("mongodb+srv://nowhere/", HF_EINVAL, "url");
 }
 
+/* ---- Short lives --------------------------------------------------------*/
+
+static unsigned thread_count(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    unsigned count = 0;
+
+    assert_non_null(tasks);
+    for (const struct dirent *entry; (entry = readdir(tasks));)
+        count += *entry->d_name != '.';
+    (void)closedir(tasks);
+    return count;
+}
+
+/* Whether a client that has locked and unlocked has one worker, and no other
+ * thread. */
+static bool has_no_monitors(void)
+{
+    struct hf_lock_opts opts = hf_test_opts(60000, 0, 60000);
+    struct hf_client *client = hf_test_mongo_open(&mongo, "");
+    struct hf_lock *lock = NULL;
+    unsigned count;
+
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_unlock(lock));
+    count = thread_count();
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, 10000));
+    while (thread_count() > 1)
+        (void)poll(NULL, 0, 10);
+    return count == 2;
+}
+
+/* libmongoc's monitors take half a second to end: a program that ends soon has
+ * none. On a busy machine a try may take too long for that. */
+static void a_short_life_has_no_monitors(void **state)
+{
+    unsigned tries = 20;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    while (tries > 0 && !has_no_monitors())
+        tries--;
+    assert_true(tries > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -253,6 +301,7 @@ int main(void)
         CASE(a_standalone_server_must_be_asked_for),
         CASE(tls_checks_who_answers),
         CASE(servers_that_dns_does_not_know_are_named),
+        CASE(a_short_life_has_no_monitors),
     };
 
     return hf_test_main("mongo opening", cases, HF_TEST_COUNT(cases), 4);

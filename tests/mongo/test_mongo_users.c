@@ -106,6 +106,32 @@ static void a_wrong_password_is_told_at_once(void **state)
     expect_no_clerk("", "requires authentication");
 }
 
+/* The server goes, or the network, between the steps of a login: that says
+ * nothing about the password. */
+static void a_login_that_is_cut_off_is_tried_again(void **state)
+{
+    static const char *const faults[] = {
+        "\"closeConnection\":true",
+        "\"errorCode\":11600", /* InterruptedAtShutdown */
+    };
+    char url[HF_TEST_MONGO_URL_SIZE];
+
+    (void)state;
+    need_clerk();
+    clerk_url(url, "clerk:hush@");
+    for (size_t i = 0; i < HF_TEST_COUNT(faults); i++) {
+        struct hf_client *client = NULL;
+        long before =
+            fail_commands(0, "\"saslContinue\"", "{\"times\":1}", faults[i]);
+
+        expect_ok(hf_open(url, NULL, &client));
+        assert_int_equal(
+            fail_commands(0, "\"saslContinue\"", "\"off\"", faults[i]) - before,
+            1);
+        expect_ok(hf_close(client, 10000));
+    }
+}
+
 /* ---- Who is no longer let in --------------------------------------------*/
 
 static void expect_denied(struct hf_client *client, enum hf_err err)
@@ -163,6 +189,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up_auth, tear_down)
         CASE(reading_and_writing_one_database_is_enough),
         CASE(a_wrong_password_is_told_at_once),
+        CASE(a_login_that_is_cut_off_is_tried_again),
         CASE(who_is_dropped_is_told_so),
     };
 

@@ -141,8 +141,10 @@ static enum hf_err ask(struct hf_mongo_question *question,
 static bool is_brief(struct hf_mongo_asker *asker,
                      const struct hf_command *command, bool doubtful)
 {
+    if (doubtful && !HF_MUTANT(172)) /* an earlier copy may have been there */
+        return false;
     if (command->kind == HF_COMMAND_UNLOCK)
-        return !doubtful;
+        return true;
     if (command->kind != HF_COMMAND_LOCK)
         return false;
     if (asker->crowded == 0)

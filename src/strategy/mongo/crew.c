@@ -1,41 +1,15 @@
 #include "strategy/mongo/crew.h"
 
 #include <stdlib.h>
+#include <time.h>
 
+#include "base/mutant.h"
 #include "strategy/mongo/library.h"
+#include "strategy/mongo/worker.h"
 
-#define CONNECTIONS_MAX (HF_MONGO_WORKERS_MAX + 2)
-
-/* Commands on one document get in each other's way: the server starts those
- * anew that come second, and some of many come second for very long. */
-#define SAME_SUBJECT_MAX 1
-
-#define KEPT_FOR_FIRST 2 /* threads that only these have */
-
-struct hf_mongo_crew {
-    struct hf_mongo_place place;
-    mongoc_client_pool_t *pool;
-
-    pthread_mutex_t mutex;
-    pthread_cond_t answered; /* for hf_mongo_crew_await() */
-    unsigned references;     /* of the strategy, and of each thread */
-    unsigned workers;
-    struct hf_list idle; /* the one that rested last is the first */
-    struct hf_mongo_job *running[HF_MONGO_WORKERS_MAX];
-    struct hf_list first;         /* jobs that no thread has begun */
-    struct hf_list waiting;       /* and those that come after these */
-    unsigned others;              /* threads that are busy with such */
-    struct hf_list ended;         /* jobs that are to be told */
-    struct hf_mongo_job *awaited; /* until it has ended */
-    struct hf_host *host;         /* NULL: closed */
-    struct hf_post post;
-};
-
-/* A thread that waits for a job, or for the crew to close. */
-struct resting {
-    struct hf_list link;
-    pthread_cond_t wake;
-};
+#define TASKS_MAX 2
+#define CONNECTIONS_MAX                                                        \
+    (HF_MONGO_WORKERS_MAX + HF_MONGO_ORPHANS_MAX + TASKS_MAX)
 
 struct task {
     struct hf_mongo_crew *crew;
@@ -55,8 +29,7 @@ static void free_crew(struct hf_mongo_crew *crew)
     free(crew);
 }
 
-/* With the mutex held, which is dropped. */
-static void leave(struct hf_mongo_crew *crew)
+void hf_mongo_crew_leave(struct hf_mongo_crew *crew)
 {
     bool last = --crew->references == 0;
 
@@ -66,131 +39,6 @@ static void leave(struct hf_mongo_crew *crew)
 }
 
 /* ---- Threads ------------------------------------------------------------*/
-
-static void tell_ended(struct hf_mongo_crew *crew, struct hf_mongo_job *job)
-{
-    struct hf_waker *waker = NULL;
-
-    if (job == crew->awaited) {
-        crew->awaited = NULL;
-        pthread_cond_signal(&crew->answered);
-        return;
-    }
-    hf_list_push_back(&crew->ended, &job->link);
-    waker = crew->host->ops->post(crew->host, &crew->post);
-    pthread_mutex_unlock(&crew->mutex);
-    if (waker)
-        hf_waker_ring(waker);
-    pthread_mutex_lock(&crew->mutex);
-}
-
-static void exchange(struct hf_mongo_crew *crew, const struct hf_mongo_job *old,
-                     struct hf_mongo_job *new)
-{
-    unsigned i = 0;
-
-    while (i < HF_MONGO_WORKERS_MAX && crew->running[i] != old)
-        i++;
-    if (i < HF_MONGO_WORKERS_MAX)
-        crew->running[i] = new;
-}
-
-static bool may_run(const struct hf_mongo_crew *crew,
-                    const struct hf_mongo_job *job)
-{
-    unsigned same = 0;
-
-    for (unsigned i = 0; job->subject && i < HF_MONGO_WORKERS_MAX; i++)
-        same += crew->running[i] && crew->running[i]->subject == job->subject;
-    return same < SAME_SUBJECT_MAX;
-}
-
-static struct hf_mongo_job *take(struct hf_mongo_crew *crew,
-                                 struct hf_list *jobs)
-{
-    for (struct hf_list *link = jobs->next; link != jobs; link = link->next) {
-        struct hf_mongo_job *job =
-            HF_CONTAINER(link, struct hf_mongo_job, link);
-
-        if (!may_run(crew, job))
-            continue;
-        hf_list_remove(link);
-        job->begun = true;
-        job->begun_at = hf_time_now();
-        return job;
-    }
-    return NULL;
-}
-
-/* Where a server is silent, a thread is busy for seconds with what nobody waits
- * for any more: some are left for those that come first. */
-static bool has_thread(const struct hf_mongo_crew *crew, bool first)
-{
-    return first || crew->others < HF_MONGO_WORKERS_MAX - KEPT_FOR_FIRST;
-}
-
-static struct hf_mongo_job *next_job(struct hf_mongo_crew *crew)
-{
-    struct hf_mongo_job *job = take(crew, &crew->first);
-
-    return job || !has_thread(crew, false) ? job : take(crew, &crew->waiting);
-}
-
-static void run_one(struct hf_mongo_crew *crew, struct hf_mongo_job *job)
-{
-    bool first = job->first;
-    mongoc_client_t *client;
-
-    exchange(crew, NULL, job);
-    crew->others += !first;
-    pthread_mutex_unlock(&crew->mutex);
-    client = mongoc_client_pool_pop(crew->pool);
-    job->run(job, client, &crew->place);
-    mongoc_client_pool_push(crew->pool, client);
-    pthread_mutex_lock(&crew->mutex);
-    exchange(crew, job, NULL);
-    crew->others -= !first;
-    if (crew->host)
-        tell_ended(crew, job);
-    else
-        job->drop(job);
-}
-
-/* The one that rested last: its connection and its memory are warm. */
-static void wake_one(struct hf_mongo_crew *crew)
-{
-    struct hf_list *link = hf_list_take(&crew->idle);
-
-    if (link)
-        pthread_cond_signal(&HF_CONTAINER(link, struct resting, link)->wake);
-}
-
-static void rest(struct hf_mongo_crew *crew)
-{
-    struct resting resting = {.wake = PTHREAD_COND_INITIALIZER};
-
-    hf_list_push_front(&crew->idle, &resting.link);
-    while (hf_list_linked(&resting.link))
-        pthread_cond_wait(&resting.wake, &crew->mutex);
-    pthread_cond_destroy(&resting.wake);
-}
-
-static void *be_a_worker(void *arg)
-{
-    struct hf_mongo_crew *crew = arg;
-    struct hf_mongo_job *job;
-
-    pthread_mutex_lock(&crew->mutex);
-    while (crew->host) {
-        job = next_job(crew);
-        if (job)
-            run_one(crew, job);
-        else
-            rest(crew);
-    }
-    leave(crew);
-    return NULL;
-}
 
 static void *run_task(void *arg)
 {
@@ -202,12 +50,12 @@ static void *run_task(void *arg)
     mongoc_client_pool_push(crew->pool, client);
     free(task);
     pthread_mutex_lock(&crew->mutex);
-    leave(crew);
+    hf_mongo_crew_leave(crew);
     return NULL;
 }
 
-/* With the mutex held. */
-static bool start(struct hf_mongo_crew *crew, void *(*run)(void *), void *arg)
+bool hf_mongo_crew_start_thread(struct hf_mongo_crew *crew,
+                                void *(*run)(void *), void *arg)
 {
     bool started = hf_mongo_thread_start(run, arg);
 
@@ -225,7 +73,7 @@ bool hf_mongo_crew_task(struct hf_mongo_crew *crew, hf_mongo_task_fn *run,
         return false;
     *task = (struct task){.crew = crew, .run = run, .arg = arg};
     pthread_mutex_lock(&crew->mutex);
-    started = start(crew, run_task, task);
+    started = hf_mongo_crew_start_thread(crew, run_task, task);
     pthread_mutex_unlock(&crew->mutex);
     if (!started)
         free(task);
@@ -246,46 +94,36 @@ struct hf_waker *hf_mongo_crew_post(struct hf_mongo_crew *crew,
 
 /* ---- Jobs ---------------------------------------------------------------*/
 
-/* With the mutex held: a thread for each job that nobody is free for. */
-static bool give(struct hf_mongo_crew *crew, struct hf_mongo_job *job)
-{
-    bool runs = may_run(crew, job) && has_thread(crew, job->first);
-
-    if (runs && hf_list_empty(&crew->idle) &&
-        crew->workers < HF_MONGO_WORKERS_MAX && start(crew, be_a_worker, crew))
-        crew->workers++;
-    if (crew->workers == 0)
-        return false;
-    hf_list_push_back(job->first ? &crew->first : &crew->waiting, &job->link);
-    if (runs)
-        wake_one(crew);
-    return true;
-}
-
 bool hf_mongo_crew_give(struct hf_mongo_crew *crew, struct hf_mongo_job *job)
 {
     bool given;
 
     pthread_mutex_lock(&crew->mutex);
-    given = give(crew, job);
+    given = hf_mongo_worker_enqueue(crew, job);
     pthread_mutex_unlock(&crew->mutex);
     return given;
 }
 
-bool hf_mongo_crew_take_back(struct hf_mongo_crew *crew,
-                             struct hf_mongo_job *job)
+enum hf_mongo_progress hf_mongo_crew_take_back(struct hf_mongo_crew *crew,
+                                               struct hf_mongo_job *job)
 {
-    bool waits;
+    enum hf_mongo_progress progress = HF_MONGO_WAITING;
+    struct hf_mongo_worker *worker;
 
     pthread_mutex_lock(&crew->mutex);
-    waits = !job->begun;
-    if (waits)
+    worker = hf_mongo_worker_find(crew, job);
+    if (worker) {
+        progress =
+            worker->server || HF_MUTANT(174) ? HF_MONGO_SENT : HF_MONGO_UNSENT;
+        hf_mongo_worker_abandon(worker);
+    } else if (job->begun) {
+        progress = HF_MONGO_SENT; /* it has ended: its `done` is to run */
+    } else {
         hf_list_remove(&job->link);
-    else
-        exchange(crew, job, NULL);
-    wake_one(crew);
+        hf_mongo_worker_wake(crew);
+    }
     pthread_mutex_unlock(&crew->mutex);
-    return waits;
+    return progress;
 }
 
 hf_time hf_mongo_crew_begun_at(struct hf_mongo_crew *crew,
@@ -299,21 +137,26 @@ hf_time hf_mongo_crew_begun_at(struct hf_mongo_crew *crew,
     return at;
 }
 
-static void on_post(struct hf_post *post)
+static struct hf_mongo_job *take_job(struct hf_mongo_crew *crew,
+                                     struct hf_list *jobs)
 {
-    struct hf_mongo_crew *crew = HF_CONTAINER(post, struct hf_mongo_crew, post);
     struct hf_list *link;
 
     pthread_mutex_lock(&crew->mutex);
-    while ((link = hf_list_take(&crew->ended))) {
-        struct hf_mongo_job *job =
-            HF_CONTAINER(link, struct hf_mongo_job, link);
-
-        pthread_mutex_unlock(&crew->mutex);
-        job->done(job);
-        pthread_mutex_lock(&crew->mutex);
-    }
+    link = hf_list_take(jobs);
     pthread_mutex_unlock(&crew->mutex);
+    return link ? HF_CONTAINER(link, struct hf_mongo_job, link) : NULL;
+}
+
+static void on_post(struct hf_post *post)
+{
+    struct hf_mongo_crew *crew = HF_CONTAINER(post, struct hf_mongo_crew, post);
+    struct hf_mongo_job *job;
+
+    while ((job = take_job(crew, &crew->ended)))
+        job->done(job);
+    while ((job = take_job(crew, &crew->lost)))
+        job->lost(job);
 }
 
 bool hf_mongo_crew_await(struct hf_mongo_crew *crew, struct hf_mongo_job *job,
@@ -327,7 +170,7 @@ bool hf_mongo_crew_await(struct hf_mongo_crew *crew, struct hf_mongo_job *job,
     until.tv_sec += timeout_ms / 1000;
     pthread_mutex_lock(&crew->mutex);
     crew->awaited = job;
-    given = give(crew, job);
+    given = hf_mongo_worker_enqueue(crew, job);
     while (given && crew->awaited && waited == 0)
         waited = pthread_cond_clockwait(&crew->answered, &crew->mutex,
                                         CLOCK_MONOTONIC, &until);
@@ -357,12 +200,15 @@ static void init(struct hf_mongo_crew *crew, struct hf_host *host)
     pthread_mutex_init(&crew->mutex, NULL);
     pthread_cond_init(&crew->answered, NULL);
     crew->references = 1;
+    crew->opened = hf_time_now();
     crew->host = host;
     crew->post.run = on_post;
+    hf_list_init(&crew->workers);
     hf_list_init(&crew->idle);
     hf_list_init(&crew->first);
     hf_list_init(&crew->waiting);
     hf_list_init(&crew->ended);
+    hf_list_init(&crew->lost);
 }
 
 enum hf_err hf_mongo_crew_open(struct hf_mongo_crew **made,
@@ -375,6 +221,8 @@ enum hf_err hf_mongo_crew_open(struct hf_mongo_crew **made,
     if (!crew)
         return hf_error_code(error, HF_ENOMEM);
     init(crew, host);
+    /* To libmongoc this is how many connections that nobody uses it keeps. */
+    mongoc_uri_set_option_as_int32(address->uri, MONGOC_URI_MINPOOLSIZE, 1);
     crew->pool = mongoc_client_pool_new_with_error(address->uri, &why);
     if (!crew->pool) { /* also where DNS does not tell who the servers are */
         free_crew(crew);
@@ -385,6 +233,7 @@ enum hf_err hf_mongo_crew_open(struct hf_mongo_crew **made,
     mongoc_client_pool_max_size(crew->pool, CONNECTIONS_MAX);
     mongoc_client_pool_set_error_api(crew->pool, MONGOC_ERROR_API_VERSION_2);
     (void)mongoc_client_pool_set_appname(crew->pool, "holdfast");
+    hf_mongo_primary_follow(crew);
     hf_mongo_place_init(&crew->place, address);
     *made = crew;
     return HF_OK;
@@ -411,8 +260,10 @@ void hf_mongo_crew_close(struct hf_mongo_crew *crew)
     drop_all(&crew->first);
     drop_all(&crew->waiting);
     drop_all(&crew->ended);
+    while (hf_list_take(&crew->lost)) /* their workers drop them */
+        continue;
     while (!hf_list_empty(&crew->idle))
-        wake_one(crew);
+        hf_mongo_worker_wake(crew);
     host->ops->unpost(host, &crew->post);
-    leave(crew);
+    hf_mongo_crew_leave(crew);
 }

@@ -12,7 +12,8 @@
 #include "strategy/mongo/place.h"
 #include "strategy/strategy.h"
 
-#define HF_MONGO_WORKERS_MAX 8
+#define HF_MONGO_WORKERS_MAX 64
+#define HF_MONGO_ORPHANS_MAX 64 /* threads stuck in calls that were given up */
 
 struct hf_mongo_job {
     struct hf_list link;
@@ -27,6 +28,12 @@ struct hf_mongo_job {
 
     /* In the client's context, after that. */
     void (*done)(struct hf_mongo_job *job);
+
+    /* In the client's context, while `run` goes on: the server that it was
+     * sent to is not the primary any more, so that the answer may never come
+     * or count for nothing. `done` runs all the same, whenever that is. NULL:
+     * nobody waits for the answer. */
+    void (*lost)(struct hf_mongo_job *job);
 
     /* Instead of `done`, in any thread: the crew was closed. */
     void (*drop)(struct hf_mongo_job *job);
@@ -53,10 +60,22 @@ const struct hf_mongo_place *hf_mongo_crew_place(
  * caller's. */
 bool hf_mongo_crew_give(struct hf_mongo_crew *crew, struct hf_mongo_job *job);
 
-/* Take a job back that no thread has begun. False: one has; then others of the
- * same subject need not wait for it any longer. */
-bool hf_mongo_crew_take_back(struct hf_mongo_crew *crew,
-                             struct hf_mongo_job *job);
+/* How far a job had come when it was taken back. */
+enum hf_mongo_progress {
+    HF_MONGO_WAITING, /* no thread has it: it is the caller's again */
+    HF_MONGO_UNSENT,  /* a thread has it, and will not send it any more */
+    HF_MONGO_SENT     /* a thread has sent it, or may have */
+};
+
+/* Give up on a job. The thread that has it goes on, and others of the same
+ * subject need not wait for it any longer. */
+enum hf_mongo_progress hf_mongo_crew_take_back(struct hf_mongo_crew *crew,
+                                               struct hf_mongo_job *job);
+
+/* For the thread of a job, before it sends anything to the server that
+ * libmongoc knows by this id. False: it must not: the job was taken back, or
+ * another server is primary. */
+bool hf_mongo_crew_may_send(uint32_t server);
 
 /* When a thread began it; HF_NEVER: none has. */
 hf_time hf_mongo_crew_begun_at(struct hf_mongo_crew *crew,

@@ -1,5 +1,6 @@
 /* fault.c - what it means when a command fails. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/mutant.h"
 #include "strategy/mongo/command.h"
@@ -71,6 +72,18 @@ static enum hf_err server_fault(uint32_t code)
     }
 }
 
+/* libmongoc gives every failure of a login the same code, be it a connection
+ * that was lost between two steps: only its text tells what the server refuses,
+ * or what libmongoc cannot do. Nothing was sent in any case. */
+static enum hf_err login_fault(const bson_error_t *why)
+{
+    return strstr(why->message, "Authentication failed") ||
+                   strstr(why->message, "mechanism") ||
+                   strstr(why->message, "username") || HF_MUTANT(176)
+               ? HF_EINVAL
+               : HF_EUNAVAIL;
+}
+
 static enum hf_err meaning(const bson_error_t *why)
 {
     switch (why->domain) {
@@ -82,7 +95,7 @@ static enum hf_err meaning(const bson_error_t *why)
     case MONGOC_ERROR_SERVER_SELECTION:
         return HF_EUNAVAIL;
     case MONGOC_ERROR_CLIENT:
-        return why->code == MONGOC_ERROR_CLIENT_AUTHENTICATE ? HF_EINVAL
+        return why->code == MONGOC_ERROR_CLIENT_AUTHENTICATE ? login_fault(why)
                                                              : HF_EINDOUBT;
     case MONGOC_ERROR_STREAM:
         return why->code == MONGOC_ERROR_STREAM_CONNECT ||

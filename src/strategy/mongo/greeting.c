@@ -17,6 +17,7 @@ struct greeting {
     struct hf_mongo_job job;
     struct hf_mongo_reply reply;
     bool alone;
+    bool reached; /* a server was found, now or before */
 };
 
 static void drop(struct hf_mongo_job *job)
@@ -75,6 +76,7 @@ static void greet(struct greeting *greeting, mongoc_client_t *client,
 
     if (!server)
         return;
+    greeting->reached = true;
     if (bson_iter_init_find(&wire,
                             mongoc_server_description_hello_response(server),
                             "maxWireVersion"))
@@ -85,13 +87,13 @@ static void greet(struct greeting *greeting, mongoc_client_t *client,
     mongoc_server_description_destroy(server);
 }
 
-/* Whether any server has been heard of: then there may be a primary soon. */
-static bool is_there(mongoc_client_t *client)
+/* Whether any server has answered: then there may be a primary soon. */
+static bool is_there(const struct greeting *greeting, mongoc_client_t *client)
 {
     size_t count = 0;
     mongoc_server_description_t **servers =
         mongoc_client_get_server_descriptions(client, &count);
-    bool there = false;
+    bool there = greeting->reached;
 
     for (size_t i = 0; i < count; i++)
         if (strcmp(mongoc_server_description_type(servers[i]), "Unknown") != 0)
@@ -113,8 +115,8 @@ static void run(struct hf_mongo_job *job, mongoc_client_t *client,
         greeting->reply = (struct hf_mongo_reply){.err = HF_OK};
         greet(greeting, client, place);
         err = greeting->reply.err;
-    } while ((err == HF_EINDOUBT ||
-              (err == HF_EUNAVAIL && !HF_MUTANT(105) && is_there(client))) &&
+    } while ((err == HF_EINDOUBT || (err == HF_EUNAVAIL && !HF_MUTANT(105) &&
+                                     is_there(greeting, client))) &&
              hf_time_now() < until);
 }
 

@@ -19,11 +19,37 @@ void hf_mongo_call_free(struct hf_mongo_call *call)
     free(call);
 }
 
+/* Answer a call whose worker still waits for the server: the reply finds nobody
+ * when it comes. */
+static void give_up(struct hf_mongo_call *call, enum hf_mongo_progress progress)
+{
+    struct hf_request *request = call->request;
+    struct hf_mongo *mongo = call->mongo;
+
+    call->request = NULL;
+    if (request->kind == HF_REQUEST_COMMAND && progress == HF_MONGO_SENT) {
+        request->answer.result.err = HF_EINDOUBT;
+        if (request->command.kind == HF_COMMAND_LOCK)
+            hf_mongo_doubts_add(&mongo->doubts, &request->command.nonce);
+    } else {
+        request->answer.result.err = HF_EUNAVAIL;
+    }
+    mongo->host->ops->answer(mongo->host, request);
+}
+
 static void job_done(struct hf_mongo_job *job)
 {
     struct hf_mongo_call *call = HF_CONTAINER(job, struct hf_mongo_call, job);
 
     call->replied(call);
+}
+
+static void job_lost(struct hf_mongo_job *job)
+{
+    struct hf_mongo_call *call = HF_CONTAINER(job, struct hf_mongo_call, job);
+
+    if (call->request)
+        give_up(call, hf_mongo_crew_take_back(call->mongo->crew, job));
 }
 
 /* The strategy is gone, and its lists with it. */
@@ -48,6 +74,7 @@ struct hf_mongo_call *hf_mongo_call_new(
     call->request = request;
     call->replied = replied;
     call->job.done = job_done;
+    call->job.lost = job_lost;
     call->job.drop = job_drop;
     call->sent = mongo->host->ops->now(mongo->host);
     hf_list_push_back(&mongo->calls, &call->open);
@@ -309,28 +336,23 @@ static hf_time sent_at(void *self, const struct hf_request *request)
     return hf_mongo_crew_begun_at(mongo->crew, &call->job);
 }
 
-/* What a thread has begun goes on, and its reply finds nobody. */
 static void cancel(void *self, struct hf_request *request)
 {
     struct hf_mongo *mongo = self;
     struct hf_mongo_call *call = find(mongo, request);
-    enum hf_err err = HF_EINDOUBT;
+    enum hf_mongo_progress progress = HF_MONGO_WAITING;
 
-    if (call->held_until > 0) { /* a READ: there is nothing to doubt */
-        hf_list_remove(&call->job.link);
-        hf_mongo_call_free(call);
-    } else if (hf_mongo_crew_take_back(mongo->crew, &call->job)) {
-        hf_mongo_call_free(call);
-        err = HF_EUNAVAIL;
-    } else {
-        call->request = NULL;
-        if (request->kind == HF_REQUEST_COMMAND &&
-            request->command.kind == HF_COMMAND_LOCK)
-            hf_mongo_doubts_add(&mongo->doubts, &request->command.nonce);
-    }
     hf_answer_clear(&request->answer);
-    request->answer.result.err = err;
-    mongo->host->ops->answer(mongo->host, request);
+    if (call->held_until > 0) /* a READ that has its answer */
+        hf_list_remove(&call->job.link);
+    else
+        progress = hf_mongo_crew_take_back(mongo->crew, &call->job);
+    if (progress != HF_MONGO_WAITING) {
+        give_up(call, progress);
+        return;
+    }
+    hf_mongo_call_free(call);
+    refuse(mongo, request, HF_EUNAVAIL);
 }
 
 /* ---- Opening ------------------------------------------------------------*/
@@ -411,8 +433,8 @@ static uint32_t caps(const void *self)
 #define STRATEGY(name)                                                         \
     {                                                                          \
         .scheme = (name), .size = sizeof(struct hf_mongo), .open = mongo_open, \
-        .caps = caps, .submit = submit, .cancel = cancel,                      \
-        .sent_at = sent_at, .close = mongo_close,                          \
+        .caps = caps, .submit = submit, .cancel = cancel, .sent_at = sent_at,  \
+        .close = mongo_close,                                                  \
     }
 
 const struct hf_strategy hf_strategy_mongodb = STRATEGY("mongodb");

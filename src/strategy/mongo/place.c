@@ -3,7 +3,7 @@
 #include "base/assert.h"
 #include "base/mutant.h"
 
-#define WRITE_TIMEOUT_MS 3000 /* for a majority to have it; then in doubt */
+#define WRITE_TIMEOUT_MS 7000 /* for a majority to have it; then in doubt */
 
 /* The worst that a thread may still be doing is over within its time-out. */
 static bson_t *write_opts(void)

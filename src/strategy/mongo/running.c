@@ -4,7 +4,7 @@
 #include "strategy/mongo/command.h"
 #include "strategy/mongo/looking.h"
 
-#define RUN_MS 3000 /* how long a server may work on one command */
+#define RUN_MS 7000 /* how long a server may work on one command */
 #define RACES_MAX 8 /* with others who insert the same document */
 
 /* ---- The command --------------------------------------------------------*/

@@ -4,7 +4,7 @@
 
 #include "strategy/mongo/command.h"
 
-#define PROOF_MS 3000 /* how long a server may work on it */
+#define PROOF_MS 7000 /* how long a server may work on it */
 
 mongoc_server_description_t *hf_mongo_choose_server(
     mongoc_client_t *client, struct hf_mongo_reply *reply)
@@ -13,9 +13,17 @@ mongoc_server_description_t *hf_mongo_choose_server(
     mongoc_server_description_t *server =
         mongoc_client_select_server(client, true, NULL, &why);
 
-    if (!server)
+    if (!server) {
         hf_mongo_fault(reply, &why);
-    return server;
+        return NULL;
+    }
+    if (hf_mongo_crew_may_send(mongoc_server_description_id(server)))
+        return server;
+    mongoc_server_description_destroy(server);
+    reply->err = HF_EUNAVAIL;
+    (void)snprintf(reply->cause, sizeof(reply->cause),
+                   "the primary has changed; nothing was sent");
+    return NULL;
 }
 
 /* The documents name clocks by it. A server that goes by two names has two

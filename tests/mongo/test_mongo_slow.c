@@ -1,0 +1,301 @@
+/* MongoDB servers that are slow, or silent: a slow answer is waited for and not
+ * asked for again, and a request to a primary that has been replaced is. */
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/mongo_case.h"
+#include "lib/runner.h"
+
+#define LONG_MS 60000 /* for what an election may hold up */
+#define MANY 40       /* more than the workers that a client keeps */
+#define WAITERS 60
+#define KEPT 100
+#define CROWD 120 /* twice the workers that a client may have */
+
+/* From now on writes take `ms` more. Answers how many did so far, once none is
+ * under way. */
+static long delay_writes(unsigned ms)
+{
+    char data[64];
+
+    (void)snprintf(data, sizeof(data),
+                   "\"blockConnection\":true,"
+                   "\"blockTimeMS\":%u",
+                   ms);
+    return fail_commands(0, "\"findAndModify\",\"update\"",
+                         ms ? "\"alwaysOn\"" : "\"off\"", data);
+}
+
+/* How many findAndModify the server works on now, or holds up. */
+static unsigned running(void)
+{
+    const char *at = hf_test_mongo_say(&mongo, 0, "admin",
+                                       "{\"currentOp\":1,\"active\":true}");
+    unsigned count = 0;
+
+    while ((at = strstr(at, "{ findAndModify:"))) { /* it is truncated */
+        at++;
+        count++;
+    }
+    return count;
+}
+
+static struct hf_key key_of(unsigned number, char (*name)[16])
+{
+    (void)snprintf(*name, sizeof(*name), "k%u", number);
+    return hf_key(*name);
+}
+
+static enum hf_err answer(struct hf_future *future)
+{
+    enum hf_err err = HF_ECANCELED;
+
+    expect_ok(hf_future_wait(future, LONG_MS, &err));
+    hf_future_free(future);
+    return err;
+}
+
+/* One copy of each command, whose answer counts, however slow. */
+static void expect_one_write_each(unsigned ms)
+{
+    struct hf_lock_opts opts = hf_test_opts(300000, 0, LONG_MS);
+    struct hf_client *client;
+    struct hf_lock *lock = NULL;
+    long before;
+
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    before = delay_writes(ms);
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_renew(lock, 0));
+    expect_ok(hf_unlock(lock));
+    assert_int_equal(delay_writes(0) - before, 3);
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, LONG_MS));
+}
+
+static void a_slow_write_is_made_once(void **state)
+{
+    (void)state;
+    expect_one_write_each(700);
+}
+
+static void a_very_slow_write_is_made_once(void **state)
+{
+    (void)state;
+    expect_one_write_each(4000);
+}
+
+/* Each has a worker of its own: nobody waits for the slow write of another. */
+static void slow_writes_go_side_by_side(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(300000, 0, LONG_MS);
+    struct hf_future *futures[MANY];
+    struct hf_lock *locks[MANY] = {NULL};
+    struct hf_client *client;
+    char name[16];
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    (void)delay_writes(6000);
+    for (unsigned i = 0; i < MANY; i++)
+        expect_ok(hf_lock_start(client, key_of(i, &name), &opts, &locks[i],
+                                NULL, NULL, &futures[i]));
+    while (running() < MANY)
+        expect_err(hf_future_wait(futures[0], 20, NULL), HF_ETIMEDOUT);
+    (void)delay_writes(0);
+    for (unsigned i = 0; i < MANY; i++)
+        expect_ok(answer(futures[i]));
+    for (unsigned i = 0; i < MANY; i++)
+        hf_lock_free(locks[i]);
+    expect_ok(hf_close(client, LONG_MS));
+}
+
+/* How many LOCKs were answered, and how many when the renewal was. */
+static atomic_uint locked, locked_before;
+
+static void on_locked(enum hf_err err, void *arg)
+{
+    (void)arg;
+    assert_int_equal(err, HF_OK);
+    (void)atomic_fetch_add(&locked, 1);
+}
+
+static void on_renewed(enum hf_err err, void *arg)
+{
+    (void)arg;
+    assert_int_equal(err, HF_OK);
+    atomic_store(&locked_before, atomic_load(&locked));
+}
+
+/* More LOCKs than a client has workers for; a renewal that comes after them is
+ * sent with the first ones. */
+static void a_renewal_goes_before_locks(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(300000, 0, LONG_MS);
+    struct hf_future *futures[CROWD], *renewal;
+    struct hf_lock *lock = NULL, *locks[CROWD] = {NULL};
+    struct hf_client *client;
+    char name[16];
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("kept"), &opts, &lock));
+    (void)delay_writes(5000);
+    for (unsigned i = 0; i < CROWD; i++)
+        expect_ok(hf_lock_start(client, key_of(i, &name), &opts, &locks[i],
+                                on_locked, NULL, &futures[i]));
+    while (running() < CROWD / 3)
+        (void)poll(NULL, 0, 20);
+    (void)poll(NULL, 0, 500);
+    expect_ok(hf_renew_start(lock, 0, on_renewed, NULL, &renewal));
+    expect_ok(answer(renewal));
+    (void)delay_writes(0);
+    for (unsigned i = 0; i < CROWD; i++) {
+        expect_ok(answer(futures[i]));
+        hf_lock_free(locks[i]);
+    }
+    assert_true(atomic_load(&locked_before) < CROWD / 2);
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, LONG_MS));
+}
+
+/* LOCKs of one key run one by one: time spent waiting for that inside the
+ * client is the caller's wait_ms, and not the server's timeout_ms. */
+static void waiting_inside_the_client_spends_the_wait(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(300000, LONG_MS, 2000);
+    struct hf_future *futures[WAITERS];
+    struct hf_lock *lock = NULL, *locks[WAITERS] = {NULL};
+    struct hf_client *client;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    (void)delay_writes(100);
+    for (unsigned i = 0; i < WAITERS; i++)
+        expect_ok(hf_lock_start(client, hf_key("k"), &opts, &locks[i], NULL,
+                                NULL, &futures[i]));
+    await_line(WAITERS);
+    for (unsigned i = 0; i < WAITERS; i++)
+        assert_false(hf_future_done(futures[i], NULL));
+    (void)delay_writes(0);
+    (void)hf_close(client, LONG_MS);
+    for (unsigned i = 0; i < WAITERS; i++) {
+        expect_err(answer(futures[i]), HF_ECLOSED);
+        hf_lock_free(locks[i]);
+    }
+    hf_lock_free(lock);
+}
+
+/* A LOCK that was done, and whose reply was no answer: the repeat is one more
+ * command, and does not try the fast path first. */
+static void a_repeated_lock_skips_the_fast_path(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(300000, 0, LONG_MS);
+    struct hf_client *client;
+    struct hf_lock *lock = NULL;
+    long before;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    before = begun();
+    (void)fail_commands(0, "\"findAndModify\"", "{\"times\":1}",
+                        "\"writeConcernError\":{\"code\":64,"
+                        "\"errmsg\":\"waiting was in vain\"}");
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    assert_int_equal(begun() - before, 2);
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, LONG_MS));
+}
+
+/* A LOCK that is given up while no server can be found was not done, and is not
+ * done later. */
+static void a_lock_that_found_no_server_is_never_sent(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(300000, 0, LONG_MS);
+    struct hf_lock_opts brief = hf_test_opts(300000, 0, 500);
+    struct hf_lock *lock = NULL, *none = NULL;
+    struct hf_client *client;
+    struct hf_info info;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(
+        &mongo, "&serverSelectionTimeoutMS=60000&socketTimeoutMS=60000");
+    expect_ok(hf_lock(client, hf_key("held"), &opts, &lock));
+    hf_test_mongo_kill(&mongo, 0);
+    /* The first one may meet the connection that has just been lost. */
+    assert_int_not_equal(hf_lock(client, hf_key("a"), &brief, &none), HF_OK);
+    expect_err(hf_lock(client, hf_key("b"), &brief, &none), HF_EUNAVAIL);
+    assert_true(hf_test_mongo_again(&mongo, 0));
+    expect_ok(hf_renew(lock, 0));
+    (void)poll(NULL, 0, 500);
+    expect_ok(hf_read(client, hf_key("b"), HF_LINEARIZABLE, &info));
+    assert_false(info.held);
+    hf_info_fini(&info);
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, LONG_MS));
+}
+
+/* The primary stops, and holds the connections of all who have asked it
+ * something. Once there is another, their renewals are repeated there, long
+ * before the connections are given up. */
+static void renewed_locks_outlive_a_stopped_primary(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(15000, 0, LONG_MS);
+    struct hf_lock *locks[KEPT] = {NULL};
+    struct hf_client *client;
+    unsigned stopped, lost = 0;
+    char name[16];
+    int64_t until;
+
+    (void)state;
+    mongo.election_ms = 2000;
+    mongo.impatient = true;
+    hf_test_mongo_need(&mongo, 3);
+    client = hf_test_mongo_open(&mongo, "&socketTimeoutMS=60000");
+    opts.renew = true;
+    for (unsigned i = 0; i < KEPT; i++)
+        expect_ok(hf_lock(client, key_of(i, &name), &opts, &locks[i]));
+    stopped = primary();
+    hf_test_mongo_signal(&mongo, stopped, SIGSTOP);
+    for (unsigned i = 0; i < KEPT; i++) /* more than there are workers */
+        expect_ok(hf_renew_start(locks[i], 0, NULL, NULL, NULL));
+    until = now_ms() + opts.ttl_ms + 1000;
+    while (now_ms() < until)
+        (void)poll(NULL, 0, 100);
+    for (unsigned i = 0; i < KEPT; i++)
+        lost += !hf_valid_for(locks[i], 0);
+    assert_int_equal(lost, 0);
+    hf_test_mongo_signal(&mongo, stopped, SIGCONT);
+    for (unsigned i = 0; i < KEPT; i++)
+        hf_lock_free(locks[i]);
+    (void)hf_close(client, LONG_MS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        CASE(a_slow_write_is_made_once),
+        CASE(a_very_slow_write_is_made_once),
+        CASE(slow_writes_go_side_by_side),
+        CASE(a_renewal_goes_before_locks),
+        CASE(waiting_inside_the_client_spends_the_wait),
+        CASE(a_repeated_lock_skips_the_fast_path),
+        CASE(a_lock_that_found_no_server_is_never_sent),
+        CASE(renewed_locks_outlive_a_stopped_primary),
+    };
+
+    return hf_test_main("mongo slow", cases, HF_TEST_COUNT(cases), 2);
+}
