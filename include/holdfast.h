@@ -34,14 +34,22 @@
  *     only on HF_OK; they must stay in place until then.
  *   - A program with an event loop polls hf_fd() and calls hf_process().
  *
- * Threads. Any thread may call anything. Callbacks run one at a time: in the
- * client's own thread if it has one, else inside hf_process() or inside
- * whichever blocking call is waiting. It has one if it was opened with
- * `background`; or from the first blocking call on that watches, or takes a
- * lock that is to be renewed or has events, unless the program drives by
- * itself: it has called hf_fd() or hf_process().
+ * Threads. Any thread may call anything. Callbacks run one at a time: in a
+ * thread of the client's own if it has threads, else inside hf_process() or
+ * inside whichever blocking call is waiting. It has two threads if it was
+ * opened with `background`; or from the first blocking call on that watches,
+ * or takes a lock that is to be renewed or has events, unless the program
+ * drives by itself: it has called hf_fd() or hf_process().
  * Inside a callback each non-blocking call is legal; a blocking one on the
  * same client answers HF_EDEADLK.
+ *
+ * A slow callback delays the other callbacks of its client, LOST included, and
+ * hf_close() until its deadline. In a client with threads of its own it delays
+ * nothing else: locks are renewed, a loss is recorded in time, so that
+ * hf_valid_for() and hf_lock_state() report it, and other threads' calls are
+ * answered. Without such threads nothing is renewed or recorded until it
+ * returns, unless another thread is inside a blocking call or hf_process();
+ * hf_valid_for() is right in any case.
  *
  * Memory. Arguments are borrowed for the call and copied where they are
  * needed longer. What hf_X() gives is the caller's until the matching
@@ -168,7 +176,7 @@ enum hf_cap {
 
 struct hf_client_opts {
     size_t size;            /* set by hf_client_opts_init() */
-    bool background;        /* a thread of the client's own, from the start */
+    bool background;        /* threads of the client's own, from the start */
     const char *owner;      /* shown to operators; NULL: "command[pid]@host" */
     struct hf_error *error; /* filled where hf_open() fails; may be NULL */
 };
@@ -211,9 +219,10 @@ HF_API void hf_client_error(const struct hf_client *client,
                             struct hf_error *error);
 
 /* For event loops: poll the descriptor for reading; when it is readable, or
- * whenever it pleases, call hf_process(), which does what is due, runs the
- * callbacks and never blocks. hf_fd() answers -1 of NULL and in a forked
- * child. */
+ * whenever it pleases, call hf_process(), which does what is due, runs some of
+ * the callbacks and never blocks. It does a limited amount of work: while there
+ * is more, the descriptor stays readable. In a client with threads of its own
+ * it does nothing. hf_fd() answers -1 of NULL and in a forked child. */
 HF_API int hf_fd(struct hf_client *client);
 HF_API enum hf_err hf_process(struct hf_client *client);
 
@@ -274,7 +283,8 @@ enum hf_lock_event {
 
 /* Each event comes at most once a claim, AT_RISK only where it is renewed.
  * LOST comes before any other callback of the client that is not yet running,
- * and before anyone else can hold the key, if this process runs at all. */
+ * and, if this process runs and no other callback is running, before anyone
+ * else can hold the key. */
 typedef void hf_lock_event_fn(struct hf_lock *lock, enum hf_lock_event event,
                               void *arg);
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "client/background.h"
 #include "client/lock.h"
 #include "client/operation.h"
 #include "client/options.h"
@@ -22,11 +23,20 @@ const char *hf_version(void)
 
 /* ---- Entering and leaving -----------------------------------------------*/
 
+/* Only the slow path takes the turnstile, so a short call costs one mutex. */
+void hf_client_lock(struct hf_client *client)
+{
+    pthread_mutex_lock(&client->turnstile);
+    pthread_mutex_lock(&client->mutex);
+    pthread_mutex_unlock(&client->turnstile);
+}
+
 enum hf_err hf_client_enter_closed(struct hf_client *client)
 {
     if (*client->alive == 0)
         return HF_EFORK;
-    pthread_mutex_lock(&client->mutex);
+    if (pthread_mutex_trylock(&client->mutex))
+        hf_client_lock(client);
     hf_client_forget_now(client);
     return HF_OK;
 }
@@ -61,6 +71,7 @@ static void destroy(struct hf_client *client)
 {
     hf_loop_close(client);
     pthread_mutex_destroy(&client->mutex);
+    pthread_mutex_destroy(&client->turnstile);
     munmap((void *)(uintptr_t)client->alive, sizeof(*client->alive));
     hf_map_fini(&client->waiting);
     free(client->self);
@@ -169,6 +180,7 @@ static void init(struct hf_client *client, const struct hf_env *env,
     hf_map_init(&client->waiting);
     describe_owner(client, owner);
     pthread_mutex_init(&client->mutex, NULL);
+    pthread_mutex_init(&client->turnstile, NULL);
 }
 
 static enum hf_err open_strategy(struct hf_client *client, struct hf_url *url,
@@ -245,8 +257,11 @@ static enum hf_err connect(struct hf_client *client, struct hf_url *url,
     err = hf_url_check_used(url, error);
     if (!err)
         err = check_required(client, required, error);
-    if (!err && opts->background)
-        err = hf_loop_start_thread(client, error);
+    if (!err && opts->background) {
+        pthread_mutex_lock(&client->mutex);
+        err = hf_background_start(client, error);
+        pthread_mutex_unlock(&client->mutex);
+    }
     if (err)
         client->strategy->close(client->self);
     return err;
@@ -288,6 +303,7 @@ fail_alive:
     munmap((void *)(uintptr_t)client->alive, sizeof(*client->alive));
 fail:
     pthread_mutex_destroy(&client->mutex);
+    pthread_mutex_destroy(&client->turnstile);
     free(client->self);
     free(client);
     return err;
@@ -401,8 +417,8 @@ enum hf_err hf_close(struct hf_client *client, uint32_t timeout_ms)
     drained = hf_list_empty(&client->calls) && !client->unconfirmed;
     client->closed = true;
     give_up(client);
-    hf_loop_stop_thread(client, deadline);
-    hf_loop_quiesce(client, deadline); /* the callbacks of what was ended */
+    hf_background_stop(client, deadline);
+    hf_loop_finish_callbacks(client, deadline); /* of what was ended */
     client->strategy->close(client->self);
     hf_client_unref(client);
     hf_client_leave(client);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "client/background.h"
 #include "client/client.h"
 
 /* Around the user's code the mutex is dropped, and the clock read anew. */
@@ -15,7 +16,7 @@ static void run_done(struct hf_callback *callback)
 
     pthread_mutex_unlock(&client->mutex);
     future->done(future->err, future->arg);
-    pthread_mutex_lock(&client->mutex);
+    hf_client_lock(client);
     hf_future_unref(future);
 }
 
@@ -128,7 +129,7 @@ static enum hf_err wait_for(struct hf_future *future, uint32_t wait_ms)
 
     /* Who blocks has no event loop: what is kept wants a thread. */
     if (client->kept > 0 && !hf_loop_inside(client))
-        (void)hf_loop_see_driven(client);
+        (void)hf_background_ensure(client);
     hf_host_settle(client);
     if (future->answered)
         return HF_OK;

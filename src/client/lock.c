@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/background.h"
 #include "client/client.h"
 #include "client/options.h"
 
@@ -107,7 +108,7 @@ static enum hf_err leave(struct hf_client *client, struct hf_error *error,
  * open wants a thread. */
 static enum hf_err see_kept(struct hf_lock *lock)
 {
-    return hf_lock_is_kept(lock) ? hf_loop_see_driven(lock->client) : HF_OK;
+    return hf_lock_is_kept(lock) ? hf_background_ensure(lock->client) : HF_OK;
 }
 
 /* Begin a claim, and wait for the answer to this claim and no other. */

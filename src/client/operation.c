@@ -356,7 +356,7 @@ static void tell_list(struct hf_callback *callback)
     while (i < answer->count &&
            operation->each(&answer->infos[i], operation->each_arg))
         i++;
-    pthread_mutex_lock(&client->mutex);
+    hf_client_lock(client);
     if (!operation->future.answered)
         hf_operation_end(operation, HF_OK);
     hf_future_unref(&operation->future);
