@@ -51,9 +51,24 @@
  * returns, unless another thread is inside a blocking call or hf_process();
  * hf_valid_for() is right in any case.
  *
+ * No call is a cancellation point: pthread_cancel() of a thread inside one takes
+ * effect after it has returned. hf_interrupt() ends blocking calls.
+ *
  * Memory. Arguments are borrowed for the call and copied where they are
  * needed longer. What hf_X() gives is the caller's until the matching
- * hf_X_free() or hf_X_fini(), which accept NULL. */
+ * hf_X_free() or hf_X_fini(), which accept NULL.
+ * A callback's `arg` is never touched by the library and may be freed
+ *   - of `done`: when `done` has run. It runs exactly once if hf_X_start()
+ *     returned HF_OK, whether or not the future is freed or canceled, and not
+ *     at all otherwise.
+ *   - of `on_event` and of a watch's `each`: when hf_lock_free() or
+ *     hf_watch_free() of its handle has returned. They wait for a callback of
+ *     that handle which another thread is in, so hold no lock that it takes.
+ *     Inside a callback of the client they do not wait: then, when that
+ *     callback returns.
+ * A future or a handle may be freed while other threads are inside calls on it,
+ * and inside its own callback; calls that *begin* later are the program's
+ * mistake. */
 #ifndef HOLDFAST_H
 #define HOLDFAST_H
 
@@ -96,7 +111,8 @@ HF_API const char *hf_version(void);
     X(ELIMIT, -17, "a limit is reached")                                       \
     X(EUNSUPPORTED, -18, "this strategy or build cannot do that")              \
     X(EPROTO, -19, "the bytes cannot be understood")                           \
-    X(ESYSTEM, -20, "the operating system refused")
+    X(ESYSTEM, -20, "the operating system refused")                            \
+    X(EINTR, -21, "interrupted by hf_interrupt()")
 
 enum hf_err {
     HF_OK = 0,
@@ -226,6 +242,21 @@ HF_API void hf_client_error(const struct hf_client *client,
 HF_API int hf_fd(struct hf_client *client);
 HF_API enum hf_err hf_process(struct hf_client *client);
 
+/* End the blocking calls that are waiting on `client` right now, whatever
+ * thread they are in. Any thread may call this, and so may a signal handler.
+ *
+ *   - hf_future_wait() and hf_claim_wait() return HF_EINTR, and the operation
+ *     goes on. If nothing waits at the moment, the next of these two that would
+ *     wait returns HF_EINTR instead. So no interrupt is lost that comes just
+ *     before the wait.
+ *   - hf_lock(), hf_claim(), hf_read() and the others cancel their operation as
+ *     hf_future_cancel() does, and return HF_EINTR, or HF_EINDOUBT where it may
+ *     have changed something. A claim is withdrawn first, which takes a second
+ *     at most. These calls end only if they wait already: a program that must
+ *     not miss an interrupt uses hf_X_start() and hf_future_wait().
+ *   - hf_unlock() and hf_close() go on: each ends by its own timeout. */
+HF_API void hf_interrupt(struct hf_client *client);
+
 /* ---- Futures ------------------------------------------------------------
  *
  * The C form of a promise. hf_X_start(..., done, arg, &future): `done` and
@@ -240,6 +271,8 @@ HF_API bool hf_future_done(const struct hf_future *future, enum hf_err *err);
 /* Wait until it is answered, then say how in `*err` (which may be NULL).
  *
  * HF_ETIMEDOUT  not answered within `wait_ms`; `*err` is untouched
+ * HF_EINTR      hf_interrupt() was called; `*err` is untouched, the operation
+ *               goes on, and one can wait again
  * HF_EDEADLK    inside a callback */
 HF_API enum hf_err hf_future_wait(struct hf_future *future, uint32_t wait_ms,
                                   enum hf_err *err);
@@ -450,7 +483,8 @@ HF_API void hf_lock_error(const struct hf_lock *lock, struct hf_error *error);
 
 /* Free the handle. What it still claims is released in the background,
  * unconfirmed; but not what was adopted or detached. Legal while calls on it are
- * open, in this or another thread: they are answered (HF_ECANCELED). Inside the
+ * open, in this or another thread: they are answered (HF_ECANCELED). A callback
+ * of it that another thread is in has returned when this returns. Inside the
  * event callback of a handle that hf_lock() has not returned yet it gives the
  * claim up: hf_lock() answers HF_ECANCELED, and the handle is gone. */
 HF_API void hf_lock_free(struct hf_lock *lock);
@@ -587,8 +621,8 @@ HF_API enum hf_err hf_watch_start(struct hf_client *client,
                                   struct hf_watch **watch, hf_done_fn *done,
                                   void *arg, struct hf_future **future);
 
-/* End it. No callback begins after this returns; one that another thread is in
- * goes on, and hf_close() waits for it. */
+/* End it. No callback of it runs after this returns: one that another thread is
+ * in is waited for, but not inside a callback of the same client. */
 HF_API void hf_watch_free(struct hf_watch *watch);
 
 /* ---- Operators ----------------------------------------------------------*/

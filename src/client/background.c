@@ -11,6 +11,7 @@ static void *thread_main(void *arg)
     struct hf_thread *thread = arg;
     struct hf_client *client = thread->until_stopped.client;
 
+    hf_thread_guard();
     pthread_mutex_lock(&client->mutex);
     (void)hf_loop_wait(client, &thread->until_stopped, HF_NEVER);
     client->loop.threads_running--;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/thread.h"
 #include "client/background.h"
 #include "client/lock.h"
 #include "client/operation.h"
@@ -35,6 +36,7 @@ enum hf_err hf_client_enter_closed(struct hf_client *client)
 {
     if (*client->alive == 0)
         return HF_EFORK;
+    hf_thread_guard();
     if (pthread_mutex_trylock(&client->mutex))
         hf_client_lock(client);
     hf_client_forget_now(client);
@@ -47,6 +49,7 @@ enum hf_err hf_client_enter(struct hf_client *client)
 
     if (!err && client->closing) {
         pthread_mutex_unlock(&client->mutex);
+        hf_thread_unguard();
         err = HF_ECLOSED;
     }
     return err;
@@ -92,6 +95,7 @@ void hf_client_leave(struct hf_client *client)
         hf_waker_ring(waker);
     if (last)
         destroy(client);
+    hf_thread_unguard();
 }
 
 void hf_client_ref(struct hf_client *client)
@@ -326,7 +330,9 @@ enum hf_err hf_client_open(const char *url, const struct hf_client_opts *opts,
     err = hf_url_parse(&parsed, url, error);
     if (err)
         return err;
+    hf_thread_guard();
     err = make(&parsed, &checked, env, client, error);
+    hf_thread_unguard();
     hf_url_fini(&parsed);
     return err;
 }
@@ -465,6 +471,18 @@ int hf_fd(struct hf_client *client)
     fd = client->loop.epoll;
     hf_client_leave(client);
     return fd;
+}
+
+/* Runs in signal handlers: atomics and one write(), and errno as it was. */
+void hf_interrupt(struct hf_client *client)
+{
+    int before = errno;
+
+    if (!client || *client->alive == 0)
+        return;
+    atomic_fetch_add(&client->loop.interrupts, 1);
+    hf_waker_ring(hf_waker_take(client->loop.waker));
+    errno = before;
 }
 
 enum hf_err hf_process(struct hf_client *client)

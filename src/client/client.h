@@ -63,8 +63,8 @@ struct hf_client {
 enum hf_err hf_client_open(const char *url, const struct hf_client_opts *opts,
                            const struct hf_env *env, struct hf_client **client);
 
-/* Lock the mutex and begin a turn. HF_EFORK: not locked. HF_ECLOSED: not
- * locked either. */
+/* Lock the mutex and begin a turn; the thread is not cancelled until it leaves.
+ * HF_EFORK: not locked. HF_ECLOSED: not locked either. */
 enum hf_err hf_client_enter(struct hf_client *client);
 
 /* Lock the mutex after whoever waits for it already. A thread that drops the

@@ -288,8 +288,11 @@ static enum hf_err await_claim(struct hf_lock *lock)
         return lock->was_claimed ? lock->claimed : HF_ESTATE;
     if (hf_loop_inside(lock->client))
         return HF_EDEADLK;
+    hf_loop_interruptible(lock->client, &waiter.blocked, true);
     hf_list_push_back(&lock->claim_waiters, &waiter.link);
-    (void)hf_loop_wait(lock->client, &waiter.blocked, HF_NEVER);
+    if (hf_loop_wait(lock->client, &waiter.blocked, HF_NEVER) == HF_EINTR)
+        waiter.err = HF_EINTR;
+    hf_list_remove(&waiter.link);
     return waiter.err;
 }
 

@@ -177,6 +177,22 @@ static void read_timer(struct hf_loop *loop)
         loop->armed = HF_NEVER;
 }
 
+/* The waker has rung. After an interrupt, each blocked caller sees for itself
+ * whether it is meant. */
+static void hear_waker(struct hf_loop *loop)
+{
+    unsigned interrupts;
+    struct hf_list *link;
+
+    hf_waker_hear(loop->waker);
+    interrupts = atomic_load(&loop->interrupts);
+    if (interrupts == loop->noticed || HF_MUTANT(194))
+        return;
+    loop->noticed = interrupts;
+    for (link = loop->blocked.next; link != &loop->blocked; link = link->next)
+        pthread_cond_signal(&HF_CONTAINER(link, struct hf_blocked, link)->wake);
+}
+
 static void dispatch(struct hf_loop *loop, struct epoll_event *event)
 {
     struct hf_fd *fd = event->data.ptr;
@@ -184,7 +200,7 @@ static void dispatch(struct hf_loop *loop, struct epoll_event *event)
     if (event->data.ptr == &loop->timer)
         read_timer(loop);
     else if (event->data.ptr == loop->waker)
-        hf_waker_hear(loop->waker);
+        hear_waker(loop);
     else if (fd)
         fd->ready(fd, event->events);
 }
@@ -229,6 +245,19 @@ static void sleep_and_look(struct hf_client *client, int timeout)
     if (removals != loop->removals)
         count = epoll_wait(loop->epoll, events, EVENTS_A_TURN, 0);
     dispatch_all(client, events, count);
+}
+
+static bool is_interrupted(const struct hf_loop *loop,
+                           const struct hf_blocked *blocked)
+{
+    return blocked->interruptible &&
+           atomic_load(&loop->interrupts) != blocked->interrupts;
+}
+
+static bool must_return(const struct hf_loop *loop,
+                        const struct hf_blocked *blocked)
+{
+    return blocked->done || is_interrupted(loop, blocked);
 }
 
 static void take_role(struct hf_loop *loop, struct hf_blocked *awaiting)
@@ -289,7 +318,8 @@ static void drive(struct hf_client *client, struct hf_blocked *blocked)
     if (must_look(client))
         look(client);
     catch_up(client);
-    while (!blocked->done && may_drive(loop, blocked) && !must_call(loop)) {
+    while (!must_return(loop, blocked) && may_drive(loop, blocked) &&
+           !must_call(loop)) {
         hf_host_run_deferred(client);
         arm(client, true);
         sleep_and_look(client, hf_list_empty(&loop->answered) ? -1 : 0);
@@ -353,6 +383,30 @@ static void sleep_undriving(struct hf_client *client,
         blocked->done = true;
 }
 
+void hf_loop_await_callback(struct hf_client *client,
+                            const struct hf_callback *callback)
+{
+    struct hf_loop *loop = &client->loop;
+
+    if (loop->running != callback || hf_loop_inside(client) || HF_MUTANT(196))
+        return;
+    hf_loop_end_turn(client);
+    ring(hf_loop_notify(client));
+    while (loop->running == callback)
+        pthread_cond_wait(&loop->returned, &client->mutex);
+    hf_client_forget_now(client);
+}
+
+void hf_loop_interruptible(struct hf_client *client, struct hf_blocked *blocked,
+                           bool pending)
+{
+    const struct hf_loop *loop = &client->loop;
+
+    blocked->interruptible = true;
+    blocked->interrupts =
+        pending ? loop->delivered : atomic_load(&loop->interrupts);
+}
+
 enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
                          hf_time deadline)
 {
@@ -365,7 +419,7 @@ enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
         return HF_ENOMEM;
     hf_timer_set(host, &blocked->limit, deadline);
     pthread_cond_init(&blocked->wake, NULL);
-    while (!blocked->done) {
+    while (!must_return(&client->loop, blocked)) {
         if (client->loop.driven || !may_drive(&client->loop, blocked))
             sleep_undriving(client, blocked, deadline);
         else
@@ -377,6 +431,10 @@ enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
     pthread_cond_destroy(&blocked->wake);
     if (limited)
         host->ops->timer_remove(host, &blocked->limit);
+    if (!blocked->done) {
+        client->loop.delivered = atomic_load(&client->loop.interrupts);
+        return HF_EINTR;
+    }
     return limited && hf_client_now(client) >= deadline ? HF_ETIMEDOUT : HF_OK;
 }
 

@@ -23,6 +23,7 @@
 #define HF_CLIENT_LOOP_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <time.h>
 
 #include "base/heap.h"
@@ -49,7 +50,9 @@ struct hf_blocked {
     struct hf_client *client;
     struct hf_timer limit;
     pthread_cond_t wake;
-    bool background; /* a thread of the client's own */
+    bool background;     /* a thread of the client's own */
+    bool interruptible;  /* set by hf_loop_interruptible() */
+    unsigned interrupts; /* that it does not heed */
     bool done;
 };
 
@@ -89,6 +92,10 @@ struct hf_loop {
     struct hf_callback *running; /* and which; NULL between two of them */
     pthread_cond_t returned;     /* a callback has, or a thread has ended */
 
+    atomic_uint interrupts; /* hf_interrupt(), so far */
+    unsigned noticed;       /* by the driver, which wakes blocked callers */
+    unsigned delivered;     /* the last that ended a wait */
+
     bool self_driven; /* the program has an event loop */
     bool background;  /* threads of the client's own drive, and no others */
     struct hf_thread threads[HF_THREADS];
@@ -118,9 +125,14 @@ struct hf_waker *hf_loop_notify(struct hf_client *client);
 void hf_loop_callback(struct hf_client *client, struct hf_callback *callback,
                       bool first);
 
+/* hf_interrupt() ends the wait that `blocked` is for; `pending`: also one that
+ * came before, while nobody waited. */
+void hf_loop_interruptible(struct hf_client *client, struct hf_blocked *blocked,
+                           bool pending);
+
 /* Sleep, and drive if nobody does, until `blocked` (zeroed) is released or
- * `deadline` passes: HF_ETIMEDOUT. HF_ENOMEM: did not wait; never so without
- * a deadline (HF_NEVER). */
+ * `deadline` passes: HF_ETIMEDOUT. HF_EINTR: it was interrupted. HF_ENOMEM: did
+ * not wait; never so without a deadline (HF_NEVER). */
 enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
                          hf_time deadline);
 void hf_loop_release(struct hf_blocked *blocked);
@@ -128,6 +140,11 @@ void hf_loop_release(struct hf_blocked *blocked);
 /* Wait until no other thread runs callbacks, and run those that are queued. At
  * the deadline, leave them to that thread. */
 void hf_loop_finish_callbacks(struct hf_client *client, hf_time deadline);
+
+/* Wait until `callback`, which is not queued, has returned. Inside a callback of
+ * this client: do not wait. */
+void hf_loop_await_callback(struct hf_client *client,
+                            const struct hf_callback *callback);
 
 /* Whether this thread is inside one of this client's callbacks. */
 bool hf_loop_inside(const struct hf_client *client);

@@ -381,6 +381,7 @@ void hf_watch_free(struct hf_watch *watch)
     if (hf_client_enter_closed(client))
         return;
     end(watch);
+    hf_loop_await_callback(client, &watch->callback);
     /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): this is the user's own. */
     unref(watch);
     hf_client_leave(client);

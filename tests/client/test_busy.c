@@ -334,6 +334,139 @@ static void closing_leaves_a_stuck_callback(void **state)
     hf_lock_free(lock);
 }
 
+/* ---- Freeing what a callback uses ---------------------------------------*/
+
+static void *open_gate_main(void *arg)
+{
+    sleep_ms(50);
+    set_gate(&gate_open);
+    return arg;
+}
+
+static atomic_bool returned;
+
+static void stuck_on_event(struct hf_lock *lock, enum hf_lock_event event,
+                           void *arg)
+{
+    (void)lock;
+    (void)event;
+    stuck(HF_OK, arg);
+    sleep_ms(20);
+    atomic_store(&returned, true);
+}
+
+static void stuck_on_change(const struct hf_event *event, void *arg)
+{
+    (void)event;
+    stuck(HF_OK, arg);
+    sleep_ms(20);
+    atomic_store(&returned, true);
+}
+
+/* `arg` may be freed when hf_lock_free() has returned. */
+static void freeing_a_lock_waits_for_its_callback(void **state)
+{
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+    pthread_t thread;
+
+    (void)state;
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = 20;
+    opts.on_event = stuck_on_event;
+    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
+    wait_for(&gate_reached);
+    assert_int_equal(pthread_create(&thread, NULL, open_gate_main, NULL), 0);
+    hf_lock_free(lock);
+    assert_true(returned);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+static void freeing_a_watch_waits_for_its_callback(void **state)
+{
+    struct hf_watch *watch;
+    struct hf_lock *lock;
+    pthread_t thread;
+
+    (void)state;
+    assert_int_equal(
+        hf_watch(client, hf_key(""), NULL, stuck_on_change, NULL, &watch),
+        HF_OK);
+    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    wait_for(&gate_reached);
+    assert_int_equal(pthread_create(&thread, NULL, open_gate_main, NULL), 0);
+    hf_watch_free(watch);
+    assert_true(returned);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    hf_lock_free(lock);
+}
+
+static void free_in_callback(struct hf_lock *lock, enum hf_lock_event event,
+                             void *arg)
+{
+    (void)event;
+    hf_lock_free(lock);
+    set_gate(arg);
+}
+
+static void a_callback_may_free_its_own_handle(void **state)
+{
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+
+    (void)state;
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = 20;
+    opts.on_event = free_in_callback;
+    opts.arg = &gate_reached;
+    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
+    wait_for(&gate_reached);
+}
+
+static struct hf_future *awaited;
+
+static void free_future(enum hf_err err, void *arg)
+{
+    (void)err;
+    (void)arg;
+    hf_future_free(awaited);
+    set_gate(&gate_reached);
+}
+
+static void *future_wait_main(void *arg)
+{
+    enum hf_err err = HF_EBUSY;
+
+    if (hf_future_wait(arg, HF_FOREVER, &err) || err)
+        atomic_fetch_add(&failures, 1);
+    return NULL;
+}
+
+/* Threads that wait for a future hear the answer, though its own callback has
+ * freed it before they run. */
+static void a_future_may_be_freed_while_others_wait(void **state)
+{
+    struct hf_lock *held, *lock = NULL;
+    pthread_t threads[8];
+
+    (void)state;
+    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &held), HF_OK);
+    assert_int_equal(hf_lock_start(client, hf_key("k"), NULL, &lock,
+                                   free_future, NULL, &awaited),
+                     HF_OK);
+    for (unsigned i = 0; i < 8; i++)
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, future_wait_main, awaited), 0);
+    sleep_ms(100);
+    assert_int_equal(hf_unlock(held), HF_OK);
+    wait_for(&gate_reached);
+    for (unsigned i = 0; i < 8; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_int_equal(failures, 0);
+    hf_lock_free(held);
+    hf_lock_free(lock);
+}
+
 int main(void)
 {
 #define CASE(name, open, close)                                                \
@@ -349,6 +482,13 @@ int main(void)
         CASE(a_stuck_callback_holds_up_no_request, open_background,
              close_client),
         CASE(closing_leaves_a_stuck_callback, open_background, NULL),
+        CASE(freeing_a_lock_waits_for_its_callback, open_background,
+             close_client),
+        CASE(freeing_a_watch_waits_for_its_callback, open_background,
+             close_client),
+        CASE(a_callback_may_free_its_own_handle, open_background, close_client),
+        CASE(a_future_may_be_freed_while_others_wait, open_background,
+             close_client),
     };
 
     return hf_test_main("busy", cases, HF_TEST_COUNT(cases), 1);
