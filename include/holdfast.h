@@ -34,18 +34,41 @@
  *     only on HF_OK; they must stay in place until then.
  *   - A program with an event loop polls hf_fd() and calls hf_process().
  *
- * Threads. Any thread may call anything. Callbacks run one at a time: in the
- * client's own thread if it has one, else inside hf_process() or inside
- * whichever blocking call is waiting. It has one if it was opened with
- * `background`; or from the first blocking call on that watches, or takes a
- * lock that is to be renewed or has events, unless the program drives by
- * itself: it has called hf_fd() or hf_process().
+ * Threads. Any thread may call anything. Callbacks run one at a time: in a
+ * thread of the client's own if it has threads, else inside hf_process() or
+ * inside whichever blocking call is waiting. It has two threads if it was
+ * opened with `background`; or from the first blocking call on that watches,
+ * or takes a lock that is to be renewed or has events, unless the program
+ * drives by itself: it has called hf_fd() or hf_process().
  * Inside a callback each non-blocking call is legal; a blocking one on the
  * same client answers HF_EDEADLK.
+ *
+ * A slow callback delays the other callbacks of its client, LOST included, and
+ * hf_close() until its deadline. In a client with threads of its own it delays
+ * nothing else: locks are renewed, a loss is recorded in time, so that
+ * hf_valid_for() and hf_lock_state() report it, and other threads' calls are
+ * answered. Without such threads nothing is renewed or recorded until it
+ * returns, unless another thread is inside a blocking call or hf_process();
+ * hf_valid_for() is right in any case.
+ *
+ * No call is a cancellation point: pthread_cancel() of a thread inside one takes
+ * effect after it has returned. hf_interrupt() ends blocking calls.
  *
  * Memory. Arguments are borrowed for the call and copied where they are
  * needed longer. What hf_X() gives is the caller's until the matching
  * hf_X_free() or hf_X_fini(), which accept NULL.
+ * A callback's `arg` is never touched by the library and may be freed
+ *   - of `done`: when `done` has run. It runs exactly once if hf_X_start()
+ *     returned HF_OK, whether or not the future is freed or canceled, and not
+ *     at all otherwise.
+ *   - of `on_event` and of a watch's `each`: when hf_lock_free() or
+ *     hf_watch_free() of its handle has returned. They wait for a callback of
+ *     that handle which another thread is in, so hold no lock that it takes.
+ *     Inside a callback of the client they do not wait: then, when that
+ *     callback returns.
+ * A future or a handle may be freed while other threads are inside calls on it,
+ * and inside its own callback; calls that *begin* later are the program's
+ * mistake.
  *
  * Binary compatibility. A program and a library with the same soname work
  * together, whichever is newer.
@@ -101,7 +124,8 @@ HF_API const char *hf_version(void);
     X(ELIMIT, -17, "a limit is reached")                                       \
     X(EUNSUPPORTED, -18, "this strategy or build cannot do that")              \
     X(EPROTO, -19, "the bytes cannot be understood")                           \
-    X(ESYSTEM, -20, "the operating system refused")
+    X(ESYSTEM, -20, "the operating system refused")                            \
+    X(EINTR, -21, "interrupted by hf_interrupt()")
 
 enum hf_err {
     HF_OK = 0,
@@ -182,7 +206,7 @@ enum hf_cap {
 
 struct hf_client_opts {
     size_t size;            /* set by hf_client_opts_init() */
-    bool background;        /* a thread of the client's own, from the start */
+    bool background;        /* threads of the client's own, from the start */
     const char *owner;      /* shown to operators; NULL: "command[pid]@host" */
     struct hf_error *error; /* filled where hf_open() fails; may be NULL */
 };
@@ -226,11 +250,27 @@ HF_API void hf_client_error(const struct hf_client *client,
                             struct hf_error *error);
 
 /* For event loops: poll the descriptor for reading; when it is readable, or
- * whenever it pleases, call hf_process(), which does what is due, runs the
- * callbacks and never blocks. hf_fd() answers -1 of NULL and in a forked
- * child. */
+ * whenever it pleases, call hf_process(), which does what is due, runs some of
+ * the callbacks and never blocks. It does a limited amount of work: while there
+ * is more, the descriptor stays readable. In a client with threads of its own
+ * it does nothing. hf_fd() answers -1 of NULL and in a forked child. */
 HF_API int hf_fd(struct hf_client *client);
 HF_API enum hf_err hf_process(struct hf_client *client);
+
+/* End the blocking calls that are waiting on `client` right now, whatever
+ * thread they are in. Any thread may call this, and so may a signal handler.
+ *
+ *   - hf_future_wait() and hf_claim_wait() return HF_EINTR, and the operation
+ *     goes on. If nothing waits at the moment, the next of these two that would
+ *     wait returns HF_EINTR instead. So no interrupt is lost that comes just
+ *     before the wait.
+ *   - hf_lock(), hf_claim(), hf_read() and the others cancel their operation as
+ *     hf_future_cancel() does, and return HF_EINTR, or HF_EINDOUBT where it may
+ *     have changed something. A claim is withdrawn first, which takes a second
+ *     at most. These calls end only if they wait already: a program that must
+ *     not miss an interrupt uses hf_X_start() and hf_future_wait().
+ *   - hf_unlock() and hf_close() go on: each ends by its own timeout. */
+HF_API void hf_interrupt(struct hf_client *client);
 
 /* ---- Futures ------------------------------------------------------------
  *
@@ -246,6 +286,8 @@ HF_API bool hf_future_done(const struct hf_future *future, enum hf_err *err);
 /* Wait until it is answered, then say how in `*err` (which may be NULL).
  *
  * HF_ETIMEDOUT  not answered within `wait_ms`; `*err` is untouched
+ * HF_EINTR      hf_interrupt() was called; `*err` is untouched, the operation
+ *               goes on, and one can wait again
  * HF_EDEADLK    inside a callback */
 HF_API enum hf_err hf_future_wait(struct hf_future *future, uint32_t wait_ms,
                                   enum hf_err *err);
@@ -289,7 +331,8 @@ enum hf_lock_event {
 
 /* Each event comes at most once a claim, AT_RISK only where it is renewed.
  * LOST comes before any other callback of the client that is not yet running,
- * and before anyone else can hold the key, if this process runs at all. */
+ * and, if this process runs and no other callback is running, before anyone
+ * else can hold the key. */
 typedef void hf_lock_event_fn(struct hf_lock *lock, enum hf_lock_event event,
                               void *arg);
 
@@ -460,7 +503,8 @@ HF_API void hf_lock_error(const struct hf_lock *lock, struct hf_error *error);
 
 /* Free the handle. What it still claims is released in the background,
  * unconfirmed; but not what was adopted or detached. Legal while calls on it are
- * open, in this or another thread: they are answered (HF_ECANCELED). Inside the
+ * open, in this or another thread: they are answered (HF_ECANCELED). A callback
+ * of it that another thread is in has returned when this returns. Inside the
  * event callback of a handle that hf_lock() has not returned yet it gives the
  * claim up: hf_lock() answers HF_ECANCELED, and the handle is gone. */
 HF_API void hf_lock_free(struct hf_lock *lock);
@@ -599,8 +643,8 @@ HF_API enum hf_err hf_watch_start(struct hf_client *client,
                                   struct hf_watch **watch, hf_done_fn *done,
                                   void *arg, struct hf_future **future);
 
-/* End it. No callback begins after this returns; one that another thread is in
- * goes on, and hf_close() waits for it. */
+/* End it. No callback of it runs after this returns: one that another thread is
+ * in is waited for, but not inside a callback of the same client. */
 HF_API void hf_watch_free(struct hf_watch *watch);
 
 /* ---- Operators ----------------------------------------------------------*/

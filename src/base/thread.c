@@ -2,6 +2,13 @@
 
 #include <signal.h>
 
+#include "base/mutant.h"
+
+/* Of this thread. Without the model each access would be a function call. */
+static _Thread_local unsigned guards __attribute__((tls_model("initial-exec")));
+static _Thread_local int state_before
+    __attribute__((tls_model("initial-exec")));
+
 int hf_thread_start(pthread_t *thread, void *(*run)(void *), void *arg)
 {
     sigset_t all, before;
@@ -12,4 +19,16 @@ int hf_thread_start(pthread_t *thread, void *(*run)(void *), void *arg)
     failed = pthread_create(thread, NULL, run, arg);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return failed;
+}
+
+void hf_thread_guard(void)
+{
+    if (guards++ == 0 && !HF_MUTANT(193))
+        (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state_before);
+}
+
+void hf_thread_unguard(void)
+{
+    if (--guards == 0 && !HF_MUTANT(193))
+        (void)pthread_setcancelstate(state_before, NULL);
 }

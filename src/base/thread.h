@@ -8,4 +8,9 @@
  * its turn has its mask. 0, or an errno. */
 int hf_thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
 
+/* Between these two the calling thread is not cancelled: pthread_cancel() takes
+ * effect after the last unguard. They nest. */
+void hf_thread_guard(void);
+void hf_thread_unguard(void);
+
 #endif

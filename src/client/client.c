@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/thread.h"
+#include "client/background.h"
 #include "client/lock.h"
 #include "client/operation.h"
 #include "client/options.h"
@@ -22,11 +24,21 @@ const char *hf_version(void)
 
 /* ---- Entering and leaving -----------------------------------------------*/
 
+/* Only the slow path takes the turnstile, so a short call costs one mutex. */
+void hf_client_lock(struct hf_client *client)
+{
+    pthread_mutex_lock(&client->turnstile);
+    pthread_mutex_lock(&client->mutex);
+    pthread_mutex_unlock(&client->turnstile);
+}
+
 enum hf_err hf_client_enter_closed(struct hf_client *client)
 {
     if (*client->alive == 0)
         return HF_EFORK;
-    pthread_mutex_lock(&client->mutex);
+    hf_thread_guard();
+    if (pthread_mutex_trylock(&client->mutex))
+        hf_client_lock(client);
     hf_client_forget_now(client);
     return HF_OK;
 }
@@ -37,6 +49,7 @@ enum hf_err hf_client_enter(struct hf_client *client)
 
     if (!err && client->closing) {
         pthread_mutex_unlock(&client->mutex);
+        hf_thread_unguard();
         err = HF_ECLOSED;
     }
     return err;
@@ -61,6 +74,7 @@ static void destroy(struct hf_client *client)
 {
     hf_loop_close(client);
     pthread_mutex_destroy(&client->mutex);
+    pthread_mutex_destroy(&client->turnstile);
     munmap((void *)(uintptr_t)client->alive, sizeof(*client->alive));
     hf_map_fini(&client->waiting);
     free(client->self);
@@ -81,6 +95,7 @@ void hf_client_leave(struct hf_client *client)
         hf_waker_ring(waker);
     if (last)
         destroy(client);
+    hf_thread_unguard();
 }
 
 void hf_client_ref(struct hf_client *client)
@@ -169,6 +184,7 @@ static void init(struct hf_client *client, const struct hf_env *env,
     hf_map_init(&client->waiting);
     describe_owner(client, owner);
     pthread_mutex_init(&client->mutex, NULL);
+    pthread_mutex_init(&client->turnstile, NULL);
 }
 
 static enum hf_err open_strategy(struct hf_client *client, struct hf_url *url,
@@ -245,8 +261,11 @@ static enum hf_err connect(struct hf_client *client, struct hf_url *url,
     err = hf_url_check_used(url, error);
     if (!err)
         err = check_required(client, required, error);
-    if (!err && opts->background)
-        err = hf_loop_start_thread(client, error);
+    if (!err && opts->background) {
+        pthread_mutex_lock(&client->mutex);
+        err = hf_background_start(client, error);
+        pthread_mutex_unlock(&client->mutex);
+    }
     if (err)
         client->strategy->close(client->self);
     return err;
@@ -288,6 +307,7 @@ fail_alive:
     munmap((void *)(uintptr_t)client->alive, sizeof(*client->alive));
 fail:
     pthread_mutex_destroy(&client->mutex);
+    pthread_mutex_destroy(&client->turnstile);
     free(client->self);
     free(client);
     return err;
@@ -310,7 +330,9 @@ enum hf_err hf_client_open(const char *url, const struct hf_client_opts *opts,
     err = hf_url_parse(&parsed, url, error);
     if (err)
         return err;
+    hf_thread_guard();
     err = make(&parsed, &checked, env, client, error);
+    hf_thread_unguard();
     hf_url_fini(&parsed);
     return err;
 }
@@ -401,8 +423,8 @@ enum hf_err hf_close(struct hf_client *client, uint32_t timeout_ms)
     drained = hf_list_empty(&client->calls) && !client->unconfirmed;
     client->closed = true;
     give_up(client);
-    hf_loop_stop_thread(client, deadline);
-    hf_loop_quiesce(client, deadline); /* the callbacks of what was ended */
+    hf_background_stop(client, deadline);
+    hf_loop_finish_callbacks(client, deadline); /* of what was ended */
     client->strategy->close(client->self);
     hf_client_unref(client);
     hf_client_leave(client);
@@ -449,6 +471,18 @@ int hf_fd(struct hf_client *client)
     fd = client->loop.epoll;
     hf_client_leave(client);
     return fd;
+}
+
+/* Runs in signal handlers: atomics and one write(), and errno as it was. */
+void hf_interrupt(struct hf_client *client)
+{
+    int before = errno;
+
+    if (!client || *client->alive == 0)
+        return;
+    atomic_fetch_add(&client->loop.interrupts, 1);
+    hf_waker_ring(hf_waker_take(client->loop.waker));
+    errno = before;
 }
 
 enum hf_err hf_process(struct hf_client *client)

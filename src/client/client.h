@@ -34,6 +34,7 @@ struct hf_client {
     uint32_t caps;
     char owner[HF_NOTE_MAX + 1];
 
+    pthread_mutex_t turnstile; /* held by the next to have the mutex */
     pthread_mutex_t mutex;
     unsigned references; /* the opener, handles, futures, watches, calls */
     bool closing;        /* no new calls */
@@ -62,9 +63,13 @@ struct hf_client {
 enum hf_err hf_client_open(const char *url, const struct hf_client_opts *opts,
                            const struct hf_env *env, struct hf_client **client);
 
-/* Lock the mutex and begin a turn. HF_EFORK: not locked. HF_ECLOSED: not
- * locked either. */
+/* Lock the mutex and begin a turn; the thread is not cancelled until it leaves.
+ * HF_EFORK: not locked. HF_ECLOSED: not locked either. */
 enum hf_err hf_client_enter(struct hf_client *client);
+
+/* Lock the mutex after whoever waits for it already. A thread that drops the
+ * mutex only to take it again would else keep all others out. */
+void hf_client_lock(struct hf_client *client);
 
 /* The same, also while closing: for what ends things. */
 enum hf_err hf_client_enter_closed(struct hf_client *client);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "client/background.h"
 #include "client/client.h"
 
 /* Around the user's code the mutex is dropped, and the clock read anew. */
@@ -15,7 +16,7 @@ static void run_done(struct hf_callback *callback)
 
     pthread_mutex_unlock(&client->mutex);
     future->done(future->err, future->arg);
-    pthread_mutex_lock(&client->mutex);
+    hf_client_lock(client);
     hf_future_unref(future);
 }
 
@@ -83,18 +84,35 @@ void hf_future_unref(struct hf_future *future)
     future->release(future);
 }
 
+/* The future may be freed by others meanwhile: the caller has a reference. */
+static enum hf_err wait_once(struct hf_future *future,
+                             struct hf_blocked *blocked, hf_time deadline)
+{
+    enum hf_err err;
+
+    hf_list_push_back(&future->waiters, &blocked->waiter);
+    err = hf_loop_wait(future->client, blocked, deadline);
+    hf_list_remove(&blocked->waiter);
+    return future->answered ? HF_OK : err;
+}
+
 enum hf_err hf_future_await(struct hf_future *future)
 {
     struct hf_client *client = future->client;
+    bool interrupted = false;
 
     hf_host_settle(client);
     while (!future->answered) {
         struct hf_blocked blocked = {0};
 
-        hf_list_push_back(&future->waiters, &blocked.waiter);
-        (void)hf_loop_wait(client, &blocked, HF_NEVER);
+        if (future->cancel && !interrupted)
+            hf_loop_interruptible(client, &blocked, false);
+        if (wait_once(future, &blocked, HF_NEVER) == HF_EINTR) {
+            interrupted = true;
+            future->cancel(future);
+        }
     }
-    return future->err;
+    return interrupted && future->err == HF_ECANCELED ? HF_EINTR : future->err;
 }
 
 /* ---- What the user calls ------------------------------------------------*/
@@ -124,36 +142,39 @@ static enum hf_err wait_for(struct hf_future *future, uint32_t wait_ms)
     hf_time now = hf_client_now(client);
     hf_time deadline =
         wait_ms == HF_FOREVER ? HF_NEVER : hf_time_add(now, wait_ms);
-    enum hf_err err;
 
     /* Who blocks has no event loop: what is kept wants a thread. */
     if (client->kept > 0 && !hf_loop_inside(client))
-        (void)hf_loop_see_driven(client);
+        (void)hf_background_ensure(client);
     hf_host_settle(client);
     if (future->answered)
         return HF_OK;
     if (hf_loop_inside(client))
         return HF_EDEADLK;
-    hf_list_push_back(&future->waiters, &blocked.waiter);
-    err = hf_loop_wait(client, &blocked, deadline);
-    hf_list_remove(&blocked.waiter);
-    return future->answered ? HF_OK : err;
+    hf_loop_interruptible(client, &blocked, true);
+    return wait_once(future, &blocked, deadline);
 }
 
 enum hf_err hf_future_wait(struct hf_future *future, uint32_t wait_ms,
                            enum hf_err *err)
 {
+    struct hf_client *client;
     enum hf_err waited;
 
     if (!future)
         return HF_EINVAL;
-    waited = hf_client_enter_closed(future->client);
+    client = future->client;
+    waited = hf_client_enter_closed(client);
     if (waited)
         return waited;
+    hf_client_ref(client);
+    future->references++; /* it may be freed meanwhile */
     waited = wait_for(future, wait_ms);
     if (!waited && err)
         *err = future->err;
-    hf_client_leave(future->client);
+    hf_future_unref(future);
+    hf_client_unref(client);
+    hf_client_leave(client);
     return waited;
 }
 

@@ -41,7 +41,9 @@ void hf_future_give(struct hf_future *future, struct hf_future **to);
 
 void hf_future_unref(struct hf_future *future);
 
-/* Wait for the answer and return it; the operation keeps its reference. */
+/* Wait for the answer and return it; the operation keeps its reference. When
+ * interrupted, cancel the operation, if it can be, and wait for the answer to
+ * that: HF_EINTR in place of HF_ECANCELED. */
 enum hf_err hf_future_await(struct hf_future *future);
 
 #endif

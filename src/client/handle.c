@@ -72,7 +72,7 @@ static void run_event(struct hf_callback *callback)
     hf_lock_ref(lock);
     pthread_mutex_unlock(&client->mutex);
     on_event(lock, event, arg);
-    pthread_mutex_lock(&client->mutex);
+    hf_client_lock(client);
     hf_lock_unref(lock);
 }
 

@@ -87,6 +87,7 @@ static void fd_remove(struct hf_host *host, struct hf_fd *fd)
 {
     struct hf_loop *loop = &client_of(host)->loop;
 
+    loop->removals++;
     (void)fd_control(host, fd, EPOLL_CTL_DEL);
     for (int i = 0; i < loop->ready_count; i++) {
         if (loop->ready[i].data.ptr == fd)
@@ -136,21 +137,37 @@ void hf_host_run_deferred(struct hf_client *client)
     }
 }
 
-static struct hf_post *next_post(struct hf_loop *loop)
+/* Move all posts to `batch`, where a post may still be taken back. */
+static void take_posts(struct hf_loop *loop, struct hf_list *batch)
 {
     struct hf_list *link;
 
     pthread_mutex_lock(&loop->post_mutex);
-    link = hf_list_take(&loop->posts);
+    while ((link = hf_list_take(&loop->posts)))
+        hf_list_push_back(batch, link);
     pthread_mutex_unlock(&loop->post_mutex);
-    return link ? HF_CONTAINER(link, struct hf_post, link) : NULL;
+}
+
+/* Whoever posts looks at the links, so they change with the mutex held. */
+static struct hf_post *next_post(struct hf_loop *loop, struct hf_list *batch)
+{
+    struct hf_list *link;
+
+    if (hf_list_empty(batch))
+        return NULL;
+    pthread_mutex_lock(&loop->post_mutex);
+    link = hf_list_take(batch);
+    pthread_mutex_unlock(&loop->post_mutex);
+    return HF_CONTAINER(link, struct hf_post, link);
 }
 
 void hf_host_run_posts(struct hf_client *client)
 {
+    struct hf_list batch = {&batch, &batch};
     struct hf_post *post;
 
-    while ((post = next_post(&client->loop)))
+    take_posts(&client->loop, &batch);
+    while ((post = next_post(&client->loop, &batch)))
         post->run(post);
 }
 

@@ -15,7 +15,8 @@ extern const struct hf_host_ops hf_client_host_ops;
 /* Fire the timers that are due by the client's clock. */
 void hf_host_fire_due(struct hf_client *client);
 
-/* Run what other threads have posted. */
+/* Run what other threads have posted so far, each post once: what is posted
+ * meanwhile rings the waker and is left for the next turn. */
 void hf_host_run_posts(struct hf_client *client);
 
 /* Run what was to wait for the end of the turn. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/background.h"
 #include "client/client.h"
 #include "client/options.h"
 
@@ -107,7 +108,7 @@ static enum hf_err leave(struct hf_client *client, struct hf_error *error,
  * open wants a thread. */
 static enum hf_err see_kept(struct hf_lock *lock)
 {
-    return hf_lock_is_kept(lock) ? hf_loop_see_driven(lock->client) : HF_OK;
+    return hf_lock_is_kept(lock) ? hf_background_ensure(lock->client) : HF_OK;
 }
 
 /* Begin a claim, and wait for the answer to this claim and no other. */
@@ -287,8 +288,11 @@ static enum hf_err await_claim(struct hf_lock *lock)
         return lock->was_claimed ? lock->claimed : HF_ESTATE;
     if (hf_loop_inside(lock->client))
         return HF_EDEADLK;
+    hf_loop_interruptible(lock->client, &waiter.blocked, true);
     hf_list_push_back(&lock->claim_waiters, &waiter.link);
-    (void)hf_loop_wait(lock->client, &waiter.blocked, HF_NEVER);
+    if (hf_loop_wait(lock->client, &waiter.blocked, HF_NEVER) == HF_EINTR)
+        waiter.err = HF_EINTR;
+    hf_list_remove(&waiter.link);
     return waiter.err;
 }
 

@@ -7,10 +7,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/thread.h"
+#include "base/mutant.h"
 #include "client/client.h"
 
 #define EVENTS_A_TURN 64
+#define CALLBACKS_A_TURN 64
 #define EARLY_MS 100 /* by which the timer descriptor may be early */
 
 /* ---- Being woken --------------------------------------------------------*/
@@ -39,14 +40,22 @@ static void arm(struct hf_client *client, bool to_sleep)
     (void)timerfd_settime(loop->timer, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
+/* Callbacks are queued, and nobody runs them. */
+static bool must_call(const struct hf_loop *loop)
+{
+    return !loop->calling && !hf_list_empty(&loop->callbacks);
+}
+
 struct hf_waker *hf_loop_notify(struct hf_client *client)
 {
     struct hf_loop *loop = &client->loop;
 
-    if (loop->driven && !loop->sleeping)
-        return NULL; /* the driver looks again before it sleeps */
+    /* The driver looks again before it sleeps; so does a thread that runs
+     * callbacks, if nobody drives meanwhile. */
+    if (loop->driven ? !loop->sleeping : hf_loop_inside(client))
+        return NULL;
     arm(client, false);
-    if (!loop->ring && hf_list_empty(&loop->callbacks))
+    if (!loop->ring && !must_call(loop) && hf_list_empty(&loop->deferred))
         return NULL;
     loop->ring = false;
     return hf_waker_take(loop->waker);
@@ -61,6 +70,20 @@ void hf_loop_end_turn(struct hf_client *client)
         hf_host_run_deferred(client);
         hf_host_settle(client);
     }
+}
+
+struct timespec hf_loop_monotonic(const struct hf_client *client,
+                                  hf_time deadline)
+{
+    uint32_t left = hf_time_left(deadline, hf_client_clock(client));
+    struct timespec at;
+
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_sec += left / 1000;
+    at.tv_nsec += (left % 1000 + 1) * 1000000L;
+    at.tv_sec += at.tv_nsec / 1000000000;
+    at.tv_nsec %= 1000000000;
+    return at;
 }
 
 /* ---- Callbacks ----------------------------------------------------------*/
@@ -80,11 +103,12 @@ void hf_loop_callback(struct hf_client *client, struct hf_callback *callback,
 
 bool hf_loop_inside(const struct hf_client *client)
 {
-    return client->loop.in_callback &&
-           pthread_equal(client->loop.driver, pthread_self());
+    return client->loop.calling &&
+           pthread_equal(client->loop.caller, pthread_self());
 }
 
-/* What is due at this instant, short of callbacks. */
+/* Do what is due at this instant, short of callbacks. What has come goes first:
+ * a grant that came in time is not answered as a time-out. */
 static void catch_up(struct hf_client *client)
 {
     hf_client_forget_now(client);
@@ -94,20 +118,53 @@ static void catch_up(struct hf_client *client)
     hf_host_settle(client);
 }
 
+static void run_callback(struct hf_client *client, struct hf_callback *callback)
+{
+    struct hf_loop *loop = &client->loop;
+
+    loop->running = callback;
+    callback->run(callback);
+    loop->running = NULL;
+    pthread_cond_broadcast(&loop->returned);
+    hf_client_forget_now(client);
+    if (hf_loop_next(client) <= hf_client_now(client))
+        catch_up(client);
+}
+
+/* Run the callbacks that are due, unless another thread does. A limited number,
+ * so that descriptors and whoever waits for this thread have their turn; but
+ * all of them once the client is closed, since nobody comes after. */
 static void run_callbacks(struct hf_client *client)
 {
     struct hf_loop *loop = &client->loop;
     struct hf_list *link;
 
-    while ((link = hf_list_take(&loop->callbacks))) {
-        struct hf_callback *callback =
-            HF_CONTAINER(link, struct hf_callback, link);
-
-        loop->in_callback = true;
-        callback->run(callback);
-        loop->in_callback = false;
-        catch_up(client);
+    if (!must_call(loop))
+        return;
+    hf_host_run_deferred(client);
+    hf_host_settle(client);
+    loop->calling = true;
+    loop->caller = pthread_self();
+    for (unsigned i = 0; i < CALLBACKS_A_TURN || client->closed; i++) {
+        link = hf_list_take(&loop->callbacks);
+        if (!link)
+            break;
+        run_callback(client, HF_CONTAINER(link, struct hf_callback, link));
     }
+    loop->calling = false;
+    pthread_cond_broadcast(&loop->returned);
+}
+
+void hf_loop_finish_callbacks(struct hf_client *client, hf_time deadline)
+{
+    struct hf_loop *loop = &client->loop;
+    struct timespec until = hf_loop_monotonic(client, deadline);
+
+    while (loop->calling &&
+           !pthread_cond_clockwait(&loop->returned, &client->mutex,
+                                   CLOCK_MONOTONIC, &until))
+        continue;
+    run_callbacks(client);
 }
 
 /* ---- Driving ------------------------------------------------------------*/
@@ -120,6 +177,22 @@ static void read_timer(struct hf_loop *loop)
         loop->armed = HF_NEVER;
 }
 
+/* The waker has rung. After an interrupt, each blocked caller sees for itself
+ * whether it is meant. */
+static void hear_waker(struct hf_loop *loop)
+{
+    unsigned interrupts;
+    struct hf_list *link;
+
+    hf_waker_hear(loop->waker);
+    interrupts = atomic_load(&loop->interrupts);
+    if (interrupts == loop->noticed || HF_MUTANT(194))
+        return;
+    loop->noticed = interrupts;
+    for (link = loop->blocked.next; link != &loop->blocked; link = link->next)
+        pthread_cond_signal(&HF_CONTAINER(link, struct hf_blocked, link)->wake);
+}
+
 static void dispatch(struct hf_loop *loop, struct epoll_event *event)
 {
     struct hf_fd *fd = event->data.ptr;
@@ -127,27 +200,16 @@ static void dispatch(struct hf_loop *loop, struct epoll_event *event)
     if (event->data.ptr == &loop->timer)
         read_timer(loop);
     else if (event->data.ptr == loop->waker)
-        hf_waker_hear(loop->waker);
+        hear_waker(loop);
     else if (fd)
         fd->ready(fd, event->events);
 }
 
-/* Look at the descriptors, sleeping up to `timeout` (-1: until woken). */
-static void look(struct hf_client *client, int timeout)
+static void dispatch_all(struct hf_client *client, struct epoll_event *events,
+                         int count)
 {
-    struct epoll_event events[EVENTS_A_TURN];
     struct hf_loop *loop = &client->loop;
-    int count;
 
-    if (timeout != 0) {
-        loop->sleeping = true;
-        pthread_mutex_unlock(&client->mutex);
-    }
-    count = epoll_wait(loop->epoll, events, EVENTS_A_TURN, timeout);
-    if (timeout != 0) {
-        pthread_mutex_lock(&client->mutex);
-        loop->sleeping = false;
-    }
     hf_client_forget_now(client);
     loop->ready = events;
     loop->ready_count = count > 0 ? count : 0;
@@ -156,61 +218,119 @@ static void look(struct hf_client *client, int timeout)
     loop->ready_count = 0;
 }
 
+/* Look at the descriptors. */
+static void look(struct hf_client *client)
+{
+    struct epoll_event events[EVENTS_A_TURN];
+
+    dispatch_all(client, events,
+                 epoll_wait(client->loop.epoll, events, EVENTS_A_TURN, 0));
+}
+
+/* Look at them without the mutex, sleeping up to `timeout` (-1: until woken).
+ * One that was removed meanwhile may be among those that are ready: then ask
+ * again, since what is ready stays ready. */
+static void sleep_and_look(struct hf_client *client, int timeout)
+{
+    struct epoll_event events[EVENTS_A_TURN];
+    struct hf_loop *loop = &client->loop;
+    unsigned removals = loop->removals;
+    int count;
+
+    loop->sleeping = true;
+    pthread_mutex_unlock(&client->mutex);
+    count = epoll_wait(loop->epoll, events, EVENTS_A_TURN, timeout);
+    hf_client_lock(client);
+    loop->sleeping = false;
+    if (removals != loop->removals)
+        count = epoll_wait(loop->epoll, events, EVENTS_A_TURN, 0);
+    dispatch_all(client, events, count);
+}
+
+static bool is_interrupted(const struct hf_loop *loop,
+                           const struct hf_blocked *blocked)
+{
+    return blocked->interruptible &&
+           atomic_load(&loop->interrupts) != blocked->interrupts;
+}
+
+static bool must_return(const struct hf_loop *loop,
+                        const struct hf_blocked *blocked)
+{
+    return blocked->done || is_interrupted(loop, blocked);
+}
+
 static void take_role(struct hf_loop *loop, struct hf_blocked *awaiting)
 {
     loop->driven = true;
-    loop->driver = pthread_self();
     loop->awaiting = awaiting;
 }
 
-/* The next blocked caller drives on. */
+/* Let another thread drive: one of the client's own if it has threads, else the
+ * first blocked caller. */
 static void hand_role_on(struct hf_loop *loop)
 {
-    struct hf_list *next = hf_list_first(&loop->blocked);
+    struct hf_list *next = hf_list_first(&loop->standby);
 
+    if (!next && !loop->background)
+        next = hf_list_first(&loop->blocked);
     loop->driven = false;
     loop->awaiting = NULL;
     if (next)
         pthread_cond_signal(&HF_CONTAINER(next, struct hf_blocked, link)->wake);
 }
 
+static bool may_drive(const struct hf_loop *loop,
+                      const struct hf_blocked *blocked)
+{
+    return !loop->background || blocked->background;
+}
+
 void hf_loop_process(struct hf_client *client)
 {
-    if (client->loop.driven)
+    struct hf_loop *loop = &client->loop;
+
+    if (loop->driven || loop->background)
         return;
-    take_role(&client->loop, NULL);
-    look(client, 0);
+    take_role(loop, NULL);
+    look(client);
     catch_up(client);
+    hand_role_on(loop);
     run_callbacks(client);
-    hand_role_on(&client->loop);
 }
 
-/* What has come goes before what has run out, and before what is told. Where
- * there is neither, it can wait for the look that sleeps. */
-static bool must_look(struct hf_client *client, struct hf_blocked *blocked)
+/* What has come goes before what has run out, and before what is reported.
+ * Where there is neither, it can wait for the look that sleeps. */
+static bool must_look(struct hf_client *client)
 {
     return hf_loop_next(client) <= hf_client_now(client) ||
-           !hf_list_empty(&client->loop.callbacks) ||
-           client->loop.quiet == blocked;
+           must_call(&client->loop);
 }
 
+/* Drive until `blocked` is released, or there are callbacks to run. These run
+ * after the role is handed on: whoever drives then renews and records what is
+ * lost while user code takes its time. */
 static void drive(struct hf_client *client, struct hf_blocked *blocked)
 {
-    take_role(&client->loop, blocked);
-    if (must_look(client, blocked))
-        look(client, 0);
+    struct hf_loop *loop = &client->loop;
+
+    take_role(loop, blocked);
+    if (must_look(client))
+        look(client);
     catch_up(client);
-    run_callbacks(client);
-    if (client->loop.quiet == blocked)
-        blocked->done = true;
-    while (!blocked->done) {
+    while (!must_return(loop, blocked) && may_drive(loop, blocked) &&
+           !must_call(loop)) {
         hf_host_run_deferred(client);
         arm(client, true);
-        look(client, hf_list_empty(&client->loop.answered) ? -1 : 0);
+        sleep_and_look(client, hf_list_empty(&loop->answered) ? -1 : 0);
         catch_up(client);
-        run_callbacks(client);
     }
-    hand_role_on(&client->loop);
+    if (!HF_MUTANT(192))
+        hand_role_on(loop);
+    if (may_drive(loop, blocked))
+        run_callbacks(client);
+    if (HF_MUTANT(192))
+        hand_role_on(loop);
 }
 
 /* ---- Waiting ------------------------------------------------------------*/
@@ -237,32 +357,19 @@ static void ring(struct hf_waker *waker)
         hf_waker_ring(waker);
 }
 
-/* `deadline` by the clock that condition variables and joins can wait by. */
-static struct timespec monotonic(const struct hf_client *client,
-                                 hf_time deadline)
-{
-    uint32_t left = hf_time_left(deadline, hf_client_clock(client));
-    struct timespec at;
-
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += left / 1000;
-    at.tv_nsec += (left % 1000 + 1) * 1000000L;
-    at.tv_sec += at.tv_nsec / 1000000000;
-    at.tv_nsec %= 1000000000;
-    return at;
-}
-
 /* Wait to be released, or for the role. The driver fires our limit; but it may
- * be stuck in a callback of the user's, so this looks at the clock itself. */
+ * have yet to wake up, so this looks at the clock itself. */
 static void sleep_undriving(struct hf_client *client,
                             struct hf_blocked *blocked, hf_time deadline)
 {
-    struct timespec until = monotonic(client, deadline);
+    struct timespec until = hf_loop_monotonic(client, deadline);
 
     hf_loop_end_turn(client);
     if (blocked->done)
         return;
-    hf_list_push_back(&client->loop.blocked, &blocked->link);
+    hf_list_push_back(blocked->background ? &client->loop.standby
+                                          : &client->loop.blocked,
+                      &blocked->link);
     ring(hf_loop_notify(client));
     if (deadline == HF_NEVER) {
         pthread_cond_wait(&blocked->wake, &client->mutex);
@@ -274,6 +381,30 @@ static void sleep_undriving(struct hf_client *client,
     hf_client_forget_now(client);
     if (hf_client_now(client) >= deadline)
         blocked->done = true;
+}
+
+void hf_loop_await_callback(struct hf_client *client,
+                            const struct hf_callback *callback)
+{
+    struct hf_loop *loop = &client->loop;
+
+    if (loop->running != callback || hf_loop_inside(client) || HF_MUTANT(196))
+        return;
+    hf_loop_end_turn(client);
+    ring(hf_loop_notify(client));
+    while (loop->running == callback)
+        pthread_cond_wait(&loop->returned, &client->mutex);
+    hf_client_forget_now(client);
+}
+
+void hf_loop_interruptible(struct hf_client *client, struct hf_blocked *blocked,
+                           bool pending)
+{
+    const struct hf_loop *loop = &client->loop;
+
+    blocked->interruptible = true;
+    blocked->interrupts =
+        pending ? loop->delivered : atomic_load(&loop->interrupts);
 }
 
 enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
@@ -288,8 +419,8 @@ enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
         return HF_ENOMEM;
     hf_timer_set(host, &blocked->limit, deadline);
     pthread_cond_init(&blocked->wake, NULL);
-    while (!blocked->done) {
-        if (client->loop.driven)
+    while (!must_return(&client->loop, blocked)) {
+        if (client->loop.driven || !may_drive(&client->loop, blocked))
             sleep_undriving(client, blocked, deadline);
         else
             drive(client, blocked);
@@ -300,85 +431,11 @@ enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
     pthread_cond_destroy(&blocked->wake);
     if (limited)
         host->ops->timer_remove(host, &blocked->limit);
-    return limited && hf_client_now(client) >= deadline ? HF_ETIMEDOUT : HF_OK;
-}
-
-void hf_loop_quiesce(struct hf_client *client, hf_time deadline)
-{
-    struct hf_blocked blocked = {0};
-
-    client->loop.quiet = &blocked;
-    (void)hf_loop_wait(client, &blocked, deadline);
-    client->loop.quiet = NULL;
-}
-
-/* ---- A thread of its own ------------------------------------------------*/
-
-static void *thread_main(void *arg)
-{
-    struct hf_client *client = arg;
-
-    pthread_mutex_lock(&client->mutex);
-    (void)hf_loop_wait(client, &client->loop.until_stopped, HF_NEVER);
-    client->loop.stopped = true;
-    pthread_cond_signal(&client->loop.until_gone);
-    hf_client_unref(client);
-    hf_client_leave(client);
-    return NULL;
-}
-
-enum hf_err hf_loop_start_thread(struct hf_client *client,
-                                 struct hf_error *error)
-{
-    struct hf_loop *loop = &client->loop;
-    int failed;
-
-    loop->until_stopped.client = client;
-    hf_client_ref(client);
-    failed = hf_thread_start(&loop->thread, thread_main, client);
-    loop->background = !failed;
-    if (!failed)
-        return HF_OK;
-    hf_client_unref(client);
-    return hf_error_set(error, HF_ESYSTEM,
-                        "background: cannot start a thread: %s",
-                        strerror(failed));
-}
-
-enum hf_err hf_loop_see_driven(struct hf_client *client)
-{
-    struct hf_error error;
-    enum hf_err err;
-
-    if (client->loop.background || client->loop.self_driven || client->closing)
-        return HF_OK;
-    err = hf_loop_start_thread(client, &error);
-    return err ? hf_client_fail(client, err, "%s", error.text) : HF_OK;
-}
-
-void hf_loop_stop_thread(struct hf_client *client, hf_time deadline)
-{
-    struct hf_loop *loop = &client->loop;
-    struct timespec until = monotonic(client, deadline);
-    struct hf_waker *waker;
-
-    if (!loop->background)
-        return;
-    loop->background = false;
-    hf_loop_release(&loop->until_stopped);
-    waker = hf_loop_notify(client);
-    ring(waker);
-    while (!loop->stopped &&
-           !pthread_cond_clockwait(&loop->until_gone, &client->mutex,
-                                   CLOCK_MONOTONIC, &until))
-        continue;
-    if (!loop->stopped) {
-        pthread_detach(loop->thread);
-        return;
+    if (!blocked->done) {
+        client->loop.delivered = atomic_load(&client->loop.interrupts);
+        return HF_EINTR;
     }
-    pthread_mutex_unlock(&client->mutex);
-    pthread_join(loop->thread, NULL);
-    pthread_mutex_lock(&client->mutex);
+    return limited && hf_client_now(client) >= deadline ? HF_ETIMEDOUT : HF_OK;
 }
 
 /* ---- Opening and closing ------------------------------------------------*/
@@ -394,13 +451,14 @@ enum hf_err hf_loop_open(struct hf_client *client, struct hf_error *error)
     hf_list_init(&loop->deferred);
     hf_list_init(&loop->callbacks);
     hf_list_init(&loop->blocked);
+    hf_list_init(&loop->standby);
     hf_list_init(&loop->posts);
     loop->waker = hf_waker_new();
     if (!loop->waker)
         return hf_error_code(error, HF_ENOMEM);
     event.data.ptr = loop->waker;
     pthread_mutex_init(&loop->post_mutex, NULL);
-    pthread_cond_init(&loop->until_gone, NULL);
+    pthread_cond_init(&loop->returned, NULL);
     loop->epoll = epoll_create1(EPOLL_CLOEXEC);
     loop->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
     if (loop->epoll >= 0 && loop->waker->fd >= 0 && loop->timer >= 0 &&
@@ -427,6 +485,6 @@ void hf_loop_close(struct hf_client *client)
     close_fd(loop->epoll);
     hf_waker_drop(loop->waker);
     hf_heap_fini(&loop->timers);
-    pthread_cond_destroy(&loop->until_gone);
+    pthread_cond_destroy(&loop->returned);
     pthread_mutex_destroy(&loop->post_mutex);
 }

@@ -1,15 +1,30 @@
-/* loop.h - driving a client: what is due, what has come, what is to be told.
+/* loop.h - driving a client: timers, descriptors, answers and callbacks.
  *
- * One thread drives at a time: the background thread, else the caller of
- * hf_process(), else the first blocked caller, who hands the role on when its
- * own answer is there. Only the driver sleeps in epoll and runs callbacks.
+ * There are two roles, and at most one thread has each.
  *
- * Due timers are looked at anew before each callback, and a lost lock is told
- * before whatever else is to be told: who was stopped hears of it first. */
+ *   - The *driver* sleeps in epoll and does what is due. It is one of the two
+ *     threads of a background client, else the caller of hf_process(), else
+ *     the first blocked caller, which hands the role on when its own answer
+ *     has come.
+ *   - The *caller* runs the user's callbacks, one at a time, without the mutex.
+ *     A driver that finds callbacks queued hands its role on and becomes the
+ *     caller. So renewals, time-outs and losses do not wait for user code where
+ *     another thread can drive: always in a background client, never in a
+ *     program with one thread.
+ *
+ * A turn does a limited amount of work: descriptors, posts, events and
+ * callbacks each have a limit, and what is over it waits for the next turn. So
+ * timers fire, and blocked callers return, whatever comes in.
+ *
+ * Timers that are due fire before each callback, and the callback of a lost
+ * lock goes before all others that are not running yet: a process that was
+ * stopped learns of the loss first. */
 #ifndef HF_CLIENT_LOOP_H
 #define HF_CLIENT_LOOP_H
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
 
 #include "base/heap.h"
 #include "base/list.h"
@@ -35,7 +50,19 @@ struct hf_blocked {
     struct hf_client *client;
     struct hf_timer limit;
     pthread_cond_t wake;
+    bool background;     /* a thread of the client's own */
+    bool interruptible;  /* set by hf_loop_interruptible() */
+    unsigned interrupts; /* that it does not heed */
     bool done;
+};
+
+/* Two threads of the client's own: one can drive while the other runs a
+ * callback. */
+#define HF_THREADS 2
+
+struct hf_thread {
+    pthread_t id;
+    struct hf_blocked until_stopped;
 };
 
 struct hf_loop {
@@ -53,20 +80,27 @@ struct hf_loop {
     struct hf_list deferred;  /* posts to run when the turn ends */
     struct hf_list callbacks; /* in order */
     struct hf_list blocked;   /* callers that wait and do not drive */
+    struct hf_list standby;   /* threads of the client's own that do not */
 
     bool driven;                 /* somebody has the role */
     bool sleeping;               /* and sleeps */
-    bool in_callback;            /* or runs a callback */
-    pthread_t driver;            /* who that is */
     struct hf_blocked *awaiting; /* and what for; NULL in hf_process() */
-    struct hf_blocked *quiet; /* hf_loop_quiesce(): no more than once round */
+    unsigned removals;           /* of descriptors, so far */
+
+    bool calling;                /* somebody runs callbacks */
+    pthread_t caller;            /* who that is */
+    struct hf_callback *running; /* and which; NULL between two of them */
+    pthread_cond_t returned;     /* a callback has, or a thread has ended */
+
+    atomic_uint interrupts; /* hf_interrupt(), so far */
+    unsigned noticed;       /* by the driver, which wakes blocked callers */
+    unsigned delivered;     /* the last that ended a wait */
 
     bool self_driven; /* the program has an event loop */
-    bool background;  /* a thread of the client's own drives */
-    pthread_t thread;
-    struct hf_blocked until_stopped;
-    pthread_cond_t until_gone;
-    bool stopped; /* it has ended driving */
+    bool background;  /* threads of the client's own drive, and no others */
+    struct hf_thread threads[HF_THREADS];
+    unsigned thread_count;    /* started */
+    unsigned threads_running; /* not yet ended */
 
     /* Apart from the client's mutex, because a post comes from anywhere. */
     pthread_mutex_t post_mutex;
@@ -91,15 +125,26 @@ struct hf_waker *hf_loop_notify(struct hf_client *client);
 void hf_loop_callback(struct hf_client *client, struct hf_callback *callback,
                       bool first);
 
+/* hf_interrupt() ends the wait that `blocked` is for; `pending`: also one that
+ * came before, while nobody waited. */
+void hf_loop_interruptible(struct hf_client *client, struct hf_blocked *blocked,
+                           bool pending);
+
 /* Sleep, and drive if nobody does, until `blocked` (zeroed) is released or
- * `deadline` passes: HF_ETIMEDOUT. HF_ENOMEM: did not wait; never so without
- * a deadline (HF_NEVER). */
+ * `deadline` passes: HF_ETIMEDOUT. HF_EINTR: it was interrupted. HF_ENOMEM: did
+ * not wait; never so without a deadline (HF_NEVER). */
 enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
                          hf_time deadline);
 void hf_loop_release(struct hf_blocked *blocked);
 
-/* Wait until no other thread drives, and run the callbacks that are due. */
-void hf_loop_quiesce(struct hf_client *client, hf_time deadline);
+/* Wait until no other thread runs callbacks, and run those that are queued. At
+ * the deadline, leave them to that thread. */
+void hf_loop_finish_callbacks(struct hf_client *client, hf_time deadline);
+
+/* Wait until `callback`, which is not queued, has returned. Inside a callback of
+ * this client: do not wait. */
+void hf_loop_await_callback(struct hf_client *client,
+                            const struct hf_callback *callback);
 
 /* Whether this thread is inside one of this client's callbacks. */
 bool hf_loop_inside(const struct hf_client *client);
@@ -107,17 +152,9 @@ bool hf_loop_inside(const struct hf_client *client);
 /* One turn without sleeping. */
 void hf_loop_process(struct hf_client *client);
 
-/* A thread of the client's own drives from now on. */
-enum hf_err hf_loop_start_thread(struct hf_client *client,
-                                 struct hf_error *error);
-
-/* See that somebody drives also while no call is open: start a thread, unless
- * there is one or the program drives itself. */
-enum hf_err hf_loop_see_driven(struct hf_client *client);
-
-/* End the thread, waiting for it until `deadline`, after which it ends by
- * itself. Drops the mutex meanwhile. */
-void hf_loop_stop_thread(struct hf_client *client, hf_time deadline);
+/* `deadline` by the clock that condition variables can wait by. */
+struct timespec hf_loop_monotonic(const struct hf_client *client,
+                                  hf_time deadline);
 
 /* When the next timer is due. */
 hf_time hf_loop_next(const struct hf_client *client);

@@ -117,15 +117,19 @@ void hf_operation_start(struct hf_operation *operation, uint32_t timeout_ms,
 
 enum hf_err hf_operation_finish(enum hf_err err, struct hf_future *future)
 {
-    enum hf_err waited;
+    struct hf_client *client;
 
     if (err)
         return err;
-    waited = hf_future_wait(future, HF_FOREVER, &err);
-    if (waited == HF_EDEADLK)
-        hf_future_cancel(future);
-    hf_future_free(future);
-    return waited ? waited : err;
+    client = future->client;
+    err = hf_client_enter_closed(client);
+    if (err)
+        return err;
+    err = hf_future_await(future);
+    hf_future_unref(future);
+    hf_client_unref(client);
+    hf_client_leave(client);
+    return err;
 }
 
 /* Say what is wrong with an argument, where hf_client_error() finds it. */
@@ -356,7 +360,7 @@ static void tell_list(struct hf_callback *callback)
     while (i < answer->count &&
            operation->each(&answer->infos[i], operation->each_arg))
         i++;
-    pthread_mutex_lock(&client->mutex);
+    hf_client_lock(client);
     if (!operation->future.answered)
         hf_operation_end(operation, HF_OK);
     hf_future_unref(&operation->future);

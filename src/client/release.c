@@ -208,6 +208,9 @@ void hf_lock_free(struct hf_lock *lock)
     lock->freed = true;
     given = lock->given;
     abandon(lock, HF_ECANCELED);
+    hf_lock_ref(lock);
+    hf_loop_await_callback(client, &lock->callback);
+    hf_lock_unref(lock);
     if (given)
         hf_lock_unref(lock);
     hf_client_leave(client);

@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/bytes.h"
+#include "client/background.h"
 #include "client/client.h"
 #include "client/options.h"
 
@@ -244,7 +245,7 @@ static void run_events(struct hf_callback *callback)
     watch->references++;
     pthread_mutex_unlock(&client->mutex);
     watch->each(&event, watch->each_arg);
-    pthread_mutex_lock(&client->mutex);
+    hf_client_lock(client);
     free(queued);
     unref(watch);
 }
@@ -350,7 +351,7 @@ static enum hf_err see_driven(struct hf_client *client)
 
     if (err)
         return err;
-    err = hf_loop_see_driven(client);
+    err = hf_background_ensure(client);
     hf_client_leave(client);
     return err;
 }
@@ -380,6 +381,7 @@ void hf_watch_free(struct hf_watch *watch)
     if (hf_client_enter_closed(client))
         return;
     end(watch);
+    hf_loop_await_callback(client, &watch->callback);
     /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): this is the user's own. */
     unref(watch);
     hf_client_leave(client);

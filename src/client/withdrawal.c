@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "client/background.h"
 #include "client/client.h"
 
 void hf_withdrawal_free(struct hf_withdrawal *withdrawal)
@@ -44,5 +45,5 @@ void hf_withdraw(struct hf_client *client, struct hf_key key,
     hf_call_start(&withdrawal->call, until);
     /* Nobody waits for the answer, so nobody may be there to ask again. */
     if (!withdrawal->call.request.answered)
-        (void)hf_loop_see_driven(client);
+        (void)hf_background_ensure(client);
 }

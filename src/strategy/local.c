@@ -3,6 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mutant.h"
+
+#define EVENTS_A_TURN 64 /* reported before timers and callbacks run again */
+
 hf_time hf_local_now(const struct hf_local *local)
 {
     return local->host->ops->now(local->host) - local->offset;
@@ -277,16 +281,31 @@ static bool go_in(struct hf_local *local)
     return !local->late;
 }
 
+/* The next event of any watch. The watch that had one goes to the end of the
+ * list: each has its turn, also where events come faster than they are read. */
+static bool read_watches(struct hf_local *local, struct told_event *event)
+{
+    for (struct hf_list *link = local->watches.next; link != &local->watches;
+         link = link->next) {
+        if (!read_watch(local->store, watch_of(link), event))
+            continue;
+        if (!HF_MUTANT(190)) {
+            hf_list_remove(link);
+            hf_list_push_back(&local->watches, link);
+        }
+        return true;
+    }
+    return false;
+}
+
 static bool next_event(struct hf_local *local, struct told_event *event)
 {
-    bool found = false;
     hf_time tick;
+    bool found;
 
     if (!go_in(local))
         return false;
-    for (struct hf_list *link = local->watches.next;
-         !found && link != &local->watches; link = link->next)
-        found = read_watch(local->store, watch_of(link), event);
+    found = read_watches(local, event);
     tick = hf_store_next(local->store);
     local->ops->leave(local);
     if (!found)
@@ -316,28 +335,55 @@ static bool next_grant(struct hf_local *local, struct hf_push_grant *push)
     return found;
 }
 
-static void tell_all(struct hf_local *local)
+/* Grants are all reported: there is at most one for each claim that waits. */
+static void report_grants(struct hf_local *local)
 {
     struct hf_push_grant grant;
-    struct told_event event;
 
-    local->news = false;
     while (next_grant(local, &grant))
         local->host->ops->grant(local->host, &grant);
-    while (!local->late && !hf_list_empty(&local->watches) &&
-           next_event(local, &event))
+}
+
+/* Report events until there is none, or until `*budget` is spent: false. */
+static bool report_events(struct hf_local *local, unsigned *budget)
+{
+    struct told_event event;
+
+    while (*budget > 0 || HF_MUTANT(191)) {
+        if (local->late || hf_list_empty(&local->watches) ||
+            !next_event(local, &event))
+            return true;
         local->host->ops->event(local->host, &event.push);
+        (*budget)--;
+    }
+    return false;
+}
+
+/* Go on in the next turn, after timers and callbacks have had theirs. */
+static void continue_later(struct hf_local *local)
+{
+    struct hf_waker *waker = local->host->ops->post(local->host, &local->more);
+
+    if (waker)
+        hf_waker_ring(waker);
 }
 
 void hf_local_tell_news(struct hf_local *local)
 {
+    unsigned budget = EVENTS_A_TURN;
+    bool all;
+
     local->telling = true;
-    do
-        tell_all(local);
-    while (local->news && !local->late);
+    do {
+        local->news = false;
+        report_grants(local);
+        all = report_events(local, &budget);
+    } while (local->news && all && !local->late);
     local->telling = false;
     if (local->late)
         local->ops->later(local);
+    else if (!all)
+        continue_later(local);
 }
 
 /* ---- Requests -----------------------------------------------------------*/
@@ -389,12 +435,18 @@ static void on_tick(struct hf_timer *timer)
     hf_local_tell_news(HF_CONTAINER(timer, struct hf_local, tick));
 }
 
+static void on_more(struct hf_post *post)
+{
+    hf_local_tell_news(HF_CONTAINER(post, struct hf_local, more));
+}
+
 enum hf_err hf_local_init(struct hf_local *local, struct hf_host *host,
                           const struct hf_local_ops *ops)
 {
     local->ops = ops;
     local->host = host;
     local->tick.fire = on_tick;
+    local->more.run = on_more;
     hf_list_init(&local->watches);
     return host->ops->timer_add(host, &local->tick);
 }
@@ -405,6 +457,7 @@ void hf_local_fini(struct hf_local *local)
 
     while ((link = hf_list_take(&local->watches)))
         free(watch_of(link));
+    local->host->ops->unpost(local->host, &local->more);
     local->host->ops->timer_remove(local->host, &local->tick);
 }
 

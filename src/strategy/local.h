@@ -20,9 +20,10 @@ struct hf_local {
     uint32_t look_ms;     /* first in line: look so often; 0: no need */
     struct hf_timer tick; /* while it watches: the next lease ends */
     struct hf_list watches;
-    bool news;    /* a grant or an event waits to be told */
-    bool telling; /* and is being told */
-    bool late;    /* and could not be */
+    struct hf_post more; /* events are left for the next turn */
+    bool news;           /* a grant or an event waits to be told */
+    bool telling;        /* and is being told */
+    bool late;           /* and could not be */
 };
 
 struct hf_local_ops {
@@ -61,7 +62,8 @@ hf_time hf_local_now(const struct hf_local *local);
 /* Serve and answer a request; or what enter said, and nothing is done. */
 enum hf_err hf_local_submit(struct hf_local *local, struct hf_request *request);
 
-/* Tell what has gathered, now or later. */
+/* Report the grants and events that have gathered. Events over the limit of one
+ * turn are left for the next one. */
 void hf_local_tell_news(struct hf_local *local);
 
 /* Inside: the store was made anew. What the watches missed shows as dropped. */

@@ -1,0 +1,109 @@
+/* background.c - the threads of a client that drives itself. */
+#include "client/background.h"
+
+#include <string.h>
+
+#include "base/thread.h"
+#include "client/client.h"
+
+static void *thread_main(void *arg)
+{
+    struct hf_thread *thread = arg;
+    struct hf_client *client = thread->until_stopped.client;
+
+    hf_thread_guard();
+    pthread_mutex_lock(&client->mutex);
+    (void)hf_loop_wait(client, &thread->until_stopped, HF_NEVER);
+    client->loop.threads_running--;
+    pthread_cond_broadcast(&client->loop.returned);
+    hf_client_unref(client);
+    hf_client_leave(client);
+    return NULL;
+}
+
+static int start_thread(struct hf_client *client, struct hf_thread *thread)
+{
+    struct hf_loop *loop = &client->loop;
+    int failed;
+
+    thread->until_stopped =
+        (struct hf_blocked){.client = client, .background = true};
+    hf_client_ref(client);
+    failed = hf_thread_start(&thread->id, thread_main, thread);
+    if (failed)
+        hf_client_unref(client);
+    else
+        loop->threads_running++;
+    return failed;
+}
+
+enum hf_err hf_background_start(struct hf_client *client,
+                                struct hf_error *error)
+{
+    struct hf_loop *loop = &client->loop;
+    int failed = 0;
+
+    loop->background = true;
+    loop->ring = loop->ring || loop->sleeping; /* a caller drives: no longer */
+    for (unsigned i = 0; i < HF_THREADS && !failed; i++) {
+        failed = start_thread(client, &loop->threads[i]);
+        loop->thread_count = i + !failed;
+    }
+    if (!failed)
+        return HF_OK;
+    hf_background_stop(client, HF_NEVER);
+    return hf_error_set(error, HF_ESYSTEM,
+                        "background: cannot start a thread: %s",
+                        strerror(failed));
+}
+
+enum hf_err hf_background_ensure(struct hf_client *client)
+{
+    struct hf_error error;
+    enum hf_err err;
+
+    if (client->loop.background || client->loop.self_driven || client->closing)
+        return HF_OK;
+    err = hf_background_start(client, &error);
+    return err ? hf_client_fail(client, err, "%s", error.text) : HF_OK;
+}
+
+/* Join the threads that have ended; where one has not, let it end by itself. */
+static void join_threads(struct hf_client *client)
+{
+    struct hf_loop *loop = &client->loop;
+    bool ended = loop->threads_running == 0;
+
+    if (ended)
+        pthread_mutex_unlock(&client->mutex);
+    for (unsigned i = 0; i < loop->thread_count; i++) {
+        if (ended)
+            pthread_join(loop->threads[i].id, NULL);
+        else
+            pthread_detach(loop->threads[i].id);
+    }
+    if (ended)
+        pthread_mutex_lock(&client->mutex);
+}
+
+void hf_background_stop(struct hf_client *client, hf_time deadline)
+{
+    struct hf_loop *loop = &client->loop;
+    struct timespec until = hf_loop_monotonic(client, deadline);
+    struct hf_waker *waker;
+
+    if (!loop->background)
+        return;
+    loop->background = false;
+    for (unsigned i = 0; i < loop->thread_count; i++)
+        hf_loop_release(&loop->threads[i].until_stopped);
+    waker = hf_loop_notify(client);
+    if (waker)
+        hf_waker_ring(waker);
+    while (loop->threads_running > 0 &&
+           !pthread_cond_clockwait(&loop->returned, &client->mutex,
+                                   CLOCK_MONOTONIC, &until))
+        continue;
+    join_threads(client);
+    loop->thread_count = 0;
+}

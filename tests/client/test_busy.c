@@ -1,0 +1,495 @@
+/* A client that is never idle: more events than it can report, callbacks that
+ * take their time. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "lib/runner.h"
+
+#include "holdfast.h"
+
+static struct hf_client *client;
+
+static int open_background(void **state)
+{
+    struct hf_client_opts opts;
+
+    (void)state;
+    hf_client_opts_init(&opts);
+    opts.background = true;
+    return hf_open("memory:busy", &opts, &client);
+}
+
+static int close_client(void **state)
+{
+    (void)state;
+    return hf_close(client, 10000) == HF_OK ? 0 : -1;
+}
+
+static void sleep_ms(unsigned ms)
+{
+    (void)usleep(ms * 1000);
+}
+
+/* ---- More events than can be reported -----------------------------------*/
+
+enum {
+    PRODUCERS = 2,
+    WATCHES = 128,
+};
+
+static atomic_bool stop;
+static atomic_uint failures;
+static pthread_t producers[PRODUCERS];
+static struct hf_watch *watches[WATCHES];
+static atomic_uint seen[WATCHES];
+
+/* Take and release a key for as long as the test runs. */
+static void *producer_main(void *arg)
+{
+    struct hf_client *own;
+    struct hf_lock *lock;
+    char key[16];
+
+    (void)snprintf(key, sizeof(key), "p%d", *(const int *)arg);
+    if (hf_open("memory:busy", NULL, &own)) {
+        atomic_fetch_add(&failures, 1);
+        return NULL;
+    }
+    while (!atomic_load(&stop)) {
+        if (hf_lock(own, hf_key(key), NULL, &lock)) {
+            atomic_fetch_add(&failures, 1);
+            break;
+        }
+        (void)hf_unlock(lock);
+        hf_lock_free(lock);
+    }
+    (void)hf_close(own, 10000);
+    return NULL;
+}
+
+static void count_event(const struct hf_event *event, void *arg)
+{
+    (void)event;
+    atomic_fetch_add((atomic_uint *)arg, 1);
+}
+
+static void start_producers(void)
+{
+    static const int numbers[PRODUCERS] = {0, 1};
+
+    for (unsigned i = 0; i < PRODUCERS; i++)
+        assert_int_equal(pthread_create(&producers[i], NULL, producer_main,
+                                        (void *)(uintptr_t)&numbers[i]),
+                         0);
+}
+
+static void stop_producers(void)
+{
+    atomic_store(&stop, true);
+    for (unsigned i = 0; i < PRODUCERS; i++)
+        assert_int_equal(pthread_join(producers[i], NULL), 0);
+    assert_int_equal(failures, 0);
+}
+
+static void watch_everything(void)
+{
+    for (unsigned i = 0; i < WATCHES; i++)
+        assert_int_equal(hf_watch(client, hf_key(""), NULL, count_event,
+                                  &seen[i], &watches[i]),
+                         HF_OK);
+}
+
+static void free_watches(void)
+{
+    for (unsigned i = 0; i < WATCHES; i++)
+        hf_watch_free(watches[i]);
+}
+
+/* The producers stop only after every watch has had its share. */
+static void every_watch_is_served_in_a_flood(void **state)
+{
+    (void)state;
+    watch_everything();
+    start_producers();
+    for (unsigned i = 0; i < WATCHES; i++) {
+        while (atomic_load(&seen[i]) < 3)
+            sleep_ms(1);
+    }
+    stop_producers();
+    free_watches();
+}
+
+/* The lease ends unless it is renewed while events pour in. */
+static void a_lock_is_renewed_in_a_flood(void **state)
+{
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+    int64_t deadline;
+
+    (void)state;
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = 3000 * hf_test_slowness();
+    opts.renew = true;
+    watch_everything();
+    start_producers();
+    assert_int_equal(hf_lock(client, hf_key("kept"), &opts, &lock), HF_OK);
+    deadline = hf_deadline(lock);
+    for (unsigned i = 0; i < 3; i++) {
+        while (hf_deadline(lock) == deadline)
+            sleep_ms(1);
+        deadline = hf_deadline(lock);
+        assert_true(deadline > 0);
+    }
+    stop_producers();
+    assert_int_equal(hf_unlock(lock), HF_OK);
+    hf_lock_free(lock);
+    free_watches();
+}
+
+/* The producers stop only after hf_close() has returned. */
+static void closing_ends_in_a_flood(void **state)
+{
+    (void)state;
+    watch_everything();
+    start_producers();
+    while (atomic_load(&seen[0]) == 0)
+        sleep_ms(1);
+    (void)hf_close(client, 100);
+    stop_producers();
+    free_watches();
+}
+
+/* ---- Callbacks that take their time -------------------------------------*/
+
+static pthread_mutex_t gate_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t gate_moved = PTHREAD_COND_INITIALIZER;
+static bool gate_open;
+static bool gate_reached;
+
+static void set_gate(bool *what)
+{
+    pthread_mutex_lock(&gate_mutex);
+    *what = true;
+    pthread_cond_broadcast(&gate_moved);
+    pthread_mutex_unlock(&gate_mutex);
+}
+
+static void wait_for(const bool *what)
+{
+    pthread_mutex_lock(&gate_mutex);
+    while (!*what)
+        pthread_cond_wait(&gate_moved, &gate_mutex);
+    pthread_mutex_unlock(&gate_mutex);
+}
+
+/* Stays inside until the test opens the gate. */
+static void stuck(enum hf_err err, void *arg)
+{
+    (void)err;
+    (void)arg;
+    set_gate(&gate_reached);
+    wait_for(&gate_open);
+}
+
+static struct hf_info stuck_info;
+
+static void enter_stuck_callback(void)
+{
+    assert_int_equal(hf_read_start(client, hf_key("any"), HF_LOCAL, &stuck_info,
+                                   stuck, NULL, NULL),
+                     HF_OK);
+    wait_for(&gate_reached);
+}
+
+static void leave_stuck_callback(void)
+{
+    set_gate(&gate_open);
+    hf_info_fini(&stuck_info);
+}
+
+static void a_lock_is_renewed_while_a_callback_is_stuck(void **state)
+{
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+    int64_t deadline;
+
+    (void)state;
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = 3000 * hf_test_slowness();
+    opts.renew = true;
+    assert_int_equal(hf_lock(client, hf_key("kept"), &opts, &lock), HF_OK);
+    enter_stuck_callback();
+    deadline = hf_deadline(lock);
+    for (unsigned i = 0; i < 4; i++) {
+        while (hf_deadline(lock) == deadline)
+            sleep_ms(1);
+        deadline = hf_deadline(lock);
+        assert_true(hf_valid_for(lock, 0));
+    }
+    leave_stuck_callback();
+    assert_int_equal(hf_unlock(lock), HF_OK);
+    hf_lock_free(lock);
+}
+
+static atomic_uint lost;
+
+static void count_lost(struct hf_lock *lock, enum hf_lock_event event,
+                       void *arg)
+{
+    (void)lock;
+    (void)arg;
+    if (event == HF_LOCK_EVENT_LOST)
+        atomic_fetch_add(&lost, 1);
+}
+
+static void count_done(enum hf_err err, void *arg)
+{
+    (void)err;
+    atomic_store((atomic_uint *)arg, 1 + atomic_load(&lost));
+}
+
+/* The loss is recorded, with its reason, before its callback can run; and that
+ * callback runs before the other one that waits. */
+static void a_loss_is_recorded_while_a_callback_is_stuck(void **state)
+{
+    static atomic_uint lost_before;
+    struct hf_lock_opts opts;
+    struct hf_error error;
+    struct hf_info info;
+    struct hf_lock *lock;
+
+    (void)state;
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = 300;
+    opts.on_event = count_lost;
+    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
+    enter_stuck_callback();
+    assert_int_equal(hf_read_start(client, hf_key("any"), HF_LOCAL, &info,
+                                   count_done, &lost_before, NULL),
+                     HF_OK);
+    do {
+        sleep_ms(1);
+        hf_lock_error(lock, &error);
+    } while (error.code != HF_EEXPIRED);
+    assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
+    assert_int_equal(lost, 0);
+    leave_stuck_callback();
+    while (atomic_load(&lost_before) == 0)
+        sleep_ms(1);
+    assert_int_equal(lost, 1);
+    assert_int_equal(lost_before, 2);
+    hf_info_fini(&info);
+    hf_lock_free(lock);
+}
+
+/* What a callback has started is sent, though it does not return. */
+static void start_and_stay(enum hf_err err, void *arg)
+{
+    if (hf_unlock_start(arg, NULL, NULL, NULL))
+        atomic_fetch_add(&failures, 1);
+    stuck(err, NULL);
+}
+
+static void a_stuck_callback_holds_up_no_request(void **state)
+{
+    struct hf_lock *first, *second;
+
+    (void)state;
+    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &first), HF_OK);
+    assert_int_equal(hf_read_start(client, hf_key("any"), HF_LOCAL, &stuck_info,
+                                   start_and_stay, first, NULL),
+                     HF_OK);
+    wait_for(&gate_reached);
+    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &second), HF_OK);
+    assert_int_equal(hf_unlock(second), HF_OK);
+    leave_stuck_callback();
+    hf_lock_free(first);
+    hf_lock_free(second);
+    assert_int_equal(failures, 0);
+}
+
+/* hf_close() waits for a callback that runs until its deadline and no longer;
+ * the callbacks behind it run when it returns. */
+static void closing_leaves_a_stuck_callback(void **state)
+{
+    static atomic_uint answered;
+    struct hf_info info;
+    struct hf_lock *lock;
+
+    (void)state;
+    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    enter_stuck_callback();
+    assert_int_equal(hf_read_start(client, hf_key("any"), HF_LOCAL, &info,
+                                   count_done, &answered, NULL),
+                     HF_OK);
+    assert_int_equal(hf_close(client, 200), HF_OK);
+    assert_int_equal(hf_lock_state(lock), HF_LOCK_IDLE);
+    assert_int_equal(answered, 0);
+    leave_stuck_callback();
+    while (atomic_load(&answered) == 0)
+        sleep_ms(1);
+    hf_info_fini(&info);
+    hf_lock_free(lock);
+}
+
+/* ---- Freeing what a callback uses ---------------------------------------*/
+
+static void *open_gate_main(void *arg)
+{
+    sleep_ms(50);
+    set_gate(&gate_open);
+    return arg;
+}
+
+static atomic_bool returned;
+
+static void stuck_on_event(struct hf_lock *lock, enum hf_lock_event event,
+                           void *arg)
+{
+    (void)lock;
+    (void)event;
+    stuck(HF_OK, arg);
+    sleep_ms(20);
+    atomic_store(&returned, true);
+}
+
+static void stuck_on_change(const struct hf_event *event, void *arg)
+{
+    (void)event;
+    stuck(HF_OK, arg);
+    sleep_ms(20);
+    atomic_store(&returned, true);
+}
+
+/* `arg` may be freed when hf_lock_free() has returned. */
+static void freeing_a_lock_waits_for_its_callback(void **state)
+{
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+    pthread_t thread;
+
+    (void)state;
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = 20;
+    opts.on_event = stuck_on_event;
+    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
+    wait_for(&gate_reached);
+    assert_int_equal(pthread_create(&thread, NULL, open_gate_main, NULL), 0);
+    hf_lock_free(lock);
+    assert_true(returned);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+}
+
+static void freeing_a_watch_waits_for_its_callback(void **state)
+{
+    struct hf_watch *watch;
+    struct hf_lock *lock;
+    pthread_t thread;
+
+    (void)state;
+    assert_int_equal(
+        hf_watch(client, hf_key(""), NULL, stuck_on_change, NULL, &watch),
+        HF_OK);
+    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    wait_for(&gate_reached);
+    assert_int_equal(pthread_create(&thread, NULL, open_gate_main, NULL), 0);
+    hf_watch_free(watch);
+    assert_true(returned);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    hf_lock_free(lock);
+}
+
+static void free_in_callback(struct hf_lock *lock, enum hf_lock_event event,
+                             void *arg)
+{
+    (void)event;
+    hf_lock_free(lock);
+    set_gate(arg);
+}
+
+static void a_callback_may_free_its_own_handle(void **state)
+{
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+
+    (void)state;
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = 20;
+    opts.on_event = free_in_callback;
+    opts.arg = &gate_reached;
+    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
+    wait_for(&gate_reached);
+}
+
+static struct hf_future *awaited;
+
+static void free_future(enum hf_err err, void *arg)
+{
+    (void)err;
+    (void)arg;
+    hf_future_free(awaited);
+    set_gate(&gate_reached);
+}
+
+static void *future_wait_main(void *arg)
+{
+    enum hf_err err = HF_EBUSY;
+
+    if (hf_future_wait(arg, HF_FOREVER, &err) || err)
+        atomic_fetch_add(&failures, 1);
+    return NULL;
+}
+
+/* Threads that wait for a future hear the answer, though its own callback has
+ * freed it before they run. */
+static void a_future_may_be_freed_while_others_wait(void **state)
+{
+    struct hf_lock *held, *lock = NULL;
+    pthread_t threads[8];
+
+    (void)state;
+    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &held), HF_OK);
+    assert_int_equal(hf_lock_start(client, hf_key("k"), NULL, &lock,
+                                   free_future, NULL, &awaited),
+                     HF_OK);
+    for (unsigned i = 0; i < 8; i++)
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, future_wait_main, awaited), 0);
+    sleep_ms(100);
+    assert_int_equal(hf_unlock(held), HF_OK);
+    wait_for(&gate_reached);
+    for (unsigned i = 0; i < 8; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    assert_int_equal(failures, 0);
+    hf_lock_free(held);
+    hf_lock_free(lock);
+}
+
+int main(void)
+{
+#define CASE(name, open, close)                                                \
+    cmocka_unit_test_setup_teardown(name, open, close)
+    const struct CMUnitTest cases[] = {
+        CASE(every_watch_is_served_in_a_flood, open_background, close_client),
+        CASE(a_lock_is_renewed_in_a_flood, open_background, close_client),
+        CASE(closing_ends_in_a_flood, open_background, NULL),
+        CASE(a_lock_is_renewed_while_a_callback_is_stuck, open_background,
+             close_client),
+        CASE(a_loss_is_recorded_while_a_callback_is_stuck, open_background,
+             close_client),
+        CASE(a_stuck_callback_holds_up_no_request, open_background,
+             close_client),
+        CASE(closing_leaves_a_stuck_callback, open_background, NULL),
+        CASE(freeing_a_lock_waits_for_its_callback, open_background,
+             close_client),
+        CASE(freeing_a_watch_waits_for_its_callback, open_background,
+             close_client),
+        CASE(a_callback_may_free_its_own_handle, open_background, close_client),
+        CASE(a_future_may_be_freed_while_others_wait, open_background,
+             close_client),
+    };
+
+    return hf_test_main("busy", cases, HF_TEST_COUNT(cases), 1);
+}
