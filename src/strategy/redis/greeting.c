@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "strategy/redis/link.h"
+#include "strategy/redis/words.h"
 
 #define VERSION_MIN 6 /* KEEPTTL */
 
@@ -293,7 +293,7 @@ static bool raise_tokens(struct hf_redis_link *link)
     hf_redis_add_text(&args, "EVAL");
     hf_redis_add_text(&args, hf_redis_scripts[HF_REDIS_RAISE]);
     hf_redis_add_text(&args, "4");
-    hf_redis_add_text(&args, "hf:token");
+    hf_redis_add_text(&args, HF_REDIS_TOKEN_KEY);
     hf_redis_add_text(&args, "hf:events");
     hf_redis_add_text(&args, "hf:held");
     hf_redis_add_text(&args, "hf:ends");

@@ -105,10 +105,12 @@ static inline bool hf_redis_link_is_open(const struct hf_redis_link *link)
     return link->host != NULL;
 }
 
-/* Wait until it is up, or has failed for good: HF_OK, or what `failure` says.
- * Blocks, for at most `timeout_ms`: for hf_open(), when no loop runs yet. */
-enum hf_err hf_redis_link_await(struct hf_redis_link *link,
-                                uint32_t timeout_ms);
+/* Whether it is up, and has not answered what was sent for `ms`. */
+bool hf_redis_link_is_silent(const struct hf_redis_link *link, uint32_t ms);
+
+/* For await.c: connect again, now; handle what poll() reports. */
+void hf_redis_link_connect(struct hf_redis_link *link);
+void hf_redis_link_ready(struct hf_redis_link *link, uint32_t events);
 
 /* Send a command when this turn ends. False: it is not up, or out of memory;
  * then nothing is sent, and `call` hears nothing. What is answered by messages

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "strategy/redis/await.h"
 
 #define OPEN_MS 5000         /* hf_open() waits so long for a server */
 #define WAIT_MS 100          /* and WAIT so long for replicas */
@@ -388,24 +389,26 @@ static const struct hf_redis_link_ops link_ops = {
 static enum hf_err connect(struct hf_redis *redis, struct hf_error *error)
 {
     enum hf_err err = hf_redis_asker_init(&redis->asker, redis->host);
+    struct hf_redis_link *link = &redis->link;
 
     if (!err)
         err = hf_redis_watches_open(redis);
     if (err)
         return hf_error_code(error, err);
-    err = hf_redis_link_open(&redis->link, redis->host, &redis->address,
-                             &link_ops, NULL);
+    err =
+        hf_redis_link_open(link, redis->host, &redis->address, &link_ops, NULL);
     if (err) {
         hf_redis_watches_close(redis);
         return hf_error_code(error, err);
     }
-    err = hf_redis_link_await(&redis->link, OPEN_MS);
-    if (err) {
-        if (error)
-            *error = redis->link.failure;
-        hf_redis_link_close(&redis->link);
-        hf_redis_watches_close(redis);
-    }
+    hf_redis_await_links(&link, 1, 1, OPEN_MS);
+    if (link->state == HF_REDIS_UP)
+        return HF_OK;
+    err = link->failure.code;
+    if (error)
+        *error = link->failure;
+    hf_redis_link_close(link);
+    hf_redis_watches_close(redis);
     return err;
 }
 
