@@ -6,8 +6,6 @@
 #ifdef HF_REDIS_TLS
 #include <signal.h>
 #endif
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +13,12 @@
 #include <sys/socket.h>
 
 #include "base/assert.h"
+#include "strategy/redis/socket.h"
 
 #define REST_MIN_MS 10u   /* before the second attempt to connect */
 #define REST_MAX_MS 1000  /* and before any later one */
 #define HANDSHAKE_MS 5000 /* connecting: between two signs of life */
 #define SILENCE_MS 15000  /* up, with replies awaited: the connection is lost */
-#define UNACKED_MS 5000   /* as the kernel sees it: the peer is gone */
 #define READ_SIZE 16384   /* of hiredis */
 #define KEEP_SIZE 65536   /* of what is to be written */
 
@@ -155,7 +153,7 @@ static bool can_send(const struct hf_redis_link *link)
 /* When to give up on the server, if nothing comes until then. A server that
  * stalls for some seconds, in a fork, a long script or a paused machine, still
  * answers, and the answer counts: to connect again would only lose it. A peer
- * that is gone is for the kernel to find out (detect_loss()). */
+ * that is gone is for the kernel to find out (socket.h). */
 static hf_time silent_until(const struct hf_redis_link *link)
 {
     return hf_time_add(link->heard,
@@ -278,25 +276,6 @@ static void move(struct hf_redis_link *link, enum hf_redis_state to)
     link->state = to;
 }
 
-/* Have the kernel report a peer that is gone: by what was sent and not
- * acknowledged, and by probes where nothing is sent. */
-static void detect_loss(int fd)
-{
-    static const struct {
-        int level, name, value;
-    } options[] = {
-        {SOL_SOCKET, SO_KEEPALIVE, 1},
-        {IPPROTO_TCP, TCP_KEEPIDLE, 5},
-        {IPPROTO_TCP, TCP_KEEPINTVL, 2},
-        {IPPROTO_TCP, TCP_KEEPCNT, 3},
-        {IPPROTO_TCP, TCP_USER_TIMEOUT, UNACKED_MS},
-    };
-
-    for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
-        (void)setsockopt(fd, options[i].level, options[i].name,
-                         &options[i].value, sizeof(options[i].value));
-}
-
 static void connected(struct hf_redis_link *link)
 {
     int failure = 0;
@@ -310,7 +289,7 @@ static void connected(struct hf_redis_link *link)
     }
     link->context->flags |= REDIS_CONNECTED;
     if (link->address->port > 0)
-        detect_loss(link->fd.fd);
+        hf_redis_socket_detect_loss(link->fd.fd);
     move(link, HF_REDIS_GREETING);
     if (link->address->tls &&
         !hf_redis_tls_begin(link->address->tls, link->context,
@@ -334,7 +313,9 @@ void hf_redis_link_ready(struct hf_redis_link *link, uint32_t events)
         write_out(link);
     if (link->context == context && (events & ~(uint32_t)EPOLLOUT))
         read_in(link);
-    if (link->context == context && link->unwritten && shakes_hands(link))
+    /* At once: hf_open() runs no loop that would flush. */
+    if (link->context == context && link->state == HF_REDIS_GREETING &&
+        (link->unwritten || link->out.size > link->written))
         write_out(link);
 }
 
@@ -343,20 +324,13 @@ static void on_ready(struct hf_fd *fd, uint32_t events)
     hf_redis_link_ready(HF_CONTAINER(fd, struct hf_redis_link, fd), events);
 }
 
-static redisContext *reach(const struct hf_redis_address *address)
-{
-    if (address->port == 0)
-        return redisConnectUnixNonBlock(address->host);
-    return redisConnectNonBlock(address->host, address->port);
-}
-
 void hf_redis_link_connect(struct hf_redis_link *link)
 {
     struct hf_host *host = link->host;
     struct pollfd now = {.events = POLLOUT};
 
     move(link, HF_REDIS_CONNECTING);
-    link->context = reach(link->address);
+    link->context = hf_redis_socket_open(link->address);
     if (!link->context) {
         lose(link, HF_ENOMEM, hf_err_text(HF_ENOMEM));
         return;

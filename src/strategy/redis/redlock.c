@@ -68,8 +68,8 @@ static const struct hf_redlock_server *find_same_server(
         const struct hf_redlock_server *other = &redlock->servers[i];
 
         if (other != server && other->link.state == HF_REDIS_UP &&
-            *server->link.run_id &&
-            !strcmp(other->link.run_id, server->link.run_id))
+            *server->link.promises.run_id &&
+            !strcmp(other->link.promises.run_id, server->link.promises.run_id))
             return other;
     }
     return NULL;
@@ -165,7 +165,9 @@ static enum hf_err connect_all(struct hf_redlock *redlock,
     }
     hf_redis_await_links(links, redlock->count, redlock->majority, OPEN_MS);
     for (unsigned i = 0; i < redlock->count; i++) {
-        if (links[i]->state == HF_REDIS_UP) {
+        if (links[i]->state == HF_REDIS_UP &&
+            !hf_redis_check_eviction(&links[i]->promises, links[i]->address,
+                                     &links[i]->failure)) {
             up++;
             continue;
         }

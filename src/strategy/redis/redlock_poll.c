@@ -31,6 +31,20 @@ bool hf_redlock_can_ask(const struct hf_redlock_poll *poll,
            (poll->asks_silent || HF_MUTANT(152) || !is_silent(server));
 }
 
+/* Whether a server may vote on this: one that has just started and may have
+ * forgotten its votes, or evicts them, grants nothing. */
+static bool may_vote(struct hf_redlock_poll *poll,
+                     struct hf_redlock_server *server)
+{
+    struct hf_error error;
+
+    if (poll->kind != HF_REQUEST_COMMAND ||
+        !hf_redis_link_check(&server->link, &poll->command, &error))
+        return true;
+    hf_redlock_note_cause(poll, error.text);
+    return false;
+}
+
 struct hf_redlock_poll *hf_redlock_poll_new(struct hf_redlock *redlock,
                                             struct hf_request *request)
 {
@@ -219,7 +233,8 @@ bool hf_redlock_ask(struct hf_redlock_poll *poll,
     struct hf_redlock_vote *vote =
         &poll->votes[server - poll->redlock->servers];
 
-    if (vote->asked || !hf_redlock_can_ask(poll, server))
+    if (vote->asked || !hf_redlock_can_ask(poll, server) ||
+        !may_vote(poll, server))
         return false;
     vote->call.reply = voted;
     vote->asked = send_vote(vote, false);
