@@ -309,6 +309,27 @@ static void its_connections_have_a_name(void **state)
         strstr(hf_test_redis_say(&redis, "CLIENT LIST"), "name=holdfast:"));
 }
 
+/* Redis 6 puts its words before those of the command that failed. */
+static void an_old_server_is_understood_when_a_script_fails(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(60000, 0, 300);
+    struct hf_lock *none = NULL;
+
+    (void)state;
+    assert_int_equal(setenv("HF_TEST_REDIS", "6.2", 1), 0);
+    start(NULL, NULL);
+    (void)hf_test_redis_say(&redis, "LPUSH k x");
+    expect_err(take(client, 60000, 0, &none), HF_EINVAL);
+    (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory 1");
+    expect_err(hf_lock(client, hf_key("l"), &opts, &none), HF_EUNAVAIL);
+    (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory 0");
+    (void)hf_test_redis_say(&redis, "REPLICAOF 127.0.0.1 1");
+    expect_err(hf_lock(client, hf_key("l"), &opts, &none), HF_EUNAVAIL);
+    (void)hf_test_redis_say(&redis, "REPLICAOF NO ONE");
+    (void)hf_test_redis_say(&redis, "DEL k");
+    (void)expect_a_lock(client);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -325,6 +346,7 @@ int main(void)
         CASE(a_full_server_can_be_connected_to),
         CASE(a_script_that_is_there_is_not_sent_again),
         CASE(its_connections_have_a_name),
+        CASE(an_old_server_is_understood_when_a_script_fails),
     };
 
     return hf_test_main("redis promises", cases, HF_TEST_COUNT(cases), 4);

@@ -83,13 +83,19 @@ static void give_back(struct hf_lock *lock)
     hf_lock_free(lock);
 }
 
-static void await_nothing_left(const char *key)
+/* Wait until `key` is on all servers ("1"), or on none ("0"). */
+static void await_everywhere(const char *key, const char *exists)
 {
     for (size_t i = 0; i < 3; i++) {
-        while (strcmp(hf_test_redis_say(&servers[i], "EXISTS %s", key), "0") !=
-               0)
+        while (strcmp(hf_test_redis_say(&servers[i], "EXISTS %s", key),
+                      exists) != 0)
             (void)poll(NULL, 0, 5);
     }
+}
+
+static void await_nothing_left(const char *key)
+{
+    await_everywhere(key, "0");
 }
 
 /* Hold `key` on one server alone, for longer than the case lasts. */
@@ -136,8 +142,7 @@ static void what_is_owed_to_a_server_is_done_when_it_returns(void **state)
     for (size_t i = 0; i < 3; i++) {
         struct hf_lock *lock = take(client, "k");
 
-        while (strcmp(hf_test_redis_say(&servers[i], "EXISTS k"), "1") != 0)
-            (void)poll(NULL, 0, 5);
+        await_everywhere("k", "1");
         hf_test_redis_kill(&servers[i]);
         give_back(lock);
         assert_true(hf_test_redis_again(&servers[i], true));
@@ -268,8 +273,7 @@ static void a_list_shows_what_a_majority_holds(void **state)
         struct hf_lock *lock = take(client, "k");
         uint64_t token = 0;
 
-        while (strcmp(hf_test_redis_say(&servers[i], "EXISTS k"), "1") != 0)
-            (void)poll(NULL, 0, 5);
+        await_everywhere("k", "1");
         (void)hf_test_redis_say(&servers[i], "DEL k");
         leave_a_ghost(&servers[i], "k");
         expect_ok(hf_list(other, hf_key("k"), note_token, &token));

@@ -24,17 +24,8 @@ static const struct hf_info *agreed(const struct hf_redlock_poll *poll)
     return NULL;
 }
 
-/* Whether the servers that have not answered could change nothing. */
-static bool is_read(const struct hf_redlock_poll *poll)
-{
-    unsigned majority = poll->redlock->majority, none = 0;
-
-    for (unsigned i = 0; i < poll->redlock->count; i++)
-        none += poll->votes[i].was_read && !poll->votes[i].info.held;
-    return none >= majority || agreed(poll) ||
-           (poll->impatient && poll->yes >= majority);
-}
-
+/* All that answer are waited for, a moment: with a majority alone, what a slow
+ * server is asked would pile up. */
 void hf_redlock_decide_read(struct hf_redlock_poll *poll)
 {
     struct hf_answer *answer_to = &poll->request->answer;
@@ -42,10 +33,11 @@ void hf_redlock_decide_read(struct hf_redlock_poll *poll)
         .key = poll->command.key, .owner = "", .note = ""};
     const struct hf_info *info;
     enum hf_err err = HF_ENOMEM;
+    bool enough = poll->yes >= poll->redlock->majority;
 
-    if (poll->pending > 0 && !is_read(poll))
+    if (poll->pending > 0 && !(poll->impatient && enough))
         return;
-    if (poll->yes < poll->redlock->majority) {
+    if (!enough) {
         hf_redlock_answer(poll, HF_EUNAVAIL);
         return;
     }
