@@ -21,7 +21,9 @@
  * What is promised
  *   - For one key, at no instant do two holders see hf_valid_for(lock, 0)
  *     true, as long as clocks *run* at the same rate within 1 %. Nobody's
- *     wall clock matters, but a server's without HF_CAP_STEADY.
+ *     wall clock matters, but a server's without HF_CAP_STEADY. A server
+ *     without HF_CAP_DURABLE forgets locks when it restarts, and may grant
+ *     one that is valid; see "Redis" in holdfast(3) for ?grace=.
  *   - Who acts after the end of its validity is outside any lock's power.
  *     Send the token with each write that the lock protects, and let the
  *     store refuse a token smaller than the largest it has seen.

@@ -1,4 +1,8 @@
-/* redis.h - a real redis-server of a test's own, on a port of its own. */
+/* redis.h - a real redis-server of a test's own, on a port of its own.
+ *
+ * Environment:
+ *   HF_TEST_REDIS=6.2   run that version, which scripts/deps fetches; without
+ *                       it the case is skipped */
 #ifndef HF_TESTS_LIB_REDIS_H
 #define HF_TESTS_LIB_REDIS_H
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/limits.h"
+
 #define DB_MAX 16383
 
 static bool read_number(const char *text, unsigned max, unsigned *number)
@@ -106,6 +108,66 @@ static void name(struct hf_redis_address *address, const char *scheme)
                        scheme, address->host, address->port, address->db);
 }
 
+/* A duration: 500ms, 30s, 2m. */
+static bool read_duration(const char *text, uint32_t *ms)
+{
+    static const struct {
+        const char *name;
+        unsigned ms;
+    } units[] = {{"ms", 1}, {"s", 1000}, {"m", 60000}};
+    size_t size = strspn(text, "0123456789");
+    char digits[12];
+    unsigned number;
+
+    if (size >= sizeof(digits))
+        return false;
+    memcpy(digits, text, size);
+    digits[size] = '\0';
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+        if (strcmp(text + size, units[i].name) != 0)
+            continue;
+        if (!read_number(digits, HF_LEASE_MAX_MS / units[i].ms, &number))
+            return false;
+        *ms = number * units[i].ms;
+        return true;
+    }
+    return false;
+}
+
+static bool lists(const char *list, const char *word)
+{
+    size_t size = strlen(word);
+
+    while (list && *list) {
+        size_t next = strcspn(list, ",");
+
+        if (next == size && !strncmp(list, word, size))
+            return true;
+        list += next + (list[next] == ',');
+    }
+    return false;
+}
+
+/* What is demanded of the server. */
+static enum hf_err read_demands(struct hf_redis_address *address,
+                                struct hf_url *url, struct hf_error *error)
+{
+    const char *grace = hf_url_param(url, "grace");
+    const char *unsafe = hf_url_param(url, "unsafe");
+
+    if (grace && !read_duration(grace, &address->grace_ms))
+        return hf_error_set(error, HF_EINVAL,
+                            "url: grace: '%s' is no duration such as 500ms, "
+                            "30s or 2m, of a week at most",
+                            grace);
+    if (unsafe && strcmp(unsafe, "0") != 0 && strcmp(unsafe, "1") != 0)
+        return hf_error_set(error, HF_EINVAL, "url: unsafe: '%s' is not 0 or 1",
+                            unsafe);
+    address->unsafe = unsafe && *unsafe == '1';
+    address->requires_durable = lists(hf_url_param(url, "require"), "durable");
+    return HF_OK;
+}
+
 static enum hf_err read_all(struct hf_redis_address *address,
                             struct hf_url *url, const char *host,
                             struct hf_error *error)
@@ -118,11 +180,18 @@ static enum hf_err read_all(struct hf_redis_address *address,
         err = hf_error_set(error, HF_EINVAL,
                            "url: %s: wants a host, as in %s://localhost:6379",
                            url->scheme, url->scheme);
+    } else if (strcmp(url->scheme, "redlock") != 0 && strchr(host, ',')) {
+        err = hf_error_set(error, HF_EINVAL,
+                           "url: %s: takes one server. A lock on a majority of "
+                           "several is redlock://a,b,c",
+                           url->scheme);
     } else {
         err = read_host(address, host, error);
         if (!err)
             err = read_db(address, url, error);
     }
+    if (!err)
+        err = read_demands(address, url, error);
     if (!err)
         err = copy(&address->user, url->user, error);
     if (!err)

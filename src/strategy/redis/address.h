@@ -4,6 +4,8 @@
  *     rediss://user:password@host:port/db?cacert=file&cert=file&key=file
  *     redis+unix://user:password@/path/of/the.socket?db=2
  *
+ * and the options of all of them: ?grace=30s, ?unsafe=1.
+ *
  * The password is wiped when the address is freed, and is in no text. */
 #ifndef HF_STRATEGY_REDIS_ADDRESS_H
 #define HF_STRATEGY_REDIS_ADDRESS_H
@@ -22,6 +24,9 @@ struct hf_redis_address {
     int port; /* 0: `host` is a path */
     unsigned db;
     struct hf_redis_tls *tls;     /* NULL: it is not encrypted */
+    uint32_t grace_ms;            /* ?grace=: no grants after a start; or 0 */
+    bool unsafe;                  /* ?unsafe=1: it may evict locks */
+    bool requires_durable;        /* ?require=durable */
     char name[HF_REDIS_NAME_MAX]; /* "redis://host:port/0": for texts */
 };
 

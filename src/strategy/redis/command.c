@@ -5,9 +5,35 @@
 
 /* ---- Failures -----------------------------------------------------------*/
 
-static bool begins(const redisReply *reply, const char *word)
+/* Redis 6 wraps what a command inside a script answers, in one of two ways:
+ *
+ *   ERR Error running script (call to f_SHA): @user_script:9: WRONGTYPE ...
+ *   ERR Error running script (call to f_SHA): @user_script:9: @user_script: 9:
+ *   -READONLY ...
+ */
+static const char *unwrap(const char *text)
 {
-    return !strncmp(reply->str, word, strlen(word));
+    static const char where[] = "@user_script";
+    const char *inner = text;
+
+    if (HF_MUTANT(157) || strncmp(text, "ERR Error running script", 24) != 0)
+        return text;
+    while (strstr(inner, where))
+        inner = strstr(inner, where) + strlen(where);
+    inner += strspn(inner, ": 0123456789");
+    return inner + (*inner == '-');
+}
+
+static bool begins(const char *text, const char *word)
+{
+    return !strncmp(text, word, strlen(word));
+}
+
+/* How a script says that its user may not run a command. */
+static bool is_forbidden(const char *text)
+{
+    return begins(text, "NOPERM") || begins(text, "ERR The user") ||
+           begins(text, "The user");
 }
 
 /* The server refuses before it does anything: what is not done is said to be
@@ -19,25 +45,24 @@ enum hf_err hf_redis_failure(struct hf_redis_link *link,
                                           "NOREPLICAS", "OOM",     "MISCONF",
                                           "TRYAGAIN",   "ERR max"};
 
-    if (begins(reply, "NOSCRIPT")) {
+    const char *text = unwrap(reply->str);
+
+    if (begins(text, "NOSCRIPT")) {
         hf_redis_load(link);
         return HF_EUNAVAIL;
     }
-    if (begins(reply, "READONLY") || begins(reply, "NOAUTH") ||
-        begins(reply, "UNBLOCKED")) {
-        hf_redis_link_drop(link, HF_EUNAVAIL, reply->str);
-        return begins(reply, "UNBLOCKED") ? HF_EINDOUBT : HF_EUNAVAIL;
+    if (begins(text, "READONLY") || begins(text, "NOAUTH") ||
+        begins(text, "UNBLOCKED")) {
+        hf_redis_link_drop(link, HF_EUNAVAIL, text);
+        return begins(text, "UNBLOCKED") ? HF_EINDOUBT : HF_EUNAVAIL;
     }
     for (size_t i = 0; i < sizeof(passing) / sizeof(passing[0]); i++) {
-        if (begins(reply, passing[i]))
+        if (begins(text, passing[i]))
             return HF_EUNAVAIL;
     }
-    if (begins(reply, "WRONGTYPE"))
+    if (begins(text, "WRONGTYPE"))
         return HF_EINVAL;
-    /* The second is how a script says it. */
-    if (begins(reply, "NOPERM") || begins(reply, "ERR The user"))
-        return HF_EUNSUPPORTED;
-    return HF_EPROTO;
+    return is_forbidden(text) ? HF_EUNSUPPORTED : HF_EPROTO;
 }
 
 void hf_redis_explain(struct hf_answer *answer, const char *text)

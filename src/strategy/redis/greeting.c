@@ -3,41 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "strategy/redis/link.h"
+#include "strategy/redis/words.h"
 
-#define VERSION_MIN 6 /* KEEPTTL */
-
-/* ---- INFO ---------------------------------------------------------------*/
-
-/* Whether INFO has the line "name:value"; the value goes to `value`. */
-static bool find_line(const char *info, const char *name, char *value,
-                      size_t size)
-{
-    size_t name_size = strlen(name);
-
-    for (const char *line = info; line; line = strchr(line, '\n')) {
-        if (*line == '\n')
-            line++;
-        if (!strncmp(line, name, name_size) && line[name_size] == ':') {
-            size_t length = strcspn(line + name_size + 1, "\r\n");
-
-            if (length >= size)
-                length = size - 1;
-            memcpy(value, line + name_size + 1, length);
-            value[length] = '\0';
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool line_is(const char *info, const char *name, const char *wanted)
-{
-    char value[64];
-
-    return find_line(info, name, value, sizeof(value)) &&
-           !strcmp(value, wanted);
-}
+#define CHECK_MS 5000 /* promises that are older are read again */
+#define NAME_SIZE 80  /* of a connection, for CLIENT LIST */
 
 static enum hf_err refuse(struct hf_redis_link *link, enum hf_err err,
                           const char *text)
@@ -46,52 +15,75 @@ static enum hf_err refuse(struct hf_redis_link *link, enum hf_err err,
     return err;
 }
 
-/* A limit of memory makes Redis drop keys by its policy. A lock has a ttl, so
- * that not even the volatile-* policies spare it. */
-static enum hf_err check_eviction(struct hf_redis_link *link, const char *info)
-{
-    char policy[32] = "", text[200];
+/* ---- INFO ---------------------------------------------------------------*/
 
-    if (HF_MUTANT(77) || line_is(info, "maxmemory", "0") ||
-        !find_line(info, "maxmemory_policy", policy, sizeof(policy)) ||
-        !strcmp(policy, "noeviction"))
-        return HF_OK;
-    (void)snprintf(text, sizeof(text),
-                   "maxmemory-policy is %s: with a limit of memory it drops "
-                   "locks that are held; it must be noeviction",
-                   policy);
-    return refuse(link, HF_EUNSUPPORTED, text);
+static const char *info_text(const redisReply *reply)
+{
+    return reply->type == REDIS_REPLY_STRING ? reply->str : "";
 }
 
-static enum hf_err check_info(struct hf_redis_link *link,
-                              const redisReply *reply)
+static enum hf_err check_server(struct hf_redis_link *link,
+                                const redisReply *reply)
 {
-    const char *info = reply->str;
-    char run_id[sizeof(link->run_id)] = "", version[32] = "";
+    char before[sizeof(link->promises.run_id)];
+    const char *why;
 
     if (reply->type != REDIS_REPLY_STRING)
         return refuse(link, HF_EPROTO, "INFO is not understood");
-    if (line_is(info, "cluster_enabled", "1"))
+    memcpy(before, link->promises.run_id, sizeof(before));
+    why = hf_redis_read_server(&link->promises, link->address, reply->str,
+                               link->host->ops->now(link->host));
+    if (why)
+        return refuse(link, HF_EUNSUPPORTED, why);
+    if (*before == '\0' || strcmp(before, link->promises.run_id) != 0)
+        link->id_before = 0; /* another server: there it is another's */
+    return HF_OK;
+}
+
+static enum hf_err check_replication(struct hf_redis_link *link,
+                                     const redisReply *reply)
+{
+    if (hf_redis_info_says(info_text(reply), "role", "slave"))
+        return refuse(link, HF_EUNAVAIL, "READONLY: it is a replica");
+    return HF_OK;
+}
+
+static enum hf_err check_cluster(struct hf_redis_link *link,
+                                 const redisReply *reply)
+{
+    if (hf_redis_info_says(info_text(reply), "cluster_enabled", "1"))
         return refuse(link, HF_EUNSUPPORTED,
                       "is a Redis Cluster: a lock and its tokens would be on "
                       "different nodes; use one that is no cluster");
-    if (!find_line(info, "redis_version", version, sizeof(version)) ||
-        strtol(version, NULL, 10) < VERSION_MIN)
-        return refuse(link, HF_EUNSUPPORTED, "is older than Redis 6");
-    if (line_is(info, "loading", "1"))
-        return refuse(link, HF_EUNAVAIL, "LOADING: it reads its data in");
-    if (!link->channel && line_is(info, "role", "slave"))
-        return refuse(link, HF_EUNAVAIL, "READONLY: it is a replica");
-    (void)find_line(info, "run_id", run_id, sizeof(run_id));
-    if (*run_id == '\0' || strcmp(run_id, link->run_id) != 0)
-        link->id_before = 0; /* another server: there it is another's */
-    memcpy(link->run_id, run_id, sizeof(run_id));
-    return check_eviction(link, info);
+    return HF_OK;
+}
+
+static enum hf_err check_memory(struct hf_redis_link *link,
+                                const redisReply *reply)
+{
+    hf_redis_read_memory(&link->promises, info_text(reply));
+    return HF_OK;
+}
+
+static enum hf_err check_config(struct hf_redis_link *link,
+                                const redisReply *reply)
+{
+    hf_redis_read_config(&link->promises, reply);
+    return HF_OK;
 }
 
 /* ---- The others ---------------------------------------------------------*/
 
 static enum hf_err check_ok(struct hf_redis_link *link, const redisReply *reply)
+{
+    (void)link;
+    (void)reply;
+    return HF_OK;
+}
+
+/* Of what may be refused. */
+static enum hf_err check_nothing(struct hf_redis_link *link,
+                                 const redisReply *reply)
 {
     (void)link;
     (void)reply;
@@ -112,29 +104,6 @@ static enum hf_err check_ended(struct hf_redis_link *link,
     return HF_OK;
 }
 
-/* name, value, name, value. Who may not ask is not told: then nothing is
- * promised. */
-static enum hf_err check_config(struct hf_redis_link *link,
-                                const redisReply *reply)
-{
-    bool appends = false, always = false;
-
-    for (size_t i = 0;
-         reply->type == REDIS_REPLY_ARRAY && i + 1 < reply->elements; i += 2) {
-        const char *name = reply->element[i]->str;
-        const char *value = reply->element[i + 1]->str;
-
-        if (!name || !value)
-            continue;
-        appends =
-            appends || (!strcmp(name, "appendonly") && !strcmp(value, "yes"));
-        always = always ||
-                 (!strcmp(name, "appendfsync") && !strcmp(value, "always"));
-    }
-    link->durable = appends && always;
-    return HF_OK;
-}
-
 static enum hf_err check_sha(struct hf_redis_link *link,
                              const redisReply *reply, unsigned script)
 {
@@ -146,10 +115,13 @@ static enum hf_err check_sha(struct hf_redis_link *link,
 
 /* ---- Saying it ----------------------------------------------------------*/
 
+/* A refusal is no reason to give the connection up. Nor is that of a question
+ * which is asked again later, such as BUSY. */
 static bool is_optional(const struct hf_redis_greeting *greeting)
 {
-    return greeting->check == check_config || greeting->check == check_id ||
-           greeting->check == check_ended;
+    return greeting->link->state == HF_REDIS_UP ||
+           greeting->check == check_config || greeting->check == check_id ||
+           greeting->check == check_nothing || greeting->check == check_ended;
 }
 
 /* Which code the server's refusal of a greeting is. */
@@ -242,6 +214,20 @@ static bool say_words(struct hf_redis_link *link, const char *one,
     return say(link, &args, check);
 }
 
+/* The owner's label, as far as CLIENT SETNAME takes it. */
+static bool say_name(struct hf_redis_link *link)
+{
+    char name[NAME_SIZE];
+
+    (void)snprintf(name, sizeof(name), "holdfast:%s",
+                   link->host->ops->owner(link->host));
+    for (char *at = name; *at; at++) {
+        if (*at <= ' ' || *at > '~')
+            *at = '_';
+    }
+    return say_words(link, "CLIENT", "SETNAME", name, check_nothing);
+}
+
 static bool introduce(struct hf_redis_link *link)
 {
     const struct hf_redis_address *address = link->address;
@@ -256,24 +242,46 @@ static bool introduce(struct hf_redis_link *link)
     (void)snprintf(db, sizeof(db), "%u", address->db);
     if (said && address->db > 0)
         said = say_words(link, "SELECT", db, NULL, check_ok);
-    return said && say_words(link, "INFO", NULL, NULL, check_info) &&
-           say_words(link, "CLIENT", "ID", NULL, check_id);
+    return said && say_name(link);
 }
 
-/* In a build with planted bugs, which of them is switched on. */
+/* A section each: INFO takes no more before Redis 7, and all of them are ten
+ * times as much. */
+static bool ask_promises(struct hf_redis_link *link)
+{
+    link->checked = link->host->ops->now(link->host);
+    return say_words(link, "INFO", "memory", NULL, check_memory) &&
+           say_words(link, "CONFIG", "GET", "*append*", check_config);
+}
+
+static bool ask_server(struct hf_redis_link *link)
+{
+    return say_words(link, "INFO", "server", NULL, check_server) &&
+           say_words(link, "INFO", "cluster", NULL, check_cluster) &&
+           say_words(link, "INFO", "replication", NULL, check_replication) &&
+           say_words(link, "CLIENT", "ID", NULL, check_id) &&
+           ask_promises(link);
+}
+
+/* ---- Scripts ------------------------------------------------------------*/
+
+#ifdef HF_MUTANTS
+/* Which of the planted bugs is switched on. */
 static char *script_text(unsigned script)
 {
     char *text = NULL;
 
-#ifdef HF_MUTANTS
     if (asprintf(&text, "local mutant = %d\n%s", hf_mutant,
                  hf_redis_scripts[script]) < 0)
         return NULL;
-#else
-    text = strdup(hf_redis_scripts[script]);
-#endif
     return text;
 }
+#else
+static char *script_text(unsigned script)
+{
+    return strdup(hf_redis_scripts[script]);
+}
+#endif
 
 static bool load(struct hf_redis_link *link, unsigned script)
 {
@@ -286,6 +294,50 @@ static bool load(struct hf_redis_link *link, unsigned script)
     return said;
 }
 
+static bool load_all(struct hf_redis_link *link)
+{
+    bool said = true;
+
+    for (unsigned i = 0; said && i < HF_REDIS_SCRIPTS; i++)
+        said = load(link, i);
+    return said;
+}
+
+/* Load those that the server does not have. */
+static enum hf_err check_scripts(struct hf_redis_link *link,
+                                 const redisReply *reply)
+{
+    bool said = true;
+
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != HF_REDIS_SCRIPTS)
+        return refuse(link, HF_EPROTO, "SCRIPT EXISTS is not understood");
+    for (unsigned i = 0; said && i < HF_REDIS_SCRIPTS; i++) {
+        if (reply->element[i]->integer != 1)
+            said = load(link, i);
+    }
+    return said ? HF_OK : refuse(link, HF_ENOMEM, hf_err_text(HF_ENOMEM));
+}
+
+/* Their digests are known, so that a server which has them is not sent their
+ * text. A build with planted bugs has other texts. */
+static bool ask_scripts(struct hf_redis_link *link)
+{
+#ifdef HF_MUTANTS
+    (void)check_scripts;
+    return load_all(link);
+#else
+    struct hf_redis_args args = {.count = 0};
+
+    hf_redis_add_text(&args, "SCRIPT");
+    hf_redis_add_text(&args, "EXISTS");
+    for (unsigned i = 0; i < HF_REDIS_SCRIPTS; i++) {
+        memcpy(link->shas[i], hf_redis_digests[i], HF_REDIS_SHA_SIZE);
+        hf_redis_add(&args, link->shas[i], HF_REDIS_SHA_SIZE);
+    }
+    return say(link, &args, check_scripts);
+#endif
+}
+
 static bool raise_tokens(struct hf_redis_link *link)
 {
     struct hf_redis_args args = {.count = 0};
@@ -293,35 +345,55 @@ static bool raise_tokens(struct hf_redis_link *link)
     hf_redis_add_text(&args, "EVAL");
     hf_redis_add_text(&args, hf_redis_scripts[HF_REDIS_RAISE]);
     hf_redis_add_text(&args, "4");
-    hf_redis_add_text(&args, "hf:token");
+    hf_redis_add_text(&args, HF_REDIS_TOKEN_KEY);
     hf_redis_add_text(&args, "hf:events");
     hf_redis_add_text(&args, "hf:held");
     hf_redis_add_text(&args, "hf:ends");
     return say(link, &args, check_ok);
 }
 
+/* ---- The handshake ------------------------------------------------------*/
+
 bool hf_redis_greet(struct hf_redis_link *link)
 {
-    bool said;
-
     link->greetings_sent = 0;
     link->greetings_heard = 0;
-    said = introduce(link);
+    if (!introduce(link))
+        return false;
     if (link->channel)
-        return said &&
-               say_words(link, "SUBSCRIBE", link->channel, NULL, check_ok);
-    said = said && say_words(link, "CONFIG", "GET", "append*", check_config);
-    for (unsigned i = 0; said && i < HF_REDIS_SCRIPTS; i++)
-        said = load(link, i);
-    return said && (HF_MUTANT(74) || raise_tokens(link));
+        return say_words(link, "SUBSCRIBE", link->channel, NULL, check_ok);
+    return ask_server(link) && ask_scripts(link) &&
+           (HF_MUTANT(74) || raise_tokens(link));
+}
+
+/* What is asked of a connection that is up, one thing at a time. */
+static bool begin_again(struct hf_redis_link *link)
+{
+    if (link->greetings_heard < link->greetings_sent)
+        return false;
+    link->greetings_sent = 0;
+    link->greetings_heard = 0;
+    return true;
 }
 
 void hf_redis_load(struct hf_redis_link *link)
 {
-    if (link->greetings_heard < link->greetings_sent)
-        return; /* under way */
-    link->greetings_sent = 0;
-    link->greetings_heard = 0;
-    for (unsigned i = 0; i < HF_REDIS_SCRIPTS; i++)
-        (void)load(link, i);
+    if (begin_again(link))
+        (void)load_all(link);
+}
+
+enum hf_err hf_redis_link_check(struct hf_redis_link *link,
+                                const struct hf_command *command,
+                                struct hf_error *error)
+{
+    hf_time now = link->host->ops->now(link->host);
+    enum hf_err err =
+        hf_redis_may_grant(&link->promises, link->address, command, now, error);
+    bool due =
+        err == HF_EUNSUPPORTED || now >= hf_time_add(link->checked, CHECK_MS);
+
+    if (command->kind == HF_COMMAND_LOCK && link->state == HF_REDIS_UP && due &&
+        !HF_MUTANT(156) && begin_again(link))
+        (void)ask_promises(link);
+    return err;
 }

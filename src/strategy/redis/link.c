@@ -13,13 +13,14 @@
 #include <sys/socket.h>
 
 #include "base/assert.h"
+#include "strategy/redis/socket.h"
 
-#define REST_MIN_MS 10u  /* before the second attempt to connect */
-#define REST_MAX_MS 1000 /* and before any later one */
-#define SILENCE_MS 5000  /* with replies awaited: the connection is lost */
-#define READ_SIZE 16384  /* of hiredis */
-#define KEEP_SIZE 65536  /* of what is to be written */
-#define AWAIT_REST_MS 50 /* hf_open(): between two attempts */
+#define REST_MIN_MS 10u   /* before the second attempt to connect */
+#define REST_MAX_MS 1000  /* and before any later one */
+#define HANDSHAKE_MS 5000 /* connecting: between two signs of life */
+#define SILENCE_MS 15000  /* up, with replies awaited: the connection is lost */
+#define READ_SIZE 16384   /* of hiredis */
+#define KEEP_SIZE 65536   /* of what is to be written */
 
 static void lose(struct hf_redis_link *link, enum hf_err err, const char *text);
 
@@ -149,6 +150,16 @@ static bool can_send(const struct hf_redis_link *link)
     return link->state == HF_REDIS_UP || link->state == HF_REDIS_GREETING;
 }
 
+/* When to give up on the server, if nothing comes until then. A server that
+ * stalls for some seconds, in a fork, a long script or a paused machine, still
+ * answers, and the answer counts: to connect again would only lose it. A peer
+ * that is gone is for the kernel to find out (socket.h). */
+static hf_time silent_until(const struct hf_redis_link *link)
+{
+    return hf_time_add(link->heard,
+                       link->state == HF_REDIS_UP ? SILENCE_MS : HANDSHAKE_MS);
+}
+
 /* Something was appended: it is written, and its reply awaited. */
 static void appended(struct hf_redis_link *link, struct hf_redis_call *call)
 {
@@ -159,7 +170,7 @@ static void appended(struct hf_redis_link *link, struct hf_redis_call *call)
         return;
     if (hf_list_empty(&link->calls)) {
         link->heard = host->ops->now(host);
-        hf_timer_set(host, &link->timer, hf_time_add(link->heard, SILENCE_MS));
+        hf_timer_set(host, &link->timer, silent_until(link));
     }
     hf_list_push_back(&link->calls, &call->link);
 }
@@ -278,7 +289,7 @@ static void connected(struct hf_redis_link *link)
     }
     link->context->flags |= REDIS_CONNECTED;
     if (link->address->port > 0)
-        (void)redisEnableKeepAlive(link->context);
+        hf_redis_socket_detect_loss(link->fd.fd);
     move(link, HF_REDIS_GREETING);
     if (link->address->tls &&
         !hf_redis_tls_begin(link->address->tls, link->context,
@@ -290,9 +301,8 @@ static void connected(struct hf_redis_link *link)
         write_out(link);
 }
 
-static void ready(struct hf_fd *fd, uint32_t events)
+void hf_redis_link_ready(struct hf_redis_link *link, uint32_t events)
 {
-    struct hf_redis_link *link = HF_CONTAINER(fd, struct hf_redis_link, fd);
     redisContext *context = link->context;
 
     if (link->state == HF_REDIS_CONNECTING) {
@@ -303,24 +313,24 @@ static void ready(struct hf_fd *fd, uint32_t events)
         write_out(link);
     if (link->context == context && (events & ~(uint32_t)EPOLLOUT))
         read_in(link);
-    if (link->context == context && link->unwritten && shakes_hands(link))
+    /* At once: hf_open() runs no loop that would flush. */
+    if (link->context == context && link->state == HF_REDIS_GREETING &&
+        (link->unwritten || link->out.size > link->written))
         write_out(link);
 }
 
-static redisContext *reach(const struct hf_redis_address *address)
+static void on_ready(struct hf_fd *fd, uint32_t events)
 {
-    if (address->port == 0)
-        return redisConnectUnixNonBlock(address->host);
-    return redisConnectNonBlock(address->host, address->port);
+    hf_redis_link_ready(HF_CONTAINER(fd, struct hf_redis_link, fd), events);
 }
 
-static void begin(struct hf_redis_link *link)
+void hf_redis_link_connect(struct hf_redis_link *link)
 {
     struct hf_host *host = link->host;
     struct pollfd now = {.events = POLLOUT};
 
     move(link, HF_REDIS_CONNECTING);
-    link->context = reach(link->address);
+    link->context = hf_redis_socket_open(link->address);
     if (!link->context) {
         lose(link, HF_ENOMEM, hf_err_text(HF_ENOMEM));
         return;
@@ -340,7 +350,7 @@ static void begin(struct hf_redis_link *link)
         return;
     }
     link->heard = host->ops->now(host);
-    hf_timer_set(host, &link->timer, hf_time_add(link->heard, SILENCE_MS));
+    hf_timer_set(host, &link->timer, silent_until(link));
     /* On the same machine it is connected already. */
     if (poll(&now, 1, 0) > 0)
         connected(link);
@@ -409,10 +419,10 @@ static void on_timer(struct hf_timer *timer)
 {
     struct hf_redis_link *link =
         HF_CONTAINER(timer, struct hf_redis_link, timer);
-    hf_time until = hf_time_add(link->heard, SILENCE_MS);
+    hf_time until = silent_until(link);
 
     if (link->state == HF_REDIS_DOWN)
-        begin(link);
+        hf_redis_link_connect(link);
     else if (link->state == HF_REDIS_UP && hf_list_empty(&link->calls))
         return;
     else if (link->host->ops->now(link->host) >= until)
@@ -421,11 +431,19 @@ static void on_timer(struct hf_timer *timer)
         hf_timer_set(link->host, &link->timer, until);
 }
 
+bool hf_redis_link_is_silent(const struct hf_redis_link *link, uint32_t ms)
+{
+    return link->state == HF_REDIS_UP && !hf_list_empty(&link->calls) &&
+           link->host->ops->now(link->host) >= hf_time_add(link->heard, ms);
+}
+
+/* An owner that refuses the server drops the connection at once. */
 void hf_redis_link_greeted(struct hf_redis_link *link)
 {
     move(link, HF_REDIS_UP);
-    link->refusals = 0;
     link->ops->up(link);
+    if (link->state == HF_REDIS_UP)
+        link->refusals = 0;
 }
 
 /* ---- Opening and closing ------------------------------------------------*/
@@ -437,7 +455,7 @@ enum hf_err hf_redis_link_open(struct hf_redis_link *link, struct hf_host *host,
 {
     enum hf_err err;
 
-    link->fd = (struct hf_fd){.fd = -1, .ready = ready};
+    link->fd = (struct hf_fd){.fd = -1, .ready = on_ready};
     link->timer.fire = on_timer;
     link->flush.run = flush;
     hf_list_init(&link->calls);
@@ -448,7 +466,7 @@ enum hf_err hf_redis_link_open(struct hf_redis_link *link, struct hf_host *host,
     link->address = address;
     link->ops = ops;
     link->channel = channel;
-    begin(link);
+    hf_redis_link_connect(link);
     return HF_OK;
 }
 
@@ -463,42 +481,4 @@ void hf_redis_link_close(struct hf_redis_link *link)
     tell_lost(link);
     link->host->ops->timer_remove(link->host, &link->timer);
     link->host = NULL;
-}
-
-/* Not to be hoped for: who waits a moment is not let in either. */
-static bool is_final(enum hf_err err)
-{
-    return err != HF_EUNAVAIL && err != HF_OK;
-}
-
-enum hf_err hf_redis_link_await(struct hf_redis_link *link, uint32_t timeout_ms)
-{
-    hf_time until = hf_time_add(hf_time_now(), timeout_ms);
-
-    while (link->state != HF_REDIS_UP) {
-        uint32_t left = hf_time_left(until, hf_time_now());
-        struct pollfd fd = {
-            .fd = link->fd.fd,
-            .events = link->fd.events & EPOLLOUT ? POLLOUT : POLLIN,
-        };
-
-        if (is_final(link->failure.code) || left == 0)
-            break;
-        if (link->state == HF_REDIS_DOWN) {
-            /* Refused at once is an answer; what is loading comes up. */
-            if (!link->greetings_heard)
-                break;
-            (void)poll(NULL, 0,
-                       left < AWAIT_REST_MS ? (int)left : AWAIT_REST_MS);
-            begin(link);
-        } else if (poll(&fd, 1, (int)left) > 0) {
-            ready(&link->fd, fd.revents & POLLOUT ? EPOLLOUT : EPOLLIN);
-        }
-    }
-    if (link->state == HF_REDIS_UP)
-        return HF_OK;
-    if (!link->failure.code)
-        (void)hf_error_set(&link->failure, HF_EUNAVAIL, "%s: does not answer",
-                           link->address->name);
-    return link->failure.code;
 }

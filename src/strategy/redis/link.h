@@ -19,12 +19,12 @@
 
 #include "strategy/redis/address.h"
 #include "strategy/redis/args.h"
+#include "strategy/redis/promises.h"
 #include "strategy/redis/script.h"
 #include "strategy/strategy.h"
 
 #define HF_REDIS_SHA_SIZE 40
-#define HF_REDIS_RUN_ID_SIZE 40
-#define HF_REDIS_GREETINGS_MAX (HF_REDIS_SCRIPTS + 8)
+#define HF_REDIS_GREETINGS_MAX (HF_REDIS_SCRIPTS + 14)
 
 struct hf_redis_link;
 
@@ -83,10 +83,10 @@ struct hf_redis_link {
     struct hf_redis_greeting greetings[HF_REDIS_GREETINGS_MAX];
     unsigned greetings_sent, greetings_heard;
     char shas[HF_REDIS_SCRIPTS][HF_REDIS_SHA_SIZE + 1];
-    char run_id[HF_REDIS_RUN_ID_SIZE + 1];
+    struct hf_redis_promises promises;
+    hf_time checked;     /* when those were last read */
     long long id;        /* of this connection */
     long long id_before; /* of the last that was up, if it may not be ended */
-    bool durable;        /* each write is on the disk before its reply */
 };
 
 /* Begin to connect, for scripts, or (with a channel) for messages. `link` is
@@ -105,10 +105,12 @@ static inline bool hf_redis_link_is_open(const struct hf_redis_link *link)
     return link->host != NULL;
 }
 
-/* Wait until it is up, or has failed for good: HF_OK, or what `failure` says.
- * Blocks, for at most `timeout_ms`: for hf_open(), when no loop runs yet. */
-enum hf_err hf_redis_link_await(struct hf_redis_link *link,
-                                uint32_t timeout_ms);
+/* Whether it is up, and has not answered what was sent for `ms`. */
+bool hf_redis_link_is_silent(const struct hf_redis_link *link, uint32_t ms);
+
+/* For await.c: connect again, now; handle what poll() reports. */
+void hf_redis_link_connect(struct hf_redis_link *link);
+void hf_redis_link_ready(struct hf_redis_link *link, uint32_t events);
 
 /* Send a command when this turn ends. False: it is not up, or out of memory;
  * then nothing is sent, and `call` hears nothing. What is answered by messages
@@ -131,7 +133,14 @@ void hf_redis_link_greeted(struct hf_redis_link *link);
 /* greeting.c: say what is said first on a new connection. */
 bool hf_redis_greet(struct hf_redis_link *link);
 
-/* Load a script anew; whoever runs it meanwhile is told HF_EUNAVAIL. */
+/* Load all scripts; one that runs before its reply answers HF_EUNAVAIL. */
 void hf_redis_load(struct hf_redis_link *link);
+
+/* Whether the command may be sent: see hf_redis_may_grant(). Before a LOCK the
+ * server's promises are read again, if that was a while ago or they do not
+ * allow it; the answer is by those that are known now. */
+enum hf_err hf_redis_link_check(struct hf_redis_link *link,
+                                const struct hf_command *command,
+                                struct hf_error *error);
 
 #endif

@@ -5,9 +5,7 @@
 
 #include "base/assert.h"
 
-#define OPEN_MS 5000         /* hf_open() waits so long for a server */
-#define WAIT_MS 100          /* and WAIT so long for replicas */
-#define WAIT_REPLICAS_MAX 64 /* a number too many to be meant */
+#define WAIT_MS 100 /* and WAIT so long for replicas */
 
 /* ---- Answers ------------------------------------------------------------*/
 
@@ -191,18 +189,15 @@ static struct hf_redis_request *new_request(struct hf_redis *redis,
 }
 
 /* A LOCK is tried first: most keys are free, and then the second connection is
- * never made. Where the last was in vain, this one is asked for in full: it may
+ * never made. Where the last was refused, this one is asked for in full: it may
  * stand in line already, or wants to. */
-static void run_command(struct hf_redis *redis, struct hf_request *request)
+static void start_command(struct hf_redis_request *made)
 {
-    struct hf_redis_request *made = new_request(redis, request);
+    struct hf_redis *redis = made->redis;
+    struct hf_request *request = made->request;
     bool in_full =
         request->command.queue && redis->hears_grants && redis->contended;
 
-    if (!made) {
-        refuse_now(redis, request, HF_ENOMEM, hf_err_text(HF_ENOMEM));
-        return;
-    }
     made->tried = request->command.kind == HF_COMMAND_LOCK && !in_full;
     if (made->tried || request->command.kind == HF_COMMAND_UNLOCK) {
         made->sent = redis->host->ops->now(redis->host);
@@ -212,6 +207,65 @@ static void run_command(struct hf_redis *redis, struct hf_request *request)
     hf_redis_send_gathered(redis);
     if (!send_command(made, in_full, in_full))
         hf_redis_refuse(made, HF_EUNAVAIL, redis->link.failure.text);
+}
+
+/* The promises were read again before this reply. */
+static void on_ping_reply(struct hf_redis_call *call, const redisReply *reply)
+{
+    struct hf_redis_request *made =
+        HF_CONTAINER(call, struct hf_redis_request, call);
+    struct hf_redis_link *link = &made->redis->link;
+    struct hf_host *host = made->redis->host;
+    struct hf_error error;
+    enum hf_err err;
+
+    if (!made->request) {
+        drop(made);
+        return;
+    }
+    if (!reply) {
+        hf_redis_refuse(made, HF_EUNAVAIL, link->failure.text);
+        return;
+    }
+    err = hf_redis_may_grant(&link->promises, link->address,
+                             &made->request->command, host->ops->now(host),
+                             &error);
+    if (err)
+        hf_redis_refuse(made, err, error.text);
+    else
+        start_command(made);
+}
+
+/* What the server promised last does not allow it. It is asked again, so that a
+ * configuration that was put right counts at once. */
+static void ask_before_refusing(struct hf_redis_request *made)
+{
+    struct hf_redis_args args = {.count = 0};
+
+    hf_redis_add_text(&args, "PING");
+    made->call.reply = on_ping_reply;
+    if (!hf_redis_link_send(&made->redis->link, &made->call, &args))
+        hf_redis_refuse(made, HF_EUNAVAIL, made->redis->link.failure.text);
+}
+
+static void run_command(struct hf_redis *redis, struct hf_request *request)
+{
+    struct hf_error error;
+    enum hf_err err =
+        hf_redis_link_check(&redis->link, &request->command, &error);
+    struct hf_redis_request *made;
+
+    if (err && err != HF_EUNSUPPORTED) {
+        refuse_now(redis, request, err, error.text);
+        return;
+    }
+    made = new_request(redis, request);
+    if (!made)
+        refuse_now(redis, request, HF_ENOMEM, hf_err_text(HF_ENOMEM));
+    else if (err)
+        ask_before_refusing(made);
+    else
+        start_command(made);
 }
 
 /* ---- Reading ------------------------------------------------------------*/
@@ -302,7 +356,7 @@ static bool names_a_key(const struct hf_request *request)
            (request->kind == HF_REQUEST_WATCH && request->exact);
 }
 
-static void submit(void *self, struct hf_request *request)
+void hf_redis_submit(void *self, struct hf_request *request)
 {
     struct hf_redis *redis = self;
 
@@ -349,7 +403,7 @@ static struct hf_redis_request *find(const struct hf_redis *redis,
 }
 
 /* Its reply still comes, and finds nobody. */
-static void cancel(void *self, struct hf_request *request)
+void hf_redis_cancel(void *self, struct hf_request *request)
 {
     struct hf_redis *redis = self;
     struct hf_redis_request *made = find(redis, request);
@@ -366,102 +420,3 @@ static void cancel(void *self, struct hf_request *request)
     request->answer.result.err = HF_EINDOUBT;
     redis->host->ops->answer(redis->host, request);
 }
-
-/* ---- Opening and closing ------------------------------------------------*/
-
-static void link_up(struct hf_redis_link *link)
-{
-    hf_redis_look_due(HF_CONTAINER(link, struct hf_redis, link));
-}
-
-/* Those whose replies are lost have heard it by their calls. */
-static void link_down(struct hf_redis_link *link)
-{
-    (void)link;
-}
-
-static const struct hf_redis_link_ops link_ops = {
-    .up = link_up,
-    .down = link_down,
-};
-
-static enum hf_err connect(struct hf_redis *redis, struct hf_error *error)
-{
-    enum hf_err err = hf_redis_asker_init(&redis->asker, redis->host);
-
-    if (!err)
-        err = hf_redis_watches_open(redis);
-    if (err)
-        return hf_error_code(error, err);
-    err = hf_redis_link_open(&redis->link, redis->host, &redis->address,
-                             &link_ops, NULL);
-    if (err) {
-        hf_redis_watches_close(redis);
-        return hf_error_code(error, err);
-    }
-    err = hf_redis_link_await(&redis->link, OPEN_MS);
-    if (err) {
-        if (error)
-            *error = redis->link.failure;
-        hf_redis_link_close(&redis->link);
-        hf_redis_watches_close(redis);
-    }
-    return err;
-}
-
-static enum hf_err redis_open(void *self, struct hf_url *url,
-                              struct hf_host *host, struct hf_error *error)
-{
-    struct hf_redis *redis = self;
-    enum hf_err err;
-
-    redis->host = host;
-    hf_list_init(&redis->requests);
-    hf_list_init(&redis->gathered);
-    hf_list_init(&redis->until_heard);
-    err = hf_redis_number(url, "wait_replicas", WAIT_REPLICAS_MAX,
-                          &redis->wait_replicas, error);
-    if (err)
-        return err;
-    err = hf_redis_address_init(&redis->address, url, url->hosts, error);
-    if (err)
-        return err;
-    err = connect(redis, error);
-    if (err)
-        hf_redis_address_fini(&redis->address);
-    return err;
-}
-
-/* After a failover to a replica that had not heard of it, neither the lock nor
- * the token need be there: that cannot be promised, nor that the server's
- * clock is not set. */
-static uint32_t caps(const void *self)
-{
-    const struct hf_redis *redis = self;
-    uint32_t caps = HF_CAP_FENCE | HF_CAP_FIFO | HF_CAP_PUSH |
-                    HF_CAP_LINEARIZABLE_READ | HF_CAP_VALUE | HF_CAP_WATCH;
-
-    return redis->link.durable ? caps | HF_CAP_DURABLE : caps;
-}
-
-static void redis_close(void *self)
-{
-    struct hf_redis *redis = self;
-
-    redis->host->ops->unpost(redis->host, &redis->gather);
-    hf_redis_link_close(&redis->link);
-    hf_redis_link_close(&redis->news);
-    hf_redis_watches_close(redis);
-    hf_redis_address_fini(&redis->address);
-}
-
-#define STRATEGY(name)                                                         \
-    {                                                                          \
-        .scheme = (name), .size = sizeof(struct hf_redis), .open = redis_open, \
-        .caps = caps, .submit = submit, .cancel = cancel,                      \
-        .close = redis_close,                                                  \
-    }
-
-const struct hf_strategy hf_strategy_redis = STRATEGY("redis");
-const struct hf_strategy hf_strategy_redis_unix = STRATEGY("redis+unix");
-const struct hf_strategy hf_strategy_rediss = STRATEGY("rediss");

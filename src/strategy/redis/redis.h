@@ -56,6 +56,10 @@ struct hf_redis {
     hf_time tick_at;
 };
 
+/* redis.c: members of the strategies. */
+void hf_redis_submit(void *self, struct hf_request *request);
+void hf_redis_cancel(void *self, struct hf_request *request);
+
 /* redis.c: send a LOCK that was held back, or a command by itself. Take its
  * reply. Answer and free a request. */
 void hf_redis_send_lock(struct hf_redis_request *request);

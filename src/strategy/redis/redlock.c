@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "strategy/redis/await.h"
 
 #define OPEN_MS 5000
 
@@ -57,15 +58,62 @@ static void cancel(void *self, struct hf_request *request)
 
 /* ---- Opening and closing ------------------------------------------------*/
 
+/* Another address of the list leads to the same server: it would vote twice. */
+static const struct hf_redlock_server *find_same_server(
+    const struct hf_redlock_server *server)
+{
+    const struct hf_redlock *redlock = server->redlock;
+
+    for (unsigned i = 0; i < redlock->count; i++) {
+        const struct hf_redlock_server *other = &redlock->servers[i];
+
+        if (other != server && other->link.state == HF_REDIS_UP &&
+            *server->link.promises.run_id &&
+            !strcmp(other->link.promises.run_id, server->link.promises.run_id))
+            return other;
+    }
+    return NULL;
+}
+
+static void on_up(struct hf_redis_link *link)
+{
+    struct hf_redlock_server *server =
+        HF_CONTAINER(link, struct hf_redlock_server, link);
+    const struct hf_redlock_server *same = find_same_server(server);
+    char text[HF_REDIS_NAME_MAX + 80];
+
+    if (!same || HF_MUTANT(153)) {
+        hf_redlock_send_owed(server);
+        return;
+    }
+    (void)snprintf(text, sizeof(text),
+                   "is the same server as %s; redlock: needs independent ones",
+                   same->address.name);
+    hf_redis_link_drop(link, HF_EINVAL, text);
+}
+
 static void ignore(struct hf_redis_link *link)
 {
     (void)link;
 }
 
 static const struct hf_redis_link_ops link_ops = {
-    .up = ignore,
+    .up = on_up,
     .down = ignore,
 };
+
+static bool is_listed_twice(const struct hf_redlock *redlock,
+                            const struct hf_redis_address *address)
+{
+    for (unsigned i = 0; i < redlock->count; i++) {
+        const struct hf_redis_address *other = &redlock->servers[i].address;
+
+        if (address != other && address->port == other->port &&
+            !strcasecmp(address->host, other->host))
+            return true;
+    }
+    return false;
+}
 
 static enum hf_err read_servers(struct hf_redlock *redlock, struct hf_url *url,
                                 struct hf_error *error)
@@ -81,7 +129,13 @@ static enum hf_err read_servers(struct hf_redlock *redlock, struct hf_url *url,
                                 "url: redlock: more than %d servers",
                                 HF_REDLOCK_MAX);
         err = hf_redis_address_init(&server->address, url, host, error);
+        hf_list_init(&server->owed);
+        server->redlock = redlock;
         redlock->count += !err;
+        if (!err && is_listed_twice(redlock, &server->address))
+            err = hf_error_set(error, HF_EINVAL,
+                               "url: redlock: %s:%d is listed twice",
+                               server->address.host, server->address.port);
         host = strchr(host, ',');
         host += host != NULL;
     }
@@ -97,26 +151,31 @@ static enum hf_err read_servers(struct hf_redlock *redlock, struct hf_url *url,
 static enum hf_err connect_all(struct hf_redlock *redlock,
                                struct hf_error *error)
 {
+    struct hf_redis_link *links[HF_REDLOCK_MAX];
     unsigned up = 0;
-    enum hf_err err = HF_OK;
 
-    for (unsigned i = 0; i < redlock->count && !err; i++) {
-        redlock->servers[i].redlock = redlock;
-        err = hf_redis_link_open(&redlock->servers[i].link, redlock->host,
+    for (unsigned i = 0; i < redlock->count; i++) {
+        enum hf_err err;
+
+        links[i] = &redlock->servers[i].link;
+        err = hf_redis_link_open(links[i], redlock->host,
                                  &redlock->servers[i].address, &link_ops, NULL);
+        if (err)
+            return hf_error_code(error, err);
     }
-    for (unsigned i = 0; i < redlock->count && !err; i++) {
-        struct hf_redis_link *link = &redlock->servers[i].link;
-        enum hf_err reached = hf_redis_link_await(link, OPEN_MS);
-
-        up += !reached;
-        if (reached && error)
-            *error = link->failure;
-        if (reached && reached != HF_EUNAVAIL)
-            return reached; /* it is there, and will not do */
+    hf_redis_await_links(links, redlock->count, redlock->majority, OPEN_MS);
+    for (unsigned i = 0; i < redlock->count; i++) {
+        if (links[i]->state == HF_REDIS_UP &&
+            !hf_redis_check_eviction(&links[i]->promises, links[i]->address,
+                                     &links[i]->failure)) {
+            up++;
+            continue;
+        }
+        if (error)
+            *error = links[i]->failure;
+        if (links[i]->failure.code != HF_EUNAVAIL)
+            return links[i]->failure.code; /* reached, and it will not do */
     }
-    if (err)
-        return hf_error_code(error, err);
     return up >= redlock->majority ? HF_OK : HF_EUNAVAIL;
 }
 
@@ -125,6 +184,7 @@ static void disconnect(struct hf_redlock *redlock)
     for (unsigned i = 0; i < redlock->count; i++) {
         hf_redis_link_close(&redlock->servers[i].link);
         hf_redis_link_close(&redlock->servers[i].news);
+        hf_redlock_forget_owed(&redlock->servers[i]);
         hf_redis_address_fini(&redlock->servers[i].address);
     }
     hf_redlock_forget_waiters(redlock);

@@ -38,7 +38,7 @@ void hf_redlock_note_doubts(const struct hf_redlock_poll *poll)
     for (unsigned i = 0; i < poll->redlock->count; i++) {
         const struct hf_redlock_vote *vote = &poll->votes[i];
 
-        if (vote->poll && vote->blind && !vote->sure)
+        if (vote->asked && vote->blind && !vote->sure)
             servers |= 1u << i;
     }
     if (servers == 0)

@@ -4,6 +4,8 @@
 #include "base/bytes.h"
 #include "strategy/redis/redlock.h"
 
+#define LAST_LIST_MS 150 /* for the other servers, after a majority */
+
 /* ---- READ ---------------------------------------------------------------*/
 
 /* Whether a majority says the same, and which of them says it first. */
@@ -22,6 +24,8 @@ static const struct hf_info *agreed(const struct hf_redlock_poll *poll)
     return NULL;
 }
 
+/* All that answer are waited for, a moment: with a majority alone, what a slow
+ * server is asked would pile up. */
 void hf_redlock_decide_read(struct hf_redlock_poll *poll)
 {
     struct hf_answer *answer_to = &poll->request->answer;
@@ -29,10 +33,11 @@ void hf_redlock_decide_read(struct hf_redlock_poll *poll)
         .key = poll->command.key, .owner = "", .note = ""};
     const struct hf_info *info;
     enum hf_err err = HF_ENOMEM;
+    bool enough = poll->yes >= poll->redlock->majority;
 
-    if (poll->pending > 0)
+    if (poll->pending > 0 && !(poll->impatient && enough))
         return;
-    if (poll->yes < poll->redlock->majority) {
+    if (!enough) {
         hf_redlock_answer(poll, HF_EUNAVAIL);
         return;
     }
@@ -52,11 +57,10 @@ static int by_key(const void *a, const void *b)
                           ((const struct hf_info *)b)->key);
 }
 
-/* Whether the servers from `from` to before `until` list the key: how many,
- * and with this token, unless it is 0. */
+/* How many of the servers from `from` to before `until` list the key with this
+ * token. Another token is another hold. */
 static unsigned listed_by(const struct hf_redlock_poll *poll, unsigned from,
-                          unsigned until, const struct hf_info *info,
-                          uint64_t token)
+                          unsigned until, const struct hf_info *info)
 {
     unsigned count = 0;
 
@@ -67,7 +71,7 @@ static unsigned listed_by(const struct hf_redlock_poll *poll, unsigned from,
         if (listed->count > 0)
             found = bsearch(info, listed->infos, listed->count, sizeof(*info),
                             by_key);
-        count += found && (token == 0 || found->token == token);
+        count += found && (found->token == info->token);
     }
     return count;
 }
@@ -89,8 +93,8 @@ static enum hf_err merge(struct hf_redlock_poll *poll,
             const struct hf_info *info = &listed->infos[j];
 
             /* Once, and where it is held by a majority. */
-            if (listed_by(poll, 0, i, info, 0) > 0 ||
-                listed_by(poll, i, poll->redlock->count, info, info->token) <
+            if (listed_by(poll, 0, i, info) > 0 ||
+                listed_by(poll, i, poll->redlock->count, info) <
                     poll->redlock->majority)
                 continue;
             if (hf_info_copy(&answer_to->infos[answer_to->count], info))
@@ -103,12 +107,15 @@ static enum hf_err merge(struct hf_redlock_poll *poll,
 
 void hf_redlock_decide_list(struct hf_redlock_poll *poll)
 {
-    if (poll->pending > 0)
+    bool enough = poll->yes >= poll->redlock->majority;
+
+    if (poll->pending > 0 && !(poll->impatient && enough))
         return;
-    if (poll->yes < poll->redlock->majority)
-        hf_redlock_answer(poll, HF_EUNAVAIL);
-    else
+    hf_redlock_abandon_lists(poll);
+    if (enough)
         hf_redlock_answer(poll, merge(poll, &poll->request->answer));
+    else
+        hf_redlock_answer(poll, HF_EUNAVAIL);
 }
 
 static void listed(void *arg, struct hf_redis_listed *found)
@@ -121,6 +128,8 @@ static void listed(void *arg, struct hf_redis_listed *found)
     poll->pending--;
     poll->yes += !found->err;
     poll->lost += found->err != HF_OK;
+    if (poll->yes == poll->redlock->majority)
+        hf_redlock_be_patient(poll, LAST_LIST_MS);
     if (found->cause)
         hf_redlock_note_cause(poll, found->cause);
     hf_redlock_decide(poll);
@@ -131,9 +140,8 @@ void hf_redlock_list_all(struct hf_redlock_poll *poll)
     for (unsigned i = 0; i < poll->redlock->count; i++) {
         struct hf_redlock_vote *vote = &poll->votes[i];
 
-        vote->poll = poll;
-        vote->server = &poll->redlock->servers[i];
-        if (!hf_redis_list_start(&vote->server->link, poll->command.key, listed,
+        if (hf_redlock_can_ask(poll, vote->server) &&
+            !hf_redis_list_start(&vote->server->link, poll->command.key, listed,
                                  vote, &vote->list))
             poll->pending++;
     }

@@ -6,22 +6,66 @@
 #include "base/bytes.h"
 #include "strategy/redis/redlock.h"
 
-#define LOCK_PATIENCE_MS 500 /* before the next server is the first */
-#define PATIENCE_MS 150      /* so long one server may hold up the others */
-#define LOOK_AGAIN_MS 500    /* after which a lost announcement is made good */
-#define ENDED_MS 8           /* after a lease has ended, within so much */
+#define PATIENCE_MS 150 /* so long one server may hold up the others */
+
+static bool is_silent(const struct hf_redlock_server *server)
+{
+    return hf_redis_link_is_silent(&server->link, HF_REDLOCK_SILENCE_MS);
+}
+
+/* With a majority of them nobody needs to wait for the others. */
+static bool too_few_respond(const struct hf_redlock *redlock)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < redlock->count; i++)
+        count += redlock->servers[i].link.state == HF_REDIS_UP &&
+                 !is_silent(&redlock->servers[i]);
+    return count < redlock->majority;
+}
+
+bool hf_redlock_can_ask(const struct hf_redlock_poll *poll,
+                        const struct hf_redlock_server *server)
+{
+    return server->link.state == HF_REDIS_UP &&
+           (poll->asks_silent || HF_MUTANT(152) || !is_silent(server));
+}
+
+/* Whether a server may vote on this: one that has just started and may have
+ * forgotten its votes, or evicts them, grants nothing. */
+static bool may_vote(struct hf_redlock_poll *poll,
+                     struct hf_redlock_server *server)
+{
+    struct hf_error error;
+
+    if (poll->kind != HF_REQUEST_COMMAND ||
+        !hf_redis_link_check(&server->link, &poll->command, &error))
+        return true;
+    hf_redlock_note_cause(poll, error.text);
+    return false;
+}
 
 struct hf_redlock_poll *hf_redlock_poll_new(struct hf_redlock *redlock,
                                             struct hf_request *request)
 {
-    struct hf_redlock_poll *poll =
-        calloc(1, sizeof(*poll) + redlock->count * sizeof(poll->votes[0]));
+    size_t size = sizeof(struct hf_redlock_poll) +
+                  redlock->count * sizeof(struct hf_redlock_vote);
+    struct hf_redlock_poll *poll = calloc(1, size + request->command.key.size);
+    struct hf_key key = request->command.key;
 
     if (!poll)
         return NULL;
+    for (unsigned i = 0; i < redlock->count; i++) {
+        poll->votes[i].poll = poll;
+        poll->votes[i].server = &redlock->servers[i];
+    }
     poll->redlock = redlock;
     poll->request = request;
     poll->command = request->command;
+    /* The last replies may come after the request is gone. */
+    hf_copy((char *)poll + size, key.data, key.size);
+    poll->command.key.data = (char *)poll + size;
+    poll->asks_silent = too_few_respond(redlock);
     poll->kind = request->kind;
     poll->sent = redlock->host->ops->now(redlock->host);
     hf_list_push_back(&redlock->polls, &poll->link);
@@ -94,20 +138,11 @@ static void vote_no(struct hf_redlock_poll *poll, enum hf_err err)
 
 static bool send_vote(struct hf_redlock_vote *vote, bool in_full);
 
-/* Granted by one server. By another token than the first one's it does not
- * count: it was asked before that was known, or the nonce is there from an
- * attempt that failed. */
-static void count_grant(struct hf_redlock_vote *vote, uint64_t token,
-                        bool fresh)
+static bool ends_a_hold(const struct hf_redlock_poll *poll)
 {
-    struct hf_redlock_poll *poll = vote->poll;
-
-    if (poll->token == 0)
-        poll->token = token;
-    vote->sure = token == poll->token;
-    poll->yes += vote->sure;
-    poll->no += !vote->sure;
-    poll->fresh += vote->sure && fresh;
+    return poll->kind == HF_REQUEST_COMMAND &&
+           (poll->command.kind == HF_COMMAND_UNLOCK ||
+            poll->command.kind == HF_COMMAND_CANCEL);
 }
 
 static void count_command(struct hf_redlock_vote *vote, const redisReply *reply)
@@ -124,16 +159,21 @@ static void count_command(struct hf_redlock_vote *vote, const redisReply *reply)
         hf_redlock_note_cause(poll, answer.cause);
     if (answer.result.err == HF_EINDOUBT) {
         poll->lost++;
+        if (ends_a_hold(poll))
+            hf_redlock_owe_cancel(vote->server, poll->command.key,
+                                  &poll->command.nonce);
     } else if (answer.result.err == HF_OK &&
                poll->command.kind == HF_COMMAND_LOCK) {
-        count_grant(vote, answer.result.token, taken.fresh);
+        hf_redlock_count_grant(vote, answer.result.token, taken.fresh);
     } else if (answer.result.err == HF_OK) {
         poll->yes++;
         poll->granted = answer.result.token;
-    } else if (answer.result.err != HF_EUNAVAIL) {
+    } else {
         if (taken.left_ms > 0)
             poll->left_ms = taken.left_ms;
-        vote_no(poll, answer.result.err);
+        vote->refused = true;
+        if (answer.result.err != HF_EUNAVAIL)
+            vote_no(poll, answer.result.err);
     }
     hf_answer_clear(&answer);
 }
@@ -146,7 +186,6 @@ static void voted(struct hf_redis_call *call, const redisReply *reply)
     struct hf_redis_link *link = &vote->server->link;
     bool ours = false;
 
-    poll->pending--;
     if (poll->kind == HF_REQUEST_COMMAND) {
         count_command(vote, reply);
     } else if (!reply || !poll->request ||
@@ -154,8 +193,11 @@ static void voted(struct hf_redis_call *call, const redisReply *reply)
                                   &ours)) {
         poll->lost++;
     } else {
+        vote->was_read = true;
         poll->yes++;
     }
+    /* Not before: what a lost connection decides may free the poll. */
+    poll->pending--;
     hf_redlock_decide(poll);
 }
 
@@ -172,6 +214,8 @@ static bool send_vote(struct hf_redlock_vote *vote, bool in_full)
     vote->blind = poll->token == 0;
     if (poll->doubted & (1u << (server - redlock->servers)))
         command.kind = HF_COMMAND_CANCEL;
+    if (poll->kind == HF_REQUEST_COMMAND && command.kind == HF_COMMAND_LOCK)
+        hf_redlock_supersede_owed(server, &command.nonce);
     if (poll->kind == HF_REQUEST_READ)
         hf_redis_read(&words, &server->link, command.key);
     else
@@ -183,33 +227,29 @@ static bool send_vote(struct hf_redlock_vote *vote, bool in_full)
     return true;
 }
 
-static bool ask(struct hf_redlock_poll *poll, struct hf_redlock_server *server)
+bool hf_redlock_ask(struct hf_redlock_poll *poll,
+                    struct hf_redlock_server *server)
 {
     struct hf_redlock_vote *vote =
         &poll->votes[server - poll->redlock->servers];
 
-    if (vote->poll || server->link.state != HF_REDIS_UP)
+    if (vote->asked || !hf_redlock_can_ask(poll, server) ||
+        !may_vote(poll, server))
         return false;
-    vote->poll = poll;
-    vote->server = server;
     vote->call.reply = voted;
-    if (!send_vote(vote, false)) {
-        vote->poll = NULL;
-        return false;
-    }
-    poll->asked++;
-    return true;
+    vote->asked = send_vote(vote, false);
+    poll->asked += vote->asked;
+    return vote->asked;
 }
 
-static void ask_all(struct hf_redlock_poll *poll)
+void hf_redlock_ask_all(struct hf_redlock_poll *poll)
 {
     poll->asks_all = true;
     for (unsigned i = 0; i < poll->redlock->count; i++)
-        (void)ask(poll, &poll->redlock->servers[i]);
+        (void)hf_redlock_ask(poll, &poll->redlock->servers[i]);
 }
 
-/* Wait for who is asked, but not for ever. */
-static void be_patient(struct hf_redlock_poll *poll, uint32_t ms)
+void hf_redlock_be_patient(struct hf_redlock_poll *poll, uint32_t ms)
 {
     struct hf_redlock *redlock = poll->redlock;
     struct hf_host *host = redlock->host;
@@ -223,129 +263,6 @@ static void be_patient(struct hf_redlock_poll *poll, uint32_t ms)
         hf_timer_set(host, &redlock->impatience, poll->patient_until);
     }
     hf_list_push_back(&redlock->undecided, &poll->undecided);
-}
-
-/* What can never come, in the best case. */
-static bool is_hopeless(const struct hf_redlock_poll *poll)
-{
-    unsigned open = poll->redlock->count - poll->asked + poll->pending;
-
-    if (poll->asks_all)
-        open = poll->pending;
-    return poll->yes + open < poll->redlock->majority;
-}
-
-/* ---- LOCK ---------------------------------------------------------------*/
-
-/* A minority has granted it: give that back, and leave nothing to chance. The
- * connection keeps the order, so the CANCEL comes after the LOCK. */
-static void undo_done(struct hf_redis_call *call, const redisReply *reply)
-{
-    (void)reply;
-    free(call);
-}
-
-static void undo(struct hf_redlock_poll *poll)
-{
-    struct hf_redlock *redlock = poll->redlock;
-    struct hf_command cancel = poll->command;
-
-    cancel.kind = HF_COMMAND_CANCEL;
-    for (unsigned i = 0; i < redlock->count; i++) {
-        struct hf_redlock_server *server = &redlock->servers[i];
-        struct hf_redis_call *call;
-        struct hf_redis_words words;
-
-        if (!poll->votes[i].poll || server->link.state != HF_REDIS_UP)
-            continue;
-        call = calloc(1, sizeof(*call));
-        if (!call)
-            return; /* it ends with its lease */
-        call->reply = undo_done;
-        hf_redis_command(&words, &server->link, &redlock->asker, &cancel, NULL);
-        if (!hf_redis_link_send(&server->link, call, &words.args))
-            free(call);
-    }
-}
-
-/* When to look again: soon after the holder's lease ends, or by and by. */
-static uint32_t look_again(const struct hf_redlock_poll *poll)
-{
-    struct hf_host *host = poll->redlock->host;
-    struct hf_random *random = host->ops->random(host);
-    uint32_t span =
-        LOOK_AGAIN_MS / 2 + hf_random_below(random, LOOK_AGAIN_MS / 2);
-
-    if (poll->left_ms > 0 && poll->left_ms < span)
-        span = poll->left_ms + 1 + hf_random_below(random, ENDED_MS);
-    return span;
-}
-
-static void lock_failed(struct hf_redlock_poll *poll)
-{
-    struct hf_redlock *redlock = poll->redlock;
-    struct hf_answer *answer_to = &poll->request->answer;
-
-    /* A majority may have it, and nobody would know. */
-    if (poll->yes + poll->lost >= redlock->majority) {
-        hf_redlock_answer(poll, HF_EINDOUBT);
-        return;
-    }
-    if (poll->yes + poll->lost + poll->pending > 0 && !HF_MUTANT(79))
-        undo(poll);
-    /* Nobody says that another holds it. Those that were asked one after the
-     * other, and all answered late, gave a token each: asked again, they agree.
-     */
-    if (poll->why == HF_OK) {
-        if (poll->no > 0)
-            hf_redlock_note_cause(poll, "its servers are too slow to agree");
-        hf_redlock_answer(poll, HF_EUNAVAIL);
-        return;
-    }
-    if (poll->why == HF_EBUSY && poll->command.queue) {
-        hf_redlock_add_waiter(redlock, &poll->command);
-        answer_to->result.place = 1;
-        answer_to->look_again_ms = look_again(poll);
-    }
-    hf_redlock_answer(poll, poll->why);
-}
-
-/* The first server decides who asks the others: where all were asked at once,
- * two who come together would each have some of them, and neither the lock.
- * Where it does not answer, the next one is the first. */
-static void ask_next(struct hf_redlock_poll *poll)
-{
-    struct hf_redlock *redlock = poll->redlock;
-    unsigned i = 0;
-
-    while (i < redlock->count && !ask(poll, &redlock->servers[i]))
-        i++;
-    poll->asks_all = i == redlock->count;
-    if (!poll->asks_all)
-        be_patient(poll, LOCK_PATIENCE_MS);
-}
-
-static void decide_lock(struct hf_redlock_poll *poll)
-{
-    struct hf_redlock *redlock = poll->redlock;
-    struct hf_answer *answer_to = &poll->request->answer;
-
-    if (!poll->asks_all && poll->yes > 0)
-        ask_all(poll);
-    else if (!poll->asks_all && poll->no == 0 &&
-             (poll->impatient || poll->pending == 0))
-        ask_next(poll);
-    if (poll->yes >= redlock->majority) {
-        hf_redlock_forget_waiter(redlock, &poll->command.nonce);
-        hf_redlock_note_doubts(poll);
-        answer_to->result.token = poll->token;
-        if (poll->fresh >= redlock->majority)
-            answer_to->anchor =
-                (struct hf_anchor){.known = true, .sent = poll->sent};
-        hf_redlock_answer(poll, HF_OK);
-    } else if ((!poll->asks_all && poll->no > 0) || is_hopeless(poll)) {
-        lock_failed(poll);
-    }
 }
 
 /* ---- Other commands -----------------------------------------------------*/
@@ -385,6 +302,11 @@ static void decide_command(struct hf_redlock_poll *poll)
 
 /* ---- All of them --------------------------------------------------------*/
 
+static bool is_over(const struct hf_redlock_poll *poll)
+{
+    return !poll->request && poll->pending == 0 && poll->probing == 0;
+}
+
 void hf_redlock_decide(struct hf_redlock_poll *poll)
 {
     if (poll->request && poll->kind == HF_REQUEST_READ)
@@ -392,10 +314,10 @@ void hf_redlock_decide(struct hf_redlock_poll *poll)
     else if (poll->request && poll->kind == HF_REQUEST_LIST)
         hf_redlock_decide_list(poll);
     else if (poll->request && poll->command.kind == HF_COMMAND_LOCK)
-        decide_lock(poll);
+        hf_redlock_decide_lock(poll);
     else if (poll->request)
         decide_command(poll);
-    if (!poll->request && poll->pending == 0)
+    if (is_over(poll))
         free_poll(poll);
 }
 
@@ -437,6 +359,16 @@ void hf_redlock_on_impatience(struct hf_timer *timer)
     hf_timer_set(redlock->host, timer, next);
 }
 
+/* A server that could not be asked may hold it until its lease ends. */
+static void owe_to_the_rest(struct hf_redlock_poll *poll)
+{
+    for (unsigned i = 0; i < poll->redlock->count; i++) {
+        if (!poll->votes[i].asked)
+            hf_redlock_owe_cancel(poll->votes[i].server, poll->command.key,
+                                  &poll->command.nonce);
+    }
+}
+
 void hf_redlock_poll_begin(struct hf_redlock_poll *poll)
 {
     struct hf_redlock *redlock = poll->redlock;
@@ -449,15 +381,16 @@ void hf_redlock_poll_begin(struct hf_redlock_poll *poll)
     }
     if (command && !lock)
         hf_redlock_forget_waiter(redlock, &poll->command.nonce);
-    if (command && (poll->command.kind == HF_COMMAND_UNLOCK ||
-                    poll->command.kind == HF_COMMAND_CANCEL))
+    if (ends_a_hold(poll))
         poll->doubted = hf_redlock_take_doubts(redlock, &poll->command.nonce);
     if (poll->kind == HF_REQUEST_LIST)
         hf_redlock_list_all(poll);
     else if (!lock)
-        ask_all(poll);
-    if (command && !lock)
-        be_patient(poll, PATIENCE_MS);
+        hf_redlock_ask_all(poll);
+    if (ends_a_hold(poll))
+        owe_to_the_rest(poll);
+    if (!lock)
+        hf_redlock_be_patient(poll, PATIENCE_MS);
     hf_redlock_decide(poll);
 }
 
@@ -470,6 +403,6 @@ void hf_redlock_poll_cancel(struct hf_redlock_poll *poll)
         hf_redlock_note_doubts(poll);
     hf_redlock_abandon_lists(poll);
     hf_redlock_answer(poll, HF_EINDOUBT);
-    if (poll->pending == 0)
+    if (is_over(poll))
         free_poll(poll);
 }

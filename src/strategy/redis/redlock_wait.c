@@ -71,23 +71,17 @@ void hf_redlock_forget_waiter(struct hf_redlock *redlock,
     free(waiter);
 }
 
-/* A release is announced: those who wait for the key look, after a moment of
- * this client's own, so that not all clients come at once. */
-static void freed(struct hf_redis_link *link, const redisReply *reply)
+/* The waiters for the key ask again, after a moment of this client's own, so
+ * that not all clients come at once. */
+static void nudge_waiters(struct hf_redlock *redlock, struct hf_key key)
 {
-    struct hf_redlock *redlock =
-        HF_CONTAINER(link, struct hf_redlock_server, news)->redlock;
     struct hf_host *host = redlock->host;
     struct hf_random *random = host->ops->random(host);
     bool any = false;
 
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 3 ||
-        reply->element[2]->type != REDIS_REPLY_STRING)
-        return;
     for (struct hf_list *at = redlock->waiters.next; at != &redlock->waiters;
          at = at->next) {
         struct waiter *waiter = HF_CONTAINER(at, struct waiter, link);
-        struct hf_key key = {reply->element[2]->str, reply->element[2]->len};
 
         waiter->nudged =
             waiter->nudged ||
@@ -99,6 +93,28 @@ static void freed(struct hf_redis_link *link, const redisReply *reply)
                      hf_time_add(host->ops->now(host),
                                  hf_random_below(random, NUDGE_MS)));
     redlock->nudging = redlock->nudging || any;
+}
+
+/* A release is announced, or is from now on: what was released since the LOCK
+ * said "busy" was not. */
+static void on_message(struct hf_redis_link *link, const redisReply *reply)
+{
+    struct hf_redlock *redlock =
+        HF_CONTAINER(link, struct hf_redlock_server, news)->redlock;
+    size_t prefix = strlen(redlock->freed);
+    const redisReply *kind, *channel;
+
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 3)
+        return;
+    kind = reply->element[0];
+    channel = reply->element[1];
+    if (kind->type != REDIS_REPLY_STRING ||
+        channel->type != REDIS_REPLY_STRING || channel->len < prefix ||
+        strncmp(channel->str, redlock->freed, prefix) != 0)
+        return;
+    if (!strcmp(kind->str, "message") || !strcmp(kind->str, "subscribe"))
+        nudge_waiters(redlock, (struct hf_key){channel->str + prefix,
+                                               channel->len - prefix});
 }
 
 void hf_redlock_on_nudge(struct hf_timer *timer)
@@ -139,7 +155,7 @@ static void ignore(struct hf_redis_link *link)
 static const struct hf_redis_link_ops news_ops = {
     .up = news_up,
     .down = ignore,
-    .message = freed,
+    .message = on_message,
 };
 
 static void listen_for(struct hf_redlock *redlock, struct hf_key key)

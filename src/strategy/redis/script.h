@@ -23,4 +23,7 @@ enum hf_redis_script {
 
 extern const char *const hf_redis_scripts[HF_REDIS_SCRIPTS];
 
+/* The SHA1 of each, in hex, by which the server knows it. */
+extern const char *const hf_redis_digests[HF_REDIS_SCRIPTS];
+
 #endif

@@ -74,7 +74,6 @@ static void add_key(struct hf_redis_words *words, unsigned at,
     hf_redis_add(&words->args, words->keys[at], size + key.size);
 }
 
-#define TOKEN_KEY "hf:token"
 #define EVENTS_KEY "hf:events"
 
 /* What is kept as long as somebody watches. */
@@ -96,7 +95,7 @@ static void call_on_key(struct hf_redis_words *words,
     hf_redis_add(&words->args, key.data, key.size);
     add_key(words, 0, "hf:q:", key);
     add_key(words, 1, "hf:w:", key);
-    hf_redis_add_text(&words->args, TOKEN_KEY);
+    hf_redis_add_text(&words->args, HF_REDIS_TOKEN_KEY);
     add_watch_keys(&words->args);
     if (traces)
         add_key(words, 2, "hf:f:", key);
@@ -175,7 +174,7 @@ static void call_take(struct hf_redis_words *words,
     call_script(words, link, HF_REDIS_TAKE, 4);
     hf_redis_add(&words->args, command->key.data, command->key.size);
     add_key(words, 0, "hf:q:", command->key);
-    hf_redis_add_text(&words->args, TOKEN_KEY);
+    hf_redis_add_text(&words->args, HF_REDIS_TOKEN_KEY);
     hf_redis_add_text(&words->args, EVENTS_KEY);
     add_put(words, put_head(words->text, asker, command));
     hf_redis_add_number(&words->args, command->lease_ms);
@@ -344,7 +343,7 @@ void hf_redis_several(struct hf_buf *out, const struct hf_redis_link *link,
     hf_redis_say(out, digits, hf_redis_write_digits(digits, 2ull * count + 2));
     say_keys(out, "", commands, count);
     say_keys(out, "hf:q:", commands, count);
-    hf_redis_say(out, TOKEN_KEY, strlen(TOKEN_KEY));
+    hf_redis_say(out, HF_REDIS_TOKEN_KEY, strlen(HF_REDIS_TOKEN_KEY));
     hf_redis_say(out, EVENTS_KEY, strlen(EVENTS_KEY));
     for (unsigned i = 0; i < count; i++)
         say_step(out, asker, commands[i]);

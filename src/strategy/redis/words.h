@@ -9,6 +9,8 @@
 #define HF_REDIS_ID_SIZE 16 /* hex digits of a client's name for itself */
 #define HF_REDIS_NONCE_SIZE ((size_t)2 * HF_NONCE_SIZE) /* in hex digits */
 #define HF_REDIS_PREFIX_MAX 24
+#define HF_REDIS_TOKEN_KEY "hf:token"         /* the last token */
+#define HF_REDIS_TOKEN_MIN 1000000000000000ll /* less: the counter was lost */
 
 /* Of a record, up to its value. */
 #define HF_REDIS_HEAD_MAX (HF_REDIS_NONCE_SIZE + (size_t)2 * HF_NOTE_MAX + 160)

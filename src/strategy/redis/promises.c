@@ -1,0 +1,182 @@
+#include "strategy/redis/promises.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mutant.h"
+
+#define VERSION_MIN 6 /* KEEPTTL */
+
+/* ---- INFO ---------------------------------------------------------------*/
+
+/* Copy the value of the line "name:value" to `value`, if there is one. */
+static bool find_line(const char *info, const char *name, char *value,
+                      size_t size)
+{
+    size_t name_size = strlen(name);
+
+    for (const char *line = info; line; line = strchr(line, '\n')) {
+        if (*line == '\n')
+            line++;
+        if (!strncmp(line, name, name_size) && line[name_size] == ':') {
+            size_t length = strcspn(line + name_size + 1, "\r\n");
+
+            if (length >= size)
+                length = size - 1;
+            memcpy(value, line + name_size + 1, length);
+            value[length] = '\0';
+            return true;
+        }
+    }
+    return false;
+}
+
+bool hf_redis_info_says(const char *info, const char *name, const char *wanted)
+{
+    char value[64];
+
+    return find_line(info, name, value, sizeof(value)) &&
+           !strcmp(value, wanted);
+}
+
+/* When `grace_ms` have passed since the server's start. Its uptime is the
+ * difference of two clocks that are cut to seconds, so up to a second more than
+ * it is true. */
+static hf_time end_of_grace(const char *info, uint32_t grace_ms, hf_time now)
+{
+    char text[24] = "0";
+    uint64_t uptime_ms, left_ms = grace_ms;
+
+    (void)find_line(info, "uptime_in_seconds", text, sizeof(text));
+    uptime_ms = strtoull(text, NULL, 10) * 1000;
+    if (uptime_ms >= 1000 + left_ms)
+        return now;
+    if (uptime_ms > 1000)
+        left_ms -= uptime_ms - 1000;
+    /* The rates of two clocks may differ by a hundredth. */
+    return hf_time_add(now, (uint32_t)(left_ms + left_ms / 100 + 1));
+}
+
+const char *hf_redis_read_server(struct hf_redis_promises *promises,
+                                 const struct hf_redis_address *address,
+                                 const char *info, hf_time now)
+{
+    char version[32] = "";
+
+    if (!find_line(info, "redis_version", version, sizeof(version)) ||
+        strtol(version, NULL, 10) < VERSION_MIN)
+        return "is older than Redis 6";
+    promises->run_id[0] = '\0';
+    (void)find_line(info, "run_id", promises->run_id, sizeof(promises->run_id));
+    promises->grants_from = end_of_grace(info, address->grace_ms, now);
+    return NULL;
+}
+
+/* A limit of memory makes Redis drop keys by its policy. A lock has a ttl, so
+ * that not even the volatile-* policies spare it. */
+void hf_redis_read_memory(struct hf_redis_promises *promises, const char *info)
+{
+    char *policy = promises->evicts;
+
+    if (HF_MUTANT(77) || hf_redis_info_says(info, "maxmemory", "0") ||
+        !find_line(info, "maxmemory_policy", policy,
+                   sizeof(promises->evicts)) ||
+        !strcmp(policy, "noeviction"))
+        policy[0] = '\0';
+}
+
+static bool config_says(const redisReply *reply, const char *name,
+                        const char *wanted)
+{
+    if (reply->type != REDIS_REPLY_ARRAY)
+        return false;
+    for (size_t i = 0; i + 1 < reply->elements; i += 2) {
+        const char *found = reply->element[i]->str;
+        const char *value = reply->element[i + 1]->str;
+
+        if (found && value && !strcmp(found, name))
+            return !strcmp(value, wanted);
+    }
+    return false;
+}
+
+/* With no-appendfsync-on-rewrite nothing is flushed while the file is written
+ * anew. */
+void hf_redis_read_config(struct hf_redis_promises *promises,
+                          const redisReply *reply)
+{
+    promises->durable = config_says(reply, "appendonly", "yes") &&
+                        config_says(reply, "appendfsync", "always") &&
+                        (HF_MUTANT(154) ||
+                         config_says(reply, "no-appendfsync-on-rewrite", "no"));
+}
+
+/* ---- Granting -----------------------------------------------------------*/
+
+/* What is granted here and now may be forgotten by a restart: what was granted
+ * before the last one must have ended. */
+static enum hf_err check_grace(const struct hf_redis_promises *promises,
+                               const struct hf_redis_address *address,
+                               const struct hf_command *command, hf_time now,
+                               struct hf_error *error)
+{
+    if (address->grace_ms == 0 || promises->durable || HF_MUTANT(155))
+        return HF_OK;
+    if (command->lease_ms > address->grace_ms)
+        return hf_error_set(error, HF_EINVAL,
+                            "%s: a lease of %u ms is longer than ?grace=%ums: "
+                            "choose a shorter ttl or a longer grace",
+                            address->name, command->lease_ms,
+                            address->grace_ms);
+    if (command->kind == HF_COMMAND_LOCK && now < promises->grants_from)
+        return hf_error_set(error, HF_EUNAVAIL,
+                            "%s: the server has started and may have forgotten "
+                            "locks; it grants again in %u ms (?grace=%ums)",
+                            address->name,
+                            hf_time_left(promises->grants_from, now),
+                            address->grace_ms);
+    return HF_OK;
+}
+
+enum hf_err hf_redis_check_eviction(const struct hf_redis_promises *promises,
+                                    const struct hf_redis_address *address,
+                                    struct hf_error *error)
+{
+    if (*promises->evicts == '\0' || address->unsafe)
+        return HF_OK;
+    return hf_error_set(error, HF_EUNSUPPORTED,
+                        "%s: maxmemory-policy is %s; locks could be evicted. "
+                        "Set it to noeviction, or add ?unsafe=1",
+                        address->name, promises->evicts);
+}
+
+static enum hf_err check_durable(const struct hf_redis_promises *promises,
+                                 const struct hf_redis_address *address,
+                                 struct hf_error *error)
+{
+    if (!address->requires_durable || promises->durable)
+        return HF_OK;
+    return hf_error_set(error, HF_EUNSUPPORTED,
+                        "%s: is not durable any more, as the URL requires. Set "
+                        "appendonly yes, appendfsync always and "
+                        "no-appendfsync-on-rewrite no",
+                        address->name);
+}
+
+enum hf_err hf_redis_may_grant(const struct hf_redis_promises *promises,
+                               const struct hf_redis_address *address,
+                               const struct hf_command *command, hf_time now,
+                               struct hf_error *error)
+{
+    enum hf_err err = HF_OK;
+
+    if (command->kind != HF_COMMAND_LOCK && command->kind != HF_COMMAND_RENEW)
+        return HF_OK;
+    if (command->kind == HF_COMMAND_LOCK)
+        err = hf_redis_check_eviction(promises, address, error);
+    if (!err && command->kind == HF_COMMAND_LOCK)
+        err = check_durable(promises, address, error);
+    if (err)
+        return err;
+    return check_grace(promises, address, command, now, error);
+}
