@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/bytes.h"
+#include "client/background.h"
 #include "client/client.h"
 #include "client/lock.h"
 #include "client/options.h"
@@ -125,6 +126,10 @@ enum hf_err hf_operation_finish(enum hf_err err, struct hf_future *future)
     err = hf_client_enter_closed(client);
     if (err)
         return err;
+    /* A caller that blocks has no event loop: a lock that is to be renewed
+     * needs a thread. */
+    if (client->kept > 0)
+        (void)hf_background_ensure(client);
     err = hf_future_await(future);
     hf_future_unref(future);
     hf_client_unref(client);
