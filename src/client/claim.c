@@ -368,6 +368,9 @@ static void claim_anew(struct hf_lock *lock)
 {
     enum hf_err err;
 
+    /* The turn has lasted longer than the lease. By its old time the next answer
+     * would be late as well, and so on for as long as the turn lasts. */
+    hf_client_forget_now(lock->client);
     hf_claim_withdraw_behind(lock);
     err = draw_nonce(lock);
     if (err)

@@ -55,9 +55,9 @@ static struct hf_lock *adopt(struct hf_client *client,
     struct hf_lock *lock;
 
     hf_nonce(from, nonce);
-    assert_int_equal(hf_lock_adopt(client, hf_key("k"), nonce, hf_token(from),
-                                   &opts, &lock),
-                     HF_OK);
+    assert_int_equal(
+        hf_lock_adopt(client, hf_key("k"), nonce, hf_token(from), &opts, &lock),
+        HF_OK);
     return lock;
 }
 
@@ -185,6 +185,29 @@ static void a_grant_is_judged_by_the_clock_of_its_answer(void **state)
     hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_STALL, 1, 500);
     err = hf_world_lock(&world, a, "k", &opts, &lock);
     assert_int_equal(err, HF_EUNAVAIL);
+}
+
+/* After the clock is read, nobody runs for half a second. */
+static void lose_time(struct hf_world *at)
+{
+    hf_world_jump(at, 500);
+}
+
+/* The turn was stopped for longer than the lease. What is asked anew in the same
+ * turn counts from now, or each answer in it would be late. */
+static void a_claim_that_begins_anew_reads_the_clock_anew(void **state)
+{
+    struct hf_lock_opts opts = options(100, HF_FOREVER);
+    struct hf_client *client;
+    struct hf_lock *lock;
+
+    (void)state;
+    world.plain = true; /* what is asked is answered in the same turn */
+    client = hf_world_open(&world);
+    world.on_clock = lose_time;
+    assert_int_equal(hf_world_lock(&world, client, "k", &opts, &lock), HF_OK);
+    assert_true(hf_valid_for(lock, 0));
+    hf_lock_free(lock);
 }
 
 static const struct hf_lock *watched;
@@ -338,12 +361,12 @@ static void a_handle_may_be_freed_under_its_blocked_callers(void **state)
     opts.idle = true;
     opts.on_event = note_waiting;
     assert_int_equal(hf_lock_new(real, hf_key("k"), &opts, &shared), HF_OK);
-    assert_int_equal(
-        pthread_create(&claiming, NULL, claim_shared, &claimed), 0);
+    assert_int_equal(pthread_create(&claiming, NULL, claim_shared, &claimed),
+                     0);
     while (!atomic_load(&waiting))
         sched_yield();
-    assert_int_equal(
-        pthread_create(&awaiting, NULL, await_shared, &awaited), 0);
+    assert_int_equal(pthread_create(&awaiting, NULL, await_shared, &awaited),
+                     0);
     while (!is_awaited(shared))
         sched_yield();
     hf_lock_free(shared);
@@ -444,7 +467,7 @@ static void a_thread_is_answered_for_its_own_claim(void **state)
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-#define THREADS(name) \
+#define THREADS(name)                                                          \
     cmocka_unit_test_setup_teardown(name, open_real, close_real)
 
 int main(void)
@@ -456,6 +479,7 @@ int main(void)
         CASE(a_detached_handle_cannot_act_on_its_old_claim),
         CASE(a_renewal_is_judged_by_the_clock_of_its_answer),
         CASE(a_grant_is_judged_by_the_clock_of_its_answer),
+        CASE(a_claim_that_begins_anew_reads_the_clock_anew),
         CASE(what_one_thread_saw_end_is_not_renewed),
         CASE(an_unlock_that_may_have_been_lost_is_in_doubt),
         CASE(a_lost_answer_of_a_server_that_remembers_is_resolved),

@@ -250,8 +250,8 @@ static mongoc_client_t *connect_to(const struct hf_test_mongo *mongo,
     mongoc_log_set_handler(log_nothing, NULL);
     (void)snprintf(url, sizeof(url),
                    "mongodb://%s127.0.0.1:%d/?directConnection=true"
-                   "&serverSelectionTimeoutMS=2000&connectTimeoutMS=1000"
-                   "&socketTimeoutMS=30000&retryWrites=false&authSource=admin",
+                   "&serverSelectionTimeoutMS=10000&connectTimeoutMS=3000"
+                   "&socketTimeoutMS=120000&retryWrites=false&authSource=admin",
                    mongo->auth && mongo->has_user ? "keeper:secret@" : "",
                    member->port);
     return mongoc_client_new(url);
