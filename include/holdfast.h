@@ -556,8 +556,10 @@ HF_API enum hf_err hf_read_start(struct hf_client *client, struct hf_key key,
                                  struct hf_future **future);
 
 /* Call `each` for every held key that begins with `prefix` (which may be
- * empty), in byte order, each key once. `info` is its own only until it
- * returns; false ends the list early. The callback may not block. */
+ * empty), in byte order, each key once. A key that is taken or freed during
+ * the call may be listed or not; to follow what changes, watch from 1 above the
+ * smallest `index` in the list. `info` is its own only until it returns; false
+ * ends the list early. The callback may not block. */
 typedef bool hf_list_fn(const struct hf_info *info, void *arg);
 HF_API enum hf_err hf_list(struct hf_client *client, struct hf_key prefix,
                            hf_list_fn *each, void *arg);

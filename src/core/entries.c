@@ -53,6 +53,38 @@ struct hf_session *hf_table_session(const struct hf_table *table, uint64_t id)
     return link ? HF_CONTAINER(link, struct hf_session, link) : NULL;
 }
 
+void hf_table_walk(struct hf_table *table, struct hf_walk *walk)
+{
+    *walk = (struct hf_walk){.next = hf_table_next(table, NULL)};
+    hf_list_push_back(&table->walks, &walk->link);
+}
+
+struct hf_hold *hf_walk_next(const struct hf_table *table, struct hf_walk *walk)
+{
+    struct hf_hold *hold = walk->next;
+
+    if (hold)
+        walk->next = hf_table_next(table, hold);
+    return hold;
+}
+
+void hf_walk_end(struct hf_walk *walk)
+{
+    hf_list_remove(&walk->link);
+}
+
+/* `hold` is about to leave its place: no walk may stand there. */
+static void pass_over(const struct hf_table *table, const struct hf_hold *hold)
+{
+    for (struct hf_list *link = table->walks.next; link != &table->walks;
+         link = link->next) {
+        struct hf_walk *walk = HF_CONTAINER(link, struct hf_walk, link);
+
+        if (walk->next == hold && !HF_MUTANT(205))
+            walk->next = hf_table_next(table, hold);
+    }
+}
+
 struct hf_session *hf_table_next_session(const struct hf_table *table,
                                          const struct hf_session *session)
 {
@@ -211,12 +243,16 @@ struct hf_hold *hf_table_add_hold(struct hf_table *table, struct hf_key key,
 void hf_table_give_token(struct hf_table *table, struct hf_hold *hold)
 {
     hold->token = ++table->token;
+    if (table->by_token.prev == &hold->by_token)
+        return; /* it is the last already */
+    pass_over(table, hold);
     hf_list_remove(&hold->by_token);
     hf_list_push_back(&table->by_token, &hold->by_token);
 }
 
 void hf_table_remove_hold(struct hf_table *table, struct hf_hold *hold)
 {
+    pass_over(table, hold);
     hf_map_remove(&table->holds, &hold->link);
     hf_list_remove(&hold->by_token);
     free(hold->data);
@@ -250,6 +286,7 @@ void hf_table_init(struct hf_table *table, const struct hf_seed *seed,
     hf_map_init(&table->waiting);
     hf_list_init(&table->by_token);
     hf_list_init(&table->all_sessions);
+    hf_list_init(&table->walks);
 }
 
 static void free_line(struct hf_hold *hold)
@@ -264,6 +301,18 @@ static void free_line(struct hf_hold *hold)
     }
     if (hold->untold)
         hf_claim_free(hold->untold);
+}
+
+static void break_walks(struct hf_table *table)
+{
+    struct hf_list *link;
+
+    while ((link = hf_list_take(&table->walks))) {
+        struct hf_walk *walk = HF_CONTAINER(link, struct hf_walk, link);
+
+        walk->next = NULL;
+        walk->broken = true;
+    }
 }
 
 void hf_table_fini(struct hf_table *table)
@@ -285,6 +334,7 @@ void hf_table_fini(struct hf_table *table)
         hf_session_free(session);
         session = next;
     }
+    break_walks(table);
     hf_map_fini(&table->holds);
     hf_map_fini(&table->sessions);
     hf_map_fini(&table->waiting);

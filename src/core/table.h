@@ -80,6 +80,15 @@ struct hf_table_event {
 };
 typedef void hf_table_event_fn(void *arg, const struct hf_table_event *event);
 
+/* A walk over the holds that goes on while the table changes, begun by
+ * hf_table_walk(). It finds every hold that stays where it is; one that is
+ * passed on moves to the end, and so is found, perhaps a second time. */
+struct hf_walk {
+    struct hf_list link;  /* in the table, until hf_walk_end() */
+    struct hf_hold *next; /* NULL: that was the last */
+    bool broken;          /* the table was emptied in the meantime */
+};
+
 struct hf_table {
     struct hf_seed seed;
     hf_table_event_fn *event;
@@ -92,6 +101,7 @@ struct hf_table {
     struct hf_map waiting;       /* claims, by nonce */
     struct hf_list by_token;     /* holds: the oldest grant first */
     struct hf_list all_sessions; /* the oldest first */
+    struct hf_list walks;
 };
 
 /* `seed` should be secret: the keys come from outside. */
@@ -124,6 +134,11 @@ struct hf_hold *hf_table_find(const struct hf_table *table, struct hf_key key);
 /* Walk over the holds, from NULL until NULL: the lowest token first. */
 struct hf_hold *hf_table_next(const struct hf_table *table,
                               const struct hf_hold *hold);
+
+void hf_table_walk(struct hf_table *table, struct hf_walk *walk);
+struct hf_hold *hf_walk_next(const struct hf_table *table,
+                             struct hf_walk *walk);
+void hf_walk_end(struct hf_walk *walk);
 
 /* Walk over the sessions, from NULL until NULL: the lowest id first. */
 struct hf_session *hf_table_next_session(const struct hf_table *table,

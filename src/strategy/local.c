@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/mutant.h"
+#include "strategy/listing.h"
 
 #define EVENTS_A_TURN 64 /* reported before timers and callbacks run again */
 
@@ -116,33 +118,6 @@ static void read_one(const struct hf_store *store, hf_time now,
     else
         err = hf_info_copy(answer->infos, &none);
     answer->count = err ? 0 : 1;
-    answer->result.err = err;
-}
-
-static void list(const struct hf_store *store, hf_time now,
-                 struct hf_request *request)
-{
-    struct hf_answer *answer = &request->answer;
-    struct hf_key prefix = request->command.key;
-    struct hf_hold *hold = NULL;
-    size_t matches = 0;
-    enum hf_err err = HF_OK;
-
-    while ((hold = hf_table_next(&store->table, hold)))
-        matches += hf_key_has_prefix(hf_hold_key(hold), prefix);
-    if (matches > HF_LIST_MAX) {
-        answer->result.err = HF_ELIMIT;
-        return;
-    }
-    answer->infos = calloc(matches + 1, sizeof(*answer->infos));
-    if (!answer->infos)
-        err = HF_ENOMEM;
-    while (!err && (hold = hf_table_next(&store->table, hold))) {
-        if (!hf_key_has_prefix(hf_hold_key(hold), prefix))
-            continue;
-        err = copy_info(store, now, hold, &answer->infos[answer->count]);
-        answer->count += !err;
-    }
     answer->result.err = err;
 }
 
@@ -402,7 +377,7 @@ static void serve(struct hf_local *local, struct hf_request *request)
         read_one(local->store, now, request);
         break;
     case HF_REQUEST_LIST:
-        list(local->store, now, request);
+        HF_ASSERT(false); /* hf_local_list() */
         break;
     case HF_REQUEST_WATCH:
         answer->result.err = watch(local, request);
@@ -414,7 +389,8 @@ static void serve(struct hf_local *local, struct hf_request *request)
     answer->index = local->store->table.index;
 }
 
-enum hf_err hf_local_submit(struct hf_local *local, struct hf_request *request)
+static enum hf_err go_in_and_serve(struct hf_local *local,
+                                   struct hf_request *request)
 {
     enum hf_err err = local->ops->enter(local);
 
@@ -422,6 +398,17 @@ enum hf_err hf_local_submit(struct hf_local *local, struct hf_request *request)
         return err;
     serve(local, request);
     local->ops->leave(local);
+    return HF_OK;
+}
+
+enum hf_err hf_local_submit(struct hf_local *local, struct hf_request *request)
+{
+    enum hf_err err = request->kind == HF_REQUEST_LIST
+                          ? hf_local_list(local, request)
+                          : go_in_and_serve(local, request);
+
+    if (err)
+        return err;
     local->host->ops->answer(local->host, request);
     if (local->news && !local->telling)
         hf_local_tell_news(local);

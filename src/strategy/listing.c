@@ -1,0 +1,236 @@
+#include "strategy/listing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/limits.h"
+#include "base/mutant.h"
+
+struct listing {
+    struct hf_local *local;
+    struct hf_answer *answer;
+    struct hf_key prefix;
+    struct hf_walk walk;
+    size_t looked_at;
+    size_t patience;   /* after so many holds the rest is one step */
+    size_t capacity;   /* of answer->infos */
+    uint64_t index;    /* when it began: what changes later has a larger one */
+    uint64_t token;    /* likewise */
+    bool repeats;      /* a key may have been found twice */
+    struct hf_buf buf; /* what one step has copied */
+};
+
+/* ---- Inside -------------------------------------------------------------*/
+
+static void copy_text(struct hf_buf *buf, const void *data, size_t size)
+{
+    hf_buf_u32(buf, (uint32_t)size + 1);
+    hf_buf_raw(buf, data, size);
+    hf_buf_u8(buf, 0);
+}
+
+static void copy_hold(struct listing *listing, hf_time now,
+                      const struct hf_hold *hold)
+{
+    const struct hf_store *store = listing->local->store;
+    struct hf_bytes value = hf_hold_value(hold);
+    struct hf_bytes note = hf_hold_note(hold);
+    struct hf_buf *buf = &listing->buf;
+
+    hf_buf_bytes(buf, hold->key, hold->key_size);
+    hf_buf_u8(buf, hold->forced);
+    hf_buf_u64(buf, hold->token);
+    hf_buf_u32(buf, hf_time_left(now, hold->since));
+    hf_buf_u32(buf, hf_time_left(hf_store_end(store, hold), now));
+    hf_buf_u32(buf, hold->waiters);
+    hf_buf_bytes(buf, value.data, value.size);
+    copy_text(buf, hold->session->label, hold->session->label_size);
+    copy_text(buf, note.data, note.size);
+}
+
+static bool is_step_over(const struct listing *listing, size_t count)
+{
+    if (listing->looked_at > listing->patience || HF_MUTANT(206))
+        return false;
+    return count >= HF_LISTING_HOLDS || listing->buf.size >= HF_LISTING_BYTES;
+}
+
+static void copy_step(struct listing *listing)
+{
+    hf_time now = hf_local_now(listing->local);
+    const struct hf_table *table = &listing->local->store->table;
+    const struct hf_hold *hold;
+
+    listing->buf.size = 0;
+    for (size_t i = 0; !is_step_over(listing, i); i++) {
+        hold = hf_walk_next(table, &listing->walk);
+        if (!hold)
+            break;
+        listing->looked_at++;
+        if (!hf_key_has_prefix(hf_hold_key(hold), listing->prefix))
+            continue;
+        listing->repeats = listing->repeats || hold->token > listing->token;
+        copy_hold(listing, now, hold);
+    }
+}
+
+/* ---- Outside ------------------------------------------------------------*/
+
+static enum hf_err reserve(struct listing *listing)
+{
+    struct hf_answer *answer = listing->answer;
+    size_t capacity = listing->capacity ? listing->capacity * 2 : 64;
+    struct hf_info *infos;
+
+    if (answer->count >= HF_LIST_MAX)
+        return HF_ELIMIT;
+    if (answer->count < listing->capacity)
+        return HF_OK;
+    infos = realloc(answer->infos, capacity * sizeof(*infos));
+    if (!infos)
+        return HF_ENOMEM;
+    answer->infos = infos;
+    listing->capacity = capacity;
+    return HF_OK;
+}
+
+static enum hf_err take_hold(struct listing *listing, struct hf_reader *reader)
+{
+    struct hf_answer *answer = listing->answer;
+    struct hf_info info = {.held = true, .index = listing->index};
+    struct hf_bytes key = hf_reader_bytes(reader, HF_KEY_MAX);
+    enum hf_err err = reserve(listing);
+
+    if (err)
+        return err;
+    info.key = (struct hf_key){key.data, key.size};
+    info.forced = hf_reader_u8(reader);
+    info.token = hf_reader_u64(reader);
+    info.held_ms = hf_reader_u32(reader);
+    info.left_ms = hf_reader_u32(reader);
+    info.waiters = hf_reader_u32(reader);
+    info.value = hf_reader_bytes(reader, HF_VALUE_MAX);
+    info.owner = hf_reader_bytes(reader, HF_NOTE_MAX + 1).data;
+    info.note = hf_reader_bytes(reader, HF_NOTE_MAX + 1).data;
+    err = hf_info_copy(&answer->infos[answer->count], &info);
+    answer->count += !err;
+    return err;
+}
+
+static enum hf_err take_step(struct listing *listing)
+{
+    struct hf_reader reader = {.data = listing->buf.data,
+                               .size = listing->buf.size};
+    enum hf_err err = listing->buf.failed ? HF_ENOMEM : HF_OK;
+
+    while (!err && reader.size > 0)
+        err = take_hold(listing, &reader);
+    return err;
+}
+
+static int compare_infos(const void *a, const void *b)
+{
+    const struct hf_info *x = a;
+    const struct hf_info *y = b;
+    int order = hf_key_compare(x->key, y->key);
+
+    return order ? order : (x->token > y->token) - (x->token < y->token);
+}
+
+/* Of a key that was found twice the newer grant is listed. */
+static void drop_repeats(struct hf_answer *answer)
+{
+    size_t kept = 0;
+
+    qsort(answer->infos, answer->count, sizeof(*answer->infos), compare_infos);
+    for (size_t i = 0; i < answer->count; i++) {
+        if (i + 1 < answer->count &&
+            hf_key_equal(answer->infos[i].key, answer->infos[i + 1].key))
+            hf_info_fini(&answer->infos[i]);
+        else
+            answer->infos[kept++] = answer->infos[i];
+    }
+    answer->count = kept;
+}
+
+/* ---- Both ---------------------------------------------------------------*/
+
+/* From the start, and without what was collected before. */
+static void begin(struct listing *listing)
+{
+    struct hf_table *table = &listing->local->store->table;
+
+    listing->index = table->index;
+    listing->token = table->token;
+    listing->repeats = false;
+    hf_answer_clear(listing->answer);
+    listing->capacity = 0;
+    hf_table_walk(table, &listing->walk);
+    if (listing->patience == 0)
+        listing->patience = 2 * table->holds.count + 65536;
+}
+
+/* Go inside for one step. The strategy may have made the store anew meanwhile:
+ * then it starts over. */
+static enum hf_err run_step(struct listing *listing)
+{
+    struct hf_local *local = listing->local;
+    enum hf_err err = local->ops->enter(local);
+
+    if (err)
+        return err;
+    if (listing->walk.broken)
+        begin(listing);
+    copy_step(listing);
+    if (!listing->walk.next)
+        hf_walk_end(&listing->walk);
+    local->ops->leave(local);
+    return HF_OK;
+}
+
+/* Where the strategy cannot go inside, nobody else has the store. */
+static void give_up(struct listing *listing)
+{
+    struct hf_local *local = listing->local;
+    bool inside = local->ops->enter(local) == HF_OK;
+
+    hf_walk_end(&listing->walk);
+    if (inside)
+        local->ops->leave(local);
+}
+
+static enum hf_err run(struct listing *listing, enum hf_err *failure)
+{
+    enum hf_err err;
+
+    do {
+        err = run_step(listing);
+        if (!err)
+            *failure = take_step(listing);
+    } while (!err && !*failure && listing->walk.next);
+    if (listing->walk.next)
+        give_up(listing);
+    return err;
+}
+
+enum hf_err hf_local_list(struct hf_local *local, struct hf_request *request)
+{
+    struct listing listing = {
+        .local = local,
+        .answer = &request->answer,
+        .prefix = request->command.key,
+        .walk = {.broken = true}, /* not begun */
+    };
+    enum hf_err failure = HF_OK;
+    enum hf_err err = run(&listing, &failure);
+
+    hf_buf_fini(&listing.buf);
+    if (err || failure)
+        hf_answer_clear(&request->answer);
+    else if (listing.repeats)
+        drop_repeats(&request->answer);
+    request->answer.result.err = failure;
+    request->answer.index = listing.index;
+    return err;
+}
