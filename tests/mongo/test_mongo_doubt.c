@@ -336,6 +336,7 @@ static void silence_ends_by_the_deadline(void **state)
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     driven = hf_test_mongo_open(&mongo, "");
+    (void)poll(NULL, 0, 1500); /* the connections of a longer life */
     lock = lock_at_last(client, "k", &opts);
     token = hf_token(lock);
     hf_test_mongo_signal(&mongo, 0, SIGSTOP);
