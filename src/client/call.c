@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "client/client.h"
+#include "client/operation.h"
 
 #define BACK_OFF_DEFAULT_MS 50
 #define BACK_OFF_MAX_MS 500
@@ -149,6 +150,7 @@ static void start(struct hf_call *call)
     call->attempts = 0;
     call->in_doubt = false;
     call->expired_unsent = false;
+    call->request.progress = 0;
     if (call->request.kind != HF_REQUEST_COMMAND) {
         send(call);
     } else if (window_is_full(client)) {
@@ -311,16 +313,32 @@ static bool has_more_time(struct hf_call *call)
     return now < call->deadline;
 }
 
+/* A LIST goes on as long as parts of its answer come, up to a limit. */
+static bool makes_progress(struct hf_call *call)
+{
+    hf_time until = hf_time_add(call->request.progress, HF_ANSWER_TIMEOUT_MS);
+    hf_time limit = hf_time_add(call->first_sent, HF_LIST_TIMEOUT_MS);
+
+    if (call->request.kind != HF_REQUEST_LIST || call->request.progress == 0 ||
+        HF_MUTANT(158))
+        return false;
+    if (until > limit)
+        until = limit;
+    if (until > call->deadline)
+        call->deadline = until;
+    return hf_client_now(call->client) < call->deadline;
+}
+
 static void on_limit(struct hf_call *call)
 {
-    if (has_more_time(call)) {
+    if (has_more_time(call) || makes_progress(call)) {
         set_timer_to_limit(call);
         return;
     }
     if (call->state == HF_CALL_SENT) {
         take_back(call);
-        call->in_doubt = call->in_doubt ||
-                         call->request.answer.result.err != HF_EUNAVAIL;
+        call->in_doubt =
+            call->in_doubt || call->request.answer.result.err != HF_EUNAVAIL;
     }
     give_up(call);
 }

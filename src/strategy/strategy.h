@@ -64,6 +64,8 @@ struct hf_request {
     uint64_t watch;            /* WATCH, UNWATCH: the client's number for it */
     uint64_t from;             /* WATCH: first index wanted; 0: from now */
     bool exact;                /* WATCH: of command.key alone */
+    hf_time progress;          /* LIST: when a part of it came last, or 0; the
+                                  strategy's: its deadline counts from there */
     struct hf_answer answer;
     struct hf_list link;
     bool answered;                            /* the host's: `done` is to run */

@@ -1,17 +1,19 @@
-/* list.c - who holds what under a prefix: SCAN, and a look at each key. */
+#include "strategy/redis/list.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
 #include "base/limits.h"
-#include "strategy/redis/list.h"
 
-#define SCAN_COUNT 512
+#define SCAN_COUNT                                                             \
+    1024 /* keys in one step: the server does nothing else then */
 
 struct hf_redis_list {
     struct hf_redis_link *server;
     hf_redis_list_fn *done; /* NULL: nobody wants the answer */
     void *arg;
+    hf_time *progress; /* may be NULL */
     struct hf_redis_call scan;
     unsigned pending; /* replies */
     bool scanned;     /* to the end */
@@ -180,27 +182,36 @@ static void look_at(struct hf_redis_list *list, struct hf_key key)
 
 /* ---- SCAN ---------------------------------------------------------------*/
 
+/* {cursor, keys...} */
+static bool is_scan(const struct hf_redis_list *list, const redisReply *reply)
+{
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements == 0 ||
+        reply->element[0]->len >= sizeof(list->cursor))
+        return false;
+    for (size_t i = 0; i < reply->elements; i++) {
+        if (reply->element[i]->type != REDIS_REPLY_STRING)
+            return false;
+    }
+    return true;
+}
+
 static void take_scan(struct hf_redis_list *list, const redisReply *reply)
 {
-    const redisReply *cursor, *keys;
-
     if (reply->type == REDIS_REPLY_ERROR) {
         fail(list, hf_redis_failure(list->server, reply), reply->str);
         return;
     }
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-        reply->element[0]->type != REDIS_REPLY_STRING ||
-        reply->element[0]->len >= sizeof(list->cursor)) {
-        fail(list, HF_EPROTO, "SCAN is not understood");
+    if (!is_scan(list, reply)) {
+        fail(list, HF_EPROTO, "unexpected reply of the server to a scan");
         return;
     }
-    cursor = reply->element[0];
-    keys = reply->element[1];
-    memcpy(list->cursor, cursor->str, cursor->len + 1);
+    memcpy(list->cursor, reply->element[0]->str, reply->element[0]->len + 1);
     list->scanned = !strcmp(list->cursor, "0");
-    for (size_t i = 0; i < keys->elements && !list->err; i++)
-        look_at(list,
-                (struct hf_key){keys->element[i]->str, keys->element[i]->len});
+    if (list->done && list->progress)
+        *list->progress = list->server->host->ops->now(list->server->host);
+    for (size_t i = 1; i < reply->elements && !list->err; i++)
+        look_at(list, (struct hf_key){reply->element[i]->str,
+                                      reply->element[i]->len});
 }
 
 static void scanned(struct hf_redis_call *call, const redisReply *reply)
@@ -219,14 +230,12 @@ static void scan(struct hf_redis_list *list)
 {
     struct hf_redis_args args = {.count = 0};
 
-    hf_redis_add_text(&args, "SCAN");
+    hf_redis_add_text(&args, "EVALSHA");
+    hf_redis_add(&args, list->server->shas[HF_REDIS_SCAN], HF_REDIS_SHA_SIZE);
+    hf_redis_add_number(&args, 0);
     hf_redis_add_text(&args, list->cursor);
-    hf_redis_add_text(&args, "MATCH");
     hf_redis_add(&args, list->pattern, list->pattern_size);
-    hf_redis_add_text(&args, "COUNT");
     hf_redis_add_number(&args, SCAN_COUNT);
-    hf_redis_add_text(&args, "TYPE");
-    hf_redis_add_text(&args, "string");
     list->scan.reply = scanned;
     if (hf_redis_link_send(list->server, &list->scan, &args))
         list->pending++;
@@ -259,7 +268,8 @@ static void escape(struct hf_redis_list *list, struct hf_key prefix)
 
 enum hf_err hf_redis_list_start(struct hf_redis_link *server,
                                 struct hf_key prefix, hf_redis_list_fn *done,
-                                void *arg, struct hf_redis_list **list)
+                                void *arg, hf_time *progress,
+                                struct hf_redis_list **list)
 {
     struct hf_redis_list *made = calloc(1, sizeof(*made));
 
@@ -268,6 +278,7 @@ enum hf_err hf_redis_list_start(struct hf_redis_link *server,
     made->server = server;
     made->done = done;
     made->arg = arg;
+    made->progress = progress;
     made->cursor[0] = '0';
     made->prefix_size = prefix.size;
     hf_copy(made->prefix, prefix.data, prefix.size);

@@ -1,5 +1,5 @@
-/* list.h - who holds what under a prefix, on one server: SCAN, and a look at
- * each key.
+/* list.h - who holds what under a prefix, on one server: a script that scans
+ * for locks (scan.lua), and a READ of each.
  *
  * It is no snapshot: what is held all the while is shown, what comes or goes
  * may be. Where somebody watches, each look notes what it finds for them. */
@@ -21,10 +21,13 @@ struct hf_redis_listed {
 typedef void hf_redis_list_fn(void *arg, struct hf_redis_listed *listed);
 
 /* Begin. `done` is called once, later, unless it is abandoned; with NULL
- * nothing is kept of what is found. HF_ENOMEM, HF_EUNAVAIL. */
+ * nothing is kept of what is found. `*progress` is set to the time of each
+ * reply, until it is done or abandoned; it may be NULL. HF_ENOMEM,
+ * HF_EUNAVAIL. */
 enum hf_err hf_redis_list_start(struct hf_redis_link *server,
                                 struct hf_key prefix, hf_redis_list_fn *done,
-                                void *arg, struct hf_redis_list **list);
+                                void *arg, hf_time *progress,
+                                struct hf_redis_list **list);
 
 /* Nobody wants it any more. */
 void hf_redis_list_abandon(struct hf_redis_list *list);

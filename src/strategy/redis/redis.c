@@ -340,7 +340,7 @@ static void run_list(struct hf_redis *redis, struct hf_request *request)
 
     if (made)
         err = hf_redis_list_start(&redis->link, request->command.key, listed,
-                                  made, &made->list);
+                                  made, &request->progress, &made->list);
     if (err && made)
         hf_redis_refuse(made, err, hf_err_text(err));
     else if (err)
@@ -417,6 +417,8 @@ void hf_redis_cancel(void *self, struct hf_request *request)
     else
         hf_redis_watch_cancel(redis, request);
     hf_answer_clear(&request->answer);
-    request->answer.result.err = HF_EINDOUBT;
+    /* Nothing is done by reading. */
+    request->answer.result.err =
+        request->kind == HF_REQUEST_COMMAND ? HF_EINDOUBT : HF_EUNAVAIL;
     redis->host->ops->answer(redis->host, request);
 }

@@ -142,7 +142,7 @@ void hf_redlock_list_all(struct hf_redlock_poll *poll)
 
         if (hf_redlock_can_ask(poll, vote->server) &&
             !hf_redis_list_start(&vote->server->link, poll->command.key, listed,
-                                 vote, &vote->list))
+                                 vote, &poll->request->progress, &vote->list))
             poll->pending++;
     }
 }

@@ -402,7 +402,9 @@ void hf_redlock_poll_cancel(struct hf_redlock_poll *poll)
         poll->command.kind == HF_COMMAND_LOCK)
         hf_redlock_note_doubts(poll);
     hf_redlock_abandon_lists(poll);
-    hf_redlock_answer(poll, HF_EINDOUBT);
+    /* Nothing is done by reading. */
+    hf_redlock_answer(poll, poll->kind == HF_REQUEST_COMMAND ? HF_EINDOUBT
+                                                             : HF_EUNAVAIL);
     if (is_over(poll))
         free_poll(poll);
 }

@@ -13,6 +13,7 @@ enum hf_redis_script {
     HF_REDIS_RAISE,
     HF_REDIS_READ,
     HF_REDIS_RENEW,
+    HF_REDIS_SCAN,
     HF_REDIS_SEVERAL,
     HF_REDIS_TAKE,
     HF_REDIS_UNLOCK,

@@ -302,7 +302,7 @@ static void open_watch(struct hf_redis *redis, struct watch *watch,
     if (watch->exact)
         look_at(redis, key);
     else
-        (void)hf_redis_list_start(&redis->link, key, NULL, NULL, NULL);
+        (void)hf_redis_list_start(&redis->link, key, NULL, NULL, NULL, NULL);
 }
 
 static void open_watches(struct hf_redis *redis, uint64_t index)

@@ -1,0 +1,16 @@
+-- One step of SCAN over the strings, and which of them are locks: of the others
+-- no more than the first bytes is looked at.
+--
+-- ARGV  1 cursor  2 pattern  3 how many keys to look at
+-- Answers {the next cursor, keys...}.
+local found = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3],
+    'TYPE', 'string')
+local answer = {found[1]}
+
+for _, key in ipairs(found[2]) do
+    -- A key that the user may not read, or that is no string any more, is none.
+    if redis.pcall('GETRANGE', key, 0, 3) == 'hf1 ' then
+        answer[#answer + 1] = key
+    end
+end
+return answer

@@ -1,0 +1,156 @@
+/* A server that is slow to answer, or has much to look at: what it answers
+ * counts, however late. */
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/delay.h"
+#include "lib/redis_client.h"
+#include "lib/runner.h"
+
+#define LOCKS 40
+
+static struct hf_test_redis redis;
+static struct hf_client *client;
+
+static int tear_down(void **state)
+{
+    (void)state;
+    if (client)
+        (void)hf_close(client, 1000);
+    hf_test_redis_stop(&redis);
+    return 0;
+}
+
+/* How often scripts were run, by the server's count. */
+static long scripts_run(void)
+{
+    static const char name[] = "cmdstat_evalsha:calls=";
+    const char *line =
+        strstr(hf_test_redis_say(&redis, "INFO commandstats"), name);
+
+    return line ? strtol(line + strlen(name), NULL, 10) : 0;
+}
+
+static void a_lock_is_asked_for_once_while_the_server_stalls(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(600000, 0, 60000);
+    struct hf_future *futures[LOCKS];
+    struct hf_lock *locks[LOCKS];
+    enum hf_err err;
+    char key[16];
+    long before;
+
+    (void)state;
+    assert_true(hf_test_redis_start(&redis, NULL));
+    client = hf_test_redis_open(&redis, NULL);
+    before = scripts_run();
+    (void)kill(redis.pid, SIGSTOP);
+    for (unsigned i = 0; i < LOCKS; i++) {
+        (void)snprintf(key, sizeof(key), "k%u", i);
+        locks[i] = NULL;
+        expect_ok(hf_lock_start(client, hf_key(key), &opts, &locks[i], NULL,
+                                NULL, &futures[i]));
+        /* In a turn of its own, so that each is a script of its own. */
+        expect_err(hf_future_wait(futures[i], 50, &err), HF_ETIMEDOUT);
+    }
+    (void)kill(redis.pid, SIGCONT);
+    for (unsigned i = 0; i < LOCKS; i++) {
+        expect_ok(hf_future_wait(futures[i], 60000, &err));
+        expect_ok(err);
+    }
+    assert_int_equal(scripts_run() - before, LOCKS);
+    for (unsigned i = 0; i < LOCKS; i++) {
+        hf_future_free(futures[i]);
+        hf_lock_free(locks[i]);
+    }
+}
+
+/* ---- Lists --------------------------------------------------------------*/
+
+static bool count_one(const struct hf_info *info, void *arg)
+{
+    (void)info;
+    ++*(unsigned *)arg;
+    return true;
+}
+
+static long long bytes_sent(void)
+{
+    static const char name[] = "total_net_output_bytes:";
+    const char *line = strstr(hf_test_redis_say(&redis, "INFO stats"), name);
+
+    assert_non_null(line);
+    return strtoll(line + strlen(name), NULL, 10);
+}
+
+static void a_list_fetches_nothing_that_is_no_lock(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(600000, 0, 20000);
+    struct hf_lock *lock = NULL;
+    unsigned count = 0;
+    long long before;
+
+    (void)state;
+    assert_true(hf_test_redis_start(&redis, NULL));
+    (void)hf_test_redis_say(&redis, "DEBUG POPULATE 200000 foreign 100");
+    client = hf_test_redis_open(&redis, NULL);
+    expect_ok(hf_lock(client, hf_key("lock"), &opts, &lock));
+    before = bytes_sent();
+    expect_ok(hf_list(client, hf_key(""), count_one, &count));
+    assert_int_equal(count, 1);
+    assert_true(bytes_sent() - before < 100000);
+    hf_lock_free(lock);
+}
+
+/* 60 round trips of 150 ms: more than the 5 s that an answer may take. */
+static void a_list_goes_on_while_it_makes_progress(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(600000, 0, 20000);
+    struct hf_lock *lock = NULL;
+    char url[HF_TEST_URL_SIZE];
+    unsigned count = 0;
+    int port;
+
+    (void)state;
+    assert_true(hf_test_redis_start(&redis, NULL));
+    (void)hf_test_redis_say(&redis, "DEBUG POPULATE 60000 foreign 8");
+    assert_true(hf_test_delay_start(redis.port, 150, &port) > 0);
+    (void)snprintf(url, sizeof(url), "redis://127.0.0.1:%d", port);
+    expect_ok(hf_open(url, NULL, &client));
+    expect_ok(hf_lock(client, hf_key("lock"), &opts, &lock));
+    expect_ok(hf_list(client, hf_key(""), count_one, &count));
+    assert_int_equal(count, 1);
+    hf_lock_free(lock);
+}
+
+/* Nothing is done by reading, so nothing can be in doubt. */
+static void a_read_that_is_not_answered_is_not_in_doubt(void **state)
+{
+    struct hf_info info;
+    unsigned count = 0;
+
+    (void)state;
+    assert_true(hf_test_redis_start(&redis, NULL));
+    client = hf_test_redis_open(&redis, NULL);
+    (void)kill(redis.pid, SIGSTOP);
+    expect_err(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info),
+               HF_EUNAVAIL);
+    expect_err(hf_list(client, hf_key(""), count_one, &count), HF_EUNAVAIL);
+    (void)kill(redis.pid, SIGCONT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+#define CASE(name) cmocka_unit_test_teardown(name, tear_down)
+        CASE(a_lock_is_asked_for_once_while_the_server_stalls),
+        CASE(a_list_fetches_nothing_that_is_no_lock),
+        CASE(a_list_goes_on_while_it_makes_progress),
+        CASE(a_read_that_is_not_answered_is_not_in_doubt),
+    };
+
+    return hf_test_main("redis slow", cases, HF_TEST_COUNT(cases), 4);
+}
