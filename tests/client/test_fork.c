@@ -9,6 +9,7 @@
 #include "holdfast.h"
 #include "lib/folder.h"
 #include "lib/runner.h"
+#include "lib/sanitized.h"
 
 enum {
     FORKS = 150,
@@ -128,6 +129,7 @@ static void run_beside(void *(*busy[BUSY])(void *), int (*use)(void))
     struct hf_client *clients[BUSY];
     pthread_t threads[BUSY];
 
+    hf_test_needs_forks_beside_threads();
     for (int i = 0; i < BUSY; i++) {
         assert_int_equal(hf_open(url, NULL, &clients[i]), HF_OK);
         assert_int_equal(pthread_create(&threads[i], NULL, busy[i], clients[i]),

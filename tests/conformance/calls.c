@@ -1,6 +1,7 @@
 /* calls.c - the ways to call, which behave alike; threads, forks, the end. */
 #include "conformance/suite.h"
 #include "lib/recorded.h"
+#include "lib/sanitized.h"
 
 #include <poll.h>
 #include <stdatomic.h>
@@ -790,6 +791,7 @@ static void a_child_forked_beside_busy_threads_opens_its_own_client(void)
 {
     struct forking forking = {.stop = false};
 
+    hf_test_needs_forks_beside_threads();
     suite_step_back();
     suite_threads(3, fork_beside, &forking);
     assert_int_equal(forking.bad, 0);
