@@ -1,6 +1,8 @@
 #include "lib/delay.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -37,7 +39,10 @@ static uint32_t delay_ms;
 static void add_flow(int from, int to)
 {
     struct flow *flow = &flows[flow_count++];
+    int at_once = 1;
 
+    /* It delays by itself. */
+    (void)setsockopt(to, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof(at_once));
     *flow = (struct flow){.from = from, .to = to};
     flow->last = &flow->first;
 }
