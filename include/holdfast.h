@@ -187,6 +187,9 @@ struct hf_watch;
 
 #define HF_FOREVER UINT32_MAX
 
+/* How a call that was started has ended. Called once, while driving. */
+typedef void hf_done_fn(enum hf_err err, void *arg);
+
 /* What a strategy promises. `?require=fence,fifo` in a URL makes hf_open()
  * fail where one of them is missing. */
 #define HF_CAPS(X)                                                             \
@@ -243,6 +246,37 @@ HF_API enum hf_err hf_open(const char *url, const struct hf_client_opts *opts,
  * HF_EFORK     it is the parent's; nothing of it can be freed here */
 HF_API enum hf_err hf_close(struct hf_client *client, uint32_t timeout_ms);
 
+/* Open without blocking. `*client` is there when this returns HF_OK, and can be
+ * driven, waited on, interrupted and closed; all other calls on it answer
+ * HF_ESTATE until it is open. Then `done` and the future report what hf_open()
+ * would have returned. If that is a failure, the client is good for nothing but
+ * hf_close() or hf_close_start(), which must still be called; hf_future_error()
+ * and hf_client_error() have the text.
+ *
+ * What can be checked at once is: then this returns the failure, opts->error is
+ * filled, and there is no client.
+ *
+ * A thread looks names up and connects, and ends when it is through. Closing
+ * the client does not wait for it beyond the deadline. */
+HF_API enum hf_err hf_open_start(const char *url,
+                                 const struct hf_client_opts *opts,
+                                 struct hf_client **client, hf_done_fn *done,
+                                 void *arg, struct hf_future **future);
+
+/* Close without blocking; legal inside a callback. From now on all is as in
+ * hf_close(), but somebody must drive on: the client's own threads do, which are
+ * started if need be; or the program, if it drives by itself, goes on with
+ * hf_process(). `done` (which may be NULL) is the last callback of the client
+ * and gets what hf_close() would have returned. After it has run the client is
+ * gone, and so is the descriptor that hf_fd() gave.
+ *
+ * It runs by `timeout_ms`, or when a callback that runs longer returns.
+ *
+ * HF_ECLOSED    it is being closed already; `done` does not run
+ * HF_ENOMEM, HF_ESYSTEM  the client is as it was */
+HF_API enum hf_err hf_close_start(struct hf_client *client, uint32_t timeout_ms,
+                                  hf_done_fn *done, void *arg);
+
 /* The capabilities, HF_CAP_FENCE | ..., and the name of one of them. */
 HF_API uint32_t hf_caps(const struct hf_client *client);
 HF_API const char *hf_cap_name(enum hf_cap cap);
@@ -278,9 +312,6 @@ HF_API void hf_interrupt(struct hf_client *client);
  *
  * The C form of a promise. hf_X_start(..., done, arg, &future): `done` and
  * `&future` may each be NULL. */
-
-/* Called once, while driving. */
-typedef void hf_done_fn(enum hf_err err, void *arg);
 
 /* Whether it is answered; if so and `err` is not NULL, how. */
 HF_API bool hf_future_done(const struct hf_future *future, enum hf_err *err);

@@ -86,6 +86,23 @@ static void join_threads(struct hf_client *client)
         pthread_mutex_lock(&client->mutex);
 }
 
+static void release_threads(struct hf_loop *loop)
+{
+    loop->background = false;
+    for (unsigned i = 0; i < loop->thread_count; i++)
+        hf_loop_release(&loop->threads[i].until_stopped);
+}
+
+void hf_background_dismiss(struct hf_client *client)
+{
+    struct hf_loop *loop = &client->loop;
+
+    release_threads(loop);
+    for (unsigned i = 0; i < loop->thread_count; i++)
+        pthread_detach(loop->threads[i].id);
+    loop->thread_count = 0;
+}
+
 void hf_background_stop(struct hf_client *client, hf_time deadline)
 {
     struct hf_loop *loop = &client->loop;
@@ -94,9 +111,7 @@ void hf_background_stop(struct hf_client *client, hf_time deadline)
 
     if (!loop->background)
         return;
-    loop->background = false;
-    for (unsigned i = 0; i < loop->thread_count; i++)
-        hf_loop_release(&loop->threads[i].until_stopped);
+    release_threads(loop);
     waker = hf_loop_notify(client);
     if (waker)
         hf_waker_ring(waker);

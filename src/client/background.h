@@ -23,4 +23,7 @@ enum hf_err hf_background_ensure(struct hf_client *client);
  * themselves. Drops the mutex meanwhile. */
 void hf_background_stop(struct hf_client *client, hf_time deadline);
 
+/* Have the threads end by themselves; one of them may be the caller. */
+void hf_background_dismiss(struct hf_client *client);
+
 #endif

@@ -204,8 +204,8 @@ static void stop(struct hf_call *call)
     hf_list_remove(&call->link);
     if (!hf_list_empty(&client->parked))
         unpark(client);
-    else if (client->draining && hf_list_empty(&client->calls))
-        hf_loop_release(client->draining);
+    else if (client->closing && hf_list_empty(&client->calls))
+        hf_client_drained(client);
 }
 
 /* Have the strategy let go of it now, and take the answer out of the line. */

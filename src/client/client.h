@@ -24,6 +24,19 @@ struct hf_env {
     void *arg;                          /* for clock */
 };
 
+/* A close that runs in the background. */
+struct hf_close {
+    bool started;
+    struct hf_timer timer; /* at its deadline, or when all is confirmed */
+    struct hf_callback callback;
+    hf_done_fn *done;
+    void *arg;
+    enum hf_err err;
+};
+
+struct hf_listener;
+struct hf_opening;
+
 struct hf_client {
     struct hf_host host;
     const uint32_t *alive; /* a page that reads 0 in a forked child */
@@ -37,9 +50,11 @@ struct hf_client {
     pthread_mutex_t turnstile; /* held by the next to have the mutex */
     pthread_mutex_t mutex;
     unsigned references; /* the opener, handles, futures, watches, calls */
-    bool closing;        /* no new calls */
-    bool closed;         /* the strategy is gone */
-    hf_time now;         /* of this turn, once somebody has asked */
+    struct hf_opening *opening; /* until hf_open_start() has ended */
+    bool opened;                /* the strategy is, and not yet closed */
+    bool closing;               /* no new calls */
+    bool closed;                /* nothing is answered any more */
+    hf_time now;                /* of this turn, once somebody has asked */
     bool now_known;
     struct hf_loop loop;
     struct hf_random random;
@@ -50,6 +65,7 @@ struct hf_client {
     struct hf_list calls;        /* numbered and unanswered, by sequence */
     struct hf_list parked;       /* calls that wait for the window to move */
     struct hf_blocked *draining; /* hf_close(): until there are no calls */
+    struct hf_close close;       /* hf_close_start() */
     bool unconfirmed; /* a withdrawal was: a lock may stay for its lease */
     struct hf_list locks;
     size_t kept; /* of them: to be renewed, or with events */
@@ -63,8 +79,21 @@ struct hf_client {
 enum hf_err hf_client_open(const char *url, const struct hf_client_opts *opts,
                            const struct hf_env *env, struct hf_client **client);
 
+/* hf_open_start() in the same way. */
+enum hf_err hf_client_open_start(const char *url,
+                                 const struct hf_client_opts *opts,
+                                 const struct hf_env *env,
+                                 struct hf_client **client,
+                                 struct hf_listener listener);
+
+/* Free it: nobody refers to it any more. */
+void hf_client_destroy(struct hf_client *client);
+
+/* A call was the last one, or the client has opened: if it closes, go on. */
+void hf_client_drained(struct hf_client *client);
+
 /* Lock the mutex and begin a turn; the thread is not cancelled until it leaves.
- * HF_EFORK: not locked. HF_ECLOSED: not locked either. */
+ * HF_EFORK, HF_ECLOSED, HF_ESTATE (it is being opened): not locked. */
 enum hf_err hf_client_enter(struct hf_client *client);
 
 /* Lock the mutex after whoever waits for it already. A thread that drops the

@@ -130,6 +130,8 @@ void hf_host_run_deferred(struct hf_client *client)
 {
     struct hf_list *link;
 
+    if (client->opening)
+        return;
     while ((link = hf_list_take(&client->loop.deferred))) {
         struct hf_post *post = HF_CONTAINER(link, struct hf_post, link);
 
@@ -166,6 +168,8 @@ void hf_host_run_posts(struct hf_client *client)
     struct hf_list batch = {&batch, &batch};
     struct hf_post *post;
 
+    if (client->opening)
+        return;
     take_posts(&client->loop, &batch);
     while ((post = next_post(&client->loop, &batch)))
         post->run(post);

@@ -16,7 +16,8 @@ extern const struct hf_host_ops hf_client_host_ops;
 void hf_host_fire_due(struct hf_client *client);
 
 /* Run what other threads have posted so far, each post once: what is posted
- * meanwhile rings the waker and is left for the next turn. */
+ * meanwhile rings the waker and is left for the next turn. Neither this nor the
+ * next does anything while the client is being opened in another thread. */
 void hf_host_run_posts(struct hf_client *client);
 
 /* Run what was to wait for the end of the turn. */

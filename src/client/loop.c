@@ -66,7 +66,8 @@ void hf_loop_end_turn(struct hf_client *client)
     struct hf_loop *loop = &client->loop;
 
     hf_host_settle(client);
-    while (!hf_list_empty(&loop->deferred) && !hf_loop_inside(client)) {
+    while (!hf_list_empty(&loop->deferred) && !hf_loop_inside(client) &&
+           !client->opening) {
         hf_host_run_deferred(client);
         hf_host_settle(client);
     }
@@ -218,13 +219,19 @@ static void dispatch_all(struct hf_client *client, struct epoll_event *events,
     loop->ready_count = 0;
 }
 
+/* While a strategy is being opened, its descriptors are not for us. */
+static int epoll_of(const struct hf_client *client)
+{
+    return client->opening ? client->loop.outer : client->loop.epoll;
+}
+
 /* Look at the descriptors. */
 static void look(struct hf_client *client)
 {
     struct epoll_event events[EVENTS_A_TURN];
 
     dispatch_all(client, events,
-                 epoll_wait(client->loop.epoll, events, EVENTS_A_TURN, 0));
+                 epoll_wait(epoll_of(client), events, EVENTS_A_TURN, 0));
 }
 
 /* Look at them without the mutex, sleeping up to `timeout` (-1: until woken).
@@ -235,15 +242,16 @@ static void sleep_and_look(struct hf_client *client, int timeout)
     struct epoll_event events[EVENTS_A_TURN];
     struct hf_loop *loop = &client->loop;
     unsigned removals = loop->removals;
+    int epoll = epoll_of(client);
     int count;
 
     loop->sleeping = true;
     pthread_mutex_unlock(&client->mutex);
-    count = epoll_wait(loop->epoll, events, EVENTS_A_TURN, timeout);
+    count = epoll_wait(epoll, events, EVENTS_A_TURN, timeout);
     hf_client_lock(client);
     loop->sleeping = false;
     if (removals != loop->removals)
-        count = epoll_wait(loop->epoll, events, EVENTS_A_TURN, 0);
+        count = epoll_wait(epoll, events, EVENTS_A_TURN, 0);
     dispatch_all(client, events, count);
 }
 
@@ -415,9 +423,11 @@ enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
 
     blocked->client = client;
     blocked->limit.fire = limit_passed;
-    if (limited && host->ops->timer_add(host, &blocked->limit))
+    /* Not host->ops, which are another thread's while the client opens. */
+    if (limited && hf_client_host_ops.timer_add(host, &blocked->limit))
         return HF_ENOMEM;
-    hf_timer_set(host, &blocked->limit, deadline);
+    if (limited)
+        hf_client_host_ops.timer_set(host, &blocked->limit, deadline);
     pthread_cond_init(&blocked->wake, NULL);
     while (!must_return(&client->loop, blocked)) {
         if (client->loop.driven || !may_drive(&client->loop, blocked))
@@ -430,7 +440,7 @@ enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
         hand_role_on(&client->loop);
     pthread_cond_destroy(&blocked->wake);
     if (limited)
-        host->ops->timer_remove(host, &blocked->limit);
+        hf_client_host_ops.timer_remove(host, &blocked->limit);
     if (!blocked->done) {
         client->loop.delivered = atomic_load(&client->loop.interrupts);
         return HF_EINTR;
@@ -447,6 +457,7 @@ enum hf_err hf_loop_open(struct hf_client *client, struct hf_error *error)
     struct epoll_event timer = {.events = EPOLLIN, .data.ptr = &loop->timer};
 
     loop->armed = HF_NEVER;
+    loop->outer = -1;
     hf_list_init(&loop->answered);
     hf_list_init(&loop->deferred);
     hf_list_init(&loop->callbacks);
@@ -482,6 +493,7 @@ void hf_loop_close(struct hf_client *client)
     struct hf_loop *loop = &client->loop;
 
     close_fd(loop->timer);
+    close_fd(loop->outer);
     close_fd(loop->epoll);
     hf_waker_drop(loop->waker);
     hf_heap_fini(&loop->timers);

@@ -67,6 +67,7 @@ struct hf_thread {
 
 struct hf_loop {
     int epoll;
+    int outer; /* hf_open_start(): what hf_fd() gives; `epoll` is in it. Or -1 */
     int timer;
     struct hf_waker *waker;
     bool ring;                 /* it, once the mutex is dropped */

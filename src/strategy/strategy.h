@@ -1,8 +1,8 @@
 /* strategy.h - the one seam between the client and the ways to hold a lock.
  *
  * A strategy carries requests to whatever decides, and answers and pushes
- * back. It never retries, never blocks, reads no clock and keeps no deadline:
- * repeats, back-off, deadlines, withdrawal, validity and renewal live once, in
+ * back. It never retries, reads no clock and keeps no deadline, and once it is
+ * open it never blocks: repeats, back-off, deadlines, withdrawal, validity and renewal live once, in
  * the client. All its members run in the client's context, one at a time; what
  * comes from other threads comes through hf_host.post.
  *
@@ -166,7 +166,10 @@ struct hf_strategy {
     const char *scheme; /* "redis" in redis://host:6379 */
     size_t size;        /* bytes of private state, zeroed by the client */
 
-    /* Check `url` and start connecting. The only member that may fail. */
+    /* Check `url` and connect. The only member that may fail, and the only one
+     * that may block, for some seconds: it runs before all others, in whatever
+     * thread, and until it returns nothing of the strategy is called, neither
+     * timers nor descriptors nor posts. */
     enum hf_err (*open)(void *self, struct hf_url *url, struct hf_host *host,
                         struct hf_error *error);
 

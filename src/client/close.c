@@ -1,0 +1,206 @@
+/* close.c - closing a client. */
+#include "base/mutant.h"
+#include "client/background.h"
+#include "client/client.h"
+#include "client/lock.h"
+#include "client/open.h"
+#include "client/operation.h"
+#include "client/watch.h"
+#include "client/withdrawal.h"
+
+static void close_locks(struct hf_client *client, bool only_claiming)
+{
+    struct hf_list *link, *next;
+
+    for (link = client->locks.next; link != &client->locks; link = next) {
+        struct hf_lock *lock = HF_CONTAINER(link, struct hf_lock, link);
+
+        next = link->next;
+        if (!only_claiming || lock->state == HF_LOCK_CLAIMING)
+            hf_lock_close(lock);
+    }
+}
+
+/* Those who wait first: what the others give back is not for them. */
+static void end_all(struct hf_client *client)
+{
+    struct hf_list *link;
+
+    close_locks(client, true);
+    close_locks(client, false);
+    while ((link = hf_list_first(&client->watches)))
+        hf_watch_close(hf_watch_of(link));
+    while ((link = hf_list_first(&client->operations)))
+        hf_operation_end(HF_CONTAINER(link, struct hf_operation, link),
+                         HF_ECLOSED);
+}
+
+/* No new calls from now on. Releases and withdrawals are sent, and have until
+ * `deadline` to be confirmed. */
+static void begin_close(struct hf_client *client, hf_time deadline)
+{
+    struct hf_list *link;
+
+    client->closing = true;
+    client->unconfirmed = false;
+    hf_opening_abandon(client);
+    end_all(client);
+    for (link = client->withdrawals.next; link != &client->withdrawals;
+         link = link->next)
+        hf_call_extend(&HF_CONTAINER(link, struct hf_withdrawal, link)->call,
+                       deadline);
+    hf_host_settle(client);
+}
+
+static bool is_drained(const struct hf_client *client)
+{
+    return hf_list_empty(&client->calls) && !client->opening;
+}
+
+/* What was not answered in time never will be. HF_OK if all was confirmed. */
+static enum hf_err give_up(struct hf_client *client)
+{
+    bool confirmed = hf_list_empty(&client->calls) && !client->unconfirmed;
+    struct hf_list *link;
+
+    client->closed = true;
+    close_locks(client, false);
+    while ((link = hf_list_first(&client->withdrawals)))
+        hf_withdrawal_free(HF_CONTAINER(link, struct hf_withdrawal, link));
+    return confirmed ? HF_OK : HF_EINDOUBT;
+}
+
+/* One that is still being opened is closed by the thread that opens it. */
+static void close_strategy(struct hf_client *client)
+{
+    if (client->opened)
+        client->strategy->close(client->self);
+    client->opened = false;
+}
+
+/* ---- Blocking -----------------------------------------------------------*/
+
+static void drain(struct hf_client *client, hf_time deadline)
+{
+    struct hf_blocked blocked = {0};
+
+    if (is_drained(client) || hf_client_now(client) >= deadline)
+        return;
+    client->draining = &blocked;
+    (void)hf_loop_wait(client, &blocked, deadline);
+    client->draining = NULL;
+}
+
+static enum hf_err may_close(struct hf_client *client)
+{
+    return client->closing ? HF_ECLOSED : HF_OK;
+}
+
+enum hf_err hf_close(struct hf_client *client, uint32_t timeout_ms)
+{
+    hf_time deadline;
+    enum hf_err err;
+
+    if (!client)
+        return HF_OK;
+    err = hf_client_enter_closed(client);
+    if (err)
+        return err;
+    err = hf_loop_inside(client) ? HF_EDEADLK : may_close(client);
+    if (err) {
+        hf_client_leave(client);
+        return err;
+    }
+    deadline = hf_time_add(hf_client_now(client), timeout_ms);
+    begin_close(client, deadline);
+    drain(client, deadline);
+    err = give_up(client);
+    hf_background_stop(client, deadline);
+    hf_loop_finish_callbacks(client, deadline); /* of what was ended */
+    close_strategy(client);
+    hf_client_unref(client);
+    hf_client_leave(client);
+    return err;
+}
+
+/* ---- In the background --------------------------------------------------*/
+
+/* The last callback of the client. */
+static void run_closed(struct hf_callback *callback)
+{
+    struct hf_close *close = HF_CONTAINER(callback, struct hf_close, callback);
+    struct hf_client *client = HF_CONTAINER(close, struct hf_client, close);
+
+    close_strategy(client);
+    hf_background_dismiss(client);
+    if (close->done) {
+        pthread_mutex_unlock(&client->mutex);
+        close->done(close->err, close->arg);
+        hf_client_lock(client);
+    }
+    hf_client_unref(client);
+}
+
+/* All is confirmed, or the time has run out. */
+static void on_close_timer(struct hf_timer *timer)
+{
+    struct hf_close *close = HF_CONTAINER(timer, struct hf_close, timer);
+    struct hf_client *client = HF_CONTAINER(close, struct hf_client, close);
+
+    close->err = give_up(client);
+    hf_client_host_ops.timer_remove(&client->host, &close->timer);
+    hf_loop_callback(client, &close->callback, false);
+}
+
+/* Not from here, since a call is on its way out: from the loop, soon. */
+void hf_client_drained(struct hf_client *client)
+{
+    if (!is_drained(client))
+        return;
+    if (client->draining)
+        hf_loop_release(client->draining);
+    else if (client->close.started && !client->closed && !HF_MUTANT(198))
+        hf_client_host_ops.timer_set(&client->host, &client->close.timer,
+                                     hf_client_now(client));
+}
+
+static enum hf_err start_close(struct hf_client *client, uint32_t timeout_ms,
+                               hf_done_fn *done, void *arg)
+{
+    struct hf_close *close = &client->close;
+    hf_time deadline = hf_time_add(hf_client_now(client), timeout_ms);
+    enum hf_err err = may_close(client);
+
+    if (!err)
+        err = hf_background_ensure(client);
+    if (!err)
+        err = hf_client_host_ops.timer_add(&client->host, &close->timer);
+    if (err)
+        return err;
+    *close = (struct hf_close){
+        .started = true,
+        .timer.fire = on_close_timer,
+        .callback.run = run_closed,
+        .done = done,
+        .arg = arg,
+    };
+    begin_close(client, deadline);
+    hf_client_host_ops.timer_set(&client->host, &close->timer, deadline);
+    hf_client_drained(client);
+    return HF_OK;
+}
+
+enum hf_err hf_close_start(struct hf_client *client, uint32_t timeout_ms,
+                           hf_done_fn *done, void *arg)
+{
+    enum hf_err err;
+
+    if (!client)
+        return HF_EINVAL;
+    err = hf_client_enter_closed(client);
+    if (err)
+        return err;
+    err = start_close(client, timeout_ms, done, arg);
+    hf_client_leave(client);
+    return err;
+}

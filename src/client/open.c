@@ -1,0 +1,334 @@
+/* open.c - opening a client. */
+#include "client/open.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/thread.h"
+#include "client/background.h"
+#include "client/operation.h"
+#include "client/options.h"
+
+static hf_time real_clock(void *arg)
+{
+    (void)arg;
+    return hf_time_now();
+}
+
+/* "command[pid]@host": who to look for. */
+static void describe_owner(struct hf_client *client, const char *owner)
+{
+    char host[65] = "";
+
+    if (owner) {
+        hf_copy(client->owner, owner, strlen(owner) + 1);
+        return;
+    }
+    if (gethostname(host, sizeof(host) - 1))
+        host[0] = '\0';
+    (void)snprintf(client->owner, sizeof(client->owner), "%s[%ld]@%s",
+                   program_invocation_short_name, (long)getpid(), host);
+}
+
+/* A page that the kernel empties in a forked child: asking it costs a load,
+ * where asking for the process id costs a system call. */
+static enum hf_err map_alive(struct hf_client *client, struct hf_error *error)
+{
+    uint32_t *alive = mmap(NULL, sizeof(*alive), PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (alive == MAP_FAILED)
+        return hf_error_code(error, HF_ENOMEM);
+    if (madvise(alive, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK)) {
+        munmap(alive, sizeof(*alive));
+        return hf_error_set(error, HF_ESYSTEM,
+                            "cannot notice forks: %s (Linux 4.14 can)",
+                            strerror(errno));
+    }
+    *alive = 1;
+    client->alive = alive;
+    return HF_OK;
+}
+
+static void init(struct hf_client *client, const struct hf_env *env,
+                 const char *owner)
+{
+    client->host.ops = &hf_client_host_ops;
+    client->clock = env && env->clock ? env->clock : real_clock;
+    client->clock_arg = env ? env->arg : NULL;
+    /* A thread sleeps by the real clock only. */
+    client->loop.self_driven = env && env->clock;
+    client->references = 1;
+    client->next_sequence = 1;
+    hf_random_init(&client->random, env ? env->seed : 0);
+    hf_list_init(&client->calls);
+    hf_list_init(&client->parked);
+    hf_list_init(&client->locks);
+    hf_list_init(&client->watches);
+    hf_list_init(&client->operations);
+    hf_list_init(&client->withdrawals);
+    hf_map_init(&client->waiting);
+    describe_owner(client, owner);
+    pthread_mutex_init(&client->mutex, NULL);
+    pthread_mutex_init(&client->turnstile, NULL);
+}
+
+static const struct {
+    enum hf_cap cap;
+    const char *name;
+} caps[] = {
+#define ROW(name, text, bit) {HF_CAP_##name, text},
+    HF_CAPS(ROW)
+#undef ROW
+};
+
+/* The capabilities in "fence,fifo", as bits: a word that is none is a mistake,
+ * whatever else is asked for. */
+static enum hf_err read_required(const char *list, uint32_t *required,
+                                 struct hf_error *error)
+{
+    *required = 0;
+    while (list && *list) {
+        size_t size = strcspn(list, ",");
+        size_t i = 0;
+
+        while (i < sizeof(caps) / sizeof(caps[0]) &&
+               (strlen(caps[i].name) != size ||
+                strncmp(caps[i].name, list, size) != 0))
+            i++;
+        if (i == sizeof(caps) / sizeof(caps[0]))
+            return hf_error_set(error, HF_EINVAL,
+                                "url: require: '%.*s' is no capability",
+                                (int)size, list);
+        *required |= (uint32_t)caps[i].cap;
+        list += size + (list[size] == ',');
+    }
+    return HF_OK;
+}
+
+static enum hf_err check_required(const struct hf_strategy *strategy,
+                                  uint32_t given, const char *list,
+                                  struct hf_error *error)
+{
+    uint32_t required;
+    enum hf_err err = read_required(list, &required, error);
+
+    for (size_t i = 0; !err && i < sizeof(caps) / sizeof(caps[0]); i++) {
+        if (required & ~given & (uint32_t)caps[i].cap)
+            err = hf_error_set(error, HF_EUNSUPPORTED,
+                               "url: require: %s: does not give '%s'",
+                               strategy->scheme, caps[i].name);
+    }
+    return err;
+}
+
+enum hf_err hf_client_connect(struct hf_client *client, struct hf_url *url,
+                              uint32_t *given, struct hf_error *error)
+{
+    const char *required = hf_url_param(url, "require");
+    const struct hf_strategy *strategy = client->strategy;
+    enum hf_err err = strategy->open(client->self, url, &client->host, error);
+
+    if (err)
+        return err;
+    *given = strategy->caps(client->self);
+    err = hf_url_check_used(url, error);
+    if (!err)
+        err = check_required(strategy, *given, required, error);
+    if (err)
+        strategy->close(client->self);
+    return err;
+}
+
+/* A client whose strategy is not open yet. */
+static enum hf_err make(const struct hf_url *url,
+                        const struct hf_client_opts *opts,
+                        const struct hf_env *env, struct hf_client **made,
+                        struct hf_error *error)
+{
+    struct hf_client *client = calloc(1, sizeof(*client));
+    enum hf_err err = HF_OK;
+
+    if (!client)
+        return hf_error_code(error, HF_ENOMEM);
+    if (env && env->strategy)
+        client->strategy = env->strategy;
+    else
+        err = hf_strategy_find(url->scheme, &client->strategy, error);
+    if (err)
+        goto fail;
+    client->self = calloc(1, client->strategy->size);
+    err = client->self ? HF_OK : hf_error_code(error, HF_ENOMEM);
+    if (err)
+        goto fail;
+    err = map_alive(client, error);
+    if (err)
+        goto fail_self;
+    err = hf_loop_open(client, error);
+    if (err)
+        goto fail_alive;
+    init(client, env, opts->owner);
+    *made = client;
+    return HF_OK;
+
+fail_alive:
+    munmap((void *)(uintptr_t)client->alive, sizeof(*client->alive));
+fail_self:
+    free(client->self);
+fail:
+    free(client);
+    return err;
+}
+
+/* Check the arguments, and make the client. HF_OK: `parsed` is to be freed. */
+static enum hf_err prepare(const char *url, const struct hf_client_opts *opts,
+                           const struct hf_env *env,
+                           struct hf_client_opts *checked,
+                           struct hf_url *parsed, struct hf_client **client,
+                           struct hf_error *error)
+{
+    enum hf_err err = hf_options_client(checked, opts, error);
+
+    if (err)
+        return err;
+    err = hf_url_parse(parsed, url, error);
+    if (err)
+        return err;
+    err = make(parsed, checked, env, client, error);
+    if (err)
+        hf_url_fini(parsed);
+    return err;
+}
+
+static enum hf_err start_background(struct hf_client *client,
+                                    const struct hf_client_opts *opts,
+                                    struct hf_error *error)
+{
+    return opts->background ? hf_background_start(client, error) : HF_OK;
+}
+
+/* Open the strategy in this thread. */
+static enum hf_err open_now(struct hf_client *client, struct hf_url *url,
+                            const struct hf_client_opts *opts,
+                            struct hf_error *error)
+{
+    enum hf_err err = hf_client_connect(client, url, &client->caps, error);
+
+    hf_url_fini(url);
+    pthread_mutex_lock(&client->mutex);
+    if (!err) {
+        client->opened = true;
+        err = start_background(client, opts, error);
+        if (err)
+            client->strategy->close(client->self);
+    }
+    pthread_mutex_unlock(&client->mutex);
+    return err;
+}
+
+enum hf_err hf_client_open(const char *url, const struct hf_client_opts *opts,
+                           const struct hf_env *env, struct hf_client **client)
+{
+    struct hf_client_opts checked;
+    struct hf_error unheard;
+    struct hf_error *error = hf_options_client_error(opts, &unheard);
+    struct hf_url parsed;
+    struct hf_client *made;
+    enum hf_err err;
+
+    if (!client)
+        return hf_error_set(error, HF_EINVAL, "client: NULL");
+    err = prepare(url, opts, env, &checked, &parsed, &made, error);
+    if (err)
+        return err;
+    hf_thread_guard();
+    err = open_now(made, &parsed, &checked, error);
+    if (err)
+        hf_client_destroy(made);
+    else
+        *client = made;
+    hf_thread_unguard();
+    return err;
+}
+
+enum hf_err hf_open(const char *url, const struct hf_client_opts *opts,
+                    struct hf_client **client)
+{
+    return hf_client_open(url, opts, NULL, client);
+}
+
+/* Open the strategy in a thread. The mutex is held until the caller has all
+ * that it is given. */
+static enum hf_err open_later(struct hf_client *client, struct hf_url *url,
+                              const struct hf_client_opts *opts,
+                              struct hf_listener listener,
+                              struct hf_error *error)
+{
+    enum hf_err err = start_background(client, opts, error);
+
+    if (err)
+        return err;
+    err = hf_opening_start(client, url, listener.done, listener.arg,
+                           listener.future, error);
+    if (err)
+        hf_background_stop(client, HF_NEVER);
+    return err;
+}
+
+enum hf_err hf_client_open_start(const char *url,
+                                 const struct hf_client_opts *opts,
+                                 const struct hf_env *env,
+                                 struct hf_client **client,
+                                 struct hf_listener listener)
+{
+    struct hf_client_opts checked;
+    struct hf_error unheard;
+    struct hf_error *error = hf_options_client_error(opts, &unheard);
+    struct hf_url parsed;
+    struct hf_client *made;
+    enum hf_err err;
+
+    if (!client)
+        return hf_error_set(error, HF_EINVAL, "client: NULL");
+    err = prepare(url, opts, env, &checked, &parsed, &made, error);
+    if (err)
+        return err;
+    hf_thread_guard();
+    pthread_mutex_lock(&made->mutex);
+    err = open_later(made, &parsed, &checked, listener, error);
+    hf_url_fini(&parsed);
+    if (err)
+        hf_client_unref(made);
+    else
+        *client = made;
+    hf_client_leave(made);
+    return err;
+}
+
+enum hf_err hf_open_start(const char *url, const struct hf_client_opts *opts,
+                          struct hf_client **client, hf_done_fn *done,
+                          void *arg, struct hf_future **future)
+{
+    return hf_client_open_start(url, opts, NULL, client,
+                                (struct hf_listener){done, arg, future});
+}
+
+/* ---- Capabilities -------------------------------------------------------*/
+
+uint32_t hf_caps(const struct hf_client *client)
+{
+    return client ? client->caps : 0;
+}
+
+const char *hf_cap_name(enum hf_cap cap)
+{
+    for (size_t i = 0; i < sizeof(caps) / sizeof(caps[0]); i++) {
+        if (caps[i].cap == cap)
+            return caps[i].name;
+    }
+    return "?";
+}

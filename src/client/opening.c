@@ -1,0 +1,314 @@
+/* opening.c - opening a strategy in a thread of its own. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "base/thread.h"
+#include "client/lock.h"
+#include "client/open.h"
+#include "client/watch.h"
+
+/* What the thread needs. The future is its first member. */
+struct hf_opening {
+    struct hf_future future;
+    struct hf_url url;
+    struct hf_heap timers; /* of the strategy, until it is open */
+    size_t timer_count;
+};
+
+/* ---- The host, for a strategy that is being opened ----------------------
+ *
+ * The thread does not hold the mutex, or a server that does not answer would
+ * block every call: each use of the client takes it. And nothing of the
+ * strategy runs in another thread meanwhile: its timers, descriptors and posts
+ * wait until it is open. */
+
+static struct hf_client *client_of(struct hf_host *host)
+{
+    return HF_CONTAINER(host, struct hf_client, host);
+}
+
+#define LOCKED(host, call)                                                     \
+    do {                                                                       \
+        hf_client_lock(client_of(host));                                       \
+        call;                                                                  \
+        pthread_mutex_unlock(&client_of(host)->mutex);                         \
+    } while (0)
+
+/* There are no turns: the time is now. */
+static hf_time now(struct hf_host *host)
+{
+    return hf_client_clock(client_of(host));
+}
+
+/* Timers wait in a heap of their own, and fire when the strategy is open. */
+static struct hf_heap *timers_of(struct hf_host *host)
+{
+    return &client_of(host)->opening->timers;
+}
+
+static enum hf_err timer_add(struct hf_host *host, struct hf_timer *timer)
+{
+    struct hf_opening *opening = client_of(host)->opening;
+    enum hf_err err =
+        hf_heap_reserve(&opening->timers, opening->timer_count + 1);
+
+    if (err)
+        return err;
+    LOCKED(host, err = hf_client_host_ops.timer_add(host, timer));
+    opening->timer_count += !err;
+    return err;
+}
+
+static void timer_set(struct hf_host *host, struct hf_timer *timer, hf_time at)
+{
+    if (at == HF_NEVER)
+        hf_heap_drop(timers_of(host), &timer->link);
+    else
+        hf_heap_set(timers_of(host), &timer->link, at);
+}
+
+static void timer_remove(struct hf_host *host, struct hf_timer *timer)
+{
+    hf_heap_drop(timers_of(host), &timer->link);
+    client_of(host)->opening->timer_count--;
+    LOCKED(host, hf_client_host_ops.timer_remove(host, timer));
+}
+
+static enum hf_err fd_add(struct hf_host *host, struct hf_fd *fd)
+{
+    enum hf_err err;
+
+    LOCKED(host, err = hf_client_host_ops.fd_add(host, fd));
+    return err;
+}
+
+static enum hf_err fd_change(struct hf_host *host, struct hf_fd *fd)
+{
+    enum hf_err err;
+
+    LOCKED(host, err = hf_client_host_ops.fd_change(host, fd));
+    return err;
+}
+
+static void fd_remove(struct hf_host *host, struct hf_fd *fd)
+{
+    LOCKED(host, hf_client_host_ops.fd_remove(host, fd));
+}
+
+static struct hf_waker *post(struct hf_host *host, struct hf_post *post)
+{
+    return hf_client_host_ops.post(host, post);
+}
+
+/* What was deferred is in a list that the mutex guards. */
+static void unpost(struct hf_host *host, struct hf_post *post)
+{
+    LOCKED(host, hf_client_host_ops.unpost(host, post));
+}
+
+static void defer(struct hf_host *host, struct hf_post *post)
+{
+    LOCKED(host, hf_client_host_ops.defer(host, post));
+}
+
+static void answer(struct hf_host *host, struct hf_request *request)
+{
+    LOCKED(host, hf_client_host_ops.answer(host, request));
+}
+
+static void grant(struct hf_host *host, const struct hf_push_grant *grant)
+{
+    LOCKED(host, hf_lock_pushed(host, grant));
+}
+
+static void nudge(struct hf_host *host, const struct hf_nonce *nonce)
+{
+    LOCKED(host, hf_lock_nudged(host, nonce));
+}
+
+static void event(struct hf_host *host, const struct hf_push_event *event)
+{
+    LOCKED(host, hf_watch_pushed(host, event));
+}
+
+/* Nobody else uses these before the client is open. */
+static const char *owner(struct hf_host *host)
+{
+    return hf_client_host_ops.owner(host);
+}
+
+static struct hf_random *get_random(struct hf_host *host)
+{
+    return hf_client_host_ops.random(host);
+}
+
+static const struct hf_host_ops opening_host_ops = {
+    .now = now,
+    .timer_add = timer_add,
+    .timer_set = timer_set,
+    .timer_remove = timer_remove,
+    .fd_add = fd_add,
+    .fd_change = fd_change,
+    .fd_remove = fd_remove,
+    .post = post,
+    .unpost = unpost,
+    .defer = defer,
+    .answer = answer,
+    .grant = grant,
+    .nudge = nudge,
+    .event = event,
+    .owner = owner,
+    .random = get_random,
+};
+
+/* ---- Descriptors --------------------------------------------------------
+ *
+ * Meanwhile the driver, and a program that polls hf_fd(), look at an epoll that
+ * has the client's own descriptors only. The other one, where the strategy's
+ * are, is in it as well, and takes part from the end of the opening on. */
+
+static enum hf_err make_outer(struct hf_loop *loop, struct hf_error *error)
+{
+    struct epoll_event waker = {.events = EPOLLIN, .data.ptr = loop->waker};
+    struct epoll_event timer = {.events = EPOLLIN, .data.ptr = &loop->timer};
+    struct epoll_event inner = {.events = 0};
+
+    loop->outer = epoll_create1(EPOLL_CLOEXEC);
+    if (loop->outer >= 0 &&
+        !epoll_ctl(loop->outer, EPOLL_CTL_ADD, loop->waker->fd, &waker) &&
+        !epoll_ctl(loop->outer, EPOLL_CTL_ADD, loop->timer, &timer) &&
+        !epoll_ctl(loop->outer, EPOLL_CTL_ADD, loop->epoll, &inner))
+        return HF_OK;
+    return hf_error_set(error, HF_ESYSTEM, "open: no descriptor: %s",
+                        strerror(errno));
+}
+
+/* To change what is there takes no memory. */
+static void open_outer(struct hf_loop *loop)
+{
+    struct epoll_event inner = {.events = EPOLLIN};
+
+    (void)epoll_ctl(loop->outer, EPOLL_CTL_MOD, loop->epoll, &inner);
+    loop->ring = true; /* posts may wait, and the driver looks elsewhere */
+}
+
+/* ---- The thread ---------------------------------------------------------*/
+
+static void release(struct hf_future *future)
+{
+    struct hf_opening *opening =
+        HF_CONTAINER(future, struct hf_opening, future);
+    struct hf_client *client = future->client;
+
+    hf_url_fini(&opening->url);
+    hf_heap_fini(&opening->timers);
+    free(opening);
+    hf_client_unref(client);
+}
+
+static void start_timers(struct hf_client *client, struct hf_heap *timers)
+{
+    struct hf_heap_link *link;
+
+    while ((link = hf_heap_top(timers))) {
+        hf_time at = hf_heap_top_key(timers);
+
+        hf_heap_drop(timers, link);
+        hf_heap_set(&client->loop.timers, link, at);
+    }
+}
+
+/* With the mutex held. Where the client closes, nobody else closes it. */
+static void end_opening(struct hf_opening *opening, enum hf_err err,
+                        uint32_t caps, const struct hf_error *error)
+{
+    struct hf_client *client = opening->future.client;
+
+    start_timers(client, &opening->timers);
+    client->host.ops = &hf_client_host_ops;
+    client->opening = NULL;
+    open_outer(&client->loop);
+    if (client->closing && !err) {
+        client->strategy->close(client->self);
+    } else if (!err) {
+        client->caps = caps;
+        client->opened = true;
+    }
+    if (!opening->future.answered)
+        hf_future_answer(&opening->future, err, err ? error->text : NULL);
+    hf_client_drained(client);
+}
+
+static void *opening_main(void *arg)
+{
+    struct hf_opening *opening = arg;
+    struct hf_client *client = opening->future.client;
+    struct hf_error error = {0};
+    uint32_t caps = 0;
+    enum hf_err err = hf_client_connect(client, &opening->url, &caps, &error);
+
+    hf_thread_guard();
+    hf_client_lock(client);
+    hf_client_forget_now(client);
+    end_opening(opening, err, caps, &error);
+    hf_future_unref(&opening->future); /* the thread's */
+    hf_client_leave(client);
+    return NULL;
+}
+
+/* With the operation's reference and the thread's. */
+static struct hf_opening *new_opening(struct hf_client *client,
+                                      struct hf_url *url, hf_done_fn *done,
+                                      void *arg)
+{
+    struct hf_opening *opening = calloc(1, sizeof(*opening));
+
+    if (!opening)
+        return NULL;
+    hf_future_init(&opening->future, client, done, arg);
+    opening->future.release = release;
+    opening->future.references = 2;
+    opening->url = *url;
+    *url = (struct hf_url){0};
+    hf_client_ref(client);
+    return opening;
+}
+
+enum hf_err hf_opening_start(struct hf_client *client, struct hf_url *url,
+                             hf_done_fn *done, void *arg,
+                             struct hf_future **future, struct hf_error *error)
+{
+    enum hf_err err = make_outer(&client->loop, error);
+    struct hf_opening *opening = NULL;
+    pthread_t thread;
+    int failed;
+
+    if (err)
+        return err;
+    opening = new_opening(client, url, done, arg);
+    if (!opening)
+        return hf_error_code(error, HF_ENOMEM);
+    client->opening = opening;
+    client->host.ops = &opening_host_ops;
+    failed = hf_thread_start(&thread, opening_main, opening);
+    if (!failed) {
+        pthread_detach(thread);
+        hf_future_give(&opening->future, future);
+        return HF_OK;
+    }
+    client->opening = NULL;
+    client->host.ops = &hf_client_host_ops;
+    release(&opening->future);
+    return hf_error_set(error, HF_ESYSTEM, "open: cannot start a thread: %s",
+                        strerror(failed));
+}
+
+void hf_opening_abandon(struct hf_client *client)
+{
+    struct hf_opening *opening = client->opening;
+
+    if (opening && !opening->future.answered)
+        hf_future_answer(&opening->future, HF_ECLOSED, NULL);
+}
