@@ -245,7 +245,7 @@ static void *opening_main(void *arg)
 {
     struct hf_opening *opening = arg;
     struct hf_client *client = opening->future.client;
-    struct hf_error error = {.code = HF_OK};
+    struct hf_error error = {0};
     uint32_t caps = 0;
     enum hf_err err = hf_client_connect(client, &opening->url, &caps, &error);
 

@@ -98,12 +98,10 @@ static void interrupt_until_ended(unsigned count)
     }
 }
 
-/* The one that drives, and those that do not. */
-static void every_blocked_claim_is_withdrawn(void **state)
+static void interrupt_blocked_claims(void)
 {
     pthread_t threads[THREADS];
 
-    (void)state;
     for (unsigned i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, lock_main, NULL), 0);
     while (waiters() < THREADS)
@@ -114,6 +112,19 @@ static void every_blocked_claim_is_withdrawn(void **state)
     assert_int_equal(interrupted, THREADS);
     assert_int_equal(waiters(), 0);
     assert_true(hf_valid_for(held, 0));
+}
+
+static void every_blocked_claim_is_withdrawn(void **state)
+{
+    (void)state;
+    interrupt_blocked_claims();
+}
+
+/* A thread of the client's own drives, and is not interrupted itself. */
+static void threads_that_do_not_drive_are_woken(void **state)
+{
+    (void)state;
+    interrupt_blocked_claims();
 }
 
 static void on_signal(int number)
@@ -340,6 +351,8 @@ int main(void)
     cmocka_unit_test_setup_teardown(name, open, close)
     const struct CMUnitTest cases[] = {
         CASE(every_blocked_claim_is_withdrawn, open_client, close_client),
+        CASE(threads_that_do_not_drive_are_woken, open_background,
+             close_client),
         CASE(a_signal_handler_may_interrupt, open_client, close_client),
         CASE(a_wait_for_a_key_ends, open_background, close_client),
         CASE(the_next_wait_for_a_future_is_interrupted, open_client,
