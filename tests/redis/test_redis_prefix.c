@@ -140,8 +140,9 @@ static void an_acl_confines_a_tenant(void **state)
 
     (void)state;
     (void)hf_test_redis_say(
-        &redis, "ACL SETUSER tenant on >secret ~red:* &red:* +@all -@admin "
-                "-@dangerous +info +client|kill +client|id +config|get");
+        &redis,
+        "ACL SETUSER tenant on >secret ~red:* resetchannels &red:* "
+        "+@all -@admin -@dangerous +info +client|kill +client|id +config|get");
     url = hf_test_redis_url(&redis, "tenant:secret@", "?prefix=red:");
     expect_ok(hf_open(url, NULL, &tenant));
     expect_ok(hf_open(url, NULL, &other));
