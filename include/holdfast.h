@@ -567,7 +567,8 @@ struct hf_info {
     bool forced;      /* broken by an operator: it runs out */
     uint64_t token;   /* of the holder */
     uint32_t held_ms; /* since the grant */
-    uint32_t left_ms; /* of the lease */
+    uint32_t left_ms; /* of the lease; HF_FOREVER: a plain Redis client has
+                         set the key without expiry */
     uint32_t waiters;
     struct hf_bytes value;
     const char *owner; /* "" where unknown */

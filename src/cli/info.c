@@ -65,7 +65,10 @@ void info_text(const struct hf_info *info)
     put_label("owner", info->owner);
     put_label("note", info->note);
     put_span("since", info->held_ms, " ago");
-    put_span("left", info->left_ms, "");
+    if (info->left_ms == HF_FOREVER)
+        (void)printf("%-8s %s\n", "left", "no expiry");
+    else
+        put_span("left", info->left_ms, "");
     (void)printf("%-8s %u\n", "waiters", info->waiters);
     if (info->value.size > 0)
         put_quoted("value", info->value.data, info->value.size);

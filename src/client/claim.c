@@ -121,6 +121,7 @@ static void ask(struct hf_lock *lock, enum hf_claim_phase phase)
     command->lease_ms = hf_validity_lease(lock->ttl_ms);
     command->value = lock->value;
     command->note = lock->note;
+    lock->call.request.waits = lock->place > 0;
     if (lock->wait_ms > 0 && !HF_MUTANT(137))
         hf_call_start_queued(&lock->call, lock->timeout_ms,
                              queue_until(lock));

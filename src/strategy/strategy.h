@@ -66,6 +66,7 @@ struct hf_request {
     bool exact;                /* WATCH: of command.key alone */
     hf_time progress;          /* LIST: when a part of it came last, or 0; the
                                   strategy's: its deadline counts from there */
+    bool waits;                /* LOCK: its last answer was a position */
     struct hf_answer answer;
     struct hf_list link;
     bool answered;                            /* the host's: `done` is to run */

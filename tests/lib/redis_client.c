@@ -1,6 +1,7 @@
 #include "lib/redis_client.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "lib/runner.h"
 
@@ -27,4 +28,13 @@ struct hf_client *hf_test_redis_open(const struct hf_test_redis *redis,
     if (hf_open(hf_test_redis_url(redis, NULL, rest), &opts, &client) != HF_OK)
         fail_msg("open: %s", error.text);
     return client;
+}
+
+void expect_word(struct hf_client *of, const char *word)
+{
+    struct hf_error error;
+
+    hf_client_error(of, &error);
+    if (!strstr(error.text, word))
+        fail_msg("'%s' does not name '%s'", error.text, word);
 }

@@ -16,4 +16,7 @@ const char *hf_test_redis_url(const struct hf_test_redis *redis,
 struct hf_client *hf_test_redis_open(const struct hf_test_redis *redis,
                                      const char *rest);
 
+/* The text of the client's last error has `word`. */
+void expect_word(struct hf_client *of, const char *word);
+
 #endif

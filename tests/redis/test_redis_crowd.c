@@ -189,22 +189,17 @@ static void who_is_stopped_costs_its_own_lease(void **state)
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
-/* How long ago, in milliseconds, the first in line was heard of. */
-static long long silence_of_the_first(void)
+/* For how long, in milliseconds, the first waiter's client has been silent: the
+ * key of its signs of life has 30 s from the last one. */
+static long silence_of_the_first(void)
 {
-    char nonce[64];
-    long long sent = 0, seen = 0, seconds = 0, micros = 0;
+    char waiter[64];
+    const char *left;
 
-    (void)snprintf(nonce, sizeof(nonce), "%s",
+    (void)snprintf(waiter, sizeof(waiter), "%s",
                    hf_test_redis_say(&redis, "ZRANGE hf:q:k 0 0"));
-    /* What cannot be read stays 0, and fails the case.
-     * NOLINTBEGIN(cert-err34-c) */
-    (void)sscanf(hf_test_redis_say(&redis, "HGET hf:w:k +%s", nonce),
-                 "%lld %lld", &sent, &seen);
-    (void)sscanf(hf_test_redis_say(&redis, "TIME"), "%lld %lld", &seconds,
-                 &micros);
-    /* NOLINTEND(cert-err34-c) */
-    return seconds * 1000 + micros / 1000 - seen;
+    left = hf_test_redis_say(&redis, "PTTL hf:c:%s", waiter + 32);
+    return 30000 - strtol(left, NULL, 10);
 }
 
 /* The first in line is stopped, and has not been heard of for a while, as the

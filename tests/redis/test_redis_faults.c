@@ -39,15 +39,6 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void expect_word(struct hf_client *of, const char *word)
-{
-    struct hf_error error;
-
-    hf_client_error(of, &error);
-    if (!strstr(error.text, word))
-        fail_msg("'%s' does not name '%s'", error.text, word);
-}
-
 /* hf_lock() that does not end before an answer has come: in doubt, it asks
  * again. */
 static enum hf_err lock_until_answered(struct hf_client *by, const char *key,
@@ -617,12 +608,15 @@ static void a_client_that_is_shut_out_says_so(void **state)
 static void a_key_of_another_kind_is_named(void **state)
 {
     struct hf_lock *none = NULL;
+    struct hf_info info;
 
     (void)state;
     start(NULL);
     (void)hf_test_redis_say(&redis, "HSET k a b");
     expect_err(hf_lock(client, hf_key("k"), NULL, &none), HF_EINVAL);
-    expect_word(client, "WRONGTYPE");
+    expect_word(client, "'k' holds a hash");
+    expect_err(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info), HF_EINVAL);
+    expect_word(client, "'k' holds a hash");
 }
 
 /* ---- Replicas -----------------------------------------------------------*/

@@ -116,6 +116,7 @@ static void a_plain_lock_without_an_end_is_respected(void **state)
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, 300, HF_TEST_PATIENCE_MS);
     struct hf_lock *none = NULL;
+    struct hf_info info;
     enum hf_err err;
 
     (void)state;
@@ -124,6 +125,14 @@ static void a_plain_lock_without_an_end_is_respected(void **state)
         err = hf_lock(client, hf_key("k"), &opts, &none);
     while (err == HF_EINDOUBT);
     expect_err(err, HF_ETIMEDOUT);
+    expect_ok(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info));
+    assert_int_equal(info.left_ms, HF_FOREVER);
+    assert_string_equal(info.owner, "another Redis client");
+    assert_non_null(strstr(info.note, "no expiry"));
+    hf_info_fini(&info);
+    opts.wait_ms = 0;
+    expect_err(hf_lock(client, hf_key("k"), &opts, &none), HF_EBUSY);
+    expect_word(client, "without expiry");
     expect_err(hf_force(client, hf_key("k"), 1, true), HF_ENOTOWNER);
     assert_string_equal(cli("GET k"), "mine");
 }

@@ -31,15 +31,6 @@ static void start(const char *const *options, const char *rest)
     client = hf_test_redis_open(&redis, rest);
 }
 
-static void expect_word(struct hf_client *of, const char *word)
-{
-    struct hf_error error;
-
-    hf_client_error(of, &error);
-    if (!strstr(error.text, word))
-        fail_msg("'%s' does not name '%s'", error.text, word);
-}
-
 static void expect_refused_open(const char *url, const char *word)
 {
     struct hf_error error = {.text = ""};

@@ -210,7 +210,9 @@ enum hf_err hf_redis_address_init(struct hf_redis_address *address,
     enum hf_err err;
 
     *address = (struct hf_redis_address){0};
-    err = hf_redis_tls_new(url, &address->tls, error);
+    err = hf_redis_keyspace_init(&address->space, url, error);
+    if (!err)
+        err = hf_redis_tls_new(url, &address->tls, error);
     if (err)
         return err;
     err = read_all(address, url, host, error);

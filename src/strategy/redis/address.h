@@ -4,7 +4,8 @@
  *     rediss://user:password@host:port/db?cacert=file&cert=file&key=file
  *     redis+unix://user:password@/path/of/the.socket?db=2
  *
- * and the options of all of them: ?grace=30s, ?unsafe=1.
+ * and the options of all of them: ?grace=30s, ?unsafe=1, ?prefix=P (see
+ * keyspace.h).
  *
  * The password is wiped when the address is freed, and is in no text. */
 #ifndef HF_STRATEGY_REDIS_ADDRESS_H
@@ -12,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/url.h"
+#include "strategy/redis/keyspace.h"
 #include "strategy/redis/tls.h"
 
 #define HF_REDIS_PORT 6379
@@ -23,6 +25,7 @@ struct hf_redis_address {
     char *password;
     int port; /* 0: `host` is a path */
     unsigned db;
+    struct hf_redis_keyspace space;
     struct hf_redis_tls *tls;     /* NULL: it is not encrypted */
     uint32_t grace_ms;            /* ?grace=: no grants after a start; or 0 */
     bool unsafe;                  /* ?unsafe=1: it may evict locks */

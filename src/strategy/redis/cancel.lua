@@ -1,41 +1,36 @@
--- End a claim, whatever has become of it: who waits leaves the line, who holds
+-- End a claim, whatever has become of it: a waiter leaves the queue, a holder
 -- gives the lock back.
 --
--- ARGV  1 nonce  2 the channel where it is announced, if any
+-- ARGV  1 nonce  2 the client's id  3 the channel where it is announced, if any
 -- Answers {HF_OK, the token it held with, or "0"}.
-local nonce = ARGV[1]
-local held = redis.call('GET', KEYS[1])
-local token, holder = string.match(held or '', '^hf1 (%d+) (%x+) ')
-local claim = redis.call('HGET', KEYS[3], nonce)
-local watched = redis.call('EXISTS', KEYS[5]) == 1
-
-if holder ~= nonce and not claim then
-    return {HF_ENOTHELD, '0'}
-end
-if holder == nonce then
-    if ARGV[2] then
-        redis.call('PUBLISH', ARGV[2], KEYS[1])
-    end
-    if not watched and redis.call('EXISTS', KEYS[2]) == 0 then
-        redis.call('DEL', KEYS[1])
-        return {HF_OK, token}
-    end
-elseif not watched then
-    redis.call('ZREM', KEYS[2], nonce)
-    redis.call('HDEL', KEYS[3], nonce, '+' .. nonce)
-    return {HF_OK, '0'}
-end
+local matches = {}
 
 --@ record.lua
+--@ interest.lua
+if redis.call('EXISTS', KEYS[5]) == 1 then
+    matches = matching(KEYS[5], KEYS[6], key)
+end
 --@ events.lua
---@ line.lua
+--@ alive.lua
+--@ queue.lua
 --@ pass.lua
 
+local nonce = ARGV[1]
+local held = redis.call('GET', key)
+local token, holder = string.match(held or '', '^hf1 (%d+) (%x+) ')
+local claim = parse_claim(redis.call('HGET', claims, nonce))
+
 if holder == nonce then
-    hand_over(HF_EVENT_RELEASED, held)
+    if ARGV[3] then
+        redis.call('PUBLISH', ARGV[3], key)
+    end
+    hand_over(HF_EVENT_RELEASED, parse(held))
     return {HF_OK, token}
 end
-leave(nonce)
-tell(HF_EVENT_WITHDRAWN, '0', parse_claim(claim).owner, 0)
+if not claim then
+    return {HF_ENOTHELD, '0'}
+end
+leave(nonce .. ARGV[2])
+tell(HF_EVENT_WITHDRAWN, '0', claim.owner, 0)
 publish()
 return {HF_OK, '0'}

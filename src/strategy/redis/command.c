@@ -1,7 +1,11 @@
 #include "strategy/redis/command.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define NO_EXPIRY (-1) /* as PTTL has it */
+#define OTHERS_BEATS 4 /* how often waiters other than the first ask again */
 
 /* ---- Failures -----------------------------------------------------------*/
 
@@ -71,6 +75,40 @@ void hf_redis_explain(struct hf_answer *answer, const char *text)
     answer->cause = strdup(text);
 }
 
+#define NAMED_MAX 64 /* of a key, in a text */
+
+static void write_printable(char to[NAMED_MAX + 1], struct hf_key key)
+{
+    const char *bytes = key.data;
+    size_t size = key.size < NAMED_MAX ? key.size : NAMED_MAX;
+
+    for (size_t i = 0; i < size; i++)
+        to[i] = bytes[i] >= ' ' && bytes[i] <= '~' ? bytes[i] : '?';
+    to[size] = '\0';
+}
+
+void hf_redis_explain_error(struct hf_answer *answer, struct hf_key key,
+                            const redisReply *reply)
+{
+    static const char word[] = "WRONGTYPE ";
+    char name[NAMED_MAX + 1], text[NAMED_MAX + 160];
+    const char *error = unwrap(reply->str), *type;
+
+    if (!begins(error, word)) {
+        hf_redis_explain(answer, reply->str);
+        return;
+    }
+    type = error + strlen(word);
+    write_printable(name, key);
+    if (strlen(type) > 16 || strchr(type, ' '))
+        type = "value of another type"; /* the server's own words */
+    (void)snprintf(text, sizeof(text),
+                   "key '%s' holds a %s in Redis, which is no lock: choose "
+                   "another key, or ?prefix=",
+                   name, type);
+    hf_redis_explain(answer, text);
+}
+
 /* ---- Replies ------------------------------------------------------------*/
 
 uint64_t hf_redis_digits(const redisReply *reply)
@@ -105,9 +143,10 @@ static void take_grant(struct hf_answer *answer, const redisReply *token,
         answer->anchor = (struct hf_anchor){.known = true, .sent = sent};
 }
 
-/* The token, from take.lua, or 1; {HF_OK, token, fresh}, {HF_EBUSY, place,
- * left}. The first in line looks again when the holder's lease ends, everyone
- * at its beat. */
+/* The token, from take.lua, or 1; {HF_OK, token, fresh}, {HF_EBUSY, position,
+ * left}. The first waiter asks again when the holder's lease ends, and at each
+ * beat, because a plain client may give its lock back without a word. The others
+ * ask in case they have become the first, or a message was lost. */
 static void take_lock(const redisReply *reply, hf_time sent, uint32_t beat_ms,
                       struct hf_answer *answer, struct hf_redis_taken *taken)
 {
@@ -125,12 +164,16 @@ static void take_lock(const redisReply *reply, hf_time sent, uint32_t beat_ms,
     } else {
         answer->result.err = (enum hf_err)reply->element[0]->integer;
         answer->result.place = (uint32_t)hf_redis_digits(reply->element[1]);
+        if (reply->element[2]->integer == NO_EXPIRY)
+            hf_redis_explain(answer, "set by another Redis client, without "
+                                     "expiry: held until it is deleted");
         /* Less than a millisecond is something, too. */
         if (reply->element[2]->integer >= 0)
             taken->left_ms = (uint32_t)reply->element[2]->integer + 1;
-        answer->look_again_ms = beat_ms;
-        if (answer->result.place == 1 && taken->left_ms > 0 &&
-            taken->left_ms < beat_ms)
+        answer->look_again_ms =
+            answer->result.place == 1 ? beat_ms : OTHERS_BEATS * beat_ms;
+        if (answer->result.place > 0 && taken->left_ms > 0 &&
+            taken->left_ms < answer->look_again_ms)
             answer->look_again_ms = taken->left_ms;
     }
 }
@@ -164,7 +207,7 @@ void hf_redis_take_command(struct hf_redis_link *link, const redisReply *reply,
         hf_redis_explain(answer, link->failure.text);
     } else if (reply->type == REDIS_REPLY_ERROR) {
         answer->result.err = hf_redis_failure(link, reply);
-        hf_redis_explain(answer, reply->str);
+        hf_redis_explain_error(answer, command->key, reply);
     } else if (command->kind == HF_COMMAND_LOCK) {
         take_lock(reply, sent, hf_redis_beat_ms(command->lease_ms), answer,
                   taken);
@@ -245,11 +288,19 @@ enum hf_err hf_redis_take_read(struct hf_redis_link *link,
         return HF_EPROTO;
     held = reply->element[0];
     from.held = held->type == REDIS_REPLY_STRING;
-    from.left_ms = (uint32_t)hf_redis_digits(reply->element[1]);
+    from.left_ms = reply->element[1]->integer == NO_EXPIRY
+                       ? HF_FOREVER
+                       : (uint32_t)hf_redis_digits(reply->element[1]);
     from.held_ms = (uint32_t)hf_redis_digits(reply->element[2]);
     from.waiters = (uint32_t)hf_redis_digits(reply->element[3]);
     from.index = hf_redis_digits(reply->element[4]);
     *ours = from.held && parse(held, &record);
+    if (from.held && !*ours) {
+        from.owner = "another Redis client";
+        from.note = from.left_ms == HF_FOREVER
+                        ? "not a lock of holdfast; it has no expiry"
+                        : "not a lock of holdfast";
+    }
     if (!*ours)
         return hf_info_copy(info, &from);
     return copy_record(held, &record, &from, info);

@@ -33,6 +33,10 @@ enum hf_err hf_redis_take_read(struct hf_redis_link *link,
 /* Say why, in the server's words; nothing if there is no memory. */
 void hf_redis_explain(struct hf_answer *answer, const char *text);
 
+/* The same, of an error of the server about `key`. */
+void hf_redis_explain_error(struct hf_answer *answer, struct hf_key key,
+                            const redisReply *reply);
+
 /* A number of digits, up to the first other; 0 of what is no string. */
 uint64_t hf_redis_digits(const redisReply *reply);
 

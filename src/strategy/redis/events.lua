@@ -1,16 +1,19 @@
--- What watchers are told. Where nobody watches, that is nothing, and little is
--- spent on it. Whoever includes this has found out whether it is `watched`.
+-- What is recorded for watchers: events in a stream, and what they know to be
+-- held. `matches` is what interest.lua found; nothing is recorded if that is
+-- empty.
 
-local WATCH_MS = 60000 -- so long after its last watcher goes what they read
+local EVENTS_MS = 60000 -- the stream stays this long after its last watcher
 local EVENTS_KEPT = 4096
 
-local now_ms = math.floor(clock() / 1000)
+local watched = #matches > 0
+local now = clock()
+local now_ms = math.floor(now / 1000)
 
 local function nothing()
     return {}
 end
 
-local note_held = nothing
+local note_held, known_held = nothing, nothing
 local tell, tell_end, tell_expiry = nothing, nothing, nothing
 local publish = nothing
 
@@ -18,10 +21,24 @@ if watched then
     local told = {}
 
     note_held = function(token, owner, lease)
-        redis.call('HSET', KEYS[6], key, token .. ' ' .. owner)
-        redis.call('ZADD', KEYS[7], digits(now_ms + lease), key)
-        redis.call('PEXPIRE', KEYS[6], WATCH_MS)
-        redis.call('PEXPIRE', KEYS[7], WATCH_MS)
+        redis.call('HSET', KEYS[8], key, digits(now) .. ' ' .. token .. ' ' .. owner)
+        redis.call('ZADD', KEYS[9], digits(now_ms + lease), key)
+        redis.call('PEXPIRE', KEYS[8], EVENTS_MS)
+        redis.call('PEXPIRE', KEYS[9], EVENTS_MS)
+    end
+
+    -- The token and the owner that watchers know of, or nil. What was noted
+    -- before anybody registered who watches now may have ended unnoticed.
+    known_held = function()
+        local noted, token, owner = string.match(
+            redis.call('HGET', KEYS[8], key) or '', '^(%d+) (%d+) (.*)$')
+
+        for _, match in ipairs(matches) do
+            if noted and tonumber(noted) >= match[2] then
+                return token, owner
+            end
+        end
+        return nil
     end
 
     tell = function(kind, token, owner, lease)
@@ -35,18 +52,19 @@ if watched then
     end
 
     tell_end = function(kind, token, owner)
-        redis.call('HDEL', KEYS[6], key)
-        redis.call('ZREM', KEYS[7], key)
+        redis.call('HDEL', KEYS[8], key)
+        redis.call('ZREM', KEYS[9], key)
         return tell(kind, token, owner, 0)
     end
 
-    -- Nobody holds the key. If watchers know of a holder, its lease has run out.
+    -- Nobody holds the key. If watchers know of a holder, its lease has ended.
     tell_expiry = function()
-        local was = redis.call('HGET', KEYS[6], key)
+        local token, owner = known_held()
 
-        if was then
-            return tell_end(HF_EVENT_EXPIRED, string.match(was, '^(%d+) (.*)$'))
+        if token then
+            return tell_end(HF_EVENT_EXPIRED, token, owner)
         end
+        redis.call('ZREM', KEYS[9], key)
         return {}
     end
 
@@ -55,18 +73,19 @@ if watched then
         if #told == 0 then
             return
         end
-        local last =
-            redis.call('XREVRANGE', KEYS[5], '+', '-', 'COUNT', 1)[1][1]
-        local index = tonumber(string.match(last, '^%d+'))
+        local last = redis.call('XREVRANGE', KEYS[7], '+', '-', 'COUNT', 1)[1]
+        local index = last and tonumber(string.match(last[1], '^%d+')) or now
 
         for _, event in ipairs(told) do
             index = index + 1
-            redis.call('XADD', KEYS[5], 'MAXLEN', '~', EVENTS_KEPT,
+            redis.call('XADD', KEYS[7], 'MAXLEN', '~', EVENTS_KEPT,
                 digits(index) .. '-0', 'e',
                 event.kind .. ' ' .. event.token .. ' ' ..
                 (event.freed and 1 or 0) .. ' ' .. event.lease .. ' ' ..
                 #event.owner .. '\n' .. event.owner .. key)
         end
-        redis.call('PUBLISH', 'hf:bell', digits(index))
+        for _, match in ipairs(matches) do
+            redis.call('PUBLISH', KEYS[7] .. match[1], digits(index))
+        end
     end
 end

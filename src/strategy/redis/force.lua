@@ -1,22 +1,32 @@
 -- Break a lock: mark it, so that it is not renewed any more, or end it now.
 -- Asked a second time, because the answer was lost, it is done once.
 --
--- KEYS  8 who broke it last
+-- KEYS  10 who broke it last
 -- ARGV  1 token  2 "1" for now  3 who asks, as CLIENT.SEQUENCE  4 the channel
 --       where it is announced, if any
-local watched = redis.call('EXISTS', KEYS[5]) == 1
+local matches = {}
 
 --@ record.lua
+--@ interest.lua
+if redis.call('EXISTS', KEYS[5]) == 1 then
+    matches = matching(KEYS[5], KEYS[6], key)
+end
 --@ events.lua
---@ line.lua
+--@ alive.lua
+--@ queue.lua
 --@ pass.lua
 
 local REMEMBER_MS = 60000
-local held = redis.call('GET', key)
+local held = read_record()
+
+if type(held) == 'table' then
+    return held
+end
+
 local lock = held and parse(held)
 local broken = ARGV[3] .. ' ' .. ARGV[1]
 
-if redis.call('GET', KEYS[8]) == broken then
+if redis.call('GET', KEYS[10]) == broken then
     return HF_OK
 end
 if not held then
@@ -25,19 +35,17 @@ end
 if not lock or lock.token ~= ARGV[1] then
     return HF_ENOTOWNER
 end
+keep_queue()
 if ARGV[2] == '1' then
     local left = redis.call('PTTL', key)
 
-    redis.call('SET', KEYS[8], broken, 'PX', math.max(left, REMEMBER_MS))
+    redis.call('SET', KEYS[10], broken, 'PX', math.max(left, REMEMBER_MS))
     if ARGV[4] then
         redis.call('PUBLISH', ARGV[4], key)
     end
-    hand_over(HF_EVENT_FORCED, held)
+    hand_over(HF_EVENT_FORCED, lock)
 elseif lock.forced == '0' then
-    local head = 'hf1 ' .. lock.token .. ' ' .. lock.nonce .. ' '
-
-    redis.call('SET', key, head .. '1' .. string.sub(held, #head + 2),
-        'KEEPTTL')
+    redis.call('SETRANGE', key, #('hf1 ' .. lock.token .. ' ' .. lock.nonce .. ' '), '1')
     tell(HF_EVENT_FORCED, lock.token, lock.owner, 0)
     publish()
 end

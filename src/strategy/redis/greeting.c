@@ -344,11 +344,9 @@ static bool raise_tokens(struct hf_redis_link *link)
 
     hf_redis_add_text(&args, "EVAL");
     hf_redis_add_text(&args, hf_redis_scripts[HF_REDIS_RAISE]);
-    hf_redis_add_text(&args, "4");
-    hf_redis_add_text(&args, HF_REDIS_TOKEN_KEY);
-    hf_redis_add_text(&args, "hf:events");
-    hf_redis_add_text(&args, "hf:held");
-    hf_redis_add_text(&args, "hf:ends");
+    hf_redis_add_number(&args, HF_REDIS_KEYS_SHARED);
+    for (unsigned i = 0; i < HF_REDIS_KEYS_SHARED; i++)
+        hf_redis_add_text(&args, link->address->space.shared[i]);
     return say(link, &args, check_ok);
 }
 

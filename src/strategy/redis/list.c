@@ -23,7 +23,8 @@ struct hf_redis_list {
     struct hf_info *infos;
     size_t count, capacity;
     size_t prefix_size;
-    char pattern[2 * HF_KEY_MAX + 1]; /* the prefix escaped, and a star */
+    /* The prefix, with that of the key space, escaped; and a star. */
+    char pattern[2 * (HF_REDIS_SPACE_MAX + HF_KEY_MAX) + 1];
     size_t pattern_size;
     uint8_t prefix[HF_KEY_MAX];
 };
@@ -154,12 +155,14 @@ static void looked(struct hf_redis_call *call, const redisReply *reply)
     go_on(list);
 }
 
-static void look_at(struct hf_redis_list *list, struct hf_key key)
+static void look_at(struct hf_redis_list *list, struct hf_key name)
 {
     struct hf_redis_words words;
+    struct hf_key key;
     struct look *look;
 
-    if (hf_redis_key_is_ours(key) || key.size > HF_KEY_MAX ||
+    if (!hf_redis_keyspace_strip(&list->server->address->space, name, &key) ||
+        hf_redis_key_is_ours(key) || key.size > HF_KEY_MAX ||
         !hf_key_has_prefix(key,
                            (struct hf_key){list->prefix, list->prefix_size}))
         return;
@@ -254,10 +257,12 @@ static void go_on(struct hf_redis_list *list)
 
 static void escape(struct hf_redis_list *list, struct hf_key prefix)
 {
-    const char *bytes = prefix.data;
+    char bytes[HF_REDIS_KEY_SIZE];
+    size_t size = hf_redis_keyspace_name(&list->server->address->space, "",
+                                         prefix, bytes);
     char *to = list->pattern;
 
-    for (size_t i = 0; i < prefix.size; i++) {
+    for (size_t i = 0; i < size; i++) {
         if (bytes[i] && strchr("*?[]\\", bytes[i]))
             *to++ = '\\';
         *to++ = bytes[i];

@@ -1,21 +1,35 @@
--- Take the lock; or, where it is held, stand in line for it. Asked again, it
--- is also a sign of life of who stands there, and the look whether a message
--- was lost: the answer tells a grant again.
+-- Take the lock; or, if it is held, join its queue. Asked again by a waiter, it
+-- is also the check for a lost message: the reply repeats a grant.
 --
--- ARGV  1 nonce  2 lease  3 "1" to stand in line  4 owner  5 note  6 value
---       7 the client's channel  8 what it calls this instant  9 its beat
+-- ARGV  1 nonce  2 lease  3 "1" to join the queue, "2" if it stands there
+--       4 owner  5 note  6 value: empty for "2"
+--       7 the client's id  8 what it calls this instant  9 its beat
 --       10 the token to grant it with, if any
--- Answers {HF_OK, token, 1 if this very call granted it}, or {HF_EBUSY, place,
--- milliseconds that the holder has left, or less than 0}.
-local watched = redis.call('EXISTS', KEYS[5]) == 1
+-- Answers {HF_OK, token, 1 if this very call granted it}; {HF_EBUSY, position,
+-- milliseconds after which it is worth asking again, -1 if the holder has no
+-- expiry, -2 if it is not known}; or 1: it does not stand in the queue, ask
+-- with "1".
+local matches = {}
 
 --@ record.lua
+--@ interest.lua
+if redis.call('EXISTS', KEYS[5]) == 1 then
+    matches = matching(KEYS[5], KEYS[6], key)
+end
 --@ events.lua
---@ line.lua
+--@ alive.lua
+--@ queue.lua
 
-local nonce, lease = ARGV[1], ARGV[2]
-local held = redis.call('GET', key)
+local nonce, lease, mode = ARGV[1], ARGV[2], ARGV[3]
+local waiter, channel = nonce .. ARGV[7], channels .. ARGV[7]
+local held = read_record()
+
+if type(held) == 'table' then
+    return held
+end
+
 local token, holder = string.match(held or '', '^hf1 (%d+) (%x+) ')
+local ask_again_ms
 
 -- A token that is given comes from another server: the next one of this server
 -- is larger.
@@ -37,48 +51,54 @@ if holder == nonce then
     return {HF_OK, token, 0}
 end
 
-local stands, heard, last =
-    unpack(redis.call('HMGET', standing, '+' .. nonce, 'heard', 'last'))
-local place = stands and redis.call('ZRANK', line, nonce)
+local place = mode ~= '0' and redis.call('ZRANK', queue, waiter)
 
-heard = tonumber(heard or 0)
 if place then
-    mark(nonce, ARGV[8], heard)
+    keep_queue()
+    show_alive(channel, ARGV[8], ARGV[9], now_ms)
+elseif mode == '2' then
+    return 1
 end
 if not held then
     --@ pass.lua
 
     local expiry = tell_expiry()
-    local granted, token = pass(nonce)
+    local granted, detail = pass(waiter)
 
+    if not granted and detail and not place
+        and find_client(ARGV[7]).steady_ms > detail and detail > 0 then
+        detail = nil
+    end
     expiry.freed = not granted
-    if not granted then
-        granted, token = nonce, take()
-        tell(HF_EVENT_GRANTED, token, ARGV[4], tonumber(lease))
+    if not granted and not detail then
+        if mode == '2' then -- its claim has expired
+            publish()
+            return 1
+        end
+        granted, detail = nonce, take()
+        tell(HF_EVENT_GRANTED, detail, ARGV[4], tonumber(lease))
     end
     if granted == nonce then
         publish()
-        return {HF_OK, token, 1}
+        return {HF_OK, detail, 1}
     end
+    ask_again_ms = not granted and detail
 end
-if not place and ARGV[3] == '1' then
-    place = redis.call('ZCARD', line)
+if not place and mode == '1' then
+    place = redis.call('ZCARD', queue)
     if place >= HF_WAITERS_MAX then
         publish()
-        return {HF_ELIMIT, 0, -1}
+        return {HF_ELIMIT, 0, -2}
     end
-    if place == 0 then
-        heard = 0 -- of another line: this one is new
-    end
-    last = digits((last or 0) + 1)
-    redis.call('ZADD', line, last, nonce)
-    mark(nonce, ARGV[8], heard, 'last', last, nonce,
-        lease .. ' ' .. ARGV[7] .. ' ' .. ARGV[9] .. ' ' ..
-        #ARGV[4] .. ' ' .. #ARGV[5] .. '\n' .. ARGV[4] .. ARGV[5] .. ARGV[6])
+    redis.call('ZADD', queue, redis.call('HINCRBY', claims, 'last', 1), waiter)
+    redis.call('HSET', claims, nonce, lease .. ' ' .. #ARGV[4] .. ' ' ..
+        #ARGV[5] .. '\n' .. ARGV[4] .. ARGV[5] .. ARGV[6])
+    keep_queue()
+    show_alive(channel, ARGV[8], ARGV[9], now_ms)
     tell(HF_EVENT_QUEUED, '0', ARGV[4], 0)
 end
 publish()
-if place and place > 0 then
-    return {HF_EBUSY, place + 1, -1} -- who is before it looks when it ends
+if not ask_again_ms and (not place or place == 0) then
+    ask_again_ms = redis.call('PTTL', key)
 end
-return {HF_EBUSY, place and 1 or 0, redis.call('PTTL', key)}
+return {HF_EBUSY, place and place + 1 or 0, ask_again_ms or -2}

@@ -1,10 +1,9 @@
-/* news.c - what the server tells by itself: grants, on a channel of this
- * client's own, and a bell for events, on one of all. */
+/* news.c - messages from the server: grants, on a channel of this client's own,
+ * and that there are events, on one channel for each key or prefix that is
+ * watched. */
 #include <string.h>
 
 #include "strategy/redis/redis.h"
-
-#define BELL "hf:bell"
 
 /* ---- Messages -----------------------------------------------------------*/
 
@@ -48,12 +47,12 @@ static void hear_grant(struct hf_redis *redis, const char *text)
     redis->host->ops->grant(redis->host, &grant);
 }
 
-static void say(struct hf_redis *redis, const char *word, const char *channel)
+static void say(struct hf_redis *redis, const char *word, struct hf_key channel)
 {
     struct hf_redis_args args = {.count = 0};
 
     hf_redis_add_text(&args, word);
-    hf_redis_add_text(&args, channel);
+    hf_redis_add(&args, channel.data, channel.size);
     (void)hf_redis_link_send(&redis->news, NULL, &args);
 }
 
@@ -67,7 +66,8 @@ static struct hf_redis_request *take_held(struct hf_redis *redis)
 static void message(struct hf_redis_link *link, const redisReply *reply)
 {
     struct hf_redis *redis = HF_CONTAINER(link, struct hf_redis, news);
-    const char *kind, *channel;
+    struct hf_key channel;
+    const char *kind;
 
     if (reply->type == REDIS_REPLY_ERROR) {
         hf_redis_link_drop(link, HF_EUNAVAIL, reply->str);
@@ -78,17 +78,16 @@ static void message(struct hf_redis_link *link, const redisReply *reply)
         reply->element[1]->type != REDIS_REPLY_STRING)
         return;
     kind = reply->element[0]->str;
-    channel = reply->element[1]->str;
-    if (!strcmp(kind, "subscribe")) {
-        redis->hears_bell = true;
-        hf_redis_look_due(redis);
-    } else if (strcmp(kind, "message") != 0) {
+    channel = (struct hf_key){reply->element[1]->str, reply->element[1]->len};
+    if (!strcmp(kind, "subscribe"))
+        hf_redis_watches_subscribed(redis, channel);
+    else if (strcmp(kind, "message") != 0 ||
+             reply->element[2]->type != REDIS_REPLY_STRING)
         return;
-    } else if (!strcmp(channel, BELL)) {
-        hf_redis_fetch(redis);
-    } else if (reply->element[2]->type == REDIS_REPLY_STRING) {
+    else if (hf_key_equal(channel, hf_key(redis->asker.channel)))
         hear_grant(redis, reply->element[2]->str);
-    }
+    else
+        hf_redis_fetch(redis);
 }
 
 static void news_up(struct hf_redis_link *link)
@@ -99,8 +98,7 @@ static void news_up(struct hf_redis_link *link)
     redis->hears_grants = true;
     while ((request = take_held(redis)))
         hf_redis_send_lock(request);
-    if (!hf_list_empty(&redis->watches))
-        say(redis, "SUBSCRIBE", BELL);
+    hf_redis_watches_subscribe(redis);
 }
 
 static void news_down(struct hf_redis_link *link)
@@ -109,7 +107,7 @@ static void news_down(struct hf_redis_link *link)
     struct hf_redis_request *request;
 
     redis->hears_grants = false;
-    redis->hears_bell = false;
+    hf_redis_watches_deaf(redis);
     while ((request = take_held(redis)))
         hf_redis_refuse(request, HF_EUNAVAIL, link->failure.text);
     hf_redis_refuse_watches(redis, HF_EUNAVAIL, link->failure.text);
@@ -121,7 +119,7 @@ static const struct hf_redis_link_ops news_ops = {
     .message = message,
 };
 
-static bool open_news(struct hf_redis *redis)
+bool hf_redis_news_open(struct hf_redis *redis)
 {
     if (hf_redis_link_is_open(&redis->news))
         return true;
@@ -134,24 +132,20 @@ static bool open_news(struct hf_redis *redis)
 void hf_redis_news_hold(struct hf_redis *redis,
                         struct hf_redis_request *request)
 {
-    if (open_news(redis))
+    if (hf_redis_news_open(redis))
         hf_list_push_back(&redis->until_heard, &request->held_back);
     else
         hf_redis_refuse(request, HF_ENOMEM, hf_err_text(HF_ENOMEM));
 }
 
-bool hf_redis_news_bell(struct hf_redis *redis)
+void hf_redis_news_subscribe(struct hf_redis *redis, struct hf_key channel)
 {
-    if (!open_news(redis))
-        return false;
-    if (redis->hears_grants && !redis->hears_bell)
-        say(redis, "SUBSCRIBE", BELL);
-    return true;
+    if (redis->hears_grants)
+        say(redis, "SUBSCRIBE", channel);
 }
 
-void hf_redis_news_silence(struct hf_redis *redis)
+void hf_redis_news_unsubscribe(struct hf_redis *redis, struct hf_key channel)
 {
-    if (redis->hears_bell)
-        say(redis, "UNSUBSCRIBE", BELL);
-    redis->hears_bell = false;
+    if (redis->hears_grants)
+        say(redis, "UNSUBSCRIBE", channel);
 }

@@ -1,15 +1,18 @@
 -- Who is next.
 
--- What a claim says; nothing if there is none.
+local WINDOW = 100      -- waiters read at a time
+local LOOKED_MAX = 1000 -- and in one step: the server does nothing else then
+
+-- The fields of a claim; nil if there is none.
 local function parse_claim(text)
-    local lease, channel, beat, owner_size, note_size, at =
-        string.match(text or '', '^(%d+) (%S+) (%d+) (%d+) (%d+)\n()')
+    local lease, owner_size, note_size, at =
+        string.match(text or '', '^(%d+) (%d+) (%d+)\n()')
 
     if not lease then
         return nil
     end
     return {
-        lease = lease, channel = channel, beat = tonumber(beat),
+        lease = lease,
         owner = string.sub(text, at, at + owner_size - 1),
         note = string.sub(text, at + owner_size,
             at + owner_size + note_size - 1),
@@ -17,93 +20,137 @@ local function parse_claim(text)
     }
 end
 
-local function leave(nonce)
-    redis.call('ZREM', line, nonce)
-    redis.call('HDEL', standing, nonce, '+' .. nonce)
-end
+-- What is known of clients, by their id, in this step.
+local clients = {}
 
--- Whether a waiter lives, as far as its silence tells.
-local function is_heard(silence, beat)
-    if mutant == 70 then return true end
-    if silence <= 3 * beat then
-        return true
+local function find_client(id)
+    if clients[id] then
+        return clients[id]
     end
+    local client = {channel = channels .. id, steady_ms = 0}
+    local sent, beat, steady = string.match(
+        redis.call('GET', client.channel) or '', '^(%d+) (%d+) (%d+)$')
 
-    local times = redis.call('HMGET', standing, 'heard', 'stalled')
-    local heard, stalled = tonumber(times[1] or 0), tonumber(times[2] or 0)
-
-    return now_ms - heard > STALL_MS or now_ms - stalled <= 3 * beat
+    if sent then
+        client.sent = sent
+        client.gap_ms = GAP_BEATS * beat
+        client.steady_ms = now_ms - steady
+        client.silent = ALIVE_MS - redis.call('PTTL', client.channel)
+            > client.gap_ms
+    end
+    if mutant == 70 then client.silent = false end
+    client.dead = not sent or (client.silent
+        and redis.call('PUBSUB', 'NUMSUB', client.channel)[2] == 0)
+    clients[id] = client
+    return client
 end
 
-local function is_connected(channel)
-    return redis.call('PUBSUB', 'NUMSUB', channel)[2] > 0
-end
+-- Give the free key to `waiter`, if its client can be told. The client that asks is told by
+-- the reply; every other by a message on its own channel.
+local function grant(waiter, client, asking)
+    local nonce = string.sub(waiter, 1, NONCE_SIZE)
+    local claim = parse_claim(redis.call('HGET', claims, nonce))
 
--- Give the free key to `nonce`, if it can be told so. Who asks is told by the
--- answer; everyone else by a message to its own channel.
-local function grant(nonce, claim, sent, token, asking)
-    local message = 'grant ' .. nonce .. ' ' .. token .. ' ' .. sent
+    if not claim then
+        leave(waiter) -- half of it has expired
+        return nil
+    end
+    local token = next_token()
+    local message = 'grant ' .. nonce .. ' ' .. token .. ' ' .. client.sent
 
-    if mutant == 71 then asking = nonce end
+    if mutant == 71 then asking = waiter end
     redis.call('SET', key, record(token, nonce, claim.lease, claim.owner,
         claim.note, claim.value), 'PX', claim.lease)
-    if mutant == 71 then redis.call('PUBLISH', claim.channel, message) end
-    if nonce ~= asking
-        and redis.call('PUBLISH', claim.channel, message) == 0 then
+    if mutant == 71 then redis.call('PUBLISH', client.channel, message) end
+    if waiter ~= asking
+        and redis.call('PUBLISH', client.channel, message) == 0 then
         redis.call('DEL', key)
-        return false
+        client.deaf = true
+        return nil
     end
-    leave(nonce)
+    leave(waiter)
     tell(HF_EVENT_GRANTED, token, claim.owner, tonumber(claim.lease))
-    return true
+    return token
 end
 
--- Nobody is to hold the key: give it to the first in line who lives. Answers its
--- nonce and token, or nothing. `asking` is who runs this script, if it waits.
-local function pass(asking)
-    local token, place = nil, 0
+local function drop_dead(waiters)
+    local nonces = {}
 
-    while true do
-        local nonce = redis.call('ZRANGE', line, place, place)[1]
+    for i, waiter in ipairs(waiters) do
+        nonces[i] = string.sub(waiter, 1, NONCE_SIZE)
+    end
+    if #nonces == 0 then
+        return
+    end
+    if watched then
+        for _, nonce in ipairs(nonces) do
+            local claim = parse_claim(redis.call('HGET', claims, nonce))
 
-        if not nonce then
-            return nil
-        end
-        local fields = redis.call('HMGET', standing, nonce, '+' .. nonce)
-        local claim = parse_claim(fields[1])
-        local sent, seen = string.match(fields[2] or '', '^(%S+) (%d+)$')
-
-        if not claim or not seen then
-            leave(nonce) -- half of it has expired
-        else
-            local silence = now_ms - seen
-
-            if nonce == asking or is_heard(silence, claim.beat) then
-                token = token or next_token()
-                if grant(nonce, claim, sent, token, asking) then
-                    return nonce, token
-                end
-            end
-            if silence > FORGET_MS or (silence > 3 * claim.beat
-                and not is_connected(claim.channel)) then
-                leave(nonce)
-                tell(HF_EVENT_WITHDRAWN, '0', claim.owner, 0)
-            else
-                place = place + 1
-            end
+            tell(HF_EVENT_WITHDRAWN, '0', claim and claim.owner or '', 0)
         end
     end
+    redis.call('ZREM', queue, unpack(waiters))
+    redis.call('HDEL', claims, unpack(nonces))
 end
 
--- End what is `held`, for the reason that `kind` names: hand the key over, or
--- nobody has it any more.
-local function hand_over(kind, held)
-    local lock = watched and parse(held) or {}
+-- Nobody holds the key: give it to the first waiter whose client lives. Returns
+-- its nonce and token; or nil, and in how many milliseconds it is worth asking
+-- again, if there are waiters who come first.
+--
+-- A client that is silent is passed over only for one that has been heard
+-- steadily for so long that the other would have been heard too: else the
+-- server, or the network, may have stopped, and the sign of life be on its way.
+local function pass(asking)
+    local looked, kept, steady_ms, size = 0, 0, 0, 1
+
+    while looked < LOOKED_MAX do
+        local waiters = redis.call('ZRANGE', queue, kept, kept + size - 1)
+        local dead = {}
+
+        if #waiters == 0 then
+            return nil, steady_ms > 0 and steady_ms or nil
+        end
+        for _, waiter in ipairs(waiters) do
+            local client = find_client(string.sub(waiter, NONCE_SIZE + 1))
+
+            if client.dead then
+                dead[#dead + 1] = waiter
+            elseif client.silent then
+                steady_ms = math.max(steady_ms, client.gap_ms)
+                if mutant == 161 then steady_ms = 0 end
+                kept = kept + 1
+            elseif client.deaf and waiter ~= asking then
+                kept = kept + 1
+            elseif client.steady_ms < steady_ms then
+                drop_dead(dead)
+                return nil, steady_ms
+            else
+                drop_dead(dead)
+                dead = {}
+
+                local token = grant(waiter, client, asking)
+
+                if token then
+                    return string.sub(waiter, 1, NONCE_SIZE), token
+                end
+                kept = kept + (client.deaf and 1 or 0)
+            end
+        end
+        drop_dead(dead)
+        looked = looked + #waiters
+        if mutant == 160 then looked = 0 end
+        size = WINDOW
+    end
+    return nil, 0
+end
+
+-- End `lock`, for the reason that `kind` names, and give the key to the next.
+local function hand_over(kind, lock)
+    if mutant == 165 then redis.call('SET', key, redis.call('GET', key)) end
+    redis.call('DEL', key) -- first: it needs no memory
+
     local event = tell_end(kind, lock.token, lock.owner)
 
     event.freed = not pass()
-    if event.freed then
-        redis.call('DEL', key)
-    end
     publish()
 end

@@ -1,28 +1,40 @@
--- Who holds the key. Where somebody watches, what is found is noted for them:
--- a holder that they did not know of, or the end of one that they did.
+-- Who holds the key. If it is watched, what is found is noted for watchers: a
+-- holder that they did not know of, or the end of one that they did.
 --
 -- Answers {record or nil, milliseconds left, milliseconds held, waiters, index
--- of the newest event, or "0"}.
-local watched = redis.call('EXISTS', KEYS[5]) == 1
+-- of the newest event, or "0" if the key is not watched}.
+local matches = {}
 
 --@ record.lua
+--@ interest.lua
+if redis.call('EXISTS', KEYS[5]) == 1 then
+    matches = matching(KEYS[5], KEYS[6], key)
+    redis.call('ZREM', KEYS[9], #matches == 0 and key or '')
+end
 --@ events.lua
 
-local held = redis.call('GET', key)
+local held = read_record()
+
+if type(held) == 'table' then
+    return held
+end
+
 local left = redis.call('PTTL', key)
 local lock = held and parse(held)
 local index = '0'
 
-if watched and lock and redis.call('HEXISTS', KEYS[6], key) == 0 then
+if watched and lock and known_held() ~= lock.token then
     note_held(lock.token, lock.owner, left)
 elseif watched and lock then
-    redis.call('ZADD', KEYS[7], digits(now_ms + left), key)
+    redis.call('ZADD', KEYS[9], digits(now_ms + left), key)
 elseif watched and not held then
-    tell_expiry().freed = redis.call('EXISTS', line) == 0
+    tell_expiry().freed = redis.call('EXISTS', queue) == 0
     publish()
 end
 if watched then
-    index = redis.call('XREVRANGE', KEYS[5], '+', '-', 'COUNT', 1)[1][1]
+    local last = redis.call('XREVRANGE', KEYS[7], '+', '-', 'COUNT', 1)[1]
+
+    index = last and last[1] or '0'
 end
 return {held, left, lock and digits(lock.held + lock.lease - left) or '0',
-    redis.call('ZCARD', line), index}
+    redis.call('ZCARD', queue), index}

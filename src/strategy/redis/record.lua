@@ -1,31 +1,47 @@
--- What a held lock looks like, and how one is made.
+-- A held lock, and the keys of one.
 --
 -- It is one string, so that a plain `SET key ... NX PX` finds it taken:
 --
 --   hf1 TOKEN NONCE FORCED HELD LEASE OWNER_SIZE NOTE_SIZE UPDATES\n
 --
--- and then owner, note and value. TOKEN and NONCE come first, so that one
--- comparison of the first bytes tells whose it is. LEASE was begun when it had
--- been HELD for so long: 0 until it is renewed.
+-- and then owner, note and value. TOKEN and NONCE come first, so that comparing
+-- the first bytes tells whose it is. The lock had been held for HELD
+-- milliseconds when its LEASE began: 0 until it is renewed. HELD has 15 digits
+-- and LEASE 10, so that a renewal overwrites them in place.
 --
--- KEYS  1 the lock  2 its line  3 who stands there; and what all locks share:
---       4 the last token, and while somebody watches 5 the events  6 what is
---       held  7 when that ends
+-- KEYS  1 the lock  2 its queue  3 the claims in it; and what all locks share:
+--       4 the last token  5 what is watched  6 the prefixes among that
+--       7 the events  8 what watchers know to be held  9 when that ends
+--
+-- A full server (maxmemory) refuses a script's first write if that may need
+-- memory, and lets later ones pass. So what must work on a full server begins
+-- with a write that needs none.
 
-local key, line, standing = KEYS[1], KEYS[2], KEYS[3]
+local key, queue, claims = KEYS[1], KEYS[2], KEYS[3]
 
 local function clock() -- in microseconds
     local time = redis.call('TIME')
     return time[1] * 1000000 + time[2]
 end
 
--- Numbers here are beyond what Lua writes in full by itself. Two whole ones
--- are written in half the time that one broken one takes.
+-- Lua writes large numbers with an exponent. Two whole numbers are written in
+-- half the time of one with %.0f.
 local function digits(number)
     if number < 1e7 then
         return string.format('%d', number)
     end
     return string.format('%d%07d', number / 1e7, number % 1e7)
+end
+
+-- The record; false if the key is free; or, if it is of another type, a table:
+-- the error to return.
+local function read_record()
+    local held = redis.pcall('GET', key)
+
+    if type(held) == 'table' then
+        return {err = 'WRONGTYPE ' .. redis.call('TYPE', key).ok}
+    end
+    return held
 end
 
 -- One counter for all keys, which never expires. It starts at the time in
@@ -44,11 +60,12 @@ local function next_token()
 end
 
 local function record(token, nonce, lease, owner, note, value)
-    return 'hf1 ' .. token .. ' ' .. nonce .. ' 0 0 ' .. lease .. ' ' ..
-        #owner .. ' ' .. #note .. ' -\n' .. owner .. note .. value
+    return 'hf1 ' .. token .. ' ' .. nonce .. ' 0 000000000000000 ' ..
+        string.format('%010d', lease) .. ' ' .. #owner .. ' ' .. #note ..
+        ' -\n' .. owner .. note .. value
 end
 
--- What a record says; nothing if it is not one of ours.
+-- The fields of a record; nil if it is not one of ours.
 local function parse(record)
     local token, nonce, forced, held, lease, owner_size, note_size, updates, at =
         string.match(record,

@@ -107,7 +107,11 @@ static bool send_command(struct hf_redis_request *request, bool in_full,
 
     request->sent = redis->host->ops->now(redis->host);
     lock = (struct hf_redis_lock){
-        .in_full = in_full, .queue = queue, .sent = request->sent};
+        .in_full = in_full,
+        .queue = queue,
+        .waiting = queue && request->waiting && !HF_MUTANT(166),
+        .beat_ms = hf_redis_beat_every(redis, command->lease_ms),
+        .sent = request->sent};
     request->call.reply = replied;
     hf_redis_command(&words, &redis->link, &redis->asker, command, &lock);
     return hf_redis_link_send(&redis->link, &request->call, &words.args);
@@ -138,6 +142,8 @@ void hf_redis_replied(struct hf_redis_request *request, const redisReply *reply)
                           &asked->command, &asked->answer, &taken);
     if (asked->command.kind == HF_COMMAND_LOCK)
         request->redis->contended = !taken.fresh;
+    if (asked->answer.result.place > 0)
+        hf_redis_beat_go_on(request->redis, asked->command.lease_ms);
     if (taken.in_full || (request->tried && asked->command.queue &&
                           asked->answer.result.err == HF_EBUSY))
         hf_redis_send_lock(request);
@@ -170,6 +176,7 @@ void hf_redis_send_lock(struct hf_redis_request *request)
         return;
     }
     request->tried = false;
+    request->waiting = false;
     hf_answer_clear(&request->request->answer);
     if (!send_command(request, true, queue))
         hf_redis_refuse(request, HF_EUNAVAIL, redis->link.failure.text);
@@ -195,10 +202,11 @@ static void start_command(struct hf_redis_request *made)
 {
     struct hf_redis *redis = made->redis;
     struct hf_request *request = made->request;
-    bool in_full =
-        request->command.queue && redis->hears_grants && redis->contended;
+    bool in_full = request->command.queue && redis->hears_grants &&
+                   (redis->contended || request->waits);
 
     made->tried = request->command.kind == HF_COMMAND_LOCK && !in_full;
+    made->waiting = request->waits;
     if (made->tried || request->command.kind == HF_COMMAND_UNLOCK) {
         made->sent = redis->host->ops->now(redis->host);
         hf_redis_gather(made);
@@ -290,7 +298,7 @@ static enum hf_err take_read(struct hf_redis_request *request,
         answer->index = answer->infos->index;
         request->index = answer->index;
     } else if (reply->type == REDIS_REPLY_ERROR) {
-        hf_redis_explain(answer, reply->str);
+        hf_redis_explain_error(answer, request->request->command.key, reply);
     }
     return err;
 }

@@ -23,7 +23,8 @@ struct hf_redis_request {
     struct hf_redis_list *list; /* LIST */
     hf_time sent;
     uint64_t index; /* READ: of the newest event */
-    bool tried;     /* LOCK: without standing in line */
+    bool tried;     /* LOCK: without joining the queue */
+    bool waiting;   /* LOCK: the server has it in the queue */
 };
 
 struct hf_redis {
@@ -38,9 +39,20 @@ struct hf_redis {
     struct hf_list gathered; /* requests: to be sent when the turn ends */
     struct hf_post gather;
 
+    /* beat.c */
+    struct {
+        struct hf_timer timer;
+        struct hf_redis_call call;
+        hf_time until;       /* it goes on, unless another waiter asks */
+        hf_time brief_until; /* `every_ms` is wanted so often */
+        uint32_t every_ms;
+        bool running;
+        bool sent; /* its reply is awaited */
+    } beat;
+
     /* news.c */
     struct hf_redis_link news;
-    bool hears_grants, hears_bell;
+    bool hears_grants;
     struct hf_list until_heard; /* requests: LOCKs that are to stand in line */
     bool contended;             /* the last LOCK was not granted at once */
 
@@ -51,7 +63,8 @@ struct hf_redis {
     bool fetching, fetch_again;
     struct hf_redis_call fetch;
     struct hf_redis_call look;
-    bool looking;
+    bool looking, look_again;
+    size_t in_look;       /* watches that it registers */
     struct hf_timer tick; /* while it watches: the next lease ends */
     hf_time tick_at;
 };
@@ -75,13 +88,21 @@ void hf_redis_refuse(struct hf_redis_request *request, enum hf_err err,
 void hf_redis_gather(struct hf_redis_request *request);
 void hf_redis_send_gathered(struct hf_redis *redis);
 
+/* beat.c: a waiter for such a lease was told its position: show that this client
+ * lives, for a while. How often it does, if it waits for such a lease too. */
+enum hf_err hf_redis_beat_open(struct hf_redis *redis);
+void hf_redis_beat_close(struct hf_redis *redis);
+void hf_redis_beat_go_on(struct hf_redis *redis, uint32_t lease_ms);
+uint32_t hf_redis_beat_every(const struct hf_redis *redis, uint32_t lease_ms);
+
 /* news.c: the connection for messages, which is made when it is first wanted.
- * Hold a LOCK back until grants are heard; hear the bell for events, or not any
- * more. False: out of memory. */
+ * Hold a LOCK back until grants are heard. Make the connection; false: out of
+ * memory. Subscribe to a channel, or not any more, if it is up. */
 void hf_redis_news_hold(struct hf_redis *redis,
                         struct hf_redis_request *request);
-bool hf_redis_news_bell(struct hf_redis *redis);
-void hf_redis_news_silence(struct hf_redis *redis);
+bool hf_redis_news_open(struct hf_redis *redis);
+void hf_redis_news_subscribe(struct hf_redis *redis, struct hf_key channel);
+void hf_redis_news_unsubscribe(struct hf_redis *redis, struct hf_key channel);
 
 /* watch.c: what is watched. */
 enum hf_err hf_redis_watches_open(struct hf_redis *redis);
@@ -94,6 +115,12 @@ void hf_redis_watch_cancel(struct hf_redis *redis, struct hf_request *request);
  * False: they have. */
 bool hf_redis_watches_are_behind(struct hf_redis *redis,
                                  struct hf_redis_request *request);
+
+/* Subscribe to what is watched; the server has subscribed to a channel; nothing
+ * is subscribed to any more. */
+void hf_redis_watches_subscribe(struct hf_redis *redis);
+void hf_redis_watches_subscribed(struct hf_redis *redis, struct hf_key channel);
+void hf_redis_watches_deaf(struct hf_redis *redis);
 
 /* Read what is new; look what ought to have ended, and what is new then; give
  * up the watches that are not open yet. */

@@ -21,19 +21,38 @@ static const struct hf_redis_link_ops link_ops = {
     .down = link_down,
 };
 
-static enum hf_err connect(struct hf_redis *redis, struct hf_error *error)
+static void close_parts(struct hf_redis *redis)
 {
-    enum hf_err err = hf_redis_asker_init(&redis->asker, redis->host);
-    struct hf_redis_link *link = &redis->link;
+    hf_redis_watches_close(redis);
+    hf_redis_beat_close(redis);
+}
+
+static enum hf_err open_parts(struct hf_redis *redis)
+{
+    enum hf_err err =
+        hf_redis_asker_init(&redis->asker, redis->host, &redis->address.space);
 
     if (!err)
-        err = hf_redis_watches_open(redis);
+        err = hf_redis_beat_open(redis);
+    if (err)
+        return err;
+    err = hf_redis_watches_open(redis);
+    if (err)
+        hf_redis_beat_close(redis);
+    return err;
+}
+
+static enum hf_err connect(struct hf_redis *redis, struct hf_error *error)
+{
+    enum hf_err err = open_parts(redis);
+    struct hf_redis_link *link = &redis->link;
+
     if (err)
         return hf_error_code(error, err);
     err =
         hf_redis_link_open(link, redis->host, &redis->address, &link_ops, NULL);
     if (err) {
-        hf_redis_watches_close(redis);
+        close_parts(redis);
         return hf_error_code(error, err);
     }
     hf_redis_await_links(&link, 1, 1, OPEN_MS);
@@ -46,7 +65,7 @@ static enum hf_err connect(struct hf_redis *redis, struct hf_error *error)
     if (error)
         *error = link->failure;
     hf_redis_link_close(link);
-    hf_redis_watches_close(redis);
+    close_parts(redis);
     return err;
 }
 
@@ -97,7 +116,7 @@ static void redis_close(void *self)
     redis->host->ops->unpost(redis->host, &redis->gather);
     hf_redis_link_close(&redis->link);
     hf_redis_link_close(&redis->news);
-    hf_redis_watches_close(redis);
+    close_parts(redis);
     hf_redis_address_fini(&redis->address);
 }
 

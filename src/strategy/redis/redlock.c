@@ -219,12 +219,13 @@ static enum hf_err redlock_open(void *self, struct hf_url *url,
     hf_list_init(&redlock->undecided);
     hf_list_init(&redlock->doubts);
     hf_list_init(&redlock->waiters);
-    err = hf_redis_asker_init(&redlock->asker, host);
-    if (!err)
-        err = add_timers(redlock);
+    err = add_timers(redlock);
     if (err)
         return hf_error_code(error, err);
     err = read_servers(redlock, url, error);
+    if (!err && hf_redis_asker_init(&redlock->asker, host,
+                                    &redlock->servers[0].address.space))
+        err = hf_error_code(error, HF_ESYSTEM);
     (void)snprintf(redlock->freed, sizeof(redlock->freed),
                    "hf:freed:%u:", redlock->servers[0].address.db);
     redlock->asker.announce = redlock->freed;

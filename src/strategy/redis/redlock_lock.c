@@ -119,7 +119,8 @@ static void draw_token(struct hf_redlock_poll *poll)
     if (i == poll->redlock->count)
         return;
     hf_redis_add_text(&args, "INCR");
-    hf_redis_add_text(&args, HF_REDIS_TOKEN_KEY);
+    hf_redis_add_text(
+        &args, poll->votes[i].server->address.space.shared[HF_REDIS_KEY_TOKEN]);
     poll->votes[i].probe.reply = on_token_reply;
     if (hf_redis_link_send(&poll->votes[i].server->link, &poll->votes[i].probe,
                            &args)) {

@@ -45,13 +45,12 @@ static void tell_server(struct hf_redlock_server *server, const char *word,
                         struct hf_key key)
 {
     struct hf_redis_args args = {.count = 0};
-    char channel[HF_REDIS_PREFIX_MAX + HF_KEY_MAX];
-    size_t size = strlen(server->redlock->freed);
+    char channel[HF_REDIS_KEY_SIZE];
+    size_t size = hf_redis_keyspace_name(&server->address.space,
+                                         server->redlock->freed, key, channel);
 
-    memcpy(channel, server->redlock->freed, size);
-    hf_copy(channel + size, key.data, key.size);
     hf_redis_add_text(&args, word);
-    hf_redis_add(&args, channel, size + key.size);
+    hf_redis_add(&args, channel, size);
     if (server->news.state == HF_REDIS_UP)
         (void)hf_redis_link_send(&server->news, NULL, &args);
 }
@@ -103,18 +102,22 @@ static void on_message(struct hf_redis_link *link, const redisReply *reply)
         HF_CONTAINER(link, struct hf_redlock_server, news)->redlock;
     size_t prefix = strlen(redlock->freed);
     const redisReply *kind, *channel;
+    struct hf_key name;
 
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 3)
         return;
     kind = reply->element[0];
     channel = reply->element[1];
     if (kind->type != REDIS_REPLY_STRING ||
-        channel->type != REDIS_REPLY_STRING || channel->len < prefix ||
-        strncmp(channel->str, redlock->freed, prefix) != 0)
+        channel->type != REDIS_REPLY_STRING ||
+        !hf_redis_keyspace_strip(&link->address->space,
+                                 (struct hf_key){channel->str, channel->len},
+                                 &name) ||
+        !hf_key_has_prefix(name, (struct hf_key){redlock->freed, prefix}))
         return;
     if (!strcmp(kind->str, "message") || !strcmp(kind->str, "subscribe"))
-        nudge_waiters(redlock, (struct hf_key){channel->str + prefix,
-                                               channel->len - prefix});
+        nudge_waiters(redlock, (struct hf_key){(const char *)name.data + prefix,
+                                               name.size - prefix});
 }
 
 void hf_redlock_on_nudge(struct hf_timer *timer)

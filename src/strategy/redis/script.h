@@ -7,6 +7,7 @@
 #define HF_STRATEGY_REDIS_SCRIPT_H
 
 enum hf_redis_script {
+    HF_REDIS_BEAT,
     HF_REDIS_CANCEL,
     HF_REDIS_FORCE,
     HF_REDIS_LOCK,

@@ -1,16 +1,19 @@
 -- Several LOCKs and UNLOCKs of one client, in order, as far as they are quick:
--- each as in take.lua and unlock.lua, where nobody stands in line or watches.
+-- each as in take.lua and unlock.lua, where nobody waits or watches.
 -- Most of what a script costs is in running it at all.
 --
--- KEYS  the locks, and then their lines; the last token; the events
+-- KEYS  the locks, and then their queues; the last token; what is watched; the
+--       prefixes among that
 -- ARGV  three each: 1 what follows the token in the record, up to the value; or,
 --       to give back, how the holder's record begins  2 lease; or, to give back,
 --       nothing  3 value
 -- Answers, for each, as those do, or 1: nothing is done, ask for it alone.
-local count, answers = #KEYS / 2 - 1, {}
-local counter, events = KEYS[#KEYS - 1], KEYS[#KEYS]
+--@ interest.lua
+
+local count, answers = (#KEYS - 3) / 2, {}
+local counter, watched, prefixes = unpack(KEYS, #KEYS - 2)
 local others =
-    redis.call('EXISTS', events, unpack(KEYS, count + 1, 2 * count)) > 0
+    redis.call('EXISTS', watched, unpack(KEYS, count + 1, 2 * count)) > 0
 local takes, token = 0, 0
 if mutant == 83 then others = false end
 
@@ -62,7 +65,8 @@ end
 for i = 1, count do
     local what, lease = ARGV[3 * i - 2], ARGV[3 * i - 1]
 
-    if others and redis.call('EXISTS', KEYS[count + i], events) > 0 then
+    if others and (redis.call('EXISTS', KEYS[count + i]) == 1
+        or #matching(watched, prefixes, KEYS[i]) > 0) then
         answers[i] = 1
     elseif lease ~= '' then
         answers[i] = take(KEYS[i], what, lease, ARGV[3 * i])

@@ -1,19 +1,24 @@
 -- Take a lock that nobody holds, waits for or watches: what most are. All else
 -- is for lock.lua.
 --
--- KEYS  1 the lock  2 its line  3 the last token  4 events
+-- KEYS  1 the lock  2 its queue  3 the last token  4 what is watched
+--       5 the prefixes among that
 -- ARGV  1 what follows the token in the record, up to the value: " NONCE 0 ..."
 --       2 lease  3 value  4 the token to grant it with, if any
 -- Answers the token; {HF_EBUSY, 0, milliseconds that the holder has left}; or
 -- 1: ask lock.lua.
 if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[4]) > 0 then
-    local held = redis.call('GET', KEYS[1])
+    local held = redis.pcall('GET', KEYS[1])
     local nonce = string.match(ARGV[1], '^ %x+ ')
 
-    if held and not string.find(held, nonce, 1, true) then
+    if type(held) == 'string' and not string.find(held, nonce, 1, true) then
         return {HF_EBUSY, 0, redis.call('PTTL', KEYS[1])}
     end
-    return 1
+    --@ interest.lua
+    if held or redis.call('EXISTS', KEYS[2]) == 1
+        or #matching(KEYS[4], KEYS[5], KEYS[1]) > 0 then
+        return 1
+    end
 end
 
 local token = ARGV[4]

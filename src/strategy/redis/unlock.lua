@@ -1,17 +1,16 @@
--- Give the lock back, and hand it over to the next in line.
+-- Give the lock back, and hand it over to the next in the queue.
 --
--- KEYS  8 who broke it last
+-- KEYS  10 who broke it last
 -- ARGV  1 how the holder's record begins: "hf1 TOKEN NONCE "  2 the channel
 --       where it is announced, if any
 -- Answers {error, token} where it was no copy of this that ended the lock: the
 -- token is another's, or was broken.
-local held = redis.call('GET', KEYS[1])
-
-if mutant == 25 and held then redis.call('DEL', KEYS[1]) return HF_OK end
-if not held or string.sub(held, 1, #ARGV[1]) ~= ARGV[1] then
+if mutant == 25 and redis.call('DEL', KEYS[1]) == 1 then return HF_OK end
+if redis.call('GETRANGE', KEYS[1], 0, #ARGV[1] - 1) ~= ARGV[1] then
+    local held = redis.call('GET', KEYS[1])
     local err = held and HF_ENOTOWNER or HF_ENOTHELD
     local token = string.match(ARGV[1], '%d+', 4)
-    local broken = redis.call('GET', KEYS[8]) or ''
+    local broken = redis.call('GET', KEYS[10]) or ''
 
     if mutant == 125 then broken = '' end
     if string.match(held or '', '^hf1 (%d+) ') == token
@@ -25,19 +24,27 @@ if ARGV[2] then
 end
 if mutant == 72 then redis.call('DEL', KEYS[1]) return HF_OK end
 
--- 1 for a line, and 2 where somebody watches.
+-- 1 for a queue, and 2 where anything is watched.
 local others = redis.call('EXISTS', KEYS[2], KEYS[5], KEYS[5])
-local watched = others >= 2
 
 if others == 0 then
     redis.call('DEL', KEYS[1])
     return HF_OK
 end
 
+--@ interest.lua
+local matches = others >= 2 and matching(KEYS[5], KEYS[6], KEYS[1]) or {}
+
+if others == 2 and #matches == 0 then
+    redis.call('DEL', KEYS[1])
+    return HF_OK
+end
+
 --@ record.lua
 --@ events.lua
---@ line.lua
+--@ alive.lua
+--@ queue.lua
 --@ pass.lua
 
-hand_over(HF_EVENT_RELEASED, held)
+hand_over(HF_EVENT_RELEASED, watched and parse(read_record()) or {})
 return HF_OK

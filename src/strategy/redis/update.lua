@@ -5,14 +5,21 @@
 -- ARGV  1 how the holder's record begins: "hf1 TOKEN NONCE "  2 value
 --       3 "1" to compare  4 with this value
 --       5 client  6 sequence  7 lowest sequence that it still awaits
-local watched = redis.call('EXISTS', KEYS[5]) == 1
+local matches = {}
 
 --@ record.lua
+--@ interest.lua
+if redis.call('EXISTS', KEYS[5]) == 1 then
+    matches = matching(KEYS[5], KEYS[6], key)
+end
 --@ events.lua
 
 local UPDATES_KEPT = 32
-local held = redis.call('GET', key)
+local held = read_record()
 
+if type(held) == 'table' then
+    return held
+end
 if not held then
     return HF_ENOTHELD
 end

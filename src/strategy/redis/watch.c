@@ -1,34 +1,18 @@
 /* watch.c - what is watched: events, read from the server's stream.
  *
- * Of events only a bell is heard (news.c): they are in a stream, from which
- * each watch reads from where it stands. So what is missed is found behind the
- * next bell, or when a connection is up again, or at the next tick. */
+ * What is watched is registered with the server, and again at each tick: events
+ * of nothing else are recorded (interest.lua). A message only says that there
+ * are events (news.c): they are in a stream, from which each watch reads from
+ * where it stands. So what is missed is found after the next message, or when a
+ * connection is up again, or at the next tick. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
-#include "strategy/redis/redis.h"
+#include "strategy/redis/watch.h"
 
 #define FETCH_COUNT 512
-#define TICK_MS 5000 /* what watchers read is kept for a minute without one */
-#define DUE_AGAIN_MS 2
-
-struct watch {
-    struct hf_list link;
-    uint64_t number;
-    struct hf_request *opening; /* until it is answered */
-    uint64_t next;              /* index wanted; 0: not known yet */
-    bool exact;
-    bool gone;
-    size_t key_size;
-    uint8_t key[];
-};
-
-static struct watch *watch_of(struct hf_list *link)
-{
-    return HF_CONTAINER(link, struct watch, link);
-}
 
 /* ---- Behind -------------------------------------------------------------*/
 
@@ -40,13 +24,13 @@ static struct hf_redis_request *take_held(struct hf_list *list)
 }
 
 /* The lowest index that a watch wants; UINT64_MAX if none wants any. */
-static uint64_t wanted(const struct hf_redis *redis)
+uint64_t hf_redis_watches_wanted(const struct hf_redis *redis)
 {
     uint64_t lowest = UINT64_MAX;
 
     for (struct hf_list *link = redis->watches.next; link != &redis->watches;
          link = link->next) {
-        const struct watch *watch = watch_of(link);
+        const struct hf_redis_watch *watch = hf_redis_watch_of(link);
 
         if (!watch->gone && watch->next > 0 && watch->next < lowest)
             lowest = watch->next;
@@ -60,7 +44,7 @@ static bool is_behind(const struct hf_redis *redis, uint64_t index)
 {
     for (struct hf_list *link = redis->watches.next; link != &redis->watches;
          link = link->next) {
-        const struct watch *watch = watch_of(link);
+        const struct hf_redis_watch *watch = hf_redis_watch_of(link);
 
         if (!watch->gone && (watch->opening || watch->next <= index))
             return true;
@@ -79,7 +63,7 @@ bool hf_redis_watches_are_behind(struct hf_redis *redis,
 }
 
 /* Answer the READs whose events are told; or all, where none can be. */
-static void let_go(struct hf_redis *redis, bool all)
+void hf_redis_watches_let_go(struct hf_redis *redis, bool all)
 {
     struct hf_list behind;
     struct hf_redis_request *request;
@@ -97,21 +81,21 @@ static void let_go(struct hf_redis *redis, bool all)
 
 /* ---- Watches ------------------------------------------------------------*/
 
-static void tick_at(struct hf_redis *redis, hf_time at)
+void hf_redis_tick_at(struct hf_redis *redis, hf_time at)
 {
     redis->tick_at = at;
     hf_timer_set(redis->host, &redis->tick, at);
 }
 
 /* Free those that are gone, unless somebody is among them. */
-static void sweep(struct hf_redis *redis)
+void hf_redis_watches_sweep(struct hf_redis *redis)
 {
     struct hf_list *link = redis->watches.next;
 
     if (redis->telling)
         return;
     while (link != &redis->watches) {
-        struct watch *watch = watch_of(link);
+        struct hf_redis_watch *watch = hf_redis_watch_of(link);
 
         link = link->next;
         if (watch->gone) {
@@ -120,12 +104,10 @@ static void sweep(struct hf_redis *redis)
         }
     }
     if (hf_list_empty(&redis->watches))
-        tick_at(redis, HF_NEVER);
-    if (hf_list_empty(&redis->watches))
-        hf_redis_news_silence(redis);
+        hf_redis_tick_at(redis, HF_NEVER);
 }
 
-static bool concerns(const struct watch *watch, struct hf_key key)
+static bool concerns(const struct hf_redis_watch *watch, struct hf_key key)
 {
     struct hf_key own = {watch->key, watch->key_size};
 
@@ -133,7 +115,7 @@ static bool concerns(const struct watch *watch, struct hf_key key)
 }
 
 /* To one watch, with a mark where some are missing. */
-static void tell(struct hf_redis *redis, struct watch *watch,
+static void tell(struct hf_redis *redis, struct hf_redis_watch *watch,
                  const struct hf_event *event)
 {
     struct hf_push_event push = {
@@ -167,7 +149,8 @@ static const redisReply *text_of(const redisReply *entry)
 
 /* KIND TOKEN FREED LEASE OWNER_SIZE\n, owner, key. An empty one is the first
  * of a stream: it tells that others may be missing before it. */
-static bool parse(const redisReply *entry, struct hf_event *event,
+static bool parse(const struct hf_redis_keyspace *space,
+                  const redisReply *entry, struct hf_event *event,
                   char owner[HF_NOTE_MAX + 1], uint32_t *lease_ms)
 {
     const redisReply *text = text_of(entry);
@@ -191,10 +174,11 @@ static bool parse(const redisReply *entry, struct hf_event *event,
     event->kind = (enum hf_event_kind)kind;
     event->freed = freed == 1;
     event->owner = owner;
-    event->key.data = at + owner_size;
-    event->key.size = text->len - (size_t)(at + owner_size - text->str);
     *lease_ms = (uint32_t)lease;
-    return true;
+    at += owner_size;
+    return hf_redis_keyspace_strip(
+        space, (struct hf_key){at, text->len - (size_t)(at - text->str)},
+        &event->key);
 }
 
 /* A lease that is begun or renewed may be the next to end. */
@@ -204,7 +188,7 @@ static void end_in(struct hf_redis *redis, uint32_t ms)
     hf_time at = hf_time_add(host->ops->now(host), ms);
 
     if (at < redis->tick_at)
-        tick_at(redis, at);
+        hf_redis_tick_at(redis, at);
 }
 
 static void tell_all(struct hf_redis *redis, const redisReply *entries)
@@ -215,16 +199,17 @@ static void tell_all(struct hf_redis *redis, const redisReply *entries)
 
     redis->telling = true;
     for (size_t i = 0; i < entries->elements; i++) {
-        if (!parse(entries->element[i], &event, owner, &lease_ms))
+        if (!parse(&redis->address.space, entries->element[i], &event, owner,
+                   &lease_ms))
             continue;
         for (struct hf_list *link = redis->watches.next;
              link != &redis->watches; link = link->next)
-            tell(redis, watch_of(link), &event);
+            tell(redis, hf_redis_watch_of(link), &event);
         if (event.kind == HF_EVENT_GRANTED || event.kind == HF_EVENT_RENEWED)
             end_in(redis, lease_ms + 1);
     }
     redis->telling = false;
-    sweep(redis);
+    hf_redis_watches_sweep(redis);
 }
 
 /* ---- Fetching -----------------------------------------------------------*/
@@ -243,13 +228,13 @@ static void fetched(struct hf_redis_call *call, const redisReply *reply)
     } else if (reply && reply->type == REDIS_REPLY_ERROR) {
         (void)hf_redis_failure(&redis->link, reply);
     }
-    let_go(redis, !redis->fetching && !reply);
+    hf_redis_watches_let_go(redis, !redis->fetching && !reply);
 }
 
 void hf_redis_fetch(struct hf_redis *redis)
 {
     struct hf_redis_args args = {.count = 0};
-    uint64_t from = wanted(redis);
+    uint64_t from = hf_redis_watches_wanted(redis);
     char first[32];
 
     redis->fetch_again = redis->fetching;
@@ -257,7 +242,7 @@ void hf_redis_fetch(struct hf_redis *redis)
         return;
     (void)snprintf(first, sizeof(first), "%llu-0", (unsigned long long)from);
     hf_redis_add_text(&args, "XRANGE");
-    hf_redis_add_text(&args, "hf:events");
+    hf_redis_add_text(&args, redis->address.space.shared[HF_REDIS_KEY_EVENTS]);
     hf_redis_add_text(&args, first);
     hf_redis_add_text(&args, "+");
     hf_redis_add_text(&args, "COUNT");
@@ -266,54 +251,16 @@ void hf_redis_fetch(struct hf_redis *redis)
     redis->fetching = hf_redis_link_send(&redis->link, &redis->fetch, &args);
 }
 
-/* ---- Looking for what is due --------------------------------------------*/
-
-static void forget(struct hf_redis_call *call, const redisReply *reply)
-{
-    (void)reply;
-    free(call);
-}
-
-/* The look itself notes what it finds. */
-static void look_at(struct hf_redis *redis, struct hf_key key)
-{
-    struct hf_redis_call *call = calloc(1, sizeof(*call));
-    struct hf_redis_words words;
-
-    if (!call)
-        return; /* the next tick */
-    call->reply = forget;
-    hf_redis_read(&words, &redis->link, key);
-    if (!hf_redis_link_send(&redis->link, call, &words.args))
-        free(call);
-}
-
-static void open_watch(struct hf_redis *redis, struct watch *watch,
-                       uint64_t index)
+void hf_redis_watch_refuse(struct hf_redis *redis, struct hf_redis_watch *watch,
+                           enum hf_err err, const char *text)
 {
     struct hf_request *request = watch->opening;
-    struct hf_key key = {watch->key, watch->key_size};
 
     watch->opening = NULL;
-    if (watch->next == 0)
-        watch->next = request->from > 0 ? request->from : index + 1;
-    request->answer.index = index;
+    watch->gone = true;
+    request->answer.result.err = err;
+    hf_redis_explain(&request->answer, text);
     redis->host->ops->answer(redis->host, request);
-    if (watch->exact)
-        look_at(redis, key);
-    else
-        (void)hf_redis_list_start(&redis->link, key, NULL, NULL, NULL, NULL);
-}
-
-static void open_watches(struct hf_redis *redis, uint64_t index)
-{
-    for (struct hf_list *link = redis->watches.next; link != &redis->watches;
-         link = link->next) {
-        struct watch *watch = watch_of(link);
-
-        if (watch->opening && !watch->gone)
-            open_watch(redis, watch, index);
-    }
 }
 
 void hf_redis_refuse_watches(struct hf_redis *redis, enum hf_err err,
@@ -321,85 +268,23 @@ void hf_redis_refuse_watches(struct hf_redis *redis, enum hf_err err,
 {
     for (struct hf_list *link = redis->watches.next; link != &redis->watches;
          link = link->next) {
-        struct watch *watch = watch_of(link);
-        struct hf_request *request = watch->opening;
+        struct hf_redis_watch *watch = hf_redis_watch_of(link);
 
-        if (!request)
-            continue;
-        watch->opening = NULL;
-        watch->gone = true;
-        request->answer.result.err = err;
-        hf_redis_explain(&request->answer, text);
-        redis->host->ops->answer(redis->host, request);
+        if (watch->opening)
+            hf_redis_watch_refuse(redis, watch, err, text);
     }
-    sweep(redis);
-    let_go(redis, false);
-}
-
-/* {index, milliseconds until the next lease ends or -1, keys that are due} */
-static void take_look(struct hf_redis *redis, const redisReply *reply)
-{
-    uint64_t index = hf_redis_digits(reply->element[0]);
-    long long left = reply->element[1]->integer;
-    uint32_t next = left >= 0 && left < TICK_MS ? (uint32_t)left + 1 : TICK_MS;
-
-    if (redis->hears_bell)
-        open_watches(redis, index);
-    for (size_t i = 2; i < reply->elements; i++)
-        look_at(redis, (struct hf_key){reply->element[i]->str,
-                                       reply->element[i]->len});
-    if (reply->elements > 2)
-        next = DUE_AGAIN_MS;
-    tick_at(redis, hf_time_add(redis->host->ops->now(redis->host), next));
-    if (wanted(redis) <= index)
-        hf_redis_fetch(redis);
-    let_go(redis, false);
-}
-
-static void looked(struct hf_redis_call *call, const redisReply *reply)
-{
-    struct hf_redis *redis = HF_CONTAINER(call, struct hf_redis, look);
-
-    redis->looking = false;
-    if (!reply)
-        hf_redis_refuse_watches(redis, HF_EUNAVAIL, redis->link.failure.text);
-    else if (reply->type == REDIS_REPLY_ERROR)
-        hf_redis_refuse_watches(redis, hf_redis_failure(&redis->link, reply),
-                                reply->str);
-    else if (reply->type == REDIS_REPLY_ARRAY && reply->elements >= 2)
-        take_look(redis, reply);
-    else
-        hf_redis_refuse_watches(redis, HF_EPROTO,
-                                "watch.lua is not understood");
-}
-
-void hf_redis_look_due(struct hf_redis *redis)
-{
-    struct hf_redis_words words;
-
-    if (redis->looking || hf_list_empty(&redis->watches))
-        return;
-    hf_redis_look(&words, &redis->link);
-    redis->look.reply = looked;
-    redis->looking =
-        hf_redis_link_send(&redis->link, &redis->look, &words.args);
-}
-
-static void on_tick(struct hf_timer *timer)
-{
-    struct hf_redis *redis = HF_CONTAINER(timer, struct hf_redis, tick);
-
-    tick_at(redis, hf_time_add(redis->host->ops->now(redis->host), TICK_MS));
-    hf_redis_look_due(redis);
+    hf_redis_watches_sweep(redis);
+    hf_redis_watches_let_go(redis, false);
 }
 
 /* ---- Requests -----------------------------------------------------------*/
 
-static struct watch *find(const struct hf_redis *redis, uint64_t number)
+static struct hf_redis_watch *find(const struct hf_redis *redis,
+                                   uint64_t number)
 {
     for (struct hf_list *link = redis->watches.next; link != &redis->watches;
          link = link->next) {
-        struct watch *watch = watch_of(link);
+        struct hf_redis_watch *watch = hf_redis_watch_of(link);
 
         if (watch->number == number && !watch->gone)
             return watch;
@@ -407,10 +292,11 @@ static struct watch *find(const struct hf_redis *redis, uint64_t number)
     return NULL;
 }
 
-static struct watch *add(struct hf_redis *redis, struct hf_request *request)
+static struct hf_redis_watch *add(struct hf_redis *redis,
+                                  struct hf_request *request)
 {
     struct hf_key key = request->command.key;
-    struct watch *watch = calloc(1, sizeof(*watch) + key.size);
+    struct hf_redis_watch *watch = calloc(1, sizeof(*watch) + key.size);
 
     if (!watch)
         return NULL;
@@ -424,11 +310,11 @@ static struct watch *add(struct hf_redis *redis, struct hf_request *request)
 
 void hf_redis_watch(struct hf_redis *redis, struct hf_request *request)
 {
-    struct watch *watch = find(redis, request->watch);
+    struct hf_redis_watch *watch = find(redis, request->watch);
 
     if (!watch)
         watch = add(redis, request);
-    if (!watch || !hf_redis_news_bell(redis)) {
+    if (!watch || !hf_redis_news_open(redis)) {
         request->answer.result.err = HF_ENOMEM;
         redis->host->ops->answer(redis->host, request);
         if (watch)
@@ -436,23 +322,27 @@ void hf_redis_watch(struct hf_redis *redis, struct hf_request *request)
         return;
     }
     watch->opening = request;
-    if (redis->hears_bell)
+    if (watch->subscribed)
         hf_redis_look_due(redis);
+    else
+        hf_redis_watch_subscribe(redis, watch);
 }
 
 void hf_redis_unwatch(struct hf_redis *redis, uint64_t number)
 {
-    struct watch *watch = find(redis, number);
+    struct hf_redis_watch *watch = find(redis, number);
 
-    if (watch)
+    if (watch) {
         watch->gone = true;
-    sweep(redis);
-    let_go(redis, false);
+        hf_redis_watch_unsubscribe(redis, watch);
+    }
+    hf_redis_watches_sweep(redis);
+    hf_redis_watches_let_go(redis, false);
 }
 
 void hf_redis_watch_cancel(struct hf_redis *redis, struct hf_request *request)
 {
-    struct watch *watch = find(redis, request->watch);
+    struct hf_redis_watch *watch = find(redis, request->watch);
 
     if (watch && watch->opening == request)
         watch->opening = NULL;
@@ -464,7 +354,7 @@ enum hf_err hf_redis_watches_open(struct hf_redis *redis)
 {
     hf_list_init(&redis->until_told);
     hf_list_init(&redis->watches);
-    redis->tick.fire = on_tick;
+    redis->tick.fire = hf_redis_on_tick;
     redis->tick_at = HF_NEVER;
     return redis->host->ops->timer_add(redis->host, &redis->tick);
 }
@@ -474,6 +364,6 @@ void hf_redis_watches_close(struct hf_redis *redis)
     struct hf_list *link;
 
     while ((link = hf_list_take(&redis->watches)))
-        free(watch_of(link));
+        free(hf_redis_watch_of(link));
     redis->host->ops->timer_remove(redis->host, &redis->tick);
 }

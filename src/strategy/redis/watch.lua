@@ -1,34 +1,90 @@
--- Begin to watch, or go on: see that events are kept, and say what is due.
+-- Begin to watch, or go on: register what is watched, keep the events, and
+-- return what is due.
 --
--- KEYS  1 the events  2 what is held  3 when that ends
+-- KEYS  1 what is watched  2 the prefixes among that  3 until when each
+--       4 the events  5 what is held  6 when that ends
+-- ARGV  what this client watches: '=KEY' or '^PREFIX'
 -- Answers {index of the newest event, milliseconds until the next lease ends
--- or -1, and the keys of those that ought to have ended}.
-local WATCH_MS = 60000
+-- or -1, for each ARGV the index at which it was registered, or "0" if there
+-- are too many, and the keys whose leases ought to have ended}.
+local WATCH_MS = 10000  -- a registration that is not repeated ends
+local EVENTS_MS = 60000 -- so do the events
 local DUE_MAX = 64
+local PURGE_MAX = 100
+local PREFIXES_MAX = 256
 local time = redis.call('TIME')
-local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = time[1] * 1000000 + time[2]
+local now_ms = math.floor(now / 1000)
+
+local function digits(number)
+    return string.format('%.0f', number)
+end
+
+-- First of all, because it needs no memory.
+for i, key in ipairs(KEYS) do
+    redis.call('PEXPIRE', key, i <= 3 and WATCH_MS or EVENTS_MS)
+end
 
 -- The time, in microseconds, is more than any index that there was before.
-if redis.call('EXISTS', KEYS[1]) == 0 then
-    redis.call('XADD', KEYS[1],
-        string.format('%.0f-0', time[1] * 1000000 + time[2]), 'e', '')
-end
-for _, key in ipairs(KEYS) do
-    redis.call('PEXPIRE', key, WATCH_MS)
+if redis.call('EXISTS', KEYS[4]) == 0 then
+    redis.call('XADD', KEYS[4], digits(now) .. '-0', 'e', '')
+    redis.call('PEXPIRE', KEYS[4], EVENTS_MS)
 end
 
-local answer = {
-    redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1][1], -1
-}
-local due = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf',
-    string.format('%.0f', now_ms - 1), 'LIMIT', 0, DUE_MAX)
-local first = redis.call('ZRANGEBYSCORE', KEYS[3],
-    string.format('%.0f', now_ms), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+for _, pattern in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf',
+    digits(now_ms), 'LIMIT', 0, PURGE_MAX)) do
+    redis.call('HDEL', KEYS[1], pattern)
+    redis.call('ZREM', KEYS[3], pattern)
+    redis.call('SREM', KEYS[2], string.sub(pattern, 2))
+end
+
+local index = redis.call('XREVRANGE', KEYS[4], '+', '-', 'COUNT', 1)[1][1]
+local marked = false
+
+-- What happened before it was registered is not among the events: an empty
+-- one marks that, so that a watcher who goes on knows what it has missed.
+local function register(pattern)
+    if string.sub(pattern, 1, 1) == '^' then
+        if redis.call('SCARD', KEYS[2]) >= PREFIXES_MAX then
+            return '0'
+        end
+        redis.call('SADD', KEYS[2], string.sub(pattern, 2))
+    end
+    if not marked then
+        index = digits(string.match(index, '^%d+') + 1) .. '-0'
+        redis.call('XADD', KEYS[4], index, 'e', '')
+        marked = true
+    end
+    local since = string.match(index, '^%d+') .. ' ' .. digits(now)
+
+    redis.call('HSET', KEYS[1], pattern, since)
+    return since
+end
+
+local since = {}
+
+for i, pattern in ipairs(ARGV) do
+    since[i] = redis.call('HGET', KEYS[1], pattern) or register(pattern)
+    if since[i] ~= '0' then
+        redis.call('ZADD', KEYS[3], digits(now_ms + WATCH_MS), pattern)
+    end
+end
+for i = 1, 3 do
+    redis.call('PEXPIRE', KEYS[i], WATCH_MS)
+end
+
+local answer = {index, -1}
+local due = redis.call('ZRANGEBYSCORE', KEYS[6], '-inf', digits(now_ms - 1),
+    'LIMIT', 0, DUE_MAX)
+local first = redis.call('ZRANGEBYSCORE', KEYS[6], digits(now_ms), '+inf',
+    'WITHSCORES', 'LIMIT', 0, 1)
 
 if first[2] then
     answer[2] = first[2] - now_ms
 end
-for _, key in ipairs(due) do
-    answer[#answer + 1] = key
+for _, list in ipairs({since, due}) do
+    for _, text in ipairs(list) do
+        answer[#answer + 1] = text
+    end
 end
 return answer

@@ -21,7 +21,8 @@ static void write_hex(char *to, const uint8_t *bytes, size_t size)
 }
 
 enum hf_err hf_redis_asker_init(struct hf_redis_asker *asker,
-                                struct hf_host *host)
+                                struct hf_host *host,
+                                const struct hf_redis_keyspace *space)
 {
     uint8_t bytes[HF_REDIS_ID_SIZE / 2];
     enum hf_err err =
@@ -31,8 +32,8 @@ enum hf_err hf_redis_asker_init(struct hf_redis_asker *asker,
         return err;
     asker->owner = host->ops->owner(host);
     write_hex(asker->id, bytes, sizeof(bytes));
-    (void)snprintf(asker->channel, sizeof(asker->channel), "%s%s",
-                   HF_REDIS_CHANNEL_PREFIX, asker->id);
+    (void)snprintf(asker->channel, sizeof(asker->channel), "%shf:c:%s",
+                   space->prefix, asker->id);
     return HF_OK;
 }
 
@@ -64,41 +65,38 @@ static void call_script(struct hf_redis_words *words,
     hf_redis_add_number(&words->args, keys);
 }
 
-static void add_key(struct hf_redis_words *words, unsigned at,
-                    const char *prefix, struct hf_key key)
+static void add_key(struct hf_redis_words *words,
+                    const struct hf_redis_link *link, unsigned at,
+                    const char *infix, struct hf_key key)
 {
-    size_t size = strlen(prefix);
+    size_t size = hf_redis_keyspace_name(&link->address->space, infix, key,
+                                         words->keys[at]);
 
-    memcpy(words->keys[at], prefix, size);
-    hf_copy(words->keys[at] + size, key.data, key.size);
-    hf_redis_add(&words->args, words->keys[at], size + key.size);
+    hf_redis_add(&words->args, words->keys[at], size);
 }
 
-#define EVENTS_KEY "hf:events"
-
-/* What is kept as long as somebody watches. */
-static void add_watch_keys(struct hf_redis_args *args)
+static const char *shared_key(const struct hf_redis_link *link,
+                              enum hf_redis_shared which)
 {
-    hf_redis_add_text(args, EVENTS_KEY);
-    hf_redis_add_text(args, "hf:held");
-    hf_redis_add_text(args, "hf:ends");
+    return link->address->space.shared[which];
 }
 
-/* The keys that record.lua and line.lua speak of. */
+/* The keys that record.lua describes. */
 static void call_on_key(struct hf_redis_words *words,
                         const struct hf_redis_link *link,
                         enum hf_redis_script script, struct hf_key key)
 {
     bool traces = script == HF_REDIS_FORCE || script == HF_REDIS_UNLOCK;
 
-    call_script(words, link, script, traces ? 8 : 7);
-    hf_redis_add(&words->args, key.data, key.size);
-    add_key(words, 0, "hf:q:", key);
-    add_key(words, 1, "hf:w:", key);
-    hf_redis_add_text(&words->args, HF_REDIS_TOKEN_KEY);
-    add_watch_keys(&words->args);
+    call_script(words, link, script, traces ? 10 : 9);
+    add_key(words, link, 0, "", key);
+    add_key(words, link, 1, "hf:q:", key);
+    add_key(words, link, 2, "hf:w:", key);
+    for (enum hf_redis_shared i = HF_REDIS_KEY_TOKEN; i <= HF_REDIS_KEY_ENDS;
+         i++)
+        hf_redis_add_text(&words->args, shared_key(link, i));
     if (traces)
-        add_key(words, 2, "hf:f:", key);
+        add_key(words, link, 3, "hf:f:", key);
 }
 
 static void add_bytes(struct hf_redis_words *words, struct hf_bytes bytes)
@@ -134,16 +132,24 @@ static char *put_nonce(char *to, const struct hf_command *command)
     return to + HF_REDIS_NONCE_SIZE;
 }
 
-/* What follows the token in the record: " NONCE 0 0 LEASE OWNER_SIZE NOTE_SIZE
- * -\n", owner, note. Made here, because the server has more to do. */
+/* A number of exactly `width` digits. */
+static char *put_padded(char *to, uint64_t number, unsigned width)
+{
+    for (unsigned i = width; i-- > 0; number /= 10)
+        to[i] = (char)('0' + number % 10);
+    return to + width;
+}
+
+/* What follows the token in the record: " NONCE 0 HELD LEASE OWNER_SIZE
+ * NOTE_SIZE -\n", owner, note. Made here, because the server has more to do. */
 static char *put_head(char *to, const struct hf_redis_asker *asker,
                       const struct hf_command *command)
 {
     size_t owner_size = strlen(asker->owner);
 
     to = put_nonce(put_text(to, " "), command);
-    to = put_text(to, " 0 0 ");
-    to = put_number(to, command->lease_ms);
+    to = put_padded(put_text(to, " 0 "), 0, 15);
+    to = put_padded(put_text(to, " "), command->lease_ms, 10);
     to = put_text(to, " ");
     to = put_number(to, owner_size);
     to = put_text(to, " ");
@@ -171,15 +177,24 @@ static void call_take(struct hf_redis_words *words,
                       const struct hf_redis_asker *asker,
                       const struct hf_command *command, uint64_t token)
 {
-    call_script(words, link, HF_REDIS_TAKE, 4);
-    hf_redis_add(&words->args, command->key.data, command->key.size);
-    add_key(words, 0, "hf:q:", command->key);
-    hf_redis_add_text(&words->args, HF_REDIS_TOKEN_KEY);
-    hf_redis_add_text(&words->args, EVENTS_KEY);
+    call_script(words, link, HF_REDIS_TAKE, 5);
+    add_key(words, link, 0, "", command->key);
+    add_key(words, link, 1, "hf:q:", command->key);
+    hf_redis_add_text(&words->args, shared_key(link, HF_REDIS_KEY_TOKEN));
+    hf_redis_add_text(&words->args, shared_key(link, HF_REDIS_KEY_WATCHED));
+    hf_redis_add_text(&words->args, shared_key(link, HF_REDIS_KEY_PREFIXES));
     add_put(words, put_head(words->text, asker, command));
     hf_redis_add_number(&words->args, command->lease_ms);
     add_bytes(words, command->value);
     add_given_token(words, token);
+}
+
+/* How lock.lua is asked: once, to join the queue, or again from there. */
+static const char *lock_mode(const struct hf_redis_lock *lock)
+{
+    if (!lock->queue)
+        return "0";
+    return lock->waiting ? "2" : "1";
 }
 
 static void call_lock(struct hf_redis_words *words,
@@ -189,17 +204,18 @@ static void call_lock(struct hf_redis_words *words,
                       const struct hf_redis_lock *lock)
 {
     struct hf_redis_args *args = &words->args;
+    const struct hf_bytes none = {"", 0};
 
     call_on_key(words, link, HF_REDIS_LOCK, command->key);
     hf_redis_add_text(args, words->nonce);
     hf_redis_add_number(args, command->lease_ms);
-    hf_redis_add_text(args, lock->queue ? "1" : "0");
-    hf_redis_add_text(args, asker->owner);
-    add_bytes(words, command->note);
-    add_bytes(words, command->value);
-    hf_redis_add_text(args, asker->channel);
+    hf_redis_add_text(args, lock_mode(lock));
+    hf_redis_add_text(args, lock->waiting ? "" : asker->owner);
+    add_bytes(words, lock->waiting ? none : command->note);
+    add_bytes(words, lock->waiting ? none : command->value);
+    hf_redis_add_text(args, asker->id);
     hf_redis_add_number(args, (uint64_t)lock->sent);
-    hf_redis_add_number(args, hf_redis_beat_ms(command->lease_ms));
+    hf_redis_add_number(args, lock->beat_ms);
     add_given_token(words, lock->token);
 }
 
@@ -277,6 +293,7 @@ void hf_redis_command(struct hf_redis_words *words,
         break;
     case HF_COMMAND_CANCEL:
         hf_redis_add_text(&words->args, words->nonce);
+        hf_redis_add_text(&words->args, asker->id);
         break;
     default:
         add_mine(words, command);
@@ -285,7 +302,7 @@ void hf_redis_command(struct hf_redis_words *words,
         break;
     }
     if (asker->announce && command->kind != HF_COMMAND_RENEW)
-        add_key(words, 3, asker->announce, command->key);
+        add_key(words, link, 4, asker->announce, command->key);
 }
 
 void hf_redis_read(struct hf_redis_words *words,
@@ -294,26 +311,58 @@ void hf_redis_read(struct hf_redis_words *words,
     call_on_key(words, link, HF_REDIS_READ, key);
 }
 
-void hf_redis_look(struct hf_redis_words *words,
-                   const struct hf_redis_link *link)
+void hf_redis_beat(struct hf_redis_words *words,
+                   const struct hf_redis_link *link,
+                   const struct hf_redis_asker *asker, hf_time sent,
+                   uint32_t beat_ms)
 {
-    call_script(words, link, HF_REDIS_WATCH, 3);
-    add_watch_keys(&words->args);
+    call_script(words, link, HF_REDIS_BEAT, 1);
+    hf_redis_add_text(&words->args, asker->channel);
+    hf_redis_add_number(&words->args, (uint64_t)sent);
+    hf_redis_add_number(&words->args, beat_ms);
 }
 
-/* ---- Several ------------------------------------------------------------*/
+/* ---- Calls of any length ------------------------------------------------*/
 
-static void say_keys(struct hf_buf *out, const char *prefix,
+static void say_text(struct hf_buf *out, const char *text)
+{
+    hf_redis_say(out, text, strlen(text));
+}
+
+static void say_script(struct hf_buf *out, const struct hf_redis_link *link,
+                       enum hf_redis_script script, size_t keys, size_t words)
+{
+    char digits[HF_REDIS_DIGITS_MAX];
+
+    hf_redis_say_size(out, '*', 3 + keys + words);
+    say_text(out, "EVALSHA");
+    hf_redis_say(out, link->shas[script], HF_REDIS_SHA_SIZE);
+    hf_redis_say(out, digits, hf_redis_write_digits(digits, keys));
+}
+
+void hf_redis_look(struct hf_buf *out, const struct hf_redis_link *link,
+                   size_t count)
+{
+    static const enum hf_redis_shared keys[] = {
+        HF_REDIS_KEY_WATCHED, HF_REDIS_KEY_PREFIXES, HF_REDIS_KEY_UNTIL,
+        HF_REDIS_KEY_EVENTS,  HF_REDIS_KEY_HELD,     HF_REDIS_KEY_ENDS};
+
+    say_script(out, link, HF_REDIS_WATCH, sizeof(keys) / sizeof(keys[0]),
+               count);
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        say_text(out, shared_key(link, keys[i]));
+}
+
+static void say_keys(struct hf_buf *out, const struct hf_redis_link *link,
+                     const char *infix,
                      const struct hf_command *const *commands, unsigned count)
 {
-    size_t size = strlen(prefix);
+    char name[HF_REDIS_KEY_SIZE];
 
-    for (unsigned i = 0; i < count; i++) {
-        hf_redis_say_size(out, '$', size + commands[i]->key.size);
-        hf_buf_raw(out, prefix, size);
-        hf_buf_raw(out, commands[i]->key.data, commands[i]->key.size);
-        hf_buf_raw(out, "\r\n", 2);
-    }
+    for (unsigned i = 0; i < count; i++)
+        hf_redis_say(out, name,
+                     hf_redis_keyspace_name(&link->address->space, infix,
+                                            commands[i]->key, name));
 }
 
 /* What is written, or compared; the lease, or none; the value. */
@@ -335,16 +384,13 @@ void hf_redis_several(struct hf_buf *out, const struct hf_redis_link *link,
                       const struct hf_redis_asker *asker,
                       const struct hf_command *const *commands, unsigned count)
 {
-    char digits[HF_REDIS_DIGITS_MAX];
-
-    hf_redis_say_size(out, '*', 5 + (size_t)5 * count);
-    hf_redis_say(out, "EVALSHA", strlen("EVALSHA"));
-    hf_redis_say(out, link->shas[HF_REDIS_SEVERAL], HF_REDIS_SHA_SIZE);
-    hf_redis_say(out, digits, hf_redis_write_digits(digits, 2ull * count + 2));
-    say_keys(out, "", commands, count);
-    say_keys(out, "hf:q:", commands, count);
-    hf_redis_say(out, HF_REDIS_TOKEN_KEY, strlen(HF_REDIS_TOKEN_KEY));
-    hf_redis_say(out, EVENTS_KEY, strlen(EVENTS_KEY));
+    say_script(out, link, HF_REDIS_SEVERAL, (size_t)2 * count + 3,
+               (size_t)3 * count);
+    say_keys(out, link, "", commands, count);
+    say_keys(out, link, "hf:q:", commands, count);
+    say_text(out, shared_key(link, HF_REDIS_KEY_TOKEN));
+    say_text(out, shared_key(link, HF_REDIS_KEY_WATCHED));
+    say_text(out, shared_key(link, HF_REDIS_KEY_PREFIXES));
     for (unsigned i = 0; i < count; i++)
         say_step(out, asker, commands[i]);
 }

@@ -1,0 +1,21 @@
+-- The queue of a key: a sorted set of waiters by arrival. A waiter is its nonce
+-- (32 digits) followed by its client's id. A hash has the claim of each, by
+-- nonce: "LEASE OWNER_SIZE NOTE_SIZE\n", owner, note, value; and `last`, the
+-- number of the last arrival.
+
+local QUEUE_MS = 60000 -- a queue that nobody asks about any more expires
+local NONCE_SIZE = 32
+
+-- Where clients listen, by their id: "...hf:token" names the same place.
+local channels = string.sub(KEYS[4], 1, -6) .. 'c:'
+
+-- First of all: it needs no memory.
+local function keep_queue()
+    redis.call('PEXPIRE', queue, QUEUE_MS)
+    redis.call('PEXPIRE', claims, QUEUE_MS)
+end
+
+local function leave(waiter)
+    redis.call('ZREM', queue, waiter)
+    redis.call('HDEL', claims, string.sub(waiter, 1, NONCE_SIZE))
+end

@@ -1,0 +1,264 @@
+/* The queue of a key in Redis: who is passed over, and what a waiter sends. */
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/redis_client.h"
+#include "lib/runner.h"
+
+#define STOPPED 5
+#define DEAD 20000
+#define STEP 1000 /* waiters that one script looks at: pass.lua */
+#define VALUE_SIZE 60000
+
+static struct hf_test_redis redis;
+static struct hf_client *client;
+
+static int set_up(void **state)
+{
+    (void)state;
+    if (!hf_test_redis_start(&redis, NULL))
+        return -1;
+    client = hf_test_redis_open(&redis, NULL);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    (void)hf_close(client, 1000);
+    hf_test_redis_stop(&redis);
+    return 0;
+}
+
+static long ask_number(const char *command)
+{
+    return strtol(hf_test_redis_say(&redis, command), NULL, 10);
+}
+
+static void await_waiters(long count)
+{
+    while (ask_number("ZCARD hf:q:k") != count)
+        (void)poll(NULL, 0, 2);
+}
+
+static _Noreturn void wait_in_queue(void)
+{
+    struct hf_lock_opts opts = hf_test_opts(600000, HF_FOREVER, 60000);
+    struct hf_client *own = NULL;
+    struct hf_lock *lock = NULL;
+
+    if (hf_open(hf_test_redis_url(&redis, NULL, NULL), NULL, &own))
+        _exit(3);
+    _exit(hf_lock(own, hf_key("k"), &opts, &lock) ? 4 : 0);
+}
+
+/* For how long, in milliseconds, the client of the waiter at `place` has been
+ * silent. */
+static long silence_of(unsigned place)
+{
+    char waiter[64], command[64];
+
+    (void)snprintf(command, sizeof(command), "ZRANGE hf:q:k %u %u", place,
+                   place);
+    (void)snprintf(waiter, sizeof(waiter), "%s",
+                   hf_test_redis_say(&redis, command));
+    (void)snprintf(command, sizeof(command), "PTTL hf:c:%s", waiter + 32);
+    return 30000 - ask_number(command);
+}
+
+/* Five processes wait and are stopped. They stay connected, and each would
+ * keep the key for ten minutes. */
+static void stopped_waiters_do_not_get_the_key(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 60000, 60000);
+    struct hf_lock *held = NULL, *lock = NULL;
+    pid_t pids[STOPPED];
+
+    (void)state;
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &held));
+    for (unsigned i = 0; i < STOPPED; i++) {
+        pids[i] = fork();
+        assert_true(pids[i] >= 0);
+        if (pids[i] == 0)
+            wait_in_queue();
+        await_waiters(i + 1);
+    }
+    for (unsigned i = 0; i < STOPPED; i++)
+        (void)kill(pids[i], SIGSTOP);
+    for (unsigned i = 0; i < STOPPED; i++) {
+        while (silence_of(i) <= 1600) /* more than three beats */
+            (void)poll(NULL, 0, 20);
+    }
+    expect_ok(hf_unlock(held));
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+
+    expect_ok(hf_unlock(lock));
+    for (unsigned i = 0; i < STOPPED; i++) {
+        (void)kill(pids[i], SIGKILL);
+        (void)waitpid(pids[i], NULL, 0);
+    }
+    hf_lock_free(held);
+    hf_lock_free(lock);
+}
+
+/* The first waiter is silent, and the second has only just been heard: it may
+ * be that nobody was heard for a while, because the server had stopped. So the
+ * first keeps its turn. */
+static void a_silence_of_all_costs_nobody_its_turn(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 60000, 60000);
+    struct hf_lock *held = NULL, *lock = NULL;
+    char waiter[64];
+    int status = -1;
+    pid_t pid;
+
+    (void)state;
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &held));
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0)
+        wait_in_queue();
+    await_waiters(1);
+    (void)kill(pid, SIGSTOP);
+    (void)snprintf(waiter, sizeof(waiter), "%s",
+                   hf_test_redis_say(&redis, "ZRANGE hf:q:k 0 0"));
+    /* It is to be heard every 3 s, and was so 10 s ago. */
+    (void)hf_test_redis_say(&redis, "SET hf:c:%s %s PX 20000", waiter + 32,
+                            "1 3000 1");
+    expect_ok(hf_unlock(held));
+    assert_int_equal(ask_number("EXISTS k"), 0);
+    opts.wait_ms = 1000;
+    expect_err(hf_lock(client, hf_key("k"), &opts, &lock), HF_ETIMEDOUT);
+    (void)kill(pid, SIGCONT);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    hf_lock_free(held);
+}
+
+/* Waiters of a client that was killed: one step drops some of them, and does
+ * not keep the server for all. */
+static void many_dead_waiters_are_dropped_in_steps(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 60000, 60000);
+    struct hf_lock *held = NULL, *lock = NULL;
+
+    (void)state;
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &held));
+    (void)hf_test_redis_say(
+        &redis, "EVAL %s 2 hf:q:k hf:w:k %d",
+        "for i = 1, tonumber(ARGV[1]) do "
+        "local nonce = string.format('%032d', i) "
+        "redis.call('ZADD', KEYS[1], i, nonce .. '0123456789abcdef') "
+        "redis.call('HSET', KEYS[2], 'last', i, nonce, '1000 0 0\\n') end",
+        DEAD);
+    assert_int_equal(ask_number("ZCARD hf:q:k"), DEAD);
+    expect_ok(hf_unlock(held));
+    assert_in_range(ask_number("ZCARD hf:q:k"), DEAD - 2 * STEP, DEAD - 1);
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    assert_int_equal(ask_number("ZCARD hf:q:k"), 0);
+    hf_lock_free(held);
+    hf_lock_free(lock);
+}
+
+static long count_of(const char *section, const char *name)
+{
+    const char *found =
+        strstr(hf_test_redis_say(&redis, "INFO %s", section), name);
+
+    return found ? strtol(found + strlen(name), NULL, 10) : 0;
+}
+
+static long asked(void)
+{
+    return count_of("commandstats", "cmdstat_zrank:calls=");
+}
+
+/* A waiter asks again and again, and its value is with the server already. */
+static void a_value_is_sent_once(void **state)
+{
+    static char value[VALUE_SIZE];
+    struct hf_lock_opts opts = hf_test_opts(10000, 60000, 60000);
+    struct hf_client *other = hf_test_redis_open(&redis, NULL);
+    struct hf_lock *held = NULL, *lock = NULL;
+    struct hf_future *future = NULL;
+    struct hf_info info;
+    enum hf_err err = HF_OK;
+    long bytes, before;
+
+    (void)state;
+    memset(value, 'v', sizeof(value));
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &held));
+    opts.value = (struct hf_bytes){value, sizeof(value)};
+    expect_ok(
+        hf_lock_start(other, hf_key("k"), &opts, &lock, NULL, NULL, &future));
+    (void)hf_future_wait(future, 10, &err); /* it needs to be driven */
+    while (ask_number("ZCARD hf:q:k") != 1)
+        (void)hf_future_wait(future, 10, &err);
+    bytes = count_of("stats", "total_net_input_bytes:");
+    before = asked();
+    while (asked() < before + 4)
+        (void)hf_future_wait(future, 50, &err);
+    assert_in_range(count_of("stats", "total_net_input_bytes:") - bytes, 1,
+                    VALUE_SIZE - 1);
+
+    expect_ok(hf_unlock(held));
+    expect_ok(hf_future_wait(future, HF_FOREVER, &err));
+    expect_ok(err);
+    expect_ok(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info));
+    assert_int_equal(info.value.size, sizeof(value));
+    hf_info_fini(&info);
+    hf_future_free(future);
+    hf_lock_free(held);
+    hf_lock_free(lock);
+    expect_ok(hf_close(other, 1000));
+}
+
+/* All waiters of a client share one sign of life. */
+static void a_client_shows_that_it_lives_once_for_all(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 60000, 60000);
+    struct hf_client *other = hf_test_redis_open(&redis, NULL);
+    struct hf_lock *held[4] = {0}, *locks[4] = {0};
+    struct hf_future *futures[4];
+    static const char *const keys[4] = {"a", "b", "c", "d"};
+    enum hf_err err = HF_OK;
+
+    (void)state;
+    for (unsigned i = 0; i < 4; i++) {
+        expect_ok(hf_lock(client, hf_key(keys[i]), &opts, &held[i]));
+        expect_ok(hf_lock_start(other, hf_key(keys[i]), &opts, &locks[i], NULL,
+                                NULL, &futures[i]));
+    }
+    while (ask_number("EXISTS hf:q:a hf:q:b hf:q:c hf:q:d") != 4)
+        (void)hf_future_wait(futures[0], 10, &err);
+    assert_int_equal(strlen(hf_test_redis_say(&redis, "KEYS hf:c:*")),
+                     strlen("hf:c:") + 16);
+    for (unsigned i = 0; i < 4; i++) {
+        expect_ok(hf_unlock(held[i]));
+        expect_ok(hf_future_wait(futures[i], HF_FOREVER, &err));
+        expect_ok(err);
+        hf_future_free(futures[i]);
+        hf_lock_free(held[i]);
+        hf_lock_free(locks[i]);
+    }
+    expect_ok(hf_close(other, 1000));
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        CASE(stopped_waiters_do_not_get_the_key),
+        CASE(a_silence_of_all_costs_nobody_its_turn),
+        CASE(many_dead_waiters_are_dropped_in_steps),
+        CASE(a_value_is_sent_once),
+        CASE(a_client_shows_that_it_lives_once_for_all),
+    };
+
+    return hf_test_main("redis queue", cases, HF_TEST_COUNT(cases), 2);
+}

@@ -1,0 +1,162 @@
+/* Watching in Redis: what is recorded for whom, and for how long. */
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/redis_client.h"
+#include "lib/runner.h"
+
+#define PAIRS 20
+
+static struct hf_test_redis redis;
+static struct hf_client *client, *watcher;
+
+struct seen {
+    atomic_uint events, dropped; /* in the thread of the client */
+};
+
+static int set_up(void **state)
+{
+    (void)state;
+    if (!hf_test_redis_start(&redis, NULL))
+        return -1;
+    client = hf_test_redis_open(&redis, NULL);
+    watcher = hf_test_redis_open(&redis, NULL);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    (void)hf_close(client, 1000);
+    (void)hf_close(watcher, 1000);
+    hf_test_redis_stop(&redis);
+    return 0;
+}
+
+static void on_event(const struct hf_event *event, void *arg)
+{
+    struct seen *seen = arg;
+
+    if (event->kind == HF_EVENT_DROPPED)
+        seen->dropped++;
+    else
+        seen->events++;
+}
+
+static void do_pairs(const char *key, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        struct hf_lock *lock = NULL;
+
+        expect_ok(hf_lock(client, hf_key(key), NULL, &lock));
+        expect_ok(hf_unlock(lock));
+        hf_lock_free(lock);
+    }
+}
+
+static long recorded(void)
+{
+    return strtol(hf_test_redis_say(&redis, "XLEN hf:events"), NULL, 10);
+}
+
+static void expect_recorded(long before, long most)
+{
+    long now = recorded();
+
+    assert_in_range(now, before, before + most);
+}
+
+/* Of keys that nobody watches nothing is recorded, and nobody is told. */
+static void other_keys_cost_nothing(void **state)
+{
+    struct hf_watch *watch = NULL;
+    struct seen seen = {0};
+    struct hf_info info;
+    long before;
+
+    (void)state;
+    expect_ok(hf_watch(watcher, hf_key("w/"), NULL, on_event, &seen, &watch));
+    expect_err(hf_wait_held(watcher, hf_key("exact"), 10, &info), HF_ETIMEDOUT);
+    before = recorded();
+    do_pairs("other", PAIRS);
+    do_pairs("exact/not", PAIRS);
+    expect_recorded(before, 0);
+    assert_string_equal(hf_test_redis_say(&redis, "EXISTS hf:held"), "0");
+
+    do_pairs("w/1", PAIRS);
+    expect_recorded(before + (long)2 * PAIRS, 0);
+    while (seen.events < 2 * PAIRS)
+        (void)poll(NULL, 0, 5);
+    assert_int_equal(seen.dropped, 0);
+    hf_watch_free(watch);
+}
+
+/* A registration is repeated every three seconds, and ends after ten. */
+static void interest_ends_soon_after_its_watcher(void **state)
+{
+    static const char *const keys[] = {"hf:watched", "hf:prefixes", "hf:until"};
+    struct hf_watch *watch = NULL;
+    struct seen seen = {0};
+
+    (void)state;
+    expect_ok(hf_watch(watcher, hf_key("w/"), NULL, on_event, &seen, &watch));
+    for (unsigned i = 0; i < 3; i++) {
+        const char *left = hf_test_redis_say(&redis, "PTTL %s", keys[i]);
+
+        assert_in_range(strtol(left, NULL, 10), 1, 10000);
+    }
+    hf_watch_free(watch);
+}
+
+/* The registration is lost, as if the watcher had slept: a mark stands for what
+ * was not recorded meanwhile. */
+static void what_was_not_recorded_leaves_a_mark(void **state)
+{
+    struct hf_watch *watch = NULL;
+    struct seen seen = {0};
+
+    (void)state;
+    expect_ok(hf_watch(watcher, hf_key("w/"), NULL, on_event, &seen, &watch));
+    (void)hf_test_redis_say(&redis, "DEL hf:watched hf:prefixes hf:until");
+    do_pairs("w/1", 1);
+    while (seen.dropped == 0)
+        (void)poll(NULL, 0, 5);
+    assert_int_equal(seen.events, 0);
+    do_pairs("w/1", 1);
+    while (seen.events < 2)
+        (void)poll(NULL, 0, 5);
+    assert_int_equal(seen.dropped, 1);
+    hf_watch_free(watch);
+}
+
+/* Two watch the same; one goes, and the other goes on. */
+static void one_of_two_watchers_may_go(void **state)
+{
+    struct hf_watch *one = NULL, *two = NULL;
+    struct seen first = {0}, second = {0};
+
+    (void)state;
+    expect_ok(hf_watch(watcher, hf_key("w/"), NULL, on_event, &first, &one));
+    expect_ok(hf_watch(watcher, hf_key("w/"), NULL, on_event, &second, &two));
+    hf_watch_free(one);
+    do_pairs("w/1", 1);
+    while (second.events < 2)
+        (void)poll(NULL, 0, 5);
+    assert_int_equal(first.events, 0);
+    hf_watch_free(two);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        CASE(other_keys_cost_nothing),
+        CASE(interest_ends_soon_after_its_watcher),
+        CASE(what_was_not_recorded_leaves_a_mark),
+        CASE(one_of_two_watchers_may_go),
+    };
+
+    return hf_test_main("redis watchers", cases, HF_TEST_COUNT(cases), 4);
+}
