@@ -369,10 +369,12 @@ static bool initiate(struct hf_test_mongo *mongo)
     int used = snprintf(json, sizeof(json),
                         "{\"replSetInitiate\":{\"_id\":\"%s\",\"settings\":"
                         "{\"electionTimeoutMillis\":%u,"
+                        "\"heartbeatTimeoutSecs\":%d,"
                         "\"chainingAllowed\":false,"
                         "\"heartbeatIntervalMillis\":300},\"members\":[",
                         set_name(mongo),
-                        mongo->election_ms ? mongo->election_ms : 1000);
+                        mongo->election_ms ? mongo->election_ms : 1000,
+                        mongo->impatient ? 2 : 10);
 
     for (unsigned i = 0; i < mongo->count; i++)
         used += snprintf(json + used, sizeof(json) - (size_t)used,

@@ -30,7 +30,7 @@ struct hf_test_mongo {
     bool
         tls; /* speaks TLS, too; its certificate is the file cert in `folder` */
     unsigned election_ms; /* a primary is missed after this; 0: a second */
-    bool impatient;       /* a secondary leaves a silent source 4 s sooner */
+    bool impatient; /* members give up on one that hangs after 2 s, not 10 */
     struct hf_test_network *network; /* between the members; NULL: none */
     char folder[sizeof(HF_TEST_FOLDER)];
     struct hf_test_mongod members[HF_TEST_MONGO_MAX];
