@@ -56,15 +56,18 @@ static enum hf_err claim_start(struct hf_lock *lock, struct hf_lock **out,
 
     if (!claimant)
         return HF_ENOMEM;
+    claimant->out = out;
+    claimant->future.references++; /* it may be answered at once */
+    lock->claimant = claimant;
     err = hf_claim_begin(lock);
     if (err) {
+        lock->claimant = NULL;
         hf_lock_unref(lock);
         free(claimant);
         return err;
     }
-    claimant->out = out;
-    lock->claimant = claimant;
     hf_future_give(&claimant->future, future);
+    hf_future_unref(&claimant->future);
     return HF_OK;
 }
 
@@ -122,10 +125,12 @@ static enum hf_err claim_blocking(struct hf_lock *lock)
     hf_future_init(&claimant.future, lock->client, NULL, NULL);
     claimant.future.release = hf_future_release_nothing;
     claimant.future.cancel = cancel_claim;
-    err = hf_claim_begin(lock);
-    if (err)
-        return err;
     lock->claimant = &claimant;
+    err = hf_claim_begin(lock);
+    if (err) {
+        lock->claimant = NULL;
+        return err;
+    }
     return hf_future_await(&claimant.future);
 }
 

@@ -46,6 +46,130 @@ static struct hf_lock *take(struct hf_client *client, const char *key,
     return lock;
 }
 
+/* ---- A grant inside submit() --------------------------------------------*/
+
+static struct hf_lock *released_on_cue;
+
+static void ignore_event(const struct hf_event *event, void *arg)
+{
+    (void)event;
+    (void)arg;
+}
+
+/* A client that watches looks for news at the end of each submit() that caused
+ * an event. */
+static struct hf_watch *watch_all(struct hf_client *client)
+{
+    struct hf_future *future;
+    struct hf_watch *watch;
+
+    assert_int_equal(hf_watch_start(client, hf_key(""), NULL, ignore_event,
+                                    NULL, &watch, NULL, NULL, &future),
+                     HF_OK);
+    assert_int_equal(hf_world_wait(&world, future), HF_OK);
+    return watch;
+}
+
+/* Another client unlocks when `a` has been answered and has not returned from
+ * submit() yet. */
+static void unlock_on_cue(struct hf_world *at)
+{
+    if (hf_list_empty(&a->loop.answered)) {
+        at->on_clock = unlock_on_cue;
+        return;
+    }
+    assert_int_equal(hf_unlock_start(released_on_cue, NULL, NULL, NULL), HF_OK);
+}
+
+static void a_claim_may_be_granted_before_its_request_returns(void **state)
+{
+    struct hf_lock_opts opts = options(60000, HF_FOREVER);
+    struct hf_watch *watch = watch_all(a);
+    struct hf_lock *lock = NULL;
+    struct hf_future *future;
+    enum hf_err err = HF_EINVAL;
+
+    (void)state;
+    released_on_cue = take(b, "k", 60000);
+    world.on_clock = unlock_on_cue;
+    assert_int_equal(
+        hf_lock_start(a, hf_key("k"), &opts, &lock, NULL, NULL, &future),
+        HF_OK);
+    hf_world_run(&world, 10000);
+    assert_true(hf_future_done(future, &err));
+    assert_int_equal(err, HF_OK);
+    assert_true(hf_valid_for(lock, 0));
+    hf_future_free(future);
+    hf_lock_free(lock);
+    hf_lock_free(released_on_cue);
+    hf_watch_free(watch);
+}
+
+static void a_claim_without_a_future_may_be_granted_as_early(void **state)
+{
+    struct hf_lock_opts opts = options(60000, HF_FOREVER);
+    struct hf_watch *watch = watch_all(a);
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    released_on_cue = take(b, "k", 60000);
+    world.on_clock = unlock_on_cue;
+    assert_int_equal(
+        hf_lock_start(a, hf_key("k"), &opts, &lock, NULL, NULL, NULL), HF_OK);
+    hf_world_run(&world, 10000);
+    assert_non_null(lock);
+    assert_true(hf_valid_for(lock, 0));
+    hf_lock_free(lock);
+    hf_lock_free(released_on_cue);
+    hf_watch_free(watch);
+}
+
+/* The same, when a waiter asks again: the lock is renewed as any other. */
+static void a_grant_that_overtakes_a_repeat_is_kept(void **state)
+{
+    struct hf_lock_opts opts = options(60000, HF_FOREVER);
+    struct hf_lock *lock = NULL, *brief;
+    struct hf_watch *watch;
+
+    (void)state;
+    opts.renew = true;
+    released_on_cue = take(b, "k", 600000);
+    assert_int_equal(
+        hf_lock_start(a, hf_key("k"), &opts, &lock, NULL, NULL, NULL), HF_OK);
+    watch = watch_all(a);
+    brief = take(b, "brief", 2000);
+    hf_world_run(&world, 1);
+    world.on_clock = unlock_on_cue;
+    hf_world_stop(&world, b, 4000);
+    hf_world_jump(&world,
+                  3000); /* the waiter's timer, then the end of `brief` */
+    hf_world_run(&world, 100);
+    assert_non_null(lock);
+    hf_world_run(&world, 300000);
+    assert_true(hf_valid_for(lock, 0));
+    hf_lock_free(lock);
+    hf_lock_free(brief);
+    hf_lock_free(released_on_cue);
+    hf_watch_free(watch);
+}
+
+static void a_wait_that_ends_inside_its_request_tells_how(void **state)
+{
+    enum hf_freed freed = 0;
+    struct hf_future *future;
+
+    (void)state;
+    released_on_cue = take(b, "k", 60000);
+    world.on_clock = unlock_on_cue;
+    assert_int_equal(hf_wait_free_start(a, hf_key("k"), HF_FOREVER, &freed,
+                                        NULL, NULL, &future),
+                     HF_OK);
+    assert_int_equal(hf_world_wait(&world, future), HF_OK);
+    assert_true(freed == HF_FREED_RELEASED || freed == HF_FREED_UNSEEN ||
+                freed == HF_FREED_BEFORE);
+    hf_lock_free(released_on_cue);
+}
+
 /* ---- A grant inside the end of another call -----------------------------*/
 
 /* `a` holds "k" and waits for it with a second handle, whose LOCK is answered
@@ -110,6 +234,10 @@ static void a_canceled_claim_is_not_granted_by_what_it_makes_room_for(
 int main(void)
 {
     const struct CMUnitTest cases[] = {
+        CASE(a_claim_may_be_granted_before_its_request_returns),
+        CASE(a_claim_without_a_future_may_be_granted_as_early),
+        CASE(a_grant_that_overtakes_a_repeat_is_kept),
+        CASE(a_wait_that_ends_inside_its_request_tells_how),
         CASE(a_parked_unlock_grants_to_the_claim_that_made_room),
         CASE(a_canceled_claim_is_not_granted_by_what_it_makes_room_for),
     };
