@@ -47,8 +47,11 @@ static void claim_ended(struct hf_lock *lock, enum hf_err err, const char *text)
         hf_loop_release(&waiter->blocked);
     }
     if (claimant) {
+        if (!err)
+            lock->answered = claimant;
         if (claimant->out && !err) {
             *claimant->out = lock;
+            claimant->granted = true;
             lock->given = true;
         }
         hf_future_answer(&claimant->future, err, text);

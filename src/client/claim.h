@@ -42,6 +42,7 @@ struct hf_claimant {
     struct hf_future future;
     struct hf_lock *lock;
     struct hf_lock **out; /* hf_lock_start(): the handle goes here, or away */
+    bool granted;         /* it went there */
 };
 
 /* Begin a claim, with a nonce of its own; `lock` is idle or lost. On failure,

@@ -10,13 +10,20 @@
 
 /* ---- Who waits for a claim ----------------------------------------------*/
 
+static void forget_claimant(const struct hf_claimant *claimant)
+{
+    if (claimant->lock->answered == claimant)
+        claimant->lock->answered = NULL;
+}
+
 static void release_claimant(struct hf_future *future)
 {
     struct hf_claimant *claimant =
         HF_CONTAINER(future, struct hf_claimant, future);
 
+    forget_claimant(claimant);
     /* hf_lock_start() gave the handle away, or it was never granted. */
-    if (claimant->out && future->err)
+    if (claimant->out && !claimant->granted)
         hf_lock_unref(claimant->lock);
     hf_lock_unref(claimant->lock);
     free(claimant);
@@ -131,7 +138,9 @@ static enum hf_err claim_blocking(struct hf_lock *lock)
         lock->claimant = NULL;
         return err;
     }
-    return hf_future_await(&claimant.future);
+    err = hf_future_await(&claimant.future);
+    forget_claimant(&claimant);
+    return err;
 }
 
 static enum hf_err lock_blocking(struct hf_client *client, struct hf_key key,
@@ -298,6 +307,8 @@ static enum hf_err await_claim(struct hf_lock *lock)
     if (hf_loop_wait(lock->client, &waiter.blocked, HF_NEVER) == HF_EINTR)
         waiter.err = HF_EINTR;
     hf_list_remove(&waiter.link);
+    if (lock->freed && !waiter.err)
+        return HF_ECANCELED; /* granted, and freed before this thread ran */
     return waiter.err;
 }
 

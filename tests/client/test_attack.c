@@ -229,6 +229,98 @@ static void a_canceled_claim_is_not_granted_by_what_it_makes_room_for(
     hf_lock_free(third);
 }
 
+/* ---- Freed in a callback ------------------------------------------------*/
+
+/* Called inside the wait: hand the key over to the waiter, and free it. */
+static void grant_and_free(struct hf_lock *lock, enum hf_lock_event event,
+                           void *arg)
+{
+    struct hf_lock **holder = arg;
+
+    if (event != HF_LOCK_EVENT_WAITING)
+        return;
+    hf_lock_free(*holder);
+    *holder = NULL;
+    assert_int_equal(hf_lock_state(lock), HF_LOCK_HELD);
+    hf_lock_free(lock);
+}
+
+static void what_is_freed_before_it_is_returned_is_canceled(void **state)
+{
+    struct hf_lock_opts opts = options(60000, HF_FOREVER);
+    struct hf_lock *holder = take(a, "k", 60000), *lock = NULL;
+
+    (void)state;
+    opts.on_event = grant_and_free;
+    opts.arg = &holder;
+    assert_int_equal(hf_lock(a, hf_key("k"), &opts, &lock), HF_ECANCELED);
+    assert_null(lock);
+    assert_false(hf_world_held(&world, "k", NULL));
+}
+
+static void a_blocked_claim_is_canceled_with_its_handle(void **state)
+{
+    struct hf_lock_opts opts = options(60000, HF_FOREVER);
+    struct hf_lock *holder = take(a, "k", 60000), *lock = NULL;
+
+    (void)state;
+    opts.on_event = grant_and_free;
+    opts.arg = &holder;
+    opts.idle = true;
+    assert_int_equal(hf_lock_new(a, hf_key("k"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_claim(lock), HF_ECANCELED);
+    assert_false(hf_world_held(&world, "k", NULL));
+}
+
+/* The process was stopped just after the grant: it hears of the loss first. */
+static void free_when_lost(struct hf_lock *lock, enum hf_lock_event event,
+                           void *arg)
+{
+    (void)arg;
+    if (event == HF_LOCK_EVENT_LOST)
+        hf_lock_free(lock);
+}
+
+static void note_answer(enum hf_err err, void *arg)
+{
+    *(enum hf_err *)arg = err;
+}
+
+static void lose_before_it_is_told(hf_done_fn *done, void *arg,
+                                   struct hf_future **future)
+{
+    struct hf_lock_opts opts = options(300, 0);
+    struct hf_lock *lock = NULL;
+
+    opts.on_event = free_when_lost;
+    assert_int_equal(
+        hf_lock_start(a, hf_key("k"), &opts, &lock, done, arg, future), HF_OK);
+    assert_true(hf_valid_for(lock, 0)); /* granted at once */
+    hf_world_jump(&world, 1000);
+    hf_world_run(&world, 1);
+}
+
+static void a_callback_is_not_handed_a_handle_that_is_gone(void **state)
+{
+    enum hf_err err = HF_EINVAL;
+
+    (void)state;
+    lose_before_it_is_told(note_answer, &err, NULL);
+    assert_int_equal(err, HF_ECANCELED);
+}
+
+static void a_future_does_not_hand_out_a_handle_that_is_gone(void **state)
+{
+    struct hf_future *future;
+    enum hf_err err = HF_EINVAL;
+
+    (void)state;
+    lose_before_it_is_told(NULL, NULL, &future);
+    assert_true(hf_future_done(future, &err));
+    assert_int_equal(err, HF_ECANCELED);
+    hf_future_free(future);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -240,6 +332,10 @@ int main(void)
         CASE(a_wait_that_ends_inside_its_request_tells_how),
         CASE(a_parked_unlock_grants_to_the_claim_that_made_room),
         CASE(a_canceled_claim_is_not_granted_by_what_it_makes_room_for),
+        CASE(what_is_freed_before_it_is_returned_is_canceled),
+        CASE(a_blocked_claim_is_canceled_with_its_handle),
+        CASE(a_callback_is_not_handed_a_handle_that_is_gone),
+        CASE(a_future_does_not_hand_out_a_handle_that_is_gone),
     };
 
     return hf_test_main("attack", cases, HF_TEST_COUNT(cases), 0);
