@@ -321,6 +321,32 @@ static void a_future_does_not_hand_out_a_handle_that_is_gone(void **state)
     hf_future_free(future);
 }
 
+/* ---- Answers for an earlier claim ---------------------------------------*/
+
+/* The server has lost its data meanwhile, and tokens have started over. */
+static void a_late_renewal_extends_no_later_claim(void **state)
+{
+    struct hf_lock *lock = take(a, "k", 300), *other;
+    uint64_t token = hf_token(lock);
+    struct hf_future *renewal, *claim;
+
+    (void)state;
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_RENEW, HF_DELAY_ANSWER, 1, 100);
+    assert_int_equal(hf_renew_start(lock, 60000, NULL, NULL, &renewal), HF_OK);
+    assert_int_equal(hf_world_unlock(&world, lock), HF_OK);
+    hf_faulty_forget(&world.net);
+    assert_int_equal(hf_claim_start(lock, NULL, NULL, &claim), HF_OK);
+    assert_int_equal(hf_world_wait(&world, claim), HF_OK);
+    assert_int_equal(hf_token(lock), token);
+    (void)hf_world_wait(&world, renewal);
+    hf_world_run(&world, 1000);
+    other = take(b, "k", 60000);
+    assert_true(hf_valid_for(other, 0));
+    assert_false(hf_valid_for(lock, 0));
+    hf_lock_free(lock);
+    hf_lock_free(other);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -336,6 +362,7 @@ int main(void)
         CASE(a_blocked_claim_is_canceled_with_its_handle),
         CASE(a_callback_is_not_handed_a_handle_that_is_gone),
         CASE(a_future_does_not_hand_out_a_handle_that_is_gone),
+        CASE(a_late_renewal_extends_no_later_claim),
     };
 
     return hf_test_main("attack", cases, HF_TEST_COUNT(cases), 0);
