@@ -347,6 +347,22 @@ static void a_late_renewal_extends_no_later_claim(void **state)
     hf_lock_free(other);
 }
 
+/* ---- Extreme options ----------------------------------------------------*/
+
+static void the_shortest_leases_are_renewed_once_a_millisecond(void **state)
+{
+    struct hf_lock_opts opts = options(2, 0);
+    struct hf_lock *lock;
+
+    (void)state;
+    opts.renew = true;
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
+    hf_world_run(&world, 50);
+    assert_true(hf_valid_for(lock, 0));
+    assert_in_range(hf_faulty_sent(hf_faulty_of(a), HF_ON_RENEW), 25, 50);
+    hf_lock_free(lock);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -363,6 +379,7 @@ int main(void)
         CASE(a_callback_is_not_handed_a_handle_that_is_gone),
         CASE(a_future_does_not_hand_out_a_handle_that_is_gone),
         CASE(a_late_renewal_extends_no_later_claim),
+        CASE(the_shortest_leases_are_renewed_once_a_millisecond),
     };
 
     return hf_test_main("attack", cases, HF_TEST_COUNT(cases), 0);
