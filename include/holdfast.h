@@ -537,9 +537,10 @@ HF_API void hf_lock_error(const struct hf_lock *lock, struct hf_error *error);
 /* Free the handle. What it still claims is released in the background,
  * unconfirmed; but not what was adopted or detached. Legal while calls on it are
  * open, in this or another thread: they are answered (HF_ECANCELED). A callback
- * of it that another thread is in has returned when this returns. Inside the
- * event callback of a handle that hf_lock() has not returned yet it gives the
- * claim up: hf_lock() answers HF_ECANCELED, and the handle is gone. */
+ * of it that another thread is in has returned when this returns. Inside an
+ * event callback, before the caller has seen the answer of hf_lock(), hf_claim()
+ * or their _start forms, it gives the claim up even if that was granted: the
+ * answer is HF_ECANCELED, and the handle is gone. */
 HF_API void hf_lock_free(struct hf_lock *lock);
 
 /* Take the lock, call `run`, give the lock back. The result of `run` goes to

@@ -188,15 +188,22 @@ void hf_call_extend(struct hf_call *call, hf_time deadline)
         set_timer_to_limit(call);
 }
 
-static void unpark(struct hf_client *client)
+bool hf_call_send_parked(struct hf_client *client)
 {
+    bool sent = false;
+
     while (!window_is_full(client) && !hf_list_empty(&client->parked)) {
         struct hf_list *link = hf_list_take(&client->parked);
 
         number(HF_CONTAINER(link, struct hf_call, link));
+        sent = true;
     }
+    return sent;
 }
 
+/* What is parked may have room now. It is not sent here but at the end of the
+ * turn (hf_call_send_parked()): a request may grant a lock inside submit(), and
+ * that may be the lock whose call is being ended. */
 static void stop(struct hf_call *call)
 {
     struct hf_client *client = call->client;
@@ -204,9 +211,7 @@ static void stop(struct hf_call *call)
     call->state = HF_CALL_IDLE;
     set_timer(call, HF_NEVER);
     hf_list_remove(&call->link);
-    if (!hf_list_empty(&client->parked))
-        unpark(client);
-    else if (client->closing && hf_list_empty(&client->calls))
+    if (client->closing)
         hf_client_drained(client);
 }
 

@@ -38,7 +38,7 @@ struct hf_call {
     enum hf_call_state state;
     bool in_doubt; /* an attempt may have been done */
     uint32_t attempts;
-    uint32_t back_off_ms;  /* after the first attempt; it doubles */
+    uint32_t back_off_ms; /* after the first attempt; it doubles */
     hf_time deadline;
     hf_time queue_until; /* while nothing is sent; 0: the deadline is final */
     uint32_t timeout_ms; /* with queue_until: for the answer, once sent */
@@ -72,6 +72,10 @@ void hf_call_start_queued(struct hf_call *call, uint32_t timeout_ms,
 
 /* Give one that is open until `deadline`, if that is later. */
 void hf_call_extend(struct hf_call *call, hf_time deadline);
+
+/* Send the parked calls for which the window has room; false: none. Not inside
+ * the end of another call. */
+bool hf_call_send_parked(struct hf_client *client);
 
 /* Stop caring: it will not be settled. Whether it was done is not known. */
 void hf_call_abandon(struct hf_call *call);

@@ -47,8 +47,11 @@ static void claim_ended(struct hf_lock *lock, enum hf_err err, const char *text)
         hf_loop_release(&waiter->blocked);
     }
     if (claimant) {
+        if (!err)
+            lock->answered = claimant;
         if (claimant->out && !err) {
             *claimant->out = lock;
+            claimant->granted = true;
             lock->given = true;
         }
         hf_future_answer(&claimant->future, err, text);
@@ -123,8 +126,7 @@ static void ask(struct hf_lock *lock, enum hf_claim_phase phase)
     command->note = lock->note;
     lock->call.request.waits = lock->place > 0;
     if (lock->wait_ms > 0 && !HF_MUTANT(137))
-        hf_call_start_queued(&lock->call, lock->timeout_ms,
-                             queue_until(lock));
+        hf_call_start_queued(&lock->call, lock->timeout_ms, queue_until(lock));
     else
         hf_call_start(&lock->call, hf_lock_answer_by(lock));
 }
@@ -172,15 +174,16 @@ void hf_claim_withdraw(struct hf_lock *lock, enum hf_err why)
     uint32_t wait_ms =
         lock->timeout_ms < WITHDRAW_MS ? lock->timeout_ms : WITHDRAW_MS;
 
-    hf_call_abandon(&lock->call);
+    /* First, so that a push inside the abandoning does not find it. */
+    lock->phase = HF_CLAIM_WITHDRAWING;
     leave_map(lock);
+    hf_call_abandon(&lock->call);
     set_timer(lock, HF_NEVER);
     lock->refusal = why;
     if (HF_MUTANT(20)) {
         hf_claim_refuse(lock, why, NULL);
         return;
     }
-    lock->phase = HF_CLAIM_WITHDRAWING;
     hf_lock_command(lock, &lock->call, HF_COMMAND_CANCEL);
     hf_call_start(&lock->call,
                   hf_time_add(hf_client_now(lock->client), wait_ms));
@@ -424,7 +427,8 @@ void hf_claim_tick(struct hf_lock *lock)
     if (hf_client_now(lock->client) >= lock->wait_until) {
         hf_claim_withdraw(lock, HF_ETIMEDOUT);
     } else {
-        ask(lock, HF_CLAIM_ASKING_AGAIN);
+        /* In this order: the claim may be granted inside ask(). */
         set_timer(lock, lock->wait_until);
+        ask(lock, HF_CLAIM_ASKING_AGAIN);
     }
 }

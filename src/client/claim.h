@@ -42,10 +42,12 @@ struct hf_claimant {
     struct hf_future future;
     struct hf_lock *lock;
     struct hf_lock **out; /* hf_lock_start(): the handle goes here, or away */
+    bool granted;         /* it went there */
 };
 
 /* Begin a claim, with a nonce of its own; `lock` is idle or lost. On failure,
- * that of the randomness, its state is as it was. */
+ * that of the randomness, its state is as it was. Set lock->claimant before: a
+ * push may end the claim before this returns. */
 enum hf_err hf_claim_begin(struct hf_lock *lock);
 
 /* Leave the line, or give back what was granted meanwhile; once that is

@@ -52,15 +52,20 @@ static void begin_close(struct hf_client *client, hf_time deadline)
     hf_host_settle(client);
 }
 
+static bool has_calls(const struct hf_client *client)
+{
+    return !hf_list_empty(&client->calls) || !hf_list_empty(&client->parked);
+}
+
 static bool is_drained(const struct hf_client *client)
 {
-    return hf_list_empty(&client->calls) && !client->opening;
+    return !has_calls(client) && !client->opening;
 }
 
 /* What was not answered in time never will be. HF_OK if all was confirmed. */
 static enum hf_err give_up(struct hf_client *client)
 {
-    bool confirmed = hf_list_empty(&client->calls) && !client->unconfirmed;
+    bool confirmed = !has_calls(client) && !client->unconfirmed;
     struct hf_list *link;
 
     client->closed = true;

@@ -14,6 +14,7 @@ static void run_done(struct hf_callback *callback)
         HF_CONTAINER(callback, struct hf_future, callback);
     struct hf_client *client = future->client;
 
+    future->told = true;
     pthread_mutex_unlock(&client->mutex);
     future->done(future->err, future->arg);
     hf_client_lock(client);
@@ -117,8 +118,17 @@ enum hf_err hf_future_await(struct hf_future *future)
 
 /* ---- What the user calls ------------------------------------------------*/
 
+/* The answer, for the user: from now on it does not change. */
+static void tell_answer(struct hf_future *future, enum hf_err *err)
+{
+    future->told = true;
+    if (err)
+        *err = future->err;
+}
+
 bool hf_future_done(const struct hf_future *future, enum hf_err *err)
 {
+    struct hf_future *asked = (struct hf_future *)(uintptr_t)future;
     struct hf_client *client;
     bool answered;
 
@@ -129,8 +139,8 @@ bool hf_future_done(const struct hf_future *future, enum hf_err *err)
         return false;
     hf_host_settle(client);
     answered = future->answered;
-    if (answered && err)
-        *err = future->err;
+    if (answered)
+        tell_answer(asked, err);
     hf_client_leave(client);
     return answered;
 }
@@ -170,8 +180,8 @@ enum hf_err hf_future_wait(struct hf_future *future, uint32_t wait_ms,
     hf_client_ref(client);
     future->references++; /* it may be freed meanwhile */
     waited = wait_for(future, wait_ms);
-    if (!waited && err)
-        *err = future->err;
+    if (!waited)
+        tell_answer(future, err);
     hf_future_unref(future);
     hf_client_unref(client);
     hf_client_leave(client);

@@ -17,6 +17,7 @@ struct hf_future {
     void *arg;
     unsigned references;
     bool answered;
+    bool told; /* the user has seen the answer, or is about to */
     enum hf_err err;
     char *text; /* the failure in words; NULL: the code's own */
     void (*cancel)(struct hf_future *future); /* may be NULL */

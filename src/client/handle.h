@@ -51,6 +51,7 @@ struct hf_lock {
     enum hf_err claimed; /* how the last claim ended */
     bool was_claimed;
     struct hf_claimant *claimant;
+    struct hf_claimant *answered; /* HF_OK, and it may not know yet */
     struct hf_list claim_waiters; /* struct hf_claim_waiter */
     struct hf_future *releasing;
     struct hf_call call;

@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 
 #include "base/limits.h"
+#include "client/call.h"
 #include "client/client.h"
 #include "client/lock.h"
 #include "client/watch.h"
@@ -183,7 +184,7 @@ static void answer(struct hf_host *host, struct hf_request *request)
     hf_list_push_back(&client_of(host)->loop.answered, &request->link);
 }
 
-void hf_host_settle(struct hf_client *client)
+static void settle_answered(struct hf_client *client)
 {
     struct hf_list *link;
 
@@ -194,6 +195,13 @@ void hf_host_settle(struct hf_client *client)
         request->answered = false;
         request->done(request);
     }
+}
+
+void hf_host_settle(struct hf_client *client)
+{
+    do
+        settle_answered(client);
+    while (hf_call_send_parked(client));
 }
 
 static hf_time now(struct hf_host *host)

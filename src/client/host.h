@@ -23,7 +23,8 @@ void hf_host_run_posts(struct hf_client *client);
 /* Run what was to wait for the end of the turn. */
 void hf_host_run_deferred(struct hf_client *client);
 
-/* Run the `done` of what is answered, until nothing is. */
+/* Run the `done` of what is answered, and send the calls that waited for that,
+ * until nothing is left. */
 void hf_host_settle(struct hf_client *client);
 
 #endif

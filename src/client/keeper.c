@@ -100,9 +100,14 @@ void hf_keeper_start(struct hf_lock *lock)
 
 void hf_keeper_confirmed(struct hf_lock *lock)
 {
+    hf_time soonest = hf_client_now(lock->client) + 1;
+
     if (!lock->renewal && !lock->on_event)
         return;
+    /* However short the ttl is, renewals do not follow each other at once. */
     lock->next_renewal = renew_at(lock);
+    if (lock->next_renewal < soonest)
+        lock->next_renewal = soonest;
     set_timer(lock);
 }
 

@@ -10,13 +10,20 @@
 
 /* ---- Who waits for a claim ----------------------------------------------*/
 
+static void forget_claimant(const struct hf_claimant *claimant)
+{
+    if (claimant->lock->answered == claimant)
+        claimant->lock->answered = NULL;
+}
+
 static void release_claimant(struct hf_future *future)
 {
     struct hf_claimant *claimant =
         HF_CONTAINER(future, struct hf_claimant, future);
 
+    forget_claimant(claimant);
     /* hf_lock_start() gave the handle away, or it was never granted. */
-    if (claimant->out && future->err)
+    if (claimant->out && !claimant->granted)
         hf_lock_unref(claimant->lock);
     hf_lock_unref(claimant->lock);
     free(claimant);
@@ -56,15 +63,18 @@ static enum hf_err claim_start(struct hf_lock *lock, struct hf_lock **out,
 
     if (!claimant)
         return HF_ENOMEM;
+    claimant->out = out;
+    claimant->future.references++; /* it may be answered at once */
+    lock->claimant = claimant;
     err = hf_claim_begin(lock);
     if (err) {
+        lock->claimant = NULL;
         hf_lock_unref(lock);
         free(claimant);
         return err;
     }
-    claimant->out = out;
-    lock->claimant = claimant;
     hf_future_give(&claimant->future, future);
+    hf_future_unref(&claimant->future);
     return HF_OK;
 }
 
@@ -122,11 +132,15 @@ static enum hf_err claim_blocking(struct hf_lock *lock)
     hf_future_init(&claimant.future, lock->client, NULL, NULL);
     claimant.future.release = hf_future_release_nothing;
     claimant.future.cancel = cancel_claim;
-    err = hf_claim_begin(lock);
-    if (err)
-        return err;
     lock->claimant = &claimant;
-    return hf_future_await(&claimant.future);
+    err = hf_claim_begin(lock);
+    if (err) {
+        lock->claimant = NULL;
+        return err;
+    }
+    err = hf_future_await(&claimant.future);
+    forget_claimant(&claimant);
+    return err;
 }
 
 static enum hf_err lock_blocking(struct hf_client *client, struct hf_key key,
@@ -293,6 +307,8 @@ static enum hf_err await_claim(struct hf_lock *lock)
     if (hf_loop_wait(lock->client, &waiter.blocked, HF_NEVER) == HF_EINTR)
         waiter.err = HF_EINTR;
     hf_list_remove(&waiter.link);
+    if (lock->freed && !waiter.err)
+        return HF_ECANCELED; /* granted, and freed before this thread ran */
     return waiter.err;
 }
 

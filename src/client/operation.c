@@ -146,6 +146,16 @@ static enum hf_err refuse(struct hf_client *client,
 
 /* ---- Renew and update ---------------------------------------------------*/
 
+/* Whether the handle still has the claim that this was sent for. Tokens do not
+ * tell: a server that has lost its data gives the same ones again. */
+static bool is_current(const struct hf_operation *operation)
+{
+    const struct hf_lock *lock = operation->lock;
+
+    return !lock->detached &&
+           hf_nonce_equal(&operation->call.request.command.nonce, &lock->nonce);
+}
+
 static enum hf_err take_renewal(struct hf_operation *operation)
 {
     struct hf_lock *lock = operation->lock;
@@ -153,8 +163,7 @@ static enum hf_err take_renewal(struct hf_operation *operation)
     enum hf_err err = answer->result.err;
 
     /* Claimed again meanwhile, or detached: it is no news for this handle. */
-    if (operation->call.request.command.token != atomic_load(&lock->token) ||
-        lock->detached)
+    if (!is_current(operation))
         return hf_lock_ended(lock, err);
     if (err == HF_OK)
         return hf_lock_extend(
@@ -170,8 +179,7 @@ static enum hf_err take_update(struct hf_operation *operation)
     struct hf_lock *lock = operation->lock;
     enum hf_err err = operation->call.request.answer.result.err;
 
-    if ((err == HF_ENOTHELD || err == HF_ENOTOWNER) &&
-        operation->call.request.command.token == atomic_load(&lock->token))
+    if ((err == HF_ENOTHELD || err == HF_ENOTOWNER) && is_current(operation))
         hf_lock_lose(lock, HF_EEXPIRED, NULL);
     return hf_lock_ended(lock, err);
 }

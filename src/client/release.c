@@ -193,6 +193,19 @@ void hf_lock_close(struct hf_lock *lock)
     hf_lock_unref(lock);
 }
 
+/* A claim was granted, but its caller has not seen that: freed now, the claim is
+ * canceled, so that nobody is handed a handle that is gone. */
+static void cancel_untold(struct hf_lock *lock)
+{
+    struct hf_claimant *claimant = lock->answered;
+
+    if (!claimant || claimant->future.told)
+        return;
+    claimant->future.err = HF_ECANCELED;
+    if (claimant->out)
+        *claimant->out = NULL;
+}
+
 /* A handle that hf_lock() has not returned yet is known to its event callback.
  * Freed there, the claim is given up, and hf_lock() drops the reference. */
 void hf_lock_free(struct hf_lock *lock)
@@ -207,6 +220,7 @@ void hf_lock_free(struct hf_lock *lock)
         return;
     lock->freed = true;
     given = lock->given;
+    cancel_untold(lock);
     abandon(lock, HF_ECANCELED);
     hf_lock_ref(lock);
     hf_loop_await_callback(client, &lock->callback);

@@ -168,22 +168,11 @@ void hf_wait_fired(struct hf_timer *timer)
 
 /* ---- What the user calls ------------------------------------------------*/
 
-/* Inside the client. */
-static enum hf_err begin(struct hf_client *client, struct hf_key key,
-                         uint32_t wait_ms, enum hf_watch_purpose purpose,
-                         struct hf_listener listener, struct hf_watch **made)
+/* Sending comes last: a push may end the wait before that returns. */
+static void begin(struct hf_watch *watch, uint32_t wait_ms)
 {
-    struct hf_error error;
-    enum hf_err err = hf_options_key(key, &error);
-    struct hf_watch *watch;
+    struct hf_client *client = watch->client;
 
-    if (err) {
-        hf_client_fail(client, err, "%s", error.text);
-        return err;
-    }
-    err = hf_watch_begin(client, key, purpose, listener, &watch);
-    if (err)
-        return err;
     watch->wait.wait_until = wait_ms == HF_FOREVER
                                  ? HF_NEVER
                                  : hf_time_add(hf_client_now(client), wait_ms);
@@ -192,8 +181,6 @@ static enum hf_err begin(struct hf_client *client, struct hf_key key,
         hf_watch_send(watch, HF_REQUEST_WATCH);
     else
         hf_watch_send(watch, HF_REQUEST_READ);
-    *made = watch;
-    return HF_OK;
 }
 
 /* One of `info` and `freed` is of no use to the purpose, and NULL. */
@@ -203,6 +190,7 @@ static enum hf_err wait_start(struct hf_client *client, struct hf_key key,
                               struct hf_listener listener)
 {
     struct hf_watch *watch = NULL;
+    struct hf_error error;
     enum hf_err err;
 
     if (!client)
@@ -210,10 +198,15 @@ static enum hf_err wait_start(struct hf_client *client, struct hf_key key,
     err = hf_client_enter(client);
     if (err)
         return err;
-    err = begin(client, key, wait_ms, purpose, listener, &watch);
+    err = hf_options_key(key, &error);
+    if (err)
+        hf_client_fail(client, err, "%s", error.text);
+    else
+        err = hf_watch_begin(client, key, purpose, listener, &watch);
     if (!err) {
         watch->wait.info = info;
         watch->wait.freed = freed;
+        begin(watch, wait_ms);
     }
     hf_client_leave(client);
     return err;
