@@ -42,6 +42,7 @@ struct hf_mongo_question {
 /* What came of it. */
 struct hf_mongo_reply {
     enum hf_err err; /* the rest is there if it is HF_OK */
+    bool reached;    /* a server was found, whatever came of it */
     char cause[HF_MONGO_CAUSE_SIZE];
     uint64_t time; /* of the server, as hf_mongo_time() has it; 0: unknown */
 
@@ -99,7 +100,10 @@ void hf_mongo_conclude(const struct hf_command *command,
 
 /* ---- What else speaks to the server --------------------------------------*/
 
-/* The server to write to; NULL, with a fault, if there is none. */
+#define HF_MONGO_CLOCK_SIZE 25 /* of a clock's name, with its NUL */
+
+/* The server to write to, as the connection to it describes it; NULL, with a
+ * fault, if there is none. */
 mongoc_server_description_t *hf_mongo_choose_server(
     mongoc_client_t *client, struct hf_mongo_reply *reply);
 
@@ -110,9 +114,6 @@ bool hf_mongo_write(const bson_t *command, mongoc_client_t *client,
                     const mongoc_server_description_t *server, bson_t *reply,
                     bson_error_t *why);
 
-/* Its name, as it stands in documents. */
-const char *hf_mongo_server_name(const mongoc_server_description_t *server);
-
 /* Have it shown that it was the primary while this ran: a server that was cut
  * off may believe that it still is, and know nothing new. `asker` is the
  * client's name. False: it is not known, with a fault. */
@@ -121,8 +122,10 @@ bool hf_mongo_is_primary(const char *asker, mongoc_client_t *client,
                          const mongoc_server_description_t *server,
                          struct hf_mongo_reply *reply);
 
-/* Variables that every pipeline has. */
-void hf_mongo_add_common(bson_t *variables, const char *server);
+/* Variables that every pipeline has, among them the name of the clock of
+ * `server`. */
+void hf_mongo_add_common(bson_t *variables,
+                         const mongoc_server_description_t *server);
 
 /* Note why it failed: HF_EUNAVAIL if it was surely not done, HF_EINDOUBT if
  * that is not known, or what else it means. */

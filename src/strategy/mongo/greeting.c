@@ -74,9 +74,9 @@ static void greet(struct greeting *greeting, mongoc_client_t *client,
     bson_iter_t wire;
     int64_t version = 0;
 
+    greeting->reached = greeting->reached || greeting->reply.reached;
     if (!server)
         return;
-    greeting->reached = true;
     if (bson_iter_init_find(&wire,
                             mongoc_server_description_hello_response(server),
                             "maxWireVersion"))

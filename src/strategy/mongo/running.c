@@ -12,7 +12,7 @@
 static void add_variables(bson_t *command,
                           const struct hf_mongo_question *question,
                           const struct hf_mongo_place *place,
-                          const char *server)
+                          const mongoc_server_description_t *server)
 {
     bson_t child;
 
@@ -26,7 +26,8 @@ static void add_variables(bson_t *command,
 
 static void build(bson_t *command, const struct hf_mongo_question *question,
                   enum hf_mongo_script script,
-                  const struct hf_mongo_place *place, const char *server)
+                  const struct hf_mongo_place *place,
+                  const mongoc_server_description_t *server)
 {
     bson_t query;
 
@@ -45,7 +46,8 @@ static void build(bson_t *command, const struct hf_mongo_question *question,
 /* Of an update nothing comes back but whether it was done. */
 static void build_update(bson_t *command, const bson_t *update,
                          const struct hf_mongo_question *question,
-                         const struct hf_mongo_place *place, const char *server,
+                         const struct hf_mongo_place *place,
+                         const mongoc_server_description_t *server,
                          int32_t max_ms)
 {
     bson_t updates;
@@ -69,7 +71,7 @@ static bool run(const struct hf_mongo_question *question,
     bool done = false, lost = true;
     bson_error_t why;
 
-    build(&command, question, script, place, hf_mongo_server_name(server));
+    build(&command, question, script, place, server);
     for (; tries > 0 && !done && lost; tries--) {
         done = hf_mongo_write(&command, client, place, server, &bson, &why);
         if (done)
@@ -99,7 +101,8 @@ static bool take(const struct hf_mongo_question *question,
 
 static void build_give(bson_t *command,
                        const struct hf_mongo_question *question,
-                       const struct hf_mongo_place *place, const char *server)
+                       const struct hf_mongo_place *place,
+                       const mongoc_server_description_t *server)
 {
     bson_t update = BSON_INITIALIZER, query;
 
@@ -123,7 +126,7 @@ static bool give(const struct hf_mongo_question *question,
     bool decided = true;
     bson_error_t why;
 
-    build_give(&command, question, place, hf_mongo_server_name(server));
+    build_give(&command, question, place, server);
     if (hf_mongo_write(&command, client, place, server, &bson, &why))
         decided = hf_mongo_read_given(&bson, question, reply);
     else
@@ -242,7 +245,8 @@ static void add_abandoned(bson_t *update)
 
 static void build_sweep(bson_t *command,
                         const struct hf_mongo_question *question,
-                        const struct hf_mongo_place *place, const char *server,
+                        const struct hf_mongo_place *place,
+                        const mongoc_server_description_t *server,
                         int32_t max_ms)
 {
     bson_t update = BSON_INITIALIZER;
@@ -262,8 +266,7 @@ bool hf_mongo_sweep(const struct hf_mongo_question *question,
     bson_error_t why;
     bool done;
 
-    build_sweep(&command, question, place, hf_mongo_server_name(server),
-                max_ms);
+    build_sweep(&command, question, place, server, max_ms);
     done = hf_mongo_write(&command, client, place, server, &bson, &why);
     bson_destroy(&bson);
     bson_destroy(&command);
