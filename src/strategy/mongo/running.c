@@ -152,13 +152,16 @@ static bool run_brief(const struct hf_mongo_question *question,
 
 /* ---- Running ------------------------------------------------------------*/
 
-/* Who waits wants to look again when the lease ends. */
+static bool wants_position(const struct hf_mongo_question *question,
+                           const struct hf_mongo_reply *reply)
+{
+    return question->queues && !reply->err && !reply->mine && !reply->canceled;
+}
+
 static bool wants_left(const struct hf_mongo_question *question,
                        const struct hf_mongo_reply *reply)
 {
-    if (reply->err || !reply->held || reply->mine)
-        return false;
-    return reply->place >= 0 || question->script == HF_MONGO_LOOK;
+    return question->script == HF_MONGO_LOOK && !reply->err && reply->held;
 }
 
 /* What was written, a majority has confirmed. What was only found may be old:
@@ -190,6 +193,24 @@ static void prove(const struct hf_mongo_question *question,
         reply->err = HF_EUNAVAIL;
 }
 
+static void run_full(const struct hf_mongo_question *question,
+                     mongoc_client_t *client,
+                     const struct hf_mongo_place *place,
+                     const mongoc_server_description_t *server,
+                     struct hf_mongo_reply *reply)
+{
+    if (!question->brief || !run_brief(question, client, place, server, reply))
+        (void)run(question, question->script, RACES_MAX, client, place, server,
+                  reply);
+    if (wants_position(question, reply))
+        hf_mongo_find_position(question, client, place, server, reply);
+    if (wants_proof(question, reply, place))
+        prove(question, client, place, server, reply);
+    if (wants_left(question, reply))
+        reply->has_left = hf_mongo_look_left(question->key, client, place,
+                                             server, &reply->left_ms);
+}
+
 void hf_mongo_run(const struct hf_mongo_question *question,
                   mongoc_client_t *client, const struct hf_mongo_place *place,
                   struct hf_mongo_reply *reply)
@@ -198,14 +219,9 @@ void hf_mongo_run(const struct hf_mongo_question *question,
 
     if (!server)
         return;
-    if (!question->brief || !run_brief(question, client, place, server, reply))
-        (void)run(question, question->script, RACES_MAX, client, place, server,
-                  reply);
-    if (wants_proof(question, reply, place))
-        prove(question, client, place, server, reply);
-    if (wants_left(question, reply))
-        reply->has_left = hf_mongo_look_left(question->key, client, place,
-                                             server, &reply->left_ms);
+    if (!question->waits ||
+        !hf_mongo_still_waits(question, client, place, server, reply))
+        run_full(question, client, place, server, reply);
     mongoc_server_description_destroy(server);
 }
 
