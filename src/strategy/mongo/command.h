@@ -142,6 +142,11 @@ bool hf_mongo_is_primary(const char *asker, mongoc_client_t *client,
                          const mongoc_server_description_t *server,
                          struct hf_mongo_reply *reply);
 
+/* greeting.c: see that the index is there by which the server deletes documents
+ * whose date in `gone` has passed. It goes with a collection that is dropped. */
+bool hf_mongo_make_index(mongoc_client_t *client,
+                         const struct hf_mongo_place *place, bson_error_t *why);
+
 /* Variables that every pipeline has, among them the name of the clock of
  * `server`. */
 void hf_mongo_add_common(bson_t *variables,

@@ -5,7 +5,8 @@
 #include "base/assert.h"
 #include "strategy/mongo/command.h"
 
-#define PROOF_MS 7000 /* how long a server may work on it */
+#define PROOF_MS 7000       /* how long a server may work on it */
+#define PROOF_KEEP_MS 60000 /* nobody reads it: a run of proofs needs one */
 
 /* False: the server does not tell; MongoDB has since 4.4. */
 static bool find_process(const mongoc_server_description_t *server,
@@ -148,8 +149,9 @@ bool hf_mongo_is_primary(const char *asker, mongoc_client_t *client,
         "q", "{", "_id", BCON_UTF8(name), "}", "u", "[", "{", "$set", "{",
         "reads", "{", "$add", "[", "{", "$ifNull", "[", "$reads", BCON_INT64(0),
         "]", "}", BCON_INT64(1), "]", "}", "gone", "{", "$add", "[", "$$NOW",
-        BCON_INT64(place->address.keep_ms), "]", "}", "}", "}", "]", "upsert",
-        BCON_BOOL(true), "}", "]", "maxTimeMS", BCON_INT32(PROOF_MS));
+        BCON_INT64(HF_MUTANT(187) ? place->address.keep_ms : PROOF_KEEP_MS),
+        "]", "}", "}", "}", "]", "upsert", BCON_BOOL(true), "}", "]",
+        "maxTimeMS", BCON_INT32(PROOF_MS));
     done = hf_mongo_write(command, client, place, server, &answer, &why);
     if (!done) {
         hf_mongo_fault(reply, &why);
