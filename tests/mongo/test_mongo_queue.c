@@ -267,6 +267,49 @@ static void a_dead_client_is_offered_the_key_once(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
+/* The next in the queue hears of the offer to a dead waiter, and ends it after 3
+ * seconds: sooner than a lease of 10 seconds runs out that began at that time. */
+static void the_next_ends_the_offer_of_a_dead_waiter(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 0, PATIENCE_MS);
+    struct queued queued = {NULL, NULL}, later = {NULL, NULL};
+    struct hf_client *client, *other;
+    struct hf_lock *lock, *held = NULL;
+    enum hf_err err = HF_ECANCELED;
+    pid_t dead;
+    int tell;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    dead = make_waiters(&tell);
+    client = hf_test_mongo_open(&mongo, "");
+    other = open_driven();
+    lock = hold_key(client);
+    assert_int_equal(write(tell, "+", 1), 1);
+    await_line(DEAD);
+    (void)kill(dead, SIGKILL);
+    (void)waitpid(dead, NULL, 0);
+    join_queue(other, &queued, "");
+    await_line(DEAD + 1);
+    (void)poll(NULL, 0, 4000); /* it does not poll any more */
+    expect_ok(hf_unlock(lock));
+    expect_ok(hf_lock(client, hf_key("later"), &opts, &held));
+    opts.wait_ms = HF_FOREVER;
+    expect_ok(hf_lock_start(other, hf_key("later"), &opts, &later.lock, NULL,
+                            NULL, &later.future));
+    await_grant(&later);
+    expect_ok(hf_future_wait(queued.future, 0, &err));
+    expect_ok(err);
+    hf_future_free(queued.future);
+    hf_lock_free(queued.lock);
+    hf_lock_free(later.lock);
+    hf_lock_free(held);
+    hf_lock_free(lock);
+    (void)close(tell);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -275,6 +318,7 @@ int main(void)
         CASE(a_stream_ends_with_its_last_waiter),
         CASE(a_value_is_in_no_queue),
         CASE(a_dead_client_is_offered_the_key_once),
+        CASE(the_next_ends_the_offer_of_a_dead_waiter),
     };
 
     return hf_test_main("mongo queue", cases, HF_TEST_COUNT(cases), 4);

@@ -8,6 +8,7 @@
 #include "strategy/mongo/line.h"
 #include "strategy/mongo/mongo.h"
 
+#define NEXT_LOOKS_MS 50  /* one after another */
 #define HISTORY_S 3600    /* from so far back events are told */
 #define HOLD_BACK_MS 1500 /* a READ does not wait longer for its event */
 
@@ -79,9 +80,9 @@ static void push_grant(struct hf_mongo *mongo, const struct hf_nonce *nonce,
     hf_mongo_waiters_drop(mongo, nonce);
 }
 
-/* The first claim of a GRANTED is offered the key. The second is the next in the
- * queue: if the offer is not taken up, it has to end it. A claim that was dropped
- * has to join again. */
+/* The first claim of a GRANTED is offered the key. The others are next in the
+ * queue: if the offer is not taken up, they have to end it, one after another. A
+ * claim that was dropped has to join again. */
 static void tell_claims(struct hf_mongo *mongo,
                         const struct hf_mongo_line *line)
 {
@@ -95,7 +96,8 @@ static void tell_claims(struct hf_mongo *mongo,
         if (granted && i == 0)
             push_grant(mongo, &claim->nonce, line->event.token);
         else if (granted && !HF_MUTANT(184))
-            hf_mongo_waiters_look(mongo, &claim->nonce, HF_MONGO_OFFER_MS + 1);
+            hf_mongo_waiters_look(mongo, &claim->nonce,
+                                  HF_MONGO_OFFER_MS + i * NEXT_LOOKS_MS);
         else if (!granted)
             hf_mongo_waiters_look(mongo, &claim->nonce, 0);
     }
