@@ -200,41 +200,49 @@ static uint64_t hash_nonce(const struct hf_nonce *nonce)
     return hash;
 }
 
-static void wait_in_line(struct hf_lock *lock, uint32_t look_again_ms)
+/* Soon enough to find a grant whose push was lost while it lasts, unless the
+ * strategy loses none. */
+static uint32_t look_again_after(struct hf_lock *lock, uint32_t look_again_ms,
+                                 bool is_pushed)
 {
-    struct hf_client *client = lock->client;
     uint32_t span = LOOK_AGAIN_MS;
-    hf_time at;
 
-    /* Soon enough to find a grant whose push was lost while it lasts. */
+    if (is_pushed && look_again_ms > 0)
+        return look_again_ms;
     if (lock->ttl_ms / 2 < span)
         span = lock->ttl_ms / 2 + LOOK_AGAIN_MIN_MS;
+    span += hf_random_below(&lock->client->random, span / 4);
+    return look_again_ms > 0 && look_again_ms < span ? look_again_ms : span;
+}
+
+static void wait_in_line(struct hf_lock *lock, uint32_t look_again_ms,
+                         bool is_pushed)
+{
+    struct hf_client *client = lock->client;
+    hf_time at;
 
     if (hf_client_now(client) >= lock->wait_until) {
         hf_claim_withdraw(lock, HF_ETIMEDOUT);
         return;
     }
-    span += hf_random_below(&client->random, span / 4);
-    if (look_again_ms > 0 && look_again_ms < span)
-        span = look_again_ms;
-    at = hf_time_add(hf_client_now(client), span);
+    at = hf_time_add(hf_client_now(client),
+                     look_again_after(lock, look_again_ms, is_pushed));
     if (HF_MUTANT(40))
         at = lock->wait_until;
     lock->phase = HF_CLAIM_IN_LINE;
     set_timer(lock, at < lock->wait_until ? at : lock->wait_until);
 }
 
-static void join_line(struct hf_lock *lock, uint32_t place,
-                      uint32_t look_again_ms)
+static void join_line(struct hf_lock *lock, const struct hf_answer *answer)
 {
-    lock->place = place;
+    lock->place = answer->result.place;
     if (!lock->in_map) {
         hf_map_insert(&lock->client->waiting, &lock->by_nonce,
                       hash_nonce(&lock->nonce));
         lock->in_map = true;
     }
     hf_lock_tell(lock, HF_LOCK_EVENT_WAITING);
-    wait_in_line(lock, look_again_ms);
+    wait_in_line(lock, answer->look_again_ms, answer->is_pushed);
 }
 
 /* ---- Granted ------------------------------------------------------------*/
@@ -247,6 +255,7 @@ static void confirm(struct hf_lock *lock, uint64_t token)
     lock->phase = HF_CLAIM_CONFIRMING;
     hf_lock_command(lock, &lock->call, HF_COMMAND_RENEW);
     lock->call.request.command.lease_ms = hf_validity_lease(lock->ttl_ms);
+    lock->call.request.command.value = lock->value; /* see strategy.h */
     hf_call_start(&lock->call, hf_lock_answer_by(lock));
 }
 
@@ -350,9 +359,9 @@ static void asked(struct hf_lock *lock, const struct hf_answer *answer)
         granted(lock, answer->result.token, &answer->anchor,
                 again || lock->call.in_doubt);
     else if (err == HF_EBUSY && answer->result.place > 0)
-        join_line(lock, answer->result.place, answer->look_again_ms);
+        join_line(lock, answer);
     else if (again)
-        wait_in_line(lock, 0); /* still in line, as far as is known */
+        wait_in_line(lock, 0, false); /* still in line, as far as is known */
     else if (err == HF_EINDOUBT)
         refuse_in_doubt(lock, answer->cause);
     else if (lock->call.expired_unsent)

@@ -48,8 +48,11 @@ struct hf_answer {
     struct hf_anchor anchor; /* LOCK, RENEW that succeeded */
     uint32_t look_again_ms;  /* in line: when a repeat may tell more; 0: no
                                 idea */
-    uint64_t index;          /* READ, LIST, WATCH: of the newest event */
-    struct hf_info *infos;   /* READ: one; LIST: count; the client frees them */
+    bool
+        is_pushed; /* in line: no push is lost, so a repeat before look_again_ms
+                       is of no use, however long that is */
+    uint64_t index;        /* READ, LIST, WATCH: of the newest event */
+    struct hf_info *infos; /* READ: one; LIST: count; the client frees them */
     size_t count;
     bool sure;   /* UNLOCK: no other copy of it did anything either */
     char *cause; /* why it failed, in words, allocated; may be NULL */
@@ -76,7 +79,8 @@ struct hf_request {
 /* ---- What it may push ---------------------------------------------------*/
 
 /* A claim that waited in line was granted; or was offered the key, and holds it
- * once it has renewed. Lost pushes are made good: the client repeats the LOCK. */
+ * once it has renewed. That RENEW carries the claim's value, for strategies that
+ * keep none in the queue. Lost pushes are made good: the client repeats the LOCK. */
 struct hf_push_grant {
     struct hf_nonce nonce;
     uint64_t token;

@@ -159,6 +159,39 @@ static void no_lease_ends_early_in_a_failover(void **state)
     (void)hf_close(other, PATIENCE_MS);
 }
 
+/* The only server crashes and comes back, under its name, with its clock an hour
+ * ahead: no lease ends before its time. */
+static void a_restarted_server_is_another_clock(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(240000, 0, PATIENCE_MS);
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL, *none = NULL;
+    struct hf_info info;
+
+    (void)state;
+    if (!hf_test_mongo_has_clocks())
+        hf_test_skip("no libfaketime");
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    other = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    hf_test_mongo_kill(&mongo, 0);
+    (void)snprintf(mongo.members[0].clock, sizeof(mongo.members[0].clock),
+                   "+3600");
+    assert_true(hf_test_mongo_again(&mongo, 0));
+    assert_int_equal(primary(), 0);
+
+    expect_err(hf_lock(other, hf_key("k"), &opts, &none), HF_EBUSY);
+    expect_ok(hf_read(other, hf_key("k"), HF_LINEARIZABLE, &info));
+    assert_true(info.held);
+    hf_info_fini(&info);
+    expect_ok(hf_renew(lock, 0));
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+    (void)hf_close(client, PATIENCE_MS);
+    (void)hf_close(other, PATIENCE_MS);
+}
+
 /* How often a member has looked for what it may delete. */
 static long deletion_passes(unsigned member)
 {
@@ -228,6 +261,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         CASE(clocks_of_clients_change_nothing),
         CASE(no_lease_ends_early_in_a_failover),
+        CASE(a_restarted_server_is_another_clock),
         CASE(no_clock_deletes_what_is_held),
     };
 

@@ -138,24 +138,27 @@ static void a_late_update_changes_nothing_of_another_s(void **state)
 
 /* ---- Names --------------------------------------------------------------*/
 
-/* A server's clock goes by the name that the set has for it, whatever the URL
- * calls it. */
-static void a_server_is_known_by_its_own_name(void **state)
+/* A server's clock is named after its process, whatever the URL calls it. */
+static void a_clock_is_a_process(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600000, 0, PATIENCE_MS);
     struct hf_client *client;
     struct hf_lock *lock = NULL;
-    char text[128];
+    char text[128], process[25] = "";
+    const char *hello;
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
+    hello = hf_test_mongo_say(&mongo, 0, "admin", "{\"hello\":1}");
+    hello = strstr(hello, "\"processId\" : { \"$oid\" : \"");
+    assert_non_null(hello);
+    (void)sscanf(hello, "\"processId\" : { \"$oid\" : \"%24[0-9a-f]", process);
     (void)snprintf(text, sizeof(text), "mongodb://localhost:%d/holdfast",
                    mongo.members[0].port);
     client = hf_test_mongo_open_url(text);
     assert_true(hf_caps(client) & HF_CAP_FAILOVER_SAFE);
     expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    (void)snprintf(text, sizeof(text), "{\"ends.0.server\":\"127.0.0.1:%d\"}",
-                   mongo.members[0].port);
+    (void)snprintf(text, sizeof(text), "{\"ends.0.server\":\"%s\"}", process);
     assert_true(finds(text));
     hf_lock_free(lock);
     expect_ok(hf_close(client, PATIENCE_MS));
@@ -215,7 +218,7 @@ int main(void)
         CASE(an_offer_that_was_taken_up_lasts),
         CASE(what_was_withdrawn_is_forgotten_in_time),
         CASE(a_late_update_changes_nothing_of_another_s),
-        CASE(a_server_is_known_by_its_own_name),
+        CASE(a_clock_is_a_process),
         CASE(a_url_that_hides_who_answers_is_refused),
         CASE(one_member_alone_promises_less),
         CASE(signals_are_for_the_program),

@@ -1,4 +1,5 @@
 /* What a server has stored, and where: leases, indexes and places. */
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,6 +50,53 @@ static void leases_are_stored_to_the_millisecond(void **state)
     hf_lock_free(held);
     hf_lock_free(brief);
     hf_lock_free(whole);
+    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+}
+
+/* A refusal is proved by a write to a document of the client's own, which goes
+ * soon: those who ask once are many. */
+static void a_refusal_leaves_nothing_for_long(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(600000, 0, HF_TEST_PATIENCE_MS);
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL, *none = NULL;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    other = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_err(hf_lock(other, hf_key("k"), &opts, &none), HF_EBUSY);
+    assert_non_null(strstr(
+        hf_test_mongo_say(&mongo, 0, "holdfast",
+                          "{\"find\":\"locks\",\"filter\":{\"_id\":"
+                          "{\"$ne\":\"k\"},\"$expr\":{\"$lt\":[\"$gone\","
+                          "{\"$add\":[\"$$NOW\",120000]}]}}}"),
+        "\"reads\" : 1"));
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
+}
+
+/* A collection that is dropped takes its index along: a client that is open makes
+ * it again. */
+static void a_dropped_collection_gets_its_index_back(void **state)
+{
+    char url[HF_TEST_MONGO_URL_SIZE];
+    struct hf_client *client = NULL;
+    struct hf_client_opts opts;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    hf_test_mongo_url(&mongo, url, "&keep=1");
+    hf_client_opts_init(&opts);
+    opts.background = true;
+    expect_ok(hf_open(url, &opts, &client));
+    (void)hf_test_mongo_say(&mongo, 0, "holdfast", "{\"drop\":\"locks\"}");
+    while (!strstr(
+        hf_test_mongo_say(&mongo, 0, "holdfast", "{\"listIndexes\":\"locks\"}"),
+        "expireAfterSeconds"))
+        (void)poll(NULL, 0, 20);
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
@@ -191,6 +239,8 @@ int main(void)
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         CASE(leases_are_stored_to_the_millisecond),
+        CASE(a_refusal_leaves_nothing_for_long),
+        CASE(a_dropped_collection_gets_its_index_back),
         CASE(whoever_comes_first_makes_the_index),
         CASE(locks_are_where_the_url_says),
     };

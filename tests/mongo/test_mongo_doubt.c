@@ -350,7 +350,8 @@ static void silence_ends_by_the_deadline(void **state)
     assert_null(none);
     assert_true(now_ms() - began >= 1000);
     began = now_ms();
-    expect_err(hf_unlock(lock), HF_EINDOUBT);
+    err = hf_unlock(lock); /* over a connection that may have to be made */
+    assert_true(err == HF_EINDOUBT || err == HF_EUNAVAIL);
     assert_true(now_ms() - began >= 500);
     assert_false(hf_valid_for(lock, 0));
     assert_int_equal(hf_lock_state(lock), HF_LOCK_IDLE);

@@ -101,6 +101,7 @@ static void add_variables(bson_t *to, const struct hf_mongo_asker *asker,
         break;
     case HF_COMMAND_RENEW:
         BSON_APPEND_INT64(to, "lease", command->lease_ms);
+        add_bytes(to, "value", command->value);
         break;
     case HF_COMMAND_UPDATE:
         add_update(to, command);
@@ -162,8 +163,10 @@ void hf_mongo_asker_learn(struct hf_mongo_asker *asker,
 
 enum hf_err hf_mongo_ask(struct hf_mongo_question *question,
                          struct hf_mongo_asker *asker,
-                         const struct hf_command *command, bool doubtful)
+                         const struct hf_command *command, bool doubtful,
+                         bool waits)
 {
+    bool locks = command->kind == HF_COMMAND_LOCK;
     char nonce[HF_MONGO_NONCE_SIZE + 1];
     enum hf_err err;
 
@@ -172,7 +175,9 @@ enum hf_err hf_mongo_ask(struct hf_mongo_question *question,
     question->upsert = scripts[command->kind].upsert ||
                        (doubtful && (command->kind == HF_COMMAND_CANCEL ||
                                      command->kind == HF_COMMAND_UNLOCK));
-    question->brief = is_brief(asker, command, doubtful);
+    question->queues = locks && command->queue;
+    question->waits = locks && waits;
+    question->brief = !question->waits && is_brief(asker, command, doubtful);
     err = ask(question, asker, command->key, nonce, command->sequence);
     if (!err)
         add_variables(&question->variables, asker, command, doubtful);

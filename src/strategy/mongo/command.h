@@ -34,6 +34,8 @@ struct hf_mongo_question {
     enum hf_mongo_script script;
     bool upsert; /* where there is no document, make one */
     bool brief;  /* try the short way first: take.json, give.json */
+    bool queues; /* LOCK: wants to wait */
+    bool waits;  /* LOCK: is in the queue, as far as is known */
     char command[HF_MONGO_COMMAND_SIZE + 1];
     char *key; /* as text */
     bson_t variables;
@@ -42,6 +44,7 @@ struct hf_mongo_question {
 /* What came of it. */
 struct hf_mongo_reply {
     enum hf_err err; /* the rest is there if it is HF_OK */
+    bool reached;    /* a server was found, whatever came of it */
     char cause[HF_MONGO_CAUSE_SIZE];
     uint64_t time; /* of the server, as hf_mongo_time() has it; 0: unknown */
 
@@ -52,18 +55,20 @@ struct hf_mongo_reply {
     bool superseded; /* by a later one of the same client */
     uint64_t token;
     uint32_t renewals;
-    int32_t place; /* in line, from 0; -1: not */
-    bool has_left; /* it was asked for: of the lease */
+    int32_t place; /* in the queue, from 0; -1: not, or nobody asked */
+    bool has_left; /* what is left of the lease is known */
     uint32_t left_ms;
     uint64_t ended_token;
     enum hf_event_kind ended_why;
     bool ended_mine; /* by this very call, be it by an earlier copy */
 };
 
-/* `doubtful`: a copy of the nonce's LOCK may still be on its way. HF_ENOMEM. */
+/* `doubtful`: a copy of the nonce's LOCK may still be on its way. `waits`: the
+ * LOCK is in the queue already. HF_ENOMEM. */
 enum hf_err hf_mongo_ask(struct hf_mongo_question *question,
                          struct hf_mongo_asker *asker,
-                         const struct hf_command *command, bool doubtful);
+                         const struct hf_command *command, bool doubtful,
+                         bool waits);
 
 /* The same of nothing but a look whether something is due: at a key, or at all
  * that were abandoned. */
@@ -80,6 +85,22 @@ void hf_mongo_asker_learn(struct hf_mongo_asker *asker,
 bool hf_mongo_question_nonce(const struct hf_mongo_question *question,
                              struct hf_nonce *nonce);
 void hf_mongo_question_fini(struct hf_mongo_question *question);
+
+/* position.c, in a thread of the crew: after a LOCK that wants to wait, read where
+ * it stands in the queue and what is left of the lease. */
+void hf_mongo_find_position(const struct hf_mongo_question *question,
+                            mongoc_client_t *client,
+                            const struct hf_mongo_place *place,
+                            const mongoc_server_description_t *server,
+                            struct hf_mongo_reply *reply);
+
+/* The same instead of a LOCK that is repeated while it waits. False: the LOCK has
+ * to be executed; `reply` is untouched. */
+bool hf_mongo_still_waits(const struct hf_mongo_question *question,
+                          mongoc_client_t *client,
+                          const struct hf_mongo_place *place,
+                          const mongoc_server_description_t *server,
+                          struct hf_mongo_reply *reply);
 
 /* In a thread of the crew. */
 void hf_mongo_run(const struct hf_mongo_question *question,
@@ -99,7 +120,10 @@ void hf_mongo_conclude(const struct hf_command *command,
 
 /* ---- What else speaks to the server --------------------------------------*/
 
-/* The server to write to; NULL, with a fault, if there is none. */
+#define HF_MONGO_CLOCK_SIZE 25 /* of a clock's name, with its NUL */
+
+/* The server to write to, as the connection to it describes it; NULL, with a
+ * fault, if there is none. */
 mongoc_server_description_t *hf_mongo_choose_server(
     mongoc_client_t *client, struct hf_mongo_reply *reply);
 
@@ -110,9 +134,6 @@ bool hf_mongo_write(const bson_t *command, mongoc_client_t *client,
                     const mongoc_server_description_t *server, bson_t *reply,
                     bson_error_t *why);
 
-/* Its name, as it stands in documents. */
-const char *hf_mongo_server_name(const mongoc_server_description_t *server);
-
 /* Have it shown that it was the primary while this ran: a server that was cut
  * off may believe that it still is, and know nothing new. `asker` is the
  * client's name. False: it is not known, with a fault. */
@@ -121,8 +142,15 @@ bool hf_mongo_is_primary(const char *asker, mongoc_client_t *client,
                          const mongoc_server_description_t *server,
                          struct hf_mongo_reply *reply);
 
-/* Variables that every pipeline has. */
-void hf_mongo_add_common(bson_t *variables, const char *server);
+/* greeting.c: see that the index is there by which the server deletes documents
+ * whose date in `gone` has passed. It goes with a collection that is dropped. */
+bool hf_mongo_make_index(mongoc_client_t *client,
+                         const struct hf_mongo_place *place, bson_error_t *why);
+
+/* Variables that every pipeline has, among them the name of the clock of
+ * `server`. */
+void hf_mongo_add_common(bson_t *variables,
+                         const mongoc_server_description_t *server);
 
 /* Note why it failed: HF_EUNAVAIL if it was surely not done, HF_EINDOUBT if
  * that is not known, or what else it means. */

@@ -25,23 +25,19 @@ static void drop(struct hf_mongo_job *job)
     free(HF_CONTAINER(job, struct greeting, job));
 }
 
-/* Documents go when the date in `gone` has passed. Who makes it twice makes it
- * once. */
-static void make_index(struct greeting *greeting, mongoc_client_t *client,
-                       const struct hf_mongo_place *place)
+bool hf_mongo_make_index(mongoc_client_t *client,
+                         const struct hf_mongo_place *place, bson_error_t *why)
 {
     bson_t *command =
         BCON_NEW("createIndexes", BCON_UTF8(place->address.collection),
                  "indexes", "[", "{", "key", "{", "gone", BCON_INT32(1), "}",
                  "name", BCON_UTF8("gone"), "expireAfterSeconds", BCON_INT32(0),
                  "}", "]", "maxTimeMS", BCON_INT32(INDEX_MS));
-    bson_error_t why;
+    bool done = mongoc_client_write_command_with_opts(
+        client, place->address.database, command, place->write_opts, NULL, why);
 
-    if (!mongoc_client_write_command_with_opts(client, place->address.database,
-                                               command, place->write_opts, NULL,
-                                               &why))
-        hf_mongo_fault(&greeting->reply, &why);
     bson_destroy(command);
+    return done;
 }
 
 static enum hf_err check_kind(struct greeting *greeting, const char *kind,
@@ -72,18 +68,20 @@ static void greet(struct greeting *greeting, mongoc_client_t *client,
     mongoc_server_description_t *server =
         hf_mongo_choose_server(client, &greeting->reply);
     bson_iter_t wire;
+    bson_error_t why;
     int64_t version = 0;
 
+    greeting->reached = greeting->reached || greeting->reply.reached;
     if (!server)
         return;
-    greeting->reached = true;
     if (bson_iter_init_find(&wire,
                             mongoc_server_description_hello_response(server),
                             "maxWireVersion"))
         version = bson_iter_as_int64(&wire);
     if (check_kind(greeting, mongoc_server_description_type(server), version,
-                   place->address.unsafe) == HF_OK)
-        make_index(greeting, client, place);
+                   place->address.unsafe) == HF_OK &&
+        !hf_mongo_make_index(client, place, &why))
+        hf_mongo_fault(&greeting->reply, &why);
     mongoc_server_description_destroy(server);
 }
 

@@ -23,19 +23,19 @@ static uint64_t number(const char **at)
     return word(at, &start) > 0 ? strtoull(start, NULL, 10) : 0;
 }
 
-static void read_offer(const char **at, struct hf_mongo_line *line)
+static bool read_claim(const char **at, struct hf_mongo_claim *claim)
 {
     const char *start;
     char nonce[HF_MONGO_NONCE_SIZE + 1] = "";
 
     if (word(at, &start) != HF_MONGO_CLIENT_SIZE)
-        return;
-    memcpy(line->client, start, HF_MONGO_CLIENT_SIZE);
+        return false;
+    memcpy(claim->client, start, HF_MONGO_CLIENT_SIZE);
     if (word(at, &start) != HF_MONGO_NONCE_SIZE)
-        return;
+        return false;
     memcpy(nonce, start, HF_MONGO_NONCE_SIZE);
-    line->offered =
-        hf_mongo_unhex(line->nonce.bytes, sizeof(line->nonce.bytes), nonce);
+    return hf_mongo_unhex(claim->nonce.bytes, sizeof(claim->nonce.bytes),
+                          nonce);
 }
 
 bool hf_mongo_line_read(const char **at, struct hf_mongo_line *line)
@@ -60,7 +60,8 @@ bool hf_mongo_line_read(const char **at, struct hf_mongo_line *line)
         size = HF_NOTE_MAX;
     line->owner[size] = '\0';
     line->event.owner = line->owner;
-    if (**at != '\0' && **at != '\n')
-        read_offer(at, line);
+    while (line->claim_count < HF_MONGO_LINE_CLAIMS && **at != '\0' &&
+           **at != '\n' && read_claim(at, &line->claims[line->claim_count]))
+        line->claim_count++;
     return true;
 }

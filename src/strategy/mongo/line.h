@@ -1,17 +1,24 @@
 /* line.h - one event, as a line of the text that a document has of its last
- * ones: "KIND TOKEN FREED LEASE OWNER", and of a key that is offered to who
- * waited, " CLIENT NONCE". */
+ * ones: "KIND TOKEN FREED LEASE OWNER", and " CLIENT NONCE" of each claim whose
+ * client has to act: GRANTED names the one that is offered the key and the next
+ * two of other clients, WITHDRAWN one that was dropped with others of its client. */
 #ifndef HF_STRATEGY_MONGO_LINE_H
 #define HF_STRATEGY_MONGO_LINE_H
 
 #include "strategy/mongo/command.h"
 
+#define HF_MONGO_LINE_CLAIMS 3
+
+struct hf_mongo_claim {
+    char client[HF_MONGO_CLIENT_SIZE + 1];
+    struct hf_nonce nonce;
+};
+
 struct hf_mongo_line {
     struct hf_event event; /* without key and index */
     uint32_t lease_ms;
-    bool offered;
-    char client[HF_MONGO_CLIENT_SIZE + 1];
-    struct hf_nonce nonce;
+    unsigned claim_count;
+    struct hf_mongo_claim claims[HF_MONGO_LINE_CLAIMS];
     char owner[HF_MONGO_TEXT_SIZE(HF_NOTE_MAX)];
 };
 

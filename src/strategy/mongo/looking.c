@@ -275,7 +275,8 @@ static const char *read_concern(const struct hf_mongo_look *look,
 }
 
 static void build(bson_t *command, const struct hf_mongo_look *look,
-                  const struct hf_mongo_place *place, const char *server)
+                  const struct hf_mongo_place *place,
+                  const mongoc_server_description_t *server)
 {
     bson_t child;
 
@@ -305,7 +306,7 @@ static void look_at(struct hf_mongo_look *look, mongoc_client_t *client,
     mongoc_cursor_t *cursor;
     bson_error_t why;
 
-    build(&command, look, place, hf_mongo_server_name(server));
+    build(&command, look, place, server);
     BSON_APPEND_INT32(&opts, "serverId",
                       (int32_t)mongoc_server_description_id(server));
     if (mongoc_client_command_with_opts(client, place->address.database,

@@ -7,6 +7,8 @@
 #include "strategy/mongo/greeting.h"
 #include "strategy/mongo/library.h"
 
+#define LOOK_SELDOM_MS 20000
+
 /* ---- Calls --------------------------------------------------------------*/
 
 void hf_mongo_call_free(struct hf_mongo_call *call)
@@ -137,6 +139,18 @@ void hf_mongo_send_look(struct hf_mongo_call *call)
 
 /* ---- Commands -----------------------------------------------------------*/
 
+/* Where the stream lives, grants are pushed and none is lost: a claim looks again
+ * for what no push reports, such as the death of all that were to look. */
+static void look_seldom(struct hf_mongo *mongo, struct hf_answer *answer)
+{
+    uint32_t span = LOOK_SELDOM_MS;
+
+    span += hf_random_below(mongo->host->ops->random(mongo->host), span / 2);
+    if (answer->look_again_ms == 0 || answer->look_again_ms > span)
+        answer->look_again_ms = span;
+    answer->is_pushed = !HF_MUTANT(182);
+}
+
 static void locked(struct hf_mongo *mongo, const struct hf_request *request,
                    const struct hf_mongo_reply *reply, struct hf_answer *answer)
 {
@@ -144,9 +158,14 @@ static void locked(struct hf_mongo *mongo, const struct hf_request *request,
 
     if (reply->err == HF_EINDOUBT)
         hf_mongo_doubts_add(&mongo->doubts, nonce);
-    if (answer->result.place == 0)
+    if (answer->result.place == 0) {
+        if (reply->err == HF_OK)
+            hf_mongo_waiters_drop(mongo, nonce);
         return;
-    hf_mongo_hear_grants(mongo, reply->time);
+    }
+    if (hf_mongo_waiters_add(mongo, nonce) &&
+        hf_mongo_hear_grants(mongo, reply->time))
+        look_seldom(mongo, answer);
     if (hf_mongo_was_granted(mongo, nonce))
         answer->look_again_ms = 1;
 }
@@ -190,10 +209,13 @@ static void run_command(struct hf_mongo *mongo, struct hf_request *request)
         hf_mongo_doubts_has(&mongo->doubts, &request->command.nonce);
     struct hf_mongo_call *call =
         hf_mongo_call_new(mongo, request, command_replied);
+    bool waits = hf_mongo_waiters_has(mongo, &request->command.nonce);
     enum hf_err err = call ? hf_mongo_ask(&call->question, &mongo->asker,
-                                          &request->command, doubtful)
+                                          &request->command, doubtful, waits)
                            : HF_ENOMEM;
 
+    if (request->command.kind == HF_COMMAND_CANCEL)
+        hf_mongo_waiters_drop(mongo, &request->command.nonce);
     if (!err) {
         /* What keeps or ends a lock goes before what takes one. */
         call->job.first = request->command.kind != HF_COMMAND_LOCK;
@@ -379,6 +401,7 @@ static void mongo_close(void *self)
 
     hf_mongo_sweep_close(mongo);
     hf_mongo_watch_close(mongo);
+    hf_mongo_waiters_close(mongo);
     hf_mongo_due_close(mongo);
     hf_mongo_crew_close(mongo->crew);
     hf_mongo_asker_fini(&mongo->asker);
@@ -398,6 +421,7 @@ static enum hf_err mongo_open(void *self, struct hf_url *url,
     hf_list_init(&mongo->watches);
     hf_list_init(&mongo->held_back);
     hf_map_init(&mongo->due);
+    hf_map_init(&mongo->waiters);
     hf_mongo_library_init();
     err = hf_mongo_address_init(&address, url, error);
     if (err)

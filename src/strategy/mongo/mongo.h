@@ -57,6 +57,10 @@ struct hf_mongo {
     struct hf_timer tick; /* the next lease ends, or a READ has waited enough */
     bool ticks;           /* it has its place */
 
+    /* waiters.c */
+    struct hf_map waiters; /* claims in a queue */
+    struct hf_heap looks;  /* those that are to look again */
+
     /* due.c */
     struct hf_seed seed;
     struct hf_map due; /* keys that are watched and held */
@@ -92,8 +96,12 @@ void hf_mongo_watch_close(struct hf_mongo *mongo);
 void hf_mongo_watch(struct hf_mongo *mongo, struct hf_request *request);
 void hf_mongo_unwatch(struct hf_mongo *mongo, uint64_t wanted);
 
-/* Somebody stands in line, as a reply of this time says. */
-void hf_mongo_hear_grants(struct hf_mongo *mongo, uint64_t time);
+/* A claim is in a queue, as a reply of this time says. False: no stream reports
+ * its grant, now. */
+bool hf_mongo_hear_grants(struct hf_mongo *mongo, uint64_t time);
+
+/* Where nobody waits or watches any more, end the stream after a while. */
+void hf_mongo_watch_rest(struct hf_mongo *mongo);
 
 /* Whether the grant of this nonce was heard before its place in line was. */
 bool hf_mongo_was_granted(const struct hf_mongo *mongo,
@@ -105,6 +113,23 @@ void hf_mongo_set_tick(struct hf_mongo *mongo);
 /* Hold a READ back until the watches have heard what happened before it.
  * False: they have. */
 bool hf_mongo_hold_back(struct hf_mongo_call *call);
+
+/* waiters.c: claims of this client in queues. False: out of memory. */
+bool hf_mongo_waiters_add(struct hf_mongo *mongo, const struct hf_nonce *nonce);
+void hf_mongo_waiters_drop(struct hf_mongo *mongo,
+                           const struct hf_nonce *nonce);
+bool hf_mongo_waiters_has(const struct hf_mongo *mongo,
+                          const struct hf_nonce *nonce);
+
+/* Have one look again after `span_ms`, or all of them now: hf_mongo_set_tick()
+ * follows. A nonce that does not wait is ignored. */
+void hf_mongo_waiters_look(struct hf_mongo *mongo, const struct hf_nonce *nonce,
+                           uint32_t span_ms);
+void hf_mongo_waiters_look_all(struct hf_mongo *mongo);
+
+/* Nudge those that are to look now. */
+void hf_mongo_waiters_nudge(struct hf_mongo *mongo);
+void hf_mongo_waiters_close(struct hf_mongo *mongo);
 
 /* due.c: see that the lease of `key` ends after `span`, if it has not been put
  * off; and that it need not. */

@@ -6,6 +6,8 @@
 #include "base/assert.h"
 #include "strategy/mongo/command.h"
 
+#define LOOKERS 3 /* claims in a queue that look when the lease ends */
+
 /* ---- Reading ------------------------------------------------------------*/
 
 uint64_t hf_mongo_time(uint32_t seconds, uint32_t increment)
@@ -113,23 +115,16 @@ static void read_updated(const bson_iter_t *list,
     }
 }
 
-/* Where `nonce` is in a list of texts, or of documents that have it; -1: not
- * there. */
-static int32_t find_nonce(const bson_iter_t *list, const char *nonce)
+static bool has_text(const bson_iter_t *list, const char *text)
 {
-    int32_t place = 0;
-    bson_iter_t at, claim;
+    bson_iter_t at;
 
     if (!BSON_ITER_HOLDS_ARRAY(list) || !bson_iter_recurse(list, &at))
-        return -1;
-    for (; bson_iter_next(&at); place++) {
-        if (is_text(&at, nonce))
-            return place;
-        if (BSON_ITER_HOLDS_DOCUMENT(&at) && bson_iter_recurse(&at, &claim) &&
-            bson_iter_find(&claim, "nonce") && is_text(&claim, nonce))
-            return place;
-    }
-    return -1;
+        return false;
+    while (bson_iter_next(&at))
+        if (is_text(&at, text))
+            return true;
+    return false;
 }
 
 static void read_field(bson_iter_t *at,
@@ -149,9 +144,7 @@ static void read_field(bson_iter_t *at,
     } else if (!strcmp(name, "forced")) {
         reply->forced = bson_iter_as_bool(at);
     } else if (!strcmp(name, "canceled")) {
-        reply->canceled = find_nonce(at, nonce) >= 0;
-    } else if (!strcmp(name, "line")) {
-        reply->place = find_nonce(at, nonce);
+        reply->canceled = has_text(at, nonce);
     } else if (!strcmp(name, "events")) {
         read_events(at, question, reply);
     } else if (!strcmp(name, "updated")) {
@@ -212,14 +205,14 @@ bool hf_mongo_read_given(const bson_t *bson,
 
 /* ---- What it means ------------------------------------------------------*/
 
-/* Those behind the first look a little later in turn. */
+/* The first ones in the queue look when the lease ends, one after another: the
+ * first may have died. */
 static uint32_t look_again(const struct hf_mongo_reply *reply)
 {
-    uint32_t turn = reply->place < 3 ? (uint32_t)reply->place * 10 : 30;
-
-    if (!reply->has_left || reply->left_ms > UINT32_MAX - 100 || HF_MUTANT(116))
+    if (!reply->has_left || reply->left_ms > UINT32_MAX - 100 ||
+        reply->place >= LOOKERS || HF_MUTANT(116))
         return 0;
-    return reply->left_ms + turn + 1;
+    return reply->left_ms + (uint32_t)reply->place * 10 + 1;
 }
 
 static enum hf_err conclude_lock(const struct hf_command *command,

@@ -12,7 +12,7 @@
 static void add_variables(bson_t *command,
                           const struct hf_mongo_question *question,
                           const struct hf_mongo_place *place,
-                          const char *server)
+                          const mongoc_server_description_t *server)
 {
     bson_t child;
 
@@ -26,7 +26,8 @@ static void add_variables(bson_t *command,
 
 static void build(bson_t *command, const struct hf_mongo_question *question,
                   enum hf_mongo_script script,
-                  const struct hf_mongo_place *place, const char *server)
+                  const struct hf_mongo_place *place,
+                  const mongoc_server_description_t *server)
 {
     bson_t query;
 
@@ -45,7 +46,8 @@ static void build(bson_t *command, const struct hf_mongo_question *question,
 /* Of an update nothing comes back but whether it was done. */
 static void build_update(bson_t *command, const bson_t *update,
                          const struct hf_mongo_question *question,
-                         const struct hf_mongo_place *place, const char *server,
+                         const struct hf_mongo_place *place,
+                         const mongoc_server_description_t *server,
                          int32_t max_ms)
 {
     bson_t updates;
@@ -69,7 +71,7 @@ static bool run(const struct hf_mongo_question *question,
     bool done = false, lost = true;
     bson_error_t why;
 
-    build(&command, question, script, place, hf_mongo_server_name(server));
+    build(&command, question, script, place, server);
     for (; tries > 0 && !done && lost; tries--) {
         done = hf_mongo_write(&command, client, place, server, &bson, &why);
         if (done)
@@ -99,7 +101,8 @@ static bool take(const struct hf_mongo_question *question,
 
 static void build_give(bson_t *command,
                        const struct hf_mongo_question *question,
-                       const struct hf_mongo_place *place, const char *server)
+                       const struct hf_mongo_place *place,
+                       const mongoc_server_description_t *server)
 {
     bson_t update = BSON_INITIALIZER, query;
 
@@ -123,7 +126,7 @@ static bool give(const struct hf_mongo_question *question,
     bool decided = true;
     bson_error_t why;
 
-    build_give(&command, question, place, hf_mongo_server_name(server));
+    build_give(&command, question, place, server);
     if (hf_mongo_write(&command, client, place, server, &bson, &why))
         decided = hf_mongo_read_given(&bson, question, reply);
     else
@@ -149,13 +152,16 @@ static bool run_brief(const struct hf_mongo_question *question,
 
 /* ---- Running ------------------------------------------------------------*/
 
-/* Who waits wants to look again when the lease ends. */
+static bool wants_position(const struct hf_mongo_question *question,
+                           const struct hf_mongo_reply *reply)
+{
+    return question->queues && !reply->err && !reply->mine && !reply->canceled;
+}
+
 static bool wants_left(const struct hf_mongo_question *question,
                        const struct hf_mongo_reply *reply)
 {
-    if (reply->err || !reply->held || reply->mine)
-        return false;
-    return reply->place >= 0 || question->script == HF_MONGO_LOOK;
+    return question->script == HF_MONGO_LOOK && !reply->err && reply->held;
 }
 
 /* What was written, a majority has confirmed. What was only found may be old:
@@ -187,6 +193,24 @@ static void prove(const struct hf_mongo_question *question,
         reply->err = HF_EUNAVAIL;
 }
 
+static void run_full(const struct hf_mongo_question *question,
+                     mongoc_client_t *client,
+                     const struct hf_mongo_place *place,
+                     const mongoc_server_description_t *server,
+                     struct hf_mongo_reply *reply)
+{
+    if (!question->brief || !run_brief(question, client, place, server, reply))
+        (void)run(question, question->script, RACES_MAX, client, place, server,
+                  reply);
+    if (wants_position(question, reply))
+        hf_mongo_find_position(question, client, place, server, reply);
+    if (wants_proof(question, reply, place))
+        prove(question, client, place, server, reply);
+    if (wants_left(question, reply))
+        reply->has_left = hf_mongo_look_left(question->key, client, place,
+                                             server, &reply->left_ms);
+}
+
 void hf_mongo_run(const struct hf_mongo_question *question,
                   mongoc_client_t *client, const struct hf_mongo_place *place,
                   struct hf_mongo_reply *reply)
@@ -195,14 +219,9 @@ void hf_mongo_run(const struct hf_mongo_question *question,
 
     if (!server)
         return;
-    if (!question->brief || !run_brief(question, client, place, server, reply))
-        (void)run(question, question->script, RACES_MAX, client, place, server,
-                  reply);
-    if (wants_proof(question, reply, place))
-        prove(question, client, place, server, reply);
-    if (wants_left(question, reply))
-        reply->has_left = hf_mongo_look_left(question->key, client, place,
-                                             server, &reply->left_ms);
+    if (!question->waits ||
+        !hf_mongo_still_waits(question, client, place, server, reply))
+        run_full(question, client, place, server, reply);
     mongoc_server_description_destroy(server);
 }
 
@@ -242,7 +261,8 @@ static void add_abandoned(bson_t *update)
 
 static void build_sweep(bson_t *command,
                         const struct hf_mongo_question *question,
-                        const struct hf_mongo_place *place, const char *server,
+                        const struct hf_mongo_place *place,
+                        const mongoc_server_description_t *server,
                         int32_t max_ms)
 {
     bson_t update = BSON_INITIALIZER;
@@ -262,8 +282,7 @@ bool hf_mongo_sweep(const struct hf_mongo_question *question,
     bson_error_t why;
     bool done;
 
-    build_sweep(&command, question, place, hf_mongo_server_name(server),
-                max_ms);
+    build_sweep(&command, question, place, server, max_ms);
     done = hf_mongo_write(&command, client, place, server, &bson, &why);
     bson_destroy(&bson);
     bson_destroy(&command);

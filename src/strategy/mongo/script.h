@@ -18,6 +18,7 @@ enum hf_mongo_script {
     HF_MONGO_GIVE,
     HF_MONGO_ANSWER, /* the fields that come back */
     HF_MONGO_INFO,   /* to read and to list */
+    HF_MONGO_WAIT,   /* the fields that a waiter reads */
     HF_MONGO_SCRIPTS
 };
 

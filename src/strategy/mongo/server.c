@@ -2,35 +2,77 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "base/assert.h"
 #include "strategy/mongo/command.h"
 
-#define PROOF_MS 7000 /* how long a server may work on it */
+#define PROOF_MS 7000       /* how long a server may work on it */
+#define PROOF_KEEP_MS 60000 /* nobody reads it: a run of proofs needs one */
 
+/* False: the server does not tell; MongoDB has since 4.4. */
+static bool find_process(const mongoc_server_description_t *server,
+                         char name[HF_MONGO_CLOCK_SIZE])
+{
+    const bson_t *hello = mongoc_server_description_hello_response(server);
+    bson_iter_t at, process;
+
+    if (!bson_iter_init(&at, hello) ||
+        !bson_iter_find_descendant(&at, "topologyVersion.processId",
+                                   &process) ||
+        !BSON_ITER_HOLDS_OID(&process))
+        return false;
+    bson_oid_to_string(bson_iter_oid(&process), name);
+    return true;
+}
+
+/* The description from the handshake of the connection that the next command
+ * uses, not the one that libmongoc's monitor read at some other time. A
+ * connection ends with the process at its other end, so the two always match. */
+static mongoc_server_description_t *read_handshake(
+    mongoc_client_t *client, const mongoc_server_description_t *selected,
+    bson_error_t *why)
+{
+    return mongoc_client_get_handshake_description(
+        client, mongoc_server_description_id(selected), NULL, why);
+}
+
+static mongoc_server_description_t *refuse_server(
+    mongoc_server_description_t *server, struct hf_mongo_reply *reply,
+    enum hf_err err, const char *cause)
+{
+    mongoc_server_description_destroy(server);
+    reply->err = err;
+    (void)snprintf(reply->cause, sizeof(reply->cause), "%s", cause);
+    return NULL;
+}
+
+/* No command has been sent yet, so a failure leaves no doubt. */
 mongoc_server_description_t *hf_mongo_choose_server(
     mongoc_client_t *client, struct hf_mongo_reply *reply)
 {
     bson_error_t why;
-    mongoc_server_description_t *server =
-        mongoc_client_select_server(client, true, NULL, &why);
+    char name[HF_MONGO_CLOCK_SIZE];
+    mongoc_server_description_t *server = NULL,
+                                *selected = mongoc_client_select_server(
+                                    client, true, NULL, &why);
 
+    reply->reached = selected != NULL;
+    if (selected)
+        server = read_handshake(client, selected, &why);
+    mongoc_server_description_destroy(selected);
     if (!server) {
         hf_mongo_fault(reply, &why);
+        if (reply->err == HF_EINDOUBT)
+            reply->err = HF_EUNAVAIL;
         return NULL;
     }
-    if (hf_mongo_crew_may_send(mongoc_server_description_id(server)))
-        return server;
-    mongoc_server_description_destroy(server);
-    reply->err = HF_EUNAVAIL;
-    (void)snprintf(reply->cause, sizeof(reply->cause),
-                   "the primary has changed; nothing was sent");
-    return NULL;
-}
-
-/* The documents name clocks by it. A server that goes by two names has two
- * clocks then, which is safe. */
-const char *hf_mongo_server_name(const mongoc_server_description_t *server)
-{
-    return mongoc_server_description_host(server)->host_and_port;
+    if (!find_process(server, name))
+        return refuse_server(server, reply, HF_EUNSUPPORTED,
+                             "the server does not identify its process: its "
+                             "hello reply has no topologyVersion.processId");
+    if (!hf_mongo_crew_may_send(mongoc_server_description_id(server)))
+        return refuse_server(server, reply, HF_EUNAVAIL,
+                             "the primary has changed; nothing was sent");
+    return server;
 }
 
 /* What this machine calls the time is nobody's business. */
@@ -43,9 +85,25 @@ static void add_client_clock(bson_t *variables)
                           (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000);
 }
 
-void hf_mongo_add_common(bson_t *variables, const char *server)
+/* `$$server` names the clock that times the leases. It is the id of the server's
+ * process: a server that restarts under its address may come back with another
+ * time of day. */
+static void add_clock(bson_t *variables,
+                      const mongoc_server_description_t *server)
 {
-    BSON_APPEND_UTF8(variables, "server", server);
+    char name[HF_MONGO_CLOCK_SIZE];
+
+    HF_ASSERT(find_process(server, name));
+    BSON_APPEND_UTF8(variables, "server",
+                     HF_MUTANT(180)
+                         ? mongoc_server_description_host(server)->host_and_port
+                         : name);
+}
+
+void hf_mongo_add_common(bson_t *variables,
+                         const mongoc_server_description_t *server)
+{
+    add_clock(variables, server);
     if (HF_MUTANT(28))
         add_client_clock(variables);
     else
@@ -91,8 +149,9 @@ bool hf_mongo_is_primary(const char *asker, mongoc_client_t *client,
         "q", "{", "_id", BCON_UTF8(name), "}", "u", "[", "{", "$set", "{",
         "reads", "{", "$add", "[", "{", "$ifNull", "[", "$reads", BCON_INT64(0),
         "]", "}", BCON_INT64(1), "]", "}", "gone", "{", "$add", "[", "$$NOW",
-        BCON_INT64(place->address.keep_ms), "]", "}", "}", "}", "]", "upsert",
-        BCON_BOOL(true), "}", "]", "maxTimeMS", BCON_INT32(PROOF_MS));
+        BCON_INT64(HF_MUTANT(187) ? place->address.keep_ms : PROOF_KEEP_MS),
+        "]", "}", "}", "}", "]", "upsert", BCON_BOOL(true), "}", "]",
+        "maxTimeMS", BCON_INT32(PROOF_MS));
     done = hf_mongo_write(command, client, place, server, &answer, &why);
     if (!done) {
         hf_mongo_fault(reply, &why);

@@ -6,9 +6,10 @@
 #include "base/assert.h"
 #include "base/mutant.h"
 
-#define AWAIT_MS 250    /* how long the server waits for news, each time */
-#define QUEUE_MAX 16384 /* changes that nobody has taken */
-#define REST_MS 200     /* after a failure */
+#define AWAIT_MS 250        /* how long the server waits for news, each time */
+#define QUEUE_MAX 16384     /* changes that nobody has taken */
+#define REST_MS 200         /* after a failure */
+#define REST_AFTER_MS 10000 /* that nobody listens, the stream ends */
 
 /* MongoDB's numbers of what would fail at the same place each time. */
 enum {
@@ -30,6 +31,8 @@ struct hf_mongo_stream {
     pthread_cond_t changed; /* wishes, room in the queue, or closed */
     unsigned references;    /* of the strategy, and of the thread */
     bool started, closed;
+    bool live;       /* the server has answered, and not failed since */
+    hf_time rest_at; /* the thread is to end; HF_NEVER: somebody listens */
     struct hf_list queue;
     unsigned queued;
 
@@ -75,10 +78,16 @@ static void leave(struct hf_mongo_stream *stream)
 
 /* ---- Telling ------------------------------------------------------------*/
 
+static bool is_wanted(const struct hf_mongo_stream *stream)
+{
+    return !stream->closed &&
+           (stream->rest_at == HF_NEVER || hf_time_now() < stream->rest_at);
+}
+
 static bool follows(const struct hf_mongo_stream *stream,
                     const struct position *position)
 {
-    return !stream->closed && stream->wish == position->wish;
+    return is_wanted(stream) && stream->wish == position->wish;
 }
 
 /* Wait for room; false if meanwhile something else is wished for. */
@@ -262,12 +271,13 @@ static void skip_lost(struct hf_mongo_stream *stream, struct position *position,
 }
 
 static bool is_wished(struct hf_mongo_stream *stream,
-                      const struct position *position)
+                      const struct position *position, bool live)
 {
     bool wished;
 
     pthread_mutex_lock(&stream->mutex);
     wished = follows(stream, position);
+    stream->live = wished && live;
     pthread_mutex_unlock(&stream->mutex);
     return wished;
 }
@@ -312,7 +322,7 @@ static bool hear(struct hf_mongo_stream *stream, struct position *position,
     const bson_t *document = NULL;
     bson_error_t why;
 
-    while (is_wished(stream, position)) {
+    for (bool live = false; is_wished(stream, position, live); live = true) {
         struct hf_mongo_change *change = NULL;
 
         if (mongoc_change_stream_next(opened, &document)) {
@@ -348,14 +358,16 @@ static void rest(struct hf_mongo_stream *stream,
     pthread_mutex_unlock(&stream->mutex);
 }
 
-/* False: closed. */
+/* False: the thread is to end. From then on a wish starts another one. */
 static bool follow_wish(struct hf_mongo_stream *stream,
                         struct position *position)
 {
     bool open;
 
     pthread_mutex_lock(&stream->mutex);
-    open = !stream->closed;
+    open = is_wanted(stream);
+    stream->started = open;
+    stream->all = stream->all && open;
     if (stream->wish != position->wish) {
         bson_destroy(position->token);
         *position = (struct position){
@@ -381,7 +393,7 @@ static void be_a_listener(void *arg, mongoc_client_t *client,
         if (!hear(stream, &position, opened, client) || HF_MUTANT(114))
             skip_lost(stream, &position, client);
         mongoc_change_stream_destroy(opened);
-        if (is_wished(stream, &position))
+        if (is_wished(stream, &position, false))
             rest(stream, &position);
     }
     bson_destroy(position.token);
@@ -415,6 +427,7 @@ struct hf_mongo_stream *hf_mongo_stream_open(struct hf_mongo_crew *crew,
     stream->heard = heard;
     stream->arg = arg;
     stream->references = 1;
+    stream->rest_at = HF_NEVER;
     hf_list_init(&stream->queue);
     pthread_mutex_init(&stream->mutex, NULL);
     pthread_cond_init(&stream->changed, NULL);
@@ -450,9 +463,10 @@ bool hf_mongo_stream_want(struct hf_mongo_stream *stream, uint64_t time,
     bool more, started;
 
     pthread_mutex_lock(&stream->mutex);
-    more = all && (!stream->all || time < stream->told);
+    stream->rest_at = HF_NEVER;
     if (!stream->started)
         stream->told = time;
+    more = all && (!stream->all || time < stream->told);
     if (!stream->started || more) {
         stream->from = time < stream->told ? time : stream->told;
         stream->all = stream->all || all;
@@ -462,6 +476,24 @@ bool hf_mongo_stream_want(struct hf_mongo_stream *stream, uint64_t time,
     started = start(stream);
     pthread_mutex_unlock(&stream->mutex);
     return started;
+}
+
+bool hf_mongo_stream_is_live(struct hf_mongo_stream *stream)
+{
+    bool live;
+
+    pthread_mutex_lock(&stream->mutex);
+    live = stream->live;
+    pthread_mutex_unlock(&stream->mutex);
+    return live;
+}
+
+void hf_mongo_stream_rest(struct hf_mongo_stream *stream)
+{
+    pthread_mutex_lock(&stream->mutex);
+    if (!HF_MUTANT(186))
+        stream->rest_at = hf_time_add(hf_time_now(), REST_AFTER_MS);
+    pthread_mutex_unlock(&stream->mutex);
 }
 
 struct hf_mongo_change *hf_mongo_stream_take(struct hf_mongo_stream *stream)

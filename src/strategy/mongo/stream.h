@@ -35,6 +35,12 @@ void hf_mongo_stream_close(struct hf_mongo_stream *stream,
 bool hf_mongo_stream_want(struct hf_mongo_stream *stream, uint64_t time,
                           bool all);
 
+/* Whether it follows what happens, and has not failed since. */
+bool hf_mongo_stream_is_live(struct hf_mongo_stream *stream);
+
+/* Nobody wants to hear anything until the next wish: it ends after a while. */
+void hf_mongo_stream_rest(struct hf_mongo_stream *stream);
+
 /* A change that was heard, which is the caller's to free(); or NULL. */
 struct hf_mongo_change *hf_mongo_stream_take(struct hf_mongo_stream *stream);
 

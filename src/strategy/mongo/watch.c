@@ -8,6 +8,7 @@
 #include "strategy/mongo/line.h"
 #include "strategy/mongo/mongo.h"
 
+#define NEXT_LOOKS_MS 50  /* one after another */
 #define HISTORY_S 3600    /* from so far back events are told */
 #define HOLD_BACK_MS 1500 /* a READ does not wait longer for its event */
 
@@ -42,10 +43,11 @@ static bool covers(const struct watch *watch, struct hf_key key)
 
 /* ---- Grants -------------------------------------------------------------*/
 
-void hf_mongo_hear_grants(struct hf_mongo *mongo, uint64_t time)
+bool hf_mongo_hear_grants(struct hf_mongo *mongo, uint64_t time)
 {
-    if (mongo->stream && time > 0)
-        (void)hf_mongo_stream_want(mongo->stream, time, false);
+    return mongo->stream && time > 0 &&
+           hf_mongo_stream_want(mongo->stream, time, false) &&
+           hf_mongo_stream_is_live(mongo->stream);
 }
 
 bool hf_mongo_was_granted(const struct hf_mongo *mongo,
@@ -61,19 +63,44 @@ bool hf_mongo_was_granted(const struct hf_mongo *mongo,
     return false;
 }
 
-static void push_grant(struct hf_mongo *mongo, const struct hf_mongo_line *line)
+static void push_grant(struct hf_mongo *mongo, const struct hf_nonce *nonce,
+                       uint64_t token)
 {
     struct hf_push_grant push = {
-        .nonce = line->nonce,
-        .token = line->event.token,
+        .nonce = *nonce,
+        .token = token,
         .offered = !HF_MUTANT(121),
     };
 
     if (HF_MUTANT(93))
         return;
     mongo->grants[mongo->grant_count++ % HF_MONGO_GRANTS_KEPT] =
-        (struct hf_mongo_grant){line->nonce, line->event.token};
+        (struct hf_mongo_grant){*nonce, token};
     mongo->host->ops->grant(mongo->host, &push);
+    hf_mongo_waiters_drop(mongo, nonce);
+}
+
+/* The first claim of a GRANTED is offered the key. The others are next in the
+ * queue: if the offer is not taken up, they have to end it, one after another. A
+ * claim that was dropped has to join again. */
+static void tell_claims(struct hf_mongo *mongo,
+                        const struct hf_mongo_line *line)
+{
+    bool granted = line->event.kind == HF_EVENT_GRANTED;
+
+    for (unsigned i = 0; i < line->claim_count; i++) {
+        const struct hf_mongo_claim *claim = &line->claims[i];
+
+        if (strcmp(claim->client, mongo->asker.client) != 0)
+            continue;
+        if (granted && i == 0)
+            push_grant(mongo, &claim->nonce, line->event.token);
+        else if (granted && !HF_MUTANT(184))
+            hf_mongo_waiters_look(mongo, &claim->nonce,
+                                  HF_MONGO_OFFER_MS + i * NEXT_LOOKS_MS);
+        else if (!granted)
+            hf_mongo_waiters_look(mongo, &claim->nonce, 0);
+    }
 }
 
 /* ---- Telling ------------------------------------------------------------*/
@@ -108,7 +135,7 @@ static void note_due(struct hf_mongo *mongo, const struct hf_mongo_line *line)
     const struct hf_event *event = &line->event;
     uint32_t span = line->lease_ms;
 
-    if (line->offered && span > HF_MONGO_OFFER_MS)
+    if (line->claim_count > 0 && span > HF_MONGO_OFFER_MS)
         span = HF_MONGO_OFFER_MS;
     if (event->kind == HF_EVENT_GRANTED || event->kind == HF_EVENT_RENEWED)
         hf_mongo_due_set(mongo, event->key, span);
@@ -146,8 +173,8 @@ static void tell_change(struct hf_mongo *mongo,
     for (; hf_mongo_line_read(&at, &line); index++) {
         line.event.index = index;
         line.event.key = key;
-        if (is_new && line.offered && !strcmp(line.client, mongo->asker.client))
-            push_grant(mongo, &line);
+        if (is_new)
+            tell_claims(mongo, &line);
         if (watched && is_new)
             note_due(mongo, &line);
         if (watched)
@@ -171,6 +198,7 @@ static void tell_lost_to(struct hf_mongo *mongo, const struct watch *watch,
 
 static void tell_lost(struct hf_mongo *mongo, uint64_t time)
 {
+    hf_mongo_waiters_look_all(mongo);
     for (struct hf_list *link = mongo->watches.next; link != &mongo->watches;
          link = link->next) {
         struct watch *watch = watch_of(link);
@@ -258,6 +286,8 @@ void hf_mongo_set_tick(struct hf_mongo *mongo)
 {
     hf_time at = hf_mongo_due_next(mongo);
 
+    if (hf_heap_top_key(&mongo->looks) < at)
+        at = hf_heap_top_key(&mongo->looks);
     for (struct hf_list *link = mongo->held_back.next;
          link != &mongo->held_back; link = link->next)
         if (call_of(link)->held_until < at)
@@ -270,11 +300,21 @@ static void on_tick(struct hf_timer *timer)
     struct hf_mongo *mongo = HF_CONTAINER(timer, struct hf_mongo, tick);
 
     hf_mongo_due_look(mongo);
+    hf_mongo_waiters_nudge(mongo);
+
     release_held(mongo);
     hf_mongo_set_tick(mongo);
 }
 
 /* ---- News ---------------------------------------------------------------*/
+
+/* The stream has a clock of its own: a client that nobody drives has none. */
+void hf_mongo_watch_rest(struct hf_mongo *mongo)
+{
+    if (mongo->stream && mongo->waiters.count == 0 &&
+        hf_list_empty(&mongo->watches))
+        hf_mongo_stream_rest(mongo->stream);
+}
 
 static void free_gone(struct hf_mongo *mongo)
 {
@@ -286,6 +326,7 @@ static void free_gone(struct hf_mongo *mongo)
             continue;
         hf_list_remove(link);
         free(watch_of(link));
+        hf_mongo_watch_rest(mongo);
     }
 }
 

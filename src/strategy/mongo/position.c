@@ -1,0 +1,143 @@
+/* position.c - where a claim stands in the queue: read, not written. */
+#include "base/mutant.h"
+#include "strategy/mongo/command.h"
+
+#define READ_MS 3000 /* how long a server may work on it */
+
+struct position {
+    bool mine;  /* the claim holds the key, or is offered it */
+    int32_t at; /* from 0; -1: not in the queue */
+    bool has_left;
+    int64_t left_ms; /* of the holder's lease */
+};
+
+static void build(bson_t *command, const struct hf_mongo_question *question,
+                  const struct hf_mongo_place *place,
+                  const mongoc_server_description_t *server)
+{
+    bson_iter_t nonce;
+    bson_t child;
+
+    BSON_APPEND_UTF8(command, "find", place->address.collection);
+    BSON_APPEND_DOCUMENT_BEGIN(command, "filter", &child);
+    BSON_APPEND_UTF8(&child, "_id", question->key);
+    bson_append_document_end(command, &child);
+    BSON_APPEND_DOCUMENT(command, "projection", place->scripts[HF_MONGO_WAIT]);
+    BSON_APPEND_INT32(command, "limit", 1);
+    BSON_APPEND_BOOL(command, "singleBatch", true);
+    BSON_APPEND_INT32(command, "maxTimeMS", READ_MS);
+    BSON_APPEND_DOCUMENT_BEGIN(command, "let", &child);
+    if (bson_iter_init_find(&nonce, &question->variables, "nonce"))
+        bson_append_iter(&child, "nonce", -1, &nonce);
+    hf_mongo_add_common(&child, server);
+    bson_append_document_end(command, &child);
+}
+
+static void read_document(bson_iter_t *at, struct position *position)
+{
+    while (bson_iter_next(at)) {
+        const char *name = bson_iter_key(at);
+
+        if (!strcmp(name, "mine")) {
+            position->mine = bson_iter_as_bool(at);
+        } else if (!strcmp(name, "position") && BSON_ITER_HOLDS_NUMBER(at)) {
+            position->at = (int32_t)bson_iter_as_int64(at);
+        } else if (!strcmp(name, "left") && BSON_ITER_HOLDS_NUMBER(at)) {
+            position->has_left = true;
+            position->left_ms = bson_iter_as_int64(at);
+        }
+    }
+}
+
+static void read_reply(const bson_t *reply, struct position *position)
+{
+    bson_iter_t at, found, document;
+
+    if (bson_iter_init(&at, reply) &&
+        bson_iter_find_descendant(&at, "cursor.firstBatch.0", &found) &&
+        BSON_ITER_HOLDS_DOCUMENT(&found) &&
+        bson_iter_recurse(&found, &document))
+        read_document(&document, position);
+}
+
+static bool query(const struct hf_mongo_question *question,
+                  mongoc_client_t *client, const struct hf_mongo_place *place,
+                  const mongoc_server_description_t *server,
+                  struct position *position, struct hf_mongo_reply *reply)
+{
+    bson_t command = BSON_INITIALIZER, opts = BSON_INITIALIZER, bson;
+    bson_error_t why;
+    bool done;
+
+    *position = (struct position){.at = -1};
+    build(&command, question, place, server);
+    BSON_APPEND_INT32(&opts, "serverId",
+                      (int32_t)mongoc_server_description_id(server));
+    done = mongoc_client_command_with_opts(client, place->address.database,
+                                           &command, NULL, &opts, &bson, &why);
+    if (done)
+        read_reply(&bson, position);
+    else
+        hf_mongo_fault(reply, &why);
+    if (done && reply->time == 0)
+        reply->time = hf_mongo_reply_time(&bson);
+    bson_destroy(&bson);
+    bson_destroy(&opts);
+    bson_destroy(&command);
+    return done;
+}
+
+static void set_left(struct hf_mongo_reply *reply,
+                     const struct position *position)
+{
+    reply->has_left = position->has_left;
+    reply->left_ms = position->left_ms > 0 ? (uint32_t)position->left_ms : 0;
+}
+
+/* A claim that has just joined and is not in the queue any more was granted or
+ * dropped meanwhile: it is to ask again at once. */
+void hf_mongo_find_position(const struct hf_mongo_question *question,
+                            mongoc_client_t *client,
+                            const struct hf_mongo_place *place,
+                            const mongoc_server_description_t *server,
+                            struct hf_mongo_reply *reply)
+{
+    bool joined = reply->fresh;
+    struct position position;
+
+    if (!query(question, client, place, server, &position, reply)) {
+        if (joined && reply->err == HF_EUNAVAIL)
+            reply->err = HF_EINDOUBT;
+        return;
+    }
+    reply->place = position.at;
+    set_left(reply, &position);
+    if (position.at >= 0 || !joined)
+        return;
+    reply->place = 0;
+    reply->has_left = true;
+    reply->left_ms = 0;
+}
+
+/* Anything else is for lock.json: the claim was offered the key or is not in the
+ * queue, the lease has expired, or this server has yet to time it. */
+bool hf_mongo_still_waits(const struct hf_mongo_question *question,
+                          mongoc_client_t *client,
+                          const struct hf_mongo_place *place,
+                          const mongoc_server_description_t *server,
+                          struct hf_mongo_reply *reply)
+{
+    struct hf_mongo_reply found = {.err = HF_OK};
+    struct position position;
+
+    if (!query(question, client, place, server, &position, &found) ||
+        position.mine || position.at < 0 || !position.has_left ||
+        (position.left_ms <= 0 && !HF_MUTANT(181)))
+        return false;
+    found.held = true;
+    found.exists = true;
+    found.place = position.at;
+    set_left(&found, &position);
+    *reply = found;
+    return true;
+}

@@ -1,0 +1,325 @@
+/* Waiters: what they cost the server, and what becomes of the queue when one of
+ * them dies. */
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/mongo_case.h"
+#include "lib/runner.h"
+
+#define PATIENCE_MS 60000
+#define LONG_MS 600000
+#define WAITERS 16
+#define DEAD 12
+
+/* ---- Waiters ------------------------------------------------------------*/
+
+struct queued {
+    struct hf_lock *lock;
+    struct hf_future *future;
+};
+
+/* With a thread of its own, so that its waiters act while a case looks on. */
+static struct hf_client *open_driven(void)
+{
+    char url[HF_TEST_MONGO_URL_SIZE];
+    struct hf_client *client = NULL;
+    struct hf_client_opts opts;
+
+    hf_test_mongo_url(&mongo, url, "");
+    hf_client_opts_init(&opts);
+    opts.background = true;
+    expect_ok(hf_open(url, &opts, &client));
+    return client;
+}
+
+static void join_queue(struct hf_client *client, struct queued *queued,
+                       const char *value)
+{
+    struct hf_lock_opts opts = hf_test_opts(LONG_MS, HF_FOREVER, PATIENCE_MS);
+
+    opts.value = hf_bytes(value);
+    expect_ok(hf_lock_start(client, hf_key("k"), &opts, &queued->lock, NULL,
+                            NULL, &queued->future));
+}
+
+static void await_grant(struct queued *queued)
+{
+    enum hf_err err = HF_ECANCELED;
+
+    expect_ok(hf_future_wait(queued->future, PATIENCE_MS, &err));
+    expect_ok(err);
+    hf_future_free(queued->future);
+}
+
+static struct hf_lock *hold_key(struct hf_client *client)
+{
+    struct hf_lock_opts opts = hf_test_opts(LONG_MS, 0, PATIENCE_MS);
+    struct hf_lock *lock = NULL;
+
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    return lock;
+}
+
+/* ---- What they cost -----------------------------------------------------*/
+
+static long count_commands(const char *name)
+{
+    const char *status =
+        hf_test_mongo_say(&mongo, 0, "admin", "{\"serverStatus\":1}");
+    char field[64];
+
+    (void)snprintf(field, sizeof(field), "\"%s\" : { \"failed\"", name);
+    return find_number(strstr(status, field), "\"total\" : ");
+}
+
+static long count_cursors(void)
+{
+    const char *status =
+        hf_test_mongo_say(&mongo, 0, "admin", "{\"serverStatus\":1}");
+
+    status = strstr(status, "\"cursor\" : {");
+    return find_number(status ? strstr(status, "\"open\" :") : NULL,
+                       "\"total\" : ");
+}
+
+/* A waiter reads where it stands until the stream is there, and then once in a
+ * long while. */
+static void idle_waiters_do_not_poll(void **state)
+{
+    struct queued queued[WAITERS] = {{NULL, NULL}};
+    struct hf_client *client, *other;
+    struct hf_lock *lock;
+    long before;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    other = open_driven();
+    lock = hold_key(client);
+    for (unsigned i = 0; i < WAITERS; i++)
+        join_queue(other, &queued[i], "");
+    await_line(WAITERS);
+    (void)poll(NULL, 0, 4000 * (int)hf_test_slowness());
+    before = count_commands("find") + count_commands("findAndModify");
+    assert_true(before > 0);
+    (void)poll(NULL, 0, 5000);
+    assert_true(count_commands("find") + count_commands("findAndModify") -
+                    before <=
+                WAITERS);
+    expect_ok(hf_unlock(lock));
+    for (unsigned i = 0; i < WAITERS; i++) {
+        await_grant(&queued[i]);
+        expect_ok(hf_unlock(queued[i].lock));
+        hf_lock_free(queued[i].lock);
+    }
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
+/* The change stream ends when nobody waits any more, and begins again with the
+ * next waiter. */
+static void a_stream_ends_with_its_last_waiter(void **state)
+{
+    struct hf_client *client, *other;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    other = open_driven();
+    for (unsigned round = 0; round < 2; round++) {
+        struct hf_lock *lock = hold_key(client);
+        struct queued queued = {NULL, NULL};
+
+        join_queue(other, &queued, "");
+        while (count_cursors() < 1)
+            (void)poll(NULL, 0, 20);
+        expect_ok(hf_unlock(lock));
+        await_grant(&queued);
+        expect_ok(hf_unlock(queued.lock));
+        hf_lock_free(queued.lock);
+        hf_lock_free(lock);
+        while (count_cursors() > 0)
+            (void)poll(NULL, 0, 20);
+    }
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
+/* A waiter keeps its value to itself until it takes the key. */
+static void a_value_is_in_no_queue(void **state)
+{
+    struct hf_client *client, *other;
+    struct queued queued = {NULL, NULL};
+    struct hf_lock *lock;
+    struct hf_info info;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    other = open_driven();
+    lock = hold_key(client);
+    join_queue(other, &queued, "mine");
+    await_line(1);
+    assert_non_null(
+        strstr(hf_test_mongo_say(&mongo, 0, "holdfast",
+                                 "{\"count\":\"locks\",\"query\":"
+                                 "{\"line.0.value\":{\"$exists\":true}}}"),
+               "\"n\" : 0"));
+    expect_ok(hf_unlock(lock));
+    await_grant(&queued);
+    expect_ok(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info));
+    assert_int_equal(info.value.size, 4);
+    assert_memory_equal(info.value.data, "mine", 4);
+    hf_info_fini(&info);
+    expect_ok(hf_unlock(queued.lock));
+    hf_lock_free(queued.lock);
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
+/* ---- Those that die -----------------------------------------------------*/
+
+/* A process with many claims, once it is told to. To be called before this one
+ * has threads: it forks. */
+static pid_t make_waiters(int *tell)
+{
+    struct hf_lock_opts opts = hf_test_opts(LONG_MS, HF_FOREVER, PATIENCE_MS);
+    char url[HF_TEST_MONGO_URL_SIZE], byte;
+    struct queued queued[DEAD] = {{NULL, NULL}};
+    struct hf_client *client = NULL;
+    int ends[2];
+    pid_t pid;
+
+    assert_int_equal(pipe(ends), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    *tell = ends[1];
+    if (pid > 0)
+        return pid;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    hf_test_mongo_url(&mongo, url, "");
+    if (read(ends[0], &byte, 1) == 1 && hf_open(url, NULL, &client) == HF_OK)
+        for (unsigned i = 0; i < DEAD; i++)
+            (void)hf_lock_start(client, hf_key("k"), &opts, &queued[i].lock,
+                                NULL, NULL, &queued[i].future);
+    for (;;)
+        (void)hf_future_wait(queued[0].future, PATIENCE_MS, &(enum hf_err){0});
+}
+
+struct seen {
+    atomic_uint offered, withdrawn;
+};
+
+static void see(const struct hf_event *event, void *arg)
+{
+    struct seen *seen = arg;
+
+    atomic_fetch_add(&seen->offered, event->kind == HF_EVENT_GRANTED);
+    atomic_fetch_add(&seen->withdrawn, event->kind == HF_EVENT_WITHDRAWN);
+}
+
+/* A process that died in the queue is offered the key once, however many claims
+ * it has there. */
+static void a_dead_client_is_offered_the_key_once(void **state)
+{
+    struct seen seen = {0};
+    struct hf_client *client, *other;
+    struct hf_watch *watch = NULL;
+    struct hf_watch_opts opts;
+    struct queued queued = {NULL, NULL};
+    struct hf_lock *lock;
+    pid_t dead;
+    int tell;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    dead = make_waiters(&tell);
+    client = hf_test_mongo_open(&mongo, "");
+    other = open_driven();
+    lock = hold_key(client);
+    assert_int_equal(write(tell, "+", 1), 1);
+    await_line(DEAD);
+    (void)kill(dead, SIGKILL);
+    (void)waitpid(dead, NULL, 0);
+    join_queue(other, &queued, "");
+    await_line(DEAD + 1);
+    hf_watch_opts_init(&opts);
+    expect_ok(hf_watch(client, hf_key("k"), &opts, see, &seen, &watch));
+    expect_ok(hf_unlock(lock));
+    await_grant(&queued);
+    while (atomic_load(&seen.offered) < 2) /* the dead one's, and ours */
+        (void)poll(NULL, 0, 20);
+    assert_int_equal(atomic_load(&seen.offered), 2);
+    assert_int_equal(atomic_load(&seen.withdrawn), DEAD - 1);
+    hf_watch_free(watch);
+    hf_lock_free(queued.lock);
+    hf_lock_free(lock);
+    (void)close(tell);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
+/* The next in the queue hears of the offer to a dead waiter, and ends it after 3
+ * seconds: sooner than a lease of 10 seconds runs out that began at that time. */
+static void the_next_ends_the_offer_of_a_dead_waiter(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 0, PATIENCE_MS);
+    struct queued queued = {NULL, NULL}, later = {NULL, NULL};
+    struct hf_client *client, *other;
+    struct hf_lock *lock, *held = NULL;
+    enum hf_err err = HF_ECANCELED;
+    pid_t dead;
+    int tell;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    dead = make_waiters(&tell);
+    client = hf_test_mongo_open(&mongo, "");
+    other = open_driven();
+    lock = hold_key(client);
+    assert_int_equal(write(tell, "+", 1), 1);
+    await_line(DEAD);
+    (void)kill(dead, SIGKILL);
+    (void)waitpid(dead, NULL, 0);
+    join_queue(other, &queued, "");
+    await_line(DEAD + 1);
+    (void)poll(NULL, 0, 4000); /* it does not poll any more */
+    expect_ok(hf_unlock(lock));
+    expect_ok(hf_lock(client, hf_key("later"), &opts, &held));
+    opts.wait_ms = HF_FOREVER;
+    expect_ok(hf_lock_start(other, hf_key("later"), &opts, &later.lock, NULL,
+                            NULL, &later.future));
+    await_grant(&later);
+    expect_ok(hf_future_wait(queued.future, 0, &err));
+    expect_ok(err);
+    hf_future_free(queued.future);
+    hf_lock_free(queued.lock);
+    hf_lock_free(later.lock);
+    hf_lock_free(held);
+    hf_lock_free(lock);
+    (void)close(tell);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        CASE(idle_waiters_do_not_poll),
+        CASE(a_stream_ends_with_its_last_waiter),
+        CASE(a_value_is_in_no_queue),
+        CASE(a_dead_client_is_offered_the_key_once),
+        CASE(the_next_ends_the_offer_of_a_dead_waiter),
+    };
+
+    return hf_test_main("mongo queue", cases, HF_TEST_COUNT(cases), 4);
+}
