@@ -18,7 +18,7 @@
 #include "lib/mongo.h"
 
 #define KEPT 100
-#define KEPT_TTL_MS 40000
+#define KEPT_TTL_MS 30000
 #define ELECTION_MS 10000 /* MongoDB's default */
 #define THREADS 64
 #define ROUND_NS 2000000000ull

@@ -376,7 +376,8 @@ struct hf_lock_opts {
     uint32_t timeout_ms;   /* how long an answer may take once the request is
                               sent; 0: 5 s. Time that a LOCK waits inside a
                               busy client is part of wait_ms */
-    uint32_t renew_ms;     /* with renew: when this much is left; 0: 2/3 */
+    uint32_t renew_ms;     /* with renew: when this much is left; 0: 2/3, in
+                              mongodb: 5/6, of the ttl */
     bool renew;            /* keep it until unlocked */
     bool idle;             /* hf_lock_new(): do not claim yet */
     bool from_claim;       /* the ttl counts from the claim on, wait included */

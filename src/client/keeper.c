@@ -5,6 +5,8 @@
 #include "client/client.h"
 #include "client/validity.h"
 
+#define DEFAULT_RENEW_PART 3
+
 static void renewed(struct hf_call *call);
 
 enum hf_err hf_keeper_init(struct hf_lock *lock)
@@ -46,17 +48,18 @@ static uint32_t kept_ms(const struct hf_lock *lock)
     return lock->held_ttl_ms < lock->ttl_ms ? lock->held_ttl_ms : lock->ttl_ms;
 }
 
-/* When the next renewal is due: with so much left as was asked for, or with
- * two thirds, give or take a tenth of the third that has gone. Counted from the
- * end, because hf_renew() may have put it further off than this would. */
+/* When the next renewal is due: with as much left as the user asked for, or when
+ * a part of the lease has gone, give or take a tenth of that. Counted from the
+ * end, because hf_renew() may have moved that beyond the ttl. */
 static hf_time renew_at(const struct hf_lock *lock)
 {
-    uint32_t third = kept_ms(lock) / 3;
-    uint32_t tenth = third / 10;
+    unsigned parts = lock->client->strategy->renew_part;
+    uint32_t gone = kept_ms(lock) / (parts > 0 ? parts : DEFAULT_RENEW_PART);
+    uint32_t tenth = gone / 10;
 
     if (lock->renew_ms > 0)
         return end_of(lock) - lock->renew_ms;
-    return end_of(lock) - kept_ms(lock) + third - tenth +
+    return end_of(lock) - kept_ms(lock) + gone - tenth +
            hf_random_below(&lock->client->random, 2 * tenth + 1);
 }
 

@@ -1,7 +1,7 @@
 /* keeper.h - keeping a held lock: renewals, and the two warnings.
  *
- * Renews when a third of the ttl has gone, a little earlier or later so that
- * many locks spread out; what fails is repeated inside the lease by its call.
+ * Renews when a third of the ttl has gone (or what the strategy asks for), a
+ * little earlier or later so that many locks spread out; what fails is repeated inside the lease by its call.
  * Half the ttl without a confirmed renewal, or half of `renew_ms`
  * where that comes later, is told as *at risk*, the end of
  * validity as *lost*: each once a claim, by the local clock alone. */

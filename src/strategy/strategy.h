@@ -173,6 +173,10 @@ struct hf_strategy {
     const char *scheme; /* "redis" in redis://host:6379 */
     size_t size;        /* bytes of private state, zeroed by the client */
 
+    /* A lease is renewed when 1/renew_part of it has gone; 0: a third. Where a
+     * failover takes long, more has to be left of the lease when it begins. */
+    unsigned renew_part;
+
     /* Check `url` and connect. The only member that may fail, and the only one
      * that may block, for some seconds: it runs before all others, in whatever
      * thread, and until it returns nothing of the strategy is called, neither

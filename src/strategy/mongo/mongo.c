@@ -454,9 +454,15 @@ static uint32_t caps(const void *self)
     return caps | HF_CAP_FENCE | HF_CAP_PUSH | HF_CAP_WATCH;
 }
 
+/* With MongoDB's defaults a primary that hangs is replaced after 21 s: 10 s until
+ * the election, and 10 s in which the new one waits for the old one's newest
+ * write. A lease of 30 s outlives that if 25 s are left when it begins. */
+#define RENEW_PART 6
+
 #define STRATEGY(name)                                                         \
     {                                                                          \
-        .scheme = (name), .size = sizeof(struct hf_mongo), .open = mongo_open, \
+        .scheme = (name), .size = sizeof(struct hf_mongo),                     \
+        .renew_part = RENEW_PART, .open = mongo_open,                          \
         .caps = caps, .submit = submit, .cancel = cancel, .sent_at = sent_at,  \
         .close = mongo_close,                                                  \
     }
