@@ -129,6 +129,12 @@ def is_in_foreground(terminal):
                fields[5] == fields[2] for _, fields in processes())
 
 
+def has_lost_terminal(terminal):
+    """Whether another group than the shell's own has the terminal."""
+    return any(pid == terminal.pid and fields[5] != fields[2]
+               for pid, fields in processes())
+
+
 def bring_back(terminal):
     """fg, and until the command has the terminal."""
     terminal.type('fg\n')
@@ -251,8 +257,12 @@ def fg_of_a_running_job_reaches_the_command():
         terminal.see('HF run')
         terminal.type('line\n')
         check('got line' in terminal.see(re.escape(PROMPT)))
+        # The shell tells nobody that a job which runs already is in the
+        # foreground, and a command that reads nothing does not ask for it.
         terminal.enter("$HF run k -- sleep 600 &")
-        bring_back(terminal)
+        terminal.type('fg\n')
+        terminal.see('HF run')
+        until(lambda: has_lost_terminal(terminal), 'the job in the foreground')
         terminal.type('\x03')
         terminal.see(re.escape(PROMPT))
         check(terminal.status() in (130, 143), 'Ctrl-C had no effect')
