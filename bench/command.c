@@ -1,9 +1,10 @@
 /* command - how long does `holdfast run KEY -- true` take, next to
- * `flock FILE true` and to `true` alone?
+ * `flock FILE true` and to `true` alone; and over Redis and MongoDB?
  *
  * From just before the process is started until it has ended. Nobody else
  * wants the lock, and the folder of the locks is there. Processor time is that
- * of the process and of what it started. */
+ * of the process and of what it started. A server that this machine, or this
+ * build, does not have is left out. */
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -11,14 +12,27 @@
 
 #include "base/limits.h"
 #include "lib/bench.h"
+#ifdef BENCH_MONGO
+#include "lib/mongo.h"
+#endif
+#ifdef BENCH_REDIS
+#include "lib/redis.h"
+#endif
 
-#define TIMES 50 /* processes a round */
+#define TIMES 50    /* processes a round */
+#define WORDS_MAX 8 /* of a command line */
 
 enum {
     PLAIN,
     FLOCK,
     RUN,
-    CASES
+    CASES_MAX = RUN + 3
+};
+
+struct command {
+    const char *name;
+    const char *argv[WORDS_MAX];
+    char url[sizeof("--url=") + HF_URL_MAX];
 };
 
 struct figures {
@@ -47,19 +61,20 @@ static double run(const char *const argv[])
 
 /* One process of each kind after another: what disturbs the machine for less
  * than a round disturbs them alike, too. */
-static void measure(const char *const *const argvs[], struct figures *figures)
+static void measure(const struct command *commands, size_t count,
+                    struct figures *figures)
 {
-    double micros[CASES][TIMES], cpu[CASES] = {0};
+    double micros[CASES_MAX][TIMES], cpu[CASES_MAX] = {0};
 
     for (size_t i = 0; i < TIMES; i++) {
-        for (size_t k = 0; k < CASES; k++) {
+        for (size_t k = 0; k < count; k++) {
             uint64_t from = bench_now();
 
-            cpu[k] += run(argvs[k]);
+            cpu[k] += run(commands[k].argv);
             micros[k][i] = (double)(bench_now() - from) / 1e3;
         }
     }
-    for (size_t k = 0; k < CASES; k++) {
+    for (size_t k = 0; k < count; k++) {
         bench_sort(micros[k], TIMES);
         bench_add(&figures[k].p50, bench_quantile(micros[k], TIMES, 0.5));
         bench_add(&figures[k].p99, bench_quantile(micros[k], TIMES, 0.99));
@@ -67,8 +82,8 @@ static void measure(const char *const *const argvs[], struct figures *figures)
     }
 }
 
-static void tell(struct bench *bench, const char *const names[],
-                 const struct figures *figures)
+static void tell(struct bench *bench, const struct command *commands,
+                 size_t count, const struct figures *figures)
 {
     static const struct bench_column columns[] = {
         {"what", "what", BENCH_TEXT},
@@ -84,10 +99,10 @@ static void tell(struct bench *bench, const char *const names[],
     double flock = bench_median(&figures[FLOCK].p50);
 
     bench_table_init(&table, "A command under a lock", "command", columns);
-    for (size_t i = 0; i < CASES; i++) {
+    for (size_t i = 0; i < count; i++) {
         double median = bench_median(&figures[i].p50);
 
-        bench_table_text(&table, names[i]);
+        bench_table_text(&table, commands[i].name);
         bench_table_number(&table, median);
         bench_table_number(&table, bench_median(&figures[i].p99));
         bench_table_number(&table, bench_median(&figures[i].cpu));
@@ -97,27 +112,89 @@ static void tell(struct bench *bench, const char *const names[],
     bench_table_print(bench, &table);
 }
 
+static void add_run(struct command *commands, size_t *count, const char *name,
+                    const char *url)
+{
+    struct command *command = &commands[(*count)++];
+
+    (void)snprintf(command->url, sizeof(command->url), "--url=%s", url);
+    command->name = name;
+    command->argv[0] = HOLDFAST;
+    command->argv[1] = "run";
+    command->argv[2] = command->url;
+    command->argv[3] = "key";
+    command->argv[4] = "--";
+    command->argv[5] = "true";
+}
+
+#ifdef BENCH_REDIS
+static struct hf_test_redis redis;
+
+static void add_redis(struct command *commands, size_t *count)
+{
+    char url[64];
+
+    if (!hf_test_redis_start(&redis, NULL))
+        return;
+    (void)snprintf(url, sizeof(url), "redis://127.0.0.1:%d", redis.port);
+    add_run(commands, count, "the same, over redis:", url);
+}
+#endif
+
+#ifdef BENCH_MONGO
+static struct hf_test_mongo mongo;
+
+static void add_mongo(struct command *commands, size_t *count)
+{
+    char url[HF_TEST_MONGO_URL_SIZE];
+
+    if (!hf_test_mongo_found() || !hf_test_mongo_start(&mongo, 1))
+        return;
+    hf_test_mongo_url(&mongo, url, "");
+    add_run(commands, count, "the same, over mongodb:", url);
+}
+#endif
+
+static void stop_servers(void)
+{
+#ifdef BENCH_REDIS
+    if (redis.pid > 0)
+        hf_test_redis_stop(&redis);
+#endif
+#ifdef BENCH_MONGO
+    if (mongo.count > 0)
+        hf_test_mongo_stop(&mongo);
+#endif
+}
+
 int main(int argc, char **argv)
 {
-    static const char *const names[CASES] = {"true", "flock FILE true",
-                                             "holdfast run KEY -- true"};
     struct bench bench = {.name = "command", .rounds = 15, .processes = true};
-    static struct figures figures[CASES];
-    char file[64], url[sizeof("--url=") + HF_URL_MAX];
-    const char *const *const argvs[CASES] = {
-        [PLAIN] = (const char *[]){"true", NULL},
-        [FLOCK] = (const char *[]){"flock", file, "true", NULL},
-        [RUN] =
-            (const char *[]){HOLDFAST, "run", url, "key", "--", "true", NULL},
+    static struct figures figures[CASES_MAX];
+    char file[64];
+    static struct command commands[CASES_MAX] = {
+        [PLAIN] = {.name = "true", .argv = {"true"}},
+        [FLOCK] = {.name = "flock FILE true"},
     };
+    size_t count = RUN;
 
     bench_init(&bench, argc, argv);
     (void)snprintf(file, sizeof(file), "%s/file", bench_folder());
-    (void)snprintf(url, sizeof(url), "--url=%s", bench.url);
+    commands[FLOCK].argv[0] = "flock";
+    commands[FLOCK].argv[1] = file;
+    commands[FLOCK].argv[2] = "true";
+    add_run(commands, &count, "holdfast run KEY -- true", bench.url);
+#ifdef BENCH_REDIS
+    add_redis(commands, &count);
+#endif
+#ifdef BENCH_MONGO
+    add_mongo(commands, &count);
+#endif
     for (unsigned round = 0; round < bench.rounds; round++) {
         bench_progress(&bench, round, "processes");
-        measure(argvs, figures);
+        measure(commands, count, figures);
     }
-    tell(&bench, names, figures);
+    tell(&bench, commands, count, figures);
+    stop_servers();
     return 0;
 }
