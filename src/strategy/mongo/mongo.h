@@ -143,8 +143,8 @@ hf_time hf_mongo_due_next(const struct hf_mongo *mongo);
 enum hf_err hf_mongo_due_open(struct hf_mongo *mongo);
 void hf_mongo_due_close(struct hf_mongo *mongo);
 
-/* sweep.c: from now on, also for those who have abandoned their keys. Blocks
- * for a round trip or two. */
+/* sweep.c: end the leases of clients that never came back, from now on. May
+ * block for a round trip. */
 enum hf_err hf_mongo_sweep_open(struct hf_mongo *mongo);
 void hf_mongo_sweep_close(struct hf_mongo *mongo);
 
