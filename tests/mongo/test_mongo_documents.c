@@ -53,6 +53,57 @@ static void leases_are_stored_to_the_millisecond(void **state)
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
+static void set_format(const char *key, int format)
+{
+    char json[128];
+
+    (void)snprintf(json, sizeof(json),
+                   "{\"update\":\"locks\",\"updates\":[{\"q\":{\"_id\":\"%s\"},"
+                   "\"u\":{\"$set\":{\"format\":%d}}}]}",
+                   key, format);
+    assert_non_null(strstr(hf_test_mongo_say(&mongo, 0, "holdfast", json),
+                           "\"nModified\" : 1"));
+}
+
+static void expect_newer(struct hf_client *client, enum hf_err err)
+{
+    struct hf_error error;
+
+    hf_client_error(client, &error);
+    expect_err(err, HF_EPROTO);
+    if (!strstr(error.text, "format 2 of a newer holdfast"))
+        fail_msg("\"%s\" does not name the format", error.text);
+}
+
+/* Documents of a newer format are left as they are, held or free, and the error
+ * names it. */
+static void a_newer_format_is_refused(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(600000, 0, HF_TEST_PATIENCE_MS);
+    struct hf_lock *held = NULL, *given = NULL, *none = NULL;
+    struct hf_client *client;
+    struct hf_info info;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    expect_ok(hf_lock(client, hf_key("held"), &opts, &held));
+    expect_ok(hf_lock(client, hf_key("free"), &opts, &given));
+    expect_ok(hf_unlock(given));
+    set_format("held", 2);
+    set_format("free", 2);
+    expect_newer(client, hf_lock(client, hf_key("free"), &opts, &none));
+    expect_newer(client, hf_lock(client, hf_key("held"), &opts, &none));
+    expect_newer(client, hf_renew(held, 0));
+    expect_newer(client,
+                 hf_read(client, hf_key("held"), HF_LINEARIZABLE, &info));
+    set_format("held", 1);
+    expect_ok(hf_unlock(held));
+    hf_lock_free(held);
+    hf_lock_free(given);
+    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+}
+
 /* A refusal is proved by a write to a document of the client's own, which goes
  * soon: those who ask once are many. */
 static void a_refusal_leaves_nothing_for_long(void **state)
@@ -239,6 +290,7 @@ int main(void)
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         CASE(leases_are_stored_to_the_millisecond),
+        CASE(a_newer_format_is_refused),
         CASE(a_refusal_leaves_nothing_for_long),
         CASE(a_dropped_collection_gets_its_index_back),
         CASE(whoever_comes_first_makes_the_index),

@@ -67,6 +67,10 @@ static void check_command(const char *line, struct seen *seen)
         seen->reads += !stream;
         return;
     }
+    if (strstr(line, "\"command\":{\"find\":")) {
+        expect_in(line, "\"readConcern\":{\"level\":\"local\"");
+        return;
+    }
     seen->writes += !!strstr(line, "\"command\":{\"findAndModify\"");
     seen->proofs += !!strstr(line, "\"command\":{\"update\"");
     seen->indexes += !!strstr(line, "\"command\":{\"createIndexes\"");

@@ -26,6 +26,9 @@ static void build(bson_t *command, const struct hf_mongo_question *question,
     BSON_APPEND_INT32(command, "limit", 1);
     BSON_APPEND_BOOL(command, "singleBatch", true);
     BSON_APPEND_INT32(command, "maxTimeMS", READ_MS);
+    BSON_APPEND_DOCUMENT_BEGIN(command, "readConcern", &child);
+    BSON_APPEND_UTF8(&child, "level", "local"); /* nobody acts on it */
+    bson_append_document_end(command, &child);
     BSON_APPEND_DOCUMENT_BEGIN(command, "let", &child);
     if (bson_iter_init_find(&nonce, &question->variables, "nonce"))
         bson_append_iter(&child, "nonce", -1, &nonce);

@@ -236,6 +236,15 @@ static void add_type(bson_t *query, const char *field, const char *name)
     bson_append_document_end(query, &type);
 }
 
+static void add_format(bson_t *query)
+{
+    bson_t *known =
+        BCON_NEW("$not", "{", "$gt", BCON_INT32(HF_MONGO_FORMAT), "}");
+
+    BSON_APPEND_DOCUMENT(query, "format", known);
+    bson_destroy(known);
+}
+
 /* Those whose number has come, by the clock of this server, if they are as we
  * write them: one that is not would be in the way of all others. Whether the
  * lease has ended look.json sees for itself. */
@@ -248,6 +257,7 @@ static void add_abandoned(bson_t *update)
     BSON_APPEND_DOCUMENT_BEGIN(update, "q", &query);
     add_type(&query, "gone", "long");
     BSON_APPEND_DOCUMENT(&query, "$expr", due);
+    add_format(&query);
     add_type(&query, "nonce", "string");
     add_type(&query, "owner", "string");
     add_type(&query, "token", "long");

@@ -6,6 +6,10 @@
 #ifndef HF_STRATEGY_MONGO_SCRIPT_H
 #define HF_STRATEGY_MONGO_SCRIPT_H
 
+/* Of documents (format.json). A change that an older program would misunderstand
+ * raises it. */
+#define HF_MONGO_FORMAT 1
+
 enum hf_mongo_script {
     HF_MONGO_LOCK,
     HF_MONGO_UNLOCK,

@@ -24,17 +24,6 @@ static bool find_process(const mongoc_server_description_t *server,
     return true;
 }
 
-/* The description from the handshake of the connection that the next command
- * uses, not the one that libmongoc's monitor read at some other time. A
- * connection ends with the process at its other end, so the two always match. */
-static mongoc_server_description_t *read_handshake(
-    mongoc_client_t *client, const mongoc_server_description_t *selected,
-    bson_error_t *why)
-{
-    return mongoc_client_get_handshake_description(
-        client, mongoc_server_description_id(selected), NULL, why);
-}
-
 static mongoc_server_description_t *refuse_server(
     mongoc_server_description_t *server, struct hf_mongo_reply *reply,
     enum hf_err err, const char *cause)
@@ -46,33 +35,54 @@ static mongoc_server_description_t *refuse_server(
 }
 
 /* No command has been sent yet, so a failure leaves no doubt. */
+static mongoc_server_description_t *refuse_fault(struct hf_mongo_reply *reply,
+                                                 const bson_error_t *why)
+{
+    hf_mongo_fault(reply, why);
+    if (reply->err == HF_EINDOUBT)
+        reply->err = HF_EUNAVAIL;
+    return NULL;
+}
+
+/* The description from the handshake of the connection that the next command
+ * uses, not the one that libmongoc's monitor read at some other time. A
+ * connection ends with the process at its other end, so the two always match. */
+static mongoc_server_description_t *read_handshake(
+    mongoc_client_t *client, mongoc_server_description_t *selected,
+    struct hf_mongo_reply *reply)
+{
+    bson_error_t why;
+    char name[HF_MONGO_CLOCK_SIZE];
+    mongoc_server_description_t *server =
+        mongoc_client_get_handshake_description(
+            client, mongoc_server_description_id(selected), NULL, &why);
+
+    mongoc_server_description_destroy(selected);
+    if (!server)
+        return refuse_fault(reply, &why);
+    if (find_process(server, name))
+        return server;
+    return refuse_server(server, reply, HF_EUNSUPPORTED,
+                         "the server does not identify its process: its hello "
+                         "reply has no topologyVersion.processId");
+}
+
+/* The crew knows the server before the handshake: a thread that hangs in one is
+ * given up like one that hangs in a command. */
 mongoc_server_description_t *hf_mongo_choose_server(
     mongoc_client_t *client, struct hf_mongo_reply *reply)
 {
     bson_error_t why;
-    char name[HF_MONGO_CLOCK_SIZE];
-    mongoc_server_description_t *server = NULL,
-                                *selected = mongoc_client_select_server(
-                                    client, true, NULL, &why);
+    mongoc_server_description_t *selected =
+        mongoc_client_select_server(client, true, NULL, &why);
 
     reply->reached = selected != NULL;
-    if (selected)
-        server = read_handshake(client, selected, &why);
-    mongoc_server_description_destroy(selected);
-    if (!server) {
-        hf_mongo_fault(reply, &why);
-        if (reply->err == HF_EINDOUBT)
-            reply->err = HF_EUNAVAIL;
-        return NULL;
-    }
-    if (!find_process(server, name))
-        return refuse_server(server, reply, HF_EUNSUPPORTED,
-                             "the server does not identify its process: its "
-                             "hello reply has no topologyVersion.processId");
-    if (!hf_mongo_crew_may_send(mongoc_server_description_id(server)))
-        return refuse_server(server, reply, HF_EUNAVAIL,
+    if (!selected)
+        return refuse_fault(reply, &why);
+    if (!hf_mongo_crew_may_send(mongoc_server_description_id(selected)))
+        return refuse_server(selected, reply, HF_EUNAVAIL,
                              "the primary has changed; nothing was sent");
-    return server;
+    return read_handshake(client, selected, reply);
 }
 
 /* What this machine calls the time is nobody's business. */
