@@ -180,6 +180,7 @@ void hf_claim_withdraw(struct hf_lock *lock, enum hf_err why)
     hf_call_abandon(&lock->call);
     set_timer(lock, HF_NEVER);
     lock->refusal = why;
+    lock->refusal_text = NULL;
     if (HF_MUTANT(20)) {
         hf_claim_refuse(lock, why, NULL);
         return;
@@ -264,6 +265,8 @@ static void confirm(struct hf_lock *lock, uint64_t token)
 static void withdraw_late(struct hf_lock *lock)
 {
     hf_claim_withdraw(lock, lock->wait_ms > 0 ? HF_ETIMEDOUT : HF_EUNAVAIL);
+    lock->refusal_text = "the lock was granted too late: ttl_ms had passed when "
+                         "the answer came; ask for a longer ttl";
 }
 
 /* Granted. After a wait, less than the ttl may be left by what is known here
@@ -414,7 +417,7 @@ static void withdrawn(struct hf_lock *lock, const struct hf_answer *answer)
     enum hf_err err = answer->result.err;
 
     if (err == HF_OK || err == HF_ENOTHELD)
-        hf_claim_refuse(lock, lock->refusal, NULL);
+        hf_claim_refuse(lock, lock->refusal, lock->refusal_text);
     else
         refuse_in_doubt(lock, answer->cause);
 }

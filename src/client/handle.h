@@ -47,7 +47,8 @@ struct hf_lock {
     hf_time limit;        /* the first lease ends by then */
     uint32_t held_ttl_ms; /* of the lease that is confirmed */
     uint32_t place;
-    enum hf_err refusal; /* WITHDRAWING: why */
+    enum hf_err refusal;      /* WITHDRAWING: why */
+    const char *refusal_text; /* the same in words; NULL: those of the code */
     enum hf_err claimed; /* how the last claim ended */
     bool was_claimed;
     struct hf_claimant *claimant;

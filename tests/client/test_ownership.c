@@ -177,6 +177,7 @@ static void a_renewal_is_judged_by_the_clock_of_its_answer(void **state)
 static void a_grant_is_judged_by_the_clock_of_its_answer(void **state)
 {
     struct hf_lock_opts opts = options(100, 0);
+    struct hf_error error;
     struct hf_lock *lock;
     enum hf_err err;
 
@@ -185,6 +186,8 @@ static void a_grant_is_judged_by_the_clock_of_its_answer(void **state)
     hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_STALL, 1, 500);
     err = hf_world_lock(&world, a, "k", &opts, &lock);
     assert_int_equal(err, HF_EUNAVAIL);
+    hf_client_error(a, &error);
+    assert_non_null(strstr(error.text, "ttl"));
 }
 
 /* After the clock is read, nobody runs for half a second. */
