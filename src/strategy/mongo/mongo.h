@@ -70,6 +70,7 @@ struct hf_mongo {
     /* sweep.c */
     struct hf_timer sweeping;
     bool sweeps; /* it has its place */
+    unsigned sweep_postponed;
 };
 
 /* mongo.c: a call, which is not sent yet; NULL: out of memory. */

@@ -13,6 +13,8 @@
  * a command, never comes to its timer: one in so many sweeps when it opens. */
 #define OPENERS 16
 
+#define POSTPONED_MAX 60 /* times in a row */
+
 struct sweep {
     struct hf_mongo_job job;
     struct hf_mongo *mongo;
@@ -93,11 +95,26 @@ static struct sweep *new_sweep(struct hf_mongo *mongo, int32_t max_ms)
     return NULL;
 }
 
+/* While requests are under way the server has better things to do. */
+static bool postpone(struct hf_mongo *mongo)
+{
+    if (hf_list_empty(&mongo->calls) ||
+        mongo->sweep_postponed++ >= POSTPONED_MAX) {
+        mongo->sweep_postponed = 0;
+        return false;
+    }
+    set_timer(mongo, false);
+    return true;
+}
+
 static void on_timer(struct hf_timer *timer)
 {
     struct hf_mongo *mongo = HF_CONTAINER(timer, struct hf_mongo, sweeping);
-    struct sweep *sweep = new_sweep(mongo, LATER_MS);
+    struct sweep *sweep;
 
+    if (postpone(mongo))
+        return;
+    sweep = new_sweep(mongo, LATER_MS);
     if (sweep && hf_mongo_crew_give(mongo->crew, &sweep->job))
         return;
     if (sweep)
