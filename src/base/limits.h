@@ -17,11 +17,11 @@
 #define HF_URL_MAX 4096      /* bytes of a URL */
 #define HF_URL_PARAMS_MAX 32 /* options in a URL */
 
-#define HF_HISTORY_BYTES 262144 /* events kept for watchers, in bytes */
-#define HF_WATCH_QUEUE_MAX 1024 /* events waiting for one watch's callback */
-#define HF_LIST_MAX 1048576     /* keys in the answer to one list */
+#define HF_HISTORY_BYTES 262144  /* events kept for watchers, in bytes */
+#define HF_WATCH_QUEUE_MAX 1024  /* events waiting for one watch's callback */
+#define HF_LIST_MAX 1048576      /* keys in the answer to one list */
 #define HF_LIST_TIMEOUT_MS 60000 /* for a list that makes progress */
-#define HF_MEMORY_MAX 4096      /* stores named memory: in one process */
-#define HF_HANDLES_MAX 4194304  /* handles and calls open in one client */
+#define HF_MEMORY_MAX 4096       /* stores named memory: in one process */
+#define HF_HANDLES_MAX 4194304   /* handles and calls open in one client */
 
 #endif

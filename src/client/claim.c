@@ -265,8 +265,9 @@ static void confirm(struct hf_lock *lock, uint64_t token)
 static void withdraw_late(struct hf_lock *lock)
 {
     hf_claim_withdraw(lock, lock->wait_ms > 0 ? HF_ETIMEDOUT : HF_EUNAVAIL);
-    lock->refusal_text = "the lock was granted too late: ttl_ms had passed when "
-                         "the answer came; ask for a longer ttl";
+    lock->refusal_text =
+        "the lock was granted too late: ttl_ms had passed when "
+        "the answer came; ask for a longer ttl";
 }
 
 /* Granted. After a wait, less than the ttl may be left by what is known here

@@ -49,7 +49,7 @@ struct hf_lock {
     uint32_t place;
     enum hf_err refusal;      /* WITHDRAWING: why */
     const char *refusal_text; /* the same in words; NULL: those of the code */
-    enum hf_err claimed; /* how the last claim ended */
+    enum hf_err claimed;      /* how the last claim ended */
     bool was_claimed;
     struct hf_claimant *claimant;
     struct hf_claimant *answered; /* HF_OK, and it may not know yet */

@@ -45,12 +45,12 @@ static void unlocked(enum hf_err err, void *arg)
 
     TALK(sim, "client %u unlocked %s: %s", call->client, sim_keys[claim->key],
          hf_err_name(err));
-    DEMAND(sim,
-           err == HF_OK || err == HF_EEXPIRED || err == HF_EINDOUBT ||
-               err == HF_EUNAVAIL || err == HF_ECLOSED ||
-               (call->of_adopted &&
-                (err == HF_ENOTOWNER || err == HF_ENOTHELD)),
-           "unlock answered %s", hf_err_name(err));
+    DEMAND(
+        sim,
+        err == HF_OK || err == HF_EEXPIRED || err == HF_EINDOUBT ||
+            err == HF_EUNAVAIL || err == HF_ECLOSED ||
+            (call->of_adopted && (err == HF_ENOTOWNER || err == HF_ENOTHELD)),
+        "unlock answered %s", hf_err_name(err));
     sim_check_unlock(call, err);
     sim_call_end(call, err, 0);
     claim->releasing = false;
@@ -234,12 +234,12 @@ static void renewed(enum hf_err err, void *arg)
 {
     struct call *call = arg;
 
-    DEMAND(call->sim,
-           err == HF_OK || err == HF_EEXPIRED || err == HF_EFORCED ||
-               err == HF_EINDOUBT || err == HF_EUNAVAIL || err == HF_ECLOSED ||
-               (call->of_adopted &&
-                (err == HF_ENOTOWNER || err == HF_ENOTHELD)),
-           "renew or update answered %s", hf_err_name(err));
+    DEMAND(
+        call->sim,
+        err == HF_OK || err == HF_EEXPIRED || err == HF_EFORCED ||
+            err == HF_EINDOUBT || err == HF_EUNAVAIL || err == HF_ECLOSED ||
+            (call->of_adopted && (err == HF_ENOTOWNER || err == HF_ENOTHELD)),
+        "renew or update answered %s", hf_err_name(err));
     TALK(call->sim, "client %u renewed %s: %s", call->client,
          sim_keys[call->claim->key], hf_err_name(err));
     /* What the handle says now may be of another grant. */

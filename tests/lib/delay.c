@@ -53,7 +53,8 @@ static void accept_one(int listener, int server_port)
 
     if (client < 0)
         return;
-    server = flow_count + 2 <= 2 * PAIRS_MAX ? hf_test_connect(server_port) : -1;
+    server =
+        flow_count + 2 <= 2 * PAIRS_MAX ? hf_test_connect(server_port) : -1;
     if (server < 0) {
         (void)close(client);
         return;

@@ -14,7 +14,7 @@ static hf_time clock_of(void *arg)
 {
     struct hf_world *world = arg;
     hf_time now = world->now;
-    void (*on_clock)(struct hf_world *world) = world->on_clock;
+    void (*on_clock)(struct hf_world * world) = world->on_clock;
 
     world->on_clock = NULL;
     if (on_clock)
