@@ -2,38 +2,8 @@
 #include <stdio.h>
 
 #include "base/limits.h"
+#include "client/two_clients.h"
 #include "client/validity.h"
-#include "lib/runner.h"
-#include "lib/world.h"
-
-static struct hf_world world;
-static struct hf_client *a, *b;
-
-static int set_up(void **state)
-{
-    (void)state;
-    hf_world_init(&world, 7);
-    a = hf_world_open(&world);
-    b = hf_world_open(&world);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    hf_world_fini(&world);
-    return 0;
-}
-
-static struct hf_lock_opts options(uint32_t ttl_ms, uint32_t wait_ms)
-{
-    struct hf_lock_opts opts;
-
-    hf_lock_opts_init(&opts);
-    opts.ttl_ms = ttl_ms;
-    opts.wait_ms = wait_ms;
-    return opts;
-}
 
 static struct hf_future *begin_lock(struct hf_client *client,
                                     const struct hf_lock_opts *opts,
@@ -945,7 +915,6 @@ static void a_watch_whose_answer_was_lost_tells_each_event_once(void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest cases[] = {
         CASE(a_limit_from_the_claim_includes_the_wait),
         CASE(a_limit_from_the_claim_ends_the_wait),

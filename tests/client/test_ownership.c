@@ -6,37 +6,7 @@
 
 #include "client/client.h"
 #include "client/lock.h"
-#include "lib/runner.h"
-#include "lib/world.h"
-
-static struct hf_world world;
-static struct hf_client *a, *b;
-
-static int set_up(void **state)
-{
-    (void)state;
-    hf_world_init(&world, 7);
-    a = hf_world_open(&world);
-    b = hf_world_open(&world);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    hf_world_fini(&world);
-    return 0;
-}
-
-static struct hf_lock_opts options(uint32_t ttl_ms, uint32_t wait_ms)
-{
-    struct hf_lock_opts opts;
-
-    hf_lock_opts_init(&opts);
-    opts.ttl_ms = ttl_ms;
-    opts.wait_ms = wait_ms;
-    return opts;
-}
+#include "client/two_clients.h"
 
 static struct hf_lock *take(struct hf_client *client, uint32_t ttl_ms)
 {
@@ -469,7 +439,6 @@ static void a_thread_is_answered_for_its_own_claim(void **state)
     hf_lock_free(shared);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 #define THREADS(name)                                                          \
     cmocka_unit_test_setup_teardown(name, open_real, close_real)
 

@@ -4,37 +4,7 @@
 #include "base/limits.h"
 #include "client/client.h"
 #include "client/lock.h"
-#include "lib/runner.h"
-#include "lib/world.h"
-
-static struct hf_world world;
-static struct hf_client *a, *b;
-
-static int set_up(void **state)
-{
-    (void)state;
-    hf_world_init(&world, 11);
-    a = hf_world_open(&world);
-    b = hf_world_open(&world);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    hf_world_fini(&world);
-    return 0;
-}
-
-static struct hf_lock_opts options(uint32_t ttl_ms, uint32_t wait_ms)
-{
-    struct hf_lock_opts opts;
-
-    hf_lock_opts_init(&opts);
-    opts.ttl_ms = ttl_ms;
-    opts.wait_ms = wait_ms;
-    return opts;
-}
+#include "client/two_clients.h"
 
 static struct hf_lock *take(struct hf_client *client, const char *key,
                             uint32_t ttl_ms)
@@ -363,8 +333,6 @@ static void the_shortest_leases_are_renewed_once_a_millisecond(void **state)
     hf_lock_free(lock);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -382,5 +350,5 @@ int main(void)
         CASE(the_shortest_leases_are_renewed_once_a_millisecond),
     };
 
-    return hf_test_main("attack", cases, HF_TEST_COUNT(cases), 0);
+    return hf_test_main("races", cases, HF_TEST_COUNT(cases), 0);
 }

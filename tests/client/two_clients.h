@@ -1,0 +1,40 @@
+/* two_clients.h - the fixture of cases with two clients, `a` and `b`, of one
+ * store, in a world whose clock and network the case owns. */
+#ifndef HF_TESTS_CLIENT_TWO_CLIENTS_H
+#define HF_TESTS_CLIENT_TWO_CLIENTS_H
+
+#include "lib/runner.h"
+#include "lib/world.h"
+
+static struct hf_world world;
+static struct hf_client *a, *b;
+
+static int set_up(void **state)
+{
+    (void)state;
+    hf_world_init(&world, 7);
+    a = hf_world_open(&world);
+    b = hf_world_open(&world);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    hf_world_fini(&world);
+    return 0;
+}
+
+static inline struct hf_lock_opts options(uint32_t ttl_ms, uint32_t wait_ms)
+{
+    struct hf_lock_opts opts;
+
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = ttl_ms;
+    opts.wait_ms = wait_ms;
+    return opts;
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+#endif
