@@ -232,6 +232,7 @@ static void a_lock_that_found_no_server_is_never_sent(void **state)
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(
         &mongo, "&serverSelectionTimeoutMS=60000&socketTimeoutMS=60000");
+    (void)poll(NULL, 0, 1500); /* the connections of a longer life */
     expect_ok(hf_lock(client, hf_key("held"), &opts, &lock));
     hf_test_mongo_kill(&mongo, 0);
     /* The first one may meet the connection that has just been lost. */

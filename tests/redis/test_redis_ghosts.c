@@ -70,12 +70,68 @@ static void a_late_lock_of_the_last_but_one_does_not_either(void **state)
     expect_no_ghost(2);
 }
 
+/* ---- An UNLOCK that is sent again ---------------------------------------*/
+
+static struct hf_lock *take(const char *key)
+{
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
+    struct hf_lock *lock = NULL;
+
+    expect_ok(hf_lock(client, hf_key(key), &opts, &lock));
+    return lock;
+}
+
+/* The first copy never arrives, and the connection is lost. */
+static enum hf_err unlock_twice(struct hf_lock *lock)
+{
+    struct hf_future *future = NULL;
+    enum hf_err err = HF_ECANCELED;
+
+    hf_test_proxy_keep(&proxy);
+    expect_ok(hf_unlock_start(lock, NULL, NULL, &future));
+    hf_test_proxy_lose(&proxy, 0);
+    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
+    hf_future_free(future);
+    hf_lock_free(lock);
+    return err;
+}
+
+static void a_second_unlock_finds_what_it_holds(void **state)
+{
+    (void)state;
+    expect_ok(unlock_twice(take("k")));
+    assert_string_equal(hf_test_redis_say(&redis, "EXISTS k"), "0");
+}
+
+static void a_second_unlock_finds_a_broken_lock(void **state)
+{
+    struct hf_lock *lock = take("k");
+
+    (void)state;
+    expect_ok(hf_force(client, hf_key("k"), hf_token(lock), true));
+    expect_err(unlock_twice(lock), HF_EEXPIRED);
+}
+
+/* Nobody knows whether the first copy ended it. */
+static void a_second_unlock_that_finds_nothing_is_in_doubt(void **state)
+{
+    struct hf_lock *lock = take("k");
+
+    (void)state;
+    assert_string_equal(hf_test_redis_say(&redis, "FLUSHALL"), "OK");
+    expect_err(unlock_twice(lock), HF_EINDOUBT);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         CASE(a_late_lock_does_not_come_true),
         CASE(a_late_lock_of_the_last_but_one_does_not_either),
+        CASE(a_second_unlock_finds_what_it_holds),
+        CASE(a_second_unlock_finds_a_broken_lock),
+        CASE(a_second_unlock_that_finds_nothing_is_in_doubt),
     };
 
     return hf_test_main("redis ghosts", cases, HF_TEST_COUNT(cases), 2);

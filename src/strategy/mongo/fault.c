@@ -56,7 +56,7 @@ static enum hf_err server_fault(uint32_t code)
     case INDEX_OPTIONS_CONFLICT:
     case INDEX_KEY_SPECS_CONFLICT:
     case ATLAS_ERROR:
-        return HF_MUTANT(104) ? HF_EUNAVAIL : HF_EINVAL;
+        return HF_EINVAL;
     case OBJECT_TOO_LARGE:
     case RESULT_TOO_LARGE:
     case UPSERT_TOO_LARGE:
@@ -111,6 +111,8 @@ static enum hf_err meaning(const bson_error_t *why)
 void hf_mongo_fault(struct hf_mongo_reply *reply, const bson_error_t *why)
 {
     reply->err = meaning(why);
+    if (HF_MUTANT(104) && reply->err == HF_EINVAL)
+        reply->err = HF_EUNAVAIL;
     (void)snprintf(reply->cause, sizeof(reply->cause), "%s%s",
                    reply->err == HF_EPROTO
                        ? "what is stored under this key is not understood: "
