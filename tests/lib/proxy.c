@@ -84,7 +84,7 @@ static void hear_server(struct hf_test_proxy_pair *pair)
     ssize_t size = recv(pair->server, bytes, sizeof(bytes), 0);
     size_t enough = 0;
 
-    if (size <= 0) {
+    if (size <= 0 || pair->deaf) {
         end(&pair->client);
         end(&pair->server);
         return;
@@ -151,6 +151,14 @@ void hf_test_proxy_keep(struct hf_test_proxy *proxy)
     (void)pthread_mutex_lock(&proxy->mutex);
     for (int i = 0; i < proxy->count; i++)
         proxy->pairs[i].keeps = true;
+    (void)pthread_mutex_unlock(&proxy->mutex);
+}
+
+void hf_test_proxy_deafen(struct hf_test_proxy *proxy)
+{
+    (void)pthread_mutex_lock(&proxy->mutex);
+    for (int i = 0; i < proxy->count; i++)
+        proxy->pairs[i].deaf = true;
     (void)pthread_mutex_unlock(&proxy->mutex);
 }
 

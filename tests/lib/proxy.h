@@ -19,6 +19,7 @@ struct hf_test_proxy_pair {
     int client, server;
     bool keeps;    /* what the client says is kept */
     bool brief;    /* it ends when a number has been answered */
+    bool deaf;     /* it ends when anything has been answered, unheard */
     bool answered; /* since what was kept was said */
     char kept[HF_TEST_PROXY_BYTES];
     size_t kept_size;
@@ -44,6 +45,10 @@ void hf_test_proxy_keep(struct hf_test_proxy *proxy);
  * does not hear of that. The next `brief` connections are lost as soon as the
  * server has answered one of their commands with a number. */
 void hf_test_proxy_lose(struct hf_test_proxy *proxy, int brief);
+
+/* The clients that are connected now hear no more answers: the next one is
+ * dropped, and the connection is lost with it. */
+void hf_test_proxy_deafen(struct hf_test_proxy *proxy);
 
 /* Say to the server what was kept. Whether it answers; if not, it has ended
  * that connection. */

@@ -399,74 +399,6 @@ static void a_server_that_sleeps_is_waited_for(void **state)
     (void)pthread_join(thread, NULL);
 }
 
-/* What is said now is said a second time before it is answered. */
-static pthread_t let_it_sleep(void)
-{
-    static char words[] = "DEBUG SLEEP 1";
-    pthread_t thread;
-
-    assert_int_equal(pthread_create(&thread, NULL, say_for_long, words), 0);
-    while (hf_test_redis_is_awake(&redis))
-        continue;
-    return thread;
-}
-
-/* Both copies arrive. */
-static void an_update_whose_answer_is_lost_is_done_once(void **state)
-{
-    struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
-    struct hf_bytes before = hf_bytes("a");
-    struct hf_lock *lock = NULL;
-    struct hf_info info;
-    pthread_t thread;
-
-    (void)state;
-    start(NULL);
-    opts.value = before;
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    thread = let_it_sleep();
-    expect_ok(hf_update(lock, &before, hf_bytes("b")));
-    (void)pthread_join(thread, NULL);
-    expect_ok(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info));
-    assert_int_equal(info.value.size, 1);
-    assert_memory_equal(info.value.data, "b", 1);
-    hf_info_fini(&info);
-    expect_err(hf_update(lock, &before, hf_bytes("c")), HF_EMISMATCH);
-    hf_lock_free(lock);
-}
-
-/* Whether one of the copies gave it back, or there was nothing to give back. */
-static void an_unlock_whose_answer_is_lost_is_told_the_truth(void **state)
-{
-    static const uint8_t bogus[HF_NONCE_SIZE] = {"no such nonce"};
-    struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
-    struct hf_lock *broken = NULL, *lock = NULL, *forged = NULL;
-    pthread_t thread;
-
-    (void)state;
-    start(NULL);
-    expect_ok(hf_lock(client, hf_key("broken"), &opts, &broken));
-    expect_ok(hf_force(other, hf_key("broken"), hf_token(broken), true));
-    thread = let_it_sleep();
-    expect_err(hf_unlock(broken), HF_EEXPIRED);
-    (void)pthread_join(thread, NULL);
-
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    expect_ok(hf_lock_adopt(other, hf_key("k"), bogus, hf_token(lock), &opts,
-                            &forged));
-    thread = let_it_sleep();
-    expect_err(hf_unlock(forged), HF_ENOTOWNER);
-    (void)pthread_join(thread, NULL);
-    thread = let_it_sleep();
-    expect_ok(hf_unlock(lock));
-    (void)pthread_join(thread, NULL);
-    hf_lock_free(broken);
-    hf_lock_free(forged);
-    hf_lock_free(lock);
-}
-
 /* The line stands where it stood: that the server slept is nobody's fault. */
 static void a_server_that_slept_keeps_the_line_in_order(void **state)
 {
@@ -788,8 +720,6 @@ int main(void)
         CASE(a_watch_misses_nothing),
         CASE(many_waiters_share_one_subscription),
         CASE(a_server_that_sleeps_is_waited_for),
-        CASE(an_update_whose_answer_is_lost_is_done_once),
-        CASE(an_unlock_whose_answer_is_lost_is_told_the_truth),
         CASE(a_server_that_slept_keeps_the_line_in_order),
         CASE(a_busy_server_is_named),
         CASE(a_server_that_loads_is_waited_for),
