@@ -462,8 +462,8 @@ static uint32_t caps(const void *self)
 #define STRATEGY(name)                                                         \
     {                                                                          \
         .scheme = (name), .size = sizeof(struct hf_mongo),                     \
-        .renew_part = RENEW_PART, .open = mongo_open,                          \
-        .caps = caps, .submit = submit, .cancel = cancel, .sent_at = sent_at,  \
+        .renew_part = RENEW_PART, .open = mongo_open, .caps = caps,            \
+        .submit = submit, .cancel = cancel, .sent_at = sent_at,                \
         .close = mongo_close,                                                  \
     }
 
