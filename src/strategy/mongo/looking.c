@@ -287,6 +287,7 @@ static void build(bson_t *command, const struct hf_mongo_look *look,
     bson_append_array_end(command, &child);
     BSON_APPEND_DOCUMENT_BEGIN(command, "let", &child);
     hf_mongo_add_common(&child, server);
+    bson_concat(&child, place->times);
     BSON_APPEND_BOOL(&child, "whole", look->whole);
     bson_append_document_end(command, &child);
     BSON_APPEND_DOCUMENT_BEGIN(command, "cursor", &child);

@@ -20,14 +20,6 @@ static bson_t *write_opts(void)
     return opts;
 }
 
-void hf_mongo_place_init(struct hf_mongo_place *place,
-                         struct hf_mongo_address *address)
-{
-    place->address = *address;
-    *address = (struct hf_mongo_address){0};
-    place->write_opts = write_opts();
-}
-
 static bson_t *parse(const char *json)
 {
     bson_t *made = bson_new_from_json((const uint8_t *)json, -1, NULL);
@@ -36,19 +28,35 @@ static bson_t *parse(const char *json)
     return made;
 }
 
+void hf_mongo_place_init(struct hf_mongo_place *place,
+                         struct hf_mongo_address *address)
+{
+    place->address = *address;
+    *address = (struct hf_mongo_address){0};
+    for (unsigned i = 0; i < HF_MONGO_SCRIPTS; i++)
+        place->scripts[i] = parse(hf_mongo_scripts[i]);
+    place->write_opts = write_opts();
+}
+
 void hf_mongo_place_set_alone(struct hf_mongo_place *place, bool alone)
 {
+    const uint8_t *data = NULL;
+    uint32_t size = 0;
+    bson_iter_t at;
+
+    HF_ASSERT(bson_iter_init_find(&at, place->scripts[HF_MONGO_TIMES],
+                                  alone ? "standalone" : "replica-set"));
+    bson_iter_document(&at, &size, &data);
     place->alone = alone;
-    for (unsigned i = 0; i < HF_MONGO_SCRIPTS; i++) {
-        bson_destroy(place->scripts[i]);
-        place->scripts[i] = parse(hf_mongo_scripts[i][alone]);
-    }
+    place->times = bson_new_from_data(data, size);
+    HF_ASSERT(place->times);
 }
 
 void hf_mongo_place_fini(struct hf_mongo_place *place)
 {
     for (unsigned i = 0; i < HF_MONGO_SCRIPTS; i++)
         bson_destroy(place->scripts[i]);
+    bson_destroy(place->times);
     bson_destroy(place->write_opts);
     hf_mongo_address_fini(&place->address);
 }

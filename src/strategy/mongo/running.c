@@ -19,6 +19,7 @@ static void add_variables(bson_t *command,
     BSON_APPEND_DOCUMENT_BEGIN(command, "let", &child);
     bson_concat(&child, &question->variables);
     hf_mongo_add_common(&child, server);
+    bson_concat(&child, place->times);
     BSON_APPEND_INT64(&child, "keep", place->address.keep_ms);
     BSON_APPEND_INT64(&child, "offer", HF_MONGO_OFFER_MS);
     bson_append_document_end(command, &child);

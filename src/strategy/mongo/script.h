@@ -23,10 +23,10 @@ enum hf_mongo_script {
     HF_MONGO_ANSWER, /* the fields that come back */
     HF_MONGO_INFO,   /* to read and to list */
     HF_MONGO_WAIT,   /* the fields that a waiter reads */
+    HF_MONGO_TIMES,  /* variables, for each kind of server */
     HF_MONGO_SCRIPTS
 };
 
-/* For a replica set, and for a standalone server. */
-extern const char *const hf_mongo_scripts[HF_MONGO_SCRIPTS][2];
+extern const char *const hf_mongo_scripts[HF_MONGO_SCRIPTS];
 
 #endif
