@@ -15,6 +15,13 @@
 #define STEP 1000 /* waiters that one script looks at: pass.lua */
 #define VALUE_SIZE 60000
 
+/* So many waiters of one client, behind those that are there. */
+#define FILL_QUEUE                                                             \
+    "for i = 1, tonumber(ARGV[1]) do "                                         \
+    "local nonce = string.format('%032d', i) "                                 \
+    "redis.call('ZADD', KEYS[1], i + 1, nonce .. ARGV[2]) "                    \
+    "redis.call('HSET', KEYS[2], 'last', i + 1, nonce, '1000 0 0\\n') end"
+
 static struct hf_test_redis redis;
 static struct hf_client *client;
 
@@ -149,18 +156,172 @@ static void many_dead_waiters_are_dropped_in_steps(void **state)
 
     (void)state;
     expect_ok(hf_lock(client, hf_key("k"), &opts, &held));
-    (void)hf_test_redis_say(
-        &redis, "EVAL %s 2 hf:q:k hf:w:k %d",
-        "for i = 1, tonumber(ARGV[1]) do "
-        "local nonce = string.format('%032d', i) "
-        "redis.call('ZADD', KEYS[1], i, nonce .. '0123456789abcdef') "
-        "redis.call('HSET', KEYS[2], 'last', i, nonce, '1000 0 0\\n') end",
-        DEAD);
+    (void)hf_test_redis_say(&redis, "EVAL %s 2 hf:q:k hf:w:k %d %s", FILL_QUEUE,
+                            DEAD, "0123456789abcdef");
     assert_int_equal(ask_number("ZCARD hf:q:k"), DEAD);
     expect_ok(hf_unlock(held));
     assert_in_range(ask_number("ZCARD hf:q:k"), DEAD - 2 * STEP, DEAD - 1);
     expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
     assert_int_equal(ask_number("ZCARD hf:q:k"), 0);
+    hf_lock_free(held);
+    hf_lock_free(lock);
+}
+
+/* The client of the waiter at `place`. */
+static void copy_client(unsigned place, char id[17])
+{
+    const char *waiter =
+        hf_test_redis_say(&redis, "ZRANGE hf:q:k %u %u", place, place);
+
+    (void)snprintf(id, 17, "%s", waiter + 32);
+}
+
+static pid_t start_stopped_waiter(long place)
+{
+    pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0)
+        wait_in_queue();
+    await_waiters(place);
+    (void)kill(pid, SIGSTOP);
+    return pid;
+}
+
+static void end_waiter(pid_t pid)
+{
+    (void)kill(pid, SIGKILL);
+    (void)waitpid(pid, NULL, 0);
+}
+
+/* `client` waits for `x` in vain, so that the server knows it; from then on it
+ * has been heard since 1970, the last time so that `left_ms` are left. */
+static void pretend_to_be_steady(struct hf_lock_opts *opts, long left_ms)
+{
+    struct hf_lock *lock = NULL;
+    char own[32];
+
+    expect_err(hf_lock(client, hf_key("x"), opts, &lock), HF_ETIMEDOUT);
+    (void)snprintf(own, sizeof(own), "%s",
+                   hf_test_redis_say(&redis, "KEYS hf:c:*"));
+    (void)hf_test_redis_say(&redis, "SET %s %s PX %ld", own, "1 500 1",
+                            left_ms);
+}
+
+/* The first waiter is silent. The second lives, and has not been heard for long
+ * enough to pass the first; one who comes later has, and does not pass it. */
+static void who_comes_later_does_not_pass_a_live_waiter(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 50, 60000);
+    struct hf_client *other = hf_test_redis_open(&redis, NULL);
+    struct hf_lock *held[2] = {0}, *lock = NULL;
+    char first[17], second[17];
+    pid_t pids[2];
+
+    (void)state;
+    expect_ok(hf_lock(other, hf_key("x"), &opts, &held[0]));
+    expect_ok(hf_lock(other, hf_key("k"), &opts, &held[1]));
+    pretend_to_be_steady(&opts, 30000);
+    for (unsigned i = 0; i < 2; i++)
+        pids[i] = start_stopped_waiter(i + 1);
+    copy_client(0, first);
+    copy_client(1, second);
+    (void)hf_test_redis_say(&redis, "SET hf:c:%s %s", first, "1 9000 1");
+    (void)hf_test_redis_say(&redis, "EVAL %s 1 hf:c:%s",
+                            "local now = redis.call('TIME')[1] .. '000' "
+                            "redis.call('SET', KEYS[1], '1 9000 ' .. now, "
+                            "'PX', 30000)",
+                            second);
+    expect_ok(hf_unlock(held[1]));
+    opts.wait_ms = 0;
+    expect_err(hf_lock(client, hf_key("k"), &opts, &lock), HF_EBUSY);
+
+    for (unsigned i = 0; i < 2; i++) {
+        end_waiter(pids[i]);
+        hf_lock_free(held[i]);
+    }
+    expect_ok(hf_close(other, 1000));
+}
+
+/* The waiter is silent, and so was the client that comes later: the server may
+ * have stopped. */
+static void who_was_silent_too_does_not_pass_a_waiter(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 50, 60000);
+    struct hf_client *other = hf_test_redis_open(&redis, NULL);
+    struct hf_lock *held[2] = {0}, *lock = NULL;
+    char id[17];
+    pid_t pid;
+
+    (void)state;
+    expect_ok(hf_lock(other, hf_key("x"), &opts, &held[0]));
+    expect_ok(hf_lock(other, hf_key("k"), &opts, &held[1]));
+    pretend_to_be_steady(&opts, 20000);
+    pid = start_stopped_waiter(1);
+    copy_client(0, id);
+    (void)hf_test_redis_say(&redis, "SET hf:c:%s %s", id, "1 500 1");
+    expect_ok(hf_unlock(held[1]));
+    opts.wait_ms = 0;
+    expect_err(hf_lock(client, hf_key("k"), &opts, &lock), HF_EBUSY);
+
+    end_waiter(pid);
+    hf_lock_free(held[0]);
+    hf_lock_free(held[1]);
+    expect_ok(hf_close(other, 1000));
+}
+
+/* A client is stopped with more waiters than one step looks at. */
+static void many_silent_waiters_do_not_keep_a_live_one_out(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 60000, 60000);
+    struct hf_lock *held = NULL, *lock = NULL;
+    char id[17];
+    pid_t pid;
+
+    (void)state;
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &held));
+    pid = start_stopped_waiter(1);
+    copy_client(0, id);
+    (void)hf_test_redis_say(&redis, "EVAL %s 2 hf:q:k hf:w:k %d %s", FILL_QUEUE,
+                            3 * STEP, id);
+    (void)hf_test_redis_say(&redis, "SET hf:c:%s %s", id, "1 500 1");
+    expect_ok(hf_unlock(held));
+    opts.wait_ms = 30000;
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    assert_in_range(ask_number("ZCARD hf:q:k"), 1, STEP); /* the first ones */
+
+    end_waiter(pid);
+    hf_lock_free(held);
+    hf_lock_free(lock);
+}
+
+/* A client is gone, and its last sign of life recent. Somebody who listens to
+ * all channels does not listen for it. */
+static void who_listens_to_all_does_not_hear_grants(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 0, 60000);
+    struct hf_lock *held = NULL, *lock = NULL;
+    pid_t pid;
+
+    (void)state;
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &held));
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)execlp("redis-cli", "redis-cli", "-s", redis.socket, "PSUBSCRIBE",
+                     "*", NULL);
+        _exit(1);
+    }
+    while (ask_number("PUBSUB NUMPAT") == 0)
+        (void)poll(NULL, 0, 2);
+    (void)hf_test_redis_say(&redis, "EVAL %s 2 hf:q:k hf:w:k 1 %s", FILL_QUEUE,
+                            "0123456789abcdef");
+    (void)hf_test_redis_say(&redis, "SET hf:c:0123456789abcdef %s PX 30000",
+                            "1 9000 1");
+    expect_ok(hf_unlock(held));
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+
+    end_waiter(pid);
     hf_lock_free(held);
     hf_lock_free(lock);
 }
@@ -256,6 +417,10 @@ int main(void)
         CASE(stopped_waiters_do_not_get_the_key),
         CASE(a_silence_of_all_costs_nobody_its_turn),
         CASE(many_dead_waiters_are_dropped_in_steps),
+        CASE(who_comes_later_does_not_pass_a_live_waiter),
+        CASE(who_was_silent_too_does_not_pass_a_waiter),
+        CASE(many_silent_waiters_do_not_keep_a_live_one_out),
+        CASE(who_listens_to_all_does_not_hear_grants),
         CASE(a_value_is_sent_once),
         CASE(a_client_shows_that_it_lives_once_for_all),
     };

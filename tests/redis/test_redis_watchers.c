@@ -148,6 +148,48 @@ static void one_of_two_watchers_may_go(void **state)
     hf_watch_free(two);
 }
 
+/* A key is not watched any more, and a prefix of the same name still is. */
+static void a_prefix_outlives_a_key_of_its_name(void **state)
+{
+    struct hf_watch *watch = NULL;
+    struct seen seen = {0};
+    struct hf_info info;
+
+    (void)state;
+    expect_ok(hf_watch(watcher, hf_key("w"), NULL, on_event, &seen, &watch));
+    expect_err(hf_wait_held(watcher, hf_key("w"), 10, &info), HF_ETIMEDOUT);
+    (void)hf_test_redis_say(&redis, "ZADD hf:until 1 =w"); /* time passes */
+    while (strcmp(hf_test_redis_say(&redis, "HEXISTS hf:watched =w"), "0") != 0)
+        expect_err(hf_wait_held(watcher, hf_key("x"), 10, &info), HF_ETIMEDOUT);
+    assert_string_equal(hf_test_redis_say(&redis, "SISMEMBER hf:prefixes w"),
+                        "1");
+    do_pairs("w1", 1);
+    while (seen.events < 2)
+        (void)poll(NULL, 0, 5);
+    hf_watch_free(watch);
+}
+
+/* A lease ends, and a plain client takes the key before anybody looks. Watchers
+ * are told, and do not look again and again until that one ends, too. */
+static void an_end_is_told_if_a_plain_client_follows(void **state)
+{
+    struct hf_watch *watch = NULL;
+    struct hf_lock *lock = NULL;
+    struct seen seen = {0};
+
+    (void)state;
+    expect_ok(hf_watch(watcher, hf_key("w/"), NULL, on_event, &seen, &watch));
+    expect_ok(hf_lock(client, hf_key("w/1"), NULL, &lock));
+    (void)hf_test_redis_say(&redis, "SET w/1 mine PX 600000");
+    (void)hf_test_redis_say(&redis, "ZADD hf:ends 1 w/1"); /* time passes */
+    while (seen.events < 2)
+        (void)poll(NULL, 0, 5);
+    assert_string_equal(hf_test_redis_say(&redis, "EXISTS hf:ends hf:held"),
+                        "0");
+    hf_lock_free(lock);
+    hf_watch_free(watch);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -156,6 +198,8 @@ int main(void)
         CASE(interest_ends_soon_after_its_watcher),
         CASE(what_was_not_recorded_leaves_a_mark),
         CASE(one_of_two_watchers_may_go),
+        CASE(a_prefix_outlives_a_key_of_its_name),
+        CASE(an_end_is_told_if_a_plain_client_follows),
     };
 
     return hf_test_main("redis watchers", cases, HF_TEST_COUNT(cases), 4);

@@ -63,10 +63,11 @@ if not held then
     --@ pass.lua
 
     local expiry = tell_expiry()
-    local granted, detail = pass(waiter)
+    local granted, detail, all_silent = pass(waiter)
 
-    if not granted and detail and not place
-        and find_client(ARGV[7]).steady_ms > detail and detail > 0 then
+    if mutant == 217 then all_silent = not granted and detail end
+    if all_silent and not place
+        and find_client(ARGV[7]).steady_ms > detail then
         detail = nil
     end
     expiry.freed = not granted

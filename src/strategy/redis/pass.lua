@@ -2,6 +2,8 @@
 
 local WINDOW = 100      -- waiters read at a time
 local LOOKED_MAX = 1000 -- and in one step: the server does nothing else then
+local SILENT_MAX = 100  -- silent waiters that keep their place
+local LATER_MS = 100    -- it is worth asking again, but not at once
 
 -- The fields of a claim; nil if there is none.
 local function parse_claim(text)
@@ -34,9 +36,10 @@ local function find_client(id)
     if sent then
         client.sent = sent
         client.gap_ms = GAP_BEATS * beat
-        client.steady_ms = now_ms - steady
         client.silent = ALIVE_MS - redis.call('PTTL', client.channel)
             > client.gap_ms
+        client.steady_ms = client.silent and 0 or now_ms - steady
+        if mutant == 219 then client.steady_ms = now_ms - steady end
     end
     if mutant == 70 then client.silent = false end
     client.dead = not sent or (client.silent
@@ -45,8 +48,10 @@ local function find_client(id)
     return client
 end
 
--- Give the free key to `waiter`, if its client can be told. The client that asks is told by
--- the reply; every other by a message on its own channel.
+-- Give the free key to `waiter`, if its client can be told. The client that asks
+-- is told by the reply; every other by a message on its own channel. What
+-- PUBLISH returns does not tell who listens: it counts those who listen to a
+-- pattern, such as an operator to '*'.
 local function grant(waiter, client, asking)
     local nonce = string.sub(waiter, 1, NONCE_SIZE)
     local claim = parse_claim(redis.call('HGET', claims, nonce))
@@ -55,18 +60,21 @@ local function grant(waiter, client, asking)
         leave(waiter) -- half of it has expired
         return nil
     end
+    if mutant == 71 then asking = waiter end
+    if waiter ~= asking
+        and redis.call('PUBSUB', 'NUMSUB', client.channel)[2] == 0 then
+        client.deaf = true
+        return nil
+    end
+
     local token = next_token()
     local message = 'grant ' .. nonce .. ' ' .. token .. ' ' .. client.sent
 
-    if mutant == 71 then asking = waiter end
     redis.call('SET', key, record(token, nonce, claim.lease, claim.owner,
         claim.note, claim.value), 'PX', claim.lease)
     if mutant == 71 then redis.call('PUBLISH', client.channel, message) end
-    if waiter ~= asking
-        and redis.call('PUBLISH', client.channel, message) == 0 then
-        redis.call('DEL', key)
-        client.deaf = true
-        return nil
+    if waiter ~= asking then
+        redis.call('PUBLISH', client.channel, message)
     end
     leave(waiter)
     tell(HF_EVENT_GRANTED, token, claim.owner, tonumber(claim.lease))
@@ -94,26 +102,34 @@ local function drop_dead(waiters)
 end
 
 -- Nobody holds the key: give it to the first waiter whose client lives. Returns
--- its nonce and token; or nil, and in how many milliseconds it is worth asking
--- again, if there are waiters who come first.
+-- its nonce and token; or nil, in how many milliseconds it is worth asking
+-- again, if there are waiters who come first, and whether all of these are
+-- silent.
 --
 -- A client that is silent is passed over only for one that has been heard
 -- steadily for so long that the other would have been heard too: else the
 -- server, or the network, may have stopped, and the sign of life be on its way.
+--
+-- So that one step after another gets past a client that was stopped with very
+-- many waiters, most of these are dropped; they join again when it goes on.
 local function pass(asking)
     local looked, kept, steady_ms, size = 0, 0, 0, 1
+    local asking_steady_ms = asking
+        and find_client(string.sub(asking, NONCE_SIZE + 1)).steady_ms or 0
 
     while looked < LOOKED_MAX do
         local waiters = redis.call('ZRANGE', queue, kept, kept + size - 1)
         local dead = {}
 
         if #waiters == 0 then
-            return nil, steady_ms > 0 and steady_ms or nil
+            return nil, steady_ms > 0 and steady_ms or nil, steady_ms > 0
         end
         for _, waiter in ipairs(waiters) do
             local client = find_client(string.sub(waiter, NONCE_SIZE + 1))
 
-            if client.dead then
+            if mutant == 218 then asking_steady_ms = 0 end
+            if client.dead or (client.silent and kept >= SILENT_MAX
+                and asking_steady_ms > client.gap_ms) then
                 dead[#dead + 1] = waiter
             elseif client.silent then
                 steady_ms = math.max(steady_ms, client.gap_ms)
@@ -141,7 +157,7 @@ local function pass(asking)
         if mutant == 160 then looked = 0 end
         size = WINDOW
     end
-    return nil, 0
+    return nil, kept < looked and 0 or math.max(steady_ms, LATER_MS)
 end
 
 -- End `lock`, for the reason that `kind` names, and give the key to the next.

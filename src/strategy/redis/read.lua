@@ -14,22 +14,23 @@ end
 --@ events.lua
 
 local held = read_record()
-
-if type(held) == 'table' then
-    return held
-end
-
+local foreign = type(held) == 'table'
 local left = redis.call('PTTL', key)
-local lock = held and parse(held)
+local lock = held and not foreign and parse(held)
 local index = '0'
+if mutant == 216 and held and not lock then watched = false end
 
 if watched and lock and known_held() ~= lock.token then
     note_held(lock.token, lock.owner, left)
 elseif watched and lock then
     redis.call('ZADD', KEYS[9], digits(now_ms + left), key)
-elseif watched and not held then
-    tell_expiry().freed = redis.call('EXISTS', queue) == 0
+elseif watched then
+    -- Another client may have the key now.
+    tell_expiry().freed = not held and redis.call('EXISTS', queue) == 0
     publish()
+end
+if foreign then
+    return held
 end
 if watched then
     local last = redis.call('XREVRANGE', KEYS[7], '+', '-', 'COUNT', 1)[1]

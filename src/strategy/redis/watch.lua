@@ -35,7 +35,10 @@ for _, pattern in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf',
     digits(now_ms), 'LIMIT', 0, PURGE_MAX)) do
     redis.call('HDEL', KEYS[1], pattern)
     redis.call('ZREM', KEYS[3], pattern)
-    redis.call('SREM', KEYS[2], string.sub(pattern, 2))
+    if string.sub(pattern, 1, 1) == '^' then
+        redis.call('SREM', KEYS[2], string.sub(pattern, 2))
+    end
+    if mutant == 215 then redis.call('SREM', KEYS[2], string.sub(pattern, 2)) end
 end
 
 local index = redis.call('XREVRANGE', KEYS[4], '+', '-', 'COUNT', 1)[1][1]
