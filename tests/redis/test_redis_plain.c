@@ -187,6 +187,51 @@ static void a_list_shows_no_plain_strings(void **state)
     hf_lock_free(lock);
 }
 
+/* Somebody gives a lock more time, or the server's clock is set back: it has
+ * more left than its lease. */
+static void a_lock_that_was_given_time_goes_on(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 0, HF_TEST_PATIENCE_MS);
+    struct hf_lock *lock = NULL;
+    struct hf_info info;
+
+    (void)state;
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    assert_string_equal(cli("PEXPIRE k 100000"), "1");
+    expect_ok(hf_renew(lock, 200000));
+    expect_ok(hf_update(lock, NULL, (struct hf_bytes){"v", 1}));
+    expect_ok(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info));
+    assert_int_equal(info.token, hf_token(lock));
+    hf_info_fini(&info);
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+}
+
+/* The key becomes a hash while somebody waits for it: that one can still leave
+ * the queue. */
+static void who_waits_for_what_becomes_a_hash_can_leave(void **state)
+{
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, HF_TEST_PATIENCE_MS, HF_TEST_PATIENCE_MS);
+    struct hf_future *future = NULL;
+    struct hf_lock *lock = NULL;
+    enum hf_err err = HF_OK;
+
+    (void)state;
+    assert_string_equal(cli("SET k mine"), "OK");
+    expect_ok(
+        hf_lock_start(client, hf_key("k"), &opts, &lock, NULL, NULL, &future));
+    while (strcmp(cli("ZCARD hf:q:k"), "1") != 0)
+        (void)hf_future_wait(future, 10, &err);
+    (void)cli("EVAL \"redis.call('DEL', 'k') redis.call('HSET', 'k', 'f', "
+              "'v')\" 0");
+    hf_future_free(future);
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    assert_string_equal(cli("ZCARD hf:q:k"), "0");
+    client = hf_test_redis_open(&redis, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -198,6 +243,8 @@ int main(void)
         CASE(a_deleted_lock_is_lost),
         CASE(a_late_unlock_frees_nobody_elses),
         CASE(a_list_shows_no_plain_strings),
+        CASE(a_lock_that_was_given_time_goes_on),
+        CASE(who_waits_for_what_becomes_a_hash_can_leave),
     };
 
     return hf_test_main("redis plain", cases, HF_TEST_COUNT(cases), 4);

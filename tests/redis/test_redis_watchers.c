@@ -1,6 +1,7 @@
 /* Watching in Redis: what is recorded for whom, and for how long. */
 #include <poll.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,7 @@
 #include "lib/runner.h"
 
 #define PAIRS 20
+#define PREFIXES 300
 
 static struct hf_test_redis redis;
 static struct hf_client *client, *watcher;
@@ -161,12 +163,35 @@ static void a_prefix_outlives_a_key_of_its_name(void **state)
     (void)hf_test_redis_say(&redis, "ZADD hf:until 1 =w"); /* time passes */
     while (strcmp(hf_test_redis_say(&redis, "HEXISTS hf:watched =w"), "0") != 0)
         expect_err(hf_wait_held(watcher, hf_key("x"), 10, &info), HF_ETIMEDOUT);
-    assert_string_equal(hf_test_redis_say(&redis, "SISMEMBER hf:prefixes w"),
+    assert_string_equal(hf_test_redis_say(&redis, "HEXISTS hf:prefixes 1"),
                         "1");
     do_pairs("w1", 1);
     while (seen.events < 2)
         (void)poll(NULL, 0, 5);
     hf_watch_free(watch);
+}
+
+/* What locks cost does not depend on how many prefixes are watched, but on how
+ * many lengths they have. */
+static void many_prefixes_can_be_watched(void **state)
+{
+    static struct hf_watch *watches[PREFIXES];
+    struct seen seen = {0};
+    char prefix[32];
+
+    (void)state;
+    for (unsigned i = 0; i < PREFIXES; i++) {
+        (void)snprintf(prefix, sizeof(prefix), "w%03u/", i);
+        expect_ok(hf_watch(watcher, hf_key(prefix), NULL, on_event, &seen,
+                           &watches[i]));
+    }
+    assert_string_equal(hf_test_redis_say(&redis, "HGETALL hf:prefixes"),
+                        "5\n300");
+    do_pairs("w123/x", 1);
+    while (seen.events < 2)
+        (void)poll(NULL, 0, 5);
+    for (unsigned i = 0; i < PREFIXES; i++)
+        hf_watch_free(watches[i]);
 }
 
 /* A lease ends, and a plain client takes the key before anybody looks. Watchers
@@ -199,6 +224,7 @@ int main(void)
         CASE(what_was_not_recorded_leaves_a_mark),
         CASE(one_of_two_watchers_may_go),
         CASE(a_prefix_outlives_a_key_of_its_name),
+        CASE(many_prefixes_can_be_watched),
         CASE(an_end_is_told_if_a_plain_client_follows),
     };
 

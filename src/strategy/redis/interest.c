@@ -151,8 +151,10 @@ static void take_registered(struct hf_redis *redis,
                             uint64_t index)
 {
     if (watch->opening && since == 0)
-        hf_redis_watch_refuse(redis, watch, HF_ELIMIT,
-                              "too many prefixes are watched on this server");
+        hf_redis_watch_refuse(
+            redis, watch, HF_ELIMIT,
+            "prefixes of too many lengths are watched on this "
+            "server");
     else if (watch->opening)
         open_watch(redis, watch, index);
     if (!watch->gone && since > 0)

@@ -37,5 +37,6 @@ if watched then
 
     index = last and last[1] or '0'
 end
-return {held, left, lock and digits(lock.held + lock.lease - left) or '0',
+return {held, left,
+    lock and digits(math.max(lock.held + lock.lease - left, 0)) or '0',
     redis.call('ZCARD', queue), index}

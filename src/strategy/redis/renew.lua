@@ -20,8 +20,10 @@ if tonumber(ARGV[2]) >= left then
     if mutant == 163 then redis.call('SET', KEYS[1], redis.call('GET', KEYS[1])) end
     redis.call('PEXPIRE', KEYS[1], ARGV[2]) -- first: it needs no memory
     if before then
+        -- It has more left than its lease if the server's clock was set back.
+        before = math.max(before + lease - left, 0)
         redis.call('SETRANGE', KEYS[1], #ARGV[1] + 2,
-            string.format('%015.0f %010.0f', before + lease - left, ARGV[2]))
+            string.format('%015.0f %010.0f', before, ARGV[2]))
     end
     left = tonumber(ARGV[2])
 end

@@ -7,7 +7,9 @@
 --       2 lease  3 value  4 the token to grant it with, if any
 -- Answers the token; {HF_EBUSY, 0, milliseconds that the holder has left}; or
 -- 1: ask lock.lua.
-if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[4]) > 0 then
+local keys, call = KEYS, redis.call
+
+if call('EXISTS', keys[1], keys[2], keys[4]) > 0 then
     local held = redis.pcall('GET', KEYS[1])
     local nonce = string.match(ARGV[1], '^ %x+ ')
 
@@ -28,7 +30,7 @@ if token then
         redis.call('SET', KEYS[3], token)
     end
 else
-    token = redis.call('INCR', KEYS[3])
+    token = call('INCR', keys[3])
     if token < 1e15 then
         return 1 -- the counter was lost
     end
@@ -37,6 +39,5 @@ else
     -- As digits() writes it, in half the time.
     token = string.format('%d%07d', token / 1e7, token % 1e7)
 end
-redis.call('SET', KEYS[1], 'hf1 ' .. token .. ARGV[1] .. ARGV[3],
-    'PX', ARGV[2])
+call('SET', keys[1], 'hf1 ' .. token .. ARGV[1] .. ARGV[3], 'PX', ARGV[2])
 return token

@@ -11,7 +11,7 @@ local WATCH_MS = 10000  -- a registration that is not repeated ends
 local EVENTS_MS = 60000 -- so do the events
 local DUE_MAX = 64
 local PURGE_MAX = 100
-local PREFIXES_MAX = 256
+local SIZES_MAX = 64 -- of prefixes: each costs every lock a little
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local now_ms = math.floor(now / 1000)
@@ -33,12 +33,14 @@ end
 
 for _, pattern in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf',
     digits(now_ms), 'LIMIT', 0, PURGE_MAX)) do
-    redis.call('HDEL', KEYS[1], pattern)
+    local was = redis.call('HDEL', KEYS[1], pattern) == 1
+
     redis.call('ZREM', KEYS[3], pattern)
-    if string.sub(pattern, 1, 1) == '^' then
-        redis.call('SREM', KEYS[2], string.sub(pattern, 2))
+    if was and string.sub(pattern, 1, 1) == '^'
+        and redis.call('HINCRBY', KEYS[2], #pattern - 1, -1) <= 0 then
+        redis.call('HDEL', KEYS[2], #pattern - 1)
     end
-    if mutant == 215 then redis.call('SREM', KEYS[2], string.sub(pattern, 2)) end
+    if mutant == 215 then redis.call('HDEL', KEYS[2], #pattern - 1) end
 end
 
 local index = redis.call('XREVRANGE', KEYS[4], '+', '-', 'COUNT', 1)[1][1]
@@ -48,10 +50,11 @@ local marked = false
 -- one marks that, so that a watcher who goes on knows what it has missed.
 local function register(pattern)
     if string.sub(pattern, 1, 1) == '^' then
-        if redis.call('SCARD', KEYS[2]) >= PREFIXES_MAX then
+        if redis.call('HEXISTS', KEYS[2], #pattern - 1) == 0
+            and redis.call('HLEN', KEYS[2]) >= SIZES_MAX then
             return '0'
         end
-        redis.call('SADD', KEYS[2], string.sub(pattern, 2))
+        redis.call('HINCRBY', KEYS[2], #pattern - 1, 1)
     end
     if not marked then
         index = digits(string.match(index, '^%d+') + 1) .. '-0'
