@@ -613,7 +613,7 @@ HF_API enum hf_err hf_wait_held_start(struct hf_client *client,
 
 /* How a key came to be free. */
 enum hf_freed {
-    HF_FREED_BEFORE = 1, /* it was free when asked */
+    HF_FREED_BEFORE = 1, /* it was free when first read */
     HF_FREED_RELEASED,
     HF_FREED_EXPIRED,
     HF_FREED_FORCED,

@@ -4,11 +4,16 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/mutant.h"
 #include "client/client.h"
 #include "client/options.h"
 #include "client/watch.h"
 
 #define LOOK_AGAIN_MS 1000
+
+/* A READ may overtake the event that says how the key became free: replies and
+ * events do not always share a connection. It is awaited this long. */
+#define AWAIT_EVENT_MS 2000
 
 static void set_timer(struct hf_watch *watch, hf_time at)
 {
@@ -44,6 +49,25 @@ static void free_at_last(struct hf_watch *watch, enum hf_freed freed)
     if (watch->wait.freed)
         *watch->wait.freed = freed;
     hf_watch_answer(watch, HF_OK, NULL);
+}
+
+/* If the key was held earlier in this wait, an event of its end follows. */
+static void see_free(struct hf_watch *watch)
+{
+    hf_time now = hf_client_now(watch->client);
+    hf_time until = hf_time_add(now, AWAIT_EVENT_MS);
+
+    if (!watch->wait.seen_held) {
+        free_at_last(watch, HF_FREED_BEFORE);
+    } else if (!(watch->client->caps & HF_CAP_WATCH) ||
+               now >= watch->wait.wait_until || HF_MUTANT(210)) {
+        free_at_last(watch, HF_FREED_UNSEEN);
+    } else {
+        watch->wait.seen_free = true;
+        set_timer(watch, until < watch->wait.wait_until
+                             ? until
+                             : watch->wait.wait_until);
+    }
 }
 
 static void held_at_last(struct hf_watch *watch, struct hf_answer *read)
@@ -88,6 +112,9 @@ void hf_wait_pushed(struct hf_watch *watch, const struct hf_event *event)
     if (watch->purpose == HF_WATCH_WAIT_FREE && event->freed) {
         hf_call_abandon(&watch->call);
         free_at_last(watch, freed_by(event->kind));
+    } else if (watch->wait.seen_free) {
+        if (event->kind == HF_EVENT_DROPPED)
+            free_at_last(watch, HF_FREED_UNSEEN);
     } else if (event->kind == HF_EVENT_DROPPED) {
         look(watch);
     } else if (event->kind == HF_EVENT_GRANTED) {
@@ -128,8 +155,7 @@ static void read_answered(struct hf_watch *watch)
                watch->wait.granted > 0) {
         was_held(watch);
     } else if (watch->purpose == HF_WATCH_WAIT_FREE && !held) {
-        free_at_last(watch,
-                     watch->wait.seen_held ? HF_FREED_UNSEEN : HF_FREED_BEFORE);
+        see_free(watch);
     } else {
         watch->wait.seen_held = held;
         rest(watch, read->infos[0].left_ms);
@@ -154,6 +180,10 @@ void hf_wait_fired(struct hf_timer *timer)
 {
     struct hf_watch *watch = HF_CONTAINER(timer, struct hf_watch, wait.timer);
 
+    if (watch->wait.seen_free && !HF_MUTANT(211)) {
+        free_at_last(watch, HF_FREED_UNSEEN);
+        return;
+    }
     if (hf_client_now(watch->client) >= watch->wait.wait_until) {
         /* An answer takes its own time: who does not wait looks once. */
         if (hf_call_open(&watch->call) && !watch->wait.looked)

@@ -15,6 +15,7 @@ struct hf_wait {
     hf_time wait_until;
     bool looked;      /* the server has answered */
     bool seen_held;   /* for free: it was not free from the start */
+    bool seen_free;   /* for free: a READ was ahead of the event */
     bool look_again;  /* an event came while a READ was open */
     uint64_t granted; /* for held: the token of the last grant seen */
     char owner[HF_NOTE_MAX + 1]; /* and whose it was */

@@ -876,11 +876,45 @@ static void a_wait_for_a_key_survives_lost_events(void **state)
         HF_OK);
     hf_world_run(&world, 10);
     assert_int_equal(hf_world_unlock(&world, lock), HF_OK);
-    hf_world_run(&world, 1100);
+    hf_world_run(&world, 3100); /* a READ, and the wait for its event */
     assert_true(is_done(freed));
     assert_int_equal(hf_world_wait(&world, freed), HF_OK);
     assert_int_equal(how, HF_FREED_UNSEEN);
     hf_lock_free(lock);
+}
+
+/* Have b wait up to `wait_ms` until `k` is free, and a release it. b's READ
+ * after a second is ahead of the event, which is `late_ms` on its way. */
+static enum hf_freed wait_with_late_event(uint32_t wait_ms, uint32_t late_ms)
+{
+    struct hf_lock_opts opts = options(60000, 0);
+    enum hf_freed how = 0;
+    struct hf_future *freed;
+    struct hf_lock *lock;
+
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
+    assert_int_equal(
+        hf_wait_free_start(b, hf_key("k"), wait_ms, &how, NULL, NULL, &freed),
+        HF_OK);
+    hf_world_run(&world, 10);
+    hf_faulty_cue(hf_faulty_of(b), HF_ON_EVENT, HF_DELAY, 1, late_ms);
+    assert_int_equal(hf_world_unlock(&world, lock), HF_OK);
+    assert_int_equal(hf_world_wait(&world, freed), HF_OK);
+    hf_lock_free(lock);
+    return how;
+}
+
+static void a_read_ahead_of_the_event_waits_for_it(void **state)
+{
+    (void)state;
+    assert_int_equal(wait_with_late_event(10000, 1500), HF_FREED_RELEASED);
+}
+
+/* The wait ends in time, and the key is known to be free. */
+static void a_key_seen_free_is_no_time_out(void **state)
+{
+    (void)state;
+    assert_int_equal(wait_with_late_event(1200, 1500), HF_FREED_UNSEEN);
 }
 
 static unsigned events_seen;
@@ -958,6 +992,8 @@ int main(void)
         CASE(a_call_over_the_window_is_parked_and_goes_on),
         CASE(a_parked_call_that_was_never_sent_is_unavailable),
         CASE(a_wait_for_a_key_survives_lost_events),
+        CASE(a_read_ahead_of_the_event_waits_for_it),
+        CASE(a_key_seen_free_is_no_time_out),
         CASE(a_watch_whose_answer_was_lost_tells_each_event_once),
     };
 

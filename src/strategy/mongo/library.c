@@ -7,18 +7,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/list.h"
 #include "base/thread.h"
 #include "base/wiped.h"
 
 #define EXIT_S 1
 
-struct thread {
-    struct hf_list link;
-    pthread_t id;
+struct start {
     void *(*run)(void *);
     void *arg;
-    bool ended; /* to be joined */
 };
 
 /* The threads of all clients. A forked child has none of them: it sees zeros
@@ -26,8 +22,10 @@ struct thread {
 struct threads {
     pthread_mutex_t mutex;
     pthread_cond_t fewer;
-    struct hf_list all;
-    unsigned running; /* of them: the others have ended */
+    unsigned running;
+    bool has_ended;
+    pthread_t ended; /* the last one, to be joined */
+    bool exiting;    /* nobody joins any more */
 };
 static void *_Atomic threads_page;
 
@@ -37,102 +35,65 @@ static struct threads *lock_threads(void)
     struct threads *threads =
         hf_wiped_get(&threads_page, sizeof(struct threads));
 
-    if (!threads)
-        return NULL;
-    pthread_mutex_lock(&threads->mutex);
-    if (!threads->all.next)
-        hf_list_init(&threads->all);
+    if (threads)
+        pthread_mutex_lock(&threads->mutex);
     return threads;
 }
 
-static void *begin(void *arg)
+/* Each thread joins the one that ended before it. So one thread at most is left
+ * to be joined, and once it is, all that ended are gone. */
+static void end_thread(void)
 {
-    struct thread *thread = arg;
-    struct threads *threads;
+    struct threads *threads = lock_threads();
+    bool joins = threads->has_ended;
+    pthread_t before = threads->ended;
 
-    (void)thread->run(thread->arg);
-    threads = lock_threads();
-    thread->ended = true;
+    if (threads->exiting)
+        (void)pthread_detach(pthread_self());
+    threads->has_ended = !threads->exiting;
+    threads->ended = pthread_self();
     threads->running--;
     pthread_cond_signal(&threads->fewer);
     pthread_mutex_unlock(&threads->mutex);
+    if (joins)
+        (void)pthread_join(before, NULL);
+}
+
+static void *thread_main(void *arg)
+{
+    struct start start = *(struct start *)arg;
+
+    free(arg);
+    (void)start.run(start.arg);
+    end_thread();
     return NULL;
-}
-
-/* Unlink a thread that has ended; NULL: there is none. */
-static struct thread *take_ended(void)
-{
-    struct threads *threads = lock_threads();
-    struct thread *taken = NULL;
-
-    for (struct hf_list *link = threads->all.next;
-         link != &threads->all && !taken; link = link->next) {
-        struct thread *thread = HF_CONTAINER(link, struct thread, link);
-
-        if (thread->ended)
-            taken = thread;
-    }
-    if (taken)
-        hf_list_remove(&taken->link);
-    pthread_mutex_unlock(&threads->mutex);
-    return taken;
-}
-
-static void join_ended(void)
-{
-    struct thread *thread;
-
-    while ((thread = take_ended())) {
-        (void)pthread_join(thread->id, NULL);
-        free(thread);
-    }
-}
-
-static bool start(struct threads *threads, struct thread *thread)
-{
-    if (hf_thread_start(&thread->id, begin, thread) != 0)
-        return false;
-    hf_list_push_back(&threads->all, &thread->link);
-    threads->running++;
-    return true;
 }
 
 bool hf_mongo_thread_start(void *(*run)(void *), void *arg)
 {
-    struct thread *thread = malloc(sizeof(*thread));
-    struct threads *threads = thread ? lock_threads() : NULL;
-    bool started;
+    struct start *start = malloc(sizeof(*start));
+    struct threads *threads = start ? lock_threads() : NULL;
+    pthread_t id;
+    bool started = false;
 
-    if (!threads) {
-        free(thread);
-        return false;
+    if (threads) {
+        *start = (struct start){.run = run, .arg = arg};
+        started = hf_thread_start(&id, thread_main, start) == 0;
+        threads->running += started;
+        pthread_mutex_unlock(&threads->mutex);
     }
-    *thread = (struct thread){.run = run, .arg = arg};
-    started = start(threads, thread);
-    pthread_mutex_unlock(&threads->mutex);
-    join_ended();
     if (!started)
-        free(thread);
+        free(start);
     return started;
 }
 
-/* Those that are stuck in libmongoc go down with the process. */
-static void detach_others(void)
-{
-    struct threads *threads = lock_threads();
-
-    for (struct hf_list *link = threads->all.next; link != &threads->all;
-         link = link->next)
-        (void)pthread_detach(HF_CONTAINER(link, struct thread, link)->id);
-    pthread_mutex_unlock(&threads->mutex);
-}
-
-/* Until they are gone, and not only about to go: libraries clean up after a
- * thread when it ends, with what they take down themselves at exit. */
+/* Threads that are stuck in libmongoc end with the process. */
 static void await_threads(void)
 {
     struct threads *threads = lock_threads();
     struct timespec until;
+    pthread_t ended;
+    bool joins;
 
     if (!threads)
         return; /* none was ever started */
@@ -142,9 +103,13 @@ static void await_threads(void)
            pthread_cond_clockwait(&threads->fewer, &threads->mutex,
                                   CLOCK_MONOTONIC, &until) == 0)
         continue;
+    joins = threads->has_ended;
+    ended = threads->ended;
+    threads->has_ended = false;
+    threads->exiting = true;
     pthread_mutex_unlock(&threads->mutex);
-    join_ended();
-    detach_others();
+    if (joins)
+        (void)pthread_join(ended, NULL);
 }
 
 static void log_nothing(mongoc_log_level_t level, const char *domain,
@@ -156,8 +121,8 @@ static void log_nothing(mongoc_log_level_t level, const char *domain,
     (void)arg;
 }
 
-/* libmongoc counts in shared memory, for who looks on. It has a name, which a
- * process that is killed would leave behind. */
+/* The name of the counters: only libmongoc's destructor removes it, and a killed
+ * process does not get there. The memory stays mapped. */
 static void unlink_counters(void)
 {
     char name[32];

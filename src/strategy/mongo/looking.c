@@ -36,7 +36,7 @@ void hf_mongo_look_fini(struct hf_mongo_look *look)
 
 /* ---- One document -------------------------------------------------------*/
 
-/* "SECONDS INCREMENT", and whatever follows. */
+/* "SECONDS INCREMENT". */
 static uint64_t parse_time(const char *text)
 {
     char *end = NULL;
@@ -46,16 +46,9 @@ static uint64_t parse_time(const char *text)
     return hf_mongo_time((uint32_t)seconds, (uint32_t)increment);
 }
 
-uint64_t hf_mongo_events_time(const char *events)
-{
-    const char *space = strchr(events, ' ');
-
-    return space ? parse_time(space + 1) : 0;
-}
-
 /* A document as it is told; its texts are borrowed from it. */
 struct told {
-    const char *key, *owner, *note, *events;
+    const char *key, *owner, *note;
     uint64_t at; /* the instant of the cluster when it was read, or before */
     struct hf_bytes value;
     bool held, over;
@@ -81,8 +74,6 @@ static void read_text(const bson_iter_t *at, struct told *told)
         told->owner = text;
     else if (!strcmp(name, "note"))
         told->note = text;
-    else if (!strcmp(name, "events"))
-        told->events = text;
     else if (!strcmp(name, "at"))
         told->at = parse_time(text);
 }
@@ -177,7 +168,7 @@ static enum hf_err not_understood(struct hf_mongo_look *look, const char *key)
 static enum hf_err take(struct hf_mongo_look *look, const bson_t *document,
                         size_t *room)
 {
-    struct told told = {.key = "", .owner = "", .note = "", .events = ""};
+    struct told told = {.key = "", .owner = "", .note = ""};
     bson_iter_t at;
     enum hf_err err;
 
@@ -186,7 +177,6 @@ static enum hf_err take(struct hf_mongo_look *look, const bson_t *document,
     if (look->scope == HF_MONGO_ONE && told.at > 0)
         look->reply.time = told.at;
     look->over = told.held && told.over;
-    look->changed_at = hf_mongo_events_time(told.events);
     if (!told.held || told.over)
         return HF_OK;
     if (told.info.token == 0)

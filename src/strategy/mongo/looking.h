@@ -20,8 +20,7 @@ struct hf_mongo_look {
     struct hf_mongo_reply reply; /* err, cause and time */
     struct hf_info *infos;       /* held ones; the caller frees them */
     size_t count;
-    bool over;           /* ONE: its lease has ended, and nobody ended it yet */
-    uint64_t changed_at; /* ONE: the time of its last event, or a little less */
+    bool over; /* ONE: its lease has ended, and nobody ended it yet */
 };
 
 /* HF_ENOMEM. */
@@ -39,8 +38,5 @@ bool hf_mongo_look_left(const char *key, mongoc_client_t *client,
                         const struct hf_mongo_place *place,
                         const mongoc_server_description_t *server,
                         uint32_t *left_ms);
-
-/* The time in the first line of a document's events; 0 of what is none. */
-uint64_t hf_mongo_events_time(const char *events);
 
 #endif

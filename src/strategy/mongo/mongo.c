@@ -278,8 +278,7 @@ static void looked(struct hf_mongo_call *call)
     if (!err && request->kind == HF_REQUEST_READ && request->answer.count == 0)
         err = give_free(request, look->reply.time);
     request->answer.result.err = err;
-    if (err || request->kind != HF_REQUEST_READ || !hf_mongo_hold_back(call))
-        hf_mongo_answer(call);
+    hf_mongo_answer(call);
 }
 
 struct hf_mongo_call *hf_mongo_look_new(
@@ -362,13 +361,10 @@ static void cancel(void *self, struct hf_request *request)
 {
     struct hf_mongo *mongo = self;
     struct hf_mongo_call *call = find(mongo, request);
-    enum hf_mongo_progress progress = HF_MONGO_WAITING;
+    enum hf_mongo_progress progress =
+        hf_mongo_crew_take_back(mongo->crew, &call->job);
 
     hf_answer_clear(&request->answer);
-    if (call->held_until > 0) /* a READ that has its answer */
-        hf_list_remove(&call->job.link);
-    else
-        progress = hf_mongo_crew_take_back(mongo->crew, &call->job);
     if (progress != HF_MONGO_WAITING) {
         give_up(call, progress);
         return;
@@ -419,7 +415,6 @@ static enum hf_err mongo_open(void *self, struct hf_url *url,
     hf_list_init(&mongo->calls);
     hf_mongo_doubts_init(&mongo->doubts);
     hf_list_init(&mongo->watches);
-    hf_list_init(&mongo->held_back);
     hf_map_init(&mongo->due);
     hf_map_init(&mongo->waiters);
     hf_mongo_library_init();

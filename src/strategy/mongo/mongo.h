@@ -26,8 +26,7 @@ struct hf_mongo_call {
     struct hf_request *request; /* NULL: nobody wants the answer */
     struct hf_list open;        /* among all calls */
     hf_time sent;
-    hf_time held_until; /* a READ that is held back (watch.c) */
-    bool is_due;        /* a look of due.c */
+    bool is_due; /* a look of due.c */
     void (*replied)(struct hf_mongo_call *call);
     struct hf_mongo_question question;
     struct hf_mongo_reply reply;
@@ -52,9 +51,8 @@ struct hf_mongo {
     struct hf_mongo_grant grants[HF_MONGO_GRANTS_KEPT]; /* the newest */
     unsigned grant_count;
     struct hf_list watches;
-    bool telling; /* a watch that goes now is freed later */
-    struct hf_list held_back;
-    struct hf_timer tick; /* the next lease ends, or a READ has waited enough */
+    bool telling;         /* a watch that goes now is freed later */
+    struct hf_timer tick; /* the next lease ends, or a claim looks again */
     bool ticks;           /* it has its place */
 
     /* waiters.c */
@@ -110,10 +108,6 @@ bool hf_mongo_was_granted(const struct hf_mongo *mongo,
 
 /* The timer, for what comes next. */
 void hf_mongo_set_tick(struct hf_mongo *mongo);
-
-/* Hold a READ back until the watches have heard what happened before it.
- * False: they have. */
-bool hf_mongo_hold_back(struct hf_mongo_call *call);
 
 /* waiters.c: claims of this client in queues. False: out of memory. */
 bool hf_mongo_waiters_add(struct hf_mongo *mongo, const struct hf_nonce *nonce);

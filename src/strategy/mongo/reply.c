@@ -88,7 +88,7 @@ static void read_events(bson_iter_t *at,
         BSON_ITER_HOLDS_UTF8(at) ? bson_iter_utf8(at, NULL) : "";
 
     reply->fresh =
-        !strncmp(events, question->command, size) && events[size] == ' ';
+        !strncmp(events, question->command, size) && events[size] == '\n';
 }
 
 /* Which update of this client was the last that was applied. */

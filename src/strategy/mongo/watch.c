@@ -8,16 +8,14 @@
 #include "strategy/mongo/line.h"
 #include "strategy/mongo/mongo.h"
 
-#define NEXT_LOOKS_MS 50  /* one after another */
-#define HISTORY_S 3600    /* from so far back events are told */
-#define HOLD_BACK_MS 1500 /* a READ does not wait longer for its event */
+#define NEXT_LOOKS_MS 50 /* one after another */
+#define HISTORY_S 3600   /* from so far back events are told */
 
 /* One watch of one client: the prefix follows. */
 struct watch {
     struct hf_list link;
     uint64_t number;
-    uint64_t next;       /* the first index that it has not heard */
-    uint64_t changed_at; /* the last change it has heard, as READ tells it */
+    uint64_t next; /* the first index that it has not heard */
     bool exact, gone;
     size_t size;
     uint8_t prefix[];
@@ -26,11 +24,6 @@ struct watch {
 static struct watch *watch_of(struct hf_list *link)
 {
     return HF_CONTAINER(link, struct watch, link);
-}
-
-static struct hf_mongo_call *call_of(struct hf_list *link)
-{
-    return HF_CONTAINER(link, struct hf_mongo_call, job.link);
 }
 
 static bool covers(const struct watch *watch, struct hf_key key)
@@ -143,18 +136,6 @@ static void note_due(struct hf_mongo *mongo, const struct hf_mongo_line *line)
         hf_mongo_due_drop(mongo, event->key);
 }
 
-static void note_change(struct hf_mongo *mongo, struct hf_key key,
-                        uint64_t changed_at)
-{
-    for (struct hf_list *link = mongo->watches.next; link != &mongo->watches;
-         link = link->next) {
-        struct watch *watch = watch_of(link);
-
-        if (covers(watch, key) && watch->changed_at < changed_at)
-            watch->changed_at = changed_at;
-    }
-}
-
 static void tell_change(struct hf_mongo *mongo,
                         const struct hf_mongo_change *change)
 {
@@ -180,7 +161,6 @@ static void tell_change(struct hf_mongo *mongo,
         if (watched)
             tell_watches(mongo, &line.event);
     }
-    note_change(mongo, key, hf_mongo_events_time(change->events));
     if (is_new)
         mongo->heard = change->time;
 }
@@ -210,76 +190,6 @@ static void tell_lost(struct hf_mongo *mongo, uint64_t time)
     }
 }
 
-/* ---- READs that are held back -------------------------------------------*/
-
-/* What is asked later is answered later: a watch that was asked for before is
- * about to begin. */
-static bool awaits_watch(const struct hf_mongo_call *call)
-{
-    const struct hf_list *calls = &call->mongo->calls;
-
-    for (struct hf_list *link = calls->next; link != &call->open;
-         link = link->next) {
-        const struct hf_mongo_call *before =
-            HF_CONTAINER(link, struct hf_mongo_call, open);
-
-        if (before->request && before->request->kind == HF_REQUEST_WATCH)
-            return true;
-    }
-    return false;
-}
-
-/* Whether an exact watch of the key has yet to hear what the READ saw: its last
- * change, or the end of a lease that is over. */
-static bool is_behind(const struct hf_mongo_call *call)
-{
-    const struct hf_mongo *mongo = call->mongo;
-    uint64_t wanted = call->look.changed_at + call->look.over;
-
-    if (awaits_watch(call))
-        return true;
-    for (struct hf_list *link = mongo->watches.next; link != &mongo->watches;
-         link = link->next) {
-        const struct watch *watch = watch_of(link);
-
-        if (watch->exact && covers(watch, call->request->command.key) &&
-            watch->changed_at < wanted)
-            return true;
-    }
-    return false;
-}
-
-bool hf_mongo_hold_back(struct hf_mongo_call *call)
-{
-    struct hf_mongo *mongo = call->mongo;
-
-    if (!is_behind(call))
-        return false;
-    if (call->look.over)
-        hf_mongo_due_set(mongo, call->request->command.key, 0);
-    call->held_until =
-        hf_time_add(mongo->host->ops->now(mongo->host), HOLD_BACK_MS);
-    hf_list_push_back(&mongo->held_back, &call->job.link);
-    hf_mongo_set_tick(mongo);
-    return true;
-}
-
-static void release_held(struct hf_mongo *mongo)
-{
-    hf_time now = mongo->host->ops->now(mongo->host);
-    struct hf_list *link, *next;
-
-    for (link = mongo->held_back.next; link != &mongo->held_back; link = next) {
-        struct hf_mongo_call *call = call_of(link);
-
-        next = link->next;
-        if (call->held_until > now && is_behind(call))
-            continue;
-        hf_list_remove(link);
-        hf_mongo_answer(call);
-    }
-}
-
 /* ---- Time ---------------------------------------------------------------*/
 
 void hf_mongo_set_tick(struct hf_mongo *mongo)
@@ -288,10 +198,6 @@ void hf_mongo_set_tick(struct hf_mongo *mongo)
 
     if (hf_heap_top_key(&mongo->looks) < at)
         at = hf_heap_top_key(&mongo->looks);
-    for (struct hf_list *link = mongo->held_back.next;
-         link != &mongo->held_back; link = link->next)
-        if (call_of(link)->held_until < at)
-            at = call_of(link)->held_until;
     hf_timer_set(mongo->host, &mongo->tick, at);
 }
 
@@ -301,8 +207,6 @@ static void on_tick(struct hf_timer *timer)
 
     hf_mongo_due_look(mongo);
     hf_mongo_waiters_nudge(mongo);
-
-    release_held(mongo);
     hf_mongo_set_tick(mongo);
 }
 
@@ -345,7 +249,6 @@ static void heard(void *arg)
     }
     mongo->telling = false;
     free_gone(mongo);
-    release_held(mongo);
     hf_mongo_set_tick(mongo);
 }
 
@@ -397,7 +300,6 @@ static enum hf_err add_watch(struct hf_mongo *mongo,
     *watch = (struct watch){
         .number = request->watch,
         .next = next,
-        .changed_at = look->reply.time,
         .exact = request->exact,
         .size = prefix.size,
     };
@@ -427,7 +329,6 @@ static void watch_began(struct hf_mongo_call *call)
     request->answer.result.err = err;
     request->answer.index = HF_MONGO_INDEX(call->look.reply.time);
     hf_mongo_answer(call);
-    release_held(mongo);
 }
 
 void hf_mongo_watch(struct hf_mongo *mongo, struct hf_request *request)

@@ -203,9 +203,7 @@ static void take_look(struct hf_redis *redis, const redisReply *reply)
     if (!hf_list_empty(&redis->watches))
         hf_redis_tick_at(redis,
                          hf_time_add(redis->host->ops->now(redis->host), next));
-    if (hf_redis_watches_wanted(redis) <= index)
-        hf_redis_fetch(redis);
-    hf_redis_watches_let_go(redis, false);
+    hf_redis_watches_catch_up(redis, index);
 }
 
 static void looked(struct hf_redis_call *call, const redisReply *reply)

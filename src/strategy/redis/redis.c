@@ -296,7 +296,7 @@ static enum hf_err take_read(struct hf_redis_request *request,
     if (!err) {
         answer->count = 1;
         answer->index = answer->infos->index;
-        request->index = answer->index;
+        hf_redis_watches_catch_up(request->redis, answer->index);
     } else if (reply->type == REDIS_REPLY_ERROR) {
         hf_redis_explain_error(answer, request->request->command.key, reply);
     }
@@ -310,8 +310,7 @@ static void read_replied(struct hf_redis_call *call, const redisReply *reply)
 
     if (request->request)
         request->request->answer.result.err = take_read(request, reply);
-    if (!hf_redis_watches_are_behind(request->redis, request))
-        hf_redis_answer(request);
+    hf_redis_answer(request);
 }
 
 static void run_read(struct hf_redis *redis, struct hf_request *request)

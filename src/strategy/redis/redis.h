@@ -18,13 +18,11 @@ struct hf_redis_request {
     struct hf_redis *redis;
     struct hf_request *request; /* NULL: nobody wants the answer any more */
     struct hf_list open;        /* among all requests */
-    struct hf_list held_back;   /* until messages are heard, or events, or
-                                   the turn ends */
+    struct hf_list held_back;   /* until messages are heard, or the turn ends */
     struct hf_redis_list *list; /* LIST */
     hf_time sent;
-    uint64_t index; /* READ: of the newest event */
-    bool tried;     /* LOCK: without joining the queue */
-    bool waiting;   /* LOCK: the server has it in the queue */
+    bool tried;   /* LOCK: without joining the queue */
+    bool waiting; /* LOCK: the server has it in the queue */
 };
 
 struct hf_redis {
@@ -58,8 +56,7 @@ struct hf_redis {
 
     /* watch.c */
     struct hf_list watches;
-    struct hf_list until_told; /* requests: READs behind their events */
-    bool telling;              /* a watch that goes now is freed later */
+    bool telling; /* a watch that goes now is freed later */
     bool fetching, fetch_again;
     struct hf_redis_call fetch;
     struct hf_redis_call look;
@@ -111,10 +108,8 @@ void hf_redis_watch(struct hf_redis *redis, struct hf_request *request);
 void hf_redis_unwatch(struct hf_redis *redis, uint64_t number);
 void hf_redis_watch_cancel(struct hf_redis *redis, struct hf_request *request);
 
-/* Hold a READ back until the watches have heard what happened before it.
- * False: they have. */
-bool hf_redis_watches_are_behind(struct hf_redis *redis,
-                                 struct hf_redis_request *request);
+/* The newest event that the server has is `index`: read it, if it is wanted. */
+void hf_redis_watches_catch_up(struct hf_redis *redis, uint64_t index);
 
 /* Subscribe to what is watched; the server has subscribed to a channel; nothing
  * is subscribed to any more. */

@@ -14,14 +14,7 @@
 
 #define FETCH_COUNT 512
 
-/* ---- Behind -------------------------------------------------------------*/
-
-static struct hf_redis_request *take_held(struct hf_list *list)
-{
-    struct hf_list *link = hf_list_take(list);
-
-    return link ? HF_CONTAINER(link, struct hf_redis_request, held_back) : NULL;
-}
+/* ---- Watches ------------------------------------------------------------*/
 
 /* The lowest index that a watch wants; UINT64_MAX if none wants any. */
 uint64_t hf_redis_watches_wanted(const struct hf_redis *redis)
@@ -38,48 +31,12 @@ uint64_t hf_redis_watches_wanted(const struct hf_redis *redis)
     return lowest;
 }
 
-/* Whether a watch is still to hear of what was before `index`. One that is
- * being opened is: what is asked later is answered later. */
-static bool is_behind(const struct hf_redis *redis, uint64_t index)
+/* A message that was lost is noticed here earlier than at the next tick. */
+void hf_redis_watches_catch_up(struct hf_redis *redis, uint64_t index)
 {
-    for (struct hf_list *link = redis->watches.next; link != &redis->watches;
-         link = link->next) {
-        const struct hf_redis_watch *watch = hf_redis_watch_of(link);
-
-        if (!watch->gone && (watch->opening || watch->next <= index))
-            return true;
-    }
-    return false;
+    if (hf_redis_watches_wanted(redis) <= index)
+        hf_redis_fetch(redis);
 }
-
-bool hf_redis_watches_are_behind(struct hf_redis *redis,
-                                 struct hf_redis_request *request)
-{
-    if (!request->request || !is_behind(redis, request->index))
-        return false;
-    hf_list_push_back(&redis->until_told, &request->held_back);
-    hf_redis_fetch(redis);
-    return true;
-}
-
-/* Answer the READs whose events are told; or all, where none can be. */
-void hf_redis_watches_let_go(struct hf_redis *redis, bool all)
-{
-    struct hf_list behind;
-    struct hf_redis_request *request;
-
-    hf_list_init(&behind);
-    while ((request = take_held(&redis->until_told))) {
-        if (all || !is_behind(redis, request->index))
-            hf_redis_answer(request);
-        else
-            hf_list_push_back(&behind, &request->held_back);
-    }
-    while ((request = take_held(&behind)))
-        hf_list_push_back(&redis->until_told, &request->held_back);
-}
-
-/* ---- Watches ------------------------------------------------------------*/
 
 void hf_redis_tick_at(struct hf_redis *redis, hf_time at)
 {
@@ -228,7 +185,6 @@ static void fetched(struct hf_redis_call *call, const redisReply *reply)
     } else if (reply && reply->type == REDIS_REPLY_ERROR) {
         (void)hf_redis_failure(&redis->link, reply);
     }
-    hf_redis_watches_let_go(redis, !redis->fetching && !reply);
 }
 
 void hf_redis_fetch(struct hf_redis *redis)
@@ -274,7 +230,6 @@ void hf_redis_refuse_watches(struct hf_redis *redis, enum hf_err err,
             hf_redis_watch_refuse(redis, watch, err, text);
     }
     hf_redis_watches_sweep(redis);
-    hf_redis_watches_let_go(redis, false);
 }
 
 /* ---- Requests -----------------------------------------------------------*/
@@ -337,7 +292,6 @@ void hf_redis_unwatch(struct hf_redis *redis, uint64_t number)
         hf_redis_watch_unsubscribe(redis, watch);
     }
     hf_redis_watches_sweep(redis);
-    hf_redis_watches_let_go(redis, false);
 }
 
 void hf_redis_watch_cancel(struct hf_redis *redis, struct hf_request *request)
@@ -352,7 +306,6 @@ void hf_redis_watch_cancel(struct hf_redis *redis, struct hf_request *request)
 
 enum hf_err hf_redis_watches_open(struct hf_redis *redis)
 {
-    hf_list_init(&redis->until_told);
     hf_list_init(&redis->watches);
     redis->tick.fire = hf_redis_on_tick;
     redis->tick_at = HF_NEVER;

@@ -23,13 +23,12 @@ static inline struct hf_redis_watch *hf_redis_watch_of(struct hf_list *link)
 }
 
 /* watch.c: the lowest index that a watch wants, or UINT64_MAX. Free the watches
- * that are gone, unless `telling`. Refuse one that is being opened. Answer the
- * READs whose events are reported, or all of them. Set the next tick. */
+ * that are gone, unless `telling`. Refuse one that is being opened. Set the next
+ * tick. */
 uint64_t hf_redis_watches_wanted(const struct hf_redis *redis);
 void hf_redis_watches_sweep(struct hf_redis *redis);
 void hf_redis_watch_refuse(struct hf_redis *redis, struct hf_redis_watch *watch,
                            enum hf_err err, const char *text);
-void hf_redis_watches_let_go(struct hf_redis *redis, bool all);
 void hf_redis_tick_at(struct hf_redis *redis, hf_time at);
 
 /* interest.c: subscribe to what is watched, or not any more. The next tick. */
