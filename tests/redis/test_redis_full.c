@@ -119,17 +119,28 @@ static void a_watched_lock_is_given_back(void **state)
     expect_ok(hf_unlock(held));
 }
 
+/* An answer may be under way when the time is over: then it is in doubt. */
+static enum hf_err lock_by_other(const char *key, struct hf_lock_opts *opts)
+{
+    struct hf_lock *none = NULL;
+    enum hf_err err;
+
+    do
+        err = hf_lock(other, hf_key(key), opts, &none);
+    while (err == HF_EINDOUBT);
+    return err;
+}
+
 static void a_new_lock_is_refused(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 0, 300);
-    struct hf_lock *none = NULL;
 
     (void)state;
     fill();
-    expect_err(hf_lock(other, hf_key("l"), &opts, &none), HF_EUNAVAIL);
+    expect_err(lock_by_other("l", &opts), HF_EUNAVAIL);
     expect_word(other, "OOM");
     opts.wait_ms = 100;
-    expect_err(hf_lock(other, hf_key("k"), &opts, &none), HF_EUNAVAIL);
+    expect_err(lock_by_other("k", &opts), HF_EUNAVAIL);
     assert_string_equal(hf_test_redis_say(&redis, "EXISTS hf:q:k"), "0");
 }
 
