@@ -125,7 +125,7 @@ static void open_crowd(struct crowd *crowd, const struct bench *bench,
         crowd->clients[i] = bench_open_background(&ours);
 }
 
-/* Those that wait are withdrawn by that. */
+/* Closing a client withdraws its waiters. */
 static void close_crowd(struct crowd *crowd, unsigned count)
 {
     for (unsigned i = 0; i < CLIENTS; i++)

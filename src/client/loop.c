@@ -226,7 +226,7 @@ static int epoll_of(const struct hf_client *client)
 }
 
 /* Look at the descriptors. */
-static void look(struct hf_client *client)
+static void poll_descriptors(struct hf_client *client)
 {
     struct epoll_event events[EVENTS_A_TURN];
 
@@ -301,7 +301,7 @@ void hf_loop_process(struct hf_client *client)
     if (loop->driven || loop->background)
         return;
     take_role(loop, NULL);
-    look(client);
+    poll_descriptors(client);
     catch_up(client);
     hand_role_on(loop);
     run_callbacks(client);
@@ -324,7 +324,7 @@ static void drive(struct hf_client *client, struct hf_blocked *blocked)
 
     take_role(loop, blocked);
     if (must_look(client))
-        look(client);
+        poll_descriptors(client);
     catch_up(client);
     while (!must_return(loop, blocked) && may_drive(loop, blocked) &&
            !must_call(loop)) {

@@ -244,7 +244,7 @@ void hf_table_give_token(struct hf_table *table, struct hf_hold *hold)
 {
     hold->token = ++table->token;
     if (table->by_token.prev == &hold->by_token)
-        return; /* it is the last already */
+        return; /* already the last */
     pass_over(table, hold);
     hf_list_remove(&hold->by_token);
     hf_list_push_back(&table->by_token, &hold->by_token);

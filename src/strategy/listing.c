@@ -157,7 +157,7 @@ static void drop_repeats(struct hf_answer *answer)
 /* ---- Both ---------------------------------------------------------------*/
 
 /* From the start, and without what was collected before. */
-static void begin(struct listing *listing)
+static void begin_listing(struct listing *listing)
 {
     struct hf_table *table = &listing->local->store->table;
 
@@ -171,8 +171,8 @@ static void begin(struct listing *listing)
         listing->patience = 2 * table->holds.count + 65536;
 }
 
-/* Go inside for one step. The strategy may have made the store anew meanwhile:
- * then it starts over. */
+/* Enter the store for one step. If the strategy has replaced the store since the
+ * last step, the listing starts over. */
 static enum hf_err run_step(struct listing *listing)
 {
     struct hf_local *local = listing->local;
@@ -181,7 +181,7 @@ static enum hf_err run_step(struct listing *listing)
     if (err)
         return err;
     if (listing->walk.broken)
-        begin(listing);
+        begin_listing(listing);
     copy_step(listing);
     if (!listing->walk.next)
         hf_walk_end(&listing->walk);
@@ -200,7 +200,7 @@ static void give_up(struct listing *listing)
         local->ops->leave(local);
 }
 
-static enum hf_err run(struct listing *listing, enum hf_err *failure)
+static enum hf_err run_listing(struct listing *listing, enum hf_err *failure)
 {
     enum hf_err err;
 
@@ -223,7 +223,7 @@ enum hf_err hf_local_list(struct hf_local *local, struct hf_request *request)
         .walk = {.broken = true}, /* not begun */
     };
     enum hf_err failure = HF_OK;
-    enum hf_err err = run(&listing, &failure);
+    enum hf_err err = run_listing(&listing, &failure);
 
     hf_buf_fini(&listing.buf);
     if (err || failure)

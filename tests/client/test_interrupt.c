@@ -227,7 +227,7 @@ static void a_claim_outlives_the_wait_for_it(void **state)
     hf_lock_free(lock);
 }
 
-/* An interrupt of before is for nobody but who waits for a future. */
+/* Only a wait for a future or a claim honours an interrupt that came before. */
 static void an_old_interrupt_ends_no_other_call(void **state)
 {
     struct hf_lock *lock;

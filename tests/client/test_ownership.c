@@ -166,8 +166,8 @@ static void lose_time(struct hf_world *at)
     hf_world_jump(at, 500);
 }
 
-/* The turn was stopped for longer than the lease. What is asked anew in the same
- * turn counts from now, or each answer in it would be late. */
+/* The turn was stopped for longer than the lease. A claim that starts over in the
+ * same turn must count from now, or each of its answers would be late. */
 static void a_claim_that_begins_anew_reads_the_clock_anew(void **state)
 {
     struct hf_lock_opts opts = options(100, HF_FOREVER);

@@ -242,7 +242,7 @@ static void a_blocked_claim_is_canceled_with_its_handle(void **state)
     assert_false(hf_world_held(&world, "k", NULL));
 }
 
-/* The process was stopped just after the grant: it hears of the loss first. */
+/* The process was stopped just after the grant, so LOST is reported first. */
 static void free_when_lost(struct hf_lock *lock, enum hf_lock_event event,
                            void *arg)
 {

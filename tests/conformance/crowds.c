@@ -575,7 +575,7 @@ struct storm {
     _Atomic unsigned wrong;
 };
 
-/* On a busy machine, what was asked so often may be in doubt. */
+/* On a busy machine some of so many requests may end in doubt. */
 static bool is_legal(enum hf_err err, enum hf_err also)
 {
     return err == HF_OK || err == also || err == HF_EINDOUBT;

@@ -159,8 +159,8 @@ void suite_hear(struct hf_lock *lock, enum hf_lock_event event, void *heard);
 /* ---- Checks -------------------------------------------------------------*/
 
 /* Ask for a held key until the wait runs out, and expect HF_ETIMEDOUT. A
- * withdrawal that was not confirmed in a second is in doubt: then it asks
- * again. Returns how often it asked. */
+ * withdrawal that is not confirmed within a second is in doubt; then repeat the
+ * request. Return the number of requests. */
 unsigned suite_expect_timeout(struct hf_client *client, struct hf_key key,
                               const struct hf_lock_opts *opts);
 

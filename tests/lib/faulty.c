@@ -303,7 +303,8 @@ static void answer_error(struct hf_faulty *faulty, struct hf_request *request,
     answer_now(faulty, request, &answer);
 }
 
-/* The request, or its answer, was lost: after a while the client is told. */
+/* The request, or its answer, was lost. Report that to the client after
+ * HF_FAULTY_NOTICE_MS. */
 static void notice_loss(struct hf_faulty *faulty, struct hf_request *request)
 {
     struct packet *packet;

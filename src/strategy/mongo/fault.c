@@ -72,9 +72,9 @@ static enum hf_err server_fault(uint32_t code)
     }
 }
 
-/* libmongoc gives every failure of a login the same code, be it a connection
- * that was lost between two steps: only its text tells what the server refuses,
- * or what libmongoc cannot do. Nothing was sent in any case. */
+/* libmongoc reports every failed login with the same code, also one whose
+ * connection was lost half way. Only the message tells whether the server
+ * refused it or libmongoc cannot do it. No command was sent in any case. */
 static enum hf_err login_fault(const bson_error_t *why)
 {
     return strstr(why->message, "Authentication failed") ||

@@ -13,7 +13,7 @@
  * a command, never comes to its timer: one in so many sweeps when it opens. */
 #define OPENERS 16
 
-#define POSTPONED_MAX 60 /* times in a row */
+#define POSTPONED_MAX 60 /* consecutive postponements */
 
 struct sweep {
     struct hf_mongo_job job;

@@ -1,8 +1,8 @@
-/* beat.c - a client with waiters shows the server that it lives: once for all
- * of them (alive.lua).
+/* beat.c - the heartbeat of a client with waiters: one for all of them
+ * (alive.lua).
  *
- * Which claims wait is not kept here. Each asks again within a second or so,
- * and as long as one is told its position the beat goes on. */
+ * This file keeps no list of waiters. Each waiter repeats its LOCK about once a
+ * second, and a reply that tells a position keeps the heartbeat going. */
 #include "strategy/redis/redis.h"
 
 #define LINGER_MS 3000 /* after a waiter was last told its position */

@@ -1,8 +1,9 @@
-/* list.h - who holds what under a prefix, on one server: a script that scans
- * for locks (scan.lua), and a READ of each.
+/* list.h - list the locks of one server whose keys begin with a prefix: a script
+ * scans for them (scan.lua), and each is READ.
  *
- * It is no snapshot: what is held all the while is shown, what comes or goes
- * may be. Where somebody watches, each look notes what it finds for them. */
+ * The list is not a snapshot. A lock that is held during the whole listing is in
+ * it; one that is taken or released meanwhile may be. For watched keys each READ
+ * also records a lease that it finds expired. */
 #ifndef HF_STRATEGY_REDIS_LIST_H
 #define HF_STRATEGY_REDIS_LIST_H
 

@@ -47,7 +47,8 @@ static void hear_grant(struct hf_redis *redis, const char *text)
     redis->host->ops->grant(redis->host, &grant);
 }
 
-static void say(struct hf_redis *redis, const char *word, struct hf_key channel)
+static void send_subscription(struct hf_redis *redis, const char *word,
+                              struct hf_key channel)
 {
     struct hf_redis_args args = {.count = 0};
 
@@ -141,11 +142,11 @@ void hf_redis_news_hold(struct hf_redis *redis,
 void hf_redis_news_subscribe(struct hf_redis *redis, struct hf_key channel)
 {
     if (redis->hears_grants)
-        say(redis, "SUBSCRIBE", channel);
+        send_subscription(redis, "SUBSCRIBE", channel);
 }
 
 void hf_redis_news_unsubscribe(struct hf_redis *redis, struct hf_key channel)
 {
     if (redis->hears_grants)
-        say(redis, "UNSUBSCRIBE", channel);
+        send_subscription(redis, "UNSUBSCRIBE", channel);
 }

@@ -72,8 +72,8 @@ const char *hf_redis_read_server(struct hf_redis_promises *promises,
     return NULL;
 }
 
-/* A limit of memory makes Redis drop keys by its policy. A lock has a ttl, so
- * that not even the volatile-* policies spare it. */
+/* With a memory limit Redis evicts keys by its policy. A lock has a ttl, so the
+ * volatile-* policies evict it, too. */
 void hf_redis_read_memory(struct hf_redis_promises *promises, const char *info)
 {
     char *policy = promises->evicts;
@@ -100,8 +100,8 @@ static bool config_says(const redisReply *reply, const char *name,
     return false;
 }
 
-/* With no-appendfsync-on-rewrite nothing is flushed while the file is written
- * anew. */
+/* With no-appendfsync-on-rewrite Redis does not fsync while it rewrites the
+ * append-only file. */
 void hf_redis_read_config(struct hf_redis_promises *promises,
                           const redisReply *reply)
 {

@@ -42,7 +42,7 @@ struct hf_redis {
         struct hf_timer timer;
         struct hf_redis_call call;
         hf_time until;       /* it goes on, unless another waiter asks */
-        hf_time brief_until; /* `every_ms` is wanted so often */
+        hf_time brief_until; /* some waiter needs `every_ms` until then */
         uint32_t every_ms;
         bool running;
         bool sent; /* its reply is awaited */

@@ -101,7 +101,7 @@ static uint32_t caps(const void *self)
     uint32_t caps = HF_CAP_FENCE | HF_CAP_FIFO | HF_CAP_PUSH |
                     HF_CAP_LINEARIZABLE_READ | HF_CAP_VALUE | HF_CAP_WATCH;
 
-    /* What evicts locks also evicts who waits for them, and the counter. */
+    /* A policy that evicts locks also evicts queues and the token counter. */
     if (*redis->link.promises.evicts)
         caps &= ~(uint32_t)(HF_CAP_FENCE | HF_CAP_FIFO);
     else if (redis->link.promises.durable)

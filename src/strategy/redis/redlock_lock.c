@@ -1,8 +1,8 @@
 /* redlock_lock.c - a LOCK: which servers are asked, and when it is held.
  *
- * The first server decides who asks the others: where all were asked at once,
- * two clients that come together would each have some of them, and neither the
- * lock. A server that does not answer is passed over. A server that says no
+ * Only a client that the first server grants the key asks the others. If all
+ * servers were asked at once, two clients could each get some of them, and
+ * neither a majority. A server that does not answer is skipped. A server that says no
  * has the last word only if a majority may be held: an old hold on a minority,
  * left by a client that died or by a lost reply, excludes nobody. */
 #include <stdlib.h>

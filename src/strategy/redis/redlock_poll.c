@@ -31,8 +31,8 @@ bool hf_redlock_can_ask(const struct hf_redlock_poll *poll,
            (poll->asks_silent || HF_MUTANT(152) || !is_silent(server));
 }
 
-/* Whether a server may vote on this: one that has just started and may have
- * forgotten its votes, or evicts them, grants nothing. */
+/* Return true if the server may grant this. A server that has just started may
+ * have forgotten its grants, and one that evicts keys may lose them. */
 static bool may_vote(struct hf_redlock_poll *poll,
                      struct hf_redlock_server *server)
 {

@@ -72,8 +72,8 @@ static bool concerns(const struct hf_redis_watch *watch, struct hf_key key)
 }
 
 /* To one watch, with a mark where some are missing. */
-static void tell(struct hf_redis *redis, struct hf_redis_watch *watch,
-                 const struct hf_event *event)
+static void report_event(struct hf_redis *redis, struct hf_redis_watch *watch,
+                         const struct hf_event *event)
 {
     struct hf_push_event push = {
         .watch = watch->number,
@@ -161,7 +161,7 @@ static void tell_all(struct hf_redis *redis, const redisReply *entries)
             continue;
         for (struct hf_list *link = redis->watches.next;
              link != &redis->watches; link = link->next)
-            tell(redis, hf_redis_watch_of(link), &event);
+            report_event(redis, hf_redis_watch_of(link), &event);
         if (event.kind == HF_EVENT_GRANTED || event.kind == HF_EVENT_RENEWED)
             end_in(redis, lease_ms + 1);
     }
@@ -234,8 +234,8 @@ void hf_redis_refuse_watches(struct hf_redis *redis, enum hf_err err,
 
 /* ---- Requests -----------------------------------------------------------*/
 
-static struct hf_redis_watch *find(const struct hf_redis *redis,
-                                   uint64_t number)
+static struct hf_redis_watch *find_watch(const struct hf_redis *redis,
+                                         uint64_t number)
 {
     for (struct hf_list *link = redis->watches.next; link != &redis->watches;
          link = link->next) {
@@ -247,8 +247,8 @@ static struct hf_redis_watch *find(const struct hf_redis *redis,
     return NULL;
 }
 
-static struct hf_redis_watch *add(struct hf_redis *redis,
-                                  struct hf_request *request)
+static struct hf_redis_watch *add_watch(struct hf_redis *redis,
+                                        struct hf_request *request)
 {
     struct hf_key key = request->command.key;
     struct hf_redis_watch *watch = calloc(1, sizeof(*watch) + key.size);
@@ -265,10 +265,10 @@ static struct hf_redis_watch *add(struct hf_redis *redis,
 
 void hf_redis_watch(struct hf_redis *redis, struct hf_request *request)
 {
-    struct hf_redis_watch *watch = find(redis, request->watch);
+    struct hf_redis_watch *watch = find_watch(redis, request->watch);
 
     if (!watch)
-        watch = add(redis, request);
+        watch = add_watch(redis, request);
     if (!watch || !hf_redis_news_open(redis)) {
         request->answer.result.err = HF_ENOMEM;
         redis->host->ops->answer(redis->host, request);
@@ -285,7 +285,7 @@ void hf_redis_watch(struct hf_redis *redis, struct hf_request *request)
 
 void hf_redis_unwatch(struct hf_redis *redis, uint64_t number)
 {
-    struct hf_redis_watch *watch = find(redis, number);
+    struct hf_redis_watch *watch = find_watch(redis, number);
 
     if (watch) {
         watch->gone = true;
@@ -296,7 +296,7 @@ void hf_redis_unwatch(struct hf_redis *redis, uint64_t number)
 
 void hf_redis_watch_cancel(struct hf_redis *redis, struct hf_request *request)
 {
-    struct hf_redis_watch *watch = find(redis, request->watch);
+    struct hf_redis_watch *watch = find_watch(redis, request->watch);
 
     if (watch && watch->opening == request)
         watch->opening = NULL;
