@@ -5,28 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/redis_client.h"
-#include "lib/runner.h"
-
-static struct hf_test_redis redis;
-static struct hf_client *client;
-
-static int set_up(void **state)
-{
-    (void)state;
-    if (!hf_test_redis_start(&redis, NULL))
-        return -1;
-    client = hf_test_redis_open(&redis, NULL);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    (void)hf_close(client, 1000);
-    hf_test_redis_stop(&redis);
-    return 0;
-}
+#include "redis/one_server.h"
 
 /* What redis-cli prints, up to the end of its first line. */
 static const char *cli(const char *words)

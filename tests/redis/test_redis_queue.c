@@ -7,8 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lib/redis_client.h"
-#include "lib/runner.h"
+#include "redis/one_server.h"
 
 #define STOPPED 5
 #define DEAD 20000
@@ -21,26 +20,6 @@
     "local nonce = string.format('%032d', i) "                                 \
     "redis.call('ZADD', KEYS[1], i + 1, nonce .. ARGV[2]) "                    \
     "redis.call('HSET', KEYS[2], 'last', i + 1, nonce, '1000 0 0\\n') end"
-
-static struct hf_test_redis redis;
-static struct hf_client *client;
-
-static int set_up(void **state)
-{
-    (void)state;
-    if (!hf_test_redis_start(&redis, NULL))
-        return -1;
-    client = hf_test_redis_open(&redis, NULL);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    (void)hf_close(client, 1000);
-    hf_test_redis_stop(&redis);
-    return 0;
-}
 
 static long ask_number(const char *command)
 {

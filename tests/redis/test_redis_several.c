@@ -5,14 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/redis_client.h"
-#include "lib/runner.h"
+#include "redis/one_server.h"
 
 #define ASKED_MAX 40
 #define PAIRS 10
-
-static struct hf_test_redis redis;
-static struct hf_client *client;
 
 /* A call of a turn: an unlock if it has a lock, else a lock of a key. */
 struct asked {
@@ -27,23 +23,6 @@ struct turn {
     unsigned count;
     bool silenced; /* the server is stopped before they are asked for */
 };
-
-static int set_up(void **state)
-{
-    (void)state;
-    if (!hf_test_redis_start(&redis, NULL))
-        return -1;
-    client = hf_test_redis_open(&redis, NULL);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    (void)hf_close(client, 1000);
-    hf_test_redis_stop(&redis);
-    return 0;
-}
 
 static struct hf_lock *hold(const char *key)
 {

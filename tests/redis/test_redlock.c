@@ -4,52 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/redis_client.h"
-#include "lib/runner.h"
+#include "redis/three_servers.h"
 
 #define LONG_MS 600000 /* longer than a case may last */
-
-static struct hf_test_redis servers[3];
-static char url[HF_TEST_URL_SIZE];
-static struct hf_client *client, *other;
-
-static struct hf_client *open_client(void)
-{
-    struct hf_error error = {.text = ""};
-    struct hf_client *made = NULL;
-    struct hf_client_opts opts;
-
-    hf_client_opts_init(&opts);
-    opts.error = &error;
-    if (hf_open(url, &opts, &made) != HF_OK)
-        fail_msg("open: %s", error.text);
-    return made;
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < 3; i++) {
-        if (!hf_test_redis_start(&servers[i], NULL))
-            return -1;
-    }
-    (void)snprintf(url, sizeof(url),
-                   "redlock://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d",
-                   servers[0].port, servers[1].port, servers[2].port);
-    client = open_client();
-    other = open_client();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    (void)hf_close(client, 1000);
-    (void)hf_close(other, 1000);
-    for (size_t i = 0; i < 3; i++)
-        hf_test_redis_stop(&servers[i]);
-    return 0;
-}
 
 static void expect_a_lock(struct hf_client *by, const char *key)
 {
