@@ -82,8 +82,8 @@ static void measure(const struct command *commands, size_t count,
     }
 }
 
-static void tell(struct bench *bench, const struct command *commands,
-                 size_t count, const struct figures *figures)
+static void print_table(struct bench *bench, const struct command *commands,
+                        size_t count, const struct figures *figures)
 {
     static const struct bench_column columns[] = {
         {"what", "what", BENCH_TEXT},
@@ -194,7 +194,7 @@ int main(int argc, char **argv)
         bench_progress(&bench, round, "processes");
         measure(commands, count, figures);
     }
-    tell(&bench, commands, count, figures);
+    print_table(&bench, commands, count, figures);
     stop_servers();
     return 0;
 }

@@ -140,7 +140,7 @@ static void park(struct hf_call *call)
     hf_list_insert(before, &call->link);
 }
 
-static void start(struct hf_call *call)
+static void start_call(struct hf_call *call)
 {
     struct hf_client *client = call->client;
 
@@ -166,7 +166,7 @@ void hf_call_start(struct hf_call *call, hf_time deadline)
 {
     call->deadline = deadline;
     call->queue_until = 0;
-    start(call);
+    start_call(call);
 }
 
 void hf_call_start_queued(struct hf_call *call, uint32_t timeout_ms,
@@ -175,7 +175,7 @@ void hf_call_start_queued(struct hf_call *call, uint32_t timeout_ms,
     call->deadline = hf_time_add(hf_client_now(call->client), timeout_ms);
     call->queue_until = queue_until;
     call->timeout_ms = timeout_ms;
-    start(call);
+    start_call(call);
 }
 
 void hf_call_extend(struct hf_call *call, hf_time deadline)

@@ -199,7 +199,7 @@ void hf_wait_fired(struct hf_timer *timer)
 /* ---- What the user calls ------------------------------------------------*/
 
 /* Sending comes last: a push may end the wait before that returns. */
-static void begin(struct hf_watch *watch, uint32_t wait_ms)
+static void begin_wait(struct hf_watch *watch, uint32_t wait_ms)
 {
     struct hf_client *client = watch->client;
 
@@ -236,7 +236,7 @@ static enum hf_err wait_start(struct hf_client *client, struct hf_key key,
     if (!err) {
         watch->wait.info = info;
         watch->wait.freed = freed;
-        begin(watch, wait_ms);
+        begin_wait(watch, wait_ms);
     }
     hf_client_leave(client);
     return err;
