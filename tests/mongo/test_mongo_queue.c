@@ -1,82 +1,17 @@
 /* Waiters: what they cost the server, and what becomes of the queue when one of
  * them dies. */
 #include <poll.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "lib/mongo_case.h"
+#include "lib/mongo_queue.h"
 #include "lib/runner.h"
 
 #define PATIENCE_MS 60000
-#define LONG_MS 600000
 #define WAITERS 16
 #define DEAD 12
 
-/* ---- Waiters ------------------------------------------------------------*/
-
-struct queued {
-    struct hf_lock *lock;
-    struct hf_future *future;
-};
-
-/* With a thread of its own, so that its waiters act while a case looks on. */
-static struct hf_client *open_driven(void)
-{
-    char url[HF_TEST_MONGO_URL_SIZE];
-    struct hf_client *client = NULL;
-    struct hf_client_opts opts;
-
-    hf_test_mongo_url(&mongo, url, "");
-    hf_client_opts_init(&opts);
-    opts.background = true;
-    expect_ok(hf_open(url, &opts, &client));
-    return client;
-}
-
-static void join_queue(struct hf_client *client, struct queued *queued,
-                       const char *value)
-{
-    struct hf_lock_opts opts = hf_test_opts(LONG_MS, HF_FOREVER, PATIENCE_MS);
-
-    opts.value = hf_bytes(value);
-    expect_ok(hf_lock_start(client, hf_key("k"), &opts, &queued->lock, NULL,
-                            NULL, &queued->future));
-}
-
-static void await_grant(struct queued *queued)
-{
-    enum hf_err err = HF_ECANCELED;
-
-    expect_ok(hf_future_wait(queued->future, PATIENCE_MS, &err));
-    expect_ok(err);
-    hf_future_free(queued->future);
-}
-
-static struct hf_lock *hold_key(struct hf_client *client)
-{
-    struct hf_lock_opts opts = hf_test_opts(LONG_MS, 0, PATIENCE_MS);
-    struct hf_lock *lock = NULL;
-
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    return lock;
-}
-
 /* ---- What they cost -----------------------------------------------------*/
-
-static long count_commands(const char *name)
-{
-    const char *status =
-        hf_test_mongo_say(&mongo, 0, "admin", "{\"serverStatus\":1}");
-    char field[64];
-
-    (void)snprintf(field, sizeof(field), "\"%s\" : { \"failed\"", name);
-    return find_number(strstr(status, field), "\"total\" : ");
-}
 
 static long count_cursors(void)
 {
@@ -187,33 +122,6 @@ static void a_value_is_in_no_queue(void **state)
 
 /* ---- Those that die -----------------------------------------------------*/
 
-/* A process with many claims, once it is told to. To be called before this one
- * has threads: it forks. */
-static pid_t make_waiters(int *tell)
-{
-    struct hf_lock_opts opts = hf_test_opts(LONG_MS, HF_FOREVER, PATIENCE_MS);
-    char url[HF_TEST_MONGO_URL_SIZE], byte;
-    struct queued queued[DEAD] = {{NULL, NULL}};
-    struct hf_client *client = NULL;
-    int ends[2];
-    pid_t pid;
-
-    assert_int_equal(pipe(ends), 0);
-    pid = fork();
-    assert_true(pid >= 0);
-    *tell = ends[1];
-    if (pid > 0)
-        return pid;
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    hf_test_mongo_url(&mongo, url, "");
-    if (read(ends[0], &byte, 1) == 1 && hf_open(url, NULL, &client) == HF_OK)
-        for (unsigned i = 0; i < DEAD; i++)
-            (void)hf_lock_start(client, hf_key("k"), &opts, &queued[i].lock,
-                                NULL, NULL, &queued[i].future);
-    for (;;)
-        (void)hf_future_wait(queued[0].future, PATIENCE_MS, &(enum hf_err){0});
-}
-
 struct seen {
     atomic_uint offered, withdrawn;
 };
@@ -236,19 +144,15 @@ static void a_dead_client_is_offered_the_key_once(void **state)
     struct hf_watch_opts opts;
     struct queued queued = {NULL, NULL};
     struct hf_lock *lock;
-    pid_t dead;
-    int tell;
+    struct waiting_process dead;
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
-    dead = make_waiters(&tell);
+    dead = fork_waiters(DEAD);
     client = hf_test_mongo_open(&mongo, "");
     other = open_driven();
     lock = hold_key(client);
-    assert_int_equal(write(tell, "+", 1), 1);
-    await_line(DEAD);
-    (void)kill(dead, SIGKILL);
-    (void)waitpid(dead, NULL, 0);
+    die_in_queue(&dead, 1);
     join_queue(other, &queued, "");
     await_line(DEAD + 1);
     hf_watch_opts_init(&opts);
@@ -262,7 +166,6 @@ static void a_dead_client_is_offered_the_key_once(void **state)
     hf_watch_free(watch);
     hf_lock_free(queued.lock);
     hf_lock_free(lock);
-    (void)close(tell);
     expect_ok(hf_close(client, PATIENCE_MS));
     expect_ok(hf_close(other, PATIENCE_MS));
 }
@@ -276,19 +179,15 @@ static void the_next_ends_the_offer_of_a_dead_waiter(void **state)
     struct hf_client *client, *other;
     struct hf_lock *lock, *held = NULL;
     enum hf_err err = HF_ECANCELED;
-    pid_t dead;
-    int tell;
+    struct waiting_process dead;
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
-    dead = make_waiters(&tell);
+    dead = fork_waiters(DEAD);
     client = hf_test_mongo_open(&mongo, "");
     other = open_driven();
     lock = hold_key(client);
-    assert_int_equal(write(tell, "+", 1), 1);
-    await_line(DEAD);
-    (void)kill(dead, SIGKILL);
-    (void)waitpid(dead, NULL, 0);
+    die_in_queue(&dead, 1);
     join_queue(other, &queued, "");
     await_line(DEAD + 1);
     (void)poll(NULL, 0, 4000); /* it does not poll any more */
@@ -305,7 +204,6 @@ static void the_next_ends_the_offer_of_a_dead_waiter(void **state)
     hf_lock_free(later.lock);
     hf_lock_free(held);
     hf_lock_free(lock);
-    (void)close(tell);
     expect_ok(hf_close(client, PATIENCE_MS));
     expect_ok(hf_close(other, PATIENCE_MS));
 }
