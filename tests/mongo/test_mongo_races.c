@@ -1,0 +1,79 @@
+/* Requests whose steps are far apart, and requests that compete for the workers
+ * of one client. */
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/mongo_queue.h"
+#include "lib/runner.h"
+
+#define PATIENCE_MS 60000
+#define CROWD 30 /* waiters of one client for one key */
+
+/* ---- Between two steps of a LOCK ----------------------------------------*/
+
+/* From now on findAndModify is executed but not confirmed. */
+static void confirm_nothing(void)
+{
+    (void)fail_commands(0, "\"findAndModify\"", "\"alwaysOn\"",
+                        "\"writeConcernError\":{\"code\":64,"
+                        "\"errmsg\":\"timed out\"}");
+}
+
+/* From now on commands of this name take `ms` more, and nothing else is wrong. */
+static void delay_commands(const char *names, unsigned ms)
+{
+    char data[64];
+
+    (void)snprintf(data, sizeof(data),
+                   "\"blockConnection\":true,\"blockTimeMS\":%u", ms);
+    (void)fail_commands(0, names, ms ? "\"alwaysOn\"" : "\"off\"", data);
+}
+
+/* Wait until the server holds up the find of a waiter. */
+static void await_find(void)
+{
+    while (!strstr(hf_test_mongo_say(&mongo, 0, "admin",
+                                     "{\"currentOp\":1,\"active\":true}"),
+                   "\"find\" : \"locks\""))
+        (void)poll(NULL, 0, 5);
+}
+
+/* A LOCK that was repeated finds its claim in the queue. It is granted the key
+ * before its position is read: then it is not in the queue, but not refused. */
+static void a_claim_that_is_granted_meanwhile_is_no_full_queue(void **state)
+{
+    struct hf_client *client, *other;
+    struct queued queued = {NULL, NULL};
+    struct hf_lock *lock;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    other = open_driven();
+    lock = hold_key(client);
+    confirm_nothing();
+    join_queue(other, &queued, "");
+    await_line(1);
+    delay_commands("\"find\"", 1000);
+    await_find(); /* of the LOCK that was repeated */
+    expect_ok(hf_unlock(lock));
+    await_grant(&queued);
+    delay_commands("\"find\"", 0);
+    expect_ok(hf_unlock(queued.lock));
+    hf_lock_free(queued.lock);
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        CASE(a_claim_that_is_granted_meanwhile_is_no_full_queue),
+    };
+
+    return hf_test_main("mongo races", cases, HF_TEST_COUNT(cases), 4);
+}
