@@ -68,11 +68,64 @@ static void a_claim_that_is_granted_meanwhile_is_no_full_queue(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
+/* ---- Between requests of one client -------------------------------------*/
+
+static unsigned count_waiters(struct hf_client *client)
+{
+    struct hf_info info;
+    unsigned waiters;
+
+    expect_ok(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info));
+    waiters = info.waiters;
+    hf_info_fini(&info);
+    return waiters;
+}
+
+static void give_up_waiting(struct queued *queued, unsigned count)
+{
+    enum hf_err err = HF_OK;
+
+    for (unsigned i = 0; i < count; i++)
+        hf_future_cancel(queued[i].future);
+    for (unsigned i = 0; i < count; i++) {
+        expect_ok(hf_future_wait(queued[i].future, PATIENCE_MS, &err));
+        assert_int_not_equal(err, HF_OK);
+        hf_future_free(queued[i].future);
+        hf_lock_free(queued[i].lock);
+    }
+}
+
+/* Withdrawals of many claims are executed one after another, because they are of
+ * one key. The renewal of the holder does not wait for them. */
+static void a_renewal_goes_before_withdrawals(void **state)
+{
+    struct queued queued[CROWD] = {{NULL, NULL}};
+    struct hf_client *client;
+    struct hf_lock *lock;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = open_driven();
+    lock = hold_key(client);
+    for (unsigned i = 0; i < CROWD; i++)
+        join_queue(client, &queued[i], "");
+    await_line(CROWD);
+    delay_commands("\"findAndModify\"", 1000);
+    give_up_waiting(queued, CROWD);
+    expect_ok(hf_renew(lock, 0));
+    assert_true(count_waiters(client) > 0);
+    delay_commands("\"findAndModify\"", 0);
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, PATIENCE_MS));
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         CASE(a_claim_that_is_granted_meanwhile_is_no_full_queue),
+        CASE(a_renewal_goes_before_withdrawals),
     };
 
     return hf_test_main("mongo races", cases, HF_TEST_COUNT(cases), 4);
