@@ -68,6 +68,54 @@ static void a_claim_that_is_granted_meanwhile_is_no_full_queue(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
+/* ---- Between an offer and its claim -------------------------------------*/
+
+static uint64_t read_token(void)
+{
+    const char *reply = hf_test_mongo_say(
+        &mongo, 0, "holdfast",
+        "{\"find\":\"locks\",\"filter\":{\"_id\":\"k\"},\"projection\":{\"token\":1}}");
+
+    return (uint64_t)find_number(reply, "\"token\" : ");
+}
+
+/* An offer may take longer than its 3 seconds to reach the waiter: a change stream
+ * reports what a majority has, and that can be slow. As long as nobody has passed
+ * the key on, the waiter takes it up and keeps its place. */
+static void an_offer_that_comes_late_is_taken_up(void **state)
+{
+    struct hf_client *client, *other, *later;
+    struct queued queued = {NULL, NULL}, next = {NULL, NULL};
+    struct hf_lock *lock;
+    uint64_t offered;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    other = hf_test_mongo_open(&mongo, ""); /* nobody drives these two */
+    later = hf_test_mongo_open(&mongo, "");
+    lock = hold_key(client);
+    join_queue(other, &queued, "");
+    await_line(1);
+    join_queue(later, &next, "");
+    await_line(2);
+    expect_ok(hf_unlock(lock));
+    offered = read_token();
+    assert_true(offered > hf_token(lock));
+    (void)poll(NULL, 0, 3500);
+    await_grant(&queued);
+    assert_int_equal(hf_token(queued.lock), offered);
+    expect_ok(hf_unlock(queued.lock));
+    await_grant(&next);
+    expect_ok(hf_unlock(next.lock));
+    hf_lock_free(next.lock);
+    hf_lock_free(queued.lock);
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(later, PATIENCE_MS));
+}
+
 /* ---- Between requests of one client -------------------------------------*/
 
 static unsigned count_waiters(struct hf_client *client)
@@ -125,6 +173,7 @@ int main(void)
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         CASE(a_claim_that_is_granted_meanwhile_is_no_full_queue),
+        CASE(an_offer_that_comes_late_is_taken_up),
         CASE(a_renewal_goes_before_withdrawals),
     };
 
