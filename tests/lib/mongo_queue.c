@@ -60,8 +60,10 @@ long count_commands(const char *name)
         hf_test_mongo_say(&mongo, 0, "admin", "{\"serverStatus\":1}");
     char field[64];
 
-    (void)snprintf(field, sizeof(field), "\"%s\" : { \"failed\"", name);
-    return find_number(strstr(status, field), "\"total\" : ");
+    (void)snprintf(field, sizeof(field), "\"%s\" : {", name);
+    status = strstr(status, "\"commands\" : {");
+    status = status ? strstr(status, field) : NULL;
+    return find_number(status, "\"total\" : ");
 }
 
 /* ---- Processes ----------------------------------------------------------*/

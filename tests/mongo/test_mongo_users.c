@@ -87,6 +87,62 @@ static void reading_and_writing_one_database_is_enough(void **state)
     expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
 }
 
+/* ---- Without change streams ---------------------------------------------*/
+
+/* A set of one, in which "porter" may do everything but open change streams. */
+static void need_porter(void)
+{
+    hf_test_mongo_need(&mongo, 1);
+    assert_null(strstr(
+        hf_test_mongo_say(&mongo, 0, "office",
+                          "{\"createRole\":\"porters\",\"roles\":[],"
+                          "\"privileges\":[{\"resource\":"
+                          "{\"db\":\"office\",\"collection\":\"\"},\"actions\":"
+                          "[\"find\",\"insert\",\"update\",\"remove\","
+                          "\"createIndex\"]}]}"),
+        "(lost)"));
+    assert_null(
+        strstr(hf_test_mongo_say(&mongo, 0, "office",
+                                 "{\"createUser\":\"porter\",\"pwd\":\"hush\","
+                                 "\"roles\":[\"porters\"]}"),
+               "(lost)"));
+}
+
+static struct hf_client *open_porter(void)
+{
+    char url[HF_TEST_MONGO_URL_SIZE];
+
+    clerk_url(url, "porter:hush@");
+    return hf_test_mongo_open_url(url);
+}
+
+/* A waiter is granted the key all the same: it reads where it stands. */
+static void without_change_streams_waiters_are_granted_keys(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(60000, 60000, HF_TEST_PATIENCE_MS);
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_future *future = NULL;
+    enum hf_err err = HF_ECANCELED;
+
+    (void)state;
+    need_porter();
+    client = open_porter();
+    other = open_porter();
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(
+        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    await_waiter(client);
+    expect_ok(hf_unlock(lock));
+    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
+    expect_ok(err);
+    hf_future_free(future);
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
+}
+
 /* ---- Passwords ----------------------------------------------------------*/
 
 static void expect_no_clerk(const char *password, const char *word)
@@ -188,6 +244,7 @@ int main(void)
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up_auth, tear_down)
         CASE(reading_and_writing_one_database_is_enough),
+        CASE(without_change_streams_waiters_are_granted_keys),
         CASE(a_wrong_password_is_told_at_once),
         CASE(a_login_that_is_cut_off_is_tried_again),
         CASE(who_is_dropped_is_told_so),

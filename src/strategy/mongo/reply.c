@@ -135,7 +135,7 @@ static void read_field(bson_iter_t *at,
     const char *nonce = variable(question, "nonce");
 
     if (!strcmp(name, "nonce")) {
-        reply->held = true;
+        reply->held = !BSON_ITER_HOLDS_NULL(at); /* as the pipelines see it */
         reply->mine = is_text(at, nonce);
     } else if (!strcmp(name, "token")) {
         reply->token = hf_mongo_token(at);
