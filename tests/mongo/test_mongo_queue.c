@@ -170,16 +170,47 @@ static void a_dead_client_is_offered_the_key_once(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
+/* A lease of another key that begins now, and the waiter that is granted it when it
+ * has run out: a clock that counts no faster than the servers do. */
+struct timer {
+    struct hf_lock *held;
+    struct queued queued;
+};
+
+static void start_timer(struct timer *timer, struct hf_client *client,
+                        struct hf_client *other, uint32_t ttl_ms)
+{
+    struct hf_lock_opts opts = hf_test_opts(ttl_ms, 0, PATIENCE_MS);
+
+    expect_ok(hf_lock(client, hf_key("later"), &opts, &timer->held));
+    opts.wait_ms = HF_FOREVER;
+    expect_ok(hf_lock_start(other, hf_key("later"), &opts, &timer->queued.lock,
+                            NULL, NULL, &timer->queued.future));
+}
+
+/* `queued` is granted its key before the lease runs out. */
+static void expect_sooner(struct queued *queued, struct timer *timer)
+{
+    enum hf_err err = HF_ECANCELED;
+
+    await_grant(&timer->queued);
+    expect_ok(hf_future_wait(queued->future, 0, &err));
+    expect_ok(err);
+    hf_future_free(queued->future);
+    hf_lock_free(queued->lock);
+    hf_lock_free(timer->queued.lock);
+    hf_lock_free(timer->held);
+}
+
 /* The next in the queue hears of the offer to a dead waiter, and ends it after 3
  * seconds: sooner than a lease of 10 seconds runs out that began at that time. */
 static void the_next_ends_the_offer_of_a_dead_waiter(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(10000, 0, PATIENCE_MS);
-    struct queued queued = {NULL, NULL}, later = {NULL, NULL};
-    struct hf_client *client, *other;
-    struct hf_lock *lock, *held = NULL;
-    enum hf_err err = HF_ECANCELED;
+    struct queued queued = {NULL, NULL};
+    struct timer timer = {.held = NULL};
     struct waiting_process dead;
+    struct hf_client *client, *other;
+    struct hf_lock *lock;
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
@@ -192,17 +223,65 @@ static void the_next_ends_the_offer_of_a_dead_waiter(void **state)
     await_line(DEAD + 1);
     (void)poll(NULL, 0, 4000); /* it does not poll any more */
     expect_ok(hf_unlock(lock));
-    expect_ok(hf_lock(client, hf_key("later"), &opts, &held));
-    opts.wait_ms = HF_FOREVER;
-    expect_ok(hf_lock_start(other, hf_key("later"), &opts, &later.lock, NULL,
-                            NULL, &later.future));
-    await_grant(&later);
-    expect_ok(hf_future_wait(queued.future, 0, &err));
-    expect_ok(err);
-    hf_future_free(queued.future);
-    hf_lock_free(queued.lock);
-    hf_lock_free(later.lock);
-    hf_lock_free(held);
+    start_timer(&timer, client, other, 10000);
+    expect_sooner(&queued, &timer);
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
+/* The same of the first live waiter after two processes that died, one of them
+ * with claims enough to be all that are next. */
+static void two_dead_processes_cost_an_offer_each(void **state)
+{
+    struct queued queued = {NULL, NULL};
+    struct timer timer = {.held = NULL};
+    struct waiting_process dead[2];
+    struct hf_client *client, *other;
+    struct hf_lock *lock;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    dead[0] = fork_waiters(1);
+    dead[1] = fork_waiters(DEAD);
+    client = hf_test_mongo_open(&mongo, "");
+    other = open_driven();
+    lock = hold_key(client);
+    die_in_queue(dead, 2);
+    join_queue(other, &queued, "");
+    await_line(DEAD + 2);
+    (void)poll(NULL, 0, 4000); /* it does not poll any more */
+    expect_ok(hf_unlock(lock));
+    start_timer(&timer, client, other, 15000);
+    expect_sooner(&queued, &timer);
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
+/* A holder dies, and a process with the first claims in the queue, which are to
+ * look when the lease ends: a later one does. */
+static void a_later_waiter_looks_when_the_first_are_dead(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 0, PATIENCE_MS);
+    struct queued queued = {NULL, NULL};
+    struct timer timer = {.held = NULL};
+    struct waiting_process dead;
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    dead = fork_waiters(4);
+    client = hf_test_mongo_open(&mongo, "");
+    other = open_driven();
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_lock_leave(lock));
+    die_in_queue(&dead, 1);
+    join_queue(other, &queued, "");
+    await_line(5);
+    start_timer(&timer, client, other, 20000);
+    expect_sooner(&queued, &timer);
     hf_lock_free(lock);
     expect_ok(hf_close(client, PATIENCE_MS));
     expect_ok(hf_close(other, PATIENCE_MS));
@@ -217,6 +296,8 @@ int main(void)
         CASE(a_value_is_in_no_queue),
         CASE(a_dead_client_is_offered_the_key_once),
         CASE(the_next_ends_the_offer_of_a_dead_waiter),
+        CASE(two_dead_processes_cost_an_offer_each),
+        CASE(a_later_waiter_looks_when_the_first_are_dead),
     };
 
     return hf_test_main("mongo queue", cases, HF_TEST_COUNT(cases), 4);
