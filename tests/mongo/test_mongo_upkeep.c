@@ -173,6 +173,26 @@ static void a_lease_without_an_end_is_seldom_looked_at(void **state)
     expect_few_looks("\"ends.0.until\":{\"$timestamp\":{\"t\":1,\"i\":1}}");
 }
 
+/* A lease whose deadlines are gone is counted anew, as at another server. */
+static void a_lease_without_deadlines_ends(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(60000, 20000, PATIENCE_MS);
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    other = hf_test_mongo_open(&mongo, "");
+    abandon(client, "k");
+    write_over("k", "\"ends\":null");
+    expect_ok(hf_lock(other, hf_key("k"), &opts, &lock));
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -181,6 +201,7 @@ int main(void)
         CASE(a_sweep_that_fails_is_seldom_repeated),
         CASE(a_sweep_passes_by_what_it_does_not_understand),
         CASE(a_key_without_a_holder_is_not_looked_at),
+        CASE(a_lease_without_deadlines_ends),
         CASE(a_lease_without_an_end_is_seldom_looked_at),
     };
 
