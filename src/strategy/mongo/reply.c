@@ -175,7 +175,10 @@ void hf_mongo_read_reply(const bson_t *bson,
         !BSON_ITER_HOLDS_DOCUMENT(&at))
         return;
     bson_iter_document(&at, &size, &data);
-    HF_ASSERT(bson_init_static(&left, data, size));
+    if (!bson_init_static(&left, data, size)) {
+        not_understood(reply, "it is no BSON document");
+        return;
+    }
     reply->exists = true;
     for (bson_iter_init(&at, &left); bson_iter_next(&at);)
         read_field(&at, question, reply);

@@ -219,8 +219,10 @@ void hf_mongo_worker_abandon(struct hf_mongo_worker *worker)
     hf_list_remove(&worker->job->link); /* of those that are lost */
     worker->job = NULL;
     worker->barred = worker->server == 0 && !HF_MUTANT(175);
-    if (crew->orphan_count >= HF_MONGO_ORPHANS_MAX || HF_MUTANT(170))
+    if (crew->orphan_count >= HF_MONGO_ORPHANS_MAX || HF_MUTANT(170)) {
+        hf_mongo_worker_wake(crew); /* others of its subject may run */
         return;
+    }
     worker->orphan = true;
     crew->orphan_count++;
     hf_list_remove(&worker->link);
