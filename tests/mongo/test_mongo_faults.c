@@ -4,15 +4,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "lib/mongo_case.h"
+#include "lib/mongo_queue.h"
 #include "lib/recorded.h"
 #include "lib/runner.h"
 
@@ -224,45 +217,6 @@ static void a_lock_outlives_a_crash_of_all_servers(void **state)
 
 #define OFFER_MS 3000 /* how long one in line may take to take the key up */
 
-/* Once told to, stand in line for ten minutes, and longer. To be called before
- * this process has threads: it forks. */
-static pid_t make_waiter(int *tell)
-{
-    struct hf_lock_opts opts = hf_test_opts(600000, HF_FOREVER, PATIENCE_MS);
-    char url[HF_TEST_MONGO_URL_SIZE], byte;
-    struct hf_client *client = NULL;
-    struct hf_lock *lock = NULL;
-    int ends[2];
-    pid_t pid;
-
-    assert_int_equal(pipe(ends), 0);
-    pid = fork();
-    assert_true(pid >= 0);
-    *tell = ends[1];
-    if (pid > 0)
-        return pid;
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    hf_test_mongo_url(&mongo, url, "");
-    if (read(ends[0], &byte, 1) == 1 && hf_open(url, NULL, &client) == HF_OK)
-        (void)hf_lock(client, hf_key("k"), &opts, &lock);
-    (void)pause();
-    _exit(1);
-}
-
-/* They stand in line, and are killed there. */
-static void die_in_line(const pid_t *dead, const int *tell, unsigned count)
-{
-    for (unsigned i = 0; i < count; i++) {
-        assert_int_equal(write(tell[i], "+", 1), 1);
-        await_line(i + 1);
-    }
-    for (unsigned i = 0; i < count; i++) {
-        (void)kill(dead[i], SIGKILL);
-        (void)waitpid(dead[i], NULL, 0);
-        (void)close(tell[i]);
-    }
-}
-
 /* Who died in line is offered the key, does not take it up, and costs the next
  * three seconds: not its lease, which is ten minutes. */
 static void a_dead_waiter_costs_three_seconds(void **state)
@@ -273,16 +227,15 @@ static void a_dead_waiter_costs_three_seconds(void **state)
     struct hf_future *future = NULL;
     enum hf_err err = HF_ECANCELED;
     int64_t began;
-    pid_t dead[2];
-    int tell[2];
+    struct waiting_process dead[2];
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
     for (unsigned i = 0; i < 2; i++)
-        dead[i] = make_waiter(&tell[i]);
+        dead[i] = fork_waiters(1);
     client = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    die_in_line(dead, tell, 2);
+    die_in_queue(dead, 2);
     other = hf_test_mongo_open(&mongo, "");
     expect_ok(
         hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
@@ -308,15 +261,14 @@ static void a_dead_waiter_costs_no_lease_at_a_new_primary(void **state)
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
     enum hf_err err = HF_ECANCELED;
-    pid_t dead;
-    int tell;
+    struct waiting_process dead;
 
     (void)state;
     hf_test_mongo_need(&mongo, 3);
-    dead = make_waiter(&tell);
+    dead = fork_waiters(1);
     client = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    die_in_line(&dead, &tell, 1);
+    die_in_queue(&dead, 1);
     other = hf_test_mongo_open(&mongo, "");
     expect_ok(
         hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));

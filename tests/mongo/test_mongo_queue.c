@@ -1,82 +1,17 @@
 /* Waiters: what they cost the server, and what becomes of the queue when one of
  * them dies. */
 #include <poll.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "lib/mongo_case.h"
+#include "lib/mongo_queue.h"
 #include "lib/runner.h"
 
 #define PATIENCE_MS 60000
-#define LONG_MS 600000
 #define WAITERS 16
 #define DEAD 12
 
-/* ---- Waiters ------------------------------------------------------------*/
-
-struct queued {
-    struct hf_lock *lock;
-    struct hf_future *future;
-};
-
-/* With a thread of its own, so that its waiters act while a case looks on. */
-static struct hf_client *open_driven(void)
-{
-    char url[HF_TEST_MONGO_URL_SIZE];
-    struct hf_client *client = NULL;
-    struct hf_client_opts opts;
-
-    hf_test_mongo_url(&mongo, url, "");
-    hf_client_opts_init(&opts);
-    opts.background = true;
-    expect_ok(hf_open(url, &opts, &client));
-    return client;
-}
-
-static void join_queue(struct hf_client *client, struct queued *queued,
-                       const char *value)
-{
-    struct hf_lock_opts opts = hf_test_opts(LONG_MS, HF_FOREVER, PATIENCE_MS);
-
-    opts.value = hf_bytes(value);
-    expect_ok(hf_lock_start(client, hf_key("k"), &opts, &queued->lock, NULL,
-                            NULL, &queued->future));
-}
-
-static void await_grant(struct queued *queued)
-{
-    enum hf_err err = HF_ECANCELED;
-
-    expect_ok(hf_future_wait(queued->future, PATIENCE_MS, &err));
-    expect_ok(err);
-    hf_future_free(queued->future);
-}
-
-static struct hf_lock *hold_key(struct hf_client *client)
-{
-    struct hf_lock_opts opts = hf_test_opts(LONG_MS, 0, PATIENCE_MS);
-    struct hf_lock *lock = NULL;
-
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    return lock;
-}
-
 /* ---- What they cost -----------------------------------------------------*/
-
-static long count_commands(const char *name)
-{
-    const char *status =
-        hf_test_mongo_say(&mongo, 0, "admin", "{\"serverStatus\":1}");
-    char field[64];
-
-    (void)snprintf(field, sizeof(field), "\"%s\" : { \"failed\"", name);
-    return find_number(strstr(status, field), "\"total\" : ");
-}
 
 static long count_cursors(void)
 {
@@ -187,33 +122,6 @@ static void a_value_is_in_no_queue(void **state)
 
 /* ---- Those that die -----------------------------------------------------*/
 
-/* A process with many claims, once it is told to. To be called before this one
- * has threads: it forks. */
-static pid_t make_waiters(int *tell)
-{
-    struct hf_lock_opts opts = hf_test_opts(LONG_MS, HF_FOREVER, PATIENCE_MS);
-    char url[HF_TEST_MONGO_URL_SIZE], byte;
-    struct queued queued[DEAD] = {{NULL, NULL}};
-    struct hf_client *client = NULL;
-    int ends[2];
-    pid_t pid;
-
-    assert_int_equal(pipe(ends), 0);
-    pid = fork();
-    assert_true(pid >= 0);
-    *tell = ends[1];
-    if (pid > 0)
-        return pid;
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    hf_test_mongo_url(&mongo, url, "");
-    if (read(ends[0], &byte, 1) == 1 && hf_open(url, NULL, &client) == HF_OK)
-        for (unsigned i = 0; i < DEAD; i++)
-            (void)hf_lock_start(client, hf_key("k"), &opts, &queued[i].lock,
-                                NULL, NULL, &queued[i].future);
-    for (;;)
-        (void)hf_future_wait(queued[0].future, PATIENCE_MS, &(enum hf_err){0});
-}
-
 struct seen {
     atomic_uint offered, withdrawn;
 };
@@ -236,19 +144,15 @@ static void a_dead_client_is_offered_the_key_once(void **state)
     struct hf_watch_opts opts;
     struct queued queued = {NULL, NULL};
     struct hf_lock *lock;
-    pid_t dead;
-    int tell;
+    struct waiting_process dead;
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
-    dead = make_waiters(&tell);
+    dead = fork_waiters(DEAD);
     client = hf_test_mongo_open(&mongo, "");
     other = open_driven();
     lock = hold_key(client);
-    assert_int_equal(write(tell, "+", 1), 1);
-    await_line(DEAD);
-    (void)kill(dead, SIGKILL);
-    (void)waitpid(dead, NULL, 0);
+    die_in_queue(&dead, 1);
     join_queue(other, &queued, "");
     await_line(DEAD + 1);
     hf_watch_opts_init(&opts);
@@ -262,50 +166,123 @@ static void a_dead_client_is_offered_the_key_once(void **state)
     hf_watch_free(watch);
     hf_lock_free(queued.lock);
     hf_lock_free(lock);
-    (void)close(tell);
     expect_ok(hf_close(client, PATIENCE_MS));
     expect_ok(hf_close(other, PATIENCE_MS));
+}
+
+/* A lease of another key that begins now, and the waiter that is granted it when it
+ * has run out: a clock that counts no faster than the servers do. */
+struct timer {
+    struct hf_lock *held;
+    struct queued queued;
+};
+
+static void start_timer(struct timer *timer, struct hf_client *client,
+                        struct hf_client *other, uint32_t ttl_ms)
+{
+    struct hf_lock_opts opts = hf_test_opts(ttl_ms, 0, PATIENCE_MS);
+
+    expect_ok(hf_lock(client, hf_key("later"), &opts, &timer->held));
+    opts.wait_ms = HF_FOREVER;
+    expect_ok(hf_lock_start(other, hf_key("later"), &opts, &timer->queued.lock,
+                            NULL, NULL, &timer->queued.future));
+}
+
+/* `queued` is granted its key before the lease runs out. */
+static void expect_sooner(struct queued *queued, struct timer *timer)
+{
+    enum hf_err err = HF_ECANCELED;
+
+    await_grant(&timer->queued);
+    expect_ok(hf_future_wait(queued->future, 0, &err));
+    expect_ok(err);
+    hf_future_free(queued->future);
+    hf_lock_free(queued->lock);
+    hf_lock_free(timer->queued.lock);
+    hf_lock_free(timer->held);
 }
 
 /* The next in the queue hears of the offer to a dead waiter, and ends it after 3
  * seconds: sooner than a lease of 10 seconds runs out that began at that time. */
 static void the_next_ends_the_offer_of_a_dead_waiter(void **state)
 {
-    struct hf_lock_opts opts = hf_test_opts(10000, 0, PATIENCE_MS);
-    struct queued queued = {NULL, NULL}, later = {NULL, NULL};
+    struct queued queued = {NULL, NULL};
+    struct timer timer = {.held = NULL};
+    struct waiting_process dead;
     struct hf_client *client, *other;
-    struct hf_lock *lock, *held = NULL;
-    enum hf_err err = HF_ECANCELED;
-    pid_t dead;
-    int tell;
+    struct hf_lock *lock;
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
-    dead = make_waiters(&tell);
+    dead = fork_waiters(DEAD);
     client = hf_test_mongo_open(&mongo, "");
     other = open_driven();
     lock = hold_key(client);
-    assert_int_equal(write(tell, "+", 1), 1);
-    await_line(DEAD);
-    (void)kill(dead, SIGKILL);
-    (void)waitpid(dead, NULL, 0);
+    die_in_queue(&dead, 1);
     join_queue(other, &queued, "");
     await_line(DEAD + 1);
     (void)poll(NULL, 0, 4000); /* it does not poll any more */
     expect_ok(hf_unlock(lock));
-    expect_ok(hf_lock(client, hf_key("later"), &opts, &held));
-    opts.wait_ms = HF_FOREVER;
-    expect_ok(hf_lock_start(other, hf_key("later"), &opts, &later.lock, NULL,
-                            NULL, &later.future));
-    await_grant(&later);
-    expect_ok(hf_future_wait(queued.future, 0, &err));
-    expect_ok(err);
-    hf_future_free(queued.future);
-    hf_lock_free(queued.lock);
-    hf_lock_free(later.lock);
-    hf_lock_free(held);
+    start_timer(&timer, client, other, 10000);
+    expect_sooner(&queued, &timer);
     hf_lock_free(lock);
-    (void)close(tell);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
+/* The same of the first live waiter after two processes that died, one of them
+ * with claims enough to be all that are next. */
+static void two_dead_processes_cost_an_offer_each(void **state)
+{
+    struct queued queued = {NULL, NULL};
+    struct timer timer = {.held = NULL};
+    struct waiting_process dead[2];
+    struct hf_client *client, *other;
+    struct hf_lock *lock;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    dead[0] = fork_waiters(1);
+    dead[1] = fork_waiters(DEAD);
+    client = hf_test_mongo_open(&mongo, "");
+    other = open_driven();
+    lock = hold_key(client);
+    die_in_queue(dead, 2);
+    join_queue(other, &queued, "");
+    await_line(DEAD + 2);
+    (void)poll(NULL, 0, 4000); /* it does not poll any more */
+    expect_ok(hf_unlock(lock));
+    start_timer(&timer, client, other, 15000);
+    expect_sooner(&queued, &timer);
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
+/* A holder dies, and a process with the first claims in the queue, which are to
+ * look when the lease ends: a later one does. */
+static void a_later_waiter_looks_when_the_first_are_dead(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 0, PATIENCE_MS);
+    struct queued queued = {NULL, NULL};
+    struct timer timer = {.held = NULL};
+    struct waiting_process dead;
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    dead = fork_waiters(4);
+    client = hf_test_mongo_open(&mongo, "");
+    other = open_driven();
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_lock_leave(lock));
+    die_in_queue(&dead, 1);
+    join_queue(other, &queued, "");
+    await_line(5);
+    start_timer(&timer, client, other, 20000);
+    expect_sooner(&queued, &timer);
+    hf_lock_free(lock);
     expect_ok(hf_close(client, PATIENCE_MS));
     expect_ok(hf_close(other, PATIENCE_MS));
 }
@@ -319,6 +296,8 @@ int main(void)
         CASE(a_value_is_in_no_queue),
         CASE(a_dead_client_is_offered_the_key_once),
         CASE(the_next_ends_the_offer_of_a_dead_waiter),
+        CASE(two_dead_processes_cost_an_offer_each),
+        CASE(a_later_waiter_looks_when_the_first_are_dead),
     };
 
     return hf_test_main("mongo queue", cases, HF_TEST_COUNT(cases), 4);

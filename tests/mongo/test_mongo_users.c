@@ -87,6 +87,94 @@ static void reading_and_writing_one_database_is_enough(void **state)
     expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
 }
 
+/* ---- Without change streams ---------------------------------------------*/
+
+/* A set of one, in which "porter" may do everything but open change streams. */
+static void need_porter(void)
+{
+    hf_test_mongo_need(&mongo, 1);
+    assert_null(strstr(
+        hf_test_mongo_say(&mongo, 0, "office",
+                          "{\"createRole\":\"porters\",\"roles\":[],"
+                          "\"privileges\":[{\"resource\":"
+                          "{\"db\":\"office\",\"collection\":\"\"},\"actions\":"
+                          "[\"find\",\"insert\",\"update\",\"remove\","
+                          "\"createIndex\"]}]}"),
+        "(lost)"));
+    assert_null(
+        strstr(hf_test_mongo_say(&mongo, 0, "office",
+                                 "{\"createUser\":\"porter\",\"pwd\":\"hush\","
+                                 "\"roles\":[\"porters\"]}"),
+               "(lost)"));
+}
+
+static struct hf_client *open_porter(void)
+{
+    char url[HF_TEST_MONGO_URL_SIZE];
+
+    clerk_url(url, "porter:hush@");
+    return hf_test_mongo_open_url(url);
+}
+
+/* A waiter is granted the key all the same: it reads where it stands. */
+static void without_change_streams_waiters_are_granted_keys(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(60000, 60000, HF_TEST_PATIENCE_MS);
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_future *future = NULL;
+    enum hf_err err = HF_ECANCELED;
+
+    (void)state;
+    need_porter();
+    client = open_porter();
+    other = open_porter();
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(
+        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    await_waiter(client);
+    expect_ok(hf_unlock(lock));
+    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
+    expect_ok(err);
+    hf_future_free(future);
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
+}
+
+/* A watch depends on change streams, and is refused. A wait for a key does not. */
+static void without_change_streams_a_watch_is_refused(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(60000, 0, HF_TEST_PATIENCE_MS);
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL;
+    struct hf_watch *watch = NULL;
+    struct hf_future *future = NULL;
+    enum hf_err err = HF_ECANCELED;
+    struct hf_error error;
+
+    (void)state;
+    need_porter();
+    client = open_porter();
+    other = open_porter();
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_err(hf_watch(other, hf_key(""), NULL, on_release, NULL, &watch),
+               HF_EINVAL);
+    hf_client_error(other, &error);
+    assert_non_null(strstr(error.text, "not authorized"));
+    expect_ok(hf_wait_free_start(other, hf_key("k"), 60000, NULL, NULL, NULL,
+                                 &future));
+    expect_err(hf_future_wait(future, 1000, &err), HF_ETIMEDOUT);
+    expect_ok(hf_unlock(lock));
+    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
+    expect_ok(err);
+    hf_future_free(future);
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
+}
+
 /* ---- Passwords ----------------------------------------------------------*/
 
 static void expect_no_clerk(const char *password, const char *word)
@@ -188,6 +276,8 @@ int main(void)
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up_auth, tear_down)
         CASE(reading_and_writing_one_database_is_enough),
+        CASE(without_change_streams_waiters_are_granted_keys),
+        CASE(without_change_streams_a_watch_is_refused),
         CASE(a_wrong_password_is_told_at_once),
         CASE(a_login_that_is_cut_off_is_tried_again),
         CASE(who_is_dropped_is_told_so),

@@ -108,10 +108,13 @@ void hf_mongo_run(const struct hf_mongo_question *question,
                   struct hf_mongo_reply *reply);
 
 /* End the leases of all keys that were abandoned, for up to `max_ms`, so that the
- * server can delete them. False: not all of them are ended. In any thread. */
-bool hf_mongo_sweep(const struct hf_mongo_question *question,
-                    mongoc_client_t *client, const struct hf_mongo_place *place,
-                    const mongoc_server_description_t *server, int32_t max_ms);
+ * server can delete them. HF_ETIMEDOUT: that was not enough for all of them. In
+ * any thread. */
+enum hf_err hf_mongo_sweep(const struct hf_mongo_question *question,
+                           mongoc_client_t *client,
+                           const struct hf_mongo_place *place,
+                           const mongoc_server_description_t *server,
+                           int32_t max_ms);
 
 /* What that means to who asked, of a command that was sent at `sent`. */
 void hf_mongo_conclude(const struct hf_command *command,

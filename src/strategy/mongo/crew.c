@@ -205,8 +205,8 @@ static void init(struct hf_mongo_crew *crew, struct hf_host *host)
     crew->post.run = on_post;
     hf_list_init(&crew->workers);
     hf_list_init(&crew->idle);
-    hf_list_init(&crew->first);
-    hf_list_init(&crew->waiting);
+    for (unsigned i = 0; i < HF_MONGO_URGENCIES; i++)
+        hf_list_init(&crew->queues[i]);
     hf_list_init(&crew->ended);
     hf_list_init(&crew->lost);
 }
@@ -257,8 +257,8 @@ void hf_mongo_crew_close(struct hf_mongo_crew *crew)
 
     pthread_mutex_lock(&crew->mutex);
     crew->host = NULL;
-    drop_all(&crew->first);
-    drop_all(&crew->waiting);
+    for (unsigned i = 0; i < HF_MONGO_URGENCIES; i++)
+        drop_all(&crew->queues[i]);
     drop_all(&crew->ended);
     while (hf_list_take(&crew->lost)) /* their workers drop them */
         continue;

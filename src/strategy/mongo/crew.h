@@ -15,9 +15,17 @@
 #define HF_MONGO_WORKERS_MAX 64
 #define HF_MONGO_ORPHANS_MAX 64 /* threads stuck in calls that were given up */
 
+/* Which job goes first, and which may use the last workers. */
+enum hf_mongo_urgency {
+    HF_MONGO_TAKES,     /* LOCK, READ and the like: it can wait */
+    HF_MONGO_WITHDRAWS, /* CANCEL: there may be hundreds for one key */
+    HF_MONGO_KEEPS,     /* RENEW, UNLOCK, ...: a lock depends on it */
+    HF_MONGO_URGENCIES
+};
+
 struct hf_mongo_job {
     struct hf_list link;
-    bool first;       /* before those that are not */
+    enum hf_mongo_urgency urgency;
     bool begun;       /* the crew's: a thread has it, or had */
     hf_time begun_at; /* since then */
     uint64_t subject; /* few of the same run at one time; 0: none */

@@ -5,7 +5,8 @@
 #include "base/bytes.h"
 #include "strategy/mongo/mongo.h"
 
-#define LOOKS_MAX 64 /* at a time: who slept may find many due */
+#define LOOKS_MAX 64       /* at a time: who slept may find many due */
+#define LOOK_AGAIN_MS 1000 /* where a look failed */
 
 struct due {
     struct hf_map_link by_key;
@@ -92,8 +93,8 @@ static void looked(struct hf_mongo_call *call)
 
     if (hf_list_empty(&mongo->watches))
         ; /* nobody wants to know any more */
-    else if (reply->err)
-        hf_mongo_due_set(mongo, (struct hf_key){key, size}, 1000);
+    else if (reply->err || (reply->held && !reply->has_left))
+        hf_mongo_due_set(mongo, (struct hf_key){key, size}, LOOK_AGAIN_MS);
     else if (reply->held)
         hf_mongo_due_set(mongo, (struct hf_key){key, size}, reply->left_ms);
     hf_mongo_call_free(call);

@@ -1,13 +1,13 @@
 /* line.h - one event, as a line of the text that a document has of its last
  * ones: "KIND TOKEN FREED LEASE OWNER", and " CLIENT NONCE" of each claim whose
- * client has to act: GRANTED names the one that is offered the key and the next
- * two of other clients, WITHDRAWN one that was dropped with others of its client. */
+ * client has to act: GRANTED names the one that is offered the key and the first
+ * of each of the next three clients, WITHDRAWN one that was dropped with others of its client. */
 #ifndef HF_STRATEGY_MONGO_LINE_H
 #define HF_STRATEGY_MONGO_LINE_H
 
 #include "strategy/mongo/command.h"
 
-#define HF_MONGO_LINE_CLAIMS 3
+#define HF_MONGO_LINE_CLAIMS 4
 
 struct hf_mongo_claim {
     char client[HF_MONGO_CLIENT_SIZE + 1];

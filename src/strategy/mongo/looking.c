@@ -315,6 +315,36 @@ static void look_at(struct hf_mongo_look *look, mongoc_client_t *client,
     bson_destroy(&opts);
 }
 
+/* Open a change stream and close it again. Only a refusal is an error: a stream is
+ * opened again after any other failure. */
+static void check_stream(struct hf_mongo_look *look, mongoc_client_t *client,
+                         const struct hf_mongo_place *place,
+                         const mongoc_server_description_t *server)
+{
+    bson_t *command = BCON_NEW(
+        "aggregate", BCON_UTF8(place->address.collection), "pipeline", "[", "{",
+        "$changeStream", "{", "}", "}", "]", "cursor", "{", "batchSize",
+        BCON_INT32(0), "}", "maxTimeMS", BCON_INT32(LOOK_MS));
+    bson_t *opts = BCON_NEW(
+        "serverId", BCON_INT32((int32_t)mongoc_server_description_id(server)));
+    struct hf_mongo_reply reply = {.err = HF_OK};
+    bson_error_t why;
+    bson_t bson;
+
+    if (mongoc_client_command_with_opts(client, place->address.database,
+                                        command, NULL, opts, &bson, &why)) {
+        mongoc_cursor_destroy(mongoc_cursor_new_from_command_reply_with_opts(
+            client, &bson, opts));
+    } else {
+        hf_mongo_fault(&reply, &why);
+        bson_destroy(&bson);
+    }
+    if (reply.err == HF_EINVAL && !HF_MUTANT(226))
+        look->reply = reply;
+    bson_destroy(opts);
+    bson_destroy(command);
+}
+
 /* A read with the concern "linearizable" waits until the server next writes its
  * journal by itself, some 30 ms. The same comes sooner thus: a server that has
  * just shown that it is the primary knows by then all that was confirmed before;
@@ -333,6 +363,8 @@ void hf_mongo_look(struct hf_mongo_look *look, mongoc_client_t *client,
             hf_mongo_is_primary(look->client, client, place, server,
                                 &look->reply))
             look_at(look, client, place, server);
+        if (look->watch && !look->reply.err)
+            check_stream(look, client, place, server);
         mongoc_server_description_destroy(server);
     }
     if (look->reply.err == HF_EINDOUBT)

@@ -203,6 +203,15 @@ static void command_replied(struct hf_mongo_call *call)
     hf_mongo_answer(call);
 }
 
+/* What keeps or ends a lock goes before what takes one. */
+static enum hf_mongo_urgency urgency_of(enum hf_command_kind kind)
+{
+    if (kind == HF_COMMAND_LOCK)
+        return HF_MONGO_TAKES;
+    return kind == HF_COMMAND_CANCEL && !HF_MUTANT(221) ? HF_MONGO_WITHDRAWS
+                                                        : HF_MONGO_KEEPS;
+}
+
 static void run_command(struct hf_mongo *mongo, struct hf_request *request)
 {
     bool doubtful =
@@ -217,8 +226,7 @@ static void run_command(struct hf_mongo *mongo, struct hf_request *request)
     if (request->command.kind == HF_COMMAND_CANCEL)
         hf_mongo_waiters_drop(mongo, &request->command.nonce);
     if (!err) {
-        /* What keeps or ends a lock goes before what takes one. */
-        call->job.first = request->command.kind != HF_COMMAND_LOCK;
+        call->job.urgency = urgency_of(request->command.kind);
         call->job.subject = hf_siphash(&mongo->seed, request->command.key.data,
                                        request->command.key.size);
         hf_mongo_send_question(call);

@@ -67,8 +67,8 @@ struct hf_mongo {
 
     /* sweep.c */
     struct hf_timer sweeping;
-    bool sweeps; /* it has its place */
-    unsigned sweep_postponed;
+    bool sweeps;                              /* it has its place */
+    unsigned sweep_postponed, sweep_failures; /* in a row */
 };
 
 /* mongo.c: a call, which is not sent yet; NULL: out of memory. */

@@ -6,6 +6,7 @@
 
 struct position {
     bool mine;  /* the claim holds the key, or is offered it */
+    bool full;  /* no claim can join the queue */
     int32_t at; /* from 0; -1: not in the queue */
     bool has_left;
     int64_t left_ms; /* of the holder's lease */
@@ -43,6 +44,8 @@ static void read_document(bson_iter_t *at, struct position *position)
 
         if (!strcmp(name, "mine")) {
             position->mine = bson_iter_as_bool(at);
+        } else if (!strcmp(name, "full")) {
+            position->full = bson_iter_as_bool(at);
         } else if (!strcmp(name, "position") && BSON_ITER_HOLDS_NUMBER(at)) {
             position->at = (int32_t)bson_iter_as_int64(at);
         } else if (!strcmp(name, "left") && BSON_ITER_HOLDS_NUMBER(at)) {
@@ -97,8 +100,9 @@ static void set_left(struct hf_mongo_reply *reply,
     reply->left_ms = position->left_ms > 0 ? (uint32_t)position->left_ms : 0;
 }
 
-/* A claim that has just joined and is not in the queue any more was granted or
- * dropped meanwhile: it is to ask again at once. */
+/* A claim that is not in the queue was refused only if the queue is full. Else it
+ * was granted the key or dropped after the LOCK was executed: it has to ask again
+ * at once. */
 void hf_mongo_find_position(const struct hf_mongo_question *question,
                             mongoc_client_t *client,
                             const struct hf_mongo_place *place,
@@ -115,7 +119,8 @@ void hf_mongo_find_position(const struct hf_mongo_question *question,
     }
     reply->place = position.at;
     set_left(reply, &position);
-    if (position.at >= 0 || !joined)
+    if (position.at >= 0 ||
+        (!joined && (HF_MUTANT(220) || (position.full && !position.mine))))
         return;
     reply->place = 0;
     reply->has_left = true;

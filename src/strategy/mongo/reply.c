@@ -8,6 +8,11 @@
 
 #define LOOKERS 3 /* claims in a queue that look when the lease ends */
 
+/* Claims that look soon after that, in case the first are dead, and how long one
+ * after another. */
+#define LATER_LOOKERS 16
+#define LATER_MS 1000
+
 /* ---- Reading ------------------------------------------------------------*/
 
 uint64_t hf_mongo_time(uint32_t seconds, uint32_t increment)
@@ -135,7 +140,7 @@ static void read_field(bson_iter_t *at,
     const char *nonce = variable(question, "nonce");
 
     if (!strcmp(name, "nonce")) {
-        reply->held = true;
+        reply->held = !BSON_ITER_HOLDS_NULL(at); /* as the pipelines see it */
         reply->mine = is_text(at, nonce);
     } else if (!strcmp(name, "token")) {
         reply->token = hf_mongo_token(at);
@@ -170,7 +175,10 @@ void hf_mongo_read_reply(const bson_t *bson,
         !BSON_ITER_HOLDS_DOCUMENT(&at))
         return;
     bson_iter_document(&at, &size, &data);
-    HF_ASSERT(bson_init_static(&left, data, size));
+    if (!bson_init_static(&left, data, size)) {
+        not_understood(reply, "it is no BSON document");
+        return;
+    }
     reply->exists = true;
     for (bson_iter_init(&at, &left); bson_iter_next(&at);)
         read_field(&at, question, reply);
@@ -209,10 +217,14 @@ bool hf_mongo_read_given(const bson_t *bson,
  * first may have died. */
 static uint32_t look_again(const struct hf_mongo_reply *reply)
 {
-    if (!reply->has_left || reply->left_ms > UINT32_MAX - 100 ||
-        reply->place >= LOOKERS || HF_MUTANT(116))
+    uint32_t place = (uint32_t)reply->place, after = place * 10 + 1;
+
+    if (place >= LOOKERS)
+        after = (place - LOOKERS + 1) * LATER_MS;
+    if (!reply->has_left || reply->left_ms > UINT32_MAX - after ||
+        place >= (HF_MUTANT(225) ? LOOKERS : LATER_LOOKERS) || HF_MUTANT(116))
         return 0;
-    return reply->left_ms + (uint32_t)reply->place * 10 + 1;
+    return reply->left_ms + after;
 }
 
 static enum hf_err conclude_lock(const struct hf_command *command,

@@ -7,6 +7,8 @@
 #define RUN_MS 7000 /* how long a server may work on one command */
 #define RACES_MAX 8 /* with others who insert the same document */
 
+#define MAX_TIME_EXPIRED 50 /* MongoDB's code */
+
 /* ---- The command --------------------------------------------------------*/
 
 static void add_variables(bson_t *command,
@@ -246,8 +248,25 @@ static void add_format(bson_t *query)
     bson_destroy(known);
 }
 
+/* No claim in the queue differs from what lock.json writes. */
+static void add_queue(bson_t *query)
+{
+    bson_t *none =
+        BCON_NEW("0", "{", "line", "{", "$elemMatch", "{", "$not", "{", "$type",
+                 BCON_UTF8("object"), "}", "}", "}", "}", "1", "{", "line", "{",
+                 "$elemMatch", "{", "$or", "[", "{", "nonce", "{", "$not", "{",
+                 "$type", BCON_UTF8("string"), "}", "}", "}", "{", "owner", "{",
+                 "$not", "{", "$type", BCON_UTF8("string"), "}", "}", "}", "{",
+                 "client", "{", "$not", "{", "$type", BCON_UTF8("string"), "}",
+                 "}", "}", "{", "lease", "{", "$not", "{", "$type",
+                 BCON_UTF8("long"), "}", "}", "}", "]", "}", "}", "}");
+
+    BSON_APPEND_ARRAY(query, "$nor", none);
+    bson_destroy(none);
+}
+
 /* Those whose number has come, by the clock of this server, if they are as we
- * write them: one that is not would be in the way of all others. Whether the
+ * write them: the server stops at the first that look.json fails for. Whether the
  * lease has ended look.json sees for itself. */
 static void add_abandoned(bson_t *update)
 {
@@ -264,6 +283,8 @@ static void add_abandoned(bson_t *update)
     add_type(&query, "token", "long");
     add_type(&query, "lease", "long");
     add_type(&query, "line", "array");
+    if (!HF_MUTANT(223))
+        add_queue(&query);
     add_type(&query, "ends", "array");
     add_type(&query, "ends.until", "date");
     bson_append_document_end(update, &query);
@@ -285,17 +306,38 @@ static void build_sweep(bson_t *command,
     bson_destroy(&update);
 }
 
-bool hf_mongo_sweep(const struct hf_mongo_question *question,
-                    mongoc_client_t *client, const struct hf_mongo_place *place,
-                    const mongoc_server_description_t *server, int32_t max_ms)
+/* A failure may be in the reply or in an array of it, with the same code. */
+static enum hf_err judge_sweep(bool done, const bson_t *reply,
+                               const bson_error_t *why)
+{
+    uint32_t code = done ? 0 : why->code;
+    bson_iter_t at, found;
+
+    if (bson_iter_init(&at, reply) &&
+        bson_iter_find_descendant(&at, "writeErrors.0.code", &found)) {
+        code = (uint32_t)bson_iter_as_int64(&found);
+        done = false;
+    }
+    if (done)
+        return HF_OK;
+    return code == MAX_TIME_EXPIRED ? HF_ETIMEDOUT : HF_EUNAVAIL;
+}
+
+enum hf_err hf_mongo_sweep(const struct hf_mongo_question *question,
+                           mongoc_client_t *client,
+                           const struct hf_mongo_place *place,
+                           const mongoc_server_description_t *server,
+                           int32_t max_ms)
 {
     bson_t command = BSON_INITIALIZER, bson;
     bson_error_t why;
+    enum hf_err err;
     bool done;
 
     build_sweep(&command, question, place, server, max_ms);
     done = hf_mongo_write(&command, client, place, server, &bson, &why);
+    err = judge_sweep(done, &bson, &why);
     bson_destroy(&bson);
     bson_destroy(&command);
-    return done;
+    return err;
 }

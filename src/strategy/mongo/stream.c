@@ -8,7 +8,8 @@
 
 #define AWAIT_MS 250        /* how long the server waits for news, each time */
 #define QUEUE_MAX 16384     /* changes that nobody has taken */
-#define REST_MS 200         /* after a failure */
+#define REST_MS 200         /* after a failure; twice as long after the next */
+#define REST_DOUBLED_MAX 5  /* times: 6.4 s */
 #define REST_AFTER_MS 10000 /* that nobody listens, the stream ends */
 
 /* MongoDB's numbers of what would fail at the same place each time. */
@@ -49,8 +50,9 @@ struct position {
     unsigned wish; /* that it follows */
     bool all;
     uint64_t from;
-    bson_t *token;    /* where to resume; NULL: at `from` */
-    uint32_t primary; /* when the stream was opened; 0: none was known */
+    bson_t *token;     /* where to resume; NULL: at `from` */
+    uint32_t primary;  /* when the stream was opened; 0: none was known */
+    unsigned failures; /* since it last worked */
 };
 
 /* ---- Memory -------------------------------------------------------------*/
@@ -117,96 +119,7 @@ static bool tell(struct hf_mongo_stream *stream,
     return told;
 }
 
-static struct hf_mongo_change *new_change(uint64_t time, const char *key,
-                                          const char *events)
-{
-    size_t key_size = strlen(key) + 1, events_size = strlen(events) + 1;
-    struct hf_mongo_change *change =
-        calloc(1, sizeof(*change) + key_size + events_size);
-
-    if (!change)
-        return NULL;
-    change->time = time;
-    change->key = (char *)(change + 1);
-    change->events = change->key + key_size;
-    memcpy(change->key, key, key_size);
-    memcpy(change->events, events, events_size);
-    return change;
-}
-
-static const char *find_text(const bson_t *document, const char *path)
-{
-    bson_iter_t at, found;
-
-    if (bson_iter_init(&at, document) &&
-        bson_iter_find_descendant(&at, path, &found) &&
-        BSON_ITER_HOLDS_UTF8(&found))
-        return bson_iter_utf8(&found, NULL);
-    return NULL;
-}
-
-/* Where a change has the text, whether the document was changed or made. */
-static const char *const paths[] = {
-    "updateDescription.updatedFields.events",
-    "fullDocument.events",
-};
-
-/* The whole text is in the change itself, whether the document was made,
- * changed or replaced. What has none, such as a deletion, tells nothing. */
-static struct hf_mongo_change *read_change(const bson_t *document)
-{
-    const char *key = find_text(document, "documentKey._id");
-    const char *events = find_text(document, paths[0]);
-    uint32_t seconds = 0, increment = 0;
-    bson_iter_t at;
-
-    if (!events)
-        events = find_text(document, paths[1]);
-    if (!key || !events || !bson_iter_init_find(&at, document, "clusterTime") ||
-        !BSON_ITER_HOLDS_TIMESTAMP(&at))
-        return NULL;
-    bson_iter_timestamp(&at, &seconds, &increment);
-    return new_change(hf_mongo_time(seconds, increment), key, events);
-}
-
 /* ---- The stream ---------------------------------------------------------*/
-
-/* Values and lines may be long, and nobody here wants them. */
-static void add_projection(bson_t *pipeline, const char *number)
-{
-    bson_t stage, fields;
-
-    BSON_APPEND_DOCUMENT_BEGIN(pipeline, number, &stage);
-    BSON_APPEND_DOCUMENT_BEGIN(&stage, "$project", &fields);
-    BSON_APPEND_INT32(&fields, "clusterTime", 1);
-    BSON_APPEND_INT32(&fields, "documentKey", 1);
-    for (unsigned i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
-        BSON_APPEND_INT32(&fields, paths[i], 1);
-    bson_append_document_end(&stage, &fields);
-    bson_append_document_end(pipeline, &stage);
-}
-
-/* Only what names this client, which grants do that somebody waits for. */
-static void add_filter(bson_t *pipeline, const char *client)
-{
-    bson_t stage, match, either, path;
-    char word[HF_MONGO_CLIENT_SIZE + 3] = " ";
-
-    memcpy(word + 1, client, HF_MONGO_CLIENT_SIZE);
-    word[HF_MONGO_CLIENT_SIZE + 1] = ' ';
-    word[HF_MONGO_CLIENT_SIZE + 2] = '\0';
-    BSON_APPEND_DOCUMENT_BEGIN(pipeline, "0", &stage);
-    BSON_APPEND_DOCUMENT_BEGIN(&stage, "$match", &match);
-    BSON_APPEND_ARRAY_BEGIN(&match, "$or", &either);
-    for (unsigned i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
-        BSON_APPEND_DOCUMENT_BEGIN(&either, i == 0 ? "0" : "1", &path);
-        BSON_APPEND_REGEX(&path, paths[i], word, "");
-        bson_append_document_end(&either, &path);
-    }
-    bson_append_array_end(&match, &either);
-    bson_append_document_end(&stage, &match);
-    bson_append_document_end(pipeline, &stage);
-}
 
 static mongoc_change_stream_t *open_stream(mongoc_collection_t *collection,
                                            const struct position *position,
@@ -217,9 +130,7 @@ static mongoc_change_stream_t *open_stream(mongoc_collection_t *collection,
     const uint32_t epoch = 1700000000;
 
     BSON_APPEND_ARRAY_BEGIN(&pipeline, "pipeline", &stages);
-    if (!position->all)
-        add_filter(&stages, client);
-    add_projection(&stages, position->all ? "0" : "1");
+    hf_mongo_change_add_stages(&stages, position->all ? NULL : client);
     bson_append_array_end(&pipeline, &stages);
     BSON_APPEND_INT64(&opts, "maxAwaitTimeMS", AWAIT_MS);
     if (position->token)
@@ -260,7 +171,8 @@ static void skip_lost(struct hf_mongo_stream *stream, struct position *position,
         bson_destroy(position->token);
         position->token = NULL;
         position->from = hf_mongo_reply_time(&reply);
-        mark = HF_MUTANT(115) ? NULL : new_change(position->from, "", "");
+        mark =
+            HF_MUTANT(115) ? NULL : hf_mongo_change_new(position->from, "", "");
         if (mark) {
             mark->lost = true;
             (void)tell(stream, position, mark);
@@ -326,7 +238,7 @@ static bool hear(struct hf_mongo_stream *stream, struct position *position,
         struct hf_mongo_change *change = NULL;
 
         if (mongoc_change_stream_next(opened, &document)) {
-            change = read_change(document);
+            change = hf_mongo_change_read(document);
             if (change && !tell(stream, position, change))
                 break;
         } else if (mongoc_change_stream_error_document(opened, &why,
@@ -335,21 +247,27 @@ static bool hear(struct hf_mongo_stream *stream, struct position *position,
         } else if (is_elsewhere(position, client)) {
             break;
         }
+        position->failures = 0;
         remember(position, opened);
     }
     return true;
 }
 
-static void rest(struct hf_mongo_stream *stream,
-                 const struct position *position)
+/* A server may refuse change streams for as long as the client lives: its user
+ * may lack the right. */
+static void back_off(struct hf_mongo_stream *stream, struct position *position)
 {
+    unsigned doubled = position->failures < REST_DOUBLED_MAX
+                           ? position->failures++
+                           : REST_DOUBLED_MAX;
+    uint64_t ms = (uint64_t)REST_MS << doubled;
     struct timespec until;
 
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (long)REST_MS * 1000000;
+    until.tv_sec += (time_t)(ms / 1000) + (HF_MUTANT(113) ? 3600 : 0);
+    until.tv_nsec += (long)(ms % 1000) * 1000000;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
-    until.tv_sec += HF_MUTANT(113) ? 3600 : 0;
     pthread_mutex_lock(&stream->mutex);
     while (follows(stream, position) &&
            pthread_cond_clockwait(&stream->changed, &stream->mutex,
@@ -394,7 +312,7 @@ static void be_a_listener(void *arg, mongoc_client_t *client,
             skip_lost(stream, &position, client);
         mongoc_change_stream_destroy(opened);
         if (is_wished(stream, &position, false))
-            rest(stream, &position);
+            back_off(stream, &position);
     }
     bson_destroy(position.token);
     mongoc_collection_destroy(collection);

@@ -8,15 +8,8 @@
 #ifndef HF_STRATEGY_MONGO_STREAM_H
 #define HF_STRATEGY_MONGO_STREAM_H
 
+#include "strategy/mongo/change.h"
 #include "strategy/mongo/command.h"
-
-struct hf_mongo_change {
-    struct hf_list link;
-    uint64_t time; /* as hf_mongo_time() has it */
-    bool lost;     /* a mark: what was before `time` is missing */
-    char *key;     /* as text; with the events in one block behind this */
-    char *events;
-};
 
 struct hf_mongo_stream;
 

@@ -6,7 +6,9 @@
 
 #define OPEN_MS 100   /* of a server's time, when a client opens */
 #define LATER_MS 2000 /* and later on, each time */
-#define AGAIN_MS 1000 /* where that was not enough, or not tried yet */
+#define AGAIN_MS                                                               \
+    1000 /* where that was not enough, or not tried yet; and after a
+                         failure, twice as long after each more */
 #define SPAN_MAX_MS 3600000
 
 /* A sweep takes longer than a lock. A program that ends within AGAIN_MS, such as
@@ -14,14 +16,15 @@
 #define OPENERS 16
 
 #define POSTPONED_MAX 60 /* consecutive postponements */
+#define FAILURES_MAX 12  /* that are counted: 4096 times as long */
 
 struct sweep {
     struct hf_mongo_job job;
     struct hf_mongo *mongo;
     struct hf_mongo_question question;
     int32_t max_ms;
-    bool opens; /* the client has just made the index */
-    bool complete;
+    bool opens;      /* the client has just made the index */
+    enum hf_err err; /* HF_ETIMEDOUT: more is left to be swept */
 };
 
 static struct sweep *sweep_of(struct hf_mongo_job *job)
@@ -38,11 +41,12 @@ static void run(struct hf_mongo_job *job, mongoc_client_t *client,
     mongoc_server_description_t *server =
         hf_mongo_choose_server(client, &unused);
 
+    sweep->err = HF_EUNAVAIL;
     if (!server)
         return;
     if (!sweep->opens && !HF_MUTANT(188))
         (void)hf_mongo_make_index(client, place, &why);
-    sweep->complete =
+    sweep->err =
         hf_mongo_sweep(&sweep->question, client, place, server, sweep->max_ms);
     mongoc_server_description_destroy(server);
 }
@@ -55,14 +59,18 @@ static void drop(struct hf_mongo_job *job)
     free(sweep);
 }
 
-/* Each client at a time of its own, so that not all come at once. */
-static void set_timer(struct hf_mongo *mongo, bool complete)
+/* Until the next sweep, which is `again` sooner where something is left. Each
+ * client at a time of its own, so that not all come at once. */
+static void set_timer(struct hf_mongo *mongo, bool again)
 {
     int64_t keep_ms = hf_mongo_crew_place(mongo->crew)->address.keep_ms;
     uint64_t span =
         keep_ms / 4 < SPAN_MAX_MS ? (uint64_t)keep_ms / 4 : SPAN_MAX_MS;
+    uint64_t sooner = (uint64_t)AGAIN_MS << mongo->sweep_failures;
 
-    if (!complete || span < AGAIN_MS)
+    if (again && sooner < span)
+        span = sooner;
+    if (span < AGAIN_MS)
         span = AGAIN_MS;
     span += hf_random_below(mongo->host->ops->random(mongo->host),
                             (uint32_t)span / 4 + 1);
@@ -70,11 +78,22 @@ static void set_timer(struct hf_mongo *mongo, bool complete)
                  hf_time_add(mongo->host->ops->now(mongo->host), span));
 }
 
+/* A server that refuses or cannot execute sweeps is left alone for longer each
+ * time. */
+static void note_result(struct hf_mongo *mongo, enum hf_err err)
+{
+    if (err == HF_OK || err == HF_ETIMEDOUT)
+        mongo->sweep_failures = 0;
+    else if (mongo->sweep_failures < FAILURES_MAX)
+        mongo->sweep_failures++;
+    set_timer(mongo, err != HF_OK);
+}
+
 static void swept(struct hf_mongo_job *job)
 {
     struct sweep *sweep = sweep_of(job);
 
-    set_timer(sweep->mongo, sweep->complete);
+    note_result(sweep->mongo, sweep->err);
     drop(job);
 }
 
@@ -103,7 +122,7 @@ static bool postpone(struct hf_mongo *mongo)
         mongo->sweep_postponed = 0;
         return false;
     }
-    set_timer(mongo, false);
+    set_timer(mongo, true);
     return true;
 }
 
@@ -119,7 +138,7 @@ static void on_timer(struct hf_timer *timer)
         return;
     if (sweep)
         drop(&sweep->job);
-    set_timer(mongo, false);
+    set_timer(mongo, true);
 }
 
 /* Blocks for a round trip. Return true if nothing is left to be swept. */
@@ -132,7 +151,7 @@ static bool sweep_now(struct hf_mongo *mongo)
         return false;
     sweep->opens = true;
     if (hf_mongo_crew_await(mongo->crew, &sweep->job, LATER_MS)) {
-        complete = sweep->complete;
+        complete = sweep->err == HF_OK;
         drop(&sweep->job);
     }
     return complete;
@@ -146,7 +165,8 @@ enum hf_err hf_mongo_sweep_open(struct hf_mongo *mongo)
     if (mongo->host->ops->timer_add(mongo->host, &mongo->sweeping))
         return HF_ENOMEM;
     mongo->sweeps = true;
-    set_timer(mongo, hf_random_below(random, OPENERS) == 0 && sweep_now(mongo));
+    set_timer(mongo,
+              hf_random_below(random, OPENERS) != 0 || !sweep_now(mongo));
     return HF_OK;
 }
 

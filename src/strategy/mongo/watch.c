@@ -340,6 +340,8 @@ void hf_mongo_watch(struct hf_mongo *mongo, struct hf_request *request)
     if (!call)
         return;
     call->look.whole = false;
+    /* A wait for one key reads it now and then: it can do without a stream. */
+    call->look.watch = !request->exact && mongo->stream;
     hf_mongo_send_look(call);
 }
 

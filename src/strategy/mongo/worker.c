@@ -9,9 +9,8 @@
  * under load some of them are restarted for a long time. */
 #define SAME_SUBJECT_MAX 1
 
-#define KEPT_FOR_FIRST 16 /* workers that only jobs with `first` may use */
-#define KEPT_IDLE 8       /* workers that stay when there is nothing to do */
-#define IDLE_S 5          /* how long the others stay */
+#define KEPT_IDLE 8 /* workers that stay when there is nothing to do */
+#define IDLE_S 5    /* how long the others stay */
 
 /* A program that lives longer is served by the pool, which notices when the
  * primary changes. */
@@ -56,20 +55,41 @@ static struct hf_mongo_job *take_job(struct hf_mongo_crew *crew,
     return NULL;
 }
 
-/* Renewals and releases must not wait for LOCKs that a slow server holds up:
- * some workers are reserved for them. */
-static bool has_worker(const struct hf_mongo_crew *crew, bool first)
+/* How many workers jobs of one urgency may use, with those that are less urgent:
+ * renewals must not wait for LOCKs or CANCELs that a slow server holds up. */
+static const unsigned workers_max[HF_MONGO_URGENCIES] = {
+    [HF_MONGO_TAKES] = HF_MONGO_WORKERS_MAX - 16,
+    [HF_MONGO_WITHDRAWS] = HF_MONGO_WORKERS_MAX - 8,
+    [HF_MONGO_KEEPS] = HF_MONGO_WORKERS_MAX,
+};
+
+static bool has_worker(const struct hf_mongo_crew *crew,
+                       enum hf_mongo_urgency urgency)
 {
-    return first || HF_MUTANT(173) ||
-           crew->others < HF_MONGO_WORKERS_MAX - KEPT_FOR_FIRST;
+    unsigned running = 0;
+
+    for (unsigned i = 0; i <= (unsigned)urgency; i++)
+        running += crew->running[i];
+    return running < workers_max[urgency] || HF_MUTANT(173);
 }
 
 static struct hf_mongo_job *next_job(struct hf_mongo_crew *crew)
 {
-    struct hf_mongo_job *job = take_job(crew, &crew->first);
+    struct hf_mongo_job *job = NULL;
 
-    return job || !has_worker(crew, false) ? job
-                                           : take_job(crew, &crew->waiting);
+    for (unsigned i = HF_MONGO_URGENCIES; i > 0 && !job; i--)
+        if (has_worker(crew, (enum hf_mongo_urgency)(i - 1)))
+            job = take_job(crew, &crew->queues[i - 1]);
+    return job;
+}
+
+static bool has_queued(const struct hf_mongo_crew *crew)
+{
+    bool any = false;
+
+    for (unsigned i = 0; i < HF_MONGO_URGENCIES; i++)
+        any = any || !hf_list_empty(&crew->queues[i]);
+    return any;
 }
 
 /* ---- Running it ---------------------------------------------------------*/
@@ -123,19 +143,19 @@ static void run_job(struct hf_mongo_worker *worker, struct hf_mongo_job *job)
     bool first = !crew->has_oneshot;
 
     worker->job = job;
-    worker->first = job->first;
+    worker->urgency = job->urgency;
     worker->server = 0;
     worker->barred = false;
     crew->has_oneshot = true;
     crew->busy++;
-    crew->others += !worker->first;
+    crew->running[worker->urgency]++;
     pthread_mutex_unlock(&crew->mutex);
     take_client(worker, first);
     job->run(job, worker->client, &crew->place);
     pthread_mutex_lock(&crew->mutex);
     if (!worker->orphan) {
         crew->busy--;
-        crew->others -= !worker->first;
+        crew->running[worker->urgency]--;
     }
     worker->job = NULL;
     hf_list_remove(&job->link); /* of those that are lost: it is not */
@@ -199,17 +219,19 @@ void hf_mongo_worker_abandon(struct hf_mongo_worker *worker)
     hf_list_remove(&worker->job->link); /* of those that are lost */
     worker->job = NULL;
     worker->barred = worker->server == 0 && !HF_MUTANT(175);
-    if (crew->orphan_count >= HF_MONGO_ORPHANS_MAX || HF_MUTANT(170))
+    if (crew->orphan_count >= HF_MONGO_ORPHANS_MAX || HF_MUTANT(170)) {
+        hf_mongo_worker_wake(crew); /* others of its subject may run */
         return;
+    }
     worker->orphan = true;
     crew->orphan_count++;
     hf_list_remove(&worker->link);
     crew->worker_count--;
     crew->busy--;
-    crew->others -= !worker->first;
+    crew->running[worker->urgency]--;
     if (!hf_list_empty(&crew->idle))
         hf_mongo_worker_wake(crew);
-    else if (!hf_list_empty(&crew->first) || !hf_list_empty(&crew->waiting))
+    else if (has_queued(crew))
         (void)start_worker(crew);
 }
 
@@ -304,20 +326,19 @@ static void *worker_main(void *arg)
  * no other. */
 static bool is_expected(const struct hf_mongo_crew *crew)
 {
-    return crew->worker_count > crew->busy && hf_list_empty(&crew->first) &&
-           hf_list_empty(&crew->waiting);
+    return crew->worker_count > crew->busy && !has_queued(crew);
 }
 
 bool hf_mongo_worker_enqueue(struct hf_mongo_crew *crew,
                              struct hf_mongo_job *job)
 {
-    bool runs = may_run(crew, job) && has_worker(crew, job->first);
+    bool runs = may_run(crew, job) && has_worker(crew, job->urgency);
 
     if (runs && hf_list_empty(&crew->idle) && !is_expected(crew))
         (void)start_worker(crew);
     if (crew->worker_count == 0)
         return false;
-    hf_list_push_back(job->first ? &crew->first : &crew->waiting, &job->link);
+    hf_list_push_back(&crew->queues[job->urgency], &job->link);
     if (runs)
         hf_mongo_worker_wake(crew);
     return true;

@@ -24,15 +24,14 @@ struct hf_mongo_crew {
     struct hf_list workers; /* all but the orphans */
     unsigned worker_count;
     unsigned orphan_count;
-    unsigned busy;       /* workers that run a job */
-    unsigned others;     /* workers that run a job which is not `first` */
+    unsigned busy;                        /* workers that run a job */
+    unsigned running[HF_MONGO_URGENCIES]; /* the same, by urgency */
     struct hf_list idle; /* the most recently used worker is the first */
     uint32_t primary;    /* libmongoc's id of the primary; 0: unknown */
 
-    struct hf_list first;   /* jobs that no worker has begun */
-    struct hf_list waiting; /* the same, after those in `first` */
-    struct hf_list ended;   /* jobs whose `done` is to run */
-    struct hf_list lost;    /* jobs that run, and whose `lost` is to run */
+    struct hf_list queues[HF_MONGO_URGENCIES]; /* jobs that no worker has */
+    struct hf_list ended;                      /* jobs whose `done` is to run */
+    struct hf_list lost; /* jobs that run, and whose `lost` is to run */
     struct hf_mongo_job *awaited; /* by hf_mongo_crew_await() */
     struct hf_host *host;         /* NULL: closed */
     struct hf_post post;
@@ -44,10 +43,10 @@ struct hf_mongo_worker {
     struct hf_list idle; /* in crew->idle */
     pthread_cond_t wake;
     struct hf_mongo_crew *crew;
-    mongoc_client_t *client;  /* of the pool, or the one-shot client */
-    bool oneshot;             /* it is that */
-    struct hf_mongo_job *job; /* NULL: none, or it was given up */
-    bool first;               /* of the job that it runs */
+    mongoc_client_t *client;       /* of the pool, or the one-shot client */
+    bool oneshot;                  /* it is that */
+    struct hf_mongo_job *job;      /* NULL: none, or it was given up */
+    enum hf_mongo_urgency urgency; /* of the job that it runs */
     bool orphan;
     bool barred;     /* it must send nothing: its job was given up before */
     uint32_t server; /* the server that the job was sent to; 0: not sent yet */

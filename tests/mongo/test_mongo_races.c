@@ -1,0 +1,181 @@
+/* Requests whose steps are far apart, and requests that compete for the workers
+ * of one client. */
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/mongo_queue.h"
+#include "lib/runner.h"
+
+#define PATIENCE_MS 60000
+#define CROWD 30 /* waiters of one client for one key */
+
+/* ---- Between two steps of a LOCK ----------------------------------------*/
+
+/* From now on findAndModify is executed but not confirmed. */
+static void confirm_nothing(void)
+{
+    (void)fail_commands(0, "\"findAndModify\"", "\"alwaysOn\"",
+                        "\"writeConcernError\":{\"code\":64,"
+                        "\"errmsg\":\"timed out\"}");
+}
+
+/* From now on commands of this name take `ms` more, and nothing else is wrong. */
+static void delay_commands(const char *names, unsigned ms)
+{
+    char data[64];
+
+    (void)snprintf(data, sizeof(data),
+                   "\"blockConnection\":true,\"blockTimeMS\":%u", ms);
+    (void)fail_commands(0, names, ms ? "\"alwaysOn\"" : "\"off\"", data);
+}
+
+/* Wait until the server holds up the find of a waiter. */
+static void await_find(void)
+{
+    while (!strstr(hf_test_mongo_say(&mongo, 0, "admin",
+                                     "{\"currentOp\":1,\"active\":true}"),
+                   "\"find\" : \"locks\""))
+        (void)poll(NULL, 0, 5);
+}
+
+/* A LOCK that was repeated finds its claim in the queue. It is granted the key
+ * before its position is read: then it is not in the queue, but not refused. */
+static void a_claim_that_is_granted_meanwhile_is_no_full_queue(void **state)
+{
+    struct hf_client *client, *other;
+    struct queued queued = {NULL, NULL};
+    struct hf_lock *lock;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    other = open_driven();
+    lock = hold_key(client);
+    confirm_nothing();
+    join_queue(other, &queued, "");
+    await_line(1);
+    delay_commands("\"find\"", 1000);
+    await_find(); /* of the LOCK that was repeated */
+    expect_ok(hf_unlock(lock));
+    await_grant(&queued);
+    delay_commands("\"find\"", 0);
+    expect_ok(hf_unlock(queued.lock));
+    hf_lock_free(queued.lock);
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
+/* ---- Between an offer and its claim -------------------------------------*/
+
+static uint64_t read_token(void)
+{
+    const char *reply = hf_test_mongo_say(
+        &mongo, 0, "holdfast",
+        "{\"find\":\"locks\",\"filter\":{\"_id\":\"k\"},\"projection\":{\"token\":1}}");
+
+    return (uint64_t)find_number(reply, "\"token\" : ");
+}
+
+/* An offer may take longer than its 3 seconds to reach the waiter: a change stream
+ * reports what a majority has, and that can be slow. As long as nobody has passed
+ * the key on, the waiter takes it up and keeps its place. */
+static void an_offer_that_comes_late_is_taken_up(void **state)
+{
+    struct hf_client *client, *other, *later;
+    struct queued queued = {NULL, NULL}, next = {NULL, NULL};
+    struct hf_lock *lock;
+    uint64_t offered;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    other = hf_test_mongo_open(&mongo, ""); /* nobody drives these two */
+    later = hf_test_mongo_open(&mongo, "");
+    lock = hold_key(client);
+    join_queue(other, &queued, "");
+    await_line(1);
+    join_queue(later, &next, "");
+    await_line(2);
+    expect_ok(hf_unlock(lock));
+    offered = read_token();
+    assert_true(offered > hf_token(lock));
+    (void)poll(NULL, 0, 3500);
+    await_grant(&queued);
+    assert_int_equal(hf_token(queued.lock), offered);
+    expect_ok(hf_unlock(queued.lock));
+    await_grant(&next);
+    expect_ok(hf_unlock(next.lock));
+    hf_lock_free(next.lock);
+    hf_lock_free(queued.lock);
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+    expect_ok(hf_close(later, PATIENCE_MS));
+}
+
+/* ---- Between requests of one client -------------------------------------*/
+
+static unsigned count_waiters(struct hf_client *client)
+{
+    struct hf_info info;
+    unsigned waiters;
+
+    expect_ok(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info));
+    waiters = info.waiters;
+    hf_info_fini(&info);
+    return waiters;
+}
+
+static void give_up_waiting(struct queued *queued, unsigned count)
+{
+    enum hf_err err = HF_OK;
+
+    for (unsigned i = 0; i < count; i++)
+        hf_future_cancel(queued[i].future);
+    for (unsigned i = 0; i < count; i++) {
+        expect_ok(hf_future_wait(queued[i].future, PATIENCE_MS, &err));
+        assert_int_not_equal(err, HF_OK);
+        hf_future_free(queued[i].future);
+        hf_lock_free(queued[i].lock);
+    }
+}
+
+/* Withdrawals of many claims are executed one after another, because they are of
+ * one key. The renewal of the holder does not wait for them. */
+static void a_renewal_goes_before_withdrawals(void **state)
+{
+    struct queued queued[CROWD] = {{NULL, NULL}};
+    struct hf_client *client;
+    struct hf_lock *lock;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = open_driven();
+    lock = hold_key(client);
+    for (unsigned i = 0; i < CROWD; i++)
+        join_queue(client, &queued[i], "");
+    await_line(CROWD);
+    delay_commands("\"findAndModify\"", 1000);
+    give_up_waiting(queued, CROWD);
+    expect_ok(hf_renew(lock, 0));
+    assert_true(count_waiters(client) > 0);
+    delay_commands("\"findAndModify\"", 0);
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, PATIENCE_MS));
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        CASE(a_claim_that_is_granted_meanwhile_is_no_full_queue),
+        CASE(an_offer_that_comes_late_is_taken_up),
+        CASE(a_renewal_goes_before_withdrawals),
+    };
+
+    return hf_test_main("mongo races", cases, HF_TEST_COUNT(cases), 4);
+}

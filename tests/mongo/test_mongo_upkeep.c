@@ -1,0 +1,209 @@
+/* What clients do without being asked to: change streams, sweeps, and looks at
+ * leases that end. It must go on beside documents that nobody understands, and
+ * must not load a server that refuses it. */
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/mongo_queue.h"
+#include "lib/runner.h"
+
+#define PATIENCE_MS 60000
+#define UNAUTHORIZED 13 /* MongoDB's code */
+
+/* ---- What is refused ----------------------------------------------------*/
+
+/* Refuse commands of clients for 10 seconds. At most one in two seconds fails, but
+ * for the first few. */
+static void expect_few(const char *commands)
+{
+    char data[32];
+    long before, failed;
+    int64_t began;
+
+    (void)snprintf(data, sizeof(data), "\"errorCode\":%d", UNAUTHORIZED);
+    before = fail_commands(0, commands, "\"alwaysOn\"", data);
+    began = now_ms();
+    (void)poll(NULL, 0, 10000);
+    failed = fail_commands(0, commands, "\"off\"", data) - before;
+    assert_true(failed > 0);
+    if (failed > (now_ms() - began) / 2000 + 3)
+        fail_msg("%s: %ld were refused", commands, failed);
+}
+
+/* A waiter is granted the key all the same: it reads where it stands. */
+static void a_stream_that_fails_is_seldom_opened(void **state)
+{
+    struct queued queued = {NULL, NULL};
+    struct hf_client *client, *other;
+    struct hf_lock *lock;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    other = open_driven();
+    lock = hold_key(client);
+    join_queue(other, &queued, "");
+    await_line(1);
+    expect_few("\"aggregate\",\"getMore\"");
+    expect_ok(hf_unlock(lock));
+    await_grant(&queued);
+    hf_lock_free(queued.lock);
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
+static void a_sweep_that_fails_is_seldom_repeated(void **state)
+{
+    struct hf_client *client;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = open_driven();
+    expect_few("\"update\"");
+    expect_ok(hf_close(client, PATIENCE_MS));
+}
+
+/* ---- What is not understood ---------------------------------------------*/
+
+/* Leave a key to itself, with a lease of a second. */
+static void abandon(struct hf_client *client, const char *key)
+{
+    struct hf_lock_opts opts = hf_test_opts(1000, 0, PATIENCE_MS);
+    struct hf_lock *lock = lock_at_last(client, key, &opts);
+
+    expect_ok(hf_lock_leave(lock));
+    hf_lock_free(lock);
+}
+
+static void write_over(const char *key, const char *fields)
+{
+    char json[256];
+
+    (void)snprintf(json, sizeof(json),
+                   "{\"update\":\"locks\",\"updates\":"
+                   "[{\"q\":{\"_id\":\"%s\"},\"u\":{\"$set\":{%s}}}]}",
+                   key, fields);
+    assert_non_null(strstr(hf_test_mongo_say(&mongo, 0, "holdfast", json),
+                           "\"nModified\" : 1"));
+}
+
+static bool is_held(const char *key)
+{
+    char json[128];
+
+    (void)snprintf(json, sizeof(json),
+                   "{\"count\":\"locks\",\"query\":"
+                   "{\"_id\":\"%s\",\"nonce\":{\"$exists\":true}}}",
+                   key);
+    return strstr(hf_test_mongo_say(&mongo, 0, "holdfast", json),
+                  "\"n\" : 1") != NULL;
+}
+
+/* Keys whose queues nobody understands, which are due first. */
+static void a_sweep_passes_by_what_it_does_not_understand(void **state)
+{
+    static const char *const queues[] = {
+        "[7]",
+        "[{\"nonce\":3}]",
+        "[{\"nonce\":\"n\",\"owner\":\"o\",\"client\":\"c\",\"lease\":\"l\"}]",
+    };
+    char name[16], fields[128];
+    struct hf_client *client;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "&keep=1");
+    for (size_t i = 0; i < HF_TEST_COUNT(queues); i++) {
+        (void)snprintf(name, sizeof(name), "bad%zu", i);
+        (void)snprintf(fields, sizeof(fields), "\"line\":%s", queues[i]);
+        abandon(client, name);
+        write_over(name, fields);
+    }
+    abandon(client, "good");
+    while (is_held("good"))
+        expect_err(hf_wait_held(client, hf_key("none"), 100, NULL),
+                   HF_ETIMEDOUT);
+    expect_ok(hf_close(client, PATIENCE_MS));
+}
+
+static void ignore(const struct hf_event *event, void *arg)
+{
+    (void)event;
+    (void)arg;
+}
+
+/* A watcher looks at a lease that ends. What was written over the document does
+ * not make it look all the time. */
+static void expect_few_looks(const char *fields)
+{
+    struct hf_client *client = hf_test_mongo_open(&mongo, "");
+    struct hf_client *other = open_driven();
+    struct hf_watch *watch = NULL;
+    int64_t began;
+    long before, looks;
+
+    expect_ok(hf_watch(other, hf_key("k"), NULL, ignore, NULL, &watch));
+    abandon(client, "k");
+    write_over("k", fields);
+    (void)poll(NULL, 0, 2000);
+    before = count_commands("findAndModify");
+    began = now_ms();
+    (void)poll(NULL, 0, 4000);
+    looks = count_commands("findAndModify") - before;
+    if (looks > (now_ms() - began) / 1000 + 3)
+        fail_msg("%s: %ld looks", fields, looks);
+    hf_watch_free(watch);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
+static void a_key_without_a_holder_is_not_looked_at(void **state)
+{
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    expect_few_looks("\"nonce\":null");
+}
+
+static void a_lease_without_an_end_is_seldom_looked_at(void **state)
+{
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    expect_few_looks("\"ends.0.until\":{\"$timestamp\":{\"t\":1,\"i\":1}}");
+}
+
+/* A lease whose deadlines are gone is counted anew, as at another server. */
+static void a_lease_without_deadlines_ends(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(60000, 20000, PATIENCE_MS);
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    client = hf_test_mongo_open(&mongo, "");
+    other = hf_test_mongo_open(&mongo, "");
+    abandon(client, "k");
+    write_over("k", "\"ends\":null");
+    expect_ok(hf_lock(other, hf_key("k"), &opts, &lock));
+    expect_ok(hf_unlock(lock));
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, PATIENCE_MS));
+    expect_ok(hf_close(other, PATIENCE_MS));
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        CASE(a_stream_that_fails_is_seldom_opened),
+        CASE(a_sweep_that_fails_is_seldom_repeated),
+        CASE(a_sweep_passes_by_what_it_does_not_understand),
+        CASE(a_key_without_a_holder_is_not_looked_at),
+        CASE(a_lease_without_deadlines_ends),
+        CASE(a_lease_without_an_end_is_seldom_looked_at),
+    };
+
+    return hf_test_main("mongo upkeep", cases, HF_TEST_COUNT(cases), 4);
+}
