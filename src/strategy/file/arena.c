@@ -10,15 +10,7 @@
 #include "base/step.h"
 #include "strategy/file/layout.h"
 
-#define SPINS 200            /* a section takes about a microsecond */
 #define PATIENCE_NS 10000000 /* then it is asked whether its owner lives */
-#define TRIES 8              /* while others come and go */
-
-/* The word: who is inside, as its slot plus one, and which of its turns it is,
- * so that no two turns look alike; the top bit: somebody sleeps. */
-#define OWNER UINT32_C(0x7ff)
-#define TURN UINT32_C(0x800)
-#define SLEEPERS UINT32_C(0x80000000)
 
 struct entry {
     uint32_t size; /* of the whole, aligned; 0: the ring starts over */
@@ -45,52 +37,13 @@ static void relax(void)
 #endif
 }
 
-static uint32_t next_turn(uint32_t word, const struct hf_arena *arena)
-{
-    if (HF_MUTANT(59))
-        return arena->slot + 1;
-    return ((word + TURN) & ~(OWNER | SLEEPERS)) | (arena->slot + 1);
-}
-
-static bool take(struct hf_arena *arena, uint32_t sleepers)
-{
-    uint32_t none = 0;
-    uint32_t turn = next_turn(arena->turn, arena);
-
-    if (!atomic_compare_exchange_strong(&arena->header->word, &none,
-                                        turn | sleepers))
-        return false;
-    arena->turn = turn;
-    return true;
-}
-
-static void nap(struct hf_arena_header *header, uint32_t word)
+/* At most PATIENCE_NS: the wake-up may be lost with the client that leaves. */
+static void sleep_on(_Atomic uint64_t *word, uint64_t seen)
 {
     const struct timespec timeout = {.tv_nsec = PATIENCE_NS};
 
-    if (!(word & SLEEPERS) &&
-        !atomic_compare_exchange_strong(&header->word, &word, word | SLEEPERS))
-        return; /* it changed: look again */
-    (void)futex(&header->word, FUTEX_WAIT, word | SLEEPERS, &timeout);
-}
-
-/* Its owner is dead: take the word from it. What it had not published was
- * never there. A word that names our own slot is that of who had it before us
- * and died inside. Another may do the same just now, from the same slot even:
- * the turn tells the one who succeeds. */
-static bool take_over(struct hf_arena *arena, uint32_t word)
-{
-    unsigned owner = (word & OWNER) - 1;
-
-    if (HF_MUTANT(60) || (HF_MUTANT(61) && owner == arena->slot))
-        return false;
-    if (owner != arena->slot && hf_arena_alive(arena, owner))
-        return false;
-    if (!atomic_compare_exchange_strong(&arena->header->word, &word,
-                                        next_turn(word, arena) | SLEEPERS))
-        return false;
-    HF_STEP(2);
-    return true;
+    (void)futex(hf_word_futex(word), FUTEX_WAIT, hf_word_futex_value(seen),
+                &timeout);
 }
 
 static bool is_power(uint64_t size)
@@ -112,41 +65,43 @@ static bool is_sound(const struct hf_arena_header *header)
            room <= HF_ARENA_HALF;
 }
 
-/* One spent its patience with `word`: HF_OK if that was taken over. */
-static enum hf_err put_out(struct hf_arena *arena, uint32_t word, pid_t *pid)
+/* The steps of an attempt that are not plain accesses to the word. */
+static void advance(struct hf_arena *arena, struct hf_word_attempt *attempt)
 {
-    unsigned owner = (word & OWNER) - 1;
+    _Atomic uint64_t *word = &arena->header->word;
 
-    if (owner >= HF_ARENA_SLOTS)
-        return HF_EPROTO;
-    if (take_over(arena, word))
-        return HF_OK;
-    *pid = hf_arena_slot(arena, owner)->pid;
-    return HF_EBUSY;
+    if (attempt->state == HF_WORD_ASK) {
+        unsigned owner = hf_word_owner(attempt->seen);
+
+        hf_word_answer(attempt, hf_arena_alive(arena, owner));
+        return;
+    }
+    if (attempt->state == HF_WORD_SLEEP)
+        sleep_on(word, attempt->seen);
+    else if (attempt->state == HF_WORD_TRY)
+        relax();
+    hf_word_step(attempt, word);
 }
 
-static enum hf_err take_in_turn(struct hf_arena *arena, pid_t *pid)
+/* An attempt that ends by asking has one owner to blame; any other failed
+ * because clients come and go all the time. */
+static enum hf_err take_word(struct hf_arena *arena, pid_t *pid)
 {
-    struct hf_arena_header *header = arena->header;
-    uint32_t before = 0;
+    struct hf_word_attempt *attempt = &arena->attempt;
+    enum hf_word_state last = HF_WORD_TRY;
 
-    for (int i = 0; i < SPINS; i++) {
-        if (take(arena, 0))
-            return HF_OK;
-        relax();
+    hf_word_start(attempt, arena->slot, &arena->header->slot[arena->slot].turn);
+    hf_word_step(attempt, &arena->header->word);
+    while (attempt->state < HF_WORD_INSIDE) {
+        last = attempt->state;
+        advance(arena, attempt);
     }
-    for (int i = 0; i < TRIES; i++) {
-        uint32_t word = atomic_load(&header->word);
-
-        if (word != 0 && (word & ~SLEEPERS) == before)
-            return put_out(arena, word, pid);
-        if (word != 0)
-            nap(header, word);
-        before = word & ~SLEEPERS;
-        /* Others may sleep: they are to be woken when we leave. */
-        if (take(arena, SLEEPERS))
-            return HF_OK;
-    }
+    if (attempt->state == HF_WORD_INSIDE)
+        return HF_OK;
+    if (attempt->state == HF_WORD_BROKEN)
+        return HF_EPROTO;
+    if (last == HF_WORD_ASK)
+        *pid = hf_arena_slot(arena, hf_word_owner(attempt->seen))->pid;
     return HF_EBUSY;
 }
 
@@ -156,7 +111,7 @@ enum hf_err hf_arena_enter(struct hf_arena *arena, pid_t *pid)
     enum hf_err err;
 
     *pid = 0;
-    err = take_in_turn(arena, pid);
+    err = take_word(arena, pid);
     if (err)
         return err;
     HF_STEP(1);
@@ -173,10 +128,10 @@ void hf_arena_leave(struct hf_arena *arena)
     bool sleepers;
 
     HF_STEP(3);
-    sleepers = atomic_exchange(&arena->header->word, 0) & SLEEPERS;
+    sleepers = hf_word_leave(&arena->header->word);
     HF_STEP(4);
     if (sleepers)
-        (void)futex(&arena->header->word, FUTEX_WAKE, 1, NULL);
+        (void)futex(hf_word_futex(&arena->header->word), FUTEX_WAKE, 1, NULL);
 }
 
 /* ---- The ring -----------------------------------------------------------*/

@@ -24,6 +24,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/time.h"
+#include "strategy/file/word.h"
 
 #define HF_ARENA_SLOTS 1024 /* clients at a time */
 
@@ -37,9 +38,9 @@ struct hf_arena {
     struct hf_arena_header *header;
     size_t size;
     unsigned slot;
-    uint32_t turn;         /* the word, when we were last inside */
-    int bell;              /* of whom we rang last, kept open; or -1 */
-    uint64_t bell_session; /* whose it is */
+    struct hf_word_attempt attempt; /* the last one to go inside */
+    int bell;                       /* of whom we rang last, kept open; or -1 */
+    uint64_t bell_session;          /* whose it is */
     uint64_t pending; /* where the next entry goes; published up to the tail */
 };
 
@@ -98,7 +99,8 @@ struct hf_arena_slot {
     uint64_t session;
     uint64_t pid_namespace; /* the arena's, as is the pid */
     int32_t pid;
-    uint32_t watches; /* it wants to be rung for every command */
+    uint32_t watches;      /* it wants to be rung for every command */
+    _Atomic uint64_t turn; /* the last one of this slot, of all its clients */
 };
 
 /* Borrowed; session and watches are to be written only inside. */

@@ -1,5 +1,5 @@
 /* layout.h - how an arena lies in its file, for the files that make it up:
- * arena.c (the word, the ring, the snapshots), slots.c, mark.c, opening.c. */
+ * arena.c (the ring, the snapshots), word.c, slots.c, mark.c, opening.c. */
 #ifndef HF_STRATEGY_FILE_LAYOUT_H
 #define HF_STRATEGY_FILE_LAYOUT_H
 
@@ -29,7 +29,7 @@ struct hf_arena_label {
 
 struct hf_arena_header {
     struct hf_arena_label label;
-    _Alignas(64) _Atomic uint32_t word; /* 0, or who is inside */
+    _Alignas(64) _Atomic uint64_t word; /* word.h */
     _Alignas(64) _Atomic uint64_t tail; /* of the entries that are published */
     _Atomic uint64_t head;              /* entries before this are gone */
     _Atomic uint64_t snapshot;          /* its number: the half is its parity */

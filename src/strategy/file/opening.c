@@ -19,7 +19,7 @@
 #include "strategy/file/place.h"
 
 #define MAGIC UINT64_C(0x414e455241464821) /* "!HFARENA" */
-#define VERSION 2
+#define VERSION 3
 
 enum hf_err hf_arena_fail(const struct hf_arena *arena, struct hf_error *error,
                           const char *name, const char *what)
