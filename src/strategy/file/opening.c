@@ -24,9 +24,12 @@
 enum hf_err hf_arena_fail(const struct hf_arena *arena, struct hf_error *error,
                           const char *name, const char *what)
 {
+    bool read_only = errno == EACCES || errno == EROFS || errno == EPERM;
+
     return hf_error_set(error, errno == EACCES ? HF_EUNAVAIL : HF_ESYSTEM,
-                        "file:%s%s%s: %s: %s", arena->path, *name ? "/" : "",
-                        name, what, strerror(errno));
+                        "file:%s%s%s: %s: %s%s", arena->path, *name ? "/" : "",
+                        name, what, strerror(errno),
+                        read_only ? HF_PLACE_ADVICE : "");
 }
 
 static enum hf_err check_directory(struct hf_arena *arena, mode_t mode,
