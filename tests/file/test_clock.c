@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -233,6 +234,42 @@ static void watchers_hear_of_the_end_in_every_zone(void **state)
     hf_child_join(start_in(&late));
 }
 
+/* A client that cannot read its offset must not use the clock without it: the
+ * leases of others would look long over. */
+static void open_with_few_descriptors(const struct zone *zone)
+{
+    struct rlimit few = {.rlim_cur = 3}, all;
+    struct hf_error error;
+    struct hf_client *client;
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+
+    (void)zone;
+    hf_lock_opts_init(&opts);
+    opts.wait_ms = 0;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &all), 0);
+    few.rlim_max = all.rlim_max;
+    do {
+        few.rlim_cur++;
+        assert_true(few.rlim_cur < all.rlim_cur);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    } while (hf_site_try("locks", "", &error, &client));
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &all), 0);
+    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_EBUSY);
+}
+
+static void offset_that_cannot_be_read_is_not_taken_for_none(void **state)
+{
+    struct zone ahead = {AHEAD, open_with_few_descriptors};
+    struct hf_lock *lock;
+
+    (void)state;
+    require_time_namespaces();
+    lock = take(hf_site_open(), HF_TEST_LONG_MS);
+    hf_child_join(start_in(&ahead));
+    assert_int_equal(hf_unlock(lock), HF_OK);
+}
+
 /* ---- Reboots ------------------------------------------------------------*/
 
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
@@ -284,6 +321,38 @@ static void reboot_ends_locks_and_no_token_comes_again(void **state)
     assert_true(shared->token > 0);
 }
 
+/* Containers may have boot ids of their own: who has a lock is alive. */
+static void expect_busy_in_a_container(void *arg)
+{
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+
+    assert_true(boot(*(const unsigned *)arg));
+    hf_lock_opts_init(&opts);
+    opts.wait_ms = 0;
+    assert_int_equal(hf_lock(hf_site_open(), hf_key("k"), &opts, &lock),
+                     HF_EBUSY);
+    assert_int_equal(hf_lock(hf_site_open(), hf_key("free"), &opts, &lock),
+                     HF_OK);
+    assert_int_equal(hf_unlock(lock), HF_OK);
+}
+
+static void boot_id_of_a_container_ends_no_lock(void **state)
+{
+    struct hf_client *client;
+    struct hf_lock *lock;
+
+    (void)state;
+    if (!hf_child_try(may_boot))
+        hf_test_skip("a mount namespace needs root");
+    client = hf_site_open();
+    lock = take(client, HF_TEST_LONG_MS);
+    for (unsigned i = 1; i < 4; i++)
+        hf_child_join(hf_child_start(expect_busy_in_a_container, &i));
+    assert_int_equal(hf_renew(lock, 0), HF_OK);
+    assert_int_equal(hf_unlock(lock), HF_OK);
+}
+
 #define CASE(name)                                                             \
     cmocka_unit_test_setup_teardown(name, set_up, hf_site_tear_down)
 
@@ -293,6 +362,8 @@ int main(void)
         CASE(zones_exclude_each_other),
         CASE(lease_ends_on_time_in_every_zone),
         CASE(watchers_hear_of_the_end_in_every_zone),
+        CASE(offset_that_cannot_be_read_is_not_taken_for_none),
+        CASE(boot_id_of_a_container_ends_no_lock),
         CASE(reboot_ends_locks_and_no_token_comes_again),
     };
 

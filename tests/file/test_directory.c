@@ -118,6 +118,38 @@ static void arena_of_another_boot_is_made_anew(void **state)
     hf_close(client, 1000);
 }
 
+/* The layout's number is the third of the words at the beginning. */
+static void write_version(uint32_t version)
+{
+    int file = open(hf_site_path("locks/arena"), O_RDWR);
+
+    assert_true(file >= 0);
+    assert_int_equal(pwrite(file, &version, sizeof(version), 8),
+                     sizeof(version));
+    close(file);
+}
+
+static void arena_of_another_version_is_replaced_if_nobody_uses_it(void **state)
+{
+    struct hf_client *client = hf_site_open();
+    struct hf_lock *lock;
+    uint64_t token;
+
+    (void)state;
+    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    token = hf_token(lock);
+    assert_int_equal(hf_unlock(lock), HF_OK);
+    hf_lock_free(lock);
+    write_version(4000000);
+    hf_site_refuse("locks", "", HF_EPROTO, "in use by another version");
+    hf_close(client, 1000);
+    client = hf_site_open();
+    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    assert_true(hf_token(lock) > token);
+    hf_lock_free(lock);
+    hf_close(client, 1000);
+}
+
 static void arena_removed_while_it_is_used_is_not_made_twice(void **state)
 {
     struct hf_client *client = hf_site_open();
@@ -210,6 +242,7 @@ int main(void)
         HF_SITE_CASE(token_mark_that_is_scribbled_is_refused),
         HF_SITE_CASE(token_mark_is_where_tokens_go_on),
         HF_SITE_CASE(arena_of_another_boot_is_made_anew),
+        HF_SITE_CASE(arena_of_another_version_is_replaced_if_nobody_uses_it),
         HF_SITE_CASE(arena_removed_while_it_is_used_is_not_made_twice),
         HF_SITE_CASE(arena_cut_short_while_it_is_used_is_an_error),
         HF_SITE_CASE(arena_that_is_scribbled_over_is_an_error),

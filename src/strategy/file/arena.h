@@ -31,8 +31,11 @@
 struct hf_arena_header;
 
 struct hf_arena {
-    char *path;    /* of the directory, for messages */
-    int directory; /* and a shared flock on it, against sweepers */
+    char *path;     /* of the directory, absolute */
+    dev_t root_dev; /* of the file system that the path begins in */
+    ino_t root_ino;
+    int directory;     /* and a shared flock on it, against sweepers */
+    bool mark_missing; /* the file `token`: to be made again */
     int file;
     int fifo; /* others ring here: readable */
     struct hf_arena_header *header;
@@ -56,10 +59,10 @@ void hf_arena_close(struct hf_arena *arena);
 enum hf_err hf_arena_enter(struct hf_arena *arena, pid_t *pid);
 void hf_arena_leave(struct hf_arena *arena);
 
-/* Whether the files are still those that were opened. HF_EPROTO, with a text.
+/* Whether the directory and the arena are still those that a client would open
+ * now, and whether the token mark is there. HF_EPROTO: they were removed, renamed or replaced; the text says which.
  * Costs system calls: ask now and then. */
-enum hf_err hf_arena_check(const struct hf_arena *arena,
-                           struct hf_error *error);
+enum hf_err hf_arena_check(struct hf_arena *arena, struct hf_error *error);
 
 /* ---- Inside ---------------------------------------------------------------
  *

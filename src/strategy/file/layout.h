@@ -1,5 +1,6 @@
 /* layout.h - how an arena lies in its file, for the files that make it up:
- * arena.c (the ring, the snapshots), word.c, slots.c, mark.c, opening.c. */
+ * arena.c (the ring, the snapshots), word.c, slots.c, mark.c, label.c,
+ * opening.c. */
 #ifndef HF_STRATEGY_FILE_LAYOUT_H
 #define HF_STRATEGY_FILE_LAYOUT_H
 
@@ -53,14 +54,26 @@ enum hf_err hf_arena_fail(const struct hf_arena *arena, struct hf_error *error,
 int hf_arena_allocate_ring(int file, uint64_t size);
 int hf_arena_allocate_halves(int file, uint64_t size);
 
+/* With the file "lock" locked: open the arena, or make a fresh one. It is in use
+ * from then on, until its descriptor is closed. */
+enum hf_err hf_arena_find(struct hf_arena *arena, mode_t mode,
+                          struct hf_error *error);
+
 /* Take a free slot, with the bell that others ring. */
 enum hf_err hf_slot_take(struct hf_arena *arena, mode_t mode,
                          struct hf_error *error);
 void hf_slot_give(struct hf_arena *arena);
 
-/* The token mark: read (HF_EPROTO: it is there and is no number; none is 0),
- * and replaced whole. */
+/* The token mark. HF_EPROTO: it is there and is no number; none is 0. */
+#define HF_MARK_MAX (UINT64_MAX / 2) /* more were never used */
 enum hf_err hf_mark_read(int directory, uint64_t *token);
-enum hf_err hf_mark_write(int directory, uint64_t token);
+bool hf_mark_is_missing(int directory);
+
+/* Replace it by one that is ahead of `token`: those up to `*mark` may be used
+ * then. HF_ESYSTEM, and errno. */
+enum hf_err hf_mark_raise(int directory, uint64_t token, uint64_t *mark);
+
+/* Where tokens begin if nothing is known of any before. */
+uint64_t hf_mark_from_clock(void);
 
 #endif
