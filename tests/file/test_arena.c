@@ -311,6 +311,25 @@ static void full_ring_wants_a_snapshot_and_the_slow_read_that(void **state)
     hf_arena_close(&arena);
 }
 
+/* A stranger scribbles over the sizes while we are inside. */
+static void sizes_are_not_read_again_inside(void **state)
+{
+    struct hf_arena arena;
+
+    (void)state;
+    open_arena(&arena);
+    arena.header->head = UINT64_C(1) << 30;
+    arena.header->tail = UINT64_C(1) << 30;
+    enter(&arena);
+    arena.header->ring_room = UINT64_C(1) << 40;
+    arena.header->half_room = 0;
+    assert_int_equal(hf_arena_write(&arena, 1, hf_bytes("safe")), HF_OK);
+    assert_int_equal(hf_arena_reserve_snapshot(&arena, 2 * HF_ARENA_HALF_FIRST),
+                     HF_OK);
+    hf_arena_leave(&arena);
+    hf_arena_close(&arena);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -325,6 +344,7 @@ int main(void)
         CASE(client_that_closes_leaves_its_sibling_alive),
         CASE(who_died_is_put_out_though_its_child_lives),
         CASE(only_what_is_published_is_there),
+        CASE(sizes_are_not_read_again_inside),
         CASE(full_ring_wants_a_snapshot_and_the_slow_read_that),
     };
 

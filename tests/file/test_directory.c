@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -173,6 +174,19 @@ static void full_disk_is_told_when_the_arena_is_made(void **state)
     assert_int_equal(umount(hf_site_path("small")), 0);
 }
 
+static void limit_on_files_is_an_error_and_no_signal(void **state)
+{
+    const rlim_t limits[] = {0, 4096, 1 << 20};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct rlimit limit = {limits[i], RLIM_INFINITY};
+
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        hf_site_refuse("locks", "", HF_ESYSTEM, "ulimit -f");
+    }
+}
+
 static void directory_that_cannot_be_written_is_named(void **state)
 {
     (void)state;
@@ -247,6 +261,7 @@ int main(void)
         HF_SITE_CASE(arena_cut_short_while_it_is_used_is_an_error),
         HF_SITE_CASE(arena_that_is_scribbled_over_is_an_error),
         HF_SITE_CASE(full_disk_is_told_when_the_arena_is_made),
+        HF_SITE_CASE(limit_on_files_is_an_error_and_no_signal),
         HF_SITE_CASE(directory_that_cannot_be_written_is_named),
         HF_SITE_CASE(network_file_system_is_refused_by_name),
     };

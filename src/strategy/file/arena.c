@@ -19,8 +19,13 @@ struct entry {
     uint8_t data[];
 };
 
-#define ALIGNMENT _Alignof(struct entry)
+#define ALIGNMENT                                                              \
+    UINT64_C(8) /* whatever the machine: programs of 32 and 64
+                                 bits share an arena */
 #define ROUND(size) (((size) + ALIGNMENT - 1) & ~(ALIGNMENT - 1))
+
+_Static_assert(sizeof(struct entry) == 16, "entries are the same everywhere");
+_Static_assert(offsetof(struct entry, stamp) == 8, "and so are their stamps");
 
 /* ---- Going inside -------------------------------------------------------*/
 
@@ -51,14 +56,19 @@ static bool is_power(uint64_t size)
     return (size & (size - 1)) == 0;
 }
 
-/* Nobody but a stranger writes anything else there. */
-static bool is_sound(const struct hf_arena_header *header)
+/* Nobody but a stranger writes anything else there. The sizes are read once and
+ * kept while we are inside: a stranger may write at any time. */
+static bool read_header(struct hf_arena *arena)
 {
+    const struct hf_arena_header *header = arena->header;
     uint64_t tail = atomic_load(&header->tail);
     uint64_t head = atomic_load(&header->head);
     uint64_t ring = atomic_load(&header->ring_room);
     uint64_t room = atomic_load(&header->half_room);
 
+    arena->ring_room = ring;
+    arena->half_room = room;
+    arena->pending = tail;
     return tail % ALIGNMENT == 0 && head <= tail && tail - head <= ring &&
            is_power(ring) && ring >= HF_ARENA_RING_FIRST &&
            ring <= HF_ARENA_RING && room >= HF_ARENA_HALF_FIRST &&
@@ -107,7 +117,6 @@ static enum hf_err take_word(struct hf_arena *arena, pid_t *pid)
 
 enum hf_err hf_arena_enter(struct hf_arena *arena, pid_t *pid)
 {
-    struct hf_arena_header *header = arena->header;
     enum hf_err err;
 
     *pid = 0;
@@ -115,11 +124,10 @@ enum hf_err hf_arena_enter(struct hf_arena *arena, pid_t *pid)
     if (err)
         return err;
     HF_STEP(1);
-    if (!is_sound(header)) {
+    if (!read_header(arena)) {
         hf_arena_leave(arena);
         return HF_EPROTO;
     }
-    arena->pending = atomic_load_explicit(&header->tail, memory_order_acquire);
     return HF_OK;
 }
 
@@ -136,21 +144,15 @@ void hf_arena_leave(struct hf_arena *arena)
 
 /* ---- The ring -----------------------------------------------------------*/
 
-static uint64_t ring_room(const struct hf_arena *arena)
-{
-    return atomic_load_explicit(&arena->header->ring_room,
-                                memory_order_relaxed);
-}
-
 static struct entry *entry_at(const struct hf_arena *arena, uint64_t position)
 {
     return (struct entry *)(void *)(arena->header->ring +
-                                    (position & (ring_room(arena) - 1)));
+                                    (position & (arena->ring_room - 1)));
 }
 
 static uint64_t room_at(const struct hf_arena *arena, uint64_t position)
 {
-    return ring_room(arena) - (position & (ring_room(arena) - 1));
+    return arena->ring_room - (position & (arena->ring_room - 1));
 }
 
 /* How long the log may be: as the snapshot that it follows, so that snapshots
@@ -162,12 +164,18 @@ static uint64_t log_limit(const struct hf_arena *arena)
 
     if (size < HF_ARENA_RING_FIRST)
         return HF_ARENA_RING_FIRST;
-    return size < ring_room(arena) ? size : ring_room(arena);
+    return size < arena->ring_room ? size : arena->ring_room;
 }
 
 bool hf_arena_has(const struct hf_arena *arena, uint64_t position)
 {
     return position >= atomic_load(&arena->header->head);
+}
+
+/* Shared memory may change between a check and the use of what was checked. */
+static uint32_t read_once(const uint32_t *shared)
+{
+    return *(const volatile uint32_t *)shared;
 }
 
 enum hf_err hf_arena_read(const struct hf_arena *arena, uint64_t *position,
@@ -176,6 +184,7 @@ enum hf_err hf_arena_read(const struct hf_arena *arena, uint64_t *position,
     uint64_t tail =
         atomic_load_explicit(&arena->header->tail, memory_order_acquire);
     const struct entry *entry;
+    uint32_t size, used;
 
     if (!hf_arena_has(arena, *position) && !HF_MUTANT(55))
         return HF_ELIMIT;
@@ -184,18 +193,19 @@ enum hf_err hf_arena_read(const struct hf_arena *arena, uint64_t *position,
     if (*position > tail || *position % ALIGNMENT != 0)
         return HF_EPROTO;
     entry = entry_at(arena, *position);
-    if (entry->size == 0) { /* nothing more fits before the end */
+    size = read_once(&entry->size);
+    used = read_once(&entry->bytes);
+    if (size == 0) { /* nothing more fits before the end */
         *position += room_at(arena, *position);
         return hf_arena_read(arena, position, stamp, bytes);
     }
-    if (entry->size % ALIGNMENT != 0 || entry->size < sizeof(*entry) ||
-        entry->size > room_at(arena, *position) ||
-        entry->size > tail - *position ||
-        entry->bytes > entry->size - sizeof(*entry))
+    if (size % ALIGNMENT != 0 || size < sizeof(*entry) ||
+        size > room_at(arena, *position) || size > tail - *position ||
+        used > size - sizeof(*entry))
         return HF_EPROTO;
     *stamp = entry->stamp;
-    *bytes = (struct hf_bytes){entry->data, entry->bytes};
-    *position += entry->size;
+    *bytes = (struct hf_bytes){entry->data, used};
+    *position += size;
     return HF_OK;
 }
 
@@ -248,13 +258,14 @@ struct hf_bytes hf_arena_snapshot(const struct hf_arena *arena,
 {
     uint64_t number = atomic_load(&arena->header->snapshot);
     const struct hf_arena_half *half = &arena->header->half[number % 2];
+    uint64_t size = *(const volatile uint64_t *)&half->size;
 
-    if (number == 0 || half->size > HF_ARENA_HALF) {
+    if (number == 0 || size > HF_ARENA_HALF) {
         *position = 0;
         return (struct hf_bytes){0};
     }
     *position = half->position;
-    return (struct hf_bytes){half->bytes, half->size};
+    return (struct hf_bytes){half->bytes, (size_t)size};
 }
 
 static off_t half_offset(unsigned half)
@@ -279,7 +290,7 @@ int hf_arena_allocate_halves(int file, uint64_t size)
 
 enum hf_err hf_arena_reserve_snapshot(struct hf_arena *arena, size_t size)
 {
-    uint64_t room = atomic_load(&arena->header->half_room);
+    uint64_t room = arena->half_room;
 
     if (size <= room)
         return HF_OK;
@@ -288,6 +299,7 @@ enum hf_err hf_arena_reserve_snapshot(struct hf_arena *arena, size_t size)
     if (room > HF_ARENA_HALF || hf_arena_allocate_halves(arena->file, room))
         return HF_ELIMIT;
     HF_STEP(13);
+    arena->half_room = room;
     atomic_store(&arena->header->half_room, room);
     return HF_OK;
 }
@@ -296,12 +308,14 @@ enum hf_err hf_arena_reserve_snapshot(struct hf_arena *arena, size_t size)
  * one can be changed: entries lie by its size. */
 static void grow_ring(struct hf_arena *arena, uint64_t size)
 {
-    uint64_t room = ring_room(arena);
+    uint64_t room = arena->ring_room;
 
     while (room < size && room < HF_ARENA_RING)
         room *= 2;
-    if (room > ring_room(arena) && !hf_arena_allocate_ring(arena->file, room))
-        atomic_store(&arena->header->ring_room, room);
+    if (room <= arena->ring_room || hf_arena_allocate_ring(arena->file, room))
+        return;
+    arena->ring_room = room;
+    atomic_store(&arena->header->ring_room, room);
 }
 
 enum hf_err hf_arena_set_snapshot(struct hf_arena *arena, struct hf_bytes bytes)

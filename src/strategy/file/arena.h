@@ -45,6 +45,8 @@ struct hf_arena {
     int bell;                       /* of whom we rang last, kept open; or -1 */
     uint64_t bell_session;          /* whose it is */
     uint64_t pending; /* where the next entry goes; published up to the tail */
+    uint64_t ring_room; /* the sizes, as they were when we went inside */
+    uint64_t half_room;
 };
 
 /* Open the arena in `path`, or make it: anew after a reboot. `mode` is that of

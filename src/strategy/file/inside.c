@@ -97,9 +97,9 @@ static bool may_hand_over(enum hf_command_kind kind)
 static enum hf_err reserve_tokens(struct hf_file *file)
 {
     const struct hf_table *table = &file->replica.store.table;
+    uint64_t count = HF_MUTANT(248) ? 1024 : table->waiting.count + 1;
 
-    return hf_arena_reserve_tokens(&file->arena,
-                                   table->token + table->waiting.count + 1);
+    return hf_arena_reserve_tokens(&file->arena, table->token + count);
 }
 
 static void run(struct hf_local *local, hf_time now,
@@ -107,15 +107,16 @@ static void run(struct hf_local *local, hf_time now,
 {
     struct hf_file *file = file_of(local);
     bool line = file->replica.store.table.waiting.count > 0;
+    enum hf_err err;
 
     if (line && command->kind == HF_COMMAND_LOCK &&
         stands_in_line(file, command, result))
         return;
     if (line && may_hand_over(command->kind) && !HF_MUTANT(63))
         bury_waiters(file, command->key);
-    result->err = reserve_tokens(file);
-    if (result->err && !HF_MUTANT(248)) {
-        *result = (struct hf_result){.err = result->err};
+    err = HF_MUTANT(248) ? HF_OK : reserve_tokens(file);
+    if (err) {
+        *result = (struct hf_result){.err = err};
         return;
     }
     file->acting = true;

@@ -15,6 +15,7 @@
 
 #include "base/mutant.h"
 #include "base/step.h"
+#include "strategy/file/guard.h"
 #include "strategy/file/layout.h"
 
 #define MAGIC UINT64_C(0x414e455241464821) /* "!HFARENA" */
@@ -139,6 +140,7 @@ static enum hf_err make_arena(struct hf_arena *arena,
                               struct hf_error *error)
 {
     enum hf_err err;
+    sigset_t before;
     int file;
 
     (void)unlinkat(arena->directory, "arena.new", 0);
@@ -148,7 +150,9 @@ static enum hf_err make_arena(struct hf_arena *arena,
         return hf_arena_fail(arena, error, "arena.new", "cannot make it");
     HF_STEP(18);
     (void)fchmod(file, mode & 0666);
+    hf_guard_begin_growing(&before);
     err = fill_arena(arena, file, label, error);
+    hf_guard_end_growing(&before);
     if (err)
         (void)close(file);
     else

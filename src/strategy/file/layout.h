@@ -5,6 +5,7 @@
 #define HF_STRATEGY_FILE_LAYOUT_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 
 #include "strategy/file/arena.h"
 
@@ -43,6 +44,27 @@ struct hf_arena_header {
     _Alignas(64) uint8_t ring[HF_ARENA_RING];
     _Alignas(64) struct hf_arena_half half[2];
 };
+
+/* Programs of 32 and of 64 bits share an arena. */
+#define HF_ARENA_RING_AT (192 + HF_ARENA_SLOTS * sizeof(struct hf_arena_slot))
+_Static_assert(sizeof(struct hf_arena_label) == 64 &&
+                   offsetof(struct hf_arena_label, boot) == 16 &&
+                   offsetof(struct hf_arena_label, first_token) == 56,
+               "the label is the same everywhere");
+_Static_assert(sizeof(struct hf_arena_slot) == 32 &&
+                   offsetof(struct hf_arena_slot, turn) == 24,
+               "slots are the same everywhere");
+_Static_assert(offsetof(struct hf_arena_header, word) == 64 &&
+                   offsetof(struct hf_arena_header, tail) == 128 &&
+                   offsetof(struct hf_arena_header, token_reserve) == 168 &&
+                   offsetof(struct hf_arena_header, slot) == 192,
+               "the header is the same everywhere");
+_Static_assert(offsetof(struct hf_arena_header, ring) == HF_ARENA_RING_AT &&
+                   offsetof(struct hf_arena_header, half) ==
+                       HF_ARENA_RING_AT + HF_ARENA_RING &&
+                   offsetof(struct hf_arena_half, bytes) == 16 &&
+                   sizeof(struct hf_arena_half) == 16 + HF_ARENA_HALF,
+               "what follows the header is the same everywhere");
 
 /* errno, about one of the files: `name`, or the directory if that is "". */
 enum hf_err hf_arena_fail(const struct hf_arena *arena, struct hf_error *error,

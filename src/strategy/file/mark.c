@@ -13,6 +13,7 @@
 
 #include "base/mutant.h"
 #include "base/step.h"
+#include "strategy/file/guard.h"
 #include "strategy/file/layout.h"
 
 #define TOKENS_AHEAD (UINT64_C(1) << 20)
@@ -77,11 +78,14 @@ bool hf_mark_is_missing(int directory)
 enum hf_err hf_mark_raise(int directory, uint64_t token, uint64_t *mark)
 {
     enum hf_err err;
+    sigset_t before;
 
     if (token > HF_MARK_MAX - TOKENS_AHEAD)
         return HF_ELIMIT;
     *mark = token + TOKENS_AHEAD;
+    hf_guard_begin_growing(&before);
     err = HF_MUTANT(64) ? HF_OK : write_mark(directory, *mark);
+    hf_guard_end_growing(&before);
     HF_STEP(17);
     return err;
 }

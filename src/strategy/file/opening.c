@@ -21,12 +21,15 @@
 enum hf_err hf_arena_fail(const struct hf_arena *arena, struct hf_error *error,
                           const char *name, const char *what)
 {
-    bool read_only = errno == EACCES || errno == EROFS || errno == EPERM;
+    const char *advice = "";
 
+    if (errno == EACCES || errno == EROFS || errno == EPERM)
+        advice = HF_PLACE_ADVICE;
+    else if (errno == EFBIG)
+        advice = "; raise the limit on the size of files (ulimit -f)";
     return hf_error_set(error, errno == EACCES ? HF_EUNAVAIL : HF_ESYSTEM,
                         "file:%s%s%s: %s: %s%s", arena->path, *name ? "/" : "",
-                        name, what, strerror(errno),
-                        read_only ? HF_PLACE_ADVICE : "");
+                        name, what, strerror(errno), advice);
 }
 
 /* The program may change its working directory later. */
