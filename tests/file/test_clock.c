@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mount.h>
@@ -16,6 +17,7 @@
 #include "lib/recorded.h"
 #include "lib/recording.h"
 #include "lib/site.h"
+#include "strategy/file/layout.h"
 
 #ifndef CLONE_NEWTIME
 #define CLONE_NEWTIME 0x00000080 /* older than its header */
@@ -295,6 +297,20 @@ static bool may_boot(void)
     return boot(0);
 }
 
+/* The clock begins anew in a boot, so the last command was later than now. */
+static void begin_clock_anew(void)
+{
+    const hf_time later = INT64_MAX;
+    int file = open(hf_site_path("locks/arena"), O_RDWR | O_CLOEXEC);
+
+    if (file < 0)
+        return; /* the first boot */
+    assert_int_equal(pwrite(file, &later, sizeof(later),
+                            offsetof(struct hf_arena_header, stamped)),
+                     sizeof(later));
+    close(file);
+}
+
 /* Locks of the boot before are gone, whatever their leases. */
 static void live_through_a_boot(void *arg)
 {
@@ -316,8 +332,10 @@ static void reboot_ends_locks_and_no_token_comes_again(void **state)
     (void)state;
     if (!hf_child_try(may_boot))
         hf_test_skip("a mount namespace needs root");
-    for (unsigned i = 0; i < 5; i++)
+    for (unsigned i = 0; i < 5; i++) {
+        begin_clock_anew();
         hf_child_join(hf_child_start(live_through_a_boot, &i));
+    }
     assert_true(shared->token > 0);
 }
 
@@ -353,6 +371,30 @@ static void boot_id_of_a_container_ends_no_lock(void **state)
     assert_int_equal(hf_unlock(lock), HF_OK);
 }
 
+static void leave_a_lock_behind(void *arg)
+{
+    assert_true(boot(*(const unsigned *)arg));
+    (void)take(hf_site_open(), HF_TEST_LONG_MS);
+}
+
+static void expect_later_in_a_container(void *arg)
+{
+    assert_true(boot(*(const unsigned *)arg));
+    hf_site_refuse("locks", "", HF_EUNAVAIL, "may last for another");
+}
+
+/* The container that has it is gone, and its lease is not. */
+static void boot_id_of_a_container_ends_no_lease(void **state)
+{
+    unsigned first = 1, second = 2;
+
+    (void)state;
+    if (!hf_child_try(may_boot))
+        hf_test_skip("a mount namespace needs root");
+    hf_child_join(hf_child_start(leave_a_lock_behind, &first));
+    hf_child_join(hf_child_start(expect_later_in_a_container, &second));
+}
+
 #define CASE(name)                                                             \
     cmocka_unit_test_setup_teardown(name, set_up, hf_site_tear_down)
 
@@ -364,6 +406,7 @@ int main(void)
         CASE(watchers_hear_of_the_end_in_every_zone),
         CASE(offset_that_cannot_be_read_is_not_taken_for_none),
         CASE(boot_id_of_a_container_ends_no_lock),
+        CASE(boot_id_of_a_container_ends_no_lease),
         CASE(reboot_ends_locks_and_no_token_comes_again),
     };
 

@@ -7,8 +7,10 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "lib/child.h"
 #include "lib/remote.h"
 #include "lib/site.h"
 
@@ -97,6 +99,7 @@ static void token_mark_is_where_tokens_go_on(void **state)
 
 static void arena_of_another_boot_is_made_anew(void **state)
 {
+    const int64_t later = INT64_MAX; /* its last command, by our clock */
     struct hf_client *client = hf_site_open();
     struct hf_lock *lock;
     uint64_t token;
@@ -107,10 +110,12 @@ static void arena_of_another_boot_is_made_anew(void **state)
     token = hf_token(lock);
     hf_lock_free(lock);
     hf_close(client, 1000);
-    /* The boot is named in the first line of the file. */
+    /* The boot is named in the first line of the file, the instant in the
+     * second. */
     file = open(hf_site_path("locks/arena"), O_RDWR);
     assert_true(file >= 0);
     assert_int_equal(pwrite(file, "00000000", 8, 16), 8);
+    assert_int_equal(pwrite(file, &later, sizeof(later), 72), sizeof(later));
     close(file);
     client = hf_site_open();
     assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
@@ -132,23 +137,46 @@ static void write_version(uint32_t version)
 
 static void arena_of_another_version_is_replaced_if_nobody_uses_it(void **state)
 {
+    const struct timespec moment = {.tv_nsec = 10000000};
     struct hf_client *client = hf_site_open();
+    struct hf_lock_opts opts;
     struct hf_lock *lock;
     uint64_t token;
 
     (void)state;
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = 200;
+    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
     token = hf_token(lock);
-    assert_int_equal(hf_unlock(lock), HF_OK);
     hf_lock_free(lock);
     write_version(4000000);
     hf_site_refuse("locks", "", HF_EPROTO, "in use by another version");
     hf_close(client, 1000);
-    client = hf_site_open();
+    while (hf_site_try("locks", "", NULL, &client) == HF_EUNAVAIL)
+        nanosleep(&moment, NULL); /* until the lease is over */
     assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
     assert_true(hf_token(lock) > token);
     hf_lock_free(lock);
     hf_close(client, 1000);
+}
+
+static void leave_a_lock_behind(void *arg)
+{
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+
+    (void)arg;
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = 3600000;
+    assert_int_equal(hf_lock(hf_site_open(), hf_key("k"), &opts, &lock), HF_OK);
+}
+
+static void arena_of_another_version_is_kept_while_a_lease_runs(void **state)
+{
+    (void)state;
+    hf_child_join(hf_child_start(leave_a_lock_behind, NULL));
+    write_version(4000000);
+    hf_site_refuse("locks", "", HF_EUNAVAIL, "may last for another");
 }
 
 static void arena_removed_while_it_is_used_is_not_made_twice(void **state)
@@ -257,6 +285,7 @@ int main(void)
         HF_SITE_CASE(token_mark_is_where_tokens_go_on),
         HF_SITE_CASE(arena_of_another_boot_is_made_anew),
         HF_SITE_CASE(arena_of_another_version_is_replaced_if_nobody_uses_it),
+        HF_SITE_CASE(arena_of_another_version_is_kept_while_a_lease_runs),
         HF_SITE_CASE(arena_removed_while_it_is_used_is_not_made_twice),
         HF_SITE_CASE(arena_cut_short_while_it_is_used_is_an_error),
         HF_SITE_CASE(arena_that_is_scribbled_over_is_an_error),

@@ -239,6 +239,30 @@ enum hf_err hf_arena_write(struct hf_arena *arena, hf_time stamp,
     return HF_OK;
 }
 
+/* A waiter's lease begins when it is granted, so the longest lease that was
+ * asked for since nothing was held counts from the last command. If a client is killed between
+ * the two stores, that is taken for longer than it is. */
+void hf_arena_note_lease(struct hf_arena *arena, hf_time now, uint32_t lease_ms)
+{
+    struct hf_arena_header *header = arena->header;
+    hf_time stamped =
+        atomic_load_explicit(&header->stamped, memory_order_relaxed);
+    hf_time quiet_at =
+        atomic_load_explicit(&header->quiet_at, memory_order_relaxed);
+    hf_time longest = quiet_at > stamped ? quiet_at - stamped : 0;
+
+    if (longest < lease_ms)
+        longest = lease_ms;
+    atomic_store_explicit(&header->quiet_at, now + longest,
+                          memory_order_relaxed);
+    atomic_store_explicit(&header->stamped, now, memory_order_release);
+}
+
+void hf_arena_note_quiet(struct hf_arena *arena, hf_time now)
+{
+    atomic_store_explicit(&arena->header->quiet_at, now, memory_order_relaxed);
+}
+
 void hf_arena_discard(struct hf_arena *arena)
 {
     arena->pending = atomic_load(&arena->header->tail);

@@ -82,6 +82,14 @@ bool hf_arena_has(const struct hf_arena *arena, uint64_t position);
 enum hf_err hf_arena_write(struct hf_arena *arena, hf_time stamp,
                            struct hf_bytes bytes);
 
+/* Record that a command at `now` may begin leases of at most `lease_ms`, before
+ * it is published. */
+void hf_arena_note_lease(struct hf_arena *arena, hf_time now,
+                         uint32_t lease_ms);
+
+/* Record that nothing is held, after that was published. */
+void hf_arena_note_quiet(struct hf_arena *arena, hf_time now);
+
 /* Take back the entries that are not published. */
 void hf_arena_discard(struct hf_arena *arena);
 void hf_arena_publish(struct hf_arena *arena);

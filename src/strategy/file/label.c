@@ -17,6 +17,7 @@
 #include "base/step.h"
 #include "strategy/file/guard.h"
 #include "strategy/file/layout.h"
+#include "strategy/file/place.h"
 
 #define MAGIC UINT64_C(0x414e455241464821) /* "!HFARENA" */
 #define VERSION 3
@@ -188,14 +189,42 @@ struct found {
     bool is_of_this_boot;
     bool is_in_use;
     uint64_t token; /* none in use is above; 0: not known */
+    hf_time now;
+    hf_time stamped; /* as in the header */
+    hf_time quiet_at;
 };
+
+static void read_at(int file, uint64_t *number, size_t at)
+{
+    if (pread(file, number, sizeof(*number), (off_t)at) !=
+        (ssize_t)sizeof(*number))
+        *number = 0;
+}
+
+static void read_times(int file, struct found *found)
+{
+    uint64_t stamped, quiet_at;
+
+    read_at(file, &stamped, offsetof(struct hf_arena_header, stamped));
+    read_at(file, &quiet_at, offsetof(struct hf_arena_header, quiet_at));
+    found->stamped = (hf_time)stamped;
+    found->quiet_at = (hf_time)quiet_at;
+}
+
+/* A lease may be running, whose client has ended: it was left behind, as by
+ * `holdfast lock`. A clock that is behind the last command is that of another
+ * boot. */
+static bool may_have_leases(const struct found *found)
+{
+    return found->now >= found->stamped && found->now < found->quiet_at &&
+           !HF_MUTANT(252);
+}
 
 static enum hf_err examine_arena(struct hf_arena *arena, const char *boot,
                                  struct found *found, struct hf_error *error)
 {
     struct hf_arena_label *label = &found->label;
     struct stat st;
-    uint64_t reserve;
 
     if (pread(arena->file, label, sizeof(*label), 0) !=
             (ssize_t)sizeof(*label) ||
@@ -210,30 +239,37 @@ static enum hf_err examine_arena(struct hf_arena *arena, const char *boot,
     found->is_of_this_boot =
         memcmp(label->boot, boot, sizeof(label->boot)) == 0;
     found->is_in_use = is_in_use(arena->file);
-    if (found->is_current &&
-        pread(arena->file, &reserve, sizeof(reserve),
-              offsetof(struct hf_arena_header, token_reserve)) ==
-            (ssize_t)sizeof(reserve) &&
-        reserve <= HF_MARK_MAX)
-        found->token = reserve;
-    return HF_OK;
+    read_times(arena->file, found);
+    if (found->is_current)
+        read_at(arena->file, &found->token,
+                offsetof(struct hf_arena_header, token_reserve));
+    if (found->token > HF_MARK_MAX)
+        found->token = 0;
+    return hf_place_now(&found->now, error);
 }
 
-/* HF_OK: it is to be used; HF_ENOTHELD: to be replaced.
+/* HF_OK: it is to be used; HF_ENOTHELD: to be replaced; HF_EUNAVAIL: later.
  *
  * After a reboot nobody has it open, and no holder is left. But a container may
  * have a boot id of its own: an arena that others have open is in force,
- * whatever boot it names. */
+ * whatever boot it names, and the leases of clients that have ended still run. */
 static enum hf_err judge_arena(const struct hf_arena *arena,
                                const struct found *found,
                                struct hf_error *error)
 {
-    bool is_old = !found->is_of_this_boot && !HF_MUTANT(51);
+    bool is_ours =
+        found->is_current && (found->is_of_this_boot || HF_MUTANT(51));
+    bool is_in_use = found->is_in_use && !HF_MUTANT(244);
 
-    if (is_old && (!found->is_in_use || HF_MUTANT(244)))
+    if (!is_ours && !is_in_use && !may_have_leases(found))
         return HF_ENOTHELD;
-    if (!found->is_current && !found->is_in_use)
-        return HF_ENOTHELD;
+    if (!is_ours && !is_in_use)
+        return hf_error_set(error, HF_EUNAVAIL,
+                            "file:%s/arena: was made by another version of "
+                            "holdfast or in another boot, and its locks may "
+                            "last for another %lld ms; try again then",
+                            arena->path,
+                            (long long)(found->quiet_at - found->now));
     if (!found->is_current)
         return hf_error_set(error, HF_EPROTO,
                             "file:%s/arena: is in use by another version of "

@@ -20,7 +20,8 @@ struct hf_arena_half {
     uint8_t bytes[HF_ARENA_HALF];
 };
 
-/* What never changes once it is made. */
+/* What never changes once it is made. In all versions from 3 on, the label and
+ * the first line of the header (up to quiet_at) lie where they lie here. */
 struct hf_arena_label {
     uint64_t magic;
     uint32_t version;
@@ -32,6 +33,8 @@ struct hf_arena_label {
 struct hf_arena_header {
     struct hf_arena_label label;
     _Alignas(64) _Atomic uint64_t word; /* word.h */
+    _Atomic int64_t stamped;            /* the last command was at this time */
+    _Atomic int64_t quiet_at;           /* and every lease ends by this time */
     _Alignas(64) _Atomic uint64_t tail; /* of the entries that are published */
     _Atomic uint64_t head;              /* entries before this are gone */
     _Atomic uint64_t snapshot;          /* its number: the half is its parity */
@@ -55,6 +58,8 @@ _Static_assert(sizeof(struct hf_arena_slot) == 32 &&
                    offsetof(struct hf_arena_slot, turn) == 24,
                "slots are the same everywhere");
 _Static_assert(offsetof(struct hf_arena_header, word) == 64 &&
+                   offsetof(struct hf_arena_header, stamped) == 72 &&
+                   offsetof(struct hf_arena_header, quiet_at) == 80 &&
                    offsetof(struct hf_arena_header, tail) == 128 &&
                    offsetof(struct hf_arena_header, token_reserve) == 168 &&
                    offsetof(struct hf_arena_header, slot) == 192,

@@ -200,3 +200,12 @@ enum hf_err hf_place_clock_offset(hf_time *offset, struct hf_error *error)
                         "clock of this time namespace: %s",
                         strerror(errno));
 }
+
+enum hf_err hf_place_now(hf_time *now, struct hf_error *error)
+{
+    hf_time offset;
+    enum hf_err err = hf_place_clock_offset(&offset, error);
+
+    *now = hf_time_now() - offset;
+    return err;
+}

@@ -32,4 +32,8 @@ const char *hf_place_network(const struct statfs *fs);
  * kernel has no time namespaces. HF_ESYSTEM: it cannot be read. */
 enum hf_err hf_place_clock_offset(hf_time *offset, struct hf_error *error);
 
+/* The time by the machine's clock, by which the entries of an arena are
+ * stamped. */
+enum hf_err hf_place_now(hf_time *now, struct hf_error *error);
+
 #endif
