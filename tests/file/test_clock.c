@@ -263,13 +263,17 @@ static void open_with_few_descriptors(const struct zone *zone)
 static void offset_that_cannot_be_read_is_not_taken_for_none(void **state)
 {
     struct zone ahead = {AHEAD, open_with_few_descriptors};
+    struct hf_client *client;
     struct hf_lock *lock;
 
     (void)state;
     require_time_namespaces();
-    lock = take(hf_site_open(), HF_TEST_LONG_MS);
+    client = hf_site_open();
+    lock = take(client, HF_TEST_LONG_MS);
     hf_child_join(start_in(&ahead));
     assert_int_equal(hf_unlock(lock), HF_OK);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
 /* ---- Reboots ------------------------------------------------------------*/
@@ -369,6 +373,8 @@ static void boot_id_of_a_container_ends_no_lock(void **state)
         hf_child_join(hf_child_start(expect_busy_in_a_container, &i));
     assert_int_equal(hf_renew(lock, 0), HF_OK);
     assert_int_equal(hf_unlock(lock), HF_OK);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
 static void leave_a_lock_behind(void *arg)

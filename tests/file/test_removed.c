@@ -159,6 +159,8 @@ static void expect_waiter_refused(void (*harm)(void))
     hf_future_error(future, &error);
     expect_named(&error, "locks");
     hf_future_free(future);
+    hf_lock_free(lock);
+    hf_lock_free(held);
     (void)hf_close(waiter, 0);
     (void)hf_close(holder, 0);
 }
