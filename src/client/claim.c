@@ -364,7 +364,7 @@ static void asked(struct hf_lock *lock, const struct hf_answer *answer)
                 again || lock->call.in_doubt);
     else if (err == HF_EBUSY && answer->result.place > 0)
         join_line(lock, answer);
-    else if (again)
+    else if (again && (err != HF_EPROTO || HF_MUTANT(243)))
         wait_in_line(lock, 0, false); /* still in line, as far as is known */
     else if (err == HF_EINDOUBT)
         refuse_in_doubt(lock, answer->cause);
@@ -372,8 +372,9 @@ static void asked(struct hf_lock *lock, const struct hf_answer *answer)
         hf_claim_refuse(lock, HF_ETIMEDOUT, NULL);
     else {
         /* An answer that is not kept, such as HF_ENOMEM, is no answer to a
-         * copy that is still on its way. */
-        if (lock->call.in_doubt)
+         * copy that is still on its way. A waiter whose store is damaged or
+         * gone would wait for ever. */
+        if (lock->call.in_doubt || again)
             hf_claim_withdraw_behind(lock);
         hf_claim_refuse(lock, err, answer->cause);
     }

@@ -1,5 +1,6 @@
 #include "client/keeper.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "client/client.h"
@@ -134,12 +135,25 @@ static void renew(struct hf_lock *lock)
     hf_call_start(call, end_of(lock));
 }
 
+/* A store that is damaged, or gone, refuses every renewal: name it. */
+static void lose_unrenewed(struct hf_lock *lock)
+{
+    static const char why[] = "the lease was not renewed in time";
+    char *text = NULL;
+
+    if (lock->failure == HF_EPROTO && lock->failure_text &&
+        asprintf(&text, "%s: %s", why, lock->failure_text) < 0)
+        text = NULL;
+    hf_lock_lose(lock, HF_EEXPIRED, text ? text : why);
+    free(text);
+}
+
 void hf_keeper_tick(struct hf_lock *lock)
 {
     hf_time now = hf_client_now(lock->client);
 
     if (now >= end_of(lock)) {
-        hf_lock_lose(lock, HF_EEXPIRED, "the lease was not renewed in time");
+        lose_unrenewed(lock);
         return;
     }
     if (lock->renewal && now >= risk_at(lock))

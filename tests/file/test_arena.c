@@ -93,9 +93,9 @@ static void slot_of_who_died_inside_can_be_used_again(void **state)
  * who has taken it over meanwhile, be it from the very same slot. */
 static void turns_of_one_slot_do_not_look_alike(void **state)
 {
-    const uint32_t sleepers = UINT32_C(0x80000000);
+    const uint64_t sleepers = UINT64_C(0x80000000);
     struct hf_arena arena;
-    uint32_t seen;
+    uint64_t seen;
 
     (void)state;
     die_inside(false);
@@ -109,6 +109,33 @@ static void turns_of_one_slot_do_not_look_alike(void **state)
         hf_arena_leave(&arena);
     }
     hf_arena_close(&arena);
+}
+
+/* The word while a new client is inside, by slot 0. */
+static uint64_t word_of_new_client(void)
+{
+    struct hf_arena arena;
+    uint64_t word;
+
+    open_arena(&arena);
+    assert_int_equal(arena.slot, 0);
+    enter(&arena);
+    word = arena.header->word;
+    hf_arena_leave(&arena);
+    hf_arena_close(&arena);
+    return word;
+}
+
+/* A client that found an earlier owner of the slot dead, and is slow, compares
+ * with the word of that owner. */
+static void clients_of_one_slot_do_not_have_the_same_word(void **state)
+{
+    uint64_t first = word_of_new_client();
+    uint64_t second = word_of_new_client();
+
+    (void)state;
+    assert_int_not_equal(first, second);
+    assert_int_not_equal(word_of_new_client(), first);
 }
 
 static void living_who_is_inside_is_left_there(void **state)
@@ -284,6 +311,25 @@ static void full_ring_wants_a_snapshot_and_the_slow_read_that(void **state)
     hf_arena_close(&arena);
 }
 
+/* A stranger scribbles over the sizes while we are inside. */
+static void sizes_are_not_read_again_inside(void **state)
+{
+    struct hf_arena arena;
+
+    (void)state;
+    open_arena(&arena);
+    arena.header->head = UINT64_C(1) << 30;
+    arena.header->tail = UINT64_C(1) << 30;
+    enter(&arena);
+    arena.header->ring_room = UINT64_C(1) << 40;
+    arena.header->half_room = 0;
+    assert_int_equal(hf_arena_write(&arena, 1, hf_bytes("safe")), HF_OK);
+    assert_int_equal(hf_arena_reserve_snapshot(&arena, 2 * HF_ARENA_HALF_FIRST),
+                     HF_OK);
+    hf_arena_leave(&arena);
+    hf_arena_close(&arena);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -292,11 +338,13 @@ int main(void)
         CASE(who_died_inside_is_put_out),
         CASE(slot_of_who_died_inside_can_be_used_again),
         CASE(turns_of_one_slot_do_not_look_alike),
+        CASE(clients_of_one_slot_do_not_have_the_same_word),
         CASE(living_who_is_inside_is_left_there),
         CASE(number_that_lives_again_is_not_who_died),
         CASE(client_that_closes_leaves_its_sibling_alive),
         CASE(who_died_is_put_out_though_its_child_lives),
         CASE(only_what_is_published_is_there),
+        CASE(sizes_are_not_read_again_inside),
         CASE(full_ring_wants_a_snapshot_and_the_slow_read_that),
     };
 

@@ -3,9 +3,11 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,6 +17,7 @@
 #include "lib/recorded.h"
 #include "lib/recording.h"
 #include "lib/site.h"
+#include "strategy/file/layout.h"
 
 #ifndef CLONE_NEWTIME
 #define CLONE_NEWTIME 0x00000080 /* older than its header */
@@ -233,6 +236,46 @@ static void watchers_hear_of_the_end_in_every_zone(void **state)
     hf_child_join(start_in(&late));
 }
 
+/* A client that cannot read its offset must not use the clock without it: the
+ * leases of others would look long over. */
+static void open_with_few_descriptors(const struct zone *zone)
+{
+    struct rlimit few = {.rlim_cur = 3}, all;
+    struct hf_error error;
+    struct hf_client *client;
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+
+    (void)zone;
+    hf_lock_opts_init(&opts);
+    opts.wait_ms = 0;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &all), 0);
+    few.rlim_max = all.rlim_max;
+    do {
+        few.rlim_cur++;
+        assert_true(few.rlim_cur < all.rlim_cur);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    } while (hf_site_try("locks", "", &error, &client));
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &all), 0);
+    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_EBUSY);
+}
+
+static void offset_that_cannot_be_read_is_not_taken_for_none(void **state)
+{
+    struct zone ahead = {AHEAD, open_with_few_descriptors};
+    struct hf_client *client;
+    struct hf_lock *lock;
+
+    (void)state;
+    require_time_namespaces();
+    client = hf_site_open();
+    lock = take(client, HF_TEST_LONG_MS);
+    hf_child_join(start_in(&ahead));
+    assert_int_equal(hf_unlock(lock), HF_OK);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+}
+
 /* ---- Reboots ------------------------------------------------------------*/
 
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
@@ -258,6 +301,20 @@ static bool may_boot(void)
     return boot(0);
 }
 
+/* The clock begins anew in a boot, so the last command was later than now. */
+static void begin_clock_anew(void)
+{
+    const hf_time later = INT64_MAX;
+    int file = open(hf_site_path("locks/arena"), O_RDWR | O_CLOEXEC);
+
+    if (file < 0)
+        return; /* the first boot */
+    assert_int_equal(pwrite(file, &later, sizeof(later),
+                            offsetof(struct hf_arena_header, stamped)),
+                     sizeof(later));
+    close(file);
+}
+
 /* Locks of the boot before are gone, whatever their leases. */
 static void live_through_a_boot(void *arg)
 {
@@ -279,9 +336,69 @@ static void reboot_ends_locks_and_no_token_comes_again(void **state)
     (void)state;
     if (!hf_child_try(may_boot))
         hf_test_skip("a mount namespace needs root");
-    for (unsigned i = 0; i < 5; i++)
+    for (unsigned i = 0; i < 5; i++) {
+        begin_clock_anew();
         hf_child_join(hf_child_start(live_through_a_boot, &i));
+    }
     assert_true(shared->token > 0);
+}
+
+/* Containers may have boot ids of their own: who has a lock is alive. */
+static void expect_busy_in_a_container(void *arg)
+{
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+
+    assert_true(boot(*(const unsigned *)arg));
+    hf_lock_opts_init(&opts);
+    opts.wait_ms = 0;
+    assert_int_equal(hf_lock(hf_site_open(), hf_key("k"), &opts, &lock),
+                     HF_EBUSY);
+    assert_int_equal(hf_lock(hf_site_open(), hf_key("free"), &opts, &lock),
+                     HF_OK);
+    assert_int_equal(hf_unlock(lock), HF_OK);
+}
+
+static void boot_id_of_a_container_ends_no_lock(void **state)
+{
+    struct hf_client *client;
+    struct hf_lock *lock;
+
+    (void)state;
+    if (!hf_child_try(may_boot))
+        hf_test_skip("a mount namespace needs root");
+    client = hf_site_open();
+    lock = take(client, HF_TEST_LONG_MS);
+    for (unsigned i = 1; i < 4; i++)
+        hf_child_join(hf_child_start(expect_busy_in_a_container, &i));
+    assert_int_equal(hf_renew(lock, 0), HF_OK);
+    assert_int_equal(hf_unlock(lock), HF_OK);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+}
+
+static void leave_a_lock_behind(void *arg)
+{
+    assert_true(boot(*(const unsigned *)arg));
+    (void)take(hf_site_open(), HF_TEST_LONG_MS);
+}
+
+static void expect_later_in_a_container(void *arg)
+{
+    assert_true(boot(*(const unsigned *)arg));
+    hf_site_refuse("locks", "", HF_EUNAVAIL, "may last for another");
+}
+
+/* The container that has it is gone, and its lease is not. */
+static void boot_id_of_a_container_ends_no_lease(void **state)
+{
+    unsigned first = 1, second = 2;
+
+    (void)state;
+    if (!hf_child_try(may_boot))
+        hf_test_skip("a mount namespace needs root");
+    hf_child_join(hf_child_start(leave_a_lock_behind, &first));
+    hf_child_join(hf_child_start(expect_later_in_a_container, &second));
 }
 
 #define CASE(name)                                                             \
@@ -293,6 +410,9 @@ int main(void)
         CASE(zones_exclude_each_other),
         CASE(lease_ends_on_time_in_every_zone),
         CASE(watchers_hear_of_the_end_in_every_zone),
+        CASE(offset_that_cannot_be_read_is_not_taken_for_none),
+        CASE(boot_id_of_a_container_ends_no_lock),
+        CASE(boot_id_of_a_container_ends_no_lease),
         CASE(reboot_ends_locks_and_no_token_comes_again),
     };
 

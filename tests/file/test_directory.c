@@ -5,9 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "lib/child.h"
 #include "lib/remote.h"
 #include "lib/site.h"
 
@@ -96,6 +99,7 @@ static void token_mark_is_where_tokens_go_on(void **state)
 
 static void arena_of_another_boot_is_made_anew(void **state)
 {
+    const int64_t later = INT64_MAX; /* its last command, by our clock */
     struct hf_client *client = hf_site_open();
     struct hf_lock *lock;
     uint64_t token;
@@ -106,16 +110,73 @@ static void arena_of_another_boot_is_made_anew(void **state)
     token = hf_token(lock);
     hf_lock_free(lock);
     hf_close(client, 1000);
-    /* The boot is named in the first line of the file. */
+    /* The boot is named in the first line of the file, the instant in the
+     * second. */
     file = open(hf_site_path("locks/arena"), O_RDWR);
     assert_true(file >= 0);
     assert_int_equal(pwrite(file, "00000000", 8, 16), 8);
+    assert_int_equal(pwrite(file, &later, sizeof(later), 72), sizeof(later));
     close(file);
     client = hf_site_open();
     assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
     assert_true(hf_token(lock) > token);
     hf_lock_free(lock);
     hf_close(client, 1000);
+}
+
+/* The layout's number is the third of the words at the beginning. */
+static void write_version(uint32_t version)
+{
+    int file = open(hf_site_path("locks/arena"), O_RDWR);
+
+    assert_true(file >= 0);
+    assert_int_equal(pwrite(file, &version, sizeof(version), 8),
+                     sizeof(version));
+    close(file);
+}
+
+static void arena_of_another_version_is_replaced_if_nobody_uses_it(void **state)
+{
+    const struct timespec moment = {.tv_nsec = 10000000};
+    struct hf_client *client = hf_site_open();
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+    uint64_t token;
+
+    (void)state;
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = 200;
+    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
+    token = hf_token(lock);
+    hf_lock_free(lock);
+    write_version(4000000);
+    hf_site_refuse("locks", "", HF_EPROTO, "in use by another version");
+    hf_close(client, 1000);
+    while (hf_site_try("locks", "", NULL, &client) == HF_EUNAVAIL)
+        nanosleep(&moment, NULL); /* until the lease is over */
+    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    assert_true(hf_token(lock) > token);
+    hf_lock_free(lock);
+    hf_close(client, 1000);
+}
+
+static void leave_a_lock_behind(void *arg)
+{
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+
+    (void)arg;
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = 3600000;
+    assert_int_equal(hf_lock(hf_site_open(), hf_key("k"), &opts, &lock), HF_OK);
+}
+
+static void arena_of_another_version_is_kept_while_a_lease_runs(void **state)
+{
+    (void)state;
+    hf_child_join(hf_child_start(leave_a_lock_behind, NULL));
+    write_version(4000000);
+    hf_site_refuse("locks", "", HF_EUNAVAIL, "may last for another");
 }
 
 static void arena_removed_while_it_is_used_is_not_made_twice(void **state)
@@ -139,6 +200,19 @@ static void full_disk_is_told_when_the_arena_is_made(void **state)
         hf_test_skip("mounting a small file system needs root");
     hf_site_refuse("small/locks", "", HF_ESYSTEM, "no room");
     assert_int_equal(umount(hf_site_path("small")), 0);
+}
+
+static void limit_on_files_is_an_error_and_no_signal(void **state)
+{
+    const rlim_t limits[] = {0, 4096, 1 << 20};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct rlimit limit = {limits[i], RLIM_INFINITY};
+
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        hf_site_refuse("locks", "", HF_ESYSTEM, "ulimit -f");
+    }
 }
 
 static void directory_that_cannot_be_written_is_named(void **state)
@@ -210,10 +284,13 @@ int main(void)
         HF_SITE_CASE(token_mark_that_is_scribbled_is_refused),
         HF_SITE_CASE(token_mark_is_where_tokens_go_on),
         HF_SITE_CASE(arena_of_another_boot_is_made_anew),
+        HF_SITE_CASE(arena_of_another_version_is_replaced_if_nobody_uses_it),
+        HF_SITE_CASE(arena_of_another_version_is_kept_while_a_lease_runs),
         HF_SITE_CASE(arena_removed_while_it_is_used_is_not_made_twice),
         HF_SITE_CASE(arena_cut_short_while_it_is_used_is_an_error),
         HF_SITE_CASE(arena_that_is_scribbled_over_is_an_error),
         HF_SITE_CASE(full_disk_is_told_when_the_arena_is_made),
+        HF_SITE_CASE(limit_on_files_is_an_error_and_no_signal),
         HF_SITE_CASE(directory_that_cannot_be_written_is_named),
         HF_SITE_CASE(network_file_system_is_refused_by_name),
     };

@@ -203,6 +203,89 @@ static void it_is_in_var_tmp_if_the_home_is_on_a_network(void **state)
     assert_int_equal(umount2(hf_site_path("home"), MNT_DETACH), 0);
 }
 
+static void open_as_user(void *arg)
+{
+    become_the_user();
+    expect_at(arg);
+}
+
+static void expect_at_as_user(const char *path)
+{
+    char copy[192];
+
+    (void)snprintf(copy, sizeof(copy), "%s", path);
+    hf_child_join(hf_child_start(open_as_user, copy));
+}
+
+/* ---- A home that cannot be written --------------------------------------*/
+
+/* Another directory would be a second store: it is refused, with the ways out. */
+static void expect_no_second_store(const char *path)
+{
+    expect_refusal(path, HF_EUNAVAIL, "--url file:DIR or HOLDFAST_URL");
+    expect_refusal(path, HF_EUNAVAIL, "ReadWritePaths=");
+    assert_int_not_equal(access(FALLBACK, F_OK), 0);
+}
+
+static void open_in_a_home_of_root(void *arg)
+{
+    (void)arg;
+    enter_its_world();
+    assert_int_equal(chown(hf_site_path("home"), 0, 0), 0);
+    assert_int_equal(chmod(hf_site_path("home"), 0755), 0);
+    become_the_user();
+    expect_no_second_store(hf_site_path(STATE));
+}
+
+static void home_that_cannot_be_written_is_refused(void **state)
+{
+    (void)state;
+    hf_child_join(hf_child_start(open_in_a_home_of_root, NULL));
+}
+
+static void open_in_a_hidden_home(void *arg)
+{
+    (void)arg;
+    enter_its_world();
+    become_the_user();
+    expect_no_second_store(hf_site_path("hidden/home"));
+}
+
+/* As systemd's ProtectHome=yes has it. */
+static void home_that_cannot_be_seen_is_refused(void **state)
+{
+    (void)state;
+    write_database("hidden/home");
+    assert_int_equal(mkdir(hf_site_path("hidden"), 0), 0);
+    hf_child_join(hf_child_start(open_in_a_hidden_home, NULL));
+}
+
+static void open_in_a_read_only_home(void *arg)
+{
+    const char *home = hf_site_path("home");
+
+    enter_its_world();
+    if (arg)
+        expect_at_as_user(hf_site_path(STATE));
+    assert_int_equal(mount(home, home, NULL, MS_BIND, NULL), 0);
+    assert_int_equal(
+        mount(NULL, home, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL), 0);
+    become_the_user();
+    expect_refusal(hf_site_path(STATE), arg ? HF_ESYSTEM : HF_EUNAVAIL,
+                   "ReadWritePaths=");
+    assert_int_not_equal(access(FALLBACK, F_OK), 0);
+}
+
+/* As ProtectHome=read-only has it, before and after the first lock. */
+static void home_that_is_mounted_read_only_is_refused(void **state)
+{
+    bool is_used = true;
+
+    (void)state;
+    hf_child_join(hf_child_start(open_in_a_read_only_home, NULL));
+    hf_child_join(hf_child_start(open_in_a_read_only_home, &is_used));
+}
+
 /* ---- Whose it is --------------------------------------------------------*/
 
 static void make_parents(void)
@@ -294,6 +377,9 @@ int main(void)
         CASE(it_is_in_var_tmp_if_the_home_is_not_there),
         CASE(it_is_in_var_tmp_if_the_database_does_not_know_the_user),
         CASE(it_is_in_var_tmp_if_the_home_is_on_a_network),
+        CASE(home_that_cannot_be_written_is_refused),
+        CASE(home_that_cannot_be_seen_is_refused),
+        CASE(home_that_is_mounted_read_only_is_refused),
         CASE(link_in_its_place_is_not_followed),
         CASE(directory_of_another_user_is_refused),
         CASE(squatter_in_var_tmp_is_refused),

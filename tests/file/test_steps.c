@@ -124,15 +124,20 @@ static void await_waiters(struct hf_client *client, uint32_t count)
     }
 }
 
-/* A process that waits for "handed". */
-static pid_t start_heir(void)
+/* A process that waits for "handed". If it is not to outlive the victim, nobody
+ * is left in a directory that is removed. */
+static pid_t start_heir(bool outlives)
 {
+    pid_t victim = getpid();
     pid_t pid = fork();
 
     if (pid == 0) {
         struct hf_client *client;
         struct hf_lock *lock;
 
+        if (!outlives &&
+            (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != victim))
+            _exit(0);
         deadly_step = 0;
         client = open_client();
         lock = take(client, "handed", HOUR_MS, "");
@@ -147,10 +152,10 @@ static pid_t start_heir(void)
 /* Two come to wait; the first dies of it. */
 static void let_two_wait(struct hf_client *client)
 {
-    pid_t first = start_heir();
+    pid_t first = start_heir(false);
 
     await_waiters(client, 1);
-    atomic_store(&report->heir, start_heir());
+    atomic_store(&report->heir, start_heir(true));
     await_waiters(client, 2);
     (void)kill(first, SIGKILL);
     (void)waitpid(first, NULL, 0);

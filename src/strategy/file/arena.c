@@ -10,15 +10,7 @@
 #include "base/step.h"
 #include "strategy/file/layout.h"
 
-#define SPINS 200            /* a section takes about a microsecond */
 #define PATIENCE_NS 10000000 /* then it is asked whether its owner lives */
-#define TRIES 8              /* while others come and go */
-
-/* The word: who is inside, as its slot plus one, and which of its turns it is,
- * so that no two turns look alike; the top bit: somebody sleeps. */
-#define OWNER UINT32_C(0x7ff)
-#define TURN UINT32_C(0x800)
-#define SLEEPERS UINT32_C(0x80000000)
 
 struct entry {
     uint32_t size; /* of the whole, aligned; 0: the ring starts over */
@@ -27,8 +19,13 @@ struct entry {
     uint8_t data[];
 };
 
-#define ALIGNMENT _Alignof(struct entry)
+#define ALIGNMENT                                                              \
+    UINT64_C(8) /* whatever the machine: programs of 32 and 64
+                                 bits share an arena */
 #define ROUND(size) (((size) + ALIGNMENT - 1) & ~(ALIGNMENT - 1))
+
+_Static_assert(sizeof(struct entry) == 16, "entries are the same everywhere");
+_Static_assert(offsetof(struct entry, stamp) == 8, "and so are their stamps");
 
 /* ---- Going inside -------------------------------------------------------*/
 
@@ -45,52 +42,13 @@ static void relax(void)
 #endif
 }
 
-static uint32_t next_turn(uint32_t word, const struct hf_arena *arena)
-{
-    if (HF_MUTANT(59))
-        return arena->slot + 1;
-    return ((word + TURN) & ~(OWNER | SLEEPERS)) | (arena->slot + 1);
-}
-
-static bool take(struct hf_arena *arena, uint32_t sleepers)
-{
-    uint32_t none = 0;
-    uint32_t turn = next_turn(arena->turn, arena);
-
-    if (!atomic_compare_exchange_strong(&arena->header->word, &none,
-                                        turn | sleepers))
-        return false;
-    arena->turn = turn;
-    return true;
-}
-
-static void nap(struct hf_arena_header *header, uint32_t word)
+/* At most PATIENCE_NS: the wake-up may be lost with the client that leaves. */
+static void sleep_on(_Atomic uint64_t *word, uint64_t seen)
 {
     const struct timespec timeout = {.tv_nsec = PATIENCE_NS};
 
-    if (!(word & SLEEPERS) &&
-        !atomic_compare_exchange_strong(&header->word, &word, word | SLEEPERS))
-        return; /* it changed: look again */
-    (void)futex(&header->word, FUTEX_WAIT, word | SLEEPERS, &timeout);
-}
-
-/* Its owner is dead: take the word from it. What it had not published was
- * never there. A word that names our own slot is that of who had it before us
- * and died inside. Another may do the same just now, from the same slot even:
- * the turn tells the one who succeeds. */
-static bool take_over(struct hf_arena *arena, uint32_t word)
-{
-    unsigned owner = (word & OWNER) - 1;
-
-    if (HF_MUTANT(60) || (HF_MUTANT(61) && owner == arena->slot))
-        return false;
-    if (owner != arena->slot && hf_arena_alive(arena, owner))
-        return false;
-    if (!atomic_compare_exchange_strong(&arena->header->word, &word,
-                                        next_turn(word, arena) | SLEEPERS))
-        return false;
-    HF_STEP(2);
-    return true;
+    (void)futex(hf_word_futex(word), FUTEX_WAIT, hf_word_futex_value(seen),
+                &timeout);
 }
 
 static bool is_power(uint64_t size)
@@ -98,73 +56,78 @@ static bool is_power(uint64_t size)
     return (size & (size - 1)) == 0;
 }
 
-/* Nobody but a stranger writes anything else there. */
-static bool is_sound(const struct hf_arena_header *header)
+/* Nobody but a stranger writes anything else there. The sizes are read once and
+ * kept while we are inside: a stranger may write at any time. */
+static bool read_header(struct hf_arena *arena)
 {
+    const struct hf_arena_header *header = arena->header;
     uint64_t tail = atomic_load(&header->tail);
     uint64_t head = atomic_load(&header->head);
     uint64_t ring = atomic_load(&header->ring_room);
     uint64_t room = atomic_load(&header->half_room);
 
+    arena->ring_room = ring;
+    arena->half_room = room;
+    arena->pending = tail;
     return tail % ALIGNMENT == 0 && head <= tail && tail - head <= ring &&
            is_power(ring) && ring >= HF_ARENA_RING_FIRST &&
            ring <= HF_ARENA_RING && room >= HF_ARENA_HALF_FIRST &&
            room <= HF_ARENA_HALF;
 }
 
-/* One spent its patience with `word`: HF_OK if that was taken over. */
-static enum hf_err put_out(struct hf_arena *arena, uint32_t word, pid_t *pid)
+/* The steps of an attempt that are not plain accesses to the word. */
+static void advance(struct hf_arena *arena, struct hf_word_attempt *attempt)
 {
-    unsigned owner = (word & OWNER) - 1;
+    _Atomic uint64_t *word = &arena->header->word;
 
-    if (owner >= HF_ARENA_SLOTS)
-        return HF_EPROTO;
-    if (take_over(arena, word))
-        return HF_OK;
-    *pid = hf_arena_slot(arena, owner)->pid;
-    return HF_EBUSY;
+    if (attempt->state == HF_WORD_ASK) {
+        unsigned owner = hf_word_owner(attempt->seen);
+
+        hf_word_answer(attempt, hf_arena_alive(arena, owner));
+        return;
+    }
+    if (attempt->state == HF_WORD_SLEEP)
+        sleep_on(word, attempt->seen);
+    else if (attempt->state == HF_WORD_TRY)
+        relax();
+    hf_word_step(attempt, word);
 }
 
-static enum hf_err take_in_turn(struct hf_arena *arena, pid_t *pid)
+/* An attempt that ends by asking has one owner to blame; any other failed
+ * because clients come and go all the time. */
+static enum hf_err take_word(struct hf_arena *arena, pid_t *pid)
 {
-    struct hf_arena_header *header = arena->header;
-    uint32_t before = 0;
+    struct hf_word_attempt *attempt = &arena->attempt;
+    enum hf_word_state last = HF_WORD_TRY;
 
-    for (int i = 0; i < SPINS; i++) {
-        if (take(arena, 0))
-            return HF_OK;
-        relax();
+    hf_word_start(attempt, arena->slot, &arena->header->slot[arena->slot].turn);
+    hf_word_step(attempt, &arena->header->word);
+    while (attempt->state < HF_WORD_INSIDE) {
+        last = attempt->state;
+        advance(arena, attempt);
     }
-    for (int i = 0; i < TRIES; i++) {
-        uint32_t word = atomic_load(&header->word);
-
-        if (word != 0 && (word & ~SLEEPERS) == before)
-            return put_out(arena, word, pid);
-        if (word != 0)
-            nap(header, word);
-        before = word & ~SLEEPERS;
-        /* Others may sleep: they are to be woken when we leave. */
-        if (take(arena, SLEEPERS))
-            return HF_OK;
-    }
+    if (attempt->state == HF_WORD_INSIDE)
+        return HF_OK;
+    if (attempt->state == HF_WORD_BROKEN)
+        return HF_EPROTO;
+    if (last == HF_WORD_ASK)
+        *pid = hf_arena_slot(arena, hf_word_owner(attempt->seen))->pid;
     return HF_EBUSY;
 }
 
 enum hf_err hf_arena_enter(struct hf_arena *arena, pid_t *pid)
 {
-    struct hf_arena_header *header = arena->header;
     enum hf_err err;
 
     *pid = 0;
-    err = take_in_turn(arena, pid);
+    err = take_word(arena, pid);
     if (err)
         return err;
     HF_STEP(1);
-    if (!is_sound(header)) {
+    if (!read_header(arena)) {
         hf_arena_leave(arena);
         return HF_EPROTO;
     }
-    arena->pending = atomic_load_explicit(&header->tail, memory_order_acquire);
     return HF_OK;
 }
 
@@ -173,29 +136,23 @@ void hf_arena_leave(struct hf_arena *arena)
     bool sleepers;
 
     HF_STEP(3);
-    sleepers = atomic_exchange(&arena->header->word, 0) & SLEEPERS;
+    sleepers = hf_word_leave(&arena->header->word);
     HF_STEP(4);
     if (sleepers)
-        (void)futex(&arena->header->word, FUTEX_WAKE, 1, NULL);
+        (void)futex(hf_word_futex(&arena->header->word), FUTEX_WAKE, 1, NULL);
 }
 
 /* ---- The ring -----------------------------------------------------------*/
 
-static uint64_t ring_room(const struct hf_arena *arena)
-{
-    return atomic_load_explicit(&arena->header->ring_room,
-                                memory_order_relaxed);
-}
-
 static struct entry *entry_at(const struct hf_arena *arena, uint64_t position)
 {
     return (struct entry *)(void *)(arena->header->ring +
-                                    (position & (ring_room(arena) - 1)));
+                                    (position & (arena->ring_room - 1)));
 }
 
 static uint64_t room_at(const struct hf_arena *arena, uint64_t position)
 {
-    return ring_room(arena) - (position & (ring_room(arena) - 1));
+    return arena->ring_room - (position & (arena->ring_room - 1));
 }
 
 /* How long the log may be: as the snapshot that it follows, so that snapshots
@@ -207,12 +164,18 @@ static uint64_t log_limit(const struct hf_arena *arena)
 
     if (size < HF_ARENA_RING_FIRST)
         return HF_ARENA_RING_FIRST;
-    return size < ring_room(arena) ? size : ring_room(arena);
+    return size < arena->ring_room ? size : arena->ring_room;
 }
 
 bool hf_arena_has(const struct hf_arena *arena, uint64_t position)
 {
     return position >= atomic_load(&arena->header->head);
+}
+
+/* Shared memory may change between a check and the use of what was checked. */
+static uint32_t read_once(const uint32_t *shared)
+{
+    return *(const volatile uint32_t *)shared;
 }
 
 enum hf_err hf_arena_read(const struct hf_arena *arena, uint64_t *position,
@@ -221,6 +184,7 @@ enum hf_err hf_arena_read(const struct hf_arena *arena, uint64_t *position,
     uint64_t tail =
         atomic_load_explicit(&arena->header->tail, memory_order_acquire);
     const struct entry *entry;
+    uint32_t size, used;
 
     if (!hf_arena_has(arena, *position) && !HF_MUTANT(55))
         return HF_ELIMIT;
@@ -229,18 +193,19 @@ enum hf_err hf_arena_read(const struct hf_arena *arena, uint64_t *position,
     if (*position > tail || *position % ALIGNMENT != 0)
         return HF_EPROTO;
     entry = entry_at(arena, *position);
-    if (entry->size == 0) { /* nothing more fits before the end */
+    size = read_once(&entry->size);
+    used = read_once(&entry->bytes);
+    if (size == 0) { /* nothing more fits before the end */
         *position += room_at(arena, *position);
         return hf_arena_read(arena, position, stamp, bytes);
     }
-    if (entry->size % ALIGNMENT != 0 || entry->size < sizeof(*entry) ||
-        entry->size > room_at(arena, *position) ||
-        entry->size > tail - *position ||
-        entry->bytes > entry->size - sizeof(*entry))
+    if (size % ALIGNMENT != 0 || size < sizeof(*entry) ||
+        size > room_at(arena, *position) || size > tail - *position ||
+        used > size - sizeof(*entry))
         return HF_EPROTO;
     *stamp = entry->stamp;
-    *bytes = (struct hf_bytes){entry->data, entry->bytes};
-    *position += entry->size;
+    *bytes = (struct hf_bytes){entry->data, used};
+    *position += size;
     return HF_OK;
 }
 
@@ -274,6 +239,30 @@ enum hf_err hf_arena_write(struct hf_arena *arena, hf_time stamp,
     return HF_OK;
 }
 
+/* A waiter's lease begins when it is granted, so the longest lease that was
+ * asked for since nothing was held counts from the last command. If a client is killed between
+ * the two stores, that is taken for longer than it is. */
+void hf_arena_note_lease(struct hf_arena *arena, hf_time now, uint32_t lease_ms)
+{
+    struct hf_arena_header *header = arena->header;
+    hf_time stamped =
+        atomic_load_explicit(&header->stamped, memory_order_relaxed);
+    hf_time quiet_at =
+        atomic_load_explicit(&header->quiet_at, memory_order_relaxed);
+    hf_time longest = quiet_at > stamped ? quiet_at - stamped : 0;
+
+    if (longest < lease_ms)
+        longest = lease_ms;
+    atomic_store_explicit(&header->quiet_at, now + longest,
+                          memory_order_relaxed);
+    atomic_store_explicit(&header->stamped, now, memory_order_release);
+}
+
+void hf_arena_note_quiet(struct hf_arena *arena, hf_time now)
+{
+    atomic_store_explicit(&arena->header->quiet_at, now, memory_order_relaxed);
+}
+
 void hf_arena_discard(struct hf_arena *arena)
 {
     arena->pending = atomic_load(&arena->header->tail);
@@ -293,13 +282,14 @@ struct hf_bytes hf_arena_snapshot(const struct hf_arena *arena,
 {
     uint64_t number = atomic_load(&arena->header->snapshot);
     const struct hf_arena_half *half = &arena->header->half[number % 2];
+    uint64_t size = *(const volatile uint64_t *)&half->size;
 
-    if (number == 0 || half->size > HF_ARENA_HALF) {
+    if (number == 0 || size > HF_ARENA_HALF) {
         *position = 0;
         return (struct hf_bytes){0};
     }
     *position = half->position;
-    return (struct hf_bytes){half->bytes, half->size};
+    return (struct hf_bytes){half->bytes, (size_t)size};
 }
 
 static off_t half_offset(unsigned half)
@@ -324,7 +314,7 @@ int hf_arena_allocate_halves(int file, uint64_t size)
 
 enum hf_err hf_arena_reserve_snapshot(struct hf_arena *arena, size_t size)
 {
-    uint64_t room = atomic_load(&arena->header->half_room);
+    uint64_t room = arena->half_room;
 
     if (size <= room)
         return HF_OK;
@@ -333,6 +323,7 @@ enum hf_err hf_arena_reserve_snapshot(struct hf_arena *arena, size_t size)
     if (room > HF_ARENA_HALF || hf_arena_allocate_halves(arena->file, room))
         return HF_ELIMIT;
     HF_STEP(13);
+    arena->half_room = room;
     atomic_store(&arena->header->half_room, room);
     return HF_OK;
 }
@@ -341,12 +332,14 @@ enum hf_err hf_arena_reserve_snapshot(struct hf_arena *arena, size_t size)
  * one can be changed: entries lie by its size. */
 static void grow_ring(struct hf_arena *arena, uint64_t size)
 {
-    uint64_t room = ring_room(arena);
+    uint64_t room = arena->ring_room;
 
     while (room < size && room < HF_ARENA_RING)
         room *= 2;
-    if (room > ring_room(arena) && !hf_arena_allocate_ring(arena->file, room))
-        atomic_store(&arena->header->ring_room, room);
+    if (room <= arena->ring_room || hf_arena_allocate_ring(arena->file, room))
+        return;
+    arena->ring_room = room;
+    atomic_store(&arena->header->ring_room, room);
 }
 
 enum hf_err hf_arena_set_snapshot(struct hf_arena *arena, struct hf_bytes bytes)

@@ -24,23 +24,29 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/time.h"
+#include "strategy/file/word.h"
 
 #define HF_ARENA_SLOTS 1024 /* clients at a time */
 
 struct hf_arena_header;
 
 struct hf_arena {
-    char *path;    /* of the directory, for messages */
-    int directory; /* and a shared flock on it, against sweepers */
+    char *path;     /* of the directory, absolute */
+    dev_t root_dev; /* of the file system that the path begins in */
+    ino_t root_ino;
+    int directory;     /* and a shared flock on it, against sweepers */
+    bool mark_missing; /* the file `token`: to be made again */
     int file;
     int fifo; /* others ring here: readable */
     struct hf_arena_header *header;
     size_t size;
     unsigned slot;
-    uint32_t turn;         /* the word, when we were last inside */
-    int bell;              /* of whom we rang last, kept open; or -1 */
-    uint64_t bell_session; /* whose it is */
+    struct hf_word_attempt attempt; /* the last one to go inside */
+    int bell;                       /* of whom we rang last, kept open; or -1 */
+    uint64_t bell_session;          /* whose it is */
     uint64_t pending; /* where the next entry goes; published up to the tail */
+    uint64_t ring_room; /* the sizes, as they were when we went inside */
+    uint64_t half_room;
 };
 
 /* Open the arena in `path`, or make it: anew after a reboot. `mode` is that of
@@ -55,10 +61,10 @@ void hf_arena_close(struct hf_arena *arena);
 enum hf_err hf_arena_enter(struct hf_arena *arena, pid_t *pid);
 void hf_arena_leave(struct hf_arena *arena);
 
-/* Whether the files are still those that were opened. HF_EPROTO, with a text.
+/* Whether the directory and the arena are still those that a client would open
+ * now, and whether the token mark is there. HF_EPROTO: they were removed, renamed or replaced; the text says which.
  * Costs system calls: ask now and then. */
-enum hf_err hf_arena_check(const struct hf_arena *arena,
-                           struct hf_error *error);
+enum hf_err hf_arena_check(struct hf_arena *arena, struct hf_error *error);
 
 /* ---- Inside ---------------------------------------------------------------
  *
@@ -75,6 +81,14 @@ bool hf_arena_has(const struct hf_arena *arena, uint64_t position);
  * makes room. Nobody sees it until it is published. */
 enum hf_err hf_arena_write(struct hf_arena *arena, hf_time stamp,
                            struct hf_bytes bytes);
+
+/* Record that a command at `now` may begin leases of at most `lease_ms`, before
+ * it is published. */
+void hf_arena_note_lease(struct hf_arena *arena, hf_time now,
+                         uint32_t lease_ms);
+
+/* Record that nothing is held, after that was published. */
+void hf_arena_note_quiet(struct hf_arena *arena, hf_time now);
 
 /* Take back the entries that are not published. */
 void hf_arena_discard(struct hf_arena *arena);
@@ -98,7 +112,8 @@ struct hf_arena_slot {
     uint64_t session;
     uint64_t pid_namespace; /* the arena's, as is the pid */
     int32_t pid;
-    uint32_t watches; /* it wants to be rung for every command */
+    uint32_t watches;      /* it wants to be rung for every command */
+    _Atomic uint64_t turn; /* the last one of this slot, of all its clients */
 };
 
 /* Borrowed; session and watches are to be written only inside. */

@@ -210,14 +210,19 @@ static enum hf_err file_open(void *self, struct hf_url *url,
                     file);
     hf_list_init(&file->open);
     file->local.store = &file->replica.store;
-    file->local.offset = HF_MUTANT(53) ? 0 : hf_place_clock_offset();
     file->local.look_ms = LOOK_MS;
+    err = hf_place_clock_offset(&file->local.offset, error);
+    if (err) {
+        close_arena(file);
+        return err;
+    }
+    if (HF_MUTANT(53))
+        file->local.offset = 0;
     err = attach(file, host);
     if (err) {
         close_arena(file);
         return hf_error_code(error, err);
     }
-    file->checked = hf_local_now(&file->local);
     err = start(file, error);
     if (err) {
         detach(file);

@@ -1,9 +1,12 @@
 #include "strategy/file/guard.h"
 
+#include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <time.h>
+
+#include "base/mutant.h"
 
 /* A range is there as long as its start is. */
 static struct {
@@ -75,4 +78,30 @@ void hf_guard_remove(void *start)
             return;
         }
     }
+}
+
+void hf_guard_begin_growing(sigset_t *mask)
+{
+    sigset_t large;
+
+    (void)sigemptyset(&large);
+    if (!HF_MUTANT(251))
+        (void)sigaddset(&large, SIGXFSZ);
+    (void)pthread_sigmask(SIG_BLOCK, &large, mask);
+}
+
+/* The signal went to this thread, and waits for it. It is taken away before the
+ * mask is as it was, unless the program had blocked it: then it is its own. */
+void hf_guard_end_growing(const sigset_t *mask)
+{
+    const struct timespec now = {0};
+    int saved = errno;
+    sigset_t large;
+
+    (void)sigemptyset(&large);
+    (void)sigaddset(&large, SIGXFSZ);
+    if (sigismember(mask, SIGXFSZ) == 0)
+        (void)sigtimedwait(&large, NULL, &now);
+    (void)pthread_sigmask(SIG_SETMASK, mask, NULL);
+    errno = saved;
 }

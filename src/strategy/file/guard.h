@@ -10,6 +10,8 @@
 #ifndef HF_STRATEGY_FILE_GUARD_H
 #define HF_STRATEGY_FILE_GUARD_H
 
+#include <signal.h>
+
 #include "base/error.h"
 
 #define HF_GUARDS_MAX 256 /* mappings at a time */
@@ -17,5 +19,11 @@
 /* HF_ELIMIT: there are too many. */
 enum hf_err hf_guard_add(void *start, size_t size);
 void hf_guard_remove(void *start);
+
+/* Where a program may not make files that large (ulimit -f), making one raises
+ * SIGXFSZ, which would end the program. Between these two it is an error, EFBIG,
+ * and no signal. They may be nested. errno is kept. */
+void hf_guard_begin_growing(sigset_t *mask);
+void hf_guard_end_growing(const sigset_t *mask);
 
 #endif

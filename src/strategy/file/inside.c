@@ -7,7 +7,7 @@
 #include "base/step.h"
 
 #define RETRY_MS 5
-#define CHECK_MS 1000 /* between two looks whether the files are still ours */
+#define CHECK_MS 100 /* between two checks whether the files are still ours */
 
 static struct hf_file *file_of(struct hf_local *local)
 {
@@ -93,17 +93,32 @@ static bool may_hand_over(enum hf_command_kind kind)
            kind == HF_COMMAND_CANCEL || kind == HF_COMMAND_FORCE;
 }
 
+/* One command grants at most to all that wait: a CLOSE may end many locks. */
+static enum hf_err reserve_tokens(struct hf_file *file)
+{
+    const struct hf_table *table = &file->replica.store.table;
+    uint64_t count = HF_MUTANT(248) ? 1024 : table->waiting.count + 1;
+
+    return hf_arena_reserve_tokens(&file->arena, table->token + count);
+}
+
 static void run(struct hf_local *local, hf_time now,
                 const struct hf_command *command, struct hf_result *result)
 {
     struct hf_file *file = file_of(local);
     bool line = file->replica.store.table.waiting.count > 0;
+    enum hf_err err;
 
     if (line && command->kind == HF_COMMAND_LOCK &&
         stands_in_line(file, command, result))
         return;
     if (line && may_hand_over(command->kind) && !HF_MUTANT(63))
         bury_waiters(file, command->key);
+    err = HF_MUTANT(248) ? HF_OK : reserve_tokens(file);
+    if (err) {
+        *result = (struct hf_result){.err = err};
+        return;
+    }
     file->acting = true;
     hf_replica_run(&file->replica, now, command, result);
     file->acting = false;
@@ -171,8 +186,7 @@ static enum hf_err catch_up(struct hf_file *file)
     if (err == HF_EPROTO)
         return broken(file, replica->damage);
     if (!err)
-        err = hf_arena_reserve_tokens(&file->arena,
-                                      replica->store.table.token + 1024);
+        err = reserve_tokens(file);
     if (err == HF_ESYSTEM)
         hf_error_set(&file->failure, err,
                      "file:%s/token.new: cannot be put into place: %s",

@@ -1,9 +1,11 @@
 /* layout.h - how an arena lies in its file, for the files that make it up:
- * arena.c (the word, the ring, the snapshots), slots.c, mark.c, opening.c. */
+ * arena.c (the ring, the snapshots), word.c, slots.c, mark.c, label.c,
+ * opening.c. */
 #ifndef HF_STRATEGY_FILE_LAYOUT_H
 #define HF_STRATEGY_FILE_LAYOUT_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 
 #include "strategy/file/arena.h"
 
@@ -18,7 +20,8 @@ struct hf_arena_half {
     uint8_t bytes[HF_ARENA_HALF];
 };
 
-/* What never changes once it is made. */
+/* What never changes once it is made. In all versions from 3 on, the label and
+ * the first line of the header (up to quiet_at) lie where they lie here. */
 struct hf_arena_label {
     uint64_t magic;
     uint32_t version;
@@ -29,7 +32,9 @@ struct hf_arena_label {
 
 struct hf_arena_header {
     struct hf_arena_label label;
-    _Alignas(64) _Atomic uint32_t word; /* 0, or who is inside */
+    _Alignas(64) _Atomic uint64_t word; /* word.h */
+    _Atomic int64_t stamped;            /* the last command was at this time */
+    _Atomic int64_t quiet_at;           /* and every lease ends by this time */
     _Alignas(64) _Atomic uint64_t tail; /* of the entries that are published */
     _Atomic uint64_t head;              /* entries before this are gone */
     _Atomic uint64_t snapshot;          /* its number: the half is its parity */
@@ -43,6 +48,29 @@ struct hf_arena_header {
     _Alignas(64) struct hf_arena_half half[2];
 };
 
+/* Programs of 32 and of 64 bits share an arena. */
+#define HF_ARENA_RING_AT (192 + HF_ARENA_SLOTS * sizeof(struct hf_arena_slot))
+_Static_assert(sizeof(struct hf_arena_label) == 64 &&
+                   offsetof(struct hf_arena_label, boot) == 16 &&
+                   offsetof(struct hf_arena_label, first_token) == 56,
+               "the label is the same everywhere");
+_Static_assert(sizeof(struct hf_arena_slot) == 32 &&
+                   offsetof(struct hf_arena_slot, turn) == 24,
+               "slots are the same everywhere");
+_Static_assert(offsetof(struct hf_arena_header, word) == 64 &&
+                   offsetof(struct hf_arena_header, stamped) == 72 &&
+                   offsetof(struct hf_arena_header, quiet_at) == 80 &&
+                   offsetof(struct hf_arena_header, tail) == 128 &&
+                   offsetof(struct hf_arena_header, token_reserve) == 168 &&
+                   offsetof(struct hf_arena_header, slot) == 192,
+               "the header is the same everywhere");
+_Static_assert(offsetof(struct hf_arena_header, ring) == HF_ARENA_RING_AT &&
+                   offsetof(struct hf_arena_header, half) ==
+                       HF_ARENA_RING_AT + HF_ARENA_RING &&
+                   offsetof(struct hf_arena_half, bytes) == 16 &&
+                   sizeof(struct hf_arena_half) == 16 + HF_ARENA_HALF,
+               "what follows the header is the same everywhere");
+
 /* errno, about one of the files: `name`, or the directory if that is "". */
 enum hf_err hf_arena_fail(const struct hf_arena *arena, struct hf_error *error,
                           const char *name, const char *what);
@@ -53,14 +81,26 @@ enum hf_err hf_arena_fail(const struct hf_arena *arena, struct hf_error *error,
 int hf_arena_allocate_ring(int file, uint64_t size);
 int hf_arena_allocate_halves(int file, uint64_t size);
 
+/* With the file "lock" locked: open the arena, or make a fresh one. It is in use
+ * from then on, until its descriptor is closed. */
+enum hf_err hf_arena_find(struct hf_arena *arena, mode_t mode,
+                          struct hf_error *error);
+
 /* Take a free slot, with the bell that others ring. */
 enum hf_err hf_slot_take(struct hf_arena *arena, mode_t mode,
                          struct hf_error *error);
 void hf_slot_give(struct hf_arena *arena);
 
-/* The token mark: read (HF_EPROTO: it is there and is no number; none is 0),
- * and replaced whole. */
+/* The token mark. HF_EPROTO: it is there and is no number; none is 0. */
+#define HF_MARK_MAX (UINT64_MAX / 2) /* more were never used */
 enum hf_err hf_mark_read(int directory, uint64_t *token);
-enum hf_err hf_mark_write(int directory, uint64_t token);
+bool hf_mark_is_missing(int directory);
+
+/* Replace it by one that is ahead of `token`: those up to `*mark` may be used
+ * then. HF_ESYSTEM, and errno. */
+enum hf_err hf_mark_raise(int directory, uint64_t token, uint64_t *mark);
+
+/* Where tokens begin if nothing is known of any before. */
+uint64_t hf_mark_from_clock(void);
 
 #endif

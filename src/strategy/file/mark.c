@@ -1,18 +1,22 @@
 /* mark.c - tokens that outlive everything else: the file `token` names one
- * that none in use is above, and is never lowered. */
+ * that none in use is above, and is never lowered. The arena has the same
+ * number: either file is enough to go on from. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/mutant.h"
 #include "base/step.h"
+#include "strategy/file/guard.h"
 #include "strategy/file/layout.h"
 
 #define TOKENS_AHEAD (UINT64_C(1) << 20)
-#define TOKENS_MAX (UINT64_MAX / 2) /* more were never used */
 
 static bool write_all(int file, const char *text)
 {
@@ -21,7 +25,7 @@ static bool write_all(int file, const char *text)
     return write(file, text, size) == (ssize_t)size && !fsync(file);
 }
 
-enum hf_err hf_mark_write(int directory, uint64_t token)
+static enum hf_err write_mark(int directory, uint64_t token)
 {
     char text[32];
     bool written;
@@ -60,29 +64,78 @@ enum hf_err hf_mark_read(int directory, uint64_t *token)
     errno = 0;
     if (size > 0 && text[0] >= '0' && text[0] <= '9')
         *token = strtoull(text, &end, 10);
-    if (end == text || *end != '\n' || errno || *token > TOKENS_MAX)
+    if (end == text || *end != '\n' || errno || *token > HF_MARK_MAX)
         return HF_EPROTO;
     return HF_OK;
 }
 
-enum hf_err hf_arena_reserve_tokens(struct hf_arena *arena, uint64_t token)
+bool hf_mark_is_missing(int directory)
+{
+    return faccessat(directory, "token", F_OK, AT_SYMLINK_NOFOLLOW) != 0 &&
+           errno == ENOENT && !HF_MUTANT(247);
+}
+
+enum hf_err hf_mark_raise(int directory, uint64_t token, uint64_t *mark)
+{
+    enum hf_err err;
+    sigset_t before;
+
+    if (token > HF_MARK_MAX - TOKENS_AHEAD)
+        return HF_ELIMIT;
+    *mark = token + TOKENS_AHEAD;
+    hf_guard_begin_growing(&before);
+    err = HF_MUTANT(64) ? HF_OK : write_mark(directory, *mark);
+    hf_guard_end_growing(&before);
+    HF_STEP(17);
+    return err;
+}
+
+/* A directory that was removed, or swept, takes its mark along. By the wall
+ * clock, in microseconds, tokens go on above those of the directory that was
+ * there before: it granted less than one in a microsecond. The clock may be
+ * wrong, so it is asked only where there is nothing better. */
+uint64_t hf_mark_from_clock(void)
+{
+    struct timespec now;
+
+    if (clock_gettime(CLOCK_REALTIME, &now) || now.tv_sec < 0)
+        return 0;
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+/* Both files are on the disk before a token above the old mark is used. */
+static enum hf_err set_reserve(struct hf_arena *arena, uint64_t mark)
 {
     struct hf_arena_header *header = arena->header;
+    uint64_t before = atomic_load(&header->token_reserve);
+
+    atomic_store(&header->token_reserve, mark);
+    if (msync(header, offsetof(struct hf_arena_header, slot), MS_SYNC) == 0)
+        return HF_OK;
+    atomic_store(&header->token_reserve, before);
+    return HF_ESYSTEM;
+}
+
+enum hf_err hf_arena_reserve_tokens(struct hf_arena *arena, uint64_t token)
+{
+    uint64_t reserve = atomic_load(&arena->header->token_reserve);
     uint64_t mark;
     enum hf_err err;
 
-    if (token <= atomic_load(&header->token_reserve))
+    if (token <= reserve && !arena->mark_missing)
         return HF_OK;
     err = hf_mark_read(arena->directory, &mark);
     if (err && err != HF_EPROTO)
         return err;
-    if (err || mark < token)
-        mark = token; /* scribbled: what the arena knows is at least right */
-    mark += TOKENS_AHEAD;
-    err = HF_MUTANT(64) ? HF_OK : hf_mark_write(arena->directory, mark);
-    HF_STEP(17);
+    if (err || mark < reserve)
+        mark = reserve; /* missing, or scribbled: the arena knows as well */
+    if (mark < token)
+        mark = token;
+    err = hf_mark_raise(arena->directory, mark, &mark);
     if (!err)
-        atomic_store(&header->token_reserve, mark);
+        err = set_reserve(arena, mark);
+    if (!err)
+        arena->mark_missing = false;
     return err;
 }
 

@@ -18,15 +18,38 @@
 #include "strategy/file/layout.h"
 #include "strategy/file/place.h"
 
-#define MAGIC UINT64_C(0x414e455241464821) /* "!HFARENA" */
-#define VERSION 2
-
 enum hf_err hf_arena_fail(const struct hf_arena *arena, struct hf_error *error,
                           const char *name, const char *what)
 {
+    const char *advice = "";
+
+    if (errno == EACCES || errno == EROFS || errno == EPERM)
+        advice = HF_PLACE_ADVICE;
+    else if (errno == EFBIG)
+        advice = "; raise the limit on the size of files (ulimit -f)";
     return hf_error_set(error, errno == EACCES ? HF_EUNAVAIL : HF_ESYSTEM,
-                        "file:%s%s%s: %s: %s", arena->path, *name ? "/" : "",
-                        name, what, strerror(errno));
+                        "file:%s%s%s: %s: %s%s", arena->path, *name ? "/" : "",
+                        name, what, strerror(errno), advice);
+}
+
+/* The program may change its working directory later. */
+static enum hf_err name_directory(struct hf_arena *arena, const char *path,
+                                  struct hf_error *error)
+{
+    struct stat root;
+    char *here = *path == '/' ? NULL : getcwd(NULL, 0);
+
+    if (stat("/", &root) || (*path != '/' && !here))
+        return hf_error_set(error, HF_ESYSTEM,
+                            "file:%s: cannot tell where it is: %s", path,
+                            strerror(errno));
+    arena->root_dev = root.st_dev;
+    arena->root_ino = root.st_ino;
+    if (asprintf(&arena->path, "%s%s%s", here ? here : "", here ? "/" : "",
+                 path) < 0)
+        arena->path = NULL;
+    free(here);
+    return arena->path ? HF_OK : hf_error_code(error, HF_ENOMEM);
 }
 
 static enum hf_err check_directory(struct hf_arena *arena, mode_t mode,
@@ -69,125 +92,6 @@ static enum hf_err open_directory(struct hf_arena *arena, mode_t mode,
     return check_directory(arena, mode, error);
 }
 
-static enum hf_err read_boot(char boot[40], struct hf_error *error)
-{
-    int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t size = file < 0 ? -1 : read(file, boot, 39);
-
-    if (file >= 0)
-        (void)close(file);
-    if (size < 36)
-        return hf_error_set(error, HF_ESYSTEM,
-                            "file: cannot tell which boot this is");
-    memset(boot + 36, 0, 4);
-    return HF_OK;
-}
-
-/* A fresh arena, under another name until it is whole. */
-static enum hf_err make(struct hf_arena *arena, const char *boot, mode_t mode,
-                        struct hf_error *error)
-{
-    struct hf_arena_label label = {
-        .magic = MAGIC,
-        .version = VERSION,
-        .size = sizeof(struct hf_arena_header),
-    };
-    const uint64_t rooms[] = {HF_ARENA_RING_FIRST, HF_ARENA_HALF_FIRST};
-    enum hf_err err = hf_mark_read(arena->directory, &label.first_token);
-    int file;
-
-    if (err)
-        return hf_error_set(error, err,
-                            "file:%s/token: is no number; restore it, or "
-                            "write there one above every token used",
-                            arena->path);
-    (void)unlinkat(arena->directory, "arena.new", 0);
-    file = openat(arena->directory, "arena.new",
-                  O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
-    if (file < 0)
-        return hf_arena_fail(arena, error, "arena.new", "cannot make it");
-    HF_STEP(18);
-    (void)fchmod(file, mode & 0666);
-    errno = ftruncate(file, sizeof(struct hf_arena_header)) ? errno : 0;
-    if (!errno)
-        errno = hf_arena_allocate_ring(file, HF_ARENA_RING_FIRST);
-    if (!errno)
-        errno = hf_arena_allocate_halves(file, HF_ARENA_HALF_FIRST);
-    if (errno) {
-        hf_arena_fail(arena, error, "arena.new", "no room for it");
-        (void)close(file);
-        return HF_ESYSTEM;
-    }
-    HF_STEP(19);
-    memcpy(label.boot, boot, sizeof(label.boot));
-    if (pwrite(file, &label, sizeof(label), 0) != (ssize_t)sizeof(label) ||
-        pwrite(file, rooms, sizeof(rooms),
-               offsetof(struct hf_arena_header, ring_room)) !=
-            (ssize_t)sizeof(rooms) ||
-        renameat(arena->directory, "arena.new", arena->directory, "arena")) {
-        hf_arena_fail(arena, error, "arena.new", "cannot write it");
-        (void)close(file);
-        return HF_ESYSTEM;
-    }
-    HF_STEP(20);
-    arena->file = file;
-    return HF_OK;
-}
-
-/* HF_OK: it is ours to use; HF_ENOTHELD: it is to be made anew. */
-static enum hf_err check_label(struct hf_arena *arena, const char *boot,
-                               struct hf_error *error)
-{
-    struct hf_arena_label label;
-    struct stat st;
-
-    if (pread(arena->file, &label, sizeof(label), 0) !=
-            (ssize_t)sizeof(label) ||
-        fstat(arena->file, &st) || label.magic != MAGIC)
-        return hf_error_set(error, HF_EPROTO,
-                            "file:%s/arena: is no arena; if nobody uses it, "
-                            "remove it",
-                            arena->path);
-    if (memcmp(label.boot, boot, sizeof(label.boot)) != 0 && !HF_MUTANT(51))
-        return HF_ENOTHELD; /* nobody outlived the reboot */
-    if (label.version != VERSION ||
-        label.size != sizeof(struct hf_arena_header) ||
-        (uint64_t)st.st_size < sizeof(struct hf_arena_header))
-        return hf_error_set(error, HF_EPROTO,
-                            "file:%s/arena: is from another version (%u), or "
-                            "cut short; if nobody uses it, remove it",
-                            arena->path, label.version);
-    return HF_OK;
-}
-
-/* With the file "lock" locked: one at a time decides what the arena is. */
-static enum hf_err open_or_make(struct hf_arena *arena, mode_t mode,
-                                struct hf_error *error)
-{
-    char boot[40];
-    enum hf_err err = read_boot(boot, error);
-
-    if (err)
-        return err;
-    arena->file =
-        openat(arena->directory, "arena", O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-    if (arena->file < 0 && errno != ENOENT)
-        return hf_arena_fail(arena, error, "arena", "cannot open it");
-    if (arena->file >= 0) {
-        err = check_label(arena, boot, error);
-        if (err != HF_ENOTHELD)
-            return err;
-        (void)close(arena->file);
-        arena->file = -1;
-    } else if (flock(arena->directory, LOCK_EX | LOCK_NB)) {
-        return hf_error_set(error, HF_EUNAVAIL,
-                            "file:%s/arena: was removed while others use it; "
-                            "end them first",
-                            arena->path);
-    }
-    return make(arena, boot, mode, error);
-}
-
 static enum hf_err open_file(struct hf_arena *arena, mode_t mode,
                              struct hf_error *error)
 {
@@ -205,7 +109,7 @@ static enum hf_err open_file(struct hf_arena *arena, mode_t mode,
             return HF_ESYSTEM;
         }
     }
-    err = open_or_make(arena, mode, error);
+    err = hf_arena_find(arena, mode, error);
     if (!err)
         (void)flock(arena->directory, LOCK_SH);
     /* Closing alone is not enough: a child that another thread forked
@@ -245,10 +149,9 @@ enum hf_err hf_arena_open(struct hf_arena *arena, const char *path, mode_t mode,
         .fifo = -1,
         .bell = -1,
     };
-    arena->path = strdup(path);
-    if (!arena->path)
-        return hf_error_code(error, HF_ENOMEM);
-    err = open_directory(arena, mode, error);
+    err = name_directory(arena, path, error);
+    if (!err)
+        err = open_directory(arena, mode, error);
     if (!err)
         err = open_file(arena, mode, error);
     if (!err)
@@ -283,18 +186,44 @@ void hf_arena_close(struct hf_arena *arena)
     arena->path = NULL;
 }
 
-enum hf_err hf_arena_check(const struct hf_arena *arena, struct hf_error *error)
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+    return a->st_ino == b->st_ino && a->st_dev == b->st_dev;
+}
+
+/* Whether a client that opens the path now would find our directory. A process
+ * that has changed its root since, or may not look any more, cannot tell. */
+static bool is_directory_in_place(const struct hf_arena *arena)
+{
+    struct stat root, ours, named;
+
+    if (HF_MUTANT(242) || stat("/", &root) || root.st_dev != arena->root_dev ||
+        root.st_ino != arena->root_ino)
+        return true;
+    if (lstat(arena->path, &named))
+        return errno != ENOENT && errno != ENOTDIR;
+    return !fstat(arena->directory, &ours) && is_same(&ours, &named);
+}
+
+enum hf_err hf_arena_check(struct hf_arena *arena, struct hf_error *error)
 {
     struct stat file, named;
+
+    if (!is_directory_in_place(arena))
+        return hf_error_set(error, HF_EPROTO,
+                            "file:%s: the directory was removed, renamed or "
+                            "replaced while it is in use; open it again",
+                            arena->path);
 
     if (fstat(arena->file, &file) ||
         (uint64_t)file.st_size < sizeof(struct hf_arena_header))
         return hf_error_set(error, HF_EPROTO, "file:%s/arena: was cut short",
                             arena->path);
     if (fstatat(arena->directory, "arena", &named, AT_SYMLINK_NOFOLLOW) ||
-        named.st_ino != file.st_ino || named.st_dev != file.st_dev)
+        !is_same(&named, &file))
         return hf_error_set(error, HF_EPROTO,
                             "file:%s/arena: was removed or replaced",
                             arena->path);
+    arena->mark_missing = hf_mark_is_missing(arena->directory);
     return HF_OK;
 }

@@ -10,6 +10,8 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
+#include "base/mutant.h"
+
 const char *hf_place_network(const struct statfs *fs)
 {
     static const struct {
@@ -31,43 +33,103 @@ const char *hf_place_network(const struct statfs *fs)
     return NULL;
 }
 
-/* Make the folders above a default directory. */
-static void make_parents(char *path)
+/* ---- The default directory ----------------------------------------------*/
+
+/* Make the directories above `path` that are missing. 0, or an errno. */
+static int make_parents(char *path)
 {
-    for (char *slash = strchr(path + 1, '/'); slash;
+    int failed = 0;
+
+    for (char *slash = strchr(path + 1, '/'); slash && !failed;
          slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        (void)mkdir(path, 0700);
+        failed = mkdir(path, 0700) && errno != EEXIST ? errno : 0;
+        if (failed && access(path, F_OK) == 0)
+            failed = 0;
         *slash = '/';
     }
+    return failed;
 }
 
-/* Whether locks can be kept below that home. */
-static bool is_home(const char *path)
+/* The home that the password database names, allocated; or NULL. A database
+ * that cannot be read is an error, and not a user without a home. */
+static enum hf_err find_home(char **home, struct hf_error *error)
+{
+    struct passwd *found = NULL, entry;
+    char strings[16384];
+    int failed =
+        getpwuid_r(geteuid(), &entry, strings, sizeof(strings), &found);
+
+    *home = NULL;
+    if (!found && (failed == 0 || failed == ENOENT || failed == ESRCH))
+        return HF_OK;
+    if (!found)
+        return hf_error_set(error, HF_ESYSTEM,
+                            "file: cannot read the password database, which "
+                            "names the home of user %u: %s%s",
+                            (unsigned)geteuid(), strerror(failed),
+                            HF_PLACE_ADVICE);
+    *home = found->pw_dir ? strdup(found->pw_dir) : NULL;
+    return HF_OK;
+}
+
+/* Whether the default directory is below that home. */
+static enum hf_err judge_home(const char *home, bool *usable,
+                              struct hf_error *error)
 {
     struct statfs fs;
 
-    return path[0] == '/' && !statfs(path, &fs) && !hf_place_network(&fs);
-}
-
-static char *default_path(void)
-{
-    struct passwd *found = NULL, entry;
-    char strings[4096];
-    char *path = NULL;
-
-    if (getpwuid_r(geteuid(), &entry, strings, sizeof(strings), &found) == 0 &&
-        found && is_home(found->pw_dir) &&
-        asprintf(&path, "%s/.local/state/holdfast", found->pw_dir) > 0) {
-        make_parents(path);
-        if (mkdir(path, 0700) == 0 || errno == EEXIST)
-            return path;
-        free(path);
+    if (!home || home[0] != '/')
+        return HF_OK;
+    if (statfs(home, &fs) == 0) {
+        *usable = !hf_place_network(&fs);
+        return HF_OK;
     }
-    if (asprintf(&path, "/var/tmp/holdfast-%u", (unsigned)geteuid()) < 0)
-        return NULL;
-    return path;
+    if (errno == ENOENT || errno == ENOTDIR)
+        return HF_OK;
+    return hf_error_set(error, HF_EUNAVAIL,
+                        "file: the home %s cannot be used: %s%s", home,
+                        strerror(errno), HF_PLACE_ADVICE);
 }
+
+static enum hf_err path_in_home(const char *home, char **path,
+                                struct hf_error *error)
+{
+    int failed;
+
+    if (asprintf(path, "%s/.local/state/holdfast", home) < 0)
+        return hf_error_code(error, HF_ENOMEM);
+    failed = make_parents(*path);
+    if (!failed)
+        return HF_OK;
+    hf_error_set(error, HF_EUNAVAIL, "file:%s: cannot make it: %s%s", *path,
+                 strerror(failed), HF_PLACE_ADVICE);
+    free(*path);
+    return HF_EUNAVAIL;
+}
+
+static enum hf_err default_path(char **path, struct hf_error *error)
+{
+    char *home;
+    bool usable = false;
+    enum hf_err err = find_home(&home, error);
+
+    if (!err)
+        err = judge_home(home, &usable, error);
+    if (!err && usable)
+        err = path_in_home(home, path, error);
+    if (err && HF_MUTANT(250)) {
+        err = HF_OK;
+        usable = false;
+    }
+    if (!err && !usable &&
+        asprintf(path, "/var/tmp/holdfast-%u", (unsigned)geteuid()) < 0)
+        err = hf_error_code(error, HF_ENOMEM);
+    free(home);
+    return err;
+}
+
+/* ---- URLs ---------------------------------------------------------------*/
 
 static enum hf_err parse_mode(const char *text, mode_t *mode,
                               struct hf_error *error)
@@ -97,26 +159,53 @@ enum hf_err hf_place_find(struct hf_url *url, char **path, mode_t *mode,
     if (url->hosts && *url->hosts)
         return hf_error_set(error, HF_EINVAL,
                             "url: file: has no host; write file:/path");
-    *path = *url->path ? strdup(url->path) : default_path();
+    if (!*url->path)
+        return default_path(path, error);
+    *path = strdup(url->path);
     return *path ? HF_OK : hf_error_code(error, HF_ENOMEM);
 }
 
-hf_time hf_place_clock_offset(void)
+/* ---- The clock ----------------------------------------------------------*/
+
+static bool parse_offset(const char *line, hf_time *offset)
+{
+    long long seconds, nanoseconds;
+
+    if (sscanf(line, "boottime %lld %lld", &seconds, &nanoseconds) != 2)
+        return false;
+    *offset = seconds * 1000 + nanoseconds / 1000000;
+    return true;
+}
+
+/* A client with the wrong offset would end the leases of others early: only a
+ * kernel that has no such file is without offsets. */
+enum hf_err hf_place_clock_offset(hf_time *offset, struct hf_error *error)
 {
     FILE *offsets = fopen("/proc/self/timens_offsets", "re");
+    bool found = false;
     char line[128];
-    hf_time offset = 0;
 
-    if (!offsets)
-        return 0;
-    while (fgets(line, sizeof(line), offsets)) {
-        char *end;
+    *offset = 0;
+    if (!offsets && (errno == ENOENT || HF_MUTANT(249)))
+        return HF_OK;
+    errno = offsets ? EPROTO : errno;
+    while (offsets && !found && fgets(line, sizeof(line), offsets))
+        found = parse_offset(line, offset);
+    if (offsets)
+        (void)fclose(offsets);
+    if (found)
+        return HF_OK;
+    return hf_error_set(error, HF_ESYSTEM,
+                        "file: cannot read /proc/self/timens_offsets, the "
+                        "clock of this time namespace: %s",
+                        strerror(errno));
+}
 
-        if (strncmp(line, "boottime", 8) != 0)
-            continue;
-        offset = strtoll(line + 8, &end, 10) * 1000;
-        offset += strtoll(end, NULL, 10) / 1000000;
-    }
-    (void)fclose(offsets);
-    return offset;
+enum hf_err hf_place_now(hf_time *now, struct hf_error *error)
+{
+    hf_time offset;
+    enum hf_err err = hf_place_clock_offset(&offset, error);
+
+    *now = hf_time_now() - offset;
+    return err;
 }

@@ -1,0 +1,343 @@
+/* label.c - what an arena is labelled with, and whether one that is found can be
+ * used, has to be replaced, or is to be left alone.
+ *
+ * All of this happens with the file "lock" locked: one client at a time decides
+ * what the arena is. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/mutant.h"
+#include "base/step.h"
+#include "strategy/file/guard.h"
+#include "strategy/file/layout.h"
+#include "strategy/file/place.h"
+
+#define MAGIC UINT64_C(0x414e455241464821) /* "!HFARENA" */
+#define VERSION 3
+#define LOCK_TRIES 100 /* at 10 ms */
+
+static enum hf_err read_boot(char boot[40], struct hf_error *error)
+{
+    int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t size = file < 0 ? -1 : read(file, boot, 39);
+
+    if (file >= 0)
+        (void)close(file);
+    if (size < 36)
+        return hf_error_set(error, HF_ESYSTEM,
+                            "file: cannot tell which boot this is");
+    memset(boot + 36, 0, 4);
+    return HF_OK;
+}
+
+/* ---- Which clients have it open -----------------------------------------*/
+
+/* Every client has a lock on the byte after the slots, besides its own slot:
+ * it is taken while "lock" is locked, and dropped by the kernel. */
+static struct flock lock_of_use(short type)
+{
+    return (struct flock){
+        .l_type = type,
+        .l_whence = SEEK_SET,
+        .l_start = HF_ARENA_SLOTS,
+        .l_len = 1,
+    };
+}
+
+static enum hf_err mark_use(struct hf_arena *arena, struct hf_error *error)
+{
+    struct flock lock = lock_of_use(F_RDLCK);
+
+    if (fcntl(arena->file, F_OFD_SETLK, &lock))
+        return hf_arena_fail(arena, error, "arena", "cannot lock it");
+    return HF_OK;
+}
+
+/* Any lock counts: another version may have its slots elsewhere. */
+static bool is_in_use(int file)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+    return fcntl(file, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+/* Every client has a shared lock on the directory, also where the arena is
+ * gone. A process that is being killed may drop that a little later than the
+ * file "lock": wait for it. */
+static bool lock_directory(int directory)
+{
+    const struct timespec moment = {.tv_nsec = 10000000};
+    bool locked = false;
+
+    for (int i = 0; i < LOCK_TRIES && !locked; i++) {
+        if (i > 0)
+            (void)nanosleep(&moment, NULL);
+        locked = flock(directory, LOCK_EX | LOCK_NB) == 0;
+    }
+    return locked;
+}
+
+/* ---- A fresh one --------------------------------------------------------*/
+
+static int allocate_first(int file)
+{
+    int failed = ftruncate(file, sizeof(struct hf_arena_header)) ? errno : 0;
+
+    if (!failed)
+        failed = hf_arena_allocate_ring(file, HF_ARENA_RING_FIRST);
+    if (!failed)
+        failed = hf_arena_allocate_halves(file, HF_ARENA_HALF_FIRST);
+    return failed;
+}
+
+static bool write_at(int file, const void *data, size_t size, size_t at)
+{
+    return pwrite(file, data, size, (off_t)at) == (ssize_t)size;
+}
+
+static bool write_label(int file, const struct hf_arena_label *label,
+                        uint64_t reserve)
+{
+    const uint64_t rooms[] = {HF_ARENA_RING_FIRST, HF_ARENA_HALF_FIRST};
+
+    return write_at(file, label, sizeof(*label), 0) &&
+           write_at(file, rooms, sizeof(rooms),
+                    offsetof(struct hf_arena_header, ring_room)) &&
+           write_at(file, &reserve, sizeof(reserve),
+                    offsetof(struct hf_arena_header, token_reserve)) &&
+           fsync(file) == 0;
+}
+
+static enum hf_err fill_arena(struct hf_arena *arena, int file,
+                              const struct hf_arena_label *label,
+                              struct hf_error *error)
+{
+    uint64_t reserve;
+
+    errno = allocate_first(file);
+    if (errno)
+        return hf_arena_fail(arena, error, "arena.new", "no room for it");
+    HF_STEP(19);
+    if (hf_mark_raise(arena->directory, label->first_token, &reserve))
+        return hf_arena_fail(arena, error, "token.new",
+                             "cannot be put into place");
+    if (!write_label(file, label, reserve) ||
+        renameat(arena->directory, "arena.new", arena->directory, "arena"))
+        return hf_arena_fail(arena, error, "arena.new", "cannot write it");
+    HF_STEP(20);
+    return HF_OK;
+}
+
+/* Under another name until it is whole. */
+static enum hf_err make_arena(struct hf_arena *arena,
+                              const struct hf_arena_label *label, mode_t mode,
+                              struct hf_error *error)
+{
+    enum hf_err err;
+    sigset_t before;
+    int file;
+
+    (void)unlinkat(arena->directory, "arena.new", 0);
+    file = openat(arena->directory, "arena.new",
+                  O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+    if (file < 0)
+        return hf_arena_fail(arena, error, "arena.new", "cannot make it");
+    HF_STEP(18);
+    (void)fchmod(file, mode & 0666);
+    hf_guard_begin_growing(&before);
+    err = fill_arena(arena, file, label, error);
+    hf_guard_end_growing(&before);
+    if (err)
+        (void)close(file);
+    else
+        arena->file = file;
+    return err;
+}
+
+/* Tokens go on above everything that either file names; the arena that is
+ * replaced says so where the mark was lost. */
+static enum hf_err find_first_token(struct hf_arena *arena, uint64_t in_arena,
+                                    uint64_t *token, struct hf_error *error)
+{
+    uint64_t mark;
+    enum hf_err err = hf_mark_read(arena->directory, &mark);
+
+    if (err)
+        return hf_error_set(error, err,
+                            "file:%s/token: is no number; restore it, or "
+                            "write there one above every token used",
+                            arena->path);
+    if (mark < in_arena && !HF_MUTANT(245))
+        mark = in_arena;
+    *token = mark > 0 || HF_MUTANT(246) ? mark : hf_mark_from_clock();
+    return HF_OK;
+}
+
+/* ---- One that is found --------------------------------------------------*/
+
+struct found {
+    struct hf_arena_label label;
+    bool is_current; /* its layout is ours */
+    bool is_whole;
+    bool is_of_this_boot;
+    bool is_in_use;
+    uint64_t token; /* none in use is above; 0: not known */
+    hf_time now;
+    hf_time stamped; /* as in the header */
+    hf_time quiet_at;
+};
+
+static void read_at(int file, uint64_t *number, size_t at)
+{
+    if (pread(file, number, sizeof(*number), (off_t)at) !=
+        (ssize_t)sizeof(*number))
+        *number = 0;
+}
+
+static void read_times(int file, struct found *found)
+{
+    uint64_t stamped, quiet_at;
+
+    read_at(file, &stamped, offsetof(struct hf_arena_header, stamped));
+    read_at(file, &quiet_at, offsetof(struct hf_arena_header, quiet_at));
+    found->stamped = (hf_time)stamped;
+    found->quiet_at = (hf_time)quiet_at;
+}
+
+/* A lease may be running, whose client has ended: it was left behind, as by
+ * `holdfast lock`. A clock that is behind the last command is that of another
+ * boot. */
+static bool may_have_leases(const struct found *found)
+{
+    return found->now >= found->stamped && found->now < found->quiet_at &&
+           !HF_MUTANT(252);
+}
+
+static enum hf_err examine_arena(struct hf_arena *arena, const char *boot,
+                                 struct found *found, struct hf_error *error)
+{
+    struct hf_arena_label *label = &found->label;
+    struct stat st;
+
+    if (pread(arena->file, label, sizeof(*label), 0) !=
+            (ssize_t)sizeof(*label) ||
+        fstat(arena->file, &st) || label->magic != MAGIC)
+        return hf_error_set(error, HF_EPROTO,
+                            "file:%s/arena: is no arena; if nobody uses it, "
+                            "remove it",
+                            arena->path);
+    found->is_current = label->version == VERSION &&
+                        label->size == sizeof(struct hf_arena_header);
+    found->is_whole = (uint64_t)st.st_size >= sizeof(struct hf_arena_header);
+    found->is_of_this_boot =
+        memcmp(label->boot, boot, sizeof(label->boot)) == 0;
+    found->is_in_use = is_in_use(arena->file);
+    read_times(arena->file, found);
+    if (found->is_current)
+        read_at(arena->file, &found->token,
+                offsetof(struct hf_arena_header, token_reserve));
+    if (found->token > HF_MARK_MAX)
+        found->token = 0;
+    return hf_place_now(&found->now, error);
+}
+
+/* HF_OK: it is to be used; HF_ENOTHELD: to be replaced; HF_EUNAVAIL: later.
+ *
+ * After a reboot nobody has it open, and no holder is left. But a container may
+ * have a boot id of its own: an arena that others have open is in force,
+ * whatever boot it names, and the leases of clients that have ended still run. */
+static enum hf_err judge_arena(const struct hf_arena *arena,
+                               const struct found *found,
+                               struct hf_error *error)
+{
+    bool is_ours =
+        found->is_current && (found->is_of_this_boot || HF_MUTANT(51));
+    bool is_in_use = found->is_in_use && !HF_MUTANT(244);
+
+    if (!is_ours && !is_in_use && !may_have_leases(found))
+        return HF_ENOTHELD;
+    if (!is_ours && !is_in_use)
+        return hf_error_set(error, HF_EUNAVAIL,
+                            "file:%s/arena: was made by another version of "
+                            "holdfast or in another boot, and its locks may "
+                            "last for another %lld ms; try again then",
+                            arena->path,
+                            (long long)(found->quiet_at - found->now));
+    if (!found->is_current)
+        return hf_error_set(error, HF_EPROTO,
+                            "file:%s/arena: is in use by another version of "
+                            "holdfast (layout %u, ours is %u); end the "
+                            "programs that use it first",
+                            arena->path, found->label.version, VERSION);
+    if (!found->is_whole)
+        return hf_error_set(error, HF_EPROTO,
+                            "file:%s/arena: was cut short; if nobody uses it, "
+                            "remove it",
+                            arena->path);
+    return HF_OK;
+}
+
+/* ---- Either -------------------------------------------------------------*/
+
+static enum hf_err replace_arena(struct hf_arena *arena, const char *boot,
+                                 mode_t mode, uint64_t token,
+                                 struct hf_error *error)
+{
+    struct hf_arena_label label = {
+        .magic = MAGIC,
+        .version = VERSION,
+        .size = sizeof(struct hf_arena_header),
+    };
+    enum hf_err err = find_first_token(arena, token, &label.first_token, error);
+
+    if (arena->file >= 0)
+        (void)close(arena->file);
+    arena->file = -1;
+    if (err)
+        return err;
+    memcpy(label.boot, boot, sizeof(label.boot));
+    return make_arena(arena, &label, mode, error);
+}
+
+static enum hf_err open_or_make(struct hf_arena *arena, const char *boot,
+                                mode_t mode, struct hf_error *error)
+{
+    struct found found = {.token = 0};
+    enum hf_err err;
+
+    arena->file =
+        openat(arena->directory, "arena", O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (arena->file < 0 && errno != ENOENT)
+        return hf_arena_fail(arena, error, "arena", "cannot open it");
+    if (arena->file < 0 && !lock_directory(arena->directory))
+        return hf_error_set(error, HF_EUNAVAIL,
+                            "file:%s/arena: was removed while others use it; "
+                            "end them first",
+                            arena->path);
+    if (arena->file >= 0) {
+        err = examine_arena(arena, boot, &found, error);
+        if (!err)
+            err = judge_arena(arena, &found, error);
+        if (err != HF_ENOTHELD)
+            return err;
+    }
+    return replace_arena(arena, boot, mode, found.token, error);
+}
+
+enum hf_err hf_arena_find(struct hf_arena *arena, mode_t mode,
+                          struct hf_error *error)
+{
+    char boot[40];
+    enum hf_err err = read_boot(boot, error);
+
+    if (!err)
+        err = open_or_make(arena, boot, mode, error);
+    return err ? err : mark_use(arena, error);
+}

@@ -1,0 +1,166 @@
+#include "strategy/file/word.h"
+
+#include <endian.h>
+
+#include "base/mutant.h"
+#include "base/step.h"
+#include "strategy/file/arena.h"
+
+#define SPINS 200 /* a section takes about a microsecond */
+#define NAPS 8    /* while others come and go */
+
+/* The word: the owner, 20 bits of its turn, the sleepers' bit, and the rest of
+ * the turn. The sleepers' bit is in the half that the futex compares. */
+#define OWNER UINT64_C(0x7ff)
+#define TURN_SHIFT 11
+#define TURN_LOW UINT64_C(0xfffff)
+#define TURN_LOW_BITS 20
+#define SLEEPERS UINT64_C(0x80000000)
+#define TURN_HIGH_SHIFT 32
+
+_Static_assert(HF_ARENA_SLOTS < OWNER, "a slot fits into the word");
+
+static uint64_t make_word(unsigned slot, uint64_t turn)
+{
+    if (HF_MUTANT(59))
+        turn = 0;
+    return (turn >> TURN_LOW_BITS) << TURN_HIGH_SHIFT |
+           (turn & TURN_LOW) << TURN_SHIFT | (slot + 1);
+}
+
+unsigned hf_word_owner(uint64_t word)
+{
+    return (unsigned)(word & OWNER) - 1;
+}
+
+_Atomic uint32_t *hf_word_futex(_Atomic uint64_t *word)
+{
+    return (_Atomic uint32_t *)(void *)word +
+           (__BYTE_ORDER == __BIG_ENDIAN ? 1 : 0);
+}
+
+uint32_t hf_word_futex_value(uint64_t word)
+{
+    return (uint32_t)(word | SLEEPERS);
+}
+
+/* The turn is stored before it is used: a client that dies in between has
+ * wasted a turn, and the next client of the slot does not use it again. */
+void hf_word_start(struct hf_word_attempt *attempt, unsigned slot,
+                   _Atomic uint64_t *turn)
+{
+    uint64_t last = HF_MUTANT(240) ? attempt->turn : atomic_load(turn);
+
+    *attempt = (struct hf_word_attempt){
+        .slot = slot,
+        .spins = SPINS,
+        .naps = NAPS,
+        .turn = last + 1,
+        .ours = make_word(slot, last + 1),
+    };
+    atomic_store_explicit(turn, last + 1, memory_order_release);
+}
+
+static bool swap(_Atomic uint64_t *word, uint64_t from, uint64_t to)
+{
+    return atomic_compare_exchange_strong(word, &from, to);
+}
+
+static enum hf_word_state step_try(struct hf_word_attempt *attempt,
+                                   _Atomic uint64_t *word)
+{
+    if (swap(word, 0, attempt->ours))
+        return HF_WORD_INSIDE;
+    if (attempt->spins == 0)
+        return HF_WORD_LOOK;
+    attempt->spins--;
+    return HF_WORD_TRY;
+}
+
+/* The same turn before and after a nap: its owner is slow, stopped or dead. A
+ * word that names our own slot was left by the client that had the slot before
+ * and died inside. */
+static enum hf_word_state judge_owner(const struct hf_word_attempt *attempt)
+{
+    unsigned owner = hf_word_owner(attempt->seen);
+
+    if (owner >= HF_ARENA_SLOTS)
+        return HF_WORD_BROKEN;
+    if (HF_MUTANT(60) || (HF_MUTANT(61) && owner == attempt->slot))
+        return HF_WORD_BUSY;
+    return owner == attempt->slot ? HF_WORD_TAKE_OVER : HF_WORD_ASK;
+}
+
+static enum hf_word_state step_look(struct hf_word_attempt *attempt,
+                                    _Atomic uint64_t *word)
+{
+    uint64_t before = attempt->seen;
+
+    attempt->seen = atomic_load(word);
+    if (attempt->seen == 0)
+        return HF_WORD_TRY_AGAIN;
+    if (before != 0 && (attempt->seen | SLEEPERS) == (before | SLEEPERS))
+        return judge_owner(attempt);
+    return attempt->seen & SLEEPERS ? HF_WORD_SLEEP : HF_WORD_MARK;
+}
+
+/* Other clients may sleep: they are to be woken when we leave. */
+static enum hf_word_state step_try_again(struct hf_word_attempt *attempt,
+                                         _Atomic uint64_t *word)
+{
+    if (swap(word, 0, attempt->ours | SLEEPERS))
+        return HF_WORD_INSIDE;
+    attempt->naps--;
+    return attempt->naps > 0 ? HF_WORD_LOOK : HF_WORD_BUSY;
+}
+
+/* What the dead owner had not published was never there. */
+static enum hf_word_state step_take_over(struct hf_word_attempt *attempt,
+                                         _Atomic uint64_t *word)
+{
+    if (!swap(word, attempt->seen, attempt->ours | SLEEPERS))
+        return HF_WORD_BUSY; /* another client was faster */
+    HF_STEP(2);
+    return HF_WORD_INSIDE;
+}
+
+void hf_word_step(struct hf_word_attempt *attempt, _Atomic uint64_t *word)
+{
+    switch (attempt->state) {
+    case HF_WORD_TRY:
+        attempt->state = step_try(attempt, word);
+        break;
+    case HF_WORD_LOOK:
+        attempt->state = step_look(attempt, word);
+        break;
+    case HF_WORD_MARK:
+        attempt->state = swap(word, attempt->seen, attempt->seen | SLEEPERS)
+                             ? HF_WORD_SLEEP
+                             : HF_WORD_TRY_AGAIN;
+        break;
+    case HF_WORD_SLEEP:
+        attempt->state = HF_WORD_TRY_AGAIN;
+        break;
+    case HF_WORD_TRY_AGAIN:
+        attempt->state = step_try_again(attempt, word);
+        break;
+    case HF_WORD_TAKE_OVER:
+        attempt->state = step_take_over(attempt, word);
+        break;
+    case HF_WORD_ASK:
+    case HF_WORD_INSIDE:
+    case HF_WORD_BUSY:
+    case HF_WORD_BROKEN:
+        break;
+    }
+}
+
+void hf_word_answer(struct hf_word_attempt *attempt, bool alive)
+{
+    attempt->state = alive ? HF_WORD_BUSY : HF_WORD_TAKE_OVER;
+}
+
+bool hf_word_leave(_Atomic uint64_t *word)
+{
+    return atomic_exchange(word, 0) & SLEEPERS;
+}

@@ -1,0 +1,263 @@
+/* Tokens never fall: not if the mark that survives a reboot is swept away, nor
+ * if the whole directory is, nor if a great many locks end at once. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/child.h"
+#include "lib/expect.h"
+#include "lib/folder.h"
+#include "lib/site.h"
+#include "strategy/file/layout.h"
+#include "strategy/file/replica.h"
+
+static void pause_briefly(void)
+{
+    const struct timespec moment = {.tv_nsec = 10000000};
+
+    nanosleep(&moment, NULL);
+}
+
+static uint64_t lock_once(struct hf_client *client)
+{
+    struct hf_lock *lock;
+    uint64_t token;
+
+    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    token = hf_token(lock);
+    assert_int_equal(hf_unlock(lock), HF_OK);
+    hf_lock_free(lock);
+    return token;
+}
+
+/* By a client that comes and goes. */
+static uint64_t next_token(void)
+{
+    struct hf_client *client = hf_site_open();
+    uint64_t token = lock_once(client);
+
+    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    return token;
+}
+
+/* The boot is named in the first line of the file, the instant of the last
+ * command in the second: our clock began later. */
+static void reboot(void)
+{
+    const int64_t later = INT64_MAX;
+    int file = open(hf_site_path("locks/arena"), O_RDWR);
+
+    assert_true(file >= 0);
+    assert_int_equal(pwrite(file, "00000000", 8, 16), 8);
+    assert_int_equal(pwrite(file, &later, sizeof(later), 72), sizeof(later));
+    close(file);
+}
+
+static void sweep(const char *name)
+{
+    assert_int_equal(remove(hf_site_path(name)), 0);
+}
+
+static uint64_t read_mark(void)
+{
+    int directory = open(hf_site_path("locks"), O_RDONLY | O_DIRECTORY);
+    uint64_t mark = 0;
+
+    assert_true(directory >= 0);
+    assert_int_equal(hf_mark_read(directory, &mark), HF_OK);
+    close(directory);
+    return mark;
+}
+
+/* ---- Sweepers -----------------------------------------------------------*/
+
+/* A directory whose tokens are above what the clock says, so that the clock alone
+ * is no help. */
+static void make_directory(void)
+{
+    FILE *mark;
+
+    assert_int_equal(mkdir(hf_site_path("locks"), 0700), 0);
+    mark = fopen(hf_site_path("locks/token"), "we");
+    assert_non_null(mark);
+    assert_true(fputs("4000000000000000000\n", mark) >= 0);
+    assert_int_equal(fclose(mark), 0);
+}
+
+static void mark_that_was_swept_before_a_reboot_is_not_missed(void **state)
+{
+    uint64_t before;
+
+    (void)state;
+    make_directory();
+    before = next_token();
+    sweep("locks/token");
+    reboot();
+    assert_true(next_token() > before);
+}
+
+static void mark_that_was_swept_is_made_again(void **state)
+{
+    struct hf_client *client = hf_site_open();
+    uint64_t token = lock_once(client);
+
+    (void)state;
+    sweep("locks/token");
+    while (access(hf_site_path("locks/token"), F_OK)) {
+        token = lock_once(client);
+        pause_briefly();
+    }
+    assert_true(read_mark() >= token);
+    sweep("locks/token");
+    token = next_token(); /* who opens it makes it, too */
+    assert_true(read_mark() >= token);
+    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+}
+
+static void arena_that_was_swept_is_not_missed(void **state)
+{
+    uint64_t before;
+
+    (void)state;
+    make_directory();
+    before = next_token();
+    sweep("locks/arena");
+    assert_true(next_token() > before);
+}
+
+static void directory_that_was_removed_is_not_missed(void **state)
+{
+    uint64_t before = next_token();
+
+    (void)state;
+    assert_true(hf_test_folder_remove(hf_site_path("locks")));
+    assert_true(next_token() > before);
+}
+
+/* ---- Many at once -------------------------------------------------------*/
+
+#define MANY 1100
+#define TTL_MS 2000
+#define ROUNDS 300 /* in which the waiter would go ahead, if it did */
+
+static struct hf_key number_key(char name[16], int number)
+{
+    (void)snprintf(name, 16, "k%d", number);
+    return hf_key(name);
+}
+
+static void hold_many(void *arg)
+{
+    struct hf_client *client = hf_site_open();
+    struct hf_lock_opts opts;
+    struct hf_lock *lock;
+    char name[16];
+
+    (void)arg;
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = TTL_MS;
+    opts.renew = true;
+    for (int i = 0; i < MANY; i++)
+        assert_int_equal(hf_lock(client, number_key(name, i), &opts, &lock),
+                         HF_OK);
+    for (;;)
+        pause();
+}
+
+static void await_many(void *arg)
+{
+    struct hf_client *client = hf_site_open();
+    struct hf_lock_opts opts = hf_site_patient();
+    struct hf_future *future;
+    struct hf_lock *lock;
+    char name[16];
+
+    (void)arg;
+    opts.ttl_ms = 3600000;
+    for (int i = 0; i < MANY; i++)
+        assert_int_equal(hf_lock_start(client, number_key(name, i), &opts,
+                                       &lock, NULL, NULL, &future),
+                         HF_OK);
+    for (;;)
+        (void)hf_future_wait(future, HF_FOREVER, NULL);
+}
+
+static void on_nothing(void *arg, const struct hf_table_event *event)
+{
+    (void)arg;
+    (void)event;
+}
+
+/* The highest token, by the log. */
+static uint64_t highest_token(struct hf_arena *arena)
+{
+    static const struct hf_seed seed;
+    struct hf_replica replica;
+    uint64_t token;
+    pid_t other;
+
+    hf_replica_init(&replica, arena, &seed, on_nothing, NULL);
+    while (hf_arena_enter(arena, &other))
+        pause_briefly();
+    assert_int_equal(hf_replica_catch_up(&replica), HF_OK);
+    token = replica.store.table.token;
+    hf_arena_leave(arena);
+    hf_replica_fini(&replica);
+    return token;
+}
+
+/* One client finds that all leases have ended, and the mark cannot be raised as
+ * far as that. */
+static void no_token_is_above_the_mark_however_many_leases_end(void **state)
+{
+    const struct timespec lease = {.tv_sec = 2 * TTL_MS / 1000};
+    struct hf_client *client = hf_site_open();
+    struct hf_error error = {.text = ""};
+    struct hf_arena arena;
+    struct hf_info info;
+    pid_t holder, waiter;
+    uint64_t before;
+
+    (void)state;
+    holder = hf_child_start(hold_many, NULL);
+    assert_int_equal(hf_wait_held(client, hf_key("k1099"), HF_FOREVER, &info),
+                     HF_OK);
+    hf_info_fini(&info);
+    waiter = hf_child_start(await_many, NULL);
+    hf_site_await_waiters(client, "k1099", 1);
+    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    if (hf_arena_open(&arena, hf_site_path("locks"), 0700, &error))
+        fail_msg("%s", error.text);
+    hf_child_stop(waiter);
+    before = highest_token(&arena);
+    arena.header->token_reserve = before + 1024;
+    assert_int_equal(mkdir(hf_site_path("locks/token.new"), 0700), 0);
+    hf_child_kill(holder);
+    nanosleep(&lease, NULL);
+    hf_child_continue(waiter);
+    for (int i = 0; i < ROUNDS && highest_token(&arena) == before; i++)
+        pause_briefly();
+    assert_true(highest_token(&arena) <= arena.header->token_reserve);
+    assert_int_equal(rmdir(hf_site_path("locks/token.new")), 0);
+    while (highest_token(&arena) < before + MANY)
+        pause_briefly();
+    assert_true(read_mark() >= before + MANY);
+    hf_child_kill(waiter);
+    hf_arena_close(&arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        HF_SITE_CASE(mark_that_was_swept_before_a_reboot_is_not_missed),
+        HF_SITE_CASE(mark_that_was_swept_is_made_again),
+        HF_SITE_CASE(arena_that_was_swept_is_not_missed),
+        HF_SITE_CASE(directory_that_was_removed_is_not_missed),
+        HF_SITE_CASE(no_token_is_above_the_mark_however_many_leases_end),
+    };
+
+    return hf_test_main("tokens", cases, HF_TEST_COUNT(cases), 0);
+}
