@@ -205,6 +205,10 @@ struct hf_strategy {
      * is sent when it is submitted. */
     hf_time (*sent_at)(void *self, const struct hf_request *request);
 
+    /* A lock was detached: it is to live until its lease ends, even if this
+     * client's process dies. NULL: it does anyway. */
+    void (*detach)(void *self);
+
     /* Let go of everything, now: no request is open any more. Waiters that
      * this client has in line are withdrawn where that can be done. What
      * cannot be stopped, such as a thread inside a library, is orphaned with

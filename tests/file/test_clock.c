@@ -131,8 +131,10 @@ static void contend(const struct zone *zone)
         opts.ttl_ms = i % 5 == 4 ? 20 : HF_TEST_LONG_MS;
         assert_int_equal(
             recorded_lock_in_line(client, hf_key("k"), &opts, &lock), HF_OK);
-        if (i % 5 == 4)
+        if (i % 5 == 4) {
+            assert_int_equal(hf_lock_leave(lock), HF_OK);
             continue;
+        }
         assert_int_equal(recorded_unlock(client, lock), HF_OK);
         hf_lock_free(lock);
     }
@@ -165,6 +167,7 @@ static void hold_and_exit(const struct zone *zone)
     atomic_store(&shared->held, machine_now(zone));
     lock = take(hf_site_open(), TTL_MS);
     assert_true(hf_remaining_ms(lock) <= TTL_MS);
+    assert_int_equal(hf_lock_leave(lock), HF_OK);
     atomic_store(&shared->token, hf_token(lock));
 }
 

@@ -153,6 +153,15 @@ static struct recorder_answer answer_of(const struct recorded_call *call)
     };
 }
 
+/* What is known when it is called. A process that is killed while it writes an
+ * answer down leaves parts of one. */
+static uint64_t token_asked(const struct recorded_call *call)
+{
+    bool learns = call->kind == HISTORY_LOCK || call->kind == HISTORY_READ;
+
+    return call->answered || learns ? 0 : call->token;
+}
+
 static size_t replay_begin(struct recorder *recorder,
                            const struct recorded_call *call, const char *nonce)
 {
@@ -163,7 +172,7 @@ static size_t replay_begin(struct recorder *recorder,
                               .key = call->key,
                               .key_len = call->key_size,
                               .nonce = nonce,
-                              .token = call->answered ? 0 : call->token,
+                              .token = token_asked(call),
                               .lease = call->lease,
                               .now = call->invoke,
                           });

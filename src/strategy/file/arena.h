@@ -17,6 +17,7 @@
 #ifndef HF_STRATEGY_FILE_ARENA_H
 #define HF_STRATEGY_FILE_ARENA_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -112,11 +113,14 @@ struct hf_arena_slot {
     uint64_t session;
     uint64_t pid_namespace; /* the arena's, as is the pid */
     int32_t pid;
-    uint32_t watches;      /* it wants to be rung for every command */
-    _Atomic uint64_t turn; /* the last one of this slot, of all its clients */
+    uint32_t watches;          /* it wants to be rung for every command */
+    _Atomic uint64_t turn;     /* the last one of this slot, of all its clients */
+    _Atomic uint32_t detached; /* what it holds may outlive it */
+    uint32_t unused;
 };
 
-/* Borrowed; session and watches are to be written only inside. */
+/* Borrowed; session and watches are to be written only inside. `detached` is set
+ * by its client at any time, and by others inside. */
 struct hf_arena_slot *hf_arena_slot(const struct hf_arena *arena,
                                     unsigned slot);
 
@@ -125,6 +129,10 @@ unsigned hf_arena_slots(const struct hf_arena *arena);
 
 /* Whether a client has it; our own always is. */
 bool hf_arena_alive(const struct hf_arena *arena, unsigned slot);
+
+/* Whether its client is there, or a process that inherited its lock. Outside
+ * too. Our own always is. */
+bool hf_arena_locked(const struct hf_arena *arena, unsigned slot);
 
 /* Make its client look. Outside, for speed. */
 void hf_arena_ring(struct hf_arena *arena, unsigned slot);

@@ -54,17 +54,24 @@ static bool is_gone(const struct hf_arena *arena, unsigned slot)
            kill(other->pid, 0) && errno == ESRCH;
 }
 
-bool hf_arena_alive(const struct hf_arena *arena, unsigned slot)
+bool hf_arena_locked(const struct hf_arena *arena, unsigned slot)
 {
     struct flock lock = lock_of(slot);
 
     if (slot == arena->slot)
         return true;
+    if (fcntl(arena->file, HF_MUTANT(29) ? F_GETLK : F_OFD_GETLK, &lock))
+        return true; /* not known to be free */
+    return lock.l_type != F_UNLCK;
+}
+
+bool hf_arena_alive(const struct hf_arena *arena, unsigned slot)
+{
+    if (slot == arena->slot)
+        return true;
     if (HF_MUTANT(30))
         return !is_gone(arena, slot);
-    if (fcntl(arena->file, HF_MUTANT(29) ? F_GETLK : F_OFD_GETLK, &lock))
-        return true; /* not known to be dead */
-    return lock.l_type != F_UNLCK && !is_gone(arena, slot);
+    return hf_arena_locked(arena, slot) && !is_gone(arena, slot);
 }
 
 static void name_fifo(char name[32], unsigned slot)
