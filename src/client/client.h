@@ -46,6 +46,7 @@ struct hf_client {
     void *self; /* the strategy's state */
     uint32_t caps;
     char owner[HF_NOTE_MAX + 1];
+    bool inherit;
 
     pthread_mutex_t turnstile; /* held by the next to have the mutex */
     pthread_mutex_t mutex;

@@ -55,7 +55,7 @@ static enum hf_err map_alive(struct hf_client *client, struct hf_error *error)
 }
 
 static void init(struct hf_client *client, const struct hf_env *env,
-                 const char *owner)
+                 const struct hf_client_opts *opts)
 {
     client->host.ops = &hf_client_host_ops;
     client->clock = env && env->clock ? env->clock : real_clock;
@@ -72,7 +72,8 @@ static void init(struct hf_client *client, const struct hf_env *env,
     hf_list_init(&client->operations);
     hf_list_init(&client->withdrawals);
     hf_map_init(&client->waiting);
-    describe_owner(client, owner);
+    describe_owner(client, opts->owner);
+    client->inherit = opts->inherit;
     pthread_mutex_init(&client->mutex, NULL);
     pthread_mutex_init(&client->turnstile, NULL);
 }
@@ -171,7 +172,7 @@ static enum hf_err make(const struct hf_url *url,
     err = hf_loop_open(client, error);
     if (err)
         goto fail_alive;
-    init(client, env, opts->owner);
+    init(client, env, opts);
     *made = client;
     return HF_OK;
 

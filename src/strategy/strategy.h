@@ -154,8 +154,9 @@ struct hf_host_ops {
     void (*nudge)(struct hf_host *host, const struct hf_nonce *nonce);
     void (*event)(struct hf_host *host, const struct hf_push_event *event);
 
-    /* The owner's label, and chance. */
+    /* The owner's label; hf_client_opts.inherit; and chance. */
     const char *(*owner)(struct hf_host *host);
+    bool (*inherit)(struct hf_host *host);
     struct hf_random *(*random)(struct hf_host *host);
 };
 

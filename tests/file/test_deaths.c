@@ -20,6 +20,7 @@ struct shared {
     atomic_int helper; /* a process that a child started */
 };
 static struct shared *shared;
+static int pipe_ends[2];
 
 static int set_up(void **state)
 {
@@ -296,6 +297,52 @@ static void the_kernel_reports_a_death(void **state)
     close_site(client);
 }
 
+/* The program that it executes has the lock, and ends with its stdin. */
+static void hold_and_execute(void *arg)
+{
+    struct hf_client_opts opts;
+    struct hf_client *client;
+    struct hf_lock *lock;
+    char url[512];
+
+    hf_client_opts_init(&opts);
+    opts.inherit = true;
+    (void)snprintf(url, sizeof(url), "file:%s", hf_site_path("locks"));
+    assert_int_equal(hf_open(url, &opts, &client), HF_OK);
+    lock = take(client, arg);
+    if (fork() == 0) {
+        (void)dup2(pipe_ends[0], STDIN_FILENO);
+        (void)close(pipe_ends[0]);
+        (void)close(pipe_ends[1]);
+        (void)execlp("cat", "cat", (char *)NULL);
+        _exit(127);
+    }
+    (void)close(pipe_ends[0]);
+    (void)close(pipe_ends[1]);
+    atomic_store(&shared->token[0], hf_token(lock));
+    await_kill();
+}
+
+static void a_program_that_it_executes_keeps_the_lock(void **state)
+{
+    struct holder first = {0, "k"};
+    struct hf_client *client = hf_site_open();
+    pid_t pid;
+
+    (void)state;
+    assert_int_equal(pipe(pipe_ends), 0);
+    pid = hf_child_start(hold_and_execute, &first);
+    (void)await_token(0);
+    (void)close(pipe_ends[0]);
+    hf_child_kill(pid);
+    expect_try(client, "k", HF_EBUSY);
+    (void)close(pipe_ends[1]);
+    pid = start_holder(1);
+    assert_int_equal(await_token(1), shared->token[0] + 1);
+    hf_child_kill(pid);
+    close_site(client);
+}
+
 /* One client waits for more processes than it watches. */
 static void a_client_that_waits_for_many_hears_of_all(void **state)
 {
@@ -343,6 +390,7 @@ int main(void)
         CASE(a_detached_lock_outlives_its_process),
         CASE(an_adopted_lock_outlives_the_first_process),
         CASE(a_process_that_inherited_the_lock_keeps_it),
+        CASE(a_program_that_it_executes_keeps_the_lock),
         CASE(the_kernel_reports_a_death),
         CASE(a_client_that_waits_for_many_hears_of_all),
     };

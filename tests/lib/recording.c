@@ -165,17 +165,16 @@ static uint64_t token_asked(const struct recorded_call *call)
 static size_t replay_begin(struct recorder *recorder,
                            const struct recorded_call *call, const char *nonce)
 {
-    return recorder_begin(recorder,
-                          &(struct recorder_call){
-                              .kind = call->kind,
-                              .client = call->number,
-                              .key = call->key,
-                              .key_len = call->key_size,
-                              .nonce = nonce,
-                              .token = token_asked(call),
-                              .lease = call->lease,
-                              .now = call->invoke,
-                          });
+    return recorder_begin(recorder, &(struct recorder_call){
+                                        .kind = call->kind,
+                                        .client = call->number,
+                                        .key = call->key,
+                                        .key_len = call->key_size,
+                                        .nonce = nonce,
+                                        .token = token_asked(call),
+                                        .lease = call->lease,
+                                        .now = call->invoke,
+                                    });
 }
 
 /* A grant whose answer was lost may be over before the next attempt asks: then

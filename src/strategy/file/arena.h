@@ -38,7 +38,8 @@ struct hf_arena {
     int directory;     /* and a shared flock on it, against sweepers */
     bool mark_missing; /* the file `token`: to be made again */
     int file;
-    int fifo; /* others ring here: readable */
+    int fifo;      /* others ring here: readable */
+    int inherited; /* `file` for programs that this process executes; or -1 */
     struct hf_arena_header *header;
     size_t size;
     unsigned slot;
@@ -133,6 +134,10 @@ bool hf_arena_alive(const struct hf_arena *arena, unsigned slot);
 /* Whether its client is there, or a process that inherited its lock. Outside
  * too. Our own always is. */
 bool hf_arena_locked(const struct hf_arena *arena, unsigned slot);
+
+/* Let the programs that this process executes keep the lock of our slot. If no
+ * descriptor is left for that, they do not. */
+void hf_arena_inherit(struct hf_arena *arena);
 
 /* Make its client look. Outside, for speed. */
 void hf_arena_ring(struct hf_arena *arena, unsigned slot);

@@ -225,6 +225,8 @@ static enum hf_err file_open(void *self, struct hf_url *url,
     err = open_arena(file, url, error);
     if (err)
         return err;
+    if (host->ops->inherit(host))
+        hf_arena_inherit(&file->arena);
     hf_replica_init(&file->replica, &file->arena, &seed, hf_file_on_event,
                     file);
     hf_list_init(&file->open);
