@@ -114,10 +114,9 @@ struct hf_arena_slot {
     uint64_t session;
     uint64_t pid_namespace; /* the arena's, as is the pid */
     int32_t pid;
-    uint32_t watches;          /* it wants to be rung for every command */
-    _Atomic uint64_t turn;     /* the last one of this slot, of all its clients */
-    _Atomic uint32_t detached; /* what it holds may outlive it */
-    uint32_t unused;
+    uint16_t watches;          /* it wants to be rung for every command */
+    _Atomic uint16_t detached; /* what it holds may outlive it */
+    _Atomic uint64_t turn;     /* the last of this slot, of all its clients */
 };
 
 /* Borrowed; session and watches are to be written only inside. `detached` is set
