@@ -523,7 +523,9 @@ HF_API bool hf_valid_for(const struct hf_lock *lock, uint32_t ms);
 /* How long that is; 0 where it is not held. */
 HF_API uint32_t hf_remaining_ms(const struct hf_lock *lock);
 
-/* The instant, in milliseconds of CLOCK_BOOTTIME, at which validity ends. */
+/* The instant, in milliseconds of CLOCK_BOOTTIME, at which validity ends. Time in
+ * which the machine is suspended does not count against a lock of file: or
+ * memory:, so that after it this instant is a later one. */
 HF_API int64_t hf_deadline(const struct hf_lock *lock);
 
 /* The fencing token of the grant; 0 before there was one. */

@@ -42,6 +42,7 @@ struct hf_client {
     const uint32_t *alive; /* a page that reads 0 in a forked child */
     hf_time (*clock)(void *arg);
     void *clock_arg;
+    clockid_t clock_id; /* of the real clock */
     const struct hf_strategy *strategy;
     void *self; /* the strategy's state */
     uint32_t caps;

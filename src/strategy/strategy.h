@@ -174,6 +174,11 @@ struct hf_strategy {
     const char *scheme; /* "redis" in redis://host:6379 */
     size_t size;        /* bytes of private state, zeroed by the client */
 
+    /* The clock that its leases, and so all deadlines of the client, are counted
+     * on; 0: CLOCK_BOOTTIME. CLOCK_MONOTONIC where a suspended machine suspends
+     * everyone who may compete for a lock. */
+    clockid_t clock;
+
     /* A lease is renewed when 1/renew_part of it has gone; 0: a third. Where a
      * failover takes long, more has to be left of the lease when it begins. */
     unsigned renew_part;

@@ -23,7 +23,7 @@
 #define CLONE_NEWTIME 0x00000080 /* older than its header */
 #endif
 
-/* Where a process is: how far its boot-time clock is from the machine's. */
+/* Where a process is: how far its clocks are from the machine's. */
 struct zone {
     int64_t offset_s;
     void (*act)(const struct zone *zone);
@@ -51,8 +51,8 @@ static hf_time machine_now(const struct zone *zone)
 static bool move_clock(int64_t offset_s)
 {
     char text[64];
-    int size =
-        snprintf(text, sizeof(text), "boottime %lld 0", (long long)offset_s);
+    int size = snprintf(text, sizeof(text), "monotonic %lld 0\nboottime %lld 0",
+                        (long long)offset_s, (long long)offset_s);
     int offsets = open("/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC);
     bool moved = offsets >= 0 && unshare(CLONE_NEWTIME) == 0 &&
                  write(offsets, text, (size_t)size) == size;

@@ -278,6 +278,7 @@ static void file_close(void *self)
 
 const struct hf_strategy hf_strategy_file = {
     .scheme = "file",
+    .clock = CLOCK_MONOTONIC,
     .size = sizeof(struct hf_file),
     .open = file_open,
     .caps = hf_local_caps,
