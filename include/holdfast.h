@@ -212,9 +212,17 @@ enum hf_cap {
 struct hf_client_opts {
     size_t size;            /* set by hf_client_opts_init() */
     bool background;        /* threads of the client's own, from the start */
+    bool inherit;           /* programs that this process executes keep its
+                               locks, should it die: see below */
     const char *owner;      /* shown to operators; NULL: "command[pid]@host" */
     struct hf_error *error; /* filled where hf_open() fails; may be NULL */
 };
+
+/* With file:, a lock that was not detached ends when the process of its client
+ * dies. For a program that runs another one under a lock, that is too early: the
+ * other may still be running. With `inherit` the programs that it executes get a
+ * descriptor of the client; the lock is handed over when all of them have ended
+ * or have closed it, or at the end of its lease. Other strategies ignore it. */
 
 /* Fill `opts`, a struct of `size` bytes, with the defaults. Every option
  * struct starts with this call. */
@@ -515,7 +523,9 @@ HF_API bool hf_valid_for(const struct hf_lock *lock, uint32_t ms);
 /* How long that is; 0 where it is not held. */
 HF_API uint32_t hf_remaining_ms(const struct hf_lock *lock);
 
-/* The instant, in milliseconds of CLOCK_BOOTTIME, at which validity ends. */
+/* The instant, in milliseconds of CLOCK_BOOTTIME, at which validity ends. Time in
+ * which the machine is suspended does not count against a lock of file: or
+ * memory:, so that after it this instant is a later one. */
 HF_API int64_t hf_deadline(const struct hf_lock *lock);
 
 /* The fencing token of the grant; 0 before there was one. */

@@ -2,11 +2,29 @@
 
 #include <time.h>
 
-hf_time hf_time_now(void)
+static int64_t now_ns(clockid_t clock)
 {
     struct timespec now;
 
-    /* Cannot fail: the clock exists since Linux 2.6.39. */
-    (void)clock_gettime(CLOCK_BOOTTIME, &now);
-    return (hf_time)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    /* Cannot fail: both clocks exist since Linux 2.6.39. */
+    (void)clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+hf_time hf_time_on(clockid_t clock)
+{
+    return now_ns(clock) / 1000000;
+}
+
+hf_time hf_time_now(void)
+{
+    return hf_time_on(CLOCK_BOOTTIME);
+}
+
+/* Rounded to the nearest, so that two calls agree. */
+hf_time hf_time_suspended(void)
+{
+    int64_t awake = now_ns(CLOCK_MONOTONIC);
+
+    return (now_ns(CLOCK_BOOTTIME) - awake + 500000) / 1000000;
 }

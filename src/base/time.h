@@ -1,12 +1,14 @@
 /* time.h - instants and spans, in milliseconds.
  *
  * An hf_time is an instant of one machine's boot-time clock, which counts
- * through suspension and which no one can set. It never travels: what is sent
- * is a span. */
+ * through suspension and which no one can set; or, where all who compete for a
+ * lock are suspended together, of its monotonic clock, which stands still then. It
+ * never travels: what is sent is a span. */
 #ifndef HF_BASE_TIME_H
 #define HF_BASE_TIME_H
 
 #include <stdint.h>
+#include <time.h>
 
 #include "base/mutant.h"
 
@@ -14,8 +16,13 @@ typedef int64_t hf_time;
 
 #define HF_NEVER INT64_MAX
 
-/* The boot-time clock, rounded down. */
+/* A clock, CLOCK_BOOTTIME or CLOCK_MONOTONIC, rounded down; and the first. */
+hf_time hf_time_on(clockid_t clock);
 hf_time hf_time_now(void);
+
+/* How long this machine has been suspended since it was started: what the first
+ * is ahead of the second. */
+hf_time hf_time_suspended(void);
 
 /* `span` after `instant`; HF_NEVER rather than an overflow. */
 static inline hf_time hf_time_add(hf_time instant, uint64_t span)

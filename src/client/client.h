@@ -42,10 +42,12 @@ struct hf_client {
     const uint32_t *alive; /* a page that reads 0 in a forked child */
     hf_time (*clock)(void *arg);
     void *clock_arg;
+    clockid_t clock_id; /* of the real clock */
     const struct hf_strategy *strategy;
     void *self; /* the strategy's state */
     uint32_t caps;
     char owner[HF_NOTE_MAX + 1];
+    bool inherit;
 
     pthread_mutex_t turnstile; /* held by the next to have the mutex */
     pthread_mutex_t mutex;

@@ -142,5 +142,8 @@ int64_t hf_deadline(const struct hf_lock *lock)
 {
     hf_time end = lock && *lock->client->alive ? valid_until(lock) : 0;
 
-    return end > 0 ? end : 0;
+    if (end <= 0)
+        return 0;
+    return lock->client->clock_id == CLOCK_MONOTONIC ? end + hf_time_suspended()
+                                                     : end;
 }

@@ -214,6 +214,11 @@ static const char *owner(struct hf_host *host)
     return client_of(host)->owner;
 }
 
+static bool inherit(struct hf_host *host)
+{
+    return client_of(host)->inherit;
+}
+
 static struct hf_random *get_random(struct hf_host *host)
 {
     return &client_of(host)->random;
@@ -235,5 +240,6 @@ const struct hf_host_ops hf_client_host_ops = {
     .nudge = hf_lock_nudged,
     .event = hf_watch_pushed,
     .owner = owner,
+    .inherit = inherit,
     .random = get_random,
 };

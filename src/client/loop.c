@@ -471,7 +471,7 @@ enum hf_err hf_loop_open(struct hf_client *client, struct hf_error *error)
     pthread_mutex_init(&loop->post_mutex, NULL);
     pthread_cond_init(&loop->returned, NULL);
     loop->epoll = epoll_create1(EPOLL_CLOEXEC);
-    loop->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    loop->timer = timerfd_create(client->clock_id, TFD_CLOEXEC | TFD_NONBLOCK);
     if (loop->epoll >= 0 && loop->waker->fd >= 0 && loop->timer >= 0 &&
         !epoll_ctl(loop->epoll, EPOLL_CTL_ADD, loop->waker->fd, &event) &&
         !epoll_ctl(loop->epoll, EPOLL_CTL_ADD, loop->timer, &timer))

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/mutant.h"
 #include "base/thread.h"
 #include "client/background.h"
 #include "client/operation.h"
@@ -15,8 +16,9 @@
 
 static hf_time real_clock(void *arg)
 {
-    (void)arg;
-    return hf_time_now();
+    const struct hf_client *client = arg;
+
+    return hf_time_on(client->clock_id);
 }
 
 /* "command[pid]@host": who to look for. */
@@ -55,11 +57,11 @@ static enum hf_err map_alive(struct hf_client *client, struct hf_error *error)
 }
 
 static void init(struct hf_client *client, const struct hf_env *env,
-                 const char *owner)
+                 const struct hf_client_opts *opts)
 {
     client->host.ops = &hf_client_host_ops;
     client->clock = env && env->clock ? env->clock : real_clock;
-    client->clock_arg = env ? env->arg : NULL;
+    client->clock_arg = env && env->clock ? env->arg : client;
     /* A thread sleeps by the real clock only. */
     client->loop.self_driven = env && env->clock;
     client->references = 1;
@@ -72,7 +74,8 @@ static void init(struct hf_client *client, const struct hf_env *env,
     hf_list_init(&client->operations);
     hf_list_init(&client->withdrawals);
     hf_map_init(&client->waiting);
-    describe_owner(client, owner);
+    describe_owner(client, opts->owner);
+    client->inherit = opts->inherit;
     pthread_mutex_init(&client->mutex, NULL);
     pthread_mutex_init(&client->turnstile, NULL);
 }
@@ -168,10 +171,14 @@ static enum hf_err make(const struct hf_url *url,
     err = map_alive(client, error);
     if (err)
         goto fail_self;
+    client->clock_id =
+        client->strategy->clock && !HF_MUTANT(275) && !(env && env->clock)
+            ? client->strategy->clock
+            : CLOCK_BOOTTIME;
     err = hf_loop_open(client, error);
     if (err)
         goto fail_alive;
-    init(client, env, opts->owner);
+    init(client, env, opts);
     *made = client;
     return HF_OK;
 

@@ -139,6 +139,11 @@ static const char *owner(struct hf_host *host)
     return hf_client_host_ops.owner(host);
 }
 
+static bool inherit(struct hf_host *host)
+{
+    return hf_client_host_ops.inherit(host);
+}
+
 static struct hf_random *get_random(struct hf_host *host)
 {
     return hf_client_host_ops.random(host);
@@ -160,6 +165,7 @@ static const struct hf_host_ops opening_host_ops = {
     .nudge = nudge,
     .event = event,
     .owner = owner,
+    .inherit = inherit,
     .random = get_random,
 };
 

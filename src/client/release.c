@@ -151,6 +151,8 @@ enum hf_err hf_lock_leave(struct hf_lock *lock)
         err = HF_ESTATE;
         hf_client_fail(client, err, "leave: %s", hf_err_text(err));
     } else {
+        if (client->strategy->detach)
+            client->strategy->detach(client->self);
         hf_keeper_stop(lock);
         lock->to_tell = 0;
         if (!HF_MUTANT(130))

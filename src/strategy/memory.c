@@ -337,6 +337,7 @@ static void memory_close(void *self)
 
 const struct hf_strategy hf_strategy_memory = {
     .scheme = "memory",
+    .clock = CLOCK_MONOTONIC,
     .size = sizeof(struct member),
     .open = memory_open,
     .caps = hf_local_caps,

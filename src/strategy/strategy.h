@@ -154,8 +154,9 @@ struct hf_host_ops {
     void (*nudge)(struct hf_host *host, const struct hf_nonce *nonce);
     void (*event)(struct hf_host *host, const struct hf_push_event *event);
 
-    /* The owner's label, and chance. */
+    /* The owner's label; hf_client_opts.inherit; and chance. */
     const char *(*owner)(struct hf_host *host);
+    bool (*inherit)(struct hf_host *host);
     struct hf_random *(*random)(struct hf_host *host);
 };
 
@@ -172,6 +173,11 @@ static inline void hf_timer_set(struct hf_host *host, struct hf_timer *timer,
 struct hf_strategy {
     const char *scheme; /* "redis" in redis://host:6379 */
     size_t size;        /* bytes of private state, zeroed by the client */
+
+    /* The clock that its leases, and so all deadlines of the client, are counted
+     * on; 0: CLOCK_BOOTTIME. CLOCK_MONOTONIC where a suspended machine suspends
+     * everyone who may compete for a lock. */
+    clockid_t clock;
 
     /* A lease is renewed when 1/renew_part of it has gone; 0: a third. Where a
      * failover takes long, more has to be left of the lease when it begins. */
@@ -204,6 +210,10 @@ struct hf_strategy {
      * inside the strategy. Only for requests that are not answered. NULL: each
      * is sent when it is submitted. */
     hf_time (*sent_at)(void *self, const struct hf_request *request);
+
+    /* A lock was detached: it is to live until its lease ends, even if this
+     * client's process dies. NULL: it does anyway. */
+    void (*detach)(void *self);
 
     /* Let go of everything, now: no request is open any more. Waiters that
      * this client has in line are withdrawn where that can be done. What

@@ -23,7 +23,7 @@
 #define CLONE_NEWTIME 0x00000080 /* older than its header */
 #endif
 
-/* Where a process is: how far its boot-time clock is from the machine's. */
+/* Where a process is: how far its clocks are from the machine's. */
 struct zone {
     int64_t offset_s;
     void (*act)(const struct zone *zone);
@@ -51,8 +51,8 @@ static hf_time machine_now(const struct zone *zone)
 static bool move_clock(int64_t offset_s)
 {
     char text[64];
-    int size =
-        snprintf(text, sizeof(text), "boottime %lld 0", (long long)offset_s);
+    int size = snprintf(text, sizeof(text), "monotonic %lld 0\nboottime %lld 0",
+                        (long long)offset_s, (long long)offset_s);
     int offsets = open("/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC);
     bool moved = offsets >= 0 && unshare(CLONE_NEWTIME) == 0 &&
                  write(offsets, text, (size_t)size) == size;
@@ -131,8 +131,10 @@ static void contend(const struct zone *zone)
         opts.ttl_ms = i % 5 == 4 ? 20 : HF_TEST_LONG_MS;
         assert_int_equal(
             recorded_lock_in_line(client, hf_key("k"), &opts, &lock), HF_OK);
-        if (i % 5 == 4)
+        if (i % 5 == 4) {
+            assert_int_equal(hf_lock_leave(lock), HF_OK);
             continue;
+        }
         assert_int_equal(recorded_unlock(client, lock), HF_OK);
         hf_lock_free(lock);
     }
@@ -165,6 +167,7 @@ static void hold_and_exit(const struct zone *zone)
     atomic_store(&shared->held, machine_now(zone));
     lock = take(hf_site_open(), TTL_MS);
     assert_true(hf_remaining_ms(lock) <= TTL_MS);
+    assert_int_equal(hf_lock_leave(lock), HF_OK);
     atomic_store(&shared->token, hf_token(lock));
 }
 

@@ -1,5 +1,6 @@
-/* A holder that is gone, or stands still: is its key kept for the whole lease,
- * and has the first in line, another process, it after that? */
+/* A holder that has stopped, or has left its lock and is gone: is its key kept
+ * for the whole lease, and granted to the first waiter, another process, after
+ * that? */
 #include <signal.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -38,13 +39,22 @@ static struct hf_lock *take(struct hf_client *client, uint32_t ttl_ms)
     return lock;
 }
 
-static void hold_and_exit(void *arg)
+static void leave_and_exit(void *arg)
 {
     struct hf_client *client = hf_site_open();
 
     (void)arg;
     atomic_store(&shared->asked, hf_time_now());
-    (void)take(client, TTL_MS);
+    assert_int_equal(hf_lock_leave(take(client, TTL_MS)), HF_OK);
+}
+
+static void leave_and_stop(void *arg)
+{
+    struct hf_lock *lock = take(hf_site_open(), TTL_MS);
+
+    (void)arg;
+    assert_int_equal(hf_lock_leave(lock), HF_OK);
+    assert_int_equal(raise(SIGSTOP), 0);
 }
 
 /* If it is continued, the key is another's, and it knows. */
@@ -111,19 +121,19 @@ static void expect_whole_lease(void (*hold)(void *arg),
     assert_true(shared->passed_on >= not_granted + LEASE_MS);
 }
 
-static void who_exits_keeps_the_key_for_its_lease(void **state)
+static void a_lock_left_at_exit_keeps_its_lease(void **state)
 {
     (void)state;
-    expect_whole_lease(hold_and_exit, be_gone);
+    expect_whole_lease(leave_and_exit, be_gone);
 }
 
-static void who_is_killed_keeps_the_key_for_its_lease(void **state)
+static void a_lock_left_by_a_killed_process_keeps_its_lease(void **state)
 {
     (void)state;
-    expect_whole_lease(hold_and_stop, be_killed);
+    expect_whole_lease(leave_and_stop, be_killed);
 }
 
-static void who_is_stopped_keeps_the_key_for_its_lease(void **state)
+static void a_stopped_process_keeps_the_key_for_its_lease(void **state)
 {
     (void)state;
     expect_whole_lease(hold_and_stop, be_stopped);
@@ -141,7 +151,7 @@ static void no_lease_ends_early_however_often_one_looks(void **state)
     (void)state;
     hf_lock_opts_init(&opts);
     opts.wait_ms = 0;
-    hf_child_join(hf_child_start(hold_and_exit, NULL));
+    hf_child_join(hf_child_start(leave_and_exit, NULL));
     while ((err = hf_lock(client, hf_key("k"), &opts, &lock)) == HF_EBUSY)
         nanosleep(&moment, NULL);
     assert_int_equal(err, HF_OK);
@@ -150,9 +160,9 @@ static void no_lease_ends_early_however_often_one_looks(void **state)
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
-/* The others end the session of who died in line, and whoever gets its slot does
- * so too. What it holds elsewhere outlives its session. */
-static void hold_one_and_wait_for_another(void *arg)
+/* The others end the session of a waiter that died, and whoever gets its slot does
+ * so too. A lock that it left outlives its session. */
+static void leave_one_and_wait_for_another(void *arg)
 {
     struct hf_client *client = hf_site_open();
     struct hf_lock_opts opts;
@@ -162,6 +172,7 @@ static void hold_one_and_wait_for_another(void *arg)
     hf_lock_opts_init(&opts);
     opts.wait_ms = HF_FOREVER;
     assert_int_equal(hf_lock(client, hf_key("other"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_lock_leave(lock), HF_OK);
     (void)hf_lock(client, hf_key("k"), &opts, &lock);
 }
 
@@ -175,7 +186,7 @@ static void expect_busy(struct hf_client *client, const char *key)
     assert_int_equal(hf_lock(client, hf_key(key), &opts, &lock), HF_EBUSY);
 }
 
-static void what_a_dead_waiter_holds_is_kept(void **state)
+static void what_a_dead_waiter_left_is_kept(void **state)
 {
     struct hf_client *client = hf_site_open();
     struct hf_client *next;
@@ -184,7 +195,7 @@ static void what_a_dead_waiter_holds_is_kept(void **state)
 
     (void)state;
     assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
-    pid = hf_child_start(hold_one_and_wait_for_another, NULL);
+    pid = hf_child_start(leave_one_and_wait_for_another, NULL);
     hf_site_await_waiters(client, "k", 1);
     hf_child_kill(pid);
     assert_int_equal(hf_unlock(lock), HF_OK);
@@ -202,11 +213,11 @@ static void what_a_dead_waiter_holds_is_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(who_exits_keeps_the_key_for_its_lease),
-        CASE(who_is_killed_keeps_the_key_for_its_lease),
-        CASE(who_is_stopped_keeps_the_key_for_its_lease),
+        CASE(a_lock_left_at_exit_keeps_its_lease),
+        CASE(a_lock_left_by_a_killed_process_keeps_its_lease),
+        CASE(a_stopped_process_keeps_the_key_for_its_lease),
         CASE(no_lease_ends_early_however_often_one_looks),
-        CASE(what_a_dead_waiter_holds_is_kept),
+        CASE(what_a_dead_waiter_left_is_kept),
     };
 
     return hf_test_main("expiry", cases, HF_TEST_COUNT(cases), 0);

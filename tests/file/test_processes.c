@@ -167,7 +167,7 @@ static void killed_processes_wedge_nothing(void **state)
         unsigned victim = (unsigned)rand_r(&seed) % 6;
 
         pause_us(rand_r(&seed) % 3000);
-        hf_child_kill(pids[victim]);
+        recorded_kill(pids[victim]);
         pids[victim] = hf_child_start(work, &job);
         if (i % 25 == 24)
             wait_for_a_grant();

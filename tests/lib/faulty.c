@@ -737,6 +737,13 @@ static const char *owner(struct hf_host *host)
     return outer->ops->owner(outer);
 }
 
+static bool inherit(struct hf_host *host)
+{
+    struct hf_host *outer = faulty_of(host)->outer;
+
+    return outer->ops->inherit(outer);
+}
+
 static struct hf_random *get_random(struct hf_host *host)
 {
     struct hf_host *outer = faulty_of(host)->outer;
@@ -760,6 +767,7 @@ static const struct hf_host_ops host_ops = {
     .nudge = nudge,
     .event = event,
     .owner = owner,
+    .inherit = inherit,
     .random = get_random,
 };
 

@@ -153,20 +153,28 @@ static struct recorder_answer answer_of(const struct recorded_call *call)
     };
 }
 
+/* What is known when it is called. A process that is killed while it writes an
+ * answer down leaves parts of one. */
+static uint64_t token_asked(const struct recorded_call *call)
+{
+    bool learns = call->kind == HISTORY_LOCK || call->kind == HISTORY_READ;
+
+    return call->answered || learns ? 0 : call->token;
+}
+
 static size_t replay_begin(struct recorder *recorder,
                            const struct recorded_call *call, const char *nonce)
 {
-    return recorder_begin(recorder,
-                          &(struct recorder_call){
-                              .kind = call->kind,
-                              .client = call->number,
-                              .key = call->key,
-                              .key_len = call->key_size,
-                              .nonce = nonce,
-                              .token = call->answered ? 0 : call->token,
-                              .lease = call->lease,
-                              .now = call->invoke,
-                          });
+    return recorder_begin(recorder, &(struct recorder_call){
+                                        .kind = call->kind,
+                                        .client = call->number,
+                                        .key = call->key,
+                                        .key_len = call->key_size,
+                                        .nonce = nonce,
+                                        .token = token_asked(call),
+                                        .lease = call->lease,
+                                        .now = call->invoke,
+                                    });
 }
 
 /* A grant whose answer was lost may be over before the next attempt asks: then

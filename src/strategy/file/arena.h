@@ -17,6 +17,7 @@
 #ifndef HF_STRATEGY_FILE_ARENA_H
 #define HF_STRATEGY_FILE_ARENA_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -37,7 +38,8 @@ struct hf_arena {
     int directory;     /* and a shared flock on it, against sweepers */
     bool mark_missing; /* the file `token`: to be made again */
     int file;
-    int fifo; /* others ring here: readable */
+    int fifo;      /* others ring here: readable */
+    int inherited; /* `file` for programs that this process executes; or -1 */
     struct hf_arena_header *header;
     size_t size;
     unsigned slot;
@@ -112,11 +114,13 @@ struct hf_arena_slot {
     uint64_t session;
     uint64_t pid_namespace; /* the arena's, as is the pid */
     int32_t pid;
-    uint32_t watches;      /* it wants to be rung for every command */
-    _Atomic uint64_t turn; /* the last one of this slot, of all its clients */
+    uint16_t watches;          /* it wants to be rung for every command */
+    _Atomic uint16_t detached; /* what it holds may outlive it */
+    _Atomic uint64_t turn;     /* the last of this slot, of all its clients */
 };
 
-/* Borrowed; session and watches are to be written only inside. */
+/* Borrowed; session and watches are to be written only inside. `detached` is set
+ * by its client at any time, and by others inside. */
 struct hf_arena_slot *hf_arena_slot(const struct hf_arena *arena,
                                     unsigned slot);
 
@@ -125,6 +129,14 @@ unsigned hf_arena_slots(const struct hf_arena *arena);
 
 /* Whether a client has it; our own always is. */
 bool hf_arena_alive(const struct hf_arena *arena, unsigned slot);
+
+/* Whether its client is there, or a process that inherited its lock. Outside
+ * too. Our own always is. */
+bool hf_arena_locked(const struct hf_arena *arena, unsigned slot);
+
+/* Let the programs that this process executes keep the lock of our slot. If no
+ * descriptor is left for that, they do not. */
+void hf_arena_inherit(struct hf_arena *arena);
 
 /* Make its client look. Outside, for speed. */
 void hf_arena_ring(struct hf_arena *arena, unsigned slot);

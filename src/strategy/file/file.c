@@ -72,6 +72,15 @@ static void cancel(void *self, struct hf_request *request)
 
 /* ---- Opening and closing ------------------------------------------------*/
 
+/* The client before us in this slot has died: so do its session and, unless it
+ * detached any, its locks. */
+static void bury(struct hf_file *file, const struct hf_arena_slot *slot)
+{
+    (void)hf_local_end_session(&file->local, slot->session);
+    if (!slot->detached)
+        hf_deaths_free_all(file, slot->session);
+}
+
 /* Open our session; one that died in this slot is ended first. */
 static enum hf_err join(struct hf_file *file)
 {
@@ -80,7 +89,7 @@ static enum hf_err join(struct hf_file *file)
     enum hf_err err;
 
     if (slot->session != 0)
-        (void)hf_local_end_session(local, slot->session);
+        bury(file, slot);
     HF_STEP(25);
     err = hf_local_open_session(local);
     if (err)
@@ -88,6 +97,7 @@ static enum hf_err join(struct hf_file *file)
     file->replica.session = local->session;
     HF_STEP(26);
     slot->watches = 0;
+    slot->detached = 0;
     slot->session = local->session;
     HF_STEP(27);
     return HF_OK;
@@ -138,11 +148,12 @@ static enum hf_err start(struct hf_file *file, struct hf_error *error)
     return err;
 }
 
-/* What the host has of ours: two timers and the bell. */
+/* What the host has of ours: timers, the bell and the watched processes. */
 static void detach(struct hf_file *file)
 {
     struct hf_host *host = file->local.host;
 
+    hf_deaths_fini(file);
     host->ops->fd_remove(host, &file->bell);
     host->ops->timer_remove(host, &file->retry);
     hf_local_fini(&file->local);
@@ -166,10 +177,18 @@ static enum hf_err attach(struct hf_file *file, struct hf_host *host)
         .ready = on_bell,
     };
     err = host->ops->fd_add(host, &file->bell);
-    if (err) {
-        host->ops->timer_remove(host, &file->retry);
-        hf_local_fini(&file->local);
-    }
+    if (err)
+        goto no_bell;
+    err = hf_deaths_init(file);
+    if (err)
+        goto no_deaths;
+    return HF_OK;
+
+no_deaths:
+    host->ops->fd_remove(host, &file->bell);
+no_bell:
+    host->ops->timer_remove(host, &file->retry);
+    hf_local_fini(&file->local);
     return err;
 }
 
@@ -206,6 +225,8 @@ static enum hf_err file_open(void *self, struct hf_url *url,
     err = open_arena(file, url, error);
     if (err)
         return err;
+    if (host->ops->inherit(host))
+        hf_arena_inherit(&file->arena);
     hf_replica_init(&file->replica, &file->arena, &seed, hf_file_on_event,
                     file);
     hf_list_init(&file->open);
@@ -231,6 +252,14 @@ static enum hf_err file_open(void *self, struct hf_url *url,
     return err;
 }
 
+/* A lock of ours outlives us: our death says nothing about our locks any more. */
+static void file_detach(void *self)
+{
+    struct hf_file *file = self;
+
+    hf_file_slot(file)->detached = 1;
+}
+
 static void file_close(void *self)
 {
     struct hf_file *file = self;
@@ -249,10 +278,12 @@ static void file_close(void *self)
 
 const struct hf_strategy hf_strategy_file = {
     .scheme = "file",
+    .clock = CLOCK_MONOTONIC,
     .size = sizeof(struct hf_file),
     .open = file_open,
     .caps = hf_local_caps,
     .submit = submit,
     .cancel = cancel,
+    .detach = file_detach,
     .close = file_close,
 };

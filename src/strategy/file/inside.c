@@ -16,8 +16,7 @@ static struct hf_file *file_of(struct hf_local *local)
 
 /* ---- Who is to hear of it -----------------------------------------------*/
 
-/* The slot of a session, or HF_ARENA_SLOTS. */
-static unsigned slot_of(const struct hf_file *file, uint64_t session)
+unsigned hf_file_slot_of(const struct hf_file *file, uint64_t session)
 {
     unsigned count = hf_arena_slots(&file->arena);
 
@@ -39,7 +38,8 @@ void hf_file_on_event(void *arg, const struct hf_table_event *event)
         return;
     file->ring_watchers = true;
     if (event->waited && !ours && file->ring_count < HF_FILE_RINGS)
-        file->rings[file->ring_count++] = slot_of(file, event->session->id);
+        file->rings[file->ring_count++] =
+            hf_file_slot_of(file, event->session->id);
 }
 
 /* ---- Commands -----------------------------------------------------------*/
@@ -54,7 +54,7 @@ static void bury_waiters(struct hf_file *file, struct hf_key key)
            !hf_list_empty(&hold->line)) {
         struct hf_claim *first =
             HF_CONTAINER(hold->line.next, struct hf_claim, in_line);
-        unsigned slot = slot_of(file, first->session->id);
+        unsigned slot = hf_file_slot_of(file, first->session->id);
         enum hf_err err;
 
         if (slot < HF_ARENA_SLOTS && hf_arena_alive(&file->arena, slot))
@@ -84,7 +84,37 @@ static bool stands_in_line(struct hf_file *file,
         .place = hf_claim_place(claim),
     };
     store->touched = NULL;
+    hf_deaths_follow(file, claim);
     return true;
+}
+
+/* A claim that another client renews is valid there: it may outlive the one that
+ * was granted it. */
+static void detach_renewed(struct hf_file *file,
+                           const struct hf_command *command)
+{
+    const struct hf_hold *hold =
+        hf_table_find(&file->replica.store.table, command->key);
+    unsigned slot;
+
+    if (!hold || hold->token != command->token ||
+        hold->session->id == file->local.session || HF_MUTANT(274))
+        return;
+    slot = hf_file_slot_of(file, hold->session->id);
+    if (slot < HF_ARENA_SLOTS)
+        hf_arena_slot(&file->arena, slot)->detached = 1;
+}
+
+/* Our claim waits: notice the end of the client before it. */
+static void follow(struct hf_file *file, const struct hf_command *command)
+{
+    const struct hf_table *table = &file->replica.store.table;
+    const struct hf_hold *hold = hf_table_find(table, command->key);
+    const struct hf_claim *claim =
+        hold ? hf_table_find_claim(table, hold, &command->nonce) : NULL;
+
+    if (claim)
+        hf_deaths_follow(file, claim);
 }
 
 static bool may_hand_over(enum hf_command_kind kind)
@@ -106,9 +136,14 @@ static void run(struct hf_local *local, hf_time now,
                 const struct hf_command *command, struct hf_result *result)
 {
     struct hf_file *file = file_of(local);
-    bool line = file->replica.store.table.waiting.count > 0;
     enum hf_err err;
+    bool line;
 
+    if (command->kind == HF_COMMAND_LOCK)
+        (void)hf_deaths_free_key(file, command->key);
+    if (command->kind == HF_COMMAND_RENEW)
+        detach_renewed(file, command);
+    line = file->replica.store.table.waiting.count > 0;
     if (line && command->kind == HF_COMMAND_LOCK &&
         stands_in_line(file, command, result))
         return;
@@ -122,6 +157,8 @@ static void run(struct hf_local *local, hf_time now,
     file->acting = true;
     hf_replica_run(&file->replica, now, command, result);
     file->acting = false;
+    if (command->kind == HF_COMMAND_LOCK && result->place > 0)
+        follow(file, command);
 }
 
 static void expire_due(struct hf_file *file)
@@ -235,6 +272,7 @@ void hf_file_leave(struct hf_local *local)
         if (i != file->arena.slot && hf_arena_slot(&file->arena, i)->watches)
             hf_arena_ring(&file->arena, i);
     }
+    hf_deaths_watch(file);
 }
 
 /* Events of before our time are in the ring, as far back as the snapshot. */

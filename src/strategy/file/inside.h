@@ -5,6 +5,7 @@
 #define HF_STRATEGY_FILE_INSIDE_H
 
 #include "strategy/file/arena.h"
+#include "strategy/file/deaths.h"
 #include "strategy/file/replica.h"
 #include "strategy/local.h"
 
@@ -23,6 +24,7 @@ struct hf_file {
     struct hf_list open; /* requests that could not go inside yet */
     struct hf_timer retry;
     struct hf_fd bell;
+    struct hf_deaths deaths;
     bool acting; /* what happens is our doing: others are rung */
     unsigned rings[HF_FILE_RINGS]; /* slots to be rung on the way out */
     unsigned ring_count;
@@ -38,6 +40,9 @@ static inline struct hf_arena_slot *hf_file_slot(const struct hf_file *file)
 {
     return hf_arena_slot(&file->arena, file->arena.slot);
 }
+
+/* The slot of a session, or HF_ARENA_SLOTS. */
+unsigned hf_file_slot_of(const struct hf_file *file, uint64_t session);
 
 /* Go inside, whatever the table is like. HF_EBUSY: another is there and does
  * not leave; HF_EPROTO: the files are damaged. `failure` says what is wrong. */

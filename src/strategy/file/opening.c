@@ -147,6 +147,7 @@ enum hf_err hf_arena_open(struct hf_arena *arena, const char *path, mode_t mode,
         .directory = -1,
         .file = -1,
         .fifo = -1,
+        .inherited = -1,
         .bell = -1,
     };
     err = name_directory(arena, path, error);
@@ -180,6 +181,7 @@ void hf_arena_close(struct hf_arena *arena)
     arena->header = NULL;
     close_fd(&arena->fifo);
     close_fd(&arena->bell);
+    close_fd(&arena->inherited);
     close_fd(&arena->file);
     close_fd(&arena->directory);
     free(arena->path);

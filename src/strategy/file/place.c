@@ -171,7 +171,7 @@ static bool parse_offset(const char *line, hf_time *offset)
 {
     long long seconds, nanoseconds;
 
-    if (sscanf(line, "boottime %lld %lld", &seconds, &nanoseconds) != 2)
+    if (sscanf(line, "monotonic %lld %lld", &seconds, &nanoseconds) != 2)
         return false;
     *offset = seconds * 1000 + nanoseconds / 1000000;
     return true;
@@ -206,6 +206,6 @@ enum hf_err hf_place_now(hf_time *now, struct hf_error *error)
     hf_time offset;
     enum hf_err err = hf_place_clock_offset(&offset, error);
 
-    *now = hf_time_now() - offset;
+    *now = hf_time_on(CLOCK_MONOTONIC) - offset;
     return err;
 }

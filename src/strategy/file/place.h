@@ -28,7 +28,7 @@ enum hf_err hf_place_find(struct hf_url *url, char **path, mode_t *mode,
  * shared through the memory of one kernel. */
 const char *hf_place_network(const struct statfs *fs);
 
-/* What this time namespace adds to the boot-time clock of the machine: 0 if the
+/* What this time namespace adds to the monotonic clock of the machine: 0 if the
  * kernel has no time namespaces. HF_ESYSTEM: it cannot be read. */
 enum hf_err hf_place_clock_offset(hf_time *offset, struct hf_error *error);
 

@@ -54,17 +54,32 @@ static bool is_gone(const struct hf_arena *arena, unsigned slot)
            kill(other->pid, 0) && errno == ESRCH;
 }
 
-bool hf_arena_alive(const struct hf_arena *arena, unsigned slot)
+bool hf_arena_locked(const struct hf_arena *arena, unsigned slot)
 {
     struct flock lock = lock_of(slot);
 
     if (slot == arena->slot)
         return true;
+    if (fcntl(arena->file, HF_MUTANT(29) ? F_GETLK : F_OFD_GETLK, &lock))
+        return true; /* not known to be free */
+    return lock.l_type != F_UNLCK;
+}
+
+bool hf_arena_alive(const struct hf_arena *arena, unsigned slot)
+{
+    if (slot == arena->slot)
+        return true;
     if (HF_MUTANT(30))
         return !is_gone(arena, slot);
-    if (fcntl(arena->file, HF_MUTANT(29) ? F_GETLK : F_OFD_GETLK, &lock))
-        return true; /* not known to be dead */
-    return lock.l_type != F_UNLCK && !is_gone(arena, slot);
+    return hf_arena_locked(arena, slot) && !is_gone(arena, slot);
+}
+
+/* A high number, which programs seldom expect to be free. */
+#define INHERITED_FD 100
+
+void hf_arena_inherit(struct hf_arena *arena)
+{
+    arena->inherited = fcntl(arena->file, F_DUPFD, INHERITED_FD);
 }
 
 static void name_fifo(char name[32], unsigned slot)
@@ -182,10 +197,14 @@ enum hf_err hf_slot_take(struct hf_arena *arena, mode_t mode,
 
 void hf_slot_give(struct hf_arena *arena)
 {
+    struct flock lock = lock_of(arena->slot);
     char name[32];
 
     if (arena->fifo < 0)
         return;
     name_fifo(name, arena->slot);
     (void)unlinkat(arena->directory, name, 0);
+    /* Another process may have inherited the lock. */
+    lock.l_type = F_UNLCK;
+    (void)fcntl(arena->file, F_OFD_SETLK, &lock);
 }

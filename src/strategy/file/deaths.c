@@ -1,0 +1,332 @@
+#include "strategy/file/deaths.h"
+
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/container.h"
+#include "base/mutant.h"
+#include "base/step.h"
+#include "strategy/file/inside.h"
+
+#define RECHECK_MAX_MS 500 /* then waiters ask again by themselves */
+#define AHEAD_MAX 16   /* claims of our own that a predecessor is sought past */
+#define REVIEW_MAX 256 /* keys handed over in one visit */
+
+/* ---- Ending holds -------------------------------------------------------*/
+
+/* Whether the client of `session` is gone, and was not closed: then its session
+ * would have no slot. */
+static bool is_gone(const struct hf_file *file, uint64_t session)
+{
+    unsigned slot = hf_file_slot_of(file, session);
+
+    return slot < HF_ARENA_SLOTS && !hf_arena_locked(&file->arena, slot);
+}
+
+static bool has_detached(const struct hf_file *file, uint64_t session)
+{
+    unsigned slot = hf_file_slot_of(file, session);
+
+    return slot < HF_ARENA_SLOTS && !HF_MUTANT(270) &&
+           hf_arena_slot(&file->arena, slot)->detached;
+}
+
+static bool expire(struct hf_file *file, const struct hf_hold *hold)
+{
+    const struct hf_command command = {
+        .kind = HF_COMMAND_EXPIRE,
+        .key = hf_hold_key(hold),
+        .token = hold->token,
+        .generation = hold->generation,
+    };
+    struct hf_local *local = &file->local;
+    struct hf_result result;
+
+    local->ops->run(local, hf_local_now(local), &command, &result);
+    HF_STEP(30);
+    return !result.err;
+}
+
+bool hf_deaths_free_key(struct hf_file *file, struct hf_key key)
+{
+    const struct hf_hold *hold = hf_table_find(&file->replica.store.table, key);
+
+    return hold && !HF_MUTANT(271) && is_gone(file, hold->session->id) &&
+           !has_detached(file, hold->session->id) && expire(file, hold);
+}
+
+void hf_deaths_free_all(struct hf_file *file, uint64_t session)
+{
+    struct hf_table *table = &file->replica.store.table;
+    const struct hf_session *dead = hf_table_session(table, session);
+    struct hf_walk walk;
+    struct hf_hold *hold;
+
+    if (!dead || dead->holds == 0 || HF_MUTANT(272))
+        return;
+    hf_table_walk(table, &walk);
+    while ((hold = hf_walk_next(table, &walk))) {
+        if (hold->session->id == session && !expire(file, hold))
+            break; /* no room: they end with their leases */
+    }
+    hf_walk_end(&walk);
+}
+
+/* ---- Predecessors -------------------------------------------------------*/
+
+/* The session that has to go before this claim is granted; 0: ours, or not
+ * found within reason. */
+static uint64_t predecessor(const struct hf_file *file,
+                            const struct hf_claim *claim)
+{
+    const struct hf_list *link = claim->in_line.prev;
+    uint64_t own = file->local.session;
+    uint64_t holder = claim->hold->session->id;
+
+    for (int i = 0; i < AHEAD_MAX; i++, link = link->prev) {
+        const struct hf_claim *ahead;
+
+        if (link == &claim->hold->line)
+            return holder != own ? holder : 0;
+        ahead = HF_CONTAINER(link, const struct hf_claim, in_line);
+        if (ahead->session->id != own)
+            return ahead->session->id;
+    }
+    return 0;
+}
+
+void hf_deaths_follow(struct hf_file *file, const struct hf_claim *claim)
+{
+    file->deaths.wanted = predecessor(file, claim);
+}
+
+/* ---- Watches ------------------------------------------------------------*/
+
+static struct hf_death_watch *find_watch(struct hf_deaths *deaths,
+                                         uint64_t session)
+{
+    for (unsigned i = 0; i < HF_DEATHS_MAX; i++) {
+        if (deaths->watches[i].session == session)
+            return &deaths->watches[i];
+    }
+    return NULL;
+}
+
+static void stop_watch(struct hf_death_watch *watch)
+{
+    struct hf_host *host = watch->file->local.host;
+
+    if (watch->pidfd.fd < 0)
+        return;
+    host->ops->fd_remove(host, &watch->pidfd);
+    (void)close(watch->pidfd.fd);
+    watch->pidfd.fd = -1;
+}
+
+static struct hf_death_watch *new_watch(struct hf_file *file)
+{
+    struct hf_deaths *deaths = &file->deaths;
+    struct hf_death_watch *watch = find_watch(deaths, 0);
+
+    if (!watch) {
+        watch = &deaths->watches[deaths->next];
+        deaths->next = (deaths->next + 1) % HF_DEATHS_MAX;
+        stop_watch(watch);
+    }
+    *watch = (struct hf_death_watch){.pidfd = {.fd = -1}, .file = file};
+    return watch;
+}
+
+/* Look again, and the next time after twice as long; no more when waiters ask
+ * again by themselves. */
+static void recheck(struct hf_file *file)
+{
+    struct hf_deaths *deaths = &file->deaths;
+    struct hf_host *host = file->local.host;
+
+    if (deaths->delay_ms > RECHECK_MAX_MS)
+        return;
+    hf_timer_set(host, &deaths->recheck,
+                 host->ops->now(host) + deaths->delay_ms);
+    deaths->delay_ms = deaths->delay_ms > 0 ? deaths->delay_ms * 2 : 1;
+}
+
+static void recheck_now(struct hf_file *file)
+{
+    file->deaths.delay_ms = 0;
+    recheck(file);
+}
+
+static void on_death(struct hf_fd *pidfd, uint32_t events)
+{
+    struct hf_death_watch *watch =
+        HF_CONTAINER(pidfd, struct hf_death_watch, pidfd);
+
+    (void)events;
+    stop_watch(watch);
+    recheck_now(watch->file);
+}
+
+static void add_watch(struct hf_file *file, int pidfd, uint64_t session)
+{
+    struct hf_host *host = file->local.host;
+    struct hf_death_watch *watch = new_watch(file);
+
+    watch->pidfd = (struct hf_fd){
+        .fd = pidfd,
+        .events = EPOLLIN,
+        .ready = on_death,
+    };
+    if (host->ops->fd_add(host, &watch->pidfd)) {
+        (void)close(pidfd);
+        watch->pidfd.fd = -1;
+        return;
+    }
+    watch->session = session;
+}
+
+/* Watch the process of `session`. False: it is gone, or ending. That may have
+ * been before the pidfd was opened, and its number may be another's by now: its
+ * slot tells. */
+static bool watch_session(struct hf_file *file, uint64_t session)
+{
+    const struct hf_death_watch *watch = find_watch(&file->deaths, session);
+    unsigned slot = hf_file_slot_of(file, session);
+    const struct hf_arena_slot *other;
+    int pidfd;
+
+    if (watch)
+        return watch->pidfd.fd >= 0;
+    if (slot == HF_ARENA_SLOTS || HF_MUTANT(273))
+        return true;
+    other = hf_arena_slot(&file->arena, slot);
+    if (other->detached || other->pid_namespace == 0 || other->pid <= 0 ||
+        other->pid_namespace != hf_file_slot(file)->pid_namespace)
+        return true;
+    pidfd = (int)syscall(SYS_pidfd_open, other->pid, 0);
+    if (pidfd >= 0)
+        add_watch(file, pidfd, session);
+    return hf_arena_locked(&file->arena, slot);
+}
+
+void hf_deaths_watch(struct hf_file *file)
+{
+    uint64_t session = file->deaths.wanted;
+
+    file->deaths.wanted = 0;
+    if (session != 0 && !watch_session(file, session))
+        recheck_now(file);
+}
+
+/* ---- After a death ------------------------------------------------------*/
+
+/* Take one that is gone out of the way of `claim`. */
+static bool clear_way(struct hf_file *file, const struct hf_claim *claim)
+{
+    uint64_t ahead = predecessor(file, claim);
+
+    if (ahead == 0 || !is_gone(file, ahead))
+        return false;
+    if (ahead == claim->hold->session->id)
+        return hf_deaths_free_key(file, hf_hold_key(claim->hold));
+    return hf_local_end_session(&file->local, ahead) == HF_OK;
+}
+
+/* Do so for one claim of ours. */
+static bool clear_one(struct hf_file *file, const struct hf_session *own)
+{
+    for (struct hf_list *link = own->waiting.next; link != &own->waiting;
+         link = link->next) {
+        if (clear_way(file,
+                      HF_CONTAINER(link, const struct hf_claim, of_session)))
+            return true;
+    }
+    return false;
+}
+
+/* Forget the sessions that are gone altogether. */
+static void forget_gone(struct hf_file *file)
+{
+    for (unsigned i = 0; i < HF_DEATHS_MAX; i++) {
+        struct hf_death_watch *watch = &file->deaths.watches[i];
+
+        if (watch->session != 0 && watch->pidfd.fd < 0 &&
+            (hf_file_slot_of(file, watch->session) == HF_ARENA_SLOTS ||
+             is_gone(file, watch->session)))
+            watch->session = 0;
+    }
+}
+
+/* Watch who is before our claims now. False: one is ending, or gone and in the
+ * way still. */
+static bool watch_all(struct hf_file *file, const struct hf_session *own)
+{
+    bool all = true;
+    unsigned count = 0;
+
+    for (struct hf_list *link = own->waiting.next;
+         link != &own->waiting && count < HF_DEATHS_MAX;
+         link = link->next, count++) {
+        uint64_t ahead = predecessor(
+            file, HF_CONTAINER(link, const struct hf_claim, of_session));
+
+        if (ahead != 0 && !watch_session(file, ahead))
+            all = false;
+    }
+    return all;
+}
+
+/* Inside. */
+static void review(struct hf_file *file)
+{
+    const struct hf_session *own =
+        hf_table_session(&file->replica.store.table, file->local.session);
+    int cleared = 0;
+
+    if (!own || hf_list_empty(&own->waiting))
+        return;
+    while (cleared < REVIEW_MAX && clear_one(file, own))
+        cleared++;
+    forget_gone(file);
+    if (cleared == REVIEW_MAX)
+        recheck_now(file);
+    else if (!watch_all(file, own))
+        recheck(file);
+}
+
+static void on_recheck(struct hf_timer *timer)
+{
+    struct hf_deaths *deaths = HF_CONTAINER(timer, struct hf_deaths, recheck);
+    struct hf_file *file = HF_CONTAINER(deaths, struct hf_file, deaths);
+    enum hf_err err = hf_file_enter(&file->local);
+
+    if (!err) {
+        review(file);
+        hf_file_leave(&file->local);
+        hf_local_tell_news(&file->local);
+    } else if (err == HF_EBUSY) {
+        recheck(file);
+    }
+}
+
+/* ---- Beginning and end --------------------------------------------------*/
+
+enum hf_err hf_deaths_init(struct hf_file *file)
+{
+    struct hf_host *host = file->local.host;
+
+    file->deaths.recheck.fire = on_recheck;
+    return host->ops->timer_add(host, &file->deaths.recheck);
+}
+
+void hf_deaths_fini(struct hf_file *file)
+{
+    struct hf_host *host = file->local.host;
+
+    for (unsigned i = 0; i < HF_DEATHS_MAX; i++) {
+        if (file->deaths.watches[i].session != 0)
+            stop_watch(&file->deaths.watches[i]);
+    }
+    host->ops->timer_remove(host, &file->deaths.recheck);
+}

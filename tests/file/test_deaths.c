@@ -1,0 +1,399 @@
+/* What a process held is handed over when it dies, without waiting for the
+ * lease, unless somebody was promised more. Leases are longer than a case
+ * takes: a grant that comes at all did not wait for one. */
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/child.h"
+#include "lib/expect.h"
+#include "lib/site.h"
+
+#define MANY 80 /* more than are watched at a time */
+
+struct shared {
+    atomic_ullong token[MANY]; /* granted to child i; 0: not yet */
+    uint8_t nonce[HF_NONCE_SIZE];
+    atomic_int helper; /* a process that a child started */
+};
+static struct shared *shared;
+static int pipe_ends[2];
+
+static int set_up(void **state)
+{
+    shared = hf_child_share(sizeof(*shared));
+    return hf_site_set_up(state);
+}
+
+static struct hf_lock_opts long_lease(uint32_t wait_ms)
+{
+    struct hf_lock_opts opts;
+
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = HF_TEST_LONG_MS;
+    opts.wait_ms = wait_ms;
+    return opts;
+}
+
+static void await_kill(void)
+{
+    for (;;)
+        pause();
+}
+
+static unsigned long long await_token(int child)
+{
+    const struct timespec moment = {.tv_nsec = 1000000};
+
+    while (atomic_load(&shared->token[child]) == 0)
+        nanosleep(&moment, NULL);
+    return atomic_load(&shared->token[child]);
+}
+
+/* Hold "k" until killed, or the key that is named by the number. */
+struct holder {
+    int number;
+    const char *key;
+};
+
+static struct hf_lock *take(struct hf_client *client,
+                            const struct holder *holder)
+{
+    struct hf_lock_opts opts = long_lease(HF_FOREVER);
+    struct hf_lock *lock;
+
+    assert_int_equal(hf_lock(client, hf_key(holder->key), &opts, &lock), HF_OK);
+    return lock;
+}
+
+static void hold_until_killed(void *arg)
+{
+    const struct holder *holder = arg;
+    struct hf_lock *lock = take(hf_site_open(), holder);
+
+    atomic_store(&shared->token[holder->number], hf_token(lock));
+    await_kill();
+}
+
+static pid_t start_holder(int number)
+{
+    struct holder holder = {number, "k"};
+
+    return hf_child_start(hold_until_killed, &holder);
+}
+
+static void expect_try(struct hf_client *client, const char *key,
+                       enum hf_err expected)
+{
+    struct hf_lock_opts opts = long_lease(0);
+    struct hf_lock *lock = NULL;
+
+    assert_int_equal(hf_lock(client, hf_key(key), &opts, &lock), expected);
+    if (lock) {
+        assert_int_equal(hf_unlock(lock), HF_OK);
+        hf_lock_free(lock);
+    }
+}
+
+static void close_site(struct hf_client *client)
+{
+    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+}
+
+/* In order, with rising tokens, also to one that was granted the key after it
+ * had begun to wait behind another. */
+static void a_dead_holders_lock_goes_to_the_next_waiter(void **state)
+{
+    struct hf_client *client = hf_site_open();
+    pid_t pids[3];
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        pids[i] = start_holder(i);
+        if (i == 0)
+            (void)await_token(0);
+        else
+            hf_site_await_waiters(client, "k", (uint32_t)i);
+    }
+    hf_child_kill(pids[0]);
+    assert_int_equal(await_token(1), shared->token[0] + 1);
+    assert_int_equal(shared->token[2], 0);
+    hf_child_kill(pids[1]);
+    assert_int_equal(await_token(2), shared->token[0] + 2);
+    hf_child_kill(pids[2]);
+    expect_try(client, "k", HF_OK);
+    close_site(client);
+}
+
+static void holder_and_first_waiter_die_together(void **state)
+{
+    struct hf_client *client = hf_site_open();
+    pid_t holder = start_holder(0);
+    pid_t first, second;
+
+    (void)state;
+    (void)await_token(0);
+    first = start_holder(1);
+    hf_site_await_waiters(client, "k", 1);
+    second = start_holder(2);
+    hf_site_await_waiters(client, "k", 2);
+    hf_child_stop(first); /* it cannot take part any more */
+    hf_child_kill(holder);
+    hf_child_kill(first);
+    (void)await_token(2);
+    assert_int_equal(shared->token[1], 0);
+    hf_child_kill(second);
+    close_site(client);
+}
+
+/* The client that comes into the dead one's slot ends what that held. */
+static void a_reused_slot_frees_what_its_client_held(void **state)
+{
+    struct hf_client *client;
+    pid_t holder = start_holder(0);
+
+    (void)state;
+    (void)await_token(0);
+    hf_child_kill(holder);
+    client = hf_site_open();
+    expect_try(client, "k", HF_OK);
+    close_site(client);
+}
+
+static void hold_and_detach(void *arg)
+{
+    struct hf_lock *lock = take(hf_site_open(), arg);
+
+    assert_int_equal(hf_lock_leave(lock), HF_OK);
+    atomic_store(&shared->token[0], hf_token(lock));
+    await_kill();
+}
+
+/* A detached lock lives by its lease, whatever becomes of the process: beside
+ * others in the store, and after its slot was taken by another. */
+static void a_detached_lock_outlives_its_process(void **state)
+{
+    struct holder detached = {0, "k"};
+    struct hf_client *client = hf_site_open();
+    struct hf_client *next;
+    pid_t pid = hf_child_start(hold_and_detach, &detached);
+
+    (void)state;
+    (void)await_token(0);
+    hf_child_kill(pid);
+    expect_try(client, "k", HF_EBUSY);
+    next = hf_site_open();
+    expect_try(next, "k", HF_EBUSY);
+    close_site(next);
+    close_site(client);
+}
+
+static void hold_and_publish(void *arg)
+{
+    struct hf_lock *lock = take(hf_site_open(), arg);
+
+    hf_nonce(lock, shared->nonce);
+    atomic_store(&shared->token[0], hf_token(lock));
+    await_kill();
+}
+
+/* A claim that another process has renewed is valid there. */
+static void an_adopted_lock_outlives_the_first_process(void **state)
+{
+    struct holder first = {0, "k"};
+    struct hf_lock_opts opts = long_lease(0);
+    struct hf_client *adopter = hf_site_open();
+    struct hf_client *other = hf_site_open();
+    struct hf_lock *lock;
+    pid_t pid = hf_child_start(hold_and_publish, &first);
+
+    (void)state;
+    (void)await_token(0);
+    assert_int_equal(hf_lock_adopt(adopter, hf_key("k"), shared->nonce,
+                                   shared->token[0], &opts, &lock),
+                     HF_OK);
+    assert_int_equal(hf_renew(lock, 0), HF_OK);
+    assert_true(hf_valid_for(lock, 0));
+    hf_child_kill(pid);
+    expect_try(other, "k", HF_EBUSY);
+    assert_true(hf_valid_for(lock, 0));
+    assert_int_equal(hf_unlock(lock), HF_OK);
+    expect_try(other, "k", HF_OK);
+    hf_lock_free(lock);
+    close_site(adopter);
+    close_site(other);
+}
+
+static void hold_and_fork(void *arg)
+{
+    struct hf_lock *lock = take(hf_site_open(), arg);
+    pid_t helper = fork();
+
+    if (helper == 0)
+        await_kill();
+    atomic_store(&shared->helper, helper);
+    atomic_store(&shared->token[0], hf_token(lock));
+    await_kill();
+}
+
+/* A process that inherited the client's descriptors may work under the lock: it
+ * is handed over when that one has ended, too. */
+static void a_process_that_inherited_the_lock_keeps_it(void **state)
+{
+    struct holder first = {0, "k"};
+    struct hf_client *client = hf_site_open();
+    pid_t pid = hf_child_start(hold_and_fork, &first);
+    pid_t waiter;
+
+    (void)state;
+    (void)await_token(0);
+    waiter = start_holder(1);
+    hf_site_await_waiters(client, "k", 1);
+    hf_child_kill(pid);
+    expect_try(client, "k", HF_EBUSY);
+    assert_int_equal(shared->token[1], 0);
+    assert_int_equal(kill(shared->helper, SIGKILL), 0);
+    assert_int_equal(await_token(1), shared->token[0] + 1);
+    hf_child_kill(waiter);
+    close_site(client);
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* A waiter asks again after a second at the earliest. If a single one of many is
+ * quicker, it was the kernel that reported the death. */
+static void the_kernel_reports_a_death(void **state)
+{
+    struct hf_client *client = hf_site_open();
+    int64_t quickest = INT64_MAX;
+
+    (void)state;
+    for (int i = 0; i < 30 && quickest > 500; i++) {
+        pid_t holder, waiter;
+        int64_t began;
+
+        shared->token[0] = shared->token[1] = 0;
+        holder = start_holder(0);
+        (void)await_token(0);
+        began = now_ms();
+        waiter = start_holder(1);
+        hf_site_await_waiters(client, "k", 1);
+        hf_child_kill(holder);
+        (void)await_token(1);
+        if (now_ms() - began < quickest)
+            quickest = now_ms() - began;
+        hf_child_kill(waiter);
+    }
+    assert_true(quickest <= 500);
+    close_site(client);
+}
+
+/* The program that it executes has the lock, and ends with its stdin. */
+static void hold_and_execute(void *arg)
+{
+    struct hf_client_opts opts;
+    struct hf_client *client;
+    struct hf_lock *lock;
+    char url[512];
+
+    hf_client_opts_init(&opts);
+    opts.inherit = true;
+    (void)snprintf(url, sizeof(url), "file:%s", hf_site_path("locks"));
+    assert_int_equal(hf_open(url, &opts, &client), HF_OK);
+    lock = take(client, arg);
+    if (fork() == 0) {
+        (void)dup2(pipe_ends[0], STDIN_FILENO);
+        (void)close(pipe_ends[0]);
+        (void)close(pipe_ends[1]);
+        (void)execlp("cat", "cat", (char *)NULL);
+        _exit(127);
+    }
+    (void)close(pipe_ends[0]);
+    (void)close(pipe_ends[1]);
+    atomic_store(&shared->token[0], hf_token(lock));
+    await_kill();
+}
+
+static void a_program_that_it_executes_keeps_the_lock(void **state)
+{
+    struct holder first = {0, "k"};
+    struct hf_client *client = hf_site_open();
+    pid_t pid;
+
+    (void)state;
+    assert_int_equal(pipe(pipe_ends), 0);
+    pid = hf_child_start(hold_and_execute, &first);
+    (void)await_token(0);
+    (void)close(pipe_ends[0]);
+    hf_child_kill(pid);
+    expect_try(client, "k", HF_EBUSY);
+    (void)close(pipe_ends[1]);
+    pid = start_holder(1);
+    assert_int_equal(await_token(1), shared->token[0] + 1);
+    hf_child_kill(pid);
+    close_site(client);
+}
+
+/* One client waits for more processes than it watches. */
+static void a_client_that_waits_for_many_hears_of_all(void **state)
+{
+    struct hf_lock_opts opts = long_lease(HF_FOREVER);
+    struct hf_client *client = hf_site_open();
+    struct hf_future *futures[MANY];
+    struct hf_lock *locks[MANY];
+    char keys[MANY][8];
+    pid_t pids[MANY];
+
+    (void)state;
+    for (int i = 0; i < MANY; i++) {
+        struct holder holder = {i, keys[i]};
+
+        (void)snprintf(keys[i], sizeof(keys[i]), "k%d", i);
+        pids[i] = hf_child_start(hold_until_killed, &holder);
+        (void)await_token(i);
+        assert_int_equal(hf_lock_start(client, hf_key(keys[i]), &opts,
+                                       &locks[i], NULL, NULL, &futures[i]),
+                         HF_OK);
+    }
+    for (int i = 0; i < MANY; i++)
+        hf_child_kill(pids[i]);
+    for (int i = 0; i < MANY; i++) {
+        enum hf_err err;
+
+        assert_int_equal(hf_future_wait(futures[i], HF_FOREVER, &err), HF_OK);
+        assert_int_equal(err, HF_OK);
+        assert_true(hf_token(locks[i]) > shared->token[i]);
+        hf_future_free(futures[i]);
+        hf_lock_free(locks[i]);
+    }
+    close_site(client);
+}
+
+#define CASE(name)                                                             \
+    cmocka_unit_test_setup_teardown(name, set_up, hf_site_tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(a_dead_holders_lock_goes_to_the_next_waiter),
+        CASE(holder_and_first_waiter_die_together),
+        CASE(a_reused_slot_frees_what_its_client_held),
+        CASE(a_detached_lock_outlives_its_process),
+        CASE(an_adopted_lock_outlives_the_first_process),
+        CASE(a_process_that_inherited_the_lock_keeps_it),
+        CASE(a_program_that_it_executes_keeps_the_lock),
+        CASE(the_kernel_reports_a_death),
+        CASE(a_client_that_waits_for_many_hears_of_all),
+    };
+
+    return hf_test_main("deaths", cases, HF_TEST_COUNT(cases), 0);
+}

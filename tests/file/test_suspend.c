@@ -1,0 +1,79 @@
+/* A machine that is suspended suspends everyone who competes for a lock of file:
+ * or memory:. That time does not count against a lease. */
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib/expect.h"
+#include "lib/site.h"
+
+static time_t suspended_s;
+
+/* In place of the C library's: by CLOCK_BOOTTIME the machine has been suspended
+ * for so long. */
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int err = (int)syscall(SYS_clock_gettime, clock, now);
+
+    if (!err && clock == CLOCK_BOOTTIME)
+        now->tv_sec += suspended_s;
+    return err;
+}
+
+static int set_up(void **state)
+{
+    suspended_s = 0;
+    return hf_site_set_up(state);
+}
+
+static void expect_held_after_suspension(struct hf_client *client,
+                                         struct hf_client *other)
+{
+    struct hf_lock_opts opts;
+    struct hf_lock *lock, *none;
+    int64_t deadline;
+
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = HF_TEST_LONG_MS;
+    opts.wait_ms = 0;
+    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
+    deadline = hf_deadline(lock);
+    suspended_s = 24 * 3600;
+    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_deadline(lock) >= deadline + suspended_s * 1000);
+    assert_int_equal(hf_lock(other, hf_key("k"), &opts, &none), HF_EBUSY);
+    assert_int_equal(hf_renew(lock, 0), HF_OK);
+    assert_int_equal(hf_unlock(lock), HF_OK);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+    assert_int_equal(hf_close(other, HF_TEST_PATIENCE_MS), HF_OK);
+}
+
+static void file_locks_outlast_a_suspension(void **state)
+{
+    (void)state;
+    expect_held_after_suspension(hf_site_open(), hf_site_open());
+}
+
+static void memory_locks_outlast_a_suspension(void **state)
+{
+    struct hf_client *clients[2];
+
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(hf_open("memory:suspend", NULL, &clients[i]), HF_OK);
+    expect_held_after_suspension(clients[0], clients[1]);
+}
+
+#define CASE(name)                                                             \
+    cmocka_unit_test_setup_teardown(name, set_up, hf_site_tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(file_locks_outlast_a_suspension),
+        CASE(memory_locks_outlast_a_suspension),
+    };
+
+    return hf_test_main("suspend", cases, HF_TEST_COUNT(cases), 0);
+}
