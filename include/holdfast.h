@@ -67,7 +67,12 @@
  *     hf_watch_free() of its handle has returned. They wait for a callback of
  *     that handle which another thread is in, so hold no lock that it takes.
  *     Inside a callback of the client they do not wait: then, when that
- *     callback returns.
+ *     callback returns. If hf_lock() fails there is no handle to free: then,
+ *     when it has returned, which waits for the callback in the same way. If
+ *     hf_lock_start() fails: when its `done` has run.
+ *   - of a list's `each`: when hf_list() has returned, or the future of
+ *     hf_list_start() is answered. Neither happens while `each` is running,
+ *     even if the list is interrupted or canceled or the client is closed.
  * A future or a handle may be freed while other threads are inside calls on it,
  * and inside its own callback; calls that *begin* later are the program's
  * mistake.

@@ -157,6 +157,9 @@ static enum hf_err lock_blocking(struct hf_client *client, struct hf_key key,
         return err;
     err = claim_blocking(lock);
     if (err) {
+        /* No handle is left whose hf_lock_free() would wait. */
+        if (!HF_MUTANT(232))
+            hf_loop_await_callback(client, &lock->callback);
         hf_lock_unref(lock);
     } else {
         lock->given = true;
