@@ -370,7 +370,13 @@ enum hf_lock_event {
 /* Each event comes at most once a claim, AT_RISK only where it is renewed.
  * LOST comes before any other callback of the client that is not yet running,
  * and, if this process runs and no other callback is running, before anyone
- * else can hold the key. */
+ * else can hold the key.
+ *
+ * Each loss is reported once, unless hf_unlock(), hf_lock_free() or a close comes
+ * first: no event of a claim is delivered after these. A handle that claims
+ * again while its loss is still to be reported sends the new claim after the
+ * callback for LOST has returned; that time is part of wait_ms, and of
+ * timeout_ms where wait_ms is shorter. */
 typedef void hf_lock_event_fn(struct hf_lock *lock, enum hf_lock_event event,
                               void *arg);
 

@@ -365,6 +365,12 @@ static void ring(struct hf_waker *waker)
         hf_waker_ring(waker);
 }
 
+void hf_loop_flush(struct hf_client *client)
+{
+    hf_loop_end_turn(client);
+    ring(hf_loop_notify(client));
+}
+
 /* Wait to be released, or for the role. The driver fires our limit; but it may
  * have yet to wake up, so this looks at the clock itself. */
 static void sleep_undriving(struct hf_client *client,
@@ -398,8 +404,7 @@ void hf_loop_await_callback(struct hf_client *client,
 
     if (loop->running != callback || hf_loop_inside(client) || HF_MUTANT(196))
         return;
-    hf_loop_end_turn(client);
-    ring(hf_loop_notify(client));
+    hf_loop_flush(client);
     while (loop->running == callback)
         pthread_cond_wait(&loop->returned, &client->mutex);
     hf_client_forget_now(client);

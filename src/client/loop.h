@@ -118,6 +118,10 @@ void hf_loop_close(struct hf_client *client);
  * Inside a callback the driver does it, for all of its callbacks at once. */
 void hf_loop_end_turn(struct hf_client *client);
 
+/* End the turn, and wake the driver if it sleeps and has something to do, without
+ * dropping the mutex. */
+void hf_loop_flush(struct hf_client *client);
+
 /* Before unlocking: see that sleepers and event loops hear of what is new. What
  * is returned is to be rung after that; it may be NULL. */
 struct hf_waker *hf_loop_notify(struct hf_client *client);

@@ -1,5 +1,5 @@
-/* What a callback may rely on: nothing calls back after the call that gave the
- * callback has ended. */
+/* What a callback may rely on: each loss is reported once, and nothing calls
+ * back after the call that gave the callback has ended. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -42,6 +42,104 @@ static void *open_gate_main(void *arg)
     sleep_ms(100);
     set_gate(&gate_open);
     return arg;
+}
+
+static void stuck(enum hf_err err, void *arg)
+{
+    (void)err;
+    (void)arg;
+    stay_in_callback();
+}
+
+/* ---- Losses -------------------------------------------------------------*/
+
+static atomic_uint losses;
+
+static void count_loss(struct hf_lock *lock, enum hf_lock_event event,
+                       void *arg)
+{
+    (void)lock;
+    (void)arg;
+    if (event == HF_LOCK_EVENT_LOST)
+        atomic_fetch_add(&losses, 1);
+}
+
+static struct hf_lock_opts short_lease(void)
+{
+    struct hf_lock_opts opts;
+
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = 20;
+    opts.wait_ms = 1000;
+    opts.timeout_ms = 1000;
+    opts.on_event = count_loss;
+    return opts;
+}
+
+static void take_and_lose(struct hf_lock **lock)
+{
+    struct hf_lock_opts opts = short_lease();
+
+    assert_int_equal(hf_lock(client, hf_key("k"), &opts, lock), HF_OK);
+    while (hf_valid_for(*lock, 0))
+        sleep_ms(1);
+}
+
+static struct hf_info stuck_info;
+
+/* The only thread that can report the loss is in another callback. */
+static void lose_unreported(struct hf_lock **lock)
+{
+    assert_int_equal(hf_read_start(client, hf_key("any"), HF_LOCAL, &stuck_info,
+                                   stuck, NULL, NULL),
+                     HF_OK);
+    wait_for(&gate_reached);
+    take_and_lose(lock);
+}
+
+static void a_claim_follows_the_report_of_the_last_loss(void **state)
+{
+    struct hf_lock *lock;
+    pthread_t thread;
+
+    (void)state;
+    lose_unreported(&lock);
+    assert_int_equal(pthread_create(&thread, NULL, open_gate_main, NULL), 0);
+    assert_int_equal(hf_claim(lock), HF_OK);
+    assert_true(atomic_load(&losses) >= 1);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    while (atomic_load(&losses) < 2)
+        sleep_ms(1);
+    hf_lock_free(lock);
+    assert_int_equal(losses, 2);
+    hf_info_fini(&stuck_info);
+}
+
+/* Such a claim can be canceled and can time out, and the handle claim again:
+ * the loss is still reported, once. */
+static void a_claim_ends_before_the_report_of_the_last_loss(void **state)
+{
+    struct hf_future *future;
+    struct hf_lock *lock;
+    enum hf_err err;
+
+    (void)state;
+    lose_unreported(&lock);
+    assert_int_equal(hf_claim_start(lock, NULL, NULL, &future), HF_OK);
+    hf_future_cancel(future);
+    assert_int_equal(hf_future_wait(future, 0, &err), HF_OK);
+    assert_int_equal(err, HF_ECANCELED);
+    hf_future_free(future);
+    assert_int_equal(hf_lock_state(lock), HF_LOCK_IDLE);
+    assert_int_equal(hf_claim(lock), HF_ETIMEDOUT);
+    assert_int_equal(losses, 0);
+    set_gate(&gate_open);
+    while (atomic_load(&losses) < 1)
+        sleep_ms(1);
+    sleep_ms(50);
+    hf_lock_free(lock);
+    assert_int_equal(losses, 1);
+    hf_info_fini(&stuck_info);
 }
 
 /* ---- Lists --------------------------------------------------------------*/
@@ -183,6 +281,10 @@ int main(void)
 #define CASE(name, open, close)                                                \
     cmocka_unit_test_setup_teardown(name, open, close)
     const struct CMUnitTest cases[] = {
+        CASE(a_claim_follows_the_report_of_the_last_loss, open_background,
+             close_client),
+        CASE(a_claim_ends_before_the_report_of_the_last_loss, open_background,
+             close_client),
         CASE(an_interrupted_list_calls_back_no_more, open_background,
              close_client),
         CASE(a_canceled_list_calls_back_no_more, open_background, close_client),
