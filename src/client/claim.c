@@ -391,7 +391,7 @@ static void asked(struct hf_lock *lock, const struct hf_answer *answer)
                 again || lock->call.in_doubt);
     else if (err == HF_EBUSY && answer->result.place > 0)
         join_line(lock, answer);
-    else if (again)
+    else if (again && (err != HF_EINVAL || HF_MUTANT(233)))
         wait_in_line(lock, 0, false); /* still in line, as far as is known */
     else if (err == HF_EINDOUBT)
         refuse_in_doubt(lock, answer->cause);
@@ -399,8 +399,9 @@ static void asked(struct hf_lock *lock, const struct hf_answer *answer)
         hf_claim_refuse(lock, HF_ETIMEDOUT, NULL);
     else {
         /* An answer that is not kept, such as HF_ENOMEM, is no answer to a
-         * copy that is still on its way. */
-        if (lock->call.in_doubt)
+         * copy that is still on its way. And a waiter whose key can no longer
+         * be a lock is still in the queue. */
+        if (again || lock->call.in_doubt)
             hf_claim_withdraw_behind(lock);
         hf_claim_refuse(lock, err, answer->cause);
     }
