@@ -53,6 +53,11 @@
  * returns, unless another thread is inside a blocking call or hf_process();
  * hf_valid_for() is right in any case.
  *
+ * After fork() the child cannot use the client: calls answer HF_EFORK. A callback
+ * may fork. If the child returns from it, no other callback runs there, and the
+ * call that ran the callback returns HF_EFORK; in a thread of the client's own
+ * there is no such call, and the child ends as by _exit(1).
+ *
  * No call is a cancellation point: pthread_cancel() of a thread inside one takes
  * effect after it has returned. hf_interrupt() ends blocking calls.
  *

@@ -157,10 +157,6 @@ bool hf_loop_inside(const struct hf_client *client);
 /* One turn without sleeping. */
 void hf_loop_process(struct hf_client *client);
 
-/* `deadline` by the clock that condition variables can wait by. */
-struct timespec hf_loop_monotonic(const struct hf_client *client,
-                                  hf_time deadline);
-
 /* When the next timer is due. */
 hf_time hf_loop_next(const struct hf_client *client);
 

@@ -384,7 +384,7 @@ static void tell_list(struct hf_callback *callback)
     operation->is_calling = true;
     pthread_mutex_unlock(&client->mutex);
     call_each(operation);
-    hf_client_lock(client);
+    hf_client_relock(client);
     operation->is_calling = false;
     if (!operation->future.answered)
         hf_operation_end(operation, atomic_load(&operation->ended));
