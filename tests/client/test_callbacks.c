@@ -1,55 +1,12 @@
 /* What a callback may rely on: each loss is reported once, and nothing calls
  * back after the call that gave the callback has ended. */
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 
-#include "client/one_client.h"
+#include "client/gate.h"
 
 static atomic_uint failures;
-
-/* ---- A gate in which a callback waits -----------------------------------*/
-
-static pthread_mutex_t gate_mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t gate_changed = PTHREAD_COND_INITIALIZER;
-static bool gate_reached, gate_open;
-
-static void set_gate(bool *gate)
-{
-    pthread_mutex_lock(&gate_mutex);
-    *gate = true;
-    pthread_cond_broadcast(&gate_changed);
-    pthread_mutex_unlock(&gate_mutex);
-}
-
-static void wait_for(const bool *gate)
-{
-    pthread_mutex_lock(&gate_mutex);
-    while (!*gate)
-        pthread_cond_wait(&gate_changed, &gate_mutex);
-    pthread_mutex_unlock(&gate_mutex);
-}
-
-static void stay_in_callback(void)
-{
-    set_gate(&gate_reached);
-    wait_for(&gate_open);
-}
-
-static void *open_gate_main(void *arg)
-{
-    sleep_ms(100);
-    set_gate(&gate_open);
-    return arg;
-}
-
-static void stuck(enum hf_err err, void *arg)
-{
-    (void)err;
-    (void)arg;
-    stay_in_callback();
-}
 
 /* ---- Losses -------------------------------------------------------------*/
 
@@ -85,15 +42,10 @@ static void take_and_lose(struct hf_lock **lock)
         sleep_ms(1);
 }
 
-static struct hf_info stuck_info;
-
 /* The only thread that can report the loss is in another callback. */
 static void lose_unreported(struct hf_lock **lock)
 {
-    assert_int_equal(hf_read_start(client, hf_key("any"), HF_LOCAL, &stuck_info,
-                                   stuck, NULL, NULL),
-                     HF_OK);
-    wait_for(&gate_reached);
+    enter_stuck_callback();
     take_and_lose(lock);
 }
 
@@ -133,13 +85,12 @@ static void a_claim_ends_before_the_report_of_the_last_loss(void **state)
     assert_int_equal(hf_lock_state(lock), HF_LOCK_IDLE);
     assert_int_equal(hf_claim(lock), HF_ETIMEDOUT);
     assert_int_equal(losses, 0);
-    set_gate(&gate_open);
+    leave_stuck_callback();
     while (atomic_load(&losses) < 1)
         sleep_ms(1);
     sleep_ms(50);
     hf_lock_free(lock);
     assert_int_equal(losses, 1);
-    hf_info_fini(&stuck_info);
 }
 
 /* ---- Lists --------------------------------------------------------------*/
@@ -152,7 +103,7 @@ static bool stay_in_list(const struct hf_info *info, void *arg)
     (void)arg;
     if (atomic_load(&list_returned))
         atomic_fetch_add(&failures, 1);
-    stay_in_callback();
+    stuck(HF_OK, NULL);
     if (atomic_load(&list_returned))
         atomic_fetch_add(&failures, 1);
     return true;
@@ -252,7 +203,7 @@ static void stay_in_event(struct hf_lock *lock, enum hf_lock_event event,
     (void)lock;
     (void)event;
     (void)arg;
-    stay_in_callback();
+    stuck(HF_OK, NULL);
     sleep_ms(20);
     atomic_store(&event_returned, true);
 }
