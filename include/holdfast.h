@@ -43,7 +43,11 @@
  * or takes a lock that is to be renewed or has events, unless the program
  * drives by itself: it has called hf_fd() or hf_process().
  * Inside a callback each non-blocking call is legal; a blocking one on the
- * same client answers HF_EDEADLK.
+ * same client answers HF_EDEADLK. Calls on another client that wait for it are
+ * legal in one direction only: blocking calls, and hf_lock_free() and
+ * hf_watch_free(), which wait for a callback of the handle. Where callbacks of
+ * two clients wait for each other, both wait forever, as with two mutexes that
+ * are locked in different orders.
  *
  * A slow callback delays the other callbacks of its client, LOST included, and
  * hf_close() until its deadline. In a client with threads of its own it delays
