@@ -43,7 +43,11 @@
  * or takes a lock that is to be renewed or has events, unless the program
  * drives by itself: it has called hf_fd() or hf_process().
  * Inside a callback each non-blocking call is legal; a blocking one on the
- * same client answers HF_EDEADLK.
+ * same client answers HF_EDEADLK. Calls on another client that wait for it are
+ * legal in one direction only: blocking calls, and hf_lock_free() and
+ * hf_watch_free(), which wait for a callback of the handle. Where callbacks of
+ * two clients wait for each other, both wait forever, as with two mutexes that
+ * are locked in different orders.
  *
  * A slow callback delays the other callbacks of its client, LOST included, and
  * hf_close() until its deadline. In a client with threads of its own it delays
@@ -52,6 +56,11 @@
  * answered. Without such threads nothing is renewed or recorded until it
  * returns, unless another thread is inside a blocking call or hf_process();
  * hf_valid_for() is right in any case.
+ *
+ * After fork() the child cannot use the client: calls answer HF_EFORK. A callback
+ * may fork. If the child returns from it, no other callback runs there, and the
+ * call that ran the callback returns HF_EFORK; in a thread of the client's own
+ * there is no such call, and the child ends as by _exit(1).
  *
  * No call is a cancellation point: pthread_cancel() of a thread inside one takes
  * effect after it has returned. hf_interrupt() ends blocking calls.
@@ -67,7 +76,12 @@
  *     hf_watch_free() of its handle has returned. They wait for a callback of
  *     that handle which another thread is in, so hold no lock that it takes.
  *     Inside a callback of the client they do not wait: then, when that
- *     callback returns.
+ *     callback returns. If hf_lock() fails there is no handle to free: then,
+ *     when it has returned, which waits for the callback in the same way. If
+ *     hf_lock_start() fails: when its `done` has run.
+ *   - of a list's `each`: when hf_list() has returned, or the future of
+ *     hf_list_start() is answered. Neither happens while `each` is running,
+ *     even if the list is interrupted or canceled or the client is closed.
  * A future or a handle may be freed while other threads are inside calls on it,
  * and inside its own callback; calls that *begin* later are the program's
  * mistake.
@@ -373,7 +387,13 @@ enum hf_lock_event {
 /* Each event comes at most once a claim, AT_RISK only where it is renewed.
  * LOST comes before any other callback of the client that is not yet running,
  * and, if this process runs and no other callback is running, before anyone
- * else can hold the key. */
+ * else can hold the key.
+ *
+ * Each loss is reported once, unless hf_unlock(), hf_lock_free() or a close comes
+ * first: no event of a claim is delivered after these. A handle that claims
+ * again while its loss is still to be reported sends the new claim after the
+ * callback for LOST has returned; that time is part of wait_ms, and of
+ * timeout_ms where wait_ms is shorter. */
 typedef void hf_lock_event_fn(struct hf_lock *lock, enum hf_lock_event event,
                               void *arg);
 

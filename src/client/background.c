@@ -1,7 +1,9 @@
 /* background.c - the threads of a client that drives itself. */
 #include "client/background.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/thread.h"
 #include "client/client.h"
@@ -13,7 +15,8 @@ static void *thread_main(void *arg)
 
     hf_thread_guard();
     pthread_mutex_lock(&client->mutex);
-    (void)hf_loop_wait(client, &thread->until_stopped, HF_NEVER);
+    if (hf_loop_wait(client, &thread->until_stopped, HF_NEVER) == HF_EFORK)
+        _exit(EXIT_FAILURE); /* a child has nothing to return to from here */
     client->loop.threads_running--;
     pthread_cond_broadcast(&client->loop.returned);
     hf_client_unref(client);
@@ -106,7 +109,7 @@ void hf_background_dismiss(struct hf_client *client)
 void hf_background_stop(struct hf_client *client, hf_time deadline)
 {
     struct hf_loop *loop = &client->loop;
-    struct timespec until = hf_loop_monotonic(client, deadline);
+    struct timespec until = hf_client_monotonic(client, deadline);
     struct hf_waker *waker;
 
     if (!loop->background)

@@ -12,6 +12,7 @@
 #define LOOK_AGAIN_MS 1000 /* a lost push costs at most about this */
 #define LOOK_AGAIN_MIN_MS 20
 #define WITHDRAW_MS 1000 /* how long a withdrawal is awaited */
+#define LOST_BIT (1u << HF_LOCK_EVENT_LOST)
 
 static void set_timer(struct hf_lock *lock, hf_time at)
 {
@@ -70,7 +71,7 @@ void hf_claim_refuse(struct hf_lock *lock, enum hf_err err, const char *text)
     leave_map(lock);
     set_timer(lock, HF_NEVER);
     lock->place = 0;
-    lock->to_tell = 0;
+    lock->to_tell &= LOST_BIT; /* of the claim before */
     atomic_store_explicit(&lock->token, 0, memory_order_relaxed);
     hf_lock_move(lock, HF_LOCK_IDLE);
     claim_ended(lock, err, text);
@@ -141,6 +142,14 @@ static enum hf_err draw_nonce(struct hf_lock *lock)
                            sizeof(lock->nonce.bytes));
 }
 
+/* A loss that is reported after the next grant would be taken for the loss of
+ * that: the claim is sent when the event callback has returned. */
+static void defer(struct hf_lock *lock)
+{
+    lock->phase = HF_CLAIM_DEFERRED;
+    set_timer(lock, queue_until(lock));
+}
+
 enum hf_err hf_claim_begin(struct hf_lock *lock)
 {
     struct hf_client *client = lock->client;
@@ -154,7 +163,7 @@ enum hf_err hf_claim_begin(struct hf_lock *lock)
     lock->detached = false;
     lock->forced = false;
     lock->told = 0;
-    lock->to_tell = 0;
+    lock->to_tell &= HF_MUTANT(230) ? 0 : LOST_BIT;
     lock->place = 0;
     lock->was_claimed = true;
     lock->wait_until = lock->wait_ms == HF_FOREVER
@@ -165,8 +174,22 @@ enum hf_err hf_claim_begin(struct hf_lock *lock)
                       : HF_NEVER;
     if (lock->limit < lock->wait_until)
         lock->wait_until = lock->limit;
-    ask(lock, HF_CLAIM_ASKING);
+    if (lock->to_tell & LOST_BIT)
+        defer(lock);
+    else
+        ask(lock, HF_CLAIM_ASKING);
     return HF_OK;
+}
+
+void hf_claim_resume(struct hf_lock *lock)
+{
+    if (lock->phase != HF_CLAIM_DEFERRED)
+        return;
+    hf_client_forget_now(lock->client);
+    set_timer(lock, HF_NEVER);
+    lock->first_sent = hf_client_now(lock->client);
+    ask(lock, HF_CLAIM_ASKING);
+    hf_loop_flush(lock->client);
 }
 
 void hf_claim_withdraw(struct hf_lock *lock, enum hf_err why)
@@ -174,6 +197,10 @@ void hf_claim_withdraw(struct hf_lock *lock, enum hf_err why)
     uint32_t wait_ms =
         lock->timeout_ms < WITHDRAW_MS ? lock->timeout_ms : WITHDRAW_MS;
 
+    if (lock->phase == HF_CLAIM_DEFERRED) { /* nothing was sent */
+        hf_claim_refuse(lock, why, NULL);
+        return;
+    }
     /* First, so that a push inside the abandoning does not find it. */
     lock->phase = HF_CLAIM_WITHDRAWING;
     leave_map(lock);
@@ -354,6 +381,14 @@ void hf_lock_nudged(struct hf_host *host, const struct hf_nonce *nonce)
 
 /* ---- Answers, and time --------------------------------------------------*/
 
+/* Whether a waiter that asks again and is answered so would wait in vain: its store
+ * is damaged or gone, or its key can no longer be a lock. */
+static bool is_final(enum hf_err err)
+{
+    return (err == HF_EPROTO && !HF_MUTANT(243)) ||
+           (err == HF_EINVAL && !HF_MUTANT(233));
+}
+
 static void asked(struct hf_lock *lock, const struct hf_answer *answer)
 {
     bool again = lock->phase == HF_CLAIM_ASKING_AGAIN;
@@ -364,7 +399,7 @@ static void asked(struct hf_lock *lock, const struct hf_answer *answer)
                 again || lock->call.in_doubt);
     else if (err == HF_EBUSY && answer->result.place > 0)
         join_line(lock, answer);
-    else if (again && (err != HF_EPROTO || HF_MUTANT(243)))
+    else if (again && !is_final(err))
         wait_in_line(lock, 0, false); /* still in line, as far as is known */
     else if (err == HF_EINDOUBT)
         refuse_in_doubt(lock, answer->cause);
@@ -372,9 +407,9 @@ static void asked(struct hf_lock *lock, const struct hf_answer *answer)
         hf_claim_refuse(lock, HF_ETIMEDOUT, NULL);
     else {
         /* An answer that is not kept, such as HF_ENOMEM, is no answer to a
-         * copy that is still on its way. A waiter whose store is damaged or
-         * gone would wait for ever. */
-        if (lock->call.in_doubt || again)
+         * copy that is still on its way. And a waiter that is refused for good
+         * may still be in the queue. */
+        if (again || lock->call.in_doubt)
             hf_claim_withdraw_behind(lock);
         hf_claim_refuse(lock, err, answer->cause);
     }
@@ -438,7 +473,11 @@ void hf_claim_settled(struct hf_lock *lock)
 
 void hf_claim_tick(struct hf_lock *lock)
 {
-    if (hf_client_now(lock->client) >= lock->wait_until) {
+    if (lock->phase == HF_CLAIM_DEFERRED) {
+        hf_claim_refuse(lock, HF_ETIMEDOUT,
+                        "not sent: another callback is still running, and the "
+                        "loss of the last claim must be reported first");
+    } else if (hf_client_now(lock->client) >= lock->wait_until) {
         hf_claim_withdraw(lock, HF_ETIMEDOUT);
     } else {
         /* In this order: the claim may be granted inside ask(). */

@@ -2,6 +2,8 @@
  *
  * While a handle is CLAIMING, its claim is in one of these phases:
  *
+ *   DEFERRED    until the loss of the claim before has been reported
+ *        |
  *     ASKING --- in line ---> IN_LINE <---> ASKING_AGAIN    (lost pushes)
  *        |                       |               |
  *        +------- granted -------+---------------+---> held, or CONFIRMING
@@ -22,6 +24,7 @@ struct hf_lock;
 
 enum hf_claim_phase {
     HF_CLAIM_NONE,
+    HF_CLAIM_DEFERRED,
     HF_CLAIM_ASKING,
     HF_CLAIM_IN_LINE,
     HF_CLAIM_ASKING_AGAIN,
@@ -49,6 +52,10 @@ struct hf_claimant {
  * that of the randomness, its state is as it was. Set lock->claimant before: a
  * push may end the claim before this returns. */
 enum hf_err hf_claim_begin(struct hf_lock *lock);
+
+/* The event callback for the loss of the claim before has returned: send the
+ * claim that was deferred until then, if there is one. */
+void hf_claim_resume(struct hf_lock *lock);
 
 /* Leave the line, or give back what was granted meanwhile; once that is
  * confirmed the claim is refused, with `why`. */

@@ -26,9 +26,19 @@ void hf_client_lock(struct hf_client *client)
     pthread_mutex_unlock(&client->turnstile);
 }
 
+/* A thread that the child does not have may have held the mutexes. */
+void hf_client_relock(struct hf_client *client)
+{
+    if (hf_client_is_forked(client)) {
+        pthread_mutex_init(&client->turnstile, NULL);
+        pthread_mutex_init(&client->mutex, NULL);
+    }
+    hf_client_lock(client);
+}
+
 enum hf_err hf_client_enter_closed(struct hf_client *client)
 {
-    if (*client->alive == 0)
+    if (hf_client_is_forked(client))
         return HF_EFORK;
     hf_thread_guard();
     if (pthread_mutex_trylock(&client->mutex))
@@ -81,6 +91,11 @@ void hf_client_leave(struct hf_client *client)
     struct hf_waker *waker;
     bool last;
 
+    if (hf_client_is_forked(client)) {
+        pthread_mutex_unlock(&client->mutex);
+        hf_thread_unguard();
+        return;
+    }
     hf_loop_end_turn(client);
     waker = hf_loop_notify(client);
     last = client->references == 0;
@@ -90,6 +105,20 @@ void hf_client_leave(struct hf_client *client)
     if (last)
         hf_client_destroy(client);
     hf_thread_unguard();
+}
+
+struct timespec hf_client_monotonic(const struct hf_client *client,
+                                    hf_time deadline)
+{
+    uint32_t left = hf_time_left(deadline, hf_client_clock(client));
+    struct timespec at;
+
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_sec += left / 1000;
+    at.tv_nsec += (left % 1000 + 1) * 1000000L;
+    at.tv_sec += at.tv_nsec / 1000000000;
+    at.tv_nsec %= 1000000000;
+    return at;
 }
 
 void hf_client_ref(struct hf_client *client)
@@ -148,7 +177,7 @@ void hf_interrupt(struct hf_client *client)
 {
     int before = errno;
 
-    if (!client || *client->alive == 0)
+    if (!client || hf_client_is_forked(client))
         return;
     atomic_fetch_add(&client->loop.interrupts, 1);
     hf_waker_ring(hf_waker_take(client->loop.waker));
@@ -171,7 +200,8 @@ enum hf_err hf_process(struct hf_client *client)
     client->loop.self_driven = true;
     hf_client_ref(client); /* it may be closed meanwhile */
     hf_loop_process(client);
+    err = hf_client_is_forked(client) ? HF_EFORK : HF_OK;
     hf_client_unref(client);
     hf_client_leave(client);
-    return HF_OK;
+    return err;
 }

@@ -105,6 +105,15 @@ void hf_client_lock(struct hf_client *client);
 /* The same, also while closing: for what ends things. */
 enum hf_err hf_client_enter_closed(struct hf_client *client);
 
+/* Lock it after user code has returned. If that has forked, and this is the
+ * child, nothing more may be done: the connections are the parent's. */
+void hf_client_relock(struct hf_client *client);
+
+static inline bool hf_client_is_forked(const struct hf_client *client)
+{
+    return *client->alive == 0;
+}
+
 /* Whether this thread may block on `client` (NULL: HF_EINVAL) at all, asked
  * before anything is begun: HF_EDEADLK inside a callback. */
 enum hf_err hf_client_may_block(struct hf_client *client);
@@ -136,6 +145,10 @@ static inline hf_time hf_client_now(struct hf_client *client)
     }
     return client->now;
 }
+
+/* `deadline` by the clock that condition variables can wait by. */
+struct timespec hf_client_monotonic(const struct hf_client *client,
+                                    hf_time deadline);
 
 /* A new turn. */
 static inline void hf_client_forget_now(struct hf_client *client)

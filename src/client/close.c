@@ -96,6 +96,17 @@ static void drain(struct hf_client *client, hf_time deadline)
     client->draining = NULL;
 }
 
+static enum hf_err finish_close(struct hf_client *client, hf_time deadline)
+{
+    enum hf_err err = give_up(client);
+
+    hf_background_stop(client, deadline);
+    hf_loop_finish_callbacks(client, deadline); /* of what was ended */
+    if (!hf_client_is_forked(client))
+        close_strategy(client);
+    return err;
+}
+
 static enum hf_err may_close(struct hf_client *client)
 {
     return client->closing ? HF_ECLOSED : HF_OK;
@@ -119,10 +130,10 @@ enum hf_err hf_close(struct hf_client *client, uint32_t timeout_ms)
     deadline = hf_time_add(hf_client_now(client), timeout_ms);
     begin_close(client, deadline);
     drain(client, deadline);
-    err = give_up(client);
-    hf_background_stop(client, deadline);
-    hf_loop_finish_callbacks(client, deadline); /* of what was ended */
-    close_strategy(client);
+    if (!hf_client_is_forked(client))
+        err = finish_close(client, deadline);
+    if (hf_client_is_forked(client))
+        err = HF_EFORK;
     hf_client_unref(client);
     hf_client_leave(client);
     return err;
@@ -141,7 +152,7 @@ static void run_closed(struct hf_callback *callback)
     if (close->done) {
         pthread_mutex_unlock(&client->mutex);
         close->done(close->err, close->arg);
-        hf_client_lock(client);
+        hf_client_relock(client);
     }
     hf_client_unref(client);
 }

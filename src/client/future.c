@@ -17,7 +17,7 @@ static void run_done(struct hf_callback *callback)
     future->told = true;
     pthread_mutex_unlock(&client->mutex);
     future->done(future->err, future->arg);
-    hf_client_lock(client);
+    hf_client_relock(client);
     hf_future_unref(future);
 }
 
@@ -101,6 +101,7 @@ enum hf_err hf_future_await(struct hf_future *future)
 {
     struct hf_client *client = future->client;
     bool interrupted = false;
+    enum hf_err err;
 
     hf_host_settle(client);
     while (!future->answered) {
@@ -108,7 +109,10 @@ enum hf_err hf_future_await(struct hf_future *future)
 
         if (future->cancel && !interrupted)
             hf_loop_interruptible(client, &blocked, false);
-        if (wait_once(future, &blocked, HF_NEVER) == HF_EINTR) {
+        err = wait_once(future, &blocked, HF_NEVER);
+        if (err == HF_EFORK)
+            return err;
+        if (err == HF_EINTR) {
             interrupted = true;
             future->cancel(future);
         }

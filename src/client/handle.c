@@ -72,7 +72,9 @@ static void run_event(struct hf_callback *callback)
     hf_lock_ref(lock);
     pthread_mutex_unlock(&client->mutex);
     on_event(lock, event, arg);
-    hf_client_lock(client);
+    hf_client_relock(client);
+    if (event == HF_LOCK_EVENT_LOST && !hf_client_is_forked(client))
+        hf_claim_resume(lock);
     hf_lock_unref(lock);
 }
 

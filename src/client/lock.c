@@ -156,11 +156,14 @@ static enum hf_err lock_blocking(struct hf_client *client, struct hf_key key,
     if (err)
         return err;
     err = claim_blocking(lock);
-    if (err) {
-        hf_lock_unref(lock);
-    } else {
+    if (!err) {
         lock->given = true;
         *out = lock;
+    } else if (err != HF_EFORK) {
+        /* No handle is left whose hf_lock_free() would wait. */
+        if (!HF_MUTANT(232))
+            hf_loop_await_callback(client, &lock->callback);
+        hf_lock_unref(lock);
     }
     return err;
 }
@@ -296,6 +299,7 @@ enum hf_err hf_claim_start(struct hf_lock *lock, hf_done_fn *done, void *arg,
 static enum hf_err await_claim(struct hf_lock *lock)
 {
     struct hf_claim_waiter waiter = {.err = HF_OK};
+    enum hf_err err;
 
     hf_host_settle(lock->client);
     if (lock->state != HF_LOCK_CLAIMING)
@@ -304,8 +308,9 @@ static enum hf_err await_claim(struct hf_lock *lock)
         return HF_EDEADLK;
     hf_loop_interruptible(lock->client, &waiter.blocked, true);
     hf_list_push_back(&lock->claim_waiters, &waiter.link);
-    if (hf_loop_wait(lock->client, &waiter.blocked, HF_NEVER) == HF_EINTR)
-        waiter.err = HF_EINTR;
+    err = hf_loop_wait(lock->client, &waiter.blocked, HF_NEVER);
+    if (err == HF_EINTR || err == HF_EFORK)
+        waiter.err = err;
     hf_list_remove(&waiter.link);
     if (lock->freed && !waiter.err)
         return HF_ECANCELED; /* granted, and freed before this thread ran */

@@ -73,20 +73,6 @@ void hf_loop_end_turn(struct hf_client *client)
     }
 }
 
-struct timespec hf_loop_monotonic(const struct hf_client *client,
-                                  hf_time deadline)
-{
-    uint32_t left = hf_time_left(deadline, hf_client_clock(client));
-    struct timespec at;
-
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += left / 1000;
-    at.tv_nsec += (left % 1000 + 1) * 1000000L;
-    at.tv_sec += at.tv_nsec / 1000000000;
-    at.tv_nsec %= 1000000000;
-    return at;
-}
-
 /* ---- Callbacks ----------------------------------------------------------*/
 
 void hf_loop_callback(struct hf_client *client, struct hf_callback *callback,
@@ -126,6 +112,8 @@ static void run_callback(struct hf_client *client, struct hf_callback *callback)
     loop->running = callback;
     callback->run(callback);
     loop->running = NULL;
+    if (hf_client_is_forked(client) && !HF_MUTANT(238))
+        return;
     pthread_cond_broadcast(&loop->returned);
     hf_client_forget_now(client);
     if (hf_loop_next(client) <= hf_client_now(client))
@@ -148,7 +136,7 @@ static void run_callbacks(struct hf_client *client)
     loop->caller = pthread_self();
     for (unsigned i = 0; i < CALLBACKS_A_TURN || client->closed; i++) {
         link = hf_list_take(&loop->callbacks);
-        if (!link)
+        if (!link || (hf_client_is_forked(client) && !HF_MUTANT(238)))
             break;
         run_callback(client, HF_CONTAINER(link, struct hf_callback, link));
     }
@@ -159,7 +147,7 @@ static void run_callbacks(struct hf_client *client)
 void hf_loop_finish_callbacks(struct hf_client *client, hf_time deadline)
 {
     struct hf_loop *loop = &client->loop;
-    struct timespec until = hf_loop_monotonic(client, deadline);
+    struct timespec until = hf_client_monotonic(client, deadline);
 
     while (loop->calling &&
            !pthread_cond_clockwait(&loop->returned, &client->mutex,
@@ -262,10 +250,11 @@ static bool is_interrupted(const struct hf_loop *loop,
            atomic_load(&loop->interrupts) != blocked->interrupts;
 }
 
-static bool must_return(const struct hf_loop *loop,
+static bool must_return(const struct hf_client *client,
                         const struct hf_blocked *blocked)
 {
-    return blocked->done || is_interrupted(loop, blocked);
+    return blocked->done || hf_client_is_forked(client) ||
+           is_interrupted(&client->loop, blocked);
 }
 
 static void take_role(struct hf_loop *loop, struct hf_blocked *awaiting)
@@ -326,7 +315,7 @@ static void drive(struct hf_client *client, struct hf_blocked *blocked)
     if (must_look(client))
         poll_descriptors(client);
     catch_up(client);
-    while (!must_return(loop, blocked) && may_drive(loop, blocked) &&
+    while (!must_return(client, blocked) && may_drive(loop, blocked) &&
            !must_call(loop)) {
         hf_host_run_deferred(client);
         arm(client, true);
@@ -365,12 +354,18 @@ static void ring(struct hf_waker *waker)
         hf_waker_ring(waker);
 }
 
+void hf_loop_flush(struct hf_client *client)
+{
+    hf_loop_end_turn(client);
+    ring(hf_loop_notify(client));
+}
+
 /* Wait to be released, or for the role. The driver fires our limit; but it may
  * have yet to wake up, so this looks at the clock itself. */
 static void sleep_undriving(struct hf_client *client,
                             struct hf_blocked *blocked, hf_time deadline)
 {
-    struct timespec until = hf_loop_monotonic(client, deadline);
+    struct timespec until = hf_client_monotonic(client, deadline);
 
     hf_loop_end_turn(client);
     if (blocked->done)
@@ -398,8 +393,7 @@ void hf_loop_await_callback(struct hf_client *client,
 
     if (loop->running != callback || hf_loop_inside(client) || HF_MUTANT(196))
         return;
-    hf_loop_end_turn(client);
-    ring(hf_loop_notify(client));
+    hf_loop_flush(client);
     while (loop->running == callback)
         pthread_cond_wait(&loop->returned, &client->mutex);
     hf_client_forget_now(client);
@@ -429,7 +423,7 @@ enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
     if (limited)
         hf_client_host_ops.timer_set(host, &blocked->limit, deadline);
     pthread_cond_init(&blocked->wake, NULL);
-    while (!must_return(&client->loop, blocked)) {
+    while (!must_return(client, blocked)) {
         if (client->loop.driven || !may_drive(&client->loop, blocked))
             sleep_undriving(client, blocked, deadline);
         else
@@ -441,6 +435,8 @@ enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
     pthread_cond_destroy(&blocked->wake);
     if (limited)
         hf_client_host_ops.timer_remove(host, &blocked->limit);
+    if (hf_client_is_forked(client))
+        return HF_EFORK;
     if (!blocked->done) {
         client->loop.delivered = atomic_load(&client->loop.interrupts);
         return HF_EINTR;

@@ -118,6 +118,10 @@ void hf_loop_close(struct hf_client *client);
  * Inside a callback the driver does it, for all of its callbacks at once. */
 void hf_loop_end_turn(struct hf_client *client);
 
+/* End the turn, and wake the driver if it sleeps and has something to do, without
+ * dropping the mutex. */
+void hf_loop_flush(struct hf_client *client);
+
 /* Before unlocking: see that sleepers and event loops hear of what is new. What
  * is returned is to be rung after that; it may be NULL. */
 struct hf_waker *hf_loop_notify(struct hf_client *client);
@@ -152,10 +156,6 @@ bool hf_loop_inside(const struct hf_client *client);
 
 /* One turn without sleeping. */
 void hf_loop_process(struct hf_client *client);
-
-/* `deadline` by the clock that condition variables can wait by. */
-struct timespec hf_loop_monotonic(const struct hf_client *client,
-                                  hf_time deadline);
 
 /* When the next timer is due. */
 hf_time hf_loop_next(const struct hf_client *client);

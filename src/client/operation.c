@@ -27,6 +27,10 @@ void hf_operation_end(struct hf_operation *operation, enum hf_err err)
     hf_call_abandon(&operation->call);
     hf_list_remove(&operation->link);
     hf_list_remove(&operation->telling.link);
+    if (operation->is_calling && !HF_MUTANT(231)) {
+        atomic_store(&operation->ended, err);
+        return;
+    }
     hf_future_answer(&operation->future, err, NULL);
 }
 
@@ -357,25 +361,33 @@ static int by_key(const void *a, const void *b)
                           ((const struct hf_info *)b)->key);
 }
 
+static void call_each(struct hf_operation *operation)
+{
+    struct hf_answer *answer = &operation->call.request.answer;
+    size_t i = 0;
+
+    if (answer->count > 0)
+        qsort(answer->infos, answer->count, sizeof(*answer->infos), by_key);
+    while (i < answer->count && !atomic_load(&operation->ended) &&
+           operation->each(&answer->infos[i], operation->each_arg))
+        i++;
+}
+
 /* The list is told while driving, like any callback, and then answered. */
 static void tell_list(struct hf_callback *callback)
 {
     struct hf_operation *operation =
         HF_CONTAINER(callback, struct hf_operation, telling);
     struct hf_client *client = operation->future.client;
-    struct hf_answer *answer = &operation->call.request.answer;
-    size_t i = 0;
 
-    operation->future.references++; /* it may be canceled meanwhile */
+    operation->future.references++; /* it may be freed meanwhile */
+    operation->is_calling = true;
     pthread_mutex_unlock(&client->mutex);
-    if (answer->count > 0)
-        qsort(answer->infos, answer->count, sizeof(*answer->infos), by_key);
-    while (i < answer->count &&
-           operation->each(&answer->infos[i], operation->each_arg))
-        i++;
-    hf_client_lock(client);
+    call_each(operation);
+    hf_client_relock(client);
+    operation->is_calling = false;
     if (!operation->future.answered)
-        hf_operation_end(operation, HF_OK);
+        hf_operation_end(operation, atomic_load(&operation->ended));
     hf_future_unref(&operation->future);
 }
 

@@ -5,6 +5,8 @@
 #ifndef HF_CLIENT_OPERATION_H
 #define HF_CLIENT_OPERATION_H
 
+#include <stdatomic.h>
+
 #include "client/call.h"
 #include "client/future.h"
 
@@ -25,6 +27,8 @@ struct hf_operation {
     hf_list_fn *each;     /* list */
     void *each_arg;
     struct hf_callback telling; /* list: `each` is to be called */
+    bool is_calling;            /* list: `each` is being called */
+    _Atomic(enum hf_err) ended; /* list: meanwhile, with this */
     uint8_t bytes[];            /* key, value, expected */
 };
 
@@ -46,7 +50,8 @@ enum hf_err hf_operation_new(struct hf_client *client,
 void hf_operation_start(struct hf_operation *operation, uint32_t timeout_ms,
                         struct hf_future **future);
 
-/* Answer it now: the client closes, or the user gave up. */
+/* Answer it now: the client closes, or the user gave up. A list whose `each` is
+ * running ends when that returns: `each` may use what the caller frees next. */
 void hf_operation_end(struct hf_operation *operation, enum hf_err err);
 
 /* The blocking form of a call whose start answered `err`: wait, free, say. */

@@ -145,7 +145,7 @@ static void read_answered(struct hf_watch *watch)
     bool held = !err && read->count == 1 && read->infos[0].held;
 
     watch->wait.looked = watch->wait.looked || !err;
-    if (err == HF_ENOMEM || (!err && read->count != 1)) {
+    if (err == HF_ENOMEM || err == HF_EINVAL || (!err && read->count != 1)) {
         hf_watch_answer(watch, err ? err : HF_EPROTO, read->cause);
     } else if (err) {
         rest(watch, 0); /* not reached: until the wait runs out */

@@ -245,7 +245,7 @@ static void run_events(struct hf_callback *callback)
     watch->references++;
     pthread_mutex_unlock(&client->mutex);
     watch->each(&event, watch->each_arg);
-    hf_client_lock(client);
+    hf_client_relock(client);
     free(queued);
     unref(watch);
 }

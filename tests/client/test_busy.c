@@ -3,34 +3,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <unistd.h>
 
-#include "lib/runner.h"
-
-#include "holdfast.h"
-
-static struct hf_client *client;
-
-static int open_background(void **state)
-{
-    struct hf_client_opts opts;
-
-    (void)state;
-    hf_client_opts_init(&opts);
-    opts.background = true;
-    return hf_open("memory:busy", &opts, &client);
-}
-
-static int close_client(void **state)
-{
-    (void)state;
-    return hf_close(client, 10000) == HF_OK ? 0 : -1;
-}
-
-static void sleep_ms(unsigned ms)
-{
-    (void)usleep(ms * 1000);
-}
+#include "client/gate.h"
 
 /* ---- More events than can be reported -----------------------------------*/
 
@@ -53,7 +27,7 @@ static void *producer_main(void *arg)
     char key[16];
 
     (void)snprintf(key, sizeof(key), "p%d", *(const int *)arg);
-    if (hf_open("memory:busy", NULL, &own)) {
+    if (hf_open(STORE_URL, NULL, &own)) {
         atomic_fetch_add(&failures, 1);
         return NULL;
     }
@@ -162,52 +136,6 @@ static void closing_ends_in_a_flood(void **state)
 }
 
 /* ---- Callbacks that take their time -------------------------------------*/
-
-static pthread_mutex_t gate_mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t gate_moved = PTHREAD_COND_INITIALIZER;
-static bool gate_open;
-static bool gate_reached;
-
-static void set_gate(bool *what)
-{
-    pthread_mutex_lock(&gate_mutex);
-    *what = true;
-    pthread_cond_broadcast(&gate_moved);
-    pthread_mutex_unlock(&gate_mutex);
-}
-
-static void wait_for(const bool *what)
-{
-    pthread_mutex_lock(&gate_mutex);
-    while (!*what)
-        pthread_cond_wait(&gate_moved, &gate_mutex);
-    pthread_mutex_unlock(&gate_mutex);
-}
-
-/* Stays inside until the test opens the gate. */
-static void stuck(enum hf_err err, void *arg)
-{
-    (void)err;
-    (void)arg;
-    set_gate(&gate_reached);
-    wait_for(&gate_open);
-}
-
-static struct hf_info stuck_info;
-
-static void enter_stuck_callback(void)
-{
-    assert_int_equal(hf_read_start(client, hf_key("any"), HF_LOCAL, &stuck_info,
-                                   stuck, NULL, NULL),
-                     HF_OK);
-    wait_for(&gate_reached);
-}
-
-static void leave_stuck_callback(void)
-{
-    set_gate(&gate_open);
-    hf_info_fini(&stuck_info);
-}
 
 static void a_lock_is_renewed_while_a_callback_is_stuck(void **state)
 {
@@ -335,13 +263,6 @@ static void closing_leaves_a_stuck_callback(void **state)
 }
 
 /* ---- Freeing what a callback uses ---------------------------------------*/
-
-static void *open_gate_main(void *arg)
-{
-    sleep_ms(50);
-    set_gate(&gate_open);
-    return arg;
-}
 
 static atomic_bool returned;
 

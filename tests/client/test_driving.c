@@ -9,41 +9,11 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/time.h"
-#include "lib/expect.h"
 #include "lib/faulty.h"
-#include "lib/runner.h"
 
-static struct hf_client *client;
-
-static int open_client(void **state)
-{
-    (void)state;
-    return hf_open("memory:driving", NULL, &client);
-}
-
-static int open_background(void **state)
-{
-    struct hf_client_opts opts;
-
-    (void)state;
-    hf_client_opts_init(&opts);
-    opts.background = true;
-    return hf_open("memory:driving", &opts, &client);
-}
-
-static int close_client(void **state)
-{
-    (void)state;
-    return hf_close(client, HF_TEST_PATIENCE_MS) == HF_OK ? 0 : -1;
-}
-
-static void sleep_ms(unsigned ms)
-{
-    (void)usleep(ms * 1000);
-}
+#include "client/one_client.h" /* last: `client` is a variable from here on */
 
 static struct hf_lock_opts options(uint32_t ttl_ms, uint32_t wait_ms)
 {
@@ -326,7 +296,7 @@ static int open_faulty(void **state)
 
     (void)state;
     hf_faulty_use(&net);
-    return hf_client_open("memory:driving", NULL, &env, &client);
+    return hf_client_open(STORE_URL, NULL, &env, &client);
 }
 
 static enum hf_err answer_heard;

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -188,6 +189,121 @@ static void a_child_reads_and_sets_the_defaults(void **state)
     run_beside(busy, use_defaults);
 }
 
+/* ---- Forks inside callbacks ---------------------------------------------*/
+
+enum {
+    READS = 3
+};
+
+static struct hf_info infos[READS];
+static atomic_uint answered;
+static pid_t parent;
+static _Atomic pid_t child;
+
+/* The first of them forks, and the child returns as the parent does. */
+static void fork_in_callback(enum hf_err err, void *arg)
+{
+    (void)err;
+    (void)arg;
+    if (atomic_fetch_add(&answered, 1) == 0)
+        atomic_store(&child, fork());
+}
+
+static void start_reads(struct hf_client *client)
+{
+    parent = getpid();
+    for (unsigned i = 0; i < READS; i++)
+        assert_int_equal(hf_read_start(client, hf_key("k"), HF_LOCAL, &infos[i],
+                                       fork_in_callback, NULL, NULL),
+                         HF_OK);
+}
+
+static bool is_child(void)
+{
+    return getpid() != parent;
+}
+
+/* The other callbacks are the parent's. */
+static void expect_child_did_nothing(int expected)
+{
+    int status;
+
+    while (atomic_load(&child) == 0)
+        (void)usleep(1000);
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), expected);
+    while (atomic_load(&answered) < READS)
+        (void)usleep(1000);
+    for (unsigned i = 0; i < READS; i++)
+        hf_info_fini(&infos[i]);
+}
+
+static void a_child_of_a_callback_leaves_hf_process(void **state)
+{
+    struct hf_client *client;
+    enum hf_err err;
+
+    (void)state;
+    assert_int_equal(hf_open("memory:fork", NULL, &client), HF_OK);
+    start_reads(client);
+    err = hf_process(client);
+    if (is_child())
+        _exit(err == HF_EFORK && answered == 1 ? 7 : 1);
+    assert_int_equal(err, HF_OK);
+    expect_child_did_nothing(7);
+    assert_int_equal(hf_close(client, 1000), HF_OK);
+}
+
+static void a_child_of_a_callback_leaves_a_blocking_call(void **state)
+{
+    struct hf_client *client;
+    struct hf_info info;
+    enum hf_err err;
+
+    (void)state;
+    assert_int_equal(hf_open("memory:fork", NULL, &client), HF_OK);
+    start_reads(client);
+    err = hf_wait_held(client, hf_key("k"), 100, &info);
+    if (is_child())
+        _exit(err == HF_EFORK && answered == 1 ? 7 : 1);
+    assert_int_equal(err, HF_ETIMEDOUT);
+    expect_child_did_nothing(7);
+    assert_int_equal(hf_close(client, 1000), HF_OK);
+}
+
+static void a_child_of_a_callback_leaves_a_close(void **state)
+{
+    struct hf_client *client;
+    enum hf_err err;
+
+    (void)state;
+    assert_int_equal(hf_open("memory:fork", NULL, &client), HF_OK);
+    start_reads(client);
+    err = hf_close(client, 1000);
+    if (is_child())
+        _exit(err == HF_EFORK && answered == 1 ? 7 : 1);
+    assert_int_equal(err, HF_OK);
+    expect_child_did_nothing(7);
+}
+
+/* There is no call to return from. */
+static void a_child_of_a_callback_ends_in_a_thread_of_the_client(void **state)
+{
+    struct hf_client_opts opts;
+    struct hf_client *client;
+
+    (void)state;
+    hf_test_needs_forks_beside_threads();
+    hf_client_opts_init(&opts);
+    opts.background = true;
+    assert_int_equal(hf_open("memory:fork", &opts, &client), HF_OK);
+    start_reads(client);
+    expect_child_did_nothing(EXIT_FAILURE);
+    assert_int_equal(hf_close(client, 1000), HF_OK);
+}
+
 /* ---- A directory --------------------------------------------------------*/
 
 static char directory[] = HF_TEST_FOLDER;
@@ -216,6 +332,10 @@ int main(void)
             a_child_opens_a_directory_that_the_parent_uses, make_directory,
             remove_directory),
         cmocka_unit_test(a_child_reads_and_sets_the_defaults),
+        cmocka_unit_test(a_child_of_a_callback_leaves_hf_process),
+        cmocka_unit_test(a_child_of_a_callback_leaves_a_blocking_call),
+        cmocka_unit_test(a_child_of_a_callback_leaves_a_close),
+        cmocka_unit_test(a_child_of_a_callback_ends_in_a_thread_of_the_client),
     };
 
     return hf_test_main("fork", cases, HF_TEST_COUNT(cases), 0);

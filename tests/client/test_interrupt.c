@@ -6,45 +6,33 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/time.h"
 #include "lib/faulty.h"
-#include "lib/runner.h"
 
-static struct hf_client *client;
+#include "client/one_client.h" /* last: `client` is a variable from here on */
+
 static struct hf_lock *held; /* on "k" */
 
-static int open_client(void **state)
+static int hold(int opened)
 {
-    (void)state;
-    if (hf_open("memory:interrupt", NULL, &client))
-        return -1;
-    return hf_lock(client, hf_key("k"), NULL, &held);
+    return opened ? opened : hf_lock(client, hf_key("k"), NULL, &held);
 }
 
-static int open_background(void **state)
+static int open_and_hold(void **state)
 {
-    struct hf_client_opts opts;
-
-    (void)state;
-    hf_client_opts_init(&opts);
-    opts.background = true;
-    if (hf_open("memory:interrupt", &opts, &client))
-        return -1;
-    return hf_lock(client, hf_key("k"), NULL, &held);
+    return hold(open_client(state));
 }
 
-static int close_client(void **state)
+static int open_background_and_hold(void **state)
 {
-    (void)state;
+    return hold(open_background(state));
+}
+
+static int free_and_close(void **state)
+{
     hf_lock_free(held);
-    return hf_close(client, 10000) == HF_OK ? 0 : -1;
-}
-
-static void sleep_ms(unsigned ms)
-{
-    (void)usleep(ms * 1000);
+    return close_client(state);
 }
 
 static struct hf_lock_opts patient(void)
@@ -257,9 +245,7 @@ static int open_faulty(void **state)
 
     (void)state;
     hf_faulty_use(&net);
-    if (hf_client_open("memory:interrupt", NULL, &env, &client))
-        return -1;
-    return hf_lock(client, hf_key("k"), NULL, &held);
+    return hold(hf_client_open(STORE_URL, NULL, &env, &client));
 }
 
 static int close_in_doubt(void **state)
@@ -350,19 +336,21 @@ int main(void)
 #define CASE(name, open, close)                                                \
     cmocka_unit_test_setup_teardown(name, open, close)
     const struct CMUnitTest cases[] = {
-        CASE(every_blocked_claim_is_withdrawn, open_client, close_client),
-        CASE(threads_that_do_not_drive_are_woken, open_background,
-             close_client),
-        CASE(a_signal_handler_may_interrupt, open_client, close_client),
-        CASE(a_wait_for_a_key_ends, open_background, close_client),
-        CASE(the_next_wait_for_a_future_is_interrupted, open_client,
-             close_client),
-        CASE(a_claim_outlives_the_wait_for_it, open_background, close_client),
-        CASE(an_old_interrupt_ends_no_other_call, open_client, close_client),
+        CASE(every_blocked_claim_is_withdrawn, open_and_hold, free_and_close),
+        CASE(threads_that_do_not_drive_are_woken, open_background_and_hold,
+             free_and_close),
+        CASE(a_signal_handler_may_interrupt, open_and_hold, free_and_close),
+        CASE(a_wait_for_a_key_ends, open_background_and_hold, free_and_close),
+        CASE(the_next_wait_for_a_future_is_interrupted, open_and_hold,
+             free_and_close),
+        CASE(a_claim_outlives_the_wait_for_it, open_background_and_hold,
+             free_and_close),
+        CASE(an_old_interrupt_ends_no_other_call, open_and_hold,
+             free_and_close),
         CASE(what_may_have_been_done_stays_in_doubt, open_faulty,
              close_in_doubt),
-        CASE(a_forked_child_interrupts_nobody, open_client, close_client),
-        CASE(no_call_is_a_cancellation_point, open_client, close_client),
+        CASE(a_forked_child_interrupts_nobody, open_and_hold, free_and_close),
+        CASE(no_call_is_a_cancellation_point, open_and_hold, free_and_close),
     };
 
     return hf_test_main("interrupt", cases, HF_TEST_COUNT(cases), 0);

@@ -116,6 +116,40 @@ static void a_plain_lock_without_an_end_is_respected(void **state)
     assert_string_equal(cli("GET k"), "mine");
 }
 
+/* A neighbour makes something else of the key: nobody waits for that. */
+static void a_waiter_whose_key_is_no_lock_any_more_is_told(void **state)
+{
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
+    struct hf_future *locking, *freeing;
+    struct hf_lock *none = NULL;
+    struct hf_error error;
+    enum hf_err err = HF_OK;
+
+    (void)state;
+    assert_string_equal(cli("SET k mine NX"), "OK");
+    expect_ok(
+        hf_lock_start(client, hf_key("k"), &opts, &none, NULL, NULL, &locking));
+    expect_ok(hf_wait_free_start(client, hf_key("k"), HF_FOREVER, NULL, NULL,
+                                 NULL, &freeing));
+    expect_err(hf_future_wait(locking, 300, &err), HF_ETIMEDOUT);
+    assert_string_equal(cli("EVAL \"redis.call('DEL', 'k') "
+                            "return redis.call('HSET', 'k', 'a', 'b')\" 0"),
+                        "1");
+    expect_ok(hf_future_wait(locking, HF_TEST_PATIENCE_MS, &err));
+    expect_err(err, HF_EINVAL);
+    hf_future_error(locking, &error);
+    assert_non_null(strstr(error.text, "'k' holds a hash"));
+    expect_ok(hf_future_wait(freeing, HF_TEST_PATIENCE_MS, &err));
+    expect_err(err, HF_EINVAL);
+    hf_future_error(freeing, &error);
+    assert_non_null(strstr(error.text, "'k' holds a hash"));
+    hf_future_free(locking);
+    hf_future_free(freeing);
+    while (strcmp(cli("EXISTS hf:q:k"), "0") != 0)
+        (void)poll(NULL, 0, 10);
+}
+
 /* An operator deletes the key by hand. */
 static void a_deleted_lock_is_lost(void **state)
 {
@@ -219,6 +253,7 @@ int main(void)
         CASE(a_plain_client_respects_ours),
         CASE(who_waits_for_a_plain_lock_gets_it),
         CASE(a_plain_lock_without_an_end_is_respected),
+        CASE(a_waiter_whose_key_is_no_lock_any_more_is_told),
         CASE(a_deleted_lock_is_lost),
         CASE(a_late_unlock_frees_nobody_elses),
         CASE(a_list_shows_no_plain_strings),

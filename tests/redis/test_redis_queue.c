@@ -1,6 +1,7 @@
 /* The queue of a key in Redis: who is passed over, and what a waiter sends. */
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -305,6 +306,27 @@ static void who_listens_to_all_does_not_hear_grants(void **state)
     hf_lock_free(lock);
 }
 
+#define DEAF "deafdeafdeafdeaf" /* the id of a client */
+#define DEAF_WAITERS 3000
+
+/* A client lives, and has lost the connection on which it is told of grants. It
+ * does not keep the key from others, however many waiters it has. */
+static void many_deaf_waiters_do_not_keep_a_live_one_out(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, HF_FOREVER, 60000);
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    (void)hf_test_redis_say(&redis, "SET hf:c:" DEAF " %s PX 30000",
+                            "1 10000 1");
+    (void)hf_test_redis_say(&redis, "EVAL %s 2 hf:q:k hf:w:k %d " DEAF,
+                            FILL_QUEUE, DEAF_WAITERS);
+    assert_int_equal(ask_number("ZCARD hf:q:k"), DEAF_WAITERS);
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    assert_in_range(ask_number("ZCARD hf:q:k"), 100, STEP);
+    hf_lock_free(lock);
+}
+
 static long count_of(const char *section, const char *name)
 {
     const char *found =
@@ -358,6 +380,46 @@ static void a_value_is_sent_once(void **state)
     expect_ok(hf_close(other, 1000));
 }
 
+static atomic_uint withdrawn, misnamed;
+
+static void count_withdrawn(const struct hf_event *event, void *arg)
+{
+    (void)arg;
+    if (event->kind == HF_EVENT_WITHDRAWN)
+        withdrawn++;
+    if (event->kind == HF_EVENT_WITHDRAWN && strcmp(event->owner, "o") != 0)
+        misnamed++;
+}
+
+/* Watchers are told who is dropped, for which the claims, with their values, need
+ * not all be read. */
+static void dropping_watched_waiters_reads_one_claim(void **state)
+{
+    struct hf_watch *watch = NULL;
+    struct hf_lock *held = NULL;
+    long before;
+
+    (void)state;
+    expect_ok(
+        hf_watch(client, hf_key("k"), NULL, count_withdrawn, NULL, &watch));
+    expect_ok(hf_lock(client, hf_key("k"), NULL, &held));
+    (void)hf_test_redis_say(
+        &redis, "EVAL %s 2 hf:q:k hf:w:k",
+        "for i = 1, 300 do local nonce = string.format('%032d', i) "
+        "redis.call('ZADD', KEYS[1], i, nonce .. 'dead') "
+        "redis.call('HSET', KEYS[2], nonce, '1000 1 0\\no' .. "
+        "string.rep('v', 1000)) end");
+    before = count_of("commandstats", "cmdstat_hget:calls=");
+    expect_ok(hf_unlock(held));
+    assert_in_range(count_of("commandstats", "cmdstat_hget:calls=") - before, 1,
+                    100);
+    while (withdrawn < 300)
+        (void)poll(NULL, 0, 5);
+    assert_int_equal(misnamed, 0);
+    hf_watch_free(watch);
+    hf_lock_free(held);
+}
+
 /* All waiters of a client share one sign of life. */
 static void a_client_shows_that_it_lives_once_for_all(void **state)
 {
@@ -400,6 +462,8 @@ int main(void)
         CASE(who_was_silent_too_does_not_pass_a_waiter),
         CASE(many_silent_waiters_do_not_keep_a_live_one_out),
         CASE(who_listens_to_all_does_not_hear_grants),
+        CASE(many_deaf_waiters_do_not_keep_a_live_one_out),
+        CASE(dropping_watched_waiters_reads_one_claim),
         CASE(a_value_is_sent_once),
         CASE(a_client_shows_that_it_lives_once_for_all),
     };

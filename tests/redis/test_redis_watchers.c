@@ -10,6 +10,7 @@
 
 #define PAIRS 20
 #define PREFIXES 300
+#define WAITS 700
 
 static struct hf_test_redis redis;
 static struct hf_client *client, *watcher;
@@ -194,6 +195,68 @@ static void many_prefixes_can_be_watched(void **state)
         hf_watch_free(watches[i]);
 }
 
+/* The words of the longest command that the server has run. */
+static long longest_command(void)
+{
+    static const char script[] =
+        "local most = 0 for _, entry in ipairs(redis.call('SLOWLOG', 'GET', "
+        "10000)) do local words = entry[4] local more = string.match("
+        "words[#words], '%((%d+) more arguments%)$') "
+        "most = math.max(most, #words + (more and more - 1 or 0)) end "
+        "return most";
+
+    return strtol(hf_test_redis_say(&redis, "EVAL %s 0", script), NULL, 10);
+}
+
+/* No script registers more watches than 256 at a time: the server does nothing
+ * else meanwhile. */
+static void many_waits_are_registered_in_parts(void **state)
+{
+    static struct hf_future *futures[WAITS];
+    char key[32];
+
+    (void)state;
+    (void)hf_test_redis_say(&redis, "CONFIG SET slowlog-max-len 10000");
+    (void)hf_test_redis_say(&redis, "CONFIG SET slowlog-log-slower-than 0");
+    for (unsigned i = 0; i < WAITS; i++) {
+        (void)snprintf(key, sizeof(key), "w%u", i);
+        expect_ok(hf_wait_held_start(watcher, hf_key(key), HF_FOREVER, NULL,
+                                     NULL, NULL, &futures[i]));
+    }
+    while (strcmp(hf_test_redis_say(&redis, "HLEN hf:watched"), "700") != 0)
+        expect_err(hf_future_wait(futures[0], 10, NULL), HF_ETIMEDOUT);
+    (void)hf_test_redis_say(&redis, "SLOWLOG RESET");
+    while (longest_command() < 200) /* until all are registered again */
+        expect_err(hf_future_wait(futures[0], 100, NULL), HF_ETIMEDOUT);
+    assert_in_range(longest_command(), 200, 300);
+    (void)hf_test_redis_say(&redis, "CONFIG SET slowlog-log-slower-than -1");
+    do_pairs("w0", 1);
+    do_pairs("w699", 1);
+    expect_ok(hf_future_wait(futures[0], HF_FOREVER, NULL));
+    expect_ok(hf_future_wait(futures[699], HF_FOREVER, NULL));
+    for (unsigned i = 0; i < WAITS; i++) {
+        hf_future_cancel(futures[i]);
+        hf_future_free(futures[i]);
+    }
+}
+
+/* What the server has lost is registered again. */
+static void a_registration_is_repeated(void **state)
+{
+    struct hf_watch *watch = NULL;
+    struct seen seen = {0};
+
+    (void)state;
+    expect_ok(hf_watch(watcher, hf_key("w"), NULL, on_event, &seen, &watch));
+    (void)hf_test_redis_say(&redis, "DEL hf:watched hf:prefixes hf:until");
+    while (strcmp(hf_test_redis_say(&redis, "HEXISTS hf:watched ^w"), "1") != 0)
+        (void)poll(NULL, 0, 10);
+    do_pairs("w1", 1);
+    while (seen.events < 2)
+        (void)poll(NULL, 0, 5);
+    hf_watch_free(watch);
+}
+
 /* A lease ends, and a plain client takes the key before anybody looks. Watchers
  * are told, and do not look again and again until that one ends, too. */
 static void an_end_is_told_if_a_plain_client_follows(void **state)
@@ -225,6 +288,8 @@ int main(void)
         CASE(one_of_two_watchers_may_go),
         CASE(a_prefix_outlives_a_key_of_its_name),
         CASE(many_prefixes_can_be_watched),
+        CASE(many_waits_are_registered_in_parts),
+        CASE(a_registration_is_repeated),
         CASE(an_end_is_told_if_a_plain_client_follows),
     };
 

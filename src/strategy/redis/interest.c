@@ -4,26 +4,83 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/siphash.h"
 #include "strategy/redis/watch.h"
 
 #define TICK_MS 3000 /* a registration ends after 10 s: watch.lua */
 #define DUE_AGAIN_MS 2
+#define PART_MAX 256 /* watches in one script: the server does nothing else */
 
 /* ---- Channels -----------------------------------------------------------*/
 
-/* '=KEY' or '^PREFIX', as interest.lua has it; its size is returned. */
-static size_t write_pattern(const struct hf_redis *redis,
-                            const struct hf_redis_watch *watch,
-                            char to[1 + HF_REDIS_KEY_SIZE])
+#define PATTERN_SIZE (1 + HF_REDIS_KEY_SIZE)
+
+/* '=KEY' or '^PREFIX', as interest.lua has it. */
+static struct hf_key pattern_of(const struct hf_redis *redis,
+                                const struct hf_redis_watch *watch,
+                                char to[PATTERN_SIZE])
 {
+    struct hf_key key = {watch->key, watch->key_size};
+
     to[0] = watch->exact ? '=' : '^';
-    return 1 + hf_redis_keyspace_name(
-                   &redis->address.space, "",
-                   (struct hf_key){watch->key, watch->key_size}, to + 1);
+    return (struct hf_key){
+        to, 1 + hf_redis_keyspace_name(&redis->address.space, "", key, to + 1)};
 }
 
-#define CHANNEL_SIZE                                                           \
-    (HF_REDIS_SPACE_MAX + HF_REDIS_PREFIX_MAX + 1 + HF_REDIS_KEY_SIZE)
+/* Keys are the program's own: a hash without a secret is enough. */
+static uint64_t hash_pattern(struct hf_key pattern)
+{
+    static const struct hf_seed seed = {0};
+
+    return hf_siphash(&seed, pattern.data, pattern.size);
+}
+
+/* The first watch from `link` on that has this pattern, or NULL. */
+static struct hf_redis_watch *find_match(const struct hf_redis *redis,
+                                         struct hf_map_link *link,
+                                         struct hf_key pattern)
+{
+    char own[PATTERN_SIZE];
+
+    for (; link; link = hf_map_find_next(link)) {
+        struct hf_redis_watch *watch =
+            HF_CONTAINER(link, struct hf_redis_watch, by_pattern);
+
+        if (hf_key_equal(pattern, pattern_of(redis, watch, own)))
+            return watch;
+    }
+    return NULL;
+}
+
+static struct hf_redis_watch *first_match(const struct hf_redis *redis,
+                                          struct hf_key pattern)
+{
+    return find_match(
+        redis, hf_map_find(&redis->watches_by_pattern, hash_pattern(pattern)),
+        pattern);
+}
+
+static struct hf_redis_watch *next_match(const struct hf_redis *redis,
+                                         const struct hf_redis_watch *watch,
+                                         struct hf_key pattern)
+{
+    return find_match(redis, hf_map_find_next(&watch->by_pattern), pattern);
+}
+
+void hf_redis_watch_map(struct hf_redis *redis, struct hf_redis_watch *watch)
+{
+    char pattern[PATTERN_SIZE];
+
+    hf_map_insert(&redis->watches_by_pattern, &watch->by_pattern,
+                  hash_pattern(pattern_of(redis, watch, pattern)));
+}
+
+void hf_redis_watch_unmap(struct hf_redis *redis, struct hf_redis_watch *watch)
+{
+    hf_map_remove(&redis->watches_by_pattern, &watch->by_pattern);
+}
+
+#define CHANNEL_SIZE (HF_REDIS_SPACE_MAX + HF_REDIS_PREFIX_MAX + PATTERN_SIZE)
 
 /* Where events.lua says that there are events: the name of the stream, and the
  * pattern. */
@@ -35,7 +92,7 @@ static struct hf_key channel_of(const struct hf_redis *redis,
     size_t size = strlen(events);
 
     memcpy(to, events, size);
-    return (struct hf_key){to, size + write_pattern(redis, watch, to + size)};
+    return (struct hf_key){to, size + pattern_of(redis, watch, to + size).size};
 }
 
 void hf_redis_watch_subscribe(struct hf_redis *redis,
@@ -55,40 +112,44 @@ void hf_redis_watches_subscribe(struct hf_redis *redis)
 
 void hf_redis_watches_subscribed(struct hf_redis *redis, struct hf_key channel)
 {
-    char own[CHANNEL_SIZE];
+    struct hf_key events =
+        hf_key(redis->address.space.shared[HF_REDIS_KEY_EVENTS]);
+    struct hf_key pattern;
+    struct hf_redis_watch *watch;
 
-    for (struct hf_list *link = redis->watches.next; link != &redis->watches;
-         link = link->next) {
-        struct hf_redis_watch *watch = hf_redis_watch_of(link);
-
-        if (hf_key_equal(channel, channel_of(redis, watch, own)))
-            watch->subscribed = true;
-    }
-    hf_redis_look_due(redis);
+    if (!hf_key_has_prefix(channel, events))
+        return;
+    pattern = (struct hf_key){(const char *)channel.data + events.size,
+                              channel.size - events.size};
+    for (watch = first_match(redis, pattern); watch;
+         watch = next_match(redis, watch, pattern))
+        watch->subscribed = true;
+    hf_redis_look_new(redis);
 }
 
 void hf_redis_watches_deaf(struct hf_redis *redis)
 {
     for (struct hf_list *link = redis->watches.next; link != &redis->watches;
-         link = link->next)
+         link = link->next) {
         hf_redis_watch_of(link)->subscribed = false;
+        hf_redis_watch_of(link)->part = 0;
+    }
 }
 
 /* Unless another watch wants the same. */
 void hf_redis_watch_unsubscribe(struct hf_redis *redis,
                                 const struct hf_redis_watch *watch)
 {
-    char channel[CHANNEL_SIZE], other[CHANNEL_SIZE];
-    struct hf_key own = channel_of(redis, watch, channel);
+    char channel[CHANNEL_SIZE], own[PATTERN_SIZE];
+    struct hf_key pattern = pattern_of(redis, watch, own);
+    const struct hf_redis_watch *other;
 
-    for (struct hf_list *link = redis->watches.next; link != &redis->watches;
-         link = link->next) {
-        if (!hf_redis_watch_of(link)->gone &&
-            hf_key_equal(own,
-                         channel_of(redis, hf_redis_watch_of(link), other)))
+    for (other = first_match(redis, pattern); other;
+         other = next_match(redis, other, pattern)) {
+        if (!other->gone)
             return;
     }
-    hf_redis_news_unsubscribe(redis, own);
+    hf_redis_news_unsubscribe(redis, channel_of(redis, watch, channel));
 }
 
 /* ---- Looking for what is due --------------------------------------------*/
@@ -168,14 +229,11 @@ static void take_all_registered(struct hf_redis *redis, const redisReply *reply,
     for (struct hf_list *link = redis->watches.next; link != &redis->watches;
          link = link->next) {
         struct hf_redis_watch *watch = hf_redis_watch_of(link);
-        size_t at = watch->in_look;
 
-        if (at == 0 || at + 1 >= reply->elements)
-            continue;
-        watch->in_look = 0;
-        if (!watch->gone)
+        if (watch->part == redis->part && !watch->gone)
             take_registered(redis, watch,
-                            hf_redis_digits(reply->element[at + 1]), index);
+                            hf_redis_digits(reply->element[2 + watch->place]),
+                            index);
     }
     redis->telling = false;
     hf_redis_watches_sweep(redis);
@@ -188,7 +246,7 @@ static void take_look(struct hf_redis *redis, const redisReply *reply)
     uint64_t index = hf_redis_digits(reply->element[0]);
     long long left = reply->element[1]->integer;
     uint32_t next = left >= 0 && left < TICK_MS ? (uint32_t)left + 1 : TICK_MS;
-    size_t due = 2 + redis->in_look;
+    size_t due = 2 + redis->part_size;
 
     take_all_registered(redis, reply, index);
     for (size_t i = due; i < reply->elements; i++) {
@@ -217,47 +275,55 @@ static void looked(struct hf_redis_call *call, const redisReply *reply)
         hf_redis_refuse_watches(redis, hf_redis_failure(&redis->link, reply),
                                 reply->str);
     else if (reply->type == REDIS_REPLY_ARRAY &&
-             reply->elements >= 2 + redis->in_look)
+             reply->elements >= 2 + redis->part_size)
         take_look(redis, reply);
     else
         hf_redis_refuse_watches(redis, HF_EPROTO,
                                 "unexpected reply of watch.lua");
-    if (redis->look_again)
-        hf_redis_look_due(redis);
+    if (reply)
+        hf_redis_look_new(redis);
 }
 
 /* What is subscribed to: what happens from now on is heard of. */
-static size_t count_subscribed(struct hf_redis *redis)
+static bool must_register(const struct hf_redis *redis,
+                          const struct hf_redis_watch *watch)
 {
-    size_t count = 0;
+    return !watch->gone && watch->subscribed && watch->part < redis->round;
+}
 
+/* Choose what the next look registers. */
+static void choose_part(struct hf_redis *redis)
+{
+    redis->part++;
+    redis->part_size = 0;
+    for (struct hf_list *link = redis->watches.next;
+         link != &redis->watches &&
+         (redis->part_size < PART_MAX || HF_MUTANT(234));
+         link = link->next) {
+        struct hf_redis_watch *watch = hf_redis_watch_of(link);
+
+        if (must_register(redis, watch)) {
+            watch->part = redis->part;
+            watch->place = redis->part_size++;
+        }
+    }
+}
+
+static void send_part(struct hf_redis *redis)
+{
+    struct hf_buf bytes = {0};
+    char to[PATTERN_SIZE];
+
+    hf_redis_look(&bytes, &redis->link, redis->part_size);
     for (struct hf_list *link = redis->watches.next; link != &redis->watches;
          link = link->next) {
         struct hf_redis_watch *watch = hf_redis_watch_of(link);
 
-        watch->in_look = 0;
-        if (!watch->gone && watch->subscribed)
-            watch->in_look = ++count;
-    }
-    return count;
-}
+        if (watch->part == redis->part) {
+            struct hf_key pattern = pattern_of(redis, watch, to);
 
-void hf_redis_look_due(struct hf_redis *redis)
-{
-    struct hf_buf bytes = {0};
-    char pattern[1 + HF_REDIS_KEY_SIZE];
-
-    redis->look_again = redis->looking;
-    if (redis->looking || hf_list_empty(&redis->watches))
-        return;
-    redis->in_look = count_subscribed(redis);
-    hf_redis_look(&bytes, &redis->link, redis->in_look);
-    for (struct hf_list *link = redis->watches.next; link != &redis->watches;
-         link = link->next) {
-        if (hf_redis_watch_of(link)->in_look > 0)
-            hf_redis_say(
-                &bytes, pattern,
-                write_pattern(redis, hf_redis_watch_of(link), pattern));
+            hf_redis_say(&bytes, pattern.data, pattern.size);
+        }
     }
     redis->look.reply = looked;
     redis->looking =
@@ -266,11 +332,45 @@ void hf_redis_look_due(struct hf_redis *redis)
     hf_buf_fini(&bytes);
 }
 
+void hf_redis_look_new(struct hf_redis *redis)
+{
+    if (redis->looking)
+        return; /* its reply is followed by the next part */
+    choose_part(redis);
+    if (redis->part_size > 0)
+        send_part(redis);
+}
+
+/* There is one look at what is due, whether or not anything is to be
+ * registered. */
+static void look(struct hf_redis *redis)
+{
+    if (redis->looking || hf_list_empty(&redis->watches))
+        return;
+    choose_part(redis);
+    send_part(redis);
+}
+
+static void begin_round(struct hf_redis *redis)
+{
+    redis->round = redis->part + 1;
+    redis->round_at = redis->host->ops->now(redis->host);
+}
+
+void hf_redis_look_due(struct hf_redis *redis)
+{
+    begin_round(redis);
+    look(redis);
+}
+
+/* A lease that ends makes ticks come early: not all is registered each time. */
 void hf_redis_on_tick(struct hf_timer *timer)
 {
     struct hf_redis *redis = HF_CONTAINER(timer, struct hf_redis, tick);
+    hf_time now = redis->host->ops->now(redis->host);
 
-    hf_redis_tick_at(redis,
-                     hf_time_add(redis->host->ops->now(redis->host), TICK_MS));
-    hf_redis_look_due(redis);
+    hf_redis_tick_at(redis, hf_time_add(now, TICK_MS));
+    if (now >= hf_time_add(redis->round_at, TICK_MS) && !HF_MUTANT(235))
+        begin_round(redis);
+    look(redis);
 }

@@ -3,6 +3,7 @@
 local WINDOW = 100      -- waiters read at a time
 local LOOKED_MAX = 1000 -- and in one step: the server does nothing else then
 local SILENT_MAX = 100  -- silent waiters that keep their place
+local DEAF_MAX = 900    -- and waiters of clients that live and cannot be told
 local LATER_MS = 100    -- it is worth asking again, but not at once
 
 -- The fields of a claim; nil if there is none.
@@ -81,6 +82,21 @@ local function grant(waiter, client, asking)
     return token
 end
 
+-- All claims of a client have the same owner: one of them is read, because each
+-- has a value, which may be long.
+local function find_owner(waiter)
+    local client = find_client(string.sub(waiter, NONCE_SIZE + 1))
+
+    if mutant == 237 then client.owner = nil end
+    if not client.owner then
+        local claim = parse_claim(redis.call('HGET', claims,
+            string.sub(waiter, 1, NONCE_SIZE)))
+
+        client.owner = claim and claim.owner
+    end
+    return client.owner or ''
+end
+
 local function drop_dead(waiters)
     local nonces = {}
 
@@ -91,10 +107,8 @@ local function drop_dead(waiters)
         return
     end
     if watched then
-        for _, nonce in ipairs(nonces) do
-            local claim = parse_claim(redis.call('HGET', claims, nonce))
-
-            tell(HF_EVENT_WITHDRAWN, '0', claim and claim.owner or '', 0)
+        for _, waiter in ipairs(waiters) do
+            tell(HF_EVENT_WITHDRAWN, '0', find_owner(waiter), 0)
         end
     end
     redis.call('ZREM', queue, unpack(waiters))
@@ -111,7 +125,9 @@ end
 -- server, or the network, may have stopped, and the sign of life be on its way.
 --
 -- So that one step after another gets past a client that was stopped with very
--- many waiters, most of these are dropped; they join again when it goes on.
+-- many waiters, most of these are dropped; they join again when it goes on. So do
+-- those of a client that lives, and has lost the connection on which it is told
+-- of grants.
 local function pass(asking)
     local looked, kept, steady_ms, size = 0, 0, 0, 1
     local asking_steady_ms = asking
@@ -127,9 +143,12 @@ local function pass(asking)
         for _, waiter in ipairs(waiters) do
             local client = find_client(string.sub(waiter, NONCE_SIZE + 1))
 
+            if mutant == 236 then DEAF_MAX = 1e9 end
             if mutant == 218 then asking_steady_ms = 0 end
             if client.dead or (client.silent and kept >= SILENT_MAX
                 and asking_steady_ms > client.gap_ms) then
+                dead[#dead + 1] = waiter
+            elseif client.deaf and waiter ~= asking and kept >= DEAF_MAX then
                 dead[#dead + 1] = waiter
             elseif client.silent then
                 steady_ms = math.max(steady_ms, client.gap_ms)

@@ -6,6 +6,7 @@
 #ifndef HF_STRATEGY_REDIS_REDIS_H
 #define HF_STRATEGY_REDIS_REDIS_H
 
+#include "base/map.h"
 #include "strategy/redis/list.h"
 
 extern const struct hf_strategy hf_strategy_redis;
@@ -56,12 +57,16 @@ struct hf_redis {
 
     /* watch.c */
     struct hf_list watches;
+    struct hf_map watches_by_pattern;
     bool telling; /* a watch that goes now is freed later */
     bool fetching, fetch_again;
     struct hf_redis_call fetch;
     struct hf_redis_call look;
-    bool looking, look_again;
-    size_t in_look;       /* watches that it registers */
+    bool looking;
+    uint64_t part;        /* the look under way, or the last one */
+    size_t part_size;     /* watches that it registers */
+    uint64_t round;       /* what earlier parts registered is to be renewed */
+    hf_time round_at;     /* when that began */
     struct hf_timer tick; /* while it watches: the next lease ends */
     hf_time tick_at;
 };
@@ -117,10 +122,11 @@ void hf_redis_watches_subscribe(struct hf_redis *redis);
 void hf_redis_watches_subscribed(struct hf_redis *redis, struct hf_key channel);
 void hf_redis_watches_deaf(struct hf_redis *redis);
 
-/* Read what is new; look what ought to have ended, and what is new then; give
- * up the watches that are not open yet. */
+/* Read what is new; register what is watched, all of it or what is not yet, and
+ * look what ought to have ended; give up the watches that are not open yet. */
 void hf_redis_fetch(struct hf_redis *redis);
 void hf_redis_look_due(struct hf_redis *redis);
+void hf_redis_look_new(struct hf_redis *redis);
 void hf_redis_refuse_watches(struct hf_redis *redis, enum hf_err err,
                              const char *text);
 

@@ -44,6 +44,13 @@ void hf_redis_tick_at(struct hf_redis *redis, hf_time at)
     hf_timer_set(redis->host, &redis->tick, at);
 }
 
+static void free_watch(struct hf_redis *redis, struct hf_redis_watch *watch)
+{
+    hf_redis_watch_unmap(redis, watch);
+    hf_list_remove(&watch->link);
+    free(watch);
+}
+
 /* Free those that are gone, unless somebody is among them. */
 void hf_redis_watches_sweep(struct hf_redis *redis)
 {
@@ -55,10 +62,8 @@ void hf_redis_watches_sweep(struct hf_redis *redis)
         struct hf_redis_watch *watch = hf_redis_watch_of(link);
 
         link = link->next;
-        if (watch->gone) {
-            hf_list_remove(&watch->link);
-            free(watch);
-        }
+        if (watch->gone)
+            free_watch(redis, watch);
     }
     if (hf_list_empty(&redis->watches))
         hf_redis_tick_at(redis, HF_NEVER);
@@ -260,6 +265,7 @@ static struct hf_redis_watch *add_watch(struct hf_redis *redis,
     watch->key_size = key.size;
     hf_copy(watch->key, key.data, key.size);
     hf_list_push_back(&redis->watches, &watch->link);
+    hf_redis_watch_map(redis, watch);
     return watch;
 }
 
@@ -277,8 +283,9 @@ void hf_redis_watch(struct hf_redis *redis, struct hf_request *request)
         return;
     }
     watch->opening = request;
+    watch->part = 0;
     if (watch->subscribed)
-        hf_redis_look_due(redis);
+        hf_redis_look_new(redis);
     else
         hf_redis_watch_subscribe(redis, watch);
 }
@@ -307,6 +314,8 @@ void hf_redis_watch_cancel(struct hf_redis *redis, struct hf_request *request)
 enum hf_err hf_redis_watches_open(struct hf_redis *redis)
 {
     hf_list_init(&redis->watches);
+    hf_map_init(&redis->watches_by_pattern);
+    redis->round = 1;
     redis->tick.fire = hf_redis_on_tick;
     redis->tick_at = HF_NEVER;
     return redis->host->ops->timer_add(redis->host, &redis->tick);
@@ -316,7 +325,8 @@ void hf_redis_watches_close(struct hf_redis *redis)
 {
     struct hf_list *link;
 
-    while ((link = hf_list_take(&redis->watches)))
-        free(hf_redis_watch_of(link));
+    while ((link = hf_list_first(&redis->watches)))
+        free_watch(redis, hf_redis_watch_of(link));
+    hf_map_fini(&redis->watches_by_pattern);
     redis->host->ops->timer_remove(redis->host, &redis->tick);
 }

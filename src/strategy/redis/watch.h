@@ -6,10 +6,12 @@
 
 struct hf_redis_watch {
     struct hf_list link;
+    struct hf_map_link by_pattern;
     uint64_t number;
     struct hf_request *opening; /* until it is answered */
     uint64_t next;              /* index wanted; 0: not known yet */
-    size_t in_look;             /* its place in the look under way; 0: none */
+    uint64_t part;              /* the last that has registered it; 0: none */
+    size_t place;               /* in that */
     bool subscribed;
     bool exact;
     bool gone;
@@ -31,11 +33,14 @@ void hf_redis_watch_refuse(struct hf_redis *redis, struct hf_redis_watch *watch,
                            enum hf_err err, const char *text);
 void hf_redis_tick_at(struct hf_redis *redis, hf_time at);
 
-/* interest.c: subscribe to what is watched, or not any more. The next tick. */
+/* interest.c: subscribe to what is watched, or not any more. Add a watch to the
+ * map by which the replies to that find it, or remove it. The next tick. */
 void hf_redis_watch_subscribe(struct hf_redis *redis,
                               const struct hf_redis_watch *watch);
 void hf_redis_watch_unsubscribe(struct hf_redis *redis,
                                 const struct hf_redis_watch *watch);
+void hf_redis_watch_map(struct hf_redis *redis, struct hf_redis_watch *watch);
+void hf_redis_watch_unmap(struct hf_redis *redis, struct hf_redis_watch *watch);
 void hf_redis_on_tick(struct hf_timer *timer);
 
 #endif

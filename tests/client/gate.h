@@ -1,0 +1,62 @@
+/* gate.h - a callback that stays inside until the case opens the gate. */
+#ifndef HF_TESTS_CLIENT_GATE_H
+#define HF_TESTS_CLIENT_GATE_H
+
+#include <pthread.h>
+
+#include "client/one_client.h"
+
+static pthread_mutex_t gate_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t gate_moved = PTHREAD_COND_INITIALIZER;
+static bool gate_open;
+static bool gate_reached;
+
+static void set_gate(bool *what)
+{
+    pthread_mutex_lock(&gate_mutex);
+    *what = true;
+    pthread_cond_broadcast(&gate_moved);
+    pthread_mutex_unlock(&gate_mutex);
+}
+
+static void wait_for(const bool *what)
+{
+    pthread_mutex_lock(&gate_mutex);
+    while (!*what)
+        pthread_cond_wait(&gate_moved, &gate_mutex);
+    pthread_mutex_unlock(&gate_mutex);
+}
+
+static void stuck(enum hf_err err, void *arg)
+{
+    (void)err;
+    (void)arg;
+    set_gate(&gate_reached);
+    wait_for(&gate_open);
+}
+
+static struct hf_info stuck_info;
+
+static inline void enter_stuck_callback(void)
+{
+    assert_int_equal(hf_read_start(client, hf_key("any"), HF_LOCAL, &stuck_info,
+                                   stuck, NULL, NULL),
+                     HF_OK);
+    wait_for(&gate_reached);
+}
+
+static inline void leave_stuck_callback(void)
+{
+    set_gate(&gate_open);
+    hf_info_fini(&stuck_info);
+}
+
+/* A thread that opens it, after a while. */
+static inline void *open_gate_main(void *arg)
+{
+    sleep_ms(50);
+    set_gate(&gate_open);
+    return arg;
+}
+
+#endif
