@@ -5,7 +5,7 @@ _holdfast_options() { # VERB
     local common='--url --json --verbose --help'
     local waiting='--wait --no-wait --conflict-exit-code --quiet'
     case $1 in
-    run) echo "--ttl $waiting --value --note $common" ;;
+    run) echo "--ttl $waiting --close --value --note $common" ;;
     lock) echo "--ttl $waiting --hold --value --note $common" ;;
     unlock) echo "--quiet $common" ;;
     renew) echo "--ttl $common" ;;

@@ -146,6 +146,7 @@ static void take_flag(struct args *args, enum option option)
     args->json |= option == OPTION_JSON;
     args->verbose |= option == OPTION_VERBOSE;
     args->quiet |= option == OPTION_QUIET;
+    args->close |= option == OPTION_CLOSE;
     args->hold |= option == OPTION_HOLD;
     args->held |= option == OPTION_HELD;
     args->now |= option == OPTION_NOW;

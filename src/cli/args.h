@@ -18,6 +18,8 @@
     X(NO_WAIT, "no-wait", 'n', NULL, "do not wait at all")                     \
     X(BUSY_STATUS, "conflict-exit-code", 'E', "CODE",                          \
       "the status where the key stays busy; 75")                               \
+    X(CLOSE, "close", 'o', NULL,                                               \
+      "do not wait for what the command leaves running")                       \
     X(HOLD, "hold", 0, NULL, "keep it until stdin closes, then give it back")  \
     X(VALUE, "value", 0, "TEXT", "keep TEXT with the lock, for all to see")    \
     X(EXPECT, "expect", 0, "TEXT", "only if the value is TEXT now")            \
@@ -54,7 +56,7 @@ struct args {
     const char *note;
     const char *value;
     const char *expect;
-    bool json, verbose, quiet, hold, held, now, keys;
+    bool json, verbose, quiet, close, hold, held, now, keys;
     uint32_t ttl_ms;
     uint32_t wait_ms; /* HF_FOREVER where nothing is said */
     int busy_status;

@@ -248,10 +248,11 @@ def without_a_terminal_a_command_that_is_stopped_keeps_the_lock(ttl_ms):
 
 
 @case
-def a_child_that_stays_behind_does_not_hold_up_the_status():
+def with_close_a_child_that_stays_behind_does_not_hold_up_the_status():
     with tempfile.TemporaryDirectory() as folder:
         running = script(f'sleep 3000 >/dev/null 2>&1 & echo $! >{folder}/pid',
-                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                         '-o', stdout=subprocess.DEVNULL,
+                         stderr=subprocess.DEVNULL)
         running.end(0)
         os.kill(int(read(f'{folder}/pid')), signal.SIGKILL)
 

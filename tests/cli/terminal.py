@@ -158,6 +158,52 @@ def the_command_is_in_the_foreground_and_the_shell_again_after_it():
         equal(terminal.status(), 0)
 
 
+# Reads from the terminal while its input is a pipe, as less(1) does.
+PAGER = ('$PY -c "import sys; text = sys.stdin.readline(); print(\'go\', '
+         'flush=True); print(\'got\', text, open(\'/dev/tty\').readline())"')
+
+
+@case
+def the_rest_of_a_pipeline_has_the_terminal():
+    for line in (f"$HF run k -- sh -c 'echo first; sleep 0.5' | {PAGER}",
+                 f"sleep 0.5 | $HF run k -- sh -c 'echo first; cat' | {PAGER}",
+                 "{ sleep 0.1; $HF run k -- sh -c 'sleep 1.5' </dev/null "
+                 f">/dev/null; }} | (echo x | {PAGER})"):
+        with Terminal(MEMORY) as terminal:
+            terminal.start(line)
+            terminal.type('typed\n')
+            shown = terminal.see(re.escape(PROMPT))
+            check('got' in shown and 'typed' in shown, shown)
+            equal(terminal.status(), 0)
+
+
+@case
+def a_command_in_a_pipeline_is_given_the_terminal_when_it_reads_from_it():
+    with Terminal(MEMORY) as terminal:
+        terminal.start('$HF run k -- $PY -c "print(\'go\', flush=True); '
+                       'print(\'got\', open(\'/dev/tty\').readline())" | cat')
+        terminal.type('typed\n')
+        check('got typed' in terminal.see(re.escape(PROMPT)))
+        equal(terminal.status(), 0)
+
+
+@case
+def ctrl_c_and_ctrl_z_reach_a_command_in_a_pipeline():
+    with Terminal(MEMORY) as terminal:
+        terminal.enter('set -o pipefail')
+        terminal.start("$HF run --ttl 600s k -- $PY -c \"import time; "
+                       "print('go', flush=True); time.sleep(600)\" | cat")
+        terminal.type('\x1a')
+        check('Stopped' in terminal.see(re.escape(PROMPT)))
+        check('T' in states_of_job(terminal), 'not stopped')
+        terminal.type('fg\n')
+        terminal.see('HF run')
+        until(lambda: 'T' not in states_of_job(terminal), 'the end of the stop')
+        terminal.type('\x03')
+        terminal.see(re.escape(PROMPT))
+        equal(terminal.status(), 130)
+
+
 @case
 def a_script_has_the_terminal_back_after_it():
     with Terminal(MEMORY) as terminal:
