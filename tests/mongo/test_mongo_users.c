@@ -182,7 +182,7 @@ static void expect_no_clerk(const char *password, const char *word)
     char url[HF_TEST_MONGO_URL_SIZE];
 
     clerk_url(url, password);
-    expect_refused(url, HF_EINVAL, word);
+    expect_refused(url, HF_EDENIED, word);
 }
 
 static void a_wrong_password_is_told_at_once(void **state)
@@ -226,7 +226,7 @@ static void expect_denied(struct hf_client *client, enum hf_err err)
 {
     struct hf_error error;
 
-    expect_err(err, HF_EINVAL);
+    expect_err(err, HF_EDENIED);
     hf_client_error(client, &error);
     if (!strstr(error.text, "uthentication"))
         fail_msg("\"%s\" does not say why", error.text);
