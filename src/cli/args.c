@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "failure.h"
+#include "loop.h"
 #include "number.h"
 #include "text.h"
 
@@ -38,6 +39,7 @@ void args_init(struct args *args)
     *args = (struct args){
         .ttl_ms = 10000,
         .wait_ms = HF_FOREVER,
+        .wait_until = INT64_MAX,
         .busy_status = STATUS_BUSY,
         .kinds = HF_EVENT_ANY,
     };
@@ -338,7 +340,18 @@ int args_parse(struct args *args, char **argv)
     args->json = json || (args->given & OPTION(JSON)) != 0;
     if (args->given & OPTION(NO_WAIT))
         args->wait_ms = 0;
+    if (args->wait_ms != HF_FOREVER)
+        args->wait_until = loop_now() + args->wait_ms;
     return status;
+}
+
+uint32_t args_wait_left(const struct args *args)
+{
+    int64_t left = args->wait_until - loop_now();
+
+    if (args->wait_ms == HF_FOREVER)
+        return HF_FOREVER;
+    return left > 0 ? (uint32_t)left : 0;
 }
 
 struct hf_key args_key(const struct args *args)

@@ -58,7 +58,8 @@ struct args {
     const char *expect;
     bool json, verbose, quiet, close, hold, held, now, keys;
     uint32_t ttl_ms;
-    uint32_t wait_ms; /* HF_FOREVER where nothing is said */
+    uint32_t wait_ms;   /* HF_FOREVER where nothing is said */
+    int64_t wait_until; /* when that is over, of CLOCK_BOOTTIME; INT64_MAX */
     int busy_status;
     uint64_t token;
     uint64_t from;
@@ -80,6 +81,9 @@ int args_parse_before_verb(struct args *args, char **argv, int *next);
 /* Read what follows the verb in args->verb. The words point into `argv`, which
  * is rearranged. Status 0, or 64, told. */
 int args_parse(struct args *args, char **argv);
+
+/* What is left of the wait, in milliseconds, HF_FOREVER for ever. */
+uint32_t args_wait_left(const struct args *args);
 
 /* The key in the first word. */
 struct hf_key args_key(const struct args *args);

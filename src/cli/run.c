@@ -16,9 +16,11 @@
 
 #include "child.h"
 #include "failure.h"
+#include "reach.h"
 #include "store.h"
 #include "take.h"
 #include "text.h"
+#include "url.h"
 
 #define GRACE_MAX_MS 5000
 #define MARGIN_MAX_MS 100 /* for a SIGKILL to have its effect */
@@ -28,6 +30,7 @@
 struct run {
     struct args *args;
     struct loop loop;
+    struct reach reach;
     struct hf_client *client;
     struct take take;
     struct child child;
@@ -320,7 +323,7 @@ static bool export_lock(const struct run *run)
     set = !setenv("HOLDFAST_KEY", run->args->words[0], 1) &&
           !setenv("HOLDFAST_TOKEN", token, 1) &&
           !setenv("HOLDFAST_NONCE", hex, 1) &&
-          !setenv("HOLDFAST_TTL_MS", ttl, 1);
+          !setenv("HOLDFAST_TTL_MS", ttl, 1) && url_export(run->reach.url);
     explicit_bzero(nonce, sizeof(nonce));
     explicit_bzero(hex, sizeof(hex));
     return set;
@@ -371,12 +374,18 @@ static int run_main(struct args *args)
         return STATUS_SYSTEM;
     }
     store_label(owner, args->command[0], (long)getpid());
-    status = store_open(args, owner, &run.client);
-    if (!status &&
-        take_lock(&run.take, args, &run.loop, run.client, true, &status))
+    run.reach = (struct reach){.args = args, .owner = owner, .loop = &run.loop};
+    if (!reach_store(&run.reach, &status)) {
+        if (run.reach.signal)
+            loop_die(run.reach.signal);
+        return status;
+    }
+    run.client = run.reach.client;
+    if (take_lock(&run.take, args, &run.loop, run.client, true, &status))
         status = run_command(&run);
     store_close(run.client);
     take_fini(&run.take);
+    url_free(run.reach.url);
     if (run.take.signal)
         loop_die(run.take.signal);
     /* The terminal told the command alone of Ctrl-C: now those hear of it who
@@ -400,9 +409,9 @@ const struct verb verb_run = {
         "If it is lost all the same, they are stopped before anyone else can\n"
         "have it, and the status is 79.\n"
         "\n"
-        "The command finds HOLDFAST_KEY, HOLDFAST_TOKEN, HOLDFAST_NONCE and\n"
-        "HOLDFAST_TTL_MS in its environment. Send the token with each write\n"
-        "that the lock protects.\n",
+        "The command finds HOLDFAST_KEY, HOLDFAST_TOKEN, HOLDFAST_NONCE,\n"
+        "HOLDFAST_TTL_MS and HOLDFAST_URL in its environment. Send the token\n"
+        "with each write that the lock protects.\n",
     .examples =
         "Once at a time, instead of flock /tmp/report ./report.sh:\n"
         "  holdfast run report -- ./report.sh\n"

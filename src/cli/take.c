@@ -5,6 +5,8 @@
 
 #define SILENCE_MS 1000 /* a shorter wait is not worth a line */
 #define AGAIN_MS 1000
+#define ANSWER_MIN_MS 1000 /* for a store to answer, however short the wait */
+#define ANSWER_MAX_MS 5000
 
 static void answered(enum hf_err err, void *arg)
 {
@@ -71,12 +73,22 @@ static void wait_for_answer(struct take *take, struct hf_future *future)
     line_clear(&take->line);
 }
 
+/* How long one answer may take, where the wait is limited. */
+static uint32_t answer_ms(uint32_t wait_ms)
+{
+    if (wait_ms < ANSWER_MIN_MS)
+        return ANSWER_MIN_MS;
+    return wait_ms < ANSWER_MAX_MS ? wait_ms : ANSWER_MAX_MS;
+}
+
 static void set_options(const struct args *args, struct hf_lock_opts *opts,
                         bool renew)
 {
     hf_lock_opts_init(opts);
     opts->ttl_ms = args->ttl_ms;
-    opts->wait_ms = args->wait_ms;
+    opts->wait_ms = args_wait_left(args);
+    if (args->given & OPTION(WAIT))
+        opts->timeout_ms = answer_ms(opts->wait_ms);
     opts->renew = renew;
     opts->idle = true; /* claimed by a call that can be canceled */
     opts->note = args->note;

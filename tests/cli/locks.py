@@ -8,8 +8,8 @@ import signal
 import subprocess
 import time
 
-from cases import (LONG, Running, TooSlow, alive, case, check, environment,
-                   equal, lasting, main, place, read, run, until)
+from cases import (HOLDFAST, LONG, Running, TooSlow, alive, case, check,
+                   environment, equal, lasting, main, place, read, run, until)
 
 TTL_MS = 2000
 TTL = f'{TTL_MS}ms'
@@ -565,11 +565,17 @@ def a_command_that_gives_its_own_lock_back_has_79():
 
 
 @case
-def an_empty_url_in_the_environment_is_none():
+def the_command_means_the_same_store_wherever_it_goes():
+    renew = ('cd / && "$0" renew --ttl 60s "$HOLDFAST_KEY" - "$HOLDFAST_TOKEN" '
+             '&& echo "$HOLDFAST_URL"')
     with place() as p:
-        env = environment(HOLDFAST_URL='')
-        ended = Running('ls', '--url', p.url, env=env).end(0)
-        equal(ended.out, '')
+        env = environment(HOLDFAST_URL='file:/nonexistent/locks')
+        here = p.file('a %3f dir\N{SNOWMAN}')
+        os.mkdir(here)
+        for url in (p.url, 'file:locks', 'file:./locks?mode=0700'):
+            ended = Running('run', '--url', url, 'k', '--', 'sh', '-c', renew,
+                            HOLDFAST, env=env, cwd=here).end(0)
+            check(ended.out.startswith('file:/'), ended)
 
 
 if __name__ == '__main__':
