@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "failure.h"
+#include "flock.h"
 #include "loop.h"
 #include "number.h"
 #include "text.h"
@@ -115,6 +116,9 @@ static int take_value(struct args *args, enum option option, const char *value)
     case OPTION_VALUE:
         args->value = value;
         return 0;
+    case OPTION_COMMAND:
+        args->in_shell[2] = (char *)(uintptr_t)value;
+        return 0;
     case OPTION_EXPECT:
         args->expect = value;
         return 0;
@@ -164,6 +168,17 @@ static bool takes(const struct args *args, unsigned option)
     return (set & (1u << option)) != 0;
 }
 
+static int no_option(const struct args *args, const char *dashes,
+                     const char *name, size_t size)
+{
+    bool takes_locks = args->verb && (args->verb->options & OPTION(TTL)) &&
+                       (args->verb->options & OPTION(WAIT));
+    const char *hint = takes_locks ? flock_hint(name, size) : NULL;
+
+    return failure_usage(args, "there is no option %s%.*s%s%s", dashes,
+                         (int)size, name, hint ? ": " : "", hint ? hint : "");
+}
+
 /* One "--name", "--name=value" or "--name value". `*used` counts what it used
  * of `argv`. */
 static int take_long(struct args *args, char **argv, int *used)
@@ -178,8 +193,7 @@ static int take_long(struct args *args, char **argv, int *used)
             strncmp(options[option].name, name, size) != 0))
         option++;
     if (option == OPTION_COUNT_OF)
-        return failure_usage(args, "there is no option --%.*s", (int)size,
-                             name);
+        return no_option(args, "--", name, size);
     args->given |= 1u << option;
     if (!options[option].value) {
         if (value)
@@ -208,7 +222,7 @@ static int take_short(struct args *args, char **argv, int *used)
                (!takes(args, option) || options[option].letter != *letter))
             option++;
         if (option == OPTION_COUNT_OF)
-            return failure_usage(args, "there is no option -%c", *letter);
+            return no_option(args, "-", letter, 1);
         args->given |= 1u << option;
         if (!options[option].value) {
             take_flag(args, (enum option)option);
@@ -297,6 +311,22 @@ static int take_words(struct args *args, char **argv)
     return 0;
 }
 
+/* What -c gives is for the user's shell, as flock has it. */
+static int take_shell_command(struct args *args)
+{
+    const char *shell = getenv("SHELL");
+
+    if (!args->in_shell[2])
+        return 0;
+    if (args->command)
+        return failure_usage(args, "-c and a command after KEY contradict");
+    args->in_shell[0] =
+        (char *)(uintptr_t)(shell && *shell ? shell : "/bin/sh");
+    args->in_shell[1] = (char *)(uintptr_t) "-c";
+    args->command = args->in_shell;
+    return 0;
+}
+
 static int check(const struct args *args)
 {
     const struct verb *verb = args->verb;
@@ -334,6 +364,8 @@ int args_parse(struct args *args, char **argv)
     args->json |= asks_for_json(argv);
     args->words = argv;
     status = take_words(args, argv);
+    if (!status)
+        status = take_shell_command(args);
     if (!status)
         status = check(args);
     /* A command may have a --json of its own. */

@@ -18,6 +18,8 @@
     X(NO_WAIT, "no-wait", 'n', NULL, "do not wait at all")                     \
     X(BUSY_STATUS, "conflict-exit-code", 'E', "CODE",                          \
       "the status where the key stays busy; 75")                               \
+    X(COMMAND, "command", 'c', "TEXT", "pass TEXT to a shell, as the command") \
+    X(EXCLUSIVE, "exclusive", 'x', NULL, "no effect: every lock is exclusive") \
     X(CLOSE, "close", 'o', NULL,                                               \
       "do not wait for what the command leaves running")                       \
     X(HOLD, "hold", 0, NULL, "keep it until stdin closes, then give it back")  \
@@ -68,7 +70,8 @@ struct args {
 
     char **words;
     int word_count;
-    char **command; /* NULL at its end; or NULL if there is none */
+    char **command;    /* NULL at its end; or NULL if there is none */
+    char *in_shell[4]; /* the command of -c */
 };
 
 /* Fill `args` with the defaults. */

@@ -16,6 +16,7 @@
 
 #include "child.h"
 #include "failure.h"
+#include "nested.h"
 #include "reach.h"
 #include "store.h"
 #include "take.h"
@@ -323,7 +324,8 @@ static bool export_lock(const struct run *run)
     set = !setenv("HOLDFAST_KEY", run->args->words[0], 1) &&
           !setenv("HOLDFAST_TOKEN", token, 1) &&
           !setenv("HOLDFAST_NONCE", hex, 1) &&
-          !setenv("HOLDFAST_TTL_MS", ttl, 1) && url_export(run->reach.url);
+          !setenv("HOLDFAST_TTL_MS", ttl, 1) && url_export(run->reach.url) &&
+          nested_export(hf_token(run->take.lock), run->reach.owner);
     explicit_bzero(nonce, sizeof(nonce));
     explicit_bzero(hex, sizeof(hex));
     return set;
@@ -425,11 +427,11 @@ const struct verb verb_run = {
         "A command that may be suspended for an hour and still hold the lock:\n"
         "  holdfast run --ttl 1h edit -- vi notes.txt\n"
         "\n"
-        "A few commands:\n"
-        "  holdfast run db -- sh -c 'dump >new && mv new old'\n",
+        "A few commands, for a shell:\n"
+        "  holdfast run db -c 'dump >new && mv new old'\n",
     .options = OPTION(TTL) | OPTION(WAIT) | OPTION(NO_WAIT) |
-               OPTION(BUSY_STATUS) | OPTION(CLOSE) | OPTION(NOTE) |
-               OPTION(VALUE) | OPTION(QUIET),
+               OPTION(BUSY_STATUS) | OPTION(COMMAND) | OPTION(CLOSE) |
+               OPTION(EXCLUSIVE) | OPTION(NOTE) | OPTION(VALUE) | OPTION(QUIET),
     .words_min = 1,
     .words_max = 1,
     .command = true,

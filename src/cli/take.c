@@ -1,7 +1,11 @@
 #include "take.h"
 
+#include <stdlib.h>
+
 #include "failure.h"
 #include "info.h"
+#include "nested.h"
+#include "text.h"
 
 #define SILENCE_MS 1000 /* a shorter wait is not worth a line */
 #define AGAIN_MS 1000
@@ -106,6 +110,30 @@ static int refused(struct take *take)
     return failure_of(take->args, take->lock, take->err);
 }
 
+/* A command that waits for a lock of the `run` that waits for it waits for
+ * ever. */
+static bool waits_for_itself(struct take *take)
+{
+    struct hf_key key = args_key(take->args);
+    struct hf_info info;
+    bool nested;
+    char *word;
+
+    if (!nested_exists() || hf_read(take->client, key, HF_LINEARIZABLE, &info))
+        return false;
+    nested = nested_holds(&info);
+    if (nested) {
+        word = text_quote(key.data, key.size);
+        (void)failure(take->args, HF_EBUSY,
+                      "%s is held, with token %llu, by the 'holdfast run' that "
+                      "this command runs under: it would wait for itself",
+                      word, (unsigned long long)info.token);
+        free(word);
+    }
+    hf_info_fini(&info);
+    return nested;
+}
+
 bool take_lock(struct take *take, const struct args *args, struct loop *loop,
                struct hf_client *client, bool renew, int *status)
 {
@@ -116,6 +144,10 @@ bool take_lock(struct take *take, const struct args *args, struct loop *loop,
 
     *take = (struct take){.args = args, .loop = loop, .client = client};
     line_init(&take->line, !args->json && !args->quiet);
+    if (waits_for_itself(take)) {
+        *status = args->busy_status;
+        return false;
+    }
     take->show_at = loop_now() + SILENCE_MS;
     set_options(args, &opts, renew);
     opts.error = &error;

@@ -115,6 +115,31 @@ def unknown_options_and_verbs_are_refused():
 
 
 @case
+def the_options_of_flock_work_or_have_a_hint():
+    equal(ran('run', '-x', 'k', '--', 'echo', 'ran').out, 'ran\n')
+    equal(ran('run', '--exclusive', '-n', '-o', 'k', 'echo', 'ran').out,
+          'ran\n')
+    for option in ['-c', 'exit 3; '], ['--command', 'exit 3'], ['-cexit 3']:
+        ran('run', *option, 'k', wanted=3)
+        ran('run', 'k', *option, wanted=3)
+        ran('run', '-n', 'k', *option, wanted=3, SHELL='')
+    equal(ran('run', 'k', '-c', 'echo $0', SHELL='/bin/bash').out,
+          '/bin/bash\n')
+    ended = ran('run', 'k', '-c', 'true', '--', 'true', wanted=64)
+    check('contradict' in ended.err, ended)
+    for option, word in (('-s', 'no shared locks'), ('-sn', 'no shared locks'),
+                         ('--shared', 'no shared locks'), ('-u', 'unlock'),
+                         ('--unlock', 'unlock'), ('-F', 'stays'),
+                         ('--no-fork', 'stays'), ('--nonblock', '--no-wait'),
+                         ('--nb', '--no-wait'), ('--timeout=3', '--wait'),
+                         ('-e', 'exclusive')):
+        for verb in ['run', option, 'k', 'true'], ['lock', option, 'k']:
+            ended = ran(*verb, wanted=64)
+            check(word in ended.err.splitlines()[0], ended)
+    check('shared' not in ran('ls', '-s', wanted=64).err)
+
+
+@case
 def options_that_contradict_are_refused_by_name():
     ended = ran('lock', '-n', '-w', '1', 'k', wanted=64)
     check('--wait' in ended.err and '--no-wait' in ended.err, ended)
