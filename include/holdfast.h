@@ -382,7 +382,8 @@ enum hf_lock_state {
 
 enum hf_lock_event {
     HF_LOCK_EVENT_WAITING = 1, /* in line now: hf_lock_place() says where */
-    HF_LOCK_EVENT_AT_RISK,     /* renewals fail: half the ttl has gone */
+    HF_LOCK_EVENT_AT_RISK,     /* renewals fail: half the ttl has gone;
+                                  hf_lock_error() says why */
     HF_LOCK_EVENT_LOST,        /* validity has ended without hf_unlock() */
 };
 

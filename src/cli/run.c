@@ -239,6 +239,7 @@ static void attend(struct run *run)
         (void)loop_sleep(&run->loop, run->client, -1, next_look(run),
                          see_to_end, run);
         see_to_lease(run);
+        take_report_renewal(&run->take);
         while ((signal = loop_signal(&run->loop)))
             hear(run, signal);
         signal = child_look(&run->child);

@@ -22,23 +22,44 @@ static void answered(enum hf_err err, void *arg)
 
 /* ---- The line -----------------------------------------------------------*/
 
+/* What has changed since the last report. */
+static void report_wait(struct take *take)
+{
+    uint32_t position = hf_lock_place(take->lock);
+    char *text;
+
+    if (position == take->position && take->info.token == take->holder)
+        return;
+    take->position = position;
+    take->holder = take->info.token;
+    text = info_holder(&take->info);
+    failure_say(take->args, "waiting, position %u in the queue: %s", position,
+                text);
+    free(text);
+}
+
 static void read_done(enum hf_err err, void *arg)
 {
     struct take *take = arg;
 
     take->reading = false;
-    if (!err && !take->answered)
-        line_show(&take->line, &take->info, hf_lock_place(take->lock));
+    if (err || take->answered)
+        return;
+    line_show(&take->line, &take->info, hf_lock_place(take->lock));
+    if (take->args->verbose)
+        report_wait(take);
 }
 
 static void show(struct take *take)
 {
     int64_t now = loop_now();
+    bool wanted;
 
     if (now < take->show_at || take->answered)
         return;
-    take->show_at = take->line.wanted ? now + AGAIN_MS : LOOP_NEVER;
-    if (!take->line.wanted || take->reading)
+    wanted = take->line.wanted || take->args->verbose;
+    take->show_at = wanted ? now + AGAIN_MS : LOOP_NEVER;
+    if (!wanted || take->reading)
         return;
     hf_info_fini(&take->info);
     take->info = (struct hf_info){0};
@@ -85,9 +106,49 @@ static uint32_t answer_ms(uint32_t wait_ms)
     return wait_ms < ANSWER_MAX_MS ? wait_ms : ANSWER_MAX_MS;
 }
 
-static void set_options(const struct args *args, struct hf_lock_opts *opts,
+/* ---- Reports of -v ------------------------------------------------------*/
+
+static void report_risk(struct take *take)
+{
+    struct hf_error error;
+
+    hf_lock_error(take->lock, &error);
+    failure_say(take->args, "at risk, %u ms are left: %s",
+                hf_remaining_ms(take->lock),
+                error.code ? error.text : "not renewed in time");
+    take->at_risk = true;
+}
+
+static void on_event(struct hf_lock *lock, enum hf_lock_event event, void *arg)
+{
+    struct take *take = arg;
+
+    (void)lock;
+    if (event == HF_LOCK_EVENT_WAITING)
+        take->show_at = loop_now();
+    else if (!loop_can_report())
+        return;
+    else if (event == HF_LOCK_EVENT_AT_RISK)
+        report_risk(take);
+    else if (event == HF_LOCK_EVENT_LOST)
+        failure_say(take->args, "the lock is lost");
+}
+
+void take_report_renewal(struct take *take)
+{
+    if (!take->at_risk || hf_remaining_ms(take->lock) <= take->args->ttl_ms / 2)
+        return;
+    take->at_risk = false;
+    if (loop_can_report())
+        failure_say(take->args, "renewed again, %u ms are left",
+                    hf_remaining_ms(take->lock));
+}
+
+static void set_options(struct take *take, struct hf_lock_opts *opts,
                         bool renew)
 {
+    const struct args *args = take->args;
+
     hf_lock_opts_init(opts);
     opts->ttl_ms = args->ttl_ms;
     opts->wait_ms = args_wait_left(args);
@@ -96,6 +157,8 @@ static void set_options(const struct args *args, struct hf_lock_opts *opts,
     opts->renew = renew;
     opts->idle = true; /* claimed by a call that can be canceled */
     opts->note = args->note;
+    opts->on_event = args->verbose ? on_event : NULL;
+    opts->arg = take;
     if (args->value)
         opts->value = hf_bytes(args->value);
 }
@@ -143,13 +206,13 @@ bool take_lock(struct take *take, const struct args *args, struct loop *loop,
     enum hf_err err;
 
     *take = (struct take){.args = args, .loop = loop, .client = client};
-    line_init(&take->line, !args->json && !args->quiet);
+    line_init(&take->line, !args->json && !args->quiet && !args->verbose);
     if (waits_for_itself(take)) {
         *status = args->busy_status;
         return false;
     }
     take->show_at = loop_now() + SILENCE_MS;
-    set_options(args, &opts, renew);
+    set_options(take, &opts, renew);
     opts.error = &error;
     err = hf_lock_new(client, args_key(args), &opts, &take->lock);
     if (!err)

@@ -181,5 +181,57 @@ def a_lock_that_was_overwritten_has_79():
         check('lost' in ended.err and 'another type' in ended.err, ended)
 
 
+# ---- Reports ---------------------------------------------------------------
+
+@case
+def verbose_reports_the_store_and_the_queue():
+    with redis() as server:
+        held = run('lock', '--ttl', LONG, 'k', env=server.env).out.split()
+        first = Running('run', '--ttl', LONG, 'k', '--', 'cat',
+                        env=server.env, stdin=subprocess.PIPE)
+        until(lambda: '"waiters":1' in
+              run('show', '--json', 'k', env=server.env).out, 'the first')
+        env = dict(server.env,
+                   HOLDFAST_URL=server.url.replace('//', '//default:sesame@'))
+        server.say('CONFIG SET requirepass sesame')
+        waiting = Running('run', '-v', 'k', '--', 'echo', 'ran', env=env)
+        lines = waiting.process.stderr
+        line = lines.readline().decode()
+        check(f'default:******@127.0.0.1:{server.port} (HOLDFAST_URL)' in line,
+              line)
+        line = lines.readline().decode()
+        check('waiting, position 2 in the queue: k is held by' in line, line)
+        run('unlock', *held, env=env)
+        while not re.search(r'position 1 .*held by cat\[', line):
+            line = lines.readline().decode()
+            check(line, 'it has ended')
+        first.end(0)
+        ended = waiting.end(0)
+        check('held with token' in ended.err, ended)
+
+
+@case
+def verbose_reports_what_endangers_the_lock():
+    with redis() as server:
+        running = Running('run', '-v', '--ttl', '3s', 'k', '--', 'sleep',
+                          '600', env=server.env)
+        until(lambda: 'true' in
+              run('show', '--json', 'k', env=server.env).out, 'the lock')
+        server.stop()
+        text = running.end(79).err
+        check(re.search(r'at risk, \d+ ms are left: renewals fail: .*efused',
+                        text), text)
+        check(re.search(r'the lock was lost .*efused', text), text)
+    with redis(started=False) as server:
+        running = Running('run', '-v', '-w', '1h', 'k', '--', 'true',
+                          env=server.env)
+        line = ''
+        while 'trying again' not in line:
+            line = running.process.stderr.readline().decode()
+            check(line, 'it has ended')
+        check('efused' in line, line)
+        running.signal(signal.SIGTERM)
+
+
 if __name__ == '__main__':
     main()
