@@ -197,12 +197,46 @@ static bool waits_for_itself(struct take *take)
     return nested;
 }
 
+/* Claim with a new handle, and wait for the answer. */
+static enum hf_err claim_lock(struct take *take, bool renew,
+                              struct hf_error *error)
+{
+    struct hf_lock_opts opts;
+    struct hf_future *future;
+    enum hf_err err;
+
+    set_options(take, &opts, renew);
+    opts.error = error;
+    err = hf_lock_new(take->client, args_key(take->args), &opts, &take->lock);
+    if (!err)
+        err = hf_claim_start(take->lock, answered, take, &future);
+    if (err)
+        return err;
+    wait_for_answer(take, future);
+    hf_future_free(future);
+    return HF_OK;
+}
+
+/* A store that does not answer is asked again while --wait lasts. What was in
+ * doubt is withdrawn meanwhile; if it was granted after all, the next claim
+ * waits for that. */
+static bool may_claim_again(struct take *take)
+{
+    if (!(take->args->given & OPTION(WAIT)) || take->signal ||
+        (take->err != HF_EUNAVAIL && take->err != HF_EINDOUBT) ||
+        args_wait_left(take->args) == 0)
+        return false;
+    failure_say(take->args, "the store does not answer; trying again");
+    hf_lock_free(take->lock);
+    take->lock = NULL;
+    take->answered = false;
+    return true;
+}
+
 bool take_lock(struct take *take, const struct args *args, struct loop *loop,
                struct hf_client *client, bool renew, int *status)
 {
-    struct hf_lock_opts opts;
     struct hf_error error = {0};
-    struct hf_future *future;
     enum hf_err err;
 
     *take = (struct take){.args = args, .loop = loop, .client = client};
@@ -212,17 +246,13 @@ bool take_lock(struct take *take, const struct args *args, struct loop *loop,
         return false;
     }
     take->show_at = loop_now() + SILENCE_MS;
-    set_options(take, &opts, renew);
-    opts.error = &error;
-    err = hf_lock_new(client, args_key(args), &opts, &take->lock);
-    if (!err)
-        err = hf_claim_start(take->lock, answered, take, &future);
+    do {
+        err = claim_lock(take, renew, &error);
+    } while (!err && may_claim_again(take));
     if (err) {
         *status = failure_about(args, args_key(args), err, &error);
         return false;
     }
-    wait_for_answer(take, future);
-    hf_future_free(future);
     if (take->err || take->signal) {
         *status = refused(take);
         return false;

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 
 from cases import (LIMIT, LONG, Running, Skip, case, check, environment, equal,
@@ -107,6 +108,46 @@ def a_server_that_comes_up_during_the_wait_is_reached():
         outputs = [running.end(0).out for running in waiting]
         equal(outputs[0], 'ran\n')
         check(outputs[1].startswith('b ') and outputs[2] == 'c free\n', outputs)
+
+
+class Hole:
+    """A way to a server whose first connection to name a word goes silent."""
+
+    def __init__(self, port, word):
+        self.to, self.word = ('127.0.0.1', port), word
+        self.socket = socket.create_server(('127.0.0.1', 0))
+        self.port = self.socket.getsockname()[1]
+        self.silent = False
+        threading.Thread(target=self.listen, daemon=True).start()
+
+    def listen(self):
+        with contextlib.suppress(OSError):
+            while True:
+                near = self.socket.accept()[0]
+                far = socket.create_connection(self.to)
+                for pair in (near, far), (far, near):
+                    threading.Thread(target=self.copy, args=pair,
+                                     daemon=True).start()
+
+    def copy(self, source, target):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if self.word in data and not self.silent:
+                    self.silent = True
+                    return  # both ends stay open
+                target.sendall(data)
+            target.close()
+
+
+@case
+def a_server_that_goes_silent_is_asked_again_until_the_wait_is_over():
+    with redis() as server:
+        hole = Hole(server.port, b'odd-key')
+        env = environment(HOLDFAST_URL=f'redis://127.0.0.1:{hole.port}')
+        ended = run('run', '-v', '-w', f'{LIMIT}s', 'odd-key', '--', 'echo',
+                    'ran', env=env)
+        check(hole.silent and ended.out == 'ran\n', ended)
+        check('does not answer' in ended.err, ended)
 
 
 @case
