@@ -150,7 +150,7 @@ pid_t child_signal_all(const struct child *child, int signal)
 
     child_signal(child, signal);
     if (!child->detached)
-        refused = descendants_signal(&child->descendants, signal);
+        refused = descendants_signal(&child->descendants, signal, child->pid);
     if (!child->reaped && kill(child->pid, 0) && errno == EPERM)
         refused = child->pid;
     return refused;

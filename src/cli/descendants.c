@@ -30,8 +30,7 @@ struct table {
 static bool read_process(const char *pid, struct process *process)
 {
     char path[64], text[512];
-    const char *after;
-    char state;
+    char *at;
     size_t size;
     FILE *file;
 
@@ -42,13 +41,14 @@ static bool read_process(const char *pid, struct process *process)
     size = fread(text, 1, sizeof(text) - 1, file);
     (void)fclose(file);
     text[size] = '\0';
-    after = strrchr(text, ')'); /* the name may hold anything */
+    at = strrchr(text, ')'); /* the name before it may hold anything */
+    if (!at || strlen(at) < 4 || at[2] == 'Z' || at[2] == 'X')
+        return false;
     process->pid = (pid_t)strtol(pid, NULL, 10);
+    process->parent = (pid_t)strtol(at + 3, &at, 10);
+    process->group = (pid_t)strtol(at, NULL, 10);
     process->ours = false;
-    return after &&
-           sscanf(after, ") %c %d %d", &state, &process->parent,
-                  &process->group) == 3 &&
-           state != 'Z' && state != 'X';
+    return true;
 }
 
 static void add_process(struct table *table, const struct process *process)
@@ -140,9 +140,9 @@ void descendants_init(struct descendants *d)
     if (waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD)
         return;
     table_read(&table);
+    table_mark(&table, d); /* with old_count 0: all of them */
     for (size_t i = 0; i < table.count; i++) {
-        if (table.rows[i].parent == getpid() &&
-            d->old_count < DESCENDANTS_OLD_MAX)
+        if (table.rows[i].ours && d->old_count < DESCENDANTS_OLD_MAX)
             d->old[d->old_count++] = table.rows[i].pid;
     }
     free(table.rows);
@@ -181,7 +181,7 @@ bool descendants_exist(const struct descendants *d)
     return d->old_count == 0 || descendants_first(d) != 0;
 }
 
-pid_t descendants_signal(const struct descendants *d, int signal)
+pid_t descendants_signal(const struct descendants *d, int signal, pid_t group)
 {
     struct table table;
     pid_t refused = 0;
@@ -189,9 +189,11 @@ pid_t descendants_signal(const struct descendants *d, int signal)
     table_read(&table);
     table_mark(&table, d);
     for (size_t i = 0; i < table.count; i++) {
-        if (table.rows[i].ours && kill(table.rows[i].pid, signal) &&
-            errno == EPERM)
-            refused = table.rows[i].pid;
+        const struct process *process = &table.rows[i];
+        int sent = process->group == group ? 0 : signal;
+
+        if (process->ours && kill(process->pid, sent) && errno == EPERM)
+            refused = process->pid;
     }
     free(table.rows);
     return refused;

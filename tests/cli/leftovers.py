@@ -115,6 +115,27 @@ def a_loss_ends_every_session_of_the_command(ttl_ms):
         check(not alive(int(read(p.file('pid')))), 'it went on')
 
 
+@case
+@lasting(2000)
+def each_process_is_told_to_stop_once(ttl_ms):
+    with place() as p:
+        trap = 'trap "echo term >>{0}/$1" TERM; '.format(p.path)
+        wait = 'until [ -e {0}/end ]; do sleep 0.02; done'.format(p.path)
+        running = p.start(
+            'run', '--ttl', f'{ttl_ms}ms', 'k', '--', 'sh', '-c',
+            'setsid sh -c "$2" sh other & ' + trap + 'echo $$ >$0; ' + wait,
+            p.file('pid'), 'own', trap + wait)
+        until(lambda: read(p.file('pid')), 'the command')
+        time.sleep(0.2)
+        p.run('force', '--token', str(p.show('k')['token']), 'k', wanted=None)
+        until(lambda: read(p.file('own')) and read(p.file('other')),
+              'both signals')
+        touch(p.file('end'))
+        running.end(79)
+        equal((read(p.file('own')), read(p.file('other'))),
+              ('term\n', 'term\n'))
+
+
 # ---- Another user's processes ----------------------------------------------
 
 def as_nobody():
