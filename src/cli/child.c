@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "failure.h"
+#include "mutant.h"
 
 /* ---- The terminal -------------------------------------------------------
  *
@@ -143,13 +144,18 @@ void child_adopt(void)
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
+static bool is_group_all(const struct child *child)
+{
+    return child->detached || HF_MUTANT(261);
+}
+
 /* The group first: to find the others takes a while. */
 pid_t child_signal_all(const struct child *child, int signal)
 {
     pid_t refused = 0;
 
     child_signal(child, signal);
-    if (!child->detached)
+    if (!is_group_all(child))
         refused = descendants_signal(&child->descendants, signal, child->pid);
     if (!child->reaped && kill(child->pid, 0) && errno == EPERM)
         refused = child->pid;
@@ -158,7 +164,9 @@ pid_t child_signal_all(const struct child *child, int signal)
 
 bool child_is_left(const struct child *child)
 {
-    if (!child->detached)
+    if (HF_MUTANT(260))
+        return false;
+    if (!is_group_all(child))
         return descendants_exist(&child->descendants);
     return !kill(-child->pid, 0) || errno != ESRCH;
 }

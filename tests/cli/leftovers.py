@@ -13,8 +13,9 @@ from cases import (HOLDFAST, LONG, Skip, TooSlow, alive, case, check, equal,
 
 NOBODY = 65534
 
-# A process that says its number, then waits for a file.
-DAEMON = 'echo $$ >{0}/pid; until [ -e {0}/end ]; do sleep 0.02; done'
+# A process that says its number, then waits for a file, or the end of the case.
+DAEMON = ('exec >/dev/null 2>&1; echo $$ >{0}/pid; '
+          'while [ -d {0} ] && ! [ -e {0}/end ]; do sleep 0.02; done')
 
 
 def daemon(p, *options, how='setsid sh -c "$1" &'):
@@ -120,7 +121,8 @@ def a_loss_ends_every_session_of_the_command(ttl_ms):
 def each_process_is_told_to_stop_once(ttl_ms):
     with place() as p:
         trap = 'trap "echo term >>{0}/$1" TERM; '.format(p.path)
-        wait = 'until [ -e {0}/end ]; do sleep 0.02; done'.format(p.path)
+        wait = ('while [ -d {0} ] && ! [ -e {0}/end ]; do sleep 0.02; done'
+                .format(p.path))
         running = p.start(
             'run', '--ttl', f'{ttl_ms}ms', 'k', '--', 'sh', '-c',
             'setsid sh -c "$2" sh other & ' + trap + 'echo $$ >$0; ' + wait,
