@@ -160,7 +160,7 @@ static void without_change_streams_a_watch_is_refused(void **state)
     other = open_porter();
     expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
     expect_err(hf_watch(other, hf_key(""), NULL, on_release, NULL, &watch),
-               HF_EINVAL);
+               HF_EDENIED);
     hf_client_error(other, &error);
     assert_non_null(strstr(error.text, "not authorized"));
     expect_ok(hf_wait_free_start(other, hf_key("k"), 60000, NULL, NULL, NULL,
