@@ -5,7 +5,7 @@ _holdfast_options() { # VERB
     local common='--url --json --verbose --help'
     local waiting='--wait --no-wait --conflict-exit-code --quiet'
     case $1 in
-    run) echo "--ttl $waiting --value --note $common" ;;
+    run) echo "--ttl $waiting --command --exclusive --close --value --note $common" ;;
     lock) echo "--ttl $waiting --hold --value --note $common" ;;
     unlock) echo "--quiet $common" ;;
     renew) echo "--ttl $common" ;;
@@ -21,7 +21,7 @@ _holdfast_options() { # VERB
 # Whether an option is followed by a word of its own.
 _holdfast_has_value() { # OPTION
     case $1 in
-    --ttl | --wait | -w | --conflict-exit-code | -E | --value | --expect | \
+    --ttl | --wait | -w | --conflict-exit-code | -E | --command | -c | --value | --expect | \
         --note | --token | --from | --kinds | --count | --url) ;;
     *) return 1 ;;
     esac

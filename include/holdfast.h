@@ -141,7 +141,8 @@ HF_API const char *hf_version(void);
     X(EUNSUPPORTED, -18, "this strategy or build cannot do that")              \
     X(EPROTO, -19, "the bytes cannot be understood")                           \
     X(ESYSTEM, -20, "the operating system refused")                            \
-    X(EINTR, -21, "interrupted by hf_interrupt()")
+    X(EINTR, -21, "interrupted by hf_interrupt()")                             \
+    X(EDENIED, -22, "the server does not allow it to this user")
 
 enum hf_err {
     HF_OK = 0,
@@ -253,6 +254,7 @@ static inline void hf_client_opts_init(struct hf_client_opts *opts)
  * HF_EINVAL        the URL or an option is wrong; opts->error says which
  * HF_EUNSUPPORTED  no such strategy in this build, or it lacks what the URL
  *                  requires, or the library is too old for an option
+ * HF_EDENIED       the server refuses the user, the password, or a right
  * Otherwise as the strategy says. Any thread. */
 HF_API enum hf_err hf_open(const char *url, const struct hf_client_opts *opts,
                            struct hf_client **client);
@@ -380,7 +382,8 @@ enum hf_lock_state {
 
 enum hf_lock_event {
     HF_LOCK_EVENT_WAITING = 1, /* in line now: hf_lock_place() says where */
-    HF_LOCK_EVENT_AT_RISK,     /* renewals fail: half the ttl has gone */
+    HF_LOCK_EVENT_AT_RISK,     /* renewals fail: half the ttl has gone;
+                                  hf_lock_error() says why */
     HF_LOCK_EVENT_LOST,        /* validity has ended without hf_unlock() */
 };
 

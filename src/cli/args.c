@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "failure.h"
+#include "flock.h"
+#include "loop.h"
 #include "number.h"
 #include "text.h"
 
@@ -38,6 +40,7 @@ void args_init(struct args *args)
     *args = (struct args){
         .ttl_ms = 10000,
         .wait_ms = HF_FOREVER,
+        .wait_until = INT64_MAX,
         .busy_status = STATUS_BUSY,
         .kinds = HF_EVENT_ANY,
     };
@@ -113,6 +116,9 @@ static int take_value(struct args *args, enum option option, const char *value)
     case OPTION_VALUE:
         args->value = value;
         return 0;
+    case OPTION_COMMAND:
+        args->in_shell[2] = (char *)(uintptr_t)value;
+        return 0;
     case OPTION_EXPECT:
         args->expect = value;
         return 0;
@@ -146,6 +152,7 @@ static void take_flag(struct args *args, enum option option)
     args->json |= option == OPTION_JSON;
     args->verbose |= option == OPTION_VERBOSE;
     args->quiet |= option == OPTION_QUIET;
+    args->close |= option == OPTION_CLOSE;
     args->hold |= option == OPTION_HOLD;
     args->held |= option == OPTION_HELD;
     args->now |= option == OPTION_NOW;
@@ -159,6 +166,17 @@ static bool takes(const struct args *args, unsigned option)
     uint32_t set = OPTIONS_COMMON | (args->verb ? args->verb->options : 0);
 
     return (set & (1u << option)) != 0;
+}
+
+static int no_option(const struct args *args, const char *dashes,
+                     const char *name, size_t size)
+{
+    bool takes_locks = args->verb && (args->verb->options & OPTION(TTL)) &&
+                       (args->verb->options & OPTION(WAIT));
+    const char *hint = takes_locks ? flock_hint(name, size) : NULL;
+
+    return failure_usage(args, "there is no option %s%.*s%s%s", dashes,
+                         (int)size, name, hint ? ": " : "", hint ? hint : "");
 }
 
 /* One "--name", "--name=value" or "--name value". `*used` counts what it used
@@ -175,8 +193,7 @@ static int take_long(struct args *args, char **argv, int *used)
             strncmp(options[option].name, name, size) != 0))
         option++;
     if (option == OPTION_COUNT_OF)
-        return failure_usage(args, "there is no option --%.*s", (int)size,
-                             name);
+        return no_option(args, "--", name, size);
     args->given |= 1u << option;
     if (!options[option].value) {
         if (value)
@@ -205,7 +222,7 @@ static int take_short(struct args *args, char **argv, int *used)
                (!takes(args, option) || options[option].letter != *letter))
             option++;
         if (option == OPTION_COUNT_OF)
-            return failure_usage(args, "there is no option -%c", *letter);
+            return no_option(args, "-", letter, 1);
         args->given |= 1u << option;
         if (!options[option].value) {
             take_flag(args, (enum option)option);
@@ -294,6 +311,22 @@ static int take_words(struct args *args, char **argv)
     return 0;
 }
 
+/* What -c gives is for the user's shell, as flock has it. */
+static int take_shell_command(struct args *args)
+{
+    const char *shell = getenv("SHELL");
+
+    if (!args->in_shell[2])
+        return 0;
+    if (args->command)
+        return failure_usage(args, "-c and a command after KEY contradict");
+    args->in_shell[0] =
+        (char *)(uintptr_t)(shell && *shell ? shell : "/bin/sh");
+    args->in_shell[1] = (char *)(uintptr_t) "-c";
+    args->command = args->in_shell;
+    return 0;
+}
+
 static int check(const struct args *args)
 {
     const struct verb *verb = args->verb;
@@ -332,12 +365,25 @@ int args_parse(struct args *args, char **argv)
     args->words = argv;
     status = take_words(args, argv);
     if (!status)
+        status = take_shell_command(args);
+    if (!status)
         status = check(args);
     /* A command may have a --json of its own. */
     args->json = json || (args->given & OPTION(JSON)) != 0;
     if (args->given & OPTION(NO_WAIT))
         args->wait_ms = 0;
+    if (args->wait_ms != HF_FOREVER)
+        args->wait_until = loop_now() + args->wait_ms;
     return status;
+}
+
+uint32_t args_wait_left(const struct args *args)
+{
+    int64_t left = args->wait_until - loop_now();
+
+    if (args->wait_ms == HF_FOREVER)
+        return HF_FOREVER;
+    return left > 0 ? (uint32_t)left : 0;
 }
 
 struct hf_key args_key(const struct args *args)

@@ -18,6 +18,10 @@
     X(NO_WAIT, "no-wait", 'n', NULL, "do not wait at all")                     \
     X(BUSY_STATUS, "conflict-exit-code", 'E', "CODE",                          \
       "the status where the key stays busy; 75")                               \
+    X(COMMAND, "command", 'c', "TEXT", "pass TEXT to a shell, as the command") \
+    X(EXCLUSIVE, "exclusive", 'x', NULL, "no effect: every lock is exclusive") \
+    X(CLOSE, "close", 'o', NULL,                                               \
+      "do not wait for what the command leaves running")                       \
     X(HOLD, "hold", 0, NULL, "keep it until stdin closes, then give it back")  \
     X(VALUE, "value", 0, "TEXT", "keep TEXT with the lock, for all to see")    \
     X(EXPECT, "expect", 0, "TEXT", "only if the value is TEXT now")            \
@@ -54,9 +58,10 @@ struct args {
     const char *note;
     const char *value;
     const char *expect;
-    bool json, verbose, quiet, hold, held, now, keys;
+    bool json, verbose, quiet, close, hold, held, now, keys;
     uint32_t ttl_ms;
-    uint32_t wait_ms; /* HF_FOREVER where nothing is said */
+    uint32_t wait_ms;   /* HF_FOREVER where nothing is said */
+    int64_t wait_until; /* when that is over, of CLOCK_BOOTTIME; INT64_MAX */
     int busy_status;
     uint64_t token;
     uint64_t from;
@@ -65,7 +70,8 @@ struct args {
 
     char **words;
     int word_count;
-    char **command; /* NULL at its end; or NULL if there is none */
+    char **command;    /* NULL at its end; or NULL if there is none */
+    char *in_shell[4]; /* the command of -c */
 };
 
 /* Fill `args` with the defaults. */
@@ -78,6 +84,9 @@ int args_parse_before_verb(struct args *args, char **argv, int *next);
 /* Read what follows the verb in args->verb. The words point into `argv`, which
  * is rearranged. Status 0, or 64, told. */
 int args_parse(struct args *args, char **argv);
+
+/* What is left of the wait, in milliseconds, HF_FOREVER for ever. */
+uint32_t args_wait_left(const struct args *args);
 
 /* The key in the first word. */
 struct hf_key args_key(const struct args *args);

@@ -2,11 +2,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "failure.h"
+#include "mutant.h"
 
 /* ---- The terminal -------------------------------------------------------
  *
@@ -31,6 +36,20 @@ static bool take_terminal(const struct child *child)
     return true;
 }
 
+static bool is_pipe(int fd)
+{
+    struct stat status;
+
+    return !fstat(fd, &status) && S_ISFIFO(status.st_mode);
+}
+
+/* The shell may not have started the others yet, so their pipes count too. */
+static bool is_in_pipeline(void)
+{
+    return is_pipe(STDIN_FILENO) || is_pipe(STDOUT_FILENO) ||
+           is_pipe(STDERR_FILENO) || descendants_group_is_shared();
+}
+
 /* ---- Starting -----------------------------------------------------------*/
 
 /* In the new process, which may do only what a signal handler may. */
@@ -53,17 +72,22 @@ static void become(struct child *child, char **argv, const struct loop *loop,
     _exit(err == ENOENT ? STATUS_NOT_FOUND : STATUS_NOT_EXECUTABLE);
 }
 
-int child_start(struct child *child, char **argv, const struct loop *loop)
+int child_start(struct child *child, char **argv, const struct loop *loop,
+                bool detached)
 {
     pid_t parent = getpid();
     bool foreground;
     int pipe[2], err;
 
-    *child = (struct child){.failure = -1};
+    *child = (struct child){.tty = -1, .failure = -1, .detached = detached};
     if (pipe2(pipe, O_CLOEXEC | O_NONBLOCK))
         return errno;
     child->tty = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
     foreground = has_terminal(child, getpgrp());
+    child->pipeline = foreground && is_in_pipeline();
+    foreground = foreground && !child->pipeline;
+    if (!detached)
+        descendants_init(&child->descendants);
     child->failure = pipe[1];
     child->pid = fork();
     if (child->pid == 0)
@@ -72,7 +96,7 @@ int child_start(struct child *child, char **argv, const struct loop *loop)
     (void)close(pipe[1]);
     child->failure = pipe[0];
     if (child->pid < 0) {
-        (void)child_end(child);
+        child_end(child);
         return err;
     }
     /* Both do it, for neither knows who is first. */
@@ -80,6 +104,32 @@ int child_start(struct child *child, char **argv, const struct loop *loop)
     if (foreground)
         give_terminal(child);
     return 0;
+}
+
+static bool is_set_user_id(const char *path)
+{
+    struct stat status;
+
+    return !stat(path, &status) && S_ISREG(status.st_mode) &&
+           (status.st_mode & S_ISUID) && status.st_uid != geteuid();
+}
+
+bool child_is_privileged(const char *name)
+{
+    const char *path = getenv("PATH");
+    char file[4096];
+
+    if (geteuid() == 0 || strchr(name, '/'))
+        return geteuid() != 0 && is_set_user_id(name);
+    while (path && *path) {
+        size_t size = strcspn(path, ":");
+
+        (void)snprintf(file, sizeof(file), "%.*s/%s", (int)size, path, name);
+        if (!access(file, X_OK))
+            return is_set_user_id(file);
+        path += size + (path[size] == ':');
+    }
+    return false;
 }
 
 /* ---- Signals and states -------------------------------------------------*/
@@ -94,10 +144,30 @@ void child_adopt(void)
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-bool child_has_group(const struct child *child)
+static bool is_group_all(const struct child *child)
 {
-    while (waitpid(-child->pid, NULL, WNOHANG) > 0)
-        continue;
+    return child->detached || HF_MUTANT(261);
+}
+
+/* The group first: to find the others takes a while. */
+pid_t child_signal_all(const struct child *child, int signal)
+{
+    pid_t refused = 0;
+
+    child_signal(child, signal);
+    if (!is_group_all(child))
+        refused = descendants_signal(&child->descendants, signal, child->pid);
+    if (!child->reaped && kill(child->pid, 0) && errno == EPERM)
+        refused = child->pid;
+    return refused;
+}
+
+bool child_is_left(const struct child *child)
+{
+    if (HF_MUTANT(260))
+        return false;
+    if (!is_group_all(child))
+        return descendants_exist(&child->descendants);
     return !kill(-child->pid, 0) || errno != ESRCH;
 }
 
@@ -107,24 +177,38 @@ static void ended(struct child *child, const siginfo_t *info)
     int err;
 
     child->reaped = true;
+    child->foreground = take_terminal(child);
     child->signal = killed ? info->si_status : 0;
     child->status = killed ? STATUS_SIGNAL + info->si_status : info->si_status;
     if (read(child->failure, &err, sizeof(err)) == (ssize_t)sizeof(err))
         child->exec_err = err;
 }
 
+/* Reap one process. False if none has ended. */
+static bool reap(struct child *child)
+{
+    siginfo_t info = {0};
+
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG) || info.si_pid == 0)
+        return false;
+    if (info.si_pid == child->pid && !child->reaped)
+        ended(child, &info);
+    else
+        descendants_forget(&child->descendants, info.si_pid);
+    return true;
+}
+
 int child_look(struct child *child)
 {
     siginfo_t info = {0};
 
+    while (reap(child))
+        continue;
     if (child->reaped ||
-        waitid(P_PID, (id_t)child->pid, &info, WEXITED | WSTOPPED | WNOHANG) ||
+        waitid(P_PID, (id_t)child->pid, &info, WSTOPPED | WNOHANG) ||
         info.si_pid == 0)
         return 0;
-    if (info.si_code == CLD_STOPPED)
-        return info.si_status;
-    ended(child, &info);
-    return 0;
+    return info.si_status;
 }
 
 bool child_follow(struct child *child, int signal)
@@ -136,8 +220,10 @@ bool child_follow(struct child *child, int signal)
     if (child->tty < 0)
         return false;
     /* It wants the terminal, and it is ours to give. */
-    if (asks && has_terminal(child, getpgrp()))
+    if (asks && has_terminal(child, getpgrp())) {
+        give_terminal(child);
         return true;
+    }
     (void)take_terminal(child);
     /* To our group, as the terminal would: a script that started us must stop
      * too, or its shell does not have the prompt back. */
@@ -147,19 +233,19 @@ bool child_follow(struct child *child, int signal)
 
 void child_resume(struct child *child)
 {
-    give_terminal(child);
+    if (!child->pipeline && !child->reaped)
+        give_terminal(child);
     child_signal(child, SIGCONT);
 }
 
-bool child_end(struct child *child)
+void child_end(struct child *child)
 {
-    bool foreground = child->pid > 0 && take_terminal(child);
-
+    if (child->pid > 0)
+        (void)take_terminal(child);
     if (child->tty >= 0)
         (void)close(child->tty);
     if (child->failure >= 0)
         (void)close(child->failure);
     child->tty = -1;
     child->failure = -1;
-    return foreground;
 }

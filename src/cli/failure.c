@@ -25,6 +25,7 @@ int failure_status(enum hf_err err)
     case HF_ENOTHELD:
     case HF_EEXPIRED:
     case HF_EFORCED:
+    case HF_EDENIED:
         return STATUS_NOT_HOLDER;
     case HF_EMISMATCH:
         return STATUS_MISMATCH;

@@ -7,9 +7,11 @@
 
 #include "failure.h"
 #include "json.h"
+#include "reach.h"
 #include "store.h"
 #include "take.h"
 #include "text.h"
+#include "url.h"
 
 struct held {
     struct loop loop;
@@ -141,6 +143,7 @@ static int lock_main(struct args *args)
 {
     char owner[HF_NOTE_MAX + 1];
     struct held held = {.client = NULL};
+    struct reach reach;
     int err = loop_open(&held.loop);
     int status;
 
@@ -150,9 +153,14 @@ static int lock_main(struct args *args)
         return STATUS_SYSTEM;
     }
     describe_caller(args, owner);
-    status = store_open(args, owner, &held.client);
-    if (status)
+    reach = (struct reach){.args = args, .owner = owner, .loop = &held.loop};
+    if (!reach_store(&reach, &status)) {
+        if (reach.signal)
+            loop_die(reach.signal);
         return status;
+    }
+    url_free(reach.url);
+    held.client = reach.client;
     if (take_lock(&held.take, args, &held.loop, held.client, args->hold,
                   &status)) {
         status = print(args, held.take.lock);

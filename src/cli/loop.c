@@ -104,6 +104,13 @@ int loop_signal(struct loop *loop)
     return (int)info.ssi_signo;
 }
 
+bool loop_can_report(void)
+{
+    struct pollfd fd = {.fd = STDERR_FILENO, .events = POLLOUT};
+
+    return poll(&fd, 1, 0) > 0 && (fd.revents & POLLOUT);
+}
+
 bool loop_is_fatal(int signal)
 {
     return signal != SIGCHLD && signal != SIGCONT && signal != SIGWINCH &&

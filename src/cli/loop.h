@@ -40,6 +40,10 @@ bool loop_sleep(struct loop *loop, struct hf_client *client, int fd,
 /* The next signal that has come, or 0. */
 int loop_signal(struct loop *loop);
 
+/* Whether a message can be written to stderr right now. A pipe that nobody
+ * reads must not hold up a program that has a lease to watch. */
+bool loop_can_report(void);
+
 /* Whether such a signal ends a program that does nothing about it. */
 bool loop_is_fatal(int signal);
 

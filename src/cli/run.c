@@ -16,23 +16,35 @@
 
 #include "child.h"
 #include "failure.h"
+#include "mutant.h"
+#include "nested.h"
+#include "reach.h"
 #include "store.h"
 #include "take.h"
 #include "text.h"
+#include "url.h"
 
 #define GRACE_MAX_MS 5000
 #define MARGIN_MAX_MS 100 /* for a SIGKILL to have its effect */
-#define STRAGGLERS_MS 20  /* how often to look whether the group is gone */
+#define STRAGGLERS_MS 20  /* how often to look whether all have ended */
+#define REPORT_MS 1000    /* then tell what is still waited for */
 
 struct run {
     struct args *args;
     struct loop loop;
+    struct reach reach;
     struct hf_client *client;
     struct take take;
     struct child child;
-    bool stopping;       /* the lock is lost, or as good as lost */
-    bool killed;         /* SIGKILL was sent */
-    int64_t end;         /* of its validity, if stopping */
+    bool stopping;     /* the lock is lost, or as good as lost */
+    bool killed;       /* SIGKILL was sent */
+    int64_t killed_at; /* then: when */
+    pid_t refused;     /* a process that does not take our signals, or 0 */
+    int64_t report_at; /* when to tell what is waited for; LOOP_NEVER: never */
+    bool straggling;   /* the command has ended, what it started has not */
+    bool reported;     /* the loss was reported before the end */
+    bool told_to_end;  /* what the command has left running was */
+    int64_t end;       /* of its validity, if stopping */
     struct hf_error why; /* if stopping */
     bool interrupted;    /* Ctrl-C has ended the command */
 };
@@ -76,8 +88,9 @@ static void see_to_end(void *arg)
         end = run->end;
     if (run->killed || loop_now() < end - margin_ms(run))
         return;
-    child_signal(&run->child, SIGKILL);
+    run->refused = child_signal_all(&run->child, SIGKILL);
     run->killed = true;
+    run->killed_at = loop_now();
     begin_stopping(run);
 }
 
@@ -90,39 +103,133 @@ static void see_to_lease(struct run *run)
         return;
     begin_stopping(run);
     child_adopt();
-    child_signal(&run->child, SIGTERM);
-    child_signal(&run->child, SIGCONT); /* or it would not hear of it */
+    (void)child_signal_all(&run->child, SIGTERM);
+    (void)child_signal_all(&run->child, SIGCONT); /* or they would not act */
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
 }
 
 static int64_t next_look(const struct run *run)
 {
-    int64_t soon = loop_now() + STRAGGLERS_MS;
+    int64_t now = loop_now();
+    int64_t soon = now + STRAGGLERS_MS;
     int64_t kill_at = run->end - margin_ms(run);
 
     if (!run->stopping)
-        return hf_deadline(run->take.lock) - grace_ms(run);
+        return earlier(hf_deadline(run->take.lock) - grace_ms(run),
+                       run->report_at);
     if (run->killed)
-        return LOOP_NEVER;
-    return run->child.reaped && soon < kill_at ? soon : kill_at;
+        return now < run->killed_at + REPORT_MS ? soon : now + REPORT_MS;
+    return run->child.reaped ? earlier(soon, kill_at) : kill_at;
+}
+
+/* ---- What cannot be stopped ---------------------------------------------*/
+
+static int lost(const struct run *run, const char *how)
+{
+    struct hf_key key = args_key(run->args);
+    char *word = text_quote(key.data, key.size);
+    bool known = run->why.code != HF_OK;
+
+    (void)failure(run->args, known ? run->why.code : HF_EEXPIRED,
+                  "%s: the lock was lost while the command ran: %s%s", word,
+                  known ? run->why.text : "it was not renewed in time", how);
+    free(word);
+    return STATUS_LOST;
+}
+
+/* A process that SIGKILL does not end runs on without the lock. There is
+ * nothing else to do but to say so, and to wait for it. */
+static void see_to_survivors(struct run *run)
+{
+    char how[160], name[DESCENDANT_NAME_SIZE];
+    pid_t pid;
+
+    if (!run->killed || run->reported)
+        return;
+    run->refused = child_signal_all(&run->child, SIGKILL); /* new ones too */
+    pid = run->refused;
+    if (!pid && loop_now() >= run->killed_at + REPORT_MS)
+        pid = descendants_first(&run->child.descendants);
+    if (!pid)
+        return;
+    descendants_name(pid, name);
+    (void)snprintf(how, sizeof(how),
+                   "; %s[%ld] cannot be stopped (%s) and runs on WITHOUT THE "
+                   "LOCK; waiting for it",
+                   name, (long)pid,
+                   run->refused ? "it belongs to another user"
+                                : "it does not end by SIGKILL");
+    (void)lost(run, how);
+    run->reported = true;
+}
+
+/* The lock is kept for processes that the command has left running. */
+static void see_to_stragglers(struct run *run)
+{
+    char name[DESCENDANT_NAME_SIZE];
+    pid_t pid;
+
+    if (!run->child.reaped || run->child.detached || run->stopping)
+        return;
+    if (!run->straggling) {
+        run->straggling = true;
+        run->report_at = loop_now() + REPORT_MS;
+    }
+    if (loop_now() < run->report_at)
+        return;
+    run->report_at = LOOP_NEVER;
+    pid = descendants_first(&run->child.descendants);
+    if (!pid || !loop_can_report())
+        return;
+    descendants_name(pid, name);
+    failure_warn(run->args, HF_OK,
+                 "the command has ended with status %d, but has left %s[%ld] "
+                 "running: the lock is kept until that ends (see -o)",
+                 run->child.status, name, (long)pid);
 }
 
 /* ---- While the command runs ---------------------------------------------*/
 
+/* The command has ended, and a signal is meant for what it has left running:
+ * it need not heed the first, in the background of a shell it ignores SIGINT. */
+static void end_stragglers(struct run *run, int signal)
+{
+    if (loop_is_stop(signal)) {
+        (void)child_signal_all(&run->child, SIGSTOP);
+        loop_stop(signal, false);
+        see_to_end(run);
+        (void)child_signal_all(&run->child, SIGCONT);
+    } else if (loop_is_fatal(signal)) {
+        (void)child_signal_all(&run->child,
+                               run->told_to_end ? SIGKILL : SIGTERM);
+        run->told_to_end = true;
+    }
+}
+
 static void hear(struct run *run, int signal)
 {
+    if (signal == SIGCHLD)
+        return;
     if (signal == SIGCONT)
         child_resume(&run->child);
-    else if (signal != SIGCHLD)
+    else if (run->child.reaped)
+        end_stragglers(run, signal);
+    else
         child_signal(&run->child, signal);
 }
 
-/* It is over when the command has ended; one that is stopped for the sake of
- * the lock, when nobody of its group is left. */
+/* It is over when no process is left that the lock is kept for. */
 static bool is_over(const struct run *run)
 {
     if (!run->child.reaped)
         return false;
-    return !run->stopping || run->killed || !child_has_group(&run->child);
+    if (run->child.detached && (!run->stopping || run->killed))
+        return true;
+    return !child_is_left(&run->child);
 }
 
 static void attend(struct run *run)
@@ -133,6 +240,7 @@ static void attend(struct run *run)
         (void)loop_sleep(&run->loop, run->client, -1, next_look(run),
                          see_to_end, run);
         see_to_lease(run);
+        take_report_renewal(&run->take);
         while ((signal = loop_signal(&run->loop)))
             hear(run, signal);
         signal = child_look(&run->child);
@@ -140,42 +248,35 @@ static void attend(struct run *run)
             see_to_end(run); /* before it goes on */
             child_resume(&run->child);
         }
+        see_to_survivors(run);
+        see_to_stragglers(run);
     }
 }
 
 /* ---- After it -----------------------------------------------------------*/
 
-/* Give the lock back. False if it had been lost unnoticed. */
+/* Give the lock back. False if it may have been lost unnoticed: the store knows
+ * of no such lock, or has something else in its place. */
 static bool give_back(struct run *run)
 {
     enum hf_err err = hf_unlock(run->take.lock);
+    struct hf_key key = args_key(run->args);
+    char *word;
 
     if (err == HF_OK || run->stopping)
         return true;
-    if (err == HF_EEXPIRED || err == HF_ENOTOWNER || err == HF_ENOTHELD) {
-        hf_lock_error(run->take.lock, &run->why);
+    hf_lock_error(run->take.lock, &run->why);
+    if (err != HF_EUNAVAIL && err != HF_EINDOUBT && err != HF_ENOMEM &&
+        err != HF_ESYSTEM && !HF_MUTANT(264))
         return false;
-    }
+    word = text_quote(key.data, key.size);
     failure_warn(run->args, err,
-                 "the lock could not be given back and ends with its lease: %s",
-                 hf_err_text(err));
-    return true;
-}
-
-static int lost(const struct run *run)
-{
-    struct hf_key key = args_key(run->args);
-    char *word = text_quote(key.data, key.size);
-    bool known = run->why.code != HF_OK;
-
-    (void)failure(run->args, known ? run->why.code : HF_EEXPIRED,
-                  "%s: the lock was lost while the command ran: %s%s", word,
-                  known ? run->why.text : "it was not renewed in time",
-                  run->killed     ? "; the command was killed"
-                  : run->stopping ? "; the command was told to stop"
-                                  : "");
+                 "%s: the lock was held to the end of the command, but could "
+                 "not be given back: %s; it may stay held for %u ms",
+                 word, run->why.code ? run->why.text : hf_err_text(err),
+                 run->args->ttl_ms);
     free(word);
-    return STATUS_LOST;
+    return true;
 }
 
 static int could_not_execute(const struct run *run)
@@ -191,16 +292,21 @@ static int could_not_execute(const struct run *run)
 
 static int finish(struct run *run)
 {
-    bool foreground = child_end(&run->child);
-    bool kept = give_back(run);
+    bool kept;
 
+    child_end(&run->child);
+    kept = give_back(run);
+    if (run->reported)
+        return STATUS_LOST;
     if (run->stopping || !kept)
-        return lost(run);
+        return lost(run, run->killed     ? "; the command was killed"
+                         : run->stopping ? "; the command was told to stop"
+                                         : "");
     if (run->child.exec_err)
         return could_not_execute(run);
     failure_say(run->args, "the command ended with status %d",
                 run->child.status);
-    run->interrupted = foreground && run->child.signal == SIGINT;
+    run->interrupted = run->child.foreground && run->child.signal == SIGINT;
     return run->child.status;
 }
 
@@ -220,18 +326,36 @@ static bool export_lock(const struct run *run)
     set = !setenv("HOLDFAST_KEY", run->args->words[0], 1) &&
           !setenv("HOLDFAST_TOKEN", token, 1) &&
           !setenv("HOLDFAST_NONCE", hex, 1) &&
-          !setenv("HOLDFAST_TTL_MS", ttl, 1);
+          !setenv("HOLDFAST_TTL_MS", ttl, 1) && url_export(run->reach.url) &&
+          nested_export(hf_token(run->take.lock), run->reach.owner);
     explicit_bzero(nonce, sizeof(nonce));
     explicit_bzero(hex, sizeof(hex));
     return set;
+}
+
+static void warn_of_privileges(const struct run *run)
+{
+    const char *name = run->args->command[0];
+    char *word;
+
+    if (!child_is_privileged(name))
+        return;
+    word = text_quote(name, strlen(name));
+    failure_warn(run->args, HF_OK,
+                 "%s runs as another user (set-user-ID) and may not be stopped "
+                 "if the lock is lost; write '%s holdfast run ...' instead",
+                 word, word);
+    free(word);
 }
 
 static int run_command(struct run *run)
 {
     int err = export_lock(run) ? 0 : ENOMEM;
 
+    warn_of_privileges(run);
     if (!err)
-        err = child_start(&run->child, run->args->command, &run->loop);
+        err = child_start(&run->child, run->args->command, &run->loop,
+                          run->args->close);
     if (err) {
         (void)failure(run->args, HF_ESYSTEM, "cannot start a process: %s",
                       strerror(err));
@@ -244,7 +368,7 @@ static int run_command(struct run *run)
 static int run_main(struct args *args)
 {
     char owner[HF_NOTE_MAX + 1];
-    struct run run = {.args = args};
+    struct run run = {.args = args, .report_at = LOOP_NEVER};
     int err = loop_open(&run.loop);
     int status;
 
@@ -254,12 +378,18 @@ static int run_main(struct args *args)
         return STATUS_SYSTEM;
     }
     store_label(owner, args->command[0], (long)getpid());
-    status = store_open(args, owner, &run.client);
-    if (!status &&
-        take_lock(&run.take, args, &run.loop, run.client, true, &status))
+    run.reach = (struct reach){.args = args, .owner = owner, .loop = &run.loop};
+    if (!reach_store(&run.reach, &status)) {
+        if (run.reach.signal)
+            loop_die(run.reach.signal);
+        return status;
+    }
+    run.client = run.reach.client;
+    if (take_lock(&run.take, args, &run.loop, run.client, true, &status))
         status = run_command(&run);
     store_close(run.client);
     take_fini(&run.take);
+    url_free(run.reach.url);
     if (run.take.signal)
         loop_die(run.take.signal);
     /* The terminal told the command alone of Ctrl-C: now those hear of it who
@@ -279,13 +409,13 @@ const struct verb verb_run = {
     .text =
         "Takes the lock on KEY, waiting in line for it, runs COMMAND, gives\n"
         "the lock back and passes on the command's status. The lock is\n"
-        "renewed for as long as that takes. If it is lost all the same, the\n"
-        "command and its process group are stopped before anyone else can\n"
+        "renewed until COMMAND and everything that it has started has ended.\n"
+        "If it is lost all the same, they are stopped before anyone else can\n"
         "have it, and the status is 79.\n"
         "\n"
-        "The command finds HOLDFAST_KEY, HOLDFAST_TOKEN, HOLDFAST_NONCE and\n"
-        "HOLDFAST_TTL_MS in its environment. Send the token with each write\n"
-        "that the lock protects.\n",
+        "The command finds HOLDFAST_KEY, HOLDFAST_TOKEN, HOLDFAST_NONCE,\n"
+        "HOLDFAST_TTL_MS and HOLDFAST_URL in its environment. Send the token\n"
+        "with each write that the lock protects.\n",
     .examples =
         "Once at a time, instead of flock /tmp/report ./report.sh:\n"
         "  holdfast run report -- ./report.sh\n"
@@ -299,11 +429,11 @@ const struct verb verb_run = {
         "A command that may be suspended for an hour and still hold the lock:\n"
         "  holdfast run --ttl 1h edit -- vi notes.txt\n"
         "\n"
-        "A few commands:\n"
-        "  holdfast run db -- sh -c 'dump >new && mv new old'\n",
+        "A few commands, for a shell:\n"
+        "  holdfast run db -c 'dump >new && mv new old'\n",
     .options = OPTION(TTL) | OPTION(WAIT) | OPTION(NO_WAIT) |
-               OPTION(BUSY_STATUS) | OPTION(NOTE) | OPTION(VALUE) |
-               OPTION(QUIET),
+               OPTION(BUSY_STATUS) | OPTION(COMMAND) | OPTION(CLOSE) |
+               OPTION(EXCLUSIVE) | OPTION(NOTE) | OPTION(VALUE) | OPTION(QUIET),
     .words_min = 1,
     .words_max = 1,
     .command = true,

@@ -7,69 +7,22 @@
 
 #include "failure.h"
 #include "number.h"
+#include "reach.h"
+#include "url.h"
 
 #define CLOSE_MS 1000 /* what is not given back by then ends with its lease */
-
-static const char *url_of(const struct args *args)
-{
-    const char *url = args->url ? args->url : getenv("HOLDFAST_URL");
-
-    /* An empty variable is how a shell unsets one for a single command. */
-    return url && (args->url || *url) ? url : "file:";
-}
-
-/* What stands between "//user:" and "@" is a password, and everyone can read
- * the command line of a process: it goes from there. */
-static void hide_password(char *url)
-{
-    char *begin = strstr(url, "//");
-    char *end = begin ? begin + strcspn(begin + 2, "/?") + 2 : NULL;
-    char *colon = begin ? strchr(begin, ':') : NULL;
-
-    while (end && end > begin && *end != '@')
-        end--;
-    if (end && colon && colon < end)
-        memset(colon + 1, '*', (size_t)(end - colon - 1));
-}
-
-/* A copy of the URL, to be wiped; NULL: out of memory. */
-static char *take_url(const struct args *args)
-{
-    char *copy = strdup(url_of(args));
-
-    if (args->url)
-        hide_password(args->url);
-    return copy;
-}
-
-static enum hf_err open_url(char *url, const struct hf_client_opts *opts,
-                            struct hf_client **client)
-{
-    enum hf_err err;
-
-    if (!url)
-        return HF_ENOMEM;
-    err = hf_open(url, opts, client);
-    explicit_bzero(url, strlen(url));
-    free(url);
-    return err;
-}
 
 int store_open(const struct args *args, const char *owner,
                struct hf_client **client)
 {
-    struct hf_client_opts opts;
-    struct hf_error error = {0};
-    enum hf_err err;
+    struct reach reach = {.args = args, .owner = owner};
+    int status;
 
-    hf_client_opts_init(&opts);
-    opts.owner = owner;
-    opts.error = &error;
-    err = open_url(take_url(args), &opts, client);
-    if (!err)
-        return 0;
-    return failure(args, err, "%s",
-                   error.text[0] ? error.text : hf_err_text(err));
+    if (!reach_store(&reach, &status))
+        return status;
+    url_free(reach.url);
+    *client = reach.client;
+    return 0;
 }
 
 void store_close(struct hf_client *client)

@@ -1,10 +1,16 @@
 #include "take.h"
 
+#include <stdlib.h>
+
 #include "failure.h"
 #include "info.h"
+#include "nested.h"
+#include "text.h"
 
 #define SILENCE_MS 1000 /* a shorter wait is not worth a line */
 #define AGAIN_MS 1000
+#define ANSWER_MIN_MS 1000 /* for a store to answer, however short the wait */
+#define ANSWER_MAX_MS 5000
 
 static void answered(enum hf_err err, void *arg)
 {
@@ -16,23 +22,44 @@ static void answered(enum hf_err err, void *arg)
 
 /* ---- The line -----------------------------------------------------------*/
 
+/* What has changed since the last report. */
+static void report_wait(struct take *take)
+{
+    uint32_t position = hf_lock_place(take->lock);
+    char *text;
+
+    if (position == take->position && take->info.token == take->holder)
+        return;
+    take->position = position;
+    take->holder = take->info.token;
+    text = info_holder(&take->info);
+    failure_say(take->args, "waiting, position %u in the queue: %s", position,
+                text);
+    free(text);
+}
+
 static void read_done(enum hf_err err, void *arg)
 {
     struct take *take = arg;
 
     take->reading = false;
-    if (!err && !take->answered)
-        line_show(&take->line, &take->info, hf_lock_place(take->lock));
+    if (err || take->answered)
+        return;
+    line_show(&take->line, &take->info, hf_lock_place(take->lock));
+    if (take->args->verbose)
+        report_wait(take);
 }
 
 static void show(struct take *take)
 {
     int64_t now = loop_now();
+    bool wanted;
 
     if (now < take->show_at || take->answered)
         return;
-    take->show_at = take->line.wanted ? now + AGAIN_MS : LOOP_NEVER;
-    if (!take->line.wanted || take->reading)
+    wanted = take->line.wanted || take->args->verbose;
+    take->show_at = wanted ? now + AGAIN_MS : LOOP_NEVER;
+    if (!wanted || take->reading)
         return;
     hf_info_fini(&take->info);
     take->info = (struct hf_info){0};
@@ -71,15 +98,67 @@ static void wait_for_answer(struct take *take, struct hf_future *future)
     line_clear(&take->line);
 }
 
-static void set_options(const struct args *args, struct hf_lock_opts *opts,
+/* How long one answer may take, where the wait is limited. */
+static uint32_t answer_ms(uint32_t wait_ms)
+{
+    if (wait_ms < ANSWER_MIN_MS)
+        return ANSWER_MIN_MS;
+    return wait_ms < ANSWER_MAX_MS ? wait_ms : ANSWER_MAX_MS;
+}
+
+/* ---- Reports of -v ------------------------------------------------------*/
+
+static void report_risk(struct take *take)
+{
+    struct hf_error error;
+
+    hf_lock_error(take->lock, &error);
+    failure_say(take->args, "at risk, %u ms are left: %s",
+                hf_remaining_ms(take->lock),
+                error.code ? error.text : "not renewed in time");
+    take->at_risk = true;
+}
+
+static void on_event(struct hf_lock *lock, enum hf_lock_event event, void *arg)
+{
+    struct take *take = arg;
+
+    (void)lock;
+    if (event == HF_LOCK_EVENT_WAITING)
+        take->show_at = loop_now();
+    else if (!loop_can_report())
+        return;
+    else if (event == HF_LOCK_EVENT_AT_RISK)
+        report_risk(take);
+    else if (event == HF_LOCK_EVENT_LOST)
+        failure_say(take->args, "the lock is lost");
+}
+
+void take_report_renewal(struct take *take)
+{
+    if (!take->at_risk || hf_remaining_ms(take->lock) <= take->args->ttl_ms / 2)
+        return;
+    take->at_risk = false;
+    if (loop_can_report())
+        failure_say(take->args, "renewed again, %u ms are left",
+                    hf_remaining_ms(take->lock));
+}
+
+static void set_options(struct take *take, struct hf_lock_opts *opts,
                         bool renew)
 {
+    const struct args *args = take->args;
+
     hf_lock_opts_init(opts);
     opts->ttl_ms = args->ttl_ms;
-    opts->wait_ms = args->wait_ms;
+    opts->wait_ms = args_wait_left(args);
+    if (args->given & OPTION(WAIT))
+        opts->timeout_ms = answer_ms(opts->wait_ms);
     opts->renew = renew;
     opts->idle = true; /* claimed by a call that can be canceled */
     opts->note = args->note;
+    opts->on_event = args->verbose ? on_event : NULL;
+    opts->arg = take;
     if (args->value)
         opts->value = hf_bytes(args->value);
 }
@@ -94,28 +173,86 @@ static int refused(struct take *take)
     return failure_of(take->args, take->lock, take->err);
 }
 
-bool take_lock(struct take *take, const struct args *args, struct loop *loop,
-               struct hf_client *client, bool renew, int *status)
+/* A command that waits for a lock of the `run` that waits for it waits for
+ * ever. */
+static bool waits_for_itself(struct take *take)
+{
+    struct hf_key key = args_key(take->args);
+    struct hf_info info;
+    bool nested;
+    char *word;
+
+    if (!nested_exists() || hf_read(take->client, key, HF_LINEARIZABLE, &info))
+        return false;
+    nested = nested_holds(&info);
+    if (nested) {
+        word = text_quote(key.data, key.size);
+        (void)failure(take->args, HF_EBUSY,
+                      "%s is held, with token %llu, by the 'holdfast run' that "
+                      "this command runs under: it would wait for itself",
+                      word, (unsigned long long)info.token);
+        free(word);
+    }
+    hf_info_fini(&info);
+    return nested;
+}
+
+/* Claim with a new handle, and wait for the answer. */
+static enum hf_err claim_lock(struct take *take, bool renew,
+                              struct hf_error *error)
 {
     struct hf_lock_opts opts;
-    struct hf_error error = {0};
     struct hf_future *future;
     enum hf_err err;
 
-    *take = (struct take){.args = args, .loop = loop, .client = client};
-    line_init(&take->line, !args->json && !args->quiet);
-    take->show_at = loop_now() + SILENCE_MS;
-    set_options(args, &opts, renew);
-    opts.error = &error;
-    err = hf_lock_new(client, args_key(args), &opts, &take->lock);
+    set_options(take, &opts, renew);
+    opts.error = error;
+    err = hf_lock_new(take->client, args_key(take->args), &opts, &take->lock);
     if (!err)
         err = hf_claim_start(take->lock, answered, take, &future);
+    if (err)
+        return err;
+    wait_for_answer(take, future);
+    hf_future_free(future);
+    return HF_OK;
+}
+
+/* A store that does not answer is asked again while --wait lasts. What was in
+ * doubt is withdrawn meanwhile; if it was granted after all, the next claim
+ * waits for that. */
+static bool may_claim_again(struct take *take)
+{
+    if (!(take->args->given & OPTION(WAIT)) || take->signal ||
+        (take->err != HF_EUNAVAIL && take->err != HF_EINDOUBT) ||
+        args_wait_left(take->args) == 0)
+        return false;
+    failure_say(take->args, "the store does not answer; trying again");
+    hf_lock_free(take->lock);
+    take->lock = NULL;
+    take->answered = false;
+    return true;
+}
+
+bool take_lock(struct take *take, const struct args *args, struct loop *loop,
+               struct hf_client *client, bool renew, int *status)
+{
+    struct hf_error error = {0};
+    enum hf_err err;
+
+    *take = (struct take){.args = args, .loop = loop, .client = client};
+    line_init(&take->line, !args->json && !args->quiet && !args->verbose);
+    if (waits_for_itself(take)) {
+        *status = args->busy_status;
+        return false;
+    }
+    take->show_at = loop_now() + SILENCE_MS;
+    do {
+        err = claim_lock(take, renew, &error);
+    } while (!err && may_claim_again(take));
     if (err) {
         *status = failure_about(args, args_key(args), err, &error);
         return false;
     }
-    wait_for_answer(take, future);
-    hf_future_free(future);
     if (take->err || take->signal) {
         *status = refused(take);
         return false;

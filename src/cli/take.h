@@ -16,6 +16,9 @@ struct take {
     int64_t show_at;
     struct hf_info info; /* who has it, as last read */
     bool reading;
+    uint32_t position; /* as last reported with -v */
+    uint64_t holder;   /* its token, likewise */
+    bool at_risk;      /* reported with -v, and not renewed since */
     bool answered;
     enum hf_err err;
     int signal; /* that ended the wait, or 0 */
@@ -30,6 +33,9 @@ struct take {
  * is closed. */
 bool take_lock(struct take *take, const struct args *args, struct loop *loop,
                struct hf_client *client, bool renew, int *status);
+
+/* With -v: report that the lock is renewed again after it was at risk. */
+void take_report_renewal(struct take *take);
 
 /* Free what it holds, after the client is closed. */
 void take_fini(struct take *take);

@@ -29,7 +29,7 @@ static int wait_held(const struct args *args, struct hf_client *client)
 {
     struct hf_info info;
     enum hf_err err =
-        hf_wait_held(client, args_key(args), args->wait_ms, &info);
+        hf_wait_held(client, args_key(args), args_wait_left(args), &info);
 
     if (err)
         return refused(args, client, err);
@@ -49,7 +49,7 @@ static int wait_free(const struct args *args, struct hf_client *client)
 {
     struct hf_key key = args_key(args);
     enum hf_freed freed;
-    enum hf_err err = hf_wait_free(client, key, args->wait_ms, &freed);
+    enum hf_err err = hf_wait_free(client, key, args_wait_left(args), &freed);
 
     if (err)
         return refused(args, client, err);

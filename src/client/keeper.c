@@ -148,6 +148,24 @@ static void lose_unrenewed(struct hf_lock *lock)
     free(text);
 }
 
+/* The renewal under way has failed so far: hf_lock_error() says why while there
+ * is still time, and not only when the lease has ended. */
+static void report_risk(struct hf_lock *lock)
+{
+    const struct hf_call *call = lock->renewal;
+    const char *cause = call->request.answer.cause;
+    char text[256];
+
+    if (!has_told(lock, HF_LOCK_EVENT_AT_RISK) && hf_call_open(call) &&
+        lock->failure != HF_EPROTO) {
+        cause = cause ? cause : call->cause;
+        (void)snprintf(text, sizeof(text), "renewals fail: %s",
+                       cause ? cause : "no answer");
+        hf_lock_set_failure(lock, HF_EUNAVAIL, text);
+    }
+    hf_lock_tell(lock, HF_LOCK_EVENT_AT_RISK);
+}
+
 void hf_keeper_tick(struct hf_lock *lock)
 {
     hf_time now = hf_client_now(lock->client);
@@ -157,7 +175,7 @@ void hf_keeper_tick(struct hf_lock *lock)
         return;
     }
     if (lock->renewal && now >= risk_at(lock))
-        hf_lock_tell(lock, HF_LOCK_EVENT_AT_RISK);
+        report_risk(lock);
     if (lock->renewal && !lock->forced && !hf_call_open(lock->renewal) &&
         now >= lock->next_renewal)
         renew(lock);

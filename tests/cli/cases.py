@@ -203,7 +203,13 @@ def place():
         yield made
 
 
-MEMORY = environment(HOLDFAST_URL='memory:test')
+_stores = tempfile.TemporaryDirectory(prefix='holdfast-')
+
+
+def alone(**more):
+    """An environment with locks that nobody else uses."""
+    path = tempfile.mkdtemp(dir=_stores.name)
+    return environment(HOLDFAST_URL=f'file:{path}/locks', **more)
 
 
 def alive(pid):

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 
-from cases import (HOLDFAST, MEMORY, case, check, equal, main, place, read, run,
+from cases import (HOLDFAST, alone, case, check, equal, main, place, read, run,
                    tool)
 
 ROOT = sys.argv[2] if len(sys.argv) > 2 else os.path.join(
@@ -19,12 +19,12 @@ del sys.argv[2:3]
 
 
 def verbs():
-    return [told['verb'] for told in run('help', '--json', env=MEMORY).json()]
+    return [told['verb'] for told in run('help', '--json', env=alone()).json()]
 
 
 def options(verb):
     """What help says of a verb: {'--wait': '-w', ...}."""
-    shown = run('help', verb, env=MEMORY).out
+    shown = run('help', verb, env=alone()).out
     found = re.findall(r'^  (-\w|  )[, ] (--[a-z-]+)', shown, re.MULTILINE)
     return {name: letter.strip() for letter, name in found}
 
@@ -43,7 +43,7 @@ def complete(line, env=None):
         printf '%s\\n' "${{COMPREPLY[@]}}"
     '''
     done = subprocess.run([bash, '--norc', '-u', '-c', script, 'bash', line],
-                          env=env or MEMORY, stdout=subprocess.PIPE,
+                          env=env or alone(), stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, check=False)
     equal((done.returncode, done.stderr), (0, b''), line)
     return sorted(done.stdout.decode().split())
@@ -82,9 +82,9 @@ def the_manual_has_every_status():
 def the_manual_has_every_member_of_the_json():
     page = read(PAGE).partition('.Ss JSON')[2].partition('.Sh')[0]
     named = set(re.findall(r'\b[a-z_]+\b', page))
-    (show,) = run('show', '--json', 'k', env=MEMORY).json()
-    (lock,) = run('lock', '--json', 'k', env=MEMORY).json()
-    (wait,) = run('wait', '--json', 'k', env=MEMORY).json()
+    (show,) = run('show', '--json', 'k', env=alone()).json()
+    (lock,) = run('lock', '--json', 'k', env=alone()).json()
+    (wait,) = run('wait', '--json', 'k', env=alone()).json()
     equal((set(show) | set(lock) | set(wait)) - named, set())
 
 

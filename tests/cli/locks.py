@@ -8,8 +8,8 @@ import signal
 import subprocess
 import time
 
-from cases import (LONG, Running, TooSlow, alive, case, check, environment,
-                   equal, lasting, main, place, read, run, until)
+from cases import (HOLDFAST, LONG, Running, TooSlow, alive, case, check,
+                   environment, equal, lasting, main, place, read, run, until)
 
 TTL_MS = 2000
 TTL = f'{TTL_MS}ms'
@@ -555,6 +555,42 @@ def a_command_may_renew_and_update_its_own_lock():
               os.path.abspath(os.sys.argv[1]))
 
 
+NESTED = 'this command runs under'
+
+
+@case
+def a_nested_run_of_the_same_key_is_refused_at_once():
+    with place() as p:
+        for args in (['run', 'k', '--', 'echo', 'ran'], ['lock', 'k'],
+                     ['run', '-w', '1h', 'k', '--', 'echo', 'ran']):
+            ended = p.run('run', 'k', '--', HOLDFAST, *args, wanted=75)
+            check(NESTED in ended.err and not ended.out, ended)
+        # However deep, and by whatever URL.
+        ended = p.run('run', 'a', '--', HOLDFAST, 'run', 'b', '--', HOLDFAST,
+                      'run', '-E', '9', '--url', p.url + '/.', 'a', '--',
+                      'true', wanted=9)
+        check(NESTED in ended.err, ended)
+        ended = p.run('run', 'k', '--', HOLDFAST, 'run', '-qE0', 'k', '--',
+                      'echo', 'ran')
+        equal((ended.out, ended.err), ('', ''))
+
+
+@case
+def a_nested_run_has_its_lock_if_nobody_holds_it():
+    with place() as p:
+        equal(p.run('run', 'a', '--', HOLDFAST, 'run', 'b', '--', 'echo',
+                    'ran').out, 'ran\n')
+        ended = p.run('run', 'k', '--', 'sh', '-c',
+                      '"$0" unlock k - "$HOLDFAST_TOKEN"; '
+                      '"$0" run k -- echo ran', HOLDFAST, wanted=79)
+        equal(ended.out, 'ran\n')
+        # Another store has a key and a token of its own.
+        url = 'file:' + p.file('other')
+        ended = p.run('run', 'k', '--', HOLDFAST, 'run', '--url', url, 'k',
+                      '--', 'echo', 'ran')
+        equal(ended.out, 'ran\n')
+
+
 @case
 def a_command_that_gives_its_own_lock_back_has_79():
     with place() as p:
@@ -565,11 +601,17 @@ def a_command_that_gives_its_own_lock_back_has_79():
 
 
 @case
-def an_empty_url_in_the_environment_is_none():
+def the_command_means_the_same_store_wherever_it_goes():
+    renew = ('cd / && "$0" renew --ttl 60s "$HOLDFAST_KEY" - "$HOLDFAST_TOKEN" '
+             '&& echo "$HOLDFAST_URL"')
     with place() as p:
-        env = environment(HOLDFAST_URL='')
-        ended = Running('ls', '--url', p.url, env=env).end(0)
-        equal(ended.out, '')
+        env = environment(HOLDFAST_URL='file:/nonexistent/locks')
+        here = p.file('a %3f dir\N{SNOWMAN}')
+        os.mkdir(here)
+        for url in (p.url, 'file:locks', 'file:./locks?mode=0700'):
+            ended = Running('run', '--url', url, 'k', '--', 'sh', '-c', renew,
+                            HOLDFAST, env=env, cwd=here).end(0)
+            check(ended.out.startswith('file:/'), ended)
 
 
 if __name__ == '__main__':

@@ -9,19 +9,20 @@ import sys
 import tempfile
 import time
 
-from cases import (HOLDFAST, LIMIT, LONG, MEMORY, Running, Skip, TooSlow,
-                   alive, case, check, equal, lasting, main, read, run, until)
+from cases import (HOLDFAST, LIMIT, LONG, Running, Skip, TooSlow,
+                   alive, alone, case, check, equal, lasting, main, read, run,
+                   until)
 
 TTL_MS = 1000
 
 
 def ran(*args, wanted=0, **options):
-    return run('run', 'k', '--', *args, wanted=wanted, env=MEMORY, **options)
+    return run('run', 'k', '--', *args, wanted=wanted, env=alone(), **options)
 
 
 def script(text, *options, **more):
     """A shell script under the lock that goes on."""
-    return Running('run', *options, 'k', '--', 'sh', '-c', text, env=MEMORY,
+    return Running('run', *options, 'k', '--', 'sh', '-c', text, env=alone(),
                    **more)
 
 
@@ -61,11 +62,11 @@ def a_command_that_cannot_be_executed_has_126_or_127():
 
 @case
 def the_environment_tells_of_the_lock_and_is_otherwise_untouched():
-    env = dict(MEMORY, HOLDFAST_KEY='old', OTHER='a=b\nc')
+    env = dict(alone(), HOLDFAST_KEY='old', OTHER='a=b\nc')
     ended = run('run', '--ttl', '12s', 'a key', '--', 'env', '-0', env=env)
     got = dict(line.split('=', 1) for line in ended.out.split('\0') if line)
-    equal((got['HOLDFAST_KEY'], got['HOLDFAST_TOKEN'], got['HOLDFAST_TTL_MS']),
-          ('a key', '1', '12000'))
+    equal((got['HOLDFAST_KEY'], got['HOLDFAST_TTL_MS']), ('a key', '12000'))
+    check(int(got['HOLDFAST_TOKEN']) > 0, got)
     equal(len(bytes.fromhex(got['HOLDFAST_NONCE'])), 16)
     env.update({name: got[name] for name in got if name.startswith('HOLDFAST')})
     equal(got, env)
@@ -74,12 +75,12 @@ def the_environment_tells_of_the_lock_and_is_otherwise_untouched():
 @case
 def stdin_and_stdout_pass_untouched():
     data = os.urandom(1 << 20)
-    done = subprocess.run([HOLDFAST, 'run', 'k', '--', 'cat'], env=MEMORY,
+    done = subprocess.run([HOLDFAST, 'run', 'k', '--', 'cat'], env=alone(),
                           input=data, stdout=subprocess.PIPE, check=True)
     check(done.stdout == data, 'other bytes came out')
     # What the command does not read is left for who comes next.
     done = subprocess.run(['sh', '-c', '"$0" run k -- head -c1; cat', HOLDFAST],
-                          env=MEMORY, input=b'x', stdout=subprocess.PIPE,
+                          env=alone(), input=b'x', stdout=subprocess.PIPE,
                           check=True)
     equal(done.stdout, b'x')
 
@@ -93,7 +94,7 @@ print(sorted(fd for fd in fds if os.path.exists("/proc/self/fd/" + fd)))
 
 @case
 def no_descriptor_is_added_or_lost():
-    plain = subprocess.run([sys.executable, '-c', DESCRIPTORS], env=MEMORY,
+    plain = subprocess.run([sys.executable, '-c', DESCRIPTORS], env=alone(),
                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                            check=True).stdout.decode()
     equal(ran(sys.executable, '-c', DESCRIPTORS).out, plain)
@@ -113,10 +114,10 @@ def a_standard_descriptor_that_is_closed_stays_closed():
                  'printf "%s " $fd; done; echo')
         line = f'"$@" {closed}'
         want = subprocess.run(['sh', '-c', line, 'sh', 'sh', '-c', probe],
-                              stdin=subprocess.DEVNULL, env=MEMORY,
+                              stdin=subprocess.DEVNULL, env=alone(),
                               stdout=subprocess.PIPE, check=False).stdout
         got = subprocess.run(['sh', '-c', line, 'sh', HOLDFAST, 'run', 'k',
-                              '--', 'sh', '-c', probe], env=MEMORY,
+                              '--', 'sh', '-c', probe], env=alone(),
                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                              check=False).stdout
         equal(got, want, closed)
@@ -138,7 +139,7 @@ def signals_are_as_they_were_for_the_command():
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
         plain = subprocess.run(probe, preexec_fn=prepare, check=True,
                                stdout=subprocess.PIPE).stdout
-        got = subprocess.run([HOLDFAST, 'run', 'k', '--', *probe], env=MEMORY,
+        got = subprocess.run([HOLDFAST, 'run', 'k', '--', *probe], env=alone(),
                              preexec_fn=prepare, check=True,
                              stdout=subprocess.PIPE).stdout
         equal(got, plain, ignored)
@@ -192,7 +193,7 @@ def the_command_dies_with_a_killed_holdfast():
 @lasting(TTL_MS)
 def the_lock_is_renewed_for_as_long_as_it_takes(ttl_ms):
     ended = run('run', '--ttl', f'{ttl_ms}ms', 'k', '--', 'sh', '-c',
-                f'sleep {3 * ttl_ms / 1000}; echo done', env=MEMORY,
+                f'sleep {3 * ttl_ms / 1000}; echo done', env=alone(),
                 wanted=None)
     if ended.status == 79:
         raise TooSlow
@@ -248,10 +249,11 @@ def without_a_terminal_a_command_that_is_stopped_keeps_the_lock(ttl_ms):
 
 
 @case
-def a_child_that_stays_behind_does_not_hold_up_the_status():
+def with_close_a_child_that_stays_behind_does_not_hold_up_the_status():
     with tempfile.TemporaryDirectory() as folder:
         running = script(f'sleep 3000 >/dev/null 2>&1 & echo $! >{folder}/pid',
-                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                         '-o', stdout=subprocess.DEVNULL,
+                         stderr=subprocess.DEVNULL)
         running.end(0)
         os.kill(int(read(f'{folder}/pid')), signal.SIGKILL)
 

@@ -12,7 +12,7 @@ import sys
 import termios
 import time
 
-from cases import (HOLDFAST, LIMIT, LONG, MEMORY, SLOWNESS, TooSlow, alive, case,
+from cases import (HOLDFAST, LIMIT, LONG, SLOWNESS, TooSlow, alive, alone, case,
                    check, equal, lasting, main, place, read, tool, until)
 
 PROMPT = 'ready> '
@@ -144,7 +144,7 @@ def bring_back(terminal):
 
 @case
 def the_command_is_in_the_foreground_and_the_shell_again_after_it():
-    with Terminal(MEMORY) as terminal:
+    with Terminal(alone()) as terminal:
         shown = terminal.enter(
             '$HF run k -- $PY -c "import os; '
             'print(os.tcgetpgrp(0) == os.getpgrp() == os.getpid())"')
@@ -158,9 +158,55 @@ def the_command_is_in_the_foreground_and_the_shell_again_after_it():
         equal(terminal.status(), 0)
 
 
+# Reads from the terminal while its input is a pipe, as less(1) does.
+PAGER = ('$PY -c "import sys; text = sys.stdin.readline(); print(\'go\', '
+         'flush=True); print(\'got\', text, open(\'/dev/tty\').readline())"')
+
+
+@case
+def the_rest_of_a_pipeline_has_the_terminal():
+    for line in (f"$HF run k -- sh -c 'echo first; sleep 0.5' | {PAGER}",
+                 f"sleep 0.5 | $HF run k -- sh -c 'echo first; cat' | {PAGER}",
+                 "{ sleep 0.1; $HF run k -- sh -c 'sleep 1.5' </dev/null "
+                 f">/dev/null; }} | (echo x | {PAGER})"):
+        with Terminal(alone()) as terminal:
+            terminal.start(line)
+            terminal.type('typed\n')
+            shown = terminal.see(re.escape(PROMPT))
+            check('got' in shown and 'typed' in shown, shown)
+            equal(terminal.status(), 0)
+
+
+@case
+def a_command_in_a_pipeline_is_given_the_terminal_when_it_reads_from_it():
+    with Terminal(alone()) as terminal:
+        terminal.start('$HF run k -- $PY -c "print(\'go\', flush=True); '
+                       'print(\'got\', open(\'/dev/tty\').readline())" | cat')
+        terminal.type('typed\n')
+        check('got typed' in terminal.see(re.escape(PROMPT)))
+        equal(terminal.status(), 0)
+
+
+@case
+def ctrl_c_and_ctrl_z_reach_a_command_in_a_pipeline():
+    with Terminal(alone()) as terminal:
+        terminal.enter('set -o pipefail')
+        terminal.start("$HF run --ttl 600s k -- $PY -c \"import time; "
+                       "print('go', flush=True); time.sleep(600)\" | cat")
+        terminal.type('\x1a')
+        check('Stopped' in terminal.see(re.escape(PROMPT)))
+        check('T' in states_of_job(terminal), 'not stopped')
+        terminal.type('fg\n')
+        terminal.see('HF run')
+        until(lambda: 'T' not in states_of_job(terminal), 'the end of the stop')
+        terminal.type('\x03')
+        terminal.see(re.escape(PROMPT))
+        equal(terminal.status(), 130)
+
+
 @case
 def a_script_has_the_terminal_back_after_it():
-    with Terminal(MEMORY) as terminal:
+    with Terminal(alone()) as terminal:
         terminal.start("bash -c '$HF run k -- true; echo go; head -n1'")
         terminal.type('typed\n')
         check('typed' in terminal.see(re.escape(PROMPT)))
@@ -169,7 +215,7 @@ def a_script_has_the_terminal_back_after_it():
 
 @case
 def ctrl_c_ends_the_command_and_the_status_is_130():
-    with Terminal(MEMORY) as terminal:
+    with Terminal(alone()) as terminal:
         terminal.start("$HF run k -- sh -c 'echo go; exec sleep 600'")
         terminal.type('\x03')
         terminal.see(re.escape(PROMPT))
@@ -178,7 +224,7 @@ def ctrl_c_ends_the_command_and_the_status_is_130():
 
 @case
 def a_command_may_catch_ctrl_c():
-    with Terminal(MEMORY) as terminal:
+    with Terminal(alone()) as terminal:
         terminal.start("$HF run k -- sh -c 'trap \"exit 9\" INT; echo go; "
                        "while :; do sleep 0.1; done'")
         terminal.type('\x03')
@@ -188,7 +234,7 @@ def a_command_may_catch_ctrl_c():
 
 @case
 def ctrl_c_ends_the_script_around_it_too():
-    with Terminal(MEMORY) as terminal:
+    with Terminal(alone()) as terminal:
         terminal.start("bash -c '$HF run k -- sh -c \"echo go; exec sleep 600\"; "
                        "echo wrong'")
         terminal.type('\x03')
@@ -199,7 +245,7 @@ def ctrl_c_ends_the_script_around_it_too():
 
 @case
 def ctrl_backslash_ends_the_command():
-    with Terminal(MEMORY) as terminal:
+    with Terminal(alone()) as terminal:
         terminal.enter('ulimit -c 0')
         terminal.start("$HF run k -- sh -c 'echo go; exec sleep 600'")
         terminal.type('\x1c')
@@ -209,7 +255,7 @@ def ctrl_backslash_ends_the_command():
 
 @case
 def ctrl_z_stops_both_and_fg_goes_on():
-    with Terminal(MEMORY) as terminal:
+    with Terminal(alone()) as terminal:
         terminal.start('$HF run --ttl 600s k -- $PY -c "print(\'go\', '
                        'flush=True); print(\'got\', input())"')
         for _ in range(3):
@@ -226,7 +272,7 @@ def ctrl_z_stops_both_and_fg_goes_on():
 
 @case
 def bg_goes_on_until_it_wants_the_terminal():
-    with Terminal(MEMORY) as terminal:
+    with Terminal(alone()) as terminal:
         terminal.start('$HF run --ttl 600s k -- $PY -c "import time; print(\'go\','
                        ' flush=True); time.sleep(0.5); print(\'got\', input())"')
         terminal.type('\x1a')
@@ -241,7 +287,7 @@ def bg_goes_on_until_it_wants_the_terminal():
 
 @case
 def a_job_in_the_background_leaves_the_terminal_alone():
-    with Terminal(MEMORY) as terminal:
+    with Terminal(alone()) as terminal:
         terminal.enter("$HF run k -- sh -c 'sleep 0.3; exit 3' &")
         check('still' in terminal.enter('echo still here'))
         terminal.enter('wait %1')
@@ -250,7 +296,7 @@ def a_job_in_the_background_leaves_the_terminal_alone():
 
 @case
 def fg_of_a_running_job_reaches_the_command():
-    with Terminal(MEMORY) as terminal:
+    with Terminal(alone()) as terminal:
         terminal.enter('$HF run k -- $PY -c "import time; time.sleep(0.5); '
                        'print(\'got\', input())" &')
         terminal.type('fg\n')
@@ -271,7 +317,7 @@ def fg_of_a_running_job_reaches_the_command():
 @case
 @lasting(TTL_MS)
 def a_job_that_is_stopped_for_longer_than_the_lease_is_killed_by_fg(ttl_ms):
-    with Terminal(MEMORY) as terminal:
+    with Terminal(alone()) as terminal:
         terminal.start(f'$HF run --ttl {ttl_ms}ms k -- $PY -c "import time; '
                        'print(\'go\', flush=True); time.sleep(600); '
                        'print(\'wr\' + \'ong\', flush=True)"')
@@ -287,7 +333,7 @@ def a_job_that_is_stopped_for_longer_than_the_lease_is_killed_by_fg(ttl_ms):
 
 @case
 def a_hang_up_ends_the_command():
-    with Terminal(MEMORY) as terminal:
+    with Terminal(alone()) as terminal:
         shown = terminal.start("$HF run k -- sh -c 'echo pid $$ go; "
                                "exec sleep 600'")
         pid = int(re.search(r'pid (\d+)', shown).group(1))
@@ -300,7 +346,7 @@ def ctrl_z_changes_nothing_where_no_shell_could_wake_it():
     if pid == 0:
         os.execve(HOLDFAST, [HOLDFAST, 'run', 'k', '--', sys.executable, '-c',
                              'print("go", flush=True); print("got", input())'],
-                  MEMORY)
+                  alone())
     shown = b''
     while b'go' not in shown:
         shown += os.read(fd, 1024)

@@ -4,7 +4,8 @@ import json
 import os
 import subprocess
 
-from cases import HOLDFAST, MEMORY, case, check, equal, main, run
+from cases import (HOLDFAST, alone, case, check, environment, equal, main,
+                   run)
 
 VERBS = ['run', 'lock', 'unlock', 'renew', 'update', 'show', 'ls', 'wait',
          'watch', 'force', 'help', 'version']
@@ -27,7 +28,7 @@ BAD_NUMBERS = ['', ' 1', '1 ', '+1', '-1', '1.0', '0x1', '1e1', 'one', '1\n',
 
 
 def ran(*args, wanted=0, **more):
-    return run(*args, wanted=wanted, env=dict(MEMORY, **more))
+    return run(*args, wanted=wanted, env=dict(alone(), **more))
 
 
 def error_of(ended, stream='out'):
@@ -114,6 +115,31 @@ def unknown_options_and_verbs_are_refused():
 
 
 @case
+def the_options_of_flock_work_or_have_a_hint():
+    equal(ran('run', '-x', 'k', '--', 'echo', 'ran').out, 'ran\n')
+    equal(ran('run', '--exclusive', '-n', '-o', 'k', 'echo', 'ran').out,
+          'ran\n')
+    for option in ['-c', 'exit 3; '], ['--command', 'exit 3'], ['-cexit 3']:
+        ran('run', *option, 'k', wanted=3)
+        ran('run', 'k', *option, wanted=3)
+        ran('run', '-n', 'k', *option, wanted=3, SHELL='')
+    equal(ran('run', 'k', '-c', 'echo $0', SHELL='/bin/bash').out,
+          '/bin/bash\n')
+    ended = ran('run', 'k', '-c', 'true', '--', 'true', wanted=64)
+    check('contradict' in ended.err, ended)
+    for option, word in (('-s', 'no shared locks'), ('-sn', 'no shared locks'),
+                         ('--shared', 'no shared locks'), ('-u', 'unlock'),
+                         ('--unlock', 'unlock'), ('-F', 'stays'),
+                         ('--no-fork', 'stays'), ('--nonblock', '--no-wait'),
+                         ('--nb', '--no-wait'), ('--timeout=3', '--wait'),
+                         ('-e', 'exclusive')):
+        for verb in ['run', option, 'k', 'true'], ['lock', option, 'k']:
+            ended = ran(*verb, wanted=64)
+            check(word in ended.err.splitlines()[0], ended)
+    check('shared' not in ran('ls', '-s', wanted=64).err)
+
+
+@case
 def options_that_contradict_are_refused_by_name():
     ended = ran('lock', '-n', '-w', '1', 'k', wanted=64)
     check('--wait' in ended.err and '--no-wait' in ended.err, ended)
@@ -129,7 +155,8 @@ def options_may_be_written_in_every_usual_way():
     ran('lock', '-nq', 'k')
     ran('lock', '-qw5', 'k')
     ran('lock', '-qE', '3', 'k')
-    (held,) = ran('--json', '--url', 'memory:y', 'lock', 'k').json()
+    url = alone()['HOLDFAST_URL']
+    (held,) = ran('--json', '--url', url, 'lock', 'k').json()
     equal(held['key'], 'k')
 
 
@@ -154,15 +181,27 @@ def run_takes_its_options_before_the_command_alone():
 
 @case
 def the_url_is_an_option_or_in_the_environment():
-    env = dict(MEMORY, HOLDFAST_URL='bad')
+    env = dict(alone(), HOLDFAST_URL='bad')
     ended = run('ls', env=env, wanted=64)
     check('url' in ended.err, ended)
-    run('ls', '--url', 'memory:x', env=env)
+    url = alone()['HOLDFAST_URL']
+    run('ls', '--url', url, env=env)
     ended = run('ls', '--url', 'nope:x', env=env, wanted=64)
     check('nope' in ended.err, ended)
-    run('ls', '--url', '', env=env, wanted=64)
-    ended = run('ls', '--url', 'memory:x?require=durable', env=env, wanted=64)
+    ended = run('ls', '--url', url + '?require=durable', env=env, wanted=64)
     check('durable' in ended.err, ended)
+
+
+@case
+def locks_that_exclude_nobody_are_refused():
+    for args in ['ls'], ['lock', 'k'], ['run', 'k', '--', 'echo', 'ran']:
+        for url, word in (('memory:', 'threads'), ('memory:x', 'threads'),
+                          ('', 'empty')):
+            ended = run(*args, env=environment(HOLDFAST_URL=url), wanted=64)
+            check(word in ended.err and not ended.out, ended)
+            ended = run(*args[:1], '--url', url, *args[1:], env=alone(),
+                        wanted=64)
+            check(word in ended.err and not ended.out, ended)
 
 
 @case
@@ -269,7 +308,7 @@ def output_that_cannot_be_written_is_a_failure():
     with open('/dev/full', 'w', encoding='ascii') as full:
         for args in (['version'], ['lock', 'k'], ['show', '--json', 'k'],
                      ['help']):
-            done = subprocess.run([HOLDFAST, *args], env=MEMORY, stdout=full,
+            done = subprocess.run([HOLDFAST, *args], env=alone(), stdout=full,
                                   stderr=subprocess.PIPE, check=False)
             equal(done.returncode, 74, args)
             check(b'No space' in done.stderr, done)

@@ -181,12 +181,16 @@ static void it_is_at_risk_at_half_and_lost_at_the_end_once_each(void **state)
 {
     struct hf_lock *lock = lock_kept(3000);
     hf_time granted = world.now;
+    struct hf_error error;
 
     (void)state;
     hf_faulty_cut(hf_faulty_of(a), HF_CUT_SILENT);
     hf_world_run(&world, 2999);
     assert_true(hf_valid_for(lock, 0));
     assert_string_equal(heard.text, "r");
+    hf_lock_error(lock, &error);
+    assert_int_equal(error.code, HF_EUNAVAIL);
+    assert_non_null(strstr(error.text, "renewals fail"));
     assert_int_equal(heard.at[0], granted + 1500);
     hf_world_run(&world, 10000);
     assert_string_equal(heard.text, "rL");

@@ -160,7 +160,7 @@ static void without_change_streams_a_watch_is_refused(void **state)
     other = open_porter();
     expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
     expect_err(hf_watch(other, hf_key(""), NULL, on_release, NULL, &watch),
-               HF_EINVAL);
+               HF_EDENIED);
     hf_client_error(other, &error);
     assert_non_null(strstr(error.text, "not authorized"));
     expect_ok(hf_wait_free_start(other, hf_key("k"), 60000, NULL, NULL, NULL,
@@ -182,7 +182,7 @@ static void expect_no_clerk(const char *password, const char *word)
     char url[HF_TEST_MONGO_URL_SIZE];
 
     clerk_url(url, password);
-    expect_refused(url, HF_EINVAL, word);
+    expect_refused(url, HF_EDENIED, word);
 }
 
 static void a_wrong_password_is_told_at_once(void **state)
@@ -226,7 +226,7 @@ static void expect_denied(struct hf_client *client, enum hf_err err)
 {
     struct hf_error error;
 
-    expect_err(err, HF_EINVAL);
+    expect_err(err, HF_EDENIED);
     hf_client_error(client, &error);
     if (!strstr(error.text, "uthentication"))
         fail_msg("\"%s\" does not say why", error.text);

@@ -62,10 +62,10 @@ static void a_password_is_asked_for_and_never_shown(void **state)
 
     (void)state;
     start(options);
-    expect_refusal(hf_test_redis_url(&redis, NULL, NULL), HF_EINVAL, "NOAUTH");
-    expect_refusal(hf_test_redis_url(&redis, ":secret@", NULL), HF_EINVAL,
+    expect_refusal(hf_test_redis_url(&redis, NULL, NULL), HF_EDENIED, "NOAUTH");
+    expect_refusal(hf_test_redis_url(&redis, ":secret@", NULL), HF_EDENIED,
                    "WRONGPASS");
-    expect_refusal(hf_test_redis_url(&redis, "eve:secret@", NULL), HF_EINVAL,
+    expect_refusal(hf_test_redis_url(&redis, "eve:secret@", NULL), HF_EDENIED,
                    "WRONGPASS");
     expect_a_lock(hf_test_redis_url(&redis, ":sesame@", NULL));
     assert_string_equal(
@@ -84,14 +84,14 @@ static void what_is_not_permitted_is_named(void **state)
     (void)state;
     start(NULL);
     (void)hf_test_redis_say(&redis, "ACL SETUSER eve on >sesame ~k* &* +@all");
-    expect_refusal(hf_test_redis_url(&redis, "eve:sesame@", NULL),
-                   HF_EUNSUPPORTED, "NOPERM");
+    expect_refusal(hf_test_redis_url(&redis, "eve:sesame@", NULL), HF_EDENIED,
+                   "NOPERM");
     (void)hf_test_redis_say(
         &redis, "ACL SETUSER eve on >sesame ~k* ~hf:* &* +@all -config -del");
     expect_ok(
         hf_open(hf_test_redis_url(&redis, "eve:sesame@", NULL), NULL, &client));
     expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
-    expect_err(hf_unlock(lock), HF_EUNSUPPORTED);
+    expect_err(hf_unlock(lock), HF_EDENIED);
     hf_lock_error(lock, &error);
     assert_non_null(strstr(error.text, "script"));
     hf_lock_free(lock);

@@ -161,7 +161,7 @@ static void an_acl_confines_a_tenant(void **state)
     expect_ok(hf_close(tenant, 1000));
     expect_ok(hf_close(other, 1000));
     url = hf_test_redis_url(&redis, "tenant:secret@", "?prefix=blue:");
-    expect_err(hf_open(url, NULL, &tenant), HF_EUNSUPPORTED);
+    expect_err(hf_open(url, NULL, &tenant), HF_EDENIED);
 }
 
 static void a_prefix_of_holdfasts_own_is_refused(void **state)

@@ -49,13 +49,14 @@ static enum hf_err server_fault(uint32_t code)
         return HF_EUNAVAIL;
     case UNAUTHORIZED:
     case AUTHENTICATION_FAILED:
+    case ATLAS_ERROR:
+        return HF_EDENIED;
     case COMMAND_NOT_FOUND:
     case COMMAND_NOT_SUPPORTED:
     case INVALID_OPTIONS:
     case INVALID_NAMESPACE:
     case INDEX_OPTIONS_CONFLICT:
     case INDEX_KEY_SPECS_CONFLICT:
-    case ATLAS_ERROR:
         return HF_EINVAL;
     case OBJECT_TOO_LARGE:
     case RESULT_TOO_LARGE:
@@ -80,7 +81,7 @@ static enum hf_err login_fault(const bson_error_t *why)
     return strstr(why->message, "Authentication failed") ||
                    strstr(why->message, "mechanism") ||
                    strstr(why->message, "username") || HF_MUTANT(176)
-               ? HF_EINVAL
+               ? HF_EDENIED
                : HF_EUNAVAIL;
 }
 
@@ -111,7 +112,7 @@ static enum hf_err meaning(const bson_error_t *why)
 void hf_mongo_fault(struct hf_mongo_reply *reply, const bson_error_t *why)
 {
     reply->err = meaning(why);
-    if (HF_MUTANT(104) && reply->err == HF_EINVAL)
+    if (HF_MUTANT(104) && reply->err == HF_EDENIED)
         reply->err = HF_EUNAVAIL;
     (void)snprintf(reply->cause, sizeof(reply->cause), "%s%s",
                    reply->err == HF_EPROTO

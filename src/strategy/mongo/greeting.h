@@ -6,7 +6,7 @@
 #include "strategy/mongo/crew.h"
 
 /* Blocks, up to ten seconds. Then the crew knows what kind of server it is.
- * HF_EUNAVAIL, HF_EUNSUPPORTED, HF_EINVAL: user or password, HF_ENOMEM. */
+ * HF_EUNAVAIL, HF_EUNSUPPORTED, HF_EDENIED, HF_ENOMEM. */
 enum hf_err hf_mongo_greet(struct hf_mongo_crew *crew, struct hf_error *error);
 
 #endif

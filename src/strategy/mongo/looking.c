@@ -339,7 +339,7 @@ static void check_stream(struct hf_mongo_look *look, mongoc_client_t *client,
         hf_mongo_fault(&reply, &why);
         bson_destroy(&bson);
     }
-    if (reply.err == HF_EINVAL && !HF_MUTANT(226))
+    if ((reply.err == HF_EDENIED || reply.err == HF_EINVAL) && !HF_MUTANT(226))
         look->reply = reply;
     bson_destroy(opts);
     bson_destroy(command);

@@ -13,7 +13,7 @@ struct hf_mongo_look {
     enum hf_mongo_scope scope;
     bool local; /* what the server knows; may be undone */
     bool whole; /* with values */
-    bool watch; /* HF_EINVAL where the user may not open change streams */
+    bool watch; /* HF_EDENIED where the user may not open change streams */
     char *key;  /* as text */
     char client[HF_MONGO_CLIENT_SIZE + 1];
 

@@ -66,7 +66,7 @@ enum hf_err hf_redis_failure(struct hf_redis_link *link,
     }
     if (begins(text, "WRONGTYPE"))
         return HF_EINVAL;
-    return is_forbidden(text) ? HF_EUNSUPPORTED : HF_EPROTO;
+    return is_forbidden(text) ? HF_EDENIED : HF_EPROTO;
 }
 
 void hf_redis_explain(struct hf_answer *answer, const char *text)

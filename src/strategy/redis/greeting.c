@@ -128,11 +128,11 @@ static bool is_optional(const struct hf_redis_greeting *greeting)
 static enum hf_err refusal(const char *text)
 {
     if (!strncmp(text, "NOAUTH", 6) || !strncmp(text, "WRONGPASS", 9) ||
-        strstr(text, "AUTH"))
-        return HF_EINVAL;
+        !strncmp(text, "NOPERM", 6) || strstr(text, "AUTH"))
+        return HF_EDENIED;
     if (!strncmp(text, "ERR max", 7))
         return HF_EUNAVAIL;
-    if (!strncmp(text, "NOPERM", 6) || !strncmp(text, "ERR", 3))
+    if (!strncmp(text, "ERR", 3))
         return HF_EUNSUPPORTED;
     return HF_EUNAVAIL;
 }

@@ -1,0 +1,63 @@
+#include "nested.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define VARIABLE "HOLDFAST_HELD"
+#define ENTRY_SIZE 40   /* "18446744073709551615:0123456789abcdef " */
+#define LIST_SIZE 4096u /* about a hundred locks; the outermost go first */
+
+/* FNV-1a: an owner may have blanks and any other byte. */
+static unsigned long long hash_of(const char *text)
+{
+    unsigned long long hash = 14695981039346656037ull;
+
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 1099511628211ull;
+    return hash;
+}
+
+static void write_entry(char entry[ENTRY_SIZE], uint64_t token,
+                        const char *owner)
+{
+    (void)snprintf(entry, ENTRY_SIZE, "%llu:%016llx", (unsigned long long)token,
+                   hash_of(owner));
+}
+
+bool nested_export(uint64_t token, const char *owner)
+{
+    const char *list = getenv(VARIABLE);
+    char entry[ENTRY_SIZE], longer[LIST_SIZE + ENTRY_SIZE];
+
+    write_entry(entry, token, owner);
+    while (list && strlen(list) >= LIST_SIZE) {
+        list = strchr(list, ' ');
+        list += list != NULL;
+    }
+    (void)snprintf(longer, sizeof(longer), "%s%s%s", list ? list : "",
+                   list && *list ? " " : "", entry);
+    return !setenv(VARIABLE, longer, 1);
+}
+
+bool nested_exists(void)
+{
+    return getenv(VARIABLE) != NULL;
+}
+
+bool nested_holds(const struct hf_info *info)
+{
+    const char *list = getenv(VARIABLE);
+    char entry[ENTRY_SIZE];
+    size_t size;
+
+    if (!info->held || !info->owner)
+        return false;
+    write_entry(entry, info->token, info->owner);
+    for (; list && *list; list += size + (list[size] == ' ')) {
+        size = strcspn(list, " ");
+        if (size == strlen(entry) && !strncmp(list, entry, size))
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,180 @@
+#include "reach.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "failure.h"
+#include "url.h"
+
+#define REACH_MIN_MS 1000 /* to connect, however short the wait */
+#define PAUSE_MIN_MS 50   /* between two attempts; doubles */
+#define PAUSE_MAX_MS 1000
+
+/* ---- Waiting, with a loop or without ------------------------------------*/
+
+static void handle_signals(struct reach *reach)
+{
+    int signal;
+
+    while ((signal = loop_signal(reach->loop))) {
+        if (loop_is_stop(signal))
+            loop_stop(signal, false);
+        else if (loop_is_fatal(signal))
+            reach->signal = signal;
+    }
+}
+
+/* Wait for the answer, until `until` or a signal. */
+static void wait_in_loop(struct reach *reach, int64_t until)
+{
+    while (!reach->answered && !reach->signal && loop_now() < until) {
+        (void)loop_sleep(reach->loop, reach->client, -1, until, NULL, NULL);
+        handle_signals(reach);
+    }
+}
+
+static uint32_t left_ms(int64_t until)
+{
+    int64_t now = loop_now();
+
+    if (until == LOOP_NEVER)
+        return HF_FOREVER;
+    return until > now ? (uint32_t)(until - now) : 0;
+}
+
+static void sleep_until(struct reach *reach, int64_t at)
+{
+    struct timespec span = {.tv_nsec = left_ms(at) * 1000000L};
+
+    if (!reach->loop)
+        (void)nanosleep(&span, NULL);
+    while (reach->loop && !reach->signal && loop_now() < at) {
+        (void)loop_sleep(reach->loop, NULL, -1, at, NULL, NULL);
+        handle_signals(reach);
+    }
+}
+
+/* ---- One attempt --------------------------------------------------------*/
+
+static void on_open(enum hf_err err, void *arg)
+{
+    struct reach *reach = arg;
+
+    reach->answered = true;
+    reach->err = err;
+}
+
+/* Close a client that is not open, and leave it to its own thread. */
+static void abandon(struct reach *reach)
+{
+    (void)hf_close(reach->client, 0);
+    reach->client = NULL;
+}
+
+/* Wait until the store is open, or `until`. */
+static void await_open(struct reach *reach, struct hf_future *future,
+                       int64_t until)
+{
+    enum hf_err err;
+
+    if (reach->loop)
+        wait_in_loop(reach, until);
+    else if (!hf_future_wait(future, left_ms(until), &err))
+        on_open(err, reach);
+    if (!reach->answered) {
+        abandon(reach);
+        reach->err = HF_EUNAVAIL;
+        (void)snprintf(reach->error.text, sizeof(reach->error.text),
+                       "the store has not answered in time; nothing was done");
+    } else if (reach->err) {
+        hf_future_error(future, &reach->error);
+        abandon(reach);
+    }
+}
+
+static void try_to_open(struct reach *reach, int64_t until)
+{
+    struct hf_client_opts opts;
+    struct hf_future *future;
+
+    hf_client_opts_init(&opts);
+    opts.owner = reach->owner;
+    opts.error = &reach->error;
+    reach->error = (struct hf_error){0};
+    reach->answered = false;
+    if (!reach->loop && until == LOOP_NEVER) {
+        reach->err = hf_open(reach->url, &opts, &reach->client);
+        return;
+    }
+    reach->err = hf_open_start(reach->url, &opts, &reach->client,
+                               reach->loop ? on_open : NULL, reach, &future);
+    if (reach->err)
+        return;
+    await_open(reach, future, until);
+    hf_future_free(future);
+}
+
+/* ---- All of them --------------------------------------------------------*/
+
+static bool may_try_again(const struct reach *reach, int64_t at, int64_t until)
+{
+    return reach->err == HF_EUNAVAIL && !reach->signal && until != LOOP_NEVER &&
+           at < until;
+}
+
+static void open_until(struct reach *reach, int64_t until)
+{
+    int64_t pause = PAUSE_MIN_MS;
+
+    try_to_open(reach, until);
+    while (may_try_again(reach, loop_now() + pause, until)) {
+        failure_say(reach->args, "%s; trying again", reach->error.text);
+        sleep_until(reach, loop_now() + pause);
+        if (reach->signal)
+            return;
+        try_to_open(reach, until);
+        pause = 2 * pause < PAUSE_MAX_MS ? 2 * pause : PAUSE_MAX_MS;
+    }
+}
+
+/* When to give up: LOOP_NEVER leaves it to the library, which has a limit of its
+ * own for one attempt. */
+static int64_t deadline_of(const struct args *args)
+{
+    int64_t least = loop_now() + REACH_MIN_MS;
+
+    if (!(args->given & OPTION(WAIT)) || args->wait_ms == 0)
+        return LOOP_NEVER;
+    return args->wait_until > least ? args->wait_until : least;
+}
+
+static void report_store(const struct reach *reach)
+{
+    char shown[512];
+
+    (void)snprintf(shown, sizeof(shown), "%s", reach->url);
+    url_hide_password(shown);
+    failure_say(reach->args, "the store is %s (%s)", shown,
+                url_source(reach->args));
+}
+
+bool reach_store(struct reach *reach, int *status)
+{
+    reach->url = url_take(reach->args, status);
+    if (!reach->url)
+        return false;
+    report_store(reach);
+    open_until(reach, deadline_of(reach->args));
+    if (!reach->err && !reach->signal)
+        return true;
+    if (!reach->signal)
+        *status = failure(reach->args, reach->err, "%s",
+                          reach->error.text[0] ? reach->error.text
+                                               : hf_err_text(reach->err));
+    if (reach->client)
+        abandon(reach);
+    url_free(reach->url);
+    reach->url = NULL;
+    return false;
+}

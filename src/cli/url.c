@@ -1,0 +1,114 @@
+#include "url.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "failure.h"
+#include "mutant.h"
+
+#define VARIABLE "HOLDFAST_URL"
+
+const char *url_source(const struct args *args)
+{
+    if (args->url)
+        return "--url";
+    return getenv(VARIABLE) ? VARIABLE : "the default";
+}
+
+void url_hide_password(char *url)
+{
+    char *begin = strstr(url, "//");
+    char *end = begin ? begin + strcspn(begin + 2, "/?") + 2 : NULL;
+    char *colon = begin ? strchr(begin, ':') : NULL;
+
+    while (end && end > begin && *end != '@')
+        end--;
+    if (end && colon && colon < end)
+        memset(colon + 1, '*', (size_t)(end - colon - 1));
+}
+
+/* What looks like a lock and excludes nobody is refused. */
+static int check_url(const struct args *args, const char *url)
+{
+    if (*url == '\0')
+        return failure_usage(args,
+                             "%s is empty; name a store, or leave it out "
+                             "for the locks of this user on this machine",
+                             url_source(args));
+    if (!strncmp(url, "memory:", 7) && !HF_MUTANT(263))
+        return failure_usage(args,
+                             "memory: is for the threads of one program; no "
+                             "other command would see this lock. Use file: on "
+                             "one machine, or a server");
+    return 0;
+}
+
+char *url_take(const struct args *args, int *status)
+{
+    const char *url = args->url ? args->url : getenv(VARIABLE);
+    char *copy;
+
+    *status = check_url(args, url ? url : "file:");
+    if (*status)
+        return NULL;
+    copy = strdup(url ? url : "file:");
+    if (!copy)
+        failure_no_memory();
+    if (args->url)
+        url_hide_password(args->url);
+    return copy;
+}
+
+void url_free(char *url)
+{
+    if (url)
+        explicit_bzero(url, strlen(url));
+    free(url);
+}
+
+/* A file: URL with a path that begins in the current directory. */
+static bool is_relative(const char *url)
+{
+    return !strncmp(url, "file:", 5) && !strchr("/?", url[5]);
+}
+
+/* Write `path` with "%3F" for what a URL cannot have in its path. */
+static void write_path(char *to, const char *path)
+{
+    for (; *path; path++) {
+        unsigned char byte = (unsigned char)*path;
+
+        if (byte <= ' ' || byte >= 0x7f || strchr("%?#", byte))
+            to += sprintf(to, "%%%02X", (unsigned)byte);
+        else
+            *to++ = *path;
+    }
+    *to = '\0';
+}
+
+static char *make_absolute(const char *url)
+{
+    char *here = getcwd(NULL, 0);
+    char *escaped = here ? malloc(3 * strlen(here) + 1) : NULL;
+    char *absolute = NULL;
+
+    if (escaped) {
+        write_path(escaped, here);
+        if (asprintf(&absolute, "file:%s/%s", escaped, url + 5) < 0)
+            absolute = NULL;
+    }
+    free(escaped);
+    free(here);
+    return absolute;
+}
+
+bool url_export(const char *url)
+{
+    char *absolute = is_relative(url) ? make_absolute(url) : NULL;
+    bool set = !setenv(VARIABLE, absolute ? absolute : url, 1);
+
+    free(absolute);
+    return set;
+}

@@ -1,0 +1,278 @@
+#!/usr/bin/env python3
+"""Servers that are down, hang, or let nobody in, and how long that is borne."""
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+from cases import (LIMIT, LONG, Running, Skip, case, check, environment, equal,
+                   main, run, tool, until)
+
+VERBS = (['run', '-w', '300ms', 'k', '--', 'echo', 'ran'],
+         ['lock', '-w', '300ms', 'k'], ['wait', '-w', '300ms', 'k'])
+
+
+def free_port():
+    with socket.create_server(('127.0.0.1', 0)) as probe:
+        return probe.getsockname()[1]
+
+
+class Redis:
+    """A server of the case's own, on a port that stays its own."""
+
+    def __init__(self, folder, *options):
+        self.port = free_port()
+        self.url = f'redis://127.0.0.1:{self.port}'
+        self.env = environment(HOLDFAST_URL=self.url)
+        self.command = [tool('redis-server'), '--port', str(self.port),
+                        '--bind', '127.0.0.1', '--dir', folder, '--save', '',
+                        *options]
+        self.process = None
+
+    def start(self):
+        self.process = subprocess.Popen(self.command,
+                                        stdout=subprocess.DEVNULL)
+        until(self.answers, 'the server')
+
+    def answers(self):
+        with contextlib.suppress(OSError):
+            self.say('PING')
+            return True
+        return False
+
+    def say(self, line):
+        with socket.create_connection(('127.0.0.1', self.port), LIMIT) as s:
+            s.sendall(line.encode() + b'\r\n')
+            return s.recv(4096).decode()
+
+    def stop(self):
+        if self.process:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.kill()
+            self.process.wait()
+
+
+@contextlib.contextmanager
+def redis(*options, started=True):
+    with tempfile.TemporaryDirectory(prefix='holdfast-') as folder:
+        server = Redis(folder, *options)
+        probe = run('ls', '--url', 'redis://127.0.0.1:1', wanted=None)
+        if 'no strategy' in probe.err:
+            raise Skip('this build has no redis:')
+        try:
+            if started:
+                server.start()
+            yield server
+        finally:
+            server.stop()
+
+
+@case
+def a_server_that_is_down_has_69_when_the_wait_is_over():
+    url = f'redis://127.0.0.1:{free_port()}'
+    with redis(started=False):
+        for args in VERBS:
+            begun = time.monotonic()
+            ended = run(*args, env=environment(HOLDFAST_URL=url), wanted=69)
+            check(time.monotonic() - begun > 0.3, 'it did not wait')
+            check('efused' in ended.err and not ended.out, ended)
+        run('run', 'k', '--', 'true', env=environment(HOLDFAST_URL=url),
+            wanted=69)
+        run('run', '-n', 'k', '--', 'true', env=environment(HOLDFAST_URL=url),
+            wanted=69)
+
+
+@case
+def a_server_that_hangs_has_69_before_the_library_gives_up():
+    with redis(started=False), socket.create_server(('127.0.0.1', 0)) as deaf:
+        env = environment(HOLDFAST_URL='redis://127.0.0.1:'
+                          f'{deaf.getsockname()[1]}')
+        for args in VERBS:
+            ended = run(*args, env=env, wanted=69)
+            check('in time' in ended.err and not ended.out, ended)
+
+
+@case
+def a_server_that_comes_up_during_the_wait_is_reached():
+    with redis(started=False) as server:
+        waiting = [Running(verb, '-w', f'{LIMIT}s', *args, env=server.env)
+                   for verb, *args in (['run', 'a', '--', 'echo', 'ran'],
+                                       ['lock', 'b'], ['wait', 'c'])]
+        time.sleep(0.5)
+        server.start()
+        outputs = [running.end(0).out for running in waiting]
+        equal(outputs[0], 'ran\n')
+        check(outputs[1].startswith('b ') and outputs[2] == 'c free\n', outputs)
+
+
+class Hole:
+    """A way to a server whose first connection to name a word goes silent."""
+
+    def __init__(self, port, word):
+        self.to, self.word = ('127.0.0.1', port), word
+        self.socket = socket.create_server(('127.0.0.1', 0))
+        self.port = self.socket.getsockname()[1]
+        self.silent = False
+        threading.Thread(target=self.listen, daemon=True).start()
+
+    def listen(self):
+        with contextlib.suppress(OSError):
+            while True:
+                near = self.socket.accept()[0]
+                far = socket.create_connection(self.to)
+                for pair in (near, far), (far, near):
+                    threading.Thread(target=self.copy, args=pair,
+                                     daemon=True).start()
+
+    def copy(self, source, target):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if self.word in data and not self.silent:
+                    self.silent = True
+                    return  # both ends stay open
+                target.sendall(data)
+            target.close()
+
+
+@case
+def a_server_that_goes_silent_is_asked_again_until_the_wait_is_over():
+    with redis() as server:
+        hole = Hole(server.port, b'odd-key')
+        env = environment(HOLDFAST_URL=f'redis://127.0.0.1:{hole.port}')
+        ended = run('run', '-v', '-w', f'{LIMIT}s', 'odd-key', '--', 'echo',
+                    'ran', env=env)
+        check(hole.silent and ended.out == 'ran\n', ended)
+        check('does not answer' in ended.err, ended)
+
+
+@case
+def the_wait_is_for_server_and_queue_together():
+    with redis() as server:
+        run('lock', '--ttl', LONG, 'k', env=server.env)
+        ended = run('run', '-w', '0.3', 'k', '--', 'true', env=server.env,
+                    wanted=75)
+        check('held by' in ended.err, ended)
+        run('run', '-w', '0.3', '-E', '9', 'k', '--', 'true', env=server.env,
+            wanted=9)
+
+
+@case
+def a_signal_ends_the_wait_for_a_server():
+    with redis(started=False), socket.create_server(('127.0.0.1', 0)) as deaf:
+        url = f'redis://127.0.0.1:{deaf.getsockname()[1]}'
+        for port_url in url, f'redis://127.0.0.1:{free_port()}':
+            for verb in ['run', 'k', '--', 'true'], ['lock', 'k']:
+                running = Running(verb[0], '-w', '1h', *verb[1:],
+                                  env=environment(HOLDFAST_URL=port_url))
+                time.sleep(0.3)
+                running.signal(signal.SIGINT)
+                running.end(-signal.SIGINT)
+
+
+@case
+def a_server_that_lets_nobody_in_has_77():
+    with redis('--requirepass', 'sesame') as server:
+        for user in '', ':wrong@', 'eve:wrong@':
+            url = server.url.replace('//', '//' + user)
+            for args in (['run', '-w', LONG, 'k', '--', 'true'], ['ls']):
+                ended = run(*args, env=environment(HOLDFAST_URL=url),
+                            wanted=77)
+                check('wrong' not in ended.err.replace('WRONG', ''), ended)
+        run('run', 'k', '--', 'true', env=environment(
+            HOLDFAST_URL=server.url.replace('//', '//:sesame@')))
+
+
+# ---- Giving back -----------------------------------------------------------
+
+def run_and_meanwhile(server, action, wanted, *options):
+    """Run a command that goes on until `action` is done."""
+    read_end, write_end = os.pipe()
+    running = Running('run', '--ttl', LONG, *options, 'k', '--', 'sh', '-c',
+                      'echo ready; read line; exit 3', env=server.env,
+                      stdin=read_end)
+    os.close(read_end)
+    equal(running.line(), 'ready')
+    action()
+    os.close(write_end)
+    return running.end(wanted)
+
+
+@case
+def a_lock_that_cannot_be_given_back_is_reported_with_its_cause():
+    with redis() as server:
+        ended = run_and_meanwhile(server, server.stop, 3)
+        check(re.search('k: the lock was held to the end of the command, but '
+                        'could not be given back: .*; it may stay held', ended.err),
+              ended)
+
+
+@case
+def a_lock_that_was_overwritten_has_79():
+    def overwrite():
+        server.say('DEL k')
+        server.say('HSET k field value')
+
+    with redis() as server:
+        ended = run_and_meanwhile(server, overwrite, 79)
+        check('lost' in ended.err and 'another type' in ended.err, ended)
+
+
+# ---- Reports ---------------------------------------------------------------
+
+@case
+def verbose_reports_the_store_and_the_queue():
+    with redis() as server:
+        held = run('lock', '--ttl', LONG, 'k', env=server.env).out.split()
+        first = Running('run', '--ttl', LONG, 'k', '--', 'cat',
+                        env=server.env, stdin=subprocess.PIPE)
+        until(lambda: '"waiters":1' in
+              run('show', '--json', 'k', env=server.env).out, 'the first')
+        env = dict(server.env,
+                   HOLDFAST_URL=server.url.replace('//', '//default:sesame@'))
+        server.say('CONFIG SET requirepass sesame')
+        waiting = Running('run', '-v', 'k', '--', 'echo', 'ran', env=env)
+        lines = waiting.process.stderr
+        line = lines.readline().decode()
+        check(f'default:******@127.0.0.1:{server.port} (HOLDFAST_URL)' in line,
+              line)
+        line = lines.readline().decode()
+        check('waiting, position 2 in the queue: k is held by' in line, line)
+        run('unlock', *held, env=env)
+        while not re.search(r'position 1 .*held by cat\[', line):
+            line = lines.readline().decode()
+            check(line, 'it has ended')
+        first.end(0)
+        ended = waiting.end(0)
+        check('held with token' in ended.err, ended)
+
+
+@case
+def verbose_reports_what_endangers_the_lock():
+    with redis() as server:
+        running = Running('run', '-v', '--ttl', '3s', 'k', '--', 'sleep',
+                          '600', env=server.env)
+        until(lambda: 'true' in
+              run('show', '--json', 'k', env=server.env).out, 'the lock')
+        server.stop()
+        text = running.end(79).err
+        check(re.search(r'at risk, \d+ ms are left: renewals fail: .*efused',
+                        text), text)
+        check(re.search(r'the lock was lost .*efused', text), text)
+    with redis(started=False) as server:
+        running = Running('run', '-v', '-w', '1h', 'k', '--', 'true',
+                          env=server.env)
+        line = ''
+        while 'trying again' not in line:
+            line = running.process.stderr.readline().decode()
+            check(line, 'it has ended')
+        check('efused' in line, line)
+        running.signal(signal.SIGTERM)
+
+
+if __name__ == '__main__':
+    main()
