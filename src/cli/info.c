@@ -16,14 +16,14 @@ void info_json(const struct hf_info *info)
     json_bytes(&json, "key", info->key.data, info->key.size);
     json_bool(&json, "held", info->held);
     json_bool(&json, "forced", info->forced);
-    json_number(&json, "token", info->token);
+    json_integer(&json, "token", info->token);
     json_text(&json, "owner", info->owner ? info->owner : "");
     json_text(&json, "note", info->note ? info->note : "");
     json_number(&json, "held_ms", info->held_ms);
     json_number(&json, "left_ms", info->left_ms);
     json_number(&json, "waiters", info->waiters);
     json_bytes(&json, "value", info->value.data, info->value.size);
-    json_number(&json, "index", info->index);
+    json_integer(&json, "index", info->index);
     json_close(&json);
 }
 

@@ -92,6 +92,12 @@ void json_number(struct json *json, const char *name, uint64_t number)
     (void)fprintf(json->out, "%llu", (unsigned long long)number);
 }
 
+void json_integer(struct json *json, const char *name, uint64_t number)
+{
+    put_name(json, name);
+    (void)fprintf(json->out, "\"%llu\"", (unsigned long long)number);
+}
+
 void json_signed(struct json *json, const char *name, int number)
 {
     put_name(json, name);

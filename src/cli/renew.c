@@ -14,7 +14,7 @@ static int renew(const struct args *args, struct hf_lock *lock)
 
         json_open(&json, stdout);
         json_bytes(&json, "key", key.data, key.size);
-        json_number(&json, "token", hf_token(lock));
+        json_integer(&json, "token", hf_token(lock));
         json_bool(&json, "renewed", true);
         json_number(&json, "ttl_ms", args->ttl_ms);
         json_number(&json, "left_ms", hf_remaining_ms(lock));

@@ -20,7 +20,7 @@ static int unlock(const struct args *args, struct hf_lock *lock)
 
         json_open(&json, stdout);
         json_bytes(&json, "key", key.data, key.size);
-        json_number(&json, "token", hf_token(lock));
+        json_integer(&json, "token", hf_token(lock));
         json_bool(&json, "unlocked", err == HF_OK);
         json_close(&json);
     }

@@ -16,7 +16,7 @@ static int update(const struct args *args, struct hf_lock *lock)
 
         json_open(&json, stdout);
         json_bytes(&json, "key", key.data, key.size);
-        json_number(&json, "token", hf_token(lock));
+        json_integer(&json, "token", hf_token(lock));
         json_bool(&json, "updated", true);
         json_close(&json);
     }

@@ -28,7 +28,7 @@ def lock_prints_what_unlock_takes_and_leaves_it_held():
         key, nonce, token = p.run('lock', '--ttl', LONG, 'k').out.split()
         equal((key, len(bytes.fromhex(nonce))), ('k', 16))
         info = p.show('k')
-        equal((info['held'], str(info['token'])), (True, token))
+        equal((info['held'], info['token']), (True, token))
         p.run('unlock', key, nonce, token)
         equal(p.show('k')['held'], False)
 
@@ -54,9 +54,9 @@ def unlock_of_another_s_lock_has_77_and_changes_nothing():
         told = error_of(p.run('unlock', '--json', 'k', other, token, wanted=77))
         equal(told['name'], 'HF_ENOTOWNER')
         p.run('unlock', 'k', nonce, str(int(token) + 1), wanted=77)
-        equal(p.show('k')['token'], int(token))
+        equal(p.show('k')['token'], token)
         p.run('unlock', '-q', 'k', other, token)
-        equal(p.show('k')['token'], int(token))
+        equal(p.show('k')['token'], token)
         p.run('unlock', 'k', nonce, token)
         p.run('unlock', 'k', nonce, token, wanted=77)
         p.run('unlock', '--quiet', 'k', nonce, token)
@@ -68,12 +68,12 @@ def unlock_and_renew_and_update_have_json():
         nonce, token = p.lock('k')
         (told,) = p.run('renew', '--json', '--ttl=1h', 'k', nonce, token).json()
         check(3000000 < told.pop('left_ms') <= 3600000)
-        equal(told, {'key': 'k', 'token': int(token), 'renewed': True,
+        equal(told, {'key': 'k', 'token': token, 'renewed': True,
                      'ttl_ms': 3600000})
         (told,) = p.run('update', '--json', 'k', nonce, token, 'v').json()
-        equal(told, {'key': 'k', 'token': int(token), 'updated': True})
+        equal(told, {'key': 'k', 'token': token, 'updated': True})
         (told,) = p.run('unlock', '--json', 'k', nonce, token).json()
-        equal(told, {'key': 'k', 'token': int(token), 'unlocked': True})
+        equal(told, {'key': 'k', 'token': token, 'unlocked': True})
 
 
 @case
@@ -128,7 +128,7 @@ def hold_keeps_it_until_stdin_closes(ttl_ms):
         ended = held.end(None)  # closes stdin
         if ended.status == 79:
             raise TooSlow  # to renew
-        equal((ended.status, info['token']), (0, int(token)))
+        equal((ended.status, info['token']), (0, token))
         equal(p.show('k')['held'], False)
 
 
@@ -283,7 +283,7 @@ def wait_tells_how_a_key_came_to_be_free(begins_ms):
         nonce, token = p.lock('k')
         (told,) = waiting.end(0).json()
         equal((told['key'], told['held'], told['token']),
-              ('k', True, int(token)))
+              ('k', True, token))
         check('is held by' in p.run('wait', '--held', 'k').out)
 
 
@@ -396,13 +396,13 @@ def watch_prints_what_happens_as_it_happens():
               ['granted', 'renewed', 'updated', 'released'])
         for t in told:
             equal(list(t), ['index', 'event', 'key', 'token', 'owner', 'freed'])
-            equal((t['key'], t['token']), ('k1', int(token)))
+            equal((t['key'], t['token']), ('k1', token))
         equal([t['freed'] for t in told], [False, False, False, True])
         equal(told_by(text).split()[1:4], ['granted', 'k1', token])
         equal(told_by(text).split()[1:4], ['released', 'k1', token])
         again = p.run('watch', '--json', '--count', '2', '--from',
-                      str(told[0]['index'])).json()
-        check(again[0]['index'] >= told[0]['index'], again)
+                      told[0]['index']).json()
+        check(int(again[0]['index']) >= int(told[0]['index']), again)
 
 
 # ---- Breaking --------------------------------------------------------------
@@ -419,7 +419,7 @@ def force_must_name_what_it_breaks():
         equal(p.show('k')['forced'], False)
         (told,) = p.run('force', '--json', '--token', token, 'k').json()
         check(300000 < told.pop('left_ms') <= 700000)
-        equal(told, {'key': 'k', 'token': int(token), 'forced': True,
+        equal(told, {'key': 'k', 'token': token, 'forced': True,
                      'now': False})
         equal(p.show('k')['forced'], True)
         check('broken' in p.run('show', 'k').out)
@@ -431,7 +431,7 @@ def force_must_name_what_it_breaks():
 
 def force(p, key, *options):
     """Break a lock that is renewed, if it is not lost by then."""
-    token = str(p.show(key)['token'])
+    token = p.show(key)['token']
     if p.run('force', *options, '--token', token, key, wanted=None).status:
         raise TooSlow
 
@@ -507,7 +507,7 @@ def a_lock_that_was_lost_unnoticed_has_79_too():
         held = p.start('run', '--ttl', LONG, 'k', '--', 'sh', '-c',
                        'echo ready; read line', stdin=subprocess.PIPE)
         equal(held.line(), 'ready')
-        p.run('force', '--now', '--token', str(p.show('k')['token']), 'k')
+        p.run('force', '--now', '--token', p.show('k')['token'], 'k')
         ended = held.end(79)
         check('lost' in ended.err, ended)
 
@@ -517,7 +517,7 @@ def a_stopped_holdfast_gives_way_and_its_command_is_killed_when_it_goes_on():
     with place() as p:
         held = p.start('run', '--ttl', TTL, 'k', '--', 'sleep', '600')
         until(lambda: p.show('k')['held'], 'the lock')
-        first = p.show('k')['token']
+        first = int(p.show('k')['token'])
         held.signal(signal.SIGSTOP)
         ended = p.run('run', 'k', '--', 'printenv', 'HOLDFAST_TOKEN')
         check(int(ended.out) > first, ended)

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""The recipes of the manual do what it says, with tokens that no double holds.
+
+    recipes.py COMMAND ROOT
+"""
+import os
+import re
+import subprocess
+import sys
+
+from cases import HOLDFAST, case, check, equal, main, place, read, tool
+
+ROOT = sys.argv[2] if len(sys.argv) > 2 else os.path.join(
+    os.path.dirname(os.path.abspath(__file__)), '..', '..')
+del sys.argv[2:3]
+
+# The next two tokens are the same number for a reader that has doubles only.
+LAST_TOKEN = 2 ** 53
+
+
+def recipe(name):
+    """The lines below '.\\" recipe: NAME' in holdfast.1, as they are shown."""
+    page = read(os.path.join(ROOT, 'docs', 'man', 'holdfast.1'))
+    found = re.search(rf'^\.\\" recipe: {name}\n\.Bd .*\n((?s:.*?))^\.Ed', page,
+                      re.MULTILINE)
+    check(found, 'the manual has no recipe', name)
+    return (found[1].replace('\\&', '').replace('\\-', '-')
+            .replace('\\e', '\\'))
+
+
+def sh(p, script):
+    path = os.path.dirname(HOLDFAST) + ':' + os.environ['PATH']
+    done = subprocess.run(['sh', '-euc', script], env=dict(p.env, PATH=path),
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          check=False)
+    equal((done.returncode, done.stderr), (0, b''), script)
+    return done.stdout.decode()
+
+
+def grant_large_tokens(p):
+    """What file: has on disk of the tokens that were used up."""
+    os.mkdir(p.file('large'))
+    with open(p.file('large/token'), 'w', encoding='ascii') as file:
+        file.write(f'{LAST_TOKEN}\n')
+    p.url = 'file:' + p.file('large')
+    p.env['HOLDFAST_URL'] = p.url
+
+
+@case
+def the_manual_tells_how_to_see_whether_a_key_is_held():
+    with place() as p:
+        equal(sh(p, recipe('held')), 'free\n')
+        p.lock('deploy')
+        equal(sh(p, recipe('held')), 'held\n')
+
+
+@case
+def the_manual_tells_how_to_break_a_lock_with_jq():
+    tool('jq')
+    with place() as p:
+        grant_large_tokens(p)
+        p.lock('other')
+        for _ in range(2): # one of the two is odd, which a double cannot be
+            _, token = p.lock('deploy')
+            check(int(token) > LAST_TOKEN, token)
+            out = sh(p, recipe('break'))
+            check(f'token {token} is broken' in out, out)
+            equal(p.show('deploy')['forced'], True)
+            p.run('force', '--now', '--token', token, 'deploy')
+
+
+@case
+def the_manual_tells_how_to_compare_tokens_in_javascript():
+    tool('node')
+    with place() as p:
+        grant_large_tokens(p)
+        tokens = [p.lock(key)[1] for key in ('newest', 'c', 'b', 'a')]
+        equal(tokens, sorted(set(tokens), key=int))
+        equal(sh(p, recipe('newer')).strip(), tokens[-1])
+
+
+if __name__ == '__main__':
+    main()
