@@ -23,6 +23,7 @@ static const struct hf_redis_link_ops link_ops = {
 
 static void close_parts(struct hf_redis *redis)
 {
+    hf_redis_listen_close(redis);
     hf_redis_watches_close(redis);
     hf_redis_beat_close(redis);
 }
@@ -37,6 +38,11 @@ static enum hf_err open_parts(struct hf_redis *redis)
     if (err)
         return err;
     err = hf_redis_watches_open(redis);
+    if (!err) {
+        err = hf_redis_listen_open(redis);
+        if (err)
+            hf_redis_watches_close(redis);
+    }
     if (err)
         hf_redis_beat_close(redis);
     return err;
