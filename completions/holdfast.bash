@@ -71,8 +71,8 @@ _holdfast_command() {
 }
 
 _holdfast_choices() { # PREVIOUS CURRENT
-    local verbs='run lock unlock renew update show ls wait watch force help
-        version'
+    local verbs='run lock unlock renew update show ls wait watch force doctor
+        help version'
     case $1 in
     --ttl | --wait | -w) echo '500ms 5s 30s 5m 1h' ;;
     --kinds)

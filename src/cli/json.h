@@ -31,6 +31,11 @@ void json_close(struct json *json);
 void json_begin(struct json *json, const char *name);
 void json_end(struct json *json);
 
+/* A member that is an array of strings, until json_end_array(). */
+void json_begin_array(struct json *json, const char *name);
+void json_element(struct json *json, const char *text);
+void json_end_array(struct json *json);
+
 void json_bytes(struct json *json, const char *name, const void *data,
                 size_t size);
 void json_text(struct json *json, const char *name, const char *text);

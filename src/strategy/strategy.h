@@ -201,6 +201,9 @@ struct hf_strategy {
     /* What this one promises, once it is open: HF_CAP_FENCE | ... */
     uint32_t (*caps)(const void *self);
 
+    /* Call `each` with what is known of the store: hf_describe(). May be NULL. */
+    void (*describe)(const void *self, hf_fact_fn *each, void *arg);
+
     /* Start a request. It is answered exactly once, by hf_host.answer: done,
      * refused, HF_EUNAVAIL (surely not done) or HF_EINDOUBT (sent, and lost).
      * The client waits for that answer however long it takes, and submits the

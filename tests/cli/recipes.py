@@ -55,6 +55,14 @@ def the_manual_tells_how_to_see_whether_a_key_is_held():
 
 
 @case
+def the_manual_tells_how_to_require_locks_across_machines():
+    tool('jq')
+    with place() as p:
+        sh(p, recipe('fleet').replace('fleet', 'fence'))
+        sh(p, f"if {recipe('fleet').splitlines()[1]} >&2; then false; fi 2>&1")
+
+
+@case
 def the_manual_tells_how_to_break_a_lock_with_jq():
     tool('jq')
     with place() as p:

@@ -8,7 +8,7 @@ from cases import (HOLDFAST, alone, case, check, environment, equal, main,
                    run)
 
 VERBS = ['run', 'lock', 'unlock', 'renew', 'update', 'show', 'ls', 'wait',
-         'watch', 'force', 'help', 'version']
+         'watch', 'force', 'doctor', 'help', 'version']
 NONCE = '00112233445566778899aabbccddeeff'
 
 GOOD_DURATIONS = {
@@ -243,6 +243,12 @@ def keys_of_any_bytes_are_one_word_that_bash_takes_back():
     equal(ran('lock', 'nightly').out.split(' ')[0], 'nightly')
     shown = ran('lock', '--', '\u202ex').out
     check('\u202e' not in shown, shown)
+
+
+@case
+def a_store_of_one_machine_is_no_fleet():
+    ended = ran('ls', '--url', 'memory:x?require=fleet', wanted=64)
+    check('fleet' in ended.err, ended)
 
 
 @case
