@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "failure.h"
 #include "json.h"
@@ -52,6 +53,19 @@ static void put_span(const char *name, uint64_t ms, const char *after)
     (void)printf("%-8s %s%s\n", name, span, after);
 }
 
+/* The last line. A terminal gets one word, because other bytes could do anything
+ * to it; a pipe or a file gets the bytes, and a newline. */
+static void put_value(const struct hf_info *info)
+{
+    if (isatty(STDOUT_FILENO)) {
+        put_quoted("value", info->value.data, info->value.size);
+        return;
+    }
+    (void)printf("%-8s ", "value");
+    (void)fwrite(info->value.data, 1, info->value.size, stdout);
+    (void)putchar('\n');
+}
+
 void info_text(const struct hf_info *info)
 {
     put_quoted("key", info->key.data, info->key.size);
@@ -71,7 +85,7 @@ void info_text(const struct hf_info *info)
         put_span("left", info->left_ms, "");
     (void)printf("%-8s %u\n", "waiters", info->waiters);
     if (info->value.size > 0)
-        put_quoted("value", info->value.data, info->value.size);
+        put_value(info);
 }
 
 char *info_holder(const struct hf_info *info)

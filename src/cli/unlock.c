@@ -8,11 +8,13 @@ static bool had_ended(enum hf_err err)
     return err == HF_ENOTOWNER || err == HF_ENOTHELD || err == HF_EEXPIRED;
 }
 
-static int unlock(const struct args *args, struct hf_lock *lock)
+static int unlock(const struct args *args, struct hf_client *client,
+                  struct hf_lock *lock)
 {
     struct hf_key key = args_key(args);
     enum hf_err err = hf_unlock(lock);
 
+    (void)client;
     if (err && !(args->quiet && had_ended(err)))
         return failure_of(args, lock, err);
     if (args->json) {

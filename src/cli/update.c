@@ -2,13 +2,15 @@
 #include "json.h"
 #include "store.h"
 
-static int update(const struct args *args, struct hf_lock *lock)
+static int update(const struct args *args, struct hf_client *client,
+                  struct hf_lock *lock)
 {
     struct hf_bytes expected = hf_bytes(args->expect);
     struct hf_key key = args_key(args);
     enum hf_err err = hf_update(lock, args->expect ? &expected : NULL,
                                 hf_bytes(args->words[3]));
 
+    (void)client;
     if (err)
         return failure_of(args, lock, err);
     if (args->json) {
