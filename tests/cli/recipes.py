@@ -5,10 +5,13 @@
 """
 import os
 import re
+import signal
+import sqlite3
 import subprocess
 import sys
 
-from cases import HOLDFAST, case, check, equal, main, place, read, tool
+from cases import (HOLDFAST, case, check, equal, main, place, read, run, tool,
+                   until)
 
 ROOT = sys.argv[2] if len(sys.argv) > 2 else os.path.join(
     os.path.dirname(os.path.abspath(__file__)), '..', '..')
@@ -26,6 +29,15 @@ def recipe(name):
     check(found, 'the manual has no recipe', name)
     return (found[1].replace('\\&', '').replace('\\-', '-')
             .replace('\\e', '\\'))
+
+
+def guide_recipe(name):
+    """The block below '<!-- recipe: NAME -->' in docs/from-flock.md."""
+    page = read(os.path.join(ROOT, 'docs', 'from-flock.md'))
+    found = re.search(rf'^<!-- recipe: {name} -->\n```\w+\n((?s:.*?))^```', page,
+                      re.MULTILINE)
+    check(found, 'the guide has no recipe', name)
+    return found[1]
 
 
 def sh(p, script):
@@ -85,6 +97,57 @@ def the_manual_tells_how_to_compare_tokens_in_javascript():
         tokens = [p.lock(key)[1] for key in ('newest', 'c', 'b', 'a')]
         equal(tokens, sorted(set(tokens), key=int))
         equal(sh(p, recipe('newer')).strip(), tokens[-1])
+
+
+@case
+def the_guide_tells_how_to_elect_a_leader():
+    with place() as p:
+        for name, text in (('leader.sh', guide_recipe('leader')),
+                           ('lead.sh', '#!/bin/sh\n'
+                            'echo $HOLDFAST_TOKEN >>led; exec sleep 600\n')):
+            with open(p.file(name), 'w', encoding='ascii') as file:
+                file.write(text)
+            os.chmod(p.file(name), 0o755)
+        env = dict(p.env, PATH=os.path.dirname(HOLDFAST) + ':' +
+                   os.environ['PATH'])
+        candidates = [subprocess.Popen(['./leader.sh'], cwd=p.path, env=env,
+                                       stderr=subprocess.DEVNULL,
+                                       start_new_session=True)
+                      for _ in range(2)]
+        try:
+            until(lambda: p.waits('leader')(), 'the second candidate')
+            until(lambda: read(p.file('led')), 'a leader')
+            equal(len(read(p.file('led')).split()), 1)
+            token = p.show('leader')['token']
+            p.run('force', '--now', '--token', token, 'leader')
+            until(lambda: len(read(p.file('led')).split()) == 2, 'the next')
+        finally:
+            for candidate in candidates:
+                os.killpg(candidate.pid, signal.SIGKILL)
+                candidate.wait()
+
+
+@case
+def the_guide_tells_how_to_fence_writes_in_sql():
+    database = sqlite3.connect(':memory:')
+    database.execute('CREATE TABLE report (id INT, body TEXT, token BIGINT)')
+    database.execute("INSERT INTO report VALUES (1, '', 0)")
+    database.execute('CREATE TABLE fence (name TEXT PRIMARY KEY, token BIGINT)')
+    for name in ('fence', 'fence-table'):
+        statement = guide_recipe(name)
+        for token, rows in ((5, 1), (5, 1), (7, 1), (6, 0), (7, 1), (8, 1)):
+            done = database.execute(statement, {'body': 'b', 'token': token})
+            equal(done.rowcount, rows, name, token)
+
+
+@case
+def the_guide_has_no_option_that_is_none():
+    page = read(os.path.join(ROOT, 'docs', 'from-flock.md'))
+    known = {option for verb in ('run', 'lock', 'wait', 'unlock', 'doctor')
+             for option in re.findall(r'--[a-z-]+', run('help', verb).out)}
+    for line in re.findall(r'\bholdfast (?:run|lock|wait|unlock)\b[^`\n]*', page):
+        words = line.partition(' -- ')[0]
+        equal(set(re.findall(r'(?<=\s)--[a-z-]+', words)) - known, set(), line)
 
 
 if __name__ == '__main__':
