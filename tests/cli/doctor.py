@@ -2,6 +2,7 @@
 """What `doctor` finds, over stores that work and stores that do not."""
 import contextlib
 import os
+import socket
 import subprocess
 import tempfile
 
@@ -15,18 +16,24 @@ def examine(*args, wanted=0, env=None):
     return told
 
 
+def answers(path):
+    """Whether a server listens: the socket is there a moment before."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(path) == 0
+
+
 @contextlib.contextmanager
 def redis_server(*options):
     """The URL of a server of the case's own, which dies with it."""
     program = tool('redis-server')
-    with tempfile.TemporaryDirectory(prefix='holdfast-') as path:
-        socket = os.path.join(path, 'socket')
+    with tempfile.TemporaryDirectory(prefix='holdfast-') as folder:
+        path = os.path.join(folder, 'socket')
         server = subprocess.Popen(
-            [program, '--port', '0', '--unixsocket', socket, '--dir', path,
+            [program, '--port', '0', '--unixsocket', path, '--dir', folder,
              *options], stdout=subprocess.DEVNULL)
         try:
-            until(lambda: os.path.exists(socket), 'the server')
-            yield 'redis+unix://' + socket
+            until(lambda: answers(path), 'the server')
+            yield 'redis+unix://' + path
         finally:
             server.kill()
             server.wait()
@@ -60,6 +67,8 @@ def a_store_of_one_machine_is_no_fleet():
         check('fence' in told['capabilities'], told)
         check('fleet' in told['missing'], told)
         check(any('this machine only' in note for note in told['notes']), told)
+        ended = run('ls', '--url', p.url + '?require=fleet', wanted=64)
+        check('fleet' in ended.err, ended)
 
 
 @case

@@ -9,8 +9,8 @@ import subprocess
 import sys
 import tempfile
 
-from cases import (HOLDFAST, alone, case, check, equal, main, place, read, run,
-                   tool)
+from cases import (HOLDFAST, alone, case, check, environment, equal, main,
+                   place, read, run, tool)
 
 ROOT = sys.argv[2] if len(sys.argv) > 2 else os.path.join(
     os.path.dirname(os.path.abspath(__file__)), '..', '..')
@@ -53,7 +53,7 @@ def complete(line, env=None):
 
 def with_command(env):
     """The command that is tested comes first in the path."""
-    env = dict(env or MEMORY)
+    env = dict(env or environment(HOLDFAST_URL='file:/dev/null/none'))
     env['PATH'] = os.path.dirname(HOLDFAST) + ':' + os.environ['PATH']
     return env
 

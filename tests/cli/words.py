@@ -246,12 +246,6 @@ def keys_of_any_bytes_are_one_word_that_bash_takes_back():
 
 
 @case
-def a_store_of_one_machine_is_no_fleet():
-    ended = ran('ls', '--url', 'memory:x?require=fleet', wanted=64)
-    check('fleet' in ended.err, ended)
-
-
-@case
 def every_verb_has_json():
     (told,) = ran('version', '--json').json()
     equal(list(told), ['version', 'library'])
