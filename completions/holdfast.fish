@@ -11,7 +11,7 @@ function __holdfast_words
         if test -n "$skip"
             set skip
         else if contains -- $word --url --ttl --wait -w --conflict-exit-code -E \
-                --value --expect --note --token --from --kinds --count
+                --command -c --value --expect --note --token --from --kinds --count
             set skip yes
         else if not string match -q -- '-*' $word
             echo $word

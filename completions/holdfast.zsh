@@ -39,7 +39,7 @@ _holdfast() {
       option=
     elif [[ $word == --url=* ]]; then
       url=${word#*=}
-    elif [[ $word == (--url|--ttl|--wait|-w|--conflict-exit-code|-E|--value|--expect|--note|--token|--from|--kinds|--count) ]]; then
+    elif [[ $word == (--url|--ttl|--wait|-w|--conflict-exit-code|-E|--command|-c|--value|--expect|--note|--token|--from|--kinds|--count) ]]; then
       option=$word
     elif [[ $word != -* ]]; then
       typed+=($word)

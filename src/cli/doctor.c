@@ -164,6 +164,9 @@ static const char *advice_on(enum hf_err err)
     switch (err) {
     case HF_EUNAVAIL:
         return "no server answers: start it, or check host, port and firewall";
+    case HF_EDENIED:
+        return "the server refuses this user: check name, password and the "
+               "rights that holdfast(3) names";
     case HF_EINVAL:
         return "the URL is refused: see URLs in holdfast(3)";
     case HF_EUNSUPPORTED:

@@ -121,6 +121,13 @@ def a_server_is_described():
 
 
 @case
+def a_server_that_refuses_the_user_is_a_problem():
+    with redis_server('--requirepass', 'hunter2') as url:
+        told = examine(url, wanted=77)
+        check('password' in told['problems'][0], told)
+
+
+@case
 def a_server_that_grants_nothing_is_a_problem():
     with redis_server('--maxmemory', '1', '--maxmemory-policy',
                       'noeviction') as url:
