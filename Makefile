@@ -5,15 +5,22 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 export PREFIX DESTDIR
 
+# The loader looks at a cache of these two alone; others need no update of it.
+ldconfig = case "$$DESTDIR:$$PREFIX:$$(id -u)" in \
+	:/usr:0 | :/usr/local:0) ldconfig ;; esac
+
 .DEFAULT_GOAL := all
-.PHONY: all run check install bench torture fuzz mutants format lint coverage \
+.PHONY: all deps run check install uninstall bench torture fuzz mutants format lint coverage \
 	clean help
 
-all: ## build the library and the programs, in build/
-	@scripts/deps build
+all: ## build the library and the command, in build/
+	@scripts/deps -n build
 	@scripts/build
 
-run: all ## build, then show a command under a lock, and a second that waits
+deps: ## install what the build needs, on Debian and Ubuntu
+	@scripts/deps build
+
+run: deps all ## build, then show a command under a lock, and a second that waits
 	@scripts/demo build/holdfast
 
 check: ## the whole check: tests, sanitizers, mutants, fuzz targets
@@ -21,7 +28,11 @@ check: ## the whole check: tests, sanitizers, mutants, fuzz targets
 
 install: all ## install below PREFIX (/usr/local), inside DESTDIR if it is set
 	@meson install -C build --no-rebuild
-	@if [ -z "$$DESTDIR" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
+	@$(ldconfig)
+
+uninstall: ## remove what install has put below PREFIX, inside DESTDIR
+	@scripts/uninstall build
+	@$(ldconfig)
 
 bench: ## build with optimisation and run every benchmark
 	@scripts/deps build bench

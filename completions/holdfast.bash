@@ -18,6 +18,11 @@ _holdfast_options() { # VERB
     esac
 }
 
+_holdfast_schemes() {
+    echo 'memory: file: redis:// redis+unix:// rediss:// redlock:// mongodb://' \
+        'mongodb+srv://'
+}
+
 # Whether an option is followed by a word of its own.
 _holdfast_has_value() { # OPTION
     case $1 in
@@ -71,15 +76,15 @@ _holdfast_command() {
 }
 
 _holdfast_choices() { # PREVIOUS CURRENT
-    local verbs='run lock unlock renew update show ls wait watch force help
-        version'
+    local verbs='run lock unlock renew update show ls wait watch force doctor
+        help version'
     case $1 in
     --ttl | --wait | -w) echo '500ms 5s 30s 5m 1h' ;;
     --kinds)
         echo 'granted renewed updated released expired forced queued' \
             'withdrawn dropped'
         ;;
-    --url) echo 'file: memory:' ;;
+    --url) _holdfast_schemes ;;
     --conflict-exit-code | -E) echo '0 1 75' ;;
     --value | --expect | --note | --token | --from | --count) ;;
     *)
@@ -87,6 +92,8 @@ _holdfast_choices() { # PREVIOUS CURRENT
             _holdfast_options "${words[0]-}"
         elif [[ ${#words[@]} -eq 0 || "${words[*]}" == help ]]; then
             echo "$verbs"
+        elif [[ "${words[*]}" == doctor ]]; then
+            _holdfast_schemes
         elif [[ ${#words[@]} -eq 1 && ${words[0]} != version ]]; then
             _holdfast_keys "$2"
         fi

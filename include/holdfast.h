@@ -216,7 +216,8 @@ typedef void hf_done_fn(enum hf_err err, void *arg);
     X(FAILOVER_SAFE, "failover-safe", 5)                                       \
     X(LINEARIZABLE_READ, "linearizable-read", 6)                               \
     X(VALUE, "value", 7) /* values can be kept and updated */                  \
-    X(WATCH, "watch", 8)
+    X(WATCH, "watch", 8)                                                       \
+    X(FLEET, "fleet", 9) /* locks hold across machines */
 
 enum hf_cap {
 #define HF_CAP_BIT(name, text, bit) HF_CAP_##name = 1 << (bit),
@@ -304,6 +305,14 @@ HF_API enum hf_err hf_close_start(struct hf_client *client, uint32_t timeout_ms,
 /* The capabilities, HF_CAP_FENCE | ..., and the name of one of them. */
 HF_API uint32_t hf_caps(const struct hf_client *client);
 HF_API const char *hf_cap_name(enum hf_cap cap);
+
+/* What is known of the store, for people: `each` is called with a name and a text,
+ * such as "server" and "Redis 7.0.15", before this returns. It may not call
+ * anything on `client`. Names are stable, texts are not; there is no password in
+ * them. HF_ESTATE, HF_ECLOSED: it is not open. */
+typedef void hf_fact_fn(const char *name, const char *text, void *arg);
+HF_API enum hf_err hf_describe(struct hf_client *client, hf_fact_fn *each,
+                               void *arg);
 
 /* The last failure of any call on this client, in words. */
 HF_API void hf_client_error(const struct hf_client *client,
@@ -722,7 +731,8 @@ HF_API void hf_watch_free(struct hf_watch *watch);
 
 /* Break the lock that was granted with `token`: renewals are refused, so it
  * runs out and no two holders are ever valid. With `now` it passes on at
- * once, and only the fence protects.
+ * once, and only the fence protects. A holder that renews is told at once by
+ * memory:, file: and redis:, else it finds out at its next renewal.
  *
  * HF_ENOTOWNER  another token holds the key
  * HF_ENOTHELD   nobody does */

@@ -29,7 +29,7 @@ static void print(const struct args *args, uint32_t left)
 
     json_open(&json, stdout);
     json_bytes(&json, "key", key.data, key.size);
-    json_number(&json, "token", args->token);
+    json_integer(&json, "token", args->token);
     json_bool(&json, "forced", true);
     json_bool(&json, "now", args->now);
     json_number(&json, "left_ms", left);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "failure.h"
 #include "json.h"
@@ -16,14 +17,14 @@ void info_json(const struct hf_info *info)
     json_bytes(&json, "key", info->key.data, info->key.size);
     json_bool(&json, "held", info->held);
     json_bool(&json, "forced", info->forced);
-    json_number(&json, "token", info->token);
+    json_integer(&json, "token", info->token);
     json_text(&json, "owner", info->owner ? info->owner : "");
     json_text(&json, "note", info->note ? info->note : "");
     json_number(&json, "held_ms", info->held_ms);
     json_number(&json, "left_ms", info->left_ms);
     json_number(&json, "waiters", info->waiters);
     json_bytes(&json, "value", info->value.data, info->value.size);
-    json_number(&json, "index", info->index);
+    json_integer(&json, "index", info->index);
     json_close(&json);
 }
 
@@ -52,6 +53,19 @@ static void put_span(const char *name, uint64_t ms, const char *after)
     (void)printf("%-8s %s%s\n", name, span, after);
 }
 
+/* The last line. A terminal gets one word, because other bytes could do anything
+ * to it; a pipe or a file gets the bytes, and a newline. */
+static void put_value(const struct hf_info *info)
+{
+    if (isatty(STDOUT_FILENO)) {
+        put_quoted("value", info->value.data, info->value.size);
+        return;
+    }
+    (void)printf("%-8s ", "value");
+    (void)fwrite(info->value.data, 1, info->value.size, stdout);
+    (void)putchar('\n');
+}
+
 void info_text(const struct hf_info *info)
 {
     put_quoted("key", info->key.data, info->key.size);
@@ -71,7 +85,7 @@ void info_text(const struct hf_info *info)
         put_span("left", info->left_ms, "");
     (void)printf("%-8s %u\n", "waiters", info->waiters);
     if (info->value.size > 0)
-        put_quoted("value", info->value.data, info->value.size);
+        put_value(info);
 }
 
 char *info_holder(const struct hf_info *info)

@@ -62,23 +62,50 @@ static void put_hex(struct json *json, const char *name,
     (void)fputc('"', json->out);
 }
 
-void json_bytes(struct json *json, const char *name, const void *data,
-                size_t size)
+/* False: some of it is no UTF-8. */
+static bool put_string(FILE *out, const void *data, size_t size)
 {
     const unsigned char *bytes = data;
     bool text = true;
 
-    put_name(json, name);
-    (void)fputc('"', json->out);
+    (void)fputc('"', out);
     for (size_t i = 0; i < size;) {
-        size_t length = put_character(json->out, bytes + i, size - i);
+        size_t length = put_character(out, bytes + i, size - i);
 
         text = text && length > 0;
         i += length ? length : 1;
     }
-    (void)fputc('"', json->out);
-    if (!text)
-        put_hex(json, name, bytes, size);
+    (void)fputc('"', out);
+    return text;
+}
+
+void json_bytes(struct json *json, const char *name, const void *data,
+                size_t size)
+{
+    put_name(json, name);
+    if (!put_string(json->out, data, size))
+        put_hex(json, name, data, size);
+}
+
+void json_begin_array(struct json *json, const char *name)
+{
+    put_name(json, name);
+    (void)fputc('[', json->out);
+    json->begun = false;
+}
+
+void json_element(struct json *json, const char *text)
+{
+    if (json->begun)
+        (void)fputc(',', json->out);
+    json->begun = true;
+    (void)put_string(json->out, text, strlen(text));
+}
+
+void json_end_array(struct json *json)
+{
+    (void)fputc(']', json->out);
+    json->begun = true;
 }
 
 void json_text(struct json *json, const char *name, const char *text)
@@ -90,6 +117,12 @@ void json_number(struct json *json, const char *name, uint64_t number)
 {
     put_name(json, name);
     (void)fprintf(json->out, "%llu", (unsigned long long)number);
+}
+
+void json_integer(struct json *json, const char *name, uint64_t number)
+{
+    put_name(json, name);
+    (void)fprintf(json->out, "\"%llu\"", (unsigned long long)number);
 }
 
 void json_signed(struct json *json, const char *name, int number)

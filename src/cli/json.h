@@ -2,8 +2,11 @@
  *
  *     json_open(&json, stdout);
  *     json_bytes(&json, "key", key.data, key.size);
- *     json_number(&json, "token", 7);
- *     json_close(&json);              {"key":"nightly","token":7}
+ *     json_integer(&json, "token", 7);
+ *     json_close(&json);              {"key":"nightly","token":"7"}
+ *
+ * Tokens and indexes have 64 bits and are written as strings: JavaScript, jq
+ * and many others read a JSON number as a double and would round them.
  *
  * Strings hold any bytes. Those that are no UTF-8 become \udc80 to \udcff, one
  * each, as Python's "surrogateescape" has it; since not every reader keeps
@@ -28,10 +31,21 @@ void json_close(struct json *json);
 void json_begin(struct json *json, const char *name);
 void json_end(struct json *json);
 
+/* A member that is an array of strings, until json_end_array(). */
+void json_begin_array(struct json *json, const char *name);
+void json_element(struct json *json, const char *text);
+void json_end_array(struct json *json);
+
 void json_bytes(struct json *json, const char *name, const void *data,
                 size_t size);
 void json_text(struct json *json, const char *name, const char *text);
+
+/* A number below 2^53, which every reader keeps exact. */
 void json_number(struct json *json, const char *name, uint64_t number);
+
+/* A 64-bit integer, as a string of decimal digits. */
+void json_integer(struct json *json, const char *name, uint64_t number);
+
 void json_signed(struct json *json, const char *name, int number);
 void json_bool(struct json *json, const char *name, bool value);
 

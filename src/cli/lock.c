@@ -34,7 +34,7 @@ static int print(const struct args *args, const struct hf_lock *lock)
         json_open(&json, stdout);
         json_bytes(&json, "key", key.data, key.size);
         json_text(&json, "nonce", hex);
-        json_number(&json, "token", token);
+        json_integer(&json, "token", token);
         json_number(&json, "ttl_ms", args->ttl_ms);
         json_number(&json, "left_ms", hf_remaining_ms(lock));
         json_close(&json);

@@ -51,6 +51,21 @@ static char *span(uint64_t ms)
     return copy(text);
 }
 
+/* A lock that was broken is marked: it is not renewed any more. */
+static char *left(const struct hf_info *info)
+{
+    char *time =
+        info->left_ms == HF_FOREVER ? copy("no-expiry") : span(info->left_ms);
+    char *marked;
+
+    if (!info->forced)
+        return time;
+    if (asprintf(&marked, "%s,broken", time) < 0)
+        failure_no_memory();
+    free(time);
+    return marked;
+}
+
 static void add_row(struct table *table, const struct hf_info *info)
 {
     struct row *row;
@@ -68,7 +83,7 @@ static void add_row(struct table *table, const struct hf_info *info)
     row->cells[0] = text_quote(info->key.data, info->key.size);
     row->cells[1] = number(info->token);
     row->cells[2] = span(info->held_ms);
-    row->cells[3] = span(info->left_ms);
+    row->cells[3] = left(info);
     row->cells[4] = number(info->waiters);
     row->cells[5] = text_label(info->owner ? info->owner : "");
     row->cells[6] = text_label(info->note ? info->note : "");
@@ -169,7 +184,8 @@ const struct verb verb_ls = {
     .text =
         "Lists the keys that are held and begin with PREFIX, in byte order:\n"
         "the key, the token, how long it has been held, how much is left of\n"
-        "its lease, how many wait, who holds it and the note. A key with\n"
+        "its lease, how many wait, who holds it and the note. A lock that\n"
+        "'force' has broken is marked as ',broken'. A key with\n"
         "other bytes than letters, digits and _-./:@%+,= is quoted as\n"
         "$'my\\x20key', which bash takes back.\n",
     .examples = "  holdfast ls\n"

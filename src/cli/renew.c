@@ -2,25 +2,51 @@
 #include "json.h"
 #include "store.h"
 
-static int renew(const struct args *args, struct hf_lock *lock)
+/* A lease is a sixteenth and 50 ms longer than the ttl that it was asked for, so
+ * that a holder which counts the ttl stops in time: how much of the ttl is left. */
+static uint32_t left_of_lease(uint32_t lease_ms)
+{
+    return lease_ms > 50 ? (uint32_t)((uint64_t)(lease_ms - 50) * 16 / 17) : 0;
+}
+
+/* How long it is held from now on. A renewal never makes a lease shorter, so that
+ * may be longer than the handle knows, which was made for this renewal. */
+static uint32_t left_ms(struct hf_client *client, const struct hf_lock *lock)
+{
+    uint32_t left = hf_remaining_ms(lock);
+    struct hf_info info = {0};
+
+    if (!hf_read(client, hf_lock_key(lock), HF_LINEARIZABLE, &info) &&
+        info.held && info.token == hf_token(lock) &&
+        left_of_lease(info.left_ms) > left)
+        left = left_of_lease(info.left_ms);
+    hf_info_fini(&info);
+    return left;
+}
+
+static int renew(const struct args *args, struct hf_client *client,
+                 struct hf_lock *lock)
 {
     struct hf_key key = args_key(args);
     enum hf_err err = hf_renew(lock, args->ttl_ms);
 
+    uint32_t left;
+
     if (err)
         return failure_of(args, lock, err);
+    left = left_ms(client, lock);
     if (args->json) {
         struct json json;
 
         json_open(&json, stdout);
         json_bytes(&json, "key", key.data, key.size);
-        json_number(&json, "token", hf_token(lock));
+        json_integer(&json, "token", hf_token(lock));
         json_bool(&json, "renewed", true);
         json_number(&json, "ttl_ms", args->ttl_ms);
-        json_number(&json, "left_ms", hf_remaining_ms(lock));
+        json_number(&json, "left_ms", left);
         json_close(&json);
     }
-    failure_say(args, "renewed for %u ms", hf_remaining_ms(lock));
+    failure_say(args, "renewed for %u ms", left);
     return STATUS_OK;
 }
 

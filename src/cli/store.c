@@ -111,7 +111,8 @@ static int adopt(const struct args *args, struct hf_client *client,
 }
 
 int store_act(const struct args *args,
-              int (*act)(const struct args *args, struct hf_lock *lock))
+              int (*act)(const struct args *args, struct hf_client *client,
+                         struct hf_lock *lock))
 {
     struct hf_client *client = NULL;
     struct hf_lock *lock = NULL;
@@ -121,7 +122,7 @@ int store_act(const struct args *args,
         return status;
     status = adopt(args, client, &lock);
     if (!status) {
-        status = act(args, lock);
+        status = act(args, client, lock);
         hf_lock_free(lock); /* what was adopted stays held */
     }
     store_close(client);

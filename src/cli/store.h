@@ -20,6 +20,7 @@ void store_label(char label[HF_NOTE_MAX + 1], const char *name, long pid);
  * name, close; what was adopted does not end with this process. The nonce "-"
  * is read from HOLDFAST_NONCE. The status of `act`, or another, told. */
 int store_act(const struct args *args,
-              int (*act)(const struct args *args, struct hf_lock *lock));
+              int (*act)(const struct args *args, struct hf_client *client,
+                         struct hf_lock *lock));
 
 #endif

@@ -8,11 +8,13 @@ static bool had_ended(enum hf_err err)
     return err == HF_ENOTOWNER || err == HF_ENOTHELD || err == HF_EEXPIRED;
 }
 
-static int unlock(const struct args *args, struct hf_lock *lock)
+static int unlock(const struct args *args, struct hf_client *client,
+                  struct hf_lock *lock)
 {
     struct hf_key key = args_key(args);
     enum hf_err err = hf_unlock(lock);
 
+    (void)client;
     if (err && !(args->quiet && had_ended(err)))
         return failure_of(args, lock, err);
     if (args->json) {
@@ -20,7 +22,7 @@ static int unlock(const struct args *args, struct hf_lock *lock)
 
         json_open(&json, stdout);
         json_bytes(&json, "key", key.data, key.size);
-        json_number(&json, "token", hf_token(lock));
+        json_integer(&json, "token", hf_token(lock));
         json_bool(&json, "unlocked", err == HF_OK);
         json_close(&json);
     }

@@ -2,13 +2,15 @@
 #include "json.h"
 #include "store.h"
 
-static int update(const struct args *args, struct hf_lock *lock)
+static int update(const struct args *args, struct hf_client *client,
+                  struct hf_lock *lock)
 {
     struct hf_bytes expected = hf_bytes(args->expect);
     struct hf_key key = args_key(args);
     enum hf_err err = hf_update(lock, args->expect ? &expected : NULL,
                                 hf_bytes(args->words[3]));
 
+    (void)client;
     if (err)
         return failure_of(args, lock, err);
     if (args->json) {
@@ -16,7 +18,7 @@ static int update(const struct args *args, struct hf_lock *lock)
 
         json_open(&json, stdout);
         json_bytes(&json, "key", key.data, key.size);
-        json_number(&json, "token", hf_token(lock));
+        json_integer(&json, "token", hf_token(lock));
         json_bool(&json, "updated", true);
         json_close(&json);
     }

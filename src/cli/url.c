@@ -17,6 +17,13 @@ const char *url_source(const struct args *args)
     return getenv(VARIABLE) ? VARIABLE : "the default";
 }
 
+const char *url_find(const struct args *args)
+{
+    const char *url = args->url ? args->url : getenv(VARIABLE);
+
+    return url ? url : "file:";
+}
+
 void url_hide_password(char *url)
 {
     char *begin = strstr(url, "//");
@@ -47,13 +54,13 @@ static int check_url(const struct args *args, const char *url)
 
 char *url_take(const struct args *args, int *status)
 {
-    const char *url = args->url ? args->url : getenv(VARIABLE);
+    const char *url = url_find(args);
     char *copy;
 
-    *status = check_url(args, url ? url : "file:");
+    *status = check_url(args, url);
     if (*status)
         return NULL;
-    copy = strdup(url ? url : "file:");
+    copy = strdup(url);
     if (!copy)
         failure_no_memory();
     if (args->url)

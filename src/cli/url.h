@@ -14,6 +14,9 @@
 char *url_take(const struct args *args, int *status);
 void url_free(char *url);
 
+/* The URL itself, which nobody has checked and which may have a password. */
+const char *url_find(const struct args *args);
+
 /* Where url_take() finds it: "--url", "HOLDFAST_URL" or "the default". */
 const char *url_source(const struct args *args);
 

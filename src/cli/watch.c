@@ -46,10 +46,10 @@ static void put_json(const struct hf_event *event)
     struct json json;
 
     json_open(&json, stdout);
-    json_number(&json, "index", event->index);
+    json_integer(&json, "index", event->index);
     json_text(&json, "event", name_of(event->kind));
     json_bytes(&json, "key", event->key.data, event->key.size);
-    json_number(&json, "token", event->token);
+    json_integer(&json, "token", event->token);
     json_text(&json, "owner", event->owner ? event->owner : "");
     json_bool(&json, "freed", event->freed);
     json_close(&json);

@@ -126,6 +126,7 @@ static void ask(struct hf_lock *lock, enum hf_claim_phase phase)
     command->value = lock->value;
     command->note = lock->note;
     lock->call.request.waits = lock->place > 0;
+    lock->call.request.keeps = lock->renew;
     if (lock->wait_ms > 0 && !HF_MUTANT(137))
         hf_call_start_queued(&lock->call, lock->timeout_ms, queue_until(lock));
     else
@@ -162,6 +163,7 @@ enum hf_err hf_claim_begin(struct hf_lock *lock)
     lock->adopted = false;
     lock->detached = false;
     lock->forced = false;
+    lock->recheck = false;
     lock->told = 0;
     lock->to_tell &= HF_MUTANT(230) ? 0 : LOST_BIT;
     lock->place = 0;

@@ -62,6 +62,7 @@ struct hf_lock {
     struct hf_call *renewal; /* NULL where it is not renewed */
     hf_time next_renewal;
     bool forced;   /* no more renewals */
+    bool recheck;  /* renew again when the open renewal is answered */
     unsigned told; /* events of this claim, as bits */
     unsigned to_tell;
     struct hf_callback callback;

@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "client/call.h"
 #include "client/client.h"
+#include "client/keeper.h"
 #include "client/lock.h"
 #include "client/watch.h"
 
@@ -238,6 +239,7 @@ const struct hf_host_ops hf_client_host_ops = {
     .answer = answer,
     .grant = hf_lock_pushed,
     .nudge = hf_lock_nudged,
+    .recheck = hf_keeper_recheck,
     .event = hf_watch_pushed,
     .owner = owner,
     .inherit = inherit,

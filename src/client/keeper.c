@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/mutant.h"
 #include "client/client.h"
 #include "client/validity.h"
 
@@ -182,18 +183,54 @@ void hf_keeper_tick(struct hf_lock *lock)
     set_timer(lock);
 }
 
+/* A renewal that is under way may have been answered before the lock was broken,
+ * so another one follows it. One is sent even where renewals are refused already:
+ * the lock may have been passed on since. */
+static void recheck_lock(struct hf_lock *lock)
+{
+    if (lock->state != HF_LOCK_HELD || !lock->renewal)
+        return;
+    if (HF_MUTANT(268))
+        hf_lock_lose(lock, HF_EEXPIRED, NULL);
+    lock->recheck = hf_call_open(lock->renewal);
+    lock->forced = false;
+    lock->next_renewal = hf_client_now(lock->client);
+    set_timer(lock);
+}
+
+void hf_keeper_recheck(struct hf_host *host, uint64_t token)
+{
+    struct hf_client *client = HF_CONTAINER(host, struct hf_client, host);
+
+    if (HF_MUTANT(265))
+        return;
+    for (struct hf_list *link = client->locks.next; link != &client->locks;
+         link = link->next) {
+        struct hf_lock *lock = HF_CONTAINER(link, struct hf_lock, link);
+
+        if (token == HF_ANY_TOKEN || token == atomic_load(&lock->token))
+            recheck_lock(lock);
+    }
+}
+
+static void extend(struct hf_lock *lock, const struct hf_call *call)
+{
+    hf_time base =
+        hf_validity_base(&call->request.answer.anchor, call->first_sent);
+
+    if (HF_MUTANT(42))
+        base = hf_client_now(lock->client);
+    (void)hf_lock_extend(lock, base, lock->ttl_ms);
+}
+
 static void renewed(struct hf_call *call)
 {
     struct hf_lock *lock = call->owner;
     const struct hf_answer *answer = &call->request.answer;
-    hf_time base;
 
     switch (answer->result.err) {
     case HF_OK:
-        base = hf_validity_base(&answer->anchor, call->first_sent);
-        if (HF_MUTANT(42))
-            base = hf_client_now(lock->client);
-        (void)hf_lock_extend(lock, base, lock->ttl_ms);
+        extend(lock, call);
         break;
     case HF_EFORCED:
         lock->forced = true;
@@ -214,4 +251,6 @@ static void renewed(struct hf_call *call)
         set_timer(lock);
         break;
     }
+    if (lock->recheck && !HF_MUTANT(266))
+        recheck_lock(lock);
 }

@@ -22,4 +22,7 @@ void hf_keeper_stop(struct hf_lock *lock);
 /* The lock's timer fired while it is held. */
 void hf_keeper_tick(struct hf_lock *lock);
 
+/* hf_host_ops.recheck: renew what was granted with `token` now. */
+void hf_keeper_recheck(struct hf_host *host, uint64_t token);
+
 #endif

@@ -331,6 +331,18 @@ uint32_t hf_caps(const struct hf_client *client)
     return client ? client->caps : 0;
 }
 
+enum hf_err hf_describe(struct hf_client *client, hf_fact_fn *each, void *arg)
+{
+    enum hf_err err = client && each ? hf_client_enter(client) : HF_EINVAL;
+
+    if (err)
+        return err;
+    if (client->strategy->describe)
+        client->strategy->describe(client->self, each, arg);
+    hf_client_leave(client);
+    return HF_OK;
+}
+
 const char *hf_cap_name(enum hf_cap cap)
 {
     for (size_t i = 0; i < sizeof(caps) / sizeof(caps[0]); i++) {

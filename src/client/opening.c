@@ -5,6 +5,7 @@
 #include <sys/epoll.h>
 
 #include "base/thread.h"
+#include "client/keeper.h"
 #include "client/lock.h"
 #include "client/open.h"
 #include "client/watch.h"
@@ -128,6 +129,11 @@ static void nudge(struct hf_host *host, const struct hf_nonce *nonce)
     LOCKED(host, hf_lock_nudged(host, nonce));
 }
 
+static void recheck(struct hf_host *host, uint64_t token)
+{
+    LOCKED(host, hf_keeper_recheck(host, token));
+}
+
 static void event(struct hf_host *host, const struct hf_push_event *event)
 {
     LOCKED(host, hf_watch_pushed(host, event));
@@ -163,6 +169,7 @@ static const struct hf_host_ops opening_host_ops = {
     .answer = answer,
     .grant = grant,
     .nudge = nudge,
+    .recheck = recheck,
     .event = event,
     .owner = owner,
     .inherit = inherit,

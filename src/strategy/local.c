@@ -288,14 +288,23 @@ static bool next_event(struct hf_local *local, struct told_event *event)
     return found;
 }
 
-static bool next_grant(struct hf_local *local, struct hf_push_grant *push)
+void hf_local_note_broken(struct hf_local *local, uint64_t token)
+{
+    local->broken = local->broken ? HF_ANY_TOKEN : token;
+}
+
+static bool next_grant(struct hf_local *local, struct hf_push_grant *push,
+                       uint64_t *broken)
 {
     struct hf_table *table = &local->store->table;
     struct hf_grant grant;
     bool found;
 
+    *broken = 0;
     if (!go_in(local))
         return false;
+    *broken = local->broken;
+    local->broken = 0;
     found = hf_table_take_grant(table, hf_table_session(table, local->session),
                                 &grant);
     if (found)
@@ -310,13 +319,22 @@ static bool next_grant(struct hf_local *local, struct hf_push_grant *push)
     return found;
 }
 
-/* Grants are all reported: there is at most one for each claim that waits. */
+/* Grants are all reported: there is at most one for each claim that waits. So
+ * are locks that were broken. */
 static void report_grants(struct hf_local *local)
 {
+    struct hf_host *host = local->host;
     struct hf_push_grant grant;
+    uint64_t broken;
+    bool found;
 
-    while (next_grant(local, &grant))
-        local->host->ops->grant(local->host, &grant);
+    do {
+        found = next_grant(local, &grant, &broken);
+        if (broken)
+            host->ops->recheck(host, broken);
+        if (found)
+            host->ops->grant(host, &grant);
+    } while (found);
 }
 
 /* Report events until there is none, or until `*budget` is spent: false. */

@@ -21,6 +21,9 @@ struct hf_local {
     struct hf_timer tick; /* while it watches: the next lease ends */
     struct hf_list watches;
     struct hf_post more; /* events are left for the next turn */
+    uint64_t broken;     /* the token of a lock of this client's that was
+                            broken, HF_ANY_TOKEN: of several; 0: none. Touched
+                            inside only */
     bool news;           /* a grant or an event waits to be told */
     bool telling;        /* and is being told */
     bool late;           /* and could not be */
@@ -65,6 +68,9 @@ enum hf_err hf_local_submit(struct hf_local *local, struct hf_request *request);
 /* Report the grants and events that have gathered. Events over the limit of one
  * turn are left for the next one. */
 void hf_local_tell_news(struct hf_local *local);
+
+/* Inside: a lock of this client's was broken. */
+void hf_local_note_broken(struct hf_local *local, uint64_t token);
 
 /* Inside: the store was made anew. What the watches missed shows as dropped. */
 void hf_local_rewatch(struct hf_local *local);

@@ -74,12 +74,18 @@ static void post_news(struct member *member)
 static void on_event(void *arg, const struct hf_table_event *event)
 {
     struct shared *shared = arg;
-    struct hf_map_link *waiter = NULL;
+    bool broken = event->kind == HF_EVENT_FORCED;
+    struct hf_map_link *found = NULL;
 
-    if (event->waited)
-        waiter = hf_map_find(&shared->by_session, event->session->id);
-    if (waiter)
-        post_news(HF_CONTAINER(waiter, struct member, link));
+    if (event->waited || broken)
+        found = hf_map_find(&shared->by_session, event->session->id);
+    if (found) {
+        struct member *member = HF_CONTAINER(found, struct member, link);
+
+        if (broken)
+            hf_local_note_broken(&member->local, event->hold->token);
+        post_news(member);
+    }
     for (struct hf_list *link = shared->watchers.next;
          link != &shared->watchers; link = link->next)
         post_news(HF_CONTAINER(link, struct member, watching));

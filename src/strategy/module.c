@@ -14,6 +14,21 @@ static void *load(const char *path)
     return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
+/* Whether the program was linked with -static. A module needs a libc that was
+ * loaded, and would bring a second one, which crashes. */
+static int is_static(struct dl_phdr_info *program, size_t size, void *arg)
+{
+    bool *found = arg;
+
+    (void)size;
+    *found = true;
+    for (unsigned i = 0; i < program->dlpi_phnum; i++) {
+        if (program->dlpi_phdr[i].p_type == PT_INTERP)
+            *found = false;
+    }
+    return 1; /* the first is the program, and the others do not matter */
+}
+
 /* Where `file` would be if it lay beside the shared object that this code is
  * in. False: the code is part of the program, and the name that a program has
  * is whatever its caller wrote. */
@@ -47,9 +62,18 @@ enum hf_err hf_module_find(const char *file, const char *scheme,
                            const struct hf_strategy **found,
                            struct hf_error *error)
 {
-    void *object = load_module(file);
     const struct hf_module *module;
+    bool in_static_program = false;
+    void *object;
 
+    (void)dl_iterate_phdr(is_static, &in_static_program);
+    if (in_static_program)
+        return hf_error_set(error, HF_EUNSUPPORTED,
+                            "url: '%s:' is in a module, which a program that "
+                            "is linked with -static cannot load; link it with "
+                            "the shared libc",
+                            scheme);
+    object = load_module(file);
     if (!object)
         return hf_error_set(error, HF_EUNSUPPORTED,
                             "url: '%s:' is in a module that cannot be loaded; "

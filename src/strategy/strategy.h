@@ -70,6 +70,7 @@ struct hf_request {
     hf_time progress;          /* LIST: when a part of it came last, or 0; the
                                   strategy's: its deadline counts from there */
     bool waits;                /* LOCK: its last answer was a position */
+    bool keeps;                /* LOCK: the holder will renew it */
     struct hf_answer answer;
     struct hf_list link;
     bool answered;                            /* the host's: `done` is to run */
@@ -88,6 +89,8 @@ struct hf_push_grant {
     struct hf_anchor anchor;
     bool offered;
 };
+
+#define HF_ANY_TOKEN UINT64_MAX /* no lock is granted with it */
 
 /* An event for a watch. Key and owner are borrowed for the call. */
 struct hf_push_event {
@@ -152,6 +155,11 @@ struct hf_host_ops {
 
     /* A claim that waits in line had better ask again now. */
     void (*nudge)(struct hf_host *host, const struct hf_nonce *nonce);
+
+    /* The lock that was granted with `token` may have been broken; HF_ANY_TOKEN:
+     * any lock may. If this client keeps it, it is renewed now, and the answer
+     * decides: a wrong report costs one renewal. */
+    void (*recheck)(struct hf_host *host, uint64_t token);
     void (*event)(struct hf_host *host, const struct hf_push_event *event);
 
     /* The owner's label; hf_client_opts.inherit; and chance. */
@@ -192,6 +200,9 @@ struct hf_strategy {
 
     /* What this one promises, once it is open: HF_CAP_FENCE | ... */
     uint32_t (*caps)(const void *self);
+
+    /* Call `each` with what is known of the store: hf_describe(). May be NULL. */
+    void (*describe)(const void *self, hf_fact_fn *each, void *arg);
 
     /* Start a request. It is answered exactly once, by hf_host.answer: done,
      * refused, HF_EUNAVAIL (surely not done) or HF_EINDOUBT (sent, and lost).

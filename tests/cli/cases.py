@@ -181,7 +181,7 @@ class Place:
         if '--ttl' not in options:
             options = ('--ttl', LONG, *options)
         (held,) = self.run('lock', '--json', *options, '--', key).json()
-        return held['nonce'], str(held['token'])
+        return held['nonce'], held['token']
 
     def show(self, key):
         (info,) = self.run('show', '--json', '--', key).json()

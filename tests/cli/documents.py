@@ -7,14 +7,16 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 
-from cases import (HOLDFAST, alone, case, check, equal, main, place, read, run,
-                   tool)
+from cases import (HOLDFAST, alone, case, check, environment, equal, main,
+                   place, read, run, tool)
 
 ROOT = sys.argv[2] if len(sys.argv) > 2 else os.path.join(
     os.path.dirname(os.path.abspath(__file__)), '..', '..')
 PAGE = os.path.join(ROOT, 'docs', 'man', 'holdfast.1')
-COMPLETION = os.path.join(ROOT, 'completions', 'holdfast.bash')
+COMPLETIONS = os.path.join(ROOT, 'completions')
+COMPLETION = os.path.join(COMPLETIONS, 'holdfast.bash')
 del sys.argv[2:3]
 
 
@@ -47,6 +49,62 @@ def complete(line, env=None):
                           stderr=subprocess.PIPE, check=False)
     equal((done.returncode, done.stderr), (0, b''), line)
     return sorted(done.stdout.decode().split())
+
+
+def with_command(env):
+    """The command that is tested comes first in the path."""
+    env = dict(env or environment(HOLDFAST_URL='file:/dev/null/none'))
+    env['PATH'] = os.path.dirname(HOLDFAST) + ':' + os.environ['PATH']
+    return env
+
+
+def complete_fish(line, env=None):
+    """What fish offers at the end of a line."""
+    with tempfile.TemporaryDirectory(prefix='holdfast-') as home:
+        done = subprocess.run(
+            [tool('fish'), '--no-config', '-c',
+             f'source {COMPLETIONS}/holdfast.fish; complete -C $argv', line],
+            env=dict(with_command(env), HOME=home), stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, check=False)
+    equal((done.returncode, done.stderr), (0, b''), line)
+    return sorted(offer.partition('\t')[0]
+                  for offer in done.stdout.decode().splitlines())
+
+
+ZSH = r'''
+    compadd() {
+        while [[ $1 == -* ]]; do
+            [[ $1 == -S ]] && shift
+            [[ $1 == -- ]] && { shift; break }
+            shift
+        done
+        print -lr -- ${(M)@:#$words[CURRENT]*}
+    }
+    _describe() { compadd -- ${${(P)@[-1]}%%:*} }
+    _normal() { print command }
+    words=(${(s: :)1}) CURRENT=$(( ${#words} ))
+    [[ $1 == *' ' ]] && { words+=(''); (( CURRENT++ )) }
+    . $2
+'''
+
+
+def complete_zsh(line, env=None):
+    """What zsh is told to offer, by its words for that."""
+    done = subprocess.run(
+        [tool('zsh'), '-fc', ZSH, 'zsh', line,
+         os.path.join(COMPLETIONS, 'holdfast.zsh')],
+        env=with_command(env), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        check=False)
+    equal(done.stderr, b'', line)
+    return sorted(done.stdout.decode().split())
+
+
+def schemes():
+    """Those of a build that has everything."""
+    told = read(os.path.join(ROOT, 'src', 'strategy', 'registry.c'))
+    listed = told.partition('schemes[] =')[2].partition(';')[0]
+    return set(re.findall(r'[a-z]+(?:\+[a-z]+)?',
+                          ' '.join(re.findall(r'"(.*)"', listed))))
 
 
 @case
@@ -134,6 +192,42 @@ def completion_offers_the_keys_that_are_held():
         equal(complete(f'holdfast --url {p.url} force --token 1 oth'),
               ['other'])
         equal(complete(f'holdfast ls --url={p.url} oth'), ['other'])
+
+
+@case
+def completion_offers_every_scheme():
+    offered = complete('holdfast ls --url ')
+    equal({offer.split(':')[0] for offer in offered}, schemes())
+    equal(complete('holdfast doctor '), offered)
+
+
+def check_shell(complete_in):
+    """The other shells offer the same."""
+    equal(complete_in('holdfast '), sorted(verbs()))
+    equal(complete_in('holdfast help '), sorted(verbs()))
+    equal(complete_in('holdfast un'), ['unlock'])
+    for verb in verbs():
+        equal(complete_in(f'holdfast {verb} --'), sorted(options(verb)), verb)
+    equal({offer.split(':')[0] for offer in complete_in('holdfast ls --url ')},
+          schemes())
+    check('5s' in complete_in('holdfast lock --ttl '))
+    with place() as p:
+        for key in ('deploy/web', 'deploy/db', 'odd key', 'other'):
+            p.lock(key)
+        equal(complete_in('holdfast show dep', p.env),
+              ['deploy/db', 'deploy/web'])
+        equal(complete_in(f'holdfast --url {p.url} force --token 1 oth'),
+              ['other'])
+
+
+@case
+def completion_for_fish_offers_the_same():
+    check_shell(complete_fish)
+
+
+@case
+def completion_for_zsh_offers_the_same():
+    check_shell(complete_zsh)
 
 
 if __name__ == '__main__':

@@ -8,7 +8,7 @@ from cases import (HOLDFAST, alone, case, check, environment, equal, main,
                    run)
 
 VERBS = ['run', 'lock', 'unlock', 'renew', 'update', 'show', 'ls', 'wait',
-         'watch', 'force', 'help', 'version']
+         'watch', 'force', 'doctor', 'help', 'version']
 NONCE = '00112233445566778899aabbccddeeff'
 
 GOOD_DURATIONS = {
@@ -258,7 +258,7 @@ def every_verb_has_json():
     (told,) = ran('wait', '--json', 'k').json()
     equal(told, {'key': 'k', 'held': False, 'freed': 'free'})
     (told,) = ran('unlock', '--quiet', '--json', 'k', NONCE, '1').json()
-    equal(told, {'key': 'k', 'token': 1, 'unlocked': False})
+    equal(told, {'key': 'k', 'token': '1', 'unlocked': False})
     equal(ran('ls', '--json').json(), [])
     equal([told['verb'] for told in ran('help', '--json').json()],
           VERBS)

@@ -293,20 +293,82 @@ static void forced_it_stays_valid_and_runs_out(void **state)
     hf_lock_free(lock);
 }
 
-static void taken_away_it_is_lost_when_that_is_known(void **state)
+static void force_lock(const struct hf_lock *lock, bool now)
 {
-    struct hf_lock *lock = lock_kept(3000);
-    hf_time granted = world.now;
     struct hf_future *future;
 
-    (void)state;
-    assert_int_equal(hf_force_start(b, hf_key("k"), hf_token(lock), true, NULL,
+    assert_int_equal(hf_force_start(b, hf_key("k"), hf_token(lock), now, NULL,
                                     NULL, &future),
                      HF_OK);
     assert_int_equal(hf_world_wait(&world, future), HF_OK);
+}
+
+/* The push makes it renew, long before a renewal is due. */
+static void taken_away_it_is_lost_at_once(void **state)
+{
+    struct hf_lock *lock = lock_kept(3000);
+    hf_time granted = world.now;
+
+    (void)state;
+    force_lock(lock, true);
     hf_world_run(&world, 1200);
     assert_string_equal(heard.text, "L");
-    assert_true(heard.at[0] <= granted + 1100);
+    assert_true(heard.at[0] <= granted + 10);
+    hf_lock_free(lock);
+}
+
+/* It is refused renewals since the first time, and does not ask any more. */
+static void broken_and_then_taken_away_it_is_lost_at_once(void **state)
+{
+    struct hf_lock *lock = lock_kept(3000);
+    hf_time granted = world.now;
+
+    (void)state;
+    force_lock(lock, false);
+    hf_world_run(&world, 500);
+    assert_string_equal(heard.text, "r");
+    assert_true(hf_valid_for(lock, 0));
+    force_lock(lock, true);
+    hf_world_run(&world, 100);
+    assert_string_equal(heard.text, "rL");
+    assert_true(heard.at[1] < granted + 600);
+    hf_lock_free(lock);
+}
+
+/* The answer that is on its way is older than the force. */
+static void taken_away_during_a_renewal_it_is_lost_after_that(void **state)
+{
+    struct hf_lock *lock = lock_kept(3000);
+    unsigned before = renewals();
+
+    (void)state;
+    hf_faulty_cue(hf_faulty_of(a), HF_ON_RENEW, HF_DELAY_ANSWER, 1, 300);
+    while (renewals() == before)
+        assert_true(hf_world_step(&world, HF_NEVER));
+    force_lock(lock, true);
+    hf_world_run(&world, 200);
+    assert_int_equal(heard.count, 0);
+    hf_world_run(&world, 200);
+    assert_string_equal(heard.text, "L");
+    hf_lock_free(lock);
+}
+
+/* A push is no proof. */
+static void a_wrong_report_of_a_loss_costs_one_renewal(void **state)
+{
+    struct hf_lock *lock = lock_kept(3000);
+    unsigned before = renewals();
+
+    (void)state;
+    a->host.ops->recheck(&a->host, hf_token(lock) + 1);
+    hf_world_run(&world, 100);
+    assert_int_equal(renewals(), before);
+    a->host.ops->recheck(&a->host, HF_ANY_TOKEN);
+    a->host.ops->recheck(&a->host, hf_token(lock));
+    hf_world_run(&world, 100);
+    assert_int_equal(renewals(), before + 1);
+    assert_int_equal(heard.count, 0);
+    assert_true(hf_valid_for(lock, 0));
     hf_lock_free(lock);
 }
 
@@ -448,7 +510,10 @@ int main(void)
         CASE(it_is_lost_before_another_can_hold_it),
         CASE(who_was_stopped_hears_of_the_loss_first),
         CASE(forced_it_stays_valid_and_runs_out),
-        CASE(taken_away_it_is_lost_when_that_is_known),
+        CASE(taken_away_it_is_lost_at_once),
+        CASE(broken_and_then_taken_away_it_is_lost_at_once),
+        CASE(taken_away_during_a_renewal_it_is_lost_after_that),
+        CASE(a_wrong_report_of_a_loss_costs_one_renewal),
         CASE(a_longer_renewal_by_hand_gives_the_keeper_rest),
         CASE(a_renewal_never_shortens),
         CASE(an_adopted_lock_is_valid_after_a_renewal),

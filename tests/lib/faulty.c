@@ -730,6 +730,13 @@ static void nudge(struct hf_host *host, const struct hf_nonce *nonce)
     outer->ops->nudge(outer, nonce);
 }
 
+static void recheck(struct hf_host *host, uint64_t token)
+{
+    struct hf_host *outer = faulty_of(host)->outer;
+
+    outer->ops->recheck(outer, token);
+}
+
 static const char *owner(struct hf_host *host)
 {
     struct hf_host *outer = faulty_of(host)->outer;
@@ -765,6 +772,7 @@ static const struct hf_host_ops host_ops = {
     .answer = answer,
     .grant = grant,
     .nudge = nudge,
+    .recheck = recheck,
     .event = event,
     .owner = owner,
     .inherit = inherit,

@@ -509,6 +509,34 @@ static void who_waits_is_there_when_a_lease_ends(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
+/* Its lease is so long that no renewal is due while the case runs. */
+static void a_holder_that_watches_loses_a_broken_lock_at_once(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(86400000, 0, PATIENCE_MS);
+    struct hf_client *client, *other;
+    struct hf_lock *lock = NULL;
+    struct seen *seen = new_seen();
+    struct hf_watch *watching;
+
+    (void)state;
+    hf_test_mongo_need(&mongo, 1);
+    other = hf_test_mongo_open(&mongo, "");
+    client = hf_test_mongo_open(&mongo, "");
+    watching = watch(client, "", seen);
+    opts.renew = true;
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    await_seen(seen, 1);
+    expect_ok(hf_force(other, hf_key("k"), hf_token(lock), true));
+    while (hf_lock_state(lock) != HF_LOCK_LOST)
+        (void)poll(NULL, 0, 5);
+    assert_false(hf_valid_for(lock, 0));
+    hf_watch_free(watching);
+    hf_lock_free(lock);
+    (void)hf_close(client, PATIENCE_MS);
+    (void)hf_close(other, PATIENCE_MS);
+    free(seen);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -518,6 +546,7 @@ int main(void)
         CASE(lost_history_leaves_a_mark),
         CASE(a_client_has_one_stream),
         CASE(who_waits_is_there_when_a_lease_ends),
+        CASE(a_holder_that_watches_loses_a_broken_lock_at_once),
     };
 
     return hf_test_main("mongo streams", cases, HF_TEST_COUNT(cases), 4);

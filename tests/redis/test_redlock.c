@@ -208,7 +208,7 @@ static void what_it_cannot_promise_it_does_not(void **state)
     char text[HF_TEST_URL_SIZE + 32];
 
     (void)state;
-    assert_int_equal(hf_caps(client), 0);
+    assert_int_equal(hf_caps(client), HF_CAP_FLEET);
     (void)snprintf(text, sizeof(text), "%s?require=fence", url);
     expect_err(hf_open(text, NULL, &none), HF_EUNSUPPORTED);
     expect_err(hf_open("redlock://127.0.0.1:1", NULL, &none), HF_EINVAL);

@@ -1,8 +1,10 @@
 #include "strategy/file/file.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/stat.h>
 
 #include "base/mutant.h"
 #include "base/step.h"
@@ -276,12 +278,28 @@ static void file_close(void *self)
     close_arena(file);
 }
 
+static void file_describe(const void *self, hf_fact_fn *each, void *arg)
+{
+    const struct hf_file *file = self;
+    struct stat status;
+    char text[64];
+
+    each("directory", file->arena.path, arg);
+    if (fstat(file->arena.directory, &status))
+        return;
+    (void)snprintf(text, sizeof(text), "mode %04o, uid %u, gid %u",
+                   (unsigned)status.st_mode & 07777u, (unsigned)status.st_uid,
+                   (unsigned)status.st_gid);
+    each("permissions", text, arg);
+}
+
 const struct hf_strategy hf_strategy_file = {
     .scheme = "file",
     .clock = CLOCK_MONOTONIC,
     .size = sizeof(struct hf_file),
     .open = file_open,
     .caps = hf_local_caps,
+    .describe = file_describe,
     .submit = submit,
     .cancel = cancel,
     .detach = file_detach,

@@ -30,14 +30,18 @@ unsigned hf_file_slot_of(const struct hf_file *file, uint64_t session)
 void hf_file_on_event(void *arg, const struct hf_table_event *event)
 {
     struct hf_file *file = arg;
-    bool ours = event->waited && event->session->id == file->local.session;
+    bool broken = event->kind == HF_EVENT_FORCED;
+    bool ours =
+        (event->waited || broken) && event->session->id == file->local.session;
 
+    if (ours && broken)
+        hf_local_note_broken(&file->local, event->hold->token);
     if (ours || !hf_list_empty(&file->local.watches))
         file->local.news = true;
     if (!file->acting)
         return;
     file->ring_watchers = true;
-    if (event->waited && !ours && file->ring_count < HF_FILE_RINGS)
+    if ((event->waited || broken) && !ours && file->ring_count < HF_FILE_RINGS)
         file->rings[file->ring_count++] =
             hf_file_slot_of(file, event->session->id);
 }

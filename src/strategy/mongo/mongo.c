@@ -447,14 +447,25 @@ static uint32_t caps(const void *self)
 {
     const struct hf_mongo *mongo = self;
     const struct hf_mongo_place *place = hf_mongo_crew_place(mongo->crew);
-    uint32_t caps =
-        HF_CAP_DURABLE | HF_CAP_FIFO | HF_CAP_LINEARIZABLE_READ | HF_CAP_VALUE;
+    uint32_t caps = HF_CAP_DURABLE | HF_CAP_FIFO | HF_CAP_LINEARIZABLE_READ |
+                    HF_CAP_VALUE | HF_CAP_FLEET;
 
     if (place->alone)
         return caps;
     if (!place->address.direct)
         caps |= HF_CAP_FAILOVER_SAFE;
     return caps | HF_CAP_FENCE | HF_CAP_PUSH | HF_CAP_WATCH;
+}
+
+static void mongo_describe(const void *self, hf_fact_fn *each, void *arg)
+{
+    const struct hf_mongo *mongo = self;
+
+    each("server",
+         hf_mongo_crew_place(mongo->crew)->alone
+             ? "MongoDB, standalone"
+             : "MongoDB, replica set or sharded cluster",
+         arg);
 }
 
 /* With MongoDB's defaults a primary that hangs is replaced after 21 s: 10 s until
@@ -466,8 +477,8 @@ static uint32_t caps(const void *self)
     {                                                                          \
         .scheme = (name), .size = sizeof(struct hf_mongo),                     \
         .renew_part = RENEW_PART, .open = mongo_open, .caps = caps,            \
-        .submit = submit, .cancel = cancel, .sent_at = sent_at,                \
-        .close = mongo_close,                                                  \
+        .describe = mongo_describe, .submit = submit, .cancel = cancel,        \
+        .sent_at = sent_at, .close = mongo_close,                              \
     }
 
 const struct hf_strategy hf_strategy_mongodb = STRATEGY("mongodb");

@@ -156,6 +156,8 @@ static void tell_change(struct hf_mongo *mongo,
         line.event.key = key;
         if (is_new)
             tell_claims(mongo, &line);
+        if (is_new && line.event.kind == HF_EVENT_FORCED)
+            mongo->host->ops->recheck(mongo->host, line.event.token);
         if (watched && is_new)
             note_due(mongo, &line);
         if (watched)

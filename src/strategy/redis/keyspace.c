@@ -13,6 +13,7 @@ static const char *const shared[HF_REDIS_KEYS_SHARED] = {
     [HF_REDIS_KEY_HELD] = "hf:held",
     [HF_REDIS_KEY_ENDS] = "hf:ends",
     [HF_REDIS_KEY_UNTIL] = "hf:until",
+    [HF_REDIS_CHANNEL_FORCED] = "hf:forced",
 };
 
 enum hf_err hf_redis_keyspace_init(struct hf_redis_keyspace *space,

@@ -1,7 +1,11 @@
-/* news.c - messages from the server: grants, on a channel of this client's own,
- * and that there are events, on one channel for each key or prefix that is
+/* news.c - messages from the server: grants, on a channel of this client's own;
+ * the tokens of locks that were broken, on one channel for all clients; and
+ * that there are events, on one channel for each key or prefix that is
  * watched. */
 #include <string.h>
+
+#define LISTEN_AFTER_MS                                                        \
+    200 /* a lock held for less needs no second connection */
 
 #include "strategy/redis/redis.h"
 
@@ -47,6 +51,18 @@ static void hear_grant(struct hf_redis *redis, const char *text)
     redis->host->ops->grant(redis->host, &grant);
 }
 
+/* The message is the token; an answer to SUBSCRIBE has none. Then any lock may
+ * have been broken before. */
+static void on_forced(struct hf_redis *redis, const char *text)
+{
+    uint64_t token = HF_ANY_TOKEN;
+
+    if (HF_MUTANT(269) && !text)
+        return;
+    if (!text || hf_redis_next(&text, &token))
+        redis->host->ops->recheck(redis->host, token);
+}
+
 static void send_subscription(struct hf_redis *redis, const char *word,
                               struct hf_key channel)
 {
@@ -55,6 +71,17 @@ static void send_subscription(struct hf_redis *redis, const char *word,
     hf_redis_add_text(&args, word);
     hf_redis_add(&args, channel.data, channel.size);
     (void)hf_redis_link_send(&redis->news, NULL, &args);
+}
+
+static struct hf_key forced_channel(const struct hf_redis *redis)
+{
+    return hf_key(redis->address.space.shared[HF_REDIS_CHANNEL_FORCED]);
+}
+
+static bool is_forced_channel(const struct hf_redis *redis,
+                              struct hf_key channel)
+{
+    return hf_key_equal(channel, forced_channel(redis));
 }
 
 static struct hf_redis_request *take_held(struct hf_redis *redis)
@@ -80,13 +107,17 @@ static void message(struct hf_redis_link *link, const redisReply *reply)
         return;
     kind = reply->element[0]->str;
     channel = (struct hf_key){reply->element[1]->str, reply->element[1]->len};
-    if (!strcmp(kind, "subscribe"))
+    if (!strcmp(kind, "subscribe") && is_forced_channel(redis, channel))
+        on_forced(redis, NULL);
+    else if (!strcmp(kind, "subscribe"))
         hf_redis_watches_subscribed(redis, channel);
     else if (strcmp(kind, "message") != 0 ||
              reply->element[2]->type != REDIS_REPLY_STRING)
         return;
     else if (hf_key_equal(channel, hf_key(redis->asker.channel)))
         hear_grant(redis, reply->element[2]->str);
+    else if (is_forced_channel(redis, channel))
+        on_forced(redis, reply->element[2]->str);
     else
         hf_redis_fetch(redis);
 }
@@ -97,6 +128,8 @@ static void news_up(struct hf_redis_link *link)
     struct hf_redis_request *request;
 
     redis->hears_grants = true;
+    if (redis->keeps)
+        send_subscription(redis, "SUBSCRIBE", forced_channel(redis));
     while ((request = take_held(redis)))
         hf_redis_send_lock(request);
     hf_redis_watches_subscribe(redis);
@@ -129,6 +162,36 @@ bool hf_redis_news_open(struct hf_redis *redis)
 }
 
 /* ---- What is asked of it ------------------------------------------------*/
+
+static void on_listen(struct hf_timer *timer)
+{
+    (void)hf_redis_news_open(HF_CONTAINER(timer, struct hf_redis, listen));
+}
+
+enum hf_err hf_redis_listen_open(struct hf_redis *redis)
+{
+    redis->listen.fire = on_listen;
+    return redis->host->ops->timer_add(redis->host, &redis->listen);
+}
+
+void hf_redis_listen_close(struct hf_redis *redis)
+{
+    redis->host->ops->timer_remove(redis->host, &redis->listen);
+}
+
+void hf_redis_listen_soon(struct hf_redis *redis)
+{
+    struct hf_host *host = redis->host;
+
+    if (redis->keeps)
+        return;
+    redis->keeps = true;
+    if (hf_redis_link_is_open(&redis->news))
+        hf_redis_news_subscribe(redis, forced_channel(redis));
+    else
+        hf_timer_set(host, &redis->listen,
+                     host->ops->now(host) + LISTEN_AFTER_MS);
+}
 
 void hf_redis_news_hold(struct hf_redis *redis,
                         struct hf_redis_request *request)

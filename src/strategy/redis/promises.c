@@ -61,10 +61,9 @@ const char *hf_redis_read_server(struct hf_redis_promises *promises,
                                  const struct hf_redis_address *address,
                                  const char *info, hf_time now)
 {
-    char version[32] = "";
-
-    if (!find_line(info, "redis_version", version, sizeof(version)) ||
-        strtol(version, NULL, 10) < VERSION_MIN)
+    if (!find_line(info, "redis_version", promises->version,
+                   sizeof(promises->version)) ||
+        strtol(promises->version, NULL, 10) < VERSION_MIN)
         return "is older than Redis 6";
     promises->run_id[0] = '\0';
     (void)find_line(info, "run_id", promises->run_id, sizeof(promises->run_id));

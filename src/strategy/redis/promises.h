@@ -13,11 +13,13 @@
 
 #define HF_REDIS_RUN_ID_SIZE 40
 #define HF_REDIS_POLICY_SIZE 32
+#define HF_REDIS_VERSION_SIZE 32
 
 struct hf_redis_promises {
     char run_id[HF_REDIS_RUN_ID_SIZE + 1];
     char
         evicts[HF_REDIS_POLICY_SIZE]; /* the policy by which; "": it does not */
+    char version[HF_REDIS_VERSION_SIZE];
     bool durable;        /* each write is on the disk before its reply */
     hf_time grants_from; /* where it is not: ?grace= has passed then */
 };

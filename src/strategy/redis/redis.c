@@ -142,6 +142,9 @@ void hf_redis_replied(struct hf_redis_request *request, const redisReply *reply)
                           &asked->command, &asked->answer, &taken);
     if (asked->command.kind == HF_COMMAND_LOCK)
         request->redis->contended = !taken.fresh;
+    if (asked->keeps &&
+        (!asked->answer.result.err || asked->answer.result.place))
+        hf_redis_listen_soon(request->redis);
     if (asked->answer.result.place > 0)
         hf_redis_beat_go_on(request->redis, asked->command.lease_ms);
     if (taken.in_full || (request->tried && asked->command.queue &&

@@ -1,8 +1,9 @@
 /* redis.h - redis://, redis+unix:// and rediss://: locks in one Redis server.
  *
  * Each command is one script on the server, which grants, queues or hands over
- * in one step (the .lua files). Two connections: one for commands, and, from
- * the first wait or watch on, one for messages. */
+ * in one step (the .lua files). Two connections: one for commands, and one for
+ * messages, from the first wait or watch on, or soon after the first lock that
+ * is renewed. */
 #ifndef HF_STRATEGY_REDIS_REDIS_H
 #define HF_STRATEGY_REDIS_REDIS_H
 
@@ -51,6 +52,8 @@ struct hf_redis {
 
     /* news.c */
     struct hf_redis_link news;
+    bool keeps;             /* it renews a lock, or did, or will */
+    struct hf_timer listen; /* the connection for messages is to be made */
     bool hears_grants;
     struct hf_list until_heard; /* requests: LOCKs that are to stand in line */
     bool contended;             /* the last LOCK was not granted at once */
@@ -103,6 +106,13 @@ uint32_t hf_redis_beat_every(const struct hf_redis *redis, uint32_t lease_ms);
 void hf_redis_news_hold(struct hf_redis *redis,
                         struct hf_redis_request *request);
 bool hf_redis_news_open(struct hf_redis *redis);
+enum hf_err hf_redis_listen_open(struct hf_redis *redis);
+void hf_redis_listen_close(struct hf_redis *redis);
+
+/* This client keeps a lock, and is to know if that is broken: make the
+ * connection soon. */
+void hf_redis_listen_soon(struct hf_redis *redis);
+
 void hf_redis_news_subscribe(struct hf_redis *redis, struct hf_key channel);
 void hf_redis_news_unsubscribe(struct hf_redis *redis, struct hf_key channel);
 

@@ -1,4 +1,6 @@
 /* redis_open.c - redis: opened and closed; what it promises. */
+#include <stdio.h>
+
 #include "strategy/redis/await.h"
 #include "strategy/redis/redis.h"
 
@@ -23,6 +25,7 @@ static const struct hf_redis_link_ops link_ops = {
 
 static void close_parts(struct hf_redis *redis)
 {
+    hf_redis_listen_close(redis);
     hf_redis_watches_close(redis);
     hf_redis_beat_close(redis);
 }
@@ -37,6 +40,11 @@ static enum hf_err open_parts(struct hf_redis *redis)
     if (err)
         return err;
     err = hf_redis_watches_open(redis);
+    if (!err) {
+        err = hf_redis_listen_open(redis);
+        if (err)
+            hf_redis_watches_close(redis);
+    }
     if (err)
         hf_redis_beat_close(redis);
     return err;
@@ -99,7 +107,8 @@ static uint32_t caps(const void *self)
 {
     const struct hf_redis *redis = self;
     uint32_t caps = HF_CAP_FENCE | HF_CAP_FIFO | HF_CAP_PUSH |
-                    HF_CAP_LINEARIZABLE_READ | HF_CAP_VALUE | HF_CAP_WATCH;
+                    HF_CAP_LINEARIZABLE_READ | HF_CAP_VALUE | HF_CAP_WATCH |
+                    HF_CAP_FLEET;
 
     /* A policy that evicts locks also evicts queues and the token counter. */
     if (*redis->link.promises.evicts)
@@ -107,6 +116,23 @@ static uint32_t caps(const void *self)
     else if (redis->link.promises.durable)
         caps |= HF_CAP_DURABLE;
     return caps;
+}
+
+static void redis_describe(const void *self, hf_fact_fn *each, void *arg)
+{
+    const struct hf_redis *redis = self;
+    const struct hf_redis_promises *promises = &redis->link.promises;
+    char text[HF_REDIS_VERSION_SIZE + 8];
+
+    each("address", redis->address.name, arg);
+    (void)snprintf(text, sizeof(text), "Redis %s", promises->version);
+    each("server", text, arg);
+    each("persistence",
+         promises->durable ? "each write is on disk before its reply"
+                           : "a restart may forget locks that are held",
+         arg);
+    if (*promises->evicts)
+        each("eviction", promises->evicts, arg);
 }
 
 static void redis_close(void *self)
@@ -123,8 +149,8 @@ static void redis_close(void *self)
 #define STRATEGY(name)                                                         \
     {                                                                          \
         .scheme = (name), .size = sizeof(struct hf_redis), .open = redis_open, \
-        .caps = caps, .submit = hf_redis_submit, .cancel = hf_redis_cancel,    \
-        .close = redis_close,                                                  \
+        .caps = caps, .describe = redis_describe, .submit = hf_redis_submit,   \
+        .cancel = hf_redis_cancel, .close = redis_close,                       \
     }
 
 const struct hf_strategy hf_strategy_redis = STRATEGY("redis");

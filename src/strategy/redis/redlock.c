@@ -237,11 +237,28 @@ static enum hf_err redlock_open(void *self, struct hf_url *url,
 }
 
 /* A majority of independent servers, each with a clock that can be set, and
- * with a line of nobody's: what it gives is that the lock outlives a server. */
+ * without a queue: what it gives is that the lock outlives a server. */
 static uint32_t caps(const void *self)
 {
     (void)self;
-    return 0;
+    return HF_CAP_FLEET;
+}
+
+static void redlock_describe(const void *self, hf_fact_fn *each, void *arg)
+{
+    const struct hf_redlock *redlock = self;
+    char text[HF_REDIS_NAME_MAX + sizeof(redlock->servers->link.failure.text)];
+
+    for (unsigned i = 0; i < redlock->count; i++) {
+        const struct hf_redis_link *link = &redlock->servers[i].link;
+
+        if (link->state == HF_REDIS_UP)
+            (void)snprintf(text, sizeof(text), "%s, Redis %s",
+                           link->address->name, link->promises.version);
+        else
+            (void)snprintf(text, sizeof(text), "down: %s", link->failure.text);
+        each("server", text, arg);
+    }
 }
 
 static void redlock_close(void *self)
@@ -254,6 +271,7 @@ const struct hf_strategy hf_strategy_redlock = {
     .size = sizeof(struct hf_redlock),
     .open = redlock_open,
     .caps = caps,
+    .describe = redlock_describe,
     .submit = submit,
     .cancel = cancel,
     .close = redlock_close,
