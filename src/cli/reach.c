@@ -100,6 +100,7 @@ static void try_to_open(struct reach *reach, int64_t until)
 
     hf_client_opts_init(&opts);
     opts.owner = reach->owner;
+    opts.inherit = reach->inherit;
     opts.error = &reach->error;
     reach->error = (struct hf_error){0};
     reach->answered = false;

@@ -13,6 +13,7 @@ struct reach {
     const struct args *args;
     const char *owner; /* shown at its locks; NULL: this process */
     struct loop *loop; /* NULL: signals have their usual effect */
+    bool inherit;      /* as in struct hf_client_opts */
 
     /* Filled: */
     char *url; /* to be freed with url_free(); NULL if none was chosen */

@@ -378,7 +378,12 @@ static int run_main(struct args *args)
         return STATUS_SYSTEM;
     }
     store_label(owner, args->command[0], (long)getpid());
-    run.reach = (struct reach){.args = args, .owner = owner, .loop = &run.loop};
+    run.reach = (struct reach){
+        .args = args,
+        .owner = owner,
+        .loop = &run.loop,
+        .inherit = !args->close,
+    };
     if (!reach_store(&run.reach, &status)) {
         if (run.reach.signal)
             loop_die(run.reach.signal);

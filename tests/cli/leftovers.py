@@ -68,6 +68,28 @@ def setsid_itself_is_waited_for():
 
 
 @case
+def a_killed_run_loses_the_lock_with_the_last_of_its_processes():
+    with place() as p:
+        running, pid = daemon(p, how='setsid sh -c "$1" & wait')
+        running.signal(signal.SIGKILL)
+        running.end(-signal.SIGKILL)
+        check(alive(pid))
+        p.run('run', '--no-wait', 'k', '--', 'true', wanted=75)
+        touch(p.file('end'))
+        p.run('run', '--wait', LONG, 'k', '--', 'true')
+
+
+@case
+def a_killed_run_frees_at_once_with_close():
+    with place() as p:
+        running, pid = daemon(p, '--close', how='setsid sh -c "$1" & wait')
+        running.signal(signal.SIGKILL)
+        running.end(-signal.SIGKILL)
+        p.run('run', '--wait', LONG, 'k', '--', 'true')
+        os.kill(pid, signal.SIGKILL)
+
+
+@case
 def children_of_the_shell_before_are_not_waited_for():
     with place() as p:
         done = subprocess.run(
