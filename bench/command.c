@@ -21,12 +21,13 @@
 
 #define TIMES 50    /* processes a round */
 #define WORDS_MAX 8 /* of a command line */
+#define HELD 10000  /* keys, in the fuller of the two stores */
 
 enum {
     PLAIN,
     FLOCK,
     RUN,
-    CASES_MAX = RUN + 3
+    CASES_MAX = RUN + 4
 };
 
 struct command {
@@ -127,6 +128,28 @@ static void add_run(struct command *commands, size_t *count, const char *name,
     command->argv[5] = "true";
 }
 
+/* A store in which many keys are held, by the client that is returned. */
+static struct hf_client *add_full(struct command *commands, size_t *count)
+{
+    struct hf_lock_opts opts;
+    struct hf_client *client;
+    char url[128];
+
+    (void)snprintf(url, sizeof(url), "file:%s/full", bench_folder());
+    bench_check("hf_open", hf_open(url, NULL, &client));
+    hf_lock_opts_init(&opts);
+    opts.ttl_ms = 3600 * 1000;
+    for (unsigned i = 0; i < HELD; i++) {
+        struct hf_lock *lock; /* freed with the process */
+        char key[16];
+
+        (void)snprintf(key, sizeof(key), "held-%u", i);
+        bench_check("hf_lock", hf_lock(client, hf_key(key), &opts, &lock));
+    }
+    add_run(commands, count, "the same, 10,000 keys held", url);
+    return client;
+}
+
 #ifdef BENCH_REDIS
 static struct hf_test_redis redis;
 
@@ -177,6 +200,7 @@ int main(int argc, char **argv)
         [FLOCK] = {.name = "flock FILE true"},
     };
     size_t count = RUN;
+    struct hf_client *full;
 
     bench_init(&bench, argc, argv);
     (void)snprintf(file, sizeof(file), "%s/file", bench_folder());
@@ -184,6 +208,7 @@ int main(int argc, char **argv)
     commands[FLOCK].argv[1] = file;
     commands[FLOCK].argv[2] = "true";
     add_run(commands, &count, "holdfast run KEY -- true", bench.url);
+    full = add_full(commands, &count);
 #ifdef BENCH_REDIS
     add_redis(commands, &count);
 #endif
@@ -195,6 +220,7 @@ int main(int argc, char **argv)
         measure(commands, count, figures);
     }
     print_table(&bench, commands, count, figures);
+    bench_close(full);
     stop_servers();
     return 0;
 }
