@@ -150,7 +150,7 @@ def the_command_is_in_the_foreground_and_the_shell_again_after_it():
             'print(os.tcgetpgrp(0) == os.getpgrp() == os.getpid())"')
         check('True' in shown, shown)
         descriptors = '$PY -c "import os; print(os.listdir(\'/proc/self/fd\'))"'
-        equal(terminal.enter('$HF run k -- ' + descriptors),
+        equal(terminal.enter('$HF run -o k -- ' + descriptors),
               terminal.enter(descriptors))
         terminal.type('$HF run k -- head -n1\n')
         terminal.type('typed\n')
