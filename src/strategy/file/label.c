@@ -228,7 +228,8 @@ static enum hf_err examine_arena(struct hf_arena *arena, const char *boot,
 
     if (pread(arena->file, label, sizeof(*label), 0) !=
             (ssize_t)sizeof(*label) ||
-        fstat(arena->file, &st) || label->magic != MAGIC)
+        fstat(arena->file, &st) || label->magic != MAGIC ||
+        label->first_token > HF_MARK_MAX)
         return hf_error_set(error, HF_EPROTO,
                             "file:%s/arena: is no arena; if nobody uses it, "
                             "remove it",
@@ -303,6 +304,7 @@ static enum hf_err replace_arena(struct hf_arena *arena, const char *boot,
     if (err)
         return err;
     memcpy(label.boot, boot, sizeof(label.boot));
+    arena->first_token = label.first_token;
     return make_arena(arena, &label, mode, error);
 }
 
@@ -323,6 +325,7 @@ static enum hf_err open_or_make(struct hf_arena *arena, const char *boot,
                             arena->path);
     if (arena->file >= 0) {
         err = examine_arena(arena, boot, &found, error);
+        arena->first_token = found.label.first_token;
         if (!err)
             err = judge_arena(arena, &found, error);
         if (err != HF_ENOTHELD)

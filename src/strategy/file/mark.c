@@ -80,8 +80,10 @@ enum hf_err hf_mark_raise(int directory, uint64_t token, uint64_t *mark)
     enum hf_err err;
     sigset_t before;
 
-    if (token > HF_MARK_MAX - TOKENS_AHEAD)
+    if (token > HF_MARK_MAX - TOKENS_AHEAD) {
+        errno = ERANGE;
         return HF_ELIMIT;
+    }
     *mark = token + TOKENS_AHEAD;
     hf_guard_begin_growing(&before);
     err = HF_MUTANT(64) ? HF_OK : write_mark(directory, *mark);
@@ -137,9 +139,4 @@ enum hf_err hf_arena_reserve_tokens(struct hf_arena *arena, uint64_t token)
     if (!err)
         arena->mark_missing = false;
     return err;
-}
-
-uint64_t hf_arena_first_token(const struct hf_arena *arena)
-{
-    return arena->header->label.first_token;
 }
