@@ -231,8 +231,8 @@ static enum hf_err catch_up(struct hf_file *file)
         err = reserve_tokens(file);
     if (err == HF_ESYSTEM)
         hf_error_set(&file->failure, err,
-                     "file:%s/token.new: cannot be put into place: %s",
-                     file->arena.path, strerror(errno));
+                     "file:%s/token: cannot be replaced: %s", file->arena.path,
+                     strerror(errno));
     else if (err)
         hf_error_set(&file->failure, err, "file:%s: %s", file->arena.path,
                      hf_err_text(err));
