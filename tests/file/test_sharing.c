@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -314,6 +315,31 @@ static void links_of_others_are_never_followed(void **state)
     hf_child_kill(pid);
 }
 
+/* ---- A lock that is never given back ------------------------------------*/
+
+static int lock_for_ever(void)
+{
+    int file;
+
+    hf_close(hf_site_open(), HF_TEST_PATIENCE_MS);
+    file = open(hf_site_path("locks/lock"), O_RDONLY | O_CLOEXEC);
+    assert_true(file >= 0);
+    assert_int_equal(flock(file, LOCK_EX), 0);
+    return file;
+}
+
+static void opening_ends_while_another_process_has_the_lock(void **state)
+{
+    int file = lock_for_ever();
+
+    (void)state;
+    alarm(PATIENCE_S);
+    hf_site_refuse("locks", "", HF_EUNAVAIL,
+                   "/locks/lock: another process has locked it");
+    close(file);
+    hf_close(hf_site_open(), HF_TEST_PATIENCE_MS);
+}
+
 #define CASE(name)                                                             \
     cmocka_unit_test_setup_teardown(name, set_up, hf_site_tear_down)
 
@@ -330,6 +356,7 @@ int main(void)
         CASE(bell_that_cannot_be_opened_is_passed_over),
         CASE(leftovers_of_others_are_not_in_the_way),
         CASE(links_of_others_are_never_followed),
+        HF_SITE_CASE(opening_ends_while_another_process_has_the_lock),
     };
 
     return hf_test_main("sharing", cases, HF_TEST_COUNT(cases), 0);

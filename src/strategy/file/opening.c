@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/mutant.h"
@@ -19,6 +20,9 @@
 #include "strategy/file/place.h"
 
 #define CREATE_TRIES 100 /* against a process that makes and removes it */
+#define LOCK_MS 5000     /* hf_open() waits so long for the file "lock" */
+#define LOCK_DELAY_NS 500000
+#define LOCK_DELAY_MAX_NS 50000000
 
 enum hf_err hf_arena_fail(const struct hf_arena *arena, struct hf_error *error,
                           const char *name, const char *what)
@@ -161,12 +165,24 @@ static enum hf_err open_lock(struct hf_arena *arena, int *lock,
     return err;
 }
 
+/* Anyone who can open it can lock it for as long as they like: not for ever. */
 static enum hf_err take_lock(const struct hf_arena *arena, int lock,
                              struct hf_error *error)
 {
-    while (flock(lock, LOCK_EX)) {
-        if (errno != EINTR)
+    hf_time until = hf_time_add(hf_time_on(CLOCK_MONOTONIC), LOCK_MS);
+    struct timespec delay = {.tv_nsec = LOCK_DELAY_NS};
+
+    while (flock(lock, LOCK_EX | (HF_MUTANT(297) ? 0 : LOCK_NB))) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
             return hf_arena_fail(arena, error, "lock", "cannot lock it");
+        if (hf_time_on(CLOCK_MONOTONIC) >= until)
+            return hf_error_set(error, HF_EUNAVAIL,
+                                "file:%s/lock: another process has locked it "
+                                "for %d ms; end that process, or try again",
+                                arena->path, LOCK_MS);
+        (void)nanosleep(&delay, NULL);
+        if (delay.tv_nsec < LOCK_DELAY_MAX_NS)
+            delay.tv_nsec *= 2;
     }
     return HF_OK;
 }
