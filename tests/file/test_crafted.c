@@ -170,7 +170,13 @@ static void waiter_whose_slot_is_overwritten_is_granted(void **state)
     close_attacker(&attacker);
 }
 
-/* Lock, wait, renew and look, and open again after each error. */
+static void ignore_watched(const struct hf_event *event, void *arg)
+{
+    (void)arg;
+    assert_non_null(event->owner);
+}
+
+/* Lock, wait, renew, look and watch, and open again after each round. */
 static void use_for_a_while(void *arg)
 {
     volatile bool *done = arg;
@@ -179,11 +185,13 @@ static void use_for_a_while(void *arg)
     while (!*done) {
         struct hf_client *client;
         struct hf_lock_opts opts;
+        struct hf_watch *watch = NULL;
         struct hf_lock *lock;
         struct hf_info info;
 
         if (hf_site_try("locks", "", NULL, &client))
             continue;
+        (void)hf_watch(client, hf_key(""), NULL, ignore_watched, NULL, &watch);
         hf_lock_opts_init(&opts);
         opts.wait_ms = 20;
         opts.timeout_ms = 200;
@@ -196,6 +204,8 @@ static void use_for_a_while(void *arg)
             (void)hf_unlock(lock);
             hf_lock_free(lock);
         }
+        if (watch)
+            hf_watch_free(watch);
         (void)hf_close(client, 10);
     }
 }
