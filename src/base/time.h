@@ -29,7 +29,7 @@ static inline hf_time hf_time_add(hf_time instant, uint64_t span)
 {
     uint64_t sum = (uint64_t)instant + span;
 
-    if (!HF_MUTANT(32) && span > (uint64_t)(HF_NEVER - instant))
+    if (!HF_MUTANT(32) && span > (uint64_t)HF_NEVER - (uint64_t)instant)
         return HF_NEVER;
     return (hf_time)sum;
 }
@@ -39,7 +39,7 @@ static inline uint32_t hf_time_left(hf_time deadline, hf_time now)
 {
     if (deadline <= now)
         return 0;
-    if (deadline - now > (hf_time)UINT32_MAX)
+    if ((uint64_t)deadline - (uint64_t)now > UINT32_MAX)
         return UINT32_MAX;
     return (uint32_t)(deadline - now);
 }

@@ -297,6 +297,7 @@ static bool next_grant(struct hf_local *local, struct hf_push_grant *push,
                        uint64_t *broken)
 {
     struct hf_table *table = &local->store->table;
+    struct hf_session *session;
     struct hf_grant grant;
     bool found;
 
@@ -305,8 +306,9 @@ static bool next_grant(struct hf_local *local, struct hf_push_grant *push,
         return false;
     *broken = local->broken;
     local->broken = 0;
-    found = hf_table_take_grant(table, hf_table_session(table, local->session),
-                                &grant);
+    /* Where processes share the store, another one may have ended it. */
+    session = hf_table_session(table, local->session);
+    found = session && hf_table_take_grant(table, session, &grant);
     if (found)
         *push = (struct hf_push_grant){
             .nonce = grant.nonce,

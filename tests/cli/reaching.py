@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Servers that are down, hang, or let nobody in, and how long that is borne."""
 import contextlib
+import fcntl
 import os
 import re
 import signal
@@ -11,7 +12,7 @@ import threading
 import time
 
 from cases import (LIMIT, LONG, Running, Skip, case, check, environment, equal,
-                   main, run, tool, until)
+                   main, place, run, tool, until)
 
 VERBS = (['run', '-w', '300ms', 'k', '--', 'echo', 'ran'],
          ['lock', '-w', '300ms', 'k'], ['wait', '-w', '300ms', 'k'])
@@ -172,6 +173,17 @@ def a_signal_ends_the_wait_for_a_server():
                 time.sleep(0.3)
                 running.signal(signal.SIGINT)
                 running.end(-signal.SIGINT)
+
+
+@case
+def a_signal_ends_the_wait_for_a_directory_that_is_locked():
+    with place() as here, open(here.file('locks/lock'), 'rb') as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for options in [], ['-w', '1h']:
+            running = here.start('run', *options, 'k', '--', 'true')
+            time.sleep(0.3)
+            running.signal(signal.SIGINT)
+            running.end(-signal.SIGINT)
 
 
 @case

@@ -21,6 +21,7 @@ enum kind {
     FIFO,
     PLAIN,
     LINK, /* to a file of somebody else's */
+    HARD_LINK,
     NULL_DEVICE,
     ZERO_DEVICE,
 };
@@ -33,14 +34,20 @@ struct oddity {
 };
 
 static const char *const kind_names[] = {
-    "a directory", "a fifo", "a plain file", "a link", "/dev/null", "/dev/zero",
+    "a directory", "a fifo",    "a plain file", "a link",
+    "a hard link", "/dev/null", "/dev/zero",
 };
 
+/* "arena.new" and "token.new" are different files for each user. */
 static const char *path_of(const char *name)
 {
     char below[64];
 
-    (void)snprintf(below, sizeof(below), "locks/%s", name);
+    if (strcmp(name, "arena.new") == 0 || strcmp(name, "token.new") == 0)
+        (void)snprintf(below, sizeof(below), "locks/%.5s.%u.new", name,
+                       (unsigned)geteuid());
+    else
+        (void)snprintf(below, sizeof(below), "locks/%s", name);
     return hf_site_path(below);
 }
 
@@ -68,6 +75,8 @@ static bool put(const struct oddity *oddity)
         return true;
     case LINK:
         return symlink(hf_site_path("theirs"), path) == 0;
+    case HARD_LINK:
+        return link(hf_site_path("theirs"), path) == 0;
     case NULL_DEVICE:
         return mknod(path, S_IFCHR | 0600, makedev(1, 3)) == 0;
     case ZERO_DEVICE:
@@ -90,6 +99,7 @@ static void expect_theirs_untouched(void)
 
     assert_int_equal(stat(hf_site_path("theirs"), &st), 0);
     assert_int_equal(st.st_size, 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
 }
 
 static void use(struct hf_client *client)
@@ -145,20 +155,19 @@ static void arena_that_is_no_file_is_refused(void **state)
     struct oddity oddities[] = {
         {"arena", DIRECTORY, HF_ESYSTEM},  {"arena", FIFO, HF_EPROTO},
         {"arena", LINK, HF_ESYSTEM},       {"arena", NULL_DEVICE, HF_EPROTO},
-        {"arena", ZERO_DEVICE, HF_EPROTO},
+        {"arena", ZERO_DEVICE, HF_EPROTO}, {"arena", HARD_LINK, HF_EPROTO},
     };
 
     (void)state;
     open_beside_each(oddities, HF_TEST_COUNT(oddities));
 }
 
-static void lock_that_is_no_file_is_refused_or_serves(void **state)
+static void lock_that_is_no_file_is_refused(void **state)
 {
     struct oddity oddities[] = {
-        {"lock", DIRECTORY, HF_ESYSTEM},
-        {"lock", LINK, HF_ESYSTEM},
-        {"lock", FIFO, HF_OK},
-        {"lock", NULL_DEVICE, HF_OK},
+        {"lock", DIRECTORY, HF_ESYSTEM}, {"lock", LINK, HF_ESYSTEM},
+        {"lock", FIFO, HF_EPROTO},       {"lock", NULL_DEVICE, HF_EPROTO},
+        {"lock", HARD_LINK, HF_EPROTO},
     };
 
     (void)state;
@@ -171,6 +180,7 @@ static void token_that_is_a_directory_or_link_is_refused(void **state)
         {"token", DIRECTORY, HF_EPROTO},   {"token", LINK, HF_ESYSTEM},
         {"token", PLAIN, HF_EPROTO}, /* empty */
         {"token", NULL_DEVICE, HF_EPROTO}, {"token", ZERO_DEVICE, HF_EPROTO},
+        {"token", HARD_LINK, HF_EPROTO},
     };
 
     (void)state;
@@ -210,11 +220,11 @@ static void arena_to_be_that_is_in_the_way_is_refused_or_replaced(void **state)
     open_beside_each(oddities, HF_TEST_COUNT(oddities));
 }
 
-static void bell_that_is_in_the_way_is_refused_or_replaced(void **state)
+static void bell_that_is_in_the_way_is_replaced_or_passed_over(void **state)
 {
     struct oddity oddities[] = {
-        {"wake.0", DIRECTORY, HF_ESYSTEM}, {"wake.0", PLAIN, HF_OK},
-        {"wake.0", LINK, HF_OK},           {"wake.0", FIFO, HF_OK},
+        {"wake.0", DIRECTORY, HF_OK},   {"wake.0", PLAIN, HF_OK},
+        {"wake.0", LINK, HF_OK},        {"wake.0", FIFO, HF_OK},
         {"wake.0", NULL_DEVICE, HF_OK},
     };
 
@@ -240,9 +250,8 @@ static void wait_in_line(void *arg)
 static void waiter_is_served_whatever_its_bell_is_now(void **state)
 {
     const struct oddity oddities[] = {
-        {"wake.1", PLAIN, HF_OK},
-        {"wake.1", LINK, HF_OK},
-        {"wake.1", DIRECTORY, HF_OK},
+        {"wake.1", PLAIN, HF_OK},     {"wake.1", LINK, HF_OK},
+        {"wake.1", HARD_LINK, HF_OK}, {"wake.1", DIRECTORY, HF_OK},
         {"wake.1", FIFO, HF_OK}, /* another one, which nobody reads */
     };
     struct hf_client *client = hf_site_open();
@@ -320,12 +329,12 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         CASE(arena_that_is_no_file_is_refused),
-        CASE(lock_that_is_no_file_is_refused_or_serves),
+        CASE(lock_that_is_no_file_is_refused),
         CASE(token_that_is_a_directory_or_link_is_refused),
         CASE(token_that_is_a_fifo_is_refused),
         CASE(token_to_be_that_is_in_the_way_is_refused_or_replaced),
         CASE(arena_to_be_that_is_in_the_way_is_refused_or_replaced),
-        CASE(bell_that_is_in_the_way_is_refused_or_replaced),
+        CASE(bell_that_is_in_the_way_is_replaced_or_passed_over),
         CASE(waiter_is_served_whatever_its_bell_is_now),
         CASE(arena_replaced_while_it_is_used_ends_its_clients),
     };

@@ -209,6 +209,16 @@ static uint64_t highest_token(struct hf_arena *arena)
     return token;
 }
 
+/* The mark that is to be, of this user. */
+static const char *temporary_mark(void)
+{
+    char name[HF_SHARE_NAME], below[64];
+
+    hf_share_temporary(name, "token");
+    (void)snprintf(below, sizeof(below), "locks/%s", name);
+    return hf_site_path(below);
+}
+
 /* One client finds that all leases have ended, and the mark cannot be raised as
  * far as that. */
 static void no_token_is_above_the_mark_however_many_leases_end(void **state)
@@ -234,14 +244,14 @@ static void no_token_is_above_the_mark_however_many_leases_end(void **state)
     hf_child_stop(waiter);
     before = highest_token(&arena);
     arena.header->token_reserve = before + 1024;
-    assert_int_equal(mkdir(hf_site_path("locks/token.new"), 0700), 0);
+    assert_int_equal(mkdir(temporary_mark(), 0700), 0);
     hf_child_kill(holder);
     nanosleep(&lease, NULL);
     hf_child_continue(waiter);
     for (int i = 0; i < ROUNDS && highest_token(&arena) == before; i++)
         pause_briefly();
     assert_true(highest_token(&arena) <= arena.header->token_reserve);
-    assert_int_equal(rmdir(hf_site_path("locks/token.new")), 0);
+    assert_int_equal(rmdir(temporary_mark()), 0);
     while (highest_token(&arena) < before + MANY)
         pause_briefly();
     assert_true(read_mark() >= before + MANY);

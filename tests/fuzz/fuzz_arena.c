@@ -3,9 +3,9 @@
  *
  * The input is a list of scribbles: one byte for what, two for the size, then
  * the bytes: an entry of the log, a snapshot (as it is, or with the checksum
- * that it would need), an entry with a head of
- * its own, or a place in the file and what to put there. After each, a copy
- * catches up and runs a command. */
+ * that it would need), an entry with a head of its own, a place in the file and
+ * what to put there, or a well-formed command made from the bytes. After each, a
+ * copy catches up, runs a command and ends the leases that are due. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +16,11 @@
 #include "lib/twin.h"
 #include "strategy/file/replica.h"
 
-#define ENTRY_HEAD 16        /* bytes of the log before an entry's own */
-#define HEAD_SIZE 65536      /* what is put back before each input */
-#define REACH (5 << 18)      /* header, slots, ring, start of the first half */
-#define WRITE_MAX (64 << 10) /* of one entry or snapshot */
+#define ENTRY_HEAD 16   /* bytes of the log before an entry's own */
+#define HEAD_SIZE 65536 /* what is put back before each input */
+#define REACH (5 << 18) /* header, slots, ring, start of the first half */
+#define NOW (INT64_C(1) << 40) /* when leases are due */
+#define WRITE_MAX (64 << 10)   /* of one entry or snapshot */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -89,12 +90,71 @@ static void write_broken_entry(const uint8_t *data, size_t size)
         memcpy((uint8_t *)(uintptr_t)bytes.data - ENTRY_HEAD, data, ENTRY_HEAD);
 }
 
+/* ---- Well-formed commands -----------------------------------------------*/
+
+struct input {
+    const uint8_t *data;
+    size_t size;
+};
+
+static uint8_t next_byte(struct input *input)
+{
+    if (input->size == 0)
+        return 0;
+    input->size--;
+    return *input->data++;
+}
+
+/* Small, or next to one of the ends. */
+static uint64_t next_number(struct input *input)
+{
+    uint8_t byte = next_byte(input);
+
+    if (byte < 0x80)
+        return byte;
+    if (byte < 0xc0)
+        return UINT64_MAX - (byte & 0x3f);
+    return (UINT64_C(1) << (byte & 0x3f)) - (byte & 1);
+}
+
+static void write_command(const uint8_t *data, size_t size)
+{
+    static const char text[] = "abcdefgh";
+    struct input input = {data, size};
+    struct hf_command command = {.kind = next_byte(&input) % HF_COMMAND_KINDS};
+    uint8_t flags = next_byte(&input);
+    struct hf_buf buf = {0};
+    hf_time stamp;
+
+    command.queue = flags & 1;
+    command.now = (flags & 2) != 0;
+    command.has_expected = (flags & 4) != 0;
+    command.session = next_number(&input);
+    command.sequence = next_number(&input);
+    command.done = next_number(&input);
+    command.token = next_number(&input);
+    command.generation = (uint32_t)next_number(&input);
+    command.lease_ms = (uint32_t)next_number(&input);
+    command.nonce.bytes[0] = next_byte(&input) & 3;
+    command.key = (struct hf_key){text + (flags >> 6), 1};
+    command.value = (struct hf_bytes){text, (flags >> 3) & 7};
+    stamp = (hf_time)next_number(&input);
+    if (!hf_command_valid(&command))
+        return;
+    hf_command_encode(&command, &buf);
+    if (!buf.failed &&
+        hf_arena_write(&arena, stamp, (struct hf_bytes){buf.data, buf.size}) ==
+            HF_OK)
+        hf_arena_publish(&arena);
+    hf_buf_fini(&buf);
+}
+
 static void scribble(uint8_t what, const uint8_t *data, size_t size)
 {
     struct hf_bytes bytes = {data, size};
     uint32_t place;
 
-    switch (what % 5) {
+    switch (what % 6) {
     case 0:
         if (hf_arena_write(&arena, 1, bytes) == HF_OK)
             hf_arena_publish(&arena);
@@ -108,6 +168,9 @@ static void scribble(uint8_t what, const uint8_t *data, size_t size)
     case 3:
         if (size >= ENTRY_HEAD)
             write_broken_entry(data, size);
+        return;
+    case 5:
+        write_command(data, size);
         return;
     default:
         if (size < sizeof(place))
@@ -142,6 +205,23 @@ static void check_log(uint64_t position)
     }
 }
 
+/* As a client does: each has an end, unless its lease begins later than now. */
+static void expire_due(struct hf_replica *replica)
+{
+    const struct hf_table *table = &replica->store.table;
+    size_t most = table->holds.count + table->waiting.count;
+    struct hf_command expire;
+    struct hf_result result;
+
+    while (hf_store_due(&replica->store, NOW, &expire)) {
+        hf_replica_run(replica, NOW, &expire, &result);
+        if (result.err == HF_ENOTHELD || most-- == 0)
+            abort(); /* a client would go on like this for ever */
+        if (result.err)
+            return;
+    }
+}
+
 /* Go in, read what is there, write something. False: it is damaged. */
 static bool use(struct hf_replica *replica)
 {
@@ -158,6 +238,8 @@ static bool use(struct hf_replica *replica)
         return false;
     check(replica);
     hf_replica_run(replica, 2, &command, &result);
+    check(replica);
+    expire_due(replica);
     check(replica);
     return true;
 }

@@ -56,8 +56,8 @@ static bool is_power(uint64_t size)
     return (size & (size - 1)) == 0;
 }
 
-/* Nobody but a stranger writes anything else there. The sizes are read once and
- * kept while we are inside: a stranger may write at any time. */
+/* Read the header once, and keep what was checked while we are inside: a hostile
+ * process may overwrite it at any time. */
 static bool read_header(struct hf_arena *arena)
 {
     const struct hf_arena_header *header = arena->header;
@@ -68,6 +68,8 @@ static bool read_header(struct hf_arena *arena)
 
     arena->ring_room = ring;
     arena->half_room = room;
+    arena->head = head;
+    arena->tail = tail;
     arena->pending = tail;
     return tail % ALIGNMENT == 0 && head <= tail && tail - head <= ring &&
            is_power(ring) && ring >= HF_ARENA_RING_FIRST &&
@@ -169,7 +171,7 @@ static uint64_t log_limit(const struct hf_arena *arena)
 
 bool hf_arena_has(const struct hf_arena *arena, uint64_t position)
 {
-    return position >= atomic_load(&arena->header->head);
+    return position >= arena->head;
 }
 
 /* Shared memory may change between a check and the use of what was checked. */
@@ -182,7 +184,7 @@ enum hf_err hf_arena_read(const struct hf_arena *arena, uint64_t *position,
                           hf_time *stamp, struct hf_bytes *bytes)
 {
     uint64_t tail =
-        atomic_load_explicit(&arena->header->tail, memory_order_acquire);
+        HF_MUTANT(293) ? atomic_load(&arena->header->tail) : arena->tail;
     const struct entry *entry;
     uint32_t size, used;
 
@@ -218,8 +220,7 @@ enum hf_err hf_arena_write(struct hf_arena *arena, hf_time stamp,
                           : 0;
     struct entry *entry;
 
-    if (arena->pending + filler + size - atomic_load(&arena->header->head) >
-        log_limit(arena))
+    if (arena->pending + filler + size - arena->head > log_limit(arena))
         return HF_ELIMIT;
     if (filler > 0) {
         entry_at(arena, arena->pending)->size = 0;
@@ -249,11 +250,12 @@ void hf_arena_note_lease(struct hf_arena *arena, hf_time now, uint32_t lease_ms)
         atomic_load_explicit(&header->stamped, memory_order_relaxed);
     hf_time quiet_at =
         atomic_load_explicit(&header->quiet_at, memory_order_relaxed);
-    hf_time longest = quiet_at > stamped ? quiet_at - stamped : 0;
+    uint64_t longest =
+        quiet_at > stamped ? (uint64_t)quiet_at - (uint64_t)stamped : 0;
 
     if (longest < lease_ms)
         longest = lease_ms;
-    atomic_store_explicit(&header->quiet_at, now + longest,
+    atomic_store_explicit(&header->quiet_at, hf_time_add(now, longest),
                           memory_order_relaxed);
     atomic_store_explicit(&header->stamped, now, memory_order_release);
 }
@@ -265,12 +267,13 @@ void hf_arena_note_quiet(struct hf_arena *arena, hf_time now)
 
 void hf_arena_discard(struct hf_arena *arena)
 {
-    arena->pending = atomic_load(&arena->header->tail);
+    arena->pending = arena->tail;
 }
 
 void hf_arena_publish(struct hf_arena *arena)
 {
-    atomic_store_explicit(&arena->header->tail, arena->pending,
+    arena->tail = arena->pending;
+    atomic_store_explicit(&arena->header->tail, arena->tail,
                           memory_order_release);
     HF_STEP(8);
 }
@@ -350,7 +353,7 @@ enum hf_err hf_arena_set_snapshot(struct hf_arena *arena, struct hf_bytes bytes)
 
     if (hf_arena_reserve_snapshot(arena, bytes.size))
         return HF_ELIMIT;
-    half->position = atomic_load(&header->tail);
+    half->position = arena->tail;
     half->size = bytes.size;
     if (HF_MUTANT(66))
         atomic_store(&header->snapshot, number);
@@ -359,7 +362,8 @@ enum hf_err hf_arena_set_snapshot(struct hf_arena *arena, struct hf_bytes bytes)
     HF_STEP(10);
     atomic_store_explicit(&header->snapshot, number, memory_order_release);
     HF_STEP(11); /* the ring is longer than it need be */
-    atomic_store_explicit(&header->head, half->position, memory_order_release);
+    arena->head = arena->tail;
+    atomic_store_explicit(&header->head, arena->head, memory_order_release);
     HF_STEP(12);
     grow_ring(arena, bytes.size);
     return HF_OK;

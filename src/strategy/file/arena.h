@@ -42,12 +42,18 @@ struct hf_arena {
     int inherited; /* `file` for programs that this process executes; or -1 */
     struct hf_arena_header *header;
     size_t size;
+    uint64_t first_token; /* where tokens go on in a fresh arena */
     unsigned slot;
     struct hf_word_attempt attempt; /* the last one to go inside */
     int bell;                       /* of whom we rang last, kept open; or -1 */
     uint64_t bell_session;          /* whose it is */
     uint64_t pending; /* where the next entry goes; published up to the tail */
-    uint64_t ring_room; /* the sizes, as they were when we went inside */
+
+    /* The header as it was when we went inside, with our own changes: another
+     * process may overwrite it at any time. */
+    uint64_t head;
+    uint64_t tail;
+    uint64_t ring_room;
     uint64_t half_room;
 };
 
@@ -149,8 +155,5 @@ void hf_arena_hear(const struct hf_arena *arena);
  * Tokens up to the reserve may be used; it lies on the disk, and survives all
  * else. Raise it past `token`: HF_OK once that is safe. */
 enum hf_err hf_arena_reserve_tokens(struct hf_arena *arena, uint64_t token);
-
-/* Where tokens go on in a fresh arena. */
-uint64_t hf_arena_first_token(const struct hf_arena *arena);
 
 #endif

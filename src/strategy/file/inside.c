@@ -61,7 +61,8 @@ static void bury_waiters(struct hf_file *file, struct hf_key key)
         unsigned slot = hf_file_slot_of(file, first->session->id);
         enum hf_err err;
 
-        if (slot < HF_ARENA_SLOTS && hf_arena_alive(&file->arena, slot))
+        if ((first->session->id == file->local.session && !HF_MUTANT(294)) ||
+            (slot < HF_ARENA_SLOTS && hf_arena_alive(&file->arena, slot)))
             return;
         err = hf_local_end_session(&file->local, first->session->id);
         HF_STEP(29);
@@ -230,12 +231,25 @@ static enum hf_err catch_up(struct hf_file *file)
         err = reserve_tokens(file);
     if (err == HF_ESYSTEM)
         hf_error_set(&file->failure, err,
-                     "file:%s/token.new: cannot be put into place: %s",
-                     file->arena.path, strerror(errno));
+                     "file:%s/token: cannot be replaced: %s", file->arena.path,
+                     strerror(errno));
     else if (err)
         hf_error_set(&file->failure, err, "file:%s: %s", file->arena.path,
                      hf_err_text(err));
     return err;
+}
+
+/* Nobody ends the session of a client that lives, unless it is hostile or has
+ * lost the lock on its slot. What happened to our claims since is not known. */
+static enum hf_err check_session(struct hf_file *file)
+{
+    const struct hf_session *own =
+        hf_table_session(&file->replica.store.table, file->local.session);
+
+    if (file->local.session == 0 || (own && !own->ended) || HF_MUTANT(292))
+        return HF_OK;
+    return broken(file, "another process has ended the session of this client; "
+                        "open it again");
 }
 
 enum hf_err hf_file_enter(struct hf_local *local)
@@ -248,6 +262,8 @@ enum hf_err hf_file_enter(struct hf_local *local)
     if (err)
         return err;
     err = catch_up(file);
+    if (!err)
+        err = check_session(file);
     if (err) {
         hf_arena_leave(&file->arena);
         return err;

@@ -20,6 +20,7 @@
 #include "strategy/file/place.h"
 
 #define MAGIC UINT64_C(0x414e455241464821) /* "!HFARENA" */
+#define UNFINISHED (~MAGIC) /* it is being made again in its place */
 #define VERSION 3
 #define LOCK_TRIES 100 /* at 10 ms */
 
@@ -115,49 +116,81 @@ static bool write_label(int file, const struct hf_arena_label *label,
            fsync(file) == 0;
 }
 
+/* One that is left like this is made again by the next client. */
+static bool empty_arena(int file)
+{
+    const uint64_t unfinished = UNFINISHED;
+
+    return write_at(file, &unfinished, sizeof(unfinished), 0) &&
+           !ftruncate(file, sizeof(unfinished)) && !fsync(file);
+}
+
+/* Write it to `file`, which is called `name`: if that is "arena", in place. */
 static enum hf_err fill_arena(struct hf_arena *arena, int file,
+                              const char *name,
                               const struct hf_arena_label *label,
                               struct hf_error *error)
 {
+    bool is_in_place = strcmp(name, "arena") == 0;
+    char mark[HF_SHARE_NAME];
     uint64_t reserve;
 
+    hf_share_temporary(mark, "token");
+    if (hf_mark_raise(arena->directory, label->first_token, &reserve))
+        return hf_arena_fail(arena, error, mark, "cannot be put into place");
+    if (is_in_place && !empty_arena(file))
+        return hf_arena_fail(arena, error, name, "cannot write it");
     errno = allocate_first(file);
     if (errno)
-        return hf_arena_fail(arena, error, "arena.new", "no room for it");
+        return hf_arena_fail(arena, error, name, "no room for it");
     HF_STEP(19);
-    if (hf_mark_raise(arena->directory, label->first_token, &reserve))
-        return hf_arena_fail(arena, error, "token.new",
-                             "cannot be put into place");
     if (!write_label(file, label, reserve) ||
-        renameat(arena->directory, "arena.new", arena->directory, "arena"))
-        return hf_arena_fail(arena, error, "arena.new", "cannot write it");
+        (!is_in_place &&
+         renameat(arena->directory, name, arena->directory, "arena")))
+        return hf_arena_fail(arena, error, name, "cannot write it");
     HF_STEP(20);
     return HF_OK;
 }
 
 /* Under another name until it is whole. */
-static enum hf_err make_arena(struct hf_arena *arena,
-                              const struct hf_arena_label *label, mode_t mode,
-                              struct hf_error *error)
+static int create_arena(struct hf_arena *arena, const char *name,
+                        struct hf_error *error)
 {
-    enum hf_err err;
-    sigset_t before;
     int file;
 
-    (void)unlinkat(arena->directory, "arena.new", 0);
-    file = openat(arena->directory, "arena.new",
-                  O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+    (void)unlinkat(arena->directory, name, 0);
+    file = hf_share_create(arena->directory, name);
     if (file < 0)
-        return hf_arena_fail(arena, error, "arena.new", "cannot make it");
+        hf_arena_fail(arena, error, name, "cannot make it");
     HF_STEP(18);
-    (void)fchmod(file, mode & 0666);
+    return file;
+}
+
+/* In a sticky directory the arena of another user cannot be replaced: then it is
+ * made again in its place. `old` is the one that is there, or -1. */
+static enum hf_err make_arena(struct hf_arena *arena, int old,
+                              const struct hf_arena_label *label,
+                              struct hf_error *error)
+{
+    bool is_in_place = old >= 0 && !hf_share_can_replace(arena->directory, old);
+    char name[HF_SHARE_NAME] = "arena";
+    enum hf_err err;
+    sigset_t before;
+    int file = old;
+
+    if (!is_in_place) {
+        hf_share_temporary(name, "arena");
+        file = create_arena(arena, name, error);
+    }
+    if (file < 0)
+        return HF_ESYSTEM;
     hf_guard_begin_growing(&before);
-    err = fill_arena(arena, file, label, error);
+    err = fill_arena(arena, file, name, label, error);
     hf_guard_end_growing(&before);
-    if (err)
-        (void)close(file);
-    else
+    if (!err)
         arena->file = file;
+    else if (!is_in_place)
+        (void)close(file);
     return err;
 }
 
@@ -169,11 +202,13 @@ static enum hf_err find_first_token(struct hf_arena *arena, uint64_t in_arena,
     uint64_t mark;
     enum hf_err err = hf_mark_read(arena->directory, &mark);
 
-    if (err)
+    if (err == HF_EPROTO)
         return hf_error_set(error, err,
                             "file:%s/token: is no number; restore it, or "
                             "write there one above every token used",
                             arena->path);
+    if (err)
+        return hf_arena_fail(arena, error, "token", "cannot read it");
     if (mark < in_arena && !HF_MUTANT(245))
         mark = in_arena;
     *token = mark > 0 || HF_MUTANT(246) ? mark : hf_mark_from_clock();
@@ -185,6 +220,7 @@ static enum hf_err find_first_token(struct hf_arena *arena, uint64_t in_arena,
 struct found {
     struct hf_arena_label label;
     bool is_current; /* its layout is ours */
+    bool is_unfinished;
     bool is_whole;
     bool is_of_this_boot;
     bool is_in_use;
@@ -224,11 +260,15 @@ static enum hf_err examine_arena(struct hf_arena *arena, const char *boot,
                                  struct found *found, struct hf_error *error)
 {
     struct hf_arena_label *label = &found->label;
+    ssize_t size = pread(arena->file, label, sizeof(*label), 0);
     struct stat st;
 
-    if (pread(arena->file, label, sizeof(*label), 0) !=
-            (ssize_t)sizeof(*label) ||
-        fstat(arena->file, &st) || label->magic != MAGIC)
+    found->is_unfinished = size >= 8 && label->magic == UNFINISHED;
+    found->is_in_use = is_in_use(arena->file);
+    if (found->is_unfinished && !found->is_in_use)
+        return HF_OK;
+    if (size != (ssize_t)sizeof(*label) || fstat(arena->file, &st) ||
+        label->magic != MAGIC || label->first_token > HF_MARK_MAX)
         return hf_error_set(error, HF_EPROTO,
                             "file:%s/arena: is no arena; if nobody uses it, "
                             "remove it",
@@ -238,7 +278,6 @@ static enum hf_err examine_arena(struct hf_arena *arena, const char *boot,
     found->is_whole = (uint64_t)st.st_size >= sizeof(struct hf_arena_header);
     found->is_of_this_boot =
         memcmp(label->boot, boot, sizeof(label->boot)) == 0;
-    found->is_in_use = is_in_use(arena->file);
     read_times(arena->file, found);
     if (found->is_current)
         read_at(arena->file, &found->token,
@@ -261,6 +300,8 @@ static enum hf_err judge_arena(const struct hf_arena *arena,
         found->is_current && (found->is_of_this_boot || HF_MUTANT(51));
     bool is_in_use = found->is_in_use && !HF_MUTANT(244);
 
+    if (found->is_unfinished)
+        return HF_ENOTHELD;
     if (!is_ours && !is_in_use && !may_have_leases(found))
         return HF_ENOTHELD;
     if (!is_ours && !is_in_use)
@@ -287,8 +328,7 @@ static enum hf_err judge_arena(const struct hf_arena *arena,
 /* ---- Either -------------------------------------------------------------*/
 
 static enum hf_err replace_arena(struct hf_arena *arena, const char *boot,
-                                 mode_t mode, uint64_t token,
-                                 struct hf_error *error)
+                                 uint64_t token, struct hf_error *error)
 {
     struct hf_arena_label label = {
         .magic = MAGIC,
@@ -296,24 +336,25 @@ static enum hf_err replace_arena(struct hf_arena *arena, const char *boot,
         .size = sizeof(struct hf_arena_header),
     };
     enum hf_err err = find_first_token(arena, token, &label.first_token, error);
+    int old = arena->file;
 
-    if (arena->file >= 0)
-        (void)close(arena->file);
     arena->file = -1;
-    if (err)
-        return err;
     memcpy(label.boot, boot, sizeof(label.boot));
-    return make_arena(arena, &label, mode, error);
+    arena->first_token = label.first_token;
+    if (!err)
+        err = make_arena(arena, old, &label, error);
+    if (old >= 0 && old != arena->file)
+        (void)close(old);
+    return err;
 }
 
 static enum hf_err open_or_make(struct hf_arena *arena, const char *boot,
-                                mode_t mode, struct hf_error *error)
+                                struct hf_error *error)
 {
     struct found found = {.token = 0};
     enum hf_err err;
 
-    arena->file =
-        openat(arena->directory, "arena", O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    arena->file = hf_share_open(arena->directory, "arena", O_RDWR);
     if (arena->file < 0 && errno != ENOENT)
         return hf_arena_fail(arena, error, "arena", "cannot open it");
     if (arena->file < 0 && !lock_directory(arena->directory))
@@ -322,22 +363,24 @@ static enum hf_err open_or_make(struct hf_arena *arena, const char *boot,
                             "end them first",
                             arena->path);
     if (arena->file >= 0) {
-        err = examine_arena(arena, boot, &found, error);
+        err = hf_arena_check_plain(arena, arena->file, "arena", error);
+        if (!err)
+            err = examine_arena(arena, boot, &found, error);
+        arena->first_token = found.label.first_token;
         if (!err)
             err = judge_arena(arena, &found, error);
         if (err != HF_ENOTHELD)
             return err;
     }
-    return replace_arena(arena, boot, mode, found.token, error);
+    return replace_arena(arena, boot, found.token, error);
 }
 
-enum hf_err hf_arena_find(struct hf_arena *arena, mode_t mode,
-                          struct hf_error *error)
+enum hf_err hf_arena_find(struct hf_arena *arena, struct hf_error *error)
 {
     char boot[40];
     enum hf_err err = read_boot(boot, error);
 
     if (!err)
-        err = open_or_make(arena, boot, mode, error);
+        err = open_or_make(arena, boot, error);
     return err ? err : mark_use(arena, error);
 }

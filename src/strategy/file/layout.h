@@ -1,6 +1,6 @@
 /* layout.h - how an arena lies in its file, for the files that make it up:
  * arena.c (the ring, the snapshots), word.c, slots.c, mark.c, label.c,
- * opening.c. */
+ * opening.c, share.c. */
 #ifndef HF_STRATEGY_FILE_LAYOUT_H
 #define HF_STRATEGY_FILE_LAYOUT_H
 
@@ -83,13 +83,39 @@ int hf_arena_allocate_halves(int file, uint64_t size);
 
 /* With the file "lock" locked: open the arena, or make a fresh one. It is in use
  * from then on, until its descriptor is closed. */
-enum hf_err hf_arena_find(struct hf_arena *arena, mode_t mode,
-                          struct hf_error *error);
+enum hf_err hf_arena_find(struct hf_arena *arena, struct hf_error *error);
+
+/* Refuse what is in the place of a file of ours: not a plain file, or one that
+ * has a second name elsewhere. HF_EPROTO. */
+enum hf_err hf_arena_check_plain(const struct hf_arena *arena, int file,
+                                 const char *name, struct hf_error *error);
 
 /* Take a free slot, with the bell that others ring. */
-enum hf_err hf_slot_take(struct hf_arena *arena, mode_t mode,
-                         struct hf_error *error);
+enum hf_err hf_slot_take(struct hf_arena *arena, struct hf_error *error);
 void hf_slot_give(struct hf_arena *arena);
+
+/* ---- Files in a directory that others can write to (share.c) --------------
+ *
+ * Open `name`, which exists, without following a link or waiting. */
+int hf_share_open(int directory, const char *name, int flags);
+
+/* Make `name`, which must not exist, for reading and writing, with the group and
+ * the mode of the directory, whatever the umask. */
+int hf_share_create(int directory, const char *name);
+
+/* Give a file that we have made the group and the mode of the directory. */
+void hf_share_file(int directory, int file);
+
+/* Whether it is a plain file with no other name; a FIFO. */
+bool hf_share_is_plain(int file);
+bool hf_share_is_fifo(int file);
+
+/* The name of a file of this user, to be renamed to `of` when it is whole. */
+#define HF_SHARE_NAME 32
+void hf_share_temporary(char name[HF_SHARE_NAME], const char *of);
+
+/* Whether we may rename a file over this one. */
+bool hf_share_can_replace(int directory, int file);
 
 /* The token mark. HF_EPROTO: it is there and is no number; none is 0. */
 #define HF_MARK_MAX (UINT64_MAX / 2) /* more were never used */

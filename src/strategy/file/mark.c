@@ -25,33 +25,51 @@ static bool write_all(int file, const char *text)
     return write(file, text, size) == (ssize_t)size && !fsync(file);
 }
 
-static enum hf_err write_mark(int directory, uint64_t token)
+static bool replace_mark(int directory, const char *text)
 {
-    char text[32];
+    char name[HF_SHARE_NAME];
     bool written;
     int file;
 
-    (void)unlinkat(directory, "token.new", 0);
-    file = openat(directory, "token.new",
-                  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-
+    hf_share_temporary(name, "token");
+    (void)unlinkat(directory, name, 0);
+    file = hf_share_create(directory, name);
     if (file < 0)
-        return HF_ESYSTEM;
+        return false;
     HF_STEP(15);
-    (void)snprintf(text, sizeof(text), "%llu\n", (unsigned long long)token);
     written = write_all(file, text);
     (void)close(file);
     HF_STEP(16);
-    if (!written || renameat(directory, "token.new", directory, "token") ||
-        fsync(directory))
-        return HF_ESYSTEM;
-    return HF_OK;
+    return written && !renameat(directory, name, directory, "token") &&
+           !fsync(directory);
+}
+
+/* One short write, and never a shorter one: marks rise. */
+static bool overwrite_mark(int file, const char *text)
+{
+    return hf_share_is_plain(file) && write_all(file, text) &&
+           !ftruncate(file, (off_t)strlen(text));
+}
+
+static enum hf_err write_mark(int directory, uint64_t token)
+{
+    int file = hf_share_open(directory, "token", O_WRONLY);
+    char text[32];
+    bool written;
+
+    (void)snprintf(text, sizeof(text), "%llu\n", (unsigned long long)token);
+    if (file >= 0 && !hf_share_can_replace(directory, file))
+        written = overwrite_mark(file, text);
+    else
+        written = replace_mark(directory, text);
+    if (file >= 0)
+        (void)close(file);
+    return written ? HF_OK : HF_ESYSTEM;
 }
 
 enum hf_err hf_mark_read(int directory, uint64_t *token)
 {
-    int file = openat(directory, "token",
-                      O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    int file = hf_share_open(directory, "token", O_RDONLY);
     char text[32] = "";
     char *end = text;
     ssize_t size;
@@ -59,7 +77,7 @@ enum hf_err hf_mark_read(int directory, uint64_t *token)
     *token = 0;
     if (file < 0)
         return errno == ENOENT ? HF_OK : HF_ESYSTEM;
-    size = read(file, text, sizeof(text) - 1);
+    size = hf_share_is_plain(file) ? read(file, text, sizeof(text) - 1) : -1;
     (void)close(file);
     errno = 0;
     if (size > 0 && text[0] >= '0' && text[0] <= '9')
@@ -80,8 +98,10 @@ enum hf_err hf_mark_raise(int directory, uint64_t token, uint64_t *mark)
     enum hf_err err;
     sigset_t before;
 
-    if (token > HF_MARK_MAX - TOKENS_AHEAD)
+    if (token > HF_MARK_MAX - TOKENS_AHEAD) {
+        errno = ERANGE;
         return HF_ELIMIT;
+    }
     *mark = token + TOKENS_AHEAD;
     hf_guard_begin_growing(&before);
     err = HF_MUTANT(64) ? HF_OK : write_mark(directory, *mark);
@@ -137,9 +157,4 @@ enum hf_err hf_arena_reserve_tokens(struct hf_arena *arena, uint64_t token)
     if (!err)
         arena->mark_missing = false;
     return err;
-}
-
-uint64_t hf_arena_first_token(const struct hf_arena *arena)
-{
-    return arena->header->label.first_token;
 }

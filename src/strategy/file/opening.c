@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/mutant.h"
@@ -17,6 +18,11 @@
 #include "strategy/file/guard.h"
 #include "strategy/file/layout.h"
 #include "strategy/file/place.h"
+
+#define CREATE_TRIES 100 /* against a process that makes and removes it */
+#define LOCK_MS 5000     /* hf_open() waits so long for the file "lock" */
+#define LOCK_DELAY_NS 500000
+#define LOCK_DELAY_MAX_NS 50000000
 
 enum hf_err hf_arena_fail(const struct hf_arena *arena, struct hf_error *error,
                           const char *name, const char *what)
@@ -78,38 +84,119 @@ static enum hf_err check_directory(struct hf_arena *arena, mode_t mode,
     return HF_OK;
 }
 
+/* Give it the mode that the URL states, whatever the umask. A group that it has
+ * from the directory above stays. */
+static void share_directory(const struct hf_arena *arena, mode_t mode)
+{
+    struct stat st;
+
+    if (!fstat(arena->directory, &st) && st.st_uid == geteuid())
+        (void)fchmod(arena->directory, mode | (st.st_mode & S_ISGID));
+}
+
 static enum hf_err open_directory(struct hf_arena *arena, mode_t mode,
                                   struct hf_error *error)
 {
-    if (mkdir(arena->path, mode) == 0)
-        (void)chmod(arena->path, mode); /* whatever the umask */
-    else if (errno != EEXIST)
+    bool is_new = mkdir(arena->path, mode & 0777) == 0;
+
+    if (!is_new && errno != EEXIST)
         return hf_arena_fail(arena, error, "", "cannot make it");
     arena->directory =
         open(arena->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (arena->directory < 0)
         return hf_arena_fail(arena, error, "", "cannot open it");
+    if (is_new)
+        share_directory(arena, mode);
     return check_directory(arena, mode, error);
 }
 
-static enum hf_err open_file(struct hf_arena *arena, mode_t mode,
+enum hf_err hf_arena_check_plain(const struct hf_arena *arena, int file,
+                                 const char *name, struct hf_error *error)
+{
+    if (hf_share_is_plain(file) || HF_MUTANT(296))
+        return HF_OK;
+    return hf_error_set(error, HF_EPROTO,
+                        "file:%s/%s: is not a plain file, or has a second name "
+                        "(a hard link); if nobody uses it, remove it",
+                        arena->path, name);
+}
+
+/* ---- The file "lock" ----------------------------------------------------*/
+
+/* Whether it is empty and ours: the client that made it may have been killed
+ * before it gave it its mode. Any other file keeps its mode. */
+static bool may_be_new(int lock)
+{
+    struct stat st;
+
+    return !fstat(lock, &st) && st.st_uid == geteuid() && st.st_size == 0;
+}
+
+/* Never both at once: a sticky directory may forbid O_CREAT for files of others
+ * (fs.protected_regular). */
+static int open_or_create(int directory)
+{
+    int lock = -1;
+
+    for (int i = 0; i < CREATE_TRIES && lock < 0; i++) {
+        lock = hf_share_open(directory, "lock", O_RDWR);
+        if (lock >= 0 || errno != ENOENT)
+            break;
+        lock = hf_share_create(directory, "lock");
+        if (lock < 0 && errno != EEXIST)
+            break;
+    }
+    return lock;
+}
+
+static enum hf_err open_lock(struct hf_arena *arena, int *lock,
                              struct hf_error *error)
 {
-    int lock = openat(arena->directory, "lock",
-                      O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode & 0666);
     enum hf_err err;
 
-    if (lock < 0)
+    *lock = open_or_create(arena->directory);
+    if (*lock < 0)
         return hf_arena_fail(arena, error, "lock", "cannot open it");
-    (void)fchmod(lock, mode & 0666);
-    while (flock(lock, LOCK_EX)) {
-        if (errno != EINTR) {
-            hf_arena_fail(arena, error, "lock", "cannot lock it");
-            (void)close(lock);
-            return HF_ESYSTEM;
-        }
+    err = hf_arena_check_plain(arena, *lock, "lock", error);
+    if (!err && may_be_new(*lock))
+        hf_share_file(arena->directory, *lock);
+    if (err)
+        (void)close(*lock);
+    return err;
+}
+
+/* Anyone who can open it can lock it for as long as they like: not for ever. */
+static enum hf_err take_lock(const struct hf_arena *arena, int lock,
+                             struct hf_error *error)
+{
+    hf_time until = hf_time_add(hf_time_on(CLOCK_MONOTONIC), LOCK_MS);
+    struct timespec delay = {.tv_nsec = LOCK_DELAY_NS};
+
+    while (flock(lock, LOCK_EX | (HF_MUTANT(297) ? 0 : LOCK_NB))) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return hf_arena_fail(arena, error, "lock", "cannot lock it");
+        if (hf_time_on(CLOCK_MONOTONIC) >= until)
+            return hf_error_set(error, HF_EUNAVAIL,
+                                "file:%s/lock: another process has locked it "
+                                "for %d ms; end that process, or try again",
+                                arena->path, LOCK_MS);
+        (void)nanosleep(&delay, NULL);
+        if (delay.tv_nsec < LOCK_DELAY_MAX_NS)
+            delay.tv_nsec *= 2;
     }
-    err = hf_arena_find(arena, mode, error);
+    return HF_OK;
+}
+
+static enum hf_err open_file(struct hf_arena *arena, struct hf_error *error)
+{
+    int lock;
+    enum hf_err err = open_lock(arena, &lock, error);
+
+    if (err)
+        return err;
+    err = take_lock(arena, lock, error);
+    if (!err)
+        err = hf_arena_find(arena, error);
     if (!err)
         (void)flock(arena->directory, LOCK_SH);
     /* Closing alone is not enough: a child that another thread forked
@@ -154,11 +241,11 @@ enum hf_err hf_arena_open(struct hf_arena *arena, const char *path, mode_t mode,
     if (!err)
         err = open_directory(arena, mode, error);
     if (!err)
-        err = open_file(arena, mode, error);
+        err = open_file(arena, error);
     if (!err)
         err = map(arena, error);
     if (!err)
-        err = hf_slot_take(arena, mode, error);
+        err = hf_slot_take(arena, error);
     if (err)
         hf_arena_close(arena);
     return err;

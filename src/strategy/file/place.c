@@ -142,9 +142,11 @@ static enum hf_err parse_mode(const char *text, mode_t *mode,
         return HF_OK;
     errno = 0;
     value = strtoul(text, &end, 8);
-    if (end == text || *end || errno || value > 01777 || (value & 0700) != 0700)
+    if (end == text || *end || errno || value > 03777 || (value & 0700) != 0700)
         return hf_error_set(error, HF_EINVAL,
-                            "url: mode '%s' is no mode, as in mode=0770", text);
+                            "url: mode '%s' is not an octal mode from 0700 to "
+                            "03777 that lets the owner in, as in mode=02770",
+                            text);
     *mode = (mode_t)value;
     return HF_OK;
 }

@@ -1,10 +1,15 @@
 #include "strategy/file/replica.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/mutant.h"
 #include "base/step.h"
 #include "core/snapshot.h"
 
 #define LOCK_COST 256 /* bytes of a snapshot for a LOCK, besides its own */
+#define ENTRY_MAX (256 << 10)   /* bytes: more than the largest command has */
+#define TIME_MAX (HF_NEVER / 4) /* no clock of a machine comes near to this */
 
 static void on_event(void *arg, const struct hf_table_event *event)
 {
@@ -18,7 +23,7 @@ static void on_event(void *arg, const struct hf_table_event *event)
 static void make_store(struct hf_replica *replica)
 {
     hf_store_init(&replica->store, &replica->seed, on_event, replica);
-    replica->store.table.token = hf_arena_first_token(replica->arena);
+    replica->store.table.token = replica->arena->first_token;
 }
 
 void hf_replica_init(struct hf_replica *replica, struct hf_arena *arena,
@@ -60,6 +65,12 @@ static void encode(const struct hf_replica *replica, struct hf_buf *buf)
     hf_buf_u64(buf, size);
 }
 
+/* Instants of other processes: arithmetic with them must not overflow. */
+static bool is_plausible(hf_time instant)
+{
+    return instant >= 0 && instant <= TIME_MAX;
+}
+
 static enum hf_err decode_leases(struct hf_store *store,
                                  struct hf_reader *reader)
 {
@@ -70,7 +81,8 @@ static enum hf_err decode_leases(struct hf_store *store,
         struct hf_hold *hold =
             hf_table_find(&store->table, (struct hf_key){key.data, key.size});
 
-        if (reader->failed || !hold)
+        if (reader->failed || !hold || !is_plausible(since) ||
+            !is_plausible(end))
             return HF_EPROTO;
         if (hf_leases_reserve(&store->leases))
             return HF_ENOMEM;
@@ -78,6 +90,10 @@ static enum hf_err decode_leases(struct hf_store *store,
         hf_leases_set(&store->leases, &hold->lease,
                       HF_MUTANT(68) ? since : end);
     }
+    /* Only a LOCK makes room for a lease: a hold without one would have none
+     * when it is renewed or handed over. */
+    if (store->leases.heap.count != store->table.holds.count && !HF_MUTANT(290))
+        return HF_EPROTO;
     return HF_OK;
 }
 
@@ -131,6 +147,22 @@ enum hf_err hf_replica_load(struct hf_replica *replica, struct hf_bytes bytes,
     return HF_OK;
 }
 
+/* Load a private copy: a hostile process may change the shared bytes while they
+ * are decoded. */
+static enum hf_err load_copy(struct hf_replica *replica, struct hf_bytes bytes,
+                             uint64_t position)
+{
+    struct hf_bytes copy = {malloc(bytes.size), bytes.size};
+    enum hf_err err = HF_ENOMEM;
+
+    if (copy.data) {
+        memcpy((void *)copy.data, bytes.data, bytes.size);
+        err = hf_replica_load(replica, copy, position);
+    }
+    free((void *)copy.data);
+    return err;
+}
+
 /* Begin anew from the snapshot in force. */
 static enum hf_err reload(struct hf_replica *replica)
 {
@@ -139,7 +171,9 @@ static enum hf_err reload(struct hf_replica *replica)
 
     if (!hf_arena_has(replica->arena, position))
         return damaged(replica, "its snapshot is damaged");
-    return hf_replica_load(replica, bytes, position);
+    if (bytes.size == 0)
+        return hf_replica_load(replica, bytes, position);
+    return load_copy(replica, bytes, position);
 }
 
 /* ---- Reading ------------------------------------------------------------*/
@@ -174,6 +208,24 @@ static void grow(struct hf_replica *replica, const struct hf_command *command)
         replica->snapshot_size += cost_of(command);
 }
 
+/* Decode a private copy, in `scratch`: a hostile process may change the shared
+ * bytes while the command is applied. */
+static enum hf_err decode_entry(struct hf_replica *replica,
+                                struct hf_bytes entry,
+                                struct hf_command *command)
+{
+    struct hf_buf *buf = &replica->scratch;
+
+    if (HF_MUTANT(291))
+        return hf_command_decode(command, entry.data, entry.size);
+    buf->size = 0;
+    buf->failed = false;
+    hf_buf_raw(buf, entry.data, entry.size);
+    if (buf->failed)
+        return HF_ENOMEM;
+    return hf_command_decode(command, buf->data, buf->size);
+}
+
 /* One entry. HF_ENOTHELD: that was the last. */
 static enum hf_err read_entry(struct hf_replica *replica)
 {
@@ -188,8 +240,11 @@ static enum hf_err read_entry(struct hf_replica *replica)
         return reload(replica);
     if (err == HF_ENOTHELD)
         return err;
-    if (err || hf_command_decode(&command, entry.data, entry.size))
+    if (err || entry.size > ENTRY_MAX || !is_plausible(stamp))
         return damaged(replica, "its log is damaged");
+    err = decode_entry(replica, entry, &command);
+    if (err)
+        return err == HF_ENOMEM ? err : damaged(replica, "its log is damaged");
     apply(replica, stamp, &command, &result);
     if (result.err == HF_ENOMEM)
         return HF_ENOMEM;

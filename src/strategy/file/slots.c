@@ -11,6 +11,9 @@
 #include "base/step.h"
 #include "strategy/file/layout.h"
 
+#define HEAR_MAX                                                               \
+    256 /* reads at a time: a full FIFO, however fast it is filled */
+
 struct hf_arena_slot *hf_arena_slot(const struct hf_arena *arena, unsigned slot)
 {
     return &arena->header->slot[slot];
@@ -47,11 +50,12 @@ static bool is_gone(const struct hf_arena *arena, unsigned slot)
 {
     const struct hf_arena_slot *other = hf_arena_slot(arena, slot);
     uint64_t here = hf_arena_slot(arena, arena->slot)->pid_namespace;
+    pid_t pid = *(const volatile int32_t *)&other->pid;
 
     if (HF_MUTANT(50))
         return false;
-    return here != 0 && other->pid_namespace == here && other->pid > 0 &&
-           kill(other->pid, 0) && errno == ESRCH;
+    return here != 0 && other->pid_namespace == here && pid > 0 &&
+           kill(pid, 0) && errno == ESRCH;
 }
 
 bool hf_arena_locked(const struct hf_arena *arena, unsigned slot)
@@ -88,7 +92,8 @@ static void name_fifo(char name[32], unsigned slot)
 }
 
 /* Opened for reading too: a write to a FIFO that nobody reads would raise
- * SIGPIPE, and its owner may end at any time. */
+ * SIGPIPE, and its owner may end at any time. In its place may be another file,
+ * which must not be written to. */
 static void open_bell(struct hf_arena *arena, unsigned slot, uint64_t session)
 {
     char name[32];
@@ -96,8 +101,11 @@ static void open_bell(struct hf_arena *arena, unsigned slot, uint64_t session)
     if (arena->bell >= 0)
         (void)close(arena->bell);
     name_fifo(name, slot);
-    arena->bell = openat(arena->directory, name,
-                         O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    arena->bell = hf_share_open(arena->directory, name, O_RDWR);
+    if (arena->bell >= 0 && !hf_share_is_fifo(arena->bell) && !HF_MUTANT(298)) {
+        (void)close(arena->bell);
+        arena->bell = -1;
+    }
     arena->bell_session = session;
 }
 
@@ -119,8 +127,10 @@ void hf_arena_hear(const struct hf_arena *arena)
 {
     char bytes[256];
 
-    while (read(arena->fifo, bytes, sizeof(bytes)) == (ssize_t)sizeof(bytes))
-        continue;
+    for (int i = 0; i < HEAR_MAX; i++) {
+        if (read(arena->fifo, bytes, sizeof(bytes)) != (ssize_t)sizeof(bytes))
+            break;
+    }
 }
 
 /* ---- Taking one ---------------------------------------------------------*/
@@ -136,41 +146,77 @@ static void sign_slot(struct hf_arena *arena)
     slot->pid = (int32_t)getpid();
 }
 
-static enum hf_err take_free(struct hf_arena *arena, struct hf_error *error)
+static bool lock_slot(struct hf_arena *arena, unsigned slot)
 {
-    for (unsigned i = 0; i < HF_ARENA_SLOTS; i++) {
-        struct flock lock = lock_of(i);
+    struct flock lock = lock_of(slot);
 
-        if (fcntl(arena->file, HF_MUTANT(29) ? F_SETLK : F_OFD_SETLK, &lock) ==
-            0) {
-            arena->slot = i;
-            sign_slot(arena);
-            return HF_OK;
-        }
-        if (errno != EAGAIN && errno != EACCES)
-            return hf_arena_fail(arena, error, "arena", "cannot lock a slot");
-    }
-    return hf_error_set(error, HF_ELIMIT, "file:%s: %d clients use it already",
-                        arena->path, HF_ARENA_SLOTS);
+    arena->slot = slot;
+    return fcntl(arena->file, HF_MUTANT(29) ? F_SETLK : F_OFD_SETLK, &lock) ==
+           0;
 }
 
-/* Opened for writing too, so that it never ends. */
-static enum hf_err open_fifo(struct hf_arena *arena, mode_t mode,
-                             struct hf_error *error)
+static void unlock_slot(struct hf_arena *arena)
+{
+    struct flock lock = lock_of(arena->slot);
+
+    lock.l_type = F_UNLCK;
+    (void)fcntl(arena->file, F_OFD_SETLK, &lock);
+}
+
+/* Opened for writing too, so that it never ends. In a sticky directory the FIFO
+ * of a client that was killed can be removed by its user alone; it serves as
+ * well. HF_EBUSY: there is something else in its place. */
+static enum hf_err open_fifo(struct hf_arena *arena, struct hf_error *error)
 {
     char name[32];
+    bool is_new;
 
     name_fifo(name, arena->slot);
     (void)unlinkat(arena->directory, name, 0);
     HF_STEP(23);
-    if (mkfifoat(arena->directory, name, mode & 0666) ||
-        fchmodat(arena->directory, name, mode & 0666, 0))
+    is_new = mkfifoat(arena->directory, name, 0600) == 0;
+    if (!is_new && errno != EEXIST)
         return hf_arena_fail(arena, error, name, "cannot make it");
-    arena->fifo = openat(arena->directory, name,
-                         O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    arena->fifo = hf_share_open(arena->directory, name, O_RDWR);
+    if (arena->fifo >= 0 && hf_share_is_fifo(arena->fifo)) {
+        if (is_new)
+            hf_share_file(arena->directory, arena->fifo);
+        return HF_OK;
+    }
     if (arena->fifo < 0)
-        return hf_arena_fail(arena, error, name, "cannot open it");
-    return HF_OK;
+        hf_arena_fail(arena, error, name, "cannot open it");
+    else
+        hf_error_set(error, HF_ESYSTEM, "file:%s/%s: is no FIFO", arena->path,
+                     name);
+    if (arena->fifo >= 0)
+        (void)close(arena->fifo);
+    arena->fifo = -1;
+    return HF_EBUSY;
+}
+
+/* The first free slot, with a bell. */
+static enum hf_err take_free(struct hf_arena *arena, struct hf_error *error)
+{
+    enum hf_err err = HF_OK;
+    bool is_blocked = false;
+
+    for (unsigned i = 0; i < HF_ARENA_SLOTS; i++) {
+        if (lock_slot(arena, i)) {
+            err = open_fifo(arena, error);
+            if (!err)
+                sign_slot(arena);
+            if (err != HF_EBUSY)
+                return err;
+            unlock_slot(arena);
+            is_blocked = true;
+        } else if (errno != EAGAIN && errno != EACCES) {
+            return hf_arena_fail(arena, error, "arena", "cannot lock a slot");
+        }
+    }
+    if (is_blocked)
+        return HF_ESYSTEM;
+    return hf_error_set(error, HF_ELIMIT, "file:%s: %d clients use it already",
+                        arena->path, HF_ARENA_SLOTS);
 }
 
 static void count_slot(struct hf_arena *arena)
@@ -183,13 +229,10 @@ static void count_slot(struct hf_arena *arena)
         continue;
 }
 
-enum hf_err hf_slot_take(struct hf_arena *arena, mode_t mode,
-                         struct hf_error *error)
+enum hf_err hf_slot_take(struct hf_arena *arena, struct hf_error *error)
 {
     enum hf_err err = take_free(arena, error);
 
-    if (!err)
-        err = open_fifo(arena, mode, error);
     if (!err)
         count_slot(arena);
     return err;
@@ -197,14 +240,11 @@ enum hf_err hf_slot_take(struct hf_arena *arena, mode_t mode,
 
 void hf_slot_give(struct hf_arena *arena)
 {
-    struct flock lock = lock_of(arena->slot);
     char name[32];
 
     if (arena->fifo < 0)
         return;
     name_fifo(name, arena->slot);
     (void)unlinkat(arena->directory, name, 0);
-    /* Another process may have inherited the lock. */
-    lock.l_type = F_UNLCK;
-    (void)fcntl(arena->file, F_OFD_SETLK, &lock);
+    unlock_slot(arena); /* another process may have inherited the lock */
 }

@@ -1,0 +1,363 @@
+/* Directories that several users share: modes, groups, umasks, sticky bits, and
+ * what one user can do to another. Needs root, to be these users. */
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lib/child.h"
+#include "lib/expect.h"
+#include "lib/site.h"
+
+#define GROUP 44100
+#define ROUNDS 300     /* of a race */
+#define PATIENCE_S 120 /* more than this is a hang */
+
+/* ---- Users --------------------------------------------------------------*/
+
+struct user {
+    uid_t id; /* and the same number is its primary group */
+    bool is_member;
+};
+
+static const struct user alice = {44001, true};
+static const struct user bob = {44002, true};
+static const struct user stranger = {44003, false};
+
+/* Only in a child: there is no way back. */
+static void become(const struct user *user)
+{
+    const gid_t group = GROUP;
+
+    assert_int_equal(setgroups(user->is_member ? 1 : 0, &group), 0);
+    assert_int_equal(setgid(user->id), 0);
+    assert_int_equal(setuid(user->id), 0);
+    umask(077);
+    alarm(PATIENCE_S);
+}
+
+/* One visit of a user to "locks". */
+struct visit {
+    const struct user *user;
+    const char *options;
+    bool is_killed; /* it dies while it holds the lock */
+};
+
+static void visit(void *arg)
+{
+    const struct visit *visit = arg;
+    struct hf_client *client;
+    struct hf_lock *lock;
+
+    become(visit->user);
+    client = hf_site_open_at("locks", visit->options);
+    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    if (visit->is_killed)
+        raise(SIGKILL);
+    assert_int_equal(hf_unlock(lock), HF_OK);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+}
+
+static void visit_as(const struct user *user, const char *options)
+{
+    struct visit one = {user, options, false};
+
+    hf_child_join(hf_child_start(visit, &one));
+}
+
+static void be_killed_as(const struct user *user, const char *options)
+{
+    struct visit one = {user, options, true};
+
+    int status = 0;
+
+    assert_true(waitpid(hf_child_start(visit, &one), &status, 0) > 0);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGKILL);
+}
+
+/* ---- The directory ------------------------------------------------------*/
+
+static int set_up(void **state)
+{
+    if (geteuid() != 0)
+        hf_test_skip("to be several users needs root");
+    if (hf_site_set_up(state))
+        return -1;
+    umask(0);
+    return chmod(hf_site_path(""), 0755);
+}
+
+static void make_locks(mode_t mode, gid_t group)
+{
+    assert_int_equal(mkdir(hf_site_path("locks"), 0700), 0);
+    assert_int_equal(chown(hf_site_path("locks"), 0, group), 0);
+    assert_int_equal(chmod(hf_site_path("locks"), mode), 0);
+}
+
+static void expect_mode(const char *name, mode_t mode, gid_t group)
+{
+    struct stat st;
+
+    assert_int_equal(lstat(hf_site_path(name), &st), 0);
+    if ((st.st_mode & 07777) != mode || st.st_gid != group)
+        fail_msg("%s: mode %04o, group %u; should be %04o, %u", name,
+                 (unsigned)st.st_mode & 07777, (unsigned)st.st_gid,
+                 (unsigned)mode, (unsigned)group);
+}
+
+static void expect_files(mode_t mode, gid_t group)
+{
+    expect_mode("locks/lock", mode, group);
+    expect_mode("locks/arena", mode, group);
+    expect_mode("locks/token", mode, group);
+}
+
+/* As after a reboot: see test_directory.c. */
+static void age_arena(void)
+{
+    const int64_t later = INT64_MAX;
+    int file = open(hf_site_path("locks/arena"), O_RDWR | O_CLOEXEC);
+
+    assert_true(file >= 0);
+    assert_int_equal(pwrite(file, "00000000", 8, 16), 8);
+    assert_int_equal(pwrite(file, &later, sizeof(later), 72), sizeof(later));
+    close(file);
+}
+
+/* ---- Groups -------------------------------------------------------------*/
+
+static void members_of_a_group_share_whatever_their_umask(void **state)
+{
+    (void)state;
+    make_locks(0770, GROUP);
+    visit_as(&alice, "?mode=0770");
+    expect_files(0660, GROUP);
+    visit_as(&bob, "?mode=0770");
+    be_killed_as(&alice, "?mode=0770");
+    visit_as(&bob, "?mode=0770");
+    age_arena();
+    visit_as(&bob, "?mode=0770");
+    visit_as(&alice, "?mode=0770");
+    expect_mode("locks", 0770, GROUP);
+}
+
+static void open_as_alice(void *arg)
+{
+    (void)arg;
+    become(&alice);
+    hf_close(hf_site_open_at("shared/locks", "?mode=0770"),
+             HF_TEST_PATIENCE_MS);
+}
+
+static void directory_keeps_the_group_of_the_one_above(void **state)
+{
+    (void)state;
+    assert_int_equal(mkdir(hf_site_path("shared"), 0700), 0);
+    assert_int_equal(chown(hf_site_path("shared"), 0, GROUP), 0);
+    assert_int_equal(chmod(hf_site_path("shared"), 02770), 0);
+    hf_child_join(hf_child_start(open_as_alice, NULL));
+    expect_mode("shared/locks", 02770, GROUP);
+    expect_mode("shared/locks/arena", 0660, GROUP);
+    expect_mode("shared/locks/token", 0660, GROUP);
+}
+
+static void mode_may_have_the_group_and_sticky_bits(void **state)
+{
+    (void)state;
+    hf_close(hf_site_open_at("a", "?mode=02770"), HF_TEST_PATIENCE_MS);
+    expect_mode("a", 02770, getegid());
+    hf_close(hf_site_open_at("b", "?mode=03777"), HF_TEST_PATIENCE_MS);
+    expect_mode("b", 03777, getegid());
+    hf_close(hf_site_open_at("c", "?mode=01777"), HF_TEST_PATIENCE_MS);
+    expect_mode("c", 01777, getegid());
+    hf_site_refuse("d", "?mode=04770", HF_EINVAL, "mode '04770'");
+}
+
+static void be_refused_as_bob(void *arg)
+{
+    (void)arg;
+    become(&bob);
+    hf_site_refuse("locks", "?mode=0770", HF_EUNAVAIL,
+                   "/locks/token: cannot read it: Permission denied");
+}
+
+static void token_that_cannot_be_read_is_no_number_to_restore(void **state)
+{
+    (void)state;
+    make_locks(0770, GROUP);
+    visit_as(&alice, "?mode=0770");
+    assert_int_equal(chmod(hf_site_path("locks/token"), 0600), 0);
+    assert_int_equal(remove(hf_site_path("locks/arena")), 0);
+    hf_child_join(hf_child_start(be_refused_as_bob, NULL));
+}
+
+/* ---- Sticky directories -------------------------------------------------*/
+
+static void strangers_share_a_sticky_directory(void **state)
+{
+    (void)state;
+    make_locks(01777, 0);
+    visit_as(&alice, "?mode=01777");
+    visit_as(&stranger, "?mode=01777");
+    expect_mode("locks/arena", 0666, alice.id);
+    be_killed_as(&alice, "?mode=01777");
+    visit_as(&stranger, "?mode=01777");
+    be_killed_as(&stranger, "?mode=01777");
+    visit_as(&alice, "?mode=01777");
+}
+
+static void arena_of_another_user_is_made_again_in_its_place(void **state)
+{
+    (void)state;
+    make_locks(01777, 0);
+    visit_as(&alice, "?mode=01777");
+    age_arena();
+    visit_as(&stranger, "?mode=01777");
+    visit_as(&alice, "?mode=01777");
+    age_arena();
+    visit_as(&alice, "?mode=01777");
+}
+
+static void arena_that_was_not_finished_is_made_again(void **state)
+{
+    const uint64_t unfinished = ~UINT64_C(0x414e455241464821);
+    int file;
+
+    (void)state;
+    make_locks(01777, 0);
+    visit_as(&alice, "?mode=01777");
+    file = open(hf_site_path("locks/arena"), O_WRONLY | O_TRUNC | O_CLOEXEC);
+    assert_int_equal(write(file, &unfinished, sizeof(unfinished)),
+                     sizeof(unfinished));
+    close(file);
+    visit_as(&stranger, "?mode=01777");
+    visit_as(&alice, "?mode=01777");
+}
+
+/* As a client leaves it that is killed before it has set the mode. */
+static void bell_that_cannot_be_opened_is_passed_over(void **state)
+{
+    (void)state;
+    make_locks(01777, 0);
+    assert_int_equal(mkfifo(hf_site_path("locks/wake.0"), 0600), 0);
+    assert_int_equal(chown(hf_site_path("locks/wake.0"), alice.id, alice.id),
+                     0);
+    visit_as(&stranger, "?mode=01777");
+}
+
+static void leftovers_of_others_are_not_in_the_way(void **state)
+{
+    const char *const names[] = {"locks/arena.44001.new",
+                                 "locks/token.44001.new"};
+
+    (void)state;
+    make_locks(01777, 0);
+    for (size_t i = 0; i < HF_TEST_COUNT(names); i++) {
+        int file = open(hf_site_path(names[i]), O_WRONLY | O_CREAT, 0600);
+
+        assert_true(file >= 0);
+        assert_int_equal(fchown(file, alice.id, alice.id), 0);
+        close(file);
+    }
+    visit_as(&stranger, "?mode=01777");
+    visit_as(&alice, "?mode=01777");
+}
+
+/* ---- Links --------------------------------------------------------------*/
+
+static void make_secret(void)
+{
+    int file = open(hf_site_path("secret"), O_WRONLY | O_CREAT, 0600);
+
+    assert_true(file >= 0);
+    close(file);
+    expect_mode("secret", 0600, getegid());
+}
+
+/* Put links into the place of the bell, for ever. */
+static void plant_links(void *arg)
+{
+    char target[128], link_path[128], bell[128];
+
+    (void)arg;
+    (void)snprintf(target, sizeof(target), "%s", hf_site_path("secret"));
+    (void)snprintf(link_path, sizeof(link_path), "%s",
+                   hf_site_path("locks/link"));
+    (void)snprintf(bell, sizeof(bell), "%s", hf_site_path("locks/wake.0"));
+    become(&stranger);
+    for (;;) {
+        if (symlink(target, link_path) == 0)
+            (void)rename(link_path, bell);
+    }
+}
+
+static void links_of_others_are_never_followed(void **state)
+{
+    struct hf_client *client;
+    pid_t pid;
+
+    (void)state;
+    make_secret();
+    make_locks(0777, 0);
+    pid = hf_child_start(plant_links, NULL);
+    for (int i = 0; i < ROUNDS; i++) {
+        if (hf_site_try("locks", "?mode=0777", NULL, &client) == HF_OK)
+            hf_close(client, 0);
+        expect_mode("secret", 0600, getegid());
+    }
+    hf_child_kill(pid);
+}
+
+/* ---- A lock that is never given back ------------------------------------*/
+
+static int lock_for_ever(void)
+{
+    int file;
+
+    hf_close(hf_site_open(), HF_TEST_PATIENCE_MS);
+    file = open(hf_site_path("locks/lock"), O_RDONLY | O_CLOEXEC);
+    assert_true(file >= 0);
+    assert_int_equal(flock(file, LOCK_EX), 0);
+    return file;
+}
+
+static void opening_ends_while_another_process_has_the_lock(void **state)
+{
+    int file = lock_for_ever();
+
+    (void)state;
+    alarm(PATIENCE_S);
+    hf_site_refuse("locks", "", HF_EUNAVAIL,
+                   "/locks/lock: another process has locked it");
+    close(file);
+    hf_close(hf_site_open(), HF_TEST_PATIENCE_MS);
+}
+
+#define CASE(name)                                                             \
+    cmocka_unit_test_setup_teardown(name, set_up, hf_site_tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(members_of_a_group_share_whatever_their_umask),
+        CASE(directory_keeps_the_group_of_the_one_above),
+        CASE(mode_may_have_the_group_and_sticky_bits),
+        CASE(token_that_cannot_be_read_is_no_number_to_restore),
+        CASE(strangers_share_a_sticky_directory),
+        CASE(arena_of_another_user_is_made_again_in_its_place),
+        CASE(arena_that_was_not_finished_is_made_again),
+        CASE(bell_that_cannot_be_opened_is_passed_over),
+        CASE(leftovers_of_others_are_not_in_the_way),
+        CASE(links_of_others_are_never_followed),
+        HF_SITE_CASE(opening_ends_while_another_process_has_the_lock),
+    };
+
+    return hf_test_main("sharing", cases, HF_TEST_COUNT(cases), 0);
+}
