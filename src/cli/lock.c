@@ -7,6 +7,7 @@
 
 #include "failure.h"
 #include "json.h"
+#include "mutant.h"
 #include "reach.h"
 #include "store.h"
 #include "take.h"
@@ -19,7 +20,8 @@ struct held {
     struct take take;
 };
 
-static int print(const struct args *args, const struct hf_lock *lock)
+static int print(const struct args *args, const struct hf_lock *lock,
+                 uint32_t left_ms)
 {
     struct hf_key key = args_key(args);
     uint8_t nonce[HF_NONCE_SIZE];
@@ -36,7 +38,7 @@ static int print(const struct args *args, const struct hf_lock *lock)
         json_text(&json, "nonce", hex);
         json_integer(&json, "token", token);
         json_number(&json, "ttl_ms", args->ttl_ms);
-        json_number(&json, "left_ms", hf_remaining_ms(lock));
+        json_number(&json, "left_ms", left_ms);
         json_close(&json);
     } else {
         char *word = text_quote(key.data, key.size);
@@ -107,6 +109,48 @@ static int give_back(const struct held *held, const struct args *args,
     return err == HF_EEXPIRED ? STATUS_LOST : failure_status(err);
 }
 
+/* ---- Without it ---------------------------------------------------------*/
+
+/* Unlock what was detached. If that fails, the lock ends with its lease. */
+static void take_back(const struct held *held, const struct args *args)
+{
+    uint8_t nonce[HF_NONCE_SIZE];
+    struct hf_lock *lock;
+
+    hf_nonce(held->take.lock, nonce);
+    if (!hf_lock_adopt(held->client, args_key(args), nonce,
+                       hf_token(held->take.lock), NULL, &lock)) {
+        (void)hf_unlock(lock);
+        hf_lock_free(lock);
+    }
+    explicit_bzero(nonce, sizeof(nonce));
+}
+
+/* The lock is detached before it is printed: once the reader has the line, the
+ * lock must outlive this process, even if that is killed right after. If the
+ * line cannot be written, nobody else could unlock it. */
+static int leave(const struct held *held, const struct args *args)
+{
+    uint32_t left_ms = hf_remaining_ms(held->take.lock);
+    int status;
+
+    if (!HF_MUTANT(300))
+        (void)hf_lock_leave(held->take.lock); /* unless it is lost by now */
+    status = print(args, held->take.lock, left_ms);
+    if (status)
+        take_back(held, args);
+    return status;
+}
+
+static int print_and_hold(struct held *held, const struct args *args)
+{
+    int status = print(args, held->take.lock, hf_remaining_ms(held->take.lock));
+
+    if (!status)
+        status = hold(held, args);
+    return give_back(held, args, status);
+}
+
 /* ---- The verb -----------------------------------------------------------*/
 
 /* Who is to be looked for: the script that called, if this process ends at
@@ -125,18 +169,6 @@ static void describe_caller(const struct args *args,
     if (file)
         (void)fclose(file);
     store_label(label, name, pid);
-}
-
-/* What nobody was told of, nobody could unlock. */
-static int end_hold(struct held *held, const struct args *args, int status)
-{
-    if (!status && !args->hold) {
-        (void)hf_lock_leave(held->take.lock); /* unless it is over by now */
-        return STATUS_OK;
-    }
-    if (!status)
-        status = hold(held, args);
-    return give_back(held, args, status);
 }
 
 static int lock_main(struct args *args)
@@ -162,10 +194,8 @@ static int lock_main(struct args *args)
     url_free(reach.url);
     held.client = reach.client;
     if (take_lock(&held.take, args, &held.loop, held.client, args->hold,
-                  &status)) {
-        status = print(args, held.take.lock);
-        status = end_hold(&held, args, status);
-    }
+                  &status))
+        status = args->hold ? print_and_hold(&held, args) : leave(&held, args);
     store_close(held.client);
     take_fini(&held.take);
     if (held.take.signal)

@@ -45,7 +45,11 @@ static uint32_t left_ms(int64_t until)
 
 static void sleep_until(struct reach *reach, int64_t at)
 {
-    struct timespec span = {.tv_nsec = left_ms(at) * 1000000L};
+    uint32_t left = left_ms(at);
+    struct timespec span = {
+        .tv_sec = left / 1000,
+        .tv_nsec = left % 1000 * 1000000L,
+    };
 
     if (!reach->loop)
         (void)nanosleep(&span, NULL);

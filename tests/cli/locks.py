@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The verbs over locks that several processes share."""
+import fcntl
 import itertools
 import json
 import os
@@ -32,6 +33,27 @@ def lock_prints_what_unlock_takes_and_leaves_it_held():
         equal((info['held'], info['token']), (True, token))
         p.run('unlock', key, nonce, token)
         equal(p.show('k')['held'], False)
+
+
+@case
+def a_lock_that_was_printed_outlives_a_kill():
+    """The kernel kills it as soon as the line is in the pipe."""
+    with place() as p:
+        read_end, write_end = os.pipe()
+
+        def die_by_writing():
+            fcntl.fcntl(read_end, fcntl.F_SETOWN, os.getpid())
+            fcntl.fcntl(read_end, fcntl.F_SETSIG, signal.SIGKILL)
+            fcntl.fcntl(read_end, fcntl.F_SETFL, os.O_ASYNC)
+
+        held = p.start('lock', '--ttl', LONG, 'k', stdout=write_end,
+                       preexec_fn=die_by_writing)
+        held.end(-signal.SIGKILL)
+        key, nonce, token = os.read(read_end, 4096).decode().split()
+        p.run('run', '--no-wait', 'k', '--', 'true', wanted=75)
+        p.run('unlock', key, nonce, token)
+        os.close(read_end)
+        os.close(write_end)
 
 
 @case

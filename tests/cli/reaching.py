@@ -111,6 +111,27 @@ def a_server_that_comes_up_during_the_wait_is_reached():
         check(outputs[1].startswith('b ') and outputs[2] == 'c free\n', outputs)
 
 
+@case
+def attempts_to_reach_a_server_are_spaced():
+    with redis(started=False), socket.create_server(('127.0.0.1', 0)) as rude:
+        attempts = []
+
+        def refuse():
+            with contextlib.suppress(OSError):
+                while True:
+                    rude.accept()[0].close()
+                    attempts.append(time.monotonic())
+
+        threading.Thread(target=refuse, daemon=True).start()
+        url = f'redis://127.0.0.1:{rude.getsockname()[1]}'
+        for verb in ['wait', '-w', '4s', 'k'], ['lock', '-w', '4s', 'k']:
+            attempts.clear()
+            run(*verb, env=environment(HOLDFAST_URL=url), wanted=69)
+            # 50, 100, ... 800 ms, and a second from then on.
+            most = 7 + (attempts[-1] - attempts[0])
+            check(2 < len(attempts) <= most, verb, len(attempts), 'attempts')
+
+
 class Hole:
     """A way to a server whose first connection to name a word goes silent."""
 

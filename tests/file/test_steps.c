@@ -149,7 +149,23 @@ static pid_t start_heir(bool outlives)
     return pid;
 }
 
-/* Two come to wait; the first dies of it. */
+/* Stop a process outside the critical section: then a read succeeds. */
+static void stop_outside(struct hf_client *client, pid_t pid)
+{
+    struct hf_info info;
+    enum hf_err err;
+
+    do {
+        (void)kill(pid, SIGCONT);
+        (void)kill(pid, SIGSTOP);
+        (void)waitpid(pid, NULL, WUNTRACED);
+        err = hf_read(client, hf_key("handed"), HF_LINEARIZABLE, &info);
+    } while (err);
+    hf_info_fini(&info);
+}
+
+/* Two come to wait, and the first dies. The second is stopped, so that the
+ * victim finds the dead one. */
 static void let_two_wait(struct hf_client *client)
 {
     pid_t first = start_heir(false);
@@ -157,6 +173,7 @@ static void let_two_wait(struct hf_client *client)
     await_waiters(client, 1);
     atomic_store(&report->heir, start_heir(true));
     await_waiters(client, 2);
+    stop_outside(client, atomic_load(&report->heir));
     (void)kill(first, SIGKILL);
     (void)waitpid(first, NULL, 0);
 }
@@ -183,6 +200,7 @@ static void live(void)
     atomic_store(&report->handed, hf_token(handed));
     let_two_wait(client);
     give(handed);
+    (void)kill(atomic_load(&report->heir), SIGCONT);
     memset(large, 'x', sizeof(large) - 1);
     for (int i = 0; i < BULK; i++)
         give_in_time_or_not(take(client, "bulk", 200, large));
@@ -237,6 +255,7 @@ static void expect_handed_over(struct hf_client *client)
 
     if (heir == 0)
         return;
+    (void)kill(heir, SIGCONT);
     expect(hf_read(client, hf_key("handed"), HF_LINEARIZABLE, &info));
     released = !info.held || info.token != atomic_load(&report->handed);
     hf_info_fini(&info);
@@ -391,6 +410,43 @@ static void killed_where_clients_come_and_go(void **state)
     survive(24, STEPS);
 }
 
+static void open_and_end(int step)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        deadly_step = step;
+        hits_left = 1;
+        (void)open_client();
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+}
+
+/* A client is killed while it takes the slot of one that detached a lock. The
+ * next client in that slot leaves the lock alone. */
+static void killed_in_the_slot_of_a_detached_lock(void **state)
+{
+    (void)state;
+    for (int step = 21; step <= 27; step++) {
+        struct hf_client *client;
+        pid_t pid;
+
+        clean();
+        pid = fork();
+        if (pid == 0) {
+            leave_one_behind();
+            _exit(0);
+        }
+        assert_int_equal(waitpid(pid, NULL, 0), pid);
+        assert_true(atomic_load(&report->kept) > 0);
+        open_and_end(step);
+        client = open_client();
+        expect_promises_kept(client);
+        expect(hf_close(client, HF_TEST_PATIENCE_MS));
+    }
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -418,6 +474,7 @@ int main(void)
         CASE(killed_where_snapshots_are_taken),
         CASE(killed_where_files_are_made),
         CASE(killed_where_clients_come_and_go),
+        CASE(killed_in_the_slot_of_a_detached_lock),
     };
 
     return hf_test_main("steps", cases, HF_TEST_COUNT(cases), 0);

@@ -97,11 +97,15 @@ static enum hf_err join(struct hf_file *file)
     if (err)
         return err;
     file->replica.session = local->session;
+    if (HF_MUTANT(301))
+        slot->detached = 0;
     HF_STEP(26);
-    slot->watches = 0;
-    slot->detached = 0;
+    /* The session first: `detached` protects the locks of the one that it
+     * names. */
     slot->session = local->session;
     HF_STEP(27);
+    slot->watches = 0;
+    slot->detached = 0;
     return HF_OK;
 }
 
