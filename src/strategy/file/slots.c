@@ -163,34 +163,44 @@ static void unlock_slot(struct hf_arena *arena)
     (void)fcntl(arena->file, F_OFD_SETLK, &lock);
 }
 
-/* Opened for writing too, so that it never ends. In a sticky directory the FIFO
- * of a client that was killed can be removed by its user alone; it serves as
- * well. HF_EBUSY: there is something else in its place. */
+/* Opened for writing too, so that it never ends. */
+static bool open_own_fifo(struct hf_arena *arena, const char *name)
+{
+    arena->fifo = hf_share_open(arena->directory, name, O_RDWR);
+    if (arena->fifo < 0)
+        return false;
+    if (hf_share_is_fifo(arena->fifo))
+        return true;
+    (void)close(arena->fifo);
+    arena->fifo = -1;
+    errno = EEXIST;
+    return false;
+}
+
+/* The FIFO of the client that had the slot before is used again: to make one and
+ * to remove it takes longer than all else that an uncontended lock needs. In a
+ * sticky directory another user's could not be removed anyway. HF_EBUSY: there is
+ * something else in its place. */
 static enum hf_err open_fifo(struct hf_arena *arena, struct hf_error *error)
 {
     char name[32];
-    bool is_new;
 
     name_fifo(name, arena->slot);
-    (void)unlinkat(arena->directory, name, 0);
-    HF_STEP(23);
-    is_new = mkfifoat(arena->directory, name, 0600) == 0;
-    if (!is_new && errno != EEXIST)
-        return hf_arena_fail(arena, error, name, "cannot make it");
-    arena->fifo = hf_share_open(arena->directory, name, O_RDWR);
-    if (arena->fifo >= 0 && hf_share_is_fifo(arena->fifo)) {
-        if (is_new)
-            hf_share_file(arena->directory, arena->fifo);
+    if (open_own_fifo(arena, name)) {
+        hf_arena_hear(arena);
         return HF_OK;
     }
-    if (arena->fifo < 0)
-        hf_arena_fail(arena, error, name, "cannot open it");
-    else
-        hf_error_set(error, HF_ESYSTEM, "file:%s/%s: is no FIFO", arena->path,
-                     name);
-    if (arena->fifo >= 0)
-        (void)close(arena->fifo);
-    arena->fifo = -1;
+    (void)unlinkat(arena->directory, name, 0);
+    HF_STEP(23);
+    if (mkfifoat(arena->directory, name, 0600) == 0) {
+        if (open_own_fifo(arena, name)) {
+            hf_share_file(arena->directory, arena->fifo);
+            return HF_OK;
+        }
+    } else if (errno != EEXIST) {
+        return hf_arena_fail(arena, error, name, "cannot make it");
+    }
+    hf_arena_fail(arena, error, name, "cannot be used as a FIFO");
     return HF_EBUSY;
 }
 
@@ -240,11 +250,6 @@ enum hf_err hf_slot_take(struct hf_arena *arena, struct hf_error *error)
 
 void hf_slot_give(struct hf_arena *arena)
 {
-    char name[32];
-
-    if (arena->fifo < 0)
-        return;
-    name_fifo(name, arena->slot);
-    (void)unlinkat(arena->directory, name, 0);
-    unlock_slot(arena); /* another process may have inherited the lock */
+    if (arena->fifo >= 0)
+        unlock_slot(arena); /* another process may have inherited the lock */
 }
