@@ -11,6 +11,7 @@
 #include "core/snapshot.h"
 #include "lib/child.h"
 #include "lib/commands.h"
+#include "lib/expect.h"
 #include "lib/site.h"
 #include "strategy/file/layout.h"
 #include "strategy/file/replica.h"
@@ -145,6 +146,8 @@ static void waiter_whose_session_is_ended_gets_an_error(void **state)
     hf_arena_ring(&attacker.arena, slot);
     hf_child_join(pid);
     close_attacker(&attacker);
+    hf_lock_free(lock);
+    (void)hf_close(client, HF_TEST_PATIENCE_MS);
 }
 
 /* Without a slot it seems dead to all but itself. */
@@ -168,6 +171,8 @@ static void waiter_whose_slot_is_overwritten_is_granted(void **state)
     hf_arena_slot(&attacker.arena, slot)->pid = 1;
     hf_child_join(pid);
     close_attacker(&attacker);
+    hf_lock_free(lock);
+    (void)hf_close(client, HF_TEST_PATIENCE_MS);
 }
 
 static void ignore_watched(const struct hf_event *event, void *arg)
