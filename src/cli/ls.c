@@ -24,21 +24,12 @@ static const char *const names[COLUMNS + 1] = {
     "KEY", "TOKEN", "HELD", "LEFT", "WAITERS", "OWNER", "NOTE",
 };
 
-static char *copy(const char *text)
-{
-    char *copied = strdup(text);
-
-    if (!copied)
-        failure_no_memory();
-    return copied;
-}
-
 static char *number(uint64_t value)
 {
     char text[24];
 
     (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
-    return copy(text);
+    return text_copy(text);
 }
 
 static char *span(uint64_t ms)
@@ -48,14 +39,14 @@ static char *span(uint64_t ms)
     text_span(ms, text);
     for (char *blank = text; (blank = strchr(blank, ' '));)
         memmove(blank, blank + 1, strlen(blank));
-    return copy(text);
+    return text_copy(text);
 }
 
 /* A lock that was broken is marked: it is not renewed any more. */
 static char *left(const struct hf_info *info)
 {
-    char *time =
-        info->left_ms == HF_FOREVER ? copy("no-expiry") : span(info->left_ms);
+    char *time = info->left_ms == HF_FOREVER ? text_copy("no-expiry")
+                                             : span(info->left_ms);
     char *marked;
 
     if (!info->forced)
