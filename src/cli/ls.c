@@ -175,10 +175,10 @@ const struct verb verb_ls = {
     .text =
         "Lists the keys that are held and begin with PREFIX, in byte order:\n"
         "the key, the token, how long it has been held, how much is left of\n"
-        "its lease, how many wait, who holds it and the note. A lock that\n"
-        "'force' has broken is marked as ',broken'. A key with\n"
-        "other bytes than letters, digits and _-./:@%+,= is quoted as\n"
-        "$'my\\x20key', which bash takes back.\n",
+        "its lease, how many wait, who holds it and the note. ',broken' marks\n"
+        "a lock that 'force' has broken. A key with other bytes than\n"
+        "letters, digits and _-./:@%+,= is quoted as $'my\\x20key', which\n"
+        "bash reads as the same bytes.\n",
     .examples = "  holdfast ls\n"
                 "  holdfast ls --keys deploy/\n"
                 "  holdfast ls --json | jq -r 'select(.waiters > 0) | .key'\n",

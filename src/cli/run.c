@@ -422,29 +422,29 @@ const struct verb verb_run = {
     .words = "KEY -- COMMAND [ARGUMENT...]",
     .summary = "run a command while holding a lock",
     .text =
-        "Takes the lock on KEY, waiting in line for it, runs COMMAND, gives\n"
-        "the lock back and passes on the command's status. The lock is\n"
-        "renewed until COMMAND and everything that it has started has ended.\n"
-        "If it is lost all the same, they are stopped before anyone else can\n"
-        "have it, and the status is 79.\n"
+        "Takes the lock on KEY, waiting in the queue if it is held, runs\n"
+        "COMMAND, gives the lock back and passes on the command's status. The\n"
+        "lock is renewed until COMMAND and everything that it has started\n"
+        "have ended. If the lock is lost, they are stopped before it can be\n"
+        "granted to anyone else, and the status is 79.\n"
         "\n"
         "The command finds HOLDFAST_KEY, HOLDFAST_TOKEN, HOLDFAST_NONCE,\n"
         "HOLDFAST_TTL_MS and HOLDFAST_URL in its environment. Send the token\n"
         "with each write that the lock protects.\n",
     .examples =
-        "Once at a time, instead of flock /tmp/report ./report.sh:\n"
+        "One at a time, instead of flock /tmp/report ./report.sh:\n"
         "  holdfast run report -- ./report.sh\n"
         "\n"
-        "From cron: if it still runs, let it, and be silent:\n"
+        "From cron, skip this run silently if the last one is still running:\n"
         "  holdfast run -n -q -E 0 report -- ./report.sh\n"
         "\n"
-        "Wait at most a minute, and tell others why it is held:\n"
+        "Wait at most a minute, and show others why it is held:\n"
         "  holdfast run -w 60 --note 'release 1.2' deploy -- make deploy\n"
         "\n"
         "A command that may be suspended for an hour and still hold the lock:\n"
         "  holdfast run --ttl 1h edit -- vi notes.txt\n"
         "\n"
-        "A few commands, for a shell:\n"
+        "Several commands, with a shell:\n"
         "  holdfast run db -c 'dump >new && mv new old'\n",
     .options = OPTION(TTL) | OPTION(WAIT) | OPTION(NO_WAIT) |
                OPTION(BUSY_STATUS) | OPTION(COMMAND) | OPTION(CLOSE) |
