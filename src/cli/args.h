@@ -13,30 +13,30 @@
 
 /*   name, letter, value, what it does. Sorted as they are shown. */
 #define ARGS_OPTIONS(X)                                                        \
-    X(TTL, "ttl", 0, "TIME", "hold it for TIME without a renewal; 10s")        \
+    X(TTL, "ttl", 0, "TIME", "lease: hold it for TIME without renewal; 10s")   \
     X(WAIT, "wait", 'w', "TIME", "wait at most TIME; without it, for ever")    \
     X(NO_WAIT, "no-wait", 'n', NULL, "do not wait at all")                     \
     X(BUSY_STATUS, "conflict-exit-code", 'E', "CODE",                          \
-      "the status where the key stays busy; 75")                               \
-    X(COMMAND, "command", 'c', "TEXT", "pass TEXT to a shell, as the command") \
+      "exit status if the key stays busy; 75")                                 \
+    X(COMMAND, "command", 'c', "TEXT", "run TEXT with a shell")                \
     X(EXCLUSIVE, "exclusive", 'x', NULL, "no effect: every lock is exclusive") \
     X(CLOSE, "close", 'o', NULL,                                               \
       "do not wait for what the command leaves running")                       \
-    X(HOLD, "hold", 0, NULL, "keep it until stdin closes, then give it back")  \
+    X(HOLD, "hold", 0, NULL, "renew until stdin closes, then give it back")    \
     X(VALUE, "value", 0, "TEXT", "keep TEXT with the lock, for all to see")    \
-    X(EXPECT, "expect", 0, "TEXT", "only if the value is TEXT now")            \
+    X(EXPECT, "expect", 0, "TEXT", "replace only if the value is TEXT now")    \
     X(NOTE, "note", 0, "TEXT", "tell others what it is held for")              \
     X(HELD, "held", 0, NULL, "wait until somebody holds it")                   \
-    X(TOKEN, "token", 0, "N", "the token of the lock that is to be broken")    \
-    X(NOW, "now", 0, NULL, "pass it on at once: only the fence protects")      \
-    X(FROM, "from", 0, "INDEX", "begin with the event of this index")          \
-    X(KINDS, "kinds", 0, "LIST", "only these, for example granted,expired")    \
-    X(COUNT, "count", 0, "N", "end after N events")                            \
-    X(KEYS, "keys", 0, NULL, "the keys alone")                                 \
+    X(TOKEN, "token", 0, "N", "the token of the lock to break")                \
+    X(NOW, "now", 0, NULL, "grant it to the next waiter at once")              \
+    X(FROM, "from", 0, "INDEX", "start with the event of this index")          \
+    X(KINDS, "kinds", 0, "LIST", "only these kinds, such as granted,expired")  \
+    X(COUNT, "count", 0, "N", "exit after N events")                           \
+    X(KEYS, "keys", 0, NULL, "print only the keys")                            \
     X(QUIET, "quiet", 'q', NULL, "")                                           \
-    X(URL, "url", 0, "URL", "where the locks are; HOLDFAST_URL, or file:")     \
-    X(JSON, "json", 0, NULL, "one JSON object a line, errors too")             \
-    X(VERBOSE, "verbose", 'v', NULL, "say on stderr what happens")             \
+    X(URL, "url", 0, "URL", "the store; default: HOLDFAST_URL, else file:")    \
+    X(JSON, "json", 0, NULL, "print one JSON object per line, errors too")     \
+    X(VERBOSE, "verbose", 'v', NULL, "report progress on stderr")              \
     X(HELP, "help", 'h', NULL, "show this")
 
 enum option {

@@ -15,7 +15,7 @@
 
 /* ---- The terminal -------------------------------------------------------
  *
- * Every signal that it might send us for this is blocked; see loop.h. */
+ * tcsetpgrp() from the background raises SIGTTOU, which loop_open() blocks. */
 
 static bool has_terminal(const struct child *child, pid_t group)
 {
@@ -43,7 +43,8 @@ static bool is_pipe(int fd)
     return !fstat(fd, &status) && S_ISFIFO(status.st_mode);
 }
 
-/* The shell may not have started the others yet, so their pipes count too. */
+/* The shell may not have started the other processes of the pipeline yet, so the
+ * pipes count too. */
 static bool is_in_pipeline(void)
 {
     return is_pipe(STDIN_FILENO) || is_pipe(STDOUT_FILENO) ||
@@ -52,13 +53,13 @@ static bool is_in_pipeline(void)
 
 /* ---- Starting -----------------------------------------------------------*/
 
-/* In the new process, which may do only what a signal handler may. */
-static void become(struct child *child, char **argv, const struct loop *loop,
-                   pid_t parent, bool foreground)
+/* In the child, where only async-signal-safe functions may be called. */
+static void exec_command(struct child *child, char **argv,
+                         const struct loop *loop, pid_t parent, bool foreground)
 {
     int err;
 
-    /* A parent that died before this line cannot be told by the kernel. */
+    /* The kernel sends the signal only if the parent dies after this call. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
         _exit(STATUS_NOT_EXECUTABLE);
     (void)setpgid(0, 0);
@@ -91,7 +92,7 @@ int child_start(struct child *child, char **argv, const struct loop *loop,
     child->failure = pipe[1];
     child->pid = fork();
     if (child->pid == 0)
-        become(child, argv, loop, parent, foreground);
+        exec_command(child, argv, loop, parent, foreground);
     err = errno;
     (void)close(pipe[1]);
     child->failure = pipe[0];
@@ -99,7 +100,7 @@ int child_start(struct child *child, char **argv, const struct loop *loop,
         child_end(child);
         return err;
     }
-    /* Both do it, for neither knows who is first. */
+    /* The child does this too: whichever runs first. */
     (void)setpgid(child->pid, child->pid);
     if (foreground)
         give_terminal(child);
@@ -144,18 +145,18 @@ void child_adopt(void)
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-static bool is_group_all(const struct child *child)
+static bool is_group_only(const struct child *child)
 {
     return child->detached || HF_MUTANT(261);
 }
 
-/* The group first: to find the others takes a while. */
+/* The group comes first, because finding the other processes takes longer. */
 pid_t child_signal_all(const struct child *child, int signal)
 {
     pid_t refused = 0;
 
     child_signal(child, signal);
-    if (!is_group_all(child))
+    if (!is_group_only(child))
         refused = descendants_signal(&child->descendants, signal, child->pid);
     if (!child->reaped && kill(child->pid, 0) && errno == EPERM)
         refused = child->pid;
@@ -166,12 +167,12 @@ bool child_is_left(const struct child *child)
 {
     if (HF_MUTANT(260))
         return false;
-    if (!is_group_all(child))
+    if (!is_group_only(child))
         return descendants_exist(&child->descendants);
     return !kill(-child->pid, 0) || errno != ESRCH;
 }
 
-static void ended(struct child *child, const siginfo_t *info)
+static void record_end(struct child *child, const siginfo_t *info)
 {
     bool killed = info->si_code != CLD_EXITED;
     int err;
@@ -185,14 +186,14 @@ static void ended(struct child *child, const siginfo_t *info)
 }
 
 /* Reap one process. False if none has ended. */
-static bool reap(struct child *child)
+static bool reap_one(struct child *child)
 {
     siginfo_t info = {0};
 
     if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG) || info.si_pid == 0)
         return false;
     if (info.si_pid == child->pid && !child->reaped)
-        ended(child, &info);
+        record_end(child, &info);
     else
         descendants_forget(&child->descendants, info.si_pid);
     return true;
@@ -202,7 +203,7 @@ int child_look(struct child *child)
 {
     siginfo_t info = {0};
 
-    while (reap(child))
+    while (reap_one(child))
         continue;
     if (child->reaped ||
         waitid(P_PID, (id_t)child->pid, &info, WSTOPPED | WNOHANG) ||
@@ -215,18 +216,18 @@ bool child_follow(struct child *child, int signal)
 {
     bool asks = signal == SIGTTIN || signal == SIGTTOU;
 
-    /* Without a terminal nobody would wake us: whoever stopped the command
-     * continues it, and keeps the lock meanwhile. */
+    /* Without a terminal, nobody would continue us: keep renewing the lock until
+     * the command is continued by whatever stopped it. */
     if (child->tty < 0)
         return false;
-    /* It wants the terminal, and it is ours to give. */
+    /* The command wants the terminal, and our group has it. */
     if (asks && has_terminal(child, getpgrp())) {
         give_terminal(child);
         return true;
     }
     (void)take_terminal(child);
-    /* To our group, as the terminal would: a script that started us must stop
-     * too, or its shell does not have the prompt back. */
+    /* Stop our whole group, as the terminal would: unless a script that started
+     * us stops too, the user does not get the prompt back. */
     loop_stop(asks ? signal : SIGTSTP, true);
     return true;
 }

@@ -1,15 +1,15 @@
-/* child.h - one command, in a process group of its own, as a shell runs a job.
+/* child.h - one command in a process group of its own, as a shell runs a job.
  *
  * If this program is in the foreground of its terminal, the command's group
- * becomes the foreground: Ctrl-C and Ctrl-Z reach the command alone. In a
- * pipeline the terminal stays with our group, which has the other processes of
- * the pipeline, until the command asks for it by reading from it; signals are
- * passed on to the command. When the command stops, this program stops too, so
- * that the shell has its prompt, and goes on with it. The command dies with this
- * program, whatever kills it.
+ * becomes the foreground group: Ctrl-C and Ctrl-Z reach the command alone. In a
+ * pipeline the terminal stays with our group, which the other processes of the
+ * pipeline share, until the command reads from the terminal; signals that we get
+ * are passed on to the command. When the command stops, this program stops too,
+ * so that the shell shows its prompt, and both continue together. If this
+ * program dies, the kernel kills the command.
  *
- * What the command has started and left running is waited for, unless
- * `detached` says otherwise; see descendants.h. */
+ * We also wait for processes that the command has started and left running,
+ * unless `detached` is set; see descendants.h. */
 #ifndef CLI_CHILD_H
 #define CLI_CHILD_H
 
@@ -18,57 +18,57 @@
 
 struct child {
     pid_t pid;     /* and the number of its group */
-    int tty;       /* the terminal that controls us, or -1 */
-    int failure;   /* a pipe: why the command could not be executed */
-    bool pipeline; /* others in our group use the terminal */
-    bool detached; /* only the command itself is waited for */
+    int tty;       /* our controlling terminal, or -1 */
+    int failure;   /* a pipe that carries the errno of a failed exec */
+    bool pipeline; /* other processes in our group use the terminal */
+    bool detached; /* wait for the command only */
     struct descendants descendants;
-    bool reaped;     /* the command itself has ended */
-    bool foreground; /* then: it had the terminal to its end */
-    int status;      /* then: as a shell would tell it */
-    int signal;      /* what killed it, or 0 */
+    bool reaped;     /* the command has ended; the rest is valid then: */
+    bool foreground; /* it had the terminal when it ended */
+    int status;      /* as a shell reports it: 128 + n for signal n */
+    int signal;      /* that killed it, or 0 */
     int exec_err;    /* errno of exec, or 0 */
 };
 
-/* Start `argv`. Returns 0, or errno. The command has the signals, descriptors
- * and environment that we were started with; see loop.h.
+/* Start `argv`. Returns 0, or errno. The command gets the signal mask, the
+ * descriptors and the environment of this process; see loop.h.
  *
  *   detached   do not wait for what the command leaves running */
 int child_start(struct child *child, char **argv, const struct loop *loop,
                 bool detached);
 
-/* Whether the program `name` runs with the rights of another user: then it may
- * not take our signals, and does not die with this program. */
+/* Whether the program `name` is set-user-ID of another user: then we may not be
+ * able to signal it, and the kernel does not kill it when this program dies. */
 bool child_is_privileged(const char *name);
 
-/* Send `signal` to the whole group, as long as there is one. */
+/* Send `signal` to the command's process group. */
 void child_signal(const struct child *child, int signal);
 
-/* The same, and to every other process that child_is_left() counts. Returns one
- * that refuses it, or 0. */
+/* Send `signal` to the group and to every other process that child_is_left()
+ * counts. Returns a process that we may not signal, or 0. */
 pid_t child_signal_all(const struct child *child, int signal);
 
-/* Reap what has ended, orphans too: as process 1 nobody else does. Returns the
- * signal that has stopped the command, or 0. */
+/* Reap what has ended, orphans too: as process 1 of a container, nobody else
+ * does. Returns the signal that has stopped the command, or 0. */
 int child_look(struct child *child);
 
-/* From now on orphans of the command are ours to reap: their parent may be one
- * that never does, as in many a container. */
+/* Become the subreaper of the command's orphans: process 1 of a container often
+ * does not reap them, and they would seem to be running for ever. */
 void child_adopt(void);
 
-/* Whether a process is left that the lock is kept for; of a detached command,
- * one of its group. Only when the command is reaped. */
+/* Whether a process is left that the lock is kept for; if detached, one of the
+ * command's group. Call it when the command is reaped. */
 bool child_is_left(const struct child *child);
 
-/* It was stopped by `signal`: follow, if there is a terminal to come back
- * from. Returns true when both may go on: see to the lease, then call
- * child_resume(). */
+/* The command was stopped by `signal`. If there is a terminal, stop this program
+ * too, and return true when it is continued: check the lease then, and call
+ * child_resume(). False: there is nothing to do. */
 bool child_follow(struct child *child, int signal);
 
-/* Let it go on, with the terminal if we have it. */
+/* Continue the command, and give it the terminal if our group has it. */
 void child_resume(struct child *child);
 
-/* Take the terminal back and close what is open. */
+/* Take the terminal back, and close the descriptors. */
 void child_end(struct child *child);
 
 #endif

@@ -41,7 +41,7 @@ static bool read_process(const char *pid, struct process *process)
     size = fread(text, 1, sizeof(text) - 1, file);
     (void)fclose(file);
     text[size] = '\0';
-    at = strrchr(text, ')'); /* the name before it may hold anything */
+    at = strrchr(text, ')'); /* the name before it may have any byte */
     if (!at || strlen(at) < 4 || at[2] == 'Z' || at[2] == 'X')
         return false;
     process->pid = (pid_t)strtol(pid, NULL, 10);
@@ -110,7 +110,7 @@ static bool is_old(const struct descendants *d, pid_t pid)
     return false;
 }
 
-/* Mark those whose chain of parents leads to us. */
+/* Mark the processes whose chain of parents leads to us, level by level. */
 static void table_mark(struct table *table, const struct descendants *d)
 {
     pid_t self = getpid();
@@ -171,7 +171,8 @@ pid_t descendants_first(const struct descendants *d)
     return first;
 }
 
-/* /proc may hide the processes of other users, but each child is waited for. */
+/* /proc may hide processes of other users (hidepid), but waitid() knows every
+ * child, and orphans become our children. */
 bool descendants_exist(const struct descendants *d)
 {
     siginfo_t info;

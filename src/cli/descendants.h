@@ -1,9 +1,9 @@
-/* descendants.h - the processes that the command has started, and theirs.
+/* descendants.h - the processes that the command has started, directly or not.
  *
  * This process is their subreaper: a descendant whose parent has ended becomes
- * our child, whatever session or process group it has moved to. Descendants that
- * were there before are not counted: a shell that has started them may have
- * replaced itself with this program. */
+ * our child, whatever session or process group it is in. Descendants that existed
+ * before the command do not count: a shell may have started them, and then have
+ * replaced itself by this program (exec). */
 #ifndef CLI_DESCENDANTS_H
 #define CLI_DESCENDANTS_H
 
@@ -19,29 +19,28 @@ struct descendants {
     size_t old_count;
 };
 
-/* Adopt orphans from now on, and remember the descendants there are. */
+/* Become a subreaper, and record the descendants that exist already. */
 void descendants_init(struct descendants *d);
 
-/* Process `pid`, which was our child, has been reaped: its number is free. */
+/* Our child `pid` was reaped: the number may be used again. */
 void descendants_forget(struct descendants *d, pid_t pid);
 
-/* Whether any descendant lives. Call it after every child that has ended is
- * reaped. */
+/* Whether any descendant is alive. Reap all children that have ended first. */
 bool descendants_exist(const struct descendants *d);
 
-/* Send `signal` to every descendant outside the process group `group`, which has
- * it already. Returns a process, of that group or not, that refuses it because
- * it belongs to another user; or 0. */
+/* Send `signal` to every descendant that is not in the process group `group`,
+ * which was signalled before. Returns a process, in that group or not, that we
+ * may not signal because it belongs to another user; or 0. */
 pid_t descendants_signal(const struct descendants *d, int signal, pid_t group);
 
-/* One of them, to name it in a message; 0 if there is none. */
+/* The descendant with the lowest pid, for messages; 0 if there is none. */
 pid_t descendants_first(const struct descendants *d);
 
-/* Write the name of a process, "?" if it has ended. */
+/* The name of a process; "?" if it has ended. */
 void descendants_name(pid_t pid, char name[DESCENDANT_NAME_SIZE]);
 
-/* Whether another process than this one and its ancestors is in our process
- * group, as the rest of a pipeline is. */
+/* Whether our process group has a process that is not this one or an ancestor,
+ * such as the rest of a pipeline. */
 bool descendants_group_is_shared(void);
 
 #endif

@@ -1,13 +1,13 @@
-/* What an operator asks first: which store, why that one, and does it work? */
+/* doctor.c - which store would be used, what chose it, and does it work? */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/timex.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "failure.h"
 #include "json.h"
+#include "loop.h"
 #include "store.h"
 #include "text.h"
 #include "url.h"
@@ -20,7 +20,8 @@ struct fact {
     char *name, *text;
 };
 
-/* What is wrong and what to do about it. A problem changes the status. */
+/* What is wrong and what to do about it. A problem changes the exit status, a
+ * note does not. */
 struct finding {
     bool problem;
     const char *text;
@@ -28,8 +29,8 @@ struct finding {
 
 struct report {
     const struct args *args;
-    char *url; /* without its password */
-    const char *source;
+    char *url;          /* with its password hidden */
+    const char *source; /* what chose it: "--url", "HOLDFAST_URL", ... */
     bool reachable;
     uint32_t caps;
     int64_t open_ms, lock_ms;
@@ -47,23 +48,6 @@ static const enum hf_cap all_caps[] = {
 };
 #define CAP_COUNT (sizeof(all_caps) / sizeof(all_caps[0]))
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-static char *copy_text(const char *text)
-{
-    char *copy = strdup(text);
-
-    if (!copy)
-        failure_no_memory();
-    return copy;
-}
-
 /* ---- Examining ----------------------------------------------------------*/
 
 static void add_fact(const char *name, const char *text, void *arg)
@@ -72,7 +56,7 @@ static void add_fact(const char *name, const char *text, void *arg)
 
     if (report->fact_count < FACTS_MAX)
         report->facts[report->fact_count++] =
-            (struct fact){copy_text(name), copy_text(text)};
+            (struct fact){text_copy(name), text_copy(text)};
 }
 
 static void add_finding(struct report *report, bool problem, const char *text)
@@ -96,14 +80,14 @@ static void examine_machine(struct report *report)
              report);
 }
 
-/* A lock on a key that nobody else uses: what cannot be written to is found by
- * writing only. */
+/* Take and release a lock on a key that nobody else uses. Whether the store can
+ * be written to, only a write shows. */
 static void try_lock(struct report *report, struct hf_client *client)
 {
     struct hf_lock_opts opts;
     struct hf_lock *lock = NULL;
     char key[128], host[65] = "";
-    int64_t begun = now_ms();
+    int64_t begun = loop_now();
     enum hf_err err;
 
     (void)gethostname(host, sizeof(host) - 1);
@@ -120,15 +104,16 @@ static void try_lock(struct report *report, struct hf_client *client)
     if (err)
         hf_lock_error(lock, &report->error);
     hf_lock_free(lock);
-    report->lock_ms = now_ms() - begun;
+    report->lock_ms = loop_now() - begun;
 }
 
-/* hf_open() of the URL as it is: what other commands refuse is examined too. */
+/* Open the URL as it is, without the checks of url_take(): a report on a URL that
+ * other commands refuse is useful too. */
 static enum hf_err open_store(const struct args *args,
                               const struct hf_client_opts *opts,
                               struct hf_client **client)
 {
-    char *url = copy_text(url_find(args));
+    char *url = text_copy(url_find(args));
     enum hf_err err;
 
     if (args->url)
@@ -142,7 +127,7 @@ static void examine_store(struct report *report)
 {
     struct hf_client_opts opts;
     struct hf_client *client = NULL;
-    int64_t begun = now_ms();
+    int64_t begun = loop_now();
 
     hf_client_opts_init(&opts);
     opts.error = &report->error;
@@ -150,7 +135,7 @@ static void examine_store(struct report *report)
         return;
     report->reachable = true;
     report->error = (struct hf_error){.code = HF_OK};
-    report->open_ms = now_ms() - begun;
+    report->open_ms = loop_now() - begun;
     report->caps = hf_caps(client);
     (void)hf_describe(client, add_fact, report);
     try_lock(report, client);
@@ -159,10 +144,12 @@ static void examine_store(struct report *report)
 
 /* ---- Findings -----------------------------------------------------------*/
 
-static const char *advice_on(enum hf_err err)
+static const char *advice_for(enum hf_err err, bool is_file)
 {
     switch (err) {
     case HF_EUNAVAIL:
+        if (is_file)
+            return "the directory cannot be used now: the error says why";
         return "no server answers: start it, or check host, port and firewall";
     case HF_EDENIED:
         return "the server refuses this user: check name, password and the "
@@ -180,8 +167,8 @@ static const char *advice_on(enum hf_err err)
     }
 }
 
-/* What a capability that is missing means in practice. */
-static void judge_caps(struct report *report)
+/* What a missing capability means in practice. */
+static void add_caps_findings(struct report *report)
 {
     uint32_t lacks = ~report->caps;
     bool fleet = report->caps & HF_CAP_FLEET;
@@ -192,7 +179,7 @@ static void judge_caps(struct report *report)
                     "redis:, redlock: or mongodb:, with ?require=fleet");
     if (lacks & HF_CAP_FENCE)
         add_finding(report, false,
-                    "tokens may come again: a store that checks them is not "
+                    "tokens may repeat: a resource that checks them is not "
                     "protected");
     if (fleet && (lacks & HF_CAP_DURABLE))
         add_finding(report, false,
@@ -205,14 +192,16 @@ static void judge_caps(struct report *report)
                     "let NTP slew that clock, and never step it");
     if (fleet && (lacks & HF_CAP_FAILOVER_SAFE))
         add_finding(report, false,
-                    "a failover may lose locks: protect what matters by the "
-                    "token");
+                    "a failover may lose locks: send the token with each write "
+                    "that the lock protects, and refuse smaller ones");
 }
 
-static void judge(struct report *report)
+static void add_findings(struct report *report)
 {
     if (report->error.code)
-        add_finding(report, true, advice_on(report->error.code));
+        add_finding(
+            report, true,
+            advice_for(report->error.code, !strncmp(report->url, "file:", 5)));
     if (!strncmp(report->url, "memory:", 7))
         add_finding(report, true,
                     "locks in memory: are seen by this process alone and "
@@ -225,7 +214,7 @@ static void judge(struct report *report)
         add_finding(report, false,
                     "the command and its library have different versions");
     if (report->reachable)
-        judge_caps(report);
+        add_caps_findings(report);
 }
 
 /* ---- Printing -----------------------------------------------------------*/
@@ -359,12 +348,12 @@ static int doctor_main(struct args *args)
 
     if (args->word_count > 0)
         args->url = args->words[0];
-    report.url = copy_text(url_find(args));
+    report.url = text_copy(url_find(args));
     url_hide_password(report.url);
     report.source = args->word_count > 0 ? "argument" : url_source(args);
     examine_machine(&report);
     examine_store(&report);
-    judge(&report);
+    add_findings(&report);
     if (args->json)
         print_json(&report);
     else
@@ -380,13 +369,13 @@ static int doctor_main(struct args *args)
 const struct verb verb_doctor = {
     .name = "doctor",
     .words = "[URL]",
-    .summary = "see which store is used, why, and whether it works",
+    .summary = "show which store is used, why, and whether it works",
     .text =
-        "Opens the store at URL, or the one that other commands would use,\n"
-        "takes a lock of its own and gives it back. Prints which store it\n"
-        "is and what named it, what it promises, what is wrong and what to\n"
-        "do about it. The status is 0 if locks can be taken, else that of\n"
-        "the failure: 69 if no server was reached.\n",
+        "Opens the store at URL, or the one that other verbs would use, then\n"
+        "takes a lock on a key of its own and gives it back. Prints which\n"
+        "store it is, what chose it, its capabilities, what is wrong and\n"
+        "what to do about it. The status is 0 if locks can be taken, else\n"
+        "that of the failure: 69 if no server was reached.\n",
     .examples = "  holdfast doctor\n"
                 "  holdfast doctor redis://db1/0\n"
                 "\n"

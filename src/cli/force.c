@@ -95,14 +95,14 @@ const struct verb verb_force = {
     .words = "KEY",
     .summary = "break a lock",
     .text =
-        "Breaks the lock on KEY that was granted with --token, so that one\n"
-        "never breaks a newer lock than one has seen; else the status is\n"
-        "77. Renewals are refused from now on: the holder stops in time,\n"
-        "the lease runs out, and no two hold the key.\n"
+        "Breaks the lock on KEY that was granted with --token. A lock that\n"
+        "was granted since is left alone, and the status is 77. Renewals of\n"
+        "the broken lock are refused, so its holder stops in time, its\n"
+        "lease runs out, and the key never has two holders.\n"
         "\n"
-        "With --now it passes on at once. The old holder may not know yet,\n"
-        "so only the fence protects: a store that refuses tokens smaller\n"
-        "than it has seen.\n",
+        "With --now the key is granted to the next waiter at once, and for\n"
+        "a moment two programs may act as its holder. Only a resource that\n"
+        "refuses tokens smaller than the largest it has seen is safe then.\n",
     .examples = "  holdfast show deploy\n"
                 "  holdfast force --token 17 deploy\n"
                 "  holdfast force --token 17 --now deploy\n",

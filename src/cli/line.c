@@ -51,14 +51,14 @@ static char *describe(const struct hf_info *info, uint32_t place)
     char *key = text_quote(info->key.data, info->key.size);
     char *owner = text_label(info->owner ? info->owner : "");
     char *note = text_label(noted ? info->note : "");
-    char span[TEXT_SPAN_SIZE], in_line[40] = "";
+    char span[TEXT_SPAN_SIZE], queued[40] = "";
     char *text;
 
     text_span(info->held_ms, span);
     if (place > 0)
-        (void)snprintf(in_line, sizeof(in_line), ", place %u in line", place);
+        (void)snprintf(queued, sizeof(queued), ", position %u", place);
     if (asprintf(&text, "holdfast: waiting for %s%s, held by %s for %s%s%s%s",
-                 key, in_line, *owner ? owner : "another", span,
+                 key, queued, *owner ? owner : "another", span,
                  noted ? " (" : "", note, noted ? ")" : "") < 0)
         failure_no_memory();
     free(note);

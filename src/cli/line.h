@@ -1,6 +1,6 @@
-/* line.h - one line on a terminal that says what is waited for.
+/* line.h - one line on a terminal that shows what is waited for.
  *
- * It is written in place again and again, and leaves nothing behind. */
+ * It is overwritten in place, and removed at the end. */
 #ifndef CLI_LINE_H
 #define CLI_LINE_H
 
@@ -13,12 +13,12 @@ struct line {
 
 void line_init(struct line *line, bool wanted);
 
-/* "holdfast: waiting for nightly, place 2 in line, held by report[12]@web for
- * 2m 3s (its note)"; `info` is what was last read, `place` is 0 where it is not
- * known. Nothing happens in the background of the terminal. */
+/* Show "holdfast: waiting for nightly, position 2, held by report[12]@web for
+ * 2m 3s (its note)". `info` is what was last read; `place` is
+ * 0 if it is not known. In the background of the terminal, nothing is shown. */
 void line_show(struct line *line, const struct hf_info *info, uint32_t place);
 
-/* Take it away. */
+/* Remove it. */
 void line_clear(struct line *line);
 
 #endif

@@ -207,25 +207,25 @@ const struct verb verb_lock = {
     .name = "lock",
     .words = "KEY",
     .summary = "take a lock and leave it held",
-    .text = "Takes the lock on KEY, waiting in line for it, prints\n"
-            "\n"
-            "  KEY NONCE TOKEN\n"
-            "\n"
-            "and ends. The lock stays held for its ttl: 'renew' extends that,\n"
-            "'unlock' gives it back. The nonce is a secret: who knows it can\n"
-            "unlock. With --hold it does not end, but renews the lock until\n"
-            "stdin closes, then gives it back.\n",
-    .examples =
-        "In a script, for any shell:\n"
-        "  held=$(holdfast lock --ttl 5m deploy) || exit\n"
-        "  set -- $held\n"
-        "  export HOLDFAST_NONCE=$2     # and out of every process list\n"
-        "  ./copy && holdfast renew --ttl 5m deploy - $3 && ./switch\n"
-        "  holdfast unlock deploy - $3\n"
+    .text =
+        "Takes the lock on KEY, waiting in the queue if it is held, prints\n"
         "\n"
-        "For as long as a bash script lives:\n"
-        "  coproc holdfast lock --hold deploy\n"
-        "  read -r key nonce token <&\"${COPROC[0]}\" || exit\n",
+        "  KEY NONCE TOKEN\n"
+        "\n"
+        "and ends. The lock stays held for its ttl: 'renew' extends that,\n"
+        "'unlock' gives it back. The nonce is a secret: whoever knows it\n"
+        "can release the lock. With --hold it does not end, but renews the\n"
+        "lock until stdin closes, then gives it back.\n",
+    .examples = "In a script, with any shell:\n"
+                "  held=$(holdfast lock --ttl 5m deploy) || exit\n"
+                "  set -- $held\n"
+                "  export HOLDFAST_NONCE=$2     # hidden from ps(1)\n"
+                "  ./copy && holdfast renew --ttl 5m deploy - $3 && ./switch\n"
+                "  holdfast unlock deploy - $3\n"
+                "\n"
+                "For as long as a bash script lives:\n"
+                "  coproc holdfast lock --hold deploy\n"
+                "  read -r key nonce token <&\"${COPROC[0]}\" || exit\n",
     .options = OPTION(TTL) | OPTION(WAIT) | OPTION(NO_WAIT) |
                OPTION(BUSY_STATUS) | OPTION(HOLD) | OPTION(NOTE) |
                OPTION(VALUE) | OPTION(QUIET),

@@ -1,9 +1,9 @@
-/* loop.h - one place to sleep: signals, an instant, a client, a descriptor.
+/* loop.h - wait for signals, a deadline, a client and a descriptor at once.
  *
- * From loop_open() on, signals that could end or stop this program are kept for
- * loop_signal() to tell, and harm nobody. Those that were ignored stay so, as
- * nohup(1) and shells mean it. Instants are milliseconds of CLOCK_BOOTTIME,
- * which goes on while a machine sleeps, as leases do. */
+ * From loop_open() on, signals that could end or stop this program are blocked,
+ * and loop_signal() returns them. Those that were ignored stay ignored, as
+ * nohup(1) and shells rely on. Times are milliseconds of CLOCK_BOOTTIME, which
+ * continues while the machine is suspended; hf_deadline() uses it too. */
 #ifndef CLI_LOOP_H
 #define CLI_LOOP_H
 
@@ -16,9 +16,9 @@ struct loop {
     int signals; /* a signalfd */
     int timer;   /* a timerfd */
     int64_t armed;
-    sigset_t kept;             /* the signals that are told */
-    sigset_t before;           /* the mask that we were started with */
-    struct sigaction children; /* what we were started with */
+    sigset_t kept;             /* the signals that loop_signal() returns */
+    sigset_t before;           /* the signal mask that we were started with */
+    struct sigaction children; /* for SIGCHLD, that we were started with */
 };
 
 /* 0, or errno. */
@@ -27,35 +27,34 @@ void loop_close(struct loop *loop);
 
 int64_t loop_now(void);
 
-/* Sleep until `until`, until there is a signal, until the client has work or
- * until `fd` is readable (-1: there is none); then let the client work.
+/* Sleep until `until`, a signal, work for the client, or until `fd` is readable
+ * (-1: no descriptor); then let the client work.
  *
- *   first   called, if it is not NULL, before all else after the sleep: this
- *           program may have been stopped in it for any time
+ *   first   called before anything else after the sleep, if not NULL: this
+ *           program may have been stopped during the sleep for any time
  *
  * True if `fd` is readable or at its end. */
 bool loop_sleep(struct loop *loop, struct hf_client *client, int fd,
                 int64_t until, void (*first)(void *arg), void *arg);
 
-/* The next signal that has come, or 0. */
+/* The next pending signal, or 0. */
 int loop_signal(struct loop *loop);
 
 /* Whether a message can be written to stderr right now. A pipe that nobody
  * reads must not hold up a program that has a lease to watch. */
 bool loop_can_report(void);
 
-/* Whether such a signal ends a program that does nothing about it. */
+/* Whether the default action of `signal` ends a process. */
 bool loop_is_fatal(int signal);
 
-/* Whether it is one that stops it, by the keyboard or the terminal. */
+/* Whether it is a stop signal of the terminal: SIGTSTP, SIGTTIN or SIGTTOU. */
 bool loop_is_stop(int signal);
 
-/* Let `signal`, a stop, have its effect on this process, and with `all` on its
- * whole group; returns when it goes on, or at once where nobody could wake it
- * again. */
+/* Stop this process by `signal`, and with `all` its whole group. Returns when it
+ * is continued, or at once where nobody could continue it. */
 void loop_stop(int signal, bool all);
 
-/* End as if nobody had kept `signal`, so that a shell sees it. */
+/* Die of `signal`, so that a shell sees it. */
 __attribute__((noreturn)) void loop_die(int signal);
 
 #endif

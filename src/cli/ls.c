@@ -24,21 +24,12 @@ static const char *const names[COLUMNS + 1] = {
     "KEY", "TOKEN", "HELD", "LEFT", "WAITERS", "OWNER", "NOTE",
 };
 
-static char *copy(const char *text)
-{
-    char *copied = strdup(text);
-
-    if (!copied)
-        failure_no_memory();
-    return copied;
-}
-
 static char *number(uint64_t value)
 {
     char text[24];
 
     (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
-    return copy(text);
+    return text_copy(text);
 }
 
 static char *span(uint64_t ms)
@@ -48,14 +39,14 @@ static char *span(uint64_t ms)
     text_span(ms, text);
     for (char *blank = text; (blank = strchr(blank, ' '));)
         memmove(blank, blank + 1, strlen(blank));
-    return copy(text);
+    return text_copy(text);
 }
 
 /* A lock that was broken is marked: it is not renewed any more. */
 static char *left(const struct hf_info *info)
 {
-    char *time =
-        info->left_ms == HF_FOREVER ? copy("no-expiry") : span(info->left_ms);
+    char *time = info->left_ms == HF_FOREVER ? text_copy("no-expiry")
+                                             : span(info->left_ms);
     char *marked;
 
     if (!info->forced)
@@ -184,10 +175,10 @@ const struct verb verb_ls = {
     .text =
         "Lists the keys that are held and begin with PREFIX, in byte order:\n"
         "the key, the token, how long it has been held, how much is left of\n"
-        "its lease, how many wait, who holds it and the note. A lock that\n"
-        "'force' has broken is marked as ',broken'. A key with\n"
-        "other bytes than letters, digits and _-./:@%+,= is quoted as\n"
-        "$'my\\x20key', which bash takes back.\n",
+        "its lease, how many wait, who holds it and the note. ',broken' marks\n"
+        "a lock that 'force' has broken. A key with other bytes than\n"
+        "letters, digits and _-./:@%+,= is quoted as $'my\\x20key', which\n"
+        "bash reads as the same bytes.\n",
     .examples = "  holdfast ls\n"
                 "  holdfast ls --keys deploy/\n"
                 "  holdfast ls --json | jq -r 'select(.waiters > 0) | .key'\n",

@@ -6,9 +6,9 @@
 
 #define VARIABLE "HOLDFAST_HELD"
 #define ENTRY_SIZE 40   /* "18446744073709551615:0123456789abcdef " */
-#define LIST_SIZE 4096u /* about a hundred locks; the outermost go first */
+#define LIST_SIZE 4096u /* about a hundred locks; then the oldest is dropped */
 
-/* FNV-1a: an owner may have blanks and any other byte. */
+/* FNV-1a. The list has a hash, because an owner may have blanks in it. */
 static unsigned long long hash_of(const char *text)
 {
     unsigned long long hash = 14695981039346656037ull;

@@ -7,11 +7,11 @@
 #include "failure.h"
 #include "url.h"
 
-#define REACH_MIN_MS 1000 /* to connect, however short the wait */
-#define PAUSE_MIN_MS 50   /* between two attempts; doubles */
+#define REACH_MIN_MS 1000 /* to connect, however short --wait is */
+#define PAUSE_MIN_MS 50   /* between two attempts; doubled each time */
 #define PAUSE_MAX_MS 1000
 
-/* ---- Waiting, with a loop or without ------------------------------------*/
+/* ---- Sleeping, with a loop or without -----------------------------------*/
 
 static void handle_signals(struct reach *reach)
 {
@@ -25,7 +25,7 @@ static void handle_signals(struct reach *reach)
     }
 }
 
-/* Wait for the answer, until `until` or a signal. */
+/* Wait for on_open(), a signal, or until `until`. */
 static void wait_in_loop(struct reach *reach, int64_t until)
 {
     while (!reach->answered && !reach->signal && loop_now() < until) {
@@ -69,14 +69,15 @@ static void on_open(enum hf_err err, void *arg)
     reach->err = err;
 }
 
-/* Close a client that is not open, and leave it to its own thread. */
-static void abandon(struct reach *reach)
+/* Close a client that is not open yet, without waiting: its own thread finishes
+ * that. */
+static void abandon_client(struct reach *reach)
 {
     (void)hf_close(reach->client, 0);
     reach->client = NULL;
 }
 
-/* Wait until the store is open, or `until`. */
+/* Wait for the result of hf_open_start(), at most until `until`. */
 static void await_open(struct reach *reach, struct hf_future *future,
                        int64_t until)
 {
@@ -87,17 +88,17 @@ static void await_open(struct reach *reach, struct hf_future *future,
     else if (!hf_future_wait(future, left_ms(until), &err))
         on_open(err, reach);
     if (!reach->answered) {
-        abandon(reach);
+        abandon_client(reach);
         reach->err = HF_EUNAVAIL;
         (void)snprintf(reach->error.text, sizeof(reach->error.text),
                        "the store has not answered in time; nothing was done");
     } else if (reach->err) {
         hf_future_error(future, &reach->error);
-        abandon(reach);
+        abandon_client(reach);
     }
 }
 
-static void try_to_open(struct reach *reach, int64_t until)
+static void open_once(struct reach *reach, int64_t until)
 {
     struct hf_client_opts opts;
     struct hf_future *future;
@@ -120,32 +121,31 @@ static void try_to_open(struct reach *reach, int64_t until)
     hf_future_free(future);
 }
 
-/* ---- All of them --------------------------------------------------------*/
+/* ---- Retrying -----------------------------------------------------------*/
 
-static bool may_try_again(const struct reach *reach, int64_t at, int64_t until)
+static bool may_retry(const struct reach *reach, int64_t at, int64_t until)
 {
     return reach->err == HF_EUNAVAIL && !reach->signal && until != LOOP_NEVER &&
            at < until;
 }
 
-static void open_until(struct reach *reach, int64_t until)
+static void open_with_retries(struct reach *reach, int64_t until)
 {
     int64_t pause = PAUSE_MIN_MS;
 
-    try_to_open(reach, until);
-    while (may_try_again(reach, loop_now() + pause, until)) {
+    open_once(reach, until);
+    while (may_retry(reach, loop_now() + pause, until)) {
         failure_say(reach->args, "%s; trying again", reach->error.text);
         sleep_until(reach, loop_now() + pause);
         if (reach->signal)
             return;
-        try_to_open(reach, until);
+        open_once(reach, until);
         pause = 2 * pause < PAUSE_MAX_MS ? 2 * pause : PAUSE_MAX_MS;
     }
 }
 
-/* When to give up: LOOP_NEVER leaves it to the library, which has a limit of its
- * own for one attempt. */
-static int64_t deadline_of(const struct args *args)
+/* When to give up. LOOP_NEVER: there is one attempt, which the library limits. */
+static int64_t reach_deadline(const struct args *args)
 {
     int64_t least = loop_now() + REACH_MIN_MS;
 
@@ -170,7 +170,7 @@ bool reach_store(struct reach *reach, int *status)
     if (!reach->url)
         return false;
     report_store(reach);
-    open_until(reach, deadline_of(reach->args));
+    open_with_retries(reach, reach_deadline(reach->args));
     if (!reach->err && !reach->signal)
         return true;
     if (!reach->signal)
@@ -178,7 +178,7 @@ bool reach_store(struct reach *reach, int *status)
                           reach->error.text[0] ? reach->error.text
                                                : hf_err_text(reach->err));
     if (reach->client)
-        abandon(reach);
+        abandon_client(reach);
     url_free(reach->url);
     reach->url = NULL;
     return false;

@@ -1,8 +1,7 @@
-/* reach.h - open the store, for as long as --wait allows.
+/* reach.h - open the store, and retry for as long as --wait allows.
  *
- * A store that is not reached is tried again until the wait is over; without
- * --wait, and with --no-wait, it is tried once. Bad input and a refused password
- * end it at once. */
+ * Only HF_EUNAVAIL is retried: a bad URL or a refused password is reported at
+ * once. Without --wait, and with --no-wait, there is one attempt. */
 #ifndef CLI_REACH_H
 #define CLI_REACH_H
 
@@ -11,23 +10,24 @@
 
 struct reach {
     const struct args *args;
-    const char *owner; /* shown at its locks; NULL: this process */
-    struct loop *loop; /* NULL: signals have their usual effect */
+    const char *owner; /* of its locks, as others see it; NULL: this process */
+    struct loop *loop; /* NULL: signals have their default action */
     bool inherit;      /* as in struct hf_client_opts */
 
-    /* Filled: */
-    char *url; /* to be freed with url_free(); NULL if none was chosen */
+    /* Results: */
+    char *url; /* to be freed with url_free() */
     struct hf_client *client;
     int signal; /* that ended the attempt, or 0 */
 
-    struct hf_error error; /* of the last attempt */
+    /* Of the last attempt: */
+    struct hf_error error;
     enum hf_err err;
     bool answered;
 };
 
-/* Open the store that the arguments name. True: reach->client is open, and with
- * a loop it is the caller's to drive. Otherwise `*status` is what to end with,
- * reported; or, where reach->signal is set, that is what to die of. */
+/* Open the store that `args` names. True: reach->client is open; with a loop, the
+ * caller drives it. False: either reach->signal is set, and the caller should
+ * die of it, or the failure was reported and `*status` is the exit status. */
 bool reach_store(struct reach *reach, int *status);
 
 #endif

@@ -62,11 +62,11 @@ const struct verb verb_renew = {
     .text =
         "Extends the lease to --ttl from now. It never makes a lease\n"
         "shorter, and never takes a lock that has ended: then the status is\n"
-        "77. '-' for NONCE takes it from HOLDFAST_NONCE.\n",
+        "77. If NONCE is '-', it is read from HOLDFAST_NONCE.\n",
     .examples =
         "  holdfast renew --ttl 5m deploy - \"$token\" || abort\n"
         "\n"
-        "Under 'run', where the environment has it all:\n"
+        "Under 'run', which sets these variables:\n"
         "  holdfast renew --ttl 1h \"$HOLDFAST_KEY\" - \"$HOLDFAST_TOKEN\"\n",
     .options = OPTION(TTL),
     .words_min = 3,

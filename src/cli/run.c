@@ -1,13 +1,15 @@
-/* The lock is kept as long as the command runs, and the command runs no longer
- * than the lock is kept:
+/* run.c - run a command while holding a lock.
+ *
+ * The lock is renewed for as long as the command runs, and the command is stopped
+ * before the lease ends:
  *
  *     0           ttl/3               end - grace    end - margin   end
  *     |-------------|----------------------|---------------|---------|
- *     granted     renewal due           SIGTERM         SIGKILL   nobody else
- *                                                                 until here
+ *     granted     renewal due           SIGTERM         SIGKILL   others may
+ *                                                                 be granted it
  *
- * `end` moves on with each renewal. It is read anew after every sleep, before
- * anything else is done, because this program may have been stopped in it. */
+ * Each renewal moves `end`. It is read again after every sleep, before anything
+ * else is done, because this program may have been stopped during the sleep. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,9 +27,9 @@
 #include "url.h"
 
 #define GRACE_MAX_MS 5000
-#define MARGIN_MAX_MS 100 /* for a SIGKILL to have its effect */
-#define STRAGGLERS_MS 20  /* how often to look whether all have ended */
-#define REPORT_MS 1000    /* then tell what is still waited for */
+#define MARGIN_MAX_MS 100 /* for a SIGKILL to take effect */
+#define STRAGGLERS_MS 20  /* between two checks whether all have ended */
+#define REPORT_MS 1000    /* before reporting what is still waited for */
 
 struct run {
     struct args *args;
@@ -36,15 +38,15 @@ struct run {
     struct hf_client *client;
     struct take take;
     struct child child;
-    bool stopping;     /* the lock is lost, or as good as lost */
-    bool killed;       /* SIGKILL was sent */
-    int64_t killed_at; /* then: when */
-    pid_t refused;     /* a process that does not take our signals, or 0 */
-    int64_t report_at; /* when to tell what is waited for; LOOP_NEVER: never */
-    bool straggling;   /* the command has ended, what it started has not */
-    bool reported;     /* the loss was reported before the end */
-    bool told_to_end;  /* what the command has left running was */
-    int64_t end;       /* of its validity, if stopping */
+    bool stopping;       /* the lock is lost, or about to be */
+    bool killed;         /* SIGKILL was sent */
+    int64_t killed_at;   /* if killed */
+    pid_t refused;       /* a process that we may not signal, or 0 */
+    int64_t report_at;   /* when to report stragglers; LOOP_NEVER: not at all */
+    bool straggling;     /* the command has ended, what it started has not */
+    bool reported;       /* the loss was reported while processes still ran */
+    bool terminated;     /* SIGTERM was sent to the stragglers */
+    int64_t end;         /* of the lock's validity, if stopping */
     struct hf_error why; /* if stopping */
     bool interrupted;    /* Ctrl-C has ended the command */
 };
@@ -65,8 +67,8 @@ static int64_t margin_ms(const struct run *run)
     return part < MARGIN_MAX_MS ? part : MARGIN_MAX_MS;
 }
 
-/* The words come when the command has ended: stderr may be a pipe that nobody
- * reads, and nothing may hold us up until then. */
+/* The loss is reported when the command has ended: stderr may be a pipe that
+ * nobody reads, and a blocked write would delay the SIGKILL. */
 static void begin_stopping(struct run *run)
 {
     if (run->stopping)
@@ -76,10 +78,10 @@ static void begin_stopping(struct run *run)
     hf_lock_error(run->take.lock, &run->why);
 }
 
-/* Called before anything else after a sleep: where the lease has ended in it,
- * nobody of the group may live on. Who is told to stop once must stop, even if
- * the lease is renewed after that. */
-static void see_to_end(void *arg)
+/* Kill everything if the lease is about to end or has ended. Called first after
+ * every sleep, because the lease may have ended during it. Once stopping, a
+ * renewal that comes late does not extend `end`. */
+static void enforce_end(void *arg)
 {
     struct run *run = arg;
     int64_t end = hf_deadline(run->take.lock); /* 0: it is lost */
@@ -94,17 +96,18 @@ static void see_to_end(void *arg)
     begin_stopping(run);
 }
 
-/* Called when the client has had its chance to renew. */
-static void see_to_lease(struct run *run)
+/* Send SIGTERM if the lease is close to its end. Called when the client has had
+ * its chance to renew. */
+static void enforce_grace(struct run *run)
 {
-    see_to_end(run);
+    enforce_end(run);
     if (run->stopping ||
         loop_now() < hf_deadline(run->take.lock) - grace_ms(run))
         return;
     begin_stopping(run);
     child_adopt();
     (void)child_signal_all(&run->child, SIGTERM);
-    (void)child_signal_all(&run->child, SIGCONT); /* or they would not act */
+    (void)child_signal_all(&run->child, SIGCONT); /* they may be stopped */
 }
 
 static int64_t earlier(int64_t a, int64_t b)
@@ -112,7 +115,7 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static int64_t next_look(const struct run *run)
+static int64_t next_wakeup(const struct run *run)
 {
     int64_t now = loop_now();
     int64_t soon = now + STRAGGLERS_MS;
@@ -126,9 +129,9 @@ static int64_t next_look(const struct run *run)
     return run->child.reaped ? earlier(soon, kill_at) : kill_at;
 }
 
-/* ---- What cannot be stopped ---------------------------------------------*/
+/* ---- Processes that are left --------------------------------------------*/
 
-static int lost(const struct run *run, const char *how)
+static int report_loss(const struct run *run, const char *how)
 {
     struct hf_key key = args_key(run->args);
     char *word = text_quote(key.data, key.size);
@@ -141,16 +144,17 @@ static int lost(const struct run *run, const char *how)
     return STATUS_LOST;
 }
 
-/* A process that SIGKILL does not end runs on without the lock. There is
- * nothing else to do but to say so, and to wait for it. */
-static void see_to_survivors(struct run *run)
+/* Kill what was started since the first SIGKILL, too. A process that we may not
+ * signal, or that SIGKILL does not end, keeps running without the lock: all we
+ * can do is to report it, and to wait for its end. */
+static void kill_survivors(struct run *run)
 {
     char how[160], name[DESCENDANT_NAME_SIZE];
     pid_t pid;
 
     if (!run->killed || run->reported)
         return;
-    run->refused = child_signal_all(&run->child, SIGKILL); /* new ones too */
+    run->refused = child_signal_all(&run->child, SIGKILL);
     pid = run->refused;
     if (!pid && loop_now() >= run->killed_at + REPORT_MS)
         pid = descendants_first(&run->child.descendants);
@@ -163,12 +167,12 @@ static void see_to_survivors(struct run *run)
                    name, (long)pid,
                    run->refused ? "it belongs to another user"
                                 : "it does not end by SIGKILL");
-    (void)lost(run, how);
+    (void)report_loss(run, how);
     run->reported = true;
 }
 
-/* The lock is kept for processes that the command has left running. */
-static void see_to_stragglers(struct run *run)
+/* Report that the lock is kept for processes that the command left running. */
+static void report_stragglers(struct run *run)
 {
     char name[DESCENDANT_NAME_SIZE];
     pid_t pid;
@@ -194,36 +198,36 @@ static void see_to_stragglers(struct run *run)
 
 /* ---- While the command runs ---------------------------------------------*/
 
-/* The command has ended, and a signal is meant for what it has left running:
- * it need not heed the first, in the background of a shell it ignores SIGINT. */
-static void end_stragglers(struct run *run, int signal)
+/* Pass a signal on to what the command has left running: SIGTERM first, because
+ * a background process of a shell ignores SIGINT; SIGKILL the second time. */
+static void signal_stragglers(struct run *run, int signal)
 {
     if (loop_is_stop(signal)) {
         (void)child_signal_all(&run->child, SIGSTOP);
         loop_stop(signal, false);
-        see_to_end(run);
+        enforce_end(run);
         (void)child_signal_all(&run->child, SIGCONT);
     } else if (loop_is_fatal(signal)) {
         (void)child_signal_all(&run->child,
-                               run->told_to_end ? SIGKILL : SIGTERM);
-        run->told_to_end = true;
+                               run->terminated ? SIGKILL : SIGTERM);
+        run->terminated = true;
     }
 }
 
-static void hear(struct run *run, int signal)
+static void handle_signal(struct run *run, int signal)
 {
     if (signal == SIGCHLD)
         return;
     if (signal == SIGCONT)
         child_resume(&run->child);
     else if (run->child.reaped)
-        end_stragglers(run, signal);
+        signal_stragglers(run, signal);
     else
         child_signal(&run->child, signal);
 }
 
-/* It is over when no process is left that the lock is kept for. */
-static bool is_over(const struct run *run)
+/* Whether no process is left that the lock is kept for. */
+static bool is_finished(const struct run *run)
 {
     if (!run->child.reaped)
         return false;
@@ -232,32 +236,32 @@ static bool is_over(const struct run *run)
     return !child_is_left(&run->child);
 }
 
-static void attend(struct run *run)
+static void supervise(struct run *run)
 {
-    while (!is_over(run)) {
+    while (!is_finished(run)) {
         int signal;
 
-        (void)loop_sleep(&run->loop, run->client, -1, next_look(run),
-                         see_to_end, run);
-        see_to_lease(run);
+        (void)loop_sleep(&run->loop, run->client, -1, next_wakeup(run),
+                         enforce_end, run);
+        enforce_grace(run);
         take_report_renewal(&run->take);
         while ((signal = loop_signal(&run->loop)))
-            hear(run, signal);
+            handle_signal(run, signal);
         signal = child_look(&run->child);
         if (signal && child_follow(&run->child, signal)) {
-            see_to_end(run); /* before it goes on */
+            enforce_end(run); /* before it goes on */
             child_resume(&run->child);
         }
-        see_to_survivors(run);
-        see_to_stragglers(run);
+        kill_survivors(run);
+        report_stragglers(run);
     }
 }
 
-/* ---- After it -----------------------------------------------------------*/
+/* ---- After the command --------------------------------------------------*/
 
-/* Give the lock back. False if it may have been lost unnoticed: the store knows
- * of no such lock, or has something else in its place. */
-static bool give_back(struct run *run)
+/* Release the lock. False if it was lost unnoticed: the store has no such lock,
+ * or another one in its place. */
+static bool release_lock(struct run *run)
 {
     enum hf_err err = hf_unlock(run->take.lock);
     struct hf_key key = args_key(run->args);
@@ -279,7 +283,7 @@ static bool give_back(struct run *run)
     return true;
 }
 
-static int could_not_execute(const struct run *run)
+static int report_exec_failure(const struct run *run)
 {
     int err = run->child.exec_err;
     const char *name = run->args->command[0];
@@ -290,27 +294,32 @@ static int could_not_execute(const struct run *run)
     return run->child.status;
 }
 
-static int finish(struct run *run)
+static const char *how_stopped(const struct run *run)
+{
+    if (run->killed)
+        return "; the command was killed";
+    return run->stopping ? "; the command was told to stop" : "";
+}
+
+static int finish_run(struct run *run)
 {
     bool kept;
 
     child_end(&run->child);
-    kept = give_back(run);
+    kept = release_lock(run);
     if (run->reported)
         return STATUS_LOST;
     if (run->stopping || !kept)
-        return lost(run, run->killed     ? "; the command was killed"
-                         : run->stopping ? "; the command was told to stop"
-                                         : "");
+        return report_loss(run, how_stopped(run));
     if (run->child.exec_err)
-        return could_not_execute(run);
+        return report_exec_failure(run);
     failure_say(run->args, "the command ended with status %d",
                 run->child.status);
     run->interrupted = run->child.foreground && run->child.signal == SIGINT;
     return run->child.status;
 }
 
-/* ---- Before it ----------------------------------------------------------*/
+/* ---- Starting -----------------------------------------------------------*/
 
 static bool export_lock(const struct run *run)
 {
@@ -361,8 +370,8 @@ static int run_command(struct run *run)
                       strerror(err));
         return STATUS_SYSTEM;
     }
-    attend(run);
-    return finish(run);
+    supervise(run);
+    return finish_run(run);
 }
 
 static int run_main(struct args *args)
@@ -397,8 +406,9 @@ static int run_main(struct args *args)
     url_free(run.reach.url);
     if (run.take.signal)
         loop_die(run.take.signal);
-    /* The terminal told the command alone of Ctrl-C: now those hear of it who
-     * would have without us, a script or make(1). */
+    /* The terminal sent Ctrl-C to the command's process group only. Pass it on to
+     * our own group, such as a script or make(1), which would have got it if the
+     * command had been started without us. */
     if (run.interrupted) {
         (void)kill(0, SIGINT);
         loop_die(SIGINT);
@@ -412,29 +422,29 @@ const struct verb verb_run = {
     .words = "KEY -- COMMAND [ARGUMENT...]",
     .summary = "run a command while holding a lock",
     .text =
-        "Takes the lock on KEY, waiting in line for it, runs COMMAND, gives\n"
-        "the lock back and passes on the command's status. The lock is\n"
-        "renewed until COMMAND and everything that it has started has ended.\n"
-        "If it is lost all the same, they are stopped before anyone else can\n"
-        "have it, and the status is 79.\n"
+        "Takes the lock on KEY, waiting in the queue if it is held, runs\n"
+        "COMMAND, gives the lock back and passes on the command's status. The\n"
+        "lock is renewed until COMMAND and everything that it has started\n"
+        "have ended. If the lock is lost, they are stopped before it can be\n"
+        "granted to anyone else, and the status is 79.\n"
         "\n"
         "The command finds HOLDFAST_KEY, HOLDFAST_TOKEN, HOLDFAST_NONCE,\n"
         "HOLDFAST_TTL_MS and HOLDFAST_URL in its environment. Send the token\n"
         "with each write that the lock protects.\n",
     .examples =
-        "Once at a time, instead of flock /tmp/report ./report.sh:\n"
+        "One at a time, instead of flock /tmp/report ./report.sh:\n"
         "  holdfast run report -- ./report.sh\n"
         "\n"
-        "From cron: if it still runs, let it, and be silent:\n"
+        "From cron, skip this run silently if the last one is still running:\n"
         "  holdfast run -n -q -E 0 report -- ./report.sh\n"
         "\n"
-        "Wait at most a minute, and tell others why it is held:\n"
+        "Wait at most a minute, and show others why it is held:\n"
         "  holdfast run -w 60 --note 'release 1.2' deploy -- make deploy\n"
         "\n"
         "A command that may be suspended for an hour and still hold the lock:\n"
         "  holdfast run --ttl 1h edit -- vi notes.txt\n"
         "\n"
-        "A few commands, for a shell:\n"
+        "Several commands, with a shell:\n"
         "  holdfast run db -c 'dump >new && mv new old'\n",
     .options = OPTION(TTL) | OPTION(WAIT) | OPTION(NO_WAIT) |
                OPTION(BUSY_STATUS) | OPTION(COMMAND) | OPTION(CLOSE) |

@@ -37,8 +37,8 @@ const struct verb verb_show = {
     .words = "KEY",
     .summary = "show who holds a key, since when, and who waits",
     .text =
-        "Shows the state of one key. A key that nobody holds is free, which\n"
-        "is no failure. The nonce of its holder is never shown.\n",
+        "Shows the state of one key. A key that nobody holds is shown as\n"
+        "free, and the status is 0. The nonce of a holder is never shown.\n",
     .examples = "  holdfast show deploy\n"
                 "\n"
                 "In a script, with jq(1):\n"

@@ -7,12 +7,12 @@
 #include "nested.h"
 #include "text.h"
 
-#define SILENCE_MS 1000 /* a shorter wait is not worth a line */
-#define AGAIN_MS 1000
+#define SILENCE_MS 1000    /* a shorter wait is not shown */
+#define REFRESH_MS 1000    /* between two reads of the holder */
 #define ANSWER_MIN_MS 1000 /* for a store to answer, however short the wait */
 #define ANSWER_MAX_MS 5000
 
-static void answered(enum hf_err err, void *arg)
+static void on_claim_done(enum hf_err err, void *arg)
 {
     struct take *take = arg;
 
@@ -20,9 +20,9 @@ static void answered(enum hf_err err, void *arg)
     take->err = err;
 }
 
-/* ---- The line -----------------------------------------------------------*/
+/* ---- Showing the holder -------------------------------------------------*/
 
-/* What has changed since the last report. */
+/* Report the position and the holder, if one of them has changed. */
 static void report_wait(struct take *take)
 {
     uint32_t position = hf_lock_place(take->lock);
@@ -38,7 +38,7 @@ static void report_wait(struct take *take)
     free(text);
 }
 
-static void read_done(enum hf_err err, void *arg)
+static void on_read_done(enum hf_err err, void *arg)
 {
     struct take *take = arg;
 
@@ -50,7 +50,7 @@ static void read_done(enum hf_err err, void *arg)
         report_wait(take);
 }
 
-static void show(struct take *take)
+static void show_holder(struct take *take)
 {
     int64_t now = loop_now();
     bool wanted;
@@ -58,26 +58,27 @@ static void show(struct take *take)
     if (now < take->show_at || take->answered)
         return;
     wanted = take->line.wanted || take->args->verbose;
-    take->show_at = wanted ? now + AGAIN_MS : LOOP_NEVER;
+    take->show_at = wanted ? now + REFRESH_MS : LOOP_NEVER;
     if (!wanted || take->reading)
         return;
     hf_info_fini(&take->info);
     take->info = (struct hf_info){0};
     take->reading =
         !hf_read_start(take->client, args_key(take->args), HF_LINEARIZABLE,
-                       &take->info, read_done, take, NULL);
+                       &take->info, on_read_done, take, NULL);
 }
 
-/* ---- The wait -----------------------------------------------------------*/
+/* ---- Waiting ------------------------------------------------------------*/
 
-static void hear(struct take *take, int signal, struct hf_future *future)
+static void handle_signal(struct take *take, int signal,
+                          struct hf_future *future)
 {
     if (loop_is_stop(signal)) {
         line_clear(&take->line);
         loop_stop(signal, false);
     } else if (loop_is_fatal(signal)) {
         if (take->signal)
-            loop_die(signal); /* asked twice: what is held runs out */
+            loop_die(signal); /* the second one: do not wait for the store */
         take->signal = signal;
         hf_future_cancel(future);
     }
@@ -92,13 +93,13 @@ static void wait_for_answer(struct take *take, struct hf_future *future)
         (void)loop_sleep(take->loop, take->client, -1, take->show_at, NULL,
                          NULL);
         while ((signal = loop_signal(take->loop)))
-            hear(take, signal, future);
-        show(take);
+            handle_signal(take, signal, future);
+        show_holder(take);
     }
     line_clear(&take->line);
 }
 
-/* How long one answer may take, where the wait is limited. */
+/* How long one answer of the store may take, where --wait is given. */
 static uint32_t answer_ms(uint32_t wait_ms)
 {
     if (wait_ms < ANSWER_MIN_MS)
@@ -163,7 +164,7 @@ static void set_options(struct take *take, struct hf_lock_opts *opts,
         opts->value = hf_bytes(args->value);
 }
 
-static int refused(struct take *take)
+static int report_refusal(struct take *take)
 {
     if (take->signal)
         return STATUS_SIGNAL + take->signal;
@@ -173,8 +174,8 @@ static int refused(struct take *take)
     return failure_of(take->args, take->lock, take->err);
 }
 
-/* A command that waits for a lock of the `run` that waits for it waits for
- * ever. */
+/* Whether a `run` that this command was started by holds the key. It waits for
+ * this command to end, so both would wait for ever. */
 static bool waits_for_itself(struct take *take)
 {
     struct hf_key key = args_key(take->args);
@@ -209,7 +210,7 @@ static enum hf_err claim_lock(struct take *take, bool renew,
     opts.error = error;
     err = hf_lock_new(take->client, args_key(take->args), &opts, &take->lock);
     if (!err)
-        err = hf_claim_start(take->lock, answered, take, &future);
+        err = hf_claim_start(take->lock, on_claim_done, take, &future);
     if (err)
         return err;
     wait_for_answer(take, future);
@@ -217,9 +218,9 @@ static enum hf_err claim_lock(struct take *take, bool renew,
     return HF_OK;
 }
 
-/* A store that does not answer is asked again while --wait lasts. What was in
- * doubt is withdrawn meanwhile; if it was granted after all, the next claim
- * waits for that. */
+/* A store that does not answer is retried while --wait lasts. The client
+ * withdraws a claim in doubt in the background; if that was granted after all,
+ * the next claim waits for its end. */
 static bool may_claim_again(struct take *take)
 {
     if (!(take->args->given & OPTION(WAIT)) || take->signal ||
@@ -254,7 +255,7 @@ bool take_lock(struct take *take, const struct args *args, struct loop *loop,
         return false;
     }
     if (take->err || take->signal) {
-        *status = refused(take);
+        *status = report_refusal(take);
         return false;
     }
     failure_say(args, "held with token %llu for %u ms",

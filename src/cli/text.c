@@ -7,6 +7,15 @@
 
 #include "failure.h"
 
+char *text_copy(const char *text)
+{
+    char *copy = strdup(text);
+
+    if (!copy)
+        failure_no_memory();
+    return copy;
+}
+
 /* ---- Characters ---------------------------------------------------------*/
 
 size_t text_utf8(const unsigned char *data, size_t size, uint32_t *character)

@@ -8,6 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A copy of `text`. */
+char *text_copy(const char *text);
+
 /* One word that stands for exactly these bytes and can be pasted into a shell:
  * nightly as it is, others as $'my\x20key\n\xff'. It has no blank in it. */
 char *text_quote(const void *data, size_t size);

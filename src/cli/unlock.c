@@ -40,14 +40,15 @@ const struct verb verb_unlock = {
     .words = "KEY NONCE TOKEN",
     .summary = "give back what 'lock' took",
     .text =
-        "Gives back the lock that 'lock' printed as KEY NONCE TOKEN. '-'\n"
-        "for NONCE takes it from HOLDFAST_NONCE, so that it is in no\n"
-        "process list. A lock that has ended, or is another's by now, stays\n"
-        "as it is, and the status is 77; with --quiet 0.\n",
+        "Gives back the lock that 'lock' printed as KEY NONCE TOKEN. If\n"
+        "NONCE is '-', it is read from HOLDFAST_NONCE, so that it does not\n"
+        "show up in ps(1). If the lock has ended or the key has another\n"
+        "holder by now, nothing is changed and the status is 77, or 0 with\n"
+        "--quiet.\n",
     .examples = "  holdfast unlock deploy 0f5c...e1 17\n"
                 "  HOLDFAST_NONCE=$nonce holdfast unlock deploy - \"$token\"\n"
                 "\n"
-                "Clean up, whatever has become of it:\n"
+                "Clean up at the end of a script:\n"
                 "  trap 'holdfast unlock -q deploy - \"$token\"' EXIT\n",
     .options = OPTION(QUIET),
     .words_min = 3,

@@ -36,9 +36,9 @@ const struct verb verb_update = {
     .words = "KEY NONCE TOKEN VALUE",
     .summary = "replace the value of what 'lock' took",
     .text = "Replaces the value that is kept with the lock and that 'show'\n"
-            "shows; the lease stays as it is. With --expect only if the value\n"
-            "is that now, else the status is 65. If the lock has ended the\n"
-            "status is 77. '-' for NONCE takes it from HOLDFAST_NONCE.\n",
+            "shows. With --expect, replaces only the given value; if there is\n"
+            "another one, the status is 65. If the lock has ended, it is 77.\n"
+            "If NONCE is '-', it is read from HOLDFAST_NONCE.\n",
     .examples =
         "  holdfast update deploy - \"$token\" 'step 2 of 3'\n"
         "  holdfast update --expect blue deploy - \"$token\" green\n"

@@ -7,6 +7,7 @@
 
 #include "failure.h"
 #include "mutant.h"
+#include "text.h"
 
 #define VARIABLE "HOLDFAST_URL"
 
@@ -36,7 +37,7 @@ void url_hide_password(char *url)
         memset(colon + 1, '*', (size_t)(end - colon - 1));
 }
 
-/* What looks like a lock and excludes nobody is refused. */
+/* Refuse a store whose locks would exclude nobody. */
 static int check_url(const struct args *args, const char *url)
 {
     if (*url == '\0')
@@ -60,9 +61,7 @@ char *url_take(const struct args *args, int *status)
     *status = check_url(args, url);
     if (*status)
         return NULL;
-    copy = strdup(url);
-    if (!copy)
-        failure_no_memory();
+    copy = text_copy(url);
     if (args->url)
         url_hide_password(args->url);
     return copy;
@@ -75,13 +74,13 @@ void url_free(char *url)
     free(url);
 }
 
-/* A file: URL with a path that begins in the current directory. */
+/* Whether it is a file: URL with a relative path. */
 static bool is_relative(const char *url)
 {
     return !strncmp(url, "file:", 5) && !strchr("/?", url[5]);
 }
 
-/* Write `path` with "%3F" for what a URL cannot have in its path. */
+/* Write `path`, percent-encoding what may not be in the path of a URL. */
 static void write_path(char *to, const char *path)
 {
     for (; *path; path++) {

@@ -87,15 +87,15 @@ const struct verb verb_wait = {
     .words = "KEY",
     .summary = "wait until a key is free, or held",
     .text = "Waits until nobody holds KEY, without taking it, and prints how\n"
-            "that came:\n"
-            "  free      it was so from the beginning\n"
+            "the lock ended:\n"
+            "  free      nobody held it in the first place\n"
             "  released  it was given back\n"
             "  expired   its lease ended\n"
             "  forced    an operator broke it\n"
-            "  unseen    it is free; why was missed\n"
-            "With --held waits until somebody holds it, and prints who. Being\n"
-            "free is a fact of the past once it is printed: to have the key,\n"
-            "lock it.\n",
+            "  unseen    the key is free, but its release was not observed\n"
+            "With --held, waits until somebody holds it, and prints who. The\n"
+            "answer may be out of date when it is printed: to be sure of the\n"
+            "key, lock it.\n",
     .examples = "  holdfast wait deploy && echo 'go on'\n"
                 "  holdfast wait -w 30 deploy || echo 'still busy'\n"
                 "  holdfast wait --held leader\n",

@@ -146,17 +146,17 @@ const struct verb verb_watch = {
     .summary = "print what happens to keys, as it happens",
     .text =
         "Prints one line for each event on keys that begin with PREFIX,\n"
-        "until it is interrupted: its index, what happened, the key, the\n"
-        "token and whose claim it is about. What happens: granted, renewed,\n"
-        "updated, released, expired, forced, queued, withdrawn. 'dropped'\n"
-        "stands for events that are missing: look again with 'ls'.\n",
+        "until it is interrupted: its index, its kind, the key, the token\n"
+        "and the owner of the lock or of the waiter. The kinds are granted,\n"
+        "renewed, updated, released, expired, forced, queued, withdrawn, and\n"
+        "dropped, which stands for events that were missed: use 'ls' then.\n",
     .examples = "  holdfast watch deploy/\n"
                 "  holdfast watch --kinds granted,released,expired\n"
                 "\n"
                 "The next grant of any key, as JSON:\n"
                 "  holdfast watch --json --kinds granted --count 1\n"
                 "\n"
-                "Go on from where 'show --json' told an index of 41:\n"
+                "Continue after 'show --json' has printed the index 41:\n"
                 "  holdfast watch --from 42\n",
     .options = OPTION(FROM) | OPTION(KINDS) | OPTION(COUNT),
     .words_min = 0,

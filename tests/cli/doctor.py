@@ -100,6 +100,16 @@ def a_directory_that_cannot_be_used_is_a_problem():
 
 
 @case
+def a_directory_that_others_may_write_to_is_no_server_that_is_down():
+    with place() as p:
+        os.mkdir(p.file('shared'))
+        os.chmod(p.file('shared'), 0o777)
+        told = examine('file:' + p.file('shared'), wanted=69)
+        check('mode 0777' in told['error']['message'], told)
+        check('server' not in told['problems'][0], told)
+
+
+@case
 def a_url_that_makes_no_sense_is_a_usage_error():
     told = examine('nonsense:x', wanted=64)
     equal(told['reachable'], False)

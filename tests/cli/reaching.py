@@ -289,8 +289,10 @@ def verbose_reports_what_endangers_the_lock():
     with redis() as server:
         running = Running('run', '-v', '--ttl', '3s', 'k', '--', 'sleep',
                           '600', env=server.env)
-        until(lambda: 'true' in
-              run('show', '--json', 'k', env=server.env).out, 'the lock')
+        line = ''
+        while 'held with token' not in line:
+            line = running.process.stderr.readline().decode()
+            check(line, 'it has ended')
         server.stop()
         text = running.end(79).err
         check(re.search(r'at risk, \d+ ms are left: renewals fail: .*efused',

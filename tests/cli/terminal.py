@@ -361,7 +361,7 @@ def ctrl_z_changes_nothing_where_no_shell_could_wake_it():
 
 # ---- Waiting: these need locks that processes share ------------------------
 
-LINE = r'holdfast: waiting for (\S+), place (\d+) in line, held by (\S+) for '
+LINE = r'holdfast: waiting for (\S+), position (\d+), held by (\S+) for '
 
 
 @case

@@ -9,14 +9,14 @@
 #include "base/step.h"
 #include "strategy/file/inside.h"
 
-#define RECHECK_MAX_MS 500 /* then waiters ask again by themselves */
-#define AHEAD_MAX 16   /* claims of our own that a predecessor is sought past */
-#define REVIEW_MAX 256 /* keys handed over in one visit */
+#define RECHECK_MAX_MS 500 /* waiters ask again by themselves after that */
+#define SKIP_MAX 16        /* claims of our own before one in the queue */
+#define REMOVE_MAX 256     /* predecessors in one critical section */
 
-/* ---- Ending holds -------------------------------------------------------*/
+/* ---- Expiring holds -----------------------------------------------------*/
 
-/* Whether the client of `session` is gone, and was not closed: then its session
- * would have no slot. */
+/* Whether the process of `session` has ended without closing its client. A
+ * session that was closed has no slot any more. */
 static bool is_gone(const struct hf_file *file, uint64_t session)
 {
     unsigned slot = hf_file_slot_of(file, session);
@@ -32,7 +32,7 @@ static bool has_detached(const struct hf_file *file, uint64_t session)
            hf_arena_slot(&file->arena, slot)->detached;
 }
 
-static bool expire(struct hf_file *file, const struct hf_hold *hold)
+static bool expire_hold(struct hf_file *file, const struct hf_hold *hold)
 {
     const struct hf_command command = {
         .kind = HF_COMMAND_EXPIRE,
@@ -53,52 +53,52 @@ bool hf_deaths_free_key(struct hf_file *file, struct hf_key key)
     const struct hf_hold *hold = hf_table_find(&file->replica.store.table, key);
 
     return hold && !HF_MUTANT(271) && is_gone(file, hold->session->id) &&
-           !has_detached(file, hold->session->id) && expire(file, hold);
+           !has_detached(file, hold->session->id) && expire_hold(file, hold);
 }
 
 void hf_deaths_free_all(struct hf_file *file, uint64_t session)
 {
     struct hf_table *table = &file->replica.store.table;
-    const struct hf_session *dead = hf_table_session(table, session);
+    const struct hf_session *ended = hf_table_session(table, session);
     struct hf_walk walk;
     struct hf_hold *hold;
 
-    if (!dead || dead->holds == 0 || HF_MUTANT(272))
+    if (!ended || ended->holds == 0 || HF_MUTANT(272))
         return;
     hf_table_walk(table, &walk);
     while ((hold = hf_walk_next(table, &walk))) {
-        if (hold->session->id == session && !expire(file, hold))
-            break; /* no room: they end with their leases */
+        if (hold->session->id == session && !expire_hold(file, hold))
+            break; /* the log is full: the rest ends with its leases */
     }
     hf_walk_end(&walk);
 }
 
 /* ---- Predecessors -------------------------------------------------------*/
 
-/* The session that has to go before this claim is granted; 0: ours, or not
- * found within reason. */
-static uint64_t predecessor(const struct hf_file *file,
-                            const struct hf_claim *claim)
+/* The session of the next other client in front of `claim`: a waiter, else the
+ * holder. 0: the holder is ours, or too many claims of our own are in front. */
+static uint64_t find_predecessor(const struct hf_file *file,
+                                 const struct hf_claim *claim)
 {
     const struct hf_list *link = claim->in_line.prev;
     uint64_t own = file->local.session;
     uint64_t holder = claim->hold->session->id;
 
-    for (int i = 0; i < AHEAD_MAX; i++, link = link->prev) {
-        const struct hf_claim *ahead;
+    for (int i = 0; i < SKIP_MAX; i++, link = link->prev) {
+        const struct hf_claim *previous;
 
         if (link == &claim->hold->line)
             return holder != own ? holder : 0;
-        ahead = HF_CONTAINER(link, const struct hf_claim, in_line);
-        if (ahead->session->id != own)
-            return ahead->session->id;
+        previous = HF_CONTAINER(link, const struct hf_claim, in_line);
+        if (previous->session->id != own)
+            return previous->session->id;
     }
     return 0;
 }
 
 void hf_deaths_follow(struct hf_file *file, const struct hf_claim *claim)
 {
-    file->deaths.wanted = predecessor(file, claim);
+    file->deaths.wanted = find_predecessor(file, claim);
 }
 
 /* ---- Watches ------------------------------------------------------------*/
@@ -138,9 +138,9 @@ static struct hf_death_watch *new_watch(struct hf_file *file)
     return watch;
 }
 
-/* Look again, and the next time after twice as long; no more when waiters ask
- * again by themselves. */
-static void recheck(struct hf_file *file)
+/* Review our claims again, after twice as long each time, up to the time at
+ * which waiters ask again by themselves. */
+static void schedule_recheck(struct hf_file *file)
 {
     struct hf_deaths *deaths = &file->deaths;
     struct hf_host *host = file->local.host;
@@ -152,20 +152,20 @@ static void recheck(struct hf_file *file)
     deaths->delay_ms = deaths->delay_ms > 0 ? deaths->delay_ms * 2 : 1;
 }
 
-static void recheck_now(struct hf_file *file)
+static void restart_rechecks(struct hf_file *file)
 {
     file->deaths.delay_ms = 0;
-    recheck(file);
+    schedule_recheck(file);
 }
 
-static void on_death(struct hf_fd *pidfd, uint32_t events)
+static void on_process_end(struct hf_fd *pidfd, uint32_t events)
 {
     struct hf_death_watch *watch =
         HF_CONTAINER(pidfd, struct hf_death_watch, pidfd);
 
     (void)events;
     stop_watch(watch);
-    recheck_now(watch->file);
+    restart_rechecks(watch->file);
 }
 
 static void add_watch(struct hf_file *file, int pidfd, uint64_t session)
@@ -176,7 +176,7 @@ static void add_watch(struct hf_file *file, int pidfd, uint64_t session)
     watch->pidfd = (struct hf_fd){
         .fd = pidfd,
         .events = EPOLLIN,
-        .ready = on_death,
+        .ready = on_process_end,
     };
     if (host->ops->fd_add(host, &watch->pidfd)) {
         (void)close(pidfd);
@@ -186,9 +186,9 @@ static void add_watch(struct hf_file *file, int pidfd, uint64_t session)
     watch->session = session;
 }
 
-/* Watch the process of `session`. False: it is gone, or ending. That may have
- * been before the pidfd was opened, and its number may be another's by now: its
- * slot tells. */
+/* Watch the process of `session`. False: it has ended, so a recheck is due. It
+ * may have ended before its pidfd was opened, and another process may have its
+ * pid by now: only the lock on its slot shows that. */
 static bool watch_session(struct hf_file *file, uint64_t session)
 {
     const struct hf_death_watch *watch = find_watch(&file->deaths, session);
@@ -216,37 +216,39 @@ void hf_deaths_watch(struct hf_file *file)
 
     file->deaths.wanted = 0;
     if (session != 0 && !watch_session(file, session))
-        recheck_now(file);
+        restart_rechecks(file);
 }
 
-/* ---- After a death ------------------------------------------------------*/
+/* ---- After the end of a process -----------------------------------------*/
 
-/* Take one that is gone out of the way of `claim`. */
-static bool clear_way(struct hf_file *file, const struct hf_claim *claim)
+/* If the predecessor of `claim` is gone, end its hold or its waiting. */
+static bool remove_predecessor(struct hf_file *file,
+                               const struct hf_claim *claim)
 {
-    uint64_t ahead = predecessor(file, claim);
+    uint64_t session = find_predecessor(file, claim);
 
-    if (ahead == 0 || !is_gone(file, ahead))
+    if (session == 0 || !is_gone(file, session))
         return false;
-    if (ahead == claim->hold->session->id)
+    if (session == claim->hold->session->id)
         return hf_deaths_free_key(file, hf_hold_key(claim->hold));
-    return hf_local_end_session(&file->local, ahead) == HF_OK;
+    return hf_local_end_session(&file->local, session) == HF_OK;
 }
 
-/* Do so for one claim of ours. */
-static bool clear_one(struct hf_file *file, const struct hf_session *own)
+/* The same for the first claim of ours that has such a predecessor. Removing it
+ * changes the list of our claims, so the caller starts over each time. */
+static bool remove_one(struct hf_file *file, const struct hf_session *own)
 {
     for (struct hf_list *link = own->waiting.next; link != &own->waiting;
          link = link->next) {
-        if (clear_way(file,
-                      HF_CONTAINER(link, const struct hf_claim, of_session)))
+        if (remove_predecessor(
+                file, HF_CONTAINER(link, const struct hf_claim, of_session)))
             return true;
     }
     return false;
 }
 
-/* Forget the sessions that are gone altogether. */
-static void forget_gone(struct hf_file *file)
+/* Free the watches of sessions that need no recheck any more. */
+static void drop_ended_watches(struct hf_file *file)
 {
     for (unsigned i = 0; i < HF_DEATHS_MAX; i++) {
         struct hf_death_watch *watch = &file->deaths.watches[i];
@@ -258,41 +260,43 @@ static void forget_gone(struct hf_file *file)
     }
 }
 
-/* Watch who is before our claims now. False: one is ending, or gone and in the
- * way still. */
-static bool watch_all(struct hf_file *file, const struct hf_session *own)
+/* Watch the predecessors of our claims. False: the process of one has ended, but
+ * its slot is still locked, or it could not be removed. */
+static bool watch_predecessors(struct hf_file *file,
+                               const struct hf_session *own)
 {
-    bool all = true;
+    bool all_live = true;
     unsigned count = 0;
 
     for (struct hf_list *link = own->waiting.next;
          link != &own->waiting && count < HF_DEATHS_MAX;
          link = link->next, count++) {
-        uint64_t ahead = predecessor(
+        uint64_t session = find_predecessor(
             file, HF_CONTAINER(link, const struct hf_claim, of_session));
 
-        if (ahead != 0 && !watch_session(file, ahead))
-            all = false;
+        if (session != 0 && !watch_session(file, session))
+            all_live = false;
     }
-    return all;
+    return all_live;
 }
 
-/* Inside. */
-static void review(struct hf_file *file)
+/* Remove the predecessors of our claims that are gone, and watch those that
+ * come next. Critical section. */
+static void review_claims(struct hf_file *file)
 {
     const struct hf_session *own =
         hf_table_session(&file->replica.store.table, file->local.session);
-    int cleared = 0;
+    int removed = 0;
 
     if (!own || hf_list_empty(&own->waiting))
         return;
-    while (cleared < REVIEW_MAX && clear_one(file, own))
-        cleared++;
-    forget_gone(file);
-    if (cleared == REVIEW_MAX)
-        recheck_now(file);
-    else if (!watch_all(file, own))
-        recheck(file);
+    while (removed < REMOVE_MAX && remove_one(file, own))
+        removed++;
+    drop_ended_watches(file);
+    if (removed == REMOVE_MAX)
+        restart_rechecks(file);
+    else if (!watch_predecessors(file, own))
+        schedule_recheck(file);
 }
 
 static void on_recheck(struct hf_timer *timer)
@@ -302,15 +306,15 @@ static void on_recheck(struct hf_timer *timer)
     enum hf_err err = hf_file_enter(&file->local);
 
     if (!err) {
-        review(file);
+        review_claims(file);
         hf_file_leave(&file->local);
         hf_local_tell_news(&file->local);
     } else if (err == HF_EBUSY) {
-        recheck(file);
+        schedule_recheck(file);
     }
 }
 
-/* ---- Beginning and end --------------------------------------------------*/
+/* ---- Opening and closing ------------------------------------------------*/
 
 enum hf_err hf_deaths_init(struct hf_file *file)
 {

@@ -1,15 +1,20 @@
-/* deaths.h - hand over the locks of clients that died, at once.
+/* deaths.h - release the locks of clients whose process has ended.
  *
- * A lock ends with its holder's process, unless it was detached. A client that
- * waits for a key therefore watches its predecessor in the queue, or the holder
- * if it is the first, by a pidfd. So each death wakes one waiter, and a waiter
- * that is granted the key is watched by the next one already.
+ * A lock ends with its holder's process, unless it was detached. To notice that
+ * at once, a client that waits for a key watches one process through a pidfd:
+ * that of the waiter before it in the queue, or of the holder if it is the first
+ * waiter. So the end of a process wakes one waiter, however long the queue is,
+ * and a waiter that is granted the key is already watched by the next one.
  *
- * A pidfd only wakes: whether a client is gone is decided by the lock on its
- * slot's byte, which the kernel drops when the last descriptor is closed. A
- * process that inherited the descriptor keeps the lock from being handed over.
- * Where there is no pidfd (another pid namespace, no descriptors left), waiters
- * find out when they ask again, after LOOK_MS or a multiple of it. */
+ * A pidfd only wakes. Whether a client is gone is decided by the lock on its
+ * slot's byte, which the kernel drops when the last copy of the descriptor is
+ * closed: a child process that has inherited the descriptor keeps the locks.
+ * Where a pidfd cannot be opened (another pid namespace, no descriptors left),
+ * waiters notice when they ask again, about once a second for the first of
+ * them.
+ *
+ * Functions marked "critical section" are called between hf_file_enter() and
+ * hf_file_leave(). */
 #ifndef HF_STRATEGY_FILE_DEATHS_H
 #define HF_STRATEGY_FILE_DEATHS_H
 
@@ -26,31 +31,34 @@ struct hf_file;
 struct hf_death_watch {
     struct hf_fd pidfd; /* -1: the process has ended */
     struct hf_file *file;
-    uint64_t session; /* 0: not in use */
+    uint64_t session; /* of the watched client; 0: not in use */
 };
 
 struct hf_deaths {
     struct hf_death_watch watches[HF_DEATHS_MAX];
-    unsigned next;           /* the one that is replaced when all are in use */
-    uint64_t wanted;         /* the session to watch, once outside; 0: none */
-    struct hf_timer recheck; /* a process has ended, its slot is locked still */
-    uint32_t delay_ms;
+    unsigned next;           /* to be replaced next when all are in use */
+    uint64_t wanted;         /* session to watch after leaving; 0: none */
+    struct hf_timer recheck; /* a process has ended, but its slot is locked */
+    uint32_t delay_ms;       /* of the next recheck */
 };
 
 enum hf_err hf_deaths_init(struct hf_file *file);
 void hf_deaths_fini(struct hf_file *file);
 
-/* Inside: end the hold of `key` if its holder is gone and has not detached any
- * lock: true. */
+/* Critical section. If the holder of `key` is gone and has not detached any
+ * lock, expire its hold and return true. */
 bool hf_deaths_free_key(struct hf_file *file, struct hf_key key);
 
-/* Inside: end what the client held that was in our slot before us. Its session
- * has ended. */
+/* Critical section. Expire every hold of `session`, which was that of the last
+ * client in our slot and has ended. */
 void hf_deaths_free_all(struct hf_file *file, uint64_t session);
 
-/* Inside: a claim of ours waits. Its predecessor is watched from the next
- * hf_deaths_watch() on, which is called outside. */
+/* Critical section. Our `claim` waits: hf_deaths_watch() is to watch its
+ * predecessor. */
 void hf_deaths_follow(struct hf_file *file, const struct hf_claim *claim);
+
+/* Outside the critical section, because it makes system calls: watch the
+ * process that hf_deaths_follow() chose, if any. */
 void hf_deaths_watch(struct hf_file *file);
 
 #endif

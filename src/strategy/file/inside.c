@@ -14,7 +14,7 @@ static struct hf_file *file_of(struct hf_local *local)
     return HF_CONTAINER(local, struct hf_file, local);
 }
 
-/* ---- Who is to hear of it -----------------------------------------------*/
+/* ---- Events -------------------------------------------------------------*/
 
 unsigned hf_file_slot_of(const struct hf_file *file, uint64_t session)
 {
@@ -48,8 +48,8 @@ void hf_file_on_event(void *arg, const struct hf_table_event *event)
 
 /* ---- Commands -----------------------------------------------------------*/
 
-/* Clients that died waiting are passed over: their sessions are ended before
- * whatever ends the holder. */
+/* Before a command that may grant `key` to the first waiter: end the sessions of
+ * waiters at the head of the queue that have died. */
 static void bury_waiters(struct hf_file *file, struct hf_key key)
 {
     struct hf_hold *hold;
@@ -71,8 +71,8 @@ static void bury_waiters(struct hf_file *file, struct hf_key key)
     }
 }
 
-/* A LOCK that is asked again by who stands in line changes nothing: the others
- * need not hear of it. */
+/* Answer a LOCK that our own waiter repeats. It changes nothing, so it does not
+ * go into the log. */
 static bool stands_in_line(struct hf_file *file,
                            const struct hf_command *command,
                            struct hf_result *result)
@@ -93,8 +93,8 @@ static bool stands_in_line(struct hf_file *file,
     return true;
 }
 
-/* A claim that another client renews is valid there: it may outlive the one that
- * was granted it. */
+/* A lock that another client renews is in use there, so it may outlive the
+ * process that it was granted to. */
 static void detach_renewed(struct hf_file *file,
                            const struct hf_command *command)
 {
@@ -110,7 +110,7 @@ static void detach_renewed(struct hf_file *file,
         hf_arena_slot(&file->arena, slot)->detached = 1;
 }
 
-/* Our claim waits: notice the end of the client before it. */
+/* Our claim waits: watch the client in front of it. */
 static void follow(struct hf_file *file, const struct hf_command *command)
 {
     const struct hf_table *table = &file->replica.store.table;
@@ -128,7 +128,8 @@ static bool may_hand_over(enum hf_command_kind kind)
            kind == HF_COMMAND_CANCEL || kind == HF_COMMAND_FORCE;
 }
 
-/* One command grants at most to all that wait: a CLOSE may end many locks. */
+/* A command can grant as many locks as there are waiters: a CLOSE may end many
+ * holds. */
 static enum hf_err reserve_tokens(struct hf_file *file)
 {
     const struct hf_table *table = &file->replica.store.table;
@@ -175,11 +176,11 @@ static void expire_due(struct hf_file *file)
     while (hf_store_due(&file->replica.store, now, &expire)) {
         run(&file->local, now, &expire, &result);
         if (result.err && result.err != HF_ENOTHELD)
-            return; /* no memory or no room: later */
+            return; /* out of memory or of log space: retried on the next entry */
     }
 }
 
-/* ---- Inside -------------------------------------------------------------*/
+/* ---- The critical section -----------------------------------------------*/
 
 static enum hf_err broken(struct hf_file *file, const char *what)
 {
@@ -216,7 +217,8 @@ enum hf_err hf_file_take_word(struct hf_file *file)
     return err;
 }
 
-/* A grant may use only tokens that the disk will not forget. */
+/* Apply what others have written, and reserve the tokens for what we may grant:
+ * a token is used only if the mark on the disk is above it. */
 static enum hf_err catch_up(struct hf_file *file)
 {
     struct hf_replica *replica = &file->replica;
@@ -295,7 +297,8 @@ void hf_file_leave(struct hf_local *local)
     hf_deaths_watch(file);
 }
 
-/* Events of before our time are in the ring, as far back as the snapshot. */
+/* Events from before this client was opened are in the ring, as far back as the
+ * snapshot. */
 static enum hf_err watch(struct hf_local *local, uint64_t from)
 {
     struct hf_file *file = file_of(local);

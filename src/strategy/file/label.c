@@ -1,8 +1,8 @@
-/* label.c - what an arena is labelled with, and whether one that is found can be
- * used, has to be replaced, or is to be left alone.
+/* label.c - the label of an arena, and what to do with an arena that exists: use
+ * it, replace it, or refuse to open it.
  *
- * All of this happens with the file "lock" locked: one client at a time decides
- * what the arena is. */
+ * All of this happens with the file "lock" locked, so only one client at a time
+ * decides which arena is in force. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -38,10 +38,11 @@ static enum hf_err read_boot(char boot[40], struct hf_error *error)
     return HF_OK;
 }
 
-/* ---- Which clients have it open -----------------------------------------*/
+/* ---- Whether clients have it open ---------------------------------------*/
 
-/* Every client has a lock on the byte after the slots, besides its own slot:
- * it is taken while "lock" is locked, and dropped by the kernel. */
+/* Besides the lock on its own slot, every client has a shared lock on the byte
+ * after the slots. It takes it while "lock" is locked, and the kernel drops it
+ * with the process. */
 static struct flock lock_of_use(short type)
 {
     return (struct flock){
@@ -61,7 +62,8 @@ static enum hf_err mark_use(struct hf_arena *arena, struct hf_error *error)
     return HF_OK;
 }
 
-/* Any lock counts: another version may have its slots elsewhere. */
+/* Check for a lock on any byte: the slots of another version may lie
+ * elsewhere. */
 static bool is_in_use(int file)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -69,9 +71,9 @@ static bool is_in_use(int file)
     return fcntl(file, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
-/* Every client has a shared lock on the directory, also where the arena is
- * gone. A process that is being killed may drop that a little later than the
- * file "lock": wait for it. */
+/* Every client has a shared lock on the directory, which shows that the store is
+ * in use even if the arena was removed. A process that is being killed may drop
+ * it a little later than the lock on the file "lock", so wait for a moment. */
 static bool lock_directory(int directory)
 {
     const struct timespec moment = {.tv_nsec = 10000000};
@@ -85,7 +87,7 @@ static bool lock_directory(int directory)
     return locked;
 }
 
-/* ---- A fresh one --------------------------------------------------------*/
+/* ---- Creating an arena --------------------------------------------------*/
 
 static int allocate_first(int file)
 {
@@ -152,7 +154,8 @@ static enum hf_err fill_arena(struct hf_arena *arena, int file,
     return HF_OK;
 }
 
-/* Under another name until it is whole. */
+/* The file has a temporary name until it is complete, so that a client which
+ * dies here leaves no partial arena. */
 static int create_arena(struct hf_arena *arena, const char *name,
                         struct hf_error *error)
 {
@@ -194,8 +197,8 @@ static enum hf_err make_arena(struct hf_arena *arena, int old,
     return err;
 }
 
-/* Tokens go on above everything that either file names; the arena that is
- * replaced says so where the mark was lost. */
+/* Tokens continue above the mark and above those of the arena that is replaced:
+ * either of the two files may have been lost. */
 static enum hf_err find_first_token(struct hf_arena *arena, uint64_t in_arena,
                                     uint64_t *token, struct hf_error *error)
 {
@@ -215,7 +218,7 @@ static enum hf_err find_first_token(struct hf_arena *arena, uint64_t in_arena,
     return HF_OK;
 }
 
-/* ---- One that is found --------------------------------------------------*/
+/* ---- An arena that exists -----------------------------------------------*/
 
 struct found {
     struct hf_arena_label label;
@@ -224,7 +227,7 @@ struct found {
     bool is_whole;
     bool is_of_this_boot;
     bool is_in_use;
-    uint64_t token; /* none in use is above; 0: not known */
+    uint64_t token; /* no larger token was granted; 0: not known */
     hf_time now;
     hf_time stamped; /* as in the header */
     hf_time quiet_at;
@@ -247,9 +250,9 @@ static void read_times(int file, struct found *found)
     found->quiet_at = (hf_time)quiet_at;
 }
 
-/* A lease may be running, whose client has ended: it was left behind, as by
- * `holdfast lock`. A clock that is behind the last command is that of another
- * boot. */
+/* Whether a lease may still be running although no client has the arena open:
+ * `holdfast lock` ends and leaves its lock held. If the clock is behind the last
+ * command, the machine was rebooted since, and no lease runs. */
 static bool may_have_leases(const struct found *found)
 {
     return found->now >= found->stamped && found->now < found->quiet_at &&
@@ -287,11 +290,13 @@ static enum hf_err examine_arena(struct hf_arena *arena, const char *boot,
     return hf_place_now(&found->now, error);
 }
 
-/* HF_OK: it is to be used; HF_ENOTHELD: to be replaced; HF_EUNAVAIL: later.
+/* HF_OK: use it. HF_ENOTHELD: replace it. HF_EUNAVAIL: try again when its leases
+ * have ended. HF_EPROTO: refuse it.
  *
- * After a reboot nobody has it open, and no holder is left. But a container may
- * have a boot id of its own: an arena that others have open is in force,
- * whatever boot it names, and the leases of clients that have ended still run. */
+ * An arena of another boot has no holders. But the boot id is no proof of
+ * another boot, because a container may have one of its own: an arena that
+ * other clients have open stays in force whatever boot it names, and so does
+ * one whose leases still run. */
 static enum hf_err judge_arena(const struct hf_arena *arena,
                                const struct found *found,
                                struct hf_error *error)
@@ -325,7 +330,7 @@ static enum hf_err judge_arena(const struct hf_arena *arena,
     return HF_OK;
 }
 
-/* ---- Either -------------------------------------------------------------*/
+/* ---- Opening ------------------------------------------------------------*/
 
 static enum hf_err replace_arena(struct hf_arena *arena, const char *boot,
                                  uint64_t token, struct hf_error *error)

@@ -1,6 +1,6 @@
-/* layout.h - how an arena lies in its file, for the files that make it up:
- * arena.c (the ring, the snapshots), word.c, slots.c, mark.c, label.c,
- * opening.c, share.c. */
+/* layout.h - the layout of the arena file, and what the files that implement the
+ * arena share: arena.c (the ring, the snapshots), word.c, slots.c, mark.c,
+ * label.c, opening.c, share.c. */
 #ifndef HF_STRATEGY_FILE_LAYOUT_H
 #define HF_STRATEGY_FILE_LAYOUT_H
 
@@ -9,7 +9,7 @@
 
 #include "strategy/file/arena.h"
 
-#define HF_ARENA_RING (UINT64_C(32) << 20) /* at most: room is made as needed */
+#define HF_ARENA_RING (UINT64_C(32) << 20) /* at most: it grows in place */
 #define HF_ARENA_RING_FIRST (UINT64_C(1) << 20)
 #define HF_ARENA_HALF (UINT64_C(64) << 20)
 #define HF_ARENA_HALF_FIRST (UINT64_C(256) << 10)
@@ -20,28 +20,29 @@ struct hf_arena_half {
     uint8_t bytes[HF_ARENA_HALF];
 };
 
-/* What never changes once it is made. In all versions from 3 on, the label and
- * the first line of the header (up to quiet_at) lie where they lie here. */
+/* The part that never changes. In all versions from 3 on, the label and the next
+ * members of the header, up to quiet_at, are at the offsets that they have
+ * here. */
 struct hf_arena_label {
     uint64_t magic;
     uint32_t version;
-    uint32_t size; /* of the whole */
-    char boot[40]; /* the boot that it was made in */
+    uint32_t size; /* of the file */
+    char boot[40]; /* boot id at the time of its creation */
     uint64_t first_token;
 };
 
 struct hf_arena_header {
     struct hf_arena_label label;
     _Alignas(64) _Atomic uint64_t word; /* word.h */
-    _Atomic int64_t stamped;            /* the last command was at this time */
-    _Atomic int64_t quiet_at;           /* and every lease ends by this time */
+    _Atomic int64_t stamped;            /* time of the last command */
+    _Atomic int64_t quiet_at;           /* all leases have ended by then */
     _Alignas(64) _Atomic uint64_t tail; /* of the entries that are published */
     _Atomic uint64_t head;              /* entries before this are gone */
     _Atomic uint64_t snapshot;          /* its number: the half is its parity */
     _Atomic uint64_t ring_room; /* bytes of the ring in use, a power of two */
     _Atomic uint64_t half_room; /* bytes of each half that the disk has */
-    _Atomic uint64_t token_reserve;
-    _Atomic uint32_t slots; /* that were ever used */
+    _Atomic uint64_t token_reserve; /* mark.c */
+    _Atomic uint32_t slots;         /* that were ever used */
 
     _Alignas(64) struct hf_arena_slot slot[HF_ARENA_SLOTS];
     _Alignas(64) uint8_t ring[HF_ARENA_RING];
@@ -71,18 +72,18 @@ _Static_assert(offsetof(struct hf_arena_header, ring) == HF_ARENA_RING_AT &&
                    sizeof(struct hf_arena_half) == 16 + HF_ARENA_HALF,
                "what follows the header is the same everywhere");
 
-/* errno, about one of the files: `name`, or the directory if that is "". */
+/* Report errno, about the file `name`, or about the directory if that is "". */
 enum hf_err hf_arena_fail(const struct hf_arena *arena, struct hf_error *error,
                           const char *name, const char *what);
 
-/* Take blocks for the ring and what is before it, and for both halves, ahead:
- * so a full disk is an error here and never a SIGBUS in the middle of
- * something. 0, or an errno. */
+/* Allocate disk blocks for the ring and the header before it, or for both
+ * halves, so that a full disk is an error here and not a SIGBUS on a later
+ * write. Returns 0, or an errno. */
 int hf_arena_allocate_ring(int file, uint64_t size);
 int hf_arena_allocate_halves(int file, uint64_t size);
 
-/* With the file "lock" locked: open the arena, or make a fresh one. It is in use
- * from then on, until its descriptor is closed. */
+/* With the file "lock" locked, open the arena, or create one. It counts as in use
+ * until its descriptor is closed. */
 enum hf_err hf_arena_find(struct hf_arena *arena, struct hf_error *error);
 
 /* Refuse what is in the place of a file of ours: not a plain file, or one that
@@ -90,7 +91,7 @@ enum hf_err hf_arena_find(struct hf_arena *arena, struct hf_error *error);
 enum hf_err hf_arena_check_plain(const struct hf_arena *arena, int file,
                                  const char *name, struct hf_error *error);
 
-/* Take a free slot, with the bell that others ring. */
+/* Take a free slot, and create the FIFO through which others wake us. */
 enum hf_err hf_slot_take(struct hf_arena *arena, struct hf_error *error);
 void hf_slot_give(struct hf_arena *arena);
 
@@ -117,16 +118,17 @@ void hf_share_temporary(char name[HF_SHARE_NAME], const char *of);
 /* Whether we may rename a file over this one. */
 bool hf_share_can_replace(int directory, int file);
 
-/* The token mark. HF_EPROTO: it is there and is no number; none is 0. */
-#define HF_MARK_MAX (UINT64_MAX / 2) /* more were never used */
+/* Read the token mark; 0 if there is no such file. HF_EPROTO: the file has no
+ * number in it. */
+#define HF_MARK_MAX (UINT64_MAX / 2) /* larger tokens are never used */
 enum hf_err hf_mark_read(int directory, uint64_t *token);
 bool hf_mark_is_missing(int directory);
 
-/* Replace it by one that is ahead of `token`: those up to `*mark` may be used
- * then. HF_ESYSTEM, and errno. */
+/* Replace it by a `*mark` ahead of `token`: tokens up to it may be used then.
+ * HF_ESYSTEM: see errno. */
 enum hf_err hf_mark_raise(int directory, uint64_t token, uint64_t *mark);
 
-/* Where tokens begin if nothing is known of any before. */
+/* Where tokens start if no earlier one is known. */
 uint64_t hf_mark_from_clock(void);
 
 #endif

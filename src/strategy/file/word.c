@@ -6,11 +6,11 @@
 #include "base/step.h"
 #include "strategy/file/arena.h"
 
-#define SPINS 200 /* a section takes about a microsecond */
-#define NAPS 8    /* while others come and go */
+#define SPINS 200 /* a critical section takes about a microsecond */
+#define NAPS 8    /* lost races against other clients, before BUSY */
 
-/* The word: the owner, 20 bits of its turn, the sleepers' bit, and the rest of
- * the turn. The sleepers' bit is in the half that the futex compares. */
+/* The word, from its low end: 11 bits for the owner's slot plus one, 20 of the
+ * turn, the sleepers' bit, and 32 of the turn. */
 #define OWNER UINT64_C(0x7ff)
 #define TURN_SHIFT 11
 #define TURN_LOW UINT64_C(0xfffff)
@@ -44,8 +44,8 @@ uint32_t hf_word_futex_value(uint64_t word)
     return (uint32_t)(word | SLEEPERS);
 }
 
-/* The turn is stored before it is used: a client that dies in between has
- * wasted a turn, and the next client of the slot does not use it again. */
+/* The turn is stored before it is used. A client that dies in between wastes
+ * that turn, and the next client of the slot does not use it again. */
 void hf_word_start(struct hf_word_attempt *attempt, unsigned slot,
                    _Atomic uint64_t *turn)
 {
@@ -61,7 +61,7 @@ void hf_word_start(struct hf_word_attempt *attempt, unsigned slot,
     atomic_store_explicit(turn, last + 1, memory_order_release);
 }
 
-static bool swap(_Atomic uint64_t *word, uint64_t from, uint64_t to)
+static bool swap_word(_Atomic uint64_t *word, uint64_t from, uint64_t to)
 {
     return atomic_compare_exchange_strong(word, &from, to);
 }
@@ -69,7 +69,7 @@ static bool swap(_Atomic uint64_t *word, uint64_t from, uint64_t to)
 static enum hf_word_state step_try(struct hf_word_attempt *attempt,
                                    _Atomic uint64_t *word)
 {
-    if (swap(word, 0, attempt->ours))
+    if (swap_word(word, 0, attempt->ours))
         return HF_WORD_INSIDE;
     if (attempt->spins == 0)
         return HF_WORD_LOOK;
@@ -77,10 +77,10 @@ static enum hf_word_state step_try(struct hf_word_attempt *attempt,
     return HF_WORD_TRY;
 }
 
-/* The same turn before and after a nap: its owner is slow, stopped or dead. A
- * word that names our own slot was left by the client that had the slot before
- * and died inside. */
-static enum hf_word_state judge_owner(const struct hf_word_attempt *attempt)
+/* The owner has had the same turn for a whole nap: it is slow, stopped or dead.
+ * If the word names our own slot, it was left by the last client of the slot,
+ * which died in the critical section. */
+static enum hf_word_state suspect_owner(const struct hf_word_attempt *attempt)
 {
     unsigned owner = hf_word_owner(attempt->seen);
 
@@ -100,25 +100,26 @@ static enum hf_word_state step_look(struct hf_word_attempt *attempt,
     if (attempt->seen == 0)
         return HF_WORD_TRY_AGAIN;
     if (before != 0 && (attempt->seen | SLEEPERS) == (before | SLEEPERS))
-        return judge_owner(attempt);
+        return suspect_owner(attempt);
     return attempt->seen & SLEEPERS ? HF_WORD_SLEEP : HF_WORD_MARK;
 }
 
-/* Other clients may sleep: they are to be woken when we leave. */
+/* Other clients may still sleep, so we have to wake one when we leave. */
 static enum hf_word_state step_try_again(struct hf_word_attempt *attempt,
                                          _Atomic uint64_t *word)
 {
-    if (swap(word, 0, attempt->ours | SLEEPERS))
+    if (swap_word(word, 0, attempt->ours | SLEEPERS))
         return HF_WORD_INSIDE;
     attempt->naps--;
     return attempt->naps > 0 ? HF_WORD_LOOK : HF_WORD_BUSY;
 }
 
-/* What the dead owner had not published was never there. */
+/* Nothing is to be repaired: what the dead owner had not published, nobody can
+ * see. */
 static enum hf_word_state step_take_over(struct hf_word_attempt *attempt,
                                          _Atomic uint64_t *word)
 {
-    if (!swap(word, attempt->seen, attempt->ours | SLEEPERS))
+    if (!swap_word(word, attempt->seen, attempt->ours | SLEEPERS))
         return HF_WORD_BUSY; /* another client was faster */
     HF_STEP(2);
     return HF_WORD_INSIDE;
@@ -134,9 +135,10 @@ void hf_word_step(struct hf_word_attempt *attempt, _Atomic uint64_t *word)
         attempt->state = step_look(attempt, word);
         break;
     case HF_WORD_MARK:
-        attempt->state = swap(word, attempt->seen, attempt->seen | SLEEPERS)
-                             ? HF_WORD_SLEEP
-                             : HF_WORD_TRY_AGAIN;
+        attempt->state =
+            swap_word(word, attempt->seen, attempt->seen | SLEEPERS)
+                ? HF_WORD_SLEEP
+                : HF_WORD_TRY_AGAIN;
         break;
     case HF_WORD_SLEEP:
         attempt->state = HF_WORD_TRY_AGAIN;

@@ -1,22 +1,36 @@
-/* word.h - the lock word of an arena: which client is in the critical section.
+/* word.h - the arena lock: a mutex between processes, one 64-bit word in shared
+ * memory.
  *
- * The word is 0, or the slot of the owner plus one and a turn. A slot never has
- * the same turn twice, whatever clients use it one after another: the last turn
- * is kept beside the slot, and raised before it is used. So a compare-and-swap
- * succeeds only if the word is still the very one that was looked at, however
- * long ago that was.
+ * The word is 0 while nobody is in the critical section. Otherwise it names the
+ * owner's slot and a turn, a number that a slot never uses twice: the last turn
+ * is kept in the slot, whatever clients use the slot one after another, and is
+ * raised before it is used. So a compare-and-swap against an old value of the
+ * word cannot succeed by accident (ABA), however old that value is.
  *
- * An attempt to take the word is a state machine, and each step makes one
- * access to shared memory: tests/file/test_word.c runs this code through all
+ * An attempt to take the word is a state machine, and each step makes at most
+ * one access to shared memory: tests/file/test_word.c runs this code through all
  * interleavings of three clients that may die between any two steps.
  *
- *     TRY -> LOOK -> MARK -> SLEEP -> TRY_AGAIN -> LOOK ...
- *              |                          |
- *              +-> ASK -> TAKE_OVER       +-> BUSY: others come and go
- *                    |        |
- *                    +-> BUSY +-> BUSY
+ *     TRY        -> INSIDE     the word was 0 and is ours
+ *                -> LOOK       it was not, SPINS times
+ *     LOOK       -> TRY_AGAIN  it is 0
+ *                -> MARK       the owner is new
+ *                -> SLEEP      the owner is new, and the sleepers' bit is set
+ *                -> ASK        the owner has not changed since the last LOOK
+ *                -> TAKE_OVER  likewise, and it names our own slot
+ *                -> BROKEN     likewise, and it names no slot
+ *     MARK       -> SLEEP      the sleepers' bit is set
+ *                -> TRY_AGAIN  the word has changed
+ *     SLEEP      -> TRY_AGAIN
+ *     TRY_AGAIN  -> INSIDE     the word was 0 and is ours
+ *                -> LOOK       it was not
+ *                -> BUSY       likewise, for the last time
+ *     ASK        -> TAKE_OVER  the owner is dead
+ *                -> BUSY       it is alive
+ *     TAKE_OVER  -> INSIDE     the word is ours
+ *                -> BUSY       another client was faster
  *
- * TRY, TRY_AGAIN and TAKE_OVER lead to INSIDE. */
+ * INSIDE, BUSY and BROKEN are final. */
 #ifndef HF_STRATEGY_FILE_WORD_H
 #define HF_STRATEGY_FILE_WORD_H
 
@@ -25,47 +39,48 @@
 #include <stdint.h>
 
 enum hf_word_state {
-    HF_WORD_TRY,       /* take it if it is free, again and again */
-    HF_WORD_LOOK,      /* see who has it */
-    HF_WORD_MARK,      /* announce that somebody sleeps */
-    HF_WORD_SLEEP,     /* for the caller: sleep while the word is `seen` */
-    HF_WORD_TRY_AGAIN, /* take it if it is free, once */
-    HF_WORD_ASK,       /* for the caller: does the owner of `seen` live? */
-    HF_WORD_TAKE_OVER, /* its owner is dead: take it from there */
-    HF_WORD_INSIDE,    /* the end: the word is ours */
-    HF_WORD_BUSY,      /* the end: it is not */
-    HF_WORD_BROKEN,    /* the end: the word is none that we write */
+    HF_WORD_TRY,       /* take the word if it is 0, repeatedly */
+    HF_WORD_LOOK,      /* load the word */
+    HF_WORD_MARK,      /* set the sleepers' bit */
+    HF_WORD_SLEEP,     /* the caller sleeps while the word is `seen` */
+    HF_WORD_TRY_AGAIN, /* take the word if it is 0, once */
+    HF_WORD_ASK,       /* the caller checks whether the owner is alive */
+    HF_WORD_TAKE_OVER, /* take the word from its dead owner */
+    HF_WORD_INSIDE,    /* the word is ours */
+    HF_WORD_BUSY,      /* it is not */
+    HF_WORD_BROKEN,    /* it has a value that holdfast never writes */
 };
 
 struct hf_word_attempt {
     enum hf_word_state state;
     unsigned slot;
-    unsigned spins; /* left */
-    unsigned naps;  /* left */
-    uint64_t turn;  /* the last one of ours */
-    uint64_t ours;  /* the word, once it is taken */
-    uint64_t seen;  /* the word, when it was last looked at */
+    unsigned spins; /* left, in TRY */
+    unsigned naps;  /* left, in TRY_AGAIN */
+    uint64_t turn;  /* of this attempt */
+    uint64_t ours;  /* the value to write */
+    uint64_t seen;  /* the value as of the last LOOK */
 };
 
-/* Begin an attempt from `slot`, whose last turn is `*turn`. Keep the struct
- * between attempts; it starts zeroed. */
+/* Start an attempt for `slot`, whose last turn is `*turn`. */
 void hf_word_start(struct hf_word_attempt *attempt, unsigned slot,
                    _Atomic uint64_t *turn);
 
-/* One step. In SLEEP: after the sleep. Not in ASK. */
+/* Make one step. In SLEEP, call it after the sleep; in ASK, call
+ * hf_word_answer() instead. */
 void hf_word_step(struct hf_word_attempt *attempt, _Atomic uint64_t *word);
 
-/* In ASK: whether the owner lives. */
+/* In ASK: whether the owner is alive. */
 void hf_word_answer(struct hf_word_attempt *attempt, bool alive);
 
-/* The slot of the owner of a word that is not 0. */
+/* The owner's slot in a word that is not 0. */
 unsigned hf_word_owner(uint64_t word);
 
-/* Give the word back. Whether somebody sleeps. */
+/* Leave the critical section. True: wake a sleeper. */
 bool hf_word_leave(_Atomic uint64_t *word);
 
-/* The half of the word that a futex can watch. It has the sleepers' bit, which
- * changes, and enough of the turn. */
+/* A futex has 32 bits: the half of the word with the owner, the sleepers' bit
+ * and the low bits of the turn, and the value that it has while `word` is
+ * marked. */
 _Atomic uint32_t *hf_word_futex(_Atomic uint64_t *word);
 uint32_t hf_word_futex_value(uint64_t word);
 

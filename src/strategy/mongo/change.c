@@ -35,14 +35,15 @@ static const char *find_text(const bson_t *document, const char *path)
     return NULL;
 }
 
-/* Where a change has the text, whether the document was changed or made. */
+/* The field with the events, of a document that was updated, and of one that was
+ * inserted or replaced. */
 static const char *const paths[] = {
     "updateDescription.updatedFields.events",
     "fullDocument.events",
 };
 
-/* The whole text is in the change itself, whether the document was made,
- * changed or replaced. What has none, such as a deletion, tells nothing. */
+/* The events are part of the change, so nothing else has to be read. A change
+ * without events, such as a deletion, is of no interest. */
 struct hf_mongo_change *hf_mongo_change_read(const bson_t *document)
 {
     const char *key = find_text(document, "documentKey._id");
@@ -61,7 +62,7 @@ struct hf_mongo_change *hf_mongo_change_read(const bson_t *document)
 
 /* ---- Stages -------------------------------------------------------------*/
 
-/* Values and lines may be long, and nobody here wants them. */
+/* Leave out the value and the queue, which may be long. */
 static void add_projection(bson_t *pipeline, const char *number)
 {
     bson_t stage, fields;
@@ -76,7 +77,7 @@ static void add_projection(bson_t *pipeline, const char *number)
     bson_append_document_end(pipeline, &stage);
 }
 
-/* Only what names this client, which grants do that somebody waits for. */
+/* Pass on only changes that name this client, as a grant to a waiter does. */
 static void add_filter(bson_t *pipeline, const char *client)
 {
     bson_t stage, match, either, path;

@@ -6,13 +6,13 @@
 #include "base/assert.h"
 #include "base/mutant.h"
 
-#define AWAIT_MS 250        /* how long the server waits for news, each time */
-#define QUEUE_MAX 16384     /* changes that nobody has taken */
-#define REST_MS 200         /* after a failure; twice as long after the next */
-#define REST_DOUBLED_MAX 5  /* times: 6.4 s */
-#define REST_AFTER_MS 10000 /* that nobody listens, the stream ends */
+#define AWAIT_MS 250         /* how long the server waits for a change */
+#define QUEUE_MAX 16384      /* changes that the client has not taken */
+#define BACK_OFF_MS 200      /* after a failure; doubled after the next one */
+#define BACK_OFF_DOUBLINGS 5 /* up to 6.4 s */
+#define IDLE_MS 10000        /* after hf_mongo_stream_rest(), the thread ends */
 
-/* MongoDB's numbers of what would fail at the same place each time. */
+/* Error codes of MongoDB after which resuming would fail again. */
 enum {
     CAPPED_POSITION_LOST = 136,
     INVALID_RESUME_TOKEN = 260, /* the collection was dropped or renamed */
@@ -29,25 +29,25 @@ struct hf_mongo_stream {
     void *arg;
 
     pthread_mutex_t mutex;
-    pthread_cond_t changed; /* wishes, room in the queue, or closed */
-    unsigned references;    /* of the strategy, and of the thread */
+    pthread_cond_t changed; /* a request, room in the queue, or closed */
+    unsigned references;    /* held by the strategy, and by the thread */
     bool started, closed;
     bool live;       /* the server has answered, and not failed since */
-    hf_time rest_at; /* the thread is to end; HF_NEVER: somebody listens */
+    hf_time rest_at; /* when the thread ends; HF_NEVER: it is needed */
     struct hf_list queue;
     unsigned queued;
 
-    uint64_t told; /* the time of the last change in the queue, ever */
+    uint64_t last; /* time of the newest change that was ever queued */
 
-    /* Wishes. */
+    /* What was requested by hf_mongo_stream_want(): */
     uint64_t from;
     bool all;
-    unsigned wish; /* counts them */
+    unsigned request; /* counts the requests that changed it */
 };
 
-/* What the thread knows. */
+/* The state of the thread. */
 struct position {
-    unsigned wish; /* that it follows */
+    unsigned request; /* the one that it serves */
     bool all;
     uint64_t from;
     bson_t *token;     /* where to resume; NULL: at `from` */
@@ -68,8 +68,8 @@ static void free_stream(struct hf_mongo_stream *stream)
     free(stream);
 }
 
-/* With the mutex held, which is dropped. */
-static void leave(struct hf_mongo_stream *stream)
+/* Drop a reference, and the mutex, which the caller holds. */
+static void unref_stream(struct hf_mongo_stream *stream)
 {
     bool last = --stream->references == 0;
 
@@ -78,7 +78,7 @@ static void leave(struct hf_mongo_stream *stream)
         free_stream(stream);
 }
 
-/* ---- Telling ------------------------------------------------------------*/
+/* ---- Queueing -----------------------------------------------------------*/
 
 static bool is_wanted(const struct hf_mongo_stream *stream)
 {
@@ -86,37 +86,39 @@ static bool is_wanted(const struct hf_mongo_stream *stream)
            (stream->rest_at == HF_NEVER || hf_time_now() < stream->rest_at);
 }
 
-static bool follows(const struct hf_mongo_stream *stream,
-                    const struct position *position)
+/* Whether the thread is needed, and serves the latest request. */
+static bool is_current(const struct hf_mongo_stream *stream,
+                       const struct position *position)
 {
-    return is_wanted(stream) && stream->wish == position->wish;
+    return is_wanted(stream) && stream->request == position->request;
 }
 
-/* Wait for room; false if meanwhile something else is wished for. */
-static bool tell(struct hf_mongo_stream *stream,
-                 const struct position *position,
-                 struct hf_mongo_change *change)
+/* Queue a change, and wait for room if the queue is full. False: the thread
+ * serves an old request by now, and the change was freed. */
+static bool queue_change(struct hf_mongo_stream *stream,
+                         const struct position *position,
+                         struct hf_mongo_change *change)
 {
     struct hf_waker *waker = NULL;
-    bool told;
+    bool queued;
 
     pthread_mutex_lock(&stream->mutex);
-    while (follows(stream, position) && stream->queued >= QUEUE_MAX)
+    while (is_current(stream, position) && stream->queued >= QUEUE_MAX)
         pthread_cond_wait(&stream->changed, &stream->mutex);
-    told = follows(stream, position);
-    if (told) {
+    queued = is_current(stream, position);
+    if (queued) {
         hf_list_push_back(&stream->queue, &change->link);
         stream->queued++;
-        if (change->time > stream->told)
-            stream->told = change->time;
+        if (change->time > stream->last)
+            stream->last = change->time;
         waker = hf_mongo_crew_post(stream->crew, &stream->post);
     }
     pthread_mutex_unlock(&stream->mutex);
     if (waker)
         hf_waker_ring(waker);
-    if (!told)
+    if (!queued)
         free(change);
-    return told;
+    return queued;
 }
 
 /* ---- The stream ---------------------------------------------------------*/
@@ -145,8 +147,8 @@ static mongoc_change_stream_t *open_stream(mongoc_collection_t *collection,
     return opened;
 }
 
-static void remember(struct position *position,
-                     const mongoc_change_stream_t *opened)
+static void save_resume_token(struct position *position,
+                              const mongoc_change_stream_t *opened)
 {
     const bson_t *token = mongoc_change_stream_get_resume_token(
         (mongoc_change_stream_t *)(uintptr_t)opened);
@@ -157,7 +159,7 @@ static void remember(struct position *position,
     position->token = bson_copy(token);
 }
 
-/* Begin anew, where the server is now, and leave a mark. */
+/* Start again at the server's present time, and queue a mark for the gap. */
 static void skip_lost(struct hf_mongo_stream *stream, struct position *position,
                       mongoc_client_t *client)
 {
@@ -175,33 +177,34 @@ static void skip_lost(struct hf_mongo_stream *stream, struct position *position,
             HF_MUTANT(115) ? NULL : hf_mongo_change_new(position->from, "", "");
         if (mark) {
             mark->lost = true;
-            (void)tell(stream, position, mark);
+            (void)queue_change(stream, position, mark);
         }
     }
     bson_destroy(&ping);
     bson_destroy(&reply);
 }
 
-static bool is_wished(struct hf_mongo_stream *stream,
-                      const struct position *position, bool live)
+/* is_current() without the mutex held. Also records whether the stream is live. */
+static bool check_current(struct hf_mongo_stream *stream,
+                          const struct position *position, bool live)
 {
-    bool wished;
+    bool current;
 
     pthread_mutex_lock(&stream->mutex);
-    wished = follows(stream, position);
-    stream->live = wished && live;
+    current = is_current(stream, position);
+    stream->live = current && live;
     pthread_mutex_unlock(&stream->mutex);
-    return wished;
+    return current;
 }
 
-static bool is_for_good(uint32_t code)
+static bool is_gap(uint32_t code)
 {
     return code == CAPPED_POSITION_LOST || code == INVALID_RESUME_TOKEN ||
            code == CHANGE_STREAM_FATAL_ERROR ||
            code == CHANGE_STREAM_HISTORY_LOST || code == OBJECT_TOO_LARGE;
 }
 
-/* As far as this client knows; 0: it knows of none. */
+/* The primary, as far as this client knows; 0: it knows of none. */
 static uint32_t find_primary(const mongoc_client_t *client)
 {
     uint32_t primary = 0;
@@ -216,51 +219,55 @@ static uint32_t find_primary(const mongoc_client_t *client)
     return primary;
 }
 
-/* A stream outlives the term of its server. Then that may be cut off from the
- * others: it would have no news, and no failure either. */
-static bool is_elsewhere(const struct position *position,
-                         const mongoc_client_t *client)
+/* Whether there is another primary. A stream stays open when its server steps
+ * down; if that server is cut off from the others, the stream would never
+ * deliver anything and never fail. */
+static bool has_primary_changed(const struct position *position,
+                                const mongoc_client_t *client)
 {
     uint32_t primary = find_primary(client);
 
     return primary != 0 && primary != position->primary;
 }
 
-/* Until it fails, or the primary is another, or something else is wished for.
- * False: it failed, and what came next is lost. */
-static bool hear(struct hf_mongo_stream *stream, struct position *position,
-                 mongoc_change_stream_t *opened, const mongoc_client_t *client)
+/* Read changes until the stream fails, the primary changes or there is another
+ * request. False: it failed, and cannot be resumed at this point. */
+static bool read_changes(struct hf_mongo_stream *stream,
+                         struct position *position,
+                         mongoc_change_stream_t *opened,
+                         const mongoc_client_t *client)
 {
     const bson_t *document = NULL;
     bson_error_t why;
 
-    for (bool live = false; is_wished(stream, position, live); live = true) {
+    for (bool live = false; check_current(stream, position, live);
+         live = true) {
         struct hf_mongo_change *change = NULL;
 
         if (mongoc_change_stream_next(opened, &document)) {
             change = hf_mongo_change_read(document);
-            if (change && !tell(stream, position, change))
+            if (change && !queue_change(stream, position, change))
                 break;
         } else if (mongoc_change_stream_error_document(opened, &why,
                                                        &document)) {
-            return !is_for_good(why.code);
-        } else if (is_elsewhere(position, client)) {
+            return !is_gap(why.code);
+        } else if (has_primary_changed(position, client)) {
             break;
         }
         position->failures = 0;
-        remember(position, opened);
+        save_resume_token(position, opened);
     }
     return true;
 }
 
-/* A server may refuse change streams for as long as the client lives: its user
- * may lack the right. */
+/* Sleep longer after each failure: if the user lacks the right to open change
+ * streams, every attempt fails. */
 static void back_off(struct hf_mongo_stream *stream, struct position *position)
 {
-    unsigned doubled = position->failures < REST_DOUBLED_MAX
+    unsigned doubled = position->failures < BACK_OFF_DOUBLINGS
                            ? position->failures++
-                           : REST_DOUBLED_MAX;
-    uint64_t ms = (uint64_t)REST_MS << doubled;
+                           : BACK_OFF_DOUBLINGS;
+    uint64_t ms = (uint64_t)BACK_OFF_MS << doubled;
     struct timespec until;
 
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
@@ -269,16 +276,17 @@ static void back_off(struct hf_mongo_stream *stream, struct position *position)
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&stream->mutex);
-    while (follows(stream, position) &&
+    while (is_current(stream, position) &&
            pthread_cond_clockwait(&stream->changed, &stream->mutex,
                                   CLOCK_MONOTONIC, &until) == 0)
         continue;
     pthread_mutex_unlock(&stream->mutex);
 }
 
-/* False: the thread is to end. From then on a wish starts another one. */
-static bool follow_wish(struct hf_mongo_stream *stream,
-                        struct position *position)
+/* Adopt the latest request. False: the thread has to end, and the next request
+ * starts another one. */
+static bool adopt_request(struct hf_mongo_stream *stream,
+                          struct position *position)
 {
     bool open;
 
@@ -286,38 +294,39 @@ static bool follow_wish(struct hf_mongo_stream *stream,
     open = is_wanted(stream);
     stream->started = open;
     stream->all = stream->all && open;
-    if (stream->wish != position->wish) {
+    if (stream->request != position->request) {
         bson_destroy(position->token);
-        *position = (struct position){
-            .wish = stream->wish, .all = stream->all, .from = stream->from};
+        *position = (struct position){.request = stream->request,
+                                      .all = stream->all,
+                                      .from = stream->from};
     }
     pthread_mutex_unlock(&stream->mutex);
     return open;
 }
 
-static void be_a_listener(void *arg, mongoc_client_t *client,
-                          const struct hf_mongo_place *place)
+static void stream_main(void *arg, mongoc_client_t *client,
+                        const struct hf_mongo_place *place)
 {
     struct hf_mongo_stream *stream = arg;
     struct position position = {0};
     mongoc_collection_t *collection = mongoc_client_get_collection(
         client, place->address.database, place->address.collection);
 
-    while (follow_wish(stream, &position)) {
+    while (adopt_request(stream, &position)) {
         mongoc_change_stream_t *opened;
 
         position.primary = find_primary(client);
         opened = open_stream(collection, &position, stream->client);
-        if (!hear(stream, &position, opened, client) || HF_MUTANT(114))
+        if (!read_changes(stream, &position, opened, client) || HF_MUTANT(114))
             skip_lost(stream, &position, client);
         mongoc_change_stream_destroy(opened);
-        if (is_wished(stream, &position, false))
+        if (check_current(stream, &position, false))
             back_off(stream, &position);
     }
     bson_destroy(position.token);
     mongoc_collection_destroy(collection);
     pthread_mutex_lock(&stream->mutex);
-    leave(stream);
+    unref_stream(stream);
 }
 
 /* ---- In the client's context --------------------------------------------*/
@@ -360,21 +369,21 @@ void hf_mongo_stream_close(struct hf_mongo_stream *stream, struct hf_host *host)
     stream->closed = true; /* nothing is posted after this */
     host->ops->unpost(host, &stream->post);
     pthread_cond_broadcast(&stream->changed);
-    leave(stream);
+    unref_stream(stream);
 }
 
-static bool start(struct hf_mongo_stream *stream)
+static bool start_thread(struct hf_mongo_stream *stream)
 {
     if (stream->started)
         return true;
     stream->references++;
-    stream->started = hf_mongo_crew_task(stream->crew, be_a_listener, stream);
+    stream->started = hf_mongo_crew_task(stream->crew, stream_main, stream);
     stream->references -= !stream->started;
     return stream->started;
 }
 
-/* A wish for more than was told so far begins where that ended, so that what
- * others wait for is not missed. */
+/* A request for more than before starts no later than the last change that was
+ * queued, so that grants which others wait for are not missed. */
 bool hf_mongo_stream_want(struct hf_mongo_stream *stream, uint64_t time,
                           bool all)
 {
@@ -383,15 +392,15 @@ bool hf_mongo_stream_want(struct hf_mongo_stream *stream, uint64_t time,
     pthread_mutex_lock(&stream->mutex);
     stream->rest_at = HF_NEVER;
     if (!stream->started)
-        stream->told = time;
-    more = all && (!stream->all || time < stream->told);
+        stream->last = time;
+    more = all && (!stream->all || time < stream->last);
     if (!stream->started || more) {
-        stream->from = time < stream->told ? time : stream->told;
+        stream->from = time < stream->last ? time : stream->last;
         stream->all = stream->all || all;
-        stream->wish++;
+        stream->request++;
         pthread_cond_broadcast(&stream->changed);
     }
-    started = start(stream);
+    started = start_thread(stream);
     pthread_mutex_unlock(&stream->mutex);
     return started;
 }
@@ -410,7 +419,7 @@ void hf_mongo_stream_rest(struct hf_mongo_stream *stream)
 {
     pthread_mutex_lock(&stream->mutex);
     if (!HF_MUTANT(186))
-        stream->rest_at = hf_time_add(hf_time_now(), REST_AFTER_MS);
+        stream->rest_at = hf_time_add(hf_time_now(), IDLE_MS);
     pthread_mutex_unlock(&stream->mutex);
 }
 

@@ -1,10 +1,10 @@
-/* stream.h - one change stream for a client, in a thread of its own.
+/* stream.h - the change stream of a client, in a thread of its own.
  *
- * What changed is told in the order of the cluster, each change once, also
- * over lost connections and elections: the stream is resumed where it ended, at
- * the primary of the time.
- * Where the server has forgotten what came next, a mark says so. A client that
- * does not take what it is told is not run over: the server keeps the rest. */
+ * Changes are delivered in the order of the cluster and once each, even over lost
+ * connections and elections: the stream is resumed where it ended, at the current
+ * primary. If the server no longer has what came next, a change with `lost` set
+ * marks the gap. The queue is bounded: while the client does not take changes,
+ * the thread stops reading, and the server keeps the rest. */
 #ifndef HF_STRATEGY_MONGO_STREAM_H
 #define HF_STRATEGY_MONGO_STREAM_H
 
@@ -13,7 +13,7 @@
 
 struct hf_mongo_stream;
 
-/* `heard` runs in the client's context when there is something to take. NULL:
+/* `heard` is called in the client's context when there are changes to take. NULL:
  * out of memory. */
 struct hf_mongo_stream *hf_mongo_stream_open(struct hf_mongo_crew *crew,
                                              const struct hf_mongo_asker *asker,
@@ -22,19 +22,21 @@ struct hf_mongo_stream *hf_mongo_stream_open(struct hf_mongo_crew *crew,
 void hf_mongo_stream_close(struct hf_mongo_stream *stream,
                            struct hf_host *host);
 
-/* Hear what happens from `time` on: grants of this client; with `all`,
- * everything, from now on. It starts with the first call. What it has told
- * already it may tell again. False: no thread could be started. */
+/* Deliver changes from `time` on: those that name this client, and with `all`
+ * every change, also after later calls without `all`. The first call starts the
+ * stream. Changes that were delivered before may be delivered again. False: no
+ * thread could be started. */
 bool hf_mongo_stream_want(struct hf_mongo_stream *stream, uint64_t time,
                           bool all);
 
-/* Whether it follows what happens, and has not failed since. */
+/* Whether the server has answered and the stream has not failed since. */
 bool hf_mongo_stream_is_live(struct hf_mongo_stream *stream);
 
-/* Nobody wants to hear anything until the next wish: it ends after a while. */
+/* No changes are needed until the next hf_mongo_stream_want(): the stream ends
+ * after a while. */
 void hf_mongo_stream_rest(struct hf_mongo_stream *stream);
 
-/* A change that was heard, which is the caller's to free(); or NULL. */
+/* The next change, which the caller frees with free(); NULL if there is none. */
 struct hf_mongo_change *hf_mongo_stream_take(struct hf_mongo_stream *stream);
 
 #endif
