@@ -79,6 +79,32 @@ def a_killed_run_loses_the_lock_with_the_last_of_its_processes():
         p.run('run', '--wait', LONG, 'k', '--', 'true')
 
 
+def sleeps(pid):
+    """How often a process has slept."""
+    (count,) = re.findall(r'^voluntary_ctxt_switches:\s+(\d+)',
+                          read(f'/proc/{pid}/status'), re.M)
+    return int(count)
+
+
+@case
+def a_waiter_sleeps_while_what_a_killed_run_has_left_lives():
+    with place() as p:
+        running, pid = daemon(p, how='setsid sh -c "$1" & wait')
+        waiting = p.start('run', '--wait', LONG, 'k', '--', 'true')
+        until(lambda: p.show('k')['waiters'] == 1, 'the waiter')
+        running.signal(signal.SIGKILL)
+        running.end(-signal.SIGKILL)
+        time.sleep(2)  # it looks again at once, and less and less often
+        begun, before = time.monotonic(), sleeps(waiting.pid)
+        time.sleep(4)
+        count = sleeps(waiting.pid) - before
+        # It asks again once a second.
+        check(count <= 5 + 3 * (time.monotonic() - begun), count, 'times')
+        touch(p.file('end'))
+        waiting.end(0)
+        check(not alive(pid))
+
+
 @case
 def a_killed_run_frees_at_once_with_close():
     with place() as p:

@@ -213,9 +213,11 @@ static bool watch_session(struct hf_file *file, uint64_t session)
 void hf_deaths_watch(struct hf_file *file)
 {
     uint64_t session = file->deaths.wanted;
+    bool is_watched = find_watch(&file->deaths, session) && !HF_MUTANT(302);
 
     file->deaths.wanted = 0;
-    if (session != 0 && !watch_session(file, session))
+    /* One that is watched has had its rechecks, or will have them. */
+    if (session != 0 && !is_watched && !watch_session(file, session))
         recheck_now(file);
 }
 
