@@ -41,7 +41,7 @@ int child_start(struct child *child, char **argv, const struct loop *loop,
  * not take our signals, and does not die with this program. */
 bool child_is_privileged(const char *name);
 
-/* Send `signal` to the whole group, as long as there is one. */
+/* Send `signal` to the whole group. Only until the command is reaped. */
 void child_signal(const struct child *child, int signal);
 
 /* The same, and to every other process that child_is_left() counts. Returns one

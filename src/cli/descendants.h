@@ -29,8 +29,11 @@ void descendants_forget(struct descendants *d, pid_t pid);
  * reaped. */
 bool descendants_exist(const struct descendants *d);
 
+/* Whether a descendant is in the process group `group`. */
+bool descendants_have_group(const struct descendants *d, pid_t group);
+
 /* Send `signal` to every descendant outside the process group `group`, which has
- * it already. Returns a process, of that group or not, that refuses it because
+ * it already; 0: to all. Returns a process, of that group or not, that refuses it because
  * it belongs to another user; or 0. */
 pid_t descendants_signal(const struct descendants *d, int signal, pid_t group);
 

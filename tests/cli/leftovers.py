@@ -254,6 +254,59 @@ def a_plain_command_has_no_warning():
 
 # ---- As process 1 ----------------------------------------------------------
 
+def unshared():
+    """The start of a command in a namespace of processes of its own."""
+    unshare = [tool('unshare'), '--pid', '--fork', '--mount-proc']
+    if subprocess.run([*unshare, 'true'], stderr=subprocess.DEVNULL,
+                      check=False).returncode:
+        raise Skip('no namespaces of processes here')
+    return unshare
+
+
+# The command has ended and left a daemon of another session. Its number is
+# given to a process that has nothing to do with it.
+REUSE = '''
+import os, signal, subprocess, sys, time
+path = sys.argv[2]
+def read(name):
+    try:
+        with open(path + '/' + name) as file:
+            return file.read()
+    except OSError:
+        return ''
+run = subprocess.Popen([sys.argv[1], 'run', '--ttl', '600s', 'k', '--', 'sh',
+                        '-c', 'echo $$ >$0/own; setsid sh -c "$1" &', path,
+                        sys.argv[3]], stderr=subprocess.PIPE)
+run.stderr.readline()  # it tells of the daemon
+number = int(read('own'))
+other = None
+while not other or other.pid != number:
+    with open('/proc/sys/kernel/ns_last_pid', 'w') as last:
+        last.write(str(number - 1))
+    other = subprocess.Popen(['sleep', '1000'], start_new_session=True)
+for wanted in signal.SIGCONT, signal.SIGTERM:
+    run.send_signal(wanted)
+assert run.wait() == 0
+time.sleep(0.1)
+print('other', other.poll())
+other.kill()
+'''
+
+
+@case
+def a_process_with_the_number_of_the_command_is_left_alone():
+    unshare = unshared()
+    if os.getuid() != 0 or not os.access('/proc/sys/kernel/ns_last_pid',
+                                         os.W_OK):
+        raise Skip('the next number of a process cannot be chosen here')
+    with place() as p:
+        done = subprocess.run(
+            [*unshare, sys.executable, '-c', REUSE, HOLDFAST, p.path,
+             DAEMON.format(p.path)], env=p.env, stdout=subprocess.PIPE,
+            check=True)
+        equal(done.stdout, b'other None\n')
+
+
 ZOMBIES = '''
 import os
 states = [open(f'/proc/{pid}/stat').read().rpartition(')')[2].split()[0]
@@ -264,10 +317,7 @@ print('zombies', states.count('Z'))
 
 @case
 def orphans_are_reaped_as_process_1():
-    unshare = [tool('unshare'), '--pid', '--fork', '--mount-proc']
-    if subprocess.run([*unshare, 'true'], stderr=subprocess.DEVNULL,
-                      check=False).returncode:
-        raise Skip('no namespaces of processes here')
+    unshare = unshared()
     for option in [], ['-o']:
         with place() as p:
             done = subprocess.run(
