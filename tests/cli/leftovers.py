@@ -2,6 +2,7 @@
 """`holdfast run` and processes that outlive the command or its signals."""
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -18,10 +19,10 @@ DAEMON = ('exec >/dev/null 2>&1; echo $$ >{0}/pid; '
           'while [ -d {0} ] && ! [ -e {0}/end ]; do sleep 0.02; done')
 
 
-def daemon(p, *options, how='setsid sh -c "$1" &'):
+def daemon(p, *options, how='setsid sh -c "$1" &', **more):
     """Run a command that ends at once and leaves a daemon running."""
     running = p.start('run', '--ttl', LONG, *options, 'k', '--', 'sh', '-c',
-                      how, 'sh', DAEMON.format(p.path))
+                      how, 'sh', DAEMON.format(p.path), **more)
     until(lambda: read(p.file('pid')), 'the daemon')
     return running, int(read(p.file('pid')))
 
@@ -77,6 +78,20 @@ def a_killed_run_loses_the_lock_with_the_last_of_its_processes():
         p.run('run', '--no-wait', 'k', '--', 'true', wanted=75)
         touch(p.file('end'))
         p.run('run', '--wait', LONG, 'k', '--', 'true')
+
+
+@case
+def also_where_few_descriptors_may_be_open():
+    with place() as p:
+        running, pid = daemon(
+            p, how='setsid sh -c "$1" & wait',
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE,
+                                                  (64, 64)))
+        running.signal(signal.SIGKILL)
+        running.end(-signal.SIGKILL)
+        check(alive(pid))
+        p.run('run', '--no-wait', 'k', '--', 'true', wanted=75)
+        touch(p.file('end'))
 
 
 def sleeps(pid):

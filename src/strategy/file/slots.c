@@ -78,12 +78,16 @@ bool hf_arena_alive(const struct hf_arena *arena, unsigned slot)
     return hf_arena_locked(arena, slot) && !is_gone(arena, slot);
 }
 
-/* A high number, which programs seldom expect to be free. */
+/* A high number, which programs seldom expect to be free; with a small
+ * RLIMIT_NOFILE any that is not a standard stream's. */
 #define INHERITED_FD 100
+#define INHERITED_FD_MIN 3
 
 void hf_arena_inherit(struct hf_arena *arena)
 {
     arena->inherited = fcntl(arena->file, F_DUPFD, INHERITED_FD);
+    if (arena->inherited < 0 && !HF_MUTANT(304))
+        arena->inherited = fcntl(arena->file, F_DUPFD, INHERITED_FD_MIN);
 }
 
 static void name_fifo(char name[32], unsigned slot)
