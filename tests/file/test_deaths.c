@@ -149,6 +149,29 @@ static void holder_and_first_waiter_die_together(void **state)
     close_site(client);
 }
 
+/* Also where nobody claims the lock. */
+static void a_wait_until_free_ends_with_the_holder(void **state)
+{
+    struct hf_client *client = hf_site_open();
+    pid_t holder = start_holder(0);
+    struct hf_future *future;
+    enum hf_freed freed;
+    enum hf_err err;
+
+    (void)state;
+    (void)await_token(0);
+    assert_int_equal(hf_wait_free_start(client, hf_key("k"), HF_FOREVER, &freed,
+                                        NULL, NULL, &future),
+                     HF_OK);
+    assert_int_equal(hf_future_wait(future, 10, &err), HF_ETIMEDOUT);
+    hf_child_kill(holder);
+    assert_int_equal(hf_future_wait(future, HF_FOREVER, &err), HF_OK);
+    assert_int_equal(err, HF_OK);
+    assert_int_equal(freed, HF_FREED_EXPIRED);
+    hf_future_free(future);
+    close_site(client);
+}
+
 /* The client that comes into the dead one's slot ends what that held. */
 static void a_reused_slot_frees_what_its_client_held(void **state)
 {
@@ -386,6 +409,7 @@ int main(void)
     const struct CMUnitTest cases[] = {
         CASE(a_dead_holders_lock_goes_to_the_next_waiter),
         CASE(holder_and_first_waiter_die_together),
+        CASE(a_wait_until_free_ends_with_the_holder),
         CASE(a_reused_slot_frees_what_its_client_held),
         CASE(a_detached_lock_outlives_its_process),
         CASE(an_adopted_lock_outlives_the_first_process),

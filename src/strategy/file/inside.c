@@ -331,11 +331,17 @@ static void later(struct hf_local *local)
         hf_file_retry_soon(file_of(local));
 }
 
+static void settle(struct hf_local *local, struct hf_key key)
+{
+    (void)hf_deaths_free_key(file_of(local), key);
+}
+
 const struct hf_local_ops hf_file_local_ops = {
     .enter = hf_file_enter,
     .leave = hf_file_leave,
     .later = later,
     .run = run,
+    .settle = settle,
     .watch = watch,
     .unwatch = unwatch,
 };
