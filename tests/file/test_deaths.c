@@ -250,6 +250,27 @@ static void an_adopted_lock_outlives_the_first_process(void **state)
     close_site(other);
 }
 
+/* One that knows only the token, which everybody can see, renews nothing. */
+static void a_renewal_that_is_refused_detaches_nothing(void **state)
+{
+    static const uint8_t nonce[HF_NONCE_SIZE] = {1};
+    struct hf_client *client = hf_site_open();
+    struct hf_lock_opts opts = long_lease(0);
+    struct hf_lock *lock;
+    pid_t pid = start_holder(0);
+
+    (void)state;
+    (void)await_token(0);
+    assert_int_equal(hf_lock_adopt(client, hf_key("k"), nonce, shared->token[0],
+                                   &opts, &lock),
+                     HF_OK);
+    assert_int_equal(hf_renew(lock, 0), HF_ENOTOWNER);
+    hf_lock_free(lock);
+    hf_child_kill(pid);
+    expect_try(client, "k", HF_OK);
+    close_site(client);
+}
+
 static void hold_and_fork(void *arg)
 {
     struct hf_lock *lock = take(hf_site_open(), arg);
@@ -413,6 +434,7 @@ int main(void)
         CASE(a_reused_slot_frees_what_its_client_held),
         CASE(a_detached_lock_outlives_its_process),
         CASE(an_adopted_lock_outlives_the_first_process),
+        CASE(a_renewal_that_is_refused_detaches_nothing),
         CASE(a_process_that_inherited_the_lock_keeps_it),
         CASE(a_program_that_it_executes_keeps_the_lock),
         CASE(the_kernel_reports_a_death),

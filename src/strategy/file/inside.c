@@ -103,6 +103,7 @@ static void detach_renewed(struct hf_file *file,
     unsigned slot;
 
     if (!hold || hold->token != command->token ||
+        !hf_nonce_equal(&hold->nonce, &command->nonce) ||
         hold->session->id == file->local.session || HF_MUTANT(274))
         return;
     slot = hf_file_slot_of(file, hold->session->id);
