@@ -305,6 +305,43 @@ static void a_process_that_inherited_the_lock_keeps_it(void **state)
     close_site(client);
 }
 
+static void fork_and_wait(void *arg)
+{
+    struct hf_client *client = hf_site_open();
+    pid_t helper = fork();
+
+    if (helper == 0)
+        await_kill();
+    atomic_store(&shared->helper, helper);
+    (void)take(client, arg);
+    await_kill();
+}
+
+/* A dead waiter leaves the queue even if it is not reaped, and if a process that
+ * it has forked lives. */
+static void a_zombie_leaves_the_queue(void **state)
+{
+    struct holder first = {0, "k"}, second = {1, "k"};
+    struct hf_client *client = hf_site_open();
+    struct hf_lock *lock = take(client, &first);
+    pid_t zombie = hf_child_start(fork_and_wait, &first);
+    pid_t waiter;
+
+    (void)state;
+    hf_site_await_waiters(client, "k", 1);
+    waiter = hf_child_start(hold_until_killed, &second);
+    hf_site_await_waiters(client, "k", 2);
+    assert_int_equal(kill(zombie, SIGKILL), 0);
+    hf_site_await_waiters(client, "k", 1);
+    assert_int_equal(hf_unlock(lock), HF_OK);
+    (void)await_token(1);
+    assert_int_equal(kill(shared->helper, SIGKILL), 0);
+    hf_child_kill(zombie);
+    hf_child_kill(waiter);
+    hf_lock_free(lock);
+    close_site(client);
+}
+
 static int64_t now_ms(void)
 {
     struct timespec now;
@@ -436,6 +473,7 @@ int main(void)
         CASE(an_adopted_lock_outlives_the_first_process),
         CASE(a_renewal_that_is_refused_detaches_nothing),
         CASE(a_process_that_inherited_the_lock_keeps_it),
+        CASE(a_zombie_leaves_the_queue),
         CASE(a_program_that_it_executes_keeps_the_lock),
         CASE(the_kernel_reports_a_death),
         CASE(a_client_that_waits_for_many_hears_of_all),

@@ -223,16 +223,28 @@ void hf_deaths_watch(struct hf_file *file)
 
 /* ---- After a death ------------------------------------------------------*/
 
+/* Whether the process of a waiter has ended. A process that inherited its
+ * descriptor does not count: the waiter was granted nothing that it could work
+ * under. */
+static bool has_died(const struct hf_file *file, uint64_t session)
+{
+    unsigned slot = hf_file_slot_of(file, session);
+
+    return slot < HF_ARENA_SLOTS && (!hf_arena_alive(&file->arena, slot) ||
+                                     hf_arena_is_zombie(&file->arena, slot));
+}
+
 /* Take one that is gone out of the way of `claim`. */
 static bool clear_way(struct hf_file *file, const struct hf_claim *claim)
 {
     uint64_t ahead = predecessor(file, claim);
 
-    if (ahead == 0 || !is_gone(file, ahead))
+    if (ahead == 0)
         return false;
     if (ahead == claim->hold->session->id)
         return hf_deaths_free_key(file, hf_hold_key(claim->hold));
-    return hf_local_end_session(&file->local, ahead) == HF_OK;
+    return has_died(file, ahead) &&
+           hf_local_end_session(&file->local, ahead) == HF_OK;
 }
 
 /* Do so for one claim of ours. */
