@@ -150,14 +150,24 @@ static bool is_group_only(const struct child *child)
     return child->detached || HF_MUTANT(261);
 }
 
+/* When the command is reaped and none of its group is left, the number of the
+ * group may belong to a process of somebody else. */
+static bool has_group(const struct child *child)
+{
+    return !child->reaped || is_group_only(child) || HF_MUTANT(303) ||
+           descendants_have_group(&child->descendants, child->pid);
+}
+
 /* The group comes first, because finding the other processes takes longer. */
 pid_t child_signal_all(const struct child *child, int signal)
 {
+    pid_t group = has_group(child) ? child->pid : 0;
     pid_t refused = 0;
 
-    child_signal(child, signal);
+    if (group)
+        child_signal(child, signal);
     if (!is_group_only(child))
-        refused = descendants_signal(&child->descendants, signal, child->pid);
+        refused = descendants_signal(&child->descendants, signal, group);
     if (!child->reaped && kill(child->pid, 0) && errno == EPERM)
         refused = child->pid;
     return refused;
@@ -236,7 +246,10 @@ void child_resume(struct child *child)
 {
     if (!child->pipeline && !child->reaped)
         give_terminal(child);
-    child_signal(child, SIGCONT);
+    if (child->reaped)
+        (void)child_signal_all(child, SIGCONT);
+    else
+        child_signal(child, SIGCONT);
 }
 
 void child_end(struct child *child)

@@ -41,7 +41,8 @@ int child_start(struct child *child, char **argv, const struct loop *loop,
  * able to signal it, and the kernel does not kill it when this program dies. */
 bool child_is_privileged(const char *name);
 
-/* Send `signal` to the command's process group. */
+/* Send `signal` to the command's process group. Only until the command is
+ * reaped. */
 void child_signal(const struct child *child, int signal);
 
 /* Send `signal` to the group and to every other process that child_is_left()

@@ -182,6 +182,19 @@ bool descendants_exist(const struct descendants *d)
     return d->old_count == 0 || descendants_first(d) != 0;
 }
 
+bool descendants_have_group(const struct descendants *d, pid_t group)
+{
+    struct table table;
+    bool found = false;
+
+    table_read(&table);
+    table_mark(&table, d);
+    for (size_t i = 0; i < table.count && !found; i++)
+        found = table.rows[i].ours && table.rows[i].group == group;
+    free(table.rows);
+    return found;
+}
+
 pid_t descendants_signal(const struct descendants *d, int signal, pid_t group)
 {
     struct table table;

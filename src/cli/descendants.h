@@ -28,9 +28,12 @@ void descendants_forget(struct descendants *d, pid_t pid);
 /* Whether any descendant is alive. Reap all children that have ended first. */
 bool descendants_exist(const struct descendants *d);
 
+/* Whether a descendant is in the process group `group`. */
+bool descendants_have_group(const struct descendants *d, pid_t group);
+
 /* Send `signal` to every descendant that is not in the process group `group`,
- * which was signalled before. Returns a process, in that group or not, that we
- * may not signal because it belongs to another user; or 0. */
+ * which was signalled before; 0: to all. Returns a process, in that group or not,
+ * that we may not signal because it belongs to another user; or 0. */
 pid_t descendants_signal(const struct descendants *d, int signal, pid_t group);
 
 /* The descendant with the lowest pid, for messages; 0 if there is none. */

@@ -394,6 +394,8 @@ static void serve(struct hf_local *local, struct hf_request *request)
         run(local, now, request);
         break;
     case HF_REQUEST_READ:
+        if (local->ops->settle)
+            local->ops->settle(local, request->command.key);
         read_one(local->store, now, request);
         break;
     case HF_REQUEST_LIST:

@@ -41,6 +41,10 @@ struct hf_local_ops {
     void (*run)(struct hf_local *local, hf_time now,
                 const struct hf_command *command, struct hf_result *result);
 
+    /* Inside: `key` is about to be read. End its hold if the holder is gone.
+     * May be NULL. */
+    void (*settle)(struct hf_local *local, struct hf_key key);
+
     /* Inside: a watch is to begin, from event `from` on; the last has ended. */
     enum hf_err (*watch)(struct hf_local *local, uint64_t from);
     void (*unwatch)(struct hf_local *local);

@@ -2,6 +2,7 @@
 """`holdfast run` and processes that outlive the command or its signals."""
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -18,10 +19,10 @@ DAEMON = ('exec >/dev/null 2>&1; echo $$ >{0}/pid; '
           'while [ -d {0} ] && ! [ -e {0}/end ]; do sleep 0.02; done')
 
 
-def daemon(p, *options, how='setsid sh -c "$1" &'):
+def daemon(p, *options, how='setsid sh -c "$1" &', **more):
     """Run a command that ends at once and leaves a daemon running."""
     running = p.start('run', '--ttl', LONG, *options, 'k', '--', 'sh', '-c',
-                      how, 'sh', DAEMON.format(p.path))
+                      how, 'sh', DAEMON.format(p.path), **more)
     until(lambda: read(p.file('pid')), 'the daemon')
     return running, int(read(p.file('pid')))
 
@@ -77,6 +78,46 @@ def a_killed_run_loses_the_lock_with_the_last_of_its_processes():
         p.run('run', '--no-wait', 'k', '--', 'true', wanted=75)
         touch(p.file('end'))
         p.run('run', '--wait', LONG, 'k', '--', 'true')
+
+
+@case
+def also_where_few_descriptors_may_be_open():
+    with place() as p:
+        running, pid = daemon(
+            p, how='setsid sh -c "$1" & wait',
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE,
+                                                  (64, 64)))
+        running.signal(signal.SIGKILL)
+        running.end(-signal.SIGKILL)
+        check(alive(pid))
+        p.run('run', '--no-wait', 'k', '--', 'true', wanted=75)
+        touch(p.file('end'))
+
+
+def sleeps(pid):
+    """How often a process has slept."""
+    (count,) = re.findall(r'^voluntary_ctxt_switches:\s+(\d+)',
+                          read(f'/proc/{pid}/status'), re.M)
+    return int(count)
+
+
+@case
+def a_waiter_sleeps_while_what_a_killed_run_has_left_lives():
+    with place() as p:
+        running, pid = daemon(p, how='setsid sh -c "$1" & wait')
+        waiting = p.start('run', '--wait', LONG, 'k', '--', 'true')
+        until(lambda: p.show('k')['waiters'] == 1, 'the waiter')
+        running.signal(signal.SIGKILL)
+        running.end(-signal.SIGKILL)
+        time.sleep(2)  # it looks again at once, and less and less often
+        begun, before = time.monotonic(), sleeps(waiting.pid)
+        time.sleep(4)
+        count = sleeps(waiting.pid) - before
+        # It asks again once a second.
+        check(count <= 5 + 3 * (time.monotonic() - begun), count, 'times')
+        touch(p.file('end'))
+        waiting.end(0)
+        check(not alive(pid))
 
 
 @case
@@ -228,6 +269,59 @@ def a_plain_command_has_no_warning():
 
 # ---- As process 1 ----------------------------------------------------------
 
+def unshared():
+    """The start of a command in a namespace of processes of its own."""
+    unshare = [tool('unshare'), '--pid', '--fork', '--mount-proc']
+    if subprocess.run([*unshare, 'true'], stderr=subprocess.DEVNULL,
+                      check=False).returncode:
+        raise Skip('no namespaces of processes here')
+    return unshare
+
+
+# The command has ended and left a daemon of another session. Its number is
+# given to a process that has nothing to do with it.
+REUSE = '''
+import os, signal, subprocess, sys, time
+path = sys.argv[2]
+def read(name):
+    try:
+        with open(path + '/' + name) as file:
+            return file.read()
+    except OSError:
+        return ''
+run = subprocess.Popen([sys.argv[1], 'run', '--ttl', '600s', 'k', '--', 'sh',
+                        '-c', 'echo $$ >$0/own; setsid sh -c "$1" &', path,
+                        sys.argv[3]], stderr=subprocess.PIPE)
+run.stderr.readline()  # it tells of the daemon
+number = int(read('own'))
+other = None
+while not other or other.pid != number:
+    with open('/proc/sys/kernel/ns_last_pid', 'w') as last:
+        last.write(str(number - 1))
+    other = subprocess.Popen(['sleep', '1000'], start_new_session=True)
+for wanted in signal.SIGCONT, signal.SIGTERM:
+    run.send_signal(wanted)
+assert run.wait() == 0
+time.sleep(0.1)
+print('other', other.poll())
+other.kill()
+'''
+
+
+@case
+def a_process_with_the_number_of_the_command_is_left_alone():
+    unshare = unshared()
+    if os.getuid() != 0 or not os.access('/proc/sys/kernel/ns_last_pid',
+                                         os.W_OK):
+        raise Skip('the next number of a process cannot be chosen here')
+    with place() as p:
+        done = subprocess.run(
+            [*unshare, sys.executable, '-c', REUSE, HOLDFAST, p.path,
+             DAEMON.format(p.path)], env=p.env, stdout=subprocess.PIPE,
+            check=True)
+        equal(done.stdout, b'other None\n')
+
+
 ZOMBIES = '''
 import os
 states = [open(f'/proc/{pid}/stat').read().rpartition(')')[2].split()[0]
@@ -238,10 +332,7 @@ print('zombies', states.count('Z'))
 
 @case
 def orphans_are_reaped_as_process_1():
-    unshare = [tool('unshare'), '--pid', '--fork', '--mount-proc']
-    if subprocess.run([*unshare, 'true'], stderr=subprocess.DEVNULL,
-                      check=False).returncode:
-        raise Skip('no namespaces of processes here')
+    unshare = unshared()
     for option in [], ['-o']:
         with place() as p:
             done = subprocess.run(

@@ -149,6 +149,29 @@ static void holder_and_first_waiter_die_together(void **state)
     close_site(client);
 }
 
+/* Also where nobody claims the lock. */
+static void a_wait_until_free_ends_with_the_holder(void **state)
+{
+    struct hf_client *client = hf_site_open();
+    pid_t holder = start_holder(0);
+    struct hf_future *future;
+    enum hf_freed freed;
+    enum hf_err err;
+
+    (void)state;
+    (void)await_token(0);
+    assert_int_equal(hf_wait_free_start(client, hf_key("k"), HF_FOREVER, &freed,
+                                        NULL, NULL, &future),
+                     HF_OK);
+    assert_int_equal(hf_future_wait(future, 10, &err), HF_ETIMEDOUT);
+    hf_child_kill(holder);
+    assert_int_equal(hf_future_wait(future, HF_FOREVER, &err), HF_OK);
+    assert_int_equal(err, HF_OK);
+    assert_int_equal(freed, HF_FREED_EXPIRED);
+    hf_future_free(future);
+    close_site(client);
+}
+
 /* The client that comes into the dead one's slot ends what that held. */
 static void a_reused_slot_frees_what_its_client_held(void **state)
 {
@@ -227,6 +250,27 @@ static void an_adopted_lock_outlives_the_first_process(void **state)
     close_site(other);
 }
 
+/* One that knows only the token, which everybody can see, renews nothing. */
+static void a_renewal_that_is_refused_detaches_nothing(void **state)
+{
+    static const uint8_t nonce[HF_NONCE_SIZE] = {1};
+    struct hf_client *client = hf_site_open();
+    struct hf_lock_opts opts = long_lease(0);
+    struct hf_lock *lock;
+    pid_t pid = start_holder(0);
+
+    (void)state;
+    (void)await_token(0);
+    assert_int_equal(hf_lock_adopt(client, hf_key("k"), nonce, shared->token[0],
+                                   &opts, &lock),
+                     HF_OK);
+    assert_int_equal(hf_renew(lock, 0), HF_ENOTOWNER);
+    hf_lock_free(lock);
+    hf_child_kill(pid);
+    expect_try(client, "k", HF_OK);
+    close_site(client);
+}
+
 static void hold_and_fork(void *arg)
 {
     struct hf_lock *lock = take(hf_site_open(), arg);
@@ -258,6 +302,43 @@ static void a_process_that_inherited_the_lock_keeps_it(void **state)
     assert_int_equal(kill(shared->helper, SIGKILL), 0);
     assert_int_equal(await_token(1), shared->token[0] + 1);
     hf_child_kill(waiter);
+    close_site(client);
+}
+
+static void fork_and_wait(void *arg)
+{
+    struct hf_client *client = hf_site_open();
+    pid_t helper = fork();
+
+    if (helper == 0)
+        await_kill();
+    atomic_store(&shared->helper, helper);
+    (void)take(client, arg);
+    await_kill();
+}
+
+/* A dead waiter leaves the queue even if it is not reaped, and if a process that
+ * it has forked lives. */
+static void a_zombie_leaves_the_queue(void **state)
+{
+    struct holder first = {0, "k"}, second = {1, "k"};
+    struct hf_client *client = hf_site_open();
+    struct hf_lock *lock = take(client, &first);
+    pid_t zombie = hf_child_start(fork_and_wait, &first);
+    pid_t waiter;
+
+    (void)state;
+    hf_site_await_waiters(client, "k", 1);
+    waiter = hf_child_start(hold_until_killed, &second);
+    hf_site_await_waiters(client, "k", 2);
+    assert_int_equal(kill(zombie, SIGKILL), 0);
+    hf_site_await_waiters(client, "k", 1);
+    assert_int_equal(hf_unlock(lock), HF_OK);
+    (void)await_token(1);
+    assert_int_equal(kill(shared->helper, SIGKILL), 0);
+    hf_child_kill(zombie);
+    hf_child_kill(waiter);
+    hf_lock_free(lock);
     close_site(client);
 }
 
@@ -386,10 +467,13 @@ int main(void)
     const struct CMUnitTest cases[] = {
         CASE(a_dead_holders_lock_goes_to_the_next_waiter),
         CASE(holder_and_first_waiter_die_together),
+        CASE(a_wait_until_free_ends_with_the_holder),
         CASE(a_reused_slot_frees_what_its_client_held),
         CASE(a_detached_lock_outlives_its_process),
         CASE(an_adopted_lock_outlives_the_first_process),
+        CASE(a_renewal_that_is_refused_detaches_nothing),
         CASE(a_process_that_inherited_the_lock_keeps_it),
+        CASE(a_zombie_leaves_the_queue),
         CASE(a_program_that_it_executes_keeps_the_lock),
         CASE(the_kernel_reports_a_death),
         CASE(a_client_that_waits_for_many_hears_of_all),

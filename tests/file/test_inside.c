@@ -1,6 +1,7 @@
 /* A process that stands still inside the section, where it holds up all others:
  * they say who it is, and go on as soon as it does, or is killed. */
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,16 +14,30 @@
 #define SHORT_MS 500
 #define LONG_MS 60000 /* far more than anything here takes */
 
+static atomic_int *helper; /* a process that the culprit has forked */
+
+/* It inherits the lock of the culprit's slot. */
+static void fork_helper(void)
+{
+    pid_t pid = fork();
+
+    while (pid == 0)
+        pause();
+    atomic_store(helper, pid);
+}
+
+/* If `arg` is not NULL, with a helper. */
 static void stop_inside(void *arg)
 {
     struct hf_arena arena;
     struct hf_error error = {.text = ""};
     pid_t other;
 
-    (void)arg;
     if (hf_arena_open(&arena, hf_site_path("locks"), 0700, &error))
         fail_msg("%s", error.text);
     assert_int_equal(hf_arena_enter(&arena, &other), HF_OK);
+    if (arg)
+        fork_helper();
     assert_int_equal(raise(SIGSTOP), 0);
     hf_arena_leave(&arena);
     hf_arena_close(&arena);
@@ -30,7 +45,7 @@ static void stop_inside(void *arg)
 
 static pid_t start_culprit(void)
 {
-    pid_t pid = hf_child_start(stop_inside, NULL);
+    pid_t pid = hf_child_start(stop_inside, helper);
 
     hf_child_await_stop(pid);
     return pid;
@@ -136,6 +151,27 @@ static void callers_go_on_when_it_is_killed(void **state)
     expect_to_go_on(hf_child_kill);
 }
 
+/* The kernel keeps its lock for the helper, and its number for its parent. */
+static void callers_go_on_when_it_is_a_zombie(void **state)
+{
+    struct hf_client *client = hf_site_open();
+    struct hf_lock_opts opts = patience(LONG_MS);
+    struct hf_lock *lock;
+    pid_t culprit;
+
+    (void)state;
+    helper = hf_child_share(sizeof(*helper));
+    culprit = start_culprit();
+    assert_int_equal(kill(culprit, SIGKILL), 0);
+    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_unlock(lock), HF_OK);
+    hf_lock_free(lock);
+    assert_int_equal(kill(atomic_load(helper), SIGKILL), 0);
+    helper = NULL;
+    hf_child_kill(culprit);
+    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
@@ -143,6 +179,7 @@ int main(void)
         HF_SITE_CASE(who_opens_is_told_who_stands_inside),
         HF_SITE_CASE(callers_go_on_when_it_continues),
         HF_SITE_CASE(callers_go_on_when_it_is_killed),
+        HF_SITE_CASE(callers_go_on_when_it_is_a_zombie),
     };
 
     return hf_test_main("inside", cases, HF_TEST_COUNT(cases), 0);

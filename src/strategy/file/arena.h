@@ -136,6 +136,10 @@ unsigned hf_arena_slots(const struct hf_arena *arena);
 /* Whether a client has it; our own always is. */
 bool hf_arena_alive(const struct hf_arena *arena, unsigned slot);
 
+/* Whether its client has ended and is not reaped yet. Costs several system
+ * calls: for a client that is alive but seems to be stuck. */
+bool hf_arena_is_zombie(const struct hf_arena *arena, unsigned slot);
+
 /* Whether its client is there, or a process that inherited its lock. Outside
  * too. Our own always is. */
 bool hf_arena_locked(const struct hf_arena *arena, unsigned slot);

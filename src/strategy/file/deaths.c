@@ -213,13 +213,26 @@ static bool watch_session(struct hf_file *file, uint64_t session)
 void hf_deaths_watch(struct hf_file *file)
 {
     uint64_t session = file->deaths.wanted;
+    bool is_watched = find_watch(&file->deaths, session) && !HF_MUTANT(302);
 
     file->deaths.wanted = 0;
-    if (session != 0 && !watch_session(file, session))
+    /* One that is watched has had its rechecks, or will have them. */
+    if (session != 0 && !is_watched && !watch_session(file, session))
         restart_rechecks(file);
 }
 
 /* ---- After the end of a process -----------------------------------------*/
+
+/* Whether the process of a waiter has ended. A process that inherited its
+ * descriptor does not count: the waiter was granted nothing that it could work
+ * under. */
+static bool has_died(const struct hf_file *file, uint64_t session)
+{
+    unsigned slot = hf_file_slot_of(file, session);
+
+    return slot < HF_ARENA_SLOTS && (!hf_arena_alive(&file->arena, slot) ||
+                                     hf_arena_is_zombie(&file->arena, slot));
+}
 
 /* If the predecessor of `claim` is gone, end its hold or its waiting. */
 static bool remove_predecessor(struct hf_file *file,
@@ -227,11 +240,12 @@ static bool remove_predecessor(struct hf_file *file,
 {
     uint64_t session = find_predecessor(file, claim);
 
-    if (session == 0 || !is_gone(file, session))
+    if (session == 0)
         return false;
     if (session == claim->hold->session->id)
         return hf_deaths_free_key(file, hf_hold_key(claim->hold));
-    return hf_local_end_session(&file->local, session) == HF_OK;
+    return has_died(file, session) &&
+           hf_local_end_session(&file->local, session) == HF_OK;
 }
 
 /* The same for the first claim of ours that has such a predecessor. Removing it

@@ -103,6 +103,7 @@ static void detach_renewed(struct hf_file *file,
     unsigned slot;
 
     if (!hold || hold->token != command->token ||
+        !hf_nonce_equal(&hold->nonce, &command->nonce) ||
         hold->session->id == file->local.session || HF_MUTANT(274))
         return;
     slot = hf_file_slot_of(file, hold->session->id);
@@ -334,11 +335,17 @@ static void later(struct hf_local *local)
         hf_file_retry_soon(file_of(local));
 }
 
+static void settle(struct hf_local *local, struct hf_key key)
+{
+    (void)hf_deaths_free_key(file_of(local), key);
+}
+
 const struct hf_local_ops hf_file_local_ops = {
     .enter = hf_file_enter,
     .leave = hf_file_leave,
     .later = later,
     .run = run,
+    .settle = settle,
     .watch = watch,
     .unwatch = unwatch,
 };

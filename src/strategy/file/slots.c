@@ -1,9 +1,11 @@
 /* slots.c - the clients of an arena: which of them live, and their bells. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/assert.h"
@@ -78,12 +80,33 @@ bool hf_arena_alive(const struct hf_arena *arena, unsigned slot)
     return hf_arena_locked(arena, slot) && !is_gone(arena, slot);
 }
 
-/* A high number, which programs seldom expect to be free. */
+bool hf_arena_is_zombie(const struct hf_arena *arena, unsigned slot)
+{
+    const struct hf_arena_slot *other = hf_arena_slot(arena, slot);
+    uint64_t here = hf_arena_slot(arena, arena->slot)->pid_namespace;
+    struct pollfd pidfd = {.fd = -1, .events = POLLIN};
+    bool is_zombie;
+
+    if (here != 0 && other->pid_namespace == here)
+        pidfd.fd = (int)syscall(SYS_pidfd_open,
+                                *(const volatile int32_t *)&other->pid, 0);
+    if (pidfd.fd < 0)
+        return false;
+    is_zombie = poll(&pidfd, 1, 0) > 0;
+    (void)close(pidfd.fd);
+    return is_zombie;
+}
+
+/* A high number, which programs seldom expect to be free; with a small
+ * RLIMIT_NOFILE any that is not a standard stream's. */
 #define INHERITED_FD 100
+#define INHERITED_FD_MIN 3
 
 void hf_arena_inherit(struct hf_arena *arena)
 {
     arena->inherited = fcntl(arena->file, F_DUPFD, INHERITED_FD);
+    if (arena->inherited < 0 && !HF_MUTANT(304))
+        arena->inherited = fcntl(arena->file, F_DUPFD, INHERITED_FD_MIN);
 }
 
 static void name_fifo(char name[32], unsigned slot)
