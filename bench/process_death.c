@@ -1,9 +1,10 @@
-/* process_death - how long after the holder's process is killed does another,
- * asleep in hf_lock() over file:, have the lock, next to flock(2)?
+/* process_death - how long after the holder's process is killed does a waiter,
+ * asleep in hf_lock() over file:, have the lock, compared with flock(2)?
  *
- * From just before kill(2) with SIGKILL until the waiter has returned. A process
- * takes a while to end; flock(2) shows how long. *Unlocked* is a hand-over in the
- * same setting: the holder, a new process each time, releases its lock. */
+ * Measured from just before kill(2) with SIGKILL until the waiter has returned.
+ * A process takes a while to end; flock(2) shows how long. *Unlocked* is a
+ * hand-over in the same setting: the holder, a new process each time, releases
+ * its lock. */
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -56,8 +57,8 @@ static void check_waiter(const struct stage *stage)
         bench_fail("the waiter failed");
 }
 
-/* For holder i: 3 i, it is to take the lock; 3 i + 1, the waiter is to wait;
- * 3 i + 2, the waiter has had it. */
+/* For holder i: at 3 i it takes the lock, at 3 i + 1 the waiter waits, and at
+ * 3 i + 2 the waiter has had the lock. */
 static void await_turn(const struct stage *stage, unsigned turn)
 {
     while (atomic_load(&stage->turn) != turn) {
@@ -66,9 +67,9 @@ static void await_turn(const struct stage *stage, unsigned turn)
     }
 }
 
-/* ---- Taking -------------------------------------------------------------*/
+/* ---- Locking ------------------------------------------------------------*/
 
-/* What each process has for itself. */
+/* What each process has of its own. */
 struct side {
     struct stage *stage;
     struct hf_client *client;
@@ -76,7 +77,7 @@ struct side {
     int file;
 };
 
-static void set_up(struct side *side, struct stage *stage)
+static void open_side(struct side *side, struct stage *stage)
 {
     char path[64];
 
@@ -88,7 +89,7 @@ static void set_up(struct side *side, struct stage *stage)
         bench_fail("cannot open a file");
 }
 
-static void take(struct side *side)
+static void lock_side(struct side *side)
 {
     struct hf_lock_opts opts;
 
@@ -104,7 +105,7 @@ static void take(struct side *side)
                 hf_lock(side->client, hf_key("baton"), &opts, &side->lock));
 }
 
-static void release(struct side *side)
+static void unlock_side(struct side *side)
 {
     if (side->stage->scene->flock) {
         if (flock(side->file, LOCK_UN))
@@ -122,13 +123,13 @@ static void holder_main(struct stage *stage)
     struct side side;
 
     bench_stay_on(stage->cores[0]);
-    set_up(&side, stage);
-    take(&side);
+    open_side(&side, stage);
+    lock_side(&side);
     atomic_fetch_add(&stage->turn, 1);
     while (!atomic_load(&stage->release))
         (void)usleep(200);
     stage->began = bench_now();
-    release(&side);
+    unlock_side(&side);
     _exit(0);
 }
 
@@ -138,19 +139,19 @@ static void waiter_main(void *arg)
     struct side side;
 
     bench_stay_on(stage->cores[1]);
-    set_up(&side, stage);
+    open_side(&side, stage);
     for (unsigned i = 0; i < TIMES; i++) {
         await_turn(stage, 3 * i + 1);
         atomic_store(&stage->waits, true);
-        take(&side);
+        lock_side(&side);
         stage->micros[i] = (double)(bench_now() - stage->began) / 1e3;
-        release(&side);
+        unlock_side(&side);
         atomic_store(&stage->turn, 3 * i + 2);
     }
     bench_close(side.client);
 }
 
-/* ---- The one who kills --------------------------------------------------*/
+/* ---- Measuring ----------------------------------------------------------*/
 
 static bool is_queued(const struct stage *stage, struct hf_client *client)
 {
@@ -180,8 +181,8 @@ static void await_sleep(const struct stage *stage, struct hf_client *client,
         ;
 }
 
-static void end_one(struct stage *stage, struct hf_client *client,
-                    const struct bench_sleeper *waiter, unsigned i)
+static void measure_one(struct stage *stage, struct hf_client *client,
+                        const struct bench_sleeper *waiter, unsigned i)
 {
     pid_t holder;
 
@@ -217,7 +218,7 @@ static void measure(struct stage *stage, struct figures *figures)
     bench_sleeper_open(&waiter, stage->waiter);
     client = bench_open(stage->bench);
     for (unsigned i = 0; i < TIMES; i++)
-        end_one(stage, client, &waiter, i);
+        measure_one(stage, client, &waiter, i);
     bench_join_children();
     bench_sleeper_close(&waiter);
     bench_close(client);

@@ -213,19 +213,22 @@ pid_t descendants_signal(const struct descendants *d, int signal, pid_t group)
     return refused;
 }
 
-void descendants_name(pid_t pid, char name[DESCENDANT_NAME_SIZE])
+bool descendants_name(pid_t pid, char name[DESCENDANT_NAME_SIZE])
 {
     char path[64];
+    bool known;
     FILE *file;
 
     (void)snprintf(name, DESCENDANT_NAME_SIZE, "?");
     (void)snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
     file = fopen(path, "re");
     if (!file)
-        return;
-    if (fgets(name, DESCENDANT_NAME_SIZE, file))
+        return false;
+    known = fgets(name, DESCENDANT_NAME_SIZE, file) != NULL;
+    if (known)
         name[strcspn(name, "\n")] = '\0';
     (void)fclose(file);
+    return known;
 }
 
 /* ---- Our own group ------------------------------------------------------*/

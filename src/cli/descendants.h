@@ -39,8 +39,8 @@ pid_t descendants_signal(const struct descendants *d, int signal, pid_t group);
 /* The descendant with the lowest pid, for messages; 0 if there is none. */
 pid_t descendants_first(const struct descendants *d);
 
-/* The name of a process; "?" if it has ended. */
-void descendants_name(pid_t pid, char name[DESCENDANT_NAME_SIZE]);
+/* Write the name of a process. False, and "?": it has ended. */
+bool descendants_name(pid_t pid, char name[DESCENDANT_NAME_SIZE]);
 
 /* Whether our process group has a process that is not this one or an ancestor,
  * such as the rest of a pipeline. */

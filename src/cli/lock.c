@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "descendants.h"
 #include "failure.h"
 #include "json.h"
 #include "mutant.h"
@@ -20,8 +21,8 @@ struct held {
     struct take take;
 };
 
-static int print(const struct args *args, const struct hf_lock *lock,
-                 uint32_t left_ms)
+static int print_claim(const struct args *args, const struct hf_lock *lock,
+                       uint32_t left_ms)
 {
     struct hf_key key = args_key(args);
     uint8_t nonce[HF_NONCE_SIZE];
@@ -57,7 +58,7 @@ static bool may_read(void)
     return !isatty(STDIN_FILENO) || tcgetpgrp(STDIN_FILENO) == getpgrp();
 }
 
-/* Read on. False at the end of stdin. */
+/* Discard what is on stdin. False at its end. */
 static bool discard_input(void)
 {
     char bytes[4096];
@@ -66,8 +67,8 @@ static bool discard_input(void)
     return size > 0 || (size < 0 && (errno == EINTR || errno == EAGAIN));
 }
 
-/* Keep it until stdin closes, a signal comes or it is lost. */
-static int hold(struct held *held, const struct args *args)
+/* Hold the lock until stdin closes, a signal arrives or the lock is lost. */
+static int hold_lock(struct held *held, const struct args *args)
 {
     int signal = 0;
     bool open = true;
@@ -109,10 +110,10 @@ static int give_back(const struct held *held, const struct args *args,
     return err == HF_EEXPIRED ? STATUS_LOST : failure_status(err);
 }
 
-/* ---- Without it ---------------------------------------------------------*/
+/* ---- Without --hold -----------------------------------------------------*/
 
-/* Unlock what was detached. If that fails, the lock ends with its lease. */
-static void take_back(const struct held *held, const struct args *args)
+/* Release the detached lock. If that fails, it ends with its lease. */
+static void release_detached(const struct held *held, const struct args *args)
 {
     uint8_t nonce[HF_NONCE_SIZE];
     struct hf_lock *lock;
@@ -126,48 +127,44 @@ static void take_back(const struct held *held, const struct args *args)
     explicit_bzero(nonce, sizeof(nonce));
 }
 
-/* The lock is detached before it is printed: once the reader has the line, the
- * lock must outlive this process, even if that is killed right after. If the
- * line cannot be written, nobody else could unlock it. */
-static int leave(const struct held *held, const struct args *args)
+/* Detach the lock before it is printed: once the reader has the line, the lock
+ * must outlive this process, even if that is killed right after. If the line
+ * cannot be written, nobody could release the lock, so it is released here. */
+static int print_and_detach(const struct held *held, const struct args *args)
 {
     uint32_t left_ms = hf_remaining_ms(held->take.lock);
     int status;
 
     if (!HF_MUTANT(300))
         (void)hf_lock_leave(held->take.lock); /* unless it is lost by now */
-    status = print(args, held->take.lock, left_ms);
+    status = print_claim(args, held->take.lock, left_ms);
     if (status)
-        take_back(held, args);
+        release_detached(held, args);
     return status;
 }
 
 static int print_and_hold(struct held *held, const struct args *args)
 {
-    int status = print(args, held->take.lock, hf_remaining_ms(held->take.lock));
+    int status =
+        print_claim(args, held->take.lock, hf_remaining_ms(held->take.lock));
 
     if (!status)
-        status = hold(held, args);
+        status = hold_lock(held, args);
     return give_back(held, args, status);
 }
 
 /* ---- The verb -----------------------------------------------------------*/
 
-/* Who is to be looked for: the script that called, if this process ends at
- * once. Its name is in no API; where it cannot be read, we are "holdfast". */
+/* The owner that others see. This process ends at once without --hold, so it is
+ * the script that called it then; "holdfast" if its name cannot be read. */
 static void describe_caller(const struct args *args,
                             char label[HF_NOTE_MAX + 1])
 {
     long pid = args->hold ? getpid() : getppid();
-    char path[64], name[64] = "holdfast";
-    FILE *file;
+    char name[DESCENDANT_NAME_SIZE];
 
-    (void)snprintf(path, sizeof(path), "/proc/%ld/comm", pid);
-    file = fopen(path, "re");
-    if (file && fgets(name, sizeof(name), file))
-        name[strcspn(name, "\n")] = '\0';
-    if (file)
-        (void)fclose(file);
+    if (!descendants_name((pid_t)pid, name))
+        (void)snprintf(name, sizeof(name), "holdfast");
     store_label(label, name, pid);
 }
 
@@ -195,7 +192,8 @@ static int lock_main(struct args *args)
     held.client = reach.client;
     if (take_lock(&held.take, args, &held.loop, held.client, args->hold,
                   &status))
-        status = args->hold ? print_and_hold(&held, args) : leave(&held, args);
+        status = args->hold ? print_and_hold(&held, args)
+                            : print_and_detach(&held, args);
     store_close(held.client);
     take_fini(&held.take);
     if (held.take.signal)

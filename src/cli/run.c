@@ -160,7 +160,7 @@ static void kill_survivors(struct run *run)
         pid = descendants_first(&run->child.descendants);
     if (!pid)
         return;
-    descendants_name(pid, name);
+    (void)descendants_name(pid, name);
     (void)snprintf(how, sizeof(how),
                    "; %s[%ld] cannot be stopped (%s) and runs on WITHOUT THE "
                    "LOCK; waiting for it",
@@ -189,7 +189,7 @@ static void report_stragglers(struct run *run)
     pid = descendants_first(&run->child.descendants);
     if (!pid || !loop_can_report())
         return;
-    descendants_name(pid, name);
+    (void)descendants_name(pid, name);
     failure_warn(run->args, HF_OK,
                  "the command has ended with status %d, but has left %s[%ld] "
                  "running: the lock is kept until that ends (see -o)",
