@@ -364,7 +364,32 @@ enum hf_err hf_arena_set_snapshot(struct hf_arena *arena, struct hf_bytes bytes)
     HF_STEP(11); /* the ring is longer than it need be */
     arena->head = arena->tail;
     atomic_store_explicit(&header->head, arena->head, memory_order_release);
+    /* Clients that read outside see this before anything is overwritten. */
+    atomic_thread_fence(memory_order_seq_cst);
     HF_STEP(12);
     grow_ring(arena, bytes.size);
     return HF_OK;
+}
+
+/* ---- Reading outside ------------------------------------------------------
+ *
+ * A sequence lock: the number of the snapshot and the head change before what
+ * they no longer cover is overwritten, and the size of the ring before any entry
+ * that lies by the new one is published. */
+
+bool hf_arena_begin_read(struct hf_arena *arena)
+{
+    arena->read_snapshot = atomic_load(&arena->header->snapshot);
+    return read_header(arena);
+}
+
+bool hf_arena_end_read(const struct hf_arena *arena)
+{
+    const struct hf_arena_header *header = arena->header;
+
+    atomic_thread_fence(memory_order_seq_cst);
+    return (atomic_load(&header->snapshot) == arena->read_snapshot &&
+            atomic_load(&header->head) == arena->head &&
+            atomic_load(&header->ring_room) == arena->ring_room) ||
+           HF_MUTANT(280);
 }
