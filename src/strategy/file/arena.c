@@ -127,10 +127,22 @@ enum hf_err hf_arena_enter(struct hf_arena *arena, pid_t *pid)
         return err;
     HF_STEP(1);
     if (!read_header(arena)) {
+        bool lost = hf_arena_is_lost(arena);
+
         hf_arena_leave(arena);
-        return HF_EPROTO;
+        return lost && !hf_arena_is_lost(arena) ? HF_EUNAVAIL : HF_EPROTO;
     }
     return HF_OK;
+}
+
+/* What was taken, or given back, in a mapping that is lost has not happened to
+ * the word: it may be another's, or still be ours. */
+static bool has_word(struct hf_arena *arena)
+{
+    if (!hf_arena_is_lost(arena))
+        return true;
+    return hf_arena_recover(arena) &&
+           hf_word_is_ours(&arena->attempt, atomic_load(&arena->header->word));
 }
 
 void hf_arena_leave(struct hf_arena *arena)
@@ -138,6 +150,8 @@ void hf_arena_leave(struct hf_arena *arena)
     bool sleepers;
 
     HF_STEP(3);
+    if (!has_word(arena))
+        return;
     sleepers = hf_word_leave(&arena->header->word);
     HF_STEP(4);
     if (sleepers)
@@ -270,12 +284,22 @@ void hf_arena_discard(struct hf_arena *arena)
     arena->pending = arena->tail;
 }
 
-void hf_arena_publish(struct hf_arena *arena)
+bool hf_arena_publish(struct hf_arena *arena)
 {
+    uint64_t before = arena->tail;
+
     arena->tail = arena->pending;
     atomic_store_explicit(&arena->header->tail, arena->tail,
                           memory_order_release);
     HF_STEP(8);
+    if (!hf_arena_is_lost(arena) || HF_MUTANT(287))
+        return true;
+    if (hf_arena_recover(arena) &&
+        atomic_load(&arena->header->tail) == arena->tail)
+        return true;
+    arena->tail = before;
+    hf_arena_discard(arena);
+    return false;
 }
 
 /* ---- Snapshots ----------------------------------------------------------*/

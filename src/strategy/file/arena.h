@@ -65,8 +65,9 @@ enum hf_err hf_arena_open(struct hf_arena *arena, const char *path, mode_t mode,
 void hf_arena_close(struct hf_arena *arena);
 
 /* Go inside. HF_EBUSY: process `*pid` is, and lives, or if that is 0, others
- * come and go all the time. HF_EPROTO: the header is
- * not what we write there. */
+ * come and go all the time. HF_EUNAVAIL: the file cannot be written, as if the
+ * disk is full; later, perhaps. HF_EPROTO: the header is not what we write
+ * there. */
 enum hf_err hf_arena_enter(struct hf_arena *arena, pid_t *pid);
 void hf_arena_leave(struct hf_arena *arena);
 
@@ -101,7 +102,9 @@ void hf_arena_note_quiet(struct hf_arena *arena, hf_time now);
 
 /* Take back the entries that are not published. */
 void hf_arena_discard(struct hf_arena *arena);
-void hf_arena_publish(struct hf_arena *arena);
+
+/* False: they could not be written, and are taken back. */
+bool hf_arena_publish(struct hf_arena *arena);
 
 /* The snapshot in force, borrowed, and where the ring goes on after it. No
  * bytes: everything began empty. */

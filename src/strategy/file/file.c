@@ -10,6 +10,7 @@
 #include "base/mutant.h"
 #include "base/step.h"
 #include "strategy/file/inside.h"
+#include "strategy/file/layout.h"
 #include "strategy/file/place.h"
 
 #define STUCK_TRIES 500 /* to open while one client stays inside: 10 ms each */
@@ -106,7 +107,7 @@ static enum hf_err join(struct hf_file *file)
     HF_STEP(27);
     slot->watches = 0;
     slot->detached = 0;
-    return HF_OK;
+    return hf_arena_is_lost(&file->arena) ? HF_EUNAVAIL : HF_OK;
 }
 
 /* The client that was inside when our last attempt failed; 0: several were. */

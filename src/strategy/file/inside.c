@@ -5,6 +5,7 @@
 
 #include "base/mutant.h"
 #include "base/step.h"
+#include "strategy/file/layout.h"
 
 #define RETRY_MS 5
 #define CHECK_MS 100 /* between two checks whether the files are still ours */
@@ -128,6 +129,15 @@ static bool may_hand_over(enum hf_command_kind kind)
            kind == HF_COMMAND_CANCEL || kind == HF_COMMAND_FORCE;
 }
 
+static const char *cannot_write(struct hf_file *file)
+{
+    (void)hf_error_set(&file->failure, HF_EUNAVAIL,
+                       "file:%s/arena: cannot be written: the disk is full, or "
+                       "fails; make room there",
+                       file->arena.path);
+    return file->failure.text;
+}
+
 static void run(struct hf_local *local, hf_time now,
                 const struct hf_command *command, struct hf_result *result)
 {
@@ -147,6 +157,8 @@ static void run(struct hf_local *local, hf_time now,
     file->acting = true;
     hf_replica_run(&file->replica, now, command, result);
     file->acting = false;
+    if (result->err == HF_EUNAVAIL)
+        local->cause = cannot_write(file);
     if (command->kind == HF_COMMAND_LOCK && result->place > 0)
         follow(file, command);
 }
@@ -189,6 +201,8 @@ static enum hf_err prepare(struct hf_file *file)
 {
     hf_time now = hf_local_now(&file->local);
 
+    if (hf_arena_is_lost(&file->arena))
+        (void)hf_arena_recover(&file->arena);
     if (!file->broken && !HF_MUTANT(281))
         hf_replica_read_ahead(&file->replica);
     if (!file->broken && now - file->checked >= CHECK_MS) {
@@ -204,7 +218,9 @@ enum hf_err hf_file_take_word(struct hf_file *file)
 
     if (err == HF_EPROTO)
         return broken(file, "its header is damaged");
-    if (err && file->inside)
+    if (err == HF_EUNAVAIL)
+        (void)cannot_write(file);
+    else if (err && file->inside)
         hf_error_set(&file->failure, HF_EUNAVAIL,
                      "file:%s: process %ld is inside and does not leave",
                      file->arena.path, (long)file->inside);

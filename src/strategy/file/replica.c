@@ -421,7 +421,11 @@ void hf_replica_run(struct hf_replica *replica, hf_time now,
     }
     hf_arena_note_lease(replica->arena, now, command->lease_ms);
     HF_STEP(24);
-    hf_arena_publish(replica->arena);
+    if (!hf_arena_publish(replica->arena)) {
+        replica->stale = true;
+        *result = (struct hf_result){.err = HF_EUNAVAIL};
+        return;
+    }
     if (replica->store.table.holds.count == 0)
         hf_arena_note_quiet(replica->arena, now);
     grow(replica, command);

@@ -45,7 +45,8 @@ enum hf_err hf_replica_catch_up(struct hf_replica *replica);
 enum hf_err hf_replica_go_back(struct hf_replica *replica);
 
 /* Write a command, apply it and publish it; or answer why not, and nothing has
- * changed: HF_ENOMEM, HF_ELIMIT if the arena has no room. */
+ * changed: HF_ENOMEM, HF_ELIMIT if the arena has no room, HF_EUNAVAIL if it
+ * cannot be written. */
 void hf_replica_run(struct hf_replica *replica, hf_time now,
                     const struct hf_command *command, struct hf_result *result);
 
