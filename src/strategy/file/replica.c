@@ -76,18 +76,22 @@ static bool is_plausible(hf_time instant)
     return instant >= 0 && instant <= TIME_MAX;
 }
 
+/* They come in the order of the holds: nothing has to be looked up. */
 static enum hf_err decode_leases(struct hf_store *store,
                                  struct hf_reader *reader)
 {
+    struct hf_hold *hold = NULL;
+
     while (reader->size > 0) {
         struct hf_bytes key = hf_reader_bytes(reader, HF_KEY_MAX);
         hf_time since = (hf_time)hf_reader_u64(reader);
         hf_time end = (hf_time)hf_reader_u64(reader);
-        struct hf_hold *hold =
-            hf_table_find(&store->table, (struct hf_key){key.data, key.size});
 
+        hold = hf_table_next(&store->table, hold);
         if (reader->failed || !hold || !is_plausible(since) ||
-            !is_plausible(end))
+            !is_plausible(end) ||
+            !hf_key_equal(hf_hold_key(hold),
+                          (struct hf_key){key.data, key.size}))
             return HF_EPROTO;
         if (hf_leases_reserve(&store->leases))
             return HF_ENOMEM;
