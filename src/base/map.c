@@ -81,6 +81,23 @@ static void grow(struct hf_map *map)
     }
 }
 
+void hf_map_reserve(struct hf_map *map, size_t count)
+{
+    HF_ASSERT(map->count == 0);
+    while (map->buckets < count) {
+        size_t before = map->buckets;
+        unsigned segment = segment_of(before);
+
+        grow(map);
+        if (map->buckets == before)
+            return;
+        /* The rest of the array that was made is empty too. */
+        map->buckets = (size_t)HF_MAP_FIRST << (segment + 1);
+    }
+    if (map->buckets > count && count > HF_MAP_FIRST)
+        map->buckets = count;
+}
+
 static void shrink(struct hf_map *map)
 {
     size_t bucket = map->buckets - 1;

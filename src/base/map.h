@@ -31,6 +31,10 @@ struct hf_map {
 
 void hf_map_init(struct hf_map *map);
 
+/* Have buckets for `count` links from the start: it is empty. Filling it then
+ * splits none. Where memory is short, it grows as usual. */
+void hf_map_reserve(struct hf_map *map, size_t count);
+
 /* Give the arrays back. What is still linked is the caller's to free first. */
 void hf_map_fini(struct hf_map *map);
 

@@ -21,6 +21,7 @@
 #define MAGIC UINT32_C(0x53464821) /* "!HFS" */
 #define VERSION 2
 #define CHECKSUM_SIZE 8
+#define HOLD_SIZE_MIN 32 /* bytes, for less than there are in any */
 
 /* No counter that was counted up to is near to this: one that is would start
  * over, and tokens would be granted twice. */
@@ -286,6 +287,7 @@ static enum hf_err decode_hold(struct hf_table *table, struct hf_reader *reader)
 {
     struct hf_bytes bytes = hf_reader_bytes(reader, HF_KEY_MAX);
     struct hf_key key = {bytes.data, bytes.size};
+    uint64_t hash = hf_table_hash(table, key);
     struct claim read;
     struct hf_hold *hold;
     enum hf_err err = decode_claim(table, &read, reader);
@@ -296,11 +298,11 @@ static enum hf_err decode_hold(struct hf_table *table, struct hf_reader *reader)
 
     if (err)
         return err;
-    if (reader->failed || key.size < 1 || hf_table_find(table, key) ||
-        token <= last_token(table) || token > table->token || flags > 3 ||
-        waiters > HF_WAITERS_MAX)
+    if (reader->failed || key.size < 1 ||
+        hf_table_find_hashed(table, key, hash) || token <= last_token(table) ||
+        token > table->token || flags > 3 || waiters > HF_WAITERS_MAX)
         return HF_EPROTO;
-    hold = hf_table_add_hold(table, key, read.session);
+    hold = hf_table_add_hashed(table, key, hash, read.session);
     if (!hold)
         return HF_ENOMEM;
     hold->nonce = read.nonce;
@@ -339,8 +341,9 @@ static enum hf_err decode(struct hf_table *table, struct hf_reader *reader)
     if (err)
         return err;
     count = hf_reader_u32(reader);
-    if (count > HF_HOLDS_MAX)
+    if (count > HF_HOLDS_MAX || count > reader->size / HOLD_SIZE_MIN)
         return HF_EPROTO;
+    hf_map_reserve(&table->holds, 2 * (size_t)count);
     while (!err && count-- > 0)
         err = decode_hold(table, reader);
     if (!err && (reader->failed || reader->size > 0))

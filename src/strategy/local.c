@@ -65,7 +65,10 @@ static void tell_time(const struct hf_local *local, hf_time now,
 static void run(struct hf_local *local, hf_time now, struct hf_request *request)
 {
     request->command.session = local->session;
+    local->cause = NULL;
     local->ops->run(local, now, &request->command, &request->answer.result);
+    if (local->cause)
+        request->answer.cause = strdup(local->cause);
     tell_time(local, now, request);
 }
 

@@ -27,6 +27,7 @@ struct hf_local {
     bool news;           /* a grant or an event waits to be told */
     bool telling;        /* and is being told */
     bool late;           /* and could not be */
+    const char *cause;   /* why the command that was run failed, or NULL */
 };
 
 struct hf_local_ops {

@@ -330,6 +330,36 @@ static void sizes_are_not_read_again_inside(void **state)
     hf_arena_close(&arena);
 }
 
+static void write_one(struct hf_arena *arena)
+{
+    enter(arena);
+    assert_int_equal(hf_arena_write(arena, 1, hf_bytes("more")), HF_OK);
+    hf_arena_publish(arena);
+    hf_arena_leave(arena);
+}
+
+static void what_was_read_outside_counts_until_a_snapshot(void **state)
+{
+    struct hf_arena reader, writer;
+
+    (void)state;
+    open_arena(&reader);
+    open_arena(&writer);
+    assert_true(hf_arena_begin_read(&reader));
+    write_one(&writer);
+    assert_true(hf_arena_end_read(&reader));
+    enter(&writer);
+    assert_int_equal(hf_arena_set_snapshot(&writer, hf_bytes("all")), HF_OK);
+    hf_arena_leave(&writer);
+    assert_false(hf_arena_end_read(&reader));
+    assert_true(hf_arena_begin_read(&reader));
+    reader.header->ring_room =
+        2 * HF_ARENA_RING_FIRST; /* entries lie elsewhere now */
+    assert_false(hf_arena_end_read(&reader));
+    hf_arena_close(&writer);
+    hf_arena_close(&reader);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -345,6 +375,7 @@ int main(void)
         CASE(who_died_is_put_out_though_its_child_lives),
         CASE(only_what_is_published_is_there),
         CASE(sizes_are_not_read_again_inside),
+        CASE(what_was_read_outside_counts_until_a_snapshot),
         CASE(full_ring_wants_a_snapshot_and_the_slow_read_that),
     };
 

@@ -254,6 +254,57 @@ static void copy_that_lacks_memory_is_read_again(void **state)
     close_copy(&writer);
 }
 
+/* A client that is inside for long holds up nobody who only reads. */
+static void copy_is_read_while_another_is_inside(void **state)
+{
+    static const struct hf_seed seed;
+    struct copy writer, late, idle;
+    unsigned random = 1;
+
+    (void)state;
+    open_copy(&writer);
+    open_copy(&idle);
+    for (int i = 0; i < 4000; i++)
+        act(&writer, 1 + i, MANY, &random);
+    late = (struct copy){.arena = idle.arena};
+    hf_replica_init(&late.replica, &late.arena, &seed, ignore_event, NULL);
+    enter(&writer);
+    hf_replica_read_ahead(&late.replica);
+    hf_replica_read_ahead(&idle.replica);
+    hf_arena_leave(&writer.arena);
+    assert_int_equal(late.replica.position, writer.replica.position);
+    assert_int_equal(idle.replica.position, writer.replica.position);
+    assert_true(writer.arena.header->snapshot > 1);
+    expect_same(&writer, &late);
+    expect_same(&writer, &idle);
+    hf_replica_fini(&late.replica);
+    close_copy(&idle);
+    close_copy(&writer);
+}
+
+static void copy_that_is_read_ahead_without_memory_is_read_again(void **state)
+{
+    struct copy writer, reader;
+    unsigned random = 1;
+    bool failed = true;
+
+    (void)state;
+    open_copy(&writer);
+    open_copy(&reader);
+    for (size_t nth = 1; failed; nth++) {
+        assert_in_range(nth, 1, 20000);
+        for (int i = 0; nth % 100 == 1 && i < 500; i++)
+            act(&writer, 1 + i, FEW, &random);
+        reader.replica.stale = true;
+        hf_alloc_fail(nth, 1);
+        hf_replica_read_ahead(&reader.replica);
+        failed = hf_alloc_failed();
+        expect_same(&writer, &reader);
+    }
+    close_copy(&reader);
+    close_copy(&writer);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -275,6 +326,8 @@ int main(void)
         CASE(copies_agree_where_much_is_held),
         CASE(command_that_lacks_memory_was_never_there),
         CASE(copy_that_lacks_memory_is_read_again),
+        CASE(copy_is_read_while_another_is_inside),
+        CASE(copy_that_is_read_ahead_without_memory_is_read_again),
     };
 
     return hf_test_main("replica", cases, HF_TEST_COUNT(cases), 0);

@@ -3,6 +3,7 @@
  * nothing is wedged, and no token comes twice.
  *
  * This program has a library of its own, in which the steps are compiled. */
+#include <fcntl.h>
 #include <holdfast.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -22,7 +23,7 @@
 #include "lib/folder.h"
 #include "lib/runner.h"
 
-#define STEPS 30
+#define STEPS 31
 #define HOUR_MS 3600000
 #define BULK 900        /* pairs: enough to fill the ring twice, */
 #define BULK_VALUE 3000 /* and to let a snapshot grow */
@@ -45,8 +46,34 @@ static struct report {
 static int deadly_step;
 static int hits_left;
 
+/* What this process has done since that was zeroed. */
+static struct work {
+    bool inside;
+    int marks;   /* written and synced */
+    int decoded; /* snapshots */
+    int marks_inside;
+    int decoded_inside;
+} work;
+
+static void note_work(int number)
+{
+    if (number == 1)
+        work.inside = true;
+    if (number == 4)
+        work.inside = false;
+    if (number == 15)
+        work.marks++;
+    if (number == 31)
+        work.decoded++;
+    if (work.inside && number == 15)
+        work.marks_inside++;
+    if (work.inside && number == 31)
+        work.decoded_inside++;
+}
+
 void hf_step(int number)
 {
+    note_work(number);
     if (number == deadly_step && --hits_left == 0)
         (void)kill(getpid(), SIGKILL);
 }
@@ -206,6 +233,7 @@ static void live(void)
         give_in_time_or_not(take(client, "bulk", 200, large));
     atomic_store(&report->kept, 0);
     expect(hf_close(client, HF_TEST_PATIENCE_MS));
+    expect(hf_close(open_client(), HF_TEST_PATIENCE_MS)); /* by a snapshot */
     _exit(0);
 }
 
@@ -447,6 +475,63 @@ static void killed_in_the_slot_of_a_detached_lock(void **state)
     }
 }
 
+/* ---- What takes long ----------------------------------------------------*/
+
+/* The reserve of tokens is used up. It is a number in the arena. */
+static void use_up_reserve(uint64_t token)
+{
+    char path[64];
+    int file;
+
+    (void)snprintf(path, sizeof(path), "%s/d/arena", directory);
+    file = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(file >= 0);
+    assert_int_equal(pwrite(file, &token, sizeof(token), 168), sizeof(token));
+    close(file);
+}
+
+static void disk_is_synced_outside(void **state)
+{
+    struct hf_client *client;
+    struct hf_lock *lock;
+
+    (void)state;
+    clean();
+    client = open_client();
+    lock = take(client, "a", HOUR_MS, "");
+    use_up_reserve(hf_token(lock));
+    work = (struct work){0};
+    give(lock);
+    for (int i = 0; i < 100; i++)
+        give(take(client, "a", HOUR_MS, ""));
+    assert_int_equal(work.marks, 1);
+    assert_int_equal(work.marks_inside, 0);
+    expect(hf_close(client, HF_TEST_PATIENCE_MS));
+}
+
+static void snapshots_are_decoded_outside(void **state)
+{
+    static char large[BULK_VALUE];
+    struct hf_client *client, *idle, *late;
+
+    (void)state;
+    clean();
+    client = open_client();
+    idle = open_client();
+    memset(large, 'x', sizeof(large) - 1);
+    for (int i = 0; i < BULK; i++)
+        give(take(client, "bulk", HOUR_MS, large));
+    work = (struct work){0};
+    late = open_client();
+    assert_int_equal(work.decoded, 1);
+    give(take(idle, "bulk", HOUR_MS, ""));
+    assert_int_equal(work.decoded, 2);
+    assert_int_equal(work.decoded_inside, 0);
+    expect(hf_close(late, HF_TEST_PATIENCE_MS));
+    expect(hf_close(idle, HF_TEST_PATIENCE_MS));
+    expect(hf_close(client, HF_TEST_PATIENCE_MS));
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -475,6 +560,8 @@ int main(void)
         CASE(killed_where_files_are_made),
         CASE(killed_where_clients_come_and_go),
         CASE(killed_in_the_slot_of_a_detached_lock),
+        CASE(disk_is_synced_outside),
+        CASE(snapshots_are_decoded_outside),
     };
 
     return hf_test_main("steps", cases, HF_TEST_COUNT(cases), 0);

@@ -137,6 +137,112 @@ static void directory_that_was_removed_is_not_missed(void **state)
     assert_true(next_token() > before);
 }
 
+/* ---- The reserve --------------------------------------------------------*/
+
+static void open_arena(struct hf_arena *arena)
+{
+    struct hf_error error = {.text = ""};
+
+    if (hf_arena_open(arena, hf_site_path("locks"), 0700, &error))
+        fail_msg("%s", error.text);
+}
+
+/* The mark that is to be, of this user. */
+static const char *temporary_mark(void)
+{
+    char name[HF_SHARE_NAME], below[64];
+
+    hf_share_temporary(name, "token");
+    (void)snprintf(below, sizeof(below), "locks/%s", name);
+    return hf_site_path(below);
+}
+
+static void reserve_is_raised_after_the_mark(void **state)
+{
+    struct hf_arena arena;
+    uint64_t reserve;
+
+    (void)state;
+    open_arena(&arena);
+    reserve = arena.header->token_reserve;
+    assert_int_equal(mkdir(temporary_mark(), 0700), 0);
+    assert_int_equal(hf_arena_raise_tokens(&arena, reserve + 1), HF_ESYSTEM);
+    assert_int_equal(arena.header->token_reserve, reserve);
+    assert_int_equal(rmdir(temporary_mark()), 0);
+    assert_int_equal(hf_arena_raise_tokens(&arena, reserve + 1), HF_OK);
+    assert_true(hf_arena_has_token(&arena, reserve + 1));
+    assert_int_equal(arena.header->token_reserve, read_mark());
+    hf_arena_close(&arena);
+}
+
+/* It locks the byte after the one that every client locks. */
+static void reserve_is_raised_by_one_client_at_a_time(void **state)
+{
+    struct flock lock = {
+        .l_type = F_WRLCK,
+        .l_whence = SEEK_SET,
+        .l_start = HF_ARENA_SLOTS + 1,
+        .l_len = 1,
+    };
+    struct hf_arena arena, other;
+    uint64_t reserve;
+
+    (void)state;
+    open_arena(&arena);
+    open_arena(&other);
+    reserve = arena.header->token_reserve;
+    assert_int_equal(fcntl(other.file, F_OFD_SETLK, &lock), 0);
+    assert_int_equal(hf_arena_raise_tokens(&arena, reserve + 1), HF_EBUSY);
+    assert_int_equal(read_mark(), reserve);
+    hf_arena_close(&other); /* as if it died */
+    assert_int_equal(hf_arena_raise_tokens(&arena, reserve + 1), HF_OK);
+    reserve = read_mark();
+    assert_int_equal(hf_arena_raise_tokens(&arena, reserve), HF_OK);
+    assert_int_equal(read_mark(), reserve); /* nothing to do */
+    hf_arena_close(&arena);
+}
+
+static void reserve_is_refilled_before_it_is_used_up(void **state)
+{
+    struct hf_client *client = hf_site_open();
+    struct hf_arena arena;
+    uint64_t low;
+
+    (void)state;
+    open_arena(&arena);
+    low = lock_once(client) + 100000;
+    arena.header->token_reserve = low;
+    while (arena.header->token_reserve == low && lock_once(client) < low)
+        pause_briefly();
+    assert_true(lock_once(client) < low);
+    assert_int_equal(arena.header->token_reserve, read_mark());
+    assert_true(read_mark() > low);
+    hf_arena_close(&arena);
+    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+}
+
+/* A disk that cannot be written to is no reason to stop while tokens are left. */
+static void tokens_that_are_left_can_be_used(void **state)
+{
+    struct hf_client *client = hf_site_open();
+    struct hf_arena arena;
+
+    (void)state;
+    open_arena(&arena);
+    assert_int_equal(mkdir(temporary_mark(), 0700), 0);
+    sweep("locks/token");
+    arena.header->token_reserve = lock_once(client) + 20;
+    for (int i = 0; i < 15; i++) {
+        (void)lock_once(client);
+        pause_briefly();
+    }
+    assert_int_equal(rmdir(temporary_mark()), 0);
+    for (int i = 0; i < 15; i++)
+        (void)lock_once(client);
+    hf_arena_close(&arena);
+    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+}
+
 /* ---- Many at once -------------------------------------------------------*/
 
 #define MANY 1100
@@ -209,23 +315,12 @@ static uint64_t highest_token(struct hf_arena *arena)
     return token;
 }
 
-/* The mark that is to be, of this user. */
-static const char *temporary_mark(void)
-{
-    char name[HF_SHARE_NAME], below[64];
-
-    hf_share_temporary(name, "token");
-    (void)snprintf(below, sizeof(below), "locks/%s", name);
-    return hf_site_path(below);
-}
-
 /* One client finds that all leases have ended, and the mark cannot be raised as
  * far as that. */
 static void no_token_is_above_the_mark_however_many_leases_end(void **state)
 {
     const struct timespec lease = {.tv_sec = 2 * TTL_MS / 1000};
     struct hf_client *client = hf_site_open();
-    struct hf_error error = {.text = ""};
     struct hf_arena arena;
     struct hf_info info;
     pid_t holder, waiter;
@@ -239,8 +334,7 @@ static void no_token_is_above_the_mark_however_many_leases_end(void **state)
     waiter = hf_child_start(await_many, NULL);
     hf_site_await_waiters(client, "k1099", 1);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
-    if (hf_arena_open(&arena, hf_site_path("locks"), 0700, &error))
-        fail_msg("%s", error.text);
+    open_arena(&arena);
     hf_child_stop(waiter);
     before = highest_token(&arena);
     arena.header->token_reserve = before + 1024;
@@ -266,6 +360,10 @@ int main(void)
         HF_SITE_CASE(mark_that_was_swept_is_made_again),
         HF_SITE_CASE(arena_that_was_swept_is_not_missed),
         HF_SITE_CASE(directory_that_was_removed_is_not_missed),
+        HF_SITE_CASE(reserve_is_raised_after_the_mark),
+        HF_SITE_CASE(reserve_is_raised_by_one_client_at_a_time),
+        HF_SITE_CASE(reserve_is_refilled_before_it_is_used_up),
+        HF_SITE_CASE(tokens_that_are_left_can_be_used),
         HF_SITE_CASE(no_token_is_above_the_mark_however_many_leases_end),
     };
 

@@ -173,6 +173,33 @@ static void walk_can_free_what_it_leaves(void **state)
     hf_map_fini(&map);
 }
 
+static void map_with_buckets_ahead_is_like_any_other(void **state)
+{
+    static const size_t counts[] = {0, 1, 16, 17, 32, 33, 1000, 2048, COUNT};
+
+    (void)state;
+    for (size_t n = 0; n < sizeof(counts) / sizeof(counts[0]); n++) {
+        struct hf_map map;
+
+        hf_map_init(&map);
+        hf_map_reserve(&map, counts[n]);
+        assert_int_equal(map.buckets, counts[n] > 16 ? counts[n] : 16);
+        for (size_t i = 0; i < COUNT; i++) {
+            items[i] = (struct item){.hash = i * UINT64_C(0x9e3779b97f4a7c15)};
+            hf_map_insert(&map, &items[i].link, items[i].hash);
+            items[i].here = true;
+        }
+        check_walk(&map);
+        for (size_t i = 0; i < COUNT; i++) {
+            assert_true(find(&map, &items[i]));
+            hf_map_remove(&map, &items[i].link);
+            items[i].here = false;
+        }
+        assert_int_equal(map.buckets, HF_MAP_FIRST);
+        hf_map_fini(&map);
+    }
+}
+
 static void remove_stranger(void *arg)
 {
     hf_map_remove(arg, &items[0].link);
@@ -194,6 +221,7 @@ int main(void)
         cmocka_unit_test(emptied_map_gives_its_memory_back),
         cmocka_unit_test(map_has_a_bucket_for_each_link),
         cmocka_unit_test(map_without_memory_gets_longer_chains),
+        cmocka_unit_test(map_with_buckets_ahead_is_like_any_other),
         cmocka_unit_test(walk_can_free_what_it_leaves),
         cmocka_unit_test(removing_a_stranger_stops_the_program),
     };

@@ -128,10 +128,22 @@ enum hf_err hf_arena_enter(struct hf_arena *arena, pid_t *pid)
         return err;
     HF_STEP(1);
     if (!read_header(arena)) {
+        bool lost = hf_arena_is_lost(arena);
+
         hf_arena_leave(arena);
-        return HF_EPROTO;
+        return lost && !hf_arena_is_lost(arena) ? HF_EUNAVAIL : HF_EPROTO;
     }
     return HF_OK;
+}
+
+/* What was taken, or given back, in a mapping that is lost has not happened to
+ * the word: it may be another's, or still be ours. */
+static bool has_word(struct hf_arena *arena)
+{
+    if (!hf_arena_is_lost(arena))
+        return true;
+    return hf_arena_recover(arena) &&
+           hf_word_is_ours(&arena->attempt, atomic_load(&arena->header->word));
 }
 
 void hf_arena_leave(struct hf_arena *arena)
@@ -139,6 +151,8 @@ void hf_arena_leave(struct hf_arena *arena)
     bool sleepers;
 
     HF_STEP(3);
+    if (!has_word(arena))
+        return;
     sleepers = hf_word_leave(&arena->header->word);
     HF_STEP(4);
     if (sleepers)
@@ -271,12 +285,22 @@ void hf_arena_discard(struct hf_arena *arena)
     arena->pending = arena->tail;
 }
 
-void hf_arena_publish(struct hf_arena *arena)
+bool hf_arena_publish(struct hf_arena *arena)
 {
+    uint64_t before = arena->tail;
+
     arena->tail = arena->pending;
     atomic_store_explicit(&arena->header->tail, arena->tail,
                           memory_order_release);
     HF_STEP(8);
+    if (!hf_arena_is_lost(arena) || HF_MUTANT(287))
+        return true;
+    if (hf_arena_recover(arena) &&
+        atomic_load(&arena->header->tail) == arena->tail)
+        return true;
+    arena->tail = before;
+    hf_arena_discard(arena);
+    return false;
 }
 
 /* ---- Snapshots ----------------------------------------------------------*/
@@ -365,7 +389,32 @@ enum hf_err hf_arena_set_snapshot(struct hf_arena *arena, struct hf_bytes bytes)
     HF_STEP(11); /* the ring is longer than it need be */
     arena->head = arena->tail;
     atomic_store_explicit(&header->head, arena->head, memory_order_release);
+    /* Clients that read outside see this before anything is overwritten. */
+    atomic_thread_fence(memory_order_seq_cst);
     HF_STEP(12);
     grow_ring(arena, bytes.size);
     return HF_OK;
+}
+
+/* ---- Reading outside ------------------------------------------------------
+ *
+ * A sequence lock: the number of the snapshot and the head change before what
+ * they no longer cover is overwritten, and the size of the ring before any entry
+ * that lies by the new one is published. */
+
+bool hf_arena_begin_read(struct hf_arena *arena)
+{
+    arena->read_snapshot = atomic_load(&arena->header->snapshot);
+    return read_header(arena);
+}
+
+bool hf_arena_end_read(const struct hf_arena *arena)
+{
+    const struct hf_arena_header *header = arena->header;
+
+    atomic_thread_fence(memory_order_seq_cst);
+    return (atomic_load(&header->snapshot) == arena->read_snapshot &&
+            atomic_load(&header->head) == arena->head &&
+            atomic_load(&header->ring_room) == arena->ring_room) ||
+           HF_MUTANT(280);
 }

@@ -55,6 +55,7 @@ struct hf_arena {
     uint64_t tail;
     uint64_t ring_room;
     uint64_t half_room;
+    uint64_t read_snapshot; /* the number at hf_arena_begin_read() */
 };
 
 /* Open the arena in `path`, or make it: anew after a reboot. `mode` is that of
@@ -64,8 +65,9 @@ enum hf_err hf_arena_open(struct hf_arena *arena, const char *path, mode_t mode,
 void hf_arena_close(struct hf_arena *arena);
 
 /* Go inside. HF_EBUSY: process `*pid` is, and lives, or if that is 0, others
- * come and go all the time. HF_EPROTO: the header is
- * not what we write there. */
+ * come and go all the time. HF_EUNAVAIL: the file cannot be written, as if the
+ * disk is full; later, perhaps. HF_EPROTO: the header is not what we write
+ * there. */
 enum hf_err hf_arena_enter(struct hf_arena *arena, pid_t *pid);
 void hf_arena_leave(struct hf_arena *arena);
 
@@ -100,7 +102,9 @@ void hf_arena_note_quiet(struct hf_arena *arena, hf_time now);
 
 /* Take back the entries that are not published. */
 void hf_arena_discard(struct hf_arena *arena);
-void hf_arena_publish(struct hf_arena *arena);
+
+/* False: they could not be written, and are taken back. */
+bool hf_arena_publish(struct hf_arena *arena);
 
 /* The snapshot in force, borrowed, and where the ring goes on after it. No
  * bytes: everything began empty. */
@@ -112,6 +116,18 @@ struct hf_bytes hf_arena_snapshot(const struct hf_arena *arena,
 enum hf_err hf_arena_set_snapshot(struct hf_arena *arena,
                                   struct hf_bytes bytes);
 enum hf_err hf_arena_reserve_snapshot(struct hf_arena *arena, size_t size);
+
+/* ---- Reading outside ------------------------------------------------------
+ *
+ * A client that is far behind reads the snapshot and the log without the arena
+ * lock, so that nobody has to wait for it: begin, hf_arena_snapshot() or
+ * hf_arena_read(), then end. What was read may have been overwritten meanwhile;
+ * it counts only if end answers true.
+ *
+ * begin answers false if the header cannot be used as it is now: it is being
+ * changed, or it is damaged. */
+bool hf_arena_begin_read(struct hf_arena *arena);
+bool hf_arena_end_read(const struct hf_arena *arena);
 
 /* ---- Slots --------------------------------------------------------------*/
 
@@ -156,8 +172,16 @@ void hf_arena_hear(const struct hf_arena *arena);
 
 /* ---- Tokens ---------------------------------------------------------------
  *
- * Tokens up to the reserve may be used; it lies on the disk, and survives all
- * else. Raise it past `token`: HF_OK once that is safe. */
-enum hf_err hf_arena_reserve_tokens(struct hf_arena *arena, uint64_t token);
+ * Tokens up to the reserve may be used: it is on the disk, and survives all
+ * else. */
+bool hf_arena_has_token(const struct hf_arena *arena, uint64_t token);
+
+/* Outside, for it syncs the disk: raise the reserve past `token`. HF_EBUSY:
+ * another client is doing so; HF_ESYSTEM, and errno. */
+enum hf_err hf_arena_raise_tokens(struct hf_arena *arena, uint64_t token);
+
+/* The same ahead of time, if less than half of the reserve is left after `token`,
+ * or the mark is missing. */
+enum hf_err hf_arena_refill_tokens(struct hf_arena *arena, uint64_t token);
 
 #endif

@@ -5,15 +5,16 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "base/mutant.h"
 #include "base/step.h"
 #include "strategy/file/inside.h"
+#include "strategy/file/layout.h"
 #include "strategy/file/place.h"
 
-#define TRIES 1000     /* to get inside when it is opened; */
-#define STUCK_TRIES 10 /* behind who does not leave, each counts for so many */
-#define LOOK_MS 1000   /* in line: who should ring may have been killed first */
+#define STUCK_TRIES 500 /* to open while one client stays inside: 10 ms each */
+#define LOOK_MS 1000 /* in line: who should ring may have been killed first */
 
 /* ---- Requests -----------------------------------------------------------*/
 
@@ -106,47 +107,47 @@ static enum hf_err join(struct hf_file *file)
     HF_STEP(27);
     slot->watches = 0;
     slot->detached = 0;
-    return HF_OK;
+    return hf_arena_is_lost(&file->arena) ? HF_EUNAVAIL : HF_OK;
 }
 
-/* Decode a snapshot before going inside to stay: that of many locks takes
- * longer than others should have to wait. What comes of it is seen there. */
-static void read_ahead(struct hf_file *file)
+/* The client that was inside when our last attempt failed; 0: several were. */
+static uint32_t owner_seen(const struct hf_file *file)
 {
-    struct hf_bytes bytes;
-    uint64_t position;
-    void *copy;
+    return file->inside ? hf_word_futex_value(file->arena.attempt.seen) : 0;
+}
 
-    if (hf_file_take_word(file))
-        return;
-    bytes = hf_arena_snapshot(&file->arena, &position);
-    copy = bytes.size > 0 ? malloc(bytes.size) : NULL;
-    if (copy)
-        memcpy(copy, bytes.data, bytes.size);
-    hf_arena_leave(&file->arena);
-    if (!copy)
-        return;
-    bytes.data = copy;
-    (void)hf_replica_load(&file->replica, bytes, position);
-    free(copy);
+/* While clients come and go our turn will come, however many they are. Only if one
+ * of them stays inside do we give up. How long to wait for all of it is up to the
+ * program, which may close the client meanwhile. */
+static enum hf_err enter_first(struct hf_file *file)
+{
+    const struct timespec moment = {.tv_nsec = 1000000};
+    uint32_t owner = 0;
+    int tries = 0;
+    enum hf_err err;
+
+    while ((err = hf_file_enter(&file->local)) == HF_EBUSY) {
+        uint32_t before = owner;
+
+        owner = owner_seen(file);
+        if (owner == 0 || (owner != before && !HF_MUTANT(285)))
+            tries = 0;
+        if (++tries > (HF_MUTANT(285) ? 100 : STUCK_TRIES))
+            return HF_EUNAVAIL;
+        if (owner == 0)
+            (void)nanosleep(&moment, NULL);
+    }
+    return err;
 }
 
 static enum hf_err start(struct hf_file *file, struct hf_error *error)
 {
-    int tries = 0;
-    enum hf_err err = HF_EBUSY;
+    enum hf_err err = enter_first(file);
 
-    read_ahead(file);
-    while (err == HF_EBUSY && tries < TRIES) {
-        err = hf_file_enter(&file->local);
-        tries += file->inside ? STUCK_TRIES : 1;
-    }
     if (!err) {
         err = join(file);
         hf_file_leave(&file->local);
     }
-    if (err == HF_EBUSY)
-        err = HF_EUNAVAIL;
     if (err)
         hf_error_set(error, err, "%s",
                      *file->failure.text ? file->failure.text

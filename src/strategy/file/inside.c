@@ -5,6 +5,7 @@
 
 #include "base/mutant.h"
 #include "base/step.h"
+#include "strategy/file/layout.h"
 
 #define RETRY_MS 5
 #define CHECK_MS 100 /* between two checks whether the files are still ours */
@@ -129,21 +130,19 @@ static bool may_hand_over(enum hf_command_kind kind)
            kind == HF_COMMAND_CANCEL || kind == HF_COMMAND_FORCE;
 }
 
-/* A command can grant as many locks as there are waiters: a CLOSE may end many
- * holds. */
-static enum hf_err reserve_tokens(struct hf_file *file)
+static const char *cannot_write(struct hf_file *file)
 {
-    const struct hf_table *table = &file->replica.store.table;
-    uint64_t count = HF_MUTANT(248) ? 1024 : table->waiting.count + 1;
-
-    return hf_arena_reserve_tokens(&file->arena, table->token + count);
+    (void)hf_error_set(&file->failure, HF_EUNAVAIL,
+                       "file:%s/arena: cannot be written: the disk is full, or "
+                       "fails; make room there",
+                       file->arena.path);
+    return file->failure.text;
 }
 
 static void run(struct hf_local *local, hf_time now,
                 const struct hf_command *command, struct hf_result *result)
 {
     struct hf_file *file = file_of(local);
-    enum hf_err err;
     bool line;
 
     if (command->kind == HF_COMMAND_LOCK)
@@ -156,14 +155,11 @@ static void run(struct hf_local *local, hf_time now,
         return;
     if (line && may_hand_over(command->kind) && !HF_MUTANT(63))
         bury_waiters(file, command->key);
-    err = HF_MUTANT(248) ? HF_OK : reserve_tokens(file);
-    if (err) {
-        *result = (struct hf_result){.err = err};
-        return;
-    }
     file->acting = true;
     hf_replica_run(&file->replica, now, command, result);
     file->acting = false;
+    if (result->err == HF_EUNAVAIL)
+        local->cause = cannot_write(file);
     if (command->kind == HF_COMMAND_LOCK && result->place > 0)
         follow(file, command);
 }
@@ -190,13 +186,29 @@ static enum hf_err broken(struct hf_file *file, const char *what)
                         file->arena.path, what);
 }
 
-static enum hf_err check_files(struct hf_file *file)
+/* Now and then: whether the files are still ours, and tokens for later. If those
+ * cannot be had, there is time to try again until the last is used. */
+static void check_files(struct hf_file *file)
+{
+    const struct hf_table *table = &file->replica.store.table;
+
+    file->broken = hf_arena_check(&file->arena, &file->failure) != HF_OK;
+    if (!file->broken && !HF_MUTANT(282))
+        (void)hf_arena_refill_tokens(&file->arena, table->token);
+}
+
+/* Whatever takes long and can be done outside, where nobody waits for us. */
+static enum hf_err prepare(struct hf_file *file)
 {
     hf_time now = hf_local_now(&file->local);
 
+    if (hf_arena_is_lost(&file->arena))
+        (void)hf_arena_recover(&file->arena);
+    if (!file->broken && !HF_MUTANT(281))
+        hf_replica_read_ahead(&file->replica);
     if (!file->broken && now - file->checked >= CHECK_MS) {
         file->checked = now;
-        file->broken = hf_arena_check(&file->arena, &file->failure) != HF_OK;
+        check_files(file);
     }
     return file->broken ? HF_EPROTO : HF_OK;
 }
@@ -207,7 +219,9 @@ enum hf_err hf_file_take_word(struct hf_file *file)
 
     if (err == HF_EPROTO)
         return broken(file, "its header is damaged");
-    if (err && file->inside)
+    if (err == HF_EUNAVAIL)
+        (void)cannot_write(file);
+    else if (err && file->inside)
         hf_error_set(&file->failure, HF_EUNAVAIL,
                      "file:%s: process %ld is inside and does not leave",
                      file->arena.path, (long)file->inside);
@@ -218,8 +232,6 @@ enum hf_err hf_file_take_word(struct hf_file *file)
     return err;
 }
 
-/* Apply what others have written, and reserve the tokens for what we may grant:
- * a token is used only if the mark on the disk is above it. */
 static enum hf_err catch_up(struct hf_file *file)
 {
     struct hf_replica *replica = &file->replica;
@@ -230,13 +242,7 @@ static enum hf_err catch_up(struct hf_file *file)
     replica->reloaded = false;
     if (err == HF_EPROTO)
         return broken(file, replica->damage);
-    if (!err)
-        err = reserve_tokens(file);
-    if (err == HF_ESYSTEM)
-        hf_error_set(&file->failure, err,
-                     "file:%s/token: cannot be replaced: %s", file->arena.path,
-                     strerror(errno));
-    else if (err)
+    if (err)
         hf_error_set(&file->failure, err, "file:%s: %s", file->arena.path,
                      hf_err_text(err));
     return err;
@@ -255,10 +261,38 @@ static enum hf_err check_session(struct hf_file *file)
                         "open it again");
 }
 
+/* The last token that may be granted before we leave: a grant goes to a claim
+ * that waits now, or to the one request that is served. */
+static uint64_t last_token(const struct hf_file *file)
+{
+    const struct hf_table *table = &file->replica.store.table;
+
+    return table->token + (HF_MUTANT(248) ? 0 : table->waiting.count) + 1;
+}
+
+/* Outside. HF_EBUSY: come back. */
+static enum hf_err raise_tokens(struct hf_file *file, uint64_t token)
+{
+    enum hf_err err = hf_arena_raise_tokens(&file->arena, token);
+
+    if (!err || err == HF_EBUSY)
+        return hf_error_set(&file->failure, HF_EBUSY,
+                            "file:%s: tokens are being reserved",
+                            file->arena.path);
+    if (err == HF_ESYSTEM)
+        return hf_error_set(&file->failure, err,
+                            "file:%s/token: cannot be replaced: %s",
+                            file->arena.path, strerror(errno));
+    return hf_error_set(&file->failure, err, "file:%s: %s", file->arena.path,
+                        hf_err_text(err));
+}
+
+/* Inside, only tokens that the disk will not forget are used, and nothing is
+ * written to the disk: that may take long. */
 enum hf_err hf_file_enter(struct hf_local *local)
 {
     struct hf_file *file = file_of(local);
-    enum hf_err err = check_files(file);
+    enum hf_err err = prepare(file);
 
     if (!err)
         err = hf_file_take_word(file);
@@ -267,9 +301,11 @@ enum hf_err hf_file_enter(struct hf_local *local)
     err = catch_up(file);
     if (!err)
         err = check_session(file);
-    if (err) {
+    if (err || !hf_arena_has_token(&file->arena, last_token(file))) {
+        if (HF_MUTANT(286) && !err)
+            return hf_arena_raise_tokens(&file->arena, last_token(file));
         hf_arena_leave(&file->arena);
-        return err;
+        return err ? err : raise_tokens(file, last_token(file));
     }
     if (!HF_MUTANT(56))
         expire_due(file);

@@ -5,11 +5,15 @@
  * decides which arena is in force. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <linux/magic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -154,6 +158,21 @@ static enum hf_err fill_arena(struct hf_arena *arena, int file,
     return HF_OK;
 }
 
+/* A file system that copies on write needs room for each page that is written,
+ * though it is allocated. If that ran out, touching the mapping would raise
+ * SIGBUS. Where it cannot be had, hf_arena_recover() is what is left. */
+static void write_in_place(int file)
+{
+    struct statfs fs;
+    int flags;
+
+    if (fstatfs(file, &fs) || fs.f_type != BTRFS_SUPER_MAGIC ||
+        ioctl(file, FS_IOC_GETFLAGS, &flags) || HF_MUTANT(289))
+        return;
+    flags |= FS_NOCOW_FL;
+    (void)ioctl(file, FS_IOC_SETFLAGS, &flags);
+}
+
 /* The file has a temporary name until it is complete, so that a client which
  * dies here leaves no partial arena. */
 static int create_arena(struct hf_arena *arena, const char *name,
@@ -166,6 +185,8 @@ static int create_arena(struct hf_arena *arena, const char *name,
     if (file < 0)
         hf_arena_fail(arena, error, name, "cannot make it");
     HF_STEP(18);
+    if (file >= 0)
+        write_in_place(file);
     return file;
 }
 

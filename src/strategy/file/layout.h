@@ -95,6 +95,12 @@ enum hf_err hf_arena_check_plain(const struct hf_arena *arena, int file,
 enum hf_err hf_slot_take(struct hf_arena *arena, struct hf_error *error);
 void hf_slot_give(struct hf_arena *arena);
 
+/* Whether the mapping has become zeros (guard.h). */
+bool hf_arena_is_lost(const struct hf_arena *arena);
+
+/* Map it again. False: the file is not whole. */
+bool hf_arena_recover(struct hf_arena *arena);
+
 /* ---- Files in a directory that others can write to (share.c) --------------
  *
  * Open `name`, which exists, without following a link or waiting. */

@@ -123,38 +123,87 @@ uint64_t hf_mark_from_clock(void)
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
-/* Both files are on the disk before a token above the old mark is used. */
-static enum hf_err set_reserve(struct hf_arena *arena, uint64_t mark)
-{
-    struct hf_arena_header *header = arena->header;
-    uint64_t before = atomic_load(&header->token_reserve);
+/* ---- The reserve ----------------------------------------------------------
+ *
+ * One client at a time raises it: a lower mark must never replace a higher one.
+ * It locks a byte of the arena, which the kernel unlocks if it dies. */
 
-    atomic_store(&header->token_reserve, mark);
-    if (msync(header, offsetof(struct hf_arena_header, slot), MS_SYNC) == 0)
-        return HF_OK;
-    atomic_store(&header->token_reserve, before);
-    return HF_ESYSTEM;
+static struct flock lock_of_reserve(short type)
+{
+    return (struct flock){
+        .l_type = type,
+        .l_whence = SEEK_SET,
+        .l_start = HF_ARENA_SLOTS + 1,
+        .l_len = 1,
+    };
 }
 
-enum hf_err hf_arena_reserve_tokens(struct hf_arena *arena, uint64_t token)
+static bool claim_reserve(const struct hf_arena *arena)
 {
-    uint64_t reserve = atomic_load(&arena->header->token_reserve);
-    uint64_t mark;
-    enum hf_err err;
+    struct flock lock = lock_of_reserve(F_WRLCK);
 
-    if (token <= reserve && !arena->mark_missing)
-        return HF_OK;
-    err = hf_mark_read(arena->directory, &mark);
+    return fcntl(arena->file, F_OFD_SETLK, &lock) == 0 || HF_MUTANT(284);
+}
+
+static void release_reserve(const struct hf_arena *arena)
+{
+    struct flock lock = lock_of_reserve(F_UNLCK);
+    int saved = errno;
+
+    (void)fcntl(arena->file, F_OFD_SETLK, &lock);
+    errno = saved;
+}
+
+/* The mark is on the disk before a token above the old one is used. The arena
+ * follows: it is for the day when the mark is lost. */
+static enum hf_err write_reserve(struct hf_arena *arena, uint64_t token)
+{
+    struct hf_arena_header *header = arena->header;
+    uint64_t reserve = atomic_load(&header->token_reserve);
+    uint64_t mark;
+    enum hf_err err = hf_mark_read(arena->directory, &mark);
+
     if (err && err != HF_EPROTO)
         return err;
     if (err || mark < reserve)
-        mark = reserve; /* missing, or scribbled: the arena knows as well */
+        mark = reserve; /* missing, or overwritten: the arena knows as well */
     if (mark < token)
         mark = token;
+    if (HF_MUTANT(283))
+        atomic_store(&header->token_reserve, mark + TOKENS_AHEAD);
     err = hf_mark_raise(arena->directory, mark, &mark);
-    if (!err)
-        err = set_reserve(arena, mark);
-    if (!err)
-        arena->mark_missing = false;
+    if (err)
+        return err;
+    atomic_store(&header->token_reserve, mark);
+    (void)msync(header, offsetof(struct hf_arena_header, slot), MS_SYNC);
+    arena->mark_missing = false;
+    return HF_OK;
+}
+
+bool hf_arena_has_token(const struct hf_arena *arena, uint64_t token)
+{
+    return token <= atomic_load(&arena->header->token_reserve);
+}
+
+/* Another client may have done it before we had the lock. */
+enum hf_err hf_arena_raise_tokens(struct hf_arena *arena, uint64_t token)
+{
+    enum hf_err err = HF_OK;
+
+    if (!claim_reserve(arena))
+        return HF_EBUSY;
+    if (!hf_arena_has_token(arena, token) ||
+        hf_mark_is_missing(arena->directory))
+        err = write_reserve(arena, token);
+    release_reserve(arena);
     return err;
+}
+
+enum hf_err hf_arena_refill_tokens(struct hf_arena *arena, uint64_t token)
+{
+    uint64_t wanted = token + TOKENS_AHEAD / 2;
+
+    if (hf_arena_has_token(arena, wanted) && !arena->mark_missing)
+        return HF_OK;
+    return hf_arena_raise_tokens(arena, wanted);
 }

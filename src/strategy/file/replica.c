@@ -11,6 +11,11 @@
 #define ENTRY_MAX (256 << 10)   /* bytes: more than the largest command has */
 #define TIME_MAX (HF_NEVER / 4) /* no clock of a machine comes near to this */
 
+/* So much of the log is read inside: about a tenth of a millisecond's work. More
+ * is read outside first. */
+#define BEHIND_MAX (UINT64_C(16) << 10)
+#define AHEAD_TRIES 4 /* then it is read inside, where nothing can change */
+
 static void on_event(void *arg, const struct hf_table_event *event)
 {
     struct hf_replica *replica = arg;
@@ -71,18 +76,22 @@ static bool is_plausible(hf_time instant)
     return instant >= 0 && instant <= TIME_MAX;
 }
 
+/* They come in the order of the holds: nothing has to be looked up. */
 static enum hf_err decode_leases(struct hf_store *store,
                                  struct hf_reader *reader)
 {
+    struct hf_hold *hold = NULL;
+
     while (reader->size > 0) {
         struct hf_bytes key = hf_reader_bytes(reader, HF_KEY_MAX);
         hf_time since = (hf_time)hf_reader_u64(reader);
         hf_time end = (hf_time)hf_reader_u64(reader);
-        struct hf_hold *hold =
-            hf_table_find(&store->table, (struct hf_key){key.data, key.size});
 
+        hold = hf_table_next(&store->table, hold);
         if (reader->failed || !hold || !is_plausible(since) ||
-            !is_plausible(end))
+            !is_plausible(end) ||
+            !hf_key_equal(hf_hold_key(hold),
+                          (struct hf_key){key.data, key.size}))
             return HF_EPROTO;
         if (hf_leases_reserve(&store->leases))
             return HF_ENOMEM;
@@ -124,13 +133,14 @@ static enum hf_err damaged(struct hf_replica *replica, const char *what)
     return HF_EPROTO;
 }
 
-enum hf_err hf_replica_load(struct hf_replica *replica, struct hf_bytes bytes,
-                            uint64_t position)
+static enum hf_err load(struct hf_replica *replica, struct hf_bytes bytes,
+                        uint64_t position)
 {
     enum hf_err err = HF_OK;
 
     replica->stale = !HF_MUTANT(58);
     replica->reloaded = true;
+    HF_STEP(31);
     hf_store_fini(&replica->store);
     make_store(replica);
     if (bytes.size > 0)
@@ -157,7 +167,7 @@ static enum hf_err load_copy(struct hf_replica *replica, struct hf_bytes bytes,
 
     if (copy.data) {
         memcpy((void *)copy.data, bytes.data, bytes.size);
-        err = hf_replica_load(replica, copy, position);
+        err = load(replica, copy, position);
     }
     free((void *)copy.data);
     return err;
@@ -172,7 +182,7 @@ static enum hf_err reload(struct hf_replica *replica)
     if (!hf_arena_has(replica->arena, position))
         return damaged(replica, "its snapshot is damaged");
     if (bytes.size == 0)
-        return hf_replica_load(replica, bytes, position);
+        return load(replica, bytes, position);
     return load_copy(replica, bytes, position);
 }
 
@@ -208,30 +218,45 @@ static void grow(struct hf_replica *replica, const struct hf_command *command)
         replica->snapshot_size += cost_of(command);
 }
 
-/* Decode a private copy, in `scratch`: a hostile process may change the shared
- * bytes while the command is applied. */
-static enum hf_err decode_entry(struct hf_replica *replica,
-                                struct hf_bytes entry,
-                                struct hf_command *command)
+/* Make a private copy, in `scratch`: a hostile process may change the shared
+ * bytes while the command is applied, and outside, others may overwrite them. */
+static enum hf_err copy_entry(struct hf_replica *replica,
+                              struct hf_bytes *entry)
 {
     struct hf_buf *buf = &replica->scratch;
 
+    if (entry->size > ENTRY_MAX)
+        return damaged(replica, "its log is damaged");
     if (HF_MUTANT(291))
-        return hf_command_decode(command, entry.data, entry.size);
+        return HF_OK;
     buf->size = 0;
     buf->failed = false;
-    hf_buf_raw(buf, entry.data, entry.size);
-    if (buf->failed)
+    hf_buf_raw(buf, entry->data, entry->size);
+    *entry = (struct hf_bytes){buf->data, buf->size};
+    return buf->failed ? HF_ENOMEM : HF_OK;
+}
+
+static enum hf_err apply_entry(struct hf_replica *replica, hf_time stamp,
+                               struct hf_bytes entry, uint64_t position)
+{
+    struct hf_command command;
+    struct hf_result result;
+
+    if (!is_plausible(stamp) ||
+        hf_command_decode(&command, entry.data, entry.size))
+        return damaged(replica, "its log is damaged");
+    apply(replica, stamp, &command, &result);
+    if (result.err == HF_ENOMEM)
         return HF_ENOMEM;
-    return hf_command_decode(command, buf->data, buf->size);
+    grow(replica, &command);
+    replica->position = position;
+    return HF_OK;
 }
 
 /* One entry. HF_ENOTHELD: that was the last. */
 static enum hf_err read_entry(struct hf_replica *replica)
 {
     uint64_t position = replica->position;
-    struct hf_command command;
-    struct hf_result result;
     struct hf_bytes entry;
     hf_time stamp;
     enum hf_err err = hf_arena_read(replica->arena, &position, &stamp, &entry);
@@ -240,17 +265,10 @@ static enum hf_err read_entry(struct hf_replica *replica)
         return reload(replica);
     if (err == HF_ENOTHELD)
         return err;
-    if (err || entry.size > ENTRY_MAX || !is_plausible(stamp))
-        return damaged(replica, "its log is damaged");
-    err = decode_entry(replica, entry, &command);
     if (err)
-        return err == HF_ENOMEM ? err : damaged(replica, "its log is damaged");
-    apply(replica, stamp, &command, &result);
-    if (result.err == HF_ENOMEM)
-        return HF_ENOMEM;
-    grow(replica, &command);
-    replica->position = position;
-    return HF_OK;
+        return damaged(replica, "its log is damaged");
+    err = copy_entry(replica, &entry);
+    return err ? err : apply_entry(replica, stamp, entry, position);
 }
 
 enum hf_err hf_replica_catch_up(struct hf_replica *replica)
@@ -260,6 +278,71 @@ enum hf_err hf_replica_catch_up(struct hf_replica *replica)
     while (!err)
         err = read_entry(replica);
     return err == HF_ENOTHELD ? HF_OK : err;
+}
+
+/* ---- Reading outside ----------------------------------------------------*/
+
+static bool needs_snapshot(const struct hf_replica *replica)
+{
+    return replica->stale || !hf_arena_has(replica->arena, replica->position);
+}
+
+static bool is_far_behind(const struct hf_replica *replica)
+{
+    return needs_snapshot(replica) ||
+           replica->arena->tail - replica->position > BEHIND_MAX;
+}
+
+/* What was copied may have changed meanwhile: then the copy is stale. */
+static enum hf_err reload_ahead(struct hf_replica *replica)
+{
+    enum hf_err err = reload(replica);
+
+    if (hf_arena_end_read(replica->arena))
+        return err;
+    replica->stale = true;
+    return HF_EBUSY;
+}
+
+/* Only what did not change while it was copied is applied: nothing could be taken
+ * back. */
+static enum hf_err read_entry_ahead(struct hf_replica *replica)
+{
+    uint64_t position = replica->position;
+    struct hf_bytes entry;
+    hf_time stamp;
+    enum hf_err err = hf_arena_read(replica->arena, &position, &stamp, &entry);
+
+    if (!err)
+        err = copy_entry(replica, &entry);
+    if (err)
+        return err;
+    if (!hf_arena_end_read(replica->arena))
+        return HF_EBUSY;
+    return apply_entry(replica, stamp, entry, position);
+}
+
+/* HF_OK: up to where the log was. It may grow as fast as it is read. */
+static enum hf_err read_ahead_once(struct hf_replica *replica)
+{
+    enum hf_err err = needs_snapshot(replica) ? reload_ahead(replica) : HF_OK;
+
+    while (!err)
+        err = read_entry_ahead(replica);
+    return err == HF_ENOTHELD ? HF_OK : err;
+}
+
+void hf_replica_read_ahead(struct hf_replica *replica)
+{
+    for (int i = 0; i < AHEAD_TRIES; i++) {
+        enum hf_err err;
+
+        if (!hf_arena_begin_read(replica->arena) || !is_far_behind(replica))
+            return;
+        err = read_ahead_once(replica);
+        if (err && err != HF_EBUSY)
+            return;
+    }
 }
 
 enum hf_err hf_replica_go_back(struct hf_replica *replica)
@@ -342,7 +425,11 @@ void hf_replica_run(struct hf_replica *replica, hf_time now,
     }
     hf_arena_note_lease(replica->arena, now, command->lease_ms);
     HF_STEP(24);
-    hf_arena_publish(replica->arena);
+    if (!hf_arena_publish(replica->arena)) {
+        replica->stale = true;
+        *result = (struct hf_result){.err = HF_EUNAVAIL};
+        return;
+    }
     if (replica->store.table.holds.count == 0)
         hf_arena_note_quiet(replica->arena, now);
     grow(replica, command);

@@ -1,7 +1,7 @@
 /* replica.h - a client's own copy of the lock table, fed by the arena's log.
  *
  * Every client applies the same commands with the same stamps, so all copies
- * agree. All but init, load and fini are called inside (arena.h).
+ * agree. All but init, fini and read_ahead are called inside (arena.h).
  *
  * Always true: the copy is the table after every entry up to `position`, or it
  * is stale and will be read anew before anything else. */
@@ -33,10 +33,10 @@ void hf_replica_init(struct hf_replica *replica, struct hf_arena *arena,
                      void *arg);
 void hf_replica_fini(struct hf_replica *replica);
 
-/* Begin anew from a snapshot that is or was in force: it may be a copy, read
- * outside. HF_ENOMEM, HF_EPROTO: it is stale now. */
-enum hf_err hf_replica_load(struct hf_replica *replica, struct hf_bytes bytes,
-                            uint64_t position);
+/* Outside: if the copy is far behind, bring it nearly up to date, so that little
+ * is left to do inside, where others wait. Does what it can: whatever is in the
+ * way, hf_replica_catch_up() does the rest or says what is wrong. */
+void hf_replica_read_ahead(struct hf_replica *replica);
 
 /* Apply what the others have written. HF_ENOMEM, HF_EPROTO. */
 enum hf_err hf_replica_catch_up(struct hf_replica *replica);
@@ -45,7 +45,8 @@ enum hf_err hf_replica_catch_up(struct hf_replica *replica);
 enum hf_err hf_replica_go_back(struct hf_replica *replica);
 
 /* Write a command, apply it and publish it; or answer why not, and nothing has
- * changed: HF_ENOMEM, HF_ELIMIT if the arena has no room. */
+ * changed: HF_ENOMEM, HF_ELIMIT if the arena has no room, HF_EUNAVAIL if it
+ * cannot be written. */
 void hf_replica_run(struct hf_replica *replica, hf_time now,
                     const struct hf_command *command, struct hf_result *result);
 

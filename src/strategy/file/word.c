@@ -162,6 +162,11 @@ void hf_word_answer(struct hf_word_attempt *attempt, bool alive)
     attempt->state = alive ? HF_WORD_BUSY : HF_WORD_TAKE_OVER;
 }
 
+bool hf_word_is_ours(const struct hf_word_attempt *attempt, uint64_t word)
+{
+    return (word | SLEEPERS) == (attempt->ours | SLEEPERS);
+}
+
 bool hf_word_leave(_Atomic uint64_t *word)
 {
     return atomic_exchange(word, 0) & SLEEPERS;

@@ -72,6 +72,9 @@ void hf_word_step(struct hf_word_attempt *attempt, _Atomic uint64_t *word);
 /* In ASK: whether the owner is alive. */
 void hf_word_answer(struct hf_word_attempt *attempt, bool alive);
 
+/* Whether the word is the one that this attempt has taken. */
+bool hf_word_is_ours(const struct hf_word_attempt *attempt, uint64_t word);
+
 /* The owner's slot in a word that is not 0. */
 unsigned hf_word_owner(uint64_t word);
 

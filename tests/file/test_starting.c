@@ -1,0 +1,82 @@
+/* Many clients that start at once, while others are inside for long: all of them
+ * get in, however long it takes. */
+#include <stdatomic.h>
+#include <time.h>
+
+#include "lib/child.h"
+#include "lib/expect.h"
+#include "lib/site.h"
+#include "strategy/file/arena.h"
+
+#define HOGS 40
+#define STARTS 40
+#define INSIDE_MS 40
+
+static struct {
+    atomic_bool over;
+} * shared;
+
+static int set_up(void **state)
+{
+    shared = hf_child_share(sizeof(*shared));
+    return hf_site_set_up(state);
+}
+
+/* Be inside for long, again and again, taking turns with others. */
+static void hog(void *arg)
+{
+    const struct timespec inside = {.tv_nsec = INSIDE_MS * 1000000L};
+    const struct timespec outside = {.tv_nsec = 1000000};
+    struct hf_error error = {.text = ""};
+    struct hf_arena arena;
+    pid_t other;
+
+    (void)arg;
+    if (hf_arena_open(&arena, hf_site_path("locks"), 0700, &error))
+        fail_msg("%s", error.text);
+    while (!atomic_load(&shared->over)) {
+        if (hf_arena_enter(&arena, &other))
+            continue;
+        nanosleep(&inside, NULL);
+        hf_arena_leave(&arena);
+        nanosleep(&outside, NULL);
+    }
+    hf_arena_close(&arena);
+}
+
+static void start(void *arg)
+{
+    struct hf_client *client = hf_site_open();
+
+    (void)arg;
+    assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
+}
+
+static void everyone_gets_in_while_others_take_turns(void **state)
+{
+    pid_t hogs[HOGS], starts[STARTS];
+
+    (void)state;
+    assert_int_equal(hf_close(hf_site_open(), HF_TEST_PATIENCE_MS), HF_OK);
+    for (int i = 0; i < HOGS; i++)
+        hogs[i] = hf_child_start(hog, NULL);
+    for (int i = 0; i < STARTS; i++)
+        starts[i] = hf_child_start(start, NULL);
+    for (int i = 0; i < STARTS; i++)
+        hf_child_join(starts[i]);
+    atomic_store(&shared->over, true);
+    for (int i = 0; i < HOGS; i++)
+        hf_child_join(hogs[i]);
+}
+
+#define CASE(name)                                                             \
+    cmocka_unit_test_setup_teardown(name, set_up, hf_site_tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(everyone_gets_in_while_others_take_turns),
+    };
+
+    return hf_test_main("starting", cases, HF_TEST_COUNT(cases), 0);
+}
