@@ -13,22 +13,36 @@
 
 /* ---- What is refused ----------------------------------------------------*/
 
-/* Refuse commands of clients for 10 seconds. At most one in two seconds fails, but
- * for the first few. */
-static void expect_few(const char *commands)
-{
-    char data[32];
-    long before, failed;
+/* Commands of clients that are refused. */
+struct refusal {
+    const char *commands;
+    char error[32];
+    long before; /* commands refused by then */
     int64_t began;
+};
 
-    (void)snprintf(data, sizeof(data), "\"errorCode\":%d", UNAUTHORIZED);
-    before = fail_commands(0, commands, "\"alwaysOn\"", data);
-    began = now_ms();
+static void begin_refusal(struct refusal *refusal, const char *commands)
+{
+    refusal->commands = commands;
+    (void)snprintf(refusal->error, sizeof(refusal->error), "\"errorCode\":%d",
+                   UNAUTHORIZED);
+    refusal->before =
+        fail_commands(0, commands, "\"alwaysOn\"", refusal->error);
+    refusal->began = now_ms();
+}
+
+/* Go on for 10 seconds. At most one in two seconds is refused, but for the first
+ * few. */
+static void expect_few_refused(const struct refusal *refusal)
+{
+    long refused;
+
     (void)poll(NULL, 0, 10000);
-    failed = fail_commands(0, commands, "\"off\"", data) - before;
-    assert_true(failed > 0);
-    if (failed > (now_ms() - began) / 2000 + 3)
-        fail_msg("%s: %ld were refused", commands, failed);
+    refused = fail_commands(0, refusal->commands, "\"off\"", refusal->error) -
+              refusal->before;
+    assert_true(refused > 0);
+    if (refused > (now_ms() - refusal->began) / 2000 + 3)
+        fail_msg("%s: %ld were refused", refusal->commands, refused);
 }
 
 /* A waiter is granted the key all the same: it reads where it stands. */
@@ -36,6 +50,7 @@ static void a_stream_that_fails_is_seldom_opened(void **state)
 {
     struct queued queued = {NULL, NULL};
     struct hf_client *client, *other;
+    struct refusal refusal;
     struct hf_lock *lock;
 
     (void)state;
@@ -45,7 +60,8 @@ static void a_stream_that_fails_is_seldom_opened(void **state)
     lock = hold_key(client);
     join_queue(other, &queued, "");
     await_line(1);
-    expect_few("\"aggregate\",\"getMore\"");
+    begin_refusal(&refusal, "\"aggregate\",\"getMore\"");
+    expect_few_refused(&refusal);
     expect_ok(hf_unlock(lock));
     await_grant(&queued);
     hf_lock_free(queued.lock);
@@ -56,12 +72,14 @@ static void a_stream_that_fails_is_seldom_opened(void **state)
 
 static void a_sweep_that_fails_is_seldom_repeated(void **state)
 {
+    struct refusal refusal;
     struct hf_client *client;
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
+    begin_refusal(&refusal, "\"update\""); /* before its first sweep */
     client = open_driven();
-    expect_few("\"update\"");
+    expect_few_refused(&refusal);
     expect_ok(hf_close(client, PATIENCE_MS));
 }
 

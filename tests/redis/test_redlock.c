@@ -40,6 +40,7 @@ static void one_server_may_be_gone(void **state)
     (void)state;
     for (size_t i = 0; i < 3; i++) {
         expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+        await_everywhere("k", "1");
         hf_test_redis_kill(&servers[i]);
         expect_err(hf_lock(other, hf_key("k"), &opts, &none), HF_EBUSY);
         expect_ok(hf_renew(lock, 0));
