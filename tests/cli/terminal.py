@@ -305,7 +305,10 @@ def fg_of_a_running_job_reaches_the_command():
         check('got line' in terminal.see(re.escape(PROMPT)))
         # The shell tells nobody that a job which runs already is in the
         # foreground, and a command that reads nothing does not ask for it.
-        terminal.enter("$HF run k -- sleep 600 &")
+        # Until the job has executed its program, the shell's own handler would
+        # have the Ctrl-C.
+        terminal.type("$HF run k -- sh -c 'echo star\"\"ted; exec sleep 600' &\n")
+        terminal.see('started')
         terminal.type('fg\n')
         terminal.see('HF run')
         until(lambda: has_lost_terminal(terminal), 'the job in the foreground')
