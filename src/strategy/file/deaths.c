@@ -15,21 +15,14 @@
 
 /* ---- Expiring holds -----------------------------------------------------*/
 
-/* Whether the process of `session` has ended without closing its client. A
- * session that was closed has no slot any more. */
-static bool is_gone(const struct hf_file *file, uint64_t session)
+/* Whether the process of `session` has ended without closing its client, and
+ * without detaching a lock. A session that was closed has no slot any more. */
+static bool has_abandoned_locks(const struct hf_file *file, uint64_t session)
 {
     unsigned slot = hf_file_slot_of(file, session);
 
-    return slot < HF_ARENA_SLOTS && !hf_arena_locked(&file->arena, slot);
-}
-
-static bool has_detached(const struct hf_file *file, uint64_t session)
-{
-    unsigned slot = hf_file_slot_of(file, session);
-
-    return slot < HF_ARENA_SLOTS && !HF_MUTANT(270) &&
-           hf_arena_slot(&file->arena, slot)->detached;
+    return slot < HF_ARENA_SLOTS && !hf_arena_locked(&file->arena, slot) &&
+           (!hf_arena_slot(&file->arena, slot)->detached || HF_MUTANT(270));
 }
 
 static bool expire_hold(struct hf_file *file, const struct hf_hold *hold)
@@ -52,8 +45,9 @@ bool hf_deaths_free_key(struct hf_file *file, struct hf_key key)
 {
     const struct hf_hold *hold = hf_table_find(&file->replica.store.table, key);
 
-    return hold && !HF_MUTANT(271) && is_gone(file, hold->session->id) &&
-           !has_detached(file, hold->session->id) && expire_hold(file, hold);
+    return hold && !HF_MUTANT(271) &&
+           has_abandoned_locks(file, hold->session->id) &&
+           expire_hold(file, hold);
 }
 
 void hf_deaths_free_all(struct hf_file *file, uint64_t session)
@@ -266,10 +260,12 @@ static void drop_ended_watches(struct hf_file *file)
 {
     for (unsigned i = 0; i < HF_DEATHS_MAX; i++) {
         struct hf_death_watch *watch = &file->deaths.watches[i];
+        unsigned slot;
 
-        if (watch->session != 0 && watch->pidfd.fd < 0 &&
-            (hf_file_slot_of(file, watch->session) == HF_ARENA_SLOTS ||
-             is_gone(file, watch->session)))
+        if (watch->session == 0 || watch->pidfd.fd >= 0)
+            continue;
+        slot = hf_file_slot_of(file, watch->session);
+        if (slot == HF_ARENA_SLOTS || !hf_arena_locked(&file->arena, slot))
             watch->session = 0;
     }
 }

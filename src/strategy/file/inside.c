@@ -72,16 +72,23 @@ static void bury_waiters(struct hf_file *file, struct hf_key key)
     }
 }
 
+/* The claim of a LOCK that is in the queue, or NULL. */
+static const struct hf_claim *find_waiting_claim(
+    const struct hf_file *file, const struct hf_command *command)
+{
+    const struct hf_table *table = &file->replica.store.table;
+    const struct hf_hold *hold = hf_table_find(table, command->key);
+
+    return hold ? hf_table_find_claim(table, hold, &command->nonce) : NULL;
+}
+
 /* Answer a LOCK that our own waiter repeats. It changes nothing, so it does not
  * go into the log. */
 static bool stands_in_line(struct hf_file *file,
                            const struct hf_command *command,
                            struct hf_result *result)
 {
-    struct hf_store *store = &file->replica.store;
-    const struct hf_hold *hold = hf_table_find(&store->table, command->key);
-    const struct hf_claim *claim =
-        hold ? hf_table_find_claim(&store->table, hold, &command->nonce) : NULL;
+    const struct hf_claim *claim = find_waiting_claim(file, command);
 
     if (!claim || claim->session->id != file->local.session)
         return false;
@@ -89,7 +96,7 @@ static bool stands_in_line(struct hf_file *file,
         .err = HF_EBUSY,
         .place = hf_claim_place(claim),
     };
-    store->touched = NULL;
+    file->replica.store.touched = NULL;
     hf_deaths_follow(file, claim);
     return true;
 }
@@ -113,12 +120,10 @@ static void detach_renewed(struct hf_file *file,
 }
 
 /* Our claim waits: watch the client in front of it. */
-static void follow(struct hf_file *file, const struct hf_command *command)
+static void follow_predecessor(struct hf_file *file,
+                               const struct hf_command *command)
 {
-    const struct hf_table *table = &file->replica.store.table;
-    const struct hf_hold *hold = hf_table_find(table, command->key);
-    const struct hf_claim *claim =
-        hold ? hf_table_find_claim(table, hold, &command->nonce) : NULL;
+    const struct hf_claim *claim = find_waiting_claim(file, command);
 
     if (claim)
         hf_deaths_follow(file, claim);
@@ -161,7 +166,7 @@ static void run(struct hf_local *local, hf_time now,
     if (result->err == HF_EUNAVAIL)
         local->cause = cannot_write(file);
     if (command->kind == HF_COMMAND_LOCK && result->place > 0)
-        follow(file, command);
+        follow_predecessor(file, command);
 }
 
 static void expire_due(struct hf_file *file)

@@ -341,9 +341,9 @@ void hf_redis_look_new(struct hf_redis *redis)
         send_part(redis);
 }
 
-/* There is one look at what is due, whether or not anything is to be
- * registered. */
-static void look(struct hf_redis *redis)
+/* The script also reports which leases are due, so it is sent even if there is
+ * nothing to register. */
+static void send_next_part(struct hf_redis *redis)
 {
     if (redis->looking || hf_list_empty(&redis->watches))
         return;
@@ -360,7 +360,7 @@ static void begin_round(struct hf_redis *redis)
 void hf_redis_look_due(struct hf_redis *redis)
 {
     begin_round(redis);
-    look(redis);
+    send_next_part(redis);
 }
 
 /* A lease that ends makes ticks come early: not all is registered each time. */
@@ -372,5 +372,5 @@ void hf_redis_on_tick(struct hf_timer *timer)
     hf_redis_tick_at(redis, hf_time_add(now, TICK_MS));
     if (now >= hf_time_add(redis->round_at, TICK_MS) && !HF_MUTANT(235))
         begin_round(redis);
-    look(redis);
+    send_next_part(redis);
 }
