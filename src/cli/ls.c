@@ -174,9 +174,9 @@ const struct verb verb_ls = {
     .summary = "list the keys that are held",
     .text =
         "Lists the keys that are held and begin with PREFIX, in byte order:\n"
-        "the key, the token, how long it has been held, how much is left of\n"
-        "its lease, how many wait, who holds it and the note. ',broken' marks\n"
-        "a lock that 'force' has broken. A key with other bytes than\n"
+        "the key, the token, the time it has been held, the rest of its lease,\n"
+        "the number of waiters, the owner and the note. ',broken' marks a\n"
+        "lock that 'force' has broken. A key with other bytes than\n"
         "letters, digits and _-./:@%+,= is quoted as $'my\\x20key', which\n"
         "bash reads as the same bytes.\n",
     .examples = "  holdfast ls\n"

@@ -383,8 +383,8 @@ void hf_lock_nudged(struct hf_host *host, const struct hf_nonce *nonce)
 
 /* ---- Answers, and time --------------------------------------------------*/
 
-/* Whether a waiter that asks again and is answered so would wait in vain: its store
- * is damaged or gone, or its key can no longer be a lock. */
+/* Whether a repeated LOCK that is answered `err` can never be granted: the store
+ * is damaged or gone, or the key holds something that is not a lock. */
 static bool is_final(enum hf_err err)
 {
     return (err == HF_EPROTO && !HF_MUTANT(243)) ||

@@ -304,7 +304,7 @@ static bool may_boot(void)
     return boot(0);
 }
 
-/* The clock begins anew in a boot, so the last command was later than now. */
+/* A reboot resets the clock, so the last command has a stamp in the future. */
 static void begin_clock_anew(void)
 {
     const hf_time later = INT64_MAX;
@@ -348,7 +348,8 @@ static void reboot_ends_locks_and_no_token_comes_again(void **state)
     assert_true(shared->token > 0);
 }
 
-/* Containers may have boot ids of their own: who has a lock is alive. */
+/* A container may have a boot id of its own. Its clients join a store that is in
+ * use, and find the key held. */
 static void expect_busy_in_a_container(void *arg)
 {
     struct hf_lock_opts opts;

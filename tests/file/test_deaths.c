@@ -103,8 +103,9 @@ static void close_site(struct hf_client *client)
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
-/* In order, with rising tokens, also to one that was granted the key after it
- * had begun to wait behind another. */
+/* Waiters are granted the key in order, with rising tokens. The last one watches
+ * a process that was a waiter when the watch began, and is the holder when it
+ * dies. */
 static void a_dead_holders_lock_goes_to_the_next_waiter(void **state)
 {
     struct hf_client *client = hf_site_open();

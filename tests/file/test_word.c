@@ -171,7 +171,8 @@ static void advance(struct world *world, struct client *client)
         end_attempt(client);
 }
 
-/* Clients that have not come yet are alike: they come in their order. */
+/* Clients that have not started are interchangeable, so they start in the order
+ * of their numbers: that leaves fewer states to search. */
 static bool can_act(const struct world *world, unsigned number)
 {
     const struct client *client = &world->client[number];

@@ -3,7 +3,7 @@
  *
  * The input is a list of scribbles: one byte for what, two for the size, then
  * the bytes: an entry of the log, a snapshot (as it is, or with the checksum
- * that it would need), an entry with a head of its own, a place in the file and
+ * that it would need), an entry whose header is part of the input, a place in the file and
  * what to put there, or a well-formed command made from the bytes. After each, a
  * copy catches up, runs a command and ends the leases that are due. */
 #include <stdio.h>

@@ -153,8 +153,8 @@ static struct recorder_answer answer_of(const struct recorded_call *call)
     };
 }
 
-/* What is known when it is called. A process that is killed while it writes an
- * answer down leaves parts of one. */
+/* The token that is known when the call begins. A process that is killed while it
+ * records an answer leaves a partial one, which must not count. */
 static uint64_t token_asked(const struct recorded_call *call)
 {
     bool learns = call->kind == HISTORY_LOCK || call->kind == HISTORY_READ;

@@ -191,7 +191,8 @@ static void a_lease_without_an_end_is_seldom_looked_at(void **state)
     expect_few_looks("\"ends.0.until\":{\"$timestamp\":{\"t\":1,\"i\":1}}");
 }
 
-/* A lease whose deadlines are gone is counted anew, as at another server. */
+/* A lease that has lost its deadlines is counted in full from now, as on a new
+ * primary. */
 static void a_lease_without_deadlines_ends(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, 20000, PATIENCE_MS);

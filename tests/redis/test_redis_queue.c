@@ -174,8 +174,8 @@ static void end_waiter(pid_t pid)
     (void)waitpid(pid, NULL, 0);
 }
 
-/* `client` waits for `x` in vain, so that the server knows it; from then on it
- * has been heard since 1970, the last time so that `left_ms` are left. */
+/* Let `client` wait for `x` until it times out, so that the server has a record of
+ * it; then change that record: first heard in 1970, and valid for `left_ms`. */
 static void pretend_to_be_steady(struct hf_lock_opts *opts, long left_ms)
 {
     struct hf_lock *lock = NULL;
@@ -188,8 +188,8 @@ static void pretend_to_be_steady(struct hf_lock_opts *opts, long left_ms)
                             left_ms);
 }
 
-/* The first waiter is silent. The second lives, and has not been heard for long
- * enough to pass the first; one who comes later has, and does not pass it. */
+/* The first waiter is silent. The second is alive, but has not been heard for long
+ * enough to pass the first. A third client has, and must not pass the second. */
 static void who_comes_later_does_not_pass_a_live_waiter(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 50, 60000);
@@ -391,8 +391,8 @@ static void count_withdrawn(const struct hf_event *event, void *arg)
         misnamed++;
 }
 
-/* Watchers are told who is dropped, for which the claims, with their values, need
- * not all be read. */
+/* The events name the owner of each waiter that is dropped. One claim of a client
+ * is enough to find it: claims carry values, which may be long. */
 static void dropping_watched_waiters_reads_one_claim(void **state)
 {
     struct hf_watch *watch = NULL;

@@ -226,7 +226,7 @@ static void many_waits_are_registered_in_parts(void **state)
     while (strcmp(hf_test_redis_say(&redis, "HLEN hf:watched"), "700") != 0)
         expect_err(hf_future_wait(futures[0], 10, NULL), HF_ETIMEDOUT);
     (void)hf_test_redis_say(&redis, "SLOWLOG RESET");
-    while (longest_command() < 200) /* until all are registered again */
+    while (longest_command() < 200) /* until the next round of registrations */
         expect_err(hf_future_wait(futures[0], 100, NULL), HF_ETIMEDOUT);
     assert_in_range(longest_command(), 200, 300);
     (void)hf_test_redis_say(&redis, "CONFIG SET slowlog-log-slower-than -1");

@@ -45,7 +45,7 @@ struct hf_arena {
     uint64_t first_token; /* where tokens go on in a fresh arena */
     unsigned slot;
     struct hf_word_attempt attempt; /* the last one to go inside */
-    int bell;                       /* of whom we rang last, kept open; or -1 */
+    int bell;                       /* FIFO of the last client we woke; or -1 */
     uint64_t bell_session;          /* whose it is */
     uint64_t pending; /* where the next entry goes; published up to the tail */
 

@@ -9,8 +9,9 @@
 #define SPINS 200 /* a critical section takes about a microsecond */
 #define NAPS 8    /* lost races against other clients, before BUSY */
 
-/* The word, from its low end: 11 bits for the owner's slot plus one, 20 of the
- * turn, the sleepers' bit, and 32 of the turn. */
+/* The word, from the lowest bit: 11 bits for the owner's slot plus one, the low
+ * 20 bits of the turn, one bit that is set while clients sleep, and the high 32
+ * bits of the turn. */
 #define OWNER UINT64_C(0x7ff)
 #define TURN_SHIFT 11
 #define TURN_LOW UINT64_C(0xfffff)

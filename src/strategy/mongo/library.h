@@ -4,7 +4,7 @@
  *
  * - It logs to the standard output and error: a handler drops that.
  * - It keeps counters in shared memory, /dev/shm/mongoc-PID, which a killed
- *   process would leave there: the name is removed at once.
+ *   process would leave behind: it is unlinked right after it was made.
  * - At exit its destructor unmaps the counters, and OpenSSL frees its state. A
  *   thread that is still inside, or whose thread-specific data is still being
  *   destroyed, would crash. hf_close() does not wait for such threads: a
