@@ -470,6 +470,39 @@ static void closing_a_client_withdraws_its_waiters(void)
     suite_close(watcher);
 }
 
+/* Validity ends before the lease, so a lost lock may still be held at the
+ * server: the claim is ended by its nonce. False if the lease expired first. */
+static bool lost_lock_is_released(unsigned round)
+{
+    struct hf_client *client = suite_open(), *other = suite_open();
+    struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts brief = suite_opts(
+        suite_longer_ms(suite_brief_ms(1000), round), SUITE_PATIENCE_MS);
+    struct hf_key key = suite_key_number("k", round);
+    struct hf_lock *lock = NULL, *next = NULL;
+    enum hf_err err = HF_OK;
+
+    expect_ok(recorded_lock(client, key, &brief, &lock));
+    suite_sleep_until(hf_deadline(lock));
+    while (hf_valid_for(lock, 0))
+        suite_sleep(1);
+    err = recorded_unlock(client, lock);
+    if (err != HF_OK)
+        expect_err(err, HF_EEXPIRED);
+    else
+        expect_ok(recorded_lock(other, key, &once, &next));
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    suite_close(client);
+    suite_close(other);
+    return err == HF_OK;
+}
+
+static void a_lost_lock_is_released_by_its_nonce(void)
+{
+    suite_judge(lost_lock_is_released);
+}
+
 /* ---- Breaking -----------------------------------------------------------*/
 
 /* Marking a lock that is marked already changes nothing, and ending it now
@@ -563,6 +596,7 @@ static const struct promise promises[] = {
     PROMISE(a_forced_hand_over_frees_nothing, HF_CAP_WATCH | HF_CAP_FIFO),
     PROMISE(an_expiry_grants_the_first_waiter, HF_CAP_WATCH | HF_CAP_FIFO),
     PROMISE(closing_a_client_withdraws_its_waiters, HF_CAP_WATCH | HF_CAP_FIFO),
+    PROMISE(a_lost_lock_is_released_by_its_nonce, 0),
     PROMISE(a_lock_is_marked_once_and_ended_once, HF_CAP_WATCH),
     PROMISE(a_marked_lock_can_be_updated_and_unlocked, HF_CAP_VALUE),
     PROMISE(the_next_holder_may_renew_after_a_marked_one, 0),
