@@ -503,6 +503,35 @@ static void a_lost_lock_is_released_by_its_nonce(void)
     suite_judge(lost_lock_is_released);
 }
 
+/* The same, with a waiter. */
+static bool lost_lock_is_handed_over(unsigned round)
+{
+    struct contest contest;
+    bool released = false;
+
+    contest_init(&contest, suite_key_number("k", round),
+                 suite_longer_ms(suite_brief_ms(1000), round));
+    suite_sleep_until(hf_deadline(contest.lock));
+    while (hf_valid_for(contest.lock, 0))
+        suite_sleep(1);
+    released = contest.heard.waiting > 0 &&
+               recorded_unlock(contest.holder, contest.lock) == HF_OK;
+    expect_ok(suite_answer(contest.claim, SUITE_PATIENCE_MS));
+    assert_true(suite_await(&contest.trace.count, 3, contest.watcher));
+    released = released && contest.trace.events[1].kind == HF_EVENT_QUEUED;
+    if (released) {
+        assert_true(suite_await(&contest.trace.count, 4, contest.watcher));
+        expect_handed_over(&contest, 2, HF_EVENT_RELEASED);
+    }
+    contest_fini(&contest);
+    return released;
+}
+
+static void a_lost_lock_is_handed_over_by_its_nonce(void)
+{
+    suite_judge(lost_lock_is_handed_over);
+}
+
 /* ---- Breaking -----------------------------------------------------------*/
 
 /* Marking a lock that is marked already changes nothing, and ending it now
@@ -597,6 +626,8 @@ static const struct promise promises[] = {
     PROMISE(an_expiry_grants_the_first_waiter, HF_CAP_WATCH | HF_CAP_FIFO),
     PROMISE(closing_a_client_withdraws_its_waiters, HF_CAP_WATCH | HF_CAP_FIFO),
     PROMISE(a_lost_lock_is_released_by_its_nonce, 0),
+    PROMISE(a_lost_lock_is_handed_over_by_its_nonce,
+            HF_CAP_WATCH | HF_CAP_FIFO),
     PROMISE(a_lock_is_marked_once_and_ended_once, HF_CAP_WATCH),
     PROMISE(a_marked_lock_can_be_updated_and_unlocked, HF_CAP_VALUE),
     PROMISE(the_next_holder_may_renew_after_a_marked_one, 0),
