@@ -11,7 +11,7 @@ int main(void)
         &chapter_crowds,   &chapter_leases,      &chapter_waiting,
         &chapter_taking,   &chapter_calls,       &chapter_giving_back,
         &chapter_handles,  &chapter_words,       &chapter_looking,
-        &chapter_watching, &chapter_transitions,
+        &chapter_watching, &chapter_transitions, &chapter_handovers,
     };
 
     return suite_main(chapters, HF_TEST_COUNT(chapters));
