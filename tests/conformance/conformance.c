@@ -8,10 +8,10 @@ int main(void)
 {
     /* Those that take longest come first. */
     const struct chapter *const chapters[] = {
-        &chapter_crowds,   &chapter_leases, &chapter_waiting,
-        &chapter_taking,   &chapter_calls,  &chapter_giving_back,
-        &chapter_handles,  &chapter_words,  &chapter_looking,
-        &chapter_watching,
+        &chapter_crowds,   &chapter_leases,      &chapter_waiting,
+        &chapter_taking,   &chapter_calls,       &chapter_giving_back,
+        &chapter_handles,  &chapter_words,       &chapter_looking,
+        &chapter_watching, &chapter_transitions, &chapter_handovers,
     };
 
     return suite_main(chapters, HF_TEST_COUNT(chapters));

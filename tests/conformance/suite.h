@@ -50,6 +50,8 @@ extern const struct chapter chapter_calls;
 extern const struct chapter chapter_words;
 extern const struct chapter chapter_looking;
 extern const struct chapter chapter_watching;
+extern const struct chapter chapter_transitions;
+extern const struct chapter chapter_handovers;
 extern const struct chapter chapter_crowds;
 
 /* ---- The world of a case ------------------------------------------------*/

@@ -1,8 +1,10 @@
--- A client with waiters shows that it lives by one key for all of them, which
--- has the name of its channel: "SENT BEAT STEADY". SENT is what the client calls
--- the instant at which it sent the last sign of life, BEAT how often it sends
--- one, in milliseconds, and STEADY since when, by the server's clock, there was
--- no gap in them. The key expires ALIVE_MS after the last.
+-- Included: signs of life. Uses neither KEYS nor ARGV.
+--
+-- A client with waiters proves that it is alive by one key for all of them,
+-- which has the name of its channel: "SENT BEAT STEADY". SENT is the client's
+-- time when it sent the last sign of life, BEAT the interval between two of
+-- them in milliseconds, and STEADY the server's time since when they have come
+-- without a gap. The key expires ALIVE_MS after the last one.
 
 local ALIVE_MS = 30000
 local GAP_BEATS = 3

@@ -1,7 +1,8 @@
--- A sign of life of a client that waits for locks.
+-- A sign of life of a client that has waiters.
 --
--- KEYS  1 the key with the name of its channel
--- ARGV  1 what the client calls this instant  2 its beat
+-- KEYS  1 the sign of life, named like the client's channel
+-- ARGV  1 the client's time  2 milliseconds until its next sign of life
+-- Returns HF_OK.
 local time = redis.call('TIME')
 
 --@ alive.lua

@@ -1,8 +1,12 @@
--- End a claim, whatever has become of it: a waiter leaves the queue, a holder
--- gives the lock back.
+-- CANCEL: end a claim, whatever its state. A waiter leaves the queue, a holder
+-- releases the lock.
 --
--- ARGV  1 nonce  2 the client's id  3 the channel where it is announced, if any
--- Answers {HF_OK, the token it held with, or "0"}.
+-- KEYS  1 the lock  2 its queue  3 the claims of its queue  4 the token counter
+--       5 watched patterns  6 sizes of watched prefixes  7 the event stream
+--       8 the holders that watchers know of  9 when their leases expire
+-- ARGV  1 nonce  2 client id  3 the channel that announces a release, optional
+-- Returns {HF_OK, the token that it held with, or "0" if it waited};
+-- {HF_ENOTHELD, "0"}.
 local matches = {}
 
 --@ record.lua

@@ -1,6 +1,8 @@
--- What is recorded for watchers: events in a stream, and what they know to be
--- held. `matches` is what interest.lua found; nothing is recorded if that is
--- empty.
+-- Included after record.lua and interest.lua: what is recorded for watchers.
+-- Uses KEYS[7] to KEYS[9] as record.lua names them, and no ARGV.
+--
+-- Events go into a stream, and the holders that watchers know of into a hash.
+-- `matches` is what matching() returned; if it is empty, nothing is recorded.
 
 local EVENTS_MS = 60000 -- the stream stays this long after its last watcher
 local EVENTS_KEPT = 4096

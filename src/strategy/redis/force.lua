@@ -1,9 +1,13 @@
--- Break a lock: mark it, so that it is not renewed any more, or end it now.
--- Asked a second time, because the answer was lost, it is done once.
+-- FORCE: break a lock. Mark it, so that it cannot be renewed, or end it now. A
+-- repeat, sent because the answer was lost, changes nothing.
 --
--- KEYS  10 who broke it last
--- ARGV  1 token  2 "1" for now  3 who asks, as CLIENT.SEQUENCE  4 the channel
---       where it is announced, if any
+-- KEYS  1 the lock  2 its queue  3 the claims of its queue  4 the token counter
+--       5 watched patterns  6 sizes of watched prefixes  7 the event stream
+--       8 the holders that watchers know of  9 when their leases expire
+--       10 who forced the lock last: "CLIENT.SEQUENCE TOKEN"
+-- ARGV  1 token  2 "1" to end it now, "0" to mark it  3 who asks, as
+--       CLIENT.SEQUENCE  4 the channel that announces a release, optional
+-- Returns HF_OK, HF_ENOTHELD or HF_ENOTOWNER.
 local matches = {}
 
 --@ record.lua

@@ -1,8 +1,11 @@
--- Which keys are watched. A client that watches registers '=KEY' or '^PREFIX'
--- (watch.lua). `watched` is a hash of these, each with "INDEX MICROSECONDS": the
--- newest event, and the time, when it was registered. `prefixes` is a hash of
--- the sizes of the prefixes in it, with the number of each: few, where the
--- prefixes may be many.
+-- Included: which keys are watched. Uses neither KEYS nor ARGV: matching() has
+-- its keys as parameters.
+--
+-- A client that watches registers '=KEY' or '^PREFIX' (watch.lua). `watched` is
+-- a hash of these patterns. The value of each is "INDEX MICROSECONDS": the
+-- newest event and the server's time when it was registered. `prefixes` is a
+-- hash of the sizes of the prefixes among them, with the number of each: the
+-- sizes are few, even where the prefixes are many.
 
 -- The registered patterns that match, as {pattern, microseconds}.
 local function matching(watched, prefixes, key)

@@ -1,14 +1,17 @@
--- Take the lock; or, if it is held, join its queue. Asked again by a waiter, it
--- is also the check for a lost message: the reply repeats a grant.
+-- LOCK: take the lock or, if it is held, join its queue. A waiter also sends it
+-- to check for a lost message: the reply repeats a grant.
 --
--- ARGV  1 nonce  2 lease  3 "1" to join the queue, "2" if it stands there
---       4 owner  5 note  6 value: empty for "2"
---       7 the client's id  8 what it calls this instant  9 its beat
---       10 the token to grant it with, if any
--- Answers {HF_OK, token, 1 if this very call granted it}; {HF_EBUSY, position,
--- milliseconds after which it is worth asking again, -1 if the holder has no
--- expiry, -2 if it is not known}; or 1: it does not stand in the queue, ask
--- with "1".
+-- KEYS  1 the lock  2 its queue  3 the claims of its queue  4 the token counter
+--       5 watched patterns  6 sizes of watched prefixes  7 the event stream
+--       8 the holders that watchers know of  9 when their leases expire
+-- ARGV  1 nonce  2 lease in ms  3 "0" to ask once, "1" to join the queue, "2"
+--       if the claim is in the queue  4 owner  5 note  6 value; the last three
+--       are empty for "2"  7 client id  8 the client's time  9 milliseconds
+--       until its next sign of life  10 the token to grant, optional
+-- Returns {HF_OK, token, 1 if this call granted it, else 0}; {HF_EBUSY,
+-- position or 0, milliseconds after which to ask again, -1 if the holder has no
+-- expiry, -2 if unknown}; {HF_ELIMIT, 0, -2}; or 1: the claim is not in the
+-- queue, ask with "1".
 local matches = {}
 
 --@ record.lua

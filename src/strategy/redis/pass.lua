@@ -1,4 +1,5 @@
--- Who is next.
+-- Included after record.lua, events.lua, alive.lua and queue.lua: hand the key
+-- over to the next waiter. Uses what those define, and neither KEYS nor ARGV.
 
 local WINDOW = 100      -- waiters read at a time
 local LOOKED_MAX = 1000 -- and in one step: the server does nothing else then

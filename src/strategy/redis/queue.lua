@@ -1,7 +1,10 @@
--- The queue of a key: a sorted set of waiters by arrival. A waiter is its nonce
--- (32 digits) followed by its client's id. A hash has the claim of each, by
--- nonce: "LEASE OWNER_SIZE NOTE_SIZE\n", owner, note, value; and `last`, the
--- number of the last arrival.
+-- Included after record.lua: the queue of a key. Uses KEYS[2] to KEYS[4] as
+-- record.lua names them, and no ARGV.
+--
+-- The queue is a sorted set of waiters by arrival. A waiter is its nonce (32
+-- digits) followed by its client id. A hash has the claim of each, by nonce:
+-- "LEASE OWNER_SIZE NOTE_SIZE\n", owner, note, value; and `last`, the number of
+-- the last arrival.
 
 local QUEUE_MS = 60000 -- a queue that nobody asks about any more expires
 local NONCE_SIZE = 32

@@ -1,8 +1,11 @@
--- Raise the counter of tokens to the time in microseconds: what was granted
--- and lost with a crash, or with a master, is not granted again.
+-- Raise the token counter to the server's time in microseconds: a token that
+-- was granted and lost with a crash, or with a master, is not granted again.
 --
--- KEYS  1 the last token, and all else that locks share: who may not touch
---       those hears of it now, and not in the middle of a step
+-- KEYS  1 the token counter, and after it every other key that locks share: a
+--       user who may not access one of them is refused now, and not in the
+--       middle of a script
+-- ARGV  none
+-- Returns "OK".
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 

@@ -1,7 +1,12 @@
--- Who holds the key. If it is watched, what is found is noted for watchers: a
--- holder that they did not know of, or the end of one that they did.
+-- READ: query who holds the key. If the key is watched, the result is recorded
+-- for watchers: a holder that they did not know of, or the expiry of one that
+-- they did.
 --
--- Answers {record or nil, milliseconds left, milliseconds held, waiters, index
+-- KEYS  1 the lock  2 its queue  3 the claims of its queue  4 the token counter
+--       5 watched patterns  6 sizes of watched prefixes  7 the event stream
+--       8 the holders that watchers know of  9 when their leases expire
+-- ARGV  none
+-- Returns {record or nil, milliseconds left, milliseconds held, waiters, index
 -- of the newest event, or "0" if the key is not watched}.
 local matches = {}
 

@@ -1,21 +1,24 @@
--- A held lock, and the keys of one.
+-- Included: the record of a held lock.
 --
--- It is one string, so that a plain `SET key ... NX PX` finds it taken:
+-- It is one string, so that a plain `SET key ... NX PX` finds the key taken:
 --
 --   hf1 TOKEN NONCE FORCED HELD LEASE OWNER_SIZE NOTE_SIZE UPDATES\n
 --
--- and then owner, note and value. TOKEN and NONCE come first, so that comparing
--- the first bytes tells whose it is. The lock had been held for HELD
--- milliseconds when its LEASE began: 0 until it is renewed. HELD has 15 digits
--- and LEASE 10, so that a renewal overwrites them in place.
+-- followed by owner, note and value. TOKEN and NONCE come first, so that
+-- comparing the first bytes identifies the holder. HELD is how long the lock
+-- had been held, in milliseconds, when its current LEASE began: 0 until the
+-- first renewal. HELD has 15 digits and LEASE 10, so that a renewal overwrites
+-- them in place.
 --
--- KEYS  1 the lock  2 its queue  3 the claims in it; and what all locks share:
---       4 the last token  5 what is watched  6 the prefixes among that
---       7 the events  8 what watchers know to be held  9 when that ends
+-- Uses KEYS[1] to KEYS[4], and no ARGV. Every script that includes it has:
 --
--- A full server (maxmemory) refuses a script's first write if that may need
--- memory, and lets later ones pass. So what must work on a full server begins
--- with a write that needs none.
+-- KEYS  1 the lock  2 its queue  3 the claims of its queue  4 the token counter
+--       5 watched patterns  6 sizes of watched prefixes  7 the event stream
+--       8 the holders that watchers know of  9 when their leases expire
+--
+-- A full server (maxmemory) refuses a script's first write if it may need
+-- memory, and lets later ones pass. So a script that must work on a full server
+-- begins with a write that needs none.
 
 local key, queue, claims = KEYS[1], KEYS[2], KEYS[3]
 

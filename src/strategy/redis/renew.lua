@@ -1,7 +1,11 @@
--- Extend the lease, never shorten it, never create one. The value is neither
--- read nor written, and a full server renews too.
+-- RENEW: extend the lease; never shorten it, never create one. The value is
+-- neither read nor written, and a full server renews too.
 --
--- ARGV  1 how the holder's record begins: "hf1 TOKEN NONCE "  2 lease
+-- KEYS  1 the lock  2 its queue  3 the claims of its queue  4 the token counter
+--       5 watched patterns  6 sizes of watched prefixes  7 the event stream
+--       8 the holders that watchers know of  9 when their leases expire
+-- ARGV  1 how the holder's record begins: "hf1 TOKEN NONCE "  2 lease in ms
+-- Returns HF_OK, HF_ENOTHELD, HF_ENOTOWNER or HF_EFORCED.
 local TIMES_SIZE = 28 -- "FORCED HELD LEASE"
 local head = redis.call('GETRANGE', KEYS[1], 0, #ARGV[1] + TIMES_SIZE - 1)
 

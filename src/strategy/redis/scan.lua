@@ -1,8 +1,9 @@
--- One step of SCAN over the strings, and which of them are locks: of the others
--- no more than the first bytes is looked at.
+-- LIST: one step of SCAN over the strings, and which of them are locks. Of the
+-- others only the first bytes are read.
 --
--- ARGV  1 cursor  2 pattern  3 how many keys to look at
--- Answers {the next cursor, keys...}.
+-- KEYS  none: it is not known which keys it finds
+-- ARGV  1 cursor  2 pattern  3 how many keys to visit
+-- Returns {the next cursor, keys...}.
 local found = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3],
     'TYPE', 'string')
 local answer = {found[1]}

@@ -1,13 +1,14 @@
--- Several LOCKs and UNLOCKs of one client, in order, as far as they are quick:
--- each as in take.lua and unlock.lua, where nobody waits or watches.
--- Most of what a script costs is in running it at all.
+-- A batch of LOCKs and UNLOCKs of one client, in order, each on the fast path
+-- of take.lua and unlock.lua: nobody waits and nobody watches. Most of the cost
+-- of a script is in running it at all.
 --
--- KEYS  the locks, and then their queues; the last token; what is watched; the
---       prefixes among that
--- ARGV  three each: 1 what follows the token in the record, up to the value; or,
---       to give back, how the holder's record begins  2 lease; or, to give back,
---       nothing  3 value
--- Answers, for each, as those do, or 1: nothing is done, ask for it alone.
+-- KEYS  for N commands: 1 to N the locks, N+1 to 2N their queues; then the
+--       token counter, watched patterns, sizes of watched prefixes
+-- ARGV  three for each command: LOCK has what follows the token in the record
+--       up to the value, the lease in ms, and the value; UNLOCK has how the
+--       holder's record begins, and two empty strings
+-- Returns for each command what those scripts return, or 1: nothing was done,
+-- send it alone.
 --@ interest.lua
 
 local count, answers = (#KEYS - 3) / 2, {}

@@ -1,11 +1,11 @@
--- Take a lock that nobody holds, waits for or watches: what most are. All else
--- is for lock.lua.
+-- LOCK, fast path: take a lock that nobody holds, waits for or watches. For all
+-- other states it changes nothing, and lock.lua decides.
 --
--- KEYS  1 the lock  2 its queue  3 the last token  4 what is watched
---       5 the prefixes among that
+-- KEYS  1 the lock  2 its queue  3 the token counter  4 watched patterns
+--       5 sizes of watched prefixes
 -- ARGV  1 what follows the token in the record, up to the value: " NONCE 0 ..."
---       2 lease  3 value  4 the token to grant it with, if any
--- Answers the token; {HF_EBUSY, 0, milliseconds that the holder has left}; or
+--       2 lease in ms  3 value  4 the token to grant, optional
+-- Returns the token; {HF_EBUSY, 0, milliseconds that the holder has left}; or
 -- 1: ask lock.lua.
 local keys, call = KEYS, redis.call
 

@@ -1,10 +1,14 @@
--- Give the lock back, and hand it over to the next in the queue.
+-- UNLOCK: release the lock, and hand it over to the next waiter.
 --
--- KEYS  10 who broke it last
+-- KEYS  1 the lock  2 its queue  3 the claims of its queue  4 the token counter
+--       5 watched patterns  6 sizes of watched prefixes  7 the event stream
+--       8 the holders that watchers know of  9 when their leases expire
+--       10 who forced the lock last: "CLIENT.SEQUENCE TOKEN"
 -- ARGV  1 how the holder's record begins: "hf1 TOKEN NONCE "  2 the channel
---       where it is announced, if any
--- Answers {error, token} where it was no copy of this that ended the lock: the
--- token is another's, or was broken.
+--       that announces a release, optional
+-- Returns HF_OK, HF_ENOTHELD or HF_ENOTOWNER; or {error, token} if it is
+-- certain that no copy of this UNLOCK ended the lock: another claim holds that
+-- token, or it was forced.
 if mutant == 25 and redis.call('DEL', KEYS[1]) == 1 then return HF_OK end
 local keys, call, mine = KEYS, redis.call, ARGV[1]
 

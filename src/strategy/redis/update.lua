@@ -1,10 +1,14 @@
--- Replace the value. Asked a second time, because the answer was lost, it is
--- done once: the record keeps who updated it, as CLIENT.SEQUENCE, as long as
--- the client may ask again.
+-- UPDATE: replace the value. A repeat, sent because the answer was lost,
+-- changes nothing: the record keeps who updated it, as CLIENT.SEQUENCE, for as
+-- long as the client may send a repeat.
 --
+-- KEYS  1 the lock  2 its queue  3 the claims of its queue  4 the token counter
+--       5 watched patterns  6 sizes of watched prefixes  7 the event stream
+--       8 the holders that watchers know of  9 when their leases expire
 -- ARGV  1 how the holder's record begins: "hf1 TOKEN NONCE "  2 value
---       3 "1" to compare  4 with this value
---       5 client  6 sequence  7 lowest sequence that it still awaits
+--       3 "1" to compare, else "0"  4 the expected value  5 client id
+--       6 sequence  7 the lowest sequence whose answer the client still awaits
+-- Returns HF_OK, HF_ENOTHELD, HF_ENOTOWNER or HF_EMISMATCH.
 local matches = {}
 
 --@ record.lua

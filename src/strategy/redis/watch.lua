@@ -1,12 +1,13 @@
--- Begin to watch, or go on: register what is watched, keep the events, and
--- return what is due.
+-- WATCH: start or continue: register patterns, keep the events, and return the
+-- keys whose leases are due.
 --
--- KEYS  1 what is watched  2 the prefixes among that  3 until when each
---       4 the events  5 what is held  6 when that ends
--- ARGV  what this client watches: '=KEY' or '^PREFIX'
--- Answers {index of the newest event, milliseconds until the next lease ends
--- or -1, for each ARGV the index at which it was registered, or "0" if there
--- are too many, and the keys whose leases ought to have ended}.
+-- KEYS  1 watched patterns  2 sizes of watched prefixes  3 when each pattern
+--       expires  4 the event stream  5 the holders that watchers know of
+--       6 when their leases expire
+-- ARGV  the patterns of this client, any number: '=KEY' or '^PREFIX'
+-- Returns {index of the newest event; milliseconds until the next lease
+-- expires, or -1; for each ARGV "INDEX MICROSECONDS" of its registration, or
+-- "0" if there are too many; and the keys whose leases are due}.
 local WATCH_MS = 10000  -- a registration that is not repeated ends
 local EVENTS_MS = 60000 -- so do the events
 local DUE_MAX = 64

@@ -1,0 +1,220 @@
+/* handovers.c - a grant ends while others wait: who is next, and which events
+ * are reported. The cases are named in docs/semantics.md. */
+#include "conformance/trace.h"
+#include "lib/recorded.h"
+
+/* A key with a holder and a waiter, and a watch on it. */
+struct contest {
+    struct hf_client *holder, *other, *watcher;
+    struct hf_key key;
+    struct trace trace;
+    struct suite_heard heard;
+    struct hf_watch *watch;
+    struct hf_lock *lock, *next;
+    struct hf_future *claim;
+};
+
+static void contest_init(struct contest *contest, struct hf_key key,
+                         uint32_t ttl_ms)
+{
+    struct hf_lock_opts opts = suite_opts(ttl_ms, SUITE_PATIENCE_MS);
+
+    *contest = (struct contest){.key = key};
+    contest->holder = trace_open_as("the holder");
+    contest->other = trace_open_as("the waiter");
+    contest->watcher = suite_open();
+    contest->watch = trace_start(contest->watcher, key, &contest->trace);
+    expect_ok(recorded_lock(contest->holder, key, &opts, &contest->lock));
+    opts.ttl_ms = SUITE_LONG_MS;
+    opts.on_event = suite_hear;
+    opts.arg = &contest->heard;
+    expect_ok(recorded_lock_start(contest->other, key, &opts, &contest->next,
+                                  NULL, NULL, &contest->claim));
+}
+
+static void contest_await_waiter(struct contest *contest)
+{
+    assert_true(suite_await(&contest->heard.waiting, 1, NULL));
+}
+
+static void contest_fini(struct contest *contest)
+{
+    hf_watch_free(contest->watch);
+    hf_lock_free(contest->lock);
+    hf_lock_free(contest->next);
+    suite_close(contest->holder);
+    suite_close(contest->other);
+    suite_close(contest->watcher);
+}
+
+/* The events from `at` on: the end of the first grant, and the next grant. */
+static void expect_handed_over(const struct contest *contest, unsigned at,
+                               enum hf_event_kind kind)
+{
+    const struct trace *trace = &contest->trace;
+
+    trace_expect(trace, at,
+                 (struct expected_event){kind, hf_token(contest->lock), false});
+    assert_string_equal(trace->owners[at], "the holder");
+    trace_expect(trace, at + 1,
+                 (struct expected_event){HF_EVENT_GRANTED,
+                                         hf_token(contest->next), false});
+    assert_string_equal(trace->owners[at + 1], "the waiter");
+    assert_true(trace->events[at + 1].index > trace->events[at].index);
+    assert_true(hf_token(contest->next) > hf_token(contest->lock));
+}
+
+static void a_forced_hand_over_frees_nothing(void)
+{
+    struct contest contest;
+
+    contest_init(&contest, suite_key("k"), SUITE_LONG_MS);
+    contest_await_waiter(&contest);
+    expect_ok(recorded_force_now(contest.watcher, contest.key,
+                                 hf_token(contest.lock)));
+    expect_ok(suite_answer(contest.claim, SUITE_PATIENCE_MS));
+
+    assert_true(suite_await(&contest.trace.count, 4, contest.watcher));
+    trace_expect(&contest.trace, 1,
+                 (struct expected_event){HF_EVENT_QUEUED, 0, false});
+    assert_string_equal(contest.trace.owners[1], "the waiter");
+    expect_handed_over(&contest, 2, HF_EVENT_FORCED);
+    contest_fini(&contest);
+}
+
+/* False if the lease expired before the second claim was in the queue, or was
+ * renewed before the lock was returned. */
+static bool expiry_hands_over(unsigned round)
+{
+    struct contest contest;
+    bool waited = false;
+
+    contest_init(&contest, suite_key_number("k", round),
+                 suite_longer_ms(suite_brief_ms(400), round));
+    expect_ok(suite_answer(contest.claim, SUITE_PATIENCE_MS));
+    assert_true(suite_await(&contest.trace.count, 3, contest.watcher));
+    waited = contest.trace.events[0].token == hf_token(contest.lock) &&
+             contest.trace.events[1].kind == HF_EVENT_QUEUED &&
+             contest.trace.events[2].kind == HF_EVENT_EXPIRED;
+    if (waited) {
+        assert_true(suite_await(&contest.trace.count, 4, contest.watcher));
+        expect_handed_over(&contest, 2, HF_EVENT_EXPIRED);
+        assert_false(hf_valid_for(contest.lock, 0));
+    }
+    contest_fini(&contest);
+    return waited;
+}
+
+static void an_expiry_grants_the_first_waiter(void)
+{
+    suite_judge(expiry_hands_over);
+}
+
+static void closing_a_client_withdraws_its_waiters(void)
+{
+    struct hf_client *holder = suite_open(), *watcher = suite_open();
+    struct hf_client *closed = trace_open_as("the waiter");
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, SUITE_PATIENCE_MS);
+    struct hf_key key = suite_key("k");
+    struct trace trace = {0};
+    struct suite_heard heard[2] = {{0}};
+    struct hf_watch *watch = trace_start(watcher, key, &trace);
+    struct hf_lock *lock = NULL, *none[2] = {NULL};
+    struct hf_future *claims[2];
+    struct hf_info info;
+
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    for (unsigned i = 0; i < 2; i++)
+        claims[i] = trace_start_waiter(closed, key, opts, &heard[i], &none[i]);
+    suite_close(closed);
+    for (unsigned i = 0; i < 2; i++)
+        expect_err(suite_answer(claims[i], 0), HF_ECLOSED);
+
+    expect_ok(recorded_read(holder, key, &info));
+    assert_int_equal(info.waiters, 0);
+    assert_int_equal(info.token, hf_token(lock));
+    hf_info_fini(&info);
+    assert_true(suite_await(&trace.count, 5, watcher));
+    for (unsigned i = 3; i < 5; i++) {
+        trace_expect(&trace, i,
+                     (struct expected_event){HF_EVENT_WITHDRAWN, 0, false});
+        assert_string_equal(trace.owners[i], "the waiter");
+    }
+    hf_watch_free(watch);
+    hf_lock_free(lock);
+    suite_close(holder);
+    suite_close(watcher);
+}
+
+/* Validity ends before the lease, so a lost lock may still be held at the
+ * server: the claim is ended by its nonce. False if the lease expired first. */
+static bool lost_lock_is_released(unsigned round)
+{
+    struct hf_client *client = suite_open(), *other = suite_open();
+    struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts brief = suite_opts(
+        suite_longer_ms(suite_brief_ms(1000), round), SUITE_PATIENCE_MS);
+    struct hf_key key = suite_key_number("k", round);
+    struct hf_lock *lock = NULL, *next = NULL;
+    enum hf_err err = HF_OK;
+
+    expect_ok(recorded_lock(client, key, &brief, &lock));
+    suite_sleep_until(hf_deadline(lock));
+    while (hf_valid_for(lock, 0))
+        suite_sleep(1);
+    err = recorded_unlock(client, lock);
+    if (err != HF_OK)
+        expect_err(err, HF_EEXPIRED);
+    else
+        expect_ok(recorded_lock(other, key, &once, &next));
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    suite_close(client);
+    suite_close(other);
+    return err == HF_OK;
+}
+
+static void a_lost_lock_is_released_by_its_nonce(void)
+{
+    suite_judge(lost_lock_is_released);
+}
+
+/* The same, with a waiter. */
+static bool lost_lock_is_handed_over(unsigned round)
+{
+    struct contest contest;
+    bool released = false;
+
+    contest_init(&contest, suite_key_number("k", round),
+                 suite_longer_ms(suite_brief_ms(1000), round));
+    suite_sleep_until(hf_deadline(contest.lock));
+    while (hf_valid_for(contest.lock, 0))
+        suite_sleep(1);
+    released = contest.heard.waiting > 0 &&
+               recorded_unlock(contest.holder, contest.lock) == HF_OK;
+    expect_ok(suite_answer(contest.claim, SUITE_PATIENCE_MS));
+    assert_true(suite_await(&contest.trace.count, 3, contest.watcher));
+    released = released && contest.trace.events[1].kind == HF_EVENT_QUEUED;
+    if (released) {
+        assert_true(suite_await(&contest.trace.count, 4, contest.watcher));
+        expect_handed_over(&contest, 2, HF_EVENT_RELEASED);
+    }
+    contest_fini(&contest);
+    return released;
+}
+
+static void a_lost_lock_is_handed_over_by_its_nonce(void)
+{
+    suite_judge(lost_lock_is_handed_over);
+}
+
+static const struct promise promises[] = {
+    PROMISE(a_forced_hand_over_frees_nothing, HF_CAP_WATCH | HF_CAP_FIFO),
+    PROMISE(an_expiry_grants_the_first_waiter, HF_CAP_WATCH | HF_CAP_FIFO),
+    PROMISE(closing_a_client_withdraws_its_waiters, HF_CAP_WATCH | HF_CAP_FIFO),
+    PROMISE(a_lost_lock_is_released_by_its_nonce, 0),
+    PROMISE(a_lost_lock_is_handed_over_by_its_nonce,
+            HF_CAP_WATCH | HF_CAP_FIFO),
+};
+
+const struct chapter chapter_handovers = CHAPTER(promises);

@@ -1,0 +1,351 @@
+/* transitions.c - what an operation leaves behind, and the events it reports.
+ *
+ * The operations are those of docs/semantics.md, whose tables name the cases
+ * of this file and of its neighbours. */
+#include "conformance/trace.h"
+#include "lib/recorded.h"
+
+static struct hf_lock *adopt(struct hf_client *client,
+                             const struct hf_lock *from, uint64_t token)
+{
+    uint8_t nonce[HF_NONCE_SIZE];
+    struct hf_lock *lock = NULL;
+
+    hf_nonce(from, nonce);
+    expect_ok(
+        hf_lock_adopt(client, hf_lock_key(from), nonce, token, NULL, &lock));
+    return lock;
+}
+
+static void expect_stored(struct hf_client *client, struct hf_key key,
+                          const char *value, const char *note)
+{
+    struct hf_info info;
+
+    expect_ok(recorded_read(client, key, &info));
+    assert_true(info.held);
+    assert_int_equal(info.value.size, strlen(value));
+    assert_memory_equal(info.value.data, value, strlen(value));
+    assert_string_equal(info.note, note);
+    hf_info_fini(&info);
+}
+
+/* ---- What a grant begins with -------------------------------------------*/
+
+static void a_waiter_brings_its_own_value_and_note(void)
+{
+    struct hf_client *holder = suite_open();
+    struct hf_client *other = trace_open_as("the waiter");
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, SUITE_PATIENCE_MS);
+    struct hf_key key = suite_key("k");
+    struct suite_heard heard = {0};
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_future *claim = NULL;
+    struct hf_info info;
+
+    opts.value = hf_bytes("first");
+    opts.note = "one";
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    opts.value = hf_bytes("second");
+    opts.note = "two";
+    claim = trace_start_waiter(other, key, opts, &heard, &next);
+    expect_stored(holder, key, "first", "one");
+    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(suite_answer(claim, SUITE_PATIENCE_MS));
+
+    expect_stored(holder, key, "second", "two");
+    expect_ok(recorded_read(holder, key, &info));
+    assert_string_equal(info.owner, "the waiter");
+    assert_int_equal(info.waiters, 0);
+    hf_info_fini(&info);
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    suite_close(holder);
+    suite_close(other);
+}
+
+static void a_value_ends_with_its_grant(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_key key = suite_key("k");
+    struct hf_lock *lock = NULL, *next = NULL;
+
+    opts.value = hf_bytes("old");
+    opts.note = "old note";
+    expect_ok(recorded_lock(client, key, &opts, &lock));
+    expect_ok(recorded_update(client, lock, NULL, hf_bytes("older")));
+    expect_ok(recorded_unlock(client, lock));
+    opts = suite_opts(SUITE_LONG_MS, 0);
+    expect_ok(recorded_lock(client, key, &opts, &next));
+
+    expect_stored(client, key, "", "");
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    suite_close(client);
+}
+
+static void a_renewal_leaves_the_value_as_it_was(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_key key = suite_key("k");
+    struct hf_lock *lock = NULL;
+
+    opts.value = hf_bytes("first");
+    opts.note = "note";
+    expect_ok(recorded_lock(client, key, &opts, &lock));
+    expect_ok(recorded_renew(client, lock, 0));
+    expect_stored(client, key, "first", "note");
+    expect_ok(recorded_update(client, lock, NULL, hf_bytes("second")));
+    expect_ok(recorded_renew(client, lock, 0));
+
+    expect_stored(client, key, "second", "note");
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+/* ---- Refusals -----------------------------------------------------------*/
+
+/* The right nonce is not enough. */
+static void wrong_token_renews_nothing(void)
+{
+    struct hf_client *holder = suite_open(), *other = suite_open();
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_key key = suite_key("k");
+    struct hf_lock *lock = NULL, *forged = NULL;
+    struct hf_info info;
+
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    forged = adopt(other, lock, hf_token(lock) + 1);
+    expect_err(recorded_renew(other, forged, 2 * SUITE_LONG_MS), HF_ENOTOWNER);
+
+    expect_ok(recorded_read(holder, key, &info));
+    assert_true(info.left_ms <= suite_lease_ms(SUITE_LONG_MS));
+    hf_info_fini(&info);
+    expect_ok(recorded_unlock(holder, lock));
+    hf_lock_free(forged);
+    hf_lock_free(lock);
+    suite_close(holder);
+    suite_close(other);
+}
+
+static void wrong_token_updates_nothing(void)
+{
+    struct hf_client *holder = suite_open(), *other = suite_open();
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_key key = suite_key("k");
+    struct hf_lock *lock = NULL, *forged = NULL;
+
+    opts.value = hf_bytes("mine");
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    forged = adopt(other, lock, hf_token(lock) + 1);
+
+    expect_err(recorded_update(other, forged, NULL, hf_bytes("yours")),
+               HF_ENOTOWNER);
+    expect_stored(holder, key, "mine", "");
+    hf_lock_free(forged);
+    hf_lock_free(lock);
+    suite_close(holder);
+    suite_close(other);
+}
+
+static void renew_of_a_free_key_is_not_held(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_key key = suite_key("k");
+    struct hf_lock *lock = NULL, *adopted = NULL;
+    struct hf_info info;
+
+    expect_ok(recorded_lock(client, key, NULL, &lock));
+    adopted = adopt(client, lock, hf_token(lock));
+    expect_ok(recorded_unlock(client, lock));
+    expect_err(recorded_renew(client, adopted, 0), HF_ENOTHELD);
+
+    expect_ok(recorded_read(client, key, &info));
+    assert_false(info.held);
+    hf_info_fini(&info);
+    hf_lock_free(adopted);
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+static void update_of_a_free_key_is_not_held(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_key key = suite_key("k");
+    struct hf_lock *lock = NULL, *adopted = NULL;
+    struct hf_info info;
+
+    expect_ok(recorded_lock(client, key, NULL, &lock));
+    adopted = adopt(client, lock, hf_token(lock));
+    expect_ok(recorded_unlock(client, lock));
+    expect_err(recorded_update(client, adopted, NULL, hf_bytes("v")),
+               HF_ENOTHELD);
+
+    expect_ok(recorded_read(client, key, &info));
+    assert_false(info.held);
+    hf_info_fini(&info);
+    hf_lock_free(adopted);
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+/* Send what another client is refused. A handle that is refused is lost, so each
+ * operation has a handle of its own. */
+static void send_refused(struct hf_client *other, struct hf_key key,
+                         const struct hf_lock *lock)
+{
+    struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
+    uint64_t wrong = hf_token(lock) + 1;
+    struct hf_lock *forged[3], *none = NULL;
+
+    for (unsigned i = 0; i < 3; i++)
+        forged[i] = adopt(other, lock, wrong);
+    expect_err(recorded_lock(other, key, &once, &none), HF_EBUSY);
+    expect_err(recorded_renew(other, forged[0], 0), HF_ENOTOWNER);
+    expect_err(recorded_update(other, forged[1], NULL, hf_bytes("v")),
+               HF_ENOTOWNER);
+    expect_err(hf_force(other, key, wrong, false), HF_ENOTOWNER);
+    expect_err(recorded_force_now(other, key, wrong), HF_ENOTOWNER);
+    expect_err(recorded_unlock(other, forged[2]), HF_ENOTOWNER);
+    for (unsigned i = 0; i < 3; i++)
+        hf_lock_free(forged[i]);
+}
+
+static void a_refused_operation_reports_no_event(void)
+{
+    struct hf_client *client = suite_open(), *other = suite_open();
+    struct hf_client *watcher = suite_open();
+    const struct hf_bytes wrong = hf_bytes("not this");
+    struct hf_key key = suite_key("k");
+    struct trace trace = {0};
+    struct hf_watch *watch = trace_start(watcher, key, &trace);
+    struct hf_lock *lock = NULL;
+    uint64_t token = 0;
+
+    expect_ok(recorded_lock(client, key, NULL, &lock));
+    token = hf_token(lock);
+    send_refused(other, key, lock);
+    expect_err(recorded_update(client, lock, &wrong, hf_bytes("v")),
+               HF_EMISMATCH);
+    expect_ok(recorded_unlock(client, lock));
+    expect_err(recorded_force_now(other, key, token), HF_ENOTHELD);
+    hf_lock_free(lock);
+    expect_ok(recorded_lock(client, key, NULL, &lock));
+
+    assert_true(suite_await(&trace.count, 3, watcher));
+    assert_int_equal(trace.count, 3);
+    trace_expect(&trace, 0,
+                 (struct expected_event){HF_EVENT_GRANTED, token, false});
+    trace_expect(&trace, 1,
+                 (struct expected_event){HF_EVENT_RELEASED, token, true});
+    trace_expect(
+        &trace, 2,
+        (struct expected_event){HF_EVENT_GRANTED, hf_token(lock), false});
+    hf_watch_free(watch);
+    hf_lock_free(lock);
+    suite_close(client);
+    suite_close(other);
+    suite_close(watcher);
+}
+
+/* ---- Breaking -----------------------------------------------------------*/
+
+/* Marking a lock that is marked already changes nothing, and ending it now
+ * works on a marked lock too. */
+static void a_lock_is_marked_once_and_ended_once(void)
+{
+    struct hf_client *holder = suite_open(), *watcher = suite_open();
+    struct hf_key key = suite_key("k");
+    struct trace trace = {0};
+    struct hf_watch *watch = trace_start(watcher, key, &trace);
+    struct hf_lock *lock = NULL;
+    uint64_t token = 0;
+
+    expect_ok(recorded_lock(holder, key, NULL, &lock));
+    token = hf_token(lock);
+    expect_ok(hf_force(watcher, key, token, false));
+    expect_ok(hf_force(watcher, key, token, false));
+    expect_ok(recorded_force_now(watcher, key, token));
+    expect_err(recorded_force_now(watcher, key, token), HF_ENOTHELD);
+
+    assert_true(suite_await(&trace.count, 3, watcher));
+    assert_int_equal(trace.count, 3);
+    trace_expect(&trace, 0,
+                 (struct expected_event){HF_EVENT_GRANTED, token, false});
+    trace_expect(&trace, 1,
+                 (struct expected_event){HF_EVENT_FORCED, token, false});
+    trace_expect(&trace, 2,
+                 (struct expected_event){HF_EVENT_FORCED, token, true});
+    hf_watch_free(watch);
+    hf_lock_free(lock);
+    suite_close(holder);
+    suite_close(watcher);
+}
+
+static void a_marked_lock_can_be_updated_and_unlocked(void)
+{
+    struct hf_client *client = suite_open();
+    struct hf_key key = suite_key("k");
+    struct hf_lock *lock = NULL;
+    struct hf_info info;
+
+    expect_ok(recorded_lock(client, key, NULL, &lock));
+    expect_ok(hf_force(client, key, hf_token(lock), false));
+    expect_ok(recorded_update(client, lock, NULL, hf_bytes("v")));
+    expect_err(recorded_renew(client, lock, 0), HF_EFORCED);
+
+    expect_stored(client, key, "v", "");
+    expect_ok(recorded_read(client, key, &info));
+    assert_true(info.forced);
+    hf_info_fini(&info);
+    expect_ok(recorded_unlock(client, lock));
+    hf_lock_free(lock);
+    suite_close(client);
+}
+
+/* The mark ends with the grant that it was set on. */
+static void the_next_holder_may_renew_after_a_marked_one(void)
+{
+    struct hf_client *holder = suite_open();
+    struct hf_client *other = suite_open_background();
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, SUITE_PATIENCE_MS);
+    struct hf_key key = suite_key("k");
+    struct suite_heard heard = {0};
+    struct hf_lock *lock = NULL, *next = NULL;
+    struct hf_future *claim = NULL;
+    struct hf_info info;
+
+    expect_ok(recorded_lock(holder, key, &opts, &lock));
+    claim = trace_start_waiter(other, key, opts, &heard, &next);
+    expect_ok(hf_force(holder, key, hf_token(lock), false));
+    expect_ok(recorded_unlock(holder, lock));
+    expect_ok(suite_answer(claim, SUITE_PATIENCE_MS));
+
+    expect_ok(recorded_renew(other, next, 0));
+    expect_ok(recorded_read(holder, key, &info));
+    assert_false(info.forced);
+    assert_int_equal(info.token, hf_token(next));
+    hf_info_fini(&info);
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    suite_close(holder);
+    suite_close(other);
+}
+
+static const struct promise promises[] = {
+    PROMISE(a_waiter_brings_its_own_value_and_note, HF_CAP_VALUE),
+    PROMISE(a_value_ends_with_its_grant, HF_CAP_VALUE),
+    PROMISE(a_renewal_leaves_the_value_as_it_was, HF_CAP_VALUE),
+    PROMISE(wrong_token_renews_nothing, 0),
+    PROMISE(wrong_token_updates_nothing, HF_CAP_VALUE),
+    PROMISE(renew_of_a_free_key_is_not_held, 0),
+    PROMISE(update_of_a_free_key_is_not_held, HF_CAP_VALUE),
+    PROMISE(a_refused_operation_reports_no_event, HF_CAP_WATCH | HF_CAP_VALUE),
+    PROMISE(a_lock_is_marked_once_and_ended_once, HF_CAP_WATCH),
+    PROMISE(a_marked_lock_can_be_updated_and_unlocked, HF_CAP_VALUE),
+    PROMISE(the_next_holder_may_renew_after_a_marked_one, 0),
+};
+
+const struct chapter chapter_transitions = CHAPTER(promises);
