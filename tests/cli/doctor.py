@@ -90,6 +90,20 @@ def a_server_that_is_down_is_a_problem_and_no_password_is_shown():
 
 
 @case
+def no_password_is_shown_of_a_url_that_is_refused():
+    for url in ('redis://:p/hunter2@127.0.0.1:1/',
+                'redis://user:p?hunter2@127.0.0.1:1/',
+                'redis://user:p@p/hunter2@127.0.0.1:1/',
+                'redis:user:hunter2@127.0.0.1:1/',
+                'mongodb://127.0.0.1:1/?tls=true&connectTimeoutMS=100&'
+                'tlsCertificateKeyFilePassword=hunter2'):
+        ended = run('doctor', url, wanted=None)
+        check(ended.status in (64, 69), ended)
+        check('hunter2' not in ended.out + ended.err, ended)
+        check('127.0.0.1:1' in ended.out, ended)
+
+
+@case
 def a_directory_that_cannot_be_used_is_a_problem():
     with place() as p:
         with open(p.file('plain'), 'w', encoding='ascii'):
