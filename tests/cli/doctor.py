@@ -6,8 +6,8 @@ import socket
 import subprocess
 import tempfile
 
-from cases import (case, check, environment, equal, main, place, run,
-                   tool, until)
+from cases import (HOLDFAST, Skip, case, check, environment, equal, main,
+                   place, run, tool, until)
 
 
 def examine(*args, wanted=0, env=None):
@@ -58,6 +58,37 @@ def it_leaves_nothing_behind():
     with place() as p:
         p.run('doctor')
         equal(p.run('ls').out, '')
+
+
+@case
+def containers_with_one_host_name_do_not_disturb_each_other():
+    """In each of them it is process 1."""
+    alone = ['unshare', '--user', '--map-root-user', '--pid', '--fork']
+    if subprocess.run(alone + ['true'], check=False,
+                      stderr=subprocess.DEVNULL).returncode:
+        raise Skip('no namespaces')
+    with place() as p:
+        p.run('lock', f'holdfast-doctor/{socket.gethostname()}/1')
+        ended = subprocess.run(alone + [HOLDFAST, 'doctor', p.url], check=False,
+                               stdout=subprocess.PIPE)
+        equal(ended.returncode, 0, ended.stdout)
+
+
+@case
+def two_urls_contradict():
+    with place() as p:
+        ended = run('doctor', '--url', p.url, 'redis://:hunter2@h', wanted=64)
+        check('--url' in ended.err, ended)
+        check('hunter2' not in ended.err, ended)
+
+
+@case
+def a_long_path_is_shown_in_full():
+    with place() as p:
+        path = p.file('/'.join(['a' * 200] * 6))
+        os.makedirs(os.path.dirname(path))
+        told = examine('file:' + path)
+        check(f'directory: {path}' in told['facts'], told)
 
 
 @case
