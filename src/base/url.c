@@ -108,6 +108,11 @@ static enum hf_err parse_authority(struct hf_url *url, char *text,
     char *at, *password;
 
     url->path = "";
+    /* A password with a raw '/' in it: what follows is no path. */
+    if (path && strchr(path, '@') && memchr(text, ':', (size_t)(path - text)))
+        return hf_error_set(error, HF_EINVAL,
+                            "url: a '/' before an '@', or an '@' in a path "
+                            "after host:port, must be percent-encoded");
     if (path) {
         /* Make room to end the hosts: the "//" before them is unused. */
         size_t size = (size_t)(path - text);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/timex.h>
 #include <unistd.h>
 
@@ -80,19 +81,31 @@ static void examine_machine(struct report *report)
              report);
 }
 
-/* Take and release a lock on a key that nobody else uses. Whether the store can
- * be written to, only a write shows. */
+/* A key that nobody else uses: containers of one machine may all have the same
+ * host name and run this as process 1. */
+static void name_key(char *key, size_t size)
+{
+    char host[65] = "";
+    uint64_t number = 0;
+
+    (void)gethostname(host, sizeof(host) - 1);
+    if (getrandom(&number, sizeof(number), 0) < 0)
+        number = (uint64_t)loop_now();
+    (void)snprintf(key, size, "holdfast-doctor/%s/%ld/%llx", host,
+                   (long)getpid(), (unsigned long long)number);
+}
+
+/* Take and release a lock. Whether the store can be written to, only a write
+ * shows. */
 static void try_lock(struct report *report, struct hf_client *client)
 {
     struct hf_lock_opts opts;
     struct hf_lock *lock = NULL;
-    char key[128], host[65] = "";
+    char key[128];
     int64_t begun = loop_now();
     enum hf_err err;
 
-    (void)gethostname(host, sizeof(host) - 1);
-    (void)snprintf(key, sizeof(key), "holdfast-doctor/%s/%ld", host,
-                   (long)getpid());
+    name_key(key, sizeof(key));
     hf_lock_opts_init(&opts);
     opts.wait_ms = 0;
     opts.timeout_ms = PROBE_MS;
@@ -244,11 +257,13 @@ static void put_facts(struct json *json, const struct report *report)
 {
     json_begin_array(json, "facts");
     for (size_t i = 0; i < report->fact_count; i++) {
-        char text[1024];
+        char *text;
 
-        (void)snprintf(text, sizeof(text), "%s: %s", report->facts[i].name,
-                       report->facts[i].text);
+        if (asprintf(&text, "%s: %s", report->facts[i].name,
+                     report->facts[i].text) < 0)
+            failure_no_memory();
         json_element(json, text);
+        free(text);
     }
     json_end_array(json);
 }
@@ -346,6 +361,8 @@ static int doctor_main(struct args *args)
 {
     struct report report = {.args = args};
 
+    if (args->word_count > 0 && args->url)
+        return failure_usage(args, "--url and a URL without it contradict");
     if (args->word_count > 0)
         args->url = args->words[0];
     report.url = text_copy(url_find(args));

@@ -25,16 +25,41 @@ const char *url_find(const struct args *args)
     return url ? url : "file:";
 }
 
+static void hide(char *from, const char *end)
+{
+    memset(from, '*', (size_t)(end - from));
+}
+
+/* An '@' anywhere may end a password: those with a '/' or a '?' in them, which
+ * should have been escaped, are refused, but the refusal is shown. */
+static void hide_user_password(char *url)
+{
+    char *end = strrchr(url, '@');
+    char *begin = strchr(url, ':');
+    char *colon = begin ? strchr(begin + 1, ':') : NULL;
+
+    if (end && colon && colon < end)
+        hide(colon + 1, end);
+}
+
+/* MongoDB has some of those. */
+static void hide_password_options(char *url)
+{
+    static const char name[] = "password=";
+    char *at = strchr(url, '?');
+
+    while (at && (at = strcasestr(at, name))) {
+        at += strlen(name);
+        hide(at, at + strcspn(at, "&"));
+    }
+}
+
 void url_hide_password(char *url)
 {
-    char *begin = strstr(url, "//");
-    char *end = begin ? begin + strcspn(begin + 2, "/?") + 2 : NULL;
-    char *colon = begin ? strchr(begin, ':') : NULL;
-
-    while (end && end > begin && *end != '@')
-        end--;
-    if (end && colon && colon < end)
-        memset(colon + 1, '*', (size_t)(end - colon - 1));
+    if (!strncmp(url, "file:", 5))
+        return;
+    hide_user_password(url);
+    hide_password_options(url);
 }
 
 /* Refuse a store whose locks would exclude nobody. */

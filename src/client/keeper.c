@@ -183,12 +183,20 @@ void hf_keeper_tick(struct hf_lock *lock)
     set_timer(lock);
 }
 
+/* An adopted lock has no keeper before its first renewal by hand, and no end of
+ * validity that could have passed. */
+static bool can_recheck(const struct hf_lock *lock)
+{
+    return lock->state == HF_LOCK_HELD && lock->renewal &&
+           (end_of(lock) != HF_HOLD_NONE || HF_MUTANT(315));
+}
+
 /* A renewal that is under way may have been answered before the lock was broken,
  * so another one follows it. One is sent even where renewals are refused already:
  * the lock may have been passed on since. */
 static void recheck_lock(struct hf_lock *lock)
 {
-    if (lock->state != HF_LOCK_HELD || !lock->renewal)
+    if (!can_recheck(lock))
         return;
     if (HF_MUTANT(268))
         hf_lock_lose(lock, HF_EEXPIRED, NULL);

@@ -6,8 +6,8 @@ import socket
 import subprocess
 import tempfile
 
-from cases import (case, check, environment, equal, main, place, run,
-                   tool, until)
+from cases import (HOLDFAST, Skip, case, check, environment, equal, main,
+                   place, run, tool, until)
 
 
 def examine(*args, wanted=0, env=None):
@@ -61,6 +61,37 @@ def it_leaves_nothing_behind():
 
 
 @case
+def containers_with_one_host_name_do_not_disturb_each_other():
+    """In each of them it is process 1."""
+    alone = ['unshare', '--user', '--map-root-user', '--pid', '--fork']
+    if subprocess.run(alone + ['true'], check=False,
+                      stderr=subprocess.DEVNULL).returncode:
+        raise Skip('no namespaces')
+    with place() as p:
+        p.run('lock', f'holdfast-doctor/{socket.gethostname()}/1')
+        ended = subprocess.run(alone + [HOLDFAST, 'doctor', p.url], check=False,
+                               stdout=subprocess.PIPE)
+        equal(ended.returncode, 0, ended.stdout)
+
+
+@case
+def two_urls_contradict():
+    with place() as p:
+        ended = run('doctor', '--url', p.url, 'redis://:hunter2@h', wanted=64)
+        check('--url' in ended.err, ended)
+        check('hunter2' not in ended.err, ended)
+
+
+@case
+def a_long_path_is_shown_in_full():
+    with place() as p:
+        path = p.file('/'.join(['a' * 200] * 6))
+        os.makedirs(os.path.dirname(path))
+        told = examine('file:' + path)
+        check(f'directory: {path}' in told['facts'], told)
+
+
+@case
 def a_store_of_one_machine_is_no_fleet():
     with place() as p:
         told = examine(p.url)
@@ -87,6 +118,20 @@ def a_server_that_is_down_is_a_problem_and_no_password_is_shown():
     for ended in (run('doctor', '--json', url, wanted=69),
                   run('doctor', url, wanted=69)):
         check('hunter2' not in ended.out + ended.err, ended)
+
+
+@case
+def no_password_is_shown_of_a_url_that_is_refused():
+    for url in ('redis://:p/hunter2@127.0.0.1:1/',
+                'redis://user:p?hunter2@127.0.0.1:1/',
+                'redis://user:p@p/hunter2@127.0.0.1:1/',
+                'redis:user:hunter2@127.0.0.1:1/',
+                'mongodb://127.0.0.1:1/?tls=true&connectTimeoutMS=100&'
+                'tlsCertificateKeyFilePassword=hunter2'):
+        ended = run('doctor', url, wanted=None)
+        check(ended.status in (64, 69), ended)
+        check('hunter2' not in ended.out + ended.err, ended)
+        check('127.0.0.1:1' in ended.out, ended)
 
 
 @case

@@ -447,6 +447,31 @@ static void free_inside(struct hf_lock *lock, enum hf_lock_event event,
     inside_lock = NULL;
 }
 
+/* Nothing is confirmed yet, so nothing can have run out. */
+static void a_report_before_the_first_renewal_loses_no_adopted_lock(
+    void **state)
+{
+    struct hf_lock_opts opts = options(3000, true);
+    struct hf_lock *lock = lock_kept(3000), *adopted;
+    uint8_t nonce[HF_NONCE_SIZE];
+
+    (void)state;
+    hf_nonce(lock, nonce);
+    assert_int_equal(hf_lock_leave(lock), HF_OK);
+    assert_int_equal(
+        hf_lock_adopt(a, hf_key("k"), nonce, hf_token(lock), &opts, &adopted),
+        HF_OK);
+    a->host.ops->recheck(&a->host, HF_ANY_TOKEN);
+    hf_world_run(&world, 100);
+    assert_int_equal(heard.count, 0);
+    assert_int_equal(hf_lock_state(adopted), HF_LOCK_HELD);
+    assert_int_equal(hf_world_renew(&world, adopted, 0), HF_OK);
+    hf_world_run(&world, 10000);
+    assert_true(hf_valid_for(adopted, 0));
+    hf_lock_free(adopted);
+    hf_lock_free(lock);
+}
+
 static void a_lock_may_be_freed_by_its_own_callback(void **state)
 {
     struct hf_lock_opts opts = options(500, true);
@@ -517,6 +542,7 @@ int main(void)
         CASE(a_longer_renewal_by_hand_gives_the_keeper_rest),
         CASE(a_renewal_never_shortens),
         CASE(an_adopted_lock_is_valid_after_a_renewal),
+        CASE(a_report_before_the_first_renewal_loses_no_adopted_lock),
         CASE(a_lock_may_be_freed_by_its_own_callback),
         CASE(inside_a_callback_nothing_blocks_and_all_else_works),
     };

@@ -124,6 +124,69 @@ static void arena_of_another_boot_is_made_anew(void **state)
     hf_close(client, 1000);
 }
 
+static uint64_t take_token(void)
+{
+    struct hf_client *client = hf_site_open();
+    struct hf_lock *lock;
+    uint64_t token;
+
+    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    token = hf_token(lock);
+    assert_int_equal(hf_unlock(lock), HF_OK);
+    hf_lock_free(lock);
+    hf_close(client, 1000);
+    return token;
+}
+
+/* Few locks were taken, so there are zeros after the first part. */
+static void copy_arena(const char *to)
+{
+    static char bytes[2 << 20];
+    int from = open(hf_site_path("locks/arena"), O_RDONLY);
+    int file = open(hf_site_path(to), O_WRONLY | O_CREAT | O_EXCL, 0600);
+    struct stat st;
+
+    assert_int_equal(fstat(from, &st), 0);
+    assert_int_equal(read(from, bytes, sizeof(bytes)), sizeof(bytes));
+    assert_int_equal(write(file, bytes, sizeof(bytes)), sizeof(bytes));
+    assert_int_equal(ftruncate(file, st.st_size), 0);
+    close(file);
+    close(from);
+}
+
+/* A backup knows nothing of the tokens that were granted after it was made. */
+static void no_token_comes_again_from_a_copy(void **state)
+{
+    char copy[128];
+    uint64_t token;
+
+    (void)state;
+    (void)take_token();
+    copy_arena("copy");
+    token = take_token();
+    (void)snprintf(copy, sizeof(copy), "%s", hf_site_path("copy"));
+    assert_int_equal(rename(copy, hf_site_path("locks/arena")), 0);
+    assert_true(take_token() > token);
+    assert_true(take_token() > token + 1);
+}
+
+static void an_arena_replaced_by_a_copy_has_one_holder(void **state)
+{
+    struct hf_client *client = hf_site_open();
+    struct hf_lock *lock;
+    char copy[128];
+
+    (void)state;
+    copy_arena("copy");
+    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    (void)snprintf(copy, sizeof(copy), "%s", hf_site_path("copy"));
+    assert_int_equal(rename(copy, hf_site_path("locks/arena")), 0);
+    hf_site_refuse("locks", "", HF_EUNAVAIL, "replaced while others use it");
+    hf_lock_free(lock);
+    hf_close(client, 1000);
+    (void)take_token();
+}
+
 /* The layout's number is the third of the words at the beginning. */
 static void write_version(uint32_t version)
 {
@@ -187,7 +250,7 @@ static void arena_removed_while_it_is_used_is_not_made_twice(void **state)
     (void)state;
     assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
     assert_int_equal(remove(hf_site_path("locks/arena")), 0);
-    hf_site_refuse("locks", "", HF_EUNAVAIL, "was removed while others use it");
+    hf_site_refuse("locks", "", HF_EUNAVAIL, "was removed or replaced");
     hf_lock_free(lock);
     hf_close(client, 1000);
 }
@@ -284,6 +347,8 @@ int main(void)
         HF_SITE_CASE(token_mark_that_is_scribbled_is_refused),
         HF_SITE_CASE(token_mark_is_where_tokens_go_on),
         HF_SITE_CASE(arena_of_another_boot_is_made_anew),
+        HF_SITE_CASE(no_token_comes_again_from_a_copy),
+        HF_SITE_CASE(an_arena_replaced_by_a_copy_has_one_holder),
         HF_SITE_CASE(arena_of_another_version_is_replaced_if_nobody_uses_it),
         HF_SITE_CASE(arena_of_another_version_is_kept_while_a_lease_runs),
         HF_SITE_CASE(arena_removed_while_it_is_used_is_not_made_twice),

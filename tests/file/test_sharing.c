@@ -340,6 +340,22 @@ static void opening_ends_while_another_process_has_the_lock(void **state)
     hf_close(hf_site_open(), HF_TEST_PATIENCE_MS);
 }
 
+/* systemd-tmpfiles(8) locks a directory while it removes old files there. */
+static void opening_ends_while_another_process_has_the_directory(void **state)
+{
+    int directory;
+
+    (void)state;
+    hf_close(hf_site_open(), HF_TEST_PATIENCE_MS);
+    directory = open(hf_site_path("locks"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(flock(directory, LOCK_EX), 0);
+    alarm(PATIENCE_S);
+    hf_site_refuse("locks", "", HF_EUNAVAIL,
+                   "/locks: another process has locked it");
+    close(directory);
+    hf_close(hf_site_open(), HF_TEST_PATIENCE_MS);
+}
+
 #define CASE(name)                                                             \
     cmocka_unit_test_setup_teardown(name, set_up, hf_site_tear_down)
 
@@ -357,6 +373,7 @@ int main(void)
         CASE(leftovers_of_others_are_not_in_the_way),
         CASE(links_of_others_are_never_followed),
         HF_SITE_CASE(opening_ends_while_another_process_has_the_lock),
+        HF_SITE_CASE(opening_ends_while_another_process_has_the_directory),
     };
 
     return hf_test_main("sharing", cases, HF_TEST_COUNT(cases), 0);

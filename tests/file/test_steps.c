@@ -27,6 +27,7 @@
 #define HOUR_MS 3600000
 #define BULK 900        /* pairs: enough to fill the ring twice, */
 #define BULK_VALUE 3000 /* and to let a snapshot grow */
+#define MANY 200        /* keys of one process */
 
 static char directory[] = HF_TEST_FOLDER;
 static char url[64];
@@ -38,6 +39,7 @@ static struct report {
     atomic_ullong handed;      /* the token of "handed", the victim's */
     atomic_ullong taken;       /* and its heir's */
     atomic_int heir;           /* its pid */
+    atomic_int ready;          /* processes that hold their keys */
     atomic_bool done;          /* the victim was not killed */
 } * report;
 
@@ -51,6 +53,7 @@ static struct work {
     bool inside;
     int marks;   /* written and synced */
     int decoded; /* snapshots */
+    int judged;  /* clients, whether they are gone */
     int marks_inside;
     int decoded_inside;
 } work;
@@ -65,6 +68,8 @@ static void note_work(int number)
         work.marks++;
     if (number == 31)
         work.decoded++;
+    if (number == 32)
+        work.judged++;
     if (work.inside && number == 15)
         work.marks_inside++;
     if (work.inside && number == 31)
@@ -532,6 +537,81 @@ static void snapshots_are_decoded_outside(void **state)
     expect(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
+static void name_key(char key[32], char of, int number)
+{
+    (void)snprintf(key, 32, "%c%d", of, number);
+}
+
+/* Hold MANY keys until killed. */
+static pid_t hold_many(char of)
+{
+    pid_t pid = fork();
+    struct hf_client *client;
+
+    if (pid > 0)
+        return pid;
+    client = open_client();
+    for (int i = 0; i < MANY; i++) {
+        char key[32];
+
+        name_key(key, of, i);
+        (void)take(client, key, HOUR_MS, "");
+    }
+    atomic_fetch_add(&report->ready, 1);
+    for (;;)
+        pause();
+}
+
+static void claim_many(struct hf_client *client, char of,
+                       struct hf_lock *locks[])
+{
+    struct hf_lock_opts opts;
+
+    hf_lock_opts_init(&opts);
+    opts.wait_ms = HF_FOREVER;
+    for (int i = 0; i < MANY; i++) {
+        char key[32];
+
+        name_key(key, of, i);
+        expect(hf_lock_new(client, hf_key(key), &opts, &locks[i]));
+    }
+}
+
+/* Nobody else can use the arena while a client looks which processes are gone:
+ * it asks once for each key of those, and not for each key of the others
+ * again. */
+static void a_death_is_reviewed_in_one_round(void **state)
+{
+    struct hf_lock *of_live[MANY], *of_dead[MANY];
+    pid_t live, dead;
+    struct hf_client *client;
+
+    (void)state;
+    clean();
+    live = hold_many('l');
+    dead = hold_many('d');
+    while (atomic_load(&report->ready) < 2)
+        pause_ms(1);
+    client = open_client();
+    claim_many(client, 'l', of_live);
+    claim_many(client, 'd', of_dead);
+    work = (struct work){0};
+    assert_int_equal(kill(dead, SIGKILL), 0);
+    for (int i = 0; i < MANY; i++)
+        expect(hf_claim_wait(of_dead[i]));
+    assert_true(work.judged > 0);
+    assert_true(work.judged < 10 * MANY);
+    assert_int_equal(kill(live, SIGKILL), 0);
+    for (int i = 0; i < MANY; i++) {
+        expect(hf_claim_wait(of_live[i]));
+        hf_lock_free(of_live[i]);
+        hf_lock_free(of_dead[i]);
+    }
+    assert_int_equal(waitpid(live, NULL, 0), live);
+    assert_int_equal(waitpid(dead, NULL, 0), dead);
+    expect(hf_close(client, HF_TEST_PATIENCE_MS));
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -562,6 +642,7 @@ int main(void)
         CASE(killed_in_the_slot_of_a_detached_lock),
         CASE(disk_is_synced_outside),
         CASE(snapshots_are_decoded_outside),
+        CASE(a_death_is_reviewed_in_one_round),
     };
 
     return hf_test_main("steps", cases, HF_TEST_COUNT(cases), 0);

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/client.h"
 #include "one_server.h"
 
 #define DAY_MS 86400000
@@ -90,6 +91,60 @@ static void a_user_who_may_not_publish_can_break_locks(void **state)
     hf_lock_free(lock);
 }
 
+/* ---- A neighbour that reports without end -------------------------------*/
+
+#define REPORTS 3000 /* they fit into the buffer of a socket */
+
+static const char publish_many[] = /* REPORTS of them */
+    "for i = 1, 3000 do redis.call('PUBLISH', 'hf:forced', '1') end";
+
+static struct hf_host_ops counting_ops;
+static unsigned reports;
+
+static void count_report(struct hf_host *host, uint64_t token)
+{
+    (void)host;
+    (void)token;
+    reports++;
+}
+
+/* What the server has for the subscriber is all in the socket. */
+static void await_delivery(void)
+{
+    while (!strstr(hf_test_redis_say(&redis, "CLIENT LIST TYPE pubsub"),
+                   " omem=0 "))
+        usleep(1000);
+}
+
+/* Timers and other connections have their turns while many messages come. */
+static void a_flood_of_reports_is_read_in_parts(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(DAY_MS, 0, HF_TEST_PATIENCE_MS);
+    struct hf_client *driven = hf_test_redis_open(&redis, NULL);
+    const struct hf_host_ops *ops = driven->host.ops;
+    struct hf_lock *lock;
+
+    (void)state;
+    opts.renew = true;
+    assert_true(hf_fd(driven) >= 0); /* it is driven by hand */
+    expect_ok(hf_lock_new(driven, hf_key("d"), &opts, &lock));
+    while (!strstr(hf_test_redis_say(&redis, "PUBSUB NUMSUB hf:forced"), "1") ||
+           hf_lock_state(lock) != HF_LOCK_HELD)
+        expect_ok(hf_process(driven));
+    counting_ops = *ops;
+    counting_ops.recheck = count_report;
+    driven->host.ops = &counting_ops;
+    (void)hf_test_redis_say(&redis, "EVAL %s 0", publish_many);
+    await_delivery();
+    expect_ok(hf_process(driven));
+    assert_in_range(reports, 1, REPORTS - 1);
+    while (reports < REPORTS)
+        expect_ok(hf_process(driven));
+    driven->host.ops = ops;
+    hf_lock_free(lock);
+    (void)hf_close(driven, 1000);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -98,6 +153,7 @@ int main(void)
         CASE(a_holder_that_does_not_listen_yet_loses_when_it_does),
         CASE(a_holder_whose_connection_was_lost_looks_again),
         CASE(a_user_who_may_not_publish_can_break_locks),
+        CASE(a_flood_of_reports_is_read_in_parts),
     };
 
     return hf_test_main("redis_forced", cases, HF_TEST_COUNT(cases), 0);

@@ -104,6 +104,9 @@ static const struct bad bad[] = {
     {"redis://u:?secret@h", "?"},
     {"redis://u:x?secret=@h", "?"},
     {"redis://u:secret#@h", "#"},
+    {"redis://u:/secret@h", "'/' before"},
+    {"redis://:secret/x@h:1/0", "'/' before"},
+    {"redis://u:x@x/secret@h", "'/' before"},
 };
 
 static void bad_urls_are_refused_by_name(void **state)

@@ -21,7 +21,8 @@ static bool has_abandoned_locks(const struct hf_file *file, uint64_t session)
 {
     unsigned slot = hf_file_slot_of(file, session);
 
-    return slot < HF_ARENA_SLOTS && !hf_arena_locked(&file->arena, slot) &&
+    return slot < HF_ARENA_SLOTS && !HF_MUTANT(271) &&
+           !hf_arena_locked(&file->arena, slot) &&
            (!hf_arena_slot(&file->arena, slot)->detached || HF_MUTANT(270));
 }
 
@@ -45,8 +46,7 @@ bool hf_deaths_free_key(struct hf_file *file, struct hf_key key)
 {
     const struct hf_hold *hold = hf_table_find(&file->replica.store.table, key);
 
-    return hold && !HF_MUTANT(271) &&
-           has_abandoned_locks(file, hold->session->id) &&
+    return hold && has_abandoned_locks(file, hold->session->id) &&
            expire_hold(file, hold);
 }
 
@@ -228,31 +228,74 @@ static bool has_died(const struct hf_file *file, uint64_t session)
                                      hf_arena_is_zombie(&file->arena, slot));
 }
 
-/* If the predecessor of `claim` is gone, end its hold or its waiting. */
-static bool remove_predecessor(struct hf_file *file,
-                               const struct hf_claim *claim)
-{
-    uint64_t session = find_predecessor(file, claim);
+/* One review of our claims. To ask whether a client is gone takes system calls,
+ * so the last one that is there is remembered. */
+struct review {
+    struct hf_file *file;
+    uint64_t holder, waiter; /* sessions that are there; 0: none known yet */
+    int removed;
+};
 
-    if (session == 0)
-        return false;
-    if (session == claim->hold->session->id)
-        return hf_deaths_free_key(file, hf_hold_key(claim->hold));
-    return has_died(file, session) &&
-           hf_local_end_session(&file->local, session) == HF_OK;
+static const struct hf_claim *claim_at(const struct hf_list *link)
+{
+    return HF_CONTAINER(link, const struct hf_claim, of_session);
 }
 
-/* The same for the first claim of ours that has such a predecessor. Removing it
- * changes the list of our claims, so the caller starts over each time. */
-static bool remove_one(struct hf_file *file, const struct hf_session *own)
+/* Whether the predecessor of a claim, a holder or a waiter, is gone. */
+static bool is_gone(struct review *review, uint64_t session, bool is_holder)
 {
-    for (struct hf_list *link = own->waiting.next; link != &own->waiting;
-         link = link->next) {
-        if (remove_predecessor(
-                file, HF_CONTAINER(link, const struct hf_claim, of_session)))
-            return true;
+    uint64_t *known = is_holder ? &review->holder : &review->waiter;
+    bool is_gone;
+
+    if (session == 0 || (session == *known && !HF_MUTANT(316)))
+        return false;
+    HF_STEP(32);
+    is_gone = is_holder ? has_abandoned_locks(review->file, session)
+                        : has_died(review->file, session);
+    if (!is_gone)
+        *known = session;
+    return is_gone;
+}
+
+/* The next of our claims that is for another key. If a holder is removed, one of
+ * our claims for its key may be granted, and is not in the list any more. */
+static struct hf_list *find_next_key(const struct hf_session *own,
+                                     struct hf_list *link)
+{
+    const struct hf_hold *hold = claim_at(link)->hold;
+
+    while (link != &own->waiting && claim_at(link)->hold == hold)
+        link = link->next;
+    return link;
+}
+
+/* Remove the predecessors of our claims that are gone, up to REMOVE_MAX of them
+ * or until the log is full. Claims that are passed over here are seen in the
+ * next round. */
+static void remove_predecessors(struct review *review,
+                                const struct hf_session *own)
+{
+    struct hf_local *local = &review->file->local;
+    struct hf_list *link = own->waiting.next;
+
+    while (link != &own->waiting && review->removed < REMOVE_MAX) {
+        const struct hf_claim *claim = claim_at(link);
+        uint64_t session = find_predecessor(review->file, claim);
+        bool is_holder = session == claim->hold->session->id;
+
+        if (!is_gone(review, session, is_holder)) {
+            link = link->next;
+            continue;
+        }
+        if (is_holder)
+            link = find_next_key(own, link);
+        if (is_holder ? !expire_hold(review->file, claim->hold)
+                      : hf_local_end_session(local, session) != HF_OK)
+            return;
+        review->removed++;
+        if (HF_MUTANT(316))
+            link = own->waiting.next;
     }
-    return false;
 }
 
 /* Free the watches of sessions that need no recheck any more. */
@@ -296,14 +339,19 @@ static void review_claims(struct hf_file *file)
 {
     const struct hf_session *own =
         hf_table_session(&file->replica.store.table, file->local.session);
-    int removed = 0;
+    struct review review = {.file = file};
+    int before;
 
-    if (!own || hf_list_empty(&own->waiting))
+    if (!own)
         return;
-    while (removed < REMOVE_MAX && remove_one(file, own))
-        removed++;
+    do {
+        before = review.removed;
+        remove_predecessors(&review, own);
+    } while (review.removed > before && review.removed < REMOVE_MAX);
+    if (hf_list_empty(&own->waiting))
+        return;
     drop_ended_watches(file);
-    if (removed == REMOVE_MAX)
+    if (review.removed == REMOVE_MAX)
         restart_rechecks(file);
     else if (!watch_predecessors(file, own))
         schedule_recheck(file);

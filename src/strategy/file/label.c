@@ -28,18 +28,24 @@
 #define VERSION 3
 #define LOCK_TRIES 100 /* at 10 ms */
 
-static enum hf_err read_boot(char boot[40], struct hf_error *error)
+static enum hf_err read_boot(char boot[36], struct hf_error *error)
 {
     int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t size = file < 0 ? -1 : read(file, boot, 39);
+    ssize_t size = file < 0 ? -1 : read(file, boot, 36);
 
     if (file >= 0)
         (void)close(file);
     if (size < 36)
         return hf_error_set(error, HF_ESYSTEM,
                             "file: cannot tell which boot this is");
-    memset(boot + 36, 0, 4);
     return HF_OK;
+}
+
+static uint32_t fold_inode(const struct stat *st)
+{
+    uint64_t inode = (uint64_t)st->st_ino;
+
+    return (uint32_t)(inode ^ inode >> 32);
 }
 
 /* ---- Whether clients have it open ---------------------------------------*/
@@ -109,12 +115,15 @@ static bool write_at(int file, const void *data, size_t size, size_t at)
     return pwrite(file, data, size, (off_t)at) == (ssize_t)size;
 }
 
-static bool write_label(int file, const struct hf_arena_label *label,
-                        uint64_t reserve)
+static bool write_label(int file, struct hf_arena_label label, uint64_t reserve)
 {
     const uint64_t rooms[] = {HF_ARENA_RING_FIRST, HF_ARENA_HALF_FIRST};
+    struct stat st;
 
-    return write_at(file, label, sizeof(*label), 0) &&
+    if (fstat(file, &st))
+        return false;
+    label.inode = HF_MUTANT(317) ? 0 : fold_inode(&st);
+    return write_at(file, &label, sizeof(label), 0) &&
            write_at(file, rooms, sizeof(rooms),
                     offsetof(struct hf_arena_header, ring_room)) &&
            write_at(file, &reserve, sizeof(reserve),
@@ -150,7 +159,7 @@ static enum hf_err fill_arena(struct hf_arena *arena, int file,
     if (errno)
         return hf_arena_fail(arena, error, name, "no room for it");
     HF_STEP(19);
-    if (!write_label(file, label, reserve) ||
+    if (!write_label(file, *label, reserve) ||
         (!is_in_place &&
          renameat(arena->directory, name, arena->directory, "arena")))
         return hf_arena_fail(arena, error, name, "cannot write it");
@@ -247,6 +256,7 @@ struct found {
     bool is_unfinished;
     bool is_whole;
     bool is_of_this_boot;
+    bool is_copy; /* of another arena, perhaps of long ago */
     bool is_in_use;
     uint64_t token; /* no larger token was granted; 0: not known */
     hf_time now;
@@ -302,6 +312,7 @@ static enum hf_err examine_arena(struct hf_arena *arena, const char *boot,
     found->is_whole = (uint64_t)st.st_size >= sizeof(struct hf_arena_header);
     found->is_of_this_boot =
         memcmp(label->boot, boot, sizeof(label->boot)) == 0;
+    found->is_copy = label->inode != 0 && label->inode != fold_inode(&st);
     read_times(arena->file, found);
     if (found->is_current)
         read_at(arena->file, &found->token,
@@ -317,13 +328,17 @@ static enum hf_err examine_arena(struct hf_arena *arena, const char *boot,
  * An arena of another boot has no holders. But the boot id is no proof of
  * another boot, because a container may have one of its own: an arena that
  * other clients have open stays in force whatever boot it names, and so does
- * one whose leases still run. */
+ * one whose leases still run.
+ *
+ * In a copy, as of a backup that was restored, tokens go on where they were when
+ * it was made: those above may have been granted since. So it is replaced too,
+ * and tokens go on above the reserve. */
 static enum hf_err judge_arena(const struct hf_arena *arena,
                                const struct found *found,
                                struct hf_error *error)
 {
-    bool is_ours =
-        found->is_current && (found->is_of_this_boot || HF_MUTANT(51));
+    bool is_ours = found->is_current && !found->is_copy &&
+                   (found->is_of_this_boot || HF_MUTANT(51));
     bool is_in_use = found->is_in_use && !HF_MUTANT(244);
 
     if (found->is_unfinished)
@@ -333,8 +348,9 @@ static enum hf_err judge_arena(const struct hf_arena *arena,
     if (!is_ours && !is_in_use)
         return hf_error_set(error, HF_EUNAVAIL,
                             "file:%s/arena: was made by another version of "
-                            "holdfast or in another boot, and its locks may "
-                            "last for another %lld ms; try again then",
+                            "holdfast, in another boot or in another "
+                            "directory, and its locks may last for another "
+                            "%lld ms; try again then",
                             arena->path,
                             (long long)(found->quiet_at - found->now));
     if (!found->is_current)
@@ -374,36 +390,53 @@ static enum hf_err replace_arena(struct hf_arena *arena, const char *boot,
     return err;
 }
 
+/* HF_ENOTHELD: there is none, or it is to be replaced. */
+static enum hf_err open_existing(struct hf_arena *arena, const char *boot,
+                                 struct found *found, struct hf_error *error)
+{
+    enum hf_err err;
+
+    *found = (struct found){.token = 0};
+    if (arena->file >= 0)
+        (void)close(arena->file);
+    arena->file = hf_share_open(arena->directory, "arena", O_RDWR);
+    if (arena->file < 0 && errno == ENOENT)
+        return HF_ENOTHELD;
+    if (arena->file < 0)
+        return hf_arena_fail(arena, error, "arena", "cannot open it");
+    err = hf_arena_check_plain(arena, arena->file, "arena", error);
+    if (!err)
+        err = examine_arena(arena, boot, found, error);
+    arena->first_token = found->label.first_token;
+    return err ? err : judge_arena(arena, found, error);
+}
+
+/* Only with the directory locked is an arena made. If somebody removed the file
+ * "lock", two clients may be here at once: the second one finds the arena of the
+ * first. And clients of an arena that was removed or replaced may still hold
+ * locks. */
 static enum hf_err open_or_make(struct hf_arena *arena, const char *boot,
                                 struct hf_error *error)
 {
-    struct found found = {.token = 0};
-    enum hf_err err;
+    struct found found;
+    enum hf_err err = open_existing(arena, boot, &found, error);
 
-    arena->file = hf_share_open(arena->directory, "arena", O_RDWR);
-    if (arena->file < 0 && errno != ENOENT)
-        return hf_arena_fail(arena, error, "arena", "cannot open it");
-    if (arena->file < 0 && !lock_directory(arena->directory))
+    if (err != HF_ENOTHELD)
+        return err;
+    if (!HF_MUTANT(318) && !lock_directory(arena->directory))
         return hf_error_set(error, HF_EUNAVAIL,
-                            "file:%s/arena: was removed while others use it; "
-                            "end them first",
+                            "file:%s/arena: was removed or replaced while "
+                            "others use it; end them first",
                             arena->path);
-    if (arena->file >= 0) {
-        err = hf_arena_check_plain(arena, arena->file, "arena", error);
-        if (!err)
-            err = examine_arena(arena, boot, &found, error);
-        arena->first_token = found.label.first_token;
-        if (!err)
-            err = judge_arena(arena, &found, error);
-        if (err != HF_ENOTHELD)
-            return err;
-    }
+    err = open_existing(arena, boot, &found, error);
+    if (err != HF_ENOTHELD)
+        return err;
     return replace_arena(arena, boot, found.token, error);
 }
 
 enum hf_err hf_arena_find(struct hf_arena *arena, struct hf_error *error)
 {
-    char boot[40];
+    char boot[36];
     enum hf_err err = read_boot(boot, error);
 
     if (!err)

@@ -26,8 +26,9 @@ struct hf_arena_half {
 struct hf_arena_label {
     uint64_t magic;
     uint32_t version;
-    uint32_t size; /* of the file */
-    char boot[40]; /* boot id at the time of its creation */
+    uint32_t size;  /* of the file */
+    char boot[36];  /* boot id at the time of its creation */
+    uint32_t inode; /* of the file, folded: a copy has another; 0: not known */
     uint64_t first_token;
 };
 
@@ -53,6 +54,7 @@ struct hf_arena_header {
 #define HF_ARENA_RING_AT (192 + HF_ARENA_SLOTS * sizeof(struct hf_arena_slot))
 _Static_assert(sizeof(struct hf_arena_label) == 64 &&
                    offsetof(struct hf_arena_label, boot) == 16 &&
+                   offsetof(struct hf_arena_label, inode) == 52 &&
                    offsetof(struct hf_arena_label, first_token) == 56,
                "the label is the same everywhere");
 _Static_assert(sizeof(struct hf_arena_slot) == 32 &&

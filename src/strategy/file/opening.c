@@ -165,21 +165,22 @@ static enum hf_err open_lock(struct hf_arena *arena, int *lock,
     return err;
 }
 
-/* Anyone who can open it can lock it for as long as they like: not for ever. */
-static enum hf_err take_lock(const struct hf_arena *arena, int lock,
-                             struct hf_error *error)
+/* Lock the file `name`, or the directory if that is "". Whoever can open it can
+ * lock it for as long as they like: do not wait for ever. */
+static enum hf_err take_lock(const struct hf_arena *arena, int lock, int how,
+                             const char *name, struct hf_error *error)
 {
     hf_time until = hf_time_add(hf_time_on(CLOCK_MONOTONIC), LOCK_MS);
     struct timespec delay = {.tv_nsec = LOCK_DELAY_NS};
 
-    while (flock(lock, LOCK_EX | (HF_MUTANT(297) ? 0 : LOCK_NB))) {
+    while (flock(lock, how | (HF_MUTANT(297) ? 0 : LOCK_NB))) {
         if (errno != EWOULDBLOCK && errno != EINTR)
-            return hf_arena_fail(arena, error, "lock", "cannot lock it");
+            return hf_arena_fail(arena, error, name, "cannot lock it");
         if (hf_time_on(CLOCK_MONOTONIC) >= until)
             return hf_error_set(error, HF_EUNAVAIL,
-                                "file:%s/lock: another process has locked it "
+                                "file:%s%s%s: another process has locked it "
                                 "for %d ms; end that process, or try again",
-                                arena->path, LOCK_MS);
+                                arena->path, *name ? "/" : "", name, LOCK_MS);
         (void)nanosleep(&delay, NULL);
         if (delay.tv_nsec < LOCK_DELAY_MAX_NS)
             delay.tv_nsec *= 2;
@@ -194,11 +195,11 @@ static enum hf_err open_file(struct hf_arena *arena, struct hf_error *error)
 
     if (err)
         return err;
-    err = take_lock(arena, lock, error);
+    err = take_lock(arena, lock, LOCK_EX, "lock", error);
     if (!err)
         err = hf_arena_find(arena, error);
     if (!err)
-        (void)flock(arena->directory, LOCK_SH);
+        err = take_lock(arena, arena->directory, LOCK_SH, "", error);
     /* Closing alone is not enough: a child that another thread forked
      * meanwhile has a copy of the descriptor, which would keep the lock. */
     if (!HF_MUTANT(201))

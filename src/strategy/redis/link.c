@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 
 #include "base/assert.h"
+#include "base/mutant.h"
 #include "strategy/redis/socket.h"
 
 #define REST_MIN_MS 10u   /* before the second attempt to connect */
@@ -20,6 +21,7 @@
 #define HANDSHAKE_MS 5000 /* connecting: between two signs of life */
 #define SILENCE_MS 15000  /* up, with replies awaited: the connection is lost */
 #define READ_SIZE 16384   /* of hiredis */
+#define READS_MAX 2       /* at a time */
 #define KEEP_SIZE 65536   /* of what is to be written */
 
 static void lose(struct hf_redis_link *link, enum hf_err err, const char *text);
@@ -243,15 +245,25 @@ static void hear_all(struct hf_redis_link *link)
     }
 }
 
+/* Go on in the next turn, after timers and other connections have had theirs. */
+static void read_later(struct hf_redis_link *link)
+{
+    struct hf_waker *waker = link->host->ops->post(link->host, &link->more);
+
+    if (waker)
+        hf_waker_ring(waker);
+}
+
 /* hiredis reads so much at a time. Where that is filled there may be more, and
- * whoever drives by hand may not look again soon. */
+ * whoever drives by hand may not look again soon. A server that sends faster than
+ * this client reads must not keep it from renewing. */
 static void read_in(struct hf_redis_link *link)
 {
     redisContext *context = link->context;
-    size_t before, read;
 
-    do {
-        before = context->reader->len;
+    for (int i = 0; i < READS_MAX || HF_MUTANT(319); i++) {
+        size_t before = context->reader->len, read;
+
         if (redisBufferRead(context) != REDIS_OK) {
             lose_by_error(link);
             return;
@@ -259,7 +271,18 @@ static void read_in(struct hf_redis_link *link)
         read = context->reader->len - before;
         link->heard = link->host->ops->now(link->host);
         hear_all(link);
-    } while (link->context == context && read >= READ_SIZE);
+        if (link->context != context || read < READ_SIZE)
+            return;
+    }
+    read_later(link);
+}
+
+static void on_more(struct hf_post *post)
+{
+    struct hf_redis_link *link = HF_CONTAINER(post, struct hf_redis_link, more);
+
+    if (link->context)
+        read_in(link);
 }
 
 /* ---- Connecting ---------------------------------------------------------*/
@@ -369,6 +392,7 @@ static void disconnect(struct hf_redis_link *link)
     hf_buf_fini(&link->out);
     link->written = 0;
     link->host->ops->unpost(link->host, &link->flush);
+    link->host->ops->unpost(link->host, &link->more);
 }
 
 /* Those that failed together do not come back together. */
@@ -460,6 +484,7 @@ enum hf_err hf_redis_link_open(struct hf_redis_link *link, struct hf_host *host,
     link->fd = (struct hf_fd){.fd = -1, .ready = on_ready};
     link->timer.fire = on_timer;
     link->flush.run = flush;
+    link->more.run = on_more;
     hf_list_init(&link->calls);
     err = host->ops->timer_add(host, &link->timer);
     if (err)

@@ -71,7 +71,8 @@ struct hf_redis_link {
     struct hf_fd fd;
     struct hf_timer timer; /* DOWN: connects again. Else: looks for silence */
     struct hf_post flush;
-    struct hf_buf out; /* to be written, from `written` on */
+    struct hf_post more; /* to be read in the next turn */
+    struct hf_buf out;   /* to be written, from `written` on */
     size_t written;
     bool unwritten;       /* the socket is full */
     struct hf_list calls; /* whose replies are awaited, in order */

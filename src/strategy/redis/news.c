@@ -59,7 +59,7 @@ static void on_forced(struct hf_redis *redis, const char *text)
 
     if (HF_MUTANT(269) && !text)
         return;
-    if (!text || hf_redis_next(&text, &token))
+    if (!text || (hf_redis_next(&text, &token) && token != HF_ANY_TOKEN))
         redis->host->ops->recheck(redis->host, token);
 }
 
