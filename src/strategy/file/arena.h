@@ -160,9 +160,9 @@ bool hf_arena_is_zombie(const struct hf_arena *arena, unsigned slot);
  * too. Our own always is. */
 bool hf_arena_locked(const struct hf_arena *arena, unsigned slot);
 
-/* Let the programs that this process executes keep the lock of our slot. If no
- * descriptor is left for that, they do not. */
-void hf_arena_inherit(struct hf_arena *arena);
+/* Let the programs that this process executes keep the lock of our slot.
+ * HF_ESYSTEM: no descriptor is free; hf_arena_close() is still to be called. */
+enum hf_err hf_arena_inherit(struct hf_arena *arena, struct hf_error *error);
 
 /* Make its client look. Outside, for speed. */
 void hf_arena_ring(struct hf_arena *arena, unsigned slot);

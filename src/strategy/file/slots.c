@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -102,11 +103,18 @@ bool hf_arena_is_zombie(const struct hf_arena *arena, unsigned slot)
 #define INHERITED_FD 100
 #define INHERITED_FD_MIN 3
 
-void hf_arena_inherit(struct hf_arena *arena)
+enum hf_err hf_arena_inherit(struct hf_arena *arena, struct hf_error *error)
 {
     arena->inherited = fcntl(arena->file, F_DUPFD, INHERITED_FD);
     if (arena->inherited < 0 && !HF_MUTANT(304))
         arena->inherited = fcntl(arena->file, F_DUPFD, INHERITED_FD_MIN);
+    if (arena->inherited >= 0 || HF_MUTANT(306))
+        return HF_OK;
+    return hf_error_set(error, HF_ESYSTEM,
+                        "file:%s: no descriptor is free for executed programs "
+                        "to inherit: %s; raise the limit on open files (ulimit "
+                        "-n), or do without it (run --close)",
+                        arena->path, strerror(errno));
 }
 
 static void name_fifo(char name[32], unsigned slot)
