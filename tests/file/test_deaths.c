@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -343,6 +344,28 @@ static void a_zombie_leaves_the_queue(void **state)
     close_site(client);
 }
 
+/* An unlock does not grant the key to a waiter that is dead but not reaped yet,
+ * and whose forked child keeps its slot locked. */
+static void a_zombie_is_not_granted_the_lock(void **state)
+{
+    struct holder first = {0, "k"};
+    struct hf_client *client = hf_site_open();
+    struct hf_lock *lock = take(client, &first);
+    pid_t zombie = hf_child_start(fork_and_wait, &first);
+    siginfo_t end;
+
+    (void)state;
+    hf_site_await_waiters(client, "k", 1);
+    assert_int_equal(kill(zombie, SIGKILL), 0);
+    assert_int_equal(waitid(P_PID, (id_t)zombie, &end, WEXITED | WNOWAIT), 0);
+    assert_int_equal(hf_unlock(lock), HF_OK);
+    expect_try(client, "k", HF_OK);
+    assert_int_equal(kill(shared->helper, SIGKILL), 0);
+    hf_child_kill(zombie);
+    hf_lock_free(lock);
+    close_site(client);
+}
+
 static int64_t now_ms(void)
 {
     struct timespec now;
@@ -475,6 +498,7 @@ int main(void)
         CASE(a_renewal_that_is_refused_detaches_nothing),
         CASE(a_process_that_inherited_the_lock_keeps_it),
         CASE(a_zombie_leaves_the_queue),
+        CASE(a_zombie_is_not_granted_the_lock),
         CASE(a_program_that_it_executes_keeps_the_lock),
         CASE(the_kernel_reports_a_death),
         CASE(a_client_that_waits_for_many_hears_of_all),

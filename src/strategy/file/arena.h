@@ -149,12 +149,10 @@ struct hf_arena_slot *hf_arena_slot(const struct hf_arena *arena,
 /* The slots that were ever used: below this number. */
 unsigned hf_arena_slots(const struct hf_arena *arena);
 
-/* Whether a client has it; our own always is. */
+/* Whether the process of its client is running: not one that has ended and is
+ * not reaped yet, even if a child that it has forked keeps its slot locked. Our
+ * own always is. Costs several system calls. */
 bool hf_arena_alive(const struct hf_arena *arena, unsigned slot);
-
-/* Whether its client has ended and is not reaped yet. Costs several system
- * calls: for a client that is alive but seems to be stuck. */
-bool hf_arena_is_zombie(const struct hf_arena *arena, unsigned slot);
 
 /* Whether its client is there, or a process that inherited its lock. Outside
  * too. Our own always is. */

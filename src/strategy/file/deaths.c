@@ -224,8 +224,7 @@ static bool has_died(const struct hf_file *file, uint64_t session)
 {
     unsigned slot = hf_file_slot_of(file, session);
 
-    return slot < HF_ARENA_SLOTS && (!hf_arena_alive(&file->arena, slot) ||
-                                     hf_arena_is_zombie(&file->arena, slot));
+    return slot < HF_ARENA_SLOTS && !hf_arena_alive(&file->arena, slot);
 }
 
 /* One review of our claims. To ask whether a client is gone takes system calls,

@@ -47,20 +47,6 @@ static uint64_t pid_namespace(void)
     return stat("/proc/self/ns/pid", &st) ? 0 : (uint64_t)st.st_ino;
 }
 
-/* A child that was forked keeps its parent's lock after the parent's death,
- * which then shows by its number, where the same process would have it here. */
-static bool is_gone(const struct hf_arena *arena, unsigned slot)
-{
-    const struct hf_arena_slot *other = hf_arena_slot(arena, slot);
-    uint64_t here = hf_arena_slot(arena, arena->slot)->pid_namespace;
-    pid_t pid = *(const volatile int32_t *)&other->pid;
-
-    if (HF_MUTANT(50))
-        return false;
-    return here != 0 && other->pid_namespace == here && pid > 0 &&
-           kill(pid, 0) && errno == ESRCH;
-}
-
 bool hf_arena_locked(const struct hf_arena *arena, unsigned slot)
 {
     struct flock lock = lock_of(slot);
@@ -72,30 +58,33 @@ bool hf_arena_locked(const struct hf_arena *arena, unsigned slot)
     return lock.l_type != F_UNLCK;
 }
 
+/* Whether the process of a client has ended, reaped or not, although its slot is
+ * locked: a child that it has forked keeps the lock. False if that cannot be
+ * known: in another pid namespace, or if another process has the pid by now. */
+static bool has_process_ended(const struct hf_arena *arena, unsigned slot)
+{
+    const struct hf_arena_slot *other = hf_arena_slot(arena, slot);
+    uint64_t here = hf_arena_slot(arena, arena->slot)->pid_namespace;
+    pid_t pid = *(const volatile int32_t *)&other->pid;
+    struct pollfd pidfd = {.events = POLLIN};
+    bool has_ended;
+
+    if (here == 0 || other->pid_namespace != here || pid <= 0 || HF_MUTANT(50))
+        return false;
+    pidfd.fd = (int)syscall(SYS_pidfd_open, pid, 0);
+    if (pidfd.fd < 0) /* reaped, or no descriptor is free */
+        return kill(pid, 0) && errno == ESRCH;
+    has_ended = poll(&pidfd, 1, 0) > 0 && !HF_MUTANT(305);
+    (void)close(pidfd.fd);
+    return has_ended;
+}
+
 bool hf_arena_alive(const struct hf_arena *arena, unsigned slot)
 {
     if (slot == arena->slot)
         return true;
-    if (HF_MUTANT(30))
-        return !is_gone(arena, slot);
-    return hf_arena_locked(arena, slot) && !is_gone(arena, slot);
-}
-
-bool hf_arena_is_zombie(const struct hf_arena *arena, unsigned slot)
-{
-    const struct hf_arena_slot *other = hf_arena_slot(arena, slot);
-    uint64_t here = hf_arena_slot(arena, arena->slot)->pid_namespace;
-    struct pollfd pidfd = {.fd = -1, .events = POLLIN};
-    bool is_zombie;
-
-    if (here != 0 && other->pid_namespace == here)
-        pidfd.fd = (int)syscall(SYS_pidfd_open,
-                                *(const volatile int32_t *)&other->pid, 0);
-    if (pidfd.fd < 0)
-        return false;
-    is_zombie = poll(&pidfd, 1, 0) > 0;
-    (void)close(pidfd.fd);
-    return is_zombie;
+    return (hf_arena_locked(arena, slot) || HF_MUTANT(30)) &&
+           !has_process_ended(arena, slot);
 }
 
 /* A high number, which programs seldom expect to be free; with a small
