@@ -131,16 +131,19 @@ static void a_dead_holders_lock_goes_to_the_next_waiter(void **state)
     close_site(client);
 }
 
-/* Also where nobody waits. */
+/* Also where nobody waits, and the client that tries holds another key. */
 static void a_dead_holders_lock_is_free(void **state)
 {
+    struct holder other = {1, "other"};
     struct hf_client *client = hf_site_open();
+    struct hf_lock *lock = take(client, &other);
     pid_t holder = start_holder(0);
 
     (void)state;
     (void)await_token(0);
     hf_child_kill(holder);
     expect_try(client, "k", HF_OK);
+    hf_lock_free(lock);
     close_site(client);
 }
 

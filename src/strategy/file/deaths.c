@@ -42,10 +42,27 @@ static bool expire_hold(struct hf_file *file, const struct hf_hold *hold)
     return !result.err;
 }
 
+/* Whether any key is held by another client. If not, there is no need to look
+ * for the holder of one, which costs a hash of the key for each LOCK. */
+static bool others_hold_keys(const struct hf_file *file)
+{
+    const struct hf_table *table = &file->replica.store.table;
+    const struct hf_session *own;
+
+    if (table->holds.count == 0)
+        return false;
+    own = hf_table_session(table, file->local.session);
+    return !own || (own->holds < table->holds.count &&
+                    (own->holds == 0 || !HF_MUTANT(308)));
+}
+
 bool hf_deaths_free_key(struct hf_file *file, struct hf_key key)
 {
-    const struct hf_hold *hold = hf_table_find(&file->replica.store.table, key);
+    const struct hf_hold *hold;
 
+    if (!others_hold_keys(file))
+        return false;
+    hold = hf_table_find(&file->replica.store.table, key);
     return hold && has_abandoned_locks(file, hold->session->id) &&
            expire_hold(file, hold);
 }

@@ -140,6 +140,7 @@ static enum hf_err load(struct hf_replica *replica, struct hf_bytes bytes,
 
     replica->stale = !HF_MUTANT(58);
     replica->reloaded = true;
+    replica->updated = !HF_MUTANT(307);
     HF_STEP(31);
     hf_store_fini(&replica->store);
     make_store(replica);
@@ -245,6 +246,7 @@ static enum hf_err apply_entry(struct hf_replica *replica, hf_time stamp,
     if (!is_plausible(stamp) ||
         hf_command_decode(&command, entry.data, entry.size))
         return damaged(replica, "its log is damaged");
+    replica->updated = true;
     apply(replica, stamp, &command, &result);
     if (result.err == HF_ENOMEM)
         return HF_ENOMEM;
