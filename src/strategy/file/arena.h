@@ -151,8 +151,17 @@ unsigned hf_arena_slots(const struct hf_arena *arena);
 
 /* Whether the process of its client is running: not one that has ended and is
  * not reaped yet, even if a child that it has forked keeps its slot locked. Our
- * own always is. Costs several system calls. */
+ * own always is. Costs several system calls, one of them slow. */
 bool hf_arena_alive(const struct hf_arena *arena, unsigned slot);
+
+/* The same in two steps, besides hf_arena_locked(), for a caller that keeps the
+ * pidfd: opening one takes longer than all else that a hand-over needs.
+ *
+ * open_process answers a pidfd, or -1: the process has been reaped, it is in
+ * another pid namespace, or no descriptor is free. has_ended takes either; if it
+ * cannot know, it answers false. */
+int hf_arena_open_process(const struct hf_arena *arena, unsigned slot);
+bool hf_arena_has_ended(const struct hf_arena *arena, unsigned slot, int pidfd);
 
 /* Whether its client is there, or a process that inherited its lock. Outside
  * too. Our own always is. */

@@ -59,11 +59,10 @@ static void bury_waiters(struct hf_file *file, struct hf_key key)
            !hf_list_empty(&hold->line)) {
         struct hf_claim *first =
             HF_CONTAINER(hold->line.next, struct hf_claim, in_line);
-        unsigned slot = hf_file_slot_of(file, first->session->id);
         enum hf_err err;
 
         if ((first->session->id == file->local.session && !HF_MUTANT(294)) ||
-            (slot < HF_ARENA_SLOTS && hf_arena_alive(&file->arena, slot)))
+            hf_deaths_is_running(file, first->session->id))
             return;
         err = hf_local_end_session(&file->local, first->session->id);
         HF_STEP(29);

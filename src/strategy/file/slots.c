@@ -58,33 +58,49 @@ bool hf_arena_locked(const struct hf_arena *arena, unsigned slot)
     return lock.l_type != F_UNLCK;
 }
 
-/* Whether the process of a client has ended, reaped or not, although its slot is
- * locked: a child that it has forked keeps the lock. False if that cannot be
- * known: in another pid namespace, or if another process has the pid by now. */
-static bool has_process_ended(const struct hf_arena *arena, unsigned slot)
+/* The pid of the client in `slot`, or 0 if it means another process here. */
+static pid_t pid_of(const struct hf_arena *arena, unsigned slot)
 {
     const struct hf_arena_slot *other = hf_arena_slot(arena, slot);
     uint64_t here = hf_arena_slot(arena, arena->slot)->pid_namespace;
     pid_t pid = *(const volatile int32_t *)&other->pid;
-    struct pollfd pidfd = {.events = POLLIN};
-    bool has_ended;
 
-    if (here == 0 || other->pid_namespace != here || pid <= 0 || HF_MUTANT(50))
+    return here != 0 && other->pid_namespace == here && pid > 0 ? pid : 0;
+}
+
+int hf_arena_open_process(const struct hf_arena *arena, unsigned slot)
+{
+    pid_t pid = pid_of(arena, slot);
+
+    return pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+}
+
+bool hf_arena_has_ended(const struct hf_arena *arena, unsigned slot, int pidfd)
+{
+    struct pollfd process = {.fd = pidfd, .events = POLLIN};
+    pid_t pid = pid_of(arena, slot);
+
+    if (HF_MUTANT(50))
         return false;
-    pidfd.fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (pidfd.fd < 0) /* reaped, or no descriptor is free */
-        return kill(pid, 0) && errno == ESRCH;
-    has_ended = poll(&pidfd, 1, 0) > 0 && !HF_MUTANT(305);
-    (void)close(pidfd.fd);
-    return has_ended;
+    if (pidfd >= 0)
+        return poll(&process, 1, 0) > 0 && !HF_MUTANT(305);
+    return pid && kill(pid, 0) && errno == ESRCH;
 }
 
 bool hf_arena_alive(const struct hf_arena *arena, unsigned slot)
 {
+    bool has_ended;
+    int pidfd;
+
     if (slot == arena->slot)
         return true;
-    return (hf_arena_locked(arena, slot) || HF_MUTANT(30)) &&
-           !has_process_ended(arena, slot);
+    if (!hf_arena_locked(arena, slot) && !HF_MUTANT(30))
+        return false;
+    pidfd = hf_arena_open_process(arena, slot);
+    has_ended = hf_arena_has_ended(arena, slot, pidfd);
+    if (pidfd >= 0)
+        (void)close(pidfd);
+    return !has_ended;
 }
 
 /* A high number, which programs seldom expect to be free; with a small
