@@ -238,7 +238,8 @@ struct hf_client_opts {
  * dies. For a program that runs another one under a lock, that is too early: the
  * other may still be running. With `inherit` the programs that it executes get a
  * descriptor of the client; the lock is handed over when all of them have ended
- * or have closed it, or at the end of its lease. Other strategies ignore it. */
+ * or have closed it, or at the end of its lease. If no descriptor is free for
+ * that, hf_open() fails with HF_ESYSTEM. Other strategies ignore it. */
 
 /* Fill `opts`, a struct of `size` bytes, with the defaults. Every option
  * struct starts with this call. */

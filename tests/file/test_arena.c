@@ -1,9 +1,12 @@
 /* The arena by itself: who dies inside, what is published, what is kept. */
 #include "strategy/file/arena.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -252,6 +255,29 @@ static void who_died_is_put_out_though_its_child_lives(void **state)
     (void)kill(child, SIGKILL);
 }
 
+/* hf_open() itself needs more descriptors at a time than it keeps, so it finds
+ * none free for this only if another thread takes them meanwhile. */
+static void inherit_without_a_free_descriptor_is_an_error(void **state)
+{
+    struct rlimit limit, none;
+    struct hf_arena arena;
+    struct hf_error error;
+
+    (void)state;
+    open_arena(&arena);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = limit;
+    none.rlim_cur = 3;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    assert_int_equal(hf_arena_inherit(&arena, &error), HF_ESYSTEM);
+    assert_non_null(strstr(error.text, "inherit"));
+    assert_non_null(strstr(error.text, "ulimit -n"));
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(hf_arena_inherit(&arena, &error), HF_OK);
+    assert_int_equal(fcntl(arena.inherited, F_GETFD), 0);
+    hf_arena_close(&arena);
+}
+
 static void only_what_is_published_is_there(void **state)
 {
     struct hf_arena arena;
@@ -373,6 +399,7 @@ int main(void)
         CASE(number_that_lives_again_is_not_who_died),
         CASE(client_that_closes_leaves_its_sibling_alive),
         CASE(who_died_is_put_out_though_its_child_lives),
+        CASE(inherit_without_a_free_descriptor_is_an_error),
         CASE(only_what_is_published_is_there),
         CASE(sizes_are_not_read_again_inside),
         CASE(what_was_read_outside_counts_until_a_snapshot),

@@ -150,6 +150,28 @@ static void waiter_whose_session_is_ended_gets_an_error(void **state)
     (void)hf_close(client, HF_TEST_PATIENCE_MS);
 }
 
+/* The same, by a snapshot in place of an entry that it has not read yet. */
+static void client_whose_session_is_not_in_a_snapshot_gets_an_error(
+    void **state)
+{
+    struct hf_client *client = hf_site_open();
+    struct hf_command open = hf_test_open("a");
+    struct attacker attacker;
+    struct hf_info info;
+
+    (void)state;
+    open_attacker(&attacker);
+    write_command(&attacker, &open, now());
+    enter(&attacker);
+    assert_int_equal(
+        hf_arena_set_snapshot(&attacker.arena, (struct hf_bytes){0}), HF_OK);
+    leave(&attacker);
+    assert_int_equal(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info),
+                     HF_EPROTO);
+    close_attacker(&attacker);
+    (void)hf_close(client, HF_TEST_PATIENCE_MS);
+}
+
 /* Without a slot it seems dead to all but itself. */
 static void waiter_whose_slot_is_overwritten_is_granted(void **state)
 {
@@ -499,6 +521,7 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         HF_SITE_CASE(waiter_whose_session_is_ended_gets_an_error),
+        HF_SITE_CASE(client_whose_session_is_not_in_a_snapshot_gets_an_error),
         HF_SITE_CASE(waiter_whose_slot_is_overwritten_is_granted),
         HF_SITE_CASE(clients_survive_a_storm_of_hostile_commands),
         HF_SITE_CASE(flood_of_sessions_is_an_error),

@@ -83,10 +83,8 @@ static void advance(struct hf_arena *arena, struct hf_word_attempt *attempt)
     _Atomic uint64_t *word = &arena->header->word;
 
     if (attempt->state == HF_WORD_ASK) {
-        unsigned owner = hf_word_owner(attempt->seen);
-
-        hf_word_answer(attempt, hf_arena_alive(arena, owner) &&
-                                    !hf_arena_is_zombie(arena, owner));
+        hf_word_answer(attempt,
+                       hf_arena_alive(arena, hf_word_owner(attempt->seen)));
         return;
     }
     if (attempt->state == HF_WORD_SLEEP)

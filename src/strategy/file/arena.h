@@ -149,20 +149,27 @@ struct hf_arena_slot *hf_arena_slot(const struct hf_arena *arena,
 /* The slots that were ever used: below this number. */
 unsigned hf_arena_slots(const struct hf_arena *arena);
 
-/* Whether a client has it; our own always is. */
+/* Whether the process of its client is running: not one that has ended and is
+ * not reaped yet, even if a child that it has forked keeps its slot locked. Our
+ * own always is. Costs several system calls, one of them slow. */
 bool hf_arena_alive(const struct hf_arena *arena, unsigned slot);
 
-/* Whether its client has ended and is not reaped yet. Costs several system
- * calls: for a client that is alive but seems to be stuck. */
-bool hf_arena_is_zombie(const struct hf_arena *arena, unsigned slot);
+/* The same in two steps, besides hf_arena_locked(), for a caller that keeps the
+ * pidfd: opening one takes longer than all else that a hand-over needs.
+ *
+ * open_process answers a pidfd, or -1: the process has been reaped, it is in
+ * another pid namespace, or no descriptor is free. has_ended takes either; if it
+ * cannot know, it answers false. */
+int hf_arena_open_process(const struct hf_arena *arena, unsigned slot);
+bool hf_arena_has_ended(const struct hf_arena *arena, unsigned slot, int pidfd);
 
 /* Whether its client is there, or a process that inherited its lock. Outside
  * too. Our own always is. */
 bool hf_arena_locked(const struct hf_arena *arena, unsigned slot);
 
-/* Let the programs that this process executes keep the lock of our slot. If no
- * descriptor is left for that, they do not. */
-void hf_arena_inherit(struct hf_arena *arena);
+/* Let the programs that this process executes keep the lock of our slot.
+ * HF_ESYSTEM: no descriptor is free; hf_arena_close() is still to be called. */
+enum hf_err hf_arena_inherit(struct hf_arena *arena, struct hf_error *error);
 
 /* Make its client look. Outside, for speed. */
 void hf_arena_ring(struct hf_arena *arena, unsigned slot);

@@ -1,7 +1,6 @@
 #include "strategy/file/deaths.h"
 
 #include <sys/epoll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/container.h"
@@ -42,10 +41,27 @@ static bool expire_hold(struct hf_file *file, const struct hf_hold *hold)
     return !result.err;
 }
 
+/* Whether any key is held by another client. If not, there is no need to look
+ * for the holder of one, which costs a hash of the key for each LOCK. */
+static bool others_hold_keys(const struct hf_file *file)
+{
+    const struct hf_table *table = &file->replica.store.table;
+    const struct hf_session *own;
+
+    if (table->holds.count == 0)
+        return false;
+    own = hf_table_session(table, file->local.session);
+    return !own || (own->holds < table->holds.count &&
+                    (own->holds == 0 || !HF_MUTANT(308)));
+}
+
 bool hf_deaths_free_key(struct hf_file *file, struct hf_key key)
 {
-    const struct hf_hold *hold = hf_table_find(&file->replica.store.table, key);
+    const struct hf_hold *hold;
 
+    if (!others_hold_keys(file))
+        return false;
+    hold = hf_table_find(&file->replica.store.table, key);
     return hold && has_abandoned_locks(file, hold->session->id) &&
            expire_hold(file, hold);
 }
@@ -65,6 +81,34 @@ void hf_deaths_free_all(struct hf_file *file, uint64_t session)
             break; /* the log is full: the rest ends with its leases */
     }
     hf_walk_end(&walk);
+}
+
+/* ---- Waiters ------------------------------------------------------------*/
+
+static void close_pidfd(struct hf_deaths *deaths)
+{
+    if (deaths->pidfd >= 0)
+        (void)close(deaths->pidfd);
+    deaths->pidfd = -1;
+}
+
+/* A client mostly hands its keys over to one and the same other client, so one
+ * pidfd is kept. A session never has another process, and its id is never used
+ * again. If the slot has the pid of a later client already, then the process of
+ * the session has ended; that of the later client is taken for it at worst. */
+bool hf_deaths_is_running(struct hf_file *file, uint64_t session)
+{
+    struct hf_deaths *deaths = &file->deaths;
+    unsigned slot = hf_file_slot_of(file, session);
+
+    if (slot == HF_ARENA_SLOTS || !hf_arena_locked(&file->arena, slot))
+        return false;
+    if (deaths->session != session) {
+        close_pidfd(deaths);
+        deaths->pidfd = hf_arena_open_process(&file->arena, slot);
+        deaths->session = session;
+    }
+    return !hf_arena_has_ended(&file->arena, slot, deaths->pidfd);
 }
 
 /* ---- Predecessors -------------------------------------------------------*/
@@ -187,18 +231,15 @@ static bool watch_session(struct hf_file *file, uint64_t session)
 {
     const struct hf_death_watch *watch = find_watch(&file->deaths, session);
     unsigned slot = hf_file_slot_of(file, session);
-    const struct hf_arena_slot *other;
     int pidfd;
 
     if (watch)
         return watch->pidfd.fd >= 0;
     if (slot == HF_ARENA_SLOTS || HF_MUTANT(273))
         return true;
-    other = hf_arena_slot(&file->arena, slot);
-    if (other->detached || other->pid_namespace == 0 || other->pid <= 0 ||
-        other->pid_namespace != hf_file_slot(file)->pid_namespace)
+    if (hf_arena_slot(&file->arena, slot)->detached)
         return true;
-    pidfd = (int)syscall(SYS_pidfd_open, other->pid, 0);
+    pidfd = hf_arena_open_process(&file->arena, slot);
     if (pidfd >= 0)
         add_watch(file, pidfd, session);
     return hf_arena_locked(&file->arena, slot);
@@ -216,17 +257,6 @@ void hf_deaths_watch(struct hf_file *file)
 }
 
 /* ---- After the end of a process -----------------------------------------*/
-
-/* Whether the process of a waiter has ended. A process that inherited its
- * descriptor does not count: the waiter was granted nothing that it could work
- * under. */
-static bool has_died(const struct hf_file *file, uint64_t session)
-{
-    unsigned slot = hf_file_slot_of(file, session);
-
-    return slot < HF_ARENA_SLOTS && (!hf_arena_alive(&file->arena, slot) ||
-                                     hf_arena_is_zombie(&file->arena, slot));
-}
 
 /* One review of our claims. To ask whether a client is gone takes system calls,
  * so the last one that is there is remembered. */
@@ -251,7 +281,7 @@ static bool is_gone(struct review *review, uint64_t session, bool is_holder)
         return false;
     HF_STEP(32);
     is_gone = is_holder ? has_abandoned_locks(review->file, session)
-                        : has_died(review->file, session);
+                        : !hf_deaths_is_running(review->file, session);
     if (!is_gone)
         *known = session;
     return is_gone;
@@ -378,6 +408,7 @@ enum hf_err hf_deaths_init(struct hf_file *file)
 {
     struct hf_host *host = file->local.host;
 
+    file->deaths.pidfd = -1;
     file->deaths.recheck.fire = on_recheck;
     return host->ops->timer_add(host, &file->deaths.recheck);
 }
@@ -390,5 +421,6 @@ void hf_deaths_fini(struct hf_file *file)
         if (file->deaths.watches[i].session != 0)
             stop_watch(&file->deaths.watches[i]);
     }
+    close_pidfd(&file->deaths);
     host->ops->timer_remove(host, &file->deaths.recheck);
 }

@@ -40,6 +40,8 @@ struct hf_deaths {
     uint64_t wanted;         /* session to watch after leaving; 0: none */
     struct hf_timer recheck; /* a process has ended, but its slot is locked */
     uint32_t delay_ms;       /* of the next recheck */
+    int pidfd;               /* of the waiter that was checked last; or -1 */
+    uint64_t session;        /* of that waiter */
 };
 
 enum hf_err hf_deaths_init(struct hf_file *file);
@@ -52,6 +54,11 @@ bool hf_deaths_free_key(struct hf_file *file, struct hf_key key);
 /* Critical section. Expire every hold of `session`, which was that of the last
  * client in our slot and has ended. */
 void hf_deaths_free_all(struct hf_file *file, uint64_t session);
+
+/* Critical section. Whether the process of a waiter is running. A process that
+ * inherited its descriptor does not count: the waiter was granted nothing that
+ * it could work under. */
+bool hf_deaths_is_running(struct hf_file *file, uint64_t session);
 
 /* Critical section. Our `claim` waits: hf_deaths_watch() is to watch its
  * predecessor. */

@@ -200,7 +200,7 @@ no_bell:
 }
 
 static enum hf_err open_arena(struct hf_file *file, struct hf_url *url,
-                              struct hf_error *error)
+                              bool inherit, struct hf_error *error)
 {
     mode_t mode;
     char *path;
@@ -210,6 +210,11 @@ static enum hf_err open_arena(struct hf_file *file, struct hf_url *url,
         return err;
     err = hf_arena_open(&file->arena, path, mode, error);
     free(path);
+    if (!err && inherit) {
+        err = hf_arena_inherit(&file->arena, error);
+        if (err)
+            hf_arena_close(&file->arena);
+    }
     return err;
 }
 
@@ -229,11 +234,9 @@ static enum hf_err file_open(void *self, struct hf_url *url,
 
     if (err)
         return hf_error_code(error, err);
-    err = open_arena(file, url, error);
+    err = open_arena(file, url, host->ops->inherit(host), error);
     if (err)
         return err;
-    if (host->ops->inherit(host))
-        hf_arena_inherit(&file->arena);
     hf_replica_init(&file->replica, &file->arena, &seed, hf_file_on_event,
                     file);
     hf_list_init(&file->open);

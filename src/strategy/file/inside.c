@@ -59,11 +59,10 @@ static void bury_waiters(struct hf_file *file, struct hf_key key)
            !hf_list_empty(&hold->line)) {
         struct hf_claim *first =
             HF_CONTAINER(hold->line.next, struct hf_claim, in_line);
-        unsigned slot = hf_file_slot_of(file, first->session->id);
         enum hf_err err;
 
         if ((first->session->id == file->local.session && !HF_MUTANT(294)) ||
-            (slot < HF_ARENA_SLOTS && hf_arena_alive(&file->arena, slot)))
+            hf_deaths_is_running(file, first->session->id))
             return;
         err = hf_local_end_session(&file->local, first->session->id);
         HF_STEP(29);
@@ -254,16 +253,20 @@ static enum hf_err catch_up(struct hf_file *file)
 }
 
 /* Nobody ends the session of a client that lives, unless it is hostile or has
- * lost the lock on its slot. What happened to our claims since is not known. */
+ * lost the lock on its slot. What happened to our claims since is not known. Only
+ * entries of others can have ended it, so most visits need no lookup. */
 static enum hf_err check_session(struct hf_file *file)
 {
-    const struct hf_session *own =
-        hf_table_session(&file->replica.store.table, file->local.session);
+    const struct hf_session *own;
 
-    if (file->local.session == 0 || (own && !own->ended) || HF_MUTANT(292))
+    if (file->local.session == 0 || !file->replica.updated || HF_MUTANT(292))
         return HF_OK;
-    return broken(file, "another process has ended the session of this client; "
-                        "open it again");
+    own = hf_table_session(&file->replica.store.table, file->local.session);
+    if (!own || own->ended)
+        return broken(file, "another process has ended the session of this "
+                            "client; open it again");
+    file->replica.updated = false;
+    return HF_OK;
 }
 
 /* The last token that may be granted before we leave: a grant goes to a claim

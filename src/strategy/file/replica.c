@@ -140,6 +140,7 @@ static enum hf_err load(struct hf_replica *replica, struct hf_bytes bytes,
 
     replica->stale = !HF_MUTANT(58);
     replica->reloaded = true;
+    replica->updated = !HF_MUTANT(307);
     HF_STEP(31);
     hf_store_fini(&replica->store);
     make_store(replica);
@@ -245,6 +246,7 @@ static enum hf_err apply_entry(struct hf_replica *replica, hf_time stamp,
     if (!is_plausible(stamp) ||
         hf_command_decode(&command, entry.data, entry.size))
         return damaged(replica, "its log is damaged");
+    replica->updated = true;
     apply(replica, stamp, &command, &result);
     if (result.err == HF_ENOMEM)
         return HF_ENOMEM;
@@ -253,21 +255,24 @@ static enum hf_err apply_entry(struct hf_replica *replica, hf_time stamp,
     return HF_OK;
 }
 
-/* One entry. HF_ENOTHELD: that was the last. */
-static enum hf_err read_entry(struct hf_replica *replica)
+/* Apply the next entry. Outside the critical section it is applied only if it
+ * did not change while it was copied: nothing could be taken back.
+ *
+ * HF_ENOTHELD: there is none; HF_ELIMIT: it is gone from the ring, read the
+ * snapshot; HF_EBUSY: it has changed. */
+static enum hf_err read_entry(struct hf_replica *replica, bool is_outside)
 {
     uint64_t position = replica->position;
     struct hf_bytes entry;
     hf_time stamp;
     enum hf_err err = hf_arena_read(replica->arena, &position, &stamp, &entry);
 
-    if (err == HF_ELIMIT)
-        return reload(replica);
-    if (err == HF_ENOTHELD)
-        return err;
-    if (err)
+    if (err == HF_EPROTO)
         return damaged(replica, "its log is damaged");
-    err = copy_entry(replica, &entry);
+    if (!err)
+        err = copy_entry(replica, &entry);
+    if (!err && is_outside && !hf_arena_end_read(replica->arena))
+        err = HF_EBUSY;
     return err ? err : apply_entry(replica, stamp, entry, position);
 }
 
@@ -275,8 +280,11 @@ enum hf_err hf_replica_catch_up(struct hf_replica *replica)
 {
     enum hf_err err = replica->stale ? reload(replica) : HF_OK;
 
-    while (!err)
-        err = read_entry(replica);
+    while (!err) {
+        err = read_entry(replica, false);
+        if (err == HF_ELIMIT)
+            err = reload(replica);
+    }
     return err == HF_ENOTHELD ? HF_OK : err;
 }
 
@@ -304,31 +312,13 @@ static enum hf_err reload_ahead(struct hf_replica *replica)
     return HF_EBUSY;
 }
 
-/* Only what did not change while it was copied is applied: nothing could be taken
- * back. */
-static enum hf_err read_entry_ahead(struct hf_replica *replica)
-{
-    uint64_t position = replica->position;
-    struct hf_bytes entry;
-    hf_time stamp;
-    enum hf_err err = hf_arena_read(replica->arena, &position, &stamp, &entry);
-
-    if (!err)
-        err = copy_entry(replica, &entry);
-    if (err)
-        return err;
-    if (!hf_arena_end_read(replica->arena))
-        return HF_EBUSY;
-    return apply_entry(replica, stamp, entry, position);
-}
-
 /* HF_OK: up to where the log was. It may grow as fast as it is read. */
 static enum hf_err read_ahead_once(struct hf_replica *replica)
 {
     enum hf_err err = needs_snapshot(replica) ? reload_ahead(replica) : HF_OK;
 
     while (!err)
-        err = read_entry_ahead(replica);
+        err = read_entry(replica, true);
     return err == HF_ENOTHELD ? HF_OK : err;
 }
 

@@ -25,6 +25,7 @@ struct hf_replica {
     bool stale;
     bool keeps_history; /* of events since the snapshot, for watches */
     bool reloaded;      /* the store is another one: cleared by the owner */
+    bool updated;       /* from the log or a snapshot: cleared by the owner */
     const char *damage; /* after HF_EPROTO: what is wrong with the arena */
 };
 

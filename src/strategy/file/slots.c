@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -46,20 +47,6 @@ static uint64_t pid_namespace(void)
     return stat("/proc/self/ns/pid", &st) ? 0 : (uint64_t)st.st_ino;
 }
 
-/* A child that was forked keeps its parent's lock after the parent's death,
- * which then shows by its number, where the same process would have it here. */
-static bool is_gone(const struct hf_arena *arena, unsigned slot)
-{
-    const struct hf_arena_slot *other = hf_arena_slot(arena, slot);
-    uint64_t here = hf_arena_slot(arena, arena->slot)->pid_namespace;
-    pid_t pid = *(const volatile int32_t *)&other->pid;
-
-    if (HF_MUTANT(50))
-        return false;
-    return here != 0 && other->pid_namespace == here && pid > 0 &&
-           kill(pid, 0) && errno == ESRCH;
-}
-
 bool hf_arena_locked(const struct hf_arena *arena, unsigned slot)
 {
     struct flock lock = lock_of(slot);
@@ -71,30 +58,49 @@ bool hf_arena_locked(const struct hf_arena *arena, unsigned slot)
     return lock.l_type != F_UNLCK;
 }
 
-bool hf_arena_alive(const struct hf_arena *arena, unsigned slot)
-{
-    if (slot == arena->slot)
-        return true;
-    if (HF_MUTANT(30))
-        return !is_gone(arena, slot);
-    return hf_arena_locked(arena, slot) && !is_gone(arena, slot);
-}
-
-bool hf_arena_is_zombie(const struct hf_arena *arena, unsigned slot)
+/* The pid of the client in `slot`, or 0 if it means another process here. */
+static pid_t pid_of(const struct hf_arena *arena, unsigned slot)
 {
     const struct hf_arena_slot *other = hf_arena_slot(arena, slot);
     uint64_t here = hf_arena_slot(arena, arena->slot)->pid_namespace;
-    struct pollfd pidfd = {.fd = -1, .events = POLLIN};
-    bool is_zombie;
+    pid_t pid = *(const volatile int32_t *)&other->pid;
 
-    if (here != 0 && other->pid_namespace == here)
-        pidfd.fd = (int)syscall(SYS_pidfd_open,
-                                *(const volatile int32_t *)&other->pid, 0);
-    if (pidfd.fd < 0)
+    return here != 0 && other->pid_namespace == here && pid > 0 ? pid : 0;
+}
+
+int hf_arena_open_process(const struct hf_arena *arena, unsigned slot)
+{
+    pid_t pid = pid_of(arena, slot);
+
+    return pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+}
+
+bool hf_arena_has_ended(const struct hf_arena *arena, unsigned slot, int pidfd)
+{
+    struct pollfd process = {.fd = pidfd, .events = POLLIN};
+    pid_t pid = pid_of(arena, slot);
+
+    if (HF_MUTANT(50))
         return false;
-    is_zombie = poll(&pidfd, 1, 0) > 0;
-    (void)close(pidfd.fd);
-    return is_zombie;
+    if (pidfd >= 0)
+        return poll(&process, 1, 0) > 0 && !HF_MUTANT(305);
+    return pid && kill(pid, 0) && errno == ESRCH;
+}
+
+bool hf_arena_alive(const struct hf_arena *arena, unsigned slot)
+{
+    bool has_ended;
+    int pidfd;
+
+    if (slot == arena->slot)
+        return true;
+    if (!hf_arena_locked(arena, slot) && !HF_MUTANT(30))
+        return false;
+    pidfd = hf_arena_open_process(arena, slot);
+    has_ended = hf_arena_has_ended(arena, slot, pidfd);
+    if (pidfd >= 0)
+        (void)close(pidfd);
+    return !has_ended;
 }
 
 /* A high number, which programs seldom expect to be free; with a small
@@ -102,11 +108,18 @@ bool hf_arena_is_zombie(const struct hf_arena *arena, unsigned slot)
 #define INHERITED_FD 100
 #define INHERITED_FD_MIN 3
 
-void hf_arena_inherit(struct hf_arena *arena)
+enum hf_err hf_arena_inherit(struct hf_arena *arena, struct hf_error *error)
 {
     arena->inherited = fcntl(arena->file, F_DUPFD, INHERITED_FD);
     if (arena->inherited < 0 && !HF_MUTANT(304))
         arena->inherited = fcntl(arena->file, F_DUPFD, INHERITED_FD_MIN);
+    if (arena->inherited >= 0 || HF_MUTANT(306))
+        return HF_OK;
+    return hf_error_set(error, HF_ESYSTEM,
+                        "file:%s: no descriptor is free for executed programs "
+                        "to inherit: %s; raise the limit on open files (ulimit "
+                        "-n), or do without it (run --close)",
+                        arena->path, strerror(errno));
 }
 
 static void name_fifo(char name[32], unsigned slot)
