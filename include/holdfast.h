@@ -574,7 +574,9 @@ HF_API enum hf_lock_state hf_lock_state(const struct hf_lock *lock);
  * wait. */
 HF_API uint32_t hf_lock_place(const struct hf_lock *lock);
 
-/* The last failure of a call on this handle, or of its renewals, in words. */
+/* The last failure of a call on this handle, or of its renewals, in words. While
+ * renewals fail, it has the cause from the first failed attempt on, or once an
+ * answer is overdue, which is before AT_RISK; code HF_OK when one succeeds. */
 HF_API void hf_lock_error(const struct hf_lock *lock, struct hf_error *error);
 
 /* Free the handle. What it still claims is released in the background,
