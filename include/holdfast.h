@@ -734,8 +734,8 @@ HF_API void hf_watch_free(struct hf_watch *watch);
 /* Break the lock that was granted with `token`: renewals are refused, so it
  * runs out and no two holders are ever valid. With `now` it passes on at
  * once, and only the fence protects. A holder that renews is notified at once
- * by memory:, file: and redis:, and by mongodb: while its client waits for
- * another lock or watches; else it finds out at its next renewal.
+ * by memory:, file:, redis: and redlock:, and by mongodb: while its client waits
+ * for another lock or watches; else it finds out at its next renewal.
  *
  * HF_ENOTOWNER  another token holds the key
  * HF_ENOTHELD   nobody does */
