@@ -575,7 +575,9 @@ HF_API enum hf_lock_state hf_lock_state(const struct hf_lock *lock);
  * wait. */
 HF_API uint32_t hf_lock_place(const struct hf_lock *lock);
 
-/* The last failure of a call on this handle, or of its renewals, in words. */
+/* The last failure of a call on this handle, or of its renewals, in words. While
+ * renewals fail, it has the cause from the first failed attempt on, or once an
+ * answer is overdue, which is before AT_RISK; code HF_OK when one succeeds. */
 HF_API void hf_lock_error(const struct hf_lock *lock, struct hf_error *error);
 
 /* Free the handle. What it still claims is released in the background,
@@ -733,8 +735,8 @@ HF_API void hf_watch_free(struct hf_watch *watch);
 /* Break the lock that was granted with `token`: renewals are refused, so it
  * runs out and no two holders are ever valid. With `now` it passes on at
  * once, and only the fence protects. A holder that renews is notified at once
- * by memory:, file: and redis:, and by mongodb: while its client waits for
- * another lock or watches; else it finds out at its next renewal.
+ * by memory:, file:, redis: and redlock:, and by mongodb: while its client waits
+ * for another lock or watches; else it finds out at its next renewal.
  *
  * HF_ENOTOWNER  another token holds the key
  * HF_ENOTHELD   nobody does */

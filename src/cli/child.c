@@ -100,6 +100,8 @@ int child_start(struct child *child, char **argv, const struct loop *loop,
         child_end(child);
         return err;
     }
+    if (!detached)
+        descendants_begin(&child->descendants, child->pid);
     /* The child does this too: whichever runs first. */
     (void)setpgid(child->pid, child->pid);
     if (foreground)
@@ -204,8 +206,6 @@ static bool reap_one(struct child *child)
         return false;
     if (info.si_pid == child->pid && !child->reaped)
         record_end(child, &info);
-    else
-        descendants_forget(&child->descendants, info.si_pid);
     return true;
 }
 

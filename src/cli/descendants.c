@@ -9,14 +9,21 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "failure.h"
+#include "mutant.h"
 
-#define PROCESSES_MAX 65536
+/* The kernel's own limit: a process that is missed would run on without the
+ * lock. */
+#define PROCESSES_MAX (4 * 1024 * 1024)
+#define TICK_NS 10000000 /* the unit of start times, USER_HZ of proc(5) */
 
 struct process {
     pid_t pid, parent, group;
+    long long start; /* ticks since the system was started */
+    char state;
     bool ours;
 };
 
@@ -26,6 +33,14 @@ struct table {
 };
 
 /* ---- /proc --------------------------------------------------------------*/
+
+/* Field `number` of proc(5). `text` begins with the end of field 2, the name. */
+static long long read_field(const char *text, unsigned number)
+{
+    for (unsigned i = 2; text && i < number; i++)
+        text = strchr(text + 1, ' ');
+    return text ? strtoll(text, NULL, 10) : 0;
+}
 
 static bool read_process(const char *pid, struct process *process)
 {
@@ -42,13 +57,21 @@ static bool read_process(const char *pid, struct process *process)
     (void)fclose(file);
     text[size] = '\0';
     at = strrchr(text, ')'); /* the name before it may have any byte */
-    if (!at || strlen(at) < 4 || at[2] == 'Z' || at[2] == 'X')
+    if (!at || strlen(at) < 4)
         return false;
-    process->pid = (pid_t)strtol(pid, NULL, 10);
-    process->parent = (pid_t)strtol(at + 3, &at, 10);
-    process->group = (pid_t)strtol(at, NULL, 10);
-    process->ours = false;
+    *process = (struct process){
+        .pid = (pid_t)strtol(pid, NULL, 10),
+        .state = at[2],
+        .parent = (pid_t)read_field(at, 4),
+        .group = (pid_t)read_field(at, 5),
+        .start = read_field(at, 22),
+    };
     return true;
+}
+
+static bool is_running(const struct process *process)
+{
+    return process->state != 'Z' && process->state != 'X';
 }
 
 static void add_process(struct table *table, const struct process *process)
@@ -81,7 +104,7 @@ static void table_read(struct table *table)
     *table = (struct table){0};
     while (folder && (entry = readdir(folder))) {
         if (isdigit((unsigned char)entry->d_name[0]) &&
-            read_process(entry->d_name, &process))
+            read_process(entry->d_name, &process) && is_running(&process))
             add_process(table, &process);
     }
     if (folder)
@@ -101,13 +124,17 @@ static struct process *table_find(const struct table *table, pid_t pid)
 
 /* ---- Descendants --------------------------------------------------------*/
 
-static bool is_old(const struct descendants *d, pid_t pid)
+/* Whether a process that leads to us does so by way of the command. A process
+ * that an earlier child leaves may be younger than the command, but it is in our
+ * group unless it has left that. */
+static bool counts(const struct descendants *d, const struct process *process)
 {
-    for (size_t i = 0; i < d->old_count; i++) {
-        if (d->old[i] == pid)
-            return true;
-    }
-    return false;
+    if (!d->mixed)
+        return true;
+    if (HF_MUTANT(313))
+        return false;
+    return process->start >= d->since &&
+           (process->group != getpgrp() || HF_MUTANT(312));
 }
 
 /* Mark the processes whose chain of parents leads to us, level by level. */
@@ -122,7 +149,7 @@ static void table_mark(struct table *table, const struct descendants *d)
             struct process *process = &table->rows[i];
             const struct process *parent = table_find(table, process->parent);
 
-            if (process->ours || is_old(d, process->pid) ||
+            if (process->ours || !counts(d, process) ||
                 (process->parent != self && !(parent && parent->ours)))
                 continue;
             process->ours = true;
@@ -131,29 +158,29 @@ static void table_mark(struct table *table, const struct descendants *d)
     }
 }
 
+/* If we have children already, wait for a tick, so that the command starts in a
+ * later one than they did. */
 void descendants_init(struct descendants *d)
 {
-    struct table table;
+    struct timespec tick = {.tv_nsec = TICK_NS};
 
-    d->old_count = 0;
+    *d = (struct descendants){0};
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
-    if (waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD)
-        return;
-    table_read(&table);
-    table_mark(&table, d); /* with old_count 0: all of them */
-    for (size_t i = 0; i < table.count; i++) {
-        if (table.rows[i].ours && d->old_count < DESCENDANTS_OLD_MAX)
-            d->old[d->old_count++] = table.rows[i].pid;
-    }
-    free(table.rows);
+    d->mixed = waitpid(-1, NULL, WNOHANG) >= 0 || errno != ECHILD;
+    while (d->mixed && nanosleep(&tick, &tick) && errno == EINTR)
+        continue;
 }
 
-void descendants_forget(struct descendants *d, pid_t pid)
+void descendants_begin(struct descendants *d, pid_t command)
 {
-    for (size_t i = 0; i < d->old_count; i++) {
-        if (d->old[i] == pid)
-            d->old[i] = d->old[--d->old_count];
-    }
+    struct process process;
+    char pid[16];
+
+    if (!d->mixed)
+        return;
+    (void)snprintf(pid, sizeof(pid), "%d", (int)command);
+    if (read_process(pid, &process))
+        d->since = process.start;
 }
 
 pid_t descendants_first(const struct descendants *d)
@@ -171,15 +198,16 @@ pid_t descendants_first(const struct descendants *d)
     return first;
 }
 
-/* /proc may hide processes of other users (hidepid), but waitid() knows every
- * child, and orphans become our children. */
+/* /proc may hide processes of other users (hidepid) or be missing, but waitid()
+ * knows every child, and orphans become our children. */
 bool descendants_exist(const struct descendants *d)
 {
     siginfo_t info;
 
     if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT))
         return false;
-    return d->old_count == 0 || descendants_first(d) != 0;
+    return !d->mixed || descendants_first(d) != 0 ||
+           access("/proc/self/stat", R_OK);
 }
 
 bool descendants_have_group(const struct descendants *d, pid_t group)

@@ -1,9 +1,13 @@
 /* descendants.h - the processes that the command has started, directly or not.
  *
  * This process is their subreaper: a descendant whose parent has ended becomes
- * our child, whatever session or process group it is in. Descendants that existed
- * before the command do not count: a shell may have started them, and then have
- * replaced itself by this program (exec). */
+ * our child, whatever session or process group it is in.
+ *
+ * We may have children from before the command: a shell may have started them,
+ * and then have replaced itself by this program (exec). They and their
+ * descendants do not count. What they leave becomes our child too, so beside
+ * such children a process counts only if it is not older than the command and
+ * not in our own process group, which the command has left. */
 #ifndef CLI_DESCENDANTS_H
 #define CLI_DESCENDANTS_H
 
@@ -11,19 +15,18 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#define DESCENDANTS_OLD_MAX 1024
 #define DESCENDANT_NAME_SIZE 32
 
 struct descendants {
-    pid_t old[DESCENDANTS_OLD_MAX]; /* descendants before the command */
-    size_t old_count;
+    bool mixed;      /* we had children before the command */
+    long long since; /* when the command was started, if mixed */
 };
 
-/* Become a subreaper, and record the descendants that exist already. */
+/* Become a subreaper. Call it before the command is started. */
 void descendants_init(struct descendants *d);
 
-/* Our child `pid` was reaped: the number may be used again. */
-void descendants_forget(struct descendants *d, pid_t pid);
+/* `command`, a child that is not reaped yet, was started. */
+void descendants_begin(struct descendants *d, pid_t command);
 
 /* Whether any descendant is alive. Reap all children that have ended first. */
 bool descendants_exist(const struct descendants *d);

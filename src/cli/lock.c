@@ -75,10 +75,11 @@ static int hold_lock(struct held *held, const struct args *args)
 
     while (open && !signal) {
         bool reads = may_read();
-        bool ready =
-            loop_sleep(&held->loop, held->client, reads ? STDIN_FILENO : -1,
-                       reads ? LOOP_NEVER : loop_now() + 1000, NULL, NULL);
+        int64_t until = reads ? take_report_at(&held->take) : loop_now() + 1000;
+        bool ready = loop_sleep(&held->loop, held->client,
+                                reads ? STDIN_FILENO : -1, until, NULL, NULL);
 
+        take_report_renewal(&held->take);
         if (hf_lock_state(held->take.lock) != HF_LOCK_HELD) {
             struct hf_error error;
 

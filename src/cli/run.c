@@ -123,7 +123,7 @@ static int64_t next_wakeup(const struct run *run)
 
     if (!run->stopping)
         return earlier(hf_deadline(run->take.lock) - grace_ms(run),
-                       run->report_at);
+                       earlier(run->report_at, take_report_at(&run->take)));
     if (run->killed)
         return now < run->killed_at + REPORT_MS ? soon : now + REPORT_MS;
     return run->child.reaped ? earlier(soon, kill_at) : kill_at;

@@ -109,17 +109,6 @@ static uint32_t answer_ms(uint32_t wait_ms)
 
 /* ---- Reports of -v ------------------------------------------------------*/
 
-static void report_risk(struct take *take)
-{
-    struct hf_error error;
-
-    hf_lock_error(take->lock, &error);
-    failure_say(take->args, "at risk, %u ms are left: %s",
-                hf_remaining_ms(take->lock),
-                error.code ? error.text : "not renewed in time");
-    take->at_risk = true;
-}
-
 static void on_event(struct hf_lock *lock, enum hf_lock_event event, void *arg)
 {
     struct take *take = arg;
@@ -129,20 +118,47 @@ static void on_event(struct hf_lock *lock, enum hf_lock_event event, void *arg)
         take->show_at = loop_now();
     else if (!loop_can_report())
         return;
-    else if (event == HF_LOCK_EVENT_AT_RISK)
-        report_risk(take);
     else if (event == HF_LOCK_EVENT_LOST)
         failure_say(take->args, "the lock is lost");
 }
 
+/* How far the lock is from being lost. AT_RISK is an event once a claim only,
+ * but a command that runs for days may see several outages. */
+static enum take_danger read_danger(const struct take *take,
+                                    struct hf_error *error)
+{
+    hf_lock_error(take->lock, error);
+    if (error->code == HF_EFORCED ||
+        hf_remaining_ms(take->lock) <= take->args->ttl_ms / 2)
+        return TAKE_AT_RISK;
+    return error->code ? TAKE_FAILING : TAKE_SAFE;
+}
+
 void take_report_renewal(struct take *take)
 {
-    if (!take->at_risk || hf_remaining_ms(take->lock) <= take->args->ttl_ms / 2)
+    uint32_t left_ms = hf_remaining_ms(take->lock);
+    enum take_danger before;
+    struct hf_error error;
+
+    if (!take->args->verbose || left_ms == 0)
         return;
-    take->at_risk = false;
-    if (loop_can_report())
-        failure_say(take->args, "renewed again, %u ms are left",
-                    hf_remaining_ms(take->lock));
+    before = take->danger;
+    take->danger = read_danger(take, &error);
+    if (take->danger == before || !loop_can_report())
+        return;
+    if (take->danger == TAKE_SAFE)
+        failure_say(take->args, "renewed again, %u ms are left", left_ms);
+    else if (take->danger > before)
+        failure_say(take->args, "%s, %u ms are left: %s",
+                    take->danger == TAKE_AT_RISK ? "at risk" : "not renewed",
+                    left_ms, error.code ? error.text : "not renewed in time");
+}
+
+int64_t take_report_at(const struct take *take)
+{
+    if (!take->args->verbose || take->danger != TAKE_FAILING)
+        return LOOP_NEVER;
+    return hf_deadline(take->lock) - take->args->ttl_ms / 2;
 }
 
 static void set_options(struct take *take, struct hf_lock_opts *opts,

@@ -6,6 +6,13 @@
 #include "line.h"
 #include "loop.h"
 
+/* What is known of the renewals of a lock, as reported with -v. */
+enum take_danger {
+    TAKE_SAFE,
+    TAKE_FAILING, /* the last renewal has failed, and is retried */
+    TAKE_AT_RISK, /* half of the ttl has passed, or the lock was broken */
+};
+
 /* Callbacks have its address: it must not move until the client is closed. */
 struct take {
     const struct args *args;
@@ -18,7 +25,7 @@ struct take {
     bool reading;
     uint32_t position; /* in the queue, as last reported with -v */
     uint64_t holder;   /* token of the holder that was last reported with -v */
-    bool at_risk;      /* reported with -v, and not renewed since */
+    enum take_danger danger; /* as last reported with -v */
     bool answered;
     enum hf_err err;
     int signal; /* that ended the wait, or 0 */
@@ -34,8 +41,12 @@ struct take {
 bool take_lock(struct take *take, const struct args *args, struct loop *loop,
                struct hf_client *client, bool renew, int *status);
 
-/* With -v: report that the lock is renewed again after it was at risk. */
+/* With -v: report that renewals fail, that the lock is at risk, or that it is
+ * renewed again, if that has changed. Call it after each loop_sleep(). */
 void take_report_renewal(struct take *take);
+
+/* When to call it at the latest, even if nothing happens; or LOOP_NEVER. */
+int64_t take_report_at(const struct take *take);
 
 /* Free its members. Call it after the client is closed. */
 void take_fini(struct take *take);

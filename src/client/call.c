@@ -279,10 +279,13 @@ static void attempt_failed(struct hf_call *call, enum hf_err err)
         call->queue_until = 0;
         call->deadline = hf_time_add(now, call->timeout_ms);
     }
-    if (now >= call->deadline)
+    if (now >= call->deadline) {
         give_up(call);
-    else
-        back_off(call);
+        return;
+    }
+    back_off(call);
+    if (call->failed)
+        call->failed(call);
 }
 
 static void on_answer(struct hf_request *request)

@@ -48,6 +48,8 @@ struct hf_call {
     char *cause;                           /* why the last attempt failed */
     void *owner;                           /* the owner's, for `settled` */
     void (*settled)(struct hf_call *call); /* the answer is in the request */
+    void (*failed)(struct hf_call *call);  /* an attempt: it is retried; may be
+                                              NULL */
 };
 
 /* Get ready what is zeroed; HF_ENOMEM, HF_ELIMIT. */

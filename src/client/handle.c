@@ -34,6 +34,7 @@ void hf_lock_set_failure(struct hf_lock *lock, enum hf_err err,
 {
     free(lock->failure_text);
     lock->failure = err;
+    lock->renewal_failure = false;
     lock->failure_text = text ? strdup(text) : NULL;
 }
 

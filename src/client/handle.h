@@ -61,14 +61,17 @@ struct hf_lock {
     /* The keeper. */
     struct hf_call *renewal; /* NULL where it is not renewed */
     hf_time next_renewal;
-    bool forced;   /* no more renewals */
-    bool recheck;  /* renew again when the open renewal is answered */
-    unsigned told; /* events of this claim, as bits */
+    hf_time overdue_at; /* the renewal under way counts as failing */
+    bool failing;       /* renewals fail since the last confirmed one */
+    bool forced;        /* no more renewals */
+    bool recheck;       /* renew again when the open renewal is answered */
+    unsigned told;      /* events of this claim, as bits */
     unsigned to_tell;
     struct hf_callback callback;
 
-    enum hf_err failure; /* the last one */
-    char *failure_text;  /* may be NULL */
+    enum hf_err failure;  /* the last one */
+    char *failure_text;   /* may be NULL */
+    bool renewal_failure; /* it ends when a renewal succeeds */
     size_t key_size;
     uint8_t bytes[]; /* key, value, note */
 };

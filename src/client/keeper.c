@@ -10,6 +10,7 @@
 #define DEFAULT_RENEW_PART 3
 
 static void renewed(struct hf_call *call);
+static void on_attempt_failed(struct hf_call *call);
 
 enum hf_err hf_keeper_init(struct hf_lock *lock)
 {
@@ -27,6 +28,7 @@ enum hf_err hf_keeper_init(struct hf_lock *lock)
         return err;
     }
     lock->renewal->owner = lock;
+    lock->renewal->failed = on_attempt_failed;
     return HF_OK;
 }
 
@@ -75,6 +77,23 @@ static hf_time risk_at(const struct hf_lock *lock)
     return lock->renew_ms > 0 && late > half ? late : half;
 }
 
+/* When a renewal that starts now, and is not answered, counts as failing: after
+ * the time for an answer, or half-way to the next warning if that is earlier. */
+static hf_time overdue_at(const struct hf_lock *lock)
+{
+    hf_time now = hf_client_now(lock->client);
+    hf_time warning = now < risk_at(lock) ? risk_at(lock) : end_of(lock);
+    hf_time half = now + (warning - now) / 2;
+    hf_time answer = hf_lock_answer_by(lock);
+
+    return half < answer ? half : answer;
+}
+
+static bool can_become_overdue(const struct hf_lock *lock)
+{
+    return lock->renewal && hf_call_open(lock->renewal) && !lock->failing;
+}
+
 static bool has_told(const struct hf_lock *lock, enum hf_lock_event event)
 {
     return (lock->told & (1u << event)) != 0;
@@ -89,6 +108,8 @@ static void set_timer(struct hf_lock *lock)
     if (lock->renewal && !has_told(lock, HF_LOCK_EVENT_AT_RISK) &&
         risk_at(lock) < at)
         at = risk_at(lock);
+    if (can_become_overdue(lock) && lock->overdue_at < at)
+        at = lock->overdue_at;
     if (lock->renewal && !lock->forced && !hf_call_open(lock->renewal) &&
         lock->next_renewal < at)
         at = lock->next_renewal;
@@ -103,12 +124,22 @@ void hf_keeper_start(struct hf_lock *lock)
         hf_keeper_confirmed(lock);
 }
 
+/* Renewals succeed again. */
+static void clear_failure(struct hf_lock *lock)
+{
+    lock->failing = false;
+    lock->overdue_at = overdue_at(lock);
+    if (lock->renewal_failure && !HF_MUTANT(311))
+        hf_lock_set_failure(lock, HF_OK, NULL);
+}
+
 void hf_keeper_confirmed(struct hf_lock *lock)
 {
     hf_time soonest = hf_client_now(lock->client) + 1;
 
     if (!lock->renewal && !lock->on_event)
         return;
+    clear_failure(lock);
     /* However short the ttl is, renewals do not follow each other at once. */
     lock->next_renewal = renew_at(lock);
     if (lock->next_renewal < soonest)
@@ -133,6 +164,7 @@ static void renew(struct hf_lock *lock)
     call->request.command.lease_ms = hf_validity_lease(lock->ttl_ms);
     /* Several attempts fit into the rest of the lease. */
     call->back_off_ms = lock->ttl_ms / 96 + 1;
+    lock->overdue_at = overdue_at(lock);
     hf_call_start(call, end_of(lock));
 }
 
@@ -149,22 +181,35 @@ static void lose_unrenewed(struct hf_lock *lock)
     free(text);
 }
 
-/* The renewal under way has failed so far: hf_lock_error() says why while there
- * is still time, and not only when the lease has ended. */
-static void report_risk(struct hf_lock *lock)
+static void set_renewal_failure(struct hf_lock *lock, enum hf_err err,
+                                const char *text)
+{
+    hf_lock_set_failure(lock, err, text);
+    lock->renewal_failure = true;
+    lock->failing = true;
+}
+
+/* The renewal under way has failed so far: hf_lock_error() reports why, from the
+ * first failed attempt until a renewal succeeds. */
+static void report_failing(struct hf_lock *lock)
 {
     const struct hf_call *call = lock->renewal;
     const char *cause = call->request.answer.cause;
     char text[256];
 
-    if (!has_told(lock, HF_LOCK_EVENT_AT_RISK) && hf_call_open(call) &&
-        lock->failure != HF_EPROTO) {
-        cause = cause ? cause : call->cause;
-        (void)snprintf(text, sizeof(text), "renewals fail: %s",
-                       cause ? cause : "no answer");
-        hf_lock_set_failure(lock, HF_EUNAVAIL, text);
-    }
-    hf_lock_tell(lock, HF_LOCK_EVENT_AT_RISK);
+    lock->failing = true;
+    if (lock->failure == HF_EPROTO) /* the store is damaged: keep the cause */
+        return;
+    cause = cause ? cause : call->cause;
+    (void)snprintf(text, sizeof(text), "renewals fail: %s",
+                   cause ? cause : "no answer");
+    set_renewal_failure(lock, HF_EUNAVAIL, text);
+}
+
+static void on_attempt_failed(struct hf_call *call)
+{
+    if (!HF_MUTANT(310))
+        report_failing(call->owner);
 }
 
 void hf_keeper_tick(struct hf_lock *lock)
@@ -175,8 +220,10 @@ void hf_keeper_tick(struct hf_lock *lock)
         lose_unrenewed(lock);
         return;
     }
+    if (can_become_overdue(lock) && now >= lock->overdue_at)
+        report_failing(lock);
     if (lock->renewal && now >= risk_at(lock))
-        report_risk(lock);
+        hf_lock_tell(lock, HF_LOCK_EVENT_AT_RISK);
     if (lock->renewal && !lock->forced && !hf_call_open(lock->renewal) &&
         now >= lock->next_renewal)
         renew(lock);
@@ -253,7 +300,7 @@ static void renewed(struct hf_call *call)
     default:
         /* Tried until the end, or refused for want of memory: the lease may
          * last a little longer, so try again while it does. */
-        hf_lock_set_failure(lock, answer->result.err, answer->cause);
+        set_renewal_failure(lock, answer->result.err, answer->cause);
         lock->next_renewal =
             hf_client_now(lock->client) + lock->ttl_ms / 24 + 1;
         set_timer(lock);

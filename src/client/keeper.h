@@ -1,10 +1,14 @@
 /* keeper.h - keeping a held lock: renewals, and the two warnings.
  *
  * Renews when a third of the ttl has gone (or what the strategy asks for), a
- * little earlier or later so that many locks spread out; what fails is repeated inside the lease by its call.
- * Half the ttl without a confirmed renewal, or half of `renew_ms`
- * where that comes later, is told as *at risk*, the end of
- * validity as *lost*: each once a claim, by the local clock alone. */
+ * little earlier or later so that the renewals of many locks spread out. The
+ * renewal's call retries failed attempts inside the lease. From the first
+ * failed attempt, or when an answer is overdue, until a renewal succeeds,
+ * hf_lock_error() has the cause.
+ *
+ * Half the ttl without a confirmed renewal, or half of `renew_ms` if that comes
+ * later, is reported as *at risk*, the end of validity as *lost*: each once a
+ * claim, by the local clock alone. */
 #ifndef HF_CLIENT_KEEPER_H
 #define HF_CLIENT_KEEPER_H
 

@@ -56,11 +56,31 @@ static bool is_step_over(const struct listing *listing, size_t count)
     return count >= HF_LISTING_HOLDS || listing->buf.size >= HF_LISTING_BYTES;
 }
 
+/* End the hold if its holder is gone. True if so: `hold` may be freed, and if the
+ * key was granted to a waiter, the walk finds it again. Holds of one session are
+ * often neighbours: `live` is the last one that was found to be alive. */
+static bool end_abandoned(const struct listing *listing,
+                          const struct hf_hold *hold, uint64_t *live)
+{
+    struct hf_local *local = listing->local;
+    uint64_t before = local->store->table.index;
+    uint64_t session = hold->session->id;
+
+    if (!local->ops->settle || session == *live)
+        return false;
+    local->ops->settle(local, hf_hold_key(hold));
+    if (local->store->table.index != before)
+        return true;
+    *live = session;
+    return false;
+}
+
 static void copy_step(struct listing *listing)
 {
     hf_time now = hf_local_now(listing->local);
     const struct hf_table *table = &listing->local->store->table;
     const struct hf_hold *hold;
+    uint64_t live = 0;
 
     listing->buf.size = 0;
     for (size_t i = 0; !is_step_over(listing, i); i++) {
@@ -68,7 +88,8 @@ static void copy_step(struct listing *listing)
         if (!hold)
             break;
         listing->looked_at++;
-        if (!hf_key_has_prefix(hf_hold_key(hold), listing->prefix))
+        if (!hf_key_has_prefix(hf_hold_key(hold), listing->prefix) ||
+            end_abandoned(listing, hold, &live))
             continue;
         listing->repeats = listing->repeats || hold->token > listing->token;
         copy_hold(listing, now, hold);

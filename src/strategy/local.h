@@ -42,8 +42,8 @@ struct hf_local_ops {
     void (*run)(struct hf_local *local, hf_time now,
                 const struct hf_command *command, struct hf_result *result);
 
-    /* Inside: `key` is about to be read. End its hold if the holder is gone.
-     * May be NULL. */
+    /* Inside: `key` is about to be read or listed. End its hold if the holder is
+     * gone. May be NULL. */
     void (*settle)(struct hf_local *local, struct hf_key key);
 
     /* Inside: a watch is to begin, from event `from` on; the last has ended. */

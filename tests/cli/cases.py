@@ -115,12 +115,12 @@ def run(*args, wanted=0, stdin=subprocess.DEVNULL, env=None, **options):
 class Running:
     """A command that goes on; at the end of a case it is killed."""
 
-    def __init__(self, *args, env=None, **options):
+    def __init__(self, *args, env=None, program=(HOLDFAST,), **options):
         options.setdefault('stdin', subprocess.DEVNULL)
         options.setdefault('stdout', subprocess.PIPE)
         options.setdefault('stderr', subprocess.PIPE)
         self.args = args
-        self.process = subprocess.Popen([HOLDFAST, *args],
+        self.process = subprocess.Popen([*program, *args],
                                         env=env or environment(), **options)
         self.pid = self.process.pid
         _running.append(self.process)

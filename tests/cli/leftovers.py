@@ -9,8 +9,8 @@ import subprocess
 import sys
 import time
 
-from cases import (HOLDFAST, LONG, Skip, TooSlow, alive, case, check, equal,
-                   lasting, main, place, read, tool, until)
+from cases import (HOLDFAST, LONG, Running, Skip, TooSlow, alive, case, check,
+                   equal, lasting, main, place, read, tool, until)
 
 NOBODY = 65534
 
@@ -92,6 +92,43 @@ def also_where_few_descriptors_may_be_open():
         check(alive(pid))
         p.run('run', '--no-wait', 'k', '--', 'true', wanted=75)
         touch(p.file('end'))
+
+
+# ---- Processes from before `exec holdfast run` -----------------------------
+
+def replaced_shell(p, before, *command):
+    """Start a shell that runs `before`, where $1 is the script of a daemon, in
+    the background, and is replaced by `holdfast run`."""
+    script = '(exec >/dev/null 2>&1; {}) & shift; exec "$@"'.format(before)
+    return Running('run', '--ttl', LONG, 'k', '--', *command, env=p.env,
+                   program=[tool('sh'), '-c', script, p.path,
+                            DAEMON.format(p.path), HOLDFAST])
+
+
+@case
+def an_orphan_of_such_a_child_is_not_waited_for():
+    """It becomes a child of `run` while the command runs."""
+    with place() as p:
+        running = replaced_shell(
+            p, 'until [ -e $0/go ]; do sleep 0.02; done; sh -c "$1" &', 'sh',
+            '-c', 'touch $0/go; until [ -s $0/pid ]; do sleep 0.02; done; '
+            'sleep 0.2', p.path)
+        equal(told(running), '')  # else it reports what it waits for
+        running.end(0)
+        check(alive(int(read(p.file('pid')))), 'it was ended')
+
+
+@case
+def what_the_command_leaves_is_waited_for_beside_such_a_child():
+    with place() as p:
+        running = replaced_shell(
+            p, 'while [ -d $0 ]; do sleep 0.02; done', 'sh', '-c',
+            'setsid sh -c "$0" &', DAEMON.format(p.path))
+        line = told(running)
+        check('running' in line and '-o' in line, line)
+        check(p.show('k')['held'], 'it was given back')
+        touch(p.file('end'))
+        running.end(0)
 
 
 def sleeps(pid):

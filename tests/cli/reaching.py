@@ -11,8 +11,8 @@ import tempfile
 import threading
 import time
 
-from cases import (LIMIT, LONG, Running, Skip, case, check, environment, equal,
-                   main, place, run, tool, until)
+from cases import (LIMIT, LONG, Running, Skip, TooSlow, case, check,
+                   environment, equal, lasting, main, place, run, tool, until)
 
 VERBS = (['run', '-w', '300ms', 'k', '--', 'echo', 'ran'],
          ['lock', '-w', '300ms', 'k'], ['wait', '-w', '300ms', 'k'])
@@ -298,6 +298,7 @@ def verbose_reports_what_endangers_the_lock():
         check(re.search(r'at risk, \d+ ms are left: renewals fail: .*efused',
                         text), text)
         check(re.search(r'the lock was lost .*efused', text), text)
+        check(text.index('not renewed, ') < text.index('at risk, '), text)
     with redis(started=False) as server:
         running = Running('run', '-v', '-w', '1h', 'k', '--', 'true',
                           env=server.env)
@@ -307,6 +308,37 @@ def verbose_reports_what_endangers_the_lock():
             check(line, 'it has ended')
         check('efused' in line, line)
         running.signal(signal.SIGTERM)
+
+
+def reported(running, wanted):
+    """Read stderr up to the line with `wanted`, and return that."""
+    line = ''
+    while wanted not in line:
+        line = running.process.stderr.readline().decode()
+        if 'the lock is lost' in line:
+            raise TooSlow
+        check(line, 'it has ended, without', wanted)
+    return line
+
+
+@case
+@lasting(6000)
+def verbose_reports_each_outage_and_its_end(ttl_ms):
+    with redis() as server:
+        for verb in ['run', '-v'], ['lock', '-v', '--hold']:
+            command = ['--', 'cat'] if verb[0] == 'run' else []
+            running = Running(*verb, '--ttl', f'{ttl_ms}ms', 'k', *command,
+                              env=server.env, stdin=subprocess.PIPE)
+            reported(running, 'held with token')
+            for _ in range(2):
+                server.process.send_signal(signal.SIGSTOP)
+                line = reported(running, 'not renewed, ')
+                check(re.search(r', \d+ ms are left: renewals fail: no answer',
+                                line), line)
+                reported(running, 'at risk, ')
+                server.process.send_signal(signal.SIGCONT)
+                reported(running, 'renewed again, ')
+            running.end(0)
 
 
 if __name__ == '__main__':

@@ -199,6 +199,85 @@ static void it_is_at_risk_at_half_and_lost_at_the_end_once_each(void **state)
     hf_lock_free(lock);
 }
 
+static enum hf_err failure_of(const struct hf_lock *lock, const char *wanted)
+{
+    struct hf_error error;
+
+    hf_lock_error(lock, &error);
+    if (wanted)
+        assert_non_null(strstr(error.text, wanted));
+    return error.code;
+}
+
+static void a_failed_attempt_is_reported_until_a_renewal_succeeds(void **state)
+{
+    struct hf_lock *lock = lock_kept(30000);
+    unsigned before = renewals();
+
+    (void)state;
+    for (unsigned outage = 0; outage < 2; outage++) {
+        hf_faulty_cue(hf_faulty_of(a), HF_ON_RENEW, HF_REFUSE, 3, 0);
+        while (failure_of(lock, NULL) == HF_OK)
+            assert_true(hf_world_step(&world, HF_NEVER));
+        assert_int_equal(renewals(), ++before);
+        assert_int_equal(failure_of(lock, "renewals fail"), HF_EUNAVAIL);
+        assert_true(hf_valid_for(lock, 15000));
+        hf_world_run(&world, 5000);
+        assert_int_equal(failure_of(lock, NULL), HF_OK);
+        assert_true(hf_valid_for(lock, 20000));
+        before = renewals();
+    }
+    assert_int_equal(heard.count, 0);
+    hf_lock_free(lock);
+}
+
+/* Half-way between the renewal and the warning, or after timeout_ms. */
+static void an_overdue_answer_is_a_failure_before_the_lock_is_at_risk(
+    void **state)
+{
+    static const uint32_t ttls[] = {3000, 600000};
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        struct hf_lock *lock = lock_kept(ttls[i]);
+        unsigned before = renewals();
+        hf_time sent;
+
+        hf_faulty_cut(hf_faulty_of(a), HF_CUT_SILENT);
+        while (renewals() == before)
+            assert_true(hf_world_step(&world, HF_NEVER));
+        sent = world.now;
+        while (failure_of(lock, NULL) == HF_OK)
+            assert_true(hf_world_step(&world, HF_NEVER));
+        assert_int_equal(failure_of(lock, "renewals fail: no answer"),
+                         HF_EUNAVAIL);
+        assert_true(world.now > sent);
+        assert_true(world.now <= sent + 5000);
+        assert_int_equal(heard.count, 0);
+        hf_faulty_cut(hf_faulty_of(a), HF_CUT_NONE);
+        hf_lock_free(lock);
+        hf_world_run(&world, 10000);
+    }
+}
+
+/* What a call of the program has answered is not the keeper's to clear. */
+static void a_renewal_keeps_the_failure_of_another_call(void **state)
+{
+    struct hf_lock *lock = lock_kept(3000);
+    struct hf_future *future;
+    unsigned before = renewals();
+
+    (void)state;
+    assert_int_equal(hf_update_start(lock, &(struct hf_bytes){"x", 1},
+                                     hf_bytes("y"), NULL, NULL, &future),
+                     HF_OK);
+    assert_int_equal(hf_world_wait(&world, future), HF_EMISMATCH);
+    hf_world_run(&world, 2000);
+    assert_true(renewals() > before);
+    assert_int_equal(failure_of(lock, NULL), HF_EMISMATCH);
+    hf_lock_free(lock);
+}
+
 static void the_warnings_come_where_nothing_is_renewed_too(void **state)
 {
     struct hf_lock_opts opts = options(1000, false);
@@ -530,6 +609,9 @@ int main(void)
         CASE(a_lost_renewal_is_repeated_inside_the_lease),
         CASE(a_repeated_renewal_counts_from_its_first_send),
         CASE(it_is_at_risk_at_half_and_lost_at_the_end_once_each),
+        CASE(a_failed_attempt_is_reported_until_a_renewal_succeeds),
+        CASE(an_overdue_answer_is_a_failure_before_the_lock_is_at_risk),
+        CASE(a_renewal_keeps_the_failure_of_another_call),
         CASE(the_warnings_come_where_nothing_is_renewed_too),
         CASE(failing_renewals_without_a_listener_end),
         CASE(it_is_lost_before_another_can_hold_it),

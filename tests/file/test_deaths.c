@@ -205,6 +205,45 @@ static void a_reused_slot_frees_what_its_client_held(void **state)
     close_site(client);
 }
 
+static bool count_info(const struct hf_info *info, void *arg)
+{
+    (void)info;
+    ++*(unsigned *)arg;
+    return true;
+}
+
+static unsigned count_listed(struct hf_client *client)
+{
+    unsigned count = 0;
+
+    assert_int_equal(hf_list(client, hf_key(""), count_info, &count), HF_OK);
+    return count;
+}
+
+/* Whatever slot the client that looks has. */
+static void a_dead_holders_lock_is_neither_listed_nor_read(void **state)
+{
+    struct hf_client *client = hf_site_open();
+    struct holder other = {1, "l"};
+    pid_t pids[2] = {start_holder(0),
+                     hf_child_start(hold_until_killed, &other)};
+    struct hf_info info;
+
+    (void)state;
+    (void)await_token(0);
+    (void)await_token(1);
+    assert_int_equal(count_listed(client), 2);
+    hf_child_kill(pids[0]);
+    assert_int_equal(count_listed(client), 1);
+    hf_child_kill(pids[1]);
+    assert_int_equal(hf_read(client, hf_key("l"), HF_LINEARIZABLE, &info),
+                     HF_OK);
+    assert_false(info.held);
+    hf_info_fini(&info);
+    assert_int_equal(count_listed(client), 0);
+    close_site(client);
+}
+
 static void hold_and_detach(void *arg)
 {
     struct hf_lock *lock = take(hf_site_open(), arg);
@@ -503,6 +542,7 @@ int main(void)
         CASE(holder_and_first_waiter_die_together),
         CASE(a_wait_until_free_ends_with_the_holder),
         CASE(a_reused_slot_frees_what_its_client_held),
+        CASE(a_dead_holders_lock_is_neither_listed_nor_read),
         CASE(a_detached_lock_outlives_its_process),
         CASE(an_adopted_lock_outlives_the_first_process),
         CASE(a_renewal_that_is_refused_detaches_nothing),

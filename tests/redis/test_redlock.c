@@ -203,6 +203,85 @@ static void an_emptied_minority_grants_nothing(void **state)
     hf_lock_free(lock);
 }
 
+/* ---- Broken locks -------------------------------------------------------
+ *
+ * The lease is so long that no renewal is due while a case runs. */
+
+static struct hf_lock *lock_kept(void)
+{
+    struct hf_lock_opts opts = hf_test_opts(86400000, 0, HF_TEST_PATIENCE_MS);
+    struct hf_lock *lock = NULL;
+
+    opts.renew = true;
+    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    await_everywhere("k", "1");
+    return lock;
+}
+
+static void wait_until_heard(void)
+{
+    for (size_t i = 0; i < 3; i++) {
+        while (!strstr(
+            hf_test_redis_say(&servers[i], "PUBSUB NUMSUB hf:forced"), "1"))
+            (void)poll(NULL, 0, 5);
+    }
+}
+
+static void wait_until_lost(const struct hf_lock *lock)
+{
+    while (hf_lock_state(lock) != HF_LOCK_LOST)
+        (void)poll(NULL, 0, 1);
+    assert_false(hf_valid_for(lock, 0));
+}
+
+static void a_broken_lock_is_lost_at_once(void **state)
+{
+    struct hf_lock *lock = lock_kept();
+
+    (void)state;
+    wait_until_heard();
+    expect_ok(hf_force(other, hf_key("k"), hf_token(lock), true));
+    wait_until_lost(lock);
+    hf_lock_free(lock);
+}
+
+/* It looks when its connections for messages are there. */
+static void so_is_one_that_was_broken_before_its_holder_listens(void **state)
+{
+    struct hf_lock *lock = lock_kept();
+
+    (void)state;
+    expect_ok(hf_force(other, hf_key("k"), hf_token(lock), true));
+    wait_until_lost(lock);
+    hf_lock_free(lock);
+}
+
+static void report_broken(size_t server, const struct hf_lock *lock)
+{
+    (void)hf_test_redis_say(&servers[server], "DEL k");
+    (void)hf_test_redis_say(&servers[server], "PUBLISH hf:forced %llu",
+                            (unsigned long long)hf_token(lock));
+}
+
+/* It is renewed, and the other two confirm it. */
+static void the_report_of_one_server_is_not_believed(void **state)
+{
+    struct hf_lock *lock = lock_kept();
+    int64_t before;
+
+    (void)state;
+    wait_until_heard();
+    expect_ok(hf_renew(lock, 0));
+    before = hf_deadline(lock);
+    report_broken(0, lock);
+    while (hf_deadline(lock) <= before && hf_valid_for(lock, 0))
+        (void)poll(NULL, 0, 1);
+    assert_true(hf_valid_for(lock, 0));
+    report_broken(1, lock);
+    wait_until_lost(lock);
+    hf_lock_free(lock);
+}
+
 static void what_it_cannot_promise_it_does_not(void **state)
 {
     struct hf_client *none = NULL;
@@ -232,6 +311,9 @@ int main(void)
         CASE(what_an_attempt_took_that_was_given_up_is_given_back),
         CASE(who_waits_is_woken),
         CASE(an_emptied_minority_grants_nothing),
+        CASE(a_broken_lock_is_lost_at_once),
+        CASE(so_is_one_that_was_broken_before_its_holder_listens),
+        CASE(the_report_of_one_server_is_not_believed),
         CASE(what_it_cannot_promise_it_does_not),
     };
 

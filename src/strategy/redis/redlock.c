@@ -179,6 +179,15 @@ static enum hf_err connect_all(struct hf_redlock *redlock,
     return up >= redlock->majority ? HF_OK : HF_EUNAVAIL;
 }
 
+static void remove_timers(struct hf_redlock *redlock)
+{
+    struct hf_host *host = redlock->host;
+
+    host->ops->timer_remove(host, &redlock->nudge);
+    host->ops->timer_remove(host, &redlock->impatience);
+    host->ops->timer_remove(host, &redlock->listen);
+}
+
 static void disconnect(struct hf_redlock *redlock)
 {
     for (unsigned i = 0; i < redlock->count; i++) {
@@ -189,8 +198,7 @@ static void disconnect(struct hf_redlock *redlock)
     }
     hf_redlock_forget_waiters(redlock);
     hf_redlock_forget_doubts(redlock);
-    redlock->host->ops->timer_remove(redlock->host, &redlock->nudge);
-    redlock->host->ops->timer_remove(redlock->host, &redlock->impatience);
+    remove_timers(redlock);
 }
 
 static enum hf_err add_timers(struct hf_redlock *redlock)
@@ -202,7 +210,16 @@ static enum hf_err add_timers(struct hf_redlock *redlock)
         return err;
     err = host->ops->timer_add(host, &redlock->impatience);
     if (err)
-        host->ops->timer_remove(host, &redlock->nudge);
+        goto fail;
+    err = host->ops->timer_add(host, &redlock->listen);
+    if (err)
+        goto fail_impatience;
+    return HF_OK;
+
+fail_impatience:
+    host->ops->timer_remove(host, &redlock->impatience);
+fail:
+    host->ops->timer_remove(host, &redlock->nudge);
     return err;
 }
 
@@ -215,6 +232,7 @@ static enum hf_err redlock_open(void *self, struct hf_url *url,
     redlock->host = host;
     redlock->nudge.fire = hf_redlock_on_nudge;
     redlock->impatience.fire = hf_redlock_on_impatience;
+    redlock->listen.fire = hf_redlock_on_listen;
     hf_list_init(&redlock->polls);
     hf_list_init(&redlock->undecided);
     hf_list_init(&redlock->doubts);

@@ -20,7 +20,9 @@ struct hf_redlock_server {
     struct hf_redlock *redlock;
     struct hf_redis_address address;
     struct hf_redis_link link;
-    struct hf_redis_link news; /* of releases, from the first wait on */
+    struct hf_redis_link news; /* of releases, from the first wait on; of broken
+                                  locks, soon after the first that is renewed */
+    bool hears_forced;         /* it has subscribed to broken locks */
     struct hf_list owed;       /* cancels that it has not answered */
     unsigned owed_count;
 };
@@ -39,6 +41,8 @@ struct hf_redlock {
     struct hf_list waiters;
     struct hf_timer nudge;
     bool nudging;
+    bool keeps; /* this client renews a lock, or did */
+    struct hf_timer listen;
 };
 
 /* One server's say. */
@@ -140,12 +144,17 @@ void hf_redlock_decide_list(struct hf_redlock_poll *poll);
 void hf_redlock_list_all(struct hf_redlock_poll *poll);
 void hf_redlock_abandon_lists(struct hf_redlock_poll *poll);
 
-/* redlock_wait.c: who waits, and is told when a lock is given back. */
+/* redlock_wait.c: messages. Waiters are notified when a lock is released,
+ * holders that renew when one is broken. */
 void hf_redlock_add_waiter(struct hf_redlock *redlock,
                            const struct hf_command *command);
 void hf_redlock_forget_waiter(struct hf_redlock *redlock,
                               const struct hf_nonce *nonce);
 void hf_redlock_forget_waiters(struct hf_redlock *redlock);
 void hf_redlock_on_nudge(struct hf_timer *timer);
+
+/* This client keeps a lock: subscribe to broken locks soon. */
+void hf_redlock_listen_soon(struct hf_redlock *redlock);
+void hf_redlock_on_listen(struct hf_timer *timer);
 
 #endif

@@ -106,6 +106,8 @@ static void settle(struct hf_redlock_poll *poll)
 void hf_redlock_answer(struct hf_redlock_poll *poll, enum hf_err err)
 {
     poll->request->answer.result.err = err;
+    if (!err && poll->request->keeps)
+        hf_redlock_listen_soon(poll->redlock);
     if (err && poll->cause)
         hf_redis_explain(&poll->request->answer, poll->cause);
     settle(poll);

@@ -1,11 +1,13 @@
-/* redlock_wait.c - who waits, and is told when a lock is given back. */
+/* redlock_wait.c - messages: a lock was released, which waiters want to know,
+ * or broken, which its holder wants to know. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
 #include "strategy/redis/redlock.h"
 
-#define NUDGE_MS 4 /* those who wait come back one by one */
+#define NUDGE_MS 4          /* those who wait come back one by one */
+#define LISTEN_AFTER_MS 200 /* a lock held for less needs no connections more */
 
 /* A claim that was told to wait. */
 struct waiter {
@@ -41,18 +43,30 @@ static bool waits_for(const struct hf_redlock *redlock, struct hf_key key)
     return false;
 }
 
+static void send_subscription(struct hf_redlock_server *server,
+                              const char *word, struct hf_key channel)
+{
+    struct hf_redis_args args = {.count = 0};
+
+    hf_redis_add_text(&args, word);
+    hf_redis_add(&args, channel.data, channel.size);
+    if (server->news.state == HF_REDIS_UP)
+        (void)hf_redis_link_send(&server->news, NULL, &args);
+}
+
 static void tell_server(struct hf_redlock_server *server, const char *word,
                         struct hf_key key)
 {
-    struct hf_redis_args args = {.count = 0};
     char channel[HF_REDIS_KEY_SIZE];
     size_t size = hf_redis_keyspace_name(&server->address.space,
                                          server->redlock->freed, key, channel);
 
-    hf_redis_add_text(&args, word);
-    hf_redis_add(&args, channel, size);
-    if (server->news.state == HF_REDIS_UP)
-        (void)hf_redis_link_send(&server->news, NULL, &args);
+    send_subscription(server, word, (struct hf_key){channel, size});
+}
+
+static struct hf_key forced_channel(const struct hf_redlock_server *server)
+{
+    return hf_key(server->address.space.shared[HF_REDIS_CHANNEL_FORCED]);
 }
 
 void hf_redlock_forget_waiter(struct hf_redlock *redlock,
@@ -96,28 +110,69 @@ static void nudge_waiters(struct hf_redlock *redlock, struct hf_key key)
 
 /* A release is announced, or is from now on: what was released since the LOCK
  * said "busy" was not. */
+static void on_freed(struct hf_redlock_server *server, struct hf_key channel)
+{
+    struct hf_redlock *redlock = server->redlock;
+    size_t prefix = strlen(redlock->freed);
+    struct hf_key name;
+
+    if (hf_redis_keyspace_strip(&server->address.space, channel, &name) &&
+        hf_key_has_prefix(name, (struct hf_key){redlock->freed, prefix}))
+        nudge_waiters(redlock, (struct hf_key){(const char *)name.data + prefix,
+                                               name.size - prefix});
+}
+
+static bool hears_forced(const struct hf_redlock *redlock)
+{
+    bool hears = false;
+
+    for (unsigned i = 0; i < redlock->count; i++)
+        hears = hears || redlock->servers[i].hears_forced;
+    return hears;
+}
+
+/* One server reports a broken lock. The holder renews it, and a majority decides.
+ * Each server reports only after it has broken the lock, so the renewal that
+ * follows the report of the majority's last server is refused. A subscription
+ * has no token: if it is the first, any lock may have been broken before. */
+static void on_forced(struct hf_redlock_server *server, const redisReply *token)
+{
+    struct hf_redlock *redlock = server->redlock;
+    struct hf_host *host = redlock->host;
+    bool first = !hears_forced(redlock);
+    uint64_t number = HF_ANY_TOKEN;
+    const char *text = token->str;
+
+    if (token->type == REDIS_REPLY_STRING) {
+        if (hf_redis_next(&text, &number) && !HF_MUTANT(314))
+            host->ops->recheck(host, number);
+        return;
+    }
+    server->hears_forced = true;
+    if (first)
+        host->ops->recheck(host, number);
+}
+
 static void on_message(struct hf_redis_link *link, const redisReply *reply)
 {
-    struct hf_redlock *redlock =
-        HF_CONTAINER(link, struct hf_redlock_server, news)->redlock;
-    size_t prefix = strlen(redlock->freed);
-    const redisReply *kind, *channel;
-    struct hf_key name;
+    struct hf_redlock_server *server =
+        HF_CONTAINER(link, struct hf_redlock_server, news);
+    const redisReply *kind, *name;
+    struct hf_key channel;
 
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 3)
         return;
     kind = reply->element[0];
-    channel = reply->element[1];
-    if (kind->type != REDIS_REPLY_STRING ||
-        channel->type != REDIS_REPLY_STRING ||
-        !hf_redis_keyspace_strip(&link->address->space,
-                                 (struct hf_key){channel->str, channel->len},
-                                 &name) ||
-        !hf_key_has_prefix(name, (struct hf_key){redlock->freed, prefix}))
+    name = reply->element[1];
+    if (kind->type != REDIS_REPLY_STRING || name->type != REDIS_REPLY_STRING ||
+        (strcmp(kind->str, "message") != 0 &&
+         strcmp(kind->str, "subscribe") != 0))
         return;
-    if (!strcmp(kind->str, "message") || !strcmp(kind->str, "subscribe"))
-        nudge_waiters(redlock, (struct hf_key){(const char *)name.data + prefix,
-                                               name.size - prefix});
+    channel = (struct hf_key){name->str, name->len};
+    if (hf_key_equal(channel, forced_channel(server)))
+        on_forced(server, reply->element[2]);
+    else
+        on_freed(server, channel);
 }
 
 void hf_redlock_on_nudge(struct hf_timer *timer)
@@ -148,30 +203,61 @@ static void news_up(struct hf_redis_link *link)
         tell_server(server, "SUBSCRIBE",
                     (struct hf_key){waiter->key, waiter->key_size});
     }
+    if (redlock->keeps)
+        send_subscription(server, "SUBSCRIBE", forced_channel(server));
 }
 
-static void ignore(struct hf_redis_link *link)
+static void news_down(struct hf_redis_link *link)
 {
-    (void)link;
+    HF_CONTAINER(link, struct hf_redlock_server, news)->hears_forced = false;
 }
 
 static const struct hf_redis_link_ops news_ops = {
     .up = news_up,
-    .down = ignore,
+    .down = news_down,
     .message = on_message,
 };
+
+/* False: it is open already. */
+static bool open_news(struct hf_redlock_server *server)
+{
+    struct hf_redlock *redlock = server->redlock;
+
+    if (hf_redis_link_is_open(&server->news))
+        return false;
+    (void)hf_redis_link_open(&server->news, redlock->host, &server->address,
+                             &news_ops, redlock->asker.channel);
+    return true;
+}
 
 static void listen_for(struct hf_redlock *redlock, struct hf_key key)
 {
     for (unsigned i = 0; i < redlock->count; i++) {
+        if (!open_news(&redlock->servers[i]))
+            tell_server(&redlock->servers[i], "SUBSCRIBE", key);
+    }
+}
+
+void hf_redlock_listen_soon(struct hf_redlock *redlock)
+{
+    struct hf_host *host = redlock->host;
+
+    if (redlock->keeps)
+        return;
+    redlock->keeps = true;
+    hf_timer_set(host, &redlock->listen,
+                 hf_time_add(host->ops->now(host), LISTEN_AFTER_MS));
+}
+
+void hf_redlock_on_listen(struct hf_timer *timer)
+{
+    struct hf_redlock *redlock = HF_CONTAINER(timer, struct hf_redlock, listen);
+
+    for (unsigned i = 0; i < redlock->count; i++) {
         struct hf_redlock_server *server = &redlock->servers[i];
 
-        if (hf_redis_link_is_open(&server->news))
-            tell_server(server, "SUBSCRIBE", key);
-        else
-            (void)hf_redis_link_open(&server->news, redlock->host,
-                                     &server->address, &news_ops,
-                                     redlock->asker.channel);
+        if (!open_news(server))
+            send_subscription(server, "SUBSCRIBE", forced_channel(server));
     }
 }
 
