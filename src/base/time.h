@@ -29,7 +29,7 @@ static inline hf_time hf_time_add(hf_time instant, uint64_t span)
 {
     uint64_t sum = (uint64_t)instant + span;
 
-    if (!HF_MUTANT(32) && span > (uint64_t)HF_NEVER - (uint64_t)instant)
+    if (span > (uint64_t)HF_NEVER - (uint64_t)instant)
         return HF_NEVER;
     return (hf_time)sum;
 }
