@@ -89,9 +89,8 @@ static bool write_plain(struct hf_redis_link *link)
     ssize_t written;
 
     if (out->size > link->written) {
-        written =
-            send(link->fd.fd, out->data + link->written,
-                 out->size - link->written, HF_MUTANT(78) ? 0 : MSG_NOSIGNAL);
+        written = send(link->fd.fd, out->data + link->written,
+                       out->size - link->written, MSG_NOSIGNAL);
         if (written < 0 && errno != EAGAIN && errno != EINTR)
             return false;
         link->written += written > 0 ? (size_t)written : 0;
@@ -158,10 +157,8 @@ static bool can_send(const struct hf_redis_link *link)
  * that is gone is for the kernel to find out (socket.h). */
 static hf_time silent_until(const struct hf_redis_link *link)
 {
-    uint32_t up_ms = HF_MUTANT(159) ? 1000 : SILENCE_MS;
-
     return hf_time_add(link->heard,
-                       link->state == HF_REDIS_UP ? up_ms : HANDSHAKE_MS);
+                       link->state == HF_REDIS_UP ? SILENCE_MS : HANDSHAKE_MS);
 }
 
 /* Something was appended: it is written, and its reply awaited. */
