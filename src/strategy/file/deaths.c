@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include "base/container.h"
-#include "base/mutant.h"
 #include "base/step.h"
 #include "strategy/file/inside.h"
 
@@ -21,9 +20,8 @@ static bool has_abandoned_locks(const struct hf_file *file, uint64_t session)
 {
     unsigned slot = hf_file_slot_of(file, session);
 
-    return slot < HF_ARENA_SLOTS && !HF_MUTANT(271) &&
-           !hf_arena_locked(&file->arena, slot) &&
-           (!hf_arena_slot(&file->arena, slot)->detached || HF_MUTANT(270));
+    return slot < HF_ARENA_SLOTS && !hf_arena_locked(&file->arena, slot) &&
+           !hf_arena_slot(&file->arena, slot)->detached;
 }
 
 static bool expire_hold(struct hf_file *file, const struct hf_hold *hold)
@@ -57,7 +55,7 @@ void hf_deaths_free_all(struct hf_file *file, uint64_t session)
     struct hf_walk walk;
     struct hf_hold *hold;
 
-    if (!ended || ended->holds == 0 || HF_MUTANT(272))
+    if (!ended || ended->holds == 0)
         return;
     hf_table_walk(table, &walk);
     while ((hold = hf_walk_next(table, &walk))) {
@@ -192,7 +190,7 @@ static bool watch_session(struct hf_file *file, uint64_t session)
 
     if (watch)
         return watch->pidfd.fd >= 0;
-    if (slot == HF_ARENA_SLOTS || HF_MUTANT(273))
+    if (slot == HF_ARENA_SLOTS)
         return true;
     other = hf_arena_slot(&file->arena, slot);
     if (other->detached || other->pid_namespace == 0 || other->pid <= 0 ||
@@ -207,7 +205,7 @@ static bool watch_session(struct hf_file *file, uint64_t session)
 void hf_deaths_watch(struct hf_file *file)
 {
     uint64_t session = file->deaths.wanted;
-    bool is_watched = find_watch(&file->deaths, session) && !HF_MUTANT(302);
+    bool is_watched = find_watch(&file->deaths, session) != NULL;
 
     file->deaths.wanted = 0;
     /* One that is watched has had its rechecks, or will have them. */
@@ -247,7 +245,7 @@ static bool is_gone(struct review *review, uint64_t session, bool is_holder)
     uint64_t *known = is_holder ? &review->holder : &review->waiter;
     bool is_gone;
 
-    if (session == 0 || (session == *known && !HF_MUTANT(316)))
+    if (session == 0 || session == *known)
         return false;
     HF_STEP(32);
     is_gone = is_holder ? has_abandoned_locks(review->file, session)
@@ -293,8 +291,6 @@ static void remove_predecessors(struct review *review,
                       : hf_local_end_session(local, session) != HF_OK)
             return;
         review->removed++;
-        if (HF_MUTANT(316))
-            link = own->waiting.next;
     }
 }
 

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/mutant.h"
 #include "base/step.h"
 #include "strategy/file/layout.h"
 
@@ -62,7 +61,7 @@ static void bury_waiters(struct hf_file *file, struct hf_key key)
         unsigned slot = hf_file_slot_of(file, first->session->id);
         enum hf_err err;
 
-        if ((first->session->id == file->local.session && !HF_MUTANT(294)) ||
+        if (first->session->id == file->local.session ||
             (slot < HF_ARENA_SLOTS && hf_arena_alive(&file->arena, slot)))
             return;
         err = hf_local_end_session(&file->local, first->session->id);
@@ -112,7 +111,7 @@ static void detach_renewed(struct hf_file *file,
 
     if (!hold || hold->token != command->token ||
         !hf_nonce_equal(&hold->nonce, &command->nonce) ||
-        hold->session->id == file->local.session || HF_MUTANT(274))
+        hold->session->id == file->local.session)
         return;
     slot = hf_file_slot_of(file, hold->session->id);
     if (slot < HF_ARENA_SLOTS)
@@ -158,7 +157,7 @@ static void run(struct hf_local *local, hf_time now,
     if (line && command->kind == HF_COMMAND_LOCK &&
         stands_in_line(file, command, result))
         return;
-    if (line && may_hand_over(command->kind) && !HF_MUTANT(63))
+    if (line && may_hand_over(command->kind))
         bury_waiters(file, command->key);
     file->acting = true;
     hf_replica_run(&file->replica, now, command, result);
@@ -198,7 +197,7 @@ static void check_files(struct hf_file *file)
     const struct hf_table *table = &file->replica.store.table;
 
     file->broken = hf_arena_check(&file->arena, &file->failure) != HF_OK;
-    if (!file->broken && !HF_MUTANT(282))
+    if (!file->broken)
         (void)hf_arena_refill_tokens(&file->arena, table->token);
 }
 
@@ -209,7 +208,7 @@ static enum hf_err prepare(struct hf_file *file)
 
     if (hf_arena_is_lost(&file->arena))
         (void)hf_arena_recover(&file->arena);
-    if (!file->broken && !HF_MUTANT(281))
+    if (!file->broken)
         hf_replica_read_ahead(&file->replica);
     if (!file->broken && now - file->checked >= CHECK_MS) {
         file->checked = now;
@@ -260,7 +259,7 @@ static enum hf_err check_session(struct hf_file *file)
     const struct hf_session *own =
         hf_table_session(&file->replica.store.table, file->local.session);
 
-    if (file->local.session == 0 || (own && !own->ended) || HF_MUTANT(292))
+    if (file->local.session == 0 || (own && !own->ended))
         return HF_OK;
     return broken(file, "another process has ended the session of this client; "
                         "open it again");
@@ -272,7 +271,7 @@ static uint64_t last_token(const struct hf_file *file)
 {
     const struct hf_table *table = &file->replica.store.table;
 
-    return table->token + (HF_MUTANT(248) ? 0 : table->waiting.count) + 1;
+    return table->token + table->waiting.count + 1;
 }
 
 /* Outside. HF_EBUSY: come back. */
@@ -307,13 +306,10 @@ enum hf_err hf_file_enter(struct hf_local *local)
     if (!err)
         err = check_session(file);
     if (err || !hf_arena_has_token(&file->arena, last_token(file))) {
-        if (HF_MUTANT(286) && !err)
-            return hf_arena_raise_tokens(&file->arena, last_token(file));
         hf_arena_leave(&file->arena);
         return err ? err : raise_tokens(file, last_token(file));
     }
-    if (!HF_MUTANT(56))
-        expire_due(file);
+    expire_due(file);
     return HF_OK;
 }
 
@@ -322,7 +318,7 @@ void hf_file_leave(struct hf_local *local)
     struct hf_file *file = file_of(local);
     unsigned rings[HF_FILE_RINGS];
     unsigned count = file->ring_count;
-    bool watchers = file->ring_watchers && !HF_MUTANT(54);
+    bool watchers = file->ring_watchers;
 
     memcpy(rings, file->rings, sizeof(rings));
     file->ring_count = 0;

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/assert.h"
-#include "base/mutant.h"
 #include "base/step.h"
 #include "strategy/file/layout.h"
 
@@ -54,8 +53,6 @@ static bool is_gone(const struct hf_arena *arena, unsigned slot)
     uint64_t here = hf_arena_slot(arena, arena->slot)->pid_namespace;
     pid_t pid = *(const volatile int32_t *)&other->pid;
 
-    if (HF_MUTANT(50))
-        return false;
     return here != 0 && other->pid_namespace == here && pid > 0 &&
            kill(pid, 0) && errno == ESRCH;
 }
@@ -66,7 +63,7 @@ bool hf_arena_locked(const struct hf_arena *arena, unsigned slot)
 
     if (slot == arena->slot)
         return true;
-    if (fcntl(arena->file, HF_MUTANT(29) ? F_GETLK : F_OFD_GETLK, &lock))
+    if (fcntl(arena->file, F_OFD_GETLK, &lock))
         return true; /* not known to be free */
     return lock.l_type != F_UNLCK;
 }
@@ -75,8 +72,6 @@ bool hf_arena_alive(const struct hf_arena *arena, unsigned slot)
 {
     if (slot == arena->slot)
         return true;
-    if (HF_MUTANT(30))
-        return !is_gone(arena, slot);
     return hf_arena_locked(arena, slot) && !is_gone(arena, slot);
 }
 
@@ -105,7 +100,7 @@ bool hf_arena_is_zombie(const struct hf_arena *arena, unsigned slot)
 void hf_arena_inherit(struct hf_arena *arena)
 {
     arena->inherited = fcntl(arena->file, F_DUPFD, INHERITED_FD);
-    if (arena->inherited < 0 && !HF_MUTANT(304))
+    if (arena->inherited < 0)
         arena->inherited = fcntl(arena->file, F_DUPFD, INHERITED_FD_MIN);
 }
 
@@ -125,7 +120,7 @@ static void open_bell(struct hf_arena *arena, unsigned slot, uint64_t session)
         (void)close(arena->bell);
     name_fifo(name, slot);
     arena->bell = hf_share_open(arena->directory, name, O_RDWR);
-    if (arena->bell >= 0 && !hf_share_is_fifo(arena->bell) && !HF_MUTANT(298)) {
+    if (arena->bell >= 0 && !hf_share_is_fifo(arena->bell)) {
         (void)close(arena->bell);
         arena->bell = -1;
     }
@@ -136,8 +131,6 @@ void hf_arena_ring(struct hf_arena *arena, unsigned slot)
 {
     uint64_t session = hf_arena_slot(arena, slot)->session;
 
-    if (HF_MUTANT(62))
-        return;
     HF_STEP(14);
     if (arena->bell < 0 || arena->bell_session != session)
         open_bell(arena, slot, session);
@@ -174,8 +167,7 @@ static bool lock_slot(struct hf_arena *arena, unsigned slot)
     struct flock lock = lock_of(slot);
 
     arena->slot = slot;
-    return fcntl(arena->file, HF_MUTANT(29) ? F_SETLK : F_OFD_SETLK, &lock) ==
-           0;
+    return fcntl(arena->file, F_OFD_SETLK, &lock) == 0;
 }
 
 static void unlock_slot(struct hf_arena *arena)

@@ -13,7 +13,6 @@
 #include <sys/socket.h>
 
 #include "base/assert.h"
-#include "base/mutant.h"
 #include "strategy/redis/socket.h"
 
 #define REST_MIN_MS 10u   /* before the second attempt to connect */
@@ -258,7 +257,7 @@ static void read_in(struct hf_redis_link *link)
 {
     redisContext *context = link->context;
 
-    for (int i = 0; i < READS_MAX || HF_MUTANT(319); i++) {
+    for (int i = 0; i < READS_MAX; i++) {
         size_t before = context->reader->len, read;
 
         if (redisBufferRead(context) != REDIS_OK) {
