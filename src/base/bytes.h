@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "base/mutant.h"
 #include "holdfast.h"
 
 struct hf_nonce {

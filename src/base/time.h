@@ -10,8 +10,6 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "base/mutant.h"
-
 typedef int64_t hf_time;
 
 #define HF_NEVER INT64_MAX

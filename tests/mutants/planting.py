@@ -220,15 +220,19 @@ def remove_others(tree, files):
                 os.remove(path)
 
 
+def read_texts(mutants):
+    """The text of every file that an entry names."""
+    paths = {s.path for m in mutants for s in m.substitutions}
+    return {path: read_bytes(path).decode()
+            for path in paths if os.path.isfile(path)}
+
+
 def plant(mutants, tree):
     """Make `tree` a copy of this tree with the bugs in it. Files that would not
     change are left alone, so that only what has changed is compiled again."""
     files = list_files()
     remove_others(tree, files)
-    paths = {s.path for m in mutants for s in m.substitutions}
-    texts = {}
-    for path in paths & set(files):
-        texts[path] = read_bytes(path).decode()
+    texts = read_texts(mutants)
     edits = locate(mutants, texts)
     for path in files:
         content = read_bytes(path)
