@@ -4,7 +4,6 @@
 
 #include <string.h>
 
-#include "base/mutant.h"
 #include "holdfast.h"
 
 struct hf_nonce {
@@ -25,13 +24,7 @@ static inline bool hf_bytes_equal(struct hf_bytes a, struct hf_bytes b)
 
 static inline bool hf_key_equal(struct hf_key a, struct hf_key b)
 {
-    size_t size = a.size;
-
-    if (HF_MUTANT(31) && size > b.size)
-        size = b.size;
-    else if (a.size != b.size)
-        return HF_MUTANT(31) && !memcmp(a.data, b.data, size);
-    return !memcmp(a.data, b.data, size);
+    return a.size == b.size && !memcmp(a.data, b.data, a.size);
 }
 
 static inline bool hf_key_has_prefix(struct hf_key key, struct hf_key prefix)

@@ -2,8 +2,6 @@
 
 #include <signal.h>
 
-#include "base/mutant.h"
-
 /* Of this thread. Without the model each access would be a function call. */
 static _Thread_local unsigned guards __attribute__((tls_model("initial-exec")));
 static _Thread_local int state_before
@@ -17,8 +15,7 @@ int hf_thread_start(pthread_t *thread, void *(*run)(void *), void *arg)
     /* Faults go to the thread that makes them, and kill it where they are blocked:
      * file: handles SIGBUS. */
     (void)sigfillset(&all);
-    if (!HF_MUTANT(288))
-        (void)sigdelset(&all, SIGBUS);
+    (void)sigdelset(&all, SIGBUS);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     failed = pthread_create(thread, NULL, run, arg);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -27,12 +24,12 @@ int hf_thread_start(pthread_t *thread, void *(*run)(void *), void *arg)
 
 void hf_thread_guard(void)
 {
-    if (guards++ == 0 && !HF_MUTANT(193))
+    if (guards++ == 0)
         (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state_before);
 }
 
 void hf_thread_unguard(void)
 {
-    if (--guards == 0 && !HF_MUTANT(193))
+    if (--guards == 0)
         (void)pthread_setcancelstate(state_before, NULL);
 }

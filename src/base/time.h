@@ -10,8 +10,6 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "base/mutant.h"
-
 typedef int64_t hf_time;
 
 #define HF_NEVER INT64_MAX
@@ -29,7 +27,7 @@ static inline hf_time hf_time_add(hf_time instant, uint64_t span)
 {
     uint64_t sum = (uint64_t)instant + span;
 
-    if (!HF_MUTANT(32) && span > (uint64_t)HF_NEVER - (uint64_t)instant)
+    if (span > (uint64_t)HF_NEVER - (uint64_t)instant)
         return HF_NEVER;
     return (hf_time)sum;
 }

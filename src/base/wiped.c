@@ -3,8 +3,6 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 
-#include "base/mutant.h"
-
 static void *map_wiped(size_t size)
 {
     void *page = mmap(NULL, size, PROT_READ | PROT_WRITE,
@@ -12,7 +10,7 @@ static void *map_wiped(size_t size)
 
     if (page == MAP_FAILED)
         return NULL;
-    if (!HF_MUTANT(200) && madvise(page, size, MADV_WIPEONFORK)) {
+    if (madvise(page, size, MADV_WIPEONFORK)) {
         (void)munmap(page, size);
         return NULL;
     }

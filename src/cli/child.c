@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "failure.h"
-#include "mutant.h"
 
 /* ---- The terminal -------------------------------------------------------
  *
@@ -149,14 +148,14 @@ void child_adopt(void)
 
 static bool is_group_only(const struct child *child)
 {
-    return child->detached || HF_MUTANT(261);
+    return child->detached;
 }
 
 /* When the command is reaped and none of its group is left, the number of the
  * group may belong to a process of somebody else. */
 static bool has_group(const struct child *child)
 {
-    return !child->reaped || is_group_only(child) || HF_MUTANT(303) ||
+    return !child->reaped || is_group_only(child) ||
            descendants_have_group(&child->descendants, child->pid);
 }
 
@@ -177,8 +176,6 @@ pid_t child_signal_all(const struct child *child, int signal)
 
 bool child_is_left(const struct child *child)
 {
-    if (HF_MUTANT(260))
-        return false;
     if (!is_group_only(child))
         return descendants_exist(&child->descendants);
     return !kill(-child->pid, 0) || errno != ESRCH;

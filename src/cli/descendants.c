@@ -131,10 +131,7 @@ static bool counts(const struct descendants *d, const struct process *process)
 {
     if (!d->mixed)
         return true;
-    if (HF_MUTANT(313))
-        return false;
-    return process->start >= d->since &&
-           (process->group != getpgrp() || HF_MUTANT(312));
+    return process->start >= d->since && process->group != getpgrp();
 }
 
 /* Mark the processes whose chain of parents leads to us, level by level. */

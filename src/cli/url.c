@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "failure.h"
-#include "mutant.h"
 #include "text.h"
 
 #define VARIABLE "HOLDFAST_URL"
@@ -70,7 +69,7 @@ static int check_url(const struct args *args, const char *url)
                              "%s is empty; name a store, or leave it out "
                              "for the locks of this user on this machine",
                              url_source(args));
-    if (!strncmp(url, "memory:", 7) && !HF_MUTANT(263))
+    if (!strncmp(url, "memory:", 7))
         return failure_usage(args,
                              "memory: is for the threads of one program; no "
                              "other command would see this lock. Use file: on "

@@ -84,8 +84,6 @@ static void set_timer_to_limit(struct hf_call *call)
 {
     bool queued = call->queue_until > 0 && call->queue_until < call->deadline;
 
-    if (HF_MUTANT(135))
-        call->deadline = hf_time_add(hf_client_now(call->client), 200);
     set_timer(call, queued ? call->queue_until : call->deadline);
 }
 
@@ -327,8 +325,7 @@ static bool makes_progress(struct hf_call *call)
     hf_time until = hf_time_add(call->request.progress, HF_ANSWER_TIMEOUT_MS);
     hf_time limit = hf_time_add(call->first_sent, HF_LIST_TIMEOUT_MS);
 
-    if (call->request.kind != HF_REQUEST_LIST || call->request.progress == 0 ||
-        HF_MUTANT(158))
+    if (call->request.kind != HF_REQUEST_LIST || call->request.progress == 0)
         return false;
     if (until > limit)
         until = limit;
@@ -367,8 +364,6 @@ static void on_timer(struct hf_timer *timer)
             call->request.answer.cause = NULL;
         }
         hf_answer_clear(&call->request.answer);
-        if (HF_MUTANT(44))
-            call->request.command.sequence = call->client->next_sequence++;
         send(call);
     }
 }

@@ -127,7 +127,7 @@ static void ask(struct hf_lock *lock, enum hf_claim_phase phase)
     command->note = lock->note;
     lock->call.request.waits = lock->place > 0;
     lock->call.request.keeps = lock->renew;
-    if (lock->wait_ms > 0 && !HF_MUTANT(137))
+    if (lock->wait_ms > 0)
         hf_call_start_queued(&lock->call, lock->timeout_ms, queue_until(lock));
     else
         hf_call_start(&lock->call, hf_lock_answer_by(lock));
@@ -165,7 +165,7 @@ enum hf_err hf_claim_begin(struct hf_lock *lock)
     lock->forced = false;
     lock->recheck = false;
     lock->told = 0;
-    lock->to_tell &= HF_MUTANT(230) ? 0 : LOST_BIT;
+    lock->to_tell &= LOST_BIT;
     lock->place = 0;
     lock->was_claimed = true;
     lock->wait_until = lock->wait_ms == HF_FOREVER
@@ -210,10 +210,6 @@ void hf_claim_withdraw(struct hf_lock *lock, enum hf_err why)
     set_timer(lock, HF_NEVER);
     lock->refusal = why;
     lock->refusal_text = NULL;
-    if (HF_MUTANT(20)) {
-        hf_claim_refuse(lock, why, NULL);
-        return;
-    }
     hf_lock_command(lock, &lock->call, HF_COMMAND_CANCEL);
     hf_call_start(&lock->call,
                   hf_time_add(hf_client_now(lock->client), wait_ms));
@@ -257,8 +253,6 @@ static void wait_in_line(struct hf_lock *lock, uint32_t look_again_ms,
     }
     at = hf_time_add(hf_client_now(client),
                      look_again_after(lock, look_again_ms, is_pushed));
-    if (HF_MUTANT(40))
-        at = lock->wait_until;
     lock->phase = HF_CLAIM_IN_LINE;
     set_timer(lock, at < lock->wait_until ? at : lock->wait_until);
 }
@@ -358,7 +352,7 @@ void hf_lock_pushed(struct hf_host *host, const struct hf_push_grant *grant)
     struct hf_lock *lock = find_waiting(client, &grant->nonce);
     bool asking;
 
-    if (!lock && !HF_MUTANT(136))
+    if (!lock)
         lock = find_asking(client, &grant->nonce);
     if (!lock)
         return;
@@ -387,8 +381,7 @@ void hf_lock_nudged(struct hf_host *host, const struct hf_nonce *nonce)
  * is damaged or gone, or the key holds something that is not a lock. */
 static bool is_final(enum hf_err err)
 {
-    return (err == HF_EPROTO && !HF_MUTANT(243)) ||
-           (err == HF_EINVAL && !HF_MUTANT(233));
+    return err == HF_EPROTO || err == HF_EINVAL;
 }
 
 static void asked(struct hf_lock *lock, const struct hf_answer *answer)

@@ -1,5 +1,4 @@
 /* close.c - closing a client. */
-#include "base/mutant.h"
 #include "client/background.h"
 #include "client/client.h"
 #include "client/lock.h"
@@ -175,7 +174,7 @@ void hf_client_drained(struct hf_client *client)
         return;
     if (client->draining)
         hf_loop_release(client->draining);
-    else if (client->close.started && !client->closed && !HF_MUTANT(198))
+    else if (client->close.started && !client->closed)
         hf_client_host_ops.timer_set(&client->host, &client->close.timer,
                                      hf_client_now(client));
 }

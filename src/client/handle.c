@@ -52,7 +52,7 @@ void hf_lock_tell(struct hf_lock *lock, enum hf_lock_event event)
         lock->to_tell = 0;
     lock->to_tell |= 1u << event;
     hf_loop_callback(lock->client, &lock->callback,
-                     event == HF_LOCK_EVENT_LOST && !HF_MUTANT(43));
+                     event == HF_LOCK_EVENT_LOST);
 }
 
 static void run_event(struct hf_callback *callback)

@@ -1,7 +1,6 @@
 /* hold.c - for how long a lock is held, by the clock. */
 #include "client/hold.h"
 
-#include "base/mutant.h"
 #include "client/client.h"
 #include "client/keeper.h"
 #include "client/validity.h"
@@ -33,7 +32,7 @@ static hf_time end_seen_at(const struct hf_lock *lock, hf_time now)
     hf_time end = valid_until(lock);
 
     while (end > 0 && now >= end) {
-        if (HF_MUTANT(133) || replace_end(lock, end, HF_HOLD_ENDED))
+        if (replace_end(lock, end, HF_HOLD_ENDED))
             return HF_HOLD_ENDED;
         end = valid_until(lock);
     }
@@ -59,7 +58,7 @@ void hf_hold_begin(struct hf_lock *lock, hf_time base)
     hf_time end =
         hf_validity_end(base, hf_client_clock(lock->client), lock->ttl_ms);
 
-    if (end > lock->limit && !HF_MUTANT(120))
+    if (end > lock->limit)
         end = lock->limit;
     lock->held_ttl_ms = lock->ttl_ms;
     hf_lock_move(lock, HF_LOCK_HELD);
@@ -80,8 +79,7 @@ enum hf_err hf_lock_check_held(struct hf_lock *lock)
  * have waited for a mutex since, and validity may have ended meanwhile. */
 enum hf_err hf_lock_extend(struct hf_lock *lock, hf_time base, uint32_t ttl_ms)
 {
-    hf_time now = HF_MUTANT(132) ? hf_client_now(lock->client)
-                                 : hf_client_clock(lock->client);
+    hf_time now = hf_client_clock(lock->client);
     hf_time before = end_seen_at(lock, now);
     hf_time end = hf_validity_end(base, now, ttl_ms);
 

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/mutant.h"
 #include "client/client.h"
 #include "client/validity.h"
 
@@ -129,7 +128,7 @@ static void clear_failure(struct hf_lock *lock)
 {
     lock->failing = false;
     lock->overdue_at = overdue_at(lock);
-    if (lock->renewal_failure && !HF_MUTANT(311))
+    if (lock->renewal_failure)
         hf_lock_set_failure(lock, HF_OK, NULL);
 }
 
@@ -208,8 +207,7 @@ static void report_failing(struct hf_lock *lock)
 
 static void on_attempt_failed(struct hf_call *call)
 {
-    if (!HF_MUTANT(310))
-        report_failing(call->owner);
+    report_failing(call->owner);
 }
 
 void hf_keeper_tick(struct hf_lock *lock)
@@ -235,7 +233,7 @@ void hf_keeper_tick(struct hf_lock *lock)
 static bool can_recheck(const struct hf_lock *lock)
 {
     return lock->state == HF_LOCK_HELD && lock->renewal &&
-           (end_of(lock) != HF_HOLD_NONE || HF_MUTANT(315));
+           end_of(lock) != HF_HOLD_NONE;
 }
 
 /* A renewal that is under way may have been answered before the lock was broken,
@@ -245,8 +243,6 @@ static void recheck_lock(struct hf_lock *lock)
 {
     if (!can_recheck(lock))
         return;
-    if (HF_MUTANT(268))
-        hf_lock_lose(lock, HF_EEXPIRED, NULL);
     lock->recheck = hf_call_open(lock->renewal);
     lock->forced = false;
     lock->next_renewal = hf_client_now(lock->client);
@@ -257,8 +253,6 @@ void hf_keeper_recheck(struct hf_host *host, uint64_t token)
 {
     struct hf_client *client = HF_CONTAINER(host, struct hf_client, host);
 
-    if (HF_MUTANT(265))
-        return;
     for (struct hf_list *link = client->locks.next; link != &client->locks;
          link = link->next) {
         struct hf_lock *lock = HF_CONTAINER(link, struct hf_lock, link);
@@ -273,8 +267,6 @@ static void extend(struct hf_lock *lock, const struct hf_call *call)
     hf_time base =
         hf_validity_base(&call->request.answer.anchor, call->first_sent);
 
-    if (HF_MUTANT(42))
-        base = hf_client_now(lock->client);
     (void)hf_lock_extend(lock, base, lock->ttl_ms);
 }
 
@@ -306,6 +298,6 @@ static void renewed(struct hf_call *call)
         set_timer(lock);
         break;
     }
-    if (lock->recheck && !HF_MUTANT(266))
+    if (lock->recheck)
         recheck_lock(lock);
 }

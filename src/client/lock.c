@@ -161,8 +161,7 @@ static enum hf_err lock_blocking(struct hf_client *client, struct hf_key key,
         *out = lock;
     } else if (err != HF_EFORK) {
         /* No handle is left whose hf_lock_free() would wait. */
-        if (!HF_MUTANT(232))
-            hf_loop_await_callback(client, &lock->callback);
+        hf_loop_await_callback(client, &lock->callback);
         hf_lock_unref(lock);
     }
     return err;
@@ -270,7 +269,7 @@ static enum hf_err get_ready(struct hf_lock *lock)
     if (state != HF_LOCK_LOST)
         return HF_ESTATE;
     hf_lock_lose(lock, HF_EEXPIRED, NULL);
-    if (!lock->adopted || HF_MUTANT(134))
+    if (!lock->adopted)
         hf_claim_withdraw_behind(lock);
     return HF_OK;
 }

@@ -7,7 +7,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/mutant.h"
 #include "client/client.h"
 
 #define EVENTS_A_TURN 64
@@ -112,7 +111,7 @@ static void run_callback(struct hf_client *client, struct hf_callback *callback)
     loop->running = callback;
     callback->run(callback);
     loop->running = NULL;
-    if (hf_client_is_forked(client) && !HF_MUTANT(238))
+    if (hf_client_is_forked(client))
         return;
     pthread_cond_broadcast(&loop->returned);
     hf_client_forget_now(client);
@@ -136,7 +135,7 @@ static void run_callbacks(struct hf_client *client)
     loop->caller = pthread_self();
     for (unsigned i = 0; i < CALLBACKS_A_TURN || client->closed; i++) {
         link = hf_list_take(&loop->callbacks);
-        if (!link || (hf_client_is_forked(client) && !HF_MUTANT(238)))
+        if (!link || hf_client_is_forked(client))
             break;
         run_callback(client, HF_CONTAINER(link, struct hf_callback, link));
     }
@@ -175,7 +174,7 @@ static void hear_waker(struct hf_loop *loop)
 
     hf_waker_hear(loop->waker);
     interrupts = atomic_load(&loop->interrupts);
-    if (interrupts == loop->noticed || HF_MUTANT(194))
+    if (interrupts == loop->noticed)
         return;
     loop->noticed = interrupts;
     for (link = loop->blocked.next; link != &loop->blocked; link = link->next)
@@ -322,12 +321,9 @@ static void drive(struct hf_client *client, struct hf_blocked *blocked)
         sleep_and_look(client, hf_list_empty(&loop->answered) ? -1 : 0);
         catch_up(client);
     }
-    if (!HF_MUTANT(192))
-        hand_role_on(loop);
+    hand_role_on(loop);
     if (may_drive(loop, blocked))
         run_callbacks(client);
-    if (HF_MUTANT(192))
-        hand_role_on(loop);
 }
 
 /* ---- Waiting ------------------------------------------------------------*/
@@ -391,7 +387,7 @@ void hf_loop_await_callback(struct hf_client *client,
 {
     struct hf_loop *loop = &client->loop;
 
-    if (loop->running != callback || hf_loop_inside(client) || HF_MUTANT(196))
+    if (loop->running != callback || hf_loop_inside(client))
         return;
     hf_loop_flush(client);
     while (loop->running == callback)

@@ -8,7 +8,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/mutant.h"
 #include "base/thread.h"
 #include "client/background.h"
 #include "client/operation.h"
@@ -171,10 +170,9 @@ static enum hf_err make(const struct hf_url *url,
     err = map_alive(client, error);
     if (err)
         goto fail_self;
-    client->clock_id =
-        client->strategy->clock && !HF_MUTANT(275) && !(env && env->clock)
-            ? client->strategy->clock
-            : CLOCK_BOOTTIME;
+    client->clock_id = client->strategy->clock && !(env && env->clock)
+                           ? client->strategy->clock
+                           : CLOCK_BOOTTIME;
     err = hf_loop_open(client, error);
     if (err)
         goto fail_alive;

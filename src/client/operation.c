@@ -27,7 +27,7 @@ void hf_operation_end(struct hf_operation *operation, enum hf_err err)
     hf_call_abandon(&operation->call);
     hf_list_remove(&operation->link);
     hf_list_remove(&operation->telling.link);
-    if (operation->is_calling && !HF_MUTANT(231)) {
+    if (operation->is_calling) {
         atomic_store(&operation->ended, err);
         return;
     }

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/limits.h"
-#include "base/mutant.h"
 #include "base/wiped.h"
 
 /* No option struct is ever as large: a larger size was never initialized, and
@@ -129,7 +128,7 @@ static enum hf_err copy_opts(void *to, size_t known, const void *opts,
                             "%s: size is %zu; call %s_init() first", name, size,
                             name);
     for (size_t i = known; i < size; i++) {
-        if (bytes[i] != 0 && !HF_MUTANT(204))
+        if (bytes[i] != 0)
             return hf_error_set(error, HF_EUNSUPPORTED,
                                 "%s: an option is set that this library, "
                                 "holdfast %s, is too old to know (byte %zu). "

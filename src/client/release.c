@@ -12,8 +12,7 @@ void hf_release_begin(struct hf_lock *lock)
 {
     bool lost = lock->state == HF_LOCK_LOST && !lock->adopted;
 
-    if (!HF_MUTANT(41))
-        hf_hold_end(lock);
+    hf_hold_end(lock);
     hf_keeper_stop(lock);
     lock->to_tell = 0;
     hf_lock_move(lock, HF_LOCK_RELEASING);
@@ -42,7 +41,7 @@ static enum hf_err release_result(const struct hf_lock *lock)
      * lost its data. */
     if (call->request.command.kind == HF_COMMAND_UNLOCK && call->in_doubt &&
         !call->request.answer.sure)
-        return HF_MUTANT(131) ? HF_OK : HF_EINDOUBT;
+        return HF_EINDOUBT;
     return lock->adopted ? err : HF_EEXPIRED;
 }
 
@@ -155,8 +154,7 @@ enum hf_err hf_lock_leave(struct hf_lock *lock)
             client->strategy->detach(client->self);
         hf_keeper_stop(lock);
         lock->to_tell = 0;
-        if (!HF_MUTANT(130))
-            hf_hold_end(lock);
+        hf_hold_end(lock);
         hf_lock_move(lock, HF_LOCK_IDLE);
         lock->detached = true;
     }

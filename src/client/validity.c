@@ -1,11 +1,9 @@
 #include "client/validity.h"
 
-#include "base/mutant.h"
-
 /* What is left of a span by a clock that may run 2 % slower than another. */
 static uint64_t shorten(uint64_t span)
 {
-    return HF_MUTANT(14) ? span : span - (span + 49) / 50;
+    return span - (span + 49) / 50;
 }
 
 uint32_t hf_validity_lease(uint32_t ttl_ms)
@@ -23,11 +21,8 @@ hf_time hf_validity_base(const struct hf_anchor *anchor, hf_time first_sent)
 hf_time hf_validity_end(hf_time base, hf_time answer, uint32_t ttl_ms)
 {
     hf_time by_answer = hf_time_add(answer, ttl_ms);
-    hf_time by_lease;
+    hf_time by_lease = hf_time_add(base, shorten(hf_validity_lease(ttl_ms)));
 
-    if (HF_MUTANT(13))
-        base = answer;
-    by_lease = hf_time_add(base, shorten(hf_validity_lease(ttl_ms)));
     return by_answer < by_lease ? by_answer : by_lease;
 }
 

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/mutant.h"
 #include "client/client.h"
 #include "client/options.h"
 #include "client/watch.h"
@@ -60,7 +59,7 @@ static void see_free(struct hf_watch *watch)
     if (!watch->wait.seen_held) {
         free_at_last(watch, HF_FREED_BEFORE);
     } else if (!(watch->client->caps & HF_CAP_WATCH) ||
-               now >= watch->wait.wait_until || HF_MUTANT(210)) {
+               now >= watch->wait.wait_until) {
         free_at_last(watch, HF_FREED_UNSEEN);
     } else {
         watch->wait.seen_free = true;
@@ -180,7 +179,7 @@ void hf_wait_fired(struct hf_timer *timer)
 {
     struct hf_watch *watch = HF_CONTAINER(timer, struct hf_watch, wait.timer);
 
-    if (watch->wait.seen_free && !HF_MUTANT(211)) {
+    if (watch->wait.seen_free) {
         free_at_last(watch, HF_FREED_UNSEEN);
         return;
     }

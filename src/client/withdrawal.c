@@ -26,7 +26,7 @@ void hf_withdraw(struct hf_client *client, struct hf_key key,
 {
     struct hf_withdrawal *withdrawal;
 
-    if (HF_MUTANT(20) || HF_MUTANT(45) || client->closed)
+    if (client->closed)
         return;
     withdrawal = calloc(1, sizeof(*withdrawal) + key.size);
     if (!withdrawal || hf_call_init(&withdrawal->call, client, settled)) {

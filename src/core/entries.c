@@ -2,8 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/mutant.h"
-
 /* ---- Finding ------------------------------------------------------------*/
 
 uint64_t hf_table_hash(const struct hf_table *table, struct hf_key key)
@@ -80,7 +78,7 @@ static void pass_over(const struct hf_table *table, const struct hf_hold *hold)
          link = link->next) {
         struct hf_walk *walk = HF_CONTAINER(link, struct hf_walk, link);
 
-        if (walk->next == hold && !HF_MUTANT(205))
+        if (walk->next == hold)
             walk->next = hf_table_next(table, hold);
     }
 }
@@ -143,8 +141,7 @@ void hf_claim_join_session(struct hf_claim *claim, struct hf_session *session,
     claim->sequence = sequence;
     while (before->prev != &session->waiting &&
            HF_CONTAINER(before->prev, struct hf_claim, of_session)->sequence >
-               sequence &&
-           !HF_MUTANT(202))
+               sequence)
         before = before->prev;
     hf_list_insert(before, &claim->of_session);
 }

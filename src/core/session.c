@@ -96,7 +96,7 @@ static enum hf_err judge(const struct hf_session *session,
 {
     if (command->sequence < done || command->sequence == 0)
         return HF_ECANCELED;
-    if (hf_session_find(session, command->sequence) && !HF_MUTANT(19))
+    if (hf_session_find(session, command->sequence))
         return HF_EBUSY;
     if (command->sequence - done >= HF_WINDOW_MAX)
         return HF_ELIMIT;
@@ -112,8 +112,6 @@ enum hf_err hf_session_admit(struct hf_session *session,
     uint64_t done = later(session->done, command->done);
     enum hf_err err = judge(session, command, done);
 
-    if (HF_MUTANT(19) && err == HF_ECANCELED)
-        err = HF_OK;
     if (!err)
         return hf_session_reserve(session, done, command->sequence);
     session->done = done;

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
-#include "base/mutant.h"
 #include "core/entries.h"
 
 /*     magic version
@@ -396,8 +395,7 @@ static enum hf_err sort_waiters(struct hf_table *table)
     if (!claims)
         return HF_ENOMEM;
     collect_claims(table, claims);
-    if (!HF_MUTANT(203))
-        qsort(claims, count, sizeof(struct hf_claim *), compare_claims);
+    qsort(claims, count, sizeof(struct hf_claim *), compare_claims);
     for (size_t i = 0; i < count; i++) {
         if (i > 0 && compare_claims(&claims[i - 1], &claims[i]) == 0)
             err = HF_EPROTO;

@@ -81,18 +81,12 @@ static void end(struct hf_table *table, struct hf_hold *hold,
         .session = hold->session,
     };
 
-    if (HF_MUTANT(4))
-        table->token = 0;
     send(table, &event);
     let_go(table, hold);
-    if (hf_list_empty(&hold->line) || HF_MUTANT(7)) {
-        while (HF_MUTANT(7) && !hf_list_empty(&hold->line))
-            withdraw(table,
-                     HF_CONTAINER(hold->line.next, struct hf_claim, in_line));
+    if (hf_list_empty(&hold->line))
         hf_table_remove_hold(table, hold);
-    } else {
+    else
         grant_first(table, hold);
-    }
 }
 
 /* ---- Commands -----------------------------------------------------------*/
@@ -119,26 +113,17 @@ static void close_session(struct hf_table *table, struct hf_session *session)
 {
     struct hf_list *link;
 
-    while ((link = hf_list_take(&session->waiting))) {
-        if (HF_MUTANT(21))
-            continue;
+    while ((link = hf_list_take(&session->waiting)))
         withdraw(table, HF_CONTAINER(link, struct hf_claim, of_session));
-    }
     while ((link = hf_list_first(&session->granted)))
         hf_hold_forget_untold(
             HF_CONTAINER(link, struct hf_claim, of_session)->hold);
     session->ended = true;
-    if (HF_MUTANT(21))
-        return;
     hf_table_drop_session(table, session);
 }
 
 static bool owns(const struct hf_hold *hold, const struct hf_command *command)
 {
-    if (HF_MUTANT(1) && command->kind == HF_COMMAND_UNLOCK)
-        return true;
-    if (HF_MUTANT(2) && command->kind == HF_COMMAND_RENEW)
-        return true;
     return hold->token == command->token &&
            hf_nonce_equal(&hold->nonce, &command->nonce);
 }
@@ -320,8 +305,8 @@ static void expire(struct hf_table *table, const struct hf_command *command,
 
     if (!hold)
         result->err = HF_ENOTHELD;
-    else if (!HF_MUTANT(12) && (hold->token != command->token ||
-                                hold->generation != command->generation))
+    else if (hold->token != command->token ||
+             hold->generation != command->generation)
         result->err = HF_ENOTOWNER;
     else
         end(table, hold, HF_EVENT_EXPIRED);

@@ -5,7 +5,6 @@
 
 #include "base/buf.h"
 #include "base/limits.h"
-#include "base/mutant.h"
 
 struct listing {
     struct hf_local *local;
@@ -51,7 +50,7 @@ static void copy_hold(struct listing *listing, hf_time now,
 
 static bool is_step_over(const struct listing *listing, size_t count)
 {
-    if (listing->looked_at > listing->patience || HF_MUTANT(206))
+    if (listing->looked_at > listing->patience)
         return false;
     return count >= HF_LISTING_HOLDS || listing->buf.size >= HF_LISTING_BYTES;
 }

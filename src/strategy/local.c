@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/mutant.h"
 #include "strategy/listing.h"
 
 #define EVENTS_A_TURN 64 /* reported before timers and callbacks run again */
@@ -267,10 +266,8 @@ static bool read_watches(struct hf_local *local, struct told_event *event)
          link = link->next) {
         if (!read_watch(local->store, watch_of(link), event))
             continue;
-        if (!HF_MUTANT(190)) {
-            hf_list_remove(link);
-            hf_list_push_back(&local->watches, link);
-        }
+        hf_list_remove(link);
+        hf_list_push_back(&local->watches, link);
         return true;
     }
     return false;
@@ -347,7 +344,7 @@ static bool report_events(struct hf_local *local, unsigned *budget)
 {
     struct told_event event;
 
-    while (*budget > 0 || HF_MUTANT(191)) {
+    while (*budget > 0) {
         if (local->late || hf_list_empty(&local->watches) ||
             !next_event(local, &event))
             return true;

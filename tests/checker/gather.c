@@ -4,7 +4,6 @@
  * From operations to grants: what was done to each token of a key. */
 #include "checker.h"
 
-#include "base/mutant.h"
 #include "memory.h"
 
 #include <stdlib.h>
@@ -43,8 +42,6 @@ static bool needs_no_nonce(const struct history_op *op)
 
 static uint64_t death_of(const struct checker *c, uint32_t client)
 {
-    if (HF_MUTANT(36))
-        return HISTORY_NEVER; /* the end of killed holders is forgotten */
     const struct history_death *death =
         history_find_death(c->deaths, c->death_count, client);
 

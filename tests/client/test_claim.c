@@ -424,7 +424,7 @@ static void an_unconfirmed_withdrawal_is_in_doubt_and_goes_on(void **state)
     hf_lock_free(first);
 }
 
-/* Mutant 20: the grant and the end of the wait cross each other. */
+/* The grant and the end of the wait cross each other. */
 static void a_grant_that_raced_with_giving_up_is_given_back(void **state)
 {
     struct hf_lock_opts opts = options(60000, 700);
@@ -444,7 +444,6 @@ static void a_grant_that_raced_with_giving_up_is_given_back(void **state)
     hf_lock_free(first);
 }
 
-/* Mutant 7. */
 static void a_release_wakes_the_next(void **state)
 {
     struct hf_lock_opts opts = options(60000, HF_FOREVER);
@@ -480,7 +479,7 @@ static void an_expiry_wakes_the_next(void **state)
     hf_lock_free(second);
 }
 
-/* Mutant 21: who waits and is gone is not granted anything. */
+/* A waiter whose client is gone is not granted the key. */
 static void a_waiter_of_a_closed_client_is_passed_over(void **state)
 {
     struct hf_lock_opts opts = options(60000, HF_FOREVER);

@@ -1,14 +1,32 @@
 #include "lib/folder.h"
 
+#include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define DESCRIPTORS 8 /* that the walk may use */
 
+/* A case that is killed leaves its folder behind. A script that expects that
+ * sets HF_TEST_FOLDERS to a file, reads the names there and removes them. */
+static void record(const char *path)
+{
+    const char *list = getenv("HF_TEST_FOLDERS");
+    int file = list ? open(list, O_WRONLY | O_APPEND | O_CLOEXEC) : -1;
+
+    if (file < 0)
+        return;
+    (void)dprintf(file, "%s\n", path);
+    (void)close(file);
+}
+
 bool hf_test_folder_make(char path[sizeof(HF_TEST_FOLDER)])
 {
-    return mkdtemp(path) != NULL;
+    if (!mkdtemp(path))
+        return false;
+    record(path);
+    return true;
 }
 
 static int remove_one(const char *path, const struct stat *st, int kind,

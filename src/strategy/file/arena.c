@@ -6,7 +6,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/mutant.h"
 #include "base/step.h"
 #include "strategy/file/layout.h"
 
@@ -196,12 +195,11 @@ static uint32_t read_once(const uint32_t *shared)
 enum hf_err hf_arena_read(const struct hf_arena *arena, uint64_t *position,
                           hf_time *stamp, struct hf_bytes *bytes)
 {
-    uint64_t tail =
-        HF_MUTANT(293) ? atomic_load(&arena->header->tail) : arena->tail;
+    uint64_t tail = arena->tail;
     const struct entry *entry;
     uint32_t size, used;
 
-    if (!hf_arena_has(arena, *position) && !HF_MUTANT(55))
+    if (!hf_arena_has(arena, *position))
         return HF_ELIMIT;
     if (*position == tail)
         return HF_ENOTHELD;
@@ -242,8 +240,6 @@ enum hf_err hf_arena_write(struct hf_arena *arena, hf_time stamp,
     }
     entry = entry_at(arena, arena->pending);
     entry->size = (uint32_t)size;
-    if (HF_MUTANT(65))
-        atomic_store(&arena->header->tail, arena->pending + size);
     HF_STEP(6);
     entry->bytes = (uint32_t)bytes.size;
     entry->stamp = stamp;
@@ -291,7 +287,7 @@ bool hf_arena_publish(struct hf_arena *arena)
     atomic_store_explicit(&arena->header->tail, arena->tail,
                           memory_order_release);
     HF_STEP(8);
-    if (!hf_arena_is_lost(arena) || HF_MUTANT(287))
+    if (!hf_arena_is_lost(arena))
         return true;
     if (hf_arena_recover(arena) &&
         atomic_load(&arena->header->tail) == arena->tail)
@@ -371,15 +367,13 @@ static void grow_ring(struct hf_arena *arena, uint64_t size)
 enum hf_err hf_arena_set_snapshot(struct hf_arena *arena, struct hf_bytes bytes)
 {
     struct hf_arena_header *header = arena->header;
-    uint64_t number = atomic_load(&header->snapshot) + (HF_MUTANT(67) ? 2 : 1);
+    uint64_t number = atomic_load(&header->snapshot) + 1;
     struct hf_arena_half *half = &header->half[number % 2];
 
     if (hf_arena_reserve_snapshot(arena, bytes.size))
         return HF_ELIMIT;
     half->position = arena->tail;
     half->size = bytes.size;
-    if (HF_MUTANT(66))
-        atomic_store(&header->snapshot, number);
     HF_STEP(9);
     hf_copy(half->bytes, bytes.data, bytes.size);
     HF_STEP(10);
@@ -411,8 +405,7 @@ bool hf_arena_end_read(const struct hf_arena *arena)
     const struct hf_arena_header *header = arena->header;
 
     atomic_thread_fence(memory_order_seq_cst);
-    return (atomic_load(&header->snapshot) == arena->read_snapshot &&
-            atomic_load(&header->head) == arena->head &&
-            atomic_load(&header->ring_room) == arena->ring_room) ||
-           HF_MUTANT(280);
+    return atomic_load(&header->snapshot) == arena->read_snapshot &&
+           atomic_load(&header->head) == arena->head &&
+           atomic_load(&header->ring_room) == arena->ring_room;
 }

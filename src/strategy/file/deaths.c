@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include "base/container.h"
-#include "base/mutant.h"
 #include "base/step.h"
 #include "strategy/file/inside.h"
 
@@ -20,9 +19,8 @@ static bool has_abandoned_locks(const struct hf_file *file, uint64_t session)
 {
     unsigned slot = hf_file_slot_of(file, session);
 
-    return slot < HF_ARENA_SLOTS && !HF_MUTANT(271) &&
-           !hf_arena_locked(&file->arena, slot) &&
-           (!hf_arena_slot(&file->arena, slot)->detached || HF_MUTANT(270));
+    return slot < HF_ARENA_SLOTS && !hf_arena_locked(&file->arena, slot) &&
+           !hf_arena_slot(&file->arena, slot)->detached;
 }
 
 static bool expire_hold(struct hf_file *file, const struct hf_hold *hold)
@@ -51,8 +49,7 @@ static bool others_hold_keys(const struct hf_file *file)
     if (table->holds.count == 0)
         return false;
     own = hf_table_session(table, file->local.session);
-    return !own || (own->holds < table->holds.count &&
-                    (own->holds == 0 || !HF_MUTANT(308)));
+    return !own || own->holds < table->holds.count;
 }
 
 bool hf_deaths_free_key(struct hf_file *file, struct hf_key key)
@@ -73,7 +70,7 @@ void hf_deaths_free_all(struct hf_file *file, uint64_t session)
     struct hf_walk walk;
     struct hf_hold *hold;
 
-    if (!ended || ended->holds == 0 || HF_MUTANT(272))
+    if (!ended || ended->holds == 0)
         return;
     hf_table_walk(table, &walk);
     while ((hold = hf_walk_next(table, &walk))) {
@@ -235,7 +232,7 @@ static bool watch_session(struct hf_file *file, uint64_t session)
 
     if (watch)
         return watch->pidfd.fd >= 0;
-    if (slot == HF_ARENA_SLOTS || HF_MUTANT(273))
+    if (slot == HF_ARENA_SLOTS)
         return true;
     if (hf_arena_slot(&file->arena, slot)->detached)
         return true;
@@ -248,7 +245,7 @@ static bool watch_session(struct hf_file *file, uint64_t session)
 void hf_deaths_watch(struct hf_file *file)
 {
     uint64_t session = file->deaths.wanted;
-    bool is_watched = find_watch(&file->deaths, session) && !HF_MUTANT(302);
+    bool is_watched = find_watch(&file->deaths, session) != NULL;
 
     file->deaths.wanted = 0;
     /* One that is watched has had its rechecks, or will have them. */
@@ -277,7 +274,7 @@ static bool is_gone(struct review *review, uint64_t session, bool is_holder)
     uint64_t *known = is_holder ? &review->holder : &review->waiter;
     bool is_gone;
 
-    if (session == 0 || (session == *known && !HF_MUTANT(316)))
+    if (session == 0 || session == *known)
         return false;
     HF_STEP(32);
     is_gone = is_holder ? has_abandoned_locks(review->file, session)
@@ -323,8 +320,6 @@ static void remove_predecessors(struct review *review,
                       : hf_local_end_session(local, session) != HF_OK)
             return;
         review->removed++;
-        if (HF_MUTANT(316))
-            link = own->waiting.next;
     }
 }
 

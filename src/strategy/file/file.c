@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "base/mutant.h"
 #include "base/step.h"
 #include "strategy/file/inside.h"
 #include "strategy/file/layout.h"
@@ -98,8 +97,6 @@ static enum hf_err join(struct hf_file *file)
     if (err)
         return err;
     file->replica.session = local->session;
-    if (HF_MUTANT(301))
-        slot->detached = 0;
     HF_STEP(26);
     /* The session first: `detached` protects the locks of the one that it
      * names. */
@@ -130,9 +127,9 @@ static enum hf_err enter_first(struct hf_file *file)
         uint32_t before = owner;
 
         owner = owner_seen(file);
-        if (owner == 0 || (owner != before && !HF_MUTANT(285)))
+        if (owner == 0 || owner != before)
             tries = 0;
-        if (++tries > (HF_MUTANT(285) ? 100 : STUCK_TRIES))
+        if (++tries > STUCK_TRIES)
             return HF_EUNAVAIL;
         if (owner == 0)
             (void)nanosleep(&moment, NULL);
@@ -247,8 +244,6 @@ static enum hf_err file_open(void *self, struct hf_url *url,
         close_arena(file);
         return err;
     }
-    if (HF_MUTANT(53))
-        file->local.offset = 0;
     err = attach(file, host);
     if (err) {
         close_arena(file);

@@ -6,8 +6,6 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "base/mutant.h"
-
 /* A range is there as long as its start is. */
 static struct {
     _Atomic uintptr_t start;
@@ -85,8 +83,7 @@ void hf_guard_begin_growing(sigset_t *mask)
     sigset_t large;
 
     (void)sigemptyset(&large);
-    if (!HF_MUTANT(251))
-        (void)sigaddset(&large, SIGXFSZ);
+    (void)sigaddset(&large, SIGXFSZ);
     (void)pthread_sigmask(SIG_BLOCK, &large, mask);
 }
 

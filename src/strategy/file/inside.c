@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/mutant.h"
 #include "base/step.h"
 #include "strategy/file/layout.h"
 
@@ -61,7 +60,7 @@ static void bury_waiters(struct hf_file *file, struct hf_key key)
             HF_CONTAINER(hold->line.next, struct hf_claim, in_line);
         enum hf_err err;
 
-        if ((first->session->id == file->local.session && !HF_MUTANT(294)) ||
+        if (first->session->id == file->local.session ||
             hf_deaths_is_running(file, first->session->id))
             return;
         err = hf_local_end_session(&file->local, first->session->id);
@@ -111,7 +110,7 @@ static void detach_renewed(struct hf_file *file,
 
     if (!hold || hold->token != command->token ||
         !hf_nonce_equal(&hold->nonce, &command->nonce) ||
-        hold->session->id == file->local.session || HF_MUTANT(274))
+        hold->session->id == file->local.session)
         return;
     slot = hf_file_slot_of(file, hold->session->id);
     if (slot < HF_ARENA_SLOTS)
@@ -157,7 +156,7 @@ static void run(struct hf_local *local, hf_time now,
     if (line && command->kind == HF_COMMAND_LOCK &&
         stands_in_line(file, command, result))
         return;
-    if (line && may_hand_over(command->kind) && !HF_MUTANT(63))
+    if (line && may_hand_over(command->kind))
         bury_waiters(file, command->key);
     file->acting = true;
     hf_replica_run(&file->replica, now, command, result);
@@ -197,7 +196,7 @@ static void check_files(struct hf_file *file)
     const struct hf_table *table = &file->replica.store.table;
 
     file->broken = hf_arena_check(&file->arena, &file->failure) != HF_OK;
-    if (!file->broken && !HF_MUTANT(282))
+    if (!file->broken)
         (void)hf_arena_refill_tokens(&file->arena, table->token);
 }
 
@@ -208,7 +207,7 @@ static enum hf_err prepare(struct hf_file *file)
 
     if (hf_arena_is_lost(&file->arena))
         (void)hf_arena_recover(&file->arena);
-    if (!file->broken && !HF_MUTANT(281))
+    if (!file->broken)
         hf_replica_read_ahead(&file->replica);
     if (!file->broken && now - file->checked >= CHECK_MS) {
         file->checked = now;
@@ -259,7 +258,7 @@ static enum hf_err check_session(struct hf_file *file)
 {
     const struct hf_session *own;
 
-    if (file->local.session == 0 || !file->replica.updated || HF_MUTANT(292))
+    if (file->local.session == 0 || !file->replica.updated)
         return HF_OK;
     own = hf_table_session(&file->replica.store.table, file->local.session);
     if (!own || own->ended)
@@ -275,7 +274,7 @@ static uint64_t last_token(const struct hf_file *file)
 {
     const struct hf_table *table = &file->replica.store.table;
 
-    return table->token + (HF_MUTANT(248) ? 0 : table->waiting.count) + 1;
+    return table->token + table->waiting.count + 1;
 }
 
 /* Outside. HF_EBUSY: come back. */
@@ -310,13 +309,10 @@ enum hf_err hf_file_enter(struct hf_local *local)
     if (!err)
         err = check_session(file);
     if (err || !hf_arena_has_token(&file->arena, last_token(file))) {
-        if (HF_MUTANT(286) && !err)
-            return hf_arena_raise_tokens(&file->arena, last_token(file));
         hf_arena_leave(&file->arena);
         return err ? err : raise_tokens(file, last_token(file));
     }
-    if (!HF_MUTANT(56))
-        expire_due(file);
+    expire_due(file);
     return HF_OK;
 }
 
@@ -325,7 +321,7 @@ void hf_file_leave(struct hf_local *local)
     struct hf_file *file = file_of(local);
     unsigned rings[HF_FILE_RINGS];
     unsigned count = file->ring_count;
-    bool watchers = file->ring_watchers && !HF_MUTANT(54);
+    bool watchers = file->ring_watchers;
 
     memcpy(rings, file->rings, sizeof(rings));
     file->ring_count = 0;

@@ -17,7 +17,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/mutant.h"
 #include "base/step.h"
 #include "strategy/file/guard.h"
 #include "strategy/file/layout.h"
@@ -122,7 +121,7 @@ static bool write_label(int file, struct hf_arena_label label, uint64_t reserve)
 
     if (fstat(file, &st))
         return false;
-    label.inode = HF_MUTANT(317) ? 0 : fold_inode(&st);
+    label.inode = fold_inode(&st);
     return write_at(file, &label, sizeof(label), 0) &&
            write_at(file, rooms, sizeof(rooms),
                     offsetof(struct hf_arena_header, ring_room)) &&
@@ -176,7 +175,7 @@ static void write_in_place(int file)
     int flags;
 
     if (fstatfs(file, &fs) || fs.f_type != BTRFS_SUPER_MAGIC ||
-        ioctl(file, FS_IOC_GETFLAGS, &flags) || HF_MUTANT(289))
+        ioctl(file, FS_IOC_GETFLAGS, &flags))
         return;
     flags |= FS_NOCOW_FL;
     (void)ioctl(file, FS_IOC_SETFLAGS, &flags);
@@ -242,9 +241,9 @@ static enum hf_err find_first_token(struct hf_arena *arena, uint64_t in_arena,
                             arena->path);
     if (err)
         return hf_arena_fail(arena, error, "token", "cannot read it");
-    if (mark < in_arena && !HF_MUTANT(245))
+    if (mark < in_arena)
         mark = in_arena;
-    *token = mark > 0 || HF_MUTANT(246) ? mark : hf_mark_from_clock();
+    *token = mark > 0 ? mark : hf_mark_from_clock();
     return HF_OK;
 }
 
@@ -286,8 +285,7 @@ static void read_times(int file, struct found *found)
  * command, the machine was rebooted since, and no lease runs. */
 static bool may_have_leases(const struct found *found)
 {
-    return found->now >= found->stamped && found->now < found->quiet_at &&
-           !HF_MUTANT(252);
+    return found->now >= found->stamped && found->now < found->quiet_at;
 }
 
 static enum hf_err examine_arena(struct hf_arena *arena, const char *boot,
@@ -337,15 +335,14 @@ static enum hf_err judge_arena(const struct hf_arena *arena,
                                const struct found *found,
                                struct hf_error *error)
 {
-    bool is_ours = found->is_current && !found->is_copy &&
-                   (found->is_of_this_boot || HF_MUTANT(51));
-    bool is_in_use = found->is_in_use && !HF_MUTANT(244);
+    bool is_ours =
+        found->is_current && !found->is_copy && found->is_of_this_boot;
 
     if (found->is_unfinished)
         return HF_ENOTHELD;
-    if (!is_ours && !is_in_use && !may_have_leases(found))
+    if (!is_ours && !found->is_in_use && !may_have_leases(found))
         return HF_ENOTHELD;
-    if (!is_ours && !is_in_use)
+    if (!is_ours && !found->is_in_use)
         return hf_error_set(error, HF_EUNAVAIL,
                             "file:%s/arena: was made by another version of "
                             "holdfast, in another boot or in another "
@@ -423,7 +420,7 @@ static enum hf_err open_or_make(struct hf_arena *arena, const char *boot,
 
     if (err != HF_ENOTHELD)
         return err;
-    if (!HF_MUTANT(318) && !lock_directory(arena->directory))
+    if (!lock_directory(arena->directory))
         return hf_error_set(error, HF_EUNAVAIL,
                             "file:%s/arena: was removed or replaced while "
                             "others use it; end them first",

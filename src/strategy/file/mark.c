@@ -11,7 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/mutant.h"
 #include "base/step.h"
 #include "strategy/file/guard.h"
 #include "strategy/file/layout.h"
@@ -90,7 +89,7 @@ enum hf_err hf_mark_read(int directory, uint64_t *token)
 bool hf_mark_is_missing(int directory)
 {
     return faccessat(directory, "token", F_OK, AT_SYMLINK_NOFOLLOW) != 0 &&
-           errno == ENOENT && !HF_MUTANT(247);
+           errno == ENOENT;
 }
 
 enum hf_err hf_mark_raise(int directory, uint64_t token, uint64_t *mark)
@@ -104,7 +103,7 @@ enum hf_err hf_mark_raise(int directory, uint64_t token, uint64_t *mark)
     }
     *mark = token + TOKENS_AHEAD;
     hf_guard_begin_growing(&before);
-    err = HF_MUTANT(64) ? HF_OK : write_mark(directory, *mark);
+    err = write_mark(directory, *mark);
     hf_guard_end_growing(&before);
     HF_STEP(17);
     return err;
@@ -142,7 +141,7 @@ static bool claim_reserve(const struct hf_arena *arena)
 {
     struct flock lock = lock_of_reserve(F_WRLCK);
 
-    return fcntl(arena->file, F_OFD_SETLK, &lock) == 0 || HF_MUTANT(284);
+    return fcntl(arena->file, F_OFD_SETLK, &lock) == 0;
 }
 
 static void release_reserve(const struct hf_arena *arena)
@@ -169,8 +168,6 @@ static enum hf_err write_reserve(struct hf_arena *arena, uint64_t token)
         mark = reserve; /* missing, or overwritten: the arena knows as well */
     if (mark < token)
         mark = token;
-    if (HF_MUTANT(283))
-        atomic_store(&header->token_reserve, mark + TOKENS_AHEAD);
     err = hf_mark_raise(arena->directory, mark, &mark);
     if (err)
         return err;

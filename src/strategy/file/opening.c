@@ -13,7 +13,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/mutant.h"
 #include "base/step.h"
 #include "strategy/file/guard.h"
 #include "strategy/file/layout.h"
@@ -113,7 +112,7 @@ static enum hf_err open_directory(struct hf_arena *arena, mode_t mode,
 enum hf_err hf_arena_check_plain(const struct hf_arena *arena, int file,
                                  const char *name, struct hf_error *error)
 {
-    if (hf_share_is_plain(file) || HF_MUTANT(296))
+    if (hf_share_is_plain(file))
         return HF_OK;
     return hf_error_set(error, HF_EPROTO,
                         "file:%s/%s: is not a plain file, or has a second name "
@@ -173,7 +172,7 @@ static enum hf_err take_lock(const struct hf_arena *arena, int lock, int how,
     hf_time until = hf_time_add(hf_time_on(CLOCK_MONOTONIC), LOCK_MS);
     struct timespec delay = {.tv_nsec = LOCK_DELAY_NS};
 
-    while (flock(lock, how | (HF_MUTANT(297) ? 0 : LOCK_NB))) {
+    while (flock(lock, how | LOCK_NB)) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             return hf_arena_fail(arena, error, name, "cannot lock it");
         if (hf_time_on(CLOCK_MONOTONIC) >= until)
@@ -202,8 +201,7 @@ static enum hf_err open_file(struct hf_arena *arena, struct hf_error *error)
         err = take_lock(arena, arena->directory, LOCK_SH, "", error);
     /* Closing alone is not enough: a child that another thread forked
      * meanwhile has a copy of the descriptor, which would keep the lock. */
-    if (!HF_MUTANT(201))
-        (void)flock(lock, LOCK_UN);
+    (void)flock(lock, LOCK_UN);
     (void)close(lock);
     return err;
 }
@@ -287,7 +285,7 @@ static bool is_directory_in_place(const struct hf_arena *arena)
 {
     struct stat root, ours, named;
 
-    if (HF_MUTANT(242) || stat("/", &root) || root.st_dev != arena->root_dev ||
+    if (stat("/", &root) || root.st_dev != arena->root_dev ||
         root.st_ino != arena->root_ino)
         return true;
     if (lstat(arena->path, &named))

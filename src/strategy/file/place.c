@@ -10,8 +10,6 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-#include "base/mutant.h"
-
 const char *hf_place_network(const struct statfs *fs)
 {
     static const struct {
@@ -118,10 +116,6 @@ static enum hf_err default_path(char **path, struct hf_error *error)
         err = judge_home(home, &usable, error);
     if (!err && usable)
         err = path_in_home(home, path, error);
-    if (err && HF_MUTANT(250)) {
-        err = HF_OK;
-        usable = false;
-    }
     if (!err && !usable &&
         asprintf(path, "/var/tmp/holdfast-%u", (unsigned)geteuid()) < 0)
         err = hf_error_code(error, HF_ENOMEM);
@@ -188,7 +182,7 @@ enum hf_err hf_place_clock_offset(hf_time *offset, struct hf_error *error)
     char line[128];
 
     *offset = 0;
-    if (!offsets && (errno == ENOENT || HF_MUTANT(249)))
+    if (!offsets && errno == ENOENT)
         return HF_OK;
     errno = offsets ? EPROTO : errno;
     while (offsets && !found && fgets(line, sizeof(line), offsets))

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mutant.h"
 #include "base/step.h"
 #include "core/snapshot.h"
 
@@ -96,12 +95,11 @@ static enum hf_err decode_leases(struct hf_store *store,
         if (hf_leases_reserve(&store->leases))
             return HF_ENOMEM;
         hold->since = since;
-        hf_leases_set(&store->leases, &hold->lease,
-                      HF_MUTANT(68) ? since : end);
+        hf_leases_set(&store->leases, &hold->lease, end);
     }
     /* Only a LOCK makes room for a lease: a hold without one would have none
      * when it is renewed or handed over. */
-    if (store->leases.heap.count != store->table.holds.count && !HF_MUTANT(290))
+    if (store->leases.heap.count != store->table.holds.count)
         return HF_EPROTO;
     return HF_OK;
 }
@@ -138,9 +136,9 @@ static enum hf_err load(struct hf_replica *replica, struct hf_bytes bytes,
 {
     enum hf_err err = HF_OK;
 
-    replica->stale = !HF_MUTANT(58);
+    replica->stale = true;
     replica->reloaded = true;
-    replica->updated = !HF_MUTANT(307);
+    replica->updated = true;
     HF_STEP(31);
     hf_store_fini(&replica->store);
     make_store(replica);
@@ -228,8 +226,6 @@ static enum hf_err copy_entry(struct hf_replica *replica,
 
     if (entry->size > ENTRY_MAX)
         return damaged(replica, "its log is damaged");
-    if (HF_MUTANT(291))
-        return HF_OK;
     buf->size = 0;
     buf->failed = false;
     hf_buf_raw(buf, entry->data, entry->size);
@@ -409,7 +405,7 @@ void hf_replica_run(struct hf_replica *replica, hf_time now,
         return;
     }
     apply(replica, now, command, result);
-    if (result->err == HF_ENOMEM && !HF_MUTANT(57)) {
+    if (result->err == HF_ENOMEM) {
         hf_arena_discard(replica->arena);
         return;
     }

@@ -11,7 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/mutant.h"
 #include "strategy/file/layout.h"
 
 #define SAFELY (O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
@@ -43,7 +42,7 @@ void hf_share_file(int directory, int file)
     int saved = errno;
 
     if (!fstat(directory, &shared) && !fstat(file, &st) &&
-        st.st_uid == geteuid() && !HF_MUTANT(295)) {
+        st.st_uid == geteuid()) {
         if (st.st_gid != shared.st_gid)
             (void)!fchown(file, (uid_t)-1, shared.st_gid);
         (void)fchmod(file, shared.st_mode & 0666);

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/assert.h"
-#include "base/mutant.h"
 #include "base/step.h"
 #include "strategy/file/layout.h"
 
@@ -53,7 +52,7 @@ bool hf_arena_locked(const struct hf_arena *arena, unsigned slot)
 
     if (slot == arena->slot)
         return true;
-    if (fcntl(arena->file, HF_MUTANT(29) ? F_GETLK : F_OFD_GETLK, &lock))
+    if (fcntl(arena->file, F_OFD_GETLK, &lock))
         return true; /* not known to be free */
     return lock.l_type != F_UNLCK;
 }
@@ -80,10 +79,8 @@ bool hf_arena_has_ended(const struct hf_arena *arena, unsigned slot, int pidfd)
     struct pollfd process = {.fd = pidfd, .events = POLLIN};
     pid_t pid = pid_of(arena, slot);
 
-    if (HF_MUTANT(50))
-        return false;
     if (pidfd >= 0)
-        return poll(&process, 1, 0) > 0 && !HF_MUTANT(305);
+        return poll(&process, 1, 0) > 0;
     return pid && kill(pid, 0) && errno == ESRCH;
 }
 
@@ -94,7 +91,7 @@ bool hf_arena_alive(const struct hf_arena *arena, unsigned slot)
 
     if (slot == arena->slot)
         return true;
-    if (!hf_arena_locked(arena, slot) && !HF_MUTANT(30))
+    if (!hf_arena_locked(arena, slot))
         return false;
     pidfd = hf_arena_open_process(arena, slot);
     has_ended = hf_arena_has_ended(arena, slot, pidfd);
@@ -111,9 +108,9 @@ bool hf_arena_alive(const struct hf_arena *arena, unsigned slot)
 enum hf_err hf_arena_inherit(struct hf_arena *arena, struct hf_error *error)
 {
     arena->inherited = fcntl(arena->file, F_DUPFD, INHERITED_FD);
-    if (arena->inherited < 0 && !HF_MUTANT(304))
+    if (arena->inherited < 0)
         arena->inherited = fcntl(arena->file, F_DUPFD, INHERITED_FD_MIN);
-    if (arena->inherited >= 0 || HF_MUTANT(306))
+    if (arena->inherited >= 0)
         return HF_OK;
     return hf_error_set(error, HF_ESYSTEM,
                         "file:%s: no descriptor is free for executed programs "
@@ -138,7 +135,7 @@ static void open_bell(struct hf_arena *arena, unsigned slot, uint64_t session)
         (void)close(arena->bell);
     name_fifo(name, slot);
     arena->bell = hf_share_open(arena->directory, name, O_RDWR);
-    if (arena->bell >= 0 && !hf_share_is_fifo(arena->bell) && !HF_MUTANT(298)) {
+    if (arena->bell >= 0 && !hf_share_is_fifo(arena->bell)) {
         (void)close(arena->bell);
         arena->bell = -1;
     }
@@ -149,8 +146,6 @@ void hf_arena_ring(struct hf_arena *arena, unsigned slot)
 {
     uint64_t session = hf_arena_slot(arena, slot)->session;
 
-    if (HF_MUTANT(62))
-        return;
     HF_STEP(14);
     if (arena->bell < 0 || arena->bell_session != session)
         open_bell(arena, slot, session);
@@ -187,8 +182,7 @@ static bool lock_slot(struct hf_arena *arena, unsigned slot)
     struct flock lock = lock_of(slot);
 
     arena->slot = slot;
-    return fcntl(arena->file, HF_MUTANT(29) ? F_SETLK : F_OFD_SETLK, &lock) ==
-           0;
+    return fcntl(arena->file, F_OFD_SETLK, &lock) == 0;
 }
 
 static void unlock_slot(struct hf_arena *arena)

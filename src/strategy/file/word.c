@@ -2,7 +2,6 @@
 
 #include <endian.h>
 
-#include "base/mutant.h"
 #include "base/step.h"
 #include "strategy/file/arena.h"
 
@@ -23,8 +22,6 @@ _Static_assert(HF_ARENA_SLOTS < OWNER, "a slot fits into the word");
 
 static uint64_t make_word(unsigned slot, uint64_t turn)
 {
-    if (HF_MUTANT(59))
-        turn = 0;
     return (turn >> TURN_LOW_BITS) << TURN_HIGH_SHIFT |
            (turn & TURN_LOW) << TURN_SHIFT | (slot + 1);
 }
@@ -50,7 +47,7 @@ uint32_t hf_word_futex_value(uint64_t word)
 void hf_word_start(struct hf_word_attempt *attempt, unsigned slot,
                    _Atomic uint64_t *turn)
 {
-    uint64_t last = HF_MUTANT(240) ? attempt->turn : atomic_load(turn);
+    uint64_t last = atomic_load(turn);
 
     *attempt = (struct hf_word_attempt){
         .slot = slot,
@@ -87,8 +84,6 @@ static enum hf_word_state suspect_owner(const struct hf_word_attempt *attempt)
 
     if (owner >= HF_ARENA_SLOTS)
         return HF_WORD_BROKEN;
-    if (HF_MUTANT(60) || (HF_MUTANT(61) && owner == attempt->slot))
-        return HF_WORD_BUSY;
     return owner == attempt->slot ? HF_WORD_TAKE_OVER : HF_WORD_ASK;
 }
 

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/mutant.h"
 
 #define DATABASE "holdfast"
 #define COLLECTION "locks"
@@ -181,8 +180,7 @@ static void be_strict(mongoc_uri_t *uri)
     mongoc_uri_set_write_concern(uri, writes);
     mongoc_read_concern_set_level(reads, MONGOC_READ_CONCERN_LEVEL_MAJORITY);
     mongoc_uri_set_read_concern(uri, reads);
-    if (!HF_MUTANT(102))
-        mongoc_uri_set_read_prefs_t(uri, primary);
+    mongoc_uri_set_read_prefs_t(uri, primary);
     mongoc_uri_set_option_as_bool(uri, MONGOC_URI_RETRYWRITES, false);
     mongoc_uri_set_option_as_bool(uri, MONGOC_URI_RETRYREADS, false);
     for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)

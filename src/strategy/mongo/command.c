@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/mutant.h"
 
 #define CROWDED 16 /* LOCKs of a client, after one that met somebody */
 
@@ -76,9 +75,7 @@ static void add_lock(bson_t *to, const struct hf_mongo_asker *asker,
 {
     BSON_APPEND_UTF8(to, "owner", asker->owner);
     BSON_APPEND_BOOL(to, "queue", command->queue);
-    BSON_APPEND_INT64(to, "lease",
-                      HF_MUTANT(103) ? command->lease_ms / 1000 * 1000 + 1000
-                                     : command->lease_ms);
+    BSON_APPEND_INT64(to, "lease", command->lease_ms);
     add_escaped(to, "note", command->note);
     add_bytes(to, "value", command->value);
 }
@@ -142,7 +139,7 @@ static enum hf_err ask(struct hf_mongo_question *question,
 static bool is_brief(struct hf_mongo_asker *asker,
                      const struct hf_command *command, bool doubtful)
 {
-    if (doubtful && !HF_MUTANT(172)) /* an earlier copy may have been there */
+    if (doubtful) /* an earlier copy may have been there */
         return false;
     if (command->kind == HF_COMMAND_UNLOCK)
         return true;

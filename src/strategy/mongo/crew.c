@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "base/mutant.h"
 #include "strategy/mongo/library.h"
 #include "strategy/mongo/worker.h"
 
@@ -113,8 +112,7 @@ enum hf_mongo_progress hf_mongo_crew_take_back(struct hf_mongo_crew *crew,
     pthread_mutex_lock(&crew->mutex);
     worker = hf_mongo_worker_find(crew, job);
     if (worker) {
-        progress =
-            worker->server || HF_MUTANT(174) ? HF_MONGO_SENT : HF_MONGO_UNSENT;
+        progress = worker->server ? HF_MONGO_SENT : HF_MONGO_UNSENT;
         hf_mongo_worker_abandon(worker);
     } else if (job->begun) {
         progress = HF_MONGO_SENT; /* it has ended: its `done` is to run */

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/mutant.h"
 #include "strategy/mongo/command.h"
 
 /* MongoDB's numbers: src/mongo/base/error_codes.yml in its sources. */
@@ -80,7 +79,7 @@ static enum hf_err login_fault(const bson_error_t *why)
 {
     return strstr(why->message, "Authentication failed") ||
                    strstr(why->message, "mechanism") ||
-                   strstr(why->message, "username") || HF_MUTANT(176)
+                   strstr(why->message, "username")
                ? HF_EDENIED
                : HF_EUNAVAIL;
 }
@@ -92,7 +91,7 @@ static enum hf_err meaning(const bson_error_t *why)
         return server_fault(why->code);
     case MONGOC_ERROR_WRITE_CONCERN:
         /* done, but who knows for how long */
-        return HF_MUTANT(108) ? HF_EUNAVAIL : HF_EINDOUBT;
+        return HF_EINDOUBT;
     case MONGOC_ERROR_SERVER_SELECTION:
         return HF_EUNAVAIL;
     case MONGOC_ERROR_CLIENT:
@@ -112,8 +111,6 @@ static enum hf_err meaning(const bson_error_t *why)
 void hf_mongo_fault(struct hf_mongo_reply *reply, const bson_error_t *why)
 {
     reply->err = meaning(why);
-    if (HF_MUTANT(104) && reply->err == HF_EDENIED)
-        reply->err = HF_EUNAVAIL;
     (void)snprintf(reply->cause, sizeof(reply->cause), "%s%s",
                    reply->err == HF_EPROTO
                        ? "what is stored under this key is not understood: "

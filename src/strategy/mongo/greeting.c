@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mutant.h"
 #include "strategy/mongo/command.h"
 
 #define OPEN_MS 10000  /* hf_open() waits so long for a server */
@@ -113,8 +112,8 @@ static void run(struct hf_mongo_job *job, mongoc_client_t *client,
         greeting->reply = (struct hf_mongo_reply){.err = HF_OK};
         greet(greeting, client, place);
         err = greeting->reply.err;
-    } while ((err == HF_EINDOUBT || (err == HF_EUNAVAIL && !HF_MUTANT(105) &&
-                                     is_there(greeting, client))) &&
+    } while ((err == HF_EINDOUBT ||
+              (err == HF_EUNAVAIL && is_there(greeting, client))) &&
              hf_time_now() < until);
 }
 

@@ -6,7 +6,6 @@
 
 #include "base/assert.h"
 #include "base/limits.h"
-#include "base/mutant.h"
 
 #define LOOK_MS 5000 /* how long a server may work on it */
 #define BATCH 1000
@@ -339,7 +338,7 @@ static void check_stream(struct hf_mongo_look *look, mongoc_client_t *client,
         hf_mongo_fault(&reply, &why);
         bson_destroy(&bson);
     }
-    if ((reply.err == HF_EDENIED || reply.err == HF_EINVAL) && !HF_MUTANT(226))
+    if (reply.err == HF_EDENIED || reply.err == HF_EINVAL)
         look->reply = reply;
     bson_destroy(opts);
     bson_destroy(command);
@@ -358,8 +357,7 @@ void hf_mongo_look(struct hf_mongo_look *look, mongoc_client_t *client,
         hf_mongo_choose_server(client, &look->reply);
 
     if (server) {
-        if (HF_MUTANT(101) || look->scope == HF_MONGO_PREFIX || look->local ||
-            place->alone ||
+        if (look->scope == HF_MONGO_PREFIX || look->local || place->alone ||
             hf_mongo_is_primary(look->client, client, place, server,
                                 &look->reply))
             look_at(look, client, place, server);

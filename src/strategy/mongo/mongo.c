@@ -148,7 +148,7 @@ static void look_seldom(struct hf_mongo *mongo, struct hf_answer *answer)
     span += hf_random_below(mongo->host->ops->random(mongo->host), span / 2);
     if (answer->look_again_ms == 0 || answer->look_again_ms > span)
         answer->look_again_ms = span;
-    answer->is_pushed = !HF_MUTANT(182);
+    answer->is_pushed = true;
 }
 
 static void locked(struct hf_mongo *mongo, const struct hf_request *request,
@@ -208,8 +208,7 @@ static enum hf_mongo_urgency urgency_of(enum hf_command_kind kind)
 {
     if (kind == HF_COMMAND_LOCK)
         return HF_MONGO_TAKES;
-    return kind == HF_COMMAND_CANCEL && !HF_MUTANT(221) ? HF_MONGO_WITHDRAWS
-                                                        : HF_MONGO_KEEPS;
+    return kind == HF_COMMAND_CANCEL ? HF_MONGO_WITHDRAWS : HF_MONGO_KEEPS;
 }
 
 static void run_command(struct hf_mongo *mongo, struct hf_request *request)

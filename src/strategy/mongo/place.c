@@ -1,7 +1,6 @@
 #include "strategy/mongo/place.h"
 
 #include "base/assert.h"
-#include "base/mutant.h"
 
 #define WRITE_TIMEOUT_MS 7000 /* for a majority to have it; then in doubt */
 
@@ -12,9 +11,7 @@ static bson_t *write_opts(void)
     bson_t *opts = bson_new();
 
     mongoc_write_concern_set_wmajority(concern, WRITE_TIMEOUT_MS);
-    mongoc_write_concern_set_journal(concern, !HF_MUTANT(100));
-    if (HF_MUTANT(27))
-        mongoc_write_concern_set_w(concern, 1);
+    mongoc_write_concern_set_journal(concern, true);
     HF_ASSERT(mongoc_write_concern_append(concern, opts));
     mongoc_write_concern_destroy(concern);
     return opts;

@@ -1,5 +1,4 @@
 /* position.c - where a claim stands in the queue: read, not written. */
-#include "base/mutant.h"
 #include "strategy/mongo/command.h"
 
 #define READ_MS 3000 /* how long a server may work on it */
@@ -119,8 +118,7 @@ void hf_mongo_find_position(const struct hf_mongo_question *question,
     }
     reply->place = position.at;
     set_left(reply, &position);
-    if (position.at >= 0 ||
-        (!joined && (HF_MUTANT(220) || (position.full && !position.mine))))
+    if (position.at >= 0 || (!joined && position.full && !position.mine))
         return;
     reply->place = 0;
     reply->has_left = true;
@@ -140,7 +138,7 @@ bool hf_mongo_still_waits(const struct hf_mongo_question *question,
 
     if (!query(question, client, place, server, &position, &found) ||
         position.mine || position.at < 0 || !position.has_left ||
-        (position.left_ms <= 0 && !HF_MUTANT(181)))
+        position.left_ms <= 0)
         return false;
     found.held = true;
     found.exists = true;

@@ -1,7 +1,6 @@
 /* primary.c - which server is the primary, as libmongoc's monitors report it. */
 #include <string.h>
 
-#include "base/mutant.h"
 #include "strategy/mongo/worker.h"
 
 static bool is_type(const mongoc_server_description_t *server, const char *type)
@@ -37,7 +36,7 @@ static bool lose_jobs(struct hf_mongo_crew *crew,
         struct hf_mongo_job *job = worker->job;
 
         if (!job || !job->lost || hf_list_linked(&job->link) ||
-            worker->server == 0 || worker->oneshot || HF_MUTANT(171) ||
+            worker->server == 0 || worker->oneshot ||
             !is_deposed(worker->server, servers, count))
             continue;
         hf_list_push_back(&crew->lost, &job->link);

@@ -39,7 +39,7 @@ uint64_t hf_mongo_token(const bson_iter_t *at)
 {
     int64_t token = BSON_ITER_HOLDS_INT64(at) ? bson_iter_int64(at) : 0;
 
-    return token > 0 || HF_MUTANT(112) ? (uint64_t)token : 0;
+    return token > 0 ? (uint64_t)token : 0;
 }
 
 static bool is_text(const bson_iter_t *at, const char *text)
@@ -222,7 +222,7 @@ static uint32_t look_again(const struct hf_mongo_reply *reply)
     if (place >= LOOKERS)
         after = (place - LOOKERS + 1) * LATER_MS;
     if (!reply->has_left || reply->left_ms > UINT32_MAX - after ||
-        place >= (HF_MUTANT(225) ? LOOKERS : LATER_LOOKERS) || HF_MUTANT(116))
+        place >= LATER_LOOKERS)
         return 0;
     return reply->left_ms + after;
 }
@@ -264,7 +264,7 @@ static bool ended(const struct hf_mongo_reply *reply, uint64_t token,
 
 static enum hf_err conclude_update(const struct hf_mongo_reply *reply)
 {
-    if (HF_MUTANT(98) ? reply->fresh : reply->updated)
+    if (reply->updated)
         return HF_OK;
     return reply->superseded ? HF_ECANCELED : HF_EMISMATCH;
 }
@@ -305,7 +305,7 @@ static enum hf_err conclude(const struct hf_command *command,
                    : not_mine(reply);
     case HF_COMMAND_RENEW:
         answer->result.generation = reply->renewals;
-        if (!holds && !(HF_MUTANT(110) && !reply->exists))
+        if (!holds)
             return not_mine(reply);
         return reply->forced ? HF_EFORCED : HF_OK;
     case HF_COMMAND_UPDATE:
@@ -328,8 +328,7 @@ static bool is_ended(const struct hf_mongo_reply *reply,
 static bool is_anothers(const struct hf_mongo_reply *reply,
                         const struct hf_command *command)
 {
-    return reply->held && !reply->mine && reply->token == command->token &&
-           !HF_MUTANT(124);
+    return reply->held && !reply->mine && reply->token == command->token;
 }
 
 void hf_mongo_conclude(const struct hf_command *command,

@@ -1,6 +1,5 @@
 /* running.c - a question, put to a server by a thread of the crew. */
 #include "base/assert.h"
-#include "base/mutant.h"
 #include "strategy/mongo/command.h"
 #include "strategy/mongo/looking.h"
 
@@ -82,7 +81,7 @@ static bool run(const struct hf_mongo_question *question,
         bson_destroy(&bson);
         lost = !done && hf_mongo_lost_a_race(&why);
     }
-    if (!done && !HF_MUTANT(109))
+    if (!done)
         hf_mongo_fault(reply, &why);
     bson_destroy(&command);
     return !lost;
@@ -174,7 +173,7 @@ static bool wants_proof(const struct hf_mongo_question *question,
                         const struct hf_mongo_reply *reply,
                         const struct hf_mongo_place *place)
 {
-    if (HF_MUTANT(95) || place->alone || question->script == HF_MONGO_LOOK)
+    if (place->alone || question->script == HF_MONGO_LOOK)
         return false;
     return !reply->err && !reply->fresh && reply->place < 0;
 }
@@ -283,8 +282,7 @@ static void add_abandoned(bson_t *update)
     add_type(&query, "token", "long");
     add_type(&query, "lease", "long");
     add_type(&query, "line", "array");
-    if (!HF_MUTANT(223))
-        add_queue(&query);
+    add_queue(&query);
     add_type(&query, "ends", "array");
     add_type(&query, "ends.until", "date");
     bson_append_document_end(update, &query);

@@ -1,6 +1,5 @@
 /* server.c - which server is asked, by which name, and whether it may answer. */
 #include <stdio.h>
-#include <time.h>
 
 #include "base/assert.h"
 #include "strategy/mongo/command.h"
@@ -85,16 +84,6 @@ mongoc_server_description_t *hf_mongo_choose_server(
     return read_handshake(client, selected, reply);
 }
 
-/* What this machine calls the time is nobody's business. */
-static void add_client_clock(bson_t *variables)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    BSON_APPEND_DATE_TIME(variables, "now",
-                          (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000);
-}
-
 /* `$$server` names the clock that times the leases. It is the id of the server's
  * process: a server that restarts under its address may come back with another
  * time of day. */
@@ -104,23 +93,14 @@ static void add_clock(bson_t *variables,
     char name[HF_MONGO_CLOCK_SIZE];
 
     HF_ASSERT(find_process(server, name));
-    BSON_APPEND_UTF8(variables, "server",
-                     HF_MUTANT(180)
-                         ? mongoc_server_description_host(server)->host_and_port
-                         : name);
+    BSON_APPEND_UTF8(variables, "server", name);
 }
 
 void hf_mongo_add_common(bson_t *variables,
                          const mongoc_server_description_t *server)
 {
     add_clock(variables, server);
-    if (HF_MUTANT(28))
-        add_client_clock(variables);
-    else
-        BSON_APPEND_UTF8(variables, "now", "$$NOW");
-#ifdef HF_MUTANTS
-    BSON_APPEND_INT32(variables, "mutant", hf_mutant);
-#endif
+    BSON_APPEND_UTF8(variables, "now", "$$NOW");
 }
 
 bool hf_mongo_write(const bson_t *command, mongoc_client_t *client,
@@ -135,8 +115,6 @@ bool hf_mongo_write(const bson_t *command, mongoc_client_t *client,
                       (int32_t)mongoc_server_description_id(server));
     done = mongoc_client_write_command_with_opts(
         client, place->address.database, command, opts, reply, why);
-    if (HF_MUTANT(107) && !done)
-        done = why->domain == MONGOC_ERROR_WRITE_CONCERN;
     bson_destroy(opts);
     return done;
 }
@@ -159,9 +137,8 @@ bool hf_mongo_is_primary(const char *asker, mongoc_client_t *client,
         "q", "{", "_id", BCON_UTF8(name), "}", "u", "[", "{", "$set", "{",
         "reads", "{", "$add", "[", "{", "$ifNull", "[", "$reads", BCON_INT64(0),
         "]", "}", BCON_INT64(1), "]", "}", "gone", "{", "$add", "[", "$$NOW",
-        BCON_INT64(HF_MUTANT(187) ? place->address.keep_ms : PROOF_KEEP_MS),
-        "]", "}", "}", "}", "]", "upsert", BCON_BOOL(true), "}", "]",
-        "maxTimeMS", BCON_INT32(PROOF_MS));
+        BCON_INT64(PROOF_KEEP_MS), "]", "}", "}", "}", "]", "upsert",
+        BCON_BOOL(true), "}", "]", "maxTimeMS", BCON_INT32(PROOF_MS));
     done = hf_mongo_write(command, client, place, server, &answer, &why);
     if (!done) {
         hf_mongo_fault(reply, &why);

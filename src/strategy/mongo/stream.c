@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/mutant.h"
 
 #define AWAIT_MS 250         /* how long the server waits for a change */
 #define QUEUE_MAX 16384      /* changes that the client has not taken */
@@ -173,8 +172,7 @@ static void skip_lost(struct hf_mongo_stream *stream, struct position *position,
         bson_destroy(position->token);
         position->token = NULL;
         position->from = hf_mongo_reply_time(&reply);
-        mark =
-            HF_MUTANT(115) ? NULL : hf_mongo_change_new(position->from, "", "");
+        mark = hf_mongo_change_new(position->from, "", "");
         if (mark) {
             mark->lost = true;
             (void)queue_change(stream, position, mark);
@@ -271,7 +269,7 @@ static void back_off(struct hf_mongo_stream *stream, struct position *position)
     struct timespec until;
 
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += (time_t)(ms / 1000) + (HF_MUTANT(113) ? 3600 : 0);
+    until.tv_sec += (time_t)(ms / 1000);
     until.tv_nsec += (long)(ms % 1000) * 1000000;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
@@ -317,7 +315,7 @@ static void stream_main(void *arg, mongoc_client_t *client,
 
         position.primary = find_primary(client);
         opened = open_stream(collection, &position, stream->client);
-        if (!read_changes(stream, &position, opened, client) || HF_MUTANT(114))
+        if (!read_changes(stream, &position, opened, client))
             skip_lost(stream, &position, client);
         mongoc_change_stream_destroy(opened);
         if (check_current(stream, &position, false))
@@ -418,8 +416,7 @@ bool hf_mongo_stream_is_live(struct hf_mongo_stream *stream)
 void hf_mongo_stream_rest(struct hf_mongo_stream *stream)
 {
     pthread_mutex_lock(&stream->mutex);
-    if (!HF_MUTANT(186))
-        stream->rest_at = hf_time_add(hf_time_now(), IDLE_MS);
+    stream->rest_at = hf_time_add(hf_time_now(), IDLE_MS);
     pthread_mutex_unlock(&stream->mutex);
 }
 

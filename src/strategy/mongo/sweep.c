@@ -44,7 +44,7 @@ static void run(struct hf_mongo_job *job, mongoc_client_t *client,
     sweep->err = HF_EUNAVAIL;
     if (!server)
         return;
-    if (!sweep->opens && !HF_MUTANT(188))
+    if (!sweep->opens)
         (void)hf_mongo_make_index(client, place, &why);
     sweep->err =
         hf_mongo_sweep(&sweep->question, client, place, server, sweep->max_ms);

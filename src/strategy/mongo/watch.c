@@ -62,11 +62,9 @@ static void push_grant(struct hf_mongo *mongo, const struct hf_nonce *nonce,
     struct hf_push_grant push = {
         .nonce = *nonce,
         .token = token,
-        .offered = !HF_MUTANT(121),
+        .offered = true,
     };
 
-    if (HF_MUTANT(93))
-        return;
     mongo->grants[mongo->grant_count++ % HF_MONGO_GRANTS_KEPT] =
         (struct hf_mongo_grant){*nonce, token};
     mongo->host->ops->grant(mongo->host, &push);
@@ -88,10 +86,10 @@ static void tell_claims(struct hf_mongo *mongo,
             continue;
         if (granted && i == 0)
             push_grant(mongo, &claim->nonce, line->event.token);
-        else if (granted && !HF_MUTANT(184))
+        else if (granted)
             hf_mongo_waiters_look(mongo, &claim->nonce,
                                   HF_MONGO_OFFER_MS + i * NEXT_LOOKS_MS);
-        else if (!granted)
+        else
             hf_mongo_waiters_look(mongo, &claim->nonce, 0);
     }
 }

@@ -3,8 +3,6 @@
 #include <errno.h>
 #include <time.h>
 
-#include "base/mutant.h"
-
 /* Commands on one document conflict: the server restarts the later ones, and
  * under load some of them are restarted for a long time. */
 #define SAME_SUBJECT_MAX 1
@@ -70,7 +68,7 @@ static bool has_worker(const struct hf_mongo_crew *crew,
 
     for (unsigned i = 0; i <= (unsigned)urgency; i++)
         running += crew->running[i];
-    return running < workers_max[urgency] || HF_MUTANT(173);
+    return running < workers_max[urgency];
 }
 
 static struct hf_mongo_job *next_job(struct hf_mongo_crew *crew)
@@ -129,7 +127,7 @@ static void take_client(struct hf_mongo_worker *worker, bool first)
 
     if (worker->oneshot && !young)
         drop_client(worker);
-    if (!worker->client && first && young && !HF_MUTANT(177)) {
+    if (!worker->client && first && young) {
         worker->client = hf_mongo_oneshot_open(crew->place.address.uri);
         worker->oneshot = worker->client != NULL;
     }
@@ -218,8 +216,8 @@ void hf_mongo_worker_abandon(struct hf_mongo_worker *worker)
 
     hf_list_remove(&worker->job->link); /* of those that are lost */
     worker->job = NULL;
-    worker->barred = worker->server == 0 && !HF_MUTANT(175);
-    if (crew->orphan_count >= HF_MONGO_ORPHANS_MAX || HF_MUTANT(170)) {
+    worker->barred = worker->server == 0;
+    if (crew->orphan_count >= HF_MONGO_ORPHANS_MAX) {
         hf_mongo_worker_wake(crew); /* others of its subject may run */
         return;
     }

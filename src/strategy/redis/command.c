@@ -20,7 +20,7 @@ static const char *unwrap(const char *text)
     static const char where[] = "@user_script";
     const char *inner = text;
 
-    if (HF_MUTANT(157) || strncmp(text, "ERR Error running script", 24) != 0)
+    if (strncmp(text, "ERR Error running script", 24) != 0)
         return text;
     while (strstr(inner, where))
         inner = strstr(inner, where) + strlen(where);
@@ -203,7 +203,7 @@ void hf_redis_take_command(struct hf_redis_link *link, const redisReply *reply,
 {
     *taken = (struct hf_redis_taken){0};
     if (!reply) {
-        answer->result.err = HF_MUTANT(75) ? HF_EUNAVAIL : HF_EINDOUBT;
+        answer->result.err = HF_EINDOUBT;
         hf_redis_explain(answer, link->failure.text);
     } else if (reply->type == REDIS_REPLY_ERROR) {
         answer->result.err = hf_redis_failure(link, reply);

@@ -55,6 +55,5 @@ elseif lock.forced == '0' then
 end
 -- Holders listen, and renew at once if it is theirs. Where the user may not
 -- publish there, the holder finds out at its next renewal.
-if mutant == 267 then return HF_OK end
 redis.pcall('PUBLISH', string.sub(KEYS[4], 1, -6) .. 'forced', lock.token)
 return HF_OK

@@ -1,6 +1,5 @@
 /* greeting.c - what is said first on a new connection, and what is learnt. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "strategy/redis/words.h"
@@ -169,7 +168,7 @@ static bool end_the_one_before(struct hf_redis_link *link)
 
 static void all_answered(struct hf_redis_link *link)
 {
-    if (link->id_before > 0 && !link->channel && !HF_MUTANT(85)) {
+    if (link->id_before > 0 && !link->channel) {
         if (!end_the_one_before(link))
             (void)refuse(link, HF_ENOMEM, hf_err_text(HF_ENOMEM));
         return;
@@ -265,32 +264,13 @@ static bool ask_server(struct hf_redis_link *link)
 
 /* ---- Scripts ------------------------------------------------------------*/
 
-#ifdef HF_MUTANTS
-/* Which of the planted bugs is switched on. */
-static char *script_text(unsigned script)
-{
-    char *text = NULL;
-
-    if (asprintf(&text, "local mutant = %d\n%s", hf_mutant,
-                 hf_redis_scripts[script]) < 0)
-        return NULL;
-    return text;
-}
-#else
-static char *script_text(unsigned script)
-{
-    return strdup(hf_redis_scripts[script]);
-}
-#endif
-
 static bool load(struct hf_redis_link *link, unsigned script)
 {
-    char *text = script_text(script);
-    bool said = text && say_words(link, "SCRIPT", "LOAD", text, NULL);
+    bool said =
+        say_words(link, "SCRIPT", "LOAD", hf_redis_scripts[script], NULL);
 
-    if (text)
+    if (said)
         link->greetings[link->greetings_sent - 1].script = script;
-    free(text);
     return said;
 }
 
@@ -319,13 +299,9 @@ static enum hf_err check_scripts(struct hf_redis_link *link,
 }
 
 /* Their digests are known, so that a server which has them is not sent their
- * text. A build with planted bugs has other texts. */
+ * text. */
 static bool ask_scripts(struct hf_redis_link *link)
 {
-#ifdef HF_MUTANTS
-    (void)check_scripts;
-    return load_all(link);
-#else
     struct hf_redis_args args = {.count = 0};
 
     hf_redis_add_text(&args, "SCRIPT");
@@ -335,7 +311,6 @@ static bool ask_scripts(struct hf_redis_link *link)
         hf_redis_add(&args, link->shas[i], HF_REDIS_SHA_SIZE);
     }
     return say(link, &args, check_scripts);
-#endif
 }
 
 static bool raise_tokens(struct hf_redis_link *link)
@@ -360,8 +335,7 @@ bool hf_redis_greet(struct hf_redis_link *link)
         return false;
     if (link->channel)
         return say_words(link, "SUBSCRIBE", link->channel, NULL, check_ok);
-    return ask_server(link) && ask_scripts(link) &&
-           (HF_MUTANT(74) || raise_tokens(link));
+    return ask_server(link) && ask_scripts(link) && raise_tokens(link);
 }
 
 /* What is asked of a connection that is up, one thing at a time. */
@@ -391,7 +365,7 @@ enum hf_err hf_redis_link_check(struct hf_redis_link *link,
         err == HF_EUNSUPPORTED || now >= hf_time_add(link->checked, CHECK_MS);
 
     if (command->kind == HF_COMMAND_LOCK && link->state == HF_REDIS_UP && due &&
-        !HF_MUTANT(156) && begin_again(link))
+        begin_again(link))
         (void)ask_promises(link);
     return err;
 }

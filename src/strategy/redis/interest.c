@@ -201,7 +201,7 @@ static void see_missed(struct hf_redis *redis, struct hf_redis_watch *watch,
         .event = {.kind = HF_EVENT_DROPPED, .index = since, .owner = ""},
     };
 
-    if (watch->next == 0 || watch->next > since || HF_MUTANT(164))
+    if (watch->next == 0 || watch->next > since)
         return;
     watch->next = since + 1;
     redis->host->ops->event(redis->host, &push);
@@ -297,8 +297,7 @@ static void choose_part(struct hf_redis *redis)
     redis->part++;
     redis->part_size = 0;
     for (struct hf_list *link = redis->watches.next;
-         link != &redis->watches &&
-         (redis->part_size < PART_MAX || HF_MUTANT(234));
+         link != &redis->watches && redis->part_size < PART_MAX;
          link = link->next) {
         struct hf_redis_watch *watch = hf_redis_watch_of(link);
 
@@ -370,7 +369,7 @@ void hf_redis_on_tick(struct hf_timer *timer)
     hf_time now = redis->host->ops->now(redis->host);
 
     hf_redis_tick_at(redis, hf_time_add(now, TICK_MS));
-    if (now >= hf_time_add(redis->round_at, TICK_MS) && !HF_MUTANT(235))
+    if (now >= hf_time_add(redis->round_at, TICK_MS))
         begin_round(redis);
     send_next_part(redis);
 }

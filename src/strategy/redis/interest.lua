@@ -24,6 +24,5 @@ local function matching(watched, prefixes, key)
             found[#found + 1] = {pattern, tonumber(string.match(since[i], '%d+$'))}
         end
     end
-    if mutant == 162 then found = {{'=' .. key, 0}} end
     return found
 end

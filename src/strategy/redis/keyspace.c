@@ -32,7 +32,7 @@ enum hf_err hf_redis_keyspace_init(struct hf_redis_keyspace *space,
                             "holdfast's own; choose another prefix",
                             prefix);
     if (prefix) {
-        space->prefix_size = HF_MUTANT(167) ? 0 : strlen(prefix);
+        space->prefix_size = strlen(prefix);
         memcpy(space->prefix, prefix, space->prefix_size);
     }
     for (unsigned i = 0; i < HF_REDIS_KEYS_SHARED; i++)

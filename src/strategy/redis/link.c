@@ -13,7 +13,6 @@
 #include <sys/socket.h>
 
 #include "base/assert.h"
-#include "base/mutant.h"
 #include "strategy/redis/socket.h"
 
 #define REST_MIN_MS 10u   /* before the second attempt to connect */
@@ -89,9 +88,8 @@ static bool write_plain(struct hf_redis_link *link)
     ssize_t written;
 
     if (out->size > link->written) {
-        written =
-            send(link->fd.fd, out->data + link->written,
-                 out->size - link->written, HF_MUTANT(78) ? 0 : MSG_NOSIGNAL);
+        written = send(link->fd.fd, out->data + link->written,
+                       out->size - link->written, MSG_NOSIGNAL);
         if (written < 0 && errno != EAGAIN && errno != EINTR)
             return false;
         link->written += written > 0 ? (size_t)written : 0;
@@ -158,10 +156,8 @@ static bool can_send(const struct hf_redis_link *link)
  * that is gone is for the kernel to find out (socket.h). */
 static hf_time silent_until(const struct hf_redis_link *link)
 {
-    uint32_t up_ms = HF_MUTANT(159) ? 1000 : SILENCE_MS;
-
     return hf_time_add(link->heard,
-                       link->state == HF_REDIS_UP ? up_ms : HANDSHAKE_MS);
+                       link->state == HF_REDIS_UP ? SILENCE_MS : HANDSHAKE_MS);
 }
 
 /* Something was appended: it is written, and its reply awaited. */
@@ -261,7 +257,7 @@ static void read_in(struct hf_redis_link *link)
 {
     redisContext *context = link->context;
 
-    for (int i = 0; i < READS_MAX || HF_MUTANT(319); i++) {
+    for (int i = 0; i < READS_MAX; i++) {
         size_t before = context->reader->len, read;
 
         if (redisBufferRead(context) != REDIS_OK) {

@@ -49,7 +49,6 @@ local function take()
     return token
 end
 
-if mutant == 73 and not held then return {HF_OK, take(), 1} end
 if holder == nonce then
     return {HF_OK, token, 0}
 end
@@ -68,7 +67,6 @@ if not held then
     local expiry = tell_expiry()
     local granted, detail, all_silent = pass(waiter)
 
-    if mutant == 217 then all_silent = not granted and detail end
     if all_silent and not place
         and find_client(ARGV[7]).steady_ms > detail then
         detail = nil

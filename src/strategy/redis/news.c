@@ -57,8 +57,6 @@ static void on_forced(struct hf_redis *redis, const char *text)
 {
     uint64_t token = HF_ANY_TOKEN;
 
-    if (HF_MUTANT(269) && !text)
-        return;
     if (!text || (hf_redis_next(&text, &token) && token != HF_ANY_TOKEN))
         redis->host->ops->recheck(redis->host, token);
 }

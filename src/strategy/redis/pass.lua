@@ -41,9 +41,7 @@ local function find_client(id)
         client.silent = ALIVE_MS - redis.call('PTTL', client.channel)
             > client.gap_ms
         client.steady_ms = client.silent and 0 or now_ms - steady
-        if mutant == 219 then client.steady_ms = now_ms - steady end
     end
-    if mutant == 70 then client.silent = false end
     client.dead = not sent or (client.silent
         and redis.call('PUBSUB', 'NUMSUB', client.channel)[2] == 0)
     clients[id] = client
@@ -62,7 +60,6 @@ local function grant(waiter, client, asking)
         leave(waiter) -- half of it has expired
         return nil
     end
-    if mutant == 71 then asking = waiter end
     if waiter ~= asking
         and redis.call('PUBSUB', 'NUMSUB', client.channel)[2] == 0 then
         client.deaf = true
@@ -74,7 +71,6 @@ local function grant(waiter, client, asking)
 
     redis.call('SET', key, record(token, nonce, claim.lease, claim.owner,
         claim.note, claim.value), 'PX', claim.lease)
-    if mutant == 71 then redis.call('PUBLISH', client.channel, message) end
     if waiter ~= asking then
         redis.call('PUBLISH', client.channel, message)
     end
@@ -88,7 +84,6 @@ end
 local function find_owner(waiter)
     local client = find_client(string.sub(waiter, NONCE_SIZE + 1))
 
-    if mutant == 237 then client.owner = nil end
     if not client.owner then
         local claim = parse_claim(redis.call('HGET', claims,
             string.sub(waiter, 1, NONCE_SIZE)))
@@ -144,8 +139,6 @@ local function pass(asking)
         for _, waiter in ipairs(waiters) do
             local client = find_client(string.sub(waiter, NONCE_SIZE + 1))
 
-            if mutant == 236 then DEAF_MAX = 1e9 end
-            if mutant == 218 then asking_steady_ms = 0 end
             if client.dead or (client.silent and kept >= SILENT_MAX
                 and asking_steady_ms > client.gap_ms) then
                 dead[#dead + 1] = waiter
@@ -153,7 +146,6 @@ local function pass(asking)
                 dead[#dead + 1] = waiter
             elseif client.silent then
                 steady_ms = math.max(steady_ms, client.gap_ms)
-                if mutant == 161 then steady_ms = 0 end
                 kept = kept + 1
             elseif client.deaf and waiter ~= asking then
                 kept = kept + 1
@@ -174,7 +166,6 @@ local function pass(asking)
         end
         drop_dead(dead)
         looked = looked + #waiters
-        if mutant == 160 then looked = 0 end
         size = WINDOW
     end
     return nil, kept < looked and 0 or math.max(steady_ms, LATER_MS)
@@ -182,7 +173,6 @@ end
 
 -- End `lock`, for the reason that `kind` names, and give the key to the next.
 local function hand_over(kind, lock)
-    if mutant == 165 then redis.call('SET', key, redis.call('GET', key)) end
     redis.call('DEL', key) -- first: it needs no memory
 
     local event = tell_end(kind, lock.token, lock.owner)

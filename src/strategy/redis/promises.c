@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mutant.h"
-
 #define VERSION_MIN 6 /* KEEPTTL */
 
 /* ---- INFO ---------------------------------------------------------------*/
@@ -77,7 +75,7 @@ void hf_redis_read_memory(struct hf_redis_promises *promises, const char *info)
 {
     char *policy = promises->evicts;
 
-    if (HF_MUTANT(77) || hf_redis_info_says(info, "maxmemory", "0") ||
+    if (hf_redis_info_says(info, "maxmemory", "0") ||
         !find_line(info, "maxmemory_policy", policy,
                    sizeof(promises->evicts)) ||
         !strcmp(policy, "noeviction"))
@@ -106,8 +104,7 @@ void hf_redis_read_config(struct hf_redis_promises *promises,
 {
     promises->durable = config_says(reply, "appendonly", "yes") &&
                         config_says(reply, "appendfsync", "always") &&
-                        (HF_MUTANT(154) ||
-                         config_says(reply, "no-appendfsync-on-rewrite", "no"));
+                        config_says(reply, "no-appendfsync-on-rewrite", "no");
 }
 
 /* ---- Granting -----------------------------------------------------------*/
@@ -119,7 +116,7 @@ static enum hf_err check_grace(const struct hf_redis_promises *promises,
                                const struct hf_command *command, hf_time now,
                                struct hf_error *error)
 {
-    if (address->grace_ms == 0 || promises->durable || HF_MUTANT(155))
+    if (address->grace_ms == 0 || promises->durable)
         return HF_OK;
     if (command->lease_ms > address->grace_ms)
         return hf_error_set(error, HF_EINVAL,

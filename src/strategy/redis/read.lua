@@ -23,7 +23,6 @@ local foreign = type(held) == 'table'
 local left = redis.call('PTTL', key)
 local lock = held and not foreign and parse(held)
 local index = '0'
-if mutant == 216 and held and not lock then watched = false end
 
 if watched and lock and known_held() ~= lock.token then
     note_held(lock.token, lock.owner, left)

@@ -57,8 +57,6 @@ local function next_token()
         token = clock()
         redis.call('SET', KEYS[4], digits(token))
     end
-    if mutant == 26 then token = redis.call('INCR', 'hf:token:m') end
-    if mutant == 26 then redis.call('PEXPIRE', 'hf:token:m', 50) end
     return digits(token)
 end
 

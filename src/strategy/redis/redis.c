@@ -84,8 +84,7 @@ static bool wants_replicas(const struct hf_redis_request *request, bool fresh)
     enum hf_command_kind kind = request->request->command.kind;
     struct hf_answer *answer = &request->request->answer;
 
-    if (request->redis->wait_replicas == 0 || answer->result.err ||
-        HF_MUTANT(81))
+    if (request->redis->wait_replicas == 0 || answer->result.err)
         return false;
     if (kind == HF_COMMAND_LOCK && !fresh)
         answer->anchor = (struct hf_anchor){.known = true};
@@ -109,7 +108,7 @@ static bool send_command(struct hf_redis_request *request, bool in_full,
     lock = (struct hf_redis_lock){
         .in_full = in_full,
         .queue = queue,
-        .waiting = queue && request->waiting && !HF_MUTANT(166),
+        .waiting = queue && request->waiting,
         .beat_ms = hf_redis_beat_every(redis, command->lease_ms),
         .sent = request->sent};
     request->call.reply = replied;
@@ -388,8 +387,7 @@ void hf_redis_submit(void *self, struct hf_request *request)
         run_command(redis, request);
         return;
     }
-    if (!HF_MUTANT(84))
-        hf_redis_send_gathered(redis);
+    hf_redis_send_gathered(redis);
     if (request->kind == HF_REQUEST_READ)
         run_read(redis, request);
     else if (request->kind == HF_REQUEST_LIST)

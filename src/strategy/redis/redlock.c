@@ -82,7 +82,7 @@ static void on_up(struct hf_redis_link *link)
     const struct hf_redlock_server *same = find_same_server(server);
     char text[HF_REDIS_NAME_MAX + 80];
 
-    if (!same || HF_MUTANT(153)) {
+    if (!same) {
         hf_redlock_send_owed(server);
         return;
     }
@@ -143,7 +143,7 @@ static enum hf_err read_servers(struct hf_redlock *redlock, struct hf_url *url,
         err = hf_error_set(error, HF_EINVAL,
                            "url: redlock: wants an odd number of servers, at "
                            "least three, as in redlock://a,b,c");
-    redlock->majority = HF_MUTANT(80) ? 1 : redlock->count / 2 + 1;
+    redlock->majority = redlock->count / 2 + 1;
     return err;
 }
 

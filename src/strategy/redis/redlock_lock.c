@@ -90,7 +90,7 @@ static void probe_all(struct hf_redlock_poll *poll)
 static bool is_held_by_a_minority(const struct hf_redlock_poll *poll)
 {
     return poll->probed && poll->free >= poll->redlock->majority &&
-           !poll->young && !HF_MUTANT(151);
+           !poll->young;
 }
 
 static void on_token_reply(struct hf_redis_call *call, const redisReply *reply)
@@ -166,8 +166,7 @@ static void lock_failed(struct hf_redlock_poll *poll)
         hf_redlock_answer(poll, HF_EINDOUBT);
         return;
     }
-    if (!HF_MUTANT(79))
-        undo(poll);
+    undo(poll);
     /* No server says that another holds it. Those that were asked one after
      * the other, and all answered late, gave a token each: asked again, they
      * agree. */

@@ -80,8 +80,6 @@ void hf_redlock_owe_cancel(struct hf_redlock_server *server, struct hf_key key,
 
 void hf_redlock_send_owed(struct hf_redlock_server *server)
 {
-    if (HF_MUTANT(150))
-        return;
     for (struct hf_list *link = server->owed.next; link != &server->owed;
          link = link->next)
         send_owed(HF_CONTAINER(link, struct owed, link));

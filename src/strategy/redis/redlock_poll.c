@@ -28,7 +28,7 @@ bool hf_redlock_can_ask(const struct hf_redlock_poll *poll,
                         const struct hf_redlock_server *server)
 {
     return server->link.state == HF_REDIS_UP &&
-           (poll->asks_silent || HF_MUTANT(152) || !is_silent(server));
+           (poll->asks_silent || !is_silent(server));
 }
 
 /* Return true if the server may grant this. A server that has just started may

@@ -144,7 +144,7 @@ static void on_forced(struct hf_redlock_server *server, const redisReply *token)
     const char *text = token->str;
 
     if (token->type == REDIS_REPLY_STRING) {
-        if (hf_redis_next(&text, &number) && !HF_MUTANT(314))
+        if (hf_redis_next(&text, &number))
             host->ops->recheck(host, number);
         return;
     }

@@ -21,7 +21,6 @@ if forced == '1' then
     return HF_EFORCED
 end
 if tonumber(ARGV[2]) >= left then
-    if mutant == 163 then redis.call('SET', KEYS[1], redis.call('GET', KEYS[1])) end
     redis.call('PEXPIRE', KEYS[1], ARGV[2]) -- first: it needs no memory
     if before then
         -- It has more left than its lease if the server's clock was set back.

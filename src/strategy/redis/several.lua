@@ -16,7 +16,6 @@ local counter, watched, prefixes = unpack(KEYS, #KEYS - 2)
 local others =
     redis.call('EXISTS', watched, unpack(KEYS, count + 1, 2 * count)) > 0
 local takes, token = 0, 0
-if mutant == 83 then others = false end
 
 for i = 1, count do
     if ARGV[3 * i - 1] ~= '' then
@@ -39,7 +38,6 @@ local function take(key, head, lease, value)
     local digits = string.format('%d%07d', token / 1e7, token % 1e7)
     local record = 'hf1 ' .. digits .. head .. value
 
-    if mutant == 82 then redis.call('SET', key, record, 'PX', lease) return digits end
     if redis.call('SET', key, record, 'NX', 'PX', lease) then
         return digits
     end

@@ -34,8 +34,6 @@ else
     if token < 1e15 then
         return 1 -- the counter was lost
     end
-    if mutant == 26 then token = 1e15 + redis.call('INCR', 'hf:token:m') end
-    if mutant == 26 then redis.call('PEXPIRE', 'hf:token:m', 50) end
     -- As digits() writes it, in half the time.
     token = string.format('%d%07d', token / 1e7, token % 1e7)
 end

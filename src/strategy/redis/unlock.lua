@@ -9,7 +9,6 @@
 -- Returns HF_OK, HF_ENOTHELD or HF_ENOTOWNER; or {error, token} if it is
 -- certain that no copy of this UNLOCK ended the lock: another claim holds that
 -- token, or it was forced.
-if mutant == 25 and redis.call('DEL', KEYS[1]) == 1 then return HF_OK end
 local keys, call, mine = KEYS, redis.call, ARGV[1]
 
 -- The first bytes are enough, and digits cost less than numbers.
@@ -19,7 +18,6 @@ if string.sub(call('GETRANGE', keys[1], '0', '63'), 1, #mine) ~= mine then
     local token = string.match(ARGV[1], '%d+', 4)
     local broken = redis.call('GET', KEYS[10]) or ''
 
-    if mutant == 125 then broken = '' end
     if string.match(held or '', '^hf1 (%d+) ') == token
         or string.match(broken, ' (%d+)$') == token then
         return {err, token}
@@ -29,7 +27,6 @@ end
 if ARGV[2] then
     redis.call('PUBLISH', ARGV[2], KEYS[1])
 end
-if mutant == 72 then redis.call('DEL', KEYS[1]) return HF_OK end
 
 -- 1 for a queue, and 2 where anything is watched.
 local others = call('EXISTS', keys[2], keys[5], keys[5])

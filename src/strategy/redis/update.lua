@@ -33,7 +33,6 @@ end
 
 local lock = parse(held)
 local kept = {ARGV[5] .. '.' .. ARGV[6]}
-if mutant == 76 then lock.updates = '' end
 
 for client, sequence in string.gmatch(lock.updates, '(%x+)%.(%d+)') do
     if client == ARGV[5] and sequence == ARGV[6] then

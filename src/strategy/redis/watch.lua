@@ -41,7 +41,6 @@ for _, pattern in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf',
         and redis.call('HINCRBY', KEYS[2], #pattern - 1, -1) <= 0 then
         redis.call('HDEL', KEYS[2], #pattern - 1)
     end
-    if mutant == 215 then redis.call('HDEL', KEYS[2], #pattern - 1) end
 end
 
 local index = redis.call('XREVRANGE', KEYS[4], '+', '-', 'COUNT', 1)[1][1]
