@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "failure.h"
-#include "mutant.h"
 
 /* The kernel's own limit: a process that is missed would run on without the
  * lock. */
