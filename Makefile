@@ -57,7 +57,7 @@ format: ## lay out the sources as .clang-format says
 	@scripts/deps lint
 	@scripts/format
 
-lint: ## layout, clang-tidy and cppcheck; changes nothing
+lint: ## phrases, layout, clang-tidy and cppcheck; changes nothing
 	@scripts/deps build test lint
 	@scripts/lint
 
