@@ -10,7 +10,7 @@ ldconfig = case "$$DESTDIR:$$PREFIX:$$(id -u)" in \
 	:/usr:0 | :/usr/local:0) ldconfig ;; esac
 
 .DEFAULT_GOAL := all
-.PHONY: all deps run check install uninstall bench torture fuzz mutants format lint coverage \
+.PHONY: all deps run check check-all install uninstall bench torture fuzz mutants format lint coverage \
 	clean help
 
 all: ## build the library and the command, in build/
@@ -23,8 +23,11 @@ deps: ## install what the build needs, on Debian and Ubuntu
 run: deps all ## build, then show a command under a lock, and a second that waits
 	@scripts/demo build/holdfast
 
-check: ## the whole check: tests, sanitizers, mutants, fuzz targets
+check: ## run every test once, under sanitizers: a few minutes
 	@scripts/check
+
+check-all: ## as check, then clang, ThreadSanitizer, mutants, fuzzing, torture: up to 40 minutes
+	@scripts/check all
 
 install: all ## install below PREFIX (/usr/local), inside DESTDIR if it is set
 	@meson install -C build --no-rebuild
@@ -54,7 +57,7 @@ format: ## lay out the sources as .clang-format says
 	@scripts/deps lint
 	@scripts/format
 
-lint: ## layout, clang-tidy and cppcheck; changes nothing
+lint: ## phrases, layout, clang-tidy and cppcheck; changes nothing
 	@scripts/deps build test lint
 	@scripts/lint
 
@@ -66,6 +69,6 @@ clean: ## remove build/
 	@rm -rf build
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1|\2/p' Makefile | \
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1|\2/p' Makefile | \
 		awk -F'|' 'BEGIN { print "holdfast\n" } \
 			{ printf "  make %-12s %s\n", substr($$1, 3), $$2 }'

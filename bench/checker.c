@@ -7,10 +7,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "check.h"
-#include "history.h"
+#include "hf-check/check.h"
+#include "hf-check/decoder.h"
+#include "hf-check/encoder.h"
+#include "hf-check/simulate.h"
 #include "lib/bench.h"
-#include "simulate.h"
 
 static const size_t sizes[] = {10000, 100000, 1000000};
 
@@ -23,7 +24,7 @@ struct figures {
 
 static FILE *write_history(size_t ops, double *bytes)
 {
-    struct simulate_opts opts = {
+    struct hf_simulate_opts opts = {
         .seed = 1,
         .ops = ops,
         .clients = 64,
@@ -33,15 +34,15 @@ static FILE *write_history(size_t ops, double *bytes)
         .trouble = 10,
     };
     FILE *file = tmpfile();
-    struct history history;
+    struct hf_check_history history;
 
     if (!file)
         bench_fail("cannot have a temporary file");
-    history_init(&history, false);
-    simulate_good(&history, &opts);
-    if (history_write(&history, file) < 0 || fflush(file) < 0)
+    hf_check_history_init(&history, false);
+    hf_simulate_run(&history, &opts);
+    if (hf_encoder_write(&history, file) < 0 || fflush(file) < 0)
         bench_fail("cannot write a history");
-    history_fini(&history);
+    hf_check_history_fini(&history);
     *bytes = (double)ftell(file);
     return file;
 }
@@ -53,23 +54,23 @@ static double seconds_since(uint64_t from)
 
 static void measure(FILE *file, struct figures *figures)
 {
-    static struct check_report report;
-    struct history_fault fault;
-    struct history history;
+    static struct hf_check_report report;
+    struct hf_check_fault fault;
+    struct hf_check_history history;
     uint64_t from;
 
     rewind(file);
-    history_init(&history, false);
+    hf_check_history_init(&history, false);
     from = bench_now();
-    if (history_read(&history, file, &fault) < 0)
+    if (hf_decoder_read(&history, file, &fault) < 0)
         bench_fail(fault.text);
     bench_add(&figures->read, seconds_since(from));
     from = bench_now();
-    check_history(&history, &report);
+    hf_check_run(&history, &report);
     bench_add(&figures->check, seconds_since(from));
     if (report.violation_count > 0)
         bench_fail("a good history is thought to be bad");
-    history_fini(&history);
+    hf_check_history_fini(&history);
 }
 
 static void tell(struct bench *bench, const struct figures *figures)

@@ -453,8 +453,8 @@ HF_API enum hf_err hf_lock_opts_set_default(const struct hf_lock_opts *opts);
  *   key    1 to HF_KEY_MAX bytes of any value; copied
  *   opts   NULL for the defaults: ttl 10 s, wait 5 s, no renewal
  *
- * HF_EBUSY      wait_ms is 0 and another claim, be it this client's own,
- *               holds the key
+ * HF_EBUSY      wait_ms is 0 and another claim holds the key; it may be
+ *               one of this client
  * HF_ETIMEDOUT  wait_ms passed first; the wait is withdrawn
  * HF_EUNAVAIL   nothing that could decide was reached in time; not held
  * HF_EINDOUBT   the answer was lost; the withdrawal goes on behind, the key
@@ -571,7 +571,7 @@ HF_API void hf_nonce(const struct hf_lock *lock, uint8_t nonce[HF_NONCE_SIZE]);
 HF_API struct hf_key hf_lock_key(const struct hf_lock *lock);
 HF_API enum hf_lock_state hf_lock_state(const struct hf_lock *lock);
 
-/* The place in line, 1 for the next, as last heard; 0 where it does not
+/* The last known position in the queue, 1 for the next; 0 if it does not
  * wait. */
 HF_API uint32_t hf_lock_place(const struct hf_lock *lock);
 

@@ -48,8 +48,8 @@ configure() { # DIR COMPILER [meson option...]
     echo "$wish" >"$stamp"
 }
 
-compile() { # DIR
-    ninja -C "$1" -j "$cores"
+compile() { # DIR [target...]
+    ninja -C "$1" -j "$cores" "${@:2}"
 }
 
 # Run a command, and show what it printed only if it fails.

@@ -26,7 +26,7 @@ enum hf_command_kind {
 
 struct hf_command {
     enum hf_command_kind kind;
-    bool queue;        /* LOCK: wait in line if it is held */
+    bool queue;        /* LOCK: queue if the key is held */
     bool now;          /* FORCE: pass it on, do not let it run out */
     bool has_expected; /* UPDATE: only if the value is `expected` */
     uint32_t lease_ms;

@@ -4,7 +4,7 @@
  * table.h or answers HF_EPROTO and leaves none. A checksum finds accidents;
  * that every number fits every other is checked besides, because a checksum
  * can be forged. What the driver keeps (leases) is not part of it: every lease
- * is to be counted anew, in full, from hold->lease_ms. */
+ * starts again, in full, from hold->lease_ms. */
 #ifndef HF_CORE_SNAPSHOT_H
 #define HF_CORE_SNAPSHOT_H
 

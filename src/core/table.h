@@ -114,8 +114,8 @@ void hf_table_fini(struct hf_table *table);
  *
  *   OPEN     HF_OK with the session; HF_ELIMIT
  *   LOCK     HF_OK with token and generation, also if the nonce holds it
- *            already; HF_EBUSY with the place in line, or 0 where it is not
- *            to wait; HF_ELIMIT
+ *            already; HF_EBUSY with the position in the queue, or 0 if it
+ *            does not queue; HF_ELIMIT
  *   UNLOCK, RENEW, UPDATE, FORCE
  *            HF_OK; HF_ENOTHELD; HF_ENOTOWNER; RENEW also HF_EFORCED; UPDATE
  *            also HF_EMISMATCH
@@ -162,7 +162,7 @@ struct hf_claim *hf_table_find_claim(const struct hf_table *table,
                                      const struct hf_hold *hold,
                                      const struct hf_nonce *nonce);
 
-/* The place in line of a waiting claim, 1 for the next; never too small. */
+/* The position of a waiting claim, 1 for the next; never too small. */
 uint32_t hf_claim_place(const struct hf_claim *claim);
 
 static inline struct hf_key hf_hold_key(const struct hf_hold *hold)

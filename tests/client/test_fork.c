@@ -153,6 +153,7 @@ static void a_child_uses_memory_stores_of_its_own(void **state)
     struct hf_lock *lock;
 
     (void)state;
+    hf_test_needs_forks_beside_threads();
     url = "memory:fork";
     hf_lock_opts_init(&opts);
     opts.ttl_ms = 600000;

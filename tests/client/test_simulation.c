@@ -101,7 +101,7 @@ static void begin(struct sim *sim, uint64_t seed, const struct plan *plan)
     hf_world_init(&sim->world, seed);
     /* Who misses its turn, because a push was lost or it was stopped itself,
      * goes to the end of the line. */
-    recorder_init(&sim->recorder, !plan->network && !plan->stops);
+    hf_recorder_init(&sim->recorder, !plan->network && !plan->stops);
     sim->client_count = 2 + sim_below(sim, CLIENTS_MAX - 1);
     sim->key_count = 1 + sim_below(sim, KEYS_MAX);
     sim_draw_trouble(sim);
@@ -128,7 +128,7 @@ static uint64_t run_seed(uint64_t seed, const struct plan *plan)
     sim_run(&sim, 8000);
     end(&sim);
     sim_check_history(&sim);
-    recorder_fini(&sim.recorder);
+    hf_recorder_fini(&sim.recorder);
     hf_world_fini(&sim.world);
     replay[0] = '\0';
     return sim.world.trace;

@@ -75,7 +75,7 @@ void sim_unlock(struct claim *claim)
     sim_call_started(call);
     call->of_adopted = claim->adopted;
     if (!claim->adopted)
-        sim_call_begin(call, HISTORY_UNLOCK, claim->key);
+        sim_call_begin(call, HF_OP_UNLOCK, claim->key);
     DEMAND(sim, !hf_valid_for(claim->lock, 0),
            "valid after the start of unlock");
     claim->mine = claim->held = false;
@@ -148,14 +148,14 @@ static void on_event(struct hf_lock *lock, enum hf_lock_event event, void *arg)
     if (event == HF_LOCK_EVENT_LOST) {
         DEMAND(sim, !hf_valid_for(lock, 0), "lost, and still valid");
         DEMAND(sim, claim->held || claim->claiming, "lost what was not held");
-        recorder_lost(&sim->recorder, claim->client + 1, sim_keys[claim->key],
-                      strlen(sim_keys[claim->key]), hf_token(lock),
-                      sim_now(sim));
+        hf_recorder_lost(&sim->recorder, claim->client + 1,
+                         sim_keys[claim->key], strlen(sim_keys[claim->key]),
+                         hf_token(lock), sim_now(sim));
     } else {
         sim_check_lost_first(sim, claim->client);
     }
     if (event == HF_LOCK_EVENT_WAITING && claim->claiming)
-        recorder_queued(&sim->recorder, claim->lock_op, sim_now(sim));
+        hf_recorder_queued(&sim->recorder, claim->lock_op, sim_now(sim));
     if (event == HF_LOCK_EVENT_LOST && claim->lock && claim->held) {
         if (sim_chance(sim, 30))
             sim_free_handle(claim);
@@ -223,7 +223,7 @@ static void take(struct claim *claim)
     claim->held = claim->mine = claim->adopted = false;
     claim->told = 0;
     sim_call_started(call);
-    sim_call_begin(call, HISTORY_LOCK, claim->key);
+    sim_call_begin(call, HF_OP_LOCK, claim->key);
     claim->lock_op = call->op;
     claim->claimed_at = sim->world.now;
 }
@@ -275,8 +275,7 @@ static void renew_or_update(struct claim *claim)
     sim_call_started(call);
     call->of_adopted = claim->adopted;
     if (!claim->adopted)
-        sim_call_begin(call, update ? HISTORY_UPDATE : HISTORY_RENEW,
-                       claim->key);
+        sim_call_begin(call, update ? HF_OP_UPDATE : HF_OP_RENEW, claim->key);
 }
 
 static void looked(enum hf_err err, void *arg)
@@ -316,7 +315,7 @@ static void look(struct sim *sim, unsigned client)
     assert_int_equal(err, HF_OK);
     sim_call_started(call);
     if (kind > 1)
-        sim_call_begin(call, HISTORY_READ, key);
+        sim_call_begin(call, HF_OP_READ, key);
 }
 
 static void forced(enum hf_err err, void *arg)

@@ -12,7 +12,7 @@
 
 #include <stdio.h>
 
-#include "checker/recorder.h"
+#include "hf-check/recorder.h"
 #include "lib/runner.h"
 #include "lib/world.h"
 
@@ -57,7 +57,7 @@ struct call {
     struct sim *sim;
     struct claim *claim; /* NULL: of no handle */
     unsigned client;
-    enum history_kind kind;
+    enum hf_op_kind kind;
     bool recorded;
     bool of_adopted; /* its claim was adopted when it began */
     size_t op;
@@ -72,7 +72,7 @@ struct sim {
     const struct plan *plan;
     struct hf_world world;
     struct hf_random random;
-    struct recorder recorder;
+    struct hf_recorder recorder;
     struct hf_client *clients[CLIENTS_MAX];
     hf_time next_action[CLIENTS_MAX];
     bool closed[CLIENTS_MAX];
@@ -136,7 +136,7 @@ struct call *sim_call_new(struct sim *sim, struct claim *claim,
 void sim_call_started(struct call *call);
 
 /* The operation begins now, in the history. */
-void sim_call_begin(struct call *call, enum history_kind kind, unsigned key);
+void sim_call_begin(struct call *call, enum hf_op_kind kind, unsigned key);
 
 /* It ends now, if it ever began there. `deadline`: of what it granted. */
 void sim_call_end(struct call *call, enum hf_err err, hf_time deadline);

@@ -43,68 +43,68 @@ void sim_call_started(struct call *call)
         call->claim->open++;
 }
 
-void sim_call_begin(struct call *call, enum history_kind kind, unsigned key)
+void sim_call_begin(struct call *call, enum hf_op_kind kind, unsigned key)
 {
     struct sim *sim = call->sim;
-    bool named = kind != HISTORY_LOCK && kind != HISTORY_READ;
+    bool named = kind != HF_OP_LOCK && kind != HF_OP_READ;
 
     call->kind = kind;
     call->recorded = true;
-    call->op =
-        recorder_begin(&sim->recorder, &(struct recorder_call){
-                                           .kind = kind,
-                                           .client = call->client + 1,
-                                           .key = sim_keys[key],
-                                           .key_len = strlen(sim_keys[key]),
-                                           .nonce = named ? call->nonce : NULL,
-                                           .token = named ? call->token : 0,
-                                           .now = sim_now(sim),
-                                       });
+    call->op = hf_recorder_begin(&sim->recorder,
+                                 &(struct hf_recorder_call){
+                                     .kind = kind,
+                                     .client = call->client + 1,
+                                     .key = sim_keys[key],
+                                     .key_len = strlen(sim_keys[key]),
+                                     .nonce = named ? call->nonce : NULL,
+                                     .token = named ? call->token : 0,
+                                     .now = sim_now(sim),
+                                 });
 }
 
 /* What an answer says about whether it was done. What was given up may have
  * been done for a while. */
-static enum history_result result_of(enum hf_err err)
+static enum hf_op_result result_of(enum hf_err err)
 {
     switch (err) {
     case HF_OK:
-        return HISTORY_OK;
+        return HF_OP_OK;
     case HF_ETIMEDOUT:
     case HF_EINDOUBT:
     case HF_ECANCELED:
     case HF_ECLOSED:
-        return HISTORY_UNKNOWN;
+        return HF_OP_UNKNOWN;
     default:
-        return HISTORY_FAIL;
+        return HF_OP_FAIL;
     }
 }
 
 void sim_call_end(struct call *call, enum hf_err err, hf_time deadline)
 {
     struct sim *sim = call->sim;
-    enum history_result result = result_of(err);
-    bool grants = err == HF_OK && call->kind != HISTORY_UNLOCK;
+    enum hf_op_result result = result_of(err);
+    bool grants = err == HF_OK && call->kind != HF_OP_UNLOCK;
     bool timed =
-        grants && (call->kind == HISTORY_LOCK || call->kind == HISTORY_RENEW);
+        grants && (call->kind == HF_OP_LOCK || call->kind == HF_OP_RENEW);
 
     if (!call->recorded)
         return;
     /* A renewal that comes too late here may have been in time there. */
-    if (err == HF_EEXPIRED && call->kind != HISTORY_UNLOCK)
-        result = HISTORY_UNKNOWN;
+    if (err == HF_EEXPIRED && call->kind != HF_OP_UNLOCK)
+        result = HF_OP_UNKNOWN;
     /* Granted, but over before this was heard: until when is not known. */
     if (timed && deadline <= sim->world.now)
-        result = HISTORY_UNKNOWN;
-    grants = grants && result == HISTORY_OK;
-    recorder_end(&sim->recorder, call->op,
-                 &(struct recorder_answer){
-                     .result = result,
-                     .error = result == HISTORY_FAIL ? hf_err_name(err) : NULL,
-                     .nonce = call->nonce[0] ? call->nonce : NULL,
-                     .token = grants ? call->token : 0,
-                     .deadline = timed && grants ? nanoseconds(deadline) : 0,
-                     .now = sim_now(sim),
-                 });
+        result = HF_OP_UNKNOWN;
+    grants = grants && result == HF_OP_OK;
+    hf_recorder_end(&sim->recorder, call->op,
+                    &(struct hf_recorder_answer){
+                        .result = result,
+                        .error = result == HF_OP_FAIL ? hf_err_name(err) : NULL,
+                        .nonce = call->nonce[0] ? call->nonce : NULL,
+                        .token = grants ? call->token : 0,
+                        .deadline = timed && grants ? nanoseconds(deadline) : 0,
+                        .now = sim_now(sim),
+                    });
 }
 
 void sim_call_answered(struct call *call, enum hf_err err)
@@ -132,7 +132,7 @@ void sim_record_unheard(struct claim *claim)
     if (!claim->mine)
         return;
     sim_nonce_text(claim->lock, unheard.nonce);
-    sim_call_begin(&unheard, HISTORY_UNLOCK, claim->key);
+    sim_call_begin(&unheard, HF_OP_UNLOCK, claim->key);
 }
 
 void sim_record_missed_turns(struct claim *claim)
@@ -141,12 +141,12 @@ void sim_record_missed_turns(struct claim *claim)
     hf_time waited = sim->world.now - claim->claimed_at;
 
     for (hf_time i = waited / claim->lease_ms; i > 0; i--)
-        (void)recorder_begin(&sim->recorder,
-                             &(struct recorder_call){
-                                 .kind = HISTORY_LOCK,
-                                 .client = claim->client + 1,
-                                 .key = sim_keys[claim->key],
-                                 .key_len = strlen(sim_keys[claim->key]),
-                                 .now = nanoseconds(claim->claimed_at),
-                             });
+        (void)hf_recorder_begin(&sim->recorder,
+                                &(struct hf_recorder_call){
+                                    .kind = HF_OP_LOCK,
+                                    .client = claim->client + 1,
+                                    .key = sim_keys[claim->key],
+                                    .key_len = strlen(sim_keys[claim->key]),
+                                    .now = nanoseconds(claim->claimed_at),
+                                });
 }

@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-#include "checker/check.h"
-#include "checker/report.h"
+#include "hf-check/check.h"
+#include "hf-check/report.h"
 
 /* ---- After every turn ---------------------------------------------------*/
 
@@ -95,15 +95,16 @@ void sim_check_nothing_is_left(struct sim *sim)
 
 void sim_check_history(struct sim *sim)
 {
-    const struct history *history = recorder_history(&sim->recorder);
-    struct check_report report;
+    const struct hf_check_history *history =
+        hf_recorder_history(&sim->recorder);
+    struct hf_check_report report;
 
     if (sim->plan->forgets)
         return;
-    check_history(history, &report);
+    hf_check_run(history, &report);
     if (report.violation_count == 0)
         return;
-    report_text(history, &report, "simulation", stdout);
+    hf_report_text(history, &report, "simulation", stdout);
     (void)fflush(stdout);
     fail();
 }

@@ -38,7 +38,7 @@ static void close_client(struct sim *sim, unsigned client)
 {
     TALK(sim, "client %u closes", client);
     sim->closed[client] = true;
-    recorder_death(&sim->recorder, client + 1, sim_now(sim));
+    hf_recorder_death(&sim->recorder, client + 1, sim_now(sim));
     for (unsigned i = 0; i < CLAIMS_A_CLIENT; i++)
         sim->claims[client * CLAIMS_A_CLIENT + i].listens = false;
     (void)hf_world_close(&sim->world, sim->clients[client]);

@@ -48,7 +48,7 @@ static uint64_t deadline_ns(const struct hf_lock *lock)
     return recording_instant(hf_deadline(lock));
 }
 
-static struct recorded_call *begin(enum history_kind kind,
+static struct recorded_call *begin(enum hf_op_kind kind,
                                    struct hf_client *client, struct hf_key key)
 {
     struct recorded_call *call = NULL;
@@ -139,13 +139,13 @@ static enum hf_err as_seen_by_the_server(enum hf_err err, uint64_t deadline)
 static void write_answer(struct recorded_call *call, enum hf_err err)
 {
     call->err = in_doubt_if_given_up(err);
-    if (call->kind == HISTORY_RENEW || call->kind == HISTORY_UPDATE)
+    if (call->kind == HF_OP_RENEW || call->kind == HF_OP_UPDATE)
         call->err = as_seen_by_the_server(call->err, call->deadline);
-    if (call->kind == HISTORY_LOCK && !err)
+    if (call->kind == HF_OP_LOCK && !err)
         granted(call);
-    if (call->kind == HISTORY_RENEW && !err)
+    if (call->kind == HF_OP_RENEW && !err)
         call->deadline = deadline_ns(call->lock);
-    if (call->kind == HISTORY_UNLOCK && !err && !call->token)
+    if (call->kind == HF_OP_UNLOCK && !err && !call->token)
         learn_grant(call); /* its claim was under way */
     call->answer = recording_now();
     atomic_store(&call->answered, true);
@@ -256,7 +256,7 @@ static struct recorded_call *begin_lock(struct hf_client *client,
                                         const struct hf_lock_opts *opts,
                                         struct hf_lock **lock)
 {
-    struct recorded_call *call = begin(HISTORY_LOCK, client, key);
+    struct recorded_call *call = begin(HF_OP_LOCK, client, key);
     struct hf_lock_opts defaults;
 
     hf_lock_opts_init(&defaults);
@@ -328,7 +328,7 @@ static void no_longer_held(const struct hf_lock *lock)
 static struct recorded_call *begin_claim(struct hf_client *client,
                                          struct hf_lock *lock)
 {
-    struct recorded_call *call = begin(HISTORY_LOCK, client, hf_lock_key(lock));
+    struct recorded_call *call = begin(HF_OP_LOCK, client, hf_lock_key(lock));
 
     call->lock = lock;
     no_longer_held(lock);
@@ -397,7 +397,7 @@ enum hf_err recorded_lock_in_line(struct hf_client *client, struct hf_key key,
 
 /* ---- On a handle --------------------------------------------------------*/
 
-static struct recorded_call *begin_on(enum history_kind kind,
+static struct recorded_call *begin_on(enum hf_op_kind kind,
                                       struct hf_client *client,
                                       struct hf_lock *lock)
 {
@@ -412,7 +412,7 @@ static struct recorded_call *begin_on(enum history_kind kind,
 static struct recorded_call *begin_unlock(struct hf_client *client,
                                           struct hf_lock *lock)
 {
-    struct recorded_call *call = begin_on(HISTORY_UNLOCK, client, lock);
+    struct recorded_call *call = begin_on(HF_OP_UNLOCK, client, lock);
 
     no_longer_held(lock);
     return call;
@@ -439,7 +439,7 @@ enum hf_err recorded_unlock_start(struct hf_client *client,
 enum hf_err recorded_renew(struct hf_client *client, struct hf_lock *lock,
                            uint32_t ttl_ms)
 {
-    struct recorded_call *call = begin_on(HISTORY_RENEW, client, lock);
+    struct recorded_call *call = begin_on(HF_OP_RENEW, client, lock);
 
     return end(call, hf_renew(lock, ttl_ms));
 }
@@ -448,7 +448,7 @@ enum hf_err recorded_renew_start(struct hf_client *client, struct hf_lock *lock,
                                  uint32_t ttl_ms, hf_done_fn *done, void *arg,
                                  struct hf_future **future)
 {
-    struct recorded_call *call = begin_on(HISTORY_RENEW, client, lock);
+    struct recorded_call *call = begin_on(HF_OP_RENEW, client, lock);
     enum hf_err err = hf_renew_start(
         lock, ttl_ms, listen_for_end(call, done, arg), call, future);
 
@@ -459,7 +459,7 @@ enum hf_err recorded_update(struct hf_client *client, struct hf_lock *lock,
                             const struct hf_bytes *expected,
                             struct hf_bytes value)
 {
-    struct recorded_call *call = begin_on(HISTORY_UPDATE, client, lock);
+    struct recorded_call *call = begin_on(HF_OP_UPDATE, client, lock);
 
     return end(call, hf_update(lock, expected, value));
 }
@@ -470,7 +470,7 @@ enum hf_err recorded_update_start(struct hf_client *client,
                                   struct hf_bytes value, hf_done_fn *done,
                                   void *arg, struct hf_future **future)
 {
-    struct recorded_call *call = begin_on(HISTORY_UPDATE, client, lock);
+    struct recorded_call *call = begin_on(HF_OP_UPDATE, client, lock);
     enum hf_err err = hf_update_start(
         lock, expected, value, listen_for_end(call, done, arg), call, future);
 
@@ -479,7 +479,7 @@ enum hf_err recorded_update_start(struct hf_client *client,
 
 bool recorded_valid(struct hf_client *client, struct hf_lock *lock)
 {
-    struct recorded_call *call = begin_on(HISTORY_RENEW, client, lock);
+    struct recorded_call *call = begin_on(HF_OP_RENEW, client, lock);
     bool valid = hf_valid_for(lock, 0);
 
     /* Not valid is not an answer of the server's. */
@@ -533,7 +533,7 @@ enum hf_err recorded_run(struct hf_client *client, struct hf_key key,
 enum hf_err recorded_read(struct hf_client *client, struct hf_key key,
                           struct hf_info *info)
 {
-    struct recorded_call *call = begin(HISTORY_READ, client, key);
+    struct recorded_call *call = begin(HF_OP_READ, client, key);
     enum hf_err err = hf_read(client, key, HF_LINEARIZABLE, info);
 
     call->token = !err && info->held ? info->token : 0;
@@ -543,7 +543,7 @@ enum hf_err recorded_read(struct hf_client *client, struct hf_key key,
 enum hf_err recorded_force_now(struct hf_client *client, struct hf_key key,
                                uint64_t token)
 {
-    struct recorded_call *call = begin(HISTORY_FORCE, client, key);
+    struct recorded_call *call = begin(HF_OP_FORCE, client, key);
 
     call->token = token;
     return end(call, hf_force(client, key, token, true));
@@ -562,7 +562,7 @@ static void let_go(struct recorded_call *claim)
     forget(claim);
     if (!claim->held)
         return;
-    release = recording_begin(HISTORY_UNLOCK, claim->number, key);
+    release = recording_begin(HF_OP_UNLOCK, claim->number, key);
     memcpy(release->nonce, claim->nonce, sizeof(claim->nonce));
     release->token = claim->token;
 }

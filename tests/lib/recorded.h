@@ -2,7 +2,7 @@
  *
  * Each function calls its namesake of holdfast.h and writes down when it was
  * called, when it returned and what was answered, with the deadline that the
- * library computed. The checker (tests/checker) then looks for two holders at
+ * library computed. The checker (tools/hf-check) then looks for two holders at
  * one instant, tokens that do not rise, answers that fit no order, and waiters
  * that were passed over. A handle does not tell whose it is, so what is done to
  * one takes the client too.

@@ -7,9 +7,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "checker/check.h"
-#include "checker/recorder.h"
-#include "checker/report.h"
+#include "hf-check/check.h"
+#include "hf-check/recorder.h"
+#include "hf-check/report.h"
 
 #define CLIENTS_MAX 8192
 #define ROOM ((size_t)512 << 20) /* what is not used takes no memory */
@@ -100,7 +100,7 @@ uint32_t recording_number(const struct hf_client *client)
     return count + 1;
 }
 
-struct recorded_call *recording_begin(enum history_kind kind, uint32_t number,
+struct recorded_call *recording_begin(enum hf_op_kind kind, uint32_t number,
                                       struct hf_key key)
 {
     struct recorded_call *call = take_bytes(sizeof(*call) + key.size);
@@ -131,19 +131,19 @@ static const char *nonce_text(const struct recorded_call *call,
     return hex;
 }
 
-static enum history_result result_of(enum hf_err err)
+static enum hf_op_result result_of(enum hf_err err)
 {
     if (err == HF_OK)
-        return HISTORY_OK;
-    return err == HF_EINDOUBT ? HISTORY_UNKNOWN : HISTORY_FAIL;
+        return HF_OP_OK;
+    return err == HF_EINDOUBT ? HF_OP_UNKNOWN : HF_OP_FAIL;
 }
 
-static struct recorder_answer answer_of(const struct recorded_call *call)
+static struct hf_recorder_answer answer_of(const struct recorded_call *call)
 {
-    bool confirmed = !call->err && (call->kind == HISTORY_LOCK ||
-                                    call->kind == HISTORY_RENEW);
+    bool confirmed =
+        !call->err && (call->kind == HF_OP_LOCK || call->kind == HF_OP_RENEW);
 
-    return (struct recorder_answer){
+    return (struct hf_recorder_answer){
         .result = result_of(call->err),
         .error = call->err && call->err != HF_EINDOUBT ? hf_err_name(call->err)
                                                        : NULL,
@@ -157,49 +157,50 @@ static struct recorder_answer answer_of(const struct recorded_call *call)
  * records an answer leaves a partial one, which must not count. */
 static uint64_t token_asked(const struct recorded_call *call)
 {
-    bool learns = call->kind == HISTORY_LOCK || call->kind == HISTORY_READ;
+    bool learns = call->kind == HF_OP_LOCK || call->kind == HF_OP_READ;
 
     return call->answered || learns ? 0 : call->token;
 }
 
-static size_t replay_begin(struct recorder *recorder,
+static size_t replay_begin(struct hf_recorder *recorder,
                            const struct recorded_call *call, const char *nonce)
 {
-    return recorder_begin(recorder, &(struct recorder_call){
-                                        .kind = call->kind,
-                                        .client = call->number,
-                                        .key = call->key,
-                                        .key_len = call->key_size,
-                                        .nonce = nonce,
-                                        .token = token_asked(call),
-                                        .lease = call->lease,
-                                        .now = call->invoke,
-                                    });
+    return hf_recorder_begin(recorder, &(struct hf_recorder_call){
+                                           .kind = call->kind,
+                                           .client = call->number,
+                                           .key = call->key,
+                                           .key_len = call->key_size,
+                                           .nonce = nonce,
+                                           .token = token_asked(call),
+                                           .lease = call->lease,
+                                           .now = call->invoke,
+                                       });
 }
 
 /* A grant whose answer was lost may be over before the next attempt asks: then
  * the library claims anew, and the call tells of the second grant alone. */
 static bool may_hide_a_grant(const struct recorded_call *call)
 {
-    return call->kind == HISTORY_LOCK && call->answered && call->lease > 0 &&
+    return call->kind == HF_OP_LOCK && call->answered && call->lease > 0 &&
            call->answer - call->invoke >= call->lease;
 }
 
-static void replay(struct recorder *recorder, const struct recorded_call *call)
+static void replay(struct hf_recorder *recorder,
+                   const struct recorded_call *call)
 {
-    struct recorder_answer answer = answer_of(call);
+    struct hf_recorder_answer answer = answer_of(call);
     char hex[HEX_SIZE];
     size_t op = replay_begin(recorder, call, nonce_text(call, hex));
 
     if (may_hide_a_grant(call))
         (void)replay_begin(recorder, call, NULL);
     if (call->queued)
-        recorder_queued(recorder, op, call->queued);
+        hf_recorder_queued(recorder, op, call->queued);
     if (call->answered)
-        recorder_end(recorder, op, &answer);
+        hf_recorder_end(recorder, op, &answer);
     if (call->lost)
-        recorder_lost(recorder, call->number, call->key, call->key_size,
-                      call->token, call->lost);
+        hf_recorder_lost(recorder, call->number, call->key, call->key_size,
+                         call->token, call->lost);
 }
 
 /* As they came, so that a report counts them so. */
@@ -224,27 +225,27 @@ size_t recording_grants(void)
 
     for (const struct recorded_call *call = atomic_load(&shared->calls); call;
          call = call->next)
-        count += call->kind == HISTORY_LOCK && call->answered && !call->err;
+        count += call->kind == HF_OP_LOCK && call->answered && !call->err;
     return count;
 }
 
 int recording_check(const char *name)
 {
     uint32_t clients = atomic_load(&shared->client_count);
-    struct check_report report;
-    struct recorder recorder;
+    struct hf_check_report report;
+    struct hf_recorder recorder;
 
-    recorder_init(&recorder, is_fifo);
+    hf_recorder_init(&recorder, is_fifo);
     for (const struct recorded_call *call = oldest_first(); call;
          call = call->next)
         replay(&recorder, call);
     for (uint32_t i = 0; i < clients; i++)
         if (shared->clients[i].died)
-            recorder_death(&recorder, i + 1, shared->clients[i].died);
-    check_history(recorder_history(&recorder), &report);
+            hf_recorder_death(&recorder, i + 1, shared->clients[i].died);
+    hf_check_run(hf_recorder_history(&recorder), &report);
     if (report.violation_count > 0)
-        report_text(recorder_history(&recorder), &report, name, stderr);
-    recorder_fini(&recorder);
+        hf_report_text(hf_recorder_history(&recorder), &report, name, stderr);
+    hf_recorder_fini(&recorder);
     return report.violation_count > 0 ? -1 : 0;
 }
 

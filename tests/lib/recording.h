@@ -12,7 +12,7 @@
 
 #include <holdfast.h>
 
-#include "checker/history.h"
+#include "hf-check/history.h"
 
 /* One call, from its beginning on. The library may still call back when its
  * handle is gone from the case's sight, so it lives as long as the history. */
@@ -29,7 +29,7 @@ struct recorded_call {
     hf_lock_event_fn *on_event;
     void *event_arg;
 
-    enum history_kind kind;
+    enum hf_op_kind kind;
     uint32_t number; /* the client's */
     uint8_t nonce[HF_NONCE_SIZE];
     uint64_t token;
@@ -58,7 +58,7 @@ uint64_t recording_instant(int64_t boottime_ms);
 /* Clients are numbered as they come. One thread of a process at a time. */
 uint32_t recording_number(const struct hf_client *client);
 
-struct recorded_call *recording_begin(enum history_kind kind, uint32_t number,
+struct recorded_call *recording_begin(enum hf_op_kind kind, uint32_t number,
                                       struct hf_key key);
 
 /* All clients of a process end now. */

@@ -1,0 +1,150 @@
+/* check.h - decide whether a history keeps the promises of a lock service.
+ *
+ * The checker uses only answers and instants; it knows nothing about the
+ * implementation. It takes O(n log n) time for n operations.
+ *
+ * The promises, and the names of their violations:
+ *
+ * 1. One valid holder.
+ *      exclusion       two grants of one key were valid at one instant
+ *    A grant is valid from the return of its lock until its deadline, the
+ *    invocation of its unlock, the death of its client or the notice that it
+ *    is lost, whichever comes first. A force waives the promise from its
+ *    invocation on. A renewal that returns ok makes it valid
+ *    from that return until the later of both deadlines. Ends may touch.
+ *
+ * 2. Tokens grow.
+ *      token-repeated  two grants of one key have one token
+ *      token-order     a lock that was invoked after another had returned has
+ *                      the smaller token
+ *
+ * 3. The lock is linearizable: each operation takes effect at one instant
+ *    between its invocation and its return, and in the order of these instants
+ *    the answers are those of the model below.
+ *      early-grant     granted before the grant before can have ended
+ *      not-holder      ok for a grant that cannot have held the key then
+ *      false-end       answered "ended" for a grant that cannot have ended
+ *      false-busy      answered "busy" when nobody can have held the key
+ *
+ * 4. The fence holds.
+ *      fence-order     a cell accepted a token after a larger one
+ *      fence-shared    a cell accepted one token from two nonces
+ *
+ * 5. First come, first served, if the header promises it.
+ *      fifo            a lock that was queued before another was invoked was
+ *                      granted after it
+ *
+ * The model of 3, for each key on its own.
+ *
+ *   State: the holder, which is nobody or a grant (token, nonce), and `top`,
+ *   the largest token granted so far. It begins with nobody and 0.
+ *
+ *   operation        result   allowed if                 then
+ *   lock             ok       nobody, token > top        holder, top = token
+ *   lock             busy     somebody                   -
+ *   lock             unknown  may be left out; else      holder = this one with
+ *                             nobody                     top + 1, or with a
+ *                                                        token it is known by
+ *   unlock, force    ok       holder is the grant        nobody
+ *   unlock, force    unknown  may be left out; else the same
+ *   renew, update,   ok       holder is the grant        -
+ *   read (a token)
+ *   unlock, renew,   ended    holder is not the grant,   -
+ *   update                    and top >= its token
+ *   expiry           -        may be left out; else the same as unlock
+ *   withdrawal       -        may be left out; else the same as unlock
+ *
+ *   - "busy" is a failure with HF_EBUSY, "ended" one with HF_EEXPIRED,
+ *     HF_ENOTOWNER or HF_ENOTHELD. Any other failure, a wait that ran out
+ *     among them, had no effect and is left out. So are: unknown renewals,
+ *     updates and reads; reads that saw no holder; operations that name no
+ *     token; "ended" for a grant, and ok reads and forces of a token, that
+ *     nothing else in the history shows to have been granted.
+ *   - A grant is named by token and nonce, for read and force by the token
+ *     alone. A lock of unknown result is known by a token if an unlock, renew
+ *     or update with its nonce was ok for that token. Otherwise no operation
+ *     names its grant, nor can one if it has no nonce.
+ *   - An unknown result has no return: it may take effect at any later time.
+ *   - Expiry of a lock that was ok takes effect at any time from the latest of
+ *     these on: its deadline; its invocation + lease; the same of each of its
+ *     renewals that was ok. Without deadline and lease it does not expire. If
+ *     its client dies, it may end at any time from the death on as well: from
+ *     the first recorded death, or the last act of the client if that is later.
+ *   - Withdrawal: a lock of unknown result may end at any time, for the library
+ *     gives back, unseen, what it cannot confirm.
+ *   - Of two operations one of which returns before the other is invoked, the
+ *     first takes effect first. Where the instants are equal either may.
+ *
+ * Why no search is needed: tokens are unique and increase, so the order of the
+ * grants and of their ends is known. Each end and each grant has an earliest
+ * instant; placing all of them as early as possible decides whether they fit.
+ * Then each end is placed as late, and each grant as early, as possible. A gap
+ * that remains exists in every placement, and a "busy" inside it needs a lock of
+ * unknown result as its explanation; each such lock can explain one gap.
+ * search.h decides the same question by exhaustive search; both must agree. */
+#ifndef HF_CHECK_TOOL_CHECK_H
+#define HF_CHECK_TOOL_CHECK_H
+
+#include "history.h"
+
+#define HF_CHECK_LIST_MAX 64
+#define HF_CHECK_NO_OP SIZE_MAX
+
+enum hf_check_kind {
+    HF_CHECK_EXCLUSION,
+    HF_CHECK_TOKEN_REPEATED,
+    HF_CHECK_TOKEN_ORDER,
+    HF_CHECK_EARLY_GRANT,
+    HF_CHECK_NOT_HOLDER,
+    HF_CHECK_FALSE_END,
+    HF_CHECK_FALSE_BUSY,
+    HF_CHECK_FENCE_ORDER,
+    HF_CHECK_FENCE_SHARED,
+    HF_CHECK_FIFO,
+    HF_CHECK_KINDS
+};
+
+struct hf_check_span {
+    uint64_t from, until;
+};
+
+/* One violation and the operations that prove it. For an exclusion the spans
+ * are spans of validity, else each is from invocation to return. */
+struct hf_check_violation {
+    enum hf_check_kind kind;
+    uint32_t key;         /* an interned string of the history */
+    size_t first, second; /* operations; first may be HF_CHECK_NO_OP */
+    struct hf_check_span first_span, second_span;
+};
+
+struct hf_check_report {
+    /* At most one of each kind for a key or cell: the first one found. */
+    size_t violation_count;
+    struct hf_check_violation
+        violations[HF_CHECK_LIST_MAX]; /* the first of them */
+    bool linearizable;                 /* promise 3 alone */
+    size_t key_count, grant_count, busy_count, unknown_count, write_count;
+    /* Unfenced increments of cells, and how many of them wrote a value that
+     * another one wrote too. A lost increment shows why the fence is needed; it
+     * is not a violation. */
+    size_t bump_count, lost_bump_count;
+};
+
+void hf_check_run(const struct hf_check_history *h,
+                  struct hf_check_report *report);
+
+/* A span in which the grant of the operation `lock` was valid. */
+struct hf_check_valid {
+    struct hf_check_span span;
+    size_t lock;
+};
+
+/* Return all spans of validity. The caller frees the list. */
+struct hf_check_valid *hf_check_validity(const struct hf_check_history *h,
+                                         size_t *count);
+
+/* Return "exclusion", and the sentence that explains it. */
+const char *hf_check_kind_name(enum hf_check_kind kind);
+const char *hf_check_kind_text(enum hf_check_kind kind);
+
+#endif
