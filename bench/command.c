@@ -144,7 +144,8 @@ static struct hf_client *add_full(struct command *commands, size_t *count)
         char key[16];
 
         (void)snprintf(key, sizeof(key), "held-%u", i);
-        bench_check("hf_lock", hf_lock(client, hf_key(key), &opts, &lock));
+        bench_check("hf_lock",
+                    hf_acquire(client, hf_key_of(key), &opts, &lock));
     }
     add_run(commands, count, "the same, 10,000 keys held", url);
     return client;

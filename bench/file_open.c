@@ -50,7 +50,7 @@ static void hold(struct hf_client *client, size_t count)
     bench_keys_init(&keys, "held", count);
     for (size_t i = 0; i < count; i++)
         bench_check("hf_lock",
-                    hf_lock(client, bench_key(&keys, i), &opts, &lock));
+                    hf_acquire(client, bench_key(&keys, i), &opts, &lock));
     bench_keys_fini(&keys);
 }
 
@@ -60,9 +60,9 @@ static void pair(struct hf_client *client, size_t count)
     struct hf_lock *lock;
 
     for (size_t i = 0; i < count; i++) {
-        bench_check("hf_lock",
-                    hf_lock(client, hf_key("0123456789abcdef"), &opts, &lock));
-        bench_check("hf_unlock", hf_unlock(lock));
+        bench_check("hf_lock", hf_acquire(client, hf_key_of("0123456789abcdef"),
+                                          &opts, &lock));
+        bench_check("hf_release", hf_release(lock));
         hf_lock_free(lock);
     }
 }
@@ -96,7 +96,7 @@ static void open_and_lock(void *arg)
 
     level->open = micros_since(from);
     from = bench_now();
-    bench_check("hf_lock", hf_lock(client, hf_key("mine"), &opts, &lock));
+    bench_check("hf_lock", hf_acquire(client, hf_key_of("mine"), &opts, &lock));
     level->lock = micros_since(from);
     bench_close(client);
     hf_lock_free(lock);

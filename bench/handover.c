@@ -1,7 +1,7 @@
 /* handover - how long after one thread begins to unlock does another, asleep
- * in hf_lock(), have the lock, next to a bare futex?
+ * in hf_acquire(), have the lock, next to a bare futex?
  *
- * From just before hf_unlock() in the giver until hf_lock() has returned in
+ * From just before hf_release() in the giver until hf_acquire() has returned in
  * the taker. Before each one the giver sees that the taker stands in line and
  * sleeps, by what the kernel says of it, and lets SETTLE_NS pass: a sleeper
  * that was caught on its way to bed would flatter the figure. The futex is the
@@ -126,8 +126,8 @@ static bool taker_in_line(struct pair *pair)
 
     if (pair->how == FUTEX)
         return atomic_load(&pair->in_line);
-    bench_check("hf_read",
-                hf_read(pair->giver, hf_key("baton"), HF_LINEARIZABLE, &info));
+    bench_check("hf_read", hf_read(pair->giver, hf_key_of("baton"),
+                                   HF_LINEARIZABLE, &info));
     waits = info.waiters > 0;
     hf_info_fini(&info);
     return waits;

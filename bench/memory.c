@@ -77,7 +77,7 @@ static void ask(struct driver *driver, struct hf_key key, bool has_value)
                                          ? hf_leases_reserve(&driver->leases)
                                          : HF_OK);
     apply(driver, &result);
-    if (result.err != (result.place > 0 ? HF_EBUSY : HF_OK))
+    if (result.err != (result.position > 0 ? HF_EBUSY : HF_OK))
         bench_fail("the table refused a lock");
 }
 
@@ -99,7 +99,7 @@ static void take(struct hf_client *client, struct hf_key key, bool has_value,
 {
     struct hf_lock_opts opts = options(has_value);
 
-    bench_check("hf_lock", hf_lock(client, key, &opts, lock));
+    bench_check("hf_lock", hf_acquire(client, key, &opts, lock));
 }
 
 static void wait_for(struct hf_client *client, struct hf_key key,
@@ -107,8 +107,8 @@ static void wait_for(struct hf_client *client, struct hf_key key,
 {
     struct hf_lock_opts opts = options(false);
 
-    bench_check("hf_lock_start",
-                hf_lock_start(client, key, &opts, lock, NULL, NULL, future));
+    bench_check("hf_acquire_start",
+                hf_acquire_start(client, key, &opts, lock, NULL, NULL, future));
 }
 
 /* ---- Counting -----------------------------------------------------------*/

@@ -1,13 +1,13 @@
 /* mongo - how much does a lock in MongoDB cost next to the least that MongoDB
  * itself can do, and how soon is it handed on?
  *
- * A pair is hf_lock() and hf_unlock() of a key that nobody else wants. Next to
+ * A pair is hf_acquire() and hf_release() of a key that nobody else wants. Next to
  * it, in the same round and on the same servers: a findAndModify that inserts a
  * document and a delete that removes it, by libmongoc alone, with the same
  * concerns: a majority has both, in its journal. A client is a thread with a
  * client of its own; the bare loop's threads share libmongoc's pool.
  *
- * A hand-over is from just before hf_unlock() until hf_lock() has returned in
+ * A hand-over is from just before hf_release() until hf_acquire() has returned in
  * the next of ten that stand in line, each a client of its own.
  *
  * A replica set of one, and of three, on this machine, started here: with the
@@ -75,8 +75,8 @@ static void our_pair(struct hf_client *client, const char *key)
 {
     struct hf_lock *lock = NULL;
 
-    bench_check("lock", hf_lock(client, hf_key(key), NULL, &lock));
-    bench_check("unlock", hf_unlock(lock));
+    bench_check("lock", hf_acquire(client, hf_key_of(key), NULL, &lock));
+    bench_check("unlock", hf_release(lock));
     hf_lock_free(lock);
 }
 
@@ -240,14 +240,15 @@ static void *stand_in_line(void *arg)
         uint64_t given;
         unsigned number;
 
-        bench_check("lock", hf_lock(client, hf_key("line"), &opts, &lock));
+        bench_check("lock",
+                    hf_acquire(client, hf_key_of("line"), &opts, &lock));
         given = atomic_exchange(&line->given, 0);
         number = given ? atomic_fetch_add(&line->taken, 1) : HAND_OVERS;
         if (number < HAND_OVERS)
             line->took[number] = (double)(bench_now() - given) / 1e6;
         bench_sleep_ms(5); /* those behind are in line again */
         atomic_store(&line->given, bench_now());
-        bench_check("unlock", hf_unlock(lock));
+        bench_check("unlock", hf_release(lock));
         hf_lock_free(lock);
     }
     bench_close(client);

@@ -58,9 +58,10 @@ static void lock_slowly(const struct bench *bench, struct hf_test_mongo *mongo,
         struct hf_lock *lock = NULL;
         uint64_t began = bench_now();
 
-        bench_check("lock", hf_lock(client, hf_key("slow"), &opts, &lock));
+        bench_check("lock",
+                    hf_acquire(client, hf_key_of("slow"), &opts, &lock));
         bench_add(&took, (double)(bench_now() - began) / 1e6);
-        bench_check("unlock", hf_unlock(lock));
+        bench_check("unlock", hf_release(lock));
         hf_lock_free(lock);
     }
     bench_table_number(table, delay);
@@ -88,9 +89,9 @@ static void *pair_up(void *arg)
     while (bench_now() < user->until) {
         struct hf_lock *lock = NULL;
 
-        bench_check("lock",
-                    hf_lock(user->client, hf_key(user->key), NULL, &lock));
-        bench_check("unlock", hf_unlock(lock));
+        bench_check("lock", hf_acquire(user->client, hf_key_of(user->key), NULL,
+                                       &lock));
+        bench_check("unlock", hf_release(lock));
         hf_lock_free(lock);
         user->pairs++;
     }
@@ -131,7 +132,7 @@ static unsigned count_lost(struct hf_lock *const *locks)
     unsigned lost = 0;
 
     for (unsigned i = 0; i < KEPT; i++)
-        lost += !hf_valid_for(locks[i], 0);
+        lost += !hf_lock_valid_for(locks[i], 0);
     return lost;
 }
 
@@ -156,7 +157,8 @@ static unsigned lose_a_primary(const struct bench *bench)
     opts.renew = true;
     for (unsigned i = 0; i < KEPT; i++) {
         (void)snprintf(key, sizeof(key), "k%u", i);
-        bench_check("lock", hf_lock(client, hf_key(key), &opts, &locks[i]));
+        bench_check("lock",
+                    hf_acquire(client, hf_key_of(key), &opts, &locks[i]));
     }
     bench_sleep_ms(KEPT_TTL_MS / 3); /* renewals are under way at any time */
     stopped = hf_test_mongo_primary(&mongo);

@@ -84,7 +84,7 @@ static void await_queue(struct crowd *crowd, unsigned size)
     char json[128];
 
     (void)snprintf(json, sizeof(json),
-                   "{\"count\":\"locks\",\"query\":{\"line\":{\"$size\":%u}}}",
+                   "{\"count\":\"locks\",\"query\":{\"queue\":{\"$size\":%u}}}",
                    size);
     for (unsigned waited = 0; waited < QUEUE_MS; waited += 100) {
         if (strstr(hf_test_mongo_say(crowd->mongo, 0, "holdfast", json),
@@ -103,9 +103,10 @@ static void join_queue(struct crowd *crowd, unsigned count)
     opts.wait_ms = HF_FOREVER;
     opts.timeout_ms = QUEUE_MS;
     for (unsigned i = 0; i < count; i++)
-        bench_check("lock", hf_lock_start(crowd->clients[i % CLIENTS],
-                                          hf_key("k"), &opts, &crowd->locks[i],
-                                          NULL, NULL, &crowd->futures[i]));
+        bench_check("lock",
+                    hf_acquire_start(crowd->clients[i % CLIENTS],
+                                     hf_key_of("k"), &opts, &crowd->locks[i],
+                                     NULL, NULL, &crowd->futures[i]));
     await_queue(crowd, count);
 }
 
@@ -120,7 +121,7 @@ static void open_crowd(struct crowd *crowd, const struct bench *bench,
     opts.renew = true;
     crowd->holder = bench_open_background(&ours);
     bench_check("lock",
-                hf_lock(crowd->holder, hf_key("k"), &opts, &crowd->held));
+                hf_acquire(crowd->holder, hf_key_of("k"), &opts, &crowd->held));
     for (unsigned i = 0; i < CLIENTS; i++)
         crowd->clients[i] = bench_open_background(&ours);
 }
@@ -132,7 +133,7 @@ static void close_crowd(struct crowd *crowd, unsigned count)
         (void)hf_close(crowd->clients[i], QUEUE_MS);
     for (unsigned i = 0; i < count; i++)
         hf_future_free(crowd->futures[i]);
-    bench_check("unlock", hf_unlock(crowd->held));
+    bench_check("unlock", hf_release(crowd->held));
     hf_lock_free(crowd->held);
     bench_close(crowd->holder);
 }

@@ -1,8 +1,8 @@
 /* pairs - how many pairs of lock and unlock a second go through the API, next
  * to a plain map of mutexes?
  *
- * A pair is what a caller writes: hf_lock(), hf_unlock(), hf_lock_free(); or
- * hf_claim(), hf_unlock() with a handle that is kept. Threads have keys of
+ * A pair is what a caller writes: hf_acquire(), hf_release(), hf_lock_free(); or
+ * hf_lock_acquire(), hf_release() with a handle that is kept. Threads have keys of
  * their own, which nobody else wants, or all want one key: then holdfast
  * serves them in the order in which they came, a sleep and a wake for each,
  * while a mutex lets whoever runs take it again and again. */
@@ -97,9 +97,9 @@ static uint64_t run_new(struct worker *worker)
     for (i = 0; !stopped(worker); i++) {
         struct hf_key key = bench_key(&worker->keys, i % worker->keys.count);
 
-        bench_check("hf_lock",
-                    hf_lock(worker->client, key, &worker->round->opts, &lock));
-        bench_check("hf_unlock", hf_unlock(lock));
+        bench_check("hf_lock", hf_acquire(worker->client, key,
+                                          &worker->round->opts, &lock));
+        bench_check("hf_release", hf_release(lock));
         hf_lock_free(lock);
     }
     return i;
@@ -112,8 +112,8 @@ static uint64_t run_kept(struct worker *worker, struct hf_lock **locks)
     for (i = 0; !stopped(worker); i++) {
         struct hf_lock *lock = locks[i % worker->keys.count];
 
-        bench_check("hf_claim", hf_claim(lock));
-        bench_check("hf_unlock", hf_unlock(lock));
+        bench_check("hf_claim", hf_lock_acquire(lock));
+        bench_check("hf_release", hf_release(lock));
     }
     return i;
 }

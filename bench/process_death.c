@@ -1,5 +1,5 @@
 /* process_death - how long after the holder's process is killed does a waiter,
- * asleep in hf_lock() over file:, have the lock, compared with flock(2)?
+ * asleep in hf_acquire() over file:, have the lock, compared with flock(2)?
  *
  * Measured from just before kill(2) with SIGKILL until the waiter has returned.
  * A process takes a while to end; flock(2) shows how long. *Unlocked* is a
@@ -101,8 +101,8 @@ static void lock_side(struct side *side)
     hf_lock_opts_init(&opts);
     opts.wait_ms = HF_FOREVER;
     opts.ttl_ms = 60000;
-    bench_check("hf_lock",
-                hf_lock(side->client, hf_key("baton"), &opts, &side->lock));
+    bench_check("hf_lock", hf_acquire(side->client, hf_key_of("baton"), &opts,
+                                      &side->lock));
 }
 
 static void unlock_side(struct side *side)
@@ -112,7 +112,7 @@ static void unlock_side(struct side *side)
             bench_fail("flock");
         return;
     }
-    bench_check("hf_unlock", hf_unlock(side->lock));
+    bench_check("hf_release", hf_release(side->lock));
     hf_lock_free(side->lock);
 }
 
@@ -161,7 +161,7 @@ static bool is_queued(const struct stage *stage, struct hf_client *client)
     if (stage->scene->flock)
         return atomic_load(&stage->waits);
     bench_check("hf_read",
-                hf_read(client, hf_key("baton"), HF_LINEARIZABLE, &info));
+                hf_read(client, hf_key_of("baton"), HF_LINEARIZABLE, &info));
     queued = info.waiters > 0;
     hf_info_fini(&info);
     return queued;

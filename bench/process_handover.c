@@ -1,7 +1,7 @@
 /* process_handover - how long after one process begins to unlock does another,
- * asleep in hf_lock(), have the lock, next to a bare futex and to flock(2)?
+ * asleep in hf_acquire(), have the lock, next to a bare futex and to flock(2)?
  *
- * From just before hf_unlock() in the giver until hf_lock() has returned in
+ * From just before hf_release() in the giver until hf_acquire() has returned in
  * the taker, which is seen to stand in line and to sleep, as in handover.c.
  * The futex, a word that both have mapped, is the floor. A FIFO that both keep
  * open, waited for by epoll, is the floor of whatever can be polled.
@@ -119,13 +119,13 @@ static void give_flock(struct side *side)
 
 static void take_lock(struct side *side)
 {
-    bench_check("hf_lock", hf_lock(side->client, hf_key("baton"), &side->opts,
-                                   &side->lock));
+    bench_check("hf_lock", hf_acquire(side->client, hf_key_of("baton"),
+                                      &side->opts, &side->lock));
 }
 
 static void give_lock(struct side *side)
 {
-    bench_check("hf_unlock", hf_unlock(side->lock));
+    bench_check("hf_release", hf_release(side->lock));
     hf_lock_free(side->lock);
 }
 
@@ -222,7 +222,7 @@ static bool is_in_line(struct side *giver)
 
     if (giver->pair->how != LOCK)
         return atomic_load(&giver->pair->in_line);
-    bench_check("hf_read", hf_read(giver->client, hf_key("baton"),
+    bench_check("hf_read", hf_read(giver->client, hf_key_of("baton"),
                                    HF_LINEARIZABLE, &info));
     waits = info.waiters > 0;
     hf_info_fini(&info);

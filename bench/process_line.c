@@ -1,9 +1,9 @@
 /* process_line - what does a hand-over cost where 10, 100 or 1000 processes
  * stand in line for the key, and what does it cost that they stand there?
  *
- * Each waiter is a process that sleeps in hf_lock(). Who gets the lock gives
+ * Each waiter is a process that sleeps in hf_acquire(). Who gets the lock gives
  * it back and joins the line again, so that the line keeps its length. A
- * hand-over is from just before hf_unlock() in one until hf_lock() has
+ * hand-over is from just before hf_release() in one until hf_acquire() has
  * returned in another; processor time is that of all processes together, and
  * has the joining in it. The floor is a ring of futexes, where each process
  * wakes the next.
@@ -155,7 +155,7 @@ static unsigned count_waiters(struct hf_client *client)
     unsigned waiters;
 
     bench_check("hf_read",
-                hf_read(client, hf_key("line"), HF_LINEARIZABLE, &info));
+                hf_read(client, hf_key_of("line"), HF_LINEARIZABLE, &info));
     waiters = info.waiters;
     hf_info_fini(&info);
     return waiters;

@@ -1,8 +1,8 @@
 /* process_pairs - how many pairs of lock and unlock a second go through the
  * API where processes share the locks, next to flock(2)?
  *
- * A pair is what a caller writes: hf_lock(), hf_unlock(), hf_lock_free(); or
- * hf_claim(), hf_unlock() with a handle that is kept. A shell or a program
+ * A pair is what a caller writes: hf_acquire(), hf_release(), hf_lock_free(); or
+ * hf_lock_acquire(), hf_release() with a handle that is kept. A shell or a program
  * that locks a file opens it, takes flock() and closes it, which gives the
  * lock back; one that keeps the file open takes flock() twice. Each process
  * has keys, or files, of its own, which nobody else wants. */
@@ -98,15 +98,15 @@ static void pair_new_handle(struct desk *desk, size_t i)
     struct hf_key key = bench_key(&desk->keys, i);
     struct hf_lock *lock;
 
-    bench_check("hf_lock", hf_lock(desk->client, key, &desk->opts, &lock));
-    bench_check("hf_unlock", hf_unlock(lock));
+    bench_check("hf_lock", hf_acquire(desk->client, key, &desk->opts, &lock));
+    bench_check("hf_release", hf_release(lock));
     hf_lock_free(lock);
 }
 
 static void pair_kept_handle(struct desk *desk, size_t i)
 {
-    bench_check("hf_claim", hf_claim(desk->locks[i]));
-    bench_check("hf_unlock", hf_unlock(desk->locks[i]));
+    bench_check("hf_claim", hf_lock_acquire(desk->locks[i]));
+    bench_check("hf_release", hf_release(desk->locks[i]));
 }
 
 static void (*const pairs[])(struct desk *desk, size_t i) = {
@@ -123,7 +123,7 @@ static void set_up(struct desk *desk, const char *prefix)
 
     bench_keys_init(&desk->keys, prefix, KEYS);
     hf_lock_opts_init(&desk->opts);
-    desk->opts.idle = true; /* no matter to hf_lock() */
+    desk->opts.idle = true; /* no matter to hf_acquire() */
     if (!uses_files)
         desk->client = bench_open(desk->round->bench);
     for (size_t i = 0; i < KEYS; i++) {

@@ -25,9 +25,9 @@ static void run_pairs(struct hf_client *client, size_t at)
 
     for (unsigned i = 0; i < PAIRS; i++) {
         before = bench_now();
-        bench_check("lock", hf_lock(client, hf_key("k"), NULL, &lock));
+        bench_check("lock", hf_acquire(client, hf_key_of("k"), NULL, &lock));
         held = bench_now();
-        bench_check("unlock", hf_unlock(lock));
+        bench_check("unlock", hf_release(lock));
         after = bench_now();
         hf_lock_free(lock);
         bench_add(&lock_ms[at], (double)(held - before) / 1e6);

@@ -77,8 +77,8 @@ static double pair_cost(struct hf_client *client,
     for (size_t i = 0; i < PAIRS; i++) {
         struct hf_key key = bench_key(probes, i % keys);
 
-        bench_check("hf_lock", hf_lock(client, key, &opts, &lock));
-        bench_check("hf_unlock", hf_unlock(lock));
+        bench_check("hf_lock", hf_acquire(client, key, &opts, &lock));
+        bench_check("hf_release", hf_release(lock));
         hf_lock_free(lock);
     }
     return (double)(bench_thread_cpu() - from) / PAIRS;
@@ -132,8 +132,9 @@ static void climb_held(const struct bench *bench, bool same,
     for (size_t i = 0; i < HELD_LEVELS; i++) {
         for (; others->count < held_levels[i]; others->count++)
             bench_check("hf_lock",
-                        hf_lock(holder, bench_key(&others->keys, others->count),
-                                &opts, &others->locks[others->count]));
+                        hf_acquire(holder,
+                                   bench_key(&others->keys, others->count),
+                                   &opts, &others->locks[others->count]));
         bench_add(&climb->few[i], pair_cost(client, probes, FEW));
         bench_add(&climb->many[i], pair_cost(client, probes, MANY));
     }
@@ -213,9 +214,9 @@ static void join(struct hf_client *client, struct waiter *waiter)
 {
     struct hf_lock_opts opts = long_opts();
 
-    bench_check("hf_lock_start",
-                hf_lock_start(client, hf_key("line"), &opts, &waiter->lock,
-                              NULL, NULL, &waiter->future));
+    bench_check("hf_acquire_start",
+                hf_acquire_start(client, hf_key_of("line"), &opts,
+                                 &waiter->lock, NULL, NULL, &waiter->future));
 }
 
 static void leave(struct waiter *waiter)
@@ -261,7 +262,7 @@ static void climb_line(const struct bench *bench, struct waiter *line,
     struct hf_lock *held;
     size_t count = 0;
 
-    bench_check("hf_lock", hf_lock(holder, hf_key("line"), &opts, &held));
+    bench_check("hf_lock", hf_acquire(holder, hf_key_of("line"), &opts, &held));
     for (size_t i = 0; i < LINE_LEVELS; i++) {
         for (; count < line_levels[i]; count++)
             join(client, &line[count]);

@@ -39,13 +39,14 @@ static void work(const char *who, struct hf_lock *lock)
     char line[80];
 
     snprintf(line, sizeof(line), "has the lock, with token %llu, for %u ms",
-             (unsigned long long)hf_token(lock), hf_remaining_ms(lock));
+             (unsigned long long)hf_lock_token(lock),
+             hf_lock_remaining_ms(lock));
     say(who, line);
     nanosleep(&half_a_second, NULL);
 
     /* Check, then write with the token: the store has the last word. */
-    if (hf_valid_for(lock, 0) && hf_token(lock) > largest_token) {
-        largest_token = hf_token(lock);
+    if (hf_lock_valid_for(lock, 0) && hf_lock_token(lock) > largest_token) {
+        largest_token = hf_lock_token(lock);
         say(who, "wrote; the store remembers its token");
     }
 }
@@ -75,11 +76,11 @@ static void *contend(void *arg)
     opts.on_event = on_event;
     opts.arg = who;
     say(who, "asks for the lock on 'nightly'");
-    err = hf_lock(client, hf_key("nightly"), &opts, &lock);
+    err = hf_acquire(client, hf_key_of("nightly"), &opts, &lock);
     if (err)
         fail(who, "lock", err);
     work(who, lock);
-    err = hf_unlock(lock);
+    err = hf_release(lock);
     if (err)
         fail(who, "unlock", err);
     say(who, "gave the lock back");

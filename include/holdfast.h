@@ -11,15 +11,15 @@
  *
  *     if (hf_open("memory:demo", NULL, &client) != HF_OK)
  *         return 1;
- *     if (hf_lock(client, hf_key("nightly"), NULL, &lock) == HF_OK) {
- *         ...work, while hf_valid_for(lock, 0)...
- *         hf_unlock(lock);
+ *     if (hf_acquire(client, hf_key_of("nightly"), NULL, &lock) == HF_OK) {
+ *         ...work, while hf_lock_valid_for(lock, 0)...
+ *         hf_release(lock);
  *         hf_lock_free(lock);
  *     }
  *     hf_close(client, 1000);
  *
  * What is promised
- *   - For one key, at no instant do two holders see hf_valid_for(lock, 0)
+ *   - For one key, at no instant do two holders see hf_lock_valid_for(lock, 0)
  *     true, as long as clocks *run* at the same rate within 1 %. Nobody's
  *     wall clock matters, but a server's without HF_CAP_STEADY. A server
  *     without HF_CAP_DURABLE forgets locks when it restarts, and may grant
@@ -45,17 +45,17 @@
  * Inside a callback each non-blocking call is legal; a blocking one on the
  * same client answers HF_EDEADLK. Calls on another client that wait for it are
  * legal in one direction only: blocking calls, and hf_lock_free() and
- * hf_watch_free(), which wait for a callback of the handle. Where callbacks of
+ * hf_watch_close(), which wait for a callback of the handle. Where callbacks of
  * two clients wait for each other, both wait forever, as with two mutexes that
  * are locked in different orders.
  *
  * A slow callback delays the other callbacks of its client, LOST included, and
  * hf_close() until its deadline. In a client with threads of its own it delays
  * nothing else: locks are renewed, a loss is recorded in time, so that
- * hf_valid_for() and hf_lock_state() report it, and other threads' calls are
+ * hf_lock_valid_for() and hf_lock_state() report it, and other threads' calls are
  * answered. Without such threads nothing is renewed or recorded until it
  * returns, unless another thread is inside a blocking call or hf_process();
- * hf_valid_for() is right in any case.
+ * hf_lock_valid_for() is right in any case.
  *
  * After fork() the child cannot use the client: calls answer HF_EFORK. A callback
  * may fork. If the child returns from it, no other callback runs there, and the
@@ -73,12 +73,12 @@
  *     returned HF_OK, whether or not the future is freed or canceled, and not
  *     at all otherwise.
  *   - of `on_event` and of a watch's `each`: when hf_lock_free() or
- *     hf_watch_free() of its handle has returned. They wait for a callback of
+ *     hf_watch_close() of its handle has returned. They wait for a callback of
  *     that handle which another thread is in, so hold no lock that it takes.
  *     Inside a callback of the client they do not wait: then, when that
- *     callback returns. If hf_lock() fails there is no handle to free: then,
+ *     callback returns. If hf_acquire() fails there is no handle to free: then,
  *     when it has returned, which waits for the callback in the same way. If
- *     hf_lock_start() fails: when its `done` has run.
+ *     hf_acquire_start() fails: when its `done` has run.
  *   - of a list's `each`: when hf_list() has returned, or the future of
  *     hf_list_start() is answered. Neither happens while `each` is running,
  *     even if the list is interrupted or canceled or the client is closed.
@@ -179,15 +179,15 @@ struct hf_key {
     size_t size;
 };
 
-/* A key, or a value, from a string: hf_key("nightly"). */
-static inline struct hf_key hf_key(const char *text)
+/* A key, or a value, from a string: hf_key_of("nightly"). */
+static inline struct hf_key hf_key_of(const char *text)
 {
     struct hf_key key = {text, text ? strlen(text) : 0};
 
     return key;
 }
 
-static inline struct hf_bytes hf_bytes(const char *text)
+static inline struct hf_bytes hf_bytes_of(const char *text)
 {
     struct hf_bytes bytes = {text, text ? strlen(text) : 0};
 
@@ -330,16 +330,16 @@ HF_API enum hf_err hf_process(struct hf_client *client);
 /* End the blocking calls that are waiting on `client` right now, whatever
  * thread they are in. Any thread may call this, and so may a signal handler.
  *
- *   - hf_future_wait() and hf_claim_wait() return HF_EINTR, and the operation
+ *   - hf_future_wait() and hf_lock_wait() return HF_EINTR, and the operation
  *     goes on. If nothing waits at the moment, the next of these two that would
  *     wait returns HF_EINTR instead. So no interrupt is lost that comes just
  *     before the wait.
- *   - hf_lock(), hf_claim(), hf_read() and the others cancel their operation as
+ *   - hf_acquire(), hf_lock_acquire(), hf_read() and the others cancel their operation as
  *     hf_future_cancel() does, and return HF_EINTR, or HF_EINDOUBT where it may
  *     have changed something. A claim is withdrawn first, which takes a second
  *     at most. These calls end only if they wait already: a program that must
  *     not miss an interrupt uses hf_X_start() and hf_future_wait().
- *   - hf_unlock() and hf_close() go on: each ends by its own timeout. */
+ *   - hf_release() and hf_close() go on: each ends by its own timeout. */
 HF_API void hf_interrupt(struct hf_client *client);
 
 /* ---- Futures ------------------------------------------------------------
@@ -380,9 +380,9 @@ HF_API void hf_future_free(struct hf_future *future);
  *      +-----------------+  +------------- LOST ------------------+ |
  *      +------------------------------------------------------------+
  *
- * Lost is final: once hf_valid_for() has been false for a claim, no thread sees
+ * Lost is final: once hf_lock_valid_for() has been false for a claim, no thread sees
  * it true again for that claim, whatever a renewal answers later. */
-enum hf_lock_state {
+enum hf_state {
     HF_LOCK_IDLE,
     HF_LOCK_CLAIMING,
     HF_LOCK_HELD,
@@ -391,10 +391,10 @@ enum hf_lock_state {
 };
 
 enum hf_lock_event {
-    HF_LOCK_EVENT_WAITING = 1, /* in line now: hf_lock_place() says where */
+    HF_LOCK_EVENT_WAITING = 1, /* in line now: hf_lock_position() says where */
     HF_LOCK_EVENT_AT_RISK,     /* renewals fail: half the ttl has gone;
                                   hf_lock_error() says why */
-    HF_LOCK_EVENT_LOST,        /* validity has ended without hf_unlock() */
+    HF_LOCK_EVENT_LOST,        /* validity has ended without hf_release() */
 };
 
 /* Each event comes at most once a claim, AT_RISK only where it is renewed.
@@ -402,7 +402,7 @@ enum hf_lock_event {
  * and, if this process runs and no other callback is running, before anyone
  * else can hold the key.
  *
- * Each loss is reported once, unless hf_unlock(), hf_lock_free() or a close comes
+ * Each loss is reported once, unless hf_release(), hf_lock_free() or a close comes
  * first: no event of a claim is delivered after these. A handle that claims
  * again while its loss is still to be reported sends the new claim after the
  * callback for LOST has returned; that time is part of wait_ms, and of
@@ -411,17 +411,18 @@ typedef void hf_lock_event_fn(struct hf_lock *lock, enum hf_lock_event event,
                               void *arg);
 
 struct hf_lock_opts {
-    size_t size;           /* set by hf_lock_opts_init() */
-    uint32_t ttl_ms;       /* how long it is held without renewal; 0: 10 s */
-    uint32_t wait_ms;      /* time in line: 5 s; 0 tries once; HF_FOREVER */
-    uint32_t timeout_ms;   /* how long an answer may take once the request is
+    size_t size;         /* set by hf_lock_opts_init() */
+    uint32_t ttl_ms;     /* how long it is held without renewal; 0: 10 s */
+    uint32_t wait_ms;    /* time in line: 5 s; 0 tries once; HF_FOREVER */
+    uint32_t timeout_ms; /* how long an answer may take once the request is
                               sent; 0: 5 s. Time that a LOCK waits inside a
                               busy client is part of wait_ms */
-    uint32_t renew_ms;     /* with renew: when this much is left; 0: 2/3, in
+    uint32_t renew_ms;   /* with renew: when this much is left; 0: 2/3, in
                               mongodb: 5/6, of the ttl */
-    bool renew;            /* keep it until unlocked */
-    bool idle;             /* hf_lock_new(): do not claim yet */
-    bool from_claim;       /* the ttl counts from the claim on, wait included */
+    bool renew;          /* keep it until unlocked */
+    bool idle;           /* hf_lock_new(): do not claim yet */
+    bool
+        ttl_includes_wait; /* the ttl counts from the claim on, wait included */
     struct hf_bytes value; /* kept with the lock, shown by hf_read() */
     const char *note;      /* shown to operators; NULL: none */
     hf_lock_event_fn *on_event; /* may be NULL */
@@ -445,7 +446,7 @@ HF_API enum hf_err hf_lock_opts_set_default(const struct hf_lock_opts *opts);
 
 /* Take the lock on `key`, waiting up to opts->wait_ms for it.
  *
- * On HF_OK, `*lock` is held until hf_unlock() or until its lease ends. Its
+ * On HF_OK, `*lock` is held until hf_release() or until its lease ends. Its
  * token is larger than any granted for this key before: send it with each
  * write the lock protects, and let the store refuse a smaller one.
  * On any other answer `*lock` is untouched.
@@ -463,32 +464,32 @@ HF_API enum hf_err hf_lock_opts_set_default(const struct hf_lock_opts *opts);
  * HF_EUNSUPPORTED  the library is too old for an option
  *
  * Blocks. Any thread; not from inside a callback (HF_EDEADLK). */
-HF_API enum hf_err hf_lock(struct hf_client *client, struct hf_key key,
-                           const struct hf_lock_opts *opts,
-                           struct hf_lock **lock);
-HF_API enum hf_err hf_lock_start(struct hf_client *client, struct hf_key key,
-                                 const struct hf_lock_opts *opts,
-                                 struct hf_lock **lock, hf_done_fn *done,
-                                 void *arg, struct hf_future **future);
+HF_API enum hf_err hf_acquire(struct hf_client *client, struct hf_key key,
+                              const struct hf_lock_opts *opts,
+                              struct hf_lock **lock);
+HF_API enum hf_err hf_acquire_start(struct hf_client *client, struct hf_key key,
+                                    const struct hf_lock_opts *opts,
+                                    struct hf_lock **lock, hf_done_fn *done,
+                                    void *arg, struct hf_future **future);
 
 /* A handle to claim, free and claim again. Unless opts->idle is set it starts
- * claiming at once, without waiting for the answer: hf_claim_wait() hears it. */
+ * claiming at once, without waiting for the answer: hf_lock_wait() hears it. */
 HF_API enum hf_err hf_lock_new(struct hf_client *client, struct hf_key key,
                                const struct hf_lock_opts *opts,
                                struct hf_lock **lock);
 
-/* Claim with an idle or lost handle; answers as hf_lock() does. A refused
+/* Claim with an idle or lost handle; answers as hf_acquire() does. A refused
  * claim leaves the handle idle. HF_ESTATE: claimed already. */
-HF_API enum hf_err hf_claim(struct hf_lock *lock);
-HF_API enum hf_err hf_claim_start(struct hf_lock *lock, hf_done_fn *done,
-                                  void *arg, struct hf_future **future);
+HF_API enum hf_err hf_lock_acquire(struct hf_lock *lock);
+HF_API enum hf_err hf_lock_acquire_start(struct hf_lock *lock, hf_done_fn *done,
+                                         void *arg, struct hf_future **future);
 
 /* Wait for the claim that is under way, if any, and say how the last claim
  * of this handle was answered. HF_ESTATE: there was none. */
-HF_API enum hf_err hf_claim_wait(struct hf_lock *lock);
+HF_API enum hf_err hf_lock_wait(struct hf_lock *lock);
 
-/* A handle for a claim made elsewhere, by what hf_nonce() and hf_token() told
- * there. Its validity is unknown, so hf_valid_for() is false until the first
+/* A handle for a claim made elsewhere, by what hf_lock_nonce() and hf_lock_token() told
+ * there. Its validity is unknown, so hf_lock_valid_for() is false until the first
  * renewal is confirmed; unlock, renew and update work. When that has run out
  * the handle is lost, which is final as for any other. Where the first handle
  * was not detached, both act on one claim: if either unlocks, the claim has
@@ -502,12 +503,12 @@ HF_API enum hf_err hf_lock_adopt(struct hf_client *client, struct hf_key key,
                                  struct hf_lock **lock);
 
 /* Detach the handle from the lock that it holds, and leave that to whoever
- * adopts it. The handle is idle and not valid from now on; hf_nonce() and
- * hf_token() still tell the claim's until it claims again, which it does under a
+ * adopts it. The handle is idle and not valid from now on; hf_lock_nonce() and
+ * hf_lock_token() still tell the claim's until it claims again, which it does under a
  * new nonce. Nothing renews the lock, and neither freeing the handle nor closing
  * the client releases it: it ends with its lease at the latest. HF_ESTATE: it is
  * not held. */
-HF_API enum hf_err hf_lock_leave(struct hf_lock *lock);
+HF_API enum hf_err hf_lock_detach(struct hf_lock *lock);
 
 /* Give the claim back. Validity ends before anything is sent, and the handle
  * is idle afterwards, whatever the answer. A claim that is under way is
@@ -522,16 +523,16 @@ HF_API enum hf_err hf_lock_leave(struct hf_lock *lock);
  *               nothing proves what it said; it ends with its lease at latest
  * HF_EUNAVAIL   nothing that could end it was reached: it ends with its lease
  * HF_ESTATE     nothing is claimed */
-HF_API enum hf_err hf_unlock(struct hf_lock *lock);
-HF_API enum hf_err hf_unlock_start(struct hf_lock *lock, hf_done_fn *done,
-                                   void *arg, struct hf_future **future);
+HF_API enum hf_err hf_release(struct hf_lock *lock);
+HF_API enum hf_err hf_release_start(struct hf_lock *lock, hf_done_fn *done,
+                                    void *arg, struct hf_future **future);
 
 /* Extend the lease to `ttl_ms` from now (0: the ttl of the handle). Never
  * creates a lock, and never shortens a lease.
  *
  * HF_EFORCED   an operator broke the lock: it stays valid until it runs out
  * HF_EEXPIRED  the handle is lost, whatever the server knows
- * Other answers as of hf_unlock(). */
+ * Other answers as of hf_release(). */
 HF_API enum hf_err hf_renew(struct hf_lock *lock, uint32_t ttl_ms);
 HF_API enum hf_err hf_renew_start(struct hf_lock *lock, uint32_t ttl_ms,
                                   hf_done_fn *done, void *arg,
@@ -551,29 +552,30 @@ HF_API enum hf_err hf_update_start(struct hf_lock *lock,
 /* Whether the lock is surely held for `ms` more milliseconds: a load and a
  * clock read, no message. False from the end of validity on, which is before
  * anyone else can hold the key. */
-HF_API bool hf_valid_for(const struct hf_lock *lock, uint32_t ms);
+HF_API bool hf_lock_valid_for(const struct hf_lock *lock, uint32_t ms);
 
 /* How long that is; 0 where it is not held. */
-HF_API uint32_t hf_remaining_ms(const struct hf_lock *lock);
+HF_API uint32_t hf_lock_remaining_ms(const struct hf_lock *lock);
 
 /* The instant, in milliseconds of CLOCK_BOOTTIME, at which validity ends. Time in
  * which the machine is suspended does not count against a lock of file: or
  * memory:, so that after it this instant is a later one. */
-HF_API int64_t hf_deadline(const struct hf_lock *lock);
+HF_API int64_t hf_lock_deadline(const struct hf_lock *lock);
 
 /* The fencing token of the grant; 0 before there was one. */
-HF_API uint64_t hf_token(const struct hf_lock *lock);
+HF_API uint64_t hf_lock_token(const struct hf_lock *lock);
 
 /* The claim's nonce, a secret: who knows it can unlock. Zeros before the
  * first claim. */
-HF_API void hf_nonce(const struct hf_lock *lock, uint8_t nonce[HF_NONCE_SIZE]);
+HF_API void hf_lock_nonce(const struct hf_lock *lock,
+                          uint8_t nonce[HF_NONCE_SIZE]);
 
 HF_API struct hf_key hf_lock_key(const struct hf_lock *lock);
-HF_API enum hf_lock_state hf_lock_state(const struct hf_lock *lock);
+HF_API enum hf_state hf_lock_state(const struct hf_lock *lock);
 
 /* The last known position in the queue, 1 for the next; 0 if it does not
  * wait. */
-HF_API uint32_t hf_lock_place(const struct hf_lock *lock);
+HF_API uint32_t hf_lock_position(const struct hf_lock *lock);
 
 /* The last failure of a call on this handle, or of its renewals, in words. While
  * renewals fail, it has the cause from the first failed attempt on, or once an
@@ -584,17 +586,17 @@ HF_API void hf_lock_error(const struct hf_lock *lock, struct hf_error *error);
  * unconfirmed; but not what was adopted or detached. Legal while calls on it are
  * open, in this or another thread: they are answered (HF_ECANCELED). A callback
  * of it that another thread is in has returned when this returns. Inside an
- * event callback, before the caller has seen the answer of hf_lock(), hf_claim()
+ * event callback, before the caller has seen the answer of hf_acquire(), hf_lock_acquire()
  * or their _start forms, it gives the claim up even if that was granted: the
  * answer is HF_ECANCELED, and the handle is gone. */
 HF_API void hf_lock_free(struct hf_lock *lock);
 
 /* Take the lock, call `run`, give the lock back. The result of `run` goes to
- * `*result`. While it runs it may ask hf_valid_for(lock, 0).
+ * `*result`. While it runs it may ask hf_lock_valid_for(lock, 0).
  *
  * HF_OK        it ran, and the lock was held to its end
  * HF_EEXPIRED  it ran, but the lock had been lost
- * Otherwise as hf_lock() where it did not run, and as hf_unlock() where it
+ * Otherwise as hf_acquire() where it did not run, and as hf_release() where it
  * did: `*result` is written exactly if it ran. */
 typedef int hf_run_fn(struct hf_lock *lock, void *arg);
 HF_API enum hf_err hf_run(struct hf_client *client, struct hf_key key,
@@ -658,7 +660,7 @@ HF_API enum hf_err hf_wait_held_start(struct hf_client *client,
 
 /* How a key came to be free. */
 enum hf_freed {
-    HF_FREED_BEFORE = 1, /* it was free when first read */
+    HF_FREED_ALREADY = 1, /* it was free when first read */
     HF_FREED_RELEASED,
     HF_FREED_EXPIRED,
     HF_FREED_FORCED,
@@ -712,23 +714,25 @@ static inline void hf_watch_opts_init(struct hf_watch_opts *opts)
 }
 
 /* Call `each` for every event on keys that begin with `prefix`, in order,
- * while driving, until hf_watch_free(). Where events came faster than they
+ * while driving, until hf_watch_close(). Where events came faster than they
  * were taken, or `from` is older than what is kept, one DROPPED event stands
  * in their place. `event` is its own only until it returns. */
 typedef void hf_watch_fn(const struct hf_event *event, void *arg);
-HF_API enum hf_err hf_watch(struct hf_client *client, struct hf_key prefix,
-                            const struct hf_watch_opts *opts, hf_watch_fn *each,
-                            void *arg, struct hf_watch **watch);
-HF_API enum hf_err hf_watch_start(struct hf_client *client,
-                                  struct hf_key prefix,
-                                  const struct hf_watch_opts *opts,
-                                  hf_watch_fn *each, void *each_arg,
-                                  struct hf_watch **watch, hf_done_fn *done,
-                                  void *arg, struct hf_future **future);
+HF_API enum hf_err hf_watch_open(struct hf_client *client, struct hf_key prefix,
+                                 const struct hf_watch_opts *opts,
+                                 hf_watch_fn *each, void *arg,
+                                 struct hf_watch **watch);
+HF_API enum hf_err hf_watch_open_start(struct hf_client *client,
+                                       struct hf_key prefix,
+                                       const struct hf_watch_opts *opts,
+                                       hf_watch_fn *each, void *each_arg,
+                                       struct hf_watch **watch,
+                                       hf_done_fn *done, void *arg,
+                                       struct hf_future **future);
 
 /* End it. No callback of it runs after this returns: one that another thread is
  * in is waited for, but not inside a callback of the same client. */
-HF_API void hf_watch_free(struct hf_watch *watch);
+HF_API void hf_watch_close(struct hf_watch *watch);
 
 /* ---- Operators ----------------------------------------------------------*/
 

@@ -152,13 +152,13 @@ struct hf_lock *bench_lock(struct hf_client *client, const char *key)
     hf_lock_opts_init(&opts);
     opts.wait_ms = HF_FOREVER;
     opts.ttl_ms = 600000;
-    bench_check("hf_lock", hf_lock(client, hf_key(key), &opts, &made));
+    bench_check("hf_lock", hf_acquire(client, hf_key_of(key), &opts, &made));
     return made;
 }
 
 void bench_unlock(struct hf_lock *held)
 {
-    bench_check("hf_unlock", hf_unlock(held));
+    bench_check("hf_release", hf_release(held));
     hf_lock_free(held);
 }
 

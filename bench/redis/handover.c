@@ -98,12 +98,12 @@ static void *take_turns(void *arg)
     opts.ttl_ms = 60000;
     opts.wait_ms = HF_FOREVER;
     bench_check("hf_lock_new",
-                hf_lock_new(client, hf_key("baton"), &opts, &lock));
+                hf_lock_new(client, hf_key_of("baton"), &opts, &lock));
     (void)pthread_barrier_wait(&baton->start);
     while (!is_over(baton)) {
-        bench_check("hf_claim", hf_claim(lock));
+        bench_check("hf_claim", hf_lock_acquire(lock));
         pass_on(baton);
-        bench_check("hf_unlock", hf_unlock(lock));
+        bench_check("hf_release", hf_release(lock));
     }
     hf_lock_free(lock);
     bench_close(client);

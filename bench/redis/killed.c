@@ -34,7 +34,8 @@ static struct hf_lock *take(struct hf_client *client)
     opts.ttl_ms = LEASE_MS;
     opts.wait_ms = HF_FOREVER;
     opts.renew = true;
-    bench_check("hf_lock", hf_lock(client, hf_key("killed"), &opts, &lock));
+    bench_check("hf_lock",
+                hf_acquire(client, hf_key_of("killed"), &opts, &lock));
     return lock;
 }
 
@@ -67,7 +68,7 @@ static void *await_ours(void *came)
     struct hf_lock *lock = take(client);
 
     *(uint64_t *)came = bench_now();
-    bench_check("hf_unlock", hf_unlock(lock));
+    bench_check("hf_release", hf_release(lock));
     hf_lock_free(lock);
     bench_close(client);
     return NULL;

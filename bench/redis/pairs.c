@@ -111,13 +111,14 @@ static void work_holdfast(struct worker *worker)
     (void)snprintf(key, sizeof(key), "own-%u", worker->number);
     hf_lock_opts_init(&opts);
     opts.idle = true;
-    bench_check("hf_lock_new", hf_lock_new(client, hf_key(key), &opts, &lock));
+    bench_check("hf_lock_new",
+                hf_lock_new(client, hf_key_of(key), &opts, &lock));
     await_start(worker);
     while (bench_now() < worker->until) {
         uint64_t began = bench_now();
 
-        bench_check("hf_claim", hf_claim(lock));
-        bench_check("hf_unlock", hf_unlock(lock));
+        bench_check("hf_claim", hf_lock_acquire(lock));
+        bench_check("hf_release", hf_release(lock));
         note(worker, began);
     }
     hf_lock_free(lock);
@@ -139,20 +140,21 @@ static void taken(enum hf_err err, void *arg)
     struct pair *pair = arg;
 
     bench_check("hf_claim", err);
-    bench_check("hf_unlock", hf_unlock_start(pair->lock, given, pair, NULL));
+    bench_check("hf_release", hf_release_start(pair->lock, given, pair, NULL));
 }
 
 static void take(struct pair *pair)
 {
     pair->began = bench_now();
-    bench_check("hf_claim", hf_claim_start(pair->lock, taken, pair, NULL));
+    bench_check("hf_claim",
+                hf_lock_acquire_start(pair->lock, taken, pair, NULL));
 }
 
 static void given(enum hf_err err, void *arg)
 {
     struct pair *pair = arg;
 
-    bench_check("hf_unlock", err);
+    bench_check("hf_release", err);
     note(pair->worker, pair->began);
     if (bench_now() < pair->worker->until)
         take(pair);
@@ -176,7 +178,7 @@ static void work_many(struct worker *worker)
         (void)snprintf(key, sizeof(key), "many-%u", i);
         pairs[i] = (struct pair){.worker = worker, .open = &open};
         bench_check("hf_lock_new",
-                    hf_lock_new(client, hf_key(key), &opts, &pairs[i].lock));
+                    hf_lock_new(client, hf_key_of(key), &opts, &pairs[i].lock));
         take(&pairs[i]);
     }
     while (open > 0) {

@@ -14,7 +14,7 @@ static const struct {
 #undef ROW
 };
 
-static size_t find(enum hf_err err)
+static size_t find_error(enum hf_err err)
 {
     size_t i = 0;
 
@@ -25,14 +25,14 @@ static size_t find(enum hf_err err)
 
 const char *hf_err_name(enum hf_err err)
 {
-    size_t i = find(err);
+    size_t i = find_error(err);
 
     return i < sizeof(errors) / sizeof(errors[0]) ? errors[i].name : "HF_E?";
 }
 
 const char *hf_err_text(enum hf_err err)
 {
-    size_t i = find(err);
+    size_t i = find_error(err);
 
     return i < sizeof(errors) / sizeof(errors[0]) ? errors[i].text
                                                   : "no such error";
@@ -53,7 +53,7 @@ enum hf_err hf_error_set(struct hf_error *error, enum hf_err code,
     return code;
 }
 
-enum hf_err hf_error_code(struct hf_error *error, enum hf_err code)
+enum hf_err hf_error_set_code(struct hf_error *error, enum hf_err code)
 {
     return hf_error_set(error, code, "%s", hf_err_text(code));
 }

@@ -11,6 +11,6 @@ enum hf_err hf_error_set(struct hf_error *error, enum hf_err code,
     __attribute__((format(printf, 3, 4)));
 
 /* The code's own text. */
-enum hf_err hf_error_code(struct hf_error *error, enum hf_err code);
+enum hf_err hf_error_set_code(struct hf_error *error, enum hf_err code);
 
 #endif

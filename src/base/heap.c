@@ -13,7 +13,7 @@ void hf_heap_fini(struct hf_heap *heap)
 }
 
 /* Give memory back when three quarters are unused. Failing to is harmless. */
-static void shrink(struct hf_heap *heap)
+static void shrink_heap(struct hf_heap *heap)
 {
     size_t capacity = heap->capacity / 2;
     struct hf_heap_slot *slots;
@@ -35,7 +35,7 @@ enum hf_err hf_heap_reserve(struct hf_heap *heap, size_t count)
 
     if (count <= heap->capacity) {
         heap->reserved = count;
-        shrink(heap);
+        shrink_heap(heap);
         return HF_OK;
     }
     while (capacity < count)
@@ -49,17 +49,17 @@ enum hf_err hf_heap_reserve(struct hf_heap *heap, size_t count)
     return HF_OK;
 }
 
-static void put(struct hf_heap *heap, size_t at, struct hf_heap_slot slot)
+static void put_slot(struct hf_heap *heap, size_t at, struct hf_heap_slot slot)
 {
     heap->slots[at] = slot;
-    slot.link->place = at + 1;
+    slot.link->position = at + 1;
 }
 
 /* Let `slot` rise from the hole at `at`, then sink. */
-static void settle(struct hf_heap *heap, size_t at, struct hf_heap_slot slot)
+static void sift_slot(struct hf_heap *heap, size_t at, struct hf_heap_slot slot)
 {
     while (at > 0 && slot.key < heap->slots[(at - 1) / 2].key) {
-        put(heap, at, heap->slots[(at - 1) / 2]);
+        put_slot(heap, at, heap->slots[(at - 1) / 2]);
         at = (at - 1) / 2;
     }
     for (;;) {
@@ -70,10 +70,10 @@ static void settle(struct hf_heap *heap, size_t at, struct hf_heap_slot slot)
             child++;
         if (child >= heap->count || slot.key <= heap->slots[child].key)
             break;
-        put(heap, at, heap->slots[child]);
+        put_slot(heap, at, heap->slots[child]);
         at = child;
     }
-    put(heap, at, slot);
+    put_slot(heap, at, slot);
 }
 
 void hf_heap_set(struct hf_heap *heap, struct hf_heap_link *link, hf_time key)
@@ -82,21 +82,21 @@ void hf_heap_set(struct hf_heap *heap, struct hf_heap_link *link, hf_time key)
 
     if (!hf_heap_has(link)) {
         HF_ASSERT(heap->count < heap->capacity);
-        link->place = ++heap->count;
-        heap->slots[link->place - 1] = slot;
+        link->position = ++heap->count;
+        heap->slots[link->position - 1] = slot;
     }
-    settle(heap, link->place - 1, slot);
+    sift_slot(heap, link->position - 1, slot);
 }
 
 void hf_heap_drop(struct hf_heap *heap, struct hf_heap_link *link)
 {
-    size_t at = link->place - 1;
+    size_t at = link->position - 1;
 
     if (!hf_heap_has(link))
         return;
-    link->place = 0;
+    link->position = 0;
     heap->count--;
     if (at < heap->count)
-        settle(heap, at, heap->slots[heap->count]);
-    shrink(heap);
+        sift_slot(heap, at, heap->slots[heap->count]);
+    shrink_heap(heap);
 }

@@ -14,7 +14,7 @@
 #include "base/time.h"
 
 struct hf_heap_link {
-    size_t place; /* in the array, from 1; 0: in no heap */
+    size_t position; /* in the array, from 1; 0: in no heap */
 };
 
 struct hf_heap_slot {
@@ -43,7 +43,7 @@ void hf_heap_drop(struct hf_heap *heap, struct hf_heap_link *link);
 
 static inline bool hf_heap_has(const struct hf_heap_link *link)
 {
-    return link->place != 0;
+    return link->position != 0;
 }
 
 /* The earliest link, or NULL, and its key, or HF_NEVER. */
@@ -61,7 +61,7 @@ static inline hf_time hf_heap_top_key(const struct hf_heap *heap)
 static inline hf_time hf_heap_key(const struct hf_heap *heap,
                                   const struct hf_heap_link *link)
 {
-    return heap->slots[link->place - 1].key;
+    return heap->slots[link->position - 1].key;
 }
 
 #endif

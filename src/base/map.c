@@ -51,7 +51,7 @@ static size_t parent_of(size_t bucket)
     return bucket - ((size_t)1 << log2_floor(bucket));
 }
 
-static void grow(struct hf_map *map)
+static void grow_map(struct hf_map *map)
 {
     size_t bucket = map->buckets;
     unsigned segment = segment_of(bucket);
@@ -88,7 +88,7 @@ void hf_map_reserve(struct hf_map *map, size_t count)
         size_t before = map->buckets;
         unsigned segment = segment_of(before);
 
-        grow(map);
+        grow_map(map);
         if (map->buckets == before)
             return;
         /* The rest of the array that was made is empty too. */
@@ -98,7 +98,7 @@ void hf_map_reserve(struct hf_map *map, size_t count)
         map->buckets = count;
 }
 
-static void shrink(struct hf_map *map)
+static void shrink_map(struct hf_map *map)
 {
     size_t bucket = map->buckets - 1;
     struct hf_map_link **from = bucket_at(map, bucket);
@@ -121,7 +121,7 @@ void hf_map_insert(struct hf_map *map, struct hf_map_link *link, uint64_t hash)
     struct hf_map_link **bucket;
 
     if (map->count >= map->buckets)
-        grow(map);
+        grow_map(map);
     bucket = bucket_at(map, bucket_of(map, hash));
     link->hash = hash;
     link->next = *bucket;
@@ -145,7 +145,7 @@ void hf_map_remove(struct hf_map *map, struct hf_map_link *link)
      * time, half of them would still be there when the last link goes. */
     for (int i = 0; i < 2; i++) {
         if (map->buckets > HF_MAP_FIRST && map->count < map->buckets / 2)
-            shrink(map);
+            shrink_map(map);
     }
 }
 

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define WORDS_A_KEY 8192 /* a multiple of what a block holds */
+#define WORDS_PER_KEY 8192 /* a multiple of what a block holds */
 
 void hf_random_init(struct hf_random *random, uint64_t seed)
 {
@@ -12,7 +12,7 @@ void hf_random_init(struct hf_random *random, uint64_t seed)
 }
 
 /* SplitMix64 (Steele, Lea, Flood, 2014). */
-static uint64_t next(uint64_t *seed)
+static uint64_t splitmix64(uint64_t *seed)
 {
     uint64_t x = *seed += UINT64_C(0x9e3779b97f4a7c15);
 
@@ -24,7 +24,7 @@ static uint64_t next(uint64_t *seed)
 static void refill_from_seed(struct hf_random *random)
 {
     for (size_t i = 0; i < sizeof(random->block); i += sizeof(uint64_t)) {
-        uint64_t word = next(&random->seed);
+        uint64_t word = splitmix64(&random->seed);
 
         memcpy(random->block + i, &word, sizeof(word));
     }
@@ -50,7 +50,7 @@ static enum hf_err change_key(struct hf_random *random)
 
 static enum hf_err refill_from_key(struct hf_random *random)
 {
-    if (random->counter % WORDS_A_KEY == 0) {
+    if (random->counter % WORDS_PER_KEY == 0) {
         enum hf_err err = change_key(random);
 
         if (err)

@@ -12,7 +12,7 @@ static inline uint64_t rotate(uint64_t x, int bits)
 }
 
 /* Little-endian whatever the machine: a checksum may leave it. */
-static inline uint64_t load(const uint8_t *bytes)
+static inline uint64_t load_le64(const uint8_t *bytes)
 {
     uint64_t x;
 
@@ -48,8 +48,8 @@ static inline void absorb(struct state *s, uint64_t word)
 uint64_t hf_siphash(const struct hf_seed *seed, const void *data, size_t size)
 {
     const uint8_t *bytes = data;
-    uint64_t k0 = load(seed->bytes);
-    uint64_t k1 = load(seed->bytes + 8);
+    uint64_t k0 = load_le64(seed->bytes);
+    uint64_t k1 = load_le64(seed->bytes + 8);
     struct state s = {
         k0 ^ UINT64_C(0x736f6d6570736575),
         k1 ^ UINT64_C(0x646f72616e646f6d),
@@ -60,7 +60,7 @@ uint64_t hf_siphash(const struct hf_seed *seed, const void *data, size_t size)
     size_t whole = size & ~(size_t)7;
 
     for (size_t i = 0; i < whole; i += 8)
-        absorb(&s, load(bytes + i));
+        absorb(&s, load_le64(bytes + i));
     for (size_t i = whole; i < size; i++)
         last |= (uint64_t)bytes[i] << (8 * (i - whole));
     absorb(&s, last);

@@ -3,7 +3,8 @@
 #include <signal.h>
 
 /* Of this thread. Without the model each access would be a function call. */
-static _Thread_local unsigned guards __attribute__((tls_model("initial-exec")));
+static _Thread_local unsigned disable_depth
+    __attribute__((tls_model("initial-exec")));
 static _Thread_local int state_before
     __attribute__((tls_model("initial-exec")));
 
@@ -22,14 +23,14 @@ int hf_thread_start(pthread_t *thread, void *(*run)(void *), void *arg)
     return failed;
 }
 
-void hf_thread_guard(void)
+void hf_thread_disable_cancel(void)
 {
-    if (guards++ == 0)
+    if (disable_depth++ == 0)
         (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state_before);
 }
 
-void hf_thread_unguard(void)
+void hf_thread_restore_cancel(void)
 {
-    if (--guards == 0)
+    if (--disable_depth == 0)
         (void)pthread_setcancelstate(state_before, NULL);
 }

@@ -10,7 +10,7 @@ int hf_thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
 
 /* Between these two the calling thread is not cancelled: pthread_cancel() takes
  * effect after the last unguard. They nest. */
-void hf_thread_guard(void);
-void hf_thread_unguard(void);
+void hf_thread_disable_cancel(void);
+void hf_thread_restore_cancel(void);
 
 #endif

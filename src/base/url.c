@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int hex_digit(char c)
+static int decode_hex_digit(char c)
 {
     if (c >= '0' && c <= '9')
         return c - '0';
@@ -15,7 +15,7 @@ static int hex_digit(char c)
 }
 
 /* Decode `text` in place. */
-static bool decode(char *text)
+static bool decode_percent(char *text)
 {
     char *to = text;
 
@@ -26,8 +26,8 @@ static bool decode(char *text)
             *to++ = *from;
             continue;
         }
-        high = hex_digit(from[1]);
-        low = high < 0 ? -1 : hex_digit(from[2]);
+        high = decode_hex_digit(from[1]);
+        low = high < 0 ? -1 : decode_hex_digit(from[2]);
         if (low < 0 || (high == 0 && low == 0))
             return false;
         *to++ = (char)(high * 16 + low);
@@ -37,10 +37,10 @@ static bool decode(char *text)
     return true;
 }
 
-/* End the string at the first `mark` and return what follows it, or NULL. */
-static char *cut(char *text, char mark)
+/* End the string at the first `separator` and return what follows it, or NULL. */
+static char *split_at(char *text, char separator)
 {
-    char *at = strchr(text, mark);
+    char *at = strchr(text, separator);
 
     if (!at)
         return NULL;
@@ -79,10 +79,11 @@ static enum hf_err parse_params(struct hf_url *url, char *query,
                                 struct hf_error *error)
 {
     while (query) {
-        char *rest = cut(query, '&');
-        char *value = cut(query, '=');
+        char *rest = split_at(query, '&');
+        char *value = split_at(query, '=');
 
-        if (!value || !decode(query) || !decode(value) || *query == '\0')
+        if (!value || !decode_percent(query) || !decode_percent(value) ||
+            *query == '\0')
             return hf_error_set(error, HF_EINVAL,
                                 "url: option '%s' is not name=value", query);
         for (size_t i = 0; i < url->param_count; i++) {
@@ -120,30 +121,31 @@ static enum hf_err parse_authority(struct hf_url *url, char *text,
         text--;
         memmove(text, text + 1, size);
         text[size] = '\0';
-        if (!decode(path))
+        if (!decode_percent(path))
             return hf_error_set(error, HF_EINVAL, "url: bad %% in the path");
         url->path = path;
     }
     at = strrchr(text, '@');
     if (at) {
         *at = '\0';
-        password = cut(text, ':');
-        if (!decode(text) || (password && !decode(password)))
+        password = split_at(text, ':');
+        if (!decode_percent(text) || (password && !decode_percent(password)))
             return hf_error_set(error, HF_EINVAL,
                                 "url: bad %% in user or password");
         url->user = text;
         url->password = password;
         text = at + 1;
     }
-    if (!decode(text))
+    if (!decode_percent(text))
         return hf_error_set(error, HF_EINVAL, "url: bad %% in the host");
     url->hosts = text;
     return HF_OK;
 }
 
-static enum hf_err parse(struct hf_url *url, char *text, struct hf_error *error)
+static enum hf_err parse_url(struct hf_url *url, char *text,
+                             struct hf_error *error)
 {
-    char *rest = cut(text, ':');
+    char *rest = split_at(text, ':');
     char *query;
     enum hf_err err;
 
@@ -154,7 +156,7 @@ static enum hf_err parse(struct hf_url *url, char *text, struct hf_error *error)
     if (strchr(rest, '#'))
         return hf_error_set(error, HF_EINVAL,
                             "url: a '#' must be percent-encoded");
-    query = cut(rest, '?');
+    query = split_at(rest, '?');
     /* A password with a raw '?' in it: what follows is no option's name. */
     if (query && strchr(query, '@'))
         return hf_error_set(error, HF_EINVAL,
@@ -165,7 +167,7 @@ static enum hf_err parse(struct hf_url *url, char *text, struct hf_error *error)
         return err;
     if (!strncmp(rest, "//", 2))
         return parse_authority(url, rest + 2, error);
-    if (!decode(rest))
+    if (!decode_percent(rest))
         return hf_error_set(error, HF_EINVAL, "url: bad %% after '%s:'",
                             url->scheme);
     url->path = rest;
@@ -186,9 +188,9 @@ enum hf_err hf_url_parse(struct hf_url *url, const char *text,
     url->storage_size = strlen(text) + 1;
     url->storage = malloc(url->storage_size);
     if (!url->storage)
-        return hf_error_code(error, HF_ENOMEM);
+        return hf_error_set_code(error, HF_ENOMEM);
     memcpy(url->storage, text, url->storage_size);
-    err = parse(url, url->storage, error);
+    err = parse_url(url, url->storage, error);
     if (err)
         hf_url_fini(url);
     return err;

@@ -59,7 +59,7 @@ static int bad_value(const struct args *args, enum option option,
     return status;
 }
 
-static int read_number(const struct args *args, enum option option,
+static int take_number(const struct args *args, enum option option,
                        const char *value, uint64_t max, uint64_t *number)
 {
     const char *why = number_parse(value, max, number);
@@ -67,7 +67,7 @@ static int read_number(const struct args *args, enum option option,
     return why ? bad_value(args, option, value, why) : 0;
 }
 
-static int read_duration(const struct args *args, enum option option,
+static int take_duration(const struct args *args, enum option option,
                          const char *value, uint32_t max_ms, uint32_t *ms)
 {
     uint64_t read;
@@ -123,23 +123,23 @@ static int take_value(struct args *args, enum option option, const char *value)
         args->expect = value;
         return 0;
     case OPTION_TTL:
-        status = read_duration(args, option, value, TTL_MAX_MS, &args->ttl_ms);
+        status = take_duration(args, option, value, TTL_MAX_MS, &args->ttl_ms);
         if (!status && args->ttl_ms == 0)
             status = bad_value(args, option, value, "is no time at all");
         return status;
     case OPTION_WAIT:
-        return read_duration(args, option, value, WAIT_MAX_MS, &args->wait_ms);
+        return take_duration(args, option, value, WAIT_MAX_MS, &args->wait_ms);
     case OPTION_BUSY_STATUS:
-        status = read_number(args, option, value, 255, &number);
+        status = take_number(args, option, value, 255, &number);
         if (!status)
             args->busy_status = (int)number;
         return status;
     case OPTION_TOKEN:
-        return read_number(args, option, value, UINT64_MAX, &args->token);
+        return take_number(args, option, value, UINT64_MAX, &args->token);
     case OPTION_FROM:
-        return read_number(args, option, value, UINT64_MAX, &args->from);
+        return take_number(args, option, value, UINT64_MAX, &args->from);
     case OPTION_COUNT:
-        return read_number(args, option, value, UINT64_MAX, &args->count);
+        return take_number(args, option, value, UINT64_MAX, &args->count);
     case OPTION_KINDS:
         return read_kinds(args, value);
     default:
@@ -161,7 +161,7 @@ static void take_flag(struct args *args, enum option option)
 
 /* ---- Options ------------------------------------------------------------*/
 
-static bool takes(const struct args *args, unsigned option)
+static bool takes_option(const struct args *args, unsigned option)
 {
     uint32_t set = OPTIONS_COMMON | (args->verb ? args->verb->options : 0);
 
@@ -189,7 +189,8 @@ static int take_long(struct args *args, char **argv, int *used)
     unsigned option = 0;
 
     while (option < OPTION_COUNT_OF &&
-           (!takes(args, option) || strlen(options[option].name) != size ||
+           (!takes_option(args, option) ||
+            strlen(options[option].name) != size ||
             strncmp(options[option].name, name, size) != 0))
         option++;
     if (option == OPTION_COUNT_OF)
@@ -218,8 +219,8 @@ static int take_short(struct args *args, char **argv, int *used)
         unsigned option = 0;
         const char *value;
 
-        while (option < OPTION_COUNT_OF &&
-               (!takes(args, option) || options[option].letter != *letter))
+        while (option < OPTION_COUNT_OF && (!takes_option(args, option) ||
+                                            options[option].letter != *letter))
             option++;
         if (option == OPTION_COUNT_OF)
             return no_option(args, "-", letter, 1);
@@ -327,7 +328,7 @@ static int take_shell_command(struct args *args)
     return 0;
 }
 
-static int check(const struct args *args)
+static int check_words(const struct args *args)
 {
     const struct verb *verb = args->verb;
 
@@ -367,7 +368,7 @@ int args_parse(struct args *args, char **argv)
     if (!status)
         status = take_shell_command(args);
     if (!status)
-        status = check(args);
+        status = check_words(args);
     /* A command may have a --json of its own. */
     args->json = json || (args->given & OPTION(JSON)) != 0;
     if (args->given & OPTION(NO_WAIT))
@@ -388,12 +389,12 @@ uint32_t args_wait_left(const struct args *args)
 
 struct hf_key args_key(const struct args *args)
 {
-    return hf_key(args->words[0]);
+    return hf_key_of(args->words[0]);
 }
 
 /* ---- Help ---------------------------------------------------------------*/
 
-static const char *text_of(const struct verb *verb, unsigned option)
+static const char *option_text(const struct verb *verb, unsigned option)
 {
     if (option != OPTION_QUIET)
         return options[option].text;
@@ -414,6 +415,6 @@ void args_describe(const struct verb *verb)
         (void)snprintf(name, sizeof(name), "%s--%s%s%s", letter,
                        options[i].name, options[i].value ? " " : "",
                        options[i].value ? options[i].value : "");
-        (void)printf("  %-30s %s\n", name, text_of(verb, i));
+        (void)printf("  %-30s %s\n", name, option_text(verb, i));
     }
 }

@@ -206,7 +206,7 @@ static bool reap_one(struct child *child)
     return true;
 }
 
-int child_look(struct child *child)
+int child_reap(struct child *child)
 {
     siginfo_t info = {0};
 

@@ -51,7 +51,7 @@ pid_t child_signal_all(const struct child *child, int signal);
 
 /* Reap what has ended, orphans too: as process 1 of a container, nobody else
  * does. Returns the signal that has stopped the command, or 0. */
-int child_look(struct child *child);
+int child_reap(struct child *child);
 
 /* Become the subreaper of the command's orphans: process 1 of a container often
  * does not reap them, and they would seem to be running for ever. */

@@ -110,10 +110,10 @@ static void try_lock(struct report *report, struct hf_client *client)
     opts.wait_ms = 0;
     opts.timeout_ms = PROBE_MS;
     opts.error = &report->error;
-    err = hf_lock(client, hf_key(key), &opts, &lock);
+    err = hf_acquire(client, hf_key_of(key), &opts, &lock);
     if (err)
         return;
-    err = hf_unlock(lock);
+    err = hf_release(lock);
     if (err)
         hf_lock_error(lock, &report->error);
     hf_lock_free(lock);
@@ -122,9 +122,9 @@ static void try_lock(struct report *report, struct hf_client *client)
 
 /* Open the URL as it is, without the checks of url_take(): a report on a URL that
  * other commands refuse is useful too. */
-static enum hf_err open_store(const struct args *args,
-                              const struct hf_client_opts *opts,
-                              struct hf_client **client)
+static enum hf_err open_examined_store(const struct args *args,
+                                       const struct hf_client_opts *opts,
+                                       struct hf_client **client)
 {
     char *url = text_copy(url_find(args));
     enum hf_err err;
@@ -144,7 +144,7 @@ static void examine_store(struct report *report)
 
     hf_client_opts_init(&opts);
     opts.error = &report->error;
-    if (open_store(report->args, &opts, &client))
+    if (open_examined_store(report->args, &opts, &client))
         return;
     report->reachable = true;
     report->error = (struct hf_error){.code = HF_OK};
@@ -268,7 +268,7 @@ static void put_facts(struct json *json, const struct report *report)
     json_end_array(json);
 }
 
-static void print_json(const struct report *report)
+static void print_report_json(const struct report *report)
 {
     struct json json;
 
@@ -372,7 +372,7 @@ static int doctor_main(struct args *args)
     examine_store(&report);
     add_findings(&report);
     if (args->json)
-        print_json(&report);
+        print_report_json(&report);
     else
         print_text(&report);
     for (size_t i = 0; i < report.fact_count; i++) {

@@ -48,8 +48,8 @@ int failure_status(enum hf_err err)
     }
 }
 
-static void tell_json(FILE *out, const char *kind, enum hf_err err,
-                      const char *message)
+static void write_json_message(FILE *out, const char *kind, enum hf_err err,
+                               const char *message)
 {
     struct json json;
 
@@ -64,15 +64,15 @@ static void tell_json(FILE *out, const char *kind, enum hf_err err,
     json_close(&json);
 }
 
-static void tell(const struct args *args, FILE *out, const char *kind,
-                 enum hf_err err, const char *format, va_list list)
+static void write_message(const struct args *args, FILE *out, const char *kind,
+                          enum hf_err err, const char *format, va_list list)
 {
     char *message;
 
     if (vasprintf(&message, format, list) < 0)
         failure_no_memory();
     if (args->json)
-        tell_json(out, kind, err, message);
+        write_json_message(out, kind, err, message);
     else
         (void)fprintf(stderr, "holdfast: %s\n", message);
     (void)fflush(stderr);
@@ -92,7 +92,7 @@ int failure(const struct args *args, enum hf_err err, const char *format, ...)
 
     if (!busy || !args->quiet) {
         va_start(list, format);
-        tell(args, for_errors(args), "error", err, format, list);
+        write_message(args, for_errors(args), "error", err, format, list);
         va_end(list);
     }
     return failure_status(err);
@@ -103,7 +103,7 @@ int failure_usage(const struct args *args, const char *format, ...)
     va_list list;
 
     va_start(list, format);
-    tell(args, for_errors(args), "error", HF_EINVAL, format, list);
+    write_message(args, for_errors(args), "error", HF_EINVAL, format, list);
     va_end(list);
     if (!args->json)
         (void)fprintf(stderr, "Try 'holdfast help%s%s'.\n",
@@ -115,10 +115,10 @@ int failure_usage(const struct args *args, const char *format, ...)
 int failure_about(const struct args *args, struct hf_key key, enum hf_err err,
                   const struct hf_error *error)
 {
-    bool told = error && error->code == err && error->text[0] != '\0';
+    bool has_text = error && error->code == err && error->text[0] != '\0';
     char *word = text_quote(key.data, key.size);
     int status = failure(args, err, "%s: %s", word,
-                         told ? error->text : hf_err_text(err));
+                         has_text ? error->text : hf_err_text(err));
 
     free(word);
     return status;
@@ -139,18 +139,18 @@ void failure_warn(const struct args *args, enum hf_err err, const char *format,
     va_list list;
 
     va_start(list, format);
-    tell(args, stderr, "warning", err, format, list);
+    write_message(args, stderr, "warning", err, format, list);
     va_end(list);
 }
 
-void failure_say(const struct args *args, const char *format, ...)
+void failure_trace(const struct args *args, const char *format, ...)
 {
     va_list list;
 
     if (!args->verbose)
         return;
     va_start(list, format);
-    tell(args, stderr, "info", HF_OK, format, list);
+    write_message(args, stderr, "info", HF_OK, format, list);
     va_end(list);
 }
 

@@ -52,7 +52,7 @@ void failure_warn(const struct args *args, enum hf_err err, const char *format,
                   ...) __attribute__((format(printf, 3, 4)));
 
 /* With -v: tell on stderr what is going on. Nonces are never told. */
-void failure_say(const struct args *args, const char *format, ...)
+void failure_trace(const struct args *args, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* The status of `err`, untold. It is never 0 for a failure: what -E says is for

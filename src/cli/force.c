@@ -10,7 +10,7 @@ static const char only_the_fence[] =
     "the old holder may not know yet: only the fence protects";
 
 /* How much is left of what was broken; 0 where it has ended. */
-static uint32_t left_ms(const struct args *args, struct hf_client *client)
+static uint32_t read_left_ms(const struct args *args, struct hf_client *client)
 {
     struct hf_info info = {0};
     uint32_t left = 0;
@@ -22,7 +22,7 @@ static uint32_t left_ms(const struct args *args, struct hf_client *client)
     return left;
 }
 
-static void print(const struct args *args, uint32_t left)
+static void print_forced_json(const struct args *args, uint32_t left)
 {
     struct hf_key key = args_key(args);
     struct json json;
@@ -38,7 +38,7 @@ static void print(const struct args *args, uint32_t left)
     json_close(&json);
 }
 
-static void say(const struct args *args, uint32_t left)
+static void print_forced_text(const struct args *args, uint32_t left)
 {
     struct hf_key key = args_key(args);
     char *word = text_quote(key.data, key.size);
@@ -56,7 +56,7 @@ static void say(const struct args *args, uint32_t left)
     free(word);
 }
 
-static int force(const struct args *args, struct hf_client *client)
+static int force_lock(const struct args *args, struct hf_client *client)
 {
     struct hf_error error;
     enum hf_err err = hf_force(client, args_key(args), args->token, args->now);
@@ -66,11 +66,11 @@ static int force(const struct args *args, struct hf_client *client)
         hf_client_error(client, &error);
         return failure_about(args, args_key(args), err, &error);
     }
-    left = left_ms(args, client);
+    left = read_left_ms(args, client);
     if (args->json)
-        print(args, left);
+        print_forced_json(args, left);
     else
-        say(args, left);
+        print_forced_text(args, left);
     return STATUS_OK;
 }
 
@@ -85,7 +85,7 @@ static int force_main(struct args *args)
     status = store_open(args, NULL, &client);
     if (status)
         return status;
-    status = force(args, client);
+    status = force_lock(args, client);
     store_close(client);
     return status;
 }

@@ -19,7 +19,7 @@ static void list_verbs(void)
                "  holdfast help run                      more, by example");
 }
 
-void verb_describe(const struct verb *verb)
+void help_show_verb(const struct verb *verb)
 {
     if (!verb) {
         list_verbs();
@@ -32,7 +32,7 @@ void verb_describe(const struct verb *verb)
     (void)printf("\nExamples:\n%s", verb->examples);
 }
 
-static void print_json(const struct verb *verb)
+static void print_verb_json(const struct verb *verb)
 {
     struct json json;
 
@@ -53,10 +53,10 @@ static int help_main(struct args *args)
     if (name && !verb)
         return failure_usage(args, "there is no verb '%s'", name);
     if (!args->json)
-        verb_describe(verb);
+        help_show_verb(verb);
     for (size_t i = 0; args->json && verbs[i]; i++) {
         if (!verb || verb == verbs[i])
-            print_json(verbs[i]);
+            print_verb_json(verbs[i]);
     }
     return STATUS_OK;
 }

@@ -26,9 +26,9 @@ static int print_claim(const struct args *args, const struct hf_lock *lock,
     struct hf_key key = args_key(args);
     uint8_t nonce[HF_NONCE_SIZE];
     char hex[2 * HF_NONCE_SIZE + 1];
-    uint64_t token = hf_token(lock);
+    uint64_t token = hf_lock_token(lock);
 
-    hf_nonce(lock, nonce);
+    hf_lock_nonce(lock, nonce);
     text_hex(nonce, sizeof(nonce), hex);
     if (args->json) {
         struct json json;
@@ -102,7 +102,7 @@ static int hold_lock(struct held *held, const struct args *args)
 static int give_back(const struct held *held, const struct args *args,
                      int status)
 {
-    enum hf_err err = hf_unlock(held->take.lock);
+    enum hf_err err = hf_release(held->take.lock);
 
     if (err == HF_OK || status != STATUS_OK)
         return status;
@@ -118,10 +118,10 @@ static void release_detached(const struct held *held, const struct args *args)
     uint8_t nonce[HF_NONCE_SIZE];
     struct hf_lock *lock;
 
-    hf_nonce(held->take.lock, nonce);
+    hf_lock_nonce(held->take.lock, nonce);
     if (!hf_lock_adopt(held->client, args_key(args), nonce,
-                       hf_token(held->take.lock), NULL, &lock)) {
-        (void)hf_unlock(lock);
+                       hf_lock_token(held->take.lock), NULL, &lock)) {
+        (void)hf_release(lock);
         hf_lock_free(lock);
     }
     explicit_bzero(nonce, sizeof(nonce));
@@ -132,10 +132,10 @@ static void release_detached(const struct held *held, const struct args *args)
  * cannot be written, nobody could release the lock, so it is released here. */
 static int print_and_detach(const struct held *held, const struct args *args)
 {
-    uint32_t left_ms = hf_remaining_ms(held->take.lock);
+    uint32_t left_ms = hf_lock_remaining_ms(held->take.lock);
     int status;
 
-    (void)hf_lock_leave(held->take.lock); /* unless it is lost by now */
+    (void)hf_lock_detach(held->take.lock); /* unless it is lost by now */
     status = print_claim(args, held->take.lock, left_ms);
     if (status)
         release_detached(held, args);
@@ -144,8 +144,8 @@ static int print_and_detach(const struct held *held, const struct args *args)
 
 static int print_and_hold(struct held *held, const struct args *args)
 {
-    int status =
-        print_claim(args, held->take.lock, hf_remaining_ms(held->take.lock));
+    int status = print_claim(args, held->take.lock,
+                             hf_lock_remaining_ms(held->take.lock));
 
     if (!status)
         status = hold_lock(held, args);

@@ -57,7 +57,7 @@ int64_t loop_now(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-static void arm(struct loop *loop, int64_t until)
+static void arm_timer(struct loop *loop, int64_t until)
 {
     struct itimerspec at = {0};
 
@@ -83,7 +83,7 @@ bool loop_sleep(struct loop *loop, struct hf_client *client, int fd,
     };
     uint64_t count;
 
-    arm(loop, until);
+    arm_timer(loop, until);
     if (poll(fds, sizeof(fds) / sizeof(fds[0]), -1) < 0)
         fds[3].revents = 0;
     if (first)

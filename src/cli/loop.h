@@ -3,7 +3,7 @@
  * From loop_open() on, signals that could end or stop this program are blocked,
  * and loop_signal() returns them. Those that were ignored stay ignored, as
  * nohup(1) and shells rely on. Times are milliseconds of CLOCK_BOOTTIME, which
- * continues while the machine is suspended; hf_deadline() uses it too. */
+ * continues while the machine is suspended; hf_lock_deadline() uses it too. */
 #ifndef CLI_LOOP_H
 #define CLI_LOOP_H
 

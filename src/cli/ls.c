@@ -24,7 +24,7 @@ static const char *const names[COLUMNS + 1] = {
     "KEY", "TOKEN", "HELD", "LEFT", "WAITERS", "OWNER", "NOTE",
 };
 
-static char *number(uint64_t value)
+static char *format_number(uint64_t value)
 {
     char text[24];
 
@@ -32,7 +32,7 @@ static char *number(uint64_t value)
     return text_copy(text);
 }
 
-static char *span(uint64_t ms)
+static char *format_span(uint64_t ms)
 {
     char text[TEXT_SPAN_SIZE];
 
@@ -43,10 +43,10 @@ static char *span(uint64_t ms)
 }
 
 /* A lock that was broken is marked: it is not renewed any more. */
-static char *left(const struct hf_info *info)
+static char *format_left(const struct hf_info *info)
 {
     char *time = info->left_ms == HF_FOREVER ? text_copy("no-expiry")
-                                             : span(info->left_ms);
+                                             : format_span(info->left_ms);
     char *marked;
 
     if (!info->forced)
@@ -72,15 +72,15 @@ static void add_row(struct table *table, const struct hf_info *info)
     }
     row = &table->rows[table->count++];
     row->cells[0] = text_quote(info->key.data, info->key.size);
-    row->cells[1] = number(info->token);
-    row->cells[2] = span(info->held_ms);
-    row->cells[3] = left(info);
-    row->cells[4] = number(info->waiters);
+    row->cells[1] = format_number(info->token);
+    row->cells[2] = format_span(info->held_ms);
+    row->cells[3] = format_left(info);
+    row->cells[4] = format_number(info->waiters);
     row->cells[5] = text_label(info->owner ? info->owner : "");
     row->cells[6] = text_label(info->note ? info->note : "");
 }
 
-static bool each(const struct hf_info *info, void *arg)
+static bool on_listed_lock(const struct hf_info *info, void *arg)
 {
     struct table *table = arg;
 
@@ -121,7 +121,7 @@ static void put_row(const char *const cells[COLUMNS + 1],
     (void)printf("%s\n", cells[COLUMNS]);
 }
 
-static void print(const struct table *table)
+static void print_table(const struct table *table)
 {
     size_t widths[COLUMNS] = {0};
 
@@ -135,7 +135,7 @@ static void print(const struct table *table)
         put_row((const char *const *)table->rows[i].cells, widths);
 }
 
-static void fini(struct table *table)
+static void fini_table(struct table *table)
 {
     for (size_t i = 0; i < table->count; i++) {
         for (size_t j = 0; j < COLUMNS + 1; j++)
@@ -154,16 +154,16 @@ static int ls_main(struct args *args)
 
     if (status)
         return status;
-    err = hf_list(client, hf_key(args->word_count ? args->words[0] : ""), each,
-                  &table);
+    err = hf_list(client, hf_key_of(args->word_count ? args->words[0] : ""),
+                  on_listed_lock, &table);
     if (err) {
         hf_client_error(client, &error);
         status = failure(args, err, "%s",
                          error.code == err ? error.text : hf_err_text(err));
     } else {
-        print(&table);
+        print_table(&table);
     }
-    fini(&table);
+    fini_table(&table);
     store_close(client);
     return status;
 }

@@ -69,7 +69,7 @@ int main(int argc, char **argv)
     if (status)
         return failure_flush(&args, status);
     if (args.given & OPTION(HELP))
-        verb_describe(args.verb);
+        help_show_verb(args.verb);
     else
         status = args.verb->main(&args);
     return failure_flush(&args, status);

@@ -18,8 +18,8 @@ static unsigned long long hash_of(const char *text)
     return hash;
 }
 
-static void write_entry(char entry[ENTRY_SIZE], uint64_t token,
-                        const char *owner)
+static void write_held_entry(char entry[ENTRY_SIZE], uint64_t token,
+                             const char *owner)
 {
     (void)snprintf(entry, ENTRY_SIZE, "%llu:%016llx", (unsigned long long)token,
                    hash_of(owner));
@@ -30,7 +30,7 @@ bool nested_export(uint64_t token, const char *owner)
     const char *list = getenv(VARIABLE);
     char entry[ENTRY_SIZE], longer[LIST_SIZE + ENTRY_SIZE];
 
-    write_entry(entry, token, owner);
+    write_held_entry(entry, token, owner);
     while (list && strlen(list) >= LIST_SIZE) {
         list = strchr(list, ' ');
         list += list != NULL;
@@ -53,7 +53,7 @@ bool nested_holds(const struct hf_info *info)
 
     if (!info->held || !info->owner)
         return false;
-    write_entry(entry, info->token, info->owner);
+    write_held_entry(entry, info->token, info->owner);
     for (; list && *list; list += size + (list[size] == ' ')) {
         size = strcspn(list, " ");
         if (size == strlen(entry) && !strncmp(list, entry, size))

@@ -34,7 +34,7 @@ static void wait_in_loop(struct reach *reach, int64_t until)
     }
 }
 
-static uint32_t left_ms(int64_t until)
+static uint32_t ms_until(int64_t until)
 {
     int64_t now = loop_now();
 
@@ -45,7 +45,7 @@ static uint32_t left_ms(int64_t until)
 
 static void sleep_until(struct reach *reach, int64_t at)
 {
-    uint32_t left = left_ms(at);
+    uint32_t left = ms_until(at);
     struct timespec span = {
         .tv_sec = left / 1000,
         .tv_nsec = left % 1000 * 1000000L,
@@ -85,7 +85,7 @@ static void await_open(struct reach *reach, struct hf_future *future,
 
     if (reach->loop)
         wait_in_loop(reach, until);
-    else if (!hf_future_wait(future, left_ms(until), &err))
+    else if (!hf_future_wait(future, ms_until(until), &err))
         on_open(err, reach);
     if (!reach->answered) {
         abandon_client(reach);
@@ -135,7 +135,7 @@ static void open_with_retries(struct reach *reach, int64_t until)
 
     open_once(reach, until);
     while (may_retry(reach, loop_now() + pause, until)) {
-        failure_say(reach->args, "%s; trying again", reach->error.text);
+        failure_trace(reach->args, "%s; trying again", reach->error.text);
         sleep_until(reach, loop_now() + pause);
         if (reach->signal)
             return;
@@ -160,8 +160,8 @@ static void report_store(const struct reach *reach)
 
     (void)snprintf(shown, sizeof(shown), "%s", reach->url);
     url_hide_password(shown);
-    failure_say(reach->args, "the store is %s (%s)", shown,
-                url_source(reach->args));
+    failure_trace(reach->args, "the store is %s (%s)", shown,
+                  url_source(reach->args));
 }
 
 bool reach_store(struct reach *reach, int *status)

@@ -11,21 +11,22 @@ static uint32_t left_of_lease(uint32_t lease_ms)
 
 /* How long it is held from now on. A renewal never makes a lease shorter, so that
  * may be longer than the handle knows, which was made for this renewal. */
-static uint32_t left_ms(struct hf_client *client, const struct hf_lock *lock)
+static uint32_t renewed_left_ms(struct hf_client *client,
+                                const struct hf_lock *lock)
 {
-    uint32_t left = hf_remaining_ms(lock);
+    uint32_t left = hf_lock_remaining_ms(lock);
     struct hf_info info = {0};
 
     if (!hf_read(client, hf_lock_key(lock), HF_LINEARIZABLE, &info) &&
-        info.held && info.token == hf_token(lock) &&
+        info.held && info.token == hf_lock_token(lock) &&
         left_of_lease(info.left_ms) > left)
         left = left_of_lease(info.left_ms);
     hf_info_fini(&info);
     return left;
 }
 
-static int renew(const struct args *args, struct hf_client *client,
-                 struct hf_lock *lock)
+static int renew_lock(const struct args *args, struct hf_client *client,
+                      struct hf_lock *lock)
 {
     struct hf_key key = args_key(args);
     enum hf_err err = hf_renew(lock, args->ttl_ms);
@@ -34,25 +35,25 @@ static int renew(const struct args *args, struct hf_client *client,
 
     if (err)
         return failure_of(args, lock, err);
-    left = left_ms(client, lock);
+    left = renewed_left_ms(client, lock);
     if (args->json) {
         struct json json;
 
         json_open(&json, stdout);
         json_bytes(&json, "key", key.data, key.size);
-        json_integer(&json, "token", hf_token(lock));
+        json_integer(&json, "token", hf_lock_token(lock));
         json_bool(&json, "renewed", true);
         json_number(&json, "ttl_ms", args->ttl_ms);
         json_number(&json, "left_ms", left);
         json_close(&json);
     }
-    failure_say(args, "renewed for %u ms", left);
+    failure_trace(args, "renewed for %u ms", left);
     return STATUS_OK;
 }
 
 static int renew_main(struct args *args)
 {
-    return store_act(args, renew);
+    return store_act(args, renew_lock);
 }
 
 const struct verb verb_renew = {

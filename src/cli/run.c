@@ -73,7 +73,7 @@ static void begin_stopping(struct run *run)
     if (run->stopping)
         return;
     run->stopping = true;
-    run->end = hf_deadline(run->take.lock);
+    run->end = hf_lock_deadline(run->take.lock);
     hf_lock_error(run->take.lock, &run->why);
 }
 
@@ -83,7 +83,7 @@ static void begin_stopping(struct run *run)
 static void enforce_end(void *arg)
 {
     struct run *run = arg;
-    int64_t end = hf_deadline(run->take.lock); /* 0: it is lost */
+    int64_t end = hf_lock_deadline(run->take.lock); /* 0: it is lost */
 
     if (run->stopping && run->end < end)
         end = run->end;
@@ -101,7 +101,7 @@ static void enforce_grace(struct run *run)
 {
     enforce_end(run);
     if (run->stopping ||
-        loop_now() < hf_deadline(run->take.lock) - grace_ms(run))
+        loop_now() < hf_lock_deadline(run->take.lock) - grace_ms(run))
         return;
     begin_stopping(run);
     child_adopt();
@@ -121,7 +121,7 @@ static int64_t next_wakeup(const struct run *run)
     int64_t kill_at = run->end - margin_ms(run);
 
     if (!run->stopping)
-        return earlier(hf_deadline(run->take.lock) - grace_ms(run),
+        return earlier(hf_lock_deadline(run->take.lock) - grace_ms(run),
                        earlier(run->report_at, take_report_at(&run->take)));
     if (run->killed)
         return now < run->killed_at + REPORT_MS ? soon : now + REPORT_MS;
@@ -213,7 +213,7 @@ static void signal_stragglers(struct run *run, int signal)
     }
 }
 
-static void handle_signal(struct run *run, int signal)
+static void on_run_signal(struct run *run, int signal)
 {
     if (signal == SIGCHLD)
         return;
@@ -245,8 +245,8 @@ static void supervise(struct run *run)
         enforce_grace(run);
         take_report_renewal(&run->take);
         while ((signal = loop_signal(&run->loop)))
-            handle_signal(run, signal);
-        signal = child_look(&run->child);
+            on_run_signal(run, signal);
+        signal = child_reap(&run->child);
         if (signal && child_follow(&run->child, signal)) {
             enforce_end(run); /* before it goes on */
             child_resume(&run->child);
@@ -262,7 +262,7 @@ static void supervise(struct run *run)
  * or another one in its place. */
 static bool release_lock(struct run *run)
 {
-    enum hf_err err = hf_unlock(run->take.lock);
+    enum hf_err err = hf_release(run->take.lock);
     struct hf_key key = args_key(run->args);
     char *word;
 
@@ -312,8 +312,8 @@ static int finish_run(struct run *run)
         return report_loss(run, how_stopped(run));
     if (run->child.exec_err)
         return report_exec_failure(run);
-    failure_say(run->args, "the command ended with status %d",
-                run->child.status);
+    failure_trace(run->args, "the command ended with status %d",
+                  run->child.status);
     run->interrupted = run->child.foreground && run->child.signal == SIGINT;
     return run->child.status;
 }
@@ -326,16 +326,16 @@ static bool export_lock(const struct run *run)
     char hex[2 * HF_NONCE_SIZE + 1], token[24], ttl[16];
     bool set;
 
-    hf_nonce(run->take.lock, nonce);
+    hf_lock_nonce(run->take.lock, nonce);
     text_hex(nonce, sizeof(nonce), hex);
     (void)snprintf(token, sizeof(token), "%llu",
-                   (unsigned long long)hf_token(run->take.lock));
+                   (unsigned long long)hf_lock_token(run->take.lock));
     (void)snprintf(ttl, sizeof(ttl), "%u", run->args->ttl_ms);
     set = !setenv("HOLDFAST_KEY", run->args->words[0], 1) &&
           !setenv("HOLDFAST_TOKEN", token, 1) &&
           !setenv("HOLDFAST_NONCE", hex, 1) &&
           !setenv("HOLDFAST_TTL_MS", ttl, 1) && url_export(run->reach.url) &&
-          nested_export(hf_token(run->take.lock), run->reach.owner);
+          nested_export(hf_lock_token(run->take.lock), run->reach.owner);
     explicit_bzero(nonce, sizeof(nonce));
     explicit_bzero(hex, sizeof(hex));
     return set;
@@ -356,7 +356,7 @@ static void warn_of_privileges(const struct run *run)
     free(word);
 }
 
-static int run_command(struct run *run)
+static int run_under_lock(struct run *run)
 {
     int err = export_lock(run) ? 0 : ENOMEM;
 
@@ -399,7 +399,7 @@ static int run_main(struct args *args)
     }
     run.client = run.reach.client;
     if (take_lock(&run.take, args, &run.loop, run.client, true, &status))
-        status = run_command(&run);
+        status = run_under_lock(&run);
     store_close(run.client);
     take_fini(&run.take);
     url_free(run.reach.url);

@@ -2,7 +2,7 @@
 #include "info.h"
 #include "store.h"
 
-static int show(const struct args *args, struct hf_client *client)
+static int show_key(const struct args *args, struct hf_client *client)
 {
     struct hf_info info;
     struct hf_error error;
@@ -27,7 +27,7 @@ static int show_main(struct args *args)
 
     if (status)
         return status;
-    status = show(args, client);
+    status = show_key(args, client);
     store_close(client);
     return status;
 }

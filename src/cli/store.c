@@ -54,7 +54,7 @@ static int digit_of(char c)
     return at - digits < 16 ? (int)(at - digits) : (int)(at - digits) - 6;
 }
 
-static bool read_nonce(const char *text, uint8_t nonce[HF_NONCE_SIZE])
+static bool parse_nonce(const char *text, uint8_t nonce[HF_NONCE_SIZE])
 {
     size_t i;
 
@@ -70,8 +70,8 @@ static bool read_nonce(const char *text, uint8_t nonce[HF_NONCE_SIZE])
 }
 
 /* The words are not repeated to the user: one of them is a secret. */
-static int read_claim(const struct args *args, uint8_t nonce[HF_NONCE_SIZE],
-                      uint64_t *token)
+static int parse_claim(const struct args *args, uint8_t nonce[HF_NONCE_SIZE],
+                       uint64_t *token)
 {
     const char *text = args->words[1];
     const char *why = number_parse(args->words[2], UINT64_MAX, token);
@@ -82,7 +82,7 @@ static int read_claim(const struct args *args, uint8_t nonce[HF_NONCE_SIZE],
             return failure_usage(args, "NONCE is '-', but HOLDFAST_NONCE is "
                                        "not set");
     }
-    if (!read_nonce(text, nonce))
+    if (!parse_nonce(text, nonce))
         return failure_usage(args, "NONCE is not %d hexadecimal digits",
                              2 * HF_NONCE_SIZE);
     if (why)
@@ -90,15 +90,15 @@ static int read_claim(const struct args *args, uint8_t nonce[HF_NONCE_SIZE],
     return 0;
 }
 
-static int adopt(const struct args *args, struct hf_client *client,
-                 struct hf_lock **lock)
+static int adopt_lock(const struct args *args, struct hf_client *client,
+                      struct hf_lock **lock)
 {
     uint8_t nonce[HF_NONCE_SIZE];
     struct hf_lock_opts opts;
     struct hf_error error = {0};
     uint64_t token;
     enum hf_err err;
-    int status = read_claim(args, nonce, &token);
+    int status = parse_claim(args, nonce, &token);
 
     if (status)
         return status;
@@ -120,7 +120,7 @@ int store_act(const struct args *args,
 
     if (status)
         return status;
-    status = adopt(args, client, &lock);
+    status = adopt_lock(args, client, &lock);
     if (!status) {
         status = act(args, client, lock);
         hf_lock_free(lock); /* what was adopted stays held */

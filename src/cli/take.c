@@ -25,7 +25,7 @@ static void on_claim_done(enum hf_err err, void *arg)
 /* Report the position and the holder, if one of them has changed. */
 static void report_wait(struct take *take)
 {
-    uint32_t position = hf_lock_place(take->lock);
+    uint32_t position = hf_lock_position(take->lock);
     char *text;
 
     if (position == take->position && take->info.token == take->holder)
@@ -33,8 +33,8 @@ static void report_wait(struct take *take)
     take->position = position;
     take->holder = take->info.token;
     text = info_holder(&take->info);
-    failure_say(take->args, "waiting, position %u in the queue: %s", position,
-                text);
+    failure_trace(take->args, "waiting, position %u in the queue: %s", position,
+                  text);
     free(text);
 }
 
@@ -45,7 +45,7 @@ static void on_read_done(enum hf_err err, void *arg)
     take->reading = false;
     if (err || take->answered)
         return;
-    line_show(&take->line, &take->info, hf_lock_place(take->lock));
+    progress_show(&take->progress, &take->info, hf_lock_position(take->lock));
     if (take->args->verbose)
         report_wait(take);
 }
@@ -57,7 +57,7 @@ static void show_holder(struct take *take)
 
     if (now < take->show_at || take->answered)
         return;
-    wanted = take->line.wanted || take->args->verbose;
+    wanted = take->progress.wanted || take->args->verbose;
     take->show_at = wanted ? now + REFRESH_MS : LOOP_NEVER;
     if (!wanted || take->reading)
         return;
@@ -70,11 +70,11 @@ static void show_holder(struct take *take)
 
 /* ---- Waiting ------------------------------------------------------------*/
 
-static void handle_signal(struct take *take, int signal,
-                          struct hf_future *future)
+static void on_wait_signal(struct take *take, int signal,
+                           struct hf_future *future)
 {
     if (loop_is_stop(signal)) {
-        line_clear(&take->line);
+        progress_clear(&take->progress);
         loop_stop(signal, false);
     } else if (loop_is_fatal(signal)) {
         if (take->signal)
@@ -93,10 +93,10 @@ static void wait_for_answer(struct take *take, struct hf_future *future)
         (void)loop_sleep(take->loop, take->client, -1, take->show_at, NULL,
                          NULL);
         while ((signal = loop_signal(take->loop)))
-            handle_signal(take, signal, future);
+            on_wait_signal(take, signal, future);
         show_holder(take);
     }
-    line_clear(&take->line);
+    progress_clear(&take->progress);
 }
 
 /* How long one answer of the store may take, where --wait is given. */
@@ -109,7 +109,8 @@ static uint32_t answer_ms(uint32_t wait_ms)
 
 /* ---- Reports of -v ------------------------------------------------------*/
 
-static void on_event(struct hf_lock *lock, enum hf_lock_event event, void *arg)
+static void on_lock_event(struct hf_lock *lock, enum hf_lock_event event,
+                          void *arg)
 {
     struct take *take = arg;
 
@@ -119,7 +120,7 @@ static void on_event(struct hf_lock *lock, enum hf_lock_event event, void *arg)
     else if (!loop_can_report())
         return;
     else if (event == HF_LOCK_EVENT_LOST)
-        failure_say(take->args, "the lock is lost");
+        failure_trace(take->args, "the lock is lost");
 }
 
 /* How far the lock is from being lost. AT_RISK is an event once a claim only,
@@ -129,14 +130,14 @@ static enum take_danger read_danger(const struct take *take,
 {
     hf_lock_error(take->lock, error);
     if (error->code == HF_EFORCED ||
-        hf_remaining_ms(take->lock) <= take->args->ttl_ms / 2)
+        hf_lock_remaining_ms(take->lock) <= take->args->ttl_ms / 2)
         return TAKE_AT_RISK;
     return error->code ? TAKE_FAILING : TAKE_SAFE;
 }
 
 void take_report_renewal(struct take *take)
 {
-    uint32_t left_ms = hf_remaining_ms(take->lock);
+    uint32_t left_ms = hf_lock_remaining_ms(take->lock);
     enum take_danger before;
     struct hf_error error;
 
@@ -147,18 +148,18 @@ void take_report_renewal(struct take *take)
     if (take->danger == before || !loop_can_report())
         return;
     if (take->danger == TAKE_SAFE)
-        failure_say(take->args, "renewed again, %u ms are left", left_ms);
+        failure_trace(take->args, "renewed again, %u ms are left", left_ms);
     else if (take->danger > before)
-        failure_say(take->args, "%s, %u ms are left: %s",
-                    take->danger == TAKE_AT_RISK ? "at risk" : "not renewed",
-                    left_ms, error.code ? error.text : "not renewed in time");
+        failure_trace(take->args, "%s, %u ms are left: %s",
+                      take->danger == TAKE_AT_RISK ? "at risk" : "not renewed",
+                      left_ms, error.code ? error.text : "not renewed in time");
 }
 
 int64_t take_report_at(const struct take *take)
 {
     if (!take->args->verbose || take->danger != TAKE_FAILING)
         return LOOP_NEVER;
-    return hf_deadline(take->lock) - take->args->ttl_ms / 2;
+    return hf_lock_deadline(take->lock) - take->args->ttl_ms / 2;
 }
 
 static void set_options(struct take *take, struct hf_lock_opts *opts,
@@ -174,10 +175,10 @@ static void set_options(struct take *take, struct hf_lock_opts *opts,
     opts->renew = renew;
     opts->idle = true; /* claimed by a call that can be canceled */
     opts->note = args->note;
-    opts->on_event = args->verbose ? on_event : NULL;
+    opts->on_event = args->verbose ? on_lock_event : NULL;
     opts->arg = take;
     if (args->value)
-        opts->value = hf_bytes(args->value);
+        opts->value = hf_bytes_of(args->value);
 }
 
 static int report_refusal(struct take *take)
@@ -226,7 +227,7 @@ static enum hf_err claim_lock(struct take *take, bool renew,
     opts.error = error;
     err = hf_lock_new(take->client, args_key(take->args), &opts, &take->lock);
     if (!err)
-        err = hf_claim_start(take->lock, on_claim_done, take, &future);
+        err = hf_lock_acquire_start(take->lock, on_claim_done, take, &future);
     if (err)
         return err;
     wait_for_answer(take, future);
@@ -243,7 +244,7 @@ static bool may_claim_again(struct take *take)
         (take->err != HF_EUNAVAIL && take->err != HF_EINDOUBT) ||
         args_wait_left(take->args) == 0)
         return false;
-    failure_say(take->args, "the store does not answer; trying again");
+    failure_trace(take->args, "the store does not answer; trying again");
     hf_lock_free(take->lock);
     take->lock = NULL;
     take->answered = false;
@@ -257,7 +258,8 @@ bool take_lock(struct take *take, const struct args *args, struct loop *loop,
     enum hf_err err;
 
     *take = (struct take){.args = args, .loop = loop, .client = client};
-    line_init(&take->line, !args->json && !args->quiet && !args->verbose);
+    progress_init(&take->progress,
+                  !args->json && !args->quiet && !args->verbose);
     if (waits_for_itself(take)) {
         *status = args->busy_status;
         return false;
@@ -274,9 +276,9 @@ bool take_lock(struct take *take, const struct args *args, struct loop *loop,
         *status = report_refusal(take);
         return false;
     }
-    failure_say(args, "held with token %llu for %u ms",
-                (unsigned long long)hf_token(take->lock),
-                hf_remaining_ms(take->lock));
+    failure_trace(args, "held with token %llu for %u ms",
+                  (unsigned long long)hf_lock_token(take->lock),
+                  hf_lock_remaining_ms(take->lock));
     return true;
 }
 

@@ -3,8 +3,8 @@
 #define CLI_TAKE_H
 
 #include "args.h"
-#include "line.h"
 #include "loop.h"
+#include "progress.h"
 
 /* What is known of the renewals of a lock, as reported with -v. */
 enum take_danger {
@@ -19,7 +19,7 @@ struct take {
     struct loop *loop;
     struct hf_client *client;
     struct hf_lock *lock; /* the caller's to free, whatever the status */
-    struct line line;
+    struct progress progress;
     int64_t show_at;
     struct hf_info info; /* the holder, as last read */
     bool reading;

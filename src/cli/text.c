@@ -136,7 +136,7 @@ static void put_escaped(FILE *out, const unsigned char *data, size_t size,
 }
 
 /* A word that no shell changes. */
-static bool is_plain(const unsigned char *data, size_t size)
+static bool is_plain_word(const unsigned char *data, size_t size)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
                                 "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -157,7 +157,7 @@ static bool is_plain(const unsigned char *data, size_t size)
 
 char *text_quote(const void *data, size_t size)
 {
-    bool plain = is_plain(data, size);
+    bool plain = is_plain_word(data, size);
     char *text;
     size_t text_size;
     FILE *out = open_text(&text, &text_size);

@@ -8,11 +8,11 @@ static bool had_ended(enum hf_err err)
     return err == HF_ENOTOWNER || err == HF_ENOTHELD || err == HF_EEXPIRED;
 }
 
-static int unlock(const struct args *args, struct hf_client *client,
-                  struct hf_lock *lock)
+static int unlock_adopted(const struct args *args, struct hf_client *client,
+                          struct hf_lock *lock)
 {
     struct hf_key key = args_key(args);
-    enum hf_err err = hf_unlock(lock);
+    enum hf_err err = hf_release(lock);
 
     (void)client;
     if (err && !(args->quiet && had_ended(err)))
@@ -22,17 +22,17 @@ static int unlock(const struct args *args, struct hf_client *client,
 
         json_open(&json, stdout);
         json_bytes(&json, "key", key.data, key.size);
-        json_integer(&json, "token", hf_token(lock));
+        json_integer(&json, "token", hf_lock_token(lock));
         json_bool(&json, "unlocked", err == HF_OK);
         json_close(&json);
     }
-    failure_say(args, err ? "the lock had ended before" : "unlocked");
+    failure_trace(args, err ? "the lock had ended before" : "unlocked");
     return STATUS_OK;
 }
 
 static int unlock_main(struct args *args)
 {
-    return store_act(args, unlock);
+    return store_act(args, unlock_adopted);
 }
 
 const struct verb verb_unlock = {

@@ -2,13 +2,13 @@
 #include "json.h"
 #include "store.h"
 
-static int update(const struct args *args, struct hf_client *client,
-                  struct hf_lock *lock)
+static int update_value(const struct args *args, struct hf_client *client,
+                        struct hf_lock *lock)
 {
-    struct hf_bytes expected = hf_bytes(args->expect);
+    struct hf_bytes expected = hf_bytes_of(args->expect);
     struct hf_key key = args_key(args);
     enum hf_err err = hf_update(lock, args->expect ? &expected : NULL,
-                                hf_bytes(args->words[3]));
+                                hf_bytes_of(args->words[3]));
 
     (void)client;
     if (err)
@@ -18,17 +18,17 @@ static int update(const struct args *args, struct hf_client *client,
 
         json_open(&json, stdout);
         json_bytes(&json, "key", key.data, key.size);
-        json_integer(&json, "token", hf_token(lock));
+        json_integer(&json, "token", hf_lock_token(lock));
         json_bool(&json, "updated", true);
         json_close(&json);
     }
-    failure_say(args, "updated");
+    failure_trace(args, "updated");
     return STATUS_OK;
 }
 
 static int update_main(struct args *args)
 {
-    return store_act(args, update);
+    return store_act(args, update_value);
 }
 
 const struct verb verb_update = {

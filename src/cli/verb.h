@@ -32,6 +32,6 @@ extern const struct verb *const verbs[];
 const struct verb *verb_find(const char *name);
 
 /* What `holdfast help [VERB]` prints; NULL: the list of all. */
-void verb_describe(const struct verb *verb);
+void help_show_verb(const struct verb *verb);
 
 #endif

@@ -8,13 +8,13 @@
 #include "text.h"
 
 static const char *const ways[] = {
-    [HF_FREED_BEFORE] = "free",     [HF_FREED_RELEASED] = "released",
+    [HF_FREED_ALREADY] = "free",    [HF_FREED_RELEASED] = "released",
     [HF_FREED_EXPIRED] = "expired", [HF_FREED_FORCED] = "forced",
     [HF_FREED_UNSEEN] = "unseen",
 };
 
-static int refused(const struct args *args, struct hf_client *client,
-                   enum hf_err err)
+static int report_wait_failure(const struct args *args,
+                               struct hf_client *client, enum hf_err err)
 {
     struct hf_error error;
 
@@ -32,7 +32,7 @@ static int wait_held(const struct args *args, struct hf_client *client)
         hf_wait_held(client, args_key(args), args_wait_left(args), &info);
 
     if (err)
-        return refused(args, client, err);
+        return report_wait_failure(args, client, err);
     if (args->json) {
         info_json(&info);
     } else {
@@ -52,7 +52,7 @@ static int wait_free(const struct args *args, struct hf_client *client)
     enum hf_err err = hf_wait_free(client, key, args_wait_left(args), &freed);
 
     if (err)
-        return refused(args, client, err);
+        return report_wait_failure(args, client, err);
     if (args->json) {
         struct json json;
 

@@ -14,7 +14,7 @@ struct watcher {
     enum hf_err err;
 };
 
-static const char *name_of(enum hf_event_kind kind)
+static const char *event_name(enum hf_event_kind kind)
 {
     switch (kind) {
     case HF_EVENT_GRANTED:
@@ -41,13 +41,13 @@ static const char *name_of(enum hf_event_kind kind)
     }
 }
 
-static void put_json(const struct hf_event *event)
+static void print_event_json(const struct hf_event *event)
 {
     struct json json;
 
     json_open(&json, stdout);
     json_integer(&json, "index", event->index);
-    json_text(&json, "event", name_of(event->kind));
+    json_text(&json, "event", event_name(event->kind));
     json_bytes(&json, "key", event->key.data, event->key.size);
     json_integer(&json, "token", event->token);
     json_text(&json, "owner", event->owner ? event->owner : "");
@@ -55,7 +55,7 @@ static void put_json(const struct hf_event *event)
     json_close(&json);
 }
 
-static void put_text(const struct hf_event *event)
+static void print_event_text(const struct hf_event *event)
 {
     char *key = text_quote(event->key.data, event->key.size);
     char *owner = text_label(event->owner ? event->owner : "");
@@ -64,7 +64,7 @@ static void put_text(const struct hf_event *event)
         (void)printf("%llu dropped\n", (unsigned long long)event->index);
     else
         (void)printf("%llu %-9s %s %llu %s\n", (unsigned long long)event->index,
-                     name_of(event->kind), key,
+                     event_name(event->kind), key,
                      (unsigned long long)event->token, owner);
     free(owner);
     free(key);
@@ -76,21 +76,21 @@ static bool is_enough(const struct watcher *watcher)
            watcher->seen >= watcher->args->count;
 }
 
-static void each(const struct hf_event *event, void *arg)
+static void on_printed_event(const struct hf_event *event, void *arg)
 {
     struct watcher *watcher = arg;
 
     if (is_enough(watcher))
         return;
     if (watcher->args->json)
-        put_json(event);
+        print_event_json(event);
     else
-        put_text(event);
+        print_event_text(event);
     (void)fflush(stdout); /* whoever reads it wants it now */
     watcher->seen++;
 }
 
-static void answered(enum hf_err err, void *arg)
+static void on_watch_done(enum hf_err err, void *arg)
 {
     struct watcher *watcher = arg;
 
@@ -98,7 +98,7 @@ static void answered(enum hf_err err, void *arg)
     watcher->err = err;
 }
 
-static int watch(struct watcher *watcher, struct hf_client *client)
+static int watch_prefix(struct watcher *watcher, struct hf_client *client)
 {
     const struct args *args = watcher->args;
     struct pollfd ready = {.fd = hf_fd(client), .events = POLLIN};
@@ -110,9 +110,9 @@ static int watch(struct watcher *watcher, struct hf_client *client)
     hf_watch_opts_init(&opts);
     opts.from = args->from;
     opts.kinds = args->kinds;
-    err =
-        hf_watch_start(client, hf_key(args->word_count ? args->words[0] : ""),
-                       &opts, each, watcher, &watched, answered, watcher, NULL);
+    err = hf_watch_open_start(
+        client, hf_key_of(args->word_count ? args->words[0] : ""), &opts,
+        on_printed_event, watcher, &watched, on_watch_done, watcher, NULL);
     while (!err && !is_enough(watcher) && !ferror(stdout)) {
         (void)poll(&ready, 1, -1);
         (void)hf_process(client);
@@ -123,7 +123,7 @@ static int watch(struct watcher *watcher, struct hf_client *client)
         return failure(args, err, "%s",
                        error.code == err ? error.text : hf_err_text(err));
     }
-    hf_watch_free(watched);
+    hf_watch_close(watched);
     return STATUS_OK;
 }
 
@@ -135,7 +135,7 @@ static int watch_main(struct args *args)
 
     if (status)
         return status;
-    status = watch(&watcher, client);
+    status = watch_prefix(&watcher, client);
     store_close(client);
     return status;
 }

@@ -8,12 +8,12 @@
 #include "base/thread.h"
 #include "client/client.h"
 
-static void *thread_main(void *arg)
+static void *background_main(void *arg)
 {
     struct hf_thread *thread = arg;
     struct hf_client *client = thread->until_stopped.client;
 
-    hf_thread_guard();
+    hf_thread_disable_cancel();
     pthread_mutex_lock(&client->mutex);
     if (hf_loop_wait(client, &thread->until_stopped, HF_NEVER) == HF_EFORK)
         _exit(EXIT_FAILURE); /* a child has nothing to return to from here */
@@ -24,7 +24,8 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-static int start_thread(struct hf_client *client, struct hf_thread *thread)
+static int start_background_thread(struct hf_client *client,
+                                   struct hf_thread *thread)
 {
     struct hf_loop *loop = &client->loop;
     int failed;
@@ -32,7 +33,7 @@ static int start_thread(struct hf_client *client, struct hf_thread *thread)
     thread->until_stopped =
         (struct hf_blocked){.client = client, .background = true};
     hf_client_ref(client);
-    failed = hf_thread_start(&thread->id, thread_main, thread);
+    failed = hf_thread_start(&thread->id, background_main, thread);
     if (failed)
         hf_client_unref(client);
     else
@@ -47,9 +48,10 @@ enum hf_err hf_background_start(struct hf_client *client,
     int failed = 0;
 
     loop->background = true;
-    loop->ring = loop->ring || loop->sleeping; /* a caller drives: no longer */
+    loop->wake_pending =
+        loop->wake_pending || loop->sleeping; /* a caller drives: no longer */
     for (unsigned i = 0; i < HF_THREADS && !failed; i++) {
-        failed = start_thread(client, &loop->threads[i]);
+        failed = start_background_thread(client, &loop->threads[i]);
         loop->thread_count = i + !failed;
     }
     if (!failed)
@@ -117,7 +119,7 @@ void hf_background_stop(struct hf_client *client, hf_time deadline)
     release_threads(loop);
     waker = hf_loop_notify(client);
     if (waker)
-        hf_waker_ring(waker);
+        hf_waker_wake(waker);
     while (loop->threads_running > 0 &&
            !pthread_cond_clockwait(&loop->returned, &client->mutex,
                                    CLOCK_MONOTONIC, &until))

@@ -10,7 +10,7 @@
 #define BACK_OFF_MAX_MS 500
 #define BACK_OFF_MIN_MS 2
 
-static void on_timer(struct hf_timer *timer);
+static void on_call_timer(struct hf_timer *timer);
 static void on_answer(struct hf_request *request);
 
 static struct hf_host *host_of(const struct hf_call *call)
@@ -18,7 +18,7 @@ static struct hf_host *host_of(const struct hf_call *call)
     return &call->client->host;
 }
 
-static void set_timer(struct hf_call *call, hf_time at)
+static void set_call_timer(struct hf_call *call, hf_time at)
 {
     hf_timer_set(host_of(call), &call->timer, at);
 }
@@ -30,7 +30,7 @@ enum hf_err hf_call_init(struct hf_call *call, struct hf_client *client,
 
     call->client = client;
     call->settled = settled;
-    call->timer.fire = on_timer;
+    call->timer.fire = on_call_timer;
     call->request.done = on_answer;
     call->back_off_ms = BACK_OFF_DEFAULT_MS;
     err = client->host.ops->timer_add(&client->host, &call->timer);
@@ -61,7 +61,7 @@ void hf_call_fini(struct hf_call *call)
  * forget. */
 static uint64_t awaited_from(const struct hf_client *client)
 {
-    struct hf_list *first = hf_list_first(&client->calls);
+    struct hf_dlist *first = hf_dlist_first(&client->calls);
 
     if (!first)
         return client->next_sequence;
@@ -69,7 +69,7 @@ static uint64_t awaited_from(const struct hf_client *client)
 }
 
 /* HF_NEVER: nothing of the request was sent yet. */
-static hf_time sent_at(const struct hf_call *call)
+static hf_time call_sent_at(const struct hf_call *call)
 {
     struct hf_client *client = call->client;
 
@@ -84,10 +84,10 @@ static void set_timer_to_limit(struct hf_call *call)
 {
     bool queued = call->queue_until > 0 && call->queue_until < call->deadline;
 
-    set_timer(call, queued ? call->queue_until : call->deadline);
+    set_call_timer(call, queued ? call->queue_until : call->deadline);
 }
 
-static void send(struct hf_call *call)
+static void send_attempt(struct hf_call *call)
 {
     struct hf_client *client = call->client;
 
@@ -103,21 +103,21 @@ static void send(struct hf_call *call)
         set_timer_to_limit(call);
 }
 
-static bool window_is_full(const struct hf_client *client)
+static bool is_window_full(const struct hf_client *client)
 {
     return client->next_sequence - awaited_from(client) >= HF_WINDOW_MAX;
 }
 
-static void number(struct hf_call *call)
+static void assign_sequence(struct hf_call *call)
 {
     struct hf_client *client = call->client;
 
     call->request.command.sequence = client->next_sequence++;
-    hf_list_push_back(&client->calls, &call->link);
-    send(call);
+    hf_dlist_push_back(&client->calls, &call->link);
+    send_attempt(call);
 }
 
-static bool begins_claim(struct hf_list *link)
+static bool is_lock_call(struct hf_dlist *link)
 {
     const struct hf_call *call = HF_CONTAINER(link, struct hf_call, link);
 
@@ -126,16 +126,16 @@ static bool begins_claim(struct hf_list *link)
 
 /* What keeps or ends a claim goes before what begins one: it has less time, and
  * those who begin wait for it. */
-static void park(struct hf_call *call)
+static void park_call(struct hf_call *call)
 {
-    struct hf_list *parked = &call->client->parked, *before = parked;
+    struct hf_dlist *parked = &call->client->parked, *before = parked;
 
     if (call->request.command.kind != HF_COMMAND_LOCK) {
         before = parked->next;
-        while (before != parked && !begins_claim(before))
+        while (before != parked && !is_lock_call(before))
             before = before->next;
     }
-    hf_list_insert(before, &call->link);
+    hf_dlist_insert(before, &call->link);
 }
 
 static void start_call(struct hf_call *call)
@@ -150,13 +150,13 @@ static void start_call(struct hf_call *call)
     call->expired_unsent = false;
     call->request.progress = 0;
     if (call->request.kind != HF_REQUEST_COMMAND) {
-        send(call);
-    } else if (window_is_full(client)) {
+        send_attempt(call);
+    } else if (is_window_full(client)) {
         call->state = HF_CALL_PARKED;
-        park(call);
+        park_call(call);
         set_timer_to_limit(call);
     } else {
-        number(call);
+        assign_sequence(call);
     }
 }
 
@@ -190,10 +190,10 @@ bool hf_call_send_parked(struct hf_client *client)
 {
     bool sent = false;
 
-    while (!window_is_full(client) && !hf_list_empty(&client->parked)) {
-        struct hf_list *link = hf_list_take(&client->parked);
+    while (!is_window_full(client) && !hf_dlist_is_empty(&client->parked)) {
+        struct hf_dlist *link = hf_dlist_take(&client->parked);
 
-        number(HF_CONTAINER(link, struct hf_call, link));
+        assign_sequence(HF_CONTAINER(link, struct hf_call, link));
         sent = true;
     }
     return sent;
@@ -202,19 +202,19 @@ bool hf_call_send_parked(struct hf_client *client)
 /* What is parked may have room now. It is not sent here but at the end of the
  * turn (hf_call_send_parked()): a request may grant a lock inside submit(), and
  * that may be the lock whose call is being ended. */
-static void stop(struct hf_call *call)
+static void end_call(struct hf_call *call)
 {
     struct hf_client *client = call->client;
 
     call->state = HF_CALL_IDLE;
-    set_timer(call, HF_NEVER);
-    hf_list_remove(&call->link);
+    set_call_timer(call, HF_NEVER);
+    hf_dlist_remove(&call->link);
     if (client->closing)
-        hf_client_drained(client);
+        hf_close_on_drained(client);
 }
 
 /* Have the strategy let go of it now, and take the answer out of the line. */
-static void take_back(struct hf_call *call)
+static void cancel_attempt(struct hf_call *call)
 {
     struct hf_client *client = call->client;
 
@@ -222,27 +222,27 @@ static void take_back(struct hf_call *call)
         client->strategy->cancel(client->self, &call->request);
     HF_ASSERT(call->request.answered);
     call->request.answered = false;
-    hf_list_remove(&call->request.link);
+    hf_dlist_remove(&call->request.link);
 }
 
 void hf_call_abandon(struct hf_call *call)
 {
     if (call->state == HF_CALL_SENT)
-        take_back(call);
+        cancel_attempt(call);
     if (call->state != HF_CALL_IDLE)
-        stop(call);
+        end_call(call);
 }
 
-static void settle(struct hf_call *call, enum hf_err err)
+static void settle_call(struct hf_call *call, enum hf_err err)
 {
-    stop(call);
+    end_call(call);
     call->request.answer.result.err = err;
     call->settled(call);
 }
 
 /* Back off between attempts, for a time that doubles and is partly random, so
  * that clients that failed together do not come back together. */
-static void back_off(struct hf_call *call)
+static void back_off_call(struct hf_call *call)
 {
     uint32_t shift = call->attempts < 8 ? call->attempts - 1 : 7;
     uint64_t most = (uint64_t)call->back_off_ms << shift;
@@ -252,10 +252,10 @@ static void back_off(struct hf_call *call)
     span += hf_random_below(&call->client->random, span + 1) + BACK_OFF_MIN_MS;
     at = hf_time_add(hf_client_now(call->client), span);
     call->state = HF_CALL_BACKING_OFF;
-    set_timer(call, at < call->deadline ? at : call->deadline);
+    set_call_timer(call, at < call->deadline ? at : call->deadline);
 }
 
-static void give_up(struct hf_call *call)
+static void fail_call(struct hf_call *call)
 {
     struct hf_answer *answer = &call->request.answer;
 
@@ -263,11 +263,11 @@ static void give_up(struct hf_call *call)
         answer->cause = call->cause;
         call->cause = NULL;
     }
-    settle(call, call->in_doubt ? HF_EINDOUBT : HF_EUNAVAIL);
+    settle_call(call, call->in_doubt ? HF_EINDOUBT : HF_EUNAVAIL);
 }
 
 /* The strategy reports that the attempt was lost, or could not be made. */
-static void attempt_failed(struct hf_call *call, enum hf_err err)
+static void retry_or_fail(struct hf_call *call, enum hf_err err)
 {
     hf_time now = hf_client_now(call->client);
 
@@ -278,10 +278,10 @@ static void attempt_failed(struct hf_call *call, enum hf_err err)
         call->deadline = hf_time_add(now, call->timeout_ms);
     }
     if (now >= call->deadline) {
-        give_up(call);
+        fail_call(call);
         return;
     }
-    back_off(call);
+    back_off_call(call);
     if (call->failed)
         call->failed(call);
 }
@@ -292,9 +292,9 @@ static void on_answer(struct hf_request *request)
     enum hf_err err = request->answer.result.err;
 
     if (err == HF_EINDOUBT || err == HF_EUNAVAIL)
-        attempt_failed(call, err);
+        retry_or_fail(call, err);
     else
-        settle(call, err);
+        settle_call(call, err);
 }
 
 /* The limit of a call that may wait inside the client has passed. Return true
@@ -307,7 +307,7 @@ static bool has_more_time(struct hf_call *call)
 
     if (call->queue_until == 0)
         return false;
-    sent = sent_at(call);
+    sent = call_sent_at(call);
     if (sent == HF_NEVER && now >= call->queue_until) {
         call->expired_unsent = true;
         return false;
@@ -320,7 +320,7 @@ static bool has_more_time(struct hf_call *call)
 }
 
 /* A LIST goes on as long as parts of its answer come, up to a limit. */
-static bool makes_progress(struct hf_call *call)
+static bool is_making_progress(struct hf_call *call)
 {
     hf_time until = hf_time_add(call->request.progress, HF_ANSWER_TIMEOUT_MS);
     hf_time limit = hf_time_add(call->first_sent, HF_LIST_TIMEOUT_MS);
@@ -336,19 +336,19 @@ static bool makes_progress(struct hf_call *call)
 
 static void on_limit(struct hf_call *call)
 {
-    if (has_more_time(call) || makes_progress(call)) {
+    if (has_more_time(call) || is_making_progress(call)) {
         set_timer_to_limit(call);
         return;
     }
     if (call->state == HF_CALL_SENT) {
-        take_back(call);
+        cancel_attempt(call);
         call->in_doubt =
             call->in_doubt || call->request.answer.result.err != HF_EUNAVAIL;
     }
-    give_up(call);
+    fail_call(call);
 }
 
-static void on_timer(struct hf_timer *timer)
+static void on_call_timer(struct hf_timer *timer)
 {
     struct hf_call *call = HF_CONTAINER(timer, struct hf_call, timer);
 
@@ -364,6 +364,6 @@ static void on_timer(struct hf_timer *timer)
             call->request.answer.cause = NULL;
         }
         hf_answer_clear(&call->request.answer);
-        send(call);
+        send_attempt(call);
     }
 }

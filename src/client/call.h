@@ -33,7 +33,7 @@ enum hf_call_state {
 struct hf_call {
     struct hf_request request; /* filled in before the start */
     struct hf_client *client;
-    struct hf_list link; /* among the numbered or the parked */
+    struct hf_dlist link; /* among the numbered or the parked */
     struct hf_timer timer;
     enum hf_call_state state;
     bool in_doubt; /* an attempt may have been done */
@@ -57,7 +57,7 @@ enum hf_err hf_call_init(struct hf_call *call, struct hf_client *client,
                          void (*settled)(struct hf_call *call));
 void hf_call_fini(struct hf_call *call);
 
-static inline bool hf_call_open(const struct hf_call *call)
+static inline bool hf_call_is_open(const struct hf_call *call)
 {
     return call->state != HF_CALL_IDLE;
 }

@@ -36,25 +36,25 @@ void hf_client_relock(struct hf_client *client)
     hf_client_lock(client);
 }
 
-enum hf_err hf_client_enter_closed(struct hf_client *client)
+enum hf_err hf_client_enter_any(struct hf_client *client)
 {
     if (hf_client_is_forked(client))
         return HF_EFORK;
-    hf_thread_guard();
+    hf_thread_disable_cancel();
     if (pthread_mutex_trylock(&client->mutex))
         hf_client_lock(client);
-    hf_client_forget_now(client);
+    hf_client_reset_now(client);
     return HF_OK;
 }
 
 enum hf_err hf_client_enter(struct hf_client *client)
 {
-    enum hf_err err = hf_client_enter_closed(client);
+    enum hf_err err = hf_client_enter_any(client);
 
     if (!err && (client->closing || !client->opened)) {
         err = client->opening ? HF_ESTATE : HF_ECLOSED;
         pthread_mutex_unlock(&client->mutex);
-        hf_thread_unguard();
+        hf_thread_restore_cancel();
     }
     return err;
 }
@@ -69,7 +69,7 @@ enum hf_err hf_client_may_block(struct hf_client *client)
     err = hf_client_enter(client);
     if (err)
         return err;
-    inside = hf_loop_inside(client);
+    inside = hf_loop_is_in_callback(client);
     hf_client_leave(client);
     return inside ? HF_EDEADLK : HF_OK;
 }
@@ -93,7 +93,7 @@ void hf_client_leave(struct hf_client *client)
 
     if (hf_client_is_forked(client)) {
         pthread_mutex_unlock(&client->mutex);
-        hf_thread_unguard();
+        hf_thread_restore_cancel();
         return;
     }
     hf_loop_end_turn(client);
@@ -101,10 +101,10 @@ void hf_client_leave(struct hf_client *client)
     last = client->references == 0;
     pthread_mutex_unlock(&client->mutex);
     if (waker)
-        hf_waker_ring(waker);
+        hf_waker_wake(waker);
     if (last)
         hf_client_destroy(client);
-    hf_thread_unguard();
+    hf_thread_restore_cancel();
 }
 
 struct timespec hf_client_monotonic(const struct hf_client *client,
@@ -148,23 +148,23 @@ enum hf_err hf_client_fail(struct hf_client *client, enum hf_err code,
 
 void hf_client_error(const struct hf_client *client, struct hf_error *error)
 {
-    struct hf_client *asked = (struct hf_client *)(uintptr_t)client;
+    struct hf_client *mutable_client = (struct hf_client *)(uintptr_t)client;
 
     if (!error)
         return;
-    hf_error_code(error, HF_OK);
-    if (!client || hf_client_enter_closed(asked))
+    hf_error_set_code(error, HF_OK);
+    if (!client || hf_client_enter_any(mutable_client))
         return;
     if (client->error.code)
         *error = client->error;
-    hf_client_leave(asked);
+    hf_client_leave(mutable_client);
 }
 
 int hf_fd(struct hf_client *client)
 {
     int fd;
 
-    if (!client || hf_client_enter_closed(client))
+    if (!client || hf_client_enter_any(client))
         return -1;
     client->loop.self_driven = true;
     fd = client->loop.outer >= 0 ? client->loop.outer : client->loop.epoll;
@@ -180,7 +180,7 @@ void hf_interrupt(struct hf_client *client)
     if (!client || hf_client_is_forked(client))
         return;
     atomic_fetch_add(&client->loop.interrupts, 1);
-    hf_waker_ring(hf_waker_take(client->loop.waker));
+    hf_waker_wake(hf_waker_ref(client->loop.waker));
     errno = before;
 }
 
@@ -190,7 +190,7 @@ enum hf_err hf_process(struct hf_client *client)
 
     if (!client)
         return HF_EINVAL;
-    err = hf_client_enter_closed(client);
+    err = hf_client_enter_any(client);
     if (err)
         return err;
     if (client->closing && !client->close.started) {

@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 
-#include "base/list.h"
+#include "base/dlist.h"
 #include "base/map.h"
 #include "base/random.h"
 #include "client/loop.h"
@@ -64,16 +64,16 @@ struct hf_client {
 
     uint64_t next_sequence;
     uint64_t next_watch;
-    struct hf_list calls;        /* numbered and unanswered, by sequence */
-    struct hf_list parked;       /* calls that wait for the window to move */
+    struct hf_dlist calls;       /* numbered and unanswered, by sequence */
+    struct hf_dlist parked;      /* calls that wait for the window to move */
     struct hf_blocked *draining; /* hf_close(): until there are no calls */
     struct hf_close close;       /* hf_close_start() */
     bool unconfirmed; /* a withdrawal was: a lock may stay for its lease */
-    struct hf_list locks;
-    size_t kept; /* of them: to be renewed, or with events */
-    struct hf_list watches;
-    struct hf_list operations; /* reads, waits, ... that hf_close() ends */
-    struct hf_list withdrawals;
+    struct hf_dlist locks;
+    size_t driven_locks; /* of them: to be renewed, or with events */
+    struct hf_dlist watches;
+    struct hf_dlist operations; /* reads, waits, ... that hf_close() ends */
+    struct hf_dlist withdrawals;
     struct hf_map waiting; /* locks in line, by nonce */
 };
 
@@ -92,7 +92,7 @@ enum hf_err hf_client_open_start(const char *url,
 void hf_client_destroy(struct hf_client *client);
 
 /* A call was the last one, or the client has opened: if it closes, go on. */
-void hf_client_drained(struct hf_client *client);
+void hf_close_on_drained(struct hf_client *client);
 
 /* Lock the mutex and begin a turn; the thread is not cancelled until it leaves.
  * HF_EFORK, HF_ECLOSED, HF_ESTATE (it is being opened): not locked. */
@@ -103,7 +103,7 @@ enum hf_err hf_client_enter(struct hf_client *client);
 void hf_client_lock(struct hf_client *client);
 
 /* The same, also while closing: for what ends things. */
-enum hf_err hf_client_enter_closed(struct hf_client *client);
+enum hf_err hf_client_enter_any(struct hf_client *client);
 
 /* Lock it after user code has returned. If that has forked, and this is the
  * child, nothing more may be done: the connections are the parent's. */
@@ -151,7 +151,7 @@ struct timespec hf_client_monotonic(const struct hf_client *client,
                                     hf_time deadline);
 
 /* A new turn. */
-static inline void hf_client_forget_now(struct hf_client *client)
+static inline void hf_client_reset_now(struct hf_client *client)
 {
     client->now_known = false;
 }

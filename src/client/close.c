@@ -9,27 +9,27 @@
 
 static void close_locks(struct hf_client *client, bool only_claiming)
 {
-    struct hf_list *link, *next;
+    struct hf_dlist *link, *next;
 
     for (link = client->locks.next; link != &client->locks; link = next) {
         struct hf_lock *lock = HF_CONTAINER(link, struct hf_lock, link);
 
         next = link->next;
         if (!only_claiming || lock->state == HF_LOCK_CLAIMING)
-            hf_lock_close(lock);
+            hf_release_on_close(lock);
     }
 }
 
 /* Those who wait first: what the others give back is not for them. */
-static void end_all(struct hf_client *client)
+static void end_everything(struct hf_client *client)
 {
-    struct hf_list *link;
+    struct hf_dlist *link;
 
     close_locks(client, true);
     close_locks(client, false);
-    while ((link = hf_list_first(&client->watches)))
-        hf_watch_close(hf_watch_of(link));
-    while ((link = hf_list_first(&client->operations)))
+    while ((link = hf_dlist_first(&client->watches)))
+        hf_watch_abort(hf_watch_of(link));
+    while ((link = hf_dlist_first(&client->operations)))
         hf_operation_end(HF_CONTAINER(link, struct hf_operation, link),
                          HF_ECLOSED);
 }
@@ -38,22 +38,23 @@ static void end_all(struct hf_client *client)
  * `deadline` to be confirmed. */
 static void begin_close(struct hf_client *client, hf_time deadline)
 {
-    struct hf_list *link;
+    struct hf_dlist *link;
 
     client->closing = true;
     client->unconfirmed = false;
     hf_opening_abandon(client);
-    end_all(client);
+    end_everything(client);
     for (link = client->withdrawals.next; link != &client->withdrawals;
          link = link->next)
         hf_call_extend(&HF_CONTAINER(link, struct hf_withdrawal, link)->call,
                        deadline);
-    hf_host_settle(client);
+    hf_host_settle_answers(client);
 }
 
 static bool has_calls(const struct hf_client *client)
 {
-    return !hf_list_empty(&client->calls) || !hf_list_empty(&client->parked);
+    return !hf_dlist_is_empty(&client->calls) ||
+           !hf_dlist_is_empty(&client->parked);
 }
 
 static bool is_drained(const struct hf_client *client)
@@ -62,14 +63,14 @@ static bool is_drained(const struct hf_client *client)
 }
 
 /* What was not answered in time never will be. HF_OK if all was confirmed. */
-static enum hf_err give_up(struct hf_client *client)
+static enum hf_err abandon_open_calls(struct hf_client *client)
 {
     bool confirmed = !has_calls(client) && !client->unconfirmed;
-    struct hf_list *link;
+    struct hf_dlist *link;
 
     client->closed = true;
     close_locks(client, false);
-    while ((link = hf_list_first(&client->withdrawals)))
+    while ((link = hf_dlist_first(&client->withdrawals)))
         hf_withdrawal_free(HF_CONTAINER(link, struct hf_withdrawal, link));
     return confirmed ? HF_OK : HF_EINDOUBT;
 }
@@ -97,7 +98,7 @@ static void drain(struct hf_client *client, hf_time deadline)
 
 static enum hf_err finish_close(struct hf_client *client, hf_time deadline)
 {
-    enum hf_err err = give_up(client);
+    enum hf_err err = abandon_open_calls(client);
 
     hf_background_stop(client, deadline);
     hf_loop_finish_callbacks(client, deadline); /* of what was ended */
@@ -106,7 +107,7 @@ static enum hf_err finish_close(struct hf_client *client, hf_time deadline)
     return err;
 }
 
-static enum hf_err may_close(struct hf_client *client)
+static enum hf_err check_not_closing(struct hf_client *client)
 {
     return client->closing ? HF_ECLOSED : HF_OK;
 }
@@ -118,10 +119,11 @@ enum hf_err hf_close(struct hf_client *client, uint32_t timeout_ms)
 
     if (!client)
         return HF_OK;
-    err = hf_client_enter_closed(client);
+    err = hf_client_enter_any(client);
     if (err)
         return err;
-    err = hf_loop_inside(client) ? HF_EDEADLK : may_close(client);
+    err =
+        hf_loop_is_in_callback(client) ? HF_EDEADLK : check_not_closing(client);
     if (err) {
         hf_client_leave(client);
         return err;
@@ -141,7 +143,7 @@ enum hf_err hf_close(struct hf_client *client, uint32_t timeout_ms)
 /* ---- In the background --------------------------------------------------*/
 
 /* The last callback of the client. */
-static void run_closed(struct hf_callback *callback)
+static void run_close_callback(struct hf_callback *callback)
 {
     struct hf_close *close = HF_CONTAINER(callback, struct hf_close, callback);
     struct hf_client *client = HF_CONTAINER(close, struct hf_client, close);
@@ -162,13 +164,13 @@ static void on_close_timer(struct hf_timer *timer)
     struct hf_close *close = HF_CONTAINER(timer, struct hf_close, timer);
     struct hf_client *client = HF_CONTAINER(close, struct hf_client, close);
 
-    close->err = give_up(client);
+    close->err = abandon_open_calls(client);
     hf_client_host_ops.timer_remove(&client->host, &close->timer);
-    hf_loop_callback(client, &close->callback, false);
+    hf_loop_queue_callback(client, &close->callback, false);
 }
 
 /* Not from here, since a call is on its way out: from the loop, soon. */
-void hf_client_drained(struct hf_client *client)
+void hf_close_on_drained(struct hf_client *client)
 {
     if (!is_drained(client))
         return;
@@ -184,7 +186,7 @@ static enum hf_err start_close(struct hf_client *client, uint32_t timeout_ms,
 {
     struct hf_close *close = &client->close;
     hf_time deadline = hf_time_add(hf_client_now(client), timeout_ms);
-    enum hf_err err = may_close(client);
+    enum hf_err err = check_not_closing(client);
 
     if (!err)
         err = hf_background_ensure(client);
@@ -195,13 +197,13 @@ static enum hf_err start_close(struct hf_client *client, uint32_t timeout_ms,
     *close = (struct hf_close){
         .started = true,
         .timer.fire = on_close_timer,
-        .callback.run = run_closed,
+        .callback.run = run_close_callback,
         .done = done,
         .arg = arg,
     };
     begin_close(client, deadline);
     hf_client_host_ops.timer_set(&client->host, &close->timer, deadline);
-    hf_client_drained(client);
+    hf_close_on_drained(client);
     return HF_OK;
 }
 
@@ -212,7 +214,7 @@ enum hf_err hf_close_start(struct hf_client *client, uint32_t timeout_ms,
 
     if (!client)
         return HF_EINVAL;
-    err = hf_client_enter_closed(client);
+    err = hf_client_enter_any(client);
     if (err)
         return err;
     err = start_close(client, timeout_ms, done, arg);

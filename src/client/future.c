@@ -8,13 +8,13 @@
 #include "client/client.h"
 
 /* Around the user's code the mutex is dropped, and the clock read anew. */
-static void run_done(struct hf_callback *callback)
+static void run_done_callback(struct hf_callback *callback)
 {
     struct hf_future *future =
         HF_CONTAINER(callback, struct hf_future, callback);
     struct hf_client *client = future->client;
 
-    future->told = true;
+    future->is_observed = true;
     pthread_mutex_unlock(&client->mutex);
     future->done(future->err, future->arg);
     hf_client_relock(client);
@@ -26,12 +26,12 @@ void hf_future_init(struct hf_future *future, struct hf_client *client,
 {
     *future = (struct hf_future){
         .client = client,
-        .callback.run = run_done,
+        .callback.run = run_done_callback,
         .done = done,
         .arg = arg,
         .references = 1,
     };
-    hf_list_init(&future->waiters);
+    hf_dlist_init(&future->waiters);
 }
 
 void hf_future_release_nothing(struct hf_future *future)
@@ -50,7 +50,7 @@ void hf_future_release_heap(struct hf_future *future)
 void hf_future_answer(struct hf_future *future, enum hf_err err,
                       const char *text)
 {
-    struct hf_list *link;
+    struct hf_dlist *link;
 
     HF_ASSERT(!future->answered);
     future->answered = true;
@@ -60,10 +60,10 @@ void hf_future_answer(struct hf_future *future, enum hf_err err,
         hf_client_fail(future->client, err, "%s",
                        text ? text : hf_err_text(err));
     }
-    while ((link = hf_list_take(&future->waiters)))
+    while ((link = hf_dlist_take(&future->waiters)))
         hf_loop_release(HF_CONTAINER(link, struct hf_blocked, waiter));
     if (future->done)
-        hf_loop_callback(future->client, &future->callback, false);
+        hf_loop_queue_callback(future->client, &future->callback, false);
     else
         hf_future_unref(future);
 }
@@ -86,14 +86,14 @@ void hf_future_unref(struct hf_future *future)
 }
 
 /* The future may be freed by others meanwhile: the caller has a reference. */
-static enum hf_err wait_once(struct hf_future *future,
-                             struct hf_blocked *blocked, hf_time deadline)
+static enum hf_err block_once(struct hf_future *future,
+                              struct hf_blocked *blocked, hf_time deadline)
 {
     enum hf_err err;
 
-    hf_list_push_back(&future->waiters, &blocked->waiter);
+    hf_dlist_push_back(&future->waiters, &blocked->waiter);
     err = hf_loop_wait(future->client, blocked, deadline);
-    hf_list_remove(&blocked->waiter);
+    hf_dlist_remove(&blocked->waiter);
     return future->answered ? HF_OK : err;
 }
 
@@ -103,13 +103,13 @@ enum hf_err hf_future_await(struct hf_future *future)
     bool interrupted = false;
     enum hf_err err;
 
-    hf_host_settle(client);
+    hf_host_settle_answers(client);
     while (!future->answered) {
         struct hf_blocked blocked = {0};
 
         if (future->cancel && !interrupted)
-            hf_loop_interruptible(client, &blocked, false);
-        err = wait_once(future, &blocked, HF_NEVER);
+            hf_loop_set_interruptible(client, &blocked, false);
+        err = block_once(future, &blocked, HF_NEVER);
         if (err == HF_EFORK)
             return err;
         if (err == HF_EINTR) {
@@ -123,33 +123,34 @@ enum hf_err hf_future_await(struct hf_future *future)
 /* ---- What the user calls ------------------------------------------------*/
 
 /* The answer, for the user: from now on it does not change. */
-static void tell_answer(struct hf_future *future, enum hf_err *err)
+static void observe_answer(struct hf_future *future, enum hf_err *err)
 {
-    future->told = true;
+    future->is_observed = true;
     if (err)
         *err = future->err;
 }
 
 bool hf_future_done(const struct hf_future *future, enum hf_err *err)
 {
-    struct hf_future *asked = (struct hf_future *)(uintptr_t)future;
+    struct hf_future *mutable_future = (struct hf_future *)(uintptr_t)future;
     struct hf_client *client;
     bool answered;
 
     if (!future)
         return false;
     client = future->client;
-    if (hf_client_enter_closed(client))
+    if (hf_client_enter_any(client))
         return false;
-    hf_host_settle(client);
+    hf_host_settle_answers(client);
     answered = future->answered;
     if (answered)
-        tell_answer(asked, err);
+        observe_answer(mutable_future, err);
     hf_client_leave(client);
     return answered;
 }
 
-static enum hf_err wait_for(struct hf_future *future, uint32_t wait_ms)
+static enum hf_err wait_until_answered(struct hf_future *future,
+                                       uint32_t wait_ms)
 {
     struct hf_client *client = future->client;
     struct hf_blocked blocked = {0};
@@ -158,15 +159,15 @@ static enum hf_err wait_for(struct hf_future *future, uint32_t wait_ms)
         wait_ms == HF_FOREVER ? HF_NEVER : hf_time_add(now, wait_ms);
 
     /* Who blocks has no event loop: what is kept wants a thread. */
-    if (client->kept > 0 && !hf_loop_inside(client))
+    if (client->driven_locks > 0 && !hf_loop_is_in_callback(client))
         (void)hf_background_ensure(client);
-    hf_host_settle(client);
+    hf_host_settle_answers(client);
     if (future->answered)
         return HF_OK;
-    if (hf_loop_inside(client))
+    if (hf_loop_is_in_callback(client))
         return HF_EDEADLK;
-    hf_loop_interruptible(client, &blocked, true);
-    return wait_once(future, &blocked, deadline);
+    hf_loop_set_interruptible(client, &blocked, true);
+    return block_once(future, &blocked, deadline);
 }
 
 enum hf_err hf_future_wait(struct hf_future *future, uint32_t wait_ms,
@@ -178,14 +179,14 @@ enum hf_err hf_future_wait(struct hf_future *future, uint32_t wait_ms,
     if (!future)
         return HF_EINVAL;
     client = future->client;
-    waited = hf_client_enter_closed(client);
+    waited = hf_client_enter_any(client);
     if (waited)
         return waited;
     hf_client_ref(client);
     future->references++; /* it may be freed meanwhile */
-    waited = wait_for(future, wait_ms);
+    waited = wait_until_answered(future, wait_ms);
     if (!waited)
-        tell_answer(future, err);
+        observe_answer(future, err);
     hf_future_unref(future);
     hf_client_unref(client);
     hf_client_leave(client);
@@ -194,7 +195,7 @@ enum hf_err hf_future_wait(struct hf_future *future, uint32_t wait_ms,
 
 void hf_future_cancel(struct hf_future *future)
 {
-    if (!future || hf_client_enter_closed(future->client))
+    if (!future || hf_client_enter_any(future->client))
         return;
     if (!future->answered && future->cancel)
         future->cancel(future);
@@ -205,8 +206,8 @@ void hf_future_error(const struct hf_future *future, struct hf_error *error)
 {
     if (!error)
         return;
-    hf_error_code(error, HF_OK);
-    if (!future || hf_client_enter_closed(future->client))
+    hf_error_set_code(error, HF_OK);
+    if (!future || hf_client_enter_any(future->client))
         return;
     if (future->answered && future->err)
         hf_error_set(error, future->err, "%s",
@@ -221,7 +222,7 @@ void hf_future_free(struct hf_future *future)
     if (!future)
         return;
     client = future->client;
-    if (hf_client_enter_closed(client))
+    if (hf_client_enter_any(client))
         return;
     hf_future_unref(future);
     hf_client_unref(client);

@@ -12,12 +12,12 @@
 struct hf_future {
     struct hf_client *client;
     struct hf_callback callback;
-    struct hf_list waiters; /* struct hf_blocked */
+    struct hf_dlist waiters; /* struct hf_blocked */
     hf_done_fn *done;
     void *arg;
     unsigned references;
     bool answered;
-    bool told; /* the user has seen the answer, or is about to */
+    bool is_observed; /* the user has seen the answer, or is about to */
     enum hf_err err;
     char *text; /* the failure in words; NULL: the code's own */
     void (*cancel)(struct hf_future *future); /* may be NULL */

@@ -6,15 +6,15 @@
 
 #include "base/assert.h"
 #include "client/client.h"
-#include "client/hold.h"
 #include "client/keeper.h"
 #include "client/release.h"
+#include "client/validity.h"
 
 /* ---- States -------------------------------------------------------------*/
 
 #define MOVE(state) (1u << HF_LOCK_##state)
 
-static const unsigned moves[] = {
+static const unsigned transitions[] = {
     [HF_LOCK_IDLE] = MOVE(CLAIMING) | MOVE(HELD), /* HELD: adopted */
     [HF_LOCK_CLAIMING] = MOVE(HELD) | MOVE(IDLE),
     [HF_LOCK_HELD] = MOVE(RELEASING) | MOVE(LOST) | MOVE(IDLE),
@@ -22,15 +22,15 @@ static const unsigned moves[] = {
     [HF_LOCK_RELEASING] = MOVE(IDLE),
 };
 
-void hf_lock_move(struct hf_lock *lock, enum hf_lock_state state)
+void hf_handle_set_state(struct hf_lock *lock, enum hf_state state)
 {
-    HF_ASSERT(moves[lock->state] & (1u << state));
+    HF_ASSERT(transitions[lock->state] & (1u << state));
     lock->state = state;
-    lock->phase = HF_CLAIM_NONE;
+    lock->phase = HF_ACQUIRE_NONE;
 }
 
-void hf_lock_set_failure(struct hf_lock *lock, enum hf_err err,
-                         const char *text)
+void hf_handle_set_failure(struct hf_lock *lock, enum hf_err err,
+                           const char *text)
 {
     free(lock->failure_text);
     lock->failure = err;
@@ -40,22 +40,22 @@ void hf_lock_set_failure(struct hf_lock *lock, enum hf_err err,
 
 /* ---- Telling ------------------------------------------------------------*/
 
-void hf_lock_tell(struct hf_lock *lock, enum hf_lock_event event)
+void hf_handle_report(struct hf_lock *lock, enum hf_lock_event event)
 {
-    if (lock->told & (1u << event))
+    if (lock->reported_events & (1u << event))
         return;
-    lock->told |= 1u << event; /* also where nobody listens */
+    lock->reported_events |= 1u << event; /* also where nobody listens */
     if (lock->freed || !lock->on_event)
         return;
     /* Once it is lost, nothing else matters. */
     if (event == HF_LOCK_EVENT_LOST)
-        lock->to_tell = 0;
-    lock->to_tell |= 1u << event;
-    hf_loop_callback(lock->client, &lock->callback,
-                     event == HF_LOCK_EVENT_LOST);
+        lock->pending_events = 0;
+    lock->pending_events |= 1u << event;
+    hf_loop_queue_callback(lock->client, &lock->callback,
+                           event == HF_LOCK_EVENT_LOST);
 }
 
-static void run_event(struct hf_callback *callback)
+static void run_event_callback(struct hf_callback *callback)
 {
     struct hf_lock *lock = HF_CONTAINER(callback, struct hf_lock, callback);
     struct hf_client *client = lock->client;
@@ -63,77 +63,77 @@ static void run_event(struct hf_callback *callback)
     enum hf_lock_event event = HF_LOCK_EVENT_WAITING;
     void *arg = lock->arg;
 
-    if (lock->to_tell == 0)
+    if (lock->pending_events == 0)
         return;
-    while (!(lock->to_tell & (1u << event)))
+    while (!(lock->pending_events & (1u << event)))
         event++;
-    lock->to_tell &= ~(1u << event);
-    if (lock->to_tell)
-        hf_loop_callback(client, callback, false);
-    hf_lock_ref(lock);
+    lock->pending_events &= ~(1u << event);
+    if (lock->pending_events)
+        hf_loop_queue_callback(client, callback, false);
+    hf_handle_ref(lock);
     pthread_mutex_unlock(&client->mutex);
     on_event(lock, event, arg);
     hf_client_relock(client);
     if (event == HF_LOCK_EVENT_LOST && !hf_client_is_forked(client))
-        hf_claim_resume(lock);
-    hf_lock_unref(lock);
+        hf_acquire_resume(lock);
+    hf_handle_unref(lock);
 }
 
 /* ---- Life ---------------------------------------------------------------*/
 
 /* What was asked is answered, for whatever the handle does now. */
-static void settled(struct hf_call *call)
+static void on_handle_settled(struct hf_call *call)
 {
     struct hf_lock *lock = HF_CONTAINER(call, struct hf_lock, call);
 
-    hf_lock_ref(lock); /* telling may free it */
+    hf_handle_ref(lock); /* telling may free it */
     if (lock->state == HF_LOCK_RELEASING)
         hf_release_settled(lock);
     else
-        hf_claim_settled(lock);
-    hf_lock_unref(lock);
+        hf_acquire_on_settled(lock);
+    hf_handle_unref(lock);
 }
 
-static void on_timer(struct hf_timer *timer)
+static void on_handle_timer(struct hf_timer *timer)
 {
     struct hf_lock *lock = HF_CONTAINER(timer, struct hf_lock, timer);
 
     if (lock->state == HF_LOCK_HELD)
-        hf_keeper_tick(lock);
+        hf_keeper_on_timer(lock);
     else
-        hf_claim_tick(lock);
+        hf_acquire_on_timer(lock);
 }
 
-bool hf_lock_is_kept(const struct hf_lock *lock)
+bool hf_handle_needs_driver(const struct hf_lock *lock)
 {
     return lock->renewal || lock->on_event;
 }
 
-void hf_lock_ref(struct hf_lock *lock)
+void hf_handle_ref(struct hf_lock *lock)
 {
     lock->references++;
 }
 
-static void destroy(struct hf_lock *lock)
+static void destroy_handle(struct hf_lock *lock)
 {
     struct hf_client *client = lock->client;
 
-    client->kept -= hf_lock_is_kept(lock);
+    client->driven_locks -= hf_handle_needs_driver(lock);
     hf_keeper_fini(lock);
     hf_call_fini(&lock->call);
     client->host.ops->timer_remove(&client->host, &lock->timer);
-    hf_list_remove(&lock->callback.link);
-    hf_list_remove(&lock->link);
+    hf_dlist_remove(&lock->callback.link);
+    hf_dlist_remove(&lock->link);
     free(lock->failure_text);
     explicit_bzero(&lock->nonce, sizeof(lock->nonce));
     free(lock);
     hf_client_unref(client);
 }
 
-void hf_lock_unref(struct hf_lock *lock)
+void hf_handle_unref(struct hf_lock *lock)
 {
     if (--lock->references == 0)
-        destroy(lock);
+        destroy_handle(lock);
 }
 
 static void copy_options(struct hf_lock *lock, const struct hf_lock_opts *opts)
@@ -146,7 +146,7 @@ static void copy_options(struct hf_lock *lock, const struct hf_lock_opts *opts)
     lock->timeout_ms = opts->timeout_ms;
     lock->renew_ms = opts->renew_ms;
     lock->renew = opts->renew;
-    lock->from_claim = opts->from_claim;
+    lock->ttl_includes_wait = opts->ttl_includes_wait;
     lock->on_event = opts->on_event;
     lock->arg = opts->arg;
     hf_copy(value, opts->value.data, opts->value.size);
@@ -157,7 +157,7 @@ static void copy_options(struct hf_lock *lock, const struct hf_lock_opts *opts)
 
 enum hf_err hf_handle_new(struct hf_client *client, struct hf_key key,
                           const struct hf_lock_opts *opts,
-                          struct hf_lock **made)
+                          struct hf_lock **new_lock)
 {
     size_t note_size = opts->note ? strlen(opts->note) : 0;
     /* malloc: glibc's calloc passes its thread cache by, and is slower. */
@@ -170,15 +170,15 @@ enum hf_err hf_handle_new(struct hf_client *client, struct hf_key key,
     *lock = (struct hf_lock){
         .client = client,
         .references = 1,
-        .timer.fire = on_timer,
-        .callback.run = run_event,
+        .timer.fire = on_handle_timer,
+        .callback.run = run_event_callback,
         .limit = HF_NEVER,
         .key_size = key.size,
     };
     hf_copy(lock->bytes, key.data, key.size);
     copy_options(lock, opts);
-    hf_list_init(&lock->claim_waiters);
-    err = hf_call_init(&lock->call, client, settled);
+    hf_dlist_init(&lock->claim_waiters);
+    err = hf_call_init(&lock->call, client, on_handle_settled);
     if (err)
         goto fail;
     err = client->host.ops->timer_add(&client->host, &lock->timer);
@@ -187,10 +187,10 @@ enum hf_err hf_handle_new(struct hf_client *client, struct hf_key key,
     err = hf_keeper_init(lock);
     if (err)
         goto fail_timer;
-    hf_list_push_back(&client->locks, &lock->link);
+    hf_dlist_push_back(&client->locks, &lock->link);
     hf_client_ref(client);
-    client->kept += hf_lock_is_kept(lock);
-    *made = lock;
+    client->driven_locks += hf_handle_needs_driver(lock);
+    *new_lock = lock;
     return HF_OK;
 
 fail_timer:
@@ -204,35 +204,35 @@ fail:
 
 /* ---- Sending ------------------------------------------------------------*/
 
-void hf_lock_command(struct hf_lock *lock, struct hf_call *call,
-                     enum hf_command_kind kind)
+void hf_handle_fill_command(struct hf_lock *lock, struct hf_call *call,
+                            enum hf_command_kind kind)
 {
     call->request.kind = HF_REQUEST_COMMAND;
     call->request.command = (struct hf_command){
         .kind = kind,
-        .key = hf_lock_bytes(lock),
+        .key = hf_handle_key(lock),
         .nonce = lock->nonce,
         .token = atomic_load_explicit(&lock->token, memory_order_relaxed),
     };
 }
 
-hf_time hf_lock_answer_by(const struct hf_lock *lock)
+hf_time hf_handle_call_deadline(const struct hf_lock *lock)
 {
     return hf_time_add(hf_client_now(lock->client), lock->timeout_ms);
 }
 
 /* ---- Asking -------------------------------------------------------------*/
 
-uint64_t hf_token(const struct hf_lock *lock)
+uint64_t hf_lock_token(const struct hf_lock *lock)
 {
     return lock ? atomic_load_explicit(&lock->token, memory_order_relaxed) : 0;
 }
 
-void hf_nonce(const struct hf_lock *lock, uint8_t nonce[HF_NONCE_SIZE])
+void hf_lock_nonce(const struct hf_lock *lock, uint8_t nonce[HF_NONCE_SIZE])
 {
     if (nonce)
         memset(nonce, 0, HF_NONCE_SIZE);
-    if (!lock || !nonce || hf_client_enter_closed(lock->client))
+    if (!lock || !nonce || hf_client_enter_any(lock->client))
         return;
     memcpy(nonce, lock->nonce.bytes, HF_NONCE_SIZE);
     hf_client_leave(lock->client);
@@ -240,37 +240,37 @@ void hf_nonce(const struct hf_lock *lock, uint8_t nonce[HF_NONCE_SIZE])
 
 struct hf_key hf_lock_key(const struct hf_lock *lock)
 {
-    return lock ? hf_lock_bytes(lock) : (struct hf_key){0};
+    return lock ? hf_handle_key(lock) : (struct hf_key){0};
 }
 
-enum hf_lock_state hf_lock_state(const struct hf_lock *lock)
+enum hf_state hf_lock_state(const struct hf_lock *lock)
 {
-    enum hf_lock_state state;
+    enum hf_state state;
 
-    if (!lock || hf_client_enter_closed(lock->client))
+    if (!lock || hf_client_enter_any(lock->client))
         return HF_LOCK_IDLE;
-    state = hf_lock_state_now(lock);
+    state = hf_validity_state(lock);
     hf_client_leave(lock->client);
     return state;
 }
 
-uint32_t hf_lock_place(const struct hf_lock *lock)
+uint32_t hf_lock_position(const struct hf_lock *lock)
 {
-    uint32_t place;
+    uint32_t position;
 
-    if (!lock || hf_client_enter_closed(lock->client))
+    if (!lock || hf_client_enter_any(lock->client))
         return 0;
-    place = lock->place;
+    position = lock->position;
     hf_client_leave(lock->client);
-    return place;
+    return position;
 }
 
 void hf_lock_error(const struct hf_lock *lock, struct hf_error *error)
 {
     if (!error)
         return;
-    hf_error_code(error, HF_OK);
-    if (!lock || hf_client_enter_closed(lock->client))
+    hf_error_set_code(error, HF_OK);
+    if (!lock || hf_client_enter_any(lock->client))
         return;
     hf_error_set(error, lock->failure, "%s",
                  lock->failure_text ? lock->failure_text

@@ -13,26 +13,27 @@
 
 #include "base/bytes.h"
 #include "base/map.h"
+#include "client/acquire.h"
 #include "client/call.h"
-#include "client/claim.h"
 #include "client/future.h"
 
 struct hf_lock {
     struct hf_client *client;
-    struct hf_list link;         /* in the client */
+    struct hf_dlist link;        /* in the client */
     struct hf_map_link by_nonce; /* in the client, while in line */
     unsigned references;
-    enum hf_lock_state state;
-    enum hf_claim_phase phase;
+    enum hf_state state;
+    enum hf_acquire_phase phase;
     bool in_map;
-    bool given;    /* the user has a reference: a call has returned it */
-    bool freed;    /* by the user: nothing is reported any more */
-    bool adopted;  /* granted elsewhere */
-    bool detached; /* left to whoever adopts it; idle here */
+    bool
+        user_has_reference; /* the user has a reference: a call has returned it */
+    bool freed;             /* by the user: nothing is reported any more */
+    bool adopted;           /* granted elsewhere */
+    bool detached;          /* left to whoever adopts it; idle here */
 
     /* What was asked for. */
     uint32_t ttl_ms, wait_ms, timeout_ms, renew_ms;
-    bool renew, from_claim;
+    bool renew, ttl_includes_wait;
     hf_lock_event_fn *on_event;
     void *arg;
     struct hf_bytes value; /* in the same block as the key */
@@ -41,19 +42,19 @@ struct hf_lock {
     /* The claim. */
     struct hf_nonce nonce;
     _Atomic uint64_t token;
-    _Atomic hf_time valid_until; /* or HF_HOLD_...: hold.h */
+    _Atomic hf_time valid_until; /* or HF_HOLD_...: validity.h */
     hf_time first_sent;          /* of this nonce's LOCK */
     hf_time wait_until;
     hf_time limit;        /* the first lease ends by then */
     uint32_t held_ttl_ms; /* of the lease that is confirmed */
-    uint32_t place;
+    uint32_t position;
     enum hf_err refusal;      /* WITHDRAWING: why */
     const char *refusal_text; /* the same in words; NULL: those of the code */
-    enum hf_err claimed;      /* how the last claim ended */
+    enum hf_err claim_result; /* how the last claim ended */
     bool was_claimed;
     struct hf_claimant *claimant;
-    struct hf_claimant *answered; /* HF_OK, and it may not know yet */
-    struct hf_list claim_waiters; /* struct hf_claim_waiter */
+    struct hf_claimant *answered;  /* HF_OK, and it may not know yet */
+    struct hf_dlist claim_waiters; /* struct hf_acquire_waiter */
     struct hf_future *releasing;
     struct hf_call call;
     struct hf_timer timer; /* in line: look again; held: the keeper's */
@@ -65,8 +66,8 @@ struct hf_lock {
     bool failing;       /* renewals fail since the last confirmed one */
     bool forced;        /* no more renewals */
     bool recheck;       /* renew again when the open renewal is answered */
-    unsigned told;      /* events of this claim, as bits */
-    unsigned to_tell;
+    unsigned reported_events; /* events of this claim, as bits */
+    unsigned pending_events;
     struct hf_callback callback;
 
     enum hf_err failure;  /* the last one */
@@ -76,7 +77,7 @@ struct hf_lock {
     uint8_t bytes[]; /* key, value, note */
 };
 
-static inline struct hf_key hf_lock_bytes(const struct hf_lock *lock)
+static inline struct hf_key hf_handle_key(const struct hf_lock *lock)
 {
     return (struct hf_key){lock->bytes, lock->key_size};
 }
@@ -86,29 +87,29 @@ static inline struct hf_key hf_lock_bytes(const struct hf_lock *lock)
  *   opts   checked, none of it left to default; copied */
 enum hf_err hf_handle_new(struct hf_client *client, struct hf_key key,
                           const struct hf_lock_opts *opts,
-                          struct hf_lock **made);
+                          struct hf_lock **new_lock);
 
-void hf_lock_ref(struct hf_lock *lock);
-void hf_lock_unref(struct hf_lock *lock);
+void hf_handle_ref(struct hf_lock *lock);
+void hf_handle_unref(struct hf_lock *lock);
 
 /* Go to `state`, which the table must allow. */
-void hf_lock_move(struct hf_lock *lock, enum hf_lock_state state);
+void hf_handle_set_state(struct hf_lock *lock, enum hf_state state);
 
 /* Whether there is something to do or to tell while it is held. */
-bool hf_lock_is_kept(const struct hf_lock *lock);
+bool hf_handle_needs_driver(const struct hf_lock *lock);
 
 /* What hf_lock_error() tells from now on. `text` is copied and may be NULL. */
-void hf_lock_set_failure(struct hf_lock *lock, enum hf_err err,
-                         const char *text);
+void hf_handle_set_failure(struct hf_lock *lock, enum hf_err err,
+                           const char *text);
 
 /* Tell an event, if it has not been told of this claim. */
-void hf_lock_tell(struct hf_lock *lock, enum hf_lock_event event);
+void hf_handle_report(struct hf_lock *lock, enum hf_lock_event event);
 
 /* Fill a call's command with this lock's key, nonce and token. */
-void hf_lock_command(struct hf_lock *lock, struct hf_call *call,
-                     enum hf_command_kind kind);
+void hf_handle_fill_command(struct hf_lock *lock, struct hf_call *call,
+                            enum hf_command_kind kind);
 
 /* When a call that starts now is given up. */
-hf_time hf_lock_answer_by(const struct hf_lock *lock);
+hf_time hf_handle_call_deadline(const struct hf_lock *lock);
 
 #endif

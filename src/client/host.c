@@ -10,16 +10,16 @@
 #include "client/lock.h"
 #include "client/watch.h"
 
-static struct hf_client *client_of(struct hf_host *host)
+static struct hf_client *host_client(struct hf_host *host)
 {
     return HF_CONTAINER(host, struct hf_client, host);
 }
 
 /* ---- Timers -------------------------------------------------------------*/
 
-static enum hf_err timer_add(struct hf_host *host, struct hf_timer *timer)
+static enum hf_err host_timer_add(struct hf_host *host, struct hf_timer *timer)
 {
-    struct hf_loop *loop = &client_of(host)->loop;
+    struct hf_loop *loop = &host_client(host)->loop;
     enum hf_err err;
 
     (void)timer;
@@ -31,9 +31,10 @@ static enum hf_err timer_add(struct hf_host *host, struct hf_timer *timer)
     return err;
 }
 
-static void timer_set(struct hf_host *host, struct hf_timer *timer, hf_time at)
+static void host_timer_set(struct hf_host *host, struct hf_timer *timer,
+                           hf_time at)
 {
-    struct hf_loop *loop = &client_of(host)->loop;
+    struct hf_loop *loop = &host_client(host)->loop;
 
     if (at == HF_NEVER)
         hf_heap_drop(&loop->timers, &timer->link);
@@ -41,9 +42,9 @@ static void timer_set(struct hf_host *host, struct hf_timer *timer, hf_time at)
         hf_heap_set(&loop->timers, &timer->link, at);
 }
 
-static void timer_remove(struct hf_host *host, struct hf_timer *timer)
+static void host_timer_remove(struct hf_host *host, struct hf_timer *timer)
 {
-    struct hf_loop *loop = &client_of(host)->loop;
+    struct hf_loop *loop = &host_client(host)->loop;
 
     hf_heap_drop(&loop->timers, &timer->link);
     loop->timer_count--;
@@ -69,25 +70,25 @@ static enum hf_err fd_control(struct hf_host *host, struct hf_fd *fd, int what)
 {
     struct epoll_event event = {.events = fd->events, .data.ptr = fd};
 
-    if (epoll_ctl(client_of(host)->loop.epoll, what, fd->fd, &event) < 0)
+    if (epoll_ctl(host_client(host)->loop.epoll, what, fd->fd, &event) < 0)
         return errno == ENOMEM ? HF_ENOMEM : HF_ESYSTEM;
     return HF_OK;
 }
 
-static enum hf_err fd_add(struct hf_host *host, struct hf_fd *fd)
+static enum hf_err host_fd_add(struct hf_host *host, struct hf_fd *fd)
 {
     return fd_control(host, fd, EPOLL_CTL_ADD);
 }
 
-static enum hf_err fd_change(struct hf_host *host, struct hf_fd *fd)
+static enum hf_err host_fd_change(struct hf_host *host, struct hf_fd *fd)
 {
     return fd_control(host, fd, EPOLL_CTL_MOD);
 }
 
 /* It may be among what is being dispatched: then it is not told any more. */
-static void fd_remove(struct hf_host *host, struct hf_fd *fd)
+static void host_fd_remove(struct hf_host *host, struct hf_fd *fd)
 {
-    struct hf_loop *loop = &client_of(host)->loop;
+    struct hf_loop *loop = &host_client(host)->loop;
 
     loop->removals++;
     (void)fd_control(host, fd, EPOLL_CTL_DEL);
@@ -99,42 +100,42 @@ static void fd_remove(struct hf_host *host, struct hf_fd *fd)
 
 /* ---- Posts --------------------------------------------------------------*/
 
-static struct hf_waker *post(struct hf_host *host, struct hf_post *post)
+static struct hf_waker *host_post(struct hf_host *host, struct hf_post *post)
 {
-    struct hf_loop *loop = &client_of(host)->loop;
+    struct hf_loop *loop = &host_client(host)->loop;
     struct hf_waker *waker = NULL;
 
     pthread_mutex_lock(&loop->post_mutex);
-    if (!hf_list_linked(&post->link)) {
-        hf_list_push_back(&loop->posts, &post->link);
-        waker = hf_waker_take(loop->waker);
+    if (!hf_dlist_is_linked(&post->link)) {
+        hf_dlist_push_back(&loop->posts, &post->link);
+        waker = hf_waker_ref(loop->waker);
     }
     pthread_mutex_unlock(&loop->post_mutex);
     return waker;
 }
 
-static void unpost(struct hf_host *host, struct hf_post *post)
+static void host_unpost(struct hf_host *host, struct hf_post *post)
 {
-    struct hf_loop *loop = &client_of(host)->loop;
+    struct hf_loop *loop = &host_client(host)->loop;
 
     pthread_mutex_lock(&loop->post_mutex);
-    hf_list_remove(&post->link);
+    hf_dlist_remove(&post->link);
     pthread_mutex_unlock(&loop->post_mutex);
 }
 
-static void defer(struct hf_host *host, struct hf_post *post)
+static void host_defer(struct hf_host *host, struct hf_post *post)
 {
-    if (!hf_list_linked(&post->link))
-        hf_list_push_back(&client_of(host)->loop.deferred, &post->link);
+    if (!hf_dlist_is_linked(&post->link))
+        hf_dlist_push_back(&host_client(host)->loop.deferred, &post->link);
 }
 
 void hf_host_run_deferred(struct hf_client *client)
 {
-    struct hf_list *link;
+    struct hf_dlist *link;
 
     if (client->opening)
         return;
-    while ((link = hf_list_take(&client->loop.deferred))) {
+    while ((link = hf_dlist_take(&client->loop.deferred))) {
         struct hf_post *post = HF_CONTAINER(link, struct hf_post, link);
 
         post->run(post);
@@ -142,32 +143,32 @@ void hf_host_run_deferred(struct hf_client *client)
 }
 
 /* Move all posts to `batch`, where a post may still be taken back. */
-static void take_posts(struct hf_loop *loop, struct hf_list *batch)
+static void take_posts(struct hf_loop *loop, struct hf_dlist *batch)
 {
-    struct hf_list *link;
+    struct hf_dlist *link;
 
     pthread_mutex_lock(&loop->post_mutex);
-    while ((link = hf_list_take(&loop->posts)))
-        hf_list_push_back(batch, link);
+    while ((link = hf_dlist_take(&loop->posts)))
+        hf_dlist_push_back(batch, link);
     pthread_mutex_unlock(&loop->post_mutex);
 }
 
 /* Whoever posts looks at the links, so they change with the mutex held. */
-static struct hf_post *next_post(struct hf_loop *loop, struct hf_list *batch)
+static struct hf_post *next_post(struct hf_loop *loop, struct hf_dlist *batch)
 {
-    struct hf_list *link;
+    struct hf_dlist *link;
 
-    if (hf_list_empty(batch))
+    if (hf_dlist_is_empty(batch))
         return NULL;
     pthread_mutex_lock(&loop->post_mutex);
-    link = hf_list_take(batch);
+    link = hf_dlist_take(batch);
     pthread_mutex_unlock(&loop->post_mutex);
     return HF_CONTAINER(link, struct hf_post, link);
 }
 
 void hf_host_run_posts(struct hf_client *client)
 {
-    struct hf_list batch = {&batch, &batch};
+    struct hf_dlist batch = {&batch, &batch};
     struct hf_post *post;
 
     if (client->opening)
@@ -179,17 +180,17 @@ void hf_host_run_posts(struct hf_client *client)
 
 /* ---- Answers and pushes -------------------------------------------------*/
 
-static void answer(struct hf_host *host, struct hf_request *request)
+static void host_answer(struct hf_host *host, struct hf_request *request)
 {
     request->answered = true;
-    hf_list_push_back(&client_of(host)->loop.answered, &request->link);
+    hf_dlist_push_back(&host_client(host)->loop.answered, &request->link);
 }
 
 static void settle_answered(struct hf_client *client)
 {
-    struct hf_list *link;
+    struct hf_dlist *link;
 
-    while ((link = hf_list_take(&client->loop.answered))) {
+    while ((link = hf_dlist_take(&client->loop.answered))) {
         struct hf_request *request =
             HF_CONTAINER(link, struct hf_request, link);
 
@@ -198,50 +199,50 @@ static void settle_answered(struct hf_client *client)
     }
 }
 
-void hf_host_settle(struct hf_client *client)
+void hf_host_settle_answers(struct hf_client *client)
 {
     do
         settle_answered(client);
     while (hf_call_send_parked(client));
 }
 
-static hf_time now(struct hf_host *host)
+static hf_time host_now(struct hf_host *host)
 {
-    return hf_client_now(client_of(host));
+    return hf_client_now(host_client(host));
 }
 
-static const char *owner(struct hf_host *host)
+static const char *host_owner(struct hf_host *host)
 {
-    return client_of(host)->owner;
+    return host_client(host)->owner;
 }
 
-static bool inherit(struct hf_host *host)
+static bool host_inherit(struct hf_host *host)
 {
-    return client_of(host)->inherit;
+    return host_client(host)->inherit;
 }
 
-static struct hf_random *get_random(struct hf_host *host)
+static struct hf_random *host_random(struct hf_host *host)
 {
-    return &client_of(host)->random;
+    return &host_client(host)->random;
 }
 
 const struct hf_host_ops hf_client_host_ops = {
-    .now = now,
-    .timer_add = timer_add,
-    .timer_set = timer_set,
-    .timer_remove = timer_remove,
-    .fd_add = fd_add,
-    .fd_change = fd_change,
-    .fd_remove = fd_remove,
-    .post = post,
-    .unpost = unpost,
-    .defer = defer,
-    .answer = answer,
-    .grant = hf_lock_pushed,
-    .nudge = hf_lock_nudged,
+    .now = host_now,
+    .timer_add = host_timer_add,
+    .timer_set = host_timer_set,
+    .timer_remove = host_timer_remove,
+    .fd_add = host_fd_add,
+    .fd_change = host_fd_change,
+    .fd_remove = host_fd_remove,
+    .post = host_post,
+    .unpost = host_unpost,
+    .defer = host_defer,
+    .answer = host_answer,
+    .grant = hf_acquire_on_grant,
+    .nudge = hf_acquire_on_nudge,
     .recheck = hf_keeper_recheck,
-    .event = hf_watch_pushed,
-    .owner = owner,
-    .inherit = inherit,
-    .random = get_random,
+    .event = hf_watch_on_event,
+    .owner = host_owner,
+    .inherit = host_inherit,
+    .random = host_random,
 };

@@ -25,6 +25,6 @@ void hf_host_run_deferred(struct hf_client *client);
 
 /* Run the `done` of what is answered, and send the calls that waited for that,
  * until nothing is left. */
-void hf_host_settle(struct hf_client *client);
+void hf_host_settle_answers(struct hf_client *client);
 
 #endif

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 
 #include "client/client.h"
-#include "client/validity.h"
+#include "client/drift.h"
 
 #define DEFAULT_RENEW_PART 3
 
-static void renewed(struct hf_call *call);
+static void on_renewal_settled(struct hf_call *call);
 static void on_attempt_failed(struct hf_call *call);
 
 enum hf_err hf_keeper_init(struct hf_lock *lock)
@@ -20,7 +20,7 @@ enum hf_err hf_keeper_init(struct hf_lock *lock)
     lock->renewal = calloc(1, sizeof(*lock->renewal));
     if (!lock->renewal)
         return HF_ENOMEM;
-    err = hf_call_init(lock->renewal, lock->client, renewed);
+    err = hf_call_init(lock->renewal, lock->client, on_renewal_settled);
     if (err) {
         free(lock->renewal);
         lock->renewal = NULL;
@@ -40,13 +40,13 @@ void hf_keeper_fini(struct hf_lock *lock)
     lock->renewal = NULL;
 }
 
-static hf_time end_of(const struct hf_lock *lock)
+static hf_time valid_until_of(const struct hf_lock *lock)
 {
     return atomic_load_explicit(&lock->valid_until, memory_order_relaxed);
 }
 
 /* What the keeper's own renewals give; less where the lease is shorter. */
-static uint32_t kept_ms(const struct hf_lock *lock)
+static uint32_t renewed_ttl_ms(const struct hf_lock *lock)
 {
     return lock->held_ttl_ms < lock->ttl_ms ? lock->held_ttl_ms : lock->ttl_ms;
 }
@@ -57,12 +57,13 @@ static uint32_t kept_ms(const struct hf_lock *lock)
 static hf_time renew_at(const struct hf_lock *lock)
 {
     unsigned parts = lock->client->strategy->renew_part;
-    uint32_t gone = kept_ms(lock) / (parts > 0 ? parts : DEFAULT_RENEW_PART);
-    uint32_t tenth = gone / 10;
+    uint32_t elapsed =
+        renewed_ttl_ms(lock) / (parts > 0 ? parts : DEFAULT_RENEW_PART);
+    uint32_t tenth = elapsed / 10;
 
     if (lock->renew_ms > 0)
-        return end_of(lock) - lock->renew_ms;
-    return end_of(lock) - kept_ms(lock) + gone - tenth +
+        return valid_until_of(lock) - lock->renew_ms;
+    return valid_until_of(lock) - renewed_ttl_ms(lock) + elapsed - tenth +
            hf_random_below(&lock->client->random, 2 * tenth + 1);
 }
 
@@ -70,8 +71,8 @@ static hf_time renew_at(const struct hf_lock *lock)
  * half of what was left for them. */
 static hf_time risk_at(const struct hf_lock *lock)
 {
-    hf_time half = end_of(lock) - kept_ms(lock) / 2;
-    hf_time late = end_of(lock) - lock->renew_ms / 2;
+    hf_time half = valid_until_of(lock) - renewed_ttl_ms(lock) / 2;
+    hf_time late = valid_until_of(lock) - lock->renew_ms / 2;
 
     return lock->renew_ms > 0 && late > half ? late : half;
 }
@@ -81,35 +82,36 @@ static hf_time risk_at(const struct hf_lock *lock)
 static hf_time overdue_at(const struct hf_lock *lock)
 {
     hf_time now = hf_client_now(lock->client);
-    hf_time warning = now < risk_at(lock) ? risk_at(lock) : end_of(lock);
+    hf_time warning =
+        now < risk_at(lock) ? risk_at(lock) : valid_until_of(lock);
     hf_time half = now + (warning - now) / 2;
-    hf_time answer = hf_lock_answer_by(lock);
+    hf_time answer = hf_handle_call_deadline(lock);
 
     return half < answer ? half : answer;
 }
 
 static bool can_become_overdue(const struct hf_lock *lock)
 {
-    return lock->renewal && hf_call_open(lock->renewal) && !lock->failing;
+    return lock->renewal && hf_call_is_open(lock->renewal) && !lock->failing;
 }
 
-static bool has_told(const struct hf_lock *lock, enum hf_lock_event event)
+static bool has_reported(const struct hf_lock *lock, enum hf_lock_event event)
 {
-    return (lock->told & (1u << event)) != 0;
+    return (lock->reported_events & (1u << event)) != 0;
 }
 
 /* The next instant at which there is something to do or to tell. */
-static void set_timer(struct hf_lock *lock)
+static void set_keeper_timer(struct hf_lock *lock)
 {
     struct hf_host *host = &lock->client->host;
-    hf_time at = end_of(lock);
+    hf_time at = valid_until_of(lock);
 
-    if (lock->renewal && !has_told(lock, HF_LOCK_EVENT_AT_RISK) &&
+    if (lock->renewal && !has_reported(lock, HF_LOCK_EVENT_AT_RISK) &&
         risk_at(lock) < at)
         at = risk_at(lock);
     if (can_become_overdue(lock) && lock->overdue_at < at)
         at = lock->overdue_at;
-    if (lock->renewal && !lock->forced && !hf_call_open(lock->renewal) &&
+    if (lock->renewal && !lock->forced && !hf_call_is_open(lock->renewal) &&
         lock->next_renewal < at)
         at = lock->next_renewal;
     hf_timer_set(host, &lock->timer, at);
@@ -120,7 +122,7 @@ void hf_keeper_start(struct hf_lock *lock)
     /* Where nobody is to be told and nothing to be renewed, validity ends
      * without anyone's help. */
     if (lock->renewal || lock->on_event)
-        hf_keeper_confirmed(lock);
+        hf_keeper_on_renewed(lock);
 }
 
 /* Renewals succeed again. */
@@ -129,10 +131,10 @@ static void clear_failure(struct hf_lock *lock)
     lock->failing = false;
     lock->overdue_at = overdue_at(lock);
     if (lock->renewal_failure)
-        hf_lock_set_failure(lock, HF_OK, NULL);
+        hf_handle_set_failure(lock, HF_OK, NULL);
 }
 
-void hf_keeper_confirmed(struct hf_lock *lock)
+void hf_keeper_on_renewed(struct hf_lock *lock)
 {
     hf_time soonest = hf_client_now(lock->client) + 1;
 
@@ -143,7 +145,7 @@ void hf_keeper_confirmed(struct hf_lock *lock)
     lock->next_renewal = renew_at(lock);
     if (lock->next_renewal < soonest)
         lock->next_renewal = soonest;
-    set_timer(lock);
+    set_keeper_timer(lock);
 }
 
 void hf_keeper_stop(struct hf_lock *lock)
@@ -155,16 +157,16 @@ void hf_keeper_stop(struct hf_lock *lock)
         hf_call_abandon(lock->renewal);
 }
 
-static void renew(struct hf_lock *lock)
+static void send_renewal(struct hf_lock *lock)
 {
     struct hf_call *call = lock->renewal;
 
-    hf_lock_command(lock, call, HF_COMMAND_RENEW);
-    call->request.command.lease_ms = hf_validity_lease(lock->ttl_ms);
+    hf_handle_fill_command(lock, call, HF_COMMAND_RENEW);
+    call->request.command.lease_ms = hf_drift_lease_ms(lock->ttl_ms);
     /* Several attempts fit into the rest of the lease. */
     call->back_off_ms = lock->ttl_ms / 96 + 1;
     lock->overdue_at = overdue_at(lock);
-    hf_call_start(call, end_of(lock));
+    hf_call_start(call, valid_until_of(lock));
 }
 
 /* A store that is damaged, or gone, refuses every renewal: name it. */
@@ -176,14 +178,14 @@ static void lose_unrenewed(struct hf_lock *lock)
     if (lock->failure == HF_EPROTO && lock->failure_text &&
         asprintf(&text, "%s: %s", why, lock->failure_text) < 0)
         text = NULL;
-    hf_lock_lose(lock, HF_EEXPIRED, text ? text : why);
+    hf_validity_lose(lock, HF_EEXPIRED, text ? text : why);
     free(text);
 }
 
 static void set_renewal_failure(struct hf_lock *lock, enum hf_err err,
                                 const char *text)
 {
-    hf_lock_set_failure(lock, err, text);
+    hf_handle_set_failure(lock, err, text);
     lock->renewal_failure = true;
     lock->failing = true;
 }
@@ -210,22 +212,22 @@ static void on_attempt_failed(struct hf_call *call)
     report_failing(call->owner);
 }
 
-void hf_keeper_tick(struct hf_lock *lock)
+void hf_keeper_on_timer(struct hf_lock *lock)
 {
     hf_time now = hf_client_now(lock->client);
 
-    if (now >= end_of(lock)) {
+    if (now >= valid_until_of(lock)) {
         lose_unrenewed(lock);
         return;
     }
     if (can_become_overdue(lock) && now >= lock->overdue_at)
         report_failing(lock);
     if (lock->renewal && now >= risk_at(lock))
-        hf_lock_tell(lock, HF_LOCK_EVENT_AT_RISK);
-    if (lock->renewal && !lock->forced && !hf_call_open(lock->renewal) &&
+        hf_handle_report(lock, HF_LOCK_EVENT_AT_RISK);
+    if (lock->renewal && !lock->forced && !hf_call_is_open(lock->renewal) &&
         now >= lock->next_renewal)
-        renew(lock);
-    set_timer(lock);
+        send_renewal(lock);
+    set_keeper_timer(lock);
 }
 
 /* An adopted lock has no keeper before its first renewal by hand, and no end of
@@ -233,7 +235,7 @@ void hf_keeper_tick(struct hf_lock *lock)
 static bool can_recheck(const struct hf_lock *lock)
 {
     return lock->state == HF_LOCK_HELD && lock->renewal &&
-           end_of(lock) != HF_HOLD_NONE;
+           valid_until_of(lock) != HF_VALIDITY_NONE;
 }
 
 /* A renewal that is under way may have been answered before the lock was broken,
@@ -243,17 +245,17 @@ static void recheck_lock(struct hf_lock *lock)
 {
     if (!can_recheck(lock))
         return;
-    lock->recheck = hf_call_open(lock->renewal);
+    lock->recheck = hf_call_is_open(lock->renewal);
     lock->forced = false;
     lock->next_renewal = hf_client_now(lock->client);
-    set_timer(lock);
+    set_keeper_timer(lock);
 }
 
 void hf_keeper_recheck(struct hf_host *host, uint64_t token)
 {
     struct hf_client *client = HF_CONTAINER(host, struct hf_client, host);
 
-    for (struct hf_list *link = client->locks.next; link != &client->locks;
+    for (struct hf_dlist *link = client->locks.next; link != &client->locks;
          link = link->next) {
         struct hf_lock *lock = HF_CONTAINER(link, struct hf_lock, link);
 
@@ -262,32 +264,32 @@ void hf_keeper_recheck(struct hf_host *host, uint64_t token)
     }
 }
 
-static void extend(struct hf_lock *lock, const struct hf_call *call)
+static void extend_lock(struct hf_lock *lock, const struct hf_call *call)
 {
     hf_time base =
-        hf_validity_base(&call->request.answer.anchor, call->first_sent);
+        hf_drift_lease_base(&call->request.answer.anchor, call->first_sent);
 
-    (void)hf_lock_extend(lock, base, lock->ttl_ms);
+    (void)hf_validity_extend(lock, base, lock->ttl_ms);
 }
 
-static void renewed(struct hf_call *call)
+static void on_renewal_settled(struct hf_call *call)
 {
     struct hf_lock *lock = call->owner;
     const struct hf_answer *answer = &call->request.answer;
 
     switch (answer->result.err) {
     case HF_OK:
-        extend(lock, call);
+        extend_lock(lock, call);
         break;
     case HF_EFORCED:
         lock->forced = true;
-        hf_lock_set_failure(lock, HF_EFORCED, NULL);
-        hf_lock_tell(lock, HF_LOCK_EVENT_AT_RISK);
-        set_timer(lock);
+        hf_handle_set_failure(lock, HF_EFORCED, NULL);
+        hf_handle_report(lock, HF_LOCK_EVENT_AT_RISK);
+        set_keeper_timer(lock);
         break;
     case HF_ENOTHELD:
     case HF_ENOTOWNER:
-        hf_lock_lose(lock, HF_EEXPIRED, "it was taken away");
+        hf_validity_lose(lock, HF_EEXPIRED, "it was taken away");
         break;
     default:
         /* Tried until the end, or refused for want of memory: the lease may
@@ -295,7 +297,7 @@ static void renewed(struct hf_call *call)
         set_renewal_failure(lock, answer->result.err, answer->cause);
         lock->next_renewal =
             hf_client_now(lock->client) + lock->ttl_ms / 24 + 1;
-        set_timer(lock);
+        set_keeper_timer(lock);
         break;
     }
     if (lock->recheck)

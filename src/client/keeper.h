@@ -20,11 +20,11 @@ void hf_keeper_fini(struct hf_lock *lock);
 
 /* The lock is held from now on; it is confirmed anew; it is held no more. */
 void hf_keeper_start(struct hf_lock *lock);
-void hf_keeper_confirmed(struct hf_lock *lock);
+void hf_keeper_on_renewed(struct hf_lock *lock);
 void hf_keeper_stop(struct hf_lock *lock);
 
 /* The lock's timer fired while it is held. */
-void hf_keeper_tick(struct hf_lock *lock);
+void hf_keeper_on_timer(struct hf_lock *lock);
 
 /* hf_host_ops.recheck: renew what was granted with `token` now. */
 void hf_keeper_recheck(struct hf_host *host, uint64_t token);

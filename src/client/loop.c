@@ -9,13 +9,13 @@
 
 #include "client/client.h"
 
-#define EVENTS_A_TURN 64
-#define CALLBACKS_A_TURN 64
+#define EVENTS_PER_TURN 64
+#define CALLBACKS_PER_TURN 64
 #define EARLY_MS 100 /* by which the timer descriptor may be early */
 
 /* ---- Being woken --------------------------------------------------------*/
 
-hf_time hf_loop_next(const struct hf_client *client)
+hf_time hf_loop_next_timer(const struct hf_client *client)
 {
     return hf_heap_top_key(&client->loop.timers);
 }
@@ -23,10 +23,10 @@ hf_time hf_loop_next(const struct hf_client *client)
 /* Set the timer descriptor no later than the next timer. A descriptor that is
  * set too early costs one idle turn, and setting it a system call: it is moved
  * back where much is gained, and not for each call that is soon answered. */
-static void arm(struct hf_client *client, bool to_sleep)
+static void arm_timer_fd(struct hf_client *client, bool to_sleep)
 {
     struct hf_loop *loop = &client->loop;
-    hf_time next = hf_loop_next(client);
+    hf_time next = hf_loop_next_timer(client);
     struct itimerspec at = {0};
 
     if (next == HF_NEVER ||
@@ -40,9 +40,9 @@ static void arm(struct hf_client *client, bool to_sleep)
 }
 
 /* Callbacks are queued, and nobody runs them. */
-static bool must_call(const struct hf_loop *loop)
+static bool has_callbacks_due(const struct hf_loop *loop)
 {
-    return !loop->calling && !hf_list_empty(&loop->callbacks);
+    return !loop->calling && !hf_dlist_is_empty(&loop->callbacks);
 }
 
 struct hf_waker *hf_loop_notify(struct hf_client *client)
@@ -51,43 +51,44 @@ struct hf_waker *hf_loop_notify(struct hf_client *client)
 
     /* The driver looks again before it sleeps; so does a thread that runs
      * callbacks, if nobody drives meanwhile. */
-    if (loop->driven ? !loop->sleeping : hf_loop_inside(client))
+    if (loop->driven ? !loop->sleeping : hf_loop_is_in_callback(client))
         return NULL;
-    arm(client, false);
-    if (!loop->ring && !must_call(loop) && hf_list_empty(&loop->deferred))
+    arm_timer_fd(client, false);
+    if (!loop->wake_pending && !has_callbacks_due(loop) &&
+        hf_dlist_is_empty(&loop->deferred))
         return NULL;
-    loop->ring = false;
-    return hf_waker_take(loop->waker);
+    loop->wake_pending = false;
+    return hf_waker_ref(loop->waker);
 }
 
 void hf_loop_end_turn(struct hf_client *client)
 {
     struct hf_loop *loop = &client->loop;
 
-    hf_host_settle(client);
-    while (!hf_list_empty(&loop->deferred) && !hf_loop_inside(client) &&
-           !client->opening) {
+    hf_host_settle_answers(client);
+    while (!hf_dlist_is_empty(&loop->deferred) &&
+           !hf_loop_is_in_callback(client) && !client->opening) {
         hf_host_run_deferred(client);
-        hf_host_settle(client);
+        hf_host_settle_answers(client);
     }
 }
 
 /* ---- Callbacks ----------------------------------------------------------*/
 
-void hf_loop_callback(struct hf_client *client, struct hf_callback *callback,
-                      bool first)
+void hf_loop_queue_callback(struct hf_client *client,
+                            struct hf_callback *callback, bool first)
 {
-    struct hf_list *callbacks = &client->loop.callbacks;
+    struct hf_dlist *callbacks = &client->loop.callbacks;
 
     if (first) {
-        hf_list_remove(&callback->link);
-        hf_list_push_front(callbacks, &callback->link);
-    } else if (!hf_list_linked(&callback->link)) {
-        hf_list_push_back(callbacks, &callback->link);
+        hf_dlist_remove(&callback->link);
+        hf_dlist_push_front(callbacks, &callback->link);
+    } else if (!hf_dlist_is_linked(&callback->link)) {
+        hf_dlist_push_back(callbacks, &callback->link);
     }
 }
 
-bool hf_loop_inside(const struct hf_client *client)
+bool hf_loop_is_in_callback(const struct hf_client *client)
 {
     return client->loop.calling &&
            pthread_equal(client->loop.caller, pthread_self());
@@ -95,13 +96,13 @@ bool hf_loop_inside(const struct hf_client *client)
 
 /* Do what is due at this instant, short of callbacks. What has come goes first:
  * a grant that came in time is not answered as a time-out. */
-static void catch_up(struct hf_client *client)
+static void process_due(struct hf_client *client)
 {
-    hf_client_forget_now(client);
+    hf_client_reset_now(client);
     hf_host_run_posts(client);
-    hf_host_settle(client);
+    hf_host_settle_answers(client);
     hf_host_fire_due(client);
-    hf_host_settle(client);
+    hf_host_settle_answers(client);
 }
 
 static void run_callback(struct hf_client *client, struct hf_callback *callback)
@@ -114,9 +115,9 @@ static void run_callback(struct hf_client *client, struct hf_callback *callback)
     if (hf_client_is_forked(client))
         return;
     pthread_cond_broadcast(&loop->returned);
-    hf_client_forget_now(client);
-    if (hf_loop_next(client) <= hf_client_now(client))
-        catch_up(client);
+    hf_client_reset_now(client);
+    if (hf_loop_next_timer(client) <= hf_client_now(client))
+        process_due(client);
 }
 
 /* Run the callbacks that are due, unless another thread does. A limited number,
@@ -125,16 +126,16 @@ static void run_callback(struct hf_client *client, struct hf_callback *callback)
 static void run_callbacks(struct hf_client *client)
 {
     struct hf_loop *loop = &client->loop;
-    struct hf_list *link;
+    struct hf_dlist *link;
 
-    if (!must_call(loop))
+    if (!has_callbacks_due(loop))
         return;
     hf_host_run_deferred(client);
-    hf_host_settle(client);
+    hf_host_settle_answers(client);
     loop->calling = true;
     loop->caller = pthread_self();
-    for (unsigned i = 0; i < CALLBACKS_A_TURN || client->closed; i++) {
-        link = hf_list_take(&loop->callbacks);
+    for (unsigned i = 0; i < CALLBACKS_PER_TURN || client->closed; i++) {
+        link = hf_dlist_take(&loop->callbacks);
         if (!link || hf_client_is_forked(client))
             break;
         run_callback(client, HF_CONTAINER(link, struct hf_callback, link));
@@ -167,12 +168,12 @@ static void read_timer(struct hf_loop *loop)
 
 /* The waker has rung. After an interrupt, each blocked caller sees for itself
  * whether it is meant. */
-static void hear_waker(struct hf_loop *loop)
+static void on_waker(struct hf_loop *loop)
 {
     unsigned interrupts;
-    struct hf_list *link;
+    struct hf_dlist *link;
 
-    hf_waker_hear(loop->waker);
+    hf_waker_clear(loop->waker);
     interrupts = atomic_load(&loop->interrupts);
     if (interrupts == loop->noticed)
         return;
@@ -188,7 +189,7 @@ static void dispatch(struct hf_loop *loop, struct epoll_event *event)
     if (event->data.ptr == &loop->timer)
         read_timer(loop);
     else if (event->data.ptr == loop->waker)
-        hear_waker(loop);
+        on_waker(loop);
     else if (fd)
         fd->ready(fd, event->events);
 }
@@ -198,7 +199,7 @@ static void dispatch_all(struct hf_client *client, struct epoll_event *events,
 {
     struct hf_loop *loop = &client->loop;
 
-    hf_client_forget_now(client);
+    hf_client_reset_now(client);
     loop->ready = events;
     loop->ready_count = count > 0 ? count : 0;
     for (int i = 0; i < count; i++)
@@ -215,18 +216,18 @@ static int epoll_of(const struct hf_client *client)
 /* Look at the descriptors. */
 static void poll_descriptors(struct hf_client *client)
 {
-    struct epoll_event events[EVENTS_A_TURN];
+    struct epoll_event events[EVENTS_PER_TURN];
 
     dispatch_all(client, events,
-                 epoll_wait(epoll_of(client), events, EVENTS_A_TURN, 0));
+                 epoll_wait(epoll_of(client), events, EVENTS_PER_TURN, 0));
 }
 
 /* Look at them without the mutex, sleeping up to `timeout` (-1: until woken).
  * One that was removed meanwhile may be among those that are ready: then ask
  * again, since what is ready stays ready. */
-static void sleep_and_look(struct hf_client *client, int timeout)
+static void sleep_in_epoll(struct hf_client *client, int timeout)
 {
-    struct epoll_event events[EVENTS_A_TURN];
+    struct epoll_event events[EVENTS_PER_TURN];
     struct hf_loop *loop = &client->loop;
     unsigned removals = loop->removals;
     int epoll = epoll_of(client);
@@ -234,11 +235,11 @@ static void sleep_and_look(struct hf_client *client, int timeout)
 
     loop->sleeping = true;
     pthread_mutex_unlock(&client->mutex);
-    count = epoll_wait(epoll, events, EVENTS_A_TURN, timeout);
+    count = epoll_wait(epoll, events, EVENTS_PER_TURN, timeout);
     hf_client_lock(client);
     loop->sleeping = false;
     if (removals != loop->removals)
-        count = epoll_wait(epoll, events, EVENTS_A_TURN, 0);
+        count = epoll_wait(epoll, events, EVENTS_PER_TURN, 0);
     dispatch_all(client, events, count);
 }
 
@@ -256,7 +257,7 @@ static bool must_return(const struct hf_client *client,
            is_interrupted(&client->loop, blocked);
 }
 
-static void take_role(struct hf_loop *loop, struct hf_blocked *awaiting)
+static void take_driver_role(struct hf_loop *loop, struct hf_blocked *awaiting)
 {
     loop->driven = true;
     loop->awaiting = awaiting;
@@ -264,12 +265,12 @@ static void take_role(struct hf_loop *loop, struct hf_blocked *awaiting)
 
 /* Let another thread drive: one of the client's own if it has threads, else the
  * first blocked caller. */
-static void hand_role_on(struct hf_loop *loop)
+static void pass_driver_role(struct hf_loop *loop)
 {
-    struct hf_list *next = hf_list_first(&loop->standby);
+    struct hf_dlist *next = hf_dlist_first(&loop->standby);
 
     if (!next && !loop->background)
-        next = hf_list_first(&loop->blocked);
+        next = hf_dlist_first(&loop->blocked);
     loop->driven = false;
     loop->awaiting = NULL;
     if (next)
@@ -288,40 +289,41 @@ void hf_loop_process(struct hf_client *client)
 
     if (loop->driven || loop->background)
         return;
-    take_role(loop, NULL);
+    take_driver_role(loop, NULL);
     poll_descriptors(client);
-    catch_up(client);
-    hand_role_on(loop);
+    process_due(client);
+    pass_driver_role(loop);
     run_callbacks(client);
 }
 
 /* What has come goes before what has run out, and before what is reported.
  * Where there is neither, it can wait for the look that sleeps. */
-static bool must_look(struct hf_client *client)
+static bool must_poll(struct hf_client *client)
 {
-    return hf_loop_next(client) <= hf_client_now(client) ||
-           must_call(&client->loop);
+    return hf_loop_next_timer(client) <= hf_client_now(client) ||
+           has_callbacks_due(&client->loop);
 }
 
 /* Drive until `blocked` is released, or there are callbacks to run. These run
  * after the role is handed on: whoever drives then renews and records what is
  * lost while user code takes its time. */
-static void drive(struct hf_client *client, struct hf_blocked *blocked)
+static void drive_until_done(struct hf_client *client,
+                             struct hf_blocked *blocked)
 {
     struct hf_loop *loop = &client->loop;
 
-    take_role(loop, blocked);
-    if (must_look(client))
+    take_driver_role(loop, blocked);
+    if (must_poll(client))
         poll_descriptors(client);
-    catch_up(client);
+    process_due(client);
     while (!must_return(client, blocked) && may_drive(loop, blocked) &&
-           !must_call(loop)) {
+           !has_callbacks_due(loop)) {
         hf_host_run_deferred(client);
-        arm(client, true);
-        sleep_and_look(client, hf_list_empty(&loop->answered) ? -1 : 0);
-        catch_up(client);
+        arm_timer_fd(client, true);
+        sleep_in_epoll(client, hf_dlist_is_empty(&loop->answered) ? -1 : 0);
+        process_due(client);
     }
-    hand_role_on(loop);
+    pass_driver_role(loop);
     if (may_drive(loop, blocked))
         run_callbacks(client);
 }
@@ -336,48 +338,48 @@ void hf_loop_release(struct hf_blocked *blocked)
     if (loop->awaiting != blocked)
         pthread_cond_signal(&blocked->wake);
     else if (loop->sleeping)
-        loop->ring = true;
+        loop->wake_pending = true;
 }
 
-static void limit_passed(struct hf_timer *timer)
+static void on_limit_timer(struct hf_timer *timer)
 {
     hf_loop_release(HF_CONTAINER(timer, struct hf_blocked, limit));
 }
 
-static void ring(struct hf_waker *waker)
+static void wake_driver(struct hf_waker *waker)
 {
     if (waker)
-        hf_waker_ring(waker);
+        hf_waker_wake(waker);
 }
 
 void hf_loop_flush(struct hf_client *client)
 {
     hf_loop_end_turn(client);
-    ring(hf_loop_notify(client));
+    wake_driver(hf_loop_notify(client));
 }
 
 /* Wait to be released, or for the role. The driver fires our limit; but it may
  * have yet to wake up, so this looks at the clock itself. */
-static void sleep_undriving(struct hf_client *client,
-                            struct hf_blocked *blocked, hf_time deadline)
+static void sleep_without_role(struct hf_client *client,
+                               struct hf_blocked *blocked, hf_time deadline)
 {
     struct timespec until = hf_client_monotonic(client, deadline);
 
     hf_loop_end_turn(client);
     if (blocked->done)
         return;
-    hf_list_push_back(blocked->background ? &client->loop.standby
-                                          : &client->loop.blocked,
-                      &blocked->link);
-    ring(hf_loop_notify(client));
+    hf_dlist_push_back(blocked->background ? &client->loop.standby
+                                           : &client->loop.blocked,
+                       &blocked->link);
+    wake_driver(hf_loop_notify(client));
     if (deadline == HF_NEVER) {
         pthread_cond_wait(&blocked->wake, &client->mutex);
     } else {
         pthread_cond_clockwait(&blocked->wake, &client->mutex, CLOCK_MONOTONIC,
                                &until);
     }
-    hf_list_remove(&blocked->link);
-    hf_client_forget_now(client);
+    hf_dlist_remove(&blocked->link);
+    hf_client_reset_now(client);
     if (hf_client_now(client) >= deadline)
         blocked->done = true;
 }
@@ -387,16 +389,16 @@ void hf_loop_await_callback(struct hf_client *client,
 {
     struct hf_loop *loop = &client->loop;
 
-    if (loop->running != callback || hf_loop_inside(client))
+    if (loop->running != callback || hf_loop_is_in_callback(client))
         return;
     hf_loop_flush(client);
     while (loop->running == callback)
         pthread_cond_wait(&loop->returned, &client->mutex);
-    hf_client_forget_now(client);
+    hf_client_reset_now(client);
 }
 
-void hf_loop_interruptible(struct hf_client *client, struct hf_blocked *blocked,
-                           bool pending)
+void hf_loop_set_interruptible(struct hf_client *client,
+                               struct hf_blocked *blocked, bool pending)
 {
     const struct hf_loop *loop = &client->loop;
 
@@ -412,7 +414,7 @@ enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
     bool limited = deadline != HF_NEVER;
 
     blocked->client = client;
-    blocked->limit.fire = limit_passed;
+    blocked->limit.fire = on_limit_timer;
     /* Not host->ops, which are another thread's while the client opens. */
     if (limited && hf_client_host_ops.timer_add(host, &blocked->limit))
         return HF_ENOMEM;
@@ -421,13 +423,13 @@ enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
     pthread_cond_init(&blocked->wake, NULL);
     while (!must_return(client, blocked)) {
         if (client->loop.driven || !may_drive(&client->loop, blocked))
-            sleep_undriving(client, blocked, deadline);
+            sleep_without_role(client, blocked, deadline);
         else
-            drive(client, blocked);
+            drive_until_done(client, blocked);
     }
     /* Who is answered just as the role is handed to it passes it on. */
     if (!client->loop.driven)
-        hand_role_on(&client->loop);
+        pass_driver_role(&client->loop);
     pthread_cond_destroy(&blocked->wake);
     if (limited)
         hf_client_host_ops.timer_remove(host, &blocked->limit);
@@ -450,15 +452,15 @@ enum hf_err hf_loop_open(struct hf_client *client, struct hf_error *error)
 
     loop->armed = HF_NEVER;
     loop->outer = -1;
-    hf_list_init(&loop->answered);
-    hf_list_init(&loop->deferred);
-    hf_list_init(&loop->callbacks);
-    hf_list_init(&loop->blocked);
-    hf_list_init(&loop->standby);
-    hf_list_init(&loop->posts);
+    hf_dlist_init(&loop->answered);
+    hf_dlist_init(&loop->deferred);
+    hf_dlist_init(&loop->callbacks);
+    hf_dlist_init(&loop->blocked);
+    hf_dlist_init(&loop->standby);
+    hf_dlist_init(&loop->posts);
     loop->waker = hf_waker_new();
     if (!loop->waker)
-        return hf_error_code(error, HF_ENOMEM);
+        return hf_error_set_code(error, HF_ENOMEM);
     event.data.ptr = loop->waker;
     pthread_mutex_init(&loop->post_mutex, NULL);
     pthread_cond_init(&loop->returned, NULL);
@@ -474,7 +476,7 @@ enum hf_err hf_loop_open(struct hf_client *client, struct hf_error *error)
     return HF_ESYSTEM;
 }
 
-static void close_fd(int fd)
+static void close_if_open(int fd)
 {
     if (fd >= 0)
         (void)close(fd);
@@ -484,10 +486,10 @@ void hf_loop_close(struct hf_client *client)
 {
     struct hf_loop *loop = &client->loop;
 
-    close_fd(loop->timer);
-    close_fd(loop->outer);
-    close_fd(loop->epoll);
-    hf_waker_drop(loop->waker);
+    close_if_open(loop->timer);
+    close_if_open(loop->outer);
+    close_if_open(loop->epoll);
+    hf_waker_unref(loop->waker);
     hf_heap_fini(&loop->timers);
     pthread_cond_destroy(&loop->returned);
     pthread_mutex_destroy(&loop->post_mutex);

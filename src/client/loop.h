@@ -26,8 +26,8 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "base/dlist.h"
 #include "base/heap.h"
-#include "base/list.h"
 #include "client/host.h"
 #include "strategy/strategy.h"
 
@@ -37,21 +37,21 @@ struct hf_client;
 /* A user callback that is due. `run` is called with the mutex held, and drops
  * it around the user's code. */
 struct hf_callback {
-    struct hf_list link;
+    struct hf_dlist link;
     void (*run)(struct hf_callback *callback);
 };
 
 /* A thread that waits for something. `done` is set by hf_loop_release(), or
  * when `limit` passes. */
 struct hf_blocked {
-    struct hf_list link; /* among those who wait and do not drive */
-    struct hf_list
+    struct hf_dlist link; /* among those who wait and do not drive */
+    struct hf_dlist
         waiter; /* the caller's: among those who wait for one answer */
     struct hf_client *client;
     struct hf_timer limit;
     pthread_cond_t wake;
     bool background;     /* a thread of the client's own */
-    bool interruptible;  /* set by hf_loop_interruptible() */
+    bool interruptible;  /* set by hf_loop_set_interruptible() */
     unsigned interrupts; /* that it does not heed */
     bool done;
 };
@@ -70,18 +70,18 @@ struct hf_loop {
     int outer; /* hf_open_start(): what hf_fd() gives; `epoll` is in it. Or -1 */
     int timer;
     struct hf_waker *waker;
-    bool ring;                 /* it, once the mutex is dropped */
+    bool wake_pending;         /* it, once the mutex is dropped */
     struct epoll_event *ready; /* what is being dispatched */
     int ready_count;
     hf_time armed; /* what the timer descriptor is set to */
 
     struct hf_heap timers;
-    size_t timer_count;       /* places reserved */
-    struct hf_list answered;  /* requests whose `done` is to run */
-    struct hf_list deferred;  /* posts to run when the turn ends */
-    struct hf_list callbacks; /* in order */
-    struct hf_list blocked;   /* callers that wait and do not drive */
-    struct hf_list standby;   /* threads of the client's own that do not */
+    size_t timer_count;        /* places reserved */
+    struct hf_dlist answered;  /* requests whose `done` is to run */
+    struct hf_dlist deferred;  /* posts to run when the turn ends */
+    struct hf_dlist callbacks; /* in order */
+    struct hf_dlist blocked;   /* callers that wait and do not drive */
+    struct hf_dlist standby;   /* threads of the client's own that do not */
 
     bool driven;                 /* somebody has the role */
     bool sleeping;               /* and sleeps */
@@ -105,7 +105,7 @@ struct hf_loop {
 
     /* Apart from the client's mutex, because a post comes from anywhere. */
     pthread_mutex_t post_mutex;
-    struct hf_list posts;
+    struct hf_dlist posts;
 };
 
 /* HF_ESYSTEM with a text, HF_ENOMEM. */
@@ -127,13 +127,13 @@ void hf_loop_flush(struct hf_client *client);
 struct hf_waker *hf_loop_notify(struct hf_client *client);
 
 /* Run `callback` while driving; `first`: before the others. */
-void hf_loop_callback(struct hf_client *client, struct hf_callback *callback,
-                      bool first);
+void hf_loop_queue_callback(struct hf_client *client,
+                            struct hf_callback *callback, bool first);
 
 /* hf_interrupt() ends the wait that `blocked` is for; `pending`: also one that
  * came before, while nobody waited. */
-void hf_loop_interruptible(struct hf_client *client, struct hf_blocked *blocked,
-                           bool pending);
+void hf_loop_set_interruptible(struct hf_client *client,
+                               struct hf_blocked *blocked, bool pending);
 
 /* Sleep, and drive if nobody does, until `blocked` (zeroed) is released or
  * `deadline` passes: HF_ETIMEDOUT. HF_EINTR: it was interrupted. HF_ENOMEM: did
@@ -152,12 +152,12 @@ void hf_loop_await_callback(struct hf_client *client,
                             const struct hf_callback *callback);
 
 /* Whether this thread is inside one of this client's callbacks. */
-bool hf_loop_inside(const struct hf_client *client);
+bool hf_loop_is_in_callback(const struct hf_client *client);
 
 /* One turn without sleeping. */
 void hf_loop_process(struct hf_client *client);
 
 /* When the next timer is due. */
-hf_time hf_loop_next(const struct hf_client *client);
+hf_time hf_loop_next_timer(const struct hf_client *client);
 
 #endif

@@ -43,7 +43,7 @@ static enum hf_err map_alive(struct hf_client *client, struct hf_error *error)
                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (alive == MAP_FAILED)
-        return hf_error_code(error, HF_ENOMEM);
+        return hf_error_set_code(error, HF_ENOMEM);
     if (madvise(alive, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK)) {
         munmap(alive, sizeof(*alive));
         return hf_error_set(error, HF_ESYSTEM,
@@ -55,8 +55,8 @@ static enum hf_err map_alive(struct hf_client *client, struct hf_error *error)
     return HF_OK;
 }
 
-static void init(struct hf_client *client, const struct hf_env *env,
-                 const struct hf_client_opts *opts)
+static void init_client(struct hf_client *client, const struct hf_env *env,
+                        const struct hf_client_opts *opts)
 {
     client->host.ops = &hf_client_host_ops;
     client->clock = env && env->clock ? env->clock : real_clock;
@@ -66,12 +66,12 @@ static void init(struct hf_client *client, const struct hf_env *env,
     client->references = 1;
     client->next_sequence = 1;
     hf_random_init(&client->random, env ? env->seed : 0);
-    hf_list_init(&client->calls);
-    hf_list_init(&client->parked);
-    hf_list_init(&client->locks);
-    hf_list_init(&client->watches);
-    hf_list_init(&client->operations);
-    hf_list_init(&client->withdrawals);
+    hf_dlist_init(&client->calls);
+    hf_dlist_init(&client->parked);
+    hf_dlist_init(&client->locks);
+    hf_dlist_init(&client->watches);
+    hf_dlist_init(&client->operations);
+    hf_dlist_init(&client->withdrawals);
     hf_map_init(&client->waiting);
     describe_owner(client, opts->owner);
     client->inherit = opts->inherit;
@@ -128,8 +128,8 @@ static enum hf_err check_required(const struct hf_strategy *strategy,
     return err;
 }
 
-enum hf_err hf_client_connect(struct hf_client *client, struct hf_url *url,
-                              uint32_t *given, struct hf_error *error)
+enum hf_err hf_open_strategy(struct hf_client *client, struct hf_url *url,
+                             uint32_t *given, struct hf_error *error)
 {
     const char *required = hf_url_param(url, "require");
     const struct hf_strategy *strategy = client->strategy;
@@ -147,24 +147,25 @@ enum hf_err hf_client_connect(struct hf_client *client, struct hf_url *url,
 }
 
 /* A client whose strategy is not open yet. */
-static enum hf_err make(const struct hf_url *url,
-                        const struct hf_client_opts *opts,
-                        const struct hf_env *env, struct hf_client **made,
-                        struct hf_error *error)
+static enum hf_err create_client(const struct hf_url *url,
+                                 const struct hf_client_opts *opts,
+                                 const struct hf_env *env,
+                                 struct hf_client **new_client,
+                                 struct hf_error *error)
 {
     struct hf_client *client = calloc(1, sizeof(*client));
     enum hf_err err = HF_OK;
 
     if (!client)
-        return hf_error_code(error, HF_ENOMEM);
+        return hf_error_set_code(error, HF_ENOMEM);
     if (env && env->strategy)
         client->strategy = env->strategy;
     else
-        err = hf_strategy_find(url->scheme, &client->strategy, error);
+        err = hf_registry_find(url->scheme, &client->strategy, error);
     if (err)
         goto fail;
     client->self = calloc(1, client->strategy->size);
-    err = client->self ? HF_OK : hf_error_code(error, HF_ENOMEM);
+    err = client->self ? HF_OK : hf_error_set_code(error, HF_ENOMEM);
     if (err)
         goto fail;
     err = map_alive(client, error);
@@ -176,8 +177,8 @@ static enum hf_err make(const struct hf_url *url,
     err = hf_loop_open(client, error);
     if (err)
         goto fail_alive;
-    init(client, env, opts);
-    *made = client;
+    init_client(client, env, opts);
+    *new_client = client;
     return HF_OK;
 
 fail_alive:
@@ -190,11 +191,10 @@ fail:
 }
 
 /* Check the arguments, and make the client. HF_OK: `parsed` is to be freed. */
-static enum hf_err prepare(const char *url, const struct hf_client_opts *opts,
-                           const struct hf_env *env,
-                           struct hf_client_opts *checked,
-                           struct hf_url *parsed, struct hf_client **client,
-                           struct hf_error *error)
+static enum hf_err prepare_open(
+    const char *url, const struct hf_client_opts *opts,
+    const struct hf_env *env, struct hf_client_opts *checked,
+    struct hf_url *parsed, struct hf_client **client, struct hf_error *error)
 {
     enum hf_err err = hf_options_client(checked, opts, error);
 
@@ -203,7 +203,7 @@ static enum hf_err prepare(const char *url, const struct hf_client_opts *opts,
     err = hf_url_parse(parsed, url, error);
     if (err)
         return err;
-    err = make(parsed, checked, env, client, error);
+    err = create_client(parsed, checked, env, client, error);
     if (err)
         hf_url_fini(parsed);
     return err;
@@ -221,7 +221,7 @@ static enum hf_err open_now(struct hf_client *client, struct hf_url *url,
                             const struct hf_client_opts *opts,
                             struct hf_error *error)
 {
-    enum hf_err err = hf_client_connect(client, url, &client->caps, error);
+    enum hf_err err = hf_open_strategy(client, url, &client->caps, error);
 
     hf_url_fini(url);
     pthread_mutex_lock(&client->mutex);
@@ -239,24 +239,24 @@ enum hf_err hf_client_open(const char *url, const struct hf_client_opts *opts,
                            const struct hf_env *env, struct hf_client **client)
 {
     struct hf_client_opts checked;
-    struct hf_error unheard;
-    struct hf_error *error = hf_options_client_error(opts, &unheard);
+    struct hf_error discarded;
+    struct hf_error *error = hf_options_client_error(opts, &discarded);
     struct hf_url parsed;
-    struct hf_client *made;
+    struct hf_client *new_client;
     enum hf_err err;
 
     if (!client)
         return hf_error_set(error, HF_EINVAL, "client: NULL");
-    err = prepare(url, opts, env, &checked, &parsed, &made, error);
+    err = prepare_open(url, opts, env, &checked, &parsed, &new_client, error);
     if (err)
         return err;
-    hf_thread_guard();
-    err = open_now(made, &parsed, &checked, error);
+    hf_thread_disable_cancel();
+    err = open_now(new_client, &parsed, &checked, error);
     if (err)
-        hf_client_destroy(made);
+        hf_client_destroy(new_client);
     else
-        *client = made;
-    hf_thread_unguard();
+        *client = new_client;
+    hf_thread_restore_cancel();
     return err;
 }
 
@@ -268,10 +268,10 @@ enum hf_err hf_open(const char *url, const struct hf_client_opts *opts,
 
 /* Open the strategy in a thread. The mutex is held until the caller has all
  * that it is given. */
-static enum hf_err open_later(struct hf_client *client, struct hf_url *url,
-                              const struct hf_client_opts *opts,
-                              struct hf_listener listener,
-                              struct hf_error *error)
+static enum hf_err open_in_thread(struct hf_client *client, struct hf_url *url,
+                                  const struct hf_client_opts *opts,
+                                  struct hf_listener listener,
+                                  struct hf_error *error)
 {
     enum hf_err err = start_background(client, opts, error);
 
@@ -291,26 +291,26 @@ enum hf_err hf_client_open_start(const char *url,
                                  struct hf_listener listener)
 {
     struct hf_client_opts checked;
-    struct hf_error unheard;
-    struct hf_error *error = hf_options_client_error(opts, &unheard);
+    struct hf_error discarded;
+    struct hf_error *error = hf_options_client_error(opts, &discarded);
     struct hf_url parsed;
-    struct hf_client *made;
+    struct hf_client *new_client;
     enum hf_err err;
 
     if (!client)
         return hf_error_set(error, HF_EINVAL, "client: NULL");
-    err = prepare(url, opts, env, &checked, &parsed, &made, error);
+    err = prepare_open(url, opts, env, &checked, &parsed, &new_client, error);
     if (err)
         return err;
-    hf_thread_guard();
-    pthread_mutex_lock(&made->mutex);
-    err = open_later(made, &parsed, &checked, listener, error);
+    hf_thread_disable_cancel();
+    pthread_mutex_lock(&new_client->mutex);
+    err = open_in_thread(new_client, &parsed, &checked, listener, error);
     hf_url_fini(&parsed);
     if (err)
-        hf_client_unref(made);
+        hf_client_unref(new_client);
     else
-        *client = made;
-    hf_client_leave(made);
+        *client = new_client;
+    hf_client_leave(new_client);
     return err;
 }
 

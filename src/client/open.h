@@ -10,8 +10,8 @@
 
 /* Open the strategy: no mutex is held, and nobody else uses the client. On
  * failure it is closed again. */
-enum hf_err hf_client_connect(struct hf_client *client, struct hf_url *url,
-                              uint32_t *caps, struct hf_error *error);
+enum hf_err hf_open_strategy(struct hf_client *client, struct hf_url *url,
+                             uint32_t *caps, struct hf_error *error);
 
 /* Open it in a thread, and answer a future. `url` goes over to it, and is empty
  * afterwards. With the mutex held. HF_ENOMEM, HF_ESYSTEM with a text. */

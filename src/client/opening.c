@@ -25,33 +25,34 @@ struct hf_opening {
  * strategy runs in another thread meanwhile: its timers, descriptors and posts
  * wait until it is open. */
 
-static struct hf_client *client_of(struct hf_host *host)
+static struct hf_client *opening_client(struct hf_host *host)
 {
     return HF_CONTAINER(host, struct hf_client, host);
 }
 
 #define LOCKED(host, call)                                                     \
     do {                                                                       \
-        hf_client_lock(client_of(host));                                       \
+        hf_client_lock(opening_client(host));                                  \
         call;                                                                  \
-        pthread_mutex_unlock(&client_of(host)->mutex);                         \
+        pthread_mutex_unlock(&opening_client(host)->mutex);                    \
     } while (0)
 
 /* There are no turns: the time is now. */
-static hf_time now(struct hf_host *host)
+static hf_time opening_now(struct hf_host *host)
 {
-    return hf_client_clock(client_of(host));
+    return hf_client_clock(opening_client(host));
 }
 
 /* Timers wait in a heap of their own, and fire when the strategy is open. */
 static struct hf_heap *timers_of(struct hf_host *host)
 {
-    return &client_of(host)->opening->timers;
+    return &opening_client(host)->opening->timers;
 }
 
-static enum hf_err timer_add(struct hf_host *host, struct hf_timer *timer)
+static enum hf_err opening_timer_add(struct hf_host *host,
+                                     struct hf_timer *timer)
 {
-    struct hf_opening *opening = client_of(host)->opening;
+    struct hf_opening *opening = opening_client(host)->opening;
     enum hf_err err =
         hf_heap_reserve(&opening->timers, opening->timer_count + 1);
 
@@ -62,7 +63,8 @@ static enum hf_err timer_add(struct hf_host *host, struct hf_timer *timer)
     return err;
 }
 
-static void timer_set(struct hf_host *host, struct hf_timer *timer, hf_time at)
+static void opening_timer_set(struct hf_host *host, struct hf_timer *timer,
+                              hf_time at)
 {
     if (at == HF_NEVER)
         hf_heap_drop(timers_of(host), &timer->link);
@@ -70,14 +72,14 @@ static void timer_set(struct hf_host *host, struct hf_timer *timer, hf_time at)
         hf_heap_set(timers_of(host), &timer->link, at);
 }
 
-static void timer_remove(struct hf_host *host, struct hf_timer *timer)
+static void opening_timer_remove(struct hf_host *host, struct hf_timer *timer)
 {
     hf_heap_drop(timers_of(host), &timer->link);
-    client_of(host)->opening->timer_count--;
+    opening_client(host)->opening->timer_count--;
     LOCKED(host, hf_client_host_ops.timer_remove(host, timer));
 }
 
-static enum hf_err fd_add(struct hf_host *host, struct hf_fd *fd)
+static enum hf_err opening_fd_add(struct hf_host *host, struct hf_fd *fd)
 {
     enum hf_err err;
 
@@ -85,7 +87,7 @@ static enum hf_err fd_add(struct hf_host *host, struct hf_fd *fd)
     return err;
 }
 
-static enum hf_err fd_change(struct hf_host *host, struct hf_fd *fd)
+static enum hf_err opening_fd_change(struct hf_host *host, struct hf_fd *fd)
 {
     enum hf_err err;
 
@@ -93,87 +95,89 @@ static enum hf_err fd_change(struct hf_host *host, struct hf_fd *fd)
     return err;
 }
 
-static void fd_remove(struct hf_host *host, struct hf_fd *fd)
+static void opening_fd_remove(struct hf_host *host, struct hf_fd *fd)
 {
     LOCKED(host, hf_client_host_ops.fd_remove(host, fd));
 }
 
-static struct hf_waker *post(struct hf_host *host, struct hf_post *post)
+static struct hf_waker *opening_post(struct hf_host *host, struct hf_post *post)
 {
     return hf_client_host_ops.post(host, post);
 }
 
 /* What was deferred is in a list that the mutex guards. */
-static void unpost(struct hf_host *host, struct hf_post *post)
+static void opening_unpost(struct hf_host *host, struct hf_post *post)
 {
     LOCKED(host, hf_client_host_ops.unpost(host, post));
 }
 
-static void defer(struct hf_host *host, struct hf_post *post)
+static void opening_defer(struct hf_host *host, struct hf_post *post)
 {
     LOCKED(host, hf_client_host_ops.defer(host, post));
 }
 
-static void answer(struct hf_host *host, struct hf_request *request)
+static void opening_answer(struct hf_host *host, struct hf_request *request)
 {
     LOCKED(host, hf_client_host_ops.answer(host, request));
 }
 
-static void grant(struct hf_host *host, const struct hf_push_grant *grant)
+static void opening_grant(struct hf_host *host,
+                          const struct hf_push_grant *grant)
 {
-    LOCKED(host, hf_lock_pushed(host, grant));
+    LOCKED(host, hf_acquire_on_grant(host, grant));
 }
 
-static void nudge(struct hf_host *host, const struct hf_nonce *nonce)
+static void opening_nudge(struct hf_host *host, const struct hf_nonce *nonce)
 {
-    LOCKED(host, hf_lock_nudged(host, nonce));
+    LOCKED(host, hf_acquire_on_nudge(host, nonce));
 }
 
-static void recheck(struct hf_host *host, uint64_t token)
+static void opening_recheck(struct hf_host *host, uint64_t token)
 {
     LOCKED(host, hf_keeper_recheck(host, token));
 }
 
-static void event(struct hf_host *host, const struct hf_push_event *event)
+static void opening_event(struct hf_host *host,
+                          const struct hf_push_event *event)
 {
-    LOCKED(host, hf_watch_pushed(host, event));
+    LOCKED(host, hf_watch_on_event(host, event));
 }
 
 /* Nobody else uses these before the client is open. */
-static const char *owner(struct hf_host *host)
+static const char *opening_owner(struct hf_host *host)
 {
     return hf_client_host_ops.owner(host);
 }
 
-static bool inherit(struct hf_host *host)
+static bool opening_inherit(struct hf_host *host)
 {
     return hf_client_host_ops.inherit(host);
 }
 
-static struct hf_random *get_random(struct hf_host *host)
+static struct hf_random *opening_random(struct hf_host *host)
 {
     return hf_client_host_ops.random(host);
 }
 
 static const struct hf_host_ops opening_host_ops = {
-    .now = now,
-    .timer_add = timer_add,
-    .timer_set = timer_set,
-    .timer_remove = timer_remove,
-    .fd_add = fd_add,
-    .fd_change = fd_change,
-    .fd_remove = fd_remove,
-    .post = post,
-    .unpost = unpost,
-    .defer = defer,
-    .answer = answer,
-    .grant = grant,
-    .nudge = nudge,
-    .recheck = recheck,
-    .event = event,
-    .owner = owner,
-    .inherit = inherit,
-    .random = get_random,
+    .now = opening_now,
+    .timer_add = opening_timer_add,
+    .timer_set = opening_timer_set,
+    .timer_remove = opening_timer_remove,
+    .fd_add = opening_fd_add,
+    .fd_change = opening_fd_change,
+    .fd_remove = opening_fd_remove,
+    .post = opening_post,
+    .unpost = opening_unpost,
+    .defer = opening_defer,
+    .answer = opening_answer,
+    .grant = opening_grant,
+    .nudge = opening_nudge,
+    .recheck = opening_recheck,
+    .event = opening_event,
+    .owner = opening_owner,
+    .inherit = opening_inherit,
+    .random = opening_random,
 };
 
 /* ---- Descriptors --------------------------------------------------------
@@ -182,7 +186,8 @@ static const struct hf_host_ops opening_host_ops = {
  * has the client's own descriptors only. The other one, where the strategy's
  * are, is in it as well, and takes part from the end of the opening on. */
 
-static enum hf_err make_outer(struct hf_loop *loop, struct hf_error *error)
+static enum hf_err create_outer_epoll(struct hf_loop *loop,
+                                      struct hf_error *error)
 {
     struct epoll_event waker = {.events = EPOLLIN, .data.ptr = loop->waker};
     struct epoll_event timer = {.events = EPOLLIN, .data.ptr = &loop->timer};
@@ -199,17 +204,18 @@ static enum hf_err make_outer(struct hf_loop *loop, struct hf_error *error)
 }
 
 /* To change what is there takes no memory. */
-static void open_outer(struct hf_loop *loop)
+static void enable_inner_epoll(struct hf_loop *loop)
 {
     struct epoll_event inner = {.events = EPOLLIN};
 
     (void)epoll_ctl(loop->outer, EPOLL_CTL_MOD, loop->epoll, &inner);
-    loop->ring = true; /* posts may wait, and the driver looks elsewhere */
+    loop->wake_pending =
+        true; /* posts may wait, and the driver looks elsewhere */
 }
 
 /* ---- The thread ---------------------------------------------------------*/
 
-static void release(struct hf_future *future)
+static void release_opening(struct hf_future *future)
 {
     struct hf_opening *opening =
         HF_CONTAINER(future, struct hf_opening, future);
@@ -242,7 +248,7 @@ static void end_opening(struct hf_opening *opening, enum hf_err err,
     start_timers(client, &opening->timers);
     client->host.ops = &hf_client_host_ops;
     client->opening = NULL;
-    open_outer(&client->loop);
+    enable_inner_epoll(&client->loop);
     if (client->closing && !err) {
         client->strategy->close(client->self);
     } else if (!err) {
@@ -251,7 +257,7 @@ static void end_opening(struct hf_opening *opening, enum hf_err err,
     }
     if (!opening->future.answered)
         hf_future_answer(&opening->future, err, err ? error->text : NULL);
-    hf_client_drained(client);
+    hf_close_on_drained(client);
 }
 
 static void *opening_main(void *arg)
@@ -260,11 +266,11 @@ static void *opening_main(void *arg)
     struct hf_client *client = opening->future.client;
     struct hf_error error = {0};
     uint32_t caps = 0;
-    enum hf_err err = hf_client_connect(client, &opening->url, &caps, &error);
+    enum hf_err err = hf_open_strategy(client, &opening->url, &caps, &error);
 
-    hf_thread_guard();
+    hf_thread_disable_cancel();
     hf_client_lock(client);
-    hf_client_forget_now(client);
+    hf_client_reset_now(client);
     end_opening(opening, err, caps, &error);
     hf_future_unref(&opening->future); /* the thread's */
     hf_client_leave(client);
@@ -281,7 +287,7 @@ static struct hf_opening *new_opening(struct hf_client *client,
     if (!opening)
         return NULL;
     hf_future_init(&opening->future, client, done, arg);
-    opening->future.release = release;
+    opening->future.release = release_opening;
     opening->future.references = 2;
     opening->url = *url;
     *url = (struct hf_url){0};
@@ -293,7 +299,7 @@ enum hf_err hf_opening_start(struct hf_client *client, struct hf_url *url,
                              hf_done_fn *done, void *arg,
                              struct hf_future **future, struct hf_error *error)
 {
-    enum hf_err err = make_outer(&client->loop, error);
+    enum hf_err err = create_outer_epoll(&client->loop, error);
     struct hf_opening *opening = NULL;
     pthread_t thread;
     int failed;
@@ -302,7 +308,7 @@ enum hf_err hf_opening_start(struct hf_client *client, struct hf_url *url,
         return err;
     opening = new_opening(client, url, done, arg);
     if (!opening)
-        return hf_error_code(error, HF_ENOMEM);
+        return hf_error_set_code(error, HF_ENOMEM);
     client->opening = opening;
     client->host.ops = &opening_host_ops;
     failed = hf_thread_start(&thread, opening_main, opening);
@@ -313,7 +319,7 @@ enum hf_err hf_opening_start(struct hf_client *client, struct hf_url *url,
     }
     client->opening = NULL;
     client->host.ops = &hf_client_host_ops;
-    release(&opening->future);
+    release_opening(&opening->future);
     return hf_error_set(error, HF_ESYSTEM, "open: cannot start a thread: %s",
                         strerror(failed));
 }

@@ -5,11 +5,11 @@
 #include "base/bytes.h"
 #include "client/background.h"
 #include "client/client.h"
+#include "client/drift.h"
 #include "client/lock.h"
 #include "client/options.h"
-#include "client/validity.h"
 
-static void release(struct hf_future *future)
+static void release_operation(struct hf_future *future)
 {
     struct hf_operation *operation =
         HF_CONTAINER(future, struct hf_operation, future);
@@ -17,7 +17,7 @@ static void release(struct hf_future *future)
 
     hf_call_fini(&operation->call);
     if (operation->lock)
-        hf_lock_unref(operation->lock);
+        hf_handle_unref(operation->lock);
     free(operation);
     hf_client_unref(client);
 }
@@ -25,8 +25,8 @@ static void release(struct hf_future *future)
 void hf_operation_end(struct hf_operation *operation, enum hf_err err)
 {
     hf_call_abandon(&operation->call);
-    hf_list_remove(&operation->link);
-    hf_list_remove(&operation->telling.link);
+    hf_dlist_remove(&operation->link);
+    hf_dlist_remove(&operation->list_callback.link);
     if (operation->is_calling) {
         atomic_store(&operation->ended, err);
         return;
@@ -35,7 +35,7 @@ void hf_operation_end(struct hf_operation *operation, enum hf_err err)
 }
 
 /* Whatever could have been done stays in doubt. */
-static void cancel(struct hf_future *future)
+static void cancel_operation(struct hf_future *future)
 {
     struct hf_operation *operation =
         HF_CONTAINER(future, struct hf_operation, future);
@@ -45,26 +45,26 @@ static void cancel(struct hf_future *future)
     hf_operation_end(operation, changes ? HF_EINDOUBT : HF_ECANCELED);
 }
 
-static void settled(struct hf_call *call)
+static void on_operation_settled(struct hf_call *call)
 {
     struct hf_operation *operation =
         HF_CONTAINER(call, struct hf_operation, call);
     enum hf_err err = call->request.answer.result.err;
 
     if (operation->each && !err) {
-        hf_loop_callback(call->client, &operation->telling, false);
+        hf_loop_queue_callback(call->client, &operation->list_callback, false);
         return;
     }
-    if (operation->take)
-        err = operation->take(operation);
+    if (operation->finish)
+        err = operation->finish(operation);
     if (operation->lock && err)
-        hf_lock_set_failure(operation->lock, err, call->request.answer.cause);
-    hf_list_remove(&operation->link);
+        hf_handle_set_failure(operation->lock, err, call->request.answer.cause);
+    hf_dlist_remove(&operation->link);
     hf_future_answer(&operation->future, err, call->request.answer.cause);
 }
 
 /* Copy `from` to `*at` and step over it. */
-static const void *append(uint8_t **at, const void *from, size_t size)
+static const void *append_operand(uint8_t **at, const void *from, size_t size)
 {
     uint8_t *start = *at;
 
@@ -81,31 +81,33 @@ enum hf_err hf_operation_new(struct hf_client *client,
 {
     size_t size =
         command->key.size + command->value.size + command->expected.size;
-    struct hf_operation *made = calloc(1, sizeof(*made) + size);
+    struct hf_operation *new_operation =
+        calloc(1, sizeof(*new_operation) + size);
     struct hf_command *copy;
     uint8_t *at;
     enum hf_err err;
 
-    if (!made)
+    if (!new_operation)
         return HF_ENOMEM;
-    err = hf_call_init(&made->call, client, settled);
+    err = hf_call_init(&new_operation->call, client, on_operation_settled);
     if (err) {
-        free(made);
+        free(new_operation);
         return err;
     }
-    at = made->bytes;
-    copy = &made->call.request.command;
+    at = new_operation->bytes;
+    copy = &new_operation->call.request.command;
     *copy = *command;
-    copy->key.data = append(&at, command->key.data, command->key.size);
-    copy->value.data = append(&at, command->value.data, command->value.size);
+    copy->key.data = append_operand(&at, command->key.data, command->key.size);
+    copy->value.data =
+        append_operand(&at, command->value.data, command->value.size);
     copy->expected.data =
-        append(&at, command->expected.data, command->expected.size);
-    made->call.request.kind = kind;
-    hf_future_init(&made->future, client, listener.done, listener.arg);
-    made->future.release = release;
-    made->future.cancel = cancel;
+        append_operand(&at, command->expected.data, command->expected.size);
+    new_operation->call.request.kind = kind;
+    hf_future_init(&new_operation->future, client, listener.done, listener.arg);
+    new_operation->future.release = release_operation;
+    new_operation->future.cancel = cancel_operation;
     hf_client_ref(client);
-    *operation = made;
+    *operation = new_operation;
     return HF_OK;
 }
 
@@ -114,25 +116,25 @@ void hf_operation_start(struct hf_operation *operation, uint32_t timeout_ms,
 {
     struct hf_client *client = operation->future.client;
 
-    hf_list_push_back(&client->operations, &operation->link);
+    hf_dlist_push_back(&client->operations, &operation->link);
     hf_future_give(&operation->future, future);
     hf_call_start(&operation->call,
                   hf_time_add(hf_client_now(client), timeout_ms));
 }
 
-enum hf_err hf_operation_finish(enum hf_err err, struct hf_future *future)
+enum hf_err hf_operation_wait(enum hf_err err, struct hf_future *future)
 {
     struct hf_client *client;
 
     if (err)
         return err;
     client = future->client;
-    err = hf_client_enter_closed(client);
+    err = hf_client_enter_any(client);
     if (err)
         return err;
     /* A caller that blocks has no event loop: a lock that is to be renewed
      * needs a thread. */
-    if (client->kept > 0)
+    if (client->driven_locks > 0)
         (void)hf_background_ensure(client);
     err = hf_future_await(future);
     hf_future_unref(future);
@@ -142,8 +144,8 @@ enum hf_err hf_operation_finish(enum hf_err err, struct hf_future *future)
 }
 
 /* Say what is wrong with an argument, where hf_client_error() finds it. */
-static enum hf_err refuse(struct hf_client *client,
-                          const struct hf_error *error)
+static enum hf_err fail_with_text(struct hf_client *client,
+                                  const struct hf_error *error)
 {
     return hf_client_fail(client, error->code, "%s", error->text);
 }
@@ -152,7 +154,7 @@ static enum hf_err refuse(struct hf_client *client,
 
 /* Whether the handle still has the claim that this was sent for. Tokens do not
  * tell: a server that has lost its data gives the same ones again. */
-static bool is_current(const struct hf_operation *operation)
+static bool is_same_claim(const struct hf_operation *operation)
 {
     const struct hf_lock *lock = operation->lock;
 
@@ -160,59 +162,61 @@ static bool is_current(const struct hf_operation *operation)
            hf_nonce_equal(&operation->call.request.command.nonce, &lock->nonce);
 }
 
-static enum hf_err take_renewal(struct hf_operation *operation)
+static enum hf_err finish_renewal(struct hf_operation *operation)
 {
     struct hf_lock *lock = operation->lock;
     const struct hf_answer *answer = &operation->call.request.answer;
     enum hf_err err = answer->result.err;
 
     /* Claimed again meanwhile, or detached: it is no news for this handle. */
-    if (!is_current(operation))
-        return hf_lock_ended(lock, err);
+    if (!is_same_claim(operation))
+        return hf_validity_map_error(lock, err);
     if (err == HF_OK)
-        return hf_lock_extend(
-            lock, hf_validity_base(&answer->anchor, operation->call.first_sent),
+        return hf_validity_extend(
+            lock,
+            hf_drift_lease_base(&answer->anchor, operation->call.first_sent),
             operation->ttl_ms);
     if (err == HF_ENOTHELD || err == HF_ENOTOWNER)
-        hf_lock_lose(lock, HF_EEXPIRED, NULL);
-    return hf_lock_ended(lock, err);
+        hf_validity_lose(lock, HF_EEXPIRED, NULL);
+    return hf_validity_map_error(lock, err);
 }
 
-static enum hf_err take_update(struct hf_operation *operation)
+static enum hf_err finish_update(struct hf_operation *operation)
 {
     struct hf_lock *lock = operation->lock;
     enum hf_err err = operation->call.request.answer.result.err;
 
-    if ((err == HF_ENOTHELD || err == HF_ENOTOWNER) && is_current(operation))
-        hf_lock_lose(lock, HF_EEXPIRED, NULL);
-    return hf_lock_ended(lock, err);
+    if ((err == HF_ENOTHELD || err == HF_ENOTOWNER) && is_same_claim(operation))
+        hf_validity_lose(lock, HF_EEXPIRED, NULL);
+    return hf_validity_map_error(lock, err);
 }
 
 /* An operation on a handle that is held, or was. */
-static enum hf_err start_on(struct hf_lock *lock, struct hf_command *command,
-                            uint32_t ttl_ms, struct hf_listener listener)
+static enum hf_err start_on_lock(struct hf_lock *lock,
+                                 struct hf_command *command, uint32_t ttl_ms,
+                                 struct hf_listener listener)
 {
     struct hf_operation *operation;
     enum hf_err err;
 
-    err = hf_lock_check_held(lock);
+    err = hf_validity_check(lock);
     if (err) {
-        hf_lock_set_failure(lock, err, NULL);
+        hf_handle_set_failure(lock, err, NULL);
         return hf_client_fail(lock->client, err, "%s", hf_err_text(err));
     }
-    command->key = hf_lock_bytes(lock);
+    command->key = hf_handle_key(lock);
     command->nonce = lock->nonce;
     command->token = atomic_load(&lock->token);
-    command->lease_ms = hf_validity_lease(ttl_ms);
+    command->lease_ms = hf_drift_lease_ms(ttl_ms);
     err = hf_operation_new(lock->client, HF_REQUEST_COMMAND, command, listener,
                            &operation);
     if (err)
         return err;
-    hf_lock_ref(lock);
+    hf_handle_ref(lock);
     operation->lock = lock;
     operation->ttl_ms = ttl_ms;
-    operation->take =
-        command->kind == HF_COMMAND_RENEW ? take_renewal : take_update;
+    operation->finish =
+        command->kind == HF_COMMAND_RENEW ? finish_renewal : finish_update;
     hf_operation_start(operation, lock->timeout_ms, listener.future);
     return HF_OK;
 }
@@ -234,10 +238,10 @@ enum hf_err hf_renew_start(struct hf_lock *lock, uint32_t ttl_ms,
         ttl_ms = lock->ttl_ms;
     err = hf_options_ttl(ttl_ms, &error);
     if (err)
-        refuse(lock->client, &error);
+        fail_with_text(lock->client, &error);
     else
-        err = start_on(lock, &command, ttl_ms,
-                       (struct hf_listener){done, arg, future});
+        err = start_on_lock(lock, &command, ttl_ms,
+                            (struct hf_listener){done, arg, future});
     hf_client_leave(lock->client);
     return err;
 }
@@ -249,7 +253,7 @@ enum hf_err hf_renew(struct hf_lock *lock, uint32_t ttl_ms)
 
     if (!err)
         err = hf_renew_start(lock, ttl_ms, NULL, NULL, &future);
-    return hf_operation_finish(err, future);
+    return hf_operation_wait(err, future);
 }
 
 enum hf_err hf_update_start(struct hf_lock *lock,
@@ -275,10 +279,10 @@ enum hf_err hf_update_start(struct hf_lock *lock,
     if (!err)
         err = hf_options_bytes("expected", command.expected, &error);
     if (err)
-        refuse(lock->client, &error);
+        fail_with_text(lock->client, &error);
     else
-        err = start_on(lock, &command, lock->ttl_ms,
-                       (struct hf_listener){done, arg, future});
+        err = start_on_lock(lock, &command, lock->ttl_ms,
+                            (struct hf_listener){done, arg, future});
     hf_client_leave(lock->client);
     return err;
 }
@@ -291,12 +295,12 @@ enum hf_err hf_update(struct hf_lock *lock, const struct hf_bytes *expected,
 
     if (!err)
         err = hf_update_start(lock, expected, value, NULL, NULL, &future);
-    return hf_operation_finish(err, future);
+    return hf_operation_wait(err, future);
 }
 
 /* ---- Read, list, force --------------------------------------------------*/
 
-static enum hf_err take_info(struct hf_operation *operation)
+static enum hf_err finish_read(struct hf_operation *operation)
 {
     struct hf_answer *answer = &operation->call.request.answer;
 
@@ -329,7 +333,7 @@ enum hf_err hf_read_start(struct hf_client *client, struct hf_key key,
         err = hf_error_set(&error, HF_EINVAL, "how: %d is no consistency",
                            (int)how);
     if (err)
-        refuse(client, &error);
+        fail_with_text(client, &error);
     else
         err = hf_operation_new(client, HF_REQUEST_READ, &command,
                                (struct hf_listener){done, arg, future},
@@ -337,7 +341,7 @@ enum hf_err hf_read_start(struct hf_client *client, struct hf_key key,
     if (!err) {
         operation->call.request.how = how;
         operation->info = info;
-        operation->take = take_info;
+        operation->finish = finish_read;
         hf_operation_start(operation, HF_ANSWER_TIMEOUT_MS, future);
     }
     hf_client_leave(client);
@@ -352,10 +356,10 @@ enum hf_err hf_read(struct hf_client *client, struct hf_key key,
 
     if (!err)
         err = hf_read_start(client, key, how, info, NULL, NULL, &future);
-    return hf_operation_finish(err, future);
+    return hf_operation_wait(err, future);
 }
 
-static int by_key(const void *a, const void *b)
+static int compare_infos_by_key(const void *a, const void *b)
 {
     return hf_key_compare(((const struct hf_info *)a)->key,
                           ((const struct hf_info *)b)->key);
@@ -367,17 +371,18 @@ static void call_each(struct hf_operation *operation)
     size_t i = 0;
 
     if (answer->count > 0)
-        qsort(answer->infos, answer->count, sizeof(*answer->infos), by_key);
+        qsort(answer->infos, answer->count, sizeof(*answer->infos),
+              compare_infos_by_key);
     while (i < answer->count && !atomic_load(&operation->ended) &&
            operation->each(&answer->infos[i], operation->each_arg))
         i++;
 }
 
 /* The list is told while driving, like any callback, and then answered. */
-static void tell_list(struct hf_callback *callback)
+static void run_list_callback(struct hf_callback *callback)
 {
     struct hf_operation *operation =
-        HF_CONTAINER(callback, struct hf_operation, telling);
+        HF_CONTAINER(callback, struct hf_operation, list_callback);
     struct hf_client *client = operation->future.client;
 
     operation->future.references++; /* it may be freed meanwhile */
@@ -407,7 +412,7 @@ enum hf_err hf_list_start(struct hf_client *client, struct hf_key prefix,
         return err;
     err = hf_options_prefix(prefix, &error);
     if (err)
-        refuse(client, &error);
+        fail_with_text(client, &error);
     else
         err = hf_operation_new(client, HF_REQUEST_LIST, &command,
                                (struct hf_listener){done, arg, future},
@@ -415,7 +420,7 @@ enum hf_err hf_list_start(struct hf_client *client, struct hf_key prefix,
     if (!err) {
         operation->each = each;
         operation->each_arg = each_arg;
-        operation->telling.run = tell_list;
+        operation->list_callback.run = run_list_callback;
         hf_operation_start(operation, HF_ANSWER_TIMEOUT_MS, future);
     }
     hf_client_leave(client);
@@ -430,7 +435,7 @@ enum hf_err hf_list(struct hf_client *client, struct hf_key prefix,
 
     if (!err)
         err = hf_list_start(client, prefix, each, arg, NULL, NULL, &future);
-    return hf_operation_finish(err, future);
+    return hf_operation_wait(err, future);
 }
 
 enum hf_err hf_force_start(struct hf_client *client, struct hf_key key,
@@ -456,7 +461,7 @@ enum hf_err hf_force_start(struct hf_client *client, struct hf_key key,
     if (!err && token == 0)
         err = hf_error_set(&error, HF_EINVAL, "token: 0 is no token");
     if (err)
-        refuse(client, &error);
+        fail_with_text(client, &error);
     else
         err = hf_operation_new(client, HF_REQUEST_COMMAND, &command,
                                (struct hf_listener){done, arg, future},
@@ -475,5 +480,5 @@ enum hf_err hf_force(struct hf_client *client, struct hf_key key,
 
     if (!err)
         err = hf_force_start(client, key, token, now, NULL, NULL, &future);
-    return hf_operation_finish(err, future);
+    return hf_operation_wait(err, future);
 }

@@ -16,20 +16,20 @@ struct hf_watch;
 struct hf_operation {
     struct hf_future future;
     struct hf_call call;
-    struct hf_list link;  /* in the client, until it is answered */
+    struct hf_dlist link; /* in the client, until it is answered */
     struct hf_lock *lock; /* renew, update: the handle, referenced */
     /* Take what the answer says to where the user wants it; returns what the
      * user is told. NULL: nothing to take. */
-    enum hf_err (*take)(struct hf_operation *operation);
+    enum hf_err (*finish)(struct hf_operation *operation);
 
     uint32_t ttl_ms;      /* renew */
     struct hf_info *info; /* read */
     hf_list_fn *each;     /* list */
     void *each_arg;
-    struct hf_callback telling; /* list: `each` is to be called */
-    bool is_calling;            /* list: `each` is being called */
-    _Atomic(enum hf_err) ended; /* list: meanwhile, with this */
-    uint8_t bytes[];            /* key, value, expected */
+    struct hf_callback list_callback; /* list: `each` is to be called */
+    bool is_calling;                  /* list: `each` is being called */
+    _Atomic(enum hf_err) ended;       /* list: meanwhile, with this */
+    uint8_t bytes[];                  /* key, value, expected */
 };
 
 /* What the user passes to every hf_X_start(). */
@@ -55,7 +55,7 @@ void hf_operation_start(struct hf_operation *operation, uint32_t timeout_ms,
 void hf_operation_end(struct hf_operation *operation, enum hf_err err);
 
 /* The blocking form of a call whose start answered `err`: wait, free, say. */
-enum hf_err hf_operation_finish(enum hf_err err, struct hf_future *future);
+enum hf_err hf_operation_wait(enum hf_err err, struct hf_future *future);
 
 #define HF_ANSWER_TIMEOUT_MS 5000
 

@@ -179,10 +179,11 @@ static enum hf_err check_lock(const struct hf_lock_opts *opts,
         return hf_error_set(error, HF_EINVAL,
                             "renew_ms: %u is not below ttl_ms, %u",
                             opts->renew_ms, opts->ttl_ms);
-    if (opts->from_claim && opts->renew)
-        return hf_error_set(error, HF_EINVAL,
-                            "from_claim: what is renewed has no such limit; "
-                            "leave renew off");
+    if (opts->ttl_includes_wait && opts->renew)
+        return hf_error_set(
+            error, HF_EINVAL,
+            "ttl_includes_wait: what is renewed has no such limit; "
+            "leave renew off");
     if (opts->note && strlen(opts->note) > HF_NOTE_MAX)
         return hf_error_set(error, HF_EINVAL, "note: %zu bytes, at most %d",
                             strlen(opts->note), HF_NOTE_MAX);

@@ -3,25 +3,25 @@
 
 #include <stdlib.h>
 
-#include "client/claim.h"
+#include "client/acquire.h"
 #include "client/client.h"
-#include "client/hold.h"
 #include "client/keeper.h"
+#include "client/validity.h"
 
 void hf_release_begin(struct hf_lock *lock)
 {
     bool lost = lock->state == HF_LOCK_LOST && !lock->adopted;
 
-    hf_hold_end(lock);
+    hf_validity_clear(lock);
     hf_keeper_stop(lock);
-    lock->to_tell = 0;
-    hf_lock_move(lock, HF_LOCK_RELEASING);
+    lock->pending_events = 0;
+    hf_handle_set_state(lock, HF_LOCK_RELEASING);
     /* What is lost here may be held there, even anew by a LOCK that was long
      * on its way: the nonce is ended, whatever its token. */
-    hf_lock_command(lock, &lock->call,
-                    lost ? HF_COMMAND_CANCEL : HF_COMMAND_UNLOCK);
-    hf_lock_ref(lock); /* until it is answered */
-    hf_call_start(&lock->call, hf_lock_answer_by(lock));
+    hf_handle_fill_command(lock, &lock->call,
+                           lost ? HF_COMMAND_CANCEL : HF_COMMAND_UNLOCK);
+    hf_handle_ref(lock); /* until it is answered */
+    hf_call_start(&lock->call, hf_handle_call_deadline(lock));
 }
 
 static enum hf_err release_result(const struct hf_lock *lock)
@@ -52,11 +52,11 @@ void hf_release_settled(struct hf_lock *lock)
     const char *cause = lock->call.request.answer.cause;
 
     lock->releasing = NULL;
-    hf_lock_move(lock, HF_LOCK_IDLE);
+    hf_handle_set_state(lock, HF_LOCK_IDLE);
     if (err)
-        hf_lock_set_failure(lock, err, cause);
+        hf_handle_set_failure(lock, err, cause);
     hf_future_answer(releasing, err, cause);
-    hf_lock_unref(lock);
+    hf_handle_unref(lock);
 }
 
 /* ---- Unlocking ----------------------------------------------------------*/
@@ -69,13 +69,13 @@ static enum hf_err begin_release(struct hf_lock *lock, struct hf_future *future)
     lock->releasing = future;
     if (lock->state == HF_LOCK_CLAIMING)
         return HF_OK;
-    if (lock->state == HF_LOCK_HELD && hf_lock_state_now(lock) == HF_LOCK_LOST)
-        hf_lock_lose(lock, HF_EEXPIRED, NULL);
+    if (lock->state == HF_LOCK_HELD && hf_validity_state(lock) == HF_LOCK_LOST)
+        hf_validity_lose(lock, HF_EEXPIRED, NULL);
     hf_release_begin(lock);
     return HF_OK;
 }
 
-enum hf_err hf_unlock(struct hf_lock *lock)
+enum hf_err hf_release(struct hf_lock *lock)
 {
     struct hf_future future;
     struct hf_client *client;
@@ -90,7 +90,8 @@ enum hf_err hf_unlock(struct hf_lock *lock)
     hf_future_init(&future, client, NULL, NULL);
     future.release = hf_future_release_nothing;
     hf_client_ref(client); /* the handle may be freed meanwhile */
-    err = hf_loop_inside(client) ? HF_EDEADLK : begin_release(lock, &future);
+    err = hf_loop_is_in_callback(client) ? HF_EDEADLK
+                                         : begin_release(lock, &future);
     if (err)
         hf_client_fail(client, err, "unlock: %s", hf_err_text(err));
     else
@@ -100,10 +101,10 @@ enum hf_err hf_unlock(struct hf_lock *lock)
     return err;
 }
 
-enum hf_err hf_unlock_start(struct hf_lock *lock, hf_done_fn *done, void *arg,
-                            struct hf_future **future)
+enum hf_err hf_release_start(struct hf_lock *lock, hf_done_fn *done, void *arg,
+                             struct hf_future **future)
 {
-    struct hf_future *made;
+    struct hf_future *new_future;
     struct hf_client *client;
     enum hf_err err;
 
@@ -113,19 +114,19 @@ enum hf_err hf_unlock_start(struct hf_lock *lock, hf_done_fn *done, void *arg,
     err = hf_client_enter(client);
     if (err)
         return err;
-    made = malloc(sizeof(*made));
-    err = made ? HF_OK : HF_ENOMEM;
-    if (made) {
-        hf_future_init(made, client, done, arg);
-        made->release = hf_future_release_heap;
-        err = begin_release(lock, made);
+    new_future = malloc(sizeof(*new_future));
+    err = new_future ? HF_OK : HF_ENOMEM;
+    if (new_future) {
+        hf_future_init(new_future, client, done, arg);
+        new_future->release = hf_future_release_heap;
+        err = begin_release(lock, new_future);
     }
     if (err) {
-        free(made);
+        free(new_future);
         hf_client_fail(client, err, "unlock: %s", hf_err_text(err));
     } else {
         hf_client_ref(client);
-        hf_future_give(made, future);
+        hf_future_give(new_future, future);
     }
     hf_client_leave(client);
     return err;
@@ -135,7 +136,7 @@ enum hf_err hf_unlock_start(struct hf_lock *lock, hf_done_fn *done, void *arg,
 
 /* From now on the claim is none of this handle's: it neither is valid here nor
  * can be renewed or ended from here. */
-enum hf_err hf_lock_leave(struct hf_lock *lock)
+enum hf_err hf_lock_detach(struct hf_lock *lock)
 {
     struct hf_client *client;
     enum hf_err err;
@@ -146,16 +147,16 @@ enum hf_err hf_lock_leave(struct hf_lock *lock)
     err = hf_client_enter(client);
     if (err)
         return err;
-    if (hf_lock_state_now(lock) != HF_LOCK_HELD) {
+    if (hf_validity_state(lock) != HF_LOCK_HELD) {
         err = HF_ESTATE;
         hf_client_fail(client, err, "leave: %s", hf_err_text(err));
     } else {
         if (client->strategy->detach)
             client->strategy->detach(client->self);
         hf_keeper_stop(lock);
-        lock->to_tell = 0;
-        hf_hold_end(lock);
-        hf_lock_move(lock, HF_LOCK_IDLE);
+        lock->pending_events = 0;
+        hf_validity_clear(lock);
+        hf_handle_set_state(lock, HF_LOCK_IDLE);
         lock->detached = true;
     }
     hf_client_leave(client);
@@ -163,51 +164,51 @@ enum hf_err hf_lock_leave(struct hf_lock *lock)
 }
 
 /* End whatever it claims, and answer who waits for that. */
-static void abandon(struct hf_lock *lock, enum hf_err err)
+static void abandon_claim(struct hf_lock *lock, enum hf_err err)
 {
     bool claims = lock->state == HF_LOCK_CLAIMING ||
                   lock->state == HF_LOCK_HELD || lock->state == HF_LOCK_LOST;
 
-    hf_hold_end(lock);
+    hf_validity_clear(lock);
     hf_keeper_stop(lock);
-    lock->to_tell = 0;
+    lock->pending_events = 0;
     if (claims && !lock->adopted) {
         hf_call_abandon(&lock->call);
-        hf_claim_withdraw_behind(lock);
+        hf_acquire_withdraw_in_background(lock);
     }
     if (lock->state == HF_LOCK_CLAIMING)
-        hf_claim_refuse(lock, err, NULL);
+        hf_acquire_refuse(lock, err, NULL);
     else if (lock->state == HF_LOCK_HELD || lock->state == HF_LOCK_LOST)
-        hf_lock_move(lock, HF_LOCK_IDLE);
+        hf_handle_set_state(lock, HF_LOCK_IDLE);
 }
 
-void hf_lock_close(struct hf_lock *lock)
+void hf_release_on_close(struct hf_lock *lock)
 {
-    hf_lock_ref(lock);
-    abandon(lock, HF_ECLOSED);
+    hf_handle_ref(lock);
+    abandon_claim(lock, HF_ECLOSED);
     if (lock->client->closed && lock->state == HF_LOCK_RELEASING) {
         hf_call_abandon(&lock->call);
         lock->call.request.answer.result.err = HF_EINDOUBT;
         hf_release_settled(lock);
     }
-    hf_lock_unref(lock);
+    hf_handle_unref(lock);
 }
 
 /* A claim was granted, but its caller has not seen that: freed now, the claim is
  * canceled, so that nobody is handed a handle that is gone. */
-static void cancel_untold(struct hf_lock *lock)
+static void cancel_unobserved(struct hf_lock *lock)
 {
     struct hf_claimant *claimant = lock->answered;
 
-    if (!claimant || claimant->future.told)
+    if (!claimant || claimant->future.is_observed)
         return;
     claimant->future.err = HF_ECANCELED;
     if (claimant->out)
         *claimant->out = NULL;
 }
 
-/* A handle that hf_lock() has not returned yet is known to its event callback.
- * Freed there, the claim is given up, and hf_lock() drops the reference. */
+/* A handle that hf_acquire() has not returned yet is known to its event callback.
+ * Freed there, the claim is given up, and hf_acquire() drops the reference. */
 void hf_lock_free(struct hf_lock *lock)
 {
     struct hf_client *client;
@@ -216,16 +217,16 @@ void hf_lock_free(struct hf_lock *lock)
     if (!lock)
         return;
     client = lock->client;
-    if (hf_client_enter_closed(client))
+    if (hf_client_enter_any(client))
         return;
     lock->freed = true;
-    given = lock->given;
-    cancel_untold(lock);
-    abandon(lock, HF_ECANCELED);
-    hf_lock_ref(lock);
+    given = lock->user_has_reference;
+    cancel_unobserved(lock);
+    abandon_claim(lock, HF_ECANCELED);
+    hf_handle_ref(lock);
     hf_loop_await_callback(client, &lock->callback);
-    hf_lock_unref(lock);
+    hf_handle_unref(lock);
     if (given)
-        hf_lock_unref(lock);
+        hf_handle_unref(lock);
     hf_client_leave(client);
 }

@@ -14,6 +14,6 @@ void hf_release_begin(struct hf_lock *lock);
 void hf_release_settled(struct hf_lock *lock);
 
 /* The client closes: calls are answered, claims end. */
-void hf_lock_close(struct hf_lock *lock);
+void hf_release_on_close(struct hf_lock *lock);
 
 #endif

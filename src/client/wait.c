@@ -8,24 +8,24 @@
 #include "client/options.h"
 #include "client/watch.h"
 
-#define LOOK_AGAIN_MS 1000
+#define POLL_MS 1000
 
 /* A READ may overtake the event that says how the key became free: replies and
  * events do not always share a connection. It is awaited this long. */
 #define AWAIT_EVENT_MS 2000
 
-static void set_timer(struct hf_watch *watch, hf_time at)
+static void set_wait_timer(struct hf_watch *watch, hf_time at)
 {
     hf_timer_set(&watch->client->host, &watch->wait.timer, at);
 }
 
-static void look(struct hf_watch *watch)
+static void send_read(struct hf_watch *watch)
 {
-    if (hf_call_open(&watch->call)) {
-        watch->wait.look_again = true;
+    if (hf_call_is_open(&watch->call)) {
+        watch->wait.read_again = true;
         return;
     }
-    watch->wait.look_again = false;
+    watch->wait.read_again = false;
     hf_watch_send(watch, HF_REQUEST_READ);
 }
 
@@ -43,7 +43,7 @@ static enum hf_freed freed_by(enum hf_event_kind kind)
     }
 }
 
-static void free_at_last(struct hf_watch *watch, enum hf_freed freed)
+static void finish_free(struct hf_watch *watch, enum hf_freed freed)
 {
     if (watch->wait.freed)
         *watch->wait.freed = freed;
@@ -51,25 +51,25 @@ static void free_at_last(struct hf_watch *watch, enum hf_freed freed)
 }
 
 /* If the key was held earlier in this wait, an event of its end follows. */
-static void see_free(struct hf_watch *watch)
+static void on_read_free(struct hf_watch *watch)
 {
     hf_time now = hf_client_now(watch->client);
     hf_time until = hf_time_add(now, AWAIT_EVENT_MS);
 
     if (!watch->wait.seen_held) {
-        free_at_last(watch, HF_FREED_BEFORE);
+        finish_free(watch, HF_FREED_ALREADY);
     } else if (!(watch->client->caps & HF_CAP_WATCH) ||
                now >= watch->wait.wait_until) {
-        free_at_last(watch, HF_FREED_UNSEEN);
+        finish_free(watch, HF_FREED_UNSEEN);
     } else {
         watch->wait.seen_free = true;
-        set_timer(watch, until < watch->wait.wait_until
-                             ? until
-                             : watch->wait.wait_until);
+        set_wait_timer(watch, until < watch->wait.wait_until
+                                  ? until
+                                  : watch->wait.wait_until);
     }
 }
 
-static void held_at_last(struct hf_watch *watch, struct hf_answer *read)
+static void finish_held(struct hf_watch *watch, struct hf_answer *read)
 {
     if (watch->wait.info) {
         *watch->wait.info = read->infos[0];
@@ -79,7 +79,7 @@ static void held_at_last(struct hf_watch *watch, struct hf_answer *read)
 }
 
 /* It was held when the event came, and is no more: that is what was asked. */
-static void was_held(struct hf_watch *watch)
+static void finish_was_held(struct hf_watch *watch)
 {
     struct hf_info was = {
         .key = hf_watch_key(watch),
@@ -95,104 +95,104 @@ static void was_held(struct hf_watch *watch)
     hf_watch_answer(watch, err, NULL);
 }
 
-static void give_up(struct hf_watch *watch)
+static void fail_wait(struct hf_watch *watch)
 {
-    hf_watch_answer(watch, watch->wait.looked ? HF_ETIMEDOUT : HF_EUNAVAIL,
+    hf_watch_answer(watch, watch->wait.has_answer ? HF_ETIMEDOUT : HF_EUNAVAIL,
                     NULL);
 }
 
 /* ---- Pushes, answers, and time ------------------------------------------*/
 
-void hf_wait_pushed(struct hf_watch *watch, const struct hf_event *event)
+void hf_wait_on_event(struct hf_watch *watch, const struct hf_event *event)
 {
     if (event->kind != HF_EVENT_DROPPED &&
         !hf_key_equal(event->key, hf_watch_key(watch)))
         return;
     if (watch->purpose == HF_WATCH_WAIT_FREE && event->freed) {
         hf_call_abandon(&watch->call);
-        free_at_last(watch, freed_by(event->kind));
+        finish_free(watch, freed_by(event->kind));
     } else if (watch->wait.seen_free) {
         if (event->kind == HF_EVENT_DROPPED)
-            free_at_last(watch, HF_FREED_UNSEEN);
+            finish_free(watch, HF_FREED_UNSEEN);
     } else if (event->kind == HF_EVENT_DROPPED) {
-        look(watch);
+        send_read(watch);
     } else if (event->kind == HF_EVENT_GRANTED) {
         watch->wait.granted = event->token;
         hf_copy(watch->wait.owner, event->owner, strlen(event->owner) + 1);
-        look(watch);
+        send_read(watch);
     }
 }
 
 /* Look again by and by, or when the lease that was seen runs out. */
-static void rest(struct hf_watch *watch, uint32_t left_ms)
+static void schedule_read(struct hf_watch *watch, uint32_t left_ms)
 {
-    uint32_t span =
-        left_ms > 0 && left_ms < LOOK_AGAIN_MS ? left_ms + 1 : LOOK_AGAIN_MS;
+    uint32_t span = left_ms > 0 && left_ms < POLL_MS ? left_ms + 1 : POLL_MS;
     hf_time at = hf_time_add(hf_client_now(watch->client), span);
 
-    set_timer(watch, at < watch->wait.wait_until ? at : watch->wait.wait_until);
+    set_wait_timer(watch,
+                   at < watch->wait.wait_until ? at : watch->wait.wait_until);
     if (hf_client_now(watch->client) >= watch->wait.wait_until)
-        give_up(watch);
-    else if (watch->wait.look_again)
-        look(watch);
+        fail_wait(watch);
+    else if (watch->wait.read_again)
+        send_read(watch);
 }
 
-static void read_answered(struct hf_watch *watch)
+static void on_wait_read_reply(struct hf_watch *watch)
 {
     struct hf_answer *read = &watch->call.request.answer;
     enum hf_err err = read->result.err;
     bool held = !err && read->count == 1 && read->infos[0].held;
 
-    watch->wait.looked = watch->wait.looked || !err;
+    watch->wait.has_answer = watch->wait.has_answer || !err;
     if (err == HF_ENOMEM || err == HF_EINVAL || (!err && read->count != 1)) {
         hf_watch_answer(watch, err ? err : HF_EPROTO, read->cause);
     } else if (err) {
-        rest(watch, 0); /* not reached: until the wait runs out */
+        schedule_read(watch, 0); /* not reached: until the wait runs out */
     } else if (watch->purpose == HF_WATCH_WAIT_HELD && held) {
-        held_at_last(watch, read);
+        finish_held(watch, read);
     } else if (watch->purpose == HF_WATCH_WAIT_HELD &&
                watch->wait.granted > 0) {
-        was_held(watch);
+        finish_was_held(watch);
     } else if (watch->purpose == HF_WATCH_WAIT_FREE && !held) {
-        see_free(watch);
+        on_read_free(watch);
     } else {
         watch->wait.seen_held = held;
-        rest(watch, read->infos[0].left_ms);
+        schedule_read(watch, read->infos[0].left_ms);
     }
 }
 
 /* Registered: what changes from here on is pushed. Read what is. */
-void hf_wait_settled(struct hf_watch *watch)
+void hf_wait_on_settled(struct hf_watch *watch)
 {
     const struct hf_request *request = &watch->call.request;
     enum hf_err err = request->answer.result.err;
 
     if (request->kind == HF_REQUEST_READ)
-        read_answered(watch);
+        on_wait_read_reply(watch);
     else if (err)
         hf_watch_answer(watch, err, request->answer.cause);
     else
-        look(watch);
+        send_read(watch);
 }
 
-void hf_wait_fired(struct hf_timer *timer)
+void hf_wait_on_timer(struct hf_timer *timer)
 {
     struct hf_watch *watch = HF_CONTAINER(timer, struct hf_watch, wait.timer);
 
     if (watch->wait.seen_free) {
-        free_at_last(watch, HF_FREED_UNSEEN);
+        finish_free(watch, HF_FREED_UNSEEN);
         return;
     }
     if (hf_client_now(watch->client) >= watch->wait.wait_until) {
         /* An answer takes its own time: who does not wait looks once. */
-        if (hf_call_open(&watch->call) && !watch->wait.looked)
+        if (hf_call_is_open(&watch->call) && !watch->wait.has_answer)
             return;
         hf_call_abandon(&watch->call);
-        give_up(watch);
+        fail_wait(watch);
         return;
     }
-    set_timer(watch, watch->wait.wait_until);
-    look(watch);
+    set_wait_timer(watch, watch->wait.wait_until);
+    send_read(watch);
 }
 
 /* ---- What the user calls ------------------------------------------------*/
@@ -205,7 +205,7 @@ static void begin_wait(struct hf_watch *watch, uint32_t wait_ms)
     watch->wait.wait_until = wait_ms == HF_FOREVER
                                  ? HF_NEVER
                                  : hf_time_add(hf_client_now(client), wait_ms);
-    set_timer(watch, watch->wait.wait_until);
+    set_wait_timer(watch, watch->wait.wait_until);
     if (client->caps & HF_CAP_WATCH)
         hf_watch_send(watch, HF_REQUEST_WATCH);
     else
@@ -231,7 +231,7 @@ static enum hf_err wait_start(struct hf_client *client, struct hf_key key,
     if (err)
         hf_client_fail(client, err, "%s", error.text);
     else
-        err = hf_watch_begin(client, key, purpose, listener, &watch);
+        err = hf_watch_new(client, key, purpose, listener, &watch);
     if (!err) {
         watch->wait.info = info;
         watch->wait.freed = freed;
@@ -259,7 +259,7 @@ enum hf_err hf_wait_held(struct hf_client *client, struct hf_key key,
     if (!err)
         err =
             hf_wait_held_start(client, key, wait_ms, info, NULL, NULL, &future);
-    return hf_operation_finish(err, future);
+    return hf_operation_wait(err, future);
 }
 
 enum hf_err hf_wait_free_start(struct hf_client *client, struct hf_key key,
@@ -280,5 +280,5 @@ enum hf_err hf_wait_free(struct hf_client *client, struct hf_key key,
     if (!err)
         err = hf_wait_free_start(client, key, wait_ms, freed, NULL, NULL,
                                  &future);
-    return hf_operation_finish(err, future);
+    return hf_operation_wait(err, future);
 }

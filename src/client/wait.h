@@ -13,10 +13,10 @@
 struct hf_wait {
     struct hf_timer timer;
     hf_time wait_until;
-    bool looked;      /* the server has answered */
+    bool has_answer;  /* the server has answered */
     bool seen_held;   /* for free: it was not free from the start */
     bool seen_free;   /* for free: a READ was ahead of the event */
-    bool look_again;  /* an event came while a READ was open */
+    bool read_again;  /* an event came while a READ was open */
     uint64_t granted; /* for held: the token of the last grant seen */
     char owner[HF_NOTE_MAX + 1]; /* and whose it was */
     struct hf_info *info;
@@ -24,8 +24,8 @@ struct hf_wait {
 };
 
 /* An event came; WATCH or READ is answered; the timer of a wait fires. */
-void hf_wait_pushed(struct hf_watch *watch, const struct hf_event *event);
-void hf_wait_settled(struct hf_watch *watch);
-void hf_wait_fired(struct hf_timer *timer);
+void hf_wait_on_event(struct hf_watch *watch, const struct hf_event *event);
+void hf_wait_on_settled(struct hf_watch *watch);
+void hf_wait_on_timer(struct hf_timer *timer);
 
 #endif

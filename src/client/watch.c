@@ -11,16 +11,16 @@
 #include "client/client.h"
 #include "client/options.h"
 
-struct queued {
-    struct hf_list link;
+struct queued_event {
+    struct hf_dlist link;
     struct hf_event event; /* its strings follow */
     char bytes[];
 };
 
-static void settled(struct hf_call *call);
-static void run_events(struct hf_callback *callback);
+static void on_watch_settled(struct hf_call *call);
+static void run_watch_callback(struct hf_callback *callback);
 
-struct hf_watch *hf_watch_of(struct hf_list *link)
+struct hf_watch *hf_watch_of(struct hf_dlist *link)
 {
     return HF_CONTAINER(link, struct hf_watch, link);
 }
@@ -34,21 +34,21 @@ struct hf_key hf_watch_key(const struct hf_watch *watch)
 
 static void clear_queue(struct hf_watch *watch)
 {
-    struct hf_list *link;
+    struct hf_dlist *link;
 
-    while ((link = hf_list_take(&watch->queue)))
-        free(HF_CONTAINER(link, struct queued, link));
+    while ((link = hf_dlist_take(&watch->queue)))
+        free(HF_CONTAINER(link, struct queued_event, link));
     watch->queued = 0;
 }
 
-static void unref(struct hf_watch *watch)
+static void unref_watch(struct hf_watch *watch)
 {
     struct hf_client *client = watch->client;
 
     if (--watch->references > 0)
         return;
-    hf_list_remove(&watch->link);
-    hf_list_remove(&watch->callback.link);
+    hf_dlist_remove(&watch->link);
+    hf_dlist_remove(&watch->callback.link);
     clear_queue(watch);
     hf_call_fini(&watch->call);
     client->host.ops->timer_remove(&client->host, &watch->wait.timer);
@@ -56,8 +56,10 @@ static void unref(struct hf_watch *watch)
     hf_client_unref(client);
 }
 
-static enum hf_err create(struct hf_client *client, struct hf_key key,
-                          enum hf_watch_purpose purpose, struct hf_watch **made)
+static enum hf_err create_client_watch(struct hf_client *client,
+                                       struct hf_key key,
+                                       enum hf_watch_purpose purpose,
+                                       struct hf_watch **new_watch)
 {
     struct hf_watch *watch = calloc(1, sizeof(*watch) + key.size);
     enum hf_err err;
@@ -70,20 +72,20 @@ static enum hf_err create(struct hf_client *client, struct hf_key key,
     watch->number = ++client->next_watch;
     watch->purpose = purpose;
     watch->kinds = HF_EVENT_ANY;
-    watch->wait.timer.fire = hf_wait_fired;
-    watch->callback.run = run_events;
+    watch->wait.timer.fire = hf_wait_on_timer;
+    watch->callback.run = run_watch_callback;
     watch->key_size = key.size;
     hf_copy(watch->key, key.data, key.size);
-    hf_list_init(&watch->queue);
-    err = hf_call_init(&watch->call, client, settled);
+    hf_dlist_init(&watch->queue);
+    err = hf_call_init(&watch->call, client, on_watch_settled);
     if (err)
         goto fail;
     err = client->host.ops->timer_add(&client->host, &watch->wait.timer);
     if (err)
         goto fail_call;
-    hf_list_push_back(&client->watches, &watch->link);
+    hf_dlist_push_back(&client->watches, &watch->link);
     hf_client_ref(client);
-    *made = watch;
+    *new_watch = watch;
     return HF_OK;
 
 fail_call:
@@ -108,18 +110,18 @@ void hf_watch_send(struct hf_watch *watch, enum hf_request_kind kind)
 }
 
 /* The strategy pushes no more. */
-static void let_go(struct hf_watch *watch)
+static void drop_push_reference(struct hf_watch *watch)
 {
     if (!watch->pushing)
         return;
     watch->pushing = false;
-    hf_list_remove(&watch->link);
-    unref(watch);
+    hf_dlist_remove(&watch->link);
+    unref_watch(watch);
 }
 
 /* Nothing is told from now on, and the strategy hears that it need not push.
  * Where the client closes, it knows. */
-static void end(struct hf_watch *watch)
+static void end_watch(struct hf_watch *watch)
 {
     struct hf_client *client = watch->client;
 
@@ -129,10 +131,10 @@ static void end(struct hf_watch *watch)
     hf_timer_set(&client->host, &watch->wait.timer, HF_NEVER);
     clear_queue(watch);
     watch->dropped = 0;
-    hf_list_remove(&watch->callback.link);
+    hf_dlist_remove(&watch->callback.link);
     hf_call_abandon(&watch->call);
     if (client->closing || !(client->caps & HF_CAP_WATCH))
-        let_go(watch);
+        drop_push_reference(watch);
     else
         hf_watch_send(watch, HF_REQUEST_UNWATCH);
 }
@@ -146,35 +148,36 @@ void hf_watch_answer(struct hf_watch *watch, enum hf_err err, const char *cause)
         hf_future_answer(opening, err, cause);
     /* The cause goes with the call, which is used anew to end it. */
     if (watch->purpose != HF_WATCH_EVENTS || err)
-        end(watch);
+        end_watch(watch);
 }
 
-void hf_watch_close(struct hf_watch *watch)
+void hf_watch_abort(struct hf_watch *watch)
 {
     watch->references++;
     if (watch->opening)
         hf_watch_answer(watch, HF_ECLOSED, NULL);
     /* NOLINTBEGIN(clang-analyzer-unix.Malloc): the reference above is ours, and
      * the analyzer loses count of it in the calls it does not see into. */
-    end(watch);
+    end_watch(watch);
     hf_call_abandon(&watch->call);
-    let_go(watch);
-    unref(watch);
+    drop_push_reference(watch);
+    unref_watch(watch);
     /* NOLINTEND(clang-analyzer-unix.Malloc) */
 }
 
 static void cancel_opening(struct hf_future *future)
 {
-    struct hf_list *link = future->client->watches.next;
+    struct hf_dlist *link = future->client->watches.next;
 
     while (hf_watch_of(link)->opening != future)
         link = link->next;
     hf_watch_answer(hf_watch_of(link), HF_ECANCELED, NULL);
 }
 
-enum hf_err hf_watch_begin(struct hf_client *client, struct hf_key key,
-                           enum hf_watch_purpose purpose,
-                           struct hf_listener listener, struct hf_watch **made)
+enum hf_err hf_watch_new(struct hf_client *client, struct hf_key key,
+                         enum hf_watch_purpose purpose,
+                         struct hf_listener listener,
+                         struct hf_watch **new_watch)
 {
     struct hf_future *future = malloc(sizeof(*future));
     struct hf_watch *watch;
@@ -182,7 +185,7 @@ enum hf_err hf_watch_begin(struct hf_client *client, struct hf_key key,
 
     if (!future)
         return HF_ENOMEM;
-    err = create(client, key, purpose, &watch);
+    err = create_client_watch(client, key, purpose, &watch);
     if (err) {
         free(future);
         return err;
@@ -193,7 +196,7 @@ enum hf_err hf_watch_begin(struct hf_client *client, struct hf_key key,
     hf_client_ref(client);
     watch->opening = future;
     hf_future_give(future, listener.future);
-    *made = watch;
+    *new_watch = watch;
     return HF_OK;
 }
 
@@ -202,7 +205,7 @@ enum hf_err hf_watch_begin(struct hf_client *client, struct hf_key key,
 static void queue_event(struct hf_watch *watch, const struct hf_event *event)
 {
     size_t owner_size = strlen(event->owner) + 1;
-    struct queued *queued = NULL;
+    struct queued_event *queued = NULL;
 
     if (watch->queued < HF_WATCH_QUEUE_MAX && watch->dropped == 0)
         queued = malloc(sizeof(*queued) + owner_size + event->key.size);
@@ -210,28 +213,28 @@ static void queue_event(struct hf_watch *watch, const struct hf_event *event)
         watch->dropped = event->index + (event->kind != HF_EVENT_DROPPED);
         return;
     }
-    queued->link = (struct hf_list){0};
+    queued->link = (struct hf_dlist){0};
     queued->event = *event;
     memcpy(queued->bytes, event->owner, owner_size);
     hf_copy(queued->bytes + owner_size, event->key.data, event->key.size);
     queued->event.owner = queued->bytes;
     queued->event.key.data = queued->bytes + owner_size;
-    hf_list_push_back(&watch->queue, &queued->link);
+    hf_dlist_push_back(&watch->queue, &queued->link);
     watch->queued++;
 }
 
 /* One event a run, so that other callbacks have their turn. What is queued
  * comes before the mark: it was dropped after them. */
-static void run_events(struct hf_callback *callback)
+static void run_watch_callback(struct hf_callback *callback)
 {
     struct hf_watch *watch = HF_CONTAINER(callback, struct hf_watch, callback);
     struct hf_client *client = watch->client;
-    struct hf_list *link = hf_list_take(&watch->queue);
-    struct queued *queued = NULL;
+    struct hf_dlist *link = hf_dlist_take(&watch->queue);
+    struct queued_event *queued = NULL;
     struct hf_event event = {.kind = HF_EVENT_DROPPED, .owner = ""};
 
     if (link) {
-        queued = HF_CONTAINER(link, struct queued, link);
+        queued = HF_CONTAINER(link, struct queued_event, link);
         event = queued->event;
         watch->queued--;
     } else if (watch->dropped > 0) {
@@ -241,20 +244,21 @@ static void run_events(struct hf_callback *callback)
         return;
     }
     if (watch->queued > 0 || watch->dropped > 0)
-        hf_loop_callback(client, callback, false);
+        hf_loop_queue_callback(client, callback, false);
     watch->references++;
     pthread_mutex_unlock(&client->mutex);
     watch->each(&event, watch->each_arg);
     hf_client_relock(client);
     free(queued);
-    unref(watch);
+    unref_watch(watch);
 }
 
 /* ---- Pushes and answers -------------------------------------------------*/
 
-static struct hf_watch *find(const struct hf_client *client, uint64_t number)
+static struct hf_watch *find_client_watch(const struct hf_client *client,
+                                          uint64_t number)
 {
-    for (struct hf_list *link = client->watches.next; link != &client->watches;
+    for (struct hf_dlist *link = client->watches.next; link != &client->watches;
          link = link->next) {
         if (hf_watch_of(link)->number == number)
             return hf_watch_of(link);
@@ -262,23 +266,23 @@ static struct hf_watch *find(const struct hf_client *client, uint64_t number)
     return NULL;
 }
 
-void hf_watch_pushed(struct hf_host *host, const struct hf_push_event *push)
+void hf_watch_on_event(struct hf_host *host, const struct hf_push_event *push)
 {
     struct hf_client *client = HF_CONTAINER(host, struct hf_client, host);
-    struct hf_watch *watch = find(client, push->watch);
+    struct hf_watch *watch = find_client_watch(client, push->watch);
 
     if (!watch || watch->ended)
         return;
     if (watch->purpose != HF_WATCH_EVENTS) {
-        hf_wait_pushed(watch, &push->event);
+        hf_wait_on_event(watch, &push->event);
     } else if (push->event.kind == HF_EVENT_DROPPED ||
                (push->event.kind & watch->kinds)) {
         queue_event(watch, &push->event);
-        hf_loop_callback(client, &watch->callback, false);
+        hf_loop_queue_callback(client, &watch->callback, false);
     }
 }
 
-static void opened(struct hf_watch *watch, enum hf_err err)
+static void on_watch_opened(struct hf_watch *watch, enum hf_err err)
 {
     if (!err) {
         watch->references++; /* the user's */
@@ -287,7 +291,7 @@ static void opened(struct hf_watch *watch, enum hf_err err)
     hf_watch_answer(watch, err, watch->call.request.answer.cause);
 }
 
-static void settled(struct hf_call *call)
+static void on_watch_settled(struct hf_call *call)
 {
     struct hf_watch *watch = HF_CONTAINER(call, struct hf_watch, call);
     enum hf_err err = call->request.answer.result.err;
@@ -295,25 +299,25 @@ static void settled(struct hf_call *call)
     watch->references++;
     HF_ASSERT(watch->references > 1); /* ours, and what kept it alive */
     if (call->request.kind == HF_REQUEST_UNWATCH)
-        let_go(watch);
+        drop_push_reference(watch);
     else if (watch->purpose != HF_WATCH_EVENTS)
-        hf_wait_settled(watch);
+        hf_wait_on_settled(watch);
     else
-        opened(watch, err);
-    unref(watch);
+        on_watch_opened(watch, err);
+    unref_watch(watch);
 }
 
 /* ---- What the user calls ------------------------------------------------*/
 
-enum hf_err hf_watch_start(struct hf_client *client, struct hf_key prefix,
-                           const struct hf_watch_opts *opts, hf_watch_fn *each,
-                           void *each_arg, struct hf_watch **watch,
-                           hf_done_fn *done, void *arg,
-                           struct hf_future **future)
+enum hf_err hf_watch_open_start(struct hf_client *client, struct hf_key prefix,
+                                const struct hf_watch_opts *opts,
+                                hf_watch_fn *each, void *each_arg,
+                                struct hf_watch **watch, hf_done_fn *done,
+                                void *arg, struct hf_future **future)
 {
     struct hf_watch_opts checked;
     struct hf_error error;
-    struct hf_watch *made;
+    struct hf_watch *new_watch;
     enum hf_err err;
 
     if (!client || !each || !watch)
@@ -330,22 +334,22 @@ enum hf_err hf_watch_start(struct hf_client *client, struct hf_key prefix,
     if (err)
         hf_client_fail(client, err, "%s", error.text);
     else
-        err = hf_watch_begin(client, prefix, HF_WATCH_EVENTS,
-                             (struct hf_listener){done, arg, future}, &made);
+        err = hf_watch_new(client, prefix, HF_WATCH_EVENTS,
+                           (struct hf_listener){done, arg, future}, &new_watch);
     if (!err) {
-        made->kinds = checked.kinds;
-        made->each = each;
-        made->each_arg = each_arg;
-        made->out = watch;
-        made->call.request.from = checked.from;
-        hf_watch_send(made, HF_REQUEST_WATCH);
+        new_watch->kinds = checked.kinds;
+        new_watch->each = each;
+        new_watch->each_arg = each_arg;
+        new_watch->out = watch;
+        new_watch->call.request.from = checked.from;
+        hf_watch_send(new_watch, HF_REQUEST_WATCH);
     }
     hf_client_leave(client);
     return err;
 }
 
 /* Who blocks has no event loop: its callbacks want a thread. */
-static enum hf_err see_driven(struct hf_client *client)
+static enum hf_err ensure_watch_driver(struct hf_client *client)
 {
     enum hf_err err = hf_client_enter(client);
 
@@ -356,33 +360,33 @@ static enum hf_err see_driven(struct hf_client *client)
     return err;
 }
 
-enum hf_err hf_watch(struct hf_client *client, struct hf_key prefix,
-                     const struct hf_watch_opts *opts, hf_watch_fn *each,
-                     void *arg, struct hf_watch **watch)
+enum hf_err hf_watch_open(struct hf_client *client, struct hf_key prefix,
+                          const struct hf_watch_opts *opts, hf_watch_fn *each,
+                          void *arg, struct hf_watch **watch)
 {
     struct hf_future *future = NULL;
     enum hf_err err = hf_client_may_block(client);
 
     if (!err)
-        err = see_driven(client);
+        err = ensure_watch_driver(client);
     if (!err)
-        err = hf_watch_start(client, prefix, opts, each, arg, watch, NULL, NULL,
-                             &future);
-    return hf_operation_finish(err, future);
+        err = hf_watch_open_start(client, prefix, opts, each, arg, watch, NULL,
+                                  NULL, &future);
+    return hf_operation_wait(err, future);
 }
 
-void hf_watch_free(struct hf_watch *watch)
+void hf_watch_close(struct hf_watch *watch)
 {
     struct hf_client *client;
 
     if (!watch)
         return;
     client = watch->client;
-    if (hf_client_enter_closed(client))
+    if (hf_client_enter_any(client))
         return;
-    end(watch);
+    end_watch(watch);
     hf_loop_await_callback(client, &watch->callback);
     /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): this is the user's own. */
-    unref(watch);
+    unref_watch(watch);
     hf_client_leave(client);
 }

@@ -24,8 +24,8 @@ enum hf_watch_purpose {
 
 struct hf_watch {
     struct hf_client *client;
-    struct hf_list link; /* in the client */
-    struct hf_call call; /* WATCH, READ, UNWATCH in turn */
+    struct hf_dlist link; /* in the client */
+    struct hf_call call;  /* WATCH, READ, UNWATCH in turn */
     uint64_t number;
     unsigned references;
     enum hf_watch_purpose purpose;
@@ -36,7 +36,7 @@ struct hf_watch {
     uint32_t kinds;
     hf_watch_fn *each;
     void *each_arg;
-    struct hf_list queue;
+    struct hf_dlist queue;
     size_t queued;
     uint64_t dropped; /* first index after what is missing; 0: nothing is */
     struct hf_callback callback;
@@ -51,9 +51,10 @@ struct hf_watch {
 
 /* Make one that answers a future, which the listener gets; nothing is sent
  * yet. HF_ENOMEM, HF_ELIMIT. */
-enum hf_err hf_watch_begin(struct hf_client *client, struct hf_key key,
-                           enum hf_watch_purpose purpose,
-                           struct hf_listener listener, struct hf_watch **made);
+enum hf_err hf_watch_new(struct hf_client *client, struct hf_key key,
+                         enum hf_watch_purpose purpose,
+                         struct hf_listener listener,
+                         struct hf_watch **new_watch);
 
 /* Send a request of this kind for its key; no other is open. */
 void hf_watch_send(struct hf_watch *watch, enum hf_request_kind kind);
@@ -67,10 +68,10 @@ void hf_watch_answer(struct hf_watch *watch, enum hf_err err,
 struct hf_key hf_watch_key(const struct hf_watch *watch);
 
 /* hf_host_ops.event: a push has come. */
-void hf_watch_pushed(struct hf_host *host, const struct hf_push_event *push);
+void hf_watch_on_event(struct hf_host *host, const struct hf_push_event *push);
 
 /* The client closes. */
-void hf_watch_close(struct hf_watch *watch);
-struct hf_watch *hf_watch_of(struct hf_list *link);
+void hf_watch_abort(struct hf_watch *watch);
+struct hf_watch *hf_watch_of(struct hf_dlist *link);
 
 #endif

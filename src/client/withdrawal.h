@@ -11,15 +11,15 @@
 #include "client/call.h"
 
 struct hf_withdrawal {
-    struct hf_list link; /* in the client */
+    struct hf_dlist link; /* in the client */
     struct hf_call call;
     size_t key_size;
     uint8_t key[];
 };
 
 /* Without memory there is no withdrawal: the lease ends the claim. */
-void hf_withdraw(struct hf_client *client, struct hf_key key,
-                 const struct hf_nonce *nonce, hf_time until);
+void hf_withdrawal_start(struct hf_client *client, struct hf_key key,
+                         const struct hf_nonce *nonce, hf_time until);
 
 /* Drop one that is still open: the client goes. */
 void hf_withdrawal_free(struct hf_withdrawal *withdrawal);

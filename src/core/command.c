@@ -50,7 +50,7 @@ static uint8_t flags_of(const struct hf_command *command)
                      (command->has_expected ? FLAG_EXPECTED : 0));
 }
 
-bool hf_command_valid(const struct hf_command *command)
+bool hf_command_is_valid(const struct hf_command *command)
 {
     unsigned has;
 
@@ -152,25 +152,26 @@ enum hf_err hf_command_decode(struct hf_command *command, const void *data,
     if (read.kind <= 0 || read.kind >= HF_COMMAND_KINDS)
         return HF_EPROTO;
     read_fields(&read, &reader);
-    if (reader.failed || reader.size > 0 || !hf_command_valid(&read))
+    if (reader.failed || reader.size > 0 || !hf_command_is_valid(&read))
         return HF_EPROTO;
     *command = read;
     return HF_OK;
 }
 
-void hf_result_encode(const struct hf_result *result, struct hf_buf *buf)
+void hf_command_encode_result(const struct hf_result *result,
+                              struct hf_buf *buf)
 {
     hf_buf_u8(buf, (uint8_t)(-(int)result->err));
-    hf_buf_u32(buf, result->place);
+    hf_buf_u32(buf, result->position);
     hf_buf_u32(buf, result->generation);
     hf_buf_u64(buf, result->token);
     hf_buf_u64(buf, result->session);
 }
 
-void hf_result_read(struct hf_result *result, struct hf_reader *reader)
+void hf_command_read_result(struct hf_result *result, struct hf_reader *reader)
 {
     result->err = (enum hf_err)(-(int)hf_reader_u8(reader));
-    result->place = hf_reader_u32(reader);
+    result->position = hf_reader_u32(reader);
     result->generation = hf_reader_u32(reader);
     result->token = hf_reader_u64(reader);
     result->session = hf_reader_u64(reader);
@@ -178,13 +179,13 @@ void hf_result_read(struct hf_result *result, struct hf_reader *reader)
         reader->failed = true;
 }
 
-enum hf_err hf_result_decode(struct hf_result *result, const void *data,
-                             size_t size)
+enum hf_err hf_command_decode_result(struct hf_result *result, const void *data,
+                                     size_t size)
 {
     struct hf_reader reader = {.data = data, .size = size};
     struct hf_result read;
 
-    hf_result_read(&read, &reader);
+    hf_command_read_result(&read, &reader);
     if (reader.failed || reader.size > 0)
         return HF_EPROTO;
     *result = read;

@@ -48,7 +48,7 @@ struct hf_command {
 
 struct hf_result {
     enum hf_err err;
-    uint32_t place;      /* LOCK, HF_EBUSY: in line, 1 is the next; 0: not */
+    uint32_t position;   /* LOCK, HF_EBUSY: in line, 1 is the next; 0: not */
     uint32_t generation; /* of the lease: renewals since the grant */
     uint64_t token;      /* LOCK, CANCEL: of the grant; 0: none */
     uint64_t session;    /* OPEN */
@@ -59,14 +59,15 @@ void hf_command_encode(const struct hf_command *command, struct hf_buf *buf);
 enum hf_err hf_command_decode(struct hf_command *command, const void *data,
                               size_t size);
 
-void hf_result_encode(const struct hf_result *result, struct hf_buf *buf);
-enum hf_err hf_result_decode(struct hf_result *result, const void *data,
-                             size_t size);
+void hf_command_encode_result(const struct hf_result *result,
+                              struct hf_buf *buf);
+enum hf_err hf_command_decode_result(struct hf_result *result, const void *data,
+                                     size_t size);
 
 /* The same in the middle of other bytes; a bad result fails the reader. */
-void hf_result_read(struct hf_result *result, struct hf_reader *reader);
+void hf_command_read_result(struct hf_result *result, struct hf_reader *reader);
 
 /* Whether every field is within its limits for its kind. */
-bool hf_command_valid(const struct hf_command *command);
+bool hf_command_is_valid(const struct hf_command *command);
 
 #endif

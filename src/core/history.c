@@ -87,10 +87,10 @@ void hf_history_add(struct hf_history *history, const struct hf_event *event)
     history->next++;
 }
 
-struct hf_cursor hf_history_from(const struct hf_history *history,
-                                 uint64_t index)
+struct hf_history_cursor hf_history_seek(const struct hf_history *history,
+                                         uint64_t index)
 {
-    struct hf_cursor cursor = {history->oldest, index};
+    struct hf_history_cursor cursor = {history->oldest, index};
 
     while (cursor.offset < history->newest) {
         const struct record *record = record_at(history, cursor.offset);
@@ -102,13 +102,13 @@ struct hf_cursor hf_history_from(const struct hf_history *history,
     return cursor;
 }
 
-bool hf_history_read(const struct hf_history *history, struct hf_cursor *cursor,
-                     struct hf_event *event)
+bool hf_history_read(const struct hf_history *history,
+                     struct hf_history_cursor *cursor, struct hf_event *event)
 {
     const struct record *record;
 
     if (cursor->index < history->first) {
-        *cursor = (struct hf_cursor){history->oldest, history->first};
+        *cursor = (struct hf_history_cursor){history->oldest, history->first};
         *event = (struct hf_event){
             .kind = HF_EVENT_DROPPED, .index = history->first, .owner = ""};
         return true;

@@ -17,7 +17,7 @@ struct hf_history {
     uint64_t next;   /* and of the next one to be added */
 };
 
-struct hf_cursor {
+struct hf_history_cursor {
     uint64_t offset;
     uint64_t index; /* of the next event it wants */
 };
@@ -31,12 +31,12 @@ void hf_history_add(struct hf_history *history, const struct hf_event *event);
 
 /* A cursor that begins at `index`; what is not kept any more shows as
  * dropped, and what is not yet there is waited for. */
-struct hf_cursor hf_history_from(const struct hf_history *history,
-                                 uint64_t index);
+struct hf_history_cursor hf_history_seek(const struct hf_history *history,
+                                         uint64_t index);
 
 /* The next event, whose key and owner stay in place until the next
  * hf_history_add(), or a DROPPED mark. False: there is none. */
-bool hf_history_read(const struct hf_history *history, struct hf_cursor *cursor,
-                     struct hf_event *event);
+bool hf_history_read(const struct hf_history *history,
+                     struct hf_history_cursor *cursor, struct hf_event *event);
 
 #endif

@@ -38,7 +38,7 @@ struct hf_lease *hf_leases_due(const struct hf_leases *leases, hf_time now)
     return HF_CONTAINER(top, struct hf_lease, link);
 }
 
-hf_time hf_leases_next(const struct hf_leases *leases)
+hf_time hf_leases_next_deadline(const struct hf_leases *leases)
 {
     return hf_heap_top_key(&leases->heap);
 }

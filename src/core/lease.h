@@ -40,7 +40,7 @@ void hf_leases_drop(struct hf_leases *leases, struct hf_lease *lease);
 struct hf_lease *hf_leases_due(const struct hf_leases *leases, hf_time now);
 
 /* When to look again; HF_NEVER if nothing is held. */
-hf_time hf_leases_next(const struct hf_leases *leases);
+hf_time hf_leases_next_deadline(const struct hf_leases *leases);
 
 /* When `lease` ends; HF_NEVER if it is not here. */
 hf_time hf_leases_deadline(const struct hf_leases *leases,

@@ -17,8 +17,8 @@ struct hf_session *hf_session_new(uint64_t id, struct hf_bytes label)
     session->id = id;
     session->label_size = (uint8_t)label.size;
     hf_copy(session->label, label.data, label.size);
-    hf_list_init(&session->waiting);
-    hf_list_init(&session->granted);
+    hf_dlist_init(&session->waiting);
+    hf_dlist_init(&session->granted);
     return session;
 }
 
@@ -26,27 +26,28 @@ void hf_session_free(struct hf_session *session)
 {
     if (!session)
         return;
-    free(session->kept);
+    free(session->results);
     free(session);
 }
 
-static uint64_t later(uint64_t a, uint64_t b)
+static uint64_t max_sequence(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
 
-static struct hf_kept *slot(const struct hf_session *session, uint64_t sequence)
+static struct hf_session_result *result_slot(const struct hf_session *session,
+                                             uint64_t sequence)
 {
-    return &session->kept[sequence & (session->capacity - 1)];
+    return &session->results[sequence & (session->capacity - 1)];
 }
 
-struct hf_kept *hf_session_find(const struct hf_session *session,
-                                uint64_t sequence)
+struct hf_session_result *hf_session_find(const struct hf_session *session,
+                                          uint64_t sequence)
 {
     if (sequence == 0 || session->capacity == 0 || sequence < session->done ||
-        slot(session, sequence)->sequence != sequence)
+        result_slot(session, sequence)->sequence != sequence)
         return NULL;
-    return slot(session, sequence);
+    return result_slot(session, sequence);
 }
 
 /* Slots below `done` are overwritten as their places are needed: nothing need
@@ -55,9 +56,9 @@ struct hf_kept *hf_session_find(const struct hf_session *session,
 enum hf_err hf_session_reserve(struct hf_session *session, uint64_t done,
                                uint64_t sequence)
 {
-    uint64_t last = later(session->highest, sequence);
+    uint64_t last = max_sequence(session->highest, sequence);
     uint32_t capacity = session->capacity ? session->capacity : CAPACITY_MIN;
-    struct hf_kept *kept;
+    struct hf_session_result *kept;
 
     while (capacity <= last - done)
         capacity *= 2;
@@ -67,22 +68,23 @@ enum hf_err hf_session_reserve(struct hf_session *session, uint64_t done,
     if (!kept)
         return HF_ENOMEM;
     for (uint32_t i = 0; i < session->capacity; i++) {
-        if (session->kept[i].sequence != 0)
-            kept[session->kept[i].sequence & (capacity - 1)] = session->kept[i];
+        if (session->results[i].sequence != 0)
+            kept[session->results[i].sequence & (capacity - 1)] =
+                session->results[i];
     }
-    free(session->kept);
-    session->kept = kept;
+    free(session->results);
+    session->results = kept;
     session->capacity = capacity;
     return HF_OK;
 }
 
 /* Whether a later command of the same nonce has ended what this LOCK would
  * begin: it was on its way for too long. */
-static bool overtaken(const struct hf_session *session,
-                      const struct hf_command *command)
+static bool is_overtaken(const struct hf_session *session,
+                         const struct hf_command *command)
 {
     for (uint64_t i = session->highest; i > command->sequence; i--) {
-        const struct hf_kept *kept = hf_session_find(session, i);
+        const struct hf_session_result *kept = hf_session_find(session, i);
 
         if (kept && kept->kind != HF_COMMAND_LOCK &&
             hf_nonce_equal(&kept->nonce, &command->nonce))
@@ -91,8 +93,9 @@ static bool overtaken(const struct hf_session *session,
     return false;
 }
 
-static enum hf_err judge(const struct hf_session *session,
-                         const struct hf_command *command, uint64_t done)
+static enum hf_err classify_command(const struct hf_session *session,
+                                    const struct hf_command *command,
+                                    uint64_t done)
 {
     if (command->sequence < done || command->sequence == 0)
         return HF_ECANCELED;
@@ -100,7 +103,7 @@ static enum hf_err judge(const struct hf_session *session,
         return HF_EBUSY;
     if (command->sequence - done >= HF_WINDOW_MAX)
         return HF_ELIMIT;
-    if (command->kind == HF_COMMAND_LOCK && overtaken(session, command))
+    if (command->kind == HF_COMMAND_LOCK && is_overtaken(session, command))
         return HF_ECANCELED;
     return HF_OK;
 }
@@ -109,15 +112,15 @@ enum hf_err hf_session_admit(struct hf_session *session,
                              const struct hf_command *command,
                              struct hf_result *result)
 {
-    uint64_t done = later(session->done, command->done);
-    enum hf_err err = judge(session, command, done);
+    uint64_t done = max_sequence(session->done, command->done);
+    enum hf_err err = classify_command(session, command, done);
 
     if (!err)
         return hf_session_reserve(session, done, command->sequence);
     session->done = done;
     *result = (struct hf_result){.err = err};
     if (err == HF_EBUSY)
-        *result = slot(session, command->sequence)->result;
+        *result = result_slot(session, command->sequence)->result;
     return err;
 }
 
@@ -125,9 +128,9 @@ void hf_session_keep(struct hf_session *session,
                      const struct hf_command *command,
                      const struct hf_result *result)
 {
-    session->done = later(session->done, command->done);
-    session->highest = later(session->highest, command->sequence);
-    *slot(session, command->sequence) = (struct hf_kept){
+    session->done = max_sequence(session->done, command->done);
+    session->highest = max_sequence(session->highest, command->sequence);
+    *result_slot(session, command->sequence) = (struct hf_session_result){
         .sequence = command->sequence,
         .kind = command->kind,
         .nonce = command->nonce,

@@ -12,11 +12,11 @@
 #ifndef HF_CORE_SESSION_H
 #define HF_CORE_SESSION_H
 
-#include "base/list.h"
+#include "base/dlist.h"
 #include "base/map.h"
 #include "core/command.h"
 
-struct hf_kept {
+struct hf_session_result {
     uint64_t sequence; /* 0: empty */
     enum hf_command_kind kind;
     struct hf_nonce nonce;
@@ -24,17 +24,19 @@ struct hf_kept {
 };
 
 struct hf_session {
-    struct hf_map_link link; /* in the table, by id */
-    struct hf_list in_table; /* in the order of ids */
+    struct hf_map_link link;  /* in the table, by id */
+    struct hf_dlist in_table; /* in the order of ids */
     uint64_t id;
-    uint64_t done;        /* nothing below is awaited */
-    uint64_t highest;     /* sequence seen */
-    struct hf_kept *kept; /* by sequence modulo capacity, a power of two */
+    uint64_t done;    /* nothing below is awaited */
+    uint64_t highest; /* sequence seen */
+    struct hf_session_result
+        *results; /* by sequence modulo capacity, a power of two */
     uint32_t capacity;
     uint32_t holds; /* keys held: an ended session lives as long as these */
     bool ended;
-    struct hf_list waiting; /* claims, by the sequence of their last LOCK */
-    struct hf_list granted; /* claims granted after a wait, untold, by token */
+    struct hf_dlist waiting; /* claims, by the sequence of their last LOCK */
+    struct hf_dlist
+        granted; /* claims granted after a wait, unreported, by token */
     uint8_t label_size;
     char label[];
 };
@@ -59,8 +61,8 @@ void hf_session_keep(struct hf_session *session,
                      const struct hf_result *result);
 
 /* The result kept under `sequence`, or NULL. */
-struct hf_kept *hf_session_find(const struct hf_session *session,
-                                uint64_t sequence);
+struct hf_session_result *hf_session_find(const struct hf_session *session,
+                                          uint64_t sequence);
 
 /* Make room for results from `done` up to `sequence`. All that is kept stays,
  * also below `done`, until hf_session_keep() needs its place. */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
-#include "core/entries.h"
+#include "core/table_links.h"
 
 /*     magic version
  *     token last_session index
@@ -13,7 +13,7 @@
  *                       waiter count, each: claim sequence arrival
  *     checksum of all before it
  *
- * where a claim is: session nonce lease value note. An untold grant is a flag:
+ * where a claim is: session nonce lease value note. An unreported grant is a flag:
  * all else about it is in the hold. Sessions come in the order of their ids,
  * holds in the order of their tokens and waiters as they are served, so equal
  * tables are equal bytes. */
@@ -40,18 +40,18 @@ static uint64_t checksum(const void *data, size_t size)
 /* ---- Encoding -----------------------------------------------------------*/
 
 /* Sequences from `done` up to the highest: at most HF_WINDOW_MAX. */
-static uint32_t window(const struct hf_session *session)
+static uint32_t window_size(const struct hf_session *session)
 {
     if (session->highest < session->done)
         return 0;
     return (uint32_t)(session->highest - session->done) + 1;
 }
 
-static uint32_t count_kept(const struct hf_session *session)
+static uint32_t count_results(const struct hf_session *session)
 {
     uint32_t count = 0;
 
-    for (uint32_t i = 0; i < window(session); i++)
+    for (uint32_t i = 0; i < window_size(session); i++)
         count += hf_session_find(session, session->done + i) != NULL;
     return count;
 }
@@ -63,9 +63,9 @@ static void encode_session(const struct hf_session *session, struct hf_buf *buf)
     hf_buf_u64(buf, session->done);
     hf_buf_u64(buf, session->highest);
     hf_buf_bytes(buf, session->label, session->label_size);
-    hf_buf_u32(buf, count_kept(session));
-    for (uint32_t i = 0; i < window(session); i++) {
-        const struct hf_kept *kept =
+    hf_buf_u32(buf, count_results(session));
+    for (uint32_t i = 0; i < window_size(session); i++) {
+        const struct hf_session_result *kept =
             hf_session_find(session, session->done + i);
 
         if (!kept)
@@ -73,11 +73,12 @@ static void encode_session(const struct hf_session *session, struct hf_buf *buf)
         hf_buf_u64(buf, kept->sequence);
         hf_buf_u8(buf, (uint8_t)kept->kind);
         hf_buf_raw(buf, kept->nonce.bytes, sizeof(kept->nonce.bytes));
-        hf_result_encode(&kept->result, buf);
+        hf_command_encode_result(&kept->result, buf);
     }
 }
 
-static void encode_claim(const struct hf_claim *claim, struct hf_buf *buf)
+static void encode_claim(const struct hf_table_waiter *claim,
+                         struct hf_buf *buf)
 {
     const uint8_t *data = claim->data;
 
@@ -90,7 +91,7 @@ static void encode_claim(const struct hf_claim *claim, struct hf_buf *buf)
 
 static void encode_hold(const struct hf_hold *hold, struct hf_buf *buf)
 {
-    struct hf_claim holder = {
+    struct hf_table_waiter holder = {
         .session = hold->session,
         .nonce = hold->nonce,
         .lease_ms = hold->lease_ms,
@@ -103,11 +104,13 @@ static void encode_hold(const struct hf_hold *hold, struct hf_buf *buf)
     encode_claim(&holder, buf);
     hf_buf_u64(buf, hold->token);
     hf_buf_u32(buf, hold->generation);
-    hf_buf_u8(buf, (uint8_t)((hold->forced ? 1 : 0) | (hold->untold ? 2 : 0)));
+    hf_buf_u8(buf,
+              (uint8_t)((hold->forced ? 1 : 0) | (hold->unreported ? 2 : 0)));
     hf_buf_u32(buf, hold->waiters);
-    for (struct hf_list *link = hold->line.next; link != &hold->line;
+    for (struct hf_dlist *link = hold->queue.next; link != &hold->queue;
          link = link->next) {
-        struct hf_claim *claim = HF_CONTAINER(link, struct hf_claim, in_line);
+        struct hf_table_waiter *claim =
+            HF_CONTAINER(link, struct hf_table_waiter, in_queue);
 
         encode_claim(claim, buf);
         hf_buf_u64(buf, claim->sequence);
@@ -130,7 +133,7 @@ void hf_snapshot_encode(const struct hf_table *table, struct hf_buf *buf)
     while ((session = hf_table_next_session(table, session)))
         encode_session(session, buf);
     hf_buf_u32(buf, (uint32_t)table->holds.count);
-    while ((hold = hf_table_next(table, hold)))
+    while ((hold = hf_table_next_hold(table, hold)))
         encode_hold(hold, buf);
     if (!buf->failed)
         hf_buf_u64(buf, checksum(buf->data + start, buf->size - start));
@@ -138,15 +141,15 @@ void hf_snapshot_encode(const struct hf_table *table, struct hf_buf *buf)
 
 /* ---- Decoding -----------------------------------------------------------*/
 
-static enum hf_err decode_kept(struct hf_session *session,
-                               struct hf_reader *reader)
+static enum hf_err decode_result(struct hf_session *session,
+                                 struct hf_reader *reader)
 {
     struct hf_command command = {.sequence = hf_reader_u64(reader)};
     struct hf_result result;
 
     command.kind = hf_reader_u8(reader);
     hf_reader_raw(reader, command.nonce.bytes, sizeof(command.nonce.bytes));
-    hf_result_read(&result, reader);
+    hf_command_read_result(&result, reader);
     if (reader->failed || command.sequence < session->done ||
         command.sequence > session->highest ||
         hf_session_find(session, command.sequence) || command.sequence == 0 ||
@@ -157,18 +160,18 @@ static enum hf_err decode_kept(struct hf_session *session,
     return HF_OK;
 }
 
-static uint64_t last_id(const struct hf_table *table)
+static uint64_t last_session_id(const struct hf_table *table)
 {
-    const struct hf_list *last = table->all_sessions.prev;
+    const struct hf_dlist *last = table->all_sessions.prev;
 
     if (last == &table->all_sessions)
         return 0;
     return HF_CONTAINER(last, struct hf_session, in_table)->id;
 }
 
-static uint64_t last_token(const struct hf_table *table)
+static uint64_t last_hold_token(const struct hf_table *table)
 {
-    const struct hf_list *last = table->by_token.prev;
+    const struct hf_dlist *last = table->by_token.prev;
 
     if (last == &table->by_token)
         return 0;
@@ -187,8 +190,8 @@ static enum hf_err decode_session(struct hf_table *table,
     struct hf_session *session;
     enum hf_err err = HF_OK;
 
-    if (reader->failed || id <= last_id(table) || id > table->last_session ||
-        ended > 1 || count > HF_WINDOW_MAX ||
+    if (reader->failed || id <= last_session_id(table) ||
+        id > table->last_session || ended > 1 || count > HF_WINDOW_MAX ||
         (highest >= done && highest - done >= HF_WINDOW_MAX))
         return HF_EPROTO;
     session = hf_session_new(id, label);
@@ -201,12 +204,12 @@ static enum hf_err decode_session(struct hf_table *table,
     if (count > 0 && highest >= done)
         err = hf_session_reserve(session, done, highest);
     for (uint32_t i = 0; !err && i < count; i++)
-        err = highest < done ? HF_EPROTO : decode_kept(session, reader);
+        err = highest < done ? HF_EPROTO : decode_result(session, reader);
     return err;
 }
 
 /* The fields of a claim, borrowed from the input but for the session. */
-struct claim {
+struct claim_fields {
     struct hf_session *session;
     struct hf_nonce nonce;
     uint32_t lease_ms;
@@ -215,9 +218,10 @@ struct claim {
 };
 
 static enum hf_err decode_claim(const struct hf_table *table,
-                                struct claim *claim, struct hf_reader *reader)
+                                struct claim_fields *claim,
+                                struct hf_reader *reader)
 {
-    claim->session = hf_table_session(table, hf_reader_u64(reader));
+    claim->session = hf_table_find_session(table, hf_reader_u64(reader));
     hf_reader_raw(reader, claim->nonce.bytes, sizeof(claim->nonce.bytes));
     claim->lease_ms = hf_reader_u32(reader);
     claim->value = hf_reader_bytes(reader, HF_VALUE_MAX);
@@ -230,9 +234,11 @@ static enum hf_err decode_claim(const struct hf_table *table,
 
 /* The grant overwrites what is kept under `sequence`: it must be a LOCK of the
  * same nonce, or be gone, or another command would change its answer. */
-static bool fits(const struct claim *claim, uint64_t sequence)
+static bool is_consistent_waiter(const struct claim_fields *claim,
+                                 uint64_t sequence)
 {
-    const struct hf_kept *kept = hf_session_find(claim->session, sequence);
+    const struct hf_session_result *kept =
+        hf_session_find(claim->session, sequence);
 
     return sequence > 0 && sequence <= claim->session->highest &&
            (!kept || (kept->kind == HF_COMMAND_LOCK &&
@@ -242,19 +248,20 @@ static bool fits(const struct claim *claim, uint64_t sequence)
 static enum hf_err decode_waiter(struct hf_table *table, struct hf_hold *hold,
                                  struct hf_reader *reader)
 {
-    struct claim read;
-    struct hf_claim *claim;
+    struct claim_fields read;
+    struct hf_table_waiter *claim;
     enum hf_err err = decode_claim(table, &read, reader);
     uint64_t sequence = hf_reader_u64(reader);
     uint64_t arrival = hf_reader_u64(reader);
 
     if (err)
         return err;
-    if (reader->failed || read.session->ended || !fits(&read, sequence) ||
-        hf_table_find_claim(table, hold, &read.nonce) ||
+    if (reader->failed || read.session->ended ||
+        !is_consistent_waiter(&read, sequence) ||
+        hf_table_find_waiter(table, hold, &read.nonce) ||
         hf_nonce_equal(&read.nonce, &hold->nonce) || arrival > COUNTER_MAX)
         return HF_EPROTO;
-    claim = hf_table_add_claim(table, hold, read.session, &read.nonce, LATEST);
+    claim = hf_table_add_waiter(table, hold, read.session, &read.nonce, LATEST);
     if (!claim)
         return HF_ENOMEM;
     claim->lease_ms = read.lease_ms;
@@ -264,21 +271,22 @@ static enum hf_err decode_waiter(struct hf_table *table, struct hf_hold *hold,
     if (arrival < claim->arrival)
         return HF_EPROTO; /* it came before the one ahead of it */
     claim->arrival = arrival;
-    return hf_table_data(read.value, read.note, &claim->data);
+    return hf_table_pack_data(read.value, read.note, &claim->data);
 }
 
-/* The claim behind an untold grant is made as a waiter and moved on. */
-static enum hf_err restore_untold(struct hf_table *table, struct hf_hold *hold)
+/* The claim behind an unreported grant is made as a waiter and moved on. */
+static enum hf_err restore_unreported(struct hf_table *table,
+                                      struct hf_hold *hold)
 {
-    struct hf_claim *claim;
+    struct hf_table_waiter *claim;
 
     if (hold->session->ended)
         return HF_EPROTO;
     claim =
-        hf_table_add_claim(table, hold, hold->session, &hold->nonce, LATEST);
+        hf_table_add_waiter(table, hold, hold->session, &hold->nonce, LATEST);
     if (!claim)
         return HF_ENOMEM;
-    hf_table_grant_untold(table, hold, claim);
+    hf_table_grant_waiter(table, hold, claim);
     return HF_OK;
 }
 
@@ -286,8 +294,8 @@ static enum hf_err decode_hold(struct hf_table *table, struct hf_reader *reader)
 {
     struct hf_bytes bytes = hf_reader_bytes(reader, HF_KEY_MAX);
     struct hf_key key = {bytes.data, bytes.size};
-    uint64_t hash = hf_table_hash(table, key);
-    struct claim read;
+    uint64_t hash = hf_table_hash_key(table, key);
+    struct claim_fields read;
     struct hf_hold *hold;
     enum hf_err err = decode_claim(table, &read, reader);
     uint64_t token = hf_reader_u64(reader);
@@ -298,8 +306,9 @@ static enum hf_err decode_hold(struct hf_table *table, struct hf_reader *reader)
     if (err)
         return err;
     if (reader->failed || key.size < 1 ||
-        hf_table_find_hashed(table, key, hash) || token <= last_token(table) ||
-        token > table->token || flags > 3 || waiters > HF_WAITERS_MAX)
+        hf_table_find_hashed(table, key, hash) ||
+        token <= last_hold_token(table) || token > table->token || flags > 3 ||
+        waiters > HF_WAITERS_MAX)
         return HF_EPROTO;
     hold = hf_table_add_hashed(table, key, hash, read.session);
     if (!hold)
@@ -311,15 +320,16 @@ static enum hf_err decode_hold(struct hf_table *table, struct hf_reader *reader)
     hold->forced = (flags & 1) != 0;
     hold->value_size = (uint32_t)read.value.size;
     hold->note_size = (uint8_t)read.note.size;
-    err = hf_table_data(read.value, read.note, &hold->data);
+    err = hf_table_pack_data(read.value, read.note, &hold->data);
     if (!err && (flags & 2))
-        err = restore_untold(table, hold);
+        err = restore_unreported(table, hold);
     for (uint32_t i = 0; !err && i < waiters; i++)
         err = decode_waiter(table, hold, reader);
     return err;
 }
 
-static enum hf_err decode(struct hf_table *table, struct hf_reader *reader)
+static enum hf_err decode_table(struct hf_table *table,
+                                struct hf_reader *reader)
 {
     uint32_t magic = hf_reader_u32(reader);
     uint8_t version = hf_reader_u8(reader);
@@ -364,8 +374,8 @@ static bool has_stray_session(const struct hf_table *table)
 
 static int compare_claims(const void *a, const void *b)
 {
-    const struct hf_claim *x = *(struct hf_claim *const *)a;
-    const struct hf_claim *y = *(struct hf_claim *const *)b;
+    const struct hf_table_waiter *x = *(struct hf_table_waiter *const *)a;
+    const struct hf_table_waiter *y = *(struct hf_table_waiter *const *)b;
 
     if (x->session != y->session)
         return x->session->id < y->session->id ? -1 : 1;
@@ -373,14 +383,14 @@ static int compare_claims(const void *a, const void *b)
 }
 
 static void collect_claims(const struct hf_table *table,
-                           struct hf_claim **claims)
+                           struct hf_table_waiter **claims)
 {
     const struct hf_session *session = NULL;
 
     while ((session = hf_table_next_session(table, session))) {
-        for (struct hf_list *link = session->waiting.next;
+        for (struct hf_dlist *link = session->waiting.next;
              link != &session->waiting; link = link->next)
-            *claims++ = HF_CONTAINER(link, struct hf_claim, of_session);
+            *claims++ = HF_CONTAINER(link, struct hf_table_waiter, in_session);
     }
 }
 
@@ -389,18 +399,20 @@ static void collect_claims(const struct hf_table *table,
 static enum hf_err sort_waiters(struct hf_table *table)
 {
     size_t count = table->waiting.count;
-    struct hf_claim **claims = malloc((count + 1) * sizeof(struct hf_claim *));
+    struct hf_table_waiter **claims =
+        malloc((count + 1) * sizeof(struct hf_table_waiter *));
     enum hf_err err = HF_OK;
 
     if (!claims)
         return HF_ENOMEM;
     collect_claims(table, claims);
-    qsort(claims, count, sizeof(struct hf_claim *), compare_claims);
+    qsort(claims, count, sizeof(struct hf_table_waiter *), compare_claims);
     for (size_t i = 0; i < count; i++) {
         if (i > 0 && compare_claims(&claims[i - 1], &claims[i]) == 0)
             err = HF_EPROTO;
-        hf_list_remove(&claims[i]->of_session);
-        hf_list_push_back(&claims[i]->session->waiting, &claims[i]->of_session);
+        hf_dlist_remove(&claims[i]->in_session);
+        hf_dlist_push_back(&claims[i]->session->waiting,
+                           &claims[i]->in_session);
     }
     free(claims);
     return err;
@@ -419,7 +431,7 @@ enum hf_err hf_snapshot_decode(struct hf_table *table, const void *data,
     tail = (struct hf_reader){reader.data + reader.size, CHECKSUM_SIZE, false};
     if (hf_reader_u64(&tail) != checksum(data, reader.size))
         return HF_EPROTO;
-    err = decode(table, &reader);
+    err = decode_table(table, &reader);
     if (!err && has_stray_session(table))
         err = HF_EPROTO;
     if (!err)

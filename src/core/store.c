@@ -1,7 +1,7 @@
 #include "core/store.h"
 
-static void keep_history(struct hf_store *store,
-                         const struct hf_table_event *event)
+static void record_history(struct hf_store *store,
+                           const struct hf_table_event *event)
 {
     struct hf_event kept = {
         .kind = event->kind,
@@ -17,7 +17,7 @@ static void keep_history(struct hf_store *store,
     hf_history_add(&store->history, &kept);
 }
 
-static void on_event(void *arg, const struct hf_table_event *event)
+static void on_table_event(void *arg, const struct hf_table_event *event)
 {
     struct hf_store *store = arg;
     struct hf_hold *hold = event->hold;
@@ -31,7 +31,7 @@ static void on_event(void *arg, const struct hf_table_event *event)
         hf_leases_set(&store->leases, &hold->lease,
                       hf_time_add(store->now, event->lease_ms));
     if (store->history.bytes)
-        keep_history(store, event);
+        record_history(store, event);
     store->event(store->arg, event);
 }
 
@@ -39,7 +39,7 @@ void hf_store_init(struct hf_store *store, const struct hf_seed *seed,
                    hf_table_event_fn *event, void *arg)
 {
     *store = (struct hf_store){.event = event, .arg = arg};
-    hf_table_init(&store->table, seed, on_event, store);
+    hf_table_init(&store->table, seed, on_table_event, store);
 }
 
 void hf_store_fini(struct hf_store *store)
@@ -61,8 +61,8 @@ void hf_store_run(struct hf_store *store, hf_time now,
         *result = (struct hf_result){.err = HF_ENOMEM};
 }
 
-bool hf_store_due(const struct hf_store *store, hf_time now,
-                  struct hf_command *expire)
+bool hf_store_find_due(const struct hf_store *store, hf_time now,
+                       struct hf_command *expire)
 {
     struct hf_lease *lease = hf_leases_due(&store->leases, now);
     struct hf_hold *hold;
@@ -79,17 +79,18 @@ bool hf_store_due(const struct hf_store *store, hf_time now,
     return true;
 }
 
-hf_time hf_store_end(const struct hf_store *store, const struct hf_hold *hold)
+hf_time hf_store_deadline(const struct hf_store *store,
+                          const struct hf_hold *hold)
 {
     return hf_leases_deadline(&store->leases, &hold->lease);
 }
 
-hf_time hf_store_next(const struct hf_store *store)
+hf_time hf_store_next_deadline(const struct hf_store *store)
 {
-    return hf_leases_next(&store->leases);
+    return hf_leases_next_deadline(&store->leases);
 }
 
-enum hf_err hf_store_keep_history(struct hf_store *store)
+enum hf_err hf_store_enable_history(struct hf_store *store)
 {
     if (store->history.bytes)
         return HF_OK;

@@ -15,7 +15,7 @@
 struct hf_store {
     struct hf_table table;
     struct hf_leases leases;
-    struct hf_history history; /* from hf_store_keep_history() on */
+    struct hf_history history; /* from hf_store_enable_history() on */
     hf_time now;               /* of the command that is run */
     struct hf_hold *touched;   /* by it: granted, renewed or waited for */
     hf_table_event_fn *event;  /* the driver's: after the store's own part */
@@ -33,14 +33,15 @@ void hf_store_run(struct hf_store *store, hf_time now,
 
 /* The EXPIRE for a lease that has ended by `now`; false: none has. Its key is
  * borrowed until the next command. It cannot fail. */
-bool hf_store_due(const struct hf_store *store, hf_time now,
-                  struct hf_command *expire);
+bool hf_store_find_due(const struct hf_store *store, hf_time now,
+                       struct hf_command *expire);
 
 /* When the lease of `hold` ends, and when the first of all does. */
-hf_time hf_store_end(const struct hf_store *store, const struct hf_hold *hold);
-hf_time hf_store_next(const struct hf_store *store);
+hf_time hf_store_deadline(const struct hf_store *store,
+                          const struct hf_hold *hold);
+hf_time hf_store_next_deadline(const struct hf_store *store);
 
 /* Keep events for watchers, from the next one on. HF_ENOMEM. */
-enum hf_err hf_store_keep_history(struct hf_store *store);
+enum hf_err hf_store_enable_history(struct hf_store *store);
 
 #endif

@@ -1,412 +1,350 @@
-#include "core/entries.h"
+#include "core/table_links.h"
 
 #include <stdlib.h>
 
-#include "base/assert.h"
-#include "base/limits.h"
+/* ---- Finding ------------------------------------------------------------*/
 
-static void send(struct hf_table *table, struct hf_table_event *event)
+uint64_t hf_table_hash_key(const struct hf_table *table, struct hf_key key)
 {
-    event->index = ++table->index;
-    table->event(table->arg, event);
+    return hf_siphash(&table->seed, key.data, key.size);
 }
 
-static void tell(struct hf_table *table, enum hf_event_kind kind,
-                 struct hf_hold *hold, const struct hf_session *session)
+static uint64_t hash_table_nonce(const struct hf_table *table,
+                                 const struct hf_nonce *nonce)
 {
-    struct hf_table_event event = {
-        .kind = kind,
-        .waited = kind == HF_EVENT_GRANTED && hold->untold,
-        .lease_ms = kind == HF_EVENT_GRANTED ? hold->lease_ms : 0,
-        .hold = hold,
-        .session = session,
-    };
-
-    send(table, &event);
+    return hf_siphash(&table->seed, nonce->bytes, sizeof(nonce->bytes));
 }
 
-/* ---- How claims and grants end ------------------------------------------*/
-
-static void withdraw(struct hf_table *table, struct hf_claim *claim)
+struct hf_hold *hf_table_find_hashed(const struct hf_table *table,
+                                     struct hf_key key, uint64_t hash)
 {
-    hf_table_leave_line(table, claim);
-    tell(table, HF_EVENT_WITHDRAWN, claim->hold, claim->session);
-    hf_claim_free(claim);
-}
+    struct hf_map_link *link = hf_map_find(&table->holds, hash);
 
-static void let_go(struct hf_table *table, struct hf_hold *hold)
-{
-    struct hf_session *session = hold->session;
+    for (; link; link = hf_map_find_next(link)) {
+        struct hf_hold *hold = HF_CONTAINER(link, struct hf_hold, link);
 
-    hf_hold_forget_untold(hold);
-    hold->session = NULL;
-    session->holds--;
-    hf_table_drop_session(table, session);
-}
-
-static void grant_first(struct hf_table *table, struct hf_hold *hold)
-{
-    struct hf_claim *claim =
-        HF_CONTAINER(hold->line.next, struct hf_claim, in_line);
-    struct hf_kept *kept;
-
-    hf_table_grant_untold(table, hold, claim);
-    hold->session = claim->session;
-    hold->session->holds++;
-    hold->nonce = claim->nonce;
-    hf_table_give_token(table, hold);
-    hold->generation = 0;
-    hold->lease_ms = claim->lease_ms;
-    hold->forced = false;
-    free(hold->data);
-    hold->data = claim->data;
-    hold->value_size = claim->value_size;
-    hold->note_size = claim->note_size;
-    claim->data = NULL;
-    kept = hf_session_find(claim->session, claim->sequence);
-    if (kept)
-        kept->result = (struct hf_result){.token = hold->token};
-    tell(table, HF_EVENT_GRANTED, hold, hold->session);
-}
-
-/* End the grant, for the reason that `kind` names, and pass the key on. */
-static void end(struct hf_table *table, struct hf_hold *hold,
-                enum hf_event_kind kind)
-{
-    struct hf_table_event event = {
-        .kind = kind,
-        .ends = true,
-        .freed = hf_list_empty(&hold->line),
-        .hold = hold,
-        .session = hold->session,
-    };
-
-    send(table, &event);
-    let_go(table, hold);
-    if (hf_list_empty(&hold->line))
-        hf_table_remove_hold(table, hold);
-    else
-        grant_first(table, hold);
-}
-
-/* ---- Commands -----------------------------------------------------------*/
-
-static enum hf_err open_session(struct hf_table *table,
-                                const struct hf_command *command,
-                                struct hf_result *result)
-{
-    struct hf_session *session;
-
-    if (table->sessions.count >= HF_SESSIONS_MAX) {
-        result->err = HF_ELIMIT;
-        return HF_OK;
+        if (hf_key_equal(hf_hold_key(hold), key))
+            return hold;
     }
-    session = hf_session_new(table->last_session + 1, command->note);
-    if (!session)
-        return HF_ENOMEM;
-    hf_table_add_session(table, session);
-    result->session = ++table->last_session;
-    return HF_OK;
+    return NULL;
 }
 
-static void close_session(struct hf_table *table, struct hf_session *session)
+struct hf_hold *hf_table_find(const struct hf_table *table, struct hf_key key)
 {
-    struct hf_list *link;
-
-    while ((link = hf_list_take(&session->waiting)))
-        withdraw(table, HF_CONTAINER(link, struct hf_claim, of_session));
-    while ((link = hf_list_first(&session->granted)))
-        hf_hold_forget_untold(
-            HF_CONTAINER(link, struct hf_claim, of_session)->hold);
-    session->ended = true;
-    hf_table_drop_session(table, session);
+    return hf_table_find_hashed(table, key, hf_table_hash_key(table, key));
 }
 
-static bool owns(const struct hf_hold *hold, const struct hf_command *command)
+struct hf_hold *hf_table_next_hold(const struct hf_table *table,
+                                   const struct hf_hold *hold)
 {
-    return hold->token == command->token &&
-           hf_nonce_equal(&hold->nonce, &command->nonce);
+    const struct hf_dlist *at = hold ? &hold->by_token : &table->by_token;
+
+    if (at->next == &table->by_token)
+        return NULL;
+    return HF_CONTAINER(at->next, struct hf_hold, by_token);
 }
 
-static enum hf_err grant_new(struct hf_table *table, struct hf_session *session,
-                             const struct hf_command *command, uint64_t hash,
-                             struct hf_result *result)
+struct hf_session *hf_table_find_session(const struct hf_table *table,
+                                         uint64_t id)
 {
-    struct hf_hold *hold;
-    uint8_t *data;
+    struct hf_map_link *link = hf_map_find(&table->sessions, id);
 
-    if (table->holds.count >= HF_HOLDS_MAX) {
-        result->err = HF_ELIMIT;
-        return HF_OK;
-    }
-    if (hf_table_data(command->value, command->note, &data))
-        return HF_ENOMEM;
-    hold = hf_table_add_hashed(table, command->key, hash, session);
-    if (!hold) {
-        free(data);
-        return HF_ENOMEM;
-    }
-    hold->nonce = command->nonce;
-    hf_table_give_token(table, hold);
-    hold->lease_ms = command->lease_ms;
-    hold->data = data;
-    hold->value_size = (uint32_t)command->value.size;
-    hold->note_size = (uint8_t)command->note.size;
-    result->token = hold->token;
-    tell(table, HF_EVENT_GRANTED, hold, session);
-    return HF_OK;
+    return link ? HF_CONTAINER(link, struct hf_session, link) : NULL;
 }
 
-static enum hf_err join_line(struct hf_table *table, struct hf_hold *hold,
-                             struct hf_session *session,
-                             const struct hf_command *command,
-                             struct hf_result *result)
+void hf_table_walk_begin(struct hf_table *table, struct hf_table_walk *walk)
 {
-    struct hf_claim *claim;
-    uint8_t *data;
-
-    if (hold->waiters >= HF_WAITERS_MAX) {
-        result->err = HF_ELIMIT;
-        return HF_OK;
-    }
-    if (hf_table_data(command->value, command->note, &data))
-        return HF_ENOMEM;
-    claim = hf_table_add_claim(table, hold, session, &command->nonce,
-                               command->sequence);
-    if (!claim) {
-        free(data);
-        return HF_ENOMEM;
-    }
-    claim->lease_ms = command->lease_ms;
-    claim->data = data;
-    claim->value_size = (uint32_t)command->value.size;
-    claim->note_size = (uint8_t)command->note.size;
-    result->place = hold->waiters;
-    tell(table, HF_EVENT_QUEUED, hold, session);
-    return HF_OK;
+    *walk = (struct hf_table_walk){.next = hf_table_next_hold(table, NULL)};
+    hf_dlist_push_back(&table->walks, &walk->link);
 }
 
-static enum hf_err lock(struct hf_table *table, struct hf_session *session,
-                        const struct hf_command *command,
-                        struct hf_result *result)
+struct hf_hold *hf_table_walk_next(const struct hf_table *table,
+                                   struct hf_table_walk *walk)
 {
-    uint64_t hash = hf_table_hash(table, command->key);
-    struct hf_hold *hold = hf_table_find_hashed(table, command->key, hash);
-    struct hf_claim *claim;
+    struct hf_hold *hold = walk->next;
 
-    if (!hold)
-        return grant_new(table, session, command, hash, result);
-    if (hf_nonce_equal(&hold->nonce, &command->nonce)) {
-        hf_hold_forget_untold(hold);
-        result->token = hold->token;
-        result->generation = hold->generation;
-        return HF_OK;
-    }
-    result->err = HF_EBUSY;
-    claim = hf_table_find_claim(table, hold, &command->nonce);
-    if (claim) {
-        /* Asked again, perhaps from a new session of the same client: the last
-         * to ask is notified, and the grant overwrites its kept result. */
-        hf_claim_join_session(claim, session, command->sequence);
-        result->place = hf_claim_place(claim);
-        return HF_OK;
-    }
-    if (!command->queue)
-        return HF_OK;
-    return join_line(table, hold, session, command, result);
+    if (hold)
+        walk->next = hf_table_next_hold(table, hold);
+    return hold;
 }
 
-static enum hf_err update(struct hf_table *table, struct hf_hold *hold,
-                          const struct hf_command *command,
-                          struct hf_result *result)
+void hf_table_walk_end(struct hf_table_walk *walk)
 {
-    uint8_t *data;
-
-    if (command->has_expected &&
-        !hf_bytes_equal(hf_hold_value(hold), command->expected)) {
-        result->err = HF_EMISMATCH;
-        return HF_OK;
-    }
-    if (hf_table_data(command->value, hf_hold_note(hold), &data))
-        return HF_ENOMEM;
-    free(hold->data);
-    hold->data = data;
-    hold->value_size = (uint32_t)command->value.size;
-    tell(table, HF_EVENT_UPDATED, hold, hold->session);
-    return HF_OK;
+    hf_dlist_remove(&walk->link);
 }
 
-static void renew(struct hf_table *table, struct hf_hold *hold,
-                  const struct hf_command *command, struct hf_result *result)
+/* `hold` is about to leave its place: no walk may stand there. */
+static void advance_walks(const struct hf_table *table,
+                          const struct hf_hold *hold)
 {
-    struct hf_table_event event = {
-        .kind = HF_EVENT_RENEWED,
-        .lease_ms = command->lease_ms,
-    };
+    for (struct hf_dlist *link = table->walks.next; link != &table->walks;
+         link = link->next) {
+        struct hf_table_walk *walk =
+            HF_CONTAINER(link, struct hf_table_walk, link);
 
-    if (hold->forced) {
-        result->err = HF_EFORCED;
+        if (walk->next == hold)
+            walk->next = hf_table_next_hold(table, hold);
+    }
+}
+
+struct hf_session *hf_table_next_session(const struct hf_table *table,
+                                         const struct hf_session *session)
+{
+    const struct hf_dlist *at =
+        session ? &session->in_table : &table->all_sessions;
+
+    if (at->next == &table->all_sessions)
+        return NULL;
+    return HF_CONTAINER(at->next, struct hf_session, in_table);
+}
+
+struct hf_table_waiter *hf_table_find_waiter(const struct hf_table *table,
+                                             const struct hf_hold *hold,
+                                             const struct hf_nonce *nonce)
+{
+    struct hf_map_link *link = NULL;
+
+    if (!hf_dlist_is_empty(&hold->queue))
+        link = hf_map_find(&table->waiting, hash_table_nonce(table, nonce));
+    for (; link; link = hf_map_find_next(link)) {
+        struct hf_table_waiter *waiter =
+            HF_CONTAINER(link, struct hf_table_waiter, by_nonce);
+
+        if (waiter->hold == hold && hf_nonce_equal(&waiter->nonce, nonce))
+            return waiter;
+    }
+    return NULL;
+}
+
+/* ---- Sessions -----------------------------------------------------------*/
+
+void hf_table_add_session(struct hf_table *table, struct hf_session *session)
+{
+    /* Ids are numbers that the table gives out: they are their own hash. */
+    hf_map_insert(&table->sessions, &session->link, session->id);
+    hf_dlist_push_back(&table->all_sessions, &session->in_table);
+}
+
+void hf_table_drop_session(struct hf_table *table, struct hf_session *session)
+{
+    if (!session->ended || session->holds > 0)
         return;
-    }
-    hold->generation++;
-    if (command->lease_ms > hold->lease_ms)
-        hold->lease_ms = command->lease_ms;
-    result->generation = hold->generation;
-    event.hold = hold;
-    event.session = hold->session;
-    send(table, &event);
+    hf_map_remove(&table->sessions, &session->link);
+    hf_dlist_remove(&session->in_table);
+    hf_session_free(session);
 }
 
-/* UNLOCK, RENEW and UPDATE: only the holder. */
-static enum hf_err owned(struct hf_table *table,
-                         const struct hf_command *command,
-                         struct hf_result *result)
-{
-    struct hf_hold *hold = hf_table_find(table, command->key);
+/* ---- Claims that wait ---------------------------------------------------*/
 
-    if (!hold) {
-        result->err = HF_ENOTHELD;
-        return HF_OK;
+void hf_table_waiter_set_session(struct hf_table_waiter *waiter,
+                                 struct hf_session *session, uint64_t sequence)
+{
+    struct hf_dlist *before = &session->waiting;
+
+    hf_dlist_remove(&waiter->in_session);
+    waiter->session = session;
+    waiter->sequence = sequence;
+    while (before->prev != &session->waiting &&
+           HF_CONTAINER(before->prev, struct hf_table_waiter, in_session)
+                   ->sequence > sequence)
+        before = before->prev;
+    hf_dlist_insert(before, &waiter->in_session);
+}
+
+struct hf_table_waiter *hf_table_add_waiter(struct hf_table *table,
+                                            struct hf_hold *hold,
+                                            struct hf_session *session,
+                                            const struct hf_nonce *nonce,
+                                            uint64_t sequence)
+{
+    struct hf_table_waiter *waiter = calloc(1, sizeof(*waiter));
+    struct hf_dlist *last = hold->queue.prev;
+
+    if (!waiter)
+        return NULL;
+    waiter->hold = hold;
+    waiter->nonce = *nonce;
+    waiter->arrival = 1;
+    if (!hf_dlist_is_empty(&hold->queue))
+        waiter->arrival +=
+            HF_CONTAINER(last, struct hf_table_waiter, in_queue)->arrival;
+    hf_dlist_push_back(&hold->queue, &waiter->in_queue);
+    hf_table_waiter_set_session(waiter, session, sequence);
+    hf_map_insert(&table->waiting, &waiter->by_nonce,
+                  hash_table_nonce(table, nonce));
+    hold->waiters++;
+    return waiter;
+}
+
+uint32_t hf_table_waiter_position(const struct hf_table_waiter *waiter)
+{
+    const struct hf_dlist *first = waiter->hold->queue.next;
+    uint64_t ahead =
+        waiter->arrival -
+        HF_CONTAINER(first, struct hf_table_waiter, in_queue)->arrival;
+
+    /* Those who left the line are still counted: never too small. */
+    if (ahead >= waiter->hold->waiters)
+        ahead = waiter->hold->waiters - 1;
+    return (uint32_t)ahead + 1;
+}
+
+void hf_table_remove_waiter(struct hf_table *table,
+                            struct hf_table_waiter *waiter)
+{
+    hf_map_remove(&table->waiting, &waiter->by_nonce);
+    hf_dlist_remove(&waiter->in_queue);
+    hf_dlist_remove(&waiter->in_session);
+    waiter->hold->waiters--;
+}
+
+void hf_table_waiter_free(struct hf_table_waiter *waiter)
+{
+    free(waiter->data);
+    free(waiter);
+}
+
+void hf_table_grant_waiter(struct hf_table *table, struct hf_hold *hold,
+                           struct hf_table_waiter *waiter)
+{
+    hf_table_remove_waiter(table, waiter);
+    hf_dlist_push_back(&waiter->session->granted, &waiter->in_session);
+    hold->unreported = waiter;
+}
+
+void hf_table_forget_unreported(struct hf_hold *hold)
+{
+    if (!hold->unreported)
+        return;
+    hf_dlist_remove(&hold->unreported->in_session);
+    hf_table_waiter_free(hold->unreported);
+    hold->unreported = NULL;
+}
+
+/* ---- Holds --------------------------------------------------------------*/
+
+struct hf_hold *hf_table_add_hashed(struct hf_table *table, struct hf_key key,
+                                    uint64_t hash, struct hf_session *session)
+{
+    struct hf_hold *hold = malloc(sizeof(*hold) + key.size);
+
+    if (!hold)
+        return NULL;
+    *hold =
+        (struct hf_hold){.session = session, .key_size = (uint16_t)key.size};
+    hf_dlist_init(&hold->queue);
+    hf_copy(hold->key, key.data, key.size);
+    hf_map_insert(&table->holds, &hold->link, hash);
+    hf_dlist_push_back(&table->by_token, &hold->by_token);
+    session->holds++;
+    return hold;
+}
+
+struct hf_hold *hf_table_add_hold(struct hf_table *table, struct hf_key key,
+                                  struct hf_session *session)
+{
+    return hf_table_add_hashed(table, key, hf_table_hash_key(table, key),
+                               session);
+}
+
+void hf_table_assign_token(struct hf_table *table, struct hf_hold *hold)
+{
+    hold->token = ++table->token;
+    if (table->by_token.prev == &hold->by_token)
+        return; /* already the last */
+    advance_walks(table, hold);
+    hf_dlist_remove(&hold->by_token);
+    hf_dlist_push_back(&table->by_token, &hold->by_token);
+}
+
+void hf_table_remove_hold(struct hf_table *table, struct hf_hold *hold)
+{
+    advance_walks(table, hold);
+    hf_map_remove(&table->holds, &hold->link);
+    hf_dlist_remove(&hold->by_token);
+    free(hold->data);
+    free(hold);
+}
+
+enum hf_err hf_table_pack_data(struct hf_bytes value, struct hf_bytes note,
+                               uint8_t **data)
+{
+    uint8_t *block = NULL;
+
+    if (value.size + note.size > 0) {
+        block = malloc(value.size + note.size);
+        if (!block)
+            return HF_ENOMEM;
+        hf_copy(block, value.data, value.size);
+        hf_copy(block + value.size, note.data, note.size);
     }
-    if (!owns(hold, command)) {
-        result->err = HF_ENOTOWNER;
-        return HF_OK;
-    }
-    if (command->kind == HF_COMMAND_UPDATE)
-        return update(table, hold, command, result);
-    if (command->kind == HF_COMMAND_RENEW)
-        renew(table, hold, command, result);
-    else
-        end(table, hold, HF_EVENT_RELEASED);
+    *data = block;
     return HF_OK;
 }
 
-static void cancel(struct hf_table *table, const struct hf_command *command,
-                   struct hf_result *result)
-{
-    struct hf_hold *hold = hf_table_find(table, command->key);
-    struct hf_claim *claim =
-        hold ? hf_table_find_claim(table, hold, &command->nonce) : NULL;
+/* ---- Beginning and end --------------------------------------------------*/
 
-    if (claim) {
-        withdraw(table, claim);
-    } else if (hold && hf_nonce_equal(&hold->nonce, &command->nonce)) {
-        result->token = hold->token;
-        end(table, hold, HF_EVENT_RELEASED);
-    } else {
-        result->err = HF_ENOTHELD;
+void hf_table_init(struct hf_table *table, const struct hf_seed *seed,
+                   hf_table_event_fn *event, void *arg)
+{
+    *table = (struct hf_table){.seed = *seed, .event = event, .arg = arg};
+    hf_map_init(&table->holds);
+    hf_map_init(&table->sessions);
+    hf_map_init(&table->waiting);
+    hf_dlist_init(&table->by_token);
+    hf_dlist_init(&table->all_sessions);
+    hf_dlist_init(&table->walks);
+}
+
+static void free_queue(struct hf_hold *hold)
+{
+    struct hf_dlist *link = hold->queue.next;
+
+    while (link != &hold->queue) {
+        struct hf_table_waiter *waiter =
+            HF_CONTAINER(link, struct hf_table_waiter, in_queue);
+
+        link = link->next;
+        hf_table_waiter_free(waiter);
+    }
+    if (hold->unreported)
+        hf_table_waiter_free(hold->unreported);
+}
+
+static void break_walks(struct hf_table *table)
+{
+    struct hf_dlist *link;
+
+    while ((link = hf_dlist_take(&table->walks))) {
+        struct hf_table_walk *walk =
+            HF_CONTAINER(link, struct hf_table_walk, link);
+
+        walk->next = NULL;
+        walk->broken = true;
     }
 }
 
-static void expire(struct hf_table *table, const struct hf_command *command,
-                   struct hf_result *result)
+void hf_table_fini(struct hf_table *table)
 {
-    struct hf_hold *hold = hf_table_find(table, command->key);
+    struct hf_hold *hold = hf_table_next_hold(table, NULL);
+    struct hf_session *session = hf_table_next_session(table, NULL);
 
-    if (!hold)
-        result->err = HF_ENOTHELD;
-    else if (hold->token != command->token ||
-             hold->generation != command->generation)
-        result->err = HF_ENOTOWNER;
-    else
-        end(table, hold, HF_EVENT_EXPIRED);
-}
+    while (hold) {
+        struct hf_hold *next = hf_table_next_hold(table, hold);
 
-static void force(struct hf_table *table, const struct hf_command *command,
-                  struct hf_result *result)
-{
-    struct hf_hold *hold = hf_table_find(table, command->key);
-
-    if (!hold) {
-        result->err = HF_ENOTHELD;
-    } else if (hold->token != command->token) {
-        result->err = HF_ENOTOWNER;
-    } else if (command->now) {
-        end(table, hold, HF_EVENT_FORCED);
-    } else if (!hold->forced) {
-        hold->forced = true;
-        tell(table, HF_EVENT_FORCED, hold, hold->session);
+        free_queue(hold);
+        free(hold->data);
+        free(hold);
+        hold = next;
     }
-}
+    while (session) {
+        struct hf_session *next = hf_table_next_session(table, session);
 
-static enum hf_err run(struct hf_table *table, struct hf_session *session,
-                       const struct hf_command *command,
-                       struct hf_result *result)
-{
-    switch (command->kind) {
-    case HF_COMMAND_LOCK:
-        return lock(table, session, command, result);
-    case HF_COMMAND_CANCEL:
-        cancel(table, command, result);
-        return HF_OK;
-    case HF_COMMAND_FORCE:
-        force(table, command, result);
-        return HF_OK;
-    default:
-        return owned(table, command, result);
+        hf_session_free(session);
+        session = next;
     }
-}
-
-/* A command of a session: once, however often it comes. */
-static enum hf_err run_once(struct hf_table *table,
-                            const struct hf_command *command,
-                            struct hf_result *result)
-{
-    struct hf_session *session = hf_table_session(table, command->session);
-    enum hf_err err;
-
-    if (!session || session->ended) {
-        result->err = HF_EINDOUBT;
-        return HF_OK;
-    }
-    if (command->kind == HF_COMMAND_CLOSE) {
-        close_session(table, session);
-        return HF_OK;
-    }
-    err = hf_session_admit(session, command, result);
-    if (err)
-        return err == HF_ENOMEM ? err : HF_OK;
-    err = run(table, session, command, result);
-    if (!err)
-        hf_session_keep(session, command, result);
-    return err;
-}
-
-enum hf_err hf_table_apply(struct hf_table *table,
-                           const struct hf_command *command,
-                           struct hf_result *result)
-{
-    struct hf_result answer = {0};
-    enum hf_err err = HF_OK;
-
-    HF_ASSERT(hf_command_valid(command));
-    if (command->kind == HF_COMMAND_OPEN)
-        err = open_session(table, command, &answer);
-    else if (command->kind == HF_COMMAND_EXPIRE)
-        expire(table, command, &answer);
-    else
-        err = run_once(table, command, &answer);
-    if (!err)
-        *result = answer;
-    return err;
-}
-
-bool hf_table_take_grant(struct hf_table *table, struct hf_session *session,
-                         struct hf_grant *grant)
-{
-    struct hf_list *link = hf_list_first(&session->granted);
-    struct hf_hold *hold;
-
-    (void)table;
-    if (!link)
-        return false;
-    hold = HF_CONTAINER(link, struct hf_claim, of_session)->hold;
-    *grant = (struct hf_grant){
-        .hold = hold,
-        .nonce = hold->nonce,
-        .token = hold->token,
-        .generation = hold->generation,
-    };
-    hf_hold_forget_untold(hold);
-    return true;
+    break_walks(table);
+    hf_map_fini(&table->holds);
+    hf_map_fini(&table->sessions);
+    hf_map_fini(&table->waiting);
 }

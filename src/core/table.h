@@ -26,9 +26,9 @@
 #include "core/session.h"
 
 /* A claim that waits, or that was granted and has not been told. */
-struct hf_claim {
-    struct hf_list in_line;      /* of its hold, while it waits */
-    struct hf_list of_session;   /* waiting, then granted */
+struct hf_table_waiter {
+    struct hf_dlist in_queue;    /* of its hold, while it waits */
+    struct hf_dlist in_session;  /* waiting, then granted */
     struct hf_map_link by_nonce; /* while it waits */
     struct hf_hold *hold;
     struct hf_session *session;
@@ -43,11 +43,11 @@ struct hf_claim {
 
 /* A key that is held. */
 struct hf_hold {
-    struct hf_map_link link; /* in the table, by key */
-    struct hf_list by_token; /* in the table, in order of tokens */
-    struct hf_list line;     /* claims that wait, oldest first */
+    struct hf_map_link link;  /* in the table, by key */
+    struct hf_dlist by_token; /* in the table, in order of tokens */
+    struct hf_dlist queue;    /* claims that wait, oldest first */
     struct hf_session *session;
-    struct hf_claim *untold; /* granted after a wait, not yet told */
+    struct hf_table_waiter *unreported; /* granted after a wait, not yet told */
     uint64_t token;
     struct hf_nonce nonce;
     uint32_t generation; /* renewals */
@@ -81,10 +81,10 @@ struct hf_table_event {
 typedef void hf_table_event_fn(void *arg, const struct hf_table_event *event);
 
 /* A walk over the holds that goes on while the table changes, begun by
- * hf_table_walk(). It finds every hold that stays where it is; one that is
+ * hf_table_walk_begin(). It finds every hold that stays where it is; one that is
  * passed on moves to the end, and so is found, perhaps a second time. */
-struct hf_walk {
-    struct hf_list link;  /* in the table, until hf_walk_end() */
+struct hf_table_walk {
+    struct hf_dlist link; /* in the table, until hf_table_walk_end() */
     struct hf_hold *next; /* NULL: that was the last */
     bool broken;          /* the table was emptied in the meantime */
 };
@@ -98,10 +98,10 @@ struct hf_table {
     uint64_t index;        /* of the last event */
     struct hf_map holds;
     struct hf_map sessions;
-    struct hf_map waiting;       /* claims, by nonce */
-    struct hf_list by_token;     /* holds: the oldest grant first */
-    struct hf_list all_sessions; /* the oldest first */
-    struct hf_list walks;
+    struct hf_map waiting;        /* claims, by nonce */
+    struct hf_dlist by_token;     /* holds: the oldest grant first */
+    struct hf_dlist all_sessions; /* the oldest first */
+    struct hf_dlist walks;
 };
 
 /* `seed` should be secret: the keys come from outside. */
@@ -132,19 +132,20 @@ enum hf_err hf_table_apply(struct hf_table *table,
 struct hf_hold *hf_table_find(const struct hf_table *table, struct hf_key key);
 
 /* Walk over the holds, from NULL until NULL: the lowest token first. */
-struct hf_hold *hf_table_next(const struct hf_table *table,
-                              const struct hf_hold *hold);
+struct hf_hold *hf_table_next_hold(const struct hf_table *table,
+                                   const struct hf_hold *hold);
 
-void hf_table_walk(struct hf_table *table, struct hf_walk *walk);
-struct hf_hold *hf_walk_next(const struct hf_table *table,
-                             struct hf_walk *walk);
-void hf_walk_end(struct hf_walk *walk);
+void hf_table_walk_begin(struct hf_table *table, struct hf_table_walk *walk);
+struct hf_hold *hf_table_walk_next(const struct hf_table *table,
+                                   struct hf_table_walk *walk);
+void hf_table_walk_end(struct hf_table_walk *walk);
 
 /* Walk over the sessions, from NULL until NULL: the lowest id first. */
 struct hf_session *hf_table_next_session(const struct hf_table *table,
                                          const struct hf_session *session);
 
-struct hf_session *hf_table_session(const struct hf_table *table, uint64_t id);
+struct hf_session *hf_table_find_session(const struct hf_table *table,
+                                         uint64_t id);
 
 /* A grant to tell: one that `session` waited for. False: no more. A driver
  * takes them after each command, for sessions that it does not serve too. */
@@ -158,12 +159,12 @@ bool hf_table_take_grant(struct hf_table *table, struct hf_session *session,
                          struct hf_grant *grant);
 
 /* The claim that waits in this line with that nonce, or NULL. */
-struct hf_claim *hf_table_find_claim(const struct hf_table *table,
-                                     const struct hf_hold *hold,
-                                     const struct hf_nonce *nonce);
+struct hf_table_waiter *hf_table_find_waiter(const struct hf_table *table,
+                                             const struct hf_hold *hold,
+                                             const struct hf_nonce *nonce);
 
 /* The position of a waiting claim, 1 for the next; never too small. */
-uint32_t hf_claim_place(const struct hf_claim *claim);
+uint32_t hf_table_waiter_position(const struct hf_table_waiter *waiter);
 
 static inline struct hf_key hf_hold_key(const struct hf_hold *hold)
 {

@@ -12,7 +12,7 @@ void hf_info_fini(struct hf_info *info)
 }
 
 /* Append to the block, and say where it went. */
-static char *append(char **at, const void *data, size_t size)
+static char *append_to_storage(char **at, const void *data, size_t size)
 {
     char *start = *at;
 
@@ -33,10 +33,11 @@ enum hf_err hf_info_copy(struct hf_info *info, const struct hf_info *from)
         return HF_ENOMEM;
     *info = *from;
     info->storage = storage;
-    info->key.data = append(&at, from->key.data, from->key.size);
-    info->value.data = append(&at, from->value.data, from->value.size);
-    info->owner = append(&at, from->owner, owner_size);
-    info->note = append(&at, from->note, note_size);
+    info->key.data = append_to_storage(&at, from->key.data, from->key.size);
+    info->value.data =
+        append_to_storage(&at, from->value.data, from->value.size);
+    info->owner = append_to_storage(&at, from->owner, owner_size);
+    info->note = append_to_storage(&at, from->note, note_size);
     return HF_OK;
 }
 

@@ -7,13 +7,13 @@
 #include "base/limits.h"
 
 struct listing {
-    struct hf_local *local;
+    struct hf_in_process *local;
     struct hf_answer *answer;
     struct hf_key prefix;
-    struct hf_walk walk;
-    size_t looked_at;
-    size_t patience;   /* after so many holds the rest is one step */
-    size_t capacity;   /* of answer->infos */
+    struct hf_table_walk walk;
+    size_t visited;
+    size_t single_step_after; /* after so many holds the rest is one step */
+    size_t capacity;          /* of answer->infos */
     uint64_t index;    /* when it began: what changes later has a larger one */
     uint64_t token;    /* likewise */
     bool repeats;      /* a key may have been found twice */
@@ -22,7 +22,7 @@ struct listing {
 
 /* ---- Inside -------------------------------------------------------------*/
 
-static void copy_text(struct hf_buf *buf, const void *data, size_t size)
+static void copy_string(struct hf_buf *buf, const void *data, size_t size)
 {
     hf_buf_u32(buf, (uint32_t)size + 1);
     hf_buf_raw(buf, data, size);
@@ -41,16 +41,16 @@ static void copy_hold(struct listing *listing, hf_time now,
     hf_buf_u8(buf, hold->forced);
     hf_buf_u64(buf, hold->token);
     hf_buf_u32(buf, hf_time_left(now, hold->since));
-    hf_buf_u32(buf, hf_time_left(hf_store_end(store, hold), now));
+    hf_buf_u32(buf, hf_time_left(hf_store_deadline(store, hold), now));
     hf_buf_u32(buf, hold->waiters);
     hf_buf_bytes(buf, value.data, value.size);
-    copy_text(buf, hold->session->label, hold->session->label_size);
-    copy_text(buf, note.data, note.size);
+    copy_string(buf, hold->session->label, hold->session->label_size);
+    copy_string(buf, note.data, note.size);
 }
 
-static bool is_step_over(const struct listing *listing, size_t count)
+static bool is_step_full(const struct listing *listing, size_t count)
 {
-    if (listing->looked_at > listing->patience)
+    if (listing->visited > listing->single_step_after)
         return false;
     return count >= HF_LISTING_HOLDS || listing->buf.size >= HF_LISTING_BYTES;
 }
@@ -61,13 +61,13 @@ static bool is_step_over(const struct listing *listing, size_t count)
 static bool end_abandoned(const struct listing *listing,
                           const struct hf_hold *hold, uint64_t *live)
 {
-    struct hf_local *local = listing->local;
+    struct hf_in_process *local = listing->local;
     uint64_t before = local->store->table.index;
     uint64_t session = hold->session->id;
 
-    if (!local->ops->settle || session == *live)
+    if (!local->ops->reap_holder || session == *live)
         return false;
-    local->ops->settle(local, hf_hold_key(hold));
+    local->ops->reap_holder(local, hf_hold_key(hold));
     if (local->store->table.index != before)
         return true;
     *live = session;
@@ -76,17 +76,17 @@ static bool end_abandoned(const struct listing *listing,
 
 static void copy_step(struct listing *listing)
 {
-    hf_time now = hf_local_now(listing->local);
+    hf_time now = hf_in_process_now(listing->local);
     const struct hf_table *table = &listing->local->store->table;
     const struct hf_hold *hold;
     uint64_t live = 0;
 
     listing->buf.size = 0;
-    for (size_t i = 0; !is_step_over(listing, i); i++) {
-        hold = hf_walk_next(table, &listing->walk);
+    for (size_t i = 0; !is_step_full(listing, i); i++) {
+        hold = hf_table_walk_next(table, &listing->walk);
         if (!hold)
             break;
-        listing->looked_at++;
+        listing->visited++;
         if (!hf_key_has_prefix(hf_hold_key(hold), listing->prefix) ||
             end_abandoned(listing, hold, &live))
             continue;
@@ -97,7 +97,7 @@ static void copy_step(struct listing *listing)
 
 /* ---- Outside ------------------------------------------------------------*/
 
-static enum hf_err reserve(struct listing *listing)
+static enum hf_err reserve_info(struct listing *listing)
 {
     struct hf_answer *answer = listing->answer;
     size_t capacity = listing->capacity ? listing->capacity * 2 : 64;
@@ -115,12 +115,13 @@ static enum hf_err reserve(struct listing *listing)
     return HF_OK;
 }
 
-static enum hf_err take_hold(struct listing *listing, struct hf_reader *reader)
+static enum hf_err decode_hold_info(struct listing *listing,
+                                    struct hf_reader *reader)
 {
     struct hf_answer *answer = listing->answer;
     struct hf_info info = {.held = true, .index = listing->index};
     struct hf_bytes key = hf_reader_bytes(reader, HF_KEY_MAX);
-    enum hf_err err = reserve(listing);
+    enum hf_err err = reserve_info(listing);
 
     if (err)
         return err;
@@ -138,14 +139,14 @@ static enum hf_err take_hold(struct listing *listing, struct hf_reader *reader)
     return err;
 }
 
-static enum hf_err take_step(struct listing *listing)
+static enum hf_err decode_step(struct listing *listing)
 {
     struct hf_reader reader = {.data = listing->buf.data,
                                .size = listing->buf.size};
     enum hf_err err = listing->buf.failed ? HF_ENOMEM : HF_OK;
 
     while (!err && reader.size > 0)
-        err = take_hold(listing, &reader);
+        err = decode_hold_info(listing, &reader);
     return err;
 }
 
@@ -186,16 +187,16 @@ static void begin_listing(struct listing *listing)
     listing->repeats = false;
     hf_answer_clear(listing->answer);
     listing->capacity = 0;
-    hf_table_walk(table, &listing->walk);
-    if (listing->patience == 0)
-        listing->patience = 2 * table->holds.count + 65536;
+    hf_table_walk_begin(table, &listing->walk);
+    if (listing->single_step_after == 0)
+        listing->single_step_after = 2 * table->holds.count + 65536;
 }
 
 /* Enter the store for one step. If the strategy has replaced the store since the
  * last step, the listing starts over. */
 static enum hf_err run_step(struct listing *listing)
 {
-    struct hf_local *local = listing->local;
+    struct hf_in_process *local = listing->local;
     enum hf_err err = local->ops->enter(local);
 
     if (err)
@@ -204,18 +205,18 @@ static enum hf_err run_step(struct listing *listing)
         begin_listing(listing);
     copy_step(listing);
     if (!listing->walk.next)
-        hf_walk_end(&listing->walk);
+        hf_table_walk_end(&listing->walk);
     local->ops->leave(local);
     return HF_OK;
 }
 
 /* Where the strategy cannot go inside, nobody else has the store. */
-static void give_up(struct listing *listing)
+static void abandon_walk(struct listing *listing)
 {
-    struct hf_local *local = listing->local;
+    struct hf_in_process *local = listing->local;
     bool inside = local->ops->enter(local) == HF_OK;
 
-    hf_walk_end(&listing->walk);
+    hf_table_walk_end(&listing->walk);
     if (inside)
         local->ops->leave(local);
 }
@@ -227,14 +228,15 @@ static enum hf_err run_listing(struct listing *listing, enum hf_err *failure)
     do {
         err = run_step(listing);
         if (!err)
-            *failure = take_step(listing);
+            *failure = decode_step(listing);
     } while (!err && !*failure && listing->walk.next);
     if (listing->walk.next)
-        give_up(listing);
+        abandon_walk(listing);
     return err;
 }
 
-enum hf_err hf_local_list(struct hf_local *local, struct hf_request *request)
+enum hf_err hf_listing_run(struct hf_in_process *local,
+                           struct hf_request *request)
 {
     struct listing listing = {
         .local = local,

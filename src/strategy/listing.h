@@ -7,12 +7,13 @@
 #ifndef HF_STRATEGY_LISTING_H
 #define HF_STRATEGY_LISTING_H
 
-#include "strategy/local.h"
+#include "strategy/in_process.h"
 
 #define HF_LISTING_HOLDS 256   /* looked at in one step, */
 #define HF_LISTING_BYTES 65536 /* and about how much of them is copied */
 
 /* Fill in the answer to a LIST; or what enter said, and nothing is done. */
-enum hf_err hf_local_list(struct hf_local *local, struct hf_request *request);
+enum hf_err hf_listing_run(struct hf_in_process *local,
+                           struct hf_request *request);
 
 #endif

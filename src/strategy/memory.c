@@ -6,33 +6,34 @@
 
 #include "base/assert.h"
 #include "base/wiped.h"
-#include "strategy/local.h"
+#include "strategy/in_process.h"
 
-#define RINGS 8 /* a command hands over once; the rest are watchers */
+#define WAKERS_MAX 8 /* a command hands over once; the rest are watchers */
 
 /* One store of locks, and who has it open. `mutex` guards all of it; a member's
  * own client calls in with its own lock held, so nothing here calls a client
  * but for hf_host.post, which takes no lock of the client's. */
-struct shared {
-    struct hf_list link; /* in the registry */
+struct memory_store {
+    struct hf_dlist link; /* in the registry */
     char *name;
     unsigned members;
     pthread_mutex_t mutex;
     struct hf_store store;
-    struct member *inside;         /* who has entered */
-    struct hf_waker *rings[RINGS]; /* of those to be woken when it leaves */
-    unsigned ring_count;
+    struct member *current; /* who has entered */
+    struct hf_waker
+        *wakers[WAKERS_MAX]; /* of those to be woken when it leaves */
+    unsigned waker_count;
     struct hf_map by_session; /* members */
-    struct hf_list watchers;  /* members with a watch */
+    struct hf_dlist watchers; /* members with a watch */
 };
 
 /* One open client. */
 struct member {
-    struct hf_local local;
-    struct shared *shared;
+    struct hf_in_process local;
+    struct memory_store *shared;
     struct hf_map_link link; /* by session */
     struct hf_post post;     /* others have news for it */
-    struct hf_list watching;
+    struct hf_dlist watching;
 };
 
 /* The stores of this process: that a name means the same to every client is
@@ -40,7 +41,7 @@ struct member {
  * touches the copies of its parent's stores, whose mutexes may be locked. */
 struct registry {
     pthread_mutex_t mutex;
-    struct hf_list stores; /* zeroed until the first use */
+    struct hf_dlist stores; /* zeroed until the first use */
     unsigned count;
     uint64_t last_token; /* of the stores that are gone: none comes again */
 };
@@ -55,25 +56,25 @@ static struct registry *get_registry(void)
 
 /* What a member does to its own waiters it tells itself, on its way out:
  * waking itself up would cost two system calls. */
-static void post_news(struct member *member)
+static void notify_member(struct member *member)
 {
-    struct shared *shared = member->shared;
+    struct memory_store *shared = member->shared;
     struct hf_waker *waker;
 
-    if (member == shared->inside) {
-        member->local.news = true;
+    if (member == shared->current) {
+        member->local.has_reports = true;
         return;
     }
     waker = member->local.host->ops->post(member->local.host, &member->post);
-    if (waker && shared->ring_count < RINGS)
-        shared->rings[shared->ring_count++] = waker;
+    if (waker && shared->waker_count < WAKERS_MAX)
+        shared->wakers[shared->waker_count++] = waker;
     else if (waker)
-        hf_waker_ring(waker);
+        hf_waker_wake(waker);
 }
 
-static void on_event(void *arg, const struct hf_table_event *event)
+static void on_memory_event(void *arg, const struct hf_table_event *event)
 {
-    struct shared *shared = arg;
+    struct memory_store *shared = arg;
     bool broken = event->kind == HF_EVENT_FORCED;
     struct hf_map_link *found = NULL;
 
@@ -83,104 +84,105 @@ static void on_event(void *arg, const struct hf_table_event *event)
         struct member *member = HF_CONTAINER(found, struct member, link);
 
         if (broken)
-            hf_local_note_broken(&member->local, event->hold->token);
-        post_news(member);
+            hf_in_process_note_forced(&member->local, event->hold->token);
+        notify_member(member);
     }
-    for (struct hf_list *link = shared->watchers.next;
+    for (struct hf_dlist *link = shared->watchers.next;
          link != &shared->watchers; link = link->next)
-        post_news(HF_CONTAINER(link, struct member, watching));
+        notify_member(HF_CONTAINER(link, struct member, watching));
 }
 
-static struct member *member_of(struct hf_local *local)
+static struct member *member_of(struct hf_in_process *local)
 {
     return HF_CONTAINER(local, struct member, local);
 }
 
-static enum hf_err enter(struct hf_local *local)
+static enum hf_err memory_enter(struct hf_in_process *local)
 {
-    struct shared *shared = member_of(local)->shared;
-    hf_time now = hf_local_now(local);
+    struct memory_store *shared = member_of(local)->shared;
+    hf_time now = hf_in_process_now(local);
     struct hf_command expire;
     struct hf_result result;
 
     pthread_mutex_lock(&shared->mutex);
-    shared->inside = member_of(local);
-    while (hf_store_due(&shared->store, now, &expire)) {
+    shared->current = member_of(local);
+    while (hf_store_find_due(&shared->store, now, &expire)) {
         hf_store_run(&shared->store, now, &expire, &result);
         HF_ASSERT(result.err == HF_OK);
     }
     return HF_OK;
 }
 
-static void leave(struct hf_local *local)
+static void memory_leave(struct hf_in_process *local)
 {
-    struct shared *shared = member_of(local)->shared;
-    struct hf_waker *rings[RINGS];
-    unsigned count = shared->ring_count;
+    struct memory_store *shared = member_of(local)->shared;
+    struct hf_waker *wakers[WAKERS_MAX];
+    unsigned count = shared->waker_count;
 
     for (unsigned i = 0; i < count; i++)
-        rings[i] = shared->rings[i];
-    shared->ring_count = 0;
-    shared->inside = NULL;
+        wakers[i] = shared->wakers[i];
+    shared->waker_count = 0;
+    shared->current = NULL;
     pthread_mutex_unlock(&shared->mutex);
     for (unsigned i = 0; i < count; i++)
-        hf_waker_ring(rings[i]);
+        hf_waker_wake(wakers[i]);
 }
 
-static void run(struct hf_local *local, hf_time now,
-                const struct hf_command *command, struct hf_result *result)
+static void memory_run(struct hf_in_process *local, hf_time now,
+                       const struct hf_command *command,
+                       struct hf_result *result)
 {
     hf_store_run(local->store, now, command, result);
 }
 
 /* Events are kept from the first watch on, whatever it would like. */
-static enum hf_err watch(struct hf_local *local, uint64_t from)
+static enum hf_err memory_watch(struct hf_in_process *local, uint64_t from)
 {
     struct member *member = member_of(local);
 
     (void)from;
-    if (!hf_list_linked(&member->watching))
-        hf_list_push_back(&member->shared->watchers, &member->watching);
+    if (!hf_dlist_is_linked(&member->watching))
+        hf_dlist_push_back(&member->shared->watchers, &member->watching);
     return HF_OK;
 }
 
-static void unwatch(struct hf_local *local)
+static void memory_unwatch(struct hf_in_process *local)
 {
-    hf_list_remove(&member_of(local)->watching);
+    hf_dlist_remove(&member_of(local)->watching);
 }
 
 /* One can always enter. */
-static void later(struct hf_local *local)
+static void memory_retry_report(struct hf_in_process *local)
 {
     (void)local;
 }
 
-static const struct hf_local_ops local_ops = {
-    .enter = enter,
-    .leave = leave,
-    .later = later,
-    .run = run,
-    .watch = watch,
-    .unwatch = unwatch,
+static const struct hf_in_process_ops local_ops = {
+    .enter = memory_enter,
+    .leave = memory_leave,
+    .retry_report = memory_retry_report,
+    .run = memory_run,
+    .watch = memory_watch,
+    .unwatch = memory_unwatch,
 };
 
 /* ---- Requests -----------------------------------------------------------*/
 
-static void on_post(struct hf_post *post)
+static void on_memory_post(struct hf_post *post)
 {
-    hf_local_tell_news(&HF_CONTAINER(post, struct member, post)->local);
+    hf_in_process_report(&HF_CONTAINER(post, struct member, post)->local);
 }
 
-static void submit(void *self, struct hf_request *request)
+static void memory_submit(void *self, struct hf_request *request)
 {
     struct member *member = self;
-    enum hf_err err = hf_local_submit(&member->local, request);
+    enum hf_err err = hf_in_process_submit(&member->local, request);
 
     HF_ASSERT(err == HF_OK);
 }
 
 /* Every request is answered as it is submitted: there is none to give up. */
-static void cancel(void *self, struct hf_request *request)
+static void memory_cancel(void *self, struct hf_request *request)
 {
     (void)self;
     (void)request;
@@ -188,12 +190,13 @@ static void cancel(void *self, struct hf_request *request)
 
 /* ---- Opening and closing ------------------------------------------------*/
 
-static struct shared *find_store(const struct registry *registry,
-                                 const char *name)
+static struct memory_store *find_store(const struct registry *registry,
+                                       const char *name)
 {
-    for (struct hf_list *link = registry->stores.next;
+    for (struct hf_dlist *link = registry->stores.next;
          link != &registry->stores; link = link->next) {
-        struct shared *shared = HF_CONTAINER(link, struct shared, link);
+        struct memory_store *shared =
+            HF_CONTAINER(link, struct memory_store, link);
 
         if (!strcmp(shared->name, name))
             return shared;
@@ -213,10 +216,11 @@ static void init_mutex(pthread_mutex_t *mutex)
     pthread_mutexattr_destroy(&attributes);
 }
 
-static struct shared *new_store(struct registry *registry, const char *name,
-                                struct hf_random *random)
+static struct memory_store *new_store(struct registry *registry,
+                                      const char *name,
+                                      struct hf_random *random)
 {
-    struct shared *shared = calloc(1, sizeof(*shared));
+    struct memory_store *shared = calloc(1, sizeof(*shared));
     struct hf_seed seed;
 
     if (!shared)
@@ -228,20 +232,20 @@ static struct shared *new_store(struct registry *registry, const char *name,
         return NULL;
     }
     init_mutex(&shared->mutex);
-    hf_store_init(&shared->store, &seed, on_event, shared);
+    hf_store_init(&shared->store, &seed, on_memory_event, shared);
     shared->store.table.token = registry->last_token;
     hf_map_init(&shared->by_session);
-    hf_list_init(&shared->watchers);
-    hf_list_push_back(&registry->stores, &shared->link);
+    hf_dlist_init(&shared->watchers);
+    hf_dlist_push_back(&registry->stores, &shared->link);
     registry->count++;
     return shared;
 }
 
-static void drop_store(struct registry *registry, struct shared *shared)
+static void drop_store(struct registry *registry, struct memory_store *shared)
 {
     if (--shared->members > 0)
         return;
-    hf_list_remove(&shared->link);
+    hf_dlist_remove(&shared->link);
     registry->count--;
     if (shared->store.table.token > registry->last_token)
         registry->last_token = shared->store.table.token;
@@ -252,31 +256,32 @@ static void drop_store(struct registry *registry, struct shared *shared)
     free(shared);
 }
 
-static enum hf_err join(struct member *member)
+static enum hf_err open_member_session(struct member *member)
 {
-    struct hf_local *local = &member->local;
+    struct hf_in_process *local = &member->local;
     enum hf_err err;
 
     local->store = &member->shared->store;
-    enter(local);
-    err = hf_local_open_session(local);
+    memory_enter(local);
+    err = hf_in_process_open_session(local);
     if (!err)
         hf_map_insert(&member->shared->by_session, &member->link,
                       local->session);
-    leave(local);
+    memory_leave(local);
     return err;
 }
 
-static enum hf_err open_store(struct registry *registry, struct member *member,
-                              const char *name, struct hf_error *error)
+static enum hf_err join_memory_store(struct registry *registry,
+                                     struct member *member, const char *name,
+                                     struct hf_error *error)
 {
     struct hf_host *host = member->local.host;
     struct hf_random *random = host->ops->random(host);
-    struct shared *shared;
+    struct memory_store *shared;
     enum hf_err err;
 
     if (!registry->stores.next)
-        hf_list_init(&registry->stores);
+        hf_dlist_init(&registry->stores);
     shared = find_store(registry, name);
     if (!shared && registry->count >= HF_MEMORY_MAX)
         return hf_error_set(error, HF_ELIMIT,
@@ -285,10 +290,10 @@ static enum hf_err open_store(struct registry *registry, struct member *member,
     if (!shared)
         shared = new_store(registry, name, random);
     if (!shared)
-        return hf_error_code(error, HF_ENOMEM);
+        return hf_error_set_code(error, HF_ENOMEM);
     shared->members++;
     member->shared = shared;
-    err = join(member);
+    err = open_member_session(member);
     if (err) {
         drop_store(registry, shared);
         return hf_error_set(error, err, "memory:%s: cannot join: %s", name,
@@ -309,34 +314,34 @@ static enum hf_err memory_open(void *self, struct hf_url *url,
                             "url: memory: wants a name, as in memory:jobs");
     registry = get_registry();
     if (!registry)
-        return hf_error_code(error, HF_ENOMEM);
-    member->post.run = on_post;
-    hf_list_init(&member->watching);
-    err = hf_local_init(&member->local, host, &local_ops);
+        return hf_error_set_code(error, HF_ENOMEM);
+    member->post.run = on_memory_post;
+    hf_dlist_init(&member->watching);
+    err = hf_in_process_init(&member->local, host, &local_ops);
     if (err)
-        return hf_error_code(error, err);
+        return hf_error_set_code(error, err);
     pthread_mutex_lock(&registry->mutex);
-    err = open_store(registry, member, url->path, error);
+    err = join_memory_store(registry, member, url->path, error);
     pthread_mutex_unlock(&registry->mutex);
     if (err)
-        hf_local_fini(&member->local);
+        hf_in_process_fini(&member->local);
     return err;
 }
 
 static void memory_close(void *self)
 {
     struct member *member = self;
-    struct hf_local *local = &member->local;
+    struct hf_in_process *local = &member->local;
     struct registry *registry = get_registry();
 
     pthread_mutex_lock(&registry->mutex);
-    enter(local);
+    memory_enter(local);
     hf_map_remove(&member->shared->by_session, &member->link);
-    (void)hf_local_end_session(local, local->session);
-    hf_list_remove(&member->watching);
-    leave(local);
+    (void)hf_in_process_close_session(local, local->session);
+    hf_dlist_remove(&member->watching);
+    memory_leave(local);
     local->host->ops->unpost(local->host, &member->post);
-    hf_local_fini(local);
+    hf_in_process_fini(local);
     drop_store(registry, member->shared);
     pthread_mutex_unlock(&registry->mutex);
 }
@@ -346,8 +351,8 @@ const struct hf_strategy hf_strategy_memory = {
     .clock = CLOCK_MONOTONIC,
     .size = sizeof(struct member),
     .open = memory_open,
-    .caps = hf_local_caps,
-    .submit = submit,
-    .cancel = cancel,
+    .caps = hf_in_process_caps,
+    .submit = memory_submit,
+    .cancel = memory_cancel,
     .close = memory_close,
 };

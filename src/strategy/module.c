@@ -9,7 +9,7 @@
 
 /* What is loaded has threads and handlers of its own before long: it cannot be
  * unloaded. */
-static void *load(const char *path)
+static void *load_object(const char *path)
 {
     return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
@@ -54,8 +54,8 @@ static void *load_module(const char *file)
     char path[PATH_MAX];
 
     if (find_beside(file, path) && access(path, F_OK) == 0)
-        return load(path);
-    return load(file);
+        return load_object(path);
+    return load_object(file);
 }
 
 enum hf_err hf_module_find(const char *file, const char *scheme,

@@ -6,7 +6,7 @@
 #include "strategy/module.h"
 #ifdef HF_REDIS
 #include "strategy/redis/redis.h"
-#include "strategy/redis/redlock.h"
+#include "strategy/redlock/redlock.h"
 #endif
 
 static const struct hf_strategy *const strategies[] = {
@@ -25,7 +25,7 @@ static const struct hf_strategy *const strategies[] = {
 static const struct {
     const char *scheme;
     const char *module;
-} elsewhere[] = {
+} modules[] = {
 #ifdef HF_MONGO_MODULE
     {"mongodb", HF_MONGO_MODULE},
     {"mongodb+srv", HF_MONGO_MODULE},
@@ -42,7 +42,7 @@ static const char schemes[] = "memory, file"
 #endif
     ;
 
-enum hf_err hf_strategy_find(const char *scheme,
+enum hf_err hf_registry_find(const char *scheme,
                              const struct hf_strategy **found,
                              struct hf_error *error)
 {
@@ -52,9 +52,9 @@ enum hf_err hf_strategy_find(const char *scheme,
             return HF_OK;
         }
     }
-    for (size_t i = 0; elsewhere[i].scheme; i++) {
-        if (!strcmp(elsewhere[i].scheme, scheme))
-            return hf_module_find(elsewhere[i].module, scheme, found, error);
+    for (size_t i = 0; modules[i].scheme; i++) {
+        if (!strcmp(modules[i].scheme, scheme))
+            return hf_module_find(modules[i].module, scheme, found, error);
     }
     return hf_error_set(error, HF_EUNSUPPORTED,
                         "url: no strategy '%s:' in this build, which has %s",

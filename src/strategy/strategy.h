@@ -12,9 +12,9 @@
 #ifndef HF_STRATEGY_STRATEGY_H
 #define HF_STRATEGY_STRATEGY_H
 
+#include "base/dlist.h"
 #include "base/error.h"
 #include "base/heap.h"
-#include "base/list.h"
 #include "base/random.h"
 #include "base/time.h"
 #include "base/url.h"
@@ -46,7 +46,7 @@ struct hf_anchor {
 struct hf_answer {
     struct hf_result result; /* LOCK in line: HF_EBUSY and a place */
     struct hf_anchor anchor; /* LOCK, RENEW that succeeded */
-    uint32_t look_again_ms;  /* in line: when a repeat may tell more; 0: no
+    uint32_t poll_after_ms;  /* in line: when a repeat may tell more; 0: no
                                 idea */
     bool
         is_pushed; /* in line: no push is lost, so a repeat before look_again_ms
@@ -72,7 +72,7 @@ struct hf_request {
     bool waits;                /* LOCK: its last answer was a position */
     bool keeps;                /* LOCK: the holder will renew it */
     struct hf_answer answer;
-    struct hf_list link;
+    struct hf_dlist link;
     bool answered;                            /* the host's: `done` is to run */
     void (*done)(struct hf_request *request); /* the client's */
 };
@@ -112,7 +112,7 @@ struct hf_fd {
 };
 
 struct hf_post {
-    struct hf_list link;
+    struct hf_dlist link;
     void (*run)(struct hf_post *post);
 };
 
@@ -234,7 +234,7 @@ struct hf_strategy {
 };
 
 /* The strategy for a scheme. HF_EUNSUPPORTED, with what this build has. */
-enum hf_err hf_strategy_find(const char *scheme,
+enum hf_err hf_registry_find(const char *scheme,
                              const struct hf_strategy **found,
                              struct hf_error *error);
 

@@ -15,12 +15,12 @@ struct hf_waker *hf_waker_new(void)
     if (!waker)
         return NULL;
     atomic_init(&waker->references, 1);
-    atomic_init(&waker->ringing, false);
+    atomic_init(&waker->signaled, false);
     waker->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     return waker;
 }
 
-void hf_waker_drop(struct hf_waker *waker)
+void hf_waker_unref(struct hf_waker *waker)
 {
     if (atomic_fetch_sub(&waker->references, 1) > 1)
         return;
@@ -28,29 +28,29 @@ void hf_waker_drop(struct hf_waker *waker)
     free(waker);
 }
 
-struct hf_waker *hf_waker_take(struct hf_waker *waker)
+struct hf_waker *hf_waker_ref(struct hf_waker *waker)
 {
     atomic_fetch_add(&waker->references, 1);
     return waker;
 }
 
-void hf_waker_ring(struct hf_waker *waker)
+void hf_waker_wake(struct hf_waker *waker)
 {
     uint64_t one = 1;
 
     /* One write is enough until it is heard. It cannot fail: the counter is
      * at most 1. */
-    if (!atomic_exchange(&waker->ringing, true) &&
+    if (!atomic_exchange(&waker->signaled, true) &&
         write(waker->fd, &one, sizeof(one)) < 0)
-        atomic_store(&waker->ringing, false);
-    hf_waker_drop(waker);
+        atomic_store(&waker->signaled, false);
+    hf_waker_unref(waker);
 }
 
-void hf_waker_hear(struct hf_waker *waker)
+void hf_waker_clear(struct hf_waker *waker)
 {
     uint64_t count;
 
     if (read(waker->fd, &count, sizeof(count)) < 0)
         HF_ASSERT(errno == EAGAIN || errno == EINTR);
-    atomic_store(&waker->ringing, false);
+    atomic_store(&waker->signaled, false);
 }

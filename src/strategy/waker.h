@@ -10,7 +10,7 @@
 
 struct hf_waker {
     atomic_uint references;
-    atomic_bool ringing; /* until the client has heard it */
+    atomic_bool signaled; /* until the client has heard it */
     int fd;
 };
 
@@ -18,13 +18,13 @@ struct hf_waker {
 struct hf_waker *hf_waker_new(void);
 
 /* One more reference, for who is to ring it. */
-struct hf_waker *hf_waker_take(struct hf_waker *waker);
-void hf_waker_drop(struct hf_waker *waker);
+struct hf_waker *hf_waker_ref(struct hf_waker *waker);
+void hf_waker_unref(struct hf_waker *waker);
 
 /* Ring, and give the reference back. */
-void hf_waker_ring(struct hf_waker *waker);
+void hf_waker_wake(struct hf_waker *waker);
 
 /* It has rung. Whoever rang has posted before: look at the posts after this. */
-void hf_waker_hear(struct hf_waker *waker);
+void hf_waker_clear(struct hf_waker *waker);
 
 #endif

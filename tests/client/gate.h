@@ -39,8 +39,8 @@ static struct hf_info stuck_info;
 
 static inline void enter_stuck_callback(void)
 {
-    assert_int_equal(hf_read_start(client, hf_key("any"), HF_LOCAL, &stuck_info,
-                                   stuck, NULL, NULL),
+    assert_int_equal(hf_read_start(client, hf_key_of("any"), HF_LOCAL,
+                                   &stuck_info, stuck, NULL, NULL),
                      HF_OK);
     wait_for(&gate_reached);
 }

@@ -64,7 +64,7 @@ AT(hf_lock_opts, timeout_ms, 16);
 AT(hf_lock_opts, renew_ms, 20);
 AT(hf_lock_opts, renew, 24);
 AT(hf_lock_opts, idle, 25);
-AT(hf_lock_opts, from_claim, 26);
+AT(hf_lock_opts, ttl_includes_wait, 26);
 AT(hf_lock_opts, value, 32);
 AT(hf_lock_opts, note, 48);
 AT(hf_lock_opts, on_event, 56);
@@ -132,14 +132,14 @@ static void unknown_options_are_accepted_at_zero(void **state)
     assert_null(lock_opts.latest);
     lock_opts.known.ttl_ms = 60000;
     assert_int_equal(hf_open("memory:abi", &client_opts.known, &client), HF_OK);
-    assert_int_equal(hf_lock(client, hf_key("k"), &lock_opts.known, &lock),
-                     HF_OK);
-    assert_true(hf_valid_for(lock, 30000));
     assert_int_equal(
-        hf_watch(client, hf_key(""), &watch_opts.known, ignore, NULL, &watch),
-        HF_OK);
+        hf_acquire(client, hf_key_of("k"), &lock_opts.known, &lock), HF_OK);
+    assert_true(hf_lock_valid_for(lock, 30000));
+    assert_int_equal(hf_watch_open(client, hf_key_of(""), &watch_opts.known,
+                                   ignore, NULL, &watch),
+                     HF_OK);
     assert_int_equal(hf_lock_opts_set_default(&lock_opts.known), HF_OK);
-    hf_watch_free(watch);
+    hf_watch_close(watch);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client, 10000), HF_OK);
 }
@@ -155,7 +155,7 @@ static void unknown_lock_options_are_refused_when_set(void **state)
     hf_lock_opts_fill(&opts.known, sizeof(opts));
     opts.known.error = &error;
     opts.latest = "x";
-    assert_int_equal(hf_lock(client, hf_key("k"), &opts.known, &lock),
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts.known, &lock),
                      HF_EUNSUPPORTED);
     assert_null(lock);
     assert_int_equal(error.code, HF_EUNSUPPORTED);
@@ -184,9 +184,9 @@ static void unknown_client_and_watch_options_are_refused_when_set(void **state)
     expect_text(error.text, "hf_client_opts");
     hf_watch_opts_fill(&watch_opts.known, sizeof(watch_opts));
     watch_opts.later = true;
-    assert_int_equal(
-        hf_watch(client, hf_key(""), &watch_opts.known, ignore, NULL, &watch),
-        HF_EUNSUPPORTED);
+    assert_int_equal(hf_watch_open(client, hf_key_of(""), &watch_opts.known,
+                                   ignore, NULL, &watch),
+                     HF_EUNSUPPORTED);
     hf_client_error(client, &error);
     expect_text(error.text, "hf_watch_opts");
     assert_int_equal(hf_close(client, 1000), HF_OK);
@@ -206,9 +206,10 @@ static void missing_options_have_their_defaults(void **state)
         memset(&opts, 0xff, sizeof(opts));
         hf_lock_opts_fill(&opts, size);
         assert_int_equal(((unsigned char *)&opts)[size], 0xff);
-        assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
-        assert_true(hf_valid_for(lock, 5000));
-        assert_int_equal(hf_unlock(lock), HF_OK);
+        assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock),
+                         HF_OK);
+        assert_true(hf_lock_valid_for(lock, 5000));
+        assert_int_equal(hf_release(lock), HF_OK);
         hf_lock_free(lock);
     }
     assert_int_equal(hf_close(client, 1000), HF_OK);
@@ -227,7 +228,8 @@ static void sizes_that_no_header_has_are_refused(void **state)
     for (size_t i = 0; i < HF_TEST_COUNT(sizes); i++) {
         memset(&opts, 0xff, sizeof(opts));
         opts.size = sizes[i];
-        assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_EINVAL);
+        assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock),
+                         HF_EINVAL);
         hf_client_error(client, &error);
         expect_text(error.text, "hf_lock_opts_init()");
     }
@@ -275,28 +277,30 @@ static void reserved_words_are_zero(void **state)
 
     (void)state;
     assert_int_equal(
-        hf_watch(client, hf_key(""), NULL, check_event, &seen, &watch), HF_OK);
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+        hf_watch_open(client, hf_key_of(""), NULL, check_event, &seen, &watch),
+        HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
     while (atomic_load(&seen) == UNSEEN)
         (void)usleep(1000);
     assert_int_equal(atomic_load(&seen), ZERO);
     memset(&info, 0xff, sizeof(info));
-    assert_int_equal(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info),
+    assert_int_equal(hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info),
                      HF_OK);
     assert_true(all_zero(info.reserved));
     hf_info_fini(&info);
     memset(&info, 0xff, sizeof(info));
-    assert_int_equal(hf_wait_held(client, hf_key("k"), 0, &info), HF_OK);
+    assert_int_equal(hf_wait_held(client, hf_key_of("k"), 0, &info), HF_OK);
     assert_true(all_zero(info.reserved));
     hf_info_fini(&info);
-    assert_int_equal(hf_list(client, hf_key(""), check_listed, &listed), HF_OK);
+    assert_int_equal(hf_list(client, hf_key_of(""), check_listed, &listed),
+                     HF_OK);
     assert_true(listed);
     memset(&error, 0xff, sizeof(error));
     assert_int_equal(hf_renew(lock, UINT32_MAX), HF_EINVAL);
     hf_lock_error(lock, &error);
     assert_true(all_zero(error.reserved));
     hf_lock_free(lock);
-    hf_watch_free(watch);
+    hf_watch_close(watch);
     assert_int_equal(hf_close(client, 1000), HF_OK);
 }
 

@@ -32,11 +32,11 @@ static void *producer_main(void *arg)
         return NULL;
     }
     while (!atomic_load(&stop)) {
-        if (hf_lock(own, hf_key(key), NULL, &lock)) {
+        if (hf_acquire(own, hf_key_of(key), NULL, &lock)) {
             atomic_fetch_add(&failures, 1);
             break;
         }
-        (void)hf_unlock(lock);
+        (void)hf_release(lock);
         hf_lock_free(lock);
     }
     (void)hf_close(own, 10000);
@@ -70,15 +70,15 @@ static void stop_producers(void)
 static void watch_everything(void)
 {
     for (unsigned i = 0; i < WATCHES; i++)
-        assert_int_equal(hf_watch(client, hf_key(""), NULL, count_event,
-                                  &seen[i], &watches[i]),
+        assert_int_equal(hf_watch_open(client, hf_key_of(""), NULL, count_event,
+                                       &seen[i], &watches[i]),
                          HF_OK);
 }
 
 static void free_watches(void)
 {
     for (unsigned i = 0; i < WATCHES; i++)
-        hf_watch_free(watches[i]);
+        hf_watch_close(watches[i]);
 }
 
 /* The producers stop only after every watch has had its share. */
@@ -108,16 +108,17 @@ static void a_lock_is_renewed_in_a_flood(void **state)
     opts.renew = true;
     watch_everything();
     start_producers();
-    assert_int_equal(hf_lock(client, hf_key("kept"), &opts, &lock), HF_OK);
-    deadline = hf_deadline(lock);
+    assert_int_equal(hf_acquire(client, hf_key_of("kept"), &opts, &lock),
+                     HF_OK);
+    deadline = hf_lock_deadline(lock);
     for (unsigned i = 0; i < 3; i++) {
-        while (hf_deadline(lock) == deadline)
+        while (hf_lock_deadline(lock) == deadline)
             sleep_ms(1);
-        deadline = hf_deadline(lock);
+        deadline = hf_lock_deadline(lock);
         assert_true(deadline > 0);
     }
     stop_producers();
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
     free_watches();
 }
@@ -147,17 +148,18 @@ static void a_lock_is_renewed_while_a_callback_is_stuck(void **state)
     hf_lock_opts_init(&opts);
     opts.ttl_ms = 3000 * hf_test_slowness();
     opts.renew = true;
-    assert_int_equal(hf_lock(client, hf_key("kept"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("kept"), &opts, &lock),
+                     HF_OK);
     enter_stuck_callback();
-    deadline = hf_deadline(lock);
+    deadline = hf_lock_deadline(lock);
     for (unsigned i = 0; i < 4; i++) {
-        while (hf_deadline(lock) == deadline)
+        while (hf_lock_deadline(lock) == deadline)
             sleep_ms(1);
-        deadline = hf_deadline(lock);
-        assert_true(hf_valid_for(lock, 0));
+        deadline = hf_lock_deadline(lock);
+        assert_true(hf_lock_valid_for(lock, 0));
     }
     leave_stuck_callback();
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
 }
 
@@ -192,9 +194,9 @@ static void a_loss_is_recorded_while_a_callback_is_stuck(void **state)
     hf_lock_opts_init(&opts);
     opts.ttl_ms = 300;
     opts.on_event = count_lost;
-    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_OK);
     enter_stuck_callback();
-    assert_int_equal(hf_read_start(client, hf_key("any"), HF_LOCAL, &info,
+    assert_int_equal(hf_read_start(client, hf_key_of("any"), HF_LOCAL, &info,
                                    count_done, &lost_before, NULL),
                      HF_OK);
     do {
@@ -215,7 +217,7 @@ static void a_loss_is_recorded_while_a_callback_is_stuck(void **state)
 /* What a callback has started is sent, though it does not return. */
 static void start_and_stay(enum hf_err err, void *arg)
 {
-    if (hf_unlock_start(arg, NULL, NULL, NULL))
+    if (hf_release_start(arg, NULL, NULL, NULL))
         atomic_fetch_add(&failures, 1);
     stuck(err, NULL);
 }
@@ -225,13 +227,13 @@ static void a_stuck_callback_holds_up_no_request(void **state)
     struct hf_lock *first, *second;
 
     (void)state;
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &first), HF_OK);
-    assert_int_equal(hf_read_start(client, hf_key("any"), HF_LOCAL, &stuck_info,
-                                   start_and_stay, first, NULL),
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &first), HF_OK);
+    assert_int_equal(hf_read_start(client, hf_key_of("any"), HF_LOCAL,
+                                   &stuck_info, start_and_stay, first, NULL),
                      HF_OK);
     wait_for(&gate_reached);
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &second), HF_OK);
-    assert_int_equal(hf_unlock(second), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &second), HF_OK);
+    assert_int_equal(hf_release(second), HF_OK);
     leave_stuck_callback();
     hf_lock_free(first);
     hf_lock_free(second);
@@ -247,9 +249,9 @@ static void closing_leaves_a_stuck_callback(void **state)
     struct hf_lock *lock;
 
     (void)state;
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
     enter_stuck_callback();
-    assert_int_equal(hf_read_start(client, hf_key("any"), HF_LOCAL, &info,
+    assert_int_equal(hf_read_start(client, hf_key_of("any"), HF_LOCAL, &info,
                                    count_done, &answered, NULL),
                      HF_OK);
     assert_int_equal(hf_close(client, 200), HF_OK);
@@ -295,7 +297,7 @@ static void freeing_a_lock_waits_for_its_callback(void **state)
     hf_lock_opts_init(&opts);
     opts.ttl_ms = 20;
     opts.on_event = stuck_on_event;
-    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_OK);
     wait_for(&gate_reached);
     assert_int_equal(pthread_create(&thread, NULL, open_gate_main, NULL), 0);
     hf_lock_free(lock);
@@ -310,13 +312,13 @@ static void freeing_a_watch_waits_for_its_callback(void **state)
     pthread_t thread;
 
     (void)state;
-    assert_int_equal(
-        hf_watch(client, hf_key(""), NULL, stuck_on_change, NULL, &watch),
-        HF_OK);
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    assert_int_equal(hf_watch_open(client, hf_key_of(""), NULL, stuck_on_change,
+                                   NULL, &watch),
+                     HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
     wait_for(&gate_reached);
     assert_int_equal(pthread_create(&thread, NULL, open_gate_main, NULL), 0);
-    hf_watch_free(watch);
+    hf_watch_close(watch);
     assert_true(returned);
     assert_int_equal(pthread_join(thread, NULL), 0);
     hf_lock_free(lock);
@@ -340,7 +342,7 @@ static void a_callback_may_free_its_own_handle(void **state)
     opts.ttl_ms = 20;
     opts.on_event = free_in_callback;
     opts.arg = &gate_reached;
-    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_OK);
     wait_for(&gate_reached);
 }
 
@@ -371,15 +373,15 @@ static void a_future_may_be_freed_while_others_wait(void **state)
     pthread_t threads[8];
 
     (void)state;
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &held), HF_OK);
-    assert_int_equal(hf_lock_start(client, hf_key("k"), NULL, &lock,
-                                   free_future, NULL, &awaited),
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &held), HF_OK);
+    assert_int_equal(hf_acquire_start(client, hf_key_of("k"), NULL, &lock,
+                                      free_future, NULL, &awaited),
                      HF_OK);
     for (unsigned i = 0; i < 8; i++)
         assert_int_equal(
             pthread_create(&threads[i], NULL, future_wait_main, awaited), 0);
     sleep_ms(100);
-    assert_int_equal(hf_unlock(held), HF_OK);
+    assert_int_equal(hf_release(held), HF_OK);
     wait_for(&gate_reached);
     for (unsigned i = 0; i < 8; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);

@@ -37,8 +37,8 @@ static void take_and_lose(struct hf_lock **lock)
 {
     struct hf_lock_opts opts = short_lease();
 
-    assert_int_equal(hf_lock(client, hf_key("k"), &opts, lock), HF_OK);
-    while (hf_valid_for(*lock, 0))
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, lock), HF_OK);
+    while (hf_lock_valid_for(*lock, 0))
         sleep_ms(1);
 }
 
@@ -57,7 +57,7 @@ static void a_claim_follows_the_report_of_the_last_loss(void **state)
     (void)state;
     lose_unreported(&lock);
     assert_int_equal(pthread_create(&thread, NULL, open_gate_main, NULL), 0);
-    assert_int_equal(hf_claim(lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_true(atomic_load(&losses) >= 1);
     assert_int_equal(pthread_join(thread, NULL), 0);
     while (atomic_load(&losses) < 2)
@@ -77,13 +77,13 @@ static void a_claim_ends_before_the_report_of_the_last_loss(void **state)
 
     (void)state;
     lose_unreported(&lock);
-    assert_int_equal(hf_claim_start(lock, NULL, NULL, &future), HF_OK);
+    assert_int_equal(hf_lock_acquire_start(lock, NULL, NULL, &future), HF_OK);
     hf_future_cancel(future);
     assert_int_equal(hf_future_wait(future, 0, &err), HF_OK);
     assert_int_equal(err, HF_ECANCELED);
     hf_future_free(future);
     assert_int_equal(hf_lock_state(lock), HF_LOCK_IDLE);
-    assert_int_equal(hf_claim(lock), HF_ETIMEDOUT);
+    assert_int_equal(hf_lock_acquire(lock), HF_ETIMEDOUT);
     assert_int_equal(losses, 0);
     leave_stuck_callback();
     while (atomic_load(&losses) < 1)
@@ -111,15 +111,17 @@ static bool stay_in_list(const struct hf_info *info, void *arg)
 
 static void *list_main(void *arg)
 {
-    *(enum hf_err *)arg = hf_list(client, hf_key(""), stay_in_list, NULL);
+    *(enum hf_err *)arg = hf_list(client, hf_key_of(""), stay_in_list, NULL);
     atomic_store(&list_returned, true);
     return NULL;
 }
 
 static void take_two(struct hf_lock *locks[2])
 {
-    assert_int_equal(hf_lock(client, hf_key("a"), NULL, &locks[0]), HF_OK);
-    assert_int_equal(hf_lock(client, hf_key("b"), NULL, &locks[1]), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("a"), NULL, &locks[0]),
+                     HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("b"), NULL, &locks[1]),
+                     HF_OK);
 }
 
 static void start_list(pthread_t *thread, struct hf_lock *locks[2],
@@ -158,8 +160,8 @@ static void a_canceled_list_calls_back_no_more(void **state)
 
     (void)state;
     take_two(locks);
-    assert_int_equal(hf_list_start(client, hf_key(""), stay_in_list, NULL, NULL,
-                                   NULL, &future),
+    assert_int_equal(hf_list_start(client, hf_key_of(""), stay_in_list, NULL,
+                                   NULL, NULL, &future),
                      HF_OK);
     wait_for(&gate_reached);
     hf_future_cancel(future);
@@ -216,12 +218,13 @@ static void a_refused_lock_has_left_its_callback(void **state)
     pthread_t thread;
 
     (void)state;
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &held), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &held), HF_OK);
     hf_lock_opts_init(&opts);
     opts.wait_ms = 20;
     opts.on_event = stay_in_event;
     assert_int_equal(pthread_create(&thread, NULL, open_gate_main, NULL), 0);
-    assert_int_not_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
+    assert_int_not_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock),
+                         HF_OK);
     assert_true(event_returned);
     assert_int_equal(pthread_join(thread, NULL), 0);
     hf_lock_free(held);

@@ -2,8 +2,8 @@
 #include <stdio.h>
 
 #include "base/limits.h"
+#include "client/drift.h"
 #include "client/two_clients.h"
-#include "client/validity.h"
 
 static struct hf_future *begin_lock(struct hf_client *client,
                                     const struct hf_lock_opts *opts,
@@ -11,9 +11,9 @@ static struct hf_future *begin_lock(struct hf_client *client,
 {
     struct hf_future *future;
 
-    assert_int_equal(
-        hf_lock_start(client, hf_key("k"), opts, lock, NULL, NULL, &future),
-        HF_OK);
+    assert_int_equal(hf_acquire_start(client, hf_key_of("k"), opts, lock, NULL,
+                                      NULL, &future),
+                     HF_OK);
     return future;
 }
 
@@ -21,7 +21,7 @@ static struct hf_future *begin_unlock(struct hf_lock *lock)
 {
     struct hf_future *future;
 
-    assert_int_equal(hf_unlock_start(lock, NULL, NULL, &future), HF_OK);
+    assert_int_equal(hf_release_start(lock, NULL, NULL, &future), HF_OK);
     return future;
 }
 
@@ -41,16 +41,16 @@ static void a_limit_from_the_claim_includes_the_wait(void **state)
     struct hf_future *future;
 
     (void)state;
-    opts.from_claim = true;
+    opts.ttl_includes_wait = true;
     assert_int_equal(hf_world_lock(&world, a, "k", &held, &first), HF_OK);
     future = begin_lock(b, &opts, &second);
     hf_world_run(&world, 1000);
     assert_int_equal(hf_world_unlock(&world, first), HF_OK);
     assert_int_equal(hf_world_wait(&world, future), HF_OK);
-    assert_int_equal(hf_deadline(second), claimed + 3000);
+    assert_int_equal(hf_lock_deadline(second), claimed + 3000);
     /* A renewal is asked for, and has no limit. */
     assert_int_equal(hf_world_renew(&world, second, 0), HF_OK);
-    assert_true(hf_deadline(second) > claimed + 3000);
+    assert_true(hf_lock_deadline(second) > claimed + 3000);
     hf_lock_free(first);
     hf_lock_free(second);
 }
@@ -64,7 +64,7 @@ static void a_limit_from_the_claim_ends_the_wait(void **state)
     uint32_t waiters;
 
     (void)state;
-    opts.from_claim = true;
+    opts.ttl_includes_wait = true;
     assert_int_equal(hf_world_lock(&world, a, "k", &held, &first), HF_OK);
     assert_int_equal(hf_world_lock(&world, b, "k", &opts, &second),
                      HF_ETIMEDOUT);
@@ -80,7 +80,7 @@ static void a_grant_that_comes_after_the_limit_is_given_back(void **state)
     struct hf_lock *lock;
 
     (void)state;
-    opts.from_claim = true;
+    opts.ttl_includes_wait = true;
     hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_LOSE_ANSWER, 3, 0);
     hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_DELAY_ANSWER, 1, 600);
     /* There was no wait that could have run out. */
@@ -132,7 +132,7 @@ static void a_repeated_lock_is_renewed_where_less_than_its_ttl_is_left(
     assert_int_equal(hf_faulty_sent(net, HF_ON_RENEW), 1);
     renewed = world.now - 150;
     /* 1112 * 0.98 = 1089.8 */
-    assert_int_equal(hf_deadline(lock), renewed + 1089);
+    assert_int_equal(hf_lock_deadline(lock), renewed + 1089);
     hf_lock_free(lock);
 }
 
@@ -147,7 +147,7 @@ static void validity_counts_from_the_send_and_not_from_the_answer(void **state)
     hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_DELAY_ANSWER, 1, 190);
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
     assert_int_equal(world.now, sent + 190);
-    assert_int_equal(hf_deadline(lock), sent + 1089);
+    assert_int_equal(hf_lock_deadline(lock), sent + 1089);
     hf_lock_free(lock);
 }
 
@@ -161,7 +161,7 @@ static void a_lock_that_is_refused_by_all_is_surely_not_held(void **state)
     hf_faulty_cut(hf_faulty_of(a), HF_CUT_REFUSING);
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_EUNAVAIL);
     assert_null(lock);
-    assert_true(hf_list_empty(&a->withdrawals));
+    assert_true(hf_dlist_is_empty(&a->withdrawals));
 }
 
 static void one_attempt_in_doubt_makes_the_answer_in_doubt(void **state)
@@ -260,8 +260,8 @@ static void a_lost_push_is_made_good(void **state)
     hf_world_run(&world, 1300);
     assert_true(is_done(future));
     assert_int_equal(hf_world_wait(&world, future), HF_OK);
-    assert_true(hf_token(second) > 1);
-    assert_true(hf_remaining_ms(second) > 58000);
+    assert_true(hf_lock_token(second) > 1);
+    assert_true(hf_lock_remaining_ms(second) > 58000);
     hf_lock_free(first);
     hf_lock_free(second);
 }
@@ -301,7 +301,8 @@ static void fill_window(struct hf_client *client)
         char key[16];
 
         (void)snprintf(key, sizeof(key), "busy %u", i);
-        assert_int_equal(hf_lock_new(client, hf_key(key), &opts, &lock), HF_OK);
+        assert_int_equal(hf_lock_new(client, hf_key_of(key), &opts, &lock),
+                         HF_OK);
     }
 }
 
@@ -313,7 +314,7 @@ static void time_inside_a_busy_client_is_part_of_the_wait(void **state)
     (void)state;
     fill_window(a);
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
-    assert_true(hf_valid_for(lock, 50000));
+    assert_true(hf_lock_valid_for(lock, 50000));
     hf_lock_free(lock);
 }
 
@@ -420,7 +421,7 @@ static void an_unconfirmed_withdrawal_is_in_doubt_and_goes_on(void **state)
     hf_world_run(&world, 4000);
     assert_true(hf_world_held(&world, "k", &waiters));
     assert_int_equal(waiters, 0);
-    assert_true(hf_list_empty(&b->calls));
+    assert_true(hf_dlist_is_empty(&b->calls));
     hf_lock_free(first);
 }
 
@@ -458,7 +459,7 @@ static void a_release_wakes_the_next(void **state)
     hf_world_run(&world, 0);
     assert_true(is_done(future));
     assert_int_equal(hf_world_wait(&world, future), HF_OK);
-    assert_true(hf_valid_for(second, 59000));
+    assert_true(hf_lock_valid_for(second, 59000));
     hf_lock_free(first);
     hf_lock_free(second);
 }
@@ -472,9 +473,9 @@ static void an_expiry_wakes_the_next(void **state)
     (void)state;
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
     assert_int_equal(hf_world_lock(&world, b, "k", &opts, &second), HF_OK);
-    assert_true(world.now - began >= hf_validity_lease(400));
-    assert_true(world.now - began <= hf_validity_lease(400) + 50);
-    assert_false(hf_valid_for(first, 0));
+    assert_true(world.now - began >= hf_drift_lease_ms(400));
+    assert_true(world.now - began <= hf_drift_lease_ms(400) + 50);
+    assert_false(hf_lock_valid_for(first, 0));
     hf_lock_free(first);
     hf_lock_free(second);
 }
@@ -519,7 +520,7 @@ static void a_grant_with_an_old_anchor_is_renewed_first(void **state)
     assert_int_equal(hf_world_wait(&world, future), HF_OK);
     assert_int_equal(world.now, released + 650);
     assert_int_equal(hf_faulty_sent(hf_faulty_of(b), HF_ON_RENEW), 1);
-    assert_true(hf_valid_for(second, 1999));
+    assert_true(hf_lock_valid_for(second, 1999));
     hf_lock_free(first);
     hf_lock_free(second);
 }
@@ -538,7 +539,7 @@ static void a_grant_without_an_anchor_is_renewed_first(void **state)
     assert_int_equal(hf_world_unlock(&world, first), HF_OK);
     assert_int_equal(hf_world_wait(&world, future), HF_OK);
     assert_int_equal(hf_faulty_sent(hf_faulty_of(b), HF_ON_RENEW), 1);
-    assert_true(hf_valid_for(second, 999));
+    assert_true(hf_lock_valid_for(second, 999));
     hf_lock_free(first);
     hf_lock_free(second);
 }
@@ -613,11 +614,11 @@ static void a_canceled_look_is_answered_so(void **state)
 
     (void)state;
     hf_faulty_cue(hf_faulty_of(a), HF_ON_READ, HF_DELAY, 2, 1000);
-    assert_int_equal(hf_read_start(a, hf_key("k"), HF_LINEARIZABLE, &info, NULL,
-                                   NULL, &reading),
+    assert_int_equal(hf_read_start(a, hf_key_of("k"), HF_LINEARIZABLE, &info,
+                                   NULL, NULL, &reading),
                      HF_OK);
-    assert_int_equal(hf_wait_held_start(a, hf_key("k"), HF_FOREVER, NULL, NULL,
-                                        NULL, &waiting),
+    assert_int_equal(hf_wait_held_start(a, hf_key_of("k"), HF_FOREVER, NULL,
+                                        NULL, NULL, &waiting),
                      HF_OK);
     hf_future_cancel(reading);
     hf_future_cancel(waiting);
@@ -649,12 +650,12 @@ static void a_freed_handle_gives_its_claim_back(void **state)
 
     (void)state;
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &held), HF_OK);
-    assert_int_equal(hf_lock_new(b, hf_key("k"), &opts, &waiting), HF_OK);
+    assert_int_equal(hf_lock_new(b, hf_key_of("k"), &opts, &waiting), HF_OK);
     hf_world_run(&world, 10);
     hf_faulty_cue(hf_faulty_of(b), HF_ON_LOCK, HF_DELAY, 1, 100);
-    assert_int_equal(hf_lock_new(b, hf_key("k"), &opts, &asking), HF_OK);
+    assert_int_equal(hf_lock_new(b, hf_key_of("k"), &opts, &asking), HF_OK);
     opts.idle = true;
-    assert_int_equal(hf_lock_new(b, hf_key("k"), &opts, &idle), HF_OK);
+    assert_int_equal(hf_lock_new(b, hf_key_of("k"), &opts, &idle), HF_OK);
     hf_lock_free(idle);
     hf_lock_free(asking);
     hf_lock_free(waiting);
@@ -694,8 +695,8 @@ static void validity_ends_before_the_unlock_is_sent(void **state)
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
     hf_faulty_cue(hf_faulty_of(a), HF_ON_UNLOCK, HF_DELAY, 1, 100);
     future = begin_unlock(lock);
-    assert_false(hf_valid_for(lock, 0));
-    assert_int_equal(hf_remaining_ms(lock), 0);
+    assert_false(hf_lock_valid_for(lock, 0));
+    assert_int_equal(hf_lock_remaining_ms(lock), 0);
     assert_int_equal(hf_lock_state(lock), HF_LOCK_RELEASING);
     assert_int_equal(hf_world_wait(&world, future), HF_OK);
     assert_int_equal(hf_lock_state(lock), HF_LOCK_IDLE);
@@ -756,12 +757,12 @@ static void an_unlock_in_doubt_of_a_forced_lock_is_expired(void **state)
 
     (void)state;
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
-    assert_int_equal(hf_force_start(b, hf_key("k"), hf_token(lock), true, NULL,
-                                    NULL, &future),
+    assert_int_equal(hf_force_start(b, hf_key_of("k"), hf_lock_token(lock),
+                                    true, NULL, NULL, &future),
                      HF_OK);
     assert_int_equal(hf_world_wait(&world, future), HF_OK);
     assert_int_equal(hf_world_renew(&world, lock, 0), HF_EEXPIRED);
-    assert_false(hf_valid_for(lock, 0));
+    assert_false(hf_lock_valid_for(lock, 0));
     hf_faulty_cue(hf_faulty_of(a), HF_ON_CANCEL, HF_LOSE_ANSWER, 1, 0);
     assert_int_equal(hf_world_unlock(&world, lock), HF_EEXPIRED);
     hf_lock_free(lock);
@@ -775,12 +776,12 @@ static void an_unlock_waits_for_the_claim_under_way(void **state)
 
     (void)state;
     opts.idle = true;
-    assert_int_equal(hf_lock_new(a, hf_key("k"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_lock_new(a, hf_key_of("k"), &opts, &lock), HF_OK);
     hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_DELAY, 1, 100);
-    assert_int_equal(hf_claim_start(lock, NULL, NULL, &claiming), HF_OK);
-    assert_int_equal(hf_claim_start(lock, NULL, NULL, NULL), HF_ESTATE);
+    assert_int_equal(hf_lock_acquire_start(lock, NULL, NULL, &claiming), HF_OK);
+    assert_int_equal(hf_lock_acquire_start(lock, NULL, NULL, NULL), HF_ESTATE);
     unlocking = begin_unlock(lock);
-    assert_int_equal(hf_unlock_start(lock, NULL, NULL, NULL), HF_ESTATE);
+    assert_int_equal(hf_release_start(lock, NULL, NULL, NULL), HF_ESTATE);
     assert_int_equal(hf_world_wait(&world, claiming), HF_OK);
     assert_int_equal(hf_world_wait(&world, unlocking), HF_OK);
     assert_false(hf_world_held(&world, "k", NULL));
@@ -812,8 +813,8 @@ static void a_call_over_the_window_is_parked_and_goes_on(void **state)
     hf_faulty_cue(net, HF_ON_LOCK, HF_DELAY_ANSWER, HF_WINDOW_MAX, 50);
     for (unsigned i = 0; i < OVER; i++) {
         (void)snprintf(key, sizeof(key), "key-%u", i);
-        assert_int_equal(hf_lock_start(a, hf_key(key), &opts, &locks[i],
-                                       count_settled, NULL, NULL),
+        assert_int_equal(hf_acquire_start(a, hf_key_of(key), &opts, &locks[i],
+                                          count_settled, NULL, NULL),
                          HF_OK);
     }
     assert_int_equal(hf_faulty_sent(net, HF_ON_LOCK), HF_WINDOW_MAX);
@@ -825,7 +826,7 @@ static void a_call_over_the_window_is_parked_and_goes_on(void **state)
     for (unsigned i = 0; i < OVER; i++)
         hf_lock_free(locks[i]);
     hf_world_run(&world, 10);
-    assert_true(hf_list_empty(&a->calls));
+    assert_true(hf_dlist_is_empty(&a->calls));
 }
 
 static void a_parked_call_that_was_never_sent_is_unavailable(void **state)
@@ -839,9 +840,9 @@ static void a_parked_call_that_was_never_sent_is_unavailable(void **state)
     hf_faulty_cut(net, HF_CUT_SILENT);
     opts.timeout_ms = 60000;
     for (unsigned i = 0; i < HF_WINDOW_MAX; i++)
-        assert_int_equal(
-            hf_lock_start(a, hf_key("k"), &opts, &locks[i], NULL, NULL, NULL),
-            HF_OK);
+        assert_int_equal(hf_acquire_start(a, hf_key_of("k"), &opts, &locks[i],
+                                          NULL, NULL, NULL),
+                         HF_OK);
     opts.timeout_ms = 300;
     future = begin_lock(a, &opts, &late);
     assert_int_equal(hf_world_wait(&world, future), HF_EUNAVAIL);
@@ -861,7 +862,7 @@ static void a_wait_for_a_key_survives_lost_events(void **state)
     (void)state;
     hf_faulty_cue(hf_faulty_of(b), HF_ON_EVENT, HF_LOSE, 99, 0);
     assert_int_equal(
-        hf_wait_held_start(b, hf_key("k"), 10000, &info, NULL, NULL, &held),
+        hf_wait_held_start(b, hf_key_of("k"), 10000, &info, NULL, NULL, &held),
         HF_OK);
     hf_world_run(&world, 10);
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
@@ -871,7 +872,7 @@ static void a_wait_for_a_key_survives_lost_events(void **state)
     assert_true(info.held);
     hf_info_fini(&info);
     assert_int_equal(
-        hf_wait_free_start(b, hf_key("k"), 10000, &how, NULL, NULL, &freed),
+        hf_wait_free_start(b, hf_key_of("k"), 10000, &how, NULL, NULL, &freed),
         HF_OK);
     hf_world_run(&world, 10);
     assert_int_equal(hf_world_unlock(&world, lock), HF_OK);
@@ -892,9 +893,9 @@ static enum hf_freed wait_with_late_event(uint32_t wait_ms, uint32_t late_ms)
     struct hf_lock *lock;
 
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
-    assert_int_equal(
-        hf_wait_free_start(b, hf_key("k"), wait_ms, &how, NULL, NULL, &freed),
-        HF_OK);
+    assert_int_equal(hf_wait_free_start(b, hf_key_of("k"), wait_ms, &how, NULL,
+                                        NULL, &freed),
+                     HF_OK);
     hf_world_run(&world, 10);
     hf_faulty_cue(hf_faulty_of(b), HF_ON_EVENT, HF_DELAY, 1, late_ms);
     assert_int_equal(hf_world_unlock(&world, lock), HF_OK);
@@ -934,15 +935,15 @@ static void a_watch_whose_answer_was_lost_tells_each_event_once(void **state)
 
     (void)state;
     hf_faulty_cue(hf_faulty_of(b), HF_ON_WATCH, HF_LOSE_ANSWER, 2, 0);
-    assert_int_equal(hf_watch_start(b, hf_key(""), NULL, see_event, NULL,
-                                    &watch, NULL, NULL, &future),
+    assert_int_equal(hf_watch_open_start(b, hf_key_of(""), NULL, see_event,
+                                         NULL, &watch, NULL, NULL, &future),
                      HF_OK);
     assert_int_equal(hf_world_wait(&world, future), HF_OK);
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
     assert_int_equal(hf_world_unlock(&world, lock), HF_OK);
     hf_world_run(&world, 100);
     assert_int_equal(events_seen, 2);
-    hf_watch_free(watch);
+    hf_watch_close(watch);
     hf_lock_free(lock);
 }
 

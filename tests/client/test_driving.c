@@ -43,12 +43,12 @@ static void *contend(void *arg)
     for (unsigned i = 0; i < rounds; i++) {
         struct hf_lock *lock;
 
-        if (hf_lock(client, hf_key("k"), &opts, &lock)) {
+        if (hf_acquire(client, hf_key_of("k"), &opts, &lock)) {
             atomic_fetch_add(&failures, 1);
             continue;
         }
         guarded++;
-        if (hf_unlock(lock))
+        if (hf_release(lock))
             atomic_fetch_add(&failures, 1);
         hf_lock_free(lock);
     }
@@ -91,7 +91,7 @@ static void *wait_a_while(void *arg)
     struct hf_lock *lock;
 
     opts.wait_ms = 20 + number * 15;
-    if (!ran_out(hf_lock(client, hf_key("held"), &opts, &lock)) ||
+    if (!ran_out(hf_acquire(client, hf_key_of("held"), &opts, &lock)) ||
         hf_time_now() - began < opts.wait_ms - 1)
         atomic_fetch_add(&failures, 1);
     return NULL;
@@ -104,7 +104,8 @@ static void each_blocked_thread_is_answered_in_its_time(void **state)
     struct hf_lock *held;
 
     (void)state;
-    assert_int_equal(hf_lock(client, hf_key("held"), &opts, &held), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("held"), &opts, &held),
+                     HF_OK);
     run_threads(wait_a_while, &number);
     assert_int_equal(failures, 0);
     hf_lock_free(held);
@@ -128,14 +129,15 @@ static void the_role_passes_by_who_is_answered_already(void **state)
     pthread_t threads[3];
 
     (void)state;
-    assert_int_equal(hf_lock(client, hf_key("held"), &opts, &held), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("held"), &opts, &held),
+                     HF_OK);
     opts.wait_ms = 200;
-    assert_int_equal(
-        hf_lock_start(client, hf_key("held"), &opts, &never, NULL, NULL, &soon),
-        HF_OK);
+    assert_int_equal(hf_acquire_start(client, hf_key_of("held"), &opts, &never,
+                                      NULL, NULL, &soon),
+                     HF_OK);
     opts.wait_ms = 400;
-    assert_int_equal(hf_lock_start(client, hf_key("held"), &opts, &never, NULL,
-                                   NULL, &later),
+    assert_int_equal(hf_acquire_start(client, hf_key_of("held"), &opts, &never,
+                                      NULL, NULL, &later),
                      HF_OK);
     for (unsigned i = 0; i < 3; i++) {
         assert_int_equal(pthread_create(&threads[i], NULL, wait_for_future,
@@ -183,7 +185,7 @@ static void two_threads_may_process(void **state)
     for (unsigned i = 0; i < 2; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, process, NULL), 0);
     for (unsigned i = 0; i < ROUNDS; i++)
-        assert_int_equal(hf_read_start(client, hf_key("k"), HF_LINEARIZABLE,
+        assert_int_equal(hf_read_start(client, hf_key_of("k"), HF_LINEARIZABLE,
                                        &infos[i], count_answer, NULL, NULL),
                          HF_OK);
     while (atomic_load(&answers) < ROUNDS)
@@ -210,8 +212,8 @@ static void a_background_thread_runs_the_callbacks(void **state)
     struct hf_lock *lock;
 
     (void)state;
-    assert_int_equal(hf_lock_start(client, hf_key("x"), NULL, &lock,
-                                   note_thread, NULL, NULL),
+    assert_int_equal(hf_acquire_start(client, hf_key_of("x"), NULL, &lock,
+                                      note_thread, NULL, NULL),
                      HF_OK);
     while (atomic_load(&answers) < 1)
         sleep_ms(1);
@@ -230,9 +232,9 @@ static bool is_kept(uint32_t ttl_ms)
     bool kept;
 
     opts.renew = true;
-    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_OK);
     sleep_ms(4 * ttl_ms);
-    kept = hf_valid_for(lock, 0) && hf_unlock(lock) == HF_OK;
+    kept = hf_lock_valid_for(lock, 0) && hf_release(lock) == HF_OK;
     hf_lock_free(lock);
     return kept;
 }
@@ -256,7 +258,7 @@ static void *wait_forever(void *arg)
     struct hf_lock *lock;
 
     (void)arg;
-    if (hf_lock(client, hf_key("held"), &opts, &lock) != HF_ECLOSED)
+    if (hf_acquire(client, hf_key_of("held"), &opts, &lock) != HF_ECLOSED)
         atomic_fetch_add(&failures, 1);
     return NULL;
 }
@@ -268,7 +270,8 @@ static void closing_answers_whoever_is_blocked(void **state)
     struct hf_lock *held;
 
     (void)state;
-    assert_int_equal(hf_lock(client, hf_key("held"), &opts, &held), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("held"), &opts, &held),
+                     HF_OK);
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, wait_forever, NULL),
                          0);
@@ -277,8 +280,8 @@ static void closing_answers_whoever_is_blocked(void **state)
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     assert_int_equal(failures, 0);
-    assert_false(hf_valid_for(held, 0));
-    assert_int_equal(hf_unlock(held), HF_ECLOSED);
+    assert_false(hf_lock_valid_for(held, 0));
+    assert_int_equal(hf_release(held), HF_ECLOSED);
     hf_lock_free(held);
 }
 
@@ -317,10 +320,10 @@ static void closing_returns_by_its_deadline(void **state)
     hf_time began;
 
     (void)state;
-    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &held), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &held), HF_OK);
     hf_faulty_cut(hf_faulty_of(client), HF_CUT_SILENT);
-    assert_int_equal(hf_lock_start(client, hf_key("x"), &opts, &asked,
-                                   hear_answer, NULL, &future),
+    assert_int_equal(hf_acquire_start(client, hf_key_of("x"), &opts, &asked,
+                                      hear_answer, NULL, &future),
                      HF_OK);
     began = hf_time_now();
     assert_int_equal(hf_close(client, 300), HF_EINDOUBT);
@@ -341,7 +344,7 @@ static void closing_gives_a_withdrawal_its_time(void **state)
     struct hf_lock *lock;
 
     (void)state;
-    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_OK);
     hf_faulty_cue(hf_faulty_of(client), HF_ON_CANCEL, HF_LOSE, 3, 0);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
@@ -350,7 +353,7 @@ static void closing_gives_a_withdrawal_its_time(void **state)
 /* Its handle is freed and its client closed while a thread waits in it. */
 static void *unlock_blocked(void *arg)
 {
-    enum hf_err err = hf_unlock(arg);
+    enum hf_err err = hf_release(arg);
 
     if (err != HF_EINDOUBT && err != HF_ECLOSED)
         atomic_fetch_add(&failures, 1);
@@ -364,7 +367,7 @@ static void a_client_outlives_the_calls_inside_it(void **state)
     pthread_t thread;
 
     (void)state;
-    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_OK);
     hf_faulty_cut(hf_faulty_of(client), HF_CUT_SILENT);
     assert_int_equal(pthread_create(&thread, NULL, unlock_blocked, lock), 0);
     sleep_ms(50);
@@ -381,11 +384,11 @@ static void be_the_child(struct hf_lock *lock)
     struct hf_lock *other;
     int bad = 0;
 
-    bad += hf_valid_for(lock, 0);
-    bad += hf_remaining_ms(lock) != 0;
-    bad += hf_unlock(lock) != HF_EFORK;
+    bad += hf_lock_valid_for(lock, 0);
+    bad += hf_lock_remaining_ms(lock) != 0;
+    bad += hf_release(lock) != HF_EFORK;
     bad += hf_renew(lock, 0) != HF_EFORK;
-    bad += hf_lock(client, hf_key("x"), NULL, &other) != HF_EFORK;
+    bad += hf_acquire(client, hf_key_of("x"), NULL, &other) != HF_EFORK;
     bad += hf_process(client) != HF_EFORK;
     bad += hf_fd(client) != -1;
     bad += hf_close(client, 100) != HF_EFORK;
@@ -400,7 +403,7 @@ static void a_forked_child_holds_nothing(void **state)
     pid_t pid;
 
     (void)state;
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0)
@@ -408,8 +411,8 @@ static void a_forked_child_holds_nothing(void **state)
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
-    assert_true(hf_valid_for(lock, 0));
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_true(hf_lock_valid_for(lock, 0));
+    assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
 }
 
@@ -425,7 +428,7 @@ static void say_event(struct hf_lock *lock, enum hf_lock_event event, void *arg)
 {
     (void)arg;
     if (event == HF_LOCK_EVENT_LOST)
-        say(hf_valid_for(lock, 0) ? '?' : 'L');
+        say(hf_lock_valid_for(lock, 0) ? '?' : 'L');
 }
 
 static void say_read(enum hf_err err, void *arg)
@@ -455,7 +458,7 @@ static _Noreturn void hold_on(uint32_t ttl_ms)
     opts.renew = true;
     opts.on_event = say_event;
     if (hf_open("memory:child", NULL, &mine) ||
-        hf_lock(mine, hf_key("k"), &opts, &lock))
+        hf_acquire(mine, hf_key_of("k"), &opts, &lock))
         _exit(8);
     for (;;) {
         struct pollfd fd = {.fd = hf_fd(mine), .events = POLLIN};
@@ -464,8 +467,8 @@ static _Noreturn void hold_on(uint32_t ttl_ms)
         if (is_to_stop)
             (void)raise(SIGSTOP);
         is_to_stop = 0;
-        if (hf_read_start(mine, hf_key("k"), HF_LINEARIZABLE, &info, say_read,
-                          NULL, NULL))
+        if (hf_read_start(mine, hf_key_of("k"), HF_LINEARIZABLE, &info,
+                          say_read, NULL, NULL))
             _exit(7);
         (void)poll(&fd, 1, 5);
         (void)hf_process(mine);

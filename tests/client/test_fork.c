@@ -28,8 +28,8 @@ static void *lock_and_unlock(void *arg)
     struct hf_lock *lock;
 
     while (!atomic_load(&stop)) {
-        if (hf_lock(client, hf_key("busy"), NULL, &lock) == HF_OK) {
-            (void)hf_unlock(lock);
+        if (hf_acquire(client, hf_key_of("busy"), NULL, &lock) == HF_OK) {
+            (void)hf_release(lock);
             hf_lock_free(lock);
         }
     }
@@ -74,11 +74,11 @@ static int take_and_give(const char *key)
     opts.wait_ms = 0;
     if (hf_open(url, NULL, &client))
         return 1;
-    if (hf_lock(client, hf_key(key), &opts, &lock))
+    if (hf_acquire(client, hf_key_of(key), &opts, &lock))
         return 2;
-    if (!hf_valid_for(lock, 0))
+    if (!hf_lock_valid_for(lock, 0))
         return 3;
-    if (hf_unlock(lock))
+    if (hf_release(lock))
         return 4;
     hf_lock_free(lock);
     return hf_close(client, 1000) ? 5 : 0;
@@ -159,10 +159,11 @@ static void a_child_uses_memory_stores_of_its_own(void **state)
     opts.ttl_ms = 600000;
     assert_int_equal(hf_open(url, NULL, &client), HF_OK);
     assert_int_equal(
-        hf_lock(client, hf_key("held by the parent"), &opts, &lock), HF_OK);
+        hf_acquire(client, hf_key_of("held by the parent"), &opts, &lock),
+        HF_OK);
     run_beside(busy, use_memory);
-    assert_true(hf_valid_for(lock, 0));
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_true(hf_lock_valid_for(lock, 0));
+    assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client, 1000), HF_OK);
 }
@@ -214,8 +215,8 @@ static void start_reads(struct hf_client *client)
 {
     parent = getpid();
     for (unsigned i = 0; i < READS; i++)
-        assert_int_equal(hf_read_start(client, hf_key("k"), HF_LOCAL, &infos[i],
-                                       fork_in_callback, NULL, NULL),
+        assert_int_equal(hf_read_start(client, hf_key_of("k"), HF_LOCAL,
+                                       &infos[i], fork_in_callback, NULL, NULL),
                          HF_OK);
 }
 
@@ -266,7 +267,7 @@ static void a_child_of_a_callback_leaves_a_blocking_call(void **state)
     (void)state;
     assert_int_equal(hf_open("memory:fork", NULL, &client), HF_OK);
     start_reads(client);
-    err = hf_wait_held(client, hf_key("k"), 100, &info);
+    err = hf_wait_held(client, hf_key_of("k"), 100, &info);
     if (is_child())
         _exit(err == HF_EFORK && answered == 1 ? 7 : 1);
     assert_int_equal(err, HF_ETIMEDOUT);

@@ -16,7 +16,7 @@ static struct hf_lock *held; /* on "k" */
 
 static int hold(int opened)
 {
-    return opened ? opened : hf_lock(client, hf_key("k"), NULL, &held);
+    return opened ? opened : hf_acquire(client, hf_key_of("k"), NULL, &held);
 }
 
 static int open_and_hold(void **state)
@@ -59,7 +59,7 @@ static void *lock_main(void *arg)
     struct hf_lock *lock;
 
     (void)arg;
-    if (hf_lock(client, hf_key("k"), &opts, &lock) == HF_EINTR)
+    if (hf_acquire(client, hf_key_of("k"), &opts, &lock) == HF_EINTR)
         atomic_fetch_add(&interrupted, 1);
     atomic_fetch_add(&ended, 1);
     return NULL;
@@ -70,7 +70,7 @@ static uint32_t waiters(void)
     struct hf_info info;
     uint32_t count;
 
-    assert_int_equal(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info),
+    assert_int_equal(hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info),
                      HF_OK);
     count = info.waiters;
     hf_info_fini(&info);
@@ -99,7 +99,7 @@ static void interrupt_blocked_claims(void)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     assert_int_equal(interrupted, THREADS);
     assert_int_equal(waiters(), 0);
-    assert_true(hf_valid_for(held, 0));
+    assert_true(hf_lock_valid_for(held, 0));
 }
 
 static void every_blocked_claim_is_withdrawn(void **state)
@@ -146,7 +146,7 @@ static void a_signal_handler_may_interrupt(void **state)
 
 static void *wait_free_main(void *arg)
 {
-    if (hf_wait_free(client, hf_key("k"), HF_FOREVER, NULL) == HF_EINTR)
+    if (hf_wait_free(client, hf_key_of("k"), HF_FOREVER, NULL) == HF_EINTR)
         atomic_fetch_add(&interrupted, 1);
     (void)arg;
     atomic_fetch_add(&ended, 1);
@@ -174,24 +174,24 @@ static void the_next_wait_for_a_future_is_interrupted(void **state)
     enum hf_err err = HF_OK;
 
     (void)state;
-    assert_int_equal(
-        hf_lock_start(client, hf_key("k"), &opts, &lock, NULL, NULL, &future),
-        HF_OK);
+    assert_int_equal(hf_acquire_start(client, hf_key_of("k"), &opts, &lock,
+                                      NULL, NULL, &future),
+                     HF_OK);
     hf_interrupt(client);
     hf_interrupt(client);
     assert_int_equal(hf_future_wait(future, HF_FOREVER, &err), HF_EINTR);
     assert_int_equal(hf_future_wait(future, 1, &err), HF_ETIMEDOUT);
-    assert_int_equal(hf_unlock(held), HF_OK);
+    assert_int_equal(hf_release(held), HF_OK);
     assert_int_equal(hf_future_wait(future, HF_FOREVER, &err), HF_OK);
     assert_int_equal(err, HF_OK);
-    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_lock_valid_for(lock, 0));
     hf_future_free(future);
     hf_lock_free(lock);
 }
 
 static void *claim_wait_main(void *arg)
 {
-    if (hf_claim_wait(arg) == HF_EINTR)
+    if (hf_lock_wait(arg) == HF_EINTR)
         atomic_fetch_add(&interrupted, 1);
     atomic_fetch_add(&ended, 1);
     return NULL;
@@ -204,14 +204,14 @@ static void a_claim_outlives_the_wait_for_it(void **state)
     pthread_t thread;
 
     (void)state;
-    assert_int_equal(hf_lock_new(client, hf_key("k"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_lock_new(client, hf_key_of("k"), &opts, &lock), HF_OK);
     assert_int_equal(pthread_create(&thread, NULL, claim_wait_main, lock), 0);
     interrupt_until_ended(1);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(interrupted, 1);
     assert_int_equal(hf_lock_state(lock), HF_LOCK_CLAIMING);
-    assert_int_equal(hf_unlock(held), HF_OK);
-    assert_int_equal(hf_claim_wait(lock), HF_OK);
+    assert_int_equal(hf_release(held), HF_OK);
+    assert_int_equal(hf_lock_wait(lock), HF_OK);
     hf_lock_free(lock);
 }
 
@@ -222,9 +222,9 @@ static void an_old_interrupt_ends_no_other_call(void **state)
 
     (void)state;
     hf_interrupt(client);
-    assert_int_equal(hf_unlock(held), HF_OK);
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(hf_release(held), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
+    assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
     hf_interrupt(NULL);
 }
@@ -292,9 +292,9 @@ static void a_forked_child_interrupts_nobody(void **state)
         _exit(0);
     }
     assert_int_equal(waitpid(pid, NULL, 0), pid);
-    assert_int_equal(
-        hf_lock_start(client, hf_key("k"), NULL, &lock, NULL, NULL, &future),
-        HF_OK);
+    assert_int_equal(hf_acquire_start(client, hf_key_of("k"), NULL, &lock, NULL,
+                                      NULL, &future),
+                     HF_OK);
     assert_int_equal(hf_future_wait(future, 10, &err), HF_ETIMEDOUT);
     hf_future_cancel(future);
     hf_future_free(future);

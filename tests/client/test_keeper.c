@@ -42,7 +42,7 @@ static void on_event(struct hf_lock *lock, enum hf_lock_event event, void *arg)
 {
     (void)arg;
     if (event == HF_LOCK_EVENT_LOST)
-        assert_false(hf_valid_for(lock, 0));
+        assert_false(hf_lock_valid_for(lock, 0));
     if (event == HF_LOCK_EVENT_WAITING)
         hear('w');
     else if (event == HF_LOCK_EVENT_AT_RISK)
@@ -95,7 +95,7 @@ static void it_is_renewed_when_a_third_has_gone(void **state)
         assert_true(world.now - last >= 900);
         assert_true(world.now - last <= 1100);
         last = world.now;
-        assert_true(hf_valid_for(lock, 2999));
+        assert_true(hf_lock_valid_for(lock, 2999));
     }
     assert_int_equal(heard.count, 0);
     hf_lock_free(lock);
@@ -152,7 +152,7 @@ static void a_lost_renewal_is_repeated_inside_the_lease(void **state)
     hf_faulty_cue(hf_faulty_of(a), HF_ON_RENEW, HF_LOSE, 1, 0);
     hf_faulty_cue(hf_faulty_of(a), HF_ON_RENEW, HF_LOSE_ANSWER, 1, 0);
     hf_world_run(&world, 20000);
-    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_lock_valid_for(lock, 0));
     assert_null(strchr(heard.text, 'L'));
     hf_lock_free(lock);
 }
@@ -173,7 +173,7 @@ static void a_repeated_renewal_counts_from_its_first_send(void **state)
         assert_true(hf_world_step(&world, HF_NEVER));
     assert_true(world.now > sent + 200);
     /* 2600 * 0.98 = 2548 */
-    assert_int_equal(hf_deadline(lock), sent + 2548);
+    assert_int_equal(hf_lock_deadline(lock), sent + 2548);
     hf_lock_free(lock);
 }
 
@@ -186,7 +186,7 @@ static void it_is_at_risk_at_half_and_lost_at_the_end_once_each(void **state)
     (void)state;
     hf_faulty_cut(hf_faulty_of(a), HF_CUT_SILENT);
     hf_world_run(&world, 2999);
-    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_lock_valid_for(lock, 0));
     assert_string_equal(heard.text, "r");
     hf_lock_error(lock, &error);
     assert_int_equal(error.code, HF_EUNAVAIL);
@@ -221,10 +221,10 @@ static void a_failed_attempt_is_reported_until_a_renewal_succeeds(void **state)
             assert_true(hf_world_step(&world, HF_NEVER));
         assert_int_equal(renewals(), ++before);
         assert_int_equal(failure_of(lock, "renewals fail"), HF_EUNAVAIL);
-        assert_true(hf_valid_for(lock, 15000));
+        assert_true(hf_lock_valid_for(lock, 15000));
         hf_world_run(&world, 5000);
         assert_int_equal(failure_of(lock, NULL), HF_OK);
-        assert_true(hf_valid_for(lock, 20000));
+        assert_true(hf_lock_valid_for(lock, 20000));
         before = renewals();
     }
     assert_int_equal(heard.count, 0);
@@ -269,7 +269,7 @@ static void a_renewal_keeps_the_failure_of_another_call(void **state)
 
     (void)state;
     assert_int_equal(hf_update_start(lock, &(struct hf_bytes){"x", 1},
-                                     hf_bytes("y"), NULL, NULL, &future),
+                                     hf_bytes_of("y"), NULL, NULL, &future),
                      HF_OK);
     assert_int_equal(hf_world_wait(&world, future), HF_EMISMATCH);
     hf_world_run(&world, 2000);
@@ -317,9 +317,9 @@ static void it_is_lost_before_another_can_hold_it(void **state)
     opts.on_event = NULL;
     opts.wait_ms = 60000;
     hf_faulty_cut(hf_faulty_of(a), HF_CUT_SILENT);
-    assert_int_equal(
-        hf_lock_start(b, hf_key("k"), &opts, &others, NULL, NULL, &future),
-        HF_OK);
+    assert_int_equal(hf_acquire_start(b, hf_key_of("k"), &opts, &others, NULL,
+                                      NULL, &future),
+                     HF_OK);
     while (!hf_future_done(future, NULL))
         assert_true(hf_world_step(&world, HF_NEVER));
     assert_string_equal(heard.text, "rL");
@@ -337,12 +337,12 @@ static void who_was_stopped_hears_of_the_loss_first(void **state)
 
     (void)state;
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &mine), HF_OK);
-    assert_int_equal(
-        hf_lock_start(a, hf_key("other"), &opts, &second, on_done, NULL, NULL),
-        HF_OK);
+    assert_int_equal(hf_acquire_start(a, hf_key_of("other"), &opts, &second,
+                                      on_done, NULL, NULL),
+                     HF_OK);
     assert_int_equal(heard.count, 0);
     hf_world_jump(&world, 5000);
-    assert_false(hf_valid_for(mine, 0));
+    assert_false(hf_lock_valid_for(mine, 0));
     hf_world_run(&world, 0);
     assert_int_equal(heard.text[0], 'L');
     assert_non_null(strchr(heard.text, 'd'));
@@ -357,12 +357,12 @@ static void forced_it_stays_valid_and_runs_out(void **state)
     struct hf_future *future;
 
     (void)state;
-    assert_int_equal(hf_force_start(b, hf_key("k"), hf_token(lock), false, NULL,
-                                    NULL, &future),
+    assert_int_equal(hf_force_start(b, hf_key_of("k"), hf_lock_token(lock),
+                                    false, NULL, NULL, &future),
                      HF_OK);
     assert_int_equal(hf_world_wait(&world, future), HF_OK);
     assert_int_equal(hf_world_renew(&world, lock, 0), HF_EFORCED);
-    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_lock_valid_for(lock, 0));
     hf_world_run(&world, 10000);
     assert_string_equal(heard.text, "rL");
     assert_true(heard.at[0] <= granted + 1100);
@@ -376,8 +376,8 @@ static void force_lock(const struct hf_lock *lock, bool now)
 {
     struct hf_future *future;
 
-    assert_int_equal(hf_force_start(b, hf_key("k"), hf_token(lock), now, NULL,
-                                    NULL, &future),
+    assert_int_equal(hf_force_start(b, hf_key_of("k"), hf_lock_token(lock), now,
+                                    NULL, NULL, &future),
                      HF_OK);
     assert_int_equal(hf_world_wait(&world, future), HF_OK);
 }
@@ -406,7 +406,7 @@ static void broken_and_then_taken_away_it_is_lost_at_once(void **state)
     force_lock(lock, false);
     hf_world_run(&world, 500);
     assert_string_equal(heard.text, "r");
-    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_lock_valid_for(lock, 0));
     force_lock(lock, true);
     hf_world_run(&world, 100);
     assert_string_equal(heard.text, "rL");
@@ -439,15 +439,15 @@ static void a_wrong_report_of_a_loss_costs_one_renewal(void **state)
     unsigned before = renewals();
 
     (void)state;
-    a->host.ops->recheck(&a->host, hf_token(lock) + 1);
+    a->host.ops->recheck(&a->host, hf_lock_token(lock) + 1);
     hf_world_run(&world, 100);
     assert_int_equal(renewals(), before);
     a->host.ops->recheck(&a->host, HF_ANY_TOKEN);
-    a->host.ops->recheck(&a->host, hf_token(lock));
+    a->host.ops->recheck(&a->host, hf_lock_token(lock));
     hf_world_run(&world, 100);
     assert_int_equal(renewals(), before + 1);
     assert_int_equal(heard.count, 0);
-    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_lock_valid_for(lock, 0));
     hf_lock_free(lock);
 }
 
@@ -465,7 +465,7 @@ static void a_longer_renewal_by_hand_gives_the_keeper_rest(void **state)
     assert_int_equal(renewals(), 1);
     assert_int_equal(heard.count, 0);
     hf_world_run(&world, 10000);
-    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_lock_valid_for(lock, 0));
     assert_true(renewals() > 50);
     assert_true(renewals() < 150);
     assert_int_equal(heard.count, 0);
@@ -481,11 +481,11 @@ static void a_renewal_never_shortens(void **state)
 
     (void)state;
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
-    deadline = hf_deadline(lock);
+    deadline = hf_lock_deadline(lock);
     assert_int_equal(hf_world_renew(&world, lock, 100), HF_OK);
-    assert_int_equal(hf_deadline(lock), deadline);
+    assert_int_equal(hf_lock_deadline(lock), deadline);
     assert_int_equal(hf_world_renew(&world, lock, 20000), HF_OK);
-    assert_int_equal(hf_deadline(lock), world.now + 20000);
+    assert_int_equal(hf_lock_deadline(lock), world.now + 20000);
     hf_lock_free(lock);
 }
 
@@ -497,13 +497,13 @@ static void an_adopted_lock_is_valid_after_a_renewal(void **state)
 
     (void)state;
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
-    hf_nonce(lock, nonce);
-    assert_int_equal(
-        hf_lock_adopt(b, hf_key("k"), nonce, hf_token(lock), &opts, &adopted),
-        HF_OK);
-    assert_false(hf_valid_for(adopted, 0));
+    hf_lock_nonce(lock, nonce);
+    assert_int_equal(hf_lock_adopt(b, hf_key_of("k"), nonce,
+                                   hf_lock_token(lock), &opts, &adopted),
+                     HF_OK);
+    assert_false(hf_lock_valid_for(adopted, 0));
     assert_int_equal(hf_world_renew(&world, adopted, 0), HF_OK);
-    assert_true(hf_valid_for(adopted, 999));
+    assert_true(hf_lock_valid_for(adopted, 999));
     assert_int_equal(hf_world_unlock(&world, adopted), HF_OK);
     assert_int_equal(hf_world_unlock(&world, lock), HF_EEXPIRED);
     hf_lock_free(lock);
@@ -535,18 +535,18 @@ static void a_report_before_the_first_renewal_loses_no_adopted_lock(
     uint8_t nonce[HF_NONCE_SIZE];
 
     (void)state;
-    hf_nonce(lock, nonce);
-    assert_int_equal(hf_lock_leave(lock), HF_OK);
-    assert_int_equal(
-        hf_lock_adopt(a, hf_key("k"), nonce, hf_token(lock), &opts, &adopted),
-        HF_OK);
+    hf_lock_nonce(lock, nonce);
+    assert_int_equal(hf_lock_detach(lock), HF_OK);
+    assert_int_equal(hf_lock_adopt(a, hf_key_of("k"), nonce,
+                                   hf_lock_token(lock), &opts, &adopted),
+                     HF_OK);
     a->host.ops->recheck(&a->host, HF_ANY_TOKEN);
     hf_world_run(&world, 100);
     assert_int_equal(heard.count, 0);
     assert_int_equal(hf_lock_state(adopted), HF_LOCK_HELD);
     assert_int_equal(hf_world_renew(&world, adopted, 0), HF_OK);
     hf_world_run(&world, 10000);
-    assert_true(hf_valid_for(adopted, 0));
+    assert_true(hf_lock_valid_for(adopted, 0));
     hf_lock_free(adopted);
     hf_lock_free(lock);
 }
@@ -562,7 +562,7 @@ static void a_lock_may_be_freed_by_its_own_callback(void **state)
     hf_world_run(&world, 2000);
     assert_string_equal(heard.text, "L");
     assert_null(inside_lock);
-    assert_true(hf_list_empty(&a->locks));
+    assert_true(hf_dlist_is_empty(&a->locks));
 }
 
 static void call_back_in(enum hf_err err, void *arg)
@@ -574,11 +574,11 @@ static void call_back_in(enum hf_err err, void *arg)
     hear('d');
     if (heard.count > 1)
         return;
-    inside_err[0] = hf_unlock(inside_lock);
-    inside_err[1] = hf_read(a, hf_key("k"), HF_LINEARIZABLE, &info);
+    inside_err[0] = hf_release(inside_lock);
+    inside_err[1] = hf_read(a, hf_key_of("k"), HF_LINEARIZABLE, &info);
     inside_err[2] = hf_close(a, 1000);
     inside_err[3] = hf_process(a);
-    assert_int_equal(hf_unlock_start(inside_lock, call_back_in, NULL, NULL),
+    assert_int_equal(hf_release_start(inside_lock, call_back_in, NULL, NULL),
                      HF_OK);
 }
 
@@ -587,8 +587,8 @@ static void inside_a_callback_nothing_blocks_and_all_else_works(void **state)
     struct hf_lock_opts opts = options(60000, false);
 
     (void)state;
-    assert_int_equal(hf_lock_start(a, hf_key("k"), &opts, &inside_lock,
-                                   call_back_in, NULL, NULL),
+    assert_int_equal(hf_acquire_start(a, hf_key_of("k"), &opts, &inside_lock,
+                                      call_back_in, NULL, NULL),
                      HF_OK);
     hf_world_run(&world, 10);
     assert_string_equal(heard.text, "dd");

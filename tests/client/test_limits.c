@@ -8,7 +8,7 @@
 #include "client/client.h"
 #include "lib/commands.h"
 #include "lib/runner.h"
-#include "strategy/local.h"
+#include "strategy/in_process.h"
 
 static void ignore_event(void *arg, const struct hf_table_event *event)
 {
@@ -17,13 +17,13 @@ static void ignore_event(void *arg, const struct hf_table_event *event)
 }
 
 /* A store that one client has to itself, at the beginning of time. */
-static enum hf_err go_in(struct hf_local *local)
+static enum hf_err go_in(struct hf_in_process *local)
 {
     (void)local;
     return HF_OK;
 }
 
-static void go_out(struct hf_local *local)
+static void go_out(struct hf_in_process *local)
 {
     (void)local;
 }
@@ -46,7 +46,7 @@ static void list_is_refused_beyond_its_limit(void **state)
         .now = stand_still,
         .answer = take_answer,
     };
-    static const struct hf_local_ops local_ops = {
+    static const struct hf_in_process_ops local_ops = {
         .enter = go_in,
         .leave = go_out,
     };
@@ -55,7 +55,7 @@ static void list_is_refused_beyond_its_limit(void **state)
     struct hf_command open = hf_test_open("alice");
     struct hf_request request = {.kind = HF_REQUEST_LIST};
     struct hf_store store;
-    struct hf_local local = {
+    struct hf_in_process local = {
         .ops = &local_ops,
         .host = &host,
         .store = &store,
@@ -76,7 +76,7 @@ static void list_is_refused_beyond_its_limit(void **state)
         hf_store_run(&store, 0, &lock, &result);
         assert_int_equal(result.err, HF_OK);
     }
-    assert_int_equal(hf_local_submit(&local, &request), HF_OK);
+    assert_int_equal(hf_in_process_submit(&local, &request), HF_OK);
     assert_int_equal(request.answer.result.err, HF_ELIMIT);
     assert_null(request.answer.infos);
     hf_store_fini(&store);
@@ -120,9 +120,10 @@ static void handles_of_a_client_are_limited(void **state)
     assert_int_equal(hf_open("memory:x", NULL, &client), HF_OK);
     count = client->loop.timer_count;
     client->loop.timer_count = 4 * (size_t)HF_HANDLES_MAX;
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_ELIMIT);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock),
+                     HF_ELIMIT);
     client->loop.timer_count = count;
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
     hf_lock_free(lock);
     hf_close(client, 1000);
 }
@@ -146,8 +147,9 @@ static void lock_and_unlock(struct hf_client *client, unsigned rounds)
     struct hf_lock *lock;
 
     for (unsigned i = 0; i < rounds; i++) {
-        assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
-        assert_int_equal(hf_unlock(lock), HF_OK);
+        assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock),
+                         HF_OK);
+        assert_int_equal(hf_release(lock), HF_OK);
         hf_lock_free(lock);
     }
 }
@@ -177,14 +179,15 @@ static void events_beyond_the_queue_leave_a_mark(void **state)
     assert_int_equal(hf_open("memory:x", NULL, &seen.watcher), HF_OK);
     assert_int_equal(hf_open("memory:x", NULL, &seen.other), HF_OK);
     process(seen.watcher, 1); /* it drives itself */
-    assert_int_equal(hf_watch_start(seen.watcher, hf_key(""), NULL, on_event,
-                                    &seen, &watch, NULL, NULL, NULL),
+    assert_int_equal(hf_watch_open_start(seen.watcher, hf_key_of(""), NULL,
+                                         on_event, &seen, &watch, NULL, NULL,
+                                         NULL),
                      HF_OK);
     lock_and_unlock(seen.other, 1);
     process(seen.watcher, HF_WATCH_QUEUE_MAX);
     assert_int_equal(seen.events, 1 + HF_WATCH_QUEUE_MAX);
     assert_int_equal(seen.marks, 1);
-    hf_watch_free(watch);
+    hf_watch_close(watch);
     hf_close(seen.other, 1000);
     hf_close(seen.watcher, 1000);
 }

@@ -42,7 +42,7 @@ static unsigned count_threads(void)
 
 static void wait_until_invalid(const struct hf_lock *lock)
 {
-    while (hf_valid_for(lock, 0))
+    while (hf_lock_valid_for(lock, 0))
         (void)usleep(1000);
 }
 
@@ -57,12 +57,12 @@ static void start_calls_start_no_thread(void **state)
     struct hf_lock *lock = NULL;
 
     (void)state;
-    assert_int_equal(
-        hf_lock_start(client, hf_key("k"), &opts, &lock, NULL, NULL, NULL),
-        HF_OK);
+    assert_int_equal(hf_acquire_start(client, hf_key_of("k"), &opts, &lock,
+                                      NULL, NULL, NULL),
+                     HF_OK);
     assert_int_equal(count_threads(), before);
     assert_non_null(lock);
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(hf_release(lock), HF_OK);
     assert_int_equal(count_threads(), before);
     hf_lock_free(lock);
 }
@@ -76,9 +76,9 @@ static void waiting_for_a_future_starts_one_for_a_renewed_lock(void **state)
     enum hf_err err;
 
     (void)state;
-    assert_int_equal(
-        hf_lock_start(client, hf_key("k"), &opts, &lock, NULL, NULL, &future),
-        HF_OK);
+    assert_int_equal(hf_acquire_start(client, hf_key_of("k"), &opts, &lock,
+                                      NULL, NULL, &future),
+                     HF_OK);
     assert_int_equal(hf_future_wait(future, HF_FOREVER, &err), HF_OK);
     assert_true(count_threads() > before);
     hf_future_free(future);
@@ -92,9 +92,9 @@ static void a_renewal_starts_one_for_a_renewed_lock(void **state)
     struct hf_lock *lock = NULL;
 
     (void)state;
-    assert_int_equal(
-        hf_lock_start(client, hf_key("k"), &opts, &lock, NULL, NULL, NULL),
-        HF_OK);
+    assert_int_equal(hf_acquire_start(client, hf_key_of("k"), &opts, &lock,
+                                      NULL, NULL, NULL),
+                     HF_OK);
     assert_int_equal(hf_renew(lock, 0), HF_OK);
     assert_true(count_threads() > before);
     hf_lock_free(lock);
@@ -107,11 +107,11 @@ static void blocking_calls_start_none_without_such_a_lock(void **state)
     struct hf_info info;
 
     (void)state;
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
     assert_int_equal(hf_renew(lock, 0), HF_OK);
-    assert_int_equal(hf_read(client, hf_key("k"), HF_LOCAL, &info), HF_OK);
+    assert_int_equal(hf_read(client, hf_key_of("k"), HF_LOCAL, &info), HF_OK);
     hf_info_fini(&info);
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(count_threads(), before);
 }
@@ -124,18 +124,18 @@ static void a_lapsed_adopted_handle_cannot_be_renewed(void **state)
     uint8_t nonce[HF_NONCE_SIZE];
 
     (void)state;
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
-    hf_nonce(lock, nonce);
-    assert_int_equal(hf_lock_adopt(client, hf_key("k"), nonce, hf_token(lock),
-                                   NULL, &adopted),
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
+    hf_lock_nonce(lock, nonce);
+    assert_int_equal(hf_lock_adopt(client, hf_key_of("k"), nonce,
+                                   hf_lock_token(lock), NULL, &adopted),
                      HF_OK);
-    assert_false(hf_valid_for(adopted, 0));
+    assert_false(hf_lock_valid_for(adopted, 0));
     assert_int_equal(hf_lock_state(adopted), HF_LOCK_HELD);
     assert_int_equal(hf_renew(adopted, 50), HF_OK);
     wait_until_invalid(adopted);
     assert_int_equal(hf_lock_state(adopted), HF_LOCK_LOST);
     assert_int_equal(hf_renew(adopted, 0), HF_EEXPIRED);
-    assert_false(hf_valid_for(adopted, 0));
+    assert_false(hf_lock_valid_for(adopted, 0));
     hf_lock_free(adopted);
     hf_lock_free(lock);
 }
@@ -156,7 +156,7 @@ static void running_past_the_end_is_expired(void **state)
     hf_lock_opts_init(&opts);
     opts.ttl_ms = 50;
     assert_int_equal(
-        hf_run(client, hf_key("k"), &opts, outlive_the_lease, NULL, &result),
+        hf_run(client, hf_key_of("k"), &opts, outlive_the_lease, NULL, &result),
         HF_EEXPIRED);
     assert_int_equal(result, 7);
 }
@@ -166,12 +166,12 @@ static void a_broken_lock_can_be_updated_but_not_renewed(void **state)
     struct hf_lock *lock = NULL;
 
     (void)state;
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
-    assert_int_equal(hf_force(client, hf_key("k"), hf_token(lock), false),
-                     HF_OK);
-    assert_int_equal(hf_update(lock, NULL, hf_bytes("v")), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
+    assert_int_equal(
+        hf_force(client, hf_key_of("k"), hf_lock_token(lock), false), HF_OK);
+    assert_int_equal(hf_update(lock, NULL, hf_bytes_of("v")), HF_OK);
     assert_int_equal(hf_renew(lock, 0), HF_EFORCED);
-    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_lock_valid_for(lock, 0));
     hf_lock_free(lock);
 }
 

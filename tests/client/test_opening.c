@@ -117,8 +117,8 @@ static void use_and_close(void)
     struct hf_lock *lock;
 
     assert_true(hf_caps(client) & HF_CAP_FENCE);
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
+    assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client, 10000), HF_OK);
     assert_int_equal(closes, 1);
@@ -138,7 +138,8 @@ static void an_event_loop_opens_without_blocking(void **state)
         sleep_ms(1);
     }
     assert_int_equal(answers, 0);
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_ESTATE);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock),
+                     HF_ESTATE);
     assert_int_equal(hf_caps(client), 0);
     open_gate();
     process_until(1);
@@ -191,7 +192,8 @@ static void a_client_that_failed_to_open_can_be_closed(void **state)
     assert_string_equal(error.text, "the gate is shut");
     hf_client_error(client, &error);
     assert_string_equal(error.text, "the gate is shut");
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_ECLOSED);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock),
+                     HF_ECLOSED);
     hf_future_free(future);
     assert_int_equal(hf_close(client, 10000), HF_OK);
     assert_int_equal(closes, 0);
@@ -281,13 +283,13 @@ static void closes_from_a_callback(bool background)
     opts.background = background;
     assert_int_equal(hf_open("memory:closing", &opts, &client), HF_OK);
     assert_int_equal(hf_open("memory:closing", NULL, &other), HF_OK);
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &held), HF_OK);
-    assert_int_equal(
-        hf_lock_start(client, hf_key("k"), NULL, &lock, NULL, NULL, &future),
-        HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &held), HF_OK);
+    assert_int_equal(hf_acquire_start(client, hf_key_of("k"), NULL, &lock, NULL,
+                                      NULL, &future),
+                     HF_OK);
     if (!background)
         (void)hf_fd(client); /* it drives itself */
-    assert_int_equal(hf_wait_held_start(client, hf_key("k"), 0, NULL,
+    assert_int_equal(hf_wait_held_start(client, hf_key_of("k"), 0, NULL,
                                         close_in_callback, NULL, NULL),
                      HF_OK);
     while (background && atomic_load(&answers) == 0)
@@ -301,7 +303,7 @@ static void closes_from_a_callback(bool background)
     assert_int_equal(hf_lock_state(held), HF_LOCK_IDLE);
     hf_future_free(future);
     hf_lock_free(held);
-    assert_int_equal(hf_lock(other, hf_key("k"), NULL, &lock), HF_OK);
+    assert_int_equal(hf_acquire(other, hf_key_of("k"), NULL, &lock), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(hf_close(other, 10000), HF_OK);
 }
@@ -336,7 +338,7 @@ static void closing_ends_though_the_server_is_silent(void **state)
     hf_faulty_use(&net);
     assert_int_equal(hf_client_open("memory:closing", NULL, &env, &client),
                      HF_OK);
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &held), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &held), HF_OK);
     hf_faulty_cut(hf_faulty_of(client), HF_CUT_SILENT);
     (void)hf_fd(client);
     assert_int_equal(hf_close_start(client, 50, hear, NULL), HF_OK);

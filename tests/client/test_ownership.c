@@ -24,17 +24,17 @@ static struct hf_lock *adopt(struct hf_client *client,
     uint8_t nonce[HF_NONCE_SIZE];
     struct hf_lock *lock;
 
-    hf_nonce(from, nonce);
-    assert_int_equal(
-        hf_lock_adopt(client, hf_key("k"), nonce, hf_token(from), &opts, &lock),
-        HF_OK);
+    hf_lock_nonce(from, nonce);
+    assert_int_equal(hf_lock_adopt(client, hf_key_of("k"), nonce,
+                                   hf_lock_token(from), &opts, &lock),
+                     HF_OK);
     return lock;
 }
 
 static enum hf_err claim(struct hf_lock *lock)
 {
     struct hf_future *future;
-    enum hf_err err = hf_claim_start(lock, NULL, NULL, &future);
+    enum hf_err err = hf_lock_acquire_start(lock, NULL, NULL, &future);
 
     return err ? err : hf_world_wait(&world, future);
 }
@@ -47,11 +47,11 @@ static void a_detached_handle_that_claims_again_ends_nothing(void **state)
     struct hf_lock *adopted = adopt(b, first, 10000);
 
     (void)state;
-    assert_int_equal(hf_lock_leave(first), HF_OK);
+    assert_int_equal(hf_lock_detach(first), HF_OK);
     assert_int_equal(hf_world_renew(&world, adopted, 10000), HF_OK);
     hf_world_run(&world, 400);
     assert_int_equal(claim(first), HF_EBUSY);
-    assert_true(hf_valid_for(adopted, 1000));
+    assert_true(hf_lock_valid_for(adopted, 1000));
     assert_true(hf_world_held(&world, "k", NULL));
     hf_lock_free(first);
     hf_lock_free(adopted);
@@ -66,11 +66,11 @@ static void a_lapsed_adopter_that_claims_again_ends_nothing(void **state)
     assert_int_equal(hf_world_renew(&world, adopted, 300), HF_OK);
     assert_int_equal(hf_world_renew(&world, first, 10000), HF_OK);
     hf_world_run(&world, 400);
-    assert_false(hf_valid_for(adopted, 0));
-    assert_true(hf_valid_for(first, 0));
+    assert_false(hf_lock_valid_for(adopted, 0));
+    assert_true(hf_lock_valid_for(first, 0));
     assert_int_equal(claim(adopted), HF_EBUSY);
     hf_world_run(&world, 100);
-    assert_true(hf_valid_for(first, 1000));
+    assert_true(hf_lock_valid_for(first, 1000));
     assert_true(hf_world_held(&world, "k", NULL));
     hf_lock_free(first);
     hf_lock_free(adopted);
@@ -87,18 +87,18 @@ static void detaching_ends_validity_for_good(void **state)
      * nothing here. */
     hf_faulty_cue(hf_faulty_of(a), HF_ON_RENEW, HF_DELAY_ANSWER, 1, 100);
     assert_int_equal(hf_renew_start(first, 0, NULL, NULL, &renewal), HF_OK);
-    assert_int_equal(hf_lock_leave(first), HF_OK);
-    assert_false(hf_valid_for(first, 0));
+    assert_int_equal(hf_lock_detach(first), HF_OK);
+    assert_false(hf_lock_valid_for(first, 0));
     assert_int_equal(hf_world_wait(&world, renewal), HF_OK);
-    assert_false(hf_valid_for(first, 0));
-    assert_int_equal(hf_remaining_ms(first), 0);
+    assert_false(hf_lock_valid_for(first, 0));
+    assert_int_equal(hf_lock_remaining_ms(first), 0);
     assert_int_equal(hf_lock_state(first), HF_LOCK_IDLE);
 
     assert_int_equal(hf_world_unlock(&world, adopted), HF_OK);
     third = take(b, 10000);
     hf_world_run(&world, 5000);
-    assert_false(hf_valid_for(first, 0));
-    assert_true(hf_valid_for(third, 0));
+    assert_false(hf_lock_valid_for(first, 0));
+    assert_true(hf_lock_valid_for(third, 0));
     hf_lock_free(first);
     hf_lock_free(adopted);
     hf_lock_free(third);
@@ -110,13 +110,13 @@ static void a_detached_handle_cannot_act_on_its_old_claim(void **state)
     uint8_t before[HF_NONCE_SIZE], after[HF_NONCE_SIZE];
 
     (void)state;
-    assert_int_equal(hf_lock_leave(lock), HF_OK);
-    assert_true(hf_token(lock) > 0); /* for whoever adopts it */
-    hf_nonce(lock, before);
+    assert_int_equal(hf_lock_detach(lock), HF_OK);
+    assert_true(hf_lock_token(lock) > 0); /* for whoever adopts it */
+    hf_lock_nonce(lock, before);
     assert_int_equal(hf_world_unlock(&world, lock), HF_ESTATE);
     assert_int_equal(hf_world_renew(&world, lock, 0), HF_ESTATE);
     assert_int_equal(claim(lock), HF_EBUSY);
-    hf_nonce(lock, after);
+    hf_lock_nonce(lock, after);
     assert_true(memcmp(before, after, sizeof(before)) != 0);
     hf_lock_free(lock);
     hf_world_run(&world, 1000);
@@ -127,7 +127,7 @@ static void a_detached_handle_cannot_act_on_its_old_claim(void **state)
 
 static void run_until_left(const struct hf_lock *lock, uint32_t ms)
 {
-    hf_world_run(&world, hf_remaining_ms(lock) - ms);
+    hf_world_run(&world, hf_lock_remaining_ms(lock) - ms);
 }
 
 /* The turn began before the end of validity; the answer came after it. */
@@ -139,7 +139,7 @@ static void a_renewal_is_judged_by_the_clock_of_its_answer(void **state)
     run_until_left(lock, 5);
     hf_faulty_cue(hf_faulty_of(a), HF_ON_RENEW, HF_STALL, 1, 50);
     assert_int_equal(hf_world_renew(&world, lock, 10000), HF_EEXPIRED);
-    assert_false(hf_valid_for(lock, 0));
+    assert_false(hf_lock_valid_for(lock, 0));
     assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
     hf_lock_free(lock);
 }
@@ -152,7 +152,7 @@ static void a_grant_is_judged_by_the_clock_of_its_answer(void **state)
     enum hf_err err;
 
     (void)state;
-    opts.from_claim = true;
+    opts.ttl_includes_wait = true;
     hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_STALL, 1, 500);
     err = hf_world_lock(&world, a, "k", &opts, &lock);
     assert_int_equal(err, HF_EUNAVAIL);
@@ -179,7 +179,7 @@ static void a_claim_that_begins_anew_reads_the_clock_anew(void **state)
     client = hf_world_open(&world);
     world.on_clock = lose_time;
     assert_int_equal(hf_world_lock(&world, client, "k", &opts, &lock), HF_OK);
-    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_lock_valid_for(lock, 0));
     hf_lock_free(lock);
 }
 
@@ -189,7 +189,7 @@ static const struct hf_lock *watched;
 static void see_the_end(struct hf_world *at)
 {
     hf_world_jump(at, 50);
-    assert_false(hf_valid_for(watched, 0));
+    assert_false(hf_lock_valid_for(watched, 0));
 }
 
 /* The renewal is confirmed, the clock is read, and before the new end of validity
@@ -205,10 +205,10 @@ static void what_one_thread_saw_end_is_not_renewed(void **state)
     run_until_left(lock, 5);
     assert_int_equal(hf_client_enter(a), HF_OK);
     world.on_clock = see_the_end;
-    err = hf_lock_extend(lock, base + 900, 10000);
+    err = hf_validity_extend(lock, base + 900, 10000);
     hf_client_leave(a);
     assert_int_equal(err, HF_EEXPIRED);
-    assert_false(hf_valid_for(lock, 0));
+    assert_false(hf_lock_valid_for(lock, 0));
     hf_lock_free(lock);
 }
 
@@ -221,11 +221,11 @@ static void an_unlock_that_may_have_been_lost_is_in_doubt(void **state)
 
     (void)state;
     hf_faulty_cue(hf_faulty_of(a), HF_ON_UNLOCK, HF_LOSE, 1, 0);
-    assert_int_equal(hf_unlock_start(first, NULL, NULL, &unlock), HF_OK);
+    assert_int_equal(hf_release_start(first, NULL, NULL, &unlock), HF_OK);
     hf_faulty_forget(&world.net);
     second = take(b, 60000);
     assert_int_equal(hf_world_wait(&world, unlock), HF_EINDOUBT);
-    assert_true(hf_valid_for(second, 0));
+    assert_true(hf_lock_valid_for(second, 0));
     hf_lock_free(first);
     hf_lock_free(second);
 }
@@ -250,8 +250,8 @@ static void a_refused_claim_has_no_token(void **state)
 
     (void)state;
     opts.idle = true;
-    assert_int_equal(hf_lock_new(b, hf_key("k"), &opts, &lock), HF_OK);
-    assert_int_equal(hf_claim_start(lock, NULL, NULL, &future), HF_OK);
+    assert_int_equal(hf_lock_new(b, hf_key_of("k"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_lock_acquire_start(lock, NULL, NULL, &future), HF_OK);
     hf_world_run(&world, 100);
     /* It is granted, and the renewal that is to confirm it is lost. */
     hf_faulty_cue(hf_faulty_of(b), HF_ON_GRANT, HF_HIDE_ANCHOR, 1, 0);
@@ -259,7 +259,7 @@ static void a_refused_claim_has_no_token(void **state)
     assert_int_equal(hf_world_unlock(&world, first), HF_OK);
     assert_int_equal(hf_world_wait(&world, future), HF_EINDOUBT);
     assert_true(hf_faulty_sent(hf_faulty_of(b), HF_ON_RENEW) > 1);
-    assert_int_equal(hf_token(lock), 0);
+    assert_int_equal(hf_lock_token(lock), 0);
     hf_lock_free(first);
     hf_lock_free(lock);
 }
@@ -301,23 +301,23 @@ static void note_waiting(struct hf_lock *lock, enum hf_lock_event event,
 
 static void *claim_shared(void *arg)
 {
-    *(enum hf_err *)arg = hf_claim(shared);
+    *(enum hf_err *)arg = hf_lock_acquire(shared);
     return NULL;
 }
 
 static void *await_shared(void *arg)
 {
-    *(enum hf_err *)arg = hf_claim_wait(shared);
+    *(enum hf_err *)arg = hf_lock_wait(shared);
     return NULL;
 }
 
-/* Whether a thread is blocked in hf_claim_wait(). */
+/* Whether a thread is blocked in hf_lock_wait(). */
 static bool is_awaited(struct hf_lock *lock)
 {
     bool awaited;
 
     assert_int_equal(hf_client_enter(lock->client), HF_OK);
-    awaited = !hf_list_empty(&lock->claim_waiters);
+    awaited = !hf_dlist_is_empty(&lock->claim_waiters);
     hf_client_leave(lock->client);
     return awaited;
 }
@@ -330,10 +330,10 @@ static void a_handle_may_be_freed_under_its_blocked_callers(void **state)
     struct hf_lock *holder;
 
     (void)state;
-    assert_int_equal(hf_lock(real, hf_key("k"), &opts, &holder), HF_OK);
+    assert_int_equal(hf_acquire(real, hf_key_of("k"), &opts, &holder), HF_OK);
     opts.idle = true;
     opts.on_event = note_waiting;
-    assert_int_equal(hf_lock_new(real, hf_key("k"), &opts, &shared), HF_OK);
+    assert_int_equal(hf_lock_new(real, hf_key_of("k"), &opts, &shared), HF_OK);
     assert_int_equal(pthread_create(&claiming, NULL, claim_shared, &claimed),
                      0);
     while (!atomic_load(&waiting))
@@ -364,11 +364,13 @@ static void freeing_in_the_waiting_event_gives_the_claim_up(void **state)
     struct hf_info info;
 
     (void)state;
-    assert_int_equal(hf_lock(real, hf_key("k"), &opts, &holder), HF_OK);
+    assert_int_equal(hf_acquire(real, hf_key_of("k"), &opts, &holder), HF_OK);
     opts.on_event = free_it;
-    assert_int_equal(hf_lock(real, hf_key("k"), &opts, &lock), HF_ECANCELED);
+    assert_int_equal(hf_acquire(real, hf_key_of("k"), &opts, &lock),
+                     HF_ECANCELED);
     assert_null(lock);
-    assert_int_equal(hf_read(real, hf_key("k"), HF_LINEARIZABLE, &info), HF_OK);
+    assert_int_equal(hf_read(real, hf_key_of("k"), HF_LINEARIZABLE, &info),
+                     HF_OK);
     assert_int_equal(info.waiters, 0);
     hf_info_fini(&info);
     hf_lock_free(holder);
@@ -384,7 +386,7 @@ static void *claim_in_turns(void *arg)
 {
     (void)arg;
     for (unsigned i = 0; i < CLAIMS; i++) {
-        enum hf_err err = hf_claim(shared);
+        enum hf_err err = hf_lock_acquire(shared);
 
         if (err != HF_OK) {
             if (err != HF_ESTATE && err != HF_EBUSY && err != HF_ETIMEDOUT)
@@ -394,7 +396,7 @@ static void *claim_in_turns(void *arg)
         if (atomic_fetch_add(&owners, 1) != 0)
             atomic_fetch_add(&failures, 1);
         atomic_fetch_sub(&owners, 1);
-        if (hf_unlock(shared))
+        if (hf_release(shared))
             atomic_fetch_add(&failures, 1);
     }
     return NULL;
@@ -408,11 +410,11 @@ static void *hold_in_turns(void *arg)
     while (!atomic_load(stop)) {
         struct hf_lock *lock;
 
-        if (hf_lock(real, hf_key("k"), &opts, &lock)) {
+        if (hf_acquire(real, hf_key_of("k"), &opts, &lock)) {
             atomic_fetch_add(&failures, 1);
             continue;
         }
-        hf_unlock(lock);
+        hf_release(lock);
         hf_lock_free(lock);
     }
     return NULL;
@@ -426,7 +428,7 @@ static void a_thread_is_answered_for_its_own_claim(void **state)
 
     (void)state;
     opts.idle = true;
-    assert_int_equal(hf_lock_new(real, hf_key("k"), &opts, &shared), HF_OK);
+    assert_int_equal(hf_lock_new(real, hf_key_of("k"), &opts, &shared), HF_OK);
     assert_int_equal(pthread_create(&holder, NULL, hold_in_turns, &stop), 0);
     for (unsigned i = 0; i < CLAIMERS; i++)
         assert_int_equal(

@@ -33,8 +33,9 @@ static struct hf_watch *watch_all(struct hf_client *client)
     struct hf_future *future;
     struct hf_watch *watch;
 
-    assert_int_equal(hf_watch_start(client, hf_key(""), NULL, ignore_event,
-                                    NULL, &watch, NULL, NULL, &future),
+    assert_int_equal(hf_watch_open_start(client, hf_key_of(""), NULL,
+                                         ignore_event, NULL, &watch, NULL, NULL,
+                                         &future),
                      HF_OK);
     assert_int_equal(hf_world_wait(&world, future), HF_OK);
     return watch;
@@ -44,11 +45,12 @@ static struct hf_watch *watch_all(struct hf_client *client)
  * submit() yet. */
 static void unlock_on_cue(struct hf_world *at)
 {
-    if (hf_list_empty(&a->loop.answered)) {
+    if (hf_dlist_is_empty(&a->loop.answered)) {
         at->on_clock = unlock_on_cue;
         return;
     }
-    assert_int_equal(hf_unlock_start(released_on_cue, NULL, NULL, NULL), HF_OK);
+    assert_int_equal(hf_release_start(released_on_cue, NULL, NULL, NULL),
+                     HF_OK);
 }
 
 static void a_claim_may_be_granted_before_its_request_returns(void **state)
@@ -63,16 +65,16 @@ static void a_claim_may_be_granted_before_its_request_returns(void **state)
     released_on_cue = take(b, "k", 60000);
     world.on_clock = unlock_on_cue;
     assert_int_equal(
-        hf_lock_start(a, hf_key("k"), &opts, &lock, NULL, NULL, &future),
+        hf_acquire_start(a, hf_key_of("k"), &opts, &lock, NULL, NULL, &future),
         HF_OK);
     hf_world_run(&world, 10000);
     assert_true(hf_future_done(future, &err));
     assert_int_equal(err, HF_OK);
-    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_lock_valid_for(lock, 0));
     hf_future_free(future);
     hf_lock_free(lock);
     hf_lock_free(released_on_cue);
-    hf_watch_free(watch);
+    hf_watch_close(watch);
 }
 
 static void a_claim_without_a_future_may_be_granted_as_early(void **state)
@@ -85,13 +87,14 @@ static void a_claim_without_a_future_may_be_granted_as_early(void **state)
     released_on_cue = take(b, "k", 60000);
     world.on_clock = unlock_on_cue;
     assert_int_equal(
-        hf_lock_start(a, hf_key("k"), &opts, &lock, NULL, NULL, NULL), HF_OK);
+        hf_acquire_start(a, hf_key_of("k"), &opts, &lock, NULL, NULL, NULL),
+        HF_OK);
     hf_world_run(&world, 10000);
     assert_non_null(lock);
-    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_lock_valid_for(lock, 0));
     hf_lock_free(lock);
     hf_lock_free(released_on_cue);
-    hf_watch_free(watch);
+    hf_watch_close(watch);
 }
 
 /* The same, when a waiter asks again: the lock is renewed as any other. */
@@ -105,7 +108,8 @@ static void a_grant_that_overtakes_a_repeat_is_kept(void **state)
     opts.renew = true;
     released_on_cue = take(b, "k", 600000);
     assert_int_equal(
-        hf_lock_start(a, hf_key("k"), &opts, &lock, NULL, NULL, NULL), HF_OK);
+        hf_acquire_start(a, hf_key_of("k"), &opts, &lock, NULL, NULL, NULL),
+        HF_OK);
     watch = watch_all(a);
     brief = take(b, "brief", 2000);
     hf_world_run(&world, 1);
@@ -116,11 +120,11 @@ static void a_grant_that_overtakes_a_repeat_is_kept(void **state)
     hf_world_run(&world, 100);
     assert_non_null(lock);
     hf_world_run(&world, 300000);
-    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_lock_valid_for(lock, 0));
     hf_lock_free(lock);
     hf_lock_free(brief);
     hf_lock_free(released_on_cue);
-    hf_watch_free(watch);
+    hf_watch_close(watch);
 }
 
 static void a_wait_that_ends_inside_its_request_tells_how(void **state)
@@ -131,12 +135,12 @@ static void a_wait_that_ends_inside_its_request_tells_how(void **state)
     (void)state;
     released_on_cue = take(b, "k", 60000);
     world.on_clock = unlock_on_cue;
-    assert_int_equal(hf_wait_free_start(a, hf_key("k"), HF_FOREVER, &freed,
+    assert_int_equal(hf_wait_free_start(a, hf_key_of("k"), HF_FOREVER, &freed,
                                         NULL, NULL, &future),
                      HF_OK);
     assert_int_equal(hf_world_wait(&world, future), HF_OK);
     assert_true(freed == HF_FREED_RELEASED || freed == HF_FREED_UNSEEN ||
-                freed == HF_FREED_BEFORE);
+                freed == HF_FREED_ALREADY);
     hf_lock_free(released_on_cue);
 }
 
@@ -151,10 +155,12 @@ static struct hf_future *wait_with_full_window(struct hf_lock **lock)
 
     hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_DELAY_ANSWER, 1, 500);
     assert_int_equal(
-        hf_lock_start(a, hf_key("k"), &opts, lock, NULL, NULL, &future), HF_OK);
+        hf_acquire_start(a, hf_key_of("k"), &opts, lock, NULL, NULL, &future),
+        HF_OK);
     for (unsigned i = 0; i < HF_WINDOW_MAX; i++)
         assert_int_equal(
-            hf_force_start(a, hf_key("x"), 1, true, NULL, NULL, NULL), HF_OK);
+            hf_force_start(a, hf_key_of("x"), 1, true, NULL, NULL, NULL),
+            HF_OK);
     return future;
 }
 
@@ -166,13 +172,13 @@ static void a_parked_unlock_grants_to_the_claim_that_made_room(void **state)
     struct hf_future *future = wait_with_full_window(&second), *unlock;
 
     (void)state;
-    assert_int_equal(hf_unlock_start(first, NULL, NULL, &unlock), HF_OK);
+    assert_int_equal(hf_release_start(first, NULL, NULL, &unlock), HF_OK);
     assert_int_equal(hf_world_wait(&world, unlock), HF_OK);
     assert_int_equal(hf_world_wait(&world, future), HF_OK);
     assert_int_equal(hf_lock_state(second), HF_LOCK_HELD);
-    assert_int_equal(hf_lock_place(second), 0);
+    assert_int_equal(hf_lock_position(second), 0);
     hf_world_run(&world, 5000);
-    assert_true(hf_valid_for(second, 0));
+    assert_true(hf_lock_valid_for(second, 0));
     assert_int_equal(hf_world_unlock(&world, second), HF_OK);
     hf_lock_free(first);
     hf_lock_free(second);
@@ -187,14 +193,14 @@ static void a_canceled_claim_is_not_granted_by_what_it_makes_room_for(
     enum hf_err err;
 
     (void)state;
-    assert_int_equal(hf_unlock_start(first, NULL, NULL, &unlock), HF_OK);
+    assert_int_equal(hf_release_start(first, NULL, NULL, &unlock), HF_OK);
     hf_future_cancel(future);
     assert_int_equal(hf_world_wait(&world, unlock), HF_OK);
     err = hf_world_wait(&world, future);
     assert_int_equal(err, HF_ECANCELED);
     assert_null(second);
     third = take(b, "k", 60000);
-    assert_true(hf_valid_for(third, 0));
+    assert_true(hf_lock_valid_for(third, 0));
     hf_lock_free(first);
     hf_lock_free(third);
 }
@@ -223,7 +229,7 @@ static void what_is_freed_before_it_is_returned_is_canceled(void **state)
     (void)state;
     opts.on_event = grant_and_free;
     opts.arg = &holder;
-    assert_int_equal(hf_lock(a, hf_key("k"), &opts, &lock), HF_ECANCELED);
+    assert_int_equal(hf_acquire(a, hf_key_of("k"), &opts, &lock), HF_ECANCELED);
     assert_null(lock);
     assert_false(hf_world_held(&world, "k", NULL));
 }
@@ -237,8 +243,8 @@ static void a_blocked_claim_is_canceled_with_its_handle(void **state)
     opts.on_event = grant_and_free;
     opts.arg = &holder;
     opts.idle = true;
-    assert_int_equal(hf_lock_new(a, hf_key("k"), &opts, &lock), HF_OK);
-    assert_int_equal(hf_claim(lock), HF_ECANCELED);
+    assert_int_equal(hf_lock_new(a, hf_key_of("k"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(lock), HF_ECANCELED);
     assert_false(hf_world_held(&world, "k", NULL));
 }
 
@@ -264,8 +270,9 @@ static void lose_before_it_is_told(hf_done_fn *done, void *arg,
 
     opts.on_event = free_when_lost;
     assert_int_equal(
-        hf_lock_start(a, hf_key("k"), &opts, &lock, done, arg, future), HF_OK);
-    assert_true(hf_valid_for(lock, 0)); /* granted at once */
+        hf_acquire_start(a, hf_key_of("k"), &opts, &lock, done, arg, future),
+        HF_OK);
+    assert_true(hf_lock_valid_for(lock, 0)); /* granted at once */
     hf_world_jump(&world, 1000);
     hf_world_run(&world, 1);
 }
@@ -297,7 +304,7 @@ static void a_future_does_not_hand_out_a_handle_that_is_gone(void **state)
 static void a_late_renewal_extends_no_later_claim(void **state)
 {
     struct hf_lock *lock = take(a, "k", 300), *other;
-    uint64_t token = hf_token(lock);
+    uint64_t token = hf_lock_token(lock);
     struct hf_future *renewal, *claim;
 
     (void)state;
@@ -305,14 +312,14 @@ static void a_late_renewal_extends_no_later_claim(void **state)
     assert_int_equal(hf_renew_start(lock, 60000, NULL, NULL, &renewal), HF_OK);
     assert_int_equal(hf_world_unlock(&world, lock), HF_OK);
     hf_faulty_forget(&world.net);
-    assert_int_equal(hf_claim_start(lock, NULL, NULL, &claim), HF_OK);
+    assert_int_equal(hf_lock_acquire_start(lock, NULL, NULL, &claim), HF_OK);
     assert_int_equal(hf_world_wait(&world, claim), HF_OK);
-    assert_int_equal(hf_token(lock), token);
+    assert_int_equal(hf_lock_token(lock), token);
     (void)hf_world_wait(&world, renewal);
     hf_world_run(&world, 1000);
     other = take(b, "k", 60000);
-    assert_true(hf_valid_for(other, 0));
-    assert_false(hf_valid_for(lock, 0));
+    assert_true(hf_lock_valid_for(other, 0));
+    assert_false(hf_lock_valid_for(lock, 0));
     hf_lock_free(lock);
     hf_lock_free(other);
 }
@@ -328,7 +335,7 @@ static void the_shortest_leases_are_renewed_once_a_millisecond(void **state)
     opts.renew = true;
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
     hf_world_run(&world, 50);
-    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_lock_valid_for(lock, 0));
     assert_in_range(hf_faulty_sent(hf_faulty_of(a), HF_ON_RENEW), 25, 50);
     hf_lock_free(lock);
 }

@@ -39,15 +39,16 @@ static void take_and_give_back(void)
     enum hf_err err;
 
     hf_lock_opts_init(&opts);
-    opts.value = hf_bytes("value");
+    opts.value = hf_bytes_of("value");
     opts.note = "note";
     opts.renew = true;
-    err = hf_lock_start(client, hf_key("x"), &opts, &lock, NULL, NULL, &future);
+    err = hf_acquire_start(client, hf_key_of("x"), &opts, &lock, NULL, NULL,
+                           &future);
     err = answer(err, future);
     demand_fair(err);
     if (err)
         return;
-    err = hf_unlock_start(lock, NULL, NULL, &future);
+    err = hf_release_start(lock, NULL, NULL, &future);
     demand_fair(answer(err, future));
     hf_lock_free(lock);
 }
@@ -60,13 +61,14 @@ static void queue_and_be_granted(void)
     enum hf_err err;
 
     hf_lock_opts_init(&opts);
-    err = hf_lock_start(other, hf_key("y"), &opts, &first, NULL, NULL, &future);
+    err = hf_acquire_start(other, hf_key_of("y"), &opts, &first, NULL, NULL,
+                           &future);
     err = answer(err, future);
     demand_fair(err);
     if (err)
         return;
-    err =
-        hf_lock_start(client, hf_key("y"), &opts, &second, NULL, NULL, &future);
+    err = hf_acquire_start(client, hf_key_of("y"), &opts, &second, NULL, NULL,
+                           &future);
     hf_lock_free(first);
     /* Without memory for the withdrawal the lease has to end it. */
     hf_world_run(&world, 12000);
@@ -79,16 +81,17 @@ static void queue_and_be_granted(void)
 static void renew_and_update(void)
 {
     struct hf_future *future = NULL;
-    struct hf_bytes expected = hf_bytes("v");
+    struct hf_bytes expected = hf_bytes_of("v");
     enum hf_err err = hf_renew_start(held, 0, NULL, NULL, &future);
 
     demand_fair(answer(err, future));
-    err = hf_update_start(held, NULL, hf_bytes("v"), NULL, NULL, &future);
+    err = hf_update_start(held, NULL, hf_bytes_of("v"), NULL, NULL, &future);
     err = answer(err, future);
     demand_fair(err);
     if (err)
         return;
-    err = hf_update_start(held, &expected, hf_bytes("v"), NULL, NULL, &future);
+    err =
+        hf_update_start(held, &expected, hf_bytes_of("v"), NULL, NULL, &future);
     demand_fair(answer(err, future));
 }
 
@@ -103,15 +106,15 @@ static void read_and_list(void)
 {
     struct hf_future *future = NULL;
     struct hf_info info = {0};
-    enum hf_err err = hf_read_start(client, hf_key("held"), HF_LINEARIZABLE,
+    enum hf_err err = hf_read_start(client, hf_key_of("held"), HF_LINEARIZABLE,
                                     &info, NULL, NULL, &future);
 
     err = answer(err, future);
     demand_fair(err);
     if (!err)
         hf_info_fini(&info);
-    err =
-        hf_list_start(client, hf_key(""), skip_info, NULL, NULL, NULL, &future);
+    err = hf_list_start(client, hf_key_of(""), skip_info, NULL, NULL, NULL,
+                        &future);
     demand_fair(answer(err, future));
 }
 
@@ -129,18 +132,19 @@ static void watch(void)
     struct hf_future *future = NULL;
     struct hf_watch *made;
     struct hf_lock *lock;
-    enum hf_err err = hf_watch_start(client, hf_key(""), NULL, see, NULL, &made,
-                                     NULL, NULL, &future);
+    enum hf_err err = hf_watch_open_start(client, hf_key_of(""), NULL, see,
+                                          NULL, &made, NULL, NULL, &future);
 
     err = answer(err, future);
     demand_fair(err);
     if (err)
         return;
-    if (!hf_lock_start(other, hf_key("z"), NULL, &lock, NULL, NULL, &future) &&
+    if (!hf_acquire_start(other, hf_key_of("z"), NULL, &lock, NULL, NULL,
+                          &future) &&
         !hf_world_wait(&world, future))
         hf_lock_free(lock);
     hf_world_run(&world, 10);
-    hf_watch_free(made);
+    hf_watch_close(made);
     hf_world_run(&world, 10);
 }
 
@@ -149,15 +153,15 @@ static void wait_for_a_state(void)
     struct hf_future *future = NULL;
     struct hf_info info = {0};
     enum hf_freed freed;
-    enum hf_err err = hf_wait_held_start(client, hf_key("held"), 100, &info,
+    enum hf_err err = hf_wait_held_start(client, hf_key_of("held"), 100, &info,
                                          NULL, NULL, &future);
 
     err = answer(err, future);
     demand_fair(err);
     if (!err)
         hf_info_fini(&info);
-    err = hf_wait_free_start(client, hf_key("nobody"), 100, &freed, NULL, NULL,
-                             &future);
+    err = hf_wait_free_start(client, hf_key_of("nobody"), 100, &freed, NULL,
+                             NULL, &future);
     demand_fair(answer(err, future));
 }
 
@@ -171,14 +175,14 @@ static void claim_again_and_adopt(void)
 
     hf_lock_opts_init(&opts);
     opts.idle = true;
-    err = hf_lock_new(client, hf_key("w"), &opts, &lock);
+    err = hf_lock_new(client, hf_key_of("w"), &opts, &lock);
     demand_fair(err);
     if (!err) {
-        err = hf_claim_start(lock, NULL, NULL, &future);
+        err = hf_lock_acquire_start(lock, NULL, NULL, &future);
         demand_fair(answer(err, future));
         hf_lock_free(lock);
     }
-    err = hf_lock_adopt(client, hf_key("w"), nonce, 1, NULL, &lock);
+    err = hf_lock_adopt(client, hf_key_of("w"), nonce, 1, NULL, &lock);
     demand_fair(err);
     if (!err)
         hf_lock_free(lock);
@@ -221,7 +225,7 @@ static void end(void)
 {
     /* What could not be withdrawn ends with its lease. */
     hf_world_run(&world, 12000);
-    assert_true(hf_valid_for(held, 0));
+    assert_true(hf_lock_valid_for(held, 0));
     assert_int_equal(hf_world_unlock(&world, held), HF_OK);
     hf_lock_free(held);
     hf_world_fini(&world);

@@ -57,7 +57,7 @@ static bool is_quiet(const struct sim *sim)
     if (sim->started != sim->answered)
         return false;
     for (unsigned i = 0; i < sim->client_count; i++) {
-        if (!sim->closed[i] && !hf_list_empty(&sim->clients[i]->calls))
+        if (!sim->closed[i] && !hf_dlist_is_empty(&sim->clients[i]->calls))
             return false;
     }
     return true;

@@ -1,6 +1,6 @@
 /* Until when a holder may believe that it holds: the arithmetic, exactly. */
 #include "base/limits.h"
-#include "client/validity.h"
+#include "client/drift.h"
 #include "lib/runner.h"
 
 /* What is left of a span when every clock may be off by 1 %. */
@@ -12,18 +12,18 @@ static uint64_t shortened(uint64_t span)
 static void a_server_is_asked_for_a_little_more_than_the_ttl(void **state)
 {
     (void)state;
-    assert_int_equal(hf_validity_lease(1), 51);
-    assert_int_equal(hf_validity_lease(16), 67);
-    assert_int_equal(hf_validity_lease(10000), 10675);
-    assert_int_equal(hf_validity_lease(HF_TTL_MAX_MS), HF_LEASE_MAX_MS);
+    assert_int_equal(hf_drift_lease_ms(1), 51);
+    assert_int_equal(hf_drift_lease_ms(16), 67);
+    assert_int_equal(hf_drift_lease_ms(10000), 10675);
+    assert_int_equal(hf_drift_lease_ms(HF_TTL_MAX_MS), HF_LEASE_MAX_MS);
 }
 
 static void a_quick_answer_gives_the_whole_ttl(void **state)
 {
     (void)state;
     for (uint32_t ttl = 1; ttl < 100000; ttl = ttl * 3 / 2 + 1) {
-        assert_int_equal(hf_validity_end(5000, 5000, ttl), 5000 + ttl);
-        assert_int_equal(hf_validity_end(5000, 5040, ttl), 5040 + ttl);
+        assert_int_equal(hf_drift_valid_until(5000, 5000, ttl), 5000 + ttl);
+        assert_int_equal(hf_drift_valid_until(5000, 5040, ttl), 5040 + ttl);
     }
 }
 
@@ -31,18 +31,18 @@ static void a_slow_answer_gives_what_is_left_of_the_lease(void **state)
 {
     (void)state;
     /* 10675 * 0.98 = 10461.5 */
-    assert_int_equal(hf_validity_end(1000, 2000, 10000), 1000 + 10461);
-    assert_int_equal(hf_validity_end(1000, 1461, 10000), 1461 + 10000);
-    assert_int_equal(hf_validity_end(1000, 1462, 10000), 1000 + 10461);
-    assert_int_equal(hf_validity_end(1000, 99999, 10000), 1000 + 10461);
+    assert_int_equal(hf_drift_valid_until(1000, 2000, 10000), 1000 + 10461);
+    assert_int_equal(hf_drift_valid_until(1000, 1461, 10000), 1461 + 10000);
+    assert_int_equal(hf_drift_valid_until(1000, 1462, 10000), 1000 + 10461);
+    assert_int_equal(hf_drift_valid_until(1000, 99999, 10000), 1000 + 10461);
 }
 
 static void validity_is_rounded_down(void **state)
 {
     (void)state;
     for (uint32_t ttl = 1; ttl < 3000; ttl++) {
-        uint64_t lease = hf_validity_lease(ttl);
-        hf_time end = hf_validity_end(0, 1000000, ttl);
+        uint64_t lease = hf_drift_lease_ms(ttl);
+        hf_time end = hf_drift_valid_until(0, 1000000, ttl);
 
         assert_true(end <= (hf_time)shortened(lease));
         assert_true(end >= (hf_time)shortened(lease) - 1);
@@ -54,7 +54,7 @@ static void without_an_anchor_it_counts_from_the_first_send(void **state)
     struct hf_anchor none = {.known = false, .sent = 99, .age_ms = 7};
 
     (void)state;
-    assert_int_equal(hf_validity_base(&none, 1234), 1234);
+    assert_int_equal(hf_drift_lease_base(&none, 1234), 1234);
 }
 
 static void an_anchor_counts_from_its_message_and_its_age(void **state)
@@ -63,13 +63,13 @@ static void an_anchor_counts_from_its_message_and_its_age(void **state)
     struct hf_anchor old = {.known = true, .sent = 5000, .age_ms = 1000};
 
     (void)state;
-    assert_int_equal(hf_validity_base(&now, 1), 5000);
-    assert_int_equal(hf_validity_base(&old, 1), 5980);
+    assert_int_equal(hf_drift_lease_base(&now, 1), 5000);
+    assert_int_equal(hf_drift_lease_base(&old, 1), 5980);
     for (uint32_t age = 0; age < 5000; age++) {
         old.age_ms = age;
-        assert_true(hf_validity_base(&old, 1) <=
+        assert_true(hf_drift_lease_base(&old, 1) <=
                     5000 + (hf_time)shortened(age));
-        assert_true(hf_validity_base(&old, 1) >=
+        assert_true(hf_drift_lease_base(&old, 1) >=
                     5000 + (hf_time)shortened(age) - 1);
     }
 }
@@ -78,8 +78,8 @@ static void an_end_is_gone_only_when_it_is_gone_everywhere(void **state)
 {
     (void)state;
     for (uint32_t ttl = 1; ttl < 3000; ttl++)
-        assert_true(hf_validity_gone(100, ttl) >
-                    100 + (hf_time)hf_validity_lease(ttl) * 102 / 100);
+        assert_true(hf_drift_expired_by(100, ttl) >
+                    100 + (hf_time)hf_drift_lease_ms(ttl) * 102 / 100);
 }
 
 static void the_longest_lease_does_not_overflow(void **state)
@@ -87,10 +87,12 @@ static void the_longest_lease_does_not_overflow(void **state)
     struct hf_anchor anchor = {true, HF_NEVER - 10, UINT32_MAX};
 
     (void)state;
-    assert_int_equal(hf_validity_base(&anchor, 1), HF_NEVER);
+    assert_int_equal(hf_drift_lease_base(&anchor, 1), HF_NEVER);
     assert_int_equal(
-        hf_validity_end(HF_NEVER - 10, HF_NEVER - 10, HF_TTL_MAX_MS), HF_NEVER);
-    assert_int_equal(hf_validity_gone(HF_NEVER - 10, HF_TTL_MAX_MS), HF_NEVER);
+        hf_drift_valid_until(HF_NEVER - 10, HF_NEVER - 10, HF_TTL_MAX_MS),
+        HF_NEVER);
+    assert_int_equal(hf_drift_expired_by(HF_NEVER - 10, HF_TTL_MAX_MS),
+                     HF_NEVER);
 }
 
 int main(void)

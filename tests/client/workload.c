@@ -66,7 +66,7 @@ void sim_unlock(struct claim *claim)
 
     sim_nonce_text(claim->lock, call->nonce);
     call->token = claim->token;
-    if (hf_unlock_start(claim->lock, unlocked, call, NULL)) {
+    if (hf_release_start(claim->lock, unlocked, call, NULL)) {
         free(call);
         return;
     }
@@ -76,7 +76,7 @@ void sim_unlock(struct claim *claim)
     call->of_adopted = claim->adopted;
     if (!claim->adopted)
         sim_call_begin(call, HF_OP_UNLOCK, claim->key);
-    DEMAND(sim, !hf_valid_for(claim->lock, 0),
+    DEMAND(sim, !hf_lock_valid_for(claim->lock, 0),
            "valid after the start of unlock");
     claim->mine = claim->held = false;
     claim->releasing = true;
@@ -89,7 +89,7 @@ static void granted(struct call *call)
     struct claim *claim = call->claim;
     struct sim *sim = call->sim;
 
-    claim->token = call->token = hf_token(claim->lock);
+    claim->token = call->token = hf_lock_token(claim->lock);
     sim_nonce_text(claim->lock, call->nonce);
     claim->held = claim->mine = true;
     DEMAND(sim, claim->token > 0, "granted without a token");
@@ -97,7 +97,7 @@ static void granted(struct call *call)
         sim->top[claim->key] = claim->token;
     TALK(sim, "client %u holds %s, token %llu, for %u ms", claim->client,
          sim_keys[claim->key], (unsigned long long)claim->token,
-         hf_remaining_ms(claim->lock));
+         hf_lock_remaining_ms(claim->lock));
 }
 
 static void claimed(enum hf_err err, void *arg)
@@ -117,7 +117,7 @@ static void claimed(enum hf_err err, void *arg)
     claim->claiming = false;
     if (!err && claim->lock) {
         granted(call);
-        deadline = hf_deadline(claim->lock);
+        deadline = hf_lock_deadline(claim->lock);
         sim_call_end(call, err, deadline);
     } else {
         /* Freed between the grant and this: who knows what it was. */
@@ -146,11 +146,11 @@ static void on_event(struct hf_lock *lock, enum hf_lock_event event, void *arg)
            (int)event);
     claim->told |= 1u << event;
     if (event == HF_LOCK_EVENT_LOST) {
-        DEMAND(sim, !hf_valid_for(lock, 0), "lost, and still valid");
+        DEMAND(sim, !hf_lock_valid_for(lock, 0), "lost, and still valid");
         DEMAND(sim, claim->held || claim->claiming, "lost what was not held");
         hf_recorder_lost(&sim->recorder, claim->client + 1,
                          sim_keys[claim->key], strlen(sim_keys[claim->key]),
-                         hf_token(lock), sim_now(sim));
+                         hf_lock_token(lock), sim_now(sim));
     } else {
         sim_check_lost_first(sim, claim->client);
     }
@@ -200,7 +200,7 @@ static void take(struct claim *claim)
         claim->own_handle = sim_chance(sim, 50);
         opts.idle = claim->own_handle;
         if (claim->own_handle)
-            err = hf_lock_new(client, hf_key(sim_keys[claim->key]), &opts,
+            err = hf_lock_new(client, hf_key_of(sim_keys[claim->key]), &opts,
                               &claim->lock);
         assert_int_equal(err, HF_OK);
     }
@@ -209,10 +209,10 @@ static void take(struct claim *claim)
         sim_record_unheard(claim);
     }
     if (claim->lock)
-        err = hf_claim_start(claim->lock, claimed, call, &claim->future);
+        err = hf_lock_acquire_start(claim->lock, claimed, call, &claim->future);
     else
-        err = hf_lock_start(client, hf_key(sim_keys[claim->key]), &opts,
-                            &claim->lock, claimed, call, &claim->future);
+        err = hf_acquire_start(client, hf_key_of(sim_keys[claim->key]), &opts,
+                               &claim->lock, claimed, call, &claim->future);
     if (err) {
         assert_int_equal(err, HF_ESTATE);
         free(call);
@@ -246,7 +246,7 @@ static void renewed(enum hf_err err, void *arg)
     sim_call_end(call, err,
                  call->claim->lock && call->claim->mine &&
                          call->claim->token == call->token
-                     ? hf_deadline(call->claim->lock)
+                     ? hf_lock_deadline(call->claim->lock)
                      : 0);
     sim_call_answered(call, err);
 }
@@ -263,8 +263,8 @@ static void renew_or_update(struct claim *claim)
     sim_nonce_text(claim->lock, call->nonce);
     call->token = claim->token;
     if (update)
-        err = hf_update_start(claim->lock, NULL, hf_bytes("v"), renewed, call,
-                              NULL);
+        err = hf_update_start(claim->lock, NULL, hf_bytes_of("v"), renewed,
+                              call, NULL);
     else
         err = hf_renew_start(claim->lock, ttl_ms, renewed, call, NULL);
     if (err) {
@@ -304,13 +304,13 @@ static void look(struct sim *sim, unsigned client)
     enum hf_err err;
 
     if (kind == 0)
-        err = hf_wait_held_start(at, hf_key(sim_keys[key]), wait_ms,
+        err = hf_wait_held_start(at, hf_key_of(sim_keys[key]), wait_ms,
                                  &call->info, looked, call, NULL);
     else if (kind == 1)
-        err = hf_wait_free_start(at, hf_key(sim_keys[key]), wait_ms,
+        err = hf_wait_free_start(at, hf_key_of(sim_keys[key]), wait_ms,
                                  &call->freed, looked, call, NULL);
     else
-        err = hf_read_start(at, hf_key(sim_keys[key]), HF_LINEARIZABLE,
+        err = hf_read_start(at, hf_key_of(sim_keys[key]), HF_LINEARIZABLE,
                             &call->info, looked, call, NULL);
     assert_int_equal(err, HF_OK);
     sim_call_started(call);
@@ -330,8 +330,8 @@ static void force(struct claim *claim)
     struct call *call = sim_call_new(sim, NULL, claim->client);
 
     assert_int_equal(hf_force_start(sim->clients[claim->client],
-                                    hf_key(sim_keys[claim->key]), claim->token,
-                                    false, forced, call, NULL),
+                                    hf_key_of(sim_keys[claim->key]),
+                                    claim->token, false, forced, call, NULL),
                      HF_OK);
     sim_call_started(call);
 }
@@ -362,20 +362,21 @@ static void transfer(struct claim *from)
 
     if (!to || from->adopted || hf_lock_state(from->lock) != HF_LOCK_HELD)
         return;
-    hf_nonce(from->lock, nonce);
+    hf_lock_nonce(from->lock, nonce);
     to->key = from->key;
     draw_options(to, &opts);
     to->listens = false;
     opts.on_event = NULL;
     assert_int_equal(hf_lock_adopt(sim->clients[client],
-                                   hf_key(sim_keys[to->key]), nonce,
+                                   hf_key_of(sim_keys[to->key]), nonce,
                                    from->token, &opts, &to->lock),
                      HF_OK);
     to->token = from->token;
     to->held = to->own_handle = to->adopted = true;
     sim_record_unheard(from);
-    assert_int_equal(hf_lock_leave(from->lock), HF_OK);
-    DEMAND(sim, !hf_valid_for(from->lock, 0), "valid after it was detached");
+    assert_int_equal(hf_lock_detach(from->lock), HF_OK);
+    DEMAND(sim, !hf_lock_valid_for(from->lock, 0),
+           "valid after it was detached");
     from->mine = from->held = false;
     from->own_handle = true;
     TALK(sim, "client %u hands %s to client %u", from->client,
@@ -408,7 +409,7 @@ static void act_on(struct claim *claim)
             force(claim);
         else if (sim_chance(sim, 10))
             sim_free_handle(claim);
-        else if (!hf_valid_for(claim->lock, 0) && sim_chance(sim, 30))
+        else if (!hf_lock_valid_for(claim->lock, 0) && sim_chance(sim, 30))
             take(claim); /* claimed anew, once it is lost */
     } else if (!claim->releasing && claim->open == 0) {
         take(claim);

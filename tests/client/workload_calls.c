@@ -20,7 +20,7 @@ void sim_nonce_text(const struct hf_lock *lock, char *text)
 {
     uint8_t nonce[HF_NONCE_SIZE];
 
-    hf_nonce(lock, nonce);
+    hf_lock_nonce(lock, nonce);
     for (unsigned i = 0; i < HF_NONCE_SIZE; i++)
         (void)sprintf(text + 2 * (size_t)i, "%02x", nonce[i]);
 }

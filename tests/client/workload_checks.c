@@ -12,7 +12,7 @@
 static bool lost_untold(const struct claim *claim)
 {
     return claim->mine && claim->listens && !claim->releasing &&
-           !hf_valid_for(claim->lock, 0) &&
+           !hf_lock_valid_for(claim->lock, 0) &&
            !(claim->told & (1u << HF_LOCK_EVENT_LOST));
 }
 
@@ -34,20 +34,21 @@ void sim_observe(struct hf_world *world, void *arg)
 
         if (!claim->lock)
             continue;
-        if (hf_valid_for(claim->lock, 0)) {
+        if (hf_lock_valid_for(claim->lock, 0)) {
             DEMAND(sim, !holder[claim->key] || sim->plan->forgets,
                    "clients %u and %u both hold '%s' (tokens %llu, %llu)",
                    holder[claim->key]->client, claim->client,
                    sim_keys[claim->key],
                    (unsigned long long)holder[claim->key]->token,
-                   (unsigned long long)hf_token(claim->lock));
+                   (unsigned long long)hf_lock_token(claim->lock));
             holder[claim->key] = claim;
         } else if (!sim_is_stopped(sim, claim->client) &&
                    !sim->closed[claim->client] &&
-                   hf_loop_next(sim->clients[claim->client]) > sim->world.now) {
+                   hf_loop_next_timer(sim->clients[claim->client]) >
+                       sim->world.now) {
             DEMAND(sim,
                    !lost_untold(claim) ||
-                       !hf_list_empty(
+                       !hf_dlist_is_empty(
                            &sim->clients[claim->client]->loop.callbacks),
                    "client %u was not told that '%s' is lost", claim->client,
                    sim_keys[claim->key]);
@@ -84,8 +85,8 @@ void sim_check_nothing_is_left(struct sim *sim)
     struct hf_future *future;
     unsigned count = 0;
 
-    assert_int_equal(hf_list_start(client, hf_key(""), count_one, &count, NULL,
-                                   NULL, &future),
+    assert_int_equal(hf_list_start(client, hf_key_of(""), count_one, &count,
+                                   NULL, NULL, &future),
                      HF_OK);
     assert_int_equal(hf_world_wait(&sim->world, future), HF_OK);
     DEMAND(sim, count == 0, "%u keys are still held: a ghost", count);

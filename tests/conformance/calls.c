@@ -49,7 +49,7 @@ static void the_forms_of_lock_agree(void)
     expect_ok(recorded_lock_start(client, free_key, &once, &lock, suite_count,
                                   &granted, &future));
     expect_ok(finish(client, future, &granted));
-    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_lock_valid_for(lock, 0));
 
     expect_err(recorded_lock(client, held, &once, &none), HF_EBUSY);
     expect_ok(recorded_lock_start(client, held, &once, &none, suite_count,
@@ -110,10 +110,10 @@ static void the_forms_of_renew_and_force_agree(void)
     expect_ok(recorded_renew_start(client, lock, 3 * SUITE_LONG_MS, suite_count,
                                    &renewed, &future));
     expect_ok(finish(client, future, &renewed));
-    assert_true(hf_valid_for(lock, 2 * SUITE_LONG_MS));
+    assert_true(hf_lock_valid_for(lock, 2 * SUITE_LONG_MS));
 
-    expect_ok(hf_force_start(client, key, hf_token(lock), false, suite_count,
-                             &forced, &future));
+    expect_ok(hf_force_start(client, key, hf_lock_token(lock), false,
+                             suite_count, &forced, &future));
     expect_ok(finish(client, future, &forced));
     expect_err(recorded_renew(client, lock, 0), HF_EFORCED);
     expect_ok(
@@ -128,18 +128,18 @@ static void the_forms_of_update_agree(void)
 {
     struct hf_client *client = suite_open();
     struct suite_counter updated = {0}, refused = {0};
-    struct hf_bytes other = hf_bytes("other");
+    struct hf_bytes other = hf_bytes_of("other");
     struct hf_future *future = NULL;
     struct hf_lock *lock = NULL;
 
     expect_ok(recorded_lock(client, suite_key("k"), NULL, &lock));
-    expect_ok(recorded_update(client, lock, NULL, hf_bytes("v")));
-    expect_ok(recorded_update_start(client, lock, NULL, hf_bytes("w"),
+    expect_ok(recorded_update(client, lock, NULL, hf_bytes_of("v")));
+    expect_ok(recorded_update_start(client, lock, NULL, hf_bytes_of("w"),
                                     suite_count, &updated, &future));
     expect_ok(finish(client, future, &updated));
-    expect_err(recorded_update(client, lock, &other, hf_bytes("x")),
+    expect_err(recorded_update(client, lock, &other, hf_bytes_of("x")),
                HF_EMISMATCH);
-    expect_ok(recorded_update_start(client, lock, &other, hf_bytes("x"),
+    expect_ok(recorded_update_start(client, lock, &other, hf_bytes_of("x"),
                                     suite_count, &refused, &future));
     expect_err(finish(client, future, &refused), HF_EMISMATCH);
     hf_lock_free(lock);
@@ -216,7 +216,7 @@ static void a_freed_future_still_calls_back(void)
     hf_future_free(future);
 
     assert_true(suite_await(&counter.count, 1, client));
-    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_lock_valid_for(lock, 0));
     hf_lock_free(lock);
     suite_close(client);
 }
@@ -317,7 +317,7 @@ static void a_poll_loop_drives_a_client(void)
     }
 
     expect_ok((enum hf_err)counter.last);
-    assert_true(hf_valid_for(next, 0));
+    assert_true(hf_lock_valid_for(next, 0));
     hf_lock_free(lock);
     hf_lock_free(next);
     suite_close(holder);
@@ -407,7 +407,7 @@ static void use_shared_client(unsigned number, void *arg)
             continue;
         }
         if (recorded_read(sharing->client, key, &info) != HF_OK ||
-            info.token != hf_token(lock))
+            info.token != hf_lock_token(lock))
             atomic_fetch_add(&sharing->failures, 1);
         hf_info_fini(&info);
         if (recorded_unlock(sharing->client, lock) != HF_OK)
@@ -524,8 +524,8 @@ static void block_inside(enum hf_err err, void *arg)
     size_t i = 0;
 
     (void)err;
-    in->errs[i++] = hf_lock(client, in->key, NULL, &lock);
-    in->errs[i++] = hf_unlock(in->held);
+    in->errs[i++] = hf_acquire(client, in->key, NULL, &lock);
+    in->errs[i++] = hf_release(in->held);
     in->errs[i++] = hf_renew(in->held, 0);
     in->errs[i++] = hf_read(client, in->key, HF_LINEARIZABLE, &info);
     in->errs[i++] = hf_wait_held(client, in->key, 10, NULL);
@@ -537,7 +537,7 @@ static void block_inside(enum hf_err err, void *arg)
     in->count = i;
     in->starts[0] = recorded_lock_start(client, in->key, NULL, &in->started,
                                         suite_count, &in->answered, NULL);
-    in->starts[1] = hf_valid_for(in->held, 0) ? HF_OK : HF_EEXPIRED;
+    in->starts[1] = hf_lock_valid_for(in->held, 0) ? HF_OK : HF_EEXPIRED;
     in->starts[2] = recorded_renew_start(client, in->held, 0, NULL, NULL, NULL);
     atomic_fetch_add(&in->ran, 1);
 }
@@ -562,7 +562,7 @@ static void expect_no_blocking_inside(struct hf_client *client, bool drive)
         expect_ok(in.starts[i]);
     assert_true(suite_await(&in.answered.count, 1, driven));
     expect_ok((enum hf_err)in.answered.last);
-    assert_true(hf_valid_for(in.held, 0));
+    assert_true(hf_lock_valid_for(in.held, 0));
     hf_info_fini(&info);
     hf_future_free(trigger);
     hf_future_cancel(in.pending);
@@ -650,14 +650,14 @@ static void a_handle_may_be_freed_in_its_own_callback(void)
 static int use_in_child(struct hf_client *client, struct hf_lock *lock,
                         struct hf_future *future)
 {
-    struct hf_key key = hf_key("k");
+    struct hf_key key = hf_key_of("k");
     struct hf_lock *none = NULL;
     enum hf_err answer = HF_OK;
     struct hf_info info;
 
-    if (hf_lock(client, key, NULL, &none) != HF_EFORK)
+    if (hf_acquire(client, key, NULL, &none) != HF_EFORK)
         return 1;
-    if (hf_unlock(lock) != HF_EFORK)
+    if (hf_release(lock) != HF_EFORK)
         return 2;
     if (hf_renew(lock, 0) != HF_EFORK)
         return 3;
@@ -669,13 +669,14 @@ static int use_in_child(struct hf_client *client, struct hf_lock *lock,
         return 6;
     if (hf_future_wait(future, 10, &answer) != HF_EFORK)
         return 7;
-    if (hf_lock_start(client, key, NULL, &none, NULL, NULL, NULL) != HF_EFORK)
+    if (hf_acquire_start(client, key, NULL, &none, NULL, NULL, NULL) !=
+        HF_EFORK)
         return 8;
-    if (hf_claim(lock) != HF_EFORK)
+    if (hf_lock_acquire(lock) != HF_EFORK)
         return 9;
     if (none)
         return 10;
-    if (hf_valid_for(lock, 0))
+    if (hf_lock_valid_for(lock, 0))
         return 11; /* the parent's, not ours */
     if (hf_fd(client) != -1)
         return 12;
@@ -813,12 +814,12 @@ static void a_closed_client_refuses(void)
     suite_close(client);
 
     /* The client itself is gone: what is left are its handles. */
-    expect_err(hf_unlock(lock), HF_ECLOSED);
+    expect_err(hf_release(lock), HF_ECLOSED);
     expect_err(hf_renew(lock, 0), HF_ECLOSED);
-    expect_err(hf_update(lock, NULL, hf_bytes("v")), HF_ECLOSED);
-    expect_err(hf_claim(handle), HF_ECLOSED);
-    expect_err(hf_claim_start(handle, NULL, NULL, NULL), HF_ECLOSED);
-    assert_false(hf_valid_for(lock, 0));
+    expect_err(hf_update(lock, NULL, hf_bytes_of("v")), HF_ECLOSED);
+    expect_err(hf_lock_acquire(handle), HF_ECLOSED);
+    expect_err(hf_lock_acquire_start(handle, NULL, NULL, NULL), HF_ECLOSED);
+    assert_false(hf_lock_valid_for(lock, 0));
     assert_int_equal(hf_lock_state(lock), HF_LOCK_IDLE);
     hf_lock_free(lock);
     hf_lock_free(handle);
@@ -935,7 +936,7 @@ static void close_returns_by_its_deadline(void)
     assert_true(err == HF_OK || err == HF_EINDOUBT);
 
     for (unsigned i = 0; i < 200; i++) {
-        assert_false(hf_valid_for(locks[i], 0));
+        assert_false(hf_lock_valid_for(locks[i], 0));
         hf_lock_free(locks[i]);
     }
 }
@@ -946,10 +947,10 @@ static void free_and_close_accept_nothing(void)
     hf_lock_free(NULL);
     hf_future_free(NULL);
     hf_future_cancel(NULL);
-    hf_watch_free(NULL);
+    hf_watch_close(NULL);
     hf_info_fini(&(struct hf_info){.held = false});
-    assert_false(hf_valid_for(NULL, 0));
-    assert_int_equal(hf_token(NULL), 0);
+    assert_false(hf_lock_valid_for(NULL, 0));
+    assert_int_equal(hf_lock_token(NULL), 0);
 }
 
 static const struct promise promises[] = {

@@ -237,7 +237,7 @@ static struct hf_key numbered(char text[256], const char *prefix,
                               unsigned number)
 {
     (void)snprintf(text, 256, "%s%u", prefix, number);
-    return hf_key(text);
+    return hf_key_of(text);
 }
 
 /* With a lease of a second, and a longer one if that is over too soon. */
@@ -453,7 +453,7 @@ static void model_lock(struct world *world, unsigned client, unsigned key)
     struct model *model = &world->models[key];
     struct hf_lock *lock = NULL;
 
-    opts.value = hf_bytes("new");
+    opts.value = hf_bytes_of("new");
     if (model->holder) {
         expect_err(recorded_lock(world->clients[client], world->keys[key],
                                  &opts, &lock),
@@ -479,7 +479,7 @@ static void model_unlock(struct world *world, unsigned key)
 static void model_update(struct world *world, unsigned key)
 {
     struct model *model = &world->models[key];
-    struct hf_bytes expected = hf_bytes(model->value);
+    struct hf_bytes expected = hf_bytes_of(model->value);
     bool right = next_random(&world->seed) % 2;
     char value[8];
 
@@ -488,9 +488,9 @@ static void model_update(struct world *world, unsigned key)
     (void)snprintf(value, sizeof(value), "%u",
                    (unsigned)(next_random(&world->seed) % 1000));
     if (!right)
-        expected = hf_bytes("not it");
+        expected = hf_bytes_of("not it");
     expect_err(recorded_update(world->clients[model->client], model->holder,
-                               &expected, hf_bytes(value)),
+                               &expected, hf_bytes_of(value)),
                right ? HF_OK : HF_EMISMATCH);
     if (right)
         memcpy(model->value, value, sizeof(value));
@@ -503,7 +503,7 @@ static void model_force(struct world *world, unsigned client, unsigned key)
     if (!model->holder)
         return;
     expect_ok(recorded_force_now(world->clients[client], world->keys[key],
-                                 hf_token(model->holder)));
+                                 hf_lock_token(model->holder)));
     expect_err(recorded_unlock(world->clients[model->client], model->holder),
                HF_EEXPIRED);
     hf_lock_free(model->holder);
@@ -518,7 +518,7 @@ static void model_read(struct world *world, unsigned client, unsigned key)
     expect_ok(recorded_read(world->clients[client], world->keys[key], &info));
     assert_int_equal(info.held, model->holder != NULL);
     if (model->holder) {
-        assert_int_equal(info.token, hf_token(model->holder));
+        assert_int_equal(info.token, hf_lock_token(model->holder));
         assert_int_equal(info.value.size, strlen(model->value));
         assert_memory_equal(info.value.data, model->value, info.value.size);
     }

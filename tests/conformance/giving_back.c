@@ -31,8 +31,8 @@ static void unlock_ends_validity(void)
     expect_ok(recorded_lock(client, suite_key("k"), &opts, &lock));
     expect_ok(recorded_unlock(client, lock));
 
-    assert_false(hf_valid_for(lock, 0));
-    assert_int_equal(hf_remaining_ms(lock), 0);
+    assert_false(hf_lock_valid_for(lock, 0));
+    assert_int_equal(hf_lock_remaining_ms(lock), 0);
     assert_int_equal(hf_lock_state(lock), HF_LOCK_IDLE);
     hf_lock_free(lock);
     suite_close(client);
@@ -57,7 +57,7 @@ static void wrong_nonce_unlocks_nothing_and_hears_so(void)
     struct hf_lock *lock = NULL, *forged = NULL;
 
     expect_ok(recorded_lock(holder, key, NULL, &lock));
-    forged = forge(other, key, hf_token(lock));
+    forged = forge(other, key, hf_lock_token(lock));
     expect_err(recorded_unlock(other, forged), HF_ENOTOWNER);
 
     expect_ok(recorded_unlock(holder, lock));
@@ -77,7 +77,7 @@ static void wrong_nonce_renews_nothing(void)
     struct hf_info info;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    forged = forge(other, key, hf_token(lock));
+    forged = forge(other, key, hf_lock_token(lock));
     expect_err(recorded_renew(other, forged, 2 * SUITE_LONG_MS), HF_ENOTOWNER);
 
     expect_ok(recorded_read(holder, key, &info));
@@ -98,9 +98,9 @@ static void wrong_token_unlocks_nothing(void)
     struct hf_key key = suite_key("k");
 
     expect_ok(recorded_lock(client, key, NULL, &lock));
-    hf_nonce(lock, nonce);
-    expect_ok(
-        hf_lock_adopt(client, key, nonce, hf_token(lock) + 1, NULL, &forged));
+    hf_lock_nonce(lock, nonce);
+    expect_ok(hf_lock_adopt(client, key, nonce, hf_lock_token(lock) + 1, NULL,
+                            &forged));
 
     expect_err(recorded_unlock(client, forged), HF_ENOTOWNER);
     expect_ok(recorded_unlock(client, lock));
@@ -118,8 +118,9 @@ static void second_unlock_by_nonce_is_not_held(void)
     struct hf_lock *lock = NULL, *again = NULL;
 
     expect_ok(recorded_lock(client, key, NULL, &lock));
-    hf_nonce(lock, nonce);
-    expect_ok(hf_lock_adopt(client, key, nonce, hf_token(lock), NULL, &again));
+    hf_lock_nonce(lock, nonce);
+    expect_ok(
+        hf_lock_adopt(client, key, nonce, hf_lock_token(lock), NULL, &again));
     expect_ok(recorded_unlock(client, lock));
     expect_err(recorded_unlock(client, again), HF_ENOTHELD);
 
@@ -137,7 +138,7 @@ static void second_unlock_of_a_handle_is_a_state_error(void)
     expect_ok(recorded_lock(client, suite_key("k"), NULL, &lock));
     expect_ok(recorded_unlock(client, lock));
 
-    expect_err(hf_unlock(lock), HF_ESTATE);
+    expect_err(hf_release(lock), HF_ESTATE);
     expect_err(hf_renew(lock, 0), HF_ESTATE);
     hf_lock_free(lock);
     suite_close(client);
@@ -160,7 +161,7 @@ static void late_unlock_never_frees_the_next_holder(void)
 
     expect_ok(recorded_read(one, key, &info));
     assert_true(info.held);
-    assert_int_equal(info.token, hf_token(lock));
+    assert_int_equal(info.token, hf_lock_token(lock));
     assert_true(recorded_valid(two, lock));
     expect_ok(recorded_unlock(two, lock));
     hf_info_fini(&info);
@@ -195,10 +196,10 @@ static void only_a_real_handle_unlocks(void)
     struct hf_client *client = suite_open();
     struct hf_lock *lock = NULL;
 
-    expect_err(hf_unlock(NULL), HF_EINVAL);
+    expect_err(hf_release(NULL), HF_EINVAL);
     expect_err(hf_renew(NULL, 0), HF_EINVAL);
-    expect_err(hf_update(NULL, NULL, hf_bytes("v")), HF_EINVAL);
-    expect_err(hf_claim(NULL), HF_EINVAL);
+    expect_err(hf_update(NULL, NULL, hf_bytes_of("v")), HF_EINVAL);
+    expect_err(hf_lock_acquire(NULL), HF_EINVAL);
     expect_err(hf_lock_adopt(client, suite_key("k"), NULL, 1, NULL, &lock),
                HF_EINVAL);
     expect_err(hf_lock_adopt(client, suite_key("k"), nonce, 0, NULL, &lock),
@@ -251,9 +252,9 @@ static struct hf_lock *adopt(struct hf_client *client,
     uint8_t nonce[HF_NONCE_SIZE];
     struct hf_lock *lock = NULL;
 
-    hf_nonce(from, nonce);
-    expect_ok(hf_lock_adopt(client, hf_lock_key(from), nonce, hf_token(from),
-                            NULL, &lock));
+    hf_lock_nonce(from, nonce);
+    expect_ok(hf_lock_adopt(client, hf_lock_key(from), nonce,
+                            hf_lock_token(from), NULL, &lock));
     return lock;
 }
 
@@ -298,7 +299,7 @@ static void an_adopted_handle_is_valid_once_renewed(void)
 
     expect_ok(recorded_lock(one, suite_key("k"), NULL, &lock));
     adopted = adopt(two, lock);
-    assert_false(hf_valid_for(adopted, 0));
+    assert_false(hf_lock_valid_for(adopted, 0));
     expect_ok(recorded_renew(two, adopted, 0));
 
     assert_true(recorded_valid(two, adopted));
@@ -356,12 +357,14 @@ static void force_needs_the_holders_token(void)
 
     expect_ok(recorded_lock(holder, key, NULL, &lock));
 
-    expect_err(recorded_force_now(breaker, key, hf_token(lock) + 1),
+    expect_err(recorded_force_now(breaker, key, hf_lock_token(lock) + 1),
                HF_ENOTOWNER);
-    expect_err(hf_force(breaker, key, hf_token(lock) + 1, false), HF_ENOTOWNER);
+    expect_err(hf_force(breaker, key, hf_lock_token(lock) + 1, false),
+               HF_ENOTOWNER);
     assert_true(recorded_valid(holder, lock));
     expect_ok(recorded_unlock(holder, lock));
-    expect_err(recorded_force_now(breaker, key, hf_token(lock)), HF_ENOTHELD);
+    expect_err(recorded_force_now(breaker, key, hf_lock_token(lock)),
+               HF_ENOTHELD);
     hf_lock_free(lock);
     suite_close(holder);
     suite_close(breaker);
@@ -381,14 +384,14 @@ static bool forced_lease_runs_out(unsigned round)
     bool seen = false;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    deadline = hf_deadline(lock);
-    seen = hf_force(other, key, hf_token(lock), false) == HF_OK;
+    deadline = hf_lock_deadline(lock);
+    seen = hf_force(other, key, hf_lock_token(lock), false) == HF_OK;
     expect_ok(recorded_read(other, key, &info));
     assert_true(info.forced || !info.held || !seen);
     seen = seen && info.held;
     hf_info_fini(&info);
     seen = recorded_renew(holder, lock, 0) == HF_EFORCED && seen;
-    assert_int_equal(hf_deadline(lock), deadline);
+    assert_int_equal(hf_lock_deadline(lock), deadline);
     expect_ok(recorded_lock(other, key, &opts, &next));
     assert_true(suite_now_ms() >= deadline);
     hf_lock_free(lock);
@@ -411,10 +414,10 @@ static void force_now_passes_the_key_on_at_once(void)
     struct hf_key key = suite_key("k");
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    expect_ok(recorded_force_now(other, key, hf_token(lock)));
+    expect_ok(recorded_force_now(other, key, hf_lock_token(lock)));
 
     expect_ok(recorded_lock(other, key, &opts, &next));
-    assert_true(hf_token(next) > hf_token(lock));
+    assert_true(hf_lock_token(next) > hf_lock_token(lock));
     expect_err(recorded_unlock(holder, lock), HF_EEXPIRED);
     hf_lock_free(lock);
     hf_lock_free(next);
@@ -438,7 +441,7 @@ static void force_now_grants_the_next_in_line(void)
     expect_ok(
         recorded_lock_start(other, key, &opts, &next, NULL, NULL, &waiter));
     assert_true(suite_await(&heard.waiting, 1, NULL));
-    expect_ok(recorded_force_now(holder, key, hf_token(lock)));
+    expect_ok(recorded_force_now(holder, key, hf_lock_token(lock)));
 
     expect_ok(suite_answer(waiter, SUITE_PATIENCE_MS));
     hf_lock_free(lock);
@@ -465,19 +468,19 @@ static void update_replaces_the_expected_value_alone(void)
 {
     struct hf_client *client = suite_open();
     struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
-    struct hf_bytes right = hf_bytes("old"), wrong = hf_bytes("other");
+    struct hf_bytes right = hf_bytes_of("old"), wrong = hf_bytes_of("other");
     struct hf_lock *lock = NULL;
     struct hf_key key = suite_key("k");
 
     opts.value = right;
     expect_ok(recorded_lock(client, key, &opts, &lock));
 
-    expect_err(recorded_update(client, lock, &wrong, hf_bytes("new")),
+    expect_err(recorded_update(client, lock, &wrong, hf_bytes_of("new")),
                HF_EMISMATCH);
     expect_stored(client, key, "old");
-    expect_ok(recorded_update(client, lock, &right, hf_bytes("new")));
+    expect_ok(recorded_update(client, lock, &right, hf_bytes_of("new")));
     expect_stored(client, key, "new");
-    expect_ok(recorded_update(client, lock, NULL, hf_bytes("newer")));
+    expect_ok(recorded_update(client, lock, NULL, hf_bytes_of("newer")));
     expect_stored(client, key, "newer");
     hf_lock_free(lock);
     suite_close(client);
@@ -486,12 +489,12 @@ static void update_replaces_the_expected_value_alone(void)
 static void a_handle_tells_why_its_update_failed(void)
 {
     struct hf_client *client = suite_open();
-    const struct hf_bytes other = hf_bytes("another");
+    const struct hf_bytes other = hf_bytes_of("another");
     struct hf_lock *lock = NULL;
     struct hf_error error;
 
     expect_ok(recorded_lock(client, suite_key("k"), NULL, &lock));
-    expect_err(recorded_update(client, lock, &other, hf_bytes("new")),
+    expect_err(recorded_update(client, lock, &other, hf_bytes_of("new")),
                HF_EMISMATCH);
     hf_lock_error(lock, &error);
     expect_err(error.code, HF_EMISMATCH);
@@ -517,12 +520,12 @@ static bool update_leaves_the_lease(unsigned round)
     bool updated = false;
 
     expect_ok(recorded_lock(client, key, &opts, &lock));
-    deadline = hf_deadline(lock);
+    deadline = hf_lock_deadline(lock);
     expect_ok(recorded_read(client, key, &before));
     suite_sleep(50);
-    updated = recorded_update(client, lock, NULL, hf_bytes("v")) == HF_OK;
+    updated = recorded_update(client, lock, NULL, hf_bytes_of("v")) == HF_OK;
 
-    assert_int_equal(hf_deadline(lock), deadline);
+    assert_int_equal(hf_lock_deadline(lock), deadline);
     expect_ok(recorded_read(client, key, &after));
     if (before.held && after.held)
         assert_true(after.left_ms + 50 <= before.left_ms);
@@ -550,11 +553,11 @@ static void update_needs_the_holder(void)
     struct hf_lock *lock = NULL, *forged = NULL;
     struct hf_key key = suite_key("k");
 
-    opts.value = hf_bytes("mine");
+    opts.value = hf_bytes_of("mine");
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    forged = forge(other, key, hf_token(lock));
+    forged = forge(other, key, hf_lock_token(lock));
 
-    expect_err(recorded_update(other, forged, NULL, hf_bytes("yours")),
+    expect_err(recorded_update(other, forged, NULL, hf_bytes_of("yours")),
                HF_ENOTOWNER);
     expect_stored(holder, key, "mine");
     hf_lock_free(forged);
@@ -575,7 +578,8 @@ static void update_of_what_ran_out_says_expired(void)
     expect_ok(recorded_lock(client, key, &brief, &lock));
     expect_ok(hf_wait_free(client, key, SUITE_PATIENCE_MS, NULL));
 
-    expect_err(recorded_update(client, lock, NULL, hf_bytes("v")), HF_EEXPIRED);
+    expect_err(recorded_update(client, lock, NULL, hf_bytes_of("v")),
+               HF_EEXPIRED);
     assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
     hf_lock_free(lock);
     suite_close(client);
@@ -594,9 +598,9 @@ static void a_lock_that_is_left_outlives_its_client(void)
 
     opts.renew = true;
     expect_ok(recorded_lock(client, key, &opts, &lock));
-    hf_nonce(lock, nonce);
-    token = hf_token(lock);
-    expect_ok(hf_lock_leave(lock));
+    hf_lock_nonce(lock, nonce);
+    token = hf_lock_token(lock);
+    expect_ok(hf_lock_detach(lock));
     hf_lock_free(lock);
     suite_close(client);
 
@@ -618,11 +622,11 @@ static bool left_is_not_renewed(unsigned round)
 
     opts.renew = true;
     expect_ok(recorded_lock(client, key, &opts, &lock));
-    left = hf_lock_leave(lock) == HF_OK; /* or it is lost already */
+    left = hf_lock_detach(lock) == HF_OK; /* or it is lost already */
     expect_ok(recorded_lock(client, key, &opts, &next));
-    assert_false(hf_valid_for(lock, 0));
-    expect_err(hf_lock_leave(lock), HF_ESTATE);
-    expect_err(hf_lock_leave(NULL), HF_EINVAL);
+    assert_false(hf_lock_valid_for(lock, 0));
+    expect_err(hf_lock_detach(lock), HF_ESTATE);
+    expect_err(hf_lock_detach(NULL), HF_EINVAL);
     recorded_free(lock);
     recorded_free(next);
     suite_close(client);

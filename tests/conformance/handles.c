@@ -25,9 +25,9 @@ static void an_idle_handle_claims_nothing(void)
     struct hf_info info;
 
     assert_int_equal(hf_lock_state(lock), HF_LOCK_IDLE);
-    assert_int_equal(hf_token(lock), 0);
-    assert_false(hf_valid_for(lock, 0));
-    hf_nonce(lock, nonce);
+    assert_int_equal(hf_lock_token(lock), 0);
+    assert_false(hf_lock_valid_for(lock, 0));
+    hf_lock_nonce(lock, nonce);
     assert_memory_equal(nonce, zeros, HF_NONCE_SIZE);
     expect_ok(recorded_read(client, key, &info));
     assert_false(info.held);
@@ -47,7 +47,7 @@ static void a_new_handle_claims_unless_idle(void)
     expect_ok(recorded_claim_wait(lock));
 
     assert_int_equal(hf_lock_state(lock), HF_LOCK_HELD);
-    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_lock_valid_for(lock, 0));
     hf_lock_free(lock);
     suite_close(client);
 }
@@ -70,8 +70,9 @@ static void defaults_are_copied_at_creation(void)
     expect_ok(recorded_claim(client, old));
     expect_ok(recorded_claim(client, new));
 
-    assert_in_range(hf_remaining_ms(old), 1, SUITE_LONG_MS);
-    assert_in_range(hf_remaining_ms(new), SUITE_LONG_MS + 1, 3 * SUITE_LONG_MS);
+    assert_in_range(hf_lock_remaining_ms(old), 1, SUITE_LONG_MS);
+    assert_in_range(hf_lock_remaining_ms(new), SUITE_LONG_MS + 1,
+                    3 * SUITE_LONG_MS);
     hf_lock_free(old);
     hf_lock_free(new);
     suite_close(client);
@@ -124,9 +125,9 @@ static void claim_when_claimed_is_a_state_error(void)
 
     expect_ok(recorded_claim(client, lock));
 
-    expect_err(hf_claim(lock), HF_ESTATE);
-    expect_err(hf_claim_start(lock, NULL, NULL, NULL), HF_ESTATE);
-    assert_true(hf_valid_for(lock, 0));
+    expect_err(hf_lock_acquire(lock), HF_ESTATE);
+    expect_err(hf_lock_acquire_start(lock, NULL, NULL, NULL), HF_ESTATE);
+    assert_true(hf_lock_valid_for(lock, 0));
     hf_lock_free(lock);
     suite_close(client);
 }
@@ -137,11 +138,11 @@ static void giving_back_when_idle_is_a_state_error(void)
     struct hf_client *client = suite_open();
     struct hf_lock *lock = idle_handle(client, suite_key("k"));
 
-    expect_err(hf_unlock(lock), HF_ESTATE);
-    expect_err(hf_unlock_start(lock, NULL, NULL, NULL), HF_ESTATE);
+    expect_err(hf_release(lock), HF_ESTATE);
+    expect_err(hf_release_start(lock, NULL, NULL, NULL), HF_ESTATE);
     expect_err(hf_renew(lock, 0), HF_ESTATE);
-    expect_err(hf_update(lock, NULL, hf_bytes("v")), HF_ESTATE);
-    expect_err(hf_claim_wait(lock), HF_ESTATE);
+    expect_err(hf_update(lock, NULL, hf_bytes_of("v")), HF_ESTATE);
+    expect_err(hf_lock_wait(lock), HF_ESTATE);
     hf_lock_free(lock);
     suite_close(client);
 }
@@ -155,9 +156,9 @@ static void a_handle_can_be_claimed_again_and_again(void)
 
     for (int i = 0; i < 3; i++) {
         expect_ok(recorded_claim(client, lock));
-        assert_true(hf_valid_for(lock, 0));
-        assert_true(hf_token(lock) > last);
-        last = hf_token(lock);
+        assert_true(hf_lock_valid_for(lock, 0));
+        assert_true(hf_lock_token(lock) > last);
+        last = hf_lock_token(lock);
         expect_ok(recorded_unlock(client, lock));
         assert_int_equal(hf_lock_state(lock), HF_LOCK_IDLE);
     }
@@ -198,12 +199,12 @@ static void a_lost_handle_can_be_claimed_again(void)
     brief.idle = true;
     expect_ok(recorded_lock_new(client, suite_key("k"), &brief, &lock));
     expect_ok(recorded_claim(client, lock));
-    token = hf_token(lock);
-    suite_sleep_until(hf_deadline(lock));
+    token = hf_lock_token(lock);
+    suite_sleep_until(hf_lock_deadline(lock));
     assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
 
     expect_ok(recorded_claim(client, lock));
-    assert_true(hf_token(lock) > token);
+    assert_true(hf_lock_token(lock) > token);
     hf_lock_free(lock);
     suite_close(client);
 }
@@ -311,8 +312,8 @@ static int run_errand(struct hf_lock *lock, void *arg)
     struct errand *errand = arg;
 
     errand->ran = true;
-    errand->valid = hf_valid_for(lock, 0);
-    errand->token = hf_token(lock);
+    errand->valid = hf_lock_valid_for(lock, 0);
+    errand->token = hf_lock_token(lock);
     suite_sleep(errand->takes_ms);
     return 42;
 }

@@ -39,7 +39,7 @@ static void contest_await_waiter(struct contest *contest)
 
 static void contest_fini(struct contest *contest)
 {
-    hf_watch_free(contest->watch);
+    hf_watch_close(contest->watch);
     hf_lock_free(contest->lock);
     hf_lock_free(contest->next);
     suite_close(contest->holder);
@@ -53,15 +53,16 @@ static void expect_handed_over(const struct contest *contest, unsigned at,
 {
     const struct trace *trace = &contest->trace;
 
-    trace_expect(trace, at,
-                 (struct expected_event){kind, hf_token(contest->lock), false});
+    trace_expect(
+        trace, at,
+        (struct expected_event){kind, hf_lock_token(contest->lock), false});
     assert_string_equal(trace->owners[at], "the holder");
     trace_expect(trace, at + 1,
                  (struct expected_event){HF_EVENT_GRANTED,
-                                         hf_token(contest->next), false});
+                                         hf_lock_token(contest->next), false});
     assert_string_equal(trace->owners[at + 1], "the waiter");
     assert_true(trace->events[at + 1].index > trace->events[at].index);
-    assert_true(hf_token(contest->next) > hf_token(contest->lock));
+    assert_true(hf_lock_token(contest->next) > hf_lock_token(contest->lock));
 }
 
 static void a_forced_hand_over_frees_nothing(void)
@@ -71,7 +72,7 @@ static void a_forced_hand_over_frees_nothing(void)
     contest_init(&contest, suite_key("k"), SUITE_LONG_MS);
     contest_await_waiter(&contest);
     expect_ok(recorded_force_now(contest.watcher, contest.key,
-                                 hf_token(contest.lock)));
+                                 hf_lock_token(contest.lock)));
     expect_ok(suite_answer(contest.claim, SUITE_PATIENCE_MS));
 
     assert_true(suite_await(&contest.trace.count, 4, contest.watcher));
@@ -93,13 +94,13 @@ static bool expiry_hands_over(unsigned round)
                  suite_longer_ms(suite_brief_ms(400), round));
     expect_ok(suite_answer(contest.claim, SUITE_PATIENCE_MS));
     assert_true(suite_await(&contest.trace.count, 3, contest.watcher));
-    waited = contest.trace.events[0].token == hf_token(contest.lock) &&
+    waited = contest.trace.events[0].token == hf_lock_token(contest.lock) &&
              contest.trace.events[1].kind == HF_EVENT_QUEUED &&
              contest.trace.events[2].kind == HF_EVENT_EXPIRED;
     if (waited) {
         assert_true(suite_await(&contest.trace.count, 4, contest.watcher));
         expect_handed_over(&contest, 2, HF_EVENT_EXPIRED);
-        assert_false(hf_valid_for(contest.lock, 0));
+        assert_false(hf_lock_valid_for(contest.lock, 0));
     }
     contest_fini(&contest);
     return waited;
@@ -132,7 +133,7 @@ static void closing_a_client_withdraws_its_waiters(void)
 
     expect_ok(recorded_read(holder, key, &info));
     assert_int_equal(info.waiters, 0);
-    assert_int_equal(info.token, hf_token(lock));
+    assert_int_equal(info.token, hf_lock_token(lock));
     hf_info_fini(&info);
     assert_true(suite_await(&trace.count, 5, watcher));
     for (unsigned i = 3; i < 5; i++) {
@@ -140,7 +141,7 @@ static void closing_a_client_withdraws_its_waiters(void)
                      (struct expected_event){HF_EVENT_WITHDRAWN, 0, false});
         assert_string_equal(trace.owners[i], "the waiter");
     }
-    hf_watch_free(watch);
+    hf_watch_close(watch);
     hf_lock_free(lock);
     suite_close(holder);
     suite_close(watcher);
@@ -159,8 +160,8 @@ static bool lost_lock_is_released(unsigned round)
     enum hf_err err = HF_OK;
 
     expect_ok(recorded_lock(client, key, &brief, &lock));
-    suite_sleep_until(hf_deadline(lock));
-    while (hf_valid_for(lock, 0))
+    suite_sleep_until(hf_lock_deadline(lock));
+    while (hf_lock_valid_for(lock, 0))
         suite_sleep(1);
     err = recorded_unlock(client, lock);
     if (err != HF_OK)
@@ -187,8 +188,8 @@ static bool lost_lock_is_handed_over(unsigned round)
 
     contest_init(&contest, suite_key_number("k", round),
                  suite_longer_ms(suite_brief_ms(1000), round));
-    suite_sleep_until(hf_deadline(contest.lock));
-    while (hf_valid_for(contest.lock, 0))
+    suite_sleep_until(hf_lock_deadline(contest.lock));
+    while (hf_lock_valid_for(contest.lock, 0))
         suite_sleep(1);
     released = contest.heard.waiting > 0 &&
                recorded_unlock(contest.holder, contest.lock) == HF_OK;

@@ -22,7 +22,7 @@ static void the_ttl_is_whole_when_lock_returns(void)
 
         expect_ok(
             recorded_lock(client, suite_key_number("k", i), &opts, &lock));
-        assert_in_range(hf_deadline(lock), before + SUITE_LONG_MS,
+        assert_in_range(hf_lock_deadline(lock), before + SUITE_LONG_MS,
                         suite_now_ms() + SUITE_LONG_MS);
         hf_lock_free(lock);
     }
@@ -38,14 +38,14 @@ static void valid_for_is_false_once_less_remains(void)
     uint32_t most = 0;
 
     expect_ok(recorded_lock(client, suite_key("k"), &opts, &lock));
-    assert_true(hf_valid_for(lock, SUITE_LONG_MS / 2));
-    assert_false(hf_valid_for(lock, SUITE_LONG_MS)); /* strictly less */
-    assert_false(hf_valid_for(lock, HF_FOREVER));
-    most = hf_remaining_ms(lock) - 200;
-    suite_sleep_until(hf_deadline(lock) - most);
+    assert_true(hf_lock_valid_for(lock, SUITE_LONG_MS / 2));
+    assert_false(hf_lock_valid_for(lock, SUITE_LONG_MS)); /* strictly less */
+    assert_false(hf_lock_valid_for(lock, HF_FOREVER));
+    most = hf_lock_remaining_ms(lock) - 200;
+    suite_sleep_until(hf_lock_deadline(lock) - most);
 
-    assert_false(hf_valid_for(lock, most));
-    assert_true(hf_valid_for(lock, 0));
+    assert_false(hf_lock_valid_for(lock, most));
+    assert_true(hf_lock_valid_for(lock, 0));
     hf_lock_free(lock);
     suite_close(client);
 }
@@ -59,13 +59,13 @@ static void a_lock_without_renewal_ends_with_its_ttl(void)
     int64_t deadline = 0;
 
     expect_ok(recorded_lock(client, suite_key("k"), &opts, &lock));
-    deadline = hf_deadline(lock);
+    deadline = hf_lock_deadline(lock);
     suite_sleep_until(deadline - 2000);
     assert_true(recorded_valid(client, lock) || suite_now_ms() >= deadline);
     suite_sleep_until(deadline);
 
-    assert_false(hf_valid_for(lock, 0));
-    assert_int_equal(hf_remaining_ms(lock), 0);
+    assert_false(hf_lock_valid_for(lock, 0));
+    assert_int_equal(hf_lock_remaining_ms(lock), 0);
     assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
     hf_lock_free(lock);
     suite_close(client);
@@ -82,13 +82,13 @@ static void expect_handed_over(struct hf_key key, uint32_t ttl_ms)
 
     expect_ok(recorded_lock(one, key, &opts, &lost));
     granted = suite_now_ms();
-    deadline = hf_deadline(lost);
+    deadline = hf_lock_deadline(lost);
     opts.ttl_ms = SUITE_LONG_MS;
     expect_ok(recorded_lock(two, key, &opts, &lock));
 
     assert_true(suite_now_ms() >= deadline);
     assert_true(deadline <= granted + ttl_ms);
-    assert_false(hf_valid_for(lost, 0));
+    assert_false(hf_lock_valid_for(lost, 0));
     hf_lock_free(lost);
     hf_lock_free(lock);
     suite_close(one);
@@ -106,7 +106,7 @@ static void a_limit_may_count_from_the_claim_on(void)
     int64_t before = 0, after = 0;
 
     expect_ok(recorded_lock(one, suite_key("k"), &opts, &first));
-    opts.from_claim = true;
+    opts.ttl_includes_wait = true;
     before = suite_now_ms();
     expect_ok(recorded_lock_start(two, suite_key("k"), &opts, &second, NULL,
                                   NULL, &future));
@@ -116,7 +116,7 @@ static void a_limit_may_count_from_the_claim_on(void)
     expect_ok(recorded_future_wait(future, SUITE_PATIENCE_MS, &err));
     expect_ok(err);
 
-    assert_in_range(hf_deadline(second), before + SUITE_LONG_MS / 2,
+    assert_in_range(hf_lock_deadline(second), before + SUITE_LONG_MS / 2,
                     after + SUITE_LONG_MS);
     hf_future_free(future);
     hf_lock_free(first);
@@ -172,8 +172,8 @@ static void a_killed_holders_lock_passes_on_when_it_ends(void)
     if (pid == 0) {
         if (hf_open(suite_url(), NULL, &client) == HF_OK &&
             recorded_lock(client, key, &opts, &lock) == HF_OK) {
-            deadline = hf_deadline(lock);
-            (void)hf_lock_leave(lock);
+            deadline = hf_lock_deadline(lock);
+            (void)hf_lock_detach(lock);
             (void)!write(ends[1], &deadline, sizeof(deadline));
         }
         (void)pause();
@@ -210,7 +210,7 @@ static void look_around(struct succession *all, unsigned *left)
             continue;
         expect_ok(suite_answer(all[i].claim, 0));
         assert_true(suite_now_ms() >= all[i].deadline);
-        assert_false(hf_valid_for(all[i].lock, 0));
+        assert_false(hf_lock_valid_for(all[i].lock, 0));
         all[i].claim = NULL;
         --*left;
     }
@@ -230,7 +230,7 @@ static void no_lease_is_short_and_each_one_ends(void)
         struct hf_key key = suite_key_number("k", i);
 
         expect_ok(recorded_lock(one, key, &opts, &all[i].lock));
-        all[i].deadline = hf_deadline(all[i].lock);
+        all[i].deadline = hf_lock_deadline(all[i].lock);
         expect_ok(recorded_lock_start(two, key, &next, &all[i].next, NULL, NULL,
                                       &all[i].claim));
     }
@@ -292,16 +292,16 @@ static bool renew_extends_the_lease(unsigned round)
     bool refused = false;
 
     expect_ok(recorded_lock(client, key, &opts, &lock));
-    first_end = hf_deadline(lock);
+    first_end = hf_lock_deadline(lock);
     suite_sleep_until(first_end - opts.ttl_ms / 2);
     if (recorded_renew(client, lock, opts.ttl_ms) == HF_OK)
-        assert_true(hf_deadline(lock) > first_end);
+        assert_true(hf_lock_deadline(lock) > first_end);
     suite_sleep_until(first_end);
     opts.wait_ms = 0;
     refused = recorded_lock(other, key, &opts, &none) == HF_EBUSY &&
               recorded_valid(client, lock);
 
-    assert_true(refused || suite_now_ms() >= hf_deadline(lock));
+    assert_true(refused || suite_now_ms() >= hf_lock_deadline(lock));
     hf_lock_free(lock);
     hf_lock_free(none);
     suite_close(client);
@@ -323,11 +323,11 @@ static void renew_of_nothing_given_takes_the_handles_ttl(void)
 
     expect_ok(recorded_lock(client, suite_key("k"), &opts, &lock));
     suite_sleep(20);
-    before = hf_deadline(lock);
+    before = hf_lock_deadline(lock);
     expect_ok(recorded_renew(client, lock, 0));
 
-    assert_true(hf_deadline(lock) > before);
-    assert_true(hf_deadline(lock) <= suite_now_ms() + SUITE_LONG_MS);
+    assert_true(hf_lock_deadline(lock) > before);
+    assert_true(hf_lock_deadline(lock) <= suite_now_ms() + SUITE_LONG_MS);
     hf_lock_free(lock);
     suite_close(client);
 }
@@ -342,12 +342,12 @@ static void renew_never_shortens(void)
     struct hf_info info;
 
     expect_ok(recorded_lock(client, key, &opts, &lock));
-    deadline = hf_deadline(lock);
+    deadline = hf_lock_deadline(lock);
     expect_ok(recorded_renew(client, lock, 100));
 
-    assert_true(hf_deadline(lock) >= deadline);
+    assert_true(hf_lock_deadline(lock) >= deadline);
     expect_ok(recorded_read(client, key, &info));
-    assert_true(info.left_ms >= hf_remaining_ms(lock));
+    assert_true(info.left_ms >= hf_lock_remaining_ms(lock));
     hf_info_fini(&info);
     hf_lock_free(lock);
     suite_close(client);
@@ -367,7 +367,7 @@ static void renew_never_creates(void)
     expect_err(recorded_renew(client, lock, SUITE_LONG_MS), HF_EEXPIRED);
 
     assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
-    assert_false(hf_valid_for(lock, 0));
+    assert_false(hf_lock_valid_for(lock, 0));
     expect_ok(recorded_read(client, key, &info));
     assert_false(info.held);
     hf_info_fini(&info);
@@ -491,8 +491,8 @@ static bool not_renewed_after_unlock(unsigned round)
     opts.on_event = suite_hear;
     opts.arg = &heard;
     lock = keep(client, round, &opts);
-    deadline = hf_deadline(lock);
-    while (hf_deadline(lock) == deadline && hf_valid_for(lock, 0))
+    deadline = hf_lock_deadline(lock);
+    while (hf_lock_deadline(lock) == deadline && hf_lock_valid_for(lock, 0))
         suite_sleep(10);
     given_back = recorded_unlock(client, lock) == HF_OK;
     suite_sleep(opts.ttl_ms); /* renewals come after a third of it */
@@ -596,13 +596,13 @@ static bool lost_is_told_first(unsigned round)
     brief.arg = &heard;
     (void)hf_fd(client); /* the case drives */
     if (recorded_lock(client, key, &brief, &lock) == HF_OK) {
-        int64_t deadline = hf_deadline(lock);
+        int64_t deadline = hf_lock_deadline(lock);
 
         expect_ok(recorded_lock_start(other, key, &next, &lock_of_other, NULL,
                                       NULL, &future));
         drive_in_turns(client, other, &heard, deadline, future);
         expect_ok(suite_answer(future, 0));
-        assert_false(hf_valid_for(lock, 0));
+        assert_false(hf_lock_valid_for(lock, 0));
         told_first = heard.lost == 1;
         assert_true(!told_first || heard.at_ms[0] >= deadline);
     }
@@ -632,10 +632,10 @@ static void a_lock_taken_away_is_noticed_by_the_next_renewal(void)
     kept.on_event = suite_hear;
     kept.arg = &heard;
     expect_ok(recorded_lock(client, key, &kept, &lock));
-    expect_ok(recorded_force_now(other, key, hf_token(lock)));
+    expect_ok(recorded_force_now(other, key, hf_lock_token(lock)));
     assert_true(suite_await(&heard.lost, 1, NULL));
 
-    assert_false(hf_valid_for(lock, 0));
+    assert_false(hf_lock_valid_for(lock, 0));
     assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
     assert_int_equal(heard.lost, 1);
     expect_err(recorded_unlock(client, lock), HF_EEXPIRED);
@@ -658,7 +658,7 @@ static bool broken_is_told_twice(unsigned round)
     opts.on_event = suite_hear;
     opts.arg = &heard;
     lock = keep(client, round, &opts);
-    broken = hf_force(other, key, hf_token(lock), false) == HF_OK;
+    broken = hf_force(other, key, hf_lock_token(lock), false) == HF_OK;
     opts.on_event = NULL;
     opts.renew = false;
     if (broken)
@@ -697,17 +697,17 @@ static bool late_renewal_is_told(unsigned round)
     opts.arg = &heard;
     (void)hf_fd(client); /* the program drives, or does not */
     lock = keep(client, round, &opts);
-    first_end = hf_deadline(lock);
+    first_end = hf_lock_deadline(lock);
     suite_sleep_until(first_end - opts.ttl_ms / 2 + 20);
     while (heard.count == 0)
         expect_ok(hf_process(client));
-    while (hf_deadline(lock) == first_end && hf_valid_for(lock, 0))
+    while (hf_lock_deadline(lock) == first_end && hf_lock_valid_for(lock, 0))
         expect_ok(hf_process(client)); /* the renewal is under way */
     suite_sleep_until(first_end);
     expect_ok(hf_process(client));
 
-    kept =
-        recorded_valid(client, lock) && hf_remaining_ms(lock) > opts.ttl_ms / 2;
+    kept = recorded_valid(client, lock) &&
+           hf_lock_remaining_ms(lock) > opts.ttl_ms / 2;
     if (kept) {
         assert_int_equal(heard.count, 1);
         assert_int_equal(heard.at_risk, 1);
@@ -761,7 +761,7 @@ static void close_ends_validity_and_renewals(void)
         expect_ok(recorded_lock(client, key, &kept, &lock));
         suite_close(client);
 
-        assert_false(hf_valid_for(lock, 0));
+        assert_false(hf_lock_valid_for(lock, 0));
         expect_ok(recorded_read(witness, key, &info));
         assert_false(info.held);
         hf_info_fini(&info);
@@ -788,7 +788,7 @@ static void hear_loss(struct hf_lock *lock, enum hf_lock_event event, void *arg)
 {
     struct verdict *verdict = arg;
 
-    if (hf_valid_for(lock, 0))
+    if (hf_lock_valid_for(lock, 0))
         return;
     if (atomic_load(&verdict->heard) == 0)
         verdict->first = (int)event;
@@ -800,7 +800,7 @@ static void hear_other(enum hf_err err, void *arg)
     struct verdict *verdict = arg;
 
     (void)err;
-    if (!hf_valid_for(verdict->lock, 0))
+    if (!hf_lock_valid_for(verdict->lock, 0))
         atomic_fetch_add(&verdict->heard, 1);
 }
 
@@ -855,7 +855,7 @@ static void be_stopped(struct verdict *verdict, uint32_t ttl_ms,
     verdict->was_valid = recorded_valid(client, verdict->lock);
     (void)!write(ready, &byte, 1);
     drive_until(over, client, background);
-    verdict->is_valid = hf_valid_for(verdict->lock, 0);
+    verdict->is_valid = hf_lock_valid_for(verdict->lock, 0);
     (void)suite_await(&verdict->heard, 1, background ? NULL : client);
     (void)recorded_close(client, SUITE_PATIENCE_MS);
     hf_lock_free(verdict->lock);

@@ -18,7 +18,7 @@ static void read_shows_who_holds_what(void)
     client_opts.owner = "the owner";
     expect_ok(hf_open(suite_url(), &client_opts, &holder));
     opts.note = "nightly report";
-    opts.value = hf_bytes("v");
+    opts.value = hf_bytes_of("v");
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     suite_sleep(30);
     expect_ok(recorded_read(other, key, &info));
@@ -27,14 +27,14 @@ static void read_shows_who_holds_what(void)
     assert_false(info.forced);
     assert_int_equal(info.key.size, key.size);
     assert_memory_equal(info.key.data, key.data, key.size);
-    assert_int_equal(info.token, hf_token(lock));
+    assert_int_equal(info.token, hf_lock_token(lock));
     assert_string_equal(info.owner, "the owner");
     assert_string_equal(info.note, "nightly report");
     assert_int_equal(info.value.size, 1);
     assert_memory_equal(info.value.data, "v", 1);
     assert_int_equal(info.waiters, 0);
     assert_in_range(info.held_ms, 30, SUITE_LONG_MS);
-    assert_in_range(info.left_ms, hf_remaining_ms(lock),
+    assert_in_range(info.left_ms, hf_lock_remaining_ms(lock),
                     suite_lease_ms(SUITE_LONG_MS));
     hf_info_fini(&info);
     hf_lock_free(lock);
@@ -71,13 +71,13 @@ static void a_local_read_sees_what_one_server_knows(void)
     int64_t until = 0;
     bool held = false;
 
-    opts.value = hf_bytes("v");
+    opts.value = hf_bytes_of("v");
     expect_ok(recorded_lock(client, key, &opts, &lock));
     until = suite_now_ms() + SUITE_PATIENCE_MS;
     while (!held && suite_now_ms() < until) {
         expect_ok(hf_read(client, key, HF_LOCAL, &info));
-        held =
-            info.held && info.token == hf_token(lock) && info.value.size == 1;
+        held = info.held && info.token == hf_lock_token(lock) &&
+               info.value.size == 1;
         hf_info_fini(&info);
     }
 
@@ -102,7 +102,7 @@ static void a_linearizable_read_is_never_old(void)
         expect_ok(recorded_lock(one, key, NULL, &lock));
         expect_ok(recorded_read(two, key, &info));
         assert_true(info.held);
-        assert_int_equal(info.token, hf_token(lock));
+        assert_int_equal(info.token, hf_lock_token(lock));
         hf_info_fini(&info);
         expect_ok(recorded_unlock(one, lock));
         expect_ok(recorded_read(two, key, &info));
@@ -179,7 +179,7 @@ static void list_keeps_to_its_prefix(void)
     expect_ok(hf_list(client, suite_key("p/"), note_key, &list));
 
     assert_int_equal(list.count, 1);
-    assert_int_equal(list.tokens[0], hf_token(in));
+    assert_int_equal(list.tokens[0], hf_lock_token(in));
     hf_lock_free(in);
     hf_lock_free(itself);
     hf_lock_free(out);
@@ -267,9 +267,10 @@ static void nobody_is_shown_a_nonce(void)
 
     (void)hf_fd(other); /* the case drives */
     if (suite_has(HF_CAP_WATCH))
-        expect_ok(hf_watch(other, key, NULL, search_event, &search, &watch));
+        expect_ok(
+            hf_watch_open(other, key, NULL, search_event, &search, &watch));
     expect_ok(recorded_lock(holder, key, NULL, &lock));
-    hf_nonce(lock, search.nonce);
+    hf_lock_nonce(lock, search.nonce);
     expect_ok(recorded_read(other, key, &info));
     assert_false(shows(&info, search.nonce));
     hf_info_fini(&info);
@@ -281,7 +282,7 @@ static void nobody_is_shown_a_nonce(void)
 
     assert_true(search.seen >= 1);
     assert_int_equal(search.shown, 0);
-    hf_watch_free(watch);
+    hf_watch_close(watch);
     hf_lock_free(lock);
     suite_close(holder);
     suite_close(other);

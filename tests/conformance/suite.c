@@ -191,7 +191,7 @@ struct hf_key suite_key(const char *name)
     (void)snprintf(kept->text, size, "%s/%s", self.joined->name, name);
     kept->next = self.keys;
     self.keys = kept;
-    return hf_key(kept->text);
+    return hf_key_of(kept->text);
 }
 
 struct hf_key suite_key_number(const char *name, unsigned number)

@@ -109,7 +109,7 @@ int64_t suite_lease_ms(uint32_t ttl_ms);
 
 /* ---- Time ---------------------------------------------------------------*/
 
-int64_t suite_now_ms(void); /* CLOCK_BOOTTIME, as hf_deadline() */
+int64_t suite_now_ms(void); /* CLOCK_BOOTTIME, as hf_lock_deadline() */
 void suite_sleep(int64_t ms);
 void suite_sleep_until(int64_t instant_ms);
 

@@ -1,4 +1,4 @@
-/* taking.c - what hf_lock() gives, and to whom. */
+/* taking.c - what hf_acquire() gives, and to whom. */
 #include "conformance/suite.h"
 #include "lib/recorded.h"
 
@@ -15,7 +15,7 @@ static void every_grant_has_a_nonce_of_its_own(void)
         struct hf_lock *lock = NULL;
 
         expect_ok(recorded_lock(client, key, NULL, &lock));
-        hf_nonce(lock, nonces[i]);
+        hf_lock_nonce(lock, nonces[i]);
         expect_ok(recorded_unlock(client, lock));
         hf_lock_free(lock);
     }
@@ -39,13 +39,13 @@ static void handle_tells_key_token_nonce_and_deadline(void)
 
     assert_int_equal(hf_lock_key(lock).size, key.size);
     assert_memory_equal(hf_lock_key(lock).data, key.data, key.size);
-    assert_true(hf_token(lock) > 0);
-    hf_nonce(lock, nonce);
+    assert_true(hf_lock_token(lock) > 0);
+    hf_lock_nonce(lock, nonce);
     assert_memory_not_equal(nonce, zeros, HF_NONCE_SIZE);
-    assert_true(hf_valid_for(lock, 0));
-    assert_true(hf_deadline(lock) >= before);
-    assert_true(hf_deadline(lock) <= suite_now_ms() + SUITE_LONG_MS);
-    assert_true(hf_remaining_ms(lock) <= hf_deadline(lock) - before);
+    assert_true(hf_lock_valid_for(lock, 0));
+    assert_true(hf_lock_deadline(lock) >= before);
+    assert_true(hf_lock_deadline(lock) <= suite_now_ms() + SUITE_LONG_MS);
+    assert_true(hf_lock_remaining_ms(lock) <= hf_lock_deadline(lock) - before);
     assert_int_equal(hf_lock_state(lock), HF_LOCK_HELD);
     hf_lock_free(lock);
     suite_close(client);
@@ -64,8 +64,8 @@ static void default_ttl_is_ten_seconds(void)
     before = suite_now_ms();
     expect_ok(recorded_lock(client, key, NULL, &lock));
 
-    assert_true(hf_deadline(lock) >= before + 10000);
-    assert_true(hf_deadline(lock) <= suite_now_ms() + 10000);
+    assert_true(hf_lock_deadline(lock) >= before + 10000);
+    assert_true(hf_lock_deadline(lock) <= suite_now_ms() + 10000);
     expect_ok(recorded_read(client, key, &info));
     assert_true(info.left_ms <= suite_lease_ms(10000));
     hf_info_fini(&info);
@@ -131,7 +131,7 @@ static void any_wait_takes_a_free_key(void)
 
         expect_ok(
             recorded_lock(client, suite_key_number("k", i), &opts, &lock));
-        assert_true(hf_valid_for(lock, 0));
+        assert_true(hf_lock_valid_for(lock, 0));
         hf_lock_free(lock);
     }
     suite_close(client);
@@ -180,7 +180,7 @@ static void the_same_client_is_refused_too(void)
 
     expect_err(recorded_lock(client, key, &once, &again), HF_EBUSY);
     assert_null(again);
-    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_lock_valid_for(lock, 0));
     hf_lock_free(lock);
     suite_close(client);
 }
@@ -193,7 +193,7 @@ static void the_same_value_is_refused_too(void)
     struct hf_lock *lock = NULL, *again = NULL;
     struct hf_key key = suite_key("k");
 
-    once.value = hf_bytes("v");
+    once.value = hf_bytes_of("v");
     expect_ok(recorded_lock(one, key, &once, &lock));
 
     expect_err(recorded_lock(two, key, &once, &again), HF_EBUSY);
@@ -213,8 +213,8 @@ static void tokens_rise_over_releases(void)
         struct hf_lock *lock = NULL;
 
         expect_ok(recorded_lock(client, key, NULL, &lock));
-        assert_true(hf_token(lock) > last);
-        last = hf_token(lock);
+        assert_true(hf_lock_token(lock) > last);
+        last = hf_lock_token(lock);
         expect_ok(recorded_unlock(client, lock));
         hf_lock_free(lock);
     }
@@ -233,7 +233,7 @@ static void tokens_rise_over_an_expiry(void)
     expect_ok(recorded_lock(one, key, &brief, &lost));
     expect_ok(recorded_lock(two, key, &brief, &lock));
 
-    assert_true(hf_token(lock) > hf_token(lost));
+    assert_true(hf_lock_token(lock) > hf_lock_token(lost));
     hf_lock_free(lost);
     hf_lock_free(lock);
     suite_close(one);
@@ -252,8 +252,8 @@ static void tokens_rise_over_clients(void)
         struct hf_lock *lock = NULL;
 
         expect_ok(recorded_lock(client, key, NULL, &lock));
-        assert_true(hf_token(lock) > last);
-        last = hf_token(lock);
+        assert_true(hf_lock_token(lock) > last);
+        last = hf_lock_token(lock);
         suite_close(client);
         hf_lock_free(lock);
     }
@@ -272,8 +272,8 @@ static void tokens_rise_over_a_restart(void)
         struct hf_lock *lock = NULL;
 
         expect_ok(recorded_lock(client, key, NULL, &lock));
-        assert_true(hf_token(lock) > last);
-        last = hf_token(lock);
+        assert_true(hf_lock_token(lock) > last);
+        last = hf_lock_token(lock);
         suite_close(client);
         hf_lock_free(lock);
     }
@@ -316,7 +316,7 @@ static void a_refused_claim_leaves_no_trace(void)
 
     expect_ok(recorded_read(other, key, &info));
     assert_string_equal(info.note, "the holder");
-    assert_int_equal(info.token, hf_token(lock));
+    assert_int_equal(info.token, hf_lock_token(lock));
     assert_int_equal(info.waiters, 0);
     hf_info_fini(&info);
     hf_lock_free(lock);
@@ -365,7 +365,7 @@ static void taken_nameless_and_late_are_told_apart(void)
     expect_err(recorded_lock(other, key, &opts, &none), HF_EBUSY);
     opts.wait_ms = 20;
     (void)suite_expect_timeout(other, key, &opts);
-    expect_err(hf_lock(other, hf_key(""), &opts, &none), HF_EINVAL);
+    expect_err(hf_acquire(other, hf_key_of(""), &opts, &none), HF_EINVAL);
     assert_null(none);
     hf_lock_free(lock);
     suite_close(other);

@@ -24,7 +24,7 @@ struct hf_watch *trace_start(struct hf_client *client, struct hf_key key,
     struct hf_watch *watch = NULL;
 
     (void)hf_fd(client); /* the case drives it */
-    expect_ok(hf_watch(client, key, NULL, record_event, trace, &watch));
+    expect_ok(hf_watch_open(client, key, NULL, record_event, trace, &watch));
     return watch;
 }
 

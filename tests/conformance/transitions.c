@@ -11,7 +11,7 @@ static struct hf_lock *adopt(struct hf_client *client,
     uint8_t nonce[HF_NONCE_SIZE];
     struct hf_lock *lock = NULL;
 
-    hf_nonce(from, nonce);
+    hf_lock_nonce(from, nonce);
     expect_ok(
         hf_lock_adopt(client, hf_lock_key(from), nonce, token, NULL, &lock));
     return lock;
@@ -43,10 +43,10 @@ static void a_waiter_brings_its_own_value_and_note(void)
     struct hf_future *claim = NULL;
     struct hf_info info;
 
-    opts.value = hf_bytes("first");
+    opts.value = hf_bytes_of("first");
     opts.note = "one";
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    opts.value = hf_bytes("second");
+    opts.value = hf_bytes_of("second");
     opts.note = "two";
     claim = trace_start_waiter(other, key, opts, &heard, &next);
     expect_stored(holder, key, "first", "one");
@@ -71,10 +71,10 @@ static void a_value_ends_with_its_grant(void)
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL, *next = NULL;
 
-    opts.value = hf_bytes("old");
+    opts.value = hf_bytes_of("old");
     opts.note = "old note";
     expect_ok(recorded_lock(client, key, &opts, &lock));
-    expect_ok(recorded_update(client, lock, NULL, hf_bytes("older")));
+    expect_ok(recorded_update(client, lock, NULL, hf_bytes_of("older")));
     expect_ok(recorded_unlock(client, lock));
     opts = suite_opts(SUITE_LONG_MS, 0);
     expect_ok(recorded_lock(client, key, &opts, &next));
@@ -92,12 +92,12 @@ static void a_renewal_leaves_the_value_as_it_was(void)
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL;
 
-    opts.value = hf_bytes("first");
+    opts.value = hf_bytes_of("first");
     opts.note = "note";
     expect_ok(recorded_lock(client, key, &opts, &lock));
     expect_ok(recorded_renew(client, lock, 0));
     expect_stored(client, key, "first", "note");
-    expect_ok(recorded_update(client, lock, NULL, hf_bytes("second")));
+    expect_ok(recorded_update(client, lock, NULL, hf_bytes_of("second")));
     expect_ok(recorded_renew(client, lock, 0));
 
     expect_stored(client, key, "second", "note");
@@ -117,7 +117,7 @@ static void wrong_token_renews_nothing(void)
     struct hf_info info;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    forged = adopt(other, lock, hf_token(lock) + 1);
+    forged = adopt(other, lock, hf_lock_token(lock) + 1);
     expect_err(recorded_renew(other, forged, 2 * SUITE_LONG_MS), HF_ENOTOWNER);
 
     expect_ok(recorded_read(holder, key, &info));
@@ -137,11 +137,11 @@ static void wrong_token_updates_nothing(void)
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL, *forged = NULL;
 
-    opts.value = hf_bytes("mine");
+    opts.value = hf_bytes_of("mine");
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    forged = adopt(other, lock, hf_token(lock) + 1);
+    forged = adopt(other, lock, hf_lock_token(lock) + 1);
 
-    expect_err(recorded_update(other, forged, NULL, hf_bytes("yours")),
+    expect_err(recorded_update(other, forged, NULL, hf_bytes_of("yours")),
                HF_ENOTOWNER);
     expect_stored(holder, key, "mine", "");
     hf_lock_free(forged);
@@ -158,7 +158,7 @@ static void renew_of_a_free_key_is_not_held(void)
     struct hf_info info;
 
     expect_ok(recorded_lock(client, key, NULL, &lock));
-    adopted = adopt(client, lock, hf_token(lock));
+    adopted = adopt(client, lock, hf_lock_token(lock));
     expect_ok(recorded_unlock(client, lock));
     expect_err(recorded_renew(client, adopted, 0), HF_ENOTHELD);
 
@@ -178,9 +178,9 @@ static void update_of_a_free_key_is_not_held(void)
     struct hf_info info;
 
     expect_ok(recorded_lock(client, key, NULL, &lock));
-    adopted = adopt(client, lock, hf_token(lock));
+    adopted = adopt(client, lock, hf_lock_token(lock));
     expect_ok(recorded_unlock(client, lock));
-    expect_err(recorded_update(client, adopted, NULL, hf_bytes("v")),
+    expect_err(recorded_update(client, adopted, NULL, hf_bytes_of("v")),
                HF_ENOTHELD);
 
     expect_ok(recorded_read(client, key, &info));
@@ -197,14 +197,14 @@ static void send_refused(struct hf_client *other, struct hf_key key,
                          const struct hf_lock *lock)
 {
     struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
-    uint64_t wrong = hf_token(lock) + 1;
+    uint64_t wrong = hf_lock_token(lock) + 1;
     struct hf_lock *forged[3], *none = NULL;
 
     for (unsigned i = 0; i < 3; i++)
         forged[i] = adopt(other, lock, wrong);
     expect_err(recorded_lock(other, key, &once, &none), HF_EBUSY);
     expect_err(recorded_renew(other, forged[0], 0), HF_ENOTOWNER);
-    expect_err(recorded_update(other, forged[1], NULL, hf_bytes("v")),
+    expect_err(recorded_update(other, forged[1], NULL, hf_bytes_of("v")),
                HF_ENOTOWNER);
     expect_err(hf_force(other, key, wrong, false), HF_ENOTOWNER);
     expect_err(recorded_force_now(other, key, wrong), HF_ENOTOWNER);
@@ -217,7 +217,7 @@ static void a_refused_operation_reports_no_event(void)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
     struct hf_client *watcher = suite_open();
-    const struct hf_bytes wrong = hf_bytes("not this");
+    const struct hf_bytes wrong = hf_bytes_of("not this");
     struct hf_key key = suite_key("k");
     struct trace trace = {0};
     struct hf_watch *watch = trace_start(watcher, key, &trace);
@@ -225,9 +225,9 @@ static void a_refused_operation_reports_no_event(void)
     uint64_t token = 0;
 
     expect_ok(recorded_lock(client, key, NULL, &lock));
-    token = hf_token(lock);
+    token = hf_lock_token(lock);
     send_refused(other, key, lock);
-    expect_err(recorded_update(client, lock, &wrong, hf_bytes("v")),
+    expect_err(recorded_update(client, lock, &wrong, hf_bytes_of("v")),
                HF_EMISMATCH);
     expect_ok(recorded_unlock(client, lock));
     expect_err(recorded_force_now(other, key, token), HF_ENOTHELD);
@@ -242,8 +242,8 @@ static void a_refused_operation_reports_no_event(void)
                  (struct expected_event){HF_EVENT_RELEASED, token, true});
     trace_expect(
         &trace, 2,
-        (struct expected_event){HF_EVENT_GRANTED, hf_token(lock), false});
-    hf_watch_free(watch);
+        (struct expected_event){HF_EVENT_GRANTED, hf_lock_token(lock), false});
+    hf_watch_close(watch);
     hf_lock_free(lock);
     suite_close(client);
     suite_close(other);
@@ -264,7 +264,7 @@ static void a_lock_is_marked_once_and_ended_once(void)
     uint64_t token = 0;
 
     expect_ok(recorded_lock(holder, key, NULL, &lock));
-    token = hf_token(lock);
+    token = hf_lock_token(lock);
     expect_ok(hf_force(watcher, key, token, false));
     expect_ok(hf_force(watcher, key, token, false));
     expect_ok(recorded_force_now(watcher, key, token));
@@ -278,7 +278,7 @@ static void a_lock_is_marked_once_and_ended_once(void)
                  (struct expected_event){HF_EVENT_FORCED, token, false});
     trace_expect(&trace, 2,
                  (struct expected_event){HF_EVENT_FORCED, token, true});
-    hf_watch_free(watch);
+    hf_watch_close(watch);
     hf_lock_free(lock);
     suite_close(holder);
     suite_close(watcher);
@@ -292,8 +292,8 @@ static void a_marked_lock_can_be_updated_and_unlocked(void)
     struct hf_info info;
 
     expect_ok(recorded_lock(client, key, NULL, &lock));
-    expect_ok(hf_force(client, key, hf_token(lock), false));
-    expect_ok(recorded_update(client, lock, NULL, hf_bytes("v")));
+    expect_ok(hf_force(client, key, hf_lock_token(lock), false));
+    expect_ok(recorded_update(client, lock, NULL, hf_bytes_of("v")));
     expect_err(recorded_renew(client, lock, 0), HF_EFORCED);
 
     expect_stored(client, key, "v", "");
@@ -319,14 +319,14 @@ static void the_next_holder_may_renew_after_a_marked_one(void)
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     claim = trace_start_waiter(other, key, opts, &heard, &next);
-    expect_ok(hf_force(holder, key, hf_token(lock), false));
+    expect_ok(hf_force(holder, key, hf_lock_token(lock), false));
     expect_ok(recorded_unlock(holder, lock));
     expect_ok(suite_answer(claim, SUITE_PATIENCE_MS));
 
     expect_ok(recorded_renew(other, next, 0));
     expect_ok(recorded_read(holder, key, &info));
     assert_false(info.forced);
-    assert_int_equal(info.token, hf_token(next));
+    assert_int_equal(info.token, hf_lock_token(next));
     hf_info_fini(&info);
     hf_lock_free(lock);
     hf_lock_free(next);

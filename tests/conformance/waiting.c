@@ -91,7 +91,7 @@ static void the_ttl_counts_from_the_grant_not_from_the_wait(void)
     expect_ok(recorded_unlock(holder, lock));
     expect_ok(suite_answer(claim, SUITE_PATIENCE_MS));
 
-    assert_in_range(hf_deadline(next), released + SUITE_LONG_MS,
+    assert_in_range(hf_lock_deadline(next), released + SUITE_LONG_MS,
                     suite_now_ms() + SUITE_LONG_MS);
     hf_lock_free(lock);
     hf_lock_free(next);
@@ -140,7 +140,7 @@ static void a_blocking_waiter_is_granted_by_another_thread(void)
 
     expect_ok(later.released);
     expect_ok(later.granted);
-    assert_true(hf_token(later.next) > hf_token(later.lock));
+    assert_true(hf_lock_token(later.next) > hf_lock_token(later.lock));
     hf_lock_free(later.lock);
     hf_lock_free(later.next);
     suite_close(later.client);
@@ -165,12 +165,12 @@ static void waiters_are_served_as_they_came(void)
         others[i] = suite_open_background();
         claims[i] = stand_in_line(others[i], key, opts, &heard[i], &next[i]);
     }
-    last = hf_token(lock);
+    last = hf_lock_token(lock);
     expect_ok(recorded_unlock(holder, lock));
     for (unsigned i = 0; i < WAITERS; i++) {
         expect_ok(suite_answer(claims[i], SUITE_PATIENCE_MS));
-        assert_true(hf_token(next[i]) > last);
-        last = hf_token(next[i]);
+        assert_true(hf_lock_token(next[i]) > last);
+        last = hf_lock_token(next[i]);
         for (unsigned j = i + 1; j < WAITERS; j++)
             assert_false(hf_future_done(claims[j], NULL));
         expect_ok(recorded_unlock(others[i], next[i]));
@@ -218,7 +218,7 @@ static void note_place(struct hf_lock *lock, enum hf_lock_event event,
 
     if (event != HF_LOCK_EVENT_WAITING)
         return;
-    atomic_store(&place->place, hf_lock_place(lock));
+    atomic_store(&place->place, hf_lock_position(lock));
     atomic_fetch_add(&place->heard, 1);
 }
 
@@ -233,7 +233,7 @@ static void a_waiter_hears_its_place_in_line(void)
     struct hf_info info;
 
     expect_ok(recorded_lock(client, key, &opts, &lock));
-    assert_int_equal(hf_lock_place(lock), 0);
+    assert_int_equal(hf_lock_position(lock), 0);
     for (unsigned i = 0; i < 3; i++) {
         opts.on_event = note_place;
         opts.arg = &places[i];
@@ -371,7 +371,7 @@ static void a_late_cancel_changes_nothing(void)
 
     assert_true(hf_future_done(future, &err));
     expect_ok(err);
-    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_lock_valid_for(lock, 0));
     hf_future_free(future);
     hf_lock_free(lock);
     suite_close(client);
@@ -467,7 +467,7 @@ static void wait_held_returns_at_once_if_held(void)
     expect_ok(hf_wait_held(other, key, 0, &info));
 
     assert_true(info.held);
-    assert_int_equal(info.token, hf_token(lock));
+    assert_int_equal(info.token, hf_lock_token(lock));
     assert_string_equal(info.note, "here");
     hf_info_fini(&info);
     expect_ok(hf_wait_held(other, key, HF_FOREVER, NULL));
@@ -496,7 +496,7 @@ static void wait_held_wakes_when_somebody_locks(void)
 
     expect_ok(err);
     assert_true(info.held);
-    assert_int_equal(info.token, hf_token(lock));
+    assert_int_equal(info.token, hf_lock_token(lock));
     hf_info_fini(&info);
     hf_future_free(future);
     hf_lock_free(lock);
@@ -595,7 +595,7 @@ static void wait_free_returns_at_once_if_free(void)
 
     expect_ok(hf_wait_free(client, suite_key("k"), 0, &freed));
 
-    assert_int_equal(freed, HF_FREED_BEFORE);
+    assert_int_equal(freed, HF_FREED_ALREADY);
     expect_ok(hf_wait_free(client, suite_key("k"), HF_FOREVER, NULL));
     suite_close(client);
 }
@@ -627,7 +627,7 @@ static bool is_freed(struct hf_future *future, const enum hf_freed *freed,
     expect_ok(hf_future_wait(future, SUITE_PATIENCE_MS, &err));
     expect_ok(err);
     hf_future_free(future);
-    if (*freed == HF_FREED_BEFORE)
+    if (*freed == HF_FREED_ALREADY)
         return false;
     assert_int_equal(*freed, wanted);
     return true;
@@ -696,11 +696,11 @@ static void wait_free_hears_of_no_expiry_too_early(void)
     int64_t deadline = 0;
 
     expect_ok(recorded_lock(holder, key, &brief, &lock));
-    deadline = hf_deadline(lock);
+    deadline = hf_lock_deadline(lock);
     expect_ok(hf_wait_free(other, key, SUITE_PATIENCE_MS, NULL));
 
     assert_true(suite_now_ms() >= deadline);
-    assert_false(hf_valid_for(lock, 0));
+    assert_false(hf_lock_valid_for(lock, 0));
     hf_lock_free(lock);
     suite_close(holder);
     suite_close(other);
@@ -718,7 +718,7 @@ static bool wakes_on_force(unsigned round)
 
     expect_ok(recorded_lock(holder, key, NULL, &lock));
     future = await_freedom(other, key, &freed);
-    expect_ok(recorded_force_now(holder, key, hf_token(lock)));
+    expect_ok(recorded_force_now(holder, key, hf_lock_token(lock)));
 
     heard = is_freed(future, &freed, HF_FREED_FORCED);
     hf_lock_free(lock);
@@ -764,7 +764,8 @@ static bool failed_release_wakes_nobody(unsigned round)
 
     expect_ok(recorded_lock(holder, key, NULL, &lock));
     future = await_freedom(other, key, &freed);
-    expect_ok(hf_lock_adopt(holder, key, bogus, hf_token(lock), NULL, &forged));
+    expect_ok(
+        hf_lock_adopt(holder, key, bogus, hf_lock_token(lock), NULL, &forged));
     expect_err(recorded_unlock(holder, forged), HF_ENOTOWNER);
     suite_sleep(300);
 

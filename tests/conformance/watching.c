@@ -39,7 +39,7 @@ static struct hf_watch *watch(struct hf_client *client, struct hf_key prefix,
     struct hf_watch *made = NULL;
 
     (void)hf_fd(client);
-    expect_ok(hf_watch(client, prefix, NULL, see, seen, &made));
+    expect_ok(hf_watch_open(client, prefix, NULL, see, seen, &made));
     return made;
 }
 
@@ -93,15 +93,15 @@ static void a_watch_tells_every_kind_of_event(void)
 
     expect_ok(recorded_lock(client, key, &brief, &lock));
     expect_ok(recorded_renew(client, lock, 0));
-    expect_ok(recorded_update(client, lock, NULL, hf_bytes("v")));
+    expect_ok(recorded_update(client, lock, NULL, hf_bytes_of("v")));
     suite_expect_withdrawn(recorded_lock(client, key, &brief, &none),
                            HF_ETIMEDOUT);
     assert_true(suite_await(&seen->count, 5, other)); /* it is withdrawn */
-    expect_ok(hf_force(client, key, hf_token(lock), false));
+    expect_ok(hf_force(client, key, hf_lock_token(lock), false));
     expect_ok(recorded_unlock(client, lock));
     hf_lock_free(lock);
     expect_ok(recorded_lock(client, key, &brief, &lock));
-    token = hf_token(lock);
+    token = hf_lock_token(lock);
     expect_ok(recorded_force_now(client, key, token));
 
     assert_true(suite_await(&seen->count, HF_TEST_COUNT(wanted), other));
@@ -118,7 +118,7 @@ static void a_watch_tells_every_kind_of_event(void)
     assert_false(seen->events[5].freed); /* marked, and held still */
     assert_true(seen->events[6].freed);
     assert_true(seen->events[8].freed);
-    hf_watch_free(watching);
+    hf_watch_close(watching);
     hf_lock_free(lock);
     free(seen);
     suite_close(client);
@@ -139,18 +139,18 @@ static bool expiry_is_told(unsigned round)
     bool told = false;
 
     if (recorded_lock(client, key, &brief, &lock) == HF_OK) {
-        int64_t deadline = hf_deadline(lock);
+        int64_t deadline = hf_lock_deadline(lock);
 
         assert_true(suite_await(&seen->count, 2, other));
         told = seen->events[1].kind != HF_EVENT_RENEWED;
         if (told) {
             assert_int_equal(seen->events[1].kind, HF_EVENT_EXPIRED);
-            assert_int_equal(seen->events[1].token, hf_token(lock));
+            assert_int_equal(seen->events[1].token, hf_lock_token(lock));
             assert_true(seen->events[1].freed);
             assert_true(suite_now_ms() >= deadline);
         }
     }
-    hf_watch_free(watching);
+    hf_watch_close(watching);
     hf_lock_free(lock);
     free(seen);
     suite_close(client);
@@ -190,10 +190,10 @@ static void a_hand_over_frees_nothing(void)
     assert_int_equal(seen->events[1].kind, HF_EVENT_QUEUED);
     assert_int_equal(seen->events[2].kind, HF_EVENT_RELEASED);
     assert_false(seen->events[2].freed);
-    assert_int_equal(seen->events[2].token, hf_token(lock));
+    assert_int_equal(seen->events[2].token, hf_lock_token(lock));
     assert_int_equal(seen->events[3].kind, HF_EVENT_GRANTED);
-    assert_int_equal(seen->events[3].token, hf_token(next));
-    hf_watch_free(watching);
+    assert_int_equal(seen->events[3].token, hf_lock_token(next));
+    hf_watch_close(watching);
     free(seen);
     hf_lock_free(lock);
     hf_lock_free(next);
@@ -213,7 +213,7 @@ static void a_watch_tells_only_the_kinds_asked_for(void)
 
     hf_watch_opts_init(&opts);
     opts.kinds = HF_EVENT_RELEASED | HF_EVENT_EXPIRED;
-    expect_ok(hf_watch(client, key, &opts, see, seen, &watching));
+    expect_ok(hf_watch_open(client, key, &opts, see, seen, &watching));
     expect_ok(recorded_lock(client, key, NULL, &lock));
     expect_ok(recorded_renew(client, lock, 0));
     expect_ok(recorded_unlock(client, lock));
@@ -222,7 +222,7 @@ static void a_watch_tells_only_the_kinds_asked_for(void)
     settle(client);
     assert_int_equal(seen->count, 1);
     assert_int_equal(seen->events[0].kind, HF_EVENT_RELEASED);
-    hf_watch_free(watching);
+    hf_watch_close(watching);
     hf_lock_free(lock);
     free(seen);
     suite_close(client);
@@ -237,14 +237,14 @@ static void kinds_that_make_no_sense_are_named(void)
 
     hf_watch_opts_init(&opts);
     opts.kinds = 0;
-    expect_err(hf_watch(client, suite_key(""), &opts, see, NULL, &none),
+    expect_err(hf_watch_open(client, suite_key(""), &opts, see, NULL, &none),
                HF_EINVAL);
     hf_client_error(client, &error);
     expect_word(error.text, "kinds");
     opts.kinds = 1u << 20;
-    expect_err(hf_watch(client, suite_key(""), &opts, see, NULL, &none),
+    expect_err(hf_watch_open(client, suite_key(""), &opts, see, NULL, &none),
                HF_EINVAL);
-    expect_err(hf_watch(client, suite_key(""), NULL, NULL, NULL, &none),
+    expect_err(hf_watch_open(client, suite_key(""), NULL, NULL, NULL, &none),
                HF_EINVAL);
     assert_null(none);
     suite_close(client);
@@ -263,8 +263,8 @@ static void a_watch_keeps_to_its_prefix(void)
     assert_true(suite_await(&seen->count, 1, client));
     settle(client);
     assert_int_equal(seen->count, 1);
-    assert_int_equal(seen->events[0].token, hf_token(in));
-    hf_watch_free(watching);
+    assert_int_equal(seen->events[0].token, hf_lock_token(in));
+    hf_watch_close(watching);
     hf_lock_free(in);
     hf_lock_free(out);
     free(seen);
@@ -288,7 +288,7 @@ static void a_watch_from_an_index_tells_what_was_before(void)
     hf_watch_opts_init(&opts);
     opts.from = info.index + 1;
     hf_info_fini(&info);
-    expect_ok(hf_watch(late, key, &opts, see, second, &watching));
+    expect_ok(hf_watch_open(late, key, &opts, see, second, &watching));
 
     assert_true(suite_await(&first->count, 2, client));
     assert_true(suite_await(&second->count, 2, late));
@@ -297,8 +297,8 @@ static void a_watch_from_an_index_tells_what_was_before(void)
         assert_int_equal(second->events[i].index, first->events[i].index);
         assert_int_equal(second->events[i].token, first->events[i].token);
     }
-    hf_watch_free(witness);
-    hf_watch_free(watching);
+    hf_watch_close(witness);
+    hf_watch_close(watching);
     hf_lock_free(lock);
     free(first);
     free(second);
@@ -348,7 +348,7 @@ static void events_that_are_missing_leave_a_mark(void)
     suite_step_back();
     for (unsigned i = 0; i < MANY; i++) {
         expect_ok(recorded_lock(client, key, NULL, &lock));
-        token = hf_token(lock);
+        token = hf_lock_token(lock);
         expect_ok(recorded_unlock(client, lock));
         hf_lock_free(lock);
     }
@@ -362,9 +362,9 @@ static void events_that_are_missing_leave_a_mark(void)
     expect_ok(recorded_lock(client, key, NULL, &lock));
     assert_true(suite_await(&seen->count, told + 1, slow));
     assert_int_equal(seen->events[told].kind, HF_EVENT_GRANTED);
-    assert_int_equal(seen->events[told].token, hf_token(lock));
-    expect_no_silent_gap(seen, hf_token(lock));
-    hf_watch_free(watching);
+    assert_int_equal(seen->events[told].token, hf_lock_token(lock));
+    expect_no_silent_gap(seen, hf_lock_token(lock));
+    hf_watch_close(watching);
     hf_lock_free(lock);
     free(seen);
     suite_close(client);
@@ -388,14 +388,14 @@ static void from_an_index_that_is_gone_leaves_a_mark(void)
     }
     hf_watch_opts_init(&opts);
     opts.from = 1;
-    expect_ok(hf_watch(client, key, &opts, see, seen, &watching));
+    expect_ok(hf_watch_open(client, key, &opts, see, seen, &watching));
     expect_ok(recorded_lock(client, key, NULL, &lock));
 
-    settle_up_to(client, seen, HF_EVENT_GRANTED, hf_token(lock));
+    settle_up_to(client, seen, HF_EVENT_GRANTED, hf_lock_token(lock));
     assert_int_equal(seen->events[0].kind, HF_EVENT_DROPPED);
     assert_true(seen->events[0].index > 1);
-    expect_no_silent_gap(seen, hf_token(lock));
-    hf_watch_free(watching);
+    expect_no_silent_gap(seen, hf_lock_token(lock));
+    hf_watch_close(watching);
     hf_lock_free(lock);
     free(seen);
     suite_close(client);
@@ -426,22 +426,22 @@ static void what_is_kept_follows_the_mark(void)
             hf_lock_free(lock);
         expect_ok(hf_process(client));
     }
-    while (!is_last(first, HF_EVENT_RELEASED, hf_token(lock)))
+    while (!is_last(first, HF_EVENT_RELEASED, hf_lock_token(lock)))
         settle(client);
     hf_watch_opts_init(&opts);
     opts.from = first->events[0].index;
     (void)hf_fd(late);
-    expect_ok(hf_watch(late, key, &opts, see, second, &watching));
-    while (!is_last(second, HF_EVENT_RELEASED, hf_token(lock)))
+    expect_ok(hf_watch_open(late, key, &opts, see, second, &watching));
+    while (!is_last(second, HF_EVENT_RELEASED, hf_lock_token(lock)))
         settle(late);
 
     assert_int_equal(first->dropped, 0);
-    expect_no_silent_gap(second, hf_token(lock));
+    expect_no_silent_gap(second, hf_lock_token(lock));
     assert_int_equal(second->events[second->count - 1].kind, HF_EVENT_RELEASED);
     assert_int_equal(second->events[second->count - 1].index,
                      first->events[first->count - 1].index);
-    hf_watch_free(witness);
-    hf_watch_free(watching);
+    hf_watch_close(witness);
+    hf_watch_close(watching);
     hf_lock_free(lock);
     free(first);
     free(second);
@@ -461,7 +461,7 @@ static void no_callback_begins_after_a_watch_is_freed(void)
     expect_ok(recorded_lock(client, key, NULL, &lock));
     assert_true(suite_await(&seen->count, 1, client));
     expect_ok(recorded_renew(client, lock, 0)); /* told, or under way */
-    hf_watch_free(watching);
+    hf_watch_close(watching);
     seen->count = 0;
     expect_ok(recorded_unlock(client, lock));
     settle(client);
@@ -493,7 +493,7 @@ static void no_background_callback_begins_after_a_watch_is_freed(void)
 
         expect_ok(recorded_renew(other, lock, 0));
         expect_ok(recorded_renew(other, lock, 0));
-        hf_watch_free(watching);
+        hf_watch_close(watching);
         assert_true(suite_await(&witness_seen->count, 1 + 4 * i + 2, NULL));
         expect_ok(recorded_renew(other, lock, 0));
         assert_true(suite_await(&witness_seen->count, 1 + 4 * i + 3, NULL));
@@ -502,7 +502,7 @@ static void no_background_callback_begins_after_a_watch_is_freed(void)
         assert_true(suite_await(&witness_seen->count, 1 + 4 * i + 4, NULL));
         assert_int_equal(seen->count, before);
     }
-    hf_watch_free(witness);
+    hf_watch_close(witness);
     hf_lock_free(lock);
     suite_close(client);
     suite_close(other);
@@ -521,7 +521,7 @@ static void end_itself(const struct hf_event *event, void *arg)
     struct own_end *end = arg;
 
     (void)event;
-    hf_watch_free(end->watch);
+    hf_watch_close(end->watch);
     atomic_fetch_add(&end->count, 1);
 }
 
@@ -532,7 +532,7 @@ static void a_watch_may_be_freed_in_its_own_callback(void)
     struct own_end end = {0};
     struct hf_lock *lock = NULL;
 
-    expect_ok(hf_watch(client, key, NULL, end_itself, &end, &end.watch));
+    expect_ok(hf_watch_open(client, key, NULL, end_itself, &end, &end.watch));
     expect_ok(recorded_lock(client, key, NULL, &lock));
     expect_ok(recorded_unlock(client, lock));
     assert_true(suite_await(&end.count, 1, client));
@@ -553,15 +553,15 @@ static void the_forms_of_watch_agree(void)
     struct hf_watch *watching = NULL;
     struct hf_lock *lock = NULL;
 
-    expect_ok(hf_watch_start(client, key, NULL, see, seen, &watching,
-                             suite_count, &counter, NULL));
+    expect_ok(hf_watch_open_start(client, key, NULL, see, seen, &watching,
+                                  suite_count, &counter, NULL));
     assert_true(suite_await(&counter.count, 1, client));
     expect_ok((enum hf_err)counter.last);
     expect_ok(recorded_lock(client, key, NULL, &lock));
 
     assert_true(suite_await(&seen->count, 1, client));
     assert_int_equal(counter.count, 1);
-    hf_watch_free(watching);
+    hf_watch_close(watching);
     hf_lock_free(lock);
     free(seen);
     suite_close(client);
@@ -579,7 +579,7 @@ static void close_ends_a_watch(void)
     expect_ok(recorded_lock(other, key, NULL, &lock));
 
     assert_int_equal(seen->count, 0);
-    hf_watch_free(watching);
+    hf_watch_close(watching);
     hf_lock_free(lock);
     free(seen);
     suite_close(other);

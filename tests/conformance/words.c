@@ -86,7 +86,7 @@ static void a_key_has_up_to_a_kibibyte(void)
     expect_normal_key(client, (struct hf_key){bytes, HF_KEY_MAX});
 
     expect_err(
-        hf_lock(client, (struct hf_key){bytes, HF_KEY_MAX + 1}, NULL, &none),
+        hf_acquire(client, (struct hf_key){bytes, HF_KEY_MAX + 1}, NULL, &none),
         HF_EINVAL);
     hf_client_error(client, &error);
     expect_err(error.code, HF_EINVAL);
@@ -144,13 +144,13 @@ static void a_value_has_up_to_64_kibibytes(void)
     opts.value = (struct hf_bytes){bytes, HF_VALUE_MAX};
     expect_ok(recorded_lock(client, key, &opts, &lock));
     expect_stored(client, key, opts.value);
-    expect_ok(recorded_update(client, lock, &opts.value, hf_bytes("small")));
+    expect_ok(recorded_update(client, lock, &opts.value, hf_bytes_of("small")));
     expect_ok(recorded_update(client, lock, NULL, opts.value));
     expect_stored(client, key, opts.value);
 
     opts.value.size++;
     opts.error = &error;
-    expect_err(hf_lock(client, suite_key("more"), &opts, &none), HF_EINVAL);
+    expect_err(hf_acquire(client, suite_key("more"), &opts, &none), HF_EINVAL);
     expect_word(error.text, "value");
     expect_err(hf_update(lock, NULL, opts.value), HF_EINVAL);
     hf_client_error(client, &error);
@@ -172,7 +172,7 @@ static void a_ttl_is_a_millisecond_to_a_week(void)
     enum hf_err err;
 
     expect_ok(recorded_lock(client, suite_key("week"), &opts, &lock));
-    assert_true(hf_valid_for(lock, WEEK_MS - SUITE_LONG_MS));
+    assert_true(hf_lock_valid_for(lock, WEEK_MS - SUITE_LONG_MS));
     opts.ttl_ms = 1;
     err = recorded_lock(client, suite_key("brief"), &opts, &brief);
     if (!suite_was_too_short(err))
@@ -180,7 +180,7 @@ static void a_ttl_is_a_millisecond_to_a_week(void)
 
     opts.ttl_ms = WEEK_MS + 1;
     opts.error = &error;
-    expect_err(hf_lock(client, suite_key("more"), &opts, &none), HF_EINVAL);
+    expect_err(hf_acquire(client, suite_key("more"), &opts, &none), HF_EINVAL);
     expect_word(error.text, "ttl_ms");
     expect_err(hf_renew(lock, WEEK_MS + 1), HF_EINVAL);
     hf_client_error(client, &error);
@@ -214,7 +214,8 @@ static void a_note_and_an_owner_have_up_to_255_bytes(void)
 
     opts.note = text;
     opts.error = &error;
-    expect_err(hf_lock(client, suite_key("more"), &opts, &no_lock), HF_EINVAL);
+    expect_err(hf_acquire(client, suite_key("more"), &opts, &no_lock),
+               HF_EINVAL);
     expect_word(error.text, "note");
     client_opts.owner = text;
     client_opts.error = &error;
@@ -241,29 +242,29 @@ static void an_option_out_of_range_is_named(void)
         {"timeout_ms", suite_opts(1000, 0)},
         {"renew_ms", suite_opts(1000, 0)}, /* MS-09: not below the ttl */
         {"value", suite_opts(1000, 0)},
-        {"from_claim", suite_opts(1000, 0)},
+        {"ttl_includes_wait", suite_opts(1000, 0)},
         {"size", suite_opts(1000, 0)},
     };
 
     wrong[1].opts.timeout_ms = UINT32_MAX;
     wrong[2].opts.renew_ms = 1000;
     wrong[3].opts.value = (struct hf_bytes){NULL, 1};
-    wrong[4].opts.from_claim = true;
+    wrong[4].opts.ttl_includes_wait = true;
     wrong[4].opts.renew = true;
     wrong[5].opts.size = 3;
     for (size_t i = 0; i < HF_TEST_COUNT(wrong); i++) {
         struct hf_error words;
 
         wrong[i].opts.error = &error;
-        expect_err(hf_lock(client, suite_key("k"), &wrong[i].opts, &none),
+        expect_err(hf_acquire(client, suite_key("k"), &wrong[i].opts, &none),
                    HF_EINVAL);
         hf_client_error(client, &words);
         expect_err(words.code, HF_EINVAL);
         expect_word(words.text, wrong[i].name);
         if (wrong[i].opts.size > 3)
             assert_string_equal(error.text, words.text);
-        expect_err(hf_lock_start(client, suite_key("k"), &wrong[i].opts, &none,
-                                 NULL, NULL, NULL),
+        expect_err(hf_acquire_start(client, suite_key("k"), &wrong[i].opts,
+                                    &none, NULL, NULL, NULL),
                    HF_EINVAL);
         expect_err(hf_lock_new(client, suite_key("k"), &wrong[i].opts, &none),
                    HF_EINVAL);
@@ -287,7 +288,8 @@ static void zero_means_the_default(void)
     before = suite_now_ms();
     expect_ok(recorded_lock(client, suite_key("k"), &opts, &lock));
 
-    assert_in_range(hf_deadline(lock), before + 10000, suite_now_ms() + 10000);
+    assert_in_range(hf_lock_deadline(lock), before + 10000,
+                    suite_now_ms() + 10000);
     hf_lock_free(lock);
     suite_close(client);
 }
@@ -302,17 +304,18 @@ static void a_key_that_is_missing_is_named(void)
     struct hf_info info;
 
     opts.error = &error;
-    expect_err(hf_lock(client, hf_key(""), &opts, &none), HF_EINVAL);
+    expect_err(hf_acquire(client, hf_key_of(""), &opts, &none), HF_EINVAL);
     expect_word(error.text, "key");
-    expect_err(hf_lock(client, hf_key(NULL), &opts, &none), HF_EINVAL);
-    expect_err(hf_lock(client, (struct hf_key){NULL, 3}, &opts, &none),
+    expect_err(hf_acquire(client, hf_key_of(NULL), &opts, &none), HF_EINVAL);
+    expect_err(hf_acquire(client, (struct hf_key){NULL, 3}, &opts, &none),
                HF_EINVAL);
     expect_word(error.text, "key");
-    expect_err(hf_lock_new(client, hf_key(""), &opts, &none), HF_EINVAL);
-    expect_err(hf_read(client, hf_key(""), HF_LINEARIZABLE, &info), HF_EINVAL);
-    expect_err(hf_wait_held(client, hf_key(""), 0, NULL), HF_EINVAL);
-    expect_err(hf_wait_free(client, hf_key(""), 0, NULL), HF_EINVAL);
-    expect_err(hf_force(client, hf_key(""), 1, false), HF_EINVAL);
+    expect_err(hf_lock_new(client, hf_key_of(""), &opts, &none), HF_EINVAL);
+    expect_err(hf_read(client, hf_key_of(""), HF_LINEARIZABLE, &info),
+               HF_EINVAL);
+    expect_err(hf_wait_held(client, hf_key_of(""), 0, NULL), HF_EINVAL);
+    expect_err(hf_wait_free(client, hf_key_of(""), 0, NULL), HF_EINVAL);
+    expect_err(hf_force(client, hf_key_of(""), 1, false), HF_EINVAL);
     hf_client_error(client, &error);
     expect_word(error.text, "key");
     assert_null(none);
@@ -326,8 +329,8 @@ static void a_client_that_is_missing_is_refused(void)
     struct hf_lock *none = NULL;
     struct hf_info info;
 
-    expect_err(hf_lock(NULL, key, NULL, &none), HF_EINVAL);
-    expect_err(hf_lock_start(NULL, key, NULL, &none, NULL, NULL, NULL),
+    expect_err(hf_acquire(NULL, key, NULL, &none), HF_EINVAL);
+    expect_err(hf_acquire_start(NULL, key, NULL, &none, NULL, NULL, NULL),
                HF_EINVAL);
     expect_err(hf_lock_new(NULL, key, NULL, &none), HF_EINVAL);
     expect_err(hf_read(NULL, key, HF_LINEARIZABLE, &info), HF_EINVAL);
@@ -437,15 +440,15 @@ static void arguments_are_copied(void)
     struct hf_info info;
 
     opts.idle = true;
-    opts.value = hf_bytes(value);
+    opts.value = hf_bytes_of(value);
     opts.note = note;
-    expect_ok(recorded_lock_new(client, hf_key(key_text), &opts, &lock));
+    expect_ok(recorded_lock_new(client, hf_key_of(key_text), &opts, &lock));
     memset(key_text, 'x', strlen(key_text));
     memset(value, 'x', strlen(value));
     memset(note, 'x', strlen(note));
     expect_ok(recorded_claim(client, lock));
 
-    expect_ok(recorded_read(client, hf_key("copied-key"), &info));
+    expect_ok(recorded_read(client, hf_key_of("copied-key"), &info));
     assert_true(info.held);
     assert_memory_equal(info.value.data, "value", 5);
     assert_string_equal(info.note, "note");

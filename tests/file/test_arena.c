@@ -41,7 +41,7 @@ static void enter(struct hf_arena *arena)
 {
     pid_t pid;
 
-    assert_int_equal(hf_arena_enter(arena, &pid), HF_OK);
+    assert_int_equal(hf_arena_lock(arena, &pid), HF_OK);
 }
 
 /* A process that writes an entry, publishes it or not, and dies inside. */
@@ -56,8 +56,8 @@ static void die_inside(bool publish)
         pid_t other;
 
         if (hf_arena_open(&arena, directory, 0700, &error) ||
-            hf_arena_enter(&arena, &other) ||
-            hf_arena_write(&arena, 7, hf_bytes("of the dead")))
+            hf_arena_lock(&arena, &other) ||
+            hf_arena_write(&arena, 7, hf_bytes_of("of the dead")))
             _exit(1);
         if (publish)
             hf_arena_publish(&arena);
@@ -75,7 +75,7 @@ static void who_died_inside_is_put_out(void **state)
     open_arena(&arena); /* another slot than the dead one's */
     die_inside(false);
     enter(&arena);
-    hf_arena_leave(&arena);
+    hf_arena_unlock(&arena);
     hf_arena_close(&arena);
 }
 
@@ -88,7 +88,7 @@ static void slot_of_who_died_inside_can_be_used_again(void **state)
     open_arena(&arena); /* the very same slot */
     assert_int_equal(arena.slot, 0);
     enter(&arena);
-    hf_arena_leave(&arena);
+    hf_arena_unlock(&arena);
     hf_arena_close(&arena);
 }
 
@@ -109,7 +109,7 @@ static void turns_of_one_slot_do_not_look_alike(void **state)
         enter(&arena);
         assert_int_not_equal(arena.header->word | sleepers, seen);
         seen = arena.header->word | sleepers;
-        hf_arena_leave(&arena);
+        hf_arena_unlock(&arena);
     }
     hf_arena_close(&arena);
 }
@@ -124,7 +124,7 @@ static uint64_t word_of_new_client(void)
     assert_int_equal(arena.slot, 0);
     enter(&arena);
     word = arena.header->word;
-    hf_arena_leave(&arena);
+    hf_arena_unlock(&arena);
     hf_arena_close(&arena);
     return word;
 }
@@ -150,11 +150,11 @@ static void living_who_is_inside_is_left_there(void **state)
     open_arena(&inside);
     open_arena(&waiting);
     enter(&inside);
-    assert_int_equal(hf_arena_enter(&waiting, &pid), HF_EBUSY);
+    assert_int_equal(hf_arena_lock(&waiting, &pid), HF_EBUSY);
     assert_int_equal(pid, getpid());
-    hf_arena_leave(&inside);
+    hf_arena_unlock(&inside);
     enter(&waiting);
-    hf_arena_leave(&waiting);
+    hf_arena_unlock(&waiting);
     hf_arena_close(&waiting);
     hf_arena_close(&inside);
 }
@@ -167,10 +167,10 @@ static void number_that_lives_again_is_not_who_died(void **state)
     (void)state;
     open_arena(&arena);
     die_inside(false);
-    hf_arena_slot(&arena, 1)->pid = getpid();
-    assert_false(hf_arena_alive(&arena, 1));
+    hf_slot_at(&arena, 1)->pid = getpid();
+    assert_false(hf_slot_is_alive(&arena, 1));
     enter(&arena);
-    hf_arena_leave(&arena);
+    hf_arena_unlock(&arena);
     hf_arena_close(&arena);
 }
 
@@ -186,7 +186,7 @@ static bool is_alive_outside(unsigned slot)
 
         if (hf_arena_open(&arena, directory, 0700, &error))
             _exit(2);
-        _exit(hf_arena_alive(&arena, slot) ? 1 : 0);
+        _exit(hf_slot_is_alive(&arena, slot) ? 1 : 0);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) < 2);
@@ -221,7 +221,7 @@ static pid_t leave_child_behind(void)
         pid_t other;
 
         if (hf_arena_open(&arena, directory, 0700, &error) ||
-            hf_arena_enter(&arena, &other))
+            hf_arena_lock(&arena, &other))
             _exit(1);
         child = fork();
         if (child == 0) {
@@ -248,9 +248,9 @@ static void who_died_is_put_out_though_its_child_lives(void **state)
     (void)state;
     open_arena(&arena);
     child = leave_child_behind();
-    assert_false(hf_arena_alive(&arena, 1));
+    assert_false(hf_slot_is_alive(&arena, 1));
     enter(&arena);
-    hf_arena_leave(&arena);
+    hf_arena_unlock(&arena);
     hf_arena_close(&arena);
     (void)kill(child, SIGKILL);
 }
@@ -269,11 +269,11 @@ static void inherit_without_a_free_descriptor_is_an_error(void **state)
     none = limit;
     none.rlim_cur = 3;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    assert_int_equal(hf_arena_inherit(&arena, &error), HF_ESYSTEM);
+    assert_int_equal(hf_slot_inherit(&arena, &error), HF_ESYSTEM);
     assert_non_null(strstr(error.text, "inherit"));
     assert_non_null(strstr(error.text, "ulimit -n"));
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    assert_int_equal(hf_arena_inherit(&arena, &error), HF_OK);
+    assert_int_equal(hf_slot_inherit(&arena, &error), HF_OK);
     assert_int_equal(fcntl(arena.inherited, F_GETFD), 0);
     hf_arena_close(&arena);
 }
@@ -291,15 +291,15 @@ static void only_what_is_published_is_there(void **state)
     enter(&arena);
     assert_int_equal(hf_arena_read(&arena, &position, &stamp, &bytes),
                      HF_ENOTHELD);
-    hf_arena_leave(&arena);
+    hf_arena_unlock(&arena);
     die_inside(true);
     enter(&arena);
     assert_int_equal(hf_arena_read(&arena, &position, &stamp, &bytes), HF_OK);
     assert_int_equal(stamp, 7);
-    assert_true(hf_bytes_equal(bytes, hf_bytes("of the dead")));
+    assert_true(hf_bytes_equal(bytes, hf_bytes_of("of the dead")));
     assert_int_equal(hf_arena_read(&arena, &position, &stamp, &bytes),
                      HF_ENOTHELD);
-    hf_arena_leave(&arena);
+    hf_arena_unlock(&arena);
     hf_arena_close(&arena);
 }
 
@@ -321,19 +321,19 @@ static void full_ring_wants_a_snapshot_and_the_slow_read_that(void **state)
         written++;
     assert_in_range(written, 9, 10);
     hf_arena_publish(&arena);
-    assert_int_equal(hf_arena_set_snapshot(&arena, hf_bytes("all of it")),
+    assert_int_equal(hf_arena_set_snapshot(&arena, hf_bytes_of("all of it")),
                      HF_OK);
     assert_int_equal(hf_arena_read(&arena, &position, &stamp, &bytes),
                      HF_ELIMIT);
     bytes = hf_arena_snapshot(&arena, &position);
-    assert_true(hf_bytes_equal(bytes, hf_bytes("all of it")));
+    assert_true(hf_bytes_equal(bytes, hf_bytes_of("all of it")));
     bytes = (struct hf_bytes){block, sizeof(block)};
     assert_int_equal(hf_arena_write(&arena, 2, bytes), HF_OK);
     hf_arena_publish(&arena);
     assert_int_equal(hf_arena_read(&arena, &position, &stamp, &bytes), HF_OK);
     assert_int_equal(stamp, 2);
     assert_int_equal(bytes.size, sizeof(block));
-    hf_arena_leave(&arena);
+    hf_arena_unlock(&arena);
     hf_arena_close(&arena);
 }
 
@@ -349,19 +349,19 @@ static void sizes_are_not_read_again_inside(void **state)
     enter(&arena);
     arena.header->ring_room = UINT64_C(1) << 40;
     arena.header->half_room = 0;
-    assert_int_equal(hf_arena_write(&arena, 1, hf_bytes("safe")), HF_OK);
+    assert_int_equal(hf_arena_write(&arena, 1, hf_bytes_of("safe")), HF_OK);
     assert_int_equal(hf_arena_reserve_snapshot(&arena, 2 * HF_ARENA_HALF_FIRST),
                      HF_OK);
-    hf_arena_leave(&arena);
+    hf_arena_unlock(&arena);
     hf_arena_close(&arena);
 }
 
 static void write_one(struct hf_arena *arena)
 {
     enter(arena);
-    assert_int_equal(hf_arena_write(arena, 1, hf_bytes("more")), HF_OK);
+    assert_int_equal(hf_arena_write(arena, 1, hf_bytes_of("more")), HF_OK);
     hf_arena_publish(arena);
-    hf_arena_leave(arena);
+    hf_arena_unlock(arena);
 }
 
 static void what_was_read_outside_counts_until_a_snapshot(void **state)
@@ -375,8 +375,8 @@ static void what_was_read_outside_counts_until_a_snapshot(void **state)
     write_one(&writer);
     assert_true(hf_arena_end_read(&reader));
     enter(&writer);
-    assert_int_equal(hf_arena_set_snapshot(&writer, hf_bytes("all")), HF_OK);
-    hf_arena_leave(&writer);
+    assert_int_equal(hf_arena_set_snapshot(&writer, hf_bytes_of("all")), HF_OK);
+    hf_arena_unlock(&writer);
     assert_false(hf_arena_end_read(&reader));
     assert_true(hf_arena_begin_read(&reader));
     reader.header->ring_room =

@@ -110,7 +110,7 @@ static struct hf_lock *take(struct hf_client *client, uint32_t ttl_ms)
     hf_lock_opts_init(&opts);
     opts.ttl_ms = ttl_ms;
     opts.wait_ms = HF_FOREVER;
-    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_OK);
     return lock;
 }
 
@@ -130,9 +130,9 @@ static void contend(const struct zone *zone)
     for (unsigned i = 0; i < ROUNDS; i++) {
         opts.ttl_ms = i % 5 == 4 ? 20 : HF_TEST_LONG_MS;
         assert_int_equal(
-            recorded_lock_in_line(client, hf_key("k"), &opts, &lock), HF_OK);
+            recorded_lock_in_line(client, hf_key_of("k"), &opts, &lock), HF_OK);
         if (i % 5 == 4) {
-            assert_int_equal(hf_lock_leave(lock), HF_OK);
+            assert_int_equal(hf_lock_detach(lock), HF_OK);
             continue;
         }
         assert_int_equal(recorded_unlock(client, lock), HF_OK);
@@ -166,9 +166,9 @@ static void hold_and_exit(const struct zone *zone)
 
     atomic_store(&shared->held, machine_now(zone));
     lock = take(hf_site_open(), TTL_MS);
-    assert_true(hf_remaining_ms(lock) <= TTL_MS);
-    assert_int_equal(hf_lock_leave(lock), HF_OK);
-    atomic_store(&shared->token, hf_token(lock));
+    assert_true(hf_lock_remaining_ms(lock) <= TTL_MS);
+    assert_int_equal(hf_lock_detach(lock), HF_OK);
+    atomic_store(&shared->token, hf_lock_token(lock));
 }
 
 static void take_over(const struct zone *zone)
@@ -176,8 +176,8 @@ static void take_over(const struct zone *zone)
     struct hf_lock *lock = take(hf_site_open(), HF_TEST_LONG_MS);
 
     atomic_store(&shared->passed_on, machine_now(zone));
-    assert_true(hf_token(lock) > shared->token);
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_true(hf_lock_token(lock) > shared->token);
+    assert_int_equal(hf_release(lock), HF_OK);
 }
 
 /* It ends, and not early; by a clock that is wrong it would last for hours. */
@@ -220,9 +220,9 @@ static void watch_for_an_expiry(const struct zone *zone)
     (void)zone;
     hf_watch_opts_init(&opts);
     opts.kinds = HF_EVENT_EXPIRED;
-    assert_int_equal(
-        hf_watch(client, hf_key("k"), &opts, on_expiry, &expired, &watch),
-        HF_OK);
+    assert_int_equal(hf_watch_open(client, hf_key_of("k"), &opts, on_expiry,
+                                   &expired, &watch),
+                     HF_OK);
     (void)take(client, 200);
     while (!atomic_load(&expired))
         nanosleep(&moment, NULL);
@@ -260,7 +260,8 @@ static void open_with_few_descriptors(const struct zone *zone)
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
     } while (hf_site_try("locks", "", &error, &client));
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &all), 0);
-    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_EBUSY);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock),
+                     HF_EBUSY);
 }
 
 static void offset_that_cannot_be_read_is_not_taken_for_none(void **state)
@@ -274,7 +275,7 @@ static void offset_that_cannot_be_read_is_not_taken_for_none(void **state)
     client = hf_site_open();
     lock = take(client, HF_TEST_LONG_MS);
     hf_child_join(start_in(&ahead));
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
@@ -328,12 +329,13 @@ static void live_through_a_boot(void *arg)
     assert_true(boot(*(const unsigned *)arg));
     hf_lock_opts_init(&opts);
     opts.wait_ms = 0;
-    assert_int_equal(hf_lock(hf_site_open(), hf_key("k"), &opts, &lock), HF_OK);
-    assert_true(hf_token(lock) > shared->token);
-    atomic_store(&shared->token, hf_token(lock));
-    assert_int_equal(hf_lock(hf_site_open(), hf_key("k"), &opts, &none),
+    assert_int_equal(hf_acquire(hf_site_open(), hf_key_of("k"), &opts, &lock),
+                     HF_OK);
+    assert_true(hf_lock_token(lock) > shared->token);
+    atomic_store(&shared->token, hf_lock_token(lock));
+    assert_int_equal(hf_acquire(hf_site_open(), hf_key_of("k"), &opts, &none),
                      HF_EBUSY);
-    assert_int_equal(hf_lock_leave(lock), HF_OK);
+    assert_int_equal(hf_lock_detach(lock), HF_OK);
 }
 
 static void reboot_ends_locks_and_no_token_comes_again(void **state)
@@ -358,11 +360,11 @@ static void expect_busy_in_a_container(void *arg)
     assert_true(boot(*(const unsigned *)arg));
     hf_lock_opts_init(&opts);
     opts.wait_ms = 0;
-    assert_int_equal(hf_lock(hf_site_open(), hf_key("k"), &opts, &lock),
+    assert_int_equal(hf_acquire(hf_site_open(), hf_key_of("k"), &opts, &lock),
                      HF_EBUSY);
-    assert_int_equal(hf_lock(hf_site_open(), hf_key("free"), &opts, &lock),
-                     HF_OK);
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(
+        hf_acquire(hf_site_open(), hf_key_of("free"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_release(lock), HF_OK);
 }
 
 static void boot_id_of_a_container_ends_no_lock(void **state)
@@ -378,7 +380,7 @@ static void boot_id_of_a_container_ends_no_lock(void **state)
     for (unsigned i = 1; i < 4; i++)
         hf_child_join(hf_child_start(expect_busy_in_a_container, &i));
     assert_int_equal(hf_renew(lock, 0), HF_OK);
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }

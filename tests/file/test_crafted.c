@@ -56,7 +56,7 @@ static void enter(struct attacker *attacker)
     enum hf_err err;
 
     do
-        err = hf_arena_enter(&attacker->arena, &pid);
+        err = hf_arena_lock(&attacker->arena, &pid);
     while (err == HF_EBUSY);
     assert_int_equal(err, HF_OK);
     assert_int_equal(hf_replica_catch_up(&attacker->replica), HF_OK);
@@ -64,7 +64,7 @@ static void enter(struct attacker *attacker)
 
 static void leave(struct attacker *attacker)
 {
-    hf_arena_leave(&attacker->arena);
+    hf_arena_unlock(&attacker->arena);
 }
 
 static void write_command(struct attacker *attacker,
@@ -80,8 +80,8 @@ static void write_command(struct attacker *attacker,
 static unsigned slot_of(const struct attacker *attacker, pid_t pid)
 {
     for (unsigned i = 0; i < HF_ARENA_SLOTS; i++) {
-        if (hf_arena_slot(&attacker->arena, i)->pid == pid &&
-            hf_arena_slot(&attacker->arena, i)->session != 0)
+        if (hf_slot_at(&attacker->arena, i)->pid == pid &&
+            hf_slot_at(&attacker->arena, i)->session != 0)
             return i;
     }
     fail_msg("process %ld has no slot", (long)pid);
@@ -104,7 +104,7 @@ static void expect_refusal(void *arg)
     (void)arg;
     alarm(PATIENCE_S);
     opts.error = &error;
-    assert_int_equal(hf_lock(hf_site_open(), hf_key("k"), &opts, &lock),
+    assert_int_equal(hf_acquire(hf_site_open(), hf_key_of("k"), &opts, &lock),
                      HF_EPROTO);
     assert_non_null(strstr(error.text, "ended the session"));
 }
@@ -116,7 +116,8 @@ static void expect_grant(void *arg)
 
     (void)arg;
     alarm(PATIENCE_S);
-    assert_int_equal(hf_lock(hf_site_open(), hf_key("k"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_acquire(hf_site_open(), hf_key_of("k"), &opts, &lock),
+                     HF_OK);
 }
 
 static pid_t start_waiter(struct hf_client *client, void (*act)(void *arg))
@@ -137,13 +138,13 @@ static void waiter_whose_session_is_ended_gets_an_error(void **state)
     pid_t pid;
 
     (void)state;
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
     pid = start_waiter(client, expect_refusal);
     open_attacker(&attacker);
     slot = slot_of(&attacker, pid);
-    close = hf_test_close(hf_arena_slot(&attacker.arena, slot)->session);
+    close = hf_test_close(hf_slot_at(&attacker.arena, slot)->session);
     write_command(&attacker, &close, now());
-    hf_arena_ring(&attacker.arena, slot);
+    hf_slot_wake(&attacker.arena, slot);
     hf_child_join(pid);
     close_attacker(&attacker);
     hf_lock_free(lock);
@@ -166,7 +167,7 @@ static void client_whose_session_is_not_in_a_snapshot_gets_an_error(
     assert_int_equal(
         hf_arena_set_snapshot(&attacker.arena, (struct hf_bytes){0}), HF_OK);
     leave(&attacker);
-    assert_int_equal(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info),
+    assert_int_equal(hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info),
                      HF_EPROTO);
     close_attacker(&attacker);
     (void)hf_close(client, HF_TEST_PATIENCE_MS);
@@ -185,12 +186,12 @@ static void waiter_whose_slot_is_overwritten_is_granted(void **state)
     (void)state;
     hf_lock_opts_init(&opts);
     opts.ttl_ms = 2000;
-    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_OK);
     pid = start_waiter(client, expect_grant);
     open_attacker(&attacker);
     slot = slot_of(&attacker, pid);
-    hf_arena_slot(&attacker.arena, slot)->session = 999999;
-    hf_arena_slot(&attacker.arena, slot)->pid = 1;
+    hf_slot_at(&attacker.arena, slot)->session = 999999;
+    hf_slot_at(&attacker.arena, slot)->pid = 1;
     hf_child_join(pid);
     close_attacker(&attacker);
     hf_lock_free(lock);
@@ -218,21 +219,22 @@ static void use_for_a_while(void *arg)
 
         if (hf_site_try("locks", "", NULL, &client))
             continue;
-        (void)hf_watch(client, hf_key(""), NULL, ignore_watched, NULL, &watch);
+        (void)hf_watch_open(client, hf_key_of(""), NULL, ignore_watched, NULL,
+                            &watch);
         hf_lock_opts_init(&opts);
         opts.wait_ms = 20;
         opts.timeout_ms = 200;
         for (int i = 0; i < 20 && !*done; i++) {
-            if (hf_lock(client, hf_key("k"), &opts, &lock))
+            if (hf_acquire(client, hf_key_of("k"), &opts, &lock))
                 continue;
             (void)hf_renew(lock, 0);
-            if (!hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info))
+            if (!hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info))
                 hf_info_fini(&info);
-            (void)hf_unlock(lock);
+            (void)hf_release(lock);
             hf_lock_free(lock);
         }
         if (watch)
-            hf_watch_free(watch);
+            hf_watch_close(watch);
         (void)hf_close(client, 10);
     }
 }
@@ -261,7 +263,7 @@ static uint64_t some_session(struct attacker *attacker,
 {
     unsigned slot = hf_random_below(random, 5);
 
-    return some_number(random, hf_arena_slot(&attacker->arena, slot)->session);
+    return some_number(random, hf_slot_at(&attacker->arena, slot)->session);
 }
 
 static hf_time some_stamp(struct hf_random *random)
@@ -283,7 +285,7 @@ static struct hf_command some_command(struct attacker *attacker,
                                       struct hf_random *random)
 {
     const struct hf_table *table = &attacker->replica.store.table;
-    const struct hf_hold *hold = hf_table_find(table, hf_key("k"));
+    const struct hf_hold *hold = hf_table_find(table, hf_key_of("k"));
     const struct hf_session *session;
     struct hf_command command = {
         .kind = 1 + hf_random_below(random, HF_COMMAND_KINDS - 1),
@@ -294,10 +296,10 @@ static struct hf_command some_command(struct attacker *attacker,
         .token = some_number(random, hold ? hold->token : 1),
         .generation =
             (uint32_t)some_number(random, hold ? hold->generation : 0),
-        .key = hf_key(hf_random_below(random, 4) ? "k" : "another"),
+        .key = hf_key_of(hf_random_below(random, 4) ? "k" : "another"),
     };
 
-    session = hf_table_session(table, command.session);
+    session = hf_table_find_session(table, command.session);
     command.sequence = some_number(random, session ? session->highest + 1 : 1);
     command.done = some_number(random, session ? session->done : 1);
     if (hold && hf_random_below(random, 4))
@@ -319,11 +321,11 @@ static void storm(struct attacker *attacker, uint64_t number)
 
         enter(attacker);
         command = some_command(attacker, &random);
-        if (hf_command_valid(&command))
+        if (hf_command_is_valid(&command))
             hf_replica_run(&attacker->replica, some_stamp(&random), &command,
                            &result);
         leave(attacker);
-        hf_arena_ring(&attacker->arena, hf_random_below(&random, 5));
+        hf_slot_wake(&attacker->arena, hf_random_below(&random, 5));
     }
 }
 
@@ -393,7 +395,8 @@ static void stamp_that_no_clock_shows_is_refused(void **state)
         lock.sequence = lock.done = 1;
         write_command(&attacker, &lock, stamps[i]);
         close_attacker(&attacker);
-        assert_int_equal(hf_lock(client, hf_key("k"), NULL, &none), HF_EPROTO);
+        assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &none),
+                         HF_EPROTO);
         hf_close(client, 0);
         assert_int_equal(remove(hf_site_path("locks/arena")), 0);
     }
@@ -407,11 +410,11 @@ static void tail_that_runs_ahead_is_not_followed(void **state)
 
     (void)state;
     open_attacker(&attacker);
-    assert_int_equal(hf_arena_enter(&attacker.arena, &pid), HF_OK);
+    assert_int_equal(hf_arena_lock(&attacker.arena, &pid), HF_OK);
     attacker.arena.header->tail = UINT64_C(1) << 60;
     assert_int_equal(hf_replica_catch_up(&attacker.replica), HF_OK);
     leave(&attacker);
-    assert_int_equal(hf_arena_enter(&attacker.arena, &pid), HF_EPROTO);
+    assert_int_equal(hf_arena_lock(&attacker.arena, &pid), HF_EPROTO);
     close_attacker(&attacker);
 }
 
@@ -439,8 +442,8 @@ static void hold_without_a_lease_is_refused(void **state)
         HF_OK);
     leave(&attacker);
     hf_buf_fini(&buf);
-    assert_int_equal(hf_arena_enter(&attacker.arena, &pid), HF_OK);
-    assert_int_equal(hf_replica_go_back(&attacker.replica), HF_EPROTO);
+    assert_int_equal(hf_arena_lock(&attacker.arena, &pid), HF_OK);
+    assert_int_equal(hf_replica_reload_history(&attacker.replica), HF_EPROTO);
     leave(&attacker);
     close_attacker(&attacker);
 }
@@ -486,7 +489,7 @@ static void expect_findable(const struct hf_table *table)
     const struct hf_hold *hold = NULL;
 
     assert_int_equal(table->holds.count, LONG_KEYS);
-    while ((hold = hf_table_next(table, hold)))
+    while ((hold = hf_table_next_hold(table, hold)))
         assert_ptr_equal(hf_table_find(table, hf_hold_key(hold)), hold);
 }
 
@@ -509,7 +512,7 @@ static void entries_that_change_while_they_are_read_do_no_harm(void **state)
     enter(&attacker);
     pid = hf_child_start(scribble, &attacker);
     for (int i = 0; i < 200; i++) {
-        assert_int_equal(hf_replica_go_back(&attacker.replica), HF_OK);
+        assert_int_equal(hf_replica_reload_history(&attacker.replica), HF_OK);
         expect_findable(&attacker.replica.store.table);
     }
     leave(&attacker);

@@ -91,13 +91,13 @@ static void queue(struct claim *claim, struct hf_client *client)
     struct hf_lock_opts opts = hf_site_patient();
 
     opts.idle = true;
-    assert_int_equal(hf_lock_new(client, hf_key("k"), &opts, &claim->lock),
+    assert_int_equal(hf_lock_new(client, hf_key_of("k"), &opts, &claim->lock),
                      HF_OK);
     claim->client = client;
     assert_int_equal(
         recorded_claim_start(client, claim->lock, on_granted, claim, NULL),
         HF_OK);
-    while (hf_lock_place(claim->lock) == 0)
+    while (hf_lock_position(claim->lock) == 0)
         drive(client);
     recorded_queued(claim->lock);
 }
@@ -146,8 +146,8 @@ static void serve(unsigned processes, unsigned clients, unsigned claims)
     struct hf_lock *lock;
     pid_t pids[16];
 
-    assert_int_equal(recorded_lock_in_line(client, hf_key("k"), &opts, &lock),
-                     HF_OK);
+    assert_int_equal(
+        recorded_lock_in_line(client, hf_key_of("k"), &opts, &lock), HF_OK);
     for (unsigned i = 0; i < processes; i++) {
         struct party party = {.first = i * size,
                               .clients = (size + claims - 1) / claims,
@@ -197,8 +197,8 @@ static void use(struct hf_client *client)
 {
     struct hf_lock *lock;
 
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
+    assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
 }
 

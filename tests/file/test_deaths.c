@@ -67,7 +67,8 @@ static struct hf_lock *take(struct hf_client *client,
     struct hf_lock_opts opts = long_lease(HF_FOREVER);
     struct hf_lock *lock;
 
-    assert_int_equal(hf_lock(client, hf_key(holder->key), &opts, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of(holder->key), &opts, &lock),
+                     HF_OK);
     return lock;
 }
 
@@ -76,7 +77,7 @@ static void hold_until_killed(void *arg)
     const struct holder *holder = arg;
     struct hf_lock *lock = take(hf_site_open(), holder);
 
-    atomic_store(&shared->token[holder->number], hf_token(lock));
+    atomic_store(&shared->token[holder->number], hf_lock_token(lock));
     await_kill();
 }
 
@@ -93,9 +94,10 @@ static void expect_try(struct hf_client *client, const char *key,
     struct hf_lock_opts opts = long_lease(0);
     struct hf_lock *lock = NULL;
 
-    assert_int_equal(hf_lock(client, hf_key(key), &opts, &lock), expected);
+    assert_int_equal(hf_acquire(client, hf_key_of(key), &opts, &lock),
+                     expected);
     if (lock) {
-        assert_int_equal(hf_unlock(lock), HF_OK);
+        assert_int_equal(hf_release(lock), HF_OK);
         hf_lock_free(lock);
     }
 }
@@ -179,8 +181,8 @@ static void a_wait_until_free_ends_with_the_holder(void **state)
 
     (void)state;
     (void)await_token(0);
-    assert_int_equal(hf_wait_free_start(client, hf_key("k"), HF_FOREVER, &freed,
-                                        NULL, NULL, &future),
+    assert_int_equal(hf_wait_free_start(client, hf_key_of("k"), HF_FOREVER,
+                                        &freed, NULL, NULL, &future),
                      HF_OK);
     assert_int_equal(hf_future_wait(future, 10, &err), HF_ETIMEDOUT);
     hf_child_kill(holder);
@@ -216,7 +218,7 @@ static unsigned count_listed(struct hf_client *client)
 {
     unsigned count = 0;
 
-    assert_int_equal(hf_list(client, hf_key(""), count_info, &count), HF_OK);
+    assert_int_equal(hf_list(client, hf_key_of(""), count_info, &count), HF_OK);
     return count;
 }
 
@@ -236,7 +238,7 @@ static void a_dead_holders_lock_is_neither_listed_nor_read(void **state)
     hf_child_kill(pids[0]);
     assert_int_equal(count_listed(client), 1);
     hf_child_kill(pids[1]);
-    assert_int_equal(hf_read(client, hf_key("l"), HF_LINEARIZABLE, &info),
+    assert_int_equal(hf_read(client, hf_key_of("l"), HF_LINEARIZABLE, &info),
                      HF_OK);
     assert_false(info.held);
     hf_info_fini(&info);
@@ -248,8 +250,8 @@ static void hold_and_detach(void *arg)
 {
     struct hf_lock *lock = take(hf_site_open(), arg);
 
-    assert_int_equal(hf_lock_leave(lock), HF_OK);
-    atomic_store(&shared->token[0], hf_token(lock));
+    assert_int_equal(hf_lock_detach(lock), HF_OK);
+    atomic_store(&shared->token[0], hf_lock_token(lock));
     await_kill();
 }
 
@@ -276,8 +278,8 @@ static void hold_and_publish(void *arg)
 {
     struct hf_lock *lock = take(hf_site_open(), arg);
 
-    hf_nonce(lock, shared->nonce);
-    atomic_store(&shared->token[0], hf_token(lock));
+    hf_lock_nonce(lock, shared->nonce);
+    atomic_store(&shared->token[0], hf_lock_token(lock));
     await_kill();
 }
 
@@ -293,15 +295,15 @@ static void an_adopted_lock_outlives_the_first_process(void **state)
 
     (void)state;
     (void)await_token(0);
-    assert_int_equal(hf_lock_adopt(adopter, hf_key("k"), shared->nonce,
+    assert_int_equal(hf_lock_adopt(adopter, hf_key_of("k"), shared->nonce,
                                    shared->token[0], &opts, &lock),
                      HF_OK);
     assert_int_equal(hf_renew(lock, 0), HF_OK);
-    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_lock_valid_for(lock, 0));
     hf_child_kill(pid);
     expect_try(other, "k", HF_EBUSY);
-    assert_true(hf_valid_for(lock, 0));
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_true(hf_lock_valid_for(lock, 0));
+    assert_int_equal(hf_release(lock), HF_OK);
     expect_try(other, "k", HF_OK);
     hf_lock_free(lock);
     close_site(adopter);
@@ -319,8 +321,8 @@ static void a_renewal_that_is_refused_detaches_nothing(void **state)
 
     (void)state;
     (void)await_token(0);
-    assert_int_equal(hf_lock_adopt(client, hf_key("k"), nonce, shared->token[0],
-                                   &opts, &lock),
+    assert_int_equal(hf_lock_adopt(client, hf_key_of("k"), nonce,
+                                   shared->token[0], &opts, &lock),
                      HF_OK);
     assert_int_equal(hf_renew(lock, 0), HF_ENOTOWNER);
     hf_lock_free(lock);
@@ -337,7 +339,7 @@ static void hold_and_fork(void *arg)
     if (helper == 0)
         await_kill();
     atomic_store(&shared->helper, helper);
-    atomic_store(&shared->token[0], hf_token(lock));
+    atomic_store(&shared->token[0], hf_lock_token(lock));
     await_kill();
 }
 
@@ -391,7 +393,7 @@ static void a_zombie_leaves_the_queue(void **state)
     hf_site_await_waiters(client, "k", 2);
     assert_int_equal(kill(zombie, SIGKILL), 0);
     hf_site_await_waiters(client, "k", 1);
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(hf_release(lock), HF_OK);
     (void)await_token(1);
     assert_int_equal(kill(shared->helper, SIGKILL), 0);
     hf_child_kill(zombie);
@@ -414,7 +416,7 @@ static void a_zombie_is_not_granted_the_lock(void **state)
     hf_site_await_waiters(client, "k", 1);
     assert_int_equal(kill(zombie, SIGKILL), 0);
     assert_int_equal(waitid(P_PID, (id_t)zombie, &end, WEXITED | WNOWAIT), 0);
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(hf_release(lock), HF_OK);
     expect_try(client, "k", HF_OK);
     assert_int_equal(kill(shared->helper, SIGKILL), 0);
     hf_child_kill(zombie);
@@ -436,15 +438,15 @@ static void the_kernel_reports_a_death(void **state)
 
     (void)state;
     (void)await_token(0);
-    assert_int_equal(
-        hf_lock_start(client, hf_key("k"), &opts, &lock, NULL, NULL, &future),
-        HF_OK);
+    assert_int_equal(hf_acquire_start(client, hf_key_of("k"), &opts, &lock,
+                                      NULL, NULL, &future),
+                     HF_OK);
     hf_site_await_waiters(client, "k", 1);
     hf_child_kill(holder);
     assert_int_equal(poll(&pollfd, 1, 0), 1);
     assert_int_equal(hf_future_wait(future, HF_FOREVER, &err), HF_OK);
     assert_int_equal(err, HF_OK);
-    assert_int_equal(hf_token(lock), shared->token[0] + 1);
+    assert_int_equal(hf_lock_token(lock), shared->token[0] + 1);
     hf_future_free(future);
     hf_lock_free(lock);
     close_site(client);
@@ -472,7 +474,7 @@ static void hold_and_execute(void *arg)
     }
     (void)close(pipe_ends[0]);
     (void)close(pipe_ends[1]);
-    atomic_store(&shared->token[0], hf_token(lock));
+    atomic_store(&shared->token[0], hf_lock_token(lock));
     await_kill();
 }
 
@@ -513,8 +515,8 @@ static void a_client_that_waits_for_many_hears_of_all(void **state)
         (void)snprintf(keys[i], sizeof(keys[i]), "k%d", i);
         pids[i] = hf_child_start(hold_until_killed, &holder);
         (void)await_token(i);
-        assert_int_equal(hf_lock_start(client, hf_key(keys[i]), &opts,
-                                       &locks[i], NULL, NULL, &futures[i]),
+        assert_int_equal(hf_acquire_start(client, hf_key_of(keys[i]), &opts,
+                                          &locks[i], NULL, NULL, &futures[i]),
                          HF_OK);
     }
     for (int i = 0; i < MANY; i++)
@@ -524,7 +526,7 @@ static void a_client_that_waits_for_many_hears_of_all(void **state)
 
         assert_int_equal(hf_future_wait(futures[i], HF_FOREVER, &err), HF_OK);
         assert_int_equal(err, HF_OK);
-        assert_true(hf_token(locks[i]) > shared->token[i]);
+        assert_true(hf_lock_token(locks[i]) > shared->token[i]);
         hf_future_free(futures[i]);
         hf_lock_free(locks[i]);
     }

@@ -91,8 +91,8 @@ static void token_mark_is_where_tokens_go_on(void **state)
     assert_int_equal(mkdir(hf_site_path("locks"), 0700), 0);
     write_file("locks/token", "123456789\n");
     client = hf_site_open();
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
-    assert_true(hf_token(lock) > 123456789);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
+    assert_true(hf_lock_token(lock) > 123456789);
     hf_lock_free(lock);
     hf_close(client, 1000);
 }
@@ -106,8 +106,8 @@ static void arena_of_another_boot_is_made_anew(void **state)
     int file;
 
     (void)state;
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
-    token = hf_token(lock);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
+    token = hf_lock_token(lock);
     hf_lock_free(lock);
     hf_close(client, 1000);
     /* The boot is named in the first line of the file, the instant in the
@@ -118,8 +118,8 @@ static void arena_of_another_boot_is_made_anew(void **state)
     assert_int_equal(pwrite(file, &later, sizeof(later), 72), sizeof(later));
     close(file);
     client = hf_site_open();
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
-    assert_true(hf_token(lock) > token);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
+    assert_true(hf_lock_token(lock) > token);
     hf_lock_free(lock);
     hf_close(client, 1000);
 }
@@ -130,9 +130,9 @@ static uint64_t take_token(void)
     struct hf_lock *lock;
     uint64_t token;
 
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
-    token = hf_token(lock);
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
+    token = hf_lock_token(lock);
+    assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
     hf_close(client, 1000);
     return token;
@@ -178,7 +178,7 @@ static void an_arena_replaced_by_a_copy_has_one_holder(void **state)
 
     (void)state;
     copy_arena("copy");
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
     (void)snprintf(copy, sizeof(copy), "%s", hf_site_path("copy"));
     assert_int_equal(rename(copy, hf_site_path("locks/arena")), 0);
     hf_site_refuse("locks", "", HF_EUNAVAIL, "replaced while others use it");
@@ -209,16 +209,16 @@ static void arena_of_another_version_is_replaced_if_nobody_uses_it(void **state)
     (void)state;
     hf_lock_opts_init(&opts);
     opts.ttl_ms = 200;
-    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
-    token = hf_token(lock);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_OK);
+    token = hf_lock_token(lock);
     hf_lock_free(lock);
     write_version(4000000);
     hf_site_refuse("locks", "", HF_EPROTO, "in use by another version");
     hf_close(client, 1000);
     while (hf_site_try("locks", "", NULL, &client) == HF_EUNAVAIL)
         nanosleep(&moment, NULL); /* until the lease is over */
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
-    assert_true(hf_token(lock) > token);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
+    assert_true(hf_lock_token(lock) > token);
     hf_lock_free(lock);
     hf_close(client, 1000);
 }
@@ -231,7 +231,8 @@ static void leave_a_lock_behind(void *arg)
     (void)arg;
     hf_lock_opts_init(&opts);
     opts.ttl_ms = 3600000;
-    assert_int_equal(hf_lock(hf_site_open(), hf_key("k"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_acquire(hf_site_open(), hf_key_of("k"), &opts, &lock),
+                     HF_OK);
 }
 
 static void arena_of_another_version_is_kept_while_a_lease_runs(void **state)
@@ -248,7 +249,7 @@ static void arena_removed_while_it_is_used_is_not_made_twice(void **state)
     struct hf_lock *lock;
 
     (void)state;
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
     assert_int_equal(remove(hf_site_path("locks/arena")), 0);
     hf_site_refuse("locks", "", HF_EUNAVAIL, "was removed or replaced");
     hf_lock_free(lock);
@@ -295,9 +296,9 @@ static void arena_cut_short_while_it_is_used_is_an_error(void **state)
     struct hf_lock *lock;
 
     (void)state;
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
     assert_int_equal(truncate(hf_site_path("locks/arena"), 0), 0);
-    assert_int_equal(hf_unlock(lock), HF_EPROTO);
+    assert_int_equal(hf_release(lock), HF_EPROTO);
     hf_lock_error(lock, &error);
     assert_non_null(strstr(error.text, "/locks/arena"));
     hf_lock_free(lock);
@@ -313,14 +314,15 @@ static void arena_that_is_scribbled_over_is_an_error(void **state)
     int file;
 
     (void)state;
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
     hf_lock_free(lock);
     memset(junk, 0xa5, sizeof(junk));
     file = open(hf_site_path("locks/arena"), O_RDWR);
     for (off_t at = 64; at < 1500000; at += (off_t)sizeof(junk))
         assert_int_equal(pwrite(file, junk, sizeof(junk), at), sizeof(junk));
     close(file);
-    assert_int_not_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    assert_int_not_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock),
+                         HF_OK);
     hf_client_error(client, &error);
     assert_non_null(strstr(error.text, "/locks"));
     hf_close(client, 100);

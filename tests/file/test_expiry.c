@@ -35,7 +35,7 @@ static struct hf_lock *take(struct hf_client *client, uint32_t ttl_ms)
     hf_lock_opts_init(&opts);
     opts.ttl_ms = ttl_ms;
     opts.wait_ms = HF_FOREVER;
-    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_OK);
     return lock;
 }
 
@@ -45,7 +45,7 @@ static void leave_and_exit(void *arg)
 
     (void)arg;
     atomic_store(&shared->asked, hf_time_now());
-    assert_int_equal(hf_lock_leave(take(client, TTL_MS)), HF_OK);
+    assert_int_equal(hf_lock_detach(take(client, TTL_MS)), HF_OK);
 }
 
 static void leave_and_stop(void *arg)
@@ -53,7 +53,7 @@ static void leave_and_stop(void *arg)
     struct hf_lock *lock = take(hf_site_open(), TTL_MS);
 
     (void)arg;
-    assert_int_equal(hf_lock_leave(lock), HF_OK);
+    assert_int_equal(hf_lock_detach(lock), HF_OK);
     assert_int_equal(raise(SIGSTOP), 0);
 }
 
@@ -64,8 +64,8 @@ static void hold_and_stop(void *arg)
 
     (void)arg;
     assert_int_equal(raise(SIGSTOP), 0);
-    assert_false(hf_valid_for(lock, 0));
-    assert_int_equal(hf_unlock(lock), HF_EEXPIRED);
+    assert_false(hf_lock_valid_for(lock, 0));
+    assert_int_equal(hf_release(lock), HF_EEXPIRED);
 }
 
 static void take_over(void *arg)
@@ -74,7 +74,7 @@ static void take_over(void *arg)
 
     (void)arg;
     atomic_store(&shared->passed_on, hf_time_now());
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(hf_release(lock), HF_OK);
 }
 
 static void be_gone(pid_t holder, pid_t next)
@@ -108,13 +108,13 @@ static void expect_whole_lease(void (*hold)(void *arg),
     hf_time not_granted;
     pid_t holder, next;
 
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
     holder = hf_child_start(hold, NULL);
     hf_site_await_waiters(client, "k", 1);
     next = hf_child_start(take_over, NULL);
     hf_site_await_waiters(client, "k", 2);
     not_granted = hf_time_now();
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(hf_release(lock), HF_OK);
     end(holder, next);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
@@ -152,7 +152,7 @@ static void no_lease_ends_early_however_often_one_looks(void **state)
     hf_lock_opts_init(&opts);
     opts.wait_ms = 0;
     hf_child_join(hf_child_start(leave_and_exit, NULL));
-    while ((err = hf_lock(client, hf_key("k"), &opts, &lock)) == HF_EBUSY)
+    while ((err = hf_acquire(client, hf_key_of("k"), &opts, &lock)) == HF_EBUSY)
         nanosleep(&moment, NULL);
     assert_int_equal(err, HF_OK);
     assert_true(hf_time_now() >= shared->asked + LEASE_MS);
@@ -171,9 +171,10 @@ static void leave_one_and_wait_for_another(void *arg)
     (void)arg;
     hf_lock_opts_init(&opts);
     opts.wait_ms = HF_FOREVER;
-    assert_int_equal(hf_lock(client, hf_key("other"), &opts, &lock), HF_OK);
-    assert_int_equal(hf_lock_leave(lock), HF_OK);
-    (void)hf_lock(client, hf_key("k"), &opts, &lock);
+    assert_int_equal(hf_acquire(client, hf_key_of("other"), &opts, &lock),
+                     HF_OK);
+    assert_int_equal(hf_lock_detach(lock), HF_OK);
+    (void)hf_acquire(client, hf_key_of("k"), &opts, &lock);
 }
 
 static void expect_busy(struct hf_client *client, const char *key)
@@ -183,7 +184,8 @@ static void expect_busy(struct hf_client *client, const char *key)
 
     hf_lock_opts_init(&opts);
     opts.wait_ms = 0;
-    assert_int_equal(hf_lock(client, hf_key(key), &opts, &lock), HF_EBUSY);
+    assert_int_equal(hf_acquire(client, hf_key_of(key), &opts, &lock),
+                     HF_EBUSY);
 }
 
 static void what_a_dead_waiter_left_is_kept(void **state)
@@ -194,11 +196,11 @@ static void what_a_dead_waiter_left_is_kept(void **state)
     pid_t pid;
 
     (void)state;
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
     pid = hf_child_start(leave_one_and_wait_for_another, NULL);
     hf_site_await_waiters(client, "k", 1);
     hf_child_kill(pid);
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(hf_release(lock), HF_OK);
     expect_busy(client, "other");
     next = hf_site_open();
     expect_busy(next, "other");

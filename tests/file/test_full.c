@@ -90,9 +90,9 @@ static enum hf_err lock_once(struct hf_client *client, struct hf_error *error)
     hf_lock_opts_init(&opts);
     opts.timeout_ms = SHORT_MS;
     opts.ttl_ms = SHORT_MS;
-    err = hf_lock(client, hf_key("k"), &opts, &lock);
+    err = hf_acquire(client, hf_key_of("k"), &opts, &lock);
     if (!err) {
-        err = hf_unlock(lock);
+        err = hf_release(lock);
         hf_lock_free(lock);
     }
     if (err)
@@ -138,18 +138,19 @@ static void full_disk_is_reported_and_passes(void **state)
     make_tmpfs();
     client = hf_site_open_at("disk/locks", "");
     other = hf_site_open_at("disk/locks", "");
-    assert_int_equal(hf_lock(client, hf_key("held"), &opts, &held), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("held"), &opts, &held),
+                     HF_OK);
     punch_log();
     fill_disk();
     assert_int_equal(lock_until_full(client), HF_EUNAVAIL);
     assert_int_equal(lock_until_full(other), HF_EUNAVAIL);
     hf_child_join(hf_child_start(open_and_fail, NULL));
-    assert_true(hf_valid_for(held, 0));
+    assert_true(hf_lock_valid_for(held, 0));
     assert_int_equal(remove(hf_site_path("disk/fill")), 0);
     assert_int_equal(lock_once(other, &error), HF_OK);
     assert_int_equal(lock_once(client, &error), HF_OK);
     assert_int_equal(hf_renew(held, 0), HF_OK);
-    assert_int_equal(hf_unlock(held), HF_OK);
+    assert_int_equal(hf_release(held), HF_OK);
     hf_lock_free(held);
     assert_int_equal(hf_close(other, HF_TEST_PATIENCE_MS), HF_OK);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
@@ -213,14 +214,15 @@ static void full_btrfs_holds_up_nobody(void **state)
     if (!make_btrfs())
         hf_test_skip("btrfs cannot be made or mounted here");
     client = hf_site_open_at("disk/locks", "");
-    assert_int_equal(hf_lock(client, hf_key("held"), &opts, &held), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("held"), &opts, &held),
+                     HF_OK);
     for (int i = 0; i < 4; i++) {
         fill_disk();
         write_back();
         assert_int_equal(lock_once(client, &error), HF_OK);
         assert_int_equal(hf_renew(held, 0), HF_OK);
     }
-    assert_int_equal(hf_unlock(held), HF_OK);
+    assert_int_equal(hf_release(held), HF_OK);
     hf_lock_free(held);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
     remove_disk();

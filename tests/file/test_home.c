@@ -154,14 +154,14 @@ static void meet(void *arg)
     hf_lock_opts_init(&opts);
     opts.wait_ms = 0;
     shell = open_good();
-    assert_int_equal(hf_lock(shell, hf_key("k"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_acquire(shell, hf_key_of("k"), &opts, &lock), HF_OK);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         assert_int_equal(setenv(names[i], "/var/tmp", 1), 0);
     cron = open_good();
-    assert_int_equal(hf_lock(cron, hf_key("k"), &opts, &other), HF_EBUSY);
+    assert_int_equal(hf_acquire(cron, hf_key_of("k"), &opts, &other), HF_EBUSY);
     assert_int_equal(clearenv(), 0);
     cron = open_good();
-    assert_int_equal(hf_lock(cron, hf_key("k"), &opts, &other), HF_EBUSY);
+    assert_int_equal(hf_acquire(cron, hf_key_of("k"), &opts, &other), HF_EBUSY);
     expect_at(hf_site_path(STATE));
 }
 

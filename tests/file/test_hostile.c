@@ -106,8 +106,8 @@ static void use(struct hf_client *client)
 {
     struct hf_lock *lock;
 
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
+    assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
 }
 
@@ -242,8 +242,9 @@ static void wait_in_line(void *arg)
     (void)arg;
     hf_lock_opts_init(&opts);
     opts.wait_ms = PATIENCE_S * 1000;
-    assert_int_equal(hf_lock(hf_site_open(), hf_key("k"), &opts, &lock), HF_OK);
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(hf_acquire(hf_site_open(), hf_key_of("k"), &opts, &lock),
+                     HF_OK);
+    assert_int_equal(hf_release(lock), HF_OK);
 }
 
 /* Its bell does not ring any more; it looks by itself, now and then. */
@@ -261,11 +262,12 @@ static void waiter_is_served_whatever_its_bell_is_now(void **state)
         struct hf_lock *lock;
         pid_t pid;
 
-        assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+        assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock),
+                         HF_OK);
         pid = hf_child_start(wait_in_line, NULL);
         hf_site_await_waiters(client, "k", 1);
         assert_true(put(&oddities[i]));
-        assert_int_equal(hf_unlock(lock), HF_OK);
+        assert_int_equal(hf_release(lock), HF_OK);
         hf_child_join(pid);
         expect_theirs_untouched();
         hf_lock_free(lock);
@@ -277,7 +279,7 @@ static void waiter_is_served_whatever_its_bell_is_now(void **state)
 static enum hf_err try_to_lock(struct hf_client *client)
 {
     struct hf_lock *lock;
-    enum hf_err err = hf_lock(client, hf_key("k"), NULL, &lock);
+    enum hf_err err = hf_acquire(client, hf_key_of("k"), NULL, &lock);
 
     if (!err)
         hf_lock_free(lock);

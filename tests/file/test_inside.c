@@ -35,11 +35,11 @@ static void stop_inside(void *arg)
 
     if (hf_arena_open(&arena, hf_site_path("locks"), 0700, &error))
         fail_msg("%s", error.text);
-    assert_int_equal(hf_arena_enter(&arena, &other), HF_OK);
+    assert_int_equal(hf_arena_lock(&arena, &other), HF_OK);
     if (arg)
         fork_helper();
     assert_int_equal(raise(SIGSTOP), 0);
-    hf_arena_leave(&arena);
+    hf_arena_unlock(&arena);
     hf_arena_close(&arena);
 }
 
@@ -80,18 +80,20 @@ static void callers_are_told_who_stands_inside(void **state)
     pid_t culprit;
 
     (void)state;
-    while ((err = hf_lock(client, hf_key("held"), &opts, &held)) == HF_EUNAVAIL)
+    while ((err = hf_acquire(client, hf_key_of("held"), &opts, &held)) ==
+           HF_EUNAVAIL)
         continue; /* a busy machine */
     assert_int_equal(err, HF_OK);
     culprit = start_culprit();
     opts.error = &error;
-    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_EUNAVAIL);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock),
+                     HF_EUNAVAIL);
     expect_named(&error, culprit);
     assert_int_equal(hf_renew(held, 0), HF_EUNAVAIL);
     hf_client_error(client, &error);
     expect_named(&error, culprit);
     hf_child_kill(culprit);
-    while ((err = hf_unlock(held)) == HF_EUNAVAIL)
+    while ((err = hf_release(held)) == HF_EUNAVAIL)
         continue;
     assert_int_equal(err, HF_OK);
     hf_lock_free(held);
@@ -120,14 +122,14 @@ static void expect_to_go_on(void (*end)(pid_t culprit))
     struct hf_lock *lock;
     enum hf_err err = HF_ESTATE;
 
-    assert_int_equal(
-        hf_lock_start(client, hf_key("k"), &opts, &lock, NULL, NULL, &future),
-        HF_OK);
+    assert_int_equal(hf_acquire_start(client, hf_key_of("k"), &opts, &lock,
+                                      NULL, NULL, &future),
+                     HF_OK);
     assert_int_equal(hf_future_wait(future, SHORT_MS, NULL), HF_ETIMEDOUT);
     end(culprit);
     assert_int_equal(hf_future_wait(future, LONG_MS, &err), HF_OK);
     assert_int_equal(err, HF_OK);
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(hf_release(lock), HF_OK);
     hf_future_free(future);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
@@ -163,8 +165,8 @@ static void callers_go_on_when_it_is_a_zombie(void **state)
     helper = hf_child_share(sizeof(*helper));
     culprit = start_culprit();
     assert_int_equal(kill(culprit, SIGKILL), 0);
-    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(kill(atomic_load(helper), SIGKILL), 0);
     helper = NULL;

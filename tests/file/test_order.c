@@ -30,11 +30,11 @@ static void be_served(void *arg)
     struct hf_lock *lock;
     unsigned place;
 
-    assert_int_equal(recorded_lock_in_line(client, hf_key("k"), &opts, &lock),
-                     HF_OK);
+    assert_int_equal(
+        recorded_lock_in_line(client, hf_key_of("k"), &opts, &lock), HF_OK);
     place = atomic_fetch_add(&served->count, 1);
     served->numbers[place] = *(const unsigned *)arg;
-    served->tokens[place] = hf_token(lock);
+    served->tokens[place] = hf_lock_token(lock);
     assert_int_equal(recorded_unlock(client, lock), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
@@ -74,8 +74,8 @@ static void serve(bool (*dies)(unsigned i))
     pid_t pids[WAITERS];
     struct hf_lock *lock;
 
-    assert_int_equal(recorded_lock_in_line(client, hf_key("k"), &opts, &lock),
-                     HF_OK);
+    assert_int_equal(
+        recorded_lock_in_line(client, hf_key_of("k"), &opts, &lock), HF_OK);
     line_up(client, pids);
     count = kill_some(pids, dies, living);
     assert_int_equal(recorded_unlock(client, lock), HF_OK);
@@ -84,7 +84,7 @@ static void serve(bool (*dies)(unsigned i))
     assert_int_equal(served->count, count);
     for (unsigned i = 0; i < count; i++) {
         assert_int_equal(served->numbers[i], living[i]);
-        assert_int_equal(served->tokens[i], hf_token(lock) + 1 + i);
+        assert_int_equal(served->tokens[i], hf_lock_token(lock) + 1 + i);
     }
     assert_true(recording_grants() >= count + 1);
     assert_int_equal(recorded_check("case"), 0);

@@ -59,11 +59,11 @@ static bool enter(struct cell *cell, unsigned long long token)
 static bool increment(struct cell *cell, struct hf_lock *lock)
 {
     unsigned seen = cell->counter;
-    bool alone = enter(cell, hf_token(lock));
+    bool alone = enter(cell, hf_lock_token(lock));
 
     pause_us(20);
-    alone = alone && atomic_load(&cell->token) == hf_token(lock);
-    if (!hf_valid_for(lock, 0))
+    alone = alone && atomic_load(&cell->token) == hf_lock_token(lock);
+    if (!hf_lock_valid_for(lock, 0))
         return true;
     cell->counter = seen + 1;
     return alone;
@@ -87,9 +87,9 @@ static void work(void *arg)
         struct hf_lock *lock;
         enum hf_err err;
 
-        assert_int_equal(
-            recorded_lock_in_line(client, hf_key(keys[i % KEYS]), &opts, &lock),
-            HF_OK);
+        assert_int_equal(recorded_lock_in_line(
+                             client, hf_key_of(keys[i % KEYS]), &opts, &lock),
+                         HF_OK);
         atomic_fetch_add(&shared->grants, 1);
         if (!increment(&shared->cells[i % KEYS], lock))
             atomic_fetch_add(&shared->broken, 1);
@@ -138,9 +138,10 @@ static void expect_greater_tokens(void)
     for (unsigned i = 0; i < KEYS; i++) {
         struct hf_lock *lock;
 
-        assert_int_equal(hf_lock(client, hf_key(keys[i]), NULL, &lock), HF_OK);
-        assert_true(hf_token(lock) > shared->cells[i].token);
-        assert_int_equal(hf_unlock(lock), HF_OK);
+        assert_int_equal(hf_acquire(client, hf_key_of(keys[i]), NULL, &lock),
+                         HF_OK);
+        assert_true(hf_lock_token(lock) > shared->cells[i].token);
+        assert_int_equal(hf_release(lock), HF_OK);
         hf_lock_free(lock);
     }
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
@@ -191,10 +192,11 @@ static void tokens_outlive_everything_but_their_mark(void **state)
         struct hf_client *client = hf_site_open();
         struct hf_lock *lock;
 
-        assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
-        assert_true(hf_token(lock) > before);
-        before = hf_token(lock);
-        assert_int_equal(hf_unlock(lock), HF_OK);
+        assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock),
+                         HF_OK);
+        assert_true(hf_lock_token(lock) > before);
+        before = hf_lock_token(lock);
+        assert_int_equal(hf_release(lock), HF_OK);
         hf_lock_free(lock);
         assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
         if (round % 2)
@@ -209,8 +211,8 @@ static void wait_for_the_key(void *arg)
     struct hf_lock *lock;
 
     (void)arg;
-    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
-    atomic_store(&shared->cells[0].token, hf_token(lock));
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_OK);
+    atomic_store(&shared->cells[0].token, hf_lock_token(lock));
 }
 
 /* Who died in line costs the others nothing, however long its lease: it is not
@@ -222,17 +224,17 @@ static void dead_waiters_are_passed_over_at_once(void **state)
     pid_t dead, alive;
 
     (void)state;
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
     dead = hf_child_start(wait_for_the_key, NULL);
     hf_site_await_waiters(client, "k", 1);
     alive = hf_child_start(wait_for_the_key, NULL);
     hf_site_await_waiters(client, "k", 2);
     hf_child_stop(alive); /* it would end the dead one's wait by itself */
     hf_child_kill(dead);
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(hf_release(lock), HF_OK);
     hf_child_continue(alive);
     hf_child_join(alive);
-    assert_int_equal(shared->cells[0].token, hf_token(lock) + 1);
+    assert_int_equal(shared->cells[0].token, hf_lock_token(lock) + 1);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }

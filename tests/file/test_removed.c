@@ -60,7 +60,7 @@ static void expect_holder_lost(const char *name, void (*harm)(void))
     hf_lock_opts_init(&opts);
     opts.ttl_ms = TTL_MS;
     opts.renew = true;
-    assert_int_equal(hf_lock(client, hf_key("k"), &opts, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_OK);
     harm();
     while (hf_lock_state(lock) != HF_LOCK_LOST)
         pause_briefly();
@@ -104,13 +104,13 @@ static void holder_is_not_lost_when_the_program_changes_directory(void **state)
     (void)state;
     assert_int_equal(chdir(hf_site_path("")), 0);
     assert_int_equal(hf_open("file:locks", NULL, &client), HF_OK);
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
     assert_int_equal(chdir("/"), 0);
     for (int i = 0; i < 50; i++) { /* over more than one check */
         assert_int_equal(hf_renew(lock, 0), HF_OK);
         pause_briefly();
     }
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
@@ -123,14 +123,14 @@ static void holder_is_not_lost_when_the_program_changes_its_root(void **state)
 
     (void)state;
     assert_int_equal(mkdir(hf_site_path("root"), 0700), 0);
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
     if (chroot(hf_site_path("root")))
         hf_test_skip("changing the root needs root");
     for (int i = 0; i < 50; i++) {
         assert_int_equal(hf_renew(lock, 0), HF_OK);
         pause_briefly();
     }
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(hf_release(lock), HF_OK);
     assert_int_equal(chroot("../../../../../.."), 0);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
@@ -148,10 +148,10 @@ static void expect_waiter_refused(void (*harm)(void))
     enum hf_err err = HF_OK;
 
     opts.ttl_ms = 3600000;
-    assert_int_equal(hf_lock(holder, hf_key("k"), &opts, &held), HF_OK);
-    assert_int_equal(
-        hf_lock_start(waiter, hf_key("k"), &opts, &lock, NULL, NULL, &future),
-        HF_OK);
+    assert_int_equal(hf_acquire(holder, hf_key_of("k"), &opts, &held), HF_OK);
+    assert_int_equal(hf_acquire_start(waiter, hf_key_of("k"), &opts, &lock,
+                                      NULL, NULL, &future),
+                     HF_OK);
     hf_site_await_waiters(holder, "k", 1);
     harm();
     assert_int_equal(hf_future_wait(future, HF_FOREVER, &err), HF_OK);

@@ -34,14 +34,14 @@ static void enter(struct copy *copy)
 {
     pid_t pid;
 
-    assert_int_equal(hf_arena_enter(&copy->arena, &pid), HF_OK);
+    assert_int_equal(hf_arena_lock(&copy->arena, &pid), HF_OK);
 }
 
 static void catch_up(struct copy *copy)
 {
     enter(copy);
     assert_int_equal(hf_replica_catch_up(&copy->replica), HF_OK);
-    hf_arena_leave(&copy->arena);
+    hf_arena_unlock(&copy->arena);
 }
 
 /* Run it as the copy's own, with a number of its own. */
@@ -58,7 +58,7 @@ static struct hf_result run(struct copy *copy, hf_time now,
     enter(copy);
     assert_int_equal(hf_replica_catch_up(&copy->replica), HF_OK);
     hf_replica_run(&copy->replica, now, &command, &result);
-    hf_arena_leave(&copy->arena);
+    hf_arena_unlock(&copy->arena);
     return result;
 }
 
@@ -94,8 +94,8 @@ static void expect_same_hold(const struct copy *a, const struct hf_hold *hold,
     assert_int_equal(hold->waiters, other->waiters);
     assert_int_equal(hold->session->id, other->session->id);
     assert_true(hf_bytes_equal(hf_hold_value(hold), hf_hold_value(other)));
-    assert_int_equal(hf_store_end(&a->replica.store, hold),
-                     hf_store_end(&b->replica.store, other));
+    assert_int_equal(hf_store_deadline(&a->replica.store, hold),
+                     hf_store_deadline(&b->replica.store, other));
 }
 
 static size_t expect_all_held(const struct copy *a, const struct copy *b)
@@ -103,7 +103,7 @@ static size_t expect_all_held(const struct copy *a, const struct copy *b)
     struct hf_hold *hold = NULL;
     size_t count = 0;
 
-    while ((hold = hf_table_next(&a->replica.store.table, hold))) {
+    while ((hold = hf_table_next_hold(&a->replica.store.table, hold))) {
         expect_same_hold(a, hold, b);
         count++;
     }
@@ -132,7 +132,7 @@ static void act(struct copy *copy, hf_time now, unsigned keys, unsigned *seed)
 
     memset(large, 'x', sizeof(large) - 1);
     (void)snprintf(key, sizeof(key), "key-%u", (unsigned)rand_r(seed) % keys);
-    hold = hf_table_find(&copy->replica.store.table, hf_key(key));
+    hold = hf_table_find(&copy->replica.store.table, hf_key_of(key));
     if (!hold || rand_r(seed) % 4 == 0) {
         command = hf_test_lock(0, key, (unsigned)rand_r(seed));
         command.lease_ms = 1000 + (uint32_t)rand_r(seed) % 100000;
@@ -243,9 +243,9 @@ static void copy_that_lacks_memory_is_read_again(void **state)
         assert_in_range(nth, 1, 2000);
         enter(&reader);
         hf_alloc_fail(nth, 1);
-        err = hf_replica_go_back(&reader.replica);
+        err = hf_replica_reload_history(&reader.replica);
         failed = hf_alloc_failed();
-        hf_arena_leave(&reader.arena);
+        hf_arena_unlock(&reader.arena);
         if (err) /* some can be done without */
             assert_true(err == HF_ENOMEM && failed);
         expect_same(&writer, &reader);
@@ -271,7 +271,7 @@ static void copy_is_read_while_another_is_inside(void **state)
     enter(&writer);
     hf_replica_read_ahead(&late.replica);
     hf_replica_read_ahead(&idle.replica);
-    hf_arena_leave(&writer.arena);
+    hf_arena_unlock(&writer.arena);
     assert_int_equal(late.replica.position, writer.replica.position);
     assert_int_equal(idle.replica.position, writer.replica.position);
     assert_true(writer.arena.header->snapshot > 1);

@@ -56,10 +56,10 @@ static void visit(void *arg)
 
     become(visit->user);
     client = hf_site_open_at("locks", visit->options);
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
     if (visit->is_killed)
         raise(SIGKILL);
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }

@@ -35,10 +35,10 @@ static void hog(void *arg)
     if (hf_arena_open(&arena, hf_site_path("locks"), 0700, &error))
         fail_msg("%s", error.text);
     while (!atomic_load(&shared->over)) {
-        if (hf_arena_enter(&arena, &other))
+        if (hf_arena_lock(&arena, &other))
             continue;
         nanosleep(&inside, NULL);
-        hf_arena_leave(&arena);
+        hf_arena_unlock(&arena);
         nanosleep(&outside, NULL);
     }
     hf_arena_close(&arena);

@@ -1,4 +1,4 @@
-/* A process is killed at each numbered step (base/step.h) of making, joining,
+/* A process is killed at each numbered step (base/crash_point.h) of making, joining,
  * using and leaving a directory. Whatever it was told is done stays done,
  * nothing is wedged, and no token comes twice.
  *
@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #define MORE_ROUNDS 20 /* until the victim came by a step */
-#define HF_STEPS
+#define HF_CRASH_POINTS
 #include "base/bytes.h"
-#include "base/step.h"
+#include "base/crash_point.h"
 #include "lib/expect.h"
 #include "lib/folder.h"
 #include "lib/runner.h"
@@ -76,7 +76,7 @@ static void note_work(int number)
         work.decoded_inside++;
 }
 
-void hf_step(int number)
+void hf_crash_point(int number)
 {
     note_work(number);
     if (number == deadly_step && --hits_left == 0)
@@ -114,20 +114,20 @@ static struct hf_lock *take(struct hf_client *client, const char *key,
     opts.ttl_ms = ttl_ms;
     opts.wait_ms = HF_TEST_PATIENCE_MS;
     opts.timeout_ms = HF_TEST_PATIENCE_MS;
-    opts.value = hf_bytes(value);
-    expect(hf_lock(client, hf_key(key), &opts, &lock));
-    if (hf_token(lock) <= atomic_load(&report->newest[(int)*key])) {
+    opts.value = hf_bytes_of(value);
+    expect(hf_acquire(client, hf_key_of(key), &opts, &lock));
+    if (hf_lock_token(lock) <= atomic_load(&report->newest[(int)*key])) {
         (void)fprintf(stderr, "step %d: token %llu comes again\n", deadly_step,
-                      (unsigned long long)hf_token(lock));
+                      (unsigned long long)hf_lock_token(lock));
         _exit(4);
     }
-    atomic_store(&report->newest[(int)*key], hf_token(lock));
+    atomic_store(&report->newest[(int)*key], hf_lock_token(lock));
     return lock;
 }
 
 static void give(struct hf_lock *lock)
 {
-    expect(hf_unlock(lock));
+    expect(hf_release(lock));
     hf_lock_free(lock);
 }
 
@@ -135,7 +135,7 @@ static void give(struct hf_lock *lock)
  * busy machine it may be over. */
 static void give_in_time_or_not(struct hf_lock *lock)
 {
-    enum hf_err err = hf_unlock(lock);
+    enum hf_err err = hf_release(lock);
 
     if (err != HF_EEXPIRED)
         expect(err);
@@ -150,7 +150,7 @@ static void await_waiters(struct hf_client *client, uint32_t count)
         struct hf_info info;
 
         pause_ms(1);
-        expect(hf_read(client, hf_key("handed"), HF_LINEARIZABLE, &info));
+        expect(hf_read(client, hf_key_of("handed"), HF_LINEARIZABLE, &info));
         waiters = info.waiters;
         hf_info_fini(&info);
     }
@@ -173,7 +173,7 @@ static pid_t start_heir(bool outlives)
         deadly_step = 0;
         client = open_client();
         lock = take(client, "handed", HOUR_MS, "");
-        atomic_store(&report->taken, hf_token(lock));
+        atomic_store(&report->taken, hf_lock_token(lock));
         give(lock);
         expect(hf_close(client, HF_TEST_PATIENCE_MS));
         _exit(0);
@@ -191,7 +191,7 @@ static void stop_outside(struct hf_client *client, pid_t pid)
         (void)kill(pid, SIGCONT);
         (void)kill(pid, SIGSTOP);
         (void)waitpid(pid, NULL, WUNTRACED);
-        err = hf_read(client, hf_key("handed"), HF_LINEARIZABLE, &info);
+        err = hf_read(client, hf_key_of("handed"), HF_LINEARIZABLE, &info);
     } while (err);
     hf_info_fini(&info);
 }
@@ -216,9 +216,9 @@ static void leave_one_behind(void)
     struct hf_client *client = open_client();
     struct hf_lock *kept = take(client, "kept", HOUR_MS, "first");
 
-    expect(hf_update(kept, NULL, hf_bytes("second")));
-    expect(hf_lock_leave(kept));
-    atomic_store(&report->kept, hf_token(kept));
+    expect(hf_update(kept, NULL, hf_bytes_of("second")));
+    expect(hf_lock_detach(kept));
+    atomic_store(&report->kept, hf_lock_token(kept));
 }
 
 static void live(void)
@@ -229,7 +229,7 @@ static void live(void)
 
     leave_one_behind();
     handed = take(client, "handed", HOUR_MS, "");
-    atomic_store(&report->handed, hf_token(handed));
+    atomic_store(&report->handed, hf_lock_token(handed));
     let_two_wait(client);
     give(handed);
     (void)kill(atomic_load(&report->heir), SIGCONT);
@@ -270,10 +270,10 @@ static void expect_promises_kept(struct hf_client *client)
 
     if (atomic_load(&report->kept) == 0)
         return;
-    expect(hf_read(client, hf_key("kept"), HF_LINEARIZABLE, &info));
+    expect(hf_read(client, hf_key_of("kept"), HF_LINEARIZABLE, &info));
     assert_true(info.held);
     assert_int_equal(info.token, atomic_load(&report->kept));
-    assert_true(hf_bytes_equal(info.value, hf_bytes("second")));
+    assert_true(hf_bytes_equal(info.value, hf_bytes_of("second")));
     hf_info_fini(&info);
 }
 
@@ -289,7 +289,7 @@ static void expect_handed_over(struct hf_client *client)
     if (heir == 0)
         return;
     (void)kill(heir, SIGCONT);
-    expect(hf_read(client, hf_key("handed"), HF_LINEARIZABLE, &info));
+    expect(hf_read(client, hf_key_of("handed"), HF_LINEARIZABLE, &info));
     released = !info.held || info.token != atomic_load(&report->handed);
     hf_info_fini(&info);
     if (!released)
@@ -302,7 +302,7 @@ static void expect_handed_over(struct hf_client *client)
 static void expect_newest(struct hf_lock *lock)
 {
     for (int i = 0; i < 128; i++)
-        assert_true(hf_token(lock) >= atomic_load(&report->newest[i]));
+        assert_true(hf_lock_token(lock) >= atomic_load(&report->newest[i]));
 }
 
 static void expect_all_well(void)
@@ -504,7 +504,7 @@ static void disk_is_synced_outside(void **state)
     clean();
     client = open_client();
     lock = take(client, "a", HOUR_MS, "");
-    use_up_reserve(hf_token(lock));
+    use_up_reserve(hf_lock_token(lock));
     work = (struct work){0};
     give(lock);
     for (int i = 0; i < 100; i++)
@@ -573,7 +573,7 @@ static void claim_many(struct hf_client *client, char of,
         char key[32];
 
         name_key(key, of, i);
-        expect(hf_lock_new(client, hf_key(key), &opts, &locks[i]));
+        expect(hf_lock_new(client, hf_key_of(key), &opts, &locks[i]));
     }
 }
 
@@ -598,12 +598,12 @@ static void a_death_is_reviewed_in_one_round(void **state)
     work = (struct work){0};
     assert_int_equal(kill(dead, SIGKILL), 0);
     for (int i = 0; i < MANY; i++)
-        expect(hf_claim_wait(of_dead[i]));
+        expect(hf_lock_wait(of_dead[i]));
     assert_true(work.judged > 0);
     assert_true(work.judged < 10 * MANY);
     assert_int_equal(kill(live, SIGKILL), 0);
     for (int i = 0; i < MANY; i++) {
-        expect(hf_claim_wait(of_live[i]));
+        expect(hf_lock_wait(of_live[i]));
         hf_lock_free(of_live[i]);
         hf_lock_free(of_dead[i]);
     }

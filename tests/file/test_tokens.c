@@ -26,9 +26,9 @@ static uint64_t lock_once(struct hf_client *client)
     struct hf_lock *lock;
     uint64_t token;
 
-    assert_int_equal(hf_lock(client, hf_key("k"), NULL, &lock), HF_OK);
-    token = hf_token(lock);
-    assert_int_equal(hf_unlock(lock), HF_OK);
+    assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
+    token = hf_lock_token(lock);
+    assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
     return token;
 }
@@ -67,7 +67,7 @@ static uint64_t read_mark(void)
     uint64_t mark = 0;
 
     assert_true(directory >= 0);
-    assert_int_equal(hf_mark_read(directory, &mark), HF_OK);
+    assert_int_equal(hf_token_file_read(directory, &mark), HF_OK);
     close(directory);
     return mark;
 }
@@ -152,7 +152,7 @@ static const char *temporary_mark(void)
 {
     char name[HF_SHARE_NAME], below[64];
 
-    hf_share_temporary(name, "token");
+    hf_share_temporary_name(name, "token");
     (void)snprintf(below, sizeof(below), "locks/%s", name);
     return hf_site_path(below);
 }
@@ -166,11 +166,11 @@ static void reserve_is_raised_after_the_mark(void **state)
     open_arena(&arena);
     reserve = arena.header->token_reserve;
     assert_int_equal(mkdir(temporary_mark(), 0700), 0);
-    assert_int_equal(hf_arena_raise_tokens(&arena, reserve + 1), HF_ESYSTEM);
+    assert_int_equal(hf_token_file_reserve(&arena, reserve + 1), HF_ESYSTEM);
     assert_int_equal(arena.header->token_reserve, reserve);
     assert_int_equal(rmdir(temporary_mark()), 0);
-    assert_int_equal(hf_arena_raise_tokens(&arena, reserve + 1), HF_OK);
-    assert_true(hf_arena_has_token(&arena, reserve + 1));
+    assert_int_equal(hf_token_file_reserve(&arena, reserve + 1), HF_OK);
+    assert_true(hf_token_file_covers(&arena, reserve + 1));
     assert_int_equal(arena.header->token_reserve, read_mark());
     hf_arena_close(&arena);
 }
@@ -192,12 +192,12 @@ static void reserve_is_raised_by_one_client_at_a_time(void **state)
     open_arena(&other);
     reserve = arena.header->token_reserve;
     assert_int_equal(fcntl(other.file, F_OFD_SETLK, &lock), 0);
-    assert_int_equal(hf_arena_raise_tokens(&arena, reserve + 1), HF_EBUSY);
+    assert_int_equal(hf_token_file_reserve(&arena, reserve + 1), HF_EBUSY);
     assert_int_equal(read_mark(), reserve);
     hf_arena_close(&other); /* as if it died */
-    assert_int_equal(hf_arena_raise_tokens(&arena, reserve + 1), HF_OK);
+    assert_int_equal(hf_token_file_reserve(&arena, reserve + 1), HF_OK);
     reserve = read_mark();
-    assert_int_equal(hf_arena_raise_tokens(&arena, reserve), HF_OK);
+    assert_int_equal(hf_token_file_reserve(&arena, reserve), HF_OK);
     assert_int_equal(read_mark(), reserve); /* nothing to do */
     hf_arena_close(&arena);
 }
@@ -252,7 +252,7 @@ static void tokens_that_are_left_can_be_used(void **state)
 static struct hf_key number_key(char name[16], int number)
 {
     (void)snprintf(name, 16, "k%d", number);
-    return hf_key(name);
+    return hf_key_of(name);
 }
 
 static void hold_many(void *arg)
@@ -267,7 +267,7 @@ static void hold_many(void *arg)
     opts.ttl_ms = TTL_MS;
     opts.renew = true;
     for (int i = 0; i < MANY; i++)
-        assert_int_equal(hf_lock(client, number_key(name, i), &opts, &lock),
+        assert_int_equal(hf_acquire(client, number_key(name, i), &opts, &lock),
                          HF_OK);
     for (;;)
         pause();
@@ -284,8 +284,8 @@ static void await_many(void *arg)
     (void)arg;
     opts.ttl_ms = 3600000;
     for (int i = 0; i < MANY; i++)
-        assert_int_equal(hf_lock_start(client, number_key(name, i), &opts,
-                                       &lock, NULL, NULL, &future),
+        assert_int_equal(hf_acquire_start(client, number_key(name, i), &opts,
+                                          &lock, NULL, NULL, &future),
                          HF_OK);
     for (;;)
         (void)hf_future_wait(future, HF_FOREVER, NULL);
@@ -306,11 +306,11 @@ static uint64_t highest_token(struct hf_arena *arena)
     pid_t other;
 
     hf_replica_init(&replica, arena, &seed, on_nothing, NULL);
-    while (hf_arena_enter(arena, &other))
+    while (hf_arena_lock(arena, &other))
         pause_briefly();
     assert_int_equal(hf_replica_catch_up(&replica), HF_OK);
     token = replica.store.table.token;
-    hf_arena_leave(arena);
+    hf_arena_unlock(arena);
     hf_replica_fini(&replica);
     return token;
 }
@@ -328,8 +328,8 @@ static void no_token_is_above_the_mark_however_many_leases_end(void **state)
 
     (void)state;
     holder = hf_child_start(hold_many, NULL);
-    assert_int_equal(hf_wait_held(client, hf_key("k1099"), HF_FOREVER, &info),
-                     HF_OK);
+    assert_int_equal(
+        hf_wait_held(client, hf_key_of("k1099"), HF_FOREVER, &info), HF_OK);
     hf_info_fini(&info);
     waiter = hf_child_start(await_many, NULL);
     hf_site_await_waiters(client, "k1099", 1);

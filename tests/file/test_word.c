@@ -163,7 +163,8 @@ static void advance(struct world *world, struct client *client)
     if (attempt->state == HF_WORD_ASK) {
         unsigned owner = hf_word_owner(attempt->seen);
 
-        hf_word_answer(attempt, world->locked[owner] && world->signs[owner]);
+        hf_word_set_owner_alive(attempt,
+                                world->locked[owner] && world->signs[owner]);
     } else {
         hf_word_step(attempt, &world->word);
     }
@@ -203,7 +204,7 @@ static void act(struct world *world, struct client *client)
         advance(world, client);
         break;
     case INSIDE:
-        (void)hf_word_leave(&world->word);
+        (void)hf_word_release(&world->word);
         client->phase = IDLE;
         break;
     }

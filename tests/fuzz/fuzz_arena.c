@@ -139,7 +139,7 @@ static void write_command(const uint8_t *data, size_t size)
     command.key = (struct hf_key){text + (flags >> 6), 1};
     command.value = (struct hf_bytes){text, (flags >> 3) & 7};
     stamp = (hf_time)next_number(&input);
-    if (!hf_command_valid(&command))
+    if (!hf_command_is_valid(&command))
         return;
     hf_command_encode(&command, &buf);
     if (!buf.failed &&
@@ -213,7 +213,7 @@ static void expire_due(struct hf_replica *replica)
     struct hf_command expire;
     struct hf_result result;
 
-    while (hf_store_due(&replica->store, NOW, &expire)) {
+    while (hf_store_find_due(&replica->store, NOW, &expire)) {
         hf_replica_run(replica, NOW, &expire, &result);
         if (result.err == HF_ENOTHELD || most-- == 0)
             abort(); /* a client would go on like this for ever */
@@ -249,7 +249,7 @@ static bool go_in(void)
     pid_t pid;
 
     /* A word of another's takes the patience of the arena to refuse. */
-    return hf_arena_enter(&arena, &pid) == HF_OK;
+    return hf_arena_lock(&arena, &pid) == HF_OK;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -271,12 +271,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         sound = go_in();
         if (sound) {
             scribble(what, data, count);
-            hf_arena_leave(&arena);
+            hf_arena_unlock(&arena);
             sound = go_in();
         }
         if (sound) {
             sound = use(&replica);
-            hf_arena_leave(&arena);
+            hf_arena_unlock(&arena);
         }
         data += count;
         size -= count;

@@ -20,14 +20,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct hf_buf buf = {0};
 
     if (!hf_command_decode(&command, data, size)) {
-        if (!hf_command_valid(&command))
+        if (!hf_command_is_valid(&command))
             abort();
         hf_command_encode(&command, &buf);
         check_same(&buf, data, size);
     }
     buf.size = 0;
-    if (!hf_result_decode(&result, data, size)) {
-        hf_result_encode(&result, &buf);
+    if (!hf_command_decode_result(&result, data, size)) {
+        hf_command_encode_result(&result, &buf);
         check_same(&buf, data, size);
     }
     hf_buf_fini(&buf);

@@ -70,7 +70,7 @@ static void use_up(struct hf_table *table)
     const struct hf_hold *hold;
     const struct hf_session *session;
 
-    while ((hold = hf_table_next(table, NULL))) {
+    while ((hold = hf_table_next_hold(table, NULL))) {
         struct hf_command expire = {
             .kind = HF_COMMAND_EXPIRE,
             .key = hf_hold_key(hold),

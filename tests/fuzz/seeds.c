@@ -70,7 +70,7 @@ static void write_commands(void)
         }
     }
     buf.size = 0;
-    hf_result_encode(&result, &buf);
+    hf_command_encode_result(&result, &buf);
     write_numbered("fuzz_command", number, buf.data, buf.size);
     hf_buf_fini(&buf);
 }
@@ -122,7 +122,7 @@ static void write_arena(int number, const struct hf_buf *snapshot)
     for (size_t i = 0; i < 2; i++) {
         struct hf_command open = {
             .kind = HF_COMMAND_OPEN,
-            .note = hf_bytes(labels[i]),
+            .note = hf_bytes_of(labels[i]),
         };
 
         entry.size = 0;

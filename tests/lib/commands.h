@@ -17,7 +17,7 @@ static inline struct hf_nonce hf_test_nonce(unsigned number)
 static inline struct hf_command hf_test_open(const char *label)
 {
     return (struct hf_command){.kind = HF_COMMAND_OPEN,
-                               .note = hf_bytes(label)};
+                               .note = hf_bytes_of(label)};
 }
 
 static inline struct hf_command hf_test_close(uint64_t session)
@@ -31,7 +31,7 @@ static inline struct hf_command hf_test_lock(uint64_t session, const char *key,
     return (struct hf_command){
         .kind = HF_COMMAND_LOCK,
         .session = session,
-        .key = hf_key(key),
+        .key = hf_key_of(key),
         .nonce = hf_test_nonce(nonce),
         .lease_ms = 1000,
         .queue = true,
@@ -45,7 +45,7 @@ static inline struct hf_command hf_test_unlock(uint64_t session,
     return (struct hf_command){
         .kind = HF_COMMAND_UNLOCK,
         .session = session,
-        .key = hf_key(key),
+        .key = hf_key_of(key),
         .nonce = hf_test_nonce(nonce),
         .token = token,
     };
@@ -58,7 +58,7 @@ static inline struct hf_command hf_test_renew(uint64_t session, const char *key,
     return (struct hf_command){
         .kind = HF_COMMAND_RENEW,
         .session = session,
-        .key = hf_key(key),
+        .key = hf_key_of(key),
         .nonce = hf_test_nonce(nonce),
         .token = token,
         .lease_ms = lease_ms,
@@ -73,10 +73,10 @@ static inline struct hf_command hf_test_update(uint64_t session,
     return (struct hf_command){
         .kind = HF_COMMAND_UPDATE,
         .session = session,
-        .key = hf_key(key),
+        .key = hf_key_of(key),
         .nonce = hf_test_nonce(nonce),
         .token = token,
-        .value = hf_bytes(value),
+        .value = hf_bytes_of(value),
     };
 }
 
@@ -85,7 +85,7 @@ static inline struct hf_command hf_test_expire(const char *key, uint64_t token,
 {
     return (struct hf_command){
         .kind = HF_COMMAND_EXPIRE,
-        .key = hf_key(key),
+        .key = hf_key_of(key),
         .token = token,
         .generation = generation,
     };
@@ -97,7 +97,7 @@ static inline struct hf_command hf_test_cancel(uint64_t session,
     return (struct hf_command){
         .kind = HF_COMMAND_CANCEL,
         .session = session,
-        .key = hf_key(key),
+        .key = hf_key_of(key),
         .nonce = hf_test_nonce(nonce),
     };
 }
@@ -108,7 +108,7 @@ static inline struct hf_command hf_test_force(uint64_t session, const char *key,
     return (struct hf_command){
         .kind = HF_COMMAND_FORCE,
         .session = session,
-        .key = hf_key(key),
+        .key = hf_key_of(key),
         .token = token,
         .now = now,
     };

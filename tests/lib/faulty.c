@@ -24,8 +24,8 @@ enum packet_kind {
 
 /* Anything that is under way. A request becomes its own answer. */
 struct packet {
-    struct hf_list link; /* in the network, or among the arrivals */
-    struct hf_list all;  /* of its client */
+    struct hf_dlist link; /* in the network, or among the arrivals */
+    struct hf_dlist all;  /* of its client */
     struct hf_faulty *faulty;
     enum packet_kind kind;
     hf_time due;
@@ -59,14 +59,14 @@ struct hf_faulty {
     struct hf_host host; /* the inner strategy's */
     struct hf_host *outer;
     struct hf_faulty_net *net;
-    struct hf_list link; /* in the network */
+    struct hf_dlist link; /* in the network */
     const struct hf_strategy *inner;
     void *self;
     char url[64];
-    struct hf_timer timer;   /* for the first of the arrivals */
-    struct hf_list arrivals; /* for the client, by instant */
-    struct hf_list packets;  /* all */
-    hf_time last_event;      /* events keep their order */
+    struct hf_timer timer;    /* for the first of the arrivals */
+    struct hf_dlist arrivals; /* for the client, by instant */
+    struct hf_dlist packets;  /* all */
+    hf_time last_event;       /* events keep their order */
     bool outside; /* what happens now does not happen in the client's turn */
     enum hf_faulty_cut cut;
     struct hf_faulty_odds odds;
@@ -86,8 +86,8 @@ void hf_faulty_use(struct hf_faulty_net *net)
     if (!net)
         return;
     hf_random_init(&net->random, net->seed ? net->seed : 1);
-    hf_list_init(&net->packets);
-    hf_list_init(&net->clients);
+    hf_dlist_init(&net->packets);
+    hf_dlist_init(&net->clients);
 }
 
 struct hf_faulty *hf_faulty_of(struct hf_client *client)
@@ -182,7 +182,7 @@ struct hf_command hf_faulty_last(const struct hf_faulty *faulty,
 
 /* ---- Packets ------------------------------------------------------------*/
 
-static struct packet *packet_of(struct hf_list *link)
+static struct packet *packet_of(struct hf_dlist *link)
 {
     return HF_CONTAINER(link, struct packet, link);
 }
@@ -196,34 +196,34 @@ static struct packet *new_packet(struct hf_faulty *faulty,
     packet->faulty = faulty;
     packet->kind = kind;
     packet->sent = clock_of(faulty->net);
-    hf_list_init(&packet->link);
-    hf_list_push_back(&faulty->packets, &packet->all);
+    hf_dlist_init(&packet->link);
+    hf_dlist_push_back(&faulty->packets, &packet->all);
     return packet;
 }
 
 static void free_packet(struct packet *packet)
 {
-    hf_list_remove(&packet->link);
-    hf_list_remove(&packet->all);
+    hf_dlist_remove(&packet->link);
+    hf_dlist_remove(&packet->all);
     hf_answer_clear(&packet->request.answer);
     free(packet);
 }
 
 /* Put it where it belongs by its instant, behind what came before. */
-static void insert(struct hf_list *list, struct packet *packet, hf_time due)
+static void insert(struct hf_dlist *list, struct packet *packet, hf_time due)
 {
-    struct hf_list *before = list;
+    struct hf_dlist *before = list;
 
     packet->due = due;
     packet->order = ++packet->faulty->net->order;
     while (before->prev != list && packet_of(before->prev)->due > due)
         before = before->prev;
-    hf_list_insert(before, &packet->link);
+    hf_dlist_insert(before, &packet->link);
 }
 
 static void set_timer(struct hf_faulty *faulty)
 {
-    struct hf_list *first = hf_list_first(&faulty->arrivals);
+    struct hf_dlist *first = hf_dlist_first(&faulty->arrivals);
 
     faulty->outer->ops->timer_set(faulty->outer, &faulty->timer,
                                   first ? packet_of(first)->due : HF_NEVER);
@@ -277,7 +277,7 @@ static struct packet *copy_request(struct hf_faulty *faulty,
 /* No packet speaks for `request` any more: it is answered, or given up. */
 static void detach(struct hf_faulty *faulty, const struct hf_request *request)
 {
-    for (struct hf_list *link = faulty->packets.next; link != &faulty->packets;
+    for (struct hf_dlist *link = faulty->packets.next; link != &faulty->packets;
          link = link->next) {
         struct packet *packet = HF_CONTAINER(link, struct packet, all);
 
@@ -343,7 +343,7 @@ static void travel(struct packet *packet, uint32_t ms)
 
 hf_time hf_faulty_next(const struct hf_faulty_net *net)
 {
-    struct hf_list *first = hf_list_first(&net->packets);
+    struct hf_dlist *first = hf_dlist_first(&net->packets);
 
     return first ? packet_of(first)->due : HF_NEVER;
 }
@@ -351,7 +351,7 @@ hf_time hf_faulty_next(const struct hf_faulty_net *net)
 void hf_faulty_step(struct hf_faulty_net *net)
 {
     while (hf_faulty_next(net) <= clock_of(net)) {
-        struct packet *packet = packet_of(hf_list_take(&net->packets));
+        struct packet *packet = packet_of(hf_dlist_take(&net->packets));
         struct hf_faulty *faulty = packet->faulty;
 
         faulty->outside = true;
@@ -532,11 +532,11 @@ static void hand_over(struct packet *packet)
 static void on_timer(struct hf_timer *timer)
 {
     struct hf_faulty *faulty = HF_CONTAINER(timer, struct hf_faulty, timer);
-    struct hf_list *first;
+    struct hf_dlist *first;
 
-    while ((first = hf_list_first(&faulty->arrivals)) &&
+    while ((first = hf_dlist_first(&faulty->arrivals)) &&
            packet_of(first)->due <= clock_of(faulty->net))
-        hand_over(packet_of(hf_list_take(&faulty->arrivals)));
+        hand_over(packet_of(hf_dlist_take(&faulty->arrivals)));
     set_timer(faulty);
 }
 
@@ -800,7 +800,7 @@ static enum hf_err open_inner(struct hf_faulty *faulty, struct hf_error *error)
 void hf_faulty_forget(struct hf_faulty_net *net)
 {
     net->incarnation++;
-    for (struct hf_list *link = net->clients.next; link != &net->clients;
+    for (struct hf_dlist *link = net->clients.next; link != &net->clients;
          link = link->next) {
         struct hf_faulty *faulty = HF_CONTAINER(link, struct hf_faulty, link);
 
@@ -821,26 +821,26 @@ static enum hf_err faulty_open(void *self, struct hf_url *url,
     faulty->outer = outer;
     faulty->net = current;
     faulty->timer.fire = on_timer;
-    hf_list_init(&faulty->arrivals);
-    hf_list_init(&faulty->packets);
-    err = hf_strategy_find(url->scheme, &faulty->inner, error);
+    hf_dlist_init(&faulty->arrivals);
+    hf_dlist_init(&faulty->packets);
+    err = hf_registry_find(url->scheme, &faulty->inner, error);
     HF_ASSERT(!err);
     err = outer->ops->timer_add(outer, &faulty->timer);
     if (err)
-        return hf_error_code(error, err);
+        return hf_error_set_code(error, err);
     (void)snprintf(faulty->url, sizeof(faulty->url), "%s:%s", url->scheme,
                    url->path);
     faulty->self = calloc(1, faulty->inner->size);
     if (faulty->self)
         err = open_inner(faulty, error);
     else
-        err = hf_error_code(error, HF_ENOMEM);
+        err = hf_error_set_code(error, HF_ENOMEM);
     if (err) {
         free(faulty->self);
         outer->ops->timer_remove(outer, &faulty->timer);
         return err;
     }
-    hf_list_push_back(&faulty->net->clients, &faulty->link);
+    hf_dlist_push_back(&faulty->net->clients, &faulty->link);
     return HF_OK;
 }
 
@@ -854,13 +854,13 @@ static uint32_t caps(const void *self)
 static void faulty_close(void *self)
 {
     struct hf_faulty *faulty = self;
-    struct hf_list *link;
+    struct hf_dlist *link;
 
-    while ((link = hf_list_take(&faulty->packets)))
+    while ((link = hf_dlist_take(&faulty->packets)))
         free_packet(HF_CONTAINER(link, struct packet, all));
     faulty->inner->close(faulty->self);
     free(faulty->self);
-    hf_list_remove(&faulty->link);
+    hf_dlist_remove(&faulty->link);
     faulty->outer->ops->timer_remove(faulty->outer, &faulty->timer);
 }
 

@@ -93,8 +93,8 @@ struct hf_faulty_net {
     int rate_ppm;      /* given: by how much the server's clock is fast */
     void (*stall)(void *arg, uint32_t ms); /* given: moves the clock */
     struct hf_random random;
-    struct hf_list packets; /* on their way to the server, by instant */
-    struct hf_list clients; /* struct hf_faulty */
+    struct hf_dlist packets; /* on their way to the server, by instant */
+    struct hf_dlist clients; /* struct hf_faulty */
     uint64_t order;
     uint64_t faults;      /* counted */
     unsigned incarnation; /* of the server: it has lost its data so often */

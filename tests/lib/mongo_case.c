@@ -66,7 +66,7 @@ void await_line(unsigned size)
     char json[128];
 
     (void)snprintf(json, sizeof(json),
-                   "{\"count\":\"locks\",\"query\":{\"line\":{\"$size\":%u}}}",
+                   "{\"count\":\"locks\",\"query\":{\"queue\":{\"$size\":%u}}}",
                    size);
     while (!strstr(hf_test_mongo_say(&mongo, primary(), "holdfast", json),
                    "\"n\" : 1"))
@@ -141,7 +141,7 @@ struct hf_lock *lock_at_last(struct hf_client *client, const char *key,
     enum hf_err err;
 
     do
-        err = hf_lock(client, hf_key(key), opts, &lock);
+        err = hf_acquire(client, hf_key_of(key), opts, &lock);
     while (err == HF_EINDOUBT || err == HF_EUNAVAIL || err == HF_EBUSY ||
            err == HF_ETIMEDOUT);
     expect_ok(err);

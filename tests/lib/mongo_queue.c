@@ -30,7 +30,7 @@ struct hf_lock *hold_key(struct hf_client *client)
     struct hf_lock_opts opts = hf_test_opts(HF_TEST_LEASE_MS, 0, PATIENCE_MS);
     struct hf_lock *lock = NULL;
 
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     return lock;
 }
 
@@ -40,9 +40,9 @@ void join_queue(struct hf_client *client, struct queued *queued,
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LEASE_MS, HF_FOREVER, PATIENCE_MS);
 
-    opts.value = hf_bytes(value);
-    expect_ok(hf_lock_start(client, hf_key("k"), &opts, &queued->lock, NULL,
-                            NULL, &queued->future));
+    opts.value = hf_bytes_of(value);
+    expect_ok(hf_acquire_start(client, hf_key_of("k"), &opts, &queued->lock,
+                               NULL, NULL, &queued->future));
 }
 
 void await_grant(struct queued *queued)
@@ -80,8 +80,8 @@ static void wait_for_ever(unsigned claims)
     if (!queued || hf_open(url, NULL, &client) != HF_OK)
         _exit(1);
     for (unsigned i = 0; i < claims; i++)
-        (void)hf_lock_start(client, hf_key("k"), &opts, &queued[i].lock, NULL,
-                            NULL, &queued[i].future);
+        (void)hf_acquire_start(client, hf_key_of("k"), &opts, &queued[i].lock,
+                               NULL, NULL, &queued[i].future);
     for (;;)
         (void)hf_future_wait(queued[0].future, PATIENCE_MS, &(enum hf_err){0});
 }

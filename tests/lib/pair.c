@@ -50,7 +50,7 @@ const char *hf_pair_apply(struct hf_pair *pair,
 /* In the order of the tokens. */
 const char *hf_pair_take_grants(struct hf_pair *pair, uint64_t session)
 {
-    struct hf_session *found = hf_table_session(&pair->table, session);
+    struct hf_session *found = hf_table_find_session(&pair->table, session);
     struct hf_grant grant;
     struct hf_nonce nonce;
     uint64_t token;
@@ -58,7 +58,7 @@ const char *hf_pair_take_grants(struct hf_pair *pair, uint64_t session)
     if (!found)
         return NULL;
     while (hf_table_take_grant(&pair->table, found, &grant)) {
-        if (grant.token != grant.hold->token || grant.hold->untold)
+        if (grant.token != grant.hold->token || grant.hold->unreported)
             return "a grant that is told is not the holder's";
         if (!hf_twin_take_grant(pair->twin, session, &nonce, &token) ||
             token != grant.token || !hf_nonce_equal(&nonce, &grant.nonce))
@@ -189,7 +189,7 @@ static void draw_session(const struct hf_table *table,
     command->session = table->last_session - back;
     if (command->session > table->last_session)
         command->session = 0;
-    session = hf_table_session(table, command->session);
+    session = hf_table_find_session(table, command->session);
     if (session)
         draw_sequence(session, command, bytes);
 }

@@ -24,7 +24,7 @@ const char *hf_pair_apply(struct hf_pair *pair,
                           const struct hf_command *command,
                           struct hf_result *result);
 
-/* Take every untold grant of `session` from both. */
+/* Take every unreported grant of `session` from both. */
 const char *hf_pair_take_grants(struct hf_pair *pair, uint64_t session);
 
 /* Compare the whole state, and check what is always true. */

@@ -45,7 +45,7 @@ int recorded_check(const char *name)
 
 static uint64_t deadline_ns(const struct hf_lock *lock)
 {
-    return recording_instant(hf_deadline(lock));
+    return recording_instant(hf_lock_deadline(lock));
 }
 
 static struct recorded_call *begin(enum hf_op_kind kind,
@@ -103,8 +103,8 @@ static void know_by(struct recorded_call *call, const void *pointer)
 
 static void learn_grant(struct recorded_call *call)
 {
-    call->token = hf_token(call->lock);
-    hf_nonce(call->lock, call->nonce);
+    call->token = hf_lock_token(call->lock);
+    hf_lock_nonce(call->lock, call->nonce);
 }
 
 /* What was given up can have been done: a claim that stood in line can have been
@@ -274,7 +274,8 @@ enum hf_err recorded_lock(struct hf_client *client, struct hf_key key,
     struct recorded_call *call = begin_lock(client, key, opts, lock);
     struct hf_lock_opts heard;
 
-    return end(call, hf_lock(client, key, listening(call, opts, &heard), lock));
+    return end(call,
+               hf_acquire(client, key, listening(call, opts, &heard), lock));
 }
 
 enum hf_err recorded_lock_start(struct hf_client *client, struct hf_key key,
@@ -285,8 +286,8 @@ enum hf_err recorded_lock_start(struct hf_client *client, struct hf_key key,
     struct recorded_call *call = begin_lock(client, key, opts, lock);
     struct hf_lock_opts heard;
     enum hf_err err =
-        hf_lock_start(client, key, listening(call, opts, &heard), lock,
-                      listen_for_end(call, done, arg), call, future);
+        hf_acquire_start(client, key, listening(call, opts, &heard), lock,
+                         listen_for_end(call, done, arg), call, future);
 
     return started(call, err, future);
 }
@@ -307,7 +308,7 @@ enum hf_err recorded_lock_new(struct hf_client *client, struct hf_key key,
     if (err)
         return end(call, err);
     call->lock = *lock;
-    hf_nonce(*lock, call->nonce);
+    hf_lock_nonce(*lock, call->nonce);
     under_way(call, *lock);
     return HF_OK;
 }
@@ -339,7 +340,7 @@ enum hf_err recorded_claim(struct hf_client *client, struct hf_lock *lock)
 {
     struct recorded_call *call = begin_claim(client, lock);
 
-    return end(call, hf_claim(lock));
+    return end(call, hf_lock_acquire(lock));
 }
 
 enum hf_err recorded_claim_start(struct hf_client *client, struct hf_lock *lock,
@@ -347,8 +348,8 @@ enum hf_err recorded_claim_start(struct hf_client *client, struct hf_lock *lock,
                                  struct hf_future **future)
 {
     struct recorded_call *call = begin_claim(client, lock);
-    enum hf_err err =
-        hf_claim_start(lock, listen_for_end(call, done, arg), call, future);
+    enum hf_err err = hf_lock_acquire_start(
+        lock, listen_for_end(call, done, arg), call, future);
 
     if (!err && !future)
         under_way(call, lock);
@@ -357,7 +358,7 @@ enum hf_err recorded_claim_start(struct hf_client *client, struct hf_lock *lock,
 
 enum hf_err recorded_claim_wait(struct hf_lock *lock)
 {
-    return end_known(lock, hf_claim_wait(lock));
+    return end_known(lock, hf_lock_wait(lock));
 }
 
 void recorded_queued(const struct hf_lock *lock)
@@ -384,7 +385,7 @@ enum hf_err recorded_lock_in_line(struct hf_client *client, struct hf_key key,
     if (err)
         return err;
     err = recorded_claim_start(client, made, NULL, NULL, NULL);
-    if (!err && hf_lock_place(made) > 0)
+    if (!err && hf_lock_position(made) > 0)
         recorded_queued(made);
     if (!err)
         err = recorded_claim_wait(made);
@@ -422,7 +423,7 @@ enum hf_err recorded_unlock(struct hf_client *client, struct hf_lock *lock)
 {
     struct recorded_call *call = begin_unlock(client, lock);
 
-    return end(call, hf_unlock(lock));
+    return end(call, hf_release(lock));
 }
 
 enum hf_err recorded_unlock_start(struct hf_client *client,
@@ -431,7 +432,7 @@ enum hf_err recorded_unlock_start(struct hf_client *client,
 {
     struct recorded_call *call = begin_unlock(client, lock);
     enum hf_err err =
-        hf_unlock_start(lock, listen_for_end(call, done, arg), call, future);
+        hf_release_start(lock, listen_for_end(call, done, arg), call, future);
 
     return started(call, err, future);
 }
@@ -480,7 +481,7 @@ enum hf_err recorded_update_start(struct hf_client *client,
 bool recorded_valid(struct hf_client *client, struct hf_lock *lock)
 {
     struct recorded_call *call = begin_on(HF_OP_RENEW, client, lock);
-    bool valid = hf_valid_for(lock, 0);
+    bool valid = hf_lock_valid_for(lock, 0);
 
     /* Not valid is not an answer of the server's. */
     end(call, valid ? HF_OK : HF_EINDOUBT);

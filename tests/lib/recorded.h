@@ -77,7 +77,7 @@ enum hf_err recorded_update_start(struct hf_client *client,
                                   struct hf_bytes value, hf_done_fn *done,
                                   void *arg, struct hf_future **future);
 
-/* hf_valid_for(lock, 0): where it is true, the key is held until hf_deadline(),
+/* hf_lock_valid_for(lock, 0): where it is true, the key is held until hf_lock_deadline(),
  * which renewals in the background may have moved. */
 bool recorded_valid(struct hf_client *client, struct hf_lock *lock);
 

@@ -94,8 +94,8 @@ void hf_site_await_waiters(struct hf_client *client, const char *key,
     uint32_t waiters;
 
     for (;;) {
-        assert_int_equal(hf_read(client, hf_key(key), HF_LINEARIZABLE, &info),
-                         HF_OK);
+        assert_int_equal(
+            hf_read(client, hf_key_of(key), HF_LINEARIZABLE, &info), HF_OK);
         waiters = info.waiters;
         hf_info_fini(&info);
         if (waiters == count)

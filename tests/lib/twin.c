@@ -18,7 +18,7 @@ struct claim {
     uint64_t arrival; /* in line */
     uint32_t lease_ms;
     bool holds;
-    bool untold;
+    bool unreported;
     bool forced;
     uint64_t token;
     uint32_t generation;
@@ -30,7 +30,7 @@ struct session {
     struct hf_bytes label;
     uint64_t done;
     uint64_t highest;
-    struct hf_kept *kept; /* in no order */
+    struct hf_session_result *results; /* in no order */
     size_t kept_count;
 };
 
@@ -140,11 +140,12 @@ static struct claim *waiter_with(const struct hf_twin *twin,
     return NULL;
 }
 
-static struct hf_kept *kept_of(const struct session *session, uint64_t sequence)
+static struct hf_session_result *kept_of(const struct session *session,
+                                         uint64_t sequence)
 {
     for (size_t i = 0; i < session->kept_count; i++) {
-        if (session->kept[i].sequence == sequence)
-            return &session->kept[i];
+        if (session->results[i].sequence == sequence)
+            return &session->results[i];
     }
     return NULL;
 }
@@ -178,7 +179,7 @@ static void tell(struct hf_twin *twin, enum hf_event_kind kind,
 
     *event = (struct hf_twin_event){
         .kind = kind,
-        .waited = kind == HF_EVENT_GRANTED && about->untold,
+        .waited = kind == HF_EVENT_GRANTED && about->unreported,
         .ends = ends,
         .lease_ms = lease_ms,
         .index = ++twin->index,
@@ -212,7 +213,7 @@ static void withdraw(struct hf_twin *twin, struct claim *claim)
 static void free_session(struct session *session)
 {
     drop(session->label);
-    free(session->kept);
+    free(session->results);
 }
 
 /* An ended session is forgotten when it holds nothing. */
@@ -233,11 +234,11 @@ static void forget_ended(struct hf_twin *twin)
 
 static void grant(struct hf_twin *twin, struct claim *claim)
 {
-    struct hf_kept *kept =
+    struct hf_session_result *kept =
         kept_of(session_of(twin, claim->session), claim->sequence);
 
     claim->holds = true;
-    claim->untold = true;
+    claim->unreported = true;
     claim->token = ++twin->token;
     if (kept)
         kept->result = (struct hf_result){.token = claim->token};
@@ -299,7 +300,7 @@ static void close_session(struct hf_twin *twin, struct session *session)
         withdraw(twin, claim);
     for (size_t i = 0; i < twin->claim_count; i++) {
         if (twin->claims[i].session == session->id)
-            twin->claims[i].untold = false;
+            twin->claims[i].unreported = false;
     }
     session->ended = true;
     forget_ended(twin);
@@ -351,14 +352,14 @@ static void lock(struct hf_twin *twin, const struct hf_command *command,
         result->token = holder->token;
         tell(twin, HF_EVENT_GRANTED, holder, false, holder->lease_ms);
     } else if (hf_nonce_equal(&holder->nonce, &command->nonce)) {
-        holder->untold = false;
+        holder->unreported = false;
         result->token = holder->token;
         result->generation = holder->generation;
     } else if (waiter) {
         waiter->session = command->session;
         waiter->sequence = command->sequence;
         result->err = HF_EBUSY;
-        result->place = place_of(twin, waiter);
+        result->position = place_of(twin, waiter);
     } else if (!command->queue) {
         result->err = HF_EBUSY;
     } else if (waiters_of(twin, holder->key) >= HF_WAITERS_MAX) {
@@ -366,7 +367,7 @@ static void lock(struct hf_twin *twin, const struct hf_command *command,
     } else {
         waiter = add_claim(twin, command);
         result->err = HF_EBUSY;
-        result->place = waiters_of(twin, waiter->key);
+        result->position = waiters_of(twin, waiter->key);
         tell(twin, HF_EVENT_QUEUED, waiter, false, 0);
     }
 }
@@ -468,7 +469,7 @@ static bool overtaken(const struct session *session,
                       const struct hf_command *command)
 {
     for (size_t i = 0; i < session->kept_count; i++) {
-        const struct hf_kept *kept = &session->kept[i];
+        const struct hf_session_result *kept = &session->results[i];
 
         if (kept->sequence > command->sequence &&
             kept->kind != HF_COMMAND_LOCK &&
@@ -482,7 +483,7 @@ static bool overtaken(const struct session *session,
 static bool answered(const struct session *session,
                      const struct hf_command *command, struct hf_result *result)
 {
-    const struct hf_kept *kept = kept_of(session, command->sequence);
+    const struct hf_session_result *kept = kept_of(session, command->sequence);
     uint64_t done =
         command->done > session->done ? command->done : session->done;
 
@@ -502,9 +503,9 @@ static bool answered(const struct session *session,
 static void keep(struct session *session, const struct hf_command *command,
                  const struct hf_result *result)
 {
-    session->kept =
-        resize(session->kept, session->kept_count + 1, sizeof(*session->kept));
-    session->kept[session->kept_count++] = (struct hf_kept){
+    session->results = resize(session->results, session->kept_count + 1,
+                              sizeof(*session->results));
+    session->results[session->kept_count++] = (struct hf_session_result){
         .sequence = command->sequence,
         .kind = command->kind,
         .nonce = command->nonce,
@@ -521,8 +522,8 @@ static void forget_below(struct session *session, uint64_t done)
     if (session->done < done)
         session->done = done;
     for (size_t i = 0; i < session->kept_count; i++) {
-        if (session->kept[i].sequence >= session->done)
-            session->kept[count++] = session->kept[i];
+        if (session->results[i].sequence >= session->done)
+            session->results[count++] = session->results[i];
     }
     session->kept_count = count;
 }
@@ -584,13 +585,13 @@ bool hf_twin_take_grant(struct hf_twin *twin, uint64_t session,
     for (size_t i = 0; i < twin->claim_count; i++) {
         struct claim *claim = &twin->claims[i];
 
-        if (claim->untold && claim->session == session &&
+        if (claim->unreported && claim->session == session &&
             (!oldest || claim->token < oldest->token))
             oldest = claim;
     }
     if (!oldest)
         return false;
-    oldest->untold = false;
+    oldest->unreported = false;
     *nonce = oldest->nonce;
     *token = oldest->token;
     return true;
@@ -645,7 +646,7 @@ void hf_twin_events_fini(struct hf_twin_events *events)
 
 static bool results_equal(const struct hf_result *a, const struct hf_result *b)
 {
-    return a->err == b->err && a->place == b->place &&
+    return a->err == b->err && a->position == b->position &&
            a->generation == b->generation && a->token == b->token &&
            a->session == b->session;
 }
@@ -658,9 +659,9 @@ const char *hf_twin_compare_results(const struct hf_result *table,
     return differs(
         "answer: %s place %u generation %u token %llu session %llu, "
         "expected %s place %u generation %u token %llu session %llu",
-        hf_err_name(table->err), table->place, table->generation,
+        hf_err_name(table->err), table->position, table->generation,
         (unsigned long long)table->token, (unsigned long long)table->session,
-        hf_err_name(twin->err), twin->place, twin->generation,
+        hf_err_name(twin->err), twin->position, twin->generation,
         (unsigned long long)twin->token, (unsigned long long)twin->session);
 }
 
@@ -707,11 +708,12 @@ static const char *compare_line(const struct hf_twin *twin,
                                 const struct hf_hold *hold)
 {
     struct hf_bytes key = {hold->key, hold->key_size};
-    const struct hf_list *link = hold->line.next;
+    const struct hf_dlist *link = hold->queue.next;
     size_t place = 0;
 
-    for (; link != &hold->line; link = link->next) {
-        const struct hf_claim *a = HF_CONTAINER(link, struct hf_claim, in_line);
+    for (; link != &hold->queue; link = link->next) {
+        const struct hf_table_waiter *a =
+            HF_CONTAINER(link, struct hf_table_waiter, in_queue);
         const struct claim *b = waiter_of(twin, key, ++place);
 
         if (!b || !hf_nonce_equal(&a->nonce, &b->nonce) ||
@@ -737,7 +739,7 @@ static const char *compare_hold(const struct hf_twin *twin,
         return differs("another holds a key");
     if (a->token != b->token || a->generation != b->generation ||
         a->lease_ms != b->lease_ms || a->forced != b->forced ||
-        (a->untold != NULL) != b->untold)
+        (a->unreported != NULL) != b->unreported)
         return differs("a hold's token, generation, lease or flags");
     if (!data_equals(a->data, a->value_size, a->note_size, b))
         return differs("a hold's value or note");
@@ -757,8 +759,8 @@ static const char *compare_session(const struct hf_twin *twin,
         return differs("session %llu", (unsigned long long)b->id);
     for (uint64_t i = 0; i < window; i++) {
         unsigned long long sequence = b->done + i;
-        const struct hf_kept *x = hf_session_find(a, sequence);
-        const struct hf_kept *y = kept_of(b, sequence);
+        const struct hf_session_result *x = hf_session_find(a, sequence);
+        const struct hf_session_result *y = kept_of(b, sequence);
 
         if (!x && !y)
             continue;
@@ -791,11 +793,12 @@ const char *hf_twin_compare(const struct hf_twin *twin,
                        table->holds.count, table->waiting.count,
                        table->sessions.count, holders,
                        twin->claim_count - holders, twin->session_count);
-    while (!difference && (hold = hf_table_next(table, hold)))
+    while (!difference && (hold = hf_table_next_hold(table, hold)))
         difference = compare_hold(twin, hold);
     for (size_t i = 0; !difference && i < twin->session_count; i++) {
         const struct session *session = &twin->sessions[i];
-        const struct hf_session *other = hf_table_session(table, session->id);
+        const struct hf_session *other =
+            hf_table_find_session(table, session->id);
 
         difference = other ? compare_session(twin, session, other)
                            : differs("a session is missing");
@@ -805,20 +808,20 @@ const char *hf_twin_compare(const struct hf_twin *twin,
 
 /* ---- What is always true ------------------------------------------------*/
 
-static bool in_list(const struct hf_list *list, const struct hf_list *link)
+static bool in_list(const struct hf_dlist *list, const struct hf_dlist *link)
 {
-    const struct hf_list *at = list->next;
+    const struct hf_dlist *at = list->next;
 
     while (at != list && at != link)
         at = at->next;
     return at == link;
 }
 
-static size_t length(const struct hf_list *list)
+static size_t length(const struct hf_dlist *list)
 {
     size_t count = 0;
 
-    for (const struct hf_list *at = list->next; at != list; at = at->next)
+    for (const struct hf_dlist *at = list->next; at != list; at = at->next)
         count++;
     return count;
 }
@@ -832,16 +835,17 @@ static bool data_fits(const uint8_t *data, uint32_t value_size,
 }
 
 static const char *check_claim(const struct hf_table *table,
-                               const struct hf_claim *claim)
+                               const struct hf_table_waiter *claim)
 {
     const struct hf_session *session = claim->session;
-    const struct hf_kept *kept = hf_session_find(session, claim->sequence);
+    const struct hf_session_result *kept =
+        hf_session_find(session, claim->sequence);
 
-    if (hf_table_session(table, session->id) != session || session->ended)
+    if (hf_table_find_session(table, session->id) != session || session->ended)
         return differs("a waiter's session is gone");
-    if (!in_list(&session->waiting, &claim->of_session))
+    if (!in_list(&session->waiting, &claim->in_session))
         return differs("a waiter's session does not know of it");
-    if (hf_table_find_claim(table, claim->hold, &claim->nonce) != claim)
+    if (hf_table_find_waiter(table, claim->hold, &claim->nonce) != claim)
         return differs("two waiters of a key have one nonce");
     if (hf_nonce_equal(&claim->nonce, &claim->hold->nonce))
         return differs("a holder waits for itself");
@@ -862,12 +866,12 @@ static const char *check_line(const struct hf_table *table,
     const char *wrong = NULL;
     uint64_t arrival = 0;
 
-    if (hold->waiters != length(&hold->line) || hold->waiters > HF_WAITERS_MAX)
+    if (hold->waiters != length(&hold->queue) || hold->waiters > HF_WAITERS_MAX)
         return differs("%u waiters", hold->waiters);
-    for (const struct hf_list *link = hold->line.next;
-         !wrong && link != &hold->line; link = link->next) {
-        const struct hf_claim *claim =
-            HF_CONTAINER(link, struct hf_claim, in_line);
+    for (const struct hf_dlist *link = hold->queue.next;
+         !wrong && link != &hold->queue; link = link->next) {
+        const struct hf_table_waiter *claim =
+            HF_CONTAINER(link, struct hf_table_waiter, in_queue);
 
         if (claim->hold != hold || claim->arrival <= arrival)
             return differs("a line is out of order");
@@ -880,22 +884,23 @@ static const char *check_line(const struct hf_table *table,
 static const char *check_hold(const struct hf_table *table,
                               const struct hf_hold *hold)
 {
-    const struct hf_claim *untold = hold->untold;
+    const struct hf_table_waiter *unreported = hold->unreported;
 
     if (hold->key_size < 1 || hold->key_size > HF_KEY_MAX ||
         hf_table_find(table, hf_hold_key(hold)) != hold)
         return differs("a key is in the table twice");
-    if (hf_table_session(table, hold->session->id) != hold->session)
+    if (hf_table_find_session(table, hold->session->id) != hold->session)
         return differs("a holder's session is gone");
     if (hold->token < 1 || hold->token > table->token)
         return differs("a token that was never granted");
     if (!data_fits(hold->data, hold->value_size, hold->note_size,
                    hold->lease_ms))
         return differs("a hold's value, note or lease");
-    if (untold && (untold->hold != hold || untold->session != hold->session ||
-                   hold->session->ended ||
-                   !in_list(&hold->session->granted, &untold->of_session)))
-        return differs("an untold grant");
+    if (unreported &&
+        (unreported->hold != hold || unreported->session != hold->session ||
+         hold->session->ended ||
+         !in_list(&hold->session->granted, &unreported->in_session)))
+        return differs("an unreported grant");
     return check_line(table, hold);
 }
 
@@ -905,14 +910,14 @@ static const char *check_session(const struct hf_table *table,
     if (session->id < 1 || session->id > table->last_session)
         return differs("a session that was never opened");
     if (session->ended &&
-        (session->holds == 0 || !hf_list_empty(&session->waiting) ||
-         !hf_list_empty(&session->granted)))
+        (session->holds == 0 || !hf_dlist_is_empty(&session->waiting) ||
+         !hf_dlist_is_empty(&session->granted)))
         return differs("an ended session");
     if (session->highest >= session->done &&
         session->highest - session->done >= HF_WINDOW_MAX)
         return differs("a session's window");
     for (uint32_t i = 0; i < session->capacity; i++) {
-        const struct hf_kept *kept = &session->kept[i];
+        const struct hf_session_result *kept = &session->results[i];
 
         if (kept->sequence == 0)
             continue;
@@ -929,7 +934,7 @@ static const char *check_order(const struct hf_table *table)
     const struct hf_hold *hold = NULL;
     uint64_t last = 0;
 
-    for (; (hold = hf_table_next(table, hold)); last = hold->token) {
+    for (; (hold = hf_table_next_hold(table, hold)); last = hold->token) {
         if (hold->token <= last)
             return differs("tokens do not rise from hold to hold");
     }
@@ -946,10 +951,10 @@ static const char *check_waiting(const struct hf_session *session)
 {
     uint64_t last = 0;
 
-    for (const struct hf_list *link = session->waiting.next;
+    for (const struct hf_dlist *link = session->waiting.next;
          link != &session->waiting; link = link->next) {
-        const struct hf_claim *claim =
-            HF_CONTAINER(link, const struct hf_claim, of_session);
+        const struct hf_table_waiter *claim =
+            HF_CONTAINER(link, const struct hf_table_waiter, in_session);
 
         if (claim->sequence <= last)
             return differs("sequences do not rise from waiter to waiter");
@@ -962,14 +967,15 @@ static const char *check_waiting(const struct hf_session *session)
 struct sums {
     size_t holds;
     size_t waiting;
-    size_t untold;
+    size_t unreported;
     size_t sessions;
 };
 
 static const char *check_sums(const struct hf_table *table, struct sums a,
                               struct sums b)
 {
-    if (a.holds != b.holds || a.waiting != b.waiting || a.untold != b.untold)
+    if (a.holds != b.holds || a.waiting != b.waiting ||
+        a.unreported != b.unreported)
         return differs("holds and sessions do not add up");
     if (a.holds != table->holds.count || a.waiting != table->waiting.count ||
         b.sessions != table->sessions.count)
@@ -987,11 +993,11 @@ const char *hf_table_check(const struct hf_table *table)
     struct sums of_sessions = {0};
     const char *wrong = NULL;
 
-    while (!wrong && (hold = hf_table_next(table, hold))) {
+    while (!wrong && (hold = hf_table_next_hold(table, hold))) {
         wrong = check_hold(table, hold);
         of_holds.holds++;
         of_holds.waiting += hold->waiters;
-        of_holds.untold += hold->untold != NULL;
+        of_holds.unreported += hold->unreported != NULL;
     }
     while (!wrong && (session = hf_table_next_session(table, session))) {
         wrong = check_session(table, session);
@@ -999,7 +1005,7 @@ const char *hf_table_check(const struct hf_table *table)
             wrong = check_waiting(session);
         of_sessions.holds += session->holds;
         of_sessions.waiting += length(&session->waiting);
-        of_sessions.untold += length(&session->granted);
+        of_sessions.unreported += length(&session->granted);
         of_sessions.sessions++;
     }
     if (!wrong)

@@ -114,9 +114,9 @@ static hf_time due(const struct hf_world *world, unsigned i)
 
     if (!client)
         return HF_NEVER;
-    at = hf_loop_next(client);
-    if (!hf_list_empty(&client->loop.callbacks) ||
-        !hf_list_empty(&client->loop.posts) || at < world->now)
+    at = hf_loop_next_timer(client);
+    if (!hf_dlist_is_empty(&client->loop.callbacks) ||
+        !hf_dlist_is_empty(&client->loop.posts) || at < world->now)
         at = world->now;
     return at > world->stopped[i] ? at : world->stopped[i];
 }
@@ -195,16 +195,16 @@ enum hf_err hf_world_lock(struct hf_world *world, struct hf_client *client,
 {
     struct hf_future *future;
 
-    assert_int_equal(
-        hf_lock_start(client, hf_key(key), opts, lock, NULL, NULL, &future),
-        HF_OK);
+    assert_int_equal(hf_acquire_start(client, hf_key_of(key), opts, lock, NULL,
+                                      NULL, &future),
+                     HF_OK);
     return hf_world_wait(world, future);
 }
 
 enum hf_err hf_world_unlock(struct hf_world *world, struct hf_lock *lock)
 {
     struct hf_future *future;
-    enum hf_err err = hf_unlock_start(lock, NULL, NULL, &future);
+    enum hf_err err = hf_release_start(lock, NULL, NULL, &future);
 
     return err ? err : hf_world_wait(world, future);
 }
@@ -225,8 +225,8 @@ bool hf_world_held(struct hf_world *world, const char *key, uint32_t *waiters)
     struct hf_info info;
     bool held;
 
-    assert_int_equal(hf_read_start(client, hf_key(key), HF_LINEARIZABLE, &info,
-                                   NULL, NULL, &future),
+    assert_int_equal(hf_read_start(client, hf_key_of(key), HF_LINEARIZABLE,
+                                   &info, NULL, NULL, &future),
                      HF_OK);
     assert_int_equal(hf_world_wait(world, future), HF_OK);
     held = info.held;

@@ -69,7 +69,7 @@ void hf_world_note(struct hf_world *world, uint64_t what);
 
 /* ---- Short forms --------------------------------------------------------*/
 
-/* hf_lock_start() and hf_world_wait(). */
+/* hf_acquire_start() and hf_world_wait(). */
 enum hf_err hf_world_lock(struct hf_world *world, struct hf_client *client,
                           const char *key, const struct hf_lock_opts *opts,
                           struct hf_lock **lock);

@@ -77,23 +77,23 @@ static bool lasts_with_clock(long long offset, uint32_t ttl_ms)
     struct hf_lock *lock = NULL, *next = NULL;
     bool renewed = false;
 
-    expect_ok(hf_lock(holder, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(holder, hf_key_of("k"), &opts, &lock));
     atomic_store(&offset_s, offset);
     other = hf_test_mongo_open(&mongo, "");
-    if (hf_lock(other, hf_key("k"), &once, &next) == HF_EBUSY)
+    if (hf_acquire(other, hf_key_of("k"), &once, &next) == HF_EBUSY)
         renewed = hf_renew(lock, 0) == HF_OK;
     if (renewed) {
-        int64_t deadline = hf_deadline(lock);
+        int64_t deadline = hf_lock_deadline(lock);
 
         once.wait_ms = PATIENCE_MS;
-        expect_ok(hf_lock(other, hf_key("k"), &once, &next));
+        expect_ok(hf_acquire(other, hf_key_of("k"), &once, &next));
         assert_true(now_ms() >= deadline);
     } else {
-        assert_true(now_ms() >= hf_deadline(lock));
+        assert_true(now_ms() >= hf_lock_deadline(lock));
     }
-    assert_false(hf_valid_for(lock, 0));
+    assert_false(hf_lock_valid_for(lock, 0));
     if (next)
-        expect_ok(hf_unlock(next));
+        expect_ok(hf_release(next));
     atomic_store(&offset_s, 0);
     hf_lock_free(lock);
     hf_lock_free(next);
@@ -144,14 +144,14 @@ static void no_lease_ends_early_in_a_failover(void **state)
         int64_t deadline;
 
         (void)snprintf(key, sizeof(key), "k%u", round);
-        expect_ok(hf_lock(client, hf_key(key), &opts, &lock));
-        deadline = hf_deadline(lock);
+        expect_ok(hf_acquire(client, hf_key_of(key), &opts, &lock));
+        deadline = hf_lock_deadline(lock);
         assert_true(hf_test_mongo_step_down(&mongo) >= 0);
-        expect_ok(hf_lock(other, hf_key(key), &waits, &next));
+        expect_ok(hf_acquire(other, hf_key_of(key), &waits, &next));
         assert_true(now_ms() >= deadline);
-        assert_false(hf_valid_for(lock, 0));
-        assert_true(hf_token(next) > hf_token(lock));
-        expect_ok(hf_unlock(next));
+        assert_false(hf_lock_valid_for(lock, 0));
+        assert_true(hf_lock_token(next) > hf_lock_token(lock));
+        expect_ok(hf_release(next));
         hf_lock_free(next);
         hf_lock_free(lock);
     }
@@ -174,19 +174,19 @@ static void a_restarted_server_is_another_clock(void **state)
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     hf_test_mongo_kill(&mongo, 0);
     (void)snprintf(mongo.members[0].clock, sizeof(mongo.members[0].clock),
                    "+3600");
     assert_true(hf_test_mongo_again(&mongo, 0));
     assert_int_equal(primary(), 0);
 
-    expect_err(hf_lock(other, hf_key("k"), &opts, &none), HF_EBUSY);
-    expect_ok(hf_read(other, hf_key("k"), HF_LINEARIZABLE, &info));
+    expect_err(hf_acquire(other, hf_key_of("k"), &opts, &none), HF_EBUSY);
+    expect_ok(hf_read(other, hf_key_of("k"), HF_LINEARIZABLE, &info));
     assert_true(info.held);
     hf_info_fini(&info);
     expect_ok(hf_renew(lock, 0));
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     hf_lock_free(lock);
     (void)hf_close(client, PATIENCE_MS);
     (void)hf_close(other, PATIENCE_MS);
@@ -241,15 +241,15 @@ static void no_clock_deletes_what_is_held(void **state)
     make_primary(is_right);
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     make_primary(is_ahead);
     passes = deletion_passes(1);
     while (deletion_passes(1) < passes + 2) /* one may be under way */
         (void)poll(NULL, 0, 20);
 
-    expect_err(hf_lock(other, hf_key("k"), &opts, &none), HF_EBUSY);
+    expect_err(hf_acquire(other, hf_key_of("k"), &opts, &none), HF_EBUSY);
     expect_ok(hf_renew(lock, 0));
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     hf_lock_free(lock);
     (void)hf_close(client, PATIENCE_MS);
     (void)hf_close(other, PATIENCE_MS);

@@ -47,18 +47,18 @@ static void an_offer_that_was_taken_up_lasts(void **state)
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    expect_ok(
-        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &next, NULL, NULL,
+                               &future));
     await_line(1);
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     expect_ok(hf_future_wait(future, PATIENCE_MS, &err));
     expect_ok(err);
 
     (void)poll(NULL, 0, OFFER_MS + 500);
     opts.wait_ms = 0;
-    expect_err(hf_lock(client, hf_key("k"), &opts, &none), HF_EBUSY);
-    assert_true(hf_valid_for(next, 0));
+    expect_err(hf_acquire(client, hf_key_of("k"), &opts, &none), HF_EBUSY);
+    assert_true(hf_lock_valid_for(next, 0));
     expect_ok(hf_renew(next, 0));
 
     hf_future_free(future);
@@ -84,13 +84,13 @@ static void what_was_withdrawn_is_forgotten_in_time(void **state)
     client = hf_test_mongo_open(&mongo, "");
     before = begun();
     hold_back_one();
-    expect_err(hf_lock(client, hf_key("k"), &opts, &none), HF_EINDOUBT);
+    expect_err(hf_acquire(client, hf_key_of("k"), &opts, &none), HF_EINDOUBT);
     while (begun() < before + 2) /* the CANCEL, and what came late */
         (void)poll(NULL, 0, 20);
     expect_ok(hf_close(client, PATIENCE_MS));
 
     assert_true(finds("{\"canceled\":{\"$size\":1}}"));
-    assert_true(finds("{\"canceled\":{\"$size\":1},\"gone\":{\"$gt\":"
+    assert_true(finds("{\"canceled\":{\"$size\":1},\"delete_at\":{\"$gt\":"
                       "{\"$date\":\"2020-01-01T00:00:00Z\"}}}"));
 }
 
@@ -98,7 +98,7 @@ static void assert_value(struct hf_client *client, const char *wanted)
 {
     struct hf_info info;
 
-    expect_ok(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info));
+    expect_ok(hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info));
     assert_int_equal(info.value.size, strlen(wanted));
     assert_memory_equal(info.value.data, wanted, info.value.size);
     hf_info_fini(&info);
@@ -118,14 +118,14 @@ static void a_late_update_changes_nothing_of_another_s(void **state)
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "&socketTimeoutMS=1000");
     other = hf_test_mongo_open(&mongo, "");
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    hf_nonce(lock, nonce);
-    expect_ok(hf_lock_adopt(other, hf_key("k"), nonce, hf_token(lock), &opts,
-                            &adopted));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    hf_lock_nonce(lock, nonce);
+    expect_ok(hf_lock_adopt(other, hf_key_of("k"), nonce, hf_lock_token(lock),
+                            &opts, &adopted));
     before = begun();
     hold_back_one();
-    expect_ok(hf_update(lock, NULL, hf_bytes("first")));
-    expect_ok(hf_update(adopted, NULL, hf_bytes("second")));
+    expect_ok(hf_update(lock, NULL, hf_bytes_of("first")));
+    expect_ok(hf_update(adopted, NULL, hf_bytes_of("second")));
     while (begun() < before + 3) /* both, and the late one */
         (void)poll(NULL, 0, 20);
     assert_value(other, "second");
@@ -157,8 +157,9 @@ static void a_clock_is_a_process(void **state)
                    mongo.members[0].port);
     client = hf_test_mongo_open_url(text);
     assert_true(hf_caps(client) & HF_CAP_FAILOVER_SAFE);
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    (void)snprintf(text, sizeof(text), "{\"ends.0.server\":\"%s\"}", process);
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    (void)snprintf(text, sizeof(text), "{\"deadlines.0.server\":\"%s\"}",
+                   process);
     assert_true(finds(text));
     hf_lock_free(lock);
     expect_ok(hf_close(client, PATIENCE_MS));

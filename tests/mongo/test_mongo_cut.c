@@ -58,10 +58,10 @@ static void ask_the_rest(struct hf_client *late, struct hf_lock *renewed,
 
     expect_ok(hf_read_start(late, hf_lock_key(renewed), HF_LINEARIZABLE, &info,
                             NULL, NULL, &asked[0]));
-    expect_ok(hf_lock_start(late, hf_key("free"), &brief, &none, NULL, NULL,
-                            &asked[1]));
+    expect_ok(hf_acquire_start(late, hf_key_of("free"), &brief, &none, NULL,
+                               NULL, &asked[1]));
     expect_ok(hf_renew_start(renewed, 0, NULL, NULL, &asked[2]));
-    expect_ok(hf_unlock_start(unlocked, NULL, NULL, &asked[3]));
+    expect_ok(hf_release_start(unlocked, NULL, NULL, &asked[3]));
     for (unsigned i = 0; i < HF_TEST_COUNT(asked); i++) {
         enum hf_err err = HF_OK;
 
@@ -78,9 +78,9 @@ static struct hf_lock *take_over(struct hf_client *client, const char *key,
     struct hf_lock_opts opts = hf_test_opts(600000, 0, PATIENCE_MS);
     struct hf_lock *lock = NULL;
 
-    expect_ok(hf_force(client, hf_key(key), hf_token(from), true));
-    expect_ok(hf_lock(client, hf_key(key), &opts, &lock));
-    assert_true(hf_token(lock) > hf_token(from));
+    expect_ok(hf_force(client, hf_key_of(key), hf_lock_token(from), true));
+    expect_ok(hf_acquire(client, hf_key_of(key), &opts, &lock));
+    assert_true(hf_lock_token(lock) > hf_lock_token(from));
     return lock;
 }
 
@@ -90,7 +90,7 @@ static void expect_held(struct hf_client *client, const struct hf_lock *lock)
 
     expect_ok(hf_read(client, hf_lock_key(lock), HF_LINEARIZABLE, &info));
     assert_true(info.held);
-    assert_int_equal(info.token, hf_token(lock));
+    assert_int_equal(info.token, hf_lock_token(lock));
     hf_info_fini(&info);
 }
 
@@ -120,7 +120,7 @@ static void who_is_cut_off_tells_nothing_old(void **state)
     last = take_over(other, "unlocked", unlocked);
 
     assert_true(is_primary(old));
-    expect_no_answer(hf_lock(late, hf_key("renewed"), &opts, &none));
+    expect_no_answer(hf_acquire(late, hf_key_of("renewed"), &opts, &none));
     ask_the_rest(late, renewed, unlocked);
     assert_true(is_primary(old));
 
@@ -155,20 +155,20 @@ static void a_cut_is_gone_through(void **state)
     need_network(1);
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    expect_ok(
-        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &next, NULL, NULL,
+                               &future));
     expect_err(hf_future_wait(future, 300, &err), HF_ETIMEDOUT);
     hf_test_network_cut_clients(&network, true);
-    err = hf_lock(client, hf_key("other"), &brief, &none);
+    err = hf_acquire(client, hf_key_of("other"), &brief, &none);
     assert_true(err == HF_EUNAVAIL || err == HF_EINDOUBT);
     assert_null(none);
 
     hf_test_network_cut_clients(&network, false);
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     expect_ok(hf_future_wait(future, PATIENCE_MS, &err));
     expect_ok(err);
-    assert_true(hf_token(next) > hf_token(lock));
+    assert_true(hf_lock_token(next) > hf_lock_token(lock));
     hf_future_free(future);
     hf_lock_free(lock);
     hf_lock_free(next);

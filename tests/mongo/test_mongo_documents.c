@@ -20,8 +20,8 @@ static void expect_lease(const char *key, unsigned ttl_ms)
         json, sizeof(json),
         "{\"aggregate\":\"locks\",\"cursor\":{},\"pipeline\":["
         "{\"$match\":{\"_id\":\"%s\"}},"
-        "{\"$project\":{\"span\":{\"$subtract\":[{\"$first\":\"$ends.until\"},"
-        "{\"$first\":\"$ends.since\"}]}}}]}",
+        "{\"$project\":{\"span\":{\"$subtract\":[{\"$first\":\"$deadlines.until\"},"
+        "{\"$first\":\"$deadlines.since\"}]}}}]}",
         key);
     (void)snprintf(span, sizeof(span), "\"span\" : %u }",
                    ttl_ms + ttl_ms / 16 + 50);
@@ -41,10 +41,10 @@ static void leases_are_stored_to_the_millisecond(void **state)
     (void)state;
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
-    expect_ok(hf_lock(client, hf_key("held"), NULL, &held));
-    expect_ok(hf_lock(client, hf_key("brief"), &opts, &brief));
-    expect_err(hf_lock(client, hf_key("held"), &opts, &none), HF_EBUSY);
-    expect_ok(hf_lock(client, hf_key("whole"), &opts, &whole));
+    expect_ok(hf_acquire(client, hf_key_of("held"), NULL, &held));
+    expect_ok(hf_acquire(client, hf_key_of("brief"), &opts, &brief));
+    expect_err(hf_acquire(client, hf_key_of("held"), &opts, &none), HF_EBUSY);
+    expect_ok(hf_acquire(client, hf_key_of("whole"), &opts, &whole));
     expect_lease("brief", 600301);
     expect_lease("whole", 600301);
     hf_lock_free(held);
@@ -71,7 +71,7 @@ static void expect_newer(struct hf_client *client, enum hf_err err)
 
     hf_client_error(client, &error);
     expect_err(err, HF_EPROTO);
-    if (!strstr(error.text, "format 2 of a newer holdfast"))
+    if (!strstr(error.text, "format 3 of a newer holdfast"))
         fail_msg("\"%s\" does not name the format", error.text);
 }
 
@@ -87,18 +87,18 @@ static void a_newer_format_is_refused(void **state)
     (void)state;
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
-    expect_ok(hf_lock(client, hf_key("held"), &opts, &held));
-    expect_ok(hf_lock(client, hf_key("free"), &opts, &given));
-    expect_ok(hf_unlock(given));
-    set_format("held", 2);
-    set_format("free", 2);
-    expect_newer(client, hf_lock(client, hf_key("free"), &opts, &none));
-    expect_newer(client, hf_lock(client, hf_key("held"), &opts, &none));
+    expect_ok(hf_acquire(client, hf_key_of("held"), &opts, &held));
+    expect_ok(hf_acquire(client, hf_key_of("free"), &opts, &given));
+    expect_ok(hf_release(given));
+    set_format("held", 3);
+    set_format("free", 3);
+    expect_newer(client, hf_acquire(client, hf_key_of("free"), &opts, &none));
+    expect_newer(client, hf_acquire(client, hf_key_of("held"), &opts, &none));
     expect_newer(client, hf_renew(held, 0));
     expect_newer(client,
-                 hf_read(client, hf_key("held"), HF_LINEARIZABLE, &info));
-    set_format("held", 1);
-    expect_ok(hf_unlock(held));
+                 hf_read(client, hf_key_of("held"), HF_LINEARIZABLE, &info));
+    set_format("held", 2);
+    expect_ok(hf_release(held));
     hf_lock_free(held);
     hf_lock_free(given);
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
@@ -116,12 +116,12 @@ static void a_refusal_leaves_nothing_for_long(void **state)
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    expect_err(hf_lock(other, hf_key("k"), &opts, &none), HF_EBUSY);
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    expect_err(hf_acquire(other, hf_key_of("k"), &opts, &none), HF_EBUSY);
     assert_non_null(strstr(
         hf_test_mongo_say(&mongo, 0, "holdfast",
                           "{\"find\":\"locks\",\"filter\":{\"_id\":"
-                          "{\"$ne\":\"k\"},\"$expr\":{\"$lt\":[\"$gone\","
+                          "{\"$ne\":\"k\"},\"$expr\":{\"$lt\":[\"$delete_at\","
                           "{\"$add\":[\"$$NOW\",120000]}]}}}"),
         "\"reads\" : 1"));
     hf_lock_free(lock);
@@ -228,7 +228,7 @@ static void whoever_comes_first_makes_the_index(void **state)
                                     "{\"listIndexes\":\"locks\"}");
         assert_int_equal(count_of(indexes, "\"name\" : "), 2);
         assert_int_equal(count_of(indexes, "\"name\" : \"_id_\""), 1);
-        assert_int_equal(count_of(indexes, "\"name\" : \"gone\", "
+        assert_int_equal(count_of(indexes, "\"name\" : \"delete_at\", "
                                            "\"expireAfterSeconds\" : 0"),
                          1);
     }
@@ -277,7 +277,7 @@ static void locks_are_where_the_url_says(void **state)
         (void)snprintf(url, sizeof(url), "mongodb://127.0.0.1:%d/%s",
                        mongo.members[0].port, places[i].path);
         client = hf_test_mongo_open_url(url);
-        expect_ok(hf_lock(client, hf_key(name), NULL, &lock));
+        expect_ok(hf_acquire(client, hf_key_of(name), NULL, &lock));
         for (unsigned place = 0; place < HF_TEST_COUNT(places); place++)
             assert_int_equal(has_document(place, i), place == i);
         hf_lock_free(lock);

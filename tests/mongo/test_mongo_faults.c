@@ -28,17 +28,17 @@ static void a_lock_outlives_its_primary(void **state)
     hf_test_mongo_need(&mongo, 3);
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    token = hf_token(lock);
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    token = hf_lock_token(lock);
     killed = primary();
     hf_test_mongo_kill(&mongo, killed);
 
-    expect_err(hf_lock(other, hf_key("k"), &opts, &none), HF_EBUSY);
+    expect_err(hf_acquire(other, hf_key_of("k"), &opts, &none), HF_EBUSY);
     expect_ok(hf_renew(lock, 0));
-    assert_true(hf_valid_for(lock, 0));
-    expect_ok(hf_unlock(lock));
-    expect_ok(hf_lock(other, hf_key("k"), &opts, &none));
-    assert_true(hf_token(none) > token);
+    assert_true(hf_lock_valid_for(lock, 0));
+    expect_ok(hf_release(lock));
+    expect_ok(hf_acquire(other, hf_key_of("k"), &opts, &none));
+    assert_true(hf_lock_token(none) > token);
 
     hf_lock_free(lock);
     hf_lock_free(none);
@@ -59,14 +59,14 @@ static void who_waits_is_woken_after_a_stepdown(void **state)
     hf_test_mongo_need(&mongo, 3);
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    expect_ok(
-        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &next, NULL, NULL,
+                               &future));
     assert_true(hf_test_mongo_step_down(&mongo) >= 0);
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     expect_ok(hf_future_wait(future, PATIENCE_MS, &err));
     expect_ok(err);
-    assert_true(hf_valid_for(next, 0));
+    assert_true(hf_lock_valid_for(next, 0));
 
     hf_future_free(future);
     hf_lock_free(lock);
@@ -92,7 +92,7 @@ static void step(struct stormer *stormer)
 {
     struct hf_lock_opts opts = hf_test_opts(
         300 + chance(stormer, 2000), chance(stormer, 3) * 500, PATIENCE_MS / 2);
-    struct hf_key key = hf_key(chance(stormer, 2) ? "a" : "b");
+    struct hf_key key = hf_key_of(chance(stormer, 2) ? "a" : "b");
     struct hf_lock *lock = NULL;
     struct hf_info info;
 
@@ -188,25 +188,25 @@ static void a_lock_outlives_a_crash_of_all_servers(void **state)
     (void)state;
     hf_test_mongo_need(&mongo, 3);
     client = hf_test_mongo_open(&mongo, "");
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     for (unsigned i = 0; i < 3; i++)
         hf_test_mongo_kill(&mongo, i);
     for (unsigned i = 0; i < 3; i++)
         assert_true(hf_test_mongo_again(&mongo, i));
 
     other = hf_test_mongo_open(&mongo, "");
-    expect_err(hf_lock(other, hf_key("k"), &opts, &next), HF_EBUSY);
+    expect_err(hf_acquire(other, hf_key_of("k"), &opts, &next), HF_EBUSY);
     expect_ok(hf_renew(lock, 0));
     do
-        err = hf_read(other, hf_key("k"), HF_LINEARIZABLE, &info);
+        err = hf_read(other, hf_key_of("k"), HF_LINEARIZABLE, &info);
     while (err == HF_EUNAVAIL);
     expect_ok(err);
     assert_true(info.held);
-    assert_int_equal(info.token, hf_token(lock));
+    assert_int_equal(info.token, hf_lock_token(lock));
     hf_info_fini(&info);
-    expect_ok(hf_unlock(lock));
-    expect_ok(hf_lock(other, hf_key("k"), &opts, &next));
-    assert_true(hf_token(next) > hf_token(lock));
+    expect_ok(hf_release(lock));
+    expect_ok(hf_acquire(other, hf_key_of("k"), &opts, &next));
+    assert_true(hf_lock_token(next) > hf_lock_token(lock));
     hf_lock_free(lock);
     hf_lock_free(next);
     expect_ok(hf_close(client, PATIENCE_MS));
@@ -234,14 +234,14 @@ static void a_dead_waiter_costs_three_seconds(void **state)
     for (unsigned i = 0; i < 2; i++)
         dead[i] = fork_waiters(1);
     client = hf_test_mongo_open(&mongo, "");
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     die_in_queue(dead, 2);
     other = hf_test_mongo_open(&mongo, "");
-    expect_ok(
-        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &next, NULL, NULL,
+                               &future));
     await_line(3);
     began = now_ms();
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
     expect_ok(err);
     assert_true(now_ms() - began >= 2 * OFFER_MS - 100);
@@ -267,13 +267,13 @@ static void a_dead_waiter_costs_no_lease_at_a_new_primary(void **state)
     hf_test_mongo_need(&mongo, 3);
     dead = fork_waiters(1);
     client = hf_test_mongo_open(&mongo, "");
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     die_in_queue(&dead, 1);
     other = hf_test_mongo_open(&mongo, "");
-    expect_ok(
-        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &next, NULL, NULL,
+                               &future));
     await_line(2);
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     assert_true(hf_test_mongo_step_down(&mongo) >= 0);
     expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
     expect_ok(err);

@@ -33,7 +33,7 @@ static void without_a_majority_there_is_no_answer(void **state)
     (void)state;
     hf_test_mongo_need(&mongo, 3);
     client = hf_test_mongo_open(&mongo, "");
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     for (unsigned i = 0; i < 3; i++) {
         if (i != primary())
             last = i;
@@ -42,9 +42,9 @@ static void without_a_majority_there_is_no_answer(void **state)
         if (i != last)
             hf_test_mongo_kill(&mongo, i);
     }
-    err = hf_lock(client, hf_key("other"), &brief, &none);
+    err = hf_acquire(client, hf_key_of("other"), &brief, &none);
     assert_true(err == HF_EUNAVAIL || err == HF_EINDOUBT);
-    err = hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info);
+    err = hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info);
     assert_true(err == HF_EUNAVAIL || err == HF_EINDOUBT);
 
     for (unsigned i = 0; i < 3; i++) {
@@ -52,7 +52,7 @@ static void without_a_majority_there_is_no_answer(void **state)
             assert_true(hf_test_mongo_again(&mongo, i));
     }
     expect_ok(hf_renew(lock, 0));
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     hf_lock_free(lock);
     expect_ok(hf_close(client, PATIENCE_MS));
 }
@@ -73,14 +73,14 @@ static void a_write_in_doubt_is_resolved(void **state)
     client = hf_test_mongo_open(&mongo, "");
     kept = primary();
     signal_all_but(kept, SIGSTOP);
-    expect_ok(
-        hf_lock_start(client, hf_key("k"), &opts, &lock, NULL, NULL, &future));
+    expect_ok(hf_acquire_start(client, hf_key_of("k"), &opts, &lock, NULL, NULL,
+                               &future));
     expect_err(hf_future_wait(future, 1500, &err), HF_ETIMEDOUT);
     signal_all_but(kept, SIGCONT);
     expect_ok(hf_future_wait(future, PATIENCE_MS, &err));
     expect_ok(err);
-    assert_true(hf_valid_for(lock, 0));
-    expect_ok(hf_unlock(lock));
+    assert_true(hf_lock_valid_for(lock, 0));
+    expect_ok(hf_release(lock));
     hf_future_free(future);
     hf_lock_free(lock);
     expect_ok(hf_close(client, PATIENCE_MS));
@@ -124,7 +124,7 @@ static void who_comes_while_there_is_no_primary_waits(void **state)
     mongo.election_ms = 60000; /* nobody stands by itself */
     hf_test_mongo_need(&mongo, 3);
     client = hf_test_mongo_open(&mongo, "");
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     hf_test_mongo_url(&mongo, url, "");
     hf_client_opts_init(&late_opts);
     late_opts.error = &error;
@@ -135,8 +135,8 @@ static void who_comes_while_there_is_no_primary_waits(void **state)
     assert_int_equal(pthread_join(thread, NULL), 0);
     if (err)
         fail_msg("%s", error.text);
-    expect_err(hf_lock(late, hf_key("k"), &opts, &none), HF_EBUSY);
-    expect_ok(hf_unlock(lock));
+    expect_err(hf_acquire(late, hf_key_of("k"), &opts, &none), HF_EBUSY);
+    expect_ok(hf_release(lock));
     hf_lock_free(lock);
     expect_ok(hf_close(client, PATIENCE_MS));
     expect_ok(hf_close(late, PATIENCE_MS));
@@ -161,19 +161,19 @@ static void ask_in_vain(struct hf_client *client, struct hf_lock *given,
                         struct hf_lock *kept, struct hf_lock *changed)
 {
     struct hf_lock_opts brief = hf_test_opts(LONG_MS, 0, 1500);
-    struct hf_bytes old = hf_bytes("old");
+    struct hf_bytes old = hf_bytes_of("old");
     struct hf_future *locking, *unlocking, *renewing, *updating, *reading;
     struct hf_lock *none = NULL;
     struct hf_info info;
     int64_t began = now_ms();
 
-    expect_ok(hf_lock_start(client, hf_key("taken"), &brief, &none, NULL, NULL,
-                            &locking));
-    expect_ok(hf_unlock_start(given, NULL, NULL, &unlocking));
+    expect_ok(hf_acquire_start(client, hf_key_of("taken"), &brief, &none, NULL,
+                               NULL, &locking));
+    expect_ok(hf_release_start(given, NULL, NULL, &unlocking));
     expect_ok(hf_renew_start(kept, 0, NULL, NULL, &renewing));
-    expect_ok(
-        hf_update_start(changed, &old, hf_bytes("new"), NULL, NULL, &updating));
-    expect_ok(hf_read_start(client, hf_key("kept"), HF_LINEARIZABLE, &info,
+    expect_ok(hf_update_start(changed, &old, hf_bytes_of("new"), NULL, NULL,
+                              &updating));
+    expect_ok(hf_read_start(client, hf_key_of("kept"), HF_LINEARIZABLE, &info,
                             NULL, NULL, &reading));
     expect_err(answer(locking), HF_EINDOUBT);
     assert_null(none);
@@ -191,7 +191,7 @@ static void expect_new(struct hf_client *client)
     enum hf_err err;
 
     do
-        err = hf_read(client, hf_key("changed"), HF_LINEARIZABLE, &info);
+        err = hf_read(client, hf_key_of("changed"), HF_LINEARIZABLE, &info);
     while (is_undecided(err));
     expect_ok(err);
     assert_true(info.held);
@@ -207,7 +207,7 @@ static void what_is_in_doubt_was_done_at_most_once(void **state)
     struct hf_lock_opts brief = hf_test_opts(LONG_MS, 0, 1500);
     struct hf_lock_opts opts = hf_test_opts(LONG_MS, PATIENCE_MS, PATIENCE_MS);
     struct hf_client *client, *other;
-    struct hf_bytes old = hf_bytes("old");
+    struct hf_bytes old = hf_bytes_of("old");
     struct hf_lock *given = NULL, *kept = NULL, *changed = NULL;
     struct hf_lock *taken = NULL, *next = NULL;
     unsigned stays;
@@ -225,18 +225,18 @@ static void what_is_in_doubt_was_done_at_most_once(void **state)
     stays = primary();
     signal_all_but(stays, SIGSTOP);
     ask_in_vain(client, given, kept, changed);
-    assert_true(hf_valid_for(kept, LONG_MS / 2));
-    assert_false(hf_valid_for(given, 0));
+    assert_true(hf_lock_valid_for(kept, LONG_MS / 2));
+    assert_false(hf_lock_valid_for(given, 0));
     signal_all_but(stays, SIGCONT);
 
     expect_new(other);
     do
-        err = hf_update(changed, &old, hf_bytes("newer"));
+        err = hf_update(changed, &old, hf_bytes_of("newer"));
     while (is_undecided(err));
     expect_err(err, HF_EMISMATCH);
-    expect_ok(hf_lock(other, hf_key("taken"), &opts, &taken));
-    expect_ok(hf_lock(other, hf_key("given"), &opts, &next));
-    assert_true(hf_token(next) > hf_token(given));
+    expect_ok(hf_acquire(other, hf_key_of("taken"), &opts, &taken));
+    expect_ok(hf_acquire(other, hf_key_of("given"), &opts, &next));
+    assert_true(hf_lock_token(next) > hf_lock_token(given));
     hf_lock_free(given);
     hf_lock_free(kept);
     hf_lock_free(changed);

@@ -128,23 +128,24 @@ static void say_everything(struct hf_client *client, struct hf_client *other)
     sem_t released;
 
     assert_int_equal(sem_init(&released, 0, 0), 0);
-    expect_ok(hf_watch(other, hf_key(""), NULL, on_release, &released, &watch));
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    expect_ok(
-        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    expect_ok(hf_watch_open(other, hf_key_of(""), NULL, on_release, &released,
+                            &watch));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &next, NULL, NULL,
+                               &future));
     expect_err(hf_future_wait(future, 200, &err), HF_ETIMEDOUT);
     expect_ok(hf_renew(lock, 0));
-    expect_ok(hf_update(lock, NULL, hf_bytes("v")));
-    expect_ok(hf_read(other, hf_key("k"), HF_LINEARIZABLE, &info));
-    assert_int_equal(info.token, hf_token(lock));
+    expect_ok(hf_update(lock, NULL, hf_bytes_of("v")));
+    expect_ok(hf_read(other, hf_key_of("k"), HF_LINEARIZABLE, &info));
+    assert_int_equal(info.token, hf_lock_token(lock));
     hf_info_fini(&info);
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
     expect_ok(err);
     assert_true(is_posted_within(&released, 60));
-    expect_ok(hf_force(client, hf_key("k"), hf_token(next), true));
+    expect_ok(hf_force(client, hf_key_of("k"), hf_lock_token(next), true));
     hf_future_free(future);
-    hf_watch_free(watch);
+    hf_watch_close(watch);
     hf_lock_free(lock);
     hf_lock_free(next);
 }
@@ -201,18 +202,18 @@ static void a_standalone_server_must_be_asked_for(void **state)
 
     /* Nobody is told of its turn: who waits looks each second, and not only
      * when the lease ends. */
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    expect_ok(hf_read(other, hf_key("k"), HF_LINEARIZABLE, &info));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    expect_ok(hf_read(other, hf_key_of("k"), HF_LINEARIZABLE, &info));
     assert_true(info.held);
     hf_info_fini(&info);
     opts.wait_ms = HF_FOREVER;
-    expect_ok(
-        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &next, NULL, NULL,
+                               &future));
     expect_err(hf_future_wait(future, 200, &err), HF_ETIMEDOUT);
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
     expect_ok(err);
-    assert_true(hf_token(next) > hf_token(lock));
+    assert_true(hf_lock_token(next) > hf_lock_token(lock));
     hf_future_free(future);
     hf_lock_free(lock);
     hf_lock_free(next);
@@ -232,8 +233,8 @@ static void tls_checks_who_answers(void **state)
     (void)snprintf(options, sizeof(options), "&tls=true&tlsCAFile=%s/cert",
                    mongo.folder);
     client = hf_test_mongo_open(&mongo, options);
-    expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), NULL, &lock));
+    expect_ok(hf_release(lock));
     hf_lock_free(lock);
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
     hf_test_mongo_url(&mongo, url, "&tls=true&serverSelectionTimeoutMS=500");
@@ -289,8 +290,8 @@ static bool has_no_monitors(unsigned before)
     struct hf_lock *lock = NULL;
     unsigned count;
 
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    expect_ok(hf_release(lock));
     count = thread_count();
     hf_lock_free(lock);
     expect_ok(hf_close(client, 10000));

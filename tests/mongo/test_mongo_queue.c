@@ -47,10 +47,10 @@ static void idle_waiters_do_not_poll(void **state)
     assert_true(count_commands("find") + count_commands("findAndModify") -
                     before <=
                 WAITERS);
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     for (unsigned i = 0; i < WAITERS; i++) {
         await_grant(&queued[i]);
-        expect_ok(hf_unlock(queued[i].lock));
+        expect_ok(hf_release(queued[i].lock));
         hf_lock_free(queued[i].lock);
     }
     hf_lock_free(lock);
@@ -75,9 +75,9 @@ static void a_stream_ends_with_its_last_waiter(void **state)
         join_queue(other, &queued, "");
         while (count_cursors() < 1)
             (void)poll(NULL, 0, 20);
-        expect_ok(hf_unlock(lock));
+        expect_ok(hf_release(lock));
         await_grant(&queued);
-        expect_ok(hf_unlock(queued.lock));
+        expect_ok(hf_release(queued.lock));
         hf_lock_free(queued.lock);
         hf_lock_free(lock);
         while (count_cursors() > 0)
@@ -105,15 +105,15 @@ static void a_value_is_in_no_queue(void **state)
     assert_non_null(
         strstr(hf_test_mongo_say(&mongo, 0, "holdfast",
                                  "{\"count\":\"locks\",\"query\":"
-                                 "{\"line.0.value\":{\"$exists\":true}}}"),
+                                 "{\"queue.0.value\":{\"$exists\":true}}}"),
                "\"n\" : 0"));
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     await_grant(&queued);
-    expect_ok(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info));
+    expect_ok(hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info));
     assert_int_equal(info.value.size, 4);
     assert_memory_equal(info.value.data, "mine", 4);
     hf_info_fini(&info);
-    expect_ok(hf_unlock(queued.lock));
+    expect_ok(hf_release(queued.lock));
     hf_lock_free(queued.lock);
     hf_lock_free(lock);
     expect_ok(hf_close(client, PATIENCE_MS));
@@ -156,14 +156,14 @@ static void a_dead_client_is_offered_the_key_once(void **state)
     join_queue(other, &queued, "");
     await_line(DEAD + 1);
     hf_watch_opts_init(&opts);
-    expect_ok(hf_watch(client, hf_key("k"), &opts, see, &seen, &watch));
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_watch_open(client, hf_key_of("k"), &opts, see, &seen, &watch));
+    expect_ok(hf_release(lock));
     await_grant(&queued);
     while (atomic_load(&seen.offered) < 2) /* the dead one's, and ours */
         (void)poll(NULL, 0, 20);
     assert_int_equal(atomic_load(&seen.offered), 2);
     assert_int_equal(atomic_load(&seen.withdrawn), DEAD - 1);
-    hf_watch_free(watch);
+    hf_watch_close(watch);
     hf_lock_free(queued.lock);
     hf_lock_free(lock);
     expect_ok(hf_close(client, PATIENCE_MS));
@@ -182,10 +182,11 @@ static void start_timer(struct timer *timer, struct hf_client *client,
 {
     struct hf_lock_opts opts = hf_test_opts(ttl_ms, 0, PATIENCE_MS);
 
-    expect_ok(hf_lock(client, hf_key("later"), &opts, &timer->held));
+    expect_ok(hf_acquire(client, hf_key_of("later"), &opts, &timer->held));
     opts.wait_ms = HF_FOREVER;
-    expect_ok(hf_lock_start(other, hf_key("later"), &opts, &timer->queued.lock,
-                            NULL, NULL, &timer->queued.future));
+    expect_ok(hf_acquire_start(other, hf_key_of("later"), &opts,
+                               &timer->queued.lock, NULL, NULL,
+                               &timer->queued.future));
 }
 
 /* `queued` is granted its key before the lease runs out. */
@@ -222,7 +223,7 @@ static void the_next_ends_the_offer_of_a_dead_waiter(void **state)
     join_queue(other, &queued, "");
     await_line(DEAD + 1);
     (void)poll(NULL, 0, 4000); /* it does not poll any more */
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     start_timer(&timer, client, other, 10000);
     expect_sooner(&queued, &timer);
     hf_lock_free(lock);
@@ -251,7 +252,7 @@ static void two_dead_processes_cost_an_offer_each(void **state)
     join_queue(other, &queued, "");
     await_line(DEAD + 2);
     (void)poll(NULL, 0, 4000); /* it does not poll any more */
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     start_timer(&timer, client, other, 15000);
     expect_sooner(&queued, &timer);
     hf_lock_free(lock);
@@ -275,8 +276,8 @@ static void a_later_waiter_looks_when_the_first_are_dead(void **state)
     dead = fork_waiters(4);
     client = hf_test_mongo_open(&mongo, "");
     other = open_driven();
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    expect_ok(hf_lock_leave(lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    expect_ok(hf_lock_detach(lock));
     die_in_queue(&dead, 1);
     join_queue(other, &queued, "");
     await_line(5);

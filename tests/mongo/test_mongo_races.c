@@ -58,10 +58,10 @@ static void a_claim_that_is_granted_meanwhile_is_no_full_queue(void **state)
     await_line(1);
     delay_commands("\"find\"", 1000);
     await_find(); /* of the LOCK that was repeated */
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     await_grant(&queued);
     delay_commands("\"find\"", 0);
-    expect_ok(hf_unlock(queued.lock));
+    expect_ok(hf_release(queued.lock));
     hf_lock_free(queued.lock);
     hf_lock_free(lock);
     expect_ok(hf_close(client, PATIENCE_MS));
@@ -99,15 +99,15 @@ static void an_offer_that_comes_late_is_taken_up(void **state)
     await_line(1);
     join_queue(later, &next, "");
     await_line(2);
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     offered = read_token();
-    assert_true(offered > hf_token(lock));
+    assert_true(offered > hf_lock_token(lock));
     (void)poll(NULL, 0, 3500);
     await_grant(&queued);
-    assert_int_equal(hf_token(queued.lock), offered);
-    expect_ok(hf_unlock(queued.lock));
+    assert_int_equal(hf_lock_token(queued.lock), offered);
+    expect_ok(hf_release(queued.lock));
     await_grant(&next);
-    expect_ok(hf_unlock(next.lock));
+    expect_ok(hf_release(next.lock));
     hf_lock_free(next.lock);
     hf_lock_free(queued.lock);
     hf_lock_free(lock);
@@ -123,7 +123,7 @@ static unsigned count_waiters(struct hf_client *client)
     struct hf_info info;
     unsigned waiters;
 
-    expect_ok(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info));
+    expect_ok(hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info));
     waiters = info.waiters;
     hf_info_fini(&info);
     return waiters;
@@ -163,7 +163,7 @@ static void a_renewal_goes_before_withdrawals(void **state)
     expect_ok(hf_renew(lock, 0));
     assert_true(count_waiters(client) > 0);
     delay_commands("\"findAndModify\"", 0);
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     hf_lock_free(lock);
     expect_ok(hf_close(client, PATIENCE_MS));
 }

@@ -47,7 +47,7 @@ static unsigned running(void)
 static struct hf_key key_of(unsigned number, char (*name)[16])
 {
     (void)snprintf(*name, sizeof(*name), "k%u", number);
-    return hf_key(*name);
+    return hf_key_of(*name);
 }
 
 static enum hf_err answer(struct hf_future *future)
@@ -70,9 +70,9 @@ static void expect_one_write_each(unsigned ms)
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     before = delay_writes(ms);
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     expect_ok(hf_renew(lock, 0));
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     assert_int_equal(delay_writes(0) - before, 3);
     hf_lock_free(lock);
     expect_ok(hf_close(client, LONG_MS));
@@ -104,8 +104,8 @@ static void slow_writes_go_side_by_side(void **state)
     client = hf_test_mongo_open(&mongo, "");
     (void)delay_writes(6000);
     for (unsigned i = 0; i < MANY; i++)
-        expect_ok(hf_lock_start(client, key_of(i, &name), &opts, &locks[i],
-                                NULL, NULL, &futures[i]));
+        expect_ok(hf_acquire_start(client, key_of(i, &name), &opts, &locks[i],
+                                   NULL, NULL, &futures[i]));
     while (running() < MANY)
         expect_err(hf_future_wait(futures[0], 20, NULL), HF_ETIMEDOUT);
     (void)delay_writes(0);
@@ -146,11 +146,11 @@ static void a_renewal_goes_before_locks(void **state)
     (void)state;
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
-    expect_ok(hf_lock(client, hf_key("kept"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("kept"), &opts, &lock));
     (void)delay_writes(5000);
     for (unsigned i = 0; i < CROWD; i++)
-        expect_ok(hf_lock_start(client, key_of(i, &name), &opts, &locks[i],
-                                on_locked, NULL, &futures[i]));
+        expect_ok(hf_acquire_start(client, key_of(i, &name), &opts, &locks[i],
+                                   on_locked, NULL, &futures[i]));
     while (running() < CROWD / 3)
         (void)poll(NULL, 0, 20);
     (void)poll(NULL, 0, 500);
@@ -178,11 +178,11 @@ static void waiting_inside_the_client_spends_the_wait(void **state)
     (void)state;
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     (void)delay_writes(100);
     for (unsigned i = 0; i < WAITERS; i++)
-        expect_ok(hf_lock_start(client, hf_key("k"), &opts, &locks[i], NULL,
-                                NULL, &futures[i]));
+        expect_ok(hf_acquire_start(client, hf_key_of("k"), &opts, &locks[i],
+                                   NULL, NULL, &futures[i]));
     await_line(WAITERS);
     for (unsigned i = 0; i < WAITERS; i++)
         assert_false(hf_future_done(futures[i], NULL));
@@ -211,9 +211,9 @@ static void a_repeated_lock_skips_the_fast_path(void **state)
     (void)fail_commands(0, "\"findAndModify\"", "{\"times\":1}",
                         "\"writeConcernError\":{\"code\":64,"
                         "\"errmsg\":\"waiting was in vain\"}");
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     assert_int_equal(begun() - before, 2);
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     hf_lock_free(lock);
     expect_ok(hf_close(client, LONG_MS));
 }
@@ -233,18 +233,19 @@ static void a_lock_that_found_no_server_is_never_sent(void **state)
     client = hf_test_mongo_open(
         &mongo, "&serverSelectionTimeoutMS=60000&socketTimeoutMS=60000");
     (void)poll(NULL, 0, 1500); /* the connections of a longer life */
-    expect_ok(hf_lock(client, hf_key("held"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("held"), &opts, &lock));
     hf_test_mongo_kill(&mongo, 0);
     /* The first one may meet the connection that has just been lost. */
-    assert_int_not_equal(hf_lock(client, hf_key("a"), &brief, &none), HF_OK);
-    expect_err(hf_lock(client, hf_key("b"), &brief, &none), HF_EUNAVAIL);
+    assert_int_not_equal(hf_acquire(client, hf_key_of("a"), &brief, &none),
+                         HF_OK);
+    expect_err(hf_acquire(client, hf_key_of("b"), &brief, &none), HF_EUNAVAIL);
     assert_true(hf_test_mongo_again(&mongo, 0));
     expect_ok(hf_renew(lock, 0));
     (void)poll(NULL, 0, 500);
-    expect_ok(hf_read(client, hf_key("b"), HF_LINEARIZABLE, &info));
+    expect_ok(hf_read(client, hf_key_of("b"), HF_LINEARIZABLE, &info));
     assert_false(info.held);
     hf_info_fini(&info);
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     hf_lock_free(lock);
     expect_ok(hf_close(client, LONG_MS));
 }
@@ -267,7 +268,7 @@ static void renewals_outlive_a_stopped_primary(void **state)
     client = hf_test_mongo_open(&mongo, "&socketTimeoutMS=600000");
     (void)poll(NULL, 0, 1500); /* it uses the pool, which has monitors */
     for (unsigned i = 0; i < KEPT; i++)
-        expect_ok(hf_lock(client, key_of(i, &name), &opts, &locks[i]));
+        expect_ok(hf_acquire(client, key_of(i, &name), &opts, &locks[i]));
     hf_test_mongo_signal(&mongo, primary(), SIGSTOP);
     for (unsigned i = 0; i < KEPT; i++)
         expect_ok(hf_renew_start(locks[i], 0, NULL, NULL, &renewals[i]));

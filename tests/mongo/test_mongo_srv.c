@@ -105,11 +105,11 @@ static void a_name_stands_for_the_servers(void **state)
     hf_test_mongo_need(&mongo, 1);
     client = open_by_name();
     assert_true(hf_caps(client) & HF_CAP_FAILOVER_SAFE);
-    expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
-    expect_ok(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info));
-    assert_int_equal(info.token, hf_token(lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), NULL, &lock));
+    expect_ok(hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info));
+    assert_int_equal(info.token, hf_lock_token(lock));
     hf_info_fini(&info);
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     hf_lock_free(lock);
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }

@@ -60,7 +60,8 @@ static struct hf_watch *watch(struct hf_client *client, const char *prefix,
 
     hf_watch_opts_init(&opts);
     opts.kinds = HF_EVENT_GRANTED | HF_EVENT_RELEASED;
-    expect_ok(hf_watch(client, hf_key(prefix), &opts, see, seen, &made));
+    expect_ok(
+        hf_watch_open(client, hf_key_of(prefix), &opts, see, seen, &made));
     return made;
 }
 
@@ -111,12 +112,12 @@ static enum hf_err lock_and_unlock(struct hf_client *client, uint64_t *token)
 {
     struct hf_lock_opts opts = hf_test_opts(120000, 0, PATIENCE_MS);
     struct hf_lock *lock = NULL;
-    enum hf_err err = hf_lock(client, hf_key("k"), &opts, &lock);
+    enum hf_err err = hf_acquire(client, hf_key_of("k"), &opts, &lock);
 
     if (err)
         return err;
-    *token = hf_token(lock);
-    err = hf_unlock(lock);
+    *token = hf_lock_token(lock);
+    err = hf_release(lock);
     hf_lock_free(lock);
     return err;
 }
@@ -218,7 +219,7 @@ static void a_watch_goes_on_where_it_ended(void **state)
     assert_int_equal(pthread_join(series->thread, NULL), 0);
     await_seen(seen, series->pairs * 2);
     expect_each_once(seen, series);
-    hf_watch_free(watching);
+    hf_watch_close(watching);
     expect_ok(hf_close(client, PATIENCE_MS));
     expect_ok(hf_close(series->client, PATIENCE_MS));
     free(series);
@@ -249,7 +250,7 @@ static void a_watch_follows_the_primary(void **state)
         assert_int_equal(seen->events[i].token, tokens[i / 2]);
     assert_int_equal(seen->dropped, 0);
 
-    hf_watch_free(watching);
+    hf_watch_close(watching);
     expect_ok(hf_close(client, PATIENCE_MS));
     expect_ok(hf_close(other, PATIENCE_MS));
     free(seen);
@@ -352,7 +353,7 @@ static void lost_history_leaves_a_mark(void **state)
     expect_lost(seen, lost);
     expect_order(seen);
 
-    hf_watch_free(watching);
+    hf_watch_close(watching);
     expect_ok(hf_close(client, PATIENCE_MS));
     expect_ok(hf_close(other, PATIENCE_MS));
     free(seen);
@@ -399,10 +400,10 @@ static void a_client_has_one_stream(void **state)
     other = hf_test_mongo_open(&mongo, "");
     client = hf_test_mongo_open(&mongo, "");
     before = count_cursors();
-    expect_ok(hf_lock(other, hf_key("held"), &opts, &held));
+    expect_ok(hf_acquire(other, hf_key_of("held"), &opts, &held));
     for (unsigned i = 0; i < WAITERS; i++)
-        expect_ok(hf_lock_start(client, hf_key("held"), &opts, &locks[i], NULL,
-                                NULL, &futures[i]));
+        expect_ok(hf_acquire_start(client, hf_key_of("held"), &opts, &locks[i],
+                                   NULL, NULL, &futures[i]));
     await_line(WAITERS);
     for (unsigned i = 0; i < WATCHES; i++) {
         seen[i] = new_seen();
@@ -413,16 +414,16 @@ static void a_client_has_one_stream(void **state)
         await_seen(seen[i], 2);
     assert_int_equal(count_cursors(), before + 1);
 
-    expect_ok(hf_unlock(held));
+    expect_ok(hf_release(held));
     for (unsigned i = 0; i < WAITERS; i++) {
         expect_ok(hf_future_wait(futures[i], PATIENCE_MS, &err));
         expect_ok(err);
-        expect_ok(hf_unlock(locks[i]));
+        expect_ok(hf_release(locks[i]));
         hf_future_free(futures[i]);
         hf_lock_free(locks[i]);
     }
     for (unsigned i = 0; i < WATCHES; i++)
-        hf_watch_free(watching[i]);
+        hf_watch_close(watching[i]);
     hf_lock_free(held);
     expect_ok(hf_close(client, PATIENCE_MS));
     expect_ok(hf_close(other, PATIENCE_MS));
@@ -468,10 +469,11 @@ static int64_t wait_for_expiries(struct hf_client *client,
 
         *waiter = (struct waiter){.took = 0};
         (void)snprintf(key, sizeof(key), "k%u-%u", round, i);
-        expect_ok(hf_lock(other, hf_key(key), &brief, &waiter->held));
+        expect_ok(hf_acquire(other, hf_key_of(key), &brief, &waiter->held));
         waiter->began = now_ms();
-        expect_ok(hf_lock_start(client, hf_key(key), &waits, &waiter->lock,
-                                granted, waiter, &waiter->future));
+        expect_ok(hf_acquire_start(client, hf_key_of(key), &waits,
+                                   &waiter->lock, granted, waiter,
+                                   &waiter->future));
     }
     for (unsigned i = 0; i < EXPIRIES; i++) {
         enum hf_err err = HF_ECANCELED;
@@ -481,8 +483,8 @@ static int64_t wait_for_expiries(struct hf_client *client,
         while (waiters[i].took == 0)
             (void)poll(NULL, 0, 1);
         took[i] = waiters[i].took;
-        assert_false(hf_valid_for(waiters[i].held, 0));
-        expect_ok(hf_unlock(waiters[i].lock));
+        assert_false(hf_lock_valid_for(waiters[i].held, 0));
+        expect_ok(hf_release(waiters[i].lock));
         hf_future_free(waiters[i].future);
         hf_lock_free(waiters[i].lock);
         hf_lock_free(waiters[i].held);
@@ -524,13 +526,13 @@ static void a_holder_that_watches_loses_a_broken_lock_at_once(void **state)
     client = hf_test_mongo_open(&mongo, "");
     watching = watch(client, "", seen);
     opts.renew = true;
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     await_seen(seen, 1);
-    expect_ok(hf_force(other, hf_key("k"), hf_token(lock), true));
+    expect_ok(hf_force(other, hf_key_of("k"), hf_lock_token(lock), true));
     while (hf_lock_state(lock) != HF_LOCK_LOST)
         (void)poll(NULL, 0, 5);
-    assert_false(hf_valid_for(lock, 0));
-    hf_watch_free(watching);
+    assert_false(hf_lock_valid_for(lock, 0));
+    hf_watch_close(watching);
     hf_lock_free(lock);
     (void)hf_close(client, PATIENCE_MS);
     (void)hf_close(other, PATIENCE_MS);

@@ -46,9 +46,10 @@ static void acquire(struct crowd *one, unsigned round)
     char key[16];
 
     (void)snprintf(key, sizeof(key), "k%u", round);
-    while (recorded_lock(one->client, hf_key(key), &opts, &lock) != HF_OK)
+    while (recorded_lock(one->client, hf_key_of(key), &opts, &lock) != HF_OK)
         continue;
-    if (atomic_exchange(&one->last[round], hf_token(lock)) >= hf_token(lock))
+    if (atomic_exchange(&one->last[round], hf_lock_token(lock)) >=
+        hf_lock_token(lock))
         atomic_fetch_add(one->fallen, 1);
     (void)recorded_unlock(one->client, lock);
     hf_lock_free(lock);
@@ -140,13 +141,13 @@ static void tokens_rise_over_a_deletion(void **state)
     for (unsigned i = 0; i < 3; i++) {
         struct hf_lock *lock = NULL;
 
-        expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-        assert_true(hf_token(lock) > last);
-        last = hf_token(lock);
+        expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+        assert_true(hf_lock_token(lock) > last);
+        last = hf_lock_token(lock);
         if (i == 0)
-            expect_ok(hf_unlock(lock));
+            expect_ok(hf_release(lock));
         else /* and by its lease alone, which may have ended already */
-            (void)hf_lock_leave(lock);
+            (void)hf_lock_detach(lock);
         opts.ttl_ms = 1000;
         hf_lock_free(lock);
         await_gone(client, "{\"_id\":\"k\"}");
@@ -212,10 +213,10 @@ static void tokens_rise_over_failovers_and_deletions(void **state)
         for (unsigned j = 0; j < 2; j++) {
             struct hf_lock *lock = NULL;
 
-            expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-            assert_true(hf_token(lock) > last);
-            last = hf_token(lock);
-            expect_ok(hf_unlock(lock));
+            expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+            assert_true(hf_lock_token(lock) > last);
+            last = hf_lock_token(lock);
+            expect_ok(hf_release(lock));
             hf_lock_free(lock);
             delete_document(mongoc);
         }
@@ -255,16 +256,16 @@ static void abandoned_keys_are_gone_after_their_time(void **state)
     (void)state;
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "&keep=4");
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    token = hf_token(lock);
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    token = hf_lock_token(lock);
     abandon_many();
     assert_true(count_documents("{}") > ABANDONED);
     await_gone(client, "{}");
 
     hf_lock_free(lock);
     lock = NULL;
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    assert_true(hf_token(lock) > token);
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    assert_true(hf_lock_token(lock) > token);
     hf_lock_free(lock);
     (void)hf_close(client, 1000);
 }
@@ -347,8 +348,8 @@ static void note_holder(struct shared *shared, const struct hf_lock *lock)
 {
     unsigned place = atomic_fetch_add(&shared->held, 1);
 
-    if (place < HELD_MAX && hf_valid_for(lock, 0))
-        shared->tokens[place] = hf_token(lock);
+    if (place < HELD_MAX && hf_lock_valid_for(lock, 0))
+        shared->tokens[place] = hf_lock_token(lock);
 }
 
 static void write_on_time(const struct writer *writer,
@@ -357,9 +358,9 @@ static void write_on_time(const struct writer *writer,
     struct shared *shared = writer->shared;
     bool taken;
 
-    write_plainly(writer, hf_token(lock));
-    taken = write_fenced(writer, hf_token(lock));
-    if (hf_valid_for(lock, 0))
+    write_plainly(writer, hf_lock_token(lock));
+    taken = write_fenced(writer, hf_lock_token(lock));
+    if (hf_lock_valid_for(lock, 0))
         atomic_fetch_add(taken ? &shared->taken : &shared->refused, 1);
 }
 
@@ -368,11 +369,11 @@ static void write_late(const struct writer *writer, const struct hf_lock *lock)
     struct shared *shared = writer->shared;
     bool taken;
 
-    atomic_store(&shared->stopped, hf_token(lock));
+    atomic_store(&shared->stopped, hf_lock_token(lock));
     (void)raise(SIGSTOP);
-    taken = write_fenced(writer, hf_token(lock));
+    taken = write_fenced(writer, hf_lock_token(lock));
     atomic_fetch_add(taken ? &shared->too_late : &shared->late, 1);
-    write_plainly(writer, hf_token(lock));
+    write_plainly(writer, hf_lock_token(lock));
 }
 
 /* Once, under the lock. */
@@ -383,11 +384,11 @@ static void write_locked(const struct writer *writer,
     struct hf_lock_opts opts = hf_test_opts(300, HF_FOREVER, PATIENCE_MS);
     struct hf_lock *lock = NULL;
 
-    while (hf_lock(writer->client, hf_key("k"), &opts, &lock))
+    while (hf_acquire(writer->client, hf_key_of("k"), &opts, &lock))
         continue; /* on a busy machine the lease may end too soon */
     note_holder(writer->shared, lock);
     write(writer, lock);
-    (void)hf_unlock(lock);
+    (void)hf_release(lock);
     hf_lock_free(lock);
 }
 

@@ -62,7 +62,7 @@ static void a_stream_that_fails_is_seldom_opened(void **state)
     await_line(1);
     begin_refusal(&refusal, "\"aggregate\",\"getMore\"");
     expect_few_refused(&refusal);
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     await_grant(&queued);
     hf_lock_free(queued.lock);
     hf_lock_free(lock);
@@ -91,7 +91,7 @@ static void abandon(struct hf_client *client, const char *key)
     struct hf_lock_opts opts = hf_test_opts(1000, 0, PATIENCE_MS);
     struct hf_lock *lock = lock_at_last(client, key, &opts);
 
-    expect_ok(hf_lock_leave(lock));
+    expect_ok(hf_lock_detach(lock));
     hf_lock_free(lock);
 }
 
@@ -135,13 +135,13 @@ static void a_sweep_passes_by_what_it_does_not_understand(void **state)
     client = hf_test_mongo_open(&mongo, "&keep=1");
     for (size_t i = 0; i < HF_TEST_COUNT(queues); i++) {
         (void)snprintf(name, sizeof(name), "bad%zu", i);
-        (void)snprintf(fields, sizeof(fields), "\"line\":%s", queues[i]);
+        (void)snprintf(fields, sizeof(fields), "\"queue\":%s", queues[i]);
         abandon(client, name);
         write_over(name, fields);
     }
     abandon(client, "good");
     while (is_held("good"))
-        expect_err(hf_wait_held(client, hf_key("none"), 100, NULL),
+        expect_err(hf_wait_held(client, hf_key_of("none"), 100, NULL),
                    HF_ETIMEDOUT);
     expect_ok(hf_close(client, PATIENCE_MS));
 }
@@ -162,7 +162,7 @@ static void expect_few_looks(const char *fields)
     int64_t began;
     long before, looks;
 
-    expect_ok(hf_watch(other, hf_key("k"), NULL, ignore, NULL, &watch));
+    expect_ok(hf_watch_open(other, hf_key_of("k"), NULL, ignore, NULL, &watch));
     abandon(client, "k");
     write_over("k", fields);
     (void)poll(NULL, 0, 2000);
@@ -172,7 +172,7 @@ static void expect_few_looks(const char *fields)
     looks = count_commands("findAndModify") - before;
     if (looks > (now_ms() - began) / 1000 + 3)
         fail_msg("%s: %ld looks", fields, looks);
-    hf_watch_free(watch);
+    hf_watch_close(watch);
     expect_ok(hf_close(client, PATIENCE_MS));
     expect_ok(hf_close(other, PATIENCE_MS));
 }
@@ -188,7 +188,8 @@ static void a_lease_without_an_end_is_seldom_looked_at(void **state)
 {
     (void)state;
     hf_test_mongo_need(&mongo, 1);
-    expect_few_looks("\"ends.0.until\":{\"$timestamp\":{\"t\":1,\"i\":1}}");
+    expect_few_looks(
+        "\"deadlines.0.until\":{\"$timestamp\":{\"t\":1,\"i\":1}}");
 }
 
 /* A lease that has lost its deadlines is counted in full from now, as on a new
@@ -204,9 +205,9 @@ static void a_lease_without_deadlines_ends(void **state)
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
     abandon(client, "k");
-    write_over("k", "\"ends\":null");
-    expect_ok(hf_lock(other, hf_key("k"), &opts, &lock));
-    expect_ok(hf_unlock(lock));
+    write_over("k", "\"deadlines\":null");
+    expect_ok(hf_acquire(other, hf_key_of("k"), &opts, &lock));
+    expect_ok(hf_release(lock));
     hf_lock_free(lock);
     expect_ok(hf_close(client, PATIENCE_MS));
     expect_ok(hf_close(other, PATIENCE_MS));

@@ -46,7 +46,7 @@ static void await_waiter(struct hf_client *client)
     uint32_t waiters = 0;
 
     while (waiters == 0) {
-        expect_ok(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info));
+        expect_ok(hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info));
         waiters = info.waiters;
         hf_info_fini(&info);
     }
@@ -69,18 +69,19 @@ static void reading_and_writing_one_database_is_enough(void **state)
     client = open_clerk();
     other = open_clerk();
     assert_int_equal(sem_init(&released, 0, 0), 0);
-    expect_ok(hf_watch(other, hf_key(""), NULL, on_release, &released, &watch));
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    expect_ok(
-        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    expect_ok(hf_watch_open(other, hf_key_of(""), NULL, on_release, &released,
+                            &watch));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &next, NULL, NULL,
+                               &future));
     await_waiter(client);
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
     expect_ok(err);
     assert_true(is_posted_within(&released, 60));
-    expect_ok(hf_unlock(next));
+    expect_ok(hf_release(next));
     hf_future_free(future);
-    hf_watch_free(watch);
+    hf_watch_close(watch);
     hf_lock_free(lock);
     hf_lock_free(next);
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
@@ -129,11 +130,11 @@ static void without_change_streams_waiters_are_granted_keys(void **state)
     need_porter();
     client = open_porter();
     other = open_porter();
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    expect_ok(
-        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &next, NULL, NULL,
+                               &future));
     await_waiter(client);
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
     expect_ok(err);
     hf_future_free(future);
@@ -158,15 +159,16 @@ static void without_change_streams_a_watch_is_refused(void **state)
     need_porter();
     client = open_porter();
     other = open_porter();
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    expect_err(hf_watch(other, hf_key(""), NULL, on_release, NULL, &watch),
-               HF_EDENIED);
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    expect_err(
+        hf_watch_open(other, hf_key_of(""), NULL, on_release, NULL, &watch),
+        HF_EDENIED);
     hf_client_error(other, &error);
     assert_non_null(strstr(error.text, "not authorized"));
-    expect_ok(hf_wait_free_start(other, hf_key("k"), 60000, NULL, NULL, NULL,
+    expect_ok(hf_wait_free_start(other, hf_key_of("k"), 60000, NULL, NULL, NULL,
                                  &future));
     expect_err(hf_future_wait(future, 1000, &err), HF_ETIMEDOUT);
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
     expect_ok(err);
     hf_future_free(future);
@@ -247,20 +249,21 @@ static void who_is_dropped_is_told_so(void **state)
     need_clerk();
     client = open_clerk();
     other = open_clerk();
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     opts.wait_ms = HF_FOREVER;
-    expect_ok(
-        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &next, NULL, NULL,
+                               &future));
     await_waiter(client);
     assert_null(strstr(
         hf_test_mongo_say(&mongo, 0, "office", "{\"dropUser\":\"clerk\"}"),
         "(lost)"));
 
-    expect_denied(client, hf_lock(client, hf_key("new"), &opts, &next));
-    expect_denied(client, hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info));
+    expect_denied(client, hf_acquire(client, hf_key_of("new"), &opts, &next));
+    expect_denied(client,
+                  hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info));
     expect_denied(client, hf_renew(lock, 0));
-    assert_true(hf_valid_for(lock, 0)); /* its lease has not ended */
-    expect_denied(client, hf_unlock(lock));
+    assert_true(hf_lock_valid_for(lock, 0)); /* its lease has not ended */
+    expect_denied(client, hf_release(lock));
     hf_future_cancel(future);
     expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
     expect_err(err, HF_EINDOUBT);

@@ -79,10 +79,10 @@ static _Noreturn void wait_and_be_served(unsigned number, uint32_t ttl_ms)
     struct hf_client *client = open_or_exit();
     struct hf_lock *lock = NULL;
 
-    if (hf_lock(client, hf_key("k"), &opts, &lock))
+    if (hf_acquire(client, hf_key_of("k"), &opts, &lock))
         _exit(4);
     shared->served[atomic_fetch_add(&shared->served_count, 1)] = number;
-    (void)hf_unlock(lock);
+    (void)hf_release(lock);
     _exit(hf_close(client, HF_TEST_PATIENCE_MS) ? 5 : 0);
 }
 
@@ -129,13 +129,13 @@ static void two_hundred_are_served_in_order_and_the_killed_are_not(void **state)
     (void)state;
     assert_true(hf_test_redis_start(&redis, NULL));
     client = hf_test_redis_open(&redis, NULL);
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     stand_in_line(pids, WAITERS, 600000);
     for (unsigned i = 0; i < WAITERS; i += 3) { /* the first among them */
         kill_one(&pids[i]);
         killed++;
     }
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     /* And while they are served: one who holds leaves it to its lease, which
      * is long, so only those far behind. */
     for (unsigned i = WAITERS - 1; i >= WAITERS - 20; i--) {
@@ -167,7 +167,7 @@ static void who_is_stopped_costs_its_own_lease(void **state)
     (void)state;
     assert_true(hf_test_redis_start(&redis, NULL));
     client = hf_test_redis_open(&redis, NULL);
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     stand_in_line(pids, 1, 500);
     for (unsigned i = 1; i < 3; i++) {
         pids[i] = fork();
@@ -177,7 +177,7 @@ static void who_is_stopped_costs_its_own_lease(void **state)
         await_waiters((int)i + 1);
     }
     (void)kill(pids[0], SIGSTOP);
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     expect_all_end(pids + 1, 2);
 
     assert_int_equal(shared->served[0], 1);
@@ -215,12 +215,12 @@ static void who_is_silent_is_passed_over(void **state)
     (void)state;
     assert_true(hf_test_redis_start(&redis, NULL));
     client = hf_test_redis_open(&redis, NULL);
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     stand_in_line(pids, 3, 600000);
     (void)kill(pids[0], SIGSTOP);
     while (silence_of_the_first() <= 1600) /* more than three beats */
         (void)poll(NULL, 0, 20);
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     expect_all_end(pids + 1, 2);
 
     assert_int_equal(shared->served[0], 1);
@@ -254,15 +254,15 @@ static void nobody_jumps_the_line(void **state)
     (void)state;
     assert_true(hf_test_redis_start(&redis, NULL));
     client = hf_test_redis_open(&redis, NULL);
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     stand_in_line(&pid, 1, HF_TEST_LONG_MS);
     (void)kill(pid, SIGSTOP);
     end_lease();
-    err = hf_lock(client, hf_key("k"), &opts, &jumped);
+    err = hf_acquire(client, hf_key_of("k"), &opts, &jumped);
     if (err != HF_EBUSY) {
         expect_ok(err);
         assert_true(silence_of_the_first() > 1500);
-        expect_ok(hf_unlock(jumped));
+        expect_ok(hf_release(jumped));
     }
 
     (void)kill(pid, SIGCONT);
@@ -287,11 +287,11 @@ static void every_line_has_an_expiry(void **state)
     assert_true(hf_test_redis_start(&redis, NULL));
     client = hf_test_redis_open(&redis, NULL);
     for (unsigned i = 0; i < 3; i++) {
-        expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+        expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
         stand_in_line(&pid, 1, 600000);
         assert_string_not_equal(hf_test_redis_say(&redis, "PTTL hf:q:k"), "-1");
         assert_string_not_equal(hf_test_redis_say(&redis, "PTTL hf:w:k"), "-1");
-        expect_ok(hf_unlock(lock));
+        expect_ok(hf_release(lock));
         hf_lock_free(lock);
         expect_all_end(&pid, 1);
     }
@@ -313,7 +313,7 @@ static void the_killed_hold_up_nobody(void **state)
             hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
         struct hf_lock *lock = NULL;
 
-        if (hf_lock(open_or_exit(), hf_key("k"), &opts, &lock))
+        if (hf_acquire(open_or_exit(), hf_key_of("k"), &opts, &lock))
             _exit(4);
         for (;;)
             (void)pause();
@@ -340,7 +340,7 @@ static bool increment(struct hf_lock *lock)
     unsigned seen = shared->counter;
 
     (void)poll(NULL, 0, 1);
-    if (!hf_valid_for(lock, 1000))
+    if (!hf_lock_valid_for(lock, 1000))
         return false;
     shared->counter = seen + 1;
     atomic_fetch_add(&shared->done, 1);
@@ -355,12 +355,12 @@ static _Noreturn void count(void)
 
     for (unsigned i = 0; i < INCREMENTS;) {
         struct hf_lock *lock = NULL;
-        enum hf_err err = hf_lock(client, hf_key("k"), &opts, &lock);
+        enum hf_err err = hf_acquire(client, hf_key_of("k"), &opts, &lock);
 
         if (!err && increment(lock))
             i++;
         if (!err)
-            err = hf_unlock(lock);
+            err = hf_release(lock);
         if (err && err != HF_EINDOUBT)
             atomic_fetch_add(&shared->failures, 1);
         hf_lock_free(lock);
@@ -413,7 +413,7 @@ static uint64_t next_random(uint64_t *seed)
 static void storm_step(struct stormer *stormer)
 {
     static const char *const keys[] = {"a", "b"};
-    struct hf_key key = hf_key(keys[next_random(&stormer->seed) % 2]);
+    struct hf_key key = hf_key_of(keys[next_random(&stormer->seed) % 2]);
     struct hf_lock_opts opts =
         hf_test_opts((uint32_t)(20 + next_random(&stormer->seed) % 200),
                      (uint32_t)(next_random(&stormer->seed) % 3 * 100), 1000);

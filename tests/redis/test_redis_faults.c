@@ -39,7 +39,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* hf_lock() that does not end before an answer has come: in doubt, it asks
+/* hf_acquire() that does not end before an answer has come: in doubt, it asks
  * again. */
 static enum hf_err lock_until_answered(struct hf_client *by, const char *key,
                                        const struct hf_lock_opts *opts)
@@ -48,7 +48,7 @@ static enum hf_err lock_until_answered(struct hf_client *by, const char *key,
     enum hf_err err;
 
     do
-        err = hf_lock(by, hf_key(key), opts, &none);
+        err = hf_acquire(by, hf_key_of(key), opts, &none);
     while (err == HF_EINDOUBT);
     hf_lock_free(none);
     return err;
@@ -62,9 +62,9 @@ static uint64_t expect_a_lock(struct hf_client *by, const char *key)
     struct hf_lock *lock = NULL;
     uint64_t token;
 
-    expect_ok(hf_lock(by, hf_key(key), &opts, &lock));
-    token = hf_token(lock);
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_acquire(by, hf_key_of(key), &opts, &lock));
+    token = hf_lock_token(lock);
+    expect_ok(hf_release(lock));
     hf_lock_free(lock);
     return token;
 }
@@ -92,22 +92,22 @@ static void a_restart_keeps_what_is_on_the_disk(void **state)
 
     (void)state;
     start(on_disk);
-    opts.value = hf_bytes("v");
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    token = hf_token(lock);
+    opts.value = hf_bytes_of("v");
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    token = hf_lock_token(lock);
     hf_test_redis_kill(&redis);
     assert_true(hf_test_redis_again(&redis, true));
 
     expect_ok(hf_renew(lock, 0));
-    expect_ok(hf_read(other, hf_key("k"), HF_LINEARIZABLE, &info));
+    expect_ok(hf_read(other, hf_key_of("k"), HF_LINEARIZABLE, &info));
     assert_true(info.held);
     assert_int_equal(info.token, token);
     assert_int_equal(info.value.size, 1);
     hf_info_fini(&info);
-    expect_err(hf_lock(other, hf_key("k"), &opts, &none), HF_EBUSY);
-    expect_ok(hf_unlock(lock));
-    expect_ok(hf_lock(other, hf_key("k"), &opts, &next));
-    assert_true(hf_token(next) > token);
+    expect_err(hf_acquire(other, hf_key_of("k"), &opts, &none), HF_EBUSY);
+    expect_ok(hf_release(lock));
+    expect_ok(hf_acquire(other, hf_key_of("k"), &opts, &next));
+    assert_true(hf_lock_token(next) > token);
     hf_lock_free(lock);
     hf_lock_free(next);
 }
@@ -166,12 +166,12 @@ static void a_lock_that_a_restart_lost_is_lost(void **state)
 
     (void)state;
     start(NULL);
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     hf_test_redis_kill(&redis);
     assert_true(hf_test_redis_again(&redis, true));
 
     expect_err(hf_renew(lock, 0), HF_EEXPIRED);
-    assert_false(hf_valid_for(lock, 0));
+    assert_false(hf_lock_valid_for(lock, 0));
     hf_lock_free(lock);
 }
 
@@ -185,17 +185,17 @@ static void waiters_outlive_a_restart(void **state)
 
     (void)state;
     start(on_disk);
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    expect_ok(
-        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &next, NULL, NULL,
+                               &future));
     expect_err(hf_future_wait(future, 300, &err), HF_ETIMEDOUT);
     hf_test_redis_kill(&redis);
     assert_true(hf_test_redis_again(&redis, true));
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
 
     expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
     expect_ok(err);
-    assert_true(hf_token(next) > hf_token(lock));
+    assert_true(hf_lock_token(next) > hf_lock_token(lock));
     hf_future_free(future);
     hf_lock_free(lock);
     hf_lock_free(next);
@@ -209,8 +209,8 @@ static void while_it_is_gone_nothing_is_done_and_that_is_said(void **state)
     (void)state;
     start(NULL);
     hf_test_redis_kill(&redis);
-    expect_err(hf_lock(client, hf_key("k"), &opts, &none), HF_EINDOUBT);
-    expect_err(hf_lock(client, hf_key("k"), &opts, &none), HF_EUNAVAIL);
+    expect_err(hf_acquire(client, hf_key_of("k"), &opts, &none), HF_EINDOUBT);
+    expect_err(hf_acquire(client, hf_key_of("k"), &opts, &none), HF_EUNAVAIL);
     expect_word(client, "refused");
     assert_true(hf_test_redis_again(&redis, true));
     (void)expect_a_lock(client, "k");
@@ -228,8 +228,8 @@ static void no_signal_reaches_the_program(void **state)
     (void)hf_fd(client); /* nobody drives: nobody reads that it was closed */
     (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE normal SKIPME yes");
     for (unsigned i = 0; i < HF_TEST_COUNT(futures); i++) {
-        expect_ok(hf_lock_start(client, hf_key("k"), NULL, &locks[i], NULL,
-                                NULL, &futures[i]));
+        expect_ok(hf_acquire_start(client, hf_key_of("k"), NULL, &locks[i],
+                                   NULL, NULL, &futures[i]));
         (void)poll(NULL, 0, 5);
     }
     for (unsigned i = 0; i < HF_TEST_COUNT(futures); i++) {
@@ -250,13 +250,13 @@ static void killed_connections_come_back(void **state)
 
     (void)state;
     start(NULL);
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    expect_ok(
-        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &next, NULL, NULL,
+                               &future));
     await_waiters("k", 1, future);
     (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE pubsub");
     (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE normal SKIPME yes");
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
 
     expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
     expect_ok(err);
@@ -276,12 +276,12 @@ static void a_lost_message_is_made_good(void **state)
 
     (void)state;
     start(NULL);
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    expect_ok(
-        hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &next, NULL, NULL,
+                               &future));
     await_waiters("k", 1, future);
     (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE pubsub");
-    expect_ok(hf_unlock(lock)); /* nobody can be told */
+    expect_ok(hf_release(lock)); /* nobody can be told */
 
     expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
     expect_ok(err);
@@ -311,7 +311,7 @@ static void a_watch_misses_nothing(void **state)
     (void)state;
     start(NULL);
     (void)hf_fd(other);
-    expect_ok(hf_watch(other, hf_key(""), NULL, see, &seen, &watch));
+    expect_ok(hf_watch_open(other, hf_key_of(""), NULL, see, &seen, &watch));
     (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE pubsub");
     (void)expect_a_lock(client, "k");
     while (seen.granted < 1 || seen.released < 1) {
@@ -328,7 +328,7 @@ static void a_watch_misses_nothing(void **state)
         (void)poll(&fd, 1, 1000);
         expect_ok(hf_process(other));
     }
-    hf_watch_free(watch);
+    hf_watch_close(watch);
 }
 
 /* One connection for messages, however many wait. */
@@ -348,9 +348,9 @@ static void many_waiters_share_one_subscription(void **state)
     start(NULL);
     for (unsigned i = 0; i < WAITERS; i++) {
         (void)snprintf(key, sizeof(key), "k%u", i);
-        expect_ok(hf_lock(client, hf_key(key), &opts, &held[i]));
-        expect_ok(hf_lock_start(other, hf_key(key), &opts, &none[i], NULL, NULL,
-                                &futures[i]));
+        expect_ok(hf_acquire(client, hf_key_of(key), &opts, &held[i]));
+        expect_ok(hf_acquire_start(other, hf_key_of(key), &opts, &none[i], NULL,
+                                   NULL, &futures[i]));
     }
     await_waiters("k19", 1, futures[WAITERS - 1]);
     for (const char *at = hf_test_redis_say(&redis, "CLIENT LIST");
@@ -390,9 +390,9 @@ static void a_server_that_sleeps_is_waited_for(void **state)
     start(NULL);
     assert_int_equal(pthread_create(&thread, NULL, say_for_long, words), 0);
     for (unsigned i = 0; i < 30; i++) {
-        expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-        assert_true(hf_valid_for(lock, 0));
-        expect_ok(hf_unlock(lock));
+        expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+        assert_true(hf_lock_valid_for(lock, 0));
+        expect_ok(hf_release(lock));
         hf_lock_free(lock);
         (void)poll(NULL, 0, 10);
     }
@@ -414,27 +414,27 @@ static void a_server_that_slept_keeps_the_line_in_order(void **state)
     (void)state;
     start(NULL);
     opts.ttl_ms = 60000;
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     for (int i = 0; i < WAITERS; i++) {
         clients[i] = hf_test_redis_open(&redis, NULL);
         opts.ttl_ms = 500; /* a beat of 20 ms: silence is soon noticed */
         opts.on_event = NULL;
-        expect_ok(hf_lock_start(clients[i], hf_key("k"), &opts, &locks[i], NULL,
-                                NULL, &futures[i]));
+        expect_ok(hf_acquire_start(clients[i], hf_key_of("k"), &opts, &locks[i],
+                                   NULL, NULL, &futures[i]));
         await_waiters("k", i + 1, futures[i]);
     }
-    before = hf_token(lock);
+    before = hf_lock_token(lock);
     /* Nobody in line is driven, and so nobody is heard of, for two seconds. */
     (void)hf_test_redis_say(&redis, "DEBUG SLEEP 2");
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     for (int i = 0; i < WAITERS; i++) {
         enum hf_err err = HF_ECANCELED;
 
         expect_ok(hf_future_wait(futures[i], HF_TEST_PATIENCE_MS, &err));
         expect_ok(err);
-        assert_true(hf_token(locks[i]) > before);
-        before = hf_token(locks[i]);
-        (void)hf_unlock(locks[i]);
+        assert_true(hf_lock_token(locks[i]) > before);
+        before = hf_lock_token(locks[i]);
+        (void)hf_release(locks[i]);
         hf_future_free(futures[i]);
         hf_lock_free(locks[i]);
     }
@@ -492,9 +492,9 @@ static void scripts_that_are_flushed_are_loaded_again(void **state)
 
     (void)state;
     start(NULL);
-    expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), NULL, &lock));
     assert_string_equal(hf_test_redis_say(&redis, "SCRIPT FLUSH"), "OK");
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     assert_string_equal(hf_test_redis_say(&redis, "SCRIPT FLUSH"), "OK");
     (void)expect_a_lock(client, "k");
     hf_lock_free(lock);
@@ -509,11 +509,11 @@ static void a_full_server_is_named_and_still_gives_back(void **state)
 
     (void)state;
     start(NULL);
-    expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), NULL, &lock));
     (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory 1");
     expect_err(lock_until_answered(client, "l", &brief), HF_EUNAVAIL);
     expect_word(client, "OOM");
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     (void)hf_test_redis_say(&redis, "CONFIG SET maxmemory 0");
     (void)expect_a_lock(client, "l");
     hf_lock_free(lock);
@@ -531,7 +531,7 @@ static void a_client_that_is_shut_out_says_so(void **state)
     (void)strcpy(redis.options[0], "--requirepass");
     (void)strcpy(redis.options[1], "sesame");
     (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE normal SKIPME yes");
-    (void)hf_lock(client, hf_key("k"), &opts, &none);
+    (void)hf_acquire(client, hf_key_of("k"), &opts, &none);
     expect_err(lock_until_answered(client, "k", &opts), HF_EUNAVAIL);
     expect_word(client, "NOAUTH");
 }
@@ -545,9 +545,10 @@ static void a_key_of_another_kind_is_named(void **state)
     (void)state;
     start(NULL);
     (void)hf_test_redis_say(&redis, "HSET k a b");
-    expect_err(hf_lock(client, hf_key("k"), NULL, &none), HF_EINVAL);
+    expect_err(hf_acquire(client, hf_key_of("k"), NULL, &none), HF_EINVAL);
     expect_word(client, "'k' holds a hash");
-    expect_err(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info), HF_EINVAL);
+    expect_err(hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info),
+               HF_EINVAL);
     expect_word(client, "'k' holds a hash");
 }
 
@@ -656,13 +657,14 @@ static void too_few_replicas_are_an_error(void **state)
     start(NULL);
     careful = hf_test_redis_open(&redis, "?wait_replicas=1");
     do { /* until it is not the server itself that was slow */
-        expect_err(hf_lock(careful, hf_key("k"), &opts, &none), HF_EINDOUBT);
+        expect_err(hf_acquire(careful, hf_key_of("k"), &opts, &none),
+                   HF_EINDOUBT);
         hf_client_error(careful, &error);
     } while (!strstr(error.text, "replicas"));
     start_replica();
     (void)expect_a_lock(careful, "l");
     (void)kill(replica.pid, SIGSTOP);
-    expect_err(hf_lock(careful, hf_key("m"), &opts, &none), HF_EINDOUBT);
+    expect_err(hf_acquire(careful, hf_key_of("m"), &opts, &none), HF_EINDOUBT);
     (void)kill(replica.pid, SIGCONT);
     (void)expect_a_lock(careful, "n");
     (void)hf_close(careful, 1000);
@@ -683,18 +685,18 @@ static void a_handed_over_lock_is_on_the_replicas_too(void **state)
     start(NULL);
     start_replica();
     careful = hf_test_redis_open(&redis, "?wait_replicas=1");
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-    expect_ok(
-        hf_lock_start(careful, hf_key("k"), &opts, &next, NULL, NULL, &future));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    expect_ok(hf_acquire_start(careful, hf_key_of("k"), &opts, &next, NULL,
+                               NULL, &future));
     await_waiters("k", 1, future);
     (void)kill(replica.pid, SIGSTOP);
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     expect_err(hf_future_wait(future, 400, &err), HF_ETIMEDOUT);
     (void)kill(replica.pid, SIGCONT);
     expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
     expect_ok(err);
     (void)snprintf(token, sizeof(token), "hf1 %llu ",
-                   (unsigned long long)hf_token(next));
+                   (unsigned long long)hf_lock_token(next));
     assert_int_equal(
         strncmp(hf_test_redis_say(&replica, "GET k"), token, strlen(token)), 0);
     hf_future_free(future);

@@ -14,7 +14,7 @@ static struct hf_lock *lock_kept(void)
     struct hf_lock *lock = NULL;
 
     opts.renew = true;
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     return lock;
 }
 
@@ -22,7 +22,7 @@ static void force_now(const struct hf_lock *lock)
 {
     struct hf_client *operator= hf_test_redis_open(&redis, NULL);
 
-    expect_ok(hf_force(operator, hf_key("k"), hf_token(lock), true));
+    expect_ok(hf_force(operator, hf_key_of("k"), hf_lock_token(lock), true));
     expect_ok(hf_close(operator, 1000));
 }
 
@@ -30,7 +30,7 @@ static void wait_until_lost(const struct hf_lock *lock)
 {
     while (hf_lock_state(lock) != HF_LOCK_LOST)
         usleep(1000);
-    assert_false(hf_valid_for(lock, 0));
+    assert_false(hf_lock_valid_for(lock, 0));
 }
 
 static void wait_until_heard(void)
@@ -45,7 +45,7 @@ static void a_holder_that_listens_loses_at_once(void **state)
 
     (void)state;
     wait_until_heard();
-    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_lock_valid_for(lock, 0));
     force_now(lock);
     wait_until_lost(lock);
     hf_lock_free(lock);
@@ -85,7 +85,7 @@ static void a_user_who_may_not_publish_can_break_locks(void **state)
                             "ACL SETUSER op on >pw ~* resetchannels +@all");
     expect_ok(
         hf_open(hf_test_redis_url(&redis, "op:pw@", NULL), NULL, &operator));
-    expect_ok(hf_force(operator, hf_key("k"), hf_token(lock), true));
+    expect_ok(hf_force(operator, hf_key_of("k"), hf_lock_token(lock), true));
     expect_ok(hf_close(operator, 1000));
     expect_err(hf_renew(lock, 0), HF_EEXPIRED);
     hf_lock_free(lock);
@@ -127,7 +127,7 @@ static void a_flood_of_reports_is_read_in_parts(void **state)
     (void)state;
     opts.renew = true;
     assert_true(hf_fd(driven) >= 0); /* it is driven by hand */
-    expect_ok(hf_lock_new(driven, hf_key("d"), &opts, &lock));
+    expect_ok(hf_lock_new(driven, hf_key_of("d"), &opts, &lock));
     while (!strstr(hf_test_redis_say(&redis, "PUBSUB NUMSUB hf:forced"), "1") ||
            hf_lock_state(lock) != HF_LOCK_HELD)
         expect_ok(hf_process(driven));

@@ -19,7 +19,7 @@ static int set_up(void **state)
         return -1;
     client = hf_test_redis_open(&redis, NULL);
     other = hf_test_redis_open(&redis, NULL);
-    return hf_lock(client, hf_key("k"), &opts, &held) ? -1 : 0;
+    return hf_acquire(client, hf_key_of("k"), &opts, &held) ? -1 : 0;
 }
 
 static int tear_down(void **state)
@@ -45,8 +45,8 @@ static struct hf_future *wait_for_k(struct hf_lock **lock)
     struct hf_future *future = NULL;
     enum hf_err err;
 
-    expect_ok(
-        hf_lock_start(other, hf_key("k"), &opts, lock, NULL, NULL, &future));
+    expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, lock, NULL, NULL,
+                               &future));
     while (strcmp(hf_test_redis_say(&redis, "ZCARD hf:q:k"), "1") != 0)
         (void)hf_future_wait(future, 10, &err);
     return future;
@@ -59,10 +59,10 @@ static void a_lock_is_renewed_and_shown(void **state)
     (void)state;
     fill();
     expect_ok(hf_renew(held, 700000));
-    expect_ok(hf_read(other, hf_key("k"), HF_LINEARIZABLE, &info));
+    expect_ok(hf_read(other, hf_key_of("k"), HF_LINEARIZABLE, &info));
     assert_true(info.left_ms > 600000);
     hf_info_fini(&info);
-    expect_ok(hf_unlock(held));
+    expect_ok(hf_release(held));
 }
 
 static void a_waiter_is_handed_the_key(void **state)
@@ -73,10 +73,10 @@ static void a_waiter_is_handed_the_key(void **state)
 
     (void)state;
     fill();
-    expect_ok(hf_unlock(held));
+    expect_ok(hf_release(held));
     expect_ok(hf_future_wait(future, HF_FOREVER, &err));
     expect_ok(err);
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     hf_future_free(future);
     hf_lock_free(lock);
 }
@@ -99,9 +99,9 @@ static void a_lock_is_broken(void **state)
 {
     (void)state;
     fill();
-    expect_ok(hf_force(other, hf_key("k"), hf_token(held), false));
+    expect_ok(hf_force(other, hf_key_of("k"), hf_lock_token(held), false));
     expect_err(hf_renew(held, 700000), HF_EFORCED);
-    expect_ok(hf_force(other, hf_key("k"), hf_token(held), true));
+    expect_ok(hf_force(other, hf_key_of("k"), hf_lock_token(held), true));
     assert_string_equal(hf_test_redis_say(&redis, "EXISTS k"), "0");
 }
 
@@ -110,13 +110,13 @@ static void a_watched_lock_is_given_back(void **state)
     struct hf_info info;
 
     (void)state;
-    expect_err(hf_wait_free(other, hf_key("k"), 10, NULL), HF_ETIMEDOUT);
+    expect_err(hf_wait_free(other, hf_key_of("k"), 10, NULL), HF_ETIMEDOUT);
     assert_string_equal(hf_test_redis_say(&redis, "EXISTS hf:watched"), "1");
     fill();
-    expect_ok(hf_read(other, hf_key("k"), HF_LINEARIZABLE, &info));
+    expect_ok(hf_read(other, hf_key_of("k"), HF_LINEARIZABLE, &info));
     hf_info_fini(&info);
     expect_ok(hf_renew(held, 700000));
-    expect_ok(hf_unlock(held));
+    expect_ok(hf_release(held));
 }
 
 /* An answer may be under way when the time is over: then it is in doubt. */
@@ -126,7 +126,7 @@ static enum hf_err lock_by_other(const char *key, struct hf_lock_opts *opts)
     enum hf_err err;
 
     do
-        err = hf_lock(other, hf_key(key), opts, &none);
+        err = hf_acquire(other, hf_key_of(key), opts, &none);
     while (err == HF_EINDOUBT);
     return err;
 }
@@ -151,7 +151,7 @@ static void a_new_client_is_let_in(void **state)
     (void)state;
     fill();
     late = hf_test_redis_open(&redis, NULL);
-    expect_ok(hf_force(late, hf_key("k"), hf_token(held), true));
+    expect_ok(hf_force(late, hf_key_of("k"), hf_lock_token(held), true));
     expect_ok(hf_close(late, 1000));
 }
 

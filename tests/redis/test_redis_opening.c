@@ -50,8 +50,8 @@ static void expect_a_lock(const char *url)
     struct hf_lock *lock = NULL;
 
     expect_ok(hf_open(url, NULL, &client));
-    expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), NULL, &lock));
+    expect_ok(hf_release(lock));
     hf_lock_free(lock);
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
@@ -90,8 +90,8 @@ static void what_is_not_permitted_is_named(void **state)
         &redis, "ACL SETUSER eve on >sesame ~k* ~hf:* &* +@all -config -del");
     expect_ok(
         hf_open(hf_test_redis_url(&redis, "eve:sesame@", NULL), NULL, &client));
-    expect_ok(hf_lock(client, hf_key("k"), NULL, &lock));
-    expect_err(hf_unlock(lock), HF_EDENIED);
+    expect_ok(hf_acquire(client, hf_key_of("k"), NULL, &lock));
+    expect_err(hf_release(lock), HF_EDENIED);
     hf_lock_error(lock, &error);
     assert_non_null(strstr(error.text, "script"));
     hf_lock_free(lock);
@@ -326,11 +326,13 @@ static void keys_of_its_own_are_refused(void **state)
     (void)state;
     start(NULL);
     client = hf_test_redis_open(&redis, NULL);
-    expect_err(hf_lock(client, hf_key("hf:token"), NULL, &lock), HF_EINVAL);
+    expect_err(hf_acquire(client, hf_key_of("hf:token"), NULL, &lock),
+               HF_EINVAL);
     hf_client_error(client, &error);
     assert_non_null(strstr(error.text, "hf:"));
-    expect_err(hf_read(client, hf_key("hf:q:k"), HF_LOCAL, &info), HF_EINVAL);
-    expect_ok(hf_lock(client, hf_key("hf"), NULL, &lock));
+    expect_err(hf_read(client, hf_key_of("hf:q:k"), HF_LOCAL, &info),
+               HF_EINVAL);
+    expect_ok(hf_acquire(client, hf_key_of("hf"), NULL, &lock));
     hf_lock_free(lock);
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }

@@ -40,7 +40,7 @@ static struct hf_lock *take(struct hf_client *by, uint32_t wait_ms)
     struct hf_lock_opts opts = hf_test_opts(60000, wait_ms, 5000);
     struct hf_lock *lock = NULL;
 
-    expect_ok(hf_lock(by, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(by, hf_key_of("k"), &opts, &lock));
     return lock;
 }
 
@@ -54,8 +54,8 @@ static void both_hold_the_same_key(void **state)
     of_blue = take(blue, 0);
     assert_string_equal(hf_test_redis_say(&redis, "EXISTS red:k blue:k"), "2");
     expect_ok(hf_renew(of_red, 0));
-    expect_ok(hf_unlock(of_red));
-    expect_ok(hf_unlock(of_blue));
+    expect_ok(hf_release(of_red));
+    expect_ok(hf_release(of_blue));
     hf_lock_free(of_red);
     hf_lock_free(of_blue);
     close_both();
@@ -74,14 +74,14 @@ static void nothing_is_outside(void **state)
     open_both();
     other = hf_test_redis_open(&redis, "?prefix=red:");
     held = take(red, 0);
-    expect_err(hf_wait_free(other, hf_key("k"), 20, NULL), HF_ETIMEDOUT);
-    expect_ok(
-        hf_lock_start(other, hf_key("k"), &opts, &lock, NULL, NULL, &future));
+    expect_err(hf_wait_free(other, hf_key_of("k"), 20, NULL), HF_ETIMEDOUT);
+    expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &lock, NULL, NULL,
+                               &future));
     while (strcmp(hf_test_redis_say(&redis, "ZCARD red:hf:q:k"), "1") != 0)
         (void)hf_future_wait(future, 10, &err);
     assert_string_equal(hf_test_redis_say(&redis, "KEYS hf:*"), "");
     assert_string_equal(hf_test_redis_say(&redis, "PUBSUB CHANNELS hf:*"), "");
-    expect_ok(hf_unlock(held));
+    expect_ok(hf_release(held));
     expect_ok(hf_future_wait(future, HF_FOREVER, &err));
     expect_ok(err);
     hf_future_free(future);
@@ -101,7 +101,7 @@ static bool note_key(const struct hf_info *info, void *arg)
 /* In the thread of the client. */
 static void on_event(const struct hf_event *event, void *arg)
 {
-    bool right = hf_key_equal(event->key, hf_key("k"));
+    bool right = hf_key_equal(event->key, hf_key_of("k"));
 
     atomic_store((atomic_int *)arg, right ? 1 : 2);
 }
@@ -115,15 +115,16 @@ static void keys_are_shown_without_it(void **state)
 
     (void)state;
     open_both();
-    expect_ok(hf_watch(red, hf_key(""), NULL, on_event, &watched, &watch));
+    expect_ok(
+        hf_watch_open(red, hf_key_of(""), NULL, on_event, &watched, &watch));
     hf_lock_free(take(blue, 0));
     held = take(red, 0);
-    expect_ok(hf_list(red, hf_key(""), note_key, listed));
+    expect_ok(hf_list(red, hf_key_of(""), note_key, listed));
     assert_string_equal(listed, "k ");
     while (atomic_load(&watched) == 0)
         (void)poll(NULL, 0, 5);
     assert_int_equal(watched, 1);
-    hf_watch_free(watch);
+    hf_watch_close(watch);
     hf_lock_free(held);
     close_both();
 }
@@ -146,13 +147,13 @@ static void an_acl_confines_a_tenant(void **state)
     url = hf_test_redis_url(&redis, "tenant:secret@", "?prefix=red:");
     expect_ok(hf_open(url, NULL, &tenant));
     expect_ok(hf_open(url, NULL, &other));
-    expect_ok(hf_lock(tenant, hf_key("k"), &opts, &held));
-    expect_err(hf_wait_free(other, hf_key("k"), 20, NULL), HF_ETIMEDOUT);
-    expect_ok(
-        hf_lock_start(other, hf_key("k"), &opts, &lock, NULL, NULL, &future));
+    expect_ok(hf_acquire(tenant, hf_key_of("k"), &opts, &held));
+    expect_err(hf_wait_free(other, hf_key_of("k"), 20, NULL), HF_ETIMEDOUT);
+    expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &lock, NULL, NULL,
+                               &future));
     while (strcmp(hf_test_redis_say(&redis, "ZCARD red:hf:q:k"), "1") != 0)
         (void)hf_future_wait(future, 10, &err);
-    expect_ok(hf_unlock(held));
+    expect_ok(hf_release(held));
     expect_ok(hf_future_wait(future, HF_FOREVER, &err));
     expect_ok(err);
     hf_future_free(future);

@@ -12,7 +12,7 @@
 
 #define STOPPED 5
 #define DEAD 20000
-#define STEP 1000 /* waiters that one script looks at: pass.lua */
+#define STEP 1000 /* waiters that one script looks at: grant_next.lua */
 #define VALUE_SIZE 60000
 
 /* So many waiters of one client, behind those that are there. */
@@ -41,7 +41,7 @@ static _Noreturn void wait_in_queue(void)
 
     if (hf_open(hf_test_redis_url(&redis, NULL, NULL), NULL, &own))
         _exit(3);
-    _exit(hf_lock(own, hf_key("k"), &opts, &lock) ? 4 : 0);
+    _exit(hf_acquire(own, hf_key_of("k"), &opts, &lock) ? 4 : 0);
 }
 
 /* For how long, in milliseconds, the client of the waiter at `place` has been
@@ -67,7 +67,7 @@ static void stopped_waiters_do_not_get_the_key(void **state)
     pid_t pids[STOPPED];
 
     (void)state;
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &held));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &held));
     for (unsigned i = 0; i < STOPPED; i++) {
         pids[i] = fork();
         assert_true(pids[i] >= 0);
@@ -81,10 +81,10 @@ static void stopped_waiters_do_not_get_the_key(void **state)
         while (silence_of(i) <= 1600) /* more than three beats */
             (void)poll(NULL, 0, 20);
     }
-    expect_ok(hf_unlock(held));
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_release(held));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
 
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     for (unsigned i = 0; i < STOPPED; i++) {
         (void)kill(pids[i], SIGKILL);
         (void)waitpid(pids[i], NULL, 0);
@@ -105,7 +105,7 @@ static void a_silence_of_all_costs_nobody_its_turn(void **state)
     pid_t pid;
 
     (void)state;
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &held));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &held));
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0)
@@ -117,10 +117,10 @@ static void a_silence_of_all_costs_nobody_its_turn(void **state)
     /* It is to be heard every 3 s, and was so 10 s ago. */
     (void)hf_test_redis_say(&redis, "SET hf:c:%s %s PX 20000", waiter + 32,
                             "1 3000 1");
-    expect_ok(hf_unlock(held));
+    expect_ok(hf_release(held));
     assert_int_equal(ask_number("EXISTS k"), 0);
     opts.wait_ms = 1000;
-    expect_err(hf_lock(client, hf_key("k"), &opts, &lock), HF_ETIMEDOUT);
+    expect_err(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_ETIMEDOUT);
     (void)kill(pid, SIGCONT);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
@@ -135,13 +135,13 @@ static void many_dead_waiters_are_dropped_in_steps(void **state)
     struct hf_lock *held = NULL, *lock = NULL;
 
     (void)state;
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &held));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &held));
     (void)hf_test_redis_say(&redis, "EVAL %s 2 hf:q:k hf:w:k %d %s", FILL_QUEUE,
                             DEAD, "0123456789abcdef");
     assert_int_equal(ask_number("ZCARD hf:q:k"), DEAD);
-    expect_ok(hf_unlock(held));
+    expect_ok(hf_release(held));
     assert_in_range(ask_number("ZCARD hf:q:k"), DEAD - 2 * STEP, DEAD - 1);
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     assert_int_equal(ask_number("ZCARD hf:q:k"), 0);
     hf_lock_free(held);
     hf_lock_free(lock);
@@ -181,7 +181,7 @@ static void pretend_to_be_steady(struct hf_lock_opts *opts, long left_ms)
     struct hf_lock *lock = NULL;
     char own[32];
 
-    expect_err(hf_lock(client, hf_key("x"), opts, &lock), HF_ETIMEDOUT);
+    expect_err(hf_acquire(client, hf_key_of("x"), opts, &lock), HF_ETIMEDOUT);
     (void)snprintf(own, sizeof(own), "%s",
                    hf_test_redis_say(&redis, "KEYS hf:c:*"));
     (void)hf_test_redis_say(&redis, "SET %s %s PX %ld", own, "1 500 1",
@@ -199,8 +199,8 @@ static void who_comes_later_does_not_pass_a_live_waiter(void **state)
     pid_t pids[2];
 
     (void)state;
-    expect_ok(hf_lock(other, hf_key("x"), &opts, &held[0]));
-    expect_ok(hf_lock(other, hf_key("k"), &opts, &held[1]));
+    expect_ok(hf_acquire(other, hf_key_of("x"), &opts, &held[0]));
+    expect_ok(hf_acquire(other, hf_key_of("k"), &opts, &held[1]));
     pretend_to_be_steady(&opts, 30000);
     for (unsigned i = 0; i < 2; i++)
         pids[i] = start_stopped_waiter(i + 1);
@@ -212,9 +212,9 @@ static void who_comes_later_does_not_pass_a_live_waiter(void **state)
                             "redis.call('SET', KEYS[1], '1 9000 ' .. now, "
                             "'PX', 30000)",
                             second);
-    expect_ok(hf_unlock(held[1]));
+    expect_ok(hf_release(held[1]));
     opts.wait_ms = 0;
-    expect_err(hf_lock(client, hf_key("k"), &opts, &lock), HF_EBUSY);
+    expect_err(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_EBUSY);
 
     for (unsigned i = 0; i < 2; i++) {
         end_waiter(pids[i]);
@@ -234,15 +234,15 @@ static void who_was_silent_too_does_not_pass_a_waiter(void **state)
     pid_t pid;
 
     (void)state;
-    expect_ok(hf_lock(other, hf_key("x"), &opts, &held[0]));
-    expect_ok(hf_lock(other, hf_key("k"), &opts, &held[1]));
+    expect_ok(hf_acquire(other, hf_key_of("x"), &opts, &held[0]));
+    expect_ok(hf_acquire(other, hf_key_of("k"), &opts, &held[1]));
     pretend_to_be_steady(&opts, 20000);
     pid = start_stopped_waiter(1);
     copy_client(0, id);
     (void)hf_test_redis_say(&redis, "SET hf:c:%s %s", id, "1 500 1");
-    expect_ok(hf_unlock(held[1]));
+    expect_ok(hf_release(held[1]));
     opts.wait_ms = 0;
-    expect_err(hf_lock(client, hf_key("k"), &opts, &lock), HF_EBUSY);
+    expect_err(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_EBUSY);
 
     end_waiter(pid);
     hf_lock_free(held[0]);
@@ -259,15 +259,15 @@ static void many_silent_waiters_do_not_keep_a_live_one_out(void **state)
     pid_t pid;
 
     (void)state;
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &held));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &held));
     pid = start_stopped_waiter(1);
     copy_client(0, id);
     (void)hf_test_redis_say(&redis, "EVAL %s 2 hf:q:k hf:w:k %d %s", FILL_QUEUE,
                             3 * STEP, id);
     (void)hf_test_redis_say(&redis, "SET hf:c:%s %s", id, "1 500 1");
-    expect_ok(hf_unlock(held));
+    expect_ok(hf_release(held));
     opts.wait_ms = 30000;
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     assert_in_range(ask_number("ZCARD hf:q:k"), 1, STEP); /* the first ones */
 
     end_waiter(pid);
@@ -284,7 +284,7 @@ static void who_listens_to_all_does_not_hear_grants(void **state)
     pid_t pid;
 
     (void)state;
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &held));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &held));
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
@@ -298,8 +298,8 @@ static void who_listens_to_all_does_not_hear_grants(void **state)
                             "0123456789abcdef");
     (void)hf_test_redis_say(&redis, "SET hf:c:0123456789abcdef %s PX 30000",
                             "1 9000 1");
-    expect_ok(hf_unlock(held));
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_release(held));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
 
     end_waiter(pid);
     hf_lock_free(held);
@@ -322,7 +322,7 @@ static void many_deaf_waiters_do_not_keep_a_live_one_out(void **state)
     (void)hf_test_redis_say(&redis, "EVAL %s 2 hf:q:k hf:w:k %d " DEAF,
                             FILL_QUEUE, DEAF_WAITERS);
     assert_int_equal(ask_number("ZCARD hf:q:k"), DEAF_WAITERS);
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     assert_in_range(ask_number("ZCARD hf:q:k"), 100, STEP);
     hf_lock_free(lock);
 }
@@ -354,10 +354,10 @@ static void a_value_is_sent_once(void **state)
 
     (void)state;
     memset(value, 'v', sizeof(value));
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &held));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &held));
     opts.value = (struct hf_bytes){value, sizeof(value)};
-    expect_ok(
-        hf_lock_start(other, hf_key("k"), &opts, &lock, NULL, NULL, &future));
+    expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &lock, NULL, NULL,
+                               &future));
     (void)hf_future_wait(future, 10, &err); /* it needs to be driven */
     while (ask_number("ZCARD hf:q:k") != 1)
         (void)hf_future_wait(future, 10, &err);
@@ -368,10 +368,10 @@ static void a_value_is_sent_once(void **state)
     assert_in_range(count_of("stats", "total_net_input_bytes:") - bytes, 1,
                     VALUE_SIZE - 1);
 
-    expect_ok(hf_unlock(held));
+    expect_ok(hf_release(held));
     expect_ok(hf_future_wait(future, HF_FOREVER, &err));
     expect_ok(err);
-    expect_ok(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info));
+    expect_ok(hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info));
     assert_int_equal(info.value.size, sizeof(value));
     hf_info_fini(&info);
     hf_future_free(future);
@@ -400,9 +400,9 @@ static void dropping_watched_waiters_reads_one_claim(void **state)
     long before;
 
     (void)state;
-    expect_ok(
-        hf_watch(client, hf_key("k"), NULL, count_withdrawn, NULL, &watch));
-    expect_ok(hf_lock(client, hf_key("k"), NULL, &held));
+    expect_ok(hf_watch_open(client, hf_key_of("k"), NULL, count_withdrawn, NULL,
+                            &watch));
+    expect_ok(hf_acquire(client, hf_key_of("k"), NULL, &held));
     (void)hf_test_redis_say(
         &redis, "EVAL %s 2 hf:q:k hf:w:k",
         "for i = 1, 300 do local nonce = string.format('%032d', i) "
@@ -410,13 +410,13 @@ static void dropping_watched_waiters_reads_one_claim(void **state)
         "redis.call('HSET', KEYS[2], nonce, '1000 1 0\\no' .. "
         "string.rep('v', 1000)) end");
     before = count_of("commandstats", "cmdstat_hget:calls=");
-    expect_ok(hf_unlock(held));
+    expect_ok(hf_release(held));
     assert_in_range(count_of("commandstats", "cmdstat_hget:calls=") - before, 1,
                     100);
     while (withdrawn < 300)
         (void)poll(NULL, 0, 5);
     assert_int_equal(misnamed, 0);
-    hf_watch_free(watch);
+    hf_watch_close(watch);
     hf_lock_free(held);
 }
 
@@ -432,16 +432,16 @@ static void a_client_shows_that_it_lives_once_for_all(void **state)
 
     (void)state;
     for (unsigned i = 0; i < 4; i++) {
-        expect_ok(hf_lock(client, hf_key(keys[i]), &opts, &held[i]));
-        expect_ok(hf_lock_start(other, hf_key(keys[i]), &opts, &locks[i], NULL,
-                                NULL, &futures[i]));
+        expect_ok(hf_acquire(client, hf_key_of(keys[i]), &opts, &held[i]));
+        expect_ok(hf_acquire_start(other, hf_key_of(keys[i]), &opts, &locks[i],
+                                   NULL, NULL, &futures[i]));
     }
     while (ask_number("EXISTS hf:q:a hf:q:b hf:q:c hf:q:d") != 4)
         (void)hf_future_wait(futures[0], 10, &err);
     assert_int_equal(strlen(hf_test_redis_say(&redis, "KEYS hf:c:*")),
                      strlen("hf:c:") + 16);
     for (unsigned i = 0; i < 4; i++) {
-        expect_ok(hf_unlock(held[i]));
+        expect_ok(hf_release(held[i]));
         expect_ok(hf_future_wait(futures[i], HF_FOREVER, &err));
         expect_ok(err);
         hf_future_free(futures[i]);

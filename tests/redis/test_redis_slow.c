@@ -51,8 +51,8 @@ static void a_lock_is_asked_for_once_while_the_server_stalls(void **state)
     for (unsigned i = 0; i < LOCKS; i++) {
         (void)snprintf(key, sizeof(key), "k%u", i);
         locks[i] = NULL;
-        expect_ok(hf_lock_start(client, hf_key(key), &opts, &locks[i], NULL,
-                                NULL, &futures[i]));
+        expect_ok(hf_acquire_start(client, hf_key_of(key), &opts, &locks[i],
+                                   NULL, NULL, &futures[i]));
         /* In a turn of its own, so that each is a script of its own. */
         expect_err(hf_future_wait(futures[i], 50, &err), HF_ETIMEDOUT);
     }
@@ -97,9 +97,9 @@ static void a_list_fetches_nothing_that_is_no_lock(void **state)
     assert_true(hf_test_redis_start(&redis, NULL));
     (void)hf_test_redis_say(&redis, "DEBUG POPULATE 200000 foreign 100");
     client = hf_test_redis_open(&redis, NULL);
-    expect_ok(hf_lock(client, hf_key("lock"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("lock"), &opts, &lock));
     before = bytes_sent();
-    expect_ok(hf_list(client, hf_key(""), count_one, &count));
+    expect_ok(hf_list(client, hf_key_of(""), count_one, &count));
     assert_int_equal(count, 1);
     assert_true(bytes_sent() - before < 100000);
     hf_lock_free(lock);
@@ -120,8 +120,8 @@ static void a_list_goes_on_while_it_makes_progress(void **state)
     assert_true(hf_test_delay_start(redis.port, 150, &port) > 0);
     (void)snprintf(url, sizeof(url), "redis://127.0.0.1:%d", port);
     expect_ok(hf_open(url, NULL, &client));
-    expect_ok(hf_lock(client, hf_key("lock"), &opts, &lock));
-    expect_ok(hf_list(client, hf_key(""), count_one, &count));
+    expect_ok(hf_acquire(client, hf_key_of("lock"), &opts, &lock));
+    expect_ok(hf_list(client, hf_key_of(""), count_one, &count));
     assert_int_equal(count, 1);
     hf_lock_free(lock);
 }
@@ -136,9 +136,9 @@ static void a_read_that_is_not_answered_is_not_in_doubt(void **state)
     assert_true(hf_test_redis_start(&redis, NULL));
     client = hf_test_redis_open(&redis, NULL);
     (void)kill(redis.pid, SIGSTOP);
-    expect_err(hf_read(client, hf_key("k"), HF_LINEARIZABLE, &info),
+    expect_err(hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info),
                HF_EUNAVAIL);
-    expect_err(hf_list(client, hf_key(""), count_one, &count), HF_EUNAVAIL);
+    expect_err(hf_list(client, hf_key_of(""), count_one, &count), HF_EUNAVAIL);
     (void)kill(redis.pid, SIGCONT);
 }
 

@@ -53,8 +53,8 @@ static void do_pairs(const char *key, unsigned count)
     for (unsigned i = 0; i < count; i++) {
         struct hf_lock *lock = NULL;
 
-        expect_ok(hf_lock(client, hf_key(key), NULL, &lock));
-        expect_ok(hf_unlock(lock));
+        expect_ok(hf_acquire(client, hf_key_of(key), NULL, &lock));
+        expect_ok(hf_release(lock));
         hf_lock_free(lock);
     }
 }
@@ -80,8 +80,10 @@ static void other_keys_cost_nothing(void **state)
     long before;
 
     (void)state;
-    expect_ok(hf_watch(watcher, hf_key("w/"), NULL, on_event, &seen, &watch));
-    expect_err(hf_wait_held(watcher, hf_key("exact"), 10, &info), HF_ETIMEDOUT);
+    expect_ok(
+        hf_watch_open(watcher, hf_key_of("w/"), NULL, on_event, &seen, &watch));
+    expect_err(hf_wait_held(watcher, hf_key_of("exact"), 10, &info),
+               HF_ETIMEDOUT);
     before = recorded();
     do_pairs("other", PAIRS);
     do_pairs("exact/not", PAIRS);
@@ -93,7 +95,7 @@ static void other_keys_cost_nothing(void **state)
     while (seen.events < 2 * PAIRS)
         (void)poll(NULL, 0, 5);
     assert_int_equal(seen.dropped, 0);
-    hf_watch_free(watch);
+    hf_watch_close(watch);
 }
 
 /* A registration is repeated every three seconds, and ends after ten. */
@@ -104,13 +106,14 @@ static void interest_ends_soon_after_its_watcher(void **state)
     struct seen seen = {0};
 
     (void)state;
-    expect_ok(hf_watch(watcher, hf_key("w/"), NULL, on_event, &seen, &watch));
+    expect_ok(
+        hf_watch_open(watcher, hf_key_of("w/"), NULL, on_event, &seen, &watch));
     for (unsigned i = 0; i < 3; i++) {
         const char *left = hf_test_redis_say(&redis, "PTTL %s", keys[i]);
 
         assert_in_range(strtol(left, NULL, 10), 1, 10000);
     }
-    hf_watch_free(watch);
+    hf_watch_close(watch);
 }
 
 /* The registration is lost, as if the watcher had slept: a mark stands for what
@@ -121,7 +124,8 @@ static void what_was_not_recorded_leaves_a_mark(void **state)
     struct seen seen = {0};
 
     (void)state;
-    expect_ok(hf_watch(watcher, hf_key("w/"), NULL, on_event, &seen, &watch));
+    expect_ok(
+        hf_watch_open(watcher, hf_key_of("w/"), NULL, on_event, &seen, &watch));
     (void)hf_test_redis_say(&redis, "DEL hf:watched hf:prefixes hf:until");
     do_pairs("w/1", 1);
     while (seen.dropped == 0)
@@ -131,7 +135,7 @@ static void what_was_not_recorded_leaves_a_mark(void **state)
     while (seen.events < 2)
         (void)poll(NULL, 0, 5);
     assert_int_equal(seen.dropped, 1);
-    hf_watch_free(watch);
+    hf_watch_close(watch);
 }
 
 /* Two watch the same; one goes, and the other goes on. */
@@ -141,14 +145,16 @@ static void one_of_two_watchers_may_go(void **state)
     struct seen first = {0}, second = {0};
 
     (void)state;
-    expect_ok(hf_watch(watcher, hf_key("w/"), NULL, on_event, &first, &one));
-    expect_ok(hf_watch(watcher, hf_key("w/"), NULL, on_event, &second, &two));
-    hf_watch_free(one);
+    expect_ok(
+        hf_watch_open(watcher, hf_key_of("w/"), NULL, on_event, &first, &one));
+    expect_ok(
+        hf_watch_open(watcher, hf_key_of("w/"), NULL, on_event, &second, &two));
+    hf_watch_close(one);
     do_pairs("w/1", 1);
     while (second.events < 2)
         (void)poll(NULL, 0, 5);
     assert_int_equal(first.events, 0);
-    hf_watch_free(two);
+    hf_watch_close(two);
 }
 
 /* A key is not watched any more, and a prefix of the same name still is. */
@@ -159,17 +165,19 @@ static void a_prefix_outlives_a_key_of_its_name(void **state)
     struct hf_info info;
 
     (void)state;
-    expect_ok(hf_watch(watcher, hf_key("w"), NULL, on_event, &seen, &watch));
-    expect_err(hf_wait_held(watcher, hf_key("w"), 10, &info), HF_ETIMEDOUT);
+    expect_ok(
+        hf_watch_open(watcher, hf_key_of("w"), NULL, on_event, &seen, &watch));
+    expect_err(hf_wait_held(watcher, hf_key_of("w"), 10, &info), HF_ETIMEDOUT);
     (void)hf_test_redis_say(&redis, "ZADD hf:until 1 =w"); /* time passes */
     while (strcmp(hf_test_redis_say(&redis, "HEXISTS hf:watched =w"), "0") != 0)
-        expect_err(hf_wait_held(watcher, hf_key("x"), 10, &info), HF_ETIMEDOUT);
+        expect_err(hf_wait_held(watcher, hf_key_of("x"), 10, &info),
+                   HF_ETIMEDOUT);
     assert_string_equal(hf_test_redis_say(&redis, "HEXISTS hf:prefixes 1"),
                         "1");
     do_pairs("w1", 1);
     while (seen.events < 2)
         (void)poll(NULL, 0, 5);
-    hf_watch_free(watch);
+    hf_watch_close(watch);
 }
 
 /* What locks cost does not depend on how many prefixes are watched, but on how
@@ -183,8 +191,8 @@ static void many_prefixes_can_be_watched(void **state)
     (void)state;
     for (unsigned i = 0; i < PREFIXES; i++) {
         (void)snprintf(prefix, sizeof(prefix), "w%03u/", i);
-        expect_ok(hf_watch(watcher, hf_key(prefix), NULL, on_event, &seen,
-                           &watches[i]));
+        expect_ok(hf_watch_open(watcher, hf_key_of(prefix), NULL, on_event,
+                                &seen, &watches[i]));
     }
     assert_string_equal(hf_test_redis_say(&redis, "HGETALL hf:prefixes"),
                         "5\n300");
@@ -192,7 +200,7 @@ static void many_prefixes_can_be_watched(void **state)
     while (seen.events < 2)
         (void)poll(NULL, 0, 5);
     for (unsigned i = 0; i < PREFIXES; i++)
-        hf_watch_free(watches[i]);
+        hf_watch_close(watches[i]);
 }
 
 /* The words of the longest command that the server has run. */
@@ -220,7 +228,7 @@ static void many_waits_are_registered_in_parts(void **state)
     (void)hf_test_redis_say(&redis, "CONFIG SET slowlog-log-slower-than 0");
     for (unsigned i = 0; i < WAITS; i++) {
         (void)snprintf(key, sizeof(key), "w%u", i);
-        expect_ok(hf_wait_held_start(watcher, hf_key(key), HF_FOREVER, NULL,
+        expect_ok(hf_wait_held_start(watcher, hf_key_of(key), HF_FOREVER, NULL,
                                      NULL, NULL, &futures[i]));
     }
     while (strcmp(hf_test_redis_say(&redis, "HLEN hf:watched"), "700") != 0)
@@ -247,14 +255,15 @@ static void a_registration_is_repeated(void **state)
     struct seen seen = {0};
 
     (void)state;
-    expect_ok(hf_watch(watcher, hf_key("w"), NULL, on_event, &seen, &watch));
+    expect_ok(
+        hf_watch_open(watcher, hf_key_of("w"), NULL, on_event, &seen, &watch));
     (void)hf_test_redis_say(&redis, "DEL hf:watched hf:prefixes hf:until");
     while (strcmp(hf_test_redis_say(&redis, "HEXISTS hf:watched ^w"), "1") != 0)
         (void)poll(NULL, 0, 10);
     do_pairs("w1", 1);
     while (seen.events < 2)
         (void)poll(NULL, 0, 5);
-    hf_watch_free(watch);
+    hf_watch_close(watch);
 }
 
 /* A lease ends, and a plain client takes the key before anybody looks. Watchers
@@ -266,8 +275,9 @@ static void an_end_is_told_if_a_plain_client_follows(void **state)
     struct seen seen = {0};
 
     (void)state;
-    expect_ok(hf_watch(watcher, hf_key("w/"), NULL, on_event, &seen, &watch));
-    expect_ok(hf_lock(client, hf_key("w/1"), NULL, &lock));
+    expect_ok(
+        hf_watch_open(watcher, hf_key_of("w/"), NULL, on_event, &seen, &watch));
+    expect_ok(hf_acquire(client, hf_key_of("w/1"), NULL, &lock));
     (void)hf_test_redis_say(&redis, "SET w/1 mine PX 600000");
     (void)hf_test_redis_say(&redis, "ZADD hf:ends 1 w/1"); /* time passes */
     while (seen.events < 2)
@@ -275,7 +285,7 @@ static void an_end_is_told_if_a_plain_client_follows(void **state)
     assert_string_equal(hf_test_redis_say(&redis, "EXISTS hf:ends hf:held"),
                         "0");
     hf_lock_free(lock);
-    hf_watch_free(watch);
+    hf_watch_close(watch);
 }
 
 int main(void)

@@ -14,9 +14,9 @@ static void expect_a_lock(struct hf_client *by, const char *key)
         hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
     struct hf_lock *lock = NULL;
 
-    expect_ok(hf_lock(by, hf_key(key), &opts, &lock));
-    assert_true(hf_valid_for(lock, 0));
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_acquire(by, hf_key_of(key), &opts, &lock));
+    assert_true(hf_lock_valid_for(lock, 0));
+    expect_ok(hf_release(lock));
     hf_lock_free(lock);
 }
 
@@ -39,13 +39,13 @@ static void one_server_may_be_gone(void **state)
 
     (void)state;
     for (size_t i = 0; i < 3; i++) {
-        expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+        expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
         await_everywhere("k", "1");
         hf_test_redis_kill(&servers[i]);
-        expect_err(hf_lock(other, hf_key("k"), &opts, &none), HF_EBUSY);
+        expect_err(hf_acquire(other, hf_key_of("k"), &opts, &none), HF_EBUSY);
         expect_ok(hf_renew(lock, 0));
         expect_a_lock(other, "l");
-        expect_ok(hf_unlock(lock));
+        expect_ok(hf_release(lock));
         hf_lock_free(lock);
         expect_a_lock(other, "k");
         assert_true(hf_test_redis_again(&servers[i], true));
@@ -65,8 +65,8 @@ static void without_a_majority_nothing_is_granted(void **state)
     (void)state;
     hf_test_redis_kill(&servers[0]);
     hf_test_redis_kill(&servers[2]);
-    (void)hf_lock(client, hf_key("k"), &opts, &none);
-    expect_err(hf_lock(client, hf_key("l"), &opts, &none), HF_EUNAVAIL);
+    (void)hf_acquire(client, hf_key_of("k"), &opts, &none);
+    expect_err(hf_acquire(client, hf_key_of("l"), &opts, &none), HF_EUNAVAIL);
     assert_null(none);
     assert_true(hf_test_redis_again(&servers[0], true));
     expect_a_lock(client, "l");
@@ -82,7 +82,7 @@ static void what_a_minority_granted_is_given_back(void **state)
     (void)state;
     (void)hf_test_redis_say(&servers[1], "SET k other NX PX 60000");
     (void)hf_test_redis_say(&servers[2], "SET k other NX PX 60000");
-    expect_err(hf_lock(client, hf_key("k"), &opts, &none), HF_EBUSY);
+    expect_err(hf_acquire(client, hf_key_of("k"), &opts, &none), HF_EBUSY);
     while (strcmp(hf_test_redis_say(&servers[0], "EXISTS k"), "0") != 0)
         (void)poll(NULL, 0, 5);
     (void)hf_test_redis_say(&servers[1], "DEL k");
@@ -97,10 +97,10 @@ static void a_release_is_a_release_on_all(void **state)
     struct hf_lock *lock = NULL;
 
     (void)state;
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     while (strcmp(hf_test_redis_say(&servers[2], "EXISTS k"), "1") != 0)
         (void)poll(NULL, 0, 5);
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     await_everywhere("k", "0");
     hf_lock_free(lock);
 }
@@ -129,15 +129,15 @@ static void expect_a_lock_over_sleep(size_t count, uint32_t sleep_ms)
 
     for (size_t i = 0; i < count; i++)
         (void)kill(servers[i].pid, SIGSTOP);
-    expect_ok(
-        hf_lock_start(client, hf_key("k"), &opts, &lock, NULL, NULL, &future));
+    expect_ok(hf_acquire_start(client, hf_key_of("k"), &opts, &lock, NULL, NULL,
+                               &future));
     expect_err(hf_future_wait(future, sleep_ms, &err), HF_ETIMEDOUT);
     for (size_t i = 0; i < count; i++)
         (void)kill(servers[i].pid, SIGCONT);
 
     expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
     expect_ok(err);
-    expect_ok(hf_unlock(lock));
+    expect_ok(hf_release(lock));
     await_everywhere("k", "0");
     hf_future_free(future);
     hf_lock_free(lock);
@@ -169,14 +169,14 @@ static void who_waits_is_woken(void **state)
 
     (void)state;
     for (unsigned i = 0; i < 20; i++) {
-        expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
-        expect_ok(hf_lock_start(other, hf_key("k"), &opts, &next, NULL, NULL,
-                                &future));
+        expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+        expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &next, NULL,
+                                   NULL, &future));
         expect_err(hf_future_wait(future, 30, &err), HF_ETIMEDOUT);
-        expect_ok(hf_unlock(lock));
+        expect_ok(hf_release(lock));
         expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
         expect_ok(err);
-        expect_ok(hf_unlock(next));
+        expect_ok(hf_release(next));
         hf_future_free(future);
         hf_lock_free(lock);
         hf_lock_free(next);
@@ -192,11 +192,11 @@ static void an_emptied_minority_grants_nothing(void **state)
     struct hf_lock *lock = NULL, *none = NULL;
 
     (void)state;
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     await_everywhere("k", "1");
     (void)hf_test_redis_say(&servers[0], "FLUSHALL");
     for (unsigned i = 0; i < 5; i++)
-        expect_err(hf_lock(other, hf_key("k"), &opts, &none), HF_EBUSY);
+        expect_err(hf_acquire(other, hf_key_of("k"), &opts, &none), HF_EBUSY);
     expect_ok(hf_renew(lock, 0));
     (void)hf_test_redis_say(&servers[1], "FLUSHALL");
     expect_err(hf_renew(lock, 0), HF_EEXPIRED);
@@ -213,7 +213,7 @@ static struct hf_lock *lock_kept(void)
     struct hf_lock *lock = NULL;
 
     opts.renew = true;
-    expect_ok(hf_lock(client, hf_key("k"), &opts, &lock));
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     await_everywhere("k", "1");
     return lock;
 }
@@ -231,7 +231,7 @@ static void wait_until_lost(const struct hf_lock *lock)
 {
     while (hf_lock_state(lock) != HF_LOCK_LOST)
         (void)poll(NULL, 0, 1);
-    assert_false(hf_valid_for(lock, 0));
+    assert_false(hf_lock_valid_for(lock, 0));
 }
 
 static void a_broken_lock_is_lost_at_once(void **state)
@@ -240,7 +240,7 @@ static void a_broken_lock_is_lost_at_once(void **state)
 
     (void)state;
     wait_until_heard();
-    expect_ok(hf_force(other, hf_key("k"), hf_token(lock), true));
+    expect_ok(hf_force(other, hf_key_of("k"), hf_lock_token(lock), true));
     wait_until_lost(lock);
     hf_lock_free(lock);
 }
@@ -251,7 +251,7 @@ static void so_is_one_that_was_broken_before_its_holder_listens(void **state)
     struct hf_lock *lock = lock_kept();
 
     (void)state;
-    expect_ok(hf_force(other, hf_key("k"), hf_token(lock), true));
+    expect_ok(hf_force(other, hf_key_of("k"), hf_lock_token(lock), true));
     wait_until_lost(lock);
     hf_lock_free(lock);
 }
@@ -260,7 +260,7 @@ static void report_broken(size_t server, const struct hf_lock *lock)
 {
     (void)hf_test_redis_say(&servers[server], "DEL k");
     (void)hf_test_redis_say(&servers[server], "PUBLISH hf:forced %llu",
-                            (unsigned long long)hf_token(lock));
+                            (unsigned long long)hf_lock_token(lock));
 }
 
 /* It is renewed, and the other two confirm it. */
@@ -272,11 +272,11 @@ static void the_report_of_one_server_is_not_believed(void **state)
     (void)state;
     wait_until_heard();
     expect_ok(hf_renew(lock, 0));
-    before = hf_deadline(lock);
+    before = hf_lock_deadline(lock);
     report_broken(0, lock);
-    while (hf_deadline(lock) <= before && hf_valid_for(lock, 0))
+    while (hf_lock_deadline(lock) <= before && hf_lock_valid_for(lock, 0))
         (void)poll(NULL, 0, 1);
-    assert_true(hf_valid_for(lock, 0));
+    assert_true(hf_lock_valid_for(lock, 0));
     report_broken(1, lock);
     wait_until_lost(lock);
     hf_lock_free(lock);
@@ -294,7 +294,7 @@ static void what_it_cannot_promise_it_does_not(void **state)
     expect_err(hf_open(text, NULL, &none), HF_EUNSUPPORTED);
     expect_err(hf_open("redlock://127.0.0.1:1", NULL, &none), HF_EINVAL);
     expect_err(hf_open("redlock://a,b,c,d", NULL, &none), HF_EINVAL);
-    expect_err(hf_watch(client, hf_key("k"), NULL, NULL, NULL, &watch),
+    expect_err(hf_watch_open(client, hf_key_of("k"), NULL, NULL, NULL, &watch),
                HF_EINVAL);
 }
 

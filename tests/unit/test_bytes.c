@@ -36,21 +36,21 @@ static void every_key_has_the_empty_prefix(void **state)
 
     (void)state;
     assert_true(hf_key_has_prefix(key, (struct hf_key){NULL, 0}));
-    assert_true(hf_key_has_prefix(key, hf_key("night")));
+    assert_true(hf_key_has_prefix(key, hf_key_of("night")));
     assert_true(hf_key_has_prefix(key, key));
-    assert_false(hf_key_has_prefix(key, hf_key("nightly1")));
-    assert_false(hf_key_has_prefix(key, hf_key("x")));
+    assert_false(hf_key_has_prefix(key, hf_key_of("nightly1")));
+    assert_false(hf_key_has_prefix(key, hf_key_of("x")));
 }
 
 static void prefix_sorts_before_what_it_begins(void **state)
 {
     (void)state;
-    assert_true(hf_key_compare(hf_key("a"), hf_key("ab")) < 0);
-    assert_true(hf_key_compare(hf_key("ab"), hf_key("a")) > 0);
-    assert_true(hf_key_compare(hf_key("b"), hf_key("ab")) > 0);
-    assert_true(hf_key_compare(hf_key("a"), hf_key("a")) == 0);
-    assert_true(hf_key_compare(hf_key(""), hf_key("a")) < 0);
-    assert_true(hf_key_compare(hf_key("\x7f"), hf_key("\xff")) < 0);
+    assert_true(hf_key_compare(hf_key_of("a"), hf_key_of("ab")) < 0);
+    assert_true(hf_key_compare(hf_key_of("ab"), hf_key_of("a")) > 0);
+    assert_true(hf_key_compare(hf_key_of("b"), hf_key_of("ab")) > 0);
+    assert_true(hf_key_compare(hf_key_of("a"), hf_key_of("a")) == 0);
+    assert_true(hf_key_compare(hf_key_of(""), hf_key_of("a")) < 0);
+    assert_true(hf_key_compare(hf_key_of("\x7f"), hf_key_of("\xff")) < 0);
 }
 
 static void nonces_are_compared_to_the_last_bit(void **state)

@@ -90,7 +90,7 @@ static void check_round_trip(const struct hf_command *command)
     struct hf_buf second = {0};
     struct hf_command decoded;
 
-    assert_true(hf_command_valid(command));
+    assert_true(hf_command_is_valid(command));
     hf_command_encode(command, &first);
     assert_int_equal(hf_command_decode(&decoded, first.data, first.size),
                      HF_OK);
@@ -134,10 +134,10 @@ static struct hf_command example(int kind)
         .done = 2,
         .token = 6,
         .nonce = hf_test_nonce(7),
-        .key = hf_key("key"),
-        .value = hf_bytes("value"),
-        .expected = hf_bytes("old"),
-        .note = hf_bytes("note"),
+        .key = hf_key_of("key"),
+        .value = hf_bytes_of("value"),
+        .expected = hf_bytes_of("old"),
+        .note = hf_bytes_of("note"),
     };
 }
 
@@ -168,7 +168,7 @@ static void check_flipped(const struct hf_buf *buf)
 
     if (hf_command_decode(&decoded, buf->data, buf->size))
         return;
-    assert_true(hf_command_valid(&decoded));
+    assert_true(hf_command_is_valid(&decoded));
     hf_command_encode(&decoded, &again);
     assert_int_equal(again.size, buf->size);
     assert_memory_equal(again.data, buf->data, buf->size);
@@ -208,7 +208,7 @@ static enum hf_err decode(const struct hf_command *command)
 
 static void expect(const struct hf_command *command, bool valid)
 {
-    assert_int_equal(hf_command_valid(command), valid);
+    assert_int_equal(hf_command_is_valid(command), valid);
     assert_int_equal(decode(command), valid ? HF_OK : HF_EPROTO);
 }
 
@@ -273,14 +273,14 @@ static void flag_of_another_kind_is_refused(void **state)
 
 static void unknown_kinds_are_refused(void **state)
 {
-    struct hf_command command = {.key = hf_key("k"), .lease_ms = 1};
+    struct hf_command command = {.key = hf_key_of("k"), .lease_ms = 1};
     struct hf_command decoded;
     uint8_t kind = 0;
 
     (void)state;
-    assert_false(hf_command_valid(&command));
+    assert_false(hf_command_is_valid(&command));
     command.kind = HF_COMMAND_KINDS;
-    assert_false(hf_command_valid(&command));
+    assert_false(hf_command_is_valid(&command));
     assert_int_equal(hf_command_decode(&decoded, &kind, 1), HF_EPROTO);
     kind = HF_COMMAND_KINDS;
     assert_int_equal(hf_command_decode(&decoded, &kind, 1), HF_EPROTO);
@@ -296,9 +296,10 @@ static void results_survive_a_round_trip(void **state)
         struct hf_result decoded;
         struct hf_buf buf = {0};
 
-        hf_result_encode(&result, &buf);
-        assert_int_equal(hf_result_decode(&decoded, buf.data, buf.size), HF_OK);
-        assert_true(decoded.err == result.err && decoded.place == 1 &&
+        hf_command_encode_result(&result, &buf);
+        assert_int_equal(hf_command_decode_result(&decoded, buf.data, buf.size),
+                         HF_OK);
+        assert_true(decoded.err == result.err && decoded.position == 1 &&
                     decoded.generation == UINT32_MAX &&
                     decoded.token == UINT64_MAX && decoded.session == 5);
         hf_buf_fini(&buf);
@@ -312,14 +313,17 @@ static void bad_results_are_refused(void **state)
     struct hf_buf buf = {0};
 
     (void)state;
-    hf_result_encode(&result, &buf);
+    hf_command_encode_result(&result, &buf);
     for (size_t size = 0; size < buf.size; size++)
-        assert_int_equal(hf_result_decode(&decoded, buf.data, size), HF_EPROTO);
+        assert_int_equal(hf_command_decode_result(&decoded, buf.data, size),
+                         HF_EPROTO);
     buf.data[0] = (uint8_t)(-HF_ESYSTEM + 1);
-    assert_int_equal(hf_result_decode(&decoded, buf.data, buf.size), HF_EPROTO);
+    assert_int_equal(hf_command_decode_result(&decoded, buf.data, buf.size),
+                     HF_EPROTO);
     buf.data[0] = 0;
     hf_buf_u8(&buf, 0);
-    assert_int_equal(hf_result_decode(&decoded, buf.data, buf.size), HF_EPROTO);
+    assert_int_equal(hf_command_decode_result(&decoded, buf.data, buf.size),
+                     HF_EPROTO);
     assert_int_equal(decoded.token, 77);
     hf_buf_fini(&buf);
 }

@@ -29,7 +29,7 @@ static void failure_is_one_line(void **state)
     assert_int_equal(hf_error_set(&error, HF_EINVAL, "ttl: %d", 0), HF_EINVAL);
     assert_int_equal(error.code, HF_EINVAL);
     assert_string_equal(error.text, "ttl: 0");
-    assert_int_equal(hf_error_code(&error, HF_ENOMEM), HF_ENOMEM);
+    assert_int_equal(hf_error_set_code(&error, HF_ENOMEM), HF_ENOMEM);
     assert_string_equal(error.text, hf_err_text(HF_ENOMEM));
     assert_int_equal(hf_error_set(NULL, HF_EBUSY, "x"), HF_EBUSY);
 }

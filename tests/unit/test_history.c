@@ -35,8 +35,8 @@ static void add(struct hf_history *history, uint64_t index)
     hf_history_add(history, &event);
 }
 
-static void expect(const struct hf_history *history, struct hf_cursor *cursor,
-                   uint64_t index)
+static void expect(const struct hf_history *history,
+                   struct hf_history_cursor *cursor, uint64_t index)
 {
     struct hf_event expected = event_of(index);
     struct hf_event event;
@@ -51,7 +51,7 @@ static void expect(const struct hf_history *history, struct hf_cursor *cursor,
 }
 
 static void expect_none(const struct hf_history *history,
-                        struct hf_cursor *cursor)
+                        struct hf_history_cursor *cursor)
 {
     struct hf_event event;
 
@@ -59,7 +59,7 @@ static void expect_none(const struct hf_history *history,
 }
 
 static void expect_dropped(const struct hf_history *history,
-                           struct hf_cursor *cursor)
+                           struct hf_history_cursor *cursor)
 {
     struct hf_event event;
 
@@ -79,7 +79,7 @@ static void fill_bytes(void)
 static void events_are_read_in_order(void **state)
 {
     struct hf_history history = new_history(10);
-    struct hf_cursor cursor = hf_history_from(&history, 10);
+    struct hf_history_cursor cursor = hf_history_seek(&history, 10);
 
     (void)state;
     fill_bytes();
@@ -98,8 +98,8 @@ static void events_are_read_in_order(void **state)
 static void reader_that_keeps_up_misses_nothing(void **state)
 {
     struct hf_history history = new_history(1);
-    struct hf_cursor cursor = hf_history_from(&history, 1);
-    struct hf_cursor slow = cursor;
+    struct hf_history_cursor cursor = hf_history_seek(&history, 1);
+    struct hf_history_cursor slow = cursor;
 
     (void)state;
     fill_bytes();
@@ -117,7 +117,7 @@ static void reader_that_keeps_up_misses_nothing(void **state)
 static void slow_reader_sees_where_events_were_dropped(void **state)
 {
     struct hf_history history = new_history(1);
-    struct hf_cursor cursor = hf_history_from(&history, 1);
+    struct hf_history_cursor cursor = hf_history_seek(&history, 1);
 
     (void)state;
     fill_bytes();
@@ -134,17 +134,17 @@ static void slow_reader_sees_where_events_were_dropped(void **state)
 static void cursor_can_begin_at_any_index(void **state)
 {
     struct hf_history history = new_history(1);
-    struct hf_cursor cursor;
+    struct hf_history_cursor cursor;
 
     (void)state;
     fill_bytes();
     for (uint64_t i = 1; i <= 5000; i++)
         add(&history, i);
     for (uint64_t i = history.first; i <= 5000; i++) {
-        cursor = hf_history_from(&history, i);
+        cursor = hf_history_seek(&history, i);
         expect(&history, &cursor, i);
     }
-    cursor = hf_history_from(&history, history.first - 1);
+    cursor = hf_history_seek(&history, history.first - 1);
     expect_dropped(&history, &cursor);
     expect(&history, &cursor, history.first);
     hf_history_fini(&history);
@@ -153,7 +153,7 @@ static void cursor_can_begin_at_any_index(void **state)
 static void what_came_before_the_history_is_dropped(void **state)
 {
     struct hf_history history = new_history(10);
-    struct hf_cursor cursor = hf_history_from(&history, 3);
+    struct hf_history_cursor cursor = hf_history_seek(&history, 3);
 
     (void)state;
     expect_dropped(&history, &cursor);
@@ -166,7 +166,7 @@ static void what_came_before_the_history_is_dropped(void **state)
 static void what_is_not_there_yet_is_waited_for(void **state)
 {
     struct hf_history history = new_history(1);
-    struct hf_cursor cursor = hf_history_from(&history, 4000);
+    struct hf_history_cursor cursor = hf_history_seek(&history, 4000);
 
     (void)state;
     fill_bytes();
@@ -185,7 +185,7 @@ static void forgotten_filler_is_no_gap(void **state)
 {
     struct hf_event event = event_of(1);
     struct hf_history history = new_history(1);
-    struct hf_cursor cursor = hf_history_from(&history, 1);
+    struct hf_history_cursor cursor = hf_history_seek(&history, 1);
     uint64_t turns = 0;
 
     (void)state;

@@ -17,10 +17,10 @@ static void lease_ends_on_time_and_not_before(void **state)
 
     (void)state;
     assert_null(hf_leases_due(&leases, HF_NEVER));
-    assert_true(hf_leases_next(&leases) == HF_NEVER);
+    assert_true(hf_leases_next_deadline(&leases) == HF_NEVER);
     add(&leases, &a, 200);
     add(&leases, &b, 100);
-    assert_true(hf_leases_next(&leases) == 100);
+    assert_true(hf_leases_next_deadline(&leases) == 100);
     assert_null(hf_leases_due(&leases, 99));
     assert_true(hf_leases_due(&leases, 100) == &b);
     assert_true(hf_leases_due(&leases, 100) == &b);

@@ -1,13 +1,13 @@
-#include "base/list.h"
+#include "base/dlist.h"
 
 #include "lib/runner.h"
 
 struct item {
     int number;
-    struct hf_list link;
+    struct hf_dlist link;
 };
 
-static int number_of(const struct hf_list *link)
+static int number_of(const struct hf_dlist *link)
 {
     return HF_CONTAINER(link, struct item, link)->number;
 }
@@ -16,60 +16,60 @@ static void list_keeps_its_order(void **state)
 {
     struct item items[4] = {
         {.number = 1}, {.number = 2}, {.number = 3}, {.number = 0}};
-    struct hf_list list;
+    struct hf_dlist list;
 
     (void)state;
-    hf_list_init(&list);
+    hf_dlist_init(&list);
     for (int i = 0; i < 3; i++)
-        hf_list_push_back(&list, &items[i].link);
-    hf_list_push_front(&list, &items[3].link);
+        hf_dlist_push_back(&list, &items[i].link);
+    hf_dlist_push_front(&list, &items[3].link);
     for (int i = 0; i < 4; i++)
-        assert_int_equal(number_of(hf_list_take(&list)), i);
-    assert_null(hf_list_take(&list));
+        assert_int_equal(number_of(hf_dlist_take(&list)), i);
+    assert_null(hf_dlist_take(&list));
 }
 
 static void link_can_be_put_before_another(void **state)
 {
     struct item items[3] = {{.number = 1}, {.number = 3}, {.number = 2}};
-    struct hf_list list;
+    struct hf_dlist list;
 
     (void)state;
-    hf_list_init(&list);
-    hf_list_push_back(&list, &items[0].link);
-    hf_list_push_back(&list, &items[1].link);
-    hf_list_insert(&items[1].link, &items[2].link);
+    hf_dlist_init(&list);
+    hf_dlist_push_back(&list, &items[0].link);
+    hf_dlist_push_back(&list, &items[1].link);
+    hf_dlist_insert(&items[1].link, &items[2].link);
     for (int i = 1; i < 4; i++)
-        assert_int_equal(number_of(hf_list_take(&list)), i);
+        assert_int_equal(number_of(hf_dlist_take(&list)), i);
 }
 
 static void link_leaves_from_the_middle(void **state)
 {
     struct item items[3] = {{.number = 1}, {.number = 2}, {.number = 3}};
-    struct hf_list list;
+    struct hf_dlist list;
 
     (void)state;
-    hf_list_init(&list);
+    hf_dlist_init(&list);
     for (int i = 0; i < 3; i++)
-        hf_list_push_back(&list, &items[i].link);
-    assert_true(hf_list_linked(&items[1].link));
-    hf_list_remove(&items[1].link);
-    hf_list_remove(&items[1].link);
-    assert_false(hf_list_linked(&items[1].link));
-    assert_int_equal(number_of(hf_list_first(&list)), 1);
-    assert_int_equal(number_of(hf_list_take(&list)), 1);
-    assert_int_equal(number_of(hf_list_take(&list)), 3);
-    assert_true(hf_list_empty(&list));
+        hf_dlist_push_back(&list, &items[i].link);
+    assert_true(hf_dlist_is_linked(&items[1].link));
+    hf_dlist_remove(&items[1].link);
+    hf_dlist_remove(&items[1].link);
+    assert_false(hf_dlist_is_linked(&items[1].link));
+    assert_int_equal(number_of(hf_dlist_first(&list)), 1);
+    assert_int_equal(number_of(hf_dlist_take(&list)), 1);
+    assert_int_equal(number_of(hf_dlist_take(&list)), 3);
+    assert_true(hf_dlist_is_empty(&list));
 }
 
 static void zeroed_link_is_in_no_list(void **state)
 {
-    struct hf_list link = {0};
+    struct hf_dlist link = {0};
 
     (void)state;
-    assert_true(hf_list_empty(&link));
-    assert_false(hf_list_linked(&link));
-    assert_null(hf_list_first(&link));
-    hf_list_remove(&link);
+    assert_true(hf_dlist_is_empty(&link));
+    assert_false(hf_dlist_is_linked(&link));
+    assert_null(hf_dlist_first(&link));
+    hf_dlist_remove(&link);
     assert_null(link.next);
 }
 

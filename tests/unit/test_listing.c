@@ -16,10 +16,10 @@ enum {
 
 /* A store as a strategy has it, and what happens each time it is entered. */
 struct fixture {
-    struct hf_local local;
+    struct hf_in_process local;
     struct hf_host host;
     struct hf_host_ops host_ops;
-    struct hf_local_ops local_ops;
+    struct hf_in_process_ops local_ops;
     struct hf_store store;
     struct hf_request request;
     void (*between)(struct fixture *f, unsigned step);
@@ -70,7 +70,7 @@ static hf_time get_now(struct hf_host *host)
     return 0;
 }
 
-static enum hf_err enter(struct hf_local *local)
+static enum hf_err enter(struct hf_in_process *local)
 {
     struct fixture *f = HF_CONTAINER(local, struct fixture, local);
 
@@ -84,7 +84,7 @@ static enum hf_err enter(struct hf_local *local)
     return HF_OK;
 }
 
-static void leave(struct hf_local *local)
+static void leave(struct hf_in_process *local)
 {
     struct fixture *f = HF_CONTAINER(local, struct fixture, local);
 
@@ -114,7 +114,7 @@ static int tear_down(void **state)
 {
     struct fixture *f = *state;
 
-    if (!hf_list_empty(&f->store.table.walks))
+    if (!hf_dlist_is_empty(&f->store.table.walks))
         return -1;
     hf_answer_clear(&f->request.answer);
     hf_store_fini(&f->store);
@@ -125,7 +125,7 @@ static void list(struct fixture *f)
 {
     const struct hf_answer *answer = &f->request.answer;
 
-    assert_int_equal(hf_local_list(&f->local, &f->request), HF_OK);
+    assert_int_equal(hf_listing_run(&f->local, &f->request), HF_OK);
     assert_int_equal(answer->result.err, HF_OK);
     assert_false(f->inside);
     memset(f->found, 0, sizeof(f->found));
@@ -169,7 +169,7 @@ static void large_values_make_steps_shorter(void **state)
     memset(value, 'v', HF_VALUE_MAX);
     for (unsigned i = 0; i < 100; i++)
         run(f, hf_test_update(1, name(i), i, f->tokens[i], value));
-    f->request.command.key = hf_key("00");
+    f->request.command.key = hf_key_of("00");
     list(f);
     assert_int_equal(f->request.answer.count, 100);
     assert_int_equal(f->request.answer.infos[0].value.size, HF_VALUE_MAX);
@@ -235,7 +235,7 @@ static void never_stop(struct fixture *f, unsigned step)
     for (unsigned i = 0; i < 2 * HF_LISTING_HOLDS; i++) {
         unsigned number = (step * 2 * HF_LISTING_HOLDS + i) % KEYS;
         struct hf_hold *hold =
-            hf_table_find(&f->store.table, hf_key(name(number)));
+            hf_table_find(&f->store.table, hf_key_of(name(number)));
 
         run(f, hf_test_force(1, name(number), hold->token, true));
         run(f, hf_test_lock(1, name(number), number));
@@ -281,9 +281,9 @@ static void what_cannot_be_entered_is_said(void **state)
     for (unsigned i = 1; i < STEPS; i++) {
         f->entered = 0;
         f->refuse_at = i;
-        assert_int_equal(hf_local_list(&f->local, &f->request), HF_EBUSY);
+        assert_int_equal(hf_listing_run(&f->local, &f->request), HF_EBUSY);
         assert_int_equal(f->request.answer.count, 0);
-        assert_true(hf_list_empty(&f->store.table.walks));
+        assert_true(hf_dlist_is_empty(&f->store.table.walks));
     }
 }
 
@@ -293,11 +293,11 @@ static void without_memory_nothing_is_listed(void **state)
 
     for (unsigned i = 1; i < KEYS; i += i < 20 ? 1 : 101) {
         hf_alloc_fail(i, 1);
-        assert_int_equal(hf_local_list(&f->local, &f->request), HF_OK);
+        assert_int_equal(hf_listing_run(&f->local, &f->request), HF_OK);
         assert_true(hf_alloc_failed());
         assert_int_equal(f->request.answer.result.err, HF_ENOMEM);
         assert_int_equal(f->request.answer.count, 0);
-        assert_true(hf_list_empty(&f->store.table.walks));
+        assert_true(hf_dlist_is_empty(&f->store.table.walks));
         hf_answer_clear(&f->request.answer);
     }
 }

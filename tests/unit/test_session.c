@@ -8,7 +8,7 @@
 
 static struct hf_session *new_session(void)
 {
-    struct hf_session *session = hf_session_new(1, hf_bytes("me"));
+    struct hf_session *session = hf_session_new(1, hf_bytes_of("me"));
 
     assert_non_null(session);
     return session;
@@ -264,7 +264,7 @@ static void no_memory_is_said_and_changes_nothing(void **state)
 
     (void)state;
     hf_alloc_fail(1, 1);
-    assert_null(hf_session_new(1, hf_bytes("me")));
+    assert_null(hf_session_new(1, hf_bytes_of("me")));
     session = new_session();
     for (uint64_t i = 1; i <= 4; i++)
         keep_lock(session, i, 1);

@@ -29,8 +29,8 @@ static struct hf_result act(struct hf_pair *pair, struct hf_command command,
 
 static struct hf_command with_data(struct hf_command command)
 {
-    command.value = hf_bytes("val");
-    command.note = hf_bytes("nb");
+    command.value = hf_bytes_of("val");
+    command.note = hf_bytes_of("nb");
     return command;
 }
 
@@ -110,8 +110,8 @@ static void table_survives_a_round_trip(void **state)
 
     (void)state;
     make_table(&pair);
-    assert_non_null(hf_table_find(&pair.table, hf_key("b"))->untold);
-    assert_true(hf_table_session(&pair.table, 1)->ended);
+    assert_non_null(hf_table_find(&pair.table, hf_key_of("b"))->unreported);
+    assert_true(hf_table_find_session(&pair.table, 1)->ended);
     assert_null(hf_pair_check(&pair));
     assert_null(hf_pair_restore(&pair));
     assert_null(hf_pair_restore(&pair));
@@ -130,12 +130,12 @@ static void restored_table_goes_on_as_before(void **state)
 
     /* A repeat is still a repeat, a grant still overwrites its LOCK. */
     assert_true(act(&pair, hf_test_lock(2, "b", 4), 1).token == 4);
-    assert_int_equal(act(&pair, hf_test_lock(2, "a", 6), 3).place, 1);
+    assert_int_equal(act(&pair, hf_test_lock(2, "a", 6), 3).position, 1);
     act(&pair, hf_test_expire("a", 1, 1), 0);
     assert_true(act(&pair, hf_test_lock(2, "a", 6), 3).token == token + 1);
     assert_null(hf_pair_take_grants(&pair, 2));
     act(&pair, hf_test_expire("c", 3, 0), 0);
-    assert_null(hf_table_session(&pair.table, 1));
+    assert_null(hf_table_find_session(&pair.table, 1));
     act(&pair, hf_test_lock(2, "c", 9), 10);
     assert_true(act(&pair, hf_test_open("new"), 0).session == 4);
     assert_null(hf_pair_check(&pair));
@@ -154,9 +154,9 @@ static void places_are_the_same_after_a_restore(void **state)
         act(&pair, hf_test_lock(3, "a", 20 + i), 1 + i);
     for (unsigned i = 0; i < 3; i++)
         act(&pair, hf_test_cancel(3, "a", 20 + i), 10 + i);
-    before = act(&pair, hf_test_lock(3, "a", 23), 20).place;
+    before = act(&pair, hf_test_lock(3, "a", 23), 20).position;
     assert_null(hf_pair_restore(&pair));
-    assert_int_equal(act(&pair, hf_test_lock(3, "a", 23), 21).place, before);
+    assert_int_equal(act(&pair, hf_test_lock(3, "a", 23), 21).position, before);
     hf_pair_fini(&pair);
 }
 
@@ -167,7 +167,7 @@ static struct hf_key key_number(unsigned number)
     static char names[KEYS][8];
 
     (void)snprintf(names[number], sizeof(names[0]), "k%u", number);
-    return hf_key(names[number]);
+    return hf_key_of(names[number]);
 }
 
 /* Session 1 holds every key; session 2 waits for them, the last one first, and
@@ -534,7 +534,7 @@ static void put_session(struct hf_buf *buf, const struct forgery *x)
     }
 }
 
-/* Only the first hold has a line, and an untold grant. */
+/* Only the first hold has a line, and an unreported grant. */
 static void put_hold(struct hf_buf *buf, const struct forgery *x, bool first)
 {
     put_filler(buf, x->key_size, first || x->same_key ? 'a' : 'b');

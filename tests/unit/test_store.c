@@ -45,7 +45,7 @@ static unsigned expire(struct fixture *f, hf_time now)
     struct hf_command command;
     unsigned count = 0;
 
-    while (hf_store_due(&f->store, now, &command)) {
+    while (hf_store_find_due(&f->store, now, &command)) {
         assert_int_equal(run(f, now, command).err, HF_OK);
         count++;
     }
@@ -59,12 +59,12 @@ static void lease_is_counted_from_the_grant_and_never_ends_early(void **state)
 
     (void)state;
     set_up(&f);
-    assert_true(hf_store_next(&f.store) == HF_NEVER);
+    assert_true(hf_store_next_deadline(&f.store) == HF_NEVER);
     assert_int_equal(run(&f, 100, hf_test_lock(1, "k", 1)).err, HF_OK);
-    assert_int_equal(hf_store_next(&f.store), 1100);
+    assert_int_equal(hf_store_next_deadline(&f.store), 1100);
     assert_int_equal(expire(&f, 1099), 0);
     assert_int_equal(expire(&f, 1100), 1);
-    assert_null(hf_table_find(&f.store.table, hf_key("k")));
+    assert_null(hf_table_find(&f.store.table, hf_key_of("k")));
     hf_store_fini(&f.store);
 }
 
@@ -77,13 +77,13 @@ static void lease_of_the_next_is_counted_from_the_hand_over(void **state)
     (void)state;
     set_up(&f);
     assert_int_equal(run(&f, 0, hf_test_lock(1, "k", 1)).err, HF_OK);
-    assert_int_equal(run(&f, 10, hf_test_lock(2, "k", 2)).place, 1);
+    assert_int_equal(run(&f, 10, hf_test_lock(2, "k", 2)).position, 1);
     assert_ptr_equal(f.store.touched,
-                     hf_table_find(&f.store.table, hf_key("k")));
+                     hf_table_find(&f.store.table, hf_key_of("k")));
     assert_int_equal(expire(&f, 1000), 1);
-    hold = hf_table_find(&f.store.table, hf_key("k"));
+    hold = hf_table_find(&f.store.table, hf_key_of("k"));
     assert_int_equal(hold->since, 1000);
-    assert_int_equal(hf_store_end(&f.store, hold), 2000);
+    assert_int_equal(hf_store_deadline(&f.store, hold), 2000);
     hf_store_fini(&f.store);
 }
 
@@ -96,11 +96,11 @@ static void renewal_moves_the_end_and_never_nearer(void **state)
     (void)state;
     set_up(&f);
     token = run(&f, 0, hf_test_lock(1, "k", 1)).token;
-    hold = hf_table_find(&f.store.table, hf_key("k"));
+    hold = hf_table_find(&f.store.table, hf_key_of("k"));
     run(&f, 500, hf_test_renew(1, "k", 1, token, 2000));
-    assert_int_equal(hf_store_end(&f.store, hold), 2500);
+    assert_int_equal(hf_store_deadline(&f.store, hold), 2500);
     run(&f, 600, hf_test_renew(1, "k", 1, token, 100));
-    assert_int_equal(hf_store_end(&f.store, hold), 2500);
+    assert_int_equal(hf_store_deadline(&f.store, hold), 2500);
     assert_int_equal(hold->since, 0);
     hf_store_fini(&f.store);
 }
@@ -115,7 +115,7 @@ static void ended_grant_has_no_lease_left(void **state)
     token = run(&f, 0, hf_test_lock(1, "k", 1)).token;
     assert_int_equal(run(&f, 1, hf_test_unlock(1, "k", 1, token)).err, HF_OK);
     assert_null(f.store.touched);
-    assert_true(hf_store_next(&f.store) == HF_NEVER);
+    assert_true(hf_store_next_deadline(&f.store) == HF_NEVER);
     assert_int_equal(expire(&f, HF_NEVER), 0);
     hf_store_fini(&f.store);
 }
@@ -123,16 +123,16 @@ static void ended_grant_has_no_lease_left(void **state)
 static void history_is_kept_from_the_first_watch_on(void **state)
 {
     struct fixture f;
-    struct hf_cursor cursor;
+    struct hf_history_cursor cursor;
     struct hf_event event;
     uint64_t token;
 
     (void)state;
     set_up(&f);
     token = run(&f, 0, hf_test_lock(1, "k", 1)).token;
-    assert_int_equal(hf_store_keep_history(&f.store), HF_OK);
-    assert_int_equal(hf_store_keep_history(&f.store), HF_OK);
-    cursor = hf_history_from(&f.store.history, f.store.table.index + 1);
+    assert_int_equal(hf_store_enable_history(&f.store), HF_OK);
+    assert_int_equal(hf_store_enable_history(&f.store), HF_OK);
+    cursor = hf_history_seek(&f.store.history, f.store.table.index + 1);
     run(&f, 0, hf_test_lock(2, "k", 2));
     run(&f, 0, hf_test_unlock(1, "k", 1, token));
     assert_true(hf_history_read(&f.store.history, &cursor, &event));
@@ -171,13 +171,13 @@ static void command_without_memory_changes_nothing(void **state)
             break;
         failed++;
         assert_int_equal(result.err, HF_ENOMEM);
-        assert_null(hf_table_find(&f.store.table, hf_key("k")));
-        assert_true(hf_store_next(&f.store) == HF_NEVER);
+        assert_null(hf_table_find(&f.store.table, hf_key_of("k")));
+        assert_true(hf_store_next_deadline(&f.store) == HF_NEVER);
     }
     assert_int_equal(result.err, HF_OK);
     assert_true(failed >= 2);
     hf_alloc_fail(1, 1);
-    assert_int_equal(hf_store_keep_history(&f.store), HF_ENOMEM);
+    assert_int_equal(hf_store_enable_history(&f.store), HF_ENOMEM);
     assert_true(hf_alloc_failed());
     hf_store_fini(&f.store);
 }

@@ -92,13 +92,13 @@ static void wait_for(struct fixture *f, uint64_t who, const char *key,
     struct hf_result result = act(f, hf_test_lock(who, key, nonce));
 
     assert_int_equal(result.err, HF_EBUSY);
-    assert_int_equal(result.place, place);
+    assert_int_equal(result.position, place);
     assert_int_equal(result.token, 0);
 }
 
 static struct hf_hold *hold_of(const struct fixture *f, const char *key)
 {
-    return hf_table_find(&f->table, hf_key(key));
+    return hf_table_find(&f->table, hf_key_of(key));
 }
 
 static void assert_holder(const struct fixture *f, const char *key,
@@ -148,7 +148,7 @@ static void held_key_is_refused_to_who_does_not_wait(void **state)
     command.queue = false;
     result = act(f, command);
     assert_int_equal(result.err, HF_EBUSY);
-    assert_int_equal(result.place, 0);
+    assert_int_equal(result.position, 0);
     assert_int_equal(f->events.count, 0);
     assert_int_equal(hold_of(f, "k")->waiters, 0);
     command.session = ALICE;
@@ -255,13 +255,14 @@ static void value_and_note_are_kept_with_the_hold(void **state)
     static uint8_t value[HF_VALUE_MAX];
 
     command.value = (struct hf_bytes){value, sizeof(value)};
-    command.note = hf_bytes("why");
+    command.note = hf_bytes_of("why");
     value[0] = 1;
     act(f, command);
     value[0] = 2; /* it is a copy */
     assert_int_equal(hf_hold_value(hold_of(f, "k")).size, HF_VALUE_MAX);
     assert_int_equal(*(const uint8_t *)hf_hold_value(hold_of(f, "k")).data, 1);
-    assert_true(hf_bytes_equal(hf_hold_note(hold_of(f, "k")), hf_bytes("why")));
+    assert_true(
+        hf_bytes_equal(hf_hold_note(hold_of(f, "k")), hf_bytes_of("why")));
     lock(f, ALICE, "l", 2);
     assert_int_equal(hf_hold_value(hold_of(f, "l")).size, 0);
     assert_int_equal(hf_hold_note(hold_of(f, "l")).size, 0);
@@ -289,7 +290,7 @@ static void equal_hashes_are_told_apart(void **state)
     hf_map_remove(&f->table.waiting, link);
     hf_map_insert(&f->table.waiting, link,
                   hf_siphash(&f->table.seed, nonce.bytes, sizeof(nonce)));
-    assert_null(hf_table_find_claim(&f->table, hold_of(f, "k"), &nonce));
+    assert_null(hf_table_find_waiter(&f->table, hold_of(f, "k"), &nonce));
 }
 
 /* ---- Repeating a nonce --------------------------------------------------*/
@@ -332,13 +333,13 @@ static void claim_belongs_to_the_session_that_asked_last(void **state)
 
     wait_for(f, BOB, "k", 2, 1);
     command.sequence = ++f->sequences[CAROL];
-    assert_int_equal(apply(f, command).place, 1);
+    assert_int_equal(apply(f, command).position, 1);
     apply(f, hf_test_close(BOB));
     assert_int_equal(hold_of(f, "k")->waiters, 1);
     act(f, hf_test_unlock(ALICE, "k", 1, token));
     assert_holder(f, "k", CAROL, 2);
     assert_true(hf_table_take_grant(
-        &f->table, hf_table_session(&f->table, CAROL), &grant));
+        &f->table, hf_table_find_session(&f->table, CAROL), &grant));
     result = apply(f, command);
     assert_int_equal(result.err, HF_OK);
     assert_true(result.token == grant.token);
@@ -375,8 +376,8 @@ static void check_hand_over(struct fixture *f, struct hf_command end,
     const struct hf_hold *hold;
 
     waiting.lease_ms = 777;
-    waiting.value = hf_bytes("bob's");
-    waiting.note = hf_bytes("note");
+    waiting.value = hf_bytes_of("bob's");
+    waiting.note = hf_bytes_of("note");
     act(f, waiting);
     end.token = token;
     assert_int_equal(act(f, end).err, HF_OK);
@@ -394,8 +395,8 @@ static void check_hand_over(struct fixture *f, struct hf_command end,
     assert_int_equal(hold->generation, 0);
     assert_int_equal(hold->lease_ms, 777);
     assert_false(hold->forced);
-    assert_true(hf_bytes_equal(hf_hold_value(hold), hf_bytes("bob's")));
-    assert_true(hf_bytes_equal(hf_hold_note(hold), hf_bytes("note")));
+    assert_true(hf_bytes_equal(hf_hold_value(hold), hf_bytes_of("bob's")));
+    assert_true(hf_bytes_equal(hf_hold_note(hold), hf_bytes_of("note")));
     act(f, hf_test_unlock(BOB, "k", 2, hold->token));
     assert_null(hold_of(f, "k"));
 }
@@ -471,13 +472,13 @@ static void place_is_never_too_small(void **state)
         wait_for(f, BOB, "k", 10 + i, i + 1);
     for (unsigned i = 2; i < 8; i++)
         act(f, hf_test_cancel(BOB, "k", 10 + i));
-    assert_int_equal(act(f, hf_test_lock(BOB, "k", 10)).place, 1);
-    assert_int_equal(act(f, hf_test_lock(BOB, "k", 11)).place, 2);
-    assert_in_range(act(f, hf_test_lock(BOB, "k", 18)).place, 3, 4);
-    assert_int_equal(act(f, hf_test_lock(BOB, "k", 19)).place, 4);
+    assert_int_equal(act(f, hf_test_lock(BOB, "k", 10)).position, 1);
+    assert_int_equal(act(f, hf_test_lock(BOB, "k", 11)).position, 2);
+    assert_in_range(act(f, hf_test_lock(BOB, "k", 18)).position, 3, 4);
+    assert_int_equal(act(f, hf_test_lock(BOB, "k", 19)).position, 4);
     wait_for(f, BOB, "k", 20, 5);
     act(f, hf_test_cancel(BOB, "k", 10));
-    assert_int_equal(act(f, hf_test_lock(BOB, "k", 11)).place, 1);
+    assert_int_equal(act(f, hf_test_lock(BOB, "k", 11)).position, 1);
 }
 
 /* The same nonce may wait for two keys: they are two claims. */
@@ -561,23 +562,23 @@ static void update_compares_and_sets(void **state)
     struct hf_command command = hf_test_lock(ALICE, "k", 1);
     uint64_t token;
 
-    command.note = hf_bytes("note");
+    command.note = hf_bytes_of("note");
     token = act(f, command).token;
     act(f, hf_test_update(ALICE, "k", 1, token, "one"));
     assert_event(f, 0, HF_EVENT_UPDATED, ALICE);
     command = hf_test_update(ALICE, "k", 1, token, "two");
     command.has_expected = true;
-    command.expected = hf_bytes("zero");
+    command.expected = hf_bytes_of("zero");
     assert_int_equal(act(f, command).err, HF_EMISMATCH);
     assert_int_equal(f->events.count, 0);
     assert_true(
-        hf_bytes_equal(hf_hold_value(hold_of(f, "k")), hf_bytes("one")));
-    command.expected = hf_bytes("one");
+        hf_bytes_equal(hf_hold_value(hold_of(f, "k")), hf_bytes_of("one")));
+    command.expected = hf_bytes_of("one");
     assert_int_equal(act(f, command).err, HF_OK);
     assert_true(
-        hf_bytes_equal(hf_hold_value(hold_of(f, "k")), hf_bytes("two")));
+        hf_bytes_equal(hf_hold_value(hold_of(f, "k")), hf_bytes_of("two")));
     assert_true(
-        hf_bytes_equal(hf_hold_note(hold_of(f, "k")), hf_bytes("note")));
+        hf_bytes_equal(hf_hold_note(hold_of(f, "k")), hf_bytes_of("note")));
     assert_int_equal(hold_of(f, "k")->lease_ms, 1000);
     act(f, hf_test_update(ALICE, "k", 1, token, ""));
     assert_int_equal(hf_hold_value(hold_of(f, "k")).size, 0);
@@ -639,7 +640,7 @@ static void waiters_of_a_closed_session_are_withdrawn(void **state)
     assert_event(f, 0, HF_EVENT_WITHDRAWN, BOB);
     assert_memory_equal(f->events.list[0].key, "l", 1);
     assert_memory_equal(f->events.list[1].key, "k", 1);
-    assert_null(hf_table_session(&f->table, BOB));
+    assert_null(hf_table_find_session(&f->table, BOB));
     act(f, hf_test_unlock(ALICE, "k", 1, token));
     assert_holder(f, "k", CAROL, 7);
 }
@@ -658,7 +659,7 @@ static void closed_session_keeps_what_it_holds_until_its_lease_ends(
     assert_int_equal(apply(f, hf_test_expire("k", token, 0)).err, HF_OK);
     assert_event(f, 0, HF_EVENT_EXPIRED, ALICE);
     assert_holder(f, "k", BOB, 2);
-    assert_null(hf_table_session(&f->table, ALICE));
+    assert_null(hf_table_find_session(&f->table, ALICE));
 }
 
 /* Its owner may come back with a new session and what it knows. */
@@ -747,13 +748,13 @@ static void repeated_lock_of_a_waiter_hears_of_its_grant(void **state)
     struct hf_result result;
 
     waiting.sequence = 1;
-    assert_int_equal(apply(f, waiting).place, 1);
-    assert_int_equal(apply(f, waiting).place, 1);
+    assert_int_equal(apply(f, waiting).position, 1);
+    assert_int_equal(apply(f, waiting).position, 1);
     act(f, hf_test_unlock(ALICE, "k", 1, token));
     result = apply(f, waiting);
     assert_int_equal(result.err, HF_OK);
     assert_true(result.token == token + 1);
-    assert_int_equal(result.place, 0);
+    assert_int_equal(result.position, 0);
 }
 
 /* Its kept result is settled: there is nothing to overwrite. */
@@ -771,7 +772,7 @@ static void grant_of_a_settled_lock_overwrites_nothing(void **state)
 static void untold_grants_are_taken_once_and_in_order(void **state)
 {
     struct fixture *f = *state;
-    struct hf_session *bob = hf_table_session(&f->table, BOB);
+    struct hf_session *bob = hf_table_find_session(&f->table, BOB);
     uint64_t k = lock(f, ALICE, "k", 1);
     uint64_t l = lock(f, ALICE, "l", 2);
     struct hf_nonce nonce = hf_test_nonce(4);
@@ -796,7 +797,7 @@ static void untold_grants_are_taken_once_and_in_order(void **state)
 static void ended_and_known_grants_are_not_told(void **state)
 {
     struct fixture *f = *state;
-    struct hf_session *bob = hf_table_session(&f->table, BOB);
+    struct hf_session *bob = hf_table_find_session(&f->table, BOB);
     uint64_t token = lock(f, ALICE, "k", 1);
     struct hf_grant grant;
 
@@ -855,16 +856,16 @@ static void line_is_full_at_its_limit(void **state)
     for (unsigned i = 0; i < HF_WAITERS_MAX; i++) {
         assert_int_equal(try_apply(f, hf_test_lock(BOB, "k", 10 + i), &result),
                          HF_OK);
-        assert_int_equal(result.place, i + 1);
+        assert_int_equal(result.position, i + 1);
     }
     try_apply(f, hf_test_lock(BOB, "k", 2), &result);
     assert_int_equal(result.err, HF_ELIMIT);
     try_apply(f, hf_test_lock(BOB, "k", 10 + HF_WAITERS_MAX - 1), &result);
-    assert_int_equal(result.place, HF_WAITERS_MAX);
+    assert_int_equal(result.position, HF_WAITERS_MAX);
     try_apply(f, hf_test_unlock(ALICE, "k", 1, token), &result);
     try_apply(f, hf_test_lock(BOB, "k", 2), &result);
     assert_int_equal(result.err, HF_EBUSY);
-    assert_int_equal(result.place, HF_WAITERS_MAX);
+    assert_int_equal(result.position, HF_WAITERS_MAX);
 }
 
 /* As if all the others were there. */
@@ -999,7 +1000,7 @@ static void waiters_that_come_and_go_leave_nothing(void **state)
     lock(f, ALICE, "k", 1);
     for (unsigned i = 0; i < 100000; i++) {
         try_apply(f, hf_test_lock(BOB, "k", 10 + i), &result);
-        assert_int_equal(result.place, 1);
+        assert_int_equal(result.position, 1);
         try_apply(f, hf_test_cancel(BOB, "k", 10 + i), &result);
         assert_int_equal(result.err, HF_OK);
         if (i == 0)
@@ -1077,8 +1078,8 @@ static void without_memory_nothing_changes(void **state)
         const char *key = i % 2 ? "k" : "l";
 
         script[count] = hf_test_lock(1 + i % 2, key, i);
-        script[count].value = hf_bytes("value");
-        script[count++].note = hf_bytes("note");
+        script[count].value = hf_bytes_of("value");
+        script[count++].note = hf_bytes_of("note");
         script[count++] = hf_test_lock(2 - i % 2, key, 100 + i);
     }
     script[count++] = hf_test_update(ALICE, "l", 0, 1, "another");

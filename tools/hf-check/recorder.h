@@ -14,9 +14,9 @@
  *     op = hf_recorder_begin(&r, &(struct hf_recorder_call){
  *         .kind = HF_OP_LOCK, .client = 1, .key = "k", .key_len = 1,
  *         .lease = lease_ns, .now = clock_ns()});
- *     err = hf_lock(...);
+ *     err = hf_acquire(...);
  *     hf_recorder_end(&r, op, &(struct hf_recorder_answer){
- *         .result = HF_OP_OK, .token = hf_token(lock), .nonce = nonce,
+ *         .result = HF_OP_OK, .token = hf_lock_token(lock), .nonce = nonce,
  *         .deadline = deadline_ns, .now = clock_ns()});
  *     hf_check_run(hf_recorder_history(&r), &report); */
 #ifndef HF_CHECK_TOOL_RECORDER_H

@@ -6,10 +6,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/step.h"
+#include "base/crash_point.h"
 #include "strategy/file/layout.h"
 
-#define PATIENCE_NS 10000000 /* then it is asked whether its owner lives */
+#define SLEEP_MAX_NS 10000000 /* then it is asked whether its owner lives */
 
 struct entry {
     uint32_t size; /* of the whole, aligned; 0: the ring starts over */
@@ -34,23 +34,23 @@ static long futex(_Atomic uint32_t *word, int operation, uint32_t value,
     return syscall(SYS_futex, word, operation, value, timeout, NULL, 0);
 }
 
-static void relax(void)
+static void cpu_relax(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #endif
 }
 
-/* At most PATIENCE_NS: the wake-up may be lost with the client that leaves. */
+/* At most SLEEP_MAX_NS: the wake-up may be lost with the client that leaves. */
 static void sleep_on(_Atomic uint64_t *word, uint64_t seen)
 {
-    const struct timespec timeout = {.tv_nsec = PATIENCE_NS};
+    const struct timespec timeout = {.tv_nsec = SLEEP_MAX_NS};
 
     (void)futex(hf_word_futex(word), FUTEX_WAIT, hf_word_futex_value(seen),
                 &timeout);
 }
 
-static bool is_power(uint64_t size)
+static bool is_power_of_two(uint64_t size)
 {
     return (size & (size - 1)) == 0;
 }
@@ -71,31 +71,32 @@ static bool read_header(struct hf_arena *arena)
     arena->tail = tail;
     arena->pending = tail;
     return tail % ALIGNMENT == 0 && head <= tail && tail - head <= ring &&
-           is_power(ring) && ring >= HF_ARENA_RING_FIRST &&
+           is_power_of_two(ring) && ring >= HF_ARENA_RING_FIRST &&
            ring <= HF_ARENA_RING && room >= HF_ARENA_HALF_FIRST &&
            room <= HF_ARENA_HALF;
 }
 
 /* The steps of an attempt that are not plain accesses to the word. */
-static void advance(struct hf_arena *arena, struct hf_word_attempt *attempt)
+static void advance_attempt(struct hf_arena *arena,
+                            struct hf_word_attempt *attempt)
 {
     _Atomic uint64_t *word = &arena->header->word;
 
     if (attempt->state == HF_WORD_ASK) {
-        hf_word_answer(attempt,
-                       hf_arena_alive(arena, hf_word_owner(attempt->seen)));
+        hf_word_set_owner_alive(
+            attempt, hf_slot_is_alive(arena, hf_word_owner(attempt->seen)));
         return;
     }
     if (attempt->state == HF_WORD_SLEEP)
         sleep_on(word, attempt->seen);
     else if (attempt->state == HF_WORD_TRY)
-        relax();
+        cpu_relax();
     hf_word_step(attempt, word);
 }
 
 /* An attempt that ends by asking has one owner to blame; any other failed
  * because clients come and go all the time. */
-static enum hf_err take_word(struct hf_arena *arena, pid_t *pid)
+static enum hf_err acquire_word(struct hf_arena *arena, pid_t *pid)
 {
     struct hf_word_attempt *attempt = &arena->attempt;
     enum hf_word_state last = HF_WORD_TRY;
@@ -104,30 +105,30 @@ static enum hf_err take_word(struct hf_arena *arena, pid_t *pid)
     hf_word_step(attempt, &arena->header->word);
     while (attempt->state < HF_WORD_INSIDE) {
         last = attempt->state;
-        advance(arena, attempt);
+        advance_attempt(arena, attempt);
     }
     if (attempt->state == HF_WORD_INSIDE)
         return HF_OK;
     if (attempt->state == HF_WORD_BROKEN)
         return HF_EPROTO;
     if (last == HF_WORD_ASK)
-        *pid = hf_arena_slot(arena, hf_word_owner(attempt->seen))->pid;
+        *pid = hf_slot_at(arena, hf_word_owner(attempt->seen))->pid;
     return HF_EBUSY;
 }
 
-enum hf_err hf_arena_enter(struct hf_arena *arena, pid_t *pid)
+enum hf_err hf_arena_lock(struct hf_arena *arena, pid_t *pid)
 {
     enum hf_err err;
 
     *pid = 0;
-    err = take_word(arena, pid);
+    err = acquire_word(arena, pid);
     if (err)
         return err;
-    HF_STEP(1);
+    HF_CRASH_POINT(1);
     if (!read_header(arena)) {
         bool lost = hf_arena_is_lost(arena);
 
-        hf_arena_leave(arena);
+        hf_arena_unlock(arena);
         return lost && !hf_arena_is_lost(arena) ? HF_EUNAVAIL : HF_EPROTO;
     }
     return HF_OK;
@@ -135,7 +136,7 @@ enum hf_err hf_arena_enter(struct hf_arena *arena, pid_t *pid)
 
 /* What was taken, or given back, in a mapping that is lost has not happened to
  * the word: it may be another's, or still be ours. */
-static bool has_word(struct hf_arena *arena)
+static bool owns_word(struct hf_arena *arena)
 {
     if (!hf_arena_is_lost(arena))
         return true;
@@ -143,15 +144,15 @@ static bool has_word(struct hf_arena *arena)
            hf_word_is_ours(&arena->attempt, atomic_load(&arena->header->word));
 }
 
-void hf_arena_leave(struct hf_arena *arena)
+void hf_arena_unlock(struct hf_arena *arena)
 {
     bool sleepers;
 
-    HF_STEP(3);
-    if (!has_word(arena))
+    HF_CRASH_POINT(3);
+    if (!owns_word(arena))
         return;
-    sleepers = hf_word_leave(&arena->header->word);
-    HF_STEP(4);
+    sleepers = hf_word_release(&arena->header->word);
+    HF_CRASH_POINT(4);
     if (sleepers)
         (void)futex(hf_word_futex(&arena->header->word), FUTEX_WAKE, 1, NULL);
 }
@@ -181,7 +182,7 @@ static uint64_t log_limit(const struct hf_arena *arena)
     return size < arena->ring_room ? size : arena->ring_room;
 }
 
-bool hf_arena_has(const struct hf_arena *arena, uint64_t position)
+bool hf_arena_has_entry(const struct hf_arena *arena, uint64_t position)
 {
     return position >= arena->head;
 }
@@ -199,7 +200,7 @@ enum hf_err hf_arena_read(const struct hf_arena *arena, uint64_t *position,
     const struct entry *entry;
     uint32_t size, used;
 
-    if (!hf_arena_has(arena, *position))
+    if (!hf_arena_has_entry(arena, *position))
         return HF_ELIMIT;
     if (*position == tail)
         return HF_ENOTHELD;
@@ -235,16 +236,16 @@ enum hf_err hf_arena_write(struct hf_arena *arena, hf_time stamp,
         return HF_ELIMIT;
     if (filler > 0) {
         entry_at(arena, arena->pending)->size = 0;
-        HF_STEP(5);
+        HF_CRASH_POINT(5);
         arena->pending += filler;
     }
     entry = entry_at(arena, arena->pending);
     entry->size = (uint32_t)size;
-    HF_STEP(6);
+    HF_CRASH_POINT(6);
     entry->bytes = (uint32_t)bytes.size;
     entry->stamp = stamp;
     hf_copy(entry->data, bytes.data, bytes.size);
-    HF_STEP(7);
+    HF_CRASH_POINT(7);
     arena->pending += size;
     return HF_OK;
 }
@@ -252,26 +253,27 @@ enum hf_err hf_arena_write(struct hf_arena *arena, hf_time stamp,
 /* A waiter's lease begins when it is granted, so the longest lease that was
  * asked for since nothing was held counts from the last command. If a client is killed between
  * the two stores, that is taken for longer than it is. */
-void hf_arena_note_lease(struct hf_arena *arena, hf_time now, uint32_t lease_ms)
+void hf_arena_record_lease(struct hf_arena *arena, hf_time now,
+                           uint32_t lease_ms)
 {
     struct hf_arena_header *header = arena->header;
     hf_time stamped =
         atomic_load_explicit(&header->stamped, memory_order_relaxed);
-    hf_time quiet_at =
-        atomic_load_explicit(&header->quiet_at, memory_order_relaxed);
+    hf_time idle_at =
+        atomic_load_explicit(&header->idle_at, memory_order_relaxed);
     uint64_t longest =
-        quiet_at > stamped ? (uint64_t)quiet_at - (uint64_t)stamped : 0;
+        idle_at > stamped ? (uint64_t)idle_at - (uint64_t)stamped : 0;
 
     if (longest < lease_ms)
         longest = lease_ms;
-    atomic_store_explicit(&header->quiet_at, hf_time_add(now, longest),
+    atomic_store_explicit(&header->idle_at, hf_time_add(now, longest),
                           memory_order_relaxed);
     atomic_store_explicit(&header->stamped, now, memory_order_release);
 }
 
-void hf_arena_note_quiet(struct hf_arena *arena, hf_time now)
+void hf_arena_record_idle(struct hf_arena *arena, hf_time now)
 {
-    atomic_store_explicit(&arena->header->quiet_at, now, memory_order_relaxed);
+    atomic_store_explicit(&arena->header->idle_at, now, memory_order_relaxed);
 }
 
 void hf_arena_discard(struct hf_arena *arena)
@@ -286,7 +288,7 @@ bool hf_arena_publish(struct hf_arena *arena)
     arena->tail = arena->pending;
     atomic_store_explicit(&arena->header->tail, arena->tail,
                           memory_order_release);
-    HF_STEP(8);
+    HF_CRASH_POINT(8);
     if (!hf_arena_is_lost(arena))
         return true;
     if (hf_arena_recover(arena) &&
@@ -344,7 +346,7 @@ enum hf_err hf_arena_reserve_snapshot(struct hf_arena *arena, size_t size)
         room *= 2;
     if (room > HF_ARENA_HALF || hf_arena_allocate_halves(arena->file, room))
         return HF_ELIMIT;
-    HF_STEP(13);
+    HF_CRASH_POINT(13);
     arena->half_room = room;
     atomic_store(&arena->header->half_room, room);
     return HF_OK;
@@ -374,16 +376,16 @@ enum hf_err hf_arena_set_snapshot(struct hf_arena *arena, struct hf_bytes bytes)
         return HF_ELIMIT;
     half->position = arena->tail;
     half->size = bytes.size;
-    HF_STEP(9);
+    HF_CRASH_POINT(9);
     hf_copy(half->bytes, bytes.data, bytes.size);
-    HF_STEP(10);
+    HF_CRASH_POINT(10);
     atomic_store_explicit(&header->snapshot, number, memory_order_release);
-    HF_STEP(11); /* the ring is longer than it need be */
+    HF_CRASH_POINT(11); /* the ring is longer than it need be */
     arena->head = arena->tail;
     atomic_store_explicit(&header->head, arena->head, memory_order_release);
     /* Clients that read outside see this before anything is overwritten. */
     atomic_thread_fence(memory_order_seq_cst);
-    HF_STEP(12);
+    HF_CRASH_POINT(12);
     grow_ring(arena, bytes.size);
     return HF_OK;
 }

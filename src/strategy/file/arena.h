@@ -35,8 +35,8 @@ struct hf_arena {
     char *path;     /* of the directory, absolute */
     dev_t root_dev; /* of the file system that the path begins in */
     ino_t root_ino;
-    int directory;     /* and a shared flock on it, against sweepers */
-    bool mark_missing; /* the file `token`: to be made again */
+    int directory;           /* and a shared flock on it, against sweepers */
+    bool token_file_missing; /* the file `token`: to be made again */
     int file;
     int fifo;      /* others ring here: readable */
     int inherited; /* `file` for programs that this process executes; or -1 */
@@ -45,8 +45,8 @@ struct hf_arena {
     uint64_t first_token; /* where tokens go on in a fresh arena */
     unsigned slot;
     struct hf_word_attempt attempt; /* the last one to go inside */
-    int bell;                       /* FIFO of the last client we woke; or -1 */
-    uint64_t bell_session;          /* whose it is */
+    int peer_fifo;                  /* FIFO of the last client we woke; or -1 */
+    uint64_t peer_session;          /* whose it is */
     uint64_t pending; /* where the next entry goes; published up to the tail */
 
     /* The header as it was when we went inside, with our own changes: another
@@ -68,8 +68,8 @@ void hf_arena_close(struct hf_arena *arena);
  * come and go all the time. HF_EUNAVAIL: the file cannot be written, as if the
  * disk is full; later, perhaps. HF_EPROTO: the header is not what we write
  * there. */
-enum hf_err hf_arena_enter(struct hf_arena *arena, pid_t *pid);
-void hf_arena_leave(struct hf_arena *arena);
+enum hf_err hf_arena_lock(struct hf_arena *arena, pid_t *pid);
+void hf_arena_unlock(struct hf_arena *arena);
 
 /* Whether the directory and the arena are still those that a client would open
  * now, and whether the token mark is there. HF_EPROTO: they were removed, renamed or replaced; the text says which.
@@ -85,7 +85,7 @@ enum hf_err hf_arena_read(const struct hf_arena *arena, uint64_t *position,
                           hf_time *stamp, struct hf_bytes *bytes);
 
 /* Whether the ring still has what comes at `position`. */
-bool hf_arena_has(const struct hf_arena *arena, uint64_t position);
+bool hf_arena_has_entry(const struct hf_arena *arena, uint64_t position);
 
 /* Write an entry after the last one. HF_ELIMIT: the ring is full, a snapshot
  * makes room. Nobody sees it until it is published. */
@@ -94,11 +94,11 @@ enum hf_err hf_arena_write(struct hf_arena *arena, hf_time stamp,
 
 /* Record that a command at `now` may begin leases of at most `lease_ms`, before
  * it is published. */
-void hf_arena_note_lease(struct hf_arena *arena, hf_time now,
-                         uint32_t lease_ms);
+void hf_arena_record_lease(struct hf_arena *arena, hf_time now,
+                           uint32_t lease_ms);
 
 /* Record that nothing is held, after that was published. */
-void hf_arena_note_quiet(struct hf_arena *arena, hf_time now);
+void hf_arena_record_idle(struct hf_arena *arena, hf_time now);
 
 /* Take back the entries that are not published. */
 void hf_arena_discard(struct hf_arena *arena);
@@ -143,18 +143,17 @@ struct hf_arena_slot {
 
 /* Borrowed; session and watches are to be written only inside. `detached` is set
  * by its client at any time, and by others inside. */
-struct hf_arena_slot *hf_arena_slot(const struct hf_arena *arena,
-                                    unsigned slot);
+struct hf_arena_slot *hf_slot_at(const struct hf_arena *arena, unsigned slot);
 
 /* The slots that were ever used: below this number. */
-unsigned hf_arena_slots(const struct hf_arena *arena);
+unsigned hf_slot_count(const struct hf_arena *arena);
 
 /* Whether the process of its client is running: not one that has ended and is
  * not reaped yet, even if a child that it has forked keeps its slot locked. Our
  * own always is. Costs several system calls, one of them slow. */
-bool hf_arena_alive(const struct hf_arena *arena, unsigned slot);
+bool hf_slot_is_alive(const struct hf_arena *arena, unsigned slot);
 
-/* The same in two steps, besides hf_arena_locked(), for a caller that keeps the
+/* The same in two steps, besides hf_slot_is_locked(), for a caller that keeps the
  * pidfd: opening one takes longer than all else that a hand-over needs.
  *
  * open_process answers a pidfd, or -1: the process has been reaped, it is in
@@ -165,30 +164,30 @@ bool hf_arena_has_ended(const struct hf_arena *arena, unsigned slot, int pidfd);
 
 /* Whether its client is there, or a process that inherited its lock. Outside
  * too. Our own always is. */
-bool hf_arena_locked(const struct hf_arena *arena, unsigned slot);
+bool hf_slot_is_locked(const struct hf_arena *arena, unsigned slot);
 
 /* Let the programs that this process executes keep the lock of our slot.
  * HF_ESYSTEM: no descriptor is free; hf_arena_close() is still to be called. */
-enum hf_err hf_arena_inherit(struct hf_arena *arena, struct hf_error *error);
+enum hf_err hf_slot_inherit(struct hf_arena *arena, struct hf_error *error);
 
 /* Make its client look. Outside, for speed. */
-void hf_arena_ring(struct hf_arena *arena, unsigned slot);
+void hf_slot_wake(struct hf_arena *arena, unsigned slot);
 
 /* Forget that we were rung. */
-void hf_arena_hear(const struct hf_arena *arena);
+void hf_slot_clear_wakes(const struct hf_arena *arena);
 
 /* ---- Tokens ---------------------------------------------------------------
  *
  * Tokens up to the reserve may be used: it is on the disk, and survives all
  * else. */
-bool hf_arena_has_token(const struct hf_arena *arena, uint64_t token);
+bool hf_token_file_covers(const struct hf_arena *arena, uint64_t token);
 
 /* Outside, for it syncs the disk: raise the reserve past `token`. HF_EBUSY:
  * another client is doing so; HF_ESYSTEM, and errno. */
-enum hf_err hf_arena_raise_tokens(struct hf_arena *arena, uint64_t token);
+enum hf_err hf_token_file_reserve(struct hf_arena *arena, uint64_t token);
 
 /* The same ahead of time, if less than half of the reserve is left after `token`,
  * or the mark is missing. */
-enum hf_err hf_arena_refill_tokens(struct hf_arena *arena, uint64_t token);
+enum hf_err hf_token_file_refill(struct hf_arena *arena, uint64_t token);
 
 #endif

@@ -7,27 +7,27 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "base/step.h"
-#include "strategy/file/inside.h"
+#include "base/crash_point.h"
+#include "strategy/file/directory.h"
 #include "strategy/file/layout.h"
-#include "strategy/file/place.h"
+#include "strategy/file/transaction.h"
 
 #define STUCK_TRIES 500 /* to open while one client stays inside: 10 ms each */
-#define LOOK_MS 1000 /* in line: who should ring may have been killed first */
+#define POLL_MS 1000 /* in line: who should ring may have been killed first */
 
 /* ---- Requests -----------------------------------------------------------*/
 
-static void on_bell(struct hf_fd *fd, uint32_t events)
+static void on_wake_fd(struct hf_fd *fd, uint32_t events)
 {
-    struct hf_file *file = HF_CONTAINER(fd, struct hf_file, bell);
+    struct hf_file *file = HF_CONTAINER(fd, struct hf_file, wake_fd);
 
     (void)events;
-    hf_arena_hear(&file->arena);
-    hf_local_tell_news(&file->local);
+    hf_slot_clear_wakes(&file->arena);
+    hf_in_process_report(&file->local);
 }
 
-static void refuse(struct hf_file *file, struct hf_request *request,
-                   enum hf_err err)
+static void file_refuse(struct hf_file *file, struct hf_request *request,
+                        enum hf_err err)
 {
     struct hf_host *host = file->local.host;
 
@@ -36,72 +36,72 @@ static void refuse(struct hf_file *file, struct hf_request *request,
     host->ops->answer(host, request);
 }
 
-static void submit(void *self, struct hf_request *request)
+static void file_submit(void *self, struct hf_request *request)
 {
     struct hf_file *file = self;
-    enum hf_err err = hf_local_submit(&file->local, request);
+    enum hf_err err = hf_in_process_submit(&file->local, request);
 
     if (err == HF_EBUSY) {
-        hf_list_push_back(&file->open, &request->link);
-        hf_file_retry_soon(file);
+        hf_dlist_push_back(&file->pending, &request->link);
+        hf_transaction_retry_soon(file);
     } else if (err) {
-        refuse(file, request, err);
+        file_refuse(file, request, err);
     }
 }
 
 static void on_retry(struct hf_timer *timer)
 {
     struct hf_file *file = HF_CONTAINER(timer, struct hf_file, retry);
-    struct hf_list waiting = {&waiting, &waiting};
-    struct hf_list *link;
+    struct hf_dlist waiting = {&waiting, &waiting};
+    struct hf_dlist *link;
 
-    while ((link = hf_list_take(&file->open)))
-        hf_list_push_back(&waiting, link);
-    while ((link = hf_list_take(&waiting)))
-        submit(file, HF_CONTAINER(link, struct hf_request, link));
-    if (file->local.late)
-        hf_local_tell_news(&file->local);
+    while ((link = hf_dlist_take(&file->pending)))
+        hf_dlist_push_back(&waiting, link);
+    while ((link = hf_dlist_take(&waiting)))
+        file_submit(file, HF_CONTAINER(link, struct hf_request, link));
+    if (file->local.report_failed)
+        hf_in_process_report(&file->local);
 }
 
 /* It has not been inside: surely not done. */
-static void cancel(void *self, struct hf_request *request)
+static void file_cancel(void *self, struct hf_request *request)
 {
     struct hf_file *file = self;
 
-    hf_list_remove(&request->link);
-    refuse(file, request, HF_EUNAVAIL);
+    hf_dlist_remove(&request->link);
+    file_refuse(file, request, HF_EUNAVAIL);
 }
 
 /* ---- Opening and closing ------------------------------------------------*/
 
 /* The client before us in this slot has died: so do its session and, unless it
  * detached any, its locks. */
-static void bury(struct hf_file *file, const struct hf_arena_slot *slot)
+static void reap_slot(struct hf_file *file, const struct hf_arena_slot *slot)
 {
-    (void)hf_local_end_session(&file->local, slot->session);
+    (void)hf_in_process_close_session(&file->local, slot->session);
     if (!slot->detached)
-        hf_deaths_free_all(file, slot->session);
+        hf_reaper_free_session(file, slot->session);
 }
 
 /* Open our session; one that died in this slot is ended first. */
-static enum hf_err join(struct hf_file *file)
+static enum hf_err open_slot_session(struct hf_file *file)
 {
-    struct hf_local *local = &file->local;
-    struct hf_arena_slot *slot = hf_file_slot(file);
+    struct hf_in_process *local = &file->local;
+    struct hf_arena_slot *slot = hf_transaction_own_slot(file);
     enum hf_err err;
 
     if (slot->session != 0)
-        bury(file, slot);
-    HF_STEP(25);
-    err = hf_local_open_session(local);
+        reap_slot(file, slot);
+    HF_CRASH_POINT(25);
+    err = hf_in_process_open_session(local);
     if (err)
         return err;
     file->replica.session = local->session;
-    HF_STEP(26);
+    HF_CRASH_POINT(26);
     /* The session first: `detached` protects the locks of the one that it
      * names. */
     slot->session = local->session;
-    HF_STEP(27);
+    HF_CRASH_POINT(27);
     slot->watches = 0;
     slot->detached = 0;
     return hf_arena_is_lost(&file->arena) ? HF_EUNAVAIL : HF_OK;
@@ -110,20 +110,20 @@ static enum hf_err join(struct hf_file *file)
 /* The client that was inside when our last attempt failed; 0: several were. */
 static uint32_t owner_seen(const struct hf_file *file)
 {
-    return file->inside ? hf_word_futex_value(file->arena.attempt.seen) : 0;
+    return file->busy_pid ? hf_word_futex_value(file->arena.attempt.seen) : 0;
 }
 
 /* While clients come and go our turn will come, however many they are. Only if one
  * of them stays inside do we give up. How long to wait for all of it is up to the
  * program, which may close the client meanwhile. */
-static enum hf_err enter_first(struct hf_file *file)
+static enum hf_err begin_first_transaction(struct hf_file *file)
 {
     const struct timespec moment = {.tv_nsec = 1000000};
     uint32_t owner = 0;
     int tries = 0;
     enum hf_err err;
 
-    while ((err = hf_file_enter(&file->local)) == HF_EBUSY) {
+    while ((err = hf_transaction_begin(&file->local)) == HF_EBUSY) {
         uint32_t before = owner;
 
         owner = owner_seen(file);
@@ -137,13 +137,13 @@ static enum hf_err enter_first(struct hf_file *file)
     return err;
 }
 
-static enum hf_err start(struct hf_file *file, struct hf_error *error)
+static enum hf_err file_start(struct hf_file *file, struct hf_error *error)
 {
-    enum hf_err err = enter_first(file);
+    enum hf_err err = begin_first_transaction(file);
 
     if (!err) {
-        err = join(file);
-        hf_file_leave(&file->local);
+        err = open_slot_session(file);
+        hf_transaction_end(&file->local);
     }
     if (err)
         hf_error_set(error, err, "%s",
@@ -153,46 +153,47 @@ static enum hf_err start(struct hf_file *file, struct hf_error *error)
 }
 
 /* What the host has of ours: timers, the bell and the watched processes. */
-static void detach(struct hf_file *file)
+static void detach_host(struct hf_file *file)
 {
     struct hf_host *host = file->local.host;
 
-    hf_deaths_fini(file);
-    host->ops->fd_remove(host, &file->bell);
+    hf_reaper_fini(file);
+    host->ops->fd_remove(host, &file->wake_fd);
     host->ops->timer_remove(host, &file->retry);
-    hf_local_fini(&file->local);
+    hf_in_process_fini(&file->local);
 }
 
-static enum hf_err attach(struct hf_file *file, struct hf_host *host)
+static enum hf_err attach_host(struct hf_file *file, struct hf_host *host)
 {
-    enum hf_err err = hf_local_init(&file->local, host, &hf_file_local_ops);
+    enum hf_err err =
+        hf_in_process_init(&file->local, host, &hf_transaction_ops);
 
     if (err)
         return err;
     file->retry.fire = on_retry;
     err = host->ops->timer_add(host, &file->retry);
     if (err) {
-        hf_local_fini(&file->local);
+        hf_in_process_fini(&file->local);
         return err;
     }
-    file->bell = (struct hf_fd){
+    file->wake_fd = (struct hf_fd){
         .fd = file->arena.fifo,
         .events = EPOLLIN,
-        .ready = on_bell,
+        .ready = on_wake_fd,
     };
-    err = host->ops->fd_add(host, &file->bell);
+    err = host->ops->fd_add(host, &file->wake_fd);
     if (err)
-        goto no_bell;
-    err = hf_deaths_init(file);
+        goto no_wake_fd;
+    err = hf_reaper_init(file);
     if (err)
-        goto no_deaths;
+        goto no_reaper;
     return HF_OK;
 
-no_deaths:
-    host->ops->fd_remove(host, &file->bell);
-no_bell:
+no_reaper:
+    host->ops->fd_remove(host, &file->wake_fd);
+no_wake_fd:
     host->ops->timer_remove(host, &file->retry);
-    hf_local_fini(&file->local);
+    hf_in_process_fini(&file->local);
     return err;
 }
 
@@ -201,14 +202,14 @@ static enum hf_err open_arena(struct hf_file *file, struct hf_url *url,
 {
     mode_t mode;
     char *path;
-    enum hf_err err = hf_place_find(url, &path, &mode, error);
+    enum hf_err err = hf_directory_find(url, &path, &mode, error);
 
     if (err)
         return err;
     err = hf_arena_open(&file->arena, path, mode, error);
     free(path);
     if (!err && inherit) {
-        err = hf_arena_inherit(&file->arena, error);
+        err = hf_slot_inherit(&file->arena, error);
         if (err)
             hf_arena_close(&file->arena);
     }
@@ -230,28 +231,28 @@ static enum hf_err file_open(void *self, struct hf_url *url,
         hf_random_bytes(host->ops->random(host), &seed, sizeof(seed));
 
     if (err)
-        return hf_error_code(error, err);
+        return hf_error_set_code(error, err);
     err = open_arena(file, url, host->ops->inherit(host), error);
     if (err)
         return err;
-    hf_replica_init(&file->replica, &file->arena, &seed, hf_file_on_event,
-                    file);
-    hf_list_init(&file->open);
+    hf_replica_init(&file->replica, &file->arena, &seed,
+                    hf_transaction_on_event, file);
+    hf_dlist_init(&file->pending);
     file->local.store = &file->replica.store;
-    file->local.look_ms = LOOK_MS;
-    err = hf_place_clock_offset(&file->local.offset, error);
+    file->local.poll_ms = POLL_MS;
+    err = hf_file_clock_offset(&file->local.offset, error);
     if (err) {
         close_arena(file);
         return err;
     }
-    err = attach(file, host);
+    err = attach_host(file, host);
     if (err) {
         close_arena(file);
-        return hf_error_code(error, err);
+        return hf_error_set_code(error, err);
     }
-    err = start(file, error);
+    err = file_start(file, error);
     if (err) {
-        detach(file);
+        detach_host(file);
         close_arena(file);
     }
     return err;
@@ -262,22 +263,22 @@ static void file_detach(void *self)
 {
     struct hf_file *file = self;
 
-    hf_file_slot(file)->detached = 1;
+    hf_transaction_own_slot(file)->detached = 1;
 }
 
 static void file_close(void *self)
 {
     struct hf_file *file = self;
-    struct hf_local *local = &file->local;
+    struct hf_in_process *local = &file->local;
 
-    if (!hf_file_enter(local)) {
-        (void)hf_local_end_session(local, local->session);
-        HF_STEP(28);
-        hf_file_slot(file)->session = 0;
-        hf_file_slot(file)->watches = 0;
-        hf_file_leave(local);
+    if (!hf_transaction_begin(local)) {
+        (void)hf_in_process_close_session(local, local->session);
+        HF_CRASH_POINT(28);
+        hf_transaction_own_slot(file)->session = 0;
+        hf_transaction_own_slot(file)->watches = 0;
+        hf_transaction_end(local);
     }
-    detach(file);
+    detach_host(file);
     close_arena(file);
 }
 
@@ -301,10 +302,10 @@ const struct hf_strategy hf_strategy_file = {
     .clock = CLOCK_MONOTONIC,
     .size = sizeof(struct hf_file),
     .open = file_open,
-    .caps = hf_local_caps,
+    .caps = hf_in_process_caps,
     .describe = file_describe,
-    .submit = submit,
-    .cancel = cancel,
+    .submit = file_submit,
+    .cancel = file_cancel,
     .detach = file_detach,
     .close = file_close,
 };

@@ -15,7 +15,7 @@ static struct {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct sigaction before;
 
-static bool cover(uintptr_t address)
+static bool replace_mapping(uintptr_t address)
 {
     for (size_t i = 0; i < HF_GUARDS_MAX; i++) {
         uintptr_t start = atomic_load(&ranges[i].start);
@@ -31,7 +31,7 @@ static bool cover(uintptr_t address)
 
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
-    if (cover((uintptr_t)info->si_addr))
+    if (replace_mapping((uintptr_t)info->si_addr))
         return;
     if (before.sa_flags & SA_SIGINFO) {
         before.sa_sigaction(number, info, context);
@@ -43,7 +43,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     }
 }
 
-static void install(void)
+static void install_handler(void)
 {
     struct sigaction action = {.sa_sigaction = on_bus_error,
                                .sa_flags = SA_SIGINFO | SA_RESTART};
@@ -54,7 +54,7 @@ static void install(void)
 
 enum hf_err hf_guard_add(void *start, size_t size)
 {
-    (void)pthread_once(&once, install);
+    (void)pthread_once(&once, install_handler);
     for (size_t i = 0; i < HF_GUARDS_MAX; i++) {
         size_t none = 0;
 
@@ -78,7 +78,7 @@ void hf_guard_remove(void *start)
     }
 }
 
-void hf_guard_begin_growing(sigset_t *mask)
+void hf_guard_block_sigxfsz(sigset_t *mask)
 {
     sigset_t large;
 
@@ -89,7 +89,7 @@ void hf_guard_begin_growing(sigset_t *mask)
 
 /* The signal went to this thread, and waits for it. It is taken away before the
  * mask is as it was, unless the program had blocked it: then it is its own. */
-void hf_guard_end_growing(const sigset_t *mask)
+void hf_guard_restore_sigxfsz(const sigset_t *mask)
 {
     const struct timespec now = {0};
     int saved = errno;

@@ -23,7 +23,7 @@ void hf_guard_remove(void *start);
 /* Where a program may not make files that large (ulimit -f), making one raises
  * SIGXFSZ, which would end the program. Between these two it is an error, EFBIG,
  * and no signal. They may be nested. errno is kept. */
-void hf_guard_begin_growing(sigset_t *mask);
-void hf_guard_end_growing(const sigset_t *mask);
+void hf_guard_block_sigxfsz(sigset_t *mask);
+void hf_guard_restore_sigxfsz(const sigset_t *mask);
 
 #endif

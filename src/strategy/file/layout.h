@@ -1,6 +1,6 @@
 /* layout.h - the layout of the arena file, and what the files that implement the
- * arena share: arena.c (the ring, the snapshots), word.c, slots.c, mark.c,
- * label.c, opening.c, share.c. */
+ * arena share: arena.c (the ring, the snapshots), word.c, slot.c, token_file.c,
+ * arena_file.c, arena_open.c, share.c. */
 #ifndef HF_STRATEGY_FILE_LAYOUT_H
 #define HF_STRATEGY_FILE_LAYOUT_H
 
@@ -21,7 +21,7 @@ struct hf_arena_half {
 };
 
 /* The part that never changes. In all versions from 3 on, the label and the next
- * members of the header, up to quiet_at, are at the offsets that they have
+ * members of the header, up to idle_at, are at the offsets that they have
  * here. */
 struct hf_arena_label {
     uint64_t magic;
@@ -36,13 +36,13 @@ struct hf_arena_header {
     struct hf_arena_label label;
     _Alignas(64) _Atomic uint64_t word; /* word.h */
     _Atomic int64_t stamped;            /* time of the last command */
-    _Atomic int64_t quiet_at;           /* all leases have ended by then */
+    _Atomic int64_t idle_at;            /* all leases have ended by then */
     _Alignas(64) _Atomic uint64_t tail; /* of the entries that are published */
     _Atomic uint64_t head;              /* entries before this are gone */
     _Atomic uint64_t snapshot;          /* its number: the half is its parity */
     _Atomic uint64_t ring_room; /* bytes of the ring in use, a power of two */
     _Atomic uint64_t half_room; /* bytes of each half that the disk has */
-    _Atomic uint64_t token_reserve; /* mark.c */
+    _Atomic uint64_t token_reserve; /* token_file.c */
     _Atomic uint32_t slots;         /* that were ever used */
 
     _Alignas(64) struct hf_arena_slot slot[HF_ARENA_SLOTS];
@@ -62,7 +62,7 @@ _Static_assert(sizeof(struct hf_arena_slot) == 32 &&
                "slots are the same everywhere");
 _Static_assert(offsetof(struct hf_arena_header, word) == 64 &&
                    offsetof(struct hf_arena_header, stamped) == 72 &&
-                   offsetof(struct hf_arena_header, quiet_at) == 80 &&
+                   offsetof(struct hf_arena_header, idle_at) == 80 &&
                    offsetof(struct hf_arena_header, tail) == 128 &&
                    offsetof(struct hf_arena_header, token_reserve) == 168 &&
                    offsetof(struct hf_arena_header, slot) == 192,
@@ -86,7 +86,7 @@ int hf_arena_allocate_halves(int file, uint64_t size);
 
 /* With the file "lock" locked, open the arena, or create one. It counts as in use
  * until its descriptor is closed. */
-enum hf_err hf_arena_find(struct hf_arena *arena, struct hf_error *error);
+enum hf_err hf_arena_file_open(struct hf_arena *arena, struct hf_error *error);
 
 /* Refuse what is in the place of a file of ours: not a plain file, or one that
  * has a second name elsewhere. HF_EPROTO. */
@@ -121,22 +121,23 @@ bool hf_share_is_fifo(int file);
 
 /* The name of a file of this user, to be renamed to `of` when it is whole. */
 #define HF_SHARE_NAME 32
-void hf_share_temporary(char name[HF_SHARE_NAME], const char *of);
+void hf_share_temporary_name(char name[HF_SHARE_NAME], const char *of);
 
 /* Whether we may rename a file over this one. */
 bool hf_share_can_replace(int directory, int file);
 
 /* Read the token mark; 0 if there is no such file. HF_EPROTO: the file has no
  * number in it. */
-#define HF_MARK_MAX (UINT64_MAX / 2) /* larger tokens are never used */
-enum hf_err hf_mark_read(int directory, uint64_t *token);
-bool hf_mark_is_missing(int directory);
+#define HF_TOKEN_FILE_MAX (UINT64_MAX / 2) /* larger tokens are never used */
+enum hf_err hf_token_file_read(int directory, uint64_t *token);
+bool hf_token_file_is_missing(int directory);
 
 /* Replace it by a `*mark` ahead of `token`: tokens up to it may be used then.
  * HF_ESYSTEM: see errno. */
-enum hf_err hf_mark_raise(int directory, uint64_t token, uint64_t *mark);
+enum hf_err hf_token_file_raise(int directory, uint64_t token,
+                                uint64_t *saved_token);
 
 /* Where tokens start if no earlier one is known. */
-uint64_t hf_mark_from_clock(void);
+uint64_t hf_token_file_from_clock(void);
 
 #endif

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/step.h"
+#include "base/crash_point.h"
 #include "core/snapshot.h"
 
 #define LOCK_COST 256 /* bytes of a snapshot for a LOCK, besides its own */
@@ -12,10 +12,10 @@
 
 /* So much of the log is read inside: about a tenth of a millisecond's work. More
  * is read outside first. */
-#define BEHIND_MAX (UINT64_C(16) << 10)
+#define LAG_MAX (UINT64_C(16) << 10)
 #define AHEAD_TRIES 4 /* then it is read inside, where nothing can change */
 
-static void on_event(void *arg, const struct hf_table_event *event)
+static void on_replica_event(void *arg, const struct hf_table_event *event)
 {
     struct hf_replica *replica = arg;
 
@@ -24,9 +24,9 @@ static void on_event(void *arg, const struct hf_table_event *event)
     replica->event(replica->arg, event);
 }
 
-static void make_store(struct hf_replica *replica)
+static void init_store(struct hf_replica *replica)
 {
-    hf_store_init(&replica->store, &replica->seed, on_event, replica);
+    hf_store_init(&replica->store, &replica->seed, on_replica_event, replica);
     replica->store.table.token = replica->arena->first_token;
 }
 
@@ -40,7 +40,7 @@ void hf_replica_init(struct hf_replica *replica, struct hf_arena *arena,
         .event = event,
         .arg = arg,
     };
-    make_store(replica);
+    init_store(replica);
 }
 
 void hf_replica_fini(struct hf_replica *replica)
@@ -54,17 +54,18 @@ void hf_replica_fini(struct hf_replica *replica)
  * The table; then for each hold its key, since and end; then the size of the
  * table's part. */
 
-static void encode(const struct hf_replica *replica, struct hf_buf *buf)
+static void encode_snapshot(const struct hf_replica *replica,
+                            struct hf_buf *buf)
 {
     struct hf_hold *hold = NULL;
     size_t size;
 
     hf_snapshot_encode(&replica->store.table, buf);
     size = buf->size;
-    while ((hold = hf_table_next(&replica->store.table, hold))) {
+    while ((hold = hf_table_next_hold(&replica->store.table, hold))) {
         hf_buf_bytes(buf, hold->key, hold->key_size);
         hf_buf_u64(buf, (uint64_t)hold->since);
-        hf_buf_u64(buf, (uint64_t)hf_store_end(&replica->store, hold));
+        hf_buf_u64(buf, (uint64_t)hf_store_deadline(&replica->store, hold));
     }
     hf_buf_u64(buf, size);
 }
@@ -86,7 +87,7 @@ static enum hf_err decode_leases(struct hf_store *store,
         hf_time since = (hf_time)hf_reader_u64(reader);
         hf_time end = (hf_time)hf_reader_u64(reader);
 
-        hold = hf_table_next(&store->table, hold);
+        hold = hf_table_next_hold(&store->table, hold);
         if (reader->failed || !hold || !is_plausible(since) ||
             !is_plausible(end) ||
             !hf_key_equal(hf_hold_key(hold),
@@ -104,7 +105,8 @@ static enum hf_err decode_leases(struct hf_store *store,
     return HF_OK;
 }
 
-static enum hf_err decode(struct hf_store *store, struct hf_bytes bytes)
+static enum hf_err decode_snapshot(struct hf_store *store,
+                                   struct hf_bytes bytes)
 {
     struct hf_reader tail = {.size = 8};
     struct hf_reader leases = {0};
@@ -125,29 +127,29 @@ static enum hf_err decode(struct hf_store *store, struct hf_bytes bytes)
     return decode_leases(store, &leases);
 }
 
-static enum hf_err damaged(struct hf_replica *replica, const char *what)
+static enum hf_err set_damaged(struct hf_replica *replica, const char *what)
 {
     replica->damage = what;
     return HF_EPROTO;
 }
 
-static enum hf_err load(struct hf_replica *replica, struct hf_bytes bytes,
-                        uint64_t position)
+static enum hf_err load_snapshot(struct hf_replica *replica,
+                                 struct hf_bytes bytes, uint64_t position)
 {
     enum hf_err err = HF_OK;
 
     replica->stale = true;
     replica->reloaded = true;
     replica->updated = true;
-    HF_STEP(31);
+    HF_CRASH_POINT(31);
     hf_store_fini(&replica->store);
-    make_store(replica);
+    init_store(replica);
     if (bytes.size > 0)
-        err = decode(&replica->store, bytes);
+        err = decode_snapshot(&replica->store, bytes);
     if (err == HF_EPROTO)
-        return damaged(replica, "its snapshot is damaged");
+        return set_damaged(replica, "its snapshot is damaged");
     if (!err && replica->keeps_history)
-        err = hf_store_keep_history(&replica->store);
+        err = hf_store_enable_history(&replica->store);
     if (err)
         return err;
     replica->position = position;
@@ -166,7 +168,7 @@ static enum hf_err load_copy(struct hf_replica *replica, struct hf_bytes bytes,
 
     if (copy.data) {
         memcpy((void *)copy.data, bytes.data, bytes.size);
-        err = load(replica, copy, position);
+        err = load_snapshot(replica, copy, position);
     }
     free((void *)copy.data);
     return err;
@@ -178,18 +180,19 @@ static enum hf_err reload(struct hf_replica *replica)
     uint64_t position;
     struct hf_bytes bytes = hf_arena_snapshot(replica->arena, &position);
 
-    if (!hf_arena_has(replica->arena, position))
-        return damaged(replica, "its snapshot is damaged");
+    if (!hf_arena_has_entry(replica->arena, position))
+        return set_damaged(replica, "its snapshot is damaged");
     if (bytes.size == 0)
-        return load(replica, bytes, position);
+        return load_snapshot(replica, bytes, position);
     return load_copy(replica, bytes, position);
 }
 
 /* ---- Reading ------------------------------------------------------------*/
 
 /* A grant to another client is told there; here it is only forgotten. */
-static void apply(struct hf_replica *replica, hf_time now,
-                  const struct hf_command *command, struct hf_result *result)
+static void apply_command(struct hf_replica *replica, hf_time now,
+                          const struct hf_command *command,
+                          struct hf_result *result)
 {
     struct hf_table *table = &replica->store.table;
     struct hf_session *session = NULL;
@@ -198,7 +201,7 @@ static void apply(struct hf_replica *replica, hf_time now,
     replica->granted = 0;
     hf_store_run(&replica->store, now, command, result);
     if (replica->granted)
-        session = hf_table_session(table, replica->granted);
+        session = hf_table_find_session(table, replica->granted);
     while (session && hf_table_take_grant(table, session, &grant))
         continue;
 }
@@ -210,7 +213,8 @@ static size_t cost_of(const struct hf_command *command)
 }
 
 /* Only a LOCK makes a snapshot larger, and an UPDATE by its value. */
-static void grow(struct hf_replica *replica, const struct hf_command *command)
+static void grow_snapshot_size(struct hf_replica *replica,
+                               const struct hf_command *command)
 {
     if (command->kind == HF_COMMAND_LOCK || command->kind == HF_COMMAND_OPEN ||
         command->kind == HF_COMMAND_UPDATE)
@@ -225,7 +229,7 @@ static enum hf_err copy_entry(struct hf_replica *replica,
     struct hf_buf *buf = &replica->scratch;
 
     if (entry->size > ENTRY_MAX)
-        return damaged(replica, "its log is damaged");
+        return set_damaged(replica, "its log is damaged");
     buf->size = 0;
     buf->failed = false;
     hf_buf_raw(buf, entry->data, entry->size);
@@ -241,12 +245,12 @@ static enum hf_err apply_entry(struct hf_replica *replica, hf_time stamp,
 
     if (!is_plausible(stamp) ||
         hf_command_decode(&command, entry.data, entry.size))
-        return damaged(replica, "its log is damaged");
+        return set_damaged(replica, "its log is damaged");
     replica->updated = true;
-    apply(replica, stamp, &command, &result);
+    apply_command(replica, stamp, &command, &result);
     if (result.err == HF_ENOMEM)
         return HF_ENOMEM;
-    grow(replica, &command);
+    grow_snapshot_size(replica, &command);
     replica->position = position;
     return HF_OK;
 }
@@ -264,7 +268,7 @@ static enum hf_err read_entry(struct hf_replica *replica, bool is_outside)
     enum hf_err err = hf_arena_read(replica->arena, &position, &stamp, &entry);
 
     if (err == HF_EPROTO)
-        return damaged(replica, "its log is damaged");
+        return set_damaged(replica, "its log is damaged");
     if (!err)
         err = copy_entry(replica, &entry);
     if (!err && is_outside && !hf_arena_end_read(replica->arena))
@@ -288,13 +292,14 @@ enum hf_err hf_replica_catch_up(struct hf_replica *replica)
 
 static bool needs_snapshot(const struct hf_replica *replica)
 {
-    return replica->stale || !hf_arena_has(replica->arena, replica->position);
+    return replica->stale ||
+           !hf_arena_has_entry(replica->arena, replica->position);
 }
 
 static bool is_far_behind(const struct hf_replica *replica)
 {
     return needs_snapshot(replica) ||
-           replica->arena->tail - replica->position > BEHIND_MAX;
+           replica->arena->tail - replica->position > LAG_MAX;
 }
 
 /* What was copied may have changed meanwhile: then the copy is stale. */
@@ -331,7 +336,7 @@ void hf_replica_read_ahead(struct hf_replica *replica)
     }
 }
 
-enum hf_err hf_replica_go_back(struct hf_replica *replica)
+enum hf_err hf_replica_reload_history(struct hf_replica *replica)
 {
     replica->stale = true;
     return hf_replica_catch_up(replica);
@@ -345,7 +350,7 @@ static enum hf_err compact(struct hf_replica *replica)
     struct hf_buf buf = {0};
     enum hf_err err;
 
-    encode(replica, &buf);
+    encode_snapshot(replica, &buf);
     err = buf.failed
               ? HF_ENOMEM
               : hf_arena_set_snapshot(replica->arena,
@@ -371,8 +376,8 @@ static enum hf_err check_room(struct hf_replica *replica,
                                      replica->snapshot_size + cost);
 }
 
-static enum hf_err write_entry(struct hf_replica *replica, hf_time now,
-                               const struct hf_command *command)
+static enum hf_err write_log_entry(struct hf_replica *replica, hf_time now,
+                                   const struct hf_command *command)
 {
     struct hf_buf *buf = &replica->scratch;
     struct hf_bytes entry;
@@ -399,25 +404,25 @@ void hf_replica_run(struct hf_replica *replica, hf_time now,
     if (command->kind == HF_COMMAND_LOCK || command->kind == HF_COMMAND_UPDATE)
         err = check_room(replica, command);
     if (!err)
-        err = write_entry(replica, now, command);
+        err = write_log_entry(replica, now, command);
     if (err) {
         *result = (struct hf_result){.err = err};
         return;
     }
-    apply(replica, now, command, result);
+    apply_command(replica, now, command, result);
     if (result->err == HF_ENOMEM) {
         hf_arena_discard(replica->arena);
         return;
     }
-    hf_arena_note_lease(replica->arena, now, command->lease_ms);
-    HF_STEP(24);
+    hf_arena_record_lease(replica->arena, now, command->lease_ms);
+    HF_CRASH_POINT(24);
     if (!hf_arena_publish(replica->arena)) {
         replica->stale = true;
         *result = (struct hf_result){.err = HF_EUNAVAIL};
         return;
     }
     if (replica->store.table.holds.count == 0)
-        hf_arena_note_quiet(replica->arena, now);
-    grow(replica, command);
+        hf_arena_record_idle(replica->arena, now);
+    grow_snapshot_size(replica, command);
     replica->position = replica->arena->pending;
 }

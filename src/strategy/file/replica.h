@@ -43,7 +43,7 @@ void hf_replica_read_ahead(struct hf_replica *replica);
 enum hf_err hf_replica_catch_up(struct hf_replica *replica);
 
 /* The same from the snapshot on, so that the history goes back to it. */
-enum hf_err hf_replica_go_back(struct hf_replica *replica);
+enum hf_err hf_replica_reload_history(struct hf_replica *replica);
 
 /* Write a command, apply it and publish it; or answer why not, and nothing has
  * changed: HF_ENOMEM, HF_ELIMIT if the arena has no room, HF_EUNAVAIL if it

@@ -60,7 +60,7 @@ int hf_share_create(int directory, const char *name)
     return file;
 }
 
-void hf_share_temporary(char name[HF_SHARE_NAME], const char *of)
+void hf_share_temporary_name(char name[HF_SHARE_NAME], const char *of)
 {
     (void)snprintf(name, HF_SHARE_NAME, "%s.%u.new", of, (unsigned)geteuid());
 }

@@ -2,7 +2,7 @@
 
 #include <endian.h>
 
-#include "base/step.h"
+#include "base/crash_point.h"
 #include "strategy/file/arena.h"
 
 #define SPINS 200 /* a critical section takes about a microsecond */
@@ -70,7 +70,7 @@ static enum hf_word_state step_try(struct hf_word_attempt *attempt,
     if (swap_word(word, 0, attempt->ours))
         return HF_WORD_INSIDE;
     if (attempt->spins == 0)
-        return HF_WORD_LOOK;
+        return HF_WORD_LOAD;
     attempt->spins--;
     return HF_WORD_TRY;
 }
@@ -87,7 +87,7 @@ static enum hf_word_state suspect_owner(const struct hf_word_attempt *attempt)
     return owner == attempt->slot ? HF_WORD_TAKE_OVER : HF_WORD_ASK;
 }
 
-static enum hf_word_state step_look(struct hf_word_attempt *attempt,
+static enum hf_word_state step_load(struct hf_word_attempt *attempt,
                                     _Atomic uint64_t *word)
 {
     uint64_t before = attempt->seen;
@@ -97,7 +97,7 @@ static enum hf_word_state step_look(struct hf_word_attempt *attempt,
         return HF_WORD_TRY_AGAIN;
     if (before != 0 && (attempt->seen | SLEEPERS) == (before | SLEEPERS))
         return suspect_owner(attempt);
-    return attempt->seen & SLEEPERS ? HF_WORD_SLEEP : HF_WORD_MARK;
+    return attempt->seen & SLEEPERS ? HF_WORD_SLEEP : HF_WORD_FLAG;
 }
 
 /* Other clients may still sleep, so we have to wake one when we leave. */
@@ -107,7 +107,7 @@ static enum hf_word_state step_try_again(struct hf_word_attempt *attempt,
     if (swap_word(word, 0, attempt->ours | SLEEPERS))
         return HF_WORD_INSIDE;
     attempt->naps--;
-    return attempt->naps > 0 ? HF_WORD_LOOK : HF_WORD_BUSY;
+    return attempt->naps > 0 ? HF_WORD_LOAD : HF_WORD_BUSY;
 }
 
 /* Nothing is to be repaired: what the dead owner had not published, nobody can
@@ -117,7 +117,7 @@ static enum hf_word_state step_take_over(struct hf_word_attempt *attempt,
 {
     if (!swap_word(word, attempt->seen, attempt->ours | SLEEPERS))
         return HF_WORD_BUSY; /* another client was faster */
-    HF_STEP(2);
+    HF_CRASH_POINT(2);
     return HF_WORD_INSIDE;
 }
 
@@ -127,10 +127,10 @@ void hf_word_step(struct hf_word_attempt *attempt, _Atomic uint64_t *word)
     case HF_WORD_TRY:
         attempt->state = step_try(attempt, word);
         break;
-    case HF_WORD_LOOK:
-        attempt->state = step_look(attempt, word);
+    case HF_WORD_LOAD:
+        attempt->state = step_load(attempt, word);
         break;
-    case HF_WORD_MARK:
+    case HF_WORD_FLAG:
         attempt->state =
             swap_word(word, attempt->seen, attempt->seen | SLEEPERS)
                 ? HF_WORD_SLEEP
@@ -153,7 +153,7 @@ void hf_word_step(struct hf_word_attempt *attempt, _Atomic uint64_t *word)
     }
 }
 
-void hf_word_answer(struct hf_word_attempt *attempt, bool alive)
+void hf_word_set_owner_alive(struct hf_word_attempt *attempt, bool alive)
 {
     attempt->state = alive ? HF_WORD_BUSY : HF_WORD_TAKE_OVER;
 }
@@ -163,7 +163,7 @@ bool hf_word_is_ours(const struct hf_word_attempt *attempt, uint64_t word)
     return (word | SLEEPERS) == (attempt->ours | SLEEPERS);
 }
 
-bool hf_word_leave(_Atomic uint64_t *word)
+bool hf_word_release(_Atomic uint64_t *word)
 {
     return atomic_exchange(word, 0) & SLEEPERS;
 }

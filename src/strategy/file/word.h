@@ -12,18 +12,18 @@
  * interleavings of three clients that may die between any two steps.
  *
  *     TRY        -> INSIDE     the word was 0 and is ours
- *                -> LOOK       it was not, SPINS times
- *     LOOK       -> TRY_AGAIN  it is 0
- *                -> MARK       the owner is new
+ *                -> LOAD       it was not, SPINS times
+ *     LOAD       -> TRY_AGAIN  it is 0
+ *                -> FLAG       the owner is new
  *                -> SLEEP      the owner is new, and the sleepers' bit is set
- *                -> ASK        the owner has not changed since the last LOOK
+ *                -> ASK        the owner has not changed since the last LOAD
  *                -> TAKE_OVER  likewise, and it names our own slot
  *                -> BROKEN     likewise, and it names no slot
- *     MARK       -> SLEEP      the sleepers' bit is set
+ *     FLAG       -> SLEEP      the sleepers' bit is set
  *                -> TRY_AGAIN  the word has changed
  *     SLEEP      -> TRY_AGAIN
  *     TRY_AGAIN  -> INSIDE     the word was 0 and is ours
- *                -> LOOK       it was not
+ *                -> LOAD       it was not
  *                -> BUSY       likewise, for the last time
  *     ASK        -> TAKE_OVER  the owner is dead
  *                -> BUSY       it is alive
@@ -40,8 +40,8 @@
 
 enum hf_word_state {
     HF_WORD_TRY,       /* take the word if it is 0, repeatedly */
-    HF_WORD_LOOK,      /* load the word */
-    HF_WORD_MARK,      /* set the sleepers' bit */
+    HF_WORD_LOAD,      /* load the word */
+    HF_WORD_FLAG,      /* set the sleepers' bit */
     HF_WORD_SLEEP,     /* the caller sleeps while the word is `seen` */
     HF_WORD_TRY_AGAIN, /* take the word if it is 0, once */
     HF_WORD_ASK,       /* the caller checks whether the owner is alive */
@@ -58,7 +58,7 @@ struct hf_word_attempt {
     unsigned naps;  /* left, in TRY_AGAIN */
     uint64_t turn;  /* of this attempt */
     uint64_t ours;  /* the value to write */
-    uint64_t seen;  /* the value as of the last LOOK */
+    uint64_t seen;  /* the value as of the last LOAD */
 };
 
 /* Start an attempt for `slot`, whose last turn is `*turn`. */
@@ -66,11 +66,11 @@ void hf_word_start(struct hf_word_attempt *attempt, unsigned slot,
                    _Atomic uint64_t *turn);
 
 /* Make one step. In SLEEP, call it after the sleep; in ASK, call
- * hf_word_answer() instead. */
+ * hf_word_set_owner_alive() instead. */
 void hf_word_step(struct hf_word_attempt *attempt, _Atomic uint64_t *word);
 
 /* In ASK: whether the owner is alive. */
-void hf_word_answer(struct hf_word_attempt *attempt, bool alive);
+void hf_word_set_owner_alive(struct hf_word_attempt *attempt, bool alive);
 
 /* Whether the word is the one that this attempt has taken. */
 bool hf_word_is_ours(const struct hf_word_attempt *attempt, uint64_t word);
@@ -79,7 +79,7 @@ bool hf_word_is_ours(const struct hf_word_attempt *attempt, uint64_t word);
 unsigned hf_word_owner(uint64_t word);
 
 /* Leave the critical section. True: wake a sleeper. */
-bool hf_word_leave(_Atomic uint64_t *word);
+bool hf_word_release(_Atomic uint64_t *word);
 
 /* A futex has 32 bits: the half of the word with the owner, the sleepers' bit
  * and the low bits of the turn, and the value that it has while `word` is

@@ -29,7 +29,8 @@ static const struct {
 
 /* `also` are the characters that stand for themselves here, besides letters
  * and digits. */
-static void add(struct hf_buf *buf, const char *text, const char *also)
+static void append_encoded(struct hf_buf *buf, const char *text,
+                           const char *also)
 {
     static const char hex[] = "0123456789ABCDEF";
 
@@ -45,21 +46,21 @@ static void add(struct hf_buf *buf, const char *text, const char *also)
     }
 }
 
-static void add_raw(struct hf_buf *buf, const char *text)
+static void append_raw(struct hf_buf *buf, const char *text)
 {
     hf_buf_raw(buf, text, strlen(text));
 }
 
-static void add_user(struct hf_buf *buf, const struct hf_url *url)
+static void append_user(struct hf_buf *buf, const struct hf_url *url)
 {
     if (!url->user)
         return;
-    add(buf, url->user, "");
+    append_encoded(buf, url->user, "");
     if (url->password) {
-        add_raw(buf, ":");
-        add(buf, url->password, "");
+        append_raw(buf, ":");
+        append_encoded(buf, url->password, "");
     }
-    add_raw(buf, "@");
+    append_raw(buf, "@");
 }
 
 static bool is_for_libmongoc(const char *name)
@@ -80,7 +81,7 @@ static bool is_for_libmongoc(const char *name)
            mongoc_uri_option_is_bool(name) || mongoc_uri_option_is_utf8(name);
 }
 
-static void add_options(struct hf_buf *buf, struct hf_url *url)
+static void append_options(struct hf_buf *buf, struct hf_url *url)
 {
     const char *between = "?";
 
@@ -90,10 +91,10 @@ static void add_options(struct hf_buf *buf, struct hf_url *url)
         if (!is_for_libmongoc(param->name))
             continue;
         param->used = true;
-        add_raw(buf, between);
-        add(buf, param->name, "");
-        add_raw(buf, "=");
-        add(buf, param->value, "-._~:,");
+        append_raw(buf, between);
+        append_encoded(buf, param->name, "");
+        append_raw(buf, "=");
+        append_encoded(buf, param->value, "-._~:,");
         between = "&";
     }
 }
@@ -104,17 +105,17 @@ static enum hf_err make_uri(struct hf_mongo_address *address,
     struct hf_buf text = {0};
     bson_error_t why;
 
-    add_raw(&text, url->scheme);
-    add_raw(&text, "://");
-    add_user(&text, url);
-    add(&text, url->hosts, "-._~:,[]");
-    add_raw(&text, "/");
-    add(&text, *url->path == '/' ? url->path + 1 : "", "-_");
-    add_options(&text, url);
+    append_raw(&text, url->scheme);
+    append_raw(&text, "://");
+    append_user(&text, url);
+    append_encoded(&text, url->hosts, "-._~:,[]");
+    append_raw(&text, "/");
+    append_encoded(&text, *url->path == '/' ? url->path + 1 : "", "-_");
+    append_options(&text, url);
     hf_buf_u8(&text, '\0');
     if (text.failed) {
         hf_buf_fini(&text);
-        return hf_error_code(error, HF_ENOMEM);
+        return hf_error_set_code(error, HF_ENOMEM);
     }
     address->uri = mongoc_uri_new_with_error((char *)text.data, &why);
     explicit_bzero(text.data, text.size); /* it may hold a password */
@@ -125,7 +126,8 @@ static enum hf_err make_uri(struct hf_mongo_address *address,
 }
 
 /* libmongoc would only say, and late, that no server can be spoken to. */
-static enum hf_err check_files(const struct hf_url *url, struct hf_error *error)
+static enum hf_err check_tls_files(const struct hf_url *url,
+                                   struct hf_error *error)
 {
     for (size_t i = 0; i < url->param_count; i++) {
         const struct hf_url_param *param = &url->params[i];
@@ -146,7 +148,7 @@ static enum hf_err check_files(const struct hf_url *url, struct hf_error *error)
  * that the set itself has for them. Else libmongoc would take a URL with one
  * host for one server, also where it leads to one today and to another
  * tomorrow. */
-static enum hf_err see_who_is_who(struct hf_mongo_address *address,
+static enum hf_err classify_hosts(struct hf_mongo_address *address,
                                   struct hf_error *error)
 {
     mongoc_uri_t *uri = address->uri;
@@ -169,7 +171,7 @@ static enum hf_err see_who_is_who(struct hf_mongo_address *address,
 /* A retry of libmongoc's could reach another server than the one whose clock
  * is named in the command. The change stream is of the primary, too: who waits
  * hears of its turn by it, be there a secondary or not. */
-static void be_strict(mongoc_uri_t *uri)
+static void set_concerns(mongoc_uri_t *uri)
 {
     mongoc_write_concern_t *writes = mongoc_write_concern_new();
     mongoc_read_concern_t *reads = mongoc_read_concern_new();
@@ -193,9 +195,10 @@ static void be_strict(mongoc_uri_t *uri)
 
 /* ---- Our own options ----------------------------------------------------*/
 
-static enum hf_err take_name(struct hf_url *url, const char *option,
-                             const char *otherwise, const char *forbidden,
-                             char **name, struct hf_error *error)
+static enum hf_err read_name_option(struct hf_url *url, const char *option,
+                                    const char *otherwise,
+                                    const char *forbidden, char **name,
+                                    struct hf_error *error)
 {
     const char *given = hf_url_param(url, option);
 
@@ -206,11 +209,11 @@ static enum hf_err take_name(struct hf_url *url, const char *option,
         return hf_error_set(error, HF_EINVAL,
                             "url: %s: MongoDB allows no such name", option);
     *name = strdup(given);
-    return *name ? HF_OK : hf_error_code(error, HF_ENOMEM);
+    return *name ? HF_OK : hf_error_set_code(error, HF_ENOMEM);
 }
 
-static enum hf_err take_keep(struct hf_mongo_address *address,
-                             struct hf_url *url, struct hf_error *error)
+static enum hf_err read_keep_option(struct hf_mongo_address *address,
+                                    struct hf_url *url, struct hf_error *error)
 {
     const char *given = hf_url_param(url, "keep");
     char *end = NULL;
@@ -230,8 +233,9 @@ static enum hf_err take_keep(struct hf_mongo_address *address,
     return HF_OK;
 }
 
-static enum hf_err take_unsafe(struct hf_mongo_address *address,
-                               struct hf_url *url, struct hf_error *error)
+static enum hf_err read_unsafe_option(struct hf_mongo_address *address,
+                                      struct hf_url *url,
+                                      struct hf_error *error)
 {
     const char *given = hf_url_param(url, "unsafe");
 
@@ -241,20 +245,20 @@ static enum hf_err take_unsafe(struct hf_mongo_address *address,
     return HF_OK;
 }
 
-static enum hf_err take_options(struct hf_mongo_address *address,
-                                struct hf_url *url, struct hf_error *error)
+static enum hf_err read_own_options(struct hf_mongo_address *address,
+                                    struct hf_url *url, struct hf_error *error)
 {
     const char *path = *url->path == '/' ? url->path + 1 : "";
-    enum hf_err err = take_name(url, "database", *path ? path : DATABASE,
-                                "/\\. \"$", &address->database, error);
+    enum hf_err err = read_name_option(url, "database", *path ? path : DATABASE,
+                                       "/\\. \"$", &address->database, error);
 
     if (!err)
-        err = take_name(url, "collection", COLLECTION, "$",
-                        &address->collection, error);
+        err = read_name_option(url, "collection", COLLECTION, "$",
+                               &address->collection, error);
     if (!err)
-        err = take_keep(address, url, error);
+        err = read_keep_option(address, url, error);
     if (!err)
-        err = take_unsafe(address, url, error);
+        err = read_unsafe_option(address, url, error);
     return err;
 }
 
@@ -269,17 +273,17 @@ enum hf_err hf_mongo_address_init(struct hf_mongo_address *address,
         return hf_error_set(error, HF_EINVAL,
                             "url: %s: wants a server, as in %s://host",
                             url->scheme, url->scheme);
-    err = check_files(url, error);
+    err = check_tls_files(url, error);
     if (!err)
-        err = take_options(address, url, error);
+        err = read_own_options(address, url, error);
     if (!err)
         err = make_uri(address, url, error);
     if (!err)
-        err = see_who_is_who(address, error);
+        err = classify_hosts(address, error);
     if (err)
         hf_mongo_address_fini(address);
     else
-        be_strict(address->uri);
+        set_concerns(address->uri);
     return err;
 }
 

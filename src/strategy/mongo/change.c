@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "strategy/mongo/command.h"
+#include "strategy/mongo/op.h"
 
 /* ---- Changes ------------------------------------------------------------*/
 
@@ -57,7 +57,8 @@ struct hf_mongo_change *hf_mongo_change_read(const bson_t *document)
         !BSON_ITER_HOLDS_TIMESTAMP(&at))
         return NULL;
     bson_iter_timestamp(&at, &seconds, &increment);
-    return hf_mongo_change_new(hf_mongo_time(seconds, increment), key, events);
+    return hf_mongo_change_new(hf_mongo_reply_time_of(seconds, increment), key,
+                               events);
 }
 
 /* ---- Stages -------------------------------------------------------------*/

@@ -4,11 +4,11 @@
 
 #include <mongoc/mongoc.h>
 
-#include "base/list.h"
+#include "base/dlist.h"
 
 struct hf_mongo_change {
-    struct hf_list link;
-    uint64_t time; /* of hf_mongo_time() */
+    struct hf_dlist link;
+    uint64_t time; /* of hf_mongo_reply_time_of() */
     bool lost;     /* no change, but a gap: changes before `time` are missing */
     char *key;     /* as text; allocated together with this struct */
     char *events;  /* likewise */

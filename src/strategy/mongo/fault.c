@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "strategy/mongo/command.h"
+#include "strategy/mongo/op.h"
 
 /* MongoDB's numbers: src/mongo/base/error_codes.yml in its sources. */
 enum {
@@ -84,7 +84,7 @@ static enum hf_err login_fault(const bson_error_t *why)
                : HF_EUNAVAIL;
 }
 
-static enum hf_err meaning(const bson_error_t *why)
+static enum hf_err fault_code(const bson_error_t *why)
 {
     switch (why->domain) {
     case MONGOC_ERROR_SERVER:
@@ -108,9 +108,9 @@ static enum hf_err meaning(const bson_error_t *why)
     }
 }
 
-void hf_mongo_fault(struct hf_mongo_reply *reply, const bson_error_t *why)
+void hf_mongo_fault_set(struct hf_mongo_reply *reply, const bson_error_t *why)
 {
-    reply->err = meaning(why);
+    reply->err = fault_code(why);
     (void)snprintf(reply->cause, sizeof(reply->cause), "%s%s",
                    reply->err == HF_EPROTO
                        ? "what is stored under this key is not understood: "
@@ -118,7 +118,7 @@ void hf_mongo_fault(struct hf_mongo_reply *reply, const bson_error_t *why)
                    why->message);
 }
 
-bool hf_mongo_lost_a_race(const bson_error_t *why)
+bool hf_mongo_fault_is_conflict(const bson_error_t *why)
 {
     return why->domain == MONGOC_ERROR_SERVER &&
            (why->code == DUPLICATE_KEY || why->code == WRITE_CONFLICT);

@@ -59,7 +59,7 @@ static void end_thread(void)
         (void)pthread_join(before, NULL);
 }
 
-static void *thread_main(void *arg)
+static void *library_thread_main(void *arg)
 {
     struct start start = *(struct start *)arg;
 
@@ -69,7 +69,7 @@ static void *thread_main(void *arg)
     return NULL;
 }
 
-bool hf_mongo_thread_start(void *(*run)(void *), void *arg)
+bool hf_mongo_library_start_thread(void *(*run)(void *), void *arg)
 {
     struct start *start = malloc(sizeof(*start));
     struct threads *threads = start ? lock_threads() : NULL;
@@ -78,7 +78,7 @@ bool hf_mongo_thread_start(void *(*run)(void *), void *arg)
 
     if (threads) {
         *start = (struct start){.run = run, .arg = arg};
-        started = hf_thread_start(&id, thread_main, start) == 0;
+        started = hf_thread_start(&id, library_thread_main, start) == 0;
         threads->running += started;
         pthread_mutex_unlock(&threads->mutex);
     }
@@ -131,7 +131,7 @@ static void unlink_counters(void)
     (void)shm_unlink(name);
 }
 
-static void init(void)
+static void init_library(void)
 {
     unlink_counters();
     mongoc_init();
@@ -143,5 +143,5 @@ void hf_mongo_library_init(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    (void)pthread_once(&once, init);
+    (void)pthread_once(&once, init_library);
 }

@@ -9,7 +9,7 @@
  *   thread that is still inside, or whose thread-specific data is still being
  *   destroyed, would crash. hf_close() does not wait for such threads: a
  *   worker, an orphan or the thread that closes a pool may outlive its client
- *   (crew.h). So they are counted for the whole process and joined at exit. */
+ *   (workers.h). So they are counted for the whole process and joined at exit. */
 #ifndef HF_STRATEGY_MONGO_LIBRARY_H
 #define HF_STRATEGY_MONGO_LIBRARY_H
 
@@ -20,6 +20,6 @@ void hf_mongo_library_init(void);
 
 /* Start a thread that no client waits for. At exit the process waits for it, for
  * up to a second. False: it could not be started. */
-bool hf_mongo_thread_start(void *(*run)(void *), void *arg);
+bool hf_mongo_library_start_thread(void *(*run)(void *), void *arg);
 
 #endif

@@ -4,26 +4,27 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "strategy/mongo/greeting.h"
+#include "strategy/mongo/handshake.h"
 #include "strategy/mongo/library.h"
 
-#define LOOK_SELDOM_MS 20000
+#define RARE_RETRY_MS 20000
 
 /* ---- Calls --------------------------------------------------------------*/
 
 void hf_mongo_call_free(struct hf_mongo_call *call)
 {
-    hf_list_remove(&call->open);
-    if (call->is_due)
-        call->mongo->due_looks--;
-    hf_mongo_question_fini(&call->question);
-    hf_mongo_look_fini(&call->look);
+    hf_dlist_remove(&call->open);
+    if (call->is_expiry_check)
+        call->mongo->expiry_checks--;
+    hf_mongo_op_fini(&call->op);
+    hf_mongo_query_fini(&call->query);
     free(call);
 }
 
 /* Answer a call whose worker still waits for the server: the reply finds nobody
  * when it comes. */
-static void give_up(struct hf_mongo_call *call, enum hf_mongo_progress progress)
+static void abandon_call(struct hf_mongo_call *call,
+                         enum hf_mongo_progress progress)
 {
     struct hf_request *request = call->request;
     struct hf_mongo *mongo = call->mongo;
@@ -32,41 +33,41 @@ static void give_up(struct hf_mongo_call *call, enum hf_mongo_progress progress)
     if (request->kind == HF_REQUEST_COMMAND && progress == HF_MONGO_SENT) {
         request->answer.result.err = HF_EINDOUBT;
         if (request->command.kind == HF_COMMAND_LOCK)
-            hf_mongo_doubts_add(&mongo->doubts, &request->command.nonce);
+            hf_mongo_in_doubt_add(&mongo->in_doubt, &request->command.nonce);
     } else {
         request->answer.result.err = HF_EUNAVAIL;
     }
     mongo->host->ops->answer(mongo->host, request);
 }
 
-static void job_done(struct hf_mongo_job *job)
+static void on_job_done(struct hf_mongo_job *job)
 {
     struct hf_mongo_call *call = HF_CONTAINER(job, struct hf_mongo_call, job);
 
-    call->replied(call);
+    call->on_reply(call);
 }
 
-static void job_lost(struct hf_mongo_job *job)
+static void on_job_lost(struct hf_mongo_job *job)
 {
     struct hf_mongo_call *call = HF_CONTAINER(job, struct hf_mongo_call, job);
 
     if (call->request)
-        give_up(call, hf_mongo_crew_take_back(call->mongo->crew, job));
+        abandon_call(call, hf_mongo_workers_cancel(call->mongo->workers, job));
 }
 
 /* The strategy is gone, and its lists with it. */
-static void job_drop(struct hf_mongo_job *job)
+static void drop_call_job(struct hf_mongo_job *job)
 {
     struct hf_mongo_call *call = HF_CONTAINER(job, struct hf_mongo_call, job);
 
-    call->open = (struct hf_list){0};
-    call->is_due = false;
+    call->open = (struct hf_dlist){0};
+    call->is_expiry_check = false;
     hf_mongo_call_free(call);
 }
 
 struct hf_mongo_call *hf_mongo_call_new(
     struct hf_mongo *mongo, struct hf_request *request,
-    void (*replied)(struct hf_mongo_call *call))
+    void (*on_reply)(struct hf_mongo_call *call))
 {
     struct hf_mongo_call *call = calloc(1, sizeof(*call));
 
@@ -74,16 +75,16 @@ struct hf_mongo_call *hf_mongo_call_new(
         return NULL;
     call->mongo = mongo;
     call->request = request;
-    call->replied = replied;
-    call->job.done = job_done;
-    call->job.lost = job_lost;
-    call->job.drop = job_drop;
+    call->on_reply = on_reply;
+    call->job.done = on_job_done;
+    call->job.lost = on_job_lost;
+    call->job.drop = drop_call_job;
     call->sent = mongo->host->ops->now(mongo->host);
-    hf_list_push_back(&mongo->calls, &call->open);
+    hf_dlist_push_back(&mongo->calls, &call->open);
     return call;
 }
 
-void hf_mongo_answer(struct hf_mongo_call *call)
+void hf_mongo_call_answer(struct hf_mongo_call *call)
 {
     struct hf_host *host = call->mongo->host;
     struct hf_request *request = call->request;
@@ -93,114 +94,116 @@ void hf_mongo_answer(struct hf_mongo_call *call)
         host->ops->answer(host, request);
 }
 
-static void refuse(struct hf_mongo *mongo, struct hf_request *request,
-                   enum hf_err err)
+static void fail_mongo_request(struct hf_mongo *mongo,
+                               struct hf_request *request, enum hf_err err)
 {
     request->answer.result.err = err;
     mongo->host->ops->answer(mongo->host, request);
 }
 
-static void give(struct hf_mongo_call *call)
+static void submit_call(struct hf_mongo_call *call)
 {
-    if (hf_mongo_crew_give(call->mongo->crew, &call->job))
+    if (hf_mongo_workers_submit(call->mongo->workers, &call->job))
         return;
     if (call->request)
         call->request->answer.result.err = HF_EUNAVAIL;
-    hf_mongo_answer(call);
+    hf_mongo_call_answer(call);
 }
 
-static void run_question(struct hf_mongo_job *job, mongoc_client_t *client,
-                         const struct hf_mongo_place *place)
+static void run_op_job(struct hf_mongo_job *job, mongoc_client_t *client,
+                       const struct hf_mongo_context *context)
 {
     struct hf_mongo_call *call = HF_CONTAINER(job, struct hf_mongo_call, job);
 
-    hf_mongo_run(&call->question, client, place, &call->reply);
+    hf_mongo_execute(&call->op, client, context, &call->reply);
 }
 
-static void run_look(struct hf_mongo_job *job, mongoc_client_t *client,
-                     const struct hf_mongo_place *place)
+static void run_query_job(struct hf_mongo_job *job, mongoc_client_t *client,
+                          const struct hf_mongo_context *context)
 {
     struct hf_mongo_call *call = HF_CONTAINER(job, struct hf_mongo_call, job);
 
-    hf_mongo_look(&call->look, client, place);
+    hf_mongo_query_run(&call->query, client, context);
 }
 
-void hf_mongo_send_question(struct hf_mongo_call *call)
+void hf_mongo_call_send_op(struct hf_mongo_call *call)
 {
-    call->job.run = run_question;
-    give(call);
+    call->job.run = run_op_job;
+    submit_call(call);
 }
 
-void hf_mongo_send_look(struct hf_mongo_call *call)
+void hf_mongo_call_send_query(struct hf_mongo_call *call)
 {
-    call->job.run = run_look;
-    give(call);
+    call->job.run = run_query_job;
+    submit_call(call);
 }
 
 /* ---- Commands -----------------------------------------------------------*/
 
 /* Where the stream lives, grants are pushed and none is lost: a claim looks again
  * for what no push reports, such as the death of all that were to look. */
-static void look_seldom(struct hf_mongo *mongo, struct hf_answer *answer)
+static void set_rare_retry(struct hf_mongo *mongo, struct hf_answer *answer)
 {
-    uint32_t span = LOOK_SELDOM_MS;
+    uint32_t span = RARE_RETRY_MS;
 
     span += hf_random_below(mongo->host->ops->random(mongo->host), span / 2);
-    if (answer->look_again_ms == 0 || answer->look_again_ms > span)
-        answer->look_again_ms = span;
+    if (answer->poll_after_ms == 0 || answer->poll_after_ms > span)
+        answer->poll_after_ms = span;
     answer->is_pushed = true;
 }
 
-static void locked(struct hf_mongo *mongo, const struct hf_request *request,
-                   const struct hf_mongo_reply *reply, struct hf_answer *answer)
+static void note_lock_answer(struct hf_mongo *mongo,
+                             const struct hf_request *request,
+                             const struct hf_mongo_reply *reply,
+                             struct hf_answer *answer)
 {
     const struct hf_nonce *nonce = &request->command.nonce;
 
     if (reply->err == HF_EINDOUBT)
-        hf_mongo_doubts_add(&mongo->doubts, nonce);
-    if (answer->result.place == 0) {
+        hf_mongo_in_doubt_add(&mongo->in_doubt, nonce);
+    if (answer->result.position == 0) {
         if (reply->err == HF_OK)
-            hf_mongo_waiters_drop(mongo, nonce);
+            hf_mongo_waiters_remove(mongo, nonce);
         return;
     }
     if (hf_mongo_waiters_add(mongo, nonce) &&
-        hf_mongo_hear_grants(mongo, reply->time))
-        look_seldom(mongo, answer);
-    if (hf_mongo_was_granted(mongo, nonce))
-        answer->look_again_ms = 1;
+        hf_mongo_watch_grants(mongo, reply->time))
+        set_rare_retry(mongo, answer);
+    if (hf_mongo_watch_was_granted(mongo, nonce))
+        answer->poll_after_ms = 1;
 }
 
-static void ended(struct hf_mongo *mongo, const struct hf_request *request)
+static void note_end(struct hf_mongo *mongo, const struct hf_request *request)
 {
     enum hf_command_kind kind = request->command.kind;
 
     if (kind == HF_COMMAND_UNLOCK || kind == HF_COMMAND_CANCEL)
-        hf_mongo_doubts_drop(&mongo->doubts, &request->command.nonce);
+        hf_mongo_in_doubt_remove(&mongo->in_doubt, &request->command.nonce);
 }
 
-static void command_replied(struct hf_mongo_call *call)
+static void on_op_done(struct hf_mongo_call *call)
 {
     struct hf_request *request = call->request;
     struct hf_mongo *mongo = call->mongo;
 
-    hf_mongo_asker_learn(&mongo->asker, &call->reply);
+    hf_mongo_identity_learn(&mongo->identity, &call->reply);
     if (!request) {
         struct hf_nonce nonce;
 
-        if (call->question.script == HF_MONGO_LOCK &&
+        if (call->op.script == HF_MONGO_LOCK &&
             call->reply.err != HF_EINDOUBT &&
-            hf_mongo_question_nonce(&call->question, &nonce))
-            hf_mongo_doubts_settle(&mongo->doubts, &nonce);
+            hf_mongo_op_nonce(&call->op, &nonce))
+            hf_mongo_in_doubt_resolve(&mongo->in_doubt, &nonce);
         hf_mongo_call_free(call);
         return;
     }
-    hf_mongo_conclude(&request->command, &call->reply, call->sent,
-                      &request->answer);
+    hf_mongo_reply_to_answer(&request->command, &call->reply, call->sent,
+                             &request->answer);
     if (request->command.kind == HF_COMMAND_LOCK)
-        locked(mongo, request, &call->reply, &request->answer);
+        note_lock_answer(mongo, request, &call->reply, &request->answer);
     else if (call->reply.err == HF_OK)
-        ended(mongo, request);
-    hf_mongo_answer(call);
+        note_end(mongo, request);
+    hf_mongo_call_answer(call);
 }
 
 /* What keeps or ends a lock goes before what takes one. */
@@ -211,34 +214,34 @@ static enum hf_mongo_urgency urgency_of(enum hf_command_kind kind)
     return kind == HF_COMMAND_CANCEL ? HF_MONGO_WITHDRAWS : HF_MONGO_KEEPS;
 }
 
-static void run_command(struct hf_mongo *mongo, struct hf_request *request)
+static void start_op(struct hf_mongo *mongo, struct hf_request *request)
 {
-    bool doubtful =
-        hf_mongo_doubts_has(&mongo->doubts, &request->command.nonce);
-    struct hf_mongo_call *call =
-        hf_mongo_call_new(mongo, request, command_replied);
+    bool in_doubt =
+        hf_mongo_in_doubt_has(&mongo->in_doubt, &request->command.nonce);
+    struct hf_mongo_call *call = hf_mongo_call_new(mongo, request, on_op_done);
     bool waits = hf_mongo_waiters_has(mongo, &request->command.nonce);
-    enum hf_err err = call ? hf_mongo_ask(&call->question, &mongo->asker,
-                                          &request->command, doubtful, waits)
-                           : HF_ENOMEM;
+    enum hf_err err = call
+                          ? hf_mongo_op_init(&call->op, &mongo->identity,
+                                             &request->command, in_doubt, waits)
+                          : HF_ENOMEM;
 
     if (request->command.kind == HF_COMMAND_CANCEL)
-        hf_mongo_waiters_drop(mongo, &request->command.nonce);
+        hf_mongo_waiters_remove(mongo, &request->command.nonce);
     if (!err) {
         call->job.urgency = urgency_of(request->command.kind);
         call->job.subject = hf_siphash(&mongo->seed, request->command.key.data,
                                        request->command.key.size);
-        hf_mongo_send_question(call);
+        hf_mongo_call_send_op(call);
         return;
     }
     if (call)
         hf_mongo_call_free(call);
-    refuse(mongo, request, err);
+    fail_mongo_request(mongo, request, err);
 }
 
 /* ---- Reading ------------------------------------------------------------*/
 
-static enum hf_err give_free(struct hf_request *request, uint64_t time)
+static enum hf_err answer_free_key(struct hf_request *request, uint64_t time)
 {
     struct hf_info none = {
         .key = request->command.key,
@@ -256,98 +259,98 @@ static enum hf_err give_free(struct hf_request *request, uint64_t time)
     return err;
 }
 
-static void give_infos(struct hf_mongo_call *call)
+static void answer_infos(struct hf_mongo_call *call)
 {
-    struct hf_mongo_look *look = &call->look;
+    struct hf_mongo_query *query = &call->query;
     struct hf_answer *answer = &call->request->answer;
 
-    answer->infos = look->infos;
-    answer->count = look->count;
-    answer->index = HF_MONGO_INDEX(look->reply.time);
-    look->infos = NULL;
-    look->count = 0;
+    answer->infos = query->infos;
+    answer->count = query->count;
+    answer->index = HF_MONGO_INDEX(query->reply.time);
+    query->infos = NULL;
+    query->count = 0;
 }
 
-static void looked(struct hf_mongo_call *call)
+static void on_query_done(struct hf_mongo_call *call)
 {
-    struct hf_mongo_look *look = &call->look;
+    struct hf_mongo_query *query = &call->query;
     struct hf_request *request = call->request;
-    enum hf_err err = look->reply.err;
+    enum hf_err err = query->reply.err;
 
     if (!request) {
         hf_mongo_call_free(call);
         return;
     }
     if (!err)
-        give_infos(call);
-    else if (*look->reply.cause)
-        request->answer.cause = strdup(look->reply.cause);
+        answer_infos(call);
+    else if (*query->reply.cause)
+        request->answer.cause = strdup(query->reply.cause);
     if (!err && request->kind == HF_REQUEST_READ && request->answer.count == 0)
-        err = give_free(request, look->reply.time);
+        err = answer_free_key(request, query->reply.time);
     request->answer.result.err = err;
-    hf_mongo_answer(call);
+    hf_mongo_call_answer(call);
 }
 
-struct hf_mongo_call *hf_mongo_look_new(
+struct hf_mongo_call *hf_mongo_call_new_query(
     struct hf_mongo *mongo, struct hf_request *request,
-    enum hf_mongo_scope scope, void (*replied)(struct hf_mongo_call *call))
+    enum hf_mongo_scope scope, void (*on_reply)(struct hf_mongo_call *call))
 {
-    struct hf_mongo_call *call = hf_mongo_call_new(mongo, request, replied);
+    struct hf_mongo_call *call = hf_mongo_call_new(mongo, request, on_reply);
     enum hf_err err =
-        call ? hf_mongo_look_init(&call->look, request->command.key, scope)
+        call ? hf_mongo_query_init(&call->query, request->command.key, scope)
              : HF_ENOMEM;
 
     if (!err) {
-        memcpy(call->look.client, mongo->asker.client,
-               sizeof(call->look.client));
+        memcpy(call->query.client, mongo->identity.client,
+               sizeof(call->query.client));
         return call;
     }
     if (call)
         hf_mongo_call_free(call);
-    refuse(mongo, request, err);
+    fail_mongo_request(mongo, request, err);
     return NULL;
 }
 
-static void run_look_request(struct hf_mongo *mongo, struct hf_request *request)
+static void start_query(struct hf_mongo *mongo, struct hf_request *request)
 {
     bool one = request->kind == HF_REQUEST_READ;
-    struct hf_mongo_call *call = hf_mongo_look_new(
-        mongo, request, one ? HF_MONGO_ONE : HF_MONGO_PREFIX, looked);
+    struct hf_mongo_call *call = hf_mongo_call_new_query(
+        mongo, request, one ? HF_MONGO_ONE : HF_MONGO_PREFIX, on_query_done);
 
     if (!call)
         return;
-    call->look.local = one && request->how == HF_LOCAL;
-    hf_mongo_send_look(call);
+    call->query.local = one && request->how == HF_LOCAL;
+    hf_mongo_call_send_query(call);
 }
 
 /* ---- Requests -----------------------------------------------------------*/
 
-static void submit(void *self, struct hf_request *request)
+static void mongo_submit(void *self, struct hf_request *request)
 {
     struct hf_mongo *mongo = self;
 
     switch (request->kind) {
     case HF_REQUEST_COMMAND:
-        run_command(mongo, request);
+        start_op(mongo, request);
         break;
     case HF_REQUEST_READ:
     case HF_REQUEST_LIST:
-        run_look_request(mongo, request);
+        start_query(mongo, request);
         break;
     case HF_REQUEST_WATCH:
-        hf_mongo_watch(mongo, request);
+        hf_mongo_watch_start(mongo, request);
         break;
     case HF_REQUEST_UNWATCH:
-        hf_mongo_unwatch(mongo, request->watch);
+        hf_mongo_watch_stop(mongo, request->watch);
         mongo->host->ops->answer(mongo->host, request);
         break;
     }
 }
 
-static struct hf_mongo_call *find(const struct hf_mongo *mongo,
-                                  const struct hf_request *request)
+static struct hf_mongo_call *find_call(const struct hf_mongo *mongo,
+                                       const struct hf_request *request)
 {
-    struct hf_list *link = mongo->calls.next;
+    struct hf_dlist *link = mongo->calls.next;
 
     while (HF_CONTAINER(link, struct hf_mongo_call, open)->request != request) {
         link = link->next;
@@ -356,46 +359,46 @@ static struct hf_mongo_call *find(const struct hf_mongo *mongo,
     return HF_CONTAINER(link, struct hf_mongo_call, open);
 }
 
-static hf_time sent_at(void *self, const struct hf_request *request)
+static hf_time mongo_sent_at(void *self, const struct hf_request *request)
 {
     struct hf_mongo *mongo = self;
-    const struct hf_mongo_call *call = find(mongo, request);
+    const struct hf_mongo_call *call = find_call(mongo, request);
 
-    return hf_mongo_crew_begun_at(mongo->crew, &call->job);
+    return hf_mongo_workers_started_at(mongo->workers, &call->job);
 }
 
-static void cancel(void *self, struct hf_request *request)
+static void mongo_cancel(void *self, struct hf_request *request)
 {
     struct hf_mongo *mongo = self;
-    struct hf_mongo_call *call = find(mongo, request);
+    struct hf_mongo_call *call = find_call(mongo, request);
     enum hf_mongo_progress progress =
-        hf_mongo_crew_take_back(mongo->crew, &call->job);
+        hf_mongo_workers_cancel(mongo->workers, &call->job);
 
     hf_answer_clear(&request->answer);
     if (progress != HF_MONGO_WAITING) {
-        give_up(call, progress);
+        abandon_call(call, progress);
         return;
     }
     hf_mongo_call_free(call);
-    refuse(mongo, request, HF_EUNAVAIL);
+    fail_mongo_request(mongo, request, HF_EUNAVAIL);
 }
 
 /* ---- Opening ------------------------------------------------------------*/
 
-static enum hf_err start(struct hf_mongo *mongo, struct hf_error *error)
+static enum hf_err start_mongo(struct hf_mongo *mongo, struct hf_error *error)
 {
-    enum hf_err err = hf_mongo_greet(mongo->crew, error);
+    enum hf_err err = hf_mongo_handshake_run(mongo->workers, error);
 
     if (err)
         return err;
-    err = hf_mongo_asker_init(&mongo->asker, mongo->host);
+    err = hf_mongo_identity_init(&mongo->identity, mongo->host);
     if (!err)
-        err = hf_mongo_due_open(mongo);
+        err = hf_mongo_expiry_open(mongo);
     if (!err)
         err = hf_mongo_watch_open(mongo);
     if (!err)
         err = hf_mongo_sweep_open(mongo);
-    return err ? hf_error_code(error, err) : HF_OK;
+    return err ? hf_error_set_code(error, err) : HF_OK;
 }
 
 static void mongo_close(void *self)
@@ -405,10 +408,10 @@ static void mongo_close(void *self)
     hf_mongo_sweep_close(mongo);
     hf_mongo_watch_close(mongo);
     hf_mongo_waiters_close(mongo);
-    hf_mongo_due_close(mongo);
-    hf_mongo_crew_close(mongo->crew);
-    hf_mongo_asker_fini(&mongo->asker);
-    hf_mongo_doubts_fini(&mongo->doubts);
+    hf_mongo_expiry_close(mongo);
+    hf_mongo_workers_close(mongo->workers);
+    hf_mongo_identity_fini(&mongo->identity);
+    hf_mongo_in_doubt_fini(&mongo->in_doubt);
 }
 
 static enum hf_err mongo_open(void *self, struct hf_url *url,
@@ -419,20 +422,20 @@ static enum hf_err mongo_open(void *self, struct hf_url *url,
     enum hf_err err;
 
     mongo->host = host;
-    hf_list_init(&mongo->calls);
-    hf_mongo_doubts_init(&mongo->doubts);
-    hf_list_init(&mongo->watches);
-    hf_map_init(&mongo->due);
+    hf_dlist_init(&mongo->calls);
+    hf_mongo_in_doubt_init(&mongo->in_doubt);
+    hf_dlist_init(&mongo->watches);
+    hf_map_init(&mongo->expiries);
     hf_map_init(&mongo->waiters);
     hf_mongo_library_init();
     err = hf_mongo_address_init(&address, url, error);
     if (err)
         return err;
-    err = hf_mongo_crew_open(&mongo->crew, &address, host, error);
+    err = hf_mongo_workers_open(&mongo->workers, &address, host, error);
     hf_mongo_address_fini(&address);
     if (err)
         return err;
-    err = start(mongo, error);
+    err = start_mongo(mongo, error);
     if (err)
         mongo_close(mongo);
     return err;
@@ -442,16 +445,17 @@ static enum hf_err mongo_open(void *self, struct hf_url *url,
  * standalone server has nothing to fail over to, tells nobody of changes, and
  * after a clean-up its clock alone speaks for the tokens. Of a failover who is
  * connected to one member alone may not hear. */
-static uint32_t caps(const void *self)
+static uint32_t mongo_caps(const void *self)
 {
     const struct hf_mongo *mongo = self;
-    const struct hf_mongo_place *place = hf_mongo_crew_place(mongo->crew);
+    const struct hf_mongo_context *context =
+        hf_mongo_workers_context(mongo->workers);
     uint32_t caps = HF_CAP_DURABLE | HF_CAP_FIFO | HF_CAP_LINEARIZABLE_READ |
                     HF_CAP_VALUE | HF_CAP_FLEET;
 
-    if (place->alone)
+    if (context->standalone)
         return caps;
-    if (!place->address.direct)
+    if (!context->address.direct)
         caps |= HF_CAP_FAILOVER_SAFE;
     return caps | HF_CAP_FENCE | HF_CAP_PUSH | HF_CAP_WATCH;
 }
@@ -461,7 +465,7 @@ static void mongo_describe(const void *self, hf_fact_fn *each, void *arg)
     const struct hf_mongo *mongo = self;
 
     each("server",
-         hf_mongo_crew_place(mongo->crew)->alone
+         hf_mongo_workers_context(mongo->workers)->standalone
              ? "MongoDB, standalone"
              : "MongoDB, replica set or sharded cluster",
          arg);
@@ -475,9 +479,10 @@ static void mongo_describe(const void *self, hf_fact_fn *each, void *arg)
 #define STRATEGY(name)                                                         \
     {                                                                          \
         .scheme = (name), .size = sizeof(struct hf_mongo),                     \
-        .renew_part = RENEW_PART, .open = mongo_open, .caps = caps,            \
-        .describe = mongo_describe, .submit = submit, .cancel = cancel,        \
-        .sent_at = sent_at, .close = mongo_close,                              \
+        .renew_part = RENEW_PART, .open = mongo_open, .caps = mongo_caps,      \
+        .describe = mongo_describe, .submit = mongo_submit,                    \
+        .cancel = mongo_cancel, .sent_at = mongo_sent_at,                      \
+        .close = mongo_close,                                                  \
     }
 
 const struct hf_strategy hf_strategy_mongodb = STRATEGY("mongodb");

@@ -1,5 +1,5 @@
 /* position.c - where a claim stands in the queue: read, not written. */
-#include "strategy/mongo/command.h"
+#include "strategy/mongo/op.h"
 
 #define READ_MS 3000 /* how long a server may work on it */
 
@@ -11,18 +11,19 @@ struct position {
     int64_t left_ms; /* of the holder's lease */
 };
 
-static void build(bson_t *command, const struct hf_mongo_question *question,
-                  const struct hf_mongo_place *place,
-                  const mongoc_server_description_t *server)
+static void build_position_find(bson_t *command, const struct hf_mongo_op *op,
+                                const struct hf_mongo_context *context,
+                                const mongoc_server_description_t *server)
 {
     bson_iter_t nonce;
     bson_t child;
 
-    BSON_APPEND_UTF8(command, "find", place->address.collection);
+    BSON_APPEND_UTF8(command, "find", context->address.collection);
     BSON_APPEND_DOCUMENT_BEGIN(command, "filter", &child);
-    BSON_APPEND_UTF8(&child, "_id", question->key);
+    BSON_APPEND_UTF8(&child, "_id", op->key);
     bson_append_document_end(command, &child);
-    BSON_APPEND_DOCUMENT(command, "projection", place->scripts[HF_MONGO_WAIT]);
+    BSON_APPEND_DOCUMENT(command, "projection",
+                         context->scripts[HF_MONGO_POSITION]);
     BSON_APPEND_INT32(command, "limit", 1);
     BSON_APPEND_BOOL(command, "singleBatch", true);
     BSON_APPEND_INT32(command, "maxTimeMS", READ_MS);
@@ -30,13 +31,13 @@ static void build(bson_t *command, const struct hf_mongo_question *question,
     BSON_APPEND_UTF8(&child, "level", "local"); /* nobody acts on it */
     bson_append_document_end(command, &child);
     BSON_APPEND_DOCUMENT_BEGIN(command, "let", &child);
-    if (bson_iter_init_find(&nonce, &question->variables, "nonce"))
+    if (bson_iter_init_find(&nonce, &op->variables, "nonce"))
         bson_append_iter(&child, "nonce", -1, &nonce);
-    hf_mongo_add_common(&child, server);
+    hf_mongo_server_add_variables(&child, server);
     bson_append_document_end(command, &child);
 }
 
-static void read_document(bson_iter_t *at, struct position *position)
+static void read_position_document(bson_iter_t *at, struct position *position)
 {
     while (bson_iter_next(at)) {
         const char *name = bson_iter_key(at);
@@ -54,7 +55,7 @@ static void read_document(bson_iter_t *at, struct position *position)
     }
 }
 
-static void read_reply(const bson_t *reply, struct position *position)
+static void read_position_reply(const bson_t *reply, struct position *position)
 {
     bson_iter_t at, found, document;
 
@@ -62,28 +63,30 @@ static void read_reply(const bson_t *reply, struct position *position)
         bson_iter_find_descendant(&at, "cursor.firstBatch.0", &found) &&
         BSON_ITER_HOLDS_DOCUMENT(&found) &&
         bson_iter_recurse(&found, &document))
-        read_document(&document, position);
+        read_position_document(&document, position);
 }
 
-static bool query(const struct hf_mongo_question *question,
-                  mongoc_client_t *client, const struct hf_mongo_place *place,
-                  const mongoc_server_description_t *server,
-                  struct position *position, struct hf_mongo_reply *reply)
+static bool query_position(const struct hf_mongo_op *op,
+                           mongoc_client_t *client,
+                           const struct hf_mongo_context *context,
+                           const mongoc_server_description_t *server,
+                           struct position *position,
+                           struct hf_mongo_reply *reply)
 {
     bson_t command = BSON_INITIALIZER, opts = BSON_INITIALIZER, bson;
     bson_error_t why;
     bool done;
 
     *position = (struct position){.at = -1};
-    build(&command, question, place, server);
+    build_position_find(&command, op, context, server);
     BSON_APPEND_INT32(&opts, "serverId",
                       (int32_t)mongoc_server_description_id(server));
-    done = mongoc_client_command_with_opts(client, place->address.database,
+    done = mongoc_client_command_with_opts(client, context->address.database,
                                            &command, NULL, &opts, &bson, &why);
     if (done)
-        read_reply(&bson, position);
+        read_position_reply(&bson, position);
     else
-        hf_mongo_fault(reply, &why);
+        hf_mongo_fault_set(reply, &why);
     if (done && reply->time == 0)
         reply->time = hf_mongo_reply_time(&bson);
     bson_destroy(&bson);
@@ -102,47 +105,47 @@ static void set_left(struct hf_mongo_reply *reply,
 /* A claim that is not in the queue was refused only if the queue is full. Else it
  * was granted the key or dropped after the LOCK was executed: it has to ask again
  * at once. */
-void hf_mongo_find_position(const struct hf_mongo_question *question,
+void hf_mongo_position_read(const struct hf_mongo_op *op,
                             mongoc_client_t *client,
-                            const struct hf_mongo_place *place,
+                            const struct hf_mongo_context *context,
                             const mongoc_server_description_t *server,
                             struct hf_mongo_reply *reply)
 {
     bool joined = reply->fresh;
     struct position position;
 
-    if (!query(question, client, place, server, &position, reply)) {
+    if (!query_position(op, client, context, server, &position, reply)) {
         if (joined && reply->err == HF_EUNAVAIL)
             reply->err = HF_EINDOUBT;
         return;
     }
-    reply->place = position.at;
+    reply->position = position.at;
     set_left(reply, &position);
     if (position.at >= 0 || (!joined && position.full && !position.mine))
         return;
-    reply->place = 0;
+    reply->position = 0;
     reply->has_left = true;
     reply->left_ms = 0;
 }
 
 /* Anything else is for lock.json: the claim was offered the key or is not in the
  * queue, the lease has expired, or this server has yet to time it. */
-bool hf_mongo_still_waits(const struct hf_mongo_question *question,
-                          mongoc_client_t *client,
-                          const struct hf_mongo_place *place,
-                          const mongoc_server_description_t *server,
-                          struct hf_mongo_reply *reply)
+bool hf_mongo_position_still_waits(const struct hf_mongo_op *op,
+                                   mongoc_client_t *client,
+                                   const struct hf_mongo_context *context,
+                                   const mongoc_server_description_t *server,
+                                   struct hf_mongo_reply *reply)
 {
     struct hf_mongo_reply found = {.err = HF_OK};
     struct position position;
 
-    if (!query(question, client, place, server, &position, &found) ||
+    if (!query_position(op, client, context, server, &position, &found) ||
         position.mine || position.at < 0 || !position.has_left ||
         position.left_ms <= 0)
         return false;
     found.held = true;
     found.exists = true;
-    found.place = position.at;
+    found.position = position.at;
     set_left(&found, &position);
     *reply = found;
     return true;

@@ -24,22 +24,22 @@ static bool is_deposed(uint32_t id, mongoc_server_description_t **servers,
 }
 
 /* The jobs that were sent to a server which is not the primary any more. */
-static bool lose_jobs(struct hf_mongo_crew *crew,
+static bool lose_jobs(struct hf_mongo_workers *workers,
                       mongoc_server_description_t **servers, size_t count)
 {
     bool any = false;
 
-    for (struct hf_list *link = crew->workers.next; link != &crew->workers;
+    for (struct hf_dlist *link = workers->active.next; link != &workers->active;
          link = link->next) {
         const struct hf_mongo_worker *worker =
             HF_CONTAINER(link, struct hf_mongo_worker, link);
         struct hf_mongo_job *job = worker->job;
 
-        if (!job || !job->lost || hf_list_linked(&job->link) ||
+        if (!job || !job->lost || hf_dlist_is_linked(&job->link) ||
             worker->server == 0 || worker->oneshot ||
             !is_deposed(worker->server, servers, count))
             continue;
-        hf_list_push_back(&crew->lost, &job->link);
+        hf_dlist_push_back(&workers->lost, &job->link);
         any = true;
     }
     return any;
@@ -48,31 +48,33 @@ static bool lose_jobs(struct hf_mongo_crew *crew,
 /* In a thread of libmongoc's, or in one that it serves. */
 static void on_topology_changed(const mongoc_apm_topology_changed_t *event)
 {
-    struct hf_mongo_crew *crew = mongoc_apm_topology_changed_get_context(event);
+    struct hf_mongo_workers *workers =
+        mongoc_apm_topology_changed_get_context(event);
     size_t count = 0;
     mongoc_server_description_t **servers =
         mongoc_topology_description_get_servers(
             mongoc_apm_topology_changed_get_new_description(event), &count);
     struct hf_waker *waker = NULL;
 
-    pthread_mutex_lock(&crew->mutex);
-    crew->primary = 0;
+    pthread_mutex_lock(&workers->mutex);
+    workers->primary = 0;
     for (size_t i = 0; i < count; i++)
         if (is_type(servers[i], "RSPrimary"))
-            crew->primary = mongoc_server_description_id(servers[i]);
-    if (crew->host && lose_jobs(crew, servers, count))
-        waker = crew->host->ops->post(crew->host, &crew->post);
-    pthread_mutex_unlock(&crew->mutex);
+            workers->primary = mongoc_server_description_id(servers[i]);
+    if (workers->host && lose_jobs(workers, servers, count))
+        waker = workers->host->ops->post(workers->host, &workers->post);
+    pthread_mutex_unlock(&workers->mutex);
     if (waker)
-        hf_waker_ring(waker);
+        hf_waker_wake(waker);
     mongoc_server_descriptions_destroy_all(servers, count);
 }
 
-void hf_mongo_primary_follow(struct hf_mongo_crew *crew)
+void hf_mongo_primary_monitor(struct hf_mongo_workers *workers)
 {
     mongoc_apm_callbacks_t *callbacks = mongoc_apm_callbacks_new();
 
     mongoc_apm_set_topology_changed_cb(callbacks, on_topology_changed);
-    (void)mongoc_client_pool_set_apm_callbacks(crew->pool, callbacks, crew);
+    (void)mongoc_client_pool_set_apm_callbacks(workers->pool, callbacks,
+                                               workers);
     mongoc_apm_callbacks_destroy(callbacks);
 }

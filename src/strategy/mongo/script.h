@@ -2,13 +2,13 @@
  * scripts/embed-json puts them into the program.
  *
  * Each command is the pipeline of one findAndModify, or of an update. Their
- * variables, such as $$nonce, are given with the command (command.c). */
+ * variables, such as $$nonce, are given with the command (op.c). */
 #ifndef HF_STRATEGY_MONGO_SCRIPT_H
 #define HF_STRATEGY_MONGO_SCRIPT_H
 
 /* Of documents (format.json). A change that an older program would misunderstand
  * raises it. */
-#define HF_MONGO_FORMAT 1
+#define HF_MONGO_FORMAT 2
 
 enum hf_mongo_script {
     HF_MONGO_LOCK,
@@ -17,13 +17,13 @@ enum hf_mongo_script {
     HF_MONGO_UPDATE,
     HF_MONGO_CANCEL,
     HF_MONGO_FORCE,
-    HF_MONGO_LOOK,
-    HF_MONGO_TAKE, /* LOCK and UNLOCK where nobody else is in the way */
-    HF_MONGO_GIVE,
-    HF_MONGO_ANSWER, /* the fields that come back */
-    HF_MONGO_INFO,   /* to read and to list */
-    HF_MONGO_WAIT,   /* the fields that a waiter reads */
-    HF_MONGO_TIMES,  /* variables, for each kind of server */
+    HF_MONGO_EXPIRE,
+    HF_MONGO_LOCK_FAST, /* LOCK and UNLOCK where nobody else is in the way */
+    HF_MONGO_UNLOCK_FAST,
+    HF_MONGO_REPLY_FIELDS,   /* the fields that come back */
+    HF_MONGO_INFO,           /* to read and to list */
+    HF_MONGO_POSITION,       /* the fields that a waiter reads */
+    HF_MONGO_TIME_VARIABLES, /* variables, for each kind of server */
     HF_MONGO_SCRIPTS
 };
 

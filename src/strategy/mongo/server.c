@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "base/assert.h"
-#include "strategy/mongo/command.h"
+#include "strategy/mongo/op.h"
 
 #define PROOF_MS 7000       /* how long a server may work on it */
 #define PROOF_KEEP_MS 60000 /* nobody reads it: a run of proofs needs one */
@@ -37,7 +37,7 @@ static mongoc_server_description_t *refuse_server(
 static mongoc_server_description_t *refuse_fault(struct hf_mongo_reply *reply,
                                                  const bson_error_t *why)
 {
-    hf_mongo_fault(reply, why);
+    hf_mongo_fault_set(reply, why);
     if (reply->err == HF_EINDOUBT)
         reply->err = HF_EUNAVAIL;
     return NULL;
@@ -66,9 +66,9 @@ static mongoc_server_description_t *read_handshake(
                          "reply has no topologyVersion.processId");
 }
 
-/* The crew knows the server before the handshake: a thread that hangs in one is
+/* The workers knows the server before the handshake: a thread that hangs in one is
  * given up like one that hangs in a command. */
-mongoc_server_description_t *hf_mongo_choose_server(
+mongoc_server_description_t *hf_mongo_server_select(
     mongoc_client_t *client, struct hf_mongo_reply *reply)
 {
     bson_error_t why;
@@ -78,7 +78,7 @@ mongoc_server_description_t *hf_mongo_choose_server(
     reply->reached = selected != NULL;
     if (!selected)
         return refuse_fault(reply, &why);
-    if (!hf_mongo_crew_may_send(mongoc_server_description_id(selected)))
+    if (!hf_mongo_worker_may_send(mongoc_server_description_id(selected)))
         return refuse_server(selected, reply, HF_EUNAVAIL,
                              "the primary has changed; nothing was sent");
     return read_handshake(client, selected, reply);
@@ -96,53 +96,55 @@ static void add_clock(bson_t *variables,
     BSON_APPEND_UTF8(variables, "server", name);
 }
 
-void hf_mongo_add_common(bson_t *variables,
-                         const mongoc_server_description_t *server)
+void hf_mongo_server_add_variables(bson_t *variables,
+                                   const mongoc_server_description_t *server)
 {
     add_clock(variables, server);
     BSON_APPEND_UTF8(variables, "now", "$$NOW");
 }
 
-bool hf_mongo_write(const bson_t *command, mongoc_client_t *client,
-                    const struct hf_mongo_place *place,
-                    const mongoc_server_description_t *server, bson_t *reply,
-                    bson_error_t *why)
+bool hf_mongo_server_write(const bson_t *command, mongoc_client_t *client,
+                           const struct hf_mongo_context *context,
+                           const mongoc_server_description_t *server,
+                           bson_t *reply, bson_error_t *why)
 {
-    bson_t *opts = bson_copy(place->write_opts);
+    bson_t *opts = bson_copy(context->write_opts);
     bool done;
 
     BSON_APPEND_INT32(opts, "serverId",
                       (int32_t)mongoc_server_description_id(server));
     done = mongoc_client_write_command_with_opts(
-        client, place->address.database, command, opts, reply, why);
+        client, context->address.database, command, opts, reply, why);
     bson_destroy(opts);
     return done;
 }
 
 /* By a write to a document of the client's own, which a majority confirms: had
  * another server been elected before that began, none would. */
-bool hf_mongo_is_primary(const char *asker, mongoc_client_t *client,
-                         const struct hf_mongo_place *place,
-                         const mongoc_server_description_t *server,
-                         struct hf_mongo_reply *reply)
+bool hf_mongo_server_prove_primary(const char *client_id,
+                                   mongoc_client_t *client,
+                                   const struct hf_mongo_context *context,
+                                   const mongoc_server_description_t *server,
+                                   struct hf_mongo_reply *reply)
 {
     char name[sizeof("%-") + HF_MONGO_CLIENT_SIZE]; /* no key is so */
     bson_t *command, answer;
     bson_error_t why;
     bool done;
 
-    (void)snprintf(name, sizeof(name), "%%-%s", asker);
+    (void)snprintf(name, sizeof(name), "%%-%s", client_id);
     command = BCON_NEW(
-        "update", BCON_UTF8(place->address.collection), "updates", "[", "{",
+        "update", BCON_UTF8(context->address.collection), "updates", "[", "{",
         "q", "{", "_id", BCON_UTF8(name), "}", "u", "[", "{", "$set", "{",
         "reads", "{", "$add", "[", "{", "$ifNull", "[", "$reads", BCON_INT64(0),
-        "]", "}", BCON_INT64(1), "]", "}", "gone", "{", "$add", "[", "$$NOW",
-        BCON_INT64(PROOF_KEEP_MS), "]", "}", "}", "}", "]", "upsert",
+        "]", "}", BCON_INT64(1), "]", "}", "delete_at", "{", "$add", "[",
+        "$$NOW", BCON_INT64(PROOF_KEEP_MS), "]", "}", "}", "}", "]", "upsert",
         BCON_BOOL(true), "}", "]", "maxTimeMS", BCON_INT32(PROOF_MS));
-    done = hf_mongo_write(command, client, place, server, &answer, &why);
+    done =
+        hf_mongo_server_write(command, client, context, server, &answer, &why);
     if (!done) {
-        hf_mongo_fault(reply, &why);
-    } else if (!hf_mongo_found(&answer)) {
+        hf_mongo_fault_set(reply, &why);
+    } else if (!hf_mongo_reply_matched_one(&answer)) {
         reply->err = HF_EINDOUBT;
         done = false;
     }

@@ -9,7 +9,7 @@
 #define QUEUE_MAX 16384      /* changes that the client has not taken */
 #define BACK_OFF_MS 200      /* after a failure; doubled after the next one */
 #define BACK_OFF_DOUBLINGS 5 /* up to 6.4 s */
-#define IDLE_MS 10000        /* after hf_mongo_stream_rest(), the thread ends */
+#define IDLE_MS 10000 /* after hf_mongo_stream_release(), the thread ends */
 
 /* Error codes of MongoDB after which resuming would fail again. */
 enum {
@@ -21,10 +21,10 @@ enum {
 };
 
 struct hf_mongo_stream {
-    struct hf_mongo_crew *crew;
+    struct hf_mongo_workers *workers;
     char client[HF_MONGO_CLIENT_SIZE + 1];
     struct hf_post post;
-    void (*heard)(void *arg); /* with `arg`, in the client's context */
+    void (*on_changes)(void *arg); /* with `arg`, in the client's context */
     void *arg;
 
     pthread_mutex_t mutex;
@@ -32,13 +32,13 @@ struct hf_mongo_stream {
     unsigned references;    /* held by the strategy, and by the thread */
     bool started, closed;
     bool live;       /* the server has answered, and not failed since */
-    hf_time rest_at; /* when the thread ends; HF_NEVER: it is needed */
-    struct hf_list queue;
+    hf_time idle_at; /* when the thread ends; HF_NEVER: it is needed */
+    struct hf_dlist queue;
     unsigned queued;
 
     uint64_t last; /* time of the newest change that was ever queued */
 
-    /* What was requested by hf_mongo_stream_want(): */
+    /* What was requested by hf_mongo_stream_request(): */
     uint64_t from;
     bool all;
     unsigned request; /* counts the requests that changed it */
@@ -58,9 +58,9 @@ struct position {
 
 static void free_stream(struct hf_mongo_stream *stream)
 {
-    struct hf_list *link;
+    struct hf_dlist *link;
 
-    while ((link = hf_list_take(&stream->queue)))
+    while ((link = hf_dlist_take(&stream->queue)))
         free(HF_CONTAINER(link, struct hf_mongo_change, link));
     pthread_cond_destroy(&stream->changed);
     pthread_mutex_destroy(&stream->mutex);
@@ -82,12 +82,12 @@ static void unref_stream(struct hf_mongo_stream *stream)
 static bool is_wanted(const struct hf_mongo_stream *stream)
 {
     return !stream->closed &&
-           (stream->rest_at == HF_NEVER || hf_time_now() < stream->rest_at);
+           (stream->idle_at == HF_NEVER || hf_time_now() < stream->idle_at);
 }
 
 /* Whether the thread is needed, and serves the latest request. */
-static bool is_current(const struct hf_mongo_stream *stream,
-                       const struct position *position)
+static bool is_request_current(const struct hf_mongo_stream *stream,
+                               const struct position *position)
 {
     return is_wanted(stream) && stream->request == position->request;
 }
@@ -102,19 +102,19 @@ static bool queue_change(struct hf_mongo_stream *stream,
     bool queued;
 
     pthread_mutex_lock(&stream->mutex);
-    while (is_current(stream, position) && stream->queued >= QUEUE_MAX)
+    while (is_request_current(stream, position) && stream->queued >= QUEUE_MAX)
         pthread_cond_wait(&stream->changed, &stream->mutex);
-    queued = is_current(stream, position);
+    queued = is_request_current(stream, position);
     if (queued) {
-        hf_list_push_back(&stream->queue, &change->link);
+        hf_dlist_push_back(&stream->queue, &change->link);
         stream->queued++;
         if (change->time > stream->last)
             stream->last = change->time;
-        waker = hf_mongo_crew_post(stream->crew, &stream->post);
+        waker = hf_mongo_workers_post(stream->workers, &stream->post);
     }
     pthread_mutex_unlock(&stream->mutex);
     if (waker)
-        hf_waker_ring(waker);
+        hf_waker_wake(waker);
     if (!queued)
         free(change);
     return queued;
@@ -182,14 +182,14 @@ static void skip_lost(struct hf_mongo_stream *stream, struct position *position,
     bson_destroy(&reply);
 }
 
-/* is_current() without the mutex held. Also records whether the stream is live. */
+/* is_request_current() without the mutex held. Also records whether the stream is live. */
 static bool check_current(struct hf_mongo_stream *stream,
                           const struct position *position, bool live)
 {
     bool current;
 
     pthread_mutex_lock(&stream->mutex);
-    current = is_current(stream, position);
+    current = is_request_current(stream, position);
     stream->live = current && live;
     pthread_mutex_unlock(&stream->mutex);
     return current;
@@ -260,7 +260,8 @@ static bool read_changes(struct hf_mongo_stream *stream,
 
 /* Sleep longer after each failure: if the user lacks the right to open change
  * streams, every attempt fails. */
-static void back_off(struct hf_mongo_stream *stream, struct position *position)
+static void back_off_stream(struct hf_mongo_stream *stream,
+                            struct position *position)
 {
     unsigned doubled = position->failures < BACK_OFF_DOUBLINGS
                            ? position->failures++
@@ -274,7 +275,7 @@ static void back_off(struct hf_mongo_stream *stream, struct position *position)
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&stream->mutex);
-    while (is_current(stream, position) &&
+    while (is_request_current(stream, position) &&
            pthread_cond_clockwait(&stream->changed, &stream->mutex,
                                   CLOCK_MONOTONIC, &until) == 0)
         continue;
@@ -303,12 +304,12 @@ static bool adopt_request(struct hf_mongo_stream *stream,
 }
 
 static void stream_main(void *arg, mongoc_client_t *client,
-                        const struct hf_mongo_place *place)
+                        const struct hf_mongo_context *context)
 {
     struct hf_mongo_stream *stream = arg;
     struct position position = {0};
     mongoc_collection_t *collection = mongoc_client_get_collection(
-        client, place->address.database, place->address.collection);
+        client, context->address.database, context->address.collection);
 
     while (adopt_request(stream, &position)) {
         mongoc_change_stream_t *opened;
@@ -319,7 +320,7 @@ static void stream_main(void *arg, mongoc_client_t *client,
             skip_lost(stream, &position, client);
         mongoc_change_stream_destroy(opened);
         if (check_current(stream, &position, false))
-            back_off(stream, &position);
+            back_off_stream(stream, &position);
     }
     bson_destroy(position.token);
     mongoc_collection_destroy(collection);
@@ -329,31 +330,30 @@ static void stream_main(void *arg, mongoc_client_t *client,
 
 /* ---- In the client's context --------------------------------------------*/
 
-static void on_post(struct hf_post *post)
+static void on_stream_post(struct hf_post *post)
 {
     struct hf_mongo_stream *stream =
         HF_CONTAINER(post, struct hf_mongo_stream, post);
 
-    stream->heard(stream->arg);
+    stream->on_changes(stream->arg);
 }
 
-struct hf_mongo_stream *hf_mongo_stream_open(struct hf_mongo_crew *crew,
-                                             const struct hf_mongo_asker *asker,
-                                             void (*heard)(void *arg),
-                                             void *arg)
+struct hf_mongo_stream *hf_mongo_stream_open(
+    struct hf_mongo_workers *workers, const struct hf_mongo_identity *identity,
+    void (*on_changes)(void *arg), void *arg)
 {
     struct hf_mongo_stream *stream = calloc(1, sizeof(*stream));
 
     if (!stream)
         return NULL;
-    stream->crew = crew;
-    memcpy(stream->client, asker->client, sizeof(stream->client));
-    stream->post.run = on_post;
-    stream->heard = heard;
+    stream->workers = workers;
+    memcpy(stream->client, identity->client, sizeof(stream->client));
+    stream->post.run = on_stream_post;
+    stream->on_changes = on_changes;
     stream->arg = arg;
     stream->references = 1;
-    stream->rest_at = HF_NEVER;
-    hf_list_init(&stream->queue);
+    stream->idle_at = HF_NEVER;
+    hf_dlist_init(&stream->queue);
     pthread_mutex_init(&stream->mutex, NULL);
     pthread_cond_init(&stream->changed, NULL);
     return stream;
@@ -370,25 +370,26 @@ void hf_mongo_stream_close(struct hf_mongo_stream *stream, struct hf_host *host)
     unref_stream(stream);
 }
 
-static bool start_thread(struct hf_mongo_stream *stream)
+static bool start_stream_thread(struct hf_mongo_stream *stream)
 {
     if (stream->started)
         return true;
     stream->references++;
-    stream->started = hf_mongo_crew_task(stream->crew, stream_main, stream);
+    stream->started =
+        hf_mongo_workers_start_task(stream->workers, stream_main, stream);
     stream->references -= !stream->started;
     return stream->started;
 }
 
 /* A request for more than before starts no later than the last change that was
  * queued, so that grants which others wait for are not missed. */
-bool hf_mongo_stream_want(struct hf_mongo_stream *stream, uint64_t time,
-                          bool all)
+bool hf_mongo_stream_request(struct hf_mongo_stream *stream, uint64_t time,
+                             bool all)
 {
     bool more, started;
 
     pthread_mutex_lock(&stream->mutex);
-    stream->rest_at = HF_NEVER;
+    stream->idle_at = HF_NEVER;
     if (!stream->started)
         stream->last = time;
     more = all && (!stream->all || time < stream->last);
@@ -398,7 +399,7 @@ bool hf_mongo_stream_want(struct hf_mongo_stream *stream, uint64_t time,
         stream->request++;
         pthread_cond_broadcast(&stream->changed);
     }
-    started = start_thread(stream);
+    started = start_stream_thread(stream);
     pthread_mutex_unlock(&stream->mutex);
     return started;
 }
@@ -413,19 +414,19 @@ bool hf_mongo_stream_is_live(struct hf_mongo_stream *stream)
     return live;
 }
 
-void hf_mongo_stream_rest(struct hf_mongo_stream *stream)
+void hf_mongo_stream_release(struct hf_mongo_stream *stream)
 {
     pthread_mutex_lock(&stream->mutex);
-    stream->rest_at = hf_time_add(hf_time_now(), IDLE_MS);
+    stream->idle_at = hf_time_add(hf_time_now(), IDLE_MS);
     pthread_mutex_unlock(&stream->mutex);
 }
 
 struct hf_mongo_change *hf_mongo_stream_take(struct hf_mongo_stream *stream)
 {
-    struct hf_list *link;
+    struct hf_dlist *link;
 
     pthread_mutex_lock(&stream->mutex);
-    link = hf_list_take(&stream->queue);
+    link = hf_dlist_take(&stream->queue);
     if (link && stream->queued-- == QUEUE_MAX)
         pthread_cond_broadcast(&stream->changed);
     pthread_mutex_unlock(&stream->mutex);

@@ -9,16 +9,15 @@
 #define HF_STRATEGY_MONGO_STREAM_H
 
 #include "strategy/mongo/change.h"
-#include "strategy/mongo/command.h"
+#include "strategy/mongo/op.h"
 
 struct hf_mongo_stream;
 
-/* `heard` is called in the client's context when there are changes to take. NULL:
+/* `on_changes` is called in the client's context when there are changes to take. NULL:
  * out of memory. */
-struct hf_mongo_stream *hf_mongo_stream_open(struct hf_mongo_crew *crew,
-                                             const struct hf_mongo_asker *asker,
-                                             void (*heard)(void *arg),
-                                             void *arg);
+struct hf_mongo_stream *hf_mongo_stream_open(
+    struct hf_mongo_workers *workers, const struct hf_mongo_identity *identity,
+    void (*on_changes)(void *arg), void *arg);
 void hf_mongo_stream_close(struct hf_mongo_stream *stream,
                            struct hf_host *host);
 
@@ -26,15 +25,15 @@ void hf_mongo_stream_close(struct hf_mongo_stream *stream,
  * every change, also after later calls without `all`. The first call starts the
  * stream. Changes that were delivered before may be delivered again. False: no
  * thread could be started. */
-bool hf_mongo_stream_want(struct hf_mongo_stream *stream, uint64_t time,
-                          bool all);
+bool hf_mongo_stream_request(struct hf_mongo_stream *stream, uint64_t time,
+                             bool all);
 
 /* Whether the server has answered and the stream has not failed since. */
 bool hf_mongo_stream_is_live(struct hf_mongo_stream *stream);
 
-/* No changes are needed until the next hf_mongo_stream_want(): the stream ends
+/* No changes are needed until the next hf_mongo_stream_request(): the stream ends
  * after a while. */
-void hf_mongo_stream_rest(struct hf_mongo_stream *stream);
+void hf_mongo_stream_release(struct hf_mongo_stream *stream);
 
 /* The next change, which the caller frees with free(); NULL if there is none. */
 struct hf_mongo_change *hf_mongo_stream_take(struct hf_mongo_stream *stream);

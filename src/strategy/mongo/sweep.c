@@ -21,7 +21,7 @@
 struct sweep {
     struct hf_mongo_job job;
     struct hf_mongo *mongo;
-    struct hf_mongo_question question;
+    struct hf_mongo_op op;
     int32_t max_ms;
     bool opens;      /* the client has just made the index */
     enum hf_err err; /* HF_ETIMEDOUT: more is left to be swept */
@@ -32,38 +32,38 @@ static struct sweep *sweep_of(struct hf_mongo_job *job)
     return HF_CONTAINER(job, struct sweep, job);
 }
 
-static void run(struct hf_mongo_job *job, mongoc_client_t *client,
-                const struct hf_mongo_place *place)
+static void run_sweep(struct hf_mongo_job *job, mongoc_client_t *client,
+                      const struct hf_mongo_context *context)
 {
     struct sweep *sweep = sweep_of(job);
     struct hf_mongo_reply unused;
     bson_error_t why;
     mongoc_server_description_t *server =
-        hf_mongo_choose_server(client, &unused);
+        hf_mongo_server_select(client, &unused);
 
     sweep->err = HF_EUNAVAIL;
     if (!server)
         return;
     if (!sweep->opens)
-        (void)hf_mongo_make_index(client, place, &why);
-    sweep->err =
-        hf_mongo_sweep(&sweep->question, client, place, server, sweep->max_ms);
+        (void)hf_mongo_handshake_create_index(client, context, &why);
+    sweep->err = hf_mongo_execute_sweep(&sweep->op, client, context, server,
+                                        sweep->max_ms);
     mongoc_server_description_destroy(server);
 }
 
-static void drop(struct hf_mongo_job *job)
+static void drop_sweep(struct hf_mongo_job *job)
 {
     struct sweep *sweep = sweep_of(job);
 
-    hf_mongo_question_fini(&sweep->question);
+    hf_mongo_op_fini(&sweep->op);
     free(sweep);
 }
 
 /* Until the next sweep, which is `again` sooner where something is left. Each
  * client at a time of its own, so that not all come at once. */
-static void set_timer(struct hf_mongo *mongo, bool again)
+static void set_sweep_timer(struct hf_mongo *mongo, bool again)
 {
-    int64_t keep_ms = hf_mongo_crew_place(mongo->crew)->address.keep_ms;
+    int64_t keep_ms = hf_mongo_workers_context(mongo->workers)->address.keep_ms;
     uint64_t span =
         keep_ms / 4 < SPAN_MAX_MS ? (uint64_t)keep_ms / 4 : SPAN_MAX_MS;
     uint64_t sooner = (uint64_t)AGAIN_MS << mongo->sweep_failures;
@@ -74,27 +74,27 @@ static void set_timer(struct hf_mongo *mongo, bool again)
         span = AGAIN_MS;
     span += hf_random_below(mongo->host->ops->random(mongo->host),
                             (uint32_t)span / 4 + 1);
-    hf_timer_set(mongo->host, &mongo->sweeping,
+    hf_timer_set(mongo->host, &mongo->sweep_timer,
                  hf_time_add(mongo->host->ops->now(mongo->host), span));
 }
 
 /* A server that refuses or cannot execute sweeps is left alone for longer each
  * time. */
-static void note_result(struct hf_mongo *mongo, enum hf_err err)
+static void note_sweep_result(struct hf_mongo *mongo, enum hf_err err)
 {
     if (err == HF_OK || err == HF_ETIMEDOUT)
         mongo->sweep_failures = 0;
     else if (mongo->sweep_failures < FAILURES_MAX)
         mongo->sweep_failures++;
-    set_timer(mongo, err != HF_OK);
+    set_sweep_timer(mongo, err != HF_OK);
 }
 
-static void swept(struct hf_mongo_job *job)
+static void on_sweep_done(struct hf_mongo_job *job)
 {
     struct sweep *sweep = sweep_of(job);
 
-    note_result(sweep->mongo, sweep->err);
-    drop(job);
+    note_sweep_result(sweep->mongo, sweep->err);
+    drop_sweep(job);
 }
 
 static struct sweep *new_sweep(struct hf_mongo *mongo, int32_t max_ms)
@@ -105,40 +105,40 @@ static struct sweep *new_sweep(struct hf_mongo *mongo, int32_t max_ms)
         return NULL;
     sweep->mongo = mongo;
     sweep->max_ms = max_ms;
-    sweep->job.run = run;
-    sweep->job.done = swept;
-    sweep->job.drop = drop;
-    if (hf_mongo_ask_sweep(&sweep->question, &mongo->asker) == HF_OK)
+    sweep->job.run = run_sweep;
+    sweep->job.done = on_sweep_done;
+    sweep->job.drop = drop_sweep;
+    if (hf_mongo_op_init_sweep(&sweep->op, &mongo->identity) == HF_OK)
         return sweep;
     free(sweep);
     return NULL;
 }
 
 /* While requests are under way the server has better things to do. */
-static bool postpone(struct hf_mongo *mongo)
+static bool postpone_sweep(struct hf_mongo *mongo)
 {
-    if (hf_list_empty(&mongo->calls) ||
+    if (hf_dlist_is_empty(&mongo->calls) ||
         mongo->sweep_postponed++ >= POSTPONED_MAX) {
         mongo->sweep_postponed = 0;
         return false;
     }
-    set_timer(mongo, true);
+    set_sweep_timer(mongo, true);
     return true;
 }
 
-static void on_timer(struct hf_timer *timer)
+static void on_sweep_timer(struct hf_timer *timer)
 {
-    struct hf_mongo *mongo = HF_CONTAINER(timer, struct hf_mongo, sweeping);
+    struct hf_mongo *mongo = HF_CONTAINER(timer, struct hf_mongo, sweep_timer);
     struct sweep *sweep;
 
-    if (postpone(mongo))
+    if (postpone_sweep(mongo))
         return;
     sweep = new_sweep(mongo, LATER_MS);
-    if (sweep && hf_mongo_crew_give(mongo->crew, &sweep->job))
+    if (sweep && hf_mongo_workers_submit(mongo->workers, &sweep->job))
         return;
     if (sweep)
-        drop(&sweep->job);
-    set_timer(mongo, true);
+        drop_sweep(&sweep->job);
+    set_sweep_timer(mongo, true);
 }
 
 /* Blocks for a round trip. Return true if nothing is left to be swept. */
@@ -150,9 +150,9 @@ static bool sweep_now(struct hf_mongo *mongo)
     if (!sweep)
         return false;
     sweep->opens = true;
-    if (hf_mongo_crew_await(mongo->crew, &sweep->job, LATER_MS)) {
+    if (hf_mongo_workers_await(mongo->workers, &sweep->job, LATER_MS)) {
         complete = sweep->err == HF_OK;
-        drop(&sweep->job);
+        drop_sweep(&sweep->job);
     }
     return complete;
 }
@@ -161,17 +161,17 @@ enum hf_err hf_mongo_sweep_open(struct hf_mongo *mongo)
 {
     struct hf_random *random = mongo->host->ops->random(mongo->host);
 
-    mongo->sweeping.fire = on_timer;
-    if (mongo->host->ops->timer_add(mongo->host, &mongo->sweeping))
+    mongo->sweep_timer.fire = on_sweep_timer;
+    if (mongo->host->ops->timer_add(mongo->host, &mongo->sweep_timer))
         return HF_ENOMEM;
     mongo->sweeps = true;
-    set_timer(mongo,
-              hf_random_below(random, OPENERS) != 0 || !sweep_now(mongo));
+    set_sweep_timer(mongo,
+                    hf_random_below(random, OPENERS) != 0 || !sweep_now(mongo));
     return HF_OK;
 }
 
 void hf_mongo_sweep_close(struct hf_mongo *mongo)
 {
     if (mongo->sweeps)
-        mongo->host->ops->timer_remove(mongo->host, &mongo->sweeping);
+        mongo->host->ops->timer_remove(mongo->host, &mongo->sweep_timer);
 }

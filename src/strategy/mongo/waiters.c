@@ -7,7 +7,7 @@
 
 struct waiter {
     struct hf_map_link by_nonce;
-    struct hf_heap_link look; /* in the heap if it is to look again */
+    struct hf_heap_link retry; /* in the heap if it is to look again */
     struct hf_nonce nonce;
 };
 
@@ -17,7 +17,7 @@ static struct waiter *waiter_of(struct hf_map_link *link)
 }
 
 /* Our own nonces are random: they are their own hash. */
-static uint64_t hash_nonce(const struct hf_nonce *nonce)
+static uint64_t hash_waiter_nonce(const struct hf_nonce *nonce)
 {
     uint64_t hash;
 
@@ -25,10 +25,11 @@ static uint64_t hash_nonce(const struct hf_nonce *nonce)
     return hash;
 }
 
-static struct waiter *find_waiter(const struct hf_mongo *mongo,
-                                  const struct hf_nonce *nonce)
+static struct waiter *find_mongo_waiter(const struct hf_mongo *mongo,
+                                        const struct hf_nonce *nonce)
 {
-    struct hf_map_link *link = hf_map_find(&mongo->waiters, hash_nonce(nonce));
+    struct hf_map_link *link =
+        hf_map_find(&mongo->waiters, hash_waiter_nonce(nonce));
 
     for (; link; link = hf_map_find_next(link))
         if (hf_nonce_equal(&waiter_of(link)->nonce, nonce))
@@ -39,57 +40,58 @@ static struct waiter *find_waiter(const struct hf_mongo *mongo,
 static void free_waiter(struct hf_mongo *mongo, struct waiter *waiter)
 {
     hf_map_remove(&mongo->waiters, &waiter->by_nonce);
-    hf_heap_drop(&mongo->looks, &waiter->look);
+    hf_heap_drop(&mongo->retries, &waiter->retry);
     free(waiter);
 }
 
 bool hf_mongo_waiters_has(const struct hf_mongo *mongo,
                           const struct hf_nonce *nonce)
 {
-    return find_waiter(mongo, nonce) != NULL;
+    return find_mongo_waiter(mongo, nonce) != NULL;
 }
 
 bool hf_mongo_waiters_add(struct hf_mongo *mongo, const struct hf_nonce *nonce)
 {
     struct waiter *waiter;
 
-    if (find_waiter(mongo, nonce))
+    if (find_mongo_waiter(mongo, nonce))
         return true;
     waiter = calloc(1, sizeof(*waiter));
-    if (!waiter || hf_heap_reserve(&mongo->looks, mongo->waiters.count + 1)) {
+    if (!waiter || hf_heap_reserve(&mongo->retries, mongo->waiters.count + 1)) {
         free(waiter);
         return false;
     }
     waiter->nonce = *nonce;
-    hf_map_insert(&mongo->waiters, &waiter->by_nonce, hash_nonce(nonce));
+    hf_map_insert(&mongo->waiters, &waiter->by_nonce, hash_waiter_nonce(nonce));
     return true;
 }
 
-void hf_mongo_waiters_drop(struct hf_mongo *mongo, const struct hf_nonce *nonce)
+void hf_mongo_waiters_remove(struct hf_mongo *mongo,
+                             const struct hf_nonce *nonce)
 {
-    struct waiter *waiter = find_waiter(mongo, nonce);
+    struct waiter *waiter = find_mongo_waiter(mongo, nonce);
 
     if (!waiter)
         return;
     free_waiter(mongo, waiter);
-    hf_mongo_watch_rest(mongo);
+    hf_mongo_watch_release_stream(mongo);
 }
 
-void hf_mongo_waiters_look(struct hf_mongo *mongo, const struct hf_nonce *nonce,
-                           uint32_t span_ms)
+void hf_mongo_waiters_retry(struct hf_mongo *mongo,
+                            const struct hf_nonce *nonce, uint32_t span_ms)
 {
-    struct waiter *waiter = find_waiter(mongo, nonce);
+    struct waiter *waiter = find_mongo_waiter(mongo, nonce);
 
     if (waiter)
-        hf_heap_set(&mongo->looks, &waiter->look,
+        hf_heap_set(&mongo->retries, &waiter->retry,
                     hf_time_add(mongo->host->ops->now(mongo->host), span_ms));
 }
 
-void hf_mongo_waiters_look_all(struct hf_mongo *mongo)
+void hf_mongo_waiters_retry_all(struct hf_mongo *mongo)
 {
     for (struct hf_map_link *link = hf_map_next(&mongo->waiters, NULL); link;
          link = hf_map_next(&mongo->waiters, link))
-        hf_heap_set(&mongo->looks, &waiter_of(link)->look,
+        hf_heap_set(&mongo->retries, &waiter_of(link)->retry,
                     mongo->host->ops->now(mongo->host));
 }
 
@@ -97,11 +99,11 @@ void hf_mongo_waiters_nudge(struct hf_mongo *mongo)
 {
     hf_time now = mongo->host->ops->now(mongo->host);
 
-    while (hf_heap_top_key(&mongo->looks) <= now) {
+    while (hf_heap_top_key(&mongo->retries) <= now) {
         struct waiter *waiter =
-            HF_CONTAINER(hf_heap_top(&mongo->looks), struct waiter, look);
+            HF_CONTAINER(hf_heap_top(&mongo->retries), struct waiter, retry);
 
-        hf_heap_drop(&mongo->looks, &waiter->look);
+        hf_heap_drop(&mongo->retries, &waiter->retry);
         mongo->host->ops->nudge(mongo->host, &waiter->nonce);
     }
 }
@@ -113,5 +115,5 @@ void hf_mongo_waiters_close(struct hf_mongo *mongo)
     while ((link = hf_map_next(&mongo->waiters, NULL)))
         free_waiter(mongo, waiter_of(link));
     hf_map_fini(&mongo->waiters);
-    hf_heap_fini(&mongo->looks);
+    hf_heap_fini(&mongo->retries);
 }

@@ -21,13 +21,13 @@ static _Thread_local struct hf_mongo_worker *current;
 
 /* ---- Which job is next --------------------------------------------------*/
 
-static bool may_run(const struct hf_mongo_crew *crew,
-                    const struct hf_mongo_job *job)
+static bool can_run_job(const struct hf_mongo_workers *workers,
+                        const struct hf_mongo_job *job)
 {
     unsigned same = 0;
 
-    for (struct hf_list *link = crew->workers.next;
-         job->subject && link != &crew->workers; link = link->next) {
+    for (struct hf_dlist *link = workers->active.next;
+         job->subject && link != &workers->active; link = link->next) {
         const struct hf_mongo_worker *worker =
             HF_CONTAINER(link, struct hf_mongo_worker, link);
 
@@ -36,18 +36,18 @@ static bool may_run(const struct hf_mongo_crew *crew,
     return same < SAME_SUBJECT_MAX;
 }
 
-static struct hf_mongo_job *take_job(struct hf_mongo_crew *crew,
-                                     struct hf_list *jobs)
+static struct hf_mongo_job *take_runnable_job(struct hf_mongo_workers *workers,
+                                              struct hf_dlist *jobs)
 {
-    for (struct hf_list *link = jobs->next; link != jobs; link = link->next) {
+    for (struct hf_dlist *link = jobs->next; link != jobs; link = link->next) {
         struct hf_mongo_job *job =
             HF_CONTAINER(link, struct hf_mongo_job, link);
 
-        if (!may_run(crew, job))
+        if (!can_run_job(workers, job))
             continue;
-        hf_list_remove(link);
-        job->begun = true;
-        job->begun_at = hf_time_now();
+        hf_dlist_remove(link);
+        job->started = true;
+        job->started_at = hf_time_now();
         return job;
     }
     return NULL;
@@ -61,60 +61,61 @@ static const unsigned workers_max[HF_MONGO_URGENCIES] = {
     [HF_MONGO_KEEPS] = HF_MONGO_WORKERS_MAX,
 };
 
-static bool has_worker(const struct hf_mongo_crew *crew,
+static bool has_worker(const struct hf_mongo_workers *workers,
                        enum hf_mongo_urgency urgency)
 {
     unsigned running = 0;
 
     for (unsigned i = 0; i <= (unsigned)urgency; i++)
-        running += crew->running[i];
+        running += workers->running[i];
     return running < workers_max[urgency];
 }
 
-static struct hf_mongo_job *next_job(struct hf_mongo_crew *crew)
+static struct hf_mongo_job *next_job(struct hf_mongo_workers *workers)
 {
     struct hf_mongo_job *job = NULL;
 
     for (unsigned i = HF_MONGO_URGENCIES; i > 0 && !job; i--)
-        if (has_worker(crew, (enum hf_mongo_urgency)(i - 1)))
-            job = take_job(crew, &crew->queues[i - 1]);
+        if (has_worker(workers, (enum hf_mongo_urgency)(i - 1)))
+            job = take_runnable_job(workers, &workers->queues[i - 1]);
     return job;
 }
 
-static bool has_queued(const struct hf_mongo_crew *crew)
+static bool has_queued(const struct hf_mongo_workers *workers)
 {
     bool any = false;
 
     for (unsigned i = 0; i < HF_MONGO_URGENCIES; i++)
-        any = any || !hf_list_empty(&crew->queues[i]);
+        any = any || !hf_dlist_is_empty(&workers->queues[i]);
     return any;
 }
 
 /* ---- Running it ---------------------------------------------------------*/
 
-static void report_ended(struct hf_mongo_crew *crew, struct hf_mongo_job *job)
+static void report_ended(struct hf_mongo_workers *workers,
+                         struct hf_mongo_job *job)
 {
     struct hf_waker *waker = NULL;
 
-    if (job == crew->awaited) {
-        crew->awaited = NULL;
-        pthread_cond_signal(&crew->answered);
+    if (job == workers->awaited) {
+        workers->awaited = NULL;
+        pthread_cond_signal(&workers->answered);
         return;
     }
-    hf_list_push_back(&crew->ended, &job->link);
-    waker = crew->host->ops->post(crew->host, &crew->post);
-    pthread_mutex_unlock(&crew->mutex);
+    hf_dlist_push_back(&workers->ended, &job->link);
+    waker = workers->host->ops->post(workers->host, &workers->post);
+    pthread_mutex_unlock(&workers->mutex);
     if (waker)
-        hf_waker_ring(waker);
-    pthread_mutex_lock(&crew->mutex);
+        hf_waker_wake(waker);
+    pthread_mutex_lock(&workers->mutex);
 }
 
-static void drop_client(struct hf_mongo_worker *worker)
+static void release_client(struct hf_mongo_worker *worker)
 {
     if (worker->oneshot)
         mongoc_client_destroy(worker->client);
     else if (worker->client)
-        mongoc_client_pool_push(worker->crew->pool, worker->client);
+        mongoc_client_pool_push(worker->workers->pool, worker->client);
     worker->client = NULL;
     worker->oneshot = false;
 }
@@ -122,64 +123,64 @@ static void drop_client(struct hf_mongo_worker *worker)
 /* Without the mutex. `first`: no other worker may have the one-shot client. */
 static void take_client(struct hf_mongo_worker *worker, bool first)
 {
-    struct hf_mongo_crew *crew = worker->crew;
-    bool young = hf_time_now() < hf_time_add(crew->opened, ONESHOT_MS);
+    struct hf_mongo_workers *workers = worker->workers;
+    bool young = hf_time_now() < hf_time_add(workers->opened, ONESHOT_MS);
 
     if (worker->oneshot && !young)
-        drop_client(worker);
+        release_client(worker);
     if (!worker->client && first && young) {
-        worker->client = hf_mongo_oneshot_open(crew->place.address.uri);
+        worker->client = hf_mongo_oneshot_open(workers->context.address.uri);
         worker->oneshot = worker->client != NULL;
     }
     if (!worker->client)
-        worker->client = mongoc_client_pool_pop(crew->pool);
+        worker->client = mongoc_client_pool_pop(workers->pool);
 }
 
 static void run_job(struct hf_mongo_worker *worker, struct hf_mongo_job *job)
 {
-    struct hf_mongo_crew *crew = worker->crew;
-    bool first = !crew->has_oneshot;
+    struct hf_mongo_workers *workers = worker->workers;
+    bool first = !workers->has_oneshot;
 
     worker->job = job;
     worker->urgency = job->urgency;
     worker->server = 0;
     worker->barred = false;
-    crew->has_oneshot = true;
-    crew->busy++;
-    crew->running[worker->urgency]++;
-    pthread_mutex_unlock(&crew->mutex);
+    workers->has_oneshot = true;
+    workers->busy++;
+    workers->running[worker->urgency]++;
+    pthread_mutex_unlock(&workers->mutex);
     take_client(worker, first);
-    job->run(job, worker->client, &crew->place);
-    pthread_mutex_lock(&crew->mutex);
+    job->run(job, worker->client, &workers->context);
+    pthread_mutex_lock(&workers->mutex);
     if (!worker->orphan) {
-        crew->busy--;
-        crew->running[worker->urgency]--;
+        workers->busy--;
+        workers->running[worker->urgency]--;
     }
     worker->job = NULL;
-    hf_list_remove(&job->link); /* of those that are lost: it is not */
-    if (crew->host)
-        report_ended(crew, job);
+    hf_dlist_remove(&job->link); /* of those that are lost: it is not */
+    if (workers->host)
+        report_ended(workers, job);
     else
         job->drop(job);
 }
 
-bool hf_mongo_crew_may_send(uint32_t server)
+bool hf_mongo_worker_may_send(uint32_t server)
 {
     struct hf_mongo_worker *worker = current;
-    struct hf_mongo_crew *crew;
+    struct hf_mongo_workers *workers;
     bool may;
 
     if (!worker)
         return true;
-    crew = worker->crew;
-    pthread_mutex_lock(&crew->mutex);
+    workers = worker->workers;
+    pthread_mutex_lock(&workers->mutex);
     /* libmongoc reports a new primary before it selects it for anyone: another
      * one has been selected from what is out of date. */
-    may = !worker->barred &&
-          (worker->oneshot || crew->primary == 0 || crew->primary == server);
+    may = !worker->barred && (worker->oneshot || workers->primary == 0 ||
+                              workers->primary == server);
     if (may)
         worker->server = worker->oneshot ? SOME_SERVER : server;
-    pthread_mutex_unlock(&crew->mutex);
+    pthread_mutex_unlock(&workers->mutex);
     return may;
 }
 
@@ -187,19 +188,19 @@ bool hf_mongo_crew_may_send(uint32_t server)
 
 static void *worker_main(void *arg);
 
-static bool start_worker(struct hf_mongo_crew *crew)
+static bool start_worker(struct hf_mongo_workers *workers)
 {
-    bool started = crew->worker_count < HF_MONGO_WORKERS_MAX &&
-                   hf_mongo_crew_start_thread(crew, worker_main, crew);
+    bool started = workers->worker_count < HF_MONGO_WORKERS_MAX &&
+                   hf_mongo_workers_start_thread(workers, worker_main, workers);
 
-    crew->worker_count += started;
+    workers->worker_count += started;
     return started;
 }
 
-struct hf_mongo_worker *hf_mongo_worker_find(const struct hf_mongo_crew *crew,
-                                             const struct hf_mongo_job *job)
+struct hf_mongo_worker *hf_mongo_worker_find(
+    const struct hf_mongo_workers *workers, const struct hf_mongo_job *job)
 {
-    for (struct hf_list *link = crew->workers.next; link != &crew->workers;
+    for (struct hf_dlist *link = workers->active.next; link != &workers->active;
          link = link->next) {
         struct hf_mongo_worker *worker =
             HF_CONTAINER(link, struct hf_mongo_worker, link);
@@ -212,49 +213,49 @@ struct hf_mongo_worker *hf_mongo_worker_find(const struct hf_mongo_crew *crew,
 
 void hf_mongo_worker_abandon(struct hf_mongo_worker *worker)
 {
-    struct hf_mongo_crew *crew = worker->crew;
+    struct hf_mongo_workers *workers = worker->workers;
 
-    hf_list_remove(&worker->job->link); /* of those that are lost */
+    hf_dlist_remove(&worker->job->link); /* of those that are lost */
     worker->job = NULL;
     worker->barred = worker->server == 0;
-    if (crew->orphan_count >= HF_MONGO_ORPHANS_MAX) {
-        hf_mongo_worker_wake(crew); /* others of its subject may run */
+    if (workers->orphan_count >= HF_MONGO_ORPHANS_MAX) {
+        hf_mongo_worker_wake(workers); /* others of its subject may run */
         return;
     }
     worker->orphan = true;
-    crew->orphan_count++;
-    hf_list_remove(&worker->link);
-    crew->worker_count--;
-    crew->busy--;
-    crew->running[worker->urgency]--;
-    if (!hf_list_empty(&crew->idle))
-        hf_mongo_worker_wake(crew);
-    else if (has_queued(crew))
-        (void)start_worker(crew);
+    workers->orphan_count++;
+    hf_dlist_remove(&worker->link);
+    workers->worker_count--;
+    workers->busy--;
+    workers->running[worker->urgency]--;
+    if (!hf_dlist_is_empty(&workers->idle))
+        hf_mongo_worker_wake(workers);
+    else if (has_queued(workers))
+        (void)start_worker(workers);
 }
 
 /* libmongoc has returned, and the orphan can be of use again. False: there are
  * enough without it. */
-static bool rejoin(struct hf_mongo_worker *worker)
+static bool rejoin_workers(struct hf_mongo_worker *worker)
 {
-    struct hf_mongo_crew *crew = worker->crew;
+    struct hf_mongo_workers *workers = worker->workers;
 
     if (!worker->orphan)
         return true;
-    if (crew->worker_count >= HF_MONGO_WORKERS_MAX)
+    if (workers->worker_count >= HF_MONGO_WORKERS_MAX)
         return false;
     worker->orphan = false;
-    crew->orphan_count--;
-    crew->worker_count++;
-    hf_list_push_back(&crew->workers, &worker->link);
+    workers->orphan_count--;
+    workers->worker_count++;
+    hf_dlist_push_back(&workers->active, &worker->link);
     return true;
 }
 
 /* ---- Threads ------------------------------------------------------------*/
 
-void hf_mongo_worker_wake(struct hf_mongo_crew *crew)
+void hf_mongo_worker_wake(struct hf_mongo_workers *workers)
 {
-    struct hf_list *link = hf_list_take(&crew->idle);
+    struct hf_dlist *link = hf_dlist_take(&workers->idle);
 
     if (link)
         pthread_cond_signal(
@@ -262,82 +263,83 @@ void hf_mongo_worker_wake(struct hf_mongo_crew *crew)
 }
 
 /* False: it has been idle for long enough, and others are left. */
-static bool rest(struct hf_mongo_worker *worker)
+static bool wait_for_job(struct hf_mongo_worker *worker)
 {
-    struct hf_mongo_crew *crew = worker->crew;
+    struct hf_mongo_workers *workers = worker->workers;
     struct timespec until;
     int waited = 0;
 
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += IDLE_S;
-    hf_list_push_front(&crew->idle, &worker->idle);
-    while (hf_list_linked(&worker->idle) && waited == 0)
-        waited = pthread_cond_clockwait(&worker->wake, &crew->mutex,
+    hf_dlist_push_front(&workers->idle, &worker->idle);
+    while (hf_dlist_is_linked(&worker->idle) && waited == 0)
+        waited = pthread_cond_clockwait(&worker->wake, &workers->mutex,
                                         CLOCK_MONOTONIC, &until);
-    if (!hf_list_linked(&worker->idle))
+    if (!hf_dlist_is_linked(&worker->idle))
         return true;
-    hf_list_remove(&worker->idle);
-    return crew->worker_count <= KEPT_IDLE;
+    hf_dlist_remove(&worker->idle);
+    return workers->worker_count <= KEPT_IDLE;
 }
 
-static void work(struct hf_mongo_worker *worker)
+static void run_jobs(struct hf_mongo_worker *worker)
 {
-    struct hf_mongo_crew *crew = worker->crew;
+    struct hf_mongo_workers *workers = worker->workers;
     bool stays = true;
 
-    while (crew->host && stays) {
-        struct hf_mongo_job *job = next_job(crew);
+    while (workers->host && stays) {
+        struct hf_mongo_job *job = next_job(workers);
 
         if (job)
             run_job(worker, job);
-        stays = job ? rejoin(worker) : rest(worker);
+        stays = job ? rejoin_workers(worker) : wait_for_job(worker);
     }
     if (worker->orphan)
-        crew->orphan_count--;
+        workers->orphan_count--;
     else
-        crew->worker_count--;
-    hf_list_remove(&worker->link);
+        workers->worker_count--;
+    hf_dlist_remove(&worker->link);
 }
 
 static void *worker_main(void *arg)
 {
     struct hf_mongo_worker worker = {
-        .crew = arg,
+        .workers = arg,
         .wake = PTHREAD_COND_INITIALIZER,
     };
-    struct hf_mongo_crew *crew = arg;
+    struct hf_mongo_workers *workers = arg;
 
     current = &worker;
-    pthread_mutex_lock(&crew->mutex);
-    hf_list_push_back(&crew->workers, &worker.link);
-    work(&worker);
-    pthread_mutex_unlock(&crew->mutex);
+    pthread_mutex_lock(&workers->mutex);
+    hf_dlist_push_back(&workers->active, &worker.link);
+    run_jobs(&worker);
+    pthread_mutex_unlock(&workers->mutex);
     current = NULL;
-    drop_client(&worker);
+    release_client(&worker);
     pthread_cond_destroy(&worker.wake);
-    pthread_mutex_lock(&crew->mutex);
-    hf_mongo_crew_leave(crew);
+    pthread_mutex_lock(&workers->mutex);
+    hf_mongo_workers_unref(workers);
     return NULL;
 }
 
 /* Whether a worker that is not idle yet is about to look for a job, and finds
  * no other. */
-static bool is_expected(const struct hf_mongo_crew *crew)
+static bool is_worker_expected(const struct hf_mongo_workers *workers)
 {
-    return crew->worker_count > crew->busy && !has_queued(crew);
+    return workers->worker_count > workers->busy && !has_queued(workers);
 }
 
-bool hf_mongo_worker_enqueue(struct hf_mongo_crew *crew,
+bool hf_mongo_worker_enqueue(struct hf_mongo_workers *workers,
                              struct hf_mongo_job *job)
 {
-    bool runs = may_run(crew, job) && has_worker(crew, job->urgency);
+    bool runs = can_run_job(workers, job) && has_worker(workers, job->urgency);
 
-    if (runs && hf_list_empty(&crew->idle) && !is_expected(crew))
-        (void)start_worker(crew);
-    if (crew->worker_count == 0)
+    if (runs && hf_dlist_is_empty(&workers->idle) &&
+        !is_worker_expected(workers))
+        (void)start_worker(workers);
+    if (workers->worker_count == 0)
         return false;
-    hf_list_push_back(&crew->queues[job->urgency], &job->link);
+    hf_dlist_push_back(&workers->queues[job->urgency], &job->link);
     if (runs)
-        hf_mongo_worker_wake(crew);
+        hf_mongo_worker_wake(workers);
     return true;
 }

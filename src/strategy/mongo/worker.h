@@ -1,7 +1,7 @@
-/* worker.h - the worker threads of a crew, and the job that each one runs.
+/* worker.h - the worker threads of the workers, and the job that each one runs.
  *
- * Private to crew.c, worker.c and primary.c. Unless it says otherwise, each
- * function wants the crew's mutex held.
+ * Private to workers.c, worker.c and primary.c. Unless it says otherwise, each
+ * function wants the workers' mutex held.
  *
  * A worker whose job was given up is an orphan until libmongoc returns: it
  * does not count as a worker, so that a server that hangs does not keep the
@@ -9,40 +9,40 @@
 #ifndef HF_STRATEGY_MONGO_WORKER_H
 #define HF_STRATEGY_MONGO_WORKER_H
 
-#include "strategy/mongo/crew.h"
+#include "strategy/mongo/workers.h"
 
-struct hf_mongo_crew {
-    struct hf_mongo_place place;
+struct hf_mongo_workers {
+    struct hf_mongo_context context;
     mongoc_client_pool_t *pool;
     hf_time opened;
     bool has_oneshot; /* a worker has it, or had */
 
     pthread_mutex_t mutex;
-    pthread_cond_t answered; /* for hf_mongo_crew_await() */
+    pthread_cond_t answered; /* for hf_mongo_workers_await() */
     unsigned references;     /* of the strategy, and of each thread */
 
-    struct hf_list workers; /* all but the orphans */
+    struct hf_dlist active; /* all but the orphans */
     unsigned worker_count;
     unsigned orphan_count;
     unsigned busy;                        /* workers that run a job */
     unsigned running[HF_MONGO_URGENCIES]; /* the same, by urgency */
-    struct hf_list idle; /* the most recently used worker is the first */
-    uint32_t primary;    /* libmongoc's id of the primary; 0: unknown */
+    struct hf_dlist idle; /* the most recently used worker is the first */
+    uint32_t primary;     /* libmongoc's id of the primary; 0: unknown */
 
-    struct hf_list queues[HF_MONGO_URGENCIES]; /* jobs that no worker has */
-    struct hf_list ended;                      /* jobs whose `done` is to run */
-    struct hf_list lost; /* jobs that run, and whose `lost` is to run */
-    struct hf_mongo_job *awaited; /* by hf_mongo_crew_await() */
+    struct hf_dlist queues[HF_MONGO_URGENCIES]; /* jobs that no worker has */
+    struct hf_dlist ended; /* jobs whose `done` is to run */
+    struct hf_dlist lost;  /* jobs that run, and whose `lost` is to run */
+    struct hf_mongo_job *awaited; /* by hf_mongo_workers_await() */
     struct hf_host *host;         /* NULL: closed */
     struct hf_post post;
 };
 
 /* It lives on the stack of its thread. */
 struct hf_mongo_worker {
-    struct hf_list link; /* in crew->workers */
-    struct hf_list idle; /* in crew->idle */
+    struct hf_dlist link; /* in workers->active */
+    struct hf_dlist idle; /* in workers->idle */
     pthread_cond_t wake;
-    struct hf_mongo_crew *crew;
+    struct hf_mongo_workers *workers;
     mongoc_client_t *client;       /* of the pool, or the one-shot client */
     bool oneshot;                  /* it is that */
     struct hf_mongo_job *job;      /* NULL: none, or it was given up */
@@ -54,26 +54,26 @@ struct hf_mongo_worker {
 
 /* Queue a job, and start a worker for it if none is idle. False: there is no
  * worker, and none could be started. */
-bool hf_mongo_worker_enqueue(struct hf_mongo_crew *crew,
+bool hf_mongo_worker_enqueue(struct hf_mongo_workers *workers,
                              struct hf_mongo_job *job);
 
 /* The worker that runs `job`; NULL: none does, or it was given up. */
-struct hf_mongo_worker *hf_mongo_worker_find(const struct hf_mongo_crew *crew,
-                                             const struct hf_mongo_job *job);
+struct hf_mongo_worker *hf_mongo_worker_find(
+    const struct hf_mongo_workers *workers, const struct hf_mongo_job *job);
 
 /* Nobody waits for the worker's job any more. */
 void hf_mongo_worker_abandon(struct hf_mongo_worker *worker);
 
 /* Wake the idle worker that was used last: its connection and its memory are
  * warm. */
-void hf_mongo_worker_wake(struct hf_mongo_crew *crew);
+void hf_mongo_worker_wake(struct hf_mongo_workers *workers);
 
-/* Start a thread that holds a reference to the crew. */
-bool hf_mongo_crew_start_thread(struct hf_mongo_crew *crew,
-                                void *(*run)(void *), void *arg);
+/* Start a thread that holds a reference to the workers. */
+bool hf_mongo_workers_start_thread(struct hf_mongo_workers *workers,
+                                   void *(*run)(void *), void *arg);
 
 /* Drop a reference, and the mutex. */
-void hf_mongo_crew_leave(struct hf_mongo_crew *crew);
+void hf_mongo_workers_unref(struct hf_mongo_workers *workers);
 
 /* oneshot.c: a client for the first moments of a program. It has no threads of
  * its own and so ends at once, where the pool's take half a second; but it does
@@ -83,6 +83,6 @@ mongoc_client_t *hf_mongo_oneshot_open(const mongoc_uri_t *from);
 
 /* primary.c: have libmongoc report which server is the primary. Before the
  * first client is taken from the pool; without the mutex. */
-void hf_mongo_primary_follow(struct hf_mongo_crew *crew);
+void hf_mongo_primary_monitor(struct hf_mongo_workers *workers);
 
 #endif

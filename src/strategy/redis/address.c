@@ -8,7 +8,7 @@
 
 #define DB_MAX 16383
 
-static bool read_number(const char *text, unsigned max, unsigned *number)
+static bool read_url_number(const char *text, unsigned max, unsigned *number)
 {
     unsigned value = 0;
 
@@ -25,13 +25,14 @@ static bool read_number(const char *text, unsigned max, unsigned *number)
     return true;
 }
 
-enum hf_err hf_redis_number(struct hf_url *url, const char *name, unsigned max,
-                            unsigned *number, struct hf_error *error)
+enum hf_err hf_redis_address_number(struct hf_url *url, const char *name,
+                                    unsigned max, unsigned *number,
+                                    struct hf_error *error)
 {
     const char *text = hf_url_param(url, name);
 
     *number = 0;
-    if (text && !read_number(text, max, number))
+    if (text && !read_url_number(text, max, number))
         return hf_error_set(error, HF_EINVAL,
                             "url: %s: '%s' is no number from 0 to %u", name,
                             text, max);
@@ -48,11 +49,11 @@ static enum hf_err read_host(struct hf_redis_address *address, const char *text,
     unsigned port = HF_REDIS_PORT;
 
     if (!host)
-        return hf_error_code(error, HF_ENOMEM);
+        return hf_error_set_code(error, HF_ENOMEM);
     address->host = host;
     end = *host == '[' ? strchr(host, ']') : NULL;
     colon = strrchr(end ? end : host, ':');
-    if ((colon && !read_number(colon + 1, 65535, &port)) || port == 0 ||
+    if ((colon && !read_url_number(colon + 1, 65535, &port)) || port == 0 ||
         *host == '\0' || colon == host || (*host == '[' && !end))
         return hf_error_set(error, HF_EINVAL, "url: '%s' is no host:port",
                             host);
@@ -71,7 +72,7 @@ static enum hf_err read_db(struct hf_redis_address *address, struct hf_url *url,
 {
     if (*url->path == '\0' || !strcmp(url->path, "/"))
         return HF_OK;
-    if (!read_number(url->path + 1, DB_MAX, &address->db))
+    if (!read_url_number(url->path + 1, DB_MAX, &address->db))
         return hf_error_set(error, HF_EINVAL,
                             "url: '%s' is no number of a database", url->path);
     return HF_OK;
@@ -86,19 +87,21 @@ static enum hf_err read_path(struct hf_redis_address *address,
                             "in redis+unix:///run/redis.sock");
     address->host = strdup(url->path);
     if (!address->host)
-        return hf_error_code(error, HF_ENOMEM);
-    return hf_redis_number(url, "db", DB_MAX, &address->db, error);
+        return hf_error_set_code(error, HF_ENOMEM);
+    return hf_redis_address_number(url, "db", DB_MAX, &address->db, error);
 }
 
-static enum hf_err copy(char **to, const char *text, struct hf_error *error)
+static enum hf_err copy_credential(char **to, const char *text,
+                                   struct hf_error *error)
 {
     if (!text || *text == '\0')
         return HF_OK;
     *to = strdup(text);
-    return *to ? HF_OK : hf_error_code(error, HF_ENOMEM);
+    return *to ? HF_OK : hf_error_set_code(error, HF_ENOMEM);
 }
 
-static void name(struct hf_redis_address *address, const char *scheme)
+static void set_address_name(struct hf_redis_address *address,
+                             const char *scheme)
 {
     if (address->port == 0)
         (void)snprintf(address->name, sizeof(address->name), "%s://%s?db=%u",
@@ -109,7 +112,7 @@ static void name(struct hf_redis_address *address, const char *scheme)
 }
 
 /* A duration: 500ms, 30s, 2m. */
-static bool read_duration(const char *text, uint32_t *ms)
+static bool read_url_duration(const char *text, uint32_t *ms)
 {
     static const struct {
         const char *name;
@@ -126,7 +129,7 @@ static bool read_duration(const char *text, uint32_t *ms)
     for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
         if (strcmp(text + size, units[i].name) != 0)
             continue;
-        if (!read_number(digits, HF_LEASE_MAX_MS / units[i].ms, &number))
+        if (!read_url_number(digits, HF_LEASE_MAX_MS / units[i].ms, &number))
             return false;
         *ms = number * units[i].ms;
         return true;
@@ -134,7 +137,7 @@ static bool read_duration(const char *text, uint32_t *ms)
     return false;
 }
 
-static bool lists(const char *list, const char *word)
+static bool list_has_word(const char *list, const char *word)
 {
     size_t size = strlen(word);
 
@@ -149,13 +152,13 @@ static bool lists(const char *list, const char *word)
 }
 
 /* What is demanded of the server. */
-static enum hf_err read_demands(struct hf_redis_address *address,
-                                struct hf_url *url, struct hf_error *error)
+static enum hf_err read_requirements(struct hf_redis_address *address,
+                                     struct hf_url *url, struct hf_error *error)
 {
     const char *grace = hf_url_param(url, "grace");
     const char *unsafe = hf_url_param(url, "unsafe");
 
-    if (grace && !read_duration(grace, &address->grace_ms))
+    if (grace && !read_url_duration(grace, &address->grace_ms))
         return hf_error_set(error, HF_EINVAL,
                             "url: grace: '%s' is no duration such as 500ms, "
                             "30s or 2m, of a week at most",
@@ -164,13 +167,14 @@ static enum hf_err read_demands(struct hf_redis_address *address,
         return hf_error_set(error, HF_EINVAL, "url: unsafe: '%s' is not 0 or 1",
                             unsafe);
     address->unsafe = unsafe && *unsafe == '1';
-    address->requires_durable = lists(hf_url_param(url, "require"), "durable");
+    address->requires_durable =
+        list_has_word(hf_url_param(url, "require"), "durable");
     return HF_OK;
 }
 
-static enum hf_err read_all(struct hf_redis_address *address,
-                            struct hf_url *url, const char *host,
-                            struct hf_error *error)
+static enum hf_err read_address(struct hf_redis_address *address,
+                                struct hf_url *url, const char *host,
+                                struct hf_error *error)
 {
     enum hf_err err;
 
@@ -191,11 +195,11 @@ static enum hf_err read_all(struct hf_redis_address *address,
             err = read_db(address, url, error);
     }
     if (!err)
-        err = read_demands(address, url, error);
+        err = read_requirements(address, url, error);
     if (!err)
-        err = copy(&address->user, url->user, error);
+        err = copy_credential(&address->user, url->user, error);
     if (!err)
-        err = copy(&address->password, url->password, error);
+        err = copy_credential(&address->password, url->password, error);
     if (!err && address->user && !address->password)
         err = hf_error_set(error, HF_EINVAL,
                            "url: a user without a password: write user:password"
@@ -215,11 +219,11 @@ enum hf_err hf_redis_address_init(struct hf_redis_address *address,
         err = hf_redis_tls_new(url, &address->tls, error);
     if (err)
         return err;
-    err = read_all(address, url, host, error);
+    err = read_address(address, url, host, error);
     if (err)
         hf_redis_address_fini(address);
     else
-        name(address, url->scheme);
+        set_address_name(address, url->scheme);
     return err;
 }
 

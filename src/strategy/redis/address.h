@@ -42,7 +42,8 @@ void hf_redis_address_fini(struct hf_redis_address *address);
 
 /* A number among the options of `url`, at most `max`; 0 if it is not there.
  * HF_EINVAL. */
-enum hf_err hf_redis_number(struct hf_url *url, const char *name, unsigned max,
-                            unsigned *number, struct hf_error *error);
+enum hf_err hf_redis_address_number(struct hf_url *url, const char *name,
+                                    unsigned max, unsigned *number,
+                                    struct hf_error *error);
 
 #endif

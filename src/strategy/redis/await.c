@@ -3,46 +3,47 @@
 #include <poll.h>
 #include <sys/epoll.h>
 
-#define LINKS_MAX 16
+#define CONNECTIONS_MAX 16
 #define RETRY_MS 50     /* between two attempts at a server that loads */
 #define STRAGGLE_MS 250 /* for the other servers, once enough are up */
 
-static bool has_failed(const struct hf_redis_link *link)
+static bool has_connection_failed(const struct hf_redis_connection *connection)
 {
-    enum hf_err code = link->failure.code;
+    enum hf_err code = connection->failure.code;
 
-    if (link->state != HF_REDIS_DOWN)
+    if (connection->state != HF_REDIS_DOWN)
         return false;
     /* Refused at once is an answer; a server that loads comes up. */
-    return (code != HF_EUNAVAIL && code != HF_OK) || !link->greetings_heard;
+    return (code != HF_EUNAVAIL && code != HF_OK) || !connection->steps_done;
 }
 
 /* A negative descriptor is ignored by poll(). */
-static bool fill_poll(struct hf_redis_link *const *links, unsigned count,
-                      struct pollfd *fds)
+static bool fill_poll(struct hf_redis_connection *const *connections,
+                      unsigned count, struct pollfd *fds)
 {
     bool retries = false;
 
     for (unsigned i = 0; i < count; i++) {
-        const struct hf_redis_link *link = links[i];
-        bool open = link->state != HF_REDIS_DOWN && link->state != HF_REDIS_UP;
+        const struct hf_redis_connection *connection = connections[i];
+        bool open = connection->state != HF_REDIS_DOWN &&
+                    connection->state != HF_REDIS_UP;
 
         fds[i] = (struct pollfd){
-            .fd = open ? link->fd.fd : -1,
-            .events = link->fd.events & EPOLLOUT ? POLLOUT : POLLIN,
+            .fd = open ? connection->fd.fd : -1,
+            .events = connection->fd.events & EPOLLOUT ? POLLOUT : POLLIN,
         };
-        retries =
-            retries || (link->state == HF_REDIS_DOWN && !has_failed(link));
+        retries = retries || (connection->state == HF_REDIS_DOWN &&
+                              !has_connection_failed(connection));
     }
     return retries;
 }
 
 /* One round of poll(), for at most `ms`. */
-static void step(struct hf_redis_link *const *links, unsigned count,
-                 uint32_t ms)
+static void poll_connections(struct hf_redis_connection *const *connections,
+                             unsigned count, uint32_t ms)
 {
-    struct pollfd fds[LINKS_MAX];
-    bool retries = fill_poll(links, count, fds);
+    struct pollfd fds[CONNECTIONS_MAX];
+    bool retries = fill_poll(connections, count, fds);
     int ready;
 
     if (retries && ms > RETRY_MS)
@@ -50,27 +51,30 @@ static void step(struct hf_redis_link *const *links, unsigned count,
     ready = poll(fds, count, (int)ms);
     for (unsigned i = 0; i < count; i++) {
         if (ready > 0 && fds[i].revents)
-            hf_redis_link_ready(links[i],
-                                fds[i].revents & POLLOUT ? EPOLLOUT : EPOLLIN);
-        else if (ready == 0 && links[i]->state == HF_REDIS_DOWN &&
-                 !has_failed(links[i]))
-            hf_redis_link_connect(links[i]);
+            hf_redis_connection_on_ready(
+                connections[i], fds[i].revents & POLLOUT ? EPOLLOUT : EPOLLIN);
+        else if (ready == 0 && connections[i]->state == HF_REDIS_DOWN &&
+                 !has_connection_failed(connections[i]))
+            hf_redis_connection_connect(connections[i]);
     }
 }
 
-static void explain_failures(struct hf_redis_link *const *links, unsigned count)
+static void set_missing_failures(struct hf_redis_connection *const *connections,
+                                 unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
-        struct hf_redis_link *link = links[i];
+        struct hf_redis_connection *connection = connections[i];
 
-        if (link->state != HF_REDIS_UP && !link->failure.code)
-            (void)hf_error_set(&link->failure, HF_EUNAVAIL,
-                               "%s: does not answer", link->address->name);
+        if (connection->state != HF_REDIS_UP && !connection->failure.code)
+            (void)hf_error_set(&connection->failure, HF_EUNAVAIL,
+                               "%s: does not answer",
+                               connection->address->name);
     }
 }
 
-void hf_redis_await_links(struct hf_redis_link *const *links, unsigned count,
-                          unsigned enough, uint32_t timeout_ms)
+void hf_redis_await_connections(struct hf_redis_connection *const *connections,
+                                unsigned count, unsigned enough,
+                                uint32_t timeout_ms)
 {
     hf_time until = hf_time_add(hf_time_now(), timeout_ms);
     bool is_enough = false;
@@ -80,8 +84,8 @@ void hf_redis_await_links(struct hf_redis_link *const *links, unsigned count,
     for (;;) {
         up = failed = 0;
         for (unsigned i = 0; i < count; i++) {
-            up += links[i]->state == HF_REDIS_UP;
-            failed += has_failed(links[i]);
+            up += connections[i]->state == HF_REDIS_UP;
+            failed += has_connection_failed(connections[i]);
         }
         if (up >= enough && !is_enough) {
             is_enough = true;
@@ -91,7 +95,7 @@ void hf_redis_await_links(struct hf_redis_link *const *links, unsigned count,
         left = hf_time_left(until, hf_time_now());
         if (up + failed == count || left == 0)
             break;
-        step(links, count, left);
+        poll_connections(connections, count, left);
     }
-    explain_failures(links, count);
+    set_missing_failures(connections, count);
 }

@@ -10,14 +10,14 @@
 local matches = {}
 
 --@ record.lua
---@ interest.lua
+--@ patterns.lua
 if redis.call('EXISTS', KEYS[5]) == 1 then
-    matches = matching(KEYS[5], KEYS[6], key)
+    matches = matching_patterns(KEYS[5], KEYS[6], key)
 end
 --@ events.lua
---@ alive.lua
+--@ liveness.lua
 --@ queue.lua
---@ pass.lua
+--@ grant_next.lua
 
 local nonce = ARGV[1]
 local held = read_record()
@@ -30,13 +30,13 @@ if holder == nonce then
     if ARGV[3] then
         redis.call('PUBLISH', ARGV[3], key)
     end
-    hand_over(HF_EVENT_RELEASED, parse(held))
+    end_lock(HF_EVENT_RELEASED, parse_record(held))
     return {HF_OK, token}
 end
 if not claim then
     return {HF_ENOTHELD, '0'}
 end
-leave(nonce .. ARGV[2])
-tell(HF_EVENT_WITHDRAWN, '0', claim.owner, 0)
+remove_waiter(nonce .. ARGV[2])
+record_event(HF_EVENT_WITHDRAWN, '0', claim.owner, 0)
 publish()
 return {HF_OK, '0'}

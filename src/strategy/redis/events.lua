@@ -1,28 +1,28 @@
--- Included after record.lua and interest.lua: what is recorded for watchers.
+-- Included after record.lua and patterns.lua: what is recorded for watchers.
 -- Uses KEYS[7] to KEYS[9] as record.lua names them, and no ARGV.
 --
 -- Events go into a stream, and the holders that watchers know of into a hash.
--- `matches` is what matching() returned; if it is empty, nothing is recorded.
+-- `matches` is what matching_patterns() returned; if it is empty, nothing is recorded.
 
 local EVENTS_MS = 60000 -- the stream stays this long after its last watcher
 local EVENTS_KEPT = 4096
 
 local watched = #matches > 0
-local now = clock()
+local now = server_time_us()
 local now_ms = math.floor(now / 1000)
 
 local function nothing()
     return {}
 end
 
-local note_held, known_held = nothing, nothing
-local tell, tell_end, tell_expiry = nothing, nothing, nothing
+local note_holder, known_holder = nothing, nothing
+local record_event, record_end, record_expiry = nothing, nothing, nothing
 local publish = nothing
 
 if watched then
-    local told = {}
+    local recorded = {}
 
-    note_held = function(token, owner, lease)
+    note_holder = function(token, owner, lease)
         redis.call('HSET', KEYS[8], key, digits(now) .. ' ' .. token .. ' ' .. owner)
         redis.call('ZADD', KEYS[9], digits(now_ms + lease), key)
         redis.call('PEXPIRE', KEYS[8], EVENTS_MS)
@@ -31,7 +31,7 @@ if watched then
 
     -- The token and the owner that watchers know of, or nil. What was noted
     -- before anybody registered who watches now may have ended unnoticed.
-    known_held = function()
+    known_holder = function()
         local noted, token, owner = string.match(
             redis.call('HGET', KEYS[8], key) or '', '^(%d+) (%d+) (.*)$')
 
@@ -43,28 +43,28 @@ if watched then
         return nil
     end
 
-    tell = function(kind, token, owner, lease)
+    record_event = function(kind, token, owner, lease)
         local event = {kind = kind, token = token, owner = owner, lease = lease}
 
-        told[#told + 1] = event
+        recorded[#recorded + 1] = event
         if lease > 0 then
-            note_held(token, owner, lease)
+            note_holder(token, owner, lease)
         end
         return event
     end
 
-    tell_end = function(kind, token, owner)
+    record_end = function(kind, token, owner)
         redis.call('HDEL', KEYS[8], key)
         redis.call('ZREM', KEYS[9], key)
-        return tell(kind, token, owner, 0)
+        return record_event(kind, token, owner, 0)
     end
 
     -- Nobody holds the key. If watchers know of a holder, its lease has ended.
-    tell_expiry = function()
-        local token, owner = known_held()
+    record_expiry = function()
+        local token, owner = known_holder()
 
         if token then
-            return tell_end(HF_EVENT_EXPIRED, token, owner)
+            return record_end(HF_EVENT_EXPIRED, token, owner)
         end
         redis.call('ZREM', KEYS[9], key)
         return {}
@@ -72,13 +72,13 @@ if watched then
 
     -- All at once, and last: by then it is known what frees the key.
     publish = function()
-        if #told == 0 then
+        if #recorded == 0 then
             return
         end
         local last = redis.call('XREVRANGE', KEYS[7], '+', '-', 'COUNT', 1)[1]
         local index = last and tonumber(string.match(last[1], '^%d+')) or now
 
-        for _, event in ipairs(told) do
+        for _, event in ipairs(recorded) do
             index = index + 1
             redis.call('XADD', KEYS[7], 'MAXLEN', '~', EVENTS_KEPT,
                 digits(index) .. '-0', 'e',

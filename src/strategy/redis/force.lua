@@ -11,14 +11,14 @@
 local matches = {}
 
 --@ record.lua
---@ interest.lua
+--@ patterns.lua
 if redis.call('EXISTS', KEYS[5]) == 1 then
-    matches = matching(KEYS[5], KEYS[6], key)
+    matches = matching_patterns(KEYS[5], KEYS[6], key)
 end
 --@ events.lua
---@ alive.lua
+--@ liveness.lua
 --@ queue.lua
---@ pass.lua
+--@ grant_next.lua
 
 local REMEMBER_MS = 60000
 local held = read_record()
@@ -27,7 +27,7 @@ if type(held) == 'table' then
     return held
 end
 
-local lock = held and parse(held)
+local lock = held and parse_record(held)
 local broken = ARGV[3] .. ' ' .. ARGV[1]
 
 if redis.call('GET', KEYS[10]) == broken then
@@ -39,7 +39,7 @@ end
 if not lock or lock.token ~= ARGV[1] then
     return HF_ENOTOWNER
 end
-keep_queue()
+extend_queue()
 if ARGV[2] == '1' then
     local left = redis.call('PTTL', key)
 
@@ -47,10 +47,10 @@ if ARGV[2] == '1' then
     if ARGV[4] then
         redis.call('PUBLISH', ARGV[4], key)
     end
-    hand_over(HF_EVENT_FORCED, lock)
+    end_lock(HF_EVENT_FORCED, lock)
 elseif lock.forced == '0' then
     redis.call('SETRANGE', key, #('hf1 ' .. lock.token .. ' ' .. lock.nonce .. ' '), '1')
-    tell(HF_EVENT_FORCED, lock.token, lock.owner, 0)
+    record_event(HF_EVENT_FORCED, lock.token, lock.owner, 0)
     publish()
 end
 -- Holders listen, and renew at once if it is theirs. Where the user may not

@@ -25,7 +25,7 @@ enum hf_redis_shared {
     HF_REDIS_KEY_HELD,
     HF_REDIS_KEY_ENDS,
     HF_REDIS_KEY_UNTIL,
-    HF_REDIS_CHANNEL_FORCED, /* not a key: see news.c */
+    HF_REDIS_CHANNEL_FORCED, /* not a key: see pubsub.c */
     HF_REDIS_KEYS_SHARED
 };
 

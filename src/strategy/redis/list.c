@@ -10,7 +10,7 @@
     1024 /* keys in one step: the server does nothing else then */
 
 struct hf_redis_list {
-    struct hf_redis_link *server;
+    struct hf_redis_connection *server;
     hf_redis_list_fn *done; /* NULL: nobody wants the answer */
     void *arg;
     hf_time *progress; /* may be NULL */
@@ -29,16 +29,16 @@ struct hf_redis_list {
     uint8_t prefix[HF_KEY_MAX];
 };
 
-struct look {
+struct listed_read {
     struct hf_redis_call call;
     struct hf_redis_list *list;
     size_t key_size;
     uint8_t key[];
 };
 
-static void go_on(struct hf_redis_list *list);
+static void continue_list(struct hf_redis_list *list);
 
-static void clear(struct hf_redis_list *list)
+static void clear_list(struct hf_redis_list *list)
 {
     for (size_t i = 0; i < list->count; i++)
         hf_info_fini(&list->infos[i]);
@@ -49,7 +49,8 @@ static void clear(struct hf_redis_list *list)
     list->count = 0;
 }
 
-static void fail(struct hf_redis_list *list, enum hf_err err, const char *text)
+static void fail_list(struct hf_redis_list *list, enum hf_err err,
+                      const char *text)
 {
     if (list->err)
         return;
@@ -59,19 +60,20 @@ static void fail(struct hf_redis_list *list, enum hf_err err, const char *text)
 
 /* ---- The end ------------------------------------------------------------*/
 
-static int by_key(const void *a, const void *b)
+static int compare_info_keys(const void *a, const void *b)
 {
     return hf_key_compare(((const struct hf_info *)a)->key,
                           ((const struct hf_info *)b)->key);
 }
 
 /* SCAN may show a key more than once. */
-static void remove_doubles(struct hf_redis_list *list)
+static void remove_duplicates(struct hf_redis_list *list)
 {
     size_t kept = 0;
 
     if (list->count > 1)
-        qsort(list->infos, list->count, sizeof(*list->infos), by_key);
+        qsort(list->infos, list->count, sizeof(*list->infos),
+              compare_info_keys);
     for (size_t i = 0; i < list->count; i++) {
         if (kept > 0 &&
             hf_key_equal(list->infos[kept - 1].key, list->infos[i].key))
@@ -82,12 +84,13 @@ static void remove_doubles(struct hf_redis_list *list)
     list->count = kept;
 }
 
-static void finish(struct hf_redis_list *list)
+static void finish_list(struct hf_redis_list *list)
 {
-    struct hf_redis_listed listed = {.err = list->err, .cause = list->cause};
+    struct hf_redis_list_result listed = {.err = list->err,
+                                          .cause = list->cause};
 
     if (list->done) {
-        remove_doubles(list);
+        remove_duplicates(list);
         if (!list->err) {
             listed.infos = list->infos;
             listed.count = list->count;
@@ -97,13 +100,13 @@ static void finish(struct hf_redis_list *list)
         list->cause = NULL;
         list->done(list->arg, &listed);
     }
-    clear(list);
+    clear_list(list);
     free(list);
 }
 
 /* ---- A look at each key -------------------------------------------------*/
 
-static enum hf_err keep(struct hf_redis_list *list, struct hf_info *info)
+static enum hf_err keep_info(struct hf_redis_list *list, struct hf_info *info)
 {
     if (list->count == HF_LIST_MAX)
         return HF_ELIMIT;
@@ -120,73 +123,79 @@ static enum hf_err keep(struct hf_redis_list *list, struct hf_info *info)
     return HF_OK;
 }
 
-static void take_look(struct look *look, const redisReply *reply)
+static void decode_listed_read(struct listed_read *listed_read,
+                               const redisReply *reply)
 {
-    struct hf_redis_list *list = look->list;
+    struct hf_redis_list *list = listed_read->list;
     struct hf_info info = {.storage = NULL};
     bool ours = false;
-    enum hf_err err = hf_redis_take_read(
-        list->server, reply, (struct hf_key){look->key, look->key_size}, &info,
-        &ours);
+    enum hf_err err = hf_redis_reply_decode_read(
+        list->server, reply,
+        (struct hf_key){listed_read->key, listed_read->key_size}, &info, &ours);
 
     /* Strings that are no locks of ours are anything. */
     if (!err && ours && list->done)
-        err = keep(list, &info);
+        err = keep_info(list, &info);
     else if (!err)
         hf_info_fini(&info);
     if (err && info.storage)
         hf_info_fini(&info);
     if (err)
-        fail(list, err,
-             reply->type == REDIS_REPLY_ERROR ? reply->str : hf_err_text(err));
+        fail_list(list, err,
+                  reply->type == REDIS_REPLY_ERROR ? reply->str
+                                                   : hf_err_text(err));
 }
 
-static void looked(struct hf_redis_call *call, const redisReply *reply)
+static void on_listed_read_reply(struct hf_redis_call *call,
+                                 const redisReply *reply)
 {
-    struct look *look = HF_CONTAINER(call, struct look, call);
-    struct hf_redis_list *list = look->list;
+    struct listed_read *listed_read =
+        HF_CONTAINER(call, struct listed_read, call);
+    struct hf_redis_list *list = listed_read->list;
 
     if (reply)
-        take_look(look, reply);
+        decode_listed_read(listed_read, reply);
     else
-        fail(list, HF_EUNAVAIL, list->server->failure.text);
-    free(look);
+        fail_list(list, HF_EUNAVAIL, list->server->failure.text);
+    free(listed_read);
     list->pending--;
-    go_on(list);
+    continue_list(list);
 }
 
-static void look_at(struct hf_redis_list *list, struct hf_key name)
+static void send_listed_read(struct hf_redis_list *list, struct hf_key name)
 {
-    struct hf_redis_words words;
+    struct hf_redis_script_call script_call;
     struct hf_key key;
-    struct look *look;
+    struct listed_read *listed_read;
 
     if (!hf_redis_keyspace_strip(&list->server->address->space, name, &key) ||
-        hf_redis_key_is_ours(key) || key.size > HF_KEY_MAX ||
+        hf_redis_keyspace_is_reserved(key) || key.size > HF_KEY_MAX ||
         !hf_key_has_prefix(key,
                            (struct hf_key){list->prefix, list->prefix_size}))
         return;
-    look = malloc(sizeof(*look) + key.size);
-    if (!look) {
-        fail(list, HF_ENOMEM, hf_err_text(HF_ENOMEM));
+    listed_read = malloc(sizeof(*listed_read) + key.size);
+    if (!listed_read) {
+        fail_list(list, HF_ENOMEM, hf_err_text(HF_ENOMEM));
         return;
     }
-    *look =
-        (struct look){.call.reply = looked, .list = list, .key_size = key.size};
-    hf_copy(look->key, key.data, key.size);
-    hf_redis_read(&words, list->server, key);
-    if (hf_redis_link_send(list->server, &look->call, &words.args)) {
+    *listed_read = (struct listed_read){
+        .call.reply = on_listed_read_reply, .list = list, .key_size = key.size};
+    hf_copy(listed_read->key, key.data, key.size);
+    hf_redis_script_call_read(&script_call, list->server, key);
+    if (hf_redis_connection_send(list->server, &listed_read->call,
+                                 &script_call.args)) {
         list->pending++;
     } else {
-        free(look);
-        fail(list, HF_EUNAVAIL, list->server->failure.text);
+        free(listed_read);
+        fail_list(list, HF_EUNAVAIL, list->server->failure.text);
     }
 }
 
 /* ---- SCAN ---------------------------------------------------------------*/
 
 /* {cursor, keys...} */
-static bool is_scan(const struct hf_redis_list *list, const redisReply *reply)
+static bool is_scan_reply(const struct hf_redis_list *list,
+                          const redisReply *reply)
 {
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements == 0 ||
         reply->element[0]->len >= sizeof(list->cursor))
@@ -198,14 +207,16 @@ static bool is_scan(const struct hf_redis_list *list, const redisReply *reply)
     return true;
 }
 
-static void take_scan(struct hf_redis_list *list, const redisReply *reply)
+static void decode_scan_reply(struct hf_redis_list *list,
+                              const redisReply *reply)
 {
     if (reply->type == REDIS_REPLY_ERROR) {
-        fail(list, hf_redis_failure(list->server, reply), reply->str);
+        fail_list(list, hf_redis_reply_handle_error(list->server, reply),
+                  reply->str);
         return;
     }
-    if (!is_scan(list, reply)) {
-        fail(list, HF_EPROTO, "unexpected reply of the server to a scan");
+    if (!is_scan_reply(list, reply)) {
+        fail_list(list, HF_EPROTO, "unexpected reply of the server to a scan");
         return;
     }
     memcpy(list->cursor, reply->element[0]->str, reply->element[0]->len + 1);
@@ -213,49 +224,50 @@ static void take_scan(struct hf_redis_list *list, const redisReply *reply)
     if (list->done && list->progress)
         *list->progress = list->server->host->ops->now(list->server->host);
     for (size_t i = 1; i < reply->elements && !list->err; i++)
-        look_at(list, (struct hf_key){reply->element[i]->str,
-                                      reply->element[i]->len});
+        send_listed_read(list, (struct hf_key){reply->element[i]->str,
+                                               reply->element[i]->len});
 }
 
-static void scanned(struct hf_redis_call *call, const redisReply *reply)
+static void on_scan_reply(struct hf_redis_call *call, const redisReply *reply)
 {
     struct hf_redis_list *list = HF_CONTAINER(call, struct hf_redis_list, scan);
 
     if (reply)
-        take_scan(list, reply);
+        decode_scan_reply(list, reply);
     else
-        fail(list, HF_EUNAVAIL, list->server->failure.text);
+        fail_list(list, HF_EUNAVAIL, list->server->failure.text);
     list->pending--;
-    go_on(list);
+    continue_list(list);
 }
 
-static void scan(struct hf_redis_list *list)
+static void send_scan(struct hf_redis_list *list)
 {
-    struct hf_redis_args args = {.count = 0};
+    struct hf_redis_resp_args args = {.count = 0};
 
-    hf_redis_add_text(&args, "EVALSHA");
-    hf_redis_add(&args, list->server->shas[HF_REDIS_SCAN], HF_REDIS_SHA_SIZE);
-    hf_redis_add_number(&args, 0);
-    hf_redis_add_text(&args, list->cursor);
-    hf_redis_add(&args, list->pattern, list->pattern_size);
-    hf_redis_add_number(&args, SCAN_COUNT);
-    list->scan.reply = scanned;
-    if (hf_redis_link_send(list->server, &list->scan, &args))
+    hf_redis_resp_add_text(&args, "EVALSHA");
+    hf_redis_resp_add(&args, list->server->shas[HF_REDIS_SCAN],
+                      HF_REDIS_SHA_SIZE);
+    hf_redis_resp_add_number(&args, 0);
+    hf_redis_resp_add_text(&args, list->cursor);
+    hf_redis_resp_add(&args, list->pattern, list->pattern_size);
+    hf_redis_resp_add_number(&args, SCAN_COUNT);
+    list->scan.reply = on_scan_reply;
+    if (hf_redis_connection_send(list->server, &list->scan, &args))
         list->pending++;
     else
-        fail(list, HF_EUNAVAIL, list->server->failure.text);
+        fail_list(list, HF_EUNAVAIL, list->server->failure.text);
 }
 
 /* One batch after another, so that no more is held here than is wanted. */
-static void go_on(struct hf_redis_list *list)
+static void continue_list(struct hf_redis_list *list)
 {
     if (list->pending == 0 && !list->scanned && !list->err)
-        scan(list);
+        send_scan(list);
     if (list->pending == 0)
-        finish(list);
+        finish_list(list);
 }
 
-static void escape(struct hf_redis_list *list, struct hf_key prefix)
+static void escape_pattern(struct hf_redis_list *list, struct hf_key prefix)
 {
     char bytes[HF_REDIS_KEY_SIZE];
     size_t size = hf_redis_keyspace_name(&list->server->address->space, "",
@@ -271,36 +283,36 @@ static void escape(struct hf_redis_list *list, struct hf_key prefix)
     list->pattern_size = (size_t)(to - list->pattern);
 }
 
-enum hf_err hf_redis_list_start(struct hf_redis_link *server,
+enum hf_err hf_redis_list_start(struct hf_redis_connection *server,
                                 struct hf_key prefix, hf_redis_list_fn *done,
                                 void *arg, hf_time *progress,
                                 struct hf_redis_list **list)
 {
-    struct hf_redis_list *made = calloc(1, sizeof(*made));
+    struct hf_redis_list *listing = calloc(1, sizeof(*listing));
 
-    if (!made)
+    if (!listing)
         return HF_ENOMEM;
-    made->server = server;
-    made->done = done;
-    made->arg = arg;
-    made->progress = progress;
-    made->cursor[0] = '0';
-    made->prefix_size = prefix.size;
-    hf_copy(made->prefix, prefix.data, prefix.size);
-    escape(made, prefix);
-    scan(made);
-    if (made->err) {
-        clear(made);
-        free(made);
+    listing->server = server;
+    listing->done = done;
+    listing->arg = arg;
+    listing->progress = progress;
+    listing->cursor[0] = '0';
+    listing->prefix_size = prefix.size;
+    hf_copy(listing->prefix, prefix.data, prefix.size);
+    escape_pattern(listing, prefix);
+    send_scan(listing);
+    if (listing->err) {
+        clear_list(listing);
+        free(listing);
         return HF_EUNAVAIL;
     }
     if (list)
-        *list = made;
+        *list = listing;
     return HF_OK;
 }
 
 void hf_redis_list_abandon(struct hf_redis_list *list)
 {
     list->done = NULL;
-    fail(list, HF_ECANCELED, hf_err_text(HF_ECANCELED));
+    fail_list(list, HF_ECANCELED, hf_err_text(HF_ECANCELED));
 }

@@ -15,12 +15,12 @@
 local matches = {}
 
 --@ record.lua
---@ interest.lua
+--@ patterns.lua
 if redis.call('EXISTS', KEYS[5]) == 1 then
-    matches = matching(KEYS[5], KEYS[6], key)
+    matches = matching_patterns(KEYS[5], KEYS[6], key)
 end
 --@ events.lua
---@ alive.lua
+--@ liveness.lua
 --@ queue.lua
 
 local nonce, lease, mode = ARGV[1], ARGV[2], ARGV[3]
@@ -36,7 +36,7 @@ local ask_again_ms
 
 -- A token that is given comes from another server: the next one of this server
 -- is larger.
-local function take()
+local function try_lock()
     local token = ARGV[10]
 
     if not token then
@@ -45,7 +45,7 @@ local function take()
         redis.call('SET', KEYS[4], token)
     end
     redis.call('SET', key,
-        record(token, nonce, lease, ARGV[4], ARGV[5], ARGV[6]), 'PX', lease)
+        format_record(token, nonce, lease, ARGV[4], ARGV[5], ARGV[6]), 'PX', lease)
     return token
 end
 
@@ -53,21 +53,21 @@ if holder == nonce then
     return {HF_OK, token, 0}
 end
 
-local place = mode ~= '0' and redis.call('ZRANK', queue, waiter)
+local position = mode ~= '0' and redis.call('ZRANK', queue, waiter)
 
-if place then
-    keep_queue()
-    show_alive(channel, ARGV[8], ARGV[9], now_ms)
+if position then
+    extend_queue()
+    record_heartbeat(channel, ARGV[8], ARGV[9], now_ms)
 elseif mode == '2' then
     return 1
 end
 if not held then
-    --@ pass.lua
+    --@ grant_next.lua
 
-    local expiry = tell_expiry()
-    local granted, detail, all_silent = pass(waiter)
+    local expiry = record_expiry()
+    local granted, detail, all_silent = grant_next(waiter)
 
-    if all_silent and not place
+    if all_silent and not position
         and find_client(ARGV[7]).steady_ms > detail then
         detail = nil
     end
@@ -77,8 +77,8 @@ if not held then
             publish()
             return 1
         end
-        granted, detail = nonce, take()
-        tell(HF_EVENT_GRANTED, detail, ARGV[4], tonumber(lease))
+        granted, detail = nonce, try_lock()
+        record_event(HF_EVENT_GRANTED, detail, ARGV[4], tonumber(lease))
     end
     if granted == nonce then
         publish()
@@ -86,21 +86,21 @@ if not held then
     end
     ask_again_ms = not granted and detail
 end
-if not place and mode == '1' then
-    place = redis.call('ZCARD', queue)
-    if place >= HF_WAITERS_MAX then
+if not position and mode == '1' then
+    position = redis.call('ZCARD', queue)
+    if position >= HF_WAITERS_MAX then
         publish()
         return {HF_ELIMIT, 0, -2}
     end
     redis.call('ZADD', queue, redis.call('HINCRBY', claims, 'last', 1), waiter)
     redis.call('HSET', claims, nonce, lease .. ' ' .. #ARGV[4] .. ' ' ..
         #ARGV[5] .. '\n' .. ARGV[4] .. ARGV[5] .. ARGV[6])
-    keep_queue()
-    show_alive(channel, ARGV[8], ARGV[9], now_ms)
-    tell(HF_EVENT_QUEUED, '0', ARGV[4], 0)
+    extend_queue()
+    record_heartbeat(channel, ARGV[8], ARGV[9], now_ms)
+    record_event(HF_EVENT_QUEUED, '0', ARGV[4], 0)
 end
 publish()
-if not ask_again_ms and (not place or place == 0) then
+if not ask_again_ms and (not position or position == 0) then
     ask_again_ms = redis.call('PTTL', key)
 end
-return {HF_EBUSY, place and place + 1 or 0, ask_again_ms or -2}
+return {HF_EBUSY, position and position + 1 or 0, ask_again_ms or -2}

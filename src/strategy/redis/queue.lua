@@ -13,12 +13,12 @@ local NONCE_SIZE = 32
 local channels = string.sub(KEYS[4], 1, -6) .. 'c:'
 
 -- First of all: it needs no memory.
-local function keep_queue()
+local function extend_queue()
     redis.call('PEXPIRE', queue, QUEUE_MS)
     redis.call('PEXPIRE', claims, QUEUE_MS)
 end
 
-local function leave(waiter)
+local function remove_waiter(waiter)
     redis.call('ZREM', queue, waiter)
     redis.call('HDEL', claims, string.sub(waiter, 1, NONCE_SIZE))
 end

@@ -11,9 +11,9 @@
 local matches = {}
 
 --@ record.lua
---@ interest.lua
+--@ patterns.lua
 if redis.call('EXISTS', KEYS[5]) == 1 then
-    matches = matching(KEYS[5], KEYS[6], key)
+    matches = matching_patterns(KEYS[5], KEYS[6], key)
     redis.call('ZREM', KEYS[9], #matches == 0 and key or '')
 end
 --@ events.lua
@@ -21,16 +21,16 @@ end
 local held = read_record()
 local foreign = type(held) == 'table'
 local left = redis.call('PTTL', key)
-local lock = held and not foreign and parse(held)
+local lock = held and not foreign and parse_record(held)
 local index = '0'
 
-if watched and lock and known_held() ~= lock.token then
-    note_held(lock.token, lock.owner, left)
+if watched and lock and known_holder() ~= lock.token then
+    note_holder(lock.token, lock.owner, left)
 elseif watched and lock then
     redis.call('ZADD', KEYS[9], digits(now_ms + left), key)
 elseif watched then
     -- Another client may have the key now.
-    tell_expiry().freed = not held and redis.call('EXISTS', queue) == 0
+    record_expiry().freed = not held and redis.call('EXISTS', queue) == 0
     publish()
 end
 if foreign then

@@ -22,7 +22,7 @@
 
 local key, queue, claims = KEYS[1], KEYS[2], KEYS[3]
 
-local function clock() -- in microseconds
+local function server_time_us() -- in microseconds
     local time = redis.call('TIME')
     return time[1] * 1000000 + time[2]
 end
@@ -48,26 +48,26 @@ local function read_record()
 end
 
 -- One counter for all keys, which never expires. It starts at the time in
--- microseconds, and each connection raises it there (raise.lua): what a crash
+-- microseconds, and each connection raises it there (raise_tokens.lua): what a crash
 -- has lost is not granted a second time.
 local function next_token()
     local token = redis.call('INCR', KEYS[4])
 
     if token < 1e15 then -- the counter was lost, to FLUSHALL perhaps
-        token = clock()
+        token = server_time_us()
         redis.call('SET', KEYS[4], digits(token))
     end
     return digits(token)
 end
 
-local function record(token, nonce, lease, owner, note, value)
+local function format_record(token, nonce, lease, owner, note, value)
     return 'hf1 ' .. token .. ' ' .. nonce .. ' 0 000000000000000 ' ..
         string.format('%010d', lease) .. ' ' .. #owner .. ' ' .. #note ..
         ' -\n' .. owner .. note .. value
 end
 
 -- The fields of a record; nil if it is not one of ours.
-local function parse(record)
+local function parse_record(record)
     local token, nonce, forced, held, lease, owner_size, note_size, updates, at =
         string.match(record,
             '^hf1 (%d+) (%x+) ([01]) (%d+) (%d+) (%d+) (%d+) (%S+)\n()')

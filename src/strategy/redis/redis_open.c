@@ -7,72 +7,75 @@
 #define OPEN_MS 5000         /* hf_open() waits so long for a server */
 #define WAIT_REPLICAS_MAX 64 /* a number too many to be meant */
 
-static void link_up(struct hf_redis_link *link)
+static void on_connection_up(struct hf_redis_connection *connection)
 {
-    hf_redis_look_due(HF_CONTAINER(link, struct hf_redis, link));
+    hf_redis_registration_renew_all(
+        HF_CONTAINER(connection, struct hf_redis, connection));
 }
 
 /* Those whose replies are lost have heard it by their calls. */
-static void link_down(struct hf_redis_link *link)
+static void on_connection_down(struct hf_redis_connection *connection)
 {
-    (void)link;
+    (void)connection;
 }
 
-static const struct hf_redis_link_ops link_ops = {
-    .up = link_up,
-    .down = link_down,
+static const struct hf_redis_connection_ops connection_ops = {
+    .up = on_connection_up,
+    .down = on_connection_down,
 };
 
 static void close_parts(struct hf_redis *redis)
 {
-    hf_redis_listen_close(redis);
+    hf_redis_pubsub_fini(redis);
     hf_redis_watches_close(redis);
-    hf_redis_beat_close(redis);
+    hf_redis_heartbeat_close(redis);
 }
 
 static enum hf_err open_parts(struct hf_redis *redis)
 {
-    enum hf_err err =
-        hf_redis_asker_init(&redis->asker, redis->host, &redis->address.space);
+    enum hf_err err = hf_redis_identity_init(&redis->identity, redis->host,
+                                             &redis->address.space);
 
     if (!err)
-        err = hf_redis_beat_open(redis);
+        err = hf_redis_heartbeat_open(redis);
     if (err)
         return err;
     err = hf_redis_watches_open(redis);
     if (!err) {
-        err = hf_redis_listen_open(redis);
+        err = hf_redis_pubsub_init(redis);
         if (err)
             hf_redis_watches_close(redis);
     }
     if (err)
-        hf_redis_beat_close(redis);
+        hf_redis_heartbeat_close(redis);
     return err;
 }
 
-static enum hf_err connect(struct hf_redis *redis, struct hf_error *error)
+static enum hf_err open_connection(struct hf_redis *redis,
+                                   struct hf_error *error)
 {
     enum hf_err err = open_parts(redis);
-    struct hf_redis_link *link = &redis->link;
+    struct hf_redis_connection *connection = &redis->connection;
 
     if (err)
-        return hf_error_code(error, err);
-    err =
-        hf_redis_link_open(link, redis->host, &redis->address, &link_ops, NULL);
+        return hf_error_set_code(error, err);
+    err = hf_redis_connection_open(connection, redis->host, &redis->address,
+                                   &connection_ops, NULL);
     if (err) {
         close_parts(redis);
-        return hf_error_code(error, err);
+        return hf_error_set_code(error, err);
     }
-    hf_redis_await_links(&link, 1, 1, OPEN_MS);
-    err = link->failure.code;
-    if (link->state == HF_REDIS_UP)
-        err = hf_redis_check_eviction(&link->promises, link->address,
-                                      &link->failure);
+    hf_redis_await_connections(&connection, 1, 1, OPEN_MS);
+    err = connection->failure.code;
+    if (connection->state == HF_REDIS_UP)
+        err = hf_redis_server_info_check_eviction(&connection->server_info,
+                                                  connection->address,
+                                                  &connection->failure);
     if (!err)
         return HF_OK;
     if (error)
-        *error = link->failure;
-    hf_redis_link_close(link);
+        *error = connection->failure;
+    hf_redis_connection_close(connection);
     close_parts(redis);
     return err;
 }
@@ -84,17 +87,17 @@ static enum hf_err redis_open(void *self, struct hf_url *url,
     enum hf_err err;
 
     redis->host = host;
-    hf_list_init(&redis->requests);
-    hf_list_init(&redis->gathered);
-    hf_list_init(&redis->until_heard);
-    err = hf_redis_number(url, "wait_replicas", WAIT_REPLICAS_MAX,
-                          &redis->wait_replicas, error);
+    hf_dlist_init(&redis->requests);
+    hf_dlist_init(&redis->batched);
+    hf_dlist_init(&redis->until_subscribed);
+    err = hf_redis_address_number(url, "wait_replicas", WAIT_REPLICAS_MAX,
+                                  &redis->wait_replicas, error);
     if (err)
         return err;
     err = hf_redis_address_init(&redis->address, url, url->hosts, error);
     if (err)
         return err;
-    err = connect(redis, error);
+    err = open_connection(redis, error);
     if (err)
         hf_redis_address_fini(&redis->address);
     return err;
@@ -103,7 +106,7 @@ static enum hf_err redis_open(void *self, struct hf_url *url,
 /* After a failover to a replica that had not heard of it, neither the lock nor
  * the token need be there: that cannot be promised, nor that the server's
  * clock is not set. */
-static uint32_t caps(const void *self)
+static uint32_t redis_caps(const void *self)
 {
     const struct hf_redis *redis = self;
     uint32_t caps = HF_CAP_FENCE | HF_CAP_FIFO | HF_CAP_PUSH |
@@ -111,9 +114,9 @@ static uint32_t caps(const void *self)
                     HF_CAP_FLEET;
 
     /* A policy that evicts locks also evicts queues and the token counter. */
-    if (*redis->link.promises.evicts)
+    if (*redis->connection.server_info.eviction_policy)
         caps &= ~(uint32_t)(HF_CAP_FENCE | HF_CAP_FIFO);
-    else if (redis->link.promises.durable)
+    else if (redis->connection.server_info.durable)
         caps |= HF_CAP_DURABLE;
     return caps;
 }
@@ -121,27 +124,27 @@ static uint32_t caps(const void *self)
 static void redis_describe(const void *self, hf_fact_fn *each, void *arg)
 {
     const struct hf_redis *redis = self;
-    const struct hf_redis_promises *promises = &redis->link.promises;
+    const struct hf_redis_server_info *server = &redis->connection.server_info;
     char text[HF_REDIS_VERSION_SIZE + 8];
 
     each("address", redis->address.name, arg);
-    (void)snprintf(text, sizeof(text), "Redis %s", promises->version);
+    (void)snprintf(text, sizeof(text), "Redis %s", server->version);
     each("server", text, arg);
     each("persistence",
-         promises->durable ? "each write is on disk before its reply"
-                           : "a restart may forget locks that are held",
+         server->durable ? "each write is on disk before its reply"
+                         : "a restart may forget locks that are held",
          arg);
-    if (*promises->evicts)
-        each("eviction", promises->evicts, arg);
+    if (*server->eviction_policy)
+        each("eviction", server->eviction_policy, arg);
 }
 
 static void redis_close(void *self)
 {
     struct hf_redis *redis = self;
 
-    redis->host->ops->unpost(redis->host, &redis->gather);
-    hf_redis_link_close(&redis->link);
-    hf_redis_link_close(&redis->news);
+    redis->host->ops->unpost(redis->host, &redis->batch_post);
+    hf_redis_connection_close(&redis->connection);
+    hf_redis_connection_close(&redis->pubsub);
     close_parts(redis);
     hf_redis_address_fini(&redis->address);
 }
@@ -149,8 +152,9 @@ static void redis_close(void *self)
 #define STRATEGY(name)                                                         \
     {                                                                          \
         .scheme = (name), .size = sizeof(struct hf_redis), .open = redis_open, \
-        .caps = caps, .describe = redis_describe, .submit = hf_redis_submit,   \
-        .cancel = hf_redis_cancel, .close = redis_close,                       \
+        .caps = redis_caps, .describe = redis_describe,                        \
+        .submit = hf_redis_submit, .cancel = hf_redis_cancel,                  \
+        .close = redis_close,                                                  \
     }
 
 const struct hf_strategy hf_strategy_redis = STRATEGY("redis");

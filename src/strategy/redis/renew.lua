@@ -31,16 +31,16 @@ if tonumber(ARGV[2]) >= left then
     left = tonumber(ARGV[2])
 end
 if redis.call('EXISTS', KEYS[5]) == 1 then
-    --@ interest.lua
-    local matches = matching(KEYS[5], KEYS[6], KEYS[1])
+    --@ patterns.lua
+    local matches = matching_patterns(KEYS[5], KEYS[6], KEYS[1])
 
     if #matches > 0 then
         --@ record.lua
         --@ events.lua
 
-        local lock = parse(redis.call('GET', key))
+        local lock = parse_record(redis.call('GET', key))
 
-        tell(HF_EVENT_RENEWED, lock.token, lock.owner, left)
+        record_event(HF_EVENT_RENEWED, lock.token, lock.owner, left)
         publish()
     end
 end

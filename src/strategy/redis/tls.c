@@ -13,8 +13,8 @@ struct hf_redis_tls {
     SSL_CTX *context;
 };
 
-static enum hf_err refuse(struct hf_error *error, const char *option,
-                          const char *path)
+static enum hf_err fail_tls_option(struct hf_error *error, const char *option,
+                                   const char *path)
 {
     const char *why = ERR_reason_error_string(ERR_get_error());
 
@@ -22,8 +22,8 @@ static enum hf_err refuse(struct hf_error *error, const char *option,
                         why ? why : "cannot be used");
 }
 
-static enum hf_err read_files(struct hf_redis_tls *tls, struct hf_url *url,
-                              struct hf_error *error)
+static enum hf_err load_tls_files(struct hf_redis_tls *tls, struct hf_url *url,
+                                  struct hf_error *error)
 {
     const char *cacert = hf_url_param(url, "cacert");
     const char *cert = hf_url_param(url, "cert");
@@ -31,24 +31,24 @@ static enum hf_err read_files(struct hf_redis_tls *tls, struct hf_url *url,
 
     if (cacert ? SSL_CTX_load_verify_locations(tls->context, cacert, NULL) != 1
                : SSL_CTX_set_default_verify_paths(tls->context) != 1)
-        return refuse(error, "cacert", cacert ? cacert : "");
+        return fail_tls_option(error, "cacert", cacert ? cacert : "");
     if (!cert != !key)
         return hf_error_set(error, HF_EINVAL, "url: cert and key go together");
     if (cert && SSL_CTX_use_certificate_chain_file(tls->context, cert) != 1)
-        return refuse(error, "cert", cert);
+        return fail_tls_option(error, "cert", cert);
     if (key &&
         SSL_CTX_use_PrivateKey_file(tls->context, key, SSL_FILETYPE_PEM) != 1)
-        return refuse(error, "key", key);
+        return fail_tls_option(error, "key", key);
     return HF_OK;
 }
 
-enum hf_err hf_redis_tls_new(struct hf_url *url, struct hf_redis_tls **made,
+enum hf_err hf_redis_tls_new(struct hf_url *url, struct hf_redis_tls **result,
                              struct hf_error *error)
 {
     struct hf_redis_tls *tls;
     enum hf_err err;
 
-    *made = NULL;
+    *result = NULL;
     if (strcmp(url->scheme, "rediss") != 0)
         return HF_OK;
     tls = calloc(1, sizeof(*tls));
@@ -56,14 +56,14 @@ enum hf_err hf_redis_tls_new(struct hf_url *url, struct hf_redis_tls **made,
         tls->context = SSL_CTX_new(TLS_client_method());
     if (!tls || !tls->context) {
         free(tls);
-        return hf_error_code(error, HF_ENOMEM);
+        return hf_error_set_code(error, HF_ENOMEM);
     }
     SSL_CTX_set_verify(tls->context, SSL_VERIFY_PEER, NULL);
-    err = read_files(tls, url, error);
+    err = load_tls_files(tls, url, error);
     if (err)
         hf_redis_tls_free(tls);
     else
-        *made = tls;
+        *result = tls;
     return err;
 }
 
@@ -92,14 +92,14 @@ bool hf_redis_tls_begin(struct hf_redis_tls *tls, redisContext *context,
     return true;
 }
 
-const char *hf_redis_tls_failure(void)
+const char *hf_redis_tls_error_text(void)
 {
     return ERR_reason_error_string(ERR_get_error());
 }
 
 #else
 
-const char *hf_redis_tls_failure(void)
+const char *hf_redis_tls_error_text(void)
 {
     return NULL;
 }

@@ -26,6 +26,6 @@ bool hf_redis_tls_begin(struct hf_redis_tls *tls, redisContext *context,
 
 /* Why a connection of this thread's has failed just now, in the words of TLS;
  * NULL where it was something else. */
-const char *hf_redis_tls_failure(void);
+const char *hf_redis_tls_error_text(void);
 
 #endif

@@ -36,8 +36,8 @@ if others == 0 then
     return HF_OK
 end
 
---@ interest.lua
-local matches = others >= 2 and matching(KEYS[5], KEYS[6], KEYS[1]) or {}
+--@ patterns.lua
+local matches = others >= 2 and matching_patterns(KEYS[5], KEYS[6], KEYS[1]) or {}
 
 if others == 2 and #matches == 0 then
     redis.call('DEL', KEYS[1])
@@ -46,9 +46,9 @@ end
 
 --@ record.lua
 --@ events.lua
---@ alive.lua
+--@ liveness.lua
 --@ queue.lua
---@ pass.lua
+--@ grant_next.lua
 
-hand_over(HF_EVENT_RELEASED, watched and parse(read_record()) or {})
+end_lock(HF_EVENT_RELEASED, watched and parse_record(read_record()) or {})
 return HF_OK

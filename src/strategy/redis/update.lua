@@ -12,9 +12,9 @@
 local matches = {}
 
 --@ record.lua
---@ interest.lua
+--@ patterns.lua
 if redis.call('EXISTS', KEYS[5]) == 1 then
-    matches = matching(KEYS[5], KEYS[6], key)
+    matches = matching_patterns(KEYS[5], KEYS[6], key)
 end
 --@ events.lua
 
@@ -31,7 +31,7 @@ if string.sub(held, 1, #ARGV[1]) ~= ARGV[1] then
     return HF_ENOTOWNER
 end
 
-local lock = parse(held)
+local lock = parse_record(held)
 local kept = {ARGV[5] .. '.' .. ARGV[6]}
 
 for client, sequence in string.gmatch(lock.updates, '(%x+)%.(%d+)') do
@@ -51,6 +51,6 @@ redis.call('SET', key, 'hf1 ' .. lock.token .. ' ' .. lock.nonce .. ' ' ..
     #lock.owner .. ' ' .. lock.note_size .. ' ' .. table.concat(kept, ',') ..
     '\n' .. lock.owner .. string.sub(held, lock.note_at, lock.value_at - 1) ..
     ARGV[2], 'KEEPTTL')
-tell(HF_EVENT_UPDATED, lock.token, lock.owner, 0)
+record_event(HF_EVENT_UPDATED, lock.token, lock.owner, 0)
 publish()
 return HF_OK

@@ -1,8 +1,8 @@
 /* watch.c - what is watched: events, read from the server's stream.
  *
  * What is watched is registered with the server, and again at each tick: events
- * of nothing else are recorded (interest.lua). A message only says that there
- * are events (news.c): they are in a stream, from which each watch reads from
+ * of nothing else are recorded (patterns.lua). A message only says that there
+ * are events (pubsub.c): they are in a stream, from which each watch reads from
  * where it stands. So what is missed is found after the next message, or when a
  * connection is up again, or at the next tick. */
 #include <stdio.h>
@@ -21,11 +21,11 @@ uint64_t hf_redis_watches_wanted(const struct hf_redis *redis)
 {
     uint64_t lowest = UINT64_MAX;
 
-    for (struct hf_list *link = redis->watches.next; link != &redis->watches;
+    for (struct hf_dlist *link = redis->watches.next; link != &redis->watches;
          link = link->next) {
         const struct hf_redis_watch *watch = hf_redis_watch_of(link);
 
-        if (!watch->gone && watch->next > 0 && watch->next < lowest)
+        if (!watch->removed && watch->next > 0 && watch->next < lowest)
             lowest = watch->next;
     }
     return lowest;
@@ -35,10 +35,10 @@ uint64_t hf_redis_watches_wanted(const struct hf_redis *redis)
 void hf_redis_watches_catch_up(struct hf_redis *redis, uint64_t index)
 {
     if (hf_redis_watches_wanted(redis) <= index)
-        hf_redis_fetch(redis);
+        hf_redis_watch_fetch(redis);
 }
 
-void hf_redis_tick_at(struct hf_redis *redis, hf_time at)
+void hf_redis_watch_set_tick(struct hf_redis *redis, hf_time at)
 {
     redis->tick_at = at;
     hf_timer_set(redis->host, &redis->tick, at);
@@ -46,30 +46,31 @@ void hf_redis_tick_at(struct hf_redis *redis, hf_time at)
 
 static void free_watch(struct hf_redis *redis, struct hf_redis_watch *watch)
 {
-    hf_redis_watch_unmap(redis, watch);
-    hf_list_remove(&watch->link);
+    hf_redis_registration_remove(redis, watch);
+    hf_dlist_remove(&watch->link);
     free(watch);
 }
 
 /* Free those that are gone, unless somebody is among them. */
 void hf_redis_watches_sweep(struct hf_redis *redis)
 {
-    struct hf_list *link = redis->watches.next;
+    struct hf_dlist *link = redis->watches.next;
 
-    if (redis->telling)
+    if (redis->reporting)
         return;
     while (link != &redis->watches) {
         struct hf_redis_watch *watch = hf_redis_watch_of(link);
 
         link = link->next;
-        if (watch->gone)
+        if (watch->removed)
             free_watch(redis, watch);
     }
-    if (hf_list_empty(&redis->watches))
-        hf_redis_tick_at(redis, HF_NEVER);
+    if (hf_dlist_is_empty(&redis->watches))
+        hf_redis_watch_set_tick(redis, HF_NEVER);
 }
 
-static bool concerns(const struct hf_redis_watch *watch, struct hf_key key)
+static bool is_event_of_watch(const struct hf_redis_watch *watch,
+                              struct hf_key key)
 {
     struct hf_key own = {watch->key, watch->key_size};
 
@@ -85,18 +86,18 @@ static void report_event(struct hf_redis *redis, struct hf_redis_watch *watch,
         .event = {.kind = HF_EVENT_DROPPED, .index = event->index, .owner = ""},
     };
 
-    if (watch->gone || watch->next == 0 || event->index < watch->next)
+    if (watch->removed || watch->next == 0 || event->index < watch->next)
         return;
     if (event->index > watch->next)
         redis->host->ops->event(redis->host, &push);
     watch->next = event->index + 1;
     push.event = *event;
-    if (!watch->gone && event->kind && concerns(watch, event->key))
+    if (!watch->removed && event->kind && is_event_of_watch(watch, event->key))
         redis->host->ops->event(redis->host, &push);
 }
 
 /* The text of a stream's entry; NULL if it is not one of ours. */
-static const redisReply *text_of(const redisReply *entry)
+static const redisReply *entry_text(const redisReply *entry)
 {
     const redisReply *fields;
 
@@ -111,24 +112,27 @@ static const redisReply *text_of(const redisReply *entry)
 
 /* KIND TOKEN FREED LEASE OWNER_SIZE\n, owner, key. An empty one is the first
  * of a stream: it tells that others may be missing before it. */
-static bool parse(const struct hf_redis_keyspace *space,
-                  const redisReply *entry, struct hf_event *event,
-                  char owner[HF_NOTE_MAX + 1], uint32_t *lease_ms)
+static bool parse_event(const struct hf_redis_keyspace *space,
+                        const redisReply *entry, struct hf_event *event,
+                        char owner[HF_NOTE_MAX + 1], uint32_t *lease_ms)
 {
-    const redisReply *text = text_of(entry);
+    const redisReply *text = entry_text(entry);
     uint64_t kind, freed, lease, owner_size;
     const char *at;
 
     if (!text)
         return false;
-    *event = (struct hf_event){.index = hf_redis_digits(entry->element[0]),
-                               .owner = ""};
+    *event = (struct hf_event){
+        .index = hf_redis_reply_number(entry->element[0]), .owner = ""};
     at = text->str;
     if (text->len == 0)
         return true;
-    if (!hf_redis_next(&at, &kind) || !hf_redis_next(&at, &event->token) ||
-        !hf_redis_next(&at, &freed) || !hf_redis_next(&at, &lease) ||
-        !hf_redis_next(&at, &owner_size) || owner_size > HF_NOTE_MAX ||
+    if (!hf_redis_reply_next_number(&at, &kind) ||
+        !hf_redis_reply_next_number(&at, &event->token) ||
+        !hf_redis_reply_next_number(&at, &freed) ||
+        !hf_redis_reply_next_number(&at, &lease) ||
+        !hf_redis_reply_next_number(&at, &owner_size) ||
+        owner_size > HF_NOTE_MAX ||
         owner_size > text->len - (size_t)(at - text->str))
         return false;
     memcpy(owner, at, owner_size);
@@ -144,39 +148,40 @@ static bool parse(const struct hf_redis_keyspace *space,
 }
 
 /* A lease that is begun or renewed may be the next to end. */
-static void end_in(struct hf_redis *redis, uint32_t ms)
+static void advance_tick(struct hf_redis *redis, uint32_t ms)
 {
     struct hf_host *host = redis->host;
     hf_time at = hf_time_add(host->ops->now(host), ms);
 
     if (at < redis->tick_at)
-        hf_redis_tick_at(redis, at);
+        hf_redis_watch_set_tick(redis, at);
 }
 
-static void tell_all(struct hf_redis *redis, const redisReply *entries)
+static void report_stream_events(struct hf_redis *redis,
+                                 const redisReply *entries)
 {
     char owner[HF_NOTE_MAX + 1];
     struct hf_event event;
     uint32_t lease_ms = 0;
 
-    redis->telling = true;
+    redis->reporting = true;
     for (size_t i = 0; i < entries->elements; i++) {
-        if (!parse(&redis->address.space, entries->element[i], &event, owner,
-                   &lease_ms))
+        if (!parse_event(&redis->address.space, entries->element[i], &event,
+                         owner, &lease_ms))
             continue;
-        for (struct hf_list *link = redis->watches.next;
+        for (struct hf_dlist *link = redis->watches.next;
              link != &redis->watches; link = link->next)
             report_event(redis, hf_redis_watch_of(link), &event);
         if (event.kind == HF_EVENT_GRANTED || event.kind == HF_EVENT_RENEWED)
-            end_in(redis, lease_ms + 1);
+            advance_tick(redis, lease_ms + 1);
     }
-    redis->telling = false;
+    redis->reporting = false;
     hf_redis_watches_sweep(redis);
 }
 
 /* ---- Fetching -----------------------------------------------------------*/
 
-static void fetched(struct hf_redis_call *call, const redisReply *reply)
+static void on_fetch_reply(struct hf_redis_call *call, const redisReply *reply)
 {
     struct hf_redis *redis = HF_CONTAINER(call, struct hf_redis, fetch);
     bool more = false;
@@ -184,17 +189,17 @@ static void fetched(struct hf_redis_call *call, const redisReply *reply)
     redis->fetching = false;
     if (reply && reply->type == REDIS_REPLY_ARRAY) {
         more = reply->elements == FETCH_COUNT;
-        tell_all(redis, reply);
+        report_stream_events(redis, reply);
         if (more || redis->fetch_again)
-            hf_redis_fetch(redis);
+            hf_redis_watch_fetch(redis);
     } else if (reply && reply->type == REDIS_REPLY_ERROR) {
-        (void)hf_redis_failure(&redis->link, reply);
+        (void)hf_redis_reply_handle_error(&redis->connection, reply);
     }
 }
 
-void hf_redis_fetch(struct hf_redis *redis)
+void hf_redis_watch_fetch(struct hf_redis *redis)
 {
-    struct hf_redis_args args = {.count = 0};
+    struct hf_redis_resp_args args = {.count = 0};
     uint64_t from = hf_redis_watches_wanted(redis);
     char first[32];
 
@@ -202,58 +207,60 @@ void hf_redis_fetch(struct hf_redis *redis)
     if (redis->fetching || from == UINT64_MAX)
         return;
     (void)snprintf(first, sizeof(first), "%llu-0", (unsigned long long)from);
-    hf_redis_add_text(&args, "XRANGE");
-    hf_redis_add_text(&args, redis->address.space.shared[HF_REDIS_KEY_EVENTS]);
-    hf_redis_add_text(&args, first);
-    hf_redis_add_text(&args, "+");
-    hf_redis_add_text(&args, "COUNT");
-    hf_redis_add_number(&args, FETCH_COUNT);
-    redis->fetch.reply = fetched;
-    redis->fetching = hf_redis_link_send(&redis->link, &redis->fetch, &args);
+    hf_redis_resp_add_text(&args, "XRANGE");
+    hf_redis_resp_add_text(&args,
+                           redis->address.space.shared[HF_REDIS_KEY_EVENTS]);
+    hf_redis_resp_add_text(&args, first);
+    hf_redis_resp_add_text(&args, "+");
+    hf_redis_resp_add_text(&args, "COUNT");
+    hf_redis_resp_add_number(&args, FETCH_COUNT);
+    redis->fetch.reply = on_fetch_reply;
+    redis->fetching =
+        hf_redis_connection_send(&redis->connection, &redis->fetch, &args);
 }
 
-void hf_redis_watch_refuse(struct hf_redis *redis, struct hf_redis_watch *watch,
-                           enum hf_err err, const char *text)
+void hf_redis_watch_fail(struct hf_redis *redis, struct hf_redis_watch *watch,
+                         enum hf_err err, const char *text)
 {
     struct hf_request *request = watch->opening;
 
     watch->opening = NULL;
-    watch->gone = true;
+    watch->removed = true;
     request->answer.result.err = err;
-    hf_redis_explain(&request->answer, text);
+    hf_redis_reply_set_cause(&request->answer, text);
     redis->host->ops->answer(redis->host, request);
 }
 
-void hf_redis_refuse_watches(struct hf_redis *redis, enum hf_err err,
-                             const char *text)
+void hf_redis_watches_fail(struct hf_redis *redis, enum hf_err err,
+                           const char *text)
 {
-    for (struct hf_list *link = redis->watches.next; link != &redis->watches;
+    for (struct hf_dlist *link = redis->watches.next; link != &redis->watches;
          link = link->next) {
         struct hf_redis_watch *watch = hf_redis_watch_of(link);
 
         if (watch->opening)
-            hf_redis_watch_refuse(redis, watch, err, text);
+            hf_redis_watch_fail(redis, watch, err, text);
     }
     hf_redis_watches_sweep(redis);
 }
 
 /* ---- Requests -----------------------------------------------------------*/
 
-static struct hf_redis_watch *find_watch(const struct hf_redis *redis,
-                                         uint64_t number)
+static struct hf_redis_watch *find_redis_watch(const struct hf_redis *redis,
+                                               uint64_t number)
 {
-    for (struct hf_list *link = redis->watches.next; link != &redis->watches;
+    for (struct hf_dlist *link = redis->watches.next; link != &redis->watches;
          link = link->next) {
         struct hf_redis_watch *watch = hf_redis_watch_of(link);
 
-        if (watch->number == number && !watch->gone)
+        if (watch->number == number && !watch->removed)
             return watch;
     }
     return NULL;
 }
 
-static struct hf_redis_watch *add_watch(struct hf_redis *redis,
-                                        struct hf_request *request)
+static struct hf_redis_watch *add_redis_watch(struct hf_redis *redis,
+                                              struct hf_request *request)
 {
     struct hf_key key = request->command.key;
     struct hf_redis_watch *watch = calloc(1, sizeof(*watch) + key.size);
@@ -264,46 +271,46 @@ static struct hf_redis_watch *add_watch(struct hf_redis *redis,
     watch->exact = request->exact;
     watch->key_size = key.size;
     hf_copy(watch->key, key.data, key.size);
-    hf_list_push_back(&redis->watches, &watch->link);
-    hf_redis_watch_map(redis, watch);
+    hf_dlist_push_back(&redis->watches, &watch->link);
+    hf_redis_registration_add(redis, watch);
     return watch;
 }
 
-void hf_redis_watch(struct hf_redis *redis, struct hf_request *request)
+void hf_redis_watch_start(struct hf_redis *redis, struct hf_request *request)
 {
-    struct hf_redis_watch *watch = find_watch(redis, request->watch);
+    struct hf_redis_watch *watch = find_redis_watch(redis, request->watch);
 
     if (!watch)
-        watch = add_watch(redis, request);
-    if (!watch || !hf_redis_news_open(redis)) {
+        watch = add_redis_watch(redis, request);
+    if (!watch || !hf_redis_pubsub_open(redis)) {
         request->answer.result.err = HF_ENOMEM;
         redis->host->ops->answer(redis->host, request);
         if (watch)
-            hf_redis_unwatch(redis, request->watch);
+            hf_redis_watch_stop(redis, request->watch);
         return;
     }
     watch->opening = request;
     watch->part = 0;
     if (watch->subscribed)
-        hf_redis_look_new(redis);
+        hf_redis_registration_send_new(redis);
     else
-        hf_redis_watch_subscribe(redis, watch);
+        hf_redis_registration_subscribe(redis, watch);
 }
 
-void hf_redis_unwatch(struct hf_redis *redis, uint64_t number)
+void hf_redis_watch_stop(struct hf_redis *redis, uint64_t number)
 {
-    struct hf_redis_watch *watch = find_watch(redis, number);
+    struct hf_redis_watch *watch = find_redis_watch(redis, number);
 
     if (watch) {
-        watch->gone = true;
-        hf_redis_watch_unsubscribe(redis, watch);
+        watch->removed = true;
+        hf_redis_registration_unsubscribe(redis, watch);
     }
     hf_redis_watches_sweep(redis);
 }
 
 void hf_redis_watch_cancel(struct hf_redis *redis, struct hf_request *request)
 {
-    struct hf_redis_watch *watch = find_watch(redis, request->watch);
+    struct hf_redis_watch *watch = find_redis_watch(redis, request->watch);
 
     if (watch && watch->opening == request)
         watch->opening = NULL;
@@ -313,19 +320,19 @@ void hf_redis_watch_cancel(struct hf_redis *redis, struct hf_request *request)
 
 enum hf_err hf_redis_watches_open(struct hf_redis *redis)
 {
-    hf_list_init(&redis->watches);
+    hf_dlist_init(&redis->watches);
     hf_map_init(&redis->watches_by_pattern);
     redis->round = 1;
-    redis->tick.fire = hf_redis_on_tick;
+    redis->tick.fire = hf_redis_registration_on_tick;
     redis->tick_at = HF_NEVER;
     return redis->host->ops->timer_add(redis->host, &redis->tick);
 }
 
 void hf_redis_watches_close(struct hf_redis *redis)
 {
-    struct hf_list *link;
+    struct hf_dlist *link;
 
-    while ((link = hf_list_first(&redis->watches)))
+    while ((link = hf_dlist_first(&redis->watches)))
         free_watch(redis, hf_redis_watch_of(link));
     hf_map_fini(&redis->watches_by_pattern);
     redis->host->ops->timer_remove(redis->host, &redis->tick);

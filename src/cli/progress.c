@@ -1,0 +1,92 @@
+#include "progress.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "failure.h"
+#include "text.h"
+
+#define WIDTH_OTHERWISE 80
+
+void progress_init(struct progress *progress, bool wanted)
+{
+    *progress = (struct progress){.wanted = wanted && isatty(STDERR_FILENO)};
+}
+
+/* In the background the line would run into what the user types. */
+static bool in_foreground(void)
+{
+    return tcgetpgrp(STDERR_FILENO) == getpgrp();
+}
+
+static size_t width_of_terminal(void)
+{
+    struct winsize size;
+
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) || size.ws_col == 0)
+        return WIDTH_OTHERWISE;
+    return size.ws_col;
+}
+
+/* Cut `text` where it would fill the last column and wrap: a line that wraps
+ * cannot be written over. */
+static void cut_to_width(char *text, size_t columns)
+{
+    for (char *c = text; *c; c++) {
+        if (((unsigned char)*c & 0xc0) == 0x80)
+            continue;
+        if (columns-- == 0) {
+            *c = '\0';
+            return;
+        }
+    }
+}
+
+/* The caller's to free. */
+static char *describe_wait(const struct hf_info *info, uint32_t position)
+{
+    bool noted = info->note && *info->note;
+    char *key = text_quote(info->key.data, info->key.size);
+    char *owner = text_label(info->owner ? info->owner : "");
+    char *note = text_label(noted ? info->note : "");
+    char span[TEXT_SPAN_SIZE], queued[40] = "";
+    char *text;
+
+    text_span(info->held_ms, span);
+    if (position > 0)
+        (void)snprintf(queued, sizeof(queued), ", position %u", position);
+    if (asprintf(&text, "holdfast: waiting for %s%s, held by %s for %s%s%s%s",
+                 key, queued, *owner ? owner : "another", span,
+                 noted ? " (" : "", note, noted ? ")" : "") < 0)
+        failure_no_memory();
+    free(note);
+    free(owner);
+    free(key);
+    return text;
+}
+
+void progress_show(struct progress *progress, const struct hf_info *info,
+                   uint32_t position)
+{
+    char *text;
+
+    if (!progress->wanted || !info->held || !in_foreground())
+        return;
+    text = describe_wait(info, position);
+    cut_to_width(text, width_of_terminal() - 1);
+    (void)fprintf(stderr, "\r%s\033[K", text);
+    (void)fflush(stderr);
+    progress->shown = true;
+    free(text);
+}
+
+void progress_clear(struct progress *progress)
+{
+    if (!progress->shown)
+        return;
+    (void)fputs("\r\033[K", stderr);
+    (void)fflush(stderr);
+    progress->shown = false;
+}

@@ -1,0 +1,25 @@
+/* progress.h - one line on a terminal that shows what is waited for.
+ *
+ * It is overwritten in place, and removed at the end. */
+#ifndef CLI_PROGRESS_H
+#define CLI_PROGRESS_H
+
+#include <holdfast.h>
+
+struct progress {
+    bool wanted; /* stderr is a terminal */
+    bool shown;
+};
+
+void progress_init(struct progress *progress, bool wanted);
+
+/* Show "holdfast: waiting for nightly, position 2, held by report[12]@web for
+ * 2m 3s (its note)". `info` is what was last read; `position` is
+ * 0 if it is not known. In the background of the terminal, nothing is shown. */
+void progress_show(struct progress *progress, const struct hf_info *info,
+                   uint32_t position);
+
+/* Remove it. */
+void progress_clear(struct progress *progress);
+
+#endif

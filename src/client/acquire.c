@@ -1,0 +1,488 @@
+/* acquire.c - one claim: from asking to held or refused. */
+#include "client/acquire.h"
+
+#include <string.h>
+
+#include "client/client.h"
+#include "client/drift.h"
+#include "client/release.h"
+#include "client/validity.h"
+#include "client/withdrawal.h"
+
+#define POLL_MS 1000 /* a lost push costs at most about this */
+#define POLL_MIN_MS 20
+#define WITHDRAW_MS 1000 /* how long a withdrawal is awaited */
+#define LOST_BIT (1u << HF_LOCK_EVENT_LOST)
+
+static void set_acquire_timer(struct hf_lock *lock, hf_time at)
+{
+    hf_timer_set(&lock->client->host, &lock->timer, at);
+}
+
+/* ---- How a claim ends ---------------------------------------------------*/
+
+static void remove_from_waiting(struct hf_lock *lock)
+{
+    if (lock->in_map)
+        hf_map_remove(&lock->client->waiting, &lock->by_nonce);
+    lock->in_map = false;
+}
+
+/* Tell everyone who waits for the end of this claim. */
+static void finish_claim(struct hf_lock *lock, enum hf_err err,
+                         const char *text)
+{
+    struct hf_claimant *claimant = lock->claimant;
+    struct hf_future *releasing = lock->releasing;
+    struct hf_dlist *link;
+
+    hf_handle_ref(lock); /* the claimant may hold the last but this */
+    lock->claim_result = err;
+    lock->claimant = NULL;
+    if (err)
+        hf_handle_set_failure(lock, err, text);
+    while ((link = hf_dlist_take(&lock->claim_waiters))) {
+        struct hf_acquire_waiter *waiter =
+            HF_CONTAINER(link, struct hf_acquire_waiter, link);
+
+        waiter->err = err;
+        hf_loop_release(&waiter->blocked);
+    }
+    if (claimant) {
+        if (!err)
+            lock->answered = claimant;
+        if (claimant->out && !err) {
+            *claimant->out = lock;
+            claimant->granted = true;
+            lock->user_has_reference = true;
+        }
+        hf_future_answer(&claimant->future, err, text);
+    }
+    if (releasing && !err) {
+        hf_release_begin(lock);
+    } else if (releasing) {
+        lock->releasing = NULL;
+        hf_future_answer(releasing, err, text);
+    }
+    hf_handle_unref(lock);
+}
+
+void hf_acquire_refuse(struct hf_lock *lock, enum hf_err err, const char *text)
+{
+    remove_from_waiting(lock);
+    set_acquire_timer(lock, HF_NEVER);
+    lock->position = 0;
+    lock->pending_events &= LOST_BIT; /* of the claim before */
+    atomic_store_explicit(&lock->token, 0, memory_order_relaxed);
+    hf_handle_set_state(lock, HF_LOCK_IDLE);
+    finish_claim(lock, err, text);
+}
+
+void hf_acquire_withdraw_in_background(struct hf_lock *lock)
+{
+    hf_time until = HF_NEVER;
+
+    if (lock->wait_ms == 0)
+        until = hf_drift_expired_by(hf_client_now(lock->client), lock->ttl_ms);
+    hf_withdrawal_start(lock->client, hf_handle_key(lock), &lock->nonce, until);
+}
+
+/* Nobody knows whether it waits, holds or never arrived. */
+static void refuse_in_doubt(struct hf_lock *lock, const char *text)
+{
+    hf_acquire_withdraw_in_background(lock);
+    hf_acquire_refuse(lock, HF_EINDOUBT, text);
+}
+
+static void become_held(struct hf_lock *lock, hf_time base)
+{
+    remove_from_waiting(lock);
+    set_acquire_timer(lock, HF_NEVER);
+    lock->position = 0;
+    lock->pending_events = 0; /* that it waits is no news any more */
+    hf_validity_begin(lock, base);
+    finish_claim(lock, HF_OK, NULL);
+}
+
+/* ---- Asking -------------------------------------------------------------*/
+
+/* Until when a LOCK may wait inside the client. However short its wait is, it
+ * has the time that a claim without a wait has. */
+static hf_time lock_queue_deadline(const struct hf_lock *lock)
+{
+    hf_time answer_by = hf_handle_call_deadline(lock);
+
+    return lock->wait_until > answer_by ? lock->wait_until : answer_by;
+}
+
+static void send_lock(struct hf_lock *lock, enum hf_acquire_phase phase)
+{
+    struct hf_command *command = &lock->call.request.command;
+
+    lock->phase = phase;
+    hf_handle_fill_command(lock, &lock->call, HF_COMMAND_LOCK);
+    command->token = 0;
+    command->queue = lock->wait_ms > 0;
+    command->lease_ms = hf_drift_lease_ms(lock->ttl_ms);
+    command->value = lock->value;
+    command->note = lock->note;
+    lock->call.request.waits = lock->position > 0;
+    lock->call.request.keeps = lock->renew;
+    if (lock->wait_ms > 0)
+        hf_call_start_queued(&lock->call, lock->timeout_ms,
+                             lock_queue_deadline(lock));
+    else
+        hf_call_start(&lock->call, hf_handle_call_deadline(lock));
+}
+
+static enum hf_err draw_nonce(struct hf_lock *lock)
+{
+    struct hf_client *client = lock->client;
+
+    atomic_store_explicit(&lock->token, 0, memory_order_relaxed);
+    lock->first_sent = hf_client_now(client);
+    return hf_random_bytes(&client->random, lock->nonce.bytes,
+                           sizeof(lock->nonce.bytes));
+}
+
+/* A loss that is reported after the next grant would be taken for the loss of
+ * that: the claim is sent when the event callback has returned. */
+static void defer_claim(struct hf_lock *lock)
+{
+    lock->phase = HF_ACQUIRE_DEFERRED;
+    set_acquire_timer(lock, lock_queue_deadline(lock));
+}
+
+enum hf_err hf_acquire_begin(struct hf_lock *lock)
+{
+    struct hf_client *client = lock->client;
+    enum hf_err err = draw_nonce(lock);
+
+    if (err)
+        return err;
+    hf_handle_set_state(lock, HF_LOCK_CLAIMING);
+    hf_validity_clear(lock);
+    lock->adopted = false;
+    lock->detached = false;
+    lock->forced = false;
+    lock->recheck = false;
+    lock->reported_events = 0;
+    lock->pending_events &= LOST_BIT;
+    lock->position = 0;
+    lock->was_claimed = true;
+    lock->wait_until = lock->wait_ms == HF_FOREVER
+                           ? HF_NEVER
+                           : hf_time_add(hf_client_now(client), lock->wait_ms);
+    lock->limit = lock->ttl_includes_wait
+                      ? hf_time_add(hf_client_now(client), lock->ttl_ms)
+                      : HF_NEVER;
+    if (lock->limit < lock->wait_until)
+        lock->wait_until = lock->limit;
+    if (lock->pending_events & LOST_BIT)
+        defer_claim(lock);
+    else
+        send_lock(lock, HF_ACQUIRE_REQUESTING);
+    return HF_OK;
+}
+
+void hf_acquire_resume(struct hf_lock *lock)
+{
+    if (lock->phase != HF_ACQUIRE_DEFERRED)
+        return;
+    hf_client_reset_now(lock->client);
+    set_acquire_timer(lock, HF_NEVER);
+    lock->first_sent = hf_client_now(lock->client);
+    send_lock(lock, HF_ACQUIRE_REQUESTING);
+    hf_loop_flush(lock->client);
+}
+
+void hf_acquire_withdraw(struct hf_lock *lock, enum hf_err why)
+{
+    uint32_t wait_ms =
+        lock->timeout_ms < WITHDRAW_MS ? lock->timeout_ms : WITHDRAW_MS;
+
+    if (lock->phase == HF_ACQUIRE_DEFERRED) { /* nothing was sent */
+        hf_acquire_refuse(lock, why, NULL);
+        return;
+    }
+    /* First, so that a push inside the abandoning does not find it. */
+    lock->phase = HF_ACQUIRE_WITHDRAWING;
+    remove_from_waiting(lock);
+    hf_call_abandon(&lock->call);
+    set_acquire_timer(lock, HF_NEVER);
+    lock->refusal = why;
+    lock->refusal_text = NULL;
+    hf_handle_fill_command(lock, &lock->call, HF_COMMAND_CANCEL);
+    hf_call_start(&lock->call,
+                  hf_time_add(hf_client_now(lock->client), wait_ms));
+}
+
+/* ---- In line ------------------------------------------------------------*/
+
+static uint64_t hash_own_nonce(const struct hf_nonce *nonce)
+{
+    uint64_t hash;
+
+    /* Our own nonces are random: they are their own hash. */
+    memcpy(&hash, nonce->bytes, sizeof(hash));
+    return hash;
+}
+
+/* Soon enough to find a grant whose push was lost while it lasts, unless the
+ * strategy loses none. */
+static uint32_t poll_interval_ms(struct hf_lock *lock, uint32_t poll_after_ms,
+                                 bool is_pushed)
+{
+    uint32_t span = POLL_MS;
+
+    if (is_pushed && poll_after_ms > 0)
+        return poll_after_ms;
+    if (lock->ttl_ms / 2 < span)
+        span = lock->ttl_ms / 2 + POLL_MIN_MS;
+    span += hf_random_below(&lock->client->random, span / 4);
+    return poll_after_ms > 0 && poll_after_ms < span ? poll_after_ms : span;
+}
+
+static void wait_in_queue(struct hf_lock *lock, uint32_t poll_after_ms,
+                          bool is_pushed)
+{
+    struct hf_client *client = lock->client;
+    hf_time at;
+
+    if (hf_client_now(client) >= lock->wait_until) {
+        hf_acquire_withdraw(lock, HF_ETIMEDOUT);
+        return;
+    }
+    at = hf_time_add(hf_client_now(client),
+                     poll_interval_ms(lock, poll_after_ms, is_pushed));
+    lock->phase = HF_ACQUIRE_QUEUED;
+    set_acquire_timer(lock, at < lock->wait_until ? at : lock->wait_until);
+}
+
+static void enter_queue(struct hf_lock *lock, const struct hf_answer *answer)
+{
+    lock->position = answer->result.position;
+    if (!lock->in_map) {
+        hf_map_insert(&lock->client->waiting, &lock->by_nonce,
+                      hash_own_nonce(&lock->nonce));
+        lock->in_map = true;
+    }
+    hf_handle_report(lock, HF_LOCK_EVENT_WAITING);
+    wait_in_queue(lock, answer->poll_after_ms, answer->is_pushed);
+}
+
+/* ---- Granted ------------------------------------------------------------*/
+
+static void confirm_grant(struct hf_lock *lock, uint64_t token)
+{
+    atomic_store_explicit(&lock->token, token, memory_order_relaxed);
+    remove_from_waiting(lock);
+    set_acquire_timer(lock, HF_NEVER);
+    lock->phase = HF_ACQUIRE_CONFIRMING;
+    hf_handle_fill_command(lock, &lock->call, HF_COMMAND_RENEW);
+    lock->call.request.command.lease_ms = hf_drift_lease_ms(lock->ttl_ms);
+    lock->call.request.command.value = lock->value; /* see strategy.h */
+    hf_call_start(&lock->call, hf_handle_call_deadline(lock));
+}
+
+/* It was granted when its time was over. A claim that was not to wait had no
+ * wait that could run out: its answer was too slow. */
+static void withdraw_late_grant(struct hf_lock *lock)
+{
+    hf_acquire_withdraw(lock, lock->wait_ms > 0 ? HF_ETIMEDOUT : HF_EUNAVAIL);
+    lock->refusal_text =
+        "the lock was granted too late: ttl_ms had passed when "
+        "the answer came; ask for a longer ttl";
+}
+
+/* Granted. After a wait, less than the ttl may be left by what is known here
+ * of when it began: then it is renewed before anyone hears of it. */
+static void on_grant(struct hf_lock *lock, uint64_t token,
+                     const struct hf_anchor *anchor, bool waited)
+{
+    hf_time now = hf_client_clock(lock->client);
+    hf_time base = hf_drift_lease_base(anchor, lock->first_sent);
+    hf_time end = hf_drift_valid_until(base, now, lock->ttl_ms);
+
+    if (now >= lock->limit) {
+        withdraw_late_grant(lock);
+        return;
+    }
+    if (end <= now || (waited && end < hf_time_add(now, lock->ttl_ms))) {
+        confirm_grant(lock, token);
+        return;
+    }
+    atomic_store_explicit(&lock->token, token, memory_order_relaxed);
+    become_held(lock, base);
+}
+
+static struct hf_lock *find_waiting_lock(const struct hf_client *client,
+                                         const struct hf_nonce *nonce)
+{
+    struct hf_map_link *link =
+        hf_map_find(&client->waiting, hash_own_nonce(nonce));
+
+    for (; link; link = hf_map_find_next(link)) {
+        struct hf_lock *lock = HF_CONTAINER(link, struct hf_lock, by_nonce);
+
+        if (hf_nonce_equal(&lock->nonce, nonce))
+            return lock;
+    }
+    return NULL;
+}
+
+/* A push may overtake the answer that says "in line": it comes over another
+ * connection. Then the handle is not among those that wait yet. */
+static struct hf_lock *find_requesting_lock(const struct hf_client *client,
+                                            const struct hf_nonce *nonce)
+{
+    for (struct hf_dlist *link = client->locks.next; link != &client->locks;
+         link = link->next) {
+        struct hf_lock *lock = HF_CONTAINER(link, struct hf_lock, link);
+
+        if (lock->phase == HF_ACQUIRE_REQUESTING &&
+            hf_nonce_equal(&lock->nonce, nonce))
+            return lock;
+    }
+    return NULL;
+}
+
+/* A nonce that no claim here has is left alone: its claim is being withdrawn, or
+ * was detached and may be valid elsewhere. */
+void hf_acquire_on_grant(struct hf_host *host,
+                         const struct hf_push_grant *grant)
+{
+    struct hf_client *client = HF_CONTAINER(host, struct hf_client, host);
+    struct hf_lock *lock = find_waiting_lock(client, &grant->nonce);
+    bool asking;
+
+    if (!lock)
+        lock = find_requesting_lock(client, &grant->nonce);
+    if (!lock)
+        return;
+    /* A LOCK that is on its way must not come true after the lease: a
+     * renewal ends it, since whatever is numbered lower is refused. */
+    asking = hf_call_is_open(&lock->call) && !lock->call.request.answered;
+    hf_call_abandon(&lock->call);
+    if (asking || grant->offered)
+        confirm_grant(lock, grant->token);
+    else
+        on_grant(lock, grant->token, &grant->anchor, true);
+}
+
+void hf_acquire_on_nudge(struct hf_host *host, const struct hf_nonce *nonce)
+{
+    struct hf_client *client = HF_CONTAINER(host, struct hf_client, host);
+    struct hf_lock *lock = find_waiting_lock(client, nonce);
+
+    if (lock && lock->phase == HF_ACQUIRE_QUEUED)
+        set_acquire_timer(lock, hf_client_now(client));
+}
+
+/* ---- Answers, and time --------------------------------------------------*/
+
+/* Whether a repeated LOCK that is answered `err` can never be granted: the store
+ * is damaged or gone, or the key holds something that is not a lock. */
+static bool is_final_error(enum hf_err err)
+{
+    return err == HF_EPROTO || err == HF_EINVAL;
+}
+
+static void on_lock_reply(struct hf_lock *lock, const struct hf_answer *answer)
+{
+    bool again = lock->phase == HF_ACQUIRE_POLLING;
+    enum hf_err err = answer->result.err;
+
+    if (err == HF_OK)
+        on_grant(lock, answer->result.token, &answer->anchor,
+                 again || lock->call.in_doubt);
+    else if (err == HF_EBUSY && answer->result.position > 0)
+        enter_queue(lock, answer);
+    else if (again && !is_final_error(err))
+        wait_in_queue(lock, 0, false); /* still in line, as far as is known */
+    else if (err == HF_EINDOUBT)
+        refuse_in_doubt(lock, answer->cause);
+    else if (lock->call.expired_unsent)
+        hf_acquire_refuse(lock, HF_ETIMEDOUT, NULL);
+    else {
+        /* An answer that is not kept, such as HF_ENOMEM, is no answer to a
+         * copy that is still on its way. And a waiter that is refused for good
+         * may still be in the queue. */
+        if (again || lock->call.in_doubt)
+            hf_acquire_withdraw_in_background(lock);
+        hf_acquire_refuse(lock, err, answer->cause);
+    }
+}
+
+/* With a new nonce, as if it were the first time; the old one is ended behind.
+ * It is still the same claim, and waits no longer than it was to. */
+static void restart_claim(struct hf_lock *lock)
+{
+    enum hf_err err;
+
+    /* The turn has lasted longer than the lease. By its old time the next answer
+     * would be late as well, and so on for as long as the turn lasts. */
+    hf_client_reset_now(lock->client);
+    hf_acquire_withdraw_in_background(lock);
+    err = draw_nonce(lock);
+    if (err)
+        hf_acquire_refuse(lock, err, NULL);
+    else
+        send_lock(lock, HF_ACQUIRE_REQUESTING);
+}
+
+static void on_renew_reply(struct hf_lock *lock, const struct hf_answer *answer)
+{
+    enum hf_err err = answer->result.err;
+    hf_time now = hf_client_clock(lock->client);
+    hf_time base = hf_drift_lease_base(&answer->anchor, lock->call.first_sent);
+
+    if (err == HF_EINDOUBT || err == HF_EUNAVAIL)
+        refuse_in_doubt(lock, answer->cause);
+    else if (err == HF_OK && now < lock->limit &&
+             hf_drift_valid_until(base, now, lock->ttl_ms) > now)
+        become_held(lock, base);
+    else if (lock->wait_ms > 0 && now < lock->wait_until)
+        restart_claim(lock); /* it came, and went, before it could be used */
+    else
+        withdraw_late_grant(lock);
+}
+
+static void on_withdraw_reply(struct hf_lock *lock,
+                              const struct hf_answer *answer)
+{
+    enum hf_err err = answer->result.err;
+
+    if (err == HF_OK || err == HF_ENOTHELD)
+        hf_acquire_refuse(lock, lock->refusal, lock->refusal_text);
+    else
+        refuse_in_doubt(lock, answer->cause);
+}
+
+void hf_acquire_on_settled(struct hf_lock *lock)
+{
+    const struct hf_answer *answer = &lock->call.request.answer;
+
+    if (lock->phase == HF_ACQUIRE_WITHDRAWING)
+        on_withdraw_reply(lock, answer);
+    else if (lock->phase == HF_ACQUIRE_CONFIRMING)
+        on_renew_reply(lock, answer);
+    else
+        on_lock_reply(lock, answer);
+}
+
+void hf_acquire_on_timer(struct hf_lock *lock)
+{
+    if (lock->phase == HF_ACQUIRE_DEFERRED) {
+        hf_acquire_refuse(
+            lock, HF_ETIMEDOUT,
+            "not sent: another callback is still running, and the "
+            "loss of the last claim must be reported first");
+    } else if (hf_client_now(lock->client) >= lock->wait_until) {
+        hf_acquire_withdraw(lock, HF_ETIMEDOUT);
+    } else {
+        /* In this order: the claim may be granted inside send_lock(). */
+        set_acquire_timer(lock, lock->wait_until);
+        send_lock(lock, HF_ACQUIRE_POLLING);
+    }
+}

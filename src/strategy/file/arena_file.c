@@ -1,0 +1,446 @@
+/* arena_file.c - the label of an arena, and what to do with an arena that exists: use
+ * it, replace it, or refuse to open it.
+ *
+ * All of this happens with the file "lock" locked, so only one client at a time
+ * decides which arena is in force. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <linux/magic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/crash_point.h"
+#include "strategy/file/directory.h"
+#include "strategy/file/guard.h"
+#include "strategy/file/layout.h"
+
+#define MAGIC UINT64_C(0x414e455241464821) /* "!HFARENA" */
+#define UNFINISHED (~MAGIC) /* it is being made again in its place */
+#define VERSION 3
+#define LOCK_TRIES 100 /* at 10 ms */
+
+static enum hf_err read_boot(char boot[36], struct hf_error *error)
+{
+    int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t size = file < 0 ? -1 : read(file, boot, 36);
+
+    if (file >= 0)
+        (void)close(file);
+    if (size < 36)
+        return hf_error_set(error, HF_ESYSTEM,
+                            "file: cannot tell which boot this is");
+    return HF_OK;
+}
+
+static uint32_t fold_inode(const struct stat *st)
+{
+    uint64_t inode = (uint64_t)st->st_ino;
+
+    return (uint32_t)(inode ^ inode >> 32);
+}
+
+/* ---- Whether clients have it open ---------------------------------------*/
+
+/* Besides the lock on its own slot, every client has a shared lock on the byte
+ * after the slots. It takes it while "lock" is locked, and the kernel drops it
+ * with the process. */
+static struct flock user_lock(short type)
+{
+    return (struct flock){
+        .l_type = type,
+        .l_whence = SEEK_SET,
+        .l_start = HF_ARENA_SLOTS,
+        .l_len = 1,
+    };
+}
+
+static enum hf_err lock_as_user(struct hf_arena *arena, struct hf_error *error)
+{
+    struct flock lock = user_lock(F_RDLCK);
+
+    if (fcntl(arena->file, F_OFD_SETLK, &lock))
+        return hf_arena_fail(arena, error, "arena", "cannot lock it");
+    return HF_OK;
+}
+
+/* Check for a lock on any byte: the slots of another version may lie
+ * elsewhere. */
+static bool is_in_use(int file)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+    return fcntl(file, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
+}
+
+/* Every client has a shared lock on the directory, which shows that the store is
+ * in use even if the arena was removed. A process that is being killed may drop
+ * it a little later than the lock on the file "lock", so wait for a moment. */
+static bool lock_directory(int directory)
+{
+    const struct timespec moment = {.tv_nsec = 10000000};
+    bool locked = false;
+
+    for (int i = 0; i < LOCK_TRIES && !locked; i++) {
+        if (i > 0)
+            (void)nanosleep(&moment, NULL);
+        locked = flock(directory, LOCK_EX | LOCK_NB) == 0;
+    }
+    return locked;
+}
+
+/* ---- Creating an arena --------------------------------------------------*/
+
+static int allocate_first(int file)
+{
+    int failed = ftruncate(file, sizeof(struct hf_arena_header)) ? errno : 0;
+
+    if (!failed)
+        failed = hf_arena_allocate_ring(file, HF_ARENA_RING_FIRST);
+    if (!failed)
+        failed = hf_arena_allocate_halves(file, HF_ARENA_HALF_FIRST);
+    return failed;
+}
+
+static bool write_at(int file, const void *data, size_t size, size_t at)
+{
+    return pwrite(file, data, size, (off_t)at) == (ssize_t)size;
+}
+
+static bool write_label(int file, struct hf_arena_label label, uint64_t reserve)
+{
+    const uint64_t rooms[] = {HF_ARENA_RING_FIRST, HF_ARENA_HALF_FIRST};
+    struct stat st;
+
+    if (fstat(file, &st))
+        return false;
+    label.inode = fold_inode(&st);
+    return write_at(file, &label, sizeof(label), 0) &&
+           write_at(file, rooms, sizeof(rooms),
+                    offsetof(struct hf_arena_header, ring_room)) &&
+           write_at(file, &reserve, sizeof(reserve),
+                    offsetof(struct hf_arena_header, token_reserve)) &&
+           fsync(file) == 0;
+}
+
+/* One that is left like this is made again by the next client. */
+static bool truncate_arena(int file)
+{
+    const uint64_t unfinished = UNFINISHED;
+
+    return write_at(file, &unfinished, sizeof(unfinished), 0) &&
+           !ftruncate(file, sizeof(unfinished)) && !fsync(file);
+}
+
+/* Write it to `file`, which is called `name`: if that is "arena", in place. */
+static enum hf_err fill_arena(struct hf_arena *arena, int file,
+                              const char *name,
+                              const struct hf_arena_label *label,
+                              struct hf_error *error)
+{
+    bool is_in_place = strcmp(name, "arena") == 0;
+    char temporary[HF_SHARE_NAME];
+    uint64_t reserve;
+
+    hf_share_temporary_name(temporary, "token");
+    if (hf_token_file_raise(arena->directory, label->first_token, &reserve))
+        return hf_arena_fail(arena, error, temporary,
+                             "cannot be put into place");
+    if (is_in_place && !truncate_arena(file))
+        return hf_arena_fail(arena, error, name, "cannot write it");
+    errno = allocate_first(file);
+    if (errno)
+        return hf_arena_fail(arena, error, name, "no room for it");
+    HF_CRASH_POINT(19);
+    if (!write_label(file, *label, reserve) ||
+        (!is_in_place &&
+         renameat(arena->directory, name, arena->directory, "arena")))
+        return hf_arena_fail(arena, error, name, "cannot write it");
+    HF_CRASH_POINT(20);
+    return HF_OK;
+}
+
+/* A file system that copies on write needs room for each page that is written,
+ * though it is allocated. If that ran out, touching the mapping would raise
+ * SIGBUS. Where it cannot be had, hf_arena_recover() is what is left. */
+static void write_in_place(int file)
+{
+    struct statfs fs;
+    int flags;
+
+    if (fstatfs(file, &fs) || fs.f_type != BTRFS_SUPER_MAGIC ||
+        ioctl(file, FS_IOC_GETFLAGS, &flags))
+        return;
+    flags |= FS_NOCOW_FL;
+    (void)ioctl(file, FS_IOC_SETFLAGS, &flags);
+}
+
+/* The file has a temporary name until it is complete, so that a client which
+ * dies here leaves no partial arena. */
+static int create_arena_file(struct hf_arena *arena, const char *name,
+                             struct hf_error *error)
+{
+    int file;
+
+    (void)unlinkat(arena->directory, name, 0);
+    file = hf_share_create(arena->directory, name);
+    if (file < 0)
+        hf_arena_fail(arena, error, name, "cannot make it");
+    HF_CRASH_POINT(18);
+    if (file >= 0)
+        write_in_place(file);
+    return file;
+}
+
+/* In a sticky directory the arena of another user cannot be replaced: then it is
+ * made again in its place. `old` is the one that is there, or -1. */
+static enum hf_err create_arena(struct hf_arena *arena, int old,
+                                const struct hf_arena_label *label,
+                                struct hf_error *error)
+{
+    bool is_in_place = old >= 0 && !hf_share_can_replace(arena->directory, old);
+    char name[HF_SHARE_NAME] = "arena";
+    enum hf_err err;
+    sigset_t before;
+    int file = old;
+
+    if (!is_in_place) {
+        hf_share_temporary_name(name, "arena");
+        file = create_arena_file(arena, name, error);
+    }
+    if (file < 0)
+        return HF_ESYSTEM;
+    hf_guard_block_sigxfsz(&before);
+    err = fill_arena(arena, file, name, label, error);
+    hf_guard_restore_sigxfsz(&before);
+    if (!err)
+        arena->file = file;
+    else if (!is_in_place)
+        (void)close(file);
+    return err;
+}
+
+/* Tokens continue above the mark and above those of the arena that is replaced:
+ * either of the two files may have been lost. */
+static enum hf_err find_first_token(struct hf_arena *arena, uint64_t in_arena,
+                                    uint64_t *token, struct hf_error *error)
+{
+    uint64_t saved_token;
+    enum hf_err err = hf_token_file_read(arena->directory, &saved_token);
+
+    if (err == HF_EPROTO)
+        return hf_error_set(error, err,
+                            "file:%s/token: is no number; restore it, or "
+                            "write there one above every token used",
+                            arena->path);
+    if (err)
+        return hf_arena_fail(arena, error, "token", "cannot read it");
+    if (saved_token < in_arena)
+        saved_token = in_arena;
+    *token = saved_token > 0 ? saved_token : hf_token_file_from_clock();
+    return HF_OK;
+}
+
+/* ---- An arena that exists -----------------------------------------------*/
+
+struct found_arena {
+    struct hf_arena_label label;
+    bool is_current; /* its layout is ours */
+    bool is_unfinished;
+    bool is_whole;
+    bool is_of_this_boot;
+    bool is_copy; /* of another arena, perhaps of long ago */
+    bool is_in_use;
+    uint64_t token; /* no larger token was granted; 0: not known */
+    hf_time now;
+    hf_time stamped; /* as in the header */
+    hf_time idle_at;
+};
+
+static void read_at(int file, uint64_t *number, size_t at)
+{
+    if (pread(file, number, sizeof(*number), (off_t)at) !=
+        (ssize_t)sizeof(*number))
+        *number = 0;
+}
+
+static void read_times(int file, struct found_arena *found)
+{
+    uint64_t stamped, idle_at;
+
+    read_at(file, &stamped, offsetof(struct hf_arena_header, stamped));
+    read_at(file, &idle_at, offsetof(struct hf_arena_header, idle_at));
+    found->stamped = (hf_time)stamped;
+    found->idle_at = (hf_time)idle_at;
+}
+
+/* Whether a lease may still be running although no client has the arena open:
+ * `holdfast lock` ends and leaves its lock held. If the clock is behind the last
+ * command, the machine was rebooted since, and no lease runs. */
+static bool may_have_leases(const struct found_arena *found)
+{
+    return found->now >= found->stamped && found->now < found->idle_at;
+}
+
+static enum hf_err examine_arena(struct hf_arena *arena, const char *boot,
+                                 struct found_arena *found,
+                                 struct hf_error *error)
+{
+    struct hf_arena_label *label = &found->label;
+    ssize_t size = pread(arena->file, label, sizeof(*label), 0);
+    struct stat st;
+
+    found->is_unfinished = size >= 8 && label->magic == UNFINISHED;
+    found->is_in_use = is_in_use(arena->file);
+    if (found->is_unfinished && !found->is_in_use)
+        return HF_OK;
+    if (size != (ssize_t)sizeof(*label) || fstat(arena->file, &st) ||
+        label->magic != MAGIC || label->first_token > HF_TOKEN_FILE_MAX)
+        return hf_error_set(error, HF_EPROTO,
+                            "file:%s/arena: is no arena; if nobody uses it, "
+                            "remove it",
+                            arena->path);
+    found->is_current = label->version == VERSION &&
+                        label->size == sizeof(struct hf_arena_header);
+    found->is_whole = (uint64_t)st.st_size >= sizeof(struct hf_arena_header);
+    found->is_of_this_boot =
+        memcmp(label->boot, boot, sizeof(label->boot)) == 0;
+    found->is_copy = label->inode != 0 && label->inode != fold_inode(&st);
+    read_times(arena->file, found);
+    if (found->is_current)
+        read_at(arena->file, &found->token,
+                offsetof(struct hf_arena_header, token_reserve));
+    if (found->token > HF_TOKEN_FILE_MAX)
+        found->token = 0;
+    return hf_file_clock_now(&found->now, error);
+}
+
+/* HF_OK: use it. HF_ENOTHELD: replace it. HF_EUNAVAIL: try again when its leases
+ * have ended. HF_EPROTO: refuse it.
+ *
+ * An arena of another boot has no holders. But the boot id is no proof of
+ * another boot, because a container may have one of its own: an arena that
+ * other clients have open stays in force whatever boot it names, and so does
+ * one whose leases still run.
+ *
+ * In a copy, as of a backup that was restored, tokens go on where they were when
+ * it was made: those above may have been granted since. So it is replaced too,
+ * and tokens go on above the reserve. */
+static enum hf_err classify_arena(const struct hf_arena *arena,
+                                  const struct found_arena *found,
+                                  struct hf_error *error)
+{
+    bool is_ours =
+        found->is_current && !found->is_copy && found->is_of_this_boot;
+
+    if (found->is_unfinished)
+        return HF_ENOTHELD;
+    if (!is_ours && !found->is_in_use && !may_have_leases(found))
+        return HF_ENOTHELD;
+    if (!is_ours && !found->is_in_use)
+        return hf_error_set(error, HF_EUNAVAIL,
+                            "file:%s/arena: was made by another version of "
+                            "holdfast, in another boot or in another "
+                            "directory, and its locks may last for another "
+                            "%lld ms; try again then",
+                            arena->path,
+                            (long long)(found->idle_at - found->now));
+    if (!found->is_current)
+        return hf_error_set(error, HF_EPROTO,
+                            "file:%s/arena: is in use by another version of "
+                            "holdfast (layout %u, ours is %u); end the "
+                            "programs that use it first",
+                            arena->path, found->label.version, VERSION);
+    if (!found->is_whole)
+        return hf_error_set(error, HF_EPROTO,
+                            "file:%s/arena: was cut short; if nobody uses it, "
+                            "remove it",
+                            arena->path);
+    return HF_OK;
+}
+
+/* ---- Opening ------------------------------------------------------------*/
+
+static enum hf_err replace_arena(struct hf_arena *arena, const char *boot,
+                                 uint64_t token, struct hf_error *error)
+{
+    struct hf_arena_label label = {
+        .magic = MAGIC,
+        .version = VERSION,
+        .size = sizeof(struct hf_arena_header),
+    };
+    enum hf_err err = find_first_token(arena, token, &label.first_token, error);
+    int old = arena->file;
+
+    arena->file = -1;
+    memcpy(label.boot, boot, sizeof(label.boot));
+    arena->first_token = label.first_token;
+    if (!err)
+        err = create_arena(arena, old, &label, error);
+    if (old >= 0 && old != arena->file)
+        (void)close(old);
+    return err;
+}
+
+/* HF_ENOTHELD: there is none, or it is to be replaced. */
+static enum hf_err open_existing(struct hf_arena *arena, const char *boot,
+                                 struct found_arena *found,
+                                 struct hf_error *error)
+{
+    enum hf_err err;
+
+    *found = (struct found_arena){.token = 0};
+    if (arena->file >= 0)
+        (void)close(arena->file);
+    arena->file = hf_share_open(arena->directory, "arena", O_RDWR);
+    if (arena->file < 0 && errno == ENOENT)
+        return HF_ENOTHELD;
+    if (arena->file < 0)
+        return hf_arena_fail(arena, error, "arena", "cannot open it");
+    err = hf_arena_check_plain(arena, arena->file, "arena", error);
+    if (!err)
+        err = examine_arena(arena, boot, found, error);
+    arena->first_token = found->label.first_token;
+    return err ? err : classify_arena(arena, found, error);
+}
+
+/* Only with the directory locked is an arena made. If somebody removed the file
+ * "lock", two clients may be here at once: the second one finds the arena of the
+ * first. And clients of an arena that was removed or replaced may still hold
+ * locks. */
+static enum hf_err open_or_create_arena(struct hf_arena *arena,
+                                        const char *boot,
+                                        struct hf_error *error)
+{
+    struct found_arena found;
+    enum hf_err err = open_existing(arena, boot, &found, error);
+
+    if (err != HF_ENOTHELD)
+        return err;
+    if (!lock_directory(arena->directory))
+        return hf_error_set(error, HF_EUNAVAIL,
+                            "file:%s/arena: was removed or replaced while "
+                            "others use it; end them first",
+                            arena->path);
+    err = open_existing(arena, boot, &found, error);
+    if (err != HF_ENOTHELD)
+        return err;
+    return replace_arena(arena, boot, found.token, error);
+}
+
+enum hf_err hf_arena_file_open(struct hf_arena *arena, struct hf_error *error)
+{
+    char boot[36];
+    enum hf_err err = read_boot(boot, error);
+
+    if (!err)
+        err = open_or_create_arena(arena, boot, error);
+    return err ? err : lock_as_user(arena, error);
+}

@@ -1,0 +1,72 @@
+/* reaper.h - release the locks of clients whose process has ended.
+ *
+ * A lock ends with its holder's process, unless it was detached. To notice that
+ * at once, a client that waits for a key watches one process through a pidfd:
+ * that of the waiter before it in the queue, or of the holder if it is the first
+ * waiter. So the end of a process wakes one waiter, however long the queue is,
+ * and a waiter that is granted the key is already watched by the next one.
+ *
+ * A pidfd only wakes. Whether a client is gone is decided by the lock on its
+ * slot's byte, which the kernel drops when the last copy of the descriptor is
+ * closed: a child process that has inherited the descriptor keeps the locks.
+ * Where a pidfd cannot be opened (another pid namespace, no descriptors left),
+ * waiters notice when they ask again, about once a second for the first of
+ * them.
+ *
+ * Functions marked "critical section" are called between hf_transaction_begin() and
+ * hf_transaction_end(). */
+#ifndef HF_STRATEGY_FILE_REAPER_H
+#define HF_STRATEGY_FILE_REAPER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/table.h"
+#include "strategy/strategy.h"
+
+#define HF_REAPER_WATCHES_MAX 64 /* processes watched at a time */
+
+struct hf_file;
+
+struct hf_reaper_watch {
+    struct hf_fd pidfd; /* -1: the process has ended */
+    struct hf_file *file;
+    uint64_t session; /* of the watched client; 0: not in use */
+};
+
+struct hf_reaper {
+    struct hf_reaper_watch watches[HF_REAPER_WATCHES_MAX];
+    unsigned next;           /* to be replaced next when all are in use */
+    uint64_t wanted;         /* session to watch after leaving; 0: none */
+    struct hf_timer recheck; /* a process has ended, but its slot is locked */
+    uint32_t delay_ms;       /* of the next recheck */
+    int pidfd;               /* of the waiter that was checked last; or -1 */
+    uint64_t session;        /* of that waiter */
+};
+
+enum hf_err hf_reaper_init(struct hf_file *file);
+void hf_reaper_fini(struct hf_file *file);
+
+/* Critical section. If the holder of `key` is gone and has not detached any
+ * lock, expire its hold and return true. */
+bool hf_reaper_free_key(struct hf_file *file, struct hf_key key);
+
+/* Critical section. Expire every hold of `session`, which was that of the last
+ * client in our slot and has ended. */
+void hf_reaper_free_session(struct hf_file *file, uint64_t session);
+
+/* Critical section. Whether the process of a waiter is running. A process that
+ * inherited its descriptor does not count: the waiter was granted nothing that
+ * it could work under. */
+bool hf_reaper_is_running(struct hf_file *file, uint64_t session);
+
+/* Critical section. Our `waiter` waits: hf_reaper_watch_process() is to watch its
+ * predecessor. */
+void hf_reaper_follow(struct hf_file *file,
+                      const struct hf_table_waiter *waiter);
+
+/* Outside the critical section, because it makes system calls: watch the
+ * process that hf_reaper_follow() chose, if any. */
+void hf_reaper_watch_process(struct hf_file *file);
+
+#endif

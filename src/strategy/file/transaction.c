@@ -1,0 +1,393 @@
+#include "strategy/file/transaction.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/crash_point.h"
+#include "strategy/file/layout.h"
+
+#define RETRY_MS 5
+#define CHECK_MS 100 /* between two checks whether the files are still ours */
+
+static struct hf_file *file_of(struct hf_in_process *local)
+{
+    return HF_CONTAINER(local, struct hf_file, local);
+}
+
+/* ---- Events -------------------------------------------------------------*/
+
+unsigned hf_transaction_find_slot(const struct hf_file *file, uint64_t session)
+{
+    unsigned count = hf_slot_count(&file->arena);
+
+    for (unsigned i = 0; i < count; i++) {
+        if (hf_slot_at(&file->arena, i)->session == session)
+            return i;
+    }
+    return HF_ARENA_SLOTS;
+}
+
+void hf_transaction_on_event(void *arg, const struct hf_table_event *event)
+{
+    struct hf_file *file = arg;
+    bool broken = event->kind == HF_EVENT_FORCED;
+    bool ours =
+        (event->waited || broken) && event->session->id == file->local.session;
+
+    if (ours && broken)
+        hf_in_process_note_forced(&file->local, event->hold->token);
+    if (ours || !hf_dlist_is_empty(&file->local.watches))
+        file->local.has_reports = true;
+    if (!file->is_own_command)
+        return;
+    file->wake_watchers = true;
+    if ((event->waited || broken) && !ours &&
+        file->wake_count < HF_TRANSACTION_WAKES_MAX)
+        file->wake_slots[file->wake_count++] =
+            hf_transaction_find_slot(file, event->session->id);
+}
+
+/* ---- Commands -----------------------------------------------------------*/
+
+/* Before a command that may grant `key` to the first waiter: end the sessions of
+ * waiters at the head of the queue that have died. */
+static void reap_dead_waiters(struct hf_file *file, struct hf_key key)
+{
+    struct hf_hold *hold;
+
+    while ((hold = hf_table_find(&file->replica.store.table, key)) &&
+           !hf_dlist_is_empty(&hold->queue)) {
+        struct hf_table_waiter *first =
+            HF_CONTAINER(hold->queue.next, struct hf_table_waiter, in_queue);
+        enum hf_err err;
+
+        if (first->session->id == file->local.session ||
+            hf_reaper_is_running(file, first->session->id))
+            return;
+        err = hf_in_process_close_session(&file->local, first->session->id);
+        HF_CRASH_POINT(29);
+        if (err)
+            return;
+    }
+}
+
+/* The claim of a LOCK that is in the queue, or NULL. */
+static const struct hf_table_waiter *find_waiting_claim(
+    const struct hf_file *file, const struct hf_command *command)
+{
+    const struct hf_table *table = &file->replica.store.table;
+    const struct hf_hold *hold = hf_table_find(table, command->key);
+
+    return hold ? hf_table_find_waiter(table, hold, &command->nonce) : NULL;
+}
+
+/* Answer a LOCK that our own waiter repeats. It changes nothing, so it does not
+ * go into the log. */
+static bool answer_queued_repeat(struct hf_file *file,
+                                 const struct hf_command *command,
+                                 struct hf_result *result)
+{
+    const struct hf_table_waiter *waiter = find_waiting_claim(file, command);
+
+    if (!waiter || waiter->session->id != file->local.session)
+        return false;
+    *result = (struct hf_result){
+        .err = HF_EBUSY,
+        .position = hf_table_waiter_position(waiter),
+    };
+    file->replica.store.touched = NULL;
+    hf_reaper_follow(file, waiter);
+    return true;
+}
+
+/* A lock that another client renews is in use there, so it may outlive the
+ * process that it was granted to. */
+static void detach_renewed(struct hf_file *file,
+                           const struct hf_command *command)
+{
+    const struct hf_hold *hold =
+        hf_table_find(&file->replica.store.table, command->key);
+    unsigned slot;
+
+    if (!hold || hold->token != command->token ||
+        !hf_nonce_equal(&hold->nonce, &command->nonce) ||
+        hold->session->id == file->local.session)
+        return;
+    slot = hf_transaction_find_slot(file, hold->session->id);
+    if (slot < HF_ARENA_SLOTS)
+        hf_slot_at(&file->arena, slot)->detached = 1;
+}
+
+/* Our claim waits: watch the client in front of it. */
+static void follow_predecessor(struct hf_file *file,
+                               const struct hf_command *command)
+{
+    const struct hf_table_waiter *waiter = find_waiting_claim(file, command);
+
+    if (waiter)
+        hf_reaper_follow(file, waiter);
+}
+
+static bool may_hand_over(enum hf_command_kind kind)
+{
+    return kind == HF_COMMAND_UNLOCK || kind == HF_COMMAND_EXPIRE ||
+           kind == HF_COMMAND_CANCEL || kind == HF_COMMAND_FORCE;
+}
+
+static const char *set_cannot_write(struct hf_file *file)
+{
+    (void)hf_error_set(&file->failure, HF_EUNAVAIL,
+                       "file:%s/arena: cannot be written: the disk is full, or "
+                       "fails; make room there",
+                       file->arena.path);
+    return file->failure.text;
+}
+
+static void file_run(struct hf_in_process *local, hf_time now,
+                     const struct hf_command *command, struct hf_result *result)
+{
+    struct hf_file *file = file_of(local);
+    bool has_waiters;
+
+    if (command->kind == HF_COMMAND_LOCK)
+        (void)hf_reaper_free_key(file, command->key);
+    if (command->kind == HF_COMMAND_RENEW)
+        detach_renewed(file, command);
+    has_waiters = file->replica.store.table.waiting.count > 0;
+    if (has_waiters && command->kind == HF_COMMAND_LOCK &&
+        answer_queued_repeat(file, command, result))
+        return;
+    if (has_waiters && may_hand_over(command->kind))
+        reap_dead_waiters(file, command->key);
+    file->is_own_command = true;
+    hf_replica_run(&file->replica, now, command, result);
+    file->is_own_command = false;
+    if (result->err == HF_EUNAVAIL)
+        local->cause = set_cannot_write(file);
+    if (command->kind == HF_COMMAND_LOCK && result->position > 0)
+        follow_predecessor(file, command);
+}
+
+static void expire_due(struct hf_file *file)
+{
+    hf_time now = hf_in_process_now(&file->local);
+    struct hf_command expire;
+    struct hf_result result;
+
+    while (hf_store_find_due(&file->replica.store, now, &expire)) {
+        file_run(&file->local, now, &expire, &result);
+        if (result.err && result.err != HF_ENOTHELD)
+            return; /* out of memory or of log space: retried on the next entry */
+    }
+}
+
+/* ---- The critical section -----------------------------------------------*/
+
+static enum hf_err set_broken(struct hf_file *file, const char *what)
+{
+    file->broken = true;
+    return hf_error_set(&file->failure, HF_EPROTO, "file:%s/arena: %s",
+                        file->arena.path, what);
+}
+
+/* Now and then: whether the files are still ours, and tokens for later. If those
+ * cannot be had, there is time to try again until the last is used. */
+static void check_arena_files(struct hf_file *file)
+{
+    const struct hf_table *table = &file->replica.store.table;
+
+    file->broken = hf_arena_check(&file->arena, &file->failure) != HF_OK;
+    if (!file->broken)
+        (void)hf_token_file_refill(&file->arena, table->token);
+}
+
+/* Whatever takes long and can be done outside, where nobody waits for us. */
+static enum hf_err prepare_transaction(struct hf_file *file)
+{
+    hf_time now = hf_in_process_now(&file->local);
+
+    if (hf_arena_is_lost(&file->arena))
+        (void)hf_arena_recover(&file->arena);
+    if (!file->broken)
+        hf_replica_read_ahead(&file->replica);
+    if (!file->broken && now - file->checked_at >= CHECK_MS) {
+        file->checked_at = now;
+        check_arena_files(file);
+    }
+    return file->broken ? HF_EPROTO : HF_OK;
+}
+
+enum hf_err hf_transaction_lock_arena(struct hf_file *file)
+{
+    enum hf_err err = hf_arena_lock(&file->arena, &file->busy_pid);
+
+    if (err == HF_EPROTO)
+        return set_broken(file, "its header is damaged");
+    if (err == HF_EUNAVAIL)
+        (void)set_cannot_write(file);
+    else if (err && file->busy_pid)
+        hf_error_set(&file->failure, HF_EUNAVAIL,
+                     "file:%s: process %ld is inside and does not leave",
+                     file->arena.path, (long)file->busy_pid);
+    else if (err)
+        hf_error_set(&file->failure, HF_EUNAVAIL,
+                     "file:%s: too many want to be inside at once",
+                     file->arena.path);
+    return err;
+}
+
+static enum hf_err catch_up_replica(struct hf_file *file)
+{
+    struct hf_replica *replica = &file->replica;
+    enum hf_err err = hf_replica_catch_up(replica);
+
+    if (replica->reloaded)
+        hf_in_process_reset_cursors(&file->local);
+    replica->reloaded = false;
+    if (err == HF_EPROTO)
+        return set_broken(file, replica->damage);
+    if (err)
+        hf_error_set(&file->failure, err, "file:%s: %s", file->arena.path,
+                     hf_err_text(err));
+    return err;
+}
+
+/* Nobody ends the session of a client that lives, unless it is hostile or has
+ * lost the lock on its slot. What happened to our claims since is not known. Only
+ * entries of others can have ended it, so most visits need no lookup. */
+static enum hf_err check_session(struct hf_file *file)
+{
+    const struct hf_session *own;
+
+    if (file->local.session == 0 || !file->replica.updated)
+        return HF_OK;
+    own =
+        hf_table_find_session(&file->replica.store.table, file->local.session);
+    if (!own || own->ended)
+        return set_broken(file, "another process has ended the session of this "
+                                "client; open it again");
+    file->replica.updated = false;
+    return HF_OK;
+}
+
+/* The last token that may be granted before we leave: a grant goes to a claim
+ * that waits now, or to the one request that is served. */
+static uint64_t last_needed_token(const struct hf_file *file)
+{
+    const struct hf_table *table = &file->replica.store.table;
+
+    return table->token + table->waiting.count + 1;
+}
+
+/* Outside. HF_EBUSY: come back. */
+static enum hf_err reserve_more_tokens(struct hf_file *file, uint64_t token)
+{
+    enum hf_err err = hf_token_file_reserve(&file->arena, token);
+
+    if (!err || err == HF_EBUSY)
+        return hf_error_set(&file->failure, HF_EBUSY,
+                            "file:%s: tokens are being reserved",
+                            file->arena.path);
+    if (err == HF_ESYSTEM)
+        return hf_error_set(&file->failure, err,
+                            "file:%s/token: cannot be replaced: %s",
+                            file->arena.path, strerror(errno));
+    return hf_error_set(&file->failure, err, "file:%s: %s", file->arena.path,
+                        hf_err_text(err));
+}
+
+/* Inside, only tokens that the disk will not forget are used, and nothing is
+ * written to the disk: that may take long. */
+enum hf_err hf_transaction_begin(struct hf_in_process *local)
+{
+    struct hf_file *file = file_of(local);
+    enum hf_err err = prepare_transaction(file);
+
+    if (!err)
+        err = hf_transaction_lock_arena(file);
+    if (err)
+        return err;
+    err = catch_up_replica(file);
+    if (!err)
+        err = check_session(file);
+    if (err || !hf_token_file_covers(&file->arena, last_needed_token(file))) {
+        hf_arena_unlock(&file->arena);
+        return err ? err : reserve_more_tokens(file, last_needed_token(file));
+    }
+    expire_due(file);
+    return HF_OK;
+}
+
+void hf_transaction_end(struct hf_in_process *local)
+{
+    struct hf_file *file = file_of(local);
+    unsigned wake_slots[HF_TRANSACTION_WAKES_MAX];
+    unsigned count = file->wake_count;
+    bool watchers = file->wake_watchers;
+
+    memcpy(wake_slots, file->wake_slots, sizeof(wake_slots));
+    file->wake_count = 0;
+    file->wake_watchers = false;
+    hf_arena_unlock(&file->arena);
+    for (unsigned i = 0; i < count; i++) {
+        if (wake_slots[i] < HF_ARENA_SLOTS)
+            hf_slot_wake(&file->arena, wake_slots[i]);
+    }
+    for (unsigned i = 0; watchers && i < hf_slot_count(&file->arena); i++) {
+        if (i != file->arena.slot && hf_slot_at(&file->arena, i)->watches)
+            hf_slot_wake(&file->arena, i);
+    }
+    hf_reaper_watch_process(file);
+}
+
+/* Events from before this client was opened are in the ring, as far back as the
+ * snapshot. */
+static enum hf_err file_watch(struct hf_in_process *local, uint64_t from)
+{
+    struct hf_file *file = file_of(local);
+    const struct hf_history *history = &file->replica.store.history;
+    enum hf_err err = HF_OK;
+
+    hf_transaction_own_slot(file)->watches = 1;
+    file->replica.keeps_history = true;
+    if (from > 0 && from <= file->replica.store.table.index &&
+        (!history->bytes || from < history->first))
+        err = hf_replica_reload_history(&file->replica);
+    return err;
+}
+
+static void file_unwatch(struct hf_in_process *local)
+{
+    struct hf_file *file = file_of(local);
+
+    hf_transaction_own_slot(file)->watches = 0;
+    file->replica.keeps_history = false;
+}
+
+void hf_transaction_retry_soon(struct hf_file *file)
+{
+    struct hf_host *host = file->local.host;
+
+    hf_timer_set(host, &file->retry, host->ops->now(host) + RETRY_MS);
+}
+
+static void file_retry_report(struct hf_in_process *local)
+{
+    if (!file_of(local)->broken)
+        hf_transaction_retry_soon(file_of(local));
+}
+
+static void file_reap_holder(struct hf_in_process *local, struct hf_key key)
+{
+    (void)hf_reaper_free_key(file_of(local), key);
+}
+
+const struct hf_in_process_ops hf_transaction_ops = {
+    .enter = hf_transaction_begin,
+    .leave = hf_transaction_end,
+    .retry_report = file_retry_report,
+    .run = file_run,
+    .reap_holder = file_reap_holder,
+    .watch = file_watch,
+    .unwatch = file_unwatch,
+};

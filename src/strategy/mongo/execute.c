@@ -1,0 +1,341 @@
+/* execute.c - a question, put to a server by a worker thread. */
+#include "base/assert.h"
+#include "strategy/mongo/op.h"
+#include "strategy/mongo/query.h"
+
+#define RUN_MS 7000 /* how long a server may work on one command */
+#define RACES_MAX 8 /* with others who insert the same document */
+
+#define MAX_TIME_EXPIRED 50 /* MongoDB's code */
+
+/* ---- The command --------------------------------------------------------*/
+
+static void add_op_variables(bson_t *command, const struct hf_mongo_op *op,
+                             const struct hf_mongo_context *context,
+                             const mongoc_server_description_t *server)
+{
+    bson_t child;
+
+    BSON_APPEND_DOCUMENT_BEGIN(command, "let", &child);
+    bson_concat(&child, &op->variables);
+    hf_mongo_server_add_variables(&child, server);
+    bson_concat(&child, context->times);
+    BSON_APPEND_INT64(&child, "keep", context->address.keep_ms);
+    BSON_APPEND_INT64(&child, "offer", HF_MONGO_OFFER_MS);
+    bson_append_document_end(command, &child);
+}
+
+static void build_find_and_modify(bson_t *command, const struct hf_mongo_op *op,
+                                  enum hf_mongo_script script,
+                                  const struct hf_mongo_context *context,
+                                  const mongoc_server_description_t *server)
+{
+    bson_t query;
+
+    BSON_APPEND_UTF8(command, "findAndModify", context->address.collection);
+    BSON_APPEND_DOCUMENT_BEGIN(command, "query", &query);
+    BSON_APPEND_UTF8(&query, "_id", op->key);
+    bson_append_document_end(command, &query);
+    BSON_APPEND_ARRAY(command, "update", context->scripts[script]);
+    BSON_APPEND_DOCUMENT(command, "fields",
+                         context->scripts[HF_MONGO_REPLY_FIELDS]);
+    BSON_APPEND_BOOL(command, "new", true);
+    BSON_APPEND_BOOL(command, "upsert", op->upsert);
+    BSON_APPEND_INT32(command, "maxTimeMS", RUN_MS);
+    add_op_variables(command, op, context, server);
+}
+
+/* Of an update nothing comes back but whether it was done. */
+static void build_update(bson_t *command, const bson_t *update,
+                         const struct hf_mongo_op *op,
+                         const struct hf_mongo_context *context,
+                         const mongoc_server_description_t *server,
+                         int32_t max_ms)
+{
+    bson_t updates;
+
+    BSON_APPEND_UTF8(command, "update", context->address.collection);
+    BSON_APPEND_ARRAY_BEGIN(command, "updates", &updates);
+    BSON_APPEND_DOCUMENT(&updates, "0", update);
+    bson_append_array_end(command, &updates);
+    BSON_APPEND_INT32(command, "maxTimeMS", max_ms);
+    add_op_variables(command, op, context, server);
+}
+
+/* False: others who insert the same document were always first. */
+static bool run_script(const struct hf_mongo_op *op,
+                       enum hf_mongo_script script, unsigned tries,
+                       mongoc_client_t *client,
+                       const struct hf_mongo_context *context,
+                       const mongoc_server_description_t *server,
+                       struct hf_mongo_reply *reply)
+{
+    bson_t command = BSON_INITIALIZER, bson;
+    bool done = false, lost = true;
+    bson_error_t why;
+
+    build_find_and_modify(&command, op, script, context, server);
+    for (; tries > 0 && !done && lost; tries--) {
+        done = hf_mongo_server_write(&command, client, context, server, &bson,
+                                     &why);
+        if (done)
+            hf_mongo_reply_read(&bson, op, reply);
+        bson_destroy(&bson);
+        lost = !done && hf_mongo_fault_is_conflict(&why);
+    }
+    if (!done)
+        hf_mongo_fault_set(reply, &why);
+    bson_destroy(&command);
+    return !lost;
+}
+
+/* ---- The short way ------------------------------------------------------*/
+
+/* False: something is in the way, and nothing was done. What that is, lock.json
+ * finds out: it may be over, and then it matters little whether a stranger has
+ * scribbled on it. */
+static bool lock_fast(const struct hf_mongo_op *op, mongoc_client_t *client,
+                      const struct hf_mongo_context *context,
+                      const mongoc_server_description_t *server,
+                      struct hf_mongo_reply *reply)
+{
+    return run_script(op, HF_MONGO_LOCK_FAST, 1, client, context, server,
+                      reply) &&
+           ((reply->err && !reply->exists) || (reply->mine && reply->fresh));
+}
+
+static void build_unlock_fast(bson_t *command, const struct hf_mongo_op *op,
+                              const struct hf_mongo_context *context,
+                              const mongoc_server_description_t *server)
+{
+    bson_t update = BSON_INITIALIZER, query;
+
+    BSON_APPEND_DOCUMENT_BEGIN(&update, "q", &query);
+    BSON_APPEND_UTF8(&query, "_id", op->key);
+    bson_append_document_end(&update, &query);
+    BSON_APPEND_ARRAY(&update, "u", context->scripts[HF_MONGO_UNLOCK_FAST]);
+    build_update(command, &update, op, context, server, RUN_MS);
+    bson_destroy(&update);
+}
+
+/* That it was done is all there is to tell, so an update will do, which is
+ * cheaper. False: something is in the way, and unlock.json is to tell; were it
+ * done in spite of that, it would find it done. */
+static bool unlock_fast(const struct hf_mongo_op *op, mongoc_client_t *client,
+                        const struct hf_mongo_context *context,
+                        const mongoc_server_description_t *server,
+                        struct hf_mongo_reply *reply)
+{
+    bson_t command = BSON_INITIALIZER, bson;
+    bool decided = true;
+    bson_error_t why;
+
+    build_unlock_fast(&command, op, context, server);
+    if (hf_mongo_server_write(&command, client, context, server, &bson, &why))
+        decided = hf_mongo_reply_read_unlock_fast(&bson, op, reply);
+    else
+        hf_mongo_fault_set(reply, &why);
+    bson_destroy(&bson);
+    bson_destroy(&command);
+    return decided;
+}
+
+static bool run_fast_path(const struct hf_mongo_op *op, mongoc_client_t *client,
+                          const struct hf_mongo_context *context,
+                          const mongoc_server_description_t *server,
+                          struct hf_mongo_reply *reply)
+{
+    bool takes = op->script == HF_MONGO_LOCK;
+
+    if ((takes ? lock_fast : unlock_fast)(op, client, context, server, reply))
+        return true;
+    *reply = (struct hf_mongo_reply){.contended = takes};
+    return false;
+}
+
+/* ---- Running ------------------------------------------------------------*/
+
+static bool needs_position(const struct hf_mongo_op *op,
+                           const struct hf_mongo_reply *reply)
+{
+    return op->may_queue && !reply->err && !reply->mine && !reply->canceled;
+}
+
+static bool needs_left(const struct hf_mongo_op *op,
+                       const struct hf_mongo_reply *reply)
+{
+    return op->script == HF_MONGO_EXPIRE && !reply->err && reply->held;
+}
+
+/* What was written, a majority has confirmed. What was only found may be old:
+ * then the key may have been given back meanwhile, at another server. That
+ * somebody stands in line is no answer that anyone acts on. */
+static bool needs_proof(const struct hf_mongo_op *op,
+                        const struct hf_mongo_reply *reply,
+                        const struct hf_mongo_context *context)
+{
+    if (context->standalone || op->script == HF_MONGO_EXPIRE)
+        return false;
+    return !reply->err && !reply->fresh && reply->position < 0;
+}
+
+/* Without it, what was found counts for nothing; and if it was not that the
+ * command had been done before, it was surely not done. */
+static void prove_reply(const struct hf_mongo_op *op, mongoc_client_t *client,
+                        const struct hf_mongo_context *context,
+                        const mongoc_server_description_t *server,
+                        struct hf_mongo_reply *reply)
+{
+    bool done_before = reply->mine || reply->ended_mine;
+    bson_iter_t client_id;
+
+    HF_ASSERT(bson_iter_init_find(&client_id, &op->variables, "client"));
+    if (!hf_mongo_server_prove_primary(bson_iter_utf8(&client_id, NULL), client,
+                                       context, server, reply) &&
+        reply->err == HF_EINDOUBT && !done_before)
+        reply->err = HF_EUNAVAIL;
+}
+
+static void run_all_steps(const struct hf_mongo_op *op, mongoc_client_t *client,
+                          const struct hf_mongo_context *context,
+                          const mongoc_server_description_t *server,
+                          struct hf_mongo_reply *reply)
+{
+    if (!op->fast_path || !run_fast_path(op, client, context, server, reply))
+        (void)run_script(op, op->script, RACES_MAX, client, context, server,
+                         reply);
+    if (needs_position(op, reply))
+        hf_mongo_position_read(op, client, context, server, reply);
+    if (needs_proof(op, reply, context))
+        prove_reply(op, client, context, server, reply);
+    if (needs_left(op, reply))
+        reply->has_left = hf_mongo_query_left_ms(op->key, client, context,
+                                                 server, &reply->left_ms);
+}
+
+void hf_mongo_execute(const struct hf_mongo_op *op, mongoc_client_t *client,
+                      const struct hf_mongo_context *context,
+                      struct hf_mongo_reply *reply)
+{
+    mongoc_server_description_t *server = hf_mongo_server_select(client, reply);
+
+    if (!server)
+        return;
+    if (!op->waits ||
+        !hf_mongo_position_still_waits(op, client, context, server, reply))
+        run_all_steps(op, client, context, server, reply);
+    mongoc_server_description_destroy(server);
+}
+
+/* ---- Sweeping -----------------------------------------------------------*/
+
+static void match_type(bson_t *query, const char *field, const char *name)
+{
+    bson_t type;
+
+    BSON_APPEND_DOCUMENT_BEGIN(query, field, &type);
+    BSON_APPEND_UTF8(&type, "$type", name);
+    bson_append_document_end(query, &type);
+}
+
+static void match_format(bson_t *query)
+{
+    bson_t *known =
+        BCON_NEW("$not", "{", "$gt", BCON_INT32(HF_MONGO_FORMAT), "}");
+
+    BSON_APPEND_DOCUMENT(query, "format", known);
+    bson_destroy(known);
+}
+
+/* No claim in the queue differs from what lock.json writes. */
+static void match_queue(bson_t *query)
+{
+    bson_t *none = BCON_NEW(
+        "0", "{", "queue", "{", "$elemMatch", "{", "$not", "{", "$type",
+        BCON_UTF8("object"), "}", "}", "}", "}", "1", "{", "queue", "{",
+        "$elemMatch", "{", "$or", "[", "{", "nonce", "{", "$not", "{", "$type",
+        BCON_UTF8("string"), "}", "}", "}", "{", "owner", "{", "$not", "{",
+        "$type", BCON_UTF8("string"), "}", "}", "}", "{", "client", "{", "$not",
+        "{", "$type", BCON_UTF8("string"), "}", "}", "}", "{", "lease", "{",
+        "$not", "{", "$type", BCON_UTF8("long"), "}", "}", "}", "]", "}", "}",
+        "}");
+
+    BSON_APPEND_ARRAY(query, "$nor", none);
+    bson_destroy(none);
+}
+
+/* Those whose number has come, by the clock of this server, if they are as we
+ * write them: the server stops at the first that expire.json fails for. Whether the
+ * lease has ended expire.json sees for itself. */
+static void match_abandoned(bson_t *update)
+{
+    bson_t *due =
+        BCON_NEW("$lte", "[", "$delete_at", "{", "$toLong", "$$now", "}", "]");
+    bson_t query;
+
+    BSON_APPEND_DOCUMENT_BEGIN(update, "q", &query);
+    match_type(&query, "delete_at", "long");
+    BSON_APPEND_DOCUMENT(&query, "$expr", due);
+    match_format(&query);
+    match_type(&query, "nonce", "string");
+    match_type(&query, "owner", "string");
+    match_type(&query, "token", "long");
+    match_type(&query, "lease", "long");
+    match_type(&query, "queue", "array");
+    match_queue(&query);
+    match_type(&query, "deadlines", "array");
+    match_type(&query, "deadlines.until", "date");
+    bson_append_document_end(update, &query);
+    bson_destroy(due);
+}
+
+static void build_sweep(bson_t *command, const struct hf_mongo_op *op,
+                        const struct hf_mongo_context *context,
+                        const mongoc_server_description_t *server,
+                        int32_t max_ms)
+{
+    bson_t update = BSON_INITIALIZER;
+
+    match_abandoned(&update);
+    BSON_APPEND_ARRAY(&update, "u", context->scripts[HF_MONGO_EXPIRE]);
+    BSON_APPEND_BOOL(&update, "multi", true);
+    build_update(command, &update, op, context, server, max_ms);
+    bson_destroy(&update);
+}
+
+/* A failure may be in the reply or in an array of it, with the same code. */
+static enum hf_err sweep_result(bool done, const bson_t *reply,
+                                const bson_error_t *why)
+{
+    uint32_t code = done ? 0 : why->code;
+    bson_iter_t at, found;
+
+    if (bson_iter_init(&at, reply) &&
+        bson_iter_find_descendant(&at, "writeErrors.0.code", &found)) {
+        code = (uint32_t)bson_iter_as_int64(&found);
+        done = false;
+    }
+    if (done)
+        return HF_OK;
+    return code == MAX_TIME_EXPIRED ? HF_ETIMEDOUT : HF_EUNAVAIL;
+}
+
+enum hf_err hf_mongo_execute_sweep(const struct hf_mongo_op *op,
+                                   mongoc_client_t *client,
+                                   const struct hf_mongo_context *context,
+                                   const mongoc_server_description_t *server,
+                                   int32_t max_ms)
+{
+    bson_t command = BSON_INITIALIZER, bson;
+    bson_error_t why;
+    enum hf_err err;
+    bool done;
+
+    build_sweep(&command, op, context, server, max_ms);
+    done =
+        hf_mongo_server_write(&command, client, context, server, &bson, &why);
+    err = sweep_result(done, &bson, &why);
+    bson_destroy(&bson);
+    bson_destroy(&command);
+    return err;
+}

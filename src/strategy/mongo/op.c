@@ -1,0 +1,221 @@
+#include "strategy/mongo/op.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+
+#define CONTENDED 16 /* LOCKs of a client, after one that met somebody */
+
+/* ---- Who asks -----------------------------------------------------------*/
+
+static char *new_escaped(const void *bytes, size_t size)
+{
+    char *text = malloc(HF_MONGO_ESCAPED_SIZE(size));
+
+    if (text)
+        (void)hf_mongo_escape(text, bytes, size);
+    return text;
+}
+
+enum hf_err hf_mongo_identity_init(struct hf_mongo_identity *identity,
+                                   struct hf_host *host)
+{
+    const char *owner = host->ops->owner(host);
+    uint8_t name[HF_MONGO_CLIENT_SIZE / 2];
+    enum hf_err err =
+        hf_random_bytes(host->ops->random(host), name, sizeof(name));
+
+    if (err)
+        return err;
+    hf_mongo_escape_hex(identity->client, name, sizeof(name));
+    identity->owner = new_escaped(owner, strlen(owner));
+    return identity->owner ? HF_OK : HF_ENOMEM;
+}
+
+void hf_mongo_identity_fini(struct hf_mongo_identity *identity)
+{
+    free(identity->owner);
+    identity->owner = NULL;
+}
+
+/* ---- Asking -------------------------------------------------------------*/
+
+static const struct {
+    enum hf_mongo_script script;
+    bool upsert;
+} scripts[HF_COMMAND_KINDS] = {
+    [HF_COMMAND_LOCK] = {HF_MONGO_LOCK, true},
+    [HF_COMMAND_UNLOCK] = {HF_MONGO_UNLOCK, false},
+    [HF_COMMAND_RENEW] = {HF_MONGO_RENEW, false},
+    [HF_COMMAND_UPDATE] = {HF_MONGO_UPDATE, false},
+    [HF_COMMAND_CANCEL] = {HF_MONGO_CANCEL, false},
+    [HF_COMMAND_FORCE] = {HF_MONGO_FORCE, false},
+};
+
+static void add_binary(bson_t *to, const char *name, struct hf_bytes bytes)
+{
+    BSON_APPEND_BINARY(to, name, BSON_SUBTYPE_BINARY,
+                       bytes.size > 0 ? bytes.data : (const uint8_t *)"",
+                       (uint32_t)bytes.size);
+}
+
+static void add_escaped(bson_t *to, const char *name, struct hf_bytes bytes)
+{
+    char text[HF_MONGO_ESCAPED_SIZE(HF_NOTE_MAX)];
+
+    HF_ASSERT(bytes.size <= HF_NOTE_MAX);
+    (void)hf_mongo_escape(text, bytes.data, bytes.size);
+    BSON_APPEND_UTF8(to, name, text);
+}
+
+static void add_lock_variables(bson_t *to,
+                               const struct hf_mongo_identity *identity,
+                               const struct hf_command *command)
+{
+    BSON_APPEND_UTF8(to, "owner", identity->owner);
+    BSON_APPEND_BOOL(to, "may_queue", command->queue);
+    BSON_APPEND_INT64(to, "lease", command->lease_ms);
+    add_escaped(to, "note", command->note);
+    add_binary(to, "value", command->value);
+}
+
+static void add_update_variables(bson_t *to, const struct hf_command *command)
+{
+    BSON_APPEND_INT64(to, "update", (int64_t)command->sequence);
+    BSON_APPEND_BOOL(to, "compare", command->has_expected);
+    add_binary(to, "expected", command->expected);
+    add_binary(to, "value", command->value);
+}
+
+static void add_command_variables(bson_t *to,
+                                  const struct hf_mongo_identity *identity,
+                                  const struct hf_command *command,
+                                  bool in_doubt)
+{
+    BSON_APPEND_INT64(to, "token", (int64_t)command->token);
+    switch (command->kind) {
+    case HF_COMMAND_LOCK:
+        add_lock_variables(to, identity, command);
+        break;
+    case HF_COMMAND_RENEW:
+        BSON_APPEND_INT64(to, "lease", command->lease_ms);
+        add_binary(to, "value", command->value);
+        break;
+    case HF_COMMAND_UPDATE:
+        add_update_variables(to, command);
+        break;
+    case HF_COMMAND_FORCE:
+        BSON_APPEND_BOOL(to, "at_once", command->now);
+        break;
+    default:
+        BSON_APPEND_BOOL(to, "in_doubt", in_doubt);
+        break;
+    }
+}
+
+static enum hf_err init_op(struct hf_mongo_op *op,
+                           struct hf_mongo_identity *identity,
+                           struct hf_key key, const char *nonce,
+                           uint64_t sequence)
+{
+    char call[HF_MONGO_COMMAND_SIZE + 1];
+
+    op->key = new_escaped(key.data, key.size);
+    if (!op->key)
+        return HF_ENOMEM;
+    (void)snprintf(op->command, sizeof(op->command), "%s-%llx",
+                   identity->client, (unsigned long long)++identity->commands);
+    bson_init(&op->variables);
+    BSON_APPEND_UTF8(&op->variables, "command", op->command);
+    (void)snprintf(call, sizeof(call), "%s-%llx", identity->client,
+                   (unsigned long long)sequence);
+    BSON_APPEND_UTF8(&op->variables, "call", call);
+    BSON_APPEND_UTF8(&op->variables, "client", identity->client);
+    BSON_APPEND_UTF8(&op->variables, "nonce", nonce);
+    return HF_OK;
+}
+
+/* Where nobody else wants the key, a few words do, which the server reads in
+ * half the time. Who meets somebody pays for that with a second round trip, and
+ * so does not try again at once. */
+static bool can_use_fast_path(struct hf_mongo_identity *identity,
+                              const struct hf_command *command, bool in_doubt)
+{
+    if (in_doubt) /* an earlier copy may have been there */
+        return false;
+    if (command->kind == HF_COMMAND_UNLOCK)
+        return true;
+    if (command->kind != HF_COMMAND_LOCK)
+        return false;
+    if (identity->contended == 0)
+        return true;
+    identity->contended--;
+    return false;
+}
+
+void hf_mongo_identity_learn(struct hf_mongo_identity *identity,
+                             const struct hf_mongo_reply *reply)
+{
+    if (reply->contended)
+        identity->contended = CONTENDED;
+}
+
+enum hf_err hf_mongo_op_init(struct hf_mongo_op *op,
+                             struct hf_mongo_identity *identity,
+                             const struct hf_command *command, bool in_doubt,
+                             bool waits)
+{
+    bool locks = command->kind == HF_COMMAND_LOCK;
+    char nonce[HF_MONGO_NONCE_SIZE + 1];
+    enum hf_err err;
+
+    hf_mongo_escape_hex(nonce, command->nonce.bytes,
+                        sizeof(command->nonce.bytes));
+    op->script = scripts[command->kind].script;
+    op->upsert = scripts[command->kind].upsert ||
+                 (in_doubt && (command->kind == HF_COMMAND_CANCEL ||
+                               command->kind == HF_COMMAND_UNLOCK));
+    op->may_queue = locks && command->queue;
+    op->waits = locks && waits;
+    op->fast_path =
+        !op->waits && can_use_fast_path(identity, command, in_doubt);
+    err = init_op(op, identity, command->key, nonce, command->sequence);
+    if (!err)
+        add_command_variables(&op->variables, identity, command, in_doubt);
+    return err;
+}
+
+enum hf_err hf_mongo_op_init_expire(struct hf_mongo_op *op,
+                                    struct hf_mongo_identity *identity,
+                                    struct hf_key key)
+{
+    op->script = HF_MONGO_EXPIRE;
+    op->upsert = false;
+    return init_op(op, identity, key, "", 0);
+}
+
+enum hf_err hf_mongo_op_init_sweep(struct hf_mongo_op *op,
+                                   struct hf_mongo_identity *identity)
+{
+    return hf_mongo_op_init_expire(op, identity, hf_key_of(""));
+}
+
+bool hf_mongo_op_nonce(const struct hf_mongo_op *op, struct hf_nonce *nonce)
+{
+    bson_iter_t at;
+
+    return bson_iter_init_find(&at, &op->variables, "nonce") &&
+           hf_mongo_unescape_hex(nonce->bytes, sizeof(nonce->bytes),
+                                 bson_iter_utf8(&at, NULL));
+}
+
+void hf_mongo_op_fini(struct hf_mongo_op *op)
+{
+    if (!op->key)
+        return;
+    free(op->key);
+    bson_destroy(&op->variables);
+    op->key = NULL;
+}

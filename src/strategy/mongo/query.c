@@ -1,0 +1,397 @@
+#include "strategy/mongo/query.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/limits.h"
+
+#define QUERY_MS 5000 /* how long a server may work on it */
+#define BATCH 1000
+
+enum hf_err hf_mongo_query_init(struct hf_mongo_query *query, struct hf_key key,
+                                enum hf_mongo_scope scope)
+{
+    query->scope = scope;
+    query->whole = true;
+    query->key = malloc(HF_MONGO_ESCAPED_SIZE(key.size));
+    if (!query->key)
+        return HF_ENOMEM;
+    (void)hf_mongo_escape(query->key, key.data, key.size);
+    return HF_OK;
+}
+
+void hf_mongo_query_fini(struct hf_mongo_query *query)
+{
+    for (size_t i = 0; i < query->count; i++)
+        hf_info_fini(&query->infos[i]);
+    free(query->infos);
+    free(query->key);
+    query->infos = NULL;
+    query->count = 0;
+    query->key = NULL;
+}
+
+/* ---- One document -------------------------------------------------------*/
+
+/* "SECONDS INCREMENT". */
+static uint64_t parse_time(const char *text)
+{
+    char *end = NULL;
+    unsigned long seconds = strtoul(text, &end, 10);
+    unsigned long increment = strtoul(end, NULL, 10);
+
+    return hf_mongo_reply_time_of((uint32_t)seconds, (uint32_t)increment);
+}
+
+/* A document as it is told; its texts are borrowed from it. */
+struct document {
+    const char *key, *owner, *note;
+    uint64_t at; /* the instant of the cluster when it was read, or before */
+    struct hf_bytes value;
+    bool held, expired;
+    struct hf_info info;
+};
+
+static uint32_t read_span_ms(const bson_iter_t *at)
+{
+    int64_t ms = bson_iter_as_int64(at);
+
+    if (ms < 0)
+        return 0;
+    return ms > (int64_t)UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
+}
+
+static void read_text_field(const bson_iter_t *at, struct document *document)
+{
+    const char *name = bson_iter_key(at), *text = bson_iter_utf8(at, NULL);
+
+    if (!strcmp(name, "_id"))
+        document->key = text;
+    else if (!strcmp(name, "owner"))
+        document->owner = text;
+    else if (!strcmp(name, "note"))
+        document->note = text;
+    else if (!strcmp(name, "at"))
+        document->at = parse_time(text);
+}
+
+static void read_document_field(const bson_iter_t *at,
+                                struct document *document)
+{
+    const char *name = bson_iter_key(at);
+    const uint8_t *data = NULL;
+    uint32_t size = 0;
+
+    if (BSON_ITER_HOLDS_UTF8(at)) {
+        read_text_field(at, document);
+    } else if (!strcmp(name, "value") && BSON_ITER_HOLDS_BINARY(at)) {
+        bson_iter_binary(at, NULL, &size, &data);
+        document->value = (struct hf_bytes){data, size};
+    } else if (!strcmp(name, "token")) {
+        document->info.token = hf_mongo_reply_token(at);
+    } else if (!strcmp(name, "forced")) {
+        document->info.forced = bson_iter_as_bool(at);
+    } else if (!strcmp(name, "held")) {
+        document->held = bson_iter_as_bool(at);
+    } else if (!strcmp(name, "expired")) {
+        document->expired = bson_iter_as_bool(at);
+    } else if (!strcmp(name, "waiters")) {
+        document->info.waiters = read_span_ms(at);
+    } else if (!strcmp(name, "left")) {
+        document->info.left_ms = read_span_ms(at);
+    } else if (!strcmp(name, "age")) {
+        document->info.held_ms = read_span_ms(at);
+    }
+}
+
+/* A text of at most `max` bytes, with a NUL. What is longer was not written by
+ * us, and is cut. */
+static char *unescape_text(char *to, const char *text, size_t max, size_t *size)
+{
+    size_t length = strlen(text);
+
+    if (length > max * 3)
+        length = max * 3;
+    *size = hf_mongo_unescape((uint8_t *)to, text, length);
+    if (*size > max)
+        *size = max;
+    to[*size] = '\0';
+    return to;
+}
+
+static enum hf_err copy_document(const struct document *document,
+                                 struct hf_info *info)
+{
+    char key[HF_MONGO_ESCAPED_SIZE(HF_KEY_MAX)];
+    char owner[HF_MONGO_ESCAPED_SIZE(HF_NOTE_MAX)];
+    char note[HF_MONGO_ESCAPED_SIZE(HF_NOTE_MAX)];
+    struct hf_info from = document->info;
+    size_t size;
+
+    from.key.data =
+        unescape_text(key, document->key, HF_KEY_MAX, &from.key.size);
+    from.owner = unescape_text(owner, document->owner, HF_NOTE_MAX, &size);
+    from.note = unescape_text(note, document->note, HF_NOTE_MAX, &size);
+    from.value = document->value;
+    from.held = document->held && !document->expired;
+    from.index = HF_MONGO_INDEX(document->at);
+    return hf_info_copy(info, &from);
+}
+
+/* ---- Documents ----------------------------------------------------------*/
+
+static bool grow_infos(struct hf_mongo_query *query, size_t *room)
+{
+    size_t more = *room > 0 ? *room * 2 : 1;
+    struct hf_info *infos;
+
+    if (query->count < *room)
+        return true;
+    infos = realloc(query->infos, more * sizeof(*infos));
+    if (!infos)
+        return false;
+    query->infos = infos;
+    *room = more;
+    return true;
+}
+
+/* Of many it is the one to mend or to delete. */
+static enum hf_err reject_document(struct hf_mongo_query *query,
+                                   const char *key)
+{
+    (void)snprintf(query->reply.cause, sizeof(query->reply.cause),
+                   "what is stored under the key %.200s is not understood: "
+                   "its token is no number",
+                   key);
+    return HF_EPROTO;
+}
+
+static enum hf_err add_document(struct hf_mongo_query *query,
+                                const bson_t *bson, size_t *room)
+{
+    struct document document = {.key = "", .owner = "", .note = ""};
+    bson_iter_t at;
+    enum hf_err err;
+
+    for (bson_iter_init(&at, bson); bson_iter_next(&at);)
+        read_document_field(&at, &document);
+    if (query->scope == HF_MONGO_ONE && document.at > 0)
+        query->reply.time = document.at;
+    query->expired = document.held && document.expired;
+    if (!document.held || document.expired)
+        return HF_OK;
+    if (document.info.token == 0)
+        return reject_document(query, document.key);
+    if (query->count >= HF_LIST_MAX)
+        return HF_ELIMIT;
+    if (!grow_infos(query, room))
+        return HF_ENOMEM;
+    err = copy_document(&document, &query->infos[query->count]);
+    query->count += !err;
+    return err;
+}
+
+static void read_cursor(struct hf_mongo_query *query, mongoc_cursor_t *cursor)
+{
+    const bson_t *bson = NULL;
+    enum hf_err err = HF_OK;
+    bson_error_t why;
+    size_t room = 0;
+
+    while (!err && mongoc_cursor_next(cursor, &bson))
+        err = add_document(query, bson, &room);
+    query->reply.err = err;
+    if (!err && mongoc_cursor_error(cursor, &why))
+        hf_mongo_fault_set(&query->reply, &why);
+}
+
+/* ---- Asking -------------------------------------------------------------*/
+
+/* The least text that does not begin with `prefix` and is above those that do:
+ * texts are ASCII, so that adding one stays within. */
+static void add_range(bson_t *match, const char *prefix)
+{
+    size_t size = strlen(prefix);
+    char *above = strdup(prefix);
+    bson_t range;
+
+    BSON_APPEND_DOCUMENT_BEGIN(match, "_id", &range);
+    BSON_APPEND_UTF8(&range, "$gte", prefix);
+    if (size > 0 && above) {
+        above[size - 1]++;
+        BSON_APPEND_UTF8(&range, "$lt", above);
+    }
+    bson_append_document_end(match, &range);
+    free(above);
+}
+
+static void add_match(bson_t *pipeline, const struct hf_mongo_query *query)
+{
+    bson_t stage, match, exists;
+
+    BSON_APPEND_DOCUMENT_BEGIN(pipeline, "0", &stage);
+    BSON_APPEND_DOCUMENT_BEGIN(&stage, "$match", &match);
+    if (query->scope == HF_MONGO_ONE) {
+        BSON_APPEND_UTF8(&match, "_id", query->key);
+    } else {
+        add_range(&match, query->key);
+        BSON_APPEND_DOCUMENT_BEGIN(&match, "nonce", &exists);
+        BSON_APPEND_BOOL(&exists, "$exists", true);
+        bson_append_document_end(&match, &exists);
+    }
+    bson_append_document_end(&stage, &match);
+    bson_append_document_end(pipeline, &stage);
+}
+
+static void add_info(bson_t *pipeline, const bson_t *info)
+{
+    bson_iter_t at;
+    uint32_t index = 1;
+
+    for (bson_iter_init(&at, info); bson_iter_next(&at); index++) {
+        const char *name;
+        char number[16];
+
+        bson_uint32_to_string(index, &name, number, sizeof(number));
+        bson_append_iter(pipeline, name, -1, &at);
+    }
+}
+
+static const char *read_concern(const struct hf_mongo_query *query,
+                                const struct hf_mongo_context *context)
+{
+    if (query->local || context->standalone)
+        return "local";
+    return "majority";
+}
+
+static void build_query(bson_t *command, const struct hf_mongo_query *query,
+                        const struct hf_mongo_context *context,
+                        const mongoc_server_description_t *server)
+{
+    bson_t child;
+
+    BSON_APPEND_UTF8(command, "aggregate", context->address.collection);
+    BSON_APPEND_ARRAY_BEGIN(command, "pipeline", &child);
+    add_match(&child, query);
+    add_info(&child, context->scripts[HF_MONGO_INFO]);
+    bson_append_array_end(command, &child);
+    BSON_APPEND_DOCUMENT_BEGIN(command, "let", &child);
+    hf_mongo_server_add_variables(&child, server);
+    bson_concat(&child, context->times);
+    BSON_APPEND_BOOL(&child, "whole", query->whole);
+    bson_append_document_end(command, &child);
+    BSON_APPEND_DOCUMENT_BEGIN(command, "cursor", &child);
+    BSON_APPEND_INT32(&child, "batchSize", BATCH);
+    bson_append_document_end(command, &child);
+    BSON_APPEND_DOCUMENT_BEGIN(command, "readConcern", &child);
+    BSON_APPEND_UTF8(&child, "level", read_concern(query, context));
+    bson_append_document_end(command, &child);
+    BSON_APPEND_INT32(command, "maxTimeMS", QUERY_MS);
+}
+
+static void execute_query(struct hf_mongo_query *query, mongoc_client_t *client,
+                          const struct hf_mongo_context *context,
+                          const mongoc_server_description_t *server)
+{
+    bson_t command = BSON_INITIALIZER, opts = BSON_INITIALIZER, bson;
+    mongoc_cursor_t *cursor;
+    bson_error_t why;
+
+    build_query(&command, query, context, server);
+    BSON_APPEND_INT32(&opts, "serverId",
+                      (int32_t)mongoc_server_description_id(server));
+    if (mongoc_client_command_with_opts(client, context->address.database,
+                                        &command, NULL, &opts, &bson, &why)) {
+        query->reply.time = hf_mongo_reply_time(&bson);
+        cursor = mongoc_cursor_new_from_command_reply_with_opts(client, &bson,
+                                                                &opts);
+        read_cursor(query, cursor);
+        mongoc_cursor_destroy(cursor);
+    } else {
+        hf_mongo_fault_set(&query->reply, &why);
+        bson_destroy(&bson);
+    }
+    bson_destroy(&command);
+    bson_destroy(&opts);
+}
+
+/* Open a change stream and close it again. Only a refusal is an error: a stream is
+ * opened again after any other failure. */
+static void check_stream(struct hf_mongo_query *query, mongoc_client_t *client,
+                         const struct hf_mongo_context *context,
+                         const mongoc_server_description_t *server)
+{
+    bson_t *command = BCON_NEW(
+        "aggregate", BCON_UTF8(context->address.collection), "pipeline", "[",
+        "{", "$changeStream", "{", "}", "}", "]", "cursor", "{", "batchSize",
+        BCON_INT32(0), "}", "maxTimeMS", BCON_INT32(QUERY_MS));
+    bson_t *opts = BCON_NEW(
+        "serverId", BCON_INT32((int32_t)mongoc_server_description_id(server)));
+    struct hf_mongo_reply reply = {.err = HF_OK};
+    bson_error_t why;
+    bson_t bson;
+
+    if (mongoc_client_command_with_opts(client, context->address.database,
+                                        command, NULL, opts, &bson, &why)) {
+        mongoc_cursor_destroy(mongoc_cursor_new_from_command_reply_with_opts(
+            client, &bson, opts));
+    } else {
+        hf_mongo_fault_set(&reply, &why);
+        bson_destroy(&bson);
+    }
+    if (reply.err == HF_EDENIED || reply.err == HF_EINVAL)
+        query->reply = reply;
+    bson_destroy(opts);
+    bson_destroy(command);
+}
+
+/* A read with the concern "linearizable" waits until the server next writes its
+ * journal by itself, some 30 ms. The same comes sooner thus: a server that has
+ * just shown that it is the primary knows by then all that was confirmed before;
+ * what a majority has of that is read next.
+ *
+ * Nothing is done by looking: what failed was not done. */
+void hf_mongo_query_run(struct hf_mongo_query *query, mongoc_client_t *client,
+                        const struct hf_mongo_context *context)
+{
+    mongoc_server_description_t *server =
+        hf_mongo_server_select(client, &query->reply);
+
+    if (server) {
+        if (query->scope == HF_MONGO_PREFIX || query->local ||
+            context->standalone ||
+            hf_mongo_server_prove_primary(query->client, client, context,
+                                          server, &query->reply))
+            execute_query(query, client, context, server);
+        if (query->watch && !query->reply.err)
+            check_stream(query, client, context, server);
+        mongoc_server_description_destroy(server);
+    }
+    if (query->reply.err == HF_EINDOUBT)
+        query->reply.err = HF_EUNAVAIL;
+}
+
+bool hf_mongo_query_left_ms(const char *key, mongoc_client_t *client,
+                            const struct hf_mongo_context *context,
+                            const mongoc_server_description_t *server,
+                            uint32_t *left_ms)
+{
+    struct hf_mongo_query query = {
+        .scope = HF_MONGO_ONE,
+        .local = true,
+        .key = strdup(key),
+    };
+    bool known;
+
+    if (query.key)
+        execute_query(&query, client, context, server);
+    known =
+        query.key && !query.reply.err && (query.count == 1 || query.expired);
+    if (known)
+        *left_ms = query.expired ? 0 : query.infos[0].left_ms;
+    hf_mongo_query_fini(&query);
+    return known;
+}

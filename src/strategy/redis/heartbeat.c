@@ -1,0 +1,89 @@
+/* heartbeat.c - the heartbeat of a client with waiters: one for all of them
+ * (liveness.lua).
+ *
+ * This file keeps no list of waiters. Each waiter repeats its LOCK about once a
+ * second, and a reply that tells a position keeps the heartbeat going. */
+#include "strategy/redis/redis.h"
+
+#define LINGER_MS 3000 /* after a waiter was last told its position */
+
+static void on_heartbeat_reply(struct hf_redis_call *call,
+                               const redisReply *reply)
+{
+    struct hf_redis *redis =
+        HF_CONTAINER(call, struct hf_redis, heartbeat.call);
+
+    redis->heartbeat.sent = false;
+    if (reply && reply->type == REDIS_REPLY_ERROR)
+        (void)hf_redis_reply_handle_error(&redis->connection, reply);
+}
+
+static void send_heartbeat(struct hf_redis *redis, hf_time now)
+{
+    struct hf_redis_script_call script_call;
+
+    if (redis->heartbeat.sent)
+        return; /* the server is slow: one under way is enough */
+    hf_redis_script_call_heartbeat(&script_call, &redis->connection,
+                                   &redis->identity, now,
+                                   redis->heartbeat.interval_ms);
+    redis->heartbeat.call.reply = on_heartbeat_reply;
+    redis->heartbeat.sent = hf_redis_connection_send(
+        &redis->connection, &redis->heartbeat.call, &script_call.args);
+}
+
+static void on_heartbeat_timer(struct hf_timer *timer)
+{
+    struct hf_redis *redis =
+        HF_CONTAINER(timer, struct hf_redis, heartbeat.timer);
+    hf_time now = redis->host->ops->now(redis->host);
+
+    redis->heartbeat.running = now < redis->heartbeat.until;
+    if (!redis->heartbeat.running)
+        return;
+    send_heartbeat(redis, now);
+    hf_timer_set(redis->host, timer,
+                 hf_time_add(now, redis->heartbeat.interval_ms));
+}
+
+uint32_t hf_redis_heartbeat_interval(const struct hf_redis *redis,
+                                     uint32_t lease_ms)
+{
+    uint32_t own = hf_redis_heartbeat_default_ms(lease_ms);
+    hf_time now = redis->host->ops->now(redis->host);
+
+    if (redis->heartbeat.running && now < redis->heartbeat.interval_until &&
+        redis->heartbeat.interval_ms < own)
+        return redis->heartbeat.interval_ms;
+    return own;
+}
+
+void hf_redis_heartbeat_extend(struct hf_redis *redis, uint32_t lease_ms)
+{
+    hf_time now = redis->host->ops->now(redis->host);
+    uint32_t interval_ms = hf_redis_heartbeat_interval(redis, lease_ms);
+
+    redis->heartbeat.until = hf_time_add(now, LINGER_MS);
+    if (hf_redis_heartbeat_default_ms(lease_ms) == interval_ms)
+        redis->heartbeat.interval_until = redis->heartbeat.until;
+    if (redis->heartbeat.running &&
+        redis->heartbeat.interval_ms <= interval_ms) {
+        redis->heartbeat.interval_ms = interval_ms;
+        return;
+    }
+    redis->heartbeat.running = true;
+    redis->heartbeat.interval_ms = interval_ms;
+    hf_timer_set(redis->host, &redis->heartbeat.timer,
+                 hf_time_add(now, interval_ms));
+}
+
+enum hf_err hf_redis_heartbeat_open(struct hf_redis *redis)
+{
+    redis->heartbeat.timer.fire = on_heartbeat_timer;
+    return redis->host->ops->timer_add(redis->host, &redis->heartbeat.timer);
+}
+
+void hf_redis_heartbeat_close(struct hf_redis *redis)
+{
+    redis->host->ops->timer_remove(redis->host, &redis->heartbeat.timer);
+}

@@ -1,0 +1,12 @@
+-- A sign of life of a client that has waiters.
+--
+-- KEYS  1 the sign of life, named like the client's channel
+-- ARGV  1 the client's time  2 milliseconds until its next sign of life
+-- Returns HF_OK.
+local time = redis.call('TIME')
+
+--@ liveness.lua
+
+record_heartbeat(KEYS[1], ARGV[1], ARGV[2],
+    time[1] * 1000 + math.floor(time[2] / 1000))
+return HF_OK

@@ -1,0 +1,110 @@
+/* cancels.c - cancels that a server has not answered yet.
+ *
+ * A hold that is left on one server keeps that server busy for its whole
+ * lease. So a cancel is remembered until the server has answered it, and sent
+ * again, before anything else, on each new connection. */
+#include <stdlib.h>
+
+#include "base/bytes.h"
+#include "base/limits.h"
+#include "strategy/redlock/redlock.h"
+
+struct cancel {
+    struct hf_redis_call call;
+    struct hf_dlist link;
+    struct hf_redlock_server *server;
+    bool sent; /* on this connection */
+    struct hf_nonce nonce;
+    size_t key_size;
+    uint8_t key[];
+};
+
+static void free_cancel(struct cancel *cancel)
+{
+    cancel->server->cancel_count--;
+    hf_dlist_remove(&cancel->link);
+    free(cancel);
+}
+
+static void on_server_cancel_reply(struct hf_redis_call *call,
+                                   const redisReply *reply)
+{
+    struct cancel *cancel = HF_CONTAINER(call, struct cancel, call);
+    struct hf_redlock_server *server = cancel->server;
+
+    cancel->sent = false;
+    /* The connection was lost, or the server could not do it: still owed. */
+    if (!reply || (reply->type == REDIS_REPLY_ERROR &&
+                   hf_redis_reply_handle_error(&server->connection, reply) ==
+                       HF_EUNAVAIL))
+        return;
+    free_cancel(cancel);
+}
+
+static void send_cancel(struct cancel *cancel)
+{
+    struct hf_redlock_server *server = cancel->server;
+    struct hf_command command = {
+        .kind = HF_COMMAND_CANCEL,
+        .nonce = cancel->nonce,
+        .key = {cancel->key, cancel->key_size},
+    };
+    struct hf_redis_script_call script_call;
+
+    if (cancel->sent || server->connection.state != HF_REDIS_UP)
+        return;
+    cancel->call.reply = on_server_cancel_reply;
+    hf_redis_script_call_command(&script_call, &server->connection,
+                                 &server->redlock->identity, &command, NULL);
+    cancel->sent = hf_redis_connection_send(&server->connection, &cancel->call,
+                                            &script_call.args);
+}
+
+void hf_redlock_cancels_add(struct hf_redlock_server *server, struct hf_key key,
+                            const struct hf_nonce *nonce)
+{
+    struct cancel *cancel;
+
+    /* The first that are owed matter most: without renewals, a hold on a
+     * server that is down ends with its lease. */
+    if (server->cancel_count == HF_REDLOCK_CANCELS_MAX)
+        return;
+    cancel = calloc(1, sizeof(*cancel) + key.size);
+    if (!cancel)
+        return; /* the hold ends with its lease */
+    cancel->server = server;
+    cancel->nonce = *nonce;
+    cancel->key_size = key.size;
+    hf_copy(cancel->key, key.data, key.size);
+    hf_dlist_push_back(&server->cancels, &cancel->link);
+    server->cancel_count++;
+    send_cancel(cancel);
+}
+
+void hf_redlock_cancels_send(struct hf_redlock_server *server)
+{
+    for (struct hf_dlist *link = server->cancels.next; link != &server->cancels;
+         link = link->next)
+        send_cancel(HF_CONTAINER(link, struct cancel, link));
+}
+
+void hf_redlock_cancels_supersede(struct hf_redlock_server *server,
+                                  const struct hf_nonce *nonce)
+{
+    struct hf_dlist *link = server->cancels.next;
+
+    while (link != &server->cancels) {
+        struct cancel *cancel = HF_CONTAINER(link, struct cancel, link);
+
+        link = link->next;
+        if (!cancel->sent && hf_nonce_equal(&cancel->nonce, nonce))
+            free_cancel(cancel);
+    }
+}
+
+void hf_redlock_cancels_fini(struct hf_redlock_server *server)
+{
+    while (!hf_dlist_is_empty(&server->cancels))
+        free_cancel(HF_CONTAINER(hf_dlist_first(&server->cancels),
+                                 struct cancel, link));
+}

@@ -1,0 +1,265 @@
+/* A plain Redis client, which locks by SET NX PX and gives back by comparing
+ * and deleting, and holdfast: they exclude each other. */
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "redis/one_server.h"
+
+/* What redis-cli prints, up to the end of its first line. */
+static const char *cli(const char *words)
+{
+    static char text[256];
+    char command[512];
+    FILE *out;
+
+    (void)snprintf(command, sizeof(command), "redis-cli -s %s %s", redis.socket,
+                   words);
+    out = popen(command, "r"); /* NOLINT(cert-env33-c): our own words */
+    assert_non_null(out);
+    if (!fgets(text, sizeof(text), out))
+        text[0] = '\0';
+    (void)pclose(out);
+    text[strcspn(text, "\n")] = '\0';
+    return text;
+}
+
+#define COMPARE_AND_DELETE                                                     \
+    "EVAL \"if redis.call('get',KEYS[1])==ARGV[1] then return "                \
+    "redis.call('del',KEYS[1]) else return 0 end\" 1 k mine"
+
+static void a_plain_lock_is_respected(void **state)
+{
+    struct hf_lock_opts once =
+        hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
+    struct hf_lock *lock = NULL;
+    struct hf_info info;
+
+    (void)state;
+    assert_string_equal(cli("SET k mine NX PX 60000"), "OK");
+    expect_err(hf_acquire(client, hf_key_of("k"), &once, &lock), HF_EBUSY);
+    expect_ok(hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info));
+    assert_true(info.held);
+    assert_in_range(info.left_ms, 1, 60000);
+    hf_info_fini(&info);
+    assert_string_equal(cli(COMPARE_AND_DELETE), "1");
+    expect_ok(hf_acquire(client, hf_key_of("k"), &once, &lock));
+    hf_lock_free(lock);
+}
+
+static void a_plain_client_respects_ours(void **state)
+{
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    expect_ok(hf_acquire(client, hf_key_of("k"), NULL, &lock));
+    assert_string_equal(cli("SET k mine NX PX 60000"), "");
+    assert_string_equal(cli(COMPARE_AND_DELETE), "0");
+    assert_true(hf_lock_valid_for(lock, 0));
+    expect_ok(hf_release(lock));
+    assert_string_equal(cli("SET k mine NX PX 60000"), "OK");
+    hf_lock_free(lock);
+}
+
+/* It does not know of a line, and tells nobody: those who wait look. */
+static void who_waits_for_a_plain_lock_gets_it(void **state)
+{
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
+    struct hf_future *future = NULL;
+    struct hf_lock *lock = NULL;
+    enum hf_err err = HF_ECANCELED;
+
+    (void)state;
+    assert_string_equal(cli("SET k mine NX PX 60000"), "OK");
+    expect_ok(hf_acquire_start(client, hf_key_of("k"), &opts, &lock, NULL, NULL,
+                               &future));
+    expect_err(hf_future_wait(future, 200, &err), HF_ETIMEDOUT);
+    assert_string_equal(cli(COMPARE_AND_DELETE), "1");
+    expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
+    expect_ok(err);
+    hf_future_free(future);
+    expect_ok(hf_release(lock));
+    hf_lock_free(lock);
+
+    /* The same where it runs out. */
+    assert_string_equal(cli("SET k mine NX PX 300"), "OK");
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    hf_lock_free(lock);
+}
+
+/* Without a ttl: it never ends by itself, and is nobody's to force. */
+static void a_plain_lock_without_an_end_is_respected(void **state)
+{
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, 300, HF_TEST_PATIENCE_MS);
+    struct hf_lock *none = NULL;
+    struct hf_info info;
+    enum hf_err err;
+
+    (void)state;
+    assert_string_equal(cli("SET k mine NX"), "OK");
+    do /* until the withdrawal is confirmed in time */
+        err = hf_acquire(client, hf_key_of("k"), &opts, &none);
+    while (err == HF_EINDOUBT);
+    expect_err(err, HF_ETIMEDOUT);
+    expect_ok(hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info));
+    assert_int_equal(info.left_ms, HF_FOREVER);
+    assert_string_equal(info.owner, "another Redis client");
+    assert_non_null(strstr(info.note, "no expiry"));
+    hf_info_fini(&info);
+    opts.wait_ms = 0;
+    expect_err(hf_acquire(client, hf_key_of("k"), &opts, &none), HF_EBUSY);
+    expect_word(client, "without expiry");
+    expect_err(hf_force(client, hf_key_of("k"), 1, true), HF_ENOTOWNER);
+    assert_string_equal(cli("GET k"), "mine");
+}
+
+/* A neighbour makes something else of the key: nobody waits for that. */
+static void a_waiter_whose_key_is_no_lock_any_more_is_told(void **state)
+{
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
+    struct hf_future *locking, *freeing;
+    struct hf_lock *none = NULL;
+    struct hf_error error;
+    enum hf_err err = HF_OK;
+
+    (void)state;
+    assert_string_equal(cli("SET k mine NX"), "OK");
+    expect_ok(hf_acquire_start(client, hf_key_of("k"), &opts, &none, NULL, NULL,
+                               &locking));
+    expect_ok(hf_wait_free_start(client, hf_key_of("k"), HF_FOREVER, NULL, NULL,
+                                 NULL, &freeing));
+    expect_err(hf_future_wait(locking, 300, &err), HF_ETIMEDOUT);
+    assert_string_equal(cli("EVAL \"redis.call('DEL', 'k') "
+                            "return redis.call('HSET', 'k', 'a', 'b')\" 0"),
+                        "1");
+    expect_ok(hf_future_wait(locking, HF_TEST_PATIENCE_MS, &err));
+    expect_err(err, HF_EINVAL);
+    hf_future_error(locking, &error);
+    assert_non_null(strstr(error.text, "'k' holds a hash"));
+    expect_ok(hf_future_wait(freeing, HF_TEST_PATIENCE_MS, &err));
+    expect_err(err, HF_EINVAL);
+    hf_future_error(freeing, &error);
+    assert_non_null(strstr(error.text, "'k' holds a hash"));
+    hf_future_free(locking);
+    hf_future_free(freeing);
+    while (strcmp(cli("EXISTS hf:q:k"), "0") != 0)
+        (void)poll(NULL, 0, 10);
+}
+
+/* An operator deletes the key by hand. */
+static void a_deleted_lock_is_lost(void **state)
+{
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    expect_ok(hf_acquire(client, hf_key_of("k"), NULL, &lock));
+    assert_string_equal(cli("DEL k"), "1");
+    assert_string_equal(cli("SET k mine NX PX 60000"), "OK");
+    expect_err(hf_renew(lock, 0), HF_EEXPIRED);
+    expect_err(hf_release(lock), HF_EEXPIRED);
+    assert_string_equal(cli("GET k"), "mine");
+    hf_lock_free(lock);
+}
+
+/* The same, by one who does not know: another's lock is not given back. */
+static void a_late_unlock_frees_nobody_elses(void **state)
+{
+    struct hf_lock *lock = NULL;
+
+    (void)state;
+    expect_ok(hf_acquire(client, hf_key_of("k"), NULL, &lock));
+    assert_string_equal(cli("SET k mine PX 60000"), "OK");
+    expect_err(hf_release(lock), HF_EEXPIRED);
+    assert_string_equal(cli("GET k"), "mine");
+    hf_lock_free(lock);
+}
+
+/* What is no lock of ours is not listed: it may be anything. */
+static bool count_key(const struct hf_info *info, void *arg)
+{
+    (void)info;
+    ++*(unsigned *)arg;
+    return true;
+}
+
+static void a_list_shows_no_plain_strings(void **state)
+{
+    struct hf_lock *lock = NULL;
+    unsigned count = 0;
+
+    (void)state;
+    assert_string_equal(cli("SET plain mine PX 60000"), "OK");
+    assert_string_equal(cli("HSET hash a b"), "1");
+    expect_ok(hf_acquire(client, hf_key_of("k"), NULL, &lock));
+    expect_ok(hf_list(client, hf_key_of(""), count_key, &count));
+    assert_int_equal(count, 1);
+    hf_lock_free(lock);
+}
+
+/* Somebody gives a lock more time, or the server's clock is set back: it has
+ * more left than its lease. */
+static void a_lock_that_was_given_time_goes_on(void **state)
+{
+    struct hf_lock_opts opts = hf_test_opts(10000, 0, HF_TEST_PATIENCE_MS);
+    struct hf_lock *lock = NULL;
+    struct hf_info info;
+
+    (void)state;
+    expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    assert_string_equal(cli("PEXPIRE k 100000"), "1");
+    expect_ok(hf_renew(lock, 200000));
+    expect_ok(hf_update(lock, NULL, (struct hf_bytes){"v", 1}));
+    expect_ok(hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info));
+    assert_int_equal(info.token, hf_lock_token(lock));
+    hf_info_fini(&info);
+    expect_ok(hf_release(lock));
+    hf_lock_free(lock);
+}
+
+/* The key becomes a hash while somebody waits for it: that one can still leave
+ * the queue. */
+static void who_waits_for_what_becomes_a_hash_can_leave(void **state)
+{
+    struct hf_lock_opts opts =
+        hf_test_opts(HF_TEST_LONG_MS, HF_TEST_PATIENCE_MS, HF_TEST_PATIENCE_MS);
+    struct hf_future *future = NULL;
+    struct hf_lock *lock = NULL;
+    enum hf_err err = HF_OK;
+
+    (void)state;
+    assert_string_equal(cli("SET k mine"), "OK");
+    expect_ok(hf_acquire_start(client, hf_key_of("k"), &opts, &lock, NULL, NULL,
+                               &future));
+    while (strcmp(cli("ZCARD hf:q:k"), "1") != 0)
+        (void)hf_future_wait(future, 10, &err);
+    (void)cli("EVAL \"redis.call('DEL', 'k') redis.call('HSET', 'k', 'f', "
+              "'v')\" 0");
+    hf_future_free(future);
+    hf_lock_free(lock);
+    expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
+    assert_string_equal(cli("ZCARD hf:q:k"), "0");
+    client = hf_test_redis_open(&redis, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+        CASE(a_plain_lock_is_respected),
+        CASE(a_plain_client_respects_ours),
+        CASE(who_waits_for_a_plain_lock_gets_it),
+        CASE(a_plain_lock_without_an_end_is_respected),
+        CASE(a_waiter_whose_key_is_no_lock_any_more_is_told),
+        CASE(a_deleted_lock_is_lost),
+        CASE(a_late_unlock_frees_nobody_elses),
+        CASE(a_list_shows_no_plain_strings),
+        CASE(a_lock_that_was_given_time_goes_on),
+        CASE(who_waits_for_what_becomes_a_hash_can_leave),
+    };
+
+    return hf_test_main("redis plain", cases, HF_TEST_COUNT(cases), 4);
+}
