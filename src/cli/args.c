@@ -28,11 +28,9 @@ static const struct {
     const char *name;
     enum hf_event_kind kind;
 } kinds[] = {
-    {"granted", HF_EVENT_GRANTED}, {"renewed", HF_EVENT_RENEWED},
-    {"updated", HF_EVENT_UPDATED}, {"released", HF_EVENT_RELEASED},
-    {"expired", HF_EVENT_EXPIRED}, {"forced", HF_EVENT_FORCED},
-    {"queued", HF_EVENT_QUEUED},   {"withdrawn", HF_EVENT_WITHDRAWN},
-    {"dropped", HF_EVENT_DROPPED},
+#define ROW(name, text, bit) {text, HF_EVENT_##name},
+    HF_EVENTS(ROW)
+#undef ROW
 };
 
 void args_init(struct args *args)

@@ -14,40 +14,13 @@ struct watcher {
     enum hf_err err;
 };
 
-static const char *event_name(enum hf_event_kind kind)
-{
-    switch (kind) {
-    case HF_EVENT_GRANTED:
-        return "granted";
-    case HF_EVENT_RENEWED:
-        return "renewed";
-    case HF_EVENT_UPDATED:
-        return "updated";
-    case HF_EVENT_RELEASED:
-        return "released";
-    case HF_EVENT_EXPIRED:
-        return "expired";
-    case HF_EVENT_FORCED:
-        return "forced";
-    case HF_EVENT_QUEUED:
-        return "queued";
-    case HF_EVENT_WITHDRAWN:
-        return "withdrawn";
-    case HF_EVENT_DROPPED:
-        return "dropped";
-    case HF_EVENT_ANY:
-    default:
-        return "?";
-    }
-}
-
 static void print_event_json(const struct hf_event *event)
 {
     struct json json;
 
     json_open(&json, stdout);
     json_integer(&json, "index", event->index);
-    json_text(&json, "event", event_name(event->kind));
+    json_text(&json, "event", hf_event_name(event->kind));
     json_bytes(&json, "key", event->key.data, event->key.size);
     json_integer(&json, "token", event->token);
     json_text(&json, "owner", event->owner ? event->owner : "");
@@ -64,7 +37,7 @@ static void print_event_text(const struct hf_event *event)
         (void)printf("%llu dropped\n", (unsigned long long)event->index);
     else
         (void)printf("%llu %-9s %s %llu %s\n", (unsigned long long)event->index,
-                     event_name(event->kind), key,
+                     hf_event_name(event->kind), key,
                      (unsigned long long)event->token, owner);
     free(owner);
     free(key);
