@@ -237,7 +237,7 @@ static void tls_checks_who_answers(void **state)
     expect_ok(hf_release(lock));
     hf_lock_free(lock);
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
-    hf_test_mongo_url(&mongo, url, "&tls=true&serverSelectionTimeoutMS=500");
+    hf_test_mongo_url(&mongo, url, "&tls=true&serverSelectionTimeoutMS=4000");
     expect_refused(url, HF_EUNAVAIL, "ertificate");
     hf_test_mongo_url(&mongo, url, "&tls=true&tlsCAFile=/nowhere/cert");
     expect_refused(url, HF_EINVAL, "tlsCAFile");
