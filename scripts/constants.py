@@ -1,24 +1,30 @@
-"""The numeric constants of C headers, for scripts that embed them elsewhere."""
+"""What scripts read from the C headers: lists of X() and numbers."""
 import re
 
 NUMBER = r'-?\d+'
 
 
+def read_list(text, name):
+    """The rows of the X-macro `name`, each a list of its arguments as text."""
+    macro = re.search(rf'^#define {name}\(X\)(?:.*\\\n)*.*', text, re.M)
+    rows = re.findall(r'\bX\(((?:[^()"]|"[^"]*")*)\)',
+                      macro.group() if macro else '')
+    return [[argument.strip().strip('"') for argument in row.split(',', 2)]
+            for row in rows]
+
+
 def read_constants(headers):
     """{name: value as text} of enumerators, of #defines that are numbers, and
-    of the lists HF_ERRORS and HF_EVENTS."""
+    of errors and event kinds."""
     text = ''
     for header in headers:
         with open(header, encoding='utf-8') as f:
             text += f.read()
     constants = {'HF_OK': '0'}
-    for name, value in re.findall(rf'\bX\((E\w+), ({NUMBER}), "', text):
+    for name, value, _ in read_list(text, 'HF_ERRORS'):
         constants['HF_' + name] = value
-    events = re.search(r'^#define HF_EVENTS\(X\)(?:.*\\\n)+.*', text, re.M)
-    if events:
-        for name, bit in re.findall(r'\bX\((\w+), "\w+", (\d+)\)',
-                                    events.group()):
-            constants['HF_EVENT_' + name] = str(1 << int(bit))
+    for name, _, bit in read_list(text, 'HF_EVENTS'):
+        constants['HF_EVENT_' + name] = str(1 << int(bit))
     constants.update(re.findall(rf'\b(HF_\w+) = ({NUMBER}),', text))
     constants.update(re.findall(rf'^#define (HF_\w+) ({NUMBER})\b', text,
                                 re.M))

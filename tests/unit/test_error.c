@@ -11,7 +11,7 @@ static void every_code_has_a_name_and_a_text(void **state)
     }
     assert_string_equal(hf_err_name(HF_OK), "HF_OK");
     assert_string_equal(hf_err_name(HF_EBUSY), "HF_EBUSY");
-    assert_string_equal(hf_err_text(HF_EBUSY), "held by another");
+    assert_string_equal(hf_err_text(HF_EBUSY), "held by another claim");
 }
 
 static void unknown_number_has_words_too(void **state)
