@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/hex.h"
+#include "base/limits.h"
 
 #define CONTENDED 16 /* LOCKs of a client, after one that met somebody */
 
@@ -54,6 +55,8 @@ static const struct {
     [HF_COMMAND_CANCEL] = {HF_MONGO_CANCEL, false},
     [HF_COMMAND_FORCE] = {HF_MONGO_FORCE, false},
 };
+
+_Static_assert(HF_FITS(HF_VALUE_MAX, uint32_t), "any value's size");
 
 static void add_binary(bson_t *to, const char *name, struct hf_bytes bytes)
 {
