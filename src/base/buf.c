@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
+
 void hf_buf_fini(struct hf_buf *buf)
 {
     free(buf->data);
@@ -58,6 +60,7 @@ void hf_buf_u64(struct hf_buf *buf, uint64_t x)
 
 void hf_buf_bytes(struct hf_buf *buf, const void *data, size_t size)
 {
+    HF_ASSERT(size <= UINT32_MAX);
     hf_buf_u32(buf, (uint32_t)size);
     hf_buf_raw(buf, data, size);
 }

@@ -53,4 +53,14 @@ static inline bool hf_nonce_equal(const struct hf_nonce *a,
     return difference == 0;
 }
 
+/* Only for nonces that this client drew itself: they are random, and so are
+ * their own hash. Nonces of others could be chosen so that they collide. */
+static inline uint64_t hf_nonce_own_hash(const struct hf_nonce *nonce)
+{
+    uint64_t hash;
+
+    memcpy(&hash, nonce->bytes, sizeof(hash));
+    return hash;
+}
+
 #endif

@@ -13,29 +13,34 @@ static const struct {
               HF_ERRORS(ROW)
 #undef ROW
 };
+#define ERROR_COUNT (sizeof(errors) / sizeof(errors[0]))
 
 static size_t find_error(enum hf_err err)
 {
     size_t i = 0;
 
-    while (i < sizeof(errors) / sizeof(errors[0]) && errors[i].code != err)
+    while (i < ERROR_COUNT && errors[i].code != err)
         i++;
     return i;
+}
+
+bool hf_err_is_known(enum hf_err err)
+{
+    return find_error(err) < ERROR_COUNT;
 }
 
 const char *hf_err_name(enum hf_err err)
 {
     size_t i = find_error(err);
 
-    return i < sizeof(errors) / sizeof(errors[0]) ? errors[i].name : "HF_E?";
+    return i < ERROR_COUNT ? errors[i].name : "HF_E?";
 }
 
 const char *hf_err_text(enum hf_err err)
 {
     size_t i = find_error(err);
 
-    return i < sizeof(errors) / sizeof(errors[0]) ? errors[i].text
-                                                  : "no such error";
+    return i < ERROR_COUNT ? errors[i].text : "no such error";
 }
 
 enum hf_err hf_error_set(struct hf_error *error, enum hf_err code,

@@ -5,6 +5,11 @@
 #ifndef HF_BASE_LIMITS_H
 #define HF_BASE_LIMITS_H
 
+/* Whether every number up to `limit` fits into the unsigned type `type`. For a
+ * _Static_assert where a number is stored in a narrower type than it comes in:
+ * whoever raises a limit is then told where it does not fit. */
+#define HF_FITS(limit, type) ((limit) <= (type)-1)
+
 #define HF_TTL_MIN_MS 1
 #define HF_TTL_MAX_MS (7 * 24 * 3600 * 1000) /* a week */
 #define HF_LEASE_MAX_MS (HF_TTL_MAX_MS + HF_TTL_MAX_MS / 16 + 50)

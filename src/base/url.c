@@ -3,16 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int decode_hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
+#include "base/hex.h"
 
 /* Decode `text` in place. */
 static bool decode_percent(char *text)
@@ -20,17 +11,15 @@ static bool decode_percent(char *text)
     char *to = text;
 
     for (const char *from = text; *from; from++) {
-        int high, low;
+        char byte;
 
         if (*from != '%') {
             *to++ = *from;
             continue;
         }
-        high = decode_hex_digit(from[1]);
-        low = high < 0 ? -1 : decode_hex_digit(from[2]);
-        if (low < 0 || (high == 0 && low == 0))
+        if (!hf_hex_decode(&byte, 1, from + 1) || byte == '\0')
             return false;
-        *to++ = (char)(high * 16 + low);
+        *to++ = byte;
         from += 2;
     }
     *to = '\0';

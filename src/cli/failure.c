@@ -43,9 +43,10 @@ int failure_status(enum hf_err err)
     case HF_ELIMIT:
     case HF_EPROTO:
     case HF_ESYSTEM:
-    default: /* of a newer library */
+    case HF_EINTR:
         return STATUS_UNAVAILABLE;
     }
+    return STATUS_UNAVAILABLE; /* a code of a newer library */
 }
 
 static void write_json_message(FILE *out, const char *kind, enum hf_err err,

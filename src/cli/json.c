@@ -57,8 +57,12 @@ static void put_hex(struct json *json, const char *name,
                     const unsigned char *data, size_t size)
 {
     (void)fprintf(json->out, ",\"%s_hex\":\"", name);
-    for (size_t i = 0; i < size; i++)
-        (void)fprintf(json->out, "%02x", data[i]);
+    for (size_t i = 0; i < size; i++) {
+        char digits[3];
+
+        text_hex(&data[i], 1, digits);
+        (void)fputs(digits, json->out);
+    }
     (void)fputc('"', json->out);
 }
 

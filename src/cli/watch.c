@@ -34,7 +34,8 @@ static void print_event_text(const struct hf_event *event)
     char *owner = text_label(event->owner ? event->owner : "");
 
     if (event->kind == HF_EVENT_DROPPED)
-        (void)printf("%llu dropped\n", (unsigned long long)event->index);
+        (void)printf("%llu %s\n", (unsigned long long)event->index,
+                     hf_event_name(event->kind));
     else
         (void)printf("%llu %-9s %s %llu %s\n", (unsigned long long)event->index,
                      hf_event_name(event->kind), key,

@@ -219,15 +219,6 @@ void hf_acquire_withdraw(struct hf_lock *lock, enum hf_err why)
 
 /* ---- In line ------------------------------------------------------------*/
 
-static uint64_t hash_own_nonce(const struct hf_nonce *nonce)
-{
-    uint64_t hash;
-
-    /* Our own nonces are random: they are their own hash. */
-    memcpy(&hash, nonce->bytes, sizeof(hash));
-    return hash;
-}
-
 /* Soon enough to find a grant whose push was lost while it lasts, unless the
  * strategy loses none. */
 static uint32_t poll_interval_ms(struct hf_lock *lock, uint32_t poll_after_ms,
@@ -264,7 +255,7 @@ static void enter_queue(struct hf_lock *lock, const struct hf_answer *answer)
     lock->position = answer->result.position;
     if (!lock->in_map) {
         hf_map_insert(&lock->client->waiting, &lock->by_nonce,
-                      hash_own_nonce(&lock->nonce));
+                      hf_nonce_own_hash(&lock->nonce));
         lock->in_map = true;
     }
     hf_handle_report(lock, HF_LOCK_EVENT_WAITING);
@@ -320,7 +311,7 @@ static struct hf_lock *find_waiting_lock(const struct hf_client *client,
                                          const struct hf_nonce *nonce)
 {
     struct hf_map_link *link =
-        hf_map_find(&client->waiting, hash_own_nonce(nonce));
+        hf_map_find(&client->waiting, hf_nonce_own_hash(nonce));
 
     for (; link; link = hf_map_find_next(link)) {
         struct hf_lock *lock = HF_CONTAINER(link, struct hf_lock, by_nonce);

@@ -359,20 +359,12 @@ enum hf_err hf_read(struct hf_client *client, struct hf_key key,
     return hf_operation_wait(err, future);
 }
 
-static int compare_infos_by_key(const void *a, const void *b)
-{
-    return hf_key_compare(((const struct hf_info *)a)->key,
-                          ((const struct hf_info *)b)->key);
-}
-
 static void call_each(struct hf_operation *operation)
 {
     struct hf_answer *answer = &operation->call.request.answer;
     size_t i = 0;
 
-    if (answer->count > 0)
-        qsort(answer->infos, answer->count, sizeof(*answer->infos),
-              compare_infos_by_key);
+    hf_info_sort(answer->infos, answer->count);
     while (i < answer->count && !atomic_load(&operation->ended) &&
            operation->each(&answer->infos[i], operation->each_arg))
         i++;

@@ -69,6 +69,8 @@ bool hf_command_is_valid(const struct hf_command *command)
            (flags_of(command) & ~flags[command->kind]) == 0;
 }
 
+_Static_assert(HF_FITS(HF_COMMAND_KINDS, uint8_t), "a kind is one byte");
+
 void hf_command_encode(const struct hf_command *command, struct hf_buf *buf)
 {
     unsigned has = fields[command->kind];
@@ -158,6 +160,12 @@ enum hf_err hf_command_decode(struct hf_command *command, const void *data,
     return HF_OK;
 }
 
+#define CHECK_SIZE(name, value, text)                                          \
+    _Static_assert((value) < 0 && HF_FITS(-(value), uint8_t),                  \
+                   #name " is encoded as one byte");
+HF_ERRORS(CHECK_SIZE)
+#undef CHECK_SIZE
+
 void hf_command_encode_result(const struct hf_result *result,
                               struct hf_buf *buf)
 {
@@ -175,7 +183,7 @@ void hf_command_read_result(struct hf_result *result, struct hf_reader *reader)
     result->generation = hf_reader_u32(reader);
     result->token = hf_reader_u64(reader);
     result->session = hf_reader_u64(reader);
-    if (result->err < HF_ESYSTEM)
+    if (!hf_err_is_known(result->err))
         reader->failed = true;
 }
 

@@ -13,6 +13,7 @@
 #define HF_CORE_SESSION_H
 
 #include "base/dlist.h"
+#include "base/limits.h"
 #include "base/map.h"
 #include "core/command.h"
 
@@ -40,6 +41,10 @@ struct hf_session {
     uint8_t label_size;
     char label[];
 };
+
+_Static_assert(HF_FITS(HF_NOTE_MAX, uint8_t), "label_size holds any label's");
+_Static_assert(HF_FITS(2 * HF_WINDOW_MAX, uint32_t), "capacity, any window's");
+_Static_assert(HF_FITS(HF_HOLDS_MAX, uint32_t), "holds, all of a table's");
 
 /* NULL: out of memory. */
 struct hf_session *hf_session_new(uint64_t id, struct hf_bytes label);

@@ -19,6 +19,7 @@
 #ifndef HF_CORE_TABLE_H
 #define HF_CORE_TABLE_H
 
+#include "base/limits.h"
 #include "base/map.h"
 #include "base/siphash.h"
 #include "core/command.h"
@@ -65,6 +66,13 @@ struct hf_hold {
     bool forced; /* renewals are refused */
     uint8_t key[];
 };
+
+_Static_assert(HF_FITS(HF_KEY_MAX, uint16_t), "key_size holds any key's size");
+_Static_assert(HF_FITS(HF_VALUE_MAX, uint32_t), "value_size, any value's");
+_Static_assert(HF_FITS(HF_NOTE_MAX, uint8_t), "note_size, any note's");
+_Static_assert(HF_FITS(HF_LEASE_MAX_MS, uint32_t), "lease_ms, any lease");
+_Static_assert(HF_FITS(HF_WAITERS_MAX, uint32_t),
+               "waiters, any queue's length");
 
 /* Told as it happens, before the command is answered. On the events that end
  * a grant, `hold` is the ending one, with its data still in place. */

@@ -41,6 +41,35 @@ enum hf_err hf_info_copy(struct hf_info *info, const struct hf_info *from)
     return HF_OK;
 }
 
+static int compare_infos(const void *a, const void *b)
+{
+    const struct hf_info *x = a;
+    const struct hf_info *y = b;
+    int order = hf_key_compare(x->key, y->key);
+
+    return order ? order : (x->token > y->token) - (x->token < y->token);
+}
+
+void hf_info_sort(struct hf_info *infos, size_t count)
+{
+    if (count > 1)
+        qsort(infos, count, sizeof(*infos), compare_infos);
+}
+
+size_t hf_info_sort_unique(struct hf_info *infos, size_t count)
+{
+    size_t kept = 0;
+
+    hf_info_sort(infos, count);
+    for (size_t i = 0; i < count; i++) {
+        if (i + 1 < count && hf_key_equal(infos[i].key, infos[i + 1].key))
+            hf_info_fini(&infos[i]);
+        else
+            infos[kept++] = infos[i];
+    }
+    return kept;
+}
+
 void hf_answer_clear(struct hf_answer *answer)
 {
     if (!answer->infos && !answer->cause) {

@@ -22,6 +22,8 @@ struct listing {
 
 /* ---- Inside -------------------------------------------------------------*/
 
+_Static_assert(HF_FITS(HF_NOTE_MAX + 1, uint32_t), "a string's size and NUL");
+
 static void copy_string(struct hf_buf *buf, const void *data, size_t size)
 {
     hf_buf_u32(buf, (uint32_t)size + 1);
@@ -150,31 +152,6 @@ static enum hf_err decode_step(struct listing *listing)
     return err;
 }
 
-static int compare_infos(const void *a, const void *b)
-{
-    const struct hf_info *x = a;
-    const struct hf_info *y = b;
-    int order = hf_key_compare(x->key, y->key);
-
-    return order ? order : (x->token > y->token) - (x->token < y->token);
-}
-
-/* Of a key that was found twice the newer grant is listed. */
-static void drop_repeats(struct hf_answer *answer)
-{
-    size_t kept = 0;
-
-    qsort(answer->infos, answer->count, sizeof(*answer->infos), compare_infos);
-    for (size_t i = 0; i < answer->count; i++) {
-        if (i + 1 < answer->count &&
-            hf_key_equal(answer->infos[i].key, answer->infos[i + 1].key))
-            hf_info_fini(&answer->infos[i]);
-        else
-            answer->infos[kept++] = answer->infos[i];
-    }
-    answer->count = kept;
-}
-
 /* ---- Both ---------------------------------------------------------------*/
 
 /* From the start, and without what was collected before. */
@@ -251,7 +228,8 @@ enum hf_err hf_listing_run(struct hf_in_process *local,
     if (err || failure)
         hf_answer_clear(&request->answer);
     else if (listing.repeats)
-        drop_repeats(&request->answer);
+        request->answer.count =
+            hf_info_sort_unique(request->answer.infos, request->answer.count);
     request->answer.result.err = failure;
     request->answer.index = listing.index;
     return err;

@@ -244,4 +244,11 @@ void hf_answer_clear(struct hf_answer *answer);
 /* An info whose strings are copied into one block of its own. HF_ENOMEM. */
 enum hf_err hf_info_copy(struct hf_info *info, const struct hf_info *from);
 
+/* Sort by key, and infos of the same key by token. */
+void hf_info_sort(struct hf_info *infos, size_t count);
+
+/* Sort, and drop all but the newest grant of each key. Returns how many are
+ * left. */
+size_t hf_info_sort_unique(struct hf_info *infos, size_t count);
+
 #endif

@@ -14,6 +14,10 @@ from cases import (HOLDFAST, alone, case, check, environment, equal, main,
 
 ROOT = sys.argv[2] if len(sys.argv) > 2 else os.path.join(
     os.path.dirname(os.path.abspath(__file__)), '..', '..')
+sys.path.insert(0, os.path.join(ROOT, 'scripts'))
+from constants import read_list  # noqa: E402
+
+HEADER = os.path.join(ROOT, 'include', 'holdfast.h')
 PAGE = os.path.join(ROOT, 'docs', 'man', 'holdfast.1')
 COMPLETIONS = os.path.join(ROOT, 'completions')
 COMPLETION = os.path.join(COMPLETIONS, 'holdfast.bash')
@@ -110,6 +114,20 @@ def schemes():
                           ' '.join(re.findall(r'"(.*)"', listed))))
 
 
+def kinds():
+    """The kinds of events, in the order of the header."""
+    return [row[1] for row in read_list(read(HEADER), 'HF_EVENTS')]
+
+
+@case
+def the_manual_and_the_help_list_every_kind_of_event():
+    page = read(PAGE).partition('The kinds are\n')[2].partition('.It Cm')[0]
+    equal(re.findall(r'^\.Ql (\w+)', page, re.MULTILINE), kinds())
+    shown = ' '.join(run('help', 'watch', env=alone()).out.split())
+    listed = shown.partition('The kinds are ')[2].partition(', which')[0]
+    equal(re.split(r', (?:and )?', listed), kinds())
+
+
 @case
 def the_manual_has_every_verb_and_every_option():
     page = read(PAGE)
@@ -179,6 +197,7 @@ def completion_offers_commands_after_the_key_of_run():
 @case
 def completion_offers_values():
     equal(complete('holdfast watch --kinds rel'), ['released'])
+    equal(complete('holdfast watch --kinds '), sorted(kinds()))
     check('5s' in complete('holdfast lock --ttl '))
     equal(complete('holdfast run --note '), [])
 
@@ -214,6 +233,7 @@ def check_shell(complete_in):
     equal({offer.split(':')[0] for offer in complete_in('holdfast ls --url ')},
           schemes())
     check('5s' in complete_in('holdfast lock --ttl '))
+    equal(complete_in('holdfast watch --kinds '), sorted(kinds()))
     with place() as p:
         for key in ('deploy/web', 'deploy/db', 'odd key', 'other'):
             p.lock(key)

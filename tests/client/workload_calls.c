@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hex.h"
+
 static uint64_t nanoseconds(hf_time at)
 {
     return at <= HF_WORLD_START ? 1
@@ -21,8 +23,7 @@ void sim_nonce_text(const struct hf_lock *lock, char *text)
     uint8_t nonce[HF_NONCE_SIZE];
 
     hf_lock_nonce(lock, nonce);
-    for (unsigned i = 0; i < HF_NONCE_SIZE; i++)
-        (void)sprintf(text + 2 * (size_t)i, "%02x", nonce[i]);
+    hf_hex_encode(text, nonce, sizeof(nonce));
 }
 
 struct call *sim_call_new(struct sim *sim, struct claim *claim, unsigned client)

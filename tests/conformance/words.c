@@ -426,7 +426,13 @@ static void errors_and_capabilities_have_names(void)
 #undef CHECK_CAP
     assert_non_null(hf_err_name((enum hf_err)12345));
     assert_non_null(hf_err_text((enum hf_err)12345));
+#define CHECK_EVENT(name, text, bit)                                           \
+    assert_string_equal(hf_event_name(HF_EVENT_##name), text);
+    HF_EVENTS(CHECK_EVENT)
+#undef CHECK_EVENT
     assert_non_null(hf_cap_name((enum hf_cap)0));
+    assert_string_equal(hf_event_name(HF_EVENT_ANY), "?");
+    assert_string_equal(hf_event_name((enum hf_event_kind)0), "?");
     assert_string_equal(hf_version(), HF_VERSION);
 }
 

@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/hex.h"
 #include "hf-check/check.h"
 #include "hf-check/recorder.h"
 #include "hf-check/report.h"
@@ -126,8 +127,7 @@ static const char *nonce_text(const struct recorded_call *call,
 
     if (memcmp(call->nonce, none, sizeof(none)) == 0)
         return NULL;
-    for (size_t i = 0; i < HF_NONCE_SIZE; i++)
-        (void)snprintf(hex + 2 * i, 3, "%02x", call->nonce[i]);
+    hf_hex_encode(hex, call->nonce, HF_NONCE_SIZE);
     return hex;
 }
 

@@ -642,7 +642,7 @@ static void sessions_that_do_not_fit_are_refused(void **state)
     EXPECT(HF_EPROTO, x.kept_kind = HF_COMMAND_CLOSE);
     EXPECT(HF_EPROTO, x.kept_kind = HF_COMMAND_EXPIRE);
     EXPECT(HF_EPROTO, x.kept_kind = HF_COMMAND_KINDS);
-    EXPECT(HF_EPROTO, x.kept_err = 21);
+    EXPECT(HF_EPROTO, x.kept_err = UINT8_MAX);
 }
 
 static void holds_that_do_not_fit_are_refused(void **state)

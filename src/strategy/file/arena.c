@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/crash_point.h"
+#include "base/limits.h"
 #include "strategy/file/layout.h"
 
 #define SLEEP_MAX_NS 10000000 /* then it is asked whether its owner lives */
@@ -25,6 +26,7 @@ struct entry {
 
 _Static_assert(sizeof(struct entry) == 16, "entries are the same everywhere");
 _Static_assert(offsetof(struct entry, stamp) == 8, "and so are their stamps");
+_Static_assert(HF_FITS(HF_ARENA_RING, uint32_t), "size holds any entry's");
 
 /* ---- Going inside -------------------------------------------------------*/
 

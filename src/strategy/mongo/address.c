@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/hex.h"
 
 #define DATABASE "holdfast"
 #define COLLECTION "locks"
@@ -32,17 +33,16 @@ static const struct {
 static void append_encoded(struct hf_buf *buf, const char *text,
                            const char *also)
 {
-    static const char hex[] = "0123456789ABCDEF";
-
     for (; *text; text++) {
         uint8_t c = (uint8_t)*text;
-        char escaped[3] = {'%', hex[c >> 4], hex[c & 15]};
+        char escaped[4] = "%";
 
+        hf_hex_encode(escaped + 1, &c, 1);
         if ((c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') ||
             strchr(also, c))
             hf_buf_u8(buf, c);
         else
-            hf_buf_raw(buf, escaped, sizeof(escaped));
+            hf_buf_raw(buf, escaped, strlen(escaped));
     }
 }
 

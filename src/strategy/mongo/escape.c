@@ -1,6 +1,6 @@
 #include "strategy/mongo/escape.h"
 
-static const char digits[] = "0123456789abcdef";
+#include "base/hex.h"
 
 static bool is_unescaped(uint8_t byte)
 {
@@ -18,18 +18,11 @@ size_t hf_mongo_escape(char *text, const void *bytes, size_t size)
             continue;
         }
         *to++ = '%';
-        *to++ = digits[from[i] >> 4];
-        *to++ = digits[from[i] & 15];
+        hf_hex_encode(to, &from[i], 1);
+        to += 2;
     }
     *to = '\0';
     return (size_t)(to - text);
-}
-
-static int hex_value(char c)
-{
-    const char *found = c ? strchr(digits, c) : NULL;
-
-    return found ? (int)(found - digits) : -1;
 }
 
 size_t hf_mongo_unescape(uint8_t *bytes, const char *text, size_t size)
@@ -37,43 +30,12 @@ size_t hf_mongo_unescape(uint8_t *bytes, const char *text, size_t size)
     uint8_t *to = bytes;
 
     for (size_t i = 0; i < size; i++) {
-        int high = -1, low = -1;
+        uint8_t byte = (uint8_t)text[i];
 
-        if (text[i] == '%' && size - i > 2) {
-            high = hex_value(text[i + 1]);
-            low = hex_value(text[i + 2]);
-        }
-        if (high < 0 || low < 0) {
-            *to++ = (uint8_t)text[i];
-            continue;
-        }
-        *to++ = (uint8_t)(high << 4 | low);
-        i += 2;
+        if (byte == '%' && size - i > 2 &&
+            hf_hex_decode(&byte, 1, &text[i + 1]))
+            i += 2;
+        *to++ = byte;
     }
     return (size_t)(to - bytes);
-}
-
-void hf_mongo_escape_hex(char *text, const void *bytes, size_t size)
-{
-    const uint8_t *from = bytes;
-
-    for (size_t i = 0; i < size; i++) {
-        *text++ = digits[from[i] >> 4];
-        *text++ = digits[from[i] & 15];
-    }
-    *text = '\0';
-}
-
-bool hf_mongo_unescape_hex(uint8_t *bytes, size_t size, const char *text)
-{
-    if (strlen(text) != 2 * size)
-        return false;
-    for (size_t i = 0; i < size; i++) {
-        int high = hex_value(text[2 * i]), low = hex_value(text[2 * i + 1]);
-
-        if (high < 0 || low < 0)
-            return false;
-        bytes[i] = (uint8_t)(high << 4 | low);
-    }
-    return true;
 }

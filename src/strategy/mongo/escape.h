@@ -19,8 +19,4 @@ size_t hf_mongo_escape(char *text, const void *bytes, size_t size);
  * What is no such text stands for itself. */
 size_t hf_mongo_unescape(uint8_t *bytes, const char *text, size_t size);
 
-/* 2 * size characters and a NUL; and back: false, if it is not that. */
-void hf_mongo_escape_hex(char *text, const void *bytes, size_t size);
-bool hf_mongo_unescape_hex(uint8_t *bytes, size_t size, const char *text);
-
 #endif

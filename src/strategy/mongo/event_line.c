@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hex.h"
 #include "strategy/mongo/escape.h"
 
 /* The next word, up to a space or the end of the line. */
@@ -26,16 +27,12 @@ static uint64_t read_decimal(const char **at)
 static bool read_event_claim(const char **at, struct hf_mongo_claim *claim)
 {
     const char *start;
-    char nonce[HF_MONGO_NONCE_SIZE + 1] = "";
 
     if (read_word(at, &start) != HF_MONGO_CLIENT_SIZE)
         return false;
     memcpy(claim->client, start, HF_MONGO_CLIENT_SIZE);
-    if (read_word(at, &start) != HF_MONGO_NONCE_SIZE)
-        return false;
-    memcpy(nonce, start, HF_MONGO_NONCE_SIZE);
-    return hf_mongo_unescape_hex(claim->nonce.bytes, sizeof(claim->nonce.bytes),
-                                 nonce);
+    return read_word(at, &start) == HF_MONGO_NONCE_SIZE &&
+           hf_hex_decode(claim->nonce.bytes, sizeof(claim->nonce.bytes), start);
 }
 
 bool hf_mongo_event_line_read(const char **at, struct hf_mongo_event_line *line)

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/hex.h"
+#include "base/limits.h"
 
 #define CONTENDED 16 /* LOCKs of a client, after one that met somebody */
 
@@ -29,7 +31,7 @@ enum hf_err hf_mongo_identity_init(struct hf_mongo_identity *identity,
 
     if (err)
         return err;
-    hf_mongo_escape_hex(identity->client, name, sizeof(name));
+    hf_hex_encode(identity->client, name, sizeof(name));
     identity->owner = new_escaped(owner, strlen(owner));
     return identity->owner ? HF_OK : HF_ENOMEM;
 }
@@ -53,6 +55,8 @@ static const struct {
     [HF_COMMAND_CANCEL] = {HF_MONGO_CANCEL, false},
     [HF_COMMAND_FORCE] = {HF_MONGO_FORCE, false},
 };
+
+_Static_assert(HF_FITS(HF_VALUE_MAX, uint32_t), "any value's size");
 
 static void add_binary(bson_t *to, const char *name, struct hf_bytes bytes)
 {
@@ -171,8 +175,7 @@ enum hf_err hf_mongo_op_init(struct hf_mongo_op *op,
     char nonce[HF_MONGO_NONCE_SIZE + 1];
     enum hf_err err;
 
-    hf_mongo_escape_hex(nonce, command->nonce.bytes,
-                        sizeof(command->nonce.bytes));
+    hf_hex_encode(nonce, command->nonce.bytes, sizeof(command->nonce.bytes));
     op->script = scripts[command->kind].script;
     op->upsert = scripts[command->kind].upsert ||
                  (in_doubt && (command->kind == HF_COMMAND_CANCEL ||
@@ -207,8 +210,8 @@ bool hf_mongo_op_nonce(const struct hf_mongo_op *op, struct hf_nonce *nonce)
     bson_iter_t at;
 
     return bson_iter_init_find(&at, &op->variables, "nonce") &&
-           hf_mongo_unescape_hex(nonce->bytes, sizeof(nonce->bytes),
-                                 bson_iter_utf8(&at, NULL));
+           hf_hex_decode(nonce->bytes, sizeof(nonce->bytes),
+                         bson_iter_utf8(&at, NULL));
 }
 
 void hf_mongo_op_fini(struct hf_mongo_op *op)

@@ -16,20 +16,11 @@ static struct waiter *waiter_of(struct hf_map_link *link)
     return HF_CONTAINER(link, struct waiter, by_nonce);
 }
 
-/* Our own nonces are random: they are their own hash. */
-static uint64_t hash_waiter_nonce(const struct hf_nonce *nonce)
-{
-    uint64_t hash;
-
-    memcpy(&hash, nonce->bytes, sizeof(hash));
-    return hash;
-}
-
 static struct waiter *find_mongo_waiter(const struct hf_mongo *mongo,
                                         const struct hf_nonce *nonce)
 {
     struct hf_map_link *link =
-        hf_map_find(&mongo->waiters, hash_waiter_nonce(nonce));
+        hf_map_find(&mongo->waiters, hf_nonce_own_hash(nonce));
 
     for (; link; link = hf_map_find_next(link))
         if (hf_nonce_equal(&waiter_of(link)->nonce, nonce))
@@ -62,7 +53,7 @@ bool hf_mongo_waiters_add(struct hf_mongo *mongo, const struct hf_nonce *nonce)
         return false;
     }
     waiter->nonce = *nonce;
-    hf_map_insert(&mongo->waiters, &waiter->by_nonce, hash_waiter_nonce(nonce));
+    hf_map_insert(&mongo->waiters, &waiter->by_nonce, hf_nonce_own_hash(nonce));
     return true;
 }
 

@@ -60,37 +60,14 @@ static void fail_list(struct hf_redis_list *list, enum hf_err err,
 
 /* ---- The end ------------------------------------------------------------*/
 
-static int compare_info_keys(const void *a, const void *b)
-{
-    return hf_key_compare(((const struct hf_info *)a)->key,
-                          ((const struct hf_info *)b)->key);
-}
-
-/* SCAN may show a key more than once. */
-static void remove_duplicates(struct hf_redis_list *list)
-{
-    size_t kept = 0;
-
-    if (list->count > 1)
-        qsort(list->infos, list->count, sizeof(*list->infos),
-              compare_info_keys);
-    for (size_t i = 0; i < list->count; i++) {
-        if (kept > 0 &&
-            hf_key_equal(list->infos[kept - 1].key, list->infos[i].key))
-            hf_info_fini(&list->infos[i]);
-        else
-            list->infos[kept++] = list->infos[i];
-    }
-    list->count = kept;
-}
-
 static void finish_list(struct hf_redis_list *list)
 {
     struct hf_redis_list_result listed = {.err = list->err,
                                           .cause = list->cause};
 
     if (list->done) {
-        remove_duplicates(list);
+        /* SCAN may report a key more than once. */
+        list->count = hf_info_sort_unique(list->infos, list->count);
         if (!list->err) {
             listed.infos = list->infos;
             listed.count = list->count;

@@ -7,29 +7,10 @@
 #define PUBSUB_DELAY_MS                                                        \
     200 /* a lock held for less needs no second connection */
 
+#include "base/hex.h"
 #include "strategy/redis/redis.h"
 
 /* ---- Messages -----------------------------------------------------------*/
-
-static int parse_hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-static bool parse_hex_nonce(const char *text, struct hf_nonce *nonce)
-{
-    for (size_t i = 0; i < sizeof(nonce->bytes); i++) {
-        int high = parse_hex_digit(text[2 * i]);
-        int low = high < 0 ? -1 : parse_hex_digit(text[2 * i + 1]);
-
-        if (low < 0)
-            return false;
-        nonce->bytes[i] = (uint8_t)(high * 16 + low);
-    }
-    return true;
-}
 
 /* grant NONCE TOKEN SENT: the lease is counted from after what this client
  * sent at SENT, its last sign of life. */
@@ -41,7 +22,7 @@ static void on_grant_message(struct hf_redis *redis, const char *text)
     uint64_t sent;
 
     if (strncmp(text, word, strlen(word)) != 0 ||
-        !parse_hex_nonce(at, &grant.nonce))
+        !hf_hex_decode(grant.nonce.bytes, sizeof(grant.nonce.bytes), at))
         return;
     at += HF_REDIS_NONCE_SIZE;
     if (*at++ != ' ' || !hf_redis_reply_next_number(&at, &grant.token) ||

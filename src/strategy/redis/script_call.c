@@ -4,21 +4,11 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/hex.h"
 #include "base/limits.h"
 
 #define HEARTBEAT_MIN_MS 20
 #define HEARTBEAT_MAX_MS 500
-
-static void write_hex(char *to, const uint8_t *bytes, size_t size)
-{
-    static const char digits[] = "0123456789abcdef";
-
-    for (size_t i = 0; i < size; i++) {
-        to[2 * i] = digits[bytes[i] >> 4];
-        to[2 * i + 1] = digits[bytes[i] & 15];
-    }
-    to[2 * size] = '\0';
-}
 
 enum hf_err hf_redis_identity_init(struct hf_redis_identity *identity,
                                    struct hf_host *host,
@@ -31,7 +21,7 @@ enum hf_err hf_redis_identity_init(struct hf_redis_identity *identity,
     if (err)
         return err;
     identity->owner = host->ops->owner(host);
-    write_hex(identity->id, bytes, sizeof(bytes));
+    hf_hex_encode(identity->id, bytes, sizeof(bytes));
     (void)snprintf(identity->channel, sizeof(identity->channel), "%shf:c:%s",
                    space->prefix, identity->id);
     return HF_OK;
@@ -129,7 +119,7 @@ static char *put_number(char *to, uint64_t number)
 
 static char *put_nonce(char *to, const struct hf_command *command)
 {
-    write_hex(to, command->nonce.bytes, sizeof(command->nonce.bytes));
+    hf_hex_encode(to, command->nonce.bytes, sizeof(command->nonce.bytes));
     return to + HF_REDIS_NONCE_SIZE;
 }
 
@@ -278,7 +268,8 @@ void hf_redis_script_call_command(struct hf_redis_script_call *call,
                                   const struct hf_command *command,
                                   const struct hf_redis_lock_opts *lock)
 {
-    write_hex(call->nonce, command->nonce.bytes, sizeof(command->nonce.bytes));
+    hf_hex_encode(call->nonce, command->nonce.bytes,
+                  sizeof(command->nonce.bytes));
     if (command->kind == HF_COMMAND_LOCK && lock->slow_path) {
         call_lock(call, connection, identity, command, lock);
         return;
