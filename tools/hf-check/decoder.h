@@ -1,4 +1,4 @@
-/* decoder.h - read a history from a file (docs/history.md). */
+/* decoder.h - read a history from a file (format.md). */
 #ifndef HF_CHECK_TOOL_DECODER_H
 #define HF_CHECK_TOOL_DECODER_H
 

@@ -1,4 +1,4 @@
-/* encoder.h - write a history to a file (docs/history.md). */
+/* encoder.h - write a history to a file (format.md). */
 #ifndef HF_CHECK_TOOL_ENCODER_H
 #define HF_CHECK_TOOL_ENCODER_H
 

@@ -1,8 +1,8 @@
 /* history.h - a recorded history: operations and events of many clients.
  *
  * Events are deaths, locks reported as lost, and notes of the nemesis.
- * docs/history.md describes the file format; decoder.h and encoder.h read and
- * write it. Whether a history is correct is decided in check.h. */
+ * format.md describes the file format; decoder.h and encoder.h read and write
+ * it. Whether a history is correct is decided in check.h. */
 #ifndef HF_CHECK_TOOL_HISTORY_H
 #define HF_CHECK_TOOL_HISTORY_H
 
