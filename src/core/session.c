@@ -93,14 +93,12 @@ static bool is_overtaken(const struct hf_session *session,
     return false;
 }
 
-static enum hf_err classify_command(const struct hf_session *session,
-                                    const struct hf_command *command,
-                                    uint64_t done)
+/* The code that a command without a kept result is refused with, or HF_OK. */
+static enum hf_err find_refusal(const struct hf_session *session,
+                                const struct hf_command *command, uint64_t done)
 {
     if (command->sequence < done || command->sequence == 0)
         return HF_ECANCELED;
-    if (hf_session_find(session, command->sequence))
-        return HF_EBUSY;
     if (command->sequence - done >= HF_WINDOW_MAX)
         return HF_ELIMIT;
     if (command->kind == HF_COMMAND_LOCK && is_overtaken(session, command))
@@ -108,20 +106,23 @@ static enum hf_err classify_command(const struct hf_session *session,
     return HF_OK;
 }
 
-enum hf_err hf_session_admit(struct hf_session *session,
-                             const struct hf_command *command,
-                             struct hf_result *result)
+enum hf_admission hf_session_admit(struct hf_session *session,
+                                   const struct hf_command *command,
+                                   struct hf_result *result)
 {
     uint64_t done = max_sequence(session->done, command->done);
-    enum hf_err err = classify_command(session, command, done);
+    const struct hf_session_result *kept =
+        command->sequence < done ? NULL
+                                 : hf_session_find(session, command->sequence);
+    enum hf_err refusal = kept ? HF_OK : find_refusal(session, command, done);
 
-    if (!err)
-        return hf_session_reserve(session, done, command->sequence);
+    if (!kept && !refusal)
+        return hf_session_reserve(session, done, command->sequence)
+                   ? HF_ADMISSION_NO_MEMORY
+                   : HF_ADMISSION_NEW;
     session->done = done;
-    *result = (struct hf_result){.err = err};
-    if (err == HF_EBUSY)
-        *result = result_slot(session, command->sequence)->result;
-    return err;
+    *result = kept ? kept->result : (struct hf_result){.err = refusal};
+    return HF_ADMISSION_ANSWERED;
 }
 
 void hf_session_keep(struct hf_session *session,

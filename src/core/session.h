@@ -50,14 +50,20 @@ _Static_assert(HF_FITS(HF_HOLDS_MAX, uint32_t), "holds, all of a table's");
 struct hf_session *hf_session_new(uint64_t id, struct hf_bytes label);
 void hf_session_free(struct hf_session *session);
 
-/* What to do with a command: it is new (HF_OK, and there is room to keep its
- * result), or it is answered already: by a kept result (HF_EBUSY) or by a
- * refusal (HF_ECANCELED: below `done`, or overtaken; HF_ELIMIT: too many are
- * awaited), and then `result` is the answer; or HF_ENOMEM. A new command has
- * changed nothing yet, because it may still fail. */
-enum hf_err hf_session_admit(struct hf_session *session,
-                             const struct hf_command *command,
-                             struct hf_result *result);
+enum hf_admission {
+    HF_ADMISSION_NEW,      /* apply it; there is room to keep its result */
+    HF_ADMISSION_ANSWERED, /* do not apply it */
+    HF_ADMISSION_NO_MEMORY,
+};
+
+/* Decide whether to apply a command. A command that is not applied is answered
+ * with the result kept of an earlier copy, or refused: HF_ECANCELED if it is
+ * below `done` or was overtaken, HF_ELIMIT if too many commands are awaited.
+ * `result` is written only then. A new command has changed nothing yet, because
+ * it may still fail. */
+enum hf_admission hf_session_admit(struct hf_session *session,
+                                   const struct hf_command *command,
+                                   struct hf_result *result);
 
 /* Keep the result of a command that was admitted, and forget what is below its
  * `done`. */

@@ -364,6 +364,7 @@ static enum hf_err apply_once(struct hf_table *table,
                               struct hf_result *result)
 {
     struct hf_session *session = hf_table_find_session(table, command->session);
+    enum hf_admission admission;
     enum hf_err err;
 
     if (!session || session->ended) {
@@ -374,9 +375,9 @@ static enum hf_err apply_once(struct hf_table *table,
         close_session(table, session);
         return HF_OK;
     }
-    err = hf_session_admit(session, command, result);
-    if (err)
-        return err == HF_ENOMEM ? err : HF_OK;
+    admission = hf_session_admit(session, command, result);
+    if (admission != HF_ADMISSION_NEW)
+        return admission == HF_ADMISSION_NO_MEMORY ? HF_ENOMEM : HF_OK;
     err = apply_session_command(table, session, command, result);
     if (!err)
         hf_session_keep(session, command, result);

@@ -127,56 +127,24 @@ static void serve_read(const struct hf_store *store, hf_time now,
 
 /* ---- Watching -----------------------------------------------------------*/
 
-/* One watch of one client: the prefix follows. */
 struct watch {
-    struct hf_dlist link;
-    uint64_t number;
+    struct hf_watch_entry entry;
     struct hf_history_cursor cursor;
-    size_t size;
-    uint8_t prefix[];
 };
-
-static struct watch *local_watch_of(struct hf_dlist *link)
-{
-    return HF_CONTAINER(link, struct watch, link);
-}
-
-static struct watch *find_local_watch(const struct hf_dlist *watches,
-                                      uint64_t number)
-{
-    for (struct hf_dlist *link = watches->next; link != watches;
-         link = link->next) {
-        if (local_watch_of(link)->number == number)
-            return local_watch_of(link);
-    }
-    return NULL;
-}
-
-static void free_local_watch(struct watch *watch)
-{
-    hf_dlist_remove(&watch->link);
-    free(watch);
-}
 
 static enum hf_err add_local_watch(struct hf_in_process *local,
                                    const struct hf_request *request)
 {
     struct hf_store *store = local->store;
-    struct hf_key prefix = request->command.key;
-    uint64_t next = store->table.index + 1;
-    struct watch *watch = malloc(sizeof(*watch) + prefix.size);
+    uint64_t from = request->from ? request->from : store->table.index + 1;
+    struct watch *watch;
 
+    if (hf_store_enable_history(store))
+        return HF_ENOMEM;
+    watch = hf_watches_add(&local->watches, request, sizeof(*watch));
     if (!watch)
         return HF_ENOMEM;
-    if (hf_store_enable_history(store)) {
-        free(watch);
-        return HF_ENOMEM;
-    }
-    *watch = (struct watch){.number = request->watch, .size = prefix.size};
-    hf_copy(watch->prefix, prefix.data, prefix.size);
-    watch->cursor =
-        hf_history_seek(&store->history, request->from ? request->from : next);
-    hf_dlist_push_back(&local->watches, &watch->link);
+    watch->cursor = hf_history_seek(&store->history, from);
     return HF_OK;
 }
 
@@ -187,12 +155,12 @@ static enum hf_err serve_watch(struct hf_in_process *local,
 {
     enum hf_err err;
 
-    if (find_local_watch(&local->watches, request->watch))
+    if (hf_watches_find(&local->watches, request->watch))
         return HF_OK;
     err = local->ops->watch(local, request->from);
     if (!err)
         err = add_local_watch(local, request);
-    if (err && hf_dlist_is_empty(&local->watches))
+    if (err && hf_watches_is_empty(&local->watches))
         local->ops->unwatch(local);
     local->has_reports = true;
     return err;
@@ -200,21 +168,23 @@ static enum hf_err serve_watch(struct hf_in_process *local,
 
 static void serve_unwatch(struct hf_in_process *local, uint64_t number)
 {
-    struct watch *watch = find_local_watch(&local->watches, number);
+    struct watch *watch = hf_watches_find(&local->watches, number);
 
     if (!watch)
         return;
-    free_local_watch(watch);
-    if (hf_dlist_is_empty(&local->watches))
+    hf_watches_remove(&watch->entry);
+    hf_watches_sweep(&local->watches, NULL, NULL);
+    if (hf_watches_is_empty(&local->watches))
         local->ops->unwatch(local);
 }
 
 void hf_in_process_reset_cursors(struct hf_in_process *local)
 {
-    for (struct hf_dlist *link = local->watches.next; link != &local->watches;
-         link = link->next)
-        local_watch_of(link)->cursor = hf_history_seek(
-            &local->store->history, local_watch_of(link)->cursor.index);
+    struct watch *watch = NULL;
+
+    while ((watch = hf_watches_next(&local->watches, watch)))
+        watch->cursor =
+            hf_history_seek(&local->store->history, watch->cursor.index);
 }
 
 /* ---- News ---------------------------------------------------------------*/
@@ -229,14 +199,13 @@ struct event_copy {
 static bool read_watch(const struct hf_store *store, struct watch *watch,
                        struct event_copy *read)
 {
-    struct hf_key prefix = {watch->prefix, watch->size};
     struct hf_event *event = &read->push.event;
 
     while (hf_history_read(&store->history, &watch->cursor, event)) {
         if (event->kind != HF_EVENT_DROPPED &&
-            !hf_key_has_prefix(event->key, prefix))
+            !hf_watches_match(&watch->entry, event->key))
             continue;
-        read->push.watch = watch->number;
+        read->push.watch = watch->entry.number;
         hf_copy(read->owner, event->owner, strlen(event->owner) + 1);
         hf_copy(read->key, event->key.data, event->key.size);
         event->owner = read->owner;
@@ -265,12 +234,13 @@ static bool enter_store(struct hf_in_process *local)
  * list: each has its turn, also where events come faster than they are read. */
 static bool read_watches(struct hf_in_process *local, struct event_copy *event)
 {
-    for (struct hf_dlist *link = local->watches.next; link != &local->watches;
-         link = link->next) {
-        if (!read_watch(local->store, local_watch_of(link), event))
+    struct watch *watch = NULL;
+
+    while ((watch = hf_watches_next(&local->watches, watch))) {
+        if (!read_watch(local->store, watch, event))
             continue;
-        hf_dlist_remove(link);
-        hf_dlist_push_back(&local->watches, link);
+        hf_dlist_remove(&watch->entry.link);
+        hf_dlist_push_back(&local->watches.list, &watch->entry.link);
         return true;
     }
     return false;
@@ -348,7 +318,7 @@ static bool report_events(struct hf_in_process *local, unsigned *budget)
     struct event_copy event;
 
     while (*budget > 0) {
-        if (local->report_failed || hf_dlist_is_empty(&local->watches) ||
+        if (local->report_failed || hf_watches_is_empty(&local->watches) ||
             !pop_event(local, &event))
             return true;
         local->host->ops->event(local->host, &event.push);
@@ -462,16 +432,13 @@ enum hf_err hf_in_process_init(struct hf_in_process *local,
     local->host = host;
     local->expiry_timer.fire = on_local_expiry;
     local->more.run = on_more_events;
-    hf_dlist_init(&local->watches);
+    hf_watches_init(&local->watches);
     return host->ops->timer_add(host, &local->expiry_timer);
 }
 
 void hf_in_process_fini(struct hf_in_process *local)
 {
-    struct hf_dlist *link;
-
-    while ((link = hf_dlist_take(&local->watches)))
-        free(local_watch_of(link));
+    hf_watches_fini(&local->watches, NULL, NULL);
     local->host->ops->unpost(local->host, &local->more);
     local->host->ops->timer_remove(local->host, &local->expiry_timer);
 }

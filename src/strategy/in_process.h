@@ -10,6 +10,7 @@
 
 #include "core/store.h"
 #include "strategy/strategy.h"
+#include "strategy/watches.h"
 
 struct hf_in_process {
     const struct hf_in_process_ops *ops;
@@ -19,7 +20,7 @@ struct hf_in_process {
     hf_time offset;               /* this client's clock less the store's */
     uint32_t poll_ms;             /* first in line: look so often; 0: no need */
     struct hf_timer expiry_timer; /* while it watches: the next lease ends */
-    struct hf_dlist watches;
+    struct hf_watches watches;
     struct hf_post more;   /* events are left for the next turn */
     uint64_t forced_token; /* the token of a lock of this client's that was
                             broken, HF_ANY_TOKEN: of several; 0: none. Touched

@@ -290,15 +290,16 @@ static void only_what_is_published_is_there(void **state)
     die_inside(false);
     enter(&arena);
     assert_int_equal(hf_arena_read(&arena, &position, &stamp, &bytes),
-                     HF_ENOTHELD);
+                     HF_ARENA_ENTRY_NONE);
     hf_arena_unlock(&arena);
     die_inside(true);
     enter(&arena);
-    assert_int_equal(hf_arena_read(&arena, &position, &stamp, &bytes), HF_OK);
+    assert_int_equal(hf_arena_read(&arena, &position, &stamp, &bytes),
+                     HF_ARENA_ENTRY_READ);
     assert_int_equal(stamp, 7);
     assert_true(hf_bytes_equal(bytes, hf_bytes_of("of the dead")));
     assert_int_equal(hf_arena_read(&arena, &position, &stamp, &bytes),
-                     HF_ENOTHELD);
+                     HF_ARENA_ENTRY_NONE);
     hf_arena_unlock(&arena);
     hf_arena_close(&arena);
 }
@@ -324,13 +325,14 @@ static void full_ring_wants_a_snapshot_and_the_slow_read_that(void **state)
     assert_int_equal(hf_arena_set_snapshot(&arena, hf_bytes_of("all of it")),
                      HF_OK);
     assert_int_equal(hf_arena_read(&arena, &position, &stamp, &bytes),
-                     HF_ELIMIT);
+                     HF_ARENA_ENTRY_GONE);
     bytes = hf_arena_snapshot(&arena, &position);
     assert_true(hf_bytes_equal(bytes, hf_bytes_of("all of it")));
     bytes = (struct hf_bytes){block, sizeof(block)};
     assert_int_equal(hf_arena_write(&arena, 2, bytes), HF_OK);
     hf_arena_publish(&arena);
-    assert_int_equal(hf_arena_read(&arena, &position, &stamp, &bytes), HF_OK);
+    assert_int_equal(hf_arena_read(&arena, &position, &stamp, &bytes),
+                     HF_ARENA_ENTRY_READ);
     assert_int_equal(stamp, 2);
     assert_int_equal(bytes.size, sizeof(block));
     hf_arena_unlock(&arena);

@@ -475,7 +475,7 @@ static void scribble(void *arg)
         hf_time stamp;
 
         while (hf_arena_read(&attacker->arena, &position, &stamp, &entry) ==
-               HF_OK) {
+               HF_ARENA_ENTRY_READ) {
             uint8_t *key = memmem(entry.data, entry.size, "xxxxxxxx", 8);
 
             if (key)

@@ -86,7 +86,7 @@ static void write_broken_entry(const uint8_t *data, size_t size)
     if (hf_arena_write(&arena, 1, bytes) != HF_OK)
         return;
     hf_arena_publish(&arena);
-    if (hf_arena_read(&arena, &position, &stamp, &bytes) == HF_OK)
+    if (hf_arena_read(&arena, &position, &stamp, &bytes) == HF_ARENA_ENTRY_READ)
         memcpy((uint8_t *)(uintptr_t)bytes.data - ENTRY_HEAD, data, ENTRY_HEAD);
 }
 
@@ -198,7 +198,8 @@ static void check_log(uint64_t position)
     struct hf_bytes bytes;
     hf_time stamp;
 
-    while (hf_arena_read(&arena, &position, &stamp, &bytes) == HF_OK) {
+    while (hf_arena_read(&arena, &position, &stamp, &bytes) ==
+           HF_ARENA_ENTRY_READ) {
         if (position - start < bytes.size + ENTRY_HEAD)
             abort();
         start = position;

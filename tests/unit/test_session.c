@@ -28,7 +28,8 @@ static void keep(struct hf_session *session, struct hf_command command,
 {
     struct hf_result result = {.token = token};
 
-    assert_int_equal(hf_session_admit(session, &command, &result), HF_OK);
+    assert_int_equal(hf_session_admit(session, &command, &result),
+                     HF_ADMISSION_NEW);
     hf_session_keep(session, &command, &result);
 }
 
@@ -38,8 +39,9 @@ static void keep_lock(struct hf_session *session, uint64_t sequence,
     keep(session, numbered(hf_test_lock(1, "k", 1), sequence, done), sequence);
 }
 
-static enum hf_err admit(struct hf_session *session, struct hf_command command,
-                         struct hf_result *result)
+static enum hf_admission admit(struct hf_session *session,
+                               struct hf_command command,
+                               struct hf_result *result)
 {
     return hf_session_admit(session, &command, result);
 }
@@ -83,7 +85,8 @@ static void repeat_is_answered_by_what_was_kept(void **state)
     keep(session, command, 99);
     for (int i = 0; i < 3; i++) {
         result = (struct hf_result){0};
-        assert_int_equal(admit(session, command, &result), HF_EBUSY);
+        assert_int_equal(admit(session, command, &result),
+                         HF_ADMISSION_ANSWERED);
         assert_int_equal(result.token, 99);
     }
     hf_session_free(session);
@@ -100,11 +103,12 @@ static void what_is_below_done_is_refused(void **state)
     assert_null(hf_session_find(session, 1));
     assert_int_equal(
         admit(session, numbered(hf_test_lock(1, "k", 1), 1, 0), &result),
-        HF_ECANCELED);
+        HF_ADMISSION_ANSWERED);
     assert_int_equal(result.err, HF_ECANCELED);
     assert_int_equal(
         admit(session, numbered(hf_test_lock(1, "k", 1), 0, 0), &result),
-        HF_ECANCELED);
+        HF_ADMISSION_ANSWERED);
+    assert_int_equal(result.err, HF_ECANCELED);
     hf_session_free(session);
 }
 
@@ -118,7 +122,8 @@ static void done_rises_even_with_a_refused_command(void **state)
     keep_lock(session, 1, 0);
     assert_int_equal(
         admit(session, numbered(hf_test_lock(1, "k", 1), 1, 2), &result),
-        HF_ECANCELED);
+        HF_ADMISSION_ANSWERED);
+    assert_int_equal(result.err, HF_ECANCELED);
     assert_int_equal(session->done, 2);
     assert_null(hf_session_find(session, 1));
     hf_session_free(session);
@@ -146,7 +151,7 @@ static void admitting_changes_nothing(void **state)
         keep_lock(session, i, 1);
     assert_int_equal(
         admit(session, numbered(hf_test_lock(1, "k", 1), 300, 200), &result),
-        HF_OK);
+        HF_ADMISSION_NEW);
     assert_int_equal(session->done, 1);
     assert_int_equal(session->highest, 4);
     for (uint64_t i = 1; i <= 4; i++)
@@ -169,13 +174,14 @@ static void lock_overtaken_by_its_end_is_refused(void **state)
         keep(session, end, 0);
         assert_int_equal(
             admit(session, numbered(hf_test_lock(1, "k", 1), 1, 0), &result),
-            HF_ECANCELED);
+            HF_ADMISSION_ANSWERED);
+        assert_int_equal(result.err, HF_ECANCELED);
         assert_int_equal(
             admit(session, numbered(hf_test_lock(1, "k", 2), 2, 0), &result),
-            HF_OK);
+            HF_ADMISSION_NEW);
         assert_int_equal(
             admit(session, numbered(hf_test_lock(1, "k", 1), 4, 0), &result),
-            HF_OK);
+            HF_ADMISSION_NEW);
         hf_session_free(session);
     }
 }
@@ -189,7 +195,7 @@ static void later_lock_overtakes_nothing(void **state)
     keep_lock(session, 2, 0);
     assert_int_equal(
         admit(session, numbered(hf_test_lock(1, "k", 1), 1, 0), &result),
-        HF_OK);
+        HF_ADMISSION_NEW);
     hf_session_free(session);
 }
 
@@ -204,7 +210,7 @@ static void window_is_full_at_its_limit(void **state)
     assert_int_equal(
         admit(session, numbered(hf_test_lock(1, "k", 1), HF_WINDOW_MAX + 1, 1),
               &result),
-        HF_ELIMIT);
+        HF_ADMISSION_ANSWERED);
     assert_int_equal(result.err, HF_ELIMIT);
     for (uint64_t i = 1; i <= HF_WINDOW_MAX; i++)
         assert_int_equal(hf_session_find(session, i)->result.token, i);
@@ -238,11 +244,12 @@ static void sequences_end_with_the_last_number(void **state)
     assert_int_equal(admit(session,
                            numbered(hf_test_lock(1, "k", 1), UINT64_MAX, 0),
                            &result),
-                     HF_EBUSY);
+                     HF_ADMISSION_ANSWERED);
     assert_int_equal(admit(session,
                            numbered(hf_test_lock(1, "k", 2), UINT64_MAX - 1, 0),
                            &result),
-                     HF_ECANCELED);
+                     HF_ADMISSION_ANSWERED);
+    assert_int_equal(result.err, HF_ECANCELED);
     assert_non_null(hf_session_find(session, UINT64_MAX - 5));
     hf_session_free(session);
 }
@@ -271,7 +278,7 @@ static void no_memory_is_said_and_changes_nothing(void **state)
     hf_alloc_fail(1, 1);
     assert_int_equal(
         admit(session, numbered(hf_test_lock(1, "k", 1), 9, 2), &result),
-        HF_ENOMEM);
+        HF_ADMISSION_NO_MEMORY);
     assert_int_equal(session->done, 1);
     for (uint64_t i = 1; i <= 4; i++)
         assert_int_equal(hf_session_find(session, i)->result.token, i);

@@ -195,19 +195,20 @@ static uint32_t read_once(const uint32_t *shared)
     return *(const volatile uint32_t *)shared;
 }
 
-enum hf_err hf_arena_read(const struct hf_arena *arena, uint64_t *position,
-                          hf_time *stamp, struct hf_bytes *bytes)
+enum hf_arena_entry hf_arena_read(const struct hf_arena *arena,
+                                  uint64_t *position, hf_time *stamp,
+                                  struct hf_bytes *bytes)
 {
     uint64_t tail = arena->tail;
     const struct entry *entry;
     uint32_t size, used;
 
     if (!hf_arena_has_entry(arena, *position))
-        return HF_ELIMIT;
+        return HF_ARENA_ENTRY_GONE;
     if (*position == tail)
-        return HF_ENOTHELD;
+        return HF_ARENA_ENTRY_NONE;
     if (*position > tail || *position % ALIGNMENT != 0)
-        return HF_EPROTO;
+        return HF_ARENA_ENTRY_DAMAGED;
     entry = entry_at(arena, *position);
     size = read_once(&entry->size);
     used = read_once(&entry->bytes);
@@ -218,11 +219,11 @@ enum hf_err hf_arena_read(const struct hf_arena *arena, uint64_t *position,
     if (size % ALIGNMENT != 0 || size < sizeof(*entry) ||
         size > room_at(arena, *position) || size > tail - *position ||
         used > size - sizeof(*entry))
-        return HF_EPROTO;
+        return HF_ARENA_ENTRY_DAMAGED;
     *stamp = entry->stamp;
     *bytes = (struct hf_bytes){entry->data, used};
     *position += size;
-    return HF_OK;
+    return HF_ARENA_ENTRY_READ;
 }
 
 enum hf_err hf_arena_write(struct hf_arena *arena, hf_time stamp,

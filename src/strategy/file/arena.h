@@ -76,13 +76,20 @@ void hf_arena_unlock(struct hf_arena *arena);
  * Costs system calls: ask now and then. */
 enum hf_err hf_arena_check(struct hf_arena *arena, struct hf_error *error);
 
-/* ---- Inside ---------------------------------------------------------------
- *
- * The next entry at `*position`, borrowed; `*position` moves past it. HF_OK;
- * HF_ENOTHELD: there is none; HF_ELIMIT: it is gone from the ring, read the
- * snapshot; HF_EPROTO: it is not whole. */
-enum hf_err hf_arena_read(const struct hf_arena *arena, uint64_t *position,
-                          hf_time *stamp, struct hf_bytes *bytes);
+/* ---- Inside ---------------------------------------------------------------*/
+
+enum hf_arena_entry {
+    HF_ARENA_ENTRY_READ,
+    HF_ARENA_ENTRY_NONE,    /* this is the end of the log */
+    HF_ARENA_ENTRY_GONE,    /* overwritten: read the snapshot */
+    HF_ARENA_ENTRY_DAMAGED, /* it cannot be an entry */
+};
+
+/* Read the entry at `*position`. Its bytes are borrowed, and `*position` moves
+ * past it. */
+enum hf_arena_entry hf_arena_read(const struct hf_arena *arena,
+                                  uint64_t *position, hf_time *stamp,
+                                  struct hf_bytes *bytes);
 
 /* Whether the ring still has what comes at `position`. */
 bool hf_arena_has_entry(const struct hf_arena *arena, uint64_t position);

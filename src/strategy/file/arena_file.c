@@ -258,7 +258,8 @@ struct found_arena {
     bool is_of_this_boot;
     bool is_copy; /* of another arena, perhaps of long ago */
     bool is_in_use;
-    uint64_t token; /* no larger token was granted; 0: not known */
+    bool is_replaceable; /* or there is none */
+    uint64_t token;      /* no larger token was granted; 0: not known */
     hf_time now;
     hf_time stamped; /* as in the header */
     hf_time idle_at;
@@ -322,8 +323,8 @@ static enum hf_err examine_arena(struct hf_arena *arena, const char *boot,
     return hf_file_clock_now(&found->now, error);
 }
 
-/* HF_OK: use it. HF_ENOTHELD: replace it. HF_EUNAVAIL: try again when its leases
- * have ended. HF_EPROTO: refuse it.
+/* HF_OK: use it, or replace it if `is_replaceable` is set. HF_EUNAVAIL: try
+ * again when its leases have ended. HF_EPROTO: refuse it.
  *
  * An arena of another boot has no holders. But the boot id is no proof of
  * another boot, because a container may have one of its own: an arena that
@@ -334,16 +335,17 @@ static enum hf_err examine_arena(struct hf_arena *arena, const char *boot,
  * it was made: those above may have been granted since. So it is replaced too,
  * and tokens go on above the reserve. */
 static enum hf_err classify_arena(const struct hf_arena *arena,
-                                  const struct found_arena *found,
+                                  struct found_arena *found,
                                   struct hf_error *error)
 {
     bool is_ours =
         found->is_current && !found->is_copy && found->is_of_this_boot;
 
-    if (found->is_unfinished)
-        return HF_ENOTHELD;
-    if (!is_ours && !found->is_in_use && !may_have_leases(found))
-        return HF_ENOTHELD;
+    found->is_replaceable =
+        found->is_unfinished ||
+        (!is_ours && !found->is_in_use && !may_have_leases(found));
+    if (found->is_replaceable)
+        return HF_OK;
     if (!is_ours && !found->is_in_use)
         return hf_error_set(error, HF_EUNAVAIL,
                             "file:%s/arena: was made by another version of "
@@ -389,19 +391,19 @@ static enum hf_err replace_arena(struct hf_arena *arena, const char *boot,
     return err;
 }
 
-/* HF_ENOTHELD: there is none, or it is to be replaced. */
+/* Open the arena, unless it turns out to be `is_replaceable`. */
 static enum hf_err open_existing(struct hf_arena *arena, const char *boot,
                                  struct found_arena *found,
                                  struct hf_error *error)
 {
     enum hf_err err;
 
-    *found = (struct found_arena){.token = 0};
+    *found = (struct found_arena){.is_replaceable = true};
     if (arena->file >= 0)
         (void)close(arena->file);
     arena->file = hf_share_open(arena->directory, "arena", O_RDWR);
     if (arena->file < 0 && errno == ENOENT)
-        return HF_ENOTHELD;
+        return HF_OK;
     if (arena->file < 0)
         return hf_arena_fail(arena, error, "arena", "cannot open it");
     err = hf_arena_check_plain(arena, arena->file, "arena", error);
@@ -422,7 +424,7 @@ static enum hf_err open_or_create_arena(struct hf_arena *arena,
     struct found_arena found;
     enum hf_err err = open_existing(arena, boot, &found, error);
 
-    if (err != HF_ENOTHELD)
+    if (err || !found.is_replaceable)
         return err;
     if (!lock_directory(arena->directory))
         return hf_error_set(error, HF_EUNAVAIL,
@@ -430,7 +432,7 @@ static enum hf_err open_or_create_arena(struct hf_arena *arena,
                             "others use it; end them first",
                             arena->path);
     err = open_existing(arena, boot, &found, error);
-    if (err != HF_ENOTHELD)
+    if (err || !found.is_replaceable)
         return err;
     return replace_arena(arena, boot, found.token, error);
 }

@@ -255,37 +255,53 @@ static enum hf_err apply_entry(struct hf_replica *replica, hf_time stamp,
     return HF_OK;
 }
 
+enum step {
+    STEP_APPLIED,
+    STEP_END,     /* there is no more entry */
+    STEP_GONE,    /* it was overwritten: read the snapshot */
+    STEP_CHANGED, /* it changed while it was copied */
+    STEP_FAILED,  /* `*err` says why */
+};
+
 /* Apply the next entry. Outside the critical section it is applied only if it
- * did not change while it was copied: nothing could be taken back.
- *
- * HF_ENOTHELD: there is none; HF_ELIMIT: it is gone from the ring, read the
- * snapshot; HF_EBUSY: it has changed. */
-static enum hf_err read_entry(struct hf_replica *replica, bool is_outside)
+ * did not change while it was copied: nothing could be taken back. */
+static enum step read_entry(struct hf_replica *replica, bool is_outside,
+                            enum hf_err *err)
 {
     uint64_t position = replica->position;
     struct hf_bytes entry;
     hf_time stamp;
-    enum hf_err err = hf_arena_read(replica->arena, &position, &stamp, &entry);
 
-    if (err == HF_EPROTO)
-        return set_damaged(replica, "its log is damaged");
-    if (!err)
-        err = copy_entry(replica, &entry);
-    if (!err && is_outside && !hf_arena_end_read(replica->arena))
-        err = HF_EBUSY;
-    return err ? err : apply_entry(replica, stamp, entry, position);
+    switch (hf_arena_read(replica->arena, &position, &stamp, &entry)) {
+    case HF_ARENA_ENTRY_NONE:
+        return STEP_END;
+    case HF_ARENA_ENTRY_GONE:
+        return STEP_GONE;
+    case HF_ARENA_ENTRY_DAMAGED:
+        *err = set_damaged(replica, "its log is damaged");
+        return STEP_FAILED;
+    case HF_ARENA_ENTRY_READ:
+        break;
+    }
+    *err = copy_entry(replica, &entry);
+    if (!*err && is_outside && !hf_arena_end_read(replica->arena))
+        return STEP_CHANGED;
+    if (!*err)
+        *err = apply_entry(replica, stamp, entry, position);
+    return *err ? STEP_FAILED : STEP_APPLIED;
 }
 
 enum hf_err hf_replica_catch_up(struct hf_replica *replica)
 {
     enum hf_err err = replica->stale ? reload(replica) : HF_OK;
+    enum step step = STEP_APPLIED;
 
-    while (!err) {
-        err = read_entry(replica, false);
-        if (err == HF_ELIMIT)
+    while (!err && step != STEP_END) {
+        step = read_entry(replica, false, &err);
+        if (step == STEP_GONE)
             err = reload(replica);
     }
-    return err == HF_ENOTHELD ? HF_OK : err;
+    return err;
 }
 
 /* ---- Reading outside ----------------------------------------------------*/
@@ -302,36 +318,31 @@ static bool is_far_behind(const struct hf_replica *replica)
            replica->arena->tail - replica->position > LAG_MAX;
 }
 
-/* What was copied may have changed meanwhile: then the copy is stale. */
-static enum hf_err reload_ahead(struct hf_replica *replica)
+/* Read up to where the log was: it may grow as fast as it is read. A snapshot
+ * that changed while it was copied leaves the replica stale. False: it is of no
+ * use to try again. */
+static bool read_ahead_once(struct hf_replica *replica)
 {
-    enum hf_err err = reload(replica);
+    enum step step = STEP_APPLIED;
+    enum hf_err err = HF_OK;
 
-    if (hf_arena_end_read(replica->arena))
-        return err;
-    replica->stale = true;
-    return HF_EBUSY;
-}
-
-/* HF_OK: up to where the log was. It may grow as fast as it is read. */
-static enum hf_err read_ahead_once(struct hf_replica *replica)
-{
-    enum hf_err err = needs_snapshot(replica) ? reload_ahead(replica) : HF_OK;
-
-    while (!err)
-        err = read_entry(replica, true);
-    return err == HF_ENOTHELD ? HF_OK : err;
+    if (needs_snapshot(replica)) {
+        err = reload(replica);
+        if (!hf_arena_end_read(replica->arena)) {
+            replica->stale = true;
+            return true;
+        }
+    }
+    while (!err && step == STEP_APPLIED)
+        step = read_entry(replica, true, &err);
+    return !err && step != STEP_GONE;
 }
 
 void hf_replica_read_ahead(struct hf_replica *replica)
 {
     for (int i = 0; i < AHEAD_TRIES; i++) {
-        enum hf_err err;
-
-        if (!hf_arena_begin_read(replica->arena) || !is_far_behind(replica))
-            return;
-        err = read_ahead_once(replica);
-        if (err && err != HF_EBUSY)
+        if (!hf_arena_begin_read(replica->arena) || !is_far_behind(replica) ||
+            !read_ahead_once(replica))
             return;
     }
 }

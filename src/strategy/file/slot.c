@@ -210,9 +210,10 @@ static bool open_own_fifo(struct hf_arena *arena, const char *name)
 
 /* The FIFO of the client that had the slot before is used again: to make one and
  * to remove it takes longer than all else that an uncontended lock needs. In a
- * sticky directory another user's could not be removed anyway. HF_EBUSY: there is
- * something else in its place. */
-static enum hf_err open_fifo(struct hf_arena *arena, struct hf_error *error)
+ * sticky directory another user's could not be removed anyway. `*is_blocked`: there
+ * is something else in its place. */
+static enum hf_err open_fifo(struct hf_arena *arena, bool *is_blocked,
+                             struct hf_error *error)
 {
     char name[32];
 
@@ -231,8 +232,8 @@ static enum hf_err open_fifo(struct hf_arena *arena, struct hf_error *error)
     } else if (errno != EEXIST) {
         return hf_arena_fail(arena, error, name, "cannot make it");
     }
-    hf_arena_fail(arena, error, name, "cannot be used as a FIFO");
-    return HF_EBUSY;
+    *is_blocked = true;
+    return hf_arena_fail(arena, error, name, "cannot be used as a FIFO");
 }
 
 /* The first free slot, with a bell. */
@@ -240,22 +241,24 @@ static enum hf_err take_free_slot(struct hf_arena *arena,
                                   struct hf_error *error)
 {
     enum hf_err err = HF_OK;
-    bool is_blocked = false;
+    bool any_blocked = false;
 
     for (unsigned i = 0; i < HF_ARENA_SLOTS; i++) {
         if (lock_slot(arena, i)) {
-            err = open_fifo(arena, error);
+            bool is_blocked = false;
+
+            err = open_fifo(arena, &is_blocked, error);
             if (!err)
                 record_process(arena);
-            if (err != HF_EBUSY)
+            if (!is_blocked)
                 return err;
             unlock_slot(arena);
-            is_blocked = true;
+            any_blocked = true;
         } else if (errno != EAGAIN && errno != EACCES) {
             return hf_arena_fail(arena, error, "arena", "cannot lock a slot");
         }
     }
-    if (is_blocked)
+    if (any_blocked)
         return HF_ESYSTEM;
     return hf_error_set(error, HF_ELIMIT, "file:%s: %d clients use it already",
                         arena->path, HF_ARENA_SLOTS);

@@ -36,7 +36,7 @@ void hf_transaction_on_event(void *arg, const struct hf_table_event *event)
 
     if (ours && broken)
         hf_in_process_note_forced(&file->local, event->hold->token);
-    if (ours || !hf_dlist_is_empty(&file->local.watches))
+    if (ours || !hf_watches_is_empty(&file->local.watches))
         file->local.has_reports = true;
     if (!file->is_own_command)
         return;

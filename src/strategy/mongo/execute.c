@@ -304,8 +304,8 @@ static void build_sweep(bson_t *command, const struct hf_mongo_op *op,
 }
 
 /* A failure may be in the reply or in an array of it, with the same code. */
-static enum hf_err sweep_result(bool done, const bson_t *reply,
-                                const bson_error_t *why)
+static enum hf_mongo_swept sweep_result(bool done, const bson_t *reply,
+                                        const bson_error_t *why)
 {
     uint32_t code = done ? 0 : why->code;
     bson_iter_t at, found;
@@ -316,26 +316,26 @@ static enum hf_err sweep_result(bool done, const bson_t *reply,
         done = false;
     }
     if (done)
-        return HF_OK;
-    return code == MAX_TIME_EXPIRED ? HF_ETIMEDOUT : HF_EUNAVAIL;
+        return HF_MONGO_SWEPT_ALL;
+    return code == MAX_TIME_EXPIRED ? HF_MONGO_SWEPT_PART
+                                    : HF_MONGO_SWEPT_NOTHING;
 }
 
-enum hf_err hf_mongo_execute_sweep(const struct hf_mongo_op *op,
-                                   mongoc_client_t *client,
-                                   const struct hf_mongo_context *context,
-                                   const mongoc_server_description_t *server,
-                                   int32_t max_ms)
+enum hf_mongo_swept hf_mongo_execute_sweep(
+    const struct hf_mongo_op *op, mongoc_client_t *client,
+    const struct hf_mongo_context *context,
+    const mongoc_server_description_t *server, int32_t max_ms)
 {
     bson_t command = BSON_INITIALIZER, bson;
     bson_error_t why;
-    enum hf_err err;
+    enum hf_mongo_swept swept;
     bool done;
 
     build_sweep(&command, op, context, server, max_ms);
     done =
         hf_mongo_server_write(&command, client, context, server, &bson, &why);
-    err = sweep_result(done, &bson, &why);
+    swept = sweep_result(done, &bson, &why);
     bson_destroy(&bson);
     bson_destroy(&command);
-    return err;
+    return swept;
 }

@@ -97,7 +97,7 @@ static void on_expiry_reply(struct hf_mongo_call *call)
     size_t size = hf_mongo_unescape(key, text, strlen(text));
     struct hf_mongo *mongo = call->mongo;
 
-    if (hf_dlist_is_empty(&mongo->watches))
+    if (hf_watches_is_empty(&mongo->watches))
         ; /* nobody wants to know any more */
     else if (reply->err || (reply->held && !reply->has_left))
         hf_mongo_expiry_set(mongo, (struct hf_key){key, size}, CHECK_AGAIN_MS);

@@ -424,7 +424,7 @@ static enum hf_err mongo_open(void *self, struct hf_url *url,
     mongo->host = host;
     hf_dlist_init(&mongo->calls);
     hf_mongo_in_doubt_init(&mongo->in_doubt);
-    hf_dlist_init(&mongo->watches);
+    hf_watches_init(&mongo->watches);
     hf_map_init(&mongo->expiries);
     hf_map_init(&mongo->waiters);
     hf_mongo_library_init();

@@ -12,6 +12,7 @@
 #include "strategy/mongo/in_doubt.h"
 #include "strategy/mongo/query.h"
 #include "strategy/mongo/stream.h"
+#include "strategy/watches.h"
 
 extern const struct hf_strategy hf_strategy_mongodb;
 extern const struct hf_strategy hf_strategy_mongodb_srv;
@@ -50,8 +51,7 @@ struct hf_mongo {
     uint64_t reported_until;        /* grants up to this time are told */
     struct hf_mongo_grant grants[HF_MONGO_GRANTS_KEPT]; /* the newest */
     unsigned grant_count;
-    struct hf_dlist watches;
-    bool reporting;       /* a watch that goes now is freed later */
+    struct hf_watches watches;
     struct hf_timer tick; /* the next lease ends, or a claim looks again */
     bool ticks;           /* it has its place */
 

@@ -109,14 +109,18 @@ void hf_mongo_execute(const struct hf_mongo_op *op, mongoc_client_t *client,
                       const struct hf_mongo_context *context,
                       struct hf_mongo_reply *reply);
 
+enum hf_mongo_swept {
+    HF_MONGO_SWEPT_ALL,
+    HF_MONGO_SWEPT_PART, /* `max_ms` was not enough for all of them */
+    HF_MONGO_SWEPT_NOTHING,
+};
+
 /* End the leases of all keys that were abandoned, for up to `max_ms`, so that the
- * server can delete them. HF_ETIMEDOUT: that was not enough for all of them. In
- * any thread. */
-enum hf_err hf_mongo_execute_sweep(const struct hf_mongo_op *op,
-                                   mongoc_client_t *client,
-                                   const struct hf_mongo_context *context,
-                                   const mongoc_server_description_t *server,
-                                   int32_t max_ms);
+ * server can delete them. In any thread. */
+enum hf_mongo_swept hf_mongo_execute_sweep(
+    const struct hf_mongo_op *op, mongoc_client_t *client,
+    const struct hf_mongo_context *context,
+    const mongoc_server_description_t *server, int32_t max_ms);
 
 /* What that means to who asked, of a command that was sent at `sent`. */
 void hf_mongo_reply_to_answer(const struct hf_command *command,

@@ -23,8 +23,8 @@ struct sweep {
     struct hf_mongo *mongo;
     struct hf_mongo_op op;
     int32_t max_ms;
-    bool opens;      /* the client has just made the index */
-    enum hf_err err; /* HF_ETIMEDOUT: more is left to be swept */
+    bool opens; /* the client has just made the index */
+    enum hf_mongo_swept swept;
 };
 
 static struct sweep *sweep_of(struct hf_mongo_job *job)
@@ -41,13 +41,13 @@ static void run_sweep(struct hf_mongo_job *job, mongoc_client_t *client,
     mongoc_server_description_t *server =
         hf_mongo_server_select(client, &unused);
 
-    sweep->err = HF_EUNAVAIL;
+    sweep->swept = HF_MONGO_SWEPT_NOTHING;
     if (!server)
         return;
     if (!sweep->opens)
         (void)hf_mongo_handshake_create_index(client, context, &why);
-    sweep->err = hf_mongo_execute_sweep(&sweep->op, client, context, server,
-                                        sweep->max_ms);
+    sweep->swept = hf_mongo_execute_sweep(&sweep->op, client, context, server,
+                                          sweep->max_ms);
     mongoc_server_description_destroy(server);
 }
 
@@ -80,20 +80,20 @@ static void set_sweep_timer(struct hf_mongo *mongo, bool again)
 
 /* A server that refuses or cannot execute sweeps is left alone for longer each
  * time. */
-static void note_sweep_result(struct hf_mongo *mongo, enum hf_err err)
+static void note_sweep_result(struct hf_mongo *mongo, enum hf_mongo_swept swept)
 {
-    if (err == HF_OK || err == HF_ETIMEDOUT)
+    if (swept != HF_MONGO_SWEPT_NOTHING)
         mongo->sweep_failures = 0;
     else if (mongo->sweep_failures < FAILURES_MAX)
         mongo->sweep_failures++;
-    set_sweep_timer(mongo, err != HF_OK);
+    set_sweep_timer(mongo, swept != HF_MONGO_SWEPT_ALL);
 }
 
 static void on_sweep_done(struct hf_mongo_job *job)
 {
     struct sweep *sweep = sweep_of(job);
 
-    note_sweep_result(sweep->mongo, sweep->err);
+    note_sweep_result(sweep->mongo, sweep->swept);
     drop_sweep(job);
 }
 
@@ -151,7 +151,7 @@ static bool sweep_now(struct hf_mongo *mongo)
         return false;
     sweep->opens = true;
     if (hf_mongo_workers_await(mongo->workers, &sweep->job, LATER_MS)) {
-        complete = sweep->err == HF_OK;
+        complete = sweep->swept == HF_MONGO_SWEPT_ALL;
         drop_sweep(&sweep->job);
     }
     return complete;

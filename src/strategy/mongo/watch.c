@@ -11,28 +11,10 @@
 #define NEXT_RETRY_MS 50 /* one after another */
 #define HISTORY_S 3600   /* from so far back events are told */
 
-/* One watch of one client: the prefix follows. */
 struct watch {
-    struct hf_dlist link;
-    uint64_t number;
+    struct hf_watch_entry entry;
     uint64_t next; /* the first index that it has not heard */
-    bool exact, removed;
-    size_t size;
-    uint8_t prefix[];
 };
-
-static struct watch *mongo_watch_of(struct hf_dlist *link)
-{
-    return HF_CONTAINER(link, struct watch, link);
-}
-
-static bool is_watch_of(const struct watch *watch, struct hf_key key)
-{
-    struct hf_key prefix = {watch->prefix, watch->size};
-
-    return !watch->removed && (watch->exact ? hf_key_equal(key, prefix)
-                                            : hf_key_has_prefix(key, prefix));
-}
 
 /* ---- Grants -------------------------------------------------------------*/
 
@@ -100,24 +82,24 @@ static void report_event_to_watches(struct hf_mongo *mongo,
                                     const struct hf_event *event)
 {
     struct hf_push_event push = {.event = *event};
+    struct watch *watch = NULL;
 
-    for (struct hf_dlist *link = mongo->watches.next; link != &mongo->watches;
-         link = link->next) {
-        struct watch *watch = mongo_watch_of(link);
-
-        if (event->index < watch->next || !is_watch_of(watch, event->key))
+    while ((watch = hf_watches_next(&mongo->watches, watch))) {
+        if (event->index < watch->next ||
+            !hf_watches_match(&watch->entry, event->key))
             continue;
         watch->next = event->index + 1;
-        push.watch = watch->number;
+        push.watch = watch->entry.number;
         mongo->host->ops->event(mongo->host, &push);
     }
 }
 
 static bool is_watched(const struct hf_mongo *mongo, struct hf_key key)
 {
-    for (struct hf_dlist *link = mongo->watches.next; link != &mongo->watches;
-         link = link->next)
-        if (is_watch_of(mongo_watch_of(link), key))
+    const struct watch *watch = NULL;
+
+    while ((watch = hf_watches_next(&mongo->watches, watch)))
+        if (hf_watches_match(&watch->entry, key))
             return true;
     return false;
 }
@@ -171,7 +153,7 @@ static void report_gap_to(struct hf_mongo *mongo, const struct watch *watch,
                           uint64_t index)
 {
     struct hf_push_event push = {
-        .watch = watch->number,
+        .watch = watch->entry.number,
         .event = {.kind = HF_EVENT_DROPPED, .index = index, .owner = ""},
     };
 
@@ -180,12 +162,11 @@ static void report_gap_to(struct hf_mongo *mongo, const struct watch *watch,
 
 static void report_gap(struct hf_mongo *mongo, uint64_t time)
 {
-    hf_mongo_waiters_retry_all(mongo);
-    for (struct hf_dlist *link = mongo->watches.next; link != &mongo->watches;
-         link = link->next) {
-        struct watch *watch = mongo_watch_of(link);
+    struct watch *watch = NULL;
 
-        if (watch->removed || time <= watch->next)
+    hf_mongo_waiters_retry_all(mongo);
+    while ((watch = hf_watches_next(&mongo->watches, watch))) {
+        if (time <= watch->next)
             continue;
         watch->next = time;
         report_gap_to(mongo, watch, time);
@@ -218,22 +199,14 @@ static void on_watch_tick(struct hf_timer *timer)
 void hf_mongo_watch_release_stream(struct hf_mongo *mongo)
 {
     if (mongo->stream && mongo->waiters.count == 0 &&
-        hf_dlist_is_empty(&mongo->watches))
+        hf_watches_is_empty(&mongo->watches))
         hf_mongo_stream_release(mongo->stream);
 }
 
-static void free_removed_watches(struct hf_mongo *mongo)
+static void on_watch_free(void *entry, void *arg)
 {
-    struct hf_dlist *link, *next;
-
-    for (link = mongo->watches.next; link != &mongo->watches; link = next) {
-        next = link->next;
-        if (!mongo_watch_of(link)->removed)
-            continue;
-        hf_dlist_remove(link);
-        free(mongo_watch_of(link));
-        hf_mongo_watch_release_stream(mongo);
-    }
+    (void)entry;
+    hf_mongo_watch_release_stream(arg);
 }
 
 static void on_changes(void *arg)
@@ -241,7 +214,7 @@ static void on_changes(void *arg)
     struct hf_mongo *mongo = arg;
     struct hf_mongo_change *change;
 
-    mongo->reporting = true;
+    mongo->watches.busy = true;
     while ((change = hf_mongo_stream_take(mongo->stream))) {
         if (change->lost)
             report_gap(mongo, change->time);
@@ -249,23 +222,12 @@ static void on_changes(void *arg)
             dispatch_change(mongo, change);
         free(change);
     }
-    mongo->reporting = false;
-    free_removed_watches(mongo);
+    mongo->watches.busy = false;
+    hf_watches_sweep(&mongo->watches, on_watch_free, mongo);
     hf_mongo_watch_set_tick(mongo);
 }
 
 /* ---- Watching -----------------------------------------------------------*/
-
-static struct watch *find_mongo_watch(const struct hf_mongo *mongo,
-                                      uint64_t wanted)
-{
-    for (struct hf_dlist *link = mongo->watches.next; link != &mongo->watches;
-         link = link->next)
-        if (mongo_watch_of(link)->number == wanted &&
-            !mongo_watch_of(link)->removed)
-            return mongo_watch_of(link);
-    return NULL;
-}
 
 /* What is held now ends by and by; what is over is to be ended at once. */
 static void schedule_held_expiry(struct hf_mongo *mongo,
@@ -292,25 +254,19 @@ static enum hf_err add_mongo_watch(struct hf_mongo *mongo,
                                    const struct hf_request *request)
 {
     struct hf_key prefix = request->command.key;
-    struct watch *watch = malloc(sizeof(*watch) + prefix.size);
     uint64_t next = HF_MONGO_INDEX(query->reply.time) + 1;
+    struct watch *watch;
 
-    if (!watch)
-        return HF_ENOMEM;
     if (request->from > 0 && is_in_history(request->from, query->reply.time))
         next = request->from;
-    if (!hf_mongo_stream_request(mongo->stream, next, true)) {
-        free(watch);
+    if (!hf_mongo_stream_request(mongo->stream, next, true))
         return HF_EUNAVAIL;
+    watch = hf_watches_add(&mongo->watches, request, sizeof(*watch));
+    if (!watch) {
+        hf_mongo_watch_release_stream(mongo);
+        return HF_ENOMEM;
     }
-    *watch = (struct watch){
-        .number = request->watch,
-        .next = next,
-        .exact = request->exact,
-        .size = prefix.size,
-    };
-    hf_copy(watch->prefix, prefix.data, prefix.size);
-    hf_dlist_push_back(&mongo->watches, &watch->link);
+    watch->next = next;
     if (request->from > 0 && next != request->from)
         report_gap_to(mongo, watch, next);
     schedule_held_expiry(mongo, query, prefix);
@@ -328,7 +284,7 @@ static void on_watch_query_done(struct hf_mongo_call *call)
         hf_mongo_call_free(call);
         return;
     }
-    if (!err && !find_mongo_watch(mongo, request->watch))
+    if (!err && !hf_watches_find(&mongo->watches, request->watch))
         err = add_mongo_watch(mongo, &call->query, request);
     else if (err && *call->query.reply.cause)
         request->answer.cause = strdup(call->query.reply.cause);
@@ -353,13 +309,12 @@ void hf_mongo_watch_start(struct hf_mongo *mongo, struct hf_request *request)
 
 void hf_mongo_watch_stop(struct hf_mongo *mongo, uint64_t wanted)
 {
-    struct watch *watch = find_mongo_watch(mongo, wanted);
+    struct watch *watch = hf_watches_find(&mongo->watches, wanted);
 
     if (!watch)
         return;
-    watch->removed = true;
-    if (!mongo->reporting)
-        free_removed_watches(mongo);
+    hf_watches_remove(&watch->entry);
+    hf_watches_sweep(&mongo->watches, on_watch_free, mongo);
 }
 
 /* ---- Beginning and end --------------------------------------------------*/
@@ -379,11 +334,8 @@ enum hf_err hf_mongo_watch_open(struct hf_mongo *mongo)
 
 void hf_mongo_watch_close(struct hf_mongo *mongo)
 {
-    struct hf_dlist *link;
-
     hf_mongo_stream_close(mongo->stream, mongo->host);
-    while ((link = hf_dlist_take(&mongo->watches)))
-        free(mongo_watch_of(link));
+    hf_watches_fini(&mongo->watches, NULL, NULL);
     if (mongo->ticks)
         mongo->host->ops->timer_remove(mongo->host, &mongo->tick);
 }

@@ -9,6 +9,7 @@
 
 #include "base/map.h"
 #include "strategy/redis/list.h"
+#include "strategy/watches.h"
 
 extern const struct hf_strategy hf_strategy_redis;
 extern const struct hf_strategy hf_strategy_redis_unix;
@@ -61,9 +62,8 @@ struct hf_redis {
     bool contended;       /* the last LOCK was not granted at once */
 
     /* watch.c */
-    struct hf_dlist watches;
+    struct hf_watches watches;
     struct hf_map watches_by_pattern;
-    bool reporting; /* a watch that goes now is freed later */
     bool fetching, fetch_again;
     struct hf_redis_call fetch;
     struct hf_redis_call registration_call;

@@ -20,11 +20,10 @@ static struct hf_key pattern_of(const struct hf_redis *redis,
                                 const struct hf_redis_watch *watch,
                                 char to[PATTERN_SIZE])
 {
-    struct hf_key key = {watch->key, watch->key_size};
-
-    to[0] = watch->exact ? '=' : '^';
-    return (struct hf_key){
-        to, 1 + hf_redis_keyspace_name(&redis->address.space, "", key, to + 1)};
+    to[0] = watch->entry.exact ? '=' : '^';
+    return (struct hf_key){to, 1 + hf_redis_keyspace_name(&redis->address.space,
+                                                          "", watch->entry.key,
+                                                          to + 1)};
 }
 
 /* Keys are the program's own: a hash without a secret is enough. */
@@ -107,9 +106,10 @@ void hf_redis_registration_subscribe(struct hf_redis *redis,
 
 void hf_redis_registration_subscribe_all(struct hf_redis *redis)
 {
-    for (struct hf_dlist *link = redis->watches.next; link != &redis->watches;
-         link = link->next)
-        hf_redis_registration_subscribe(redis, hf_redis_watch_of(link));
+    const struct hf_redis_watch *watch = NULL;
+
+    while ((watch = hf_watches_next(&redis->watches, watch)))
+        hf_redis_registration_subscribe(redis, watch);
 }
 
 void hf_redis_registration_on_subscribed(struct hf_redis *redis,
@@ -132,10 +132,11 @@ void hf_redis_registration_on_subscribed(struct hf_redis *redis,
 
 void hf_redis_registration_reset(struct hf_redis *redis)
 {
-    for (struct hf_dlist *link = redis->watches.next; link != &redis->watches;
-         link = link->next) {
-        hf_redis_watch_of(link)->subscribed = false;
-        hf_redis_watch_of(link)->part = 0;
+    struct hf_redis_watch *watch = NULL;
+
+    while ((watch = hf_watches_next(&redis->watches, watch))) {
+        watch->subscribed = false;
+        watch->part = 0;
     }
 }
 
@@ -149,7 +150,7 @@ void hf_redis_registration_unsubscribe(struct hf_redis *redis,
 
     for (other = first_match(redis, pattern); other;
          other = next_match(redis, other, pattern)) {
-        if (!other->removed)
+        if (!other->entry.removed)
             return;
     }
     hf_redis_pubsub_unsubscribe(redis, channel_of(redis, watch, channel));
@@ -181,14 +182,14 @@ static void complete_watch(struct hf_redis *redis, struct hf_redis_watch *watch,
                            uint64_t index)
 {
     struct hf_request *request = watch->opening;
-    struct hf_key key = {watch->key, watch->key_size};
+    struct hf_key key = watch->entry.key;
 
     watch->opening = NULL;
     if (watch->next == 0)
         watch->next = request->from > 0 ? request->from : index + 1;
     request->answer.index = index;
     redis->host->ops->answer(redis->host, request);
-    if (watch->exact)
+    if (watch->entry.exact)
         send_due_read(redis, key);
     else
         (void)hf_redis_list_start(&redis->connection, key, NULL, NULL, NULL,
@@ -201,7 +202,7 @@ static void report_missed_events(struct hf_redis *redis,
                                  struct hf_redis_watch *watch, uint64_t since)
 {
     struct hf_push_event push = {
-        .watch = watch->number,
+        .watch = watch->entry.number,
         .event = {.kind = HF_EVENT_DROPPED, .index = since, .owner = ""},
     };
 
@@ -221,25 +222,24 @@ static void on_watch_registered(struct hf_redis *redis,
                             "server");
     else if (watch->opening)
         complete_watch(redis, watch, index);
-    if (!watch->removed && since > 0)
+    if (!watch->entry.removed && since > 0)
         report_missed_events(redis, watch, since);
 }
 
 static void on_part_registered(struct hf_redis *redis, const redisReply *reply,
                                uint64_t index)
 {
-    redis->reporting = true;
-    for (struct hf_dlist *link = redis->watches.next; link != &redis->watches;
-         link = link->next) {
-        struct hf_redis_watch *watch = hf_redis_watch_of(link);
+    struct hf_redis_watch *watch = NULL;
 
-        if (watch->part == redis->part && !watch->removed)
+    redis->watches.busy = true;
+    while ((watch = hf_watches_next(&redis->watches, watch))) {
+        if (watch->part == redis->part)
             on_watch_registered(
                 redis, watch,
                 hf_redis_reply_number(reply->element[2 + watch->index_in_part]),
                 index);
     }
-    redis->reporting = false;
+    redis->watches.busy = false;
     hf_redis_watches_sweep(redis);
 }
 
@@ -262,7 +262,7 @@ static void decode_registration(struct hf_redis *redis, const redisReply *reply)
     }
     if (reply->elements > due)
         next = DUE_AGAIN_MS;
-    if (!hf_dlist_is_empty(&redis->watches))
+    if (!hf_watches_is_empty(&redis->watches))
         hf_redis_watch_set_tick(
             redis, hf_time_add(redis->host->ops->now(redis->host), next));
     hf_redis_watches_catch_up(redis, index);
@@ -296,19 +296,18 @@ static void on_registration_reply(struct hf_redis_call *call,
 static bool needs_registration(const struct hf_redis *redis,
                                const struct hf_redis_watch *watch)
 {
-    return !watch->removed && watch->subscribed && watch->part < redis->round;
+    return watch->subscribed && watch->part < redis->round;
 }
 
 /* Choose what the next look registers. */
 static void choose_part(struct hf_redis *redis)
 {
+    struct hf_redis_watch *watch = NULL;
+
     redis->part++;
     redis->part_size = 0;
-    for (struct hf_dlist *link = redis->watches.next;
-         link != &redis->watches && redis->part_size < PART_MAX;
-         link = link->next) {
-        struct hf_redis_watch *watch = hf_redis_watch_of(link);
-
+    while (redis->part_size < PART_MAX &&
+           (watch = hf_watches_next(&redis->watches, watch))) {
         if (needs_registration(redis, watch)) {
             watch->part = redis->part;
             watch->index_in_part = redis->part_size++;
@@ -318,14 +317,12 @@ static void choose_part(struct hf_redis *redis)
 
 static void send_part(struct hf_redis *redis)
 {
+    const struct hf_redis_watch *watch = NULL;
     struct hf_buf bytes = {0};
     char to[PATTERN_SIZE];
 
     hf_redis_script_call_watch(&bytes, &redis->connection, redis->part_size);
-    for (struct hf_dlist *link = redis->watches.next; link != &redis->watches;
-         link = link->next) {
-        struct hf_redis_watch *watch = hf_redis_watch_of(link);
-
+    while ((watch = hf_watches_next(&redis->watches, watch))) {
         if (watch->part == redis->part) {
             struct hf_key pattern = pattern_of(redis, watch, to);
 
@@ -353,7 +350,7 @@ void hf_redis_registration_send_new(struct hf_redis *redis)
  * nothing to register. */
 static void send_next_part(struct hf_redis *redis)
 {
-    if (redis->registering || hf_dlist_is_empty(&redis->watches))
+    if (redis->registering || hf_watches_is_empty(&redis->watches))
         return;
     choose_part(redis);
     send_part(redis);

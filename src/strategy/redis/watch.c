@@ -19,13 +19,11 @@
 /* The lowest index that a watch wants; UINT64_MAX if none wants any. */
 uint64_t hf_redis_watches_wanted(const struct hf_redis *redis)
 {
+    const struct hf_redis_watch *watch = NULL;
     uint64_t lowest = UINT64_MAX;
 
-    for (struct hf_dlist *link = redis->watches.next; link != &redis->watches;
-         link = link->next) {
-        const struct hf_redis_watch *watch = hf_redis_watch_of(link);
-
-        if (!watch->removed && watch->next > 0 && watch->next < lowest)
+    while ((watch = hf_watches_next(&redis->watches, watch))) {
+        if (watch->next > 0 && watch->next < lowest)
             lowest = watch->next;
     }
     return lowest;
@@ -44,37 +42,18 @@ void hf_redis_watch_set_tick(struct hf_redis *redis, hf_time at)
     hf_timer_set(redis->host, &redis->tick, at);
 }
 
-static void free_watch(struct hf_redis *redis, struct hf_redis_watch *watch)
+static void on_watch_free(void *entry, void *arg)
 {
-    hf_redis_registration_remove(redis, watch);
-    hf_dlist_remove(&watch->link);
-    free(watch);
+    hf_redis_registration_remove(arg, entry);
 }
 
-/* Free those that are gone, unless somebody is among them. */
 void hf_redis_watches_sweep(struct hf_redis *redis)
 {
-    struct hf_dlist *link = redis->watches.next;
-
-    if (redis->reporting)
+    if (redis->watches.busy)
         return;
-    while (link != &redis->watches) {
-        struct hf_redis_watch *watch = hf_redis_watch_of(link);
-
-        link = link->next;
-        if (watch->removed)
-            free_watch(redis, watch);
-    }
-    if (hf_dlist_is_empty(&redis->watches))
+    hf_watches_sweep(&redis->watches, on_watch_free, redis);
+    if (hf_watches_is_empty(&redis->watches))
         hf_redis_watch_set_tick(redis, HF_NEVER);
-}
-
-static bool is_event_of_watch(const struct hf_redis_watch *watch,
-                              struct hf_key key)
-{
-    struct hf_key own = {watch->key, watch->key_size};
-
-    return watch->exact ? hf_key_equal(key, own) : hf_key_has_prefix(key, own);
 }
 
 /* To one watch, with a mark where some are missing. */
@@ -82,17 +61,17 @@ static void report_event(struct hf_redis *redis, struct hf_redis_watch *watch,
                          const struct hf_event *event)
 {
     struct hf_push_event push = {
-        .watch = watch->number,
+        .watch = watch->entry.number,
         .event = {.kind = HF_EVENT_DROPPED, .index = event->index, .owner = ""},
     };
 
-    if (watch->removed || watch->next == 0 || event->index < watch->next)
+    if (watch->next == 0 || event->index < watch->next)
         return;
     if (event->index > watch->next)
         redis->host->ops->event(redis->host, &push);
     watch->next = event->index + 1;
     push.event = *event;
-    if (!watch->removed && event->kind && is_event_of_watch(watch, event->key))
+    if (event->kind && hf_watches_match(&watch->entry, event->key))
         redis->host->ops->event(redis->host, &push);
 }
 
@@ -160,22 +139,22 @@ static void advance_tick(struct hf_redis *redis, uint32_t ms)
 static void report_stream_events(struct hf_redis *redis,
                                  const redisReply *entries)
 {
+    struct hf_redis_watch *watch = NULL;
     char owner[HF_NOTE_MAX + 1];
     struct hf_event event;
     uint32_t lease_ms = 0;
 
-    redis->reporting = true;
+    redis->watches.busy = true;
     for (size_t i = 0; i < entries->elements; i++) {
         if (!parse_event(&redis->address.space, entries->element[i], &event,
                          owner, &lease_ms))
             continue;
-        for (struct hf_dlist *link = redis->watches.next;
-             link != &redis->watches; link = link->next)
-            report_event(redis, hf_redis_watch_of(link), &event);
+        while ((watch = hf_watches_next(&redis->watches, watch)))
+            report_event(redis, watch, &event);
         if (event.kind == HF_EVENT_GRANTED || event.kind == HF_EVENT_RENEWED)
             advance_tick(redis, lease_ms + 1);
     }
-    redis->reporting = false;
+    redis->watches.busy = false;
     hf_redis_watches_sweep(redis);
 }
 
@@ -225,7 +204,7 @@ void hf_redis_watch_fail(struct hf_redis *redis, struct hf_redis_watch *watch,
     struct hf_request *request = watch->opening;
 
     watch->opening = NULL;
-    watch->removed = true;
+    hf_watches_remove(&watch->entry);
     request->answer.result.err = err;
     hf_redis_reply_set_cause(&request->answer, text);
     redis->host->ops->answer(redis->host, request);
@@ -234,10 +213,9 @@ void hf_redis_watch_fail(struct hf_redis *redis, struct hf_redis_watch *watch,
 void hf_redis_watches_fail(struct hf_redis *redis, enum hf_err err,
                            const char *text)
 {
-    for (struct hf_dlist *link = redis->watches.next; link != &redis->watches;
-         link = link->next) {
-        struct hf_redis_watch *watch = hf_redis_watch_of(link);
+    struct hf_redis_watch *watch = NULL;
 
+    while ((watch = hf_watches_next(&redis->watches, watch))) {
         if (watch->opening)
             hf_redis_watch_fail(redis, watch, err, text);
     }
@@ -246,39 +224,21 @@ void hf_redis_watches_fail(struct hf_redis *redis, enum hf_err err,
 
 /* ---- Requests -----------------------------------------------------------*/
 
-static struct hf_redis_watch *find_redis_watch(const struct hf_redis *redis,
-                                               uint64_t number)
-{
-    for (struct hf_dlist *link = redis->watches.next; link != &redis->watches;
-         link = link->next) {
-        struct hf_redis_watch *watch = hf_redis_watch_of(link);
-
-        if (watch->number == number && !watch->removed)
-            return watch;
-    }
-    return NULL;
-}
-
 static struct hf_redis_watch *add_redis_watch(struct hf_redis *redis,
-                                              struct hf_request *request)
+                                              const struct hf_request *request)
 {
-    struct hf_key key = request->command.key;
-    struct hf_redis_watch *watch = calloc(1, sizeof(*watch) + key.size);
+    struct hf_redis_watch *watch =
+        hf_watches_add(&redis->watches, request, sizeof(*watch));
 
-    if (!watch)
-        return NULL;
-    watch->number = request->watch;
-    watch->exact = request->exact;
-    watch->key_size = key.size;
-    hf_copy(watch->key, key.data, key.size);
-    hf_dlist_push_back(&redis->watches, &watch->link);
-    hf_redis_registration_add(redis, watch);
+    if (watch)
+        hf_redis_registration_add(redis, watch);
     return watch;
 }
 
 void hf_redis_watch_start(struct hf_redis *redis, struct hf_request *request)
 {
-    struct hf_redis_watch *watch = find_redis_watch(redis, request->watch);
+    struct hf_redis_watch *watch =
+        hf_watches_find(&redis->watches, request->watch);
 
     if (!watch)
         watch = add_redis_watch(redis, request);
@@ -299,10 +259,10 @@ void hf_redis_watch_start(struct hf_redis *redis, struct hf_request *request)
 
 void hf_redis_watch_stop(struct hf_redis *redis, uint64_t number)
 {
-    struct hf_redis_watch *watch = find_redis_watch(redis, number);
+    struct hf_redis_watch *watch = hf_watches_find(&redis->watches, number);
 
     if (watch) {
-        watch->removed = true;
+        hf_watches_remove(&watch->entry);
         hf_redis_registration_unsubscribe(redis, watch);
     }
     hf_redis_watches_sweep(redis);
@@ -310,7 +270,8 @@ void hf_redis_watch_stop(struct hf_redis *redis, uint64_t number)
 
 void hf_redis_watch_cancel(struct hf_redis *redis, struct hf_request *request)
 {
-    struct hf_redis_watch *watch = find_redis_watch(redis, request->watch);
+    struct hf_redis_watch *watch =
+        hf_watches_find(&redis->watches, request->watch);
 
     if (watch && watch->opening == request)
         watch->opening = NULL;
@@ -320,7 +281,7 @@ void hf_redis_watch_cancel(struct hf_redis *redis, struct hf_request *request)
 
 enum hf_err hf_redis_watches_open(struct hf_redis *redis)
 {
-    hf_dlist_init(&redis->watches);
+    hf_watches_init(&redis->watches);
     hf_map_init(&redis->watches_by_pattern);
     redis->round = 1;
     redis->tick.fire = hf_redis_registration_on_tick;
@@ -330,10 +291,7 @@ enum hf_err hf_redis_watches_open(struct hf_redis *redis)
 
 void hf_redis_watches_close(struct hf_redis *redis)
 {
-    struct hf_dlist *link;
-
-    while ((link = hf_dlist_first(&redis->watches)))
-        free_watch(redis, hf_redis_watch_of(link));
+    hf_watches_fini(&redis->watches, on_watch_free, redis);
     hf_map_fini(&redis->watches_by_pattern);
     redis->host->ops->timer_remove(redis->host, &redis->tick);
 }

@@ -5,27 +5,17 @@
 #include "strategy/redis/redis.h"
 
 struct hf_redis_watch {
-    struct hf_dlist link;
+    struct hf_watch_entry entry; /* first */
     struct hf_map_link by_pattern;
-    uint64_t number;
     struct hf_request *opening; /* until it is answered */
     uint64_t next;              /* index wanted; 0: not known yet */
     uint64_t part;              /* the last that has registered it; 0: none */
     size_t index_in_part;       /* in that */
     bool subscribed;
-    bool exact;
-    bool removed;
-    size_t key_size;
-    uint8_t key[];
 };
 
-static inline struct hf_redis_watch *hf_redis_watch_of(struct hf_dlist *link)
-{
-    return HF_CONTAINER(link, struct hf_redis_watch, link);
-}
-
 /* watch.c: the lowest index that a watch wants, or UINT64_MAX. Free the watches
- * that are gone, unless `reporting`. Refuse one that is being opened. Set the next
+ * that were removed, unless the list is busy. Refuse one that is being opened. Set the next
  * tick. */
 uint64_t hf_redis_watches_wanted(const struct hf_redis *redis);
 void hf_redis_watches_sweep(struct hf_redis *redis);
