@@ -1,4 +1,4 @@
-/* acquire.c - one claim: from asking to held or refused. */
+/* acquire.c - one claim on a key, from the first request to its result. */
 #include "client/acquire.h"
 
 #include <string.h>
@@ -9,9 +9,9 @@
 #include "client/validity.h"
 #include "client/withdrawal.h"
 
-#define POLL_MS 1000 /* a lost push costs at most about this */
+#define POLL_MS 1000 /* a lost push delays a grant by about this */
 #define POLL_MIN_MS 20
-#define WITHDRAW_MS 1000 /* how long a withdrawal is awaited */
+#define WITHDRAW_MS 1000 /* then the caller gets HF_EINDOUBT */
 #define LOST_BIT (1u << HF_LOCK_EVENT_LOST)
 
 static void set_acquire_timer(struct hf_lock *lock, hf_time at)
@@ -19,7 +19,7 @@ static void set_acquire_timer(struct hf_lock *lock, hf_time at)
     hf_timer_set(&lock->client->host, &lock->timer, at);
 }
 
-/* ---- How a claim ends ---------------------------------------------------*/
+/* ---- Completing a claim -------------------------------------------------*/
 
 static void remove_from_waiting(struct hf_lock *lock)
 {
@@ -28,7 +28,8 @@ static void remove_from_waiting(struct hf_lock *lock)
     lock->in_map = false;
 }
 
-/* Tell everyone who waits for the end of this claim. */
+/* Report the result to everything that waits for this claim: threads in
+ * hf_lock_wait(), the claimant, and a release that was requested meanwhile. */
 static void finish_claim(struct hf_lock *lock, enum hf_err err,
                          const char *text)
 {
@@ -36,7 +37,7 @@ static void finish_claim(struct hf_lock *lock, enum hf_err err,
     struct hf_future *releasing = lock->releasing;
     struct hf_dlist *link;
 
-    hf_handle_ref(lock); /* the claimant may hold the last but this */
+    hf_handle_ref(lock); /* answering the claimant may drop the last one */
     lock->claim_result = err;
     lock->claimant = NULL;
     if (err)
@@ -72,7 +73,7 @@ void hf_acquire_refuse(struct hf_lock *lock, enum hf_err err, const char *text)
     remove_from_waiting(lock);
     set_acquire_timer(lock, HF_NEVER);
     lock->position = 0;
-    lock->pending_events &= LOST_BIT; /* of the claim before */
+    lock->pending_events &= LOST_BIT; /* of the previous claim */
     atomic_store_explicit(&lock->token, 0, memory_order_relaxed);
     hf_handle_set_state(lock, HF_LOCK_IDLE);
     finish_claim(lock, err, text);
@@ -87,7 +88,7 @@ void hf_acquire_withdraw_in_background(struct hf_lock *lock)
     hf_withdrawal_start(lock->client, hf_handle_key(lock), &lock->nonce, until);
 }
 
-/* Nobody knows whether it waits, holds or never arrived. */
+/* The claim may be queued, may hold the key, or may never have arrived. */
 static void refuse_in_doubt(struct hf_lock *lock, const char *text)
 {
     hf_acquire_withdraw_in_background(lock);
@@ -99,20 +100,20 @@ static void become_held(struct hf_lock *lock, hf_time base)
     remove_from_waiting(lock);
     set_acquire_timer(lock, HF_NEVER);
     lock->position = 0;
-    lock->pending_events = 0; /* that it waits is no news any more */
+    lock->pending_events = 0; /* WAITING is outdated */
     hf_validity_begin(lock, base);
     finish_claim(lock, HF_OK, NULL);
 }
 
-/* ---- Asking -------------------------------------------------------------*/
+/* ---- Sending LOCK -------------------------------------------------------*/
 
-/* Until when a LOCK may wait inside the client. However short its wait is, it
- * has the time that a claim without a wait has. */
+/* How long a LOCK may wait inside the client before it is sent: until the end
+ * of its wait, but at least as long as a claim with `wait_ms` 0. */
 static hf_time lock_queue_deadline(const struct hf_lock *lock)
 {
-    hf_time answer_by = hf_handle_call_deadline(lock);
+    hf_time deadline = hf_handle_call_deadline(lock);
 
-    return lock->wait_until > answer_by ? lock->wait_until : answer_by;
+    return lock->wait_until > deadline ? lock->wait_until : deadline;
 }
 
 static void send_lock(struct hf_lock *lock, enum hf_acquire_phase phase)
@@ -145,8 +146,9 @@ static enum hf_err draw_nonce(struct hf_lock *lock)
                            sizeof(lock->nonce.bytes));
 }
 
-/* A loss that is reported after the next grant would be taken for the loss of
- * that: the claim is sent when the event callback has returned. */
+/* If the loss of the previous claim were reported after the next grant, the
+ * user would take it for the loss of the new lock. So the new claim is sent
+ * only after the event callback has returned. */
 static void defer_claim(struct hf_lock *lock)
 {
     lock->phase = HF_ACQUIRE_DEFERRED;
@@ -205,7 +207,7 @@ void hf_acquire_withdraw(struct hf_lock *lock, enum hf_err why)
         hf_acquire_refuse(lock, why, NULL);
         return;
     }
-    /* First, so that a push inside the abandoning does not find it. */
+    /* First, so that a push inside hf_call_abandon() does not find the lock. */
     lock->phase = HF_ACQUIRE_WITHDRAWING;
     remove_from_waiting(lock);
     hf_call_abandon(&lock->call);
@@ -217,21 +219,22 @@ void hf_acquire_withdraw(struct hf_lock *lock, enum hf_err why)
                   hf_time_add(hf_client_now(lock->client), wait_ms));
 }
 
-/* ---- In line ------------------------------------------------------------*/
+/* ---- Queued -------------------------------------------------------------*/
 
-/* Soon enough to find a grant whose push was lost while it lasts, unless the
- * strategy loses none. */
+/* When to send LOCK again. If a push may be lost, this is early enough to find
+ * the grant before its lease expires. */
 static uint32_t poll_interval_ms(struct hf_lock *lock, uint32_t poll_after_ms,
                                  bool is_pushed)
 {
-    uint32_t span = POLL_MS;
+    uint32_t interval = POLL_MS;
 
     if (is_pushed && poll_after_ms > 0)
         return poll_after_ms;
-    if (lock->ttl_ms / 2 < span)
-        span = lock->ttl_ms / 2 + POLL_MIN_MS;
-    span += hf_random_below(&lock->client->random, span / 4);
-    return poll_after_ms > 0 && poll_after_ms < span ? poll_after_ms : span;
+    if (lock->ttl_ms / 2 < interval)
+        interval = lock->ttl_ms / 2 + POLL_MIN_MS;
+    interval += hf_random_below(&lock->client->random, interval / 4);
+    return poll_after_ms > 0 && poll_after_ms < interval ? poll_after_ms
+                                                         : interval;
 }
 
 static void wait_in_queue(struct hf_lock *lock, uint32_t poll_after_ms,
@@ -272,22 +275,23 @@ static void confirm_grant(struct hf_lock *lock, uint64_t token)
     lock->phase = HF_ACQUIRE_CONFIRMING;
     hf_handle_fill_command(lock, &lock->call, HF_COMMAND_RENEW);
     lock->call.request.command.lease_ms = hf_drift_lease_ms(lock->ttl_ms);
-    lock->call.request.command.value = lock->value; /* see strategy.h */
+    /* For strategies that keep no values in the queue: strategy.h. */
+    lock->call.request.command.value = lock->value;
     hf_call_start(&lock->call, hf_handle_call_deadline(lock));
 }
 
-/* It was granted when its time was over. A claim that was not to wait had no
- * wait that could run out: its answer was too slow. */
+/* Withdraw a lock that was granted when it could not be used any more. With
+ * `wait_ms` 0 this is not a timeout of the wait: the answer was too slow. */
 static void withdraw_late_grant(struct hf_lock *lock)
 {
     hf_acquire_withdraw(lock, lock->wait_ms > 0 ? HF_ETIMEDOUT : HF_EUNAVAIL);
-    lock->refusal_text =
-        "the lock was granted too late: ttl_ms had passed when "
-        "the answer came; ask for a longer ttl";
+    lock->refusal_text = "the lock was granted, but ttl_ms had passed when "
+                         "the answer arrived; use a longer ttl";
 }
 
-/* Granted. After a wait, less than the ttl may be left by what is known here
- * of when it began: then it is renewed before anyone hears of it. */
+/* After a wait the client may not know when the lease began, and has to assume
+ * that less than the ttl is left. Then it renews before it reports the
+ * grant. */
 static void on_grant(struct hf_lock *lock, uint64_t token,
                      const struct hf_anchor *anchor, bool waited)
 {
@@ -322,8 +326,8 @@ static struct hf_lock *find_waiting_lock(const struct hf_client *client,
     return NULL;
 }
 
-/* A push may overtake the answer that says "in line": it comes over another
- * connection. Then the handle is not among those that wait yet. */
+/* A push can arrive before the answer to LOCK that says "queued", because it
+ * uses another connection. Then the handle is not in client->waiting yet. */
 static struct hf_lock *find_requesting_lock(const struct hf_client *client,
                                             const struct hf_nonce *nonce)
 {
@@ -338,24 +342,26 @@ static struct hf_lock *find_requesting_lock(const struct hf_client *client,
     return NULL;
 }
 
-/* A nonce that no claim here has is left alone: its claim is being withdrawn, or
- * was detached and may be valid elsewhere. */
+/* A grant with an unknown nonce is ignored: its claim is being withdrawn, or
+ * the lock was detached and may be held by another process. */
 void hf_acquire_on_grant(struct hf_host *host,
                          const struct hf_push_grant *grant)
 {
     struct hf_client *client = HF_CONTAINER(host, struct hf_client, host);
     struct hf_lock *lock = find_waiting_lock(client, &grant->nonce);
-    bool asking;
+    bool has_open_request;
 
     if (!lock)
         lock = find_requesting_lock(client, &grant->nonce);
     if (!lock)
         return;
-    /* A LOCK that is on its way must not come true after the lease: a
-     * renewal ends it, since whatever is numbered lower is refused. */
-    asking = hf_call_is_open(&lock->call) && !lock->call.request.answered;
+    /* A LOCK in flight could be granted again after the lease has expired. A
+     * RENEW prevents that: afterwards the server refuses a LOCK of this nonce
+     * with a lower sequence number. */
+    has_open_request =
+        hf_call_is_open(&lock->call) && !lock->call.request.answered;
     hf_call_abandon(&lock->call);
-    if (asking || grant->offered)
+    if (has_open_request || grant->offered)
         confirm_grant(lock, grant->token);
     else
         on_grant(lock, grant->token, &grant->anchor, true);
@@ -370,10 +376,11 @@ void hf_acquire_on_nudge(struct hf_host *host, const struct hf_nonce *nonce)
         set_acquire_timer(lock, hf_client_now(client));
 }
 
-/* ---- Answers, and time --------------------------------------------------*/
+/* ---- Answers and timers -------------------------------------------------*/
 
-/* Whether a repeated LOCK that is answered `err` can never be granted: the store
- * is damaged or gone, or the key holds something that is not a lock. */
+/* Whether a queued claim can never be granted after its LOCK returned `err`:
+ * the store is damaged or was removed, or the key holds data that is not a
+ * lock. */
 static bool is_final_error(enum hf_err err)
 {
     return err == HF_EPROTO || err == HF_EINVAL;
@@ -381,38 +388,38 @@ static bool is_final_error(enum hf_err err)
 
 static void on_lock_reply(struct hf_lock *lock, const struct hf_answer *answer)
 {
-    bool again = lock->phase == HF_ACQUIRE_POLLING;
+    bool polling = lock->phase == HF_ACQUIRE_POLLING;
     enum hf_err err = answer->result.err;
 
     if (err == HF_OK)
         on_grant(lock, answer->result.token, &answer->anchor,
-                 again || lock->call.in_doubt);
+                 polling || lock->call.in_doubt);
     else if (err == HF_EBUSY && answer->result.position > 0)
         enter_queue(lock, answer);
-    else if (again && !is_final_error(err))
-        wait_in_queue(lock, 0, false); /* still in line, as far as is known */
+    else if (polling && !is_final_error(err))
+        wait_in_queue(lock, 0, false); /* nothing says that it left the queue */
     else if (err == HF_EINDOUBT)
         refuse_in_doubt(lock, answer->cause);
     else if (lock->call.expired_unsent)
         hf_acquire_refuse(lock, HF_ETIMEDOUT, NULL);
     else {
-        /* An answer that is not kept, such as HF_ENOMEM, is no answer to a
-         * copy that is still on its way. And a waiter that is refused for good
-         * may still be in the queue. */
-        if (again || lock->call.in_doubt)
+        /* A claim that was polling may still be queued. One in doubt may be
+         * queued later, by an earlier copy of the request: the server does not
+         * keep answers such as HF_ENOMEM for repeats. */
+        if (polling || lock->call.in_doubt)
             hf_acquire_withdraw_in_background(lock);
         hf_acquire_refuse(lock, err, answer->cause);
     }
 }
 
-/* With a new nonce, as if it were the first time; the old one is ended behind.
- * It is still the same claim, and waits no longer than it was to. */
+/* Send LOCK again with a new nonce, and cancel the old nonce in the background.
+ * For the user it is still the same claim: wait_until does not change. */
 static void restart_claim(struct hf_lock *lock)
 {
     enum hf_err err;
 
-    /* The turn has lasted longer than the lease. By its old time the next answer
-     * would be late as well, and so on for as long as the turn lasts. */
+    /* This turn may have lasted longer than the lease. Counted from its start,
+     * the next grant would be late again. */
     hf_client_reset_now(lock->client);
     hf_acquire_withdraw_in_background(lock);
     err = draw_nonce(lock);
@@ -434,7 +441,7 @@ static void on_renew_reply(struct hf_lock *lock, const struct hf_answer *answer)
              hf_drift_valid_until(base, now, lock->ttl_ms) > now)
         become_held(lock, base);
     else if (lock->wait_ms > 0 && now < lock->wait_until)
-        restart_claim(lock); /* it came, and went, before it could be used */
+        restart_claim(lock); /* the lease expired before it could be used */
     else
         withdraw_late_grant(lock);
 }
@@ -467,8 +474,8 @@ void hf_acquire_on_timer(struct hf_lock *lock)
     if (lock->phase == HF_ACQUIRE_DEFERRED) {
         hf_acquire_refuse(
             lock, HF_ETIMEDOUT,
-            "not sent: another callback is still running, and the "
-            "loss of the last claim must be reported first");
+            "not sent: the loss of the previous claim must be reported first, "
+            "and another callback is still running");
     } else if (hf_client_now(lock->client) >= lock->wait_until) {
         hf_acquire_withdraw(lock, HF_ETIMEDOUT);
     } else {

@@ -1,19 +1,19 @@
-/* acquire.h - one claim: from asking to held or refused.
+/* acquire.h - one claim on a key, from the first request to its result.
  *
  * While a handle is CLAIMING, its claim is in one of these phases:
  *
- *   DEFERRED    until the loss of the claim before has been reported
+ *    DEFERRED    the loss of the previous claim is reported first
  *        |
- * REQUESTING -- queued ---> QUEUED <----> POLLING        (lost pushes)
- *        |                       |               |
- *        +------- granted -------+---------------+---> held, or CONFIRMING
- *                                |                     first, where less
- *                 wait ran out,  |                     than the ttl is left
+ *   REQUESTING -- queued ---> QUEUED <----> POLLING  in case a push is lost
+ *        |                       |              |
+ *        +------- granted -------+--------------+---> held; by way of
+ *                                |                    CONFIRMING if less
+ *                 timeout,       |                    than the ttl is left
  *                 canceled       v
  *                           WITHDRAWING ---> refused
  *
- * However it ends, all who wait for it hear so once. With the client's mutex
- * held throughout. */
+ * Every caller that waits for the claim gets its result exactly once. All
+ * functions require the client's mutex. */
 #ifndef HF_CLIENT_ACQUIRE_H
 #define HF_CLIENT_ACQUIRE_H
 
@@ -32,52 +32,53 @@ enum hf_acquire_phase {
     HF_ACQUIRE_WITHDRAWING,
 };
 
-/* A thread in hf_lock_wait(). It is answered for the claim that was under way
- * when it began to wait, even if another one has begun since. */
+/* A thread in hf_lock_wait(). It gets the result of the claim that was pending
+ * when it started to wait, even if the handle has been claimed again since. */
 struct hf_acquire_waiter {
     struct hf_dlist link;
     struct hf_blocked blocked;
     enum hf_err err;
 };
 
-/* The caller that began a claim, and is answered when it ends. */
+/* The call that started a claim, and gets its result. */
 struct hf_claimant {
     struct hf_future future;
     struct hf_lock *lock;
-    struct hf_lock *
-        *out;     /* hf_acquire_start(): the handle goes here, or away */
-    bool granted; /* it went there */
+    struct hf_lock **out; /* hf_acquire_start(): set to the granted handle */
+    bool granted;         /* *out was set */
 };
 
-/* Begin a claim, with a nonce of its own; `lock` is idle or lost. On failure,
- * that of the randomness, its state is as it was. Set lock->claimant before: a
- * push may end the claim before this returns. */
+/* Start a claim with a new nonce. `lock` is idle or lost. Fails if no random
+ * bytes are available; then the state of the handle is unchanged. Set
+ * lock->claimant before: a push may complete the claim inside this call. */
 enum hf_err hf_acquire_begin(struct hf_lock *lock);
 
-/* The event callback for the loss of the claim before has returned: send the
- * claim that was deferred until then, if there is one. */
+/* Send the claim if it is DEFERRED. Called when the event callback for the loss
+ * of the previous claim has returned. */
 void hf_acquire_resume(struct hf_lock *lock);
 
-/* Leave the line, or give back what was granted meanwhile; once that is
- * confirmed the claim is refused, with `why`. */
+/* Cancel the claim at the server, whether it is queued or was granted in the
+ * meantime. When this is confirmed, the claim is refused with `why`. */
 void hf_acquire_withdraw(struct hf_lock *lock, enum hf_err why);
 
-/* End the nonce without waiting for it (withdrawal.h). What holds ends by
- * itself with its lease; what may wait in line does not. */
+/* Cancel the nonce in the background (withdrawal.h) and do not wait for it. If
+ * the claim may be queued this is repeated until it is confirmed, because a
+ * queued claim never expires; otherwise until the lease has expired. */
 void hf_acquire_withdraw_in_background(struct hf_lock *lock);
 
-/* It is refused, as of now: the handle is idle. `text` may be NULL. */
+/* Complete the claim with `err`. The handle becomes idle. `text` may be
+ * NULL. */
 void hf_acquire_refuse(struct hf_lock *lock, enum hf_err err, const char *text);
 
-/* The handle's call is answered, or its timer fires, while it is CLAIMING. */
+/* The handle's call is settled, or its timer fires, while it is CLAIMING. */
 void hf_acquire_on_settled(struct hf_lock *lock);
 void hf_acquire_on_timer(struct hf_lock *lock);
 
-/* hf_host_ops.grant: a push has come. */
+/* hf_host_ops.grant */
 void hf_acquire_on_grant(struct hf_host *host,
                          const struct hf_push_grant *grant);
 
-/* hf_host_ops.nudge: it looks again at once. */
+/* hf_host_ops.nudge: a queued claim sends its LOCK again at once. */
 void hf_acquire_on_nudge(struct hf_host *host, const struct hf_nonce *nonce);
 
 #endif

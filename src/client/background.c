@@ -1,4 +1,4 @@
-/* background.c - the threads of a client that drives itself. */
+/* background.c - the threads of a client that runs in the background. */
 #include "client/background.h"
 
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static void *background_main(void *arg)
     hf_thread_disable_cancel();
     pthread_mutex_lock(&client->mutex);
     if (hf_loop_wait(client, &thread->until_stopped, HF_NEVER) == HF_EFORK)
-        _exit(EXIT_FAILURE); /* a child has nothing to return to from here */
+        _exit(EXIT_FAILURE); /* a callback forked, and its child returned */
     client->loop.threads_running--;
     pthread_cond_broadcast(&client->loop.returned);
     hf_client_unref(client);
@@ -48,8 +48,8 @@ enum hf_err hf_background_start(struct hf_client *client,
     int failed = 0;
 
     loop->background = true;
-    loop->wake_pending =
-        loop->wake_pending || loop->sleeping; /* a caller drives: no longer */
+    /* If a blocked caller drives, wake it: it has to pass the role on. */
+    loop->wake_pending = loop->wake_pending || loop->sleeping;
     for (unsigned i = 0; i < HF_THREADS && !failed; i++) {
         failed = start_background_thread(client, &loop->threads[i]);
         loop->thread_count = i + !failed;
@@ -73,21 +73,22 @@ enum hf_err hf_background_ensure(struct hf_client *client)
     return err ? hf_client_fail(client, err, "%s", error.text) : HF_OK;
 }
 
-/* Join the threads that have ended; where one has not, let it end by itself. */
+/* Join the threads if all have finished, otherwise detach them. A thread counts
+ * as finished before it has unlocked the mutex for the last time. */
 static void join_threads(struct hf_client *client)
 {
     struct hf_loop *loop = &client->loop;
-    bool ended = loop->threads_running == 0;
+    bool finished = loop->threads_running == 0;
 
-    if (ended)
+    if (finished)
         pthread_mutex_unlock(&client->mutex);
     for (unsigned i = 0; i < loop->thread_count; i++) {
-        if (ended)
+        if (finished)
             pthread_join(loop->threads[i].id, NULL);
         else
             pthread_detach(loop->threads[i].id);
     }
-    if (ended)
+    if (finished)
         pthread_mutex_lock(&client->mutex);
 }
 

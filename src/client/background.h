@@ -1,7 +1,7 @@
-/* background.h - the threads of a client that drives itself.
+/* background.h - the threads of a client that runs in the background.
  *
- * There are two, and they are equal: while one is inside a callback the other
- * one drives (loop.h). With the client's mutex held throughout. */
+ * There are two equal threads: while one runs a callback, the other one drives
+ * the client (loop.h). All functions require the client's mutex. */
 #ifndef HF_CLIENT_BACKGROUND_H
 #define HF_CLIENT_BACKGROUND_H
 
@@ -10,20 +10,22 @@
 
 struct hf_client;
 
-/* Start the threads; they drive from now on. HF_ESYSTEM with a text: there are
- * none, and the mutex was dropped meanwhile. */
+/* Start the threads. From now on only they drive the client. On HF_ESYSTEM no
+ * thread is left running, and the mutex was unlocked and locked again. */
 enum hf_err hf_background_start(struct hf_client *client,
                                 struct hf_error *error);
 
-/* See that somebody drives also while no call is open: start the threads,
- * unless there are some or the program drives itself. */
+/* Start the threads if the client would otherwise be driven during blocking
+ * calls only: it has no threads, and the program does not call hf_process().
+ * Renewals and event callbacks need this. */
 enum hf_err hf_background_ensure(struct hf_client *client);
 
-/* End the threads, waiting for them until `deadline`, after which they end by
- * themselves. Drops the mutex meanwhile. */
+/* Stop the threads and join them. A thread that is still inside a callback at
+ * `deadline` is detached instead. Unlocks the mutex while it waits. */
 void hf_background_stop(struct hf_client *client, hf_time deadline);
 
-/* Have the threads end by themselves; one of them may be the caller. */
+/* Stop the threads and detach them, without waiting. May be called by one of
+ * them. */
 void hf_background_dismiss(struct hf_client *client);
 
 #endif

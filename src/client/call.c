@@ -39,7 +39,7 @@ enum hf_err hf_call_init(struct hf_call *call, struct hf_client *client,
     return err;
 }
 
-/* `cause` goes over to the call. */
+/* Takes ownership of `cause`. */
 static void set_cause(struct hf_call *call, char *cause)
 {
     free(call->cause);
@@ -57,9 +57,9 @@ void hf_call_fini(struct hf_call *call)
     call->client = NULL;
 }
 
-/* The lowest number that is still awaited: what is below, the server may
- * forget. */
-static uint64_t awaited_from(const struct hf_client *client)
+/* The lowest sequence number that is still open. The server may forget the
+ * results of lower ones. */
+static uint64_t lowest_open_sequence(const struct hf_client *client)
 {
     struct hf_dlist *first = hf_dlist_first(&client->calls);
 
@@ -68,7 +68,7 @@ static uint64_t awaited_from(const struct hf_client *client)
     return HF_CONTAINER(first, struct hf_call, link)->request.command.sequence;
 }
 
-/* HF_NEVER: nothing of the request was sent yet. */
+/* When the request was sent; HF_NEVER if it was not sent yet. */
 static hf_time call_sent_at(const struct hf_call *call)
 {
     struct hf_client *client = call->client;
@@ -96,19 +96,20 @@ static void send_attempt(struct hf_call *call)
         call->first_sent = call->last_sent;
     call->attempts++;
     call->state = HF_CALL_SENT;
-    call->request.command.done = awaited_from(client);
+    call->request.command.done = lowest_open_sequence(client);
     client->strategy->submit(client->self, &call->request);
-    /* A push during submit() may have ended this call. */
+    /* A push inside submit() may have ended this call. */
     if (call->state == HF_CALL_SENT && !call->request.answered)
         set_timer_to_limit(call);
 }
 
 static bool is_window_full(const struct hf_client *client)
 {
-    return client->next_sequence - awaited_from(client) >= HF_WINDOW_MAX;
+    return client->next_sequence - lowest_open_sequence(client) >=
+           HF_WINDOW_MAX;
 }
 
-static void assign_sequence(struct hf_call *call)
+static void send_with_new_sequence(struct hf_call *call)
 {
     struct hf_client *client = call->client;
 
@@ -124,8 +125,8 @@ static bool is_lock_call(struct hf_dlist *link)
     return call->request.command.kind == HF_COMMAND_LOCK;
 }
 
-/* What keeps or ends a claim goes before what begins one: it has less time, and
- * those who begin wait for it. */
+/* Commands that renew or end a claim go before all LOCKs: their leases are
+ * running, and the LOCKs may wait for these very claims to end. */
 static void park_call(struct hf_call *call)
 {
     struct hf_dlist *parked = &call->client->parked, *before = parked;
@@ -156,7 +157,7 @@ static void start_call(struct hf_call *call)
         park_call(call);
         set_timer_to_limit(call);
     } else {
-        assign_sequence(call);
+        send_with_new_sequence(call);
     }
 }
 
@@ -193,15 +194,15 @@ bool hf_call_send_parked(struct hf_client *client)
     while (!is_window_full(client) && !hf_dlist_is_empty(&client->parked)) {
         struct hf_dlist *link = hf_dlist_take(&client->parked);
 
-        assign_sequence(HF_CONTAINER(link, struct hf_call, link));
+        send_with_new_sequence(HF_CONTAINER(link, struct hf_call, link));
         sent = true;
     }
     return sent;
 }
 
-/* What is parked may have room now. It is not sent here but at the end of the
- * turn (hf_call_send_parked()): a request may grant a lock inside submit(), and
- * that may be the lock whose call is being ended. */
+/* The window may have room for parked calls now, but they are not sent here: a
+ * push inside submit() could change the lock that owns this call. They are sent
+ * at the end of the turn, by hf_call_send_parked(). */
 static void end_call(struct hf_call *call)
 {
     struct hf_client *client = call->client;
@@ -213,7 +214,8 @@ static void end_call(struct hf_call *call)
         hf_close_on_drained(client);
 }
 
-/* Have the strategy let go of it now, and take the answer out of the line. */
+/* Make the strategy answer the request now, and remove the answer from the list
+ * of answered requests, so that on_answer() does not run. */
 static void cancel_attempt(struct hf_call *call)
 {
     struct hf_client *client = call->client;
@@ -240,17 +242,19 @@ static void settle_call(struct hf_call *call, enum hf_err err)
     call->settled(call);
 }
 
-/* Back off between attempts, for a time that doubles and is partly random, so
- * that clients that failed together do not come back together. */
+/* The delay doubles with each attempt and is partly random, so that clients
+ * that failed together do not retry together. */
 static void back_off_call(struct hf_call *call)
 {
     uint32_t shift = call->attempts < 8 ? call->attempts - 1 : 7;
-    uint64_t most = (uint64_t)call->back_off_ms << shift;
-    uint32_t span = most < BACK_OFF_MAX_MS ? (uint32_t)most : BACK_OFF_MAX_MS;
+    uint64_t doubled = (uint64_t)call->back_off_ms << shift;
+    uint32_t delay =
+        doubled < BACK_OFF_MAX_MS ? (uint32_t)doubled : BACK_OFF_MAX_MS;
     hf_time at;
 
-    span += hf_random_below(&call->client->random, span + 1) + BACK_OFF_MIN_MS;
-    at = hf_time_add(hf_client_now(call->client), span);
+    delay +=
+        hf_random_below(&call->client->random, delay + 1) + BACK_OFF_MIN_MS;
+    at = hf_time_add(hf_client_now(call->client), delay);
     call->state = HF_CALL_BACKING_OFF;
     set_call_timer(call, at < call->deadline ? at : call->deadline);
 }
@@ -266,14 +270,14 @@ static void fail_call(struct hf_call *call)
     settle_call(call, call->in_doubt ? HF_EINDOUBT : HF_EUNAVAIL);
 }
 
-/* The strategy reports that the attempt was lost, or could not be made. */
+/* The strategy has reported that the attempt was lost or could not be sent. */
 static void retry_or_fail(struct hf_call *call, enum hf_err err)
 {
     hf_time now = hf_client_now(call->client);
 
     if (err == HF_EINDOUBT)
         call->in_doubt = true;
-    if (call->queue_until > 0) { /* whatever it waited for, it waited */
+    if (call->queue_until > 0) { /* retries do not wait in the queue again */
         call->queue_until = 0;
         call->deadline = hf_time_add(now, call->timeout_ms);
     }
@@ -297,9 +301,9 @@ static void on_answer(struct hf_request *request)
         settle_call(call, err);
 }
 
-/* The limit of a call that may wait inside the client has passed. Return true
- * if it has more time: until queue_until while nothing was sent, and timeout_ms
- * from the instant at which it was. */
+/* The timer of a call that may wait inside the client has fired. Return true if
+ * the call has more time: until queue_until while it is not sent, and
+ * timeout_ms from the instant at which it was sent. */
 static bool has_more_time(struct hf_call *call)
 {
     hf_time now = hf_client_now(call->client);
@@ -319,7 +323,7 @@ static bool has_more_time(struct hf_call *call)
     return now < call->deadline;
 }
 
-/* A LIST goes on as long as parts of its answer come, up to a limit. */
+/* A LIST continues as long as parts of its answer arrive, up to a limit. */
 static bool is_making_progress(struct hf_call *call)
 {
     hf_time until = hf_time_add(call->request.progress, HF_ANSWER_TIMEOUT_MS);
@@ -354,7 +358,7 @@ static void on_call_timer(struct hf_timer *timer)
 
     HF_ASSERT(call->state != HF_CALL_IDLE);
     if (call->state == HF_CALL_SENT && call->request.answered)
-        return; /* by another timer of this turn: on_answer() is to run */
+        return; /* by another timer of this turn; on_answer() follows */
     if (call->state != HF_CALL_BACKING_OFF ||
         hf_client_now(call->client) >= call->deadline) {
         on_limit(call);

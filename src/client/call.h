@@ -1,21 +1,25 @@
-/* call.h - one request, carried to a definite answer.
+/* call.h - one request with its retries, sequence number and deadline.
  *
- * Here, and only here, is a request repeated (docs/decisions/0021): the client
- * submits one copy and waits for its answer, however late that comes. It
- * submits a second copy, with the same sequence number and so with the same
- * effect, only after the strategy has answered the first one with HF_EUNAVAIL
- * (surely not done) or HF_EINDOUBT (sent, and lost). A call that ends in one of
- * them ends in doubt if any of its attempts did.
+ * This is the only module that repeats a request (docs/decisions/0021). It
+ * submits one copy and waits for the answer, however slow that is. It submits
+ * another copy only after the strategy has answered the previous one with
+ * HF_EUNAVAIL (not executed) or HF_EINDOUBT (sent, and the answer was lost).
+ * The copies have the same sequence number, so the server executes them once. A
+ * call that fails is settled with HF_EINDOUBT if any attempt was in doubt,
+ * otherwise with HF_EUNAVAIL.
  *
  *            start                    answered
  *     IDLE --------> SENT ---------------------------> IDLE, settled
- *                    ^  |
- *      backed off    |  | lost, unavailable
- *                    |  v
- *                 BACKING_OFF
+ *      |             ^  |
+ *      | window      |  | HF_EUNAVAIL, HF_EINDOUBT
+ *      | full        |  v
+ *      |             | BACKING_OFF
+ *      v             |
+ *    PARKED ---------+ when the window has room
  *
- * The deadline ends it in any state. The struct is embedded, and its owner must
- * not vanish while it is open. */
+ * The call is open in every state but IDLE, and the deadline ends it in every
+ * state. The struct is embedded in its owner, which must not be freed while the
+ * call is open. All functions require the client's mutex. */
 #ifndef HF_CLIENT_CALL_H
 #define HF_CLIENT_CALL_H
 
@@ -31,28 +35,30 @@ enum hf_call_state {
 };
 
 struct hf_call {
-    struct hf_request request; /* filled in before the start */
+    struct hf_request request; /* the owner fills it in before the start */
     struct hf_client *client;
-    struct hf_dlist link; /* among the numbered or the parked */
+    struct hf_dlist link; /* in client->calls or client->parked */
     struct hf_timer timer;
     enum hf_call_state state;
-    bool in_doubt; /* an attempt may have been done */
+    bool in_doubt; /* an attempt may have been executed */
     uint32_t attempts;
-    uint32_t back_off_ms; /* after the first attempt; it doubles */
+    uint32_t back_off_ms; /* after the first attempt; then it doubles */
     hf_time deadline;
-    hf_time queue_until; /* while nothing is sent; 0: the deadline is final */
-    uint32_t timeout_ms; /* with queue_until: for the answer, once sent */
-    bool expired_unsent; /* queue_until passed first */
+    hf_time queue_until; /* hf_call_start_queued(), until it is sent; else 0 */
+    uint32_t timeout_ms; /* hf_call_start_queued() */
+    bool expired_unsent; /* queue_until passed before it was sent */
     hf_time first_sent;
     hf_time last_sent;
-    char *cause;                           /* why the last attempt failed */
-    void *owner;                           /* the owner's, for `settled` */
-    void (*settled)(struct hf_call *call); /* the answer is in the request */
-    void (*failed)(struct hf_call *call);  /* an attempt: it is retried; may be
-                                              NULL */
+    char *cause; /* why an earlier attempt failed; may be NULL */
+    void *owner; /* not used here */
+
+    /* The call has completed; the answer is in `request`. */
+    void (*settled)(struct hf_call *call);
+    /* An attempt has failed and will be retried. May be NULL. */
+    void (*failed)(struct hf_call *call);
 };
 
-/* Get ready what is zeroed; HF_ENOMEM, HF_ELIMIT. */
+/* Initialize a zeroed call. HF_ENOMEM, HF_ELIMIT. */
 enum hf_err hf_call_init(struct hf_call *call, struct hf_client *client,
                          void (*settled)(struct hf_call *call));
 void hf_call_fini(struct hf_call *call);
@@ -62,24 +68,25 @@ static inline bool hf_call_is_open(const struct hf_call *call)
     return call->state != HF_CALL_IDLE;
 }
 
-/* Send it, and again if it is lost, until `deadline`. Settled once, never
- * inside this call. */
+/* Send the request, and retry until `deadline`. `settled` runs exactly once,
+ * and not inside this function. */
 void hf_call_start(struct hf_call *call, hf_time deadline);
 
-/* The same, for a request that may wait inside a busy client: the answer has
- * `timeout_ms` from the instant at which the request is sent, and it is sent by
- * `queue_until` or not at all (then it is settled with HF_EUNAVAIL). */
+/* hf_call_start() for a request that may wait inside a busy client or strategy.
+ * It is sent by `queue_until`, or settled with HF_EUNAVAIL. Once it is sent,
+ * the answer has `timeout_ms` to arrive. */
 void hf_call_start_queued(struct hf_call *call, uint32_t timeout_ms,
                           hf_time queue_until);
 
-/* Give one that is open until `deadline`, if that is later. */
+/* Move the deadline of an open call to `deadline`, if that is later. */
 void hf_call_extend(struct hf_call *call, hf_time deadline);
 
-/* Send the parked calls for which the window has room; false: none. Not inside
- * the end of another call. */
+/* Send parked calls while the window has room. Returns whether any was sent.
+ * Must not be called while another call is being settled or abandoned. */
 bool hf_call_send_parked(struct hf_client *client);
 
-/* Stop caring: it will not be settled. Whether it was done is not known. */
+/* Give the call up: `settled` does not run. The request may or may not be
+ * executed. */
 void hf_call_abandon(struct hf_call *call);
 
 #endif

@@ -18,7 +18,8 @@ const char *hf_version(void)
 
 /* ---- Entering and leaving -----------------------------------------------*/
 
-/* Only the slow path takes the turnstile, so a short call costs one mutex. */
+/* hf_client_enter_any() tries the mutex first, so an uncontended call does not
+ * touch the turnstile. */
 void hf_client_lock(struct hf_client *client)
 {
     pthread_mutex_lock(&client->turnstile);
@@ -26,7 +27,8 @@ void hf_client_lock(struct hf_client *client)
     pthread_mutex_unlock(&client->turnstile);
 }
 
-/* A thread that the child does not have may have held the mutexes. */
+/* In a forked child the mutexes may be locked by threads that do not exist
+ * there, so they are initialized again. */
 void hf_client_relock(struct hf_client *client)
 {
     if (hf_client_is_forked(client)) {
@@ -62,16 +64,16 @@ enum hf_err hf_client_enter(struct hf_client *client)
 enum hf_err hf_client_may_block(struct hf_client *client)
 {
     enum hf_err err;
-    bool inside;
+    bool in_callback;
 
     if (!client)
         return HF_EINVAL;
     err = hf_client_enter(client);
     if (err)
         return err;
-    inside = hf_loop_is_in_callback(client);
+    in_callback = hf_loop_is_in_callback(client);
     hf_client_leave(client);
-    return inside ? HF_EDEADLK : HF_OK;
+    return in_callback ? HF_EDEADLK : HF_OK;
 }
 
 void hf_client_destroy(struct hf_client *client)
@@ -144,7 +146,7 @@ enum hf_err hf_client_fail(struct hf_client *client, enum hf_err code,
     return code;
 }
 
-/* ---- Asking -------------------------------------------------------------*/
+/* ---- Public functions ---------------------------------------------------*/
 
 void hf_client_error(const struct hf_client *client, struct hf_error *error)
 {
@@ -172,16 +174,16 @@ int hf_fd(struct hf_client *client)
     return fd;
 }
 
-/* Runs in signal handlers: atomics and one write(), and errno as it was. */
+/* Async-signal-safe: uses atomics and one write(), and preserves errno. */
 void hf_interrupt(struct hf_client *client)
 {
-    int before = errno;
+    int saved_errno = errno;
 
     if (!client || hf_client_is_forked(client))
         return;
     atomic_fetch_add(&client->loop.interrupts, 1);
     hf_waker_wake(hf_waker_ref(client->loop.waker));
-    errno = before;
+    errno = saved_errno;
 }
 
 enum hf_err hf_process(struct hf_client *client)
@@ -198,7 +200,7 @@ enum hf_err hf_process(struct hf_client *client)
         return HF_ECLOSED;
     }
     client->loop.self_driven = true;
-    hf_client_ref(client); /* it may be closed meanwhile */
+    hf_client_ref(client); /* a callback may close the client */
     hf_loop_process(client);
     err = hf_client_is_forked(client) ? HF_EFORK : HF_OK;
     hf_client_unref(client);

@@ -1,10 +1,12 @@
-/* client.h - one open client: what its parts share.
+/* client.h - one open client: the state that all of its modules share.
  *
- * `mutex` guards everything below it. Whoever holds it may move the state of
- * calls, locks and futures on; user callbacks are only queued, and run without
- * the mutex by whoever *drives* (loop.h).
+ * `mutex` guards every member declared after it. Code that holds the mutex may
+ * change the state of calls, locks and futures, but it only queues user
+ * callbacks: these run later and without the mutex (loop.h).
  *
- * Each public call is enter(), work, leave(). */
+ * A public function calls hf_client_enter(), does its work, and calls
+ * hf_client_leave(). The time in between is one *turn*. So is one pass of the
+ * event loop. */
 #ifndef HF_CLIENT_CLIENT_H
 #define HF_CLIENT_CLIENT_H
 
@@ -16,18 +18,19 @@
 #include "client/loop.h"
 #include "strategy/strategy.h"
 
-/* What a test may put in place of the world. NULL members: the real thing. */
+/* Dependencies that a test can replace. NULL or 0 selects the real one. */
 struct hf_env {
     hf_time (*clock)(void *arg);
-    const struct hf_strategy *strategy; /* instead of the URL's scheme */
-    uint64_t seed;                      /* of the randomness; 0: real */
-    void *arg;                          /* for clock */
+    const struct hf_strategy *strategy; /* overrides the URL's scheme */
+    uint64_t seed;                      /* of the random generator */
+    void *arg;                          /* passed to clock */
 };
 
-/* A close that runs in the background. */
+/* The state of hf_close_start(). */
 struct hf_close {
     bool started;
-    struct hf_timer timer; /* at its deadline, or when all is confirmed */
+    struct hf_timer timer; /* fires when the calls are drained, or at the
+                              deadline */
     struct hf_callback callback;
     hf_done_fn *done;
     void *arg;
@@ -42,71 +45,82 @@ struct hf_client {
     const uint32_t *alive; /* a page that reads 0 in a forked child */
     hf_time (*clock)(void *arg);
     void *clock_arg;
-    clockid_t clock_id; /* of the real clock */
+    clockid_t clock_id; /* the system clock that real_clock() reads */
     const struct hf_strategy *strategy;
     void *self; /* the strategy's state */
     uint32_t caps;
     char owner[HF_NOTE_MAX + 1];
     bool inherit;
 
-    pthread_mutex_t turnstile; /* held by the next to have the mutex */
+    pthread_mutex_t turnstile; /* makes the mutex fair: hf_client_lock() */
     pthread_mutex_t mutex;
     unsigned references; /* the opener, handles, futures, watches, calls */
-    struct hf_opening *opening; /* until hf_open_start() has ended */
-    bool opened;                /* the strategy is, and not yet closed */
-    bool closing;               /* no new calls */
-    bool closed;                /* nothing is answered any more */
-    hf_time now;                /* of this turn, once somebody has asked */
+    struct hf_opening *opening; /* not NULL while hf_open_start() runs */
+    bool opened;                /* the strategy is open */
+    bool closing;               /* new calls are refused */
+    bool closed;                /* open calls have been abandoned */
+    hf_time now;                /* valid if now_known: hf_client_now() */
     bool now_known;
     struct hf_loop loop;
     struct hf_random random;
-    struct hf_error error; /* the last failure */
+    struct hf_error error; /* of the last call that failed */
 
     uint64_t next_sequence;
     uint64_t next_watch;
-    struct hf_dlist calls;       /* numbered and unanswered, by sequence */
-    struct hf_dlist parked;      /* calls that wait for the window to move */
-    struct hf_blocked *draining; /* hf_close(): until there are no calls */
+    struct hf_dlist calls;       /* open commands, in order of sequence */
+    struct hf_dlist parked;      /* calls without a sequence number: the
+                                    window is full */
+    struct hf_blocked *draining; /* the thread in hf_close() that waits until
+                                    no call is open */
     struct hf_close close;       /* hf_close_start() */
-    bool unconfirmed; /* a withdrawal was: a lock may stay for its lease */
+    bool unconfirmed;            /* a withdrawal failed: its claim may last
+                                    until its lease expires */
     struct hf_dlist locks;
-    size_t driven_locks; /* of them: to be renewed, or with events */
+    size_t driven_locks; /* locks with renewals or an event callback */
     struct hf_dlist watches;
-    struct hf_dlist operations; /* reads, waits, ... that hf_close() ends */
+    struct hf_dlist operations; /* open reads, lists, renewals, ... */
     struct hf_dlist withdrawals;
-    struct hf_map waiting; /* locks in line, by nonce */
+    struct hf_map waiting; /* queued locks, by nonce */
 };
 
-/* hf_open() with parts of the world replaced. */
+/* hf_open() with the dependencies in `env`. */
 enum hf_err hf_client_open(const char *url, const struct hf_client_opts *opts,
                            const struct hf_env *env, struct hf_client **client);
 
-/* hf_open_start() in the same way. */
+/* hf_open_start() with the dependencies in `env`. */
 enum hf_err hf_client_open_start(const char *url,
                                  const struct hf_client_opts *opts,
                                  const struct hf_env *env,
                                  struct hf_client **client,
                                  struct hf_listener listener);
 
-/* Free it: nobody refers to it any more. */
+/* Free the client. It has no references left. */
 void hf_client_destroy(struct hf_client *client);
 
-/* A call was the last one, or the client has opened: if it closes, go on. */
+/* Continue a close that waits for the last call, or for the strategy to open.
+ * Does nothing while a call is open, or if the client is not closing. */
 void hf_close_on_drained(struct hf_client *client);
 
-/* Lock the mutex and begin a turn; the thread is not cancelled until it leaves.
- * HF_EFORK, HF_ECLOSED, HF_ESTATE (it is being opened): not locked. */
+/* Lock the mutex and begin a turn. pthread_cancel() of this thread has no
+ * effect until hf_client_leave(). On failure the mutex is not locked.
+ *
+ * HF_EFORK   this is a forked child
+ * HF_ECLOSED the client is closed, or closing
+ * HF_ESTATE  hf_open_start() has not finished */
 enum hf_err hf_client_enter(struct hf_client *client);
 
-/* Lock the mutex after whoever waits for it already. A thread that drops the
- * mutex only to take it again would else keep all others out. */
-void hf_client_lock(struct hf_client *client);
-
-/* The same, also while closing: for what ends things. */
+/* hf_client_enter() for functions that are legal while the client is closing or
+ * opening: they read, free or cancel something. */
 enum hf_err hf_client_enter_any(struct hf_client *client);
 
-/* Lock it after user code has returned. If that has forked, and this is the
- * child, nothing more may be done: the connections are the parent's. */
+/* Lock the mutex, after the threads that already wait for it. Without this
+ * order a thread that unlocks the mutex and locks it again starves the
+ * others. */
+void hf_client_lock(struct hf_client *client);
+
+/* Lock the mutex after a user callback. The callback may have forked: in the
+ * child, the caller must not touch the strategy, whose connections are shared
+ * with the parent. */
 void hf_client_relock(struct hf_client *client);
 
 static inline bool hf_client_is_forked(const struct hf_client *client)
@@ -114,18 +128,20 @@ static inline bool hf_client_is_forked(const struct hf_client *client)
     return *client->alive == 0;
 }
 
-/* Whether this thread may block on `client` (NULL: HF_EINVAL) at all, asked
- * before anything is begun: HF_EDEADLK inside a callback. */
+/* HF_OK if this thread may block on `client`. Blocking functions check this
+ * before they start anything. HF_EDEADLK inside a callback, HF_EINVAL for NULL,
+ * or an error of hf_client_enter(). */
 enum hf_err hf_client_may_block(struct hf_client *client);
 
-/* Move on whatever is answered, wake whom it concerns, unlock. */
+/* End the turn: settle the calls that are answered, unlock the mutex and wake
+ * the driver if it has work. Frees the client if it has no references. */
 void hf_client_leave(struct hf_client *client);
 
-/* Count one more, or one less: hf_client_leave() frees what nobody counts. */
+/* hf_client_unref() does not free the client; hf_client_leave() does. */
 void hf_client_ref(struct hf_client *client);
 void hf_client_unref(struct hf_client *client);
 
-/* Keep a failure's words for hf_client_error(), and return its code. */
+/* Record an error for hf_client_error(). Returns `code`. */
 enum hf_err hf_client_fail(struct hf_client *client, enum hf_err code,
                            const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -135,8 +151,8 @@ static inline hf_time hf_client_clock(const struct hf_client *client)
     return client->clock(client->clock_arg);
 }
 
-/* The time of this turn: read when it is first asked for, because a clock read
- * costs as much as all else that a short call does. */
+/* The time of this turn. The clock is read at the first call in a turn only: a
+ * clock read costs as much as the rest of a short call. */
 static inline hf_time hf_client_now(struct hf_client *client)
 {
     if (!client->now_known) {
@@ -146,11 +162,11 @@ static inline hf_time hf_client_now(struct hf_client *client)
     return client->now;
 }
 
-/* `deadline` by the clock that condition variables can wait by. */
+/* Convert `deadline` to CLOCK_MONOTONIC, for condition variables. */
 struct timespec hf_client_monotonic(const struct hf_client *client,
                                     hf_time deadline);
 
-/* A new turn. */
+/* Make the next hf_client_now() read the clock. */
 static inline void hf_client_reset_now(struct hf_client *client)
 {
     client->now_known = false;

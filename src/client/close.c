@@ -1,4 +1,4 @@
-/* close.c - closing a client. */
+/* close.c - hf_close() and hf_close_start(). */
 #include "client/background.h"
 #include "client/client.h"
 #include "client/lock.h"
@@ -20,7 +20,8 @@ static void close_locks(struct hf_client *client, bool only_claiming)
     }
 }
 
-/* Those who wait first: what the others give back is not for them. */
+/* Pending claims go first, so that none of them is granted a key that is
+ * released here. */
 static void end_everything(struct hf_client *client)
 {
     struct hf_dlist *link;
@@ -34,7 +35,7 @@ static void end_everything(struct hf_client *client)
                          HF_ECLOSED);
 }
 
-/* No new calls from now on. Releases and withdrawals are sent, and have until
+/* Refuse new calls, and send releases and withdrawals, which have until
  * `deadline` to be confirmed. */
 static void begin_close(struct hf_client *client, hf_time deadline)
 {
@@ -62,7 +63,8 @@ static bool is_drained(const struct hf_client *client)
     return !has_calls(client) && !client->opening;
 }
 
-/* What was not answered in time never will be. HF_OK if all was confirmed. */
+/* The client is drained, or the deadline has passed: give up the open calls.
+ * HF_OK if all releases were confirmed. */
 static enum hf_err abandon_open_calls(struct hf_client *client)
 {
     bool confirmed = !has_calls(client) && !client->unconfirmed;
@@ -75,7 +77,7 @@ static enum hf_err abandon_open_calls(struct hf_client *client)
     return confirmed ? HF_OK : HF_EINDOUBT;
 }
 
-/* One that is still being opened is closed by the thread that opens it. */
+/* If the strategy is still being opened, the opening thread closes it. */
 static void close_strategy(struct hf_client *client)
 {
     if (client->opened)
@@ -85,7 +87,7 @@ static void close_strategy(struct hf_client *client)
 
 /* ---- Blocking -----------------------------------------------------------*/
 
-static void drain(struct hf_client *client, hf_time deadline)
+static void await_drained(struct hf_client *client, hf_time deadline)
 {
     struct hf_blocked blocked = {0};
 
@@ -101,7 +103,7 @@ static enum hf_err finish_close(struct hf_client *client, hf_time deadline)
     enum hf_err err = abandon_open_calls(client);
 
     hf_background_stop(client, deadline);
-    hf_loop_finish_callbacks(client, deadline); /* of what was ended */
+    hf_loop_finish_callbacks(client, deadline); /* of the abandoned calls */
     if (!hf_client_is_forked(client))
         close_strategy(client);
     return err;
@@ -130,7 +132,7 @@ enum hf_err hf_close(struct hf_client *client, uint32_t timeout_ms)
     }
     deadline = hf_time_add(hf_client_now(client), timeout_ms);
     begin_close(client, deadline);
-    drain(client, deadline);
+    await_drained(client, deadline);
     if (!hf_client_is_forked(client))
         err = finish_close(client, deadline);
     if (hf_client_is_forked(client))
@@ -142,7 +144,7 @@ enum hf_err hf_close(struct hf_client *client, uint32_t timeout_ms)
 
 /* ---- In the background --------------------------------------------------*/
 
-/* The last callback of the client. */
+/* This is the last callback of the client. */
 static void run_close_callback(struct hf_callback *callback)
 {
     struct hf_close *close = HF_CONTAINER(callback, struct hf_close, callback);
@@ -158,7 +160,7 @@ static void run_close_callback(struct hf_callback *callback)
     hf_client_unref(client);
 }
 
-/* All is confirmed, or the time has run out. */
+/* The client is drained, or the deadline has passed. */
 static void on_close_timer(struct hf_timer *timer)
 {
     struct hf_close *close = HF_CONTAINER(timer, struct hf_close, timer);
@@ -169,7 +171,8 @@ static void on_close_timer(struct hf_timer *timer)
     hf_loop_queue_callback(client, &close->callback, false);
 }
 
-/* Not from here, since a call is on its way out: from the loop, soon. */
+/* This runs while a call is being ended, which is too early to free it. So a
+ * close in the background continues from a timer that is due at once. */
 void hf_close_on_drained(struct hf_client *client)
 {
     if (!is_drained(client))

@@ -1,6 +1,7 @@
 #include "client/drift.h"
 
-/* What is left of a span by a clock that may run 2 % slower than another. */
+/* The least time that passes on one clock while another one, whose rate may
+ * differ by 2 %, counts `span`. */
 static uint64_t shorten(uint64_t span)
 {
     return span - (span + 49) / 50;

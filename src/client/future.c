@@ -7,7 +7,6 @@
 #include "client/background.h"
 #include "client/client.h"
 
-/* Around the user's code the mutex is dropped, and the clock read anew. */
 static void run_done_callback(struct hf_callback *callback)
 {
     struct hf_future *future =
@@ -85,7 +84,8 @@ void hf_future_unref(struct hf_future *future)
     future->release(future);
 }
 
-/* The future may be freed by others meanwhile: the caller has a reference. */
+/* The caller holds a reference: another thread may free the future
+ * meanwhile. */
 static enum hf_err block_once(struct hf_future *future,
                               struct hf_blocked *blocked, hf_time deadline)
 {
@@ -120,9 +120,9 @@ enum hf_err hf_future_await(struct hf_future *future)
     return interrupted && future->err == HF_ECANCELED ? HF_EINTR : future->err;
 }
 
-/* ---- What the user calls ------------------------------------------------*/
+/* ---- Public functions ---------------------------------------------------*/
 
-/* The answer, for the user: from now on it does not change. */
+/* From now on the result must not change: the user has seen it. */
 static void observe_answer(struct hf_future *future, enum hf_err *err)
 {
     future->is_observed = true;
@@ -158,7 +158,7 @@ static enum hf_err wait_until_answered(struct hf_future *future,
     hf_time deadline =
         wait_ms == HF_FOREVER ? HF_NEVER : hf_time_add(now, wait_ms);
 
-    /* Who blocks has no event loop: what is kept wants a thread. */
+    /* A program that blocks has no event loop, so renewals need a thread. */
     if (client->driven_locks > 0 && !hf_loop_is_in_callback(client))
         (void)hf_background_ensure(client);
     hf_host_settle_answers(client);
@@ -183,7 +183,7 @@ enum hf_err hf_future_wait(struct hf_future *future, uint32_t wait_ms,
     if (waited)
         return waited;
     hf_client_ref(client);
-    future->references++; /* it may be freed meanwhile */
+    future->references++; /* another thread may free it meanwhile */
     waited = wait_until_answered(future, wait_ms);
     if (!waited)
         observe_answer(future, err);

@@ -1,9 +1,10 @@
-/* future.h - an answer that is not there yet, and who waits for it.
+/* future.h - the pending result of an operation, and the threads that wait for
+ * it.
  *
- * A future is the first member of what it belongs to, which `release` frees
- * when the last reference is gone: the operation holds one until the answer
- * has been told, the user one if it asked for the future. With the client's
- * mutex held throughout. */
+ * A future is embedded in its operation, or stands alone. The operation holds
+ * one reference until the result is delivered, and the user holds one if it
+ * asked for the future. `release` frees the operation when the last reference
+ * is dropped. All functions require the client's mutex. */
 #ifndef HF_CLIENT_FUTURE_H
 #define HF_CLIENT_FUTURE_H
 
@@ -17,34 +18,34 @@ struct hf_future {
     void *arg;
     unsigned references;
     bool answered;
-    bool is_observed; /* the user has seen the answer, or is about to */
+    bool is_observed; /* the user has seen the result, or is about to */
     enum hf_err err;
-    char *text; /* the failure in words; NULL: the code's own */
+    char *text; /* the error message; NULL: the text of the code */
     void (*cancel)(struct hf_future *future); /* may be NULL */
     void (*release)(struct hf_future *future);
 };
 
-/* One reference, the operation's. */
+/* Initialize a future with one reference, the operation's. */
 void hf_future_init(struct hf_future *future, struct hf_client *client,
                     hf_done_fn *done, void *arg);
 
-/* For futures on the stack of a blocked caller, and for those that stand alone
- * on the heap and count their client. */
+/* Values of `release`: for a future on the stack of a blocked caller, and for
+ * one that was allocated alone and holds a reference to its client. */
 void hf_future_release_nothing(struct hf_future *future);
 void hf_future_release_heap(struct hf_future *future);
 
-/* Answer it, once. `text` is copied and may be NULL. */
+/* Deliver the result, exactly once. `text` is copied and may be NULL. */
 void hf_future_answer(struct hf_future *future, enum hf_err err,
                       const char *text);
 
-/* Give the user its reference, where it asked for one. */
+/* Set `*to` to a new reference to the future. Does nothing if `to` is NULL. */
 void hf_future_give(struct hf_future *future, struct hf_future **to);
 
 void hf_future_unref(struct hf_future *future);
 
-/* Wait for the answer and return it; the operation keeps its reference. When
- * interrupted, cancel the operation, if it can be, and wait for the answer to
- * that: HF_EINTR in place of HF_ECANCELED. */
+/* Block until the result is delivered, and return it. If the thread is
+ * interrupted and the operation can be canceled, cancel it and return HF_EINTR
+ * in place of HF_ECANCELED. */
 enum hf_err hf_future_await(struct hf_future *future);
 
 #endif

@@ -1,4 +1,4 @@
-/* handle.c - one handle: its states, its life, what it tells. */
+/* handle.c - state, lifetime and events of one handle. */
 #include "client/handle.h"
 
 #include <stdlib.h>
@@ -12,14 +12,14 @@
 
 /* ---- States -------------------------------------------------------------*/
 
-#define MOVE(state) (1u << HF_LOCK_##state)
+#define TO(state) (1u << HF_LOCK_##state)
 
 static const unsigned transitions[] = {
-    [HF_LOCK_IDLE] = MOVE(CLAIMING) | MOVE(HELD), /* HELD: adopted */
-    [HF_LOCK_CLAIMING] = MOVE(HELD) | MOVE(IDLE),
-    [HF_LOCK_HELD] = MOVE(RELEASING) | MOVE(LOST) | MOVE(IDLE),
-    [HF_LOCK_LOST] = MOVE(RELEASING) | MOVE(CLAIMING) | MOVE(IDLE),
-    [HF_LOCK_RELEASING] = MOVE(IDLE),
+    [HF_LOCK_IDLE] = TO(CLAIMING) | TO(HELD), /* HELD: adopted */
+    [HF_LOCK_CLAIMING] = TO(HELD) | TO(IDLE),
+    [HF_LOCK_HELD] = TO(RELEASING) | TO(LOST) | TO(IDLE),
+    [HF_LOCK_LOST] = TO(RELEASING) | TO(CLAIMING) | TO(IDLE),
+    [HF_LOCK_RELEASING] = TO(IDLE),
 };
 
 void hf_handle_set_state(struct hf_lock *lock, enum hf_state state)
@@ -38,18 +38,17 @@ void hf_handle_set_failure(struct hf_lock *lock, enum hf_err err,
     lock->failure_text = text ? strdup(text) : NULL;
 }
 
-/* ---- Telling ------------------------------------------------------------*/
+/* ---- Events -------------------------------------------------------------*/
 
 void hf_handle_report(struct hf_lock *lock, enum hf_lock_event event)
 {
     if (lock->reported_events & (1u << event))
         return;
-    lock->reported_events |= 1u << event; /* also where nobody listens */
+    lock->reported_events |= 1u << event; /* even without a callback */
     if (lock->freed || !lock->on_event)
         return;
-    /* Once it is lost, nothing else matters. */
     if (event == HF_LOCK_EVENT_LOST)
-        lock->pending_events = 0;
+        lock->pending_events = 0; /* LOST supersedes them */
     lock->pending_events |= 1u << event;
     hf_loop_queue_callback(lock->client, &lock->callback,
                            event == HF_LOCK_EVENT_LOST);
@@ -79,16 +78,15 @@ static void run_event_callback(struct hf_callback *callback)
     hf_handle_unref(lock);
 }
 
-/* ---- Life ---------------------------------------------------------------*/
+/* ---- Lifetime -----------------------------------------------------------*/
 
-/* What was asked is answered, for whatever the handle does now. */
 static void on_handle_settled(struct hf_call *call)
 {
     struct hf_lock *lock = HF_CONTAINER(call, struct hf_lock, call);
 
-    hf_handle_ref(lock); /* telling may free it */
+    hf_handle_ref(lock); /* completing a claim or a release may free it */
     if (lock->state == HF_LOCK_RELEASING)
-        hf_release_settled(lock);
+        hf_release_on_settled(lock);
     else
         hf_acquire_on_settled(lock);
     hf_handle_unref(lock);
@@ -160,7 +158,7 @@ enum hf_err hf_handle_new(struct hf_client *client, struct hf_key key,
                           struct hf_lock **new_lock)
 {
     size_t note_size = opts->note ? strlen(opts->note) : 0;
-    /* malloc: glibc's calloc passes its thread cache by, and is slower. */
+    /* Not calloc: in glibc it bypasses the thread cache and is slower. */
     struct hf_lock *lock =
         malloc(sizeof(*lock) + key.size + opts->value.size + note_size);
     enum hf_err err;
@@ -202,7 +200,7 @@ fail:
     return err;
 }
 
-/* ---- Sending ------------------------------------------------------------*/
+/* ---- Commands -----------------------------------------------------------*/
 
 void hf_handle_fill_command(struct hf_lock *lock, struct hf_call *call,
                             enum hf_command_kind kind)
@@ -221,7 +219,7 @@ hf_time hf_handle_call_deadline(const struct hf_lock *lock)
     return hf_time_add(hf_client_now(lock->client), lock->timeout_ms);
 }
 
-/* ---- Asking -------------------------------------------------------------*/
+/* ---- Getters ------------------------------------------------------------*/
 
 uint64_t hf_lock_token(const struct hf_lock *lock)
 {

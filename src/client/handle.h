@@ -1,11 +1,12 @@
-/* handle.h - one handle: its states, its life, what it tells.
+/* handle.h - struct hf_lock: state, lifetime and events of one handle.
  *
- * The states are drawn in holdfast.h; the moves between them are a table in
- * handle.c, and asserted. One embedded call serves claiming and releasing in
- * turn, since no two are ever open.
+ * holdfast.h describes the states; a table in handle.c lists the allowed
+ * transitions, which are asserted. One embedded call serves both claiming and
+ * releasing, because these never overlap.
  *
- * All the memory that its life will need is there from the start, so nothing
- * fails later for want of it. With the client's mutex held throughout. */
+ * hf_handle_new() allocates everything that a handle needs, so that claims,
+ * renewals and releases cannot run out of memory. All functions require the
+ * client's mutex. */
 #ifndef HF_CLIENT_HANDLE_H
 #define HF_CLIENT_HANDLE_H
 
@@ -19,60 +20,60 @@
 
 struct hf_lock {
     struct hf_client *client;
-    struct hf_dlist link;        /* in the client */
-    struct hf_map_link by_nonce; /* in the client, while in line */
+    struct hf_dlist link;        /* in client->locks */
+    struct hf_map_link by_nonce; /* in client->waiting, if in_map */
     unsigned references;
     enum hf_state state;
     enum hf_acquire_phase phase;
     bool in_map;
-    bool
-        user_has_reference; /* the user has a reference: a call has returned it */
-    bool freed;             /* by the user: nothing is reported any more */
-    bool adopted;           /* granted elsewhere */
-    bool detached;          /* left to whoever adopts it; idle here */
+    bool user_has_reference; /* a call has returned the handle to the user */
+    bool freed;              /* by the user: report no more events */
+    bool adopted;            /* granted to another handle: hf_lock_adopt() */
+    bool detached;           /* hf_lock_detach() was the last call */
 
-    /* What was asked for. */
+    /* Options. */
     uint32_t ttl_ms, wait_ms, timeout_ms, renew_ms;
     bool renew, ttl_includes_wait;
     hf_lock_event_fn *on_event;
     void *arg;
-    struct hf_bytes value; /* in the same block as the key */
-    struct hf_bytes note;
+    struct hf_bytes value; /* points into `bytes` */
+    struct hf_bytes note;  /* points into `bytes` */
 
     /* The claim. */
     struct hf_nonce nonce;
     _Atomic uint64_t token;
-    _Atomic hf_time valid_until; /* or HF_HOLD_...: validity.h */
-    hf_time first_sent;          /* of this nonce's LOCK */
+    _Atomic hf_time valid_until; /* or HF_VALIDITY_...: validity.h */
+    hf_time first_sent;          /* when the nonce's first LOCK was sent */
     hf_time wait_until;
-    hf_time limit;        /* the first lease ends by then */
-    uint32_t held_ttl_ms; /* of the lease that is confirmed */
-    uint32_t position;
-    enum hf_err refusal;      /* WITHDRAWING: why */
-    const char *refusal_text; /* the same in words; NULL: those of the code */
-    enum hf_err claim_result; /* how the last claim ended */
+    hf_time limit;            /* ttl_includes_wait: validity ends by then */
+    uint32_t held_ttl_ms;     /* the ttl of the confirmed lease */
+    uint32_t position;        /* in the queue; 0: not queued */
+    enum hf_err refusal;      /* WITHDRAWING: the result of the claim */
+    const char *refusal_text; /* static; NULL: the text of the code */
+    enum hf_err claim_result; /* of the last completed claim */
     bool was_claimed;
-    struct hf_claimant *claimant;
-    struct hf_claimant *answered;  /* HF_OK, and it may not know yet */
+    struct hf_claimant *claimant;  /* of the pending claim; may be NULL */
+    struct hf_claimant *answered;  /* was granted, and its caller may not have
+                                      seen the result yet */
     struct hf_dlist claim_waiters; /* struct hf_acquire_waiter */
     struct hf_future *releasing;
     struct hf_call call;
-    struct hf_timer timer; /* in line: look again; held: the keeper's */
+    struct hf_timer timer; /* CLAIMING: the next poll; HELD: the keeper's */
 
     /* The keeper. */
-    struct hf_call *renewal; /* NULL where it is not renewed */
+    struct hf_call *renewal; /* NULL: not renewed */
     hf_time next_renewal;
-    hf_time overdue_at; /* the renewal under way counts as failing */
-    bool failing;       /* renewals fail since the last confirmed one */
-    bool forced;        /* no more renewals */
-    bool recheck;       /* renew again when the open renewal is answered */
-    unsigned reported_events; /* events of this claim, as bits */
-    unsigned pending_events;
+    hf_time overdue_at;       /* the open renewal counts as failing then */
+    bool failing;             /* since the last confirmed renewal */
+    bool forced;              /* the server refuses renewals */
+    bool recheck;             /* renew again when the open renewal settles */
+    unsigned reported_events; /* of this claim: 1 << enum hf_lock_event */
+    unsigned pending_events;  /* queued for the callback, likewise */
     struct hf_callback callback;
 
-    enum hf_err failure;  /* the last one */
-    char *failure_text;   /* may be NULL */
-    bool renewal_failure; /* it ends when a renewal succeeds */
+    enum hf_err failure;  /* for hf_lock_error() */
+    char *failure_text;   /* NULL: the text of the code */
+    bool renewal_failure; /* cleared when a renewal succeeds */
     size_t key_size;
     uint8_t bytes[]; /* key, value, note */
 };
@@ -82,9 +83,8 @@ static inline struct hf_key hf_handle_key(const struct hf_lock *lock)
     return (struct hf_key){lock->bytes, lock->key_size};
 }
 
-/* An idle handle, with one reference. HF_ENOMEM, HF_ELIMIT.
- *
- *   opts   checked, none of it left to default; copied */
+/* Create an idle handle with one reference. `opts` come from hf_options_lock()
+ * and are copied. HF_ENOMEM, HF_ELIMIT. */
 enum hf_err hf_handle_new(struct hf_client *client, struct hf_key key,
                           const struct hf_lock_opts *opts,
                           struct hf_lock **new_lock);
@@ -92,24 +92,25 @@ enum hf_err hf_handle_new(struct hf_client *client, struct hf_key key,
 void hf_handle_ref(struct hf_lock *lock);
 void hf_handle_unref(struct hf_lock *lock);
 
-/* Go to `state`, which the table must allow. */
+/* Change the state. The table of transitions must allow it. */
 void hf_handle_set_state(struct hf_lock *lock, enum hf_state state);
 
-/* Whether there is something to do or to tell while it is held. */
+/* Whether a held lock needs a thread that drives the client: it is renewed, or
+ * has an event callback. */
 bool hf_handle_needs_driver(const struct hf_lock *lock);
 
-/* What hf_lock_error() tells from now on. `text` is copied and may be NULL. */
+/* Set what hf_lock_error() returns. `text` is copied and may be NULL. */
 void hf_handle_set_failure(struct hf_lock *lock, enum hf_err err,
                            const char *text);
 
-/* Tell an event, if it has not been told of this claim. */
+/* Queue the event callback, at most once per event and claim. */
 void hf_handle_report(struct hf_lock *lock, enum hf_lock_event event);
 
-/* Fill a call's command with this lock's key, nonce and token. */
+/* Set the call's command to `kind`, with this lock's key, nonce and token. */
 void hf_handle_fill_command(struct hf_lock *lock, struct hf_call *call,
                             enum hf_command_kind kind);
 
-/* When a call that starts now is given up. */
+/* The deadline of a call that starts now: timeout_ms from now. */
 hf_time hf_handle_call_deadline(const struct hf_lock *lock);
 
 #endif

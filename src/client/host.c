@@ -85,7 +85,8 @@ static enum hf_err host_fd_change(struct hf_host *host, struct hf_fd *fd)
     return fd_control(host, fd, EPOLL_CTL_MOD);
 }
 
-/* It may be among what is being dispatched: then it is not told any more. */
+/* dispatch_all() may be working through a batch that contains this descriptor:
+ * then its event is dropped. */
 static void host_fd_remove(struct hf_host *host, struct hf_fd *fd)
 {
     struct hf_loop *loop = &host_client(host)->loop;
@@ -142,7 +143,7 @@ void hf_host_run_deferred(struct hf_client *client)
     }
 }
 
-/* Move all posts to `batch`, where a post may still be taken back. */
+/* Move all posts to `batch`. hf_host_ops.unpost can still remove them there. */
 static void take_posts(struct hf_loop *loop, struct hf_dlist *batch)
 {
     struct hf_dlist *link;
@@ -153,7 +154,8 @@ static void take_posts(struct hf_loop *loop, struct hf_dlist *batch)
     pthread_mutex_unlock(&loop->post_mutex);
 }
 
-/* Whoever posts looks at the links, so they change with the mutex held. */
+/* host_post() checks in other threads whether a post is linked, so the links
+ * change with post_mutex held. */
 static struct hf_post *next_post(struct hf_loop *loop, struct hf_dlist *batch)
 {
     struct hf_dlist *link;

@@ -45,15 +45,17 @@ static hf_time valid_until_of(const struct hf_lock *lock)
     return atomic_load_explicit(&lock->valid_until, memory_order_relaxed);
 }
 
-/* What the keeper's own renewals give; less where the lease is shorter. */
+/* The ttl that the schedule of renewals is based on. After hf_renew() with a
+ * shorter ttl it is that one; a longer one is ignored. */
 static uint32_t renewed_ttl_ms(const struct hf_lock *lock)
 {
     return lock->held_ttl_ms < lock->ttl_ms ? lock->held_ttl_ms : lock->ttl_ms;
 }
 
-/* When the next renewal is due: with as much left as the user asked for, or when
- * a part of the lease has gone, give or take a tenth of that. Counted from the
- * end, because hf_renew() may have moved that beyond the ttl. */
+/* When the next renewal is due: renew_ms before the end of validity if the user
+ * has set it, otherwise when 1/renew_part of the ttl has passed, with a jitter
+ * of a tenth of that. This counts back from the end of validity, because
+ * hf_renew() may have moved the end by more than the ttl. */
 static hf_time renew_at(const struct hf_lock *lock)
 {
     unsigned parts = lock->client->strategy->renew_part;
@@ -67,8 +69,8 @@ static hf_time renew_at(const struct hf_lock *lock)
            hf_random_below(&lock->client->random, 2 * tenth + 1);
 }
 
-/* Half the ttl has gone without a renewal; or, where they were asked for late,
- * half of what was left for them. */
+/* When AT_RISK is due: half the ttl before the end of validity, or half of
+ * renew_ms before it if renewals are configured to start later. */
 static hf_time risk_at(const struct hf_lock *lock)
 {
     hf_time half = valid_until_of(lock) - renewed_ttl_ms(lock) / 2;
@@ -77,17 +79,17 @@ static hf_time risk_at(const struct hf_lock *lock)
     return lock->renew_ms > 0 && late > half ? late : half;
 }
 
-/* When a renewal that starts now, and is not answered, counts as failing: after
- * the time for an answer, or half-way to the next warning if that is earlier. */
+/* When a renewal that starts now and is not answered counts as failing: after
+ * timeout_ms, or halfway to AT_RISK (then to LOST) if that is earlier. */
 static hf_time overdue_at(const struct hf_lock *lock)
 {
     hf_time now = hf_client_now(lock->client);
-    hf_time warning =
+    hf_time next_event =
         now < risk_at(lock) ? risk_at(lock) : valid_until_of(lock);
-    hf_time half = now + (warning - now) / 2;
-    hf_time answer = hf_handle_call_deadline(lock);
+    hf_time halfway = now + (next_event - now) / 2;
+    hf_time timeout = hf_handle_call_deadline(lock);
 
-    return half < answer ? half : answer;
+    return halfway < timeout ? halfway : timeout;
 }
 
 static bool can_become_overdue(const struct hf_lock *lock)
@@ -100,7 +102,7 @@ static bool has_reported(const struct hf_lock *lock, enum hf_lock_event event)
     return (lock->reported_events & (1u << event)) != 0;
 }
 
-/* The next instant at which there is something to do or to tell. */
+/* Set the timer to the next renewal or event. */
 static void set_keeper_timer(struct hf_lock *lock)
 {
     struct hf_host *host = &lock->client->host;
@@ -119,13 +121,12 @@ static void set_keeper_timer(struct hf_lock *lock)
 
 void hf_keeper_start(struct hf_lock *lock)
 {
-    /* Where nobody is to be told and nothing to be renewed, validity ends
-     * without anyone's help. */
+    /* Without renewals and events there is nothing to do: validity ends by the
+     * clock. */
     if (lock->renewal || lock->on_event)
         hf_keeper_on_renewed(lock);
 }
 
-/* Renewals succeed again. */
 static void clear_failure(struct hf_lock *lock)
 {
     lock->failing = false;
@@ -136,15 +137,15 @@ static void clear_failure(struct hf_lock *lock)
 
 void hf_keeper_on_renewed(struct hf_lock *lock)
 {
-    hf_time soonest = hf_client_now(lock->client) + 1;
+    hf_time earliest = hf_client_now(lock->client) + 1;
 
     if (!lock->renewal && !lock->on_event)
         return;
     clear_failure(lock);
-    /* However short the ttl is, renewals do not follow each other at once. */
+    /* At least 1 ms from now, so that a short ttl does not renew in a loop. */
     lock->next_renewal = renew_at(lock);
-    if (lock->next_renewal < soonest)
-        lock->next_renewal = soonest;
+    if (lock->next_renewal < earliest)
+        lock->next_renewal = earliest;
     set_keeper_timer(lock);
 }
 
@@ -163,13 +164,14 @@ static void send_renewal(struct hf_lock *lock)
 
     hf_handle_fill_command(lock, call, HF_COMMAND_RENEW);
     call->request.command.lease_ms = hf_drift_lease_ms(lock->ttl_ms);
-    /* Several attempts fit into the rest of the lease. */
+    /* Short enough for several attempts in the rest of the lease. */
     call->back_off_ms = lock->ttl_ms / 96 + 1;
     lock->overdue_at = overdue_at(lock);
     hf_call_start(call, valid_until_of(lock));
 }
 
-/* A store that is damaged, or gone, refuses every renewal: name it. */
+/* If the store is damaged or was removed, renewals fail with HF_EPROTO and a
+ * text that names it: include that text. */
 static void lose_unrenewed(struct hf_lock *lock)
 {
     static const char why[] = "the lease was not renewed in time";
@@ -190,8 +192,7 @@ static void set_renewal_failure(struct hf_lock *lock, enum hf_err err,
     lock->failing = true;
 }
 
-/* The renewal under way has failed so far: hf_lock_error() reports why, from the
- * first failed attempt until a renewal succeeds. */
+/* Make hf_lock_error() return why the open renewal has failed so far. */
 static void report_failing(struct hf_lock *lock)
 {
     const struct hf_call *call = lock->renewal;
@@ -230,17 +231,17 @@ void hf_keeper_on_timer(struct hf_lock *lock)
     set_keeper_timer(lock);
 }
 
-/* An adopted lock has no keeper before its first renewal by hand, and no end of
- * validity that could have passed. */
+/* The keeper of an adopted lock starts with the first hf_renew(). Before that
+ * there is no end of validity, and a recheck would report a loss. */
 static bool can_recheck(const struct hf_lock *lock)
 {
     return lock->state == HF_LOCK_HELD && lock->renewal &&
            valid_until_of(lock) != HF_VALIDITY_NONE;
 }
 
-/* A renewal that is under way may have been answered before the lock was broken,
- * so another one follows it. One is sent even where renewals are refused already:
- * the lock may have been passed on since. */
+/* The open renewal may have been executed before the lock was broken, so
+ * another one follows it. It is sent even if the last renewal was refused with
+ * HF_EFORCED: since then the key may have been granted to another client. */
 static void recheck_lock(struct hf_lock *lock)
 {
     if (!can_recheck(lock))
@@ -289,11 +290,13 @@ static void on_renewal_settled(struct hf_call *call)
         break;
     case HF_ENOTHELD:
     case HF_ENOTOWNER:
-        hf_validity_lose(lock, HF_EEXPIRED, "it was taken away");
+        hf_validity_lose(lock, HF_EEXPIRED,
+                         "a renewal was refused: this claim does not hold the "
+                         "key any more");
         break;
     default:
-        /* Tried until the end, or refused for want of memory: the lease may
-         * last a little longer, so try again while it does. */
+        /* The call ran into its deadline, or the server had an error such as
+         * HF_ENOMEM. Renew again while the lock is valid. */
         set_renewal_failure(lock, answer->result.err, answer->cause);
         lock->next_renewal =
             hf_client_now(lock->client) + lock->ttl_ms / 24 + 1;

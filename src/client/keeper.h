@@ -1,32 +1,38 @@
-/* keeper.h - keeping a held lock: renewals, and the two warnings.
+/* keeper.h - keeping a held lock: renewals, and the events AT_RISK and LOST.
  *
- * Renews when a third of the ttl has gone (or what the strategy asks for), a
- * little earlier or later so that the renewals of many locks spread out. The
- * renewal's call retries failed attempts inside the lease. From the first
- * failed attempt, or when an answer is overdue, until a renewal succeeds,
- * hf_lock_error() has the cause.
+ * The keeper renews a lock when a third of its ttl has passed (or the part that
+ * the strategy sets in renew_part), with some jitter, so that the renewals of
+ * many locks spread out. Failed attempts are retried inside the lease. From the
+ * first failed attempt, or from the moment when an answer is overdue, until a
+ * renewal succeeds, hf_lock_error() returns the cause.
  *
- * Half the ttl without a confirmed renewal, or half of `renew_ms` if that comes
- * later, is reported as *at risk*, the end of validity as *lost*: each once a
- * claim, by the local clock alone. */
+ * AT_RISK is reported when half the ttl has passed without a confirmed renewal,
+ * or when half of `renew_ms` is left if that is later; LOST is reported when
+ * validity ends. Each is reported at most once per claim, and depends on the
+ * local clock alone. All functions require the client's mutex. */
 #ifndef HF_CLIENT_KEEPER_H
 #define HF_CLIENT_KEEPER_H
 
 #include "client/lock.h"
 
-/* Room for the renewals of a handle; HF_ENOMEM. */
+/* Allocate the call for renewals, if the handle has `renew`. HF_ENOMEM,
+ * HF_ELIMIT. */
 enum hf_err hf_keeper_init(struct hf_lock *lock);
 void hf_keeper_fini(struct hf_lock *lock);
 
-/* The lock is held from now on; it is confirmed anew; it is held no more. */
+/* The lock was granted. */
 void hf_keeper_start(struct hf_lock *lock);
+
+/* The lease was extended, by the keeper or by hf_renew(). */
 void hf_keeper_on_renewed(struct hf_lock *lock);
+
+/* The lock is released, detached or lost: abandon the open renewal. */
 void hf_keeper_stop(struct hf_lock *lock);
 
-/* The lock's timer fired while it is held. */
+/* lock->timer fired while the lock is held. */
 void hf_keeper_on_timer(struct hf_lock *lock);
 
-/* hf_host_ops.recheck: renew what was granted with `token` now. */
+/* hf_host_ops.recheck: renew the lock that was granted with `token` now. */
 void hf_keeper_recheck(struct hf_host *host, uint64_t token);
 
 #endif

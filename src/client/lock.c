@@ -1,4 +1,4 @@
-/* lock.c - what the user calls to take a lock. */
+/* lock.c - the public functions that acquire or adopt a lock. */
 #include "client/lock.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "client/client.h"
 #include "client/options.h"
 
-/* ---- Who waits for a claim ----------------------------------------------*/
+/* ---- Claimants ----------------------------------------------------------*/
 
 static void forget_claimant(const struct hf_claimant *claimant)
 {
@@ -22,7 +22,8 @@ static void release_claimant(struct hf_future *future)
         HF_CONTAINER(future, struct hf_claimant, future);
 
     forget_claimant(claimant);
-    /* hf_acquire_start() gave the handle away, or it was never granted. */
+    /* hf_acquire_start() created the handle; if it was not granted, the user
+     * never got the reference. */
     if (claimant->out && !claimant->granted)
         hf_handle_unref(claimant->lock);
     hf_handle_unref(claimant->lock);
@@ -38,7 +39,7 @@ static void cancel_claim(struct hf_future *future)
         hf_acquire_withdraw(claimant->lock, HF_ECANCELED);
 }
 
-/* A future for a claim of `lock`; it holds a reference to it. */
+/* The claimant holds a reference to `lock`. */
 static struct hf_claimant *new_claimant(struct hf_lock *lock, hf_done_fn *done,
                                         void *arg)
 {
@@ -64,7 +65,7 @@ static enum hf_err start_claim(struct hf_lock *lock, struct hf_lock **out,
     if (!claimant)
         return HF_ENOMEM;
     claimant->out = out;
-    claimant->future.references++; /* it may be answered at once */
+    claimant->future.references++; /* hf_acquire_begin() may complete it */
     lock->claimant = claimant;
     err = hf_acquire_begin(lock);
     if (err) {
@@ -78,31 +79,33 @@ static enum hf_err start_claim(struct hf_lock *lock, struct hf_lock **out,
     return HF_OK;
 }
 
-/* ---- Taking -------------------------------------------------------------*/
+/* ---- Acquiring with a new handle ----------------------------------------*/
 
-/* Look at what is asked for, and enter the client. HF_OK: leave it. */
+/* Check the arguments and enter the client. On failure the client is not
+ * entered. */
 static enum hf_err enter_checked(struct hf_client *client, struct hf_key key,
                                  const struct hf_lock_opts *opts,
                                  struct hf_lock_opts *checked)
 {
     struct hf_error discarded;
     struct hf_error *error = hf_options_lock_error(opts, &discarded);
-    enum hf_err wrong = hf_options_key(key, error);
+    enum hf_err invalid = hf_options_key(key, error);
     enum hf_err err;
 
-    if (!wrong)
-        wrong = hf_options_lock(checked, opts, error);
+    if (!invalid)
+        invalid = hf_options_lock(checked, opts, error);
     err = hf_client_enter(client);
-    if (wrong && !err) {
-        hf_client_fail(client, wrong, "%s", error->text);
+    if (invalid && !err) {
+        hf_client_fail(client, invalid, "%s", error->text);
         hf_client_leave(client);
     }
-    if (wrong)
-        return wrong;
+    if (invalid)
+        return invalid;
     return err ? hf_error_set_code(error, err) : HF_OK;
 }
 
-/* With words for a failure, which leaves no handle to ask. */
+/* Leave the client. A failed call returns no handle for hf_lock_error(), so the
+ * message goes to opts->error. */
 static enum hf_err leave_with_error(struct hf_client *client,
                                     struct hf_error *error, enum hf_err err)
 {
@@ -114,15 +117,16 @@ static enum hf_err leave_with_error(struct hf_client *client,
     return err;
 }
 
-/* Who blocks has no event loop: what is to be renewed or told while no call is
- * open wants a thread. */
+/* A program that makes blocking calls has no event loop, so renewals and events
+ * need a thread while no call is in progress. */
 static enum hf_err ensure_lock_driver(struct hf_lock *lock)
 {
     return hf_handle_needs_driver(lock) ? hf_background_ensure(lock->client)
                                         : HF_OK;
 }
 
-/* Begin a claim, and wait for the answer to this claim and no other. */
+/* Start a claim and wait for its result. A callback may start another claim on
+ * the handle meanwhile; this returns the result of the first. */
 static enum hf_err claim_blocking(struct hf_lock *lock)
 {
     struct hf_claimant claimant = {.lock = lock};
@@ -144,9 +148,9 @@ static enum hf_err claim_blocking(struct hf_lock *lock)
     return err;
 }
 
-static enum hf_err lock_blocking(struct hf_client *client, struct hf_key key,
-                                 const struct hf_lock_opts *opts,
-                                 struct hf_lock **out)
+static enum hf_err acquire_blocking(struct hf_client *client, struct hf_key key,
+                                    const struct hf_lock_opts *opts,
+                                    struct hf_lock **out)
 {
     struct hf_lock *lock;
     enum hf_err err;
@@ -161,7 +165,8 @@ static enum hf_err lock_blocking(struct hf_client *client, struct hf_key key,
         lock->user_has_reference = true;
         *out = lock;
     } else if (err != HF_EFORK) {
-        /* No handle is left whose hf_lock_free() would wait. */
+        /* The user gets no handle, and so cannot call hf_lock_free(), which
+         * would wait for a running callback. */
         hf_loop_await_callback(client, &lock->callback);
         hf_handle_unref(lock);
     }
@@ -180,7 +185,7 @@ enum hf_err hf_acquire(struct hf_client *client, struct hf_key key,
     if (err)
         return err;
     return leave_with_error(client, checked.error,
-                            lock_blocking(client, key, &checked, lock));
+                            acquire_blocking(client, key, &checked, lock));
 }
 
 enum hf_err hf_acquire_start(struct hf_client *client, struct hf_key key,
@@ -257,10 +262,11 @@ enum hf_err hf_lock_adopt(struct hf_client *client, struct hf_key key,
     return leave_with_error(client, checked.error, err);
 }
 
-/* ---- Claiming again -----------------------------------------------------*/
+/* ---- Acquiring with an existing handle ----------------------------------*/
 
-/* A lost handle may claim again. Its old claim is ended in the background, but
- * only if it is its own: what was adopted may be valid for somebody else. */
+/* Check that the handle can be claimed. The previous claim of a lost handle is
+ * withdrawn in the background, unless it was adopted: an adopted claim may
+ * still be valid in another process. */
 static enum hf_err prepare_claim(struct hf_lock *lock)
 {
     enum hf_state state = hf_validity_state(lock);
@@ -289,13 +295,13 @@ enum hf_err hf_lock_acquire_start(struct hf_lock *lock, hf_done_fn *done,
     if (!err)
         err = start_claim(lock, NULL, done, arg, future);
     if (err)
-        hf_client_fail(lock->client, err, "claim: %s", hf_err_text(err));
+        hf_client_fail(lock->client, err, "acquire: %s", hf_err_text(err));
     hf_client_leave(lock->client);
     return err;
 }
 
-/* A claim that ends while this waits is answered to it, whatever becomes of the
- * handle next. */
+/* Wait for the claim that is pending now; if there is none, return the result
+ * of the last one. */
 static enum hf_err await_claim(struct hf_lock *lock)
 {
     struct hf_acquire_waiter waiter = {.err = HF_OK};
@@ -328,7 +334,7 @@ enum hf_err hf_lock_wait(struct hf_lock *lock)
     err = hf_client_enter(client);
     if (err)
         return err;
-    hf_handle_ref(lock); /* it may be freed meanwhile */
+    hf_handle_ref(lock); /* another thread may free it meanwhile */
     err = hf_loop_is_in_callback(client) ? HF_OK : ensure_lock_driver(lock);
     if (!err)
         err = await_claim(lock);
@@ -348,10 +354,10 @@ enum hf_err hf_lock_acquire(struct hf_lock *lock)
     err = hf_client_enter(client);
     if (err)
         return err;
-    hf_handle_ref(lock); /* it may be freed meanwhile */
+    hf_handle_ref(lock); /* another thread may free it meanwhile */
     err = hf_loop_is_in_callback(client) ? HF_EDEADLK : prepare_claim(lock);
     if (err)
-        hf_client_fail(client, err, "claim: %s", hf_err_text(err));
+        hf_client_fail(client, err, "acquire: %s", hf_err_text(err));
     else
         err = claim_blocking(lock);
     hf_handle_unref(lock);
@@ -359,7 +365,7 @@ enum hf_err hf_lock_acquire(struct hf_lock *lock)
     return err;
 }
 
-/* ---- A function under a lock --------------------------------------------*/
+/* ---- Running a function under a lock ------------------------------------*/
 
 enum hf_err hf_run(struct hf_client *client, struct hf_key key,
                    const struct hf_lock_opts *opts, hf_run_fn *run, void *arg,
@@ -379,7 +385,7 @@ enum hf_err hf_run(struct hf_client *client, struct hf_key key,
     lost = hf_lock_state(lock) != HF_LOCK_HELD;
     err = hf_release(lock);
     if (lost && err == HF_OK)
-        err = HF_EEXPIRED; /* the server had it; who ran could not know */
+        err = HF_EEXPIRED; /* the server's lease outlasted validity */
     hf_lock_free(lock);
     if (result)
         *result = code;

@@ -1,12 +1,11 @@
-/* lock.h - a lock, for the rest of the client: its handle and all that is done
- * with it.
+/* lock.h - includes everything about a lock, for the rest of the client.
  *
- *   handle.h    the struct: states, references, events
- *   acquire.h     from asking for it to held, or refused
- *   validity.h      while it is held: until when, by the clock
- *   release.h   giving it back
+ *   handle.h    struct hf_lock: state, lifetime, events
+ *   acquire.h   one claim, from the first request to its result
+ *   validity.h  how long a held lock is valid
+ *   release.h   releasing and freeing
  *
- * What the user calls is in holdfast.h; lock.c has the calls that take. */
+ * lock.c implements the public functions that acquire a lock. */
 #ifndef HF_CLIENT_LOCK_H
 #define HF_CLIENT_LOCK_H
 

@@ -11,35 +11,37 @@
 
 #define EVENTS_PER_TURN 64
 #define CALLBACKS_PER_TURN 64
-#define EARLY_MS 100 /* by which the timer descriptor may be early */
+#define EARLY_MS 100 /* the timer descriptor may fire early by this much */
 
-/* ---- Being woken --------------------------------------------------------*/
+/* ---- Waking the driver --------------------------------------------------*/
 
 hf_time hf_loop_next_timer(const struct hf_client *client)
 {
     return hf_heap_top_key(&client->loop.timers);
 }
 
-/* Set the timer descriptor no later than the next timer. A descriptor that is
- * set too early costs one idle turn, and setting it a system call: it is moved
- * back where much is gained, and not for each call that is soon answered. */
-static void arm_timer_fd(struct hf_client *client, bool to_sleep)
+/* Set the timer descriptor, no later than the next timer. Each change is a
+ * system call, and firing early only costs an idle turn. So the descriptor is
+ * moved to a later instant only before sleeping, and only if it would be early
+ * by EARLY_MS: otherwise each call, whose deadline is rarely reached, would
+ * move it twice. */
+static void arm_timer_fd(struct hf_client *client, bool before_sleep)
 {
     struct hf_loop *loop = &client->loop;
     hf_time next = hf_loop_next_timer(client);
     struct itimerspec at = {0};
 
-    if (next == HF_NEVER ||
-        (next >= loop->armed && (!to_sleep || next - loop->armed < EARLY_MS)))
+    if (next == HF_NEVER || (next >= loop->armed &&
+                             (!before_sleep || next - loop->armed < EARLY_MS)))
         return;
     loop->armed = next;
-    /* An instant of zero would disarm it. */
+    /* An instant of 0 would disarm the descriptor. */
     at.it_value.tv_sec = next > 0 ? next / 1000 : 0;
     at.it_value.tv_nsec = next > 0 ? (next % 1000) * 1000000 : 1;
     (void)timerfd_settime(loop->timer, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
-/* Callbacks are queued, and nobody runs them. */
+/* Callbacks are queued, and no thread runs them. */
 static bool has_callbacks_due(const struct hf_loop *loop)
 {
     return !loop->calling && !hf_dlist_is_empty(&loop->callbacks);
@@ -49,8 +51,8 @@ struct hf_waker *hf_loop_notify(struct hf_client *client)
 {
     struct hf_loop *loop = &client->loop;
 
-    /* The driver looks again before it sleeps; so does a thread that runs
-     * callbacks, if nobody drives meanwhile. */
+    /* A driver that is awake checks everything before it sleeps. So does the
+     * callback thread when it is done, if there is no driver then. */
     if (loop->driven ? !loop->sleeping : hf_loop_is_in_callback(client))
         return NULL;
     arm_timer_fd(client, false);
@@ -91,11 +93,11 @@ void hf_loop_queue_callback(struct hf_client *client,
 bool hf_loop_is_in_callback(const struct hf_client *client)
 {
     return client->loop.calling &&
-           pthread_equal(client->loop.caller, pthread_self());
+           pthread_equal(client->loop.callback_thread, pthread_self());
 }
 
-/* Do what is due at this instant, short of callbacks. What has come goes first:
- * a grant that came in time is not answered as a time-out. */
+/* Handle everything that is due, except callbacks. Posts and answers go before
+ * timers: a grant that arrived in time must not be reported as a timeout. */
 static void process_due(struct hf_client *client)
 {
     hf_client_reset_now(client);
@@ -120,9 +122,9 @@ static void run_callback(struct hf_client *client, struct hf_callback *callback)
         process_due(client);
 }
 
-/* Run the callbacks that are due, unless another thread does. A limited number,
- * so that descriptors and whoever waits for this thread have their turn; but
- * all of them once the client is closed, since nobody comes after. */
+/* Run queued callbacks, unless another thread does. The number is limited so
+ * that this thread returns to its own call; but if the client is closed all of
+ * them run, because no thread may come later. */
 static void run_callbacks(struct hf_client *client)
 {
     struct hf_loop *loop = &client->loop;
@@ -133,7 +135,7 @@ static void run_callbacks(struct hf_client *client)
     hf_host_run_deferred(client);
     hf_host_settle_answers(client);
     loop->calling = true;
-    loop->caller = pthread_self();
+    loop->callback_thread = pthread_self();
     for (unsigned i = 0; i < CALLBACKS_PER_TURN || client->closed; i++) {
         link = hf_dlist_take(&loop->callbacks);
         if (!link || hf_client_is_forked(client))
@@ -166,8 +168,8 @@ static void read_timer(struct hf_loop *loop)
         loop->armed = HF_NEVER;
 }
 
-/* The waker has rung. After an interrupt, each blocked caller sees for itself
- * whether it is meant. */
+/* After hf_interrupt(), wake all blocked callers. Each of them checks whether
+ * it is interruptible. */
 static void on_waker(struct hf_loop *loop)
 {
     unsigned interrupts;
@@ -207,13 +209,12 @@ static void dispatch_all(struct hf_client *client, struct epoll_event *events,
     loop->ready_count = 0;
 }
 
-/* While a strategy is being opened, its descriptors are not for us. */
+/* While the strategy is being opened, its descriptors are not handled here. */
 static int epoll_of(const struct hf_client *client)
 {
     return client->opening ? client->loop.outer : client->loop.epoll;
 }
 
-/* Look at the descriptors. */
 static void poll_descriptors(struct hf_client *client)
 {
     struct epoll_event events[EVENTS_PER_TURN];
@@ -222,9 +223,9 @@ static void poll_descriptors(struct hf_client *client)
                  epoll_wait(epoll_of(client), events, EVENTS_PER_TURN, 0));
 }
 
-/* Look at them without the mutex, sleeping up to `timeout` (-1: until woken).
- * One that was removed meanwhile may be among those that are ready: then ask
- * again, since what is ready stays ready. */
+/* Poll the descriptors without the mutex, up to `timeout` (-1: no limit). If a
+ * descriptor was removed meanwhile, the events may refer to it: then poll
+ * again. No event is lost, because epoll is level-triggered. */
 static void sleep_in_epoll(struct hf_client *client, int timeout)
 {
     struct epoll_event events[EVENTS_PER_TURN];
@@ -263,8 +264,8 @@ static void take_driver_role(struct hf_loop *loop, struct hf_blocked *awaiting)
     loop->awaiting = awaiting;
 }
 
-/* Let another thread drive: one of the client's own if it has threads, else the
- * first blocked caller. */
+/* Pass the role to a background thread, or to the first blocked caller if the
+ * client has no background threads. */
 static void pass_driver_role(struct hf_loop *loop)
 {
     struct hf_dlist *next = hf_dlist_first(&loop->standby);
@@ -296,17 +297,18 @@ void hf_loop_process(struct hf_client *client)
     run_callbacks(client);
 }
 
-/* What has come goes before what has run out, and before what is reported.
- * Where there is neither, it can wait for the look that sleeps. */
+/* Descriptors go before due timers and before callbacks. If there are neither,
+ * the poll that sleeps handles the descriptors, and one system call is
+ * saved. */
 static bool must_poll(struct hf_client *client)
 {
     return hf_loop_next_timer(client) <= hf_client_now(client) ||
            has_callbacks_due(&client->loop);
 }
 
-/* Drive until `blocked` is released, or there are callbacks to run. These run
- * after the role is handed on: whoever drives then renews and records what is
- * lost while user code takes its time. */
+/* Drive until `blocked` is released or callbacks are queued. The role is passed
+ * on before the callbacks run, so that another thread renews locks and records
+ * losses while user code runs. */
 static void drive_until_done(struct hf_client *client,
                              struct hf_blocked *blocked)
 {
@@ -358,8 +360,9 @@ void hf_loop_flush(struct hf_client *client)
     wake_driver(hf_loop_notify(client));
 }
 
-/* Wait to be released, or for the role. The driver fires our limit; but it may
- * have yet to wake up, so this looks at the clock itself. */
+/* Sleep until `blocked` is released or this thread is to become the driver. The
+ * driver fires blocked->limit, but may be late: so check the deadline here
+ * too. */
 static void sleep_without_role(struct hf_client *client,
                                struct hf_blocked *blocked, hf_time deadline)
 {
@@ -415,7 +418,8 @@ enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
 
     blocked->client = client;
     blocked->limit.fire = on_limit_timer;
-    /* Not host->ops, which are another thread's while the client opens. */
+    /* Not host->ops: while the client is being opened, these belong to the
+     * thread that opens it (opening.c). */
     if (limited && hf_client_host_ops.timer_add(host, &blocked->limit))
         return HF_ENOMEM;
     if (limited)
@@ -427,7 +431,8 @@ enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
         else
             drive_until_done(client, blocked);
     }
-    /* Who is answered just as the role is handed to it passes it on. */
+    /* This thread may have been released and chosen as the driver at the same
+     * time: then it passes the role on. */
     if (!client->loop.driven)
         pass_driver_role(&client->loop);
     pthread_cond_destroy(&blocked->wake);
@@ -470,7 +475,7 @@ enum hf_err hf_loop_open(struct hf_client *client, struct hf_error *error)
         !epoll_ctl(loop->epoll, EPOLL_CTL_ADD, loop->waker->fd, &event) &&
         !epoll_ctl(loop->epoll, EPOLL_CTL_ADD, loop->timer, &timer))
         return HF_OK;
-    hf_error_set(error, HF_ESYSTEM, "cannot have a descriptor: %s",
+    hf_error_set(error, HF_ESYSTEM, "open: cannot create a descriptor: %s",
                  strerror(errno));
     hf_loop_close(client);
     return HF_ESYSTEM;

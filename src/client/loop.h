@@ -1,24 +1,24 @@
-/* loop.h - driving a client: timers, descriptors, answers and callbacks.
+/* loop.h - the event loop of a client: timers, descriptors, answers, callbacks.
  *
  * There are two roles, and at most one thread has each.
  *
- *   - The *driver* sleeps in epoll and does what is due. It is one of the two
- *     threads of a background client, else the caller of hf_process(), else
- *     the first blocked caller, which hands the role on when its own answer
- *     has come.
- *   - The *caller* runs the user's callbacks, one at a time, without the mutex.
- *     A driver that finds callbacks queued hands its role on and becomes the
- *     caller. So renewals, time-outs and losses do not wait for user code where
- *     another thread can drive: always in a background client, never in a
- *     program with one thread.
+ *   - The *driver* sleeps in epoll, and handles timers, descriptors and posts.
+ *     If the client has background threads, the driver is one of them.
+ *     Otherwise it is a thread inside hf_process(), or the first thread that
+ *     blocks in a call, which passes the role on when its own call is complete.
+ *   - The *callback thread* runs user callbacks, one at a time, without the
+ *     mutex. A driver that finds queued callbacks passes its role on and
+ *     becomes the callback thread. So renewals, timeouts and losses are not
+ *     delayed by user code if another thread can drive: always in a client with
+ *     background threads, never in a program with one thread.
  *
- * A turn does a limited amount of work: descriptors, posts, events and
- * callbacks each have a limit, and what is over it waits for the next turn. So
- * timers fire, and blocked callers return, whatever comes in.
+ * Descriptors, posts, events and callbacks each have a limit per turn; the rest
+ * waits for the next turn. So timers fire, and blocked threads return, under
+ * any load.
  *
- * Timers that are due fire before each callback, and the callback of a lost
- * lock goes before all others that are not running yet: a process that was
- * stopped learns of the loss first. */
+ * Due timers fire before each callback, and the callback for a lost lock goes
+ * to the front of the queue. So a process that was stopped learns of a loss
+ * before any other callback runs. */
 #ifndef HF_CLIENT_LOOP_H
 #define HF_CLIENT_LOOP_H
 
@@ -34,30 +34,29 @@
 struct epoll_event;
 struct hf_client;
 
-/* A user callback that is due. `run` is called with the mutex held, and drops
- * it around the user's code. */
+/* A queued user callback. `run` is called with the mutex held, and unlocks it
+ * while user code runs. */
 struct hf_callback {
     struct hf_dlist link;
     void (*run)(struct hf_callback *callback);
 };
 
-/* A thread that waits for something. `done` is set by hf_loop_release(), or
- * when `limit` passes. */
+/* A thread inside hf_loop_wait(). hf_loop_release(), or the timer `limit`, sets
+ * `done`. */
 struct hf_blocked {
-    struct hf_dlist link; /* among those who wait and do not drive */
-    struct hf_dlist
-        waiter; /* the caller's: among those who wait for one answer */
+    struct hf_dlist link;   /* in loop->blocked or loop->standby, while it
+                               sleeps and does not drive */
+    struct hf_dlist waiter; /* for the owner: in hf_future.waiters */
     struct hf_client *client;
-    struct hf_timer limit;
+    struct hf_timer limit; /* fires at the deadline */
     pthread_cond_t wake;
-    bool background;     /* a thread of the client's own */
-    bool interruptible;  /* set by hf_loop_set_interruptible() */
-    unsigned interrupts; /* that it does not heed */
+    bool background;     /* a background thread */
+    bool interruptible;  /* hf_loop_set_interruptible() */
+    unsigned interrupts; /* loop->interrupts up to here are ignored */
     bool done;
 };
 
-/* Two threads of the client's own: one can drive while the other runs a
- * callback. */
+/* Background threads: one can drive while the other runs a callback. */
 #define HF_THREADS 2
 
 struct hf_thread {
@@ -67,43 +66,44 @@ struct hf_thread {
 
 struct hf_loop {
     int epoll;
-    int outer; /* hf_open_start(): what hf_fd() gives; `epoll` is in it. Or -1 */
+    int outer; /* after hf_open_start(): contains `epoll`, and hf_fd() returns
+                  it; otherwise -1 */
     int timer;
     struct hf_waker *waker;
-    bool wake_pending;         /* it, once the mutex is dropped */
-    struct epoll_event *ready; /* what is being dispatched */
+    bool wake_pending;         /* hf_loop_notify() is to return the waker */
+    struct epoll_event *ready; /* the events that dispatch_all() works on */
     int ready_count;
-    hf_time armed; /* what the timer descriptor is set to */
+    hf_time armed; /* the instant to which `timer` is set */
 
     struct hf_heap timers;
-    size_t timer_count;        /* places reserved */
+    size_t timer_count;        /* timers added, for which the heap has room */
     struct hf_dlist answered;  /* requests whose `done` is to run */
-    struct hf_dlist deferred;  /* posts to run when the turn ends */
-    struct hf_dlist callbacks; /* in order */
-    struct hf_dlist blocked;   /* callers that wait and do not drive */
-    struct hf_dlist standby;   /* threads of the client's own that do not */
+    struct hf_dlist deferred;  /* posts that run at the end of the turn */
+    struct hf_dlist callbacks; /* queued, in order */
+    struct hf_dlist blocked;   /* callers that sleep and do not drive */
+    struct hf_dlist standby;   /* background threads that sleep likewise */
 
-    bool driven;                 /* somebody has the role */
-    bool sleeping;               /* and sleeps */
-    struct hf_blocked *awaiting; /* and what for; NULL in hf_process() */
-    unsigned removals;           /* of descriptors, so far */
+    bool driven;                 /* a thread has the role of the driver */
+    bool sleeping;               /* the driver is inside epoll_wait() */
+    struct hf_blocked *awaiting; /* of the driver; NULL in hf_process() */
+    unsigned removals;           /* how many descriptors were removed */
 
-    bool calling;                /* somebody runs callbacks */
-    pthread_t caller;            /* who that is */
-    struct hf_callback *running; /* and which; NULL between two of them */
-    pthread_cond_t returned;     /* a callback has, or a thread has ended */
+    bool calling;                /* a thread runs callbacks */
+    pthread_t callback_thread;   /* valid if `calling` */
+    struct hf_callback *running; /* NULL between two callbacks */
+    pthread_cond_t returned;     /* a callback returned, or a thread exited */
 
-    atomic_uint interrupts; /* hf_interrupt(), so far */
-    unsigned noticed;       /* by the driver, which wakes blocked callers */
-    unsigned delivered;     /* the last that ended a wait */
+    atomic_uint interrupts; /* how often hf_interrupt() was called */
+    unsigned noticed;       /* of them: the blocked callers were woken */
+    unsigned delivered;     /* of them: consumed by a wait */
 
-    bool self_driven; /* the program has an event loop */
-    bool background;  /* threads of the client's own drive, and no others */
+    bool self_driven; /* the program has called hf_fd() or hf_process() */
+    bool background;  /* only background threads may drive */
     struct hf_thread threads[HF_THREADS];
     unsigned thread_count;    /* started */
-    unsigned threads_running; /* not yet ended */
+    unsigned threads_running; /* not yet finished */
 
-    /* Apart from the client's mutex, because a post comes from anywhere. */
+    /* Separate from the client's mutex, so that any thread can post. */
     pthread_mutex_t post_mutex;
     struct hf_dlist posts;
 };
@@ -112,52 +112,57 @@ struct hf_loop {
 enum hf_err hf_loop_open(struct hf_client *client, struct hf_error *error);
 void hf_loop_close(struct hf_client *client);
 
-/* All below: with the mutex held. */
+/* The functions below require the mutex. */
 
-/* The turn ends: run what was deferred to now, and settle what that answers.
- * Inside a callback the driver does it, for all of its callbacks at once. */
+/* End the turn: settle answered requests and run deferred posts. Inside a
+ * callback the deferred posts are left to the driver, which runs them once for
+ * all callbacks of its turn. */
 void hf_loop_end_turn(struct hf_client *client);
 
-/* End the turn, and wake the driver if it sleeps and has something to do, without
- * dropping the mutex. */
+/* End the turn and wake the driver if it has work. Keeps the mutex locked. */
 void hf_loop_flush(struct hf_client *client);
 
-/* Before unlocking: see that sleepers and event loops hear of what is new. What
- * is returned is to be rung after that; it may be NULL. */
+/* Called before the mutex is unlocked. Sets the timer descriptor, and returns a
+ * waker if a sleeping driver, or a program that polls hf_fd(), has to be woken;
+ * otherwise NULL. The caller wakes it after unlocking. */
 struct hf_waker *hf_loop_notify(struct hf_client *client);
 
-/* Run `callback` while driving; `first`: before the others. */
+/* Queue `callback`, unless it is queued; `first`: at the front. */
 void hf_loop_queue_callback(struct hf_client *client,
                             struct hf_callback *callback, bool first);
 
-/* hf_interrupt() ends the wait that `blocked` is for; `pending`: also one that
- * came before, while nobody waited. */
+/* Make hf_interrupt() end the wait of `blocked`. With `pending`, so does an
+ * earlier hf_interrupt() that has not ended any wait yet. */
 void hf_loop_set_interruptible(struct hf_client *client,
                                struct hf_blocked *blocked, bool pending);
 
-/* Sleep, and drive if nobody does, until `blocked` (zeroed) is released or
- * `deadline` passes: HF_ETIMEDOUT. HF_EINTR: it was interrupted. HF_ENOMEM: did
- * not wait; never so without a deadline (HF_NEVER). */
+/* Sleep until `blocked` is released, and drive if no other thread does.
+ * `blocked` is zeroed, apart from hf_loop_set_interruptible().
+ *
+ * HF_ETIMEDOUT  `deadline` has passed
+ * HF_EINTR      interrupted
+ * HF_EFORK      this is a child that a callback has forked
+ * HF_ENOMEM     did not wait; not possible if `deadline` is HF_NEVER */
 enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
                          hf_time deadline);
 void hf_loop_release(struct hf_blocked *blocked);
 
-/* Wait until no other thread runs callbacks, and run those that are queued. At
- * the deadline, leave them to that thread. */
+/* Wait until no other thread runs callbacks, then run the queued ones. If the
+ * other thread does not finish by `deadline`, it runs them. */
 void hf_loop_finish_callbacks(struct hf_client *client, hf_time deadline);
 
-/* Wait until `callback`, which is not queued, has returned. Inside a callback of
- * this client: do not wait. */
+/* Wait until `callback` is not running; the caller has made sure that it is not
+ * queued. Returns at once inside a callback of this client. */
 void hf_loop_await_callback(struct hf_client *client,
                             const struct hf_callback *callback);
 
-/* Whether this thread is inside one of this client's callbacks. */
+/* Whether this thread is inside a callback of this client. */
 bool hf_loop_is_in_callback(const struct hf_client *client);
 
-/* One turn without sleeping. */
+/* Drive for one turn without sleeping: hf_process(). */
 void hf_loop_process(struct hf_client *client);
 
-/* When the next timer is due. */
+/* When the next timer is due; HF_NEVER if there is none. */
 hf_time hf_loop_next_timer(const struct hf_client *client);
 
 #endif

@@ -1,4 +1,4 @@
-/* open.c - opening a client. */
+/* open.c - hf_open(), and what hf_open_start() does in the calling thread. */
 #include "client/open.h"
 
 #include <errno.h>
@@ -20,8 +20,8 @@ static hf_time real_clock(void *arg)
     return hf_time_on(client->clock_id);
 }
 
-/* "command[pid]@host": who to look for. */
-static void describe_owner(struct hf_client *client, const char *owner)
+/* The label that operators see. The default is "command[pid]@host". */
+static void set_owner(struct hf_client *client, const char *owner)
 {
     char host[65] = "";
 
@@ -35,8 +35,8 @@ static void describe_owner(struct hf_client *client, const char *owner)
                    program_invocation_short_name, (long)getpid(), host);
 }
 
-/* A page that the kernel empties in a forked child: asking it costs a load,
- * where asking for the process id costs a system call. */
+/* Map a page that the kernel clears in a forked child. Reading it is a load;
+ * getpid() would be a system call. */
 static enum hf_err map_alive(struct hf_client *client, struct hf_error *error)
 {
     uint32_t *alive = mmap(NULL, sizeof(*alive), PROT_READ | PROT_WRITE,
@@ -47,7 +47,9 @@ static enum hf_err map_alive(struct hf_client *client, struct hf_error *error)
     if (madvise(alive, (size_t)sysconf(_SC_PAGESIZE), MADV_WIPEONFORK)) {
         munmap(alive, sizeof(*alive));
         return hf_error_set(error, HF_ESYSTEM,
-                            "cannot notice forks: %s (Linux 4.14 can)",
+                            "open: cannot detect forks: madvise "
+                            "MADV_WIPEONFORK: %s; Linux 4.14 or newer is "
+                            "required",
                             strerror(errno));
     }
     *alive = 1;
@@ -61,7 +63,8 @@ static void init_client(struct hf_client *client, const struct hf_env *env,
     client->host.ops = &hf_client_host_ops;
     client->clock = env && env->clock ? env->clock : real_clock;
     client->clock_arg = env && env->clock ? env->arg : client;
-    /* A thread sleeps by the real clock only. */
+    /* With a test clock no background threads are started: they would sleep by
+     * the real clock. */
     client->loop.self_driven = env && env->clock;
     client->references = 1;
     client->next_sequence = 1;
@@ -73,7 +76,7 @@ static void init_client(struct hf_client *client, const struct hf_env *env,
     hf_dlist_init(&client->operations);
     hf_dlist_init(&client->withdrawals);
     hf_map_init(&client->waiting);
-    describe_owner(client, opts->owner);
+    set_owner(client, opts->owner);
     client->inherit = opts->inherit;
     pthread_mutex_init(&client->mutex, NULL);
     pthread_mutex_init(&client->turnstile, NULL);
@@ -88,10 +91,10 @@ static const struct {
 #undef ROW
 };
 
-/* The capabilities in "fence,fifo", as bits: a word that is none is a mistake,
- * whatever else is asked for. */
-static enum hf_err read_required(const char *list, uint32_t *required,
-                                 struct hf_error *error)
+/* Parse a list such as "fence,fifo". An unknown name is an error even if the
+ * strategy lacks another capability in the list. */
+static enum hf_err parse_required(const char *list, uint32_t *required,
+                                  struct hf_error *error)
 {
     *required = 0;
     while (list && *list) {
@@ -104,7 +107,7 @@ static enum hf_err read_required(const char *list, uint32_t *required,
             i++;
         if (i == sizeof(caps) / sizeof(caps[0]))
             return hf_error_set(error, HF_EINVAL,
-                                "url: require: '%.*s' is no capability",
+                                "url: require: unknown capability '%.*s'",
                                 (int)size, list);
         *required |= (uint32_t)caps[i].cap;
         list += size + (list[size] == ',');
@@ -117,12 +120,13 @@ static enum hf_err check_required(const struct hf_strategy *strategy,
                                   struct hf_error *error)
 {
     uint32_t required;
-    enum hf_err err = read_required(list, &required, error);
+    enum hf_err err = parse_required(list, &required, error);
 
     for (size_t i = 0; !err && i < sizeof(caps) / sizeof(caps[0]); i++) {
         if (required & ~given & (uint32_t)caps[i].cap)
             err = hf_error_set(error, HF_EUNSUPPORTED,
-                               "url: require: %s: does not give '%s'",
+                               "url: require: the strategy %s: does not have "
+                               "the capability '%s'",
                                strategy->scheme, caps[i].name);
     }
     return err;
@@ -146,7 +150,7 @@ enum hf_err hf_open_strategy(struct hf_client *client, struct hf_url *url,
     return err;
 }
 
-/* A client whose strategy is not open yet. */
+/* Create a client whose strategy is not open yet. */
 static enum hf_err create_client(const struct hf_url *url,
                                  const struct hf_client_opts *opts,
                                  const struct hf_env *env,
@@ -190,7 +194,8 @@ fail:
     return err;
 }
 
-/* Check the arguments, and make the client. HF_OK: `parsed` is to be freed. */
+/* Check the arguments and create the client. On HF_OK the caller calls
+ * hf_url_fini() of `parsed`. */
 static enum hf_err prepare_open(
     const char *url, const struct hf_client_opts *opts,
     const struct hf_env *env, struct hf_client_opts *checked,
@@ -216,7 +221,7 @@ static enum hf_err start_background(struct hf_client *client,
     return opts->background ? hf_background_start(client, error) : HF_OK;
 }
 
-/* Open the strategy in this thread. */
+/* Open the strategy in the calling thread. */
 static enum hf_err open_now(struct hf_client *client, struct hf_url *url,
                             const struct hf_client_opts *opts,
                             struct hf_error *error)
@@ -266,8 +271,8 @@ enum hf_err hf_open(const char *url, const struct hf_client_opts *opts,
     return hf_client_open(url, opts, NULL, client);
 }
 
-/* Open the strategy in a thread. The mutex is held until the caller has all
- * that it is given. */
+/* Open the strategy in a new thread. The caller keeps the mutex locked until
+ * *client and the future are set, so that no callback runs before. */
 static enum hf_err open_in_thread(struct hf_client *client, struct hf_url *url,
                                   const struct hf_client_opts *opts,
                                   struct hf_listener listener,
@@ -322,7 +327,7 @@ enum hf_err hf_open_start(const char *url, const struct hf_client_opts *opts,
                                 (struct hf_listener){done, arg, future});
 }
 
-/* ---- Capabilities -------------------------------------------------------*/
+/* ---- Capabilities and names ---------------------------------------------*/
 
 uint32_t hf_caps(const struct hf_client *client)
 {

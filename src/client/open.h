@@ -1,25 +1,27 @@
-/* open.h - opening a client, at once or in a thread.
+/* open.h - opening a client, in the calling thread or in the background.
  *
- * A strategy's `open` may block: it looks names up, connects and shakes hands.
- * hf_open() calls it directly; hf_open_start() calls it in a thread, to which
- * the host looks a little different (opening.c). */
+ * A strategy's `open` may block: it resolves names, connects and does a
+ * handshake. hf_open() calls it directly. hf_open_start() calls it in a new
+ * thread, with host operations that lock the client's mutex (opening.c). */
 #ifndef HF_CLIENT_OPEN_H
 #define HF_CLIENT_OPEN_H
 
 #include "client/client.h"
 
-/* Open the strategy: no mutex is held, and nobody else uses the client. On
- * failure it is closed again. */
+/* Open the strategy, and check the URL's parameters and `require`. Called
+ * without the mutex. On failure the strategy is closed. */
 enum hf_err hf_open_strategy(struct hf_client *client, struct hf_url *url,
                              uint32_t *caps, struct hf_error *error);
 
-/* Open it in a thread, and answer a future. `url` goes over to it, and is empty
- * afterwards. With the mutex held. HF_ENOMEM, HF_ESYSTEM with a text. */
+/* Open the strategy in a new thread, and deliver the result to a future.
+ * Requires the mutex. On HF_OK, `url` is moved into the thread and left empty.
+ * HF_ENOMEM, HF_ESYSTEM. */
 enum hf_err hf_opening_start(struct hf_client *client, struct hf_url *url,
                              hf_done_fn *done, void *arg,
                              struct hf_future **future, struct hf_error *error);
 
-/* The client closes: whoever waits for it to open is answered HF_ECLOSED. */
+/* The client is closing: complete a pending hf_open_start() with HF_ECLOSED.
+ * The thread continues in the background. */
 void hf_opening_abandon(struct hf_client *client);
 
 #endif

@@ -1,4 +1,4 @@
-/* opening.c - opening a strategy in a thread of its own. */
+/* opening.c - opening a strategy in its own thread: hf_open_start(). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,20 +10,19 @@
 #include "client/open.h"
 #include "client/watch.h"
 
-/* What the thread needs. The future is its first member. */
 struct hf_opening {
     struct hf_future future;
     struct hf_url url;
-    struct hf_heap timers; /* of the strategy, until it is open */
+    struct hf_heap timers; /* set by the strategy; moved when it is open */
     size_t timer_count;
 };
 
-/* ---- The host, for a strategy that is being opened ----------------------
+/* ---- Host operations for a strategy that is being opened ----------------
  *
- * The thread does not hold the mutex, or a server that does not answer would
- * block every call: each use of the client takes it. And nothing of the
- * strategy runs in another thread meanwhile: its timers, descriptors and posts
- * wait until it is open. */
+ * The opening thread does not hold the mutex: if it did, an unresponsive server
+ * would block every call on the client. So each operation locks it. Until the
+ * strategy is open, its timers do not fire, and its descriptors and posts are
+ * not handled, because that would run its code in another thread. */
 
 static struct hf_client *opening_client(struct hf_host *host)
 {
@@ -37,13 +36,13 @@ static struct hf_client *opening_client(struct hf_host *host)
         pthread_mutex_unlock(&opening_client(host)->mutex);                    \
     } while (0)
 
-/* There are no turns: the time is now. */
+/* The opening thread has no turns, so this reads the clock each time. */
 static hf_time opening_now(struct hf_host *host)
 {
     return hf_client_clock(opening_client(host));
 }
 
-/* Timers wait in a heap of their own, and fire when the strategy is open. */
+/* Timers are kept in a separate heap, so that the driver does not fire them. */
 static struct hf_heap *timers_of(struct hf_host *host)
 {
     return &opening_client(host)->opening->timers;
@@ -105,7 +104,7 @@ static struct hf_waker *opening_post(struct hf_host *host, struct hf_post *post)
     return hf_client_host_ops.post(host, post);
 }
 
-/* What was deferred is in a list that the mutex guards. */
+/* The mutex guards the list of deferred posts. */
 static void opening_unpost(struct hf_host *host, struct hf_post *post)
 {
     LOCKED(host, hf_client_host_ops.unpost(host, post));
@@ -143,7 +142,7 @@ static void opening_event(struct hf_host *host,
     LOCKED(host, hf_watch_on_event(host, event));
 }
 
-/* Nobody else uses these before the client is open. */
+/* No mutex: only the opening thread uses these before the client is open. */
 static const char *opening_owner(struct hf_host *host)
 {
     return hf_client_host_ops.owner(host);
@@ -182,9 +181,10 @@ static const struct hf_host_ops opening_host_ops = {
 
 /* ---- Descriptors --------------------------------------------------------
  *
- * Meanwhile the driver, and a program that polls hf_fd(), look at an epoll that
- * has the client's own descriptors only. The other one, where the strategy's
- * are, is in it as well, and takes part from the end of the opening on. */
+ * The strategy's descriptors are in the epoll set `epoll`. While the strategy
+ * is being opened, the driver and a program that polls hf_fd() use a second
+ * set, `outer`, with the client's own descriptors. `outer` contains `epoll`
+ * too, but without events until the strategy is open. */
 
 static enum hf_err create_outer_epoll(struct hf_loop *loop,
                                       struct hf_error *error)
@@ -199,18 +199,19 @@ static enum hf_err create_outer_epoll(struct hf_loop *loop,
         !epoll_ctl(loop->outer, EPOLL_CTL_ADD, loop->timer, &timer) &&
         !epoll_ctl(loop->outer, EPOLL_CTL_ADD, loop->epoll, &inner))
         return HF_OK;
-    return hf_error_set(error, HF_ESYSTEM, "open: no descriptor: %s",
+    return hf_error_set(error, HF_ESYSTEM,
+                        "open: cannot create a descriptor: %s",
                         strerror(errno));
 }
 
-/* To change what is there takes no memory. */
+/* EPOLL_CTL_MOD allocates nothing, so it cannot fail here. */
 static void enable_inner_epoll(struct hf_loop *loop)
 {
     struct epoll_event inner = {.events = EPOLLIN};
 
     (void)epoll_ctl(loop->outer, EPOLL_CTL_MOD, loop->epoll, &inner);
-    loop->wake_pending =
-        true; /* posts may wait, and the driver looks elsewhere */
+    /* Posts may be queued, and the driver still sleeps in `outer`. */
+    loop->wake_pending = true;
 }
 
 /* ---- The thread ---------------------------------------------------------*/
@@ -227,7 +228,7 @@ static void release_opening(struct hf_future *future)
     hf_client_unref(client);
 }
 
-static void start_timers(struct hf_client *client, struct hf_heap *timers)
+static void move_timers(struct hf_client *client, struct hf_heap *timers)
 {
     struct hf_heap_link *link;
 
@@ -239,13 +240,14 @@ static void start_timers(struct hf_client *client, struct hf_heap *timers)
     }
 }
 
-/* With the mutex held. Where the client closes, nobody else closes it. */
+/* Requires the mutex. If the client was closed meanwhile, its strategy is
+ * closed here: hf_close() leaves that to the opening thread. */
 static void end_opening(struct hf_opening *opening, enum hf_err err,
                         uint32_t caps, const struct hf_error *error)
 {
     struct hf_client *client = opening->future.client;
 
-    start_timers(client, &opening->timers);
+    move_timers(client, &opening->timers);
     client->host.ops = &hf_client_host_ops;
     client->opening = NULL;
     enable_inner_epoll(&client->loop);
@@ -272,12 +274,12 @@ static void *opening_main(void *arg)
     hf_client_lock(client);
     hf_client_reset_now(client);
     end_opening(opening, err, caps, &error);
-    hf_future_unref(&opening->future); /* the thread's */
+    hf_future_unref(&opening->future); /* this thread's reference */
     hf_client_leave(client);
     return NULL;
 }
 
-/* With the operation's reference and the thread's. */
+/* The future has two references: of the operation, and of the thread. */
 static struct hf_opening *new_opening(struct hf_client *client,
                                       struct hf_url *url, hf_done_fn *done,
                                       void *arg)

@@ -34,15 +34,15 @@ void hf_operation_end(struct hf_operation *operation, enum hf_err err)
     hf_future_answer(&operation->future, err, NULL);
 }
 
-/* Whatever could have been done stays in doubt. */
+/* A command that was sent may be executed: it is in doubt. */
 static void cancel_operation(struct hf_future *future)
 {
     struct hf_operation *operation =
         HF_CONTAINER(future, struct hf_operation, future);
-    bool changes = operation->call.request.kind == HF_REQUEST_COMMAND &&
-                   operation->call.attempts > 0;
+    bool in_doubt = operation->call.request.kind == HF_REQUEST_COMMAND &&
+                    operation->call.attempts > 0;
 
-    hf_operation_end(operation, changes ? HF_EINDOUBT : HF_ECANCELED);
+    hf_operation_end(operation, in_doubt ? HF_EINDOUBT : HF_ECANCELED);
 }
 
 static void on_operation_settled(struct hf_call *call)
@@ -63,7 +63,7 @@ static void on_operation_settled(struct hf_call *call)
     hf_future_answer(&operation->future, err, call->request.answer.cause);
 }
 
-/* Copy `from` to `*at` and step over it. */
+/* Copy `from` to `*at` and advance `*at`. Returns the copy. */
 static const void *append_operand(uint8_t **at, const void *from, size_t size)
 {
     uint8_t *start = *at;
@@ -132,8 +132,7 @@ enum hf_err hf_operation_wait(enum hf_err err, struct hf_future *future)
     err = hf_client_enter_any(client);
     if (err)
         return err;
-    /* A caller that blocks has no event loop: a lock that is to be renewed
-     * needs a thread. */
+    /* A program that blocks has no event loop, so renewals need a thread. */
     if (client->driven_locks > 0)
         (void)hf_background_ensure(client);
     err = hf_future_await(future);
@@ -143,7 +142,7 @@ enum hf_err hf_operation_wait(enum hf_err err, struct hf_future *future)
     return err;
 }
 
-/* Say what is wrong with an argument, where hf_client_error() finds it. */
+/* Record an invalid argument for hf_client_error(). */
 static enum hf_err fail_with_text(struct hf_client *client,
                                   const struct hf_error *error)
 {
@@ -152,8 +151,9 @@ static enum hf_err fail_with_text(struct hf_client *client,
 
 /* ---- Renew and update ---------------------------------------------------*/
 
-/* Whether the handle still has the claim that this was sent for. Tokens do not
- * tell: a server that has lost its data gives the same ones again. */
+/* Whether the handle still has the claim for which the request was sent. This
+ * compares nonces, because a server that has lost its data may grant a token
+ * twice. */
 static bool is_same_claim(const struct hf_operation *operation)
 {
     const struct hf_lock *lock = operation->lock;
@@ -168,7 +168,7 @@ static enum hf_err finish_renewal(struct hf_operation *operation)
     const struct hf_answer *answer = &operation->call.request.answer;
     enum hf_err err = answer->result.err;
 
-    /* Claimed again meanwhile, or detached: it is no news for this handle. */
+    /* The handle was claimed again, or detached: its state does not change. */
     if (!is_same_claim(operation))
         return hf_validity_map_error(lock, err);
     if (err == HF_OK)
@@ -191,7 +191,7 @@ static enum hf_err finish_update(struct hf_operation *operation)
     return hf_validity_map_error(lock, err);
 }
 
-/* An operation on a handle that is held, or was. */
+/* Start RENEW or UPDATE for a handle. */
 static enum hf_err start_on_lock(struct hf_lock *lock,
                                  struct hf_command *command, uint32_t ttl_ms,
                                  struct hf_listener listener)
@@ -309,7 +309,7 @@ static enum hf_err finish_read(struct hf_operation *operation)
     if (answer->count != 1)
         return HF_EPROTO;
     *operation->info = answer->infos[0];
-    answer->count = 0; /* the strings are the user's now */
+    answer->count = 0; /* the user owns the strings */
     return HF_OK;
 }
 
@@ -330,7 +330,8 @@ enum hf_err hf_read_start(struct hf_client *client, struct hf_key key,
         return err;
     err = hf_options_key(key, &error);
     if (!err && how != HF_LINEARIZABLE && how != HF_LOCAL)
-        err = hf_error_set(&error, HF_EINVAL, "how: %d is no consistency",
+        err = hf_error_set(&error, HF_EINVAL,
+                           "how: %d is not HF_LINEARIZABLE or HF_LOCAL",
                            (int)how);
     if (err)
         fail_with_text(client, &error);
@@ -370,14 +371,14 @@ static void call_each(struct hf_operation *operation)
         i++;
 }
 
-/* The list is told while driving, like any callback, and then answered. */
+/* `each` runs like any other callback; then the operation completes. */
 static void run_list_callback(struct hf_callback *callback)
 {
     struct hf_operation *operation =
         HF_CONTAINER(callback, struct hf_operation, list_callback);
     struct hf_client *client = operation->future.client;
 
-    operation->future.references++; /* it may be freed meanwhile */
+    operation->future.references++; /* `each` may free the future */
     operation->is_calling = true;
     pthread_mutex_unlock(&client->mutex);
     call_each(operation);
@@ -451,7 +452,8 @@ enum hf_err hf_force_start(struct hf_client *client, struct hf_key key,
         return err;
     err = hf_options_key(key, &error);
     if (!err && token == 0)
-        err = hf_error_set(&error, HF_EINVAL, "token: 0 is no token");
+        err = hf_error_set(&error, HF_EINVAL,
+                           "token: 0; pass the token of the lock to break");
     if (err)
         fail_with_text(client, &error);
     else

@@ -1,7 +1,8 @@
-/* operation.h - a call with a future: renew, update, read, list, force, wait.
+/* operation.h - a call with a future: renew, update, read, list and force.
  *
- * One block holds the future, the call and copies of the bytes it sends, so
- * that nothing can fail once it has begun. */
+ * One allocation holds the future, the call and a copy of the arguments, so an
+ * operation that has started cannot run out of memory. All functions but
+ * hf_operation_wait() require the client's mutex. */
 #ifndef HF_CLIENT_OPERATION_H
 #define HF_CLIENT_OPERATION_H
 
@@ -16,45 +17,52 @@ struct hf_watch;
 struct hf_operation {
     struct hf_future future;
     struct hf_call call;
-    struct hf_dlist link; /* in the client, until it is answered */
-    struct hf_lock *lock; /* renew, update: the handle, referenced */
-    /* Take what the answer says to where the user wants it; returns what the
-     * user is told. NULL: nothing to take. */
+    struct hf_dlist link; /* in client->operations, until it is answered */
+    struct hf_lock *lock; /* renew, update: the handle, with a reference */
+
+    /* Convert the answer into outputs and the result of the operation. NULL:
+     * the result is that of the call. */
     enum hf_err (*finish)(struct hf_operation *operation);
 
     uint32_t ttl_ms;      /* renew */
     struct hf_info *info; /* read */
     hf_list_fn *each;     /* list */
     void *each_arg;
-    struct hf_callback list_callback; /* list: `each` is to be called */
-    bool is_calling;                  /* list: `each` is being called */
-    _Atomic(enum hf_err) ended;       /* list: meanwhile, with this */
+    struct hf_callback list_callback; /* list: runs `each` */
+    bool is_calling;                  /* list: `each` is running */
+    _Atomic(enum hf_err) ended;       /* list: hf_operation_end() was called
+                                         while `each` was running */
     uint8_t bytes[];                  /* key, value, expected */
 };
 
-/* What the user passes to every hf_X_start(). */
+/* The last arguments of every hf_X_start(). */
 struct hf_listener {
     hf_done_fn *done;
     void *arg;
     struct hf_future **future;
 };
 
-/* Make one for `kind`, with copies of the bytes. HF_ENOMEM, HF_ELIMIT. */
+/* Create an operation. The bytes in `command` are copied. HF_ENOMEM,
+ * HF_ELIMIT. */
 enum hf_err hf_operation_new(struct hf_client *client,
                              enum hf_request_kind kind,
                              const struct hf_command *command,
                              struct hf_listener listener,
                              struct hf_operation **operation);
 
-/* Send it; it is answered, and frees itself. */
+/* Send the request. The operation frees itself when it is complete and the user
+ * has freed `*future`. */
 void hf_operation_start(struct hf_operation *operation, uint32_t timeout_ms,
                         struct hf_future **future);
 
-/* Answer it now: the client closes, or the user gave up. A list whose `each` is
- * running ends when that returns: `each` may use what the caller frees next. */
+/* Complete the operation now with `err`: it was canceled, or the client is
+ * closing. If `each` of a list is running, the list completes when `each`
+ * returns: the user may free the argument of `each` after that. */
 void hf_operation_end(struct hf_operation *operation, enum hf_err err);
 
-/* The blocking form of a call whose start answered `err`: wait, free, say. */
+/* Turn hf_X_start() into hf_X(): if `err`, the result of hf_X_start(), is
+ * HF_OK, wait for the future, free it and return its result; otherwise return
+ * `err`. */
 enum hf_err hf_operation_wait(enum hf_err err, struct hf_future *future);
 
 #define HF_ANSWER_TIMEOUT_MS 5000

@@ -7,8 +7,8 @@
 #include "base/limits.h"
 #include "base/wiped.h"
 
-/* No option struct is ever as large: a larger size was never initialized, and
- * the bytes up to it cannot be read. */
+/* No option struct will ever be larger. A larger `size` means that the struct
+ * is not initialized, and that it is not safe to read that many bytes. */
 #define OPTS_SIZE_MAX 4096
 
 static const struct hf_lock_opts own_defaults = {
@@ -18,12 +18,12 @@ static const struct hf_lock_opts own_defaults = {
     .timeout_ms = 5000,
 };
 
-/* The defaults of the whole process. A program that never changes them pays
- * for no mutex.
+/* The defaults of the process, set by hf_lock_opts_set_default(). A program
+ * that never sets them does not lock a mutex.
  *
- * A forked child inherits them. A fork may happen in the middle of a change,
- * so a change fills the slot that is not in use and then switches slots, and
- * the mutex is in memory that the child sees as zeros, which is unlocked. */
+ * A forked child inherits the defaults. A fork may happen during a change: so a
+ * change writes to the slot that is not in use and then switches slots, and the
+ * mutex is in memory that is zero in the child, which means unlocked. */
 static void *_Atomic defaults_page; /* a pthread_mutex_t; NULL: no change yet */
 static struct hf_lock_opts defaults[2];
 static atomic_uint defaults_slot;
@@ -31,14 +31,14 @@ static atomic_uint defaults_slot;
 static struct hf_lock_opts get_defaults(void)
 {
     pthread_mutex_t *mutex = atomic_load(&defaults_page);
-    struct hf_lock_opts got;
+    struct hf_lock_opts opts;
 
     if (!mutex)
         return own_defaults;
     pthread_mutex_lock(mutex);
-    got = defaults[atomic_load(&defaults_slot)];
+    opts = defaults[atomic_load(&defaults_slot)];
     pthread_mutex_unlock(mutex);
-    return got.size ? got : own_defaults;
+    return opts.size ? opts : own_defaults;
 }
 
 static enum hf_err set_defaults(const struct hf_lock_opts *opts)
@@ -56,8 +56,8 @@ static enum hf_err set_defaults(const struct hf_lock_opts *opts)
     return HF_OK;
 }
 
-/* A caller built against an older header has a shorter struct: it gets, and
- * gives, the part that it knows. */
+/* Copy the members that both structs have. A program that was built with
+ * another version of the header has a shorter or longer struct. */
 static void copy_part(void *to, size_t to_size, const void *from,
                       size_t from_size)
 {
@@ -114,8 +114,8 @@ struct hf_error *hf_options_client_error(const struct hf_client_opts *opts,
                                                           : otherwise;
 }
 
-/* Copy the options of the struct called `name` over the defaults in `to`. Both
- * begin with their size. */
+/* Copy `opts` over the defaults in `to`. Both structs begin with their size.
+ * `name` is the name of the struct, for the error text. */
 static enum hf_err copy_opts(void *to, size_t known, const void *opts,
                              const char *name, struct hf_error *error)
 {
@@ -130,10 +130,10 @@ static enum hf_err copy_opts(void *to, size_t known, const void *opts,
     for (size_t i = known; i < size; i++) {
         if (bytes[i] != 0)
             return hf_error_set(error, HF_EUNSUPPORTED,
-                                "%s: an option is set that this library, "
-                                "holdfast %s, is too old to know (byte %zu). "
-                                "Upgrade the library, or leave the option 0.",
-                                name, HF_VERSION, i);
+                                "%s: the option at byte %zu is set, but "
+                                "holdfast %s does not know it. Upgrade the "
+                                "library, or set the option to 0.",
+                                name, i, HF_VERSION);
     }
     copy_part(to, known, opts, size);
     memcpy(to, &known, sizeof(known));
@@ -143,8 +143,9 @@ static enum hf_err copy_opts(void *to, size_t known, const void *opts,
 enum hf_err hf_options_ttl(uint32_t ttl_ms, struct hf_error *error)
 {
     if (ttl_ms < HF_TTL_MIN_MS || ttl_ms > HF_TTL_MAX_MS)
-        return hf_error_set(error, HF_EINVAL, "ttl_ms: %u is not in %d to %d",
-                            ttl_ms, HF_TTL_MIN_MS, HF_TTL_MAX_MS);
+        return hf_error_set(error, HF_EINVAL,
+                            "ttl_ms: %u is not between %d and %d", ttl_ms,
+                            HF_TTL_MIN_MS, HF_TTL_MAX_MS);
     return HF_OK;
 }
 
@@ -152,10 +153,11 @@ enum hf_err hf_options_bytes(const char *name, struct hf_bytes bytes,
                              struct hf_error *error)
 {
     if (bytes.size > HF_VALUE_MAX)
-        return hf_error_set(error, HF_EINVAL, "%s: %zu bytes, at most %d", name,
-                            bytes.size, HF_VALUE_MAX);
+        return hf_error_set(error, HF_EINVAL, "%s: %zu bytes; the limit is %d",
+                            name, bytes.size, HF_VALUE_MAX);
     if (bytes.size > 0 && !bytes.data)
-        return hf_error_set(error, HF_EINVAL, "%s: %zu bytes at NULL", name,
+        return hf_error_set(error, HF_EINVAL,
+                            "%s: data is NULL, but size is %zu", name,
                             bytes.size);
     return HF_OK;
 }
@@ -170,22 +172,23 @@ static enum hf_err check_lock(const struct hf_lock_opts *opts,
     if (err)
         return err;
     if (opts->timeout_ms > HF_TTL_MAX_MS)
-        return hf_error_set(error, HF_EINVAL, "timeout_ms: %u, at most %d",
+        return hf_error_set(error, HF_EINVAL, "timeout_ms: %u; the limit is %d",
                             opts->timeout_ms, HF_TTL_MAX_MS);
     if (opts->renew_ms > 0 && !opts->renew)
-        return hf_error_set(error, HF_EINVAL, "renew_ms: %u, but renew is off",
+        return hf_error_set(error, HF_EINVAL,
+                            "renew_ms: %u, but renew is not set",
                             opts->renew_ms);
     if (opts->renew_ms >= opts->ttl_ms)
         return hf_error_set(error, HF_EINVAL,
-                            "renew_ms: %u is not below ttl_ms, %u",
+                            "renew_ms: %u must be less than ttl_ms, which is "
+                            "%u",
                             opts->renew_ms, opts->ttl_ms);
     if (opts->ttl_includes_wait && opts->renew)
-        return hf_error_set(
-            error, HF_EINVAL,
-            "ttl_includes_wait: what is renewed has no such limit; "
-            "leave renew off");
+        return hf_error_set(error, HF_EINVAL,
+                            "ttl_includes_wait: cannot be combined with renew");
     if (opts->note && strlen(opts->note) > HF_NOTE_MAX)
-        return hf_error_set(error, HF_EINVAL, "note: %zu bytes, at most %d",
+        return hf_error_set(error, HF_EINVAL,
+                            "note: %zu bytes; the limit is %d",
                             strlen(opts->note), HF_NOTE_MAX);
     return HF_OK;
 }
@@ -241,7 +244,8 @@ enum hf_err hf_options_client(struct hf_client_opts *to,
             return err;
     }
     if (to->owner && strlen(to->owner) > HF_NOTE_MAX)
-        return hf_error_set(error, HF_EINVAL, "owner: %zu bytes, at most %d",
+        return hf_error_set(error, HF_EINVAL,
+                            "owner: %zu bytes; the limit is %d",
                             strlen(to->owner), HF_NOTE_MAX);
     return HF_OK;
 }
@@ -259,7 +263,8 @@ enum hf_err hf_options_watch(struct hf_watch_opts *to,
             return err;
     }
     if (to->kinds == 0 || (to->kinds & ~(uint32_t)HF_EVENT_ANY) != 0)
-        return hf_error_set(error, HF_EINVAL, "kinds: 0x%x is no set of events",
+        return hf_error_set(error, HF_EINVAL,
+                            "kinds: 0x%x is not a combination of HF_EVENT_...",
                             to->kinds);
     return HF_OK;
 }
@@ -267,11 +272,11 @@ enum hf_err hf_options_watch(struct hf_watch_opts *to,
 enum hf_err hf_options_prefix(struct hf_key prefix, struct hf_error *error)
 {
     if (prefix.size > HF_KEY_MAX)
-        return hf_error_set(error, HF_EINVAL, "key: %zu bytes, at most %d",
+        return hf_error_set(error, HF_EINVAL, "key: %zu bytes; the limit is %d",
                             prefix.size, HF_KEY_MAX);
     if (prefix.size > 0 && !prefix.data)
-        return hf_error_set(error, HF_EINVAL, "key: %zu bytes at NULL",
-                            prefix.size);
+        return hf_error_set(error, HF_EINVAL,
+                            "key: data is NULL, but size is %zu", prefix.size);
     return HF_OK;
 }
 
@@ -279,6 +284,6 @@ enum hf_err hf_options_key(struct hf_key key, struct hf_error *error)
 {
     if (key.size == 0)
         return hf_error_set(error, HF_EINVAL,
-                            "key: empty; it wants 1 to %d bytes", HF_KEY_MAX);
+                            "key: empty; a key has 1 to %d bytes", HF_KEY_MAX);
     return hf_options_prefix(key, error);
 }

@@ -1,11 +1,14 @@
-/* options.h - options, checked and completed. */
+/* options.h - checks arguments and options, and fills in defaults. */
 #ifndef HF_CLIENT_OPTIONS_H
 #define HF_CLIENT_OPTIONS_H
 
 #include "base/error.h"
 
-/* Copy `opts` (NULL: the defaults of this process), fill in what is left to
- * the default, and check it. HF_EINVAL with a text that names the option. */
+/* Copy `opts` to `to`, fill in the defaults and check the result. If `opts` is
+ * NULL, `to` is set to the defaults of this process.
+ *
+ * HF_EINVAL        the text names the option
+ * HF_EUNSUPPORTED  an option is set that this version does not know */
 enum hf_err hf_options_lock(struct hf_lock_opts *to,
                             const struct hf_lock_opts *opts,
                             struct hf_error *error);
@@ -16,13 +19,14 @@ enum hf_err hf_options_watch(struct hf_watch_opts *to,
                              const struct hf_watch_opts *opts,
                              struct hf_error *error);
 
-/* Where failures are to be told: in the options, if they say so. */
+/* opts->error if it is set, otherwise `otherwise`. */
 struct hf_error *hf_options_lock_error(const struct hf_lock_opts *opts,
                                        struct hf_error *otherwise);
 struct hf_error *hf_options_client_error(const struct hf_client_opts *opts,
                                          struct hf_error *otherwise);
 
-/* 1 to HF_KEY_MAX bytes; a prefix may have none. */
+/* Check one argument. A key has 1 to HF_KEY_MAX bytes, a prefix may be empty.
+ * `name` is for the error text. HF_EINVAL. */
 enum hf_err hf_options_key(struct hf_key key, struct hf_error *error);
 enum hf_err hf_options_prefix(struct hf_key prefix, struct hf_error *error);
 enum hf_err hf_options_ttl(uint32_t ttl_ms, struct hf_error *error);

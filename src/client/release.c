@@ -1,4 +1,4 @@
-/* release.c - giving a lock back. */
+/* release.c - releasing a lock, and freeing or closing its handle. */
 #include "client/release.h"
 
 #include <stdlib.h>
@@ -16,11 +16,12 @@ void hf_release_begin(struct hf_lock *lock)
     hf_keeper_stop(lock);
     lock->pending_events = 0;
     hf_handle_set_state(lock, HF_LOCK_RELEASING);
-    /* What is lost here may be held there, even anew by a LOCK that was long
-     * on its way: the nonce is ended, whatever its token. */
+    /* The server may still hold a lock that is lost here, or may have granted
+     * it again for a delayed copy of the LOCK, with another token. CANCEL ends
+     * the nonce whatever its token is. */
     hf_handle_fill_command(lock, &lock->call,
                            lost ? HF_COMMAND_CANCEL : HF_COMMAND_UNLOCK);
-    hf_handle_ref(lock); /* until it is answered */
+    hf_handle_ref(lock); /* dropped by hf_release_on_settled() */
     hf_call_start(&lock->call, hf_handle_call_deadline(lock));
 }
 
@@ -35,9 +36,9 @@ static enum hf_err release_result(const struct hf_lock *lock)
         return HF_EEXPIRED;
     if (err != HF_ENOTHELD && err != HF_ENOTOWNER)
         return err;
-    /* An earlier copy of this UNLOCK may have ended the claim. Where it left a
-     * trace the strategy has found it, and answered HF_OK. That nobody holds the
-     * key proves nothing: the lease may have run out, or the server may have
+    /* An earlier copy of this UNLOCK may have released the lock. If there is
+     * proof of that, the strategy has found it and returned HF_OK. That the key
+     * is free is no proof: the lease may have expired, or the server may have
      * lost its data. */
     if (call->request.command.kind == HF_COMMAND_UNLOCK && call->in_doubt &&
         !call->request.answer.sure)
@@ -45,7 +46,7 @@ static enum hf_err release_result(const struct hf_lock *lock)
     return lock->adopted ? err : HF_EEXPIRED;
 }
 
-void hf_release_settled(struct hf_lock *lock)
+void hf_release_on_settled(struct hf_lock *lock)
 {
     struct hf_future *releasing = lock->releasing;
     enum hf_err err = release_result(lock);
@@ -59,10 +60,11 @@ void hf_release_settled(struct hf_lock *lock)
     hf_handle_unref(lock);
 }
 
-/* ---- Unlocking ----------------------------------------------------------*/
+/* ---- hf_release() -------------------------------------------------------*/
 
-/* Start the release, or leave it for when the claim that is under way ends. */
-static enum hf_err begin_release(struct hf_lock *lock, struct hf_future *future)
+/* Start the release. If a claim is pending, finish_claim() starts it. */
+static enum hf_err start_or_defer_release(struct hf_lock *lock,
+                                          struct hf_future *future)
 {
     if (lock->releasing || lock->state == HF_LOCK_IDLE)
         return HF_ESTATE;
@@ -89,11 +91,12 @@ enum hf_err hf_release(struct hf_lock *lock)
         return err;
     hf_future_init(&future, client, NULL, NULL);
     future.release = hf_future_release_nothing;
-    hf_client_ref(client); /* the handle may be freed meanwhile */
-    err = hf_loop_is_in_callback(client) ? HF_EDEADLK
-                                         : begin_release(lock, &future);
+    hf_client_ref(client); /* another thread may free the handle meanwhile */
+    err = hf_loop_is_in_callback(client)
+              ? HF_EDEADLK
+              : start_or_defer_release(lock, &future);
     if (err)
-        hf_client_fail(client, err, "unlock: %s", hf_err_text(err));
+        hf_client_fail(client, err, "release: %s", hf_err_text(err));
     else
         err = hf_future_await(&future);
     hf_client_unref(client);
@@ -119,11 +122,11 @@ enum hf_err hf_release_start(struct hf_lock *lock, hf_done_fn *done, void *arg,
     if (new_future) {
         hf_future_init(new_future, client, done, arg);
         new_future->release = hf_future_release_heap;
-        err = begin_release(lock, new_future);
+        err = start_or_defer_release(lock, new_future);
     }
     if (err) {
         free(new_future);
-        hf_client_fail(client, err, "unlock: %s", hf_err_text(err));
+        hf_client_fail(client, err, "release: %s", hf_err_text(err));
     } else {
         hf_client_ref(client);
         hf_future_give(new_future, future);
@@ -132,10 +135,8 @@ enum hf_err hf_release_start(struct hf_lock *lock, hf_done_fn *done, void *arg,
     return err;
 }
 
-/* ---- Leaving, closing and freeing ---------------------------------------*/
+/* ---- Detaching, closing and freeing -------------------------------------*/
 
-/* From now on the claim is none of this handle's: it neither is valid here nor
- * can be renewed or ended from here. */
 enum hf_err hf_lock_detach(struct hf_lock *lock)
 {
     struct hf_client *client;
@@ -149,7 +150,7 @@ enum hf_err hf_lock_detach(struct hf_lock *lock)
         return err;
     if (hf_validity_state(lock) != HF_LOCK_HELD) {
         err = HF_ESTATE;
-        hf_client_fail(client, err, "leave: %s", hf_err_text(err));
+        hf_client_fail(client, err, "detach: %s", hf_err_text(err));
     } else {
         if (client->strategy->detach)
             client->strategy->detach(client->self);
@@ -163,16 +164,17 @@ enum hf_err hf_lock_detach(struct hf_lock *lock)
     return err;
 }
 
-/* End whatever it claims, and answer who waits for that. */
+/* Withdraw the claim in the background. A claim that is pending completes with
+ * `err`. */
 static void abandon_claim(struct hf_lock *lock, enum hf_err err)
 {
-    bool claims = lock->state == HF_LOCK_CLAIMING ||
-                  lock->state == HF_LOCK_HELD || lock->state == HF_LOCK_LOST;
+    bool has_claim = lock->state == HF_LOCK_CLAIMING ||
+                     lock->state == HF_LOCK_HELD || lock->state == HF_LOCK_LOST;
 
     hf_validity_clear(lock);
     hf_keeper_stop(lock);
     lock->pending_events = 0;
-    if (claims && !lock->adopted) {
+    if (has_claim && !lock->adopted) {
         hf_call_abandon(&lock->call);
         hf_acquire_withdraw_in_background(lock);
     }
@@ -189,13 +191,13 @@ void hf_release_on_close(struct hf_lock *lock)
     if (lock->client->closed && lock->state == HF_LOCK_RELEASING) {
         hf_call_abandon(&lock->call);
         lock->call.request.answer.result.err = HF_EINDOUBT;
-        hf_release_settled(lock);
+        hf_release_on_settled(lock);
     }
     hf_handle_unref(lock);
 }
 
-/* A claim was granted, but its caller has not seen that: freed now, the claim is
- * canceled, so that nobody is handed a handle that is gone. */
+/* The claim was granted, but its caller has not seen the result: change it to
+ * HF_ECANCELED, so that the caller does not get a handle that is freed. */
 static void cancel_unobserved(struct hf_lock *lock)
 {
     struct hf_claimant *claimant = lock->answered;
@@ -207,12 +209,12 @@ static void cancel_unobserved(struct hf_lock *lock)
         *claimant->out = NULL;
 }
 
-/* A handle that hf_acquire() has not returned yet is known to its event callback.
- * Freed there, the claim is given up, and hf_acquire() drops the reference. */
+/* An event callback may free a handle that hf_acquire() has not returned yet.
+ * Then the user has no reference, and hf_acquire() drops its own. */
 void hf_lock_free(struct hf_lock *lock)
 {
     struct hf_client *client;
-    bool given;
+    bool user_has_reference;
 
     if (!lock)
         return;
@@ -220,13 +222,13 @@ void hf_lock_free(struct hf_lock *lock)
     if (hf_client_enter_any(client))
         return;
     lock->freed = true;
-    given = lock->user_has_reference;
+    user_has_reference = lock->user_has_reference;
     cancel_unobserved(lock);
     abandon_claim(lock, HF_ECANCELED);
     hf_handle_ref(lock);
     hf_loop_await_callback(client, &lock->callback);
     hf_handle_unref(lock);
-    if (given)
+    if (user_has_reference)
         hf_handle_unref(lock);
     hf_client_leave(client);
 }

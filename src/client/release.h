@@ -1,19 +1,22 @@
-/* release.h - giving a lock back.
+/* release.h - releasing a lock, and freeing or closing its handle.
  *
- * Validity ends before anything is sent: who asks while a release is under way
- * holds nothing. With the client's mutex held throughout. */
+ * Validity ends before the UNLOCK is sent: during a release,
+ * hf_lock_valid_for() is false. All functions require the client's mutex. */
 #ifndef HF_CLIENT_RELEASE_H
 #define HF_CLIENT_RELEASE_H
 
 #include "client/handle.h"
 
-/* Send the UNLOCK of what is held or lost; `lock->releasing` hears of it. */
+/* Send the UNLOCK of a handle that is held or lost. The result goes to
+ * lock->releasing, which is set before. */
 void hf_release_begin(struct hf_lock *lock);
 
-/* The handle's call is answered while it is RELEASING. */
-void hf_release_settled(struct hf_lock *lock);
+/* The handle's call is settled while it is RELEASING. */
+void hf_release_on_settled(struct hf_lock *lock);
 
-/* The client closes: calls are answered, claims end. */
+/* The client is closing: complete a pending claim with HF_ECLOSED, and withdraw
+ * the claim in the background. If the client is closed already, give up an open
+ * UNLOCK too. */
 void hf_release_on_close(struct hf_lock *lock);
 
 #endif

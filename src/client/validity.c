@@ -1,4 +1,4 @@
-/* drift.c - for how long a lock is held, by the clock. */
+/* validity.c - how long a held lock is valid, by the local clock. */
 #include "client/validity.h"
 
 #include "client/client.h"
@@ -16,17 +16,18 @@ static hf_time load_valid_until(const struct hf_lock *lock)
     return atomic_load_explicit(&lock->valid_until, memory_order_acquire);
 }
 
-/* Replace the end of validity, unless another thread was faster. */
+/* Set the end of validity to `to` if it is still `from`. */
 static bool replace_end(const struct hf_lock *lock, hf_time from, hf_time to)
 {
-    /* The getters take a const lock: to a caller, nothing changes. */
-    struct hf_lock *changed = (struct hf_lock *)(uintptr_t)lock;
+    /* The getters take a const lock; the change is not visible to the user. */
+    struct hf_lock *mutable_lock = (struct hf_lock *)(uintptr_t)lock;
 
-    return atomic_compare_exchange_strong(&changed->valid_until, &from, to);
+    return atomic_compare_exchange_strong(&mutable_lock->valid_until, &from,
+                                          to);
 }
 
-/* The end of validity; HF_VALIDITY_NONE or HF_VALIDITY_ENDED where it is not in the
- * future. What is answered once is final. */
+/* The end of validity, which is later than `now`; or HF_VALIDITY_NONE; or
+ * HF_VALIDITY_ENDED, which is final for all threads. */
 static hf_time latch_end(const struct hf_lock *lock, hf_time now)
 {
     hf_time end = load_valid_until(lock);
@@ -76,8 +77,8 @@ enum hf_err hf_validity_check(struct hf_lock *lock)
     return lock->state == HF_LOCK_HELD ? HF_OK : HF_ESTATE;
 }
 
-/* The clock is read here, and not at the beginning of the turn: a thread may
- * have waited for a mutex since, and validity may have ended meanwhile. */
+/* This reads the clock, because the time of the turn may be too old: the
+ * strategy may have waited for a mutex since, and validity may have ended. */
 enum hf_err hf_validity_extend(struct hf_lock *lock, hf_time base,
                                uint32_t ttl_ms)
 {
@@ -116,14 +117,14 @@ enum hf_err hf_validity_map_error(const struct hf_lock *lock, enum hf_err err)
     return HF_EEXPIRED;
 }
 
-/* ---- What the user asks -------------------------------------------------*/
+/* ---- Getters ------------------------------------------------------------*/
 
 bool hf_lock_valid_for(const struct hf_lock *lock, uint32_t ms)
 {
     hf_time now;
 
     if (!lock || *lock->client->alive == 0)
-        return false; /* a forked child holds nothing of its parent's */
+        return false; /* a forked child does not hold its parent's locks */
     now = hf_client_clock(lock->client);
     return now + (hf_time)ms < latch_end(lock, now);
 }

@@ -1,4 +1,4 @@
-/* wait.c - waiting until a key is held, or free. */
+/* wait.c - hf_wait_held() and hf_wait_free(). */
 #include "client/wait.h"
 
 #include <string.h>
@@ -10,8 +10,9 @@
 
 #define POLL_MS 1000
 
-/* A READ may overtake the event that says how the key became free: replies and
- * events do not always share a connection. It is awaited this long. */
+/* An answer to READ that says "free" can arrive before the event that says why,
+ * because events may use another connection. The wait then continues for this
+ * long, to report the reason. */
 #define AWAIT_EVENT_MS 2000
 
 static void set_wait_timer(struct hf_watch *watch, hf_time at)
@@ -29,7 +30,7 @@ static void send_read(struct hf_watch *watch)
     hf_watch_send(watch, HF_REQUEST_READ);
 }
 
-/* ---- How a wait ends ----------------------------------------------------*/
+/* ---- Completing a wait --------------------------------------------------*/
 
 static enum hf_freed freed_by(enum hf_event_kind kind)
 {
@@ -50,7 +51,8 @@ static void finish_free(struct hf_watch *watch, enum hf_freed freed)
     hf_watch_answer(watch, HF_OK, NULL);
 }
 
-/* If the key was held earlier in this wait, an event of its end follows. */
+/* READ found the key free. If the key was held earlier in this wait, an event
+ * that says how it became free should arrive. */
 static void on_read_free(struct hf_watch *watch)
 {
     hf_time now = hf_client_now(watch->client);
@@ -73,15 +75,16 @@ static void finish_held(struct hf_watch *watch, struct hf_answer *read)
 {
     if (watch->wait.info) {
         *watch->wait.info = read->infos[0];
-        read->count = 0; /* the strings are the user's now */
+        read->count = 0; /* the user owns the strings */
     }
     hf_watch_answer(watch, HF_OK, NULL);
 }
 
-/* It was held when the event came, and is no more: that is what was asked. */
+/* READ found the key free again, but an event has shown that it was held. That
+ * fulfills the wait; the details are those of the event. */
 static void finish_was_held(struct hf_watch *watch)
 {
-    struct hf_info was = {
+    struct hf_info info = {
         .key = hf_watch_key(watch),
         .held = true,
         .token = watch->wait.granted,
@@ -91,7 +94,7 @@ static void finish_was_held(struct hf_watch *watch)
     enum hf_err err = HF_OK;
 
     if (watch->wait.info)
-        err = hf_info_copy(watch->wait.info, &was);
+        err = hf_info_copy(watch->wait.info, &info);
     hf_watch_answer(watch, err, NULL);
 }
 
@@ -101,7 +104,7 @@ static void fail_wait(struct hf_watch *watch)
                     NULL);
 }
 
-/* ---- Pushes, answers, and time ------------------------------------------*/
+/* ---- Events, answers and timers -----------------------------------------*/
 
 void hf_wait_on_event(struct hf_watch *watch, const struct hf_event *event)
 {
@@ -123,11 +126,11 @@ void hf_wait_on_event(struct hf_watch *watch, const struct hf_event *event)
     }
 }
 
-/* Look again by and by, or when the lease that was seen runs out. */
+/* Read again after POLL_MS, or when the lease that READ reported expires. */
 static void schedule_read(struct hf_watch *watch, uint32_t left_ms)
 {
-    uint32_t span = left_ms > 0 && left_ms < POLL_MS ? left_ms + 1 : POLL_MS;
-    hf_time at = hf_time_add(hf_client_now(watch->client), span);
+    uint32_t delay = left_ms > 0 && left_ms < POLL_MS ? left_ms + 1 : POLL_MS;
+    hf_time at = hf_time_add(hf_client_now(watch->client), delay);
 
     set_wait_timer(watch,
                    at < watch->wait.wait_until ? at : watch->wait.wait_until);
@@ -147,7 +150,7 @@ static void on_wait_read_reply(struct hf_watch *watch)
     if (err == HF_ENOMEM || err == HF_EINVAL || (!err && read->count != 1)) {
         hf_watch_answer(watch, err ? err : HF_EPROTO, read->cause);
     } else if (err) {
-        schedule_read(watch, 0); /* not reached: until the wait runs out */
+        schedule_read(watch, 0); /* not reachable; retry until wait_until */
     } else if (watch->purpose == HF_WATCH_WAIT_HELD && held) {
         finish_held(watch, read);
     } else if (watch->purpose == HF_WATCH_WAIT_HELD &&
@@ -161,7 +164,7 @@ static void on_wait_read_reply(struct hf_watch *watch)
     }
 }
 
-/* Registered: what changes from here on is pushed. Read what is. */
+/* After WATCH, changes are pushed: now READ the present state. */
 void hf_wait_on_settled(struct hf_watch *watch)
 {
     const struct hf_request *request = &watch->call.request;
@@ -184,7 +187,8 @@ void hf_wait_on_timer(struct hf_timer *timer)
         return;
     }
     if (hf_client_now(watch->client) >= watch->wait.wait_until) {
-        /* An answer takes its own time: who does not wait looks once. */
+        /* With a short wait_ms the first READ is still allowed its own time, so
+         * that the key is checked at least once. */
         if (hf_call_is_open(&watch->call) && !watch->wait.has_answer)
             return;
         hf_call_abandon(&watch->call);
@@ -195,9 +199,9 @@ void hf_wait_on_timer(struct hf_timer *timer)
     send_read(watch);
 }
 
-/* ---- What the user calls ------------------------------------------------*/
+/* ---- Public functions ---------------------------------------------------*/
 
-/* Sending comes last: a push may end the wait before that returns. */
+/* hf_watch_send() comes last: a push may complete the wait inside it. */
 static void begin_wait(struct hf_watch *watch, uint32_t wait_ms)
 {
     struct hf_client *client = watch->client;
@@ -212,8 +216,9 @@ static void begin_wait(struct hf_watch *watch, uint32_t wait_ms)
         hf_watch_send(watch, HF_REQUEST_READ);
 }
 
-/* One of `info` and `freed` is of no use to the purpose, and NULL. */
-static enum hf_err wait_start(struct hf_client *client, struct hf_key key,
+/* `info` is for HF_WATCH_WAIT_HELD, `freed` for HF_WATCH_WAIT_FREE; the other
+ * one is NULL. */
+static enum hf_err start_wait(struct hf_client *client, struct hf_key key,
                               uint32_t wait_ms, enum hf_watch_purpose purpose,
                               struct hf_info *info, enum hf_freed *freed,
                               struct hf_listener listener)
@@ -246,7 +251,7 @@ enum hf_err hf_wait_held_start(struct hf_client *client, struct hf_key key,
                                hf_done_fn *done, void *arg,
                                struct hf_future **future)
 {
-    return wait_start(client, key, wait_ms, HF_WATCH_WAIT_HELD, info, NULL,
+    return start_wait(client, key, wait_ms, HF_WATCH_WAIT_HELD, info, NULL,
                       (struct hf_listener){done, arg, future});
 }
 
@@ -267,7 +272,7 @@ enum hf_err hf_wait_free_start(struct hf_client *client, struct hf_key key,
                                hf_done_fn *done, void *arg,
                                struct hf_future **future)
 {
-    return wait_start(client, key, wait_ms, HF_WATCH_WAIT_FREE, NULL, freed,
+    return start_wait(client, key, wait_ms, HF_WATCH_WAIT_FREE, NULL, freed,
                       (struct hf_listener){done, arg, future});
 }
 

@@ -1,5 +1,4 @@
-/* watch.c - what a client is told of: one registration, and the user's events.
- */
+/* watch.c - a subscription to the events of a key or a prefix. */
 #include "client/watch.h"
 
 #include <stdlib.h>
@@ -13,7 +12,7 @@
 
 struct queued_event {
     struct hf_dlist link;
-    struct hf_event event; /* its strings follow */
+    struct hf_event event; /* owner and key point into `bytes` */
     char bytes[];
 };
 
@@ -30,7 +29,7 @@ struct hf_key hf_watch_key(const struct hf_watch *watch)
     return (struct hf_key){watch->key, watch->key_size};
 }
 
-/* ---- Life ---------------------------------------------------------------*/
+/* ---- Lifetime -----------------------------------------------------------*/
 
 static void clear_queue(struct hf_watch *watch)
 {
@@ -109,7 +108,7 @@ void hf_watch_send(struct hf_watch *watch, enum hf_request_kind kind)
     hf_call_start(&watch->call, deadline);
 }
 
-/* The strategy pushes no more. */
+/* The strategy does not push events any more. */
 static void drop_push_reference(struct hf_watch *watch)
 {
     if (!watch->pushing)
@@ -119,8 +118,8 @@ static void drop_push_reference(struct hf_watch *watch)
     unref_watch(watch);
 }
 
-/* Nothing is told from now on, and the strategy hears that it need not push.
- * Where the client closes, it knows. */
+/* Report no more events, and send UNWATCH. A client that is closing closes the
+ * strategy instead. */
 static void end_watch(struct hf_watch *watch)
 {
     struct hf_client *client = watch->client;
@@ -146,7 +145,7 @@ void hf_watch_answer(struct hf_watch *watch, enum hf_err err, const char *cause)
     watch->opening = NULL;
     if (opening)
         hf_future_answer(opening, err, cause);
-    /* The cause goes with the call, which is used anew to end it. */
+    /* Last, because UNWATCH reuses the call, which owns `cause`. */
     if (watch->purpose != HF_WATCH_EVENTS || err)
         end_watch(watch);
 }
@@ -156,8 +155,8 @@ void hf_watch_abort(struct hf_watch *watch)
     watch->references++;
     if (watch->opening)
         hf_watch_answer(watch, HF_ECLOSED, NULL);
-    /* NOLINTBEGIN(clang-analyzer-unix.Malloc): the reference above is ours, and
-     * the analyzer loses count of it in the calls it does not see into. */
+    /* NOLINTBEGIN(clang-analyzer-unix.Malloc): the reference above keeps the
+     * watch alive, but the analyzer does not see that. */
     end_watch(watch);
     hf_call_abandon(&watch->call);
     drop_push_reference(watch);
@@ -223,8 +222,8 @@ static void queue_event(struct hf_watch *watch, const struct hf_event *event)
     watch->queued++;
 }
 
-/* One event a run, so that other callbacks have their turn. What is queued
- * comes before the mark: it was dropped after them. */
+/* Report one event per run, so that other callbacks are not delayed. DROPPED
+ * follows the queued events, because they are older than the gap. */
 static void run_watch_callback(struct hf_callback *callback)
 {
     struct hf_watch *watch = HF_CONTAINER(callback, struct hf_watch, callback);
@@ -253,7 +252,7 @@ static void run_watch_callback(struct hf_callback *callback)
     unref_watch(watch);
 }
 
-/* ---- Pushes and answers -------------------------------------------------*/
+/* ---- Events and answers from the strategy -------------------------------*/
 
 static struct hf_watch *find_client_watch(const struct hf_client *client,
                                           uint64_t number)
@@ -297,7 +296,7 @@ static void on_watch_settled(struct hf_call *call)
     enum hf_err err = call->request.answer.result.err;
 
     watch->references++;
-    HF_ASSERT(watch->references > 1); /* ours, and what kept it alive */
+    HF_ASSERT(watch->references > 1); /* an open call keeps the watch alive */
     if (call->request.kind == HF_REQUEST_UNWATCH)
         drop_push_reference(watch);
     else if (watch->purpose != HF_WATCH_EVENTS)
@@ -307,7 +306,7 @@ static void on_watch_settled(struct hf_call *call)
     unref_watch(watch);
 }
 
-/* ---- What the user calls ------------------------------------------------*/
+/* ---- Public functions ---------------------------------------------------*/
 
 enum hf_err hf_watch_open_start(struct hf_client *client, struct hf_key prefix,
                                 const struct hf_watch_opts *opts,
@@ -329,7 +328,8 @@ enum hf_err hf_watch_open_start(struct hf_client *client, struct hf_key prefix,
     if (!err)
         err = hf_options_watch(&checked, opts, &error);
     if (!err && !(client->caps & HF_CAP_WATCH))
-        err = hf_error_set(&error, HF_EUNSUPPORTED, "%s: cannot watch",
+        err = hf_error_set(&error, HF_EUNSUPPORTED,
+                           "the strategy %s: does not support watches",
                            client->strategy->scheme);
     if (err)
         hf_client_fail(client, err, "%s", error.text);
@@ -348,7 +348,8 @@ enum hf_err hf_watch_open_start(struct hf_client *client, struct hf_key prefix,
     return err;
 }
 
-/* Who blocks has no event loop: its callbacks want a thread. */
+/* A program that makes blocking calls has no event loop, so the callbacks of
+ * the watch need a thread. */
 static enum hf_err ensure_watch_driver(struct hf_client *client)
 {
     enum hf_err err = hf_client_enter(client);
@@ -386,7 +387,8 @@ void hf_watch_close(struct hf_watch *watch)
         return;
     end_watch(watch);
     hf_loop_await_callback(client, &watch->callback);
-    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): this is the user's own. */
+    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): drops the user's
+     * reference. */
     unref_watch(watch);
     hf_client_leave(client);
 }

@@ -1,12 +1,12 @@
-/* watch.h - what a client is told of: one registration with the strategy.
+/* watch.h - a subscription to the events of a key or a prefix.
  *
- * A watch of the user's queues copies of what is pushed until its callback has
- * taken them; over HF_WATCH_QUEUE_MAX, or without memory, the newest are
- * dropped and one DROPPED event marks the place. A wait for a key's state is
- * registered in the same way, and hears of events in wait.c.
+ * A watch that the user has opened queues copies of the events for its
+ * callback. If HF_WATCH_QUEUE_MAX are queued, or memory is short, it drops new
+ * events and reports one DROPPED event in their place. hf_wait_held() and
+ * hf_wait_free() use a watch too; its events go to wait.c.
  *
- * It lives until the strategy pushes no more, and the user has freed its own.
- * With the client's mutex held throughout. */
+ * The strategy holds one reference until UNWATCH is answered, the user holds
+ * one until hf_watch_close(). All functions require the client's mutex. */
 #ifndef HF_CLIENT_WATCH_H
 #define HF_CLIENT_WATCH_H
 
@@ -15,63 +15,65 @@
 #include "client/operation.h"
 #include "client/wait.h"
 
-/* What it is for: the user's own, or a wait. */
 enum hf_watch_purpose {
-    HF_WATCH_EVENTS,
+    HF_WATCH_EVENTS, /* hf_watch_open() */
     HF_WATCH_WAIT_HELD,
     HF_WATCH_WAIT_FREE
 };
 
 struct hf_watch {
     struct hf_client *client;
-    struct hf_dlist link; /* in the client */
-    struct hf_call call;  /* WATCH, READ, UNWATCH in turn */
-    uint64_t number;
+    struct hf_dlist link; /* in client->watches, while `pushing` */
+    struct hf_call call;  /* for WATCH, READ and UNWATCH, one at a time */
+    uint64_t number;      /* identifies the watch to the strategy */
     unsigned references;
     enum hf_watch_purpose purpose;
-    bool pushing; /* the strategy may push: it holds a reference */
-    bool ended;   /* nothing is told any more */
+    bool pushing; /* the strategy may push events; it has a reference */
+    bool ended;   /* no event is reported any more */
 
-    /* The user's own. */
+    /* HF_WATCH_EVENTS only. */
     uint32_t kinds;
     hf_watch_fn *each;
     void *each_arg;
-    struct hf_dlist queue;
+    struct hf_dlist queue; /* struct queued_event */
     size_t queued;
-    uint64_t dropped; /* first index after what is missing; 0: nothing is */
+    uint64_t dropped; /* the first index after the gap; 0: no gap */
     struct hf_callback callback;
-    struct hf_watch **out;
+    struct hf_watch **out; /* where hf_watch_open() returns the watch */
 
-    struct hf_wait wait;
+    struct hf_wait wait; /* the other purposes only */
 
-    struct hf_future *opening; /* who waits for it */
+    struct hf_future *opening; /* gets the result of the opening or the wait;
+                                  NULL when it has */
     size_t key_size;
     uint8_t key[];
 };
 
-/* Make one that answers a future, which the listener gets; nothing is sent
- * yet. HF_ENOMEM, HF_ELIMIT. */
+/* Create a watch and its future, which goes to `listener`. Nothing is sent yet.
+ * HF_ENOMEM, HF_ELIMIT. */
 enum hf_err hf_watch_new(struct hf_client *client, struct hf_key key,
                          enum hf_watch_purpose purpose,
                          struct hf_listener listener,
                          struct hf_watch **new_watch);
 
-/* Send a request of this kind for its key; no other is open. */
+/* Send WATCH, READ or UNWATCH. The call must not be open. */
 void hf_watch_send(struct hf_watch *watch, enum hf_request_kind kind);
 
-/* The opening, or the whole wait, is over: answer the future. What failed, and
- * a wait in any case, is told nothing more. `cause` may be NULL. */
+/* Complete the opening of a watch, or a wait. A wait ends with this, and so
+ * does a watch that could not be opened. `cause` may be NULL. */
 void hf_watch_answer(struct hf_watch *watch, enum hf_err err,
                      const char *cause);
 
-/* Its key, or prefix; borrowed. */
+/* The key or prefix; borrowed. */
 struct hf_key hf_watch_key(const struct hf_watch *watch);
 
-/* hf_host_ops.event: a push has come. */
+/* hf_host_ops.event */
 void hf_watch_on_event(struct hf_host *host, const struct hf_push_event *push);
 
-/* The client closes. */
+/* The client is closing: end the watch without an UNWATCH. */
 void hf_watch_abort(struct hf_watch *watch);
+
+/* The watch of a link in client->watches. */
 struct hf_watch *hf_watch_of(struct hf_dlist *link);
 
 #endif

@@ -44,7 +44,7 @@ void hf_withdrawal_start(struct hf_client *client, struct hf_key key,
         .nonce = *nonce,
     };
     hf_call_start(&withdrawal->call, until);
-    /* Nobody waits for the answer, so nobody may be there to ask again. */
+    /* No caller waits for the answer, so a retry needs a thread. */
     if (!withdrawal->call.request.answered)
         (void)hf_background_ensure(client);
 }

@@ -1,9 +1,10 @@
-/* withdrawal.h - taking a claim back, behind the caller's back.
+/* withdrawal.h - canceling a claim in the background.
  *
- * Nobody waits for it: a call was answered in doubt, a held handle was freed,
- * a client closes. The nonce is canceled, whether it waits or holds, and this
- * is repeated until it is confirmed or, where the lease ends the claim anyway,
- * until that must have happened. */
+ * Used if the caller does not wait for the cancellation: a claim was completed
+ * with HF_EINDOUBT, a held handle was freed, or the client is closing. A CANCEL
+ * ends the nonce whether it is queued or holds the key. It is repeated until it
+ * is confirmed, or until the lease of the claim has expired in any case. All
+ * functions require the client's mutex. */
 #ifndef HF_CLIENT_WITHDRAWAL_H
 #define HF_CLIENT_WITHDRAWAL_H
 
@@ -11,17 +12,18 @@
 #include "client/call.h"
 
 struct hf_withdrawal {
-    struct hf_dlist link; /* in the client */
+    struct hf_dlist link; /* in client->withdrawals */
     struct hf_call call;
     size_t key_size;
     uint8_t key[];
 };
 
-/* Without memory there is no withdrawal: the lease ends the claim. */
+/* Cancel the claim with `nonce`, and retry until `until`. Without memory this
+ * does nothing: then a held lock ends when its lease expires. */
 void hf_withdrawal_start(struct hf_client *client, struct hf_key key,
                          const struct hf_nonce *nonce, hf_time until);
 
-/* Drop one that is still open: the client goes. */
+/* Free a withdrawal, which may be open. */
 void hf_withdrawal_free(struct hf_withdrawal *withdrawal);
 
 #endif

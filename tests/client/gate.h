@@ -1,4 +1,4 @@
-/* gate.h - a callback that stays inside until the case opens the gate. */
+/* gate.h - a callback that blocks until the test opens a gate. */
 #ifndef HF_TESTS_CLIENT_GATE_H
 #define HF_TESTS_CLIENT_GATE_H
 
@@ -7,23 +7,23 @@
 #include "client/one_client.h"
 
 static pthread_mutex_t gate_mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t gate_moved = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t gate_changed = PTHREAD_COND_INITIALIZER;
 static bool gate_open;
-static bool gate_reached;
+static bool gate_reached; /* the callback is blocked */
 
-static void set_gate(bool *what)
+static void set_gate(bool *flag)
 {
     pthread_mutex_lock(&gate_mutex);
-    *what = true;
-    pthread_cond_broadcast(&gate_moved);
+    *flag = true;
+    pthread_cond_broadcast(&gate_changed);
     pthread_mutex_unlock(&gate_mutex);
 }
 
-static void wait_for(const bool *what)
+static void wait_for(const bool *flag)
 {
     pthread_mutex_lock(&gate_mutex);
-    while (!*what)
-        pthread_cond_wait(&gate_moved, &gate_mutex);
+    while (!*flag)
+        pthread_cond_wait(&gate_changed, &gate_mutex);
     pthread_mutex_unlock(&gate_mutex);
 }
 
@@ -51,7 +51,7 @@ static inline void leave_stuck_callback(void)
     hf_info_fini(&stuck_info);
 }
 
-/* A thread that opens it, after a while. */
+/* A thread that opens the gate after 50 ms. */
 static inline void *open_gate_main(void *arg)
 {
     sleep_ms(50);

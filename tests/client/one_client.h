@@ -1,5 +1,6 @@
-/* one_client.h - the fixture of cases with one client of a memory: store, in
- * real time: driven by its callers, or by threads of its own. */
+/* one_client.h - a fixture with one client of a memory: store, in real time.
+ * The client is driven by its callers (open_client), or by background threads
+ * (open_background). */
 #ifndef HF_TESTS_CLIENT_ONE_CLIENT_H
 #define HF_TESTS_CLIENT_ONE_CLIENT_H
 

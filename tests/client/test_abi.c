@@ -1,5 +1,5 @@
-/* Programs and libraries of different releases: what they exchange has the
- * layout that was released, and grows only as holdfast.h says. */
+/* Programs and libraries of different releases work together: public structs
+ * keep their layout, and grow only as holdfast.h describes. */
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,8 +9,9 @@
 
 /* ---- Layout -------------------------------------------------------------
  *
- * Of machines with 64-bit pointers. A number here may never change; a new
- * option adds a line, and a new member of the others takes a reserved word. */
+ * For machines with 64-bit pointers. The numbers must never change. A new
+ * option adds a line; a new member of another struct replaces a reserved
+ * word. */
 
 #define AT(type, member, offset)                                               \
     _Static_assert(sizeof(void *) != 8 ||                                      \
@@ -77,7 +78,8 @@ AT(hf_watch_opts, kinds, 16);
 
 /* ---- A newer program ----------------------------------------------------*/
 
-/* Option structs with members that this library does not know. */
+/* Option structs of a later header, with members that this library does not
+ * know. */
 struct newer_client_opts {
     struct hf_client_opts known;
     uint64_t later;
@@ -114,7 +116,7 @@ static struct hf_client *open_client(void)
     return client;
 }
 
-static void unknown_options_are_accepted_at_zero(void **state)
+static void unknown_options_are_accepted_if_zero(void **state)
 {
     struct newer_client_opts client_opts;
     struct newer_lock_opts lock_opts;
@@ -160,7 +162,7 @@ static void unknown_lock_options_are_refused_when_set(void **state)
     assert_null(lock);
     assert_int_equal(error.code, HF_EUNSUPPORTED);
     expect_text(error.text, "hf_lock_opts");
-    expect_text(error.text, "too old");
+    expect_text(error.text, "does not know it");
     expect_text(error.text, hf_version());
     assert_int_equal(hf_lock_opts_set_default(&opts.known), HF_EUNSUPPORTED);
     assert_int_equal(hf_close(client, 1000), HF_OK);
@@ -215,8 +217,8 @@ static void missing_options_have_their_defaults(void **state)
     assert_int_equal(hf_close(client, 1000), HF_OK);
 }
 
-/* The pointer to the error may be garbage, too. */
-static void sizes_that_no_header_has_are_refused(void **state)
+/* The struct is not initialized, so opts.error must not be used either. */
+static void invalid_sizes_are_refused(void **state)
 {
     const size_t sizes[] = {0, 3, sizeof(size_t) - 1, 4097, SIZE_MAX};
     struct hf_client *client = open_client();
@@ -307,11 +309,11 @@ static void reserved_words_are_zero(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test(unknown_options_are_accepted_at_zero),
+        cmocka_unit_test(unknown_options_are_accepted_if_zero),
         cmocka_unit_test(unknown_lock_options_are_refused_when_set),
         cmocka_unit_test(unknown_client_and_watch_options_are_refused_when_set),
         cmocka_unit_test(missing_options_have_their_defaults),
-        cmocka_unit_test(sizes_that_no_header_has_are_refused),
+        cmocka_unit_test(invalid_sizes_are_refused),
         cmocka_unit_test(reserved_words_are_zero),
     };
 

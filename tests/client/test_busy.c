@@ -1,12 +1,11 @@
-/* A client that is never idle: more events than it can report, callbacks that
- * take their time. */
+/* A busy client: more events than it can report, and slow callbacks. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
 #include "client/gate.h"
 
-/* ---- More events than can be reported -----------------------------------*/
+/* ---- A flood of events --------------------------------------------------*/
 
 enum {
     PRODUCERS = 2,
@@ -19,7 +18,7 @@ static pthread_t producers[PRODUCERS];
 static struct hf_watch *watches[WATCHES];
 static atomic_uint seen[WATCHES];
 
-/* Take and release a key for as long as the test runs. */
+/* Acquire and release a key until the test ends. */
 static void *producer_main(void *arg)
 {
     struct hf_client *own;
@@ -75,13 +74,13 @@ static void watch_everything(void)
                          HF_OK);
 }
 
-static void free_watches(void)
+static void close_watches(void)
 {
     for (unsigned i = 0; i < WATCHES; i++)
         hf_watch_close(watches[i]);
 }
 
-/* The producers stop only after every watch has had its share. */
+/* The producers stop only after every watch has got events. */
 static void every_watch_is_served_in_a_flood(void **state)
 {
     (void)state;
@@ -92,10 +91,10 @@ static void every_watch_is_served_in_a_flood(void **state)
             sleep_ms(1);
     }
     stop_producers();
-    free_watches();
+    close_watches();
 }
 
-/* The lease ends unless it is renewed while events pour in. */
+/* The lock is lost unless it is renewed during the flood. */
 static void a_lock_is_renewed_in_a_flood(void **state)
 {
     struct hf_lock_opts opts;
@@ -120,11 +119,11 @@ static void a_lock_is_renewed_in_a_flood(void **state)
     stop_producers();
     assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
-    free_watches();
+    close_watches();
 }
 
 /* The producers stop only after hf_close() has returned. */
-static void closing_ends_in_a_flood(void **state)
+static void closing_returns_in_a_flood(void **state)
 {
     (void)state;
     watch_everything();
@@ -133,10 +132,10 @@ static void closing_ends_in_a_flood(void **state)
         sleep_ms(1);
     (void)hf_close(client, 100);
     stop_producers();
-    free_watches();
+    close_watches();
 }
 
-/* ---- Callbacks that take their time -------------------------------------*/
+/* ---- Slow callbacks -----------------------------------------------------*/
 
 static void a_lock_is_renewed_while_a_callback_is_stuck(void **state)
 {
@@ -174,14 +173,15 @@ static void count_lost(struct hf_lock *lock, enum hf_lock_event event,
         atomic_fetch_add(&lost, 1);
 }
 
-static void count_done(enum hf_err err, void *arg)
+/* Store 1 plus the number of losses that were reported before. */
+static void note_losses(enum hf_err err, void *arg)
 {
     (void)err;
     atomic_store((atomic_uint *)arg, 1 + atomic_load(&lost));
 }
 
-/* The loss is recorded, with its reason, before its callback can run; and that
- * callback runs before the other one that waits. */
+/* hf_lock_error() and hf_lock_state() report the loss before its callback can
+ * run. That callback then runs before one that was queued earlier. */
 static void a_loss_is_recorded_while_a_callback_is_stuck(void **state)
 {
     static atomic_uint lost_before;
@@ -197,7 +197,7 @@ static void a_loss_is_recorded_while_a_callback_is_stuck(void **state)
     assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_OK);
     enter_stuck_callback();
     assert_int_equal(hf_read_start(client, hf_key_of("any"), HF_LOCAL, &info,
-                                   count_done, &lost_before, NULL),
+                                   note_losses, &lost_before, NULL),
                      HF_OK);
     do {
         sleep_ms(1);
@@ -214,22 +214,22 @@ static void a_loss_is_recorded_while_a_callback_is_stuck(void **state)
     hf_lock_free(lock);
 }
 
-/* What a callback has started is sent, though it does not return. */
-static void start_and_stay(enum hf_err err, void *arg)
+/* A request that a callback has started is sent before the callback returns. */
+static void release_and_block(enum hf_err err, void *arg)
 {
     if (hf_release_start(arg, NULL, NULL, NULL))
         atomic_fetch_add(&failures, 1);
     stuck(err, NULL);
 }
 
-static void a_stuck_callback_holds_up_no_request(void **state)
+static void a_stuck_callback_delays_no_request(void **state)
 {
     struct hf_lock *first, *second;
 
     (void)state;
     assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &first), HF_OK);
     assert_int_equal(hf_read_start(client, hf_key_of("any"), HF_LOCAL,
-                                   &stuck_info, start_and_stay, first, NULL),
+                                   &stuck_info, release_and_block, first, NULL),
                      HF_OK);
     wait_for(&gate_reached);
     assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &second), HF_OK);
@@ -240,9 +240,9 @@ static void a_stuck_callback_holds_up_no_request(void **state)
     assert_int_equal(failures, 0);
 }
 
-/* hf_close() waits for a callback that runs until its deadline and no longer;
- * the callbacks behind it run when it returns. */
-static void closing_leaves_a_stuck_callback(void **state)
+/* hf_close() waits for a running callback, but not beyond its deadline. The
+ * queued callbacks run when the first one returns. */
+static void closing_leaves_a_stuck_callback_at_its_deadline(void **state)
 {
     static atomic_uint answered;
     struct hf_info info;
@@ -252,7 +252,7 @@ static void closing_leaves_a_stuck_callback(void **state)
     assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
     enter_stuck_callback();
     assert_int_equal(hf_read_start(client, hf_key_of("any"), HF_LOCAL, &info,
-                                   count_done, &answered, NULL),
+                                   note_losses, &answered, NULL),
                      HF_OK);
     assert_int_equal(hf_close(client, 200), HF_OK);
     assert_int_equal(hf_lock_state(lock), HF_LOCK_IDLE);
@@ -264,12 +264,12 @@ static void closing_leaves_a_stuck_callback(void **state)
     hf_lock_free(lock);
 }
 
-/* ---- Freeing what a callback uses ---------------------------------------*/
+/* ---- Freeing handles that have callbacks --------------------------------*/
 
 static atomic_bool returned;
 
-static void stuck_on_event(struct hf_lock *lock, enum hf_lock_event event,
-                           void *arg)
+static void block_lock_event(struct hf_lock *lock, enum hf_lock_event event,
+                             void *arg)
 {
     (void)lock;
     (void)event;
@@ -278,7 +278,7 @@ static void stuck_on_event(struct hf_lock *lock, enum hf_lock_event event,
     atomic_store(&returned, true);
 }
 
-static void stuck_on_change(const struct hf_event *event, void *arg)
+static void block_watch_event(const struct hf_event *event, void *arg)
 {
     (void)event;
     stuck(HF_OK, arg);
@@ -296,7 +296,7 @@ static void freeing_a_lock_waits_for_its_callback(void **state)
     (void)state;
     hf_lock_opts_init(&opts);
     opts.ttl_ms = 20;
-    opts.on_event = stuck_on_event;
+    opts.on_event = block_lock_event;
     assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_OK);
     wait_for(&gate_reached);
     assert_int_equal(pthread_create(&thread, NULL, open_gate_main, NULL), 0);
@@ -312,8 +312,8 @@ static void freeing_a_watch_waits_for_its_callback(void **state)
     pthread_t thread;
 
     (void)state;
-    assert_int_equal(hf_watch_open(client, hf_key_of(""), NULL, stuck_on_change,
-                                   NULL, &watch),
+    assert_int_equal(hf_watch_open(client, hf_key_of(""), NULL,
+                                   block_watch_event, NULL, &watch),
                      HF_OK);
     assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
     wait_for(&gate_reached);
@@ -365,9 +365,9 @@ static void *future_wait_main(void *arg)
     return NULL;
 }
 
-/* Threads that wait for a future hear the answer, though its own callback has
- * freed it before they run. */
-static void a_future_may_be_freed_while_others_wait(void **state)
+/* Threads that wait for a future get its result even if its callback has freed
+ * it before they run. */
+static void a_future_may_be_freed_while_threads_wait(void **state)
 {
     struct hf_lock *held, *lock = NULL;
     pthread_t threads[8];
@@ -397,20 +397,20 @@ int main(void)
     const struct CMUnitTest cases[] = {
         CASE(every_watch_is_served_in_a_flood, open_background, close_client),
         CASE(a_lock_is_renewed_in_a_flood, open_background, close_client),
-        CASE(closing_ends_in_a_flood, open_background, NULL),
+        CASE(closing_returns_in_a_flood, open_background, NULL),
         CASE(a_lock_is_renewed_while_a_callback_is_stuck, open_background,
              close_client),
         CASE(a_loss_is_recorded_while_a_callback_is_stuck, open_background,
              close_client),
-        CASE(a_stuck_callback_holds_up_no_request, open_background,
-             close_client),
-        CASE(closing_leaves_a_stuck_callback, open_background, NULL),
+        CASE(a_stuck_callback_delays_no_request, open_background, close_client),
+        CASE(closing_leaves_a_stuck_callback_at_its_deadline, open_background,
+             NULL),
         CASE(freeing_a_lock_waits_for_its_callback, open_background,
              close_client),
         CASE(freeing_a_watch_waits_for_its_callback, open_background,
              close_client),
         CASE(a_callback_may_free_its_own_handle, open_background, close_client),
-        CASE(a_future_may_be_freed_while_others_wait, open_background,
+        CASE(a_future_may_be_freed_while_threads_wait, open_background,
              close_client),
     };
 

@@ -1,5 +1,5 @@
-/* What a callback may rely on: each loss is reported once, and nothing calls
- * back after the call that gave the callback has ended. */
+/* What callbacks can rely on: each loss is reported once, and no callback runs
+ * after the call that it belongs to has returned. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -33,7 +33,7 @@ static struct hf_lock_opts short_lease(void)
     return opts;
 }
 
-static void take_and_lose(struct hf_lock **lock)
+static void acquire_and_lose(struct hf_lock **lock)
 {
     struct hf_lock_opts opts = short_lease();
 
@@ -42,14 +42,14 @@ static void take_and_lose(struct hf_lock **lock)
         sleep_ms(1);
 }
 
-/* The only thread that can report the loss is in another callback. */
+/* LOST cannot be reported while another callback is stuck. */
 static void lose_unreported(struct hf_lock **lock)
 {
     enter_stuck_callback();
-    take_and_lose(lock);
+    acquire_and_lose(lock);
 }
 
-static void a_claim_follows_the_report_of_the_last_loss(void **state)
+static void a_claim_waits_for_the_report_of_the_previous_loss(void **state)
 {
     struct hf_lock *lock;
     pthread_t thread;
@@ -67,9 +67,9 @@ static void a_claim_follows_the_report_of_the_last_loss(void **state)
     hf_info_fini(&stuck_info);
 }
 
-/* Such a claim can be canceled and can time out, and the handle claim again:
- * the loss is still reported, once. */
-static void a_claim_ends_before_the_report_of_the_last_loss(void **state)
+/* A claim that waits for the report can be canceled, and the next one can time
+ * out. The loss is still reported exactly once. */
+static void a_deferred_claim_can_be_canceled_or_time_out(void **state)
 {
     struct hf_future *future;
     struct hf_lock *lock;
@@ -132,7 +132,7 @@ static void start_list(pthread_t *thread, struct hf_lock *locks[2],
     wait_for(&gate_reached);
 }
 
-static void an_interrupted_list_calls_back_no_more(void **state)
+static void an_interrupted_list_stops_calling_back(void **state)
 {
     struct hf_lock *locks[2];
     pthread_t thread;
@@ -144,15 +144,15 @@ static void an_interrupted_list_calls_back_no_more(void **state)
     sleep_ms(100);
     set_gate(&gate_open);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_true(err == HF_EINTR || err == HF_OK); /* it came late */
+    assert_true(err == HF_EINTR || err == HF_OK); /* OK: it was too late */
     sleep_ms(100);
     assert_int_equal(failures, 0);
     hf_lock_free(locks[0]);
     hf_lock_free(locks[1]);
 }
 
-/* The future is answered when the call that is running has returned. */
-static void a_canceled_list_calls_back_no_more(void **state)
+/* The future is done when the running callback has returned. */
+static void a_canceled_list_stops_calling_back(void **state)
 {
     struct hf_lock *locks[2];
     struct hf_future *future;
@@ -177,7 +177,7 @@ static void a_canceled_list_calls_back_no_more(void **state)
     hf_lock_free(locks[1]);
 }
 
-static void a_closed_list_calls_back_no_more(void **state)
+static void a_closed_list_stops_calling_back(void **state)
 {
     struct hf_lock *locks[2];
     pthread_t thread;
@@ -195,7 +195,7 @@ static void a_closed_list_calls_back_no_more(void **state)
     hf_lock_free(locks[1]);
 }
 
-/* ---- Claims that fail ---------------------------------------------------*/
+/* ---- Failed claims ------------------------------------------------------*/
 
 static atomic_bool event_returned;
 
@@ -210,8 +210,9 @@ static void stay_in_event(struct hf_lock *lock, enum hf_lock_event event,
     atomic_store(&event_returned, true);
 }
 
-/* There is no handle whose hf_lock_free() could wait for the callback. */
-static void a_refused_lock_has_left_its_callback(void **state)
+/* The user gets no handle for hf_lock_free(), so hf_acquire() itself waits for
+ * the callback. */
+static void a_refused_lock_waits_for_its_callback(void **state)
 {
     struct hf_lock_opts opts;
     struct hf_lock *held, *lock;
@@ -235,15 +236,15 @@ int main(void)
 #define CASE(name, open, close)                                                \
     cmocka_unit_test_setup_teardown(name, open, close)
     const struct CMUnitTest cases[] = {
-        CASE(a_claim_follows_the_report_of_the_last_loss, open_background,
+        CASE(a_claim_waits_for_the_report_of_the_previous_loss, open_background,
              close_client),
-        CASE(a_claim_ends_before_the_report_of_the_last_loss, open_background,
+        CASE(a_deferred_claim_can_be_canceled_or_time_out, open_background,
              close_client),
-        CASE(an_interrupted_list_calls_back_no_more, open_background,
+        CASE(an_interrupted_list_stops_calling_back, open_background,
              close_client),
-        CASE(a_canceled_list_calls_back_no_more, open_background, close_client),
-        CASE(a_closed_list_calls_back_no_more, open_background, NULL),
-        CASE(a_refused_lock_has_left_its_callback, open_background,
+        CASE(a_canceled_list_stops_calling_back, open_background, close_client),
+        CASE(a_closed_list_stops_calling_back, open_background, NULL),
+        CASE(a_refused_lock_waits_for_its_callback, open_background,
              close_client),
     };
 

@@ -1,13 +1,13 @@
-/* Taking a lock and giving it back over a network that fails on cue. */
+/* Acquiring and releasing a lock over a network that fails on cue. */
 #include <stdio.h>
 
 #include "base/limits.h"
 #include "client/drift.h"
 #include "client/two_clients.h"
 
-static struct hf_future *begin_lock(struct hf_client *client,
-                                    const struct hf_lock_opts *opts,
-                                    struct hf_lock **lock)
+static struct hf_future *start_acquire(struct hf_client *client,
+                                       const struct hf_lock_opts *opts,
+                                       struct hf_lock **lock)
 {
     struct hf_future *future;
 
@@ -17,7 +17,7 @@ static struct hf_future *begin_lock(struct hf_client *client,
     return future;
 }
 
-static struct hf_future *begin_unlock(struct hf_lock *lock)
+static struct hf_future *start_release(struct hf_lock *lock)
 {
     struct hf_future *future;
 
@@ -30,9 +30,9 @@ static bool is_done(const struct hf_future *future)
     return hf_future_done(future, NULL);
 }
 
-/* ---- A limit from the claim on ------------------------------------------*/
+/* ---- ttl_includes_wait --------------------------------------------------*/
 
-static void a_limit_from_the_claim_includes_the_wait(void **state)
+static void ttl_includes_wait_counts_from_the_claim(void **state)
 {
     struct hf_lock_opts held = options(60000, 0);
     struct hf_lock_opts opts = options(3000, HF_FOREVER);
@@ -43,19 +43,19 @@ static void a_limit_from_the_claim_includes_the_wait(void **state)
     (void)state;
     opts.ttl_includes_wait = true;
     assert_int_equal(hf_world_lock(&world, a, "k", &held, &first), HF_OK);
-    future = begin_lock(b, &opts, &second);
+    future = start_acquire(b, &opts, &second);
     hf_world_run(&world, 1000);
     assert_int_equal(hf_world_unlock(&world, first), HF_OK);
     assert_int_equal(hf_world_wait(&world, future), HF_OK);
     assert_int_equal(hf_lock_deadline(second), claimed + 3000);
-    /* A renewal is asked for, and has no limit. */
+    /* The limit does not apply to hf_renew(). */
     assert_int_equal(hf_world_renew(&world, second, 0), HF_OK);
     assert_true(hf_lock_deadline(second) > claimed + 3000);
     hf_lock_free(first);
     hf_lock_free(second);
 }
 
-static void a_limit_from_the_claim_ends_the_wait(void **state)
+static void ttl_includes_wait_limits_the_wait(void **state)
 {
     struct hf_lock_opts held = options(60000, 0);
     struct hf_lock_opts opts = options(1000, HF_FOREVER);
@@ -74,7 +74,7 @@ static void a_limit_from_the_claim_ends_the_wait(void **state)
     hf_lock_free(first);
 }
 
-static void a_grant_that_comes_after_the_limit_is_given_back(void **state)
+static void a_grant_after_the_ttl_is_withdrawn(void **state)
 {
     struct hf_lock_opts opts = options(500, 0);
     struct hf_lock *lock;
@@ -83,15 +83,15 @@ static void a_grant_that_comes_after_the_limit_is_given_back(void **state)
     opts.ttl_includes_wait = true;
     hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_LOSE_ANSWER, 3, 0);
     hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_DELAY_ANSWER, 1, 600);
-    /* There was no wait that could have run out. */
+    /* Not HF_ETIMEDOUT: wait_ms is 0. */
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_EUNAVAIL);
     hf_world_run(&world, 1000);
     assert_false(hf_world_held(&world, "k", NULL));
 }
 
-/* ---- Answers that are lost ----------------------------------------------*/
+/* ---- Lost and late answers ----------------------------------------------*/
 
-static void a_lost_answer_is_asked_for_again_and_grants_once(void **state)
+static void a_lock_with_a_lost_answer_is_repeated_and_granted_once(void **state)
 {
     struct hf_lock_opts opts = options(10000, 0);
     struct hf_faulty *net = hf_faulty_of(a);
@@ -101,22 +101,22 @@ static void a_lost_answer_is_asked_for_again_and_grants_once(void **state)
 
     (void)state;
     hf_faulty_cue(net, HF_ON_LOCK, HF_LOSE_ANSWER, 2, 0);
-    future = begin_lock(a, &opts, &lock);
+    future = start_acquire(a, &opts, &lock);
     first = hf_faulty_last(net, HF_ON_LOCK);
     assert_int_equal(hf_world_wait(&world, future), HF_OK);
     assert_int_equal(hf_faulty_sent(net, HF_ON_LOCK), 3);
     last = hf_faulty_last(net, HF_ON_LOCK);
     assert_int_equal(last.sequence, first.sequence);
     assert_memory_equal(&last.nonce, &first.nonce, sizeof(first.nonce));
-    /* One grant, which one unlock ends. */
+    /* There is one grant: one release frees the key. */
     assert_int_equal(hf_world_unlock(&world, lock), HF_OK);
     assert_false(hf_world_held(&world, "k", NULL));
     hf_lock_free(lock);
 }
 
-/* The lease is as old as the first copy, not as the answer. */
-static void a_repeated_lock_is_renewed_where_less_than_its_ttl_is_left(
-    void **state)
+/* The lease started with the first copy of the request, so less than the ttl is
+ * left when the answer to the last copy arrives. */
+static void a_repeated_lock_is_renewed_before_it_is_reported(void **state)
 {
     struct hf_lock_opts opts = options(1000, 0);
     struct hf_faulty *net = hf_faulty_of(a);
@@ -136,7 +136,7 @@ static void a_repeated_lock_is_renewed_where_less_than_its_ttl_is_left(
     hf_lock_free(lock);
 }
 
-static void validity_counts_from_the_send_and_not_from_the_answer(void **state)
+static void validity_counts_from_the_request_not_from_the_answer(void **state)
 {
     struct hf_lock_opts opts = options(1000, 0);
     hf_time sent = world.now;
@@ -151,7 +151,7 @@ static void validity_counts_from_the_send_and_not_from_the_answer(void **state)
     hf_lock_free(lock);
 }
 
-static void a_lock_that_is_refused_by_all_is_surely_not_held(void **state)
+static void a_lock_that_was_never_sent_is_unavailable(void **state)
 {
     struct hf_lock_opts opts = options(10000, 0);
     struct hf_lock *lock = NULL;
@@ -164,25 +164,26 @@ static void a_lock_that_is_refused_by_all_is_surely_not_held(void **state)
     assert_true(hf_dlist_is_empty(&a->withdrawals));
 }
 
-static void one_attempt_in_doubt_makes_the_answer_in_doubt(void **state)
+static void one_attempt_in_doubt_makes_the_result_in_doubt(void **state)
 {
     struct hf_lock_opts opts = options(10000, 0);
     struct hf_lock *lock;
-    hf_time began = world.now;
+    hf_time started = world.now;
 
     (void)state;
     opts.timeout_ms = 1000;
     hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_LOSE_ANSWER, 1, 0);
     hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_REFUSE, 99, 0);
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_EINDOUBT);
-    assert_true(world.now - began <= 1000);
-    /* The withdrawal goes on behind, and reaches it. */
+    assert_true(world.now - started <= 1000);
+    /* The claim is withdrawn in the background. */
     hf_world_run(&world, 10);
     assert_false(hf_world_held(&world, "k", NULL));
 }
 
-/* HF_ENOMEM is not kept: the copy that is on its way would come true. */
-static void a_refusal_does_not_leave_a_copy_behind(void **state)
+/* The server does not keep the answer HF_ENOMEM for repeats, so a copy in
+ * flight could still be granted. */
+static void a_refused_lock_withdraws_its_delayed_copy(void **state)
 {
     struct hf_lock_opts opts = options(60000, 0);
     struct hf_lock *lock;
@@ -195,8 +196,8 @@ static void a_refusal_does_not_leave_a_copy_behind(void **state)
     assert_false(hf_world_held(&world, "k", NULL));
 }
 
-/* However late an answer is, it counts, and the server sees one copy. */
-static void a_slow_answer_counts(void **state)
+/* A slow answer is no reason to repeat the request. */
+static void a_slow_answer_is_accepted(void **state)
 {
     struct hf_lock_opts opts = options(60000, 0);
     struct hf_lock *lock;
@@ -215,7 +216,7 @@ static void a_slow_answer_counts(void **state)
     hf_lock_free(lock);
 }
 
-/* A call returns by its deadline, whatever becomes of its answer. */
+/* A call returns by its deadline. */
 static void an_answer_after_the_deadline_is_in_doubt(void **state)
 {
     struct hf_lock_opts opts = options(60000, 0);
@@ -229,7 +230,7 @@ static void an_answer_after_the_deadline_is_in_doubt(void **state)
     assert_int_equal(hf_faulty_sent(hf_faulty_of(a), HF_ON_LOCK), 1);
 }
 
-static void a_late_copy_after_the_unlock_makes_no_ghost(void **state)
+static void a_delayed_copy_of_a_released_lock_is_refused(void **state)
 {
     struct hf_lock_opts opts = options(60000, 0);
     struct hf_lock *lock;
@@ -245,7 +246,7 @@ static void a_late_copy_after_the_unlock_makes_no_ghost(void **state)
 
 /* ---- Waiting ------------------------------------------------------------*/
 
-static void a_lost_push_is_made_good(void **state)
+static void a_lost_push_is_recovered_by_polling(void **state)
 {
     struct hf_lock_opts opts = options(60000, 30000);
     struct hf_lock *first, *second;
@@ -253,7 +254,7 @@ static void a_lost_push_is_made_good(void **state)
 
     (void)state;
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
-    future = begin_lock(b, &opts, &second);
+    future = start_acquire(b, &opts, &second);
     hf_world_run(&world, 3000);
     hf_faulty_cue(hf_faulty_of(b), HF_ON_GRANT, HF_LOSE, 1, 0);
     assert_int_equal(hf_world_unlock(&world, first), HF_OK);
@@ -266,7 +267,7 @@ static void a_lost_push_is_made_good(void **state)
     hf_lock_free(second);
 }
 
-static void a_push_may_overtake_the_answer(void **state)
+static void a_push_before_the_answer_is_accepted(void **state)
 {
     struct hf_lock_opts opts = options(60000, 30000);
     struct hf_lock *first, *second;
@@ -276,7 +277,7 @@ static void a_push_may_overtake_the_answer(void **state)
     (void)state;
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
     hf_faulty_cue(hf_faulty_of(b), HF_ON_LOCK, HF_DELAY_ANSWER, 1, 4000);
-    future = begin_lock(b, &opts, &second);
+    future = start_acquire(b, &opts, &second);
     hf_world_run(&world, 100);
     released = world.now;
     assert_int_equal(hf_world_unlock(&world, first), HF_OK);
@@ -318,25 +319,25 @@ static void time_inside_a_busy_client_is_part_of_the_wait(void **state)
     hf_lock_free(lock);
 }
 
-static void a_wait_inside_a_busy_client_runs_out(void **state)
+static void a_wait_inside_a_busy_client_times_out(void **state)
 {
     struct hf_lock_opts opts = options(60000, 7000);
-    hf_time began = world.now;
+    hf_time started = world.now;
     struct hf_lock *lock;
 
     (void)state;
     fill_window(a);
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_ETIMEDOUT);
-    assert_int_equal(world.now, began + 7000);
-    opts.wait_ms = 0; /* tries once, and that has timeout_ms */
+    assert_int_equal(world.now, started + 7000);
+    opts.wait_ms = 0; /* then the call has timeout_ms */
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_EUNAVAIL);
-    assert_int_equal(world.now, began + 12000);
-    opts.wait_ms = 1; /* has no less */
+    assert_int_equal(world.now, started + 12000);
+    opts.wait_ms = 1; /* a short wait does not shorten timeout_ms */
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_ETIMEDOUT);
-    assert_int_equal(world.now, began + 17000);
+    assert_int_equal(world.now, started + 17000);
 }
 
-static void a_repeated_push_is_heard_once(void **state)
+static void a_repeated_push_is_ignored(void **state)
 {
     struct hf_lock_opts opts = options(60000, 30000);
     struct hf_lock *first, *second;
@@ -344,7 +345,7 @@ static void a_repeated_push_is_heard_once(void **state)
 
     (void)state;
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
-    future = begin_lock(b, &opts, &second);
+    future = start_acquire(b, &opts, &second);
     hf_faulty_cue(hf_faulty_of(b), HF_ON_GRANT, HF_REPEAT, 1, 300);
     assert_int_equal(hf_world_unlock(&world, first), HF_OK);
     assert_int_equal(hf_world_wait(&world, future), HF_OK);
@@ -355,10 +356,10 @@ static void a_repeated_push_is_heard_once(void **state)
     hf_lock_free(second);
 }
 
-static void a_wait_that_runs_out_leaves_the_line(void **state)
+static void a_wait_that_times_out_leaves_the_queue(void **state)
 {
     struct hf_lock_opts opts = options(60000, 700);
-    hf_time began = world.now;
+    hf_time started = world.now;
     struct hf_lock *first, *second = NULL;
     uint32_t waiters;
 
@@ -366,7 +367,7 @@ static void a_wait_that_runs_out_leaves_the_line(void **state)
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
     assert_int_equal(hf_world_lock(&world, b, "k", &opts, &second),
                      HF_ETIMEDOUT);
-    assert_int_equal(world.now - began, 700);
+    assert_int_equal(world.now - started, 700);
     assert_null(second);
     assert_true(hf_world_held(&world, "k", &waiters));
     assert_int_equal(waiters, 0);
@@ -395,25 +396,25 @@ static void a_withdrawal_whose_answer_is_lost_is_repeated(void **state)
     hf_lock_free(first);
 }
 
-static void an_unconfirmed_withdrawal_is_in_doubt_and_goes_on(void **state)
+static void an_unconfirmed_withdrawal_is_in_doubt_and_continues(void **state)
 {
     struct hf_lock_opts opts = options(500, 700);
     struct hf_lock *first, *second;
     struct hf_future *future;
     uint32_t waiters;
-    hf_time began;
+    hf_time started;
 
     (void)state;
     opts.renew = true;
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
-    began = world.now;
-    future = begin_lock(b, &opts, &second);
+    started = world.now;
+    future = start_acquire(b, &opts, &second);
     hf_world_run(&world, 10);
     hf_faulty_cut(hf_faulty_of(b), HF_CUT_SILENT);
     assert_int_equal(hf_world_wait(&world, future), HF_EINDOUBT);
-    assert_true(world.now - began <= 700 + 1000);
-    /* Long after its own lease would have ended it is still in line, and
-     * leaves it as soon as it can. */
+    assert_true(world.now - started <= 700 + 1000);
+    /* A queued claim does not expire with its lease: it is still queued, and is
+     * withdrawn when the network works again. */
     hf_world_run(&world, 20000);
     assert_true(hf_world_held(&world, "k", &waiters));
     assert_int_equal(waiters, 1);
@@ -425,8 +426,8 @@ static void an_unconfirmed_withdrawal_is_in_doubt_and_goes_on(void **state)
     hf_lock_free(first);
 }
 
-/* The grant and the end of the wait cross each other. */
-static void a_grant_that_raced_with_giving_up_is_given_back(void **state)
+/* The key is granted just before the wait times out; the push arrives after. */
+static void a_grant_that_races_with_the_timeout_is_withdrawn(void **state)
 {
     struct hf_lock_opts opts = options(60000, 700);
     struct hf_lock *first, *second;
@@ -434,7 +435,7 @@ static void a_grant_that_raced_with_giving_up_is_given_back(void **state)
 
     (void)state;
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
-    future = begin_lock(b, &opts, &second);
+    future = start_acquire(b, &opts, &second);
     hf_world_run(&world, 650);
     hf_faulty_cue(hf_faulty_of(b), HF_ON_GRANT, HF_DELAY, 1, 200);
     assert_int_equal(hf_world_unlock(&world, first), HF_OK);
@@ -445,7 +446,7 @@ static void a_grant_that_raced_with_giving_up_is_given_back(void **state)
     hf_lock_free(first);
 }
 
-static void a_release_wakes_the_next(void **state)
+static void a_release_grants_the_next_waiter(void **state)
 {
     struct hf_lock_opts opts = options(60000, HF_FOREVER);
     struct hf_lock *first, *second;
@@ -453,7 +454,7 @@ static void a_release_wakes_the_next(void **state)
 
     (void)state;
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
-    future = begin_lock(b, &opts, &second);
+    future = start_acquire(b, &opts, &second);
     hf_world_run(&world, 10);
     assert_int_equal(hf_world_unlock(&world, first), HF_OK);
     hf_world_run(&world, 0);
@@ -464,24 +465,23 @@ static void a_release_wakes_the_next(void **state)
     hf_lock_free(second);
 }
 
-static void an_expiry_wakes_the_next(void **state)
+static void an_expired_lease_grants_the_next_waiter(void **state)
 {
     struct hf_lock_opts opts = options(400, 5000);
     struct hf_lock *first, *second;
-    hf_time began = world.now;
+    hf_time started = world.now;
 
     (void)state;
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
     assert_int_equal(hf_world_lock(&world, b, "k", &opts, &second), HF_OK);
-    assert_true(world.now - began >= hf_drift_lease_ms(400));
-    assert_true(world.now - began <= hf_drift_lease_ms(400) + 50);
+    assert_true(world.now - started >= hf_drift_lease_ms(400));
+    assert_true(world.now - started <= hf_drift_lease_ms(400) + 50);
     assert_false(hf_lock_valid_for(first, 0));
     hf_lock_free(first);
     hf_lock_free(second);
 }
 
-/* A waiter whose client is gone is not granted the key. */
-static void a_waiter_of_a_closed_client_is_passed_over(void **state)
+static void a_waiter_of_a_closed_client_is_skipped(void **state)
 {
     struct hf_lock_opts opts = options(60000, HF_FOREVER);
     struct hf_lock *first, *second;
@@ -489,7 +489,7 @@ static void a_waiter_of_a_closed_client_is_passed_over(void **state)
 
     (void)state;
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
-    future = begin_lock(b, &opts, &second);
+    future = start_acquire(b, &opts, &second);
     hf_world_run(&world, 10);
     hf_faulty_cut(hf_faulty_of(b), HF_CUT_SILENT);
     assert_int_equal(hf_world_close(&world, b), HF_EINDOUBT);
@@ -499,7 +499,7 @@ static void a_waiter_of_a_closed_client_is_passed_over(void **state)
     hf_lock_free(first);
 }
 
-/* A grant that was long on its way is no longer what it was. */
+/* A part of the lease has passed when a delayed push arrives. */
 static void a_grant_with_an_old_anchor_is_renewed_first(void **state)
 {
     struct hf_lock_opts opts = options(2000, 30000);
@@ -509,7 +509,7 @@ static void a_grant_with_an_old_anchor_is_renewed_first(void **state)
 
     (void)state;
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
-    future = begin_lock(b, &opts, &second);
+    future = start_acquire(b, &opts, &second);
     hf_world_run(&world, 100);
     hf_faulty_cue(hf_faulty_of(b), HF_ON_GRANT, HF_DELAY, 1, 600);
     hf_faulty_cue(hf_faulty_of(b), HF_ON_RENEW, HF_DELAY_ANSWER, 1, 50);
@@ -533,7 +533,7 @@ static void a_grant_without_an_anchor_is_renewed_first(void **state)
 
     (void)state;
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
-    future = begin_lock(b, &opts, &second);
+    future = start_acquire(b, &opts, &second);
     hf_world_run(&world, 500);
     hf_faulty_cue(hf_faulty_of(b), HF_ON_GRANT, HF_HIDE_ANCHOR, 1, 0);
     assert_int_equal(hf_world_unlock(&world, first), HF_OK);
@@ -544,9 +544,9 @@ static void a_grant_without_an_anchor_is_renewed_first(void **state)
     hf_lock_free(second);
 }
 
-/* The re-check is on its way when the grant comes; it must not come true as a
- * second claim after the lease. */
-static void a_recheck_that_is_late_makes_no_ghost(void **state)
+/* A poll is in flight when the push arrives. The server must not execute it as
+ * a second claim after the lease has expired. */
+static void a_delayed_poll_is_refused_after_the_grant(void **state)
 {
     struct hf_lock_opts opts = options(300, 60000);
     struct hf_lock *first, *second;
@@ -556,7 +556,7 @@ static void a_recheck_that_is_late_makes_no_ghost(void **state)
     opts.renew = true;
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
     opts.renew = false;
-    future = begin_lock(b, &opts, &second);
+    future = start_acquire(b, &opts, &second);
     hf_world_run(&world, 1);
     hf_faulty_cue(hf_faulty_of(b), HF_ON_LOCK, HF_DELAY, 1, 5000);
     while (hf_faulty_sent(hf_faulty_of(b), HF_ON_LOCK) < 2)
@@ -569,9 +569,9 @@ static void a_recheck_that_is_late_makes_no_ghost(void **state)
     hf_lock_free(second);
 }
 
-/* ---- Cancelling and freeing ---------------------------------------------*/
+/* ---- Canceling and freeing ----------------------------------------------*/
 
-static void a_canceled_wait_leaves_the_line(void **state)
+static void a_canceled_wait_leaves_the_queue(void **state)
 {
     struct hf_lock_opts opts = options(60000, HF_FOREVER);
     struct hf_lock *first, *second = NULL;
@@ -580,7 +580,7 @@ static void a_canceled_wait_leaves_the_line(void **state)
 
     (void)state;
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &first), HF_OK);
-    future = begin_lock(b, &opts, &second);
+    future = start_acquire(b, &opts, &second);
     hf_world_run(&world, 10);
     hf_future_cancel(future);
     hf_future_cancel(future);
@@ -591,7 +591,7 @@ static void a_canceled_wait_leaves_the_line(void **state)
     hf_lock_free(first);
 }
 
-static void a_canceled_claim_is_given_back(void **state)
+static void a_canceled_claim_is_withdrawn(void **state)
 {
     struct hf_lock_opts opts = options(60000, 1000);
     struct hf_lock *lock = NULL;
@@ -599,7 +599,7 @@ static void a_canceled_claim_is_given_back(void **state)
 
     (void)state;
     hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_DELAY_ANSWER, 1, 100);
-    future = begin_lock(a, &opts, &lock);
+    future = start_acquire(a, &opts, &lock);
     assert_true(hf_world_held(&world, "k", NULL));
     hf_future_cancel(future);
     assert_int_equal(hf_world_wait(&world, future), HF_ECANCELED);
@@ -607,7 +607,7 @@ static void a_canceled_claim_is_given_back(void **state)
     assert_false(hf_world_held(&world, "k", NULL));
 }
 
-static void a_canceled_look_is_answered_so(void **state)
+static void a_canceled_read_and_wait_return_ecanceled(void **state)
 {
     struct hf_future *reading, *waiting;
     struct hf_info info;
@@ -642,23 +642,23 @@ static void a_canceled_renewal_is_in_doubt(void **state)
     hf_lock_free(lock);
 }
 
-static void a_freed_handle_gives_its_claim_back(void **state)
+static void freeing_a_handle_withdraws_its_claim(void **state)
 {
     struct hf_lock_opts opts = options(60000, HF_FOREVER);
-    struct hf_lock *held, *waiting, *asking, *idle;
+    struct hf_lock *held, *queued, *requesting, *idle;
     uint32_t waiters;
 
     (void)state;
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &held), HF_OK);
-    assert_int_equal(hf_lock_new(b, hf_key_of("k"), &opts, &waiting), HF_OK);
+    assert_int_equal(hf_lock_new(b, hf_key_of("k"), &opts, &queued), HF_OK);
     hf_world_run(&world, 10);
     hf_faulty_cue(hf_faulty_of(b), HF_ON_LOCK, HF_DELAY, 1, 100);
-    assert_int_equal(hf_lock_new(b, hf_key_of("k"), &opts, &asking), HF_OK);
+    assert_int_equal(hf_lock_new(b, hf_key_of("k"), &opts, &requesting), HF_OK);
     opts.idle = true;
     assert_int_equal(hf_lock_new(b, hf_key_of("k"), &opts, &idle), HF_OK);
     hf_lock_free(idle);
-    hf_lock_free(asking);
-    hf_lock_free(waiting);
+    hf_lock_free(requesting);
+    hf_lock_free(queued);
     hf_world_run(&world, 200);
     assert_true(hf_world_held(&world, "k", &waiters));
     assert_int_equal(waiters, 0);
@@ -666,7 +666,7 @@ static void a_freed_handle_gives_its_claim_back(void **state)
     assert_false(hf_world_held(&world, "k", NULL));
 }
 
-static void a_handle_freed_while_it_is_released_is_answered(void **state)
+static void a_handle_may_be_freed_during_its_release(void **state)
 {
     struct hf_lock_opts opts = options(60000, 0);
     struct hf_future *unlocking, *renewing;
@@ -676,14 +676,14 @@ static void a_handle_freed_while_it_is_released_is_answered(void **state)
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
     hf_faulty_cue(hf_faulty_of(a), HF_ON_ANY, HF_DELAY, 2, 100);
     assert_int_equal(hf_renew_start(lock, 0, NULL, NULL, &renewing), HF_OK);
-    unlocking = begin_unlock(lock);
+    unlocking = start_release(lock);
     hf_lock_free(lock);
     assert_int_equal(hf_world_wait(&world, unlocking), HF_OK);
     (void)hf_world_wait(&world, renewing);
     assert_false(hf_world_held(&world, "k", NULL));
 }
 
-/* ---- Giving back --------------------------------------------------------*/
+/* ---- Releasing ----------------------------------------------------------*/
 
 static void validity_ends_before_the_unlock_is_sent(void **state)
 {
@@ -694,7 +694,7 @@ static void validity_ends_before_the_unlock_is_sent(void **state)
     (void)state;
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
     hf_faulty_cue(hf_faulty_of(a), HF_ON_UNLOCK, HF_DELAY, 1, 100);
-    future = begin_unlock(lock);
+    future = start_release(lock);
     assert_false(hf_lock_valid_for(lock, 0));
     assert_int_equal(hf_lock_remaining_ms(lock), 0);
     assert_int_equal(hf_lock_state(lock), HF_LOCK_RELEASING);
@@ -703,7 +703,7 @@ static void validity_ends_before_the_unlock_is_sent(void **state)
     hf_lock_free(lock);
 }
 
-static void a_lost_answer_to_unlock_is_resolved(void **state)
+static void a_lost_answer_to_a_release_is_resolved(void **state)
 {
     struct hf_lock_opts opts = options(60000, 0);
     struct hf_lock *lock;
@@ -716,26 +716,26 @@ static void a_lost_answer_to_unlock_is_resolved(void **state)
     hf_lock_free(lock);
 }
 
-static void an_unlock_without_any_answer_is_in_doubt(void **state)
+static void a_release_without_an_answer_is_in_doubt(void **state)
 {
     struct hf_lock_opts opts = options(2000, 0);
     struct hf_lock *lock;
-    hf_time began;
+    hf_time started;
 
     (void)state;
     opts.timeout_ms = 800;
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
     hf_faulty_cut(hf_faulty_of(a), HF_CUT_SILENT);
-    began = world.now;
+    started = world.now;
     assert_int_equal(hf_world_unlock(&world, lock), HF_EINDOUBT);
-    assert_int_equal(world.now - began, 800);
+    assert_int_equal(world.now - started, 800);
     assert_int_equal(hf_lock_state(lock), HF_LOCK_IDLE);
     hf_world_run(&world, 2000);
     assert_false(hf_world_held(&world, "k", NULL));
     hf_lock_free(lock);
 }
 
-static void an_unlock_after_the_lease_says_so(void **state)
+static void a_release_after_the_lease_is_expired(void **state)
 {
     struct hf_lock_opts opts = options(500, 0);
     struct hf_lock *lock;
@@ -748,8 +748,9 @@ static void an_unlock_after_the_lease_says_so(void **state)
     hf_lock_free(lock);
 }
 
-/* Told that it is gone, it does not take a repeated answer for its own deed. */
-static void an_unlock_in_doubt_of_a_forced_lock_is_expired(void **state)
+/* The client knows that the lock is lost. A repeated CANCEL that finds nothing
+ * must not be reported as a successful release. */
+static void a_release_of_a_broken_lock_is_expired(void **state)
 {
     struct hf_lock_opts opts = options(60000, 0);
     struct hf_future *future;
@@ -768,7 +769,7 @@ static void an_unlock_in_doubt_of_a_forced_lock_is_expired(void **state)
     hf_lock_free(lock);
 }
 
-static void an_unlock_waits_for_the_claim_under_way(void **state)
+static void a_release_waits_for_the_pending_claim(void **state)
 {
     struct hf_lock_opts opts = options(60000, 1000);
     struct hf_future *claiming, *unlocking;
@@ -780,7 +781,7 @@ static void an_unlock_waits_for_the_claim_under_way(void **state)
     hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_DELAY, 1, 100);
     assert_int_equal(hf_lock_acquire_start(lock, NULL, NULL, &claiming), HF_OK);
     assert_int_equal(hf_lock_acquire_start(lock, NULL, NULL, NULL), HF_ESTATE);
-    unlocking = begin_unlock(lock);
+    unlocking = start_release(lock);
     assert_int_equal(hf_release_start(lock, NULL, NULL, NULL), HF_ESTATE);
     assert_int_equal(hf_world_wait(&world, claiming), HF_OK);
     assert_int_equal(hf_world_wait(&world, unlocking), HF_OK);
@@ -790,16 +791,16 @@ static void an_unlock_waits_for_the_claim_under_way(void **state)
 
 /* ---- The window ---------------------------------------------------------*/
 
-static unsigned settled_count;
+static unsigned done_count;
 
-static void count_settled(enum hf_err err, void *arg)
+static void count_done(enum hf_err err, void *arg)
 {
     (void)arg;
     assert_int_equal(err, HF_OK);
-    settled_count++;
+    done_count++;
 }
 
-static void a_call_over_the_window_is_parked_and_goes_on(void **state)
+static void a_call_beyond_the_window_is_parked_and_sent_later(void **state)
 {
     enum {
         OVER = HF_WINDOW_MAX + 50
@@ -814,14 +815,14 @@ static void a_call_over_the_window_is_parked_and_goes_on(void **state)
     for (unsigned i = 0; i < OVER; i++) {
         (void)snprintf(key, sizeof(key), "key-%u", i);
         assert_int_equal(hf_acquire_start(a, hf_key_of(key), &opts, &locks[i],
-                                          count_settled, NULL, NULL),
+                                          count_done, NULL, NULL),
                          HF_OK);
     }
     assert_int_equal(hf_faulty_sent(net, HF_ON_LOCK), HF_WINDOW_MAX);
     hf_world_run(&world, 49);
-    assert_int_equal(settled_count, 0);
+    assert_int_equal(done_count, 0);
     hf_world_run(&world, 51);
-    assert_int_equal(settled_count, OVER);
+    assert_int_equal(done_count, OVER);
     assert_int_equal(hf_faulty_sent(net, HF_ON_LOCK), OVER);
     for (unsigned i = 0; i < OVER; i++)
         hf_lock_free(locks[i]);
@@ -844,18 +845,18 @@ static void a_parked_call_that_was_never_sent_is_unavailable(void **state)
                                           NULL, NULL, NULL),
                          HF_OK);
     opts.timeout_ms = 300;
-    future = begin_lock(a, &opts, &late);
+    future = start_acquire(a, &opts, &late);
     assert_int_equal(hf_world_wait(&world, future), HF_EUNAVAIL);
     hf_faulty_cut(net, HF_CUT_NONE);
 }
 
-/* ---- Looking ------------------------------------------------------------*/
+/* ---- Waits for a key, and watches ---------------------------------------*/
 
 static void a_wait_for_a_key_survives_lost_events(void **state)
 {
     struct hf_lock_opts opts = options(60000, 0);
     struct hf_future *held, *freed;
-    enum hf_freed how = 0;
+    enum hf_freed reason = 0;
     struct hf_lock *lock;
     struct hf_info info;
 
@@ -871,37 +872,38 @@ static void a_wait_for_a_key_survives_lost_events(void **state)
     assert_int_equal(hf_world_wait(&world, held), HF_OK);
     assert_true(info.held);
     hf_info_fini(&info);
-    assert_int_equal(
-        hf_wait_free_start(b, hf_key_of("k"), 10000, &how, NULL, NULL, &freed),
-        HF_OK);
+    assert_int_equal(hf_wait_free_start(b, hf_key_of("k"), 10000, &reason, NULL,
+                                        NULL, &freed),
+                     HF_OK);
     hf_world_run(&world, 10);
     assert_int_equal(hf_world_unlock(&world, lock), HF_OK);
-    hf_world_run(&world, 3100); /* a READ, and the wait for its event */
+    hf_world_run(&world, 3100); /* the next READ, and the wait for its event */
     assert_true(is_done(freed));
     assert_int_equal(hf_world_wait(&world, freed), HF_OK);
-    assert_int_equal(how, HF_FREED_UNSEEN);
+    assert_int_equal(reason, HF_FREED_UNSEEN);
     hf_lock_free(lock);
 }
 
-/* Have b wait up to `wait_ms` until `k` is free, and a release it. b's READ
- * after a second is ahead of the event, which is `late_ms` on its way. */
+/* `b` waits up to `wait_ms` until "k" is free, and `a` releases it. The event
+ * is delayed by `late_ms`, so the READ of `b` after a second finds the key free
+ * before the event arrives. */
 static enum hf_freed wait_with_late_event(uint32_t wait_ms, uint32_t late_ms)
 {
     struct hf_lock_opts opts = options(60000, 0);
-    enum hf_freed how = 0;
+    enum hf_freed reason = 0;
     struct hf_future *freed;
     struct hf_lock *lock;
 
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
-    assert_int_equal(hf_wait_free_start(b, hf_key_of("k"), wait_ms, &how, NULL,
-                                        NULL, &freed),
+    assert_int_equal(hf_wait_free_start(b, hf_key_of("k"), wait_ms, &reason,
+                                        NULL, NULL, &freed),
                      HF_OK);
     hf_world_run(&world, 10);
     hf_faulty_cue(hf_faulty_of(b), HF_ON_EVENT, HF_DELAY, 1, late_ms);
     assert_int_equal(hf_world_unlock(&world, lock), HF_OK);
     assert_int_equal(hf_world_wait(&world, freed), HF_OK);
     hf_lock_free(lock);
-    return how;
+    return reason;
 }
 
 static void a_read_ahead_of_the_event_waits_for_it(void **state)
@@ -910,23 +912,24 @@ static void a_read_ahead_of_the_event_waits_for_it(void **state)
     assert_int_equal(wait_with_late_event(10000, 1500), HF_FREED_RELEASED);
 }
 
-/* The wait ends in time, and the key is known to be free. */
-static void a_key_seen_free_is_no_time_out(void **state)
+/* wait_ms passes before the event arrives, but a READ has found the key
+ * free. */
+static void a_key_seen_free_is_not_a_timeout(void **state)
 {
     (void)state;
     assert_int_equal(wait_with_late_event(1200, 1500), HF_FREED_UNSEEN);
 }
 
-static unsigned events_seen;
+static unsigned event_count;
 
-static void see_event(const struct hf_event *event, void *arg)
+static void count_event(const struct hf_event *event, void *arg)
 {
     (void)arg;
     (void)event;
-    events_seen++;
+    event_count++;
 }
 
-static void a_watch_whose_answer_was_lost_tells_each_event_once(void **state)
+static void a_watch_with_a_lost_answer_reports_each_event_once(void **state)
 {
     struct hf_lock_opts opts = options(60000, 0);
     struct hf_future *future;
@@ -935,14 +938,14 @@ static void a_watch_whose_answer_was_lost_tells_each_event_once(void **state)
 
     (void)state;
     hf_faulty_cue(hf_faulty_of(b), HF_ON_WATCH, HF_LOSE_ANSWER, 2, 0);
-    assert_int_equal(hf_watch_open_start(b, hf_key_of(""), NULL, see_event,
+    assert_int_equal(hf_watch_open_start(b, hf_key_of(""), NULL, count_event,
                                          NULL, &watch, NULL, NULL, &future),
                      HF_OK);
     assert_int_equal(hf_world_wait(&world, future), HF_OK);
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
     assert_int_equal(hf_world_unlock(&world, lock), HF_OK);
     hf_world_run(&world, 100);
-    assert_int_equal(events_seen, 2);
+    assert_int_equal(event_count, 2);
     hf_watch_close(watch);
     hf_lock_free(lock);
 }
@@ -950,51 +953,51 @@ static void a_watch_whose_answer_was_lost_tells_each_event_once(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(a_limit_from_the_claim_includes_the_wait),
-        CASE(a_limit_from_the_claim_ends_the_wait),
-        CASE(a_grant_that_comes_after_the_limit_is_given_back),
-        CASE(a_lost_answer_is_asked_for_again_and_grants_once),
-        CASE(a_repeated_lock_is_renewed_where_less_than_its_ttl_is_left),
-        CASE(validity_counts_from_the_send_and_not_from_the_answer),
-        CASE(a_lock_that_is_refused_by_all_is_surely_not_held),
-        CASE(one_attempt_in_doubt_makes_the_answer_in_doubt),
-        CASE(a_refusal_does_not_leave_a_copy_behind),
-        CASE(a_slow_answer_counts),
+        CASE(ttl_includes_wait_counts_from_the_claim),
+        CASE(ttl_includes_wait_limits_the_wait),
+        CASE(a_grant_after_the_ttl_is_withdrawn),
+        CASE(a_lock_with_a_lost_answer_is_repeated_and_granted_once),
+        CASE(a_repeated_lock_is_renewed_before_it_is_reported),
+        CASE(validity_counts_from_the_request_not_from_the_answer),
+        CASE(a_lock_that_was_never_sent_is_unavailable),
+        CASE(one_attempt_in_doubt_makes_the_result_in_doubt),
+        CASE(a_refused_lock_withdraws_its_delayed_copy),
+        CASE(a_slow_answer_is_accepted),
         CASE(an_answer_after_the_deadline_is_in_doubt),
-        CASE(a_late_copy_after_the_unlock_makes_no_ghost),
-        CASE(a_lost_push_is_made_good),
-        CASE(a_push_may_overtake_the_answer),
+        CASE(a_delayed_copy_of_a_released_lock_is_refused),
+        CASE(a_lost_push_is_recovered_by_polling),
+        CASE(a_push_before_the_answer_is_accepted),
         CASE(time_inside_a_busy_client_is_part_of_the_wait),
-        CASE(a_wait_inside_a_busy_client_runs_out),
-        CASE(a_repeated_push_is_heard_once),
-        CASE(a_wait_that_runs_out_leaves_the_line),
+        CASE(a_wait_inside_a_busy_client_times_out),
+        CASE(a_repeated_push_is_ignored),
+        CASE(a_wait_that_times_out_leaves_the_queue),
         CASE(a_withdrawal_whose_answer_is_lost_is_repeated),
-        CASE(an_unconfirmed_withdrawal_is_in_doubt_and_goes_on),
-        CASE(a_grant_that_raced_with_giving_up_is_given_back),
-        CASE(a_release_wakes_the_next),
-        CASE(an_expiry_wakes_the_next),
-        CASE(a_waiter_of_a_closed_client_is_passed_over),
+        CASE(an_unconfirmed_withdrawal_is_in_doubt_and_continues),
+        CASE(a_grant_that_races_with_the_timeout_is_withdrawn),
+        CASE(a_release_grants_the_next_waiter),
+        CASE(an_expired_lease_grants_the_next_waiter),
+        CASE(a_waiter_of_a_closed_client_is_skipped),
         CASE(a_grant_with_an_old_anchor_is_renewed_first),
         CASE(a_grant_without_an_anchor_is_renewed_first),
-        CASE(a_recheck_that_is_late_makes_no_ghost),
-        CASE(a_canceled_wait_leaves_the_line),
-        CASE(a_canceled_claim_is_given_back),
-        CASE(a_canceled_look_is_answered_so),
+        CASE(a_delayed_poll_is_refused_after_the_grant),
+        CASE(a_canceled_wait_leaves_the_queue),
+        CASE(a_canceled_claim_is_withdrawn),
+        CASE(a_canceled_read_and_wait_return_ecanceled),
         CASE(a_canceled_renewal_is_in_doubt),
-        CASE(a_freed_handle_gives_its_claim_back),
-        CASE(a_handle_freed_while_it_is_released_is_answered),
+        CASE(freeing_a_handle_withdraws_its_claim),
+        CASE(a_handle_may_be_freed_during_its_release),
         CASE(validity_ends_before_the_unlock_is_sent),
-        CASE(a_lost_answer_to_unlock_is_resolved),
-        CASE(an_unlock_without_any_answer_is_in_doubt),
-        CASE(an_unlock_after_the_lease_says_so),
-        CASE(an_unlock_in_doubt_of_a_forced_lock_is_expired),
-        CASE(an_unlock_waits_for_the_claim_under_way),
-        CASE(a_call_over_the_window_is_parked_and_goes_on),
+        CASE(a_lost_answer_to_a_release_is_resolved),
+        CASE(a_release_without_an_answer_is_in_doubt),
+        CASE(a_release_after_the_lease_is_expired),
+        CASE(a_release_of_a_broken_lock_is_expired),
+        CASE(a_release_waits_for_the_pending_claim),
+        CASE(a_call_beyond_the_window_is_parked_and_sent_later),
         CASE(a_parked_call_that_was_never_sent_is_unavailable),
         CASE(a_wait_for_a_key_survives_lost_events),
         CASE(a_read_ahead_of_the_event_waits_for_it),
-        CASE(a_key_seen_free_is_no_time_out),
-        CASE(a_watch_whose_answer_was_lost_tells_each_event_once),
+        CASE(a_key_seen_free_is_not_a_timeout),
+        CASE(a_watch_with_a_lost_answer_reports_each_event_once),
     };
 
     return hf_test_main("claim", cases, HF_TEST_COUNT(cases), 0);

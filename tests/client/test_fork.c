@@ -1,5 +1,5 @@
-/* A child forked beside busy threads can use the library: no mutex that
- * another thread held at the fork blocks it, and it inherits no locks. */
+/* fork() in a process with busy threads: the child can use the library, is not
+ * blocked by a mutex that was locked during the fork, and inherits no locks. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,13 +14,13 @@
 
 enum {
     FORKS = 150,
-    BUSY = 3,
+    BUSY_THREADS = 3,
 };
 
 static const char *url;
 static atomic_bool stop;
 
-/* ---- What the parent's threads are busy with ----------------------------*/
+/* ---- Threads of the parent ----------------------------------------------*/
 
 static void *lock_and_unlock(void *arg)
 {
@@ -62,9 +62,9 @@ static void *change_defaults(void *arg)
     return NULL;
 }
 
-/* ---- What the children do -----------------------------------------------*/
+/* ---- Children -----------------------------------------------------------*/
 
-static int take_and_give(const char *key)
+static int acquire_and_release(const char *key)
 {
     struct hf_client *client;
     struct hf_lock_opts opts;
@@ -86,15 +86,15 @@ static int take_and_give(const char *key)
 
 static int use_memory(void)
 {
-    return take_and_give("held by the parent");
+    return acquire_and_release("held by the parent");
 }
 
 static int use_file(void)
 {
-    return take_and_give("child");
+    return acquire_and_release("child");
 }
 
-/* The set of defaults is an old one or a new one, never half of each. */
+/* The child sees the old defaults or the new ones, never a mixture. */
 static int use_defaults(void)
 {
     struct hf_lock_opts opts;
@@ -125,29 +125,30 @@ static void fork_children(int (*use)(void))
     }
 }
 
-static void run_beside(void *(*busy[BUSY])(void *), int (*use)(void))
+static void fork_beside_threads(void *(*busy[BUSY_THREADS])(void *),
+                                int (*use)(void))
 {
-    struct hf_client *clients[BUSY];
-    pthread_t threads[BUSY];
+    struct hf_client *clients[BUSY_THREADS];
+    pthread_t threads[BUSY_THREADS];
 
     hf_test_needs_forks_beside_threads();
-    for (int i = 0; i < BUSY; i++) {
+    for (int i = 0; i < BUSY_THREADS; i++) {
         assert_int_equal(hf_open(url, NULL, &clients[i]), HF_OK);
         assert_int_equal(pthread_create(&threads[i], NULL, busy[i], clients[i]),
                          0);
     }
     fork_children(use);
     atomic_store(&stop, true);
-    for (int i = 0; i < BUSY; i++) {
+    for (int i = 0; i < BUSY_THREADS; i++) {
         assert_int_equal(pthread_join(threads[i], NULL), 0);
         assert_int_equal(hf_close(clients[i], 10000), HF_OK);
     }
 }
 
-static void a_child_uses_memory_stores_of_its_own(void **state)
+static void a_child_has_its_own_memory_stores(void **state)
 {
-    void *(*busy[BUSY])(void *) = {lock_and_unlock, lock_and_unlock,
-                                   open_and_close};
+    void *(*busy[BUSY_THREADS])(void *) = {lock_and_unlock, lock_and_unlock,
+                                           open_and_close};
     struct hf_client *client;
     struct hf_lock_opts opts;
     struct hf_lock *lock;
@@ -161,7 +162,7 @@ static void a_child_uses_memory_stores_of_its_own(void **state)
     assert_int_equal(
         hf_acquire(client, hf_key_of("held by the parent"), &opts, &lock),
         HF_OK);
-    run_beside(busy, use_memory);
+    fork_beside_threads(busy, use_memory);
     assert_true(hf_lock_valid_for(lock, 0));
     assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
@@ -170,17 +171,17 @@ static void a_child_uses_memory_stores_of_its_own(void **state)
 
 static void a_child_opens_a_directory_that_the_parent_uses(void **state)
 {
-    void *(*busy[BUSY])(void *) = {lock_and_unlock, open_and_close,
-                                   open_and_close};
+    void *(*busy[BUSY_THREADS])(void *) = {lock_and_unlock, open_and_close,
+                                           open_and_close};
 
     url = *state;
-    run_beside(busy, use_file);
+    fork_beside_threads(busy, use_file);
 }
 
 static void a_child_reads_and_sets_the_defaults(void **state)
 {
-    void *(*busy[BUSY])(void *) = {change_defaults, change_defaults,
-                                   change_defaults};
+    void *(*busy[BUSY_THREADS])(void *) = {change_defaults, change_defaults,
+                                           change_defaults};
     struct hf_lock_opts opts;
 
     (void)state;
@@ -188,7 +189,7 @@ static void a_child_reads_and_sets_the_defaults(void **state)
     hf_lock_opts_init(&opts);
     opts.timeout_ms = opts.ttl_ms;
     assert_int_equal(hf_lock_opts_set_default(&opts), HF_OK);
-    run_beside(busy, use_defaults);
+    fork_beside_threads(busy, use_defaults);
 }
 
 /* ---- Forks inside callbacks ---------------------------------------------*/
@@ -202,7 +203,7 @@ static atomic_uint answered;
 static pid_t parent;
 static _Atomic pid_t child;
 
-/* The first of them forks, and the child returns as the parent does. */
+/* The first callback forks, and returns in both processes. */
 static void fork_in_callback(enum hf_err err, void *arg)
 {
     (void)err;
@@ -225,8 +226,8 @@ static bool is_child(void)
     return getpid() != parent;
 }
 
-/* The other callbacks are the parent's. */
-static void expect_child_did_nothing(int expected)
+/* Only the parent runs the other callbacks. */
+static void check_child(int expected)
 {
     int status;
 
@@ -242,7 +243,7 @@ static void expect_child_did_nothing(int expected)
         hf_info_fini(&infos[i]);
 }
 
-static void a_child_of_a_callback_leaves_hf_process(void **state)
+static void a_child_forked_in_a_callback_leaves_hf_process(void **state)
 {
     struct hf_client *client;
     enum hf_err err;
@@ -254,11 +255,11 @@ static void a_child_of_a_callback_leaves_hf_process(void **state)
     if (is_child())
         _exit(err == HF_EFORK && answered == 1 ? 7 : 1);
     assert_int_equal(err, HF_OK);
-    expect_child_did_nothing(7);
+    check_child(7);
     assert_int_equal(hf_close(client, 1000), HF_OK);
 }
 
-static void a_child_of_a_callback_leaves_a_blocking_call(void **state)
+static void a_child_forked_in_a_callback_leaves_a_blocking_call(void **state)
 {
     struct hf_client *client;
     struct hf_info info;
@@ -271,11 +272,11 @@ static void a_child_of_a_callback_leaves_a_blocking_call(void **state)
     if (is_child())
         _exit(err == HF_EFORK && answered == 1 ? 7 : 1);
     assert_int_equal(err, HF_ETIMEDOUT);
-    expect_child_did_nothing(7);
+    check_child(7);
     assert_int_equal(hf_close(client, 1000), HF_OK);
 }
 
-static void a_child_of_a_callback_leaves_a_close(void **state)
+static void a_child_forked_in_a_callback_leaves_hf_close(void **state)
 {
     struct hf_client *client;
     enum hf_err err;
@@ -287,11 +288,11 @@ static void a_child_of_a_callback_leaves_a_close(void **state)
     if (is_child())
         _exit(err == HF_EFORK && answered == 1 ? 7 : 1);
     assert_int_equal(err, HF_OK);
-    expect_child_did_nothing(7);
+    check_child(7);
 }
 
-/* There is no call to return from. */
-static void a_child_of_a_callback_ends_in_a_thread_of_the_client(void **state)
+/* A background thread has no call that could return HF_EFORK. */
+static void a_child_forked_in_a_background_thread_exits(void **state)
 {
     struct hf_client_opts opts;
     struct hf_client *client;
@@ -302,11 +303,11 @@ static void a_child_of_a_callback_ends_in_a_thread_of_the_client(void **state)
     opts.background = true;
     assert_int_equal(hf_open("memory:fork", &opts, &client), HF_OK);
     start_reads(client);
-    expect_child_did_nothing(EXIT_FAILURE);
+    check_child(EXIT_FAILURE);
     assert_int_equal(hf_close(client, 1000), HF_OK);
 }
 
-/* ---- A directory --------------------------------------------------------*/
+/* ---- The directory of a file: store -------------------------------------*/
 
 static char directory[] = HF_TEST_FOLDER;
 static char file_url[sizeof(directory) + sizeof("file:")];
@@ -329,15 +330,15 @@ static int remove_directory(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test(a_child_uses_memory_stores_of_its_own),
+        cmocka_unit_test(a_child_has_its_own_memory_stores),
         cmocka_unit_test_setup_teardown(
             a_child_opens_a_directory_that_the_parent_uses, make_directory,
             remove_directory),
         cmocka_unit_test(a_child_reads_and_sets_the_defaults),
-        cmocka_unit_test(a_child_of_a_callback_leaves_hf_process),
-        cmocka_unit_test(a_child_of_a_callback_leaves_a_blocking_call),
-        cmocka_unit_test(a_child_of_a_callback_leaves_a_close),
-        cmocka_unit_test(a_child_of_a_callback_ends_in_a_thread_of_the_client),
+        cmocka_unit_test(a_child_forked_in_a_callback_leaves_hf_process),
+        cmocka_unit_test(a_child_forked_in_a_callback_leaves_a_blocking_call),
+        cmocka_unit_test(a_child_forked_in_a_callback_leaves_hf_close),
+        cmocka_unit_test(a_child_forked_in_a_background_thread_exits),
     };
 
     return hf_test_main("fork", cases, HF_TEST_COUNT(cases), 0);

@@ -1,5 +1,4 @@
-/* Blocking calls that are not to block any longer: hf_interrupt() and
- * pthread_cancel(). */
+/* hf_interrupt() and pthread_cancel() of threads in blocking calls. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -14,19 +13,20 @@
 
 static struct hf_lock *held; /* on "k" */
 
-static int hold(int opened)
+/* Acquire "k" if `err`, the result of opening the client, is 0. */
+static int acquire_held(int err)
 {
-    return opened ? opened : hf_acquire(client, hf_key_of("k"), NULL, &held);
+    return err ? err : hf_acquire(client, hf_key_of("k"), NULL, &held);
 }
 
 static int open_and_hold(void **state)
 {
-    return hold(open_client(state));
+    return acquire_held(open_client(state));
 }
 
 static int open_background_and_hold(void **state)
 {
-    return hold(open_background(state));
+    return acquire_held(open_background(state));
 }
 
 static int free_and_close(void **state)
@@ -35,7 +35,7 @@ static int free_and_close(void **state)
     return close_client(state);
 }
 
-static struct hf_lock_opts patient(void)
+static struct hf_lock_opts wait_forever(void)
 {
     struct hf_lock_opts opts;
 
@@ -44,7 +44,7 @@ static struct hf_lock_opts patient(void)
     return opts;
 }
 
-/* ---- Calls that end -----------------------------------------------------*/
+/* ---- Calls that are interrupted -----------------------------------------*/
 
 enum {
     THREADS = 3
@@ -55,7 +55,7 @@ static atomic_uint interrupted;
 
 static void *lock_main(void *arg)
 {
-    struct hf_lock_opts opts = patient();
+    struct hf_lock_opts opts = wait_forever();
     struct hf_lock *lock;
 
     (void)arg;
@@ -77,7 +77,7 @@ static uint32_t waiters(void)
     return count;
 }
 
-/* A call may not yet wait: interrupt again. */
+/* Repeat hf_interrupt(), because the call may not block yet. */
 static void interrupt_until_ended(unsigned count)
 {
     while (atomic_load(&ended) < count) {
@@ -94,7 +94,7 @@ static void interrupt_blocked_claims(void)
         assert_int_equal(pthread_create(&threads[i], NULL, lock_main, NULL), 0);
     while (waiters() < THREADS)
         sleep_ms(1);
-    hf_interrupt(client); /* once: whoever is in the queue waits */
+    hf_interrupt(client); /* once is enough: all threads block */
     for (unsigned i = 0; i < THREADS; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     assert_int_equal(interrupted, THREADS);
@@ -108,7 +108,7 @@ static void every_blocked_claim_is_withdrawn(void **state)
     interrupt_blocked_claims();
 }
 
-/* A thread of the client's own drives, and is not interrupted itself. */
+/* A background thread drives; it is not interrupted itself. */
 static void threads_that_do_not_drive_are_woken(void **state)
 {
     (void)state;
@@ -153,7 +153,7 @@ static void *wait_free_main(void *arg)
     return NULL;
 }
 
-static void a_wait_for_a_key_ends(void **state)
+static void hf_wait_free_is_interrupted(void **state)
 {
     pthread_t thread;
 
@@ -164,11 +164,11 @@ static void a_wait_for_a_key_ends(void **state)
     assert_int_equal(interrupted, 1);
 }
 
-/* ---- Operations that go on ----------------------------------------------*/
+/* ---- Operations that continue -------------------------------------------*/
 
 static void the_next_wait_for_a_future_is_interrupted(void **state)
 {
-    struct hf_lock_opts opts = patient();
+    struct hf_lock_opts opts = wait_forever();
     struct hf_future *future;
     struct hf_lock *lock = NULL;
     enum hf_err err = HF_OK;
@@ -197,9 +197,9 @@ static void *claim_wait_main(void *arg)
     return NULL;
 }
 
-static void a_claim_outlives_the_wait_for_it(void **state)
+static void a_claim_survives_an_interrupted_wait(void **state)
 {
-    struct hf_lock_opts opts = patient();
+    struct hf_lock_opts opts = wait_forever();
     struct hf_lock *lock;
     pthread_t thread;
 
@@ -215,8 +215,9 @@ static void a_claim_outlives_the_wait_for_it(void **state)
     hf_lock_free(lock);
 }
 
-/* Only a wait for a future or a claim honours an interrupt that came before. */
-static void an_old_interrupt_ends_no_other_call(void **state)
+/* Only hf_future_wait() and hf_lock_wait() return HF_EINTR for an earlier
+ * hf_interrupt(). */
+static void a_pending_interrupt_ends_no_other_call(void **state)
 {
     struct hf_lock *lock;
 
@@ -245,7 +246,7 @@ static int open_faulty(void **state)
 
     (void)state;
     hf_faulty_use(&net);
-    return hold(hf_client_open(STORE_URL, NULL, &env, &client));
+    return acquire_held(hf_client_open(STORE_URL, NULL, &env, &client));
 }
 
 static int close_in_doubt(void **state)
@@ -264,7 +265,7 @@ static void *renew_main(void *arg)
     return NULL;
 }
 
-static void what_may_have_been_done_stays_in_doubt(void **state)
+static void an_interrupted_renewal_is_in_doubt(void **state)
 {
     pthread_t thread;
 
@@ -278,7 +279,7 @@ static void what_may_have_been_done_stays_in_doubt(void **state)
 
 /* ---- Processes and cancellation -----------------------------------------*/
 
-static void a_forked_child_interrupts_nobody(void **state)
+static void a_forked_child_does_not_interrupt_its_parent(void **state)
 {
     struct hf_future *future;
     struct hf_lock *lock;
@@ -307,7 +308,8 @@ static void *cancel_main(void *arg)
     return arg;
 }
 
-/* The call goes on, and others are not shut out; the thread ends after it. */
+/* The call continues, other threads can use the client, and the thread is
+ * canceled after the call. */
 static void no_call_is_a_cancellation_point(void **state)
 {
     pthread_t threads[THREADS];
@@ -340,16 +342,17 @@ int main(void)
         CASE(threads_that_do_not_drive_are_woken, open_background_and_hold,
              free_and_close),
         CASE(a_signal_handler_may_interrupt, open_and_hold, free_and_close),
-        CASE(a_wait_for_a_key_ends, open_background_and_hold, free_and_close),
+        CASE(hf_wait_free_is_interrupted, open_background_and_hold,
+             free_and_close),
         CASE(the_next_wait_for_a_future_is_interrupted, open_and_hold,
              free_and_close),
-        CASE(a_claim_outlives_the_wait_for_it, open_background_and_hold,
+        CASE(a_claim_survives_an_interrupted_wait, open_background_and_hold,
              free_and_close),
-        CASE(an_old_interrupt_ends_no_other_call, open_and_hold,
+        CASE(a_pending_interrupt_ends_no_other_call, open_and_hold,
              free_and_close),
-        CASE(what_may_have_been_done_stays_in_doubt, open_faulty,
-             close_in_doubt),
-        CASE(a_forked_child_interrupts_nobody, open_and_hold, free_and_close),
+        CASE(an_interrupted_renewal_is_in_doubt, open_faulty, close_in_doubt),
+        CASE(a_forked_child_does_not_interrupt_its_parent, open_and_hold,
+             free_and_close),
         CASE(no_call_is_a_cancellation_point, open_and_hold, free_and_close),
     };
 

@@ -1,4 +1,4 @@
-/* Keeping a lock: renewals, warnings, and hearing of a loss first. */
+/* Keeping a lock: renewals, and the events AT_RISK and LOST. */
 #include <string.h>
 
 #include "lib/runner.h"
@@ -7,12 +7,13 @@
 static struct hf_world world;
 static struct hf_client *a, *b;
 
-/* What callbacks were heard, in order, and when. */
+/* The callbacks that have run, one letter each, and when: 'w' WAITING, 'r'
+ * AT_RISK, 'L' LOST, 'd' the done callback of a call. */
 static struct {
     char text[64];
     hf_time at[64];
     unsigned count;
-} heard;
+} calls;
 
 static int set_up(void **state)
 {
@@ -20,7 +21,7 @@ static int set_up(void **state)
     hf_world_init(&world, 11);
     a = hf_world_open(&world);
     b = hf_world_open(&world);
-    memset(&heard, 0, sizeof(heard));
+    memset(&calls, 0, sizeof(calls));
     return 0;
 }
 
@@ -31,11 +32,11 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void hear(char what)
+static void record_call(char letter)
 {
-    assert_true(heard.count < 63);
-    heard.at[heard.count] = world.now;
-    heard.text[heard.count++] = what;
+    assert_true(calls.count < 63);
+    calls.at[calls.count] = world.now;
+    calls.text[calls.count++] = letter;
 }
 
 static void on_event(struct hf_lock *lock, enum hf_lock_event event, void *arg)
@@ -44,18 +45,18 @@ static void on_event(struct hf_lock *lock, enum hf_lock_event event, void *arg)
     if (event == HF_LOCK_EVENT_LOST)
         assert_false(hf_lock_valid_for(lock, 0));
     if (event == HF_LOCK_EVENT_WAITING)
-        hear('w');
+        record_call('w');
     else if (event == HF_LOCK_EVENT_AT_RISK)
-        hear('r');
+        record_call('r');
     else
-        hear('L');
+        record_call('L');
 }
 
 static void on_done(enum hf_err err, void *arg)
 {
     (void)err;
     (void)arg;
-    hear('d');
+    record_call('d');
 }
 
 static struct hf_lock_opts options(uint32_t ttl_ms, bool renew)
@@ -69,7 +70,7 @@ static struct hf_lock_opts options(uint32_t ttl_ms, bool renew)
     return opts;
 }
 
-static struct hf_lock *lock_kept(uint32_t ttl_ms)
+static struct hf_lock *acquire_renewed(uint32_t ttl_ms)
 {
     struct hf_lock_opts opts = options(ttl_ms, true);
     struct hf_lock *lock;
@@ -83,9 +84,9 @@ static unsigned renewals(void)
     return hf_faulty_sent(hf_faulty_of(a), HF_ON_RENEW);
 }
 
-static void it_is_renewed_when_a_third_has_gone(void **state)
+static void a_lock_is_renewed_after_a_third_of_its_ttl(void **state)
 {
-    struct hf_lock *lock = lock_kept(3000);
+    struct hf_lock *lock = acquire_renewed(3000);
     hf_time last = world.now;
 
     (void)state;
@@ -97,11 +98,11 @@ static void it_is_renewed_when_a_third_has_gone(void **state)
         last = world.now;
         assert_true(hf_lock_valid_for(lock, 2999));
     }
-    assert_int_equal(heard.count, 0);
+    assert_int_equal(calls.count, 0);
     hf_lock_free(lock);
 }
 
-static void renewals_of_many_spread_out(void **state)
+static void renewals_of_many_locks_spread_out(void **state)
 {
     struct hf_lock *locks[8];
     hf_time first = 0, last = 0;
@@ -127,7 +128,7 @@ static void renewals_of_many_spread_out(void **state)
         hf_lock_free(locks[i]);
 }
 
-static void it_is_renewed_with_as_much_left_as_was_asked_for(void **state)
+static void renew_ms_sets_the_time_of_the_renewal(void **state)
 {
     struct hf_lock_opts opts = options(3000, true);
     struct hf_lock *lock;
@@ -140,27 +141,27 @@ static void it_is_renewed_with_as_much_left_as_was_asked_for(void **state)
     while (renewals() == 0)
         assert_true(hf_world_step(&world, HF_NEVER));
     assert_int_equal(world.now, granted + 2300);
-    assert_int_equal(heard.count, 0);
+    assert_int_equal(calls.count, 0);
     hf_lock_free(lock);
 }
 
 static void a_lost_renewal_is_repeated_inside_the_lease(void **state)
 {
-    struct hf_lock *lock = lock_kept(3000);
+    struct hf_lock *lock = acquire_renewed(3000);
 
     (void)state;
     hf_faulty_cue(hf_faulty_of(a), HF_ON_RENEW, HF_LOSE, 1, 0);
     hf_faulty_cue(hf_faulty_of(a), HF_ON_RENEW, HF_LOSE_ANSWER, 1, 0);
     hf_world_run(&world, 20000);
     assert_true(hf_lock_valid_for(lock, 0));
-    assert_null(strchr(heard.text, 'L'));
+    assert_null(strchr(calls.text, 'L'));
     hf_lock_free(lock);
 }
 
-/* The lease of a repeated renewal is as old as its first copy. */
+/* The server may have executed the first copy of a repeated renewal. */
 static void a_repeated_renewal_counts_from_its_first_send(void **state)
 {
-    struct hf_lock *lock = lock_kept(2400);
+    struct hf_lock *lock = acquire_renewed(2400);
     struct hf_faulty *net = hf_faulty_of(a);
     hf_time sent;
 
@@ -177,9 +178,9 @@ static void a_repeated_renewal_counts_from_its_first_send(void **state)
     hf_lock_free(lock);
 }
 
-static void it_is_at_risk_at_half_and_lost_at_the_end_once_each(void **state)
+static void at_risk_and_lost_are_reported_once_and_in_time(void **state)
 {
-    struct hf_lock *lock = lock_kept(3000);
+    struct hf_lock *lock = acquire_renewed(3000);
     hf_time granted = world.now;
     struct hf_error error;
 
@@ -187,59 +188,59 @@ static void it_is_at_risk_at_half_and_lost_at_the_end_once_each(void **state)
     hf_faulty_cut(hf_faulty_of(a), HF_CUT_SILENT);
     hf_world_run(&world, 2999);
     assert_true(hf_lock_valid_for(lock, 0));
-    assert_string_equal(heard.text, "r");
+    assert_string_equal(calls.text, "r");
     hf_lock_error(lock, &error);
     assert_int_equal(error.code, HF_EUNAVAIL);
     assert_non_null(strstr(error.text, "renewals fail"));
-    assert_int_equal(heard.at[0], granted + 1500);
+    assert_int_equal(calls.at[0], granted + 1500);
     hf_world_run(&world, 10000);
-    assert_string_equal(heard.text, "rL");
-    assert_int_equal(heard.at[1], granted + 3000);
+    assert_string_equal(calls.text, "rL");
+    assert_int_equal(calls.at[1], granted + 3000);
     assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
     hf_lock_free(lock);
 }
 
-static enum hf_err failure_of(const struct hf_lock *lock, const char *wanted)
+/* The code of hf_lock_error(); its text must contain `text`, if not NULL. */
+static enum hf_err error_of(const struct hf_lock *lock, const char *text)
 {
     struct hf_error error;
 
     hf_lock_error(lock, &error);
-    if (wanted)
-        assert_non_null(strstr(error.text, wanted));
+    if (text)
+        assert_non_null(strstr(error.text, text));
     return error.code;
 }
 
 static void a_failed_attempt_is_reported_until_a_renewal_succeeds(void **state)
 {
-    struct hf_lock *lock = lock_kept(30000);
+    struct hf_lock *lock = acquire_renewed(30000);
     unsigned before = renewals();
 
     (void)state;
     for (unsigned outage = 0; outage < 2; outage++) {
         hf_faulty_cue(hf_faulty_of(a), HF_ON_RENEW, HF_REFUSE, 3, 0);
-        while (failure_of(lock, NULL) == HF_OK)
+        while (error_of(lock, NULL) == HF_OK)
             assert_true(hf_world_step(&world, HF_NEVER));
         assert_int_equal(renewals(), ++before);
-        assert_int_equal(failure_of(lock, "renewals fail"), HF_EUNAVAIL);
+        assert_int_equal(error_of(lock, "renewals fail"), HF_EUNAVAIL);
         assert_true(hf_lock_valid_for(lock, 15000));
         hf_world_run(&world, 5000);
-        assert_int_equal(failure_of(lock, NULL), HF_OK);
+        assert_int_equal(error_of(lock, NULL), HF_OK);
         assert_true(hf_lock_valid_for(lock, 20000));
         before = renewals();
     }
-    assert_int_equal(heard.count, 0);
+    assert_int_equal(calls.count, 0);
     hf_lock_free(lock);
 }
 
-/* Half-way between the renewal and the warning, or after timeout_ms. */
-static void an_overdue_answer_is_a_failure_before_the_lock_is_at_risk(
-    void **state)
+/* Halfway between the renewal and AT_RISK, or after timeout_ms. */
+static void an_overdue_answer_is_reported_before_at_risk(void **state)
 {
     static const uint32_t ttls[] = {3000, 600000};
 
     (void)state;
     for (unsigned i = 0; i < 2; i++) {
-        struct hf_lock *lock = lock_kept(ttls[i]);
+        struct hf_lock *lock = acquire_renewed(ttls[i]);
         unsigned before = renewals();
         hf_time sent;
 
@@ -247,23 +248,23 @@ static void an_overdue_answer_is_a_failure_before_the_lock_is_at_risk(
         while (renewals() == before)
             assert_true(hf_world_step(&world, HF_NEVER));
         sent = world.now;
-        while (failure_of(lock, NULL) == HF_OK)
+        while (error_of(lock, NULL) == HF_OK)
             assert_true(hf_world_step(&world, HF_NEVER));
-        assert_int_equal(failure_of(lock, "renewals fail: no answer"),
+        assert_int_equal(error_of(lock, "renewals fail: no answer"),
                          HF_EUNAVAIL);
         assert_true(world.now > sent);
         assert_true(world.now <= sent + 5000);
-        assert_int_equal(heard.count, 0);
+        assert_int_equal(calls.count, 0);
         hf_faulty_cut(hf_faulty_of(a), HF_CUT_NONE);
         hf_lock_free(lock);
         hf_world_run(&world, 10000);
     }
 }
 
-/* What a call of the program has answered is not the keeper's to clear. */
-static void a_renewal_keeps_the_failure_of_another_call(void **state)
+/* A successful renewal clears only errors of earlier renewals. */
+static void a_renewal_keeps_the_error_of_another_call(void **state)
 {
-    struct hf_lock *lock = lock_kept(3000);
+    struct hf_lock *lock = acquire_renewed(3000);
     struct hf_future *future;
     unsigned before = renewals();
 
@@ -274,11 +275,11 @@ static void a_renewal_keeps_the_failure_of_another_call(void **state)
     assert_int_equal(hf_world_wait(&world, future), HF_EMISMATCH);
     hf_world_run(&world, 2000);
     assert_true(renewals() > before);
-    assert_int_equal(failure_of(lock, NULL), HF_EMISMATCH);
+    assert_int_equal(error_of(lock, NULL), HF_EMISMATCH);
     hf_lock_free(lock);
 }
 
-static void the_warnings_come_where_nothing_is_renewed_too(void **state)
+static void lost_is_reported_without_renewals(void **state)
 {
     struct hf_lock_opts opts = options(1000, false);
     hf_time granted = world.now;
@@ -287,13 +288,14 @@ static void the_warnings_come_where_nothing_is_renewed_too(void **state)
     (void)state;
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
     hf_world_run(&world, 5000);
-    assert_string_equal(heard.text, "L");
-    assert_int_equal(heard.at[0], granted + 1000);
+    assert_string_equal(calls.text, "L");
+    assert_int_equal(calls.at[0], granted + 1000);
     hf_lock_free(lock);
 }
 
-/* With nobody to tell, half of the lease is no instant to stay at. */
-static void failing_renewals_without_a_listener_end(void **state)
+/* Without a callback AT_RISK is not reported, and its timer must not stay
+ * due. */
+static void failing_renewals_without_a_callback_end(void **state)
 {
     struct hf_lock_opts opts = options(1000, true);
     struct hf_lock *lock;
@@ -307,52 +309,52 @@ static void failing_renewals_without_a_listener_end(void **state)
     hf_lock_free(lock);
 }
 
-static void it_is_lost_before_another_can_hold_it(void **state)
+static void lost_is_reported_before_another_client_holds_the_key(void **state)
 {
     struct hf_lock_opts opts = options(1000, false);
-    struct hf_lock *mine = lock_kept(1000), *others;
+    struct hf_lock *lock = acquire_renewed(1000), *other;
     struct hf_future *future;
 
     (void)state;
     opts.on_event = NULL;
     opts.wait_ms = 60000;
     hf_faulty_cut(hf_faulty_of(a), HF_CUT_SILENT);
-    assert_int_equal(hf_acquire_start(b, hf_key_of("k"), &opts, &others, NULL,
-                                      NULL, &future),
-                     HF_OK);
+    assert_int_equal(
+        hf_acquire_start(b, hf_key_of("k"), &opts, &other, NULL, NULL, &future),
+        HF_OK);
     while (!hf_future_done(future, NULL))
         assert_true(hf_world_step(&world, HF_NEVER));
-    assert_string_equal(heard.text, "rL");
-    assert_true(heard.at[1] < world.now);
+    assert_string_equal(calls.text, "rL");
+    assert_true(calls.at[1] < world.now);
     assert_int_equal(hf_world_wait(&world, future), HF_OK);
-    hf_lock_free(mine);
-    hf_lock_free(others);
+    hf_lock_free(lock);
+    hf_lock_free(other);
 }
 
-/* A machine that slept, a process that was stopped. */
-static void who_was_stopped_hears_of_the_loss_first(void **state)
+/* The clock jumps, as for a process that was stopped. */
+static void a_stopped_process_gets_lost_first(void **state)
 {
     struct hf_lock_opts opts = options(1000, true);
-    struct hf_lock *mine, *second;
+    struct hf_lock *lock, *second;
 
     (void)state;
-    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &mine), HF_OK);
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
     assert_int_equal(hf_acquire_start(a, hf_key_of("other"), &opts, &second,
                                       on_done, NULL, NULL),
                      HF_OK);
-    assert_int_equal(heard.count, 0);
+    assert_int_equal(calls.count, 0);
     hf_world_jump(&world, 5000);
-    assert_false(hf_lock_valid_for(mine, 0));
+    assert_false(hf_lock_valid_for(lock, 0));
     hf_world_run(&world, 0);
-    assert_int_equal(heard.text[0], 'L');
-    assert_non_null(strchr(heard.text, 'd'));
-    hf_lock_free(mine);
+    assert_int_equal(calls.text[0], 'L');
+    assert_non_null(strchr(calls.text, 'd'));
+    hf_lock_free(lock);
     hf_lock_free(second);
 }
 
-static void forced_it_stays_valid_and_runs_out(void **state)
+static void a_broken_lock_stays_valid_until_its_lease_expires(void **state)
 {
-    struct hf_lock *lock = lock_kept(3000);
+    struct hf_lock *lock = acquire_renewed(3000);
     hf_time granted = world.now;
     struct hf_future *future;
 
@@ -364,10 +366,10 @@ static void forced_it_stays_valid_and_runs_out(void **state)
     assert_int_equal(hf_world_renew(&world, lock, 0), HF_EFORCED);
     assert_true(hf_lock_valid_for(lock, 0));
     hf_world_run(&world, 10000);
-    assert_string_equal(heard.text, "rL");
-    assert_true(heard.at[0] <= granted + 1100);
-    assert_int_equal(heard.at[1], granted + 3000);
-    /* It does not go on asking. */
+    assert_string_equal(calls.text, "rL");
+    assert_true(calls.at[0] <= granted + 1100);
+    assert_int_equal(calls.at[1], granted + 3000);
+    /* After HF_EFORCED it sends no more renewals. */
     assert_true(renewals() <= 2);
     hf_lock_free(lock);
 }
@@ -382,42 +384,43 @@ static void force_lock(const struct hf_lock *lock, bool now)
     assert_int_equal(hf_world_wait(&world, future), HF_OK);
 }
 
-/* The push makes it renew, long before a renewal is due. */
-static void taken_away_it_is_lost_at_once(void **state)
+/* The report of the strategy triggers a renewal long before one is due. */
+static void a_lock_broken_now_is_lost_at_once(void **state)
 {
-    struct hf_lock *lock = lock_kept(3000);
+    struct hf_lock *lock = acquire_renewed(3000);
     hf_time granted = world.now;
 
     (void)state;
     force_lock(lock, true);
     hf_world_run(&world, 1200);
-    assert_string_equal(heard.text, "L");
-    assert_true(heard.at[0] <= granted + 10);
+    assert_string_equal(calls.text, "L");
+    assert_true(calls.at[0] <= granted + 10);
     hf_lock_free(lock);
 }
 
-/* It is refused renewals since the first time, and does not ask any more. */
-static void broken_and_then_taken_away_it_is_lost_at_once(void **state)
+/* After the first force the client sends no renewals; the second one makes it
+ * send one more. */
+static void a_lock_broken_twice_is_lost_at_once(void **state)
 {
-    struct hf_lock *lock = lock_kept(3000);
+    struct hf_lock *lock = acquire_renewed(3000);
     hf_time granted = world.now;
 
     (void)state;
     force_lock(lock, false);
     hf_world_run(&world, 500);
-    assert_string_equal(heard.text, "r");
+    assert_string_equal(calls.text, "r");
     assert_true(hf_lock_valid_for(lock, 0));
     force_lock(lock, true);
     hf_world_run(&world, 100);
-    assert_string_equal(heard.text, "rL");
-    assert_true(heard.at[1] < granted + 600);
+    assert_string_equal(calls.text, "rL");
+    assert_true(calls.at[1] < granted + 600);
     hf_lock_free(lock);
 }
 
-/* The answer that is on its way is older than the force. */
-static void taken_away_during_a_renewal_it_is_lost_after_that(void **state)
+/* The server executed the open renewal before the force. */
+static void a_lock_broken_during_a_renewal_is_lost_after_it(void **state)
 {
-    struct hf_lock *lock = lock_kept(3000);
+    struct hf_lock *lock = acquire_renewed(3000);
     unsigned before = renewals();
 
     (void)state;
@@ -426,16 +429,16 @@ static void taken_away_during_a_renewal_it_is_lost_after_that(void **state)
         assert_true(hf_world_step(&world, HF_NEVER));
     force_lock(lock, true);
     hf_world_run(&world, 200);
-    assert_int_equal(heard.count, 0);
+    assert_int_equal(calls.count, 0);
     hf_world_run(&world, 200);
-    assert_string_equal(heard.text, "L");
+    assert_string_equal(calls.text, "L");
     hf_lock_free(lock);
 }
 
-/* A push is no proof. */
+/* Only the answer to a renewal proves that a lock was broken. */
 static void a_wrong_report_of_a_loss_costs_one_renewal(void **state)
 {
-    struct hf_lock *lock = lock_kept(3000);
+    struct hf_lock *lock = acquire_renewed(3000);
     unsigned before = renewals();
 
     (void)state;
@@ -446,15 +449,15 @@ static void a_wrong_report_of_a_loss_costs_one_renewal(void **state)
     a->host.ops->recheck(&a->host, hf_lock_token(lock));
     hf_world_run(&world, 100);
     assert_int_equal(renewals(), before + 1);
-    assert_int_equal(heard.count, 0);
+    assert_int_equal(calls.count, 0);
     assert_true(hf_lock_valid_for(lock, 0));
     hf_lock_free(lock);
 }
 
-/* The keeper does not spin where hf_renew() has put the end further off. */
-static void a_longer_renewal_by_hand_gives_the_keeper_rest(void **state)
+/* hf_renew() moves the end of validity; the keeper waits accordingly. */
+static void a_longer_hf_renew_delays_the_next_renewal(void **state)
 {
-    struct hf_lock *lock = lock_kept(300);
+    struct hf_lock *lock = acquire_renewed(300);
     hf_time renewed;
 
     (void)state;
@@ -463,17 +466,17 @@ static void a_longer_renewal_by_hand_gives_the_keeper_rest(void **state)
     assert_int_equal(renewals(), 1);
     hf_world_run(&world, 9700);
     assert_int_equal(renewals(), 1);
-    assert_int_equal(heard.count, 0);
+    assert_int_equal(calls.count, 0);
     hf_world_run(&world, 10000);
     assert_true(hf_lock_valid_for(lock, 0));
     assert_true(renewals() > 50);
     assert_true(renewals() < 150);
-    assert_int_equal(heard.count, 0);
+    assert_int_equal(calls.count, 0);
     assert_true(world.now > renewed + 10000);
     hf_lock_free(lock);
 }
 
-static void a_renewal_never_shortens(void **state)
+static void a_renewal_never_shortens_validity(void **state)
 {
     struct hf_lock_opts opts = options(10000, false);
     struct hf_lock *lock;
@@ -510,28 +513,29 @@ static void an_adopted_lock_is_valid_after_a_renewal(void **state)
     hf_lock_free(adopted);
 }
 
-/* ---- Callbacks that call back in ----------------------------------------*/
+/* ---- Calls inside a callback --------------------------------------------*/
 
-static struct hf_lock *inside_lock;
-static enum hf_err inside_err[4];
+static struct hf_lock *callback_lock;
+static enum hf_err callback_errs[4];
 
-static void free_inside(struct hf_lock *lock, enum hf_lock_event event,
-                        void *arg)
+static void free_when_lost(struct hf_lock *lock, enum hf_lock_event event,
+                           void *arg)
 {
     (void)arg;
     if (event != HF_LOCK_EVENT_LOST)
         return;
-    hear('L');
+    record_call('L');
     hf_lock_free(lock);
-    inside_lock = NULL;
+    callback_lock = NULL;
 }
 
-/* Nothing is confirmed yet, so nothing can have run out. */
+/* Validity of an adopted lock begins with its first renewal, so it cannot have
+ * ended before. */
 static void a_report_before_the_first_renewal_loses_no_adopted_lock(
     void **state)
 {
     struct hf_lock_opts opts = options(3000, true);
-    struct hf_lock *lock = lock_kept(3000), *adopted;
+    struct hf_lock *lock = acquire_renewed(3000), *adopted;
     uint8_t nonce[HF_NONCE_SIZE];
 
     (void)state;
@@ -542,7 +546,7 @@ static void a_report_before_the_first_renewal_loses_no_adopted_lock(
                      HF_OK);
     a->host.ops->recheck(&a->host, HF_ANY_TOKEN);
     hf_world_run(&world, 100);
-    assert_int_equal(heard.count, 0);
+    assert_int_equal(calls.count, 0);
     assert_int_equal(hf_lock_state(adopted), HF_LOCK_HELD);
     assert_int_equal(hf_world_renew(&world, adopted, 0), HF_OK);
     hf_world_run(&world, 10000);
@@ -556,77 +560,79 @@ static void a_lock_may_be_freed_by_its_own_callback(void **state)
     struct hf_lock_opts opts = options(500, true);
 
     (void)state;
-    opts.on_event = free_inside;
-    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &inside_lock), HF_OK);
+    opts.on_event = free_when_lost;
+    assert_int_equal(hf_world_lock(&world, a, "k", &opts, &callback_lock),
+                     HF_OK);
     hf_faulty_cut(hf_faulty_of(a), HF_CUT_DEAF);
     hf_world_run(&world, 2000);
-    assert_string_equal(heard.text, "L");
-    assert_null(inside_lock);
+    assert_string_equal(calls.text, "L");
+    assert_null(callback_lock);
     assert_true(hf_dlist_is_empty(&a->locks));
 }
 
-static void call_back_in(enum hf_err err, void *arg)
+static void make_calls_in_callback(enum hf_err err, void *arg)
 {
     struct hf_info info;
 
     (void)arg;
     assert_int_equal(err, HF_OK);
-    hear('d');
-    if (heard.count > 1)
+    record_call('d');
+    if (calls.count > 1)
         return;
-    inside_err[0] = hf_release(inside_lock);
-    inside_err[1] = hf_read(a, hf_key_of("k"), HF_LINEARIZABLE, &info);
-    inside_err[2] = hf_close(a, 1000);
-    inside_err[3] = hf_process(a);
-    assert_int_equal(hf_release_start(inside_lock, call_back_in, NULL, NULL),
-                     HF_OK);
+    callback_errs[0] = hf_release(callback_lock);
+    callback_errs[1] = hf_read(a, hf_key_of("k"), HF_LINEARIZABLE, &info);
+    callback_errs[2] = hf_close(a, 1000);
+    callback_errs[3] = hf_process(a);
+    assert_int_equal(
+        hf_release_start(callback_lock, make_calls_in_callback, NULL, NULL),
+        HF_OK);
 }
 
-static void inside_a_callback_nothing_blocks_and_all_else_works(void **state)
+static void blocking_calls_in_a_callback_return_edeadlk(void **state)
 {
     struct hf_lock_opts opts = options(60000, false);
 
     (void)state;
-    assert_int_equal(hf_acquire_start(a, hf_key_of("k"), &opts, &inside_lock,
-                                      call_back_in, NULL, NULL),
+    assert_int_equal(hf_acquire_start(a, hf_key_of("k"), &opts, &callback_lock,
+                                      make_calls_in_callback, NULL, NULL),
                      HF_OK);
     hf_world_run(&world, 10);
-    assert_string_equal(heard.text, "dd");
+    assert_string_equal(calls.text, "dd");
     for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(inside_err[i], HF_EDEADLK);
-    assert_int_equal(inside_err[3], HF_OK);
+        assert_int_equal(callback_errs[i], HF_EDEADLK);
+    assert_int_equal(callback_errs[3], HF_OK);
     assert_false(hf_world_held(&world, "k", NULL));
-    hf_lock_free(inside_lock);
+    hf_lock_free(callback_lock);
 }
 
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest cases[] = {
-        CASE(it_is_renewed_when_a_third_has_gone),
-        CASE(renewals_of_many_spread_out),
-        CASE(it_is_renewed_with_as_much_left_as_was_asked_for),
+        CASE(a_lock_is_renewed_after_a_third_of_its_ttl),
+        CASE(renewals_of_many_locks_spread_out),
+        CASE(renew_ms_sets_the_time_of_the_renewal),
         CASE(a_lost_renewal_is_repeated_inside_the_lease),
         CASE(a_repeated_renewal_counts_from_its_first_send),
-        CASE(it_is_at_risk_at_half_and_lost_at_the_end_once_each),
+        CASE(at_risk_and_lost_are_reported_once_and_in_time),
         CASE(a_failed_attempt_is_reported_until_a_renewal_succeeds),
-        CASE(an_overdue_answer_is_a_failure_before_the_lock_is_at_risk),
-        CASE(a_renewal_keeps_the_failure_of_another_call),
-        CASE(the_warnings_come_where_nothing_is_renewed_too),
-        CASE(failing_renewals_without_a_listener_end),
-        CASE(it_is_lost_before_another_can_hold_it),
-        CASE(who_was_stopped_hears_of_the_loss_first),
-        CASE(forced_it_stays_valid_and_runs_out),
-        CASE(taken_away_it_is_lost_at_once),
-        CASE(broken_and_then_taken_away_it_is_lost_at_once),
-        CASE(taken_away_during_a_renewal_it_is_lost_after_that),
+        CASE(an_overdue_answer_is_reported_before_at_risk),
+        CASE(a_renewal_keeps_the_error_of_another_call),
+        CASE(lost_is_reported_without_renewals),
+        CASE(failing_renewals_without_a_callback_end),
+        CASE(lost_is_reported_before_another_client_holds_the_key),
+        CASE(a_stopped_process_gets_lost_first),
+        CASE(a_broken_lock_stays_valid_until_its_lease_expires),
+        CASE(a_lock_broken_now_is_lost_at_once),
+        CASE(a_lock_broken_twice_is_lost_at_once),
+        CASE(a_lock_broken_during_a_renewal_is_lost_after_it),
         CASE(a_wrong_report_of_a_loss_costs_one_renewal),
-        CASE(a_longer_renewal_by_hand_gives_the_keeper_rest),
-        CASE(a_renewal_never_shortens),
+        CASE(a_longer_hf_renew_delays_the_next_renewal),
+        CASE(a_renewal_never_shortens_validity),
         CASE(an_adopted_lock_is_valid_after_a_renewal),
         CASE(a_report_before_the_first_renewal_loses_no_adopted_lock),
         CASE(a_lock_may_be_freed_by_its_own_callback),
-        CASE(inside_a_callback_nothing_blocks_and_all_else_works),
+        CASE(blocking_calls_in_a_callback_return_edeadlk),
     };
 
     return hf_test_main("keeper", cases, HF_TEST_COUNT(cases), 0);

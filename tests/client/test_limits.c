@@ -1,5 +1,5 @@
-/* Everything that grows stops somewhere, with HF_ELIMIT or a mark. The limits
- * of the table and of the decoders are in tests/unit. */
+/* Limits of the client and the list: HF_ELIMIT, or a DROPPED event. The limits
+ * of the table and of the decoders are tested in tests/unit. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -16,25 +16,25 @@ static void ignore_event(void *arg, const struct hf_table_event *event)
     (void)event;
 }
 
-/* A store that one client has to itself, at the beginning of time. */
-static enum hf_err go_in(struct hf_in_process *local)
+/* A store that needs no mutex, and a clock that does not move. */
+static enum hf_err enter_store(struct hf_in_process *local)
 {
     (void)local;
     return HF_OK;
 }
 
-static void go_out(struct hf_in_process *local)
+static void leave_store(struct hf_in_process *local)
 {
     (void)local;
 }
 
-static hf_time stand_still(struct hf_host *host)
+static hf_time zero_clock(struct hf_host *host)
 {
     (void)host;
     return 0;
 }
 
-static void take_answer(struct hf_host *host, struct hf_request *request)
+static void ignore_answer(struct hf_host *host, struct hf_request *request)
 {
     (void)host;
     (void)request;
@@ -43,12 +43,12 @@ static void take_answer(struct hf_host *host, struct hf_request *request)
 static void list_is_refused_beyond_its_limit(void **state)
 {
     static const struct hf_host_ops host_ops = {
-        .now = stand_still,
-        .answer = take_answer,
+        .now = zero_clock,
+        .answer = ignore_answer,
     };
     static const struct hf_in_process_ops local_ops = {
-        .enter = go_in,
-        .leave = go_out,
+        .enter = enter_store,
+        .leave = leave_store,
     };
     struct hf_host host = {&host_ops};
     static const struct hf_seed seed;
@@ -94,7 +94,7 @@ static void stores_of_a_process_are_limited(void **state)
 
     (void)state;
     if (setrlimit(RLIMIT_NOFILE, &files))
-        hf_test_skip("so many clients want more descriptors than are allowed");
+        hf_test_skip("not enough descriptors: cannot raise RLIMIT_NOFILE");
     hf_client_opts_init(&opts);
     opts.error = &error;
     for (unsigned i = 0; i < HF_MEMORY_MAX; i++) {
@@ -109,7 +109,7 @@ static void stores_of_a_process_are_limited(void **state)
         hf_close(clients[i], 0);
 }
 
-/* Reached by counting on from just below: the real thing takes gigabytes. */
+/* The counter is set to its limit: so many handles would need gigabytes. */
 static void handles_of_a_client_are_limited(void **state)
 {
     struct hf_client *client;
@@ -128,12 +128,12 @@ static void handles_of_a_client_are_limited(void **state)
     hf_close(client, 1000);
 }
 
-/* A watcher whose first callback takes so long that its queue overflows. */
-struct seen {
+/* A watch whose queue overflows during its first callback. */
+struct overflow {
     struct hf_client *watcher, *other;
     unsigned events;
-    unsigned marks;
-    uint64_t last;
+    unsigned dropped;
+    uint64_t last; /* index */
 };
 
 static void process(struct hf_client *client, unsigned turns)
@@ -156,40 +156,40 @@ static void lock_and_unlock(struct hf_client *client, unsigned rounds)
 
 static void on_event(const struct hf_event *event, void *arg)
 {
-    struct seen *seen = arg;
+    struct overflow *overflow = arg;
 
     if (event->kind == HF_EVENT_DROPPED)
-        seen->marks++;
+        overflow->dropped++;
     else
-        seen->events++;
-    assert_true(event->index > seen->last);
-    if (seen->last == 0) {
-        lock_and_unlock(seen->other, HF_WATCH_QUEUE_MAX);
-        process(seen->watcher, HF_WATCH_QUEUE_MAX);
+        overflow->events++;
+    assert_true(event->index > overflow->last);
+    if (overflow->last == 0) {
+        lock_and_unlock(overflow->other, HF_WATCH_QUEUE_MAX);
+        process(overflow->watcher, HF_WATCH_QUEUE_MAX);
     }
-    seen->last = event->index;
+    overflow->last = event->index;
 }
 
-static void events_beyond_the_queue_leave_a_mark(void **state)
+static void events_beyond_the_queue_are_reported_as_dropped(void **state)
 {
     struct hf_watch *watch = NULL;
-    struct seen seen = {0};
+    struct overflow overflow = {0};
 
     (void)state;
-    assert_int_equal(hf_open("memory:x", NULL, &seen.watcher), HF_OK);
-    assert_int_equal(hf_open("memory:x", NULL, &seen.other), HF_OK);
-    process(seen.watcher, 1); /* it drives itself */
-    assert_int_equal(hf_watch_open_start(seen.watcher, hf_key_of(""), NULL,
-                                         on_event, &seen, &watch, NULL, NULL,
-                                         NULL),
+    assert_int_equal(hf_open("memory:x", NULL, &overflow.watcher), HF_OK);
+    assert_int_equal(hf_open("memory:x", NULL, &overflow.other), HF_OK);
+    process(overflow.watcher, 1); /* so that no threads are started */
+    assert_int_equal(hf_watch_open_start(overflow.watcher, hf_key_of(""), NULL,
+                                         on_event, &overflow, &watch, NULL,
+                                         NULL, NULL),
                      HF_OK);
-    lock_and_unlock(seen.other, 1);
-    process(seen.watcher, HF_WATCH_QUEUE_MAX);
-    assert_int_equal(seen.events, 1 + HF_WATCH_QUEUE_MAX);
-    assert_int_equal(seen.marks, 1);
+    lock_and_unlock(overflow.other, 1);
+    process(overflow.watcher, HF_WATCH_QUEUE_MAX);
+    assert_int_equal(overflow.events, 1 + HF_WATCH_QUEUE_MAX);
+    assert_int_equal(overflow.dropped, 1);
     hf_watch_close(watch);
-    hf_close(seen.other, 1000);
-    hf_close(seen.watcher, 1000);
+    hf_close(overflow.other, 1000);
+    hf_close(overflow.watcher, 1000);
 }
 
 int main(void)
@@ -198,7 +198,7 @@ int main(void)
         cmocka_unit_test(list_is_refused_beyond_its_limit),
         cmocka_unit_test(stores_of_a_process_are_limited),
         cmocka_unit_test(handles_of_a_client_are_limited),
-        cmocka_unit_test(events_beyond_the_queue_leave_a_mark),
+        cmocka_unit_test(events_beyond_the_queue_are_reported_as_dropped),
     };
 
     return hf_test_main("limits", cases, HF_TEST_COUNT(cases), 0);

@@ -1,4 +1,4 @@
-/* Sentences of holdfast(3) that no other test states. */
+/* Promises of holdfast(3) that no other test covers. */
 #include <dirent.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ static int close_client(void **state)
     return hf_close(client, 10000) == HF_OK ? 0 : -1;
 }
 
-static struct hf_lock_opts renewed(void)
+static struct hf_lock_opts renewed_opts(void)
 {
     struct hf_lock_opts opts;
 
@@ -48,11 +48,11 @@ static void wait_until_invalid(const struct hf_lock *lock)
 
 /* ---- Threads ------------------------------------------------------------*/
 
-/* Under a sanitizer that has a thread of its own, from the first other one on:
- * more threads than before is all that is asked. */
+/* The other cases check only that there are more threads than before: a
+ * sanitizer may start a thread of its own. */
 static void start_calls_start_no_thread(void **state)
 {
-    struct hf_lock_opts opts = renewed();
+    struct hf_lock_opts opts = renewed_opts();
     unsigned before = count_threads();
     struct hf_lock *lock = NULL;
 
@@ -67,9 +67,9 @@ static void start_calls_start_no_thread(void **state)
     hf_lock_free(lock);
 }
 
-static void waiting_for_a_future_starts_one_for_a_renewed_lock(void **state)
+static void hf_future_wait_starts_threads_for_a_renewed_lock(void **state)
 {
-    struct hf_lock_opts opts = renewed();
+    struct hf_lock_opts opts = renewed_opts();
     unsigned before = count_threads();
     struct hf_future *future = NULL;
     struct hf_lock *lock = NULL;
@@ -85,9 +85,9 @@ static void waiting_for_a_future_starts_one_for_a_renewed_lock(void **state)
     hf_lock_free(lock);
 }
 
-static void a_renewal_starts_one_for_a_renewed_lock(void **state)
+static void hf_renew_starts_threads_for_a_renewed_lock(void **state)
 {
-    struct hf_lock_opts opts = renewed();
+    struct hf_lock_opts opts = renewed_opts();
     unsigned before = count_threads();
     struct hf_lock *lock = NULL;
 
@@ -100,7 +100,7 @@ static void a_renewal_starts_one_for_a_renewed_lock(void **state)
     hf_lock_free(lock);
 }
 
-static void blocking_calls_start_none_without_such_a_lock(void **state)
+static void blocking_calls_start_no_thread_without_a_renewed_lock(void **state)
 {
     unsigned before = count_threads();
     struct hf_lock *lock = NULL;
@@ -116,9 +116,9 @@ static void blocking_calls_start_none_without_such_a_lock(void **state)
     assert_int_equal(count_threads(), before);
 }
 
-/* ---- Lost is final ------------------------------------------------------*/
+/* ---- The end of a lease -------------------------------------------------*/
 
-static void a_lapsed_adopted_handle_cannot_be_renewed(void **state)
+static void a_lost_adopted_handle_cannot_be_renewed(void **state)
 {
     struct hf_lock *lock = NULL, *adopted = NULL;
     uint8_t nonce[HF_NONCE_SIZE];
@@ -140,14 +140,14 @@ static void a_lapsed_adopted_handle_cannot_be_renewed(void **state)
     hf_lock_free(lock);
 }
 
-static int outlive_the_lease(struct hf_lock *lock, void *arg)
+static int run_past_the_lease(struct hf_lock *lock, void *arg)
 {
     (void)arg;
     wait_until_invalid(lock);
     return 7;
 }
 
-static void running_past_the_end_is_expired(void **state)
+static void hf_run_past_the_lease_is_expired(void **state)
 {
     struct hf_lock_opts opts;
     int result = 0;
@@ -155,9 +155,9 @@ static void running_past_the_end_is_expired(void **state)
     (void)state;
     hf_lock_opts_init(&opts);
     opts.ttl_ms = 50;
-    assert_int_equal(
-        hf_run(client, hf_key_of("k"), &opts, outlive_the_lease, NULL, &result),
-        HF_EEXPIRED);
+    assert_int_equal(hf_run(client, hf_key_of("k"), &opts, run_past_the_lease,
+                            NULL, &result),
+                     HF_EEXPIRED);
     assert_int_equal(result, 7);
 }
 
@@ -182,11 +182,11 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         CASE(start_calls_start_no_thread),
-        CASE(waiting_for_a_future_starts_one_for_a_renewed_lock),
-        CASE(a_renewal_starts_one_for_a_renewed_lock),
-        CASE(blocking_calls_start_none_without_such_a_lock),
-        CASE(a_lapsed_adopted_handle_cannot_be_renewed),
-        CASE(running_past_the_end_is_expired),
+        CASE(hf_future_wait_starts_threads_for_a_renewed_lock),
+        CASE(hf_renew_starts_threads_for_a_renewed_lock),
+        CASE(blocking_calls_start_no_thread_without_a_renewed_lock),
+        CASE(a_lost_adopted_handle_cannot_be_renewed),
+        CASE(hf_run_past_the_lease_is_expired),
         CASE(a_broken_lock_can_be_updated_but_not_renewed),
     };
 

@@ -17,15 +17,15 @@ static void sleep_ms(unsigned ms)
     (void)usleep(ms * 1000);
 }
 
-/* ---- A server that does not answer --------------------------------------
+/* ---- A strategy whose `open` blocks -------------------------------------
  *
- * memory:, but `open` blocks until the test lets it through, and then answers
- * what the test wants. */
+ * It is memory:, but `open` blocks until the test opens a gate, and then
+ * returns `open_result`. */
 
 static pthread_mutex_t gate_mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t gate_moved = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t gate_changed = PTHREAD_COND_INITIALIZER;
 static bool gate_open;
-static enum hf_err opens_with;
+static enum hf_err open_result;
 static atomic_bool early_timer;
 static atomic_bool opened;
 static atomic_uint closes;
@@ -35,11 +35,11 @@ static void open_gate(void)
 {
     pthread_mutex_lock(&gate_mutex);
     gate_open = true;
-    pthread_cond_broadcast(&gate_moved);
+    pthread_cond_broadcast(&gate_changed);
     pthread_mutex_unlock(&gate_mutex);
 }
 
-/* Nothing of a strategy runs in another thread while it is being opened. */
+/* A timer of the strategy must not fire while the strategy is being opened. */
 static void on_timer(struct hf_timer *fired)
 {
     (void)fired;
@@ -58,11 +58,11 @@ static enum hf_err gated_open(void *self, struct hf_url *url,
     hf_timer_set(host, &timer, host->ops->now(host));
     pthread_mutex_lock(&gate_mutex);
     while (!gate_open)
-        pthread_cond_wait(&gate_moved, &gate_mutex);
+        pthread_cond_wait(&gate_changed, &gate_mutex);
     pthread_mutex_unlock(&gate_mutex);
-    if (opens_with) {
+    if (open_result) {
         host->ops->timer_remove(host, &timer);
-        return hf_error_set(error, opens_with, "the gate is shut");
+        return hf_error_set(error, open_result, "cannot open");
     }
     atomic_store(&opened, true);
     return hf_strategy_memory.open(self, url, host, error);
@@ -77,17 +77,17 @@ static void gated_close(void *self)
 
 static struct hf_strategy gated;
 
-static atomic_uint answers;
-static enum hf_err answer;
+static atomic_uint results;
+static enum hf_err last_result;
 
-static void hear(enum hf_err err, void *arg)
+static void note_result(enum hf_err err, void *arg)
 {
     (void)arg;
-    answer = err;
-    atomic_fetch_add(&answers, 1);
+    last_result = err;
+    atomic_fetch_add(&results, 1);
 }
 
-static enum hf_err start(bool background, struct hf_future **future)
+static enum hf_err start_opening(bool background, struct hf_future **future)
 {
     struct hf_env env = {.strategy = &gated};
     struct hf_client_opts opts;
@@ -97,16 +97,17 @@ static enum hf_err start(bool background, struct hf_future **future)
     gated.close = gated_close;
     hf_client_opts_init(&opts);
     opts.background = background;
-    return hf_client_open_start("memory:opening", &opts, &env, &client,
-                                (struct hf_listener){hear, NULL, future});
+    return hf_client_open_start(
+        "memory:opening", &opts, &env, &client,
+        (struct hf_listener){note_result, NULL, future});
 }
 
-/* Drive until `count` callbacks have run, as an event loop would. */
+/* Drive the client like an event loop, until `count` callbacks have run. */
 static void process_until(unsigned count)
 {
     struct pollfd fd = {.fd = hf_fd(client), .events = POLLIN};
 
-    while (atomic_load(&answers) < count) {
+    while (atomic_load(&results) < count) {
         assert_int_equal(poll(&fd, 1, -1), 1);
         assert_int_equal(hf_process(client), HF_OK);
     }
@@ -132,28 +133,28 @@ static void an_event_loop_opens_without_blocking(void **state)
     struct hf_lock *lock;
 
     (void)state;
-    assert_int_equal(start(false, NULL), HF_OK);
+    assert_int_equal(start_opening(false, NULL), HF_OK);
     for (unsigned i = 0; i < 20; i++) {
         assert_int_equal(hf_process(client), HF_OK);
         sleep_ms(1);
     }
-    assert_int_equal(answers, 0);
+    assert_int_equal(results, 0);
     assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock),
                      HF_ESTATE);
     assert_int_equal(hf_caps(client), 0);
     open_gate();
     process_until(1);
-    assert_int_equal(answer, HF_OK);
+    assert_int_equal(last_result, HF_OK);
     use_and_close();
 }
 
-static void a_future_tells_of_an_open_client(void **state)
+static void a_future_reports_an_open_client(void **state)
 {
     struct hf_future *future;
     enum hf_err err = HF_EBUSY;
 
     (void)state;
-    assert_int_equal(start(false, &future), HF_OK);
+    assert_int_equal(start_opening(false, &future), HF_OK);
     assert_int_equal(hf_future_wait(future, 10, &err), HF_ETIMEDOUT);
     hf_interrupt(client);
     assert_int_equal(hf_future_wait(future, HF_FOREVER, &err), HF_EINTR);
@@ -162,17 +163,17 @@ static void a_future_tells_of_an_open_client(void **state)
     assert_int_equal(err, HF_OK);
     hf_future_free(future);
     use_and_close();
-    assert_int_equal(answers, 1);
+    assert_int_equal(results, 1);
 }
 
-static void threads_of_a_client_tell_of_it(void **state)
+static void background_threads_report_an_open_client(void **state)
 {
     (void)state;
-    assert_int_equal(start(true, NULL), HF_OK);
+    assert_int_equal(start_opening(true, NULL), HF_OK);
     open_gate();
-    while (atomic_load(&answers) == 0)
+    while (atomic_load(&results) == 0)
         sleep_ms(1);
-    assert_int_equal(answer, HF_OK);
+    assert_int_equal(last_result, HF_OK);
     use_and_close();
 }
 
@@ -183,15 +184,15 @@ static void a_client_that_failed_to_open_can_be_closed(void **state)
     struct hf_lock *lock;
 
     (void)state;
-    opens_with = HF_EUNAVAIL;
-    assert_int_equal(start(false, &future), HF_OK);
+    open_result = HF_EUNAVAIL;
+    assert_int_equal(start_opening(false, &future), HF_OK);
     open_gate();
     process_until(1);
-    assert_int_equal(answer, HF_EUNAVAIL);
+    assert_int_equal(last_result, HF_EUNAVAIL);
     hf_future_error(future, &error);
-    assert_string_equal(error.text, "the gate is shut");
+    assert_string_equal(error.text, "cannot open");
     hf_client_error(client, &error);
-    assert_string_equal(error.text, "the gate is shut");
+    assert_string_equal(error.text, "cannot open");
     assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock),
                      HF_ECLOSED);
     hf_future_free(future);
@@ -199,7 +200,7 @@ static void a_client_that_failed_to_open_can_be_closed(void **state)
     assert_int_equal(closes, 0);
 }
 
-static void what_is_wrong_at_once_is_said_at_once(void **state)
+static void invalid_arguments_fail_at_once(void **state)
 {
     struct hf_error error;
     struct hf_client_opts opts;
@@ -208,39 +209,40 @@ static void what_is_wrong_at_once_is_said_at_once(void **state)
     hf_client_opts_init(&opts);
     opts.error = &error;
     assert_int_equal(
-        hf_open_start("nothing:x", &opts, &client, hear, NULL, NULL),
+        hf_open_start("nothing:x", &opts, &client, note_result, NULL, NULL),
         HF_EUNSUPPORTED);
     assert_int_equal(error.code, HF_EUNSUPPORTED);
-    assert_int_equal(hf_open_start("memory:x", NULL, NULL, hear, NULL, NULL),
-                     HF_EINVAL);
-    assert_int_equal(answers, 0);
+    assert_int_equal(
+        hf_open_start("memory:x", NULL, NULL, note_result, NULL, NULL),
+        HF_EINVAL);
+    assert_int_equal(results, 0);
 }
 
-/* ---- Closing while it opens ---------------------------------------------*/
+/* ---- Closing a client that is being opened ------------------------------*/
 
-/* hf_close() does not wait for the server: the thread closes what it opened. */
-static void closing_does_not_wait_for_an_opening(void **state)
+/* The thread that opens the strategy closes it later. */
+static void hf_close_does_not_wait_for_an_opening(void **state)
 {
     (void)state;
-    assert_int_equal(start(true, NULL), HF_OK);
+    assert_int_equal(start_opening(true, NULL), HF_OK);
     assert_int_equal(hf_close(client, 20), HF_OK);
-    assert_int_equal(answers, 1);
-    assert_int_equal(answer, HF_ECLOSED);
+    assert_int_equal(results, 1);
+    assert_int_equal(last_result, HF_ECLOSED);
     assert_int_equal(closes, 0);
     open_gate();
     while (atomic_load(&closes) == 0)
         sleep_ms(1);
-    sleep_ms(20); /* the thread lets go of the client */
+    sleep_ms(20); /* the thread frees the client */
 }
 
-static void closing_later_does_not_wait_for_an_opening(void **state)
+static void hf_close_start_does_not_wait_for_an_opening(void **state)
 {
     (void)state;
-    assert_int_equal(start(false, NULL), HF_OK);
-    assert_true(hf_fd(client) >= 0); /* it drives itself */
-    assert_int_equal(hf_close_start(client, 20, hear, NULL), HF_OK);
+    assert_int_equal(start_opening(false, NULL), HF_OK);
+    assert_true(hf_fd(client) >= 0); /* so that no threads are started */
+    assert_int_equal(hf_close_start(client, 20, note_result, NULL), HF_OK);
     process_until(2);
-    assert_int_equal(answer, HF_OK);
+    assert_int_equal(last_result, HF_OK);
     assert_int_equal(closes, 0);
     open_gate();
     while (atomic_load(&closes) == 0)
@@ -248,12 +250,12 @@ static void closing_later_does_not_wait_for_an_opening(void **state)
     sleep_ms(20);
 }
 
-static void an_opening_that_ends_in_time_is_closed(void **state)
+static void an_opening_that_completes_in_time_is_closed(void **state)
 {
     (void)state;
-    assert_int_equal(start(false, NULL), HF_OK);
-    assert_true(hf_fd(client) >= 0); /* it drives itself */
-    assert_int_equal(hf_close_start(client, 100000, hear, NULL), HF_OK);
+    assert_int_equal(start_opening(false, NULL), HF_OK);
+    assert_true(hf_fd(client) >= 0); /* so that no threads are started */
+    assert_int_equal(hf_close_start(client, 100000, note_result, NULL), HF_OK);
     open_gate();
     process_until(2);
     assert_int_equal(closes, 1);
@@ -265,13 +267,13 @@ static void close_in_callback(enum hf_err err, void *arg)
 {
     (void)err;
     if (hf_close(client, 10) != HF_EDEADLK ||
-        hf_close_start(client, 10000, hear, arg) != HF_OK ||
-        hf_close_start(client, 10000, hear, arg) != HF_ECLOSED)
-        atomic_fetch_add(&answers, 100);
+        hf_close_start(client, 10000, note_result, arg) != HF_OK ||
+        hf_close_start(client, 10000, note_result, arg) != HF_ECLOSED)
+        atomic_fetch_add(&results, 100);
 }
 
-/* Locks are given back, calls are answered, and then it is gone. */
-static void closes_from_a_callback(bool background)
+/* hf_close_start() releases locks and completes calls before `done` runs. */
+static void check_close_in_callback(bool background)
 {
     struct hf_client_opts opts;
     struct hf_client *other;
@@ -288,16 +290,16 @@ static void closes_from_a_callback(bool background)
                                       NULL, &future),
                      HF_OK);
     if (!background)
-        (void)hf_fd(client); /* it drives itself */
+        (void)hf_fd(client); /* so that no threads are started */
     assert_int_equal(hf_wait_held_start(client, hf_key_of("k"), 0, NULL,
                                         close_in_callback, NULL, NULL),
                      HF_OK);
-    while (background && atomic_load(&answers) == 0)
+    while (background && atomic_load(&results) == 0)
         sleep_ms(1);
     if (!background)
         process_until(1);
-    assert_int_equal(answers, 1);
-    assert_int_equal(answer, HF_OK);
+    assert_int_equal(results, 1);
+    assert_int_equal(last_result, HF_OK);
     assert_true(hf_future_done(future, &err));
     assert_int_equal(err, HF_ECLOSED);
     assert_int_equal(hf_lock_state(held), HF_LOCK_IDLE);
@@ -311,13 +313,13 @@ static void closes_from_a_callback(bool background)
 static void an_event_loop_closes_in_a_callback(void **state)
 {
     (void)state;
-    closes_from_a_callback(false);
+    check_close_in_callback(false);
 }
 
-static void threads_of_a_client_close_it_in_a_callback(void **state)
+static void background_threads_close_in_a_callback(void **state)
 {
     (void)state;
-    closes_from_a_callback(true);
+    check_close_in_callback(true);
 }
 
 static hf_time real_clock(void *arg)
@@ -328,8 +330,9 @@ static hf_time real_clock(void *arg)
 
 static struct hf_faulty_net net = {.clock = real_clock, .shared_clock = true};
 
-/* The time runs out: the lock may stay taken, and `done` says so. */
-static void closing_ends_though_the_server_is_silent(void **state)
+/* The deadline passes: the release is not confirmed, and `done` gets
+ * HF_EINDOUBT. */
+static void hf_close_start_completes_while_the_server_is_silent(void **state)
 {
     struct hf_env env = {.strategy = &hf_strategy_faulty};
     struct hf_lock *held;
@@ -341,11 +344,11 @@ static void closing_ends_though_the_server_is_silent(void **state)
     assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &held), HF_OK);
     hf_faulty_cut(hf_faulty_of(client), HF_CUT_SILENT);
     (void)hf_fd(client);
-    assert_int_equal(hf_close_start(client, 50, hear, NULL), HF_OK);
-    assert_int_equal(hf_close_start(client, 50, hear, NULL), HF_ECLOSED);
+    assert_int_equal(hf_close_start(client, 50, note_result, NULL), HF_OK);
+    assert_int_equal(hf_close_start(client, 50, note_result, NULL), HF_ECLOSED);
     assert_int_equal(hf_close(client, 50), HF_ECLOSED);
     process_until(1);
-    assert_int_equal(answer, HF_EINDOUBT);
+    assert_int_equal(last_result, HF_EINDOUBT);
     hf_lock_free(held);
 }
 
@@ -353,16 +356,16 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(an_event_loop_opens_without_blocking),
-        cmocka_unit_test(a_future_tells_of_an_open_client),
-        cmocka_unit_test(threads_of_a_client_tell_of_it),
+        cmocka_unit_test(a_future_reports_an_open_client),
+        cmocka_unit_test(background_threads_report_an_open_client),
         cmocka_unit_test(a_client_that_failed_to_open_can_be_closed),
-        cmocka_unit_test(what_is_wrong_at_once_is_said_at_once),
-        cmocka_unit_test(closing_does_not_wait_for_an_opening),
-        cmocka_unit_test(closing_later_does_not_wait_for_an_opening),
-        cmocka_unit_test(an_opening_that_ends_in_time_is_closed),
+        cmocka_unit_test(invalid_arguments_fail_at_once),
+        cmocka_unit_test(hf_close_does_not_wait_for_an_opening),
+        cmocka_unit_test(hf_close_start_does_not_wait_for_an_opening),
+        cmocka_unit_test(an_opening_that_completes_in_time_is_closed),
         cmocka_unit_test(an_event_loop_closes_in_a_callback),
-        cmocka_unit_test(threads_of_a_client_close_it_in_a_callback),
-        cmocka_unit_test(closing_ends_though_the_server_is_silent),
+        cmocka_unit_test(background_threads_close_in_a_callback),
+        cmocka_unit_test(hf_close_start_completes_while_the_server_is_silent),
     };
 
     return hf_test_main("opening", cases, HF_TEST_COUNT(cases), 0);

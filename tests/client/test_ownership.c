@@ -1,4 +1,4 @@
-/* A handle acts on its own claim only, and a loss is final. */
+/* A handle acts only on its own claim, and a loss is final. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -8,7 +8,7 @@
 #include "client/lock.h"
 #include "client/two_clients.h"
 
-static struct hf_lock *take(struct hf_client *client, uint32_t ttl_ms)
+static struct hf_lock *acquire_lock(struct hf_client *client, uint32_t ttl_ms)
 {
     struct hf_lock_opts opts = options(ttl_ms, 0);
     struct hf_lock *lock;
@@ -41,9 +41,10 @@ static enum hf_err claim(struct hf_lock *lock)
 
 /* ---- Detaching and adopting ---------------------------------------------*/
 
-static void a_detached_handle_that_claims_again_ends_nothing(void **state)
+static void a_detached_handle_that_claims_again_keeps_the_old_claim(
+    void **state)
 {
-    struct hf_lock *first = take(a, 300);
+    struct hf_lock *first = acquire_lock(a, 300);
     struct hf_lock *adopted = adopt(b, first, 10000);
 
     (void)state;
@@ -57,9 +58,9 @@ static void a_detached_handle_that_claims_again_ends_nothing(void **state)
     hf_lock_free(adopted);
 }
 
-static void a_lapsed_adopter_that_claims_again_ends_nothing(void **state)
+static void a_lost_adopter_that_claims_again_keeps_the_old_claim(void **state)
 {
-    struct hf_lock *first = take(a, 300);
+    struct hf_lock *first = acquire_lock(a, 300);
     struct hf_lock *adopted = adopt(b, first, 300);
 
     (void)state;
@@ -76,15 +77,15 @@ static void a_lapsed_adopter_that_claims_again_ends_nothing(void **state)
     hf_lock_free(adopted);
 }
 
-static void detaching_ends_validity_for_good(void **state)
+static void detaching_ends_validity_permanently(void **state)
 {
-    struct hf_lock *first = take(a, 10000);
+    struct hf_lock *first = acquire_lock(a, 10000);
     struct hf_lock *adopted = adopt(b, first, 10000), *third;
     struct hf_future *renewal;
 
     (void)state;
-    /* A renewal that is confirmed after the handle was detached changes
-     * nothing here. */
+    /* A renewal that is confirmed after the handle was detached does not make
+     * it valid again. */
     hf_faulty_cue(hf_faulty_of(a), HF_ON_RENEW, HF_DELAY_ANSWER, 1, 100);
     assert_int_equal(hf_renew_start(first, 0, NULL, NULL, &renewal), HF_OK);
     assert_int_equal(hf_lock_detach(first), HF_OK);
@@ -95,7 +96,7 @@ static void detaching_ends_validity_for_good(void **state)
     assert_int_equal(hf_lock_state(first), HF_LOCK_IDLE);
 
     assert_int_equal(hf_world_unlock(&world, adopted), HF_OK);
-    third = take(b, 10000);
+    third = acquire_lock(b, 10000);
     hf_world_run(&world, 5000);
     assert_false(hf_lock_valid_for(first, 0));
     assert_true(hf_lock_valid_for(third, 0));
@@ -106,12 +107,12 @@ static void detaching_ends_validity_for_good(void **state)
 
 static void a_detached_handle_cannot_act_on_its_old_claim(void **state)
 {
-    struct hf_lock *lock = take(a, 10000);
+    struct hf_lock *lock = acquire_lock(a, 10000);
     uint8_t before[HF_NONCE_SIZE], after[HF_NONCE_SIZE];
 
     (void)state;
     assert_int_equal(hf_lock_detach(lock), HF_OK);
-    assert_true(hf_lock_token(lock) > 0); /* for whoever adopts it */
+    assert_true(hf_lock_token(lock) > 0); /* an adopter needs it */
     hf_lock_nonce(lock, before);
     assert_int_equal(hf_world_unlock(&world, lock), HF_ESTATE);
     assert_int_equal(hf_world_renew(&world, lock, 0), HF_ESTATE);
@@ -123,17 +124,17 @@ static void a_detached_handle_cannot_act_on_its_old_claim(void **state)
     assert_true(hf_world_held(&world, "k", NULL));
 }
 
-/* ---- Lost is final ------------------------------------------------------*/
+/* ---- A loss is final ----------------------------------------------------*/
 
 static void run_until_left(const struct hf_lock *lock, uint32_t ms)
 {
     hf_world_run(&world, hf_lock_remaining_ms(lock) - ms);
 }
 
-/* The turn began before the end of validity; the answer came after it. */
-static void a_renewal_is_judged_by_the_clock_of_its_answer(void **state)
+/* The turn began before validity ended; the answer arrives afterwards. */
+static void a_renewal_is_judged_when_its_answer_arrives(void **state)
 {
-    struct hf_lock *lock = take(a, 1000);
+    struct hf_lock *lock = acquire_lock(a, 1000);
 
     (void)state;
     run_until_left(lock, 5);
@@ -144,7 +145,7 @@ static void a_renewal_is_judged_by_the_clock_of_its_answer(void **state)
     hf_lock_free(lock);
 }
 
-static void a_grant_is_judged_by_the_clock_of_its_answer(void **state)
+static void a_grant_is_judged_when_its_answer_arrives(void **state)
 {
     struct hf_lock_opts opts = options(100, 0);
     struct hf_error error;
@@ -160,24 +161,25 @@ static void a_grant_is_judged_by_the_clock_of_its_answer(void **state)
     assert_non_null(strstr(error.text, "ttl"));
 }
 
-/* After the clock is read, nobody runs for half a second. */
-static void lose_time(struct hf_world *at)
+/* The process is stopped for half a second after the clock was read. */
+static void stall_after_clock(struct hf_world *at)
 {
     hf_world_jump(at, 500);
 }
 
-/* The turn was stopped for longer than the lease. A claim that starts over in the
- * same turn must count from now, or each of its answers would be late. */
-static void a_claim_that_begins_anew_reads_the_clock_anew(void **state)
+/* The process was stopped for longer than the lease. A claim that restarts in
+ * the same turn must read the clock again; otherwise every grant would be
+ * late. */
+static void a_restarted_claim_reads_the_clock_again(void **state)
 {
     struct hf_lock_opts opts = options(100, HF_FOREVER);
     struct hf_client *client;
     struct hf_lock *lock;
 
     (void)state;
-    world.plain = true; /* what is asked is answered in the same turn */
+    world.plain = true; /* requests are answered in the same turn */
     client = hf_world_open(&world);
-    world.on_clock = lose_time;
+    world.on_clock = stall_after_clock;
     assert_int_equal(hf_world_lock(&world, client, "k", &opts, &lock), HF_OK);
     assert_true(hf_lock_valid_for(lock, 0));
     hf_lock_free(lock);
@@ -185,18 +187,18 @@ static void a_claim_that_begins_anew_reads_the_clock_anew(void **state)
 
 static const struct hf_lock *watched;
 
-/* Another thread finds the lock expired. */
-static void see_the_end(struct hf_world *at)
+/* Another thread finds that validity has ended. */
+static void check_after_the_end(struct hf_world *at)
 {
     hf_world_jump(at, 50);
     assert_false(hf_lock_valid_for(watched, 0));
 }
 
-/* The renewal is confirmed, the clock is read, and before the new end of validity
- * is stored another thread sees the old one pass. */
-static void what_one_thread_saw_end_is_not_renewed(void **state)
+/* A renewal is confirmed and the clock is read. Before the new end of validity
+ * is stored, another thread sees that the old one has passed. */
+static void a_lock_that_a_thread_saw_expire_is_not_renewed(void **state)
 {
-    struct hf_lock *lock = take(a, 1000);
+    struct hf_lock *lock = acquire_lock(a, 1000);
     hf_time base = world.now;
     enum hf_err err;
 
@@ -204,7 +206,7 @@ static void what_one_thread_saw_end_is_not_renewed(void **state)
     watched = lock;
     run_until_left(lock, 5);
     assert_int_equal(hf_client_enter(a), HF_OK);
-    world.on_clock = see_the_end;
+    world.on_clock = check_after_the_end;
     err = hf_validity_extend(lock, base + 900, 10000);
     hf_client_leave(a);
     assert_int_equal(err, HF_EEXPIRED);
@@ -212,27 +214,27 @@ static void what_one_thread_saw_end_is_not_renewed(void **state)
     hf_lock_free(lock);
 }
 
-/* ---- A server that forgets ----------------------------------------------*/
+/* ---- A server that loses its data ---------------------------------------*/
 
-static void an_unlock_that_may_have_been_lost_is_in_doubt(void **state)
+static void a_release_that_may_have_been_lost_is_in_doubt(void **state)
 {
-    struct hf_lock *first = take(a, 60000), *second;
+    struct hf_lock *first = acquire_lock(a, 60000), *second;
     struct hf_future *unlock;
 
     (void)state;
     hf_faulty_cue(hf_faulty_of(a), HF_ON_UNLOCK, HF_LOSE, 1, 0);
     assert_int_equal(hf_release_start(first, NULL, NULL, &unlock), HF_OK);
     hf_faulty_forget(&world.net);
-    second = take(b, 60000);
+    second = acquire_lock(b, 60000);
     assert_int_equal(hf_world_wait(&world, unlock), HF_EINDOUBT);
     assert_true(hf_lock_valid_for(second, 0));
     hf_lock_free(first);
     hf_lock_free(second);
 }
 
-static void a_lost_answer_of_a_server_that_remembers_is_resolved(void **state)
+static void a_lost_answer_is_resolved_by_a_server_with_its_data(void **state)
 {
-    struct hf_lock *lock = take(a, 60000);
+    struct hf_lock *lock = acquire_lock(a, 60000);
 
     (void)state;
     hf_faulty_cue(hf_faulty_of(a), HF_ON_UNLOCK, HF_LOSE_ANSWER, 1, 0);
@@ -240,12 +242,12 @@ static void a_lost_answer_of_a_server_that_remembers_is_resolved(void **state)
     hf_lock_free(lock);
 }
 
-/* ---- What a refused claim leaves ----------------------------------------*/
+/* ---- Refused claims -----------------------------------------------------*/
 
 static void a_refused_claim_has_no_token(void **state)
 {
     struct hf_lock_opts opts = options(1000, 30000);
-    struct hf_lock *first = take(a, 60000), *lock;
+    struct hf_lock *first = acquire_lock(a, 60000), *lock;
     struct hf_future *future;
 
     (void)state;
@@ -253,7 +255,7 @@ static void a_refused_claim_has_no_token(void **state)
     assert_int_equal(hf_lock_new(b, hf_key_of("k"), &opts, &lock), HF_OK);
     assert_int_equal(hf_lock_acquire_start(lock, NULL, NULL, &future), HF_OK);
     hf_world_run(&world, 100);
-    /* It is granted, and the renewal that is to confirm it is lost. */
+    /* The key is granted, but the renewal that confirms the grant is lost. */
     hf_faulty_cue(hf_faulty_of(b), HF_ON_GRANT, HF_HIDE_ANCHOR, 1, 0);
     hf_faulty_cue(hf_faulty_of(b), HF_ON_RENEW, HF_LOSE, 99, 0);
     assert_int_equal(hf_world_unlock(&world, first), HF_OK);
@@ -266,7 +268,7 @@ static void a_refused_claim_has_no_token(void **state)
 
 /* ---- Threads ------------------------------------------------------------*/
 
-static struct hf_client *real;
+static struct hf_client *real; /* in real time */
 static struct hf_lock *shared;
 static atomic_bool waiting;
 static atomic_int owners, failures;
@@ -299,13 +301,13 @@ static void note_waiting(struct hf_lock *lock, enum hf_lock_event event,
         atomic_store(&waiting, true);
 }
 
-static void *claim_shared(void *arg)
+static void *claim_main(void *arg)
 {
     *(enum hf_err *)arg = hf_lock_acquire(shared);
     return NULL;
 }
 
-static void *await_shared(void *arg)
+static void *await_main(void *arg)
 {
     *(enum hf_err *)arg = hf_lock_wait(shared);
     return NULL;
@@ -322,7 +324,7 @@ static bool is_awaited(struct hf_lock *lock)
     return awaited;
 }
 
-static void a_handle_may_be_freed_under_its_blocked_callers(void **state)
+static void a_handle_may_be_freed_while_threads_block_on_it(void **state)
 {
     struct hf_lock_opts opts = options(60000, HF_FOREVER);
     enum hf_err claimed = HF_OK, awaited = HF_OK;
@@ -334,12 +336,10 @@ static void a_handle_may_be_freed_under_its_blocked_callers(void **state)
     opts.idle = true;
     opts.on_event = note_waiting;
     assert_int_equal(hf_lock_new(real, hf_key_of("k"), &opts, &shared), HF_OK);
-    assert_int_equal(pthread_create(&claiming, NULL, claim_shared, &claimed),
-                     0);
+    assert_int_equal(pthread_create(&claiming, NULL, claim_main, &claimed), 0);
     while (!atomic_load(&waiting))
         sched_yield();
-    assert_int_equal(pthread_create(&awaiting, NULL, await_shared, &awaited),
-                     0);
+    assert_int_equal(pthread_create(&awaiting, NULL, await_main, &awaited), 0);
     while (!is_awaited(shared))
         sched_yield();
     hf_lock_free(shared);
@@ -350,14 +350,15 @@ static void a_handle_may_be_freed_under_its_blocked_callers(void **state)
     hf_lock_free(holder);
 }
 
-static void free_it(struct hf_lock *lock, enum hf_lock_event event, void *arg)
+static void free_while_waiting(struct hf_lock *lock, enum hf_lock_event event,
+                               void *arg)
 {
     (void)arg;
     if (event == HF_LOCK_EVENT_WAITING)
         hf_lock_free(lock);
 }
 
-static void freeing_in_the_waiting_event_gives_the_claim_up(void **state)
+static void freeing_in_the_waiting_event_cancels_the_claim(void **state)
 {
     struct hf_lock_opts opts = options(60000, HF_FOREVER);
     struct hf_lock *holder, *lock = NULL;
@@ -365,7 +366,7 @@ static void freeing_in_the_waiting_event_gives_the_claim_up(void **state)
 
     (void)state;
     assert_int_equal(hf_acquire(real, hf_key_of("k"), &opts, &holder), HF_OK);
-    opts.on_event = free_it;
+    opts.on_event = free_while_waiting;
     assert_int_equal(hf_acquire(real, hf_key_of("k"), &opts, &lock),
                      HF_ECANCELED);
     assert_null(lock);
@@ -381,8 +382,8 @@ enum {
     CLAIMS = 300
 };
 
-/* Whoever is told HF_OK is the only one, until it has unlocked. */
-static void *claim_in_turns(void *arg)
+/* A thread that got HF_OK is the only owner until it releases the lock. */
+static void *claimer_main(void *arg)
 {
     (void)arg;
     for (unsigned i = 0; i < CLAIMS; i++) {
@@ -402,7 +403,7 @@ static void *claim_in_turns(void *arg)
     return NULL;
 }
 
-static void *hold_in_turns(void *arg)
+static void *contender_main(void *arg)
 {
     atomic_bool *stop = arg;
     struct hf_lock_opts opts = options(60000, HF_FOREVER);
@@ -420,23 +421,24 @@ static void *hold_in_turns(void *arg)
     return NULL;
 }
 
-static void a_thread_is_answered_for_its_own_claim(void **state)
+static void a_thread_gets_the_result_of_its_own_claim(void **state)
 {
     struct hf_lock_opts opts = options(60000, 0);
-    pthread_t threads[CLAIMERS], holder;
+    pthread_t threads[CLAIMERS], contender;
     atomic_bool stop = false;
 
     (void)state;
     opts.idle = true;
     assert_int_equal(hf_lock_new(real, hf_key_of("k"), &opts, &shared), HF_OK);
-    assert_int_equal(pthread_create(&holder, NULL, hold_in_turns, &stop), 0);
+    assert_int_equal(pthread_create(&contender, NULL, contender_main, &stop),
+                     0);
     for (unsigned i = 0; i < CLAIMERS; i++)
-        assert_int_equal(
-            pthread_create(&threads[i], NULL, claim_in_turns, NULL), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, claimer_main, NULL),
+                         0);
     for (unsigned i = 0; i < CLAIMERS; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     atomic_store(&stop, true);
-    assert_int_equal(pthread_join(holder, NULL), 0);
+    assert_int_equal(pthread_join(contender, NULL), 0);
     assert_int_equal(atomic_load(&failures), 0);
     hf_lock_free(shared);
 }
@@ -447,20 +449,20 @@ static void a_thread_is_answered_for_its_own_claim(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(a_detached_handle_that_claims_again_ends_nothing),
-        CASE(a_lapsed_adopter_that_claims_again_ends_nothing),
-        CASE(detaching_ends_validity_for_good),
+        CASE(a_detached_handle_that_claims_again_keeps_the_old_claim),
+        CASE(a_lost_adopter_that_claims_again_keeps_the_old_claim),
+        CASE(detaching_ends_validity_permanently),
         CASE(a_detached_handle_cannot_act_on_its_old_claim),
-        CASE(a_renewal_is_judged_by_the_clock_of_its_answer),
-        CASE(a_grant_is_judged_by_the_clock_of_its_answer),
-        CASE(a_claim_that_begins_anew_reads_the_clock_anew),
-        CASE(what_one_thread_saw_end_is_not_renewed),
-        CASE(an_unlock_that_may_have_been_lost_is_in_doubt),
-        CASE(a_lost_answer_of_a_server_that_remembers_is_resolved),
+        CASE(a_renewal_is_judged_when_its_answer_arrives),
+        CASE(a_grant_is_judged_when_its_answer_arrives),
+        CASE(a_restarted_claim_reads_the_clock_again),
+        CASE(a_lock_that_a_thread_saw_expire_is_not_renewed),
+        CASE(a_release_that_may_have_been_lost_is_in_doubt),
+        CASE(a_lost_answer_is_resolved_by_a_server_with_its_data),
         CASE(a_refused_claim_has_no_token),
-        THREADS(a_handle_may_be_freed_under_its_blocked_callers),
-        THREADS(freeing_in_the_waiting_event_gives_the_claim_up),
-        THREADS(a_thread_is_answered_for_its_own_claim),
+        THREADS(a_handle_may_be_freed_while_threads_block_on_it),
+        THREADS(freeing_in_the_waiting_event_cancels_the_claim),
+        THREADS(a_thread_gets_the_result_of_its_own_claim),
     };
 
     return hf_test_main("ownership", cases, HF_TEST_COUNT(cases), 0);

@@ -1,4 +1,4 @@
-/* Pushes, callbacks and late answers that come at the worst moment. */
+/* Pushes, callbacks and late answers that arrive at the worst moment. */
 #include <string.h>
 
 #include "base/limits.h"
@@ -6,8 +6,8 @@
 #include "client/lock.h"
 #include "client/two_clients.h"
 
-static struct hf_lock *take(struct hf_client *client, const char *key,
-                            uint32_t ttl_ms)
+static struct hf_lock *acquire_lock(struct hf_client *client, const char *key,
+                                    uint32_t ttl_ms)
 {
     struct hf_lock_opts opts = options(ttl_ms, 0);
     struct hf_lock *lock;
@@ -26,8 +26,8 @@ static void ignore_event(const struct hf_event *event, void *arg)
     (void)arg;
 }
 
-/* A client that watches looks for news at the end of each submit() that caused
- * an event. */
+/* A client with a watch collects events and grants at the end of each submit()
+ * that caused an event. */
 static struct hf_watch *watch_all(struct hf_client *client)
 {
     struct hf_future *future;
@@ -41,19 +41,19 @@ static struct hf_watch *watch_all(struct hf_client *client)
     return watch;
 }
 
-/* Another client unlocks when `a` has been answered and has not returned from
- * submit() yet. */
-static void unlock_on_cue(struct hf_world *at)
+/* Release the lock of `b` when the request of `a` is answered, but submit() has
+ * not returned yet. */
+static void release_on_cue(struct hf_world *at)
 {
     if (hf_dlist_is_empty(&a->loop.answered)) {
-        at->on_clock = unlock_on_cue;
+        at->on_clock = release_on_cue;
         return;
     }
     assert_int_equal(hf_release_start(released_on_cue, NULL, NULL, NULL),
                      HF_OK);
 }
 
-static void a_claim_may_be_granted_before_its_request_returns(void **state)
+static void a_claim_may_be_granted_inside_submit(void **state)
 {
     struct hf_lock_opts opts = options(60000, HF_FOREVER);
     struct hf_watch *watch = watch_all(a);
@@ -62,8 +62,8 @@ static void a_claim_may_be_granted_before_its_request_returns(void **state)
     enum hf_err err = HF_EINVAL;
 
     (void)state;
-    released_on_cue = take(b, "k", 60000);
-    world.on_clock = unlock_on_cue;
+    released_on_cue = acquire_lock(b, "k", 60000);
+    world.on_clock = release_on_cue;
     assert_int_equal(
         hf_acquire_start(a, hf_key_of("k"), &opts, &lock, NULL, NULL, &future),
         HF_OK);
@@ -77,15 +77,15 @@ static void a_claim_may_be_granted_before_its_request_returns(void **state)
     hf_watch_close(watch);
 }
 
-static void a_claim_without_a_future_may_be_granted_as_early(void **state)
+static void a_claim_without_a_future_may_be_granted_inside_submit(void **state)
 {
     struct hf_lock_opts opts = options(60000, HF_FOREVER);
     struct hf_watch *watch = watch_all(a);
     struct hf_lock *lock = NULL;
 
     (void)state;
-    released_on_cue = take(b, "k", 60000);
-    world.on_clock = unlock_on_cue;
+    released_on_cue = acquire_lock(b, "k", 60000);
+    world.on_clock = release_on_cue;
     assert_int_equal(
         hf_acquire_start(a, hf_key_of("k"), &opts, &lock, NULL, NULL, NULL),
         HF_OK);
@@ -97,8 +97,8 @@ static void a_claim_without_a_future_may_be_granted_as_early(void **state)
     hf_watch_close(watch);
 }
 
-/* The same, when a waiter asks again: the lock is renewed as any other. */
-static void a_grant_that_overtakes_a_repeat_is_kept(void **state)
+/* The grant arrives inside submit() of a poll. The lock is renewed as usual. */
+static void a_lock_granted_during_a_poll_is_renewed(void **state)
 {
     struct hf_lock_opts opts = options(60000, HF_FOREVER);
     struct hf_lock *lock = NULL, *brief;
@@ -106,17 +106,17 @@ static void a_grant_that_overtakes_a_repeat_is_kept(void **state)
 
     (void)state;
     opts.renew = true;
-    released_on_cue = take(b, "k", 600000);
+    released_on_cue = acquire_lock(b, "k", 600000);
     assert_int_equal(
         hf_acquire_start(a, hf_key_of("k"), &opts, &lock, NULL, NULL, NULL),
         HF_OK);
     watch = watch_all(a);
-    brief = take(b, "brief", 2000);
+    brief = acquire_lock(b, "brief", 2000);
     hf_world_run(&world, 1);
-    world.on_clock = unlock_on_cue;
+    world.on_clock = release_on_cue;
     hf_world_stop(&world, b, 4000);
-    hf_world_jump(&world,
-                  3000); /* the waiter's timer, then the end of `brief` */
+    /* The timer of the waiter is due, and `brief` expires. */
+    hf_world_jump(&world, 3000);
     hf_world_run(&world, 100);
     assert_non_null(lock);
     hf_world_run(&world, 300000);
@@ -127,14 +127,14 @@ static void a_grant_that_overtakes_a_repeat_is_kept(void **state)
     hf_watch_close(watch);
 }
 
-static void a_wait_that_ends_inside_its_request_tells_how(void **state)
+static void a_wait_may_complete_inside_submit(void **state)
 {
     enum hf_freed freed = 0;
     struct hf_future *future;
 
     (void)state;
-    released_on_cue = take(b, "k", 60000);
-    world.on_clock = unlock_on_cue;
+    released_on_cue = acquire_lock(b, "k", 60000);
+    world.on_clock = release_on_cue;
     assert_int_equal(hf_wait_free_start(a, hf_key_of("k"), HF_FOREVER, &freed,
                                         NULL, NULL, &future),
                      HF_OK);
@@ -144,10 +144,10 @@ static void a_wait_that_ends_inside_its_request_tells_how(void **state)
     hf_lock_free(released_on_cue);
 }
 
-/* ---- A grant inside the end of another call -----------------------------*/
+/* ---- A grant while another call is being ended --------------------------*/
 
-/* `a` holds "k" and waits for it with a second handle, whose LOCK is answered
- * late. All other sequence numbers of the window are used up. */
+/* `a` holds "k" and claims it with a second handle, whose LOCK is answered
+ * late. Then the window of sequence numbers is full. */
 static struct hf_future *wait_with_full_window(struct hf_lock **lock)
 {
     struct hf_lock_opts opts = options(60000, HF_FOREVER);
@@ -164,11 +164,11 @@ static struct hf_future *wait_with_full_window(struct hf_lock **lock)
     return future;
 }
 
-/* The UNLOCK waits for a number. It gets one as the LOCK is answered, and what
- * it frees is granted to the claim of that LOCK. */
-static void a_parked_unlock_grants_to_the_claim_that_made_room(void **state)
+/* The UNLOCK is parked until the LOCK is answered. Then it is sent, and frees
+ * the key for the very claim of this LOCK. */
+static void a_parked_unlock_may_grant_the_claim_that_made_room(void **state)
 {
-    struct hf_lock *first = take(a, "k", 60000), *second = NULL;
+    struct hf_lock *first = acquire_lock(a, "k", 60000), *second = NULL;
     struct hf_future *future = wait_with_full_window(&second), *unlock;
 
     (void)state;
@@ -185,10 +185,9 @@ static void a_parked_unlock_grants_to_the_claim_that_made_room(void **state)
     hf_world_run(&world, 5000);
 }
 
-static void a_canceled_claim_is_not_granted_by_what_it_makes_room_for(
-    void **state)
+static void a_canceled_claim_is_not_granted_by_a_parked_unlock(void **state)
 {
-    struct hf_lock *first = take(a, "k", 60000), *second = NULL, *third;
+    struct hf_lock *first = acquire_lock(a, "k", 60000), *second = NULL, *third;
     struct hf_future *future = wait_with_full_window(&second), *unlock;
     enum hf_err err;
 
@@ -199,7 +198,7 @@ static void a_canceled_claim_is_not_granted_by_what_it_makes_room_for(
     err = hf_world_wait(&world, future);
     assert_int_equal(err, HF_ECANCELED);
     assert_null(second);
-    third = take(b, "k", 60000);
+    third = acquire_lock(b, "k", 60000);
     assert_true(hf_lock_valid_for(third, 0));
     hf_lock_free(first);
     hf_lock_free(third);
@@ -207,7 +206,8 @@ static void a_canceled_claim_is_not_granted_by_what_it_makes_room_for(
 
 /* ---- Freed in a callback ------------------------------------------------*/
 
-/* Called inside the wait: hand the key over to the waiter, and free it. */
+/* Free the holder, so that the waiter is granted the key, and then free the
+ * waiter, before its hf_acquire() has returned. */
 static void grant_and_free(struct hf_lock *lock, enum hf_lock_event event,
                            void *arg)
 {
@@ -221,10 +221,10 @@ static void grant_and_free(struct hf_lock *lock, enum hf_lock_event event,
     hf_lock_free(lock);
 }
 
-static void what_is_freed_before_it_is_returned_is_canceled(void **state)
+static void a_handle_freed_before_acquire_returns_is_canceled(void **state)
 {
     struct hf_lock_opts opts = options(60000, HF_FOREVER);
-    struct hf_lock *holder = take(a, "k", 60000), *lock = NULL;
+    struct hf_lock *holder = acquire_lock(a, "k", 60000), *lock = NULL;
 
     (void)state;
     opts.on_event = grant_and_free;
@@ -234,10 +234,10 @@ static void what_is_freed_before_it_is_returned_is_canceled(void **state)
     assert_false(hf_world_held(&world, "k", NULL));
 }
 
-static void a_blocked_claim_is_canceled_with_its_handle(void **state)
+static void freeing_a_handle_cancels_its_blocked_claim(void **state)
 {
     struct hf_lock_opts opts = options(60000, HF_FOREVER);
-    struct hf_lock *holder = take(a, "k", 60000), *lock = NULL;
+    struct hf_lock *holder = acquire_lock(a, "k", 60000), *lock = NULL;
 
     (void)state;
     opts.on_event = grant_and_free;
@@ -248,7 +248,8 @@ static void a_blocked_claim_is_canceled_with_its_handle(void **state)
     assert_false(hf_world_held(&world, "k", NULL));
 }
 
-/* The process was stopped just after the grant, so LOST is reported first. */
+/* The process was stopped just after the grant, so LOST is reported before the
+ * result of the claim. */
 static void free_when_lost(struct hf_lock *lock, enum hf_lock_event event,
                            void *arg)
 {
@@ -257,13 +258,13 @@ static void free_when_lost(struct hf_lock *lock, enum hf_lock_event event,
         hf_lock_free(lock);
 }
 
-static void note_answer(enum hf_err err, void *arg)
+static void note_result(enum hf_err err, void *arg)
 {
     *(enum hf_err *)arg = err;
 }
 
-static void lose_before_it_is_told(hf_done_fn *done, void *arg,
-                                   struct hf_future **future)
+static void lose_before_result(hf_done_fn *done, void *arg,
+                               struct hf_future **future)
 {
     struct hf_lock_opts opts = options(300, 0);
     struct hf_lock *lock = NULL;
@@ -277,33 +278,33 @@ static void lose_before_it_is_told(hf_done_fn *done, void *arg,
     hf_world_run(&world, 1);
 }
 
-static void a_callback_is_not_handed_a_handle_that_is_gone(void **state)
+static void a_done_callback_gets_no_freed_handle(void **state)
 {
     enum hf_err err = HF_EINVAL;
 
     (void)state;
-    lose_before_it_is_told(note_answer, &err, NULL);
+    lose_before_result(note_result, &err, NULL);
     assert_int_equal(err, HF_ECANCELED);
 }
 
-static void a_future_does_not_hand_out_a_handle_that_is_gone(void **state)
+static void a_future_returns_no_freed_handle(void **state)
 {
     struct hf_future *future;
     enum hf_err err = HF_EINVAL;
 
     (void)state;
-    lose_before_it_is_told(NULL, NULL, &future);
+    lose_before_result(NULL, NULL, &future);
     assert_true(hf_future_done(future, &err));
     assert_int_equal(err, HF_ECANCELED);
     hf_future_free(future);
 }
 
-/* ---- Answers for an earlier claim ---------------------------------------*/
+/* ---- Answers for the previous claim -------------------------------------*/
 
-/* The server has lost its data meanwhile, and tokens have started over. */
-static void a_late_renewal_extends_no_later_claim(void **state)
+/* The server has lost its data, so that both claims have the same token. */
+static void a_late_renewal_does_not_extend_the_next_claim(void **state)
 {
-    struct hf_lock *lock = take(a, "k", 300), *other;
+    struct hf_lock *lock = acquire_lock(a, "k", 300), *other;
     uint64_t token = hf_lock_token(lock);
     struct hf_future *renewal, *claim;
 
@@ -317,7 +318,7 @@ static void a_late_renewal_extends_no_later_claim(void **state)
     assert_int_equal(hf_lock_token(lock), token);
     (void)hf_world_wait(&world, renewal);
     hf_world_run(&world, 1000);
-    other = take(b, "k", 60000);
+    other = acquire_lock(b, "k", 60000);
     assert_true(hf_lock_valid_for(other, 0));
     assert_false(hf_lock_valid_for(lock, 0));
     hf_lock_free(lock);
@@ -326,7 +327,7 @@ static void a_late_renewal_extends_no_later_claim(void **state)
 
 /* ---- Extreme options ----------------------------------------------------*/
 
-static void the_shortest_leases_are_renewed_once_a_millisecond(void **state)
+static void the_shortest_lease_is_renewed_once_a_millisecond(void **state)
 {
     struct hf_lock_opts opts = options(2, 0);
     struct hf_lock *lock;
@@ -343,18 +344,18 @@ static void the_shortest_leases_are_renewed_once_a_millisecond(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(a_claim_may_be_granted_before_its_request_returns),
-        CASE(a_claim_without_a_future_may_be_granted_as_early),
-        CASE(a_grant_that_overtakes_a_repeat_is_kept),
-        CASE(a_wait_that_ends_inside_its_request_tells_how),
-        CASE(a_parked_unlock_grants_to_the_claim_that_made_room),
-        CASE(a_canceled_claim_is_not_granted_by_what_it_makes_room_for),
-        CASE(what_is_freed_before_it_is_returned_is_canceled),
-        CASE(a_blocked_claim_is_canceled_with_its_handle),
-        CASE(a_callback_is_not_handed_a_handle_that_is_gone),
-        CASE(a_future_does_not_hand_out_a_handle_that_is_gone),
-        CASE(a_late_renewal_extends_no_later_claim),
-        CASE(the_shortest_leases_are_renewed_once_a_millisecond),
+        CASE(a_claim_may_be_granted_inside_submit),
+        CASE(a_claim_without_a_future_may_be_granted_inside_submit),
+        CASE(a_lock_granted_during_a_poll_is_renewed),
+        CASE(a_wait_may_complete_inside_submit),
+        CASE(a_parked_unlock_may_grant_the_claim_that_made_room),
+        CASE(a_canceled_claim_is_not_granted_by_a_parked_unlock),
+        CASE(a_handle_freed_before_acquire_returns_is_canceled),
+        CASE(freeing_a_handle_cancels_its_blocked_claim),
+        CASE(a_done_callback_gets_no_freed_handle),
+        CASE(a_future_returns_no_freed_handle),
+        CASE(a_late_renewal_does_not_extend_the_next_claim),
+        CASE(the_shortest_lease_is_renewed_once_a_millisecond),
     };
 
     return hf_test_main("races", cases, HF_TEST_COUNT(cases), 0);

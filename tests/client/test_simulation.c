@@ -1,11 +1,11 @@
-/* Several clients of one store, thousands of times, each time from a seed: how
- * they are used, what the network does to them, when they are stopped, cut off
- * or closed. What must be true is asked after every turn, and of the whole
- * history at the end.
+/* Simulations of several clients of one store. A seed decides what the clients
+ * do, which faults the network has, and when clients are stopped, disconnected
+ * or closed. The invariants are checked after every turn, and the history is
+ * checked at the end of each run.
  *
- *   HF_SEEDS=N   run N seeds a case, not the usual number
- *   HF_TORTURE_SECONDS=N   run seeds that nobody has seen, for so long
- *   HF_SEED=N    run this one alone, and tell what happens */
+ *   HF_SEEDS=N             run N seeds per case
+ *   HF_TORTURE_SECONDS=N   run new seeds for N seconds per case
+ *   HF_SEED=N              run this seed only, and print a trace */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,12 +16,12 @@
 #include "client/workload.h"
 
 static const char *running_case = "";
-static char replay[200]; /* the seed that runs, for whoever fails */
+static char replay[200]; /* how to replay the seed that is running */
 
-/* ---- Saying what went wrong ---------------------------------------------*/
+/* ---- Reporting the seed of a failure ------------------------------------*/
 
-/* Beforehand: where it is said, in a signal handler, little may be called. */
-static void now_runs(uint64_t seed)
+/* The text is formatted before the run, because a signal handler prints it. */
+static void set_running_seed(uint64_t seed)
 {
     (void)snprintf(replay, sizeof(replay),
                    "\nseed %llu; to replay it:\n"
@@ -30,7 +30,7 @@ static void now_runs(uint64_t seed)
                    running_case);
 }
 
-static void say_seed(void)
+static void print_seed(void)
 {
     if (write(STDERR_FILENO, replay, strlen(replay)) < 0)
         return;
@@ -38,23 +38,23 @@ static void say_seed(void)
 
 static void on_crash(int number)
 {
-    say_seed();
+    print_seed();
     (void)signal(number, SIG_DFL);
     (void)raise(number);
 }
 
-/* Called by the sanitizers' runtime, where there is one. */
+/* Called by AddressSanitizer when it finds an error. */
 void __asan_on_error(void);
 void __asan_on_error(void)
 {
-    say_seed();
+    print_seed();
 }
 
 /* ---- One seed -----------------------------------------------------------*/
 
 static bool is_quiet(const struct sim *sim)
 {
-    if (sim->started != sim->answered)
+    if (sim->started != sim->completed)
         return false;
     for (unsigned i = 0; i < sim->client_count; i++) {
         if (!sim->closed[i] && !hf_dlist_is_empty(&sim->clients[i]->calls))
@@ -63,7 +63,7 @@ static bool is_quiet(const struct sim *sim)
     return true;
 }
 
-static void end(struct sim *sim)
+static void end_sim(struct sim *sim)
 {
     uint32_t lease = (TTL_MAX_MS + TTL_MAX_MS / 16 + 50) * 52 / 50;
     hf_time until = sim->world.now + lease + ANSWERS_MS;
@@ -71,62 +71,63 @@ static void end(struct sim *sim)
     sim_heal(sim);
     while (!is_quiet(sim) && hf_world_step(&sim->world, until))
         ;
-    DEMAND(sim, sim->started == sim->answered, "%llu calls were not answered",
-           (unsigned long long)(sim->started - sim->answered));
-    DEMAND(sim, is_quiet(sim), "something is still being asked");
+    REQUIRE(sim, sim->started == sim->completed, "%llu calls did not complete",
+            (unsigned long long)(sim->started - sim->completed));
+    REQUIRE(sim, is_quiet(sim), "a client still has open requests");
     for (unsigned i = 0; i < sim->client_count; i++) {
         if (!sim->closed[i]) {
-            for (unsigned j = 0; j < CLAIMS_A_CLIENT; j++)
-                if (sim->claims[i * CLAIMS_A_CLIENT + j].lock)
-                    sim_free_handle(&sim->claims[i * CLAIMS_A_CLIENT + j]);
+            for (unsigned j = 0; j < CLAIMS_PER_CLIENT; j++)
+                if (sim->claims[i * CLAIMS_PER_CLIENT + j].lock)
+                    sim_free_handle(&sim->claims[i * CLAIMS_PER_CLIENT + j]);
         }
     }
-    /* What a closed client held ends with its lease. */
+    /* Locks of closed clients end when their leases expire. */
     hf_world_run(&sim->world, hf_time_left(until, sim->world.now) + 1);
     sim_check_nothing_is_left(sim);
     for (unsigned i = 0; i < sim->client_count; i++)
-        DEMAND(sim,
-               sim->closed[i] ||
-                   hf_world_close(&sim->world, sim->clients[i]) == HF_OK,
-               "closing an idle client is in doubt");
+        REQUIRE(sim,
+                sim->closed[i] ||
+                    hf_world_close(&sim->world, sim->clients[i]) == HF_OK,
+                "the close of an idle client is in doubt");
 }
 
-static void begin(struct sim *sim, uint64_t seed, const struct plan *plan)
+static void begin_sim(struct sim *sim, uint64_t seed, const struct plan *plan)
 {
     memset(sim, 0, sizeof(*sim));
     sim->seed = seed;
     sim->plan = plan;
-    sim->talk = getenv("HF_SEED") != NULL;
+    sim->verbose = getenv("HF_SEED") != NULL;
     hf_random_init(&sim->random, seed * 2 + 12345);
     hf_world_init(&sim->world, seed);
-    /* Who misses its turn, because a push was lost or it was stopped itself,
-     * goes to the end of the line. */
+    /* The history is checked for FIFO order only if no waiter can miss its
+     * grant, because of a lost push or because it is stopped: such a waiter
+     * goes to the end of the queue. */
     hf_recorder_init(&sim->recorder, !plan->network && !plan->stops);
     sim->client_count = 2 + sim_below(sim, CLIENTS_MAX - 1);
     sim->key_count = 1 + sim_below(sim, KEYS_MAX);
-    sim_draw_trouble(sim);
+    sim_draw_faults(sim);
     for (unsigned i = 0; i < sim->client_count; i++) {
         sim->clients[i] = hf_world_open(&sim->world);
         hf_faulty_odds(hf_faulty_of(sim->clients[i]), &sim->odds);
         sim->next_action[i] = sim->world.now + sim_below(sim, 100);
     }
-    for (unsigned i = 0; i < CLIENTS_MAX * CLAIMS_A_CLIENT; i++) {
+    for (unsigned i = 0; i < CLIENTS_MAX * CLAIMS_PER_CLIENT; i++) {
         sim->claims[i].sim = sim;
-        sim->claims[i].client = i / CLAIMS_A_CLIENT;
+        sim->claims[i].client = i / CLAIMS_PER_CLIENT;
     }
     sim->world.observe = sim_observe;
     sim->world.observe_arg = sim;
 }
 
-/* Returns the hash of all that happened. */
+/* Returns a hash of everything that happened. */
 static uint64_t run_seed(uint64_t seed, const struct plan *plan)
 {
     static struct sim sim;
 
-    now_runs(seed);
-    begin(&sim, seed, plan);
+    set_running_seed(seed);
+    begin_sim(&sim, seed, plan);
     sim_run(&sim, 8000);
-    end(&sim);
+    end_sim(&sim);
     sim_check_history(&sim);
     hf_recorder_fini(&sim.recorder);
     hf_world_fini(&sim.world);
@@ -136,14 +137,14 @@ static uint64_t run_seed(uint64_t seed, const struct plan *plan)
 
 /* ---- The cases ----------------------------------------------------------*/
 
-static uint64_t number_from(const char *name, uint64_t otherwise)
+static uint64_t number_from_env(const char *name, uint64_t otherwise)
 {
     const char *text = getenv(name);
 
     return text ? strtoull(text, NULL, 10) : otherwise;
 }
 
-static double seconds(void)
+static double clock_seconds(void)
 {
     struct timespec t;
 
@@ -151,53 +152,54 @@ static double seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static void run_seeds(const char *name, uint64_t first, unsigned usual,
+static void run_seeds(const char *name, uint64_t first, unsigned default_count,
                       const struct plan *plan)
 {
-    /* What comes of it, the plain build sees; a sanitizer sees how. */
-    unsigned fewer = hf_test_slowness() * hf_test_slowness();
-    uint64_t count = number_from("HF_SEEDS", usual / fewer + 1);
-    uint64_t limit = number_from("HF_TORTURE_SECONDS", 0);
-    double began = seconds();
+    /* The build without sanitizers covers many seeds; a build with sanitizers
+     * needs fewer to find memory errors. */
+    unsigned divisor = hf_test_slowness() * hf_test_slowness();
+    uint64_t count = number_from_env("HF_SEEDS", default_count / divisor + 1);
+    uint64_t limit = number_from_env("HF_TORTURE_SECONDS", 0);
+    double started = clock_seconds();
 
     running_case = name;
     (void)signal(SIGABRT, on_crash);
     (void)signal(SIGSEGV, on_crash);
     if (getenv("HF_SEED")) {
-        (void)run_seed(number_from("HF_SEED", 1), plan);
+        (void)run_seed(number_from_env("HF_SEED", 1), plan);
         return;
     }
     if (limit > 0) {
-        first = (uint64_t)time(NULL) * 1000000; /* never the same again */
+        first = (uint64_t)time(NULL) * 1000000; /* seeds that were never run */
         count = UINT64_MAX - first;
     }
     for (uint64_t i = 0; i < count; i++) {
-        if (limit > 0 && seconds() - began > (double)limit)
+        if (limit > 0 && clock_seconds() - started > (double)limit)
             count = i + 1; /* the last one */
         (void)run_seed(first + i, plan);
     }
-    printf("%llu seeds, %.0f a second\n", (unsigned long long)count,
-           (double)count / (seconds() - began));
+    printf("%llu seeds, %.0f per second\n", (unsigned long long)count,
+           (double)count / (clock_seconds() - started));
 }
 
-static int say_seed_of_failure(void **state)
+static int print_seed_of_failure(void **state)
 {
     (void)state;
-    say_seed();
+    print_seed();
     return 0;
 }
 
-static const struct plan quiet = {0};
+static const struct plan no_faults = {0};
 static const struct plan network = {.network = true};
 static const struct plan stops = {.stops = true, .closes = true};
 static const struct plan clocks = {.network = true, .clocks = true};
 static const struct plan transfers = {.network = true, .transfers = true};
-static const struct plan forgets = {
+static const struct plan loses_data = {
     .network = true,
     .cuts = true,
-    .forgets = true,
+    .loses_data = true,
 };
-static const struct plan all = {
+static const struct plan all_faults = {
     .network = true,
     .clocks = true,
     .stops = true,
@@ -206,72 +208,73 @@ static const struct plan all = {
     .transfers = true,
 };
 
-static void on_a_quiet_day(void **state)
+static void without_faults(void **state)
 {
     (void)state;
-    run_seeds(__func__, 1, 2000, &quiet);
+    run_seeds(__func__, 1, 2000, &no_faults);
 }
 
-static void over_a_bad_network(void **state)
+static void with_a_faulty_network(void **state)
 {
     (void)state;
     run_seeds(__func__, 1000001, 5000, &network);
 }
 
-static void with_processes_that_stop(void **state)
+static void with_stopped_processes(void **state)
 {
     (void)state;
     run_seeds(__func__, 2000001, 5000, &stops);
 }
 
-static void with_clocks_that_drift(void **state)
+static void with_drifting_clocks(void **state)
 {
     (void)state;
     run_seeds(__func__, 3000001, 5000, &clocks);
 }
 
-static void with_locks_that_change_hands(void **state)
+static void with_detached_and_adopted_locks(void **state)
 {
     (void)state;
     run_seeds(__func__, 6000001, 4000, &transfers);
 }
 
-static void with_a_server_that_forgets(void **state)
+static void with_a_server_that_loses_its_data(void **state)
 {
     (void)state;
-    run_seeds(__func__, 7000001, 4000, &forgets);
+    run_seeds(__func__, 7000001, 4000, &loses_data);
 }
 
-static void with_everything_at_once(void **state)
+static void with_all_faults(void **state)
 {
     (void)state;
-    run_seeds(__func__, 4000001, 10000, &all);
+    run_seeds(__func__, 4000001, 10000, &all_faults);
 }
 
-static void a_seed_gives_the_same_trace_twice(void **state)
+static void a_seed_reproduces_its_trace(void **state)
 {
     (void)state;
     running_case = __func__;
     for (uint64_t seed = 5000001; seed < 5000021; seed++)
-        assert_true(run_seed(seed, &all) == run_seed(seed, &all));
-    assert_true(run_seed(5000001, &all) != run_seed(5000002, &all));
+        assert_true(run_seed(seed, &all_faults) == run_seed(seed, &all_faults));
+    assert_true(run_seed(5000001, &all_faults) !=
+                run_seed(5000002, &all_faults));
 }
 
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test_teardown(on_a_quiet_day, say_seed_of_failure),
-        cmocka_unit_test_teardown(over_a_bad_network, say_seed_of_failure),
-        cmocka_unit_test_teardown(with_processes_that_stop,
-                                  say_seed_of_failure),
-        cmocka_unit_test_teardown(with_clocks_that_drift, say_seed_of_failure),
-        cmocka_unit_test_teardown(with_locks_that_change_hands,
-                                  say_seed_of_failure),
-        cmocka_unit_test_teardown(with_a_server_that_forgets,
-                                  say_seed_of_failure),
-        cmocka_unit_test_teardown(with_everything_at_once, say_seed_of_failure),
-        cmocka_unit_test_teardown(a_seed_gives_the_same_trace_twice,
-                                  say_seed_of_failure),
+        cmocka_unit_test_teardown(without_faults, print_seed_of_failure),
+        cmocka_unit_test_teardown(with_a_faulty_network, print_seed_of_failure),
+        cmocka_unit_test_teardown(with_stopped_processes,
+                                  print_seed_of_failure),
+        cmocka_unit_test_teardown(with_drifting_clocks, print_seed_of_failure),
+        cmocka_unit_test_teardown(with_detached_and_adopted_locks,
+                                  print_seed_of_failure),
+        cmocka_unit_test_teardown(with_a_server_that_loses_its_data,
+                                  print_seed_of_failure),
+        cmocka_unit_test_teardown(with_all_faults, print_seed_of_failure),
+        cmocka_unit_test_teardown(a_seed_reproduces_its_trace,
+                                  print_seed_of_failure),
     };
 
     return hf_test_main("simulation", cases, HF_TEST_COUNT(cases), 0);

@@ -1,5 +1,5 @@
-/* two_clients.h - the fixture of cases with two clients, `a` and `b`, of one
- * store, in a world whose clock and network the case owns. */
+/* two_clients.h - a fixture with two clients of one store, `a` and `b`, whose
+ * clock and network the test controls (lib/world.h). */
 #ifndef HF_TESTS_CLIENT_TWO_CLIENTS_H
 #define HF_TESTS_CLIENT_TWO_CLIENTS_H
 

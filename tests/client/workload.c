@@ -11,12 +11,12 @@ uint32_t sim_below(struct sim *sim, uint32_t bound)
     return hf_random_below(&sim->random, bound);
 }
 
-bool sim_chance(struct sim *sim, uint32_t in_a_hundred)
+bool sim_chance(struct sim *sim, uint32_t percent)
 {
-    return sim_below(sim, 100) < in_a_hundred;
+    return sim_below(sim, 100) < percent;
 }
 
-/* ---- Giving back --------------------------------------------------------*/
+/* ---- Releasing ----------------------------------------------------------*/
 
 static void drop_future(struct claim *claim)
 {
@@ -28,33 +28,34 @@ void sim_free_handle(struct claim *claim)
 {
     struct hf_lock *lock = claim->lock;
 
-    TALK(claim->sim, "client %u frees %s", claim->client, sim_keys[claim->key]);
-    sim_record_unheard(claim);
+    TRACE(claim->sim, "client %u frees %s", claim->client,
+          sim_keys[claim->key]);
+    sim_record_background_release(claim);
     claim->lock = NULL;
-    claim->mine = claim->held = claim->releasing = claim->claiming = false;
-    claim->listens = claim->adopted = false;
+    claim->granted = claim->held = claim->releasing = claim->claiming = false;
+    claim->has_events = claim->adopted = false;
     drop_future(claim);
     hf_lock_free(lock);
 }
 
-static void unlocked(enum hf_err err, void *arg)
+static void on_unlock_done(enum hf_err err, void *arg)
 {
     struct call *call = arg;
     struct claim *claim = call->claim;
     struct sim *sim = call->sim;
 
-    TALK(sim, "client %u unlocked %s: %s", call->client, sim_keys[claim->key],
-         hf_err_name(err));
-    DEMAND(
+    TRACE(sim, "client %u unlocked %s: %s", call->client, sim_keys[claim->key],
+          hf_err_name(err));
+    REQUIRE(
         sim,
         err == HF_OK || err == HF_EEXPIRED || err == HF_EINDOUBT ||
             err == HF_EUNAVAIL || err == HF_ECLOSED ||
             (call->of_adopted && (err == HF_ENOTOWNER || err == HF_ENOTHELD)),
-        "unlock answered %s", hf_err_name(err));
+        "unlock returned %s", hf_err_name(err));
     sim_check_unlock(call, err);
     sim_call_end(call, err, 0);
     claim->releasing = false;
-    sim_call_answered(call, err);
+    sim_call_complete(call, err);
     if (claim->lock && !claim->claiming && !claim->held && sim_chance(sim, 70))
         sim_free_handle(claim);
 }
@@ -66,69 +67,67 @@ void sim_unlock(struct claim *claim)
 
     sim_nonce_text(claim->lock, call->nonce);
     call->token = claim->token;
-    if (hf_release_start(claim->lock, unlocked, call, NULL)) {
+    if (hf_release_start(claim->lock, on_unlock_done, call, NULL)) {
         free(call);
         return;
     }
-    TALK(sim, "client %u unlocks %s %llu", claim->client, sim_keys[claim->key],
-         (unsigned long long)claim->token);
+    TRACE(sim, "client %u unlocks %s %llu", claim->client, sim_keys[claim->key],
+          (unsigned long long)claim->token);
     sim_call_started(call);
     call->of_adopted = claim->adopted;
     if (!claim->adopted)
         sim_call_begin(call, HF_OP_UNLOCK, claim->key);
-    DEMAND(sim, !hf_lock_valid_for(claim->lock, 0),
-           "valid after the start of unlock");
-    claim->mine = claim->held = false;
+    REQUIRE(sim, !hf_lock_valid_for(claim->lock, 0),
+            "the lock is valid after the unlock has started");
+    claim->granted = claim->held = false;
     claim->releasing = true;
 }
 
-/* ---- Taking -------------------------------------------------------------*/
+/* ---- Acquiring ----------------------------------------------------------*/
 
-static void granted(struct call *call)
+static void note_grant(struct call *call)
 {
     struct claim *claim = call->claim;
     struct sim *sim = call->sim;
 
     claim->token = call->token = hf_lock_token(claim->lock);
     sim_nonce_text(claim->lock, call->nonce);
-    claim->held = claim->mine = true;
-    DEMAND(sim, claim->token > 0, "granted without a token");
-    if (claim->token > sim->top[claim->key])
-        sim->top[claim->key] = claim->token;
-    TALK(sim, "client %u holds %s, token %llu, for %u ms", claim->client,
-         sim_keys[claim->key], (unsigned long long)claim->token,
-         hf_lock_remaining_ms(claim->lock));
+    claim->held = claim->granted = true;
+    REQUIRE(sim, claim->token > 0, "granted without a token");
+    TRACE(sim, "client %u holds %s, token %llu, for %u ms", claim->client,
+          sim_keys[claim->key], (unsigned long long)claim->token,
+          hf_lock_remaining_ms(claim->lock));
 }
 
-static void claimed(enum hf_err err, void *arg)
+static void on_claim_done(enum hf_err err, void *arg)
 {
     struct call *call = arg;
     struct claim *claim = call->claim;
     struct sim *sim = call->sim;
     hf_time deadline = 0;
 
-    TALK(sim, "client %u claimed %s: %s", call->client, sim_keys[claim->key],
-         hf_err_name(err));
-    DEMAND(sim,
-           err == HF_OK || err == HF_EBUSY || err == HF_ETIMEDOUT ||
-               err == HF_EUNAVAIL || err == HF_EINDOUBT ||
-               err == HF_ECANCELED || err == HF_ECLOSED,
-           "a claim was answered %s", hf_err_name(err));
+    TRACE(sim, "client %u claimed %s: %s", call->client, sim_keys[claim->key],
+          hf_err_name(err));
+    REQUIRE(sim,
+            err == HF_OK || err == HF_EBUSY || err == HF_ETIMEDOUT ||
+                err == HF_EUNAVAIL || err == HF_EINDOUBT ||
+                err == HF_ECANCELED || err == HF_ECLOSED,
+            "a claim returned %s", hf_err_name(err));
     claim->claiming = false;
     if (!err && claim->lock) {
-        granted(call);
+        note_grant(call);
         deadline = hf_lock_deadline(claim->lock);
         sim_call_end(call, err, deadline);
     } else {
-        /* Freed between the grant and this: who knows what it was. */
+        /* A handle that was freed after the grant: its token is not known. */
         sim_call_end(call, err ? err : HF_ECANCELED, 0);
     }
     if (err && claim->lock && !claim->own_handle)
         claim->lock = NULL;
-    sim_call_answered(call, err);
-    sim_record_missed_turns(claim);
+    sim_call_complete(call, err);
+    sim_record_missed_grants(claim);
     drop_future(claim);
-    if (claim->mine && (sim->ending || sim_chance(sim, 20)))
+    if (claim->granted && (sim->ending || sim_chance(sim, 20)))
         sim_unlock(claim);
     else if (err && claim->lock && (sim->ending || sim_chance(sim, 50)))
         sim_free_handle(claim);
@@ -139,15 +138,15 @@ static void on_event(struct hf_lock *lock, enum hf_lock_event event, void *arg)
     struct claim *claim = arg;
     struct sim *sim = claim->sim;
 
-    TALK(sim, "client %u, %s: event %d", claim->client, sim_keys[claim->key],
-         (int)event);
-    DEMAND(sim, claim->listens, "an event for a handle that was freed");
-    DEMAND(sim, !(claim->told & (1u << event)), "event %d comes twice",
-           (int)event);
-    claim->told |= 1u << event;
+    TRACE(sim, "client %u, %s: event %d", claim->client, sim_keys[claim->key],
+          (int)event);
+    REQUIRE(sim, claim->has_events, "an event for a handle that was freed");
+    REQUIRE(sim, !(claim->events & (1u << event)), "event %d is reported twice",
+            (int)event);
+    claim->events |= 1u << event;
     if (event == HF_LOCK_EVENT_LOST) {
-        DEMAND(sim, !hf_lock_valid_for(lock, 0), "lost, and still valid");
-        DEMAND(sim, claim->held || claim->claiming, "lost what was not held");
+        REQUIRE(sim, !hf_lock_valid_for(lock, 0), "LOST, and still valid");
+        REQUIRE(sim, claim->held || claim->claiming, "LOST, and was not held");
         hf_recorder_lost(&sim->recorder, claim->client + 1,
                          sim_keys[claim->key], strlen(sim_keys[claim->key]),
                          hf_lock_token(lock), sim_now(sim));
@@ -179,14 +178,14 @@ static void draw_options(struct claim *claim, struct hf_lock_opts *opts)
     if (opts->renew && sim_chance(sim, 20))
         opts->renew_ms = sim_below(sim, opts->ttl_ms);
     claim->lease_ms = opts->ttl_ms;
-    claim->listens = sim_chance(sim, 80);
-    if (claim->listens) {
+    claim->has_events = sim_chance(sim, 80);
+    if (claim->has_events) {
         opts->on_event = on_event;
         opts->arg = claim;
     }
 }
 
-static void take(struct claim *claim)
+static void start_claim(struct claim *claim)
 {
     struct sim *sim = claim->sim;
     struct hf_client *client = sim->clients[claim->client];
@@ -206,22 +205,24 @@ static void take(struct claim *claim)
     }
     if (claim->lock) {
         claim->own_handle = true;
-        sim_record_unheard(claim);
+        sim_record_background_release(claim);
     }
     if (claim->lock)
-        err = hf_lock_acquire_start(claim->lock, claimed, call, &claim->future);
+        err = hf_lock_acquire_start(claim->lock, on_claim_done, call,
+                                    &claim->future);
     else
-        err = hf_acquire_start(client, hf_key_of(sim_keys[claim->key]), &opts,
-                               &claim->lock, claimed, call, &claim->future);
+        err =
+            hf_acquire_start(client, hf_key_of(sim_keys[claim->key]), &opts,
+                             &claim->lock, on_claim_done, call, &claim->future);
     if (err) {
         assert_int_equal(err, HF_ESTATE);
         free(call);
         return;
     }
-    TALK(sim, "client %u claims %s", claim->client, sim_keys[claim->key]);
+    TRACE(sim, "client %u claims %s", claim->client, sim_keys[claim->key]);
     claim->claiming = true;
-    claim->held = claim->mine = claim->adopted = false;
-    claim->told = 0;
+    claim->held = claim->granted = claim->adopted = false;
+    claim->events = 0;
     sim_call_started(call);
     sim_call_begin(call, HF_OP_LOCK, claim->key);
     claim->lock_op = call->op;
@@ -230,25 +231,25 @@ static void take(struct claim *claim)
 
 /* ---- Other calls --------------------------------------------------------*/
 
-static void renewed(enum hf_err err, void *arg)
+static void on_renew_done(enum hf_err err, void *arg)
 {
     struct call *call = arg;
 
-    DEMAND(
+    REQUIRE(
         call->sim,
         err == HF_OK || err == HF_EEXPIRED || err == HF_EFORCED ||
             err == HF_EINDOUBT || err == HF_EUNAVAIL || err == HF_ECLOSED ||
             (call->of_adopted && (err == HF_ENOTOWNER || err == HF_ENOTHELD)),
-        "renew or update answered %s", hf_err_name(err));
-    TALK(call->sim, "client %u renewed %s: %s", call->client,
-         sim_keys[call->claim->key], hf_err_name(err));
-    /* What the handle says now may be of another grant. */
+        "renew or update returned %s", hf_err_name(err));
+    TRACE(call->sim, "client %u renewed %s: %s", call->client,
+          sim_keys[call->claim->key], hf_err_name(err));
+    /* The handle may have been granted again since. */
     sim_call_end(call, err,
-                 call->claim->lock && call->claim->mine &&
+                 call->claim->lock && call->claim->granted &&
                          call->claim->token == call->token
                      ? hf_lock_deadline(call->claim->lock)
                      : 0);
-    sim_call_answered(call, err);
+    sim_call_complete(call, err);
 }
 
 static void renew_or_update(struct claim *claim)
@@ -263,10 +264,10 @@ static void renew_or_update(struct claim *claim)
     sim_nonce_text(claim->lock, call->nonce);
     call->token = claim->token;
     if (update)
-        err = hf_update_start(claim->lock, NULL, hf_bytes_of("v"), renewed,
-                              call, NULL);
+        err = hf_update_start(claim->lock, NULL, hf_bytes_of("v"),
+                              on_renew_done, call, NULL);
     else
-        err = hf_renew_start(claim->lock, ttl_ms, renewed, call, NULL);
+        err = hf_renew_start(claim->lock, ttl_ms, on_renew_done, call, NULL);
     if (err) {
         assert_true(err == HF_ESTATE || err == HF_EEXPIRED);
         free(call);
@@ -278,70 +279,72 @@ static void renew_or_update(struct claim *claim)
         sim_call_begin(call, update ? HF_OP_UPDATE : HF_OP_RENEW, claim->key);
 }
 
-static void looked(enum hf_err err, void *arg)
+static void on_read_done(enum hf_err err, void *arg)
 {
     struct call *call = arg;
     struct sim *sim = call->sim;
 
-    DEMAND(sim,
-           err == HF_OK || err == HF_ETIMEDOUT || err == HF_EINDOUBT ||
-               err == HF_EUNAVAIL || err == HF_ECANCELED || err == HF_ECLOSED,
-           "a look answered %s", hf_err_name(err));
+    REQUIRE(sim,
+            err == HF_OK || err == HF_ETIMEDOUT || err == HF_EINDOUBT ||
+                err == HF_EUNAVAIL || err == HF_ECANCELED || err == HF_ECLOSED,
+            "read or wait returned %s", hf_err_name(err));
     if (!err && call->info.held)
         call->token = call->info.token;
     sim_call_end(call, err, 0);
     hf_info_fini(&call->info);
-    sim_call_answered(call, err);
+    sim_call_complete(call, err);
 }
 
-static void look(struct sim *sim, unsigned client)
+static void read_or_wait(struct sim *sim, unsigned number)
 {
-    struct call *call = sim_call_new(sim, NULL, client);
+    struct call *call = sim_call_new(sim, NULL, number);
     unsigned key = sim_below(sim, sim->key_count);
-    struct hf_client *at = sim->clients[client];
+    struct hf_client *client = sim->clients[number];
     uint32_t wait_ms = sim_below(sim, 2000);
     unsigned kind = sim_below(sim, 4);
     enum hf_err err;
 
     if (kind == 0)
-        err = hf_wait_held_start(at, hf_key_of(sim_keys[key]), wait_ms,
-                                 &call->info, looked, call, NULL);
+        err = hf_wait_held_start(client, hf_key_of(sim_keys[key]), wait_ms,
+                                 &call->info, on_read_done, call, NULL);
     else if (kind == 1)
-        err = hf_wait_free_start(at, hf_key_of(sim_keys[key]), wait_ms,
-                                 &call->freed, looked, call, NULL);
+        err = hf_wait_free_start(client, hf_key_of(sim_keys[key]), wait_ms,
+                                 &call->freed, on_read_done, call, NULL);
     else
-        err = hf_read_start(at, hf_key_of(sim_keys[key]), HF_LINEARIZABLE,
-                            &call->info, looked, call, NULL);
+        err = hf_read_start(client, hf_key_of(sim_keys[key]), HF_LINEARIZABLE,
+                            &call->info, on_read_done, call, NULL);
     assert_int_equal(err, HF_OK);
     sim_call_started(call);
     if (kind > 1)
         sim_call_begin(call, HF_OP_READ, key);
 }
 
-static void forced(enum hf_err err, void *arg)
+static void on_force_done(enum hf_err err, void *arg)
 {
-    sim_call_answered(arg, err);
+    sim_call_complete(arg, err);
 }
 
-/* An operator marks a lock: it runs out, so no promise is waived. */
-static void force(struct claim *claim)
+/* Break the lock without `now`: it ends when its lease expires, so all
+ * invariants still hold. */
+static void force_lock(struct claim *claim)
 {
     struct sim *sim = claim->sim;
     struct call *call = sim_call_new(sim, NULL, claim->client);
 
     assert_int_equal(hf_force_start(sim->clients[claim->client],
                                     hf_key_of(sim_keys[claim->key]),
-                                    claim->token, false, forced, call, NULL),
+                                    claim->token, false, on_force_done, call,
+                                    NULL),
                      HF_OK);
     sim_call_started(call);
 }
 
-/* ---- Handing a lock to another client -----------------------------------*/
+/* ---- Transferring a lock to another client ------------------------------*/
 
-static struct claim *find_unused(struct sim *sim, unsigned client)
+static struct claim *find_unused_claim(struct sim *sim, unsigned client)
 {
-    for (unsigned i = 0; i < CLAIMS_A_CLIENT; i++) {
-        struct claim *claim = &sim->claims[client * CLAIMS_A_CLIENT + i];
+    for (unsigned i = 0; i < CLAIMS_PER_CLIENT; i++) {
+        struct claim *claim = &sim->claims[client * CLAIMS_PER_CLIENT + i];
 
         if (!sim->closed[client] && !claim->lock && !claim->claiming &&
             claim->open == 0)
@@ -350,13 +353,14 @@ static struct claim *find_unused(struct sim *sim, unsigned client)
     return NULL;
 }
 
-/* The history has an unlock that nobody heard the end of: from now on the lock
- * may end at any time. */
-static void transfer(struct claim *from)
+/* Detach the lock, and let another client adopt it. The history records this as
+ * a release without a result, because the adopter may release it at any
+ * time. */
+static void transfer_lock(struct claim *from)
 {
     struct sim *sim = from->sim;
     unsigned client = (from->client + 1) % sim->client_count;
-    struct claim *to = find_unused(sim, client);
+    struct claim *to = find_unused_claim(sim, client);
     uint8_t nonce[HF_NONCE_SIZE];
     struct hf_lock_opts opts;
 
@@ -365,7 +369,7 @@ static void transfer(struct claim *from)
     hf_lock_nonce(from->lock, nonce);
     to->key = from->key;
     draw_options(to, &opts);
-    to->listens = false;
+    to->has_events = false;
     opts.on_event = NULL;
     assert_int_equal(hf_lock_adopt(sim->clients[client],
                                    hf_key_of(sim_keys[to->key]), nonce,
@@ -373,27 +377,27 @@ static void transfer(struct claim *from)
                      HF_OK);
     to->token = from->token;
     to->held = to->own_handle = to->adopted = true;
-    sim_record_unheard(from);
+    sim_record_background_release(from);
     assert_int_equal(hf_lock_detach(from->lock), HF_OK);
-    DEMAND(sim, !hf_lock_valid_for(from->lock, 0),
-           "valid after it was detached");
-    from->mine = from->held = false;
+    REQUIRE(sim, !hf_lock_valid_for(from->lock, 0),
+            "the lock is valid after it was detached");
+    from->granted = from->held = false;
     from->own_handle = true;
-    TALK(sim, "client %u hands %s to client %u", from->client,
-         sim_keys[from->key], client);
+    TRACE(sim, "client %u transfers %s to client %u", from->client,
+          sim_keys[from->key], client);
     renew_or_update(to);
 }
 
-/* ---- One thing after another --------------------------------------------*/
+/* ---- Random actions -----------------------------------------------------*/
 
-static void act_on(struct claim *claim)
+static void act_on_claim(struct claim *claim)
 {
     struct sim *sim = claim->sim;
 
     if (claim->claiming) {
         if (claim->future && sim_chance(sim, 10)) {
-            TALK(sim, "client %u cancels %s", claim->client,
-                 sim_keys[claim->key]);
+            TRACE(sim, "client %u cancels %s", claim->client,
+                  sim_keys[claim->key]);
             hf_future_cancel(claim->future);
         } else if (claim->own_handle && sim_chance(sim, 5)) {
             sim_free_handle(claim);
@@ -404,31 +408,31 @@ static void act_on(struct claim *claim)
         else if (sim_chance(sim, 60))
             renew_or_update(claim);
         else if (sim->plan->transfers && sim_chance(sim, 30))
-            transfer(claim);
+            transfer_lock(claim);
         else if (sim_chance(sim, 10))
-            force(claim);
+            force_lock(claim);
         else if (sim_chance(sim, 10))
             sim_free_handle(claim);
         else if (!hf_lock_valid_for(claim->lock, 0) && sim_chance(sim, 30))
-            take(claim); /* claimed anew, once it is lost */
+            start_claim(claim); /* claim again after a loss */
     } else if (!claim->releasing && claim->open == 0) {
-        take(claim);
+        start_claim(claim);
     } else if (claim->releasing && claim->lock && sim_chance(sim, 5)) {
         sim_free_handle(claim);
     }
 }
 
-static void act(struct sim *sim, unsigned client)
+static void act_as_client(struct sim *sim, unsigned client)
 {
     sim->next_action[client] = sim->world.now + 1 + sim_below(sim, 200);
     if (sim->closed[client] || sim_is_stopped(sim, client))
         return;
     if (sim_chance(sim, 8))
-        look(sim, client);
+        read_or_wait(sim, client);
     else
-        act_on(&sim->claims[client * CLAIMS_A_CLIENT +
-                            sim_below(sim, CLAIMS_A_CLIENT)]);
-    sim_trouble(sim, client);
+        act_on_claim(&sim->claims[client * CLAIMS_PER_CLIENT +
+                                  sim_below(sim, CLAIMS_PER_CLIENT)]);
+    sim_inject_fault(sim, client);
 }
 
 void sim_run(struct sim *sim, uint32_t ms)
@@ -444,7 +448,7 @@ void sim_run(struct sim *sim, uint32_t ms)
         }
         while (hf_world_step(&sim->world, sim->next_action[first]))
             ;
-        act(sim, first);
+        act_as_client(sim, first);
         sim_observe(&sim->world, sim);
     }
 }

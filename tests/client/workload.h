@@ -1,12 +1,12 @@
-/* workload.h - several clients of one store, used at random, from one seed.
+/* workload.h - a simulation: several clients of one store, used at random.
  *
- *   workload.c           what the clients do
- *   workload_calls.c     their calls, as the history has them
- *   workload_checks.c    what must be true, after every turn and at the end
- *   workload_trouble.c   what goes wrong: networks, clocks, stopped processes
+ *   workload.c          what the clients do
+ *   workload_calls.c    their calls, and how these are recorded in the history
+ *   workload_checks.c   the invariants, checked after every turn and at the end
+ *   workload_faults.c   faults of the network, clocks and processes
  *
- * All that is drawn is drawn from `sim->random`, in the same order each time.
- * Failures are cmocka assertions. */
+ * Every random decision comes from `sim->random`, so that a seed reproduces a
+ * run. Failures are cmocka assertions. */
 #ifndef HF_TESTS_CLIENT_WORKLOAD_H
 #define HF_TESTS_CLIENT_WORKLOAD_H
 
@@ -18,48 +18,49 @@
 
 enum {
     CLIENTS_MAX = 4,
-    CLAIMS_A_CLIENT = 3,
+    CLAIMS_PER_CLIENT = 3,
     KEYS_MAX = 3,
     TTL_MAX_MS = 3000,
     TIMEOUT_MAX_MS = 3000,
-    ANSWERS_MS = 8000, /* until a call notices that all is well again */
+    ANSWERS_MS = 8000, /* all calls complete this long after the last fault */
 };
 
-/* What a case is about: which kinds of trouble its seeds may draw. */
+/* The kinds of faults that a seed may draw. */
 struct plan {
     bool network, clocks, stops, cuts, closes;
-    bool transfers; /* locks are detached, and adopted by another client */
-    bool forgets;   /* the server loses its data now and then: whatever needs
-                       its memory (one holder, rising tokens) is not checked */
+    bool transfers;  /* locks are detached, and adopted by another client */
+    bool loses_data; /* the server loses its data now and then: one holder and
+                        increasing tokens are not checked */
 };
 
 /* One handle, used for one claim after another. */
 struct claim {
     struct sim *sim;
     unsigned client, key;
-    struct hf_lock *lock; /* NULL: none */
+    struct hf_lock *lock; /* may be NULL */
     struct hf_future *future;
-    bool own_handle; /* made idle first, so that it can be freed at any time */
-    bool listens;
+    bool own_handle; /* from hf_lock_new(), so it can be freed at any time */
+    bool has_events; /* with an event callback */
     bool claiming, held, releasing;
-    bool mine; /* the answer was "granted", and it was not given back since */
-    bool adopted; /* from another client: the history has nothing of it */
-    unsigned told;
+    bool granted;    /* hf_acquire_start() returned HF_OK, and the lock was not
+                     released since */
+    bool adopted;    /* from another client; not recorded in the history */
+    unsigned events; /* reported for this claim: 1 << enum hf_lock_event */
     uint64_t token;
     size_t lock_op;
     hf_time claimed_at;
     uint32_t lease_ms;
-    unsigned open; /* calls */
+    unsigned open; /* calls without a result */
 };
 
-/* One call that is not answered yet. */
+/* One call that has not completed. */
 struct call {
     struct sim *sim;
-    struct claim *claim; /* NULL: of no handle */
+    struct claim *claim; /* NULL: not on a handle */
     unsigned client;
     enum hf_op_kind kind;
-    bool recorded;
-    bool of_adopted; /* its claim was adopted when it began */
+    bool recorded;   /* sim_call_begin() was called */
+    bool of_adopted; /* the claim was adopted when the call started */
     size_t op;
     uint64_t token;
     struct hf_info info;
@@ -77,20 +78,19 @@ struct sim {
     hf_time next_action[CLIENTS_MAX];
     bool closed[CLIENTS_MAX];
     unsigned client_count, key_count;
-    struct claim claims[CLIENTS_MAX * CLAIMS_A_CLIENT];
+    struct claim claims[CLIENTS_MAX * CLAIMS_PER_CLIENT];
     struct hf_faulty_odds odds;
-    uint64_t top[KEYS_MAX]; /* the largest token granted so far */
-    uint64_t started, answered;
-    bool ending;
-    bool talk;
+    uint64_t started, completed; /* calls */
+    bool ending;                 /* start nothing new */
+    bool verbose;                /* print a trace: one seed is replayed */
 };
 
 extern const char *const sim_keys[KEYS_MAX];
 
-/* Where one seed is replayed, say what happens. */
-#define TALK(sim, ...)                                                         \
+/* Print what happens, if one seed is replayed. */
+#define TRACE(sim, ...)                                                        \
     do {                                                                       \
-        if ((sim)->talk) {                                                     \
+        if ((sim)->verbose) {                                                  \
             printf("%10lld  ",                                                 \
                    (long long)((sim)->world.now - HF_WORLD_START));            \
             printf(__VA_ARGS__);                                               \
@@ -98,8 +98,8 @@ extern const char *const sim_keys[KEYS_MAX];
         }                                                                      \
     } while (0)
 
-/* Fail, and say when and why, unless `condition` is true. */
-#define DEMAND(sim, condition, ...)                                            \
+/* Fail with a message, unless `condition` is true. */
+#define REQUIRE(sim, condition, ...)                                           \
     do {                                                                       \
         if (!(condition)) {                                                    \
             printf("%lld ms: ",                                                \
@@ -110,69 +110,73 @@ extern const char *const sim_keys[KEYS_MAX];
         }                                                                      \
     } while (0)
 
-/* A number below `bound`; true so many times in a hundred. */
+/* A random number below `bound`; true with this probability in percent. */
 uint32_t sim_below(struct sim *sim, uint32_t bound);
-bool sim_chance(struct sim *sim, uint32_t in_a_hundred);
+bool sim_chance(struct sim *sim, uint32_t percent);
 
 /* Let the clients act for `ms`. */
 void sim_run(struct sim *sim, uint32_t ms);
 
-/* Give back what is held. */
+/* Start to release the lock. */
 void sim_unlock(struct claim *claim);
 
-/* Free the handle; what it holds is given back behind. */
+/* Free the handle. A lock that it holds is released in the background. */
 void sim_free_handle(struct claim *claim);
 
-/* Now, as the history counts: nanoseconds since the start, from 1. */
+/* The time in the history: nanoseconds since the start of the run, plus 1. */
 uint64_t sim_now(const struct sim *sim);
 
-/* The nonce of `lock` as hexadecimal digits, and a 0. */
+/* Write the nonce of `lock` as hexadecimal digits and a terminating 0. */
 void sim_nonce_text(const struct hf_lock *lock, char *text);
 
-/* A call that is to be made; `claim` may be NULL. Free it, or see it through
- * started, perhaps begin and end, and answered. */
+/* Create a call; `claim` may be NULL. If it fails to start, free it. Otherwise
+ * call sim_call_started(), then sim_call_begin() and sim_call_end() if the
+ * history is to contain it, and sim_call_complete(). */
 struct call *sim_call_new(struct sim *sim, struct claim *claim,
                           unsigned client);
 void sim_call_started(struct call *call);
 
-/* The operation begins now, in the history. */
+/* Record the start of the operation in the history. */
 void sim_call_begin(struct call *call, enum hf_op_kind kind, unsigned key);
 
-/* It ends now, if it ever began there. `deadline`: of what it granted. */
+/* Record its end, if its start was recorded. `deadline`: when the validity of a
+ * granted or renewed lock ends. */
 void sim_call_end(struct call *call, enum hf_err err, hf_time deadline);
 
-/* Every answer passes here, once: `call` is gone after it. */
-void sim_call_answered(struct call *call, enum hf_err err);
+/* The result of the call was delivered: check and free it. */
+void sim_call_complete(struct call *call, enum hf_err err);
 
-/* What is held is given back behind, and nobody hears how that ends. */
-void sim_record_unheard(struct claim *claim);
+/* Record a release in the background, whose result is never known. */
+void sim_record_background_release(struct claim *claim);
 
-/* Who waited may have had its turn before, unheard, and lost it again: each
- * lease that fits into the wait may have been such a one. */
-void sim_record_missed_turns(struct claim *claim);
+/* While it waited, the claim may have been granted and have expired without the
+ * client's knowledge, once for each lease that fits into the wait. Record these
+ * grants as possible. */
+void sim_record_missed_grants(struct claim *claim);
 
-/* hf_world.observe: one holder at most, and losses are told. */
+/* hf_world.observe: check that each key has at most one valid holder, and that
+ * losses are reported. */
 void sim_observe(struct hf_world *world, void *arg);
 
-/* HF_OK from an unlock means that the server has carried one out. */
+/* If the result of an unlock is HF_OK, the server must have executed one. */
 void sim_check_unlock(const struct call *call, enum hf_err err);
 
-/* One that was stopped hears LOST before anything else. */
+/* No other callback may run before LOST is reported. */
 void sim_check_lost_first(struct sim *sim, unsigned client);
 
-/* Nobody holds anything, and nobody waits. */
+/* Check that no key is held and that no claim waits. */
 void sim_check_nothing_is_left(struct sim *sim);
 
 void sim_check_history(struct sim *sim);
 
-/* What the plan allows: for the whole seed, and now and then. */
-void sim_draw_trouble(struct sim *sim);
-void sim_trouble(struct sim *sim, unsigned client);
+/* Draw the faults of the whole run; and inject a fault now, by chance. */
+void sim_draw_faults(struct sim *sim);
+void sim_inject_fault(struct sim *sim, unsigned client);
 
-/* Whether the client is not driven now, as by SIGSTOP. */
+/* Whether the client is stopped, as by SIGSTOP. */
 bool sim_is_stopped(const struct sim *sim, unsigned client);
 
-/* All is well from now on, and nobody begins anything new. */
+/* End all faults, release all locks, and start no new claims. */
 void sim_heal(struct sim *sim);
 
 #endif

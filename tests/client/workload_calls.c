@@ -1,4 +1,4 @@
-/* workload_calls.c - the calls of a simulation, as its history has them. */
+/* workload_calls.c - the calls of a simulation, recorded in its history. */
 #include "client/workload.h"
 
 #include <stdio.h>
@@ -47,7 +47,7 @@ void sim_call_started(struct call *call)
 void sim_call_begin(struct call *call, enum hf_op_kind kind, unsigned key)
 {
     struct sim *sim = call->sim;
-    bool named = kind != HF_OP_LOCK && kind != HF_OP_READ;
+    bool has_claim = kind != HF_OP_LOCK && kind != HF_OP_READ;
 
     call->kind = kind;
     call->recorded = true;
@@ -57,14 +57,13 @@ void sim_call_begin(struct call *call, enum hf_op_kind kind, unsigned key)
                                      .client = call->client + 1,
                                      .key = sim_keys[key],
                                      .key_len = strlen(sim_keys[key]),
-                                     .nonce = named ? call->nonce : NULL,
-                                     .token = named ? call->token : 0,
+                                     .nonce = has_claim ? call->nonce : NULL,
+                                     .token = has_claim ? call->token : 0,
                                      .now = sim_now(sim),
                                  });
 }
 
-/* What an answer says about whether it was done. What was given up may have
- * been done for a while. */
+/* Whether the operation took effect. One that was given up may have. */
 static enum hf_op_result result_of(enum hf_err err)
 {
     switch (err) {
@@ -90,10 +89,12 @@ void sim_call_end(struct call *call, enum hf_err err, hf_time deadline)
 
     if (!call->recorded)
         return;
-    /* A renewal that comes too late here may have been in time there. */
+    /* A renewal that is too late for the client may have been in time at the
+     * server. */
     if (err == HF_EEXPIRED && call->kind != HF_OP_UNLOCK)
         result = HF_OP_UNKNOWN;
-    /* Granted, but over before this was heard: until when is not known. */
+    /* The lock was granted and lost before `done` ran: its deadline is not
+     * known any more. */
     if (timed && deadline <= sim->world.now)
         result = HF_OP_UNKNOWN;
     grants = grants && result == HF_OP_OK;
@@ -108,12 +109,12 @@ void sim_call_end(struct call *call, enum hf_err err, hf_time deadline)
                     });
 }
 
-void sim_call_answered(struct call *call, enum hf_err err)
+void sim_call_complete(struct call *call, enum hf_err err)
 {
     struct sim *sim = call->sim;
 
     sim_check_lost_first(sim, call->client);
-    sim->answered++;
+    sim->completed++;
     if (call->claim) {
         assert_true(call->claim->open > 0);
         call->claim->open--;
@@ -122,21 +123,21 @@ void sim_call_answered(struct call *call, enum hf_err err)
     free(call);
 }
 
-void sim_record_unheard(struct claim *claim)
+void sim_record_background_release(struct claim *claim)
 {
-    struct call unheard = {
+    struct call release = {
         .sim = claim->sim,
         .client = claim->client,
         .token = claim->token,
     };
 
-    if (!claim->mine)
+    if (!claim->granted)
         return;
-    sim_nonce_text(claim->lock, unheard.nonce);
-    sim_call_begin(&unheard, HF_OP_UNLOCK, claim->key);
+    sim_nonce_text(claim->lock, release.nonce);
+    sim_call_begin(&release, HF_OP_UNLOCK, claim->key);
 }
 
-void sim_record_missed_turns(struct claim *claim)
+void sim_record_missed_grants(struct claim *claim)
 {
     struct sim *sim = claim->sim;
     hf_time waited = sim->world.now - claim->claimed_at;

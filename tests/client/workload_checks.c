@@ -1,4 +1,4 @@
-/* workload_checks.c - what must be true of a simulation. */
+/* workload_checks.c - the invariants of a simulation. */
 #include "client/workload.h"
 
 #include <stdio.h>
@@ -8,19 +8,21 @@
 
 /* ---- After every turn ---------------------------------------------------*/
 
-/* Whether the loss of this lock ought to have been told by now. */
-static bool lost_untold(const struct claim *claim)
+/* Whether the lock is lost, and LOST is not reported although it should be. */
+static bool is_unreported_loss(const struct claim *claim)
 {
-    return claim->mine && claim->listens && !claim->releasing &&
+    return claim->granted && claim->has_events && !claim->releasing &&
            !hf_lock_valid_for(claim->lock, 0) &&
-           !(claim->told & (1u << HF_LOCK_EVENT_LOST));
+           !(claim->events & (1u << HF_LOCK_EVENT_LOST));
 }
 
 void sim_check_lost_first(struct sim *sim, unsigned client)
 {
-    for (unsigned i = 0; i < CLAIMS_A_CLIENT; i++)
-        DEMAND(sim, !lost_untold(&sim->claims[client * CLAIMS_A_CLIENT + i]),
-               "client %u hears of something before its lost lock", client);
+    for (unsigned i = 0; i < CLAIMS_PER_CLIENT; i++)
+        REQUIRE(
+            sim,
+            !is_unreported_loss(&sim->claims[client * CLAIMS_PER_CLIENT + i]),
+            "client %u gets another callback before LOST", client);
 }
 
 void sim_observe(struct hf_world *world, void *arg)
@@ -29,29 +31,29 @@ void sim_observe(struct hf_world *world, void *arg)
     const struct claim *holder[KEYS_MAX] = {0};
 
     (void)world;
-    for (unsigned i = 0; i < CLIENTS_MAX * CLAIMS_A_CLIENT; i++) {
+    for (unsigned i = 0; i < CLIENTS_MAX * CLAIMS_PER_CLIENT; i++) {
         struct claim *claim = &sim->claims[i];
 
         if (!claim->lock)
             continue;
         if (hf_lock_valid_for(claim->lock, 0)) {
-            DEMAND(sim, !holder[claim->key] || sim->plan->forgets,
-                   "clients %u and %u both hold '%s' (tokens %llu, %llu)",
-                   holder[claim->key]->client, claim->client,
-                   sim_keys[claim->key],
-                   (unsigned long long)holder[claim->key]->token,
-                   (unsigned long long)hf_lock_token(claim->lock));
+            REQUIRE(sim, !holder[claim->key] || sim->plan->loses_data,
+                    "clients %u and %u both hold '%s' (tokens %llu, %llu)",
+                    holder[claim->key]->client, claim->client,
+                    sim_keys[claim->key],
+                    (unsigned long long)holder[claim->key]->token,
+                    (unsigned long long)hf_lock_token(claim->lock));
             holder[claim->key] = claim;
         } else if (!sim_is_stopped(sim, claim->client) &&
                    !sim->closed[claim->client] &&
                    hf_loop_next_timer(sim->clients[claim->client]) >
                        sim->world.now) {
-            DEMAND(sim,
-                   !lost_untold(claim) ||
-                       !hf_dlist_is_empty(
-                           &sim->clients[claim->client]->loop.callbacks),
-                   "client %u was not told that '%s' is lost", claim->client,
-                   sim_keys[claim->key]);
+            REQUIRE(sim,
+                    !is_unreported_loss(claim) ||
+                        !hf_dlist_is_empty(
+                            &sim->clients[claim->client]->loop.callbacks),
+                    "client %u lost '%s', and LOST was not reported",
+                    claim->client, sim_keys[claim->key]);
         }
     }
 }
@@ -62,10 +64,11 @@ void sim_check_unlock(const struct call *call, enum hf_err err)
 
     for (unsigned i = 0; i < HF_NONCE_SIZE; i++)
         (void)sscanf(call->nonce + 2 * (size_t)i, "%2hhx", &nonce[i]);
-    DEMAND(call->sim,
-           err != HF_OK || hf_faulty_has_ended(&call->sim->world.net, nonce),
-           "client %u: an unlock is OK that no server has carried out",
-           call->client);
+    REQUIRE(call->sim,
+            err != HF_OK || hf_faulty_has_ended(&call->sim->world.net, nonce),
+            "client %u: an unlock returned HF_OK that the server has not "
+            "executed",
+            call->client);
 }
 
 /* ---- At the end ---------------------------------------------------------*/
@@ -89,9 +92,9 @@ void sim_check_nothing_is_left(struct sim *sim)
                                    NULL, NULL, &future),
                      HF_OK);
     assert_int_equal(hf_world_wait(&sim->world, future), HF_OK);
-    DEMAND(sim, count == 0, "%u keys are still held: a ghost", count);
-    DEMAND(sim, hf_world_close(&sim->world, client) == HF_OK,
-           "closing an idle client is in doubt");
+    REQUIRE(sim, count == 0, "%u keys are still held at the end", count);
+    REQUIRE(sim, hf_world_close(&sim->world, client) == HF_OK,
+            "the close of an idle client is in doubt");
 }
 
 void sim_check_history(struct sim *sim)
@@ -100,7 +103,7 @@ void sim_check_history(struct sim *sim)
         hf_recorder_history(&sim->recorder);
     struct hf_check_report report;
 
-    if (sim->plan->forgets)
+    if (sim->plan->loses_data)
         return;
     hf_check_run(history, &report);
     if (report.violation_count == 0)

@@ -1,9 +1,9 @@
-/* workload_trouble.c - what goes wrong in a simulation. */
+/* workload_faults.c - the faults of a simulation. */
 #include "client/workload.h"
 
 #include <stdio.h>
 
-void sim_draw_trouble(struct sim *sim)
+void sim_draw_faults(struct sim *sim)
 {
     const struct plan *plan = sim->plan;
     struct hf_faulty_odds *odds = &sim->odds;
@@ -36,22 +36,22 @@ bool sim_is_stopped(const struct sim *sim, unsigned client)
 
 static void close_client(struct sim *sim, unsigned client)
 {
-    TALK(sim, "client %u closes", client);
+    TRACE(sim, "client %u closes", client);
     sim->closed[client] = true;
     hf_recorder_death(&sim->recorder, client + 1, sim_now(sim));
-    for (unsigned i = 0; i < CLAIMS_A_CLIENT; i++)
-        sim->claims[client * CLAIMS_A_CLIENT + i].listens = false;
+    for (unsigned i = 0; i < CLAIMS_PER_CLIENT; i++)
+        sim->claims[client * CLAIMS_PER_CLIENT + i].has_events = false;
     (void)hf_world_close(&sim->world, sim->clients[client]);
-    for (unsigned i = 0; i < CLAIMS_A_CLIENT; i++) {
-        struct claim *claim = &sim->claims[client * CLAIMS_A_CLIENT + i];
+    for (unsigned i = 0; i < CLAIMS_PER_CLIENT; i++) {
+        struct claim *claim = &sim->claims[client * CLAIMS_PER_CLIENT + i];
 
-        DEMAND(sim, claim->open == 0, "a call is not answered by hf_close()");
+        REQUIRE(sim, claim->open == 0, "hf_close() did not complete a call");
         if (claim->lock)
             sim_free_handle(claim);
     }
 }
 
-void sim_trouble(struct sim *sim, unsigned client)
+void sim_inject_fault(struct sim *sim, unsigned client)
 {
     const struct plan *plan = sim->plan;
     struct hf_faulty *faulty = hf_faulty_of(sim->clients[client]);
@@ -59,11 +59,11 @@ void sim_trouble(struct sim *sim, unsigned client)
     if (plan->stops && sim_chance(sim, 4)) {
         uint32_t ms = 1 + sim_below(sim, 2 * TTL_MAX_MS);
 
-        TALK(sim, "client %u is stopped for %u ms", client, ms);
+        TRACE(sim, "client %u is stopped for %u ms", client, ms);
         hf_world_stop(&sim->world, sim->clients[client], ms);
     }
     if (plan->cuts && sim_chance(sim, 6)) {
-        TALK(sim, "client %u: the network changes", client);
+        TRACE(sim, "client %u: the network changes", client);
         hf_faulty_cut(
             faulty, sim_chance(sim, 60)
                         ? HF_CUT_NONE
@@ -71,15 +71,15 @@ void sim_trouble(struct sim *sim, unsigned client)
     }
     if (plan->closes && sim_chance(sim, 1))
         close_client(sim, client);
-    if (plan->forgets && sim_chance(sim, 1)) {
-        TALK(sim, "the server forgets everything");
+    if (plan->loses_data && sim_chance(sim, 1)) {
+        TRACE(sim, "the server loses its data");
         hf_faulty_forget(&sim->world.net);
     }
 }
 
 void sim_heal(struct sim *sim)
 {
-    TALK(sim, "all is well from now on");
+    TRACE(sim, "all faults end");
     sim->ending = true;
     for (unsigned i = 0; i < sim->client_count; i++) {
         if (sim->closed[i])
@@ -87,8 +87,8 @@ void sim_heal(struct sim *sim)
         hf_faulty_odds(hf_faulty_of(sim->clients[i]), NULL);
         hf_faulty_cut(hf_faulty_of(sim->clients[i]), HF_CUT_NONE);
         sim->world.stopped[i] = 0;
-        for (unsigned j = 0; j < CLAIMS_A_CLIENT; j++) {
-            struct claim *claim = &sim->claims[i * CLAIMS_A_CLIENT + j];
+        for (unsigned j = 0; j < CLAIMS_PER_CLIENT; j++) {
+            struct claim *claim = &sim->claims[i * CLAIMS_PER_CLIENT + j];
 
             if (claim->held)
                 sim_unlock(claim);

@@ -1,15 +1,15 @@
-/* Until when a holder may believe that it holds: the arithmetic, exactly. */
+/* The arithmetic of client/drift.h. */
 #include "base/limits.h"
 #include "client/drift.h"
 #include "lib/runner.h"
 
-/* What is left of a span when every clock may be off by 1 %. */
+/* The least time that passes here while a server counts `span`. */
 static uint64_t shortened(uint64_t span)
 {
     return span * 98 / 100;
 }
 
-static void a_server_is_asked_for_a_little_more_than_the_ttl(void **state)
+static void the_requested_lease_is_longer_than_the_ttl(void **state)
 {
     (void)state;
     assert_int_equal(hf_drift_lease_ms(1), 51);
@@ -27,7 +27,7 @@ static void a_quick_answer_gives_the_whole_ttl(void **state)
     }
 }
 
-static void a_slow_answer_gives_what_is_left_of_the_lease(void **state)
+static void a_slow_answer_gives_the_rest_of_the_lease(void **state)
 {
     (void)state;
     /* 10675 * 0.98 = 10461.5 */
@@ -49,7 +49,7 @@ static void validity_is_rounded_down(void **state)
     }
 }
 
-static void without_an_anchor_it_counts_from_the_first_send(void **state)
+static void without_an_anchor_the_base_is_the_first_send(void **state)
 {
     struct hf_anchor none = {.known = false, .sent = 99, .age_ms = 7};
 
@@ -57,7 +57,7 @@ static void without_an_anchor_it_counts_from_the_first_send(void **state)
     assert_int_equal(hf_drift_lease_base(&none, 1234), 1234);
 }
 
-static void an_anchor_counts_from_its_message_and_its_age(void **state)
+static void the_base_of_an_anchor_is_its_message_plus_its_age(void **state)
 {
     struct hf_anchor now = {.known = true, .sent = 5000};
     struct hf_anchor old = {.known = true, .sent = 5000, .age_ms = 1000};
@@ -74,7 +74,7 @@ static void an_anchor_counts_from_its_message_and_its_age(void **state)
     }
 }
 
-static void an_end_is_gone_only_when_it_is_gone_everywhere(void **state)
+static void a_lease_is_expired_when_it_is_on_the_slowest_clock(void **state)
 {
     (void)state;
     for (uint32_t ttl = 1; ttl < 3000; ttl++)
@@ -98,15 +98,15 @@ static void the_longest_lease_does_not_overflow(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test(a_server_is_asked_for_a_little_more_than_the_ttl),
+        cmocka_unit_test(the_requested_lease_is_longer_than_the_ttl),
         cmocka_unit_test(a_quick_answer_gives_the_whole_ttl),
-        cmocka_unit_test(a_slow_answer_gives_what_is_left_of_the_lease),
+        cmocka_unit_test(a_slow_answer_gives_the_rest_of_the_lease),
         cmocka_unit_test(validity_is_rounded_down),
-        cmocka_unit_test(without_an_anchor_it_counts_from_the_first_send),
-        cmocka_unit_test(an_anchor_counts_from_its_message_and_its_age),
-        cmocka_unit_test(an_end_is_gone_only_when_it_is_gone_everywhere),
+        cmocka_unit_test(without_an_anchor_the_base_is_the_first_send),
+        cmocka_unit_test(the_base_of_an_anchor_is_its_message_plus_its_age),
+        cmocka_unit_test(a_lease_is_expired_when_it_is_on_the_slowest_clock),
         cmocka_unit_test(the_longest_lease_does_not_overflow),
     };
 
-    return hf_test_main("validity", cases, HF_TEST_COUNT(cases), 0);
+    return hf_test_main("drift", cases, HF_TEST_COUNT(cases), 0);
 }

@@ -1,4 +1,4 @@
-/* Threads, processes and real time: who drives a client, and how it ends. */
+/* Driving and closing a client with threads and processes, in real time. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -35,7 +35,7 @@ enum {
 static atomic_uint failures;
 static unsigned guarded; /* by the lock on "k" */
 
-static void *contend(void *arg)
+static void *contender_main(void *arg)
 {
     struct hf_lock_opts opts = options(60000, HF_FOREVER);
     unsigned rounds = *(const unsigned *)arg;
@@ -55,49 +55,51 @@ static void *contend(void *arg)
     return NULL;
 }
 
-static void run_threads(void *(*run)(void *), void *arg)
+static void run_threads(void *(*thread_main)(void *), void *arg)
 {
     pthread_t threads[THREADS];
 
     for (unsigned i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, run, arg), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, thread_main, arg),
+                         0);
     for (unsigned i = 0; i < THREADS; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
 }
 
-static void blocked_threads_hand_the_role_on(void **state)
+static void blocked_threads_pass_the_driver_role_on(void **state)
 {
     unsigned rounds = ROUNDS;
 
     (void)state;
-    run_threads(contend, &rounds);
+    run_threads(contender_main, &rounds);
     assert_int_equal(failures, 0);
     assert_int_equal(guarded, THREADS * ROUNDS);
 }
 
-/* A wait that ran out, or one whose withdrawal was not confirmed soon enough on
- * a busy machine. */
-static bool ran_out(enum hf_err err)
+/* HF_EINDOUBT: on a busy machine the withdrawal may not be confirmed in
+ * time. */
+static bool is_timeout(enum hf_err err)
 {
     return err == HF_ETIMEDOUT || err == HF_EINDOUBT;
 }
 
-/* Each waits for an answer of its own; when one ends, another must drive. */
-static void *wait_a_while(void *arg)
+/* Each thread has another timeout. When the driver returns, another thread must
+ * drive. */
+static void *timeout_main(void *arg)
 {
     struct hf_lock_opts opts = options(60000, 0);
     unsigned number = atomic_fetch_add((atomic_uint *)arg, 1);
-    hf_time began = hf_time_now();
+    hf_time started = hf_time_now();
     struct hf_lock *lock;
 
     opts.wait_ms = 20 + number * 15;
-    if (!ran_out(hf_acquire(client, hf_key_of("held"), &opts, &lock)) ||
-        hf_time_now() - began < opts.wait_ms - 1)
+    if (!is_timeout(hf_acquire(client, hf_key_of("held"), &opts, &lock)) ||
+        hf_time_now() - started < opts.wait_ms - 1)
         atomic_fetch_add(&failures, 1);
     return NULL;
 }
 
-static void each_blocked_thread_is_answered_in_its_time(void **state)
+static void each_blocked_thread_times_out_by_itself(void **state)
 {
     struct hf_lock_opts opts = options(HF_TEST_LONG_MS, 0);
     atomic_uint number = 0;
@@ -106,22 +108,23 @@ static void each_blocked_thread_is_answered_in_its_time(void **state)
     (void)state;
     assert_int_equal(hf_acquire(client, hf_key_of("held"), &opts, &held),
                      HF_OK);
-    run_threads(wait_a_while, &number);
+    run_threads(timeout_main, &number);
     assert_int_equal(failures, 0);
     hf_lock_free(held);
 }
 
-static void *wait_for_future(void *arg)
+static void *future_main(void *arg)
 {
     enum hf_err err;
 
-    if (hf_future_wait(arg, HF_FOREVER, &err) || !ran_out(err))
+    if (hf_future_wait(arg, HF_FOREVER, &err) || !is_timeout(err))
         atomic_fetch_add(&failures, 1);
     return NULL;
 }
 
-/* Two hear one answer, and the first of those who wait is one of them. */
-static void the_role_passes_by_who_is_answered_already(void **state)
+/* The driver and the first blocked thread wait for the same future. When it is
+ * answered, the role must go to the third thread. */
+static void the_driver_role_skips_released_threads(void **state)
 {
     struct hf_lock_opts opts = options(60000, 0);
     struct hf_lock *held, *never;
@@ -140,7 +143,7 @@ static void the_role_passes_by_who_is_answered_already(void **state)
                                       NULL, NULL, &later),
                      HF_OK);
     for (unsigned i = 0; i < 3; i++) {
-        assert_int_equal(pthread_create(&threads[i], NULL, wait_for_future,
+        assert_int_equal(pthread_create(&threads[i], NULL, future_main,
                                         i < 2 ? soon : later),
                          0);
         sleep_ms(30);
@@ -155,7 +158,7 @@ static void the_role_passes_by_who_is_answered_already(void **state)
 
 static atomic_bool stop;
 
-static void *process(void *arg)
+static void *process_main(void *arg)
 {
     (void)arg;
     while (!atomic_load(&stop)) {
@@ -166,29 +169,30 @@ static void *process(void *arg)
     return NULL;
 }
 
-static atomic_uint answers;
+static atomic_uint results;
 
-static void count_answer(enum hf_err err, void *arg)
+static void count_result(enum hf_err err, void *arg)
 {
     (void)arg;
     if (err)
         atomic_fetch_add(&failures, 1);
-    atomic_fetch_add(&answers, 1);
+    atomic_fetch_add(&results, 1);
 }
 
-static void two_threads_may_process(void **state)
+static void two_threads_may_call_hf_process(void **state)
 {
     static struct hf_info infos[ROUNDS];
     pthread_t threads[2];
 
     (void)state;
     for (unsigned i = 0; i < 2; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, process, NULL), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, process_main, NULL),
+                         0);
     for (unsigned i = 0; i < ROUNDS; i++)
         assert_int_equal(hf_read_start(client, hf_key_of("k"), HF_LINEARIZABLE,
-                                       &infos[i], count_answer, NULL, NULL),
+                                       &infos[i], count_result, NULL, NULL),
                          HF_OK);
-    while (atomic_load(&answers) < ROUNDS)
+    while (atomic_load(&results) < ROUNDS)
         sleep_ms(1);
     atomic_store(&stop, true);
     for (unsigned i = 0; i < 2; i++)
@@ -203,7 +207,7 @@ static pthread_t callback_thread;
 static void note_thread(enum hf_err err, void *arg)
 {
     callback_thread = pthread_self();
-    count_answer(err, arg);
+    count_result(err, arg);
 }
 
 static void a_background_thread_runs_the_callbacks(void **state)
@@ -215,36 +219,36 @@ static void a_background_thread_runs_the_callbacks(void **state)
     assert_int_equal(hf_acquire_start(client, hf_key_of("x"), NULL, &lock,
                                       note_thread, NULL, NULL),
                      HF_OK);
-    while (atomic_load(&answers) < 1)
+    while (atomic_load(&results) < 1)
         sleep_ms(1);
     assert_int_equal(failures, 0);
     assert_false(pthread_equal(callback_thread, pthread_self()));
-    run_threads(contend, &rounds);
+    run_threads(contender_main, &rounds);
     assert_int_equal(failures, 0);
     hf_lock_free(lock);
 }
 
 /* False if the machine was too busy to renew in time. */
-static bool is_kept(uint32_t ttl_ms)
+static bool is_renewed_in_time(uint32_t ttl_ms)
 {
     struct hf_lock_opts opts = options(ttl_ms, HF_TEST_PATIENCE_MS);
     struct hf_lock *lock;
-    bool kept;
+    bool in_time;
 
     opts.renew = true;
     assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_OK);
     sleep_ms(4 * ttl_ms);
-    kept = hf_lock_valid_for(lock, 0) && hf_release(lock) == HF_OK;
+    in_time = hf_lock_valid_for(lock, 0) && hf_release(lock) == HF_OK;
     hf_lock_free(lock);
-    return kept;
+    return in_time;
 }
 
-static void a_background_thread_keeps_a_lock(void **state)
+static void a_background_thread_renews_a_lock(void **state)
 {
     uint32_t ttl_ms = 100;
 
     (void)state;
-    while (!is_kept(ttl_ms)) {
+    while (!is_renewed_in_time(ttl_ms)) {
         ttl_ms *= 3;
         assert_true(ttl_ms < HF_TEST_PATIENCE_MS);
     }
@@ -252,7 +256,7 @@ static void a_background_thread_keeps_a_lock(void **state)
 
 /* ---- Closing ------------------------------------------------------------*/
 
-static void *wait_forever(void *arg)
+static void *waiter_main(void *arg)
 {
     struct hf_lock_opts opts = options(60000, HF_FOREVER);
     struct hf_lock *lock;
@@ -263,7 +267,7 @@ static void *wait_forever(void *arg)
     return NULL;
 }
 
-static void closing_answers_whoever_is_blocked(void **state)
+static void closing_completes_blocked_calls(void **state)
 {
     struct hf_lock_opts opts = options(60000, 0);
     pthread_t threads[3];
@@ -273,7 +277,7 @@ static void closing_answers_whoever_is_blocked(void **state)
     assert_int_equal(hf_acquire(client, hf_key_of("held"), &opts, &held),
                      HF_OK);
     for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, wait_forever, NULL),
+        assert_int_equal(pthread_create(&threads[i], NULL, waiter_main, NULL),
                          0);
     sleep_ms(50);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
@@ -302,43 +306,44 @@ static int open_faulty(void **state)
     return hf_client_open(STORE_URL, NULL, &env, &client);
 }
 
-static enum hf_err answer_heard;
+static enum hf_err last_result;
 
-static void hear_answer(enum hf_err err, void *arg)
+static void note_result(enum hf_err err, void *arg)
 {
     (void)arg;
-    answer_heard = err;
-    atomic_fetch_add(&answers, 1);
+    last_result = err;
+    atomic_fetch_add(&results, 1);
 }
 
 static void closing_returns_by_its_deadline(void **state)
 {
     struct hf_lock_opts opts = options(60000, 5000);
-    struct hf_lock *held, *asked = NULL;
+    struct hf_lock *held, *pending = NULL;
     struct hf_future *future;
     enum hf_err err;
-    hf_time began;
+    hf_time started;
 
     (void)state;
     assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &held), HF_OK);
     hf_faulty_cut(hf_faulty_of(client), HF_CUT_SILENT);
-    assert_int_equal(hf_acquire_start(client, hf_key_of("x"), &opts, &asked,
-                                      hear_answer, NULL, &future),
+    assert_int_equal(hf_acquire_start(client, hf_key_of("x"), &opts, &pending,
+                                      note_result, NULL, &future),
                      HF_OK);
-    began = hf_time_now();
+    started = hf_time_now();
     assert_int_equal(hf_close(client, 300), HF_EINDOUBT);
-    assert_true(hf_time_now() - began >= 299);
-    assert_int_equal(answers, 1);
-    assert_int_equal(answer_heard, HF_ECLOSED);
+    assert_true(hf_time_now() - started >= 299);
+    assert_int_equal(results, 1);
+    assert_int_equal(last_result, HF_ECLOSED);
     assert_true(hf_future_done(future, &err));
     assert_int_equal(err, HF_ECLOSED);
-    assert_null(asked);
+    assert_null(pending);
     hf_future_free(future);
     hf_lock_free(held);
 }
 
-/* Also beyond the lease, after which nobody else would ask again. */
-static void closing_gives_a_withdrawal_its_time(void **state)
+/* hf_close() retries the withdrawal until its own deadline, even after the
+ * lease has expired, when a withdrawal is normally given up. */
+static void closing_waits_for_withdrawals(void **state)
 {
     struct hf_lock_opts opts = options(100, HF_TEST_PATIENCE_MS);
     struct hf_lock *lock;
@@ -350,8 +355,8 @@ static void closing_gives_a_withdrawal_its_time(void **state)
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
-/* Its handle is freed and its client closed while a thread waits in it. */
-static void *unlock_blocked(void *arg)
+/* The handle is freed, and the client closed, while this thread blocks. */
+static void *release_main(void *arg)
 {
     enum hf_err err = hf_release(arg);
 
@@ -360,7 +365,7 @@ static void *unlock_blocked(void *arg)
     return NULL;
 }
 
-static void a_client_outlives_the_calls_inside_it(void **state)
+static void a_client_outlives_its_blocked_calls(void **state)
 {
     struct hf_lock_opts opts = options(60000, 0);
     struct hf_lock *lock;
@@ -369,7 +374,7 @@ static void a_client_outlives_the_calls_inside_it(void **state)
     (void)state;
     assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_OK);
     hf_faulty_cut(hf_faulty_of(client), HF_CUT_SILENT);
-    assert_int_equal(pthread_create(&thread, NULL, unlock_blocked, lock), 0);
+    assert_int_equal(pthread_create(&thread, NULL, release_main, lock), 0);
     sleep_ms(50);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client, 50), HF_EINDOUBT);
@@ -379,24 +384,24 @@ static void a_client_outlives_the_calls_inside_it(void **state)
 
 /* ---- Processes ----------------------------------------------------------*/
 
-static void be_the_child(struct hf_lock *lock)
+static void child_main(struct hf_lock *lock)
 {
     struct hf_lock *other;
-    int bad = 0;
+    int errors = 0;
 
-    bad += hf_lock_valid_for(lock, 0);
-    bad += hf_lock_remaining_ms(lock) != 0;
-    bad += hf_release(lock) != HF_EFORK;
-    bad += hf_renew(lock, 0) != HF_EFORK;
-    bad += hf_acquire(client, hf_key_of("x"), NULL, &other) != HF_EFORK;
-    bad += hf_process(client) != HF_EFORK;
-    bad += hf_fd(client) != -1;
-    bad += hf_close(client, 100) != HF_EFORK;
+    errors += hf_lock_valid_for(lock, 0);
+    errors += hf_lock_remaining_ms(lock) != 0;
+    errors += hf_release(lock) != HF_EFORK;
+    errors += hf_renew(lock, 0) != HF_EFORK;
+    errors += hf_acquire(client, hf_key_of("x"), NULL, &other) != HF_EFORK;
+    errors += hf_process(client) != HF_EFORK;
+    errors += hf_fd(client) != -1;
+    errors += hf_close(client, 100) != HF_EFORK;
     hf_lock_free(lock);
-    _exit(bad);
+    _exit(errors);
 }
 
-static void a_forked_child_holds_nothing(void **state)
+static void a_forked_child_holds_no_locks(void **state)
 {
     struct hf_lock *lock;
     int status;
@@ -407,7 +412,7 @@ static void a_forked_child_holds_nothing(void **state)
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0)
-        be_the_child(lock);
+        child_main(lock);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
@@ -416,68 +421,69 @@ static void a_forked_child_holds_nothing(void **state)
     hf_lock_free(lock);
 }
 
-static int heard_fd;
+static int report_fd; /* the child writes a byte for each callback */
 
-static void say(char what)
+static void report(char byte)
 {
-    if (write(heard_fd, &what, 1) != 1)
+    if (write(report_fd, &byte, 1) != 1)
         _exit(9);
 }
 
-static void say_event(struct hf_lock *lock, enum hf_lock_event event, void *arg)
+static void report_lost(struct hf_lock *lock, enum hf_lock_event event,
+                        void *arg)
 {
     (void)arg;
     if (event == HF_LOCK_EVENT_LOST)
-        say(hf_lock_valid_for(lock, 0) ? '?' : 'L');
+        report(hf_lock_valid_for(lock, 0) ? '?' : 'L');
 }
 
-static void say_read(enum hf_err err, void *arg)
+static void report_done(enum hf_err err, void *arg)
 {
     (void)err;
     (void)arg;
-    say('d');
+    report('d');
 }
 
-static volatile sig_atomic_t is_to_stop;
+static volatile sig_atomic_t stop_requested;
 
-static void ask_to_stop(int number)
+static void on_stop_signal(int number)
 {
     (void)number;
-    is_to_stop = 1;
+    stop_requested = 1;
 }
 
-/* Holds a lock, and hears callbacks all the time. It stops itself when no callback
- * has begun: one that had would go on first. */
-static _Noreturn void hold_on(uint32_t ttl_ms)
+/* Hold a lock, and run callbacks all the time. The process stops itself between
+ * two callbacks: one that is running would continue before LOST. */
+static _Noreturn void holder_main(uint32_t ttl_ms)
 {
     struct hf_lock_opts opts = options(ttl_ms, HF_FOREVER);
-    struct hf_client *mine;
+    struct hf_client *own;
     struct hf_lock *lock;
 
-    (void)signal(SIGUSR1, ask_to_stop);
+    (void)signal(SIGUSR1, on_stop_signal);
     opts.renew = true;
-    opts.on_event = say_event;
-    if (hf_open("memory:child", NULL, &mine) ||
-        hf_acquire(mine, hf_key_of("k"), &opts, &lock))
+    opts.on_event = report_lost;
+    if (hf_open("memory:child", NULL, &own) ||
+        hf_acquire(own, hf_key_of("k"), &opts, &lock))
         _exit(8);
     for (;;) {
-        struct pollfd fd = {.fd = hf_fd(mine), .events = POLLIN};
+        struct pollfd fd = {.fd = hf_fd(own), .events = POLLIN};
         struct hf_info info;
 
-        if (is_to_stop)
+        if (stop_requested)
             (void)raise(SIGSTOP);
-        is_to_stop = 0;
-        if (hf_read_start(mine, hf_key_of("k"), HF_LINEARIZABLE, &info,
-                          say_read, NULL, NULL))
+        stop_requested = 0;
+        if (hf_read_start(own, hf_key_of("k"), HF_LINEARIZABLE, &info,
+                          report_done, NULL, NULL))
             _exit(7);
         (void)poll(&fd, 1, 5);
-        (void)hf_process(mine);
+        (void)hf_process(own);
         hf_info_fini(&info);
     }
 }
 
-/* Read what it has said so far; whether it was told of a loss. */
-static bool has_lost(int fd)
+/* Read the reports so far. Returns whether LOST is among them. */
+static bool has_reported_lost(int fd)
 {
     struct pollfd now = {.fd = fd, .events = POLLIN};
     char bytes[4096];
@@ -492,8 +498,9 @@ static bool has_lost(int fd)
     return lost;
 }
 
-/* False if it lost its lock before it was stopped. */
-static bool hears_lost_first(uint32_t ttl_ms)
+/* Fails if the child runs another callback before LOST. Returns false if it
+ * lost its lock before it was stopped. */
+static bool gets_lost_first(uint32_t ttl_ms)
 {
     int ends[2];
     pid_t pid;
@@ -504,17 +511,17 @@ static bool hears_lost_first(uint32_t ttl_ms)
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        heard_fd = ends[1];
-        hold_on(ttl_ms);
+        report_fd = ends[1];
+        holder_main(ttl_ms);
     }
-    /* It lives on by its renewals. */
+    /* Renewals keep the lock for longer than its ttl. */
     assert_int_equal(read(ends[0], &byte, 1), 1);
     sleep_ms(3 * ttl_ms);
-    lost = byte == 'L' || has_lost(ends[0]);
+    lost = byte == 'L' || has_reported_lost(ends[0]);
     assert_int_equal(kill(pid, SIGUSR1), 0);
     assert_int_equal(waitpid(pid, NULL, WUNTRACED), pid);
     sleep_ms(2 * ttl_ms);
-    lost = has_lost(ends[0]) || lost;
+    lost = has_reported_lost(ends[0]) || lost;
     assert_int_equal(kill(pid, SIGCONT), 0);
     assert_int_equal(read(ends[0], &byte, 1), 1);
     assert_true(byte == 'L' || lost);
@@ -525,12 +532,12 @@ static bool hears_lost_first(uint32_t ttl_ms)
     return !lost;
 }
 
-static void a_process_that_was_stopped_hears_lost_first(void **state)
+static void a_stopped_process_gets_lost_first(void **state)
 {
     uint32_t ttl_ms = 200;
 
     (void)state;
-    while (!hears_lost_first(ttl_ms)) {
+    while (!gets_lost_first(ttl_ms)) {
         ttl_ms *= 3;
         assert_true(ttl_ms < HF_TEST_PATIENCE_MS);
     }
@@ -541,22 +548,22 @@ int main(void)
 #define CASE(name, open, close)                                                \
     cmocka_unit_test_setup_teardown(name, open, close)
     const struct CMUnitTest cases[] = {
-        CASE(blocked_threads_hand_the_role_on, open_client, close_client),
-        CASE(each_blocked_thread_is_answered_in_its_time, open_client,
+        CASE(blocked_threads_pass_the_driver_role_on, open_client,
              close_client),
-        CASE(the_role_passes_by_who_is_answered_already, open_client,
+        CASE(each_blocked_thread_times_out_by_itself, open_client,
              close_client),
-        CASE(two_threads_may_process, open_client, close_client),
+        CASE(the_driver_role_skips_released_threads, open_client, close_client),
+        CASE(two_threads_may_call_hf_process, open_client, close_client),
         CASE(a_background_thread_runs_the_callbacks, open_background,
              close_client),
-        CASE(a_background_thread_keeps_a_lock, open_background, close_client),
-        CASE(closing_answers_whoever_is_blocked, open_client, NULL),
+        CASE(a_background_thread_renews_a_lock, open_background, close_client),
+        CASE(closing_completes_blocked_calls, open_client, NULL),
         CASE(closing_returns_by_its_deadline, open_faulty, NULL),
-        CASE(closing_gives_a_withdrawal_its_time, open_faulty, NULL),
-        CASE(a_client_outlives_the_calls_inside_it, open_faulty, NULL),
-        CASE(a_forked_child_holds_nothing, open_client, close_client),
-        CASE(a_process_that_was_stopped_hears_lost_first, NULL, NULL),
+        CASE(closing_waits_for_withdrawals, open_faulty, NULL),
+        CASE(a_client_outlives_its_blocked_calls, open_faulty, NULL),
+        CASE(a_forked_child_holds_no_locks, open_client, close_client),
+        CASE(a_stopped_process_gets_lost_first, NULL, NULL),
     };
 
-    return hf_test_main("driving", cases, HF_TEST_COUNT(cases), 0);
+    return hf_test_main("event_loop", cases, HF_TEST_COUNT(cases), 0);
 }
