@@ -1,62 +1,73 @@
-/* Which strategies this build has: one explicit list. */
+/* registry.c - the strategies of this build: one list.
+ *
+ * A strategy joins with one line here (CONTRIBUTING.md): X(NAME) if the library
+ * contains hf_strategy_NAME, or a row with its scheme and its module. */
+#include <stdio.h>
 #include <string.h>
 
-#include "strategy/file/file.h"
-#include "strategy/memory.h"
 #include "strategy/module.h"
+
 #ifdef HF_REDIS
-#include "strategy/redis/redis.h"
-#include "strategy/redlock/redlock.h"
+#define REDIS_STRATEGIES(X) X(redis) X(redis_unix) X(rediss) X(redlock)
+#else
+#define REDIS_STRATEGIES(X)
 #endif
 
-static const struct hf_strategy *const strategies[] = {
-    &hf_strategy_memory,
-    &hf_strategy_file,
-#ifdef HF_REDIS
-    /* One for each way to reach a server, and one for several servers. */
-    &hf_strategy_redis,
-    &hf_strategy_redis_unix,
-    &hf_strategy_rediss,
-    &hf_strategy_redlock,
-#endif
-};
+#define STRATEGIES(X)                                                          \
+    X(memory)                                                                  \
+    X(file)                                                                    \
+    REDIS_STRATEGIES(X)
 
-/* And those that come when they are asked for. */
-static const struct {
+#define DECLARE(name) extern const struct hf_strategy hf_strategy_##name;
+STRATEGIES(DECLARE)
+#undef DECLARE
+
+static const struct row {
+    const struct hf_strategy *strategy; /* NULL: it is in a module */
     const char *scheme;
     const char *module;
-} modules[] = {
+} rows[] = {
+#define ROW(name) {.strategy = &hf_strategy_##name},
+    STRATEGIES(ROW)
+#undef ROW
 #ifdef HF_MONGO_MODULE
-    {"mongodb", HF_MONGO_MODULE},
-    {"mongodb+srv", HF_MONGO_MODULE},
+        {.scheme = "mongodb", .module = HF_MONGO_MODULE},
+    {.scheme = "mongodb+srv", .module = HF_MONGO_MODULE},
 #endif
-    {NULL, NULL},
 };
+#define ROW_COUNT (sizeof(rows) / sizeof(rows[0]))
 
-static const char schemes[] = "memory, file"
-#ifdef HF_REDIS
-                              ", redis, redis+unix, rediss, redlock"
-#endif
-#ifdef HF_MONGO_MODULE
-                              ", mongodb, mongodb+srv"
-#endif
-    ;
+static const char *scheme_of(const struct row *row)
+{
+    return row->strategy ? row->strategy->scheme : row->scheme;
+}
+
+static enum hf_err fail_unknown(const char *scheme, struct hf_error *error)
+{
+    char known[256] = "";
+
+    for (size_t i = 0; i < ROW_COUNT; i++) {
+        size_t size = strlen(known);
+
+        (void)snprintf(known + size, sizeof(known) - size, "%s%s",
+                       i > 0 ? ", " : "", scheme_of(&rows[i]));
+    }
+    return hf_error_set(error, HF_EUNSUPPORTED,
+                        "url: no strategy '%s:' in this build, which has %s",
+                        scheme, known);
+}
 
 enum hf_err hf_registry_find(const char *scheme,
                              const struct hf_strategy **found,
                              struct hf_error *error)
 {
-    for (size_t i = 0; i < sizeof(strategies) / sizeof(strategies[0]); i++) {
-        if (!strcmp(strategies[i]->scheme, scheme)) {
-            *found = strategies[i];
-            return HF_OK;
-        }
+    for (size_t i = 0; i < ROW_COUNT; i++) {
+        if (strcmp(scheme_of(&rows[i]), scheme) != 0)
+            continue;
+        if (!rows[i].strategy)
+            return hf_module_find(rows[i].module, scheme, found, error);
+        *found = rows[i].strategy;
+        return HF_OK;
     }
-    for (size_t i = 0; modules[i].scheme; i++) {
-        if (!strcmp(modules[i].scheme, scheme))
-            return hf_module_find(modules[i].module, scheme, found, error);
-    }
-    return hf_error_set(error, HF_EUNSUPPORTED,
-                        "url: no strategy '%s:' in this build, which has %s",
-                        scheme, schemes);
+    return fail_unknown(scheme, error);
 }

@@ -1,14 +1,29 @@
-/* strategy.h - the one seam between the client and the ways to hold a lock.
+/* strategy.h - the interface between the client and the strategies.
  *
- * A strategy carries requests to whatever decides, and answers and pushes
- * back. It never retries, reads no clock and keeps no deadline, and once it is
- * open it never blocks: repeats, back-off, deadlines, withdrawal, validity and renewal live once, in
- * the client. All its members run in the client's context, one at a time; what
- * comes from other threads comes through hf_host.post.
+ * A strategy carries requests to the store that decides, and carries answers,
+ * grants and events back. What all strategies need is in the client: deadlines,
+ * back-off, repeats, withdrawal, validity and renewal. A strategy
+ *   - never repeats a request that may have had an effect: it reports it as
+ *     lost, and the client decides. It may postpone one that has not begun, as
+ *     file: does while the arena is locked;
+ *   - takes the time from hf_host_ops.now, on the clock that `clock` below names,
+ *     and does not end a request because the answer is slow. (redlock: goes on
+ *     without one slow server while the others can decide.)
+ *   - does not block once it is open, but for moments: memory: takes the mutex
+ *     of its store; file: waits for the arena lock for a limited time, and may
+ *     write its token file. Anything slower belongs into threads of its own,
+ *     as in mongodb:.
  *
- * To join: one file with one exported `struct hf_strategy`, one line in
- * registry.c, two lines in the conformance suite. A strategy whose library is
- * a burden to who does not use it is a module (strategy/module.h). */
+ * Threads. `open` may run in any thread, and so may the calls of `caps` and
+ * `close` that follow at once. Everything else runs with the client's mutex
+ * held, one call at a time: the other members, timers, descriptors and posts.
+ * Threads of a strategy call hf_host_ops.post and nothing else of the host.
+ *
+ * Members are called by the client only. A strategy must not call functions of
+ * holdfast.h that take a client.
+ *
+ * CONTRIBUTING.md says how a strategy joins. A strategy whose library is a
+ * burden to programs that do not use it is a module (strategy/module.h). */
 #ifndef HF_STRATEGY_STRATEGY_H
 #define HF_STRATEGY_STRATEGY_H
 
@@ -48,11 +63,11 @@ struct hf_answer {
     struct hf_anchor anchor; /* LOCK, RENEW that succeeded */
     uint32_t poll_after_ms;  /* in line: when a repeat may tell more; 0: no
                                 idea */
-    bool
-        is_pushed; /* in line: no push is lost, so a repeat before look_again_ms
-                       is of no use, however long that is */
-    uint64_t index;        /* READ, LIST, WATCH: of the newest event */
-    struct hf_info *infos; /* READ: one; LIST: count; the client frees them */
+    bool is_pushed;          /* in line: no push is lost, so a repeat before
+                                poll_after_ms is of no use, however long that
+                                is */
+    uint64_t index;          /* READ, LIST, WATCH: of the newest event */
+    struct hf_info *infos;   /* READ: one; LIST: count; the client frees them */
     size_t count;
     bool sure;   /* UNLOCK: no other copy of it did anything either */
     char *cause; /* why it failed, in words, allocated; may be NULL */
@@ -191,45 +206,51 @@ struct hf_strategy {
      * failover takes long, more has to be left of the lease when it begins. */
     unsigned renew_part;
 
-    /* Check `url` and connect. The only member that may fail, and the only one
-     * that may block, for some seconds: it runs before all others, in whatever
-     * thread, and until it returns nothing of the strategy is called, neither
-     * timers nor descriptors nor posts. */
+    /* Check `url` and connect. The only member that reports a failure, and the
+     * only one that may block for long: for some seconds, with no lock held. It
+     * runs in the thread that called hf_open(), or in one that hf_open_start()
+     * made. Until it has returned, neither members nor timers, descriptors or
+     * posts of the strategy run. After a failure nothing of it may be left:
+     * `close` is not called. `url` is borrowed for the call. */
     enum hf_err (*open)(void *self, struct hf_url *url, struct hf_host *host,
                         struct hf_error *error);
 
-    /* What this one promises, once it is open: HF_CAP_FENCE | ... */
+    /* What it promises: HF_CAP_FENCE | ... Called once, when `open` has
+     * succeeded. */
     uint32_t (*caps)(const void *self);
 
-    /* Call `each` with what is known of the store: hf_describe(). May be NULL. */
+    /* Call `each` with the facts that hf_describe() reports. May be NULL. */
     void (*describe)(const void *self, hf_fact_fn *each, void *arg);
 
-    /* Start a request. It is answered exactly once, by hf_host.answer: done,
-     * refused, HF_EUNAVAIL (surely not done) or HF_EINDOUBT (sent, and lost).
-     * The client waits for that answer however long it takes, and submits the
-     * request again only after one of the last two: so a strategy reports a
-     * request as lost as soon as it knows (its connection failed), and never
-     * because an answer is slow. Pushes for other requests may come inside this
+    /* Start a request. Answer it exactly once with hf_host_ops.answer, inside
+     * this call or later: done, refused, HF_EUNAVAIL (it had no effect) or
+     * HF_EINDOUBT (it was sent, and the answer was lost). The client waits for
+     * the answer up to the deadline of the call, then cancels; it submits the
+     * request again only after one of the last two. So report a request as lost
+     * as soon as that is known (the connection failed), and never because the
+     * answer is slow. Grants and events for others may be pushed inside this
      * call, and inside cancel. */
     void (*submit)(void *self, struct hf_request *request);
 
-    /* Give up on a request that is not answered yet: answer it now, whatever
-     * goes on outside: HF_EINDOUBT, or HF_EUNAVAIL if it was never sent. */
+    /* Give up a request that is not answered yet. Answer it before this returns,
+     * whatever is still under way: HF_EINDOUBT, or HF_EUNAVAIL if it certainly
+     * had and will have no effect. Never called for a request that was answered,
+     * so it does nothing where submit answers them all. */
     void (*cancel)(void *self, struct hf_request *request);
 
-    /* When the request was sent, on the client's clock; HF_NEVER while it waits
-     * inside the strategy. Only for requests that are not answered. NULL: each
-     * is sent when it is submitted. */
+    /* When a request that is not answered was sent, on the client's clock;
+     * HF_NEVER while it waits inside the strategy. NULL: when it was submitted. */
     hf_time (*sent_at)(void *self, const struct hf_request *request);
 
-    /* A lock was detached: it is to live until its lease ends, even if this
-     * client's process dies. NULL: it does anyway. */
+    /* A lock was detached: it lasts until its lease ends, even if this client's
+     * process dies. NULL: locks do so anyway. */
     void (*detach)(void *self);
 
-    /* Let go of everything, now: no request is open any more. Waiters that
-     * this client has in line are withdrawn where that can be done. What
-     * cannot be stopped, such as a thread inside a library, is orphaned with
-     * memory of its own: nothing may touch the host after this returns. */
+    /* Release everything; no request is open. Withdraw the waiters of this
+     * client where that takes no time: the client has canceled them before, as
+     * far as its deadline allowed. What cannot be stopped, such as a thread
+     * inside a library, keeps memory of its own: nothing of the strategy may
+     * touch the host after this returns. */
     void (*close)(void *self);
 };
 

@@ -16,6 +16,7 @@ ROOT = sys.argv[2] if len(sys.argv) > 2 else os.path.join(
     os.path.dirname(os.path.abspath(__file__)), '..', '..')
 sys.path.insert(0, os.path.join(ROOT, 'scripts'))
 from constants import read_list  # noqa: E402
+from strategies import read_strategies  # noqa: E402
 
 HEADER = os.path.join(ROOT, 'include', 'holdfast.h')
 PAGE = os.path.join(ROOT, 'docs', 'man', 'holdfast.1')
@@ -108,10 +109,7 @@ def complete_zsh(line, env=None):
 
 def schemes():
     """Those of a build that has everything."""
-    told = read(os.path.join(ROOT, 'src', 'strategy', 'registry.c'))
-    listed = told.partition('schemes[] =')[2].partition(';')[0]
-    return set(re.findall(r'[a-z]+(?:\+[a-z]+)?',
-                          ' '.join(re.findall(r'"(.*)"', listed))))
+    return {scheme for _, scheme, _ in read_strategies(ROOT)}
 
 
 def kinds():
