@@ -1,5 +1,5 @@
-/* Copies of the table that are fed by one log: they agree, whatever each has
- * seen and missed, and whatever memory there is. */
+/* Copies of the table that follow the same log agree, whatever each of them has
+ * seen or missed, and even if memory runs out. */
 #include "strategy/file/replica.h"
 
 #include <stdio.h>
@@ -12,8 +12,8 @@
 #include "lib/runner.h"
 #include "strategy/file/layout.h"
 
-#define FEW 50   /* keys, whose snapshot is smaller than the first ring; */
-#define MANY 800 /* and larger */
+#define FEW 50   /* keys: their snapshot is smaller than the first ring */
+#define MANY 800 /* keys: their snapshot is larger than the first ring */
 
 static char directory[] = HF_TEST_FOLDER;
 
@@ -30,7 +30,7 @@ static void ignore_event(void *arg, const struct hf_table_event *event)
     (void)event;
 }
 
-static void enter(struct copy *copy)
+static void lock_arena(struct copy *copy)
 {
     pid_t pid;
 
@@ -39,14 +39,14 @@ static void enter(struct copy *copy)
 
 static void catch_up(struct copy *copy)
 {
-    enter(copy);
+    lock_arena(copy);
     assert_int_equal(hf_replica_catch_up(&copy->replica), HF_OK);
     hf_arena_unlock(&copy->arena);
 }
 
-/* Run it as the copy's own, with a number of its own. */
-static struct hf_result run(struct copy *copy, hf_time now,
-                            struct hf_command command)
+/* Run a command in the session of this copy, with the next sequence number. */
+static struct hf_result run_command(struct copy *copy, hf_time now,
+                                    struct hf_command command)
 {
     struct hf_result result;
 
@@ -55,7 +55,7 @@ static struct hf_result run(struct copy *copy, hf_time now,
         command.sequence = ++copy->sequence;
         command.done = command.sequence;
     }
-    enter(copy);
+    lock_arena(copy);
     assert_int_equal(hf_replica_catch_up(&copy->replica), HF_OK);
     hf_replica_run(&copy->replica, now, &command, &result);
     hf_arena_unlock(&copy->arena);
@@ -71,7 +71,7 @@ static void open_copy(struct copy *copy)
     if (hf_arena_open(&copy->arena, directory, 0700, &error))
         fail_msg("%s", error.text);
     hf_replica_init(&copy->replica, &copy->arena, &seed, ignore_event, NULL);
-    copy->session = run(copy, 1, hf_test_open("alice")).session;
+    copy->session = run_command(copy, 1, hf_test_open("alice")).session;
     copy->replica.session = copy->session;
 }
 
@@ -121,9 +121,10 @@ static void expect_same(struct copy *a, struct copy *b)
                      b->replica.store.table.index);
 }
 
-/* Something that may happen to one of a few keys, with a large value now and
- * then, so that the ring goes round. */
-static void act(struct copy *copy, hf_time now, unsigned keys, unsigned *seed)
+/* Run a random command on one of a few keys, sometimes with a large value, so
+ * that the ring wraps around. */
+static void run_random_command(struct copy *copy, hf_time now, unsigned keys,
+                               unsigned *seed)
 {
     static char large[4000];
     char key[8];
@@ -147,7 +148,7 @@ static void act(struct copy *copy, hf_time now, unsigned keys, unsigned *seed)
         command = hf_test_unlock(0, key, 0, hold->token);
         command.nonce = hold->nonce;
     }
-    (void)run(copy, now, command);
+    (void)run_command(copy, now, command);
 }
 
 static void write_in_turn(unsigned keys, hf_time turns)
@@ -158,8 +159,9 @@ static void write_in_turn(unsigned keys, hf_time turns)
     open_copy(&copies[0]);
     open_copy(&copies[1]);
     for (hf_time now = 1; now < turns; now++) {
-        /* The second comes seldom: it finds a snapshot in place of the log. */
-        act(&copies[now % 1000 > 980], now, keys, &seed);
+        /* The second copy runs seldom, so it finds a snapshot instead of the
+         * log. */
+        run_random_command(&copies[now % 1000 > 980], now, keys, &seed);
         if (now % 500 == 0)
             expect_same(&copies[0], &copies[1]);
     }
@@ -174,21 +176,22 @@ static void write_in_turn(unsigned keys, hf_time turns)
     close_copy(&copies[0]);
 }
 
-static void copies_agree_whoever_writes(void **state)
+static void copies_agree_when_clients_write_in_turn(void **state)
 {
     (void)state;
     write_in_turn(FEW, 4000);
 }
 
-/* The ring grows with what the snapshots hold. */
-static void copies_agree_where_much_is_held(void **state)
+/* The ring grows with the snapshots. */
+static void copies_agree_when_many_keys_are_held(void **state)
 {
     (void)state;
     write_in_turn(MANY, 12000);
 }
 
-/* Each allocation fails once: nothing is published, and the next try does. */
-static void command_that_lacks_memory_was_never_there(void **state)
+/* Each allocation fails once: nothing is published, and the next attempt
+ * succeeds. */
+static void command_that_runs_out_of_memory_is_not_published(void **state)
 {
     struct copy writer, reader;
     bool failed = true;
@@ -204,13 +207,13 @@ static void command_that_lacks_memory_was_never_there(void **state)
         (void)snprintf(key, sizeof(key), "key-%lu", nth);
         catch_up(&writer);
         hf_alloc_fail(nth, 1);
-        result = run(&writer, 5, hf_test_lock(0, key, (unsigned)nth));
+        result = run_command(&writer, 5, hf_test_lock(0, key, (unsigned)nth));
         failed = hf_alloc_failed();
         if (failed)
             writer.sequence--;
         assert_int_equal(result.err, failed ? HF_ENOMEM : HF_OK);
         expect_same(&writer, &reader);
-        result = run(&writer, 5, hf_test_lock(0, key, (unsigned)nth));
+        result = run_command(&writer, 5, hf_test_lock(0, key, (unsigned)nth));
         assert_int_equal(result.err, HF_OK);
         expect_same(&writer, &reader);
     }
@@ -218,16 +221,17 @@ static void command_that_lacks_memory_was_never_there(void **state)
     close_copy(&writer);
 }
 
-static void make_past(struct copy *copy)
+static void fill_log(struct copy *copy)
 {
     unsigned seed = 2;
 
     for (hf_time now = 1; now < 1500; now++)
-        act(copy, now, FEW, &seed);
+        run_random_command(copy, now, FEW, &seed);
 }
 
-/* Half a table is never used: what could not be read is read again. */
-static void copy_that_lacks_memory_is_read_again(void **state)
+/* A partial table is never used: a copy that could not be read is read
+ * again. */
+static void copy_that_runs_out_of_memory_is_read_again(void **state)
 {
     struct copy writer, reader;
     bool failed = true;
@@ -235,18 +239,18 @@ static void copy_that_lacks_memory_is_read_again(void **state)
     (void)state;
     open_copy(&writer);
     open_copy(&reader);
-    make_past(&writer);
+    fill_log(&writer);
     catch_up(&reader);
     for (unsigned long nth = 1; failed; nth++) {
         enum hf_err err;
 
         assert_in_range(nth, 1, 2000);
-        enter(&reader);
+        lock_arena(&reader);
         hf_alloc_fail(nth, 1);
         err = hf_replica_reload_history(&reader.replica);
         failed = hf_alloc_failed();
         hf_arena_unlock(&reader.arena);
-        if (err) /* some can be done without */
+        if (err) /* some allocations may fail without an error */
             assert_true(err == HF_ENOMEM && failed);
         expect_same(&writer, &reader);
     }
@@ -254,8 +258,9 @@ static void copy_that_lacks_memory_is_read_again(void **state)
     close_copy(&writer);
 }
 
-/* A client that is inside for long holds up nobody who only reads. */
-static void copy_is_read_while_another_is_inside(void **state)
+/* A client that stays in the critical section does not delay clients that only
+ * read. */
+static void copy_is_read_while_the_arena_is_locked(void **state)
 {
     static const struct hf_seed seed;
     struct copy writer, late, idle;
@@ -265,10 +270,10 @@ static void copy_is_read_while_another_is_inside(void **state)
     open_copy(&writer);
     open_copy(&idle);
     for (int i = 0; i < 4000; i++)
-        act(&writer, 1 + i, MANY, &random);
+        run_random_command(&writer, 1 + i, MANY, &random);
     late = (struct copy){.arena = idle.arena};
     hf_replica_init(&late.replica, &late.arena, &seed, ignore_event, NULL);
-    enter(&writer);
+    lock_arena(&writer);
     hf_replica_read_ahead(&late.replica);
     hf_replica_read_ahead(&idle.replica);
     hf_arena_unlock(&writer.arena);
@@ -282,7 +287,8 @@ static void copy_is_read_while_another_is_inside(void **state)
     close_copy(&writer);
 }
 
-static void copy_that_is_read_ahead_without_memory_is_read_again(void **state)
+static void copy_that_runs_out_of_memory_while_reading_ahead_is_read_again(
+    void **state)
 {
     struct copy writer, reader;
     unsigned random = 1;
@@ -294,7 +300,7 @@ static void copy_that_is_read_ahead_without_memory_is_read_again(void **state)
     for (size_t nth = 1; failed; nth++) {
         assert_in_range(nth, 1, 20000);
         for (int i = 0; nth % 100 == 1 && i < 500; i++)
-            act(&writer, 1 + i, FEW, &random);
+            run_random_command(&writer, 1 + i, FEW, &random);
         reader.replica.stale = true;
         hf_alloc_fail(nth, 1);
         hf_replica_read_ahead(&reader.replica);
@@ -322,12 +328,12 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(copies_agree_whoever_writes),
-        CASE(copies_agree_where_much_is_held),
-        CASE(command_that_lacks_memory_was_never_there),
-        CASE(copy_that_lacks_memory_is_read_again),
-        CASE(copy_is_read_while_another_is_inside),
-        CASE(copy_that_is_read_ahead_without_memory_is_read_again),
+        CASE(copies_agree_when_clients_write_in_turn),
+        CASE(copies_agree_when_many_keys_are_held),
+        CASE(command_that_runs_out_of_memory_is_not_published),
+        CASE(copy_that_runs_out_of_memory_is_read_again),
+        CASE(copy_is_read_while_the_arena_is_locked),
+        CASE(copy_that_runs_out_of_memory_while_reading_ahead_is_read_again),
     };
 
     return hf_test_main("replica", cases, HF_TEST_COUNT(cases), 0);
