@@ -94,7 +94,7 @@ static void slot_of_a_dead_owner_can_be_used_again(void **state)
     hf_arena_close(&arena);
 }
 
-/* A slow client that has found the owner dead must not take the word from a
+/* A slow client that has found the owner dead must not take the lock from a
  * client that has taken it over meanwhile, even if that client has the same
  * slot. */
 static void turns_of_one_slot_differ(void **state)

@@ -148,8 +148,8 @@ static void expect_fifo_order(unsigned processes, unsigned clients,
     struct hf_lock *lock;
     pid_t pids[16];
 
-    assert_int_equal(
-        recorded_lock_in_line(client, hf_key_of("k"), &opts, &lock), HF_OK);
+    assert_int_equal(recorded_lock_fifo(client, hf_key_of("k"), &opts, &lock),
+                     HF_OK);
     for (unsigned i = 0; i < processes; i++) {
         struct party party = {.first = i * size,
                               .clients = (size + claims - 1) / claims,

@@ -30,8 +30,8 @@ static void wait_and_record(void *arg)
     struct hf_lock *lock;
     unsigned position;
 
-    assert_int_equal(
-        recorded_lock_in_line(client, hf_key_of("k"), &opts, &lock), HF_OK);
+    assert_int_equal(recorded_lock_fifo(client, hf_key_of("k"), &opts, &lock),
+                     HF_OK);
     position = atomic_fetch_add(&served->count, 1);
     served->numbers[position] = *(const unsigned *)arg;
     served->tokens[position] = hf_lock_token(lock);
@@ -75,8 +75,8 @@ static void expect_fifo_order(bool (*dies)(unsigned i))
     pid_t pids[WAITERS];
     struct hf_lock *lock;
 
-    assert_int_equal(
-        recorded_lock_in_line(client, hf_key_of("k"), &opts, &lock), HF_OK);
+    assert_int_equal(recorded_lock_fifo(client, hf_key_of("k"), &opts, &lock),
+                     HF_OK);
     start_waiters(client, pids);
     count = kill_waiters(pids, dies, alive);
     assert_int_equal(recorded_unlock(client, lock), HF_OK);

@@ -88,9 +88,9 @@ static void worker_main(void *arg)
         struct hf_lock *lock;
         enum hf_err err;
 
-        assert_int_equal(recorded_lock_in_line(
-                             client, hf_key_of(keys[i % KEYS]), &opts, &lock),
-                         HF_OK);
+        assert_int_equal(
+            recorded_lock_fifo(client, hf_key_of(keys[i % KEYS]), &opts, &lock),
+            HF_OK);
         atomic_fetch_add(&shared->grants, 1);
         if (!increment(&shared->cells[i % KEYS], lock))
             atomic_fetch_add(&shared->violations, 1);

@@ -27,9 +27,9 @@ static void accept_connection(struct hf_test_proxy *proxy)
     *pair = (struct hf_test_proxy_pair){
         .client = client,
         .server = hf_test_connect(proxy->server_port),
-        .brief = proxy->brief > 0,
+        .closes_early = proxy->close_early > 0,
     };
-    proxy->brief -= pair->brief;
+    proxy->close_early -= pair->closes_early;
     proxy->count++;
     if (pair->server < 0)
         close_fd(&pair->client);
@@ -50,14 +50,15 @@ static void send_all(int fd, const char *bytes, size_t size)
 static void read_client(struct hf_test_proxy_pair *pair)
 {
     char bytes[HF_TEST_PROXY_BYTES];
-    size_t room = pair->keeps ? sizeof(bytes) - pair->kept_size : sizeof(bytes);
+    size_t room =
+        pair->holds_back ? sizeof(bytes) - pair->kept_size : sizeof(bytes);
     ssize_t size = recv(pair->client, bytes, room, 0);
 
     if (size <= 0) {
         close_fd(&pair->client);
-        if (!pair->keeps)
+        if (!pair->holds_back)
             close_fd(&pair->server);
-    } else if (pair->keeps) {
+    } else if (pair->holds_back) {
         memcpy(pair->kept + pair->kept_size, bytes, (size_t)size);
         pair->kept_size += (size_t)size;
     } else {
@@ -84,13 +85,13 @@ static void read_server(struct hf_test_proxy_pair *pair)
     ssize_t size = recv(pair->server, bytes, sizeof(bytes), 0);
     size_t reply_end = 0;
 
-    if (size <= 0 || pair->deaf) {
+    if (size <= 0 || pair->drops_reply) {
         close_fd(&pair->client);
         close_fd(&pair->server);
         return;
     }
     pair->answered = true;
-    if (pair->brief)
+    if (pair->closes_early)
         reply_end = find_integer_end(bytes, (size_t)size);
     if (pair->client >= 0)
         send_all(pair->client, bytes, reply_end ? reply_end : (size_t)size);
@@ -150,7 +151,7 @@ void hf_test_proxy_keep(struct hf_test_proxy *proxy)
 {
     (void)pthread_mutex_lock(&proxy->mutex);
     for (int i = 0; i < proxy->count; i++)
-        proxy->pairs[i].keeps = true;
+        proxy->pairs[i].holds_back = true;
     (void)pthread_mutex_unlock(&proxy->mutex);
 }
 
@@ -158,7 +159,7 @@ void hf_test_proxy_deafen(struct hf_test_proxy *proxy)
 {
     (void)pthread_mutex_lock(&proxy->mutex);
     for (int i = 0; i < proxy->count; i++)
-        proxy->pairs[i].deaf = true;
+        proxy->pairs[i].drops_reply = true;
     (void)pthread_mutex_unlock(&proxy->mutex);
 }
 
@@ -173,12 +174,12 @@ static struct hf_test_proxy_pair *await_kept(struct hf_test_proxy *proxy)
     }
 }
 
-void hf_test_proxy_lose(struct hf_test_proxy *proxy, int brief)
+void hf_test_proxy_lose(struct hf_test_proxy *proxy, int close_early)
 {
     struct hf_test_proxy_pair *pair;
 
     (void)pthread_mutex_lock(&proxy->mutex);
-    proxy->brief = brief;
+    proxy->close_early = close_early;
     pair = await_kept(proxy);
     (void)shutdown(pair->client,
                    SHUT_RDWR); /* the thread sees the end of the connection */

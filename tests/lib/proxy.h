@@ -17,9 +17,9 @@
  * descriptor is -1 once it is closed. */
 struct hf_test_proxy_pair {
     int client, server;
-    bool keeps;    /* bytes from the client are held back */
-    bool brief;    /* close it after the first reply with an integer */
-    bool deaf;     /* drop the next reply and close it */
+    bool holds_back;   /* bytes from the client are held back */
+    bool closes_early; /* after the first reply with an integer */
+    bool drops_reply;  /* drop the next reply and close it */
     bool answered; /* the server has replied since the bytes were delivered */
     char kept[HF_TEST_PROXY_BYTES];
     size_t kept_size;
@@ -33,7 +33,7 @@ struct hf_test_proxy {
     pthread_cond_t changed;
     struct hf_test_proxy_pair pairs[HF_TEST_PROXY_PAIRS];
     int count;
-    int brief; /* how many of the next connections are brief */
+    int close_early; /* how many of the next connections */
 };
 
 bool hf_test_proxy_start(struct hf_test_proxy *proxy, int server_port);
@@ -42,10 +42,10 @@ bool hf_test_proxy_start(struct hf_test_proxy *proxy, int server_port);
 void hf_test_proxy_keep(struct hf_test_proxy *proxy);
 
 /* Wait until bytes are held back, then drop the client that sent them, without
- * closing the connection to the server. The next `brief` connections are
+ * closing the connection to the server. The next `close_early` connections are
  * dropped as soon as the server has replied to one of their commands with an
  * integer. */
-void hf_test_proxy_lose(struct hf_test_proxy *proxy, int brief);
+void hf_test_proxy_lose(struct hf_test_proxy *proxy, int close_early);
 
 /* The connected clients receive no more replies: the next reply is dropped, and
  * its connection with it. */

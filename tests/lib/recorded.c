@@ -378,9 +378,9 @@ void recorded_queued(const struct hf_lock *lock)
     pthread_mutex_unlock(&mutex);
 }
 
-enum hf_err recorded_lock_in_line(struct hf_client *client, struct hf_key key,
-                                  const struct hf_lock_opts *opts,
-                                  struct hf_lock **lock)
+enum hf_err recorded_lock_fifo(struct hf_client *client, struct hf_key key,
+                               const struct hf_lock_opts *opts,
+                               struct hf_lock **lock)
 {
     struct hf_lock_opts idle = *opts;
     struct hf_lock *handle;

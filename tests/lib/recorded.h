@@ -51,9 +51,9 @@ void recorded_queued(const struct hf_lock *lock);
 
 /* recorded_lock() that records by itself when the claim enters the queue, for
  * checks of the order. */
-enum hf_err recorded_lock_in_line(struct hf_client *client, struct hf_key key,
-                                  const struct hf_lock_opts *opts,
-                                  struct hf_lock **lock);
+enum hf_err recorded_lock_fifo(struct hf_client *client, struct hf_key key,
+                               const struct hf_lock_opts *opts,
+                               struct hf_lock **lock);
 
 enum hf_err recorded_run(struct hf_client *client, struct hf_key key,
                          const struct hf_lock_opts *opts, hf_run_fn *run,

@@ -7,9 +7,10 @@
  * raises the turn before using it. So a compare-and-swap against an old value
  * of the word cannot succeed by accident (ABA), however old that value is.
  *
- * An attempt to take the word is a state machine, and each step makes at most
- * one access to shared memory: tests/file/test_word.c runs this code through
- * all interleavings of three clients that may die between any two steps.
+ * An attempt to acquire the arena lock is a state machine, and each step makes
+ * at most one access to shared memory: tests/file/test_word.c runs this code
+ * through all interleavings of three clients that may die between any two
+ * steps.
  *
  *     TRY         -> OWNED        the word was 0 and is ours now
  *                 -> LOAD         it was not 0, SPINS times
@@ -39,13 +40,13 @@
 #include <stdint.h>
 
 enum hf_word_state {
-    HF_WORD_TRY,         /* take the word if it is 0, repeatedly */
+    HF_WORD_TRY,         /* acquire it if the word is 0, repeatedly */
     HF_WORD_LOAD,        /* load the word */
     HF_WORD_FLAG,        /* set the sleepers' bit */
     HF_WORD_SLEEP,       /* the caller sleeps while the word is `seen` */
-    HF_WORD_TRY_AGAIN,   /* take the word if it is 0, once */
+    HF_WORD_TRY_AGAIN,   /* acquire it if the word is 0, once */
     HF_WORD_CHECK_OWNER, /* the caller checks whether the owner is alive */
-    HF_WORD_TAKE_OVER,   /* take the word from its dead owner */
+    HF_WORD_TAKE_OVER,   /* acquire it from its dead owner */
     HF_WORD_OWNED,       /* the word is ours */
     HF_WORD_BUSY,        /* another client has it */
     HF_WORD_BROKEN,      /* the word has a value that holdfast never writes */
