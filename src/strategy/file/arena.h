@@ -174,7 +174,7 @@ bool hf_slot_is_alive(const struct hf_arena *arena, unsigned slot);
 
 /* hf_slot_is_alive() in steps, for a caller that has checked
  * hf_slot_is_locked() and keeps the pidfd. Opening a pidfd takes longer than
- * everything else that passing a key on needs.
+ * everything else that handing a key over needs.
  *
  * hf_slot_open_process() returns a pidfd, or -1 if the process has been reaped,
  * is in another pid namespace, or no descriptor is free.

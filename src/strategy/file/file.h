@@ -1,6 +1,6 @@
 /* file.h - file:DIR, locks for the processes of one machine, without a daemon.
  *
- * Every client has its own copy of the lock table, and keeps it up to date from
+ * Every client has a replica of the lock table, and keeps it up to date from
  * a shared log in a mapped file in DIR (arena.h). To run a command, a client
  * enters the critical section, applies the entries of the other clients,
  * appends and publishes its own entry, and then wakes the clients that the

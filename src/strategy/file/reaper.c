@@ -89,7 +89,7 @@ static void close_pidfd(struct hf_reaper *reaper)
     reaper->pidfd = -1;
 }
 
-/* A client mostly passes its keys to the same other client, so one pidfd is
+/* A client mostly hands its keys over to the same other client, so one pidfd is
  * kept. A session never changes its process, and its id is never used again. If
  * the slot already has the pid of a later client, the process of the session
  * has ended; at worst the later client's process is checked instead. */

@@ -1,12 +1,12 @@
 /* replica.h - a client's own copy of the lock table, updated from the arena's
  * log.
  *
- * Every client applies the same commands with the same stamps, so all copies
+ * Every client applies the same commands with the same stamps, so all replicas
  * agree. All functions except init, fini and read_ahead are called in the
  * critical section (arena.h).
  *
- * Always true: the copy is the table after every entry before `position`, or it
- * is stale and is loaded again before any other use. */
+ * Always true: the replica is the table after every entry before `position`, or
+ * it is stale and is loaded again before any other use. */
 #ifndef HF_STRATEGY_FILE_REPLICA_H
 #define HF_STRATEGY_FILE_REPLICA_H
 
@@ -19,7 +19,7 @@ struct hf_replica {
     struct hf_seed seed;
     hf_table_event_fn *event;
     void *arg;
-    uint64_t session;      /* of the client that owns this copy */
+    uint64_t session;      /* of the client that owns it */
     uint64_t granted;      /* other session that the last command granted to */
     uint64_t position;     /* in the log: every entry before it is applied */
     size_t snapshot_size;  /* upper bound for a snapshot taken now */
@@ -36,7 +36,7 @@ void hf_replica_init(struct hf_replica *replica, struct hf_arena *arena,
                      void *arg);
 void hf_replica_fini(struct hf_replica *replica);
 
-/* Without the arena lock: if the copy is far behind, bring it nearly up to
+/* Without the arena lock: if the replica is far behind, bring it nearly up to
  * date, so that little work is left for the critical section. Errors are
  * ignored here: hf_replica_catch_up() meets them again and reports them. */
 void hf_replica_read_ahead(struct hf_replica *replica);

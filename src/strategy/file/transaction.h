@@ -13,7 +13,7 @@
 /* Clients woken after one request. Others notice when they poll. */
 #define HF_TRANSACTION_WAKES_MAX 16
 
-/* One open client: its slot in the arena, and its own copy of the table. */
+/* One open client: its slot in the arena, and its replica of the lock table. */
 struct hf_file {
     struct hf_in_process local;
     struct hf_arena arena;
