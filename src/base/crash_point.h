@@ -7,7 +7,7 @@
  *     HF_CRASH_POINT(9);
  *     hf_copy(half->bytes, bytes.data, bytes.size);
  *
- * and tests/file/test_steps.c, which is built with a library of its own, kills
+ * and tests/file/test_crash_points.c, which is built with a library of its own, kills
  * a process at each of them. Elsewhere HF_CRASH_POINT() is nothing. */
 #ifndef HF_BASE_CRASH_POINT_H
 #define HF_BASE_CRASH_POINT_H

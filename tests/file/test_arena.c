@@ -1,4 +1,5 @@
-/* The arena by itself: who dies inside, what is published, what is kept. */
+/* The arena alone: clients that die in the critical section, publishing,
+ * snapshots. */
 #include "strategy/file/arena.h"
 
 #include <fcntl.h>
@@ -37,15 +38,16 @@ static void open_arena(struct hf_arena *arena)
         fail_msg("%s", error.text);
 }
 
-static void enter(struct hf_arena *arena)
+static void lock_arena(struct hf_arena *arena)
 {
     pid_t pid;
 
     assert_int_equal(hf_arena_lock(arena, &pid), HF_OK);
 }
 
-/* A process that writes an entry, publishes it or not, and dies inside. */
-static void die_inside(bool publish)
+/* Run a process that writes an entry, publishes it or not, and dies in the
+ * critical section. */
+static void die_in_critical_section(bool publish)
 {
     pid_t pid = fork();
     int status;
@@ -67,46 +69,47 @@ static void die_inside(bool publish)
     assert_int_equal(status, 0);
 }
 
-static void who_died_inside_is_put_out(void **state)
+static void dead_owner_loses_the_arena_lock(void **state)
 {
     struct hf_arena arena;
 
     (void)state;
-    open_arena(&arena); /* another slot than the dead one's */
-    die_inside(false);
-    enter(&arena);
+    open_arena(&arena); /* not the slot of the dead client */
+    die_in_critical_section(false);
+    lock_arena(&arena);
     hf_arena_unlock(&arena);
     hf_arena_close(&arena);
 }
 
-static void slot_of_who_died_inside_can_be_used_again(void **state)
+static void slot_of_a_dead_owner_can_be_used_again(void **state)
 {
     struct hf_arena arena;
 
     (void)state;
-    die_inside(false);
-    open_arena(&arena); /* the very same slot */
+    die_in_critical_section(false);
+    open_arena(&arena); /* the slot of the dead client */
     assert_int_equal(arena.slot, 0);
-    enter(&arena);
+    lock_arena(&arena);
     hf_arena_unlock(&arena);
     hf_arena_close(&arena);
 }
 
-/* Who saw the dead inside, and acts a moment later, must not take the word from
- * who has taken it over meanwhile, be it from the very same slot. */
-static void turns_of_one_slot_do_not_look_alike(void **state)
+/* A slow client that has found the owner dead must not take the lock from a
+ * client that has taken it over meanwhile, even if that client has the same
+ * slot. */
+static void turns_of_one_slot_differ(void **state)
 {
     const uint64_t sleepers = UINT64_C(0x80000000);
     struct hf_arena arena;
     uint64_t seen;
 
     (void)state;
-    die_inside(false);
+    die_in_critical_section(false);
     open_arena(&arena);
     assert_int_equal(arena.slot, 0);
     seen = arena.header->word | sleepers;
     for (int i = 0; i < 3; i++) {
-        enter(&arena);
+        lock_arena(&arena);
         assert_int_not_equal(arena.header->word | sleepers, seen);
         seen = arena.header->word | sleepers;
         hf_arena_unlock(&arena);
@@ -114,7 +117,7 @@ static void turns_of_one_slot_do_not_look_alike(void **state)
     hf_arena_close(&arena);
 }
 
-/* The word while a new client is inside, by slot 0. */
+/* The word while a new client, in slot 0, has the arena locked. */
 static uint64_t word_of_new_client(void)
 {
     struct hf_arena arena;
@@ -122,16 +125,16 @@ static uint64_t word_of_new_client(void)
 
     open_arena(&arena);
     assert_int_equal(arena.slot, 0);
-    enter(&arena);
+    lock_arena(&arena);
     word = arena.header->word;
     hf_arena_unlock(&arena);
     hf_arena_close(&arena);
     return word;
 }
 
-/* A client that found an earlier owner of the slot dead, and is slow, compares
- * with the word of that owner. */
-static void clients_of_one_slot_do_not_have_the_same_word(void **state)
+/* A slow client that has found an earlier owner of the slot dead compares with
+ * the word of that owner. */
+static void clients_of_one_slot_have_different_words(void **state)
 {
     uint64_t first = word_of_new_client();
     uint64_t second = word_of_new_client();
@@ -141,41 +144,42 @@ static void clients_of_one_slot_do_not_have_the_same_word(void **state)
     assert_int_not_equal(word_of_new_client(), first);
 }
 
-static void living_who_is_inside_is_left_there(void **state)
+static void live_owner_keeps_the_arena_lock(void **state)
 {
-    struct hf_arena inside, waiting;
+    struct hf_arena owner, other;
     pid_t pid = 0;
 
     (void)state;
-    open_arena(&inside);
-    open_arena(&waiting);
-    enter(&inside);
-    assert_int_equal(hf_arena_lock(&waiting, &pid), HF_EBUSY);
+    open_arena(&owner);
+    open_arena(&other);
+    lock_arena(&owner);
+    assert_int_equal(hf_arena_lock(&other, &pid), HF_EBUSY);
     assert_int_equal(pid, getpid());
-    hf_arena_unlock(&inside);
-    enter(&waiting);
-    hf_arena_unlock(&waiting);
-    hf_arena_close(&waiting);
-    hf_arena_close(&inside);
+    hf_arena_unlock(&owner);
+    lock_arena(&other);
+    hf_arena_unlock(&other);
+    hf_arena_close(&other);
+    hf_arena_close(&owner);
 }
 
-/* The number of a dead process is given to another, sooner or later. */
-static void number_that_lives_again_is_not_who_died(void **state)
+/* The kernel gives the pid of a dead process to another process, sooner or
+ * later. */
+static void reused_pid_does_not_keep_a_dead_client_alive(void **state)
 {
     struct hf_arena arena;
 
     (void)state;
     open_arena(&arena);
-    die_inside(false);
+    die_in_critical_section(false);
     hf_slot_at(&arena, 1)->pid = getpid();
     assert_false(hf_slot_is_alive(&arena, 1));
-    enter(&arena);
+    lock_arena(&arena);
     hf_arena_unlock(&arena);
     hf_arena_close(&arena);
 }
 
-/* Whether another process takes it for alive. */
-static bool is_alive_outside(unsigned slot)
+/* Whether another process considers the slot alive. */
+static bool is_alive_elsewhere(unsigned slot)
 {
     pid_t pid = fork();
     int status;
@@ -193,20 +197,21 @@ static bool is_alive_outside(unsigned slot)
     return WEXITSTATUS(status) == 1;
 }
 
-static void client_that_closes_leaves_its_sibling_alive(void **state)
+static void closing_a_client_keeps_its_sibling_alive(void **state)
 {
-    struct hf_arena stays, goes;
+    struct hf_arena open, closed;
 
     (void)state;
-    open_arena(&stays);
-    open_arena(&goes);
-    assert_int_not_equal(stays.slot, goes.slot);
-    hf_arena_close(&goes);
-    assert_true(is_alive_outside(stays.slot));
-    hf_arena_close(&stays);
+    open_arena(&open);
+    open_arena(&closed);
+    assert_int_not_equal(open.slot, closed.slot);
+    hf_arena_close(&closed);
+    assert_true(is_alive_elsewhere(open.slot));
+    hf_arena_close(&open);
 }
 
-/* A process that is killed inside, and whose child has all its descriptors. */
+/* Run a process that dies in the critical section, and whose child has
+ * inherited all descriptors. Returns the child. */
 static pid_t leave_child_behind(void)
 {
     int ends[2];
@@ -240,7 +245,7 @@ static pid_t leave_child_behind(void)
     return child;
 }
 
-static void who_died_is_put_out_though_its_child_lives(void **state)
+static void dead_owner_with_a_live_child_loses_the_arena_lock(void **state)
 {
     struct hf_arena arena;
     pid_t child;
@@ -249,14 +254,14 @@ static void who_died_is_put_out_though_its_child_lives(void **state)
     open_arena(&arena);
     child = leave_child_behind();
     assert_false(hf_slot_is_alive(&arena, 1));
-    enter(&arena);
+    lock_arena(&arena);
     hf_arena_unlock(&arena);
     hf_arena_close(&arena);
     (void)kill(child, SIGKILL);
 }
 
-/* hf_open() itself needs more descriptors at a time than it keeps, so it finds
- * none free for this only if another thread takes them meanwhile. */
+/* hf_open() needs more descriptors than it keeps, so it lacks one for this only
+ * if another thread takes it meanwhile. */
 static void inherit_without_a_free_descriptor_is_an_error(void **state)
 {
     struct rlimit limit, none;
@@ -278,7 +283,7 @@ static void inherit_without_a_free_descriptor_is_an_error(void **state)
     hf_arena_close(&arena);
 }
 
-static void only_what_is_published_is_there(void **state)
+static void only_published_entries_are_read(void **state)
 {
     struct hf_arena arena;
     uint64_t position = 0;
@@ -287,13 +292,13 @@ static void only_what_is_published_is_there(void **state)
 
     (void)state;
     open_arena(&arena);
-    die_inside(false);
-    enter(&arena);
+    die_in_critical_section(false);
+    lock_arena(&arena);
     assert_int_equal(hf_arena_read(&arena, &position, &stamp, &bytes),
                      HF_ARENA_ENTRY_NONE);
     hf_arena_unlock(&arena);
-    die_inside(true);
-    enter(&arena);
+    die_in_critical_section(true);
+    lock_arena(&arena);
     assert_int_equal(hf_arena_read(&arena, &position, &stamp, &bytes),
                      HF_ARENA_ENTRY_READ);
     assert_int_equal(stamp, 7);
@@ -304,7 +309,7 @@ static void only_what_is_published_is_there(void **state)
     hf_arena_close(&arena);
 }
 
-static void full_ring_wants_a_snapshot_and_the_slow_read_that(void **state)
+static void snapshot_empties_a_full_ring(void **state)
 {
     static uint8_t block[100000];
     struct hf_arena arena;
@@ -315,7 +320,7 @@ static void full_ring_wants_a_snapshot_and_the_slow_read_that(void **state)
 
     (void)state;
     open_arena(&arena);
-    enter(&arena);
+    lock_arena(&arena);
     assert_int_equal(hf_arena_snapshot(&arena, &after).size, 0);
     assert_int_equal(after, 0);
     while (hf_arena_write(&arena, 1, bytes) == HF_OK)
@@ -339,8 +344,8 @@ static void full_ring_wants_a_snapshot_and_the_slow_read_that(void **state)
     hf_arena_close(&arena);
 }
 
-/* A stranger scribbles over the sizes while we are inside. */
-static void sizes_are_not_read_again_inside(void **state)
+/* A hostile process overwrites the sizes while the arena is locked. */
+static void sizes_are_read_once_per_critical_section(void **state)
 {
     struct hf_arena arena;
 
@@ -348,7 +353,7 @@ static void sizes_are_not_read_again_inside(void **state)
     open_arena(&arena);
     arena.header->head = UINT64_C(1) << 30;
     arena.header->tail = UINT64_C(1) << 30;
-    enter(&arena);
+    lock_arena(&arena);
     arena.header->ring_room = UINT64_C(1) << 40;
     arena.header->half_room = 0;
     assert_int_equal(hf_arena_write(&arena, 1, hf_bytes_of("safe")), HF_OK);
@@ -360,13 +365,13 @@ static void sizes_are_not_read_again_inside(void **state)
 
 static void write_one(struct hf_arena *arena)
 {
-    enter(arena);
+    lock_arena(arena);
     assert_int_equal(hf_arena_write(arena, 1, hf_bytes_of("more")), HF_OK);
     hf_arena_publish(arena);
     hf_arena_unlock(arena);
 }
 
-static void what_was_read_outside_counts_until_a_snapshot(void **state)
+static void data_read_without_the_lock_is_valid_until_a_snapshot(void **state)
 {
     struct hf_arena reader, writer;
 
@@ -376,13 +381,13 @@ static void what_was_read_outside_counts_until_a_snapshot(void **state)
     assert_true(hf_arena_begin_read(&reader));
     write_one(&writer);
     assert_true(hf_arena_end_read(&reader));
-    enter(&writer);
+    lock_arena(&writer);
     assert_int_equal(hf_arena_set_snapshot(&writer, hf_bytes_of("all")), HF_OK);
     hf_arena_unlock(&writer);
     assert_false(hf_arena_end_read(&reader));
     assert_true(hf_arena_begin_read(&reader));
     reader.header->ring_room =
-        2 * HF_ARENA_RING_FIRST; /* entries lie elsewhere now */
+        2 * HF_ARENA_RING_FIRST; /* entries are at other places now */
     assert_false(hf_arena_end_read(&reader));
     hf_arena_close(&writer);
     hf_arena_close(&reader);
@@ -393,19 +398,19 @@ static void what_was_read_outside_counts_until_a_snapshot(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(who_died_inside_is_put_out),
-        CASE(slot_of_who_died_inside_can_be_used_again),
-        CASE(turns_of_one_slot_do_not_look_alike),
-        CASE(clients_of_one_slot_do_not_have_the_same_word),
-        CASE(living_who_is_inside_is_left_there),
-        CASE(number_that_lives_again_is_not_who_died),
-        CASE(client_that_closes_leaves_its_sibling_alive),
-        CASE(who_died_is_put_out_though_its_child_lives),
+        CASE(dead_owner_loses_the_arena_lock),
+        CASE(slot_of_a_dead_owner_can_be_used_again),
+        CASE(turns_of_one_slot_differ),
+        CASE(clients_of_one_slot_have_different_words),
+        CASE(live_owner_keeps_the_arena_lock),
+        CASE(reused_pid_does_not_keep_a_dead_client_alive),
+        CASE(closing_a_client_keeps_its_sibling_alive),
+        CASE(dead_owner_with_a_live_child_loses_the_arena_lock),
         CASE(inherit_without_a_free_descriptor_is_an_error),
-        CASE(only_what_is_published_is_there),
-        CASE(sizes_are_not_read_again_inside),
-        CASE(what_was_read_outside_counts_until_a_snapshot),
-        CASE(full_ring_wants_a_snapshot_and_the_slow_read_that),
+        CASE(only_published_entries_are_read),
+        CASE(sizes_are_read_once_per_critical_section),
+        CASE(data_read_without_the_lock_is_valid_until_a_snapshot),
+        CASE(snapshot_empties_a_full_ring),
     };
 
     return hf_test_main("arena", cases, HF_TEST_COUNT(cases), 0);

@@ -1,5 +1,6 @@
-/* Clocks that disagree, and clocks that start over: processes in several time
- * namespaces exclude each other, and a reboot ends locks but no token. */
+/* Clocks that differ, and clocks that start over: processes in several time
+ * namespaces exclude each other, and a reboot ends locks but never repeats a
+ * token. */
 #include <fcntl.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -20,17 +21,18 @@
 #include "strategy/file/layout.h"
 
 #ifndef CLONE_NEWTIME
-#define CLONE_NEWTIME 0x00000080 /* older than its header */
+#define CLONE_NEWTIME 0x00000080 /* missing in old headers */
 #endif
 
-/* Where a process is: how far its clocks are from the machine's. */
+/* The time namespace of a process: how far its clocks are ahead of the
+ * machine's. */
 struct zone {
     int64_t offset_s;
     void (*act)(const struct zone *zone);
 };
 
 static struct {
-    _Atomic hf_time held, passed_on; /* by the machine's clock */
+    _Atomic hf_time requested_at, granted_at; /* on the machine's clock */
     atomic_ullong token;
 } * shared;
 
@@ -47,7 +49,7 @@ static hf_time machine_now(const struct zone *zone)
 
 /* ---- Time namespaces ----------------------------------------------------*/
 
-/* Children of this process are there from now on. */
+/* Children of this process are in the new time namespace. */
 static bool move_clock(int64_t offset_s)
 {
     char text[64];
@@ -61,48 +63,48 @@ static bool move_clock(int64_t offset_s)
     return moved;
 }
 
-static void act_there(void *arg)
+static void zone_main(void *arg)
 {
     const struct zone *zone = arg;
 
     zone->act(zone);
 }
 
-static void go_there(void *arg)
+static void enter_zone(void *arg)
 {
     const struct zone *zone = arg;
 
     if (zone->offset_s != 0)
         assert_true(move_clock(zone->offset_s));
-    hf_child_join(hf_child_start(act_there, arg));
+    hf_child_join(hf_child_start(zone_main, arg));
 }
 
-static pid_t start_in(struct zone *zone)
+static pid_t start_in_zone(struct zone *zone)
 {
-    return hf_child_start(go_there, zone);
+    return hf_child_start(enter_zone, zone);
 }
 
-static bool may_move_clock(void)
+static bool can_move_clock(void)
 {
     return move_clock(1);
 }
 
 static void require_time_namespaces(void)
 {
-    if (!hf_child_try(may_move_clock))
+    if (!hf_child_try(can_move_clock))
         hf_test_skip("a time namespace needs root");
 }
 
 #define HERE 0
 #define AHEAD 18000 /* seconds */
 
-/* As far behind as it can be, by half: no clock goes below zero. */
+/* Half as far behind as possible, because a clock cannot be negative. */
 static int64_t behind(void)
 {
     return -(hf_time_now() / 2000);
 }
 
-static struct hf_lock *take(struct hf_client *client, uint32_t ttl_ms)
+static struct hf_lock *take_key(struct hf_client *client, uint32_t ttl_ms)
 {
     struct hf_lock_opts opts;
     struct hf_lock *lock;
@@ -116,8 +118,8 @@ static struct hf_lock *take(struct hf_client *client, uint32_t ttl_ms)
 
 #define ROUNDS 50
 
-/* Every fifth grant is left to run out. Who is too slow to take one so short
- * queues anew, so the order is not looked at. */
+/* Every fifth lock is detached and expires. A waiter that is too slow to use
+ * such a short lease queues again, so the order is not checked. */
 static void contend(const struct zone *zone)
 {
     struct hf_client *client = hf_site_open();
@@ -130,7 +132,7 @@ static void contend(const struct zone *zone)
     for (unsigned i = 0; i < ROUNDS; i++) {
         opts.ttl_ms = i % 5 == 4 ? 20 : HF_TEST_LONG_MS;
         assert_int_equal(
-            recorded_lock_in_line(client, hf_key_of("k"), &opts, &lock), HF_OK);
+            recorded_lock_fifo(client, hf_key_of("k"), &opts, &lock), HF_OK);
         if (i % 5 == 4) {
             assert_int_equal(hf_lock_detach(lock), HF_OK);
             continue;
@@ -140,7 +142,8 @@ static void contend(const struct zone *zone)
     }
 }
 
-static void zones_exclude_each_other(void **state)
+static void clients_in_different_time_namespaces_exclude_each_other(
+    void **state)
 {
     struct zone zones[] = {
         {HERE, contend}, {AHEAD, contend}, {behind(), contend}};
@@ -150,7 +153,7 @@ static void zones_exclude_each_other(void **state)
     require_time_namespaces();
     recorded_init(false);
     for (unsigned i = 0; i < 3; i++)
-        pids[i] = start_in(&zones[i]);
+        pids[i] = start_in_zone(&zones[i]);
     for (unsigned i = 0; i < 3; i++)
         hf_child_join(pids[i]);
     assert_true(recording_grants() >= (size_t)3 * ROUNDS);
@@ -160,12 +163,12 @@ static void zones_exclude_each_other(void **state)
 #define TTL_MS 500
 #define LEASE_MS (TTL_MS + TTL_MS / 16 + 50)
 
-static void hold_and_exit(const struct zone *zone)
+static void detach_and_exit(const struct zone *zone)
 {
     struct hf_lock *lock;
 
-    atomic_store(&shared->held, machine_now(zone));
-    lock = take(hf_site_open(), TTL_MS);
+    atomic_store(&shared->requested_at, machine_now(zone));
+    lock = take_key(hf_site_open(), TTL_MS);
     assert_true(hf_lock_remaining_ms(lock) <= TTL_MS);
     assert_int_equal(hf_lock_detach(lock), HF_OK);
     atomic_store(&shared->token, hf_lock_token(lock));
@@ -173,25 +176,25 @@ static void hold_and_exit(const struct zone *zone)
 
 static void take_over(const struct zone *zone)
 {
-    struct hf_lock *lock = take(hf_site_open(), HF_TEST_LONG_MS);
+    struct hf_lock *lock = take_key(hf_site_open(), HF_TEST_LONG_MS);
 
-    atomic_store(&shared->passed_on, machine_now(zone));
+    atomic_store(&shared->granted_at, machine_now(zone));
     assert_true(hf_lock_token(lock) > shared->token);
     assert_int_equal(hf_release(lock), HF_OK);
 }
 
-/* It ends, and not early; by a clock that is wrong it would last for hours. */
+/* The lease expires, and not early. On a wrong clock it would run for hours. */
 static void expect_lease(int64_t holder_s, int64_t next_s)
 {
-    struct zone holder = {holder_s, hold_and_exit};
+    struct zone holder = {holder_s, detach_and_exit};
     struct zone next = {next_s, take_over};
 
-    hf_child_join(start_in(&holder));
-    hf_child_join(start_in(&next));
-    assert_true(shared->passed_on >= shared->held + LEASE_MS);
+    hf_child_join(start_in_zone(&holder));
+    hf_child_join(start_in_zone(&next));
+    assert_true(shared->granted_at >= shared->requested_at + LEASE_MS);
 }
 
-static void lease_ends_on_time_in_every_zone(void **state)
+static void lease_expires_on_time_in_every_time_namespace(void **state)
 {
     (void)state;
     require_time_namespaces();
@@ -211,7 +214,7 @@ static void on_expiry(const struct hf_event *event, void *arg)
 
 static void watch_for_an_expiry(const struct zone *zone)
 {
-    const struct timespec moment = {.tv_nsec = 1000000};
+    const struct timespec delay = {.tv_nsec = 1000000};
     struct hf_client *client = hf_site_open();
     struct hf_watch_opts opts;
     struct hf_watch *watch;
@@ -223,27 +226,27 @@ static void watch_for_an_expiry(const struct zone *zone)
     assert_int_equal(hf_watch_open(client, hf_key_of("k"), &opts, on_expiry,
                                    &expired, &watch),
                      HF_OK);
-    (void)take(client, 200);
+    (void)take_key(client, 200);
     while (!atomic_load(&expired))
-        nanosleep(&moment, NULL);
+        nanosleep(&delay, NULL);
 }
 
-static void watchers_hear_of_the_end_in_every_zone(void **state)
+static void watches_report_expiry_in_every_time_namespace(void **state)
 {
     struct zone ahead = {AHEAD, watch_for_an_expiry};
     struct zone late = {behind(), watch_for_an_expiry};
 
     (void)state;
     require_time_namespaces();
-    hf_child_join(start_in(&ahead));
-    hf_child_join(start_in(&late));
+    hf_child_join(start_in_zone(&ahead));
+    hf_child_join(start_in_zone(&late));
 }
 
 /* A client that cannot read its offset must not use the clock without it: the
- * leases of others would look long over. */
+ * leases of others would seem to have expired long ago. */
 static void open_with_few_descriptors(const struct zone *zone)
 {
-    struct rlimit few = {.rlim_cur = 3}, all;
+    struct rlimit limit = {.rlim_cur = 3}, old_limit;
     struct hf_error error;
     struct hf_client *client;
     struct hf_lock_opts opts;
@@ -252,19 +255,19 @@ static void open_with_few_descriptors(const struct zone *zone)
     (void)zone;
     hf_lock_opts_init(&opts);
     opts.wait_ms = 0;
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &all), 0);
-    few.rlim_max = all.rlim_max;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old_limit), 0);
+    limit.rlim_max = old_limit.rlim_max;
     do {
-        few.rlim_cur++;
-        assert_true(few.rlim_cur < all.rlim_cur);
-        assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+        limit.rlim_cur++;
+        assert_true(limit.rlim_cur < old_limit.rlim_cur);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     } while (hf_site_try("locks", "", &error, &client));
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &all), 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &old_limit), 0);
     assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock),
                      HF_EBUSY);
 }
 
-static void offset_that_cannot_be_read_is_not_taken_for_none(void **state)
+static void unreadable_clock_offset_is_an_error(void **state)
 {
     struct zone ahead = {AHEAD, open_with_few_descriptors};
     struct hf_client *client;
@@ -273,8 +276,8 @@ static void offset_that_cannot_be_read_is_not_taken_for_none(void **state)
     (void)state;
     require_time_namespaces();
     client = hf_site_open();
-    lock = take(client, HF_TEST_LONG_MS);
-    hf_child_join(start_in(&ahead));
+    lock = take_key(client, HF_TEST_LONG_MS);
+    hf_child_join(start_in_zone(&ahead));
     assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
@@ -284,8 +287,8 @@ static void offset_that_cannot_be_read_is_not_taken_for_none(void **state)
 
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 
-/* This process sees the machine as it is in another boot. */
-static bool boot(unsigned number)
+/* This process sees another boot id. */
+static bool set_boot_id(unsigned number)
 {
     char id[64];
     FILE *file = fopen(hf_site_path("boot_id"), "we");
@@ -300,33 +303,33 @@ static bool boot(unsigned number)
            mount(hf_site_path("boot_id"), BOOT_ID, NULL, MS_BIND, NULL) == 0;
 }
 
-static bool may_boot(void)
+static bool can_set_boot_id(void)
 {
-    return boot(0);
+    return set_boot_id(0);
 }
 
 /* A reboot resets the clock, so the last command has a stamp in the future. */
-static void begin_clock_anew(void)
+static void reset_clock(void)
 {
     const hf_time later = INT64_MAX;
     int file = open(hf_site_path("locks/arena"), O_RDWR | O_CLOEXEC);
 
     if (file < 0)
-        return; /* the first boot */
+        return; /* there is no arena before the first boot */
     assert_int_equal(pwrite(file, &later, sizeof(later),
                             offsetof(struct hf_arena_header, stamped)),
                      sizeof(later));
     close(file);
 }
 
-/* Locks of the boot before are gone, whatever their leases: also those that were
- * detached, which do not end with their process. */
-static void live_through_a_boot(void *arg)
+/* No lock survives a reboot, whatever its lease: not even a detached one, which
+ * would survive its process. */
+static void lock_in_new_boot(void *arg)
 {
     struct hf_lock_opts opts;
     struct hf_lock *lock, *none;
 
-    assert_true(boot(*(const unsigned *)arg));
+    assert_true(set_boot_id(*(const unsigned *)arg));
     hf_lock_opts_init(&opts);
     opts.wait_ms = 0;
     assert_int_equal(hf_acquire(hf_site_open(), hf_key_of("k"), &opts, &lock),
@@ -338,26 +341,26 @@ static void live_through_a_boot(void *arg)
     assert_int_equal(hf_lock_detach(lock), HF_OK);
 }
 
-static void reboot_ends_locks_and_no_token_comes_again(void **state)
+static void reboot_ends_locks_and_never_repeats_a_token(void **state)
 {
     (void)state;
-    if (!hf_child_try(may_boot))
+    if (!hf_child_try(can_set_boot_id))
         hf_test_skip("a mount namespace needs root");
     for (unsigned i = 0; i < 5; i++) {
-        begin_clock_anew();
-        hf_child_join(hf_child_start(live_through_a_boot, &i));
+        reset_clock();
+        hf_child_join(hf_child_start(lock_in_new_boot, &i));
     }
     assert_true(shared->token > 0);
 }
 
-/* A container may have a boot id of its own. Its clients join a store that is in
+/* A container may have its own boot id. Its clients join a store that is in
  * use, and find the key held. */
 static void expect_busy_in_a_container(void *arg)
 {
     struct hf_lock_opts opts;
     struct hf_lock *lock;
 
-    assert_true(boot(*(const unsigned *)arg));
+    assert_true(set_boot_id(*(const unsigned *)arg));
     hf_lock_opts_init(&opts);
     opts.wait_ms = 0;
     assert_int_equal(hf_acquire(hf_site_open(), hf_key_of("k"), &opts, &lock),
@@ -367,16 +370,16 @@ static void expect_busy_in_a_container(void *arg)
     assert_int_equal(hf_release(lock), HF_OK);
 }
 
-static void boot_id_of_a_container_ends_no_lock(void **state)
+static void boot_id_of_a_container_does_not_end_a_lock(void **state)
 {
     struct hf_client *client;
     struct hf_lock *lock;
 
     (void)state;
-    if (!hf_child_try(may_boot))
+    if (!hf_child_try(can_set_boot_id))
         hf_test_skip("a mount namespace needs root");
     client = hf_site_open();
-    lock = take(client, HF_TEST_LONG_MS);
+    lock = take_key(client, HF_TEST_LONG_MS);
     for (unsigned i = 1; i < 4; i++)
         hf_child_join(hf_child_start(expect_busy_in_a_container, &i));
     assert_int_equal(hf_renew(lock, 0), HF_OK);
@@ -385,28 +388,28 @@ static void boot_id_of_a_container_ends_no_lock(void **state)
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
-static void leave_a_lock_behind(void *arg)
+static void exit_without_release(void *arg)
 {
-    assert_true(boot(*(const unsigned *)arg));
-    (void)take(hf_site_open(), HF_TEST_LONG_MS);
+    assert_true(set_boot_id(*(const unsigned *)arg));
+    (void)take_key(hf_site_open(), HF_TEST_LONG_MS);
 }
 
-static void expect_later_in_a_container(void *arg)
+static void expect_refusal_in_a_container(void *arg)
 {
-    assert_true(boot(*(const unsigned *)arg));
-    hf_site_refuse("locks", "", HF_EUNAVAIL, "may last for another");
+    assert_true(set_boot_id(*(const unsigned *)arg));
+    hf_site_refuse("locks", "", HF_EUNAVAIL, "may run for another");
 }
 
-/* The container that has it is gone, and its lease is not. */
-static void boot_id_of_a_container_ends_no_lease(void **state)
+/* The container that held the lock has exited, but its lease still runs. */
+static void boot_id_of_a_container_does_not_end_a_lease(void **state)
 {
     unsigned first = 1, second = 2;
 
     (void)state;
-    if (!hf_child_try(may_boot))
+    if (!hf_child_try(can_set_boot_id))
         hf_test_skip("a mount namespace needs root");
-    hf_child_join(hf_child_start(leave_a_lock_behind, &first));
-    hf_child_join(hf_child_start(expect_later_in_a_container, &second));
+    hf_child_join(hf_child_start(exit_without_release, &first));
+    hf_child_join(hf_child_start(expect_refusal_in_a_container, &second));
 }
 
 #define CASE(name)                                                             \
@@ -415,13 +418,13 @@ static void boot_id_of_a_container_ends_no_lease(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(zones_exclude_each_other),
-        CASE(lease_ends_on_time_in_every_zone),
-        CASE(watchers_hear_of_the_end_in_every_zone),
-        CASE(offset_that_cannot_be_read_is_not_taken_for_none),
-        CASE(boot_id_of_a_container_ends_no_lock),
-        CASE(boot_id_of_a_container_ends_no_lease),
-        CASE(reboot_ends_locks_and_no_token_comes_again),
+        CASE(clients_in_different_time_namespaces_exclude_each_other),
+        CASE(lease_expires_on_time_in_every_time_namespace),
+        CASE(watches_report_expiry_in_every_time_namespace),
+        CASE(unreadable_clock_offset_is_an_error),
+        CASE(boot_id_of_a_container_does_not_end_a_lock),
+        CASE(boot_id_of_a_container_does_not_end_a_lease),
+        CASE(reboot_ends_locks_and_never_repeats_a_token),
     };
 
     return hf_test_main("clock", cases, HF_TEST_COUNT(cases), 0);

@@ -1,6 +1,6 @@
-/* What a process held is handed over when it dies, without waiting for the
- * lease, unless somebody was promised more. Leases are longer than a case
- * takes: a grant that comes at all did not wait for one. */
+/* The locks of a process are handed over when it dies, without waiting for the
+ * lease, unless they were detached, adopted or inherited. Leases are longer
+ * than a case takes, so a grant shows that nobody waited for one. */
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -14,12 +14,12 @@
 #include "lib/expect.h"
 #include "lib/site.h"
 
-#define MANY 80 /* more than are watched at a time */
+#define MANY 80 /* more processes than a client watches */
 
 struct shared {
     atomic_ullong token[MANY]; /* granted to child i; 0: not yet */
     uint8_t nonce[HF_NONCE_SIZE];
-    atomic_int helper; /* a process that a child started */
+    atomic_int helper; /* a process that a child forked */
 };
 static struct shared *shared;
 static int pipe_ends[2];
@@ -48,21 +48,21 @@ static void await_kill(void)
 
 static unsigned long long await_token(int child)
 {
-    const struct timespec moment = {.tv_nsec = 1000000};
+    const struct timespec delay = {.tv_nsec = 1000000};
 
     while (atomic_load(&shared->token[child]) == 0)
-        nanosleep(&moment, NULL);
+        nanosleep(&delay, NULL);
     return atomic_load(&shared->token[child]);
 }
 
-/* Hold "k" until killed, or the key that is named by the number. */
+/* A child that holds `key` until it is killed, and its number. */
 struct holder {
     int number;
     const char *key;
 };
 
-static struct hf_lock *take(struct hf_client *client,
-                            const struct holder *holder)
+static struct hf_lock *take_key(struct hf_client *client,
+                                const struct holder *holder)
 {
     struct hf_lock_opts opts = long_lease(HF_FOREVER);
     struct hf_lock *lock;
@@ -75,7 +75,7 @@ static struct hf_lock *take(struct hf_client *client,
 static void hold_until_killed(void *arg)
 {
     const struct holder *holder = arg;
-    struct hf_lock *lock = take(hf_site_open(), holder);
+    struct hf_lock *lock = take_key(hf_site_open(), holder);
 
     atomic_store(&shared->token[holder->number], hf_lock_token(lock));
     await_kill();
@@ -107,10 +107,10 @@ static void close_site(struct hf_client *client)
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
-/* Waiters are granted the key in order, with rising tokens. The last one watches
- * a process that was a waiter when the watch began, and is the holder when it
- * dies. */
-static void a_dead_holders_lock_goes_to_the_next_waiter(void **state)
+/* Waiters are granted the key in order, with rising tokens. The last waiter
+ * watches a process that is a waiter when the watch starts, and the holder when
+ * it dies. */
+static void lock_of_a_dead_holder_goes_to_the_next_waiter(void **state)
 {
     struct hf_client *client = hf_site_open();
     pid_t pids[3];
@@ -133,12 +133,13 @@ static void a_dead_holders_lock_goes_to_the_next_waiter(void **state)
     close_site(client);
 }
 
-/* Also where nobody waits, and the client that tries holds another key. */
-static void a_dead_holders_lock_is_free(void **state)
+/* Nobody waits for the key, and the client that tries to take it holds another
+ * key. */
+static void lock_of_a_dead_holder_is_free(void **state)
 {
     struct holder other = {1, "other"};
     struct hf_client *client = hf_site_open();
-    struct hf_lock *lock = take(client, &other);
+    struct hf_lock *lock = take_key(client, &other);
     pid_t holder = start_holder(0);
 
     (void)state;
@@ -149,7 +150,8 @@ static void a_dead_holders_lock_is_free(void **state)
     close_site(client);
 }
 
-static void holder_and_first_waiter_die_together(void **state)
+static void second_waiter_is_granted_when_holder_and_first_waiter_die(
+    void **state)
 {
     struct hf_client *client = hf_site_open();
     pid_t holder = start_holder(0);
@@ -161,7 +163,7 @@ static void holder_and_first_waiter_die_together(void **state)
     hf_site_await_waiters(client, "k", 1);
     second = start_holder(2);
     hf_site_await_waiters(client, "k", 2);
-    hf_child_stop(first); /* it cannot take part any more */
+    hf_child_stop(first); /* it cannot reap the holder */
     hf_child_kill(holder);
     hf_child_kill(first);
     (void)await_token(2);
@@ -170,8 +172,8 @@ static void holder_and_first_waiter_die_together(void **state)
     close_site(client);
 }
 
-/* Also where nobody claims the lock. */
-static void a_wait_until_free_ends_with_the_holder(void **state)
+/* No client waits for the lock itself. */
+static void wait_until_free_ends_with_the_holder(void **state)
 {
     struct hf_client *client = hf_site_open();
     pid_t holder = start_holder(0);
@@ -193,8 +195,8 @@ static void a_wait_until_free_ends_with_the_holder(void **state)
     close_site(client);
 }
 
-/* The client that comes into the dead one's slot ends what that held. */
-static void a_reused_slot_frees_what_its_client_held(void **state)
+/* The next client in the slot of a dead client releases its locks. */
+static void reused_slot_releases_the_locks_of_its_last_client(void **state)
 {
     struct hf_client *client;
     pid_t holder = start_holder(0);
@@ -222,8 +224,8 @@ static unsigned count_listed(struct hf_client *client)
     return count;
 }
 
-/* Whatever slot the client that looks has. */
-static void a_dead_holders_lock_is_neither_listed_nor_read(void **state)
+/* Any client notices, not only one in the slot of the dead holder. */
+static void lock_of_a_dead_holder_is_neither_listed_nor_read(void **state)
 {
     struct hf_client *client = hf_site_open();
     struct holder other = {1, "l"};
@@ -248,16 +250,17 @@ static void a_dead_holders_lock_is_neither_listed_nor_read(void **state)
 
 static void hold_and_detach(void *arg)
 {
-    struct hf_lock *lock = take(hf_site_open(), arg);
+    struct hf_lock *lock = take_key(hf_site_open(), arg);
 
     assert_int_equal(hf_lock_detach(lock), HF_OK);
     atomic_store(&shared->token[0], hf_lock_token(lock));
     await_kill();
 }
 
-/* A detached lock lives by its lease, whatever becomes of the process: beside
- * others in the store, and after its slot was taken by another. */
-static void a_detached_lock_outlives_its_process(void **state)
+/* A detached lock ends only with its lease, whatever happens to the process:
+ * while other clients use the store, and after another client has taken its
+ * slot. */
+static void detached_lock_outlives_its_process(void **state)
 {
     struct holder detached = {0, "k"};
     struct hf_client *client = hf_site_open();
@@ -276,15 +279,15 @@ static void a_detached_lock_outlives_its_process(void **state)
 
 static void hold_and_publish(void *arg)
 {
-    struct hf_lock *lock = take(hf_site_open(), arg);
+    struct hf_lock *lock = take_key(hf_site_open(), arg);
 
     hf_lock_nonce(lock, shared->nonce);
     atomic_store(&shared->token[0], hf_lock_token(lock));
     await_kill();
 }
 
-/* A claim that another process has renewed is valid there. */
-static void an_adopted_lock_outlives_the_first_process(void **state)
+/* A lock that another process has renewed is in use there. */
+static void adopted_lock_outlives_the_first_process(void **state)
 {
     struct holder first = {0, "k"};
     struct hf_lock_opts opts = long_lease(0);
@@ -310,8 +313,9 @@ static void an_adopted_lock_outlives_the_first_process(void **state)
     close_site(other);
 }
 
-/* One that knows only the token, which everybody can see, renews nothing. */
-static void a_renewal_that_is_refused_detaches_nothing(void **state)
+/* A client that knows only the token, which is public, cannot renew the
+ * lock. */
+static void refused_renewal_detaches_no_lock(void **state)
 {
     static const uint8_t nonce[HF_NONCE_SIZE] = {1};
     struct hf_client *client = hf_site_open();
@@ -333,7 +337,7 @@ static void a_renewal_that_is_refused_detaches_nothing(void **state)
 
 static void hold_and_fork(void *arg)
 {
-    struct hf_lock *lock = take(hf_site_open(), arg);
+    struct hf_lock *lock = take_key(hf_site_open(), arg);
     pid_t helper = fork();
 
     if (helper == 0)
@@ -343,9 +347,9 @@ static void hold_and_fork(void *arg)
     await_kill();
 }
 
-/* A process that inherited the client's descriptors may work under the lock: it
- * is handed over when that one has ended, too. */
-static void a_process_that_inherited_the_lock_keeps_it(void **state)
+/* A process that inherited the client's descriptors may use the lock. The lock
+ * is handed over when that process has ended too. */
+static void process_that_inherited_the_lock_keeps_it(void **state)
 {
     struct holder first = {0, "k"};
     struct hf_client *client = hf_site_open();
@@ -373,17 +377,17 @@ static void fork_and_wait(void *arg)
     if (helper == 0)
         await_kill();
     atomic_store(&shared->helper, helper);
-    (void)take(client, arg);
+    (void)take_key(client, arg);
     await_kill();
 }
 
-/* A dead waiter leaves the queue even if it is not reaped, and if a process that
- * it has forked lives. */
-static void a_zombie_leaves_the_queue(void **state)
+/* A dead waiter leaves the queue even if it is a zombie, and if a process that
+ * it forked is running. */
+static void zombie_leaves_the_queue(void **state)
 {
     struct holder first = {0, "k"}, second = {1, "k"};
     struct hf_client *client = hf_site_open();
-    struct hf_lock *lock = take(client, &first);
+    struct hf_lock *lock = take_key(client, &first);
     pid_t zombie = hf_child_start(fork_and_wait, &first);
     pid_t waiter;
 
@@ -402,13 +406,13 @@ static void a_zombie_leaves_the_queue(void **state)
     close_site(client);
 }
 
-/* An unlock does not grant the key to a waiter that is dead but not reaped yet,
- * and whose forked child keeps its slot locked. */
-static void a_zombie_is_not_granted_the_lock(void **state)
+/* A release does not grant the key to a waiter that is a zombie and whose
+ * forked child keeps its slot locked. */
+static void zombie_is_not_granted_the_lock(void **state)
 {
     struct holder first = {0, "k"};
     struct hf_client *client = hf_site_open();
-    struct hf_lock *lock = take(client, &first);
+    struct hf_lock *lock = take_key(client, &first);
     pid_t zombie = hf_child_start(fork_and_wait, &first);
     siginfo_t end;
 
@@ -424,9 +428,9 @@ static void a_zombie_is_not_granted_the_lock(void **state)
     close_site(client);
 }
 
-/* A waiter need not ask again to notice a death: its client's descriptor is
+/* A waiter does not have to poll to notice a death: its client's descriptor is
  * readable as soon as the holder has been reaped. */
-static void the_kernel_reports_a_death(void **state)
+static void death_of_the_holder_makes_the_descriptor_readable(void **state)
 {
     struct hf_lock_opts opts = long_lease(HF_FOREVER);
     struct hf_client *client = hf_site_open();
@@ -452,7 +456,8 @@ static void the_kernel_reports_a_death(void **state)
     close_site(client);
 }
 
-/* The program that it executes has the lock, and ends with its stdin. */
+/* Execute a program that inherits the lock, and exits at the end of its
+ * stdin. */
 static void hold_and_execute(void *arg)
 {
     struct hf_client_opts opts;
@@ -464,7 +469,7 @@ static void hold_and_execute(void *arg)
     opts.inherit = true;
     (void)snprintf(url, sizeof(url), "file:%s", hf_site_path("locks"));
     assert_int_equal(hf_open(url, &opts, &client), HF_OK);
-    lock = take(client, arg);
+    lock = take_key(client, arg);
     if (fork() == 0) {
         (void)dup2(pipe_ends[0], STDIN_FILENO);
         (void)close(pipe_ends[0]);
@@ -478,7 +483,7 @@ static void hold_and_execute(void *arg)
     await_kill();
 }
 
-static void a_program_that_it_executes_keeps_the_lock(void **state)
+static void executed_program_keeps_the_lock(void **state)
 {
     struct holder first = {0, "k"};
     struct hf_client *client = hf_site_open();
@@ -498,8 +503,9 @@ static void a_program_that_it_executes_keeps_the_lock(void **state)
     close_site(client);
 }
 
-/* One client waits for more processes than it watches. */
-static void a_client_that_waits_for_many_hears_of_all(void **state)
+/* One client waits for the locks of more processes than it can watch. */
+static void client_that_waits_for_many_processes_notices_every_death(
+    void **state)
 {
     struct hf_lock_opts opts = long_lease(HF_FOREVER);
     struct hf_client *client = hf_site_open();
@@ -539,21 +545,21 @@ static void a_client_that_waits_for_many_hears_of_all(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(a_dead_holders_lock_goes_to_the_next_waiter),
-        CASE(a_dead_holders_lock_is_free),
-        CASE(holder_and_first_waiter_die_together),
-        CASE(a_wait_until_free_ends_with_the_holder),
-        CASE(a_reused_slot_frees_what_its_client_held),
-        CASE(a_dead_holders_lock_is_neither_listed_nor_read),
-        CASE(a_detached_lock_outlives_its_process),
-        CASE(an_adopted_lock_outlives_the_first_process),
-        CASE(a_renewal_that_is_refused_detaches_nothing),
-        CASE(a_process_that_inherited_the_lock_keeps_it),
-        CASE(a_zombie_leaves_the_queue),
-        CASE(a_zombie_is_not_granted_the_lock),
-        CASE(a_program_that_it_executes_keeps_the_lock),
-        CASE(the_kernel_reports_a_death),
-        CASE(a_client_that_waits_for_many_hears_of_all),
+        CASE(lock_of_a_dead_holder_goes_to_the_next_waiter),
+        CASE(lock_of_a_dead_holder_is_free),
+        CASE(second_waiter_is_granted_when_holder_and_first_waiter_die),
+        CASE(wait_until_free_ends_with_the_holder),
+        CASE(reused_slot_releases_the_locks_of_its_last_client),
+        CASE(lock_of_a_dead_holder_is_neither_listed_nor_read),
+        CASE(detached_lock_outlives_its_process),
+        CASE(adopted_lock_outlives_the_first_process),
+        CASE(refused_renewal_detaches_no_lock),
+        CASE(process_that_inherited_the_lock_keeps_it),
+        CASE(zombie_leaves_the_queue),
+        CASE(zombie_is_not_granted_the_lock),
+        CASE(executed_program_keeps_the_lock),
+        CASE(death_of_the_holder_makes_the_descriptor_readable),
+        CASE(client_that_waits_for_many_processes_notices_every_death),
     };
 
     return hf_test_main("deaths", cases, HF_TEST_COUNT(cases), 0);

@@ -1,5 +1,5 @@
-/* What can be wrong with the directory and its files: each has an error that
- * names the culprit, and nothing is lost that others hold. */
+/* Everything that can be wrong with the directory and its files causes an error
+ * that names the file, and no lock of another client is lost. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static void shared_directory_has_the_mode_that_the_url_states(void **state)
     assert_int_equal(stat(hf_site_path("locks/arena"), &st), 0);
     assert_int_equal(st.st_mode & 0777, 0660);
     hf_close(client, 1000);
-    hf_site_refuse("locks", "", HF_EUNAVAIL, "others may write");
+    hf_site_refuse("locks", "", HF_EUNAVAIL, "other users may write");
     hf_site_refuse("locks", "?mode=777x", HF_EINVAL, "mode '777x'");
     hf_site_refuse("locks", "?mode=0070", HF_EINVAL, "mode '0070'");
 }
@@ -65,24 +65,25 @@ static void link_in_place_of_the_directory_is_not_followed(void **state)
     hf_site_refuse("locks", "", HF_ESYSTEM, "/locks");
 }
 
-static void what_is_no_arena_is_left_alone(void **state)
+static void file_that_is_not_an_arena_is_left_alone(void **state)
 {
     (void)state;
     assert_int_equal(mkdir(hf_site_path("locks"), 0700), 0);
     write_file("locks/arena", "a shopping list");
-    hf_site_refuse("locks", "", HF_EPROTO, "/locks/arena: is no arena");
+    hf_site_refuse("locks", "", HF_EPROTO, "/locks/arena: is not an arena");
     assert_int_equal(access(hf_site_path("locks/arena"), F_OK), 0);
 }
 
-static void token_mark_that_is_scribbled_is_refused(void **state)
+static void token_file_without_a_number_is_refused(void **state)
 {
     (void)state;
     assert_int_equal(mkdir(hf_site_path("locks"), 0700), 0);
     write_file("locks/token", "many\n");
-    hf_site_refuse("locks", "", HF_EPROTO, "/locks/token: is no number");
+    hf_site_refuse("locks", "", HF_EPROTO,
+                   "/locks/token: does not contain a number");
 }
 
-static void token_mark_is_where_tokens_go_on(void **state)
+static void tokens_continue_above_the_token_file(void **state)
 {
     struct hf_client *client;
     struct hf_lock *lock;
@@ -97,9 +98,10 @@ static void token_mark_is_where_tokens_go_on(void **state)
     hf_close(client, 1000);
 }
 
-static void arena_of_another_boot_is_made_anew(void **state)
+static void arena_of_another_boot_is_replaced(void **state)
 {
-    const int64_t later = INT64_MAX; /* its last command, by our clock */
+    const int64_t later =
+        INT64_MAX; /* time of the last command: in the future */
     struct hf_client *client = hf_site_open();
     struct hf_lock *lock;
     uint64_t token;
@@ -110,8 +112,8 @@ static void arena_of_another_boot_is_made_anew(void **state)
     token = hf_lock_token(lock);
     hf_lock_free(lock);
     hf_close(client, 1000);
-    /* The boot is named in the first line of the file, the instant in the
-     * second. */
+    /* Offset 16 has the boot id, offset 72 the time of the last command
+     * (layout.h). */
     file = open(hf_site_path("locks/arena"), O_RDWR);
     assert_true(file >= 0);
     assert_int_equal(pwrite(file, "00000000", 8, 16), 8);
@@ -138,7 +140,7 @@ static uint64_t take_token(void)
     return token;
 }
 
-/* Few locks were taken, so there are zeros after the first part. */
+/* Few locks were taken, so the rest of the arena is zeros. */
 static void copy_arena(const char *to)
 {
     static char bytes[2 << 20];
@@ -154,8 +156,8 @@ static void copy_arena(const char *to)
     close(from);
 }
 
-/* A backup knows nothing of the tokens that were granted after it was made. */
-static void no_token_comes_again_from_a_copy(void **state)
+/* A backup does not have the tokens that were granted after it was made. */
+static void copied_arena_never_repeats_a_token(void **state)
 {
     char copy[128];
     uint64_t token;
@@ -170,7 +172,7 @@ static void no_token_comes_again_from_a_copy(void **state)
     assert_true(take_token() > token + 1);
 }
 
-static void an_arena_replaced_by_a_copy_has_one_holder(void **state)
+static void arena_replaced_by_a_copy_while_in_use_is_refused(void **state)
 {
     struct hf_client *client = hf_site_open();
     struct hf_lock *lock;
@@ -181,13 +183,14 @@ static void an_arena_replaced_by_a_copy_has_one_holder(void **state)
     assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
     (void)snprintf(copy, sizeof(copy), "%s", hf_site_path("copy"));
     assert_int_equal(rename(copy, hf_site_path("locks/arena")), 0);
-    hf_site_refuse("locks", "", HF_EUNAVAIL, "replaced while others use it");
+    hf_site_refuse("locks", "", HF_EUNAVAIL,
+                   "replaced while other programs use it");
     hf_lock_free(lock);
     hf_close(client, 1000);
     (void)take_token();
 }
 
-/* The layout's number is the third of the words at the beginning. */
+/* The version is at offset 8 (layout.h). */
 static void write_version(uint32_t version)
 {
     int file = open(hf_site_path("locks/arena"), O_RDWR);
@@ -198,9 +201,9 @@ static void write_version(uint32_t version)
     close(file);
 }
 
-static void arena_of_another_version_is_replaced_if_nobody_uses_it(void **state)
+static void arena_of_another_version_is_replaced_when_unused(void **state)
 {
-    const struct timespec moment = {.tv_nsec = 10000000};
+    const struct timespec delay = {.tv_nsec = 10000000};
     struct hf_client *client = hf_site_open();
     struct hf_lock_opts opts;
     struct hf_lock *lock;
@@ -216,14 +219,14 @@ static void arena_of_another_version_is_replaced_if_nobody_uses_it(void **state)
     hf_site_refuse("locks", "", HF_EPROTO, "in use by another version");
     hf_close(client, 1000);
     while (hf_site_try("locks", "", NULL, &client) == HF_EUNAVAIL)
-        nanosleep(&moment, NULL); /* until the lease is over */
+        nanosleep(&delay, NULL); /* until the lease has expired */
     assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
     assert_true(hf_lock_token(lock) > token);
     hf_lock_free(lock);
     hf_close(client, 1000);
 }
 
-static void leave_a_lock_behind(void *arg)
+static void exit_without_release(void *arg)
 {
     struct hf_lock_opts opts;
     struct hf_lock *lock;
@@ -238,12 +241,12 @@ static void leave_a_lock_behind(void *arg)
 static void arena_of_another_version_is_kept_while_a_lease_runs(void **state)
 {
     (void)state;
-    hf_child_join(hf_child_start(leave_a_lock_behind, NULL));
+    hf_child_join(hf_child_start(exit_without_release, NULL));
     write_version(4000000);
-    hf_site_refuse("locks", "", HF_EUNAVAIL, "may last for another");
+    hf_site_refuse("locks", "", HF_EUNAVAIL, "may run for another");
 }
 
-static void arena_removed_while_it_is_used_is_not_made_twice(void **state)
+static void arena_removed_while_in_use_is_not_created_again(void **state)
 {
     struct hf_client *client = hf_site_open();
     struct hf_lock *lock;
@@ -256,17 +259,17 @@ static void arena_removed_while_it_is_used_is_not_made_twice(void **state)
     hf_close(client, 1000);
 }
 
-static void full_disk_is_told_when_the_arena_is_made(void **state)
+static void full_disk_is_reported_when_the_arena_is_created(void **state)
 {
     (void)state;
     assert_int_equal(mkdir(hf_site_path("small"), 0700), 0);
     if (mount("none", hf_site_path("small"), "tmpfs", 0, "size=256k,mode=0700"))
         hf_test_skip("mounting a small file system needs root");
-    hf_site_refuse("small/locks", "", HF_ESYSTEM, "no room");
+    hf_site_refuse("small/locks", "", HF_ESYSTEM, "cannot allocate it");
     assert_int_equal(umount(hf_site_path("small")), 0);
 }
 
-static void limit_on_files_is_an_error_and_no_signal(void **state)
+static void file_size_limit_is_an_error_without_a_signal(void **state)
 {
     const rlim_t limits[] = {0, 4096, 1 << 20};
 
@@ -289,7 +292,7 @@ static void directory_that_cannot_be_written_is_named(void **state)
     assert_int_equal(umount(hf_site_path("fixed")), 0);
 }
 
-static void arena_cut_short_while_it_is_used_is_an_error(void **state)
+static void arena_truncated_while_in_use_is_an_error(void **state)
 {
     struct hf_client *client = hf_site_open();
     struct hf_error error;
@@ -305,7 +308,7 @@ static void arena_cut_short_while_it_is_used_is_an_error(void **state)
     hf_close(client, 1000);
 }
 
-static void arena_that_is_scribbled_over_is_an_error(void **state)
+static void arena_overwritten_while_in_use_is_an_error(void **state)
 {
     struct hf_client *client = hf_site_open();
     struct hf_error error;
@@ -328,7 +331,7 @@ static void arena_that_is_scribbled_over_is_an_error(void **state)
     hf_close(client, 100);
 }
 
-/* A lock there would hold on one machine only. */
+/* A lock there would only exclude clients on the same machine. */
 static void network_file_system_is_refused_by_name(void **state)
 {
     (void)state;
@@ -345,19 +348,19 @@ int main(void)
         HF_SITE_CASE(directory_is_private_whatever_the_umask),
         HF_SITE_CASE(shared_directory_has_the_mode_that_the_url_states),
         HF_SITE_CASE(link_in_place_of_the_directory_is_not_followed),
-        HF_SITE_CASE(what_is_no_arena_is_left_alone),
-        HF_SITE_CASE(token_mark_that_is_scribbled_is_refused),
-        HF_SITE_CASE(token_mark_is_where_tokens_go_on),
-        HF_SITE_CASE(arena_of_another_boot_is_made_anew),
-        HF_SITE_CASE(no_token_comes_again_from_a_copy),
-        HF_SITE_CASE(an_arena_replaced_by_a_copy_has_one_holder),
-        HF_SITE_CASE(arena_of_another_version_is_replaced_if_nobody_uses_it),
+        HF_SITE_CASE(file_that_is_not_an_arena_is_left_alone),
+        HF_SITE_CASE(token_file_without_a_number_is_refused),
+        HF_SITE_CASE(tokens_continue_above_the_token_file),
+        HF_SITE_CASE(arena_of_another_boot_is_replaced),
+        HF_SITE_CASE(copied_arena_never_repeats_a_token),
+        HF_SITE_CASE(arena_replaced_by_a_copy_while_in_use_is_refused),
+        HF_SITE_CASE(arena_of_another_version_is_replaced_when_unused),
         HF_SITE_CASE(arena_of_another_version_is_kept_while_a_lease_runs),
-        HF_SITE_CASE(arena_removed_while_it_is_used_is_not_made_twice),
-        HF_SITE_CASE(arena_cut_short_while_it_is_used_is_an_error),
-        HF_SITE_CASE(arena_that_is_scribbled_over_is_an_error),
-        HF_SITE_CASE(full_disk_is_told_when_the_arena_is_made),
-        HF_SITE_CASE(limit_on_files_is_an_error_and_no_signal),
+        HF_SITE_CASE(arena_removed_while_in_use_is_not_created_again),
+        HF_SITE_CASE(arena_truncated_while_in_use_is_an_error),
+        HF_SITE_CASE(arena_overwritten_while_in_use_is_an_error),
+        HF_SITE_CASE(full_disk_is_reported_when_the_arena_is_created),
+        HF_SITE_CASE(file_size_limit_is_an_error_without_a_signal),
         HF_SITE_CASE(directory_that_cannot_be_written_is_named),
         HF_SITE_CASE(network_file_system_is_refused_by_name),
     };

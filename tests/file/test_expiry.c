@@ -1,6 +1,6 @@
-/* A holder that has stopped, or has left its lock and is gone: is its key kept
- * for the whole lease, and granted to the first waiter, another process, after
- * that? */
+/* If a holder is stopped, or has detached its lock and exited, the key is kept
+ * for the whole lease, and then granted to the first waiter, in another
+ * process. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -14,11 +14,11 @@
 #define TTL_MS 1000
 #define LEASE_MS (TTL_MS + TTL_MS / 16 + 50)
 
-/* Instants of two processes: when the first had not asked for the key yet, and
- * when the next had it. */
+/* Times recorded by two processes: before the first one requested the key, and
+ * when the next one had it. */
 static struct {
-    _Atomic hf_time asked;
-    _Atomic hf_time passed_on;
+    _Atomic hf_time requested_at;
+    _Atomic hf_time granted_at;
 } * shared;
 
 static int set_up(void **state)
@@ -27,7 +27,7 @@ static int set_up(void **state)
     return hf_site_set_up(state);
 }
 
-static struct hf_lock *take(struct hf_client *client, uint32_t ttl_ms)
+static struct hf_lock *take_key(struct hf_client *client, uint32_t ttl_ms)
 {
     struct hf_lock_opts opts;
     struct hf_lock *lock;
@@ -39,28 +39,28 @@ static struct hf_lock *take(struct hf_client *client, uint32_t ttl_ms)
     return lock;
 }
 
-static void leave_and_exit(void *arg)
+static void detach_and_exit(void *arg)
 {
     struct hf_client *client = hf_site_open();
 
     (void)arg;
-    atomic_store(&shared->asked, hf_time_now());
-    assert_int_equal(hf_lock_detach(take(client, TTL_MS)), HF_OK);
+    atomic_store(&shared->requested_at, hf_time_now());
+    assert_int_equal(hf_lock_detach(take_key(client, TTL_MS)), HF_OK);
 }
 
-static void leave_and_stop(void *arg)
+static void detach_and_stop(void *arg)
 {
-    struct hf_lock *lock = take(hf_site_open(), TTL_MS);
+    struct hf_lock *lock = take_key(hf_site_open(), TTL_MS);
 
     (void)arg;
     assert_int_equal(hf_lock_detach(lock), HF_OK);
     assert_int_equal(raise(SIGSTOP), 0);
 }
 
-/* If it is continued, the key is another's, and it knows. */
+/* When it continues, another client holds the key, and this one knows. */
 static void hold_and_stop(void *arg)
 {
-    struct hf_lock *lock = take(hf_site_open(), TTL_MS);
+    struct hf_lock *lock = take_key(hf_site_open(), TTL_MS);
 
     (void)arg;
     assert_int_equal(raise(SIGSTOP), 0);
@@ -70,27 +70,27 @@ static void hold_and_stop(void *arg)
 
 static void take_over(void *arg)
 {
-    struct hf_lock *lock = take(hf_site_open(), HF_TEST_LONG_MS);
+    struct hf_lock *lock = take_key(hf_site_open(), HF_TEST_LONG_MS);
 
     (void)arg;
-    atomic_store(&shared->passed_on, hf_time_now());
+    atomic_store(&shared->granted_at, hf_time_now());
     assert_int_equal(hf_release(lock), HF_OK);
 }
 
-static void be_gone(pid_t holder, pid_t next)
+static void join_holder(pid_t holder, pid_t next)
 {
     hf_child_join(holder);
     hf_child_join(next);
 }
 
-static void be_killed(pid_t holder, pid_t next)
+static void kill_holder(pid_t holder, pid_t next)
 {
     hf_child_await_stop(holder);
     hf_child_kill(holder);
     hf_child_join(next);
 }
 
-static void be_stopped(pid_t holder, pid_t next)
+static void stop_holder(pid_t holder, pid_t next)
 {
     hf_child_await_stop(holder);
     hf_child_join(next);
@@ -98,8 +98,8 @@ static void be_stopped(pid_t holder, pid_t next)
     hf_child_join(holder);
 }
 
-/* Both are in line before the first is granted the key: then it is surely a
- * waiter that takes over. */
+/* Both processes are in the queue before the first is granted the key, so it is
+ * a waiter that takes over. */
 static void expect_whole_lease(void (*hold)(void *arg),
                                void (*end)(pid_t holder, pid_t next))
 {
@@ -118,31 +118,32 @@ static void expect_whole_lease(void (*hold)(void *arg),
     end(holder, next);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
-    assert_true(shared->passed_on >= not_granted + LEASE_MS);
+    assert_true(shared->granted_at >= not_granted + LEASE_MS);
 }
 
-static void a_lock_left_at_exit_keeps_its_lease(void **state)
+static void detached_lock_keeps_its_lease_after_exit(void **state)
 {
     (void)state;
-    expect_whole_lease(leave_and_exit, be_gone);
+    expect_whole_lease(detach_and_exit, join_holder);
 }
 
-static void a_lock_left_by_a_killed_process_keeps_its_lease(void **state)
+static void detached_lock_of_a_killed_process_keeps_its_lease(void **state)
 {
     (void)state;
-    expect_whole_lease(leave_and_stop, be_killed);
+    expect_whole_lease(detach_and_stop, kill_holder);
 }
 
-static void a_stopped_process_keeps_the_key_for_its_lease(void **state)
+static void stopped_process_keeps_the_key_for_its_lease(void **state)
 {
     (void)state;
-    expect_whole_lease(hold_and_stop, be_stopped);
+    expect_whole_lease(hold_and_stop, stop_holder);
 }
 
-/* Whoever looks ends the leases that are due, so look all the time. */
-static void no_lease_ends_early_however_often_one_looks(void **state)
+/* Every request expires the leases that are due, so send requests all the
+ * time. */
+static void lease_does_not_expire_early_when_clients_poll(void **state)
 {
-    const struct timespec moment = {.tv_nsec = 500000};
+    const struct timespec delay = {.tv_nsec = 500000};
     struct hf_client *client = hf_site_open();
     struct hf_lock_opts opts;
     struct hf_lock *lock;
@@ -151,18 +152,18 @@ static void no_lease_ends_early_however_often_one_looks(void **state)
     (void)state;
     hf_lock_opts_init(&opts);
     opts.wait_ms = 0;
-    hf_child_join(hf_child_start(leave_and_exit, NULL));
+    hf_child_join(hf_child_start(detach_and_exit, NULL));
     while ((err = hf_acquire(client, hf_key_of("k"), &opts, &lock)) == HF_EBUSY)
-        nanosleep(&moment, NULL);
+        nanosleep(&delay, NULL);
     assert_int_equal(err, HF_OK);
-    assert_true(hf_time_now() >= shared->asked + LEASE_MS);
+    assert_true(hf_time_now() >= shared->requested_at + LEASE_MS);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
-/* The others end the session of a waiter that died, and whoever gets its slot does
- * so too. A lock that it left outlives its session. */
-static void leave_one_and_wait_for_another(void *arg)
+/* Other clients end the session of a dead waiter, and so does the next client
+ * in its slot. A lock that it detached outlives the session. */
+static void detach_one_and_wait_for_another(void *arg)
 {
     struct hf_client *client = hf_site_open();
     struct hf_lock_opts opts;
@@ -188,7 +189,7 @@ static void expect_busy(struct hf_client *client, const char *key)
                      HF_EBUSY);
 }
 
-static void what_a_dead_waiter_left_is_kept(void **state)
+static void detached_lock_of_a_dead_waiter_is_kept(void **state)
 {
     struct hf_client *client = hf_site_open();
     struct hf_client *next;
@@ -197,7 +198,7 @@ static void what_a_dead_waiter_left_is_kept(void **state)
 
     (void)state;
     assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
-    pid = hf_child_start(leave_one_and_wait_for_another, NULL);
+    pid = hf_child_start(detach_one_and_wait_for_another, NULL);
     hf_site_await_waiters(client, "k", 1);
     hf_child_kill(pid);
     assert_int_equal(hf_release(lock), HF_OK);
@@ -215,11 +216,11 @@ static void what_a_dead_waiter_left_is_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(a_lock_left_at_exit_keeps_its_lease),
-        CASE(a_lock_left_by_a_killed_process_keeps_its_lease),
-        CASE(a_stopped_process_keeps_the_key_for_its_lease),
-        CASE(no_lease_ends_early_however_often_one_looks),
-        CASE(what_a_dead_waiter_left_is_kept),
+        CASE(detached_lock_keeps_its_lease_after_exit),
+        CASE(detached_lock_of_a_killed_process_keeps_its_lease),
+        CASE(stopped_process_keeps_the_key_for_its_lease),
+        CASE(lease_does_not_expire_early_when_clients_poll),
+        CASE(detached_lock_of_a_dead_waiter_is_kept),
     };
 
     return hf_test_main("expiry", cases, HF_TEST_COUNT(cases), 0);

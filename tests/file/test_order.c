@@ -1,5 +1,5 @@
-/* Waiters in many processes: are they served as they came, and are those who
- * died in line passed over at once? */
+/* Waiters in many processes are served in FIFO order, and dead waiters are
+ * skipped at once. */
 #include <stdatomic.h>
 
 #include "lib/child.h"
@@ -23,34 +23,35 @@ static int set_up(void **state)
     return hf_site_set_up(state);
 }
 
-static void be_served(void *arg)
+static void wait_and_record(void *arg)
 {
     struct hf_lock_opts opts = hf_site_patient();
     struct hf_client *client = hf_site_open();
     struct hf_lock *lock;
-    unsigned place;
+    unsigned position;
 
-    assert_int_equal(
-        recorded_lock_in_line(client, hf_key_of("k"), &opts, &lock), HF_OK);
-    place = atomic_fetch_add(&served->count, 1);
-    served->numbers[place] = *(const unsigned *)arg;
-    served->tokens[place] = hf_lock_token(lock);
+    assert_int_equal(recorded_lock_fifo(client, hf_key_of("k"), &opts, &lock),
+                     HF_OK);
+    position = atomic_fetch_add(&served->count, 1);
+    served->numbers[position] = *(const unsigned *)arg;
+    served->tokens[position] = hf_lock_token(lock);
     assert_int_equal(recorded_unlock(client, lock), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
-/* One after the other: each is seen in line before the next is started. */
-static void line_up(struct hf_client *client, pid_t pids[WAITERS])
+/* Start the waiters one by one: each is in the queue before the next one
+ * starts. */
+static void start_waiters(struct hf_client *client, pid_t pids[WAITERS])
 {
     for (unsigned i = 0; i < WAITERS; i++) {
-        pids[i] = hf_child_start(be_served, &i);
+        pids[i] = hf_child_start(wait_and_record, &i);
         hf_site_await_waiters(client, "k", i + 1);
     }
 }
 
-static unsigned kill_some(const pid_t pids[WAITERS], bool (*dies)(unsigned i),
-                          unsigned living[WAITERS])
+static unsigned kill_waiters(const pid_t pids[WAITERS],
+                             bool (*dies)(unsigned i), unsigned alive[WAITERS])
 {
     unsigned count = 0;
 
@@ -58,32 +59,32 @@ static unsigned kill_some(const pid_t pids[WAITERS], bool (*dies)(unsigned i),
         if (dies(i))
             hf_child_kill(pids[i]);
         else
-            living[count++] = i;
+            alive[count++] = i;
     }
     return count;
 }
 
-/* Hold the key until all are in line and some of them dead; the others get it,
- * in the order in which they came. Nobody dead had it in between: each grant
- * takes the next token. */
-static void serve(bool (*dies)(unsigned i))
+/* Hold the key until all waiters are in the queue and some of them are dead.
+ * The others get it in FIFO order. No dead waiter was granted it in between:
+ * the tokens are consecutive. */
+static void expect_fifo_order(bool (*dies)(unsigned i))
 {
     struct hf_lock_opts opts = hf_site_patient();
     struct hf_client *client = hf_site_open();
-    unsigned living[WAITERS], count;
+    unsigned alive[WAITERS], count;
     pid_t pids[WAITERS];
     struct hf_lock *lock;
 
-    assert_int_equal(
-        recorded_lock_in_line(client, hf_key_of("k"), &opts, &lock), HF_OK);
-    line_up(client, pids);
-    count = kill_some(pids, dies, living);
+    assert_int_equal(recorded_lock_fifo(client, hf_key_of("k"), &opts, &lock),
+                     HF_OK);
+    start_waiters(client, pids);
+    count = kill_waiters(pids, dies, alive);
     assert_int_equal(recorded_unlock(client, lock), HF_OK);
     for (unsigned i = 0; i < count; i++)
-        hf_child_join(pids[living[i]]);
+        hf_child_join(pids[alive[i]]);
     assert_int_equal(served->count, count);
     for (unsigned i = 0; i < count; i++) {
-        assert_int_equal(served->numbers[i], living[i]);
+        assert_int_equal(served->numbers[i], alive[i]);
         assert_int_equal(served->tokens[i], hf_lock_token(lock) + 1 + i);
     }
     assert_true(recording_grants() >= count + 1);
@@ -108,22 +109,22 @@ static bool all_but_the_last(unsigned i)
     return i < WAITERS - 1;
 }
 
-static void fifty_processes_are_served_as_they_came(void **state)
+static void fifty_processes_are_served_in_fifo_order(void **state)
 {
     (void)state;
-    serve(none);
+    expect_fifo_order(none);
 }
 
-static void dead_among_fifty_are_passed_over_at_once(void **state)
+static void dead_waiters_among_fifty_are_skipped_at_once(void **state)
 {
     (void)state;
-    serve(every_third);
+    expect_fifo_order(every_third);
 }
 
-static void last_of_a_dead_line_is_served_at_once(void **state)
+static void last_waiter_is_served_at_once_when_all_others_are_dead(void **state)
 {
     (void)state;
-    serve(all_but_the_last);
+    expect_fifo_order(all_but_the_last);
 }
 
 #define CASE(name)                                                             \
@@ -132,9 +133,9 @@ static void last_of_a_dead_line_is_served_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(fifty_processes_are_served_as_they_came),
-        CASE(dead_among_fifty_are_passed_over_at_once),
-        CASE(last_of_a_dead_line_is_served_at_once),
+        CASE(fifty_processes_are_served_in_fifo_order),
+        CASE(dead_waiters_among_fifty_are_skipped_at_once),
+        CASE(last_waiter_is_served_at_once_when_all_others_are_dead),
     };
 
     return hf_test_main("order", cases, HF_TEST_COUNT(cases), 0);

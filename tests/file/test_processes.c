@@ -1,5 +1,5 @@
-/* Many processes over one directory: do they exclude each other, also when
- * they are killed at any instant? */
+/* Many processes that use one directory exclude each other, even if they are
+ * killed at any time. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,15 +15,15 @@
 #define WORKERS 16
 #define KEYS 3
 
-/* What the processes share besides the locks. The counter is plain memory, and
- * a pause between its load and its store gives others the time to interfere. */
+/* Memory that the processes share. The counter is not atomic, and a pause
+ * between its load and its store gives others the time to interfere. */
 struct shared {
     atomic_bool stop;
     atomic_uint grants;
-    atomic_uint broken; /* what must never happen has happened */
+    atomic_uint violations; /* violations of mutual exclusion */
     struct cell {
         unsigned counter;
-        atomic_ullong token; /* of the last that had the lock */
+        atomic_ullong token; /* highest token of a holder so far */
     } cells[KEYS];
 };
 
@@ -43,8 +43,8 @@ static void pause_us(long us)
     nanosleep(&span, NULL);
 }
 
-/* Be the newest that had the lock; false: a newer one was there. */
-static bool enter(struct cell *cell, unsigned long long token)
+/* Raise the cell's token to ours. False: a newer holder was there. */
+static bool raise_token(struct cell *cell, unsigned long long token)
 {
     unsigned long long newest = atomic_load(&cell->token);
 
@@ -54,19 +54,20 @@ static bool enter(struct cell *cell, unsigned long long token)
     return false;
 }
 
-/* The work that the lock protects; false: somebody else was there. What is seen
- * counts only if the lock is valid after that: who is late has no lock. */
+/* The work that the lock protects. Returns false if another holder interfered.
+ * That counts only if the lock is still valid afterwards: a client that is too
+ * late has no lock. */
 static bool increment(struct cell *cell, struct hf_lock *lock)
 {
-    unsigned seen = cell->counter;
-    bool alone = enter(cell, hf_lock_token(lock));
+    unsigned before = cell->counter;
+    bool exclusive = raise_token(cell, hf_lock_token(lock));
 
     pause_us(20);
-    alone = alone && atomic_load(&cell->token) == hf_lock_token(lock);
+    exclusive = exclusive && atomic_load(&cell->token) == hf_lock_token(lock);
     if (!hf_lock_valid_for(lock, 0))
         return true;
-    cell->counter = seen + 1;
-    return alone;
+    cell->counter = before + 1;
+    return exclusive;
 }
 
 struct job {
@@ -74,7 +75,7 @@ struct job {
     uint32_t ttl_ms;
 };
 
-static void work(void *arg)
+static void worker_main(void *arg)
 {
     const struct job *job = arg;
     struct hf_client *client = hf_site_open();
@@ -87,12 +88,12 @@ static void work(void *arg)
         struct hf_lock *lock;
         enum hf_err err;
 
-        assert_int_equal(recorded_lock_in_line(
-                             client, hf_key_of(keys[i % KEYS]), &opts, &lock),
-                         HF_OK);
+        assert_int_equal(
+            recorded_lock_fifo(client, hf_key_of(keys[i % KEYS]), &opts, &lock),
+            HF_OK);
         atomic_fetch_add(&shared->grants, 1);
         if (!increment(&shared->cells[i % KEYS], lock))
-            atomic_fetch_add(&shared->broken, 1);
+            atomic_fetch_add(&shared->violations, 1);
         err = recorded_unlock(client, lock);
         if (err != HF_EEXPIRED)
             assert_int_equal(err, HF_OK);
@@ -111,10 +112,10 @@ static void counter_is_exact_with_sixteen_processes(void **state)
     (void)state;
     recorded_init(true);
     for (unsigned i = 0; i < WORKERS; i++)
-        pids[i] = hf_child_start(work, &job);
+        pids[i] = hf_child_start(worker_main, &job);
     for (unsigned i = 0; i < WORKERS; i++)
         hf_child_join(pids[i]);
-    assert_int_equal(shared->broken, 0);
+    assert_int_equal(shared->violations, 0);
     assert_int_equal(shared->cells[0].counter + shared->cells[1].counter +
                          shared->cells[2].counter,
                      WORKERS * job.rounds);
@@ -122,8 +123,8 @@ static void counter_is_exact_with_sixteen_processes(void **state)
     assert_int_equal(recorded_check("case"), 0);
 }
 
-/* Somebody is granted a key, however slow the machine. */
-static void wait_for_a_grant(void)
+/* Wait until any worker is granted a key, however slow the machine is. */
+static void await_grant(void)
 {
     unsigned before = atomic_load(&shared->grants);
 
@@ -147,10 +148,11 @@ static void expect_greater_tokens(void)
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
-/* Killed inside the section, in line or holding: no key is wedged, no token
- * comes twice, nobody ever overlaps, and no lease is cut short. Who is too slow
- * to take its grant queues anew, so the order is not looked at. LK-23 */
-static void killed_processes_wedge_nothing(void **state)
+/* Workers are killed in the critical section, while waiting or while holding a
+ * key: no key is blocked, no token is granted twice, holders never overlap, and
+ * no lease is cut short. A waiter that is too slow to use its grant queues
+ * again, so the order is not checked. LK-23 */
+static void killed_processes_block_no_key(void **state)
 {
     enum {
         KILLS = 2000
@@ -163,27 +165,27 @@ static void killed_processes_wedge_nothing(void **state)
     (void)state;
     recorded_init(false);
     for (unsigned i = 0; i < 6; i++)
-        pids[i] = hf_child_start(work, &job);
+        pids[i] = hf_child_start(worker_main, &job);
     for (unsigned i = 0; i < kills; i++) {
         unsigned victim = (unsigned)rand_r(&seed) % 6;
 
         pause_us(rand_r(&seed) % 3000);
         recorded_kill(pids[victim]);
-        pids[victim] = hf_child_start(work, &job);
+        pids[victim] = hf_child_start(worker_main, &job);
         if (i % 25 == 24)
-            wait_for_a_grant();
+            await_grant();
     }
     atomic_store(&shared->stop, true);
     for (unsigned i = 0; i < 6; i++)
         hf_child_join(pids[i]);
-    assert_int_equal(shared->broken, 0);
+    assert_int_equal(shared->violations, 0);
     assert_true(recording_grants() >= kills / 25);
     assert_int_equal(recorded_check("case"), 0);
     expect_greater_tokens();
 }
 
 /* MS-04, MS-05 */
-static void tokens_outlive_everything_but_their_mark(void **state)
+static void tokens_rise_when_the_arena_is_removed(void **state)
 {
     uint64_t before = 0;
 
@@ -204,7 +206,7 @@ static void tokens_outlive_everything_but_their_mark(void **state)
     }
 }
 
-static void wait_for_the_key(void *arg)
+static void wait_for_key(void *arg)
 {
     struct hf_lock_opts opts = hf_site_patient();
     struct hf_client *client = hf_site_open();
@@ -215,9 +217,9 @@ static void wait_for_the_key(void *arg)
     atomic_store(&shared->cells[0].token, hf_lock_token(lock));
 }
 
-/* Who died in line costs the others nothing, however long its lease: it is not
- * granted the key, or it would have the token between. */
-static void dead_waiters_are_passed_over_at_once(void **state)
+/* A dead waiter does not delay the others, however long its lease is. It is not
+ * granted the key: it would have the token in between. */
+static void dead_waiters_are_skipped_at_once(void **state)
 {
     struct hf_client *client = hf_site_open();
     struct hf_lock *lock;
@@ -225,11 +227,11 @@ static void dead_waiters_are_passed_over_at_once(void **state)
 
     (void)state;
     assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
-    dead = hf_child_start(wait_for_the_key, NULL);
+    dead = hf_child_start(wait_for_key, NULL);
     hf_site_await_waiters(client, "k", 1);
-    alive = hf_child_start(wait_for_the_key, NULL);
+    alive = hf_child_start(wait_for_key, NULL);
     hf_site_await_waiters(client, "k", 2);
-    hf_child_stop(alive); /* it would end the dead one's wait by itself */
+    hf_child_stop(alive); /* or it would reap the dead waiter itself */
     hf_child_kill(dead);
     assert_int_equal(hf_release(lock), HF_OK);
     hf_child_continue(alive);
@@ -246,9 +248,9 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         CASE(counter_is_exact_with_sixteen_processes),
-        CASE(killed_processes_wedge_nothing),
-        CASE(tokens_outlive_everything_but_their_mark),
-        CASE(dead_waiters_are_passed_over_at_once),
+        CASE(killed_processes_block_no_key),
+        CASE(tokens_rise_when_the_arena_is_removed),
+        CASE(dead_waiters_are_skipped_at_once),
     };
 
     return hf_test_main("processes", cases, HF_TEST_COUNT(cases), 0);

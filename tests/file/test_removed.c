@@ -1,7 +1,7 @@
-/* The directory is removed, renamed or replaced while locks are held there. Who
- * opens it next finds another one, so those who use the old one have to learn of
- * it: a holder is lost within its lease, a waiter ends with an error, and both
- * say which directory it was. */
+/* The directory is removed, renamed or replaced while locks are held in it. The
+ * next client that opens the path finds another directory, so clients of the
+ * old one must notice: a holder loses its lock within the lease, a waiter gets
+ * an error, and both errors name the directory. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,28 +16,28 @@
 
 static void pause_briefly(void)
 {
-    const struct timespec moment = {.tv_nsec = 5000000};
+    const struct timespec delay = {.tv_nsec = 5000000};
 
-    nanosleep(&moment, NULL);
+    nanosleep(&delay, NULL);
 }
 
-static void move_away(void)
+static void rename_locks(void)
 {
     assert_int_equal(rename(hf_site_path("locks"), hf_site_path("moved")), 0);
 }
 
-static void remove_all(void)
+static void remove_locks(void)
 {
     assert_true(hf_test_folder_remove(hf_site_path("locks")));
 }
 
-static void replace(void)
+static void replace_locks(void)
 {
-    move_away();
+    rename_locks();
     assert_int_equal(mkdir(hf_site_path("locks"), 0700), 0);
 }
 
-static void move_parent(void)
+static void rename_parent(void)
 {
     assert_int_equal(rename(hf_site_path("parent"), hf_site_path("moved")), 0);
 }
@@ -45,12 +45,12 @@ static void move_parent(void)
 static void expect_named(const struct hf_error *error, const char *name)
 {
     if (!strstr(error->text, hf_site_path(name)))
-        fail_msg("\"%s\" does not name %s", error->text, name);
+        fail_msg("\"%s\" does not contain %s", error->text, name);
 }
 
 /* ---- Holders ------------------------------------------------------------*/
 
-static void expect_holder_lost(const char *name, void (*harm)(void))
+static void expect_holder_lost(const char *name, void (*damage)(void))
 {
     struct hf_client *client = hf_site_open_at(name, "");
     struct hf_lock_opts opts;
@@ -61,7 +61,7 @@ static void expect_holder_lost(const char *name, void (*harm)(void))
     opts.ttl_ms = TTL_MS;
     opts.renew = true;
     assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_OK);
-    harm();
+    damage();
     while (hf_lock_state(lock) != HF_LOCK_LOST)
         pause_briefly();
     hf_lock_error(lock, &error);
@@ -70,33 +70,35 @@ static void expect_holder_lost(const char *name, void (*harm)(void))
     (void)hf_close(client, 0);
 }
 
-static void holder_in_a_renamed_directory_is_lost(void **state)
+static void holder_loses_its_lock_when_the_directory_is_renamed(void **state)
 {
     (void)state;
-    expect_holder_lost("locks", move_away);
+    expect_holder_lost("locks", rename_locks);
 }
 
-static void holder_in_a_removed_directory_is_lost(void **state)
+static void holder_loses_its_lock_when_the_directory_is_removed(void **state)
 {
     (void)state;
-    expect_holder_lost("locks", remove_all);
+    expect_holder_lost("locks", remove_locks);
 }
 
-static void holder_in_a_replaced_directory_is_lost(void **state)
+static void holder_loses_its_lock_when_the_directory_is_replaced(void **state)
 {
     (void)state;
-    expect_holder_lost("locks", replace);
+    expect_holder_lost("locks", replace_locks);
 }
 
-static void holder_whose_directory_moves_with_its_parent_is_lost(void **state)
+static void holder_loses_its_lock_when_the_parent_is_renamed(void **state)
 {
     (void)state;
     assert_int_equal(mkdir(hf_site_path("parent"), 0700), 0);
-    expect_holder_lost("parent/locks", move_parent);
+    expect_holder_lost("parent/locks", rename_parent);
 }
 
-/* A relative URL means the directory that it meant when it was opened. */
-static void holder_is_not_lost_when_the_program_changes_directory(void **state)
+/* A relative URL means the directory that it named when the client was
+ * opened. */
+static void holder_keeps_its_lock_when_the_program_changes_directory(
+    void **state)
 {
     struct hf_client *client;
     struct hf_lock *lock;
@@ -106,7 +108,8 @@ static void holder_is_not_lost_when_the_program_changes_directory(void **state)
     assert_int_equal(hf_open("file:locks", NULL, &client), HF_OK);
     assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
     assert_int_equal(chdir("/"), 0);
-    for (int i = 0; i < 50; i++) { /* over more than one check */
+    for (int i = 0; i < 50;
+         i++) { /* longer than the interval between two checks */
         assert_int_equal(hf_renew(lock, 0), HF_OK);
         pause_briefly();
     }
@@ -115,8 +118,9 @@ static void holder_is_not_lost_when_the_program_changes_directory(void **state)
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
-/* The path means something else there, and the directory is still the same. */
-static void holder_is_not_lost_when_the_program_changes_its_root(void **state)
+/* The path now leads elsewhere, but the directory is still the same. */
+static void holder_keeps_its_lock_when_the_program_changes_its_root(
+    void **state)
 {
     struct hf_client *client = hf_site_open();
     struct hf_lock *lock;
@@ -138,7 +142,7 @@ static void holder_is_not_lost_when_the_program_changes_its_root(void **state)
 
 /* ---- Waiters ------------------------------------------------------------*/
 
-static void expect_waiter_refused(void (*harm)(void))
+static void expect_waiter_refused(void (*damage)(void))
 {
     struct hf_client *holder = hf_site_open(), *waiter = hf_site_open();
     struct hf_lock_opts opts = hf_site_patient();
@@ -153,7 +157,7 @@ static void expect_waiter_refused(void (*harm)(void))
                                       NULL, NULL, &future),
                      HF_OK);
     hf_site_await_waiters(holder, "k", 1);
-    harm();
+    damage();
     assert_int_equal(hf_future_wait(future, HF_FOREVER, &err), HF_OK);
     assert_int_equal(err, HF_EPROTO);
     hf_future_error(future, &error);
@@ -165,29 +169,29 @@ static void expect_waiter_refused(void (*harm)(void))
     (void)hf_close(holder, 0);
 }
 
-static void waiter_in_a_renamed_directory_ends_with_an_error(void **state)
+static void waiter_fails_when_the_directory_is_renamed(void **state)
 {
     (void)state;
-    expect_waiter_refused(move_away);
+    expect_waiter_refused(rename_locks);
 }
 
-static void waiter_in_a_removed_directory_ends_with_an_error(void **state)
+static void waiter_fails_when_the_directory_is_removed(void **state)
 {
     (void)state;
-    expect_waiter_refused(remove_all);
+    expect_waiter_refused(remove_locks);
 }
 
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        HF_SITE_CASE(holder_in_a_renamed_directory_is_lost),
-        HF_SITE_CASE(holder_in_a_removed_directory_is_lost),
-        HF_SITE_CASE(holder_in_a_replaced_directory_is_lost),
-        HF_SITE_CASE(holder_whose_directory_moves_with_its_parent_is_lost),
-        HF_SITE_CASE(holder_is_not_lost_when_the_program_changes_directory),
-        HF_SITE_CASE(holder_is_not_lost_when_the_program_changes_its_root),
-        HF_SITE_CASE(waiter_in_a_renamed_directory_ends_with_an_error),
-        HF_SITE_CASE(waiter_in_a_removed_directory_ends_with_an_error),
+        HF_SITE_CASE(holder_loses_its_lock_when_the_directory_is_renamed),
+        HF_SITE_CASE(holder_loses_its_lock_when_the_directory_is_removed),
+        HF_SITE_CASE(holder_loses_its_lock_when_the_directory_is_replaced),
+        HF_SITE_CASE(holder_loses_its_lock_when_the_parent_is_renamed),
+        HF_SITE_CASE(holder_keeps_its_lock_when_the_program_changes_directory),
+        HF_SITE_CASE(holder_keeps_its_lock_when_the_program_changes_its_root),
+        HF_SITE_CASE(waiter_fails_when_the_directory_is_renamed),
+        HF_SITE_CASE(waiter_fails_when_the_directory_is_removed),
     };
 
     return hf_test_main("removed", cases, HF_TEST_COUNT(cases), 0);

@@ -1,5 +1,5 @@
-/* Copies of the table that are fed by one log: they agree, whatever each has
- * seen and missed, and whatever memory there is. */
+/* Replicas of the table that follow the same log agree, whatever each of them
+ * has seen or missed, and even if memory runs out. */
 #include "strategy/file/replica.h"
 
 #include <stdio.h>
@@ -12,12 +12,12 @@
 #include "lib/runner.h"
 #include "strategy/file/layout.h"
 
-#define FEW 50   /* keys, whose snapshot is smaller than the first ring; */
-#define MANY 800 /* and larger */
+#define FEW 50   /* keys: their snapshot is smaller than the first ring */
+#define MANY 800 /* keys: their snapshot is larger than the first ring */
 
 static char directory[] = HF_TEST_FOLDER;
 
-struct copy {
+struct client {
     struct hf_arena arena;
     struct hf_replica replica;
     uint64_t session;
@@ -30,59 +30,61 @@ static void ignore_event(void *arg, const struct hf_table_event *event)
     (void)event;
 }
 
-static void enter(struct copy *copy)
+static void lock_arena(struct client *client)
 {
     pid_t pid;
 
-    assert_int_equal(hf_arena_lock(&copy->arena, &pid), HF_OK);
+    assert_int_equal(hf_arena_lock(&client->arena, &pid), HF_OK);
 }
 
-static void catch_up(struct copy *copy)
+static void catch_up(struct client *client)
 {
-    enter(copy);
-    assert_int_equal(hf_replica_catch_up(&copy->replica), HF_OK);
-    hf_arena_unlock(&copy->arena);
+    lock_arena(client);
+    assert_int_equal(hf_replica_catch_up(&client->replica), HF_OK);
+    hf_arena_unlock(&client->arena);
 }
 
-/* Run it as the copy's own, with a number of its own. */
-static struct hf_result run(struct copy *copy, hf_time now,
-                            struct hf_command command)
+/* Run a command in the session of this client, with the next sequence
+ * number. */
+static struct hf_result run_command(struct client *client, hf_time now,
+                                    struct hf_command command)
 {
     struct hf_result result;
 
     if (command.kind != HF_COMMAND_OPEN) {
-        command.session = copy->session;
-        command.sequence = ++copy->sequence;
+        command.session = client->session;
+        command.sequence = ++client->sequence;
         command.done = command.sequence;
     }
-    enter(copy);
-    assert_int_equal(hf_replica_catch_up(&copy->replica), HF_OK);
-    hf_replica_run(&copy->replica, now, &command, &result);
-    hf_arena_unlock(&copy->arena);
+    lock_arena(client);
+    assert_int_equal(hf_replica_catch_up(&client->replica), HF_OK);
+    hf_replica_run(&client->replica, now, &command, &result);
+    hf_arena_unlock(&client->arena);
     return result;
 }
 
-static void open_copy(struct copy *copy)
+static void open_client(struct client *client)
 {
     static const struct hf_seed seed;
     struct hf_error error = {.text = ""};
 
-    *copy = (struct copy){0};
-    if (hf_arena_open(&copy->arena, directory, 0700, &error))
+    *client = (struct client){0};
+    if (hf_arena_open(&client->arena, directory, 0700, &error))
         fail_msg("%s", error.text);
-    hf_replica_init(&copy->replica, &copy->arena, &seed, ignore_event, NULL);
-    copy->session = run(copy, 1, hf_test_open("alice")).session;
-    copy->replica.session = copy->session;
+    hf_replica_init(&client->replica, &client->arena, &seed, ignore_event,
+                    NULL);
+    client->session = run_command(client, 1, hf_test_open("alice")).session;
+    client->replica.session = client->session;
 }
 
-static void close_copy(struct copy *copy)
+static void close_client(struct client *client)
 {
-    hf_replica_fini(&copy->replica);
-    hf_arena_close(&copy->arena);
+    hf_replica_fini(&client->replica);
+    hf_arena_close(&client->arena);
 }
 
-static void expect_same_hold(const struct copy *a, const struct hf_hold *hold,
-                             const struct copy *b)
+static void expect_same_hold(const struct client *a, const struct hf_hold *hold,
+                             const struct client *b)
 {
     const struct hf_hold *other =
         hf_table_find(&b->replica.store.table, hf_hold_key(hold));
@@ -98,7 +100,7 @@ static void expect_same_hold(const struct copy *a, const struct hf_hold *hold,
                      hf_store_deadline(&b->replica.store, other));
 }
 
-static size_t expect_all_held(const struct copy *a, const struct copy *b)
+static size_t expect_all_held(const struct client *a, const struct client *b)
 {
     struct hf_hold *hold = NULL;
     size_t count = 0;
@@ -110,7 +112,7 @@ static size_t expect_all_held(const struct copy *a, const struct copy *b)
     return count;
 }
 
-static void expect_same(struct copy *a, struct copy *b)
+static void expect_same(struct client *a, struct client *b)
 {
     catch_up(a);
     catch_up(b);
@@ -121,9 +123,10 @@ static void expect_same(struct copy *a, struct copy *b)
                      b->replica.store.table.index);
 }
 
-/* Something that may happen to one of a few keys, with a large value now and
- * then, so that the ring goes round. */
-static void act(struct copy *copy, hf_time now, unsigned keys, unsigned *seed)
+/* Run a random command on one of a few keys, sometimes with a large value, so
+ * that the ring wraps around. */
+static void run_random_command(struct client *client, hf_time now,
+                               unsigned keys, unsigned *seed)
 {
     static char large[4000];
     char key[8];
@@ -132,7 +135,7 @@ static void act(struct copy *copy, hf_time now, unsigned keys, unsigned *seed)
 
     memset(large, 'x', sizeof(large) - 1);
     (void)snprintf(key, sizeof(key), "key-%u", (unsigned)rand_r(seed) % keys);
-    hold = hf_table_find(&copy->replica.store.table, hf_key_of(key));
+    hold = hf_table_find(&client->replica.store.table, hf_key_of(key));
     if (!hold || rand_r(seed) % 4 == 0) {
         command = hf_test_lock(0, key, (unsigned)rand_r(seed));
         command.lease_ms = 1000 + (uint32_t)rand_r(seed) % 100000;
@@ -147,55 +150,57 @@ static void act(struct copy *copy, hf_time now, unsigned keys, unsigned *seed)
         command = hf_test_unlock(0, key, 0, hold->token);
         command.nonce = hold->nonce;
     }
-    (void)run(copy, now, command);
+    (void)run_command(client, now, command);
 }
 
 static void write_in_turn(unsigned keys, hf_time turns)
 {
-    struct copy copies[2], late;
+    struct client clients[2], late;
     unsigned seed = 1;
 
-    open_copy(&copies[0]);
-    open_copy(&copies[1]);
+    open_client(&clients[0]);
+    open_client(&clients[1]);
     for (hf_time now = 1; now < turns; now++) {
-        /* The second comes seldom: it finds a snapshot in place of the log. */
-        act(&copies[now % 1000 > 980], now, keys, &seed);
+        /* The second client runs seldom, so it finds a snapshot instead of the
+         * log. */
+        run_random_command(&clients[now % 1000 > 980], now, keys, &seed);
         if (now % 500 == 0)
-            expect_same(&copies[0], &copies[1]);
+            expect_same(&clients[0], &clients[1]);
     }
-    open_copy(&late);
-    expect_same(&copies[0], &late);
-    expect_same(&copies[0], &copies[1]);
-    assert_true(copies[0].replica.position > 3 << 20);
-    assert_int_equal(copies[0].arena.header->ring_room > HF_ARENA_RING_FIRST,
+    open_client(&late);
+    expect_same(&clients[0], &late);
+    expect_same(&clients[0], &clients[1]);
+    assert_true(clients[0].replica.position > 3 << 20);
+    assert_int_equal(clients[0].arena.header->ring_room > HF_ARENA_RING_FIRST,
                      keys == MANY);
-    close_copy(&late);
-    close_copy(&copies[1]);
-    close_copy(&copies[0]);
+    close_client(&late);
+    close_client(&clients[1]);
+    close_client(&clients[0]);
 }
 
-static void copies_agree_whoever_writes(void **state)
+static void replicas_agree_when_clients_write_in_turn(void **state)
 {
     (void)state;
     write_in_turn(FEW, 4000);
 }
 
-/* The ring grows with what the snapshots hold. */
-static void copies_agree_where_much_is_held(void **state)
+/* The ring grows with the snapshots. */
+static void replicas_agree_when_many_keys_are_held(void **state)
 {
     (void)state;
     write_in_turn(MANY, 12000);
 }
 
-/* Each allocation fails once: nothing is published, and the next try does. */
-static void command_that_lacks_memory_was_never_there(void **state)
+/* Each allocation fails once: nothing is published, and the next attempt
+ * succeeds. */
+static void command_that_runs_out_of_memory_is_not_published(void **state)
 {
-    struct copy writer, reader;
+    struct client writer, reader;
     bool failed = true;
 
     (void)state;
-    open_copy(&writer);
-    open_copy(&reader);
+    open_client(&writer);
+    open_client(&reader);
     for (unsigned long nth = 1; failed; nth++) {
         char key[16];
         struct hf_result result;
@@ -204,71 +209,73 @@ static void command_that_lacks_memory_was_never_there(void **state)
         (void)snprintf(key, sizeof(key), "key-%lu", nth);
         catch_up(&writer);
         hf_alloc_fail(nth, 1);
-        result = run(&writer, 5, hf_test_lock(0, key, (unsigned)nth));
+        result = run_command(&writer, 5, hf_test_lock(0, key, (unsigned)nth));
         failed = hf_alloc_failed();
         if (failed)
             writer.sequence--;
         assert_int_equal(result.err, failed ? HF_ENOMEM : HF_OK);
         expect_same(&writer, &reader);
-        result = run(&writer, 5, hf_test_lock(0, key, (unsigned)nth));
+        result = run_command(&writer, 5, hf_test_lock(0, key, (unsigned)nth));
         assert_int_equal(result.err, HF_OK);
         expect_same(&writer, &reader);
     }
-    close_copy(&reader);
-    close_copy(&writer);
+    close_client(&reader);
+    close_client(&writer);
 }
 
-static void make_past(struct copy *copy)
+static void fill_log(struct client *client)
 {
     unsigned seed = 2;
 
     for (hf_time now = 1; now < 1500; now++)
-        act(copy, now, FEW, &seed);
+        run_random_command(client, now, FEW, &seed);
 }
 
-/* Half a table is never used: what could not be read is read again. */
-static void copy_that_lacks_memory_is_read_again(void **state)
+/* A partial table is never used: a replica that could not be read is read
+ * again. */
+static void replica_that_runs_out_of_memory_is_read_again(void **state)
 {
-    struct copy writer, reader;
+    struct client writer, reader;
     bool failed = true;
 
     (void)state;
-    open_copy(&writer);
-    open_copy(&reader);
-    make_past(&writer);
+    open_client(&writer);
+    open_client(&reader);
+    fill_log(&writer);
     catch_up(&reader);
     for (unsigned long nth = 1; failed; nth++) {
         enum hf_err err;
 
         assert_in_range(nth, 1, 2000);
-        enter(&reader);
+        lock_arena(&reader);
         hf_alloc_fail(nth, 1);
         err = hf_replica_reload_history(&reader.replica);
         failed = hf_alloc_failed();
         hf_arena_unlock(&reader.arena);
-        if (err) /* some can be done without */
+        if (err) /* some allocations may fail without an error */
             assert_true(err == HF_ENOMEM && failed);
         expect_same(&writer, &reader);
     }
-    close_copy(&reader);
-    close_copy(&writer);
+    close_client(&reader);
+    close_client(&writer);
 }
 
-/* A client that is inside for long holds up nobody who only reads. */
-static void copy_is_read_while_another_is_inside(void **state)
+/* A client that stays in the critical section does not delay clients that only
+ * read. */
+static void replica_is_read_while_the_arena_is_locked(void **state)
 {
     static const struct hf_seed seed;
-    struct copy writer, late, idle;
+    struct client writer, late, idle;
     unsigned random = 1;
 
     (void)state;
-    open_copy(&writer);
-    open_copy(&idle);
+    open_client(&writer);
+    open_client(&idle);
     for (int i = 0; i < 4000; i++)
-        act(&writer, 1 + i, MANY, &random);
-    late = (struct copy){.arena = idle.arena};
+        run_random_command(&writer, 1 + i, MANY, &random);
+    late = (struct client){.arena = idle.arena};
     hf_replica_init(&late.replica, &late.arena, &seed, ignore_event, NULL);
-    enter(&writer);
+    lock_arena(&writer);
     hf_replica_read_ahead(&late.replica);
     hf_replica_read_ahead(&idle.replica);
     hf_arena_unlock(&writer.arena);
@@ -278,31 +285,32 @@ static void copy_is_read_while_another_is_inside(void **state)
     expect_same(&writer, &late);
     expect_same(&writer, &idle);
     hf_replica_fini(&late.replica);
-    close_copy(&idle);
-    close_copy(&writer);
+    close_client(&idle);
+    close_client(&writer);
 }
 
-static void copy_that_is_read_ahead_without_memory_is_read_again(void **state)
+static void replica_that_runs_out_of_memory_while_reading_ahead_is_read_again(
+    void **state)
 {
-    struct copy writer, reader;
+    struct client writer, reader;
     unsigned random = 1;
     bool failed = true;
 
     (void)state;
-    open_copy(&writer);
-    open_copy(&reader);
+    open_client(&writer);
+    open_client(&reader);
     for (size_t nth = 1; failed; nth++) {
         assert_in_range(nth, 1, 20000);
         for (int i = 0; nth % 100 == 1 && i < 500; i++)
-            act(&writer, 1 + i, FEW, &random);
+            run_random_command(&writer, 1 + i, FEW, &random);
         reader.replica.stale = true;
         hf_alloc_fail(nth, 1);
         hf_replica_read_ahead(&reader.replica);
         failed = hf_alloc_failed();
         expect_same(&writer, &reader);
     }
-    close_copy(&reader);
-    close_copy(&writer);
+    close_client(&reader);
+    close_client(&writer);
 }
 
 static int set_up(void **state)
@@ -322,12 +330,12 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(copies_agree_whoever_writes),
-        CASE(copies_agree_where_much_is_held),
-        CASE(command_that_lacks_memory_was_never_there),
-        CASE(copy_that_lacks_memory_is_read_again),
-        CASE(copy_is_read_while_another_is_inside),
-        CASE(copy_that_is_read_ahead_without_memory_is_read_again),
+        CASE(replicas_agree_when_clients_write_in_turn),
+        CASE(replicas_agree_when_many_keys_are_held),
+        CASE(command_that_runs_out_of_memory_is_not_published),
+        CASE(replica_that_runs_out_of_memory_is_read_again),
+        CASE(replica_is_read_while_the_arena_is_locked),
+        CASE(replica_that_runs_out_of_memory_while_reading_ahead_is_read_again),
     };
 
     return hf_test_main("replica", cases, HF_TEST_COUNT(cases), 0);

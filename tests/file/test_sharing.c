@@ -1,5 +1,6 @@
 /* Directories that several users share: modes, groups, umasks, sticky bits, and
- * what one user can do to another. Needs root, to be these users. */
+ * attacks of one user on another. The cases need root, to become these
+ * users. */
 #include <fcntl.h>
 #include <grp.h>
 #include <signal.h>
@@ -15,13 +16,13 @@
 #include "lib/site.h"
 
 #define GROUP 44100
-#define ROUNDS 300     /* of a race */
-#define PATIENCE_S 120 /* more than this is a hang */
+#define ROUNDS 300     /* attempts of a race */
+#define PATIENCE_S 120 /* longer than this is a hang */
 
 /* ---- Users --------------------------------------------------------------*/
 
 struct user {
-    uid_t id; /* and the same number is its primary group */
+    uid_t id; /* also the number of its primary group */
     bool is_member;
 };
 
@@ -29,8 +30,8 @@ static const struct user alice = {44001, true};
 static const struct user bob = {44002, true};
 static const struct user stranger = {44003, false};
 
-/* Only in a child: there is no way back. */
-static void become(const struct user *user)
+/* Call it only in a child: it cannot be undone. */
+static void become_user(const struct user *user)
 {
     const gid_t group = GROUP;
 
@@ -41,43 +42,43 @@ static void become(const struct user *user)
     alarm(PATIENCE_S);
 }
 
-/* One visit of a user to "locks". */
-struct visit {
+/* A user opens "locks" and takes a lock. */
+struct lock_use {
     const struct user *user;
     const char *options;
-    bool is_killed; /* it dies while it holds the lock */
+    bool is_killed; /* it is killed while it holds the lock */
 };
 
-static void visit(void *arg)
+static void use_locks(void *arg)
 {
-    const struct visit *visit = arg;
+    const struct lock_use *use = arg;
     struct hf_client *client;
     struct hf_lock *lock;
 
-    become(visit->user);
-    client = hf_site_open_at("locks", visit->options);
+    become_user(use->user);
+    client = hf_site_open_at("locks", use->options);
     assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
-    if (visit->is_killed)
+    if (use->is_killed)
         raise(SIGKILL);
     assert_int_equal(hf_release(lock), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
-static void visit_as(const struct user *user, const char *options)
+static void use_locks_as(const struct user *user, const char *options)
 {
-    struct visit one = {user, options, false};
+    struct lock_use one = {user, options, false};
 
-    hf_child_join(hf_child_start(visit, &one));
+    hf_child_join(hf_child_start(use_locks, &one));
 }
 
-static void be_killed_as(const struct user *user, const char *options)
+static void die_holding_as(const struct user *user, const char *options)
 {
-    struct visit one = {user, options, true};
+    struct lock_use one = {user, options, true};
 
     int status = 0;
 
-    assert_true(waitpid(hf_child_start(visit, &one), &status, 0) > 0);
+    assert_true(waitpid(hf_child_start(use_locks, &one), &status, 0) > 0);
     assert_true(WIFSIGNALED(status));
     assert_int_equal(WTERMSIG(status), SIGKILL);
 }
@@ -87,14 +88,14 @@ static void be_killed_as(const struct user *user, const char *options)
 static int set_up(void **state)
 {
     if (geteuid() != 0)
-        hf_test_skip("to be several users needs root");
+        hf_test_skip("becoming several users needs root");
     if (hf_site_set_up(state))
         return -1;
     umask(0);
     return chmod(hf_site_path(""), 0755);
 }
 
-static void make_locks(mode_t mode, gid_t group)
+static void create_locks(mode_t mode, gid_t group)
 {
     assert_int_equal(mkdir(hf_site_path("locks"), 0700), 0);
     assert_int_equal(chown(hf_site_path("locks"), 0, group), 0);
@@ -107,7 +108,7 @@ static void expect_mode(const char *name, mode_t mode, gid_t group)
 
     assert_int_equal(lstat(hf_site_path(name), &st), 0);
     if ((st.st_mode & 07777) != mode || st.st_gid != group)
-        fail_msg("%s: mode %04o, group %u; should be %04o, %u", name,
+        fail_msg("%s: mode %04o, group %u; expected %04o, %u", name,
                  (unsigned)st.st_mode & 07777, (unsigned)st.st_gid,
                  (unsigned)mode, (unsigned)group);
 }
@@ -119,7 +120,7 @@ static void expect_files(mode_t mode, gid_t group)
     expect_mode("locks/token", mode, group);
 }
 
-/* As after a reboot: see test_directory.c. */
+/* Make the arena look like one of an earlier boot, as in test_directory.c. */
 static void age_arena(void)
 {
     const int64_t later = INT64_MAX;
@@ -136,27 +137,27 @@ static void age_arena(void)
 static void members_of_a_group_share_whatever_their_umask(void **state)
 {
     (void)state;
-    make_locks(0770, GROUP);
-    visit_as(&alice, "?mode=0770");
+    create_locks(0770, GROUP);
+    use_locks_as(&alice, "?mode=0770");
     expect_files(0660, GROUP);
-    visit_as(&bob, "?mode=0770");
-    be_killed_as(&alice, "?mode=0770");
-    visit_as(&bob, "?mode=0770");
+    use_locks_as(&bob, "?mode=0770");
+    die_holding_as(&alice, "?mode=0770");
+    use_locks_as(&bob, "?mode=0770");
     age_arena();
-    visit_as(&bob, "?mode=0770");
-    visit_as(&alice, "?mode=0770");
+    use_locks_as(&bob, "?mode=0770");
+    use_locks_as(&alice, "?mode=0770");
     expect_mode("locks", 0770, GROUP);
 }
 
 static void open_as_alice(void *arg)
 {
     (void)arg;
-    become(&alice);
+    become_user(&alice);
     hf_close(hf_site_open_at("shared/locks", "?mode=0770"),
              HF_TEST_PATIENCE_MS);
 }
 
-static void directory_keeps_the_group_of_the_one_above(void **state)
+static void directory_keeps_the_group_of_its_parent(void **state)
 {
     (void)state;
     assert_int_equal(mkdir(hf_site_path("shared"), 0700), 0);
@@ -180,22 +181,22 @@ static void mode_may_have_the_group_and_sticky_bits(void **state)
     hf_site_refuse("d", "?mode=04770", HF_EINVAL, "mode '04770'");
 }
 
-static void be_refused_as_bob(void *arg)
+static void expect_refusal_as_bob(void *arg)
 {
     (void)arg;
-    become(&bob);
+    become_user(&bob);
     hf_site_refuse("locks", "?mode=0770", HF_EUNAVAIL,
                    "/locks/token: cannot read it: Permission denied");
 }
 
-static void token_that_cannot_be_read_is_no_number_to_restore(void **state)
+static void unreadable_token_file_is_reported_as_such(void **state)
 {
     (void)state;
-    make_locks(0770, GROUP);
-    visit_as(&alice, "?mode=0770");
+    create_locks(0770, GROUP);
+    use_locks_as(&alice, "?mode=0770");
     assert_int_equal(chmod(hf_site_path("locks/token"), 0600), 0);
     assert_int_equal(remove(hf_site_path("locks/arena")), 0);
-    hf_child_join(hf_child_start(be_refused_as_bob, NULL));
+    hf_child_join(hf_child_start(expect_refusal_as_bob, NULL));
 }
 
 /* ---- Sticky directories -------------------------------------------------*/
@@ -203,62 +204,62 @@ static void token_that_cannot_be_read_is_no_number_to_restore(void **state)
 static void strangers_share_a_sticky_directory(void **state)
 {
     (void)state;
-    make_locks(01777, 0);
-    visit_as(&alice, "?mode=01777");
-    visit_as(&stranger, "?mode=01777");
+    create_locks(01777, 0);
+    use_locks_as(&alice, "?mode=01777");
+    use_locks_as(&stranger, "?mode=01777");
     expect_mode("locks/arena", 0666, alice.id);
-    be_killed_as(&alice, "?mode=01777");
-    visit_as(&stranger, "?mode=01777");
-    be_killed_as(&stranger, "?mode=01777");
-    visit_as(&alice, "?mode=01777");
+    die_holding_as(&alice, "?mode=01777");
+    use_locks_as(&stranger, "?mode=01777");
+    die_holding_as(&stranger, "?mode=01777");
+    use_locks_as(&alice, "?mode=01777");
 }
 
-static void arena_of_another_user_is_made_again_in_its_place(void **state)
+static void arena_of_another_user_is_rewritten_in_place(void **state)
 {
     (void)state;
-    make_locks(01777, 0);
-    visit_as(&alice, "?mode=01777");
+    create_locks(01777, 0);
+    use_locks_as(&alice, "?mode=01777");
     age_arena();
-    visit_as(&stranger, "?mode=01777");
-    visit_as(&alice, "?mode=01777");
+    use_locks_as(&stranger, "?mode=01777");
+    use_locks_as(&alice, "?mode=01777");
     age_arena();
-    visit_as(&alice, "?mode=01777");
+    use_locks_as(&alice, "?mode=01777");
 }
 
-static void arena_that_was_not_finished_is_made_again(void **state)
+static void unfinished_arena_is_rewritten(void **state)
 {
     const uint64_t unfinished = ~UINT64_C(0x414e455241464821);
     int file;
 
     (void)state;
-    make_locks(01777, 0);
-    visit_as(&alice, "?mode=01777");
+    create_locks(01777, 0);
+    use_locks_as(&alice, "?mode=01777");
     file = open(hf_site_path("locks/arena"), O_WRONLY | O_TRUNC | O_CLOEXEC);
     assert_int_equal(write(file, &unfinished, sizeof(unfinished)),
                      sizeof(unfinished));
     close(file);
-    visit_as(&stranger, "?mode=01777");
-    visit_as(&alice, "?mode=01777");
+    use_locks_as(&stranger, "?mode=01777");
+    use_locks_as(&alice, "?mode=01777");
 }
 
-/* As a client leaves it that is killed before it has set the mode. */
-static void bell_that_cannot_be_opened_is_passed_over(void **state)
+/* A client that was killed before it set the mode leaves such a FIFO. */
+static void fifo_that_cannot_be_opened_is_skipped(void **state)
 {
     (void)state;
-    make_locks(01777, 0);
+    create_locks(01777, 0);
     assert_int_equal(mkfifo(hf_site_path("locks/wake.0"), 0600), 0);
     assert_int_equal(chown(hf_site_path("locks/wake.0"), alice.id, alice.id),
                      0);
-    visit_as(&stranger, "?mode=01777");
+    use_locks_as(&stranger, "?mode=01777");
 }
 
-static void leftovers_of_others_are_not_in_the_way(void **state)
+static void temporary_files_of_other_users_do_not_interfere(void **state)
 {
     const char *const names[] = {"locks/arena.44001.new",
                                  "locks/token.44001.new"};
 
     (void)state;
-    make_locks(01777, 0);
+    create_locks(01777, 0);
     for (size_t i = 0; i < HF_TEST_COUNT(names); i++) {
         int file = open(hf_site_path(names[i]), O_WRONLY | O_CREAT, 0600);
 
@@ -266,13 +267,13 @@ static void leftovers_of_others_are_not_in_the_way(void **state)
         assert_int_equal(fchown(file, alice.id, alice.id), 0);
         close(file);
     }
-    visit_as(&stranger, "?mode=01777");
-    visit_as(&alice, "?mode=01777");
+    use_locks_as(&stranger, "?mode=01777");
+    use_locks_as(&alice, "?mode=01777");
 }
 
 /* ---- Links --------------------------------------------------------------*/
 
-static void make_secret(void)
+static void create_secret(void)
 {
     int file = open(hf_site_path("secret"), O_WRONLY | O_CREAT, 0600);
 
@@ -281,20 +282,20 @@ static void make_secret(void)
     expect_mode("secret", 0600, getegid());
 }
 
-/* Put links into the place of the bell, for ever. */
+/* Keep replacing the FIFO by links. */
 static void plant_links(void *arg)
 {
-    char target[128], link_path[128], bell[128];
+    char target[128], link_path[128], fifo[128];
 
     (void)arg;
     (void)snprintf(target, sizeof(target), "%s", hf_site_path("secret"));
     (void)snprintf(link_path, sizeof(link_path), "%s",
                    hf_site_path("locks/link"));
-    (void)snprintf(bell, sizeof(bell), "%s", hf_site_path("locks/wake.0"));
-    become(&stranger);
+    (void)snprintf(fifo, sizeof(fifo), "%s", hf_site_path("locks/wake.0"));
+    become_user(&stranger);
     for (;;) {
         if (symlink(target, link_path) == 0)
-            (void)rename(link_path, bell);
+            (void)rename(link_path, fifo);
     }
 }
 
@@ -304,8 +305,8 @@ static void links_of_others_are_never_followed(void **state)
     pid_t pid;
 
     (void)state;
-    make_secret();
-    make_locks(0777, 0);
+    create_secret();
+    create_locks(0777, 0);
     pid = hf_child_start(plant_links, NULL);
     for (int i = 0; i < ROUNDS; i++) {
         if (hf_site_try("locks", "?mode=0777", NULL, &client) == HF_OK)
@@ -315,9 +316,9 @@ static void links_of_others_are_never_followed(void **state)
     hf_child_kill(pid);
 }
 
-/* ---- A lock that is never given back ------------------------------------*/
+/* ---- Locks that are never released --------------------------------------*/
 
-static int lock_for_ever(void)
+static int lock_forever(void)
 {
     int file;
 
@@ -328,9 +329,9 @@ static int lock_for_ever(void)
     return file;
 }
 
-static void opening_ends_while_another_process_has_the_lock(void **state)
+static void opening_fails_while_another_process_has_the_lock(void **state)
 {
-    int file = lock_for_ever();
+    int file = lock_forever();
 
     (void)state;
     alarm(PATIENCE_S);
@@ -341,7 +342,7 @@ static void opening_ends_while_another_process_has_the_lock(void **state)
 }
 
 /* systemd-tmpfiles(8) locks a directory while it removes old files there. */
-static void opening_ends_while_another_process_has_the_directory(void **state)
+static void opening_fails_while_another_process_has_the_directory(void **state)
 {
     int directory;
 
@@ -363,17 +364,17 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         CASE(members_of_a_group_share_whatever_their_umask),
-        CASE(directory_keeps_the_group_of_the_one_above),
+        CASE(directory_keeps_the_group_of_its_parent),
         CASE(mode_may_have_the_group_and_sticky_bits),
-        CASE(token_that_cannot_be_read_is_no_number_to_restore),
+        CASE(unreadable_token_file_is_reported_as_such),
         CASE(strangers_share_a_sticky_directory),
-        CASE(arena_of_another_user_is_made_again_in_its_place),
-        CASE(arena_that_was_not_finished_is_made_again),
-        CASE(bell_that_cannot_be_opened_is_passed_over),
-        CASE(leftovers_of_others_are_not_in_the_way),
+        CASE(arena_of_another_user_is_rewritten_in_place),
+        CASE(unfinished_arena_is_rewritten),
+        CASE(fifo_that_cannot_be_opened_is_skipped),
+        CASE(temporary_files_of_other_users_do_not_interfere),
         CASE(links_of_others_are_never_followed),
-        HF_SITE_CASE(opening_ends_while_another_process_has_the_lock),
-        HF_SITE_CASE(opening_ends_while_another_process_has_the_directory),
+        HF_SITE_CASE(opening_fails_while_another_process_has_the_lock),
+        HF_SITE_CASE(opening_fails_while_another_process_has_the_directory),
     };
 
     return hf_test_main("sharing", cases, HF_TEST_COUNT(cases), 0);

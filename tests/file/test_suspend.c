@@ -1,5 +1,5 @@
-/* A machine that is suspended suspends everyone who competes for a lock of file:
- * or memory:. That time does not count against a lease. */
+/* A suspended machine suspends all clients of file: and memory:, so the time
+ * does not count against a lease. */
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -9,8 +9,8 @@
 
 static time_t suspended_s;
 
-/* In place of the C library's: by CLOCK_BOOTTIME the machine has been suspended
- * for so long. */
+/* Replaces the function of libc: on CLOCK_BOOTTIME the machine was suspended
+ * for suspended_s seconds. */
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
     int err = (int)syscall(SYS_clock_gettime, clock, now);
@@ -49,13 +49,13 @@ static void expect_held_after_suspension(struct hf_client *client,
     assert_int_equal(hf_close(other, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
-static void file_locks_outlast_a_suspension(void **state)
+static void file_locks_survive_a_suspension(void **state)
 {
     (void)state;
     expect_held_after_suspension(hf_site_open(), hf_site_open());
 }
 
-static void memory_locks_outlast_a_suspension(void **state)
+static void memory_locks_survive_a_suspension(void **state)
 {
     struct hf_client *clients[2];
 
@@ -71,8 +71,8 @@ static void memory_locks_outlast_a_suspension(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(file_locks_outlast_a_suspension),
-        CASE(memory_locks_outlast_a_suspension),
+        CASE(file_locks_survive_a_suspension),
+        CASE(memory_locks_survive_a_suspension),
     };
 
     return hf_test_main("suspend", cases, HF_TEST_COUNT(cases), 0);

@@ -1,5 +1,5 @@
-/* Tokens never fall: not if the mark that survives a reboot is swept away, nor
- * if the whole directory is, nor if a great many locks end at once. */
+/* Tokens never decrease: not if the file "token" or the whole directory is
+ * removed, and not if many leases expire at once. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,9 +16,9 @@
 
 static void pause_briefly(void)
 {
-    const struct timespec moment = {.tv_nsec = 10000000};
+    const struct timespec delay = {.tv_nsec = 10000000};
 
-    nanosleep(&moment, NULL);
+    nanosleep(&delay, NULL);
 }
 
 static uint64_t lock_once(struct hf_client *client)
@@ -33,7 +33,7 @@ static uint64_t lock_once(struct hf_client *client)
     return token;
 }
 
-/* By a client that comes and goes. */
+/* The token of a lock that a new client takes and releases. */
 static uint64_t next_token(void)
 {
     struct hf_client *client = hf_site_open();
@@ -43,9 +43,10 @@ static uint64_t next_token(void)
     return token;
 }
 
-/* The boot is named in the first line of the file, the instant of the last
- * command in the second: our clock began later. */
-static void reboot(void)
+/* Make the arena look like one of an earlier boot: offset 16 has the boot id,
+ * offset 72 the time of the last command (layout.h), which is in the future if
+ * the clock has started over. */
+static void simulate_reboot(void)
 {
     const int64_t later = INT64_MAX;
     int file = open(hf_site_path("locks/arena"), O_RDWR);
@@ -56,79 +57,79 @@ static void reboot(void)
     close(file);
 }
 
-static void sweep(const char *name)
+static void remove_file(const char *name)
 {
     assert_int_equal(remove(hf_site_path(name)), 0);
 }
 
-static uint64_t read_mark(void)
+static uint64_t read_token_file(void)
 {
     int directory = open(hf_site_path("locks"), O_RDONLY | O_DIRECTORY);
-    uint64_t mark = 0;
+    uint64_t token = 0;
 
     assert_true(directory >= 0);
-    assert_int_equal(hf_token_file_read(directory, &mark), HF_OK);
+    assert_int_equal(hf_token_file_read(directory, &token), HF_OK);
     close(directory);
-    return mark;
+    return token;
 }
 
-/* ---- Sweepers -----------------------------------------------------------*/
+/* ---- Removed files ------------------------------------------------------*/
 
-/* A directory whose tokens are above what the clock says, so that the clock alone
- * is no help. */
-static void make_directory(void)
+/* Create a directory whose tokens are above the wall clock, so that the clock
+ * alone is no help. */
+static void create_directory(void)
 {
-    FILE *mark;
+    FILE *token;
 
     assert_int_equal(mkdir(hf_site_path("locks"), 0700), 0);
-    mark = fopen(hf_site_path("locks/token"), "we");
-    assert_non_null(mark);
-    assert_true(fputs("4000000000000000000\n", mark) >= 0);
-    assert_int_equal(fclose(mark), 0);
+    token = fopen(hf_site_path("locks/token"), "we");
+    assert_non_null(token);
+    assert_true(fputs("4000000000000000000\n", token) >= 0);
+    assert_int_equal(fclose(token), 0);
 }
 
-static void mark_that_was_swept_before_a_reboot_is_not_missed(void **state)
+static void tokens_rise_over_a_reboot_without_the_token_file(void **state)
 {
     uint64_t before;
 
     (void)state;
-    make_directory();
+    create_directory();
     before = next_token();
-    sweep("locks/token");
-    reboot();
+    remove_file("locks/token");
+    simulate_reboot();
     assert_true(next_token() > before);
 }
 
-static void mark_that_was_swept_is_made_again(void **state)
+static void removed_token_file_is_written_again(void **state)
 {
     struct hf_client *client = hf_site_open();
     uint64_t token = lock_once(client);
 
     (void)state;
-    sweep("locks/token");
+    remove_file("locks/token");
     while (access(hf_site_path("locks/token"), F_OK)) {
         token = lock_once(client);
         pause_briefly();
     }
-    assert_true(read_mark() >= token);
-    sweep("locks/token");
-    token = next_token(); /* who opens it makes it, too */
-    assert_true(read_mark() >= token);
+    assert_true(read_token_file() >= token);
+    remove_file("locks/token");
+    token = next_token(); /* a client that opens the directory creates it too */
+    assert_true(read_token_file() >= token);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
-static void arena_that_was_swept_is_not_missed(void **state)
+static void tokens_rise_without_the_arena(void **state)
 {
     uint64_t before;
 
     (void)state;
-    make_directory();
+    create_directory();
     before = next_token();
-    sweep("locks/arena");
+    remove_file("locks/arena");
     assert_true(next_token() > before);
 }
 
-static void directory_that_was_removed_is_not_missed(void **state)
+static void tokens_rise_when_the_directory_is_removed(void **state)
 {
     uint64_t before = next_token();
 
@@ -147,8 +148,8 @@ static void open_arena(struct hf_arena *arena)
         fail_msg("%s", error.text);
 }
 
-/* The mark that is to be, of this user. */
-static const char *temporary_mark(void)
+/* The path of the temporary token file of this user. */
+static const char *temporary_token_path(void)
 {
     char name[HF_SHARE_NAME], below[64];
 
@@ -157,7 +158,7 @@ static const char *temporary_mark(void)
     return hf_site_path(below);
 }
 
-static void reserve_is_raised_after_the_mark(void **state)
+static void reserve_is_raised_after_the_token_file(void **state)
 {
     struct hf_arena arena;
     uint64_t reserve;
@@ -165,17 +166,18 @@ static void reserve_is_raised_after_the_mark(void **state)
     (void)state;
     open_arena(&arena);
     reserve = arena.header->token_reserve;
-    assert_int_equal(mkdir(temporary_mark(), 0700), 0);
+    assert_int_equal(mkdir(temporary_token_path(), 0700), 0);
     assert_int_equal(hf_token_file_reserve(&arena, reserve + 1), HF_ESYSTEM);
     assert_int_equal(arena.header->token_reserve, reserve);
-    assert_int_equal(rmdir(temporary_mark()), 0);
+    assert_int_equal(rmdir(temporary_token_path()), 0);
     assert_int_equal(hf_token_file_reserve(&arena, reserve + 1), HF_OK);
     assert_true(hf_token_file_covers(&arena, reserve + 1));
-    assert_int_equal(arena.header->token_reserve, read_mark());
+    assert_int_equal(arena.header->token_reserve, read_token_file());
     hf_arena_close(&arena);
 }
 
-/* It locks the byte after the one that every client locks. */
+/* A client that raises the reserve locks the byte after the one that every
+ * client locks. */
 static void reserve_is_raised_by_one_client_at_a_time(void **state)
 {
     struct flock lock = {
@@ -193,12 +195,12 @@ static void reserve_is_raised_by_one_client_at_a_time(void **state)
     reserve = arena.header->token_reserve;
     assert_int_equal(fcntl(other.file, F_OFD_SETLK, &lock), 0);
     assert_int_equal(hf_token_file_reserve(&arena, reserve + 1), HF_EBUSY);
-    assert_int_equal(read_mark(), reserve);
-    hf_arena_close(&other); /* as if it died */
+    assert_int_equal(read_token_file(), reserve);
+    hf_arena_close(&other); /* as if the client died */
     assert_int_equal(hf_token_file_reserve(&arena, reserve + 1), HF_OK);
-    reserve = read_mark();
+    reserve = read_token_file();
     assert_int_equal(hf_token_file_reserve(&arena, reserve), HF_OK);
-    assert_int_equal(read_mark(), reserve); /* nothing to do */
+    assert_int_equal(read_token_file(), reserve); /* there was nothing to do */
     hf_arena_close(&arena);
 }
 
@@ -215,28 +217,30 @@ static void reserve_is_refilled_before_it_is_used_up(void **state)
     while (arena.header->token_reserve == low && lock_once(client) < low)
         pause_briefly();
     assert_true(lock_once(client) < low);
-    assert_int_equal(arena.header->token_reserve, read_mark());
-    assert_true(read_mark() > low);
+    assert_int_equal(arena.header->token_reserve, read_token_file());
+    assert_true(read_token_file() > low);
     hf_arena_close(&arena);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
-/* A disk that cannot be written to is no reason to stop while tokens are left. */
-static void tokens_that_are_left_can_be_used(void **state)
+/* If the disk cannot be written, the tokens that are left can still be
+ * granted. */
+static void tokens_below_the_reserve_are_granted_when_the_disk_fails(
+    void **state)
 {
     struct hf_client *client = hf_site_open();
     struct hf_arena arena;
 
     (void)state;
     open_arena(&arena);
-    assert_int_equal(mkdir(temporary_mark(), 0700), 0);
-    sweep("locks/token");
+    assert_int_equal(mkdir(temporary_token_path(), 0700), 0);
+    remove_file("locks/token");
     arena.header->token_reserve = lock_once(client) + 20;
     for (int i = 0; i < 15; i++) {
         (void)lock_once(client);
         pause_briefly();
     }
-    assert_int_equal(rmdir(temporary_mark()), 0);
+    assert_int_equal(rmdir(temporary_token_path()), 0);
     for (int i = 0; i < 15; i++)
         (void)lock_once(client);
     hf_arena_close(&arena);
@@ -247,7 +251,7 @@ static void tokens_that_are_left_can_be_used(void **state)
 
 #define MANY 1100
 #define TTL_MS 2000
-#define ROUNDS 300 /* in which the waiter would go ahead, if it did */
+#define ROUNDS 300 /* enough for the waiter to take a token, if it could */
 
 static struct hf_key number_key(char name[16], int number)
 {
@@ -255,7 +259,7 @@ static struct hf_key number_key(char name[16], int number)
     return hf_key_of(name);
 }
 
-static void hold_many(void *arg)
+static void holder_main(void *arg)
 {
     struct hf_client *client = hf_site_open();
     struct hf_lock_opts opts;
@@ -273,7 +277,7 @@ static void hold_many(void *arg)
         pause();
 }
 
-static void await_many(void *arg)
+static void waiter_main(void *arg)
 {
     struct hf_client *client = hf_site_open();
     struct hf_lock_opts opts = hf_site_patient();
@@ -291,13 +295,13 @@ static void await_many(void *arg)
         (void)hf_future_wait(future, HF_FOREVER, NULL);
 }
 
-static void on_nothing(void *arg, const struct hf_table_event *event)
+static void ignore_event(void *arg, const struct hf_table_event *event)
 {
     (void)arg;
     (void)event;
 }
 
-/* The highest token, by the log. */
+/* The highest token in the log. */
 static uint64_t highest_token(struct hf_arena *arena)
 {
     static const struct hf_seed seed;
@@ -305,7 +309,7 @@ static uint64_t highest_token(struct hf_arena *arena)
     uint64_t token;
     pid_t other;
 
-    hf_replica_init(&replica, arena, &seed, on_nothing, NULL);
+    hf_replica_init(&replica, arena, &seed, ignore_event, NULL);
     while (hf_arena_lock(arena, &other))
         pause_briefly();
     assert_int_equal(hf_replica_catch_up(&replica), HF_OK);
@@ -315,9 +319,10 @@ static uint64_t highest_token(struct hf_arena *arena)
     return token;
 }
 
-/* One client finds that all leases have ended, and the mark cannot be raised as
- * far as that. */
-static void no_token_is_above_the_mark_however_many_leases_end(void **state)
+/* One client finds that all leases have expired, and the token file cannot be
+ * raised that far. */
+static void tokens_stay_below_the_token_file_when_many_leases_expire(
+    void **state)
 {
     const struct timespec lease = {.tv_sec = 2 * TTL_MS / 1000};
     struct hf_client *client = hf_site_open();
@@ -327,28 +332,28 @@ static void no_token_is_above_the_mark_however_many_leases_end(void **state)
     uint64_t before;
 
     (void)state;
-    holder = hf_child_start(hold_many, NULL);
+    holder = hf_child_start(holder_main, NULL);
     assert_int_equal(
         hf_wait_held(client, hf_key_of("k1099"), HF_FOREVER, &info), HF_OK);
     hf_info_fini(&info);
-    waiter = hf_child_start(await_many, NULL);
+    waiter = hf_child_start(waiter_main, NULL);
     hf_site_await_waiters(client, "k1099", 1);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
     open_arena(&arena);
     hf_child_stop(waiter);
     before = highest_token(&arena);
     arena.header->token_reserve = before + 1024;
-    assert_int_equal(mkdir(temporary_mark(), 0700), 0);
+    assert_int_equal(mkdir(temporary_token_path(), 0700), 0);
     hf_child_kill(holder);
     nanosleep(&lease, NULL);
     hf_child_continue(waiter);
     for (int i = 0; i < ROUNDS && highest_token(&arena) == before; i++)
         pause_briefly();
     assert_true(highest_token(&arena) <= arena.header->token_reserve);
-    assert_int_equal(rmdir(temporary_mark()), 0);
+    assert_int_equal(rmdir(temporary_token_path()), 0);
     while (highest_token(&arena) < before + MANY)
         pause_briefly();
-    assert_true(read_mark() >= before + MANY);
+    assert_true(read_token_file() >= before + MANY);
     hf_child_kill(waiter);
     hf_arena_close(&arena);
 }
@@ -356,15 +361,15 @@ static void no_token_is_above_the_mark_however_many_leases_end(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        HF_SITE_CASE(mark_that_was_swept_before_a_reboot_is_not_missed),
-        HF_SITE_CASE(mark_that_was_swept_is_made_again),
-        HF_SITE_CASE(arena_that_was_swept_is_not_missed),
-        HF_SITE_CASE(directory_that_was_removed_is_not_missed),
-        HF_SITE_CASE(reserve_is_raised_after_the_mark),
+        HF_SITE_CASE(tokens_rise_over_a_reboot_without_the_token_file),
+        HF_SITE_CASE(removed_token_file_is_written_again),
+        HF_SITE_CASE(tokens_rise_without_the_arena),
+        HF_SITE_CASE(tokens_rise_when_the_directory_is_removed),
+        HF_SITE_CASE(reserve_is_raised_after_the_token_file),
         HF_SITE_CASE(reserve_is_raised_by_one_client_at_a_time),
         HF_SITE_CASE(reserve_is_refilled_before_it_is_used_up),
-        HF_SITE_CASE(tokens_that_are_left_can_be_used),
-        HF_SITE_CASE(no_token_is_above_the_mark_however_many_leases_end),
+        HF_SITE_CASE(tokens_below_the_reserve_are_granted_when_the_disk_fails),
+        HF_SITE_CASE(tokens_stay_below_the_token_file_when_many_leases_expire),
     };
 
     return hf_test_main("tokens", cases, HF_TEST_COUNT(cases), 0);

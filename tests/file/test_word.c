@@ -1,12 +1,12 @@
-/* The lock word in every interleaving of three clients that may die between any
- * two accesses to shared memory, and whose slots other clients take again.
+/* The arena lock in every interleaving of three clients that may die between
+ * any two accesses to shared memory, and whose slots other clients take again.
  *
- * The steps are those of the product (word.c). The world around them is a model:
- * slots that the kernel frees with a process, and clients that come, go inside,
- * leave, die and come again. The search visits every state that can be reached,
- * once. In each of them
- *   - at most one client is inside;
- *   - if all died now, a new client could go inside. */
+ * The steps are those of the product (word.c). The environment is a model:
+ * slots that the kernel frees with a process, and clients that start, take the
+ * lock, release it, die and start again. The search visits every reachable
+ * state once. In each state
+ *   - at most one client owns the lock;
+ *   - if all clients died now, a new client could take it. */
 #include "strategy/file/word.h"
 
 #include <stdio.h>
@@ -19,41 +19,42 @@
 #define SLOTS 3
 #define PATH_MAX_STEPS 256
 
-/* A client dies, or is done, and another takes its place. */
+/* A client that dies or finishes becomes ABSENT, and starts again as another
+ * process. */
 enum phase {
     ABSENT,
-    UNSIGNED,
+    UNNAMED, /* has locked its slot, but not recorded its pid */
     IDLE,
-    ENTERING,
-    INSIDE
+    LOCKING,
+    OWNER
 };
 
 struct client {
     enum phase phase;
-    unsigned lives; /* left */
-    unsigned goes;  /* inside, left in this life */
+    unsigned lives;    /* processes left to start */
+    unsigned attempts; /* attempts left of this process */
     unsigned slot;
     struct hf_word_attempt attempt;
 };
 
-/* Everything, without padding that is not zeroed: it is compared by bytes. */
+/* The whole state. It is compared by bytes, so padding is zeroed. */
 struct world {
     _Atomic uint64_t word;
     _Atomic uint64_t turn[SLOTS];
-    bool locked[SLOTS]; /* a client has it, by a lock of the kernel's */
-    bool signs[SLOTS];  /* and the number in it is that of a living process */
+    bool locked[SLOTS];  /* a client has locked the slot */
+    bool has_pid[SLOTS]; /* the pid in the slot is that of its client */
     struct client client[CLIENTS];
 };
 
-/* How much is searched. */
+/* The limits of the search. */
 static struct bounds {
-    unsigned lives, goes, spins, naps;
+    unsigned lives, attempts, spins, retries;
 } bounds;
 
-/* ---- States that were visited -------------------------------------------*/
+/* ---- Visited states -----------------------------------------------------*/
 
 static uint64_t *visited;
-static size_t visited_room, visited_count;
+static size_t visited_capacity, visited_count;
 
 static uint64_t digest(const struct world *world)
 {
@@ -70,12 +71,12 @@ static uint64_t digest(const struct world *world)
     return hash ? hash : 1;
 }
 
-static bool insert(uint64_t hash)
+static bool insert_visited(uint64_t hash)
 {
-    size_t at = hash & (visited_room - 1);
+    size_t at = hash & (visited_capacity - 1);
 
     while (visited[at] != 0 && visited[at] != hash)
-        at = (at + 1) & (visited_room - 1);
+        at = (at + 1) & (visited_capacity - 1);
     if (visited[at] == hash)
         return false;
     visited[at] = hash;
@@ -83,92 +84,92 @@ static bool insert(uint64_t hash)
     return true;
 }
 
-static void make_visited(size_t room)
+static void allocate_visited(size_t room)
 {
     free(visited);
     visited = calloc(room, sizeof(*visited));
     assert_non_null(visited);
-    visited_room = room;
+    visited_capacity = room;
     visited_count = 0;
 }
 
 static void grow_visited(void)
 {
     uint64_t *old = visited;
-    size_t room = visited_room;
+    size_t room = visited_capacity;
 
     visited = NULL;
-    make_visited(room * 2);
+    allocate_visited(room * 2);
     for (size_t i = 0; i < room; i++) {
         if (old[i] != 0)
-            (void)insert(old[i]);
+            (void)insert_visited(old[i]);
     }
     free(old);
 }
 
 static bool is_new(const struct world *world)
 {
-    if (visited_count * 2 > visited_room)
+    if (visited_count * 2 > visited_capacity)
         grow_visited();
-    return insert(digest(world));
+    return insert_visited(digest(world));
 }
 
-/* ---- What a client does -------------------------------------------------*/
+/* ---- Clients ------------------------------------------------------------*/
 
-/* The kernel frees its slot. The next client there is another process. */
-static void die(struct world *world, struct client *client)
+/* The kernel unlocks the slot of a dead client. */
+static void client_die(struct world *world, struct client *client)
 {
     world->locked[client->slot] = false;
-    world->signs[client->slot] = false;
+    world->has_pid[client->slot] = false;
     memset(&client->attempt, 0, sizeof(client->attempt));
     client->phase = ABSENT;
-    client->goes = 0;
+    client->attempts = 0;
     client->slot = 0;
 }
 
-static void come(struct world *world, struct client *client)
+static void client_start(struct world *world, struct client *client)
 {
     while (world->locked[client->slot])
         client->slot++;
     world->locked[client->slot] = true;
-    client->phase = UNSIGNED;
+    client->phase = UNNAMED;
     client->lives--;
-    client->goes = bounds.goes;
+    client->attempts = bounds.attempts;
 }
 
 static void start_attempt(struct world *world, struct client *client)
 {
     hf_word_start(&client->attempt, client->slot, &world->turn[client->slot]);
     client->attempt.spins = bounds.spins;
-    client->attempt.naps = bounds.naps;
-    client->phase = ENTERING;
-    client->goes--;
+    client->attempt.retries = bounds.retries;
+    client->phase = LOCKING;
+    client->attempts--;
 }
 
-/* What does not matter any more is forgotten: fewer states differ. */
+/* Clear what no longer matters, so that fewer states differ. */
 static void end_attempt(struct client *client)
 {
     uint64_t turn = client->attempt.turn;
 
-    client->phase = client->attempt.state == HF_WORD_INSIDE ? INSIDE : IDLE;
+    client->phase = client->attempt.state == HF_WORD_OWNED ? OWNER : IDLE;
     assert_int_not_equal(client->attempt.state, HF_WORD_BROKEN);
     memset(&client->attempt, 0, sizeof(client->attempt));
     client->attempt.turn = turn;
 }
 
-static void advance(struct world *world, struct client *client)
+static void client_step(struct world *world, struct client *client)
 {
     struct hf_word_attempt *attempt = &client->attempt;
 
-    if (attempt->state == HF_WORD_ASK) {
+    if (attempt->state == HF_WORD_CHECK_OWNER) {
         unsigned owner = hf_word_owner(attempt->seen);
 
         hf_word_set_owner_alive(attempt,
-                                world->locked[owner] && world->signs[owner]);
+                                world->locked[owner] && world->has_pid[owner]);
     } else {
         hf_word_step(attempt, &world->word);
     }
-    if (attempt->state >= HF_WORD_INSIDE)
+    if (attempt->state >= HF_WORD_OWNED)
         end_attempt(client);
 }
 
@@ -184,26 +185,28 @@ static bool can_act(const struct world *world, unsigned number)
            (number == 0 || client[-1].lives < bounds.lives);
 }
 
-static void act(struct world *world, struct client *client)
+static void client_act(struct world *world, struct client *client)
 {
     switch (client->phase) {
     case ABSENT:
-        come(world, client);
+        client_start(world, client);
         break;
-    case UNSIGNED:
-        world->signs[client->slot] = true;
+    case UNNAMED:
+        world->has_pid[client->slot] = true;
         client->phase = IDLE;
         break;
     case IDLE:
-        if (client->goes > 0)
+        if (client->attempts > 0)
             start_attempt(world, client);
         else
-            die(world, client); /* or closes: the same to the others */
+            client_die(
+                world,
+                client); /* or closes, which looks the same to the others */
         break;
-    case ENTERING:
-        advance(world, client);
+    case LOCKING:
+        client_step(world, client);
         break;
-    case INSIDE:
+    case OWNER:
         (void)hf_word_release(&world->word);
         client->phase = IDLE;
         break;
@@ -224,16 +227,16 @@ static void print_path(unsigned length)
     print_message("\n");
 }
 
-static void expect_one_inside(const struct world *world, unsigned length)
+static void expect_one_owner(const struct world *world, unsigned length)
 {
-    unsigned inside = 0;
+    unsigned owners = 0;
 
     for (int i = 0; i < CLIENTS; i++)
-        inside += world->client[i].phase == INSIDE;
-    if (inside <= 1)
+        owners += world->client[i].phase == OWNER;
+    if (owners <= 1)
         return;
     print_path(length);
-    fail_msg("%u clients are inside, after the steps above", inside);
+    fail_msg("%u clients own the lock after the steps above", owners);
 }
 
 static void expect_not_wedged(const struct world *now, unsigned length)
@@ -243,18 +246,18 @@ static void expect_not_wedged(const struct world *now, unsigned length)
 
     for (int i = 0; i < CLIENTS; i++) {
         if (world.client[i].phase != ABSENT)
-            die(&world, &world.client[i]);
+            client_die(&world, &world.client[i]);
     }
     client->lives = 1;
-    for (int i = 0; i < 100 && client->phase != INSIDE; i++) {
+    for (int i = 0; i < 100 && client->phase != OWNER; i++) {
         if (client->phase == IDLE)
-            client->goes = 1;
-        act(&world, client);
+            client->attempts = 1;
+        client_act(&world, client);
     }
-    if (client->phase == INSIDE)
+    if (client->phase == OWNER)
         return;
     print_path(length);
-    fail_msg("nobody can go inside, after the steps above");
+    fail_msg("no client can take the lock after the steps above");
 }
 
 static void search(const struct world *world, unsigned length)
@@ -262,7 +265,7 @@ static void search(const struct world *world, unsigned length)
     assert_true(length < PATH_MAX_STEPS);
     if (!is_new(world))
         return;
-    expect_one_inside(world, length);
+    expect_one_owner(world, length);
     expect_not_wedged(world, length);
     for (unsigned i = 0; i < CLIENTS; i++) {
         struct world next;
@@ -272,28 +275,28 @@ static void search(const struct world *world, unsigned length)
         path[length].client = (unsigned char)i;
         path[length].dies = false;
         memcpy(&next, world, sizeof(next));
-        act(&next, &next.client[i]);
+        client_act(&next, &next.client[i]);
         search(&next, length + 1);
         if (world->client[i].phase == ABSENT)
             continue;
         path[length].dies = true;
         memcpy(&next, world, sizeof(next));
-        die(&next, &next.client[i]);
+        client_die(&next, &next.client[i]);
         search(&next, length + 1);
     }
 }
 
-static void search_all(struct bounds how_far, uint64_t turn)
+static void search_all(struct bounds limits, uint64_t turn)
 {
     struct world world;
 
-    bounds = how_far;
+    bounds = limits;
     memset(&world, 0, sizeof(world));
     for (int i = 0; i < CLIENTS; i++)
         world.client[i].lives = bounds.lives;
     for (int i = 0; i < SLOTS; i++)
         world.turn[i] = turn;
-    make_visited(1 << 16);
+    allocate_visited(1 << 16);
     search(&world, 0);
     print_message("%zu states\n", visited_count);
     assert_true(visited_count > 1000);
@@ -301,30 +304,33 @@ static void search_all(struct bounds how_far, uint64_t turn)
     visited = NULL;
 }
 
-static void one_client_is_inside_whoever_dies_and_comes_again(void **state)
+static void one_owner_at_a_time_when_clients_die_and_restart(void **state)
 {
     (void)state;
-    search_all((struct bounds){.lives = 2, .goes = 1, .naps = 2}, 0);
+    search_all((struct bounds){.lives = 2, .attempts = 1, .retries = 2}, 0);
 }
 
-static void one_client_is_inside_however_often_each_goes_in(void **state)
+static void one_owner_at_a_time_when_clients_lock_repeatedly(void **state)
 {
     (void)state;
-    search_all((struct bounds){.lives = 1, .goes = 2, .naps = 2}, 0);
+    search_all((struct bounds){.lives = 1, .attempts = 2, .retries = 2}, 0);
 }
 
-static void turns_go_on_where_the_low_half_of_the_word_ends(void **state)
+static void one_owner_at_a_time_when_the_low_half_of_the_turn_overflows(
+    void **state)
 {
     (void)state;
-    search_all((struct bounds){.lives = 1, .goes = 2, .naps = 2}, 0xffffe);
+    search_all((struct bounds){.lives = 1, .attempts = 2, .retries = 2},
+               0xffffe);
 }
 
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test(one_client_is_inside_whoever_dies_and_comes_again),
-        cmocka_unit_test(one_client_is_inside_however_often_each_goes_in),
-        cmocka_unit_test(turns_go_on_where_the_low_half_of_the_word_ends),
+        cmocka_unit_test(one_owner_at_a_time_when_clients_die_and_restart),
+        cmocka_unit_test(one_owner_at_a_time_when_clients_lock_repeatedly),
+        cmocka_unit_test(
+            one_owner_at_a_time_when_the_low_half_of_the_turn_overflows),
     };
 
     return hf_test_main("word", cases, HF_TEST_COUNT(cases), 0);

@@ -56,8 +56,8 @@ bool hf_alloc_failed(void)
     return atomic_load(&failed);
 }
 
-/* Count a call; whether it is to fail. */
-static bool refuse(void)
+/* Count a call. Returns whether it has to fail. */
+static bool must_fail(void)
 {
     unsigned long call = atomic_fetch_add(&calls, 1) + 1;
     unsigned long from = atomic_load(&fail_from);
@@ -69,7 +69,7 @@ static bool refuse(void)
     return true;
 }
 
-static void *count(void *block)
+static void *count_block(void *block)
 {
     if (block) {
         atomic_fetch_add(&blocks, 1);
@@ -78,7 +78,7 @@ static void *count(void *block)
     return block;
 }
 
-static void discount(void *block)
+static void uncount_block(void *block)
 {
     if (block) {
         atomic_fetch_sub(&blocks, 1);
@@ -88,21 +88,21 @@ static void discount(void *block)
 
 void *__wrap_malloc(size_t size)
 {
-    return refuse() ? NULL : count(__real_malloc(size));
+    return must_fail() ? NULL : count_block(__real_malloc(size));
 }
 
 void *__wrap_calloc(size_t number, size_t size)
 {
-    return refuse() ? NULL : count(__real_calloc(number, size));
+    return must_fail() ? NULL : count_block(__real_calloc(number, size));
 }
 
-/* A failed realloc leaves the old block as it was, and counted. */
+/* A failed realloc leaves the old block allocated and counted. */
 void *__wrap_realloc(void *block, size_t size)
 {
     size_t old = block ? malloc_usable_size(block) : 0;
     void *new;
 
-    if (refuse())
+    if (must_fail())
         return NULL;
     new = __real_realloc(block, size);
     if (!new)
@@ -114,7 +114,7 @@ void *__wrap_realloc(void *block, size_t size)
 
 void __wrap_free(void *block)
 {
-    discount(block);
+    uncount_block(block);
     __real_free(block);
 }
 

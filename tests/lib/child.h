@@ -1,7 +1,8 @@
 /* child.h - processes that a case starts, stops and kills.
  *
- * An assertion that fails in a child ends it with a status that is not 0, which
- * hf_child_join() finds. What a case leaves running dies with the case. */
+ * A child whose assertion fails exits with a nonzero status, which
+ * hf_child_join() reports. The runner kills children that a case leaves
+ * running. */
 #ifndef HF_TESTS_LIB_CHILD_H
 #define HF_TESTS_LIB_CHILD_H
 
@@ -9,25 +10,27 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Run `act` in a process of its own. */
+/* Run `act` in a child process. */
 pid_t hf_child_start(void (*act)(void *arg), void *arg);
 
-/* What `act` answers in a process of its own, where it harms nobody. */
+/* Run `act` in a child process, and return its result. A crash counts as
+ * false. */
 bool hf_child_try(bool (*act)(void));
 
-/* Wait for its end, which must be a good one. */
+/* Wait for a child, which must exit with status 0. */
 void hf_child_join(pid_t pid);
 
-/* kill -9, and wait until it is gone. */
+/* Kill a child with SIGKILL, and reap it. */
 void hf_child_kill(pid_t pid);
 
-/* Stop it, or wait until it has stopped itself. It stands still afterwards. */
+/* Stop a child, or wait until it has stopped itself. It does not run any more
+ * when these return. */
 void hf_child_stop(pid_t pid);
 void hf_child_await_stop(pid_t pid);
 void hf_child_continue(pid_t pid);
 
-/* Zeroed memory that the case and the children it starts from now on share, for
- * as long as the case runs. */
+/* Zeroed memory shared by the case and the children that it starts later, until
+ * the case ends. */
 void *hf_child_share(size_t size);
 
 #endif

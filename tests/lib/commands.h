@@ -1,6 +1,6 @@
-/* commands.h - commands in few words.
+/* commands.h - functions that build commands.
  *
- * Nonces are numbers here. Sequence and done are left to the caller. */
+ * Nonces are plain numbers here. The caller sets `sequence` and `done`. */
 #ifndef HF_TESTS_LIB_COMMANDS_H
 #define HF_TESTS_LIB_COMMANDS_H
 

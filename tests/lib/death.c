@@ -8,17 +8,17 @@
 
 enum {
     STOPPED = 42,
-    WENT_ON = 43,
+    RETURNED = 43,
 };
 
-/* There in a build that measures coverage, where what a process has reached is
- * written when it exits. */
+/* Defined in a coverage build, where a process writes its counts when it
+ * exits. */
 extern void __gcov_init(void *about) __attribute__((weak));
 
 static void on_trap(int number)
 {
     (void)number;
-    /* Where the trap comes from is known, and exit() is not running there. */
+    /* The trap comes from HF_ASSERT, so exit() is safe here. */
     if (__gcov_init)
         exit(STOPPED); /* NOLINT(bugprone-signal-handler,cert-sig30-c) */
     _exit(STOPPED);
@@ -33,7 +33,7 @@ bool hf_test_dies(void (*act)(void *arg), void *arg)
         (void)signal(SIGILL, on_trap);
         (void)signal(SIGTRAP, on_trap);
         act(arg);
-        _exit(WENT_ON);
+        _exit(RETURNED);
     }
     return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
            WEXITSTATUS(status) == STOPPED;

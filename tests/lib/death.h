@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-/* Whether `act` ends at an HF_ASSERT. It runs in a process of its own. */
+/* Whether `act`, run in a child process, fails an HF_ASSERT. */
 bool hf_test_dies(void (*act)(void *arg), void *arg);
 
 #endif

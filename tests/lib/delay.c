@@ -17,7 +17,7 @@
 #define PAIRS_MAX 32
 #define CHUNK_SIZE 65536
 
-/* Bytes on their way. */
+/* Bytes in transit. */
 struct chunk {
     struct chunk *next;
     hf_time due;
@@ -39,15 +39,15 @@ static uint32_t delay_ms;
 static void add_flow(int from, int to)
 {
     struct flow *flow = &flows[flow_count++];
-    int at_once = 1;
+    int on = 1;
 
-    /* It delays by itself. */
-    (void)setsockopt(to, IPPROTO_TCP, TCP_NODELAY, &at_once, sizeof(at_once));
+    /* Nagle's algorithm would add a delay of its own. */
+    (void)setsockopt(to, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     *flow = (struct flow){.from = from, .to = to};
     flow->last = &flow->first;
 }
 
-static void accept_one(int listener, int server_port)
+static void accept_connection(int listener, int server_port)
 {
     int client = accept(listener, NULL, NULL), server;
 
@@ -63,7 +63,7 @@ static void accept_one(int listener, int server_port)
     add_flow(server, client);
 }
 
-static void receive(struct flow *flow)
+static void receive_chunk(struct flow *flow)
 {
     struct chunk *chunk = malloc(sizeof(*chunk) + CHUNK_SIZE);
     ssize_t size;
@@ -88,7 +88,7 @@ static void receive(struct flow *flow)
     flow->last = &chunk->next;
 }
 
-static void deliver(struct flow *flow)
+static void deliver_chunks(struct flow *flow)
 {
     while (flow->first && flow->first->due <= hf_time_now()) {
         struct chunk *chunk = flow->first;
@@ -109,7 +109,7 @@ static void deliver(struct flow *flow)
     }
 }
 
-static int next_due(void)
+static int next_due_ms(void)
 {
     hf_time now = hf_time_now(), next = hf_time_add(now, 1000);
 
@@ -131,14 +131,14 @@ static _Noreturn void delay_main(int listener, int server_port)
             fds[i] = (struct pollfd){.fd = flows[i].ended ? -1 : flows[i].from,
                                      .events = POLLIN};
         fds[count] = (struct pollfd){.fd = listener, .events = POLLIN};
-        (void)poll(fds, count + 1, next_due());
+        (void)poll(fds, count + 1, next_due_ms());
         for (unsigned i = 0; i < count; i++) {
             if (fds[i].fd >= 0 && fds[i].revents)
-                receive(&flows[i]);
-            deliver(&flows[i]);
+                receive_chunk(&flows[i]);
+            deliver_chunks(&flows[i]);
         }
         if (fds[count].revents)
-            accept_one(listener, server_port);
+            accept_connection(listener, server_port);
     }
 }
 

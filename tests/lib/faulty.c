@@ -11,29 +11,29 @@
 
 enum {
     CUES_MAX = 32,
-    HEARD_MAX = 16
+    RECEIVED_MAX = 16
 };
 
 enum packet_kind {
-    REQUEST, /* to the server, or with it */
+    REQUEST, /* in transit to the server, or being executed */
     ANSWER,
-    LOSS, /* noticed: the client's connection has failed */
+    LOSS, /* the client notices that its connection has failed */
     GRANT,
     EVENT
 };
 
-/* Anything that is under way. A request becomes its own answer. */
+/* A message in transit. A request becomes its own answer. */
 struct packet {
-    struct hf_dlist link; /* in the network, or among the arrivals */
-    struct hf_dlist all;  /* of its client */
+    struct hf_dlist link; /* in `packets` of the network, or in `arrivals` */
+    struct hf_dlist all;  /* in `packets` of its client */
     struct hf_faulty *faulty;
     enum packet_kind kind;
     hf_time due;
-    uint64_t order; /* of what is due at one instant */
+    uint64_t order; /* among packets that are due at the same time */
     hf_time sent;
 
-    struct hf_request request; /* what the inner strategy sees */
-    struct hf_request *asked;  /* the client's; NULL: it gave up */
+    struct hf_request request; /* for the inner strategy */
+    struct hf_request *asked;  /* of the client; NULL: it gave up */
     bool lose_answer, hide_anchor;
     uint32_t answer_ms;
 
@@ -49,31 +49,32 @@ struct cue {
     uint32_t ms;
 };
 
-/* A message: when it was sent, here, and when it came, there. */
-struct heard {
+/* A request that the server received: when it was sent, by the client's clock,
+ * and when it arrived, by the server's. */
+struct received {
     hf_time sent;
     hf_time received;
 };
 
 struct hf_faulty {
-    struct hf_host host; /* the inner strategy's */
+    struct hf_host host; /* of the inner strategy */
     struct hf_host *outer;
     struct hf_faulty_net *net;
-    struct hf_dlist link; /* in the network */
+    struct hf_dlist link; /* in `clients` of the network */
     const struct hf_strategy *inner;
     void *self;
     char url[64];
-    struct hf_timer timer;    /* for the first of the arrivals */
-    struct hf_dlist arrivals; /* for the client, by instant */
-    struct hf_dlist packets;  /* all */
-    hf_time last_event;       /* events keep their order */
-    bool outside; /* what happens now does not happen in the client's turn */
+    struct hf_timer timer;    /* due at the first arrival */
+    struct hf_dlist arrivals; /* packets in transit to the client, by time */
+    struct hf_dlist packets;  /* every packet of this client */
+    hf_time last_event;       /* when it is due: events keep their order */
+    bool outside; /* the network is delivering outside of the client's turn */
     enum hf_faulty_cut cut;
     struct hf_faulty_odds odds;
     struct cue cues[CUES_MAX];
     unsigned cue_count;
-    struct heard heard[HEARD_MAX];
-    unsigned heard_count;
+    struct received received[RECEIVED_MAX];
+    unsigned received_count;
     unsigned sent[HF_ON_KINDS + 1];
     struct hf_command last[HF_ON_KINDS + 1];
 };
@@ -116,7 +117,7 @@ static hf_time server_clock(const struct hf_faulty_net *net)
 
 /* ---- Chance and cues ----------------------------------------------------*/
 
-static bool happens(struct hf_faulty *faulty, unsigned in_a_thousand)
+static bool is_drawn(struct hf_faulty *faulty, unsigned in_a_thousand)
 {
     if (in_a_thousand == 0 ||
         hf_random_below(&faulty->net->random, 1000) >= in_a_thousand)
@@ -125,12 +126,12 @@ static bool happens(struct hf_faulty *faulty, unsigned in_a_thousand)
     return true;
 }
 
-static uint32_t some_time(struct hf_faulty *faulty)
+static uint32_t random_delay(struct hf_faulty *faulty)
 {
     const struct hf_faulty_odds *odds = &faulty->odds;
     uint32_t most = odds->quick_ms;
 
-    if (odds->slow > 0 && happens(faulty, odds->slow))
+    if (odds->slow > 0 && is_drawn(faulty, odds->slow))
         most = odds->slow_ms;
     return most > 0 ? hf_random_below(&faulty->net->random, most + 1) : 0;
 }
@@ -152,7 +153,7 @@ void hf_faulty_cue(struct hf_faulty *faulty, enum hf_faulty_what what,
     faulty->cues[faulty->cue_count++] = (struct cue){what, fault, count, ms};
 }
 
-/* The cue for `what`, used up by one; false: none. */
+/* Use up one count of the first cue for `what`. False: there is none. */
 static bool take_cue(struct hf_faulty *faulty, enum hf_faulty_what what,
                      struct cue *taken)
 {
@@ -209,8 +210,10 @@ static void free_packet(struct packet *packet)
     free(packet);
 }
 
-/* Put it where it belongs by its instant, behind what came before. */
-static void insert(struct hf_dlist *list, struct packet *packet, hf_time due)
+/* Insert a packet by its due time, after those that are due at the same
+ * time. */
+static void insert_packet(struct hf_dlist *list, struct packet *packet,
+                          hf_time due)
 {
     struct hf_dlist *before = list;
 
@@ -229,15 +232,16 @@ static void set_timer(struct hf_faulty *faulty)
                                   first ? packet_of(first)->due : HF_NEVER);
 }
 
-static void arrive_at(struct packet *packet, uint32_t ms)
+static void schedule_arrival(struct packet *packet, uint32_t ms)
 {
     struct hf_faulty *faulty = packet->faulty;
 
-    insert(&faulty->arrivals, packet, hf_time_add(clock_of(faulty->net), ms));
+    insert_packet(&faulty->arrivals, packet,
+                  hf_time_add(clock_of(faulty->net), ms));
     set_timer(faulty);
 }
 
-static const void *append(uint8_t **at, const void *from, size_t size)
+static const void *append_bytes(uint8_t **at, const void *from, size_t size)
 {
     uint8_t *start = *at;
 
@@ -265,17 +269,19 @@ static struct packet *copy_request(struct hf_faulty *faulty,
         .watch = request->watch,
         .from = request->from,
     };
-    to->key.data = append(&at, from->key.data, from->key.size);
-    to->value.data = append(&at, from->value.data, from->value.size);
-    to->expected.data = append(&at, from->expected.data, from->expected.size);
-    to->note.data = append(&at, from->note.data, from->note.size);
+    to->key.data = append_bytes(&at, from->key.data, from->key.size);
+    to->value.data = append_bytes(&at, from->value.data, from->value.size);
+    to->expected.data =
+        append_bytes(&at, from->expected.data, from->expected.size);
+    to->note.data = append_bytes(&at, from->note.data, from->note.size);
     return packet;
 }
 
 /* ---- To the server ------------------------------------------------------*/
 
-/* No packet speaks for `request` any more: it is answered, or given up. */
-static void detach(struct hf_faulty *faulty, const struct hf_request *request)
+/* Detach all packets from `request`: it is answered, or given up. */
+static void detach_request(struct hf_faulty *faulty,
+                           const struct hf_request *request)
 {
     for (struct hf_dlist *link = faulty->packets.next; link != &faulty->packets;
          link = link->next) {
@@ -289,7 +295,7 @@ static void detach(struct hf_faulty *faulty, const struct hf_request *request)
 static void answer_now(struct hf_faulty *faulty, struct hf_request *request,
                        const struct hf_answer *answer)
 {
-    detach(faulty, request);
+    detach_request(faulty, request);
     hf_answer_clear(&request->answer);
     request->answer = *answer;
     faulty->outer->ops->answer(faulty->outer, request);
@@ -313,11 +319,11 @@ static void notice_loss(struct hf_faulty *faulty, struct hf_request *request)
         return;
     packet = new_packet(faulty, LOSS, 0);
     packet->asked = request;
-    arrive_at(packet, HF_FAULTY_NOTICE_MS);
+    schedule_arrival(packet, HF_FAULTY_NOTICE_MS);
 }
 
-/* It waits in no list. */
-static void deliver(struct packet *packet)
+/* Deliver a request to the server. It is in no list. */
+static void deliver_request(struct packet *packet)
 {
     struct hf_faulty *faulty = packet->faulty;
 
@@ -326,19 +332,19 @@ static void deliver(struct packet *packet)
         free_packet(packet);
         return;
     }
-    faulty->heard[faulty->heard_count++ % HEARD_MAX] =
-        (struct heard){packet->sent, server_clock(faulty->net)};
+    faulty->received[faulty->received_count++ % RECEIVED_MAX] =
+        (struct received){packet->sent, server_clock(faulty->net)};
     faulty->inner->submit(faulty->self, &packet->request);
 }
 
-static void travel(struct packet *packet, uint32_t ms)
+static void send_request(struct packet *packet, uint32_t ms)
 {
     struct hf_faulty_net *net = packet->faulty->net;
 
     if (ms == 0)
-        deliver(packet);
+        deliver_request(packet);
     else
-        insert(&net->packets, packet, hf_time_add(clock_of(net), ms));
+        insert_packet(&net->packets, packet, hf_time_add(clock_of(net), ms));
 }
 
 hf_time hf_faulty_next(const struct hf_faulty_net *net)
@@ -355,23 +361,24 @@ void hf_faulty_step(struct hf_faulty_net *net)
         struct hf_faulty *faulty = packet->faulty;
 
         faulty->outside = true;
-        deliver(packet);
+        deliver_request(packet);
         faulty->outside = false;
     }
 }
 
-static void repeat(struct hf_faulty *faulty, struct hf_request *request,
-                   uint32_t ms)
+static void repeat_request(struct hf_faulty *faulty, struct hf_request *request,
+                           uint32_t ms)
 {
     struct packet *copy = copy_request(faulty, request);
 
     copy->asked = NULL;
     copy->lose_answer = true;
-    insert(&faulty->net->packets, copy, hf_time_add(clock_of(faulty->net), ms));
+    insert_packet(&faulty->net->packets, copy,
+                  hf_time_add(clock_of(faulty->net), ms));
 }
 
-static void by_cue(struct hf_faulty *faulty, struct hf_request *request,
-                   const struct cue *cue)
+static void submit_on_cue(struct hf_faulty *faulty, struct hf_request *request,
+                          const struct cue *cue)
 {
     struct packet *packet;
 
@@ -390,11 +397,11 @@ static void by_cue(struct hf_faulty *faulty, struct hf_request *request,
         answer_error(faulty, request, HF_ENOMEM);
         return;
     case HF_STRAND:
-        repeat(faulty, request, cue->ms);
+        repeat_request(faulty, request, cue->ms);
         notice_loss(faulty, request);
         return;
     case HF_REPEAT:
-        repeat(faulty, request, cue->ms);
+        repeat_request(faulty, request, cue->ms);
         break;
     default:
         break;
@@ -405,49 +412,50 @@ static void by_cue(struct hf_faulty *faulty, struct hf_request *request,
     packet->lose_answer = cue->fault == HF_LOSE_ANSWER;
     packet->hide_anchor = cue->fault == HF_HIDE_ANCHOR;
     packet->answer_ms = cue->fault == HF_DELAY_ANSWER ? cue->ms : 0;
-    travel(packet, cue->fault == HF_DELAY ? cue->ms : 0);
+    send_request(packet, cue->fault == HF_DELAY ? cue->ms : 0);
 }
 
-static void by_chance(struct hf_faulty *faulty, struct hf_request *request)
+static void submit_at_random(struct hf_faulty *faulty,
+                             struct hf_request *request)
 {
     const struct hf_faulty_odds *odds = &faulty->odds;
     struct packet *packet;
 
-    if (happens(faulty, odds->refuse)) {
+    if (is_drawn(faulty, odds->refuse)) {
         answer_error(faulty, request, HF_EUNAVAIL);
         return;
     }
-    if (happens(faulty, odds->forget)) {
+    if (is_drawn(faulty, odds->forget)) {
         answer_error(faulty, request, HF_EINDOUBT);
         return;
     }
-    if (happens(faulty, odds->lose)) {
+    if (is_drawn(faulty, odds->lose)) {
         notice_loss(faulty, request);
         return;
     }
-    if (happens(faulty, odds->strand)) {
-        repeat(faulty, request, some_time(faulty) + 1);
+    if (is_drawn(faulty, odds->strand)) {
+        repeat_request(faulty, request, random_delay(faulty) + 1);
         notice_loss(faulty, request);
         return;
     }
-    if (happens(faulty, odds->repeat))
-        repeat(faulty, request, some_time(faulty) + 1);
+    if (is_drawn(faulty, odds->repeat))
+        repeat_request(faulty, request, random_delay(faulty) + 1);
     packet = copy_request(faulty, request);
-    packet->lose_answer = happens(faulty, odds->lose_answer);
-    packet->hide_anchor = happens(faulty, odds->hide_anchor);
-    packet->answer_ms = some_time(faulty);
-    travel(packet, some_time(faulty));
+    packet->lose_answer = is_drawn(faulty, odds->lose_answer);
+    packet->hide_anchor = is_drawn(faulty, odds->hide_anchor);
+    packet->answer_ms = random_delay(faulty);
+    send_request(packet, random_delay(faulty));
 }
 
-static enum hf_faulty_what what_is(const struct hf_request *request)
+static enum hf_faulty_what classify_request(const struct hf_request *request)
 {
     if (request->kind == HF_REQUEST_COMMAND)
         return (enum hf_faulty_what)request->command.kind;
     return (enum hf_faulty_what)(HF_ON_READ + request->kind - HF_REQUEST_READ);
 }
 
-static void note_sent(struct hf_faulty *faulty, enum hf_faulty_what what,
-                      const struct hf_command *command)
+static void record_sent(struct hf_faulty *faulty, enum hf_faulty_what what,
+                        const struct hf_command *command)
 {
     struct hf_command *last = &faulty->last[what];
 
@@ -458,46 +466,47 @@ static void note_sent(struct hf_faulty *faulty, enum hf_faulty_what what,
     last->value = last->expected = last->note = (struct hf_bytes){0};
 }
 
-static void submit(void *self, struct hf_request *request)
+static void faulty_submit(void *self, struct hf_request *request)
 {
     struct hf_faulty *faulty = self;
-    enum hf_faulty_what what = what_is(request);
+    enum hf_faulty_what what = classify_request(request);
     struct cue cue;
 
-    note_sent(faulty, what, &request->command);
+    record_sent(faulty, what, &request->command);
     if (faulty->cut == HF_CUT_REFUSING)
         answer_error(faulty, request, HF_EUNAVAIL);
     else if (faulty->cut == HF_CUT_SILENT)
         notice_loss(faulty, request);
     else if (take_cue(faulty, what, &cue))
-        by_cue(faulty, request, &cue);
+        submit_on_cue(faulty, request, &cue);
     else
-        by_chance(faulty, request);
+        submit_at_random(faulty, request);
 }
 
-static void cancel(void *self, struct hf_request *request)
+static void faulty_cancel(void *self, struct hf_request *request)
 {
     answer_error(self, request, HF_EINDOUBT);
 }
 
 /* ---- To the client ------------------------------------------------------*/
 
-/* What a server far away can tell: which message of this client's it had
- * received before the instant `stamp` of its clock, and how long before. It
- * rounds down, and its readings are themselves rounded. */
-static void translate(const struct hf_faulty *faulty, struct hf_anchor *anchor)
+/* What a remote server can know: which message of this client it had received
+ * before `stamp` on its clock, and how long before. It rounds down, because its
+ * clock readings are rounded too. */
+static void translate_anchor(const struct hf_faulty *faulty,
+                             struct hf_anchor *anchor)
 {
-    const struct heard *best = NULL;
+    const struct received *best = NULL;
     hf_time stamp = anchor->sent;
 
     if (faulty->net->shared_clock || !anchor->known)
         return;
-    for (unsigned i = 0; i < HEARD_MAX && i < faulty->heard_count; i++) {
-        const struct heard *heard = &faulty->heard[i];
+    for (unsigned i = 0; i < RECEIVED_MAX && i < faulty->received_count; i++) {
+        const struct received *received = &faulty->received[i];
 
-        if (heard->received <= stamp &&
-            (!best || heard->received > best->received))
-            best = heard;
+        if (received->received <= stamp &&
+            (!best || received->received > best->received))
+            best = received;
     }
     *anchor = (struct hf_anchor){.known = best != NULL};
     if (!best)
@@ -507,8 +516,8 @@ static void translate(const struct hf_faulty *faulty, struct hf_anchor *anchor)
         anchor->age_ms = (uint32_t)(stamp - best->received - 1);
 }
 
-/* It waits in no list any more. */
-static void hand_over(struct packet *packet)
+/* Deliver an arrival to the client. It is in no list any more. */
+static void deliver_arrival(struct packet *packet)
 {
     struct hf_faulty *faulty = packet->faulty;
     struct hf_host *outer = faulty->outer;
@@ -536,12 +545,12 @@ static void on_timer(struct hf_timer *timer)
 
     while ((first = hf_dlist_first(&faulty->arrivals)) &&
            packet_of(first)->due <= clock_of(faulty->net))
-        hand_over(packet_of(hf_dlist_take(&faulty->arrivals)));
+        deliver_arrival(packet_of(hf_dlist_take(&faulty->arrivals)));
     set_timer(faulty);
 }
 
-static void note_ended(struct hf_faulty_net *net,
-                       const struct hf_request *request)
+static void record_ended(struct hf_faulty_net *net,
+                         const struct hf_request *request)
 {
     enum hf_command_kind kind = request->command.kind;
 
@@ -561,23 +570,23 @@ bool hf_faulty_has_ended(const struct hf_faulty_net *net,
     return false;
 }
 
-static void answer(struct hf_host *host, struct hf_request *request)
+static void on_inner_answer(struct hf_host *host, struct hf_request *request)
 {
     struct hf_faulty *faulty = faulty_of(host);
     struct packet *packet = HF_CONTAINER(request, struct packet, request);
 
-    note_ended(faulty->net, request);
+    record_ended(faulty->net, request);
     packet->kind = ANSWER;
     if (packet->hide_anchor)
         request->answer.anchor = (struct hf_anchor){0};
-    translate(faulty, &request->answer.anchor);
+    translate_anchor(faulty, &request->answer.anchor);
     if (packet->lose_answer) {
         notice_loss(faulty, packet->asked);
         free_packet(packet);
     } else if (packet->answer_ms == 0 && !faulty->outside) {
-        hand_over(packet);
+        deliver_arrival(packet);
     } else {
-        arrive_at(packet, packet->answer_ms);
+        schedule_arrival(packet, packet->answer_ms);
     }
 }
 
@@ -588,38 +597,40 @@ static void push_grant(struct hf_faulty *faulty,
 
     packet->grant = *grant;
     if (ms == 0 && !faulty->outside)
-        hand_over(packet);
+        deliver_arrival(packet);
     else
-        arrive_at(packet, ms);
+        schedule_arrival(packet, ms);
 }
 
-static void grant(struct hf_host *host, const struct hf_push_grant *from)
+static void on_inner_grant(struct hf_host *host,
+                           const struct hf_push_grant *from)
 {
     struct hf_faulty *faulty = faulty_of(host);
     struct hf_push_grant pushed = *from;
-    struct cue cue = {.fault = HF_DELAY, .ms = some_time(faulty)};
+    struct cue cue = {.fault = HF_DELAY, .ms = random_delay(faulty)};
     bool on_cue = take_cue(faulty, HF_ON_GRANT, &cue);
 
     faulty->sent[HF_ON_GRANT]++;
     if ((on_cue && cue.fault == HF_HIDE_ANCHOR) ||
-        happens(faulty, faulty->odds.hide_anchor))
+        is_drawn(faulty, faulty->odds.hide_anchor))
         pushed.anchor.known = false;
-    translate(faulty, &pushed.anchor);
+    translate_anchor(faulty, &pushed.anchor);
     if ((on_cue && cue.fault == HF_LOSE) ||
-        happens(faulty, faulty->odds.lose_grant))
+        is_drawn(faulty, faulty->odds.lose_grant))
         return;
     if ((on_cue && cue.fault == HF_REPEAT) ||
-        happens(faulty, faulty->odds.repeat_grant))
-        push_grant(faulty, &pushed, cue.ms + some_time(faulty) + 1);
+        is_drawn(faulty, faulty->odds.repeat_grant))
+        push_grant(faulty, &pushed, cue.ms + random_delay(faulty) + 1);
     push_grant(faulty, &pushed, cue.fault == HF_DELAY ? cue.ms : 0);
 }
 
-/* Events of a watch come in order or not at all. */
-static void event(struct hf_host *host, const struct hf_push_event *from)
+/* Events of a watch arrive in order or not at all. */
+static void on_inner_event(struct hf_host *host,
+                           const struct hf_push_event *from)
 {
     struct hf_faulty *faulty = faulty_of(host);
     size_t owner_size = strlen(from->event.owner) + 1;
-    struct cue cue = {.fault = HF_DELAY, .ms = some_time(faulty)};
+    struct cue cue = {.fault = HF_DELAY, .ms = random_delay(faulty)};
     bool on_cue = take_cue(faulty, HF_ON_EVENT, &cue);
     hf_time now = clock_of(faulty->net);
     hf_time due = hf_time_add(now, cue.fault == HF_DELAY ? cue.ms : 0);
@@ -628,21 +639,22 @@ static void event(struct hf_host *host, const struct hf_push_event *from)
 
     faulty->sent[HF_ON_EVENT]++;
     if ((on_cue && cue.fault == HF_LOSE) ||
-        happens(faulty, faulty->odds.lose_event))
+        is_drawn(faulty, faulty->odds.lose_event))
         return;
     packet = new_packet(faulty, EVENT, from->event.key.size + owner_size);
     at = packet->bytes;
     packet->event = *from;
     packet->event.event.key.data =
-        append(&at, from->event.key.data, from->event.key.size);
-    packet->event.event.owner = append(&at, from->event.owner, owner_size);
+        append_bytes(&at, from->event.key.data, from->event.key.size);
+    packet->event.event.owner =
+        append_bytes(&at, from->event.owner, owner_size);
     if (due < faulty->last_event)
         due = faulty->last_event;
     faulty->last_event = due;
     if (due <= now && !faulty->outside)
-        hand_over(packet);
+        deliver_arrival(packet);
     else
-        arrive_at(packet, hf_time_left(due, now));
+        schedule_arrival(packet, hf_time_left(due, now));
 }
 
 /* ---- The host of the inner strategy -------------------------------------*/
@@ -659,7 +671,7 @@ static enum hf_err timer_add(struct hf_host *host, struct hf_timer *timer)
     return outer->ops->timer_add(outer, timer);
 }
 
-/* The inner strategy counts by the server's clock: never before its instant. */
+/* The inner strategy uses the server's clock. The timer never fires early. */
 static void timer_set(struct hf_host *host, struct hf_timer *timer, hf_time at)
 {
     struct hf_faulty *faulty = faulty_of(host);
@@ -769,11 +781,11 @@ static const struct hf_host_ops host_ops = {
     .post = post,
     .unpost = unpost,
     .defer = defer,
-    .answer = answer,
-    .grant = grant,
+    .answer = on_inner_answer,
+    .grant = on_inner_grant,
     .nudge = nudge,
     .recheck = recheck,
-    .event = event,
+    .event = on_inner_event,
     .owner = owner,
     .inherit = inherit,
     .random = get_random,
@@ -781,7 +793,7 @@ static const struct hf_host_ops host_ops = {
 
 /* ---- The strategy -------------------------------------------------------*/
 
-/* Each incarnation of the server is a store of its own. */
+/* Each incarnation of the server is a separate store. */
 static enum hf_err open_inner(struct hf_faulty *faulty, struct hf_error *error)
 {
     struct hf_url url;
@@ -844,7 +856,7 @@ static enum hf_err faulty_open(void *self, struct hf_url *url,
     return HF_OK;
 }
 
-static uint32_t caps(const void *self)
+static uint32_t faulty_caps(const void *self)
 {
     const struct hf_faulty *faulty = self;
 
@@ -868,8 +880,8 @@ const struct hf_strategy hf_strategy_faulty = {
     .scheme = "faulty",
     .size = sizeof(struct hf_faulty),
     .open = faulty_open,
-    .caps = caps,
-    .submit = submit,
-    .cancel = cancel,
+    .caps = faulty_caps,
+    .submit = faulty_submit,
+    .cancel = faulty_cancel,
     .close = faulty_close,
 };

@@ -6,11 +6,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define DESCRIPTORS 8 /* that the walk may use */
+#define DESCRIPTORS 8 /* descriptors that nftw() may use */
 
-/* A case that is killed leaves its folder behind. A script that expects that
- * sets HF_TEST_FOLDERS to a file, reads the names there and removes them. */
-static void record(const char *path)
+/* A killed case leaves its directory behind. A script that expects this sets
+ * HF_TEST_FOLDERS to a file, reads the names from it and removes the
+ * directories. */
+static void record_folder(const char *path)
 {
     const char *list = getenv("HF_TEST_FOLDERS");
     int file = list ? open(list, O_WRONLY | O_APPEND | O_CLOEXEC) : -1;
@@ -25,12 +26,12 @@ bool hf_test_folder_make(char path[sizeof(HF_TEST_FOLDER)])
 {
     if (!mkdtemp(path))
         return false;
-    record(path);
+    record_folder(path);
     return true;
 }
 
-static int remove_one(const char *path, const struct stat *st, int kind,
-                      struct FTW *walk)
+static int remove_entry(const char *path, const struct stat *st, int kind,
+                        struct FTW *walk)
 {
     (void)st;
     (void)kind;
@@ -40,5 +41,5 @@ static int remove_one(const char *path, const struct stat *st, int kind,
 
 bool hf_test_folder_remove(const char *path)
 {
-    return nftw(path, remove_one, DESCRIPTORS, FTW_DEPTH | FTW_PHYS) == 0;
+    return nftw(path, remove_entry, DESCRIPTORS, FTW_DEPTH | FTW_PHYS) == 0;
 }

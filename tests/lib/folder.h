@@ -1,4 +1,4 @@
-/* folder.h - a folder of a test's own, in /tmp, that goes with it. */
+/* folder.h - a temporary directory in /tmp. */
 #ifndef HF_TESTS_LIB_FOLDER_H
 #define HF_TESTS_LIB_FOLDER_H
 
@@ -6,10 +6,11 @@
 
 #define HF_TEST_FOLDER "/tmp/holdfast-test-XXXXXX"
 
-/* Make it; `path` is HF_TEST_FOLDER, and is named anew. */
+/* Create a directory. `path` contains HF_TEST_FOLDER, and receives the actual
+ * name. */
 bool hf_test_folder_make(char path[sizeof(HF_TEST_FOLDER)]);
 
-/* Remove it with all that is in it. */
+/* Remove the directory with everything in it. */
 bool hf_test_folder_remove(const char *path);
 
 #endif

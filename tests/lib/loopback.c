@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define CALLERS 64 /* that may wait to be let in */
+#define BACKLOG 64 /* connections waiting to be accepted */
 
 static struct sockaddr_in loopback(int port)
 {
@@ -24,27 +24,28 @@ static int new_socket(void)
 
 int hf_test_listen(int *port)
 {
-    struct sockaddr_in at = loopback(0);
-    socklen_t size = sizeof(at);
+    struct sockaddr_in address = loopback(0);
+    socklen_t size = sizeof(address);
     int fd = new_socket();
 
     if (fd < 0)
         return -1;
-    if (bind(fd, (struct sockaddr *)&at, size) ||
-        getsockname(fd, (struct sockaddr *)&at, &size) || listen(fd, CALLERS)) {
+    if (bind(fd, (struct sockaddr *)&address, size) ||
+        getsockname(fd, (struct sockaddr *)&address, &size) ||
+        listen(fd, BACKLOG)) {
         (void)close(fd);
         return -1;
     }
-    *port = ntohs(at.sin_port);
+    *port = ntohs(address.sin_port);
     return fd;
 }
 
 int hf_test_connect(int port)
 {
-    struct sockaddr_in at = loopback(port);
+    struct sockaddr_in address = loopback(port);
     int fd = new_socket();
 
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&at, sizeof(at))) {
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof(address))) {
         (void)close(fd);
         return -1;
     }

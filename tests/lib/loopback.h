@@ -1,15 +1,16 @@
-/* loopback.h - sockets of this machine alone, on ports that nobody has. */
+/* loopback.h - sockets on free ports of the loopback interface. */
 #ifndef HF_TESTS_LIB_LOOPBACK_H
 #define HF_TESTS_LIB_LOOPBACK_H
 
-/* Listen, and say where; -1: it cannot be had. */
+/* Listen on a free port, and return it in `*port`. Returns the socket, or
+ * -1. */
 int hf_test_listen(int *port);
 
-/* Connect to `port`; -1: nobody is there. */
+/* Connect to `port`. Returns the socket, or -1. */
 int hf_test_connect(int port);
 
-/* A port for a server that does not listen yet. Somebody may take it before the
- * server does: then it is tried again. 0: none is to be had. */
+/* A free port for a server that will be started. Another process may take it
+ * first, so the caller has to be ready to retry. 0: no port is free. */
 int hf_test_free_port(void);
 
 #endif

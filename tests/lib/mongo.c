@@ -17,20 +17,21 @@
 
 #include "lib/loopback.h"
 
-#define TRIES 600 /* each a tenth of a second */
-#define STARTS 4  /* of a set: a port may be taken, a first election lost */
+#define TRIES 600 /* of 100 ms each */
+#define STARTS                                                                 \
+    4 /* attempts to start a set: a port may be taken, an election may fail */
 #define PATH_SIZE 4096
 #define CACHED "holdfast/mongod-6.0.5"
 #define FAKETIMES "/usr/lib/*/faketime/libfaketimeMT.so.1"
 
 /* ---- The program --------------------------------------------------------*/
 
-static bool runs(const char *path)
+static bool is_executable(const char *path)
 {
     return *path && access(path, X_OK) == 0;
 }
 
-static bool on_path(char path[PATH_SIZE])
+static bool find_on_path(char path[PATH_SIZE])
 {
     const char *at = getenv("PATH");
 
@@ -38,7 +39,7 @@ static bool on_path(char path[PATH_SIZE])
         size_t size = strcspn(at, ":");
 
         (void)snprintf(path, PATH_SIZE, "%.*s/mongod", (int)size, at);
-        if (runs(path))
+        if (is_executable(path))
             return true;
         at += size + (at[size] == ':');
     }
@@ -50,14 +51,14 @@ static bool find_program(char path[PATH_SIZE])
     const char *given = getenv("MONGOD"), *cache = getenv("XDG_CACHE_HOME");
 
     (void)snprintf(path, PATH_SIZE, "%s", given ? given : "");
-    if (runs(path) || on_path(path))
+    if (is_executable(path) || find_on_path(path))
         return true;
     if (cache && *cache == '/')
         (void)snprintf(path, PATH_SIZE, "%s/" CACHED, cache);
     else
         (void)snprintf(path, PATH_SIZE, "%s/.cache/" CACHED,
                        getenv("HOME") ? getenv("HOME") : "");
-    return runs(path);
+    return is_executable(path);
 }
 
 bool hf_test_mongo_found(void)
@@ -87,9 +88,9 @@ bool hf_test_mongo_has_clocks(void)
     return find_faketime(path);
 }
 
-/* A clock of its own, for the time of day alone: what it waits for by the
- * steady clock goes on. Without the last of these, waits by that clock would end
- * at once, and its threads turn round and round. */
+/* Give the server another time of day. Its monotonic clock stays true, so
+ * timeouts work. Without the last variable, waits on the monotonic clock would
+ * end at once, and its threads would spin. */
 static void set_clock(const char *offset)
 {
     char path[PATH_SIZE];
@@ -103,19 +104,19 @@ static void set_clock(const char *offset)
     (void)setenv("FAKETIME_FORCE_MONOTONIC_FIX", "0", 1);
 }
 
-/* Each has a name of its own: a client must not take a server that has got the
- * port of one that is dead for that. */
+/* Each set has another name, so that a client never mistakes a new server for a
+ * dead one that had the same port. */
 static const char *set_name(const struct hf_test_mongo *mongo)
 {
     return mongo->folder + strlen(mongo->folder) - 6; /* the XXXXXX */
 }
 
-static _Noreturn void be_the_server(const struct hf_test_mongo *mongo,
-                                    const struct hf_test_mongod *member,
-                                    const char *program)
+static _Noreturn void exec_server(const struct hf_test_mongo *mongo,
+                                  const struct hf_test_mongod *member,
+                                  const char *program)
 {
     char port[16], log[128], key[128], cert[128], pem[128];
-    const char *words[40] = {
+    const char *arguments[40] = {
         program,
         "--port",
         port,
@@ -139,62 +140,61 @@ static _Noreturn void be_the_server(const struct hf_test_mongo *mongo,
         "--slowms",
         "10000",
     };
-    int count = 0, nothing;
+    int count = 0, null_fd;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)snprintf(port, sizeof(port), "%d", member->port);
     (void)snprintf(log, sizeof(log), "%s/log", member->folder);
     (void)snprintf(key, sizeof(key), "%s/key", mongo->folder);
-    while (words[count])
+    while (arguments[count])
         count++;
     if (!mongo->alone) {
-        words[count++] = "--replSet";
-        words[count++] = set_name(mongo);
+        arguments[count++] = "--replSet";
+        arguments[count++] = set_name(mongo);
     }
     if (mongo->impatient) {
-        words[count++] = "--setParameter";
-        words[count++] = "oplogNetworkTimeoutBufferSeconds=1";
+        arguments[count++] = "--setParameter";
+        arguments[count++] = "oplogNetworkTimeoutBufferSeconds=1";
     }
     if (mongo->auth) {
-        words[count++] = "--keyFile";
-        words[count++] = key;
+        arguments[count++] = "--keyFile";
+        arguments[count++] = key;
     }
     if (mongo->tls) {
         (void)snprintf(cert, sizeof(cert), "%s/cert", mongo->folder);
         (void)snprintf(pem, sizeof(pem), "%s/pem", mongo->folder);
-        words[count++] = "--tlsMode";
-        words[count++] = "preferTLS";
-        words[count++] = "--tlsCertificateKeyFile";
-        words[count++] = pem;
-        words[count++] = "--tlsCAFile";
-        words[count++] = cert;
-        words[count++] = "--tlsAllowConnectionsWithoutCertificates";
+        arguments[count++] = "--tlsMode";
+        arguments[count++] = "preferTLS";
+        arguments[count++] = "--tlsCertificateKeyFile";
+        arguments[count++] = pem;
+        arguments[count++] = "--tlsCAFile";
+        arguments[count++] = cert;
+        arguments[count++] = "--tlsAllowConnectionsWithoutCertificates";
     }
-    nothing = open("/dev/null", O_RDWR);
-    (void)dup2(nothing, STDIN_FILENO);
-    (void)dup2(nothing, STDOUT_FILENO);
+    null_fd = open("/dev/null", O_RDWR);
+    (void)dup2(null_fd, STDIN_FILENO);
+    (void)dup2(null_fd, STDOUT_FILENO);
     set_clock(member->clock);
-    (void)execv(program, (char *const *)words);
+    (void)execv(program, (char *const *)arguments);
     _exit(127);
 }
 
 bool hf_test_mongo_again(struct hf_test_mongo *mongo, unsigned member)
 {
-    struct hf_test_mongod *started = &mongo->members[member];
+    struct hf_test_mongod *server = &mongo->members[member];
     char program[PATH_SIZE];
 
     if (!find_program(program))
         return false;
-    started->pid = fork();
-    if (started->pid == 0)
-        be_the_server(mongo, started, program);
+    server->pid = fork();
+    if (server->pid == 0)
+        exec_server(mongo, server, program);
     if (mongo->network)
-        hf_test_network_set(mongo->network, member, started->port,
-                            started->pid);
-    return started->pid > 0;
+        hf_test_network_set(mongo->network, member, server->port, server->pid);
+    return server->pid > 0;
 }
 
-/* Who is killed leaves behind what libfaketime has made for it. */
+/* A killed server leaves the shared memory of libfaketime behind. */
 static void clean_up_clock(pid_t pid)
 {
     char name[32];
@@ -207,15 +207,15 @@ static void clean_up_clock(pid_t pid)
 
 void hf_test_mongo_kill(struct hf_test_mongo *mongo, unsigned member)
 {
-    struct hf_test_mongod *killed = &mongo->members[member];
+    struct hf_test_mongod *server = &mongo->members[member];
 
-    if (killed->pid <= 0)
+    if (server->pid <= 0)
         return;
-    (void)kill(killed->pid, SIGKILL);
-    (void)waitpid(killed->pid, NULL, 0);
-    if (*killed->clock)
-        clean_up_clock(killed->pid);
-    killed->pid = 0;
+    (void)kill(server->pid, SIGKILL);
+    (void)waitpid(server->pid, NULL, 0);
+    if (*server->clock)
+        clean_up_clock(server->pid);
+    server->pid = 0;
 }
 
 void hf_test_mongo_signal(struct hf_test_mongo *mongo, unsigned member,
@@ -226,11 +226,11 @@ void hf_test_mongo_signal(struct hf_test_mongo *mongo, unsigned member,
     if (pid <= 0)
         return;
     (void)kill(pid, number);
-    if (number == SIGSTOP) /* its threads run on for a moment */
+    if (number == SIGSTOP) /* its threads may run for a moment after kill() */
         (void)waitpid(pid, NULL, WUNTRACED);
 }
 
-/* ---- Saying -------------------------------------------------------------*/
+/* ---- Commands -----------------------------------------------------------*/
 
 static void log_nothing(mongoc_log_level_t level, const char *domain,
                         const char *message, void *arg)
@@ -262,18 +262,18 @@ const char *hf_test_mongo_say(struct hf_test_mongo *mongo, unsigned member,
 {
     static char *text;
     mongoc_client_t *client = connect_to(mongo, &mongo->members[member]);
-    bson_error_t why;
-    bson_t *command = bson_new_from_json((const uint8_t *)json, -1, &why);
+    bson_error_t error;
+    bson_t *command = bson_new_from_json((const uint8_t *)json, -1, &error);
     bson_t reply;
 
     bson_free(text);
     text = NULL;
     if (command && mongoc_client_command_simple(client, database, command, NULL,
-                                                &reply, &why)) {
+                                                &reply, &error)) {
         text = bson_as_relaxed_extended_json(&reply, NULL);
         bson_destroy(&reply);
     } else {
-        text = bson_strdup_printf("(lost) %s", why.message);
+        text = bson_strdup_printf("(lost) %s", error.message);
         if (command)
             bson_destroy(&reply);
     }
@@ -289,8 +289,8 @@ static bool is_lost(const char *reply)
 
 /* ---- A set --------------------------------------------------------------*/
 
-/* The port by which others know a member. */
-static int front(const struct hf_test_mongo *mongo, unsigned member)
+/* The port that the other members and the clients use. */
+static int front_port(const struct hf_test_mongo *mongo, unsigned member)
 {
     return mongo->network ? mongo->network->fronts[member]
                           : mongo->members[member].port;
@@ -314,9 +314,9 @@ int hf_test_mongo_primary(struct hf_test_mongo *mongo)
     return -1;
 }
 
-/* Another one is told to stand for election, which it wins unless it has not
- * heard of all that was written yet; then the next, for it may have come back a
- * moment ago. */
+/* Make another member stand for election. It wins unless it lags behind the
+ * primary; then try the next one, because the member may have been restarted
+ * just now. */
 int hf_test_mongo_step_down(struct hf_test_mongo *mongo)
 {
     int old = hf_test_mongo_primary(mongo), next = old;
@@ -333,8 +333,8 @@ int hf_test_mongo_step_down(struct hf_test_mongo *mongo)
     return next;
 }
 
-/* Until it can be spoken to. False: it has ended. */
-static bool answers(struct hf_test_mongo *mongo, unsigned member)
+/* Wait until a member answers. Returns false if it has exited. */
+static bool await_answer(struct hf_test_mongo *mongo, unsigned member)
 {
     for (int i = 0; i < TRIES; i++) {
         if (waitpid(mongo->members[member].pid, NULL, WNOHANG) != 0) {
@@ -359,10 +359,10 @@ static bool start_member(struct hf_test_mongo *mongo, unsigned number)
     return hf_test_mongo_again(mongo, number);
 }
 
-/* No chains: a member that tries to follow another who has just joined, and
- * knows less of the past, would not follow it for the next minute, not even as
- * the primary. */
-static bool initiate(struct hf_test_mongo *mongo)
+/* Disable chaining: a member that tries to sync from another new member, which
+ * has fewer entries, would not sync from it for the next minute, not even if it
+ * became the primary. */
+static bool initiate_set(struct hf_test_mongo *mongo)
 {
     const char *reply;
     char json[1024];
@@ -379,16 +379,17 @@ static bool initiate(struct hf_test_mongo *mongo)
     for (unsigned i = 0; i < mongo->count; i++)
         used += snprintf(json + used, sizeof(json) - (size_t)used,
                          "%s{\"_id\":%u,\"host\":\"127.0.0.1:%d\"}",
-                         i > 0 ? "," : "", i, front(mongo, i));
+                         i > 0 ? "," : "", i, front_port(mongo, i));
     (void)snprintf(json + used, sizeof(json) - (size_t)used, "]}}");
     reply = hf_test_mongo_say(mongo, 0, "admin", json);
-    if (is_lost(reply)) /* shown if the case fails */
+    if (is_lost(reply)) /* the runner shows it if the case fails */
         (void)fprintf(stderr, "mongod: initiate: %s\n", reply);
     return !is_lost(reply);
 }
 
-/* Whether all members take part: a majority is there for what is written. */
-static bool is_whole(struct hf_test_mongo *mongo)
+/* Whether all members are primary or secondary, so that a majority acknowledges
+ * writes. */
+static bool is_complete(struct hf_test_mongo *mongo)
 {
     for (unsigned member = 0; member < mongo->count; member++) {
         const char *hello =
@@ -401,12 +402,12 @@ static bool is_whole(struct hf_test_mongo *mongo)
     return true;
 }
 
-/* The first member is told to stand, rather than to wait until a primary is
- * missed: again and again, for it cannot before it has heard of the others. */
-static bool elect(struct hf_test_mongo *mongo)
+/* Make the first member stand for election, instead of waiting for the election
+ * timeout. Retry, because it cannot win before it has contacted the others. */
+static bool elect_first_member(struct hf_test_mongo *mongo)
 {
     for (int i = 0; i < TRIES; i++) {
-        if (is_primary(mongo, 0) && is_whole(mongo))
+        if (is_primary(mongo, 0) && is_complete(mongo))
             return true;
         if (!is_primary(mongo, 0))
             (void)hf_test_mongo_say(mongo, 0, "admin", "{\"replSetStepUp\":1}");
@@ -415,7 +416,7 @@ static bool elect(struct hf_test_mongo *mongo)
     return false;
 }
 
-/* From this machine, as long as there is no user, one may be made. */
+/* A connection from localhost may create the first user. */
 static bool add_user(struct hf_test_mongo *mongo, int primary)
 {
     const char *json = "{\"createUser\":\"keeper\",\"pwd\":\"secret\","
@@ -428,7 +429,7 @@ static bool add_user(struct hf_test_mongo *mongo, int primary)
     return mongo->has_user;
 }
 
-/* What the members of a set that wants passwords know each other by. */
+/* The key by which the members of a set with authentication know each other. */
 static bool write_key(const struct hf_test_mongo *mongo)
 {
     char path[128];
@@ -443,8 +444,8 @@ static bool write_key(const struct hf_test_mongo *mongo)
     return written;
 }
 
-/* For this machine, signed by itself. */
-static bool make_certificate(const struct hf_test_mongo *mongo)
+/* Create a self-signed certificate for 127.0.0.1. */
+static bool create_certificate(const struct hf_test_mongo *mongo)
 {
     char command[600];
 
@@ -456,7 +457,7 @@ static bool make_certificate(const struct hf_test_mongo *mongo)
                    "-keyout tls-key -out cert 2>/dev/null && "
                    "cat tls-key cert >pem",
                    mongo->folder);
-    return system(command) == 0; /* NOLINT(cert-env33-c): words of our own */
+    return system(command) == 0; /* NOLINT(cert-env33-c): a fixed command */
 }
 
 static bool start_all(struct hf_test_mongo *mongo)
@@ -465,21 +466,21 @@ static bool start_all(struct hf_test_mongo *mongo)
         if (!start_member(mongo, i))
             return false;
     for (unsigned i = 0; i < mongo->count; i++)
-        if (!answers(mongo, i))
+        if (!await_answer(mongo, i))
             return false;
     if (mongo->alone)
         return true;
-    return initiate(mongo) && elect(mongo) &&
+    return initiate_set(mongo) && elect_first_member(mongo) &&
            add_user(mongo, hf_test_mongo_primary(mongo));
 }
 
-static bool start(struct hf_test_mongo *mongo)
+static bool start_set(struct hf_test_mongo *mongo)
 {
     mongo->has_user = false;
     memcpy(mongo->folder, HF_TEST_FOLDER, sizeof(mongo->folder));
     if (!hf_test_folder_make(mongo->folder))
         return false;
-    if (write_key(mongo) && make_certificate(mongo) && start_all(mongo))
+    if (write_key(mongo) && create_certificate(mongo) && start_all(mongo))
         return true;
     hf_test_mongo_stop(mongo);
     return false;
@@ -489,7 +490,7 @@ bool hf_test_mongo_start(struct hf_test_mongo *mongo, unsigned count)
 {
     mongo->count = count;
     for (int i = 0; i < STARTS; i++) {
-        if (start(mongo))
+        if (start_set(mongo))
             return true;
         (void)fprintf(stderr, "mongod: a set of %u did not start\n", count);
     }
@@ -512,7 +513,7 @@ void hf_test_mongo_url(const struct hf_test_mongo *mongo, char *url,
     for (unsigned i = 0; i < mongo->count; i++)
         used += (size_t)snprintf(url + used, HF_TEST_MONGO_URL_SIZE - used,
                                  "%s127.0.0.1:%d", i > 0 ? "," : "",
-                                 front(mongo, i));
+                                 front_port(mongo, i));
     (void)snprintf(url + used, HF_TEST_MONGO_URL_SIZE - used,
                    "/holdfast?%s%s%s%s",
                    mongo->alone ? "unsafe=1" : "replicaSet=",

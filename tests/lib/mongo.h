@@ -1,8 +1,8 @@
-/* mongo.h - real mongod servers of a test's own, on ports of their own: one, or
- * a replica set.
+/* mongo.h - real mongod servers for tests, on free ports: a standalone server
+ * or a replica set.
  *
- * The program is $MONGOD, or mongod on the PATH, or what scripts/deps keeps in
- * a cache. It dies with this process. */
+ * The program is $MONGOD, or mongod on the PATH, or the one that scripts/deps
+ * has cached. The servers die with this process. */
 #ifndef HF_TESTS_LIB_MONGO_H
 #define HF_TESTS_LIB_MONGO_H
 
@@ -16,59 +16,59 @@
 #define HF_TEST_MONGO_NONE "no mongod: not in $MONGOD, on the PATH or cached"
 
 struct hf_test_mongod {
-    pid_t pid; /* 0: it does not run */
+    pid_t pid; /* 0: it is not running */
     int port;
-    char clock[16];  /* as faketime has it, "+3600"; "": the true one */
-    char folder[64]; /* in that of the set */
+    char clock[16];  /* faketime offset, such as "+3600"; "": none */
+    char folder[64]; /* inside the directory of the set */
 };
 
 struct hf_test_mongo {
     unsigned count;
     bool alone; /* a standalone server */
-    bool auth;  /* wants a password: user "keeper", password "secret" */
+    bool auth;  /* requires a login: user "keeper", password "secret" */
     bool has_user;
-    bool
-        tls; /* speaks TLS, too; its certificate is the file cert in `folder` */
-    unsigned election_ms; /* a primary is missed after this; 0: a second */
-    bool impatient; /* members give up on one that hangs after 2 s, not 10 */
+    bool tls; /* accepts TLS too, with the certificate `folder`/cert */
+    unsigned election_ms; /* election timeout; 0: one second */
+    bool impatient; /* members drop one that hangs after 2 s instead of 10 s */
     struct hf_test_network *network; /* between the members; NULL: none */
     char folder[sizeof(HF_TEST_FOLDER)];
     struct hf_test_mongod members[HF_TEST_MONGO_MAX];
 };
 
-/* Whether there is a program to run; and a library to give it a clock. */
+/* Whether there is a mongod to run; whether libfaketime is there to change its
+ * clock. */
 bool hf_test_mongo_found(void);
 bool hf_test_mongo_has_clocks(void);
 
-/* Start a replica set of `count` members, and wait until it has a primary. What
- * else is in `mongo` is as the caller set it, or zero. */
+/* Start a replica set of `count` members, and wait until it has a primary. The
+ * caller has set the options in `mongo`; the other members are zero. */
 bool hf_test_mongo_start(struct hf_test_mongo *mongo, unsigned count);
 
-/* Kill them all and remove what they have written. */
+/* Kill all members and remove their data. */
 void hf_test_mongo_stop(struct hf_test_mongo *mongo);
 
-/* As a crash does; and start it again over what it has written, without
- * waiting. */
+/* Kill a member, like a crash; start it again with its data, without waiting
+ * until it is ready. */
 void hf_test_mongo_kill(struct hf_test_mongo *mongo, unsigned member);
 bool hf_test_mongo_again(struct hf_test_mongo *mongo, unsigned member);
 
-/* SIGSTOP, which holds from when this returns, or SIGCONT. */
+/* Send SIGSTOP or SIGCONT. A member has stopped when this returns. */
 void hf_test_mongo_signal(struct hf_test_mongo *mongo, unsigned member,
                           int number);
 
-/* The member that says it is primary, waiting for it up to a minute; -1: none
- * is. */
+/* The member that reports to be the primary. Waits for one for up to a minute;
+ * -1: there is none. */
 int hf_test_mongo_primary(struct hf_test_mongo *mongo);
 
-/* Send a command, as JSON, to one member, and return the reply as JSON, or
- * "(lost) ..." where there is none. It is in place until the next call. */
+/* Send a command, as JSON, to one member. Returns the reply as JSON, or "(lost)
+ * ..." if there is none. The text is valid until the next call. */
 const char *hf_test_mongo_say(struct hf_test_mongo *mongo, unsigned member,
                               const char *database, const char *json);
 
-/* Another member is primary after this; -1: none is. */
+/* Make the primary step down, and return the new primary; -1: there is none. */
 int hf_test_mongo_step_down(struct hf_test_mongo *mongo);
 
-/* The URL of all members, with `options` at its end: "&keep=1". */
+/* The URL of all members, followed by `options`, such as "&keep=1". */
 #define HF_TEST_MONGO_URL_SIZE 512
 void hf_test_mongo_url(const struct hf_test_mongo *mongo, char *url,
                        const char *options);

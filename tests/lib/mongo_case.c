@@ -114,7 +114,7 @@ void expect_refused(const char *url, enum hf_err wanted, const char *word)
     expect_err(hf_open(url, &opts, &client), wanted);
     assert_null(client);
     if (!strstr(error.text, word))
-        fail_msg("\"%s\" does not name '%s'", error.text, word);
+        fail_msg("\"%s\" does not contain '%s'", error.text, word);
     assert_null(strstr(error.text, "hush"));
     assert_null(strstr(error.text, "shout"));
 }

@@ -2,7 +2,8 @@
 
 #include "lib/runner.h"
 
-/* Servers that were just started, or just elected, on a busy machine. */
+/* On a busy machine, servers that were just started or elected need several
+ * attempts. */
 #define OPEN_TRIES 10
 
 void hf_test_mongo_need(struct hf_test_mongo *mongo, unsigned count)

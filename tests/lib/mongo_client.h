@@ -1,15 +1,15 @@
-/* mongo_client.h - clients over servers of the test's own. */
+/* mongo_client.h - opens clients of the test's servers. */
 #ifndef HF_TESTS_LIB_MONGO_CLIENT_H
 #define HF_TESTS_LIB_MONGO_CLIENT_H
 
 #include "lib/expect.h"
 #include "lib/mongo.h"
 
-/* Start a set, or skip the case where there is no mongod. */
+/* Start a set, or skip the case if there is no mongod. */
 void hf_test_mongo_need(struct hf_test_mongo *mongo, unsigned count);
 
-/* Open a client, tried again while no server can decide; the case fails where
- * that fails. */
+/* Open a client. Retries while no server can decide; the case fails on any
+ * other error. */
 struct hf_client *hf_test_mongo_open_url(const char *url);
 struct hf_client *hf_test_mongo_open(const struct hf_test_mongo *mongo,
                                      const char *options);

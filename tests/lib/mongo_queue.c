@@ -68,7 +68,7 @@ long count_commands(const char *name)
 
 /* ---- Processes ----------------------------------------------------------*/
 
-static void wait_for_ever(unsigned claims)
+static void wait_forever(unsigned claims)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LEASE_MS, HF_FOREVER, PATIENCE_MS);
@@ -99,7 +99,7 @@ struct waiting_process fork_waiters(unsigned claims)
     if (process.pid == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (read(ends[0], &byte, 1) == 1)
-            wait_for_ever(claims);
+            wait_forever(claims);
         _exit(1);
     }
     (void)close(ends[0]);

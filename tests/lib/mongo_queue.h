@@ -5,39 +5,42 @@
 
 #include "lib/mongo_case.h"
 
-#define HF_TEST_LEASE_MS 600000 /* of every claim here */
+#define HF_TEST_LEASE_MS 600000 /* lease of every claim in these helpers */
 
 struct queued {
     struct hf_lock *lock;
     struct hf_future *future;
 };
 
-/* A client with a thread of its own: its waiters act while the case looks on. */
+/* A client with a background thread, so that its waiters are served while the
+ * case does something else. */
 struct hf_client *open_driven(void);
 
 /* Hold "k", which must be free. */
 struct hf_lock *hold_key(struct hf_client *client);
 
-/* Wait for "k" without a limit, and be granted it. */
+/* Start to wait for "k" without a time limit; wait until the claim is
+ * granted. */
 void join_queue(struct hf_client *client, struct queued *queued,
                 const char *value);
 void await_grant(struct queued *queued);
 
-/* How many commands of this name the first member has begun to execute. */
+/* How many commands of this name the first member has started to execute. */
 long count_commands(const char *name);
 
-/* A process that joins the queue with some claims once it is told to. */
+/* A process that enters the queue with some claims when the case asks for
+ * it. */
 struct waiting_process {
     pid_t pid;
     int tell;
     unsigned claims;
 };
 
-/* To be called before this process has threads, because it forks. */
+/* Fork the process. Call it before this process has threads. */
 struct waiting_process fork_waiters(unsigned claims);
 
-/* The processes join the queue, which must be empty, in this order. Then they are
- * killed. */
+/* Let the processes enter the queue, which must be empty, in this order. Then
+ * kill them. */
 void die_in_queue(const struct waiting_process *processes, unsigned count);
 
 #endif

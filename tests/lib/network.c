@@ -17,38 +17,41 @@
 
 #include "lib/loopback.h"
 
-#define LINES_MAX 500
-#define LOOK_MS 5 /* how often its process looks what is wished for */
-#define NOBODY (-1)
+#define CONNECTIONS_MAX 500
+#define POLL_MS 5      /* poll interval for new requests */
+#define CLIENT (-1)    /* a sender that is no server */
+#define NO_SERVER (-1) /* no server is cut off */
 
 struct hf_test_network_map {
     atomic_int ports[HF_TEST_NETWORK_MAX];
     atomic_int pids[HF_TEST_NETWORK_MAX];
     atomic_int cut_server;
     atomic_bool cut_clients;
-    atomic_uint wishes, done; /* counted: done up to which wish */
+    atomic_uint requests; /* counted */
+    atomic_uint done;     /* requests that have taken effect */
 };
 
-/* One connection: who made it, to which server, and its two ends. */
-struct line {
+/* A forwarded connection: the server that made it, or CLIENT, the server that
+ * it leads to, and its two sockets. */
+struct connection {
     int from, to;
     int ends[2];
 };
 
-/* What the process has. */
+/* The state of the forwarding process. */
 struct exchange {
     struct hf_test_network_map *map;
     unsigned count;
     int listeners[HF_TEST_NETWORK_MAX];
     int fronts[HF_TEST_NETWORK_MAX];
-    struct line lines[LINES_MAX];
+    struct connection connections[CONNECTIONS_MAX];
     unsigned used;
 };
 
-/* ---- Who connects -------------------------------------------------------*/
+/* ---- Identifying the sender ---------------------------------------------*/
 
-/* The socket whose own port is `port` and that is connected to `front`, by its
- * number; 0: not found. */
+/* The inode of the socket that has the local port `port` and is connected to
+ * `front`; 0: not found. */
 static unsigned long find_socket(int port, int front)
 {
     FILE *table = fopen("/proc/net/tcp", "re");
@@ -94,59 +97,62 @@ static bool has_socket(pid_t pid, unsigned long number)
     return found;
 }
 
-static int who_connects(const struct exchange *x, int fd, int front)
+static int find_sender(const struct exchange *x, int fd, int front)
 {
     struct sockaddr_in from = {0};
     socklen_t size = sizeof(from);
     unsigned long number;
 
     if (getpeername(fd, (struct sockaddr *)&from, &size))
-        return NOBODY;
+        return CLIENT;
     number = find_socket(ntohs(from.sin_port), front);
     for (unsigned i = 0; number && i < x->count; i++)
         if (has_socket(atomic_load(&x->map->pids[i]), number))
             return (int)i;
-    return NOBODY;
+    return CLIENT;
 }
 
-/* ---- Carrying -----------------------------------------------------------*/
+/* ---- Forwarding ---------------------------------------------------------*/
 
-static bool is_cut(const struct exchange *x, const struct line *line)
+static bool is_cut(const struct exchange *x,
+                   const struct connection *connection)
 {
     int cut = atomic_load(&x->map->cut_server);
 
-    if (line->from == NOBODY)
+    if (connection->from == CLIENT)
         return atomic_load(&x->map->cut_clients);
-    return line->from != line->to && (line->from == cut || line->to == cut);
+    return connection->from != connection->to &&
+           (connection->from == cut || connection->to == cut);
 }
 
-static void drop(struct exchange *x, unsigned number)
+static void drop_connection(struct exchange *x, unsigned number)
 {
-    (void)close(x->lines[number].ends[0]);
-    (void)close(x->lines[number].ends[1]);
-    x->lines[number] = x->lines[--x->used];
+    (void)close(x->connections[number].ends[0]);
+    (void)close(x->connections[number].ends[1]);
+    x->connections[number] = x->connections[--x->used];
 }
 
-static void take_in(struct exchange *x, unsigned server)
+static void accept_connection(struct exchange *x, unsigned server)
 {
-    struct line line = {.to = (int)server};
+    struct connection connection = {.to = (int)server};
     int fd = accept(x->listeners[server], NULL, NULL);
 
     if (fd < 0)
         return;
-    line.from = who_connects(x, fd, x->fronts[server]);
-    line.ends[0] = fd;
-    line.ends[1] = x->used < LINES_MAX && !is_cut(x, &line)
-                       ? hf_test_connect(atomic_load(&x->map->ports[server]))
-                       : -1;
-    if (line.ends[1] < 0)
+    connection.from = find_sender(x, fd, x->fronts[server]);
+    connection.ends[0] = fd;
+    connection.ends[1] =
+        x->used < CONNECTIONS_MAX && !is_cut(x, &connection)
+            ? hf_test_connect(atomic_load(&x->map->ports[server]))
+            : -1;
+    if (connection.ends[1] < 0)
         (void)close(fd);
     else
-        x->lines[x->used++] = line;
+        x->connections[x->used++] = connection;
 }
 
-/* False: the connection is over. */
-static bool carry(int from, int to)
+/* Returns false if the connection is closed. */
+static bool forward_bytes(int from, int to)
 {
     char bytes[65536];
     ssize_t size = recv(from, bytes, sizeof(bytes), 0);
@@ -161,44 +167,44 @@ static bool carry(int from, int to)
     return size > 0;
 }
 
-/* From the last to the first: a line that is dropped is replaced by one that was
- * looked at already. */
-static void carry_all(struct exchange *x, const struct pollfd *fds)
+/* From the last to the first: a dropped connection is replaced by the last one,
+ * which has been served already. */
+static void forward_all(struct exchange *x, const struct pollfd *fds)
 {
     for (unsigned i = x->used; i-- > 0;) {
         const struct pollfd *pair = &fds[x->count + (size_t)2 * i];
-        const int *ends = x->lines[i].ends;
+        const int *ends = x->connections[i].ends;
 
-        if (is_cut(x, &x->lines[i]) ||
-            (pair[0].revents && !carry(ends[0], ends[1])) ||
-            (pair[1].revents && !carry(ends[1], ends[0])))
-            drop(x, i);
+        if (is_cut(x, &x->connections[i]) ||
+            (pair[0].revents && !forward_bytes(ends[0], ends[1])) ||
+            (pair[1].revents && !forward_bytes(ends[1], ends[0])))
+            drop_connection(x, i);
     }
 }
 
-static _Noreturn void be_the_network(struct exchange *x)
+static _Noreturn void network_main(struct exchange *x)
 {
-    static struct pollfd fds[HF_TEST_NETWORK_MAX + 2 * LINES_MAX];
+    static struct pollfd fds[HF_TEST_NETWORK_MAX + 2 * CONNECTIONS_MAX];
 
     for (;;) {
-        unsigned wishes = atomic_load(&x->map->wishes);
+        unsigned requests = atomic_load(&x->map->requests);
         unsigned used = 0;
 
         for (unsigned i = 0; i < x->count; i++)
             fds[used++] = (struct pollfd){x->listeners[i], POLLIN, 0};
         for (unsigned i = 0; i < 2 * x->used; i++)
             fds[used++] =
-                (struct pollfd){x->lines[i / 2].ends[i % 2], POLLIN, 0};
-        (void)poll(fds, used, LOOK_MS);
-        carry_all(x, fds);
-        atomic_store(&x->map->done, wishes);
+                (struct pollfd){x->connections[i / 2].ends[i % 2], POLLIN, 0};
+        (void)poll(fds, used, POLL_MS);
+        forward_all(x, fds);
+        atomic_store(&x->map->done, requests);
         for (unsigned i = 0; i < x->count; i++)
             if (fds[i].revents)
-                take_in(x, i);
+                accept_connection(x, i);
     }
 }
 
-/* ---- From outside -------------------------------------------------------*/
+/* ---- Control ------------------------------------------------------------*/
 
 bool hf_test_network_start(struct hf_test_network *network, unsigned count)
 {
@@ -209,7 +215,7 @@ bool hf_test_network_start(struct hf_test_network *network, unsigned count)
                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (x.map == MAP_FAILED)
         return false;
-    atomic_store(&x.map->cut_server, NOBODY);
+    atomic_store(&x.map->cut_server, NO_SERVER);
     for (unsigned i = 0; i < count; i++) {
         x.listeners[i] = hf_test_listen(&network->fronts[i]);
         x.fronts[i] = network->fronts[i];
@@ -219,7 +225,7 @@ bool hf_test_network_start(struct hf_test_network *network, unsigned count)
     network->pid = fork();
     if (network->pid == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        be_the_network(&x);
+        network_main(&x);
     }
     for (unsigned i = 0; i < count; i++)
         (void)close(x.listeners[i]);
@@ -245,9 +251,9 @@ void hf_test_network_set(struct hf_test_network *network, unsigned server,
 
 static void await_done(struct hf_test_network *network)
 {
-    unsigned wish = atomic_fetch_add(&network->map->wishes, 1) + 1;
+    unsigned request = atomic_fetch_add(&network->map->requests, 1) + 1;
 
-    while (atomic_load(&network->map->done) < wish)
+    while (atomic_load(&network->map->done) < request)
         (void)poll(NULL, 0, 1);
 }
 

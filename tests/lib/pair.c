@@ -18,14 +18,14 @@ void hf_pair_init(struct hf_pair *pair)
         .twin = hf_twin_new(),
         .seed = {"sixteen bytes!!"},
     };
-    hf_table_init(&pair->table, &pair->seed, on_event, &pair->told);
+    hf_table_init(&pair->table, &pair->seed, on_event, &pair->actual);
 }
 
 void hf_pair_fini(struct hf_pair *pair)
 {
     hf_table_fini(&pair->table);
     hf_twin_free(pair->twin);
-    hf_twin_events_fini(&pair->told);
+    hf_twin_events_fini(&pair->actual);
     hf_twin_events_fini(&pair->expected);
 }
 
@@ -36,14 +36,14 @@ const char *hf_pair_apply(struct hf_pair *pair,
     struct hf_result expected;
     const char *difference;
 
-    pair->told.count = 0;
+    pair->actual.count = 0;
     pair->expected.count = 0;
     if (hf_table_apply(&pair->table, command, result))
         return "out of memory";
     hf_twin_apply(pair->twin, command, &expected, &pair->expected);
     difference = hf_twin_compare_results(result, &expected);
     if (!difference)
-        difference = hf_twin_compare_events(&pair->told, &pair->expected);
+        difference = hf_twin_compare_events(&pair->actual, &pair->expected);
     return difference;
 }
 
@@ -59,13 +59,13 @@ const char *hf_pair_take_grants(struct hf_pair *pair, uint64_t session)
         return NULL;
     while (hf_table_take_grant(&pair->table, found, &grant)) {
         if (grant.token != grant.hold->token || grant.hold->unreported)
-            return "a grant that is told is not the holder's";
+            return "a reported grant is not that of the holder";
         if (!hf_twin_take_grant(pair->twin, session, &nonce, &token) ||
             token != grant.token || !hf_nonce_equal(&nonce, &grant.nonce))
-            return "another grant is told";
+            return "the table reports another grant than the twin";
     }
     if (hf_twin_take_grant(pair->twin, session, &nonce, &token))
-        return "a grant is not told";
+        return "the table does not report a grant";
     return NULL;
 }
 
@@ -84,7 +84,7 @@ const char *hf_pair_restore(struct hf_pair *pair)
     hf_snapshot_encode(&pair->table, &buf);
     hf_table_fini(&pair->table);
     pair->seed.bytes[0]++;
-    hf_table_init(&pair->table, &pair->seed, on_event, &pair->told);
+    hf_table_init(&pair->table, &pair->seed, on_event, &pair->actual);
     if (hf_snapshot_decode(&pair->table, buf.data, buf.size))
         difference = "a snapshot cannot be decoded";
     hf_snapshot_encode(&pair->table, &again);
@@ -96,7 +96,7 @@ const char *hf_pair_restore(struct hf_pair *pair)
     return difference ? difference : hf_pair_check(pair);
 }
 
-/* ---- Choosing -----------------------------------------------------------*/
+/* ---- Random commands ----------------------------------------------------*/
 
 static uint8_t draw(struct hf_reader *bytes, uint8_t bound)
 {
@@ -126,7 +126,7 @@ static uint32_t draw_lease(struct hf_reader *bytes)
     return leases[draw(bytes, 5)];
 }
 
-/* Mostly what fits the key, sometimes a little off. */
+/* Mostly the nonce and token of the holder, sometimes a little off. */
 static void draw_claim(const struct hf_table *table, struct hf_command *command,
                        struct hf_reader *bytes)
 {
@@ -149,8 +149,8 @@ static void draw_claim(const struct hf_table *table, struct hf_command *command,
         command->generation++;
 }
 
-/* The next sequence, with all before it settled or not; a repeat; a gap; the
- * edges of the window and of the numbers. */
+/* The next sequence, with all earlier ones settled or not; a repeat; a gap; the
+ * edges of the window and of the number range. */
 static void draw_sequence(const struct hf_session *session,
                           struct hf_command *command, struct hf_reader *bytes)
 {

@@ -1,7 +1,7 @@
-/* pair.h - a lock table and its twin, fed the same commands.
+/* pair.h - a lock table and its twin, which receive the same commands.
  *
- * Each function answers NULL, or a text that says where the two disagree or
- * what is wrong with the table. */
+ * Each function returns NULL, or a text that says how the two differ or what is
+ * wrong with the table. */
 #ifndef HF_TESTS_LIB_PAIR_H
 #define HF_TESTS_LIB_PAIR_H
 
@@ -11,9 +11,9 @@
 struct hf_pair {
     struct hf_table table;
     struct hf_twin *twin;
-    struct hf_twin_events told;     /* by the table, of one command */
-    struct hf_twin_events expected; /* by the twin */
-    struct hf_seed seed;            /* of the table: another one each time */
+    struct hf_twin_events actual;   /* events of the table, for one command */
+    struct hf_twin_events expected; /* events of the twin */
+    struct hf_seed seed; /* of the table; hf_pair_restore() changes it */
 };
 
 void hf_pair_init(struct hf_pair *pair);
@@ -27,16 +27,15 @@ const char *hf_pair_apply(struct hf_pair *pair,
 /* Take every unreported grant of `session` from both. */
 const char *hf_pair_take_grants(struct hf_pair *pair, uint64_t session);
 
-/* Compare the whole state, and check what is always true. */
+/* Compare the whole state, and check the invariants of the table. */
 const char *hf_pair_check(const struct hf_pair *pair);
 
-/* Encode the table, decode it with another seed, and go on with the copy,
+/* Encode the table, decode it with another seed, and continue with the copy,
  * which must encode to the same bytes. */
 const char *hf_pair_restore(struct hf_pair *pair);
 
-/* Let `bytes` choose what comes next: a command over few keys, nonces and
- * sessions, grants to take, or a restore. Bytes that have run out count as
- * zeros. */
+/* Make one step that `bytes` choose: a command over few keys, nonces and
+ * sessions, taking grants, or a restore. Missing bytes count as zeros. */
 const char *hf_pair_step(struct hf_pair *pair, struct hf_reader *bytes);
 
 #endif

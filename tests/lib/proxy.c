@@ -7,106 +7,107 @@
 
 #include "lib/loopback.h"
 
-static void end(int *fd)
+static void close_fd(int *fd)
 {
     if (*fd >= 0)
         (void)close(*fd);
     *fd = -1;
 }
 
-/* A test that has too many clients sees its last ones refused. */
-static void let_in(struct hf_test_proxy *proxy)
+/* Connections above the limit are refused. */
+static void accept_connection(struct hf_test_proxy *proxy)
 {
     struct hf_test_proxy_pair *pair = &proxy->pairs[proxy->count];
     int client = accept4(proxy->listener, NULL, NULL, SOCK_CLOEXEC);
 
     if (proxy->count == HF_TEST_PROXY_PAIRS) {
-        end(&client);
+        close_fd(&client);
         return;
     }
     *pair = (struct hf_test_proxy_pair){
         .client = client,
         .server = hf_test_connect(proxy->server_port),
-        .brief = proxy->brief > 0,
+        .closes_early = proxy->close_early > 0,
     };
-    proxy->brief -= pair->brief;
+    proxy->close_early -= pair->closes_early;
     proxy->count++;
     if (pair->server < 0)
-        end(&pair->client);
+        close_fd(&pair->client);
 }
 
-static void say(int fd, const char *bytes, size_t size)
+static void send_all(int fd, const char *bytes, size_t size)
 {
     while (size > 0) {
-        ssize_t said = send(fd, bytes, size, MSG_NOSIGNAL);
+        ssize_t sent = send(fd, bytes, size, MSG_NOSIGNAL);
 
-        if (said <= 0)
-            return; /* the end is read where it is listened for */
-        bytes += said;
-        size -= (size_t)said;
+        if (sent <= 0)
+            return; /* recv() reports the end of the connection */
+        bytes += sent;
+        size -= (size_t)sent;
     }
 }
 
-static void hear_client(struct hf_test_proxy_pair *pair)
+static void read_client(struct hf_test_proxy_pair *pair)
 {
     char bytes[HF_TEST_PROXY_BYTES];
-    size_t room = pair->keeps ? sizeof(bytes) - pair->kept_size : sizeof(bytes);
+    size_t room =
+        pair->holds_back ? sizeof(bytes) - pair->kept_size : sizeof(bytes);
     ssize_t size = recv(pair->client, bytes, room, 0);
 
     if (size <= 0) {
-        end(&pair->client);
-        if (!pair->keeps)
-            end(&pair->server);
-    } else if (pair->keeps) {
+        close_fd(&pair->client);
+        if (!pair->holds_back)
+            close_fd(&pair->server);
+    } else if (pair->holds_back) {
         memcpy(pair->kept + pair->kept_size, bytes, (size_t)size);
         pair->kept_size += (size_t)size;
     } else {
-        say(pair->server, bytes, (size_t)size);
+        send_all(pair->server, bytes, (size_t)size);
     }
 }
 
-/* How much of what the server says there is up to its first number, and with
- * it; 0 where there is none. */
-static size_t up_to_number(const char *bytes, size_t size)
+/* The size of the reply up to the end of its first integer; 0: there is
+ * none. */
+static size_t find_integer_end(const char *bytes, size_t size)
 {
     const char *number = memmem(bytes, size, "\r\n:", 3);
-    const char *end_of_it = NULL;
+    const char *line_end = NULL;
 
     if (number)
-        end_of_it =
+        line_end =
             memmem(number + 3, size - (size_t)(number + 3 - bytes), "\r\n", 2);
-    return end_of_it ? (size_t)(end_of_it + 2 - bytes) : 0;
+    return line_end ? (size_t)(line_end + 2 - bytes) : 0;
 }
 
-static void hear_server(struct hf_test_proxy_pair *pair)
+static void read_server(struct hf_test_proxy_pair *pair)
 {
     char bytes[HF_TEST_PROXY_BYTES];
     ssize_t size = recv(pair->server, bytes, sizeof(bytes), 0);
-    size_t enough = 0;
+    size_t reply_end = 0;
 
-    if (size <= 0 || pair->deaf) {
-        end(&pair->client);
-        end(&pair->server);
+    if (size <= 0 || pair->drops_reply) {
+        close_fd(&pair->client);
+        close_fd(&pair->server);
         return;
     }
     pair->answered = true;
-    if (pair->brief)
-        enough = up_to_number(bytes, (size_t)size);
+    if (pair->closes_early)
+        reply_end = find_integer_end(bytes, (size_t)size);
     if (pair->client >= 0)
-        say(pair->client, bytes, enough ? enough : (size_t)size);
-    if (enough) {
-        end(&pair->client);
-        end(&pair->server);
+        send_all(pair->client, bytes, reply_end ? reply_end : (size_t)size);
+    if (reply_end) {
+        close_fd(&pair->client);
+        close_fd(&pair->server);
     }
 }
 
-static void *run(void *arg)
+static void *proxy_main(void *arg)
 {
     struct hf_test_proxy *proxy = arg;
 
     for (;;) {
         struct pollfd fds[1 + 2 * HF_TEST_PROXY_PAIRS];
-        int count = proxy->count; /* by this thread alone */
+        int count = proxy->count; /* only this thread changes it */
         nfds_t fd_count = 1 + 2 * (nfds_t)count;
 
         fds[0] = (struct pollfd){.fd = proxy->listener, .events = POLLIN};
@@ -122,12 +123,12 @@ static void *run(void *arg)
         (void)pthread_mutex_lock(&proxy->mutex);
         for (int i = 0; i < count; i++) {
             if (fds[1 + 2 * i].revents && proxy->pairs[i].client >= 0)
-                hear_client(&proxy->pairs[i]);
+                read_client(&proxy->pairs[i]);
             if (fds[2 + 2 * i].revents && proxy->pairs[i].server >= 0)
-                hear_server(&proxy->pairs[i]);
+                read_server(&proxy->pairs[i]);
         }
         if (fds[0].revents)
-            let_in(proxy);
+            accept_connection(proxy);
         (void)pthread_cond_broadcast(&proxy->changed);
         (void)pthread_mutex_unlock(&proxy->mutex);
     }
@@ -143,14 +144,14 @@ bool hf_test_proxy_start(struct hf_test_proxy *proxy, int server_port)
     };
     proxy->listener = hf_test_listen(&proxy->port);
     return proxy->listener >= 0 &&
-           !pthread_create(&proxy->thread, NULL, run, proxy);
+           !pthread_create(&proxy->thread, NULL, proxy_main, proxy);
 }
 
 void hf_test_proxy_keep(struct hf_test_proxy *proxy)
 {
     (void)pthread_mutex_lock(&proxy->mutex);
     for (int i = 0; i < proxy->count; i++)
-        proxy->pairs[i].keeps = true;
+        proxy->pairs[i].holds_back = true;
     (void)pthread_mutex_unlock(&proxy->mutex);
 }
 
@@ -158,7 +159,7 @@ void hf_test_proxy_deafen(struct hf_test_proxy *proxy)
 {
     (void)pthread_mutex_lock(&proxy->mutex);
     for (int i = 0; i < proxy->count; i++)
-        proxy->pairs[i].deaf = true;
+        proxy->pairs[i].drops_reply = true;
     (void)pthread_mutex_unlock(&proxy->mutex);
 }
 
@@ -173,14 +174,15 @@ static struct hf_test_proxy_pair *await_kept(struct hf_test_proxy *proxy)
     }
 }
 
-void hf_test_proxy_lose(struct hf_test_proxy *proxy, int brief)
+void hf_test_proxy_lose(struct hf_test_proxy *proxy, int close_early)
 {
     struct hf_test_proxy_pair *pair;
 
     (void)pthread_mutex_lock(&proxy->mutex);
-    proxy->brief = brief;
+    proxy->close_early = close_early;
     pair = await_kept(proxy);
-    (void)shutdown(pair->client, SHUT_RDWR); /* the thread reads that */
+    (void)shutdown(pair->client,
+                   SHUT_RDWR); /* the thread sees the end of the connection */
     (void)pthread_mutex_unlock(&proxy->mutex);
 }
 
@@ -193,7 +195,7 @@ bool hf_test_proxy_say(struct hf_test_proxy *proxy)
     pair = await_kept(proxy);
     pair->answered = false;
     if (pair->server >= 0)
-        say(pair->server, pair->kept, pair->kept_size);
+        send_all(pair->server, pair->kept, pair->kept_size);
     while (pair->server >= 0 && !pair->answered)
         (void)pthread_cond_wait(&proxy->changed, &proxy->mutex);
     answered = pair->answered;

@@ -1,8 +1,8 @@
-/* proxy.h - a proxy between a test's clients and its server, which can keep
- * what a client has said, lose the client, and say it later: what a network
- * can do, and a server that is stopped cannot.
+/* proxy.h - a proxy between a test's clients and its server, which can hold
+ * back what a client sends, drop the client, and deliver the bytes later. A
+ * network can do that; stopping a server cannot reproduce it.
  *
- * It runs in a thread of its own, and ends with the process. */
+ * The proxy runs in its own thread, until the process ends. */
 #ifndef HF_TESTS_LIB_PROXY_H
 #define HF_TESTS_LIB_PROXY_H
 
@@ -13,45 +13,46 @@
 #define HF_TEST_PROXY_PAIRS 16
 #define HF_TEST_PROXY_BYTES 16384
 
-/* A client's connection, and the one to the server that was made for it; -1
- * where it has ended. */
+/* A client's connection, and the connection to the server that belongs to it. A
+ * descriptor is -1 once it is closed. */
 struct hf_test_proxy_pair {
     int client, server;
-    bool keeps;    /* what the client says is kept */
-    bool brief;    /* it ends when a number has been answered */
-    bool deaf;     /* it ends when anything has been answered, unheard */
-    bool answered; /* since what was kept was said */
+    bool holds_back;   /* bytes from the client are held back */
+    bool closes_early; /* after the first reply with an integer */
+    bool drops_reply;  /* drop the next reply and close it */
+    bool answered; /* the server has replied since the bytes were delivered */
     char kept[HF_TEST_PROXY_BYTES];
     size_t kept_size;
 };
 
 struct hf_test_proxy {
-    int port; /* for clients */
+    int port; /* the port that clients connect to */
     int listener, server_port;
     pthread_t thread;
-    pthread_mutex_t mutex; /* over all that follows */
+    pthread_mutex_t mutex; /* protects the members below */
     pthread_cond_t changed;
     struct hf_test_proxy_pair pairs[HF_TEST_PROXY_PAIRS];
     int count;
-    int brief; /* so many of those who come next are to be brief */
+    int close_early; /* how many of the next connections */
 };
 
 bool hf_test_proxy_start(struct hf_test_proxy *proxy, int server_port);
 
-/* Keep what is said from now on by the clients that are connected now. */
+/* From now on, hold back what the connected clients send. */
 void hf_test_proxy_keep(struct hf_test_proxy *proxy);
 
-/* Wait until something is kept, then lose the client that said it; the server
- * does not hear of that. The next `brief` connections are lost as soon as the
- * server has answered one of their commands with a number. */
-void hf_test_proxy_lose(struct hf_test_proxy *proxy, int brief);
+/* Wait until bytes are held back, then drop the client that sent them, without
+ * closing the connection to the server. The next `close_early` connections are
+ * dropped as soon as the server has replied to one of their commands with an
+ * integer. */
+void hf_test_proxy_lose(struct hf_test_proxy *proxy, int close_early);
 
-/* The clients that are connected now hear no more answers: the next one is
- * dropped, and the connection is lost with it. */
+/* The connected clients receive no more replies: the next reply is dropped, and
+ * its connection with it. */
 void hf_test_proxy_deafen(struct hf_test_proxy *proxy);
 
-/* Say to the server what was kept. Whether it answers; if not, it has ended
- * that connection. */
+/* Deliver the held back bytes to the server. Returns whether the server
+ * replies; if not, it has closed that connection. */
 bool hf_test_proxy_say(struct hf_test_proxy *proxy);
 
 #endif

@@ -11,21 +11,22 @@
 #define BUCKETS 4096
 #define NS_IN_MS 1000000u
 
-/* Of this process: calls under way by their futures, claims by their handles.
- * The mutex is for these, and for what a call becomes after its beginning. */
+/* Calls of this process: pending ones by their futures, claims by their
+ * handles. The mutex protects the table, and changes to a call after its
+ * start. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct recorded_call *buckets[BUCKETS];
 
-/* In a forked child: what is under way is the parent's. */
-static void begin_anew(void)
+/* In a forked child: pending calls belong to the parent. */
+static void reset_after_fork(void)
 {
     memset(buckets, 0, sizeof(buckets));
     mutex = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
-static void see_forks(void)
+static void install_fork_handler(void)
 {
-    if (pthread_atfork(NULL, NULL, begin_anew))
+    if (pthread_atfork(NULL, NULL, reset_after_fork))
         abort();
 }
 
@@ -33,7 +34,7 @@ void recorded_init(bool fifo)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    (void)pthread_once(&once, see_forks);
+    (void)pthread_once(&once, install_fork_handler);
     recording_init(fifo);
     memset(buckets, 0, sizeof(buckets));
 }
@@ -48,8 +49,9 @@ static uint64_t deadline_ns(const struct hf_lock *lock)
     return recording_instant(hf_lock_deadline(lock));
 }
 
-static struct recorded_call *begin(enum hf_op_kind kind,
-                                   struct hf_client *client, struct hf_key key)
+static struct recorded_call *begin_call(enum hf_op_kind kind,
+                                        struct hf_client *client,
+                                        struct hf_key key)
 {
     struct recorded_call *call = NULL;
 
@@ -67,7 +69,7 @@ static struct recorded_call **bucket_of(const void *pointer)
     return &buckets[(uintptr_t)pointer / 16 % BUCKETS];
 }
 
-static struct recorded_call *find(const void *pointer)
+static struct recorded_call *find_call(const void *pointer)
 {
     struct recorded_call *call = *bucket_of(pointer);
 
@@ -76,7 +78,7 @@ static struct recorded_call *find(const void *pointer)
     return call;
 }
 
-static void forget(struct recorded_call *call)
+static void forget_call(struct recorded_call *call)
 {
     struct recorded_call **at = NULL;
 
@@ -88,12 +90,12 @@ static void forget(struct recorded_call *call)
     call->known_by = NULL;
 }
 
-/* Of two that are known by one pointer, the newer is found. */
-static void know_by(struct recorded_call *call, const void *pointer)
+/* If two calls have the same pointer, find_call() returns the newer one. */
+static void remember_call(struct recorded_call *call, const void *pointer)
 {
     struct recorded_call **bucket = bucket_of(pointer);
 
-    forget(call);
+    forget_call(call);
     call->known_by = pointer;
     call->next_near = *bucket;
     *bucket = call;
@@ -101,15 +103,15 @@ static void know_by(struct recorded_call *call, const void *pointer)
 
 /* ---- Answers ------------------------------------------------------------*/
 
-static void learn_grant(struct recorded_call *call)
+static void copy_grant(struct recorded_call *call)
 {
     call->token = hf_lock_token(call->lock);
     hf_lock_nonce(call->lock, call->nonce);
 }
 
-/* What was given up can have been done: a claim that stood in line can have been
- * granted at the last moment, and have held the key until its withdrawal gave
- * it back. */
+/* A call that was given up may have been executed: a waiting claim may have
+ * been granted at the last moment, and have held the key until it was
+ * withdrawn. */
 static enum hf_err in_doubt_if_given_up(enum hf_err err)
 {
     bool given_up =
@@ -118,19 +120,19 @@ static enum hf_err in_doubt_if_given_up(enum hf_err err)
     return given_up ? HF_EINDOUBT : err;
 }
 
-static void granted(struct recorded_call *call)
+static void record_grant(struct recorded_call *call)
 {
     if (call->out)
         call->lock = *call->out;
-    learn_grant(call);
+    copy_grant(call);
     call->deadline = deadline_ns(call->lock);
     call->held = true;
-    know_by(call, call->lock);
+    remember_call(call, call->lock);
 }
 
-/* A handle whose validity is over is lost, whatever the server knows: that
- * answer tells nothing about the key. */
-static enum hf_err as_seen_by_the_server(enum hf_err err, uint64_t deadline)
+/* A handle is lost when its validity ends, whatever the server knows. So this
+ * result says nothing about the key. */
+static enum hf_err in_doubt_if_expired(enum hf_err err, uint64_t deadline)
 {
     return err == HF_EEXPIRED && recording_now() >= deadline ? HF_EINDOUBT
                                                              : err;
@@ -140,23 +142,23 @@ static void write_answer(struct recorded_call *call, enum hf_err err)
 {
     call->err = in_doubt_if_given_up(err);
     if (call->kind == HF_OP_RENEW || call->kind == HF_OP_UPDATE)
-        call->err = as_seen_by_the_server(call->err, call->deadline);
+        call->err = in_doubt_if_expired(call->err, call->deadline);
     if (call->kind == HF_OP_LOCK && !err)
-        granted(call);
+        record_grant(call);
     if (call->kind == HF_OP_RENEW && !err)
         call->deadline = deadline_ns(call->lock);
     if (call->kind == HF_OP_UNLOCK && !err && !call->token)
-        learn_grant(call); /* its claim was under way */
+        copy_grant(call); /* its claim was pending when the call started */
     call->answer = recording_now();
     atomic_store(&call->answered, true);
 }
 
-/* Once: a callback and who waits for the future may both come here. */
-static enum hf_err end(struct recorded_call *call, enum hf_err err)
+/* Only once: both a callback and hf_future_wait() may get here. */
+static enum hf_err end_call(struct recorded_call *call, enum hf_err err)
 {
     pthread_mutex_lock(&mutex);
     if (!call->answered) {
-        forget(call);
+        forget_call(call);
         write_answer(call, err);
     }
     pthread_mutex_unlock(&mutex);
@@ -167,47 +169,48 @@ static void on_done(enum hf_err err, void *arg)
 {
     struct recorded_call *call = arg;
 
-    end(call, err);
+    end_call(call, err);
     call->done(err, call->done_arg);
 }
 
-/* Where the user wants no callback, there is none. */
-static hf_done_fn *listen_for_end(struct recorded_call *call, hf_done_fn *done,
-                                  void *arg)
+/* Without a callback of the user, none is set. */
+static hf_done_fn *wrap_done(struct recorded_call *call, hf_done_fn *done,
+                             void *arg)
 {
     call->done = done;
     call->done_arg = arg;
     return done ? on_done : NULL;
 }
 
-/* To be found by its future, or by its handle, unless it is answered already. */
-static void under_way(struct recorded_call *call, const void *known_by)
+/* Make a call findable by its future or its handle, unless it has its result
+ * already. */
+static void add_pending(struct recorded_call *call, const void *known_by)
 {
     pthread_mutex_lock(&mutex);
     if (!call->answered)
-        know_by(call, known_by);
+        remember_call(call, known_by);
     pthread_mutex_unlock(&mutex);
 }
 
-static enum hf_err started(struct recorded_call *call, enum hf_err err,
-                           struct hf_future **future)
+static enum hf_err record_start(struct recorded_call *call, enum hf_err err,
+                                struct hf_future **future)
 {
     if (err)
-        return end(call, err);
+        return end_call(call, err);
     if (future)
-        under_way(call, *future);
+        add_pending(call, *future);
     return HF_OK;
 }
 
-/* Who is known by `pointer`, if anybody is, was answered. */
+/* End the call that is known by `pointer`, if there is one. */
 static enum hf_err end_known(const void *pointer, enum hf_err err)
 {
     struct recorded_call *call = NULL;
 
     pthread_mutex_lock(&mutex);
-    call = find(pointer);
+    call = find_call(pointer);
     pthread_mutex_unlock(&mutex);
-    return call ? end(call, err) : err;
+    return call ? end_call(call, err) : err;
 }
 
 enum hf_err recorded_future_wait(struct hf_future *future, uint32_t wait_ms,
@@ -220,7 +223,7 @@ enum hf_err recorded_future_wait(struct hf_future *future, uint32_t wait_ms,
     return waited;
 }
 
-/* ---- Taking -------------------------------------------------------------*/
+/* ---- Acquiring ----------------------------------------------------------*/
 
 static void on_event(struct hf_lock *lock, enum hf_lock_event event, void *arg)
 {
@@ -235,20 +238,21 @@ static void on_event(struct hf_lock *lock, enum hf_lock_event event, void *arg)
     call->on_event(lock, event, call->event_arg);
 }
 
-/* The user's options; where it listens, so do we. Where it does not, neither:
- * a client that has events to tell may need a thread. */
-static const struct hf_lock_opts *listening(struct recorded_call *call,
-                                            const struct hf_lock_opts *opts,
-                                            struct hf_lock_opts *heard)
+/* The user's options, with the event callback wrapped. If the user has no
+ * callback, none is added, because a client with events to report may need a
+ * thread. */
+static const struct hf_lock_opts *wrap_events(struct recorded_call *call,
+                                              const struct hf_lock_opts *opts,
+                                              struct hf_lock_opts *wrapped)
 {
     if (!opts || !opts->on_event)
         return opts;
     call->on_event = opts->on_event;
     call->event_arg = opts->arg;
-    *heard = *opts;
-    heard->on_event = on_event;
-    heard->arg = call;
-    return heard;
+    *wrapped = *opts;
+    wrapped->on_event = on_event;
+    wrapped->arg = call;
+    return wrapped;
 }
 
 static struct recorded_call *begin_lock(struct hf_client *client,
@@ -256,7 +260,7 @@ static struct recorded_call *begin_lock(struct hf_client *client,
                                         const struct hf_lock_opts *opts,
                                         struct hf_lock **lock)
 {
-    struct recorded_call *call = begin(HF_OP_LOCK, client, key);
+    struct recorded_call *call = begin_call(HF_OP_LOCK, client, key);
     struct hf_lock_opts defaults;
 
     hf_lock_opts_init(&defaults);
@@ -272,10 +276,10 @@ enum hf_err recorded_lock(struct hf_client *client, struct hf_key key,
                           struct hf_lock **lock)
 {
     struct recorded_call *call = begin_lock(client, key, opts, lock);
-    struct hf_lock_opts heard;
+    struct hf_lock_opts wrapped;
 
-    return end(call,
-               hf_acquire(client, key, listening(call, opts, &heard), lock));
+    return end_call(
+        call, hf_acquire(client, key, wrap_events(call, opts, &wrapped), lock));
 }
 
 enum hf_err recorded_lock_start(struct hf_client *client, struct hf_key key,
@@ -284,55 +288,57 @@ enum hf_err recorded_lock_start(struct hf_client *client, struct hf_key key,
                                 void *arg, struct hf_future **future)
 {
     struct recorded_call *call = begin_lock(client, key, opts, lock);
-    struct hf_lock_opts heard;
+    struct hf_lock_opts wrapped;
     enum hf_err err =
-        hf_acquire_start(client, key, listening(call, opts, &heard), lock,
-                         listen_for_end(call, done, arg), call, future);
+        hf_acquire_start(client, key, wrap_events(call, opts, &wrapped), lock,
+                         wrap_done(call, done, arg), call, future);
 
-    return started(call, err, future);
+    return record_start(call, err, future);
 }
 
 enum hf_err recorded_lock_new(struct hf_client *client, struct hf_key key,
                               const struct hf_lock_opts *opts,
                               struct hf_lock **lock)
 {
-    struct hf_lock_opts heard;
+    struct hf_lock_opts wrapped;
     struct recorded_call *call = NULL;
     enum hf_err err = HF_OK;
 
-    hf_lock_opts_init(&heard);
-    if (opts ? opts->idle : heard.idle)
+    hf_lock_opts_init(&wrapped);
+    if (opts ? opts->idle : wrapped.idle)
         return hf_lock_new(client, key, opts, lock);
     call = begin_lock(client, key, opts, NULL);
-    err = hf_lock_new(client, key, listening(call, opts, &heard), lock);
+    err = hf_lock_new(client, key, wrap_events(call, opts, &wrapped), lock);
     if (err)
-        return end(call, err);
+        return end_call(call, err);
     call->lock = *lock;
     hf_lock_nonce(*lock, call->nonce);
-    under_way(call, *lock);
+    add_pending(call, *lock);
     return HF_OK;
 }
 
-/* The case holds nothing by `lock` any more; a claim under way stays. */
-static void no_longer_held(const struct hf_lock *lock)
+/* The case no longer holds `lock`; a pending claim stays. */
+static void forget_hold(const struct hf_lock *lock)
 {
     struct recorded_call *claim = NULL;
 
     pthread_mutex_lock(&mutex);
-    claim = find(lock);
+    claim = find_call(lock);
     if (claim && claim->held)
-        forget(claim);
+        forget_call(claim);
     pthread_mutex_unlock(&mutex);
 }
 
-/* Without a lease: the handle's ttl is not known here, its deadline will be. */
+/* Leave the lease empty: the handle's ttl is not known here, but its deadline
+ * will be. */
 static struct recorded_call *begin_claim(struct hf_client *client,
                                          struct hf_lock *lock)
 {
-    struct recorded_call *call = begin(HF_OP_LOCK, client, hf_lock_key(lock));
+    struct recorded_call *call =
+        begin_call(HF_OP_LOCK, client, hf_lock_key(lock));
 
     call->lock = lock;
-    no_longer_held(lock);
+    forget_hold(lock);
     return call;
 }
 
@@ -340,7 +346,7 @@ enum hf_err recorded_claim(struct hf_client *client, struct hf_lock *lock)
 {
     struct recorded_call *call = begin_claim(client, lock);
 
-    return end(call, hf_lock_acquire(lock));
+    return end_call(call, hf_lock_acquire(lock));
 }
 
 enum hf_err recorded_claim_start(struct hf_client *client, struct hf_lock *lock,
@@ -348,12 +354,12 @@ enum hf_err recorded_claim_start(struct hf_client *client, struct hf_lock *lock,
                                  struct hf_future **future)
 {
     struct recorded_call *call = begin_claim(client, lock);
-    enum hf_err err = hf_lock_acquire_start(
-        lock, listen_for_end(call, done, arg), call, future);
+    enum hf_err err =
+        hf_lock_acquire_start(lock, wrap_done(call, done, arg), call, future);
 
     if (!err && !future)
-        under_way(call, lock);
-    return started(call, err, future);
+        add_pending(call, lock);
+    return record_start(call, err, future);
 }
 
 enum hf_err recorded_claim_wait(struct hf_lock *lock)
@@ -366,56 +372,56 @@ void recorded_queued(const struct hf_lock *lock)
     struct recorded_call *call;
 
     pthread_mutex_lock(&mutex);
-    call = find(lock);
+    call = find_call(lock);
     if (call && !call->answered)
         call->queued = recording_now();
     pthread_mutex_unlock(&mutex);
 }
 
-enum hf_err recorded_lock_in_line(struct hf_client *client, struct hf_key key,
-                                  const struct hf_lock_opts *opts,
-                                  struct hf_lock **lock)
+enum hf_err recorded_lock_fifo(struct hf_client *client, struct hf_key key,
+                               const struct hf_lock_opts *opts,
+                               struct hf_lock **lock)
 {
     struct hf_lock_opts idle = *opts;
-    struct hf_lock *made;
+    struct hf_lock *handle;
     enum hf_err err;
 
     idle.idle = true;
-    err = hf_lock_new(client, key, &idle, &made);
+    err = hf_lock_new(client, key, &idle, &handle);
     if (err)
         return err;
-    err = recorded_claim_start(client, made, NULL, NULL, NULL);
-    if (!err && hf_lock_position(made) > 0)
-        recorded_queued(made);
+    err = recorded_claim_start(client, handle, NULL, NULL, NULL);
+    if (!err && hf_lock_position(handle) > 0)
+        recorded_queued(handle);
     if (!err)
-        err = recorded_claim_wait(made);
+        err = recorded_claim_wait(handle);
     if (err)
-        hf_lock_free(made);
+        hf_lock_free(handle);
     else
-        *lock = made;
+        *lock = handle;
     return err;
 }
 
 /* ---- On a handle --------------------------------------------------------*/
 
-static struct recorded_call *begin_on(enum hf_op_kind kind,
-                                      struct hf_client *client,
-                                      struct hf_lock *lock)
+static struct recorded_call *begin_on_lock(enum hf_op_kind kind,
+                                           struct hf_client *client,
+                                           struct hf_lock *lock)
 {
-    struct recorded_call *call = begin(kind, client, hf_lock_key(lock));
+    struct recorded_call *call = begin_call(kind, client, hf_lock_key(lock));
 
     call->lock = lock;
     call->deadline = deadline_ns(lock);
-    learn_grant(call);
+    copy_grant(call);
     return call;
 }
 
 static struct recorded_call *begin_unlock(struct hf_client *client,
                                           struct hf_lock *lock)
 {
-    struct recorded_call *call = begin_on(HF_OP_UNLOCK, client, lock);
+    struct recorded_call *call = begin_on_lock(HF_OP_UNLOCK, client, lock);
 
-    no_longer_held(lock);
+    forget_hold(lock);
     return call;
 }
 
@@ -423,7 +429,7 @@ enum hf_err recorded_unlock(struct hf_client *client, struct hf_lock *lock)
 {
     struct recorded_call *call = begin_unlock(client, lock);
 
-    return end(call, hf_release(lock));
+    return end_call(call, hf_release(lock));
 }
 
 enum hf_err recorded_unlock_start(struct hf_client *client,
@@ -432,37 +438,37 @@ enum hf_err recorded_unlock_start(struct hf_client *client,
 {
     struct recorded_call *call = begin_unlock(client, lock);
     enum hf_err err =
-        hf_release_start(lock, listen_for_end(call, done, arg), call, future);
+        hf_release_start(lock, wrap_done(call, done, arg), call, future);
 
-    return started(call, err, future);
+    return record_start(call, err, future);
 }
 
 enum hf_err recorded_renew(struct hf_client *client, struct hf_lock *lock,
                            uint32_t ttl_ms)
 {
-    struct recorded_call *call = begin_on(HF_OP_RENEW, client, lock);
+    struct recorded_call *call = begin_on_lock(HF_OP_RENEW, client, lock);
 
-    return end(call, hf_renew(lock, ttl_ms));
+    return end_call(call, hf_renew(lock, ttl_ms));
 }
 
 enum hf_err recorded_renew_start(struct hf_client *client, struct hf_lock *lock,
                                  uint32_t ttl_ms, hf_done_fn *done, void *arg,
                                  struct hf_future **future)
 {
-    struct recorded_call *call = begin_on(HF_OP_RENEW, client, lock);
-    enum hf_err err = hf_renew_start(
-        lock, ttl_ms, listen_for_end(call, done, arg), call, future);
+    struct recorded_call *call = begin_on_lock(HF_OP_RENEW, client, lock);
+    enum hf_err err =
+        hf_renew_start(lock, ttl_ms, wrap_done(call, done, arg), call, future);
 
-    return started(call, err, future);
+    return record_start(call, err, future);
 }
 
 enum hf_err recorded_update(struct hf_client *client, struct hf_lock *lock,
                             const struct hf_bytes *expected,
                             struct hf_bytes value)
 {
-    struct recorded_call *call = begin_on(HF_OP_UPDATE, client, lock);
+    struct recorded_call *call = begin_on_lock(HF_OP_UPDATE, client, lock);
 
-    return end(call, hf_update(lock, expected, value));
+    return end_call(call, hf_update(lock, expected, value));
 }
 
 enum hf_err recorded_update_start(struct hf_client *client,
@@ -471,40 +477,41 @@ enum hf_err recorded_update_start(struct hf_client *client,
                                   struct hf_bytes value, hf_done_fn *done,
                                   void *arg, struct hf_future **future)
 {
-    struct recorded_call *call = begin_on(HF_OP_UPDATE, client, lock);
-    enum hf_err err = hf_update_start(
-        lock, expected, value, listen_for_end(call, done, arg), call, future);
+    struct recorded_call *call = begin_on_lock(HF_OP_UPDATE, client, lock);
+    enum hf_err err = hf_update_start(lock, expected, value,
+                                      wrap_done(call, done, arg), call, future);
 
-    return started(call, err, future);
+    return record_start(call, err, future);
 }
 
 bool recorded_valid(struct hf_client *client, struct hf_lock *lock)
 {
-    struct recorded_call *call = begin_on(HF_OP_RENEW, client, lock);
+    struct recorded_call *call = begin_on_lock(HF_OP_RENEW, client, lock);
     bool valid = hf_lock_valid_for(lock, 0);
 
-    /* Not valid is not an answer of the server's. */
-    end(call, valid ? HF_OK : HF_EINDOUBT);
+    /* An invalid lock is not a reply of the server. */
+    end_call(call, valid ? HF_OK : HF_EINDOUBT);
     return valid;
 }
 
 /* ---- A function under a lock --------------------------------------------*/
 
-struct errand {
-    struct recorded_call *claim, *release; /* release is NULL until it ran */
+struct locked_run {
+    struct recorded_call *claim,
+        *release; /* release is NULL until the function has run */
     hf_run_fn *run;
     void *arg;
 };
 
-static int run_errand(struct hf_lock *lock, void *arg)
+static int on_locked_run(struct hf_lock *lock, void *arg)
 {
-    struct errand *errand = arg;
+    struct locked_run *locked_run = arg;
     int result = 0;
 
-    errand->claim->lock = lock;
-    end(errand->claim, HF_OK);
-    result = errand->run(lock, errand->arg);
-    errand->release = begin_unlock(errand->claim->client, lock);
+    locked_run->claim->lock = lock;
+    end_call(locked_run->claim, HF_OK);
+    result = locked_run->run(lock, locked_run->arg);
+    locked_run->release = begin_unlock(locked_run->claim->client, lock);
     return result;
 }
 
@@ -512,20 +519,21 @@ enum hf_err recorded_run(struct hf_client *client, struct hf_key key,
                          const struct hf_lock_opts *opts, hf_run_fn *run,
                          void *arg, int *result)
 {
-    struct errand errand = {
+    struct locked_run locked_run = {
         .claim = begin_lock(client, key, opts, NULL),
         .run = run,
         .arg = arg,
     };
-    struct hf_lock_opts heard;
-    enum hf_err err = hf_run(client, key, listening(errand.claim, opts, &heard),
-                             run_errand, &errand, result);
+    struct hf_lock_opts wrapped;
+    enum hf_err err =
+        hf_run(client, key, wrap_events(locked_run.claim, opts, &wrapped),
+               on_locked_run, &locked_run, result);
 
-    /* That it was lost meanwhile is not the server's word. */
-    if (errand.release)
-        end(errand.release, err == HF_EEXPIRED ? HF_EINDOUBT : err);
+    /* The loss of the lock is not a reply of the server. */
+    if (locked_run.release)
+        end_call(locked_run.release, err == HF_EEXPIRED ? HF_EINDOUBT : err);
     else
-        end(errand.claim, err);
+        end_call(locked_run.claim, err);
     return err;
 }
 
@@ -534,33 +542,32 @@ enum hf_err recorded_run(struct hf_client *client, struct hf_key key,
 enum hf_err recorded_read(struct hf_client *client, struct hf_key key,
                           struct hf_info *info)
 {
-    struct recorded_call *call = begin(HF_OP_READ, client, key);
+    struct recorded_call *call = begin_call(HF_OP_READ, client, key);
     enum hf_err err = hf_read(client, key, HF_LINEARIZABLE, info);
 
     call->token = !err && info->held ? info->token : 0;
-    return end(call, err);
+    return end_call(call, err);
 }
 
 enum hf_err recorded_force_now(struct hf_client *client, struct hf_key key,
                                uint64_t token)
 {
-    struct recorded_call *call = begin(HF_OP_FORCE, client, key);
+    struct recorded_call *call = begin_call(HF_OP_FORCE, client, key);
 
     call->token = token;
-    return end(call, hf_force(client, key, token, true));
+    return end_call(call, hf_force(client, key, token, true));
 }
 
-/* ---- Ends ---------------------------------------------------------------*/
+/* ---- Closing and killing ------------------------------------------------*/
 
-/* What is held ends, at some time from now on: whether it is confirmed or not,
- * and in whichever way, nobody is told. Under the mutex; the handle may be gone
- * already. */
-static void let_go(struct recorded_call *claim)
+/* The hold ends at some time from now on, but nobody learns when and how. Call
+ * with the mutex locked; the handle may be freed already. */
+static void record_unconfirmed_release(struct recorded_call *claim)
 {
     struct hf_key key = {claim->key, claim->key_size};
     struct recorded_call *release = NULL;
 
-    forget(claim);
+    forget_call(claim);
     if (!claim->held)
         return;
     release = recording_begin(HF_OP_UNLOCK, claim->number, key);
@@ -576,7 +583,7 @@ enum hf_err recorded_close(struct hf_client *client, uint32_t timeout_ms)
              call = next) {
             next = call->next_near;
             if (call->held && call->client == client)
-                let_go(call);
+                record_unconfirmed_release(call);
         }
     }
     pthread_mutex_unlock(&mutex);
@@ -588,9 +595,9 @@ void recorded_free(struct hf_lock *lock)
     struct recorded_call *claim = NULL;
 
     pthread_mutex_lock(&mutex);
-    claim = find(lock);
+    claim = find_call(lock);
     if (claim)
-        let_go(claim);
+        record_unconfirmed_release(claim);
     pthread_mutex_unlock(&mutex);
     hf_lock_free(lock);
 }

@@ -1,18 +1,19 @@
-/* recorded.h - calls that are written down, and checked when the case ends.
+/* recorded.h - wrappers that record the calls of a case, to be checked when the
+ * case ends.
  *
- * Each function calls its namesake of holdfast.h and writes down when it was
- * called, when it returned and what was answered, with the deadline that the
- * library computed. The checker (tools/hf-check) then looks for two holders at
- * one instant, tokens that do not rise, answers that fit no order, and waiters
- * that were passed over. A handle does not tell whose it is, so what is done to
- * one takes the client too.
+ * Each function calls its namesake in holdfast.h and records when it was
+ * called, when it returned, its result, and the deadline that the library
+ * computed. The checker (tools/hf-check) then looks for two holders at the same
+ * time, tokens that do not rise, results that fit no order, and waiters that
+ * were overtaken. A handle does not reveal its client, so functions on a handle
+ * take the client too.
  *
- * Any thread may call, and any process that the case forks: there is one
- * history a case, and one clock. It lies outside of the heap, so that it does
- * not count where a case measures memory.
+ * Any thread and any process that the case forks may call these functions:
+ * there is one history and one clock per case. The history lies outside of the
+ * heap, so that cases can measure memory.
  *
- * The cases of tests/conformance take, keep and give back no lock in any other
- * way: check-rows sees to that. */
+ * The cases of tests/conformance acquire, renew and release locks only through
+ * these functions: check-rows enforces that. */
 #ifndef HF_TESTS_LIB_RECORDED_H
 #define HF_TESTS_LIB_RECORDED_H
 
@@ -20,13 +21,13 @@
 
 #include <holdfast.h>
 
-/* Begin a history, and end the one before. */
+/* Start a new history, and discard the old one. */
 void recorded_init(bool fifo);
 
-/* 0, or -1 with the checker's report on stderr. */
+/* Check the history. Returns 0, or -1 with the checker's report on stderr. */
 int recorded_check(const char *name);
 
-/* ---- Taking -------------------------------------------------------------*/
+/* ---- Acquiring ----------------------------------------------------------*/
 
 enum hf_err recorded_lock(struct hf_client *client, struct hf_key key,
                           const struct hf_lock_opts *opts,
@@ -44,14 +45,15 @@ enum hf_err recorded_claim_start(struct hf_client *client, struct hf_lock *lock,
                                  struct hf_future **future);
 enum hf_err recorded_claim_wait(struct hf_lock *lock);
 
-/* The claim that was started on this handle, without a future, is in line. */
+/* Record that the claim which was started on this handle, without a future, is
+ * in the queue. */
 void recorded_queued(const struct hf_lock *lock);
 
-/* recorded_lock() that tells by itself if it had to stand in line, for checks
- * of the order. */
-enum hf_err recorded_lock_in_line(struct hf_client *client, struct hf_key key,
-                                  const struct hf_lock_opts *opts,
-                                  struct hf_lock **lock);
+/* recorded_lock() that records by itself when the claim enters the queue, for
+ * checks of the order. */
+enum hf_err recorded_lock_fifo(struct hf_client *client, struct hf_key key,
+                               const struct hf_lock_opts *opts,
+                               struct hf_lock **lock);
 
 enum hf_err recorded_run(struct hf_client *client, struct hf_key key,
                          const struct hf_lock_opts *opts, hf_run_fn *run,
@@ -77,8 +79,8 @@ enum hf_err recorded_update_start(struct hf_client *client,
                                   struct hf_bytes value, hf_done_fn *done,
                                   void *arg, struct hf_future **future);
 
-/* hf_lock_valid_for(lock, 0): where it is true, the key is held until hf_lock_deadline(),
- * which renewals in the background may have moved. */
+/* hf_lock_valid_for(lock, 0). If it is true, the key is held until
+ * hf_lock_deadline(), which background renewals may have moved. */
 bool recorded_valid(struct hf_client *client, struct hf_lock *lock);
 
 /* ---- On a key -----------------------------------------------------------*/
@@ -91,18 +93,18 @@ enum hf_err recorded_read(struct hf_client *client, struct hf_key key,
 enum hf_err recorded_force_now(struct hf_client *client, struct hf_key key,
                                uint64_t token);
 
-/* ---- Answers, and ends --------------------------------------------------*/
+/* ---- Futures, closing and killing ---------------------------------------*/
 
-/* What was started without a callback has its answer from here; any future may
- * be waited for. */
+/* Wait for a future. A call that was started without a callback gets its result
+ * here. */
 enum hf_err recorded_future_wait(struct hf_future *future, uint32_t wait_ms,
                                  enum hf_err *err);
 
-/* These end what was recorded as held. */
+/* These end what the history has as held. */
 enum hf_err recorded_close(struct hf_client *client, uint32_t timeout_ms);
 void recorded_free(struct hf_lock *lock);
 
-/* Kill a process that the case forked, and all of its clients with it. */
+/* Kill a process that the case forked, with all of its clients. */
 void recorded_kill(pid_t pid);
 
 #endif

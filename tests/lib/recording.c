@@ -13,15 +13,15 @@
 #include "hf-check/report.h"
 
 #define CLIENTS_MAX 8192
-#define ROOM ((size_t)512 << 20) /* what is not used takes no memory */
+#define ROOM ((size_t)512 << 20) /* unused pages take no memory */
 #define HEX_SIZE (2 * HF_NONCE_SIZE + 1)
 #define NS_IN_MS 1000000
 
-/* A client is numbered by its place, from 1. */
+/* The number of a client is its index plus 1. */
 struct client {
     _Atomic pid_t pid; /* written last */
     const struct hf_client *client;
-    uint64_t died; /* an instant; 0: not so */
+    uint64_t died; /* 0: alive */
 };
 
 struct shared {
@@ -49,18 +49,19 @@ uint64_t recording_now(void)
     return (uint64_t)((now.tv_sec * 1000 - offset_ms) * NS_IN_MS + now.tv_nsec);
 }
 
-/* 0 would mean that there is none: it is over already. */
+/* 0 would mean that there is no deadline, so use a time in the past. */
 uint64_t recording_instant(int64_t boottime_ms)
 {
     return boottime_ms > 0 ? (uint64_t)((boottime_ms - offset_ms) * NS_IN_MS)
                            : 1;
 }
 
-/* ---- A history ----------------------------------------------------------*/
+/* ---- Recording ----------------------------------------------------------*/
 
 void recording_init(bool fifo)
 {
-    /* Not sooner: a case that failed may have left threads that record. */
+    /* Unmap it only now: threads of a failed case may still have been
+     * recording. */
     if (shared)
         (void)munmap(shared, ROOM);
     shared = mmap(NULL, ROOM, PROT_READ | PROT_WRITE,
@@ -70,7 +71,7 @@ void recording_init(bool fifo)
     is_fifo = fifo;
 }
 
-static void *take_bytes(size_t size)
+static void *allocate_bytes(size_t size)
 {
     size_t whole = (size + _Alignof(struct recorded_call) - 1) /
                    _Alignof(struct recorded_call) *
@@ -78,7 +79,7 @@ static void *take_bytes(size_t size)
     size_t at = atomic_fetch_add(&shared->used, whole);
 
     if (at + whole > ROOM - sizeof(*shared)) {
-        (void)fputs("recorded.c: the history is too long\n", stderr);
+        (void)fputs("recording.c: the history is too long\n", stderr);
         abort();
     }
     return shared->bytes + at;
@@ -104,7 +105,7 @@ uint32_t recording_number(const struct hf_client *client)
 struct recorded_call *recording_begin(enum hf_op_kind kind, uint32_t number,
                                       struct hf_key key)
 {
-    struct recorded_call *call = take_bytes(sizeof(*call) + key.size);
+    struct recorded_call *call = allocate_bytes(sizeof(*call) + key.size);
 
     call->kind = kind;
     call->number = number;
@@ -118,7 +119,7 @@ struct recorded_call *recording_begin(enum hf_op_kind kind, uint32_t number,
     return call;
 }
 
-/* ---- Its check ----------------------------------------------------------*/
+/* ---- Checking -----------------------------------------------------------*/
 
 static const char *nonce_text(const struct recorded_call *call,
                               char hex[HEX_SIZE])
@@ -153,9 +154,9 @@ static struct hf_recorder_answer answer_of(const struct recorded_call *call)
     };
 }
 
-/* The token that is known when the call begins. A process that is killed while it
- * records an answer leaves a partial one, which must not count. */
-static uint64_t token_asked(const struct recorded_call *call)
+/* The token that was known when the call started. A process that is killed
+ * while it records a result leaves a partial one, which must not count. */
+static uint64_t known_token(const struct recorded_call *call)
 {
     bool learns = call->kind == HF_OP_LOCK || call->kind == HF_OP_READ;
 
@@ -171,22 +172,22 @@ static size_t replay_begin(struct hf_recorder *recorder,
                                            .key = call->key,
                                            .key_len = call->key_size,
                                            .nonce = nonce,
-                                           .token = token_asked(call),
+                                           .token = known_token(call),
                                            .lease = call->lease,
                                            .now = call->invoke,
                                        });
 }
 
-/* A grant whose answer was lost may be over before the next attempt asks: then
- * the library claims anew, and the call tells of the second grant alone. */
+/* A grant whose reply was lost may expire before the next attempt. The library
+ * then acquires the key again, and the call reports only the second grant. */
 static bool may_hide_a_grant(const struct recorded_call *call)
 {
     return call->kind == HF_OP_LOCK && call->answered && call->lease > 0 &&
            call->answer - call->invoke >= call->lease;
 }
 
-static void replay(struct hf_recorder *recorder,
-                   const struct recorded_call *call)
+static void replay_call(struct hf_recorder *recorder,
+                        const struct recorded_call *call)
 {
     struct hf_recorder_answer answer = answer_of(call);
     char hex[HEX_SIZE];
@@ -203,7 +204,7 @@ static void replay(struct hf_recorder *recorder,
                          call->token, call->lost);
 }
 
-/* As they came, so that a report counts them so. */
+/* In the order of the calls, so that a report numbers them like that. */
 static const struct recorded_call *oldest_first(void)
 {
     struct recorded_call *newest = atomic_exchange(&shared->calls, NULL);
@@ -238,7 +239,7 @@ int recording_check(const char *name)
     hf_recorder_init(&recorder, is_fifo);
     for (const struct recorded_call *call = oldest_first(); call;
          call = call->next)
-        replay(&recorder, call);
+        replay_call(&recorder, call);
     for (uint32_t i = 0; i < clients; i++)
         if (shared->clients[i].died)
             hf_recorder_death(&recorder, i + 1, shared->clients[i].died);
@@ -249,7 +250,7 @@ int recording_check(const char *name)
     return report.violation_count > 0 ? -1 : 0;
 }
 
-/* ---- Ends ---------------------------------------------------------------*/
+/* ---- Deaths -------------------------------------------------------------*/
 
 void recording_death(pid_t pid)
 {

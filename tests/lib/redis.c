@@ -16,12 +16,12 @@
 #include "lib/loopback.h"
 
 #define START_TRIES 3
-#define ANSWER_TRIES 6000 /* each a hundredth of a second */
-#define WORDS_MAX 40
+#define ANSWER_TRIES 6000 /* of 10 ms each */
+#define ARGUMENTS_MAX 40
 #define CACHED "holdfast/redis-server-6.2.14" /* as in scripts/deps */
 #define PATH_SIZE 512
 
-/* A cluster wants the one that is 10000 higher, too. */
+/* A cluster node also uses the port that is 10000 higher. */
 static int free_port(void)
 {
     int port = hf_test_free_port();
@@ -31,11 +31,11 @@ static int free_port(void)
     return port;
 }
 
-/* Of the runner, which benchmarks do without. */
+/* Defined by the runner; benchmarks are linked without it. */
 _Noreturn void hf_test_skip(const char *why) __attribute__((weak));
 
-/* The 6.2 that scripts/deps keeps in the user's cache, if HF_TEST_REDIS asks
- * for it; else whichever is installed. */
+/* The Redis 6.2 that scripts/deps has cached, if HF_TEST_REDIS asks for it;
+ * otherwise the installed version. */
 static const char *find_server(void)
 {
     static char path[PATH_SIZE];
@@ -55,44 +55,45 @@ static const char *find_server(void)
     return path;
 }
 
-/* DEBUG needs no leave before 7.0, which does not know the option. */
-static void allow_debug(const char *words[], int *count)
+/* DEBUG is always allowed before 7.0, which does not know this option. */
+static void allow_debug(const char *arguments[], int *count)
 {
     if (getenv("HF_TEST_REDIS"))
         return;
-    words[(*count)++] = "--enable-debug-command";
-    words[(*count)++] = "local";
+    arguments[(*count)++] = "--enable-debug-command";
+    arguments[(*count)++] = "local";
 }
 
-static _Noreturn void be_the_server(struct hf_test_redis *redis,
-                                    const char *program)
+static _Noreturn void exec_server(struct hf_test_redis *redis,
+                                  const char *program)
 {
     char port[16];
-    const char *words[WORDS_MAX] = {
+    const char *arguments[ARGUMENTS_MAX] = {
         "redis-server", "--port",    port,
         "--bind",       "127.0.0.1", "--unixsocket",
         redis->socket,  "--dir",     redis->folder,
         "--save",       "",          "--databases",
         "16384",        "--logfile", "log",
     };
-    int count = 0, nothing;
+    int count = 0, null_fd;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)snprintf(port, sizeof(port), "%d", redis->port);
-    while (words[count])
+    while (arguments[count])
         count++;
-    allow_debug(words, &count);
+    allow_debug(arguments, &count);
     for (int i = 0; i < HF_TEST_REDIS_OPTIONS && redis->options[i][0]; i++)
-        words[count++] = redis->options[i];
-    nothing = open("/dev/null", O_RDWR);
-    (void)dup2(nothing, STDIN_FILENO);
-    (void)dup2(nothing, STDOUT_FILENO);
-    (void)execvp(program, (char *const *)words);
+        arguments[count++] = redis->options[i];
+    null_fd = open("/dev/null", O_RDWR);
+    (void)dup2(null_fd, STDIN_FILENO);
+    (void)dup2(null_fd, STDOUT_FILENO);
+    (void)execvp(program, (char *const *)arguments);
     _exit(127);
 }
 
-/* Whether it says anything at all, be it that it reads its data in. */
-static bool answers(struct hf_test_redis *redis)
+/* Wait until the server replies to PING, even with an error other than LOADING.
+ * Returns false if the server exits or stays silent. */
+static bool await_answer(struct hf_test_redis *redis)
 {
     for (int i = 0; i < ANSWER_TRIES; i++) {
         const char *text;
@@ -116,8 +117,8 @@ bool hf_test_redis_again(struct hf_test_redis *redis, bool wait)
 
     redis->pid = fork();
     if (redis->pid == 0)
-        be_the_server(redis, program);
-    return redis->pid > 0 && (!wait || answers(redis));
+        exec_server(redis, program);
+    return redis->pid > 0 && (!wait || await_answer(redis));
 }
 
 bool hf_test_redis_start(struct hf_test_redis *redis,
@@ -155,7 +156,7 @@ void hf_test_redis_stop(struct hf_test_redis *redis)
     (void)hf_test_folder_remove(redis->folder);
 }
 
-/* ---- Saying -------------------------------------------------------------*/
+/* ---- Commands -----------------------------------------------------------*/
 
 static size_t write_reply(char *to, size_t size, const redisReply *reply)
 {
@@ -180,16 +181,16 @@ static size_t write_reply(char *to, size_t size, const redisReply *reply)
     }
 }
 
-/* The socket in the file system: it needs no port, and is there in any case.
- * After AUTH, where the options give a password. A server that ends the
- * connection while hiredis writes, as a sentinel makes it do, ends nobody. */
+/* Connect to the Unix socket, which works whatever the port options are, and
+ * authenticate if the options set a password. Ignore SIGPIPE, because the
+ * server may close the connection while hiredis writes, as a command of a
+ * sentinel does. */
 const char *hf_test_redis_say(struct hf_test_redis *redis, const char *format,
                               ...)
 {
     static char text[16384];
-    struct timeval patience = {.tv_sec = 60};
-    redisContext *context =
-        redisConnectUnixWithTimeout(redis->socket, patience);
+    struct timeval timeout = {.tv_sec = 60};
+    redisContext *context = redisConnectUnixWithTimeout(redis->socket, timeout);
     void (*on_pipe)(int) = signal(SIGPIPE, SIG_IGN);
     redisReply *reply = NULL;
     va_list args;
@@ -219,12 +220,11 @@ const char *hf_test_redis_say(struct hf_test_redis *redis, const char *format,
 
 bool hf_test_redis_is_awake(struct hf_test_redis *redis)
 {
-    struct timeval patience = {.tv_usec = 100000};
-    redisContext *context =
-        redisConnectUnixWithTimeout(redis->socket, patience);
+    struct timeval timeout = {.tv_usec = 100000};
+    redisContext *context = redisConnectUnixWithTimeout(redis->socket, timeout);
     redisReply *reply = NULL;
 
-    if (context && !context->err && !redisSetTimeout(context, patience))
+    if (context && !context->err && !redisSetTimeout(context, timeout))
         reply = redisCommand(context, "PING");
     if (context)
         redisFree(context);

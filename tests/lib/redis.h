@@ -1,8 +1,8 @@
-/* redis.h - a real redis-server of a test's own, on a port of its own.
+/* redis.h - starts a real redis-server for a test, on a free port.
  *
  * Environment:
- *   HF_TEST_REDIS=6.2   run that version, which scripts/deps fetches; without
- *                       it the case is skipped */
+ *   HF_TEST_REDIS=6.2   run that version, which scripts/deps fetches. The case
+ *                       is skipped if it is not installed */
 #ifndef HF_TESTS_LIB_REDIS_H
 #define HF_TESTS_LIB_REDIS_H
 
@@ -14,33 +14,35 @@
 #define HF_TEST_REDIS_OPTIONS 12
 
 struct hf_test_redis {
-    pid_t pid; /* 0: it does not run */
+    pid_t pid; /* 0: it is not running */
     int port;
     char folder[sizeof(HF_TEST_FOLDER)];
-    char socket[sizeof(HF_TEST_FOLDER) + 16]; /* the same server */
+    char socket[sizeof(HF_TEST_FOLDER) +
+                16]; /* Unix socket of the same server */
     char options[HF_TEST_REDIS_OPTIONS][96];
 };
 
-/* Start one, and wait until it answers. `options` are words of its command
- * line, ended by NULL; NULL for none. It dies with this process. */
+/* Start a server, and wait until it answers. `options` are arguments of its
+ * command line, terminated by NULL; NULL for none. The server dies with this
+ * process. */
 bool hf_test_redis_start(struct hf_test_redis *redis,
                          const char *const *options);
 
-/* Stop it (SIGKILL: as a crash does) and remove what it has written. */
+/* Kill the server, like a crash, and remove its data. */
 void hf_test_redis_stop(struct hf_test_redis *redis);
 
-/* Only stop it; and start it again, over what it has written. The second
- * waits until it answers, unless `wait` is false. */
+/* Kill the server and keep its data; start it again with that data. The second
+ * function waits until the server answers, unless `wait` is false. */
 void hf_test_redis_kill(struct hf_test_redis *redis);
 bool hf_test_redis_again(struct hf_test_redis *redis, bool wait);
 
-/* Say a command to it, as printf() makes it, and return the reply as text:
- * what redis-cli would print, or "(error) ..."; "" for nothing. It is in
- * place until the next call. */
+/* Send a command, formatted like printf(). Returns the reply as redis-cli would
+ * print it, "(error) ..." for an error, "" for an empty reply. The text is
+ * valid until the next call. */
 const char *hf_test_redis_say(struct hf_test_redis *redis, const char *format,
                               ...);
 
-/* Whether it answers within a tenth of a second. */
+/* Whether the server answers within a tenth of a second. */
 bool hf_test_redis_is_awake(struct hf_test_redis *redis);
 
 #endif

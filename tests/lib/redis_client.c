@@ -30,11 +30,11 @@ struct hf_client *hf_test_redis_open(const struct hf_test_redis *redis,
     return client;
 }
 
-void expect_word(struct hf_client *of, const char *word)
+void expect_word(struct hf_client *client, const char *word)
 {
     struct hf_error error;
 
-    hf_client_error(of, &error);
+    hf_client_error(client, &error);
     if (!strstr(error.text, word))
-        fail_msg("'%s' does not name '%s'", error.text, word);
+        fail_msg("'%s' does not contain '%s'", error.text, word);
 }

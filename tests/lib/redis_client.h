@@ -1,4 +1,4 @@
-/* redis_client.h - a client over a server of the test's own. */
+/* redis_client.h - opens clients of the test's server. */
 #ifndef HF_TESTS_LIB_REDIS_CLIENT_H
 #define HF_TESTS_LIB_REDIS_CLIENT_H
 
@@ -7,16 +7,17 @@
 
 #define HF_TEST_URL_SIZE 200
 
-/* "redis://127.0.0.1:PORT/0" and what follows it, such as "?wait_replicas=1";
- * with `login`, "user:password@" before the host. */
+/* The URL "redis://127.0.0.1:PORT/0" followed by `rest`, such as
+ * "?wait_replicas=1". `login` is put before the host, as "user:password@";
+ * NULL: none. */
 const char *hf_test_redis_url(const struct hf_test_redis *redis,
                               const char *login, const char *rest);
 
-/* Open a client; the case fails where that fails. */
+/* Open a client. The case fails if that fails. */
 struct hf_client *hf_test_redis_open(const struct hf_test_redis *redis,
                                      const char *rest);
 
-/* The text of the client's last error has `word`. */
-void expect_word(struct hf_client *of, const char *word);
+/* Check that the text of the client's last error contains `word`. */
+void expect_word(struct hf_client *client, const char *word);
 
 #endif

@@ -13,7 +13,7 @@
 #include "lib/child.h"
 #include "lib/runner.h"
 
-struct answer {
+struct reply {
     struct fuse_out_header header;
     union {
         struct fuse_init_out init;
@@ -23,46 +23,46 @@ struct answer {
     } body;
 };
 
-/* The size of what is in the body, or an error below 0. */
-static int fill(struct answer *answer, const struct fuse_in_header *asked)
+/* Fill in the body of a reply. Returns its size, or a negative errno. */
+static int fill_reply(struct reply *reply, const struct fuse_in_header *request)
 {
-    switch (asked->opcode) {
+    switch (request->opcode) {
     case FUSE_INIT:
-        answer->body.init.major = FUSE_KERNEL_VERSION;
-        answer->body.init.minor = FUSE_KERNEL_MINOR_VERSION;
-        answer->body.init.max_write = 4096;
-        return (int)sizeof(answer->body.init);
+        reply->body.init.major = FUSE_KERNEL_VERSION;
+        reply->body.init.minor = FUSE_KERNEL_MINOR_VERSION;
+        reply->body.init.max_write = 4096;
+        return (int)sizeof(reply->body.init);
     case FUSE_GETATTR:
-        answer->body.attr.attr.ino = FUSE_ROOT_ID;
-        answer->body.attr.attr.nlink = 2;
-        answer->body.attr.attr.mode = S_IFDIR | 0755;
-        answer->body.attr.attr.uid = getuid();
-        answer->body.attr.attr.gid = getgid();
-        return (int)sizeof(answer->body.attr);
+        reply->body.attr.attr.ino = FUSE_ROOT_ID;
+        reply->body.attr.attr.nlink = 2;
+        reply->body.attr.attr.mode = S_IFDIR | 0755;
+        reply->body.attr.attr.uid = getuid();
+        reply->body.attr.attr.gid = getgid();
+        return (int)sizeof(reply->body.attr);
     case FUSE_OPENDIR:
-        return (int)sizeof(answer->body.open);
+        return (int)sizeof(reply->body.open);
     case FUSE_STATFS:
-        return (int)sizeof(answer->body.statfs);
+        return (int)sizeof(reply->body.statfs);
     default:
         return -ENOSYS;
     }
 }
 
-static void own_a_mount(void *arg)
+static void fuse_main(void *arg)
 {
     int device = *(const int *)arg;
     _Alignas(8) char bytes[FUSE_MIN_READ_BUFFER];
-    const struct fuse_in_header *asked = (const void *)bytes;
+    const struct fuse_in_header *request = (const void *)bytes;
 
     while (read(device, bytes, sizeof(bytes)) > 0) {
-        struct answer answer = {.header.unique = asked->unique};
-        int size = fill(&answer, asked);
+        struct reply reply = {.header.unique = request->unique};
+        int size = fill_reply(&reply, request);
 
-        answer.header.error = size < 0 ? size : 0;
-        answer.header.len =
-            (uint32_t)sizeof(answer.header) + (uint32_t)(size < 0 ? 0 : size);
-        if (write(device, &answer, answer.header.len) < 0)
-            continue; /* nobody waits for it any more */
+        reply.header.error = size < 0 ? size : 0;
+        reply.header.len =
+            (uint32_t)sizeof(reply.header) + (uint32_t)(size < 0 ? 0 : size);
+        if (write(device, &reply, reply.header.len) < 0)
+            continue; /* the request was interrupted */
     }
 }
 
@@ -78,13 +78,13 @@ static bool mount_fuse(int device, const char *path)
            !mount("none", path, "fuse", 0, options);
 }
 
-/* Its owner dies with the case, and the mount with the namespace. */
+/* The server dies with the case, and the mount with the namespace. */
 void hf_remote_mount(const char *path)
 {
     int device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
 
     if (device < 0 || !mount_fuse(device, path))
         hf_test_skip("mounting by FUSE needs root and /dev/fuse");
-    (void)hf_child_start(own_a_mount, &device);
+    (void)hf_child_start(fuse_main, &device);
     (void)close(device);
 }

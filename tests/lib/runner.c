@@ -17,13 +17,13 @@
 enum {
     JOBS_DEFAULT = 2,
     JOBS_MAX = 64,
-    TIMEOUT_S_DEFAULT = 300, /* a net for what hangs, not a measure */
-    OUTPUT_MAX = 64 * 1024,  /* of one case: its beginning, and as much again
-                               of its end */
+    TIMEOUT_S_DEFAULT = 300, /* only to end cases that hang */
+    OUTPUT_MAX = 64 * 1024,  /* shown from the start, and from the end */
 };
 
-/* What a case's process says of itself before it ends. Nothing said is a
- * failure, so that no way of ending can be mistaken for success. */
+/* The result that the process of a case reports before it exits. No report
+ * counts as a failure, so that an unexpected exit is never mistaken for
+ * success. */
 enum verdict {
     SILENT,
     PASSED,
@@ -55,19 +55,20 @@ struct options {
     int filter_count;
 };
 
-/* The case that this process runs. Global, for cmocka hands a test function
- * nothing but its state. */
+/* The case that this process runs. Global, because cmocka passes a test
+ * function nothing but its state. */
 static struct {
     const struct CMUnitTest *test;
     pid_t pid;
     bool entered;  /* the body began */
-    bool returned; /* the body came to its end */
+    bool returned; /* the body returned */
     bool skipped;  /* hf_test_skip() was called */
     char why[sizeof(((struct report *)0)->why)];
 } self;
 
-/* cmocka catches these and jumps, which hides the stack from a debugger, and
- * the report of a sanitizer, and cannot work on another thread's stack. */
+/* cmocka handles these signals by a jump, which hides the stack from a debugger
+ * and the report of a sanitizer, and cannot work on the stack of another
+ * thread. */
 static const int crashes[] = {SIGFPE, SIGILL, SIGSEGV, SIGBUS, SIGSYS};
 #define CRASH_COUNT (sizeof(crashes) / sizeof(crashes[0]))
 static struct sigaction before_cmocka[CRASH_COUNT];
@@ -75,8 +76,8 @@ static struct sigaction before_cmocka[CRASH_COUNT];
 static int arg_count;
 static char **args;
 
-/* glibc hands the arguments to constructors too, so that a program's main()
- * need not pass them on. */
+/* glibc passes the arguments to constructors too, so main() does not have to
+ * pass them on. */
 __attribute__((constructor)) static void keep_args(int argc, char **argv)
 {
     arg_count = argc;
@@ -91,14 +92,14 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static unsigned env_number(const char *name, unsigned otherwise)
+static unsigned env_number(const char *name, unsigned default_value)
 {
     const char *text = getenv(name);
     char *end = NULL;
     unsigned long value = 0;
 
     if (!text || !*text)
-        return otherwise;
+        return default_value;
     value = strtoul(text, &end, 10);
     if (*end || value < 1 || value > 1000000) {
         (void)fprintf(stderr, "%s=%s: not a number from 1 to 1000000\n", name,
@@ -118,12 +119,12 @@ _Noreturn void hf_test_skip(const char *why)
     self.skipped = true;
     (void)snprintf(self.why, sizeof(self.why), "%s", why);
     skip();
-    abort(); /* skip() does not return, but is not declared so */
+    abort(); /* skip() does not return, but is not declared _Noreturn */
 }
 
-/* --- in the process of a case --- */
+/* ---- In the process of a case -------------------------------------------*/
 
-static void body(void **state)
+static void run_body(void **state)
 {
     for (size_t i = 0; i < CRASH_COUNT; i++)
         (void)sigaction(crashes[i], &before_cmocka[i], NULL);
@@ -138,7 +139,7 @@ static struct report run_case(const struct CMUnitTest *test)
     struct report report = {FAILED, ""};
     int failed = 0;
 
-    wrapped.test_func = body;
+    wrapped.test_func = run_body;
     memset(&self, 0, sizeof(self));
     self.test = test;
     self.pid = getpid();
@@ -147,13 +148,13 @@ static struct report run_case(const struct CMUnitTest *test)
 
     failed = _cmocka_run_group_tests(test->name, &wrapped, 1, NULL, NULL);
 
-    /* A process that the case forked can fail an assertion too, and then
-     * arrives here in its stead. It is the case that must judge that. */
+    /* A process that the case forked can fail an assertion too, and then gets
+     * here. The case has to check its exit status. */
     if (getpid() != self.pid)
         _exit(1);
 
     if (failed && self.skipped && !self.entered)
-        failed = 0; /* cmocka takes a skip in the setup for an error */
+        failed = 0; /* cmocka treats a skip in the setup as an error */
     if (failed) {
         (void)snprintf(report.why, sizeof(report.why), "%s",
                        self.returned  ? "its teardown failed"
@@ -168,32 +169,32 @@ static struct report run_case(const struct CMUnitTest *test)
     return report;
 }
 
-static _Noreturn void be_the_case(const struct run *run, int report_fd,
-                                  const sigset_t *mask, pid_t runner)
+static _Noreturn void case_main(const struct run *run, int report_fd,
+                                const sigset_t *mask, pid_t runner)
 {
     struct report report;
     int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
     (void)setpgid(0, 0);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != runner) /* it died before prctl() */
+    if (getppid() != runner) /* the runner died before prctl() */
         _exit(1);
     if (null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0 ||
         dup2(run->output_fd, STDOUT_FILENO) < 0 ||
         dup2(run->output_fd, STDERR_FILENO) < 0)
         _exit(1);
     (void)close(null_fd);
-    (void)setvbuf(stdout, NULL, _IONBF, 0); /* in step with stderr */
+    (void)setvbuf(stdout, NULL, _IONBF, 0); /* keep the order with stderr */
     (void)sigprocmask(SIG_SETMASK, mask, NULL);
 
     report = run_case(run->test);
     if (write(report_fd, &report, sizeof(report)) != (ssize_t)sizeof(report))
         _exit(1);
-    /* exit(), not _exit(): leak checks and coverage do their work in it. */
+    /* exit(), not _exit(): leak checks and coverage run in it. */
     exit(report.verdict == FAILED ? 1 : 0);
 }
 
-/* --- in the runner --- */
+/* ---- In the runner ------------------------------------------------------*/
 
 static _Noreturn void die(const char *what)
 {
@@ -202,7 +203,7 @@ static _Noreturn void die(const char *what)
     exit(1);
 }
 
-static void start(struct run *run, const sigset_t *mask)
+static void start_case(struct run *run, const sigset_t *mask)
 {
     unsigned limit_s = env_number("HF_TEST_TIMEOUT", TIMEOUT_S_DEFAULT);
     pid_t runner = getpid();
@@ -213,21 +214,22 @@ static void start(struct run *run, const sigset_t *mask)
         die("memfd_create");
     if (pipe2(ends, O_CLOEXEC | O_NONBLOCK))
         die("pipe");
-    (void)fflush(NULL); /* or both processes would print what is buffered */
+    (void)fflush(NULL); /* or both processes would print the buffers */
     run->pid = fork();
     if (run->pid < 0)
         die("fork");
     if (run->pid == 0) {
         (void)close(ends[0]);
-        be_the_case(run, ends[1], mask, runner);
+        case_main(run, ends[1], mask, runner);
     }
-    (void)setpgid(run->pid, run->pid); /* whichever of the two is first */
+    (void)setpgid(run->pid,
+                  run->pid); /* the child does the same: whichever is first */
     (void)close(ends[1]);
     run->report_fd = ends[0];
     run->deadline_ms = now_ms() + (int64_t)limit_s * hf_test_slowness() * 1000;
 }
 
-__attribute__((format(printf, 2, 3))) static void overrule(
+__attribute__((format(printf, 2, 3))) static void set_failed(
     struct report *report, const char *format, ...)
 {
     va_list list;
@@ -238,8 +240,8 @@ __attribute__((format(printf, 2, 3))) static void overrule(
     va_end(list);
 }
 
-/* What the case said of itself counts only if its process ended in peace. */
-static void judge(struct run *run, int status)
+/* The report of a case counts only if its process exited with status 0. */
+static void read_verdict(struct run *run, int status)
 {
     struct report *report = &run->report;
     ssize_t n = read(run->report_fd, report, sizeof(*report));
@@ -249,20 +251,20 @@ static void judge(struct run *run, int status)
         report->verdict = SILENT;
 
     if (run->timed_out)
-        overrule(report, "timed out and was killed");
+        set_failed(report, "timed out and was killed");
     else if (WIFSIGNALED(status))
-        overrule(report, "killed by signal %d (%s)", WTERMSIG(status),
-                 strsignal(WTERMSIG(status)));
+        set_failed(report, "killed by signal %d (%s)", WTERMSIG(status),
+                   strsignal(WTERMSIG(status)));
     else if (report->verdict == SILENT)
-        overrule(report, "exited early, with status %d", WEXITSTATUS(status));
+        set_failed(report, "exited early, with status %d", WEXITSTATUS(status));
     else if (report->verdict != FAILED && WEXITSTATUS(status))
-        overrule(report, "came to its end, then exited with status %d",
-                 WEXITSTATUS(status));
+        set_failed(report, "finished, but then exited with status %d",
+                   WEXITSTATUS(status));
 }
 
-/* Take the end of `run`, if it has come. The process is left unreaped until
- * its group is killed, so that the number cannot belong to another by then. */
-static bool reap(struct run *run)
+/* Reap the process of `run`, if it has ended. Its process group is killed
+ * first: while it is a zombie, no other process can get its pid. */
+static bool reap_case(struct run *run)
 {
     siginfo_t info = {0};
     int status = 0;
@@ -274,7 +276,7 @@ static bool reap(struct run *run)
     (void)kill(-run->pid, SIGKILL);
     if (waitpid(run->pid, &status, 0) != run->pid)
         die("waitpid");
-    judge(run, status);
+    read_verdict(run, status);
     run->pid = 0;
     run->done = true;
     return true;
@@ -326,7 +328,7 @@ static void print_output(int fd)
     print_part(fd, size - OUTPUT_MAX, OUTPUT_MAX);
 }
 
-/* A '#' would begin a directive, and a line break another line. */
+/* A '#' would start a directive, and a line break another line. */
 static void print_word(const char *word)
 {
     for (; *word; word++)
@@ -352,7 +354,8 @@ static void print_result(const struct run *run, size_t number)
     (void)fflush(stdout);
 }
 
-/* Until a case ends, its time is up, or somebody wants the runner to stop. */
+/* Wait until a case ends, a case times out, or the runner gets a signal to
+ * stop. */
 static int wait_for_change(const struct run *runs, size_t count,
                            const sigset_t *awaited)
 {
@@ -372,7 +375,7 @@ static int wait_for_change(const struct run *runs, size_t count,
     return sigtimedwait(awaited, NULL, &left);
 }
 
-static void stop_all(const struct run *runs, size_t count, int signal_number)
+static void kill_cases(const struct run *runs, size_t count, int signal_number)
 {
     for (size_t i = 0; i < count; i++)
         if (runs[i].pid)
@@ -382,14 +385,14 @@ static void stop_all(const struct run *runs, size_t count, int signal_number)
     (void)fflush(stdout);
 }
 
-static unsigned reap_all(struct run *runs, size_t count)
+static unsigned reap_cases(struct run *runs, size_t count)
 {
     unsigned ended = 0;
 
     for (size_t i = 0; i < count; i++) {
         if (!runs[i].pid)
             continue;
-        if (reap(&runs[i])) {
+        if (reap_case(&runs[i])) {
             ended++;
         } else if (!runs[i].timed_out && now_ms() >= runs[i].deadline_ms) {
             runs[i].timed_out = true;
@@ -399,11 +402,11 @@ static unsigned reap_all(struct run *runs, size_t count)
     return ended;
 }
 
-/* The signals that the runner waits for are blocked, from before the first
- * fork: none is lost, and no handler is needed. */
+/* The signals that the runner waits for are blocked before the first fork, so
+ * none is lost, and no handler is needed. */
 static void block_signals(sigset_t *awaited, sigset_t *mask)
 {
-    (void)signal(SIGCHLD, SIG_DFL); /* if ignored, there is nothing to reap */
+    (void)signal(SIGCHLD, SIG_DFL); /* if it is ignored, there are no zombies */
     (void)sigemptyset(awaited);
     (void)sigaddset(awaited, SIGCHLD);
     (void)sigaddset(awaited, SIGINT);
@@ -426,13 +429,13 @@ static int run_forked(struct run *runs, size_t count, unsigned jobs)
         int signal_number = 0;
 
         for (; next < count && running < jobs; running++)
-            start(&runs[next++], &mask);
+            start_case(&runs[next++], &mask);
         signal_number = wait_for_change(runs, next, &awaited);
         if (signal_number > 0 && signal_number != SIGCHLD) {
-            stop_all(runs, next, signal_number);
+            kill_cases(runs, next, signal_number);
             return 128 + signal_number;
         }
-        running -= reap_all(runs, next);
+        running -= reap_cases(runs, next);
         for (; printed < next && runs[printed].done; printed++) {
             print_result(&runs[printed], printed + 1);
             (void)close(runs[printed].output_fd);
@@ -442,7 +445,7 @@ static int run_forked(struct run *runs, size_t count, unsigned jobs)
     return failed;
 }
 
-static int run_here(struct run *runs, size_t count)
+static int run_serially(struct run *runs, size_t count)
 {
     int failed = 0;
 
@@ -478,7 +481,7 @@ static int read_options(struct options *o)
         } else if (strncmp(args[i], "--jobs=", 7) == 0) {
             o->jobs = (unsigned)strtoul(args[i] + 7, &end, 10);
             if (*end || o->jobs < 1)
-                return usage("--jobs wants a number");
+                return usage("--jobs needs a number");
         } else {
             return usage("unknown option");
         }
@@ -488,7 +491,7 @@ static int read_options(struct options *o)
     return 0;
 }
 
-static bool is_chosen(const struct options *o, const char *name)
+static bool is_selected(const struct options *o, const char *name)
 {
     for (int i = 0; i < o->filter_count; i++)
         if (strstr(name, o->filters[i]))
@@ -496,8 +499,8 @@ static bool is_chosen(const struct options *o, const char *name)
     return o->filter_count == 0;
 }
 
-static int run_chosen(const char *suite, struct run *runs, size_t count,
-                      const struct options *o)
+static int run_selected(const char *suite, struct run *runs, size_t count,
+                        const struct options *o)
 {
     if (o->list) {
         for (size_t i = 0; i < count; i++)
@@ -506,7 +509,8 @@ static int run_chosen(const char *suite, struct run *runs, size_t count,
     }
     (void)printf("# %s\n1..%zu\n", suite, count);
     (void)fflush(stdout);
-    return o->serial ? run_here(runs, count) : run_forked(runs, count, o->jobs);
+    return o->serial ? run_serially(runs, count)
+                     : run_forked(runs, count, o->jobs);
 }
 
 int hf_test_main(const char *suite, const struct CMUnitTest *cases,
@@ -514,7 +518,7 @@ int hf_test_main(const char *suite, const struct CMUnitTest *cases,
 {
     struct options o = {.jobs = jobs ? jobs : JOBS_DEFAULT};
     struct run *runs = NULL;
-    size_t chosen = 0;
+    size_t selected = 0;
     int status = read_options(&o);
 
     if (status)
@@ -525,14 +529,14 @@ int hf_test_main(const char *suite, const struct CMUnitTest *cases,
     if (!runs)
         die("calloc");
     for (size_t i = 0; i < count; i++) {
-        if (!is_chosen(&o, cases[i].name))
+        if (!is_selected(&o, cases[i].name))
             continue;
-        runs[chosen].test = &cases[i];
-        runs[chosen].output_fd = -1;
-        chosen++;
+        runs[selected].test = &cases[i];
+        runs[selected].output_fd = -1;
+        selected++;
     }
-    status = chosen ? run_chosen(suite, runs, chosen, &o)
-                    : usage("no case has such a name");
+    status = selected ? run_selected(suite, runs, selected, &o)
+                      : usage("no case has this name");
     free(runs);
     return status;
 }

@@ -1,4 +1,4 @@
-/* sanitized.h - whether a sanitizer watches this program. */
+/* sanitized.h - whether this program is built with a sanitizer. */
 #ifndef HF_TESTS_LIB_SANITIZED_H
 #define HF_TESTS_LIB_SANITIZED_H
 
@@ -15,8 +15,8 @@
 #define HF_TEST_SANITIZED 0
 #endif
 
-/* For cases that fork while other threads allocate. A sanitizer's allocator has
- * locks of its own, which the child may find locked. */
+/* Skip a case that forks while other threads allocate: a sanitizer's allocator
+ * has locks, which the child may find locked. */
 static inline void hf_test_needs_forks_beside_threads(void)
 {
     if (HF_TEST_SANITIZED)

@@ -19,7 +19,8 @@ int hf_site_set_up(void **state)
     return hf_test_folder_make(folder) ? 0 : -1;
 }
 
-/* A child whose assertion failed comes here too, and leaves it to the case. */
+/* A child whose assertion failed gets here too, and leaves the directory to the
+ * case. */
 int hf_site_tear_down(void **state)
 {
     (void)state;
@@ -68,7 +69,7 @@ void hf_site_refuse(const char *name, const char *options, enum hf_err expected,
     enum hf_err err = hf_site_try(name, options, &error, &client);
 
     if (err != expected || !strstr(error.text, words))
-        fail_msg("%s (%s), should be %s and say \"%s\"", hf_err_name(err),
+        fail_msg("%s (%s), expected %s and \"%s\"", hf_err_name(err),
                  error.text, hf_err_name(expected), words);
 }
 
@@ -89,7 +90,7 @@ struct hf_lock_opts hf_site_patient(void)
 void hf_site_await_waiters(struct hf_client *client, const char *key,
                            uint32_t count)
 {
-    const struct timespec moment = {.tv_nsec = 1000000};
+    const struct timespec delay = {.tv_nsec = 1000000};
     struct hf_info info;
     uint32_t waiters;
 
@@ -100,6 +101,6 @@ void hf_site_await_waiters(struct hf_client *client, const char *key,
         hf_info_fini(&info);
         if (waiters == count)
             return;
-        nanosleep(&moment, NULL);
+        nanosleep(&delay, NULL);
     }
 }

@@ -1,7 +1,8 @@
-/* site.h - a folder of a case's own, and the clients that meet there.
+/* site.h - the fixture of the file: cases: a temporary directory, and clients
+ * that use directories inside it.
  *
- * Names are relative to the folder. Most cases have their locks in "locks",
- * which the library makes. */
+ * Names are relative to the temporary directory. Most cases have their locks in
+ * "locks", which the library creates. */
 #ifndef HF_TESTS_LIB_SITE_H
 #define HF_TESTS_LIB_SITE_H
 
@@ -15,24 +16,25 @@
 int hf_site_set_up(void **state);
 int hf_site_tear_down(void **state);
 
-/* The path of `name`, good until the next call but three. */
+/* The path of `name`. Valid for the next three calls. */
 const char *hf_site_path(const char *name);
 
-/* Open the locks in `name`; `options` is the end of the URL, as "?mode=0770".
- * The second must succeed; the third fail, with these words in its text. */
+/* Open the locks in `name`. `options` is the end of the URL, such as
+ * "?mode=0770". hf_site_open_at() must succeed; hf_site_refuse() must fail with
+ * `expected`, and the error text contains `words`. */
 enum hf_err hf_site_try(const char *name, const char *options,
                         struct hf_error *error, struct hf_client **client);
 struct hf_client *hf_site_open_at(const char *name, const char *options);
 void hf_site_refuse(const char *name, const char *options, enum hf_err expected,
                     const char *words);
 
-/* Open those in "locks". */
+/* Open the locks in "locks". */
 struct hf_client *hf_site_open(void);
 
-/* Options to wait for ever, and to hold for longer than a case may take. */
+/* Options that wait without a limit, and hold longer than a case may take. */
 struct hf_lock_opts hf_site_patient(void);
 
-/* Wait until `count` claims are in line for `key`. */
+/* Wait until `count` claims are waiting for `key`. */
 void hf_site_await_waiters(struct hf_client *client, const char *key,
                            uint32_t count);
 

@@ -15,7 +15,7 @@ struct claim {
     struct hf_nonce nonce;
     uint64_t session;
     uint64_t sequence;
-    uint64_t arrival; /* in line */
+    uint64_t arrival; /* position in the order of arrival */
     uint32_t lease_ms;
     bool holds;
     bool unreported;
@@ -30,7 +30,7 @@ struct session {
     struct hf_bytes label;
     uint64_t done;
     uint64_t highest;
-    struct hf_session_result *results; /* in no order */
+    struct hf_session_result *results; /* unsorted */
     size_t kept_count;
 };
 
@@ -40,16 +40,16 @@ struct hf_twin {
     uint64_t index;
     struct session *sessions;
     size_t session_count;
-    struct claim *claims; /* in the order in which they came */
+    struct claim *claims; /* in order of arrival */
     size_t claim_count;
     struct hf_twin_events *events; /* of the command being applied */
 };
 
-/* ---- Words --------------------------------------------------------------*/
+/* ---- Helpers ------------------------------------------------------------*/
 
 static char text[400];
 
-__attribute__((format(printf, 1, 2))) static const char *differs(
+__attribute__((format(printf, 1, 2))) static const char *set_text(
     const char *format, ...)
 {
     va_list args;
@@ -68,7 +68,7 @@ static void *resize(void *block, size_t count, size_t size)
     return block;
 }
 
-static struct hf_bytes copy(const void *data, size_t size)
+static struct hf_bytes copy_bytes(const void *data, size_t size)
 {
     uint8_t *block = resize(NULL, size, 1);
 
@@ -76,7 +76,7 @@ static struct hf_bytes copy(const void *data, size_t size)
     return (struct hf_bytes){block, size};
 }
 
-static void drop(struct hf_bytes bytes)
+static void free_bytes(struct hf_bytes bytes)
 {
     free((void *)(uintptr_t)bytes.data);
 }
@@ -86,9 +86,9 @@ static struct hf_bytes key_bytes(struct hf_key key)
     return (struct hf_bytes){key.data, key.size};
 }
 
-/* ---- Finding ------------------------------------------------------------*/
+/* ---- Lookups ------------------------------------------------------------*/
 
-static struct session *session_of(const struct hf_twin *twin, uint64_t id)
+static struct session *find_session(const struct hf_twin *twin, uint64_t id)
 {
     for (size_t i = 0; i < twin->session_count; i++) {
         if (twin->sessions[i].id == id)
@@ -97,7 +97,8 @@ static struct session *session_of(const struct hf_twin *twin, uint64_t id)
     return NULL;
 }
 
-static struct claim *holder_of(const struct hf_twin *twin, struct hf_bytes key)
+static struct claim *find_holder(const struct hf_twin *twin,
+                                 struct hf_bytes key)
 {
     for (size_t i = 0; i < twin->claim_count; i++) {
         if (twin->claims[i].holds && hf_bytes_equal(twin->claims[i].key, key))
@@ -106,42 +107,43 @@ static struct claim *holder_of(const struct hf_twin *twin, struct hf_bytes key)
     return NULL;
 }
 
-/* The waiter number `place` for the key, from 1. */
-static struct claim *waiter_of(const struct hf_twin *twin, struct hf_bytes key,
-                               size_t place)
+/* The waiter at `position` in the queue of `key`, from 1. */
+static struct claim *find_waiter(const struct hf_twin *twin,
+                                 struct hf_bytes key, size_t position)
 {
     for (size_t i = 0; i < twin->claim_count; i++) {
         if (!twin->claims[i].holds &&
-            hf_bytes_equal(twin->claims[i].key, key) && --place == 0)
+            hf_bytes_equal(twin->claims[i].key, key) && --position == 0)
             return &twin->claims[i];
     }
     return NULL;
 }
 
-static uint32_t waiters_of(const struct hf_twin *twin, struct hf_bytes key)
+static uint32_t count_waiters(const struct hf_twin *twin, struct hf_bytes key)
 {
     uint32_t count = 0;
 
-    while (waiter_of(twin, key, count + 1))
+    while (find_waiter(twin, key, count + 1))
         count++;
     return count;
 }
 
-static struct claim *waiter_with(const struct hf_twin *twin,
-                                 const struct hf_command *command)
+static struct claim *find_waiter_by_nonce(const struct hf_twin *twin,
+                                          const struct hf_command *command)
 {
     struct claim *claim = NULL;
 
-    for (size_t place = 1;
-         (claim = waiter_of(twin, key_bytes(command->key), place)); place++) {
+    for (size_t position = 1;
+         (claim = find_waiter(twin, key_bytes(command->key), position));
+         position++) {
         if (hf_nonce_equal(&claim->nonce, &command->nonce))
             return claim;
     }
     return NULL;
 }
 
-static struct hf_session_result *kept_of(const struct session *session,
-                                         uint64_t sequence)
+static struct hf_session_result *find_result(const struct session *session,
+                                             uint64_t sequence)
 {
     for (size_t i = 0; i < session->kept_count; i++) {
         if (session->results[i].sequence == sequence)
@@ -150,7 +152,7 @@ static struct hf_session_result *kept_of(const struct session *session,
     return NULL;
 }
 
-static uint32_t holds_of(const struct hf_twin *twin, uint64_t session)
+static uint32_t count_holds(const struct hf_twin *twin, uint64_t session)
 {
     uint32_t count = 0;
 
@@ -159,7 +161,7 @@ static uint32_t holds_of(const struct hf_twin *twin, uint64_t session)
     return count;
 }
 
-/* ---- Changing -----------------------------------------------------------*/
+/* ---- Changes ------------------------------------------------------------*/
 
 static struct hf_twin_event *add_event(struct hf_twin_events *events)
 {
@@ -171,10 +173,11 @@ static struct hf_twin_event *add_event(struct hf_twin_events *events)
     return &events->list[events->count++];
 }
 
-static void tell(struct hf_twin *twin, enum hf_event_kind kind,
-                 const struct claim *about, bool ends, uint32_t lease_ms)
+static void add_twin_event(struct hf_twin *twin, enum hf_event_kind kind,
+                           const struct claim *about, bool ends,
+                           uint32_t lease_ms)
 {
-    const struct claim *holder = holder_of(twin, about->key);
+    const struct claim *holder = find_holder(twin, about->key);
     struct hf_twin_event *event = add_event(twin->events);
 
     *event = (struct hf_twin_event){
@@ -194,37 +197,37 @@ static void remove_claim(struct hf_twin *twin, struct claim *claim)
 {
     size_t at = (size_t)(claim - twin->claims);
 
-    drop(claim->key);
-    drop(claim->value);
-    drop(claim->note);
+    free_bytes(claim->key);
+    free_bytes(claim->value);
+    free_bytes(claim->note);
     memmove(claim, claim + 1, (--twin->claim_count - at) * sizeof(*claim));
 }
 
-static void withdraw(struct hf_twin *twin, struct claim *claim)
+static void withdraw_claim(struct hf_twin *twin, struct claim *claim)
 {
-    struct claim gone = *claim;
+    struct claim withdrawn = *claim;
 
-    gone.key = copy(claim->key.data, claim->key.size);
+    withdrawn.key = copy_bytes(claim->key.data, claim->key.size);
     remove_claim(twin, claim);
-    tell(twin, HF_EVENT_WITHDRAWN, &gone, false, 0);
-    drop(gone.key);
+    add_twin_event(twin, HF_EVENT_WITHDRAWN, &withdrawn, false, 0);
+    free_bytes(withdrawn.key);
 }
 
 static void free_session(struct session *session)
 {
-    drop(session->label);
+    free_bytes(session->label);
     free(session->results);
 }
 
-/* An ended session is forgotten when it holds nothing. */
-static void forget_ended(struct hf_twin *twin)
+/* An ended session is removed when it holds nothing. */
+static void remove_ended_sessions(struct hf_twin *twin)
 {
     size_t count = 0;
 
     for (size_t i = 0; i < twin->session_count; i++) {
         struct session *session = &twin->sessions[i];
 
-        if (session->ended && holds_of(twin, session->id) == 0)
+        if (session->ended && count_holds(twin, session->id) == 0)
             free_session(session);
         else
             twin->sessions[count++] = *session;
@@ -232,32 +235,32 @@ static void forget_ended(struct hf_twin *twin)
     twin->session_count = count;
 }
 
-static void grant(struct hf_twin *twin, struct claim *claim)
+static void grant_claim(struct hf_twin *twin, struct claim *claim)
 {
     struct hf_session_result *kept =
-        kept_of(session_of(twin, claim->session), claim->sequence);
+        find_result(find_session(twin, claim->session), claim->sequence);
 
     claim->holds = true;
     claim->unreported = true;
     claim->token = ++twin->token;
     if (kept)
         kept->result = (struct hf_result){.token = claim->token};
-    tell(twin, HF_EVENT_GRANTED, claim, false, claim->lease_ms);
+    add_twin_event(twin, HF_EVENT_GRANTED, claim, false, claim->lease_ms);
 }
 
-static void end(struct hf_twin *twin, struct claim *holder,
-                enum hf_event_kind kind)
+static void end_hold(struct hf_twin *twin, struct claim *holder,
+                     enum hf_event_kind kind)
 {
-    struct hf_bytes key = copy(holder->key.data, holder->key.size);
+    struct hf_bytes key = copy_bytes(holder->key.data, holder->key.size);
     struct claim *next;
 
-    tell(twin, kind, holder, true, 0);
+    add_twin_event(twin, kind, holder, true, 0);
     remove_claim(twin, holder);
-    forget_ended(twin);
-    next = waiter_of(twin, key, 1);
+    remove_ended_sessions(twin);
+    next = find_waiter(twin, key, 1);
     if (next)
-        grant(twin, next);
-    drop(key);
+        grant_claim(twin, next);
+    free_bytes(key);
 }
 
 /* ---- Commands -----------------------------------------------------------*/
@@ -273,7 +276,7 @@ static void open_session(struct hf_twin *twin, const struct hf_command *command,
                             sizeof(*twin->sessions));
     twin->sessions[twin->session_count++] = (struct session){
         .id = ++twin->last_session,
-        .label = copy(command->note.data, command->note.size),
+        .label = copy_bytes(command->note.data, command->note.size),
     };
     result->session = twin->last_session;
 }
@@ -297,29 +300,29 @@ static void close_session(struct hf_twin *twin, struct session *session)
     struct claim *claim;
 
     while ((claim = first_waiter(twin, session->id)))
-        withdraw(twin, claim);
+        withdraw_claim(twin, claim);
     for (size_t i = 0; i < twin->claim_count; i++) {
         if (twin->claims[i].session == session->id)
             twin->claims[i].unreported = false;
     }
     session->ended = true;
-    forget_ended(twin);
+    remove_ended_sessions(twin);
 }
 
 static struct claim *add_claim(struct hf_twin *twin,
                                const struct hf_command *command)
 {
-    uint32_t waiters = waiters_of(twin, key_bytes(command->key));
+    uint32_t waiters = count_waiters(twin, key_bytes(command->key));
     uint64_t last = 0;
 
     if (waiters > 0)
-        last = waiter_of(twin, key_bytes(command->key), waiters)->arrival;
+        last = find_waiter(twin, key_bytes(command->key), waiters)->arrival;
     twin->claims =
         resize(twin->claims, twin->claim_count + 1, sizeof(*twin->claims));
     twin->claims[twin->claim_count] = (struct claim){
-        .key = copy(command->key.data, command->key.size),
-        .value = copy(command->value.data, command->value.size),
-        .note = copy(command->note.data, command->note.size),
+        .key = copy_bytes(command->key.data, command->key.size),
+        .value = copy_bytes(command->value.data, command->value.size),
+        .note = copy_bytes(command->note.data, command->note.size),
         .nonce = command->nonce,
         .session = command->session,
         .sequence = command->sequence,
@@ -329,28 +332,29 @@ static struct claim *add_claim(struct hf_twin *twin,
     return &twin->claims[twin->claim_count++];
 }
 
-/* Those ahead by arrival, or all others if some have left. */
-static uint32_t place_of(const struct hf_twin *twin, const struct claim *claim)
+/* The position by arrival, or the length of the queue if some have left it. */
+static uint32_t position_of(const struct hf_twin *twin,
+                            const struct claim *claim)
 {
-    uint32_t waiters = waiters_of(twin, claim->key);
-    uint64_t place =
-        claim->arrival - waiter_of(twin, claim->key, 1)->arrival + 1;
+    uint32_t waiters = count_waiters(twin, claim->key);
+    uint64_t position =
+        claim->arrival - find_waiter(twin, claim->key, 1)->arrival + 1;
 
-    return place > waiters ? waiters : (uint32_t)place;
+    return position > waiters ? waiters : (uint32_t)position;
 }
 
-static void lock(struct hf_twin *twin, const struct hf_command *command,
-                 struct hf_result *result)
+static void apply_lock(struct hf_twin *twin, const struct hf_command *command,
+                       struct hf_result *result)
 {
-    struct claim *holder = holder_of(twin, key_bytes(command->key));
-    struct claim *waiter = waiter_with(twin, command);
+    struct claim *holder = find_holder(twin, key_bytes(command->key));
+    struct claim *waiter = find_waiter_by_nonce(twin, command);
 
     if (!holder) {
         holder = add_claim(twin, command);
         holder->holds = true;
         holder->token = ++twin->token;
         result->token = holder->token;
-        tell(twin, HF_EVENT_GRANTED, holder, false, holder->lease_ms);
+        add_twin_event(twin, HF_EVENT_GRANTED, holder, false, holder->lease_ms);
     } else if (hf_nonce_equal(&holder->nonce, &command->nonce)) {
         holder->unreported = false;
         result->token = holder->token;
@@ -359,21 +363,22 @@ static void lock(struct hf_twin *twin, const struct hf_command *command,
         waiter->session = command->session;
         waiter->sequence = command->sequence;
         result->err = HF_EBUSY;
-        result->position = place_of(twin, waiter);
+        result->position = position_of(twin, waiter);
     } else if (!command->queue) {
         result->err = HF_EBUSY;
-    } else if (waiters_of(twin, holder->key) >= HF_WAITERS_MAX) {
+    } else if (count_waiters(twin, holder->key) >= HF_WAITERS_MAX) {
         result->err = HF_ELIMIT;
     } else {
         waiter = add_claim(twin, command);
         result->err = HF_EBUSY;
-        result->position = waiters_of(twin, waiter->key);
-        tell(twin, HF_EVENT_QUEUED, waiter, false, 0);
+        result->position = count_waiters(twin, waiter->key);
+        add_twin_event(twin, HF_EVENT_QUEUED, waiter, false, 0);
     }
 }
 
-static void renew(struct hf_twin *twin, struct claim *holder,
-                  const struct hf_command *command, struct hf_result *result)
+static void apply_renew(struct hf_twin *twin, struct claim *holder,
+                        const struct hf_command *command,
+                        struct hf_result *result)
 {
     if (holder->forced) {
         result->err = HF_EFORCED;
@@ -382,26 +387,28 @@ static void renew(struct hf_twin *twin, struct claim *holder,
     result->generation = ++holder->generation;
     if (holder->lease_ms < command->lease_ms)
         holder->lease_ms = command->lease_ms;
-    tell(twin, HF_EVENT_RENEWED, holder, false, command->lease_ms);
+    add_twin_event(twin, HF_EVENT_RENEWED, holder, false, command->lease_ms);
 }
 
-static void update(struct hf_twin *twin, struct claim *holder,
-                   const struct hf_command *command, struct hf_result *result)
+static void apply_update(struct hf_twin *twin, struct claim *holder,
+                         const struct hf_command *command,
+                         struct hf_result *result)
 {
     if (command->has_expected &&
         !hf_bytes_equal(holder->value, command->expected)) {
         result->err = HF_EMISMATCH;
         return;
     }
-    drop(holder->value);
-    holder->value = copy(command->value.data, command->value.size);
-    tell(twin, HF_EVENT_UPDATED, holder, false, 0);
+    free_bytes(holder->value);
+    holder->value = copy_bytes(command->value.data, command->value.size);
+    add_twin_event(twin, HF_EVENT_UPDATED, holder, false, 0);
 }
 
-static void owned(struct hf_twin *twin, const struct hf_command *command,
-                  struct hf_result *result)
+static void apply_to_holder(struct hf_twin *twin,
+                            const struct hf_command *command,
+                            struct hf_result *result)
 {
-    struct claim *holder = holder_of(twin, key_bytes(command->key));
+    struct claim *holder = find_holder(twin, key_bytes(command->key));
 
     if (!holder)
         result->err = HF_ENOTHELD;
@@ -409,17 +416,17 @@ static void owned(struct hf_twin *twin, const struct hf_command *command,
              !hf_nonce_equal(&holder->nonce, &command->nonce))
         result->err = HF_ENOTOWNER;
     else if (command->kind == HF_COMMAND_RENEW)
-        renew(twin, holder, command, result);
+        apply_renew(twin, holder, command, result);
     else if (command->kind == HF_COMMAND_UPDATE)
-        update(twin, holder, command, result);
+        apply_update(twin, holder, command, result);
     else
-        end(twin, holder, HF_EVENT_RELEASED);
+        end_hold(twin, holder, HF_EVENT_RELEASED);
 }
 
-static void expire(struct hf_twin *twin, const struct hf_command *command,
-                   struct hf_result *result)
+static void apply_expire(struct hf_twin *twin, const struct hf_command *command,
+                         struct hf_result *result)
 {
-    struct claim *holder = holder_of(twin, key_bytes(command->key));
+    struct claim *holder = find_holder(twin, key_bytes(command->key));
 
     if (!holder)
         result->err = HF_ENOTHELD;
@@ -427,46 +434,46 @@ static void expire(struct hf_twin *twin, const struct hf_command *command,
              holder->generation != command->generation)
         result->err = HF_ENOTOWNER;
     else
-        end(twin, holder, HF_EVENT_EXPIRED);
+        end_hold(twin, holder, HF_EVENT_EXPIRED);
 }
 
-static void cancel(struct hf_twin *twin, const struct hf_command *command,
-                   struct hf_result *result)
+static void apply_cancel(struct hf_twin *twin, const struct hf_command *command,
+                         struct hf_result *result)
 {
-    struct claim *holder = holder_of(twin, key_bytes(command->key));
-    struct claim *waiter = waiter_with(twin, command);
+    struct claim *holder = find_holder(twin, key_bytes(command->key));
+    struct claim *waiter = find_waiter_by_nonce(twin, command);
 
     if (waiter) {
-        withdraw(twin, waiter);
+        withdraw_claim(twin, waiter);
     } else if (holder && hf_nonce_equal(&holder->nonce, &command->nonce)) {
         result->token = holder->token;
-        end(twin, holder, HF_EVENT_RELEASED);
+        end_hold(twin, holder, HF_EVENT_RELEASED);
     } else {
         result->err = HF_ENOTHELD;
     }
 }
 
-static void force(struct hf_twin *twin, const struct hf_command *command,
-                  struct hf_result *result)
+static void apply_force(struct hf_twin *twin, const struct hf_command *command,
+                        struct hf_result *result)
 {
-    struct claim *holder = holder_of(twin, key_bytes(command->key));
+    struct claim *holder = find_holder(twin, key_bytes(command->key));
 
     if (!holder) {
         result->err = HF_ENOTHELD;
     } else if (holder->token != command->token) {
         result->err = HF_ENOTOWNER;
     } else if (command->now) {
-        end(twin, holder, HF_EVENT_FORCED);
+        end_hold(twin, holder, HF_EVENT_FORCED);
     } else if (!holder->forced) {
         holder->forced = true;
-        tell(twin, HF_EVENT_FORCED, holder, false, 0);
+        add_twin_event(twin, HF_EVENT_FORCED, holder, false, 0);
     }
 }
 
-/* ---- Once ---------------------------------------------------------------*/
+/* ---- Exactly once -------------------------------------------------------*/
 
-static bool overtaken(const struct session *session,
-                      const struct hf_command *command)
+static bool is_overtaken(const struct session *session,
+                         const struct hf_command *command)
 {
     for (size_t i = 0; i < session->kept_count; i++) {
         const struct hf_session_result *kept = &session->results[i];
@@ -479,17 +486,20 @@ static bool overtaken(const struct session *session,
     return false;
 }
 
-/* Whether the session has the answer; otherwise the command is to be run. */
-static bool answered(const struct session *session,
-                     const struct hf_command *command, struct hf_result *result)
+/* Whether the session already has the result; otherwise the command has to
+ * run. */
+static bool has_result(const struct session *session,
+                       const struct hf_command *command,
+                       struct hf_result *result)
 {
-    const struct hf_session_result *kept = kept_of(session, command->sequence);
+    const struct hf_session_result *kept =
+        find_result(session, command->sequence);
     uint64_t done =
         command->done > session->done ? command->done : session->done;
 
     if (command->sequence == 0 || command->sequence < done ||
         (!kept && command->kind == HF_COMMAND_LOCK &&
-         overtaken(session, command)))
+         is_overtaken(session, command)))
         result->err = HF_ECANCELED;
     else if (kept)
         *result = kept->result;
@@ -500,8 +510,9 @@ static bool answered(const struct session *session,
     return true;
 }
 
-static void keep(struct session *session, const struct hf_command *command,
-                 const struct hf_result *result)
+static void keep_result(struct session *session,
+                        const struct hf_command *command,
+                        const struct hf_result *result)
 {
     session->results = resize(session->results, session->kept_count + 1,
                               sizeof(*session->results));
@@ -515,7 +526,7 @@ static void keep(struct session *session, const struct hf_command *command,
         session->highest = command->sequence;
 }
 
-static void forget_below(struct session *session, uint64_t done)
+static void forget_results_below(struct session *session, uint64_t done)
 {
     size_t count = 0;
 
@@ -528,23 +539,23 @@ static void forget_below(struct session *session, uint64_t done)
     session->kept_count = count;
 }
 
-static void run(struct hf_twin *twin, const struct hf_command *command,
-                struct hf_result *result)
+static void run_command(struct hf_twin *twin, const struct hf_command *command,
+                        struct hf_result *result)
 {
     if (command->kind == HF_COMMAND_LOCK)
-        lock(twin, command, result);
+        apply_lock(twin, command, result);
     else if (command->kind == HF_COMMAND_CANCEL)
-        cancel(twin, command, result);
+        apply_cancel(twin, command, result);
     else if (command->kind == HF_COMMAND_FORCE)
-        force(twin, command, result);
+        apply_force(twin, command, result);
     else
-        owned(twin, command, result);
+        apply_to_holder(twin, command, result);
 }
 
 static void run_once(struct hf_twin *twin, const struct hf_command *command,
                      struct hf_result *result)
 {
-    struct session *session = session_of(twin, command->session);
+    struct session *session = find_session(twin, command->session);
 
     if (!session || session->ended) {
         result->err = HF_EINDOUBT;
@@ -554,13 +565,13 @@ static void run_once(struct hf_twin *twin, const struct hf_command *command,
         close_session(twin, session);
         return;
     }
-    if (!answered(session, command, result)) {
-        run(twin, command, result);
-        /* Others may have been forgotten, so it may have moved. */
-        session = session_of(twin, command->session);
-        keep(session, command, result);
+    if (!has_result(session, command, result)) {
+        run_command(twin, command, result);
+        /* Other sessions may have been removed, so this one may have moved. */
+        session = find_session(twin, command->session);
+        keep_result(session, command, result);
     }
-    forget_below(session, command->done);
+    forget_results_below(session, command->done);
 }
 
 void hf_twin_apply(struct hf_twin *twin, const struct hf_command *command,
@@ -571,12 +582,12 @@ void hf_twin_apply(struct hf_twin *twin, const struct hf_command *command,
     if (command->kind == HF_COMMAND_OPEN)
         open_session(twin, command, result);
     else if (command->kind == HF_COMMAND_EXPIRE)
-        expire(twin, command, result);
+        apply_expire(twin, command, result);
     else
         run_once(twin, command, result);
 }
 
-/* Tokens rise, so the oldest grant has the smallest. */
+/* Tokens rise, so the oldest grant has the smallest token. */
 bool hf_twin_take_grant(struct hf_twin *twin, uint64_t session,
                         struct hf_nonce *nonce, uint64_t *token)
 {
@@ -618,7 +629,7 @@ void hf_twin_free(struct hf_twin *twin)
     free(twin);
 }
 
-/* ---- Comparing ----------------------------------------------------------*/
+/* ---- Comparison ---------------------------------------------------------*/
 
 void hf_twin_events_add(struct hf_twin_events *events,
                         const struct hf_table_event *event)
@@ -656,9 +667,9 @@ const char *hf_twin_compare_results(const struct hf_result *table,
 {
     if (results_equal(table, twin))
         return NULL;
-    return differs(
-        "answer: %s place %u generation %u token %llu session %llu, "
-        "expected %s place %u generation %u token %llu session %llu",
+    return set_text(
+        "result: %s position %u generation %u token %llu session %llu, "
+        "expected %s position %u generation %u token %llu session %llu",
         hf_err_name(table->err), table->position, table->generation,
         (unsigned long long)table->token, (unsigned long long)table->session,
         hf_err_name(twin->err), twin->position, twin->generation,
@@ -678,16 +689,16 @@ const char *hf_twin_compare_events(const struct hf_twin_events *table,
                                    const struct hf_twin_events *twin)
 {
     if (table->count != twin->count)
-        return differs("%zu events, expected %zu", table->count, twin->count);
+        return set_text("%zu events, expected %zu", table->count, twin->count);
     for (size_t i = 0; i < table->count; i++) {
         const struct hf_twin_event *a = &table->list[i];
         const struct hf_twin_event *b = &twin->list[i];
 
         if (!events_equal(a, b))
-            return differs("event %zu: kind %d session %llu, "
-                           "expected kind %d session %llu",
-                           i, (int)a->kind, (unsigned long long)a->session,
-                           (int)b->kind, (unsigned long long)b->session);
+            return set_text("event %zu: kind %d session %llu, "
+                            "expected kind %d session %llu",
+                            i, (int)a->kind, (unsigned long long)a->session,
+                            (int)b->kind, (unsigned long long)b->session);
     }
     return NULL;
 }
@@ -704,26 +715,27 @@ static bool data_equals(const uint8_t *data, uint32_t value_size,
            hf_bytes_equal(note, claim->note);
 }
 
-static const char *compare_line(const struct hf_twin *twin,
-                                const struct hf_hold *hold)
+static const char *compare_queue(const struct hf_twin *twin,
+                                 const struct hf_hold *hold)
 {
     struct hf_bytes key = {hold->key, hold->key_size};
     const struct hf_dlist *link = hold->queue.next;
-    size_t place = 0;
+    size_t position = 0;
 
     for (; link != &hold->queue; link = link->next) {
         const struct hf_table_waiter *a =
             HF_CONTAINER(link, struct hf_table_waiter, in_queue);
-        const struct claim *b = waiter_of(twin, key, ++place);
+        const struct claim *b = find_waiter(twin, key, ++position);
 
         if (!b || !hf_nonce_equal(&a->nonce, &b->nonce) ||
             a->session->id != b->session || a->sequence != b->sequence ||
             a->lease_ms != b->lease_ms || a->arrival != b->arrival ||
             !data_equals(a->data, a->value_size, a->note_size, b))
-            return differs("another waits at place %zu", place);
+            return set_text("another waiter at position %zu", position);
     }
-    if (waiters_of(twin, key) != place || hold->waiters != place)
-        return differs("%zu wait, expected %u", place, waiters_of(twin, key));
+    if (count_waiters(twin, key) != position || hold->waiters != position)
+        return set_text("%zu waiters, expected %u", position,
+                        count_waiters(twin, key));
     return NULL;
 }
 
@@ -731,19 +743,19 @@ static const char *compare_hold(const struct hf_twin *twin,
                                 const struct hf_hold *a)
 {
     struct hf_bytes key = {a->key, a->key_size};
-    const struct claim *b = holder_of(twin, key);
+    const struct claim *b = find_holder(twin, key);
 
     if (!b)
-        return differs("a key is held");
+        return set_text("a key is held that should be free");
     if (!hf_nonce_equal(&a->nonce, &b->nonce) || a->session->id != b->session)
-        return differs("another holds a key");
+        return set_text("a key has another holder");
     if (a->token != b->token || a->generation != b->generation ||
         a->lease_ms != b->lease_ms || a->forced != b->forced ||
         (a->unreported != NULL) != b->unreported)
-        return differs("a hold's token, generation, lease or flags");
+        return set_text("a hold's token, generation, lease or flags");
     if (!data_equals(a->data, a->value_size, a->note_size, b))
-        return differs("a hold's value or note");
-    return compare_line(twin, a);
+        return set_text("a hold's value or note");
+    return compare_queue(twin, a);
 }
 
 static const char *compare_session(const struct hf_twin *twin,
@@ -753,22 +765,22 @@ static const char *compare_session(const struct hf_twin *twin,
     uint64_t window = b->highest < b->done ? 0 : b->highest - b->done + 1;
 
     if (a->ended != b->ended || a->done != b->done ||
-        a->highest != b->highest || a->holds != holds_of(twin, b->id) ||
+        a->highest != b->highest || a->holds != count_holds(twin, b->id) ||
         a->label_size != b->label.size ||
         memcmp(a->label, b->label.data, b->label.size) != 0)
-        return differs("session %llu", (unsigned long long)b->id);
+        return set_text("session %llu", (unsigned long long)b->id);
     for (uint64_t i = 0; i < window; i++) {
         unsigned long long sequence = b->done + i;
         const struct hf_session_result *x = hf_session_find(a, sequence);
-        const struct hf_session_result *y = kept_of(b, sequence);
+        const struct hf_session_result *y = find_result(b, sequence);
 
         if (!x && !y)
             continue;
         if (!x || !y || x->kind != y->kind ||
             !hf_nonce_equal(&x->nonce, &y->nonce) ||
             !results_equal(&x->result, &y->result))
-            return differs("session %llu: what is kept of %llu",
-                           (unsigned long long)b->id, sequence);
+            return set_text("session %llu: the kept result of %llu",
+                            (unsigned long long)b->id, sequence);
     }
     return NULL;
 }
@@ -784,15 +796,15 @@ const char *hf_twin_compare(const struct hf_twin *twin,
         holders += twin->claims[i].holds;
     if (table->token != twin->token || table->index != twin->index ||
         table->last_session != twin->last_session)
-        return differs("a counter");
+        return set_text("a counter");
     if (table->holds.count != holders ||
         table->waiting.count != twin->claim_count - holders ||
         table->sessions.count != twin->session_count)
-        return differs("%zu holds, %zu waiters, %zu sessions, "
-                       "expected %zu, %zu, %zu",
-                       table->holds.count, table->waiting.count,
-                       table->sessions.count, holders,
-                       twin->claim_count - holders, twin->session_count);
+        return set_text("%zu holds, %zu waiters, %zu sessions, "
+                        "expected %zu, %zu, %zu",
+                        table->holds.count, table->waiting.count,
+                        table->sessions.count, holders,
+                        twin->claim_count - holders, twin->session_count);
     while (!difference && (hold = hf_table_next_hold(table, hold)))
         difference = compare_hold(twin, hold);
     for (size_t i = 0; !difference && i < twin->session_count; i++) {
@@ -801,14 +813,14 @@ const char *hf_twin_compare(const struct hf_twin *twin,
             hf_table_find_session(table, session->id);
 
         difference = other ? compare_session(twin, session, other)
-                           : differs("a session is missing");
+                           : set_text("a session is missing");
     }
     return difference;
 }
 
-/* ---- What is always true ------------------------------------------------*/
+/* ---- Invariants ---------------------------------------------------------*/
 
-static bool in_list(const struct hf_dlist *list, const struct hf_dlist *link)
+static bool is_in_list(const struct hf_dlist *list, const struct hf_dlist *link)
 {
     const struct hf_dlist *at = list->next;
 
@@ -817,7 +829,7 @@ static bool in_list(const struct hf_dlist *list, const struct hf_dlist *link)
     return at == link;
 }
 
-static size_t length(const struct hf_dlist *list)
+static size_t list_length(const struct hf_dlist *list)
 {
     size_t count = 0;
 
@@ -842,43 +854,44 @@ static const char *check_claim(const struct hf_table *table,
         hf_session_find(session, claim->sequence);
 
     if (hf_table_find_session(table, session->id) != session || session->ended)
-        return differs("a waiter's session is gone");
-    if (!in_list(&session->waiting, &claim->in_session))
-        return differs("a waiter's session does not know of it");
+        return set_text("a waiter's session is not in the table");
+    if (!is_in_list(&session->waiting, &claim->in_session))
+        return set_text("a waiter is not in the list of its session");
     if (hf_table_find_waiter(table, claim->hold, &claim->nonce) != claim)
-        return differs("two waiters of a key have one nonce");
+        return set_text("two waiters of a key have one nonce");
     if (hf_nonce_equal(&claim->nonce, &claim->hold->nonce))
-        return differs("a holder waits for itself");
+        return set_text("a holder waits for itself");
     if (!data_fits(claim->data, claim->value_size, claim->note_size,
                    claim->lease_ms))
-        return differs("a waiter's value, note or lease");
+        return set_text("a waiter's value, note or lease");
     if (claim->sequence == 0 || claim->sequence > session->highest)
-        return differs("a waiter's sequence was never seen");
+        return set_text("a waiter's sequence was never seen");
     if (kept && (kept->kind != HF_COMMAND_LOCK ||
                  !hf_nonce_equal(&kept->nonce, &claim->nonce)))
-        return differs("a waiter's kept result is another command's");
+        return set_text("a waiter's kept result is another command's");
     return NULL;
 }
 
-static const char *check_line(const struct hf_table *table,
-                              const struct hf_hold *hold)
+static const char *check_queue(const struct hf_table *table,
+                               const struct hf_hold *hold)
 {
-    const char *wrong = NULL;
+    const char *violation = NULL;
     uint64_t arrival = 0;
 
-    if (hold->waiters != length(&hold->queue) || hold->waiters > HF_WAITERS_MAX)
-        return differs("%u waiters", hold->waiters);
+    if (hold->waiters != list_length(&hold->queue) ||
+        hold->waiters > HF_WAITERS_MAX)
+        return set_text("%u waiters", hold->waiters);
     for (const struct hf_dlist *link = hold->queue.next;
-         !wrong && link != &hold->queue; link = link->next) {
+         !violation && link != &hold->queue; link = link->next) {
         const struct hf_table_waiter *claim =
             HF_CONTAINER(link, struct hf_table_waiter, in_queue);
 
         if (claim->hold != hold || claim->arrival <= arrival)
-            return differs("a line is out of order");
+            return set_text("a queue is out of order");
         arrival = claim->arrival;
-        wrong = check_claim(table, claim);
+        violation = check_claim(table, claim);
     }
-    return wrong;
+    return violation;
 }
 
 static const char *check_hold(const struct hf_table *table,
@@ -888,34 +901,34 @@ static const char *check_hold(const struct hf_table *table,
 
     if (hold->key_size < 1 || hold->key_size > HF_KEY_MAX ||
         hf_table_find(table, hf_hold_key(hold)) != hold)
-        return differs("a key is in the table twice");
+        return set_text("a key is in the table twice");
     if (hf_table_find_session(table, hold->session->id) != hold->session)
-        return differs("a holder's session is gone");
+        return set_text("a holder's session is not in the table");
     if (hold->token < 1 || hold->token > table->token)
-        return differs("a token that was never granted");
+        return set_text("a token that was never granted");
     if (!data_fits(hold->data, hold->value_size, hold->note_size,
                    hold->lease_ms))
-        return differs("a hold's value, note or lease");
+        return set_text("a hold's value, note or lease");
     if (unreported &&
         (unreported->hold != hold || unreported->session != hold->session ||
          hold->session->ended ||
-         !in_list(&hold->session->granted, &unreported->in_session)))
-        return differs("an unreported grant");
-    return check_line(table, hold);
+         !is_in_list(&hold->session->granted, &unreported->in_session)))
+        return set_text("an unreported grant");
+    return check_queue(table, hold);
 }
 
 static const char *check_session(const struct hf_table *table,
                                  const struct hf_session *session)
 {
     if (session->id < 1 || session->id > table->last_session)
-        return differs("a session that was never opened");
+        return set_text("a session that was never opened");
     if (session->ended &&
         (session->holds == 0 || !hf_dlist_is_empty(&session->waiting) ||
          !hf_dlist_is_empty(&session->granted)))
-        return differs("an ended session");
+        return set_text("an ended session");
     if (session->highest >= session->done &&
         session->highest - session->done >= HF_WINDOW_MAX)
-        return differs("a session's window");
+        return set_text("a session's window");
     for (uint32_t i = 0; i < session->capacity; i++) {
         const struct hf_session_result *kept = &session->results[i];
 
@@ -923,7 +936,7 @@ static const char *check_session(const struct hf_table *table,
             continue;
         if (kept->sequence > session->highest || kept->kind < HF_COMMAND_LOCK ||
             kept->kind >= HF_COMMAND_KINDS || kept->kind == HF_COMMAND_EXPIRE)
-            return differs("a kept result");
+            return set_text("a kept result");
     }
     return NULL;
 }
@@ -936,13 +949,13 @@ static const char *check_order(const struct hf_table *table)
 
     for (; (hold = hf_table_next_hold(table, hold)); last = hold->token) {
         if (hold->token <= last)
-            return differs("tokens do not rise from hold to hold");
+            return set_text("tokens do not rise from hold to hold");
     }
     last = 0;
     for (; (session = hf_table_next_session(table, session));
          last = session->id) {
         if (session->id <= last)
-            return differs("ids do not rise from session to session");
+            return set_text("ids do not rise from session to session");
     }
     return NULL;
 }
@@ -957,7 +970,7 @@ static const char *check_waiting(const struct hf_session *session)
             HF_CONTAINER(link, const struct hf_table_waiter, in_session);
 
         if (claim->sequence <= last)
-            return differs("sequences do not rise from waiter to waiter");
+            return set_text("sequences do not rise from waiter to waiter");
         last = claim->sequence;
     }
     return NULL;
@@ -976,12 +989,12 @@ static const char *check_sums(const struct hf_table *table, struct sums a,
 {
     if (a.holds != b.holds || a.waiting != b.waiting ||
         a.unreported != b.unreported)
-        return differs("holds and sessions do not add up");
+        return set_text("holds and sessions do not add up");
     if (a.holds != table->holds.count || a.waiting != table->waiting.count ||
         b.sessions != table->sessions.count)
-        return differs("a map's count");
+        return set_text("a map's count");
     if (a.holds > HF_HOLDS_MAX || b.sessions > HF_SESSIONS_MAX)
-        return differs("a limit");
+        return set_text("a limit");
     return NULL;
 }
 
@@ -991,24 +1004,24 @@ const char *hf_table_check(const struct hf_table *table)
     const struct hf_session *session = NULL;
     struct sums of_holds = {0};
     struct sums of_sessions = {0};
-    const char *wrong = NULL;
+    const char *violation = NULL;
 
-    while (!wrong && (hold = hf_table_next_hold(table, hold))) {
-        wrong = check_hold(table, hold);
+    while (!violation && (hold = hf_table_next_hold(table, hold))) {
+        violation = check_hold(table, hold);
         of_holds.holds++;
         of_holds.waiting += hold->waiters;
         of_holds.unreported += hold->unreported != NULL;
     }
-    while (!wrong && (session = hf_table_next_session(table, session))) {
-        wrong = check_session(table, session);
-        if (!wrong)
-            wrong = check_waiting(session);
+    while (!violation && (session = hf_table_next_session(table, session))) {
+        violation = check_session(table, session);
+        if (!violation)
+            violation = check_waiting(session);
         of_sessions.holds += session->holds;
-        of_sessions.waiting += length(&session->waiting);
-        of_sessions.unreported += length(&session->granted);
+        of_sessions.waiting += list_length(&session->waiting);
+        of_sessions.unreported += list_length(&session->granted);
         of_sessions.sessions++;
     }
-    if (!wrong)
-        wrong = check_sums(table, of_holds, of_sessions);
-    return wrong ? wrong : check_order(table);
+    if (!violation)
+        violation = check_sums(table, of_holds, of_sessions);
+    return violation ? violation : check_order(table);
 }

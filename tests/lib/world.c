@@ -5,10 +5,10 @@
 
 #include "lib/runner.h"
 
-#define STILL_MAX 100000 /* steps at one instant: something spins */
-#define AN_HOUR_MS 3600000
+#define STILL_MAX 100000 /* steps without progress of the clock: a busy loop */
+#define HOUR_MS 3600000
 
-/* What `on_clock` does, another thread could do between the reading of the
+/* `on_clock` stands for another thread that acts between the reading of the
  * clock and its use. */
 static hf_time clock_of(void *arg)
 {
@@ -22,24 +22,25 @@ static hf_time clock_of(void *arg)
     return now;
 }
 
-static void stall(void *arg, uint32_t ms)
+static void on_stall(void *arg, uint32_t ms)
 {
     hf_world_jump(arg, ms);
 }
 
 void hf_world_init(struct hf_world *world, uint64_t seed)
 {
-    static unsigned made;
+    static unsigned world_count;
 
     *world = (struct hf_world){.seed = seed, .now = HF_WORLD_START};
-    (void)snprintf(world->url, sizeof(world->url), "memory:world-%u", made++);
+    (void)snprintf(world->url, sizeof(world->url), "memory:world-%u",
+                   world_count++);
     hf_random_init(&world->random, seed * 2 + 1);
     world->net = (struct hf_faulty_net){
         .clock = clock_of,
         .arg = world,
         .seed = seed * 2 + 2,
         .shared_clock = true,
-        .stall = stall,
+        .stall = on_stall,
     };
     hf_faulty_use(&world->net);
 }
@@ -73,8 +74,8 @@ struct hf_client *hf_world_open(struct hf_world *world)
     return world->clients[world->count++];
 }
 
-static unsigned number_of(const struct hf_world *world,
-                          const struct hf_client *client)
+static unsigned find_number(const struct hf_world *world,
+                            const struct hf_client *client)
 {
     unsigned i = 0;
 
@@ -86,7 +87,7 @@ static unsigned number_of(const struct hf_world *world,
 
 enum hf_err hf_world_close(struct hf_world *world, struct hf_client *client)
 {
-    unsigned number = number_of(world, client);
+    unsigned number = find_number(world, client);
 
     world->clients[number] = NULL;
     return hf_close(client, 0);
@@ -95,7 +96,7 @@ enum hf_err hf_world_close(struct hf_world *world, struct hf_client *client)
 void hf_world_stop(struct hf_world *world, struct hf_client *client,
                    uint32_t ms)
 {
-    world->stopped[number_of(world, client)] = hf_time_add(world->now, ms);
+    world->stopped[find_number(world, client)] = hf_time_add(world->now, ms);
 }
 
 void hf_world_note(struct hf_world *world, uint64_t what)
@@ -106,8 +107,8 @@ void hf_world_note(struct hf_world *world, uint64_t what)
 
 /* ---- Time ---------------------------------------------------------------*/
 
-/* When client `i` has something to do. */
-static hf_time due(const struct hf_world *world, unsigned i)
+/* When client `i` has something to do next. */
+static hf_time client_due(const struct hf_world *world, unsigned i)
 {
     const struct hf_client *client = world->clients[i];
     hf_time at;
@@ -126,13 +127,13 @@ static hf_time next_instant(const struct hf_world *world)
     hf_time next = hf_faulty_next(&world->net);
 
     for (unsigned i = 0; i < world->count; i++) {
-        if (due(world, i) < next)
-            next = due(world, i);
+        if (client_due(world, i) < next)
+            next = client_due(world, i);
     }
     return next;
 }
 
-static void process(struct hf_world *world, unsigned i)
+static void process_client(struct hf_world *world, unsigned i)
 {
     assert_int_equal(hf_process(world->clients[i]), HF_OK);
     hf_world_note(world, (uint64_t)world->now * 8 + i);
@@ -157,8 +158,8 @@ bool hf_world_step(struct hf_world *world, hf_time until)
     for (unsigned i = 0; i < world->count; i++) {
         unsigned at = (first + i) % world->count;
 
-        if (world->clients[at] && due(world, at) <= world->now)
-            process(world, at);
+        if (world->clients[at] && client_due(world, at) <= world->now)
+            process_client(world, at);
     }
     return true;
 }
@@ -178,7 +179,7 @@ void hf_world_jump(struct hf_world *world, uint32_t ms)
 
 enum hf_err hf_world_wait(struct hf_world *world, struct hf_future *future)
 {
-    hf_time until = hf_time_add(world->now, AN_HOUR_MS);
+    hf_time until = hf_time_add(world->now, HOUR_MS);
     enum hf_err err = HF_OK;
 
     while (!hf_future_done(future, &err))

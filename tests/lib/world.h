@@ -1,12 +1,12 @@
 /* world.h - clients in one thread, with one clock that the test moves.
  *
- * Nothing happens but in hf_world_step(): it moves the clock to the next instant
- * at which anything is due, lets requests arrive (faulty.h), and processes the
- * clients that have something to do, in an order drawn by the seed. The same
- * seed and the same calls give the same trace.
+ * Things happen only in hf_world_step(): it moves the clock to the next time at
+ * which anything is due, delivers requests (faulty.h), and processes the
+ * clients that have something to do, in an order that the seed determines. The
+ * same seed and the same calls give the same trace.
  *
- * Blocking calls would wait for the real clock: start them, and hf_world_wait()
- * for their futures. Failures are cmocka assertions. */
+ * Blocking calls would wait for the real clock: use the calls that return a
+ * future, and hf_world_wait(). Failures are cmocka assertions. */
 #ifndef HF_TESTS_LIB_WORLD_H
 #define HF_TESTS_LIB_WORLD_H
 
@@ -20,48 +20,50 @@ struct hf_world {
     struct hf_random random;
     struct hf_faulty_net net;
     struct hf_client *clients[HF_WORLD_CLIENTS_MAX]; /* NULL: closed */
-    hf_time stopped[HF_WORLD_CLIENTS_MAX];           /* not driven until then */
-    unsigned count;                                  /* ever opened */
-    unsigned still; /* steps since the clock moved */
-    uint64_t trace; /* a hash of all that happened */
+    hf_time stopped[HF_WORLD_CLIENTS_MAX]; /* not processed before this time */
+    unsigned count;                        /* clients opened so far */
+    unsigned still;                        /* steps since the clock moved */
+    uint64_t trace; /* hash of everything that happened */
     char url[32];
-    bool plain; /* clients are opened without a network in between */
-    void (*on_clock)(struct hf_world *world); /* a client reads it; or NULL */
-    /* After each client's turn; may be NULL. */
+    bool plain; /* open clients without the faulty network */
+    /* Called once, when a client reads the clock; may be NULL. */
+    void (*on_clock)(struct hf_world *world);
+    /* Called after each hf_process(); may be NULL. */
     void (*observe)(struct hf_world *world, void *arg);
     void *observe_arg;
 };
 
-/* Where the clock begins: later than any real one, so that no descriptor of a
- * client's ever fires by itself. */
+/* The start of the clock: later than any real clock, so that no timerfd of a
+ * client ever fires. */
 #define HF_WORLD_START INT64_C(1000000000000)
 
 void hf_world_init(struct hf_world *world, uint64_t seed);
 
-/* Closes what is open. */
+/* Closes the open clients. */
 void hf_world_fini(struct hf_world *world);
 
-/* The same store for all, behind a network without faults. */
+/* Open a client. All clients share a store, behind a network without faults. */
 struct hf_client *hf_world_open(struct hf_world *world);
 
-/* Give the client no time to say goodbye. */
+/* Close a client with a timeout of 0: it cannot wait for its releases. */
 enum hf_err hf_world_close(struct hf_world *world, struct hf_client *client);
 
-/* A client that is not driven for a while, as by SIGSTOP. */
+/* Do not process a client for `ms`, as if it got SIGSTOP. */
 void hf_world_stop(struct hf_world *world, struct hf_client *client,
                    uint32_t ms);
 
-/* One instant, if there is one up to `until`; else the clock goes there, and
- * the answer is false. */
+/* Advance to the next time at which something is due. If that is after `until`,
+ * set the clock to `until` and return false. */
 bool hf_world_step(struct hf_world *world, hf_time until);
 
-/* Let `ms` pass. */
+/* Step for `ms`. */
 void hf_world_run(struct hf_world *world, uint32_t ms);
 
-/* The clock jumps, and nobody was there to see it. */
+/* Move the clock without processing anything. */
 void hf_world_jump(struct hf_world *world, uint32_t ms);
 
-/* Step until `future` is answered, free it, and say how. An hour at most. */
+/* Step until `future` is done, for an hour at most. Frees the future, and
+ * returns its result. */
 enum hf_err hf_world_wait(struct hf_world *world, struct hf_future *future);
 
 /* Add to the trace. */
@@ -77,8 +79,8 @@ enum hf_err hf_world_unlock(struct hf_world *world, struct hf_lock *lock);
 enum hf_err hf_world_renew(struct hf_world *world, struct hf_lock *lock,
                            uint32_t ttl_ms);
 
-/* Whether somebody holds `key` by a look through a client of its own, and how
- * many wait. */
+/* Whether `key` is held, and the number of waiters, as a new client reads it.
+ * `waiters` may be NULL. */
 bool hf_world_held(struct hf_world *world, const char *key, uint32_t *waiters);
 
 #endif

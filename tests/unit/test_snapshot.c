@@ -210,7 +210,7 @@ static void events_come_in_the_same_order_after_a_restore(void **state)
         for (unsigned i = 0; i < restores; i++)
             assert_null(hf_pair_restore(&pair));
         act(&pair, hf_test_close(2), 0);
-        expect_withdrawn(&pair.told);
+        expect_withdrawn(&pair.actual);
         hf_pair_fini(&pair);
     }
 }

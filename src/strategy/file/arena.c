@@ -10,25 +10,26 @@
 #include "base/limits.h"
 #include "strategy/file/layout.h"
 
-#define SLEEP_MAX_NS 10000000 /* then it is asked whether its owner lives */
+#define SLEEP_MAX_NS                                                           \
+    10000000 /* then the sleeper checks whether the owner is alive */
 
 struct entry {
-    uint32_t size; /* of the whole, aligned; 0: the ring starts over */
+    uint32_t size; /* with this header, aligned; 0: continue at the start */
     uint32_t bytes;
     hf_time stamp;
     uint8_t data[];
 };
 
-#define ALIGNMENT                                                              \
-    UINT64_C(8) /* whatever the machine: programs of 32 and 64
-                                 bits share an arena */
+/* On every machine: 32-bit and 64-bit programs share an arena. */
+#define ALIGNMENT UINT64_C(8)
 #define ROUND(size) (((size) + ALIGNMENT - 1) & ~(ALIGNMENT - 1))
 
 _Static_assert(sizeof(struct entry) == 16, "entries are the same everywhere");
-_Static_assert(offsetof(struct entry, stamp) == 8, "and so are their stamps");
-_Static_assert(HF_FITS(HF_ARENA_RING, uint32_t), "size holds any entry's");
+_Static_assert(offsetof(struct entry, stamp) == 8,
+               "stamps are the same everywhere");
+_Static_assert(HF_FITS(HF_ARENA_RING, uint32_t), "a size fits any entry");
 
-/* ---- Going inside -------------------------------------------------------*/
+/* ---- The arena lock -----------------------------------------------------*/
 
 static long futex(_Atomic uint32_t *word, int operation, uint32_t value,
                   const struct timespec *timeout)
@@ -43,8 +44,9 @@ static void cpu_relax(void)
 #endif
 }
 
-/* At most SLEEP_MAX_NS: the wake-up may be lost with the client that leaves. */
-static void sleep_on(_Atomic uint64_t *word, uint64_t seen)
+/* Sleep for at most SLEEP_MAX_NS, because the client that should wake us may be
+ * killed before it does. */
+static void sleep_on_word(_Atomic uint64_t *word, uint64_t seen)
 {
     const struct timespec timeout = {.tv_nsec = SLEEP_MAX_NS};
 
@@ -57,8 +59,8 @@ static bool is_power_of_two(uint64_t size)
     return (size & (size - 1)) == 0;
 }
 
-/* Read the header once, and keep what was checked while we are inside: a hostile
- * process may overwrite it at any time. */
+/* Read the header once, and use the checked copy in the critical section: a
+ * hostile process may overwrite the header at any time. */
 static bool read_header(struct hf_arena *arena)
 {
     const struct hf_arena_header *header = arena->header;
@@ -78,26 +80,27 @@ static bool read_header(struct hf_arena *arena)
            room <= HF_ARENA_HALF;
 }
 
-/* The steps of an attempt that are not plain accesses to the word. */
+/* Make the next step of an attempt, including those that are more than an
+ * access to the word. */
 static void advance_attempt(struct hf_arena *arena,
                             struct hf_word_attempt *attempt)
 {
     _Atomic uint64_t *word = &arena->header->word;
 
-    if (attempt->state == HF_WORD_ASK) {
+    if (attempt->state == HF_WORD_CHECK_OWNER) {
         hf_word_set_owner_alive(
             attempt, hf_slot_is_alive(arena, hf_word_owner(attempt->seen)));
         return;
     }
     if (attempt->state == HF_WORD_SLEEP)
-        sleep_on(word, attempt->seen);
+        sleep_on_word(word, attempt->seen);
     else if (attempt->state == HF_WORD_TRY)
         cpu_relax();
     hf_word_step(attempt, word);
 }
 
-/* An attempt that ends by asking has one owner to blame; any other failed
- * because clients come and go all the time. */
+/* If the attempt ended after checking the owner, one process kept us out.
+ * Otherwise several clients kept entering the critical section. */
 static enum hf_err acquire_word(struct hf_arena *arena, pid_t *pid)
 {
     struct hf_word_attempt *attempt = &arena->attempt;
@@ -105,15 +108,15 @@ static enum hf_err acquire_word(struct hf_arena *arena, pid_t *pid)
 
     hf_word_start(attempt, arena->slot, &arena->header->slot[arena->slot].turn);
     hf_word_step(attempt, &arena->header->word);
-    while (attempt->state < HF_WORD_INSIDE) {
+    while (attempt->state < HF_WORD_OWNED) {
         last = attempt->state;
         advance_attempt(arena, attempt);
     }
-    if (attempt->state == HF_WORD_INSIDE)
+    if (attempt->state == HF_WORD_OWNED)
         return HF_OK;
     if (attempt->state == HF_WORD_BROKEN)
         return HF_EPROTO;
-    if (last == HF_WORD_ASK)
+    if (last == HF_WORD_CHECK_OWNER)
         *pid = hf_slot_at(arena, hf_word_owner(attempt->seen))->pid;
     return HF_EBUSY;
 }
@@ -136,8 +139,8 @@ enum hf_err hf_arena_lock(struct hf_arena *arena, pid_t *pid)
     return HF_OK;
 }
 
-/* What was taken, or given back, in a mapping that is lost has not happened to
- * the word: it may be another's, or still be ours. */
+/* Changes to a mapping that the guard has replaced never reach the file. So
+ * after a recovery the word may be ours, or another client's. */
 static bool owns_word(struct hf_arena *arena)
 {
     if (!hf_arena_is_lost(arena))
@@ -172,8 +175,8 @@ static uint64_t room_at(const struct hf_arena *arena, uint64_t position)
     return arena->ring_room - (position & (arena->ring_room - 1));
 }
 
-/* How long the log may be: as the snapshot that it follows, so that snapshots
- * cost no more than what they spare, however much is held. */
+/* The log may grow as long as the snapshot that it follows. So the cost of
+ * snapshots stays proportional to the log, however many keys are held. */
 static uint64_t log_limit(const struct hf_arena *arena)
 {
     uint64_t position;
@@ -189,7 +192,8 @@ bool hf_arena_has_entry(const struct hf_arena *arena, uint64_t position)
     return position >= arena->head;
 }
 
-/* Shared memory may change between a check and the use of what was checked. */
+/* Load shared memory once, because it may change between a check and the use of
+ * the checked value. */
 static uint32_t read_once(const uint32_t *shared)
 {
     return *(const volatile uint32_t *)shared;
@@ -212,7 +216,7 @@ enum hf_arena_entry hf_arena_read(const struct hf_arena *arena,
     entry = entry_at(arena, *position);
     size = read_once(&entry->size);
     used = read_once(&entry->bytes);
-    if (size == 0) { /* nothing more fits before the end */
+    if (size == 0) { /* the entry did not fit before the end */
         *position += room_at(arena, *position);
         return hf_arena_read(arena, position, stamp, bytes);
     }
@@ -253,9 +257,10 @@ enum hf_err hf_arena_write(struct hf_arena *arena, hf_time stamp,
     return HF_OK;
 }
 
-/* A waiter's lease begins when it is granted, so the longest lease that was
- * asked for since nothing was held counts from the last command. If a client is killed between
- * the two stores, that is taken for longer than it is. */
+/* A waiter's lease starts when it is granted, so `idle_at` counts the longest
+ * lease requested since the arena was idle from the last command on. A client
+ * that is killed between the two stores leaves `idle_at` too late, never too
+ * early. */
 void hf_arena_record_lease(struct hf_arena *arena, hf_time now,
                            uint32_t lease_ms)
 {
@@ -334,9 +339,9 @@ int hf_arena_allocate_ring(int file, uint64_t size)
 
 int hf_arena_allocate_halves(int file, uint64_t size)
 {
-    int failed = posix_fallocate(file, half_offset(0), (off_t)size);
+    int code = posix_fallocate(file, half_offset(0), (off_t)size);
 
-    return failed ? failed : posix_fallocate(file, half_offset(1), (off_t)size);
+    return code ? code : posix_fallocate(file, half_offset(1), (off_t)size);
 }
 
 enum hf_err hf_arena_reserve_snapshot(struct hf_arena *arena, size_t size)
@@ -355,8 +360,8 @@ enum hf_err hf_arena_reserve_snapshot(struct hf_arena *arena, size_t size)
     return HF_OK;
 }
 
-/* A larger ring for a larger snapshot, where the disk has it. Only an empty
- * one can be changed: entries lie by its size. */
+/* Grow the ring with the snapshot, if the disk has room. Only an empty ring can
+ * grow, because the place of an entry depends on the ring's size. */
 static void grow_ring(struct hf_arena *arena, uint64_t size)
 {
     uint64_t room = arena->ring_room;
@@ -383,21 +388,22 @@ enum hf_err hf_arena_set_snapshot(struct hf_arena *arena, struct hf_bytes bytes)
     hf_copy(half->bytes, bytes.data, bytes.size);
     HF_CRASH_POINT(10);
     atomic_store_explicit(&header->snapshot, number, memory_order_release);
-    HF_CRASH_POINT(11); /* the ring is longer than it need be */
+    HF_CRASH_POINT(11); /* the ring has entries that the snapshot covers */
     arena->head = arena->tail;
     atomic_store_explicit(&header->head, arena->head, memory_order_release);
-    /* Clients that read outside see this before anything is overwritten. */
+    /* Readers without the arena lock must see the new head before entries are
+     * overwritten. */
     atomic_thread_fence(memory_order_seq_cst);
     HF_CRASH_POINT(12);
     grow_ring(arena, bytes.size);
     return HF_OK;
 }
 
-/* ---- Reading outside ------------------------------------------------------
+/* ---- Reading without the arena lock ---------------------------------------
  *
- * A sequence lock: the number of the snapshot and the head change before what
- * they no longer cover is overwritten, and the size of the ring before any entry
- * that lies by the new one is published. */
+ * A sequence lock. A writer changes the snapshot number and the head before it
+ * overwrites data that they covered, and the size of the ring before it
+ * publishes the first entry that is placed by the new size. */
 
 bool hf_arena_begin_read(struct hf_arena *arena)
 {

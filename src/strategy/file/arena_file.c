@@ -1,5 +1,5 @@
-/* arena_file.c - the label of an arena, and what to do with an arena that exists: use
- * it, replace it, or refuse to open it.
+/* arena_file.c - decides whether to use an existing arena file, to replace it
+ * or to refuse it, and creates new ones.
  *
  * All of this happens with the file "lock" locked, so only one client at a time
  * decides which arena is in force. */
@@ -18,12 +18,12 @@
 #include <unistd.h>
 
 #include "base/crash_point.h"
-#include "strategy/file/directory.h"
+#include "strategy/file/clock.h"
 #include "strategy/file/guard.h"
 #include "strategy/file/layout.h"
 
 #define MAGIC UINT64_C(0x414e455241464821) /* "!HFARENA" */
-#define UNFINISHED (~MAGIC) /* it is being made again in its place */
+#define UNFINISHED (~MAGIC)                /* it is being rewritten in place */
 #define VERSION 3
 #define LOCK_TRIES 100 /* at 10 ms */
 
@@ -36,7 +36,8 @@ static enum hf_err read_boot(char boot[36], struct hf_error *error)
         (void)close(file);
     if (size < 36)
         return hf_error_set(error, HF_ESYSTEM,
-                            "file: cannot tell which boot this is");
+                            "file: cannot read the boot id from "
+                            "/proc/sys/kernel/random/boot_id");
     return HF_OK;
 }
 
@@ -47,11 +48,11 @@ static uint32_t fold_inode(const struct stat *st)
     return (uint32_t)(inode ^ inode >> 32);
 }
 
-/* ---- Whether clients have it open ---------------------------------------*/
+/* ---- Whether clients have the arena open --------------------------------*/
 
 /* Besides the lock on its own slot, every client has a shared lock on the byte
- * after the slots. It takes it while "lock" is locked, and the kernel drops it
- * with the process. */
+ * after the slots. It takes this lock while "lock" is locked, and the kernel
+ * drops it with the process. */
 static struct flock user_lock(short type)
 {
     return (struct flock){
@@ -80,9 +81,10 @@ static bool is_in_use(int file)
     return fcntl(file, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
-/* Every client has a shared lock on the directory, which shows that the store is
- * in use even if the arena was removed. A process that is being killed may drop
- * it a little later than the lock on the file "lock", so wait for a moment. */
+/* Every client has a shared lock on the directory, which shows that the store
+ * is in use even if the arena was removed. A process that is being killed may
+ * drop it a little later than the lock on the file "lock", so wait for a
+ * moment. */
 static bool lock_directory(int directory)
 {
     const struct timespec moment = {.tv_nsec = 10000000};
@@ -130,7 +132,7 @@ static bool write_label(int file, struct hf_arena_label label, uint64_t reserve)
            fsync(file) == 0;
 }
 
-/* One that is left like this is made again by the next client. */
+/* If we are killed after this, the next client rewrites the arena. */
 static bool truncate_arena(int file)
 {
     const uint64_t unfinished = UNFINISHED;
@@ -139,7 +141,8 @@ static bool truncate_arena(int file)
            !ftruncate(file, sizeof(unfinished)) && !fsync(file);
 }
 
-/* Write it to `file`, which is called `name`: if that is "arena", in place. */
+/* Write a new arena to `file`, whose name is `name`. If that is "arena",
+ * rewrite it in place. */
 static enum hf_err fill_arena(struct hf_arena *arena, int file,
                               const char *name,
                               const struct hf_arena_label *label,
@@ -151,13 +154,12 @@ static enum hf_err fill_arena(struct hf_arena *arena, int file,
 
     hf_share_temporary_name(temporary, "token");
     if (hf_token_file_raise(arena->directory, label->first_token, &reserve))
-        return hf_arena_fail(arena, error, temporary,
-                             "cannot be put into place");
+        return hf_arena_fail(arena, error, temporary, "cannot write it");
     if (is_in_place && !truncate_arena(file))
         return hf_arena_fail(arena, error, name, "cannot write it");
     errno = allocate_first(file);
     if (errno)
-        return hf_arena_fail(arena, error, name, "no room for it");
+        return hf_arena_fail(arena, error, name, "cannot allocate it");
     HF_CRASH_POINT(19);
     if (!write_label(file, *label, reserve) ||
         (!is_in_place &&
@@ -167,10 +169,11 @@ static enum hf_err fill_arena(struct hf_arena *arena, int file,
     return HF_OK;
 }
 
-/* A file system that copies on write needs room for each page that is written,
- * though it is allocated. If that ran out, touching the mapping would raise
- * SIGBUS. Where it cannot be had, hf_arena_recover() is what is left. */
-static void write_in_place(int file)
+/* A file system that copies on write needs new blocks for each page that is
+ * written, although the file is allocated. If it ran out of them, touching the
+ * mapping would raise SIGBUS. Where copying cannot be switched off,
+ * hf_arena_recover() handles that. */
+static void disable_copy_on_write(int file)
 {
     struct statfs fs;
     int flags;
@@ -192,15 +195,15 @@ static int create_arena_file(struct hf_arena *arena, const char *name,
     (void)unlinkat(arena->directory, name, 0);
     file = hf_share_create(arena->directory, name);
     if (file < 0)
-        hf_arena_fail(arena, error, name, "cannot make it");
+        hf_arena_fail(arena, error, name, "cannot create it");
     HF_CRASH_POINT(18);
     if (file >= 0)
-        write_in_place(file);
+        disable_copy_on_write(file);
     return file;
 }
 
-/* In a sticky directory the arena of another user cannot be replaced: then it is
- * made again in its place. `old` is the one that is there, or -1. */
+/* In a sticky directory the arena of another user cannot be replaced, so it is
+ * rewritten in place. `old` is the existing arena, or -1. */
 static enum hf_err create_arena(struct hf_arena *arena, int old,
                                 const struct hf_arena_label *label,
                                 struct hf_error *error)
@@ -227,8 +230,8 @@ static enum hf_err create_arena(struct hf_arena *arena, int old,
     return err;
 }
 
-/* Tokens continue above the mark and above those of the arena that is replaced:
- * either of the two files may have been lost. */
+/* Tokens continue above the number in the file "token" and above those of the
+ * replaced arena, because either file may have been lost. */
 static enum hf_err find_first_token(struct hf_arena *arena, uint64_t in_arena,
                                     uint64_t *token, struct hf_error *error)
 {
@@ -237,8 +240,8 @@ static enum hf_err find_first_token(struct hf_arena *arena, uint64_t in_arena,
 
     if (err == HF_EPROTO)
         return hf_error_set(error, err,
-                            "file:%s/token: is no number; restore it, or "
-                            "write there one above every token used",
+                            "file:%s/token: does not contain a number; restore "
+                            "it, or write a number above every token used",
                             arena->path);
     if (err)
         return hf_arena_fail(arena, error, "token", "cannot read it");
@@ -248,20 +251,20 @@ static enum hf_err find_first_token(struct hf_arena *arena, uint64_t in_arena,
     return HF_OK;
 }
 
-/* ---- An arena that exists -----------------------------------------------*/
+/* ---- Existing arenas ----------------------------------------------------*/
 
 struct found_arena {
     struct hf_arena_label label;
-    bool is_current; /* its layout is ours */
+    bool is_current; /* its version and size are ours */
     bool is_unfinished;
     bool is_whole;
     bool is_of_this_boot;
-    bool is_copy; /* of another arena, perhaps of long ago */
+    bool is_copy; /* a copy of another arena, perhaps an old one */
     bool is_in_use;
     bool is_replaceable; /* or there is none */
-    uint64_t token;      /* no larger token was granted; 0: not known */
+    uint64_t token;      /* no larger token was granted; 0: unknown */
     hf_time now;
-    hf_time stamped; /* as in the header */
+    hf_time stamped; /* as in the header, and so is idle_at */
     hf_time idle_at;
 };
 
@@ -282,8 +285,8 @@ static void read_times(int file, struct found_arena *found)
     found->idle_at = (hf_time)idle_at;
 }
 
-/* Whether a lease may still be running although no client has the arena open:
- * `holdfast lock` ends and leaves its lock held. If the clock is behind the last
+/* Whether a lease may still run although no client has the arena open:
+ * `holdfast lock` exits and keeps its lock. If the clock is behind the last
  * command, the machine was rebooted since, and no lease runs. */
 static bool may_have_leases(const struct found_arena *found)
 {
@@ -305,8 +308,8 @@ static enum hf_err examine_arena(struct hf_arena *arena, const char *boot,
     if (size != (ssize_t)sizeof(*label) || fstat(arena->file, &st) ||
         label->magic != MAGIC || label->first_token > HF_TOKEN_FILE_MAX)
         return hf_error_set(error, HF_EPROTO,
-                            "file:%s/arena: is no arena; if nobody uses it, "
-                            "remove it",
+                            "file:%s/arena: is not an arena of holdfast; if no "
+                            "program uses it, remove it",
                             arena->path);
     found->is_current = label->version == VERSION &&
                         label->size == sizeof(struct hf_arena_header);
@@ -320,20 +323,21 @@ static enum hf_err examine_arena(struct hf_arena *arena, const char *boot,
                 offsetof(struct hf_arena_header, token_reserve));
     if (found->token > HF_TOKEN_FILE_MAX)
         found->token = 0;
-    return hf_file_clock_now(&found->now, error);
+    return hf_clock_now(&found->now, error);
 }
 
-/* HF_OK: use it, or replace it if `is_replaceable` is set. HF_EUNAVAIL: try
- * again when its leases have ended. HF_EPROTO: refuse it.
+/* Decide about an existing arena. HF_OK: use it, or replace it if
+ * `is_replaceable` is set. HF_EUNAVAIL: refuse it until its leases have
+ * expired. HF_EPROTO: refuse it.
  *
- * An arena of another boot has no holders. But the boot id is no proof of
- * another boot, because a container may have one of its own: an arena that
- * other clients have open stays in force whatever boot it names, and so does
- * one whose leases still run.
+ * An arena of another boot has no holders. But a different boot id does not
+ * prove a different boot, because a container may have a boot id of its own. So
+ * an arena that other clients have open stays in force whatever its boot id,
+ * and so does an arena whose leases still run.
  *
- * In a copy, as of a backup that was restored, tokens go on where they were when
- * it was made: those above may have been granted since. So it is replaced too,
- * and tokens go on above the reserve. */
+ * In a copy, such as a restored backup, tokens would continue where they were
+ * when the copy was made, and larger ones may have been granted since. So a
+ * copy is replaced too, and tokens continue above the reserve. */
 static enum hf_err classify_arena(const struct hf_arena *arena,
                                   struct found_arena *found,
                                   struct hf_error *error)
@@ -348,22 +352,22 @@ static enum hf_err classify_arena(const struct hf_arena *arena,
         return HF_OK;
     if (!is_ours && !found->is_in_use)
         return hf_error_set(error, HF_EUNAVAIL,
-                            "file:%s/arena: was made by another version of "
+                            "file:%s/arena: was created by another version of "
                             "holdfast, in another boot or in another "
-                            "directory, and its locks may last for another "
+                            "directory, and its leases may run for another "
                             "%lld ms; try again then",
                             arena->path,
                             (long long)(found->idle_at - found->now));
     if (!found->is_current)
         return hf_error_set(error, HF_EPROTO,
                             "file:%s/arena: is in use by another version of "
-                            "holdfast (layout %u, ours is %u); end the "
+                            "holdfast (layout %u, ours is %u); stop the "
                             "programs that use it first",
                             arena->path, found->label.version, VERSION);
     if (!found->is_whole)
         return hf_error_set(error, HF_EPROTO,
-                            "file:%s/arena: was cut short; if nobody uses it, "
-                            "remove it",
+                            "file:%s/arena: was truncated; if no program uses "
+                            "it, remove it",
                             arena->path);
     return HF_OK;
 }
@@ -391,7 +395,7 @@ static enum hf_err replace_arena(struct hf_arena *arena, const char *boot,
     return err;
 }
 
-/* Open the arena, unless it turns out to be `is_replaceable`. */
+/* Open the existing arena, unless it turns out to be `is_replaceable`. */
 static enum hf_err open_existing(struct hf_arena *arena, const char *boot,
                                  struct found_arena *found,
                                  struct hf_error *error)
@@ -413,10 +417,10 @@ static enum hf_err open_existing(struct hf_arena *arena, const char *boot,
     return err ? err : classify_arena(arena, found, error);
 }
 
-/* Only with the directory locked is an arena made. If somebody removed the file
- * "lock", two clients may be here at once: the second one finds the arena of the
- * first. And clients of an arena that was removed or replaced may still hold
- * locks. */
+/* An arena is created only with the directory locked. If somebody removed the
+ * file "lock", two clients may get here at once: the second one then finds the
+ * arena of the first. And clients of an arena that was removed or replaced may
+ * still hold locks. */
 static enum hf_err open_or_create_arena(struct hf_arena *arena,
                                         const char *boot,
                                         struct hf_error *error)
@@ -429,7 +433,7 @@ static enum hf_err open_or_create_arena(struct hf_arena *arena,
     if (!lock_directory(arena->directory))
         return hf_error_set(error, HF_EUNAVAIL,
                             "file:%s/arena: was removed or replaced while "
-                            "others use it; end them first",
+                            "other programs use it; stop them first",
                             arena->path);
     err = open_existing(arena, boot, &found, error);
     if (err || !found.is_replaceable)

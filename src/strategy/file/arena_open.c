@@ -1,5 +1,5 @@
-/* arena_open.c - the directory of an arena, its files, and whether they are what
- * they should be. */
+/* arena_open.c - opens the directory of an arena and its files, and checks that
+ * they are what they should be. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -18,8 +18,8 @@
 #include "strategy/file/guard.h"
 #include "strategy/file/layout.h"
 
-#define CREATE_TRIES 100 /* against a process that makes and removes it */
-#define LOCK_MS 5000     /* hf_open() waits so long for the file "lock" */
+#define CREATE_TRIES 100 /* while another process creates and removes it */
+#define LOCK_MS 5000     /* the longest wait for the file "lock" */
 #define LOCK_DELAY_NS 500000
 #define LOCK_DELAY_MAX_NS 50000000
 
@@ -37,7 +37,8 @@ enum hf_err hf_arena_fail(const struct hf_arena *arena, struct hf_error *error,
                         name, what, strerror(errno), advice);
 }
 
-/* The program may change its working directory later. */
+/* Store an absolute path, because the program may change its working directory
+ * later. */
 static enum hf_err resolve_directory(struct hf_arena *arena, const char *path,
                                      struct hf_error *error)
 {
@@ -46,7 +47,7 @@ static enum hf_err resolve_directory(struct hf_arena *arena, const char *path,
 
     if (stat("/", &root) || (*path != '/' && !here))
         return hf_error_set(error, HF_ESYSTEM,
-                            "file:%s: cannot tell where it is: %s", path,
+                            "file:%s: cannot resolve the path: %s", path,
                             strerror(errno));
     arena->root_dev = root.st_dev;
     arena->root_ino = root.st_ino;
@@ -64,7 +65,7 @@ static enum hf_err check_directory(struct hf_arena *arena, mode_t mode,
     struct stat st;
 
     if (fstat(arena->directory, &st) || fstatfs(arena->directory, &fs))
-        return hf_arena_fail(arena, error, "", "cannot look at it");
+        return hf_arena_fail(arena, error, "", "cannot read its attributes");
     if (hf_directory_network_name(&fs))
         return hf_error_set(error, HF_EUNSUPPORTED,
                             "file:%s: is on a network file system (%s), which "
@@ -77,14 +78,15 @@ static enum hf_err check_directory(struct hf_arena *arena, mode_t mode,
                             arena->path, (unsigned)st.st_uid);
     if (st.st_mode & 022 & ~mode)
         return hf_error_set(error, HF_EUNAVAIL,
-                            "file:%s: others may write to it (mode %04o); say "
-                            "so with ?mode=, or take that away",
+                            "file:%s: other users may write to it (mode %04o); "
+                            "allow that with ?mode=, or remove the "
+                            "permission",
                             arena->path, (unsigned)(st.st_mode & 07777));
     return HF_OK;
 }
 
-/* Give it the mode that the URL states, whatever the umask. A group that it has
- * from the directory above stays. */
+/* Give the directory the mode of the URL, whatever the umask. Keeps a
+ * set-group-ID bit that it inherited from its parent. */
 static void share_directory(const struct hf_arena *arena, mode_t mode)
 {
     struct stat st;
@@ -99,7 +101,7 @@ static enum hf_err open_directory(struct hf_arena *arena, mode_t mode,
     bool is_new = mkdir(arena->path, mode & 0777) == 0;
 
     if (!is_new && errno != EEXIST)
-        return hf_arena_fail(arena, error, "", "cannot make it");
+        return hf_arena_fail(arena, error, "", "cannot create it");
     arena->directory =
         open(arena->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (arena->directory < 0)
@@ -115,25 +117,26 @@ enum hf_err hf_arena_check_plain(const struct hf_arena *arena, int file,
     if (hf_share_is_plain(file))
         return HF_OK;
     return hf_error_set(error, HF_EPROTO,
-                        "file:%s/%s: is not a plain file, or has a second name "
-                        "(a hard link); if nobody uses it, remove it",
+                        "file:%s/%s: is not a regular file, or has a second "
+                        "hard link; if no program uses it, remove it",
                         arena->path, name);
 }
 
 /* ---- The file "lock" ----------------------------------------------------*/
 
-/* Whether it is empty and ours: the client that made it may have been killed
- * before it gave it its mode. Any other file keeps its mode. */
-static bool may_be_new(int lock)
+/* Whether the file is empty and belongs to us: the client that created it may
+ * have been killed before it set the mode. The mode of any other file is left
+ * alone. */
+static bool may_lack_mode(int lock)
 {
     struct stat st;
 
     return !fstat(lock, &st) && st.st_uid == geteuid() && st.st_size == 0;
 }
 
-/* Never both at once: a sticky directory may forbid O_CREAT for files of others
- * (fs.protected_regular). */
-static int open_or_create(int directory)
+/* Open and create are separate calls: in a sticky directory the kernel may
+ * refuse O_CREAT for files of other users (fs.protected_regular). */
+static int open_or_create_lock(int directory)
 {
     int lock = -1;
 
@@ -153,27 +156,27 @@ static enum hf_err open_lock(struct hf_arena *arena, int *lock,
 {
     enum hf_err err;
 
-    *lock = open_or_create(arena->directory);
+    *lock = open_or_create_lock(arena->directory);
     if (*lock < 0)
         return hf_arena_fail(arena, error, "lock", "cannot open it");
     err = hf_arena_check_plain(arena, *lock, "lock", error);
-    if (!err && may_be_new(*lock))
+    if (!err && may_lack_mode(*lock))
         hf_share_file(arena->directory, *lock);
     if (err)
         (void)close(*lock);
     return err;
 }
 
-/* Lock the file `name`, or the directory if that is "". Whoever can open it can
- * lock it for as long as they like: do not wait for ever. */
-static enum hf_err lock_lock_file(const struct hf_arena *arena, int lock,
-                                  int how, const char *name,
-                                  struct hf_error *error)
+/* Lock the file `name`, or the directory if `name` is "". Any process that can
+ * open it can keep it locked, so give up after LOCK_MS. */
+static enum hf_err lock_file(const struct hf_arena *arena, int lock,
+                             int operation, const char *name,
+                             struct hf_error *error)
 {
     hf_time until = hf_time_add(hf_time_on(CLOCK_MONOTONIC), LOCK_MS);
     struct timespec delay = {.tv_nsec = LOCK_DELAY_NS};
 
-    while (flock(lock, how | LOCK_NB)) {
+    while (flock(lock, operation | LOCK_NB)) {
         if (errno != EWOULDBLOCK && errno != EINTR)
             return hf_arena_fail(arena, error, name, "cannot lock it");
         if (hf_time_on(CLOCK_MONOTONIC) >= until)
@@ -196,13 +199,13 @@ static enum hf_err open_arena_file(struct hf_arena *arena,
 
     if (err)
         return err;
-    err = lock_lock_file(arena, lock, LOCK_EX, "lock", error);
+    err = lock_file(arena, lock, LOCK_EX, "lock", error);
     if (!err)
         err = hf_arena_file_open(arena, error);
     if (!err)
-        err = lock_lock_file(arena, arena->directory, LOCK_SH, "", error);
-    /* Closing alone is not enough: a child that another thread forked
-     * meanwhile has a copy of the descriptor, which would keep the lock. */
+        err = lock_file(arena, arena->directory, LOCK_SH, "", error);
+    /* Closing is not enough: a child that another thread forks has a copy of
+     * the descriptor, which would keep the lock. */
     (void)flock(lock, LOCK_UN);
     (void)close(lock);
     return err;
@@ -218,7 +221,7 @@ static enum hf_err map_arena(struct hf_arena *arena, struct hf_error *error)
     if (hf_guard_add(mapped, sizeof(struct hf_arena_header))) {
         (void)munmap(mapped, sizeof(struct hf_arena_header));
         return hf_error_set(error, HF_ELIMIT,
-                            "file:%s: this process has %d arenas open already",
+                            "file:%s: this process already has %d arenas open",
                             arena->path, HF_GUARDS_MAX);
     }
     arena->header = mapped;
@@ -281,8 +284,9 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
     return a->st_ino == b->st_ino && a->st_dev == b->st_dev;
 }
 
-/* Whether a client that opens the path now would find our directory. A process
- * that has changed its root since, or may not look any more, cannot tell. */
+/* Whether a client that opens the path now would find our directory. Returns
+ * true if this process cannot tell, because it has changed its root or lost
+ * permissions. */
 static bool is_directory_in_place(const struct hf_arena *arena)
 {
     struct stat root, ours, named;
@@ -307,7 +311,7 @@ enum hf_err hf_arena_check(struct hf_arena *arena, struct hf_error *error)
 
     if (fstat(arena->file, &file) ||
         (uint64_t)file.st_size < sizeof(struct hf_arena_header))
-        return hf_error_set(error, HF_EPROTO, "file:%s/arena: was cut short",
+        return hf_error_set(error, HF_EPROTO, "file:%s/arena: was truncated",
                             arena->path);
     if (fstatat(arena->directory, "arena", &named, AT_SYMLINK_NOFOLLOW) ||
         !is_same_file(&named, &file))

@@ -1,15 +1,15 @@
-/* arena_recover.c - an arena that was lost while it was in use: a page of it could not
- * be written or read, and the guard has put zeros in place of the mapping.
+/* arena_recover.c - an arena whose mapping was lost while in use: a page could
+ * not be read or written, and the guard has replaced the mapping by zeros.
  *
- * What the client does from then on reaches nobody. If the file is whole, the
- * disk is full or failing: the file is mapped again, and what was not published
- * by then was not done. */
+ * Changes to such a mapping reach no other client. If the file has its full
+ * size, the disk is full or failing: the file is mapped again, and unpublished
+ * changes are lost. */
 #include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "strategy/file/layout.h"
 
-/* The label is never zero in a file that was opened. */
+/* The magic number of an open arena is never zero. */
 bool hf_arena_is_lost(const struct hf_arena *arena)
 {
     const volatile uint64_t *magic = &arena->header->label.magic;

@@ -33,8 +33,8 @@ const char *hf_directory_network_name(const struct statfs *fs)
 
 /* ---- The default directory ----------------------------------------------*/
 
-/* Make the directories above `path` that are missing. 0, or an errno. */
-static int make_parents(char *path)
+/* Create the missing parent directories of `path`. Returns 0, or an errno. */
+static int create_parents(char *path)
 {
     int failed = 0;
 
@@ -49,8 +49,9 @@ static int make_parents(char *path)
     return failed;
 }
 
-/* The home that the password database names, allocated; or NULL. A database
- * that cannot be read is an error, and not a user without a home. */
+/* Find the home directory in the password database, allocated; or NULL. A
+ * database that cannot be read is an error: it does not mean that the user has
+ * no home. */
 static enum hf_err find_home(char **home, struct hf_error *error)
 {
     struct passwd *found = NULL, entry;
@@ -63,15 +64,15 @@ static enum hf_err find_home(char **home, struct hf_error *error)
         return HF_OK;
     if (!found)
         return hf_error_set(error, HF_ESYSTEM,
-                            "file: cannot read the password database, which "
-                            "names the home of user %u: %s%s",
+                            "file: cannot read the home directory of user %u "
+                            "from the password database: %s%s",
                             (unsigned)geteuid(), strerror(failed),
                             HF_DIRECTORY_ADVICE);
     *home = found->pw_dir ? strdup(found->pw_dir) : NULL;
     return HF_OK;
 }
 
-/* Whether the default directory is below that home. */
+/* Whether the default directory is below `home`. */
 static enum hf_err check_home(const char *home, bool *usable,
                               struct hf_error *error)
 {
@@ -86,7 +87,7 @@ static enum hf_err check_home(const char *home, bool *usable,
     if (errno == ENOENT || errno == ENOTDIR)
         return HF_OK;
     return hf_error_set(error, HF_EUNAVAIL,
-                        "file: the home %s cannot be used: %s%s", home,
+                        "file: cannot use the home directory %s: %s%s", home,
                         strerror(errno), HF_DIRECTORY_ADVICE);
 }
 
@@ -97,10 +98,10 @@ static enum hf_err path_in_home(const char *home, char **path,
 
     if (asprintf(path, "%s/.local/state/holdfast", home) < 0)
         return hf_error_set_code(error, HF_ENOMEM);
-    failed = make_parents(*path);
+    failed = create_parents(*path);
     if (!failed)
         return HF_OK;
-    hf_error_set(error, HF_EUNAVAIL, "file:%s: cannot make it: %s%s", *path,
+    hf_error_set(error, HF_EUNAVAIL, "file:%s: cannot create it: %s%s", *path,
                  strerror(failed), HF_DIRECTORY_ADVICE);
     free(*path);
     return HF_EUNAVAIL;
@@ -139,7 +140,8 @@ static enum hf_err parse_mode(const char *text, mode_t *mode,
     if (end == text || *end || errno || value > 03777 || (value & 0700) != 0700)
         return hf_error_set(error, HF_EINVAL,
                             "url: mode '%s' is not an octal mode from 0700 to "
-                            "03777 that lets the owner in, as in mode=02770",
+                            "03777 with all permissions for the owner, as in "
+                            "mode=02770",
                             text);
     *mode = (mode_t)value;
     return HF_OK;
@@ -159,49 +161,4 @@ enum hf_err hf_directory_find(struct hf_url *url, char **path, mode_t *mode,
         return default_path(path, error);
     *path = strdup(url->path);
     return *path ? HF_OK : hf_error_set_code(error, HF_ENOMEM);
-}
-
-/* ---- The clock ----------------------------------------------------------*/
-
-static bool parse_offset(const char *line, hf_time *offset)
-{
-    long long seconds, nanoseconds;
-
-    if (sscanf(line, "monotonic %lld %lld", &seconds, &nanoseconds) != 2)
-        return false;
-    *offset = seconds * 1000 + nanoseconds / 1000000;
-    return true;
-}
-
-/* A client with the wrong offset would end the leases of others early: only a
- * kernel that has no such file is without offsets. */
-enum hf_err hf_file_clock_offset(hf_time *offset, struct hf_error *error)
-{
-    FILE *offsets = fopen("/proc/self/timens_offsets", "re");
-    bool found = false;
-    char line[128];
-
-    *offset = 0;
-    if (!offsets && errno == ENOENT)
-        return HF_OK;
-    errno = offsets ? EPROTO : errno;
-    while (offsets && !found && fgets(line, sizeof(line), offsets))
-        found = parse_offset(line, offset);
-    if (offsets)
-        (void)fclose(offsets);
-    if (found)
-        return HF_OK;
-    return hf_error_set(error, HF_ESYSTEM,
-                        "file: cannot read /proc/self/timens_offsets, the "
-                        "clock of this time namespace: %s",
-                        strerror(errno));
-}
-
-enum hf_err hf_file_clock_now(hf_time *now, struct hf_error *error)
-{
-    hf_time offset;
-    enum hf_err err = hf_file_clock_offset(&offset, error);
-
-    *now = hf_time_on(CLOCK_MONOTONIC) - offset;
-    return err;
 }

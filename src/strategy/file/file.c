@@ -8,12 +8,15 @@
 #include <time.h>
 
 #include "base/crash_point.h"
+#include "strategy/file/clock.h"
 #include "strategy/file/directory.h"
 #include "strategy/file/layout.h"
 #include "strategy/file/transaction.h"
 
-#define STUCK_TRIES 500 /* to open while one client stays inside: 10 ms each */
-#define POLL_MS 1000 /* in line: who should ring may have been killed first */
+#define STUCK_TRIES 500 /* of about 10 ms, while one client keeps us out */
+/* Waiters poll this often, because the client that should wake them may be
+ * killed before it does. */
+#define POLL_MS 1000
 
 /* ---- Requests -----------------------------------------------------------*/
 
@@ -63,7 +66,7 @@ static void on_retry(struct hf_timer *timer)
         hf_in_process_report(&file->local);
 }
 
-/* It has not been inside: surely not done. */
+/* The request is still pending, so nothing was done. */
 static void file_cancel(void *self, struct hf_request *request)
 {
     struct hf_file *file = self;
@@ -74,20 +77,21 @@ static void file_cancel(void *self, struct hf_request *request)
 
 /* ---- Opening and closing ------------------------------------------------*/
 
-/* The client before us in this slot has died: so do its session and, unless it
- * detached any, its locks. */
-static void reap_slot(struct hf_file *file, const struct hf_arena_slot *slot)
+/* The previous client of this slot has died: end its session and, unless it
+ * detached one, release its locks. */
+static void reap_slot(struct hf_file *file, const struct hf_slot *slot)
 {
     (void)hf_in_process_close_session(&file->local, slot->session);
     if (!slot->detached)
         hf_reaper_free_session(file, slot->session);
 }
 
-/* Open our session; one that died in this slot is ended first. */
+/* Open our session. End the session of the slot's previous client first, if
+ * that client died. */
 static enum hf_err open_slot_session(struct hf_file *file)
 {
     struct hf_in_process *local = &file->local;
-    struct hf_arena_slot *slot = hf_transaction_own_slot(file);
+    struct hf_slot *slot = hf_transaction_own_slot(file);
     enum hf_err err;
 
     if (slot->session != 0)
@@ -98,8 +102,8 @@ static enum hf_err open_slot_session(struct hf_file *file)
         return err;
     file->replica.session = local->session;
     HF_CRASH_POINT(26);
-    /* The session first: `detached` protects the locks of the one that it
-     * names. */
+    /* Write the session first: `detached` belongs to the session in the
+     * slot. */
     slot->session = local->session;
     HF_CRASH_POINT(27);
     slot->watches = 0;
@@ -107,18 +111,19 @@ static enum hf_err open_slot_session(struct hf_file *file)
     return hf_arena_is_lost(&file->arena) ? HF_EUNAVAIL : HF_OK;
 }
 
-/* The client that was inside when our last attempt failed; 0: several were. */
+/* The client that kept us out in our last attempt; 0: several did. */
 static uint32_t owner_seen(const struct hf_file *file)
 {
     return file->busy_pid ? hf_word_futex_value(file->arena.attempt.seen) : 0;
 }
 
-/* While clients come and go our turn will come, however many they are. Only if one
- * of them stays inside do we give up. How long to wait for all of it is up to the
- * program, which may close the client meanwhile. */
+/* While different clients enter and leave the critical section, our turn will
+ * come, however many there are. Give up only if one client stays in it. The
+ * program decides how long to wait in total: it may close the client
+ * meanwhile. */
 static enum hf_err begin_first_transaction(struct hf_file *file)
 {
-    const struct timespec moment = {.tv_nsec = 1000000};
+    const struct timespec delay = {.tv_nsec = 1000000};
     uint32_t owner = 0;
     int tries = 0;
     enum hf_err err;
@@ -132,7 +137,7 @@ static enum hf_err begin_first_transaction(struct hf_file *file)
         if (++tries > STUCK_TRIES)
             return HF_EUNAVAIL;
         if (owner == 0)
-            (void)nanosleep(&moment, NULL);
+            (void)nanosleep(&delay, NULL);
     }
     return err;
 }
@@ -152,7 +157,8 @@ static enum hf_err file_start(struct hf_file *file, struct hf_error *error)
     return err;
 }
 
-/* What the host has of ours: timers, the bell and the watched processes. */
+/* Remove everything that is registered with the host: timers, the FIFO and the
+ * watched processes. */
 static void detach_host(struct hf_file *file)
 {
     struct hf_host *host = file->local.host;
@@ -240,7 +246,7 @@ static enum hf_err file_open(void *self, struct hf_url *url,
     hf_dlist_init(&file->pending);
     file->local.store = &file->replica.store;
     file->local.poll_ms = POLL_MS;
-    err = hf_file_clock_offset(&file->local.offset, error);
+    err = hf_clock_offset(&file->local.offset, error);
     if (err) {
         close_arena(file);
         return err;
@@ -258,7 +264,8 @@ static enum hf_err file_open(void *self, struct hf_url *url,
     return err;
 }
 
-/* A lock of ours outlives us: our death says nothing about our locks any more. */
+/* A lock of this client may outlive the process, so the end of the process no
+ * longer releases the locks of this client. */
 static void file_detach(void *self)
 {
     struct hf_file *file = self;
@@ -285,15 +292,15 @@ static void file_close(void *self)
 static void file_describe(const void *self, hf_fact_fn *each, void *arg)
 {
     const struct hf_file *file = self;
-    struct stat status;
+    struct stat st;
     char text[64];
 
     each("directory", file->arena.path, arg);
-    if (fstat(file->arena.directory, &status))
+    if (fstat(file->arena.directory, &st))
         return;
     (void)snprintf(text, sizeof(text), "mode %04o, uid %u, gid %u",
-                   (unsigned)status.st_mode & 07777u, (unsigned)status.st_uid,
-                   (unsigned)status.st_gid);
+                   (unsigned)st.st_mode & 07777u, (unsigned)st.st_uid,
+                   (unsigned)st.st_gid);
     each("permissions", text, arg);
 }
 

@@ -1,12 +1,12 @@
-/* file.h - file:DIR, locks for the processes of one machine, with no daemon.
+/* file.h - file:DIR, locks for the processes of one machine, without a daemon.
  *
- * Every client keeps a lock table of its own, and all are fed the same log,
- * which lies in a mapped file in DIR (arena.h). To act, a client goes inside,
- * applies what the others have written, writes what it wants, publishes, and
- * rings whoever that concerns.
+ * Every client has a replica of the lock table, and keeps it up to date from
+ * a shared log in a mapped file in DIR (arena.h). To run a command, a client
+ * enters the critical section, applies the entries of the other clients,
+ * appends and publishes its own entry, and then wakes the clients that the
+ * command concerns.
  *
- * `file:` alone means a directory that depends on the user alone, and never on
- * the environment, so that a shell and a cron job meet. */
+ * directory.h says which directory `file:` without DIR means. */
 #ifndef HF_STRATEGY_FILE_FILE_H
 #define HF_STRATEGY_FILE_FILE_H
 

@@ -6,14 +6,14 @@
 #include <sys/mman.h>
 #include <time.h>
 
-/* A range is there as long as its start is. */
+/* An entry is in use while its start is not 0. */
 static struct {
     _Atomic uintptr_t start;
     _Atomic size_t size;
 } ranges[HF_GUARDS_MAX];
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static struct sigaction before;
+static pthread_once_t handler_once = PTHREAD_ONCE_INIT;
+static struct sigaction old_action;
 
 static bool replace_mapping(uintptr_t address)
 {
@@ -33,10 +33,11 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     if (replace_mapping((uintptr_t)info->si_addr))
         return;
-    if (before.sa_flags & SA_SIGINFO) {
-        before.sa_sigaction(number, info, context);
-    } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
-        before.sa_handler(number);
+    if (old_action.sa_flags & SA_SIGINFO) {
+        old_action.sa_sigaction(number, info, context);
+    } else if (old_action.sa_handler != SIG_DFL &&
+               old_action.sa_handler != SIG_IGN) {
+        old_action.sa_handler(number);
     } else {
         (void)signal(number, SIG_DFL);
         (void)raise(number);
@@ -49,17 +50,17 @@ static void install_handler(void)
                                .sa_flags = SA_SIGINFO | SA_RESTART};
 
     (void)sigemptyset(&action.sa_mask);
-    (void)sigaction(SIGBUS, &action, &before);
+    (void)sigaction(SIGBUS, &action, &old_action);
 }
 
 enum hf_err hf_guard_add(void *start, size_t size)
 {
-    (void)pthread_once(&once, install_handler);
+    (void)pthread_once(&handler_once, install_handler);
     for (size_t i = 0; i < HF_GUARDS_MAX; i++) {
-        size_t none = 0;
+        size_t unused = 0;
 
-        /* The size is taken first: it claims the place. */
-        if (atomic_compare_exchange_strong(&ranges[i].size, &none, size)) {
+        /* A nonzero size reserves the entry. */
+        if (atomic_compare_exchange_strong(&ranges[i].size, &unused, size)) {
             atomic_store(&ranges[i].start, (uintptr_t)start);
             return HF_OK;
         }
@@ -87,8 +88,8 @@ void hf_guard_block_sigxfsz(sigset_t *mask)
     (void)pthread_sigmask(SIG_BLOCK, &large, mask);
 }
 
-/* The signal went to this thread, and waits for it. It is taken away before the
- * mask is as it was, unless the program had blocked it: then it is its own. */
+/* A blocked SIGXFSZ is pending for this thread. Consume it before the mask is
+ * restored, unless the program had blocked it: then the program handles it. */
 void hf_guard_restore_sigxfsz(const sigset_t *mask)
 {
     const struct timespec now = {0};

@@ -1,12 +1,13 @@
-/* guard.h - mapped files that somebody may cut short.
+/* guard.h - protects mapped files against truncation.
  *
- * Touching a page that is no longer in its file raises SIGBUS. A guarded
- * mapping becomes empty memory instead: who reads it finds zeros, and tells
- * from them that the file is gone. Signals that are about other memory go to
- * whoever handled them before.
+ * Touching a page beyond the end of its file raises SIGBUS. A guarded mapping
+ * becomes zeroed anonymous memory instead, and its user recognises the loss of
+ * the file by the zeros. A SIGBUS about other memory goes to the previous
+ * handler.
  *
- * It is the one signal that this library handles, from the first guarded
- * mapping on. A program that handles SIGBUS itself, later, takes this away. */
+ * SIGBUS is the only signal that this library handles, from the first guarded
+ * mapping on. A program that installs its own SIGBUS handler later removes the
+ * protection. */
 #ifndef HF_STRATEGY_FILE_GUARD_H
 #define HF_STRATEGY_FILE_GUARD_H
 
@@ -14,15 +15,16 @@
 
 #include "base/error.h"
 
-#define HF_GUARDS_MAX 256 /* mappings at a time */
+#define HF_GUARDS_MAX 256 /* mappings guarded at a time */
 
-/* HF_ELIMIT: there are too many. */
+/* Guard a mapping. HF_ELIMIT: HF_GUARDS_MAX mappings are guarded already. */
 enum hf_err hf_guard_add(void *start, size_t size);
 void hf_guard_remove(void *start);
 
-/* Where a program may not make files that large (ulimit -f), making one raises
- * SIGXFSZ, which would end the program. Between these two it is an error, EFBIG,
- * and no signal. They may be nested. errno is kept. */
+/* Block SIGXFSZ, and restore the mask. Growing a file beyond the limit of the
+ * process (ulimit -f) raises SIGXFSZ, which would terminate the program.
+ * Between these two calls it fails with EFBIG instead. The calls may be nested.
+ * errno is preserved. */
 void hf_guard_block_sigxfsz(sigset_t *mask);
 void hf_guard_restore_sigxfsz(const sigset_t *mask);
 

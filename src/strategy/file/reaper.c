@@ -7,9 +7,9 @@
 #include "base/crash_point.h"
 #include "strategy/file/transaction.h"
 
-#define RECHECK_MAX_MS 500 /* waiters ask again by themselves after that */
-#define SKIP_MAX 16        /* claims of our own before one in the queue */
-#define REMOVE_MAX 256     /* predecessors in one critical section */
+#define RECHECK_MAX_MS 500 /* waiters poll about as often */
+#define SKIP_MAX 16 /* our own claims to skip when looking for a predecessor */
+#define REMOVE_MAX 256 /* predecessors removed in one transaction */
 
 /* ---- Expiring holds -----------------------------------------------------*/
 
@@ -39,8 +39,8 @@ static bool expire_hold(struct hf_file *file, const struct hf_hold *hold)
     return !result.err;
 }
 
-/* Whether any key is held by another client. If not, there is no need to look
- * for the holder of one, which costs a hash of the key for each LOCK. */
+/* Whether another client holds any key. If not, looking up the holder of a key
+ * is unnecessary, which saves hashing the key for each LOCK. */
 static bool others_hold_keys(const struct hf_file *file)
 {
     const struct hf_table *table = &file->replica.store.table;
@@ -75,7 +75,7 @@ void hf_reaper_free_session(struct hf_file *file, uint64_t session)
     hf_table_walk_begin(table, &walk);
     while ((hold = hf_table_walk_next(table, &walk))) {
         if (hold->session->id == session && !expire_hold(file, hold))
-            break; /* the log is full: the rest ends with its leases */
+            break; /* the log is full: the others expire with their leases */
     }
     hf_table_walk_end(&walk);
 }
@@ -89,10 +89,10 @@ static void close_pidfd(struct hf_reaper *reaper)
     reaper->pidfd = -1;
 }
 
-/* A client mostly hands its keys over to one and the same other client, so one
- * pidfd is kept. A session never has another process, and its id is never used
- * again. If the slot has the pid of a later client already, then the process of
- * the session has ended; that of the later client is taken for it at worst. */
+/* A client mostly hands its keys over to the same other client, so one pidfd is
+ * kept. A session never changes its process, and its id is never used again. If
+ * the slot already has the pid of a later client, the process of the session
+ * has ended; at worst the later client's process is checked instead. */
 bool hf_reaper_is_running(struct hf_file *file, uint64_t session)
 {
     struct hf_reaper *reaper = &file->reaper;
@@ -102,10 +102,10 @@ bool hf_reaper_is_running(struct hf_file *file, uint64_t session)
         return false;
     if (reaper->session != session) {
         close_pidfd(reaper);
-        reaper->pidfd = hf_arena_open_process(&file->arena, slot);
+        reaper->pidfd = hf_slot_open_process(&file->arena, slot);
         reaper->session = session;
     }
-    return !hf_arena_has_ended(&file->arena, slot, reaper->pidfd);
+    return !hf_slot_has_process_ended(&file->arena, slot, reaper->pidfd);
 }
 
 /* ---- Predecessors -------------------------------------------------------*/
@@ -174,8 +174,8 @@ static struct hf_reaper_watch *new_process_watch(struct hf_file *file)
     return watch;
 }
 
-/* Review our claims again, after twice as long each time, up to the time at
- * which waiters ask again by themselves. */
+/* Review our claims again, after a delay that doubles each time, until waiters
+ * poll as often. */
 static void schedule_recheck(struct hf_file *file)
 {
     struct hf_reaper *reaper = &file->reaper;
@@ -222,9 +222,10 @@ static void add_process_watch(struct hf_file *file, int pidfd, uint64_t session)
     watch->session = session;
 }
 
-/* Watch the process of `session`. False: it has ended, so a recheck is due. It
- * may have ended before its pidfd was opened, and another process may have its
- * pid by now: only the lock on its slot shows that. */
+/* Watch the process of `session`. Returns false if the process has ended, so
+ * that a recheck is due. It may have ended before its pidfd was opened, and
+ * another process may have its pid by now: only the lock on its slot shows
+ * that. */
 static bool watch_session(struct hf_file *file, uint64_t session)
 {
     const struct hf_reaper_watch *watch =
@@ -238,7 +239,7 @@ static bool watch_session(struct hf_file *file, uint64_t session)
         return true;
     if (hf_slot_at(&file->arena, slot)->detached)
         return true;
-    pidfd = hf_arena_open_process(&file->arena, slot);
+    pidfd = hf_slot_open_process(&file->arena, slot);
     if (pidfd >= 0)
         add_process_watch(file, pidfd, session);
     return hf_slot_is_locked(&file->arena, slot);
@@ -250,18 +251,19 @@ void hf_reaper_watch_process(struct hf_file *file)
     bool is_watched = find_process_watch(&file->reaper, session) != NULL;
 
     file->reaper.wanted = 0;
-    /* One that is watched has had its rechecks, or will have them. */
+    /* A watched process has had its rechecks, or will have them when it
+     * ends. */
     if (session != 0 && !is_watched && !watch_session(file, session))
         restart_rechecks(file);
 }
 
 /* ---- After the end of a process -----------------------------------------*/
 
-/* One review of our claims. To ask whether a client is gone takes system calls,
- * so the last one that is there is remembered. */
+/* One review of our claims. Checking whether a client is dead takes system
+ * calls, so the last client found alive is remembered. */
 struct review {
     struct hf_file *file;
-    uint64_t holder, waiter; /* sessions that are there; 0: none known yet */
+    uint64_t holder, waiter; /* sessions found alive; 0: none yet */
     int removed;
 };
 
@@ -270,24 +272,24 @@ static const struct hf_table_waiter *claim_at(const struct hf_dlist *link)
     return HF_CONTAINER(link, const struct hf_table_waiter, in_session);
 }
 
-/* Whether the predecessor of a claim, a holder or a waiter, is gone. */
-static bool is_gone(struct review *review, uint64_t session, bool is_holder)
+/* Whether the predecessor of a claim, a holder or a waiter, is dead. */
+static bool is_dead(struct review *review, uint64_t session, bool is_holder)
 {
     uint64_t *known = is_holder ? &review->holder : &review->waiter;
-    bool is_gone;
+    bool is_dead;
 
     if (session == 0 || session == *known)
         return false;
     HF_CRASH_POINT(32);
-    is_gone = is_holder ? has_abandoned_locks(review->file, session)
+    is_dead = is_holder ? has_abandoned_locks(review->file, session)
                         : !hf_reaper_is_running(review->file, session);
-    if (!is_gone)
+    if (!is_dead)
         *known = session;
-    return is_gone;
+    return is_dead;
 }
 
-/* The next of our claims that is for another key. If a holder is removed, one of
- * our claims for its key may be granted, and is not in the list any more. */
+/* The next of our claims that is for another key. After a holder is removed,
+ * one of our claims for its key may be granted and leave the list. */
 static struct hf_dlist *find_next_key(const struct hf_session *own,
                                       struct hf_dlist *link)
 {
@@ -298,9 +300,9 @@ static struct hf_dlist *find_next_key(const struct hf_session *own,
     return link;
 }
 
-/* Remove the predecessors of our claims that are gone, up to REMOVE_MAX of them
- * or until the log is full. Claims that are passed over here are seen in the
- * next round. */
+/* Remove the dead predecessors of our claims, up to REMOVE_MAX of them or until
+ * the log is full. Claims that are skipped here are handled in the next
+ * round. */
 static void remove_predecessors(struct review *review,
                                 const struct hf_session *own)
 {
@@ -312,7 +314,7 @@ static void remove_predecessors(struct review *review,
         uint64_t session = find_predecessor(review->file, waiter);
         bool is_holder = session == waiter->hold->session->id;
 
-        if (!is_gone(review, session, is_holder)) {
+        if (!is_dead(review, session, is_holder)) {
             link = link->next;
             continue;
         }
@@ -340,12 +342,12 @@ static void drop_ended_watches(struct hf_file *file)
     }
 }
 
-/* Watch the predecessors of our claims. False: the process of one has ended, but
- * its slot is still locked, or it could not be removed. */
+/* Watch the predecessors of our claims. Returns false if the process of one has
+ * ended, but its slot is still locked, or it could not be removed. */
 static bool watch_predecessors(struct hf_file *file,
                                const struct hf_session *own)
 {
-    bool all_live = true;
+    bool all_alive = true;
     unsigned count = 0;
 
     for (struct hf_dlist *link = own->waiting.next;
@@ -355,13 +357,13 @@ static bool watch_predecessors(struct hf_file *file,
             file, HF_CONTAINER(link, const struct hf_table_waiter, in_session));
 
         if (session != 0 && !watch_session(file, session))
-            all_live = false;
+            all_alive = false;
     }
-    return all_live;
+    return all_alive;
 }
 
-/* Remove the predecessors of our claims that are gone, and watch those that
- * come next. Critical section. */
+/* Critical section. Remove the dead predecessors of our claims, and watch the
+ * next ones. */
 static void review_claims(struct hf_file *file)
 {
     const struct hf_session *own =

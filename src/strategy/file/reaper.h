@@ -1,20 +1,21 @@
-/* reaper.h - release the locks of clients whose process has ended.
+/* reaper.h - releases the locks of clients whose process has ended.
  *
  * A lock ends with its holder's process, unless it was detached. To notice that
  * at once, a client that waits for a key watches one process through a pidfd:
- * that of the waiter before it in the queue, or of the holder if it is the first
- * waiter. So the end of a process wakes one waiter, however long the queue is,
- * and a waiter that is granted the key is already watched by the next one.
+ * that of the waiter before it in the queue, or that of the holder if it is the
+ * first waiter. So the end of a process wakes one waiter, however long the
+ * queue is, and a waiter that is granted the key is already watched by the next
+ * one.
  *
- * A pidfd only wakes. Whether a client is gone is decided by the lock on its
- * slot's byte, which the kernel drops when the last copy of the descriptor is
- * closed: a child process that has inherited the descriptor keeps the locks.
- * Where a pidfd cannot be opened (another pid namespace, no descriptors left),
- * waiters notice when they ask again, about once a second for the first of
- * them.
+ * A pidfd only wakes the client. The lock on a slot's byte decides whether the
+ * slot's client is dead. The kernel drops it when the last copy of the
+ * descriptor is closed, so a child process that inherited the descriptor keeps
+ * the locks. Where a pidfd cannot be opened (another pid namespace, no free
+ * descriptor), waiters notice when they poll: the first of them about once a
+ * second.
  *
- * Functions marked "critical section" are called between hf_transaction_begin() and
- * hf_transaction_end(). */
+ * Functions marked "critical section" are called between hf_transaction_begin()
+ * and hf_transaction_end(). */
 #ifndef HF_STRATEGY_FILE_REAPER_H
 #define HF_STRATEGY_FILE_REAPER_H
 
@@ -31,12 +32,12 @@ struct hf_file;
 struct hf_reaper_watch {
     struct hf_fd pidfd; /* -1: the process has ended */
     struct hf_file *file;
-    uint64_t session; /* of the watched client; 0: not in use */
+    uint64_t session; /* of the watched client; 0: the entry is free */
 };
 
 struct hf_reaper {
     struct hf_reaper_watch watches[HF_REAPER_WATCHES_MAX];
-    unsigned next;           /* to be replaced next when all are in use */
+    unsigned next;           /* entry to replace next when all are in use */
     uint64_t wanted;         /* session to watch after leaving; 0: none */
     struct hf_timer recheck; /* a process has ended, but its slot is locked */
     uint32_t delay_ms;       /* of the next recheck */
@@ -47,21 +48,21 @@ struct hf_reaper {
 enum hf_err hf_reaper_init(struct hf_file *file);
 void hf_reaper_fini(struct hf_file *file);
 
-/* Critical section. If the holder of `key` is gone and has not detached any
- * lock, expire its hold and return true. */
+/* Critical section. If the holder of `key` is dead and has not detached a lock,
+ * expire its hold and return true. */
 bool hf_reaper_free_key(struct hf_file *file, struct hf_key key);
 
-/* Critical section. Expire every hold of `session`, which was that of the last
- * client in our slot and has ended. */
+/* Critical section. Expire every hold of `session`, which belonged to the
+ * previous client of our slot and has ended. */
 void hf_reaper_free_session(struct hf_file *file, uint64_t session);
 
 /* Critical section. Whether the process of a waiter is running. A process that
- * inherited its descriptor does not count: the waiter was granted nothing that
- * it could work under. */
+ * inherited its descriptor does not count: it cannot use a lock that the waiter
+ * has not been granted. */
 bool hf_reaper_is_running(struct hf_file *file, uint64_t session);
 
-/* Critical section. Our `waiter` waits: hf_reaper_watch_process() is to watch its
- * predecessor. */
+/* Critical section. Let the next hf_reaper_watch_process() watch the
+ * predecessor of our `waiter`. */
 void hf_reaper_follow(struct hf_file *file,
                       const struct hf_table_waiter *waiter);
 

@@ -6,14 +6,16 @@
 #include "base/crash_point.h"
 #include "core/snapshot.h"
 
-#define LOCK_COST 256 /* bytes of a snapshot for a LOCK, besides its own */
-#define ENTRY_MAX (256 << 10)   /* bytes: more than the largest command has */
-#define TIME_MAX (HF_NEVER / 4) /* no clock of a machine comes near to this */
+#define LOCK_COST                                                              \
+    256 /* bytes that a LOCK adds to a snapshot, besides key and value */
+#define ENTRY_MAX (256 << 10)   /* bytes: more than the largest command */
+#define TIME_MAX (HF_NEVER / 4) /* no clock of a machine comes close to this */
 
-/* So much of the log is read inside: about a tenth of a millisecond's work. More
- * is read outside first. */
+/* In the critical section at most this many bytes of the log are read, which
+ * takes about a tenth of a millisecond. A client that is further behind reads
+ * ahead first. */
 #define LAG_MAX (UINT64_C(16) << 10)
-#define AHEAD_TRIES 4 /* then it is read inside, where nothing can change */
+#define AHEAD_TRIES 4 /* then the rest is read in the critical section */
 
 static void on_replica_event(void *arg, const struct hf_table_event *event)
 {
@@ -51,8 +53,8 @@ void hf_replica_fini(struct hf_replica *replica)
 
 /* ---- Snapshots ------------------------------------------------------------
  *
- * The table; then for each hold its key, since and end; then the size of the
- * table's part. */
+ * A snapshot has the table; then for each hold its key, `since` and deadline;
+ * then the size of the table's part. */
 
 static void encode_snapshot(const struct hf_replica *replica,
                             struct hf_buf *buf)
@@ -70,13 +72,14 @@ static void encode_snapshot(const struct hf_replica *replica,
     hf_buf_u64(buf, size);
 }
 
-/* Instants of other processes: arithmetic with them must not overflow. */
+/* Other processes wrote these times, and arithmetic with them must not
+ * overflow. */
 static bool is_plausible(hf_time instant)
 {
     return instant >= 0 && instant <= TIME_MAX;
 }
 
-/* They come in the order of the holds: nothing has to be looked up. */
+/* Leases are in the order of the holds, so no lookups are needed. */
 static enum hf_err decode_leases(struct hf_store *store,
                                  struct hf_reader *reader)
 {
@@ -98,8 +101,8 @@ static enum hf_err decode_leases(struct hf_store *store,
         hold->since = since;
         hf_leases_set(&store->leases, &hold->lease, end);
     }
-    /* Only a LOCK makes room for a lease: a hold without one would have none
-     * when it is renewed or handed over. */
+    /* Only a LOCK reserves memory for a lease, so a hold without a lease would
+     * have none when it is renewed or handed over. */
     if (store->leases.heap.count != store->table.holds.count)
         return HF_EPROTO;
     return HF_OK;
@@ -174,8 +177,8 @@ static enum hf_err load_copy(struct hf_replica *replica, struct hf_bytes bytes,
     return err;
 }
 
-/* Begin anew from the snapshot in force. */
-static enum hf_err reload(struct hf_replica *replica)
+/* Load the current snapshot. */
+static enum hf_err load_current_snapshot(struct hf_replica *replica)
 {
     uint64_t position;
     struct hf_bytes bytes = hf_arena_snapshot(replica->arena, &position);
@@ -189,7 +192,8 @@ static enum hf_err reload(struct hf_replica *replica)
 
 /* ---- Reading ------------------------------------------------------------*/
 
-/* A grant to another client is told there; here it is only forgotten. */
+/* Run a command. A grant to another client is reported by that client, so it is
+ * only dropped here. */
 static void apply_command(struct hf_replica *replica, hf_time now,
                           const struct hf_command *command,
                           struct hf_result *result)
@@ -206,23 +210,24 @@ static void apply_command(struct hf_replica *replica, hf_time now,
         continue;
 }
 
-static size_t cost_of(const struct hf_command *command)
+static size_t snapshot_cost(const struct hf_command *command)
 {
     return command->key.size * 2 + command->value.size + command->note.size +
            LOCK_COST;
 }
 
-/* Only a LOCK makes a snapshot larger, and an UPDATE by its value. */
+/* Only these commands make a snapshot larger. */
 static void grow_snapshot_size(struct hf_replica *replica,
                                const struct hf_command *command)
 {
     if (command->kind == HF_COMMAND_LOCK || command->kind == HF_COMMAND_OPEN ||
         command->kind == HF_COMMAND_UPDATE)
-        replica->snapshot_size += cost_of(command);
+        replica->snapshot_size += snapshot_cost(command);
 }
 
-/* Make a private copy, in `scratch`: a hostile process may change the shared
- * bytes while the command is applied, and outside, others may overwrite them. */
+/* Copy the entry to `scratch`: a hostile process may change the shared bytes
+ * while the command is applied, and without the arena lock other clients may
+ * overwrite them. */
 static enum hf_err copy_entry(struct hf_replica *replica,
                               struct hf_bytes *entry)
 {
@@ -257,15 +262,15 @@ static enum hf_err apply_entry(struct hf_replica *replica, hf_time stamp,
 
 enum step {
     STEP_APPLIED,
-    STEP_END,     /* there is no more entry */
-    STEP_GONE,    /* it was overwritten: read the snapshot */
-    STEP_CHANGED, /* it changed while it was copied */
+    STEP_END,     /* there is no further entry */
+    STEP_GONE,    /* the entry was overwritten: read the snapshot */
+    STEP_CHANGED, /* the entry changed while it was copied */
     STEP_FAILED,  /* `*err` says why */
 };
 
-/* Apply the next entry. Outside the critical section it is applied only if it
- * did not change while it was copied: nothing could be taken back. */
-static enum step read_entry(struct hf_replica *replica, bool is_outside,
+/* Apply the next entry. Without the arena lock, apply it only if it did not
+ * change while it was copied, because a command cannot be undone. */
+static enum step read_entry(struct hf_replica *replica, bool is_unlocked,
                             enum hf_err *err)
 {
     uint64_t position = replica->position;
@@ -284,7 +289,7 @@ static enum step read_entry(struct hf_replica *replica, bool is_outside,
         break;
     }
     *err = copy_entry(replica, &entry);
-    if (!*err && is_outside && !hf_arena_end_read(replica->arena))
+    if (!*err && is_unlocked && !hf_arena_end_read(replica->arena))
         return STEP_CHANGED;
     if (!*err)
         *err = apply_entry(replica, stamp, entry, position);
@@ -293,18 +298,18 @@ static enum step read_entry(struct hf_replica *replica, bool is_outside,
 
 enum hf_err hf_replica_catch_up(struct hf_replica *replica)
 {
-    enum hf_err err = replica->stale ? reload(replica) : HF_OK;
+    enum hf_err err = replica->stale ? load_current_snapshot(replica) : HF_OK;
     enum step step = STEP_APPLIED;
 
     while (!err && step != STEP_END) {
         step = read_entry(replica, false, &err);
         if (step == STEP_GONE)
-            err = reload(replica);
+            err = load_current_snapshot(replica);
     }
     return err;
 }
 
-/* ---- Reading outside ----------------------------------------------------*/
+/* ---- Reading without the arena lock -------------------------------------*/
 
 static bool needs_snapshot(const struct hf_replica *replica)
 {
@@ -318,16 +323,16 @@ static bool is_far_behind(const struct hf_replica *replica)
            replica->arena->tail - replica->position > LAG_MAX;
 }
 
-/* Read up to where the log was: it may grow as fast as it is read. A snapshot
- * that changed while it was copied leaves the replica stale. False: it is of no
- * use to try again. */
+/* Read to the end of the log as of hf_arena_begin_read(); the log may grow
+ * meanwhile. A snapshot that changes while it is read leaves the replica stale.
+ * Returns false if it is of no use to try again. */
 static bool read_ahead_once(struct hf_replica *replica)
 {
     enum step step = STEP_APPLIED;
     enum hf_err err = HF_OK;
 
     if (needs_snapshot(replica)) {
-        err = reload(replica);
+        err = load_current_snapshot(replica);
         if (!hf_arena_end_read(replica->arena)) {
             replica->stale = true;
             return true;
@@ -355,8 +360,8 @@ enum hf_err hf_replica_reload_history(struct hf_replica *replica)
 
 /* ---- Writing ------------------------------------------------------------*/
 
-/* Put everything into a snapshot, which empties the ring. */
-static enum hf_err compact(struct hf_replica *replica)
+/* Write a snapshot of the whole table, which empties the ring. */
+static enum hf_err write_snapshot(struct hf_replica *replica)
 {
     struct hf_buf buf = {0};
     enum hf_err err;
@@ -371,17 +376,17 @@ static enum hf_err compact(struct hf_replica *replica)
     return err;
 }
 
-/* Make sure that whatever a LOCK adds can still be put into a snapshot. */
+/* Make sure that a snapshot will still fit after the command. */
 static enum hf_err check_room(struct hf_replica *replica,
                               const struct hf_command *command)
 {
-    size_t cost = cost_of(command);
+    size_t cost = snapshot_cost(command);
 
     if (hf_arena_reserve_snapshot(replica->arena,
                                   replica->snapshot_size + cost) == HF_OK)
         return HF_OK;
-    /* The size is a guess that only rises: see what it really is. */
-    if (compact(replica))
+    /* The estimate only grows: write a snapshot to get the exact size. */
+    if (write_snapshot(replica))
         return HF_ELIMIT;
     return hf_arena_reserve_snapshot(replica->arena,
                                      replica->snapshot_size + cost);
@@ -403,7 +408,7 @@ static enum hf_err write_log_entry(struct hf_replica *replica, hf_time now,
     err = hf_arena_write(replica->arena, now, entry);
     if (err != HF_ELIMIT)
         return err;
-    err = compact(replica);
+    err = write_snapshot(replica);
     return err ? err : hf_arena_write(replica->arena, now, entry);
 }
 

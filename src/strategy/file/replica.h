@@ -1,10 +1,12 @@
-/* replica.h - a client's own copy of the lock table, fed by the arena's log.
+/* replica.h - a client's own copy of the lock table, updated from the arena's
+ * log.
  *
- * Every client applies the same commands with the same stamps, so all copies
- * agree. All but init, fini and read_ahead are called inside (arena.h).
+ * Every client applies the same commands with the same stamps, so all replicas
+ * agree. All functions except init, fini and read_ahead are called in the
+ * critical section (arena.h).
  *
- * Always true: the copy is the table after every entry up to `position`, or it
- * is stale and will be read anew before anything else. */
+ * Always true: the replica is the table after every entry before `position`, or
+ * it is stale and is loaded again before any other use. */
 #ifndef HF_STRATEGY_FILE_REPLICA_H
 #define HF_STRATEGY_FILE_REPLICA_H
 
@@ -17,15 +19,15 @@ struct hf_replica {
     struct hf_seed seed;
     hf_table_event_fn *event;
     void *arg;
-    uint64_t session;      /* whose copy this is */
-    uint64_t granted;      /* the other session that a command granted to */
-    uint64_t position;     /* in the log: applied up to here */
-    size_t snapshot_size;  /* at most, if it were taken now */
+    uint64_t session;      /* of the client that owns it */
+    uint64_t granted;      /* other session that the last command granted to */
+    uint64_t position;     /* in the log: every entry before it is applied */
+    size_t snapshot_size;  /* upper bound for a snapshot taken now */
     struct hf_buf scratch; /* for the entry being written */
     bool stale;
-    bool keeps_history; /* of events since the snapshot, for watches */
-    bool reloaded;      /* the store is another one: cleared by the owner */
-    bool updated;       /* from the log or a snapshot: cleared by the owner */
+    bool keeps_history; /* keep events since the snapshot, for watches */
+    bool reloaded;      /* the store was loaded again; the owner clears it */
+    bool updated; /* entries of others were applied; the owner clears it */
     const char *damage; /* after HF_EPROTO: what is wrong with the arena */
 };
 
@@ -34,20 +36,21 @@ void hf_replica_init(struct hf_replica *replica, struct hf_arena *arena,
                      void *arg);
 void hf_replica_fini(struct hf_replica *replica);
 
-/* Outside: if the copy is far behind, bring it nearly up to date, so that little
- * is left to do inside, where others wait. Does what it can: whatever is in the
- * way, hf_replica_catch_up() does the rest or says what is wrong. */
+/* Without the arena lock: if the replica is far behind, bring it nearly up to
+ * date, so that little work is left for the critical section. Errors are
+ * ignored here: hf_replica_catch_up() meets them again and reports them. */
 void hf_replica_read_ahead(struct hf_replica *replica);
 
-/* Apply what the others have written. HF_ENOMEM, HF_EPROTO. */
+/* Apply the entries of the other clients. HF_ENOMEM, HF_EPROTO. */
 enum hf_err hf_replica_catch_up(struct hf_replica *replica);
 
-/* The same from the snapshot on, so that the history goes back to it. */
+/* Load the snapshot and apply all entries after it, so that the history goes
+ * back to the snapshot. */
 enum hf_err hf_replica_reload_history(struct hf_replica *replica);
 
-/* Write a command, apply it and publish it; or answer why not, and nothing has
- * changed: HF_ENOMEM, HF_ELIMIT if the arena has no room, HF_EUNAVAIL if it
- * cannot be written. */
+/* Write a command to the log, apply it and publish it. If that fails, nothing
+ * has changed, and the result says why: HF_ENOMEM, HF_ELIMIT if the arena is
+ * full, HF_EUNAVAIL if it cannot be written. */
 void hf_replica_run(struct hf_replica *replica, hf_time now,
                     const struct hf_command *command, struct hf_result *result);
 

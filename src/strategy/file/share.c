@@ -1,10 +1,10 @@
 /* share.c - files in a directory that several users may write to.
  *
  * Another user can put anything in the place of a file: a link to a file
- * elsewhere, a FIFO, a device. So names are opened without following links and
- * without waiting, only a descriptor's file is changed, and only if it is ours
- * and new. In a sticky directory nobody can remove or replace a file of another
- * user: temporary names differ from user to user. */
+ * elsewhere, a FIFO, a device. So files are opened without following links and
+ * without blocking, and owner and mode are changed through the descriptor, and
+ * only if the file belongs to us. In a sticky directory a user cannot remove or
+ * replace files of other users, so temporary names differ from user to user. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,11 +13,11 @@
 
 #include "strategy/file/layout.h"
 
-#define SAFELY (O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
+#define SAFE_FLAGS (O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC)
 
 int hf_share_open(int directory, const char *name, int flags)
 {
-    return openat(directory, name, flags | SAFELY);
+    return openat(directory, name, flags | SAFE_FLAGS);
 }
 
 bool hf_share_is_plain(int file)
@@ -34,8 +34,8 @@ bool hf_share_is_fifo(int file)
     return !fstat(file, &st) && S_ISFIFO(st.st_mode);
 }
 
-/* The group first: to change it may clear bits of the mode. Whoever is not in
- * that group cannot give a file to it. */
+/* The group first, because changing it may clear mode bits. A process that is
+ * not in the group cannot give a file to it. */
 void hf_share_file(int directory, int file)
 {
     struct stat shared, st;
@@ -53,7 +53,7 @@ void hf_share_file(int directory, int file)
 int hf_share_create(int directory, const char *name)
 {
     int file =
-        openat(directory, name, O_RDWR | O_CREAT | O_EXCL | SAFELY, 0600);
+        openat(directory, name, O_RDWR | O_CREAT | O_EXCL | SAFE_FLAGS, 0600);
 
     if (file >= 0)
         hf_share_file(directory, file);

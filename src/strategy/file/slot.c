@@ -1,4 +1,5 @@
-/* slot.c - the clients of an arena: which of them live, and their bells. */
+/* slot.c - the slots of an arena: whether their clients are alive, and how to
+ * wake them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -13,10 +14,9 @@
 #include "base/crash_point.h"
 #include "strategy/file/layout.h"
 
-#define READS_MAX                                                              \
-    256 /* reads at a time: a full FIFO, however fast it is filled */
+#define READS_MAX 256 /* empty a full FIFO, but do not race a fast writer */
 
-struct hf_arena_slot *hf_slot_at(const struct hf_arena *arena, unsigned slot)
+struct hf_slot *hf_slot_at(const struct hf_arena *arena, unsigned slot)
 {
     return &arena->header->slot[slot];
 }
@@ -38,7 +38,7 @@ static struct flock slot_lock(unsigned slot)
     };
 }
 
-/* Which numbers of processes mean the same; 0: not known. */
+/* The pid namespace of this process; 0: unknown. */
 static uint64_t pid_namespace(void)
 {
     struct stat st;
@@ -53,31 +53,33 @@ bool hf_slot_is_locked(const struct hf_arena *arena, unsigned slot)
     if (slot == arena->slot)
         return true;
     if (fcntl(arena->file, F_OFD_GETLK, &lock))
-        return true; /* not known to be free */
+        return true; /* assume the worst */
     return lock.l_type != F_UNLCK;
 }
 
-/* The pid of the client in `slot`, or 0 if it means another process here. */
-static pid_t pid_of(const struct hf_arena *arena, unsigned slot)
+/* The pid of the client in `slot`, or 0 if it belongs to another pid
+ * namespace. */
+static pid_t find_pid(const struct hf_arena *arena, unsigned slot)
 {
-    const struct hf_arena_slot *other = hf_slot_at(arena, slot);
+    const struct hf_slot *other = hf_slot_at(arena, slot);
     uint64_t here = hf_slot_at(arena, arena->slot)->pid_namespace;
     pid_t pid = *(const volatile int32_t *)&other->pid;
 
     return here != 0 && other->pid_namespace == here && pid > 0 ? pid : 0;
 }
 
-int hf_arena_open_process(const struct hf_arena *arena, unsigned slot)
+int hf_slot_open_process(const struct hf_arena *arena, unsigned slot)
 {
-    pid_t pid = pid_of(arena, slot);
+    pid_t pid = find_pid(arena, slot);
 
     return pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
 }
 
-bool hf_arena_has_ended(const struct hf_arena *arena, unsigned slot, int pidfd)
+bool hf_slot_has_process_ended(const struct hf_arena *arena, unsigned slot,
+                               int pidfd)
 {
     struct pollfd process = {.fd = pidfd, .events = POLLIN};
-    pid_t pid = pid_of(arena, slot);
+    pid_t pid = find_pid(arena, slot);
 
     if (pidfd >= 0)
         return poll(&process, 1, 0) > 0;
@@ -93,15 +95,15 @@ bool hf_slot_is_alive(const struct hf_arena *arena, unsigned slot)
         return true;
     if (!hf_slot_is_locked(arena, slot))
         return false;
-    pidfd = hf_arena_open_process(arena, slot);
-    has_ended = hf_arena_has_ended(arena, slot, pidfd);
+    pidfd = hf_slot_open_process(arena, slot);
+    has_ended = hf_slot_has_process_ended(arena, slot, pidfd);
     if (pidfd >= 0)
         (void)close(pidfd);
     return !has_ended;
 }
 
-/* A high number, which programs seldom expect to be free; with a small
- * RLIMIT_NOFILE any that is not a standard stream's. */
+/* Prefer a high number, which programs seldom expect to be free. With a small
+ * RLIMIT_NOFILE, use any number above the standard streams. */
 #define INHERITED_FD 100
 #define INHERITED_FD_MIN 3
 
@@ -124,9 +126,9 @@ static void name_fifo(char name[32], unsigned slot)
     (void)snprintf(name, 32, "wake.%u", slot);
 }
 
-/* Opened for reading too: a write to a FIFO that nobody reads would raise
- * SIGPIPE, and its owner may end at any time. In its place may be another file,
- * which must not be written to. */
+/* Open the FIFO for reading too, because a write to a FIFO without readers
+ * raises SIGPIPE, and its client may close it at any time. Another user may
+ * have put a different file in its place, which we must not write to. */
 static void open_peer_fifo(struct hf_arena *arena, unsigned slot,
                            uint64_t session)
 {
@@ -150,7 +152,8 @@ void hf_slot_wake(struct hf_arena *arena, unsigned slot)
     HF_CRASH_POINT(14);
     if (arena->peer_fifo < 0 || arena->peer_session != session)
         open_peer_fifo(arena, slot, session);
-    /* No bell: nobody waits there; a full one was heard of before. */
+    /* If there is no FIFO, the client is closed; if it is full, the client has
+     * unread wake-ups. */
     if (arena->peer_fifo >= 0 && write(arena->peer_fifo, "", 1) < 0)
         HF_ASSERT(errno != EBADF);
 }
@@ -165,12 +168,12 @@ void hf_slot_clear_wakes(const struct hf_arena *arena)
     }
 }
 
-/* ---- Taking one ---------------------------------------------------------*/
+/* ---- Taking a slot ------------------------------------------------------*/
 
-/* Who has the slot now, before it goes inside by it. */
+/* Record the process of the slot before its first transaction. */
 static void record_process(struct hf_arena *arena)
 {
-    struct hf_arena_slot *slot = hf_slot_at(arena, arena->slot);
+    struct hf_slot *slot = hf_slot_at(arena, arena->slot);
 
     HF_CRASH_POINT(21);
     slot->pid_namespace = pid_namespace();
@@ -194,7 +197,7 @@ static void unlock_slot(struct hf_arena *arena)
     (void)fcntl(arena->file, F_OFD_SETLK, &lock);
 }
 
-/* Opened for writing too, so that it never ends. */
+/* Open the FIFO for writing too, so that reading never finds its end. */
 static bool open_own_fifo(struct hf_arena *arena, const char *name)
 {
     arena->fifo = hf_share_open(arena->directory, name, O_RDWR);
@@ -208,10 +211,10 @@ static bool open_own_fifo(struct hf_arena *arena, const char *name)
     return false;
 }
 
-/* The FIFO of the client that had the slot before is used again: to make one and
- * to remove it takes longer than all else that an uncontended lock needs. In a
- * sticky directory another user's could not be removed anyway. `*is_blocked`: there
- * is something else in its place. */
+/* Open our FIFO. The FIFO of the slot's previous client is used again, because
+ * creating and removing one takes longer than everything else in an uncontended
+ * lock. In a sticky directory another user's FIFO could not be removed anyway.
+ * Sets `*is_blocked` if another file is in its place. */
 static enum hf_err open_fifo(struct hf_arena *arena, bool *is_blocked,
                              struct hf_error *error)
 {
@@ -230,13 +233,13 @@ static enum hf_err open_fifo(struct hf_arena *arena, bool *is_blocked,
             return HF_OK;
         }
     } else if (errno != EEXIST) {
-        return hf_arena_fail(arena, error, name, "cannot make it");
+        return hf_arena_fail(arena, error, name, "cannot create it");
     }
     *is_blocked = true;
     return hf_arena_fail(arena, error, name, "cannot be used as a FIFO");
 }
 
-/* The first free slot, with a bell. */
+/* Take the first free slot whose FIFO can be opened. */
 static enum hf_err take_free_slot(struct hf_arena *arena,
                                   struct hf_error *error)
 {
@@ -260,7 +263,8 @@ static enum hf_err take_free_slot(struct hf_arena *arena,
     }
     if (any_blocked)
         return HF_ESYSTEM;
-    return hf_error_set(error, HF_ELIMIT, "file:%s: %d clients use it already",
+    return hf_error_set(error, HF_ELIMIT,
+                        "file:%s: already has %d clients, the maximum",
                         arena->path, HF_ARENA_SLOTS);
 }
 

@@ -1,6 +1,7 @@
-/* token_file.c - tokens that outlive everything else: the file `token` names one
- * that none in use is above, and is never lowered. The arena has the same
- * number: either file is enough to go on from. */
+/* token_file.c - the file "token", which keeps tokens rising when the arena is
+ * lost. No granted token is above the number in the file, and the number never
+ * decreases. The arena has a copy of the number, the reserve: either file is
+ * enough to continue from. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -43,7 +44,8 @@ static bool replace_token_file(int directory, const char *text)
            !fsync(directory);
 }
 
-/* One short write, and never a shorter one: marks rise. */
+/* One write is enough: the text is short, and never gets shorter because the
+ * number only rises. */
 static bool overwrite_token_file(int file, const char *text)
 {
     return hf_share_is_plain(file) && write_all(file, text) &&
@@ -110,10 +112,10 @@ enum hf_err hf_token_file_raise(int directory, uint64_t token,
     return err;
 }
 
-/* A directory that was removed, or swept, takes its mark along. By the wall
- * clock, in microseconds, tokens go on above those of the directory that was
- * there before: it granted less than one in a microsecond. The clock may be
- * wrong, so it is asked only where there is nothing better. */
+/* If the directory was removed, its file "token" is lost too. Tokens then start
+ * at the wall clock in microseconds, which is above those of the old directory
+ * because it granted less than one token per microsecond. The clock may be
+ * wrong, so it is used only if there is nothing better. */
 uint64_t hf_token_file_from_clock(void)
 {
     struct timespec now;
@@ -125,8 +127,9 @@ uint64_t hf_token_file_from_clock(void)
 
 /* ---- The reserve ----------------------------------------------------------
  *
- * One client at a time raises it: a lower mark must never replace a higher one.
- * It locks a byte of the arena, which the kernel unlocks if it dies. */
+ * One client at a time raises the reserve, because a lower number must never
+ * replace a higher one. It locks a byte of the arena, which the kernel unlocks
+ * if the client dies. */
 
 static struct flock reserve_lock(short type)
 {
@@ -154,8 +157,8 @@ static void unlock_reserve(const struct hf_arena *arena)
     errno = saved;
 }
 
-/* The mark is on the disk before a token above the old one is used. The arena
- * follows: it is for the day when the mark is lost. */
+/* The file "token" is on the disk before a token above the old reserve is
+ * granted. The copy in the arena follows, in case the file is lost. */
 static enum hf_err write_reserve(struct hf_arena *arena, uint64_t token)
 {
     struct hf_arena_header *header = arena->header;
@@ -165,9 +168,9 @@ static enum hf_err write_reserve(struct hf_arena *arena, uint64_t token)
 
     if (err && err != HF_EPROTO)
         return err;
+    /* The file may be missing or overwritten: use the copy in the arena. */
     if (err || saved_token < reserve)
-        saved_token =
-            reserve; /* missing, or overwritten: the arena knows as well */
+        saved_token = reserve;
     if (saved_token < token)
         saved_token = token;
     err = hf_token_file_raise(arena->directory, saved_token, &saved_token);
@@ -184,7 +187,7 @@ bool hf_token_file_covers(const struct hf_arena *arena, uint64_t token)
     return token <= atomic_load(&arena->header->token_reserve);
 }
 
-/* Another client may have done it before we had the lock. */
+/* Another client may have raised the reserve before we got the lock. */
 enum hf_err hf_token_file_reserve(struct hf_arena *arena, uint64_t token)
 {
     enum hf_err err = HF_OK;

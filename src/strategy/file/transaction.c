@@ -49,8 +49,8 @@ void hf_transaction_on_event(void *arg, const struct hf_table_event *event)
 
 /* ---- Commands -----------------------------------------------------------*/
 
-/* Before a command that may grant `key` to the first waiter: end the sessions of
- * waiters at the head of the queue that have died. */
+/* Before a command that may grant `key` to the first waiter: end the sessions
+ * of waiters at the head of the queue that have died. */
 static void reap_dead_waiters(struct hf_file *file, struct hf_key key)
 {
     struct hf_hold *hold;
@@ -137,8 +137,8 @@ static bool may_hand_over(enum hf_command_kind kind)
 static const char *set_cannot_write(struct hf_file *file)
 {
     (void)hf_error_set(&file->failure, HF_EUNAVAIL,
-                       "file:%s/arena: cannot be written: the disk is full, or "
-                       "fails; make room there",
+                       "file:%s/arena: cannot be written: the disk is full or "
+                       "failing; free some space",
                        file->arena.path);
     return file->failure.text;
 }
@@ -177,7 +177,7 @@ static void expire_due(struct hf_file *file)
     while (hf_store_find_due(&file->replica.store, now, &expire)) {
         file_run(&file->local, now, &expire, &result);
         if (result.err && result.err != HF_ENOTHELD)
-            return; /* out of memory or of log space: retried on the next entry */
+            return; /* no memory or log space: the next transaction retries */
     }
 }
 
@@ -190,8 +190,8 @@ static enum hf_err set_broken(struct hf_file *file, const char *what)
                         file->arena.path, what);
 }
 
-/* Now and then: whether the files are still ours, and tokens for later. If those
- * cannot be had, there is time to try again until the last is used. */
+/* Check that the files are still ours, and reserve tokens ahead of time. If
+ * that fails, it is tried again before the last reserved token is granted. */
 static void check_arena_files(struct hf_file *file)
 {
     const struct hf_table *table = &file->replica.store.table;
@@ -201,7 +201,8 @@ static void check_arena_files(struct hf_file *file)
         (void)hf_token_file_refill(&file->arena, table->token);
 }
 
-/* Whatever takes long and can be done outside, where nobody waits for us. */
+/* Do slow work before taking the arena lock, so that no other client waits for
+ * it. */
 static enum hf_err prepare_transaction(struct hf_file *file)
 {
     hf_time now = hf_in_process_now(&file->local);
@@ -227,12 +228,14 @@ enum hf_err hf_transaction_lock_arena(struct hf_file *file)
         (void)set_cannot_write(file);
     else if (err && file->busy_pid)
         hf_error_set(&file->failure, HF_EUNAVAIL,
-                     "file:%s: process %ld is inside and does not leave",
+                     "file:%s: process %ld keeps the arena locked; if it is "
+                     "stopped, continue or end it",
                      file->arena.path, (long)file->busy_pid);
     else if (err)
-        hf_error_set(&file->failure, HF_EUNAVAIL,
-                     "file:%s: too many want to be inside at once",
-                     file->arena.path);
+        hf_error_set(
+            &file->failure, HF_EUNAVAIL,
+            "file:%s: too many clients use the arena at once; try again",
+            file->arena.path);
     return err;
 }
 
@@ -252,9 +255,10 @@ static enum hf_err catch_up_replica(struct hf_file *file)
     return err;
 }
 
-/* Nobody ends the session of a client that lives, unless it is hostile or has
- * lost the lock on its slot. What happened to our claims since is not known. Only
- * entries of others can have ended it, so most visits need no lookup. */
+/* Other clients end the session of a live client only if they are hostile, or
+ * if it has lost the lock on its slot. The fate of our claims is then unknown.
+ * Only entries of other clients can end our session, so most transactions skip
+ * the lookup. */
 static enum hf_err check_session(struct hf_file *file)
 {
     const struct hf_session *own;
@@ -270,8 +274,8 @@ static enum hf_err check_session(struct hf_file *file)
     return HF_OK;
 }
 
-/* The last token that may be granted before we leave: a grant goes to a claim
- * that waits now, or to the one request that is served. */
+/* The highest token that this transaction may grant: it grants keys to claims
+ * that are waiting now, or to the one request that it serves. */
 static uint64_t last_needed_token(const struct hf_file *file)
 {
     const struct hf_table *table = &file->replica.store.table;
@@ -279,7 +283,8 @@ static uint64_t last_needed_token(const struct hf_file *file)
     return table->token + table->waiting.count + 1;
 }
 
-/* Outside. HF_EBUSY: come back. */
+/* Call it without the arena lock. Returns HF_EBUSY on success, so that the
+ * caller retries. */
 static enum hf_err reserve_more_tokens(struct hf_file *file, uint64_t token)
 {
     enum hf_err err = hf_token_file_reserve(&file->arena, token);
@@ -296,8 +301,8 @@ static enum hf_err reserve_more_tokens(struct hf_file *file, uint64_t token)
                         hf_err_text(err));
 }
 
-/* Inside, only tokens that the disk will not forget are used, and nothing is
- * written to the disk: that may take long. */
+/* In the critical section, only tokens up to the reserve on the disk are
+ * granted, and nothing is written to the disk, because that may take long. */
 enum hf_err hf_transaction_begin(struct hf_in_process *local)
 {
     struct hf_file *file = file_of(local);
@@ -340,7 +345,7 @@ void hf_transaction_end(struct hf_in_process *local)
     hf_reaper_watch_process(file);
 }
 
-/* Events from before this client was opened are in the ring, as far back as the
+/* The ring has events from before this client was opened, back to the
  * snapshot. */
 static enum hf_err file_watch(struct hf_in_process *local, uint64_t from)
 {

@@ -1,7 +1,7 @@
-/* transaction.h - the critical section of a file: client. One client at a time is
- * inside the arena: it applies what the others have written to the log, expires
- * leases that are due and runs its command. After leaving, it wakes the clients
- * that the command concerns. */
+/* transaction.h - the critical section of a file: client. Only one client at a
+ * time is in it. The client applies the entries that the others have written to
+ * the log, expires leases that are due and runs its command. After leaving, it
+ * wakes the clients that the command concerns. */
 #ifndef HF_STRATEGY_FILE_TRANSACTION_H
 #define HF_STRATEGY_FILE_TRANSACTION_H
 
@@ -10,26 +10,25 @@
 #include "strategy/file/replica.h"
 #include "strategy/in_process.h"
 
-#define HF_TRANSACTION_WAKES_MAX                                               \
-    16 /* clients woken by one request; others ask again */
+/* Clients woken after one request. Others notice when they poll. */
+#define HF_TRANSACTION_WAKES_MAX 16
 
-/* One open client: its slot in the arena, and its own copy of the table. */
+/* One open client: its slot in the arena, and its replica of the lock table. */
 struct hf_file {
     struct hf_in_process local;
     struct hf_arena arena;
     struct hf_replica replica;
     hf_time checked_at;
-    bool broken;    /* the files were damaged, removed or replaced */
+    bool broken;    /* the files are damaged, removed or replaced */
     pid_t busy_pid; /* the process that kept us out; 0: several of them */
     struct hf_error failure;
 
-    struct hf_dlist pending; /* requests that could not go inside yet */
+    struct hf_dlist pending; /* requests that found the arena lock taken */
     struct hf_timer retry;
     struct hf_fd wake_fd;
     struct hf_reaper reaper;
     bool is_own_command; /* events come from our own command: wake the others */
-    unsigned
-        wake_slots[HF_TRANSACTION_WAKES_MAX]; /* slots to wake after leaving */
+    unsigned wake_slots[HF_TRANSACTION_WAKES_MAX]; /* to wake after leaving */
     unsigned wake_count;
     bool wake_watchers;
 };
@@ -39,7 +38,7 @@ extern const struct hf_in_process_ops hf_transaction_ops;
 /* The replica calls this for each event of its table. */
 hf_table_event_fn hf_transaction_on_event;
 
-static inline struct hf_arena_slot *hf_transaction_own_slot(
+static inline struct hf_slot *hf_transaction_own_slot(
     const struct hf_file *file)
 {
     return hf_slot_at(&file->arena, file->arena.slot);
@@ -49,15 +48,16 @@ static inline struct hf_arena_slot *hf_transaction_own_slot(
 unsigned hf_transaction_find_slot(const struct hf_file *file, uint64_t session);
 
 /* Enter the critical section without updating the table. HF_EBUSY: another
- * client does not leave it; HF_EPROTO: the files are damaged. `failure` has the
+ * client stays in it; HF_EPROTO: the files are damaged. `failure` has the
  * text. */
 enum hf_err hf_transaction_lock_arena(struct hf_file *file);
 
-/* Enter the critical section, and bring the table up to date. */
+/* Enter the critical section, update the table and expire the leases that are
+ * due. Errors are those of hf_transaction_lock_arena(). */
 enum hf_err hf_transaction_begin(struct hf_in_process *local);
 void hf_transaction_end(struct hf_in_process *local);
 
-/* Retry the requests that found the critical section busy. */
+/* Retry the pending requests soon. */
 void hf_transaction_retry_soon(struct hf_file *file);
 
 #endif

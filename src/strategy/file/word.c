@@ -6,7 +6,7 @@
 #include "strategy/file/arena.h"
 
 #define SPINS 200 /* a critical section takes about a microsecond */
-#define NAPS 8    /* lost races against other clients, before BUSY */
+#define RETRIES 8 /* races lost to other clients, before BUSY */
 
 /* The word, from the lowest bit: 11 bits for the owner's slot plus one, the low
  * 20 bits of the turn, one bit that is set while clients sleep, and the high 32
@@ -52,7 +52,7 @@ void hf_word_start(struct hf_word_attempt *attempt, unsigned slot,
     *attempt = (struct hf_word_attempt){
         .slot = slot,
         .spins = SPINS,
-        .naps = NAPS,
+        .retries = RETRIES,
         .turn = last + 1,
         .ours = make_word(slot, last + 1),
     };
@@ -68,23 +68,23 @@ static enum hf_word_state step_try(struct hf_word_attempt *attempt,
                                    _Atomic uint64_t *word)
 {
     if (swap_word(word, 0, attempt->ours))
-        return HF_WORD_INSIDE;
+        return HF_WORD_OWNED;
     if (attempt->spins == 0)
         return HF_WORD_LOAD;
     attempt->spins--;
     return HF_WORD_TRY;
 }
 
-/* The owner has had the same turn for a whole nap: it is slow, stopped or dead.
- * If the word names our own slot, it was left by the last client of the slot,
- * which died in the critical section. */
+/* The owner has had the same turn during a whole sleep: it is slow, stopped or
+ * dead. If the word names our own slot, the previous client of the slot died in
+ * the critical section. */
 static enum hf_word_state suspect_owner(const struct hf_word_attempt *attempt)
 {
     unsigned owner = hf_word_owner(attempt->seen);
 
     if (owner >= HF_ARENA_SLOTS)
         return HF_WORD_BROKEN;
-    return owner == attempt->slot ? HF_WORD_TAKE_OVER : HF_WORD_ASK;
+    return owner == attempt->slot ? HF_WORD_TAKE_OVER : HF_WORD_CHECK_OWNER;
 }
 
 static enum hf_word_state step_load(struct hf_word_attempt *attempt,
@@ -105,20 +105,20 @@ static enum hf_word_state step_try_again(struct hf_word_attempt *attempt,
                                          _Atomic uint64_t *word)
 {
     if (swap_word(word, 0, attempt->ours | SLEEPERS))
-        return HF_WORD_INSIDE;
-    attempt->naps--;
-    return attempt->naps > 0 ? HF_WORD_LOAD : HF_WORD_BUSY;
+        return HF_WORD_OWNED;
+    attempt->retries--;
+    return attempt->retries > 0 ? HF_WORD_LOAD : HF_WORD_BUSY;
 }
 
-/* Nothing is to be repaired: what the dead owner had not published, nobody can
- * see. */
+/* Nothing needs repair: no client can see what the dead owner did not
+ * publish. */
 static enum hf_word_state step_take_over(struct hf_word_attempt *attempt,
                                          _Atomic uint64_t *word)
 {
     if (!swap_word(word, attempt->seen, attempt->ours | SLEEPERS))
         return HF_WORD_BUSY; /* another client was faster */
     HF_CRASH_POINT(2);
-    return HF_WORD_INSIDE;
+    return HF_WORD_OWNED;
 }
 
 void hf_word_step(struct hf_word_attempt *attempt, _Atomic uint64_t *word)
@@ -145,8 +145,8 @@ void hf_word_step(struct hf_word_attempt *attempt, _Atomic uint64_t *word)
     case HF_WORD_TAKE_OVER:
         attempt->state = step_take_over(attempt, word);
         break;
-    case HF_WORD_ASK:
-    case HF_WORD_INSIDE:
+    case HF_WORD_CHECK_OWNER:
+    case HF_WORD_OWNED:
     case HF_WORD_BUSY:
     case HF_WORD_BROKEN:
         break;

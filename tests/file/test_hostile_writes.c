@@ -1,6 +1,6 @@
-/* What a hostile process can write into an arena that it shares with others:
- * commands that are well-formed, snapshots that decode, numbers in the header
- * and the slots. Its victims get errors; none crashes or hangs. */
+/* What a hostile process can write into a shared arena: well-formed commands,
+ * snapshots that decode, numbers in the header and the slots. Other clients get
+ * errors; none crashes or hangs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +16,8 @@
 #include "strategy/file/layout.h"
 #include "strategy/file/replica.h"
 
-#define PATIENCE_S 120 /* more than this is a hang */
-#define STORM 4000     /* commands */
+#define PATIENCE_S 120 /* longer than this is a hang */
+#define STORM 4000     /* commands of one storm */
 
 static const struct hf_seed seed;
 
@@ -50,7 +50,7 @@ static void close_attacker(struct attacker *attacker)
     hf_arena_close(&attacker->arena);
 }
 
-static void enter(struct attacker *attacker)
+static void begin_transaction(struct attacker *attacker)
 {
     pid_t pid;
     enum hf_err err;
@@ -62,7 +62,7 @@ static void enter(struct attacker *attacker)
     assert_int_equal(hf_replica_catch_up(&attacker->replica), HF_OK);
 }
 
-static void leave(struct attacker *attacker)
+static void end_transaction(struct attacker *attacker)
 {
     hf_arena_unlock(&attacker->arena);
 }
@@ -72,12 +72,12 @@ static void write_command(struct attacker *attacker,
 {
     struct hf_result result;
 
-    enter(attacker);
+    begin_transaction(attacker);
     hf_replica_run(&attacker->replica, stamp, command, &result);
-    leave(attacker);
+    end_transaction(attacker);
 }
 
-static unsigned slot_of(const struct attacker *attacker, pid_t pid)
+static unsigned find_slot(const struct attacker *attacker, pid_t pid)
 {
     for (unsigned i = 0; i < HF_ARENA_SLOTS; i++) {
         if (hf_slot_at(&attacker->arena, i)->pid == pid &&
@@ -88,7 +88,7 @@ static unsigned slot_of(const struct attacker *attacker, pid_t pid)
     return 0;
 }
 
-static hf_time now(void)
+static hf_time machine_now(void)
 {
     return hf_time_on(CLOCK_MONOTONIC);
 }
@@ -141,9 +141,9 @@ static void waiter_whose_session_is_ended_gets_an_error(void **state)
     assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
     pid = start_waiter(client, expect_refusal);
     open_attacker(&attacker);
-    slot = slot_of(&attacker, pid);
+    slot = find_slot(&attacker, pid);
     close = hf_test_close(hf_slot_at(&attacker.arena, slot)->session);
-    write_command(&attacker, &close, now());
+    write_command(&attacker, &close, machine_now());
     hf_slot_wake(&attacker.arena, slot);
     hf_child_join(pid);
     close_attacker(&attacker);
@@ -151,7 +151,8 @@ static void waiter_whose_session_is_ended_gets_an_error(void **state)
     (void)hf_close(client, HF_TEST_PATIENCE_MS);
 }
 
-/* The same, by a snapshot in place of an entry that it has not read yet. */
+/* The session is missing in a snapshot, which replaces an entry that the client
+ * has not read yet. */
 static void client_whose_session_is_not_in_a_snapshot_gets_an_error(
     void **state)
 {
@@ -162,18 +163,18 @@ static void client_whose_session_is_not_in_a_snapshot_gets_an_error(
 
     (void)state;
     open_attacker(&attacker);
-    write_command(&attacker, &open, now());
-    enter(&attacker);
+    write_command(&attacker, &open, machine_now());
+    begin_transaction(&attacker);
     assert_int_equal(
         hf_arena_set_snapshot(&attacker.arena, (struct hf_bytes){0}), HF_OK);
-    leave(&attacker);
+    end_transaction(&attacker);
     assert_int_equal(hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info),
                      HF_EPROTO);
     close_attacker(&attacker);
     (void)hf_close(client, HF_TEST_PATIENCE_MS);
 }
 
-/* Without a slot it seems dead to all but itself. */
+/* Without its slot, the waiter seems dead to every client but itself. */
 static void waiter_whose_slot_is_overwritten_is_granted(void **state)
 {
     struct hf_client *client = hf_site_open();
@@ -189,7 +190,7 @@ static void waiter_whose_slot_is_overwritten_is_granted(void **state)
     assert_int_equal(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_OK);
     pid = start_waiter(client, expect_grant);
     open_attacker(&attacker);
-    slot = slot_of(&attacker, pid);
+    slot = find_slot(&attacker, pid);
     hf_slot_at(&attacker.arena, slot)->session = 999999;
     hf_slot_at(&attacker.arena, slot)->pid = 1;
     hf_child_join(pid);
@@ -204,8 +205,9 @@ static void ignore_watched(const struct hf_event *event, void *arg)
     assert_non_null(event->owner);
 }
 
-/* Lock, wait, renew, look and watch, and open again after each round. */
-static void use_for_a_while(void *arg)
+/* Lock, wait, renew, read and watch, and open the client again after each
+ * round. */
+static void victim_main(void *arg)
 {
     volatile bool *done = arg;
 
@@ -241,7 +243,7 @@ static void use_for_a_while(void *arg)
 
 /* ---- Well-formed commands -----------------------------------------------*/
 
-static uint64_t some_number(struct hf_random *random, uint64_t likely)
+static uint64_t random_number(struct hf_random *random, uint64_t likely)
 {
     switch (hf_random_below(random, 8)) {
     case 0:
@@ -257,16 +259,16 @@ static uint64_t some_number(struct hf_random *random, uint64_t likely)
     }
 }
 
-/* A session of somebody, more often than not. */
-static uint64_t some_session(struct attacker *attacker,
-                             struct hf_random *random)
+/* Usually the session of a client. */
+static uint64_t random_session(struct attacker *attacker,
+                               struct hf_random *random)
 {
     unsigned slot = hf_random_below(random, 5);
 
-    return some_number(random, hf_slot_at(&attacker->arena, slot)->session);
+    return random_number(random, hf_slot_at(&attacker->arena, slot)->session);
 }
 
-static hf_time some_stamp(struct hf_random *random)
+static hf_time random_stamp(struct hf_random *random)
 {
     switch (hf_random_below(random, 10)) {
     case 0:
@@ -274,15 +276,15 @@ static hf_time some_stamp(struct hf_random *random)
     case 1:
         return HF_NEVER / 4;
     case 2:
-        return now() + 1000000;
+        return machine_now() + 1000000;
     default:
-        return now();
+        return machine_now();
     }
 }
 
-/* About what is held, in the name of whoever it may be. */
-static struct hf_command some_command(struct attacker *attacker,
-                                      struct hf_random *random)
+/* A command about the held key, in the name of any client. */
+static struct hf_command random_command(struct attacker *attacker,
+                                        struct hf_random *random)
 {
     const struct hf_table *table = &attacker->replica.store.table;
     const struct hf_hold *hold = hf_table_find(table, hf_key_of("k"));
@@ -292,16 +294,17 @@ static struct hf_command some_command(struct attacker *attacker,
         .queue = hf_random_below(random, 2),
         .now = hf_random_below(random, 2),
         .lease_ms = 1 + hf_random_below(random, 1000),
-        .session = some_session(attacker, random),
-        .token = some_number(random, hold ? hold->token : 1),
+        .session = random_session(attacker, random),
+        .token = random_number(random, hold ? hold->token : 1),
         .generation =
-            (uint32_t)some_number(random, hold ? hold->generation : 0),
+            (uint32_t)random_number(random, hold ? hold->generation : 0),
         .key = hf_key_of(hf_random_below(random, 4) ? "k" : "another"),
     };
 
     session = hf_table_find_session(table, command.session);
-    command.sequence = some_number(random, session ? session->highest + 1 : 1);
-    command.done = some_number(random, session ? session->done : 1);
+    command.sequence =
+        random_number(random, session ? session->highest + 1 : 1);
+    command.done = random_number(random, session ? session->done : 1);
     if (hold && hf_random_below(random, 4))
         command.nonce = hold->nonce;
     else
@@ -309,8 +312,8 @@ static struct hf_command some_command(struct attacker *attacker,
     return command;
 }
 
-/* Entries as a client would write them, or, where they are not, none. */
-static void storm(struct attacker *attacker, uint64_t number)
+/* Write valid commands only. */
+static void write_random_commands(struct attacker *attacker, uint64_t number)
 {
     struct hf_random random;
 
@@ -319,12 +322,12 @@ static void storm(struct attacker *attacker, uint64_t number)
         struct hf_command command;
         struct hf_result result;
 
-        enter(attacker);
-        command = some_command(attacker, &random);
+        begin_transaction(attacker);
+        command = random_command(attacker, &random);
         if (hf_command_is_valid(&command))
-            hf_replica_run(&attacker->replica, some_stamp(&random), &command,
+            hf_replica_run(&attacker->replica, random_stamp(&random), &command,
                            &result);
-        leave(attacker);
+        end_transaction(attacker);
         hf_slot_wake(&attacker->arena, hf_random_below(&random, 5));
     }
 }
@@ -338,9 +341,9 @@ static void clients_survive_a_storm_of_hostile_commands(void **state)
     (void)state;
     open_attacker(&attacker);
     for (int i = 0; i < 3; i++)
-        victims[i] = hf_child_start(use_for_a_while, (void *)done);
+        victims[i] = hf_child_start(victim_main, (void *)done);
     for (uint64_t i = 1; i <= 4; i++)
-        storm(&attacker, i);
+        write_random_commands(&attacker, i);
     *done = true;
     for (int i = 0; i < 3; i++)
         hf_child_join(victims[i]);
@@ -357,18 +360,18 @@ static void flood_of_sessions_is_an_error(void **state)
 
     (void)state;
     open_attacker(&attacker);
-    enter(&attacker);
+    begin_transaction(&attacker);
     while (!result.err)
-        hf_replica_run(&attacker.replica, now(), &open, &result);
+        hf_replica_run(&attacker.replica, machine_now(), &open, &result);
     assert_int_equal(result.err, HF_ELIMIT);
-    leave(&attacker);
+    end_transaction(&attacker);
     assert_int_equal(hf_site_try("locks", "", &error, &client), HF_ELIMIT);
     close_attacker(&attacker);
 }
 
 /* ---- Numbers ------------------------------------------------------------*/
 
-static void tokens_near_the_end_are_refused(void **state)
+static void tokens_near_the_maximum_are_refused(void **state)
 {
     const uint64_t last = UINT64_MAX;
     struct attacker attacker;
@@ -380,7 +383,7 @@ static void tokens_near_the_end_are_refused(void **state)
     hf_site_refuse("locks", "", HF_EPROTO, "/locks/arena");
 }
 
-static void stamp_that_no_clock_shows_is_refused(void **state)
+static void implausible_stamp_is_refused(void **state)
 {
     const hf_time stamps[] = {-1, INT64_MIN, HF_NEVER};
 
@@ -402,7 +405,7 @@ static void stamp_that_no_clock_shows_is_refused(void **state)
     }
 }
 
-/* The log is read up to the tail that was there when the reader went in. */
+/* The log is read up to the tail as of hf_arena_lock(). */
 static void tail_that_runs_ahead_is_not_followed(void **state)
 {
     struct attacker attacker;
@@ -413,7 +416,7 @@ static void tail_that_runs_ahead_is_not_followed(void **state)
     assert_int_equal(hf_arena_lock(&attacker.arena, &pid), HF_OK);
     attacker.arena.header->tail = UINT64_C(1) << 60;
     assert_int_equal(hf_replica_catch_up(&attacker.replica), HF_OK);
-    leave(&attacker);
+    end_transaction(&attacker);
     assert_int_equal(hf_arena_lock(&attacker.arena, &pid), HF_EPROTO);
     close_attacker(&attacker);
 }
@@ -435,16 +438,16 @@ static void hold_without_a_lease_is_refused(void **state)
     write_command(&attacker, &lock, 1);
     hf_snapshot_encode(&attacker.replica.store.table, &buf);
     hf_buf_u64(&buf, buf.size);
-    enter(&attacker);
+    begin_transaction(&attacker);
     assert_int_equal(
         hf_arena_set_snapshot(&attacker.arena,
                               (struct hf_bytes){buf.data, buf.size}),
         HF_OK);
-    leave(&attacker);
+    end_transaction(&attacker);
     hf_buf_fini(&buf);
     assert_int_equal(hf_arena_lock(&attacker.arena, &pid), HF_OK);
     assert_int_equal(hf_replica_reload_history(&attacker.replica), HF_EPROTO);
-    leave(&attacker);
+    end_transaction(&attacker);
     close_attacker(&attacker);
 }
 
@@ -463,8 +466,8 @@ static struct hf_command lock_long_key(uint8_t key[HF_KEY_MAX], unsigned number)
     return lock;
 }
 
-/* Change a byte near the end of each key for ever. */
-static void scribble(void *arg)
+/* Keep changing a byte near the end of each key. */
+static void corrupt_keys(void *arg)
 {
     struct attacker *attacker = arg;
 
@@ -493,7 +496,7 @@ static void expect_findable(const struct hf_table *table)
         assert_ptr_equal(hf_table_find(table, hf_hold_key(hold)), hold);
 }
 
-/* A key that changes after it was hashed would be held for ever. */
+/* A key that changes after it was hashed could never be released. */
 static void entries_that_change_while_they_are_read_do_no_harm(void **state)
 {
     struct hf_command open = hf_test_open("a");
@@ -509,13 +512,13 @@ static void entries_that_change_while_they_are_read_do_no_harm(void **state)
 
         write_command(&attacker, &lock, 1);
     }
-    enter(&attacker);
-    pid = hf_child_start(scribble, &attacker);
+    begin_transaction(&attacker);
+    pid = hf_child_start(corrupt_keys, &attacker);
     for (int i = 0; i < 200; i++) {
         assert_int_equal(hf_replica_reload_history(&attacker.replica), HF_OK);
         expect_findable(&attacker.replica.store.table);
     }
-    leave(&attacker);
+    end_transaction(&attacker);
     hf_child_kill(pid);
     close_attacker(&attacker);
 }
@@ -528,12 +531,12 @@ int main(void)
         HF_SITE_CASE(waiter_whose_slot_is_overwritten_is_granted),
         HF_SITE_CASE(clients_survive_a_storm_of_hostile_commands),
         HF_SITE_CASE(flood_of_sessions_is_an_error),
-        HF_SITE_CASE(tokens_near_the_end_are_refused),
-        HF_SITE_CASE(stamp_that_no_clock_shows_is_refused),
+        HF_SITE_CASE(tokens_near_the_maximum_are_refused),
+        HF_SITE_CASE(implausible_stamp_is_refused),
         HF_SITE_CASE(tail_that_runs_ahead_is_not_followed),
         HF_SITE_CASE(hold_without_a_lease_is_refused),
         HF_SITE_CASE(entries_that_change_while_they_are_read_do_no_harm),
     };
 
-    return hf_test_main("crafted", cases, HF_TEST_COUNT(cases), 0);
+    return hf_test_main("hostile_writes", cases, HF_TEST_COUNT(cases), 0);
 }

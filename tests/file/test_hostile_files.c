@@ -1,6 +1,5 @@
-/* Things in the directory that are not what they should be: an error that names
- * the culprit, or no harm at all; never a hang, a crash, or a write to what lies
- * elsewhere. */
+/* Unexpected files in the directory cause an error that names the file, or do
+ * no harm; never a hang, a crash, or a write to a file elsewhere. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,23 +13,24 @@
 #include "lib/folder.h"
 #include "lib/site.h"
 
-#define PATIENCE_S 60 /* more than this is a hang */
+#define PATIENCE_S 60 /* longer than this is a hang */
 
 enum kind {
     DIRECTORY,
     FIFO,
     PLAIN,
-    LINK, /* to a file of somebody else's */
+    LINK, /* to a file of another user */
     HARD_LINK,
     NULL_DEVICE,
     ZERO_DEVICE,
 };
 
-/* One thing in the place of a file of "locks". */
+/* An unexpected file in "locks". */
 struct oddity {
     const char *name;
     enum kind kind;
-    enum hf_err err; /* HF_OK: it may serve, or be refused with its name */
+    enum hf_err
+        err; /* HF_OK: opening may succeed, or fail with the name of the file */
 };
 
 static const char *const kind_names[] = {
@@ -51,7 +51,7 @@ static const char *path_of(const char *name)
     return hf_site_path(below);
 }
 
-static void make_file(const char *path)
+static void create_file(const char *path)
 {
     int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 
@@ -59,8 +59,8 @@ static void make_file(const char *path)
     close(file);
 }
 
-/* False: it takes root. */
-static bool put(const struct oddity *oddity)
+/* Create the file. False: this needs root. */
+static bool create_oddity(const struct oddity *oddity)
 {
     const char *path = path_of(oddity->name);
 
@@ -71,7 +71,7 @@ static bool put(const struct oddity *oddity)
     case FIFO:
         return mkfifo(path, 0600) == 0;
     case PLAIN:
-        make_file(path);
+        create_file(path);
         return true;
     case LINK:
         return symlink(hf_site_path("theirs"), path) == 0;
@@ -89,7 +89,7 @@ static int set_up(void **state)
 {
     if (hf_site_set_up(state))
         return -1;
-    make_file(hf_site_path("theirs"));
+    create_file(hf_site_path("theirs"));
     return 0;
 }
 
@@ -102,7 +102,7 @@ static void expect_theirs_untouched(void)
     assert_int_equal(st.st_mode & 07777, 0600);
 }
 
-static void use(struct hf_client *client)
+static void lock_once(struct hf_client *client)
 {
     struct hf_lock *lock;
 
@@ -111,7 +111,7 @@ static void use(struct hf_client *client)
     hf_lock_free(lock);
 }
 
-static void open_beside(void *arg)
+static void open_with_oddity(void *arg)
 {
     const struct oddity *oddity = arg;
     struct hf_client *client;
@@ -127,12 +127,12 @@ static void open_beside(void *arg)
                  error.text);
     if (err)
         return;
-    use(client);
+    lock_once(client);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
-/* Each in a fresh directory. */
-static void open_beside_each(struct oddity *oddities, size_t count)
+/* Open the directory with each of the files; each time in a new directory. */
+static void open_with_each(struct oddity *oddities, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         if (i > 0)
@@ -140,17 +140,17 @@ static void open_beside_each(struct oddity *oddities, size_t count)
         assert_int_equal(mkdir(hf_site_path("locks"), 0700), 0);
         print_message("%s is %s\n", oddities[i].name,
                       kind_names[oddities[i].kind]);
-        if (!put(&oddities[i]))
+        if (!create_oddity(&oddities[i]))
             assert_int_not_equal(geteuid(), 0);
         else
-            hf_child_join(hf_child_start(open_beside, &oddities[i]));
+            hf_child_join(hf_child_start(open_with_oddity, &oddities[i]));
         expect_theirs_untouched();
     }
 }
 
-/* ---- At the opening -----------------------------------------------------*/
+/* ---- While opening ------------------------------------------------------*/
 
-static void arena_that_is_no_file_is_refused(void **state)
+static void arena_that_is_not_a_regular_file_is_refused(void **state)
 {
     struct oddity oddities[] = {
         {"arena", DIRECTORY, HF_ESYSTEM},  {"arena", FIFO, HF_EPROTO},
@@ -159,10 +159,10 @@ static void arena_that_is_no_file_is_refused(void **state)
     };
 
     (void)state;
-    open_beside_each(oddities, HF_TEST_COUNT(oddities));
+    open_with_each(oddities, HF_TEST_COUNT(oddities));
 }
 
-static void lock_that_is_no_file_is_refused(void **state)
+static void lock_file_that_is_not_a_regular_file_is_refused(void **state)
 {
     struct oddity oddities[] = {
         {"lock", DIRECTORY, HF_ESYSTEM}, {"lock", LINK, HF_ESYSTEM},
@@ -171,31 +171,32 @@ static void lock_that_is_no_file_is_refused(void **state)
     };
 
     (void)state;
-    open_beside_each(oddities, HF_TEST_COUNT(oddities));
+    open_with_each(oddities, HF_TEST_COUNT(oddities));
 }
 
-static void token_that_is_a_directory_or_link_is_refused(void **state)
+static void token_file_that_is_not_a_regular_file_is_refused(void **state)
 {
     struct oddity oddities[] = {
         {"token", DIRECTORY, HF_EPROTO},   {"token", LINK, HF_ESYSTEM},
-        {"token", PLAIN, HF_EPROTO}, /* empty */
+        {"token", PLAIN, HF_EPROTO}, /* an empty file */
         {"token", NULL_DEVICE, HF_EPROTO}, {"token", ZERO_DEVICE, HF_EPROTO},
         {"token", HARD_LINK, HF_EPROTO},
     };
 
     (void)state;
-    open_beside_each(oddities, HF_TEST_COUNT(oddities));
+    open_with_each(oddities, HF_TEST_COUNT(oddities));
 }
 
-static void token_that_is_a_fifo_is_refused(void **state)
+static void token_file_that_is_a_fifo_is_refused(void **state)
 {
     struct oddity oddities[] = {{"token", FIFO, HF_EPROTO}};
 
     (void)state;
-    open_beside_each(oddities, HF_TEST_COUNT(oddities));
+    open_with_each(oddities, HF_TEST_COUNT(oddities));
 }
 
-static void token_to_be_that_is_in_the_way_is_refused_or_replaced(void **state)
+static void file_at_the_temporary_token_name_is_refused_or_replaced(
+    void **state)
 {
     struct oddity oddities[] = {
         {"token.new", PLAIN, HF_OK},
@@ -205,10 +206,11 @@ static void token_to_be_that_is_in_the_way_is_refused_or_replaced(void **state)
     };
 
     (void)state;
-    open_beside_each(oddities, HF_TEST_COUNT(oddities));
+    open_with_each(oddities, HF_TEST_COUNT(oddities));
 }
 
-static void arena_to_be_that_is_in_the_way_is_refused_or_replaced(void **state)
+static void file_at_the_temporary_arena_name_is_refused_or_replaced(
+    void **state)
 {
     struct oddity oddities[] = {
         {"arena.new", DIRECTORY, HF_ESYSTEM}, {"arena.new", PLAIN, HF_OK},
@@ -217,10 +219,10 @@ static void arena_to_be_that_is_in_the_way_is_refused_or_replaced(void **state)
     };
 
     (void)state;
-    open_beside_each(oddities, HF_TEST_COUNT(oddities));
+    open_with_each(oddities, HF_TEST_COUNT(oddities));
 }
 
-static void bell_that_is_in_the_way_is_replaced_or_passed_over(void **state)
+static void file_in_place_of_a_fifo_is_replaced_or_skipped(void **state)
 {
     struct oddity oddities[] = {
         {"wake.0", DIRECTORY, HF_OK},   {"wake.0", PLAIN, HF_OK},
@@ -229,12 +231,12 @@ static void bell_that_is_in_the_way_is_replaced_or_passed_over(void **state)
     };
 
     (void)state;
-    open_beside_each(oddities, HF_TEST_COUNT(oddities));
+    open_with_each(oddities, HF_TEST_COUNT(oddities));
 }
 
-/* ---- While it is used ---------------------------------------------------*/
+/* ---- While in use -------------------------------------------------------*/
 
-static void wait_in_line(void *arg)
+static void wait_for_key(void *arg)
 {
     struct hf_lock_opts opts;
     struct hf_lock *lock;
@@ -247,13 +249,13 @@ static void wait_in_line(void *arg)
     assert_int_equal(hf_release(lock), HF_OK);
 }
 
-/* Its bell does not ring any more; it looks by itself, now and then. */
-static void waiter_is_served_whatever_its_bell_is_now(void **state)
+/* The FIFO no longer wakes the waiter, which polls now and then. */
+static void waiter_is_served_when_its_fifo_is_replaced(void **state)
 {
     const struct oddity oddities[] = {
         {"wake.1", PLAIN, HF_OK},     {"wake.1", LINK, HF_OK},
         {"wake.1", HARD_LINK, HF_OK}, {"wake.1", DIRECTORY, HF_OK},
-        {"wake.1", FIFO, HF_OK}, /* another one, which nobody reads */
+        {"wake.1", FIFO, HF_OK}, /* another FIFO, which nobody reads */
     };
     struct hf_client *client = hf_site_open();
 
@@ -264,9 +266,9 @@ static void waiter_is_served_whatever_its_bell_is_now(void **state)
 
         assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock),
                          HF_OK);
-        pid = hf_child_start(wait_in_line, NULL);
+        pid = hf_child_start(wait_for_key, NULL);
         hf_site_await_waiters(client, "k", 1);
-        assert_true(put(&oddities[i]));
+        assert_true(create_oddity(&oddities[i]));
         assert_int_equal(hf_release(lock), HF_OK);
         hf_child_join(pid);
         expect_theirs_untouched();
@@ -286,23 +288,24 @@ static enum hf_err try_to_lock(struct hf_client *client)
     return err;
 }
 
-/* Others who open it now would meet nobody: so nobody is granted anything. */
-static void expect_end_of(struct hf_client *client)
+/* Clients that open the directory now would use another arena, so the old one
+ * must not grant anything. */
+static void expect_broken(struct hf_client *client)
 {
-    const struct timespec moment = {.tv_nsec = 10000000};
+    const struct timespec delay = {.tv_nsec = 10000000};
     struct hf_error error;
     enum hf_err err = HF_OK;
 
     for (int i = 0; i < PATIENCE_S * 100 && !err; i++) {
         err = try_to_lock(client);
-        nanosleep(&moment, NULL);
+        nanosleep(&delay, NULL);
     }
     assert_int_equal(err, HF_EPROTO);
     hf_client_error(client, &error);
     assert_non_null(strstr(error.text, path_of("arena")));
 }
 
-static void arena_replaced_while_it_is_used_ends_its_clients(void **state)
+static void clients_of_a_replaced_arena_get_an_error(void **state)
 {
     const struct oddity oddities[] = {
         {"arena", PLAIN, HF_OK},
@@ -315,9 +318,9 @@ static void arena_replaced_while_it_is_used_ends_its_clients(void **state)
     for (size_t i = 0; i < HF_TEST_COUNT(oddities); i++) {
         struct hf_client *client = hf_site_open();
 
-        use(client);
-        assert_true(put(&oddities[i]));
-        expect_end_of(client);
+        lock_once(client);
+        assert_true(create_oddity(&oddities[i]));
+        expect_broken(client);
         (void)hf_close(client, 0);
         (void)remove(path_of("arena"));
     }
@@ -330,16 +333,16 @@ static void arena_replaced_while_it_is_used_ends_its_clients(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(arena_that_is_no_file_is_refused),
-        CASE(lock_that_is_no_file_is_refused),
-        CASE(token_that_is_a_directory_or_link_is_refused),
-        CASE(token_that_is_a_fifo_is_refused),
-        CASE(token_to_be_that_is_in_the_way_is_refused_or_replaced),
-        CASE(arena_to_be_that_is_in_the_way_is_refused_or_replaced),
-        CASE(bell_that_is_in_the_way_is_replaced_or_passed_over),
-        CASE(waiter_is_served_whatever_its_bell_is_now),
-        CASE(arena_replaced_while_it_is_used_ends_its_clients),
+        CASE(arena_that_is_not_a_regular_file_is_refused),
+        CASE(lock_file_that_is_not_a_regular_file_is_refused),
+        CASE(token_file_that_is_not_a_regular_file_is_refused),
+        CASE(token_file_that_is_a_fifo_is_refused),
+        CASE(file_at_the_temporary_token_name_is_refused_or_replaced),
+        CASE(file_at_the_temporary_arena_name_is_refused_or_replaced),
+        CASE(file_in_place_of_a_fifo_is_replaced_or_skipped),
+        CASE(waiter_is_served_when_its_fifo_is_replaced),
+        CASE(clients_of_a_replaced_arena_get_an_error),
     };
 
-    return hf_test_main("hostile", cases, HF_TEST_COUNT(cases), 0);
+    return hf_test_main("hostile_files", cases, HF_TEST_COUNT(cases), 0);
 }

@@ -1,5 +1,5 @@
-/* A disk that is full while locks are held on it: what cannot be done is not done
- * and says why, and everything goes on as soon as there is room. */
+/* The disk is full while locks are held on it: calls that need room fail and
+ * say why, and everything continues as soon as there is room. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
@@ -20,7 +20,7 @@
 
 /* ---- Disks --------------------------------------------------------------*/
 
-static void make_disk(void)
+static void create_mount_point(void)
 {
     if (unshare(CLONE_NEWNS) ||
         mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
@@ -28,15 +28,15 @@ static void make_disk(void)
     assert_int_equal(mkdir(hf_site_path("disk"), 0700), 0);
 }
 
-static void make_tmpfs(void)
+static void mount_tmpfs(void)
 {
-    make_disk();
+    create_mount_point();
     assert_int_equal(
         mount("full", hf_site_path("disk"), "tmpfs", 0, "size=4m,mode=0700"),
         0);
 }
 
-static void remove_disk(void)
+static void unmount_disk(void)
 {
     assert_int_equal(umount2(hf_site_path("disk"), MNT_DETACH), 0);
 }
@@ -55,8 +55,8 @@ static void fill_disk(void)
     close(file);
 }
 
-/* A page that is dirty already needs no more room. */
-static void write_back(void)
+/* Write dirty pages back: a page that is already dirty needs no room. */
+static void sync_disk(void)
 {
     int disk = open(hf_site_path("disk"), O_RDONLY | O_DIRECTORY);
 
@@ -65,8 +65,8 @@ static void write_back(void)
     close(disk);
 }
 
-/* Give back what the log has not used yet, as if it had never been had: the
- * other way to find no room where there was some is to copy on write. */
+/* Deallocate the unused part of the log, as if it had never been allocated. The
+ * other way to lack room for allocated blocks is copy on write. */
 static void punch_log(void)
 {
     int file = open(hf_site_path("disk/locks/arena"), O_RDWR);
@@ -127,7 +127,7 @@ static void open_and_fail(void *arg)
         fail_msg("\"%s\" does not say that the disk is full", error.text);
 }
 
-static void full_disk_is_reported_and_passes(void **state)
+static void full_disk_is_reported_until_there_is_room(void **state)
 {
     struct hf_client *client, *other;
     struct hf_lock_opts opts = hf_site_patient();
@@ -135,7 +135,7 @@ static void full_disk_is_reported_and_passes(void **state)
     struct hf_lock *held;
 
     (void)state;
-    make_tmpfs();
+    mount_tmpfs();
     client = hf_site_open_at("disk/locks", "");
     other = hf_site_open_at("disk/locks", "");
     assert_int_equal(hf_acquire(client, hf_key_of("held"), &opts, &held),
@@ -154,11 +154,11 @@ static void full_disk_is_reported_and_passes(void **state)
     hf_lock_free(held);
     assert_int_equal(hf_close(other, HF_TEST_PATIENCE_MS), HF_OK);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
-    remove_disk();
+    unmount_disk();
 }
 
-/* The thread that opens a client touches the mapping, too. */
-static void client_that_opens_in_a_thread_survives(void **state)
+/* The thread that opens a client accesses the mapping too. */
+static void client_that_opens_in_a_thread_survives_a_full_disk(void **state)
 {
     struct hf_client *client, *late;
     struct hf_future *future;
@@ -166,7 +166,7 @@ static void client_that_opens_in_a_thread_survives(void **state)
     enum hf_err err = HF_OK;
 
     (void)state;
-    make_tmpfs();
+    mount_tmpfs();
     client = hf_site_open_at("disk/locks", "");
     assert_int_equal(lock_once(client, &error), HF_OK);
     punch_log();
@@ -184,16 +184,16 @@ static void client_that_opens_in_a_thread_survives(void **state)
     }
     assert_true(err == HF_EUNAVAIL || err == HF_ESYSTEM);
     (void)hf_close(client, HF_TEST_PATIENCE_MS);
-    remove_disk();
+    unmount_disk();
 }
 
-/* ---- Copying on write ---------------------------------------------------*/
+/* ---- Copy on write ------------------------------------------------------*/
 
-static bool make_btrfs(void)
+static bool mount_btrfs(void)
 {
     char command[1024];
 
-    make_disk();
+    create_mount_point();
     (void)snprintf(command, sizeof(command),
                    "PATH=$PATH:/sbin:/usr/sbin; truncate -s 120M %s && "
                    "mkfs.btrfs -q %s >/dev/null 2>&1 && mount -o loop %s %s "
@@ -203,7 +203,7 @@ static bool make_btrfs(void)
     return system(command) == 0;
 }
 
-static void full_btrfs_holds_up_nobody(void **state)
+static void full_btrfs_blocks_no_client(void **state)
 {
     struct hf_lock_opts opts = hf_site_patient();
     struct hf_client *client;
@@ -211,30 +211,30 @@ static void full_btrfs_holds_up_nobody(void **state)
     struct hf_lock *held;
 
     (void)state;
-    if (!make_btrfs())
-        hf_test_skip("btrfs cannot be made or mounted here");
+    if (!mount_btrfs())
+        hf_test_skip("btrfs cannot be created or mounted here");
     client = hf_site_open_at("disk/locks", "");
     assert_int_equal(hf_acquire(client, hf_key_of("held"), &opts, &held),
                      HF_OK);
     for (int i = 0; i < 4; i++) {
         fill_disk();
-        write_back();
+        sync_disk();
         assert_int_equal(lock_once(client, &error), HF_OK);
         assert_int_equal(hf_renew(held, 0), HF_OK);
     }
     assert_int_equal(hf_release(held), HF_OK);
     hf_lock_free(held);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
-    remove_disk();
+    unmount_disk();
 }
 
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        HF_SITE_CASE(full_disk_is_reported_and_passes),
-        HF_SITE_CASE(client_that_opens_in_a_thread_survives),
-        HF_SITE_CASE(full_btrfs_holds_up_nobody),
+        HF_SITE_CASE(full_disk_is_reported_until_there_is_room),
+        HF_SITE_CASE(client_that_opens_in_a_thread_survives_a_full_disk),
+        HF_SITE_CASE(full_btrfs_blocks_no_client),
     };
 
-    return hf_test_main("full", cases, HF_TEST_COUNT(cases), 0);
+    return hf_test_main("full_disk", cases, HF_TEST_COUNT(cases), 0);
 }

@@ -1,5 +1,5 @@
-/* Many clients that start at once, while others are inside for long: all of them
- * get in, however long it takes. */
+/* Many clients start at once, while others keep the arena locked for long: all
+ * of them get their turn, however long it takes. */
 #include <stdatomic.h>
 #include <time.h>
 
@@ -10,7 +10,7 @@
 
 #define HOGS 40
 #define STARTS 40
-#define INSIDE_MS 40
+#define LOCKED_MS 40
 
 static struct {
     atomic_bool over;
@@ -22,11 +22,11 @@ static int set_up(void **state)
     return hf_site_set_up(state);
 }
 
-/* Be inside for long, again and again, taking turns with others. */
-static void hog(void *arg)
+/* Keep the arena locked for long, repeatedly, taking turns with others. */
+static void hog_main(void *arg)
 {
-    const struct timespec inside = {.tv_nsec = INSIDE_MS * 1000000L};
-    const struct timespec outside = {.tv_nsec = 1000000};
+    const struct timespec locked = {.tv_nsec = LOCKED_MS * 1000000L};
+    const struct timespec unlocked = {.tv_nsec = 1000000};
     struct hf_error error = {.text = ""};
     struct hf_arena arena;
     pid_t other;
@@ -37,14 +37,14 @@ static void hog(void *arg)
     while (!atomic_load(&shared->over)) {
         if (hf_arena_lock(&arena, &other))
             continue;
-        nanosleep(&inside, NULL);
+        nanosleep(&locked, NULL);
         hf_arena_unlock(&arena);
-        nanosleep(&outside, NULL);
+        nanosleep(&unlocked, NULL);
     }
     hf_arena_close(&arena);
 }
 
-static void start(void *arg)
+static void open_and_close(void *arg)
 {
     struct hf_client *client = hf_site_open();
 
@@ -52,16 +52,16 @@ static void start(void *arg)
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
-static void everyone_gets_in_while_others_take_turns(void **state)
+static void all_clients_open_while_others_take_turns(void **state)
 {
     pid_t hogs[HOGS], starts[STARTS];
 
     (void)state;
     assert_int_equal(hf_close(hf_site_open(), HF_TEST_PATIENCE_MS), HF_OK);
     for (int i = 0; i < HOGS; i++)
-        hogs[i] = hf_child_start(hog, NULL);
+        hogs[i] = hf_child_start(hog_main, NULL);
     for (int i = 0; i < STARTS; i++)
-        starts[i] = hf_child_start(start, NULL);
+        starts[i] = hf_child_start(open_and_close, NULL);
     for (int i = 0; i < STARTS; i++)
         hf_child_join(starts[i]);
     atomic_store(&shared->over, true);
@@ -75,8 +75,8 @@ static void everyone_gets_in_while_others_take_turns(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(everyone_gets_in_while_others_take_turns),
+        CASE(all_clients_open_while_others_take_turns),
     };
 
-    return hf_test_main("starting", cases, HF_TEST_COUNT(cases), 0);
+    return hf_test_main("startup", cases, HF_TEST_COUNT(cases), 0);
 }

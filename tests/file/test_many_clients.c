@@ -1,5 +1,5 @@
-/* As many clients as there is room for: are all of them served, in order, and
- * what becomes of one more? */
+/* As many clients as an arena has slots: all of them are served in order, and
+ * one more is refused. */
 #include <fcntl.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -25,7 +25,7 @@ static struct {
 
 static int set_up(void **state)
 {
-    const struct rlimit wanted = {4096, 4096}; /* a client has about six */
+    const struct rlimit wanted = {4096, 4096}; /* a client uses about six */
     struct rlimit files;
 
     if (getrlimit(RLIMIT_NOFILE, &files))
@@ -42,12 +42,12 @@ static int set_up(void **state)
 
 /* ---- Waiters ------------------------------------------------------------*/
 
-/* One process of the crowd: its clients, and what each of them claims. */
+/* One process of the crowd: its clients, and the number of claims of each. */
 struct party {
-    unsigned first; /* number of its first claim; they queue in this order */
+    unsigned first; /* number of its first claim, in queue order */
     unsigned clients;
     unsigned claims; /* of each client */
-    unsigned left;   /* not yet served */
+    unsigned left;   /* claims that are not served yet */
 };
 
 struct claim {
@@ -77,7 +77,7 @@ static void on_granted(enum hf_err err, void *arg)
                      HF_OK);
 }
 
-static void drive(struct hf_client *client)
+static void process_client(struct hf_client *client)
 {
     struct pollfd fd = {.fd = hf_fd(client), .events = POLLIN};
 
@@ -85,8 +85,9 @@ static void drive(struct hf_client *client)
     assert_int_equal(hf_process(client), HF_OK);
 }
 
-/* The key is held, so it gets into line; perhaps not at the first attempt. */
-static void queue(struct claim *claim, struct hf_client *client)
+/* The key is held, so the claim enters the queue; perhaps not at the first
+ * attempt. */
+static void queue_claim(struct claim *claim, struct hf_client *client)
 {
     struct hf_lock_opts opts = hf_site_patient();
 
@@ -98,47 +99,48 @@ static void queue(struct claim *claim, struct hf_client *client)
         recorded_claim_start(client, claim->lock, on_granted, claim, NULL),
         HF_OK);
     while (hf_lock_position(claim->lock) == 0)
-        drive(client);
+        process_client(client);
     recorded_queued(claim->lock);
 }
 
-static void poll_client(int all, struct hf_client *client)
+static void poll_client(int epoll, struct hf_client *client)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = client};
 
-    assert_int_equal(epoll_ctl(all, EPOLL_CTL_ADD, hf_fd(client), &event), 0);
+    assert_int_equal(epoll_ctl(epoll, EPOLL_CTL_ADD, hf_fd(client), &event), 0);
 }
 
-/* One thread drives all of its clients until all of its claims are served. */
-static void join_the_crowd(void *arg)
+/* One thread processes all clients until all claims are served. */
+static void party_main(void *arg)
 {
     struct party *party = arg;
     struct claim *claims = calloc(party->left, sizeof(*claims));
     struct hf_client *clients[CROWD] = {NULL};
     struct epoll_event event;
-    int all = epoll_create1(EPOLL_CLOEXEC);
+    int epoll = epoll_create1(EPOLL_CLOEXEC);
 
     for (unsigned i = 0; i < party->clients; i++) {
         clients[i] = hf_site_open();
-        poll_client(all, clients[i]);
+        poll_client(epoll, clients[i]);
     }
     for (unsigned i = 0; i < party->left; i++) {
         claims[i].party = party;
         claims[i].number = party->first + i;
-        queue(&claims[i], clients[i / party->claims]);
+        queue_claim(&claims[i], clients[i / party->claims]);
     }
     while (party->left > 0) {
-        assert_int_equal(epoll_wait(all, &event, 1, -1), 1);
+        assert_int_equal(epoll_wait(epoll, &event, 1, -1), 1);
         assert_int_equal(hf_process(event.data.ptr), HF_OK);
     }
     for (unsigned i = 0; i < party->clients; i++)
         assert_int_equal(hf_close(clients[i], HF_TEST_PATIENCE_MS), HF_OK);
     free(claims);
-    close(all);
+    close(epoll);
 }
 
-/* Hold the key until everybody is in line, then let them have it. */
-static void serve(unsigned processes, unsigned clients, unsigned claims)
+/* Hold the key until all claims are in the queue, then release it. */
+static void expect_fifo_order(unsigned processes, unsigned clients,
+                              unsigned claims)
 {
     unsigned size = clients * claims / hf_test_slowness();
     struct hf_lock_opts opts = hf_site_patient();
@@ -146,15 +148,15 @@ static void serve(unsigned processes, unsigned clients, unsigned claims)
     struct hf_lock *lock;
     pid_t pids[16];
 
-    assert_int_equal(
-        recorded_lock_in_line(client, hf_key_of("k"), &opts, &lock), HF_OK);
+    assert_int_equal(recorded_lock_fifo(client, hf_key_of("k"), &opts, &lock),
+                     HF_OK);
     for (unsigned i = 0; i < processes; i++) {
         struct party party = {.first = i * size,
                               .clients = (size + claims - 1) / claims,
                               .claims = claims,
                               .left = size};
 
-        pids[i] = hf_child_start(join_the_crowd, &party);
+        pids[i] = hf_child_start(party_main, &party);
         hf_site_await_waiters(client, "k", (i + 1) * size);
     }
     assert_int_equal(recorded_unlock(client, lock), HF_OK);
@@ -169,31 +171,31 @@ static void serve(unsigned processes, unsigned clients, unsigned claims)
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
-static void thousand_clients_in_line_are_served_in_order(void **state)
+static void thousand_waiting_clients_are_served_in_order(void **state)
 {
     (void)state;
-    serve(5, CROWD / 5, 1);
+    expect_fifo_order(5, CROWD / 5, 1);
 }
 
 static void thousand_claims_of_four_clients_are_served_in_order(void **state)
 {
     (void)state;
-    serve(4, 1, CROWD / 4);
+    expect_fifo_order(4, 1, CROWD / 4);
 }
 
-/* ---- Room ---------------------------------------------------------------*/
+/* ---- The limit ----------------------------------------------------------*/
 
 #define TENANTS 8
-#define CLIENTS (HF_ARENA_SLOTS / TENANTS) /* of each tenant */
+#define CLIENTS (HF_ARENA_SLOTS / TENANTS) /* clients of each tenant */
 
-/* A process that has many clients and does what it is told, word by word. */
+/* A process that has many clients, and executes one-letter commands. */
 struct tenant {
     pid_t pid;
-    int words;   /* to it */
-    int answers; /* from it, one to each word */
+    int commands; /* pipe to the process */
+    int replies;  /* pipe from the process, one reply per command */
 };
 
-static void use(struct hf_client *client)
+static void lock_once(struct hf_client *client)
 {
     struct hf_lock *lock;
 
@@ -202,26 +204,26 @@ static void use(struct hf_client *client)
     hf_lock_free(lock);
 }
 
-static void obey(void *arg)
+static void tenant_main(void *arg)
 {
     const int *pipes =
-        arg; /* words come on the first, answers go to the last */
+        arg; /* reads commands from the first, writes replies to the last */
     struct hf_client *clients[CLIENTS];
     unsigned count = CLIENTS;
-    char word = 'o';
+    char command = 'o';
 
     for (unsigned i = 0; i < count; i++)
         clients[i] = hf_site_open();
     do {
-        if (word == 'u') {
-            use(clients[0]);
-            use(clients[count - 1]);
-        } else if (word == 'c') {
+        if (command == 'u') {
+            lock_once(clients[0]);
+            lock_once(clients[count - 1]);
+        } else if (command == 'c') {
             assert_int_equal(hf_close(clients[--count], HF_TEST_PATIENCE_MS),
                              HF_OK);
         }
-        assert_int_equal(write(pipes[3], &word, 1), 1);
-    } while (read(pipes[0], &word, 1) == 1);
+        assert_int_equal(write(pipes[3], &command, 1), 1);
+    } while (read(pipes[0], &command, 1) == 1);
 }
 
 static void start_tenant(struct tenant *tenant)
@@ -230,47 +232,47 @@ static void start_tenant(struct tenant *tenant)
 
     assert_int_equal(pipe2(pipes, O_CLOEXEC), 0);
     assert_int_equal(pipe2(pipes + 2, O_CLOEXEC), 0);
-    tenant->pid = hf_child_start(obey, pipes);
-    tenant->words = pipes[1];
-    tenant->answers = pipes[2];
+    tenant->pid = hf_child_start(tenant_main, pipes);
+    tenant->commands = pipes[1];
+    tenant->replies = pipes[2];
     close(pipes[0]);
     close(pipes[3]);
 }
 
-/* Who has died does not answer. */
-static void await_answer(const struct tenant *tenant)
+/* A dead tenant does not reply. */
+static void await_reply(const struct tenant *tenant)
 {
-    char word;
+    char command;
 
-    assert_int_equal(read(tenant->answers, &word, 1), 1);
+    assert_int_equal(read(tenant->replies, &command, 1), 1);
 }
 
-static void tell(const struct tenant *tenant, char word)
+static void send_command(const struct tenant *tenant, char command)
 {
-    assert_int_equal(write(tenant->words, &word, 1), 1);
-    await_answer(tenant);
+    assert_int_equal(write(tenant->commands, &command, 1), 1);
+    await_reply(tenant);
 }
 
-static void expect_no_room(void)
+static void expect_full(void)
 {
     hf_site_refuse("locks", "", HF_ELIMIT, hf_site_path("locks"));
 }
 
-/* Exactly so many more clients fit. */
+/* Exactly `count` more clients can be opened. */
 static void expect_room(unsigned count)
 {
     struct hf_client *clients[2 * CLIENTS];
 
     for (unsigned i = 0; i < count; i++) {
         clients[i] = hf_site_open();
-        use(clients[i]);
+        lock_once(clients[i]);
     }
-    expect_no_room();
+    expect_full();
     for (unsigned i = 0; i < count; i++)
         assert_int_equal(hf_close(clients[i], HF_TEST_PATIENCE_MS), HF_OK);
 }
 
-static void one_client_too_many_is_refused_and_harms_nobody(void **state)
+static void client_above_the_limit_is_refused_without_harm(void **state)
 {
     struct tenant tenants[TENANTS];
 
@@ -278,16 +280,16 @@ static void one_client_too_many_is_refused_and_harms_nobody(void **state)
     for (unsigned i = 0; i < TENANTS; i++)
         start_tenant(&tenants[i]);
     for (unsigned i = 0; i < TENANTS; i++)
-        await_answer(&tenants[i]);
-    expect_no_room();
+        await_reply(&tenants[i]);
+    expect_full();
     for (unsigned i = 0; i < TENANTS; i++)
-        tell(&tenants[i], 'u');
-    tell(&tenants[0], 'c');
+        send_command(&tenants[i], 'u');
+    send_command(&tenants[0], 'c');
     expect_room(1);
     hf_child_kill(tenants[1].pid);
     expect_room(1 + CLIENTS);
-    tell(&tenants[0], 'u');
-    tell(&tenants[TENANTS - 1], 'u');
+    send_command(&tenants[0], 'u');
+    send_command(&tenants[TENANTS - 1], 'u');
 }
 
 #define CASE(name)                                                             \
@@ -296,10 +298,10 @@ static void one_client_too_many_is_refused_and_harms_nobody(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(thousand_clients_in_line_are_served_in_order),
+        CASE(thousand_waiting_clients_are_served_in_order),
         CASE(thousand_claims_of_four_clients_are_served_in_order),
-        CASE(one_client_too_many_is_refused_and_harms_nobody),
+        CASE(client_above_the_limit_is_refused_without_harm),
     };
 
-    return hf_test_main("crowd", cases, HF_TEST_COUNT(cases), 1);
+    return hf_test_main("many_clients", cases, HF_TEST_COUNT(cases), 1);
 }

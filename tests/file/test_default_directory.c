@@ -1,8 +1,8 @@
-/* The directory of `file:` alone: it depends on the user and on nothing else,
- * and is the user's own or refused.
+/* The default directory, of `file:` without a path: it depends on the user and
+ * on nothing else, and is refused if it does not belong to the user.
  *
- * Each case has a password database, a home and a /var/tmp of its own, in a
- * mount namespace: nothing of a real user is touched. */
+ * Each case has its own password database, home and /var/tmp in a mount
+ * namespace, so nothing of a real user is touched. */
 #include <grp.h>
 #include <sched.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include "lib/remote.h"
 #include "lib/site.h"
 
-#define USER 64001 /* nobody's, or it makes no difference */
+#define USER 64001 /* a uid that no real user needs to have */
 #define FALLBACK "/var/tmp/holdfast-64001"
 #define STATE "home/.local/state/holdfast"
 
@@ -30,12 +30,12 @@ static void write_file(const char *name, const char *text)
     assert_int_equal(fclose(file), 0);
 }
 
-static void cover(const char *path, const char *name)
+static void bind_mount(const char *path, const char *name)
 {
     assert_int_equal(mount(hf_site_path(name), path, NULL, MS_BIND, NULL), 0);
 }
 
-static bool leave_the_real_one(void)
+static bool unshare_mounts(void)
 {
     return !unshare(CLONE_NEWNS) &&
            !mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
@@ -50,10 +50,10 @@ static void write_database(const char *home)
     write_file("passwd", line);
 }
 
-/* A user, whose home is "home". */
+/* Create a user whose home is "home". */
 static int set_up(void **state)
 {
-    if (!hf_child_try(leave_the_real_one))
+    if (!hf_child_try(unshare_mounts))
         hf_test_skip("a mount namespace needs root");
     if (hf_site_set_up(state) || chmod(hf_site_path(""), 0711) ||
         mkdir(hf_site_path("home"), 0700) ||
@@ -64,20 +64,20 @@ static int set_up(void **state)
     return 0;
 }
 
-/* Root there for the time being. Who answers questions about users for the whole
- * machine is not asked. */
-static void enter_its_world(void)
+/* Enter the mount namespace of the case, as root. It hides nscd, which would
+ * answer from the real password database. */
+static void enter_namespace(void)
 {
-    assert_true(leave_the_real_one());
-    cover("/etc/passwd", "passwd");
+    assert_true(unshare_mounts());
+    bind_mount("/etc/passwd", "passwd");
     if (access("/etc/nsswitch.conf", F_OK) == 0)
-        cover("/etc/nsswitch.conf", "nsswitch.conf");
+        bind_mount("/etc/nsswitch.conf", "nsswitch.conf");
     (void)mount("none", "/run/nscd", "tmpfs", 0, NULL);
     assert_int_equal(mount("none", "/var/tmp", "tmpfs", 0, "mode=1777"), 0);
     umask(0);
 }
 
-static void become_the_user(void)
+static void become_user(void)
 {
     assert_int_equal(setgroups(0, NULL), 0);
     assert_int_equal(setgid(USER), 0);
@@ -94,7 +94,7 @@ static enum hf_err open_default(struct hf_error *error,
     return hf_open("file:", &opts, client);
 }
 
-static struct hf_client *open_good(void)
+static struct hf_client *open_client(void)
 {
     struct hf_error error = {.text = ""};
     struct hf_client *client;
@@ -113,7 +113,7 @@ static void expect_refusal(const char *path, enum hf_err expected,
 
     if (err != expected || !strstr(error.text, path) ||
         !strstr(error.text, words))
-        fail_msg("%s (%s), should be %s and say \"%s\" of %s", hf_err_name(err),
+        fail_msg("%s (%s), expected %s and \"%s\" about %s", hf_err_name(err),
                  error.text, hf_err_name(expected), words, path);
 }
 
@@ -129,7 +129,7 @@ static void expect_private(const char *path)
 static void expect_at(const char *path)
 {
     char arena[192];
-    struct hf_client *client = open_good();
+    struct hf_client *client = open_client();
 
     (void)snprintf(arena, sizeof(arena), "%s/arena", path);
     expect_private(path);
@@ -137,10 +137,11 @@ static void expect_at(const char *path)
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
-/* ---- Where it is --------------------------------------------------------*/
+/* ---- The path -----------------------------------------------------------*/
 
-/* A shell and a cron job meet, whatever they think their home is. */
-static void meet(void *arg)
+/* A shell and a cron job use the same directory, whatever their environment
+ * says. */
+static void expect_same_directory(void *arg)
 {
     static const char *const names[] = {"HOME", "XDG_STATE_HOME",
                                         "XDG_RUNTIME_DIR", "TMPDIR", "USER"};
@@ -149,53 +150,54 @@ static void meet(void *arg)
     struct hf_lock_opts opts;
 
     (void)arg;
-    enter_its_world();
-    become_the_user();
+    enter_namespace();
+    become_user();
     hf_lock_opts_init(&opts);
     opts.wait_ms = 0;
-    shell = open_good();
+    shell = open_client();
     assert_int_equal(hf_acquire(shell, hf_key_of("k"), &opts, &lock), HF_OK);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         assert_int_equal(setenv(names[i], "/var/tmp", 1), 0);
-    cron = open_good();
+    cron = open_client();
     assert_int_equal(hf_acquire(cron, hf_key_of("k"), &opts, &other), HF_EBUSY);
     assert_int_equal(clearenv(), 0);
-    cron = open_good();
+    cron = open_client();
     assert_int_equal(hf_acquire(cron, hf_key_of("k"), &opts, &other), HF_EBUSY);
     expect_at(hf_site_path(STATE));
 }
 
-static void it_is_in_the_home_that_the_database_names(void **state)
+static void default_directory_is_in_the_home_of_the_password_database(
+    void **state)
 {
     (void)state;
-    hf_child_join(hf_child_start(meet, NULL));
+    hf_child_join(hf_child_start(expect_same_directory, NULL));
 }
 
 static void open_without_a_home(void *arg)
 {
     (void)arg;
-    enter_its_world();
-    become_the_user();
+    enter_namespace();
+    become_user();
     expect_at(FALLBACK);
     expect_at(FALLBACK);
 }
 
-static void it_is_in_var_tmp_if_the_home_is_not_there(void **state)
+static void default_directory_is_in_var_tmp_if_the_home_is_missing(void **state)
 {
     (void)state;
     write_database("no-such-home");
     hf_child_join(hf_child_start(open_without_a_home, NULL));
 }
 
-static void it_is_in_var_tmp_if_the_database_does_not_know_the_user(
-    void **state)
+static void default_directory_is_in_var_tmp_if_the_user_is_unknown(void **state)
 {
     (void)state;
     write_file("passwd", "root:x:0:0::/root:/bin/sh\n");
     hf_child_join(hf_child_start(open_without_a_home, NULL));
 }
 
-static void it_is_in_var_tmp_if_the_home_is_on_a_network(void **state)
+static void default_directory_is_in_var_tmp_if_the_home_is_on_a_network(
+    void **state)
 {
     (void)state;
     hf_remote_mount(hf_site_path("home"));
@@ -205,7 +207,7 @@ static void it_is_in_var_tmp_if_the_home_is_on_a_network(void **state)
 
 static void open_as_user(void *arg)
 {
-    become_the_user();
+    become_user();
     expect_at(arg);
 }
 
@@ -219,7 +221,8 @@ static void expect_at_as_user(const char *path)
 
 /* ---- A home that cannot be written --------------------------------------*/
 
-/* Another directory would be a second store: it is refused, with the ways out. */
+/* A fallback would be a second store, so opening fails, and the text names two
+ * solutions. */
 static void expect_no_second_store(const char *path)
 {
     expect_refusal(path, HF_EUNAVAIL, "--url file:DIR or HOLDFAST_URL");
@@ -230,10 +233,10 @@ static void expect_no_second_store(const char *path)
 static void open_in_a_home_of_root(void *arg)
 {
     (void)arg;
-    enter_its_world();
+    enter_namespace();
     assert_int_equal(chown(hf_site_path("home"), 0, 0), 0);
     assert_int_equal(chmod(hf_site_path("home"), 0755), 0);
-    become_the_user();
+    become_user();
     expect_no_second_store(hf_site_path(STATE));
 }
 
@@ -246,12 +249,12 @@ static void home_that_cannot_be_written_is_refused(void **state)
 static void open_in_a_hidden_home(void *arg)
 {
     (void)arg;
-    enter_its_world();
-    become_the_user();
+    enter_namespace();
+    become_user();
     expect_no_second_store(hf_site_path("hidden/home"));
 }
 
-/* As systemd's ProtectHome=yes has it. */
+/* As with ProtectHome=yes of systemd. */
 static void home_that_cannot_be_seen_is_refused(void **state)
 {
     (void)state;
@@ -264,19 +267,19 @@ static void open_in_a_read_only_home(void *arg)
 {
     const char *home = hf_site_path("home");
 
-    enter_its_world();
+    enter_namespace();
     if (arg)
         expect_at_as_user(hf_site_path(STATE));
     assert_int_equal(mount(home, home, NULL, MS_BIND, NULL), 0);
     assert_int_equal(
         mount(NULL, home, NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL), 0);
-    become_the_user();
+    become_user();
     expect_refusal(hf_site_path(STATE), arg ? HF_ESYSTEM : HF_EUNAVAIL,
                    "ReadWritePaths=");
     assert_int_not_equal(access(FALLBACK, F_OK), 0);
 }
 
-/* As ProtectHome=read-only has it, before and after the first lock. */
+/* As with ProtectHome=read-only, before and after the first lock. */
 static void home_that_is_mounted_read_only_is_refused(void **state)
 {
     bool is_used = true;
@@ -286,9 +289,9 @@ static void home_that_is_mounted_read_only_is_refused(void **state)
     hf_child_join(hf_child_start(open_in_a_read_only_home, &is_used));
 }
 
-/* ---- Whose it is --------------------------------------------------------*/
+/* ---- The owner ----------------------------------------------------------*/
 
-static void make_parents(void)
+static void create_parents(void)
 {
     static const char *const names[] = {"home/.local", "home/.local/state"};
 
@@ -301,9 +304,9 @@ static void make_parents(void)
 static void expect_link_refused(void *arg)
 {
     (void)arg;
-    enter_its_world();
-    make_parents();
-    become_the_user();
+    enter_namespace();
+    create_parents();
+    become_user();
     assert_int_equal(mkdir(hf_site_path("home/elsewhere"), 0700), 0);
     assert_int_equal(
         symlink(hf_site_path("home/elsewhere"), hf_site_path(STATE)), 0);
@@ -312,7 +315,7 @@ static void expect_link_refused(void *arg)
     expect_refusal(hf_site_path(STATE), HF_ESYSTEM, "cannot open it");
 }
 
-static void link_in_its_place_is_not_followed(void **state)
+static void link_in_place_of_the_default_directory_is_not_followed(void **state)
 {
     (void)state;
     hf_child_join(hf_child_start(expect_link_refused, NULL));
@@ -321,10 +324,10 @@ static void link_in_its_place_is_not_followed(void **state)
 static void expect_foreign_refused(void *arg)
 {
     (void)arg;
-    enter_its_world();
-    make_parents();
+    enter_namespace();
+    create_parents();
     assert_int_equal(mkdir(hf_site_path(STATE), 0777), 0);
-    become_the_user();
+    become_user();
     expect_refusal(hf_site_path(STATE), HF_EUNAVAIL, "belongs to user 0");
 }
 
@@ -334,13 +337,13 @@ static void directory_of_another_user_is_refused(void **state)
     hf_child_join(hf_child_start(expect_foreign_refused, NULL));
 }
 
-/* Anybody can make a directory of that name there before the user does. */
+/* Any user can create a directory of that name before this user does. */
 static void expect_squatter_refused(void *arg)
 {
     (void)arg;
-    enter_its_world();
+    enter_namespace();
     assert_int_equal(mkdir(FALLBACK, 0777), 0);
-    become_the_user();
+    become_user();
     expect_refusal(FALLBACK, HF_EUNAVAIL, "belongs to user 0");
 }
 
@@ -351,20 +354,20 @@ static void squatter_in_var_tmp_is_refused(void **state)
     hf_child_join(hf_child_start(expect_squatter_refused, NULL));
 }
 
-static void expect_open_refused(void *arg)
+static void expect_writable_refused(void *arg)
 {
     (void)arg;
-    enter_its_world();
-    become_the_user();
+    enter_namespace();
+    become_user();
     expect_at(hf_site_path(STATE));
     assert_int_equal(chmod(hf_site_path(STATE), 0722), 0);
-    expect_refusal(hf_site_path(STATE), HF_EUNAVAIL, "others may write");
+    expect_refusal(hf_site_path(STATE), HF_EUNAVAIL, "other users may write");
 }
 
 static void directory_that_others_may_write_to_is_refused(void **state)
 {
     (void)state;
-    hf_child_join(hf_child_start(expect_open_refused, NULL));
+    hf_child_join(hf_child_start(expect_writable_refused, NULL));
 }
 
 #define CASE(name)                                                             \
@@ -373,18 +376,18 @@ static void directory_that_others_may_write_to_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(it_is_in_the_home_that_the_database_names),
-        CASE(it_is_in_var_tmp_if_the_home_is_not_there),
-        CASE(it_is_in_var_tmp_if_the_database_does_not_know_the_user),
-        CASE(it_is_in_var_tmp_if_the_home_is_on_a_network),
+        CASE(default_directory_is_in_the_home_of_the_password_database),
+        CASE(default_directory_is_in_var_tmp_if_the_home_is_missing),
+        CASE(default_directory_is_in_var_tmp_if_the_user_is_unknown),
+        CASE(default_directory_is_in_var_tmp_if_the_home_is_on_a_network),
         CASE(home_that_cannot_be_written_is_refused),
         CASE(home_that_cannot_be_seen_is_refused),
         CASE(home_that_is_mounted_read_only_is_refused),
-        CASE(link_in_its_place_is_not_followed),
+        CASE(link_in_place_of_the_default_directory_is_not_followed),
         CASE(directory_of_another_user_is_refused),
         CASE(squatter_in_var_tmp_is_refused),
         CASE(directory_that_others_may_write_to_is_refused),
     };
 
-    return hf_test_main("home", cases, HF_TEST_COUNT(cases), 0);
+    return hf_test_main("default_directory", cases, HF_TEST_COUNT(cases), 0);
 }

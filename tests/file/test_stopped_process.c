@@ -1,5 +1,5 @@
-/* A process that stands still inside the section, where it holds up all others:
- * they say who it is, and go on as soon as it does, or is killed. */
+/* A process that stops in the critical section blocks all others: they report
+ * its pid, and continue as soon as it continues or is killed. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -12,11 +12,11 @@
 #include "strategy/file/arena.h"
 
 #define SHORT_MS 500
-#define LONG_MS 60000 /* far more than anything here takes */
+#define LONG_MS 60000 /* far longer than any case takes */
 
 static atomic_int *helper; /* a process that the culprit has forked */
 
-/* It inherits the lock of the culprit's slot. */
+/* Fork a helper, which inherits the lock on the culprit's slot. */
 static void fork_helper(void)
 {
     pid_t pid = fork();
@@ -26,8 +26,8 @@ static void fork_helper(void)
     atomic_store(helper, pid);
 }
 
-/* If `arg` is not NULL, with a helper. */
-static void stop_inside(void *arg)
+/* With a helper if `arg` is not NULL. */
+static void culprit_main(void *arg)
 {
     struct hf_arena arena;
     struct hf_error error = {.text = ""};
@@ -45,13 +45,13 @@ static void stop_inside(void *arg)
 
 static pid_t start_culprit(void)
 {
-    pid_t pid = hf_child_start(stop_inside, helper);
+    pid_t pid = hf_child_start(culprit_main, helper);
 
     hf_child_await_stop(pid);
     return pid;
 }
 
-static struct hf_lock_opts patience(uint32_t ms)
+static struct hf_lock_opts timeout_opts(uint32_t ms)
 {
     struct hf_lock_opts opts;
 
@@ -67,13 +67,13 @@ static void expect_named(const struct hf_error *error, pid_t culprit)
     (void)snprintf(words, sizeof(words), "process %ld ", (long)culprit);
     if (!strstr(error->text, words) ||
         !strstr(error->text, hf_site_path("locks")))
-        fail_msg("\"%s\" names no %s", error->text, words);
+        fail_msg("\"%s\" does not contain \"%s\"", error->text, words);
 }
 
-static void callers_are_told_who_stands_inside(void **state)
+static void callers_get_the_pid_of_a_stopped_process(void **state)
 {
     struct hf_client *client = hf_site_open();
-    struct hf_lock_opts opts = patience(SHORT_MS);
+    struct hf_lock_opts opts = timeout_opts(SHORT_MS);
     struct hf_error error = {.text = ""};
     struct hf_lock *held, *lock;
     enum hf_err err;
@@ -82,7 +82,7 @@ static void callers_are_told_who_stands_inside(void **state)
     (void)state;
     while ((err = hf_acquire(client, hf_key_of("held"), &opts, &held)) ==
            HF_EUNAVAIL)
-        continue; /* a busy machine */
+        continue; /* the machine is busy */
     assert_int_equal(err, HF_OK);
     culprit = start_culprit();
     opts.error = &error;
@@ -100,7 +100,7 @@ static void callers_are_told_who_stands_inside(void **state)
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
-static void who_opens_is_told_who_stands_inside(void **state)
+static void opening_reports_the_pid_of_a_stopped_process(void **state)
 {
     struct hf_error error = {.text = ""};
     struct hf_client *client;
@@ -111,12 +111,12 @@ static void who_opens_is_told_who_stands_inside(void **state)
     expect_named(&error, culprit);
 }
 
-/* A lock that is asked for while the culprit stands still is granted after
+/* A lock that is requested while the culprit is stopped is granted after
  * `end`. */
-static void expect_to_go_on(void (*end)(pid_t culprit))
+static void expect_to_continue(void (*end)(pid_t culprit))
 {
     struct hf_client *client = hf_site_open();
-    struct hf_lock_opts opts = patience(LONG_MS);
+    struct hf_lock_opts opts = timeout_opts(LONG_MS);
     pid_t culprit = start_culprit();
     struct hf_future *future;
     struct hf_lock *lock;
@@ -141,23 +141,24 @@ static void continue_and_join(pid_t culprit)
     hf_child_join(culprit);
 }
 
-static void callers_go_on_when_it_continues(void **state)
+static void callers_continue_when_the_process_continues(void **state)
 {
     (void)state;
-    expect_to_go_on(continue_and_join);
+    expect_to_continue(continue_and_join);
 }
 
-static void callers_go_on_when_it_is_killed(void **state)
+static void callers_continue_when_the_process_is_killed(void **state)
 {
     (void)state;
-    expect_to_go_on(hf_child_kill);
+    expect_to_continue(hf_child_kill);
 }
 
-/* The kernel keeps its lock for the helper, and its number for its parent. */
-static void callers_go_on_when_it_is_a_zombie(void **state)
+/* The helper keeps the slot locked, and the pid is not free before the zombie
+ * is reaped. */
+static void callers_continue_when_the_process_is_a_zombie(void **state)
 {
     struct hf_client *client = hf_site_open();
-    struct hf_lock_opts opts = patience(LONG_MS);
+    struct hf_lock_opts opts = timeout_opts(LONG_MS);
     struct hf_lock *lock;
     pid_t culprit;
 
@@ -177,12 +178,12 @@ static void callers_go_on_when_it_is_a_zombie(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        HF_SITE_CASE(callers_are_told_who_stands_inside),
-        HF_SITE_CASE(who_opens_is_told_who_stands_inside),
-        HF_SITE_CASE(callers_go_on_when_it_continues),
-        HF_SITE_CASE(callers_go_on_when_it_is_killed),
-        HF_SITE_CASE(callers_go_on_when_it_is_a_zombie),
+        HF_SITE_CASE(callers_get_the_pid_of_a_stopped_process),
+        HF_SITE_CASE(opening_reports_the_pid_of_a_stopped_process),
+        HF_SITE_CASE(callers_continue_when_the_process_continues),
+        HF_SITE_CASE(callers_continue_when_the_process_is_killed),
+        HF_SITE_CASE(callers_continue_when_the_process_is_a_zombie),
     };
 
-    return hf_test_main("inside", cases, HF_TEST_COUNT(cases), 0);
+    return hf_test_main("stopped_process", cases, HF_TEST_COUNT(cases), 0);
 }
