@@ -64,3 +64,8 @@ bool hf_redis_keyspace_strip(const struct hf_redis_keyspace *space,
     key->size = name.size - prefix.size;
     return true;
 }
+
+bool hf_redis_keyspace_is_reserved(struct hf_key key)
+{
+    return hf_key_has_prefix(key, (struct hf_key){"hf:", 3});
+}

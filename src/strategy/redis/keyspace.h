@@ -49,4 +49,8 @@ size_t hf_redis_keyspace_name(const struct hf_redis_keyspace *space,
 bool hf_redis_keyspace_strip(const struct hf_redis_keyspace *space,
                              struct hf_key name, struct hf_key *key);
 
+/* Return true if a user's key begins with "hf:", the prefix of holdfast's own
+ * keys. */
+bool hf_redis_keyspace_is_reserved(struct hf_key key);
+
 #endif

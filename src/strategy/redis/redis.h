@@ -8,6 +8,7 @@
 #define HF_STRATEGY_REDIS_REDIS_H
 
 #include "base/map.h"
+#include "strategy/redis/heartbeat.h"
 #include "strategy/redis/list.h"
 #include "strategy/watches.h"
 
@@ -94,14 +95,6 @@ void hf_redis_request_fail(struct hf_redis_request *request, enum hf_err err,
  * turn ends, or until something is to be sent behind it. */
 void hf_redis_batch_add(struct hf_redis_request *request);
 void hf_redis_batch_flush(struct hf_redis *redis);
-
-/* heartbeat.c: a waiter for such a lease was told its position: show that this client
- * lives, for a while. How often it does, if it waits for such a lease too. */
-enum hf_err hf_redis_heartbeat_open(struct hf_redis *redis);
-void hf_redis_heartbeat_close(struct hf_redis *redis);
-void hf_redis_heartbeat_extend(struct hf_redis *redis, uint32_t lease_ms);
-uint32_t hf_redis_heartbeat_interval(const struct hf_redis *redis,
-                                     uint32_t lease_ms);
 
 /* pubsub.c: the connection for messages, which is made when it is first wanted.
  * Hold a LOCK back until grants are heard. Make the connection; false: out of

@@ -3,6 +3,7 @@
 #ifndef HF_STRATEGY_REDIS_REPLY_H
 #define HF_STRATEGY_REDIS_REPLY_H
 
+#include "strategy/redis/heartbeat.h"
 #include "strategy/redis/script_call.h"
 
 /* What an error of the server means; what follows from it, such as loading

@@ -1,47 +1,9 @@
 #include "strategy/redis/script_call.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
 #include "base/hex.h"
-#include "base/limits.h"
-
-#define HEARTBEAT_MIN_MS 20
-#define HEARTBEAT_MAX_MS 500
-
-enum hf_err hf_redis_identity_init(struct hf_redis_identity *identity,
-                                   struct hf_host *host,
-                                   const struct hf_redis_keyspace *space)
-{
-    uint8_t bytes[HF_REDIS_ID_SIZE / 2];
-    enum hf_err err =
-        hf_random_bytes(host->ops->random(host), bytes, sizeof(bytes));
-
-    if (err)
-        return err;
-    identity->owner = host->ops->owner(host);
-    hf_hex_encode(identity->id, bytes, sizeof(bytes));
-    (void)snprintf(identity->channel, sizeof(identity->channel), "%shf:c:%s",
-                   space->prefix, identity->id);
-    return HF_OK;
-}
-
-bool hf_redis_keyspace_is_reserved(struct hf_key key)
-{
-    return hf_key_has_prefix(key, (struct hf_key){"hf:", 3});
-}
-
-/* A beat is short enough that a grant which names the last one has its ttl in
- * full: less than the part by which a lease is longer than the ttl. */
-uint32_t hf_redis_heartbeat_default_ms(uint32_t lease_ms)
-{
-    uint32_t beat = lease_ms / 32;
-
-    if (beat < HEARTBEAT_MIN_MS)
-        return HEARTBEAT_MIN_MS;
-    return beat < HEARTBEAT_MAX_MS ? beat : HEARTBEAT_MAX_MS;
-}
 
 /* ---- Words --------------------------------------------------------------*/
 

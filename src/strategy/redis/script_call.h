@@ -5,31 +5,13 @@
 #define HF_STRATEGY_REDIS_SCRIPT_CALL_H
 
 #include "strategy/redis/connection.h"
+#include "strategy/redis/identity.h"
 
-#define HF_REDIS_ID_SIZE 16 /* hex digits of a client's name for itself */
 #define HF_REDIS_NONCE_SIZE ((size_t)2 * HF_NONCE_SIZE) /* in hex digits */
 #define HF_REDIS_TOKEN_MIN 1000000000000000ll /* less: the counter was lost */
 
 /* Of a record, up to its value. */
 #define HF_REDIS_HEAD_MAX (HF_REDIS_NONCE_SIZE + (size_t)2 * HF_NOTE_MAX + 180)
-#define HF_REDIS_CHANNEL_SIZE                                                  \
-    (HF_REDIS_SPACE_MAX + HF_REDIS_PREFIX_MAX + HF_REDIS_ID_SIZE)
-
-/* Who asks. */
-struct hf_redis_identity {
-    const char *owner;
-    char id[HF_REDIS_ID_SIZE + 1];
-    char channel[HF_REDIS_CHANNEL_SIZE]; /* where it listens for grants; and
-                                            the key of its signs of life */
-    const char *announce; /* with the key: a channel for what it gives back;
-                             NULL: none */
-};
-
-/* HF_ESYSTEM: there is no randomness to make an id of. */
-enum hf_err hf_redis_identity_init(struct hf_redis_identity *identity,
-                                   struct hf_host *host,
-                                   const struct hf_redis_keyspace *space);
-
 /* A call of a script, with room for what it is made of. The bytes of the
  * request are borrowed. */
 struct hf_redis_script_call {
@@ -48,9 +30,6 @@ struct hf_redis_lock_opts {
     hf_time sent;          /* comes back in the message of a grant */
     uint64_t token;        /* to be granted with; 0: the server's next */
 };
-
-/* A user's key may not begin as those of holdfast do. */
-bool hf_redis_keyspace_is_reserved(struct hf_key key);
 
 /* A COMMAND. `lock` is for LOCK alone, and may be NULL elsewhere. */
 void hf_redis_script_call_command(struct hf_redis_script_call *call,
@@ -83,8 +62,5 @@ void hf_redis_script_call_heartbeat(
 void hf_redis_script_call_watch(struct hf_buf *out,
                                 const struct hf_redis_connection *connection,
                                 size_t count);
-
-/* How often a client that waits for such a lease shows that it lives. */
-uint32_t hf_redis_heartbeat_default_ms(uint32_t lease_ms);
 
 #endif
