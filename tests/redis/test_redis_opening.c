@@ -316,6 +316,20 @@ static void what_is_no_redis_is_refused(void **state)
     }
 }
 
+/* The length alone must not make the client reserve memory or wait for more. */
+static void a_huge_array_is_refused_at_once(void **state)
+{
+    char url[HF_TEST_URL_SIZE];
+    int port;
+    pid_t pid = answer_with("*2147483647\r\n", &port);
+
+    (void)state;
+    (void)snprintf(url, sizeof(url), "redis://127.0.0.1:%d", port);
+    expect_refusal(url, HF_EPROTO, "");
+    (void)kill(pid, SIGKILL);
+    (void)waitpid(pid, NULL, 0);
+}
+
 static void keys_of_its_own_are_refused(void **state)
 {
     struct hf_client *client;
@@ -355,6 +369,7 @@ int main(void)
         CASE(a_socket_in_the_file_system_serves_as_well),
         CASE(durable_is_said_where_each_write_is_on_the_disk),
         cmocka_unit_test(what_is_no_redis_is_refused),
+        cmocka_unit_test(a_huge_array_is_refused_at_once),
         CASE(keys_of_its_own_are_refused),
     };
 

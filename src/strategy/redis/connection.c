@@ -167,7 +167,8 @@ static void dispatch_replies(struct hf_redis_connection *connection)
 
     while (connection->context == context) {
         if (redisReaderGetReply(context->reader, &reply) != REDIS_OK) {
-            lose_connection(connection, HF_EPROTO, context->reader->errstr);
+            lose_connection(connection, HF_EPROTO,
+                            hf_redis_reader_error(&connection->reader));
             return;
         }
         if (!reply)
@@ -304,6 +305,7 @@ void hf_redis_connection_connect(struct hf_redis_connection *connection)
         lose_connection(connection, HF_EUNAVAIL, connection->context->errstr);
         return;
     }
+    hf_redis_reader_init(&connection->reader, connection->context->reader);
     /* Child processes must not keep the connection open. */
     (void)fcntl(connection->context->fd, F_SETFD, FD_CLOEXEC);
     connection->fd.fd = connection->context->fd;

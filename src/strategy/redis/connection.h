@@ -19,6 +19,7 @@
 
 #include "strategy/redis/address.h"
 #include "strategy/redis/output.h"
+#include "strategy/redis/reader.h"
 #include "strategy/redis/resp.h"
 #include "strategy/redis/script.h"
 #include "strategy/redis/server_info.h"
@@ -80,6 +81,7 @@ struct hf_redis_connection {
     enum hf_redis_state state;
     redisContext *context;
     struct hf_fd fd;
+    struct hf_redis_reader reader;
     struct hf_redis_output output;
     struct hf_timer timer; /* DOWN: reconnects. Else: detects silence */
     struct hf_post flush;  /* writes `output` when the turn ends */
