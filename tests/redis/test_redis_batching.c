@@ -1,5 +1,5 @@
-/* The fast path, and the commands of one turn, which are sent as one script: each
- * has its own result. */
+/* The fast path, and the commands of one turn, which are sent as one script:
+ * each has its own result. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -212,7 +212,8 @@ static void a_client_that_waited_returns_to_the_fast_path(void **state)
         expect_ok(hf_release(lock));
         hf_lock_free(lock);
     }
-    /* The first LOCK takes the slow path, and so do repeats on a busy machine. */
+    /* The first LOCK takes the slow path, and so do repeats on a busy
+     * machine. */
     assert_in_range(count_slow_locks(), before, before + PAIRS / 2);
     hf_lock_free(held);
     expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));

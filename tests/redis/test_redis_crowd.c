@@ -240,8 +240,8 @@ static void end_lease(void)
         (void)poll(NULL, 0, 2);
 }
 
-/* A lease expires while the first waiter is stopped. Another client must not get
- * the lock, unless the waiter has missed three heartbeats. */
+/* A lease expires while the first waiter is stopped. Another client must not
+ * get the lock, unless the waiter has missed three heartbeats. */
 static void a_late_client_does_not_pass_the_first_waiter(void **state)
 {
     struct hf_lock_opts opts =
@@ -273,8 +273,8 @@ static void a_late_client_does_not_pass_the_first_waiter(void **state)
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
-/* All waiters may be killed together, so a queue must expire by itself: also the
- * second and third queue of a key. */
+/* All waiters may be killed together, so a queue must expire by itself: also
+ * the second and third queue of a key. */
 static void every_queue_has_an_expiry(void **state)
 {
     struct hf_lock_opts opts =
@@ -299,7 +299,8 @@ static void every_queue_has_an_expiry(void **state)
 }
 
 /* The holder and the first waiter are killed. The second waiter is granted the
- * key when the holder's lease has expired; the first is not granted it before. */
+ * key when the holder's lease has expired; the first is not granted it
+ * before. */
 static void killed_clients_do_not_delay_others(void **state)
 {
     pid_t pids[4], holder;

@@ -1,5 +1,5 @@
-/* Faults of a Redis server: clients recover or report an error, and never give a
- * wrong answer. */
+/* Faults of a Redis server: clients recover or report an error, and never give
+ * a wrong answer. */
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -68,8 +68,8 @@ static uint64_t expect_a_lock(struct hf_client *by, const char *key)
     return token;
 }
 
-/* Wait until `count` waiters are queued, driving the client of `future`, the last
- * of them. */
+/* Wait until `count` waiters are queued, driving the client of `future`, the
+ * last of them. */
 static void await_waiters(const char *key, int count, struct hf_future *future)
 {
     char wanted[16];
@@ -426,7 +426,8 @@ static void a_sleeping_server_keeps_the_queue_in_order(void **state)
         await_waiters("k", i + 1, futures[i]);
     }
     before = hf_lock_token(lock);
-    /* The waiters are not driven, so they send no heartbeats for two seconds. */
+    /* The waiters are not driven, so they send no heartbeats for two
+     * seconds. */
     (void)hf_test_redis_say(&redis, "DEBUG SLEEP 2");
     expect_ok(hf_release(lock));
     for (int i = 0; i < WAITERS; i++) {
@@ -619,8 +620,8 @@ static pid_t start_sentinel(void)
     return pid;
 }
 
-/* The master is killed, and a sentinel promotes the replica. The replica refused
- * clients before, and grants locks now, without repeating a token. */
+/* The master is killed, and a sentinel promotes the replica. The replica
+ * refused clients before, and grants locks now, without repeating a token. */
 static void a_promoted_replica_grants_locks(void **state)
 {
     struct hf_client *none = NULL, *new_client;
@@ -673,8 +674,8 @@ static void too_few_replicas_are_an_error(void **state)
     (void)hf_close(replicated, 1000);
 }
 
-/* A grant by message was written by the connection of another client, which WAIT
- * does not cover. */
+/* A grant by message was written by the connection of another client, which
+ * WAIT does not cover. */
 static void a_granted_waiter_waits_for_the_replicas(void **state)
 {
     struct hf_lock_opts opts =

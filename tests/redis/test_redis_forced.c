@@ -1,5 +1,5 @@
-/* A broken lock is reported to its holder at once. The leases are so long that no
- * renewal is due while a case runs. */
+/* A broken lock is reported to its holder at once. The leases are so long that
+ * no renewal is due while a case runs. */
 #include <string.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-/* A full server (maxmemory, noeviction): locks can be renewed, released, granted
- * to a waiter, broken and read; new locks are refused. */
+/* A full server (maxmemory, noeviction): locks can be renewed, released,
+ * granted to a waiter, broken and read; new locks are refused. */
 #include <poll.h>
 #include <string.h>
 

@@ -32,8 +32,9 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* The proxy keeps a LOCK, and its connection is lost. On the next connection the
- * client takes the lock and releases it. Then the proxy delivers the first LOCK. */
+/* The proxy keeps a LOCK, and its connection is lost. On the next connection
+ * the client takes the lock and releases it. Then the proxy delivers the first
+ * LOCK. */
 static void expect_no_late_lock(int connections_between)
 {
     struct hf_lock_opts opts =
@@ -112,8 +113,8 @@ static void a_repeated_unlock_reports_a_broken_lock(void **state)
     expect_err(unlock_twice(lock), HF_EEXPIRED);
 }
 
-/* Another claim holds the lock with this token, so no copy of the UNLOCK can have
- * released it. */
+/* Another claim holds the lock with this token, so no copy of the UNLOCK can
+ * have released it. */
 static void a_repeated_unlock_reports_another_holder(void **state)
 {
     static const uint8_t bogus[HF_NONCE_SIZE] = {"no such nonce"};

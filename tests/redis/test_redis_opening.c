@@ -25,7 +25,8 @@ static void start(const char *const *options)
     assert_true(hf_test_redis_start(&redis, options));
 }
 
-/* Open `url`, which must fail with this code and a text that contains `word`. */
+/* Open `url`, which must fail with this code and a text that contains
+ * `word`. */
 static void expect_refusal(const char *url, enum hf_err wanted,
                            const char *word)
 {
@@ -269,7 +270,8 @@ static void durable_is_reported_if_every_write_is_on_disk(void **state)
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
-/* Start a process that sends `bytes` to each client that connects to `*port`. */
+/* Start a process that sends `bytes` to each client that connects to
+ * `*port`. */
 static pid_t answer_with(const char *bytes, int *port)
 {
     int fd = hf_test_listen(port), connection;

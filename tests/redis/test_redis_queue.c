@@ -59,8 +59,8 @@ static long silence_ms(unsigned position)
     return 30000 - query_number(command);
 }
 
-/* Waiting processes are stopped. They stay connected, and each would keep the key
- * for ten minutes. */
+/* Waiting processes are stopped. They stay connected, and each would keep the
+ * key for ten minutes. */
 static void stopped_waiters_do_not_get_the_key(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 60000, 60000);
@@ -128,8 +128,8 @@ static void a_waiter_keeps_its_turn_if_all_were_silent(void **state)
     hf_lock_free(held);
 }
 
-/* One script drops only some of the waiters of a killed client, because it blocks
- * the server. */
+/* One script drops only some of the waiters of a killed client, because it
+ * blocks the server. */
 static void many_dead_waiters_are_dropped_in_steps(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 60000, 60000);
@@ -175,8 +175,9 @@ static void end_waiter(pid_t pid)
     (void)waitpid(pid, NULL, 0);
 }
 
-/* Let `client` wait for `x` until it times out, so that the server has a heartbeat
- * of it. Then change that: steady since 1970, with `left_ms` until it expires. */
+/* Let `client` wait for `x` until it times out, so that the server has a
+ * heartbeat of it. Then change that: steady since 1970, with `left_ms` until it
+ * expires. */
 static void pretend_to_be_steady(struct hf_lock_opts *opts, long left_ms)
 {
     struct hf_lock *lock = NULL;
@@ -225,8 +226,8 @@ static void a_late_client_does_not_pass_a_live_waiter(void **state)
     expect_ok(hf_close(other, 1000));
 }
 
-/* The waiter is silent, and so was the client that comes later: maybe the server
- * had stopped. */
+/* The waiter is silent, and so was the client that comes later: maybe the
+ * server had stopped. */
 static void a_client_that_was_silent_does_not_pass_a_waiter(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 50, 60000);
@@ -277,8 +278,8 @@ static void many_silent_waiters_do_not_block_a_live_one(void **state)
     hf_lock_free(lock);
 }
 
-/* A client has died shortly after its last heartbeat. A subscriber to all channels
- * must not be mistaken for it. */
+/* A client has died shortly after its last heartbeat. A subscriber to all
+ * channels must not be mistaken for it. */
 static void a_pattern_subscriber_does_not_count_as_the_client(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 0, 60000);
@@ -311,8 +312,8 @@ static void a_pattern_subscriber_does_not_count_as_the_client(void **state)
 #define UNSUBSCRIBED "deafdeafdeafdeaf" /* a client id */
 #define UNSUBSCRIBED_WAITERS 3000
 
-/* A client is alive, but has lost its pub/sub connection. It does not keep the key
- * from others, however many waiters it has. */
+/* A client is alive, but has lost its pub/sub connection. It does not keep the
+ * key from others, however many waiters it has. */
 static void many_unsubscribed_waiters_do_not_block_a_live_one(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, HF_FOREVER, 60000);

@@ -1,5 +1,5 @@
-/* Mutual exclusion between holdfast and plain Redis clients, which lock by SET NX
- * PX and release by compare and delete. */
+/* Mutual exclusion between holdfast and plain Redis clients, which lock by SET
+ * NX PX and release by compare and delete. */
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -199,8 +199,8 @@ static void plain_strings_are_not_listed(void **state)
     hf_lock_free(lock);
 }
 
-/* An operator prolongs the ttl, or the server's clock is set back: the ttl exceeds
- * the lease. */
+/* An operator prolongs the ttl, or the server's clock is set back: the ttl
+ * exceeds the lease. */
 static void a_lock_with_a_prolonged_ttl_can_be_renewed(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 0, HF_TEST_PATIENCE_MS);

@@ -1,4 +1,4 @@
-/* Watches in Redis: which events are count_recorded, and for how long. */
+/* Watches in Redis: which events are recorded, and for how long. */
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -178,8 +178,8 @@ static void a_prefix_stays_watched_when_the_same_key_is_not(void **state)
     hf_watch_close(watch);
 }
 
-/* The cost of a LOCK depends on the number of lengths of watched prefixes, not on
- * the number of prefixes. */
+/* The cost of a LOCK depends on the number of lengths of watched prefixes, not
+ * on the number of prefixes. */
 static void many_prefixes_can_be_watched(void **state)
 {
     static struct hf_watch *watches[PREFIXES];
@@ -262,9 +262,9 @@ static void a_lost_registration_is_renewed(void **state)
     hf_watch_close(watch);
 }
 
-/* A lease expires, and a plain client takes the key before the expiry is count_recorded.
- * Watchers receive the event, and do not read the key again and again while the
- * plain client has it. */
+/* A lease expires, and a plain client takes the key before the expiry is
+ * recorded. Watchers receive the event, and do not read the key again and again
+ * while the plain client has it. */
 static void an_expiry_is_reported_if_a_plain_client_takes_the_key(void **state)
 {
     struct hf_watch *watch = NULL;

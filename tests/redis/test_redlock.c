@@ -114,8 +114,8 @@ static void a_hanging_server_does_not_block_a_lock(void **state)
     }
 }
 
-/* Take and release a lock while the first `count` servers sleep, for so long that
- * the LOCK is repeated. */
+/* Take and release a lock while the first `count` servers sleep, for so long
+ * that the LOCK is repeated. */
 static void expect_a_lock_despite_sleep(size_t count, uint32_t sleep_ms)
 {
     struct hf_lock_opts opts =
@@ -140,8 +140,8 @@ static void expect_a_lock_despite_sleep(size_t count, uint32_t sleep_ms)
     hf_lock_free(lock);
 }
 
-/* The LOCK is sent to one server after the other. When they wake up, each grants
- * it with a token of its own: that is not a hold of another client. */
+/* The LOCK is sent to one server after the other. When they wake up, each
+ * grants it with a token of its own: that is not a hold of another client. */
 static void slow_servers_are_not_mistaken_for_a_holder(void **state)
 {
     (void)state;

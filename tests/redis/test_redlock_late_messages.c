@@ -1,5 +1,5 @@
-/* Neither a lock that was left behind on one of three servers nor a hanging server
- * excludes anybody. */
+/* Neither a lock that was left behind on one of three servers nor a hanging
+ * server excludes anybody. */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -154,8 +154,8 @@ static void list_once(void)
     expect_ok(hf_list(client, hf_key_of("k"), list_none, NULL));
 }
 
-/* Expect one of many attempts to take_lock less than `ms`. If each waited for the
- * hanging server, all would take_lock longer. */
+/* Expect one of many attempts to take less than `ms`. If each waited for the
+ * hanging server, all would take longer. */
 static void expect_not_delayed(void (*once)(void), int64_t ms)
 {
     for (unsigned round = 0; round < 40; round++) {

@@ -79,8 +79,8 @@ static bool can_send(const struct hf_redis_connection *connection)
 
 /* The instant at which a silent server is given up. It is generous: a server
  * that stalls for some seconds, in a fork, a long script or a paused machine,
- * still replies, and reconnecting would only lose that reply. The kernel detects
- * a dead peer sooner (socket.h). */
+ * still replies, and reconnecting would only lose that reply. The kernel
+ * detects a dead peer sooner (socket.h). */
 static hf_time silence_deadline(const struct hf_redis_connection *connection)
 {
     return hf_time_add(connection->last_read_at,
@@ -189,10 +189,10 @@ static void read_later(struct hf_redis_connection *connection)
         hf_waker_wake(waker);
 }
 
-/* If hiredis fills its buffer, there may be more in the socket. Read on at once,
- * because a program that drives the client by hand may not come back soon; but
- * not without limit, because a server that sends faster than this client reads
- * must not keep it from renewing its leases. */
+/* If hiredis fills its buffer, there may be more in the socket. Read on at
+ * once, because a program that drives the client by hand may not come back
+ * soon; but not without limit, because a server that sends faster than this
+ * client reads must not keep it from renewing its leases. */
 static void read_replies(struct hf_redis_connection *connection)
 {
     redisContext *context = connection->context;

@@ -48,7 +48,8 @@ enum hf_redis_state {
     HF_REDIS_UP,
 };
 
-/* Callbacks of the owner. None of them runs inside hf_redis_connection_send(). */
+/* Callbacks of the owner. None of them runs inside
+ * hf_redis_connection_send(). */
 struct hf_redis_connection_ops {
     void (*up)(struct hf_redis_connection *connection);
 
@@ -102,8 +103,8 @@ struct hf_redis_connection {
 };
 
 /* Start connecting. With `channel`, the connection subscribes to it and is for
- * pub/sub only; else it is for commands. `connection` must be zeroed. `address`,
- * `ops` and `channel` are borrowed until it is closed. HF_ENOMEM. */
+ * pub/sub only; else it is for commands. `connection` must be zeroed.
+ * `address`, `ops` and `channel` are borrowed until it is closed. HF_ENOMEM. */
 enum hf_err hf_redis_connection_open(struct hf_redis_connection *connection,
                                      struct hf_host *host,
                                      const struct hf_redis_address *address,
@@ -160,9 +161,9 @@ bool hf_redis_handshake_start(struct hf_redis_connection *connection);
 void hf_redis_handshake_load_scripts(struct hf_redis_connection *connection);
 
 /* handshake.c: return HF_OK if the command may be sent, as judged by
- * hf_redis_server_info_check_grant() with the server info at hand. Before a LOCK
- * that info is also requested again, in the background, if it is old or forbids
- * the command. */
+ * hf_redis_server_info_check_grant() with the server info at hand. Before a
+ * LOCK that info is also requested again, in the background, if it is old or
+ * forbids the command. */
 enum hf_err hf_redis_handshake_check_command(
     struct hf_redis_connection *connection, const struct hf_command *command,
     struct hf_error *error);

@@ -1,5 +1,5 @@
-/* handshake.c - the first commands on a new connection: authenticate, check that
- * the server is usable, load the scripts, raise the token counter.
+/* handshake.c - the first commands on a new connection: authenticate, check
+ * that the server is usable, load the scripts, raise the token counter.
  *
  * All of them are sent at once, in steps; the connection is up when the last
  * step has been answered. Some steps are repeated later, while it is up. */

@@ -10,7 +10,8 @@
 
 /* A grant by message counts from the client's last heartbeat, and a lease is
  * longer than its ttl by a sixteenth and 50 ms. The interval stays below that
- * excess, so that a grant just before the next heartbeat leaves the full ttl. */
+ * excess, so that a grant just before the next heartbeat leaves the full
+ * ttl. */
 uint32_t hf_redis_heartbeat_default_ms(uint32_t lease_ms)
 {
     uint32_t interval_ms = lease_ms / 32;

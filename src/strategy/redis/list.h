@@ -1,9 +1,9 @@
 /* list.h - list the locks of one server whose keys begin with a prefix.
  *
- * scan.lua finds the keys, and each of them is READ. The list is not a snapshot.
- * A lock that is held during the whole listing is in it; a lock that is taken or
- * released meanwhile may be missing. For watched keys, each READ also records a
- * lease that it finds expired. */
+ * scan.lua finds the keys, and each of them is READ. The list is not a
+ * snapshot. A lock that is held during the whole listing is in it; a lock that
+ * is taken or released meanwhile may be missing. For watched keys, each READ
+ * also records a lease that it finds expired. */
 #ifndef HF_STRATEGY_REDIS_LIST_H
 #define HF_STRATEGY_REDIS_LIST_H
 
@@ -11,7 +11,8 @@
 
 struct hf_redis_list;
 
-/* The locks in the order of their keys. The callback owns `infos` and `cause`. */
+/* The locks in the order of their keys. The callback owns `infos` and
+ * `cause`. */
 struct hf_redis_list_result {
     enum hf_err err;
     char *cause;

@@ -35,8 +35,8 @@ static void on_grant_message(struct hf_redis *redis, const char *text)
     redis->host->ops->grant(redis->host, &grant);
 }
 
-/* `text` is the token of the broken lock. NULL: the subscription begins now, and
- * any lock may have been broken before. */
+/* `text` is the token of the broken lock. NULL: the subscription begins now,
+ * and any lock may have been broken before. */
 static void on_forced_message(struct hf_redis *redis, const char *text)
 {
     uint64_t token = HF_ANY_TOKEN;

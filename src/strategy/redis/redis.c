@@ -77,10 +77,10 @@ static void send_wait(struct hf_redis_request *request)
                               redis->connection.failure.text);
 }
 
-/* Return true if the answer must wait until replicas have the write. WAIT covers
- * only the writes of its own connection. So a grant that was made earlier, or by
- * the command of another client, gets an old anchor: then the client renews the
- * lease first, and WAIT covers that renewal. */
+/* Return true if the answer must wait until replicas have the write. WAIT
+ * covers only the writes of its own connection. So a grant that was made
+ * earlier, or by the command of another client, gets an old anchor: then the
+ * client renews the lease first, and WAIT covers that renewal. */
 static bool needs_replicas(const struct hf_redis_request *request, bool fresh)
 {
     enum hf_command_kind kind = request->request->command.kind;

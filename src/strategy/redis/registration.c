@@ -1,10 +1,10 @@
 /* registration.c - keep the watches of a client registered with the server.
  *
  * The server records events only for registered patterns. A watch first
- * subscribes to the channel of its pattern, so that it misses no message, and is
- * then registered by watch.lua. Registrations expire, so ticks renew them. The
- * reply also names the keys whose leases are due; reading such a key makes the
- * server record the expiry (read.lua). */
+ * subscribes to the channel of its pattern, so that it misses no message, and
+ * is then registered by watch.lua. Registrations expire, so ticks renew them.
+ * The reply also names the keys whose leases are due; reading such a key makes
+ * the server record the expiry (read.lua). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +31,8 @@ static struct hf_key pattern_of(const struct hf_redis *redis,
                                                           to + 1)};
 }
 
-/* Only this program chooses its patterns, so a hash without a secret is safe. */
+/* Only this program chooses its patterns, so a hash without a secret is
+ * safe. */
 static uint64_t hash_pattern(struct hf_key pattern)
 {
     static const struct hf_seed seed = {0};
@@ -201,8 +202,8 @@ static void complete_watch(struct hf_redis *redis, struct hf_redis_watch *watch,
                                   NULL);
 }
 
-/* The pattern is registered since the event `since`. Earlier events may not have
- * been recorded, so a watch that expects one of them has missed events. */
+/* The pattern is registered since the event `since`. Earlier events may not
+ * have been recorded, so a watch that expects one of them has missed events. */
 static void report_missed_events(struct hf_redis *redis,
                                  struct hf_redis_watch *watch, uint64_t since)
 {
@@ -377,8 +378,8 @@ void hf_redis_registration_renew_all(struct hf_redis *redis)
     send_next_part(redis);
 }
 
-/* Ticks may come early, because a lease is due. Renew the registrations only when
- * TICK_MS have passed. */
+/* Ticks may come early, because a lease is due. Renew the registrations only
+ * when TICK_MS have passed. */
 void hf_redis_registration_on_tick(struct hf_timer *timer)
 {
     struct hf_redis *redis = HF_CONTAINER(timer, struct hf_redis, tick);

@@ -24,8 +24,8 @@ void hf_redis_resp_add(struct hf_redis_resp_args *args, const void *bytes,
 void hf_redis_resp_add_text(struct hf_redis_resp_args *args, const char *text);
 void hf_redis_resp_add_number(struct hf_redis_resp_args *args, uint64_t number);
 
-/* Append a bulk string, or a header: '*' and the number of arguments, or '$' and
- * the size of a bulk string. */
+/* Append a bulk string, or a header: '*' and the number of arguments, or '$'
+ * and the size of a bulk string. */
 void hf_redis_resp_write_bulk(struct hf_buf *out, const void *bytes,
                               size_t size);
 void hf_redis_resp_write_header(struct hf_buf *out, char kind, size_t size);

@@ -39,8 +39,8 @@ bool hf_redis_server_info_has(const char *info, const char *name,
 }
 
 /* The instant at which `grace_ms` have passed since the server started. The
- * reported uptime is a difference of two times in whole seconds, so it may be up
- * to a second too long. */
+ * reported uptime is a difference of two times in whole seconds, so it may be
+ * up to a second too long. */
 static hf_time compute_grace_end(const char *info, uint32_t grace_ms,
                                  hf_time now)
 {
@@ -72,8 +72,8 @@ const char *hf_redis_server_info_read_server(
     return NULL;
 }
 
-/* Redis evicts keys only if it has a memory limit. Locks have a ttl, so even the
- * volatile-* policies evict them. */
+/* Redis evicts keys only if it has a memory limit. Locks have a ttl, so even
+ * the volatile-* policies evict them. */
 void hf_redis_server_info_read_memory(struct hf_redis_server_info *server,
                                       const char *info)
 {
@@ -113,8 +113,9 @@ void hf_redis_server_info_read_config(struct hf_redis_server_info *server,
 
 /* ---- Granting -----------------------------------------------------------*/
 
-/* A server that is not durable may forget locks when it restarts. So it must not
- * grant anything until all leases from before its last start have expired. */
+/* A server that is not durable may forget locks when it restarts. So it must
+ * not grant anything until all leases from before its last start have
+ * expired. */
 static enum hf_err check_grace(const struct hf_redis_server_info *server,
                                const struct hf_redis_address *address,
                                const struct hf_command *command, hf_time now,

@@ -1,5 +1,5 @@
-/* server_info.h - the configuration of a server, as INFO and CONFIG report it, and
- * whether it allows a lock to be granted. handshake.c reads it with each
+/* server_info.h - the configuration of a server, as INFO and CONFIG report it,
+ * and whether it allows a lock to be granted. handshake.c reads it with each
  * connection, and again every few seconds before a LOCK. */
 #ifndef HF_STRATEGY_REDIS_SERVER_INFO_H
 #define HF_STRATEGY_REDIS_SERVER_INFO_H
@@ -23,8 +23,8 @@ struct hf_redis_server_info {
     hf_time grace_end; /* if not durable: no grants before */
 };
 
-/* Read run id, version and uptime from INFO server, which was received at `now`.
- * Returns NULL, or an error text if the version is too old. */
+/* Read run id, version and uptime from INFO server, which was received at
+ * `now`. Returns NULL, or an error text if the version is too old. */
 const char *hf_redis_server_info_read_server(
     struct hf_redis_server_info *server, const struct hf_redis_address *address,
     const char *info, hf_time now);
@@ -42,7 +42,8 @@ void hf_redis_server_info_read_config(struct hf_redis_server_info *server,
 bool hf_redis_server_info_has(const char *info, const char *name,
                               const char *wanted);
 
-/* HF_EUNSUPPORTED if the server may evict locks and the URL has no ?unsafe=1. */
+/* HF_EUNSUPPORTED if the server may evict locks and the URL has no
+ * ?unsafe=1. */
 enum hf_err hf_redis_server_info_check_eviction(
     const struct hf_redis_server_info *server,
     const struct hf_redis_address *address, struct hf_error *error);

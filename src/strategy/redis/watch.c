@@ -1,10 +1,10 @@
 /* watch.c - the watches of a client, and the events that they receive.
  *
- * The server appends events to a stream. A message only announces that there are
- * new ones (pubsub.c); the client then reads the stream from the first index
- * that one of its watches needs. So a lost message does no harm: the events are
- * read after the next message, when a connection is up again, or at the next
- * tick. */
+ * The server appends events to a stream. A message only announces that there
+ * are new ones (pubsub.c); the client then reads the stream from the first
+ * index that one of its watches needs. So a lost message does no harm: the
+ * events are read after the next message, when a connection is up again, or at
+ * the next tick. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

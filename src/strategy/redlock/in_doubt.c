@@ -3,9 +3,10 @@
 
 #include "strategy/redlock/redlock.h"
 
-/* A LOCK was sent to these servers before its token was known, and they have not
- * replied, or have granted another token. An UNLOCK with the token of the vote
- * would miss that grant, so they get a CANCEL, which needs only the nonce. */
+/* A LOCK was sent to these servers before its token was known, and they have
+ * not replied, or have granted another token. An UNLOCK with the token of the
+ * vote would miss that grant, so they get a CANCEL, which needs only the
+ * nonce. */
 struct in_doubt {
     struct hf_dlist link;
     struct hf_nonce nonce;

@@ -68,8 +68,8 @@ static bool is_any_subscribed_to_forced(const struct hf_redlock *redlock)
 }
 
 /* One server reports a broken lock. The holder renews it, and a majority
- * decides. Each server reports only after it has broken the lock, so the renewal
- * that follows the report of the majority's last server is refused. A
+ * decides. Each server reports only after it has broken the lock, so the
+ * renewal that follows the report of the majority's last server is refused. A
  * confirmation of SUBSCRIBE has no token: if it is the first, any lock may have
  * been broken before. */
 static void on_broken_message(struct hf_redlock_server *server,

@@ -2,9 +2,9 @@
  * servers holds, with the scripts of redis:.
  *
  * There is no queue: a waiter retries when a release is announced, and polls in
- * case the announcement was lost. Tokens come from the first server, and rise as
- * long as it is reachable. If another server has to take over, they may fall, so
- * HF_CAP_FENCE is not declared. */
+ * case the announcement was lost. Tokens come from the first server, and rise
+ * as long as it is reachable. If another server has to take over, they may
+ * fall, so HF_CAP_FENCE is not declared. */
 #ifndef HF_STRATEGY_REDLOCK_REDLOCK_H
 #define HF_STRATEGY_REDLOCK_REDLOCK_H
 
@@ -97,8 +97,8 @@ struct hf_redlock_vote {
     struct hf_redlock_ballot ballots[]; /* one for each server */
 };
 
-/* vote.c: send a request to the servers, count the replies, decide. A vote frees
- * itself when it is answered and its last reply has arrived. */
+/* vote.c: send a request to the servers, count the replies, decide. A vote
+ * frees itself when it is answered and its last reply has arrived. */
 struct hf_redlock_vote *hf_redlock_vote_new(struct hf_redlock *redlock,
                                             struct hf_request *request);
 void hf_redlock_vote_start(struct hf_redlock_vote *vote);
@@ -146,8 +146,8 @@ void hf_redlock_cancels_supersede(struct hf_redlock_server *server,
                                   const struct hf_nonce *nonce);
 
 /* in_doubt.c: the servers, as bits, that may hold the lock of a nonce with a
- * token other than that of the vote. A LOCK adds them; the command that ends the
- * lock takes them. */
+ * token other than that of the vote. A LOCK adds them; the command that ends
+ * the lock takes them. */
 void hf_redlock_in_doubt_add(const struct hf_redlock_vote *vote);
 unsigned hf_redlock_in_doubt_take(struct hf_redlock *redlock,
                                   const struct hf_nonce *nonce);

@@ -329,7 +329,8 @@ void hf_redlock_vote_decide(struct hf_redlock_vote *vote)
         free_vote(vote);
 }
 
-/* A vote whose deadline has passed; or NULL, and the next deadline in `*next`. */
+/* A vote whose deadline has passed; or NULL, and the next deadline in
+ * `*next`. */
 static struct hf_redlock_vote *next_timed_out(struct hf_redlock *redlock,
                                               hf_time *next)
 {
