@@ -111,7 +111,7 @@ static enum hf_err check_id(struct hf_redis_connection *connection,
 static enum hf_err on_previous_killed(struct hf_redis_connection *connection,
                                       const redisReply *reply)
 {
-    (void)reply; /* an error: it was closed already */
+    (void)reply; /* an error means that it was closed already */
     connection->previous_id = 0;
     return HF_OK;
 }
@@ -129,8 +129,8 @@ static enum hf_err check_sha(struct hf_redis_connection *connection,
 
 /* ---- Steps --------------------------------------------------------------*/
 
-/* Return true if an error reply is no reason to drop the connection. While the
- * connection is up none is: the step is repeated later. */
+/* Return true if an error reply is not a reason to drop the connection. A step
+ * on a connection that is up is repeated later. */
 static bool is_optional(const struct hf_redis_handshake_step *step)
 {
     return step->connection->state == HF_REDIS_UP ||

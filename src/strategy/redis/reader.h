@@ -9,7 +9,7 @@
 #include <hiredis/hiredis.h>
 #include <stdbool.h>
 
-/* Has the same address for as long as hiredis reads with it. */
+/* hiredis keeps a pointer to it, so it must not move. */
 struct hf_redis_reader {
     redisReader *reader;
 #ifndef HF_REDIS_MAXELEMENTS

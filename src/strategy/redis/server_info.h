@@ -17,7 +17,7 @@
 
 struct hf_redis_server_info {
     char run_id[HF_REDIS_RUN_ID_SIZE + 1];
-    char eviction_policy[HF_REDIS_POLICY_SIZE]; /* "": none, or noeviction */
+    char eviction_policy[HF_REDIS_POLICY_SIZE]; /* "": it never evicts */
     char version[HF_REDIS_VERSION_SIZE];
     bool durable;      /* every write is on disk before its reply */
     hf_time grace_end; /* if not durable: no grants before */
