@@ -1,11 +1,11 @@
-/* handover.c - from one who gives a lock back to the next.
+/* handover.c - how long does it take to hand a lock over?
  *
- * Threads take turns with one key; from just before the unlock in one until the
- * lock has returned in another. Each has a client of its own; Redisson's share
- * one. The floor is one message: from before PUBLISH until a sleeping
- * subscriber has it. Those who poll look every 150 to 300 ms, as was the
- * custom. All are connected first, and each has had its turn, before anything
- * is counted. */
+ * Threads take turns with one key. A handover is measured from just before the
+ * unlock in one thread until the lock call has returned in another. Each thread
+ * has its own client; the threads of Redisson share one. The lower bound is one
+ * message: from before PUBLISH until a sleeping subscriber has received it. The
+ * polling threads poll every 150 to 300 ms, as is common. The measurement
+ * starts when all threads are connected and each had its first turn. */
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -14,14 +14,14 @@
 
 #include "redis/redis.h"
 
-#define HANDOVERS 400       /* a round */
-#define POLLED_HANDOVERS 40 /* by few: each takes some 20 ms */
+#define HANDOVERS 400       /* in one round */
+#define POLLED_HANDOVERS 40 /* with few threads: each takes some 20 ms */
 #define MESSAGES 1000
 #define THREADS_MAX 200
 #define POLL_MIN_MS 150
 #define POLL_MAX_MS 300
 
-enum how {
+enum method {
     MESSAGE,
     HOLDFAST,
     POLLING,
@@ -31,9 +31,9 @@ enum how {
 static const struct scene {
     const char *what;
     unsigned threads;
-    enum how how;
+    enum method method;
     unsigned handovers;
-    const char *kind; /* of Redisson's */
+    const char *kind; /* of lock, for Redisson */
 } scenes[] = {
     {"one message", 1, MESSAGE, MESSAGES, NULL},
     {"holdfast", 10, HOLDFAST, HANDOVERS, NULL},
@@ -50,7 +50,8 @@ static const struct scene {
 
 static struct bench_figures figures[SCENES];
 
-static void add(struct bench_figures *of, double *micros, size_t count)
+static void add_latencies(struct bench_figures *of, double *micros,
+                          size_t count)
 {
     bench_sort(micros, count);
     bench_add(&of->p50, bench_quantile(micros, count, 0.5));
@@ -59,34 +60,35 @@ static void add(struct bench_figures *of, double *micros, size_t count)
 
 /* ---- Taking turns -------------------------------------------------------*/
 
-/* The thread that gives notes when; the one that takes, how long it took. */
+/* The releasing thread stores the time, the next one the duration. */
 struct baton {
-    pthread_barrier_t start; /* all are connected */
-    atomic_ullong given;
+    pthread_barrier_t start; /* until all threads are connected */
+    atomic_ullong released_at;
     atomic_uint passed;
-    unsigned uncounted, wanted; /* the first, and with them */
+    unsigned uncounted; /* the first handovers are not measured */
+    unsigned wanted;    /* handovers, with those */
     atomic_uint seeds;
     double micros[HANDOVERS];
 };
 
-static bool is_over(const struct baton *baton)
+static bool is_finished(const struct baton *baton)
 {
     return atomic_load(&baton->passed) >= baton->wanted;
 }
 
-static void pass_on(struct baton *baton)
+static void pass_baton(struct baton *baton)
 {
-    unsigned long long given_at = atomic_load(&baton->given);
+    unsigned long long released_at = atomic_load(&baton->released_at);
     unsigned number = atomic_load(&baton->passed);
 
     if (number >= baton->uncounted && number < baton->wanted)
         baton->micros[number - baton->uncounted] =
-            (double)(bench_now() - given_at) / 1000;
+            (double)(bench_now() - released_at) / 1000;
     atomic_store(&baton->passed, number + 1);
-    atomic_store(&baton->given, bench_now());
+    atomic_store(&baton->released_at, bench_now());
 }
 
-static void *take_turns(void *arg)
+static void *locking_main(void *arg)
 {
     struct baton *baton = arg;
     struct hf_client *client = bench_redis_open();
@@ -100,9 +102,9 @@ static void *take_turns(void *arg)
     bench_check("hf_lock_new",
                 hf_lock_new(client, hf_key_of("baton"), &opts, &lock));
     (void)pthread_barrier_wait(&baton->start);
-    while (!is_over(baton)) {
+    while (!is_finished(baton)) {
         bench_check("hf_claim", hf_lock_acquire(lock));
-        pass_on(baton);
+        pass_baton(baton);
         bench_check("hf_release", hf_release(lock));
     }
     hf_lock_free(lock);
@@ -110,8 +112,8 @@ static void *take_turns(void *arg)
     return NULL;
 }
 
-/* They do not begin together: that would be a burst of looks. */
-static void *take_turns_by_polling(void *arg)
+/* The threads start at random times, so that they do not poll in bursts. */
+static void *polling_main(void *arg)
 {
     struct baton *baton = arg;
     redisContext *context = bench_redis_connect();
@@ -121,14 +123,14 @@ static void *take_turns_by_polling(void *arg)
 
     (void)pthread_barrier_wait(&baton->start);
     (void)poll(NULL, 0, rand_r(&seed) % POLL_MAX_MS);
-    while (!is_over(baton)) {
-        redisReply *reply = bench_redis_say(context, 6, lock);
-        bool taken_it = reply->type == REDIS_REPLY_STATUS;
+    while (!is_finished(baton)) {
+        redisReply *reply = bench_redis_command(context, 6, lock);
+        bool is_locked = reply->type == REDIS_REPLY_STATUS;
 
         freeReplyObject(reply);
-        if (taken_it) {
-            pass_on(baton);
-            freeReplyObject(bench_redis_say(context, 2, unlock));
+        if (is_locked) {
+            pass_baton(baton);
+            freeReplyObject(bench_redis_command(context, 2, unlock));
         }
         (void)poll(NULL, 0,
                    POLL_MIN_MS +
@@ -147,16 +149,15 @@ static void run_baton(const struct scene *scene, struct bench_figures *of)
     baton->wanted = scene->threads + scene->handovers;
     (void)pthread_barrier_init(&baton->start, NULL, scene->threads);
     for (unsigned i = 0; i < scene->threads; i++) {
-        if (pthread_create(&started[i], NULL,
-                           scene->how == POLLING ? take_turns_by_polling
-                                                 : take_turns,
-                           baton))
+        if (pthread_create(
+                &started[i], NULL,
+                scene->method == POLLING ? polling_main : locking_main, baton))
             bench_fail("cannot start a thread");
     }
     for (unsigned i = 0; i < scene->threads; i++)
         (void)pthread_join(started[i], NULL);
     (void)pthread_barrier_destroy(&baton->start);
-    add(of, baton->micros, scene->handovers);
+    add_latencies(of, baton->micros, scene->handovers);
     free(baton);
 }
 
@@ -174,27 +175,27 @@ static void run_redisson(const struct scene *scene, struct bench_figures *of)
 /* ---- One message --------------------------------------------------------*/
 
 struct listener {
-    atomic_ullong said;
-    atomic_uint heard;
+    atomic_ullong sent_at;
+    atomic_uint received;
     double micros[MESSAGES];
 };
 
-static void *listen_for_messages(void *arg)
+static void *listener_main(void *arg)
 {
     struct listener *listener = arg;
     redisContext *context = bench_redis_connect();
     const char *subscribe[] = {"SUBSCRIBE", "bench"};
     void *reply;
 
-    freeReplyObject(bench_redis_say(context, 2, subscribe));
-    atomic_store(&listener->heard, 1);
+    freeReplyObject(bench_redis_command(context, 2, subscribe));
+    atomic_store(&listener->received, 1);
     for (unsigned i = 0; i < MESSAGES; i++) {
         if (redisGetReply(context, &reply) != REDIS_OK)
-            bench_fail("cannot hear");
+            bench_fail("cannot read a message");
         listener->micros[i] =
-            (double)(bench_now() - atomic_load(&listener->said)) / 1000;
+            (double)(bench_now() - atomic_load(&listener->sent_at)) / 1000;
         freeReplyObject(reply);
-        atomic_fetch_add(&listener->heard, 1);
+        atomic_fetch_add(&listener->received, 1);
     }
     redisFree(context);
     return NULL;
@@ -207,43 +208,43 @@ static void run_messages(struct bench_figures *of)
     const char *publish[] = {"PUBLISH", "bench", "x"};
     pthread_t thread;
 
-    if (pthread_create(&thread, NULL, listen_for_messages, listener))
+    if (pthread_create(&thread, NULL, listener_main, listener))
         bench_fail("cannot start a thread");
     for (unsigned i = 1; i <= MESSAGES; i++) {
-        while (atomic_load(&listener->heard) < i)
+        while (atomic_load(&listener->received) < i)
             sched_yield();
-        atomic_store(&listener->said, bench_now());
-        freeReplyObject(bench_redis_say(context, 3, publish));
+        atomic_store(&listener->sent_at, bench_now());
+        freeReplyObject(bench_redis_command(context, 3, publish));
     }
     (void)pthread_join(thread, NULL);
     redisFree(context);
-    add(of, listener->micros, MESSAGES);
+    add_latencies(of, listener->micros, MESSAGES);
     free(listener);
 }
 
-/* ---- All of them --------------------------------------------------------*/
+/* ---- Scenes -------------------------------------------------------------*/
 
-static bool takes_part(const struct scene *scene)
+static bool is_available(const struct scene *scene)
 {
-    return scene->how != REDISSON || bench_redis.redisson.pid > 0;
+    return scene->method != REDISSON || bench_redis.redisson.pid > 0;
 }
 
 void bench_handovers_run(struct bench *bench, unsigned round)
 {
     for (size_t i = 0; i < SCENES; i++) {
-        if (!takes_part(&scenes[i]))
+        if (!is_available(&scenes[i]))
             continue;
         bench_progress(bench, round, scenes[i].what);
-        if (scenes[i].how == MESSAGE)
+        if (scenes[i].method == MESSAGE)
             run_messages(&figures[i]);
-        else if (scenes[i].how == REDISSON)
+        else if (scenes[i].method == REDISSON)
             run_redisson(&scenes[i], &figures[i]);
         else
             run_baton(&scenes[i], &figures[i]);
     }
 }
 
-void bench_handovers_tell(struct bench *bench)
+void bench_handovers_print(struct bench *bench)
 {
     static const struct bench_column columns[] = {
         {"waiters", "waiters", 0}, {"what", "what", BENCH_TEXT},
@@ -254,7 +255,7 @@ void bench_handovers_tell(struct bench *bench)
 
     bench_table_init(&table, "Hand-over in Redis", "redis_handover", columns);
     for (size_t i = 0; i < SCENES; i++) {
-        if (!takes_part(&scenes[i]))
+        if (!is_available(&scenes[i]))
             continue;
         bench_table_number(&table, scenes[i].threads);
         bench_table_text(&table, scenes[i].what);

@@ -1,8 +1,10 @@
-/* killed.c - when the lock of a killed holder comes back.
+/* killed.c - how long does it take until the lock of a killed holder is granted
+ * to a waiter?
  *
- * A process holds a lock, which is renewed, and another waits; from the kill
- * until it has the lock. The lease is as long for all; all are killed and
- * awaited at once, for that is nothing but waiting. */
+ * A process holds a lock, which is renewed, and another waits for it. Measured
+ * from the kill until the waiter has the lock. The lease is the same for all
+ * libraries. Their holders are killed at the same time, because the benchmark
+ * only waits then. */
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -12,9 +14,9 @@
 
 #include "redis/redis.h"
 
-#define SETTLE_MS 500 /* until those who wait do */
+#define SETTLE_MS 500 /* for the waiters to join the queue */
 
-enum which {
+enum library {
     OURS,
     LOCK,
     FAIR,
@@ -25,7 +27,7 @@ static const char *const names[COUNT] = {"holdfast", "Redisson RLock",
                                          "Redisson RFairLock"};
 static struct bench_samples after_ms[COUNT];
 
-static struct hf_lock *take(struct hf_client *client)
+static struct hf_lock *take_lock(struct hf_client *client)
 {
     struct hf_lock_opts opts;
     struct hf_lock *lock;
@@ -46,28 +48,28 @@ static pid_t start_holder(void)
     pid_t pid;
 
     if (pipe(held))
-        bench_fail("cannot make a pipe");
+        bench_fail("cannot create a pipe");
     pid = fork();
     if (pid == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        (void)take(bench_redis_open());
+        (void)take_lock(bench_redis_open());
         (void)!write(held[1], "+", 1);
         for (;;)
             (void)pause();
     }
     (void)close(held[1]);
     if (pid < 0 || read(held[0], &byte, 1) != 1)
-        bench_fail("a holder cannot be started");
+        bench_fail("cannot start a holder");
     (void)close(held[0]);
     return pid;
 }
 
-static void *await_ours(void *came)
+static void *waiter_main(void *granted)
 {
     struct hf_client *client = bench_redis_open();
-    struct hf_lock *lock = take(client);
+    struct hf_lock *lock = take_lock(client);
 
-    *(uint64_t *)came = bench_now();
+    *(uint64_t *)granted = bench_now();
     bench_check("hf_release", hf_release(lock));
     hf_lock_free(lock);
     bench_close(client);
@@ -78,8 +80,8 @@ void bench_killed_run(struct bench *bench, unsigned round)
 {
     bool redisson = bench_redis.redisson.pid > 0;
     struct bench_peer holder = {0};
-    double came[2];
-    uint64_t our_came, killed;
+    double granted[2];
+    uint64_t granted_at, killed;
     pid_t ours;
     pthread_t thread;
 
@@ -93,7 +95,7 @@ void bench_killed_run(struct bench *bench, unsigned round)
         bench_peer_order(&bench_redis.redisson, "await");
         bench_peer_expect(&bench_redis.redisson, "waiting");
     }
-    if (pthread_create(&thread, NULL, await_ours, &our_came))
+    if (pthread_create(&thread, NULL, waiter_main, &granted_at))
         bench_fail("cannot start a thread");
     bench_sleep_ms(SETTLE_MS);
     killed = bench_now();
@@ -102,15 +104,15 @@ void bench_killed_run(struct bench *bench, unsigned round)
     if (redisson)
         bench_peer_kill(&holder);
     (void)pthread_join(thread, NULL);
-    bench_add(&after_ms[OURS], (double)(our_came - killed) / 1e6);
+    bench_add(&after_ms[OURS], (double)(granted_at - killed) / 1e6);
     if (!redisson)
         return;
-    bench_peer_numbers(&bench_redis.redisson, came, 2);
-    bench_add(&after_ms[LOCK], (came[0] - (double)killed) / 1e6);
-    bench_add(&after_ms[FAIR], (came[1] - (double)killed) / 1e6);
+    bench_peer_numbers(&bench_redis.redisson, granted, 2);
+    bench_add(&after_ms[LOCK], (granted[0] - (double)killed) / 1e6);
+    bench_add(&after_ms[FAIR], (granted[1] - (double)killed) / 1e6);
 }
 
-void bench_killed_tell(struct bench *bench)
+void bench_killed_print(struct bench *bench)
 {
     static const struct bench_column columns[] = {
         {"what", "what", BENCH_TEXT}, {"lease ms", "lease_ms", 0},

@@ -1,10 +1,11 @@
-/* pairs.c - pairs of lock and unlock.
+/* pairs.c - how many pairs of lock and unlock per second, and how long does one
+ * take?
  *
- * Each thread has a connection, or a client, and a key of its own, and does one
- * pair after another; "one client" keeps 64 pairs under way on a single
- * connection. Redisson's threads share a client and its pool of connections.
- * The bare loop is what most programs write: SET NX PX, and a script that
- * compares and deletes. It has no line, no token, no renewal, nobody to wake. */
+ * Each thread has its own key and connection or client, and executes one pair
+ * after another. "One client" has 64 pairs open at a time on one connection.
+ * The threads of Redisson share a client with a pool of connections. The bare
+ * loop is what many programs do: SET NX PX, and a script that compares and
+ * deletes. It has no queue, tokens, renewals or notifications. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -12,11 +13,11 @@
 
 #include "redis/redis.h"
 
-#define SPAN_MS 500    /* of one case in one round */
-#define OUTSTANDING 64 /* on one connection */
-#define SAMPLES 200000 /* kept of a case */
+#define SPAN_MS 500    /* for one scene in one round */
+#define OUTSTANDING 64 /* pairs open at a time, with one client */
+#define SAMPLES 200000 /* latencies kept of one scene */
 
-enum how {
+enum method {
     BARE,
     HOLDFAST,
     ONE_CLIENT,
@@ -26,8 +27,8 @@ enum how {
 static const struct scene {
     const char *what;
     unsigned threads;
-    enum how how;
-    const char *kind; /* of Redisson's */
+    enum method method;
+    const char *kind; /* of lock, for Redisson */
 } scenes[] = {
     {"bare hiredis", 1, BARE, NULL},
     {"holdfast", 1, HOLDFAST, NULL},
@@ -51,8 +52,8 @@ static struct bench_figures figures[SCENES];
 struct worker {
     pthread_t thread;
     unsigned number;
-    enum how how;
-    pthread_barrier_t *start; /* all are connected */
+    enum method method;
+    pthread_barrier_t *start; /* until all workers are connected */
     uint64_t until;
     double *micros; /* of each pair */
     size_t pairs, room;
@@ -64,21 +65,21 @@ static void await_start(struct worker *worker)
     worker->until = bench_now() + SPAN_MS * 1000000ull;
 }
 
-static void note(struct worker *worker, uint64_t began)
+static void record_latency(struct worker *worker, uint64_t began)
 {
     if (worker->pairs < worker->room)
         worker->micros[worker->pairs] = (double)(bench_now() - began) / 1000;
     worker->pairs++;
 }
 
-static void work_bare(struct worker *worker)
+static void run_bare_pairs(struct worker *worker)
 {
     static const char script[] =
         "if redis.call('get',KEYS[1])==ARGV[1] then "
         "return redis.call('del',KEYS[1]) else return 0 end";
     redisContext *context = bench_redis_connect();
     const char *load[] = {"SCRIPT", "LOAD", script};
-    redisReply *sha = bench_redis_say(context, 3, load);
+    redisReply *sha = bench_redis_command(context, 3, load);
     char key[32];
 
     (void)snprintf(key, sizeof(key), "bare-%u", worker->number);
@@ -88,20 +89,20 @@ static void work_bare(struct worker *worker)
                               "NX",  "PX", "10000"};
         const char *unlock[] = {"EVALSHA", sha->str, "1", key, lock[2]};
         uint64_t began = bench_now();
-        redisReply *taken = bench_redis_say(context, 6, lock);
-        redisReply *given = bench_redis_say(context, 5, unlock);
+        redisReply *locked = bench_redis_command(context, 6, lock);
+        redisReply *released = bench_redis_command(context, 5, unlock);
 
-        if (given->integer != 1)
+        if (released->integer != 1)
             bench_fail("the bare lock was not held");
-        freeReplyObject(taken);
-        freeReplyObject(given);
-        note(worker, began);
+        freeReplyObject(locked);
+        freeReplyObject(released);
+        record_latency(worker, began);
     }
     freeReplyObject(sha);
     redisFree(context);
 }
 
-static void work_holdfast(struct worker *worker)
+static void run_pairs(struct worker *worker)
 {
     struct hf_client *client = bench_redis_open();
     struct hf_lock_opts opts;
@@ -119,13 +120,13 @@ static void work_holdfast(struct worker *worker)
 
         bench_check("hf_claim", hf_lock_acquire(lock));
         bench_check("hf_release", hf_release(lock));
-        note(worker, began);
+        record_latency(worker, began);
     }
     hf_lock_free(lock);
     bench_close(client);
 }
 
-/* One of many pairs that are under way. */
+/* One of many pairs that are open at a time. */
 struct pair {
     struct worker *worker;
     struct hf_lock *lock;
@@ -133,36 +134,37 @@ struct pair {
     uint64_t began;
 };
 
-static void given(enum hf_err err, void *arg);
+static void on_released(enum hf_err err, void *arg);
 
-static void taken(enum hf_err err, void *arg)
+static void on_locked(enum hf_err err, void *arg)
 {
     struct pair *pair = arg;
 
     bench_check("hf_claim", err);
-    bench_check("hf_release", hf_release_start(pair->lock, given, pair, NULL));
+    bench_check("hf_release",
+                hf_release_start(pair->lock, on_released, pair, NULL));
 }
 
-static void take(struct pair *pair)
+static void start_pair(struct pair *pair)
 {
     pair->began = bench_now();
     bench_check("hf_claim",
-                hf_lock_acquire_start(pair->lock, taken, pair, NULL));
+                hf_lock_acquire_start(pair->lock, on_locked, pair, NULL));
 }
 
-static void given(enum hf_err err, void *arg)
+static void on_released(enum hf_err err, void *arg)
 {
     struct pair *pair = arg;
 
     bench_check("hf_release", err);
-    note(pair->worker, pair->began);
+    record_latency(pair->worker, pair->began);
     if (bench_now() < pair->worker->until)
-        take(pair);
+        start_pair(pair);
     else
         --*pair->open;
 }
 
-static void work_many(struct worker *worker)
+static void run_open_pairs(struct worker *worker)
 {
     struct hf_client *client = bench_redis_open();
     struct pollfd fd = {.fd = hf_fd(client), .events = POLLIN};
@@ -179,7 +181,7 @@ static void work_many(struct worker *worker)
         pairs[i] = (struct pair){.worker = worker, .open = &open};
         bench_check("hf_lock_new",
                     hf_lock_new(client, hf_key_of(key), &opts, &pairs[i].lock));
-        take(&pairs[i]);
+        start_pair(&pairs[i]);
     }
     while (open > 0) {
         (void)poll(&fd, 1, -1);
@@ -190,16 +192,16 @@ static void work_many(struct worker *worker)
     bench_close(client);
 }
 
-static void *work(void *arg)
+static void *worker_main(void *arg)
 {
     struct worker *worker = arg;
 
-    if (worker->how == BARE)
-        work_bare(worker);
-    else if (worker->how == HOLDFAST)
-        work_holdfast(worker);
+    if (worker->method == BARE)
+        run_bare_pairs(worker);
+    else if (worker->method == HOLDFAST)
+        run_pairs(worker);
     else
-        work_many(worker);
+        run_open_pairs(worker);
     return NULL;
 }
 
@@ -227,12 +229,12 @@ static void run_scene(const struct scene *scene, struct bench_figures *of)
     for (unsigned i = 0; i < scene->threads; i++) {
         workers[i] = (struct worker){
             .number = i,
-            .how = scene->how,
+            .method = scene->method,
             .start = &start,
             .micros = bench_alloc(room, sizeof(double)),
             .room = room,
         };
-        if (pthread_create(&workers[i].thread, NULL, work, &workers[i]))
+        if (pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]))
             bench_fail("cannot start a thread");
     }
     (void)pthread_barrier_wait(&start);
@@ -257,25 +259,25 @@ static void run_scene(const struct scene *scene, struct bench_figures *of)
     free(workers);
 }
 
-static bool takes_part(const struct scene *scene)
+static bool is_available(const struct scene *scene)
 {
-    return scene->how != REDISSON || bench_redis.redisson.pid > 0;
+    return scene->method != REDISSON || bench_redis.redisson.pid > 0;
 }
 
 void bench_pairs_run(struct bench *bench, unsigned round)
 {
     for (size_t i = 0; i < SCENES; i++) {
-        if (!takes_part(&scenes[i]))
+        if (!is_available(&scenes[i]))
             continue;
         bench_progress(bench, round, scenes[i].what);
-        if (scenes[i].how == REDISSON)
+        if (scenes[i].method == REDISSON)
             run_redisson(&scenes[i], &figures[i]);
         else
             run_scene(&scenes[i], &figures[i]);
     }
 }
 
-void bench_pairs_tell(struct bench *bench)
+void bench_pairs_print(struct bench *bench)
 {
     static const struct bench_column columns[] = {
         {"clients", "clients", 0},   {"what", "what", BENCH_TEXT},
@@ -289,9 +291,9 @@ void bench_pairs_tell(struct bench *bench)
     bench_table_init(&table, "Pairs of lock and unlock in Redis", "redis_pairs",
                      columns);
     for (size_t i = 0; i < SCENES; i++) {
-        if (scenes[i].how == BARE)
+        if (scenes[i].method == BARE)
             bare = i;
-        if (!takes_part(&scenes[i]))
+        if (!is_available(&scenes[i]))
             continue;
         bench_table_number(&table, scenes[i].threads);
         bench_table_text(&table, scenes[i].what);

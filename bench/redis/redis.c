@@ -1,10 +1,10 @@
-/* redis - what does a lock in Redis cost, next to a bare hiredis loop against
- * the same server and next to Redisson, how long does a hand-over take, next to
- * one message, and when does the lock of a killed holder come back?
+/* redis - what does a lock in Redis cost, compared with a bare hiredis loop and
+ * with Redisson? How long does a handover take, compared with one message? How
+ * long after the death of its holder is a lock granted again?
  *
- * A server is started for the purpose; a URL is not looked at. Redisson takes
- * part where BENCH_REDISSON is the command that starts its program in
- * bench/peers: scripts/bench sees to that. */
+ * The benchmark starts its own server and ignores a URL. Redisson is included
+ * if BENCH_REDISSON is the command that starts its program in bench/peers;
+ * scripts/bench sets it. */
 #include "redis/redis.h"
 
 #include <stdlib.h>
@@ -28,36 +28,37 @@ redisContext *bench_redis_connect(void)
     return context;
 }
 
-redisReply *bench_redis_say(redisContext *context, int argc, const char **argv)
+redisReply *bench_redis_command(redisContext *context, int argc,
+                                const char **argv)
 {
     redisReply *reply = redisCommandArgv(context, argc, argv, NULL);
 
     if (!reply || reply->type == REDIS_REPLY_ERROR)
-        bench_fail("the server refuses");
+        bench_fail("the server returned an error");
     return reply;
 }
 
-void bench_redisson_start(struct bench_peer *peer, const char *word)
+void bench_redisson_start(struct bench_peer *peer, const char *mode)
 {
     char command[2048];
 
     (void)snprintf(command, sizeof(command), "%s %d %d %s",
                    getenv("BENCH_REDISSON"), bench_redis.server.port, LEASE_MS,
-                   word);
+                   mode);
     bench_peer_start(peer, command);
 }
 
-/* Until its code is compiled, and not only read, it is slow. */
+/* Redisson is slow until the JVM has compiled its code. */
 static void warm_up(struct bench_peer *redisson)
 {
-    static const char *const orders[] = {
+    static const char *const commands[] = {
         "pairs lock 16 2000", "pairs fair 16 2000",    "pairs lock 1 1000",
         "pairs fair 1 1000",  "handover lock 10 1000", "handover fair 10 1000",
     };
     double numbers[2];
 
-    for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++) {
-        bench_peer_order(redisson, "%s", orders[i]);
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        bench_peer_order(redisson, "%s", commands[i]);
         bench_peer_numbers(redisson, numbers, 2);
     }
 }
@@ -68,7 +69,7 @@ int main(int argc, char **argv)
 
     bench_init(&bench, argc, argv);
     if (!hf_test_redis_start(&bench_redis.server, NULL))
-        bench_fail("redis-server cannot be started");
+        bench_fail("cannot start redis-server");
     (void)snprintf(bench_redis.url, sizeof(bench_redis.url),
                    "redis://127.0.0.1:%d", bench_redis.server.port);
     if (getenv("BENCH_REDISSON")) {
@@ -81,9 +82,9 @@ int main(int argc, char **argv)
         bench_handovers_run(&bench, round);
         bench_killed_run(&bench, round);
     }
-    bench_pairs_tell(&bench);
-    bench_handovers_tell(&bench);
-    bench_killed_tell(&bench);
+    bench_pairs_print(&bench);
+    bench_handovers_print(&bench);
+    bench_killed_print(&bench);
     if (bench_redis.redisson.pid > 0)
         bench_peer_stop(&bench_redis.redisson);
     hf_test_redis_stop(&bench_redis.server);

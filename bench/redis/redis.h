@@ -1,5 +1,5 @@
-/* redis.h - what the parts of bench_redis share: a server of its own, the bare
- * client that ours is compared with, and Redisson, where it can be had. */
+/* redis.h - shared by the parts of bench_redis: the server, the bare hiredis
+ * client, and Redisson if it is available. */
 #ifndef BENCH_REDIS_REDIS_H
 #define BENCH_REDIS_REDIS_H
 
@@ -9,17 +9,17 @@
 #include "lib/bench.h"
 #include "lib/peer.h"
 
-#define LEASE_MS 3000 /* of a holder that is killed */
+#define LEASE_MS 3000 /* of the holder that is killed */
 
 struct bench_redis {
     struct hf_test_redis server;
     char url[64];
-    struct bench_peer redisson; /* no process: it is left out */
+    struct bench_peer redisson; /* pid 0: not available */
 };
 
 extern struct bench_redis bench_redis;
 
-/* One number a round, in each. */
+/* Each with one sample per round. */
 struct bench_figures {
     struct bench_samples rate, p50, p99;
 };
@@ -27,15 +27,17 @@ struct bench_figures {
 /* redis.c */
 struct hf_client *bench_redis_open(void);
 redisContext *bench_redis_connect(void);
-redisReply *bench_redis_say(redisContext *context, int argc, const char **argv);
-void bench_redisson_start(struct bench_peer *peer, const char *word);
+redisReply *bench_redis_command(redisContext *context, int argc,
+                                const char **argv);
+void bench_redisson_start(struct bench_peer *peer, const char *mode);
 
-/* pairs.c, handover.c, killed.c: one round of all cases, and the table. */
+/* pairs.c, handover.c, killed.c: run one round of all scenes; print the
+ * table. */
 void bench_pairs_run(struct bench *bench, unsigned round);
-void bench_pairs_tell(struct bench *bench);
+void bench_pairs_print(struct bench *bench);
 void bench_handovers_run(struct bench *bench, unsigned round);
-void bench_handovers_tell(struct bench *bench);
+void bench_handovers_print(struct bench *bench);
 void bench_killed_run(struct bench *bench, unsigned round);
-void bench_killed_tell(struct bench *bench);
+void bench_killed_print(struct bench *bench);
 
 #endif

@@ -29,4 +29,6 @@
 #define HF_MEMORY_MAX 4096       /* stores named memory: in one process */
 #define HF_HANDLES_MAX 4194304   /* handles and calls open in one client */
 
+#define HF_REDIS_ELEMENTS_MAX 65536 /* in one array of a reply from Redis */
+
 #endif

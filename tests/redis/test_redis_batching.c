@@ -1,5 +1,5 @@
-/* What is quick, and what is asked for in one turn, which goes to the server as
- * one script: each is told its own, whatever becomes of the others. */
+/* The fast path, and the commands of one turn, which are sent as one script:
+ * each has its own result. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,11 +7,11 @@
 
 #include "redis/one_server.h"
 
-#define ASKED_MAX 40
+#define CALLS_MAX 40
 #define PAIRS 10
 
-/* A call of a turn: an unlock if it has a lock, else a lock of a key. */
-struct asked {
+/* One call of a turn: an unlock if it has a lock, else a lock of `key`. */
+struct call {
     const char *key;
     struct hf_lock *lock;
     struct hf_lock_opts opts;
@@ -19,12 +19,12 @@ struct asked {
 };
 
 struct turn {
-    struct asked asked[ASKED_MAX];
+    struct call calls[CALLS_MAX];
     unsigned count;
-    bool silenced; /* the server is stopped before they are asked for */
+    bool silenced; /* the server is stopped before the calls are started */
 };
 
-static struct hf_lock *hold(const char *key)
+static struct hf_lock *take_lock(const char *key)
 {
     struct hf_lock *lock = NULL;
 
@@ -32,133 +32,132 @@ static struct hf_lock *hold(const char *key)
     return lock;
 }
 
-static struct asked *add(struct turn *turn)
+static struct call *add_call(struct turn *turn)
 {
-    struct asked *asked = &turn->asked[turn->count++];
+    struct call *call = &turn->calls[turn->count++];
 
-    *asked = (struct asked){
+    *call = (struct call){
         .opts = hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS)};
-    return asked;
+    return call;
 }
 
-static struct asked *add_lock(struct turn *turn, const char *key)
+static struct call *add_lock(struct turn *turn, const char *key)
 {
-    struct asked *asked = add(turn);
+    struct call *call = add_call(turn);
 
-    asked->key = key;
-    return asked;
+    call->key = key;
+    return call;
 }
 
-static struct asked *add_unlock(struct turn *turn, struct hf_lock *lock)
+static struct call *add_unlock(struct turn *turn, struct hf_lock *lock)
 {
-    struct asked *asked = add(turn);
+    struct call *call = add_call(turn);
 
-    asked->lock = lock;
-    return asked;
+    call->lock = lock;
+    return call;
 }
 
-/* All that a callback asks for is asked for in one turn. */
-static void ask_all(enum hf_err err, void *arg)
+/* A callback: all calls that it starts belong to one turn. */
+static void start_all(enum hf_err err, void *arg)
 {
     struct turn *turn = arg;
 
     expect_ok(err);
     if (turn->silenced)
         (void)kill(redis.pid, SIGSTOP);
-    for (struct asked *asked = turn->asked; asked < turn->asked + turn->count;
-         asked++) {
-        if (asked->key)
-            expect_ok(hf_acquire_start(client, hf_key_of(asked->key),
-                                       &asked->opts, &asked->lock, NULL, NULL,
-                                       &asked->future));
+    for (struct call *call = turn->calls; call < turn->calls + turn->count;
+         call++) {
+        if (call->key)
+            expect_ok(hf_acquire_start(client, hf_key_of(call->key),
+                                       &call->opts, &call->lock, NULL, NULL,
+                                       &call->future));
         else
-            expect_ok(
-                hf_release_start(asked->lock, NULL, NULL, &asked->future));
+            expect_ok(hf_release_start(call->lock, NULL, NULL, &call->future));
     }
 }
 
-static void run(struct turn *turn)
+static void run_turn(struct turn *turn)
 {
     struct hf_lock *lock = NULL;
     struct hf_future *future = NULL;
     enum hf_err err;
 
-    expect_ok(hf_acquire_start(client, hf_key_of("first"), NULL, &lock, ask_all,
-                               turn, &future));
+    expect_ok(hf_acquire_start(client, hf_key_of("first"), NULL, &lock,
+                               start_all, turn, &future));
     expect_ok(hf_future_wait(future, HF_FOREVER, &err));
     expect_ok(err);
     hf_future_free(future);
     hf_lock_free(lock);
 }
 
-static void expect_answer(struct asked *asked, enum hf_err wanted)
+static void expect_answer(struct call *call, enum hf_err wanted)
 {
     enum hf_err err = HF_OK;
 
-    expect_ok(hf_future_wait(asked->future, HF_FOREVER, &err));
+    expect_ok(hf_future_wait(call->future, HF_FOREVER, &err));
     expect_err(err, wanted);
 }
 
 static void free_all(struct turn *turn)
 {
     for (unsigned i = 0; i < turn->count; i++) {
-        hf_future_free(turn->asked[i].future);
-        hf_lock_free(turn->asked[i].lock);
+        hf_future_free(turn->calls[i].future);
+        hf_lock_free(turn->calls[i].lock);
     }
 }
 
-#define expect_said(words, wanted)                                             \
-    assert_string_equal(hf_test_redis_say(&redis, words), wanted)
+#define expect_reply(command, wanted)                                          \
+    assert_string_equal(hf_test_redis_say(&redis, command), wanted)
 
-/* Only this script counts several tokens at once. */
+/* Only batch.lua uses INCRBY. */
 static bool was_one_script(void)
 {
     return strstr(hf_test_redis_say(&redis, "INFO commandstats"),
                   "cmdstat_incrby:calls=1,") != NULL;
 }
 
-static void each_is_told_its_own(void **state)
+static void each_command_of_a_batch_has_its_own_result(void **state)
 {
     struct turn turn = {.count = 0};
-    struct asked *held = add_unlock(&turn, hold("held"));
-    struct asked *gone = add_unlock(&turn, hold("gone"));
-    struct asked *taken = add_unlock(&turn, hold("taken"));
-    struct asked *list = add_unlock(&turn, hold("list"));
-    struct asked *free_key = add_lock(&turn, "free");
-    struct asked *one = add_lock(&turn, "same"), *two = add_lock(&turn, "same");
-    struct asked *busy = add_lock(&turn, "taken");
-    struct asked *no_lock = add_lock(&turn, "list");
-    struct asked *again = add_lock(&turn, "held");
+    struct call *held = add_unlock(&turn, take_lock("held"));
+    struct call *gone = add_unlock(&turn, take_lock("gone"));
+    struct call *taken = add_unlock(&turn, take_lock("taken"));
+    struct call *list = add_unlock(&turn, take_lock("list"));
+    struct call *free_key = add_lock(&turn, "free");
+    struct call *one = add_lock(&turn, "same"), *two = add_lock(&turn, "same");
+    struct call *busy = add_lock(&turn, "taken");
+    struct call *not_a_lock = add_lock(&turn, "list");
+    struct call *again = add_lock(&turn, "held");
 
     (void)state;
-    expect_said("DEL gone", "1");
-    expect_said("SET taken mine PX 60000", "OK");
-    expect_said("DEL list", "1");
-    expect_said("RPUSH list a", "1");
-    run(&turn);
+    expect_reply("DEL gone", "1");
+    expect_reply("SET taken mine PX 60000", "OK");
+    expect_reply("DEL list", "1");
+    expect_reply("RPUSH list a", "1");
+    run_turn(&turn);
 
     expect_answer(gone, HF_EEXPIRED);
     expect_answer(taken, HF_EEXPIRED);
     expect_answer(list, HF_EINVAL);
     expect_answer(busy, HF_EBUSY);
-    expect_answer(no_lock, HF_EINVAL);
+    expect_answer(not_a_lock, HF_EINVAL);
     expect_answer(two, HF_EBUSY);
     expect_answer(held, HF_OK);
     expect_answer(free_key, HF_OK);
     expect_answer(one, HF_OK);
     expect_answer(again, HF_OK);
     assert_true(hf_lock_token(again->lock) > hf_lock_token(free_key->lock));
-    expect_said("GET taken", "mine");
+    expect_reply("GET taken", "mine");
     assert_true(was_one_script());
     free_all(&turn);
 }
 
-static void who_stands_in_line_is_handed_the_key(void **state)
+static void a_batch_grants_the_key_to_the_first_waiter(void **state)
 {
     struct hf_client *other = hf_test_redis_open(&redis, NULL);
     struct turn turn = {.count = 0};
-    struct asked *held = add_unlock(&turn, hold("k"));
-    struct asked *jumps = add_lock(&turn, "k"), *beside = add_lock(&turn, "b");
+    struct call *held = add_unlock(&turn, take_lock("k"));
+    struct call *late = add_lock(&turn, "k"), *beside = add_lock(&turn, "b");
     struct hf_lock *lock = NULL;
     struct hf_future *future = NULL;
     enum hf_err err = HF_OK;
@@ -168,10 +167,10 @@ static void who_stands_in_line_is_handed_the_key(void **state)
                                &future));
     while (strcmp(hf_test_redis_say(&redis, "ZCARD hf:q:k"), "1") != 0)
         (void)hf_future_wait(future, 2, &err);
-    run(&turn);
+    run_turn(&turn);
 
     expect_answer(held, HF_OK);
-    expect_answer(jumps, HF_EBUSY);
+    expect_answer(late, HF_EBUSY);
     expect_answer(beside, HF_OK);
     assert_true(was_one_script());
     expect_ok(hf_future_wait(future, HF_FOREVER, &err));
@@ -182,8 +181,8 @@ static void who_stands_in_line_is_handed_the_key(void **state)
     expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
 }
 
-/* What only the script that queues calls. */
-static long looks_at_lines(void)
+/* Calls of lock.lua: only that script uses ZRANK. */
+static long count_slow_locks(void)
 {
     const char *found = strstr(hf_test_redis_say(&redis, "INFO commandstats"),
                                "cmdstat_zrank:calls=");
@@ -191,9 +190,9 @@ static long looks_at_lines(void)
     return found ? strtol(strchr(found, '=') + 1, NULL, 10) : 0;
 }
 
-static void who_has_waited_is_quick_again(void **state)
+static void a_client_that_waited_returns_to_the_fast_path(void **state)
 {
-    struct hf_lock *held = hold("k");
+    struct hf_lock *held = take_lock("k");
     struct hf_client *other = hf_test_redis_open(&redis, NULL);
     struct hf_lock_opts brief =
         hf_test_opts(HF_TEST_LONG_MS, 300, HF_TEST_PATIENCE_MS);
@@ -206,77 +205,80 @@ static void who_has_waited_is_quick_again(void **state)
         err = hf_acquire(other, hf_key_of("k"), &brief, &lock);
     while (err == HF_EINDOUBT);
     expect_err(err, HF_ETIMEDOUT);
-    before = looks_at_lines();
+    before = count_slow_locks();
     assert_true(before > 0);
     for (unsigned i = 0; i < PAIRS; i++) {
         expect_ok(hf_acquire(other, hf_key_of("free"), NULL, &lock));
         expect_ok(hf_release(lock));
         hf_lock_free(lock);
     }
-    /* The first looked, and whatever was slow and asked for again. */
-    assert_in_range(looks_at_lines(), before, before + PAIRS / 2);
+    /* The first LOCK takes the slow path, and so do repeats on a busy
+     * machine. */
+    assert_in_range(count_slow_locks(), before, before + PAIRS / 2);
     hf_lock_free(held);
     expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
 }
 
-/* In one turn: an unlock, and a look. */
-struct look {
+/* An unlock and a read in one turn. */
+struct unlocking_read {
     struct hf_lock *lock;
     struct hf_info info;
     struct hf_future *unlocked, *read;
 };
 
-static void unlock_and_look(enum hf_err err, void *arg)
+static void unlock_and_read(enum hf_err err, void *arg)
 {
-    struct look *look = arg;
+    struct unlocking_read *unlocking_read = arg;
 
     expect_ok(err);
-    expect_ok(hf_release_start(look->lock, NULL, NULL, &look->unlocked));
+    expect_ok(hf_release_start(unlocking_read->lock, NULL, NULL,
+                               &unlocking_read->unlocked));
     expect_ok(hf_read_start(client, hf_key_of("k"), HF_LINEARIZABLE,
-                            &look->info, NULL, NULL, &look->read));
+                            &unlocking_read->info, NULL, NULL,
+                            &unlocking_read->read));
 }
 
-static void what_comes_behind_overtakes_nothing(void **state)
+static void a_read_does_not_overtake_a_batch(void **state)
 {
-    struct look look = {.lock = hold("k")};
+    struct unlocking_read unlocking_read = {.lock = take_lock("k")};
     struct hf_lock *lock = NULL;
     struct hf_future *future = NULL;
     enum hf_err err = HF_OK;
 
     (void)state;
     expect_ok(hf_acquire_start(client, hf_key_of("first"), NULL, &lock,
-                               unlock_and_look, &look, &future));
+                               unlock_and_read, &unlocking_read, &future));
     expect_ok(hf_future_wait(future, HF_FOREVER, &err));
-    expect_ok(hf_future_wait(look.read, HF_FOREVER, &err));
+    expect_ok(hf_future_wait(unlocking_read.read, HF_FOREVER, &err));
     expect_ok(err);
-    assert_false(look.info.held);
-    expect_ok(hf_future_wait(look.unlocked, HF_FOREVER, &err));
+    assert_false(unlocking_read.info.held);
+    expect_ok(hf_future_wait(unlocking_read.unlocked, HF_FOREVER, &err));
     expect_ok(err);
-    hf_info_fini(&look.info);
+    hf_info_fini(&unlocking_read.info);
     hf_future_free(future);
-    hf_future_free(look.read);
-    hf_future_free(look.unlocked);
+    hf_future_free(unlocking_read.read);
+    hf_future_free(unlocking_read.unlocked);
     hf_lock_free(lock);
-    hf_lock_free(look.lock);
+    hf_lock_free(unlocking_read.lock);
 }
 
-static void more_than_one_script_can_take_are_all_answered(void **state)
+static void more_commands_than_fit_in_a_batch_are_answered(void **state)
 {
     struct turn turn = {.count = 0};
-    char keys[ASKED_MAX][8];
+    char keys[CALLS_MAX][8];
 
     (void)state;
-    for (unsigned i = 0; i < ASKED_MAX; i++) {
+    for (unsigned i = 0; i < CALLS_MAX; i++) {
         (void)snprintf(keys[i], sizeof(keys[i]), "k%u", i);
         add_lock(&turn, keys[i]);
     }
-    run(&turn);
-    for (unsigned i = 0; i < ASKED_MAX; i++)
-        expect_answer(&turn.asked[i], HF_OK);
+    run_turn(&turn);
+    for (unsigned i = 0; i < CALLS_MAX; i++)
+        expect_answer(&turn.calls[i], HF_OK);
     free_all(&turn);
 }
 
-static void who_hears_nothing_is_in_doubt(void **state)
+static void a_batch_without_a_reply_is_in_doubt(void **state)
 {
     struct hf_lock_opts brief = hf_test_opts(60000, 0, 300);
     struct turn turn = {.silenced = true};
@@ -284,13 +286,13 @@ static void who_hears_nothing_is_in_doubt(void **state)
 
     (void)state;
     while (hf_acquire(client, hf_key_of("held"), &brief, &held) != HF_OK)
-        continue; /* a busy machine: 300 ms may be over too soon */
+        continue; /* 300 ms may be too short on a busy machine */
     add_lock(&turn, "a")->opts = brief;
     add_unlock(&turn, held);
     add_lock(&turn, "b")->opts = brief;
-    run(&turn);
+    run_turn(&turn);
     for (unsigned i = 0; i < turn.count; i++)
-        expect_answer(&turn.asked[i], HF_EINDOUBT);
+        expect_answer(&turn.calls[i], HF_EINDOUBT);
     (void)kill(redis.pid, SIGCONT);
     free_all(&turn);
 }
@@ -299,13 +301,13 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        CASE(each_is_told_its_own),
-        CASE(who_stands_in_line_is_handed_the_key),
-        CASE(who_has_waited_is_quick_again),
-        CASE(what_comes_behind_overtakes_nothing),
-        CASE(more_than_one_script_can_take_are_all_answered),
-        CASE(who_hears_nothing_is_in_doubt),
+        CASE(each_command_of_a_batch_has_its_own_result),
+        CASE(a_batch_grants_the_key_to_the_first_waiter),
+        CASE(a_client_that_waited_returns_to_the_fast_path),
+        CASE(a_read_does_not_overtake_a_batch),
+        CASE(more_commands_than_fit_in_a_batch_are_answered),
+        CASE(a_batch_without_a_reply_is_in_doubt),
     };
 
-    return hf_test_main("redis several", cases, HF_TEST_COUNT(cases), 4);
+    return hf_test_main("redis batching", cases, HF_TEST_COUNT(cases), 4);
 }

@@ -1,5 +1,5 @@
-/* Many processes over one Redis server, some of which are killed, and the
- * server too. */
+/* Many processes that use one Redis server. Some of them are killed, and the
+ * server is restarted. */
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -17,7 +17,7 @@
 
 #define WAITERS 200
 #define WORKERS 16
-#define INCREMENTS 40 /* each */
+#define INCREMENTS 40 /* of each worker */
 #define RESTARTS 5
 #define STORMERS 6
 #define STORM_STEPS 120
@@ -25,12 +25,13 @@
 static const char *const on_disk[] = {"--appendonly", "yes", "--appendfsync",
                                       "always", NULL};
 
-/* What the processes share besides the lock. */
+/* Memory that the processes share. */
 struct shared {
-    atomic_uint served[WAITERS]; /* who was granted, in order */
+    atomic_uint
+        served[WAITERS]; /* numbers of waiters, in the order of grants */
     atomic_uint served_count;
     atomic_uint done; /* increments */
-    unsigned counter; /* plain: only the lock protects it */
+    unsigned counter; /* not atomic: only the lock protects it */
     atomic_uint failures;
 };
 
@@ -61,7 +62,7 @@ static void await_waiters(int count)
         (void)poll(NULL, 0, 2);
 }
 
-/* A child's own client: a test's assertions are its parent's. */
+/* Open a client in a child, where assertions do not work. */
 static struct hf_client *open_or_exit(void)
 {
     struct hf_client *client = NULL;
@@ -71,9 +72,9 @@ static struct hf_client *open_or_exit(void)
     return client;
 }
 
-/* ---- In line ------------------------------------------------------------*/
+/* ---- The queue ----------------------------------------------------------*/
 
-static _Noreturn void wait_and_be_served(unsigned number, uint32_t ttl_ms)
+static _Noreturn void wait_for_grant(unsigned number, uint32_t ttl_ms)
 {
     struct hf_lock_opts opts = hf_test_opts(ttl_ms, HF_FOREVER, 60000);
     struct hf_client *client = open_or_exit();
@@ -86,14 +87,14 @@ static _Noreturn void wait_and_be_served(unsigned number, uint32_t ttl_ms)
     _exit(hf_close(client, HF_TEST_PATIENCE_MS) ? 5 : 0);
 }
 
-/* Each stands in line before the next one comes. */
-static void stand_in_line(pid_t *pids, unsigned count, uint32_t ttl_ms)
+/* Start `count` waiters, each after the previous one has joined the queue. */
+static void start_waiters(pid_t *pids, unsigned count, uint32_t ttl_ms)
 {
     for (unsigned i = 0; i < count; i++) {
         pids[i] = fork();
         assert_true(pids[i] >= 0);
         if (pids[i] == 0)
-            wait_and_be_served(i, ttl_ms);
+            wait_for_grant(i, ttl_ms);
         await_waiters((int)i + 1);
     }
 }
@@ -117,7 +118,7 @@ static void expect_all_end(const pid_t *pids, unsigned count)
     }
 }
 
-static void two_hundred_are_served_in_order_and_the_killed_are_not(void **state)
+static void waiters_are_granted_in_order_and_killed_ones_skipped(void **state)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
@@ -130,14 +131,14 @@ static void two_hundred_are_served_in_order_and_the_killed_are_not(void **state)
     assert_true(hf_test_redis_start(&redis, NULL));
     client = hf_test_redis_open(&redis, NULL);
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
-    stand_in_line(pids, WAITERS, 600000);
-    for (unsigned i = 0; i < WAITERS; i += 3) { /* the first among them */
+    start_waiters(pids, WAITERS, 600000);
+    for (unsigned i = 0; i < WAITERS; i += 3) { /* including the first */
         kill_one(&pids[i]);
         killed++;
     }
     expect_ok(hf_release(lock));
-    /* And while they are served: one who holds leaves it to its lease, which
-     * is long, so only those far behind. */
+    /* Kill some more while the others are granted the lock. Only the last ones:
+     * a holder that is killed would keep the lock for its long lease. */
     for (unsigned i = WAITERS - 1; i >= WAITERS - 20; i--) {
         if (pids[i] > 0 && atomic_load(&shared->served_count) < 60) {
             kill_one(&pids[i]);
@@ -154,9 +155,9 @@ static void two_hundred_are_served_in_order_and_the_killed_are_not(void **state)
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
-/* The first in line is stopped: it gets the lock, and keeps it for its lease
- * at most. */
-static void who_is_stopped_costs_its_own_lease(void **state)
+/* The first waiter is stopped. If it is granted the lock, it keeps it for its
+ * lease at most. */
+static void a_stopped_waiter_costs_at_most_its_lease(void **state)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
@@ -168,12 +169,12 @@ static void who_is_stopped_costs_its_own_lease(void **state)
     assert_true(hf_test_redis_start(&redis, NULL));
     client = hf_test_redis_open(&redis, NULL);
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
-    stand_in_line(pids, 1, 500);
+    start_waiters(pids, 1, 500);
     for (unsigned i = 1; i < 3; i++) {
         pids[i] = fork();
         assert_true(pids[i] >= 0);
         if (pids[i] == 0)
-            wait_and_be_served(i, HF_TEST_LONG_MS);
+            wait_for_grant(i, HF_TEST_LONG_MS);
         await_waiters((int)i + 1);
     }
     (void)kill(pids[0], SIGSTOP);
@@ -189,9 +190,9 @@ static void who_is_stopped_costs_its_own_lease(void **state)
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
-/* For how long, in milliseconds, the first waiter's client has been silent: the
- * key of its signs of life has 30 s from the last one. */
-static long silence_of_the_first(void)
+/* Milliseconds since the last heartbeat of the first waiter's client, whose key
+ * expires after 30 s. */
+static long silence_of_first_ms(void)
 {
     char waiter[64];
     const char *left;
@@ -202,9 +203,9 @@ static long silence_of_the_first(void)
     return 30000 - strtol(left, NULL, 10);
 }
 
-/* The first in line is stopped, and has not been heard of for a while, as the
- * others have: it is passed over, and keeps its place. */
-static void who_is_silent_is_passed_over(void **state)
+/* The first waiter is stopped and sends no heartbeats, as the others do: it is
+ * skipped, and keeps its position. */
+static void a_silent_waiter_is_skipped_and_keeps_its_position(void **state)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
@@ -216,9 +217,9 @@ static void who_is_silent_is_passed_over(void **state)
     assert_true(hf_test_redis_start(&redis, NULL));
     client = hf_test_redis_open(&redis, NULL);
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
-    stand_in_line(pids, 3, 600000);
+    start_waiters(pids, 3, 600000);
     (void)kill(pids[0], SIGSTOP);
-    while (silence_of_the_first() <= 1600) /* more than three beats */
+    while (silence_of_first_ms() <= 1600) /* three heartbeat intervals */
         (void)poll(NULL, 0, 20);
     expect_ok(hf_release(lock));
     expect_all_end(pids + 1, 2);
@@ -232,7 +233,6 @@ static void who_is_silent_is_passed_over(void **state)
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
-/* The lease of the key ends. */
 static void end_lease(void)
 {
     (void)hf_test_redis_say(&redis, "PEXPIRE k 1");
@@ -240,9 +240,9 @@ static void end_lease(void)
         (void)poll(NULL, 0, 2);
 }
 
-/* A lease ends, and who comes first is not first in line, unless the first has
- * not been heard of for three beats. */
-static void nobody_jumps_the_line(void **state)
+/* A lease expires while the first waiter is stopped. Another client must not
+ * get the lock, unless the waiter has missed three heartbeats. */
+static void a_late_client_does_not_pass_the_first_waiter(void **state)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
@@ -255,13 +255,13 @@ static void nobody_jumps_the_line(void **state)
     assert_true(hf_test_redis_start(&redis, NULL));
     client = hf_test_redis_open(&redis, NULL);
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
-    stand_in_line(&pid, 1, HF_TEST_LONG_MS);
+    start_waiters(&pid, 1, HF_TEST_LONG_MS);
     (void)kill(pid, SIGSTOP);
     end_lease();
     err = hf_acquire(client, hf_key_of("k"), &opts, &jumped);
     if (err != HF_EBUSY) {
         expect_ok(err);
-        assert_true(silence_of_the_first() > 1500);
+        assert_true(silence_of_first_ms() > 1500);
         expect_ok(hf_release(jumped));
     }
 
@@ -273,9 +273,9 @@ static void nobody_jumps_the_line(void **state)
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
-/* Whoever stands in it may be killed at once: also the second line of a key
- * goes by itself. */
-static void every_line_has_an_expiry(void **state)
+/* All waiters may be killed together, so a queue must expire by itself: also
+ * the second and third queue of a key. */
+static void every_queue_has_an_expiry(void **state)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
@@ -288,7 +288,7 @@ static void every_line_has_an_expiry(void **state)
     client = hf_test_redis_open(&redis, NULL);
     for (unsigned i = 0; i < 3; i++) {
         expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
-        stand_in_line(&pid, 1, 600000);
+        start_waiters(&pid, 1, 600000);
         assert_string_not_equal(hf_test_redis_say(&redis, "PTTL hf:q:k"), "-1");
         assert_string_not_equal(hf_test_redis_say(&redis, "PTTL hf:w:k"), "-1");
         expect_ok(hf_release(lock));
@@ -298,9 +298,10 @@ static void every_line_has_an_expiry(void **state)
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
-/* The holder is killed, and so is the first in line: the second has the key
- * after the holder's lease, and waits for no lease of the first. */
-static void the_killed_hold_up_nobody(void **state)
+/* The holder and the first waiter are killed. The second waiter is granted the
+ * key when the holder's lease has expired; the first is not granted it
+ * before. */
+static void killed_clients_do_not_delay_others(void **state)
 {
     pid_t pids[4], holder;
 
@@ -320,7 +321,7 @@ static void the_killed_hold_up_nobody(void **state)
     }
     while (!strcmp(hf_test_redis_say(&redis, "EXISTS k"), "0"))
         (void)poll(NULL, 0, 2);
-    stand_in_line(pids, 4, 600000);
+    start_waiters(pids, 4, 600000);
     kill_one(&holder);
     kill_one(&pids[0]);
     kill_one(&pids[2]);
@@ -334,7 +335,7 @@ static void the_killed_hold_up_nobody(void **state)
 
 /* ---- A counter ----------------------------------------------------------*/
 
-/* What the lock protects: a load, a pause, a store. */
+/* The critical section: a load, a pause, a store. */
 static bool increment(struct hf_lock *lock)
 {
     unsigned seen = shared->counter;
@@ -347,7 +348,7 @@ static bool increment(struct hf_lock *lock)
     return true;
 }
 
-static _Noreturn void count(void)
+static _Noreturn void increment_repeatedly(void)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
@@ -378,7 +379,7 @@ static void a_counter_stays_exact_while_the_server_is_restarted(void **state)
         pids[i] = fork();
         assert_true(pids[i] >= 0);
         if (pids[i] == 0)
-            count();
+            increment_repeatedly();
     }
     for (unsigned i = 1; i <= RESTARTS; i++) {
         unsigned wanted = i * WORKERS * INCREMENTS / (RESTARTS + 1);
@@ -445,9 +446,10 @@ static void *storm(void *arg)
     return NULL;
 }
 
-/* Connections are cut and the server is restarted, over its disk, while the
- * locks are taken; the checker is the judge. */
-static void a_storm_with_restarts_leaves_a_good_history(void **state)
+/* Connections are killed and the server is restarted, with its data, while
+ * threads take locks. The history checker decides whether all promises were
+ * kept. */
+static void a_storm_with_restarts_leaves_a_valid_history(void **state)
 {
     struct stormer stormers[STORMERS];
     _Atomic unsigned steps = 0;
@@ -488,14 +490,14 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        CASE(two_hundred_are_served_in_order_and_the_killed_are_not),
-        CASE(who_is_stopped_costs_its_own_lease),
-        CASE(who_is_silent_is_passed_over),
-        CASE(nobody_jumps_the_line),
-        CASE(every_line_has_an_expiry),
-        CASE(the_killed_hold_up_nobody),
+        CASE(waiters_are_granted_in_order_and_killed_ones_skipped),
+        CASE(a_stopped_waiter_costs_at_most_its_lease),
+        CASE(a_silent_waiter_is_skipped_and_keeps_its_position),
+        CASE(a_late_client_does_not_pass_the_first_waiter),
+        CASE(every_queue_has_an_expiry),
+        CASE(killed_clients_do_not_delay_others),
         CASE(a_counter_stays_exact_while_the_server_is_restarted),
-        CASE(a_storm_with_restarts_leaves_a_good_history),
+        CASE(a_storm_with_restarts_leaves_a_valid_history),
     };
 
     return hf_test_main("redis crowd", cases, HF_TEST_COUNT(cases), 2);

@@ -1,5 +1,5 @@
-/* What a Redis server can do to its clients: each leads to recovery or to an
- * error with a name, and none to a wrong answer. */
+/* Faults of a Redis server: clients recover or report an error, and never give
+ * a wrong answer. */
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -39,8 +39,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* hf_acquire() that does not end before an answer has come: in doubt, it asks
- * again. */
+/* hf_acquire(), repeated while the result is in doubt. */
 static enum hf_err lock_until_answered(struct hf_client *by, const char *key,
                                        const struct hf_lock_opts *opts)
 {
@@ -54,7 +53,7 @@ static enum hf_err lock_until_answered(struct hf_client *by, const char *key,
     return err;
 }
 
-/* Take a lock, in the time that a reconnection may take, and give it back. */
+/* Take and release a lock, with time for a reconnect. */
 static uint64_t expect_a_lock(struct hf_client *by, const char *key)
 {
     struct hf_lock_opts opts =
@@ -69,8 +68,8 @@ static uint64_t expect_a_lock(struct hf_client *by, const char *key)
     return token;
 }
 
-/* Wait until so many stand in line. The client of `future`, the last to come,
- * is driven meanwhile. */
+/* Wait until `count` waiters are queued, driving the client of `future`, the
+ * last of them. */
 static void await_waiters(const char *key, int count, struct hf_future *future)
 {
     char wanted[16];
@@ -82,7 +81,7 @@ static void await_waiters(const char *key, int count, struct hf_future *future)
 
 /* ---- Restarts -----------------------------------------------------------*/
 
-static void a_restart_keeps_what_is_on_the_disk(void **state)
+static void a_restart_keeps_locks_on_disk(void **state)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
@@ -112,7 +111,7 @@ static void a_restart_keeps_what_is_on_the_disk(void **state)
     hf_lock_free(next);
 }
 
-static void a_restart_without_a_disk_repeats_no_token(void **state)
+static void a_restart_without_persistence_repeats_no_token(void **state)
 {
     uint64_t before, after;
 
@@ -127,7 +126,7 @@ static void a_restart_without_a_disk_repeats_no_token(void **state)
     assert_true(after > before);
 }
 
-/* What was granted after the snapshot is forgotten, but for its tokens. */
+/* The server forgets the grants after the snapshot, but not their tokens. */
 static void an_old_snapshot_repeats_no_token(void **state)
 {
     uint64_t last = 0;
@@ -144,8 +143,8 @@ static void an_old_snapshot_repeats_no_token(void **state)
     assert_true(expect_a_lock(client, "k") > last);
 }
 
-/* Everything is gone, and the connections stay. */
-static void an_emptied_server_repeats_no_token(void **state)
+/* All data is deleted while the clients stay connected. */
+static void a_flushed_server_repeats_no_token(void **state)
 {
     uint64_t before;
 
@@ -157,8 +156,8 @@ static void an_emptied_server_repeats_no_token(void **state)
     assert_true(expect_a_lock(client, "k") > before);
 }
 
-/* The lock is gone with the server: its holder is told at its next word. */
-static void a_lock_that_a_restart_lost_is_lost(void **state)
+/* The holder finds out at its next renewal. */
+static void the_holder_learns_that_a_restart_lost_its_lock(void **state)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
@@ -175,7 +174,7 @@ static void a_lock_that_a_restart_lost_is_lost(void **state)
     hf_lock_free(lock);
 }
 
-static void waiters_outlive_a_restart(void **state)
+static void waiters_survive_a_restart(void **state)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
@@ -201,7 +200,7 @@ static void waiters_outlive_a_restart(void **state)
     hf_lock_free(next);
 }
 
-static void while_it_is_gone_nothing_is_done_and_that_is_said(void **state)
+static void an_unreachable_server_is_reported(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 0, 300);
     struct hf_lock *none = NULL;
@@ -216,8 +215,8 @@ static void while_it_is_gone_nothing_is_done_and_that_is_said(void **state)
     (void)expect_a_lock(client, "k");
 }
 
-/* A dead connection is written to before that is noticed. */
-static void no_signal_reaches_the_program(void **state)
+/* The client writes to a connection before it notices that it was closed. */
+static void a_closed_connection_raises_no_sigpipe(void **state)
 {
     struct hf_future *futures[8] = {0};
     struct hf_lock *locks[8] = {0};
@@ -225,7 +224,7 @@ static void no_signal_reaches_the_program(void **state)
     (void)state;
     start(NULL);
     (void)signal(SIGPIPE, SIG_DFL);
-    (void)hf_fd(client); /* nobody drives: nobody reads that it was closed */
+    (void)hf_fd(client); /* not driven: the client does not read the EOF */
     (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE normal SKIPME yes");
     for (unsigned i = 0; i < HF_TEST_COUNT(futures); i++) {
         expect_ok(hf_acquire_start(client, hf_key_of("k"), NULL, &locks[i],
@@ -240,7 +239,7 @@ static void no_signal_reaches_the_program(void **state)
 
 /* ---- Connections --------------------------------------------------------*/
 
-static void killed_connections_come_back(void **state)
+static void killed_connections_are_reestablished(void **state)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
@@ -265,8 +264,8 @@ static void killed_connections_come_back(void **state)
     hf_lock_free(next);
 }
 
-/* The message of the grant is lost: it is found by looking again. */
-static void a_lost_message_is_made_good(void **state)
+/* The waiter finds its grant when it polls. */
+static void a_lost_grant_message_is_recovered_by_polling(void **state)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
@@ -281,7 +280,7 @@ static void a_lost_message_is_made_good(void **state)
                                &future));
     await_waiters("k", 1, future);
     (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE pubsub");
-    expect_ok(hf_release(lock)); /* nobody can be told */
+    expect_ok(hf_release(lock)); /* the waiter has no subscription */
 
     expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));
     expect_ok(err);
@@ -290,12 +289,11 @@ static void a_lost_message_is_made_good(void **state)
     hf_lock_free(next);
 }
 
-/* What happened while a watch was away is told when it is back. */
 struct seen {
     unsigned granted, released;
 };
 
-static void see(const struct hf_event *event, void *arg)
+static void count_event(const struct hf_event *event, void *arg)
 {
     struct seen *seen = arg;
 
@@ -303,7 +301,7 @@ static void see(const struct hf_event *event, void *arg)
     seen->released += event->kind == HF_EVENT_RELEASED;
 }
 
-static void a_watch_misses_nothing(void **state)
+static void a_watch_receives_events_after_a_reconnect(void **state)
 {
     struct seen seen = {0};
     struct hf_watch *watch = NULL;
@@ -311,7 +309,8 @@ static void a_watch_misses_nothing(void **state)
     (void)state;
     start(NULL);
     (void)hf_fd(other);
-    expect_ok(hf_watch_open(other, hf_key_of(""), NULL, see, &seen, &watch));
+    expect_ok(
+        hf_watch_open(other, hf_key_of(""), NULL, count_event, &seen, &watch));
     (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE pubsub");
     (void)expect_a_lock(client, "k");
     while (seen.granted < 1 || seen.released < 1) {
@@ -331,7 +330,7 @@ static void a_watch_misses_nothing(void **state)
     hf_watch_close(watch);
 }
 
-/* One connection for messages, however many wait. */
+/* A client has one pub/sub connection, however many waiters it has. */
 static void many_waiters_share_one_subscription(void **state)
 {
     enum {
@@ -365,30 +364,32 @@ static void many_waiters_share_one_subscription(void **state)
     }
 }
 
-/* ---- A server that is busy with itself ----------------------------------*/
+/* ---- A busy server ------------------------------------------------------*/
 
-static void *say_for_long(void *words)
+/* A thread that runs a slow command. */
+static void *slow_command_main(void *command)
 {
     char text[160];
 
-    /* Apart from hf_test_redis_say(), whose text is not for two threads. */
+    /* Not by hf_test_redis_say(), which is not thread-safe. */
     (void)snprintf(text, sizeof(text), "redis-cli -s %s %s >/dev/null 2>&1",
-                   redis.socket, (const char *)words);
-    (void)!system(text); /* NOLINT(cert-env33-c): our own words */
+                   redis.socket, (const char *)command);
+    (void)!system(text); /* NOLINT(cert-env33-c): no untrusted input */
     return NULL;
 }
 
-static void a_server_that_sleeps_is_waited_for(void **state)
+static void a_sleeping_server_is_waited_for(void **state)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
-    char words[] = "DEBUG SLEEP 1";
+    char command[] = "DEBUG SLEEP 1";
     struct hf_lock *lock = NULL;
     pthread_t thread;
 
     (void)state;
     start(NULL);
-    assert_int_equal(pthread_create(&thread, NULL, say_for_long, words), 0);
+    assert_int_equal(pthread_create(&thread, NULL, slow_command_main, command),
+                     0);
     for (unsigned i = 0; i < 30; i++) {
         expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
         assert_true(hf_lock_valid_for(lock, 0));
@@ -399,8 +400,9 @@ static void a_server_that_sleeps_is_waited_for(void **state)
     (void)pthread_join(thread, NULL);
 }
 
-/* The line stands where it stood: that the server slept is nobody's fault. */
-static void a_server_that_slept_keeps_the_line_in_order(void **state)
+/* While the server sleeps no heartbeats arrive. That costs no waiter its
+ * position. */
+static void a_sleeping_server_keeps_the_queue_in_order(void **state)
 {
     enum {
         WAITERS = 10
@@ -417,14 +419,15 @@ static void a_server_that_slept_keeps_the_line_in_order(void **state)
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     for (int i = 0; i < WAITERS; i++) {
         clients[i] = hf_test_redis_open(&redis, NULL);
-        opts.ttl_ms = 500; /* a beat of 20 ms: silence is soon noticed */
+        opts.ttl_ms = 500; /* a heartbeat every 20 ms: silence shows soon */
         opts.on_event = NULL;
         expect_ok(hf_acquire_start(clients[i], hf_key_of("k"), &opts, &locks[i],
                                    NULL, NULL, &futures[i]));
         await_waiters("k", i + 1, futures[i]);
     }
     before = hf_lock_token(lock);
-    /* Nobody in line is driven, and so nobody is heard of, for two seconds. */
+    /* The waiters are not driven, so they send no heartbeats for two
+     * seconds. */
     (void)hf_test_redis_say(&redis, "DEBUG SLEEP 2");
     expect_ok(hf_release(lock));
     for (int i = 0; i < WAITERS; i++) {
@@ -443,16 +446,17 @@ static void a_server_that_slept_keeps_the_line_in_order(void **state)
     hf_lock_free(lock);
 }
 
-static void a_busy_server_is_named(void **state)
+static void a_busy_server_is_reported(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 0, 1500);
-    char words[] = "EVAL 'while true do end' 0";
+    char command[] = "EVAL 'while true do end' 0";
     pthread_t thread;
 
     (void)state;
     start(NULL);
     (void)hf_test_redis_say(&redis, "CONFIG SET busy-reply-threshold 50");
-    assert_int_equal(pthread_create(&thread, NULL, say_for_long, words), 0);
+    assert_int_equal(pthread_create(&thread, NULL, slow_command_main, command),
+                     0);
     while (strncmp(hf_test_redis_say(&redis, "GET x"), "(error) BUSY", 12) != 0)
         (void)poll(NULL, 0, 10);
     expect_err(lock_until_answered(client, "k", &opts), HF_EUNAVAIL);
@@ -462,7 +466,7 @@ static void a_busy_server_is_named(void **state)
     (void)expect_a_lock(client, "k");
 }
 
-static void a_server_that_loads_is_waited_for(void **state)
+static void a_loading_server_is_waited_for(void **state)
 {
     (void)state;
     start(on_disk);
@@ -479,14 +483,14 @@ static void a_server_that_loads_is_waited_for(void **state)
     assert_true(hf_test_redis_again(&redis, false));
     while (!strncmp(hf_test_redis_say(&redis, "GET x"), "(lost)", 6))
         (void)poll(NULL, 0, 5);
-    /* An old client, and a new one. */
+    /* An existing client and a new one. */
     (void)expect_a_lock(client, "k");
     (void)hf_close(other, 1000);
     other = hf_test_redis_open(&redis, NULL);
     (void)expect_a_lock(other, "k");
 }
 
-static void scripts_that_are_flushed_are_loaded_again(void **state)
+static void flushed_scripts_are_loaded_again(void **state)
 {
     struct hf_lock *lock = NULL;
 
@@ -502,7 +506,7 @@ static void scripts_that_are_flushed_are_loaded_again(void **state)
 
 /* ---- A server that refuses ----------------------------------------------*/
 
-static void a_full_server_is_named_and_still_gives_back(void **state)
+static void a_full_server_is_reported_and_releases_locks(void **state)
 {
     struct hf_lock_opts brief = hf_test_opts(10000, 0, 300);
     struct hf_lock *lock = NULL;
@@ -519,8 +523,8 @@ static void a_full_server_is_named_and_still_gives_back(void **state)
     hf_lock_free(lock);
 }
 
-/* The password is changed under the client. */
-static void a_client_that_is_shut_out_says_so(void **state)
+/* The password changes while the client is connected. */
+static void a_changed_password_is_reported(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 0, 1000);
     struct hf_lock *none = NULL;
@@ -536,8 +540,7 @@ static void a_client_that_is_shut_out_says_so(void **state)
     expect_word(client, "NOAUTH");
 }
 
-/* What is no string is no lock. */
-static void a_key_of_another_kind_is_named(void **state)
+static void a_key_of_another_type_is_reported(void **state)
 {
     struct hf_lock *none = NULL;
     struct hf_info info;
@@ -566,7 +569,7 @@ static void start_replica(void)
         (void)poll(NULL, 0, 10);
 }
 
-static void after_a_failover_the_old_master_is_not_believed(void **state)
+static void a_demoted_master_is_refused(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 0, 1000);
     struct hf_client *new_client;
@@ -590,7 +593,7 @@ static void after_a_failover_the_old_master_is_not_believed(void **state)
     expect_ok(hf_close(new_client, HF_TEST_PATIENCE_MS));
 }
 
-/* A sentinel over the two, in the replica's folder; it dies with the test. */
+/* Start a sentinel that monitors both servers. It dies with the test. */
 static pid_t start_sentinel(void)
 {
     char path[sizeof(replica.folder) + 16];
@@ -617,9 +620,9 @@ static pid_t start_sentinel(void)
     return pid;
 }
 
-/* The master is killed, and a sentinel makes the replica one: who was refused
- * there is served, and no token comes twice. */
-static void who_asks_the_new_master_is_served(void **state)
+/* The master is killed, and a sentinel promotes the replica. The replica
+ * refused clients before, and grants locks now, without repeating a token. */
+static void a_promoted_replica_grants_locks(void **state)
 {
     struct hf_client *none = NULL, *new_client;
     uint64_t before;
@@ -633,7 +636,7 @@ static void who_asks_the_new_master_is_served(void **state)
                HF_EUNAVAIL);
     sentinel = start_sentinel();
     while (!strstr(hf_test_redis_say(&replica, "CLIENT LIST"), "sentinel"))
-        (void)poll(NULL, 0, 20); /* until it knows of the replica */
+        (void)poll(NULL, 0, 20); /* until it has discovered the replica */
     hf_test_redis_kill(&redis);
     while (
         !strstr(hf_test_redis_say(&replica, "INFO replication"), "role:master"))
@@ -649,44 +652,46 @@ static void who_asks_the_new_master_is_served(void **state)
 static void too_few_replicas_are_an_error(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 0, 600);
-    struct hf_client *careful;
+    struct hf_client *replicated;
     struct hf_lock *none = NULL;
     struct hf_error error;
 
     (void)state;
     start(NULL);
-    careful = hf_test_redis_open(&redis, "?wait_replicas=1");
-    do { /* until it is not the server itself that was slow */
-        expect_err(hf_acquire(careful, hf_key_of("k"), &opts, &none),
+    replicated = hf_test_redis_open(&redis, "?wait_replicas=1");
+    do { /* on a busy machine the server itself may have been too slow */
+        expect_err(hf_acquire(replicated, hf_key_of("k"), &opts, &none),
                    HF_EINDOUBT);
-        hf_client_error(careful, &error);
+        hf_client_error(replicated, &error);
     } while (!strstr(error.text, "replicas"));
     start_replica();
-    (void)expect_a_lock(careful, "l");
+    (void)expect_a_lock(replicated, "l");
     (void)kill(replica.pid, SIGSTOP);
-    expect_err(hf_acquire(careful, hf_key_of("m"), &opts, &none), HF_EINDOUBT);
+    expect_err(hf_acquire(replicated, hf_key_of("m"), &opts, &none),
+               HF_EINDOUBT);
     (void)kill(replica.pid, SIGCONT);
-    (void)expect_a_lock(careful, "n");
-    (void)hf_close(careful, 1000);
+    (void)expect_a_lock(replicated, "n");
+    (void)hf_close(replicated, 1000);
 }
 
-/* A grant that comes by a message is another connection's write. */
-static void a_handed_over_lock_is_on_the_replicas_too(void **state)
+/* A grant by message was written by the connection of another client, which
+ * WAIT does not cover. */
+static void a_granted_waiter_waits_for_the_replicas(void **state)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *future = NULL;
-    struct hf_client *careful;
+    struct hf_client *replicated;
     char token[32];
     enum hf_err err = HF_ECANCELED;
 
     (void)state;
     start(NULL);
     start_replica();
-    careful = hf_test_redis_open(&redis, "?wait_replicas=1");
+    replicated = hf_test_redis_open(&redis, "?wait_replicas=1");
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
-    expect_ok(hf_acquire_start(careful, hf_key_of("k"), &opts, &next, NULL,
+    expect_ok(hf_acquire_start(replicated, hf_key_of("k"), &opts, &next, NULL,
                                NULL, &future));
     await_waiters("k", 1, future);
     (void)kill(replica.pid, SIGSTOP);
@@ -702,37 +707,37 @@ static void a_handed_over_lock_is_on_the_replicas_too(void **state)
     hf_future_free(future);
     hf_lock_free(lock);
     hf_lock_free(next);
-    (void)hf_close(careful, 1000);
+    (void)hf_close(replicated, 1000);
 }
 
 int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_teardown(name, tear_down)
-        CASE(a_restart_keeps_what_is_on_the_disk),
-        CASE(a_restart_without_a_disk_repeats_no_token),
+        CASE(a_restart_keeps_locks_on_disk),
+        CASE(a_restart_without_persistence_repeats_no_token),
         CASE(an_old_snapshot_repeats_no_token),
-        CASE(an_emptied_server_repeats_no_token),
-        CASE(a_lock_that_a_restart_lost_is_lost),
-        CASE(waiters_outlive_a_restart),
-        CASE(while_it_is_gone_nothing_is_done_and_that_is_said),
-        CASE(no_signal_reaches_the_program),
-        CASE(killed_connections_come_back),
-        CASE(a_lost_message_is_made_good),
-        CASE(a_watch_misses_nothing),
+        CASE(a_flushed_server_repeats_no_token),
+        CASE(the_holder_learns_that_a_restart_lost_its_lock),
+        CASE(waiters_survive_a_restart),
+        CASE(an_unreachable_server_is_reported),
+        CASE(a_closed_connection_raises_no_sigpipe),
+        CASE(killed_connections_are_reestablished),
+        CASE(a_lost_grant_message_is_recovered_by_polling),
+        CASE(a_watch_receives_events_after_a_reconnect),
         CASE(many_waiters_share_one_subscription),
-        CASE(a_server_that_sleeps_is_waited_for),
-        CASE(a_server_that_slept_keeps_the_line_in_order),
-        CASE(a_busy_server_is_named),
-        CASE(a_server_that_loads_is_waited_for),
-        CASE(scripts_that_are_flushed_are_loaded_again),
-        CASE(a_full_server_is_named_and_still_gives_back),
-        CASE(a_client_that_is_shut_out_says_so),
-        CASE(a_key_of_another_kind_is_named),
-        CASE(after_a_failover_the_old_master_is_not_believed),
-        CASE(who_asks_the_new_master_is_served),
+        CASE(a_sleeping_server_is_waited_for),
+        CASE(a_sleeping_server_keeps_the_queue_in_order),
+        CASE(a_busy_server_is_reported),
+        CASE(a_loading_server_is_waited_for),
+        CASE(flushed_scripts_are_loaded_again),
+        CASE(a_full_server_is_reported_and_releases_locks),
+        CASE(a_changed_password_is_reported),
+        CASE(a_key_of_another_type_is_reported),
+        CASE(a_demoted_master_is_refused),
+        CASE(a_promoted_replica_grants_locks),
         CASE(too_few_replicas_are_an_error),
-        CASE(a_handed_over_lock_is_on_the_replicas_too),
+        CASE(a_granted_waiter_waits_for_the_replicas),
     };
 
     return hf_test_main("redis faults", cases, HF_TEST_COUNT(cases), 4);

@@ -1,5 +1,5 @@
-/* A lock that is broken is reported to its holder at once. The leases are so
- * long that no renewal is due while a case runs. */
+/* A broken lock is reported to its holder at once. The leases are so long that
+ * no renewal is due while a case runs. */
 #include <string.h>
 #include <unistd.h>
 
@@ -8,7 +8,7 @@
 
 #define DAY_MS 86400000
 
-static struct hf_lock *lock_kept(void)
+static struct hf_lock *take_renewed_lock(void)
 {
     struct hf_lock_opts opts = hf_test_opts(DAY_MS, 0, HF_TEST_PATIENCE_MS);
     struct hf_lock *lock = NULL;
@@ -26,58 +26,58 @@ static void force_now(const struct hf_lock *lock)
     expect_ok(hf_close(operator, 1000));
 }
 
-static void wait_until_lost(const struct hf_lock *lock)
+static void await_loss(const struct hf_lock *lock)
 {
     while (hf_lock_state(lock) != HF_LOCK_LOST)
         usleep(1000);
     assert_false(hf_lock_valid_for(lock, 0));
 }
 
-static void wait_until_heard(void)
+static void await_subscription(void)
 {
     while (!strstr(hf_test_redis_say(&redis, "PUBSUB NUMSUB hf:forced"), "1"))
         usleep(1000);
 }
 
-static void a_holder_that_listens_loses_at_once(void **state)
+static void a_subscribed_holder_loses_the_lock_at_once(void **state)
 {
-    struct hf_lock *lock = lock_kept();
+    struct hf_lock *lock = take_renewed_lock();
 
     (void)state;
-    wait_until_heard();
+    await_subscription();
     assert_true(hf_lock_valid_for(lock, 0));
     force_now(lock);
-    wait_until_lost(lock);
+    await_loss(lock);
     hf_lock_free(lock);
 }
 
-/* Its connection for messages is made a moment later, and it looks then. */
-static void a_holder_that_does_not_listen_yet_loses_when_it_does(void **state)
+/* The lock is broken before the holder opens its pub/sub connection. */
+static void a_holder_checks_its_locks_when_it_subscribes(void **state)
 {
-    struct hf_lock *lock = lock_kept();
+    struct hf_lock *lock = take_renewed_lock();
 
     (void)state;
     force_now(lock);
-    wait_until_lost(lock);
+    await_loss(lock);
     hf_lock_free(lock);
 }
 
-/* What was broken while it was deaf it finds when it hears again. */
-static void a_holder_whose_connection_was_lost_looks_again(void **state)
+/* The lock is broken while the holder reconnects. */
+static void a_holder_checks_its_locks_when_it_resubscribes(void **state)
 {
-    struct hf_lock *lock = lock_kept();
+    struct hf_lock *lock = take_renewed_lock();
 
     (void)state;
-    wait_until_heard();
+    await_subscription();
     (void)hf_test_redis_say(&redis, "CLIENT KILL TYPE pubsub");
     force_now(lock);
-    wait_until_lost(lock);
+    await_loss(lock);
     hf_lock_free(lock);
 }
 
 static void a_user_who_may_not_publish_can_break_locks(void **state)
 {
-    struct hf_lock *lock = lock_kept();
+    struct hf_lock *lock = take_renewed_lock();
     struct hf_client *operator= NULL;
 
     (void)state;
@@ -91,11 +91,11 @@ static void a_user_who_may_not_publish_can_break_locks(void **state)
     hf_lock_free(lock);
 }
 
-/* ---- A neighbour that reports without end -------------------------------*/
+/* ---- A flood of messages ------------------------------------------------*/
 
-#define REPORTS 3000 /* they fit into the buffer of a socket */
+#define REPORTS 3000 /* they fit into the socket buffer */
 
-static const char publish_many[] = /* REPORTS of them */
+static const char publish_many[] = /* publishes REPORTS messages */
     "for i = 1, 3000 do redis.call('PUBLISH', 'hf:forced', '1') end";
 
 static struct hf_host_ops counting_ops;
@@ -108,7 +108,7 @@ static void count_report(struct hf_host *host, uint64_t token)
     reports++;
 }
 
-/* What the server has for the subscriber is all in the socket. */
+/* Wait until the server has written all messages to the socket. */
 static void await_delivery(void)
 {
     while (!strstr(hf_test_redis_say(&redis, "CLIENT LIST TYPE pubsub"),
@@ -116,7 +116,7 @@ static void await_delivery(void)
         usleep(1000);
 }
 
-/* Timers and other connections have their turns while many messages come. */
+/* Timers and other connections get their turns while messages arrive. */
 static void a_flood_of_reports_is_read_in_parts(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(DAY_MS, 0, HF_TEST_PATIENCE_MS);
@@ -126,7 +126,7 @@ static void a_flood_of_reports_is_read_in_parts(void **state)
 
     (void)state;
     opts.renew = true;
-    assert_true(hf_fd(driven) >= 0); /* it is driven by hand */
+    assert_true(hf_fd(driven) >= 0); /* from now on the test drives it */
     expect_ok(hf_lock_new(driven, hf_key_of("d"), &opts, &lock));
     while (!strstr(hf_test_redis_say(&redis, "PUBSUB NUMSUB hf:forced"), "1") ||
            hf_lock_state(lock) != HF_LOCK_HELD)
@@ -149,12 +149,12 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest cases[] = {
-        CASE(a_holder_that_listens_loses_at_once),
-        CASE(a_holder_that_does_not_listen_yet_loses_when_it_does),
-        CASE(a_holder_whose_connection_was_lost_looks_again),
+        CASE(a_subscribed_holder_loses_the_lock_at_once),
+        CASE(a_holder_checks_its_locks_when_it_subscribes),
+        CASE(a_holder_checks_its_locks_when_it_resubscribes),
         CASE(a_user_who_may_not_publish_can_break_locks),
         CASE(a_flood_of_reports_is_read_in_parts),
     };
 
-    return hf_test_main("redis_forced", cases, HF_TEST_COUNT(cases), 0);
+    return hf_test_main("redis forced", cases, HF_TEST_COUNT(cases), 0);
 }

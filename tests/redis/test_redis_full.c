@@ -1,5 +1,5 @@
-/* A server that is full (maxmemory, noeviction): what is held is renewed, given
- * back, handed over, broken and shown; what is new is refused. */
+/* A full server (maxmemory, noeviction): locks can be renewed, released,
+ * granted to a waiter, broken and read; new locks are refused. */
 #include <poll.h>
 #include <string.h>
 
@@ -32,14 +32,14 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void fill(void)
+static void fill_server(void)
 {
     assert_string_equal(hf_test_redis_say(&redis, "CONFIG SET maxmemory 1"),
                         "OK");
     assert_non_null(strstr(hf_test_redis_say(&redis, "SET x y"), "OOM"));
 }
 
-static struct hf_future *wait_for_k(struct hf_lock **lock)
+static struct hf_future *start_waiter(struct hf_lock **lock)
 {
     struct hf_lock_opts opts = hf_test_opts(600000, HF_FOREVER, 5000);
     struct hf_future *future = NULL;
@@ -52,12 +52,12 @@ static struct hf_future *wait_for_k(struct hf_lock **lock)
     return future;
 }
 
-static void a_lock_is_renewed_and_shown(void **state)
+static void a_full_server_renews_and_reads(void **state)
 {
     struct hf_info info;
 
     (void)state;
-    fill();
+    fill_server();
     expect_ok(hf_renew(held, 700000));
     expect_ok(hf_read(other, hf_key_of("k"), HF_LINEARIZABLE, &info));
     assert_true(info.left_ms > 600000);
@@ -65,14 +65,14 @@ static void a_lock_is_renewed_and_shown(void **state)
     expect_ok(hf_release(held));
 }
 
-static void a_waiter_is_handed_the_key(void **state)
+static void a_full_server_grants_the_next_waiter(void **state)
 {
     struct hf_lock *lock = NULL;
-    struct hf_future *future = wait_for_k(&lock);
+    struct hf_future *future = start_waiter(&lock);
     enum hf_err err = HF_OK;
 
     (void)state;
-    fill();
+    fill_server();
     expect_ok(hf_release(held));
     expect_ok(hf_future_wait(future, HF_FOREVER, &err));
     expect_ok(err);
@@ -81,13 +81,13 @@ static void a_waiter_is_handed_the_key(void **state)
     hf_lock_free(lock);
 }
 
-static void a_waiter_can_give_up(void **state)
+static void a_full_server_lets_a_waiter_withdraw(void **state)
 {
     struct hf_lock *lock = NULL;
-    struct hf_future *future = wait_for_k(&lock);
+    struct hf_future *future = start_waiter(&lock);
 
     (void)state;
-    fill();
+    fill_server();
     hf_future_cancel(future);
     while (strcmp(hf_test_redis_say(&redis, "EXISTS hf:q:k"), "0") != 0)
         (void)hf_process(other);
@@ -95,31 +95,31 @@ static void a_waiter_can_give_up(void **state)
     hf_lock_free(lock);
 }
 
-static void a_lock_is_broken(void **state)
+static void a_full_server_breaks_a_lock(void **state)
 {
     (void)state;
-    fill();
+    fill_server();
     expect_ok(hf_force(other, hf_key_of("k"), hf_lock_token(held), false));
     expect_err(hf_renew(held, 700000), HF_EFORCED);
     expect_ok(hf_force(other, hf_key_of("k"), hf_lock_token(held), true));
     assert_string_equal(hf_test_redis_say(&redis, "EXISTS k"), "0");
 }
 
-static void a_watched_lock_is_given_back(void **state)
+static void a_full_server_releases_a_watched_lock(void **state)
 {
     struct hf_info info;
 
     (void)state;
     expect_err(hf_wait_free(other, hf_key_of("k"), 10, NULL), HF_ETIMEDOUT);
     assert_string_equal(hf_test_redis_say(&redis, "EXISTS hf:watched"), "1");
-    fill();
+    fill_server();
     expect_ok(hf_read(other, hf_key_of("k"), HF_LINEARIZABLE, &info));
     hf_info_fini(&info);
     expect_ok(hf_renew(held, 700000));
     expect_ok(hf_release(held));
 }
 
-/* An answer may be under way when the time is over: then it is in doubt. */
+/* Retry while in doubt: on a busy machine the reply may be late. */
 static enum hf_err lock_by_other(const char *key, struct hf_lock_opts *opts)
 {
     struct hf_lock *none = NULL;
@@ -131,12 +131,12 @@ static enum hf_err lock_by_other(const char *key, struct hf_lock_opts *opts)
     return err;
 }
 
-static void a_new_lock_is_refused(void **state)
+static void a_full_server_refuses_a_new_lock(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 0, 300);
 
     (void)state;
-    fill();
+    fill_server();
     expect_err(lock_by_other("l", &opts), HF_EUNAVAIL);
     expect_word(other, "OOM");
     opts.wait_ms = 100;
@@ -144,12 +144,12 @@ static void a_new_lock_is_refused(void **state)
     assert_string_equal(hf_test_redis_say(&redis, "EXISTS hf:q:k"), "0");
 }
 
-static void a_new_client_is_let_in(void **state)
+static void a_full_server_accepts_a_new_client(void **state)
 {
     struct hf_client *late;
 
     (void)state;
-    fill();
+    fill_server();
     late = hf_test_redis_open(&redis, NULL);
     expect_ok(hf_force(late, hf_key_of("k"), hf_lock_token(held), true));
     expect_ok(hf_close(late, 1000));
@@ -159,10 +159,13 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        CASE(a_lock_is_renewed_and_shown),  CASE(a_waiter_is_handed_the_key),
-        CASE(a_waiter_can_give_up),         CASE(a_lock_is_broken),
-        CASE(a_watched_lock_is_given_back), CASE(a_new_lock_is_refused),
-        CASE(a_new_client_is_let_in),
+        CASE(a_full_server_renews_and_reads),
+        CASE(a_full_server_grants_the_next_waiter),
+        CASE(a_full_server_lets_a_waiter_withdraw),
+        CASE(a_full_server_breaks_a_lock),
+        CASE(a_full_server_releases_a_watched_lock),
+        CASE(a_full_server_refuses_a_new_lock),
+        CASE(a_full_server_accepts_a_new_client),
     };
 
     return hf_test_main("redis full", cases, HF_TEST_COUNT(cases), 4);

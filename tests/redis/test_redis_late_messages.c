@@ -1,14 +1,12 @@
-/* What a lost connection had sent. If the server reads it late, it must not come
- * true after what the next connection has sent; if it is sent again, it happens
- * once, and the answer is the truth. */
+/* Commands of a lost connection. If the server reads one late, it must not
+ * execute it after the commands of the next connection. If the client repeats
+ * one, it takes effect once, and the answer is correct. */
 #include <stdio.h>
 #include <string.h>
 
 #include "lib/proxy.h"
 #include "lib/redis_client.h"
 #include "lib/runner.h"
-
-#define LONG_MS 600000 /* longer than a case may last */
 
 static struct hf_test_redis redis;
 static struct hf_test_proxy proxy;
@@ -34,9 +32,10 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A LOCK is kept on its way, its connection is lost, and the next one takes
- * the lock and gives it back. Then the first LOCK arrives. */
-static void expect_no_ghost(int connections_between)
+/* The proxy keeps a LOCK, and its connection is lost. On the next connection
+ * the client takes the lock and releases it. Then the proxy delivers the first
+ * LOCK. */
+static void expect_no_late_lock(int connections_between)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
@@ -58,22 +57,22 @@ static void expect_no_ghost(int connections_between)
     hf_lock_free(lock);
 }
 
-static void a_late_lock_does_not_come_true(void **state)
+static void a_lock_of_a_lost_connection_is_not_executed_late(void **state)
 {
     (void)state;
-    expect_no_ghost(0);
+    expect_no_late_lock(0);
 }
 
-/* Those between have said nothing but greetings, and were lost amid them. */
-static void a_late_lock_of_the_last_but_one_does_not_either(void **state)
+/* The connections in between are lost during their handshake. */
+static void a_lock_is_not_executed_late_after_more_reconnects(void **state)
 {
     (void)state;
-    expect_no_ghost(2);
+    expect_no_late_lock(2);
 }
 
-/* ---- An UNLOCK that is sent again ---------------------------------------*/
+/* ---- A repeated UNLOCK --------------------------------------------------*/
 
-static struct hf_lock *take(const char *key)
+static struct hf_lock *take_lock(const char *key)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
@@ -83,7 +82,7 @@ static struct hf_lock *take(const char *key)
     return lock;
 }
 
-/* The first copy never arrives, and the connection is lost. */
+/* The first UNLOCK never arrives, because its connection is lost. */
 static enum hf_err unlock_twice(struct hf_lock *lock)
 {
     struct hf_future *future = NULL;
@@ -98,27 +97,28 @@ static enum hf_err unlock_twice(struct hf_lock *lock)
     return err;
 }
 
-static void a_second_unlock_finds_what_it_holds(void **state)
+static void a_repeated_unlock_releases_the_lock(void **state)
 {
     (void)state;
-    expect_ok(unlock_twice(take("k")));
+    expect_ok(unlock_twice(take_lock("k")));
     assert_string_equal(hf_test_redis_say(&redis, "EXISTS k"), "0");
 }
 
-static void a_second_unlock_finds_a_broken_lock(void **state)
+static void a_repeated_unlock_reports_a_broken_lock(void **state)
 {
-    struct hf_lock *lock = take("k");
+    struct hf_lock *lock = take_lock("k");
 
     (void)state;
     expect_ok(hf_force(client, hf_key_of("k"), hf_lock_token(lock), true));
     expect_err(unlock_twice(lock), HF_EEXPIRED);
 }
 
-/* The same grant lasts, and was never this claim's: no copy has ended it. */
-static void a_second_unlock_finds_another_holder(void **state)
+/* Another claim holds the lock with this token, so no copy of the UNLOCK can
+ * have released it. */
+static void a_repeated_unlock_reports_another_holder(void **state)
 {
     static const uint8_t bogus[HF_NONCE_SIZE] = {"no such nonce"};
-    struct hf_lock *lock = take("k"), *forged = NULL;
+    struct hf_lock *lock = take_lock("k"), *forged = NULL;
 
     (void)state;
     expect_ok(hf_lock_adopt(client, hf_key_of("k"), bogus, hf_lock_token(lock),
@@ -127,21 +127,21 @@ static void a_second_unlock_finds_another_holder(void **state)
     hf_lock_free(lock);
 }
 
-/* Nobody knows whether the first copy ended it. */
-static void a_second_unlock_that_finds_nothing_is_in_doubt(void **state)
+/* It is unknown whether the first UNLOCK released the lock. */
+static void a_repeated_unlock_of_a_missing_lock_is_in_doubt(void **state)
 {
-    struct hf_lock *lock = take("k");
+    struct hf_lock *lock = take_lock("k");
 
     (void)state;
     assert_string_equal(hf_test_redis_say(&redis, "FLUSHALL"), "OK");
     expect_err(unlock_twice(lock), HF_EINDOUBT);
 }
 
-/* ---- Both copies arrive -------------------------------------------------*/
+/* ---- A repeat after a lost reply ----------------------------------------*/
 
-static void an_unlock_whose_answer_is_lost_is_in_doubt(void **state)
+static void an_unlock_without_a_reply_is_in_doubt(void **state)
 {
-    struct hf_lock *lock = take("k");
+    struct hf_lock *lock = take_lock("k");
 
     (void)state;
     hf_test_proxy_deafen(&proxy);
@@ -150,10 +150,10 @@ static void an_unlock_whose_answer_is_lost_is_in_doubt(void **state)
     hf_lock_free(lock);
 }
 
-static void an_update_whose_answer_is_lost_is_done_once(void **state)
+static void an_update_without_a_reply_is_applied_once(void **state)
 {
     struct hf_bytes empty = hf_bytes_of("");
-    struct hf_lock *lock = take("k");
+    struct hf_lock *lock = take_lock("k");
     struct hf_info info;
 
     (void)state;
@@ -171,15 +171,15 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        CASE(a_late_lock_does_not_come_true),
-        CASE(a_late_lock_of_the_last_but_one_does_not_either),
-        CASE(a_second_unlock_finds_what_it_holds),
-        CASE(a_second_unlock_finds_a_broken_lock),
-        CASE(a_second_unlock_finds_another_holder),
-        CASE(a_second_unlock_that_finds_nothing_is_in_doubt),
-        CASE(an_unlock_whose_answer_is_lost_is_in_doubt),
-        CASE(an_update_whose_answer_is_lost_is_done_once),
+        CASE(a_lock_of_a_lost_connection_is_not_executed_late),
+        CASE(a_lock_is_not_executed_late_after_more_reconnects),
+        CASE(a_repeated_unlock_releases_the_lock),
+        CASE(a_repeated_unlock_reports_a_broken_lock),
+        CASE(a_repeated_unlock_reports_another_holder),
+        CASE(a_repeated_unlock_of_a_missing_lock_is_in_doubt),
+        CASE(an_unlock_without_a_reply_is_in_doubt),
+        CASE(an_update_without_a_reply_is_applied_once),
     };
 
-    return hf_test_main("redis ghosts", cases, HF_TEST_COUNT(cases), 2);
+    return hf_test_main("redis late messages", cases, HF_TEST_COUNT(cases), 2);
 }

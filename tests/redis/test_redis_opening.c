@@ -1,4 +1,4 @@
-/* What hf_open() says of a Redis server, and which it refuses. */
+/* hf_open() of a Redis server: which servers and URLs it refuses. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,8 @@ static void start(const char *const *options)
     assert_true(hf_test_redis_start(&redis, options));
 }
 
-/* Open `url`, which must fail so, with these words. */
+/* Open `url`, which must fail with this code and a text that contains
+ * `word`. */
 static void expect_refusal(const char *url, enum hf_err wanted,
                            const char *word)
 {
@@ -56,7 +57,7 @@ static void expect_a_lock(const char *url)
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
-static void a_password_is_asked_for_and_never_shown(void **state)
+static void a_password_is_required_and_never_shown(void **state)
 {
     const char *const options[] = {"--requirepass", "sesame", NULL};
 
@@ -74,8 +75,8 @@ static void a_password_is_asked_for_and_never_shown(void **state)
     expect_a_lock(hf_test_redis_url(&redis, "eve:sec%2540ret@", NULL));
 }
 
-/* One that may do less than it needs is told what, when it needs it. */
-static void what_is_not_permitted_is_named(void **state)
+/* The error names the missing permission, when it is needed. */
+static void a_missing_permission_is_reported(void **state)
 {
     struct hf_client *client = NULL;
     struct hf_error error;
@@ -98,7 +99,7 @@ static void what_is_not_permitted_is_named(void **state)
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
-static void a_policy_that_drops_locks_is_refused(void **state)
+static void an_eviction_policy_is_refused(void **state)
 {
     static const char *const policies[] = {
         "allkeys-lru",     "volatile-lru",   "volatile-ttl",
@@ -147,7 +148,7 @@ static void a_replica_is_refused(void **state)
     hf_test_redis_stop(&replica);
 }
 
-static void urls_are_read_strictly(void **state)
+static void malformed_urls_are_refused(void **state)
 {
     static const struct {
         const char *url;
@@ -176,7 +177,7 @@ static void urls_are_read_strictly(void **state)
 }
 
 #ifdef HF_REDIS_TLS
-/* Make a certificate for localhost, signed by itself, in the folder. */
+/* Create a self-signed certificate for localhost in `folder`. */
 static void make_certificate(const char *folder)
 {
     char command[400];
@@ -189,7 +190,7 @@ static void make_certificate(const char *folder)
     assert_int_equal(system(command), 0);
 }
 
-static void tls_checks_who_answers(void **state)
+static void tls_verifies_the_server(void **state)
 {
     char folder[] = HF_TEST_FOLDER;
     char cert[64], key[64], port[16], url[HF_TEST_URL_SIZE];
@@ -229,14 +230,14 @@ static void tls_checks_who_answers(void **state)
     assert_true(hf_test_folder_remove(folder));
 }
 #else
-static void tls_is_said_to_be_missing(void **state)
+static void a_build_without_tls_refuses_rediss(void **state)
 {
     (void)state;
     expect_refusal("rediss://localhost", HF_EUNSUPPORTED, "without TLS");
 }
 #endif
 
-static void a_socket_in_the_file_system_serves_as_well(void **state)
+static void a_unix_socket_works(void **state)
 {
     char url[HF_TEST_URL_SIZE];
 
@@ -248,7 +249,7 @@ static void a_socket_in_the_file_system_serves_as_well(void **state)
     expect_refusal(url, HF_EUNAVAIL, "No such file");
 }
 
-static void durable_is_said_where_each_write_is_on_the_disk(void **state)
+static void durable_is_reported_if_every_write_is_on_disk(void **state)
 {
     const char *const options[] = {"--appendonly", "yes", "--appendfsync",
                                    "everysec", NULL};
@@ -269,10 +270,11 @@ static void durable_is_said_where_each_write_is_on_the_disk(void **state)
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
-/* Somebody answers, with `bytes`, whoever calls; where, goes to `port`. */
+/* Start a process that sends `bytes` to each client that connects to
+ * `*port`. */
 static pid_t answer_with(const char *bytes, int *port)
 {
-    int fd = hf_test_listen(port), caller;
+    int fd = hf_test_listen(port), connection;
     pid_t pid;
 
     assert_true(fd >= 0);
@@ -280,17 +282,17 @@ static pid_t answer_with(const char *bytes, int *port)
     assert_true(pid >= 0);
     if (pid == 0) {
         for (;;) {
-            caller = accept(fd, NULL, NULL);
-            (void)!write(caller, bytes, strlen(bytes));
+            connection = accept(fd, NULL, NULL);
+            (void)!write(connection, bytes, strlen(bytes));
         }
     }
     (void)close(fd);
     return pid;
 }
 
-static void what_is_no_redis_is_refused(void **state)
+static void a_server_that_is_not_redis_is_refused(void **state)
 {
-    static const char *const said[] = {
+    static const char *const replies[] = {
         "HTTP/1.1 400 Bad Request\r\n\r\n",
         "$-2\r\n",
         "*9999999999\r\n",
@@ -302,9 +304,9 @@ static void what_is_no_redis_is_refused(void **state)
     int port;
 
     (void)state;
-    for (size_t i = 0; i < HF_TEST_COUNT(said); i++) {
+    for (size_t i = 0; i < HF_TEST_COUNT(replies); i++) {
         struct hf_client *client = NULL;
-        pid_t pid = answer_with(said[i], &port);
+        pid_t pid = answer_with(replies[i], &port);
         enum hf_err err;
 
         (void)snprintf(url, sizeof(url), "redis://127.0.0.1:%d", port);
@@ -316,7 +318,21 @@ static void what_is_no_redis_is_refused(void **state)
     }
 }
 
-static void keys_of_its_own_are_refused(void **state)
+/* The length alone must not make the client reserve memory or wait for more. */
+static void a_huge_array_is_refused_at_once(void **state)
+{
+    char url[HF_TEST_URL_SIZE];
+    int port;
+    pid_t pid = answer_with("*2147483647\r\n", &port);
+
+    (void)state;
+    (void)snprintf(url, sizeof(url), "redis://127.0.0.1:%d", port);
+    expect_refusal(url, HF_EPROTO, "");
+    (void)kill(pid, SIGKILL);
+    (void)waitpid(pid, NULL, 0);
+}
+
+static void reserved_keys_are_refused(void **state)
 {
     struct hf_client *client;
     struct hf_lock *lock = NULL;
@@ -341,21 +357,22 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_teardown(name, tear_down)
-        CASE(a_password_is_asked_for_and_never_shown),
-        CASE(what_is_not_permitted_is_named),
-        CASE(a_policy_that_drops_locks_is_refused),
+        CASE(a_password_is_required_and_never_shown),
+        CASE(a_missing_permission_is_reported),
+        CASE(an_eviction_policy_is_refused),
         CASE(a_cluster_is_refused),
         CASE(a_replica_is_refused),
-        cmocka_unit_test(urls_are_read_strictly),
+        cmocka_unit_test(malformed_urls_are_refused),
 #ifdef HF_REDIS_TLS
-        CASE(tls_checks_who_answers),
+        CASE(tls_verifies_the_server),
 #else
-        cmocka_unit_test(tls_is_said_to_be_missing),
+        cmocka_unit_test(a_build_without_tls_refuses_rediss),
 #endif
-        CASE(a_socket_in_the_file_system_serves_as_well),
-        CASE(durable_is_said_where_each_write_is_on_the_disk),
-        cmocka_unit_test(what_is_no_redis_is_refused),
-        CASE(keys_of_its_own_are_refused),
+        CASE(a_unix_socket_works),
+        CASE(durable_is_reported_if_every_write_is_on_disk),
+        cmocka_unit_test(a_server_that_is_not_redis_is_refused),
+        cmocka_unit_test(a_huge_array_is_refused_at_once),
+        CASE(reserved_keys_are_refused),
     };
 
     return hf_test_main("redis opening", cases, HF_TEST_COUNT(cases), 4);

@@ -1,4 +1,4 @@
-/* ?prefix=: tenants that share a server do not meet. */
+/* ?prefix=: tenants share a server without interfering. */
 #include <poll.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static void close_both(void)
     expect_ok(hf_close(blue, 1000));
 }
 
-static struct hf_lock *take(struct hf_client *by, uint32_t wait_ms)
+static struct hf_lock *take_lock(struct hf_client *by, uint32_t wait_ms)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, wait_ms, 5000);
     struct hf_lock *lock = NULL;
@@ -44,14 +44,14 @@ static struct hf_lock *take(struct hf_client *by, uint32_t wait_ms)
     return lock;
 }
 
-static void both_hold_the_same_key(void **state)
+static void two_prefixes_hold_the_same_key(void **state)
 {
     struct hf_lock *of_red, *of_blue;
 
     (void)state;
     open_both();
-    of_red = take(red, 0);
-    of_blue = take(blue, 0);
+    of_red = take_lock(red, 0);
+    of_blue = take_lock(blue, 0);
     assert_string_equal(hf_test_redis_say(&redis, "EXISTS red:k blue:k"), "2");
     expect_ok(hf_renew(of_red, 0));
     expect_ok(hf_release(of_red));
@@ -61,8 +61,8 @@ static void both_hold_the_same_key(void **state)
     close_both();
 }
 
-/* Nothing is written outside of the prefix, be it waited for or watched. */
-static void nothing_is_outside(void **state)
+/* Neither waiting nor watching uses a key or channel without the prefix. */
+static void all_names_begin_with_the_prefix(void **state)
 {
     struct hf_client *other;
     struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, 5000);
@@ -73,7 +73,7 @@ static void nothing_is_outside(void **state)
     (void)state;
     open_both();
     other = hf_test_redis_open(&redis, "?prefix=red:");
-    held = take(red, 0);
+    held = take_lock(red, 0);
     expect_err(hf_wait_free(other, hf_key_of("k"), 20, NULL), HF_ETIMEDOUT);
     expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &lock, NULL, NULL,
                                &future));
@@ -98,7 +98,7 @@ static bool note_key(const struct hf_info *info, void *arg)
     return true;
 }
 
-/* In the thread of the client. */
+/* Runs in the client's thread. */
 static void on_event(const struct hf_event *event, void *arg)
 {
     bool right = hf_key_equal(event->key, hf_key_of("k"));
@@ -106,7 +106,7 @@ static void on_event(const struct hf_event *event, void *arg)
     atomic_store((atomic_int *)arg, right ? 1 : 2);
 }
 
-static void keys_are_shown_without_it(void **state)
+static void keys_are_reported_without_the_prefix(void **state)
 {
     struct hf_watch *watch = NULL;
     struct hf_lock *held;
@@ -117,8 +117,8 @@ static void keys_are_shown_without_it(void **state)
     open_both();
     expect_ok(
         hf_watch_open(red, hf_key_of(""), NULL, on_event, &watched, &watch));
-    hf_lock_free(take(blue, 0));
-    held = take(red, 0);
+    hf_lock_free(take_lock(blue, 0));
+    held = take_lock(red, 0);
     expect_ok(hf_list(red, hf_key_of(""), note_key, listed));
     assert_string_equal(listed, "k ");
     while (atomic_load(&watched) == 0)
@@ -129,7 +129,7 @@ static void keys_are_shown_without_it(void **state)
     close_both();
 }
 
-/* The user that docs/man/holdfast.3 shows. */
+/* The ACL from docs/man/holdfast.3. */
 static void an_acl_confines_a_tenant(void **state)
 {
     struct hf_client *tenant, *other;
@@ -165,7 +165,7 @@ static void an_acl_confines_a_tenant(void **state)
     expect_err(hf_open(url, NULL, &tenant), HF_EDENIED);
 }
 
-static void a_prefix_of_holdfasts_own_is_refused(void **state)
+static void a_reserved_or_long_prefix_is_refused(void **state)
 {
     struct hf_client *none = NULL;
 
@@ -185,11 +185,11 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        CASE(both_hold_the_same_key),
-        CASE(nothing_is_outside),
-        CASE(keys_are_shown_without_it),
+        CASE(two_prefixes_hold_the_same_key),
+        CASE(all_names_begin_with_the_prefix),
+        CASE(keys_are_reported_without_the_prefix),
         CASE(an_acl_confines_a_tenant),
-        CASE(a_prefix_of_holdfasts_own_is_refused),
+        CASE(a_reserved_or_long_prefix_is_refused),
     };
 
     return hf_test_main("redis prefix", cases, HF_TEST_COUNT(cases), 4);

@@ -1,4 +1,5 @@
-/* The queue of a key in Redis: who is passed over, and what a waiter sends. */
+/* The queue of a key in Redis: which waiters are skipped, and what a waiter
+ * sends. */
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -12,24 +13,24 @@
 
 #define STOPPED 5
 #define DEAD 20000
-#define STEP 1000 /* waiters that one script looks at: grant_next.lua */
+#define STEP 1000 /* waiters that one script visits: grant_next.lua */
 #define VALUE_SIZE 60000
 
-/* So many waiters of one client, behind those that are there. */
+/* Append ARGV[1] waiters of the client ARGV[2] to the queue. */
 #define FILL_QUEUE                                                             \
     "for i = 1, tonumber(ARGV[1]) do "                                         \
     "local nonce = string.format('%032d', i) "                                 \
     "redis.call('ZADD', KEYS[1], i + 1, nonce .. ARGV[2]) "                    \
     "redis.call('HSET', KEYS[2], 'last', i + 1, nonce, '1000 0 0\\n') end"
 
-static long ask_number(const char *command)
+static long query_number(const char *command)
 {
     return strtol(hf_test_redis_say(&redis, command), NULL, 10);
 }
 
 static void await_waiters(long count)
 {
-    while (ask_number("ZCARD hf:q:k") != count)
+    while (query_number("ZCARD hf:q:k") != count)
         (void)poll(NULL, 0, 2);
 }
 
@@ -44,22 +45,22 @@ static _Noreturn void wait_in_queue(void)
     _exit(hf_acquire(own, hf_key_of("k"), &opts, &lock) ? 4 : 0);
 }
 
-/* For how long, in milliseconds, the client of the waiter at `place` has been
- * silent. */
-static long silence_of(unsigned place)
+/* Milliseconds since the last heartbeat of the client of the waiter at
+ * `position`. */
+static long silence_ms(unsigned position)
 {
     char waiter[64], command[64];
 
-    (void)snprintf(command, sizeof(command), "ZRANGE hf:q:k %u %u", place,
-                   place);
+    (void)snprintf(command, sizeof(command), "ZRANGE hf:q:k %u %u", position,
+                   position);
     (void)snprintf(waiter, sizeof(waiter), "%s",
                    hf_test_redis_say(&redis, command));
     (void)snprintf(command, sizeof(command), "PTTL hf:c:%s", waiter + 32);
-    return 30000 - ask_number(command);
+    return 30000 - query_number(command);
 }
 
-/* Five processes wait and are stopped. They stay connected, and each would
- * keep the key for ten minutes. */
+/* Waiting processes are stopped. They stay connected, and each would keep the
+ * key for ten minutes. */
 static void stopped_waiters_do_not_get_the_key(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 60000, 60000);
@@ -78,7 +79,7 @@ static void stopped_waiters_do_not_get_the_key(void **state)
     for (unsigned i = 0; i < STOPPED; i++)
         (void)kill(pids[i], SIGSTOP);
     for (unsigned i = 0; i < STOPPED; i++) {
-        while (silence_of(i) <= 1600) /* more than three beats */
+        while (silence_ms(i) <= 1600) /* three heartbeat intervals */
             (void)poll(NULL, 0, 20);
     }
     expect_ok(hf_release(held));
@@ -93,10 +94,10 @@ static void stopped_waiters_do_not_get_the_key(void **state)
     hf_lock_free(lock);
 }
 
-/* The first waiter is silent, and the second has only just been heard: it may
- * be that nobody was heard for a while, because the server had stopped. So the
- * first keeps its turn. */
-static void a_silence_of_all_costs_nobody_its_turn(void **state)
+/* The first waiter is silent, and the heartbeats of the second have only just
+ * begun. Maybe the server had stopped and received no heartbeats at all, so the
+ * first waiter keeps its turn. */
+static void a_waiter_keeps_its_turn_if_all_were_silent(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 60000, 60000);
     struct hf_lock *held = NULL, *lock = NULL;
@@ -114,11 +115,11 @@ static void a_silence_of_all_costs_nobody_its_turn(void **state)
     (void)kill(pid, SIGSTOP);
     (void)snprintf(waiter, sizeof(waiter), "%s",
                    hf_test_redis_say(&redis, "ZRANGE hf:q:k 0 0"));
-    /* It is to be heard every 3 s, and was so 10 s ago. */
+    /* Its interval is 3 s, and its last heartbeat was 10 s ago. */
     (void)hf_test_redis_say(&redis, "SET hf:c:%s %s PX 20000", waiter + 32,
                             "1 3000 1");
     expect_ok(hf_release(held));
-    assert_int_equal(ask_number("EXISTS k"), 0);
+    assert_int_equal(query_number("EXISTS k"), 0);
     opts.wait_ms = 1000;
     expect_err(hf_acquire(client, hf_key_of("k"), &opts, &lock), HF_ETIMEDOUT);
     (void)kill(pid, SIGCONT);
@@ -127,8 +128,8 @@ static void a_silence_of_all_costs_nobody_its_turn(void **state)
     hf_lock_free(held);
 }
 
-/* Waiters of a client that was killed: one step drops some of them, and does
- * not keep the server for all. */
+/* One script drops only some of the waiters of a killed client, because it
+ * blocks the server. */
 static void many_dead_waiters_are_dropped_in_steps(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 60000, 60000);
@@ -138,32 +139,32 @@ static void many_dead_waiters_are_dropped_in_steps(void **state)
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &held));
     (void)hf_test_redis_say(&redis, "EVAL %s 2 hf:q:k hf:w:k %d %s", FILL_QUEUE,
                             DEAD, "0123456789abcdef");
-    assert_int_equal(ask_number("ZCARD hf:q:k"), DEAD);
+    assert_int_equal(query_number("ZCARD hf:q:k"), DEAD);
     expect_ok(hf_release(held));
-    assert_in_range(ask_number("ZCARD hf:q:k"), DEAD - 2 * STEP, DEAD - 1);
+    assert_in_range(query_number("ZCARD hf:q:k"), DEAD - 2 * STEP, DEAD - 1);
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
-    assert_int_equal(ask_number("ZCARD hf:q:k"), 0);
+    assert_int_equal(query_number("ZCARD hf:q:k"), 0);
     hf_lock_free(held);
     hf_lock_free(lock);
 }
 
-/* The client of the waiter at `place`. */
-static void copy_client(unsigned place, char id[17])
+/* Copy the client id of the waiter at `position`. */
+static void copy_client_id(unsigned position, char id[17])
 {
     const char *waiter =
-        hf_test_redis_say(&redis, "ZRANGE hf:q:k %u %u", place, place);
+        hf_test_redis_say(&redis, "ZRANGE hf:q:k %u %u", position, position);
 
     (void)snprintf(id, 17, "%s", waiter + 32);
 }
 
-static pid_t start_stopped_waiter(long place)
+static pid_t start_stopped_waiter(long position)
 {
     pid_t pid = fork();
 
     assert_true(pid >= 0);
     if (pid == 0)
         wait_in_queue();
-    await_waiters(place);
+    await_waiters(position);
     (void)kill(pid, SIGSTOP);
     return pid;
 }
@@ -174,8 +175,9 @@ static void end_waiter(pid_t pid)
     (void)waitpid(pid, NULL, 0);
 }
 
-/* Let `client` wait for `x` until it times out, so that the server has a record of
- * it; then change that record: first heard in 1970, and valid for `left_ms`. */
+/* Let `client` wait for `x` until it times out, so that the server has a
+ * heartbeat of it. Then change that: steady since 1970, with `left_ms` until it
+ * expires. */
 static void pretend_to_be_steady(struct hf_lock_opts *opts, long left_ms)
 {
     struct hf_lock *lock = NULL;
@@ -188,9 +190,10 @@ static void pretend_to_be_steady(struct hf_lock_opts *opts, long left_ms)
                             left_ms);
 }
 
-/* The first waiter is silent. The second is alive, but has not been heard for long
- * enough to pass the first. A third client has, and must not pass the second. */
-static void who_comes_later_does_not_pass_a_live_waiter(void **state)
+/* The first waiter is silent. The second is alive, but has not been steady for
+ * long enough to pass the first. A third client has, and must not pass the
+ * second. */
+static void a_late_client_does_not_pass_a_live_waiter(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 50, 60000);
     struct hf_client *other = hf_test_redis_open(&redis, NULL);
@@ -204,8 +207,8 @@ static void who_comes_later_does_not_pass_a_live_waiter(void **state)
     pretend_to_be_steady(&opts, 30000);
     for (unsigned i = 0; i < 2; i++)
         pids[i] = start_stopped_waiter(i + 1);
-    copy_client(0, first);
-    copy_client(1, second);
+    copy_client_id(0, first);
+    copy_client_id(1, second);
     (void)hf_test_redis_say(&redis, "SET hf:c:%s %s", first, "1 9000 1");
     (void)hf_test_redis_say(&redis, "EVAL %s 1 hf:c:%s",
                             "local now = redis.call('TIME')[1] .. '000' "
@@ -223,9 +226,9 @@ static void who_comes_later_does_not_pass_a_live_waiter(void **state)
     expect_ok(hf_close(other, 1000));
 }
 
-/* The waiter is silent, and so was the client that comes later: the server may
- * have stopped. */
-static void who_was_silent_too_does_not_pass_a_waiter(void **state)
+/* The waiter is silent, and so was the client that comes later: maybe the
+ * server had stopped. */
+static void a_client_that_was_silent_does_not_pass_a_waiter(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 50, 60000);
     struct hf_client *other = hf_test_redis_open(&redis, NULL);
@@ -238,7 +241,7 @@ static void who_was_silent_too_does_not_pass_a_waiter(void **state)
     expect_ok(hf_acquire(other, hf_key_of("k"), &opts, &held[1]));
     pretend_to_be_steady(&opts, 20000);
     pid = start_stopped_waiter(1);
-    copy_client(0, id);
+    copy_client_id(0, id);
     (void)hf_test_redis_say(&redis, "SET hf:c:%s %s", id, "1 500 1");
     expect_ok(hf_release(held[1]));
     opts.wait_ms = 0;
@@ -250,8 +253,8 @@ static void who_was_silent_too_does_not_pass_a_waiter(void **state)
     expect_ok(hf_close(other, 1000));
 }
 
-/* A client is stopped with more waiters than one step looks at. */
-static void many_silent_waiters_do_not_keep_a_live_one_out(void **state)
+/* A client that was stopped has more waiters than one script visits. */
+static void many_silent_waiters_do_not_block_a_live_one(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 60000, 60000);
     struct hf_lock *held = NULL, *lock = NULL;
@@ -261,23 +264,24 @@ static void many_silent_waiters_do_not_keep_a_live_one_out(void **state)
     (void)state;
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &held));
     pid = start_stopped_waiter(1);
-    copy_client(0, id);
+    copy_client_id(0, id);
     (void)hf_test_redis_say(&redis, "EVAL %s 2 hf:q:k hf:w:k %d %s", FILL_QUEUE,
                             3 * STEP, id);
     (void)hf_test_redis_say(&redis, "SET hf:c:%s %s", id, "1 500 1");
     expect_ok(hf_release(held));
     opts.wait_ms = 30000;
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
-    assert_in_range(ask_number("ZCARD hf:q:k"), 1, STEP); /* the first ones */
+    assert_in_range(query_number("ZCARD hf:q:k"), 1,
+                    STEP); /* those that keep their position */
 
     end_waiter(pid);
     hf_lock_free(held);
     hf_lock_free(lock);
 }
 
-/* A client is gone, and its last sign of life recent. Somebody who listens to
- * all channels does not listen for it. */
-static void who_listens_to_all_does_not_hear_grants(void **state)
+/* A client has died shortly after its last heartbeat. A subscriber to all
+ * channels must not be mistaken for it. */
+static void a_pattern_subscriber_does_not_count_as_the_client(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 0, 60000);
     struct hf_lock *held = NULL, *lock = NULL;
@@ -292,7 +296,7 @@ static void who_listens_to_all_does_not_hear_grants(void **state)
                      "*", NULL);
         _exit(1);
     }
-    while (ask_number("PUBSUB NUMPAT") == 0)
+    while (query_number("PUBSUB NUMPAT") == 0)
         (void)poll(NULL, 0, 2);
     (void)hf_test_redis_say(&redis, "EVAL %s 2 hf:q:k hf:w:k 1 %s", FILL_QUEUE,
                             "0123456789abcdef");
@@ -306,24 +310,24 @@ static void who_listens_to_all_does_not_hear_grants(void **state)
     hf_lock_free(lock);
 }
 
-#define DEAF "deafdeafdeafdeaf" /* the id of a client */
-#define DEAF_WAITERS 3000
+#define UNSUBSCRIBED "deafdeafdeafdeaf" /* a client id */
+#define UNSUBSCRIBED_WAITERS 3000
 
-/* A client lives, and has lost the connection on which it is told of grants. It
- * does not keep the key from others, however many waiters it has. */
-static void many_deaf_waiters_do_not_keep_a_live_one_out(void **state)
+/* A client is alive, but has lost its pub/sub connection. It does not keep the
+ * key from others, however many waiters it has. */
+static void many_unsubscribed_waiters_do_not_block_a_live_one(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, HF_FOREVER, 60000);
     struct hf_lock *lock = NULL;
 
     (void)state;
-    (void)hf_test_redis_say(&redis, "SET hf:c:" DEAF " %s PX 30000",
+    (void)hf_test_redis_say(&redis, "SET hf:c:" UNSUBSCRIBED " %s PX 30000",
                             "1 10000 1");
-    (void)hf_test_redis_say(&redis, "EVAL %s 2 hf:q:k hf:w:k %d " DEAF,
-                            FILL_QUEUE, DEAF_WAITERS);
-    assert_int_equal(ask_number("ZCARD hf:q:k"), DEAF_WAITERS);
+    (void)hf_test_redis_say(&redis, "EVAL %s 2 hf:q:k hf:w:k %d " UNSUBSCRIBED,
+                            FILL_QUEUE, UNSUBSCRIBED_WAITERS);
+    assert_int_equal(query_number("ZCARD hf:q:k"), UNSUBSCRIBED_WAITERS);
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
-    assert_in_range(ask_number("ZCARD hf:q:k"), 100, STEP);
+    assert_in_range(query_number("ZCARD hf:q:k"), 100, STEP);
     hf_lock_free(lock);
 }
 
@@ -335,13 +339,13 @@ static long count_of(const char *section, const char *name)
     return found ? strtol(found + strlen(name), NULL, 10) : 0;
 }
 
-static long asked(void)
+static long count_polls(void)
 {
     return count_of("commandstats", "cmdstat_zrank:calls=");
 }
 
-/* A waiter asks again and again, and its value is with the server already. */
-static void a_value_is_sent_once(void **state)
+/* A waiter polls without its value, because the server has it already. */
+static void a_waiter_sends_its_value_once(void **state)
 {
     static char value[VALUE_SIZE];
     struct hf_lock_opts opts = hf_test_opts(10000, 60000, 60000);
@@ -358,12 +362,12 @@ static void a_value_is_sent_once(void **state)
     opts.value = (struct hf_bytes){value, sizeof(value)};
     expect_ok(hf_acquire_start(other, hf_key_of("k"), &opts, &lock, NULL, NULL,
                                &future));
-    (void)hf_future_wait(future, 10, &err); /* it needs to be driven */
-    while (ask_number("ZCARD hf:q:k") != 1)
+    (void)hf_future_wait(future, 10, &err); /* drives the client */
+    while (query_number("ZCARD hf:q:k") != 1)
         (void)hf_future_wait(future, 10, &err);
     bytes = count_of("stats", "total_net_input_bytes:");
-    before = asked();
-    while (asked() < before + 4)
+    before = count_polls();
+    while (count_polls() < before + 4)
         (void)hf_future_wait(future, 50, &err);
     assert_in_range(count_of("stats", "total_net_input_bytes:") - bytes, 1,
                     VALUE_SIZE - 1);
@@ -391,8 +395,8 @@ static void count_withdrawn(const struct hf_event *event, void *arg)
         misnamed++;
 }
 
-/* The events name the owner of each waiter that is dropped. One claim of a client
- * is enough to find it: claims carry values, which may be long. */
+/* The event of each dropped waiter names its owner. The script reads that from
+ * one claim of the client, because claims include values, which may be long. */
 static void dropping_watched_waiters_reads_one_claim(void **state)
 {
     struct hf_watch *watch = NULL;
@@ -420,8 +424,7 @@ static void dropping_watched_waiters_reads_one_claim(void **state)
     hf_lock_free(held);
 }
 
-/* All waiters of a client share one sign of life. */
-static void a_client_shows_that_it_lives_once_for_all(void **state)
+static void all_waiters_of_a_client_share_one_heartbeat(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 60000, 60000);
     struct hf_client *other = hf_test_redis_open(&redis, NULL);
@@ -436,7 +439,7 @@ static void a_client_shows_that_it_lives_once_for_all(void **state)
         expect_ok(hf_acquire_start(other, hf_key_of(keys[i]), &opts, &locks[i],
                                    NULL, NULL, &futures[i]));
     }
-    while (ask_number("EXISTS hf:q:a hf:q:b hf:q:c hf:q:d") != 4)
+    while (query_number("EXISTS hf:q:a hf:q:b hf:q:c hf:q:d") != 4)
         (void)hf_future_wait(futures[0], 10, &err);
     assert_int_equal(strlen(hf_test_redis_say(&redis, "KEYS hf:c:*")),
                      strlen("hf:c:") + 16);
@@ -456,16 +459,16 @@ int main(void)
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         CASE(stopped_waiters_do_not_get_the_key),
-        CASE(a_silence_of_all_costs_nobody_its_turn),
+        CASE(a_waiter_keeps_its_turn_if_all_were_silent),
         CASE(many_dead_waiters_are_dropped_in_steps),
-        CASE(who_comes_later_does_not_pass_a_live_waiter),
-        CASE(who_was_silent_too_does_not_pass_a_waiter),
-        CASE(many_silent_waiters_do_not_keep_a_live_one_out),
-        CASE(who_listens_to_all_does_not_hear_grants),
-        CASE(many_deaf_waiters_do_not_keep_a_live_one_out),
+        CASE(a_late_client_does_not_pass_a_live_waiter),
+        CASE(a_client_that_was_silent_does_not_pass_a_waiter),
+        CASE(many_silent_waiters_do_not_block_a_live_one),
+        CASE(a_pattern_subscriber_does_not_count_as_the_client),
+        CASE(many_unsubscribed_waiters_do_not_block_a_live_one),
         CASE(dropping_watched_waiters_reads_one_claim),
-        CASE(a_value_is_sent_once),
-        CASE(a_client_shows_that_it_lives_once_for_all),
+        CASE(a_waiter_sends_its_value_once),
+        CASE(all_waiters_of_a_client_share_one_heartbeat),
     };
 
     return hf_test_main("redis queue", cases, HF_TEST_COUNT(cases), 2);

@@ -1,5 +1,5 @@
-/* What a server's configuration promises, when that changes, and what a restart
- * without a disk may do. */
+/* The configuration of a server: what the client derives from it, and how it
+ * notices a change. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,9 +65,9 @@ static uint64_t expect_a_lock(struct hf_client *by)
     return token;
 }
 
-/* ---- A restart without a disk -------------------------------------------*/
+/* ---- A restart without persistence --------------------------------------*/
 
-static void within_the_grace_nothing_is_granted(void **state)
+static void nothing_is_granted_within_the_grace_period(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(3000, 0, 300);
     struct hf_lock *lock = NULL, *next = NULL;
@@ -87,8 +87,8 @@ static void within_the_grace_nothing_is_granted(void **state)
     hf_lock_free(next);
 }
 
-/* Else it would not end before the next is granted. */
-static void no_lease_is_longer_than_the_grace(void **state)
+/* A longer lease could outlive the grace period. */
+static void a_lease_longer_than_the_grace_period_is_refused(void **state)
 {
     struct hf_lock *lock = NULL;
 
@@ -102,7 +102,7 @@ static void no_lease_is_longer_than_the_grace(void **state)
     hf_lock_free(lock);
 }
 
-static void what_is_on_the_disk_needs_no_grace(void **state)
+static void a_durable_server_needs_no_grace_period(void **state)
 {
     struct hf_lock *lock = NULL;
 
@@ -112,7 +112,7 @@ static void what_is_on_the_disk_needs_no_grace(void **state)
     hf_lock_free(lock);
 }
 
-static void options_are_read_strictly(void **state)
+static void malformed_options_are_refused(void **state)
 {
     static const char *const refused[] = {
         "redis://h?grace=30",   "redis://h?grace=s",
@@ -130,7 +130,7 @@ static void options_are_read_strictly(void **state)
     }
 }
 
-static void several_servers_are_redlocks(void **state)
+static void several_hosts_are_refused_with_a_hint_to_redlock(void **state)
 {
     struct hf_error error = {.text = ""};
     struct hf_client *none = NULL;
@@ -143,9 +143,9 @@ static void several_servers_are_redlocks(void **state)
     assert_non_null(strstr(error.text, "redlock://"));
 }
 
-/* ---- What changes -------------------------------------------------------*/
+/* ---- Changes ------------------------------------------------------------*/
 
-static void durable_is_not_said_where_a_rewrite_stops_flushing(void **state)
+static void durable_is_not_reported_if_a_rewrite_stops_fsync(void **state)
 {
     (void)state;
     start(on_disk, NULL);
@@ -157,7 +157,7 @@ static void durable_is_not_said_where_a_rewrite_stops_flushing(void **state)
     assert_false(hf_caps(other) & HF_CAP_DURABLE);
 }
 
-static void a_new_connection_reads_the_promises_again(void **state)
+static void a_new_connection_reads_the_configuration_again(void **state)
 {
     struct hf_lock *lock = NULL;
 
@@ -170,7 +170,7 @@ static void a_new_connection_reads_the_promises_again(void **state)
     expect_word(client, "durable");
 }
 
-/* Lock and unlock until that is answered so. */
+/* Take and release a lock until the result is `wanted`. */
 static void await_answer(enum hf_err wanted)
 {
     for (unsigned round = 0; round < 2000; round++) {
@@ -184,10 +184,10 @@ static void await_answer(enum hf_err wanted)
             return;
         (void)poll(NULL, 0, 20);
     }
-    fail_msg("it is never answered with %s", hf_err_name(wanted));
+    fail_msg("the result is never %s", hf_err_name(wanted));
 }
 
-static void a_policy_that_changes_is_noticed(void **state)
+static void a_changed_eviction_policy_is_noticed(void **state)
 {
     struct hf_lock *lock = NULL;
 
@@ -206,7 +206,7 @@ static void a_policy_that_changes_is_noticed(void **state)
     hf_lock_free(lock);
 }
 
-static void unsafe_accepts_it_and_promises_less(void **state)
+static void unsafe_accepts_eviction_with_fewer_capabilities(void **state)
 {
     (void)state;
     start(NULL, NULL);
@@ -221,7 +221,7 @@ static void unsafe_accepts_it_and_promises_less(void **state)
     (void)expect_a_lock(other);
 }
 
-/* ---- A server without memory --------------------------------------------*/
+/* ---- A full server ------------------------------------------------------*/
 
 static bool count_one(const struct hf_info *info, void *arg)
 {
@@ -230,7 +230,7 @@ static bool count_one(const struct hf_info *info, void *arg)
     return true;
 }
 
-static void a_full_server_can_be_connected_to(void **state)
+static void a_full_server_accepts_connections(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, 0, 300);
     struct hf_lock *lock = NULL, *none = NULL;
@@ -273,7 +273,7 @@ static long long bytes_received(void)
     return strtoll(line + strlen(name), NULL, 10);
 }
 
-static void a_script_that_is_there_is_not_sent_again(void **state)
+static void a_loaded_script_is_not_sent_again(void **state)
 {
     long long before;
 
@@ -292,7 +292,7 @@ static void a_script_that_is_there_is_not_sent_again(void **state)
     (void)expect_a_lock(other);
 }
 
-static void its_connections_have_a_name(void **state)
+static void connections_have_a_client_name(void **state)
 {
     (void)state;
     start(NULL, NULL);
@@ -300,8 +300,8 @@ static void its_connections_have_a_name(void **state)
         strstr(hf_test_redis_say(&redis, "CLIENT LIST"), "name=holdfast:"));
 }
 
-/* Redis 6 puts its words before those of the command that failed. */
-static void an_old_server_is_understood_when_a_script_fails(void **state)
+/* Redis 6 wraps the error of the command that failed. */
+static void script_errors_of_redis_6_are_understood(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, 0, 300);
     struct hf_lock *none = NULL;
@@ -325,20 +325,20 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_teardown(name, tear_down)
-        CASE(within_the_grace_nothing_is_granted),
-        CASE(no_lease_is_longer_than_the_grace),
-        CASE(what_is_on_the_disk_needs_no_grace),
-        cmocka_unit_test(options_are_read_strictly),
-        cmocka_unit_test(several_servers_are_redlocks),
-        CASE(durable_is_not_said_where_a_rewrite_stops_flushing),
-        CASE(a_new_connection_reads_the_promises_again),
-        CASE(a_policy_that_changes_is_noticed),
-        CASE(unsafe_accepts_it_and_promises_less),
-        CASE(a_full_server_can_be_connected_to),
-        CASE(a_script_that_is_there_is_not_sent_again),
-        CASE(its_connections_have_a_name),
-        CASE(an_old_server_is_understood_when_a_script_fails),
+        CASE(nothing_is_granted_within_the_grace_period),
+        CASE(a_lease_longer_than_the_grace_period_is_refused),
+        CASE(a_durable_server_needs_no_grace_period),
+        cmocka_unit_test(malformed_options_are_refused),
+        cmocka_unit_test(several_hosts_are_refused_with_a_hint_to_redlock),
+        CASE(durable_is_not_reported_if_a_rewrite_stops_fsync),
+        CASE(a_new_connection_reads_the_configuration_again),
+        CASE(a_changed_eviction_policy_is_noticed),
+        CASE(unsafe_accepts_eviction_with_fewer_capabilities),
+        CASE(a_full_server_accepts_connections),
+        CASE(a_loaded_script_is_not_sent_again),
+        CASE(connections_have_a_client_name),
+        CASE(script_errors_of_redis_6_are_understood),
     };
 
-    return hf_test_main("redis promises", cases, HF_TEST_COUNT(cases), 4);
+    return hf_test_main("redis server info", cases, HF_TEST_COUNT(cases), 4);
 }

@@ -1,5 +1,5 @@
-/* A plain Redis client, which locks by SET NX PX and gives back by comparing
- * and deleting, and holdfast: they exclude each other. */
+/* Mutual exclusion between holdfast and plain Redis clients, which lock by SET
+ * NX PX and release by compare and delete. */
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,16 +7,16 @@
 
 #include "redis/one_server.h"
 
-/* What redis-cli prints, up to the end of its first line. */
-static const char *cli(const char *words)
+/* Run redis-cli, and return the first line that it prints. */
+static const char *cli(const char *args)
 {
     static char text[256];
     char command[512];
     FILE *out;
 
     (void)snprintf(command, sizeof(command), "redis-cli -s %s %s", redis.socket,
-                   words);
-    out = popen(command, "r"); /* NOLINT(cert-env33-c): our own words */
+                   args);
+    out = popen(command, "r"); /* NOLINT(cert-env33-c): no untrusted input */
     assert_non_null(out);
     if (!fgets(text, sizeof(text), out))
         text[0] = '\0';
@@ -29,7 +29,7 @@ static const char *cli(const char *words)
     "EVAL \"if redis.call('get',KEYS[1])==ARGV[1] then return "                \
     "redis.call('del',KEYS[1]) else return 0 end\" 1 k mine"
 
-static void a_plain_lock_is_respected(void **state)
+static void a_plain_lock_excludes_holdfast(void **state)
 {
     struct hf_lock_opts once =
         hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
@@ -48,7 +48,7 @@ static void a_plain_lock_is_respected(void **state)
     hf_lock_free(lock);
 }
 
-static void a_plain_client_respects_ours(void **state)
+static void holdfast_excludes_a_plain_client(void **state)
 {
     struct hf_lock *lock = NULL;
 
@@ -62,8 +62,8 @@ static void a_plain_client_respects_ours(void **state)
     hf_lock_free(lock);
 }
 
-/* It does not know of a line, and tells nobody: those who wait look. */
-static void who_waits_for_a_plain_lock_gets_it(void **state)
+/* A plain client notifies nobody, so the waiter has to poll. */
+static void a_waiter_for_a_plain_lock_is_granted(void **state)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
@@ -83,14 +83,14 @@ static void who_waits_for_a_plain_lock_gets_it(void **state)
     expect_ok(hf_release(lock));
     hf_lock_free(lock);
 
-    /* The same where it runs out. */
+    /* The same if it expires. */
     assert_string_equal(cli("SET k mine NX PX 300"), "OK");
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     hf_lock_free(lock);
 }
 
-/* Without a ttl: it never ends by itself, and is nobody's to force. */
-static void a_plain_lock_without_an_end_is_respected(void **state)
+/* Without a ttl it never expires, and holdfast cannot force it. */
+static void a_plain_lock_without_expiry_excludes_holdfast(void **state)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, 300, HF_TEST_PATIENCE_MS);
@@ -116,8 +116,8 @@ static void a_plain_lock_without_an_end_is_respected(void **state)
     assert_string_equal(cli("GET k"), "mine");
 }
 
-/* A neighbour makes something else of the key: nobody waits for that. */
-static void a_waiter_whose_key_is_no_lock_any_more_is_told(void **state)
+/* Another program turns the key into a hash, which is never released. */
+static void a_waiter_fails_if_its_key_changes_its_type(void **state)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
@@ -150,7 +150,7 @@ static void a_waiter_whose_key_is_no_lock_any_more_is_told(void **state)
         (void)poll(NULL, 0, 10);
 }
 
-/* An operator deletes the key by hand. */
+/* An operator deletes the key, and a plain client takes it. */
 static void a_deleted_lock_is_lost(void **state)
 {
     struct hf_lock *lock = NULL;
@@ -165,8 +165,8 @@ static void a_deleted_lock_is_lost(void **state)
     hf_lock_free(lock);
 }
 
-/* The same, by one who does not know: another's lock is not given back. */
-static void a_late_unlock_frees_nobody_elses(void **state)
+/* A plain client has overwritten the lock. */
+static void a_late_unlock_does_not_release_another_lock(void **state)
 {
     struct hf_lock *lock = NULL;
 
@@ -178,7 +178,6 @@ static void a_late_unlock_frees_nobody_elses(void **state)
     hf_lock_free(lock);
 }
 
-/* What is no lock of ours is not listed: it may be anything. */
 static bool count_key(const struct hf_info *info, void *arg)
 {
     (void)info;
@@ -186,7 +185,7 @@ static bool count_key(const struct hf_info *info, void *arg)
     return true;
 }
 
-static void a_list_shows_no_plain_strings(void **state)
+static void plain_strings_are_not_listed(void **state)
 {
     struct hf_lock *lock = NULL;
     unsigned count = 0;
@@ -200,9 +199,9 @@ static void a_list_shows_no_plain_strings(void **state)
     hf_lock_free(lock);
 }
 
-/* Somebody gives a lock more time, or the server's clock is set back: it has
- * more left than its lease. */
-static void a_lock_that_was_given_time_goes_on(void **state)
+/* An operator prolongs the ttl, or the server's clock is set back: the ttl
+ * exceeds the lease. */
+static void a_lock_with_a_prolonged_ttl_can_be_renewed(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 0, HF_TEST_PATIENCE_MS);
     struct hf_lock *lock = NULL;
@@ -220,9 +219,7 @@ static void a_lock_that_was_given_time_goes_on(void **state)
     hf_lock_free(lock);
 }
 
-/* The key becomes a hash while somebody waits for it: that one can still leave
- * the queue. */
-static void who_waits_for_what_becomes_a_hash_can_leave(void **state)
+static void a_waiter_can_withdraw_after_its_key_changed_type(void **state)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, HF_TEST_PATIENCE_MS, HF_TEST_PATIENCE_MS);
@@ -249,17 +246,17 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        CASE(a_plain_lock_is_respected),
-        CASE(a_plain_client_respects_ours),
-        CASE(who_waits_for_a_plain_lock_gets_it),
-        CASE(a_plain_lock_without_an_end_is_respected),
-        CASE(a_waiter_whose_key_is_no_lock_any_more_is_told),
+        CASE(a_plain_lock_excludes_holdfast),
+        CASE(holdfast_excludes_a_plain_client),
+        CASE(a_waiter_for_a_plain_lock_is_granted),
+        CASE(a_plain_lock_without_expiry_excludes_holdfast),
+        CASE(a_waiter_fails_if_its_key_changes_its_type),
         CASE(a_deleted_lock_is_lost),
-        CASE(a_late_unlock_frees_nobody_elses),
-        CASE(a_list_shows_no_plain_strings),
-        CASE(a_lock_that_was_given_time_goes_on),
-        CASE(who_waits_for_what_becomes_a_hash_can_leave),
+        CASE(a_late_unlock_does_not_release_another_lock),
+        CASE(plain_strings_are_not_listed),
+        CASE(a_lock_with_a_prolonged_ttl_can_be_renewed),
+        CASE(a_waiter_can_withdraw_after_its_key_changed_type),
     };
 
-    return hf_test_main("redis plain", cases, HF_TEST_COUNT(cases), 4);
+    return hf_test_main("redis set nx interop", cases, HF_TEST_COUNT(cases), 4);
 }

@@ -1,5 +1,4 @@
-/* A server that is slow to answer, or has much to look at: what it answers
- * counts, however late. */
+/* A server that is slow: its replies count, however late they arrive. */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -24,8 +23,8 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* How often scripts were run, by the server's count. */
-static long scripts_run(void)
+/* The number of scripts that the server has executed. */
+static long count_scripts(void)
 {
     static const char name[] = "cmdstat_evalsha:calls=";
     const char *line =
@@ -34,7 +33,7 @@ static long scripts_run(void)
     return line ? strtol(line + strlen(name), NULL, 10) : 0;
 }
 
-static void a_lock_is_asked_for_once_while_the_server_stalls(void **state)
+static void a_stalled_server_receives_each_lock_once(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600000, 0, 60000);
     struct hf_future *futures[LOCKS];
@@ -46,14 +45,14 @@ static void a_lock_is_asked_for_once_while_the_server_stalls(void **state)
     (void)state;
     assert_true(hf_test_redis_start(&redis, NULL));
     client = hf_test_redis_open(&redis, NULL);
-    before = scripts_run();
+    before = count_scripts();
     (void)kill(redis.pid, SIGSTOP);
     for (unsigned i = 0; i < LOCKS; i++) {
         (void)snprintf(key, sizeof(key), "k%u", i);
         locks[i] = NULL;
         expect_ok(hf_acquire_start(client, hf_key_of(key), &opts, &locks[i],
                                    NULL, NULL, &futures[i]));
-        /* In a turn of its own, so that each is a script of its own. */
+        /* In separate turns, so that they are not batched. */
         expect_err(hf_future_wait(futures[i], 50, &err), HF_ETIMEDOUT);
     }
     (void)kill(redis.pid, SIGCONT);
@@ -61,7 +60,7 @@ static void a_lock_is_asked_for_once_while_the_server_stalls(void **state)
         expect_ok(hf_future_wait(futures[i], 60000, &err));
         expect_ok(err);
     }
-    assert_int_equal(scripts_run() - before, LOCKS);
+    assert_int_equal(count_scripts() - before, LOCKS);
     for (unsigned i = 0; i < LOCKS; i++) {
         hf_future_free(futures[i]);
         hf_lock_free(locks[i]);
@@ -86,7 +85,7 @@ static long long bytes_sent(void)
     return strtoll(line + strlen(name), NULL, 10);
 }
 
-static void a_list_fetches_nothing_that_is_no_lock(void **state)
+static void a_list_fetches_only_locks(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600000, 0, 20000);
     struct hf_lock *lock = NULL;
@@ -105,8 +104,8 @@ static void a_list_fetches_nothing_that_is_no_lock(void **state)
     hf_lock_free(lock);
 }
 
-/* 60 round trips of 150 ms: more than the 5 s that an answer may take. */
-static void a_list_goes_on_while_it_makes_progress(void **state)
+/* 60 round trips of 150 ms take longer than the 5 s limit for one call. */
+static void a_list_continues_while_it_makes_progress(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600000, 0, 20000);
     struct hf_lock *lock = NULL;
@@ -126,8 +125,8 @@ static void a_list_goes_on_while_it_makes_progress(void **state)
     hf_lock_free(lock);
 }
 
-/* Nothing is done by reading, so nothing can be in doubt. */
-static void a_read_that_is_not_answered_is_not_in_doubt(void **state)
+/* A read changes nothing, so it cannot be in doubt. */
+static void a_read_without_a_reply_is_not_in_doubt(void **state)
 {
     struct hf_info info;
     unsigned count = 0;
@@ -146,10 +145,10 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_teardown(name, tear_down)
-        CASE(a_lock_is_asked_for_once_while_the_server_stalls),
-        CASE(a_list_fetches_nothing_that_is_no_lock),
-        CASE(a_list_goes_on_while_it_makes_progress),
-        CASE(a_read_that_is_not_answered_is_not_in_doubt),
+        CASE(a_stalled_server_receives_each_lock_once),
+        CASE(a_list_fetches_only_locks),
+        CASE(a_list_continues_while_it_makes_progress),
+        CASE(a_read_without_a_reply_is_not_in_doubt),
     };
 
     return hf_test_main("redis slow", cases, HF_TEST_COUNT(cases), 4);

@@ -1,4 +1,4 @@
-/* Watching in Redis: what is recorded for whom, and for how long. */
+/* Watches in Redis: which events are recorded, and for how long. */
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ static struct hf_test_redis redis;
 static struct hf_client *client, *watcher;
 
 struct seen {
-    atomic_uint events, dropped; /* in the thread of the client */
+    atomic_uint events, dropped; /* counted in the client's thread */
 };
 
 static int set_up(void **state)
@@ -48,7 +48,7 @@ static void on_event(const struct hf_event *event, void *arg)
         seen->events++;
 }
 
-static void do_pairs(const char *key, unsigned count)
+static void lock_and_unlock(const char *key, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
         struct hf_lock *lock = NULL;
@@ -59,20 +59,19 @@ static void do_pairs(const char *key, unsigned count)
     }
 }
 
-static long recorded(void)
+static long count_recorded(void)
 {
     return strtol(hf_test_redis_say(&redis, "XLEN hf:events"), NULL, 10);
 }
 
 static void expect_recorded(long before, long most)
 {
-    long now = recorded();
+    long now = count_recorded();
 
     assert_in_range(now, before, before + most);
 }
 
-/* Of keys that nobody watches nothing is recorded, and nobody is told. */
-static void other_keys_cost_nothing(void **state)
+static void unwatched_keys_are_not_recorded(void **state)
 {
     struct hf_watch *watch = NULL;
     struct seen seen = {0};
@@ -84,13 +83,13 @@ static void other_keys_cost_nothing(void **state)
         hf_watch_open(watcher, hf_key_of("w/"), NULL, on_event, &seen, &watch));
     expect_err(hf_wait_held(watcher, hf_key_of("exact"), 10, &info),
                HF_ETIMEDOUT);
-    before = recorded();
-    do_pairs("other", PAIRS);
-    do_pairs("exact/not", PAIRS);
+    before = count_recorded();
+    lock_and_unlock("other", PAIRS);
+    lock_and_unlock("exact/not", PAIRS);
     expect_recorded(before, 0);
     assert_string_equal(hf_test_redis_say(&redis, "EXISTS hf:held"), "0");
 
-    do_pairs("w/1", PAIRS);
+    lock_and_unlock("w/1", PAIRS);
     expect_recorded(before + (long)2 * PAIRS, 0);
     while (seen.events < 2 * PAIRS)
         (void)poll(NULL, 0, 5);
@@ -98,8 +97,8 @@ static void other_keys_cost_nothing(void **state)
     hf_watch_close(watch);
 }
 
-/* A registration is repeated every three seconds, and ends after ten. */
-static void interest_ends_soon_after_its_watcher(void **state)
+/* A registration expires after ten seconds, unless it is renewed. */
+static void registrations_expire(void **state)
 {
     static const char *const keys[] = {"hf:watched", "hf:prefixes", "hf:until"};
     struct hf_watch *watch = NULL;
@@ -116,9 +115,8 @@ static void interest_ends_soon_after_its_watcher(void **state)
     hf_watch_close(watch);
 }
 
-/* The registration is lost, as if the watcher had slept: a mark stands for what
- * was not recorded meanwhile. */
-static void what_was_not_recorded_leaves_a_mark(void **state)
+/* The registration is lost, as if the watcher had been stopped for long. */
+static void unrecorded_events_are_reported_as_dropped(void **state)
 {
     struct hf_watch *watch = NULL;
     struct seen seen = {0};
@@ -127,19 +125,19 @@ static void what_was_not_recorded_leaves_a_mark(void **state)
     expect_ok(
         hf_watch_open(watcher, hf_key_of("w/"), NULL, on_event, &seen, &watch));
     (void)hf_test_redis_say(&redis, "DEL hf:watched hf:prefixes hf:until");
-    do_pairs("w/1", 1);
+    lock_and_unlock("w/1", 1);
     while (seen.dropped == 0)
         (void)poll(NULL, 0, 5);
     assert_int_equal(seen.events, 0);
-    do_pairs("w/1", 1);
+    lock_and_unlock("w/1", 1);
     while (seen.events < 2)
         (void)poll(NULL, 0, 5);
     assert_int_equal(seen.dropped, 1);
     hf_watch_close(watch);
 }
 
-/* Two watch the same; one goes, and the other goes on. */
-static void one_of_two_watchers_may_go(void **state)
+/* Both watches share a pattern, and so a subscription and a registration. */
+static void closing_one_of_two_watches_keeps_the_other(void **state)
 {
     struct hf_watch *one = NULL, *two = NULL;
     struct seen first = {0}, second = {0};
@@ -150,15 +148,15 @@ static void one_of_two_watchers_may_go(void **state)
     expect_ok(
         hf_watch_open(watcher, hf_key_of("w/"), NULL, on_event, &second, &two));
     hf_watch_close(one);
-    do_pairs("w/1", 1);
+    lock_and_unlock("w/1", 1);
     while (second.events < 2)
         (void)poll(NULL, 0, 5);
     assert_int_equal(first.events, 0);
     hf_watch_close(two);
 }
 
-/* A key is not watched any more, and a prefix of the same name still is. */
-static void a_prefix_outlives_a_key_of_its_name(void **state)
+/* The registration of the key "w" expires, that of the prefix "w" does not. */
+static void a_prefix_stays_watched_when_the_same_key_is_not(void **state)
 {
     struct hf_watch *watch = NULL;
     struct seen seen = {0};
@@ -168,20 +166,20 @@ static void a_prefix_outlives_a_key_of_its_name(void **state)
     expect_ok(
         hf_watch_open(watcher, hf_key_of("w"), NULL, on_event, &seen, &watch));
     expect_err(hf_wait_held(watcher, hf_key_of("w"), 10, &info), HF_ETIMEDOUT);
-    (void)hf_test_redis_say(&redis, "ZADD hf:until 1 =w"); /* time passes */
+    (void)hf_test_redis_say(&redis, "ZADD hf:until 1 =w"); /* due now */
     while (strcmp(hf_test_redis_say(&redis, "HEXISTS hf:watched =w"), "0") != 0)
         expect_err(hf_wait_held(watcher, hf_key_of("x"), 10, &info),
                    HF_ETIMEDOUT);
     assert_string_equal(hf_test_redis_say(&redis, "HEXISTS hf:prefixes 1"),
                         "1");
-    do_pairs("w1", 1);
+    lock_and_unlock("w1", 1);
     while (seen.events < 2)
         (void)poll(NULL, 0, 5);
     hf_watch_close(watch);
 }
 
-/* What locks cost does not depend on how many prefixes are watched, but on how
- * many lengths they have. */
+/* The cost of a LOCK depends on the number of lengths of watched prefixes, not
+ * on the number of prefixes. */
 static void many_prefixes_can_be_watched(void **state)
 {
     static struct hf_watch *watches[PREFIXES];
@@ -196,14 +194,14 @@ static void many_prefixes_can_be_watched(void **state)
     }
     assert_string_equal(hf_test_redis_say(&redis, "HGETALL hf:prefixes"),
                         "5\n300");
-    do_pairs("w123/x", 1);
+    lock_and_unlock("w123/x", 1);
     while (seen.events < 2)
         (void)poll(NULL, 0, 5);
     for (unsigned i = 0; i < PREFIXES; i++)
         hf_watch_close(watches[i]);
 }
 
-/* The words of the longest command that the server has run. */
+/* The number of arguments of the longest command in the slow log. */
 static long longest_command(void)
 {
     static const char script[] =
@@ -216,8 +214,7 @@ static long longest_command(void)
     return strtol(hf_test_redis_say(&redis, "EVAL %s 0", script), NULL, 10);
 }
 
-/* No script registers more watches than 256 at a time: the server does nothing
- * else meanwhile. */
+/* One script registers at most 256 watches, because it blocks the server. */
 static void many_waits_are_registered_in_parts(void **state)
 {
     static struct hf_future *futures[WAITS];
@@ -238,8 +235,8 @@ static void many_waits_are_registered_in_parts(void **state)
         expect_err(hf_future_wait(futures[0], 100, NULL), HF_ETIMEDOUT);
     assert_in_range(longest_command(), 200, 300);
     (void)hf_test_redis_say(&redis, "CONFIG SET slowlog-log-slower-than -1");
-    do_pairs("w0", 1);
-    do_pairs("w699", 1);
+    lock_and_unlock("w0", 1);
+    lock_and_unlock("w699", 1);
     expect_ok(hf_future_wait(futures[0], HF_FOREVER, NULL));
     expect_ok(hf_future_wait(futures[699], HF_FOREVER, NULL));
     for (unsigned i = 0; i < WAITS; i++) {
@@ -248,8 +245,7 @@ static void many_waits_are_registered_in_parts(void **state)
     }
 }
 
-/* What the server has lost is registered again. */
-static void a_registration_is_repeated(void **state)
+static void a_lost_registration_is_renewed(void **state)
 {
     struct hf_watch *watch = NULL;
     struct seen seen = {0};
@@ -260,15 +256,16 @@ static void a_registration_is_repeated(void **state)
     (void)hf_test_redis_say(&redis, "DEL hf:watched hf:prefixes hf:until");
     while (strcmp(hf_test_redis_say(&redis, "HEXISTS hf:watched ^w"), "1") != 0)
         (void)poll(NULL, 0, 10);
-    do_pairs("w1", 1);
+    lock_and_unlock("w1", 1);
     while (seen.events < 2)
         (void)poll(NULL, 0, 5);
     hf_watch_close(watch);
 }
 
-/* A lease ends, and a plain client takes the key before anybody looks. Watchers
- * are told, and do not look again and again until that one ends, too. */
-static void an_end_is_told_if_a_plain_client_follows(void **state)
+/* A lease expires, and a plain client takes the key before the expiry is
+ * recorded. Watchers receive the event, and do not read the key again and again
+ * while the plain client has it. */
+static void an_expiry_is_reported_if_a_plain_client_takes_the_key(void **state)
 {
     struct hf_watch *watch = NULL;
     struct hf_lock *lock = NULL;
@@ -279,7 +276,7 @@ static void an_end_is_told_if_a_plain_client_follows(void **state)
         hf_watch_open(watcher, hf_key_of("w/"), NULL, on_event, &seen, &watch));
     expect_ok(hf_acquire(client, hf_key_of("w/1"), NULL, &lock));
     (void)hf_test_redis_say(&redis, "SET w/1 mine PX 600000");
-    (void)hf_test_redis_say(&redis, "ZADD hf:ends 1 w/1"); /* time passes */
+    (void)hf_test_redis_say(&redis, "ZADD hf:ends 1 w/1"); /* due now */
     while (seen.events < 2)
         (void)poll(NULL, 0, 5);
     assert_string_equal(hf_test_redis_say(&redis, "EXISTS hf:ends hf:held"),
@@ -292,15 +289,15 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        CASE(other_keys_cost_nothing),
-        CASE(interest_ends_soon_after_its_watcher),
-        CASE(what_was_not_recorded_leaves_a_mark),
-        CASE(one_of_two_watchers_may_go),
-        CASE(a_prefix_outlives_a_key_of_its_name),
+        CASE(unwatched_keys_are_not_recorded),
+        CASE(registrations_expire),
+        CASE(unrecorded_events_are_reported_as_dropped),
+        CASE(closing_one_of_two_watches_keeps_the_other),
+        CASE(a_prefix_stays_watched_when_the_same_key_is_not),
         CASE(many_prefixes_can_be_watched),
         CASE(many_waits_are_registered_in_parts),
-        CASE(a_registration_is_repeated),
-        CASE(an_end_is_told_if_a_plain_client_follows),
+        CASE(a_lost_registration_is_renewed),
+        CASE(an_expiry_is_reported_if_a_plain_client_takes_the_key),
     };
 
     return hf_test_main("redis watchers", cases, HF_TEST_COUNT(cases), 4);

@@ -1,12 +1,10 @@
-/* A lock of three servers: some of them are killed, stopped, or disagree. */
+/* A lock on three servers, some of which are killed, stopped or flushed. */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "redis/three_servers.h"
-
-#define LONG_MS 600000 /* longer than a case may last */
 
 static void expect_a_lock(struct hf_client *by, const char *key)
 {
@@ -20,7 +18,7 @@ static void expect_a_lock(struct hf_client *by, const char *key)
     hf_lock_free(lock);
 }
 
-/* A majority is enough for an answer: the last server may be late. */
+/* Wait for all servers: a call returns when a majority has replied. */
 static void await_everywhere(const char *key, const char *exists)
 {
     for (size_t i = 0; i < 3; i++) {
@@ -30,8 +28,7 @@ static void await_everywhere(const char *key, const char *exists)
     }
 }
 
-/* Whichever of them it is. */
-static void one_server_may_be_gone(void **state)
+static void one_server_may_be_down(void **state)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
@@ -49,7 +46,7 @@ static void one_server_may_be_gone(void **state)
         hf_lock_free(lock);
         expect_a_lock(other, "k");
         assert_true(hf_test_redis_again(&servers[i], true));
-        /* Until it is counted again, the next may not go. */
+        /* Reconnect to all three, before the next one is killed. */
         (void)hf_close(client, 1000);
         (void)hf_close(other, 1000);
         client = open_client();
@@ -57,7 +54,7 @@ static void one_server_may_be_gone(void **state)
     }
 }
 
-static void without_a_majority_nothing_is_granted(void **state)
+static void nothing_is_granted_without_a_majority(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 0, 500);
     struct hf_lock *none = NULL;
@@ -72,8 +69,8 @@ static void without_a_majority_nothing_is_granted(void **state)
     expect_a_lock(client, "l");
 }
 
-/* A plain client holds it on two of three, so that one grants. */
-static void what_a_minority_granted_is_given_back(void **state)
+/* A plain client holds the key on two servers, so that only one grants it. */
+static void the_grants_of_a_minority_are_canceled(void **state)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
@@ -86,11 +83,11 @@ static void what_a_minority_granted_is_given_back(void **state)
     while (strcmp(hf_test_redis_say(&servers[0], "EXISTS k"), "0") != 0)
         (void)poll(NULL, 0, 5);
     (void)hf_test_redis_say(&servers[1], "DEL k");
-    /* And a minority that another holds keeps nobody out. */
+    /* On one server, it does not exclude anybody. */
     expect_a_lock(client, "k");
 }
 
-static void a_release_is_a_release_on_all(void **state)
+static void a_release_reaches_all_servers(void **state)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
@@ -105,8 +102,8 @@ static void a_release_is_a_release_on_all(void **state)
     hf_lock_free(lock);
 }
 
-/* It is neither down nor answering. */
-static void a_server_that_hangs_holds_up_nobody(void **state)
+/* A hanging server is connected, but does not answer. */
+static void a_hanging_server_does_not_block_a_lock(void **state)
 {
     (void)state;
     for (size_t i = 0; i < 3; i++) {
@@ -117,9 +114,9 @@ static void a_server_that_hangs_holds_up_nobody(void **state)
     }
 }
 
-/* Take and give back a lock while the first `count` servers sleep for a while,
- * in which they are asked more than once. */
-static void expect_a_lock_over_sleep(size_t count, uint32_t sleep_ms)
+/* Take and release a lock while the first `count` servers sleep, for so long
+ * that the LOCK is repeated. */
+static void expect_a_lock_despite_sleep(size_t count, uint32_t sleep_ms)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
@@ -143,23 +140,23 @@ static void expect_a_lock_over_sleep(size_t count, uint32_t sleep_ms)
     hf_lock_free(lock);
 }
 
-/* One after the other was asked, and each grants it by a token of its own when
- * it wakes: that is no other's hold. */
-static void servers_that_were_all_slow_are_not_taken_for_busy(void **state)
+/* The LOCK is sent to one server after the other. When they wake up, each
+ * grants it with a token of its own: that is not a hold of another client. */
+static void slow_servers_are_not_mistaken_for_a_holder(void **state)
 {
     (void)state;
-    expect_a_lock_over_sleep(3, 3500);
+    expect_a_lock_despite_sleep(3, 3500);
 }
 
-/* The second grants what an attempt has asked that was given up; the lock is
- * granted to the next attempt, by the first one's token. */
-static void what_an_attempt_took_that_was_given_up_is_given_back(void **state)
+/* The second server grants a LOCK of an attempt that was given up. The next
+ * attempt is granted with the token of the first server. */
+static void the_grant_of_an_abandoned_attempt_is_canceled(void **state)
 {
     (void)state;
-    expect_a_lock_over_sleep(2, 1950);
+    expect_a_lock_despite_sleep(2, 1950);
 }
 
-static void who_waits_is_woken(void **state)
+static void a_release_wakes_a_waiter(void **state)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, HF_FOREVER, HF_TEST_PATIENCE_MS);
@@ -183,9 +180,8 @@ static void who_waits_is_woken(void **state)
     }
 }
 
-/* A server comes back empty: the lock is still held by the other two, and the
- * second to come finds no majority. */
-static void an_emptied_minority_grants_nothing(void **state)
+/* One server forgets the lock, and the other two still hold it. */
+static void a_flushed_minority_grants_nothing(void **state)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, 0, HF_TEST_PATIENCE_MS);
@@ -207,7 +203,7 @@ static void an_emptied_minority_grants_nothing(void **state)
  *
  * The lease is so long that no renewal is due while a case runs. */
 
-static struct hf_lock *lock_kept(void)
+static struct hf_lock *take_renewed_lock(void)
 {
     struct hf_lock_opts opts = hf_test_opts(86400000, 0, HF_TEST_PATIENCE_MS);
     struct hf_lock *lock = NULL;
@@ -218,7 +214,7 @@ static struct hf_lock *lock_kept(void)
     return lock;
 }
 
-static void wait_until_heard(void)
+static void await_subscription(void)
 {
     for (size_t i = 0; i < 3; i++) {
         while (!strstr(
@@ -227,7 +223,7 @@ static void wait_until_heard(void)
     }
 }
 
-static void wait_until_lost(const struct hf_lock *lock)
+static void await_loss(const struct hf_lock *lock)
 {
     while (hf_lock_state(lock) != HF_LOCK_LOST)
         (void)poll(NULL, 0, 1);
@@ -236,23 +232,23 @@ static void wait_until_lost(const struct hf_lock *lock)
 
 static void a_broken_lock_is_lost_at_once(void **state)
 {
-    struct hf_lock *lock = lock_kept();
+    struct hf_lock *lock = take_renewed_lock();
 
     (void)state;
-    wait_until_heard();
+    await_subscription();
     expect_ok(hf_force(other, hf_key_of("k"), hf_lock_token(lock), true));
-    wait_until_lost(lock);
+    await_loss(lock);
     hf_lock_free(lock);
 }
 
-/* It looks when its connections for messages are there. */
-static void so_is_one_that_was_broken_before_its_holder_listens(void **state)
+/* The lock is broken before the holder opens its pub/sub connections. */
+static void a_holder_checks_its_locks_when_it_subscribes(void **state)
 {
-    struct hf_lock *lock = lock_kept();
+    struct hf_lock *lock = take_renewed_lock();
 
     (void)state;
     expect_ok(hf_force(other, hf_key_of("k"), hf_lock_token(lock), true));
-    wait_until_lost(lock);
+    await_loss(lock);
     hf_lock_free(lock);
 }
 
@@ -263,27 +259,27 @@ static void report_broken(size_t server, const struct hf_lock *lock)
                             (unsigned long long)hf_lock_token(lock));
 }
 
-/* It is renewed, and the other two confirm it. */
-static void the_report_of_one_server_is_not_believed(void **state)
+/* The holder renews the lock, and the other two servers confirm it. */
+static void the_report_of_one_server_does_not_end_a_lock(void **state)
 {
-    struct hf_lock *lock = lock_kept();
+    struct hf_lock *lock = take_renewed_lock();
     int64_t before;
 
     (void)state;
-    wait_until_heard();
+    await_subscription();
     expect_ok(hf_renew(lock, 0));
     before = hf_lock_deadline(lock);
-    (void)poll(NULL, 0, 2); /* instants are milliseconds: the next is later */
+    (void)poll(NULL, 0, 2); /* so that the next deadline is a later one */
     report_broken(0, lock);
     while (hf_lock_deadline(lock) <= before && hf_lock_valid_for(lock, 0))
         (void)poll(NULL, 0, 1);
     assert_true(hf_lock_valid_for(lock, 0));
     report_broken(1, lock);
-    wait_until_lost(lock);
+    await_loss(lock);
     hf_lock_free(lock);
 }
 
-static void what_it_cannot_promise_it_does_not(void **state)
+static void missing_capabilities_are_not_declared(void **state)
 {
     struct hf_client *none = NULL;
     struct hf_watch *watch = NULL;
@@ -303,19 +299,19 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        CASE(one_server_may_be_gone),
-        CASE(without_a_majority_nothing_is_granted),
-        CASE(what_a_minority_granted_is_given_back),
-        CASE(a_release_is_a_release_on_all),
-        CASE(a_server_that_hangs_holds_up_nobody),
-        CASE(servers_that_were_all_slow_are_not_taken_for_busy),
-        CASE(what_an_attempt_took_that_was_given_up_is_given_back),
-        CASE(who_waits_is_woken),
-        CASE(an_emptied_minority_grants_nothing),
+        CASE(one_server_may_be_down),
+        CASE(nothing_is_granted_without_a_majority),
+        CASE(the_grants_of_a_minority_are_canceled),
+        CASE(a_release_reaches_all_servers),
+        CASE(a_hanging_server_does_not_block_a_lock),
+        CASE(slow_servers_are_not_mistaken_for_a_holder),
+        CASE(the_grant_of_an_abandoned_attempt_is_canceled),
+        CASE(a_release_wakes_a_waiter),
+        CASE(a_flushed_minority_grants_nothing),
         CASE(a_broken_lock_is_lost_at_once),
-        CASE(so_is_one_that_was_broken_before_its_holder_listens),
-        CASE(the_report_of_one_server_is_not_believed),
-        CASE(what_it_cannot_promise_it_does_not),
+        CASE(a_holder_checks_its_locks_when_it_subscribes),
+        CASE(the_report_of_one_server_does_not_end_a_lock),
+        CASE(missing_capabilities_are_not_declared),
     };
 
     return hf_test_main("redlock", cases, HF_TEST_COUNT(cases), 4);

@@ -1,5 +1,5 @@
-/* What is left on one of three servers, and a server that hangs: neither keeps
- * anybody out. */
+/* Neither a lock that was left behind on one of three servers nor a hanging
+ * server excludes anybody. */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static int set_up_on_disk(void **state)
     return start_servers(options);
 }
 
-static struct hf_lock *take(struct hf_client *by, const char *key)
+static struct hf_lock *take_lock(struct hf_client *by, const char *key)
 {
     struct hf_lock_opts opts = hf_test_opts(LONG_MS, HF_FOREVER, 20000);
     struct hf_lock *lock = NULL;
@@ -29,7 +29,7 @@ static struct hf_lock *take(struct hf_client *by, const char *key)
     return lock;
 }
 
-static void give_back(struct hf_lock *lock)
+static void release_lock(struct hf_lock *lock)
 {
     expect_ok(hf_release(lock));
     hf_lock_free(lock);
@@ -50,18 +50,18 @@ static void await_nothing_left(const char *key)
     await_everywhere(key, "0");
 }
 
-/* Hold `key` on one server alone, for longer than the case lasts. */
-static void leave_a_ghost(struct hf_test_redis *server, const char *key)
+/* Leave a lock behind on one server, for longer than the case lasts. */
+static void leave_a_lock_on(struct hf_test_redis *server, const char *key)
 {
     struct hf_client *alone = hf_test_redis_open(server, NULL);
-    struct hf_lock *lock = take(alone, key);
+    struct hf_lock *lock = take_lock(alone, key);
 
     hf_lock_detach(lock);
     hf_lock_free(lock);
     (void)hf_close(alone, 1000);
 }
 
-static void a_hold_on_one_server_alone_keeps_nobody_out(void **state)
+static void a_hold_on_a_minority_excludes_nobody(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(LONG_MS, 0, 20000);
     struct hf_lock *none = NULL;
@@ -72,61 +72,61 @@ static void a_hold_on_one_server_alone_keeps_nobody_out(void **state)
         char key[8];
 
         (void)snprintf(key, sizeof(key), "k%zu", i);
-        leave_a_ghost(&servers[i], key);
+        leave_a_lock_on(&servers[i], key);
         for (unsigned round = 0; round < 3; round++) {
-            struct hf_lock *lock = take(client, key);
+            struct hf_lock *lock = take_lock(client, key);
 
             expect_err(hf_acquire(other, hf_key_of(key), &opts, &none),
                        HF_EBUSY);
             assert_true(hf_lock_token(lock) > last);
             last = hf_lock_token(lock);
-            give_back(lock);
+            release_lock(lock);
         }
     }
-    /* On two it is a majority's. */
-    leave_a_ghost(&servers[1], "k0");
+    /* On two servers it has a majority. */
+    leave_a_lock_on(&servers[1], "k0");
     expect_err(hf_acquire(other, hf_key_of("k0"), &opts, &none), HF_EBUSY);
 }
 
-/* The server is away when the lock is given back, and returns with its data. */
-static void what_is_owed_to_a_server_is_done_when_it_returns(void **state)
+/* The server is down when the lock is released, and returns with its data. */
+static void a_pending_cancel_is_sent_when_the_server_returns(void **state)
 {
     (void)state;
     for (size_t i = 0; i < 3; i++) {
-        struct hf_lock *lock = take(client, "k");
+        struct hf_lock *lock = take_lock(client, "k");
 
         await_everywhere("k", "1");
         hf_test_redis_kill(&servers[i]);
-        give_back(lock);
+        release_lock(lock);
         assert_true(hf_test_redis_again(&servers[i], true));
-        /* The client is driven by its calls. */
+        /* Each call drives the client. */
         while (strcmp(hf_test_redis_say(&servers[i], "EXISTS k"), "0") != 0)
-            give_back(take(client, "other"));
+            release_lock(take_lock(client, "other"));
         await_nothing_left("k");
     }
 }
 
-static void one_that_hung_keeps_nothing(void **state)
+static void a_server_that_hung_keeps_no_lock(void **state)
 {
     (void)state;
     for (size_t i = 0; i < 3; i++) {
         (void)kill(servers[i].pid, SIGSTOP);
         for (unsigned round = 0; round < 20; round++)
-            give_back(take(client, "k"));
+            release_lock(take_lock(client, "k"));
         (void)kill(servers[i].pid, SIGCONT);
         while (strcmp(hf_test_redis_say(&servers[i], "EXISTS k"), "0") != 0)
-            give_back(take(client, "other"));
+            release_lock(take_lock(client, "other"));
         await_nothing_left("k");
     }
 }
 
-/* ---- A server that hangs ------------------------------------------------*/
+/* ---- A hanging server ---------------------------------------------------*/
 
 static void unlock_once(void)
 {
-    struct hf_lock *lock = take(client, "k");
+    struct hf_lock *lock = take_lock(client, "k");
 
-    give_back(lock);
+    release_lock(lock);
 }
 
 static void open_once(void)
@@ -154,9 +154,9 @@ static void list_once(void)
     expect_ok(hf_list(client, hf_key_of("k"), list_none, NULL));
 }
 
-/* One of several tries takes less than `ms`: all take at least that, where
- * each waits for the server that hangs. */
-static void expect_not_held_up(void (*once)(void), int64_t ms)
+/* Expect one of many attempts to take less than `ms`. If each waited for the
+ * hanging server, all would take longer. */
+static void expect_not_delayed(void (*once)(void), int64_t ms)
 {
     for (unsigned round = 0; round < 40; round++) {
         hf_time before = hf_time_now();
@@ -165,18 +165,18 @@ static void expect_not_held_up(void (*once)(void), int64_t ms)
         if (hf_time_now() - before < ms)
             return;
     }
-    fail_msg("each try has waited for the server that hangs");
+    fail_msg("each attempt has waited for the hanging server");
 }
 
-static void a_server_that_hangs_holds_up_nothing(void **state)
+static void a_hanging_server_does_not_delay_calls(void **state)
 {
     (void)state;
     for (size_t i = 0; i < 3; i++) {
         (void)kill(servers[i].pid, SIGSTOP);
-        expect_not_held_up(unlock_once, 140);
-        expect_not_held_up(open_once, 4500);
-        expect_not_held_up(read_once, 140);
-        expect_not_held_up(list_once, 140);
+        expect_not_delayed(unlock_once, 140);
+        expect_not_delayed(open_once, 4500);
+        expect_not_delayed(read_once, 140);
+        expect_not_delayed(list_once, 140);
         (void)kill(servers[i].pid, SIGCONT);
         assert_string_equal(hf_test_redis_say(&servers[i], "PING"), "PONG");
         unlock_once();
@@ -219,30 +219,30 @@ static bool note_token(const struct hf_info *info, void *arg)
     return true;
 }
 
-static void a_list_shows_what_a_majority_holds(void **state)
+static void a_list_shows_the_locks_of_a_majority(void **state)
 {
     (void)state;
     for (size_t i = 0; i < 3; i++) {
-        struct hf_lock *lock = take(client, "k");
+        struct hf_lock *lock = take_lock(client, "k");
         uint64_t token = 0;
 
         await_everywhere("k", "1");
         (void)hf_test_redis_say(&servers[i], "DEL k");
-        leave_a_ghost(&servers[i], "k");
+        leave_a_lock_on(&servers[i], "k");
         expect_ok(hf_list(other, hf_key_of("k"), note_token, &token));
         assert_true(token == hf_lock_token(lock));
-        give_back(lock);
+        release_lock(lock);
         (void)hf_test_redis_say(&servers[i], "DEL k");
     }
 }
 
-/* A lock is given back while its waiter connects to hear of that. Where it went
- * unnoticed the waiter asks again after 250 ms or more. */
+/* A lock is released while its waiter subscribes to the announcement. A waiter
+ * that missed the release polls after 250 ms or later. */
 static bool is_woken_by_a_release_while_it_subscribes(void)
 {
     struct hf_lock_opts opts = hf_test_opts(LONG_MS, HF_FOREVER, 60000);
     struct hf_client *waiter = open_client();
-    struct hf_lock *lock = take(client, "k"), *next = NULL;
+    struct hf_lock *lock = take_lock(client, "k"), *next = NULL;
     struct hf_future *future = NULL;
     enum hf_err err = HF_ECANCELED;
     hf_time before;
@@ -252,41 +252,42 @@ static bool is_woken_by_a_release_while_it_subscribes(void)
     expect_ok(hf_lock_acquire_start(next, NULL, NULL, &future));
     while (hf_lock_position(next) == 0)
         expect_err(hf_future_wait(future, 0, &err), HF_ETIMEDOUT);
-    give_back(lock);
+    release_lock(lock);
     before = hf_time_now();
     expect_ok(hf_future_wait(future, 60000, &err));
     expect_ok(err);
     before = hf_time_now() - before;
-    give_back(next);
+    release_lock(next);
     hf_future_free(future);
     (void)hf_close(waiter, 1000);
     return before < 200;
 }
 
-static void a_release_while_it_subscribes_is_noticed(void **state)
+static void a_release_during_the_subscription_is_noticed(void **state)
 {
     (void)state;
     for (unsigned round = 0; round < 40; round++) {
         if (is_woken_by_a_release_while_it_subscribes())
             return;
     }
-    fail_msg("no waiter has noticed it");
+    fail_msg("no waiter has noticed the release");
 }
 
 int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        CASE(a_hold_on_one_server_alone_keeps_nobody_out),
+        CASE(a_hold_on_a_minority_excludes_nobody),
         cmocka_unit_test_setup_teardown(
-            what_is_owed_to_a_server_is_done_when_it_returns, set_up_on_disk,
+            a_pending_cancel_is_sent_when_the_server_returns, set_up_on_disk,
             tear_down),
-        CASE(one_that_hung_keeps_nothing),
-        CASE(a_server_that_hangs_holds_up_nothing),
+        CASE(a_server_that_hung_keeps_no_lock),
+        CASE(a_hanging_server_does_not_delay_calls),
         CASE(the_same_server_does_not_vote_twice),
-        CASE(a_list_shows_what_a_majority_holds),
-        CASE(a_release_while_it_subscribes_is_noticed),
+        CASE(a_list_shows_the_locks_of_a_majority),
+        CASE(a_release_during_the_subscription_is_noticed),
     };
 
-    return hf_test_main("redlock ghosts", cases, HF_TEST_COUNT(cases), 4);
+    return hf_test_main("redlock late messages", cases, HF_TEST_COUNT(cases),
+                        4);
 }

@@ -1,5 +1,5 @@
-/* three_servers.h - the fixture of redlock: cases: three Redis servers, and two
- * clients of all of them. */
+/* three_servers.h - the fixture of redlock: cases: three Redis servers and two
+ * clients. */
 #ifndef HF_TESTS_REDIS_THREE_SERVERS_H
 #define HF_TESTS_REDIS_THREE_SERVERS_H
 
@@ -25,7 +25,7 @@ static struct hf_client *open_client(void)
     return opened;
 }
 
-/* `options` of each server, as hf_test_redis_start() takes them. */
+/* Start the servers with `options`, as for hf_test_redis_start(). */
 static int start_servers(const char *const *options)
 {
     for (size_t i = 0; i < 3; i++) {

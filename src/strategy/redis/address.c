@@ -34,7 +34,7 @@ enum hf_err hf_redis_address_number(struct hf_url *url, const char *name,
     *number = 0;
     if (text && !read_url_number(text, max, number))
         return hf_error_set(error, HF_EINVAL,
-                            "url: %s: '%s' is no number from 0 to %u", name,
+                            "url: %s: '%s' is not a number from 0 to %u", name,
                             text, max);
     return HF_OK;
 }
@@ -55,7 +55,7 @@ static enum hf_err read_host(struct hf_redis_address *address, const char *text,
     colon = strrchr(end ? end : host, ':');
     if ((colon && !read_url_number(colon + 1, 65535, &port)) || port == 0 ||
         *host == '\0' || colon == host || (*host == '[' && !end))
-        return hf_error_set(error, HF_EINVAL, "url: '%s' is no host:port",
+        return hf_error_set(error, HF_EINVAL, "url: '%s' is not a host:port",
                             host);
     if (colon)
         *colon = '\0';
@@ -74,7 +74,7 @@ static enum hf_err read_db(struct hf_redis_address *address, struct hf_url *url,
         return HF_OK;
     if (!read_url_number(url->path + 1, DB_MAX, &address->db))
         return hf_error_set(error, HF_EINVAL,
-                            "url: '%s' is no number of a database", url->path);
+                            "url: '%s' is not a database number", url->path);
     return HF_OK;
 }
 
@@ -83,7 +83,7 @@ static enum hf_err read_path(struct hf_redis_address *address,
 {
     if (!url->hosts || *url->hosts != '\0' || strlen(url->path) < 2)
         return hf_error_set(error, HF_EINVAL,
-                            "url: redis+unix: wants the path of a socket, as "
+                            "url: redis+unix: needs the path of a socket, as "
                             "in redis+unix:///run/redis.sock");
     address->host = strdup(url->path);
     if (!address->host)
@@ -151,7 +151,7 @@ static bool list_has_word(const char *list, const char *word)
     return false;
 }
 
-/* What is demanded of the server. */
+/* The options that demand something of the server. */
 static enum hf_err read_requirements(struct hf_redis_address *address,
                                      struct hf_url *url, struct hf_error *error)
 {
@@ -160,8 +160,8 @@ static enum hf_err read_requirements(struct hf_redis_address *address,
 
     if (grace && !read_url_duration(grace, &address->grace_ms))
         return hf_error_set(error, HF_EINVAL,
-                            "url: grace: '%s' is no duration such as 500ms, "
-                            "30s or 2m, of a week at most",
+                            "url: grace: '%s' is not a duration of at most a "
+                            "week, such as 500ms, 30s or 2m",
                             grace);
     if (unsafe && strcmp(unsafe, "0") != 0 && strcmp(unsafe, "1") != 0)
         return hf_error_set(error, HF_EINVAL, "url: unsafe: '%s' is not 0 or 1",
@@ -182,12 +182,12 @@ static enum hf_err read_address(struct hf_redis_address *address,
         err = read_path(address, url, error);
     } else if (!host) {
         err = hf_error_set(error, HF_EINVAL,
-                           "url: %s: wants a host, as in %s://localhost:6379",
+                           "url: %s: needs a host, as in %s://localhost:6379",
                            url->scheme, url->scheme);
     } else if (strcmp(url->scheme, "redlock") != 0 && strchr(host, ',')) {
         err = hf_error_set(error, HF_EINVAL,
-                           "url: %s: takes one server. A lock on a majority of "
-                           "several is redlock://a,b,c",
+                           "url: %s: takes only one server. For a lock on a "
+                           "majority of several, use redlock://a,b,c",
                            url->scheme);
     } else {
         err = read_host(address, host, error);
@@ -202,8 +202,9 @@ static enum hf_err read_address(struct hf_redis_address *address,
         err = copy_credential(&address->password, url->password, error);
     if (!err && address->user && !address->password)
         err = hf_error_set(error, HF_EINVAL,
-                           "url: a user without a password: write user:password"
-                           "@, or :password@ where there is no user");
+                           "url: a user without a password. Write "
+                           "user:password@, or :password@ for the default "
+                           "user");
     return err;
 }
 

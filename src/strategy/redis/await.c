@@ -4,7 +4,7 @@
 #include <sys/epoll.h>
 
 #define CONNECTIONS_MAX 16
-#define RETRY_MS 50     /* between two attempts at a server that loads */
+#define RETRY_MS 50     /* while a server loads its data */
 #define STRAGGLE_MS 250 /* for the other servers, once enough are up */
 
 static bool has_connection_failed(const struct hf_redis_connection *connection)
@@ -13,11 +13,13 @@ static bool has_connection_failed(const struct hf_redis_connection *connection)
 
     if (connection->state != HF_REDIS_DOWN)
         return false;
-    /* Refused at once is an answer; a server that loads comes up. */
+    /* A server that answers, but is not available, may still be loading its
+     * data. Any other failure is final. */
     return (code != HF_EUNAVAIL && code != HF_OK) || !connection->steps_done;
 }
 
-/* A negative descriptor is ignored by poll(). */
+/* Fill `fds`; poll() ignores negative descriptors. Return true if a connection
+ * is to be retried. */
 static bool fill_poll(struct hf_redis_connection *const *connections,
                       unsigned count, struct pollfd *fds)
 {
@@ -38,7 +40,6 @@ static bool fill_poll(struct hf_redis_connection *const *connections,
     return retries;
 }
 
-/* One round of poll(), for at most `ms`. */
 static void poll_connections(struct hf_redis_connection *const *connections,
                              unsigned count, uint32_t ms)
 {
@@ -67,7 +68,7 @@ static void set_missing_failures(struct hf_redis_connection *const *connections,
 
         if (connection->state != HF_REDIS_UP && !connection->failure.code)
             (void)hf_error_set(&connection->failure, HF_EUNAVAIL,
-                               "%s: does not answer",
+                               "%s: the server does not answer",
                                connection->address->name);
     }
 }

@@ -1,10 +1,10 @@
-/* batch.c - the quick commands of one turn, as one script: most of what a
- * script costs the server, it costs once. */
+/* batch.c - send the fast-path commands of one turn as one script. Most of the
+ * server's cost of a script does not depend on the number of commands. */
 #include <stdlib.h>
 
 #include "strategy/redis/redis.h"
 
-#define BATCH_MAX 32 /* in one script: the server does nothing else then */
+#define BATCH_MAX 32 /* commands; the server is blocked while a script runs */
 
 struct batch {
     struct hf_redis_call call;
@@ -25,7 +25,9 @@ static void on_batch_reply(struct hf_redis_call *call, const redisReply *reply)
 
     if (reply && !is_batch_reply(reply, batch->count)) {
         hf_redis_connection_drop(&batch->requests[0]->redis->connection,
-                                 HF_EPROTO, "what it says is not understood");
+                                 HF_EPROTO,
+                                 "unexpected reply to batch.lua: not one "
+                                 "element for each command");
         reply = NULL;
     }
     each = reply && reply->type == REDIS_REPLY_ARRAY;

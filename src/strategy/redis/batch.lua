@@ -1,14 +1,14 @@
--- A batch of LOCKs and UNLOCKs of one client, in order, each on the fast path
--- of lock_fast.lua and unlock.lua: nobody waits and nobody watches. Most of the cost
--- of a script is in running it at all.
+-- A batch of LOCKs and UNLOCKs of one client, executed in order. Each takes the
+-- fast path of lock_fast.lua or unlock.lua: the key has no waiters and is not
+-- watched. Most of the cost of a script is in running it at all.
 --
 -- KEYS  for N commands: 1 to N the locks, N+1 to 2N their queues; then the
 --       token counter, watched patterns, sizes of watched prefixes
 -- ARGV  three for each command: LOCK has what follows the token in the record
---       up to the value, the lease in ms, and the value; UNLOCK has how the
---       holder's record begins, and two empty strings
--- Returns for each command what those scripts return, or 1: nothing was done,
--- send it alone.
+--       up to the value, the lease in ms, and the value; UNLOCK has the first
+--       bytes of the holder's record, "hf1 TOKEN NONCE ", and two empty strings
+-- Returns for each command what those scripts return; or 1: nothing was done,
+-- send the command alone.
 --@ patterns.lua
 
 local count, answers = (#KEYS - 3) / 2, {}
@@ -23,7 +23,7 @@ for i = 1, count do
     end
 end
 
--- Where there is no memory, what is held can still be given back.
+-- A full server refuses INCRBY, and must still execute the UNLOCKs.
 if locks > 0 then
     token = redis.pcall('INCRBY', counter, locks)
     token = type(token) == 'number' and token - locks or 0
@@ -55,7 +55,7 @@ local function try_unlock(key, mine)
     local held = redis.pcall('GET', key)
 
     if type(held) ~= 'string' or string.sub(held, 1, #mine) ~= mine then
-        return 1 -- it is for unlock.lua to say why
+        return 1 -- unlock.lua determines the error
     end
     redis.call('DEL', key)
     return HF_OK

@@ -21,7 +21,7 @@ end
 
 local nonce = ARGV[1]
 local held = read_record()
--- Whatever another client has made of the key, a waiter can leave.
+-- A waiter can leave even if another client has changed the type of the key.
 local text = type(held) == 'string' and held or ''
 local token, holder = string.match(text, '^hf1 (%d+) (%x+) ')
 local claim = parse_claim(redis.call('HGET', claims, nonce))

@@ -3,11 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#ifdef HF_REDIS_TLS
-#include <signal.h>
-#endif
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -16,17 +11,15 @@
 #include "strategy/redis/socket.h"
 
 #define BACK_OFF_MIN_MS 10u  /* before the second attempt to connect */
-#define BACK_OFF_MAX_MS 1000 /* and before any later one */
-#define HANDSHAKE_MS 5000    /* connecting: between two signs of life */
-#define SILENCE_MS 15000 /* up, with replies awaited: the connection is lost */
-#define READ_SIZE 16384  /* of hiredis */
-#define READS_MAX 2      /* at a time */
-#define KEEP_SIZE 65536  /* of what is to be written */
+#define BACK_OFF_MAX_MS 1000 /* before any later attempt */
+#define HANDSHAKE_MS 5000    /* longest silence before the connection is up */
+#define SILENCE_MS 15000     /* longest silence while replies are awaited */
+#define READ_SIZE 16384      /* bytes that redisBufferRead() reads at most */
+#define READS_MAX 2          /* reads in one turn */
 
 static void lose_connection(struct hf_redis_connection *connection,
                             enum hf_err err, const char *text);
 
-/* Lost while reading or writing. */
 static void lose_by_io_error(struct hf_redis_connection *connection)
 {
     const char *why =
@@ -38,82 +31,6 @@ static void lose_by_io_error(struct hf_redis_connection *connection)
 
 /* ---- Writing ------------------------------------------------------------*/
 
-/* All of it is gone. What a burst has made large is given back. */
-static void reset_output(struct hf_buf *out)
-{
-    out->size = 0;
-    if (out->capacity > KEEP_SIZE)
-        hf_buf_fini(out);
-}
-
-#ifdef HF_REDIS_TLS
-/* hiredis writes without MSG_NOSIGNAL. A SIGPIPE goes to the thread that
- * writes: it is held back, and taken out of what is pending if it is ours. */
-static int write_without_sigpipe(redisContext *context, int *done)
-{
-    struct timespec now = {0};
-    sigset_t pipe, before, pending;
-    int status;
-
-    sigemptyset(&pipe);
-    sigaddset(&pipe, SIGPIPE);
-    pthread_sigmask(SIG_BLOCK, &pipe, &before);
-    status = redisBufferWrite(context, done);
-    if (status != REDIS_OK && sigismember(&before, SIGPIPE) == 0 &&
-        !sigpending(&pending) && sigismember(&pending, SIGPIPE) == 1)
-        (void)sigtimedwait(&pipe, NULL, &now);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return status;
-}
-
-/* What is encrypted goes through hiredis. */
-static bool write_tls(struct hf_redis_connection *connection)
-{
-    struct hf_buf *out = &connection->out;
-    int done = 0;
-
-    if (out->size > 0 && redisAppendFormattedCommand(connection->context,
-                                                     (const char *)out->data,
-                                                     out->size) != REDIS_OK)
-        return false;
-    reset_output(out);
-    if (write_without_sigpipe(connection->context, &done) != REDIS_OK)
-        return false;
-    connection->write_blocked = !done;
-    return true;
-}
-#endif
-
-/* By our own hands, because hiredis writes without MSG_NOSIGNAL. */
-static bool write_plain(struct hf_redis_connection *connection)
-{
-    struct hf_buf *out = &connection->out;
-    ssize_t written;
-
-    if (out->size > connection->written) {
-        written = send(connection->fd.fd, out->data + connection->written,
-                       out->size - connection->written, MSG_NOSIGNAL);
-        if (written < 0 && errno != EAGAIN && errno != EINTR)
-            return false;
-        connection->written += written > 0 ? (size_t)written : 0;
-    }
-    connection->write_blocked = connection->written < out->size;
-    if (!connection->write_blocked) {
-        reset_output(out);
-        connection->written = 0;
-    }
-    return true;
-}
-
-static bool write_output(struct hf_redis_connection *connection)
-{
-#ifdef HF_REDIS_TLS
-    if (connection->address->tls)
-        return write_tls(connection);
-#endif
-    return write_plain(connection);
-}
-
 static void set_socket_events(struct hf_redis_connection *connection,
                               uint32_t events)
 {
@@ -121,10 +38,11 @@ static void set_socket_events(struct hf_redis_connection *connection,
         return;
     connection->fd.events = events;
     if (connection->host->ops->fd_change(connection->host, &connection->fd))
-        lose_connection(connection, HF_ESYSTEM, "cannot watch the connection");
+        lose_connection(connection, HF_ESYSTEM,
+                        "cannot register the socket with epoll");
 }
 
-/* With TLS, what is to be written first may have to wait for what is read. */
+/* During a TLS handshake, a write may have to wait until something is read. */
 static bool is_tls_handshake(const struct hf_redis_connection *connection)
 {
     return connection->address->tls && connection->state == HF_REDIS_HANDSHAKE;
@@ -132,10 +50,12 @@ static bool is_tls_handshake(const struct hf_redis_connection *connection)
 
 static void flush_output(struct hf_redis_connection *connection)
 {
-    if (!write_output(connection))
+    bool tls = connection->address->tls != NULL;
+
+    if (!hf_redis_output_write(&connection->output, connection->context, tls))
         lose_by_io_error(connection);
     else
-        set_socket_events(connection, connection->write_blocked &&
+        set_socket_events(connection, connection->output.blocked &&
                                               !is_tls_handshake(connection)
                                           ? EPOLLIN | EPOLLOUT
                                           : EPOLLIN);
@@ -157,10 +77,10 @@ static bool can_send(const struct hf_redis_connection *connection)
            connection->state == HF_REDIS_HANDSHAKE;
 }
 
-/* When to give up on the server, if nothing comes until then. A server that
- * stalls for some seconds, in a fork, a long script or a paused machine, still
- * answers, and the answer counts: to connect again would only lose it. A peer
- * that is gone is for the kernel to find out (socket.h). */
+/* The instant at which a silent server is given up. It is generous: a server
+ * that stalls for some seconds, in a fork, a long script or a paused machine,
+ * still replies, and reconnecting would only lose that reply. The kernel
+ * detects a dead peer sooner (socket.h). */
 static hf_time silence_deadline(const struct hf_redis_connection *connection)
 {
     return hf_time_add(connection->last_read_at,
@@ -168,7 +88,8 @@ static hf_time silence_deadline(const struct hf_redis_connection *connection)
                                                         : HANDSHAKE_MS);
 }
 
-/* Something was appended: it is written, and its reply awaited. */
+/* A command was appended to the output: schedule the write, and expect the
+ * reply. */
 static void queue_call(struct hf_redis_connection *connection,
                        struct hf_redis_call *call)
 {
@@ -188,7 +109,8 @@ bool hf_redis_connection_send(struct hf_redis_connection *connection,
                               struct hf_redis_call *call,
                               const struct hf_redis_resp_args *args)
 {
-    if (!can_send(connection) || !hf_redis_resp_encode(args, &connection->out))
+    if (!can_send(connection) ||
+        !hf_redis_resp_encode(args, &connection->output.bytes))
         return false;
     queue_call(connection, call);
     return true;
@@ -198,13 +120,14 @@ bool hf_redis_connection_send_bytes(struct hf_redis_connection *connection,
                                     struct hf_redis_call *call,
                                     const void *bytes, size_t size)
 {
+    struct hf_buf *out = &connection->output.bytes;
     bool failed;
 
     if (!can_send(connection))
         return false;
-    hf_buf_raw(&connection->out, bytes, size);
-    failed = connection->out.failed;
-    connection->out.failed = false;
+    hf_buf_raw(out, bytes, size);
+    failed = out->failed;
+    out->failed = false;
     if (!failed)
         queue_call(connection, call);
     return !failed;
@@ -217,7 +140,7 @@ static void dispatch_reply(struct hf_redis_connection *connection,
 {
     struct hf_dlist *first = NULL;
 
-    /* Once it listens to channels, all that comes are messages. */
+    /* On a pub/sub connection that is up, everything is a message. */
     if (connection->state != HF_REDIS_UP || !connection->channel)
         first = hf_dlist_take(&connection->calls);
     if (first) {
@@ -231,11 +154,12 @@ static void dispatch_reply(struct hf_redis_connection *connection,
         lose_connection(connection, HF_EUNAVAIL, reply->str);
     } else {
         lose_connection(connection, HF_EPROTO,
-                        "it says what nobody has asked for");
+                        "unexpected reply from the server: no command awaits "
+                        "one");
     }
 }
 
-/* Who hears a reply may lose the connection. */
+/* Any callback may lose the connection, and with it the context. */
 static void dispatch_replies(struct hf_redis_connection *connection)
 {
     redisContext *context = connection->context;
@@ -244,7 +168,7 @@ static void dispatch_replies(struct hf_redis_connection *connection)
     while (connection->context == context) {
         if (redisReaderGetReply(context->reader, &reply) != REDIS_OK) {
             lose_connection(connection, HF_EPROTO,
-                            "what it says is not understood");
+                            hf_redis_reader_error(&connection->reader));
             return;
         }
         if (!reply)
@@ -254,7 +178,8 @@ static void dispatch_replies(struct hf_redis_connection *connection)
     }
 }
 
-/* Go on in the next turn, after timers and other connections have had theirs. */
+/* Continue in the next turn, after timers and other connections had a chance
+ * to run. */
 static void read_later(struct hf_redis_connection *connection)
 {
     struct hf_waker *waker =
@@ -264,9 +189,10 @@ static void read_later(struct hf_redis_connection *connection)
         hf_waker_wake(waker);
 }
 
-/* hiredis reads so much at a time. Where that is filled there may be more, and
- * whoever drives by hand may not look again soon. A server that sends faster than
- * this client reads must not keep it from renewing. */
+/* If hiredis fills its buffer, there may be more in the socket. Read on at
+ * once, because a program that drives the client by hand may not come back
+ * soon; but not without limit, because a server that sends faster than this
+ * client reads must not keep it from renewing its leases. */
 static void read_replies(struct hf_redis_connection *connection)
 {
     redisContext *context = connection->context;
@@ -301,7 +227,7 @@ static void on_more(struct hf_post *post)
 static void set_connection_state(struct hf_redis_connection *connection,
                                  enum hf_redis_state to)
 {
-    static const bool may[][4] = {
+    static const bool allowed[][4] = {
         [HF_REDIS_DOWN] = {[HF_REDIS_CONNECTING] = true},
         [HF_REDIS_CONNECTING] =
             {[HF_REDIS_DOWN] = true, [HF_REDIS_HANDSHAKE] = true},
@@ -309,7 +235,7 @@ static void set_connection_state(struct hf_redis_connection *connection,
         [HF_REDIS_UP] = {[HF_REDIS_DOWN] = true},
     };
 
-    HF_ASSERT(may[connection->state][to]);
+    HF_ASSERT(allowed[connection->state][to]);
     connection->state = to;
 }
 
@@ -351,11 +277,10 @@ void hf_redis_connection_on_ready(struct hf_redis_connection *connection,
         flush_output(connection);
     if (connection->context == context && (events & ~(uint32_t)EPOLLOUT))
         read_replies(connection);
-    /* At once: hf_open() runs no loop that would flush. */
+    /* Write now: there is no event loop yet inside hf_open(). */
     if (connection->context == context &&
         connection->state == HF_REDIS_HANDSHAKE &&
-        (connection->write_blocked ||
-         connection->out.size > connection->written))
+        hf_redis_output_is_pending(&connection->output))
         flush_output(connection);
 }
 
@@ -380,19 +305,21 @@ void hf_redis_connection_connect(struct hf_redis_connection *connection)
         lose_connection(connection, HF_EUNAVAIL, connection->context->errstr);
         return;
     }
-    /* A command that the program runs must not keep the connection. */
+    hf_redis_reader_init(&connection->reader, connection->context->reader);
+    /* Child processes must not keep the connection open. */
     (void)fcntl(connection->context->fd, F_SETFD, FD_CLOEXEC);
     connection->fd.fd = connection->context->fd;
     now.fd = connection->context->fd;
     connection->fd.events = EPOLLOUT;
     if (host->ops->fd_add(host, &connection->fd)) {
         connection->fd.fd = -1;
-        lose_connection(connection, HF_ESYSTEM, "cannot watch the connection");
+        lose_connection(connection, HF_ESYSTEM,
+                        "cannot register the socket with epoll");
         return;
     }
     connection->last_read_at = host->ops->now(host);
     hf_timer_set(host, &connection->timer, silence_deadline(connection));
-    /* On the same machine it is connected already. */
+    /* A connection to the same machine is often established already. */
     if (poll(&now, 1, 0) > 0)
         on_connected(connection);
 }
@@ -405,13 +332,13 @@ static void close_socket(struct hf_redis_connection *connection)
     if (connection->context)
         redisFree(connection->context);
     connection->context = NULL;
-    hf_buf_fini(&connection->out);
-    connection->written = 0;
+    hf_redis_output_fini(&connection->output);
     connection->host->ops->unpost(connection->host, &connection->flush);
     connection->host->ops->unpost(connection->host, &connection->more);
 }
 
-/* Those that failed together do not come back together. */
+/* With jitter, so that clients which lost their server together do not
+ * reconnect together. */
 static hf_time next_connect_time(struct hf_redis_connection *connection)
 {
     struct hf_host *host = connection->host;
@@ -424,7 +351,7 @@ static hf_time next_connect_time(struct hf_redis_connection *connection)
     return hf_time_add(host->ops->now(host), span);
 }
 
-/* Nothing can be sent while it is down, so their number only falls. */
+/* Terminates: the callbacks cannot send while the connection is down. */
 static void fail_pending_calls(struct hf_redis_connection *connection)
 {
     struct hf_dlist *first;
@@ -437,7 +364,7 @@ static void fail_pending_calls(struct hf_redis_connection *connection)
     }
 }
 
-/* The words may be hiredis' own, and go with the connection. */
+/* `text` may belong to hiredis, and is freed with the context. */
 static void lose_connection(struct hf_redis_connection *connection,
                             enum hf_err err, const char *text)
 {
@@ -471,7 +398,7 @@ static void on_connection_timer(struct hf_timer *timer)
              hf_dlist_is_empty(&connection->calls))
         return;
     else if (connection->host->ops->now(connection->host) >= until)
-        lose_connection(connection, HF_EUNAVAIL, "it does not answer");
+        lose_connection(connection, HF_EUNAVAIL, "the server does not answer");
     else
         hf_timer_set(connection->host, &connection->timer, until);
 }
@@ -485,7 +412,7 @@ bool hf_redis_connection_is_silent(const struct hf_redis_connection *connection,
                hf_time_add(connection->last_read_at, ms);
 }
 
-/* An owner that refuses the server drops the connection at once. */
+/* The owner may refuse the server in `up`, by dropping the connection. */
 void hf_redis_connection_on_handshake_done(
     struct hf_redis_connection *connection)
 {
@@ -526,7 +453,8 @@ void hf_redis_connection_close(struct hf_redis_connection *connection)
     if (!hf_redis_connection_is_open(connection))
         return;
     if (connection->state == HF_REDIS_UP)
-        (void)write_output(connection);
+        (void)hf_redis_output_write(&connection->output, connection->context,
+                                    connection->address->tls != NULL);
     close_socket(connection);
     connection->state = HF_REDIS_DOWN;
     fail_pending_calls(connection);

@@ -1,10 +1,11 @@
--- Included after record.lua and patterns.lua: what is recorded for watchers.
--- Uses KEYS[7] to KEYS[9] as record.lua names them, and no ARGV.
+-- Included after record.lua and patterns.lua: record events for watchers. Uses
+-- KEYS[7] to KEYS[9] as record.lua names them, and no ARGV.
 --
--- Events go into a stream, and the holders that watchers know of into a hash.
--- `matches` is what matching_patterns() returned; if it is empty, nothing is recorded.
+-- Events are appended to a stream, and the holders that watchers know of are
+-- kept in a hash. `matches` is the result of matching_patterns(); if it is
+-- empty, the key is not watched, and the functions below do nothing.
 
-local EVENTS_MS = 60000 -- the stream stays this long after its last watcher
+local EVENTS_MS = 60000 -- the stream expires this long after its last watcher
 local EVENTS_KEPT = 4096
 
 local watched = #matches > 0
@@ -23,14 +24,16 @@ if watched then
     local recorded = {}
 
     note_holder = function(token, owner, lease)
-        redis.call('HSET', KEYS[8], key, digits(now) .. ' ' .. token .. ' ' .. owner)
+        redis.call('HSET', KEYS[8], key,
+            digits(now) .. ' ' .. token .. ' ' .. owner)
         redis.call('ZADD', KEYS[9], digits(now_ms + lease), key)
         redis.call('PEXPIRE', KEYS[8], EVENTS_MS)
         redis.call('PEXPIRE', KEYS[9], EVENTS_MS)
     end
 
-    -- The token and the owner that watchers know of, or nil. What was noted
-    -- before anybody registered who watches now may have ended unnoticed.
+    -- The token and owner that watchers know of, or nil. A holder that was
+    -- noted before the oldest current registration may have ended unrecorded,
+    -- and does not count.
     known_holder = function()
         local noted, token, owner = string.match(
             redis.call('HGET', KEYS[8], key) or '', '^(%d+) (%d+) (.*)$')
@@ -59,7 +62,7 @@ if watched then
         return record_event(kind, token, owner, 0)
     end
 
-    -- Nobody holds the key. If watchers know of a holder, its lease has ended.
+    -- The key is free. If watchers know of a holder, its lease has expired.
     record_expiry = function()
         local token, owner = known_holder()
 
@@ -70,7 +73,8 @@ if watched then
         return {}
     end
 
-    -- All at once, and last: by then it is known what frees the key.
+    -- Append and announce all events of this script. Called last, when it is
+    -- known which event has freed the key.
     publish = function()
         if #recorded == 0 then
             return

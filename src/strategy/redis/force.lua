@@ -1,5 +1,5 @@
--- FORCE: break a lock. Mark it, so that it cannot be renewed, or end it now. A
--- repeat, sent because the answer was lost, changes nothing.
+-- FORCE: break a lock: mark it, so that it cannot be renewed, or end it now. A
+-- repeat, sent because the reply was lost, changes nothing.
 --
 -- KEYS  1 the lock  2 its queue  3 the claims of its queue  4 the token counter
 --       5 watched patterns  6 sizes of watched prefixes  7 the event stream
@@ -49,11 +49,12 @@ if ARGV[2] == '1' then
     end
     end_lock(HF_EVENT_FORCED, lock)
 elseif lock.forced == '0' then
-    redis.call('SETRANGE', key, #('hf1 ' .. lock.token .. ' ' .. lock.nonce .. ' '), '1')
+    redis.call('SETRANGE', key,
+        #('hf1 ' .. lock.token .. ' ' .. lock.nonce .. ' '), '1')
     record_event(HF_EVENT_FORCED, lock.token, lock.owner, 0)
     publish()
 end
--- Holders listen, and renew at once if it is theirs. Where the user may not
--- publish there, the holder finds out at its next renewal.
+-- Holders subscribe to this channel, and renew at once if the token is theirs.
+-- If the user may not publish there, the holder finds out at its next renewal.
 redis.pcall('PUBLISH', string.sub(KEYS[4], 1, -6) .. 'forced', lock.token)
 return HF_OK

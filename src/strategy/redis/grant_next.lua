@@ -1,11 +1,12 @@
--- Included after record.lua, events.lua, liveness.lua and queue.lua: hand the key
--- over to the next waiter. Uses what those define, and neither KEYS nor ARGV.
+-- Included after record.lua, events.lua, liveness.lua and queue.lua: hand the
+-- key over to the next waiter. Uses what those define, and neither KEYS nor
+-- ARGV.
 
-local WINDOW = 100      -- waiters read at a time
-local SCANNED_MAX = 1000 -- and in one step: the server does nothing else then
-local SILENT_MAX = 100  -- silent waiters that keep their place
-local UNSUBSCRIBED_MAX = 900    -- and waiters of clients that live and cannot be told
-local LATER_MS = 100    -- it is worth asking again, but not at once
+local WINDOW = 100           -- waiters read from the queue at a time
+local SCANNED_MAX = 1000     -- waiters visited by one call, which blocks Redis
+local SILENT_MAX = 100       -- silent waiters that keep their position
+local UNSUBSCRIBED_MAX = 900 -- waiters of unsubscribed clients that keep theirs
+local LATER_MS = 100         -- until the next attempt, if this one was cut off
 
 -- The fields of a claim; nil if there is none.
 local function parse_claim(text)
@@ -24,7 +25,7 @@ local function parse_claim(text)
     }
 end
 
--- What is known of clients, by their id, in this step.
+-- The clients that this script has looked up, by id.
 local clients = {}
 
 local function find_client(id)
@@ -32,12 +33,12 @@ local function find_client(id)
         return clients[id]
     end
     local client = {channel = channels .. id, steady_ms = 0}
-    local sent, beat, steady = string.match(
+    local sent, interval, steady = string.match(
         redis.call('GET', client.channel) or '', '^(%d+) (%d+) (%d+)$')
 
     if sent then
         client.sent = sent
-        client.gap_ms = GAP_HEARTBEATS * beat
+        client.gap_ms = GAP_HEARTBEATS * interval
         client.silent = LIVENESS_MS - redis.call('PTTL', client.channel)
             > client.gap_ms
         client.steady_ms = client.silent and 0 or now_ms - steady
@@ -48,16 +49,16 @@ local function find_client(id)
     return client
 end
 
--- Give the free key to `waiter`, if its client can be told. The client that asks
--- is told by the reply; every other by a message on its own channel. What
--- PUBLISH returns does not tell who listens: it counts those who listen to a
--- pattern, such as an operator to '*'.
+-- Grant the free key to `waiter`, if its client can be notified: the caller by
+-- the reply, any other client by a message on its channel. NUMSUB decides
+-- whether the client is subscribed. The result of PUBLISH would not do, because
+-- it counts pattern subscribers, too, such as an operator who watches '*'.
 local function grant_to(waiter, client, asking)
     local nonce = string.sub(waiter, 1, NONCE_SIZE)
     local claim = parse_claim(redis.call('HGET', claims, nonce))
 
     if not claim then
-        remove_waiter(waiter) -- half of it has expired
+        remove_waiter(waiter) -- the hash of claims has expired
         return nil
     end
     if waiter ~= asking
@@ -79,8 +80,8 @@ local function grant_to(waiter, client, asking)
     return token
 end
 
--- All claims of a client have the same owner: one of them is read, because each
--- has a value, which may be long.
+-- All claims of a client have the same owner. Read only one claim of each
+-- client, because a claim includes a value, which may be long.
 local function find_owner(waiter)
     local client = find_client(string.sub(waiter, NONCE_SIZE + 1))
 
@@ -111,19 +112,20 @@ local function remove_dead(waiters)
     redis.call('HDEL', claims, unpack(nonces))
 end
 
--- Nobody holds the key: give it to the first waiter whose client lives. Returns
--- its nonce and token; or nil, in how many milliseconds it is worth asking
--- again, if there are waiters who come first, and whether all of these are
--- silent.
+-- The key is free: grant it to the first waiter whose client is alive. Returns
+-- its nonce and token. If no waiter can be granted the key now, returns nil,
+-- the milliseconds after which to ask again (nil if no waiter comes before the
+-- caller), and whether all waiters are silent.
 --
--- A client that is silent is passed over only for one that has been heard
--- steadily for so long that the other would have been heard too: else the
--- server, or the network, may have stopped, and the sign of life be on its way.
+-- A silent client is skipped only in favour of a client whose heartbeats have
+-- been steady for so long that those of the silent one should have arrived,
+-- too. Otherwise the server or the network may have stalled, and the heartbeat
+-- may be on its way.
 --
--- So that one step after another gets past a client that was stopped with very
--- many waiters, most of these are dropped; they join again when it goes on. So do
--- those of a client that lives, and has lost the connection on which it is told
--- of grants.
+-- A client that was stopped may have more waiters than one call can skip. Most
+-- of them are dropped, so that the following calls make progress; they join the
+-- queue again when the client continues. The same goes for a client that is
+-- alive, but has lost its pub/sub connection.
 local function grant_next(asking)
     local scanned, kept, steady_ms, size = 0, 0, 0, 1
     local asking_steady_ms = asking
@@ -142,7 +144,8 @@ local function grant_next(asking)
             if client.dead or (client.silent and kept >= SILENT_MAX
                 and asking_steady_ms > client.gap_ms) then
                 dead[#dead + 1] = waiter
-            elseif client.unsubscribed and waiter ~= asking and kept >= UNSUBSCRIBED_MAX then
+            elseif client.unsubscribed and waiter ~= asking
+                and kept >= UNSUBSCRIBED_MAX then
                 dead[#dead + 1] = waiter
             elseif client.silent then
                 steady_ms = math.max(steady_ms, client.gap_ms)
@@ -171,7 +174,8 @@ local function grant_next(asking)
     return nil, kept < scanned and 0 or math.max(steady_ms, LATER_MS)
 end
 
--- End `lock`, for the reason that `kind` names, and give the key to the next.
+-- End `lock`, record it as an event of `kind`, and grant the key to the next
+-- waiter.
 local function end_lock(kind, lock)
     redis.call('DEL', key) -- first: it needs no memory
 

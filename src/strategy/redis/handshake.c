@@ -1,11 +1,15 @@
-/* handshake.c - what is sent first on a new connection, and what is learnt. */
+/* handshake.c - the first commands on a new connection: authenticate, check
+ * that the server is usable, load the scripts, raise the token counter.
+ *
+ * All of them are sent at once, in steps; the connection is up when the last
+ * step has been answered. Some steps are repeated later, while it is up. */
 #include <stdio.h>
 #include <string.h>
 
 #include "strategy/redis/script_call.h"
 
-#define CHECK_MS 5000 /* promises that are older are read again */
-#define NAME_SIZE 80  /* of a connection, for CLIENT LIST */
+#define INFO_MAX_AGE_MS 5000 /* older server info is requested again */
+#define NAME_SIZE 80         /* of CLIENT SETNAME, with the NUL */
 
 static enum hf_err reject_connection(struct hf_redis_connection *connection,
                                      enum hf_err err, const char *text)
@@ -25,19 +29,19 @@ static enum hf_err check_server(struct hf_redis_connection *connection,
                                 const redisReply *reply)
 {
     char before[sizeof(connection->server_info.run_id)];
-    const char *why;
+    const char *reason;
 
     if (reply->type != REDIS_REPLY_STRING)
         return reject_connection(connection, HF_EPROTO,
-                                 "INFO is not understood");
+                                 "unexpected reply to INFO: expected a string");
     memcpy(before, connection->server_info.run_id, sizeof(before));
-    why = hf_redis_server_info_read_server(
+    reason = hf_redis_server_info_read_server(
         &connection->server_info, connection->address, reply->str,
         connection->host->ops->now(connection->host));
-    if (why)
-        return reject_connection(connection, HF_EUNSUPPORTED, why);
+    if (reason)
+        return reject_connection(connection, HF_EUNSUPPORTED, reason);
     if (*before == '\0' || strcmp(before, connection->server_info.run_id) != 0)
-        connection->previous_id = 0; /* another server: there it is another's */
+        connection->previous_id = 0; /* another server has other ids */
     return HF_OK;
 }
 
@@ -45,8 +49,9 @@ static enum hf_err check_replication(struct hf_redis_connection *connection,
                                      const redisReply *reply)
 {
     if (hf_redis_server_info_has(info_reply_text(reply), "role", "slave"))
-        return reject_connection(connection, HF_EUNAVAIL,
-                                 "READONLY: it is a replica");
+        return reject_connection(
+            connection, HF_EUNAVAIL,
+            "READONLY: the server is a replica; connect to its master");
     return HF_OK;
 }
 
@@ -58,7 +63,7 @@ static enum hf_err check_cluster(struct hf_redis_connection *connection,
         return reject_connection(
             connection, HF_EUNSUPPORTED,
             "is a Redis Cluster: a lock and its tokens would be on "
-            "different nodes; use one that is no cluster");
+            "different nodes. Use a server with cluster-enabled no");
     return HF_OK;
 }
 
@@ -77,19 +82,19 @@ static enum hf_err check_config(struct hf_redis_connection *connection,
     return HF_OK;
 }
 
-/* ---- The others ---------------------------------------------------------*/
+/* ---- Other replies ------------------------------------------------------*/
 
-static enum hf_err accept_reply(struct hf_redis_connection *connection,
-                                const redisReply *reply)
+static enum hf_err expect_success(struct hf_redis_connection *connection,
+                                  const redisReply *reply)
 {
     (void)connection;
     (void)reply;
     return HF_OK;
 }
 
-/* Of what may be refused. */
-static enum hf_err accept_any_reply(struct hf_redis_connection *connection,
-                                    const redisReply *reply)
+/* For commands whose failure does not matter: see is_optional(). */
+static enum hf_err ignore_failure(struct hf_redis_connection *connection,
+                                  const redisReply *reply)
 {
     (void)connection;
     (void)reply;
@@ -106,7 +111,7 @@ static enum hf_err check_id(struct hf_redis_connection *connection,
 static enum hf_err on_previous_killed(struct hf_redis_connection *connection,
                                       const redisReply *reply)
 {
-    (void)reply; /* it may have ended before, by itself */
+    (void)reply; /* an error means that it was closed already */
     connection->previous_id = 0;
     return HF_OK;
 }
@@ -115,24 +120,25 @@ static enum hf_err check_sha(struct hf_redis_connection *connection,
                              const redisReply *reply, unsigned script)
 {
     if (reply->type != REDIS_REPLY_STRING || reply->len != HF_REDIS_SHA_SIZE)
-        return reject_connection(connection, HF_EPROTO,
-                                 "SCRIPT LOAD is not understood");
+        return reject_connection(
+            connection, HF_EPROTO,
+            "unexpected reply to SCRIPT LOAD: expected a SHA1");
     memcpy(connection->shas[script], reply->str, HF_REDIS_SHA_SIZE);
     return HF_OK;
 }
 
-/* ---- Saying it ----------------------------------------------------------*/
+/* ---- Steps --------------------------------------------------------------*/
 
-/* A refusal is no reason to give the connection up. Nor is that of a question
- * which is asked again later, such as BUSY. */
+/* Return true if an error reply is not a reason to drop the connection. A step
+ * on a connection that is up is repeated later. */
 static bool is_optional(const struct hf_redis_handshake_step *step)
 {
     return step->connection->state == HF_REDIS_UP ||
            step->check == check_config || step->check == check_id ||
-           step->check == accept_any_reply || step->check == on_previous_killed;
+           step->check == ignore_failure || step->check == on_previous_killed;
 }
 
-/* Which code the server's refusal of a greeting is. */
+/* The code for an error reply to a step. */
 static enum hf_err refusal_code(const char *text)
 {
     if (!strncmp(text, "NOAUTH", 6) || !strncmp(text, "WRONGPASS", 9) ||
@@ -163,8 +169,8 @@ static bool send_step(
     return hf_redis_connection_send(connection, &step->call, args);
 }
 
-/* What an earlier connection of ours has sent, and the server has not read
- * yet, must not come true after what this one sends. */
+/* The server may not have read everything that the previous connection sent.
+ * Such a command must not be executed after those of this connection. */
 static bool kill_previous_connection(struct hf_redis_connection *connection)
 {
     struct hf_redis_resp_args args = {.count = 0};
@@ -196,7 +202,7 @@ static void on_step_reply(struct hf_redis_call *call, const redisReply *reply)
     enum hf_err err;
 
     if (!reply)
-        return; /* the connection tells */
+        return; /* lost: connection.c handles that */
     connection->steps_done++;
     if (reply->type == REDIS_REPLY_ERROR && !is_optional(step)) {
         (void)reject_connection(connection, refusal_code(reply->str),
@@ -210,7 +216,7 @@ static void on_step_reply(struct hf_redis_call *call, const redisReply *reply)
         on_all_steps_done(connection);
 }
 
-static bool send_step_words(
+static bool send_step_text(
     struct hf_redis_connection *connection, const char *one, const char *two,
     const char *three,
     enum hf_err (*check)(struct hf_redis_connection *connection,
@@ -226,7 +232,7 @@ static bool send_step_words(
     return send_step(connection, &args, check);
 }
 
-/* The owner's label, as far as CLIENT SETNAME takes it. */
+/* The owner label, without the characters that CLIENT SETNAME rejects. */
 static bool send_client_name(struct hf_redis_connection *connection)
 {
     char name[NAME_SIZE];
@@ -237,8 +243,8 @@ static bool send_client_name(struct hf_redis_connection *connection)
         if (*at <= ' ' || *at > '~')
             *at = '_';
     }
-    return send_step_words(connection, "CLIENT", "SETNAME", name,
-                           accept_any_reply);
+    return send_step_text(connection, "CLIENT", "SETNAME", name,
+                          ignore_failure);
 }
 
 static bool send_credentials(struct hf_redis_connection *connection)
@@ -248,35 +254,34 @@ static bool send_credentials(struct hf_redis_connection *connection)
     bool sent = true;
 
     if (address->password && address->user)
-        sent = send_step_words(connection, "AUTH", address->user,
-                               address->password, accept_reply);
+        sent = send_step_text(connection, "AUTH", address->user,
+                              address->password, expect_success);
     else if (address->password)
-        sent = send_step_words(connection, "AUTH", address->password, NULL,
-                               accept_reply);
+        sent = send_step_text(connection, "AUTH", address->password, NULL,
+                              expect_success);
     (void)snprintf(db, sizeof(db), "%u", address->db);
     if (sent && address->db > 0)
-        sent = send_step_words(connection, "SELECT", db, NULL, accept_reply);
+        sent = send_step_text(connection, "SELECT", db, NULL, expect_success);
     return sent && send_client_name(connection);
 }
 
-/* A section each: INFO takes no more before Redis 7, and all of them are ten
- * times as much. */
+/* One section at a time: before Redis 7, INFO takes one section or returns all,
+ * which is ten times as much. */
 static bool request_server_config(struct hf_redis_connection *connection)
 {
     connection->info_read_at = connection->host->ops->now(connection->host);
-    return send_step_words(connection, "INFO", "memory", NULL, check_memory) &&
-           send_step_words(connection, "CONFIG", "GET", "*append*",
-                           check_config);
+    return send_step_text(connection, "INFO", "memory", NULL, check_memory) &&
+           send_step_text(connection, "CONFIG", "GET", "*append*",
+                          check_config);
 }
 
 static bool request_server_info(struct hf_redis_connection *connection)
 {
-    return send_step_words(connection, "INFO", "server", NULL, check_server) &&
-           send_step_words(connection, "INFO", "cluster", NULL,
-                           check_cluster) &&
-           send_step_words(connection, "INFO", "replication", NULL,
-                           check_replication) &&
-           send_step_words(connection, "CLIENT", "ID", NULL, check_id) &&
+    return send_step_text(connection, "INFO", "server", NULL, check_server) &&
+           send_step_text(connection, "INFO", "cluster", NULL, check_cluster) &&
+           send_step_text(connection, "INFO", "replication", NULL,
+                          check_replication) &&
+           send_step_text(connection, "CLIENT", "ID", NULL, check_id) &&
            request_server_config(connection);
 }
 
@@ -284,8 +289,8 @@ static bool request_server_info(struct hf_redis_connection *connection)
 
 static bool load_script(struct hf_redis_connection *connection, unsigned script)
 {
-    bool sent = send_step_words(connection, "SCRIPT", "LOAD",
-                                hf_redis_scripts[script], NULL);
+    bool sent = send_step_text(connection, "SCRIPT", "LOAD",
+                               hf_redis_scripts[script], NULL);
 
     if (sent)
         connection->steps[connection->steps_sent - 1].script = script;
@@ -301,15 +306,17 @@ static bool load_all_scripts(struct hf_redis_connection *connection)
     return sent;
 }
 
-/* Load those that the server does not have. */
+/* Load the scripts that the server does not have. */
 static enum hf_err check_scripts(struct hf_redis_connection *connection,
                                  const redisReply *reply)
 {
     bool sent = true;
 
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements != HF_REDIS_SCRIPTS)
-        return reject_connection(connection, HF_EPROTO,
-                                 "SCRIPT EXISTS is not understood");
+        return reject_connection(
+            connection, HF_EPROTO,
+            "unexpected reply to SCRIPT EXISTS: expected an array "
+            "with an element for each script");
     for (unsigned i = 0; sent && i < HF_REDIS_SCRIPTS; i++) {
         if (reply->element[i]->integer != 1)
             sent = load_script(connection, i);
@@ -319,9 +326,8 @@ static enum hf_err check_scripts(struct hf_redis_connection *connection,
                                     hf_err_text(HF_ENOMEM));
 }
 
-/* Their digests are known, so that a server which has them is not sent their
- * text. */
-static bool request_script_digests(struct hf_redis_connection *connection)
+/* Ask which scripts the server has, so that only the others are sent. */
+static bool request_missing_scripts(struct hf_redis_connection *connection)
 {
     struct hf_redis_resp_args args = {.count = 0};
 
@@ -343,7 +349,7 @@ static bool raise_token_counter(struct hf_redis_connection *connection)
     hf_redis_resp_add_number(&args, HF_REDIS_KEYS_SHARED);
     for (unsigned i = 0; i < HF_REDIS_KEYS_SHARED; i++)
         hf_redis_resp_add_text(&args, connection->address->space.shared[i]);
-    return send_step(connection, &args, accept_reply);
+    return send_step(connection, &args, expect_success);
 }
 
 /* ---- The handshake ------------------------------------------------------*/
@@ -355,14 +361,15 @@ bool hf_redis_handshake_start(struct hf_redis_connection *connection)
     if (!send_credentials(connection))
         return false;
     if (connection->channel)
-        return send_step_words(connection, "SUBSCRIBE", connection->channel,
-                               NULL, accept_reply);
+        return send_step_text(connection, "SUBSCRIBE", connection->channel,
+                              NULL, expect_success);
     return request_server_info(connection) &&
-           request_script_digests(connection) &&
+           request_missing_scripts(connection) &&
            raise_token_counter(connection);
 }
 
-/* What is asked of a connection that is up, one thing at a time. */
+/* Start over with the steps of a connection that is up. Return false if some
+ * are still pending. */
 static bool reset_steps(struct hf_redis_connection *connection)
 {
     if (connection->steps_done < connection->steps_sent)
@@ -386,7 +393,7 @@ enum hf_err hf_redis_handshake_check_command(
     enum hf_err err = hf_redis_server_info_check_grant(
         &connection->server_info, connection->address, command, now, error);
     bool due = err == HF_EUNSUPPORTED ||
-               now >= hf_time_add(connection->info_read_at, CHECK_MS);
+               now >= hf_time_add(connection->info_read_at, INFO_MAX_AGE_MS);
 
     if (command->kind == HF_COMMAND_LOCK && connection->state == HF_REDIS_UP &&
         due && reset_steps(connection))

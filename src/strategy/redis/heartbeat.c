@@ -1,11 +1,25 @@
-/* heartbeat.c - the heartbeat of a client with waiters: one for all of them
- * (liveness.lua).
- *
- * This file keeps no list of waiters. Each waiter repeats its LOCK about once a
- * second, and a reply that tells a position keeps the heartbeat going. */
+/* There is no list of waiters here. Each waiter repeats its LOCK about once a
+ * second, and each reply with a position keeps the heartbeat running. */
+#include "strategy/redis/heartbeat.h"
+
 #include "strategy/redis/redis.h"
 
-#define LINGER_MS 3000 /* after a waiter was last told its position */
+#define INTERVAL_MIN_MS 20
+#define INTERVAL_MAX_MS 500
+#define LINGER_MS 3000 /* after the last reply with a position */
+
+/* A grant by message counts from the client's last heartbeat, and a lease is
+ * longer than its ttl by a sixteenth and 50 ms. The interval stays below that
+ * excess, so that a grant just before the next heartbeat leaves the full
+ * ttl. */
+uint32_t hf_redis_heartbeat_default_ms(uint32_t lease_ms)
+{
+    uint32_t interval_ms = lease_ms / 32;
+
+    if (interval_ms < INTERVAL_MIN_MS)
+        return INTERVAL_MIN_MS;
+    return interval_ms < INTERVAL_MAX_MS ? interval_ms : INTERVAL_MAX_MS;
+}
 
 static void on_heartbeat_reply(struct hf_redis_call *call,
                                const redisReply *reply)
@@ -23,7 +37,7 @@ static void send_heartbeat(struct hf_redis *redis, hf_time now)
     struct hf_redis_script_call script_call;
 
     if (redis->heartbeat.sent)
-        return; /* the server is slow: one under way is enough */
+        return; /* the server is slow: do not pile up heartbeats */
     hf_redis_script_call_heartbeat(&script_call, &redis->connection,
                                    &redis->identity, now,
                                    redis->heartbeat.interval_ms);

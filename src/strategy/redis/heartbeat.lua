@@ -1,7 +1,7 @@
--- A sign of life of a client that has waiters.
+-- The heartbeat of a client that has waiters.
 --
--- KEYS  1 the sign of life, named like the client's channel
--- ARGV  1 the client's time  2 milliseconds until its next sign of life
+-- KEYS  1 the heartbeat, which has the name of the client's channel
+-- ARGV  1 the client's time  2 milliseconds until its next heartbeat
 -- Returns HF_OK.
 local time = redis.call('TIME')
 

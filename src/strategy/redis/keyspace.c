@@ -5,7 +5,7 @@
 
 #include "base/bytes.h"
 
-static const char *const shared[HF_REDIS_KEYS_SHARED] = {
+static const char *const shared_names[HF_REDIS_KEYS_SHARED] = {
     [HF_REDIS_KEY_TOKEN] = "hf:token",
     [HF_REDIS_KEY_WATCHED] = "hf:watched",
     [HF_REDIS_KEY_PREFIXES] = "hf:prefixes",
@@ -24,12 +24,12 @@ enum hf_err hf_redis_keyspace_init(struct hf_redis_keyspace *space,
     *space = (struct hf_redis_keyspace){.prefix_size = 0};
     if (prefix && strlen(prefix) > HF_REDIS_SPACE_MAX)
         return hf_error_set(error, HF_EINVAL,
-                            "url: prefix: '%s' has more than %d bytes", prefix,
+                            "url: prefix: '%s' is longer than %d bytes", prefix,
                             HF_REDIS_SPACE_MAX);
     if (prefix && !strncmp(prefix, "hf:", 3))
         return hf_error_set(error, HF_EINVAL,
-                            "url: prefix: '%s': keys that begin with 'hf:' are "
-                            "holdfast's own; choose another prefix",
+                            "url: prefix: '%s': names that begin with 'hf:' "
+                            "are reserved; choose another prefix",
                             prefix);
     if (prefix) {
         space->prefix_size = strlen(prefix);
@@ -37,7 +37,7 @@ enum hf_err hf_redis_keyspace_init(struct hf_redis_keyspace *space,
     }
     for (unsigned i = 0; i < HF_REDIS_KEYS_SHARED; i++)
         (void)snprintf(space->shared[i], sizeof(space->shared[i]), "%s%s",
-                       space->prefix, shared[i]);
+                       space->prefix, shared_names[i]);
     return HF_OK;
 }
 
@@ -63,4 +63,9 @@ bool hf_redis_keyspace_strip(const struct hf_redis_keyspace *space,
     key->data = (const char *)name.data + prefix.size;
     key->size = name.size - prefix.size;
     return true;
+}
+
+bool hf_redis_keyspace_is_reserved(struct hf_key key)
+{
+    return hf_key_has_prefix(key, (struct hf_key){"hf:", 3});
 }

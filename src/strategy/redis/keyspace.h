@@ -1,8 +1,8 @@
-/* keyspace.h - what keys and channels are called on the server.
+/* keyspace.h - the names of keys and channels on the server.
  *
- * With ?prefix=P everything of a client is below P: the lock K is P K, its
- * queue P hf:q: K, the shared keys P hf:token and so on. So tenants share a
- * server without meeting, and an ACL can confine each to its own. */
+ * With ?prefix=P every name begins with P: the lock K is "PK", its queue
+ * "Phf:q:K", the token counter "Phf:token". So tenants can share a server, and
+ * an ACL can restrict each of them to its prefix. */
 #ifndef HF_STRATEGY_REDIS_KEYSPACE_H
 #define HF_STRATEGY_REDIS_KEYSPACE_H
 
@@ -10,13 +10,13 @@
 #include "base/url.h"
 
 #define HF_REDIS_SPACE_MAX 64  /* bytes of ?prefix= */
-#define HF_REDIS_PREFIX_MAX 24 /* of what is put between it and the key */
+#define HF_REDIS_PREFIX_MAX 24 /* bytes between ?prefix= and the key */
 
-/* Of a name, with room for a byte before it. */
+/* The size of any name. */
 #define HF_REDIS_KEY_SIZE                                                      \
     (HF_REDIS_SPACE_MAX + HF_REDIS_PREFIX_MAX + HF_KEY_MAX)
 
-/* Keys that all locks share: see record.lua and watch.lua. */
+/* Names that all locks share: see record.lua and watch.lua. */
 enum hf_redis_shared {
     HF_REDIS_KEY_TOKEN,
     HF_REDIS_KEY_WATCHED,
@@ -25,7 +25,7 @@ enum hf_redis_shared {
     HF_REDIS_KEY_HELD,
     HF_REDIS_KEY_ENDS,
     HF_REDIS_KEY_UNTIL,
-    HF_REDIS_CHANNEL_FORCED, /* not a key: see pubsub.c */
+    HF_REDIS_CHANNEL_FORCED, /* a channel, not a key: see pubsub.c */
     HF_REDIS_KEYS_SHARED
 };
 
@@ -35,18 +35,23 @@ struct hf_redis_keyspace {
     char shared[HF_REDIS_KEYS_SHARED][HF_REDIS_SPACE_MAX + HF_REDIS_PREFIX_MAX];
 };
 
-/* HF_EINVAL: the prefix is too long, or is one of holdfast's own. */
+/* Read ?prefix=. HF_EINVAL: it is too long, or begins with "hf:". */
 enum hf_err hf_redis_keyspace_init(struct hf_redis_keyspace *space,
                                    struct hf_url *url, struct hf_error *error);
 
-/* Write the name of `key`, with `infix` ("hf:q:", or "") before it. Returns its
+/* Write the prefix, `infix` (such as "hf:q:", or "") and the key. Returns the
  * size. */
 size_t hf_redis_keyspace_name(const struct hf_redis_keyspace *space,
                               const char *infix, struct hf_key key,
                               char to[HF_REDIS_KEY_SIZE]);
 
-/* The user's key that is called `name`; false if it is not in this space. */
+/* Remove the prefix from `name`. `*key` points into `name`. Return false if the
+ * name does not have the prefix. */
 bool hf_redis_keyspace_strip(const struct hf_redis_keyspace *space,
                              struct hf_key name, struct hf_key *key);
+
+/* Return true if a user's key begins with "hf:", the prefix of holdfast's own
+ * keys. */
+bool hf_redis_keyspace_is_reserved(struct hf_key key);
 
 #endif

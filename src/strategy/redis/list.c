@@ -6,29 +6,31 @@
 #include "base/bytes.h"
 #include "base/limits.h"
 
-#define SCAN_COUNT                                                             \
-    1024 /* keys in one step: the server does nothing else then */
+/* Keys in one step of the scan. It blocks the server. */
+#define SCAN_COUNT 1024
 
 struct hf_redis_list {
     struct hf_redis_connection *server;
-    hf_redis_list_fn *done; /* NULL: nobody wants the answer */
+    hf_redis_list_fn *done; /* NULL: abandoned, or none */
     void *arg;
     hf_time *progress; /* may be NULL */
     struct hf_redis_call scan;
     unsigned pending; /* replies */
-    bool scanned;     /* to the end */
+    bool scanned;     /* the scan is complete */
     char cursor[24];
     enum hf_err err;
     char *cause;
     struct hf_info *infos;
     size_t count, capacity;
     size_t prefix_size;
-    /* The prefix, with that of the key space, escaped; and a star. */
+    /* For MATCH: the prefixes of the keyspace and of the user, escaped, and a
+     * star. */
     char pattern[2 * (HF_REDIS_SPACE_MAX + HF_KEY_MAX) + 1];
     size_t pattern_size;
     uint8_t prefix[HF_KEY_MAX];
 };
 
+/* The READ of one key that the scan found. */
 struct listed_read {
     struct hf_redis_call call;
     struct hf_redis_list *list;
@@ -58,7 +60,7 @@ static void fail_list(struct hf_redis_list *list, enum hf_err err,
     list->cause = strdup(text);
 }
 
-/* ---- The end ------------------------------------------------------------*/
+/* ---- Result -------------------------------------------------------------*/
 
 static void finish_list(struct hf_redis_list *list)
 {
@@ -81,7 +83,7 @@ static void finish_list(struct hf_redis_list *list)
     free(list);
 }
 
-/* ---- A look at each key -------------------------------------------------*/
+/* ---- READ ---------------------------------------------------------------*/
 
 static enum hf_err keep_info(struct hf_redis_list *list, struct hf_info *info)
 {
@@ -110,7 +112,7 @@ static void decode_listed_read(struct listed_read *listed_read,
         list->server, reply,
         (struct hf_key){listed_read->key, listed_read->key_size}, &info, &ours);
 
-    /* Strings that are no locks of ours are anything. */
+    /* Keys that other programs use are not locks, and not listed. */
     if (!err && ours && list->done)
         err = keep_info(list, &info);
     else if (!err)
@@ -193,7 +195,9 @@ static void decode_scan_reply(struct hf_redis_list *list,
         return;
     }
     if (!is_scan_reply(list, reply)) {
-        fail_list(list, HF_EPROTO, "unexpected reply of the server to a scan");
+        fail_list(list, HF_EPROTO,
+                  "unexpected reply to scan.lua: expected an "
+                  "array of strings");
         return;
     }
     memcpy(list->cursor, reply->element[0]->str, reply->element[0]->len + 1);
@@ -235,7 +239,8 @@ static void send_scan(struct hf_redis_list *list)
         fail_list(list, HF_EUNAVAIL, list->server->failure.text);
 }
 
-/* One batch after another, so that no more is held here than is wanted. */
+/* The next step of the scan follows when the reads of this one are done: that
+ * limits the number of pending reads. */
 static void continue_list(struct hf_redis_list *list)
 {
     if (list->pending == 0 && !list->scanned && !list->err)

@@ -1,8 +1,8 @@
-/* list.h - list the locks of one server whose keys begin with a prefix: a script
- * scans for them (scan.lua), and each is READ.
+/* list.h - list the locks of one server whose keys begin with a prefix.
  *
- * The list is not a snapshot. A lock that is held during the whole listing is in
- * it; one that is taken or released meanwhile may be. For watched keys each READ
+ * scan.lua finds the keys, and each of them is READ. The list is not a
+ * snapshot. A lock that is held during the whole listing is in it; a lock that
+ * is taken or released meanwhile may be missing. For watched keys, each READ
  * also records a lease that it finds expired. */
 #ifndef HF_STRATEGY_REDIS_LIST_H
 #define HF_STRATEGY_REDIS_LIST_H
@@ -11,8 +11,8 @@
 
 struct hf_redis_list;
 
-/* What was found, in the order of the keys. Infos and cause are the caller's
- * to free. */
+/* The locks in the order of their keys. The callback owns `infos` and
+ * `cause`. */
 struct hf_redis_list_result {
     enum hf_err err;
     char *cause;
@@ -21,16 +21,17 @@ struct hf_redis_list_result {
 };
 typedef void hf_redis_list_fn(void *arg, struct hf_redis_list_result *listed);
 
-/* Begin. `done` is called once, later, unless it is abandoned; with NULL
- * nothing is kept of what is found. `*progress` is set to the time of each
- * reply, until it is done or abandoned; it may be NULL. HF_ENOMEM,
- * HF_EUNAVAIL. */
+/* Start a listing. `done` is called once, after this call has returned, unless
+ * the listing is abandoned. With NULL the locks are read, for the sake of
+ * watches, and discarded. `*progress` is set to the time of each reply until
+ * then; it may be NULL. HF_ENOMEM, HF_EUNAVAIL. */
 enum hf_err hf_redis_list_start(struct hf_redis_connection *server,
                                 struct hf_key prefix, hf_redis_list_fn *done,
                                 void *arg, hf_time *progress,
                                 struct hf_redis_list **list);
 
-/* Nobody wants it any more. */
+/* Stop. `done` is not called; the listing frees itself when the last pending
+ * reply arrives. */
 void hf_redis_list_abandon(struct hf_redis_list *list);
 
 #endif

@@ -1,5 +1,6 @@
--- LOCK: take the lock or, if it is held, join its queue. A waiter also sends it
--- to check for a lost message: the reply repeats a grant.
+-- LOCK: take the lock or, if it is held, join its queue. A waiter sends it
+-- again from time to time, in case the message of its grant was lost: the reply
+-- repeats the grant.
 --
 -- KEYS  1 the lock  2 its queue  3 the claims of its queue  4 the token counter
 --       5 watched patterns  6 sizes of watched prefixes  7 the event stream
@@ -7,7 +8,7 @@
 -- ARGV  1 nonce  2 lease in ms  3 "0" to ask once, "1" to join the queue, "2"
 --       if the claim is in the queue  4 owner  5 note  6 value; the last three
 --       are empty for "2"  7 client id  8 the client's time  9 milliseconds
---       until its next sign of life  10 the token to grant, optional
+--       until its next heartbeat  10 the token to grant, optional
 -- Returns {HF_OK, token, 1 if this call granted it, else 0}; {HF_EBUSY,
 -- position or 0, milliseconds after which to ask again, -1 if the holder has no
 -- expiry, -2 if unknown}; {HF_ELIMIT, 0, -2}; or 1: the claim is not in the
@@ -34,8 +35,8 @@ end
 local token, holder = string.match(held or '', '^hf1 (%d+) (%x+) ')
 local ask_again_ms
 
--- A token that is given comes from another server: the next one of this server
--- is larger.
+-- ARGV[10] is a token of another server (redlock:). Raise the counter to it, so
+-- that the next token of this server is larger.
 local function try_lock()
     local token = ARGV[10]
 
@@ -45,7 +46,8 @@ local function try_lock()
         redis.call('SET', KEYS[4], token)
     end
     redis.call('SET', key,
-        format_record(token, nonce, lease, ARGV[4], ARGV[5], ARGV[6]), 'PX', lease)
+        format_record(token, nonce, lease, ARGV[4], ARGV[5], ARGV[6]),
+        'PX', lease)
     return token
 end
 

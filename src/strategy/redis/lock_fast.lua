@@ -1,12 +1,12 @@
--- LOCK, fast path: take a lock that nobody holds, waits for or watches. For all
--- other states it changes nothing, and lock.lua decides.
+-- LOCK, fast path: take a lock that has no holder, waiters or watchers. In any
+-- other case it changes nothing, and lock.lua decides.
 --
 -- KEYS  1 the lock  2 its queue  3 the token counter  4 watched patterns
 --       5 sizes of watched prefixes
 -- ARGV  1 what follows the token in the record, up to the value: " NONCE 0 ..."
 --       2 lease in ms  3 value  4 the token to grant, optional
--- Returns the token; {HF_EBUSY, 0, milliseconds that the holder has left}; or
--- 1: ask lock.lua.
+-- Returns the token; {HF_EBUSY, 0, milliseconds left of the holder's lease}; or
+-- 1: call lock.lua.
 local keys, call = KEYS, redis.call
 
 if call('EXISTS', keys[1], keys[2], keys[4]) > 0 then
@@ -34,7 +34,7 @@ else
     if token < 1e15 then
         return 1 -- the counter was lost
     end
-    -- As digits() writes it, in half the time.
+    -- Like digits() of record.lua, which this script does not include.
     token = string.format('%d%07d', token / 1e7, token % 1e7)
 end
 call('SET', keys[1], 'hf1 ' .. token .. ARGV[1] .. ARGV[3], 'PX', ARGV[2])

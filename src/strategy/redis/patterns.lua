@@ -1,11 +1,12 @@
--- Included: which keys are watched. Uses neither KEYS nor ARGV: matching_patterns() has
--- its keys as parameters.
+-- Included: which keys are watched. Uses neither KEYS nor ARGV;
+-- matching_patterns() takes its keys as parameters.
 --
--- A client that watches registers '=KEY' or '^PREFIX' (watch.lua). `watched` is
--- a hash of these patterns. The value of each is "INDEX MICROSECONDS": the
--- newest event and the server's time when it was registered. `prefixes` is a
--- hash of the sizes of the prefixes among them, with the number of each: the
--- sizes are few, even where the prefixes are many.
+-- A client registers '=KEY' or '^PREFIX' for each of its watches (watch.lua).
+-- `watched` is a hash of these patterns. The value of each is "INDEX
+-- MICROSECONDS": the newest event and the server's time at the registration.
+-- `prefixes` is a hash of the sizes of the registered prefixes, with the number
+-- of prefixes of each size. There are few sizes, even if there are many
+-- prefixes.
 
 -- The registered patterns that match, as {pattern, microseconds}.
 local function matching_patterns(watched, prefixes, key)
@@ -21,7 +22,8 @@ local function matching_patterns(watched, prefixes, key)
 
     for i, pattern in ipairs(patterns) do
         if since[i] then
-            found[#found + 1] = {pattern, tonumber(string.match(since[i], '%d+$'))}
+            found[#found + 1] =
+                {pattern, tonumber(string.match(since[i], '%d+$'))}
         end
     end
     return found

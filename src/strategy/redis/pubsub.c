@@ -1,19 +1,20 @@
-/* pubsub.c - messages from the server: grants, on a channel of this client's own;
- * the tokens of locks that were broken, on one channel for all clients; and
- * that there are events, on one channel for each key or prefix that is
- * watched. */
+/* pubsub.c - messages from the server. There are three kinds of channels:
+ *
+ *   one for each client            grants for its waiters
+ *   one for all clients            the tokens of locks that were broken
+ *   one for each watched pattern   "there are new events" */
 #include <string.h>
-
-#define PUBSUB_DELAY_MS                                                        \
-    200 /* a lock held for less needs no second connection */
 
 #include "base/hex.h"
 #include "strategy/redis/redis.h"
 
+/* A client that holds its locks for less needs no second connection. */
+#define PUBSUB_DELAY_MS 200
+
 /* ---- Messages -----------------------------------------------------------*/
 
-/* grant NONCE TOKEN SENT: the lease is counted from after what this client
- * sent at SENT, its last sign of life. */
+/* "grant NONCE TOKEN SENT". The lease began after SENT, the time at which this
+ * client sent its last heartbeat, so it is safe to count from there. */
 static void on_grant_message(struct hf_redis *redis, const char *text)
 {
     static const char word[] = "grant ";
@@ -28,13 +29,14 @@ static void on_grant_message(struct hf_redis *redis, const char *text)
     if (*at++ != ' ' || !hf_redis_reply_next_number(&at, &grant.token) ||
         !hf_redis_reply_next_number(&at, &sent))
         return;
-    /* Replicas are waited for once it is renewed (redis.c). */
+    /* An old anchor makes the client renew at once, and that waits for the
+     * replicas (needs_replicas() in redis.c). */
     grant.anchor.sent = redis->wait_replicas > 0 ? 0 : (hf_time)sent;
     redis->host->ops->grant(redis->host, &grant);
 }
 
-/* The message is the token; an answer to SUBSCRIBE has none. Then any lock may
- * have been broken before. */
+/* `text` is the token of the broken lock. NULL: the subscription begins now,
+ * and any lock may have been broken before. */
 static void on_forced_message(struct hf_redis *redis, const char *text)
 {
     uint64_t token = HF_ANY_TOKEN;
@@ -44,12 +46,12 @@ static void on_forced_message(struct hf_redis *redis, const char *text)
         redis->host->ops->recheck(redis->host, token);
 }
 
-static void send_subscription(struct hf_redis *redis, const char *word,
+static void send_subscription(struct hf_redis *redis, const char *command,
                               struct hf_key channel)
 {
     struct hf_redis_resp_args args = {.count = 0};
 
-    hf_redis_resp_add_text(&args, word);
+    hf_redis_resp_add_text(&args, command);
     hf_redis_resp_add(&args, channel.data, channel.size);
     (void)hf_redis_connection_send(&redis->pubsub, NULL, &args);
 }
@@ -144,7 +146,7 @@ bool hf_redis_pubsub_open(struct hf_redis *redis)
                                      redis->identity.channel);
 }
 
-/* ---- What is asked of it ------------------------------------------------*/
+/* ---- Opening and subscribing --------------------------------------------*/
 
 static void on_pubsub_timer(struct hf_timer *timer)
 {

@@ -6,13 +6,13 @@
 -- "LEASE OWNER_SIZE NOTE_SIZE\n", owner, note, value; and `last`, the number of
 -- the last arrival.
 
-local QUEUE_MS = 60000 -- a queue that nobody asks about any more expires
+local QUEUE_MS = 60000 -- a queue expires this long after its last use
 local NONCE_SIZE = 32
 
--- Where clients listen, by their id: "...hf:token" names the same place.
+-- The prefix of the clients' channels: "...hf:c:", beside "...hf:token".
 local channels = string.sub(KEYS[4], 1, -6) .. 'c:'
 
--- First of all: it needs no memory.
+-- A script on a full server calls this first, because it needs no memory.
 local function extend_queue()
     redis.call('PEXPIRE', queue, QUEUE_MS)
     redis.call('PEXPIRE', claims, QUEUE_MS)

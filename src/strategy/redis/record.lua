@@ -27,8 +27,8 @@ local function server_time_us() -- in microseconds
     return time[1] * 1000000 + time[2]
 end
 
--- Lua writes large numbers with an exponent. Two whole numbers are written in
--- half the time of one with %.0f.
+-- Lua formats large numbers with an exponent. Formatting two integers takes
+-- half the time of %.0f.
 local function digits(number)
     if number < 1e7 then
         return string.format('%d', number)
@@ -47,13 +47,14 @@ local function read_record()
     return held
 end
 
--- One counter for all keys, which never expires. It starts at the time in
--- microseconds, and each connection raises it there (raise_tokens.lua): what a crash
--- has lost is not granted a second time.
+-- All keys share one counter, which never expires. It starts at the time in
+-- microseconds, and each new connection raises it to the time
+-- (raise_tokens.lua), so that a token which was lost in a crash is not granted
+-- a second time.
 local function next_token()
     local token = redis.call('INCR', KEYS[4])
 
-    if token < 1e15 then -- the counter was lost, to FLUSHALL perhaps
+    if token < 1e15 then -- the counter was lost, perhaps by FLUSHALL
         token = server_time_us()
         redis.call('SET', KEYS[4], digits(token))
     end
@@ -66,7 +67,7 @@ local function format_record(token, nonce, lease, owner, note, value)
         ' -\n' .. owner .. note .. value
 end
 
--- The fields of a record; nil if it is not one of ours.
+-- The fields of a record; nil if holdfast did not write it.
 local function parse_record(record)
     local token, nonce, forced, held, lease, owner_size, note_size, updates, at =
         string.match(record,

@@ -5,7 +5,7 @@
 
 #include "base/assert.h"
 
-#define WAIT_MS 100 /* and WAIT so long for replicas */
+#define WAIT_MS 100 /* the timeout of WAIT */
 
 /* ---- Answers ------------------------------------------------------------*/
 
@@ -35,7 +35,7 @@ void hf_redis_request_fail(struct hf_redis_request *request, enum hf_err err,
     hf_redis_request_answer(request);
 }
 
-/* Answer what was not even begun. */
+/* Fail a request for which there is no struct hf_redis_request. */
 static void fail_unstarted(struct hf_redis *redis, struct hf_request *request,
                            enum hf_err err, const char *text)
 {
@@ -58,11 +58,11 @@ static void on_wait_reply(struct hf_redis_call *call, const redisReply *reply)
     else
         hf_redis_request_fail(
             request, HF_EINDOUBT,
-            "fewer replicas have it than wait_replicas asks for");
+            "fewer replicas than wait_replicas have confirmed the write");
 }
 
-/* What was granted here, and is lost with this server, is no lock: see that
- * the replicas have it. */
+/* A lock that exists on this server alone is lost with it: wait until the
+ * replicas have it, too. */
 static void send_wait(struct hf_redis_request *request)
 {
     struct hf_redis *redis = request->redis;
@@ -77,9 +77,10 @@ static void send_wait(struct hf_redis_request *request)
                               redis->connection.failure.text);
 }
 
-/* Whether the answer is one that replicas are to have. WAIT knows only what
- * its own connection has written: what was granted before, or by another, is
- * made to look old, so that it is renewed first. */
+/* Return true if the answer must wait until replicas have the write. WAIT
+ * covers only the writes of its own connection. So a grant that was made
+ * earlier, or by the command of another client, gets an old anchor: then the
+ * client renews the lease first, and WAIT covers that renewal. */
 static bool needs_replicas(const struct hf_redis_request *request, bool fresh)
 {
     enum hf_command_kind kind = request->request->command.kind;
@@ -97,7 +98,7 @@ static bool needs_replicas(const struct hf_redis_request *request, bool fresh)
 static void on_command_reply(struct hf_redis_call *call,
                              const redisReply *reply);
 
-/* A LOCK is asked for in full, by lock.lua, or quickly, by lock_fast.lua. */
+/* `slow_path` and `queue` are for LOCK alone. */
 static bool send_command(struct hf_redis_request *request, bool slow_path,
                          bool queue)
 {
@@ -120,7 +121,7 @@ static bool send_command(struct hf_redis_request *request, bool slow_path,
                                     &script_call.args);
 }
 
-/* batch.c asks for several at once, and the server for one of them alone. */
+/* batch.lua replies 1 if the command must be sent alone. */
 static bool is_deferred_unlock(const struct hf_request *request,
                                const redisReply *reply)
 {
@@ -177,7 +178,6 @@ void hf_redis_request_send(struct hf_redis_request *request)
 void hf_redis_request_send_lock(struct hf_redis_request *request)
 {
     struct hf_redis *redis = request->redis;
-
     bool queue = request->request->command.queue;
 
     if (queue && !redis->pubsub_ready) {
@@ -205,9 +205,9 @@ static struct hf_redis_request *add_request(struct hf_redis *redis,
     return pending;
 }
 
-/* A LOCK is tried first: most keys are free, and then the second connection is
- * never made. Where the last was refused, this one is asked for in full: it may
- * stand in line already, or wants to. */
+/* A LOCK takes the fast path first: most keys are free, and then the client
+ * needs no pub/sub connection. If the last LOCK was refused, or this one waits
+ * already, the slow path saves a round trip. */
 static void start_command(struct hf_redis_request *pending)
 {
     struct hf_redis *redis = pending->redis;
@@ -228,7 +228,7 @@ static void start_command(struct hf_redis_request *pending)
                               redis->connection.failure.text);
 }
 
-/* The promises were read again before this reply. */
+/* The replies that update the server info arrive before this one. */
 static void on_ping_reply(struct hf_redis_call *call, const redisReply *reply)
 {
     struct hf_redis_request *pending =
@@ -255,8 +255,9 @@ static void on_ping_reply(struct hf_redis_call *call, const redisReply *reply)
         start_command(pending);
 }
 
-/* What the server promised last does not allow it. It is asked again, so that a
- * configuration that was put right counts at once. */
+/* The server info at hand forbids the command, and was requested again. Decide
+ * when it has arrived, so that a corrected configuration takes effect at once.
+ * The reply to a PING comes after it. */
 static void recheck_server(struct hf_redis_request *pending)
 {
     struct hf_redis_resp_args args = {.count = 0};
@@ -301,7 +302,7 @@ static enum hf_err decode_read_reply(struct hf_redis_request *request,
     bool ours;
 
     if (!reply)
-        return HF_EUNAVAIL; /* nothing is done by reading */
+        return HF_EUNAVAIL; /* not in doubt: a read changes nothing */
     answer->infos = calloc(1, sizeof(*answer->infos));
     if (!answer->infos)
         return HF_ENOMEM;
@@ -390,7 +391,8 @@ void hf_redis_submit(void *self, struct hf_request *request)
         hf_redis_keyspace_is_reserved(request->command.key)) {
         fail_unstarted(
             redis, request, HF_EINVAL,
-            "key: what begins with 'hf:' is holdfast's own in Redis");
+            "key: keys that begin with 'hf:' are reserved for holdfast in "
+            "Redis; choose another key");
         return;
     }
     if (request->kind == HF_REQUEST_UNWATCH) {
@@ -430,7 +432,8 @@ static struct hf_redis_request *find_request(const struct hf_redis *redis,
     return NULL;
 }
 
-/* Its reply still comes, and finds nobody. */
+/* A command that was sent stays in the queue of calls, without its request: the
+ * reply still arrives. */
 void hf_redis_cancel(void *self, struct hf_request *request)
 {
     struct hf_redis *redis = self;
@@ -445,7 +448,7 @@ void hf_redis_cancel(void *self, struct hf_request *request)
     else
         hf_redis_watch_cancel(redis, request);
     hf_answer_clear(&request->answer);
-    /* Nothing is done by reading. */
+    /* Only commands change anything, so only they can be in doubt. */
     request->answer.result.err =
         request->kind == HF_REQUEST_COMMAND ? HF_EINDOUBT : HF_EUNAVAIL;
     redis->host->ops->answer(redis->host, request);

@@ -1,11 +1,11 @@
-/* redis_open.c - redis: opened and closed; what it promises. */
+/* redis_open.c - open, close and describe redis:. */
 #include <stdio.h>
 
 #include "strategy/redis/await.h"
 #include "strategy/redis/redis.h"
 
-#define OPEN_MS 5000         /* hf_open() waits so long for a server */
-#define WAIT_REPLICAS_MAX 64 /* a number too many to be meant */
+#define OPEN_MS 5000         /* for hf_open() to reach the server */
+#define WAIT_REPLICAS_MAX 64 /* more is a typing error */
 
 static void on_connection_up(struct hf_redis_connection *connection)
 {
@@ -13,7 +13,7 @@ static void on_connection_up(struct hf_redis_connection *connection)
         HF_CONTAINER(connection, struct hf_redis, connection));
 }
 
-/* Those whose replies are lost have heard it by their calls. */
+/* Pending requests are failed by their calls. */
 static void on_connection_down(struct hf_redis_connection *connection)
 {
     (void)connection;
@@ -103,9 +103,8 @@ static enum hf_err redis_open(void *self, struct hf_url *url,
     return err;
 }
 
-/* After a failover to a replica that had not heard of it, neither the lock nor
- * the token need be there: that cannot be promised, nor that the server's
- * clock is not set. */
+/* Neither HF_CAP_FAILOVER_SAFE nor HF_CAP_STEADY: a replica that becomes the
+ * master may lack the lock and its token, and the server's clock may be set. */
 static uint32_t redis_caps(const void *self)
 {
     const struct hf_redis *redis = self;
@@ -131,8 +130,8 @@ static void redis_describe(const void *self, hf_fact_fn *each, void *arg)
     (void)snprintf(text, sizeof(text), "Redis %s", server->version);
     each("server", text, arg);
     each("persistence",
-         server->durable ? "each write is on disk before its reply"
-                         : "a restart may forget locks that are held",
+         server->durable ? "every write is on disk before its reply"
+                         : "locks may be lost when the server restarts",
          arg);
     if (*server->eviction_policy)
         each("eviction", server->eviction_policy, arg);

@@ -1,5 +1,10 @@
-/* registration.c - what is watched, as the server is told: registered, subscribed
- * to, and looked at when a lease ought to have ended. */
+/* registration.c - keep the watches of a client registered with the server.
+ *
+ * The server records events only for registered patterns. A watch first
+ * subscribes to the channel of its pattern, so that it misses no message, and
+ * is then registered by watch.lua. Registrations expire, so ticks renew them.
+ * The reply also names the keys whose leases are due; reading such a key makes
+ * the server record the expiry (read.lua). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,15 +12,15 @@
 #include "base/siphash.h"
 #include "strategy/redis/watch.h"
 
-#define TICK_MS 3000 /* a registration ends after 10 s: watch.lua */
-#define DUE_AGAIN_MS 2
-#define PART_MAX 256 /* watches in one script: the server does nothing else */
+#define TICK_MS 3000   /* registrations expire after 10 s (watch.lua) */
+#define DUE_AGAIN_MS 2 /* after a reply with due keys: there may be more */
+#define PART_MAX 256   /* watches in one script; it blocks the server */
 
 /* ---- Channels -----------------------------------------------------------*/
 
 #define PATTERN_SIZE (1 + HF_REDIS_KEY_SIZE)
 
-/* '=KEY' or '^PREFIX', as patterns.lua has it. */
+/* '=KEY' or '^PREFIX': see patterns.lua. */
 static struct hf_key pattern_of(const struct hf_redis *redis,
                                 const struct hf_redis_watch *watch,
                                 char to[PATTERN_SIZE])
@@ -26,7 +31,8 @@ static struct hf_key pattern_of(const struct hf_redis *redis,
                                                           to + 1)};
 }
 
-/* Keys are the program's own: a hash without a secret is enough. */
+/* Only this program chooses its patterns, so a hash without a secret is
+ * safe. */
 static uint64_t hash_pattern(struct hf_key pattern)
 {
     static const struct hf_seed seed = {0};
@@ -34,7 +40,7 @@ static uint64_t hash_pattern(struct hf_key pattern)
     return hf_siphash(&seed, pattern.data, pattern.size);
 }
 
-/* The first watch from `link` on that has this pattern, or NULL. */
+/* The first watch with this pattern, starting at `link`; or NULL. */
 static struct hf_redis_watch *find_match(const struct hf_redis *redis,
                                          struct hf_map_link *link,
                                          struct hf_key pattern)
@@ -83,8 +89,8 @@ void hf_redis_registration_remove(struct hf_redis *redis,
 
 #define CHANNEL_SIZE (HF_REDIS_SPACE_MAX + HF_REDIS_PREFIX_MAX + PATTERN_SIZE)
 
-/* Where events.lua says that there are events: the name of the stream, and the
- * pattern. */
+/* The channel on which events.lua announces events: the name of the stream,
+ * followed by the pattern. */
 static struct hf_key channel_of(const struct hf_redis *redis,
                                 const struct hf_redis_watch *watch,
                                 char to[CHANNEL_SIZE])
@@ -140,7 +146,7 @@ void hf_redis_registration_reset(struct hf_redis *redis)
     }
 }
 
-/* Unless another watch wants the same. */
+/* Keep the subscription if another watch has the same pattern. */
 void hf_redis_registration_unsubscribe(struct hf_redis *redis,
                                        const struct hf_redis_watch *watch)
 {
@@ -156,7 +162,7 @@ void hf_redis_registration_unsubscribe(struct hf_redis *redis,
     hf_redis_pubsub_unsubscribe(redis, channel_of(redis, watch, channel));
 }
 
-/* ---- Looking for what is due --------------------------------------------*/
+/* ---- Replies ------------------------------------------------------------*/
 
 static void free_read_call(struct hf_redis_call *call, const redisReply *reply)
 {
@@ -164,14 +170,14 @@ static void free_read_call(struct hf_redis_call *call, const redisReply *reply)
     free(call);
 }
 
-/* The look itself notes what it finds. */
+/* Read a key, so that the server records an expiry. The reply is discarded. */
 static void send_due_read(struct hf_redis *redis, struct hf_key key)
 {
     struct hf_redis_call *call = calloc(1, sizeof(*call));
     struct hf_redis_script_call script_call;
 
     if (!call)
-        return; /* the next tick */
+        return; /* the next tick tries again */
     call->reply = free_read_call;
     hf_redis_script_call_read(&script_call, &redis->connection, key);
     if (!hf_redis_connection_send(&redis->connection, call, &script_call.args))
@@ -196,8 +202,8 @@ static void complete_watch(struct hf_redis *redis, struct hf_redis_watch *watch,
                                   NULL);
 }
 
-/* Events before `since` may not have been recorded, if the registration had
- * ended: a watch that is behind has missed some. */
+/* The pattern is registered since the event `since`. Earlier events may not
+ * have been recorded, so a watch that expects one of them has missed events. */
 static void report_missed_events(struct hf_redis *redis,
                                  struct hf_redis_watch *watch, uint64_t since)
 {
@@ -218,8 +224,8 @@ static void on_watch_registered(struct hf_redis *redis,
 {
     if (watch->opening && since == 0)
         hf_redis_watch_fail(redis, watch, HF_ELIMIT,
-                            "prefixes of too many lengths are watched on this "
-                            "server");
+                            "the prefixes watched on this server have too many "
+                            "different lengths; watch longer or shorter ones");
     else if (watch->opening)
         complete_watch(redis, watch, index);
     if (!watch->entry.removed && since > 0)
@@ -243,8 +249,8 @@ static void on_part_registered(struct hf_redis *redis, const redisReply *reply,
     hf_redis_watches_sweep(redis);
 }
 
-/* {index, milliseconds until the next lease ends or -1, since when each is
- * registered, keys that are due} */
+/* The reply of watch.lua: {index, milliseconds until the next lease expires or
+ * -1, the registration of each pattern, keys that are due}. */
 static void decode_registration(struct hf_redis *redis, const redisReply *reply)
 {
     uint64_t index = hf_redis_reply_number(reply->element[0]);
@@ -286,20 +292,24 @@ static void on_registration_reply(struct hf_redis_call *call,
              reply->elements >= 2 + redis->part_size)
         decode_registration(redis, reply);
     else
-        hf_redis_watches_fail(redis, HF_EPROTO,
-                              "unexpected reply of watch.lua");
+        hf_redis_watches_fail(
+            redis, HF_EPROTO,
+            "unexpected reply to watch.lua: expected an array "
+            "with an element for each pattern");
     if (reply)
         hf_redis_registration_send_new(redis);
 }
 
-/* What is subscribed to: what happens from now on is heard of. */
+/* ---- Parts --------------------------------------------------------------*/
+
+/* A watch is not registered before it is subscribed: it could miss messages. */
 static bool needs_registration(const struct hf_redis *redis,
                                const struct hf_redis_watch *watch)
 {
     return watch->subscribed && watch->part < redis->round;
 }
 
-/* Choose what the next look registers. */
+/* Assign the watches that need it to the next part, up to PART_MAX. */
 static void choose_part(struct hf_redis *redis)
 {
     struct hf_redis_watch *watch = NULL;
@@ -340,13 +350,13 @@ static void send_part(struct hf_redis *redis)
 void hf_redis_registration_send_new(struct hf_redis *redis)
 {
     if (redis->registering)
-        return; /* its reply is followed by the next part */
+        return; /* the next part follows the reply */
     choose_part(redis);
     if (redis->part_size > 0)
         send_part(redis);
 }
 
-/* The script also reports which leases are due, so it is sent even if there is
+/* The script also returns the keys that are due, so it is sent even if there is
  * nothing to register. */
 static void send_next_part(struct hf_redis *redis)
 {
@@ -368,7 +378,8 @@ void hf_redis_registration_renew_all(struct hf_redis *redis)
     send_next_part(redis);
 }
 
-/* A lease that ends makes ticks come early: not all is registered each time. */
+/* Ticks may come early, because a lease is due. Renew the registrations only
+ * when TICK_MS have passed. */
 void hf_redis_registration_on_tick(struct hf_timer *timer)
 {
     struct hf_redis *redis = HF_CONTAINER(timer, struct hf_redis, tick);

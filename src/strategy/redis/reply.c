@@ -4,13 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NO_EXPIRY (-1) /* as PTTL has it */
-#define OTHERS_HEARTBEATS                                                      \
-    4 /* how often waiters other than the first ask again */
+#define NO_EXPIRY (-1)      /* what PTTL returns for a key without a ttl */
+#define OTHERS_HEARTBEATS 4 /* between two polls of a later waiter */
 
-/* ---- Failures -----------------------------------------------------------*/
+/* ---- Errors -------------------------------------------------------------*/
 
-/* Redis 6 wraps what a command inside a script answers, in one of two ways:
+/* Redis 6 wraps the error of a command inside a script, in one of two ways:
  *
  *   ERR Error running script (call to f_SHA): @user_script:9: WRONGTYPE ...
  *   ERR Error running script (call to f_SHA): @user_script:9: @user_script: 9:
@@ -34,21 +33,22 @@ static bool starts_with(const char *text, const char *word)
     return !strncmp(text, word, strlen(word));
 }
 
-/* How a script says that its user may not run a command. */
+/* The user may not run a command of a script, or access a key. */
 static bool is_forbidden(const char *text)
 {
     return starts_with(text, "NOPERM") || starts_with(text, "ERR The user") ||
            starts_with(text, "The user");
 }
 
-/* The server refuses before it does anything: what is not done is said to be
- * not done. */
+/* The server refuses a command before it changes anything, so an error does not
+ * leave the command in doubt. The exception is UNBLOCKED, which ends a command
+ * that was blocked when the server became a replica. */
 enum hf_err hf_redis_reply_handle_error(struct hf_redis_connection *connection,
                                         const redisReply *reply)
 {
-    static const char *const passing[] = {"BUSY",       "LOADING", "MASTERDOWN",
-                                          "NOREPLICAS", "OOM",     "MISCONF",
-                                          "TRYAGAIN",   "ERR max"};
+    static const char *const transient[] = {
+        "BUSY", "LOADING", "MASTERDOWN", "NOREPLICAS",
+        "OOM",  "MISCONF", "TRYAGAIN",   "ERR max"};
 
     const char *text = unwrap_script_error(reply->str);
 
@@ -61,8 +61,8 @@ enum hf_err hf_redis_reply_handle_error(struct hf_redis_connection *connection,
         hf_redis_connection_drop(connection, HF_EUNAVAIL, text);
         return starts_with(text, "UNBLOCKED") ? HF_EINDOUBT : HF_EUNAVAIL;
     }
-    for (size_t i = 0; i < sizeof(passing) / sizeof(passing[0]); i++) {
-        if (starts_with(text, passing[i]))
+    for (size_t i = 0; i < sizeof(transient) / sizeof(transient[0]); i++) {
+        if (starts_with(text, transient[i]))
             return HF_EUNAVAIL;
     }
     if (starts_with(text, "WRONGTYPE"))
@@ -76,7 +76,7 @@ void hf_redis_reply_set_cause(struct hf_answer *answer, const char *text)
     answer->cause = strdup(text);
 }
 
-#define NAMED_MAX 64 /* of a key, in a text */
+#define NAMED_MAX 64 /* bytes of a key in an error text */
 
 static void write_printable(char to[NAMED_MAX + 1], struct hf_key key)
 {
@@ -102,10 +102,10 @@ void hf_redis_reply_set_error_cause(struct hf_answer *answer, struct hf_key key,
     type = error + strlen(word);
     write_printable(name, key);
     if (strlen(type) > 16 || strchr(type, ' '))
-        type = "value of another type"; /* the server's own words */
+        type = "value of another type"; /* Redis wrote the text, not a script */
     (void)snprintf(text, sizeof(text),
-                   "key '%s' holds a %s in Redis, which is no lock: choose "
-                   "another key, or ?prefix=",
+                   "key '%s' holds a %s in Redis, not a lock; choose another "
+                   "key, or set ?prefix=",
                    name, type);
     hf_redis_reply_set_cause(answer, text);
 }
@@ -144,10 +144,13 @@ static void decode_grant(struct hf_answer *answer, const redisReply *token,
         answer->anchor = (struct hf_anchor){.known = true, .sent = sent};
 }
 
-/* The token, from lock_fast.lua, or 1; {HF_OK, token, fresh}, {HF_EBUSY, position,
- * left}. The first waiter asks again when the holder's lease ends, and at each
- * beat, because a plain client may give its lock back without a word. The others
- * ask in case they have become the first, or a message was lost. */
+/* The replies of lock_fast.lua and lock.lua: a token; 1; {HF_OK, token, fresh};
+ * or {HF_EBUSY, position, left}.
+ *
+ * The first waiter polls when the holder's lease ends, and at every heartbeat
+ * interval, because a plain Redis client deletes its key without notifying
+ * anybody. The others poll less often, in case they became the first waiter or
+ * missed a message. */
 static void decode_lock(const redisReply *reply, hf_time sent,
                         uint32_t heartbeat_ms, struct hf_answer *answer,
                         struct hf_redis_lock_reply *lock_reply)
@@ -169,9 +172,9 @@ static void decode_lock(const redisReply *reply, hf_time sent,
             (uint32_t)hf_redis_reply_number(reply->element[1]);
         if (reply->element[2]->integer == NO_EXPIRY)
             hf_redis_reply_set_cause(answer,
-                                     "set by another Redis client, without "
+                                     "set by another Redis client without "
                                      "expiry: held until it is deleted");
-        /* Less than a millisecond is something, too. */
+        /* Round up: PTTL returns 0 for less than a millisecond. */
         if (reply->element[2]->integer >= 0)
             lock_reply->left_ms = (uint32_t)reply->element[2]->integer + 1;
         answer->poll_after_ms = answer->result.position == 1
@@ -183,7 +186,7 @@ static void decode_lock(const redisReply *reply, hf_time sent,
     }
 }
 
-/* An error; {HF_OK, token} of CANCEL, {error, token} of UNLOCK. */
+/* A code; or {code, token}, from cancel.lua and unlock.lua. */
 static void decode_other(const redisReply *reply,
                          const struct hf_command *command,
                          struct hf_answer *answer)
@@ -230,7 +233,7 @@ struct record {
     const char *data; /* owner, note, value */
 };
 
-/* hf1 TOKEN NONCE FORCED HELD LEASE OWNER_SIZE NOTE_SIZE UPDATES\n */
+/* Parse a record: see record.lua. */
 static bool parse_record(const redisReply *held, struct record *record)
 {
     const char *end = memchr(held->str, '\n', held->len);

@@ -36,7 +36,6 @@ void hf_redis_resp_add_number(struct hf_redis_resp_args *args, uint64_t number)
     hf_redis_resp_add(args, digits, hf_redis_resp_write_digits(digits, number));
 }
 
-/* "*3\r\n", "$7\r\n": how many words, how many bytes. */
 void hf_redis_resp_write_header(struct hf_buf *out, char kind, size_t size)
 {
     char text[1 + HF_REDIS_DIGITS_MAX + 2] = {kind};

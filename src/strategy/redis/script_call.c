@@ -1,49 +1,11 @@
 #include "strategy/redis/script_call.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
 #include "base/hex.h"
-#include "base/limits.h"
 
-#define HEARTBEAT_MIN_MS 20
-#define HEARTBEAT_MAX_MS 500
-
-enum hf_err hf_redis_identity_init(struct hf_redis_identity *identity,
-                                   struct hf_host *host,
-                                   const struct hf_redis_keyspace *space)
-{
-    uint8_t bytes[HF_REDIS_ID_SIZE / 2];
-    enum hf_err err =
-        hf_random_bytes(host->ops->random(host), bytes, sizeof(bytes));
-
-    if (err)
-        return err;
-    identity->owner = host->ops->owner(host);
-    hf_hex_encode(identity->id, bytes, sizeof(bytes));
-    (void)snprintf(identity->channel, sizeof(identity->channel), "%shf:c:%s",
-                   space->prefix, identity->id);
-    return HF_OK;
-}
-
-bool hf_redis_keyspace_is_reserved(struct hf_key key)
-{
-    return hf_key_has_prefix(key, (struct hf_key){"hf:", 3});
-}
-
-/* A beat is short enough that a grant which names the last one has its ttl in
- * full: less than the part by which a lease is longer than the ttl. */
-uint32_t hf_redis_heartbeat_default_ms(uint32_t lease_ms)
-{
-    uint32_t beat = lease_ms / 32;
-
-    if (beat < HEARTBEAT_MIN_MS)
-        return HEARTBEAT_MIN_MS;
-    return beat < HEARTBEAT_MAX_MS ? beat : HEARTBEAT_MAX_MS;
-}
-
-/* ---- Words --------------------------------------------------------------*/
+/* ---- Arguments ----------------------------------------------------------*/
 
 static void start_script_call(struct hf_redis_script_call *call,
                               const struct hf_redis_connection *connection,
@@ -71,21 +33,21 @@ static const char *shared_key(const struct hf_redis_connection *connection,
     return connection->address->space.shared[which];
 }
 
-/* The keys that record.lua describes. */
+/* Add the keys that record.lua lists; for FORCE and UNLOCK, also the tenth. */
 static void start_key_call(struct hf_redis_script_call *call,
                            const struct hf_redis_connection *connection,
                            enum hf_redis_script script, struct hf_key key)
 {
-    bool traces = script == HF_REDIS_FORCE || script == HF_REDIS_UNLOCK;
+    bool has_forced_key = script == HF_REDIS_FORCE || script == HF_REDIS_UNLOCK;
 
-    start_script_call(call, connection, script, traces ? 10 : 9);
+    start_script_call(call, connection, script, has_forced_key ? 10 : 9);
     add_key_arg(call, connection, 0, "", key);
     add_key_arg(call, connection, 1, "hf:q:", key);
     add_key_arg(call, connection, 2, "hf:w:", key);
     for (enum hf_redis_shared i = HF_REDIS_KEY_TOKEN; i <= HF_REDIS_KEY_ENDS;
          i++)
         hf_redis_resp_add_text(&call->args, shared_key(connection, i));
-    if (traces)
+    if (has_forced_key)
         add_key_arg(call, connection, 3, "hf:f:", key);
 }
 
@@ -131,8 +93,9 @@ static char *put_padded(char *to, uint64_t number, unsigned width)
     return to + width;
 }
 
-/* What follows the token in the record: " NONCE 0 HELD LEASE OWNER_SIZE
- * NOTE_SIZE -\n", owner, note. Made here, because the server has more to do. */
+/* The part of the record after the token, up to the value: " NONCE 0 HELD LEASE
+ * OWNER_SIZE NOTE_SIZE -\n", owner, note. Composed here to save the server's
+ * time. */
 static char *put_record_head(char *to, const struct hf_redis_identity *identity,
                              const struct hf_command *command)
 {
@@ -150,14 +113,14 @@ static char *put_record_head(char *to, const struct hf_redis_identity *identity,
     return put_bytes(to, command->note.data, command->note.size);
 }
 
-/* How the holder's record begins: "hf1 TOKEN NONCE ". */
+/* The first bytes of the holder's record: "hf1 TOKEN NONCE ". */
 static char *put_holder_prefix(char *to, const struct hf_command *command)
 {
     to = put_number(put_chars(to, "hf1 "), command->token);
     return put_chars(put_nonce(put_chars(to, " "), command), " ");
 }
 
-/* What was put into the text of these words. */
+/* Add the part of `call->text` before `end`. */
 static void add_text_arg(struct hf_redis_script_call *call, const char *end)
 {
     hf_redis_resp_add(&call->args, call->text, (size_t)(end - call->text));
@@ -183,7 +146,7 @@ static void call_lock_fast(struct hf_redis_script_call *call,
     add_token_arg(call, token);
 }
 
-/* How lock.lua is asked: once, to join the queue, or again from there. */
+/* The third argument of lock.lua. */
 static const char *lock_mode(const struct hf_redis_lock_opts *lock)
 {
     if (!lock->queue)
@@ -319,7 +282,7 @@ void hf_redis_script_call_heartbeat(
     hf_redis_resp_add_number(&call->args, heartbeat_ms);
 }
 
-/* ---- Calls of any length ------------------------------------------------*/
+/* ---- Calls with any number of arguments ---------------------------------*/
 
 static void write_text(struct hf_buf *out, const char *text)
 {
@@ -368,22 +331,22 @@ static void write_keys(struct hf_buf *out,
                                    commands[i]->key, name));
 }
 
-/* What is written, or compared; the lease, or none; the value. */
-static void write_batch_step(struct hf_buf *out,
-                             const struct hf_redis_identity *identity,
-                             const struct hf_command *command)
+/* The three arguments of one command in batch.lua. */
+static void write_batch_command(struct hf_buf *out,
+                                const struct hf_redis_identity *identity,
+                                const struct hf_command *command)
 {
-    bool takes = command->kind == HF_COMMAND_LOCK;
+    bool is_lock = command->kind == HF_COMMAND_LOCK;
     char text[HF_REDIS_HEAD_MAX], lease[HF_REDIS_DIGITS_MAX];
-    const char *end = takes ? put_record_head(text, identity, command)
-                            : put_holder_prefix(text, command);
+    const char *end = is_lock ? put_record_head(text, identity, command)
+                              : put_holder_prefix(text, command);
 
     hf_redis_resp_write_bulk(out, text, (size_t)(end - text));
     hf_redis_resp_write_bulk(
         out, lease,
-        takes ? hf_redis_resp_write_digits(lease, command->lease_ms) : 0);
+        is_lock ? hf_redis_resp_write_digits(lease, command->lease_ms) : 0);
     hf_redis_resp_write_bulk(out, command->value.data,
-                             takes ? command->value.size : 0);
+                             is_lock ? command->value.size : 0);
 }
 
 void hf_redis_script_call_batch(struct hf_buf *out,
@@ -400,5 +363,5 @@ void hf_redis_script_call_batch(struct hf_buf *out,
     write_text(out, shared_key(connection, HF_REDIS_KEY_WATCHED));
     write_text(out, shared_key(connection, HF_REDIS_KEY_PREFIXES));
     for (unsigned i = 0; i < count; i++)
-        write_batch_step(out, identity, commands[i]);
+        write_batch_command(out, identity, commands[i]);
 }

@@ -1,37 +1,21 @@
-/* script_call.h - lock commands as calls of scripts.
- *
- * What both redis: and redlock: say to a server. */
+/* script_call.h - encode lock commands as calls of scripts, for redis: and
+ * redlock:. */
 #ifndef HF_STRATEGY_REDIS_SCRIPT_CALL_H
 #define HF_STRATEGY_REDIS_SCRIPT_CALL_H
 
 #include "strategy/redis/connection.h"
+#include "strategy/redis/identity.h"
 
-#define HF_REDIS_ID_SIZE 16 /* hex digits of a client's name for itself */
 #define HF_REDIS_NONCE_SIZE ((size_t)2 * HF_NONCE_SIZE) /* in hex digits */
-#define HF_REDIS_TOKEN_MIN 1000000000000000ll /* less: the counter was lost */
 
-/* Of a record, up to its value. */
+/* A smaller token means that the server has lost its counter (record.lua). */
+#define HF_REDIS_TOKEN_MIN 1000000000000000ll
+
+/* The size of a record without its value. */
 #define HF_REDIS_HEAD_MAX (HF_REDIS_NONCE_SIZE + (size_t)2 * HF_NOTE_MAX + 180)
-#define HF_REDIS_CHANNEL_SIZE                                                  \
-    (HF_REDIS_SPACE_MAX + HF_REDIS_PREFIX_MAX + HF_REDIS_ID_SIZE)
-
-/* Who asks. */
-struct hf_redis_identity {
-    const char *owner;
-    char id[HF_REDIS_ID_SIZE + 1];
-    char channel[HF_REDIS_CHANNEL_SIZE]; /* where it listens for grants; and
-                                            the key of its signs of life */
-    const char *announce; /* with the key: a channel for what it gives back;
-                             NULL: none */
-};
-
-/* HF_ESYSTEM: there is no randomness to make an id of. */
-enum hf_err hf_redis_identity_init(struct hf_redis_identity *identity,
-                                   struct hf_host *host,
-                                   const struct hf_redis_keyspace *space);
-
-/* A call of a script, with room for what it is made of. The bytes of the
- * request are borrowed. */
+/* The arguments of one EVALSHA, and storage for those that are composed. The
+ * others are borrowed from the command, the connection and the identity until
+ * the call is sent. */
 struct hf_redis_script_call {
     struct hf_redis_resp_args args;
     char keys[5][HF_REDIS_KEY_SIZE];
@@ -41,26 +25,23 @@ struct hf_redis_script_call {
 
 /* Options of a LOCK. */
 struct hf_redis_lock_opts {
-    bool slow_path;        /* by lock.lua; else by lock_fast.lua */
-    bool queue;            /* wait for it */
-    bool waiting;          /* it waits already: the server knows the rest */
-    uint32_t heartbeat_ms; /* how often this client shows that it lives */
-    hf_time sent;          /* comes back in the message of a grant */
-    uint64_t token;        /* to be granted with; 0: the server's next */
+    bool slow_path;        /* use lock.lua, not lock_fast.lua */
+    bool queue;            /* join the queue if the lock is held */
+    bool waiting;          /* in the queue already: send no note and value */
+    uint32_t heartbeat_ms; /* this client's heartbeat interval */
+    hf_time sent;          /* the message of the grant repeats it */
+    uint64_t token;        /* the token to grant; 0: the server's next one */
 };
 
-/* A user's key may not begin as those of holdfast do. */
-bool hf_redis_keyspace_is_reserved(struct hf_key key);
-
-/* A COMMAND. `lock` is for LOCK alone, and may be NULL elsewhere. */
+/* Encode a command. `lock` is for LOCK, and may be NULL for other commands. */
 void hf_redis_script_call_command(struct hf_redis_script_call *call,
                                   const struct hf_redis_connection *connection,
                                   const struct hf_redis_identity *identity,
                                   const struct hf_command *command,
                                   const struct hf_redis_lock_opts *lock);
 
-/* Append several COMMANDs as one call: LOCKs that are asked for quickly, and
- * UNLOCKs. `out->failed`: there was no memory. */
+/* Append a call of batch.lua with `count` commands: LOCKs on the fast path, and
+ * UNLOCKs. Sets `out->failed` if out of memory. */
 void hf_redis_script_call_batch(struct hf_buf *out,
                                 const struct hf_redis_connection *connection,
                                 const struct hf_redis_identity *identity,
@@ -71,20 +52,17 @@ void hf_redis_script_call_read(struct hf_redis_script_call *call,
                                const struct hf_redis_connection *connection,
                                struct hf_key key);
 
-/* A sign of life, of a client whose next one comes in `heartbeat_ms`. */
+/* Encode a heartbeat; the next one follows in `heartbeat_ms`. */
 void hf_redis_script_call_heartbeat(
     struct hf_redis_script_call *call,
     const struct hf_redis_connection *connection,
     const struct hf_redis_identity *identity, hf_time sent,
     uint32_t heartbeat_ms);
 
-/* Append a call of watch.lua; `count` patterns are to follow, by
- * hf_redis_resp_write_bulk(). */
+/* Append a call of watch.lua, up to its `count` patterns. The caller appends
+ * these by hf_redis_resp_write_bulk(). */
 void hf_redis_script_call_watch(struct hf_buf *out,
                                 const struct hf_redis_connection *connection,
                                 size_t count);
-
-/* How often a client that waits for such a lease shows that it lives. */
-uint32_t hf_redis_heartbeat_default_ms(uint32_t lease_ms);
 
 #endif

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VERSION_MIN 6 /* KEEPTTL */
+#define VERSION_MIN 6 /* the scripts need KEEPTTL */
 
 /* ---- INFO ---------------------------------------------------------------*/
 
@@ -38,9 +38,9 @@ bool hf_redis_server_info_has(const char *info, const char *name,
            !strcmp(value, wanted);
 }
 
-/* When `grace_ms` have passed since the server's start. Its uptime is the
- * difference of two clocks that are cut to seconds, so up to a second more than
- * it is true. */
+/* The instant at which `grace_ms` have passed since the server started. The
+ * reported uptime is a difference of two times in whole seconds, so it may be
+ * up to a second too long. */
 static hf_time compute_grace_end(const char *info, uint32_t grace_ms,
                                  hf_time now)
 {
@@ -53,7 +53,7 @@ static hf_time compute_grace_end(const char *info, uint32_t grace_ms,
         return now;
     if (uptime_ms > 1000)
         left_ms -= uptime_ms - 1000;
-    /* The rates of two clocks may differ by a hundredth. */
+    /* The clocks of two machines may drift apart by one percent. */
     return hf_time_add(now, (uint32_t)(left_ms + left_ms / 100 + 1));
 }
 
@@ -64,7 +64,7 @@ const char *hf_redis_server_info_read_server(
     if (!find_info_line(info, "redis_version", server->version,
                         sizeof(server->version)) ||
         strtol(server->version, NULL, 10) < VERSION_MIN)
-        return "is older than Redis 6";
+        return "the server is older than Redis 6, which the scripts need";
     server->run_id[0] = '\0';
     (void)find_info_line(info, "run_id", server->run_id,
                          sizeof(server->run_id));
@@ -72,8 +72,8 @@ const char *hf_redis_server_info_read_server(
     return NULL;
 }
 
-/* With a memory limit Redis evicts keys by its policy. A lock has a ttl, so the
- * volatile-* policies evict it, too. */
+/* Redis evicts keys only if it has a memory limit. Locks have a ttl, so even
+ * the volatile-* policies evict them. */
 void hf_redis_server_info_read_memory(struct hf_redis_server_info *server,
                                       const char *info)
 {
@@ -113,8 +113,9 @@ void hf_redis_server_info_read_config(struct hf_redis_server_info *server,
 
 /* ---- Granting -----------------------------------------------------------*/
 
-/* What is granted here and now may be forgotten by a restart: what was granted
- * before the last one must have ended. */
+/* A server that is not durable may forget locks when it restarts. So it must
+ * not grant anything until all leases from before its last start have
+ * expired. */
 static enum hf_err check_grace(const struct hf_redis_server_info *server,
                                const struct hf_redis_address *address,
                                const struct hf_command *command, hf_time now,
@@ -130,8 +131,9 @@ static enum hf_err check_grace(const struct hf_redis_server_info *server,
                             address->grace_ms);
     if (command->kind == HF_COMMAND_LOCK && now < server->grace_end)
         return hf_error_set(error, HF_EUNAVAIL,
-                            "%s: the server has started and may have forgotten "
-                            "locks; it grants again in %u ms (?grace=%ums)",
+                            "%s: the server has restarted and may have "
+                            "forgotten locks; it grants again in %u ms "
+                            "(?grace=%ums)",
                             address->name, hf_time_left(server->grace_end, now),
                             address->grace_ms);
     return HF_OK;
@@ -156,8 +158,8 @@ static enum hf_err check_durable(const struct hf_redis_server_info *server,
     if (!address->requires_durable || server->durable)
         return HF_OK;
     return hf_error_set(error, HF_EUNSUPPORTED,
-                        "%s: is not durable any more, as the URL requires. Set "
-                        "appendonly yes, appendfsync always and "
+                        "%s: the server is no longer durable, as the URL "
+                        "requires. Set appendonly yes, appendfsync always and "
                         "no-appendfsync-on-rewrite no",
                         address->name);
 }

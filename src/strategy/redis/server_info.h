@@ -1,6 +1,6 @@
-/* server_info.h - what a server's configuration promises, read by INFO and CONFIG
- * when a connection is made and now and then after it; and whether a lock may
- * be granted on that. */
+/* server_info.h - the configuration of a server, as INFO and CONFIG report it,
+ * and whether it allows a lock to be granted. handshake.c reads it with each
+ * connection, and again every few seconds before a LOCK. */
 #ifndef HF_STRATEGY_REDIS_SERVER_INFO_H
 #define HF_STRATEGY_REDIS_SERVER_INFO_H
 
@@ -17,39 +17,44 @@
 
 struct hf_redis_server_info {
     char run_id[HF_REDIS_RUN_ID_SIZE + 1];
-    char eviction_policy
-        [HF_REDIS_POLICY_SIZE]; /* the policy by which; "": it does not */
+    char eviction_policy[HF_REDIS_POLICY_SIZE]; /* "": it never evicts */
     char version[HF_REDIS_VERSION_SIZE];
-    bool durable;      /* each write is on the disk before its reply */
-    hf_time grace_end; /* where it is not: ?grace= has passed then */
+    bool durable;      /* every write is on disk before its reply */
+    hf_time grace_end; /* if not durable: no grants before */
 };
 
-/* Read INFO server: run id, version, and how long the server is up, as of
- * `now` or before. INFO memory: the eviction policy. The reply to CONFIG GET
- * *append*: the durability; a user that may not ask has none. The first
- * answers with a text if the server cannot be used, else with NULL. */
+/* Read run id, version and uptime from INFO server, which was received at
+ * `now`. Returns NULL, or an error text if the version is too old. */
 const char *hf_redis_server_info_read_server(
     struct hf_redis_server_info *server, const struct hf_redis_address *address,
     const char *info, hf_time now);
+
+/* Read the eviction policy from INFO memory. */
 void hf_redis_server_info_read_memory(struct hf_redis_server_info *server,
                                       const char *info);
+
+/* Read the durability from the reply to CONFIG GET *append*. A server whose
+ * configuration the user may not read counts as not durable. */
 void hf_redis_server_info_read_config(struct hf_redis_server_info *server,
                                       const redisReply *reply);
 
-/* Whether INFO has the line "name:wanted". */
+/* Return true if INFO has the line "name:wanted". */
 bool hf_redis_server_info_has(const char *info, const char *name,
                               const char *wanted);
 
-/* HF_EUNSUPPORTED, with a text, if the server may evict locks and the URL does
- * not accept that. */
+/* HF_EUNSUPPORTED if the server may evict locks and the URL has no
+ * ?unsafe=1. */
 enum hf_err hf_redis_server_info_check_eviction(
     const struct hf_redis_server_info *server,
     const struct hf_redis_address *address, struct hf_error *error);
 
-/* HF_OK if a lease of `lease_ms` may be granted, or renewed, now.
- * HF_EUNSUPPORTED: the server evicts keys, or is not durable where the URL
- * requires that. HF_EUNAVAIL: the grace period is not over; grants only.
- * HF_EINVAL: the lease is longer than the grace period. */
+/* Return HF_OK if the server may execute the command now: LOCK and RENEW are
+ * checked, all others pass.
+ *
+ * HF_EUNSUPPORTED  LOCK: the server may evict locks, or is not durable although
+ *                  the URL requires it
+ * HF_EUNAVAIL      LOCK: the grace period is not over
+ * HF_EINVAL        the lease is longer than the grace period */
 enum hf_err hf_redis_server_info_check_grant(
     const struct hf_redis_server_info *server,
     const struct hf_redis_address *address, const struct hf_command *command,

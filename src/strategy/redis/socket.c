@@ -4,7 +4,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#define UNACKED_MS 5000 /* then the peer is gone */
+#define UNACKED_MS 5000 /* for data that the peer does not acknowledge */
 
 redisContext *hf_redis_socket_open(const struct hf_redis_address *address)
 {

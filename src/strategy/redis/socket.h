@@ -1,4 +1,4 @@
-/* socket.h - the socket of a connection. */
+/* socket.h - the socket of a connection to a Redis server. */
 #ifndef HF_STRATEGY_REDIS_SOCKET_H
 #define HF_STRATEGY_REDIS_SOCKET_H
 
@@ -6,11 +6,12 @@
 
 #include "strategy/redis/address.h"
 
-/* Begin to connect. NULL: out of memory; else `err` may be set. */
+/* Start connecting. Returns NULL if out of memory; for other failures the
+ * context has `err`. */
 redisContext *hf_redis_socket_open(const struct hf_redis_address *address);
 
-/* Have the kernel report a peer that is gone: by what was sent and not
- * acknowledged, and by probes where nothing is sent. */
+/* Make the kernel detect a dead peer: by unacknowledged data, and by keep-alive
+ * probes while the connection is idle. */
 void hf_redis_socket_detect_loss(int fd);
 
 #endif

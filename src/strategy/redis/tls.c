@@ -16,10 +16,10 @@ struct hf_redis_tls {
 static enum hf_err fail_tls_option(struct hf_error *error, const char *option,
                                    const char *path)
 {
-    const char *why = ERR_reason_error_string(ERR_get_error());
+    const char *reason = ERR_reason_error_string(ERR_get_error());
 
     return hf_error_set(error, HF_EINVAL, "url: %s: '%s': %s", option, path,
-                        why ? why : "cannot be used");
+                        reason ? reason : "the file cannot be used");
 }
 
 static enum hf_err load_tls_files(struct hf_redis_tls *tls, struct hf_url *url,
@@ -33,7 +33,8 @@ static enum hf_err load_tls_files(struct hf_redis_tls *tls, struct hf_url *url,
                : SSL_CTX_set_default_verify_paths(tls->context) != 1)
         return fail_tls_option(error, "cacert", cacert ? cacert : "");
     if (!cert != !key)
-        return hf_error_set(error, HF_EINVAL, "url: cert and key go together");
+        return hf_error_set(error, HF_EINVAL,
+                            "url: cert and key must be given together");
     if (cert && SSL_CTX_use_certificate_chain_file(tls->context, cert) != 1)
         return fail_tls_option(error, "cert", cert);
     if (key &&
@@ -75,7 +76,7 @@ void hf_redis_tls_free(struct hf_redis_tls *tls)
     free(tls);
 }
 
-/* hiredis owns the session from here on, if it takes it. */
+/* If redisInitiateSSL() succeeds, hiredis owns the session. */
 bool hf_redis_tls_begin(struct hf_redis_tls *tls, redisContext *context,
                         const char *host)
 {
@@ -111,8 +112,8 @@ enum hf_err hf_redis_tls_new(struct hf_url *url, struct hf_redis_tls **tls,
     if (strcmp(url->scheme, "rediss") != 0)
         return HF_OK;
     return hf_error_set(error, HF_EUNSUPPORTED,
-                        "url: rediss: this build is without TLS: the hiredis "
-                        "it was built with has none");
+                        "url: rediss: this build is without TLS. Build it with "
+                        "hiredis_ssl and OpenSSL");
 }
 
 void hf_redis_tls_free(struct hf_redis_tls *tls)

@@ -1,7 +1,7 @@
-/* tls.h - encryption of a connection, where hiredis has it.
+/* tls.h - TLS for rediss:, if hiredis was built with it.
  *
- * The server's certificate is checked against the authorities of the system,
- * or those in the file `cacert`, and against the host's name. */
+ * The server's certificate is verified against the certificate authorities of
+ * the system, or those of ?cacert=, and against the host name. */
 #ifndef HF_STRATEGY_REDIS_TLS_H
 #define HF_STRATEGY_REDIS_TLS_H
 
@@ -12,20 +12,20 @@
 
 struct hf_redis_tls;
 
-/* By the options of `url`: cacert, and cert with key, which are files. NULL in
- * `*tls` where the scheme is not rediss. HF_EINVAL, HF_ENOMEM;
- * HF_EUNSUPPORTED: this build has no TLS. */
+/* Load the files that the options cacert, cert and key name. `*tls` is NULL if
+ * the scheme is not rediss. HF_EINVAL; HF_ENOMEM; HF_EUNSUPPORTED: this build
+ * has no TLS. */
 enum hf_err hf_redis_tls_new(struct hf_url *url, struct hf_redis_tls **tls,
                              struct hf_error *error);
 void hf_redis_tls_free(struct hf_redis_tls *tls);
 
-/* Begin on a connection that is made. False: it cannot be; the connection says
- * why. */
+/* Start the TLS handshake on a connected socket. Return false if it fails; see
+ * hf_redis_tls_error_text(). */
 bool hf_redis_tls_begin(struct hf_redis_tls *tls, redisContext *context,
                         const char *host);
 
-/* Why a connection of this thread's has failed just now, in the words of TLS;
- * NULL where it was something else. */
+/* The TLS error of the last failed operation of this thread; NULL if the
+ * failure was not one of TLS. */
 const char *hf_redis_tls_error_text(void);
 
 #endif

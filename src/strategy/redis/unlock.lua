@@ -4,14 +4,15 @@
 --       5 watched patterns  6 sizes of watched prefixes  7 the event stream
 --       8 the holders that watchers know of  9 when their leases expire
 --       10 who forced the lock last: "CLIENT.SEQUENCE TOKEN"
--- ARGV  1 how the holder's record begins: "hf1 TOKEN NONCE "  2 the channel
---       that announces a release, optional
+-- ARGV  1 the first bytes of the holder's record: "hf1 TOKEN NONCE "
+--       2 the channel that announces a release, optional
 -- Returns HF_OK, HF_ENOTHELD or HF_ENOTOWNER; or {error, token} if it is
--- certain that no copy of this UNLOCK ended the lock: another claim holds that
--- token, or it was forced.
+-- certain that no copy of this UNLOCK has released the lock: another claim
+-- holds it with the same token, or it was forced.
 local keys, call, mine = KEYS, redis.call, ARGV[1]
 
--- The first bytes are enough, and digits cost less than numbers.
+-- The first bytes are enough to compare. Redis parses '63' faster than it
+-- converts the Lua number 63.
 if string.sub(call('GETRANGE', keys[1], '0', '63'), 1, #mine) ~= mine then
     local held = redis.call('GET', KEYS[1])
     local err = held and HF_ENOTOWNER or HF_ENOTHELD
@@ -28,7 +29,7 @@ if ARGV[2] then
     redis.call('PUBLISH', ARGV[2], KEYS[1])
 end
 
--- 1 for a queue, and 2 where anything is watched.
+-- 1 if there is a queue, plus 2 if anything is watched.
 local others = call('EXISTS', keys[2], keys[5], keys[5])
 
 if others == 0 then
@@ -37,7 +38,8 @@ if others == 0 then
 end
 
 --@ patterns.lua
-local matches = others >= 2 and matching_patterns(KEYS[5], KEYS[6], KEYS[1]) or {}
+local matches = others >= 2
+    and matching_patterns(KEYS[5], KEYS[6], KEYS[1]) or {}
 
 if others == 2 and #matches == 0 then
     redis.call('DEL', KEYS[1])

@@ -1,13 +1,13 @@
--- UPDATE: replace the value. A repeat, sent because the answer was lost,
--- changes nothing: the record keeps who updated it, as CLIENT.SEQUENCE, for as
--- long as the client may send a repeat.
+-- UPDATE: replace the value. A repeat, sent because the reply was lost, changes
+-- nothing: the record lists the updates that may still be repeated, each as
+-- CLIENT.SEQUENCE.
 --
 -- KEYS  1 the lock  2 its queue  3 the claims of its queue  4 the token counter
 --       5 watched patterns  6 sizes of watched prefixes  7 the event stream
 --       8 the holders that watchers know of  9 when their leases expire
--- ARGV  1 how the holder's record begins: "hf1 TOKEN NONCE "  2 value
+-- ARGV  1 the first bytes of the holder's record: "hf1 TOKEN NONCE "  2 value
 --       3 "1" to compare, else "0"  4 the expected value  5 client id
---       6 sequence  7 the lowest sequence whose answer the client still awaits
+--       6 sequence  7 the lowest sequence whose reply the client still awaits
 -- Returns HF_OK, HF_ENOTHELD, HF_ENOTOWNER or HF_EMISMATCH.
 local matches = {}
 

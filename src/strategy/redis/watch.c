@@ -1,10 +1,10 @@
-/* watch.c - what is watched: events, read from the server's stream.
+/* watch.c - the watches of a client, and the events that they receive.
  *
- * What is watched is registered with the server, and again at each tick: events
- * of nothing else are recorded (patterns.lua). A message only says that there
- * are events (pubsub.c): they are in a stream, from which each watch reads from
- * where it stands. So what is missed is found after the next message, or when a
- * connection is up again, or at the next tick. */
+ * The server appends events to a stream. A message only announces that there
+ * are new ones (pubsub.c); the client then reads the stream from the first
+ * index that one of its watches needs. So a lost message does no harm: the
+ * events are read after the next message, when a connection is up again, or at
+ * the next tick. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +12,12 @@
 #include "base/bytes.h"
 #include "strategy/redis/watch.h"
 
-#define FETCH_COUNT 512
+#define FETCH_COUNT 512 /* events in one reply */
 
 /* ---- Watches ------------------------------------------------------------*/
 
-/* The lowest index that a watch wants; UINT64_MAX if none wants any. */
-uint64_t hf_redis_watches_wanted(const struct hf_redis *redis)
+/* The lowest index that a watch needs next; UINT64_MAX if there is none. */
+static uint64_t next_index_needed(const struct hf_redis *redis)
 {
     const struct hf_redis_watch *watch = NULL;
     uint64_t lowest = UINT64_MAX;
@@ -29,10 +29,10 @@ uint64_t hf_redis_watches_wanted(const struct hf_redis *redis)
     return lowest;
 }
 
-/* A message that was lost is noticed here earlier than at the next tick. */
+/* Recovers from a lost message before the next tick. */
 void hf_redis_watches_catch_up(struct hf_redis *redis, uint64_t index)
 {
-    if (hf_redis_watches_wanted(redis) <= index)
+    if (next_index_needed(redis) <= index)
         hf_redis_watch_fetch(redis);
 }
 
@@ -56,7 +56,7 @@ void hf_redis_watches_sweep(struct hf_redis *redis)
         hf_redis_watch_set_tick(redis, HF_NEVER);
 }
 
-/* To one watch, with a mark where some are missing. */
+/* Report an event to one watch, and before it the loss of earlier ones. */
 static void report_event(struct hf_redis *redis, struct hf_redis_watch *watch,
                          const struct hf_event *event)
 {
@@ -75,7 +75,7 @@ static void report_event(struct hf_redis *redis, struct hf_redis_watch *watch,
         redis->host->ops->event(redis->host, &push);
 }
 
-/* The text of a stream's entry; NULL if it is not one of ours. */
+/* The text of an entry of the stream; NULL if holdfast did not write it. */
 static const redisReply *entry_text(const redisReply *entry)
 {
     const redisReply *fields;
@@ -89,8 +89,8 @@ static const redisReply *entry_text(const redisReply *entry)
     return fields->element[1];
 }
 
-/* KIND TOKEN FREED LEASE OWNER_SIZE\n, owner, key. An empty one is the first
- * of a stream: it tells that others may be missing before it. */
+/* Parse "KIND TOKEN FREED LEASE OWNER_SIZE\n", owner, key. An empty entry marks
+ * a registration: events before it may be missing. */
 static bool parse_event(const struct hf_redis_keyspace *space,
                         const redisReply *entry, struct hf_event *event,
                         char owner[HF_NOTE_MAX + 1], uint32_t *lease_ms)
@@ -126,7 +126,7 @@ static bool parse_event(const struct hf_redis_keyspace *space,
         &event->key);
 }
 
-/* A lease that is begun or renewed may be the next to end. */
+/* A lease that was granted or renewed may be the next to expire. */
 static void advance_tick(struct hf_redis *redis, uint32_t ms)
 {
     struct hf_host *host = redis->host;
@@ -179,7 +179,7 @@ static void on_fetch_reply(struct hf_redis_call *call, const redisReply *reply)
 void hf_redis_watch_fetch(struct hf_redis *redis)
 {
     struct hf_redis_resp_args args = {.count = 0};
-    uint64_t from = hf_redis_watches_wanted(redis);
+    uint64_t from = next_index_needed(redis);
     char first[32];
 
     redis->fetch_again = redis->fetching;

@@ -1,18 +1,19 @@
--- WATCH: start or continue: register patterns, keep the events, and return the
--- keys whose leases are due.
+-- WATCH: register patterns or renew their registrations, keep the event stream
+-- alive, and return the keys whose leases are due.
 --
 -- KEYS  1 watched patterns  2 sizes of watched prefixes  3 when each pattern
 --       expires  4 the event stream  5 the holders that watchers know of
 --       6 when their leases expire
 -- ARGV  the patterns of this client, any number: '=KEY' or '^PREFIX'
 -- Returns {index of the newest event; milliseconds until the next lease
--- expires, or -1; for each ARGV "INDEX MICROSECONDS" of its registration, or
--- "0" if there are too many; and the keys whose leases are due}.
-local WATCH_MS = 10000  -- a registration that is not repeated ends
-local EVENTS_MS = 60000 -- so do the events
-local DUE_MAX = 64
-local PURGE_MAX = 100
-local SIZES_MAX = 64 -- of prefixes: each costs every lock a little
+-- expires, or -1; for each ARGV the "INDEX MICROSECONDS" of its registration,
+-- or "0" if there are too many sizes of prefixes; and the keys whose leases are
+-- due}.
+local WATCH_MS = 10000  -- registrations expire, unless they are renewed
+local EVENTS_MS = 60000 -- so does the event stream
+local DUE_MAX = 64      -- keys in one reply
+local PURGE_MAX = 100   -- expired patterns removed by one call
+local SIZES_MAX = 64    -- of prefixes: each slows down every LOCK a little
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local now_ms = math.floor(now / 1000)
@@ -21,12 +22,13 @@ local function digits(number)
     return string.format('%.0f', number)
 end
 
--- First of all, because it needs no memory.
+-- First, because it needs no memory: see record.lua.
 for i, key in ipairs(KEYS) do
     redis.call('PEXPIRE', key, i <= 3 and WATCH_MS or EVENTS_MS)
 end
 
--- The time, in microseconds, is more than any index that there was before.
+-- A new stream starts at the time in microseconds, which is larger than any
+-- index of an earlier stream.
 if redis.call('EXISTS', KEYS[4]) == 0 then
     redis.call('XADD', KEYS[4], digits(now) .. '-0', 'e', '')
     redis.call('PEXPIRE', KEYS[4], EVENTS_MS)
@@ -46,8 +48,8 @@ end
 local index = redis.call('XREVRANGE', KEYS[4], '+', '-', 'COUNT', 1)[1][1]
 local marked = false
 
--- What happened before it was registered is not among the events: an empty
--- one marks that, so that a watcher who goes on knows what it has missed.
+-- Earlier events of this pattern were not recorded. An empty event marks that,
+-- so that a watcher which continues learns that it has missed some.
 local function register(pattern)
     if string.sub(pattern, 1, 1) == '^' then
         if redis.call('HEXISTS', KEYS[2], #pattern - 1) == 0

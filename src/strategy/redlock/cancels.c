@@ -1,8 +1,8 @@
-/* cancels.c - cancels that a server has not answered yet.
+/* cancels.c - CANCELs that a server has not answered yet.
  *
- * A hold that is left on one server keeps that server busy for its whole
- * lease. So a cancel is remembered until the server has answered it, and sent
- * again, before anything else, on each new connection. */
+ * A lock that is left behind on one server blocks the key there until its lease
+ * expires. So a cancel is kept until the server has answered it, and is sent
+ * again, before any other command, on each new connection. */
 #include <stdlib.h>
 
 #include "base/bytes.h"
@@ -33,7 +33,7 @@ static void on_server_cancel_reply(struct hf_redis_call *call,
     struct hf_redlock_server *server = cancel->server;
 
     cancel->sent = false;
-    /* The connection was lost, or the server could not do it: still owed. */
+    /* Keep it if the connection was lost, or the server is unavailable. */
     if (!reply || (reply->type == REDIS_REPLY_ERROR &&
                    hf_redis_reply_handle_error(&server->connection, reply) ==
                        HF_EUNAVAIL))
@@ -65,13 +65,13 @@ void hf_redlock_cancels_add(struct hf_redlock_server *server, struct hf_key key,
 {
     struct cancel *cancel;
 
-    /* The first that are owed matter most: without renewals, a hold on a
-     * server that is down ends with its lease. */
+    /* Dropping a cancel is safe: nobody renews the lock, so it ends with its
+     * lease. */
     if (server->cancel_count == HF_REDLOCK_CANCELS_MAX)
         return;
     cancel = calloc(1, sizeof(*cancel) + key.size);
     if (!cancel)
-        return; /* the hold ends with its lease */
+        return; /* the lock ends with its lease */
     cancel->server = server;
     cancel->nonce = *nonce;
     cancel->key_size = key.size;

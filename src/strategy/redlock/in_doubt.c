@@ -1,10 +1,12 @@
-/* in_doubt.c - where a lock may be held by another token than its own. */
+/* in_doubt.c - servers that may hold a lock with an unexpected token. */
 #include <stdlib.h>
 
 #include "strategy/redlock/redlock.h"
 
-/* A server that was asked before the token was known, and has not answered or
- * has given another: there the lock is given back by its nonce alone. */
+/* A LOCK was sent to these servers before its token was known, and they have
+ * not replied, or have granted another token. An UNLOCK with the token of the
+ * vote would miss that grant, so they get a CANCEL, which needs only the
+ * nonce. */
 struct in_doubt {
     struct hf_dlist link;
     struct hf_nonce nonce;
@@ -46,7 +48,7 @@ void hf_redlock_in_doubt_add(const struct hf_redlock_vote *vote)
     servers |= hf_redlock_in_doubt_take(vote->redlock, &vote->command.nonce);
     entry = calloc(1, sizeof(*entry));
     if (!entry)
-        return; /* it ends with its lease */
+        return; /* the lock ends with its lease */
     entry->nonce = vote->command.nonce;
     entry->servers = servers;
     hf_dlist_push_back(&vote->redlock->in_doubt, &entry->link);

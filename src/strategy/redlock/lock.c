@@ -1,28 +1,28 @@
-/* lock.c - a LOCK: which servers are asked, and when it is held.
+/* lock.c - a LOCK: to which servers it is sent, and when it is held.
  *
- * Only a client that the first server grants the key asks the others. If all
- * servers were asked at once, two clients could each get some of them, and
- * neither a majority. A server that does not answer is skipped. A server that says no
- * has the last word only if a majority may be held: an old hold on a minority,
- * left by a client that died or by a lost reply, excludes nobody. */
+ * A LOCK is sent to the first server, and to the others only after that one has
+ * granted it. If it were sent to all at once, two clients could each get some
+ * of the servers, and neither a majority. A server that does not answer is
+ * skipped. If a server refuses, the client reads the key on all servers. A hold
+ * on a minority, left behind by a dead client or a lost reply, does not stop
+ * it. */
 #include <stdlib.h>
 
 #include "strategy/redlock/redlock.h"
 
-#define LOCK_TIMEOUT_MS 500  /* before the next server is asked */
-#define PROBE_TIMEOUT_MS 150 /* for what the servers hold */
-#define YOUNG_MS 1000     /* a younger hold may be about to be a majority's */
-#define RETRY_MS 500      /* a lost announcement is noticed after it */
-#define RETRY_SPREAD_MS 8 /* spread of waiters that see a lease end */
+#define LOCK_TIMEOUT_MS 500  /* until the LOCK is sent to the next server */
+#define PROBE_TIMEOUT_MS 150 /* for the replies to probes */
+#define YOUNG_MS 1000        /* a younger hold may still get a majority */
+#define RETRY_MS 500         /* polling, in case an announcement was lost */
+#define RETRY_SPREAD_MS 8    /* jitter of waiters for the same lease */
 
 void hf_redlock_lock_count_grant(struct hf_redlock_ballot *ballot,
                                  uint64_t token, bool fresh)
 {
     struct hf_redlock_vote *vote = ballot->vote;
 
-    /* By another token than the first one's it does not count: the server was
-     * asked before that was known, or has the nonce from an attempt that
-     * failed. */
+    /* A grant with another token does not count: the LOCK was sent before the
+     * token was known, or the grant is from an earlier attempt that failed. */
     if (vote->token == 0)
         vote->token = token;
     ballot->has_granted = token == vote->token;
@@ -31,7 +31,7 @@ void hf_redlock_lock_count_grant(struct hf_redlock_ballot *ballot,
     vote->fresh += ballot->has_granted && fresh;
 }
 
-/* Not even the replies that are missing can make a majority. */
+/* Even if all other servers granted it, there would be no majority. */
 static bool is_majority_impossible(const struct hf_redlock_vote *vote)
 {
     unsigned open = vote->redlock->count - vote->sent_count + vote->pending;
@@ -41,7 +41,7 @@ static bool is_majority_impossible(const struct hf_redlock_vote *vote)
     return vote->yes + open < vote->redlock->majority;
 }
 
-/* ---- A minority's hold --------------------------------------------------*/
+/* ---- Probes -------------------------------------------------------------*/
 
 static void on_probe_reply(struct hf_redis_call *call, const redisReply *reply)
 {
@@ -59,7 +59,8 @@ static void on_probe_reply(struct hf_redis_call *call, const redisReply *reply)
                       (ballot->is_sent && !info.held);
         hf_info_fini(&info);
     }
-    /* Not before: what a lost connection decides may free the vote. */
+    /* Not earlier: decoding may drop the connection, which completes other
+     * calls of this vote, and the last one frees it. */
     vote->probes_pending--;
     hf_redlock_vote_decide(vote);
 }
@@ -78,8 +79,8 @@ static void send_probe(struct hf_redlock_vote *vote,
         hf_redis_connection_send(connection, &ballot->probe, &script_call.args);
 }
 
-/* Read the key everywhere. Not by a LOCK: that would get in the way of the
- * client whose LOCK comes there next. */
+/* Read the key on all servers. A LOCK instead would compete with the client
+ * whose LOCK arrives there next. */
 static void send_probes(struct hf_redlock_vote *vote)
 {
     vote->probed = true;
@@ -108,8 +109,9 @@ static void on_token_reply(struct hf_redis_call *call, const redisReply *reply)
     hf_redlock_vote_decide(vote);
 }
 
-/* Tokens are the first server's as long as it answers, though it is not it
- * that grants. Without one, the next server gives its own. */
+/* Get a token from the first server that responds, although that server has
+ * refused the LOCK: tokens must rise. Without one, the next server that grants
+ * the LOCK uses its own token. */
 static void draw_token(struct hf_redlock_vote *vote)
 {
     struct hf_redis_resp_args args = {.count = 0};
@@ -134,7 +136,7 @@ static void draw_token(struct hf_redlock_vote *vote)
 
 /* ---- Failing ------------------------------------------------------------*/
 
-/* Give back what a minority has granted, or may have. */
+/* Cancel the LOCK on servers that have granted it, or may have. */
 static void cancel_grants(struct hf_redlock_vote *vote)
 {
     for (unsigned i = 0; i < vote->redlock->count; i++) {
@@ -146,7 +148,8 @@ static void cancel_grants(struct hf_redlock_vote *vote)
     }
 }
 
-/* When to ask again: soon after the holder's lease ends, or after a while. */
+/* The time until the next poll: just after the holder's lease ends, if that is
+ * soon. */
 static uint32_t retry_span_ms(const struct hf_redlock_vote *vote)
 {
     struct hf_host *host = vote->redlock->host;
@@ -163,19 +166,19 @@ static void fail_lock(struct hf_redlock_vote *vote)
     struct hf_redlock *redlock = vote->redlock;
     struct hf_answer *answer = &vote->request->answer;
 
-    /* A majority may have granted it, and nobody would know. */
+    /* Lost replies may hide a majority. */
     if (vote->yes + vote->lost >= redlock->majority) {
         hf_redlock_vote_answer(vote, HF_EINDOUBT);
         return;
     }
     cancel_grants(vote);
-    /* No server says that another holds it. Those that were asked one after
-     * the other, and all answered late, gave a token each: asked again, they
-     * agree. */
+    /* No server reports another holder. If there were grants, the servers
+     * answered so late that each granted a token of its own. A retry succeeds,
+     * because the nonce is the same. */
     if (vote->refusal == HF_OK) {
         if (vote->no > 0)
-            hf_redlock_vote_set_cause(vote,
-                                      "its servers are too slow to agree");
+            hf_redlock_vote_set_cause(
+                vote, "the servers are too slow to agree on a token");
         hf_redlock_vote_answer(vote, HF_EUNAVAIL);
         return;
     }
@@ -215,8 +218,9 @@ static void complete_lock(struct hf_redlock_vote *vote)
     hf_redlock_vote_answer(vote, HF_OK);
 }
 
-/* While no server has granted it: whether to go on, and with which. */
-static bool is_refused_by_one(struct hf_redlock_vote *vote)
+/* No server has granted it yet. Return true if the LOCK is refused; else wait
+ * for replies, or send it to the next server. */
+static bool is_refused_so_far(struct hf_redlock_vote *vote)
 {
     if (vote->no > 0 && !vote->probed)
         send_probes(vote);
@@ -241,7 +245,7 @@ void hf_redlock_lock_decide(struct hf_redlock_vote *vote)
     if (!vote->sent_to_all && vote->yes > 0)
         hf_redlock_vote_send_all(vote);
     else if (!vote->sent_to_all)
-        refused = is_refused_by_one(vote);
+        refused = is_refused_so_far(vote);
     if (vote->yes >= vote->redlock->majority)
         complete_lock(vote);
     else if (refused || is_majority_impossible(vote))

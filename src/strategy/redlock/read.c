@@ -1,14 +1,14 @@
-/* read.c - READ and LIST, of what a majority agrees on. */
+/* read.c - READ and LIST: only locks that a majority of servers agrees on. */
 #include <stdlib.h>
 
 #include "base/bytes.h"
 #include "strategy/redlock/redlock.h"
 
-#define LAST_LIST_MS 150 /* for the other servers, after a majority */
+#define LAST_LIST_MS 150 /* for the other servers, once a majority has listed */
 
 /* ---- READ ---------------------------------------------------------------*/
 
-/* Whether a majority says the same, and which of them says it first. */
+/* The info of a lock that a majority reports with the same token, or NULL. */
 static const struct hf_info *find_agreed_info(
     const struct hf_redlock_vote *vote)
 {
@@ -25,8 +25,8 @@ static const struct hf_info *find_agreed_info(
     return NULL;
 }
 
-/* All that answer are waited for, a moment: with a majority alone, what a slow
- * server is asked would pile up. */
+/* Wait a moment for all servers, not only for a majority: otherwise reads would
+ * pile up on a slow server. */
 void hf_redlock_read_decide(struct hf_redlock_vote *vote)
 {
     struct hf_answer *answer = &vote->request->answer;
@@ -58,8 +58,8 @@ static int compare_listed_keys(const void *a, const void *b)
                           ((const struct hf_info *)b)->key);
 }
 
-/* How many of the servers from `from` to before `until` list the key with this
- * token. Another token is another hold. */
+/* Count the servers from `from` up to, not including, `until` that list the
+ * same key and token. */
 static unsigned count_listing_servers(const struct hf_redlock_vote *vote,
                                       unsigned from, unsigned until,
                                       const struct hf_info *info)
@@ -94,7 +94,8 @@ static enum hf_err merge_lists(struct hf_redlock_vote *vote,
         for (size_t j = 0; j < listed->count; j++) {
             const struct hf_info *info = &listed->infos[j];
 
-            /* Once, and where it is held by a majority. */
+            /* Skip locks that an earlier server listed, and those without a
+             * majority. */
             if (count_listing_servers(vote, 0, i, info) > 0 ||
                 count_listing_servers(vote, i, vote->redlock->count, info) <
                     vote->redlock->majority)

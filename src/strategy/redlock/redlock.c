@@ -28,14 +28,15 @@ static void redlock_submit(void *self, struct hf_request *request)
          request->command.kind == HF_COMMAND_UPDATE)) {
         fail_redlock_request(
             redlock, request, HF_EUNSUPPORTED,
-            "redlock: has neither watches nor values to update");
+            "redlock: supports neither watches nor updates of values");
         return;
     }
     if (request->kind != HF_REQUEST_LIST &&
         hf_redis_keyspace_is_reserved(request->command.key)) {
         fail_redlock_request(
             redlock, request, HF_EINVAL,
-            "key: what begins with 'hf:' is holdfast's own in Redis");
+            "key: keys that begin with 'hf:' are reserved for holdfast in "
+            "Redis; choose another key");
         return;
     }
     vote = hf_redlock_vote_new(redlock, request);
@@ -62,7 +63,8 @@ static void redlock_cancel(void *self, struct hf_request *request)
 
 /* ---- Opening and closing ------------------------------------------------*/
 
-/* Another address of the list leads to the same server: it would vote twice. */
+/* Find another address of the URL that leads to the same server, which would
+ * vote twice. */
 static const struct hf_redlock_server *find_same_server(
     const struct hf_redlock_server *server)
 {
@@ -92,7 +94,8 @@ static void on_server_up(struct hf_redis_connection *connection)
         return;
     }
     (void)snprintf(text, sizeof(text),
-                   "is the same server as %s; redlock: needs independent ones",
+                   "is the same server as %s; redlock: needs independent "
+                   "servers",
                    same->address.name);
     hf_redis_connection_drop(connection, HF_EINVAL, text);
 }
@@ -131,7 +134,7 @@ static enum hf_err read_servers(struct hf_redlock *redlock, struct hf_url *url,
 
         if (redlock->count == HF_REDLOCK_MAX)
             return hf_error_set(error, HF_EINVAL,
-                                "url: redlock: more than %d servers",
+                                "url: redlock: has more than %d servers",
                                 HF_REDLOCK_MAX);
         err = hf_redis_address_init(&server->address, url, host, error);
         hf_dlist_init(&server->cancels);
@@ -146,13 +149,14 @@ static enum hf_err read_servers(struct hf_redlock *redlock, struct hf_url *url,
     }
     if (!err && (redlock->count < 3 || redlock->count % 2 == 0))
         err = hf_error_set(error, HF_EINVAL,
-                           "url: redlock: wants an odd number of servers, at "
+                           "url: redlock: needs an odd number of servers, at "
                            "least three, as in redlock://a,b,c");
     redlock->majority = redlock->count / 2 + 1;
     return err;
 }
 
-/* As many as are needed: those that are missing may come later. */
+/* A majority is enough: the other servers may come up later. But a server that
+ * is reached and not usable is a configuration error. */
 static enum hf_err connect_servers(struct hf_redlock *redlock,
                                    struct hf_error *error)
 {
@@ -182,8 +186,7 @@ static enum hf_err connect_servers(struct hf_redlock *redlock,
         if (error)
             *error = connections[i]->failure;
         if (connections[i]->failure.code != HF_EUNAVAIL)
-            return connections[i]
-                ->failure.code; /* reached, and it will not do */
+            return connections[i]->failure.code;
     }
     return up >= redlock->majority ? HF_OK : HF_EUNAVAIL;
 }
@@ -194,7 +197,7 @@ static void remove_timers(struct hf_redlock *redlock)
 
     host->ops->timer_remove(host, &redlock->nudge_timer);
     host->ops->timer_remove(host, &redlock->vote_timer);
-    host->ops->timer_remove(host, &redlock->listen);
+    host->ops->timer_remove(host, &redlock->pubsub_timer);
 }
 
 static void close_servers(struct hf_redlock *redlock)
@@ -220,12 +223,12 @@ static enum hf_err add_timers(struct hf_redlock *redlock)
     err = host->ops->timer_add(host, &redlock->vote_timer);
     if (err)
         goto fail;
-    err = host->ops->timer_add(host, &redlock->listen);
+    err = host->ops->timer_add(host, &redlock->pubsub_timer);
     if (err)
-        goto fail_impatience;
+        goto fail_vote_timer;
     return HF_OK;
 
-fail_impatience:
+fail_vote_timer:
     host->ops->timer_remove(host, &redlock->vote_timer);
 fail:
     host->ops->timer_remove(host, &redlock->nudge_timer);
@@ -241,7 +244,7 @@ static enum hf_err redlock_open(void *self, struct hf_url *url,
     redlock->host = host;
     redlock->nudge_timer.fire = hf_redlock_waiters_on_timer;
     redlock->vote_timer.fire = hf_redlock_vote_on_timeout;
-    redlock->listen.fire = hf_redlock_on_listen;
+    redlock->pubsub_timer.fire = hf_redlock_pubsub_on_timer;
     hf_dlist_init(&redlock->votes);
     hf_dlist_init(&redlock->undecided);
     hf_dlist_init(&redlock->in_doubt);
@@ -263,8 +266,8 @@ static enum hf_err redlock_open(void *self, struct hf_url *url,
     return err;
 }
 
-/* A majority of independent servers, each with a clock that can be set, and
- * without a queue: what it gives is that the lock outlives a server. */
+/* There is no queue, and each server has a clock that can be set. What redlock:
+ * adds to redis: is that a lock survives the loss of a server. */
 static uint32_t redlock_caps(const void *self)
 {
     (void)self;

@@ -1,4 +1,4 @@
-/* vote.c - one request to all servers: asked, counted, decided. */
+/* vote.c - one request to all servers: send it, count the replies, decide. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "base/bytes.h"
 #include "strategy/redlock/redlock.h"
 
-#define VOTE_TIMEOUT_MS 150 /* so long one server may hold up the others */
+#define VOTE_TIMEOUT_MS 150 /* for slow servers, if the others suffice */
 
 static bool is_server_silent(const struct hf_redlock_server *server)
 {
@@ -14,7 +14,7 @@ static bool is_server_silent(const struct hf_redlock_server *server)
                                          HF_REDLOCK_SILENCE_MS);
 }
 
-/* With a majority of them nobody needs to wait for the others. */
+/* If a majority responds, silent servers are skipped. */
 static bool too_few_respond(const struct hf_redlock *redlock)
 {
     unsigned count = 0;
@@ -64,7 +64,7 @@ struct hf_redlock_vote *hf_redlock_vote_new(struct hf_redlock *redlock,
     vote->redlock = redlock;
     vote->request = request;
     vote->command = request->command;
-    /* The last replies may come after the request is gone. */
+    /* The last replies may arrive after the request was answered and freed. */
     hf_copy((char *)vote + size, key.data, key.size);
     vote->command.key.data = (char *)vote + size;
     vote->includes_silent = too_few_respond(redlock);
@@ -91,7 +91,7 @@ static void free_vote(struct hf_redlock_vote *vote)
     free(vote);
 }
 
-/* It goes when its last reply has come. */
+/* Answer the request. The vote stays until its last reply has arrived. */
 static void finish_vote(struct hf_redlock_vote *vote)
 {
     struct hf_host *host = vote->redlock->host;
@@ -109,7 +109,7 @@ void hf_redlock_vote_answer(struct hf_redlock_vote *vote, enum hf_err err)
 {
     vote->request->answer.result.err = err;
     if (!err && vote->request->keeps)
-        hf_redlock_listen_soon(vote->redlock);
+        hf_redlock_pubsub_open_soon(vote->redlock);
     if (err && vote->cause)
         hf_redis_reply_set_cause(&vote->request->answer, vote->cause);
     finish_vote(vote);
@@ -121,10 +121,10 @@ void hf_redlock_vote_set_cause(struct hf_redlock_vote *vote, const char *text)
         vote->cause = strdup(text);
 }
 
-/* ---- Votes --------------------------------------------------------------*/
+/* ---- Replies ------------------------------------------------------------*/
 
-/* Another's hold says more than that nobody holds, and a mark more than that.
- */
+/* Keep the refusal that says the most: "held by another" is stronger than "not
+ * held", and "forced" is the strongest. */
 static void count_refusal(struct hf_redlock_vote *vote, enum hf_err err)
 {
     static const enum hf_err strength[] = {HF_ENOTHELD, HF_ENOTOWNER, HF_EBUSY,
@@ -202,7 +202,8 @@ static void on_ballot_reply(struct hf_redis_call *call, const redisReply *reply)
         ballot->was_read = true;
         vote->yes++;
     }
-    /* Not before: what a lost connection decides may free the vote. */
+    /* Not earlier: decoding may drop the connection, which completes other
+     * calls of this vote, and the last one frees it. */
     vote->pending--;
     hf_redlock_vote_decide(vote);
 }
@@ -273,11 +274,11 @@ void hf_redlock_vote_set_timeout(struct hf_redlock_vote *vote, uint32_t ms)
     hf_dlist_push_back(&redlock->undecided, &vote->undecided);
 }
 
-/* ---- Other commands -----------------------------------------------------*/
+/* ---- Deciding -----------------------------------------------------------*/
 
-/* A majority is enough; but who is told that a lock is given back, and finds
- * it held by the first server, was told too early. So all are waited for, a
- * moment. */
+/* Decide all commands but LOCK. A majority is enough. But a caller that is told
+ * of a release should find the key free on the first server, too, so wait a
+ * moment for the other replies, except for RENEW. */
 static void decide_command(struct hf_redlock_vote *vote)
 {
     struct hf_redlock *redlock = vote->redlock;
@@ -288,7 +289,8 @@ static void decide_command(struct hf_redlock_vote *vote)
         vote->command.kind != HF_COMMAND_RENEW)
         return;
     if (cancel && definite >= redlock->majority) {
-        /* Where a majority is free of it, no majority has it. */
+        /* A majority does not hold it any more. It was held before only if a
+         * majority confirms that it ended it. */
         vote->request->answer.result.token =
             vote->yes >= redlock->majority ? vote->canceled_token : 0;
         hf_redlock_vote_answer(vote, vote->yes > 0 ? HF_OK : HF_ENOTHELD);
@@ -307,8 +309,6 @@ static void decide_command(struct hf_redlock_vote *vote)
         hf_redlock_vote_answer(vote, HF_EUNAVAIL);
     }
 }
-
-/* ---- All of them --------------------------------------------------------*/
 
 static bool is_vote_finished(const struct hf_redlock_vote *vote)
 {
@@ -329,8 +329,8 @@ void hf_redlock_vote_decide(struct hf_redlock_vote *vote)
         free_vote(vote);
 }
 
-/* The first of those whose patience has ended, or NULL; the next instant at
- * which one does. */
+/* A vote whose deadline has passed; or NULL, and the next deadline in
+ * `*next`. */
 static struct hf_redlock_vote *next_timed_out(struct hf_redlock *redlock,
                                               hf_time *next)
 {
@@ -350,7 +350,7 @@ static struct hf_redlock_vote *next_timed_out(struct hf_redlock *redlock,
     return NULL;
 }
 
-/* One server takes its time, or is no more. */
+/* Some servers are slow or dead: decide without them. */
 void hf_redlock_vote_on_timeout(struct hf_timer *timer)
 {
     struct hf_redlock *redlock =
@@ -367,7 +367,8 @@ void hf_redlock_vote_on_timeout(struct hf_timer *timer)
     hf_timer_set(redlock->host, timer, next);
 }
 
-/* A server that could not be asked may hold it until its lease ends. */
+/* The servers that could not be reached still hold the lock: cancel it there as
+ * soon as they are. */
 static void cancel_unsent(struct hf_redlock_vote *vote)
 {
     for (unsigned i = 0; i < vote->redlock->count; i++) {
@@ -404,15 +405,15 @@ void hf_redlock_vote_start(struct hf_redlock_vote *vote)
     hf_redlock_vote_decide(vote);
 }
 
-/* What it has asked comes true all the same, and the next attempt may be
- * granted by another token. */
+/* The servers execute the commands that were sent, and a later LOCK of the same
+ * nonce may get another token than some of them have granted. */
 void hf_redlock_vote_cancel(struct hf_redlock_vote *vote)
 {
     if (vote->kind == HF_REQUEST_COMMAND &&
         vote->command.kind == HF_COMMAND_LOCK)
         hf_redlock_in_doubt_add(vote);
     hf_redlock_read_abandon_lists(vote);
-    /* Nothing is done by reading. */
+    /* Only commands change anything, so only they can be in doubt. */
     hf_redlock_vote_answer(
         vote, vote->kind == HF_REQUEST_COMMAND ? HF_EINDOUBT : HF_EUNAVAIL);
     if (is_vote_finished(vote))

@@ -1,0 +1,53 @@
+#include "strategy/redis/reader.h"
+
+#include "base/limits.h"
+
+#ifdef HF_REDIS_MAXELEMENTS
+
+void hf_redis_reader_init(struct hf_redis_reader *limited, redisReader *reader)
+{
+    limited->reader = reader;
+    reader->maxelements = HF_REDIS_ELEMENTS_MAX;
+}
+
+const char *hf_redis_reader_error(const struct hf_redis_reader *limited)
+{
+    return limited->reader->errstr;
+}
+
+#else
+
+#if HIREDIS_MAJOR >= 1
+typedef size_t element_count;
+#else
+typedef int element_count;
+#endif
+
+static void *create_array(const redisReadTask *task, element_count count)
+{
+    struct hf_redis_reader *limited = task->privdata;
+
+    limited->refused = count > HF_REDIS_ELEMENTS_MAX;
+    return limited->refused ? NULL
+                            : limited->defaults->createArray(task, count);
+}
+
+void hf_redis_reader_init(struct hf_redis_reader *limited, redisReader *reader)
+{
+    limited->reader = reader;
+    limited->defaults = reader->fn;
+    limited->functions = *reader->fn;
+    limited->functions.createArray = create_array;
+    limited->refused = false;
+    reader->fn = &limited->functions;
+    reader->privdata = limited;
+}
+
+/* hiredis takes an array that is not created for a lack of memory. */
+const char *hf_redis_reader_error(const struct hf_redis_reader *limited)
+{
+    return limited->refused ? "an array of its reply is too long"
+                            : limited->reader->errstr;
+}
+
+#endif

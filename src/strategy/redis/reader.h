@@ -1,0 +1,29 @@
+/* reader.h - a limit on the replies that hiredis parses.
+ *
+ * hiredis reserves the memory of an array when it reads the array's length,
+ * before any element has arrived. Without a limit, a hostile server could make
+ * a client reserve 16 GB with a reply of thirteen bytes. */
+#ifndef HF_STRATEGY_REDIS_READER_H
+#define HF_STRATEGY_REDIS_READER_H
+
+#include <hiredis/hiredis.h>
+#include <stdbool.h>
+
+/* hiredis keeps a pointer to it, so it must not move. */
+struct hf_redis_reader {
+    redisReader *reader;
+#ifndef HF_REDIS_MAXELEMENTS
+    redisReplyObjectFunctions functions; /* those of hiredis, but one */
+    const redisReplyObjectFunctions *defaults;
+    bool refused; /* an array was too long */
+#endif
+};
+
+/* Make `reader`, which is new, refuse arrays of more than
+ * HF_REDIS_ELEMENTS_MAX elements: redisReaderGetReply() fails. */
+void hf_redis_reader_init(struct hf_redis_reader *limited, redisReader *reader);
+
+/* Why redisReaderGetReply() has failed; valid as long as the reader. */
+const char *hf_redis_reader_error(const struct hf_redis_reader *limited);
+
+#endif
