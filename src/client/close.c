@@ -171,7 +171,7 @@ static void on_close_timer(struct hf_timer *timer)
     hf_loop_queue_callback(client, &close->callback, false);
 }
 
-/* This runs while a call is being ended, which is too early to free it. So a
+/* The caller still uses the call that it ends, so nothing may be freed here: a
  * close in the background continues from a timer that is due at once. */
 void hf_close_on_drained(struct hf_client *client)
 {

@@ -63,7 +63,8 @@ void sim_call_begin(struct call *call, enum hf_op_kind kind, unsigned key)
                                  });
 }
 
-/* Whether the operation took effect. One that was given up may have. */
+/* Whether the operation took effect. HF_OP_UNKNOWN: it was given up, and may
+ * have. */
 static enum hf_op_result result_of(enum hf_err err)
 {
     switch (err) {
