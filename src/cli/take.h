@@ -32,6 +32,7 @@ struct take {
 };
 
 /* Take the lock on the key in `args`, and fill `take`.
+ *
  *   renew   renew the lock until it is released
  *
  * True if it is held. False: either take->signal is set, and the caller should

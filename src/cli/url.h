@@ -1,4 +1,5 @@
 /* url.h - the URL of the store, from the command line or the environment.
+ *
  * A URL may contain a password: url_free() wipes a URL before it frees it, and
  * url_hide_password() masks the password for output. */
 #ifndef CLI_URL_H
