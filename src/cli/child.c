@@ -42,8 +42,8 @@ static bool is_pipe(int fd)
     return !fstat(fd, &status) && S_ISFIFO(status.st_mode);
 }
 
-/* The shell may not have started the other processes of the pipeline yet, so the
- * pipes count too. */
+/* The shell may not have started the other processes of the pipeline yet, so
+ * the pipes count too. */
 static bool is_in_pipeline(void)
 {
     return is_pipe(STDIN_FILENO) || is_pipe(STDOUT_FILENO) ||
@@ -223,8 +223,8 @@ bool child_follow(struct child *child, int signal)
 {
     bool asks = signal == SIGTTIN || signal == SIGTTOU;
 
-    /* Without a terminal, nobody would continue us: keep renewing the lock until
-     * the command is continued by whatever stopped it. */
+    /* Without a terminal, nobody would continue us: keep renewing the lock
+     * until the command is continued by whatever stopped it. */
     if (child->tty < 0)
         return false;
     /* The command wants the terminal, and our group has it. */

@@ -4,9 +4,9 @@
  * becomes the foreground group: Ctrl-C and Ctrl-Z reach the command alone. In a
  * pipeline the terminal stays with our group, which the other processes of the
  * pipeline share, until the command reads from the terminal; we forward the
- * signals that we receive to the command. When the command stops, this program stops too,
- * so that the shell shows its prompt, and both continue together. If this
- * program dies, the kernel kills the command.
+ * signals that we receive to the command. When the command stops, this program
+ * stops too, so that the shell shows its prompt, and both continue together. If
+ * this program dies, the kernel kills the command.
  *
  * We also wait for processes that the command has started and left running,
  * unless `detached` is set; see descendants.h. */
@@ -63,9 +63,9 @@ void child_adopt(void);
  * command is reaped. */
 bool child_is_left(const struct child *child);
 
-/* The command was stopped by `signal`. If there is a terminal, stop this program
- * too, and return true after it was continued: the caller then checks the lease
- * and calls child_resume(). False: there is nothing to do. */
+/* The command was stopped by `signal`. If there is a terminal, stop this
+ * program too, and return true after it was continued: the caller then checks
+ * the lease and calls child_resume(). False: there is nothing to do. */
 bool child_follow(struct child *child, int signal);
 
 /* Continue the command, and give it the terminal if our group has it. */

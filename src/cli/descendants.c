@@ -125,8 +125,8 @@ static struct process *table_find(const struct table *table, pid_t pid)
 /* ---- Descendants --------------------------------------------------------*/
 
 /* Whether a process whose chain of parents leads to us descends from the
- * command. An orphan of an earlier child may be younger than the command, but it
- * is in our process group unless it has changed its group. */
+ * command. An orphan of an earlier child may be younger than the command, but
+ * it is in our process group unless it has changed its group. */
 static bool is_of_command(const struct descendants *d,
                           const struct process *process)
 {

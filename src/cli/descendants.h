@@ -6,8 +6,8 @@
  * We may have children from before the command: a shell may have started them,
  * and then have replaced itself by this program (exec). They and their
  * descendants do not count. But their orphans become our children too. So if we
- * had children before, a process counts only if it is not older than the command
- * and not in our own process group, which the command has left. */
+ * had children before, a process counts only if it is not older than the
+ * command and not in our own process group, which the command has left. */
 #ifndef CLI_DESCENDANTS_H
 #define CLI_DESCENDANTS_H
 

@@ -1,4 +1,4 @@
-/* doctor.c - show which store is used, what selected it, and whether it works. */
+/* doctor.c - show which store is used and why, and whether it works. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ struct fact {
     char *name, *text;
 };
 
-/* A fault and its remedy. A problem changes the exit status, a note does not. */
+/* A fault and its remedy. Only a problem changes the exit status. */
 struct finding {
     bool problem;
     const char *text;
@@ -81,7 +81,7 @@ static void examine_machine(struct report *report)
 }
 
 /* Write a key that no other process uses. Host name and pid are not enough:
- * containers on one machine may share the host name and all run as process 1. */
+ * containers on one machine may share a host name and all run as process 1. */
 static void write_test_key(char *key, size_t size)
 {
     char host[65] = "";
@@ -118,8 +118,8 @@ static void try_lock(struct report *report, struct hf_client *client)
     report->lock_ms = loop_now() - begun;
 }
 
-/* Open the URL as it is, without the checks of url_take(): a report on a URL that
- * other commands refuse is useful too. */
+/* Open the URL as it is, without the checks of url_take(): a report on a URL
+ * that other commands refuse is useful too. */
 static enum hf_err open_examined_store(const struct args *args,
                                        const struct hf_client_opts *opts,
                                        struct hf_client **client)

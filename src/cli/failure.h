@@ -1,6 +1,6 @@
 /* failure.h - error messages and exit statuses.
  *
- * Each failure is reported once: as a line on stderr, or with --json as an object
+ * Each failure is reported once: as a line on stderr, or with --json as
  *
  *     {"error":{"code":-3,"name":"HF_EBUSY","message":"..."}}
  *

@@ -4,8 +4,8 @@
 
 #include "args.h"
 
-/* Print one object with the members key, held, forced, token, owner, note, held_ms, left_ms, waiters,
- * value, index. */
+/* Print one object with the members key, held, forced, token, owner, note,
+ * held_ms, left_ms, waiters, value, index. */
 void info_json(const struct hf_info *info);
 
 /* Print one line for each property: "token    17". */

@@ -8,9 +8,9 @@
  * Tokens and indexes have 64 bits and are written as strings: JavaScript, jq
  * and many others read a JSON number as a double and would round them.
  *
- * Strings may contain any bytes. A byte that is not valid UTF-8 becomes \udc80 to
- * \udcff, as with Python's "surrogateescape". Because not every reader preserves
- * these, a member NAME_hex with all bytes in hexadecimal follows then. */
+ * Strings may contain any bytes. A byte that is not valid UTF-8 becomes \udc80
+ * to \udcff, as with Python's "surrogateescape". Because not every reader
+ * preserves these, a member NAME_hex with all bytes in hexadecimal follows. */
 #ifndef CLI_JSON_H
 #define CLI_JSON_H
 

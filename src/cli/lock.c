@@ -127,9 +127,9 @@ static void release_detached(const struct held *held, const struct args *args)
     explicit_bzero(nonce, sizeof(nonce));
 }
 
-/* Detach the lock before printing it: once the reader has the line, the lock must
- * outlive this process, even if this process is killed right after. If the line
- * cannot be written, nobody else could release the lock, so release it. */
+/* Detach the lock before printing it: once the reader has the line, the lock
+ * must outlive this process, even if this process is killed right after. If the
+ * line cannot be written, nobody else could release the lock, so release it. */
 static int print_and_detach(const struct held *held, const struct args *args)
 {
     uint32_t left_ms = hf_lock_remaining_ms(held->take.lock);

@@ -41,8 +41,8 @@ bool loop_sleep(struct loop *loop, struct hf_client *client, int fd,
 /* The next pending signal, or 0. */
 int loop_signal(struct loop *loop);
 
-/* Whether a write to stderr does not block. A program that has to stop its command
- * before a lease ends must not wait for the reader of a pipe. */
+/* Whether a write to stderr does not block. A program that has to stop its
+ * command before a lease ends must not wait for the reader of a pipe. */
 bool loop_can_report(void);
 
 /* Whether the default action of `signal` ends a process. */
@@ -52,8 +52,8 @@ bool loop_is_fatal(int signal);
 bool loop_is_stop(int signal);
 
 /* Stop this process with `signal`; with `all`, its whole process group. Returns
- * when it is continued. In an orphaned process group the kernel does not stop it,
- * and this returns at once. */
+ * when it is continued. In an orphaned process group the kernel does not stop
+ * it, and this returns at once. */
 void loop_stop(int signal, bool all);
 
 /* End this process with `signal`, so that a shell sees the signal. */

@@ -1,8 +1,8 @@
 /* nested.h - detect a command that would wait for itself.
  *
- * HOLDFAST_HELD lists the locks of the `run` processes among our ancestors, each
- * as a token and a hash of its owner. Such a `run` keeps its lock until we end, so
- * waiting for that lock would be a deadlock. */
+ * HOLDFAST_HELD lists the locks of the `run` processes among our ancestors,
+ * each as a token and a hash of its owner. Such a `run` keeps its lock until we
+ * end, so waiting for that lock would be a deadlock. */
 #ifndef CLI_NESTED_H
 #define CLI_NESTED_H
 

@@ -59,8 +59,8 @@ static uint64_t find_unit(const char *name)
     return 0;
 }
 
-/* Convert the `size` digits after the point to milliseconds. False: the result is
- * not a whole number of milliseconds. */
+/* Convert the `size` digits after the point to milliseconds. False: the result
+ * is not a whole number of milliseconds. */
 static bool read_fraction(const char *digits, size_t size, uint64_t unit,
                           uint64_t *ms)
 {

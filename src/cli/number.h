@@ -7,13 +7,13 @@
 
 #include <stdint.h>
 
-/* Parse a decimal number of at most `max`. Returns NULL, or on failure the end of
- * an error message that begins with the text: "is too large". */
+/* Parse a decimal number of at most `max`. Returns NULL, or on failure the end
+ * of an error message that begins with the text: "is too large". */
 const char *number_parse(const char *text, uint64_t max, uint64_t *number);
 
-/* Parse "250ms", "15s", "2m", "1h" or a number of seconds, each with an optional
- * fraction, to milliseconds. A fraction of a millisecond is refused. Returns the
- * same as number_parse(). */
+/* Parse "250ms", "15s", "2m", "1h" or a number of seconds, each with an
+ * optional fraction, to milliseconds. A fraction of a millisecond is refused.
+ * Returns the same as number_parse(). */
 const char *number_parse_duration(const char *text, uint64_t max_ms,
                                   uint64_t *ms);
 

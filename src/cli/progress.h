@@ -14,8 +14,8 @@ struct progress {
 void progress_init(struct progress *progress, bool wanted);
 
 /* Show "holdfast: waiting for nightly, position 2, held by report[12]@web for
- * 2m 3s (its note)". `info` is the last known state of the key; `position` is 0 if
- * it is not known. In the background of the terminal, nothing is shown. */
+ * 2m 3s (its note)". `info` is the last known state of the key; `position` is 0
+ * if it is not known. In the background of the terminal, nothing is shown. */
 void progress_show(struct progress *progress, const struct hf_info *info,
                    uint32_t position);
 

@@ -25,9 +25,10 @@ struct reach {
     bool answered;
 };
 
-/* Open the store that `args` names. True: reach->client is open; with a loop, the
- * caller drives it. False: either reach->signal is set, and the caller should
- * die of it, or the failure was reported and `*status` is the exit status. */
+/* Open the store that `args` names. True: reach->client is open; with a loop,
+ * the caller drives it. False: either reach->signal is set, and the caller
+ * should die of it, or the failure was reported and `*status` is the exit
+ * status. */
 bool reach_store(struct reach *reach, int *status);
 
 #endif

@@ -1,7 +1,7 @@
 /* run.c - run a command while holding a lock.
  *
- * The lock is renewed for as long as the command runs, and the command is stopped
- * before the lease ends:
+ * The lock is renewed for as long as the command runs, and the command is
+ * stopped before the lease ends:
  *
  *     0           ttl/3               end - grace    end - margin   end
  *     |-------------|----------------------|---------------|---------|
@@ -78,8 +78,8 @@ static void begin_stopping(struct run *run)
 }
 
 /* Kill everything if the lease is about to end or has ended. Called first after
- * every sleep, because the lease may have ended meanwhile. Once we are stopping, a
- * late renewal does not extend `end`. */
+ * every sleep, because the lease may have ended meanwhile. Once we are
+ * stopping, a late renewal does not extend `end`. */
 static void enforce_end(void *arg)
 {
     struct run *run = arg;
@@ -95,8 +95,8 @@ static void enforce_end(void *arg)
     begin_stopping(run);
 }
 
-/* Send SIGTERM if the lease is close to its end. Called after hf_process(), which
- * may have received the reply to a renewal. */
+/* Send SIGTERM if the lease is close to its end. Called after hf_process(),
+ * which may have received the reply to a renewal. */
 static void enforce_grace(struct run *run)
 {
     enforce_end(run);
@@ -197,9 +197,9 @@ static void report_stragglers(struct run *run)
 
 /* ---- While the command runs ---------------------------------------------*/
 
-/* Forward a signal to the processes that the command has left running: as SIGTERM,
- * because a background process of a shell ignores SIGINT; the second one as
- * SIGKILL. */
+/* Forward a signal to the processes that the command has left running: as
+ * SIGTERM, because a background process of a shell ignores SIGINT; the second
+ * one as SIGKILL. */
 static void signal_stragglers(struct run *run, int signal)
 {
     if (loop_is_stop(signal)) {
@@ -259,8 +259,8 @@ static void supervise(struct run *run)
 
 /* ---- After the command --------------------------------------------------*/
 
-/* Release the lock. False if we lost it without noticing: the store no longer has
- * it, or the key has another holder. */
+/* Release the lock. False if we lost it without noticing: the store no longer
+ * has it, or the key has another holder. */
 static bool release_lock(struct run *run)
 {
     enum hf_err err = hf_release(run->take.lock);
@@ -406,9 +406,9 @@ static int run_main(struct args *args)
     url_free(run.reach.url);
     if (run.take.signal)
         loop_die(run.take.signal);
-    /* The terminal sent SIGINT to the command's process group only. Forward it to
-     * our own group: a script or make(1) there would have received it if it had
-     * run the command without us. */
+    /* The terminal sent SIGINT to the command's process group only. Forward it
+     * to our own group: a script or make(1) there would have received it if it
+     * had run the command without us. */
     if (run.interrupted) {
         (void)kill(0, SIGINT);
         loop_die(SIGINT);

@@ -13,14 +13,14 @@ int store_open(const struct args *args, const char *owner,
 /* Close the client; accepts NULL. */
 void store_close(struct hf_client *client);
 
-/* Write "name[pid]@host", truncated to the size of a label. If `name` is a path,
- * its last component is used. */
+/* Write "name[pid]@host", truncated to the size of a label. If `name` is a
+ * path, its last component is used. */
 void store_label(char label[HF_NOTE_MAX + 1], const char *name, long pid);
 
-/* Open the store, adopt the lock that the words KEY NONCE TOKEN name, call `act`
- * with it, and close the store. The lock stays held when this process ends. If
- * NONCE is "-", it is read from HOLDFAST_NONCE. Returns the exit status: that of
- * `act`, or of a failure, which is reported. */
+/* Open the store, adopt the lock that the words KEY NONCE TOKEN name, call
+ * `act` with it, and close the store. The lock stays held when this process
+ * ends. If NONCE is "-", it is read from HOLDFAST_NONCE. Returns the exit
+ * status: that of `act`, or of a failure, which is reported. */
 int store_with_lock(const struct args *args,
                     int (*act)(const struct args *args,
                                struct hf_client *client, struct hf_lock *lock));

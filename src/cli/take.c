@@ -237,9 +237,9 @@ static enum hf_err claim_lock(struct take *take, bool renew,
     return HF_OK;
 }
 
-/* Retry until --wait has passed if the store does not answer. The client withdraws
- * a claim in doubt in the background; if that claim was granted after all, the
- * next claim waits until it is released. */
+/* Retry until --wait has passed if the store does not answer. The client
+ * withdraws a claim in doubt in the background; if that claim was granted after
+ * all, the next claim waits until it is released. */
 static bool may_claim_again(struct take *take)
 {
     if (!(take->args->given & OPTION(WAIT)) || take->signal ||

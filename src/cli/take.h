@@ -36,13 +36,13 @@ struct take {
  *   renew   renew the lock until it is released
  *
  * True if it is held. False: either take->signal is set, and the caller should
- * die of it once the client is closed, or the failure was reported and `*status`
- * is the exit status, which -E may have set to 0. */
+ * die of it once the client is closed, or the failure was reported and
+ * `*status` is the exit status, which -E may have set to 0. */
 bool take_lock(struct take *take, const struct args *args, struct loop *loop,
                struct hf_client *client, bool renew, int *status);
 
-/* With -v: report a change in the state of the renewals: they fail, the lock is at
- * risk, or it was renewed again. Call it after each loop_sleep(). */
+/* With -v: report a change in the state of the renewals: they fail, the lock is
+ * at risk, or it was renewed again. Call it after each loop_sleep(). */
 void take_report_renewal(struct take *take);
 
 /* When to call take_report_renewal() at the latest; or LOOP_NEVER. */

@@ -43,8 +43,8 @@ size_t text_utf8(const unsigned char *data, size_t size, uint32_t *character)
     return length;
 }
 
-/* Whether a non-ASCII character is invisible, or changes how others are displayed:
- * controls, unusual blanks, direction marks, private use. */
+/* Whether a non-ASCII character is invisible, or changes how others are
+ * displayed: controls, unusual blanks, direction marks, private use. */
 static bool is_hidden(uint32_t c)
 {
     static const struct {
@@ -90,8 +90,8 @@ static void close_text(FILE *out)
         failure_no_memory();
 }
 
-/* The escape sequence of an ASCII character, or NULL if it needs none. In a quoted
- * word, blanks and quotes are escaped too. */
+/* The escape sequence of an ASCII character, or NULL if it needs none. In a
+ * quoted word, blanks and quotes are escaped too. */
 static const char *escape_of(uint32_t c, bool quoted)
 {
     switch (c) {

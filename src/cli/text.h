@@ -15,22 +15,24 @@ char *text_copy(const char *text);
  * it is, other bytes become $'my\x20key\n\xff'. The word contains no blank. */
 char *text_quote(const void *data, size_t size);
 
-/* The same for owners and notes, which are shown but not pasted: blanks and quotes
- * stay, characters that cannot be shown are escaped with a backslash. */
+/* The same for owners and notes, which are shown but not pasted: blanks and
+ * quotes stay, characters that cannot be shown are escaped with a backslash. */
 char *text_label(const char *text);
 
 /* "250ms", "7.5s", "42s", "2m 3s", "4h 5m", "6d 7h". */
 #define TEXT_SPAN_SIZE 32
 void text_span(uint64_t ms, char text[TEXT_SPAN_SIZE]);
 
-/* Write lower-case hexadecimal digits and a NUL: `text` has 2 * size + 1 bytes. */
+/* Write lower-case hexadecimal digits and a NUL: `text` has 2 * size + 1
+ * bytes. */
 void text_hex(const void *data, size_t size, char *text);
 
 /* Decode the UTF-8 character at `data` to `*character`. Returns its length in
  * bytes, or 0 if it is not valid. */
 size_t text_utf8(const unsigned char *data, size_t size, uint32_t *character);
 
-/* The number of characters in `text`: about the columns it takes on a terminal. */
+/* The number of characters in `text`: about the columns it takes on a
+ * terminal. */
 size_t text_width(const char *text);
 
 #endif

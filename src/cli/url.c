@@ -29,8 +29,8 @@ static void mask(char *from, const char *end)
     memset(from, '*', (size_t)(end - from));
 }
 
-/* Search for the last '@': a password with an unescaped '/' or '?' is refused, but
- * the message that refuses it must not show the password either. */
+/* Search for the last '@': a password with an unescaped '/' or '?' is refused,
+ * but the message that refuses it must not show the password either. */
 static void hide_user_password(char *url)
 {
     char *end = strrchr(url, '@');

@@ -7,10 +7,10 @@
 
 #include "args.h"
 
-/* A copy of the URL in --url, else in HOLDFAST_URL, else "file:"; the caller frees
- * it with url_free(). The password in argv is overwritten, because every user can
- * read argv. NULL: the URL is refused; the error is reported, and `*status` is
- * the exit status. */
+/* A copy of the URL in --url, else in HOLDFAST_URL, else "file:"; the caller
+ * frees it with url_free(). The password in argv is overwritten, because every
+ * user can read argv. NULL: the URL is refused; the error is reported, and
+ * `*status` is the exit status. */
 char *url_take(const struct args *args, int *status);
 void url_free(char *url);
 
