@@ -1,11 +1,10 @@
-# Forwards to Meson and to scripts/, so that the usual words work.
-# `make help` lists them.
+# Forwards the usual targets to Meson and to scripts/. `make help` lists them.
 
 PREFIX ?= /usr/local
 DESTDIR ?=
 export PREFIX DESTDIR
 
-# The loader looks at a cache of these two alone; others need no update of it.
+# The cache of the dynamic loader covers only these two prefixes.
 ldconfig = case "$$DESTDIR:$$PREFIX:$$(id -u)" in \
 	:/usr:0 | :/usr/local:0) ldconfig ;; esac
 
@@ -17,23 +16,23 @@ all: ## build the library and the command, in build/
 	@scripts/deps -n build
 	@scripts/build
 
-deps: ## install what the build needs, on Debian and Ubuntu
+deps: ## install the build dependencies, on Debian and Ubuntu
 	@scripts/deps build
 
-run: deps all ## build, then show a command under a lock, and a second that waits
+run: deps all ## build, then show two commands that compete for a lock
 	@scripts/demo build/holdfast
 
-check: ## run every test once, under sanitizers: a few minutes
+check: ## run every test once, with sanitizers: a few minutes
 	@scripts/check
 
-check-all: ## as check, then clang, ThreadSanitizer, mutants, fuzzing, torture: up to 40 minutes
+check-all: ## check, then clang, ThreadSanitizer, mutants, fuzzing, torture: up to 40 minutes
 	@scripts/check all
 
-install: all ## install below PREFIX (/usr/local), inside DESTDIR if it is set
+install: all ## install to PREFIX (/usr/local), inside DESTDIR if it is set
 	@meson install -C build --no-rebuild
 	@$(ldconfig)
 
-uninstall: ## remove what install has put below PREFIX, inside DESTDIR
+uninstall: ## remove the installed files from PREFIX, inside DESTDIR if it is set
 	@scripts/uninstall build
 	@$(ldconfig)
 
@@ -49,26 +48,26 @@ fuzz: ## run every fuzz target for FUZZ_SECONDS (60)
 	@scripts/deps build test
 	@scripts/fuzz
 
-mutants: ## prove that the tests can fail: switch on each planted bug
+mutants: ## check that the tests find each planted bug
 	@scripts/deps build test
 	@scripts/mutants
 
-format: ## lay out the sources as .clang-format says
+format: ## format the sources with clang-format
 	@scripts/deps lint
 	@scripts/format
 
-lint: ## phrases, layout, clang-tidy and cppcheck; changes nothing
+lint: ## check phrases and layout, run clang-tidy and cppcheck; changes nothing
 	@scripts/deps build test lint
 	@scripts/lint
 
-coverage: ## measure coverage; the core must have all lines and branches
+coverage: ## measure coverage; src/core must reach 100 % of lines and branches
 	@scripts/deps build test coverage
 	@scripts/coverage
 
 clean: ## remove build/
 	@rm -rf build
 
-help: ## this list
+help: ## print this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1|\2/p' Makefile | \
 		awk -F'|' 'BEGIN { print "holdfast\n" } \
 			{ printf "  make %-12s %s\n", substr($$1, 3), $$2 }'

@@ -1,9 +1,9 @@
-/* checker - how long does it take to read and to check the history of a
- * million operations?
+/* checker - how long does it take to read and check a history of a million
+ * operations?
  *
- * The history is a good one, made from a seed: 64 clients, 200 keys, leases
- * that run out, answers that are lost. It is written to a file without a name,
- * then read and checked as hf-check does. */
+ * The history has no violations and is generated from a seed: 64 clients, 200
+ * keys, leases that expire, answers that are lost. It is written to a temporary
+ * file, then read and checked as hf-check does. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -37,7 +37,7 @@ static FILE *write_history(size_t ops, double *bytes)
     struct hf_check_history history;
 
     if (!file)
-        bench_fail("cannot have a temporary file");
+        bench_fail("cannot create a temporary file");
     hf_check_history_init(&history, false);
     hf_simulate_run(&history, &opts);
     if (hf_encoder_write(&history, file) < 0 || fflush(file) < 0)
@@ -69,11 +69,11 @@ static void measure(FILE *file, struct figures *figures)
     hf_check_run(&history, &report);
     bench_add(&figures->check, seconds_since(from));
     if (report.violation_count > 0)
-        bench_fail("a good history is thought to be bad");
+        bench_fail("violation reported in a correct history");
     hf_check_history_fini(&history);
 }
 
-static void tell(struct bench *bench, const struct figures *figures)
+static void print_table(struct bench *bench, const struct figures *figures)
 {
     static const struct bench_column columns[] = {
         {"operations", "operations", 0}, {"MB", "megabytes", 1},
@@ -112,7 +112,7 @@ int main(int argc, char **argv)
             measure(files[i], &figures[i]);
         }
     }
-    tell(&bench, figures);
+    print_table(&bench, figures);
     for (size_t i = 0; i < SIZES; i++)
         (void)fclose(files[i]);
     return 0;

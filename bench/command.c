@@ -1,10 +1,10 @@
-/* command - how long does `holdfast run KEY -- true` take, next to
- * `flock FILE true` and to `true` alone; and over Redis and MongoDB?
+/* command - how long does `holdfast run KEY -- true` take, compared with
+ * `flock FILE true` and with `true`; and with Redis and MongoDB?
  *
- * From just before the process is started until it has ended. Nobody else
- * wants the lock, and the folder of the locks is there. Processor time is that
- * of the process and of what it started. A server that this machine, or this
- * build, does not have is left out. */
+ * Measured from just before the process is started until it has exited. The
+ * lock is not contended, and the folder of the store exists. CPU time is that
+ * of the process and of its children. A server that is not installed, or not
+ * supported by this build, is omitted. */
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -19,9 +19,9 @@
 #include "lib/redis.h"
 #endif
 
-#define TIMES 50    /* processes a round */
+#define TIMES 50    /* processes per round */
 #define WORDS_MAX 8 /* of a command line */
-#define HELD 10000  /* keys, in the fuller of the two stores */
+#define HELD 10000  /* keys, in the larger of the two stores */
 
 enum {
     PLAIN,
@@ -38,7 +38,7 @@ struct command {
 
 struct figures {
     struct bench_samples p50, p99; /* microseconds */
-    struct bench_samples cpu;      /* microseconds of processor time, of one */
+    struct bench_samples cpu;      /* microseconds of CPU time per process */
 };
 
 static double micros_of(struct timeval span)
@@ -46,8 +46,8 @@ static double micros_of(struct timeval span)
     return (double)span.tv_sec * 1e6 + (double)span.tv_usec;
 }
 
-/* Microseconds of processor time. */
-static double run(const char *const argv[])
+/* Run a command. Returns its CPU time in microseconds. */
+static double run_command(const char *const argv[])
 {
     struct rusage usage;
     int status;
@@ -60,8 +60,8 @@ static double run(const char *const argv[])
     return micros_of(usage.ru_utime) + micros_of(usage.ru_stime);
 }
 
-/* One process of each kind after another: what disturbs the machine for less
- * than a round disturbs them alike, too. */
+/* Alternate between the commands, so that even a disturbance that is shorter
+ * than a round affects all of them. */
 static void measure(const struct command *commands, size_t count,
                     struct figures *figures)
 {
@@ -71,7 +71,7 @@ static void measure(const struct command *commands, size_t count,
         for (size_t k = 0; k < count; k++) {
             uint64_t from = bench_now();
 
-            cpu[k] += run(commands[k].argv);
+            cpu[k] += run_command(commands[k].argv);
             micros[k][i] = (double)(bench_now() - from) / 1e3;
         }
     }
@@ -128,7 +128,8 @@ static void add_run(struct command *commands, size_t *count, const char *name,
     command->argv[5] = "true";
 }
 
-/* A store in which many keys are held, by the client that is returned. */
+/* Add a store in which many keys are held. Returns the client that holds
+ * them. */
 static struct hf_client *add_full(struct command *commands, size_t *count)
 {
     struct hf_lock_opts opts;
@@ -144,7 +145,7 @@ static struct hf_client *add_full(struct command *commands, size_t *count)
         char key[16];
 
         (void)snprintf(key, sizeof(key), "held-%u", i);
-        bench_check("hf_lock",
+        bench_check("hf_acquire",
                     hf_acquire(client, hf_key_of(key), &opts, &lock));
     }
     add_run(commands, count, "the same, 10,000 keys held", url);

@@ -1,18 +1,18 @@
-/* file_open - how long does opening `file:` take, and what does a lock cost
- * then, where much is held or much has happened?
+/* file_open - how long does it take to open `file:` and to take a lock, if many
+ * locks are held or many operations were done?
  *
- * Who opens a `file:` folder reads the snapshot that is in it and the log
- * since then; who finds the log full writes the next snapshot. First: while
- * another process holds locks. Second: while nothing is held, after pairs of
- * lock and unlock. Each client is opened in a process of its own, which has
- * not used the library before; each level has a fresh folder, below that of
- * the URL. */
+ * A client that opens a `file:` folder reads its snapshot and the log since
+ * then; a client that finds the log full writes the next snapshot. The first
+ * table is measured while another process holds locks. The second is measured
+ * while nothing is held, after pairs of lock and unlock. Each client is opened
+ * in a new process, which has not used the library before; each level has a new
+ * folder, below that of the URL. */
 #include "lib/bench.h"
 #include "lib/folder.h"
 #include "lib/process.h"
 
-#define TIMES 10    /* clients opened at a level, in each round */
-#define PAIRS 20000 /* of one more: they fill the log several times */
+#define TIMES 10    /* clients opened per level and round */
+#define PAIRS 20000 /* of one more client; they fill the log several times */
 
 static const size_t held_levels[] = {0, 1000, 10000, 100000};
 static const size_t pair_levels[] = {0, 1000, 2000, 4000, 8000};
@@ -20,17 +20,17 @@ static const size_t pair_levels[] = {0, 1000, 2000, 4000, 8000};
 #define HELD_LEVELS (sizeof(held_levels) / sizeof(held_levels[0]))
 #define PAIR_LEVELS (sizeof(pair_levels) / sizeof(pair_levels[0]))
 
-/* What the processes of a level share. */
+/* Shared by the processes of a level. */
 struct level {
-    struct bench bench; /* with a URL of its own */
+    struct bench bench; /* with the URL below */
     char url[128];
     size_t held, pairs;
     struct bench_gate ready, over;
-    double open, lock;    /* microseconds of who opened last */
-    double mean, longest; /* the same of a pair, in processor time */
+    double open, lock;    /* microseconds, of the last client */
+    double mean, longest; /* CPU microseconds of a pair, of the last client */
 };
 
-static struct hf_lock_opts options(void)
+static struct hf_lock_opts long_opts(void)
 {
     struct hf_lock_opts opts;
 
@@ -39,47 +39,48 @@ static struct hf_lock_opts options(void)
     return opts;
 }
 
-/* ---- Who was there before -----------------------------------------------*/
+/* ---- The process that was there before ----------------------------------*/
 
-static void hold(struct hf_client *client, size_t count)
+static void hold_keys(struct hf_client *client, size_t count)
 {
-    struct hf_lock_opts opts = options();
+    struct hf_lock_opts opts = long_opts();
     struct bench_keys keys;
     struct hf_lock *lock;
 
     bench_keys_init(&keys, "held", count);
     for (size_t i = 0; i < count; i++)
-        bench_check("hf_lock",
+        bench_check("hf_acquire",
                     hf_acquire(client, bench_key(&keys, i), &opts, &lock));
     bench_keys_fini(&keys);
 }
 
-static void pair(struct hf_client *client, size_t count)
+static void run_pairs(struct hf_client *client, size_t count)
 {
-    struct hf_lock_opts opts = options();
+    struct hf_lock_opts opts = long_opts();
     struct hf_lock *lock;
 
     for (size_t i = 0; i < count; i++) {
-        bench_check("hf_lock", hf_acquire(client, hf_key_of("0123456789abcdef"),
-                                          &opts, &lock));
+        bench_check(
+            "hf_acquire",
+            hf_acquire(client, hf_key_of("0123456789abcdef"), &opts, &lock));
         bench_check("hf_release", hf_release(lock));
         hf_lock_free(lock);
     }
 }
 
-static void stay(void *arg)
+static void holder_main(void *arg)
 {
     struct level *level = arg;
     struct hf_client *client = bench_open(&level->bench);
 
-    hold(client, level->held);
-    pair(client, level->pairs);
+    hold_keys(client, level->held);
+    run_pairs(client, level->pairs);
     bench_gate_open(&level->ready);
     bench_gate_wait(&level->over, 1);
     bench_close(client);
 }
 
-/* ---- Who opens ----------------------------------------------------------*/
+/* ---- Processes that open the store --------------------------------------*/
 
 static double micros_since(uint64_t from)
 {
@@ -89,21 +90,22 @@ static double micros_since(uint64_t from)
 static void open_and_lock(void *arg)
 {
     struct level *level = arg;
-    struct hf_lock_opts opts = options();
+    struct hf_lock_opts opts = long_opts();
     uint64_t from = bench_now();
     struct hf_client *client = bench_open(&level->bench);
     struct hf_lock *lock;
 
     level->open = micros_since(from);
     from = bench_now();
-    bench_check("hf_lock", hf_acquire(client, hf_key_of("mine"), &opts, &lock));
+    bench_check("hf_acquire",
+                hf_acquire(client, hf_key_of("mine"), &opts, &lock));
     level->lock = micros_since(from);
     bench_close(client);
     hf_lock_free(lock);
     bench_gate_open(&level->ready);
 }
 
-/* In processor time, which other work does not stretch. */
+/* In CPU time, which other load on the machine does not increase. */
 static double longest_pair(struct hf_client *client)
 {
     double longest = 0;
@@ -112,7 +114,7 @@ static double longest_pair(struct hf_client *client)
         uint64_t from = bench_thread_cpu();
         double micros;
 
-        pair(client, 1);
+        run_pairs(client, 1);
         micros = (double)(bench_thread_cpu() - from) / 1e3;
         if (micros > longest)
             longest = micros;
@@ -126,7 +128,7 @@ static void open_and_pair(void *arg)
     struct hf_client *client = bench_open(&level->bench);
     uint64_t from = bench_thread_cpu();
 
-    pair(client, PAIRS);
+    run_pairs(client, PAIRS);
     level->mean = (double)(bench_thread_cpu() - from) / 1e3 / PAIRS;
     level->longest = longest_pair(client);
     bench_close(client);
@@ -139,7 +141,7 @@ struct figures {
     struct bench_samples open, lock, mean, longest; /* microseconds */
 };
 
-/* A URL that nobody has used. */
+/* Choose a URL that was not used before. */
 static void set_url(struct level *level, const struct bench *bench)
 {
     static unsigned number;
@@ -150,7 +152,7 @@ static void set_url(struct level *level, const struct bench *bench)
     level->bench.url = level->url;
 }
 
-static void add(struct bench_samples *samples, double *micros)
+static void add_median(struct bench_samples *samples, double *micros)
 {
     bench_sort(micros, TIMES);
     bench_add(samples, bench_quantile(micros, TIMES, 0.5));
@@ -162,7 +164,7 @@ static void measure(const struct bench *bench, struct level *level,
     double opens[TIMES], locks[TIMES];
 
     set_url(level, bench);
-    (void)bench_start(stay, level);
+    (void)bench_start(holder_main, level);
     bench_gate_wait(&level->ready, 1);
     for (unsigned i = 0; i < TIMES; i++) {
         (void)bench_start(open_and_lock, level);
@@ -175,13 +177,13 @@ static void measure(const struct bench *bench, struct level *level,
     bench_gate_open(&level->over);
     bench_join_children();
     (void)hf_test_folder_remove(level->url + strlen("file:"));
-    add(&figures->open, opens);
-    add(&figures->lock, locks);
+    add_median(&figures->open, opens);
+    add_median(&figures->lock, locks);
     bench_add(&figures->mean, level->mean);
     bench_add(&figures->longest, level->longest);
 }
 
-static void tell_held(struct bench *bench, const struct figures *figures)
+static void print_held(struct bench *bench, const struct figures *figures)
 {
     static const struct bench_column columns[] = {
         {"held", "held", 0},
@@ -213,7 +215,7 @@ static void tell_held(struct bench *bench, const struct figures *figures)
     bench_table_print(bench, &table);
 }
 
-static void tell_pairs(struct bench *bench, const struct figures *figures)
+static void print_pairs(struct bench *bench, const struct figures *figures)
 {
     static const struct bench_column columns[] = {
         {"pairs before", "pairs", 0},
@@ -262,7 +264,7 @@ int main(int argc, char **argv)
             measure(&bench, level, &pairs[i]);
         }
     }
-    tell_held(&bench, held);
-    tell_pairs(&bench, pairs);
+    print_held(&bench, held);
+    print_pairs(&bench, pairs);
     return 0;
 }

@@ -1,18 +1,18 @@
-/* handover - how long after one thread begins to unlock does another, asleep
- * in hf_acquire(), have the lock, next to a bare futex?
+/* handover - how long does it take from one thread's hf_release() until another
+ * thread, asleep in hf_acquire(), has the lock, compared with a bare futex?
  *
- * From just before hf_release() in the giver until hf_acquire() has returned in
- * the taker. Before each one the giver sees that the taker stands in line and
- * sleeps, by what the kernel says of it, and lets SETTLE_NS pass: a sleeper
- * that was caught on its way to bed would flatter the figure. The futex is the
- * floor: a store and FUTEX_WAKE here, FUTEX_WAIT returning there. A client
- * with a thread of its own, which one that listens or renews has, too, wakes
- * that one first.
+ * Measured from just before hf_release() in the holder until hf_acquire() has
+ * returned in the waiter. Before each hand-over, the holder checks that the
+ * waiter is queued and that the kernel has put it to sleep, and lets SETTLE_NS
+ * pass: a waiter that is still about to sleep would be measured as too fast.
+ * The futex is the lower bound: a store and FUTEX_WAKE in one thread, the
+ * return of FUTEX_WAIT in the other. If a client has its own thread, as one
+ * that watches or renews does, that thread is woken first.
  *
- * Where the threads run makes more of a difference than anything else, so it
- * is not left to chance. On two cores, one that sleeps has to be woken by the
- * other, which takes its time; on one core the taker runs as soon as the giver
- * lets it, and what is left is the work of both. */
+ * Nothing affects the result as much as the cores on which the threads run, so
+ * they are fixed. On two cores, the kernel has to wake the other core, which
+ * takes a while; on one core, the waiter runs as soon as the holder blocks, and
+ * the time is that of the work of both. */
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -25,10 +25,10 @@
 #include "lib/cores.h"
 #include "lib/sleeper.h"
 
-#define TIMES 1000 /* hand-overs a round */
+#define TIMES 1000 /* hand-overs per round */
 #define SETTLE_NS 50000
 
-enum how {
+enum method {
     FUTEX,
     CLIENT_EACH,
     ONE_CLIENT,
@@ -38,8 +38,8 @@ enum how {
 static const struct scene {
     const char *what;
     const char *where;
-    enum how how;
-    bool apart; /* a core each */
+    enum method method;
+    bool apart; /* on different cores */
 } scenes[] = {
     {"bare futex", "two", FUTEX, true},
     {"a client each", "two", CLIENT_EACH, true},
@@ -53,18 +53,18 @@ static const struct scene {
 
 #define SCENES (sizeof(scenes) / sizeof(scenes[0]))
 
-/* One pair of threads. They take turns by `turn`, which counts up: even, the
- * giver is at work; odd, the taker is. */
+/* Two threads, which alternate: `turn` counts up, and the holder works when it
+ * is even, the waiter when it is odd. */
 struct pair {
-    enum how how;
-    size_t giver_core, taker_core;
-    struct hf_client *giver, *taker;
+    enum method method;
+    size_t holder_core, waiter_core;
+    struct hf_client *holder, *waiter;
     atomic_uint turn;
-    atomic_uint word;    /* the futex */
-    atomic_bool in_line; /* FUTEX: the taker waits, or is about to */
-    atomic_int taker_id; /* of the kernel's */
+    atomic_uint word;     /* the futex */
+    atomic_bool queued;   /* FUTEX: the waiter waits, or is about to */
+    atomic_int waiter_id; /* its thread id */
     struct bench_sleeper sleeper;
-    uint64_t given; /* when the hand-over began */
+    uint64_t released_at; /* when the hand-over began */
     double micros[TIMES];
 };
 
@@ -74,86 +74,87 @@ static void await_turn(struct pair *pair, unsigned turn)
         sched_yield();
 }
 
-/* ---- The taker ----------------------------------------------------------*/
+/* ---- The waiter ----------------------------------------------------------*/
 
-static uint64_t take_futex(struct pair *pair)
+static uint64_t acquire_futex(struct pair *pair)
 {
-    atomic_store(&pair->in_line, true);
+    atomic_store(&pair->queued, true);
     while (atomic_load(&pair->word) == 0)
         (void)syscall(SYS_futex, &pair->word, FUTEX_WAIT_PRIVATE, 0, NULL);
     return bench_now();
 }
 
-static uint64_t take_lock(struct pair *pair)
+static uint64_t acquire_lock(struct pair *pair)
 {
-    struct hf_lock *held = bench_lock(pair->taker, "baton");
+    struct hf_lock *held = bench_lock(pair->waiter, "baton");
     uint64_t now = bench_now();
 
     bench_unlock(held);
     return now;
 }
 
-static void *taker_main(void *arg)
+static void *waiter_main(void *arg)
 {
     struct pair *pair = arg;
 
-    bench_stay_on(pair->taker_core);
-    atomic_store(&pair->taker_id, (int)syscall(SYS_gettid));
+    bench_stay_on(pair->waiter_core);
+    atomic_store(&pair->waiter_id, (int)syscall(SYS_gettid));
     for (unsigned i = 0; i < TIMES; i++) {
-        uint64_t taken;
+        uint64_t acquired_at;
 
         await_turn(pair, 2 * i + 1);
-        taken = pair->how == FUTEX ? take_futex(pair) : take_lock(pair);
-        pair->micros[i] = (double)(taken - pair->given) / 1e3;
+        acquired_at =
+            pair->method == FUTEX ? acquire_futex(pair) : acquire_lock(pair);
+        pair->micros[i] = (double)(acquired_at - pair->released_at) / 1e3;
         atomic_store(&pair->turn, 2 * i + 2);
     }
     return NULL;
 }
 
-/* ---- The giver ----------------------------------------------------------*/
+/* ---- The holder ----------------------------------------------------------*/
 
 static void open_sleeper(struct pair *pair)
 {
-    while (atomic_load(&pair->taker_id) == 0)
+    while (atomic_load(&pair->waiter_id) == 0)
         sched_yield();
-    bench_sleeper_open(&pair->sleeper, atomic_load(&pair->taker_id));
+    bench_sleeper_open(&pair->sleeper, atomic_load(&pair->waiter_id));
 }
 
-static bool taker_in_line(struct pair *pair)
+static bool is_queued(struct pair *pair)
 {
     struct hf_info info;
-    bool waits;
+    bool has_waiter;
 
-    if (pair->how == FUTEX)
-        return atomic_load(&pair->in_line);
-    bench_check("hf_read", hf_read(pair->giver, hf_key_of("baton"),
+    if (pair->method == FUTEX)
+        return atomic_load(&pair->queued);
+    bench_check("hf_read", hf_read(pair->holder, hf_key_of("baton"),
                                    HF_LINEARIZABLE, &info));
-    waits = info.waiters > 0;
+    has_waiter = info.waiters > 0;
     hf_info_fini(&info);
-    return waits;
+    return has_waiter;
 }
 
 static void await_sleep(struct pair *pair)
 {
     uint64_t from;
 
-    while (!taker_in_line(pair) || !bench_sleeps(&pair->sleeper))
+    while (!is_queued(pair) || !bench_sleeps(&pair->sleeper))
         sched_yield();
     from = bench_now();
     while (bench_now() - from < SETTLE_NS)
         ;
 }
 
-static void give_futex(struct pair *pair)
+static void release_futex(struct pair *pair)
 {
-    pair->given = bench_now();
+    pair->released_at = bench_now();
     atomic_store(&pair->word, 1);
     (void)syscall(SYS_futex, &pair->word, FUTEX_WAKE_PRIVATE, 1);
 }
 
-static void give_lock(struct pair *pair, struct hf_lock *held)
+static void release_lock(struct pair *pair, struct hf_lock *held)
 {
-    pair->given = bench_now();
+    pair->released_at = bench_now();
     bench_unlock(held);
 }
 
@@ -161,16 +162,16 @@ static void hand_over(struct pair *pair, unsigned i)
 {
     struct hf_lock *held = NULL;
 
-    atomic_store(&pair->in_line, false);
+    atomic_store(&pair->queued, false);
     atomic_store(&pair->word, 0);
-    if (pair->how != FUTEX)
-        held = bench_lock(pair->giver, "baton");
+    if (pair->method != FUTEX)
+        held = bench_lock(pair->holder, "baton");
     atomic_store(&pair->turn, 2 * i + 1);
     await_sleep(pair);
     if (held)
-        give_lock(pair, held);
+        release_lock(pair, held);
     else
-        give_futex(pair);
+        release_futex(pair);
     await_turn(pair, 2 * i + 2);
 }
 
@@ -178,12 +179,13 @@ static void hand_over(struct pair *pair, unsigned i)
 
 static void open_clients(const struct bench *bench, struct pair *pair)
 {
-    if (pair->how == BACKGROUND) {
-        pair->giver = bench_open_background(bench);
-        pair->taker = bench_open_background(bench);
-    } else if (pair->how != FUTEX) {
-        pair->giver = bench_open(bench);
-        pair->taker = pair->how == ONE_CLIENT ? pair->giver : bench_open(bench);
+    if (pair->method == BACKGROUND) {
+        pair->holder = bench_open_background(bench);
+        pair->waiter = bench_open_background(bench);
+    } else if (pair->method != FUTEX) {
+        pair->holder = bench_open(bench);
+        pair->waiter =
+            pair->method == ONE_CLIENT ? pair->holder : bench_open(bench);
     }
 }
 
@@ -192,33 +194,33 @@ static void measure(const struct bench *bench, const struct scene *scene,
                     struct bench_samples *p99)
 {
     static struct pair pair;
-    pthread_t taker;
+    pthread_t waiter;
 
     memset(&pair, 0, sizeof(pair));
-    pair.how = scene->how;
-    pair.giver_core = cores[0];
-    pair.taker_core = cores[scene->apart ? 1 : 0];
-    bench_stay_on(pair.taker_core); /* and so do the threads of the clients */
+    pair.method = scene->method;
+    pair.holder_core = cores[0];
+    pair.waiter_core = cores[scene->apart ? 1 : 0];
+    bench_stay_on(pair.waiter_core); /* the threads of the clients inherit it */
     open_clients(bench, &pair);
-    bench_stay_on(pair.giver_core);
-    if (pthread_create(&taker, NULL, taker_main, &pair))
+    bench_stay_on(pair.holder_core);
+    if (pthread_create(&waiter, NULL, waiter_main, &pair))
         bench_fail("cannot start a thread");
     open_sleeper(&pair);
     for (unsigned i = 0; i < TIMES; i++)
         hand_over(&pair, i);
-    pthread_join(taker, NULL);
+    pthread_join(waiter, NULL);
     bench_sleeper_close(&pair.sleeper);
-    if (pair.taker != pair.giver)
-        bench_close(pair.taker);
-    if (pair.giver)
-        bench_close(pair.giver);
+    if (pair.waiter != pair.holder)
+        bench_close(pair.waiter);
+    if (pair.holder)
+        bench_close(pair.holder);
     bench_sort(pair.micros, TIMES);
     bench_add(p50, bench_quantile(pair.micros, TIMES, 0.5));
     bench_add(p99, bench_quantile(pair.micros, TIMES, 0.99));
 }
 
-static void tell(struct bench *bench, const struct bench_samples *p50,
-                 const struct bench_samples *p99)
+static void print_table(struct bench *bench, const struct bench_samples *p50,
+                        const struct bench_samples *p99)
 {
     static const struct bench_column columns[] = {
         {"cores", "cores", BENCH_TEXT},
@@ -235,17 +237,17 @@ static void tell(struct bench *bench, const struct bench_samples *p50,
     bench_table_init(&table, "Hand-over to a sleeping thread", "handover",
                      columns);
     for (size_t i = 0; i < SCENES; i++) {
-        double usual = bench_median(&p50[i]);
-        double seldom = bench_median(&p99[i]);
+        double p50_us = bench_median(&p50[i]);
+        double p99_us = bench_median(&p99[i]);
 
-        if (scenes[i].how == FUTEX)
+        if (scenes[i].method == FUTEX)
             futex = i;
         bench_table_text(&table, scenes[i].where);
         bench_table_text(&table, scenes[i].what);
-        bench_table_number(&table, usual);
-        bench_table_number(&table, seldom);
-        bench_table_number(&table, usual / bench_median(&p50[futex]));
-        bench_table_number(&table, seldom / bench_median(&p99[futex]));
+        bench_table_number(&table, p50_us);
+        bench_table_number(&table, p99_us);
+        bench_table_number(&table, p50_us / bench_median(&p50[futex]));
+        bench_table_number(&table, p99_us / bench_median(&p99[futex]));
     }
     bench_table_print(bench, &table);
 }
@@ -265,6 +267,6 @@ int main(int argc, char **argv)
             measure(&bench, &scenes[i], cores, &p50[i], &p99[i]);
         }
     }
-    tell(&bench, p50, p99);
+    print_table(&bench, p50, p99);
     return 0;
 }

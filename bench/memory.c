@@ -1,11 +1,12 @@
 /* memory - how many bytes does a held lock cost beyond its key and value, and
  * how many does a waiter?
  *
- * Of the table alone, of the table with the heap of its leases, and of the
- * whole API with the caller's handle, twice: what the allocator has handed
- * out, with its headers and rounding, and by how much the process has grown.
- * Each is counted in a process of its own, which has allocated nothing before.
- * The key is subtracted once, though the API keeps a second copy of it. */
+ * Measured for the table alone, for the table with the heap of its leases, and
+ * for the whole API with the caller's handle. There are two figures for each:
+ * the bytes that the allocator has handed out, with its headers and rounding,
+ * and the growth of the process. Each case runs in a new process, which has
+ * allocated nothing before. The key is subtracted once, although the API keeps
+ * a second copy of it. */
 #include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@
 #include "lib/bench.h"
 
 #define VALUE_SIZE 32
-#define LINE_LEN 10000 /* waiters for one key */
+#define QUEUE_LEN 10000 /* waiters for one key */
 #define LEASE_MS 3600000
 
 static const uint8_t value[VALUE_SIZE];
@@ -39,13 +40,13 @@ static void on_event(void *arg, const struct hf_table_event *event)
         hf_leases_set(&driver->leases, &event->hold->lease, LEASE_MS);
 }
 
-static void apply(struct driver *driver, struct hf_result *result)
+static void apply_command(struct driver *driver, struct hf_result *result)
 {
     bench_check("hf_table_apply",
                 hf_table_apply(&driver->table, &driver->command, result));
 }
 
-static void start(struct driver *driver, bool has_leases)
+static void driver_init(struct driver *driver, bool has_leases)
 {
     static const struct hf_seed seed = {{1}};
     struct hf_result result;
@@ -54,7 +55,7 @@ static void start(struct driver *driver, bool has_leases)
     driver->has_leases = has_leases;
     hf_table_init(&driver->table, &seed, on_event, driver);
     driver->command.kind = HF_COMMAND_OPEN;
-    apply(driver, &result);
+    apply_command(driver, &result);
     driver->command = (struct hf_command){
         .kind = HF_COMMAND_LOCK,
         .session = result.session,
@@ -63,7 +64,7 @@ static void start(struct driver *driver, bool has_leases)
     };
 }
 
-static void ask(struct driver *driver, struct hf_key key, bool has_value)
+static void lock_key(struct driver *driver, struct hf_key key, bool has_value)
 {
     struct hf_command *command = &driver->command;
     struct hf_result result;
@@ -76,14 +77,14 @@ static void ask(struct driver *driver, struct hf_key key, bool has_value)
     bench_check("hf_leases_reserve", driver->has_leases
                                          ? hf_leases_reserve(&driver->leases)
                                          : HF_OK);
-    apply(driver, &result);
+    apply_command(driver, &result);
     if (result.err != (result.position > 0 ? HF_EBUSY : HF_OK))
         bench_fail("the table refused a lock");
 }
 
 /* ---- The whole API ------------------------------------------------------*/
 
-static struct hf_lock_opts options(bool has_value)
+static struct hf_lock_opts make_opts(bool has_value)
 {
     struct hf_lock_opts opts;
 
@@ -94,18 +95,18 @@ static struct hf_lock_opts options(bool has_value)
     return opts;
 }
 
-static void take(struct hf_client *client, struct hf_key key, bool has_value,
-                 struct hf_lock **lock)
+static void acquire_lock(struct hf_client *client, struct hf_key key,
+                         bool has_value, struct hf_lock **lock)
 {
-    struct hf_lock_opts opts = options(has_value);
+    struct hf_lock_opts opts = make_opts(has_value);
 
-    bench_check("hf_lock", hf_acquire(client, key, &opts, lock));
+    bench_check("hf_acquire", hf_acquire(client, key, &opts, lock));
 }
 
-static void wait_for(struct hf_client *client, struct hf_key key,
-                     struct hf_lock **lock, struct hf_future **future)
+static void add_waiter(struct hf_client *client, struct hf_key key,
+                       struct hf_lock **lock, struct hf_future **future)
 {
-    struct hf_lock_opts opts = options(false);
+    struct hf_lock_opts opts = make_opts(false);
 
     bench_check("hf_acquire_start",
                 hf_acquire_start(client, key, &opts, lock, NULL, NULL, future));
@@ -117,7 +118,8 @@ struct bytes {
     double allocated, resident;
 };
 
-/* /proc/self/statm: the pages of all, then those that are resident. */
+/* /proc/self/statm contains the total number of pages, then the resident
+ * ones. */
 static double resident_pages(void)
 {
     char text[128] = "", *end;
@@ -168,77 +170,79 @@ static const struct scene {
 
 #define SCENES (sizeof(scenes) / sizeof(scenes[0]))
 
-/* Before anything that is to be counted: memory for keys and pointers, each
- * page of it touched. */
-struct room {
+/* Keys and pointers, allocated and touched before the measurement, so that they
+ * do not count. */
+struct buffers {
     struct bench_keys keys;
     struct hf_lock **locks;
     struct hf_future **futures;
 };
 
-static void make_room(struct room *room, const struct scene *scene)
+static void buffers_init(struct buffers *buffers, const struct scene *scene)
 {
-    bench_keys_init(&room->keys, "key", scene->count);
-    room->locks = malloc(scene->count * sizeof(struct hf_lock *));
-    room->futures = malloc(scene->count * sizeof(struct hf_future *));
-    if (!room->locks || !room->futures)
+    bench_keys_init(&buffers->keys, "key", scene->count);
+    buffers->locks = malloc(scene->count * sizeof(struct hf_lock *));
+    buffers->futures = malloc(scene->count * sizeof(struct hf_future *));
+    if (!buffers->locks || !buffers->futures)
         bench_fail("out of memory");
-    memset(room->locks, 1, scene->count * sizeof(struct hf_lock *));
-    memset(room->futures, 1, scene->count * sizeof(struct hf_future *));
+    memset(buffers->locks, 1, scene->count * sizeof(struct hf_lock *));
+    memset(buffers->futures, 1, scene->count * sizeof(struct hf_future *));
 }
 
 static struct bytes fill_table(const struct scene *scene,
-                               const struct room *room)
+                               const struct buffers *buffers)
 {
     static struct driver driver;
-    size_t held = scene->waiters ? scene->count / LINE_LEN : 0;
+    size_t held = scene->waiters ? scene->count / QUEUE_LEN : 0;
     struct bytes before;
 
-    start(&driver, scene->layer == LEASES);
+    driver_init(&driver, scene->layer == LEASES);
     for (size_t i = 0; i < held; i++)
-        ask(&driver, bench_key(&room->keys, i), false);
+        lock_key(&driver, bench_key(&buffers->keys, i), false);
     before = in_use();
     for (size_t i = 0; i < scene->count; i++)
-        ask(&driver, bench_key(&room->keys, held ? i % held : i),
-            scene->has_value);
+        lock_key(&driver, bench_key(&buffers->keys, held ? i % held : i),
+                 scene->has_value);
     return before;
 }
 
 static struct bytes fill_api(const struct bench *bench,
-                             const struct scene *scene, const struct room *room)
+                             const struct scene *scene,
+                             const struct buffers *buffers)
 {
-    size_t held = scene->waiters ? scene->count / LINE_LEN : 0;
+    size_t held = scene->waiters ? scene->count / QUEUE_LEN : 0;
     struct hf_client *holder = bench_open(bench);
     struct hf_client *client = bench_open(bench);
     struct hf_lock *lock;
     struct bytes before;
 
     for (size_t i = 0; i < held; i++)
-        take(holder, bench_key(&room->keys, i), false, &lock);
+        acquire_lock(holder, bench_key(&buffers->keys, i), false, &lock);
     before = in_use();
     for (size_t i = 0; i < scene->count; i++) {
         if (held)
-            wait_for(client, bench_key(&room->keys, i % held), &room->locks[i],
-                     &room->futures[i]);
+            add_waiter(client, bench_key(&buffers->keys, i % held),
+                       &buffers->locks[i], &buffers->futures[i]);
         else
-            take(client, bench_key(&room->keys, i), scene->has_value,
-                 &room->locks[i]);
+            acquire_lock(client, bench_key(&buffers->keys, i), scene->has_value,
+                         &buffers->locks[i]);
     }
     return before;
 }
 
-/* Bytes of one, beyond its key and value. A waiter has a value, too, but the
- * key is its holder's. */
-static struct bytes count(const struct bench *bench, const struct scene *scene)
+/* The bytes of one lock or waiter, without its key and value. The key of a
+ * waiter belongs to the holder. */
+static struct bytes measure(const struct bench *bench,
+                            const struct scene *scene)
 {
     double own = (scene->waiters ? 0 : BENCH_KEY_SIZE) +
                  (scene->has_value ? VALUE_SIZE : 0);
     struct bytes before, after;
-    struct room room;
+    struct buffers buffers;
 
-    make_room(&room, scene);
-    before = scene->layer == API ? fill_api(bench, scene, &room)
-                                 : fill_table(scene, &room);
+    buffers_init(&buffers, scene);
+    before = scene->layer == API ? fill_api(bench, scene, &buffers)
+                                 : fill_table(scene, &buffers);
     after = in_use();
     return (struct bytes){
         (after.allocated - before.allocated) / (double)scene->count - own,
@@ -246,9 +250,9 @@ static struct bytes count(const struct bench *bench, const struct scene *scene)
     };
 }
 
-/* The same, in a child: what it leaves open ends with it. */
-static struct bytes count_apart(const struct bench *bench,
-                                const struct scene *scene)
+/* The same in a child process, whose exit frees everything. */
+static struct bytes measure_in_child(const struct bench *bench,
+                                     const struct scene *scene)
 {
     struct bytes bytes;
     int ends[2], status;
@@ -260,7 +264,7 @@ static struct bytes count_apart(const struct bench *bench,
     if (child < 0)
         bench_fail("fork");
     if (child == 0) {
-        bytes = count(bench, scene);
+        bytes = measure(bench, scene);
         _exit(write(ends[1], &bytes, sizeof(bytes)) != sizeof(bytes));
     }
     if (waitpid(child, &status, 0) != child || status != 0 ||
@@ -290,7 +294,7 @@ int main(int argc, char **argv)
         struct bytes bytes;
 
         bench_progress(&bench, 0, scenes[i].what);
-        bytes = count_apart(&bench, &scenes[i]);
+        bytes = measure_in_child(&bench, &scenes[i]);
         bench_table_text(&table, scenes[i].what);
         bench_table_number(&table, (double)scenes[i].count);
         bench_table_number(&table, bytes.allocated);

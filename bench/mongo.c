@@ -1,18 +1,19 @@
-/* mongo - how much does a lock in MongoDB cost next to the least that MongoDB
- * itself can do, and how soon is it handed on?
+/* mongo - what does a lock in MongoDB cost, compared with the least that
+ * MongoDB can do, and how long does a hand-over take?
  *
- * A pair is hf_acquire() and hf_release() of a key that nobody else wants. Next to
- * it, in the same round and on the same servers: a findAndModify that inserts a
- * document and a delete that removes it, by libmongoc alone, with the same
- * concerns: a majority has both, in its journal. A client is a thread with a
- * client of its own; the bare loop's threads share libmongoc's pool.
+ * A pair is hf_acquire() and hf_release() of a key that is not contended. It is
+ * compared, in the same round and on the same servers, with a findAndModify
+ * that inserts a document and a delete that removes it, with libmongoc alone
+ * and the same write concern: both are in the journal of a majority. Each
+ * client is a thread with its own client; the threads of the bare loop share a
+ * pool of libmongoc.
  *
- * A hand-over is from just before hf_release() until hf_acquire() has returned in
- * the next of ten that stand in line, each a client of its own.
+ * A hand-over is measured from just before hf_release() until hf_acquire() has
+ * returned in the next of ten waiters, each with its own client.
  *
- * A replica set of one, and of three, on this machine, started here: with the
- * servers, the clients and the disk on few cores, the figures say how the two
- * loops compare and little else. */
+ * The replica sets, of one and of three members, run on this machine. Servers,
+ * clients and disk share few cores, so only the ratio of the two loops is
+ * meaningful. */
 #include <mongoc/mongoc.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -24,8 +25,8 @@
 
 #define ROUND_NS 1000000000ull
 #define CLIENTS_MAX 64
-#define PAIRS_MAX 20000        /* of one client, a round */
-#define ROUND_PAIRS_MAX 200000 /* of all of them: no server does as many */
+#define PAIRS_MAX 20000        /* of one client, per round */
+#define ROUND_PAIRS_MAX 200000 /* of all clients; no server reaches this */
 #define WAITERS 10
 #define HAND_OVERS 200
 
@@ -37,8 +38,8 @@ static const unsigned crowds[] = {1, 16, 64};
 struct worker {
     pthread_t thread;
     pthread_barrier_t *start;
-    mongoc_client_pool_t *pool; /* the bare loop's */
-    struct hf_client *client;   /* or ours */
+    mongoc_client_pool_t *pool; /* in the bare loop */
+    struct hf_client *client;   /* else */
     char key[32];
     double *took; /* milliseconds, of each pair */
     size_t count;
@@ -55,32 +56,32 @@ static void bare_command(mongoc_client_t *client, const bson_t *command)
 
 static void bare_pair(mongoc_client_t *client, const char *key)
 {
-    bson_t *take = BCON_NEW(
+    bson_t *lock = BCON_NEW(
         "findAndModify", "bare", "query", "{", "_id", BCON_UTF8(key), "}",
         "update", "{", "$set", "{", "owner", "bench", "}", "}", "upsert",
         BCON_BOOL(true), "new", BCON_BOOL(true), "writeConcern", "{", "w",
         "majority", "j", BCON_BOOL(true), "}");
-    bson_t *give = BCON_NEW("delete", "bare", "deletes", "[", "{", "q", "{",
-                            "_id", BCON_UTF8(key), "}", "limit", BCON_INT32(1),
-                            "}", "]", "writeConcern", "{", "w", "majority", "j",
-                            BCON_BOOL(true), "}");
+    bson_t *unlock = BCON_NEW("delete", "bare", "deletes", "[", "{", "q", "{",
+                              "_id", BCON_UTF8(key), "}", "limit",
+                              BCON_INT32(1), "}", "]", "writeConcern", "{", "w",
+                              "majority", "j", BCON_BOOL(true), "}");
 
-    bare_command(client, take);
-    bare_command(client, give);
-    bson_destroy(take);
-    bson_destroy(give);
+    bare_command(client, lock);
+    bare_command(client, unlock);
+    bson_destroy(lock);
+    bson_destroy(unlock);
 }
 
-static void our_pair(struct hf_client *client, const char *key)
+static void holdfast_pair(struct hf_client *client, const char *key)
 {
     struct hf_lock *lock = NULL;
 
-    bench_check("lock", hf_acquire(client, hf_key_of(key), NULL, &lock));
-    bench_check("unlock", hf_release(lock));
+    bench_check("hf_acquire", hf_acquire(client, hf_key_of(key), NULL, &lock));
+    bench_check("hf_release", hf_release(lock));
     hf_lock_free(lock);
 }
 
-static void *run(void *arg)
+static void *worker_main(void *arg)
 {
     struct worker *worker = arg;
     mongoc_client_t *bare =
@@ -98,7 +99,7 @@ static void *run(void *arg)
         if (bare)
             bare_pair(bare, worker->key);
         else
-            our_pair(worker->client, worker->key);
+            holdfast_pair(worker->client, worker->key);
         now = bench_now();
         worker->took[worker->count++] = (double)(now - before) / 1e6;
     }
@@ -107,7 +108,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* What came of one loop with one number of clients. */
+/* The results of one loop with one number of clients. */
 struct figures {
     struct bench_samples rate;
     double *took;
@@ -126,7 +127,7 @@ static void run_round(struct worker *workers, unsigned count,
     for (unsigned i = 0; i < count; i++) {
         workers[i].start = &start;
         workers[i].count = 0;
-        if (pthread_create(&workers[i].thread, NULL, run, &workers[i]))
+        if (pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]))
             bench_fail("thread");
     }
     (void)pthread_barrier_wait(&start);
@@ -135,7 +136,7 @@ static void run_round(struct worker *workers, unsigned count,
         if (pthread_join(workers[i].thread, NULL))
             bench_fail("join");
         if (pairs + workers[i].count > ROUND_PAIRS_MAX)
-            bench_fail("too fast to be kept");
+            bench_fail("more than ROUND_PAIRS_MAX pairs in a round");
         memcpy(figures->took + figures->count, workers[i].took,
                workers[i].count * sizeof(double));
         figures->count += workers[i].count;
@@ -172,9 +173,9 @@ static void end_workers(struct worker *workers, unsigned count)
     }
 }
 
-static void tell(struct bench_table *table, unsigned members, unsigned clients,
-                 const char *what, struct figures *figures,
-                 const struct figures *bare)
+static void print_table(struct bench_table *table, unsigned members,
+                        unsigned clients, const char *what,
+                        struct figures *figures, const struct figures *bare)
 {
     double rate = bench_median(&figures->rate);
 
@@ -191,109 +192,113 @@ static void tell(struct bench_table *table, unsigned members, unsigned clients,
     free(figures->took);
 }
 
-static void compare(struct bench *bench, struct bench_table *table,
-                    unsigned members, unsigned clients, const char *url,
-                    mongoc_client_pool_t *pool)
+static void measure_pairs(struct bench *bench, struct bench_table *table,
+                          unsigned members, unsigned clients, const char *url,
+                          mongoc_client_pool_t *pool)
 {
     static struct worker bare[CLIENTS_MAX], ours[CLIENTS_MAX];
     size_t room = (size_t)bench->rounds * ROUND_PAIRS_MAX;
-    struct figures of_bare = {.took = bench_alloc(room, sizeof(double))};
-    struct figures of_ours = {.took = bench_alloc(room, sizeof(double))};
+    struct figures bare_figures = {.took = bench_alloc(room, sizeof(double))};
+    struct figures our_figures = {.took = bench_alloc(room, sizeof(double))};
 
     start_workers(bare, clients, bench, url, pool);
     start_workers(ours, clients, bench, url, NULL);
     for (unsigned i = 0; i < bench->rounds; i++) {
         bench_progress(bench, i, "pairs");
-        run_round(bare, clients, &of_bare);
-        run_round(ours, clients, &of_ours);
+        run_round(bare, clients, &bare_figures);
+        run_round(ours, clients, &our_figures);
     }
     end_workers(bare, clients);
     end_workers(ours, clients);
-    tell(table, members, clients, "bare libmongoc", &of_bare, &of_bare);
-    tell(table, members, clients, "holdfast", &of_ours, &of_bare);
+    print_table(table, members, clients, "bare libmongoc", &bare_figures,
+                &bare_figures);
+    print_table(table, members, clients, "holdfast", &our_figures,
+                &bare_figures);
 }
 
 /* ---- Hand-overs ---------------------------------------------------------*/
 
-struct line {
+struct queue {
     const char *url;
     const struct bench *bench;
-    _Atomic uint64_t given; /* when the last holder began to give it back */
-    atomic_uint taken;      /* hand-overs so far */
+    _Atomic uint64_t released_at; /* when the last holder began to release it */
+    atomic_uint handovers;        /* hand-overs so far */
     double took[HAND_OVERS];
 };
 
-static void *stand_in_line(void *arg)
+static void *waiter_main(void *arg)
 {
-    struct line *line = arg;
-    struct bench ours = *line->bench;
+    struct queue *queue = arg;
+    struct bench ours = *queue->bench;
     struct hf_client *client;
     struct hf_lock_opts opts;
 
-    ours.url = line->url;
+    ours.url = queue->url;
     client = bench_open(&ours);
     hf_lock_opts_init(&opts);
     opts.ttl_ms = 60000;
     opts.wait_ms = HF_FOREVER;
-    while (atomic_load(&line->taken) < HAND_OVERS) {
+    while (atomic_load(&queue->handovers) < HAND_OVERS) {
         struct hf_lock *lock = NULL;
-        uint64_t given;
+        uint64_t released_at;
         unsigned number;
 
-        bench_check("lock",
-                    hf_acquire(client, hf_key_of("line"), &opts, &lock));
-        given = atomic_exchange(&line->given, 0);
-        number = given ? atomic_fetch_add(&line->taken, 1) : HAND_OVERS;
+        bench_check("hf_acquire",
+                    hf_acquire(client, hf_key_of("queue"), &opts, &lock));
+        released_at = atomic_exchange(&queue->released_at, 0);
+        number =
+            released_at ? atomic_fetch_add(&queue->handovers, 1) : HAND_OVERS;
         if (number < HAND_OVERS)
-            line->took[number] = (double)(bench_now() - given) / 1e6;
-        bench_sleep_ms(5); /* those behind are in line again */
-        atomic_store(&line->given, bench_now());
-        bench_check("unlock", hf_release(lock));
+            queue->took[number] = (double)(bench_now() - released_at) / 1e6;
+        bench_sleep_ms(5); /* until all others are queued again */
+        atomic_store(&queue->released_at, bench_now());
+        bench_check("hf_release", hf_release(lock));
         hf_lock_free(lock);
     }
     bench_close(client);
     return NULL;
 }
 
-static void hand_over(const struct bench *bench, struct bench_table *table,
-                      unsigned members, const char *url)
+static void measure_handovers(const struct bench *bench,
+                              struct bench_table *table, unsigned members,
+                              const char *url)
 {
-    struct line *line = bench_alloc(1, sizeof(*line));
+    struct queue *queue = bench_alloc(1, sizeof(*queue));
     pthread_t threads[WAITERS + 1];
 
-    line->url = url;
-    line->bench = bench;
+    queue->url = url;
+    queue->bench = bench;
     for (unsigned i = 0; i <= WAITERS; i++)
-        if (pthread_create(&threads[i], NULL, stand_in_line, line))
+        if (pthread_create(&threads[i], NULL, waiter_main, queue))
             bench_fail("thread");
     for (unsigned i = 0; i <= WAITERS; i++)
         if (pthread_join(threads[i], NULL))
             bench_fail("join");
-    bench_sort(line->took, HAND_OVERS);
+    bench_sort(queue->took, HAND_OVERS);
     bench_table_number(table, members);
-    bench_table_number(table, bench_quantile(line->took, HAND_OVERS, 0.5));
-    bench_table_number(table, bench_quantile(line->took, HAND_OVERS, 0.99));
-    free(line);
+    bench_table_number(table, bench_quantile(queue->took, HAND_OVERS, 0.5));
+    bench_table_number(table, bench_quantile(queue->took, HAND_OVERS, 0.99));
+    free(queue);
 }
 
-/* ---- All of it ----------------------------------------------------------*/
+/* ---- Main ---------------------------------------------------------------*/
 
 static void measure(struct bench *bench, unsigned members,
-                    struct bench_table *pairs, struct bench_table *handed)
+                    struct bench_table *pairs, struct bench_table *handovers)
 {
-    struct hf_test_mongo mongo = {.election_ms = 30000}; /* none is wanted */
+    struct hf_test_mongo mongo = {.election_ms = 30000}; /* avoid elections */
     char url[HF_TEST_MONGO_URL_SIZE];
     mongoc_client_pool_t *pool;
     mongoc_uri_t *uri;
 
     if (!hf_test_mongo_start(&mongo, members))
-        bench_fail("mongod cannot be started");
+        bench_fail("cannot start mongod");
     hf_test_mongo_url(&mongo, url, "");
     uri = mongoc_uri_new(url);
     pool = mongoc_client_pool_new(uri);
     for (unsigned i = 0; i < CROWDS; i++)
-        compare(bench, pairs, members, crowds[i], url, pool);
-    hand_over(bench, handed, members, url);
+        measure_pairs(bench, pairs, members, crowds[i], url, pool);
+    measure_handovers(bench, handovers, members, url);
     mongoc_client_pool_destroy(pool);
     mongoc_uri_destroy(uri);
     hf_test_mongo_stop(&mongo);
@@ -307,13 +312,13 @@ int main(int argc, char **argv)
         {"p50 ms", "p50_ms", 2},      {"p99 ms", "p99_ms", 2},
         {"x bare", "times_bare", 2},  {NULL, NULL, 0},
     };
-    static const struct bench_column handed_columns[] = {
+    static const struct bench_column handover_columns[] = {
         {"members", "members", 0},
         {"p50 ms", "p50_ms", 2},
         {"p99 ms", "p99_ms", 2},
         {NULL, NULL, 0},
     };
-    static struct bench_table pairs, handed;
+    static struct bench_table pairs, handovers;
     struct bench bench = {.name = "mongo", .url = "", .rounds = 5};
 
     bench_init(&bench, argc, argv);
@@ -323,11 +328,11 @@ int main(int argc, char **argv)
     }
     bench_table_init(&pairs, "A pair of lock and unlock", "mongo_pairs",
                      pair_columns);
-    bench_table_init(&handed, "A hand-over, with ten in line",
-                     "mongo_handovers", handed_columns);
-    measure(&bench, 1, &pairs, &handed);
-    measure(&bench, 3, &pairs, &handed);
+    bench_table_init(&handovers, "A hand-over, with ten waiters",
+                     "mongo_handovers", handover_columns);
+    measure(&bench, 1, &pairs, &handovers);
+    measure(&bench, 3, &pairs, &handovers);
     bench_table_print(&bench, &pairs);
-    bench_table_print(&bench, &handed);
+    bench_table_print(&bench, &handovers);
     return 0;
 }

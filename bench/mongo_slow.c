@@ -1,14 +1,14 @@
 /* mongo_slow - what do slow and silent MongoDB servers cost?
  *
- * A lock where each write takes longer than it should: how long it takes, as a
- * multiple of one write, and how many writes the server saw for a pair of lock
- * and unlock. The server holds each write up (failCommand).
+ * The first table delays each write on the server (failCommand). It shows how
+ * long a lock takes, as a multiple of one write, and how many writes the server
+ * has seen for a pair of lock and unlock.
  *
- * Renewed locks of one client over the failover of a primary that stops
- * (SIGSTOP) for good: how many are lost. The set has three members and MongoDB's
- * default settings; each round takes more than a minute.
+ * The second table shows pairs of one client that many threads use at once.
  *
- * Pairs of one client that many threads use at once. */
+ * The third table stops the primary for good (SIGSTOP) while one client renews
+ * locks, and shows how many of them are lost. The set has three members and the
+ * default settings of MongoDB; each round takes more than a minute. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #include "lib/bench.h"
 #include "lib/mongo.h"
 
-#define KEPT 100
+#define KEPT 100 /* locks that are renewed */
 #define KEPT_TTL_MS 30000
 #define ELECTION_MS 10000 /* MongoDB's default */
 #define THREADS 64
@@ -27,7 +27,8 @@ static const unsigned delays[] = {0, 200, 700, 2500};
 
 /* ---- Slow writes --------------------------------------------------------*/
 
-/* How many writes were held up until now. */
+/* Delay each write by `ms`; UINT32_MAX: no longer. Returns the number of writes
+ * that were delayed so far. */
 static long delay_writes(struct hf_test_mongo *mongo, unsigned ms)
 {
     const char *reply, *count;
@@ -58,10 +59,10 @@ static void lock_slowly(const struct bench *bench, struct hf_test_mongo *mongo,
         struct hf_lock *lock = NULL;
         uint64_t began = bench_now();
 
-        bench_check("lock",
+        bench_check("hf_acquire",
                     hf_acquire(client, hf_key_of("slow"), &opts, &lock));
         bench_add(&took, (double)(bench_now() - began) / 1e6);
-        bench_check("unlock", hf_release(lock));
+        bench_check("hf_release", hf_release(lock));
         hf_lock_free(lock);
     }
     bench_table_number(table, delay);
@@ -82,25 +83,25 @@ struct user {
     unsigned pairs;
 };
 
-static void *pair_up(void *arg)
+static void *user_main(void *arg)
 {
     struct user *user = arg;
 
     while (bench_now() < user->until) {
         struct hf_lock *lock = NULL;
 
-        bench_check("lock", hf_acquire(user->client, hf_key_of(user->key), NULL,
-                                       &lock));
-        bench_check("unlock", hf_release(lock));
+        bench_check("hf_acquire", hf_acquire(user->client, hf_key_of(user->key),
+                                             NULL, &lock));
+        bench_check("hf_release", hf_release(lock));
         hf_lock_free(lock);
         user->pairs++;
     }
     return NULL;
 }
 
-static void pairs_of_one_client(const struct bench *bench,
-                                struct hf_client *client,
-                                struct bench_table *table)
+static void measure_shared_client(const struct bench *bench,
+                                  struct hf_client *client,
+                                  struct bench_table *table)
 {
     struct bench_samples rate = {0};
     static struct user users[THREADS];
@@ -112,7 +113,7 @@ static void pairs_of_one_client(const struct bench *bench,
             users[i] = (struct user){.client = client,
                                      .until = bench_now() + ROUND_NS};
             (void)snprintf(users[i].key, sizeof(users[i].key), "u%u", i);
-            if (pthread_create(&users[i].thread, NULL, pair_up, &users[i]))
+            if (pthread_create(&users[i].thread, NULL, user_main, &users[i]))
                 bench_fail("thread");
         }
         for (unsigned i = 0; i < THREADS; i++) {
@@ -136,7 +137,7 @@ static unsigned count_lost(struct hf_lock *const *locks)
     return lost;
 }
 
-static unsigned lose_a_primary(const struct bench *bench)
+static unsigned stop_primary(const struct bench *bench)
 {
     struct hf_test_mongo mongo = {.election_ms = ELECTION_MS};
     char url[HF_TEST_MONGO_URL_SIZE], key[16];
@@ -148,7 +149,7 @@ static unsigned lose_a_primary(const struct bench *bench)
     int stopped;
 
     if (!hf_test_mongo_start(&mongo, 3))
-        bench_fail("mongod cannot be started");
+        bench_fail("cannot start mongod");
     hf_test_mongo_url(&mongo, url, "");
     ours.url = url;
     client = bench_open_background(&ours);
@@ -157,10 +158,10 @@ static unsigned lose_a_primary(const struct bench *bench)
     opts.renew = true;
     for (unsigned i = 0; i < KEPT; i++) {
         (void)snprintf(key, sizeof(key), "k%u", i);
-        bench_check("lock",
+        bench_check("hf_acquire",
                     hf_acquire(client, hf_key_of(key), &opts, &locks[i]));
     }
-    bench_sleep_ms(KEPT_TTL_MS / 3); /* renewals are under way at any time */
+    bench_sleep_ms(KEPT_TTL_MS / 3); /* renewals are spread over time now */
     stopped = hf_test_mongo_primary(&mongo);
     hf_test_mongo_signal(&mongo, (unsigned)stopped, SIGSTOP);
     bench_sleep_ms(KEPT_TTL_MS + 2000);
@@ -173,7 +174,7 @@ static unsigned lose_a_primary(const struct bench *bench)
     return lost;
 }
 
-/* ---- All of it ----------------------------------------------------------*/
+/* ---- Main ---------------------------------------------------------------*/
 
 static void measure(struct bench *bench, struct bench_table *slow,
                     struct bench_table *shared)
@@ -184,13 +185,13 @@ static void measure(struct bench *bench, struct bench_table *slow,
     struct hf_client *client;
 
     if (!hf_test_mongo_start(&mongo, 1))
-        bench_fail("mongod cannot be started");
+        bench_fail("cannot start mongod");
     hf_test_mongo_url(&mongo, url, "");
     ours.url = url;
     client = bench_open_background(&ours);
     for (unsigned i = 0; i < sizeof(delays) / sizeof(delays[0]); i++)
         lock_slowly(bench, &mongo, client, delays[i], slow);
-    pairs_of_one_client(bench, client, shared);
+    measure_shared_client(bench, client, shared);
     bench_close(client);
     hf_test_mongo_stop(&mongo);
 }
@@ -233,7 +234,7 @@ int main(int argc, char **argv)
     for (unsigned round = 0; round < bench.rounds; round++) {
         bench_table_number(&lost, KEPT);
         bench_table_number(&lost, KEPT_TTL_MS / 1000);
-        bench_table_number(&lost, lose_a_primary(&bench));
+        bench_table_number(&lost, stop_primary(&bench));
     }
     bench_table_print(&bench, &slow);
     bench_table_print(&bench, &shared);

@@ -1,10 +1,9 @@
-/* mongo_waiters - what do clients that wait for one key, and for nothing else,
- * cost the server?
+/* mongo_waiters - what do idle waiters for one key cost the server?
  *
- * Eight clients have WAITERS waiters in all in the queue of one key, whose holder
- * renews it. Then nothing happens for a while. Told is what the primary spends
- * meanwhile: of a core, as the kernel counts it, in commands, and in bytes that it
- * sends, less what the same server does without waiters. */
+ * Eight clients have a number of waiters in the queue of one key, whose holder
+ * renews it. Then nothing happens for a while. The table shows the CPU time,
+ * the commands and the bytes sent of the primary meanwhile; the first row,
+ * without waiters, is the base. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,7 +13,7 @@
 
 #define CLIENTS 8
 #define SPAN_S 20
-#define QUEUE_MS 180000 /* for all to be in the queue, and to be gone again */
+#define QUEUE_MS 180000 /* time limit for joining and leaving the queue */
 
 static const unsigned crowds[] = {0, 80, 800};
 #define CROWDS (sizeof(crowds) / sizeof(crowds[0]))
@@ -32,7 +31,7 @@ struct spent {
     double cpu_s, commands, bytes;
 };
 
-/* ---- What the server does -----------------------------------------------*/
+/* ---- The load of the server ---------------------------------------------*/
 
 static double find_number(const char *text, const char *name)
 {
@@ -41,7 +40,8 @@ static double find_number(const char *text, const char *name)
     return at ? strtod(at + strlen(name), NULL) : 0;
 }
 
-/* The fields after the name of the program, which ends with the last ')'. */
+/* Fields 14 and 15 of /proc/PID/stat. The name of the program, field 2, ends
+ * with the last ')'. */
 static double cpu_seconds(pid_t pid)
 {
     unsigned long user = 0, system = 0;
@@ -103,7 +103,7 @@ static void join_queue(struct crowd *crowd, unsigned count)
     opts.wait_ms = HF_FOREVER;
     opts.timeout_ms = QUEUE_MS;
     for (unsigned i = 0; i < count; i++)
-        bench_check("lock",
+        bench_check("hf_acquire",
                     hf_acquire_start(crowd->clients[i % CLIENTS],
                                      hf_key_of("k"), &opts, &crowd->locks[i],
                                      NULL, NULL, &crowd->futures[i]));
@@ -120,7 +120,7 @@ static void open_crowd(struct crowd *crowd, const struct bench *bench,
     hf_lock_opts_init(&opts);
     opts.renew = true;
     crowd->holder = bench_open_background(&ours);
-    bench_check("lock",
+    bench_check("hf_acquire",
                 hf_acquire(crowd->holder, hf_key_of("k"), &opts, &crowd->held));
     for (unsigned i = 0; i < CLIENTS; i++)
         crowd->clients[i] = bench_open_background(&ours);
@@ -133,7 +133,7 @@ static void close_crowd(struct crowd *crowd, unsigned count)
         (void)hf_close(crowd->clients[i], QUEUE_MS);
     for (unsigned i = 0; i < count; i++)
         hf_future_free(crowd->futures[i]);
-    bench_check("unlock", hf_release(crowd->held));
+    bench_check("hf_release", hf_release(crowd->held));
     hf_lock_free(crowd->held);
     bench_close(crowd->holder);
 }
@@ -149,7 +149,7 @@ static void measure(const struct bench *bench, struct bench_table *table,
 
     open_crowd(&crowd, bench, url);
     join_queue(&crowd, count);
-    bench_sleep_ms(2000); /* what comes of joining is over */
+    bench_sleep_ms(2000); /* until the load of joining is over */
     before = read_spent(mongo);
     began = bench_now();
     bench_sleep_ms(SPAN_S * 1000);
@@ -173,7 +173,7 @@ int main(int argc, char **argv)
     };
     static struct bench_table table;
     struct bench bench = {.name = "mongo_waiters", .url = "", .rounds = 1};
-    struct hf_test_mongo mongo = {.election_ms = 30000}; /* none is wanted */
+    struct hf_test_mongo mongo = {.election_ms = 30000}; /* avoid elections */
     char url[HF_TEST_MONGO_URL_SIZE];
 
     bench_init(&bench, argc, argv);
@@ -182,7 +182,7 @@ int main(int argc, char **argv)
         return 0;
     }
     if (!hf_test_mongo_start(&mongo, 1))
-        bench_fail("mongod cannot be started");
+        bench_fail("cannot start mongod");
     hf_test_mongo_url(&mongo, url, "");
     bench_table_init(&table, "What idle waiters cost the server",
                      "mongo_waiters", columns);

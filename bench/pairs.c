@@ -1,11 +1,11 @@
-/* pairs - how many pairs of lock and unlock a second go through the API, next
- * to a plain map of mutexes?
+/* pairs - how many pairs of lock and unlock per second does the API do,
+ * compared with a map of mutexes?
  *
- * A pair is what a caller writes: hf_acquire(), hf_release(), hf_lock_free(); or
- * hf_lock_acquire(), hf_release() with a handle that is kept. Threads have keys of
- * their own, which nobody else wants, or all want one key: then holdfast
- * serves them in the order in which they came, a sleep and a wake for each,
- * while a mutex lets whoever runs take it again and again. */
+ * A pair is hf_acquire(), hf_release() and hf_lock_free(); or hf_lock_acquire()
+ * and hf_release() with a handle that is kept. Either each thread has keys that
+ * no other thread uses, or all threads use one key. With one key, holdfast
+ * serves the threads in the order of their arrival, with a sleep and a wake-up
+ * for each, while a mutex lets a running thread take it again and again. */
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,11 +14,11 @@
 #include "lib/bench.h"
 #include "lib/mutex_map.h"
 
-#define KEYS 64 /* of a thread, taken in turn */
+#define KEYS 64 /* per thread, used in turn */
 #define THREADS_MAX 4
 #define ROUND_MS 150
 
-enum how {
+enum method {
     MAP,
     NEW_HANDLE,
     KEPT_HANDLE
@@ -29,7 +29,7 @@ struct scene {
     const char *what;
     unsigned threads;
     bool one_key;
-    enum how how;
+    enum method method;
     bool one_client;
 };
 
@@ -53,7 +53,7 @@ static const struct scene scenes[] = {
 
 #define SCENES (sizeof(scenes) / sizeof(scenes[0]))
 
-/* What the threads of a round share. */
+/* Shared by the threads of a round. */
 struct round {
     struct mutex_map *map;
     struct hf_lock_opts opts;
@@ -70,7 +70,7 @@ struct worker {
     uint64_t pairs;
 };
 
-static bool stopped(struct worker *worker)
+static bool is_stopped(struct worker *worker)
 {
     return atomic_load_explicit(&worker->round->stop, memory_order_relaxed);
 }
@@ -80,7 +80,7 @@ static uint64_t run_map(struct worker *worker)
     struct mutex_map *map = worker->round->map;
     uint64_t i;
 
-    for (i = 0; !stopped(worker); i++) {
+    for (i = 0; !is_stopped(worker); i++) {
         struct hf_key key = bench_key(&worker->keys, i % worker->keys.count);
 
         mutex_map_lock(map, key);
@@ -94,11 +94,11 @@ static uint64_t run_new(struct worker *worker)
     struct hf_lock *lock;
     uint64_t i;
 
-    for (i = 0; !stopped(worker); i++) {
+    for (i = 0; !is_stopped(worker); i++) {
         struct hf_key key = bench_key(&worker->keys, i % worker->keys.count);
 
-        bench_check("hf_lock", hf_acquire(worker->client, key,
-                                          &worker->round->opts, &lock));
+        bench_check("hf_acquire", hf_acquire(worker->client, key,
+                                             &worker->round->opts, &lock));
         bench_check("hf_release", hf_release(lock));
         hf_lock_free(lock);
     }
@@ -109,10 +109,10 @@ static uint64_t run_kept(struct worker *worker, struct hf_lock **locks)
 {
     uint64_t i;
 
-    for (i = 0; !stopped(worker); i++) {
+    for (i = 0; !is_stopped(worker); i++) {
         struct hf_lock *lock = locks[i % worker->keys.count];
 
-        bench_check("hf_claim", hf_lock_acquire(lock));
+        bench_check("hf_lock_acquire", hf_lock_acquire(lock));
         bench_check("hf_release", hf_release(lock));
     }
     return i;
@@ -129,17 +129,17 @@ static void make_handles(struct worker *worker, struct hf_lock **locks)
                                 &opts, &locks[i]));
 }
 
-static void *work(void *arg)
+static void *worker_main(void *arg)
 {
     struct worker *worker = arg;
     struct hf_lock *locks[KEYS] = {NULL};
 
-    if (worker->scene->how == KEPT_HANDLE)
+    if (worker->scene->method == KEPT_HANDLE)
         make_handles(worker, locks);
     pthread_barrier_wait(&worker->round->start);
-    if (worker->scene->how == MAP)
+    if (worker->scene->method == MAP)
         worker->pairs = run_map(worker);
-    else if (worker->scene->how == NEW_HANDLE)
+    else if (worker->scene->method == NEW_HANDLE)
         worker->pairs = run_new(worker);
     else
         worker->pairs = run_kept(worker, locks);
@@ -148,8 +148,8 @@ static void *work(void *arg)
     return NULL;
 }
 
-static void start(const struct bench *bench, struct round *round,
-                  const struct scene *scene, struct worker *workers)
+static void start_workers(const struct bench *bench, struct round *round,
+                          const struct scene *scene, struct worker *workers)
 {
     static const char *const names[THREADS_MAX] = {"a", "b", "c", "d"};
 
@@ -159,28 +159,28 @@ static void start(const struct bench *bench, struct round *round,
         *worker = (struct worker){.round = round, .scene = scene};
         bench_keys_init(&worker->keys, scene->one_key ? "all" : names[i],
                         scene->one_key ? 1 : KEYS);
-        if (scene->how != MAP)
+        if (scene->method != MAP)
             worker->client = scene->one_client && i > 0 ? workers[0].client
                                                         : bench_open(bench);
-        if (pthread_create(&worker->thread, NULL, work, worker))
+        if (pthread_create(&worker->thread, NULL, worker_main, worker))
             bench_fail("cannot start a thread");
     }
 }
 
-static void finish(const struct scene *scene, struct worker *workers)
+static void join_workers(const struct scene *scene, struct worker *workers)
 {
     for (unsigned i = 0; i < scene->threads; i++)
         pthread_join(workers[i].thread, NULL);
     for (unsigned i = 0; i < scene->threads; i++) {
         bench_keys_fini(&workers[i].keys);
-        if (scene->how != MAP && (i == 0 || !scene->one_client))
+        if (scene->method != MAP && (i == 0 || !scene->one_client))
             bench_close(workers[i].client);
     }
 }
 
 struct figures {
-    struct bench_samples rate; /* pairs a second */
-    struct bench_samples cpu;  /* nanoseconds of processor time a pair */
+    struct bench_samples rate; /* pairs per second */
+    struct bench_samples cpu;  /* nanoseconds of CPU time per pair */
 };
 
 static void measure(const struct bench *bench, const struct scene *scene,
@@ -195,7 +195,7 @@ static void measure(const struct bench *bench, const struct scene *scene,
     hf_lock_opts_init(&round.opts);
     round.opts.wait_ms = HF_FOREVER;
     pthread_barrier_init(&round.start, NULL, scene->threads + 1);
-    start(bench, &round, scene, workers);
+    start_workers(bench, &round, scene, workers);
     pthread_barrier_wait(&round.start);
     from = bench_now();
     cpu_from = bench_process_cpu();
@@ -203,7 +203,7 @@ static void measure(const struct bench *bench, const struct scene *scene,
     atomic_store(&round.stop, true);
     seconds = (double)(bench_now() - from) / 1e9;
     cpu = bench_process_cpu() - cpu_from;
-    finish(scene, workers);
+    join_workers(scene, workers);
     for (unsigned i = 0; i < scene->threads; i++)
         pairs += workers[i].pairs;
     pthread_barrier_destroy(&round.start);
@@ -212,7 +212,7 @@ static void measure(const struct bench *bench, const struct scene *scene,
     bench_add(&figures->cpu, (double)cpu / (double)pairs);
 }
 
-static void tell(struct bench *bench, const struct figures *figures)
+static void print_table(struct bench *bench, const struct figures *figures)
 {
     static const struct bench_column columns[] = {
         {"threads", "threads", 0},
@@ -232,7 +232,7 @@ static void tell(struct bench *bench, const struct figures *figures)
     for (size_t i = 0; i < SCENES; i++) {
         double median = bench_median(&figures[i].rate);
 
-        if (scenes[i].how == MAP)
+        if (scenes[i].method == MAP)
             map = median;
         bench_table_number(&table, scenes[i].threads);
         bench_table_text(&table, scenes[i].keys);
@@ -258,6 +258,6 @@ int main(int argc, char **argv)
             measure(&bench, &scenes[i], &figures[i]);
         }
     }
-    tell(&bench, figures);
+    print_table(&bench, figures);
     return 0;
 }

@@ -1,10 +1,11 @@
-/* process_death - how long after the holder's process is killed does a waiter,
- * asleep in hf_acquire() over file:, have the lock, compared with flock(2)?
+/* process_death - how long does it take from the kill of the holder's process
+ * until a waiter, asleep in hf_acquire() with file:, has the lock, compared
+ * with flock(2)?
  *
- * Measured from just before kill(2) with SIGKILL until the waiter has returned.
- * A process takes a while to end; flock(2) shows how long. *Unlocked* is a
- * hand-over in the same setting: the holder, a new process each time, releases
- * its lock. */
+ * Measured from just before kill(2) with SIGKILL until the call of the waiter
+ * has returned. A process takes a while to end; flock(2) shows how long. The
+ * case "unlocked" is a hand-over in the same setting: the holder, a new process
+ * each time, releases its lock. */
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -18,7 +19,7 @@
 #include "lib/process.h"
 #include "lib/sleeper.h"
 
-#define TIMES 100 /* holders a round */
+#define TIMES 100 /* holders per round */
 #define SETTLE_NS 50000
 
 static const struct scene {
@@ -27,13 +28,13 @@ static const struct scene {
     bool killed;
 } scenes[] = {
     {"flock, holder killed", true, true},
-    {"hf_lock, holder killed", false, true},
-    {"hf_lock, unlocked", false, false},
+    {"holdfast, holder killed", false, true},
+    {"holdfast, unlocked", false, false},
 };
 
 #define SCENES (sizeof(scenes) / sizeof(scenes[0]))
 
-/* What the processes share. They take turns by `turn`, which counts up. */
+/* Shared by the processes. `turn` counts up; see await_turn(). */
 struct stage {
     const struct bench *bench;
     const struct scene *scene;
@@ -41,12 +42,12 @@ struct stage {
     pid_t waiter;
     atomic_uint turn;
     atomic_bool waits;   /* the waiter is about to sleep */
-    atomic_bool release; /* the holder is to unlock */
+    atomic_bool release; /* the holder shall unlock */
     uint64_t began;      /* just before the kill, or the unlock */
     double micros[TIMES];
 };
 
-/* Holders are killed, so bench_check_children() would complain. */
+/* bench_check_children() would fail, because holders are killed. */
 static void check_waiter(const struct stage *stage)
 {
     siginfo_t info = {0};
@@ -57,8 +58,8 @@ static void check_waiter(const struct stage *stage)
         bench_fail("the waiter failed");
 }
 
-/* For holder i: at 3 i it takes the lock, at 3 i + 1 the waiter waits, and at
- * 3 i + 2 the waiter has had the lock. */
+/* Wait for a turn. In turn 3 i, holder i takes the lock; in 3 i + 1, the waiter
+ * waits for it; in 3 i + 2, the waiter has had it. */
 static void await_turn(const struct stage *stage, unsigned turn)
 {
     while (atomic_load(&stage->turn) != turn) {
@@ -69,7 +70,7 @@ static void await_turn(const struct stage *stage, unsigned turn)
 
 /* ---- Locking ------------------------------------------------------------*/
 
-/* What each process has of its own. */
+/* Private to each process. */
 struct side {
     struct stage *stage;
     struct hf_client *client;
@@ -101,8 +102,8 @@ static void lock_side(struct side *side)
     hf_lock_opts_init(&opts);
     opts.wait_ms = HF_FOREVER;
     opts.ttl_ms = 60000;
-    bench_check("hf_lock", hf_acquire(side->client, hf_key_of("baton"), &opts,
-                                      &side->lock));
+    bench_check("hf_acquire", hf_acquire(side->client, hf_key_of("baton"),
+                                         &opts, &side->lock));
 }
 
 static void unlock_side(struct side *side)
@@ -227,7 +228,7 @@ static void measure(struct stage *stage, struct figures *figures)
     bench_add(&figures->p99, bench_quantile(stage->micros, TIMES, 0.99));
 }
 
-static void print(struct bench *bench, const struct figures *figures)
+static void print_table(struct bench *bench, const struct figures *figures)
 {
     static const struct bench_column columns[] = {
         {"what", "what", BENCH_TEXT},
@@ -268,6 +269,6 @@ int main(int argc, char **argv)
             measure(stage, &figures[i]);
         }
     }
-    print(&bench, figures);
+    print_table(&bench, figures);
     return 0;
 }

@@ -1,14 +1,16 @@
-/* process_handover - how long after one process begins to unlock does another,
- * asleep in hf_acquire(), have the lock, next to a bare futex and to flock(2)?
+/* process_handover - how long does it take from one process's hf_release()
+ * until another process, asleep in hf_acquire(), has the lock, compared with a
+ * bare futex and with flock(2)?
  *
- * From just before hf_release() in the giver until hf_acquire() has returned in
- * the taker, which is seen to stand in line and to sleep, as in handover.c.
- * The futex, a word that both have mapped, is the floor. A FIFO that both keep
- * open, waited for by epoll, is the floor of whatever can be polled.
+ * Measured from just before hf_release() in the holder until hf_acquire() has
+ * returned in the waiter, which is queued and asleep, as in handover.c. The
+ * lower bound is the futex, a word that both processes have mapped. The lower
+ * bound for anything that can be polled is a FIFO that both keep open, with
+ * epoll.
  *
- * On two cores, one that sleeps has to be woken by the other, which takes its
- * time; on one core the taker runs as soon as the giver lets it, and what is
- * left is the work of both. */
+ * On two cores, the kernel has to wake the other core, which takes a while; on
+ * one core, the waiter runs as soon as the holder blocks, and the time is that
+ * of the work of both. */
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -24,10 +26,10 @@
 #include "lib/process.h"
 #include "lib/sleeper.h"
 
-#define TIMES 1000 /* hand-overs a round */
+#define TIMES 1000 /* hand-overs per round */
 #define SETTLE_NS 50000
 
-enum how {
+enum method {
     FUTEX,
     FIFO,
     FLOCK,
@@ -37,31 +39,31 @@ enum how {
 static const struct scene {
     const char *what;
     const char *where;
-    enum how how;
-    bool apart; /* a core each */
+    enum method method;
+    bool apart; /* on different cores */
 } scenes[] = {
     {"bare futex", "two", FUTEX, true},  {"FIFO and epoll", "two", FIFO, true},
-    {"flock", "two", FLOCK, true},       {"hf_lock", "two", LOCK, true},
+    {"flock", "two", FLOCK, true},       {"holdfast", "two", LOCK, true},
     {"bare futex", "one", FUTEX, false}, {"FIFO and epoll", "one", FIFO, false},
-    {"flock", "one", FLOCK, false},      {"hf_lock", "one", LOCK, false},
+    {"flock", "one", FLOCK, false},      {"holdfast", "one", LOCK, false},
 };
 
 #define SCENES (sizeof(scenes) / sizeof(scenes[0]))
 
-/* Two processes. They take turns by `turn`, which counts up: even, the giver
- * is at work; odd, the taker is. */
+/* Shared by the two processes, which alternate: `turn` counts up, and the
+ * holder works when it is even, the waiter when it is odd. */
 struct pair {
     const struct bench *bench;
-    enum how how;
-    size_t taker_core;
+    enum method method;
+    size_t waiter_core;
     atomic_uint turn;
-    atomic_uint word;    /* the futex */
-    atomic_bool in_line; /* the taker waits, or is about to */
-    uint64_t given;      /* when the hand-over began */
+    atomic_uint word;     /* the futex */
+    atomic_bool queued;   /* the waiter waits, or is about to */
+    uint64_t released_at; /* when the hand-over began */
     double micros[TIMES];
 };
 
-/* What each of them has for itself. */
+/* Private to each process. */
 struct side {
     struct pair *pair;
     struct hf_client *client;
@@ -70,32 +72,32 @@ struct side {
     int file, fifo, epoll;
 };
 
-/* ---- Ways to hand over --------------------------------------------------*/
+/* ---- Methods of hand-over -----------------------------------------------*/
 
 static void hold_futex(struct side *side)
 {
     atomic_store(&side->pair->word, 0);
 }
 
-static void give_futex(struct side *side)
+static void release_futex(struct side *side)
 {
     atomic_store(&side->pair->word, 1);
     (void)syscall(SYS_futex, &side->pair->word, FUTEX_WAKE, 1);
 }
 
-static void take_futex(struct side *side)
+static void acquire_futex(struct side *side)
 {
     while (atomic_load(&side->pair->word) == 0)
         (void)syscall(SYS_futex, &side->pair->word, FUTEX_WAIT, 0, NULL);
 }
 
-static void give_fifo(struct side *side)
+static void release_fifo(struct side *side)
 {
     if (write(side->fifo, "", 1) != 1)
         bench_fail("cannot write to a FIFO");
 }
 
-static void take_fifo(struct side *side)
+static void acquire_fifo(struct side *side)
 {
     struct epoll_event event;
     char byte;
@@ -105,25 +107,25 @@ static void take_fifo(struct side *side)
         bench_fail("cannot read from a FIFO");
 }
 
-static void take_flock(struct side *side)
+static void acquire_flock(struct side *side)
 {
     if (flock(side->file, LOCK_EX))
         bench_fail("flock");
 }
 
-static void give_flock(struct side *side)
+static void release_flock(struct side *side)
 {
     if (flock(side->file, LOCK_UN))
         bench_fail("flock");
 }
 
-static void take_lock(struct side *side)
+static void acquire_lock(struct side *side)
 {
-    bench_check("hf_lock", hf_acquire(side->client, hf_key_of("baton"),
-                                      &side->opts, &side->lock));
+    bench_check("hf_acquire", hf_acquire(side->client, hf_key_of("baton"),
+                                         &side->opts, &side->lock));
 }
 
-static void give_lock(struct side *side)
+static void release_lock(struct side *side)
 {
     bench_check("hf_release", hf_release(side->lock));
     hf_lock_free(side->lock);
@@ -134,16 +136,16 @@ static void do_nothing(struct side *side)
     (void)side;
 }
 
-static const struct way {
-    void (*hold)(struct side *giver); /* before the taker waits */
-    void (*give)(struct side *giver);
-    void (*take)(struct side *taker);
-    void (*let_go)(struct side *taker); /* once it is measured */
-} ways[] = {
-    [FUTEX] = {hold_futex, give_futex, take_futex, do_nothing},
-    [FIFO] = {do_nothing, give_fifo, take_fifo, do_nothing},
-    [FLOCK] = {take_flock, give_flock, take_flock, give_flock},
-    [LOCK] = {take_lock, give_lock, take_lock, give_lock},
+static const struct method_ops {
+    void (*hold)(struct side *holder); /* before the waiter waits */
+    void (*release)(struct side *holder);
+    void (*acquire)(struct side *waiter);
+    void (*clean_up)(struct side *waiter); /* after the measurement */
+} methods[] = {
+    [FUTEX] = {hold_futex, release_futex, acquire_futex, do_nothing},
+    [FIFO] = {do_nothing, release_fifo, acquire_fifo, do_nothing},
+    [FLOCK] = {acquire_flock, release_flock, acquire_flock, release_flock},
+    [LOCK] = {acquire_lock, release_lock, acquire_lock, release_lock},
 };
 
 /* ---- Both sides ---------------------------------------------------------*/
@@ -160,7 +162,7 @@ static int open_in_folder(const char *name, int flags)
     return file;
 }
 
-static void set_up(struct side *side, struct pair *pair)
+static void side_init(struct side *side, struct pair *pair)
 {
     struct epoll_event event = {.events = EPOLLIN};
 
@@ -176,7 +178,7 @@ static void set_up(struct side *side, struct pair *pair)
         bench_fail("cannot poll a FIFO");
 }
 
-static void clear_up(struct side *side)
+static void side_fini(struct side *side)
 {
     bench_close(side->client);
     (void)close(side->file);
@@ -192,48 +194,48 @@ static void await_turn(const struct pair *pair, unsigned turn)
     }
 }
 
-/* ---- The taker ----------------------------------------------------------*/
+/* ---- The waiter ----------------------------------------------------------*/
 
-static void taker_main(void *arg)
+static void waiter_main(void *arg)
 {
     struct pair *pair = arg;
-    const struct way *way = &ways[pair->how];
+    const struct method_ops *ops = &methods[pair->method];
     struct side side;
 
-    bench_stay_on(pair->taker_core);
-    set_up(&side, pair);
+    bench_stay_on(pair->waiter_core);
+    side_init(&side, pair);
     for (unsigned i = 0; i < TIMES; i++) {
         await_turn(pair, 2 * i + 1);
-        atomic_store(&pair->in_line, true);
-        way->take(&side);
-        pair->micros[i] = (double)(bench_now() - pair->given) / 1e3;
-        way->let_go(&side);
+        atomic_store(&pair->queued, true);
+        ops->acquire(&side);
+        pair->micros[i] = (double)(bench_now() - pair->released_at) / 1e3;
+        ops->clean_up(&side);
         atomic_store(&pair->turn, 2 * i + 2);
     }
-    clear_up(&side);
+    side_fini(&side);
 }
 
-/* ---- The giver ----------------------------------------------------------*/
+/* ---- The holder ----------------------------------------------------------*/
 
-static bool is_in_line(struct side *giver)
+static bool is_queued(struct side *holder)
 {
     struct hf_info info;
-    bool waits;
+    bool has_waiter;
 
-    if (giver->pair->how != LOCK)
-        return atomic_load(&giver->pair->in_line);
-    bench_check("hf_read", hf_read(giver->client, hf_key_of("baton"),
+    if (holder->pair->method != LOCK)
+        return atomic_load(&holder->pair->queued);
+    bench_check("hf_read", hf_read(holder->client, hf_key_of("baton"),
                                    HF_LINEARIZABLE, &info));
-    waits = info.waiters > 0;
+    has_waiter = info.waiters > 0;
     hf_info_fini(&info);
-    return waits;
+    return has_waiter;
 }
 
-static void await_sleep(struct side *giver, const struct bench_sleeper *taker)
+static void await_sleep(struct side *holder, const struct bench_sleeper *waiter)
 {
     uint64_t from;
 
-    while (!is_in_line(giver) || !bench_sleeps(taker)) {
+    while (!is_queued(holder) || !bench_sleeps(waiter)) {
         sched_yield();
         bench_check_children();
     }
@@ -242,17 +244,17 @@ static void await_sleep(struct side *giver, const struct bench_sleeper *taker)
         ;
 }
 
-static void hand_over(struct side *giver, const struct bench_sleeper *taker,
+static void hand_over(struct side *holder, const struct bench_sleeper *waiter,
                       unsigned i)
 {
-    struct pair *pair = giver->pair;
+    struct pair *pair = holder->pair;
 
-    atomic_store(&pair->in_line, false);
-    ways[pair->how].hold(giver);
+    atomic_store(&pair->queued, false);
+    methods[pair->method].hold(holder);
     atomic_store(&pair->turn, 2 * i + 1);
-    await_sleep(giver, taker);
-    pair->given = bench_now();
-    ways[pair->how].give(giver);
+    await_sleep(holder, waiter);
+    pair->released_at = bench_now();
+    methods[pair->method].release(holder);
     await_turn(pair, 2 * i + 2);
 }
 
@@ -262,26 +264,26 @@ struct figures {
     struct bench_samples p50, p99;
 };
 
-static void measure(struct pair *pair, size_t giver_core,
+static void measure(struct pair *pair, size_t holder_core,
                     struct figures *figures)
 {
-    struct bench_sleeper taker;
-    struct side giver;
+    struct bench_sleeper waiter;
+    struct side holder;
 
-    bench_sleeper_open(&taker, bench_start(taker_main, pair));
-    bench_stay_on(giver_core);
-    set_up(&giver, pair);
+    bench_sleeper_open(&waiter, bench_start(waiter_main, pair));
+    bench_stay_on(holder_core);
+    side_init(&holder, pair);
     for (unsigned i = 0; i < TIMES; i++)
-        hand_over(&giver, &taker, i);
+        hand_over(&holder, &waiter, i);
     bench_join_children();
-    bench_sleeper_close(&taker);
-    clear_up(&giver);
+    bench_sleeper_close(&waiter);
+    side_fini(&holder);
     bench_sort(pair->micros, TIMES);
     bench_add(&figures->p50, bench_quantile(pair->micros, TIMES, 0.5));
     bench_add(&figures->p99, bench_quantile(pair->micros, TIMES, 0.99));
 }
 
-static void tell(struct bench *bench, const struct figures *figures)
+static void print_table(struct bench *bench, const struct figures *figures)
 {
     static const struct bench_column columns[] = {
         {"cores", "cores", BENCH_TEXT},
@@ -298,17 +300,17 @@ static void tell(struct bench *bench, const struct figures *figures)
     bench_table_init(&table, "Hand-over to a sleeping process",
                      "process_handover", columns);
     for (size_t i = 0; i < SCENES; i++) {
-        double usual = bench_median(&figures[i].p50);
-        double seldom = bench_median(&figures[i].p99);
+        double p50_us = bench_median(&figures[i].p50);
+        double p99_us = bench_median(&figures[i].p99);
 
-        if (scenes[i].how == FUTEX)
+        if (scenes[i].method == FUTEX)
             futex = i;
         bench_table_text(&table, scenes[i].where);
         bench_table_text(&table, scenes[i].what);
-        bench_table_number(&table, usual);
-        bench_table_number(&table, seldom);
-        bench_table_number(&table, usual / bench_median(&figures[futex].p50));
-        bench_table_number(&table, seldom / bench_median(&figures[futex].p99));
+        bench_table_number(&table, p50_us);
+        bench_table_number(&table, p99_us);
+        bench_table_number(&table, p50_us / bench_median(&figures[futex].p50));
+        bench_table_number(&table, p99_us / bench_median(&figures[futex].p99));
     }
     bench_table_print(bench, &table);
 }
@@ -319,7 +321,7 @@ static void make_fifo(void)
 
     (void)snprintf(path, sizeof(path), "%s/fifo", bench_folder());
     if (mkfifo(path, 0600))
-        bench_fail("cannot make a FIFO");
+        bench_fail("cannot create a FIFO");
 }
 
 int main(int argc, char **argv)
@@ -338,11 +340,11 @@ int main(int argc, char **argv)
             bench_progress(&bench, round, scenes[i].what);
             memset(pair, 0, sizeof(*pair));
             pair->bench = &bench;
-            pair->how = scenes[i].how;
-            pair->taker_core = cores[scenes[i].apart ? 1 : 0];
+            pair->method = scenes[i].method;
+            pair->waiter_core = cores[scenes[i].apart ? 1 : 0];
             measure(pair, cores[0], &figures[i]);
         }
     }
-    tell(&bench, figures);
+    print_table(&bench, figures);
     return 0;
 }

@@ -1,11 +1,11 @@
-/* process_pairs - how many pairs of lock and unlock a second go through the
- * API where processes share the locks, next to flock(2)?
+/* process_pairs - how many pairs of lock and unlock per second does the API do
+ * if processes share the locks, compared with flock(2)?
  *
- * A pair is what a caller writes: hf_acquire(), hf_release(), hf_lock_free(); or
- * hf_lock_acquire(), hf_release() with a handle that is kept. A shell or a program
- * that locks a file opens it, takes flock() and closes it, which gives the
- * lock back; one that keeps the file open takes flock() twice. Each process
- * has keys, or files, of its own, which nobody else wants. */
+ * A pair is hf_acquire(), hf_release() and hf_lock_free(); or hf_lock_acquire()
+ * and hf_release() with a handle that is kept. With flock(2), a program either
+ * opens the file, locks it and closes it, which unlocks it; or it keeps the
+ * file open, and locks and unlocks it. Each process has keys, or files, that no
+ * other process uses. */
 #include <fcntl.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -15,11 +15,11 @@
 #include "lib/bench.h"
 #include "lib/process.h"
 
-#define KEYS 64 /* of a process, taken in turn */
+#define KEYS 64 /* per process, used in turn */
 #define PROCESSES_MAX 4
 #define ROUND_MS 150
 
-enum how {
+enum method {
     OPEN_FILE,
     KEPT_FILE,
     NEW_HANDLE,
@@ -29,7 +29,7 @@ enum how {
 static const struct scene {
     const char *what;
     unsigned processes;
-    enum how how;
+    enum method method;
 } scenes[] = {
     {"open, flock, close", 1, OPEN_FILE}, {"flock, unlock", 1, KEPT_FILE},
     {"new handle", 1, NEW_HANDLE},        {"kept handle", 1, KEPT_HANDLE},
@@ -40,21 +40,21 @@ static const struct scene {
 
 #define SCENES (sizeof(scenes) / sizeof(scenes[0]))
 
-/* What the processes of a round share. */
+/* Shared by the processes of a round. */
 struct round {
     const struct bench *bench;
-    enum how how;
+    enum method method;
     struct bench_gate ready, start;
     atomic_bool stop;
     struct worker {
         struct round *round;
         uint64_t pairs;
-        uint64_t cpu; /* nanoseconds of processor time */
+        uint64_t cpu; /* nanoseconds of CPU time */
     } workers[PROCESSES_MAX];
 };
 
-/* What one of them has. */
-struct desk {
+/* Private to each process. */
+struct worker_state {
     struct round *round;
     struct hf_client *client;
     struct hf_lock_opts opts;
@@ -79,93 +79,94 @@ static int open_file(const char *path, int flags)
     return file;
 }
 
-static void pair_open_file(struct desk *desk, size_t i)
+static void pair_open_file(struct worker_state *state, size_t i)
 {
-    int file = open_file(desk->paths[i], 0);
+    int file = open_file(state->paths[i], 0);
 
     flock_or_fail(file, LOCK_EX);
     (void)close(file);
 }
 
-static void pair_kept_file(struct desk *desk, size_t i)
+static void pair_kept_file(struct worker_state *state, size_t i)
 {
-    flock_or_fail(desk->files[i], LOCK_EX);
-    flock_or_fail(desk->files[i], LOCK_UN);
+    flock_or_fail(state->files[i], LOCK_EX);
+    flock_or_fail(state->files[i], LOCK_UN);
 }
 
-static void pair_new_handle(struct desk *desk, size_t i)
+static void pair_new_handle(struct worker_state *state, size_t i)
 {
-    struct hf_key key = bench_key(&desk->keys, i);
+    struct hf_key key = bench_key(&state->keys, i);
     struct hf_lock *lock;
 
-    bench_check("hf_lock", hf_acquire(desk->client, key, &desk->opts, &lock));
+    bench_check("hf_acquire",
+                hf_acquire(state->client, key, &state->opts, &lock));
     bench_check("hf_release", hf_release(lock));
     hf_lock_free(lock);
 }
 
-static void pair_kept_handle(struct desk *desk, size_t i)
+static void pair_kept_handle(struct worker_state *state, size_t i)
 {
-    bench_check("hf_claim", hf_lock_acquire(desk->locks[i]));
-    bench_check("hf_release", hf_release(desk->locks[i]));
+    bench_check("hf_lock_acquire", hf_lock_acquire(state->locks[i]));
+    bench_check("hf_release", hf_release(state->locks[i]));
 }
 
-static void (*const pairs[])(struct desk *desk, size_t i) = {
+static void (*const pairs[])(struct worker_state *state, size_t i) = {
     [OPEN_FILE] = pair_open_file,
     [KEPT_FILE] = pair_kept_file,
     [NEW_HANDLE] = pair_new_handle,
     [KEPT_HANDLE] = pair_kept_handle,
 };
 
-static void set_up(struct desk *desk, const char *prefix)
+static void state_init(struct worker_state *state, const char *prefix)
 {
     bool uses_files =
-        desk->round->how == OPEN_FILE || desk->round->how == KEPT_FILE;
+        state->round->method == OPEN_FILE || state->round->method == KEPT_FILE;
 
-    bench_keys_init(&desk->keys, prefix, KEYS);
-    hf_lock_opts_init(&desk->opts);
-    desk->opts.idle = true; /* no matter to hf_acquire() */
+    bench_keys_init(&state->keys, prefix, KEYS);
+    hf_lock_opts_init(&state->opts);
+    state->opts.idle = true; /* hf_acquire() ignores this */
     if (!uses_files)
-        desk->client = bench_open(desk->round->bench);
+        state->client = bench_open(state->round->bench);
     for (size_t i = 0; i < KEYS; i++) {
-        struct hf_key key = bench_key(&desk->keys, i);
+        struct hf_key key = bench_key(&state->keys, i);
 
-        (void)snprintf(desk->paths[i], sizeof(desk->paths[i]), "%s/%.*s",
+        (void)snprintf(state->paths[i], sizeof(state->paths[i]), "%s/%.*s",
                        bench_folder(), (int)key.size, (const char *)key.data);
         if (uses_files)
-            desk->files[i] = open_file(desk->paths[i], O_CREAT);
+            state->files[i] = open_file(state->paths[i], O_CREAT);
         else
-            bench_check(
-                "hf_lock_new",
-                hf_lock_new(desk->client, key, &desk->opts, &desk->locks[i]));
+            bench_check("hf_lock_new",
+                        hf_lock_new(state->client, key, &state->opts,
+                                    &state->locks[i]));
     }
 }
 
-static void work(void *arg)
+static void worker_main(void *arg)
 {
     static const char *const names[PROCESSES_MAX] = {"a", "b", "c", "d"};
-    static struct desk desk;
+    static struct worker_state state;
     struct worker *worker = arg;
     struct round *round = worker->round;
     uint64_t i, from;
 
-    desk.round = round;
-    set_up(&desk, names[worker - round->workers]);
+    state.round = round;
+    state_init(&state, names[worker - round->workers]);
     bench_gate_open(&round->ready);
     bench_gate_wait(&round->start, 1);
     from = bench_process_cpu();
     for (i = 0; !atomic_load_explicit(&round->stop, memory_order_relaxed); i++)
-        pairs[round->how](&desk, i % KEYS);
+        pairs[round->method](&state, i % KEYS);
     worker->cpu = bench_process_cpu() - from;
     worker->pairs = i;
     for (size_t k = 0; k < KEYS; k++)
-        hf_lock_free(desk.locks[k]);
-    if (desk.client)
-        bench_close(desk.client);
+        hf_lock_free(state.locks[k]);
+    if (state.client)
+        bench_close(state.client);
 }
 
 struct figures {
-    struct bench_samples rate; /* pairs a second */
-    struct bench_samples cpu;  /* nanoseconds of processor time a pair */
+    struct bench_samples rate; /* pairs per second */
+    struct bench_samples cpu;  /* nanoseconds of CPU time per pair */
 };
 
 static void measure(struct round *round, const struct scene *scene,
@@ -176,7 +177,7 @@ static void measure(struct round *round, const struct scene *scene,
 
     for (unsigned i = 0; i < scene->processes; i++) {
         round->workers[i].round = round;
-        (void)bench_start(work, &round->workers[i]);
+        (void)bench_start(worker_main, &round->workers[i]);
     }
     bench_gate_wait(&round->ready, scene->processes);
     from = bench_now();
@@ -193,7 +194,7 @@ static void measure(struct round *round, const struct scene *scene,
     bench_add(&figures->cpu, (double)cpu / (double)all);
 }
 
-static void tell(struct bench *bench, const struct figures *figures)
+static void print_table(struct bench *bench, const struct figures *figures)
 {
     static const struct bench_column columns[] = {
         {"processes", "processes", 0},
@@ -214,7 +215,7 @@ static void tell(struct bench *bench, const struct figures *figures)
     for (size_t i = 0; i < SCENES; i++) {
         double median = bench_median(&figures[i].rate);
 
-        if (scenes[i].how == OPEN_FILE) {
+        if (scenes[i].method == OPEN_FILE) {
             floors[0] = median;
             floors[1] = bench_median(&figures[i + 1].rate);
         }
@@ -238,16 +239,16 @@ int main(int argc, char **argv)
     static struct figures figures[SCENES];
 
     bench_init(&bench, argc, argv);
-    (void)bench_folder(); /* before there are children who would make one */
+    (void)bench_folder(); /* so that the children share it */
     for (unsigned i = 0; i < bench.rounds; i++) {
         for (size_t k = 0; k < SCENES; k++) {
             bench_progress(&bench, i, scenes[k].what);
             memset(round, 0, sizeof(*round));
             round->bench = &bench;
-            round->how = scenes[k].how;
+            round->method = scenes[k].method;
             measure(round, &scenes[k], &figures[k]);
         }
     }
-    tell(&bench, figures);
+    print_table(&bench, figures);
     return 0;
 }

@@ -1,9 +1,8 @@
-/* redis_far - how many round trips does a lock in a Redis server take that is
- * far away?
+/* redis_far - how many round trips does a lock in a distant Redis server take?
  *
- * A server is started for the purpose, behind a proxy that delays each byte by
- * half a round trip. The connection is open, and nobody else wants the key. The
- * floor is one round trip for a lock and one for an unlock. */
+ * The benchmark starts a server, and a proxy that delays each byte by half a
+ * round trip. The connection is open, and the key is not contended. The lower
+ * bound is one round trip for a lock and one for an unlock. */
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -11,7 +10,7 @@
 #include "lib/delay.h"
 #include "lib/redis.h"
 
-#define PAIRS 5 /* a round */
+#define PAIRS 5 /* per round */
 
 static const uint32_t round_trips[] = {20, 100, 300};
 #define CASES (sizeof(round_trips) / sizeof(round_trips[0]))
@@ -25,9 +24,10 @@ static void run_pairs(struct hf_client *client, size_t at)
 
     for (unsigned i = 0; i < PAIRS; i++) {
         before = bench_now();
-        bench_check("lock", hf_acquire(client, hf_key_of("k"), NULL, &lock));
+        bench_check("hf_acquire",
+                    hf_acquire(client, hf_key_of("k"), NULL, &lock));
         held = bench_now();
-        bench_check("unlock", hf_release(lock));
+        bench_check("hf_release", hf_release(lock));
         after = bench_now();
         hf_lock_free(lock);
         bench_add(&lock_ms[at], (double)(held - before) / 1e6);
@@ -44,7 +44,7 @@ static void run_case(struct hf_test_redis *server, size_t at)
 
     proxy = hf_test_delay_start(server->port, round_trips[at], &port);
     if (proxy < 0)
-        bench_fail("the proxy cannot be started");
+        bench_fail("cannot start the proxy");
     (void)snprintf(url, sizeof(url), "redis://127.0.0.1:%d", port);
     bench_check("hf_open", hf_open(url, NULL, &client));
     run_pairs(client, at);
@@ -62,8 +62,8 @@ static void print_table(struct bench *bench)
     };
     struct bench_table table;
 
-    bench_table_init(&table, "A lock in a Redis server that is far away",
-                     "redis_far", columns);
+    bench_table_init(&table, "A lock in a distant Redis server", "redis_far",
+                     columns);
     for (size_t i = 0; i < CASES; i++) {
         double lock = bench_median(&lock_ms[i]);
         double unlock = bench_median(&unlock_ms[i]);
@@ -86,7 +86,7 @@ int main(int argc, char **argv)
     if (bench.rounds > BENCH_ROUNDS_MAX / PAIRS)
         bench.rounds = BENCH_ROUNDS_MAX / PAIRS;
     if (!hf_test_redis_start(&server, NULL))
-        bench_fail("redis-server cannot be started");
+        bench_fail("cannot start redis-server");
     for (unsigned round = 0; round < bench.rounds; round++) {
         for (size_t i = 0; i < CASES; i++) {
             bench_progress(&bench, round, "far");

@@ -1,17 +1,16 @@
-/* scale - does a lock cost the same when a million others are held, and a
- * place in line when ten thousand others wait?
+/* scale - does a lock cost the same if a million others are held, and does
+ * joining a queue cost the same if ten thousand others wait?
  *
- * First: pairs of lock and unlock while others are held. With few keys in turn
- * the caches of the machine have what a pair touches, and the figure shows
- * what the code does; with many they have not, and it shows how the table lies
- * in memory. A map of mutexes, built large enough from the start, goes through
- * the same.
+ * The first table shows pairs of lock and unlock while other keys are held.
+ * With few keys in turn, everything that a pair accesses is in the CPU caches,
+ * and the figure shows the cost of the code; with many keys, it shows the cost
+ * of memory accesses. A map of mutexes, which is large enough from the start,
+ * is measured in the same way.
  *
- * Second: somebody in line, chosen by chance, gives up, and a new one joins.
+ * In the second table, a random waiter leaves the queue and a new one joins.
  *
- * One thread, which never sleeps: nanoseconds are of its processor time.
- *
- * A round climbs all levels, so that each level is measured once in turn. */
+ * There is one thread, which never sleeps; nanoseconds are its CPU time. Each
+ * round measures all levels, in ascending order. */
 #include <stdlib.h>
 
 #include "lib/bench.h"
@@ -23,13 +22,13 @@
 #define MOVES 20000 /* leaves and joins measured at a level */
 
 static const size_t held_levels[] = {0, 1000, 10000, 100000, 1000000};
-static const size_t line_levels[] = {1, 10, 100, 1000, 10000};
+static const size_t queue_levels[] = {1, 10, 100, 1000, 10000};
 
 #define HELD_LEVELS (sizeof(held_levels) / sizeof(held_levels[0]))
-#define LINE_LEVELS (sizeof(line_levels) / sizeof(line_levels[0]))
+#define QUEUE_LEVELS (sizeof(queue_levels) / sizeof(queue_levels[0]))
 
 #define HELD_MAX 1000000
-#define LINE_MAX 10000
+#define QUEUE_MAX 10000
 
 enum {
     MAP,
@@ -49,7 +48,7 @@ static const char *const many_names[HOLDERS] = {
     "65536 keys, others the same client's",
 };
 
-/* One sample a round for each level. */
+/* One sample per round for each level. */
 struct climb {
     struct bench_samples few[HELD_LEVELS], many[HELD_LEVELS];
 };
@@ -64,9 +63,9 @@ static struct hf_lock_opts long_opts(void)
     return opts;
 }
 
-/* ---- Others are held ----------------------------------------------------*/
+/* ---- Pairs while other keys are held ------------------------------------*/
 
-/* Nanoseconds of a pair. */
+/* The CPU time of a pair in nanoseconds. */
 static double pair_cost(struct hf_client *client,
                         const struct bench_keys *probes, size_t keys)
 {
@@ -77,7 +76,7 @@ static double pair_cost(struct hf_client *client,
     for (size_t i = 0; i < PAIRS; i++) {
         struct hf_key key = bench_key(probes, i % keys);
 
-        bench_check("hf_lock", hf_acquire(client, key, &opts, &lock));
+        bench_check("hf_acquire", hf_acquire(client, key, &opts, &lock));
         bench_check("hf_release", hf_release(lock));
         hf_lock_free(lock);
     }
@@ -98,7 +97,7 @@ static double pair_cost_map(struct mutex_map *map,
     return (double)(bench_thread_cpu() - from) / PAIRS;
 }
 
-/* What is held meanwhile. */
+/* The keys that are held meanwhile. */
 struct others {
     struct bench_keys keys;
     struct hf_lock **locks;
@@ -131,7 +130,7 @@ static void climb_held(const struct bench *bench, bool same,
 
     for (size_t i = 0; i < HELD_LEVELS; i++) {
         for (; others->count < held_levels[i]; others->count++)
-            bench_check("hf_lock",
+            bench_check("hf_acquire",
                         hf_acquire(holder,
                                    bench_key(&others->keys, others->count),
                                    &opts, &others->locks[others->count]));
@@ -145,8 +144,8 @@ static void climb_held(const struct bench *bench, bool same,
         bench_close(holder);
 }
 
-static void tell_levels(struct bench_table *table, const char *name,
-                        const struct bench_samples *samples)
+static void print_levels(struct bench_table *table, const char *name,
+                         const struct bench_samples *samples)
 {
     for (size_t i = 0; i < HELD_LEVELS; i++) {
         bench_table_text(table, name);
@@ -159,7 +158,7 @@ static void tell_levels(struct bench_table *table, const char *name,
     }
 }
 
-static void tell_held(struct bench *bench, const struct climb *climbs)
+static void print_held(struct bench *bench, const struct climb *climbs)
 {
     static const struct bench_column columns[] = {
         {"pairs of", "what", BENCH_TEXT},
@@ -174,9 +173,9 @@ static void tell_held(struct bench *bench, const struct climb *climbs)
 
     bench_table_init(&table, "A pair while others are held", "held", columns);
     for (size_t i = 0; i < HOLDERS; i++)
-        tell_levels(&table, few_names[i], climbs[i].few);
+        print_levels(&table, few_names[i], climbs[i].few);
     for (size_t i = 0; i < HOLDERS; i++)
-        tell_levels(&table, many_names[i], climbs[i].many);
+        print_levels(&table, many_names[i], climbs[i].many);
     bench_table_print(bench, &table);
 }
 
@@ -197,29 +196,29 @@ static void measure_held(struct bench *bench)
         bench_progress(bench, round, "the same client holds the others");
         climb_held(bench, true, &others, &probes, &climbs[SAME]);
     }
-    tell_held(bench, climbs);
+    print_held(bench, climbs);
     bench_keys_fini(&probes);
     bench_keys_fini(&others.keys);
     free(others.locks);
 }
 
-/* ---- Others wait --------------------------------------------------------*/
+/* ---- Leaving and joining a queue ----------------------------------------*/
 
 struct waiter {
-    struct hf_lock *lock; /* written on success, which never comes */
+    struct hf_lock *lock; /* never set, because the claim is not granted */
     struct hf_future *future;
 };
 
-static void join(struct hf_client *client, struct waiter *waiter)
+static void join_queue(struct hf_client *client, struct waiter *waiter)
 {
     struct hf_lock_opts opts = long_opts();
 
     bench_check("hf_acquire_start",
-                hf_acquire_start(client, hf_key_of("line"), &opts,
+                hf_acquire_start(client, hf_key_of("queue"), &opts,
                                  &waiter->lock, NULL, NULL, &waiter->future));
 }
 
-static void leave(struct waiter *waiter)
+static void leave_queue(struct waiter *waiter)
 {
     enum hf_err err;
 
@@ -227,34 +226,34 @@ static void leave(struct waiter *waiter)
     bench_check("hf_future_wait",
                 hf_future_wait(waiter->future, HF_FOREVER, &err));
     if (err != HF_ECANCELED)
-        bench_fail("a waiter was granted what is held");
+        bench_fail("a waiter was granted a key that is held");
     hf_future_free(waiter->future);
 }
 
-/* The numbers need be no better than this. */
-static size_t below(uint64_t *state, size_t bound)
+/* A random number below `bound`; its quality does not matter. */
+static size_t random_below(uint64_t *state, size_t bound)
 {
     *state = *state * UINT64_C(6364136223846793005) + 1442695040888963407u;
     return (size_t)(*state >> 33) % bound;
 }
 
-static double move_cost(struct hf_client *client, struct waiter *line,
+static double move_cost(struct hf_client *client, struct waiter *queue,
                         size_t count)
 {
-    uint64_t chance = count;
+    uint64_t random = count;
     uint64_t from = bench_thread_cpu();
 
     for (size_t i = 0; i < MOVES; i++) {
-        struct waiter *waiter = &line[below(&chance, count)];
+        struct waiter *waiter = &queue[random_below(&random, count)];
 
-        leave(waiter);
-        join(client, waiter);
+        leave_queue(waiter);
+        join_queue(client, waiter);
     }
     return (double)(bench_thread_cpu() - from) / MOVES;
 }
 
-static void climb_line(const struct bench *bench, struct waiter *line,
-                       struct bench_samples *samples)
+static void climb_queue(const struct bench *bench, struct waiter *queue,
+                        struct bench_samples *samples)
 {
     struct hf_client *holder = bench_open(bench);
     struct hf_client *client = bench_open(bench);
@@ -262,38 +261,40 @@ static void climb_line(const struct bench *bench, struct waiter *line,
     struct hf_lock *held;
     size_t count = 0;
 
-    bench_check("hf_lock", hf_acquire(holder, hf_key_of("line"), &opts, &held));
-    for (size_t i = 0; i < LINE_LEVELS; i++) {
-        for (; count < line_levels[i]; count++)
-            join(client, &line[count]);
-        bench_add(&samples[i], move_cost(client, line, count));
+    bench_check("hf_acquire",
+                hf_acquire(holder, hf_key_of("queue"), &opts, &held));
+    for (size_t i = 0; i < QUEUE_LEVELS; i++) {
+        for (; count < queue_levels[i]; count++)
+            join_queue(client, &queue[count]);
+        bench_add(&samples[i], move_cost(client, queue, count));
     }
     while (count > 0)
-        leave(&line[--count]);
+        leave_queue(&queue[--count]);
     hf_lock_free(held);
     bench_close(client);
     bench_close(holder);
 }
 
-static void measure_line(struct bench *bench)
+static void measure_queue(struct bench *bench)
 {
     static const struct bench_column columns[] = {
         {"waiters", "waiters", 0},    {"ns a leave and join", "ns", 0},
         {"least", "ns_least", 0},     {"most", "ns_most", 0},
         {"of the first", "ratio", 2}, {NULL, NULL, 0},
     };
-    static struct bench_samples samples[LINE_LEVELS];
+    static struct bench_samples samples[QUEUE_LEVELS];
     static struct bench_table table;
-    static struct waiter line[LINE_MAX];
+    static struct waiter queue[QUEUE_MAX];
 
     for (unsigned round = 0; round < bench->rounds; round++) {
         bench_progress(bench, round, "waiters");
-        climb_line(bench, line, samples);
+        climb_queue(bench, queue, samples);
     }
-    bench_table_init(&table, "One leaves the line of a key, another joins",
-                     "line", columns);
-    for (size_t i = 0; i < LINE_LEVELS; i++) {
-        bench_table_number(&table, (double)line_levels[i]);
+    bench_table_init(&table,
+                     "One waiter leaves the queue of a key, another joins",
+                     "queue", columns);
+    for (size_t i = 0; i < QUEUE_LEVELS; i++) {
+        bench_table_number(&table, (double)queue_levels[i]);
         bench_table_number(&table, bench_median(&samples[i]));
         bench_table_number(&table, bench_least(&samples[i]));
         bench_table_number(&table, bench_most(&samples[i]));
@@ -309,6 +310,6 @@ int main(int argc, char **argv)
 
     bench_init(&bench, argc, argv);
     measure_held(&bench);
-    measure_line(&bench);
+    measure_queue(&bench);
     return 0;
 }

@@ -1,5 +1,5 @@
-# Completion of holdfast(1) for bash; tests/cli/documents.py compares it with
-# `holdfast help`. Keys are completed from what is held.
+# bash completion for holdfast(1). tests/cli/documents.py compares the options
+# with `holdfast help`. Keys are completed from the locks that are held.
 
 _holdfast_options() { # VERB
     local common='--url --json --verbose --help'
@@ -23,7 +23,7 @@ _holdfast_schemes() {
         'mongodb+srv://'
 }
 
-# Whether an option is followed by a word of its own.
+# Whether the option takes a value.
 _holdfast_has_value() { # OPTION
     case $1 in
     --ttl | --wait | -w | --conflict-exit-code | -E | --command | -c | --value | --expect | \
@@ -32,8 +32,9 @@ _holdfast_has_value() { # OPTION
     esac
 }
 
-# What is typed before the word that is completed: sets `words`, the verb and
-# what follows it; `url`; and `in_command` where the command of run has begun.
+# Parse the words before the cursor. Sets `words` to the verb and its arguments,
+# `url` to the value of --url, and `in_command` if the cursor is in the command
+# of `run`.
 _holdfast_read() { # TYPED...
     local option='' ended='' word
     words=() url='' in_command=''
@@ -57,7 +58,8 @@ _holdfast_read() { # TYPED...
     done
 }
 
-# Words that must be quoted cannot be completed by their beginning.
+# The held keys that begin with BEGINNING. Keys that need quotes are left out:
+# their quoted form does not begin with what the user has typed.
 _holdfast_keys() { # BEGINNING
     holdfast ${url:+--url "$url"} ls --keys -- "$1" 2>/dev/null |
         grep -v "^\\$'"
@@ -102,7 +104,7 @@ _holdfast_choices() { # PREVIOUS CURRENT
 }
 
 _holdfast() {
-    # Not COMP_WORDS, which are cut at the ':' of a URL too.
+    # COMP_WORDS would split a URL at its colons.
     local line=${COMP_LINE:0:COMP_POINT} typed words url in_command
     local current='' previous beginning i
     read -ra typed <<<"$line"
@@ -121,7 +123,7 @@ _holdfast() {
     mapfile -t COMPREPLY < <(
         compgen -W "$(_holdfast_choices "$previous" "$current")" -- "$current"
     )
-    # bash replaces what follows the last of its breaks, and no more.
+    # bash replaces only the part after the last ':' or '='.
     beginning=${current%"${current##*[:=]}"}
     for i in "${!COMPREPLY[@]}"; do
         COMPREPLY[i]=${COMPREPLY[i]#"$beginning"}

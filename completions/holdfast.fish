@@ -1,10 +1,10 @@
-# Completion of holdfast(1) for fish: verbs and options are those that `holdfast
-# help` tells, keys are completed from what is held.
+# fish completion for holdfast(1). Verbs and options are read from `holdfast
+# help`; keys are completed from the locks that are held.
 
 set -g __holdfast_schemes memory: file: redis:// redis+unix:// rediss:// \
     redlock:// mongodb:// mongodb+srv://
 
-# The words before the cursor that are not options, the first is the command.
+# The words before the cursor that are not options; the first is "holdfast".
 function __holdfast_words
     set -l skip
     for word in (commandline -opc)

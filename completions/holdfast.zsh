@@ -1,6 +1,6 @@
 #compdef holdfast
-# Completion of holdfast(1) for zsh: verbs and options are those that `holdfast
-# help` tells, keys are completed from what is held.
+# zsh completion for holdfast(1). Verbs and options are read from `holdfast
+# help`; keys are completed from the locks that are held.
 
 _holdfast_verbs() {
   local -a verbs

@@ -1,9 +1,9 @@
-/* Two contenders meet at one lock.
+/* contention.c - two threads compete for one lock.
  *
- * Each is a thread with a client of its own, as two programs would be. One
- * takes the lock and works; the other stands in line, and is granted the lock
- * in the very step that gives it back. A third call shows what the fence is
- * for: a store that has seen a token refuses every smaller one. */
+ * Each thread has its own client, as two programs would. One takes the lock and
+ * works; the other waits in the queue, and the release grants it the lock. The
+ * last line shows the purpose of fencing tokens: a store that has seen a token
+ * refuses every smaller one. */
 #include <holdfast.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -12,10 +12,10 @@
 
 static struct timespec start;
 
-/* A fenced store, in one variable: it remembers the largest token. */
+/* The state of a fenced store: the largest token it has seen. */
 static uint64_t largest_token;
 
-static void say(const char *who, const char *what)
+static void report(const char *who, const char *what)
 {
     struct timespec now;
     double ms;
@@ -41,13 +41,13 @@ static void work(const char *who, struct hf_lock *lock)
     snprintf(line, sizeof(line), "has the lock, with token %llu, for %u ms",
              (unsigned long long)hf_lock_token(lock),
              hf_lock_remaining_ms(lock));
-    say(who, line);
+    report(who, line);
     nanosleep(&half_a_second, NULL);
 
-    /* Check, then write with the token: the store has the last word. */
+    /* Check, then write with the token: the store decides. */
     if (hf_lock_valid_for(lock, 0) && hf_lock_token(lock) > largest_token) {
         largest_token = hf_lock_token(lock);
-        say(who, "wrote; the store remembers its token");
+        report(who, "wrote; the store remembers its token");
     }
 }
 
@@ -55,9 +55,9 @@ static void on_event(struct hf_lock *lock, enum hf_lock_event event, void *arg)
 {
     (void)lock;
     if (event == HF_LOCK_EVENT_WAITING)
-        say(arg, "must wait: it stands in line");
+        report(arg, "waits in the queue");
     if (event == HF_LOCK_EVENT_LOST)
-        say(arg, "lost the lock");
+        report(arg, "lost the lock");
 }
 
 static void *contend(void *arg)
@@ -75,7 +75,7 @@ static void *contend(void *arg)
     opts.note = who;
     opts.on_event = on_event;
     opts.arg = who;
-    say(who, "asks for the lock on 'nightly'");
+    report(who, "requests the lock on 'nightly'");
     err = hf_acquire(client, hf_key_of("nightly"), &opts, &lock);
     if (err)
         fail(who, "lock", err);
@@ -83,7 +83,7 @@ static void *contend(void *arg)
     err = hf_release(lock);
     if (err)
         fail(who, "unlock", err);
-    say(who, "gave the lock back");
+    report(who, "released the lock");
     hf_lock_free(lock);
     hf_close(client, 1000);
     return NULL;
@@ -103,8 +103,8 @@ int main(void)
         return 1;
     pthread_join(one, NULL);
     pthread_join(two, NULL);
-    printf("A writer that comes late, with token %llu, is refused: %llu was "
-           "seen.\n",
+    printf("The store refuses a late write with token %llu: it has seen "
+           "%llu.\n",
            (unsigned long long)(largest_token - 1),
            (unsigned long long)largest_token);
     return 0;

@@ -1,6 +1,5 @@
-# shellcheck shell=bash disable=SC2034
-# common.sh - what the scripts share. Each reads it first, and is then in the
-# root of the tree.
+# shellcheck shell=bash disable=SC2034 common.sh - functions for the other
+# scripts. It changes to the root of the tree.
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 results=build/results
@@ -12,8 +11,8 @@ else
     bold='' red='' green='' plain=''
 fi
 
-# The first of the commands NAME, NAME-NN that is there, the newest NN first;
-# nothing, and false, if none is.
+# Print the installed command NAME, or NAME-NN with the highest NN. False if
+# there is none.
 tool() { # NAME
     local version
     if command -v "$1" >/dev/null; then
@@ -29,30 +28,30 @@ tool() { # NAME
     return 1
 }
 
-# Configure the build folder DIR, unless it is configured so already. What was
-# asked for is kept in it: other options mean another build.
+# Configure the build folder DIR. A stamp file in DIR records compiler and
+# options; nothing is done if they are unchanged.
 configure() { # DIR COMPILER [meson option...]
-    local dir=$1 compiler=$2 stamp=$1/.configured-by wish="${*:2}" kept=''
+    local dir=$1 compiler=$2 stamp=$1/.configured-by wanted="${*:2}" current=''
     shift 2
-    [ -f "$stamp" ] && [ -f "$dir/build.ninja" ] && kept=$(cat "$stamp")
-    [ "$kept" = "$wish" ] && return
+    [ -f "$stamp" ] && [ -f "$dir/build.ninja" ] && current=$(cat "$stamp")
+    [ "$current" = "$wanted" ] && return
     if [ "$dir" != build ]; then
         rm -rf "$dir"
-    elif [ "${kept%% *}" = "$compiler" ]; then
+    elif [ "${current%% *}" = "$compiler" ]; then
         set -- --reconfigure "$@"
     else
-        # Other builds live inside it, so only what Meson keeps is removed.
+        # build/ contains other builds, so remove only the files of Meson.
         rm -rf build/build.ninja build/meson-private build/meson-info
     fi
     CC=$compiler meson setup "$dir" "$@" || return
-    echo "$wish" >"$stamp"
+    echo "$wanted" >"$stamp"
 }
 
 compile() { # DIR [target...]
     ninja -C "$1" -j "$cores" "${@:2}"
 }
 
-# Run a command, and show what it printed only if it fails.
+# Run a command, and print its output only if it fails.
 quietly() { # COMMAND...
     local log status
     log=$(mktemp) || return
@@ -63,8 +62,8 @@ quietly() { # COMMAND...
     return $status
 }
 
-# Options of a build that sanitizers watch. clang links their symbols into
-# programs only, so the shared library cannot be without undefined ones.
+# Options of a build with sanitizers. clang links the sanitizer runtime into
+# programs only, so the shared library has undefined symbols.
 sanitized=(-Dbench=false -Dexamples=false -Db_lundef=false
     '-Dc_args=-fno-sanitize-recover=all -fno-omit-frame-pointer')
 

@@ -1,4 +1,4 @@
-"""What scripts read from the C headers: lists of X() and numbers."""
+"""Read X-macro lists and numeric constants from the C headers."""
 import re
 
 NUMBER = r'-?\d+'

@@ -32,7 +32,7 @@ static unsigned read_rounds(const struct bench *bench, const char *text)
     return (unsigned)rounds;
 }
 
-static void choose_shared(struct bench *bench)
+static void choose_shared_url(struct bench *bench)
 {
     static char url[64];
 
@@ -41,7 +41,7 @@ static void choose_shared(struct bench *bench)
         bench->url = url;
     }
     if (!strncmp(bench->url, "memory:", 7)) {
-        fprintf(stderr, "bench_%s: memory: is for one process alone\n",
+        fprintf(stderr, "bench_%s: several processes cannot share memory:\n",
                 bench->name);
         exit(2);
     }
@@ -62,7 +62,7 @@ void bench_init(struct bench *bench, int argc, char **argv)
             usage(bench);
     }
     if (bench->processes)
-        choose_shared(bench);
+        choose_shared_url(bench);
 }
 
 static void clear_progress(void)
@@ -100,7 +100,7 @@ static pid_t folder_owner;
 
 static void remove_folder(void)
 {
-    if (getpid() == folder_owner) /* and not a child that fails */
+    if (getpid() == folder_owner) /* not in a child that fails */
         (void)hf_test_folder_remove(folder);
 }
 
@@ -109,7 +109,7 @@ const char *bench_folder(void)
     if (folder_owner)
         return folder;
     if (!mkdtemp(folder) || atexit(remove_folder))
-        bench_fail("cannot make a folder");
+        bench_fail("cannot create a temporary folder");
     folder_owner = getpid();
     return folder;
 }
@@ -147,13 +147,13 @@ void bench_close(struct hf_client *client)
 struct hf_lock *bench_lock(struct hf_client *client, const char *key)
 {
     struct hf_lock_opts opts;
-    struct hf_lock *made;
+    struct hf_lock *lock;
 
     hf_lock_opts_init(&opts);
     opts.wait_ms = HF_FOREVER;
     opts.ttl_ms = 600000;
-    bench_check("hf_lock", hf_acquire(client, hf_key_of(key), &opts, &made));
-    return made;
+    bench_check("hf_acquire", hf_acquire(client, hf_key_of(key), &opts, &lock));
+    return lock;
 }
 
 void bench_unlock(struct hf_lock *held)
@@ -207,7 +207,7 @@ void bench_sleep_ms(unsigned ms)
 
 /* ---- Samples ------------------------------------------------------------*/
 
-static int compare(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a;
     double y = *(const double *)b;
@@ -217,19 +217,19 @@ static int compare(const void *a, const void *b)
 
 void bench_sort(double *values, size_t count)
 {
-    qsort(values, count, sizeof(*values), compare);
+    qsort(values, count, sizeof(*values), compare_doubles);
 }
 
 double bench_quantile(const double *sorted, size_t count, double part)
 {
-    double place, fraction;
+    double index, fraction;
     size_t below;
 
     if (count == 0)
         return NAN;
-    place = part * (double)(count - 1);
-    below = (size_t)place;
-    fraction = place - (double)below;
+    index = part * (double)(count - 1);
+    below = (size_t)index;
+    fraction = index - (double)below;
     if (below + 1 >= count)
         return sorted[count - 1];
     return sorted[below] + fraction * (sorted[below + 1] - sorted[below]);
@@ -242,7 +242,7 @@ void bench_add(struct bench_samples *samples, double sample)
     samples->at[samples->count++] = sample;
 }
 
-static double quantile(const struct bench_samples *samples, double part)
+static double sample_quantile(const struct bench_samples *samples, double part)
 {
     struct bench_samples sorted = *samples;
 
@@ -252,22 +252,22 @@ static double quantile(const struct bench_samples *samples, double part)
 
 double bench_median(const struct bench_samples *samples)
 {
-    return quantile(samples, 0.5);
+    return sample_quantile(samples, 0.5);
 }
 
 double bench_least(const struct bench_samples *samples)
 {
-    return quantile(samples, 0);
+    return sample_quantile(samples, 0);
 }
 
 double bench_most(const struct bench_samples *samples)
 {
-    return quantile(samples, 1);
+    return sample_quantile(samples, 1);
 }
 
 /* ---- Keys ---------------------------------------------------------------*/
 
-/* "prefix00000042" */
+/* Write "prefix0000000042", without a NUL. */
 static void write_key(char *key, const char *prefix, size_t number)
 {
     memset(key, '0', BENCH_KEY_SIZE);
@@ -336,8 +336,8 @@ static const char *cell_at(const struct bench_table *table, size_t row,
     return table->cells[row * table->column_count + column];
 }
 
-/* Columns on a screen: the bytes of UTF-8 that begin a character. */
-static int width(const char *text)
+/* The width of `text` on a screen: the number of its UTF-8 characters. */
+static int text_width(const char *text)
 {
     int columns = 0;
 
@@ -346,26 +346,26 @@ static int width(const char *text)
     return columns;
 }
 
-static int width_of(const struct bench_table *table, size_t column)
+static int column_width(const struct bench_table *table, size_t column)
 {
-    int widest = width(table->columns[column].title);
+    int widest = text_width(table->columns[column].title);
 
     for (size_t row = 0; row < row_count(table); row++) {
-        int here = width(cell_at(table, row, column));
+        int width = text_width(cell_at(table, row, column));
 
-        widest = here > widest ? here : widest;
+        widest = width > widest ? width : widest;
     }
     return widest;
 }
 
-/* Words lean left, numbers right. */
+/* Align text to the left, numbers to the right. */
 static void print_cell(const struct bench_table *table, size_t column,
                        const char *text)
 {
-    int space = width_of(table, column) - width(text);
-    bool words = table->columns[column].decimals == BENCH_TEXT;
+    int space = column_width(table, column) - text_width(text);
+    bool left = table->columns[column].decimals == BENCH_TEXT;
 
-    printf("%*s%s%*s", words ? 0 : space, "", text, words ? space : 0, "");
+    printf("%*s%s%*s", left ? 0 : space, "", text, left ? space : 0, "");
 }
 
 static void print_line(const struct bench_table *table, const char *edge,
@@ -395,7 +395,7 @@ static void print_rule(const struct bench_table *table)
 {
     for (size_t column = 0; column < table->column_count; column++) {
         printf("|");
-        for (int i = width_of(table, column); i >= 0; i--)
+        for (int i = column_width(table, column); i >= 0; i--)
             printf("-");
         printf(table->columns[column].decimals == BENCH_TEXT ? "-" : ":");
     }
@@ -411,7 +411,7 @@ static void print_markdown(const struct bench_table *table)
         print_line(table, "| ", " | ", row);
 }
 
-/* The words are our own: there is nothing in them to escape. */
+/* The texts are constants of the benchmarks, and need no escaping. */
 static void print_json(const struct bench *bench,
                        const struct bench_table *table)
 {
@@ -432,9 +432,9 @@ static void print_json(const struct bench *bench,
 void bench_table_print(struct bench *bench, const struct bench_table *table)
 {
     clear_progress();
-    if (bench->told && bench->format != BENCH_JSON)
+    if (bench->has_printed && bench->format != BENCH_JSON)
         printf("\n");
-    bench->told = true;
+    bench->has_printed = true;
     if (bench->format == BENCH_JSON)
         print_json(bench, table);
     else if (bench->format == BENCH_MARKDOWN)

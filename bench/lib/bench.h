@@ -1,9 +1,8 @@
-/* bench.h - what the benchmarks share: the command line, the clock, medians,
- * tables.
+/* bench.h - the benchmark library: command line, clocks, medians, tables.
  *
- * A benchmark compares side by side: each round runs every case once, in turn,
- * so that what disturbs the machine disturbs them all, and the median of the
- * rounds is told. Whatever fails ends the program: half a figure is none. */
+ * Each round runs every case once, in turn, so that a disturbance of the
+ * machine affects all cases; a benchmark reports the median of the rounds.
+ * Every failure ends the program. */
 #ifndef BENCH_BENCH_H
 #define BENCH_BENCH_H
 
@@ -24,40 +23,43 @@ enum bench_format {
 
 struct bench {
     const char *name;
-    const char *url; /* of the locks to measure */
+    const char *url; /* of the store to measure */
     unsigned rounds;
-    bool processes; /* several use the locks: by default file:, not memory: */
+    bool processes; /* several processes use the store: the default is file: */
     enum bench_format format;
-    bool told; /* a table has been printed */
+    bool has_printed; /* a table; the next one follows an empty line */
 };
 
-/* Read the command line, `[URL] [--rounds N] [--json | --markdown]`, over what
- * `bench` is filled with. Ends the program where it is wrong. */
+/* Parse the command line, `[URL] [--rounds N] [--json | --markdown]`, into
+ * `bench`, which the caller has filled with the defaults. Exits if it is
+ * wrong. */
 void bench_init(struct bench *bench, int argc, char **argv);
 
-/* Show on a terminal what is under way: `text` of a round, from 0. */
+/* Show the progress on a terminal: the number of the round, from 0, and
+ * `text`. */
 void bench_progress(const struct bench *bench, unsigned round,
                     const char *text);
 
-/* End the program, saying what failed. */
+/* Print an error message and exit. */
 _Noreturn void bench_fail(const char *what);
 
-/* The same, unless `err` is HF_OK. */
+/* Print an error message and exit, unless `err` is HF_OK. */
 void bench_check(const char *what, enum hf_err err);
 
-/* A folder of this program's own, in /tmp; it is removed at the end. */
+/* The path of a temporary folder, which is removed when the program exits. */
 const char *bench_folder(void);
 
+/* Open a client of the store; bench_open_background() gives it a thread. */
 struct hf_client *bench_open(const struct bench *bench);
 struct hf_client *bench_open_background(const struct bench *bench);
 void bench_close(struct hf_client *client);
 
-/* Wait for `key` as long as it takes, and hold it longer than a round; give it
- * back, and free it. */
+/* Take the lock on `key`, without a limit on the wait, with a ttl that outlasts
+ * a round. bench_unlock() releases it and frees the handle. */
 struct hf_lock *bench_lock(struct hf_client *client, const char *key);
 void bench_unlock(struct hf_lock *held);
 
-/* Memory that is there; zeroed. */
+/* Allocate zeroed memory. Never NULL: exits if memory is exhausted. */
 void *bench_alloc(size_t count, size_t size);
 
 /* ---- Time ---------------------------------------------------------------*/
@@ -65,8 +67,8 @@ void *bench_alloc(size_t count, size_t size);
 /* Nanoseconds of CLOCK_MONOTONIC. */
 uint64_t bench_now(void);
 
-/* Nanoseconds that this thread, or all of this process, has had a processor:
- * the better measure of what never sleeps, on a machine with other work. */
+/* CPU time in nanoseconds of this thread, or of this process. On a busy
+ * machine, this is the better measure of code that never sleeps. */
 uint64_t bench_thread_cpu(void);
 uint64_t bench_process_cpu(void);
 
@@ -74,7 +76,7 @@ void bench_sleep_ms(unsigned ms);
 
 /* ---- Samples ------------------------------------------------------------*/
 
-/* One number a round. */
+/* One number per round. */
 struct bench_samples {
     unsigned count;
     double at[BENCH_ROUNDS_MAX];
@@ -85,8 +87,8 @@ double bench_median(const struct bench_samples *samples);
 double bench_least(const struct bench_samples *samples);
 double bench_most(const struct bench_samples *samples);
 
-/* Sort `values`, for bench_quantile(), which interpolates between them:
- * `part` is 0.5 for the median, 0.99 for what one in a hundred exceeds. */
+/* Sort `values` for bench_quantile(), which interpolates between them. `part`
+ * is 0.5 for the median, 0.99 for the 99th percentile. */
 void bench_sort(double *values, size_t count);
 double bench_quantile(const double *sorted, size_t count, double part);
 
@@ -100,7 +102,7 @@ struct bench_keys {
     size_t count;
 };
 
-/* Keys that begin with `prefix`, of up to 8 bytes, and end with a number. */
+/* Make keys from a prefix of up to 8 bytes and a number. */
 void bench_keys_init(struct bench_keys *keys, const char *prefix, size_t count);
 void bench_keys_fini(struct bench_keys *keys);
 
@@ -117,7 +119,7 @@ static inline struct hf_key bench_key(const struct bench_keys *keys, size_t i)
 struct bench_column {
     const char *title; /* in a table */
     const char *name;  /* in JSON */
-    int decimals;      /* of a number; BENCH_TEXT for words */
+    int decimals;      /* of a number; BENCH_TEXT for text */
 };
 
 #define BENCH_TEXT (-1)
@@ -131,14 +133,14 @@ struct bench_table {
     char cells[BENCH_ROWS_MAX * BENCH_COLUMNS_MAX][64];
 };
 
-/* The columns end with one that has no title. Cells are added row by row; a
- * number that is not one (NAN) stands for nothing to tell. */
+/* Start a table. A column without a title ends `columns`. The caller adds the
+ * cells row by row; NAN leaves a cell empty. */
 void bench_table_init(struct bench_table *table, const char *title,
                       const char *name, const struct bench_column *columns);
 void bench_table_text(struct bench_table *table, const char *text);
 void bench_table_number(struct bench_table *table, double number);
 
-/* Aligned, as Markdown, or one JSON object a row. */
+/* Print the table aligned, as Markdown, or as one JSON object per row. */
 void bench_table_print(struct bench *bench, const struct bench_table *table);
 
 #endif

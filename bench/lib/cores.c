@@ -10,7 +10,7 @@ void bench_cores_find(size_t cores[2])
     cpu_set_t set;
 
     if (sched_getaffinity(0, sizeof(set), &set) < 0)
-        bench_fail("cannot see which cores there are");
+        bench_fail("cannot read the CPU affinity");
     for (size_t i = 0; i < CPU_SETSIZE && found < 2; i++) {
         if (CPU_ISSET(i, &set))
             cores[found++] = i;
@@ -26,5 +26,5 @@ void bench_stay_on(size_t core)
     CPU_ZERO(&set);
     CPU_SET(core, &set);
     if (sched_setaffinity(0, sizeof(set), &set) < 0)
-        bench_fail("cannot choose a core");
+        bench_fail("cannot set the CPU affinity");
 }

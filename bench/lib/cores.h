@@ -1,17 +1,18 @@
-/* cores.h - which core of the machine a thread runs on.
+/* cores.h - choose the core on which a thread runs.
  *
- * Where giver and taker run makes more of a difference to a hand-over than
- * anything else, so a benchmark of one does not leave it to chance. */
+ * Nothing affects the time of a hand-over as much as the cores on which the two
+ * threads run, so the benchmarks set them. */
 #ifndef BENCH_CORES_H
 #define BENCH_CORES_H
 
 #include <stddef.h>
 
-/* The first two cores that this process may use; twice the same if there is
- * but one. */
+/* Find the first two cores that this process may use; both are the same if
+ * there is only one. */
 void bench_cores_find(size_t cores[2]);
 
-/* Keep this thread, and what it starts from now on, on `core`. */
+/* Keep this thread, and threads and processes that it starts later, on
+ * `core`. */
 void bench_stay_on(size_t core);
 
 #endif

@@ -10,7 +10,7 @@
 
 struct entry {
     struct entry *next;
-    unsigned users; /* holder and waiters */
+    unsigned users; /* the holder and the waiters */
     pthread_mutex_t mutex;
     size_t size;
     uint8_t key[];
@@ -19,7 +19,7 @@ struct entry {
 struct shard {
     alignas(64) pthread_mutex_t mutex;
     struct entry **buckets;
-    size_t mask; /* their number, a power of two, less one */
+    size_t mask; /* the number of buckets, a power of two, minus one */
 };
 
 struct mutex_map {
@@ -52,8 +52,8 @@ void mutex_map_free(struct mutex_map *map)
     free(map);
 }
 
-/* FNV-1a: as cheap as such a hash gets. */
-static uint64_t hash(struct hf_key key)
+/* FNV-1a, a cheap hash. */
+static uint64_t hash_key(struct hf_key key)
 {
     const uint8_t *bytes = key.data;
     uint64_t h = UINT64_C(0xcbf29ce484222325);
@@ -63,8 +63,9 @@ static uint64_t hash(struct hf_key key)
     return h;
 }
 
-/* Where the key is linked, or would be. */
-static struct entry **find(struct shard *shard, struct hf_key key, uint64_t h)
+/* The link to the entry of the key, or the end of its bucket. */
+static struct entry **find_entry(struct shard *shard, struct hf_key key,
+                                 uint64_t h)
 {
     struct entry **at = &shard->buckets[(h >> 32) & shard->mask];
 
@@ -90,12 +91,12 @@ static struct entry *new_entry(struct hf_key key)
 
 void mutex_map_lock(struct mutex_map *map, struct hf_key key)
 {
-    uint64_t h = hash(key);
+    uint64_t h = hash_key(key);
     struct shard *shard = &map->shards[h % SHARDS];
     struct entry **at, *entry;
 
     pthread_mutex_lock(&shard->mutex);
-    at = find(shard, key, h);
+    at = find_entry(shard, key, h);
     if (!*at)
         *at = new_entry(key);
     entry = *at;
@@ -106,15 +107,15 @@ void mutex_map_lock(struct mutex_map *map, struct hf_key key)
 
 void mutex_map_unlock(struct mutex_map *map, struct hf_key key)
 {
-    uint64_t h = hash(key);
+    uint64_t h = hash_key(key);
     struct shard *shard = &map->shards[h % SHARDS];
     struct entry **at, *entry;
 
     pthread_mutex_lock(&shard->mutex);
-    at = find(shard, key, h);
+    at = find_entry(shard, key, h);
     entry = *at;
     if (!entry)
-        bench_fail("a key is unlocked that nobody holds");
+        bench_fail("mutex_map_unlock: the key is not locked");
     pthread_mutex_unlock(&entry->mutex);
     if (--entry->users == 0) {
         *at = entry->next;

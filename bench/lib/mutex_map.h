@@ -1,10 +1,9 @@
-/* mutex_map.h - the plain way to have a mutex a key: what a program would
- * write if it had no library, to compare with.
+/* mutex_map.h - a map of mutexes by key, as a program without a lock library
+ * would have it. The benchmarks compare holdfast with it.
  *
- * 64 shards, each a small hash map under a mutex of its own. A key is in its
- * map while somebody holds it or waits for it, so memory does not grow with
- * the keys that ever were. No lease, no token, no order of arrival, no limit
- * on the wait, one process. */
+ * It has 64 shards, each a small hash map with a mutex. A key is in the map
+ * only while it is locked or waited for. There are no leases, no tokens, no
+ * order of arrival and no timeouts, and it works in one process only. */
 #ifndef BENCH_MUTEX_MAP_H
 #define BENCH_MUTEX_MAP_H
 
@@ -12,7 +11,8 @@
 
 struct mutex_map;
 
-/* Built for about `keys` keys at a time: it does not grow. */
+/* Make a map for about `keys` keys at a time; the number of buckets is
+ * fixed. */
 struct mutex_map *mutex_map_new(size_t keys);
 void mutex_map_free(struct mutex_map *map);
 

@@ -13,7 +13,7 @@
 
 #define LINE_MAX_SIZE 256
 
-static _Noreturn void be_the_peer(const char *command, int orders, int answers)
+static _Noreturn void peer_main(const char *command, int orders, int answers)
 {
     char text[4096];
 
@@ -30,13 +30,13 @@ void bench_peer_start(struct bench_peer *peer, const char *command)
     int orders[2], answers[2];
 
     if (pipe2(orders, O_CLOEXEC) || pipe2(answers, O_CLOEXEC))
-        bench_fail("cannot make a pipe");
+        bench_fail("cannot create a pipe");
     (void)signal(SIGPIPE, SIG_IGN);
     peer->pid = fork();
     if (peer->pid < 0)
         bench_fail("cannot start a process");
     if (peer->pid == 0)
-        be_the_peer(command, orders[0], answers[1]);
+        peer_main(command, orders[0], answers[1]);
     (void)close(orders[0]);
     (void)close(answers[1]);
     peer->orders = fdopen(orders[1], "w");
@@ -47,7 +47,7 @@ void bench_peer_start(struct bench_peer *peer, const char *command)
 
 void bench_peer_stop(struct bench_peer *peer)
 {
-    (void)fclose(peer->orders); /* it reads that, and ends */
+    (void)fclose(peer->orders); /* at end of file, the peer exits */
     (void)waitpid(peer->pid, NULL, 0);
     (void)fclose(peer->answers);
     peer->pid = 0;
@@ -68,13 +68,13 @@ void bench_peer_order(struct bench_peer *peer, const char *format, ...)
     va_end(args);
     (void)fputc('\n', peer->orders);
     if (fflush(peer->orders))
-        bench_fail("a peer has ended");
+        bench_fail("the peer has exited");
 }
 
 static void read_line(struct bench_peer *peer, char line[LINE_MAX_SIZE])
 {
     if (!fgets(line, LINE_MAX_SIZE, peer->answers))
-        bench_fail("a peer has ended");
+        bench_fail("the peer has exited");
 }
 
 void bench_peer_expect(struct bench_peer *peer, const char *word)
@@ -84,7 +84,7 @@ void bench_peer_expect(struct bench_peer *peer, const char *word)
     read_line(peer, line);
     line[strcspn(line, "\n")] = '\0';
     if (strcmp(line, word) != 0)
-        bench_fail("a peer is not understood");
+        bench_fail("unexpected answer from the peer");
 }
 
 void bench_peer_numbers(struct bench_peer *peer, double *numbers, size_t count)
@@ -95,6 +95,6 @@ void bench_peer_numbers(struct bench_peer *peer, double *numbers, size_t count)
     for (size_t i = 0; i < count; i++, at = end) {
         numbers[i] = strtod(at, &end);
         if (end == at)
-            bench_fail("a peer is not understood");
+            bench_fail("unexpected answer from the peer: not a number");
     }
 }

@@ -1,8 +1,9 @@
-/* peer.h - a program that measures what we are compared with, in a language of
- * its own: told what to do by a line, it answers by a line of numbers.
+/* peer.h - an external program that measures another lock library.
  *
- * So it takes its turn in each round, like any other case. It dies with us; if
- * it ends before, so does the benchmark. */
+ * It may be written in any language: it reads orders from stdin, one per line,
+ * and answers each with a line of numbers. So it runs as a case of each round,
+ * like any other. It is killed when we exit; if it exits first, the benchmark
+ * fails. */
 #ifndef BENCH_PEER_H
 #define BENCH_PEER_H
 
@@ -11,21 +12,22 @@
 #include <sys/types.h>
 
 struct bench_peer {
-    pid_t pid; /* 0: there is none */
+    pid_t pid; /* 0: not running */
     FILE *orders, *answers;
 };
 
-/* Start `command`, as a shell reads it. */
+/* Start `command` with a shell. */
 void bench_peer_start(struct bench_peer *peer, const char *command);
 
-/* Let it end, or end it. */
+/* Close its stdin and wait for its exit; or kill it. */
 void bench_peer_stop(struct bench_peer *peer);
 void bench_peer_kill(struct bench_peer *peer);
 
+/* Send one line. */
 __attribute__((format(printf, 2, 3))) void bench_peer_order(
     struct bench_peer *peer, const char *format, ...);
 
-/* Wait for its next line: it is to be `word`, or so many numbers. */
+/* Read the next line, which must be `word`, or `count` numbers. */
 void bench_peer_expect(struct bench_peer *peer, const char *word);
 void bench_peer_numbers(struct bench_peer *peer, double *numbers, size_t count);
 

@@ -14,7 +14,7 @@
 
 #include "lib/bench.h"
 
-#define LOOK_S 1 /* how long a gate is waited for without a look at children */
+#define CHECK_S 1 /* interval of checks for failed children at a gate */
 
 void *bench_share(size_t size)
 {
@@ -34,7 +34,7 @@ static struct {
     size_t count;
 } children;
 
-static void forget(pid_t pid)
+static void forget_child(pid_t pid)
 {
     size_t i = 0;
 
@@ -44,10 +44,11 @@ static void forget(pid_t pid)
         children.pids[i] = children.pids[--children.count];
 }
 
-/* Where the program fails: before what they use is removed. */
-static void end_children(void)
+/* Runs at exit, before the temporary folder that the children use is
+ * removed. */
+static void kill_children(void)
 {
-    if (getpid() != children.parent) /* but a child that fails */
+    if (getpid() != children.parent) /* in a child that fails */
         return;
     for (size_t i = 0; i < children.count; i++)
         (void)kill(children.pids[i], SIGKILL);
@@ -62,8 +63,8 @@ pid_t bench_start(void (*run)(void *arg), void *arg)
 
     if (children.count >= BENCH_CHILDREN_MAX)
         bench_fail("too many children");
-    if (!children.parent && atexit(end_children))
-        bench_fail("cannot see to the end of children");
+    if (!children.parent && atexit(kill_children))
+        bench_fail("atexit");
     children.parent = parent;
     child = fork();
     if (child < 0)
@@ -72,14 +73,14 @@ pid_t bench_start(void (*run)(void *arg), void *arg)
         children.pids[children.count++] = child;
         return child;
     }
-    /* A parent that died before this line cannot be told by the kernel. */
+    /* The kernel sends the signal only if the parent dies after this call. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
         _exit(1);
     run(arg);
     _exit(0);
 }
 
-static void reap(int options)
+static void reap_children(int options)
 {
     int status = 0;
     pid_t child;
@@ -87,7 +88,7 @@ static void reap(int options)
     do {
         child = waitpid(-1, &status, options);
         if (child > 0)
-            forget(child);
+            forget_child(child);
         if (child > 0 && status != 0)
             bench_fail("a child failed");
     } while (child > 0 || (child < 0 && errno == EINTR));
@@ -95,12 +96,12 @@ static void reap(int options)
 
 void bench_check_children(void)
 {
-    reap(WNOHANG);
+    reap_children(WNOHANG);
 }
 
 void bench_join_children(void)
 {
-    reap(0);
+    reap_children(0);
 }
 
 /* ---- Gates --------------------------------------------------------------*/
@@ -113,7 +114,7 @@ void bench_gate_open(struct bench_gate *gate)
 
 void bench_gate_wait(struct bench_gate *gate, unsigned count)
 {
-    const struct timespec timeout = {.tv_sec = LOOK_S};
+    const struct timespec timeout = {.tv_sec = CHECK_S};
     unsigned seen;
 
     while ((seen = atomic_load(&gate->count)) < count) {

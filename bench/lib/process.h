@@ -1,8 +1,7 @@
-/* process.h - processes that do a part of a benchmark together.
+/* process.h - child processes of a benchmark.
  *
- * They meet at gates and leave what they find in shared memory. A child that
- * fails ends the program, and children end with it, so that nobody waits for
- * a figure that never comes. */
+ * They synchronize at gates and write their results to shared memory. If a
+ * child fails, the benchmark fails and kills the others. */
 #ifndef BENCH_PROCESS_H
 #define BENCH_PROCESS_H
 
@@ -10,11 +9,12 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Memory that children started later share; zeroed, kept until the end. */
+/* Allocate zeroed memory that is shared with children that are started later.
+ * It is never freed. */
 void *bench_share(size_t size);
 
-/* Start a child that does `run(arg)` and ends; at most BENCH_CHILDREN_MAX live
- * at a time. It starts on the core of its parent. */
+/* Start a child that calls `run(arg)` and exits; at most BENCH_CHILDREN_MAX at
+ * a time. It inherits the core of its parent. */
 #define BENCH_CHILDREN_MAX 1024
 
 pid_t bench_start(void (*run)(void *arg), void *arg);
@@ -22,20 +22,20 @@ pid_t bench_start(void (*run)(void *arg), void *arg);
 /* Fail if a child has failed. */
 void bench_check_children(void);
 
-/* Wait until every child has ended, and the same. */
+/* Wait until every child has exited. Fail if a child has failed. */
 void bench_join_children(void);
 
 /* ---- Gates --------------------------------------------------------------*/
 
-/* Counts up, in shared memory, from zero. */
+/* A counter in shared memory that processes can wait for. */
 struct bench_gate {
     atomic_uint count;
 };
 
-/* Count one more, and wake who waits for it. */
+/* Increment the counter, and wake the processes that wait for it. */
 void bench_gate_open(struct bench_gate *gate);
 
-/* Wait until it was opened `count` times. */
+/* Wait until the gate was opened `count` times. */
 void bench_gate_wait(struct bench_gate *gate, unsigned count);
 
 #endif

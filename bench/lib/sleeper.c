@@ -12,7 +12,7 @@ void bench_sleeper_open(struct bench_sleeper *sleeper, pid_t id)
     (void)snprintf(path, sizeof(path), "/proc/%ld/stat", (long)id);
     sleeper->state = open(path, O_RDONLY | O_CLOEXEC);
     if (sleeper->state < 0)
-        bench_fail("cannot see the state of a thread in /proc");
+        bench_fail("cannot read the state of a thread in /proc");
 }
 
 void bench_sleeper_close(struct bench_sleeper *sleeper)
@@ -20,7 +20,7 @@ void bench_sleeper_close(struct bench_sleeper *sleeper)
     (void)close(sleeper->state);
 }
 
-/* "1234 (name) S ...": the name of this program has no parenthesis. */
+/* The file contains "1234 (name) S ..."; our name has no parenthesis. */
 bool bench_sleeps(const struct bench_sleeper *sleeper)
 {
     char text[128];

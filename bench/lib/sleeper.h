@@ -1,5 +1,7 @@
-/* sleeper.h - whether a thread sleeps, by what the kernel says of it: one that
- * was caught on its way to bed would flatter the figure of its waking. */
+/* sleeper.h - whether the kernel has put a thread to sleep.
+ *
+ * A hand-over to a thread that is still about to sleep would be measured as too
+ * fast. */
 #ifndef BENCH_SLEEPER_H
 #define BENCH_SLEEPER_H
 
@@ -7,10 +9,10 @@
 #include <sys/types.h>
 
 struct bench_sleeper {
-    int state; /* a descriptor of /proc/.../stat */
+    int state; /* descriptor of /proc/ID/stat */
 };
 
-/* `id` is the kernel's, of a thread or of a process with one thread. */
+/* `id` is the id of a thread, or of a process with one thread. */
 void bench_sleeper_open(struct bench_sleeper *sleeper, pid_t id);
 void bench_sleeper_close(struct bench_sleeper *sleeper);
 

@@ -16,7 +16,7 @@
 static const struct {
     const char *name;
     char letter;
-    const char *value; /* what it is called; NULL: it has none */
+    const char *value; /* the name of its value; NULL: it is a flag */
     const char *text;
 } options[] = {
 #define ROW(id, name, letter, value, text) {name, letter, value, text},
@@ -46,8 +46,8 @@ void args_init(struct args *args)
 
 /* ---- Values -------------------------------------------------------------*/
 
-static int bad_value(const struct args *args, enum option option,
-                     const char *value, const char *why)
+static int reject_value(const struct args *args, enum option option,
+                        const char *value, const char *why)
 {
     char *word = text_quote(value, strlen(value));
     int status =
@@ -57,27 +57,27 @@ static int bad_value(const struct args *args, enum option option,
     return status;
 }
 
-static int take_number(const struct args *args, enum option option,
-                       const char *value, uint64_t max, uint64_t *number)
+static int parse_number(const struct args *args, enum option option,
+                        const char *value, uint64_t max, uint64_t *number)
 {
     const char *why = number_parse(value, max, number);
 
-    return why ? bad_value(args, option, value, why) : 0;
+    return why ? reject_value(args, option, value, why) : 0;
 }
 
-static int take_duration(const struct args *args, enum option option,
-                         const char *value, uint32_t max_ms, uint32_t *ms)
+static int parse_duration(const struct args *args, enum option option,
+                          const char *value, uint32_t max_ms, uint32_t *ms)
 {
     uint64_t read;
     const char *why = number_parse_duration(value, max_ms, &read);
 
     if (why)
-        return bad_value(args, option, value, why);
+        return reject_value(args, option, value, why);
     *ms = (uint32_t)read;
     return 0;
 }
 
-static int read_kinds(struct args *args, const char *list)
+static int parse_kinds(struct args *args, const char *list)
 {
     args->kinds = 0;
     for (const char *word = list;; word++) {
@@ -89,8 +89,8 @@ static int read_kinds(struct args *args, const char *list)
                 strncmp(kinds[i].name, word, size) != 0))
             i++;
         if (i == sizeof(kinds) / sizeof(kinds[0]))
-            return bad_value(args, OPTION_KINDS, list,
-                             "has a word that is no kind of event");
+            return reject_value(args, OPTION_KINDS, list,
+                                "contains an unknown kind of event");
         args->kinds |= (uint32_t)kinds[i].kind;
         word += size;
         if (*word == '\0')
@@ -98,8 +98,7 @@ static int read_kinds(struct args *args, const char *list)
     }
 }
 
-/* An option that has a value. */
-static int take_value(struct args *args, enum option option, const char *value)
+static int parse_value(struct args *args, enum option option, const char *value)
 {
     uint64_t number;
     int status;
@@ -121,31 +120,32 @@ static int take_value(struct args *args, enum option option, const char *value)
         args->expect = value;
         return 0;
     case OPTION_TTL:
-        status = take_duration(args, option, value, TTL_MAX_MS, &args->ttl_ms);
+        status = parse_duration(args, option, value, TTL_MAX_MS, &args->ttl_ms);
         if (!status && args->ttl_ms == 0)
-            status = bad_value(args, option, value, "is no time at all");
+            status = reject_value(args, option, value,
+                                  "is too short; the minimum is 1ms");
         return status;
     case OPTION_WAIT:
-        return take_duration(args, option, value, WAIT_MAX_MS, &args->wait_ms);
+        return parse_duration(args, option, value, WAIT_MAX_MS, &args->wait_ms);
     case OPTION_BUSY_STATUS:
-        status = take_number(args, option, value, 255, &number);
+        status = parse_number(args, option, value, 255, &number);
         if (!status)
             args->busy_status = (int)number;
         return status;
     case OPTION_TOKEN:
-        return take_number(args, option, value, UINT64_MAX, &args->token);
+        return parse_number(args, option, value, UINT64_MAX, &args->token);
     case OPTION_FROM:
-        return take_number(args, option, value, UINT64_MAX, &args->from);
+        return parse_number(args, option, value, UINT64_MAX, &args->from);
     case OPTION_COUNT:
-        return take_number(args, option, value, UINT64_MAX, &args->count);
+        return parse_number(args, option, value, UINT64_MAX, &args->count);
     case OPTION_KINDS:
-        return read_kinds(args, value);
+        return parse_kinds(args, value);
     default:
         return 0;
     }
 }
 
-static void take_flag(struct args *args, enum option option)
+static void set_flag(struct args *args, enum option option)
 {
     args->json |= option == OPTION_JSON;
     args->verbose |= option == OPTION_VERBOSE;
@@ -166,20 +166,20 @@ static bool takes_option(const struct args *args, unsigned option)
     return (set & (1u << option)) != 0;
 }
 
-static int no_option(const struct args *args, const char *dashes,
-                     const char *name, size_t size)
+static int reject_option(const struct args *args, const char *dashes,
+                         const char *name, size_t size)
 {
     bool takes_locks = args->verb && (args->verb->options & OPTION(TTL)) &&
                        (args->verb->options & OPTION(WAIT));
     const char *hint = takes_locks ? flock_hint(name, size) : NULL;
 
-    return failure_usage(args, "there is no option %s%.*s%s%s", dashes,
-                         (int)size, name, hint ? ": " : "", hint ? hint : "");
+    return failure_usage(args, "unknown option %s%.*s%s%s", dashes, (int)size,
+                         name, hint ? ": " : "", hint ? hint : "");
 }
 
-/* One "--name", "--name=value" or "--name value". `*used` counts what it used
- * of `argv`. */
-static int take_long(struct args *args, char **argv, int *used)
+/* Parse one "--name", "--name=value" or "--name value" at the start of `argv`.
+ * `*used` is incremented if the next word of `argv` is its value. */
+static int parse_long_option(struct args *args, char **argv, int *used)
 {
     const char *name = argv[0] + 2;
     size_t size = strcspn(name, "=");
@@ -192,12 +192,13 @@ static int take_long(struct args *args, char **argv, int *used)
             strncmp(options[option].name, name, size) != 0))
         option++;
     if (option == OPTION_COUNT_OF)
-        return no_option(args, "--", name, size);
+        return reject_option(args, "--", name, size);
     args->given |= 1u << option;
     if (!options[option].value) {
         if (value)
-            return failure_usage(args, "--%.*s has no value", (int)size, name);
-        take_flag(args, (enum option)option);
+            return failure_usage(args, "--%.*s takes no value", (int)size,
+                                 name);
+        set_flag(args, (enum option)option);
         return 0;
     }
     if (!value) {
@@ -205,13 +206,13 @@ static int take_long(struct args *args, char **argv, int *used)
         ++*used;
     }
     if (!value)
-        return failure_usage(args, "--%s wants a %s", name,
+        return failure_usage(args, "--%s requires a value: %s", name,
                              options[option].value);
-    return take_value(args, (enum option)option, value);
+    return parse_value(args, (enum option)option, value);
 }
 
-/* One "-nv", "-w5" or "-w 5". */
-static int take_short(struct args *args, char **argv, int *used)
+/* The same for "-nv", "-w5" or "-w 5". */
+static int parse_short_options(struct args *args, char **argv, int *used)
 {
     for (const char *letter = argv[0] + 1; *letter; letter++) {
         unsigned option = 0;
@@ -221,18 +222,18 @@ static int take_short(struct args *args, char **argv, int *used)
                                             options[option].letter != *letter))
             option++;
         if (option == OPTION_COUNT_OF)
-            return no_option(args, "-", letter, 1);
+            return reject_option(args, "-", letter, 1);
         args->given |= 1u << option;
         if (!options[option].value) {
-            take_flag(args, (enum option)option);
+            set_flag(args, (enum option)option);
             continue;
         }
         value = letter[1] ? letter + 1 : argv[1];
         *used += letter[1] == '\0';
         if (!value)
-            return failure_usage(args, "-%c wants a %s", *letter,
+            return failure_usage(args, "-%c requires a value: %s", *letter,
                                  options[option].value);
-        return take_value(args, (enum option)option, value);
+        return parse_value(args, (enum option)option, value);
     }
     return 0;
 }
@@ -242,13 +243,13 @@ static bool is_option(const char *word)
     return word[0] == '-' && word[1] != '\0';
 }
 
-static int take_option(struct args *args, char **argv, int *next)
+static int parse_option(struct args *args, char **argv, int *next)
 {
     char **at = argv + *next;
 
     ++*next;
-    return at[0][1] == '-' ? take_long(args, at, next)
-                           : take_short(args, at, next);
+    return at[0][1] == '-' ? parse_long_option(args, at, next)
+                           : parse_short_options(args, at, next);
 }
 
 int args_parse_before_verb(struct args *args, char **argv, int *next)
@@ -258,16 +259,17 @@ int args_parse_before_verb(struct args *args, char **argv, int *next)
     while (!status && argv[*next] && is_option(argv[*next]) &&
            strcmp(argv[*next], "--") != 0) {
         if (!strcmp(argv[*next], "--version"))
-            return 0; /* a verb in disguise */
-        status = take_option(args, argv, next);
+            return 0; /* choose_verb() treats it as the verb `version` */
+        status = parse_option(args, argv, next);
     }
     return status;
 }
 
 /* ---- Words --------------------------------------------------------------*/
 
-/* Where the words of a command begin: after KEY and, if it is there, "--". */
-static void take_command(struct args *args, char **rest)
+/* Set args->command. `rest` starts after KEY, or with KEY if "--" preceded it;
+ * then another "--" may follow KEY. */
+static void set_command(struct args *args, char **rest)
 {
     if (args->word_count == 0) {
         if (*rest)
@@ -278,7 +280,7 @@ static void take_command(struct args *args, char **rest)
     args->command = *rest ? rest : NULL;
 }
 
-static int take_words(struct args *args, char **argv)
+static int parse_words(struct args *args, char **argv)
 {
     bool command = args->verb->command;
     int next = 0, status;
@@ -291,7 +293,7 @@ static int take_words(struct args *args, char **argv)
             break;
         }
         if (is_option(word)) {
-            status = take_option(args, argv, &next);
+            status = parse_option(args, argv, &next);
             if (status)
                 return status;
             continue;
@@ -302,7 +304,7 @@ static int take_words(struct args *args, char **argv)
         next++;
     }
     if (command) {
-        take_command(args, argv + next);
+        set_command(args, argv + next);
         return 0;
     }
     for (; argv[next]; next++)
@@ -310,15 +312,16 @@ static int take_words(struct args *args, char **argv)
     return 0;
 }
 
-/* What -c gives is for the user's shell, as flock has it. */
-static int take_shell_command(struct args *args)
+/* -c runs its text with the user's shell, as flock(1) does. */
+static int set_shell_command(struct args *args)
 {
     const char *shell = getenv("SHELL");
 
     if (!args->in_shell[2])
         return 0;
     if (args->command)
-        return failure_usage(args, "-c and a command after KEY contradict");
+        return failure_usage(
+            args, "-c and a command after KEY contradict each other");
     args->in_shell[0] =
         (char *)(uintptr_t)(shell && *shell ? shell : "/bin/sh");
     args->in_shell[1] = (char *)(uintptr_t) "-c";
@@ -333,19 +336,23 @@ static int check_words(const struct args *args)
     if (args->given & OPTION(HELP))
         return 0;
     if ((args->given & OPTION(WAIT)) && (args->given & OPTION(NO_WAIT)))
-        return failure_usage(args, "--wait and --no-wait contradict");
+        return failure_usage(args,
+                             "--wait and --no-wait contradict each other");
     if (args->word_count < verb->words_min)
-        return failure_usage(args, "%s wants %s", verb->name, verb->words);
+        return failure_usage(args, "missing argument: %s requires %s",
+                             verb->name, verb->words);
     if (args->word_count > verb->words_max)
-        return failure_usage(args, "%d words are too many: %s wants %s",
+        return failure_usage(args, "too many arguments: %d given, %s takes %s",
                              args->word_count, verb->name,
                              verb->words[0] ? verb->words : "none");
     if (verb->command && !args->command)
-        return failure_usage(args, "%s wants a command after '--'", verb->name);
+        return failure_usage(
+            args, "missing command: %s requires one after '--'", verb->name);
     return 0;
 }
 
-/* How a failure is told must not depend on where --json stands. */
+/* Whether --json is among the options. It decides how errors are reported, even
+ * an error in an option before it. */
 static bool asks_for_json(char **argv)
 {
     for (; *argv && strcmp(*argv, "--") != 0; argv++) {
@@ -362,12 +369,12 @@ int args_parse(struct args *args, char **argv)
 
     args->json |= asks_for_json(argv);
     args->words = argv;
-    status = take_words(args, argv);
+    status = parse_words(args, argv);
     if (!status)
-        status = take_shell_command(args);
+        status = set_shell_command(args);
     if (!status)
         status = check_words(args);
-    /* A command may have a --json of its own. */
+    /* asks_for_json() may have found an argument of the command. */
     args->json = json || (args->given & OPTION(JSON)) != 0;
     if (args->given & OPTION(NO_WAIT))
         args->wait_ms = 0;
@@ -396,8 +403,8 @@ static const char *option_text(const struct verb *verb, unsigned option)
 {
     if (option != OPTION_QUIET)
         return options[option].text;
-    return verb == &verb_unlock ? "a lock that had ended is no failure"
-                                : "do not say that the key is busy";
+    return verb == &verb_unlock ? "succeed if the lock has already ended"
+                                : "do not report that the key is busy";
 }
 
 void args_describe(const struct verb *verb)

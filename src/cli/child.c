@@ -42,8 +42,8 @@ static bool is_pipe(int fd)
     return !fstat(fd, &status) && S_ISFIFO(status.st_mode);
 }
 
-/* The shell may not have started the other processes of the pipeline yet, so the
- * pipes count too. */
+/* The shell may not have started the other processes of the pipeline yet, so
+ * the pipes count too. */
 static bool is_in_pipeline(void)
 {
     return is_pipe(STDIN_FILENO) || is_pipe(STDOUT_FILENO) ||
@@ -101,7 +101,7 @@ int child_start(struct child *child, char **argv, const struct loop *loop,
     }
     if (!detached)
         descendants_begin(&child->descendants, child->pid);
-    /* The child does this too: whichever runs first. */
+    /* The child does this too, because either of us may run first. */
     (void)setpgid(child->pid, child->pid);
     if (foreground)
         give_terminal(child);
@@ -151,8 +151,8 @@ static bool is_group_only(const struct child *child)
     return child->detached;
 }
 
-/* When the command is reaped and none of its group is left, the number of the
- * group may belong to a process of somebody else. */
+/* Once the command is reaped and its group is empty, the kernel may give the id
+ * of the group to an unrelated process. */
 static bool has_group(const struct child *child)
 {
     return !child->reaped || is_group_only(child) ||
@@ -223,8 +223,8 @@ bool child_follow(struct child *child, int signal)
 {
     bool asks = signal == SIGTTIN || signal == SIGTTOU;
 
-    /* Without a terminal, nobody would continue us: keep renewing the lock until
-     * the command is continued by whatever stopped it. */
+    /* Without a terminal, nobody would continue us: keep renewing the lock
+     * until the command is continued by whatever stopped it. */
     if (child->tty < 0)
         return false;
     /* The command wants the terminal, and our group has it. */

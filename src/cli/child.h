@@ -3,10 +3,10 @@
  * If this program is in the foreground of its terminal, the command's group
  * becomes the foreground group: Ctrl-C and Ctrl-Z reach the command alone. In a
  * pipeline the terminal stays with our group, which the other processes of the
- * pipeline share, until the command reads from the terminal; signals that we get
- * are passed on to the command. When the command stops, this program stops too,
- * so that the shell shows its prompt, and both continue together. If this
- * program dies, the kernel kills the command.
+ * pipeline share, until the command reads from the terminal; we forward the
+ * signals that we receive to the command. When the command stops, this program
+ * stops too, so that the shell shows its prompt, and both continue together. If
+ * this program dies, the kernel kills the command.
  *
  * We also wait for processes that the command has started and left running,
  * unless `detached` is set; see descendants.h. */
@@ -17,13 +17,13 @@
 #include "loop.h"
 
 struct child {
-    pid_t pid;     /* and the number of its group */
+    pid_t pid;     /* also the id of its process group */
     int tty;       /* our controlling terminal, or -1 */
     int failure;   /* a pipe that carries the errno of a failed exec */
     bool pipeline; /* other processes in our group use the terminal */
     bool detached; /* wait for the command only */
     struct descendants descendants;
-    bool reaped;     /* the command has ended; the rest is valid then: */
+    bool reaped;     /* the command has ended; the members below are set */
     bool foreground; /* it had the terminal when it ended */
     int status;      /* as a shell reports it: 128 + n for signal n */
     int signal;      /* that killed it, or 0 */
@@ -49,21 +49,23 @@ void child_signal(const struct child *child, int signal);
  * counts. Returns a process that we may not signal, or 0. */
 pid_t child_signal_all(const struct child *child, int signal);
 
-/* Reap what has ended, orphans too: as process 1 of a container, nobody else
- * does. Returns the signal that has stopped the command, or 0. */
+/* Reap the children that have ended. This includes orphans, which nobody else
+ * reaps if we are process 1 of a container. Returns the signal that has stopped
+ * the command, or 0. */
 int child_reap(struct child *child);
 
 /* Become the subreaper of the command's orphans: process 1 of a container often
- * does not reap them, and they would seem to be running for ever. */
+ * does not reap them, and zombies would look as if they ran for ever. */
 void child_adopt(void);
 
-/* Whether a process is left that the lock is kept for; if detached, one of the
- * command's group. Call it when the command is reaped. */
+/* Whether a process is left that the lock is kept for: a descendant of the
+ * command, or if detached, a member of its process group. Call it after the
+ * command is reaped. */
 bool child_is_left(const struct child *child);
 
-/* The command was stopped by `signal`. If there is a terminal, stop this program
- * too, and return true when it is continued: check the lease then, and call
- * child_resume(). False: there is nothing to do. */
+/* The command was stopped by `signal`. If there is a terminal, stop this
+ * program too, and return true after it was continued: the caller then checks
+ * the lease and calls child_resume(). False: there is nothing to do. */
 bool child_follow(struct child *child, int signal);
 
 /* Continue the command, and give it the terminal if our group has it. */

@@ -14,14 +14,14 @@
 
 #include "failure.h"
 
-/* The kernel's own limit: a process that is missed would run on without the
- * lock. */
+/* The limit of the kernel. A smaller one could miss a process, which would then
+ * keep running without the lock. */
 #define PROCESSES_MAX (4 * 1024 * 1024)
 #define TICK_NS 10000000 /* the unit of start times, USER_HZ of proc(5) */
 
 struct process {
     pid_t pid, parent, group;
-    long long start; /* ticks since the system was started */
+    long long start; /* ticks since boot */
     char state;
     bool ours;
 };
@@ -33,7 +33,8 @@ struct table {
 
 /* ---- /proc --------------------------------------------------------------*/
 
-/* Field `number` of proc(5). `text` begins with the end of field 2, the name. */
+/* Field `number` of /proc/PID/stat; see proc(5). `text` begins at the end of
+ * field 2, the name. */
 static long long read_field(const char *text, unsigned number)
 {
     for (unsigned i = 2; text && i < number; i++)
@@ -55,7 +56,7 @@ static bool read_process(const char *pid, struct process *process)
     size = fread(text, 1, sizeof(text) - 1, file);
     (void)fclose(file);
     text[size] = '\0';
-    at = strrchr(text, ')'); /* the name before it may have any byte */
+    at = strrchr(text, ')'); /* the name may contain any byte */
     if (!at || strlen(at) < 4)
         return false;
     *process = (struct process){
@@ -123,10 +124,11 @@ static struct process *table_find(const struct table *table, pid_t pid)
 
 /* ---- Descendants --------------------------------------------------------*/
 
-/* Whether a process that leads to us does so by way of the command. A process
- * that an earlier child leaves may be younger than the command, but it is in our
- * group unless it has left that. */
-static bool counts(const struct descendants *d, const struct process *process)
+/* Whether a process whose chain of parents leads to us descends from the
+ * command. An orphan of an earlier child may be younger than the command, but
+ * it is in our process group unless it has changed its group. */
+static bool is_of_command(const struct descendants *d,
+                          const struct process *process)
 {
     if (!d->mixed)
         return true;
@@ -145,7 +147,7 @@ static void table_mark(struct table *table, const struct descendants *d)
             struct process *process = &table->rows[i];
             const struct process *parent = table_find(table, process->parent);
 
-            if (process->ours || !counts(d, process) ||
+            if (process->ours || !is_of_command(d, process) ||
                 (process->parent != self && !(parent && parent->ours)))
                 continue;
             process->ours = true;
@@ -154,8 +156,8 @@ static void table_mark(struct table *table, const struct descendants *d)
     }
 }
 
-/* If we have children already, wait for a tick, so that the command starts in a
- * later one than they did. */
+/* If we have children already, wait for one tick, so that the start time of the
+ * command is later than theirs. */
 void descendants_init(struct descendants *d)
 {
     struct timespec tick = {.tv_nsec = TICK_NS};
@@ -195,7 +197,7 @@ pid_t descendants_first(const struct descendants *d)
 }
 
 /* /proc may hide processes of other users (hidepid) or be missing, but waitid()
- * knows every child, and orphans become our children. */
+ * finds every child, and orphans become our children. */
 bool descendants_exist(const struct descendants *d)
 {
     siginfo_t info;

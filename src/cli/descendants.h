@@ -5,9 +5,9 @@
  *
  * We may have children from before the command: a shell may have started them,
  * and then have replaced itself by this program (exec). They and their
- * descendants do not count. What they leave becomes our child too, so beside
- * such children a process counts only if it is not older than the command and
- * not in our own process group, which the command has left. */
+ * descendants do not count. But their orphans become our children too. So if we
+ * had children before, a process counts only if it is not older than the
+ * command and not in our own process group, which the command has left. */
 #ifndef CLI_DESCENDANTS_H
 #define CLI_DESCENDANTS_H
 
@@ -25,24 +25,26 @@ struct descendants {
 /* Become a subreaper. Call it before the command is started. */
 void descendants_init(struct descendants *d);
 
-/* `command`, a child that is not reaped yet, was started. */
+/* Record that `command`, a child that is not reaped yet, was started. */
 void descendants_begin(struct descendants *d, pid_t command);
 
-/* Whether any descendant is alive. Reap all children that have ended first. */
+/* Whether any descendant is alive. Call it after reaping all children that have
+ * ended. */
 bool descendants_exist(const struct descendants *d);
 
 /* Whether a descendant is in the process group `group`. */
 bool descendants_have_group(const struct descendants *d, pid_t group);
 
 /* Send `signal` to every descendant that is not in the process group `group`,
- * which was signalled before; 0: to all. Returns a process, in that group or not,
- * that we may not signal because it belongs to another user; or 0. */
+ * which was signalled before; 0: to all. Returns the id of a process, in that
+ * group or not, that we may not signal because it belongs to another user; or
+ * 0. */
 pid_t descendants_signal(const struct descendants *d, int signal, pid_t group);
 
 /* The descendant with the lowest pid, for messages; 0 if there is none. */
 pid_t descendants_first(const struct descendants *d);
 
-/* Write the name of a process. False, and "?": it has ended. */
+/* Write the name of a process. If the process has ended: "?", and false. */
 bool descendants_name(pid_t pid, char name[DESCENDANT_NAME_SIZE]);
 
 /* Whether our process group has a process that is not this one or an ancestor,

@@ -1,4 +1,4 @@
-/* doctor.c - which store would be used, what chose it, and does it work? */
+/* doctor.c - show which store is used and why, and whether it works. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,8 +21,7 @@ struct fact {
     char *name, *text;
 };
 
-/* What is wrong and what to do about it. A problem changes the exit status, a
- * note does not. */
+/* A fault and its remedy. Only a problem changes the exit status. */
 struct finding {
     bool problem;
     const char *text;
@@ -31,11 +30,11 @@ struct finding {
 struct report {
     const struct args *args;
     char *url;          /* with its password hidden */
-    const char *source; /* what chose it: "--url", "HOLDFAST_URL", ... */
+    const char *source; /* of the URL: "--url", "HOLDFAST_URL", ... */
     bool reachable;
     uint32_t caps;
     int64_t open_ms, lock_ms;
-    struct hf_error error; /* of opening, or of the lock that was tried */
+    struct hf_error error; /* of opening the store, or of the test lock */
     struct fact facts[FACTS_MAX];
     size_t fact_count;
     struct finding findings[FINDINGS_MAX];
@@ -81,9 +80,9 @@ static void examine_machine(struct report *report)
              report);
 }
 
-/* A key that nobody else uses: containers of one machine may all have the same
- * host name and run this as process 1. */
-static void name_key(char *key, size_t size)
+/* Write a key that no other process uses. Host name and pid are not enough:
+ * containers on one machine may share a host name and all run as process 1. */
+static void write_test_key(char *key, size_t size)
 {
     char host[65] = "";
     uint64_t number = 0;
@@ -95,8 +94,7 @@ static void name_key(char *key, size_t size)
                    (long)getpid(), (unsigned long long)number);
 }
 
-/* Take and release a lock. Whether the store can be written to, only a write
- * shows. */
+/* Take and release a lock: only a write shows that the store is writable. */
 static void try_lock(struct report *report, struct hf_client *client)
 {
     struct hf_lock_opts opts;
@@ -105,7 +103,7 @@ static void try_lock(struct report *report, struct hf_client *client)
     int64_t begun = loop_now();
     enum hf_err err;
 
-    name_key(key, sizeof(key));
+    write_test_key(key, sizeof(key));
     hf_lock_opts_init(&opts);
     opts.wait_ms = 0;
     opts.timeout_ms = PROBE_MS;
@@ -120,8 +118,8 @@ static void try_lock(struct report *report, struct hf_client *client)
     report->lock_ms = loop_now() - begun;
 }
 
-/* Open the URL as it is, without the checks of url_take(): a report on a URL that
- * other commands refuse is useful too. */
+/* Open the URL as it is, without the checks of url_take(): a report on a URL
+ * that other commands refuse is useful too. */
 static enum hf_err open_examined_store(const struct args *args,
                                        const struct hf_client_opts *opts,
                                        struct hf_client **client)
@@ -162,7 +160,7 @@ static const char *advice_for(enum hf_err err, bool is_file)
     switch (err) {
     case HF_EUNAVAIL:
         if (is_file)
-            return "the directory cannot be used now: the error says why";
+            return "the directory cannot be used at the moment: see the error";
         return "no server answers: start it, or check host, port and firewall";
     case HF_EDENIED:
         return "the server refuses this user: check name, password and the "
@@ -170,7 +168,7 @@ static const char *advice_for(enum hf_err err, bool is_file)
     case HF_EINVAL:
         return "the URL is refused: see URLs in holdfast(3)";
     case HF_EUNSUPPORTED:
-        return "this build or this server lacks what the URL asks for: "
+        return "this build or this server lacks a feature that the URL requires: "
                "change the URL, the server's configuration or the build";
     case HF_ESYSTEM:
         return "the operating system refused: check owner, mode and free space "
@@ -180,7 +178,7 @@ static const char *advice_for(enum hf_err err, bool is_file)
     }
 }
 
-/* What a missing capability means in practice. */
+/* Explain what a missing capability means in practice. */
 static void add_caps_findings(struct report *report)
 {
     uint32_t lacks = ~report->caps;
@@ -216,9 +214,10 @@ static void add_findings(struct report *report)
             report, true,
             advice_for(report->error.code, !strncmp(report->url, "file:", 5)));
     if (!strncmp(report->url, "memory:", 7))
-        add_finding(report, true,
-                    "locks in memory: are seen by this process alone and "
-                    "exclude no other command: use file: or a server");
+        add_finding(
+            report, true,
+            "no other process sees locks in memory:, so they exclude no "
+            "other command: use file: or a server");
     if (!*report->url)
         add_finding(report, true,
                     "the URL is empty: name a store, or leave it out for the "
@@ -325,7 +324,7 @@ static void print_state(const struct report *report)
     text_span((uint64_t)report->lock_ms, lock);
     (void)printf("%-13s in %s\n", "opened", open);
     if (!report->error.code)
-        (void)printf("%-13s a lock was taken and given back in %s\n", "works",
+        (void)printf("%-13s a lock was taken and released in %s\n", "works",
                      lock);
     print_caps("capabilities", report->caps);
     print_caps("missing", ~report->caps);
@@ -346,7 +345,7 @@ static void print_text(const struct report *report)
 
 /* ---- The verb -----------------------------------------------------------*/
 
-static int status_of(const struct report *report)
+static int report_status(const struct report *report)
 {
     if (report->error.code)
         return failure_status(report->error.code);
@@ -362,7 +361,8 @@ static int doctor_main(struct args *args)
     struct report report = {.args = args};
 
     if (args->word_count > 0 && args->url)
-        return failure_usage(args, "--url and a URL without it contradict");
+        return failure_usage(args, "give the URL as an argument or with --url, "
+                                   "not both");
     if (args->word_count > 0)
         args->url = args->words[0];
     report.url = text_copy(url_find(args));
@@ -380,7 +380,7 @@ static int doctor_main(struct args *args)
         free(report.facts[i].text);
     }
     free(report.url);
-    return status_of(&report);
+    return report_status(&report);
 }
 
 const struct verb verb_doctor = {
@@ -389,10 +389,10 @@ const struct verb verb_doctor = {
     .summary = "show which store is used, why, and whether it works",
     .text =
         "Opens the store at URL, or the one that other verbs would use, then\n"
-        "takes a lock on a key of its own and gives it back. Prints which\n"
-        "store it is, what chose it, its capabilities, what is wrong and\n"
-        "what to do about it. The status is 0 if locks can be taken, else\n"
-        "that of the failure: 69 if no server was reached.\n",
+        "takes and releases a lock on a key that nobody else uses. Prints\n"
+        "the store and what selected it, its capabilities, problems and\n"
+        "their remedies. The status is 0 if locks can be taken, else that of\n"
+        "the failure: 69 if no server was reached.\n",
     .examples = "  holdfast doctor\n"
                 "  holdfast doctor redis://db1/0\n"
                 "\n"

@@ -80,8 +80,8 @@ static void write_message(const struct args *args, FILE *out, const char *kind,
     free(message);
 }
 
-/* A command's stdout is its own. */
-static FILE *for_errors(const struct args *args)
+/* Where errors go with --json. `run` leaves stdout to its command. */
+static FILE *error_stream(const struct args *args)
 {
     return args->verb && args->verb->command ? stderr : stdout;
 }
@@ -93,7 +93,7 @@ int failure(const struct args *args, enum hf_err err, const char *format, ...)
 
     if (!busy || !args->quiet) {
         va_start(list, format);
-        write_message(args, for_errors(args), "error", err, format, list);
+        write_message(args, error_stream(args), "error", err, format, list);
         va_end(list);
     }
     return failure_status(err);
@@ -104,7 +104,7 @@ int failure_usage(const struct args *args, const char *format, ...)
     va_list list;
 
     va_start(list, format);
-    write_message(args, for_errors(args), "error", HF_EINVAL, format, list);
+    write_message(args, error_stream(args), "error", HF_EINVAL, format, list);
     va_end(list);
     if (!args->json)
         (void)fprintf(stderr, "Try 'holdfast help%s%s'.\n",
@@ -113,8 +113,8 @@ int failure_usage(const struct args *args, const char *format, ...)
     return STATUS_USAGE;
 }
 
-int failure_about(const struct args *args, struct hf_key key, enum hf_err err,
-                  const struct hf_error *error)
+int failure_on_key(const struct args *args, struct hf_key key, enum hf_err err,
+                   const struct hf_error *error)
 {
     bool has_text = error && error->code == err && error->text[0] != '\0';
     char *word = text_quote(key.data, key.size);
@@ -125,13 +125,13 @@ int failure_about(const struct args *args, struct hf_key key, enum hf_err err,
     return status;
 }
 
-int failure_of(const struct args *args, const struct hf_lock *lock,
-               enum hf_err err)
+int failure_on_lock(const struct args *args, const struct hf_lock *lock,
+                    enum hf_err err)
 {
     struct hf_error error;
 
     hf_lock_error(lock, &error);
-    return failure_about(args, args_key(args), err, &error);
+    return failure_on_key(args, args_key(args), err, &error);
 }
 
 void failure_warn(const struct args *args, enum hf_err err, const char *format,

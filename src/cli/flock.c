@@ -6,16 +6,17 @@ static const struct {
     const char *letter, *name, *hint;
 } hints[] = {
     {"s", "shared", "holdfast has no shared locks; every lock is exclusive"},
-    {"e", "", "every lock is exclusive; leave it out"},
+    {"e", "", "every lock is exclusive; omit it"},
     {"u", "unlock",
-     "run gives the lock back when the command ends, and 'holdfast unlock' "
-     "what 'holdfast lock' took"},
+     "run releases the lock when the command ends; use 'holdfast unlock' "
+     "after 'holdfast lock'"},
     {"F", "no-fork",
-     "holdfast stays to renew the lock, and to stop the command if it is lost"},
-    {"", "nb", "write -n or --no-wait"},
-    {"", "nonblock", "write -n or --no-wait"},
-    {"", "nonblocking", "write -n or --no-wait"},
-    {"", "timeout", "write -w or --wait"},
+     "holdfast stays to renew the lock, and to stop the command if the lock is "
+     "lost"},
+    {"", "nb", "use -n or --no-wait"},
+    {"", "nonblock", "use -n or --no-wait"},
+    {"", "nonblocking", "use -n or --no-wait"},
+    {"", "timeout", "use -w or --wait"},
     {"", "fcntl", "holdfast locks keys, not files"},
 };
 

@@ -7,9 +7,10 @@
 #include "text.h"
 
 static const char only_the_fence[] =
-    "the old holder may not know yet: only the fence protects";
+    "the old holder may not have noticed yet: until it has, only a resource "
+    "that checks tokens is protected";
 
-/* How much is left of what was broken; 0 where it has ended. */
+/* The rest of the broken lock's lease; 0 if it has ended. */
 static uint32_t read_left_ms(const struct args *args, struct hf_client *client)
 {
     struct hf_info info = {0};
@@ -46,12 +47,15 @@ static void print_forced_text(const struct args *args, uint32_t left)
 
     text_span(left, span);
     if (args->now) {
-        (void)printf("%s: token %llu is broken and passed on\n", word,
-                     (unsigned long long)args->token);
+        (void)printf(
+            "%s: the lock with token %llu is broken; the key is granted to "
+            "the next waiter\n",
+            word, (unsigned long long)args->token);
         failure_warn(args, HF_EFORCED, "%s", only_the_fence);
     } else {
-        (void)printf("%s: token %llu is broken and runs out in %s\n", word,
-                     (unsigned long long)args->token, span);
+        (void)printf(
+            "%s: the lock with token %llu is broken; its lease ends in %s\n",
+            word, (unsigned long long)args->token, span);
     }
     free(word);
 }
@@ -64,7 +68,7 @@ static int force_lock(const struct args *args, struct hf_client *client)
 
     if (err) {
         hf_client_error(client, &error);
-        return failure_about(args, args_key(args), err, &error);
+        return failure_on_key(args, args_key(args), err, &error);
     }
     left = read_left_ms(args, client);
     if (args->json)
@@ -80,8 +84,8 @@ static int force_main(struct args *args)
     int status;
 
     if (!(args->given & OPTION(TOKEN)))
-        return failure_usage(args, "force wants --token N, the lock that is "
-                                   "to be broken: 'show' tells it");
+        return failure_usage(args, "force requires --token N, the token of the "
+                                   "lock to break: see 'holdfast show'");
     status = store_open(args, NULL, &client);
     if (status)
         return status;
@@ -95,10 +99,10 @@ const struct verb verb_force = {
     .words = "KEY",
     .summary = "break a lock",
     .text =
-        "Breaks the lock on KEY that was granted with --token. A lock that\n"
-        "was granted since is left alone, and the status is 77. Renewals of\n"
-        "the broken lock are refused, so its holder stops in time, its\n"
-        "lease runs out, and the key never has two holders.\n"
+        "Breaks the lock on KEY that was granted with --token. If the key has\n"
+        "been granted again since, nothing is changed and the status is 77.\n"
+        "Renewals of the broken lock are refused, so its holder stops in\n"
+        "time, its lease ends, and the key never has two holders.\n"
         "\n"
         "With --now the key is granted to the next waiter at once, and for\n"
         "a moment two programs may act as its holder. Only a resource that\n"

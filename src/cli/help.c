@@ -5,18 +5,19 @@
 
 static void list_verbs(void)
 {
-    (void)puts("Usage: holdfast VERB [OPTION...] [WORD...]\n\n"
-               "Locks by name, for scripts, programs and machines.\n");
+    (void)puts("Usage: holdfast VERB [OPTION...] [ARGUMENT...]\n\n"
+               "Named locks for scripts, programs and machines.\n");
     for (size_t i = 0; verbs[i]; i++)
         (void)printf("  %-8s %s\n", verbs[i]->name, verbs[i]->summary);
-    (void)puts("\n"
-               "Times are 250ms, 15s, 2m, 1h or seconds such as 1.5. '--' ends "
-               "the options.\n"
-               "Without --url and HOLDFAST_URL the locks are this user's, on "
-               "this machine.\n\n"
-               "  holdfast run report -- ./report.sh     one at a time\n"
-               "  holdfast ls                            who holds what\n"
-               "  holdfast help run                      more, by example");
+    (void)puts(
+        "\n"
+        "Times are 250ms, 15s, 2m, 1h or seconds such as 1.5. '--' ends "
+        "the options.\n"
+        "Without --url and HOLDFAST_URL, locks are shared by the processes "
+        "of this user\non this machine.\n\n"
+        "  holdfast run report -- ./report.sh     one at a time\n"
+        "  holdfast ls                            who holds what\n"
+        "  holdfast help run                      details and examples");
 }
 
 void help_show_verb(const struct verb *verb)
@@ -51,7 +52,7 @@ static int help_main(struct args *args)
     const struct verb *verb = name ? verb_find(name) : NULL;
 
     if (name && !verb)
-        return failure_usage(args, "there is no verb '%s'", name);
+        return failure_usage(args, "unknown verb '%s'", name);
     if (!args->json)
         help_show_verb(verb);
     for (size_t i = 0; args->json && verbs[i]; i++) {
@@ -64,8 +65,9 @@ static int help_main(struct args *args)
 const struct verb verb_help = {
     .name = "help",
     .words = "[VERB]",
-    .summary = "explain a verb by example",
-    .text = "Explains VERB, as 'holdfast VERB --help' does, or lists all.\n",
+    .summary = "explain a verb, with examples",
+    .text =
+        "Explains VERB, as 'holdfast VERB --help' does, or lists all verbs.\n",
     .examples = "  holdfast help run\n",
     .words_min = 0,
     .words_max = 1,

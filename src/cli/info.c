@@ -53,8 +53,8 @@ static void put_span(const char *name, uint64_t ms, const char *after)
     (void)printf("%-8s %s%s\n", name, span, after);
 }
 
-/* The last line. A terminal gets one word, because other bytes could do anything
- * to it; a pipe or a file gets the bytes, and a newline. */
+/* Print the last line. On a terminal the value is quoted, because its bytes may
+ * contain control sequences; a pipe or a file gets the bytes unchanged. */
 static void put_value(const struct hf_info *info)
 {
     if (isatty(STDOUT_FILENO)) {
@@ -71,7 +71,7 @@ void info_text(const struct hf_info *info)
     put_quoted("key", info->key.data, info->key.size);
     (void)printf("%-8s %s\n", "state",
                  !info->held    ? "free"
-                 : info->forced ? "held, but broken: it runs out"
+                 : info->forced ? "held, but broken: its lease is not renewed"
                                 : "held");
     if (!info->held)
         return;
@@ -122,11 +122,11 @@ int info_busy(const struct args *args, struct hf_client *client,
     if (args->quiet)
         return args->busy_status;
     if (hf_read(client, key, HF_LINEARIZABLE, &info) || !info.held) {
-        (void)failure_about(args, key, err, NULL);
+        (void)failure_on_key(args, key, err, NULL);
     } else {
         text = info_holder(&info);
         (void)failure(args, err, "%s%s", text,
-                      err == HF_ETIMEDOUT ? "; the wait ran out" : "");
+                      err == HF_ETIMEDOUT ? "; the wait timed out" : "");
         free(text);
     }
     hf_info_fini(&info);

@@ -1,22 +1,22 @@
-/* info.h - who holds a key, as text and as JSON. Nonces are not in it. */
+/* info.h - print the state of a key, as text or as JSON. Never its nonce. */
 #ifndef CLI_INFO_H
 #define CLI_INFO_H
 
 #include "args.h"
 
-/* One object: key, held, forced, token, owner, note, held_ms, left_ms, waiters,
- * value, index. */
+/* Print one object with the members key, held, forced, token, owner, note,
+ * held_ms, left_ms, waiters, value, index. */
 void info_json(const struct hf_info *info);
 
-/* A word or two a line. */
+/* Print one line for each property: "token    17". */
 void info_text(const struct hf_info *info);
 
-/* "nightly is held by report[12]@web for 2m 3s, token 7 (every night)"; the
- * caller's to free. */
+/* "nightly is held by report[12]@web for 2m 3s, token 7 (every night)". The
+ * caller frees it. */
 char *info_holder(const struct hf_info *info);
 
-/* Tell that `key` stays busy, and who holds it, if that can be read. Returns
- * the status, which may be 0: -E says so. */
+/* Report that `key` stayed busy, and who holds it, if that can be read. Returns
+ * args->busy_status, which -E may have set to 0. */
 int info_busy(const struct args *args, struct hf_client *client,
               struct hf_key key, enum hf_err err);
 

@@ -34,7 +34,8 @@ void json_end(struct json *json)
     json->begun = true;
 }
 
-/* One character of a string, or one byte that is none. */
+/* Write one character, or one byte that is not valid UTF-8. Returns the length
+ * of the character, or 0. */
 static size_t put_character(FILE *out, const unsigned char *data, size_t size)
 {
     uint32_t c;
@@ -66,7 +67,7 @@ static void put_hex(struct json *json, const char *name,
     (void)fputc('"', json->out);
 }
 
-/* False: some of it is no UTF-8. */
+/* False: a part of it is not valid UTF-8. */
 static bool put_string(FILE *out, const void *data, size_t size)
 {
     const unsigned char *bytes = data;

@@ -1,4 +1,4 @@
-/* json.h - one JSON object a line.
+/* json.h - write JSON, one object per line.
  *
  *     json_open(&json, stdout);
  *     json_bytes(&json, "key", key.data, key.size);
@@ -8,9 +8,9 @@
  * Tokens and indexes have 64 bits and are written as strings: JavaScript, jq
  * and many others read a JSON number as a double and would round them.
  *
- * Strings hold any bytes. Those that are no UTF-8 become \udc80 to \udcff, one
- * each, as Python's "surrogateescape" has it; since not every reader keeps
- * these, a member NAME_hex with all the bytes follows where there are any. */
+ * Strings may contain any bytes. A byte that is not valid UTF-8 becomes \udc80
+ * to \udcff, as with Python's "surrogateescape". Because not every reader
+ * preserves these, a member NAME_hex with all bytes in hexadecimal follows. */
 #ifndef CLI_JSON_H
 #define CLI_JSON_H
 
@@ -27,11 +27,11 @@ struct json {
 void json_open(struct json *json, FILE *out);
 void json_close(struct json *json);
 
-/* A member that is an object of its own, until json_end(). */
+/* Begin a member that is an object; json_end() ends it. */
 void json_begin(struct json *json, const char *name);
 void json_end(struct json *json);
 
-/* A member that is an array of strings, until json_end_array(). */
+/* Begin a member that is an array of strings; json_end_array() ends it. */
 void json_begin_array(struct json *json, const char *name);
 void json_element(struct json *json, const char *text);
 void json_end_array(struct json *json);
@@ -40,10 +40,10 @@ void json_bytes(struct json *json, const char *name, const void *data,
                 size_t size);
 void json_text(struct json *json, const char *name, const char *text);
 
-/* A number below 2^53, which every reader keeps exact. */
+/* A number below 2^53, which every reader represents exactly. */
 void json_number(struct json *json, const char *name, uint64_t number);
 
-/* A 64-bit integer, as a string of decimal digits. */
+/* A 64-bit integer, written as a string of decimal digits. */
 void json_integer(struct json *json, const char *name, uint64_t number);
 
 void json_signed(struct json *json, const char *name, int number);

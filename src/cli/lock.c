@@ -1,4 +1,4 @@
-/* A lock that is left held: what ends it is `unlock`, or its lease. */
+/* lock.c - take a lock and leave it held, or with --hold, keep renewing it. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static bool may_read(void)
     return !isatty(STDIN_FILENO) || tcgetpgrp(STDIN_FILENO) == getpgrp();
 }
 
-/* Discard what is on stdin. False at its end. */
+/* Read and discard input. False at end of file or on an error. */
 static bool discard_input(void)
 {
     char bytes[4096];
@@ -83,8 +83,8 @@ static int hold_lock(struct held *held, const struct args *args)
             struct hf_error error;
 
             hf_lock_error(held->take.lock, &error);
-            (void)failure_about(args, args_key(args),
-                                error.code ? error.code : HF_EEXPIRED, &error);
+            (void)failure_on_key(args, args_key(args),
+                                 error.code ? error.code : HF_EEXPIRED, &error);
             return STATUS_LOST;
         }
         signal = loop_signal(&held->loop);
@@ -99,14 +99,14 @@ static int hold_lock(struct held *held, const struct args *args)
     return STATUS_OK;
 }
 
-static int give_back(const struct held *held, const struct args *args,
-                     int status)
+static int release_held(const struct held *held, const struct args *args,
+                        int status)
 {
     enum hf_err err = hf_release(held->take.lock);
 
     if (err == HF_OK || status != STATUS_OK)
         return status;
-    (void)failure_of(args, held->take.lock, err);
+    (void)failure_on_lock(args, held->take.lock, err);
     return err == HF_EEXPIRED ? STATUS_LOST : failure_status(err);
 }
 
@@ -127,15 +127,15 @@ static void release_detached(const struct held *held, const struct args *args)
     explicit_bzero(nonce, sizeof(nonce));
 }
 
-/* Detach the lock before it is printed: once the reader has the line, the lock
- * must outlive this process, even if that is killed right after. If the line
- * cannot be written, nobody could release the lock, so it is released here. */
+/* Detach the lock before printing it: once the reader has the line, the lock
+ * must outlive this process, even if this process is killed right after. If the
+ * line cannot be written, nobody else could release the lock, so release it. */
 static int print_and_detach(const struct held *held, const struct args *args)
 {
     uint32_t left_ms = hf_lock_remaining_ms(held->take.lock);
     int status;
 
-    (void)hf_lock_detach(held->take.lock); /* unless it is lost by now */
+    (void)hf_lock_detach(held->take.lock); /* fails if it is lost */
     status = print_claim(args, held->take.lock, left_ms);
     if (status)
         release_detached(held, args);
@@ -149,13 +149,14 @@ static int print_and_hold(struct held *held, const struct args *args)
 
     if (!status)
         status = hold_lock(held, args);
-    return give_back(held, args, status);
+    return release_held(held, args, status);
 }
 
 /* ---- The verb -----------------------------------------------------------*/
 
-/* The owner that others see. This process ends at once without --hold, so it is
- * the script that called it then; "holdfast" if its name cannot be read. */
+/* Write the owner that others see. Without --hold this process ends at once, so
+ * the owner is its parent, the calling script; "holdfast" if the name of the
+ * process cannot be read. */
 static void describe_caller(const struct args *args,
                             char label[HF_NOTE_MAX + 1])
 {
@@ -209,10 +210,10 @@ const struct verb verb_lock = {
         "\n"
         "  KEY NONCE TOKEN\n"
         "\n"
-        "and ends. The lock stays held for its ttl: 'renew' extends that,\n"
-        "'unlock' gives it back. The nonce is a secret: whoever knows it\n"
-        "can release the lock. With --hold it does not end, but renews the\n"
-        "lock until stdin closes, then gives it back.\n",
+        "and exits. The lock stays held for its ttl; 'renew' extends it, and\n"
+        "'unlock' releases it. The nonce is a secret: whoever knows it can\n"
+        "release the lock. With --hold the command does not exit, but renews\n"
+        "the lock until stdin closes, then releases it.\n",
     .examples = "In a script, with any shell:\n"
                 "  held=$(holdfast lock --ttl 5m deploy) || exit\n"
                 "  set -- $held\n"

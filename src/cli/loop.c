@@ -7,12 +7,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Faults of this program's own: to keep them would be to repeat them. */
+/* Faults of this program, which keep their default action: dump core. */
 static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL,
                              SIGTRAP, SIGSYS, SIGABRT};
 
-/* Everything else that is not ignored. A signal that is blocked is queued even
- * where it is ignored, so those must not be blocked. */
+/* Choose every other signal that is not ignored. Ignored signals must not be
+ * blocked, because the kernel queues a blocked signal even if it is ignored. */
 static void choose_kept(sigset_t *kept)
 {
     struct sigaction action;
@@ -33,7 +33,7 @@ int loop_open(struct loop *loop)
 
     *loop = (struct loop){.signals = -1, .timer = -1, .armed = LOOP_NEVER};
     choose_kept(&loop->kept);
-    /* Where SIGCHLD is ignored, no status of a child is ever told. */
+    /* If SIGCHLD is ignored, the kernel discards the statuses of children. */
     (void)sigaction(SIGCHLD, &normal, &loop->children);
     (void)sigprocmask(SIG_BLOCK, &loop->kept, &loop->before);
     loop->signals = signalfd(-1, &loop->kept, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -141,5 +141,5 @@ void loop_die(int signal)
     (void)sigaddset(&set, signal);
     (void)kill(getpid(), signal);
     (void)sigprocmask(SIG_UNBLOCK, &set, NULL);
-    _exit(128 + signal); /* it is ignored, or is not fatal after all */
+    _exit(128 + signal); /* the signal is ignored or not fatal */
 }

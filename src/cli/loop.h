@@ -13,25 +13,26 @@
 #define LOOP_NEVER INT64_MAX
 
 struct loop {
-    int signals; /* a signalfd */
-    int timer;   /* a timerfd */
-    int64_t armed;
+    int signals;               /* a signalfd */
+    int timer;                 /* a timerfd */
+    int64_t armed;             /* when the timer fires, or LOOP_NEVER */
     sigset_t kept;             /* the signals that loop_signal() returns */
-    sigset_t before;           /* the signal mask that we were started with */
-    struct sigaction children; /* for SIGCHLD, that we were started with */
+    sigset_t before;           /* the signal mask before loop_open() */
+    struct sigaction children; /* the action of SIGCHLD before loop_open() */
 };
 
-/* 0, or errno. */
+/* Returns 0, or an errno value. */
 int loop_open(struct loop *loop);
 void loop_close(struct loop *loop);
 
+/* The time, in milliseconds of CLOCK_BOOTTIME. */
 int64_t loop_now(void);
 
 /* Sleep until `until`, a signal, work for the client, or until `fd` is readable
- * (-1: no descriptor); then let the client work.
+ * (-1: no descriptor); then call hf_process().
  *
- *   first   called before anything else after the sleep, if not NULL: this
- *           program may have been stopped during the sleep for any time
+ *   first   if not NULL, called before anything else after the sleep: this
+ *           program may have been stopped for any time
  *
  * True if `fd` is readable or at its end. */
 bool loop_sleep(struct loop *loop, struct hf_client *client, int fd,
@@ -40,8 +41,8 @@ bool loop_sleep(struct loop *loop, struct hf_client *client, int fd,
 /* The next pending signal, or 0. */
 int loop_signal(struct loop *loop);
 
-/* Whether a message can be written to stderr right now. A pipe that nobody
- * reads must not hold up a program that has a lease to watch. */
+/* Whether a write to stderr does not block. A program that has to stop its
+ * command before a lease ends must not wait for the reader of a pipe. */
 bool loop_can_report(void);
 
 /* Whether the default action of `signal` ends a process. */
@@ -50,11 +51,12 @@ bool loop_is_fatal(int signal);
 /* Whether it is a stop signal of the terminal: SIGTSTP, SIGTTIN or SIGTTOU. */
 bool loop_is_stop(int signal);
 
-/* Stop this process by `signal`, and with `all` its whole group. Returns when it
- * is continued, or at once where nobody could continue it. */
+/* Stop this process with `signal`; with `all`, its whole process group. Returns
+ * when it is continued. In an orphaned process group the kernel does not stop
+ * it, and this returns at once. */
 void loop_stop(int signal, bool all);
 
-/* Die of `signal`, so that a shell sees it. */
+/* End this process with `signal`, so that a shell sees the signal. */
 __attribute__((noreturn)) void loop_die(int signal);
 
 #endif

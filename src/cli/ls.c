@@ -42,7 +42,8 @@ static char *format_span(uint64_t ms)
     return text_copy(text);
 }
 
-/* A lock that was broken is marked: it is not renewed any more. */
+/* The rest of the lease. A broken lock is marked, because renewals no longer
+ * extend it. */
 static char *format_left(const struct hf_info *info)
 {
     char *time = info->left_ms == HF_FOREVER ? text_copy("no-expiry")
@@ -97,7 +98,8 @@ static bool on_listed_lock(const struct hf_info *info, void *arg)
     return !ferror(stdout);
 }
 
-static void widen(size_t widths[COLUMNS], const char *const cells[COLUMNS])
+static void widen_columns(size_t widths[COLUMNS],
+                          const char *const cells[COLUMNS])
 {
     for (size_t i = 0; i < COLUMNS; i++) {
         size_t width = text_width(cells[i]);
@@ -127,15 +129,15 @@ static void print_table(const struct table *table)
 
     if (table->count == 0)
         return;
-    widen(widths, names);
+    widen_columns(widths, names);
     for (size_t i = 0; i < table->count; i++)
-        widen(widths, (const char *const *)table->rows[i].cells);
+        widen_columns(widths, (const char *const *)table->rows[i].cells);
     put_row(names, widths);
     for (size_t i = 0; i < table->count; i++)
         put_row((const char *const *)table->rows[i].cells, widths);
 }
 
-static void fini_table(struct table *table)
+static void table_fini(struct table *table)
 {
     for (size_t i = 0; i < table->count; i++) {
         for (size_t j = 0; j < COLUMNS + 1; j++)
@@ -163,7 +165,7 @@ static int ls_main(struct args *args)
     } else {
         print_table(&table);
     }
-    fini_table(&table);
+    table_fini(&table);
     store_close(client);
     return status;
 }
@@ -174,11 +176,11 @@ const struct verb verb_ls = {
     .summary = "list the keys that are held",
     .text =
         "Lists the keys that are held and begin with PREFIX, in byte order:\n"
-        "the key, the token, the time it has been held, the rest of its lease,\n"
+        "the key, the token, how long it has been held, the rest of its lease,\n"
         "the number of waiters, the owner and the note. ',broken' marks a\n"
-        "lock that 'force' has broken. A key with other bytes than\n"
-        "letters, digits and _-./:@%+,= is quoted as $'my\\x20key', which\n"
-        "bash reads as the same bytes.\n",
+        "lock that 'force' has broken. A key with bytes other than letters,\n"
+        "digits and _-./:@%+,= is quoted as $'my\\x20key', which bash reads\n"
+        "as the same bytes.\n",
     .examples = "  holdfast ls\n"
                 "  holdfast ls --keys deploy/\n"
                 "  holdfast ls --json | jq -r 'select(.waiters > 0) | .key'\n",

@@ -1,4 +1,4 @@
-/* The command `holdfast`: a table of verbs over the public API. */
+/* main.c - the command `holdfast`: choose the verb, and run it. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,10 +21,10 @@ const struct verb *verb_find(const char *name)
     return verbs[i];
 }
 
-/* Where a standard descriptor is closed, the next that is opened would take
- * its place, and what is meant for stderr would go into a file of locks. What
- * is put there cannot be read or written, so that nothing seems to succeed,
- * and the command that `run` runs finds it closed again. */
+/* If a standard descriptor is closed, the next open() returns its number, and
+ * messages for stderr would be written into a lock file. Put a descriptor in
+ * its place that fails every read or write, so that no output is lost silently.
+ * O_CLOEXEC closes it again in the command of `run`. */
 static void fill_standard_descriptors(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
@@ -43,7 +43,7 @@ static int choose_verb(struct args *args, char **argv, int *next)
     if (status)
         return status;
     if (!name && !(args->given & OPTION(HELP)))
-        return failure_usage(args, "a verb is wanted, for example 'run'");
+        return failure_usage(args, "missing verb, for example 'run'");
     if (!name) {
         args->given &= ~OPTION(HELP);
         name = "help";
@@ -53,7 +53,7 @@ static int choose_verb(struct args *args, char **argv, int *next)
     if (!strcmp(name, "--version"))
         name = "version";
     args->verb = verb_find(name);
-    return args->verb ? 0 : failure_usage(args, "there is no verb '%s'", name);
+    return args->verb ? 0 : failure_usage(args, "unknown verb '%s'", name);
 }
 
 int main(int argc, char **argv)

@@ -8,7 +8,7 @@
 #define ENTRY_SIZE 40   /* "18446744073709551615:0123456789abcdef " */
 #define LIST_SIZE 4096u /* about a hundred locks; then the oldest is dropped */
 
-/* FNV-1a. The list has a hash, because an owner may have blanks in it. */
+/* FNV-1a. The list contains a hash, because an owner may contain blanks. */
 static unsigned long long hash_of(const char *text)
 {
     unsigned long long hash = 14695981039346656037ull;

@@ -1,7 +1,8 @@
-/* nested.h - the locks that are held by the `run`s above this process.
+/* nested.h - detect a command that would wait for itself.
  *
- * HOLDFAST_HELD lists them, each as a token and a hash of its owner. A command
- * that waits for one of these locks would wait for its own end. */
+ * HOLDFAST_HELD lists the locks of the `run` processes among our ancestors,
+ * each as a token and a hash of its owner. Such a `run` keeps its lock until we
+ * end, so waiting for that lock would be a deadlock. */
 #ifndef CLI_NESTED_H
 #define CLI_NESTED_H
 

@@ -16,13 +16,13 @@ static const struct {
 static const char not_a_duration[] =
     "is not a duration such as 250ms, 15s, 2m or 1.5";
 
-/* Not isdigit(): a locale has no say in this. */
+/* Unlike isdigit(), independent of the locale. */
 static size_t count_digits(const char *text)
 {
     return strspn(text, "0123456789");
 }
 
-/* Nothing but digits in `size` bytes of `text`; false if that overflows. */
+/* Convert `size` digits. False: the number overflows. */
 static bool read_digits(const char *text, size_t size, uint64_t *number)
 {
     uint64_t sum = 0;
@@ -59,7 +59,8 @@ static uint64_t find_unit(const char *name)
     return 0;
 }
 
-/* 0.`size` digits of `unit`, if that is a whole number of milliseconds. */
+/* Convert the `size` digits after the point to milliseconds. False: the result
+ * is not a whole number of milliseconds. */
 static bool read_fraction(const char *digits, size_t size, uint64_t unit,
                           uint64_t *ms)
 {

@@ -1,18 +1,19 @@
-/* number.h - numbers and durations as people type them, read strictly.
+/* number.h - parse numbers and durations strictly.
  *
- * Digits and nothing else: no blanks, no signs, no exponent, nothing after
- * them. What does not fit is refused, never wrapped or cut. */
+ * Blanks, signs, exponents and trailing characters are refused, and so are
+ * numbers that are too large. */
 #ifndef CLI_NUMBER_H
 #define CLI_NUMBER_H
 
 #include <stdint.h>
 
-/* Read a decimal number of at most `max`. NULL if that went well; else why
- * not, in words that follow the number: "is too large". */
+/* Parse a decimal number of at most `max`. Returns NULL, or on failure the end
+ * of an error message that begins with the text: "is too large". */
 const char *number_parse(const char *text, uint64_t max, uint64_t *number);
 
-/* Read "250ms", "15s", "2m", "1h" or seconds, each with a fraction or without,
- * as milliseconds. As above; a fraction finer than that is refused too. */
+/* Parse "250ms", "15s", "2m", "1h" or a number of seconds, each with an
+ * optional fraction, to milliseconds. A fraction of a millisecond is refused.
+ * Returns the same as number_parse(). */
 const char *number_parse_duration(const char *text, uint64_t max_ms,
                                   uint64_t *ms);
 

@@ -15,13 +15,13 @@ void progress_init(struct progress *progress, bool wanted)
     *progress = (struct progress){.wanted = wanted && isatty(STDERR_FILENO)};
 }
 
-/* In the background the line would run into what the user types. */
-static bool in_foreground(void)
+/* In the background, the line would mix with what the user types. */
+static bool is_in_foreground(void)
 {
     return tcgetpgrp(STDERR_FILENO) == getpgrp();
 }
 
-static size_t width_of_terminal(void)
+static size_t terminal_width(void)
 {
     struct winsize size;
 
@@ -30,8 +30,8 @@ static size_t width_of_terminal(void)
     return size.ws_col;
 }
 
-/* Cut `text` where it would fill the last column and wrap: a line that wraps
- * cannot be written over. */
+/* Truncate `text` before the last column: a line that wraps cannot be
+ * overwritten. */
 static void cut_to_width(char *text, size_t columns)
 {
     for (char *c = text; *c; c++) {
@@ -44,7 +44,7 @@ static void cut_to_width(char *text, size_t columns)
     }
 }
 
-/* The caller's to free. */
+/* The caller frees the text. */
 static char *describe_wait(const struct hf_info *info, uint32_t position)
 {
     bool noted = info->note && *info->note;
@@ -72,10 +72,10 @@ void progress_show(struct progress *progress, const struct hf_info *info,
 {
     char *text;
 
-    if (!progress->wanted || !info->held || !in_foreground())
+    if (!progress->wanted || !info->held || !is_in_foreground())
         return;
     text = describe_wait(info, position);
-    cut_to_width(text, width_of_terminal() - 1);
+    cut_to_width(text, terminal_width() - 1);
     (void)fprintf(stderr, "\r%s\033[K", text);
     (void)fflush(stderr);
     progress->shown = true;

@@ -1,4 +1,4 @@
-/* progress.h - one line on a terminal that shows what is waited for.
+/* progress.h - a status line on the terminal while we wait for a lock.
  *
  * It is overwritten in place, and removed at the end. */
 #ifndef CLI_PROGRESS_H
@@ -7,19 +7,19 @@
 #include <holdfast.h>
 
 struct progress {
-    bool wanted; /* stderr is a terminal */
-    bool shown;
+    bool wanted; /* by the caller, and stderr is a terminal */
+    bool shown;  /* the line is on the screen */
 };
 
 void progress_init(struct progress *progress, bool wanted);
 
 /* Show "holdfast: waiting for nightly, position 2, held by report[12]@web for
- * 2m 3s (its note)". `info` is what was last read; `position` is
- * 0 if it is not known. In the background of the terminal, nothing is shown. */
+ * 2m 3s (its note)". `info` is the last known state of the key; `position` is 0
+ * if it is not known. In the background of the terminal, nothing is shown. */
 void progress_show(struct progress *progress, const struct hf_info *info,
                    uint32_t position);
 
-/* Remove it. */
+/* Remove the line. */
 void progress_clear(struct progress *progress);
 
 #endif

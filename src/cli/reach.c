@@ -69,8 +69,8 @@ static void on_open(enum hf_err err, void *arg)
     reach->err = err;
 }
 
-/* Close a client that is not open yet, without waiting: its own thread finishes
- * that. */
+/* Close a client that is not open yet, without waiting. The thread of the
+ * client finishes the close. */
 static void abandon_client(struct reach *reach)
 {
     (void)hf_close(reach->client, 0);
@@ -91,7 +91,7 @@ static void await_open(struct reach *reach, struct hf_future *future,
         abandon_client(reach);
         reach->err = HF_EUNAVAIL;
         (void)snprintf(reach->error.text, sizeof(reach->error.text),
-                       "the store has not answered in time; nothing was done");
+                       "the store did not answer in time; nothing was done");
     } else if (reach->err) {
         hf_future_error(future, &reach->error);
         abandon_client(reach);
@@ -144,7 +144,7 @@ static void open_with_retries(struct reach *reach, int64_t until)
     }
 }
 
-/* When to give up. LOOP_NEVER: there is one attempt, which the library limits. */
+/* When to give up. LOOP_NEVER: make one attempt, which the library limits. */
 static int64_t reach_deadline(const struct args *args)
 {
     int64_t least = loop_now() + REACH_MIN_MS;
@@ -160,7 +160,7 @@ static void report_store(const struct reach *reach)
 
     (void)snprintf(shown, sizeof(shown), "%s", reach->url);
     url_hide_password(shown);
-    failure_trace(reach->args, "the store is %s (%s)", shown,
+    failure_trace(reach->args, "using the store %s (%s)", shown,
                   url_source(reach->args));
 }
 

@@ -10,7 +10,7 @@
 
 struct reach {
     const struct args *args;
-    const char *owner; /* of its locks, as others see it; NULL: this process */
+    const char *owner; /* that others see for its locks; NULL: this process */
     struct loop *loop; /* NULL: signals have their default action */
     bool inherit;      /* as in struct hf_client_opts */
 
@@ -19,15 +19,16 @@ struct reach {
     struct hf_client *client;
     int signal; /* that ended the attempt, or 0 */
 
-    /* Of the last attempt: */
+    /* State of the last attempt: */
     struct hf_error error;
     enum hf_err err;
     bool answered;
 };
 
-/* Open the store that `args` names. True: reach->client is open; with a loop, the
- * caller drives it. False: either reach->signal is set, and the caller should
- * die of it, or the failure was reported and `*status` is the exit status. */
+/* Open the store that `args` names. True: reach->client is open; with a loop,
+ * the caller drives it. False: either reach->signal is set, and the caller
+ * should die of it, or the failure was reported and `*status` is the exit
+ * status. */
 bool reach_store(struct reach *reach, int *status);
 
 #endif

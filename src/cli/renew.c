@@ -2,15 +2,17 @@
 #include "json.h"
 #include "store.h"
 
-/* A lease is a sixteenth and 50 ms longer than the ttl that it was asked for, so
- * that a holder which counts the ttl stops in time: how much of the ttl is left. */
-static uint32_t left_of_lease(uint32_t lease_ms)
+/* The rest of the ttl, if `lease_ms` is left of the lease. The client asks for
+ * a lease that is longer than the ttl by a sixteenth and 50 ms, so that the
+ * holder stops before the lease ends even if the clocks drift. */
+static uint32_t ttl_left_ms(uint32_t lease_ms)
 {
     return lease_ms > 50 ? (uint32_t)((uint64_t)(lease_ms - 50) * 16 / 17) : 0;
 }
 
-/* How long it is held from now on. A renewal never makes a lease shorter, so that
- * may be longer than the handle knows, which was made for this renewal. */
+/* How long the lock is held from now on. A renewal never shortens a lease, so
+ * the store may keep the lock longer than the handle assumes: the handle was
+ * adopted just now, and does not know the earlier lease. */
 static uint32_t renewed_left_ms(struct hf_client *client,
                                 const struct hf_lock *lock)
 {
@@ -19,8 +21,8 @@ static uint32_t renewed_left_ms(struct hf_client *client,
 
     if (!hf_read(client, hf_lock_key(lock), HF_LINEARIZABLE, &info) &&
         info.held && info.token == hf_lock_token(lock) &&
-        left_of_lease(info.left_ms) > left)
-        left = left_of_lease(info.left_ms);
+        ttl_left_ms(info.left_ms) > left)
+        left = ttl_left_ms(info.left_ms);
     hf_info_fini(&info);
     return left;
 }
@@ -34,7 +36,7 @@ static int renew_lock(const struct args *args, struct hf_client *client,
     uint32_t left;
 
     if (err)
-        return failure_of(args, lock, err);
+        return failure_on_lock(args, lock, err);
     left = renewed_left_ms(client, lock);
     if (args->json) {
         struct json json;
@@ -53,17 +55,17 @@ static int renew_lock(const struct args *args, struct hf_client *client,
 
 static int renew_main(struct args *args)
 {
-    return store_act(args, renew_lock);
+    return store_with_lock(args, renew_lock);
 }
 
 const struct verb verb_renew = {
     .name = "renew",
     .words = "KEY NONCE TOKEN",
-    .summary = "extend the lease of what 'lock' took",
+    .summary = "extend the lease of a lock that 'lock' took",
     .text =
-        "Extends the lease to --ttl from now. It never makes a lease\n"
-        "shorter, and never takes a lock that has ended: then the status is\n"
-        "77. If NONCE is '-', it is read from HOLDFAST_NONCE.\n",
+        "Extends the lease to --ttl from now. Never shortens a lease. A lock\n"
+        "that has ended is not taken again: the status is 77 then. If NONCE\n"
+        "is '-', it is read from HOLDFAST_NONCE.\n",
     .examples =
         "  holdfast renew --ttl 5m deploy - \"$token\" || abort\n"
         "\n"

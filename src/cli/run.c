@@ -1,7 +1,7 @@
 /* run.c - run a command while holding a lock.
  *
- * The lock is renewed for as long as the command runs, and the command is stopped
- * before the lease ends:
+ * The lock is renewed for as long as the command runs, and the command is
+ * stopped before the lease ends:
  *
  *     0           ttl/3               end - grace    end - margin   end
  *     |-------------|----------------------|---------------|---------|
@@ -26,9 +26,9 @@
 #include "url.h"
 
 #define GRACE_MAX_MS 5000
-#define MARGIN_MAX_MS 100 /* for a SIGKILL to take effect */
-#define STRAGGLERS_MS 20  /* between two checks whether all have ended */
-#define REPORT_MS 1000    /* before reporting what is still waited for */
+#define MARGIN_MAX_MS 100 /* time for a SIGKILL to take effect */
+#define STRAGGLERS_MS 20  /* interval of checks whether all have ended */
+#define REPORT_MS 1000    /* delay before we report what we wait for */
 
 struct run {
     struct args *args;
@@ -42,12 +42,12 @@ struct run {
     int64_t killed_at;   /* if killed */
     pid_t refused;       /* a process that we may not signal, or 0 */
     int64_t report_at;   /* when to report stragglers; LOOP_NEVER: not at all */
-    bool straggling;     /* the command has ended, what it started has not */
+    bool straggling;     /* the command has ended, its descendants have not */
     bool reported;       /* the loss was reported while processes still ran */
     bool terminated;     /* SIGTERM was sent to the stragglers */
     int64_t end;         /* of the lock's validity, if stopping */
     struct hf_error why; /* if stopping */
-    bool interrupted;    /* Ctrl-C has ended the command */
+    bool interrupted;    /* Ctrl-C ended the command */
 };
 
 /* ---- The lease ----------------------------------------------------------*/
@@ -78,8 +78,8 @@ static void begin_stopping(struct run *run)
 }
 
 /* Kill everything if the lease is about to end or has ended. Called first after
- * every sleep, because the lease may have ended during it. Once stopping, a
- * renewal that comes late does not extend `end`. */
+ * every sleep, because the lease may have ended meanwhile. Once we are
+ * stopping, a late renewal does not extend `end`. */
 static void enforce_end(void *arg)
 {
     struct run *run = arg;
@@ -95,8 +95,8 @@ static void enforce_end(void *arg)
     begin_stopping(run);
 }
 
-/* Send SIGTERM if the lease is close to its end. Called when the client has had
- * its chance to renew. */
+/* Send SIGTERM if the lease is close to its end. Called after hf_process(),
+ * which may have received the reply to a renewal. */
 static void enforce_grace(struct run *run)
 {
     enforce_end(run);
@@ -143,9 +143,9 @@ static int report_loss(const struct run *run, const char *how)
     return STATUS_LOST;
 }
 
-/* Kill what was started since the first SIGKILL, too. A process that we may not
- * signal, or that SIGKILL does not end, keeps running without the lock: all we
- * can do is to report it, and to wait for its end. */
+/* Kill processes that were started since the first SIGKILL, too. A process that
+ * we may not signal, or that SIGKILL does not end, keeps running without the
+ * lock: we can only report it, and wait for its end. */
 static void kill_survivors(struct run *run)
 {
     char how[160], name[DESCENDANT_NAME_SIZE];
@@ -161,11 +161,11 @@ static void kill_survivors(struct run *run)
         return;
     (void)descendants_name(pid, name);
     (void)snprintf(how, sizeof(how),
-                   "; %s[%ld] cannot be stopped (%s) and runs on WITHOUT THE "
-                   "LOCK; waiting for it",
+                   "; %s[%ld] cannot be stopped (%s) and keeps running WITHOUT "
+                   "THE LOCK; waiting for it to end",
                    name, (long)pid,
                    run->refused ? "it belongs to another user"
-                                : "it does not end by SIGKILL");
+                                : "SIGKILL does not end it");
     (void)report_loss(run, how);
     run->reported = true;
 }
@@ -190,15 +190,16 @@ static void report_stragglers(struct run *run)
         return;
     (void)descendants_name(pid, name);
     failure_warn(run->args, HF_OK,
-                 "the command has ended with status %d, but has left %s[%ld] "
-                 "running: the lock is kept until that ends (see -o)",
+                 "the command exited with status %d, but left %s[%ld] running: "
+                 "the lock is kept until that process ends (see -o)",
                  run->child.status, name, (long)pid);
 }
 
 /* ---- While the command runs ---------------------------------------------*/
 
-/* Pass a signal on to what the command has left running: SIGTERM first, because
- * a background process of a shell ignores SIGINT; SIGKILL the second time. */
+/* Forward a signal to the processes that the command has left running: as
+ * SIGTERM, because a background process of a shell ignores SIGINT; the second
+ * one as SIGKILL. */
 static void signal_stragglers(struct run *run, int signal)
 {
     if (loop_is_stop(signal)) {
@@ -248,7 +249,7 @@ static void supervise(struct run *run)
             on_run_signal(run, signal);
         signal = child_reap(&run->child);
         if (signal && child_follow(&run->child, signal)) {
-            enforce_end(run); /* before it goes on */
+            enforce_end(run); /* before the command continues */
             child_resume(&run->child);
         }
         kill_survivors(run);
@@ -258,8 +259,8 @@ static void supervise(struct run *run)
 
 /* ---- After the command --------------------------------------------------*/
 
-/* Release the lock. False if it was lost unnoticed: the store has no such lock,
- * or another one in its place. */
+/* Release the lock. False if we lost it without noticing: the store no longer
+ * has it, or the key has another holder. */
 static bool release_lock(struct run *run)
 {
     enum hf_err err = hf_release(run->take.lock);
@@ -274,8 +275,8 @@ static bool release_lock(struct run *run)
         return false;
     word = text_quote(key.data, key.size);
     failure_warn(run->args, err,
-                 "%s: the lock was held to the end of the command, but could "
-                 "not be given back: %s; it may stay held for %u ms",
+                 "%s: the lock was held until the command ended, but could not "
+                 "be released: %s; it may stay held for %u ms",
                  word, run->why.code ? run->why.text : hf_err_text(err),
                  run->args->ttl_ms);
     free(word);
@@ -297,7 +298,7 @@ static const char *how_stopped(const struct run *run)
 {
     if (run->killed)
         return "; the command was killed";
-    return run->stopping ? "; the command was told to stop" : "";
+    return run->stopping ? "; the command was sent SIGTERM" : "";
 }
 
 static int finish_run(struct run *run)
@@ -312,7 +313,7 @@ static int finish_run(struct run *run)
         return report_loss(run, how_stopped(run));
     if (run->child.exec_err)
         return report_exec_failure(run);
-    failure_trace(run->args, "the command ended with status %d",
+    failure_trace(run->args, "the command exited with status %d",
                   run->child.status);
     run->interrupted = run->child.foreground && run->child.signal == SIGINT;
     return run->child.status;
@@ -351,7 +352,7 @@ static void warn_of_privileges(const struct run *run)
     word = text_quote(name, strlen(name));
     failure_warn(run->args, HF_OK,
                  "%s runs as another user (set-user-ID) and may not be stopped "
-                 "if the lock is lost; write '%s holdfast run ...' instead",
+                 "if the lock is lost; use '%s holdfast run ...' instead",
                  word, word);
     free(word);
 }
@@ -405,9 +406,9 @@ static int run_main(struct args *args)
     url_free(run.reach.url);
     if (run.take.signal)
         loop_die(run.take.signal);
-    /* The terminal sent Ctrl-C to the command's process group only. Pass it on to
-     * our own group, such as a script or make(1), which would have got it if the
-     * command had been started without us. */
+    /* The terminal sent SIGINT to the command's process group only. Forward it
+     * to our own group: a script or make(1) there would have received it if it
+     * had run the command without us. */
     if (run.interrupted) {
         (void)kill(0, SIGINT);
         loop_die(SIGINT);
@@ -422,16 +423,16 @@ const struct verb verb_run = {
     .summary = "run a command while holding a lock",
     .text =
         "Takes the lock on KEY, waiting in the queue if it is held, runs\n"
-        "COMMAND, gives the lock back and passes on the command's status. The\n"
-        "lock is renewed until COMMAND and everything that it has started\n"
+        "COMMAND, releases the lock and exits with the command's status. The\n"
+        "lock is renewed until COMMAND and every process that it has started\n"
         "have ended. If the lock is lost, they are stopped before it can be\n"
         "granted to anyone else, and the status is 79.\n"
         "\n"
-        "The command finds HOLDFAST_KEY, HOLDFAST_TOKEN, HOLDFAST_NONCE,\n"
-        "HOLDFAST_TTL_MS and HOLDFAST_URL in its environment. Send the token\n"
+        "The environment of COMMAND contains HOLDFAST_KEY, HOLDFAST_TOKEN,\n"
+        "HOLDFAST_NONCE, HOLDFAST_TTL_MS and HOLDFAST_URL. Send the token\n"
         "with each write that the lock protects.\n",
     .examples =
-        "One at a time, instead of flock /tmp/report ./report.sh:\n"
+        "One at a time, as with 'flock /tmp/report ./report.sh':\n"
         "  holdfast run report -- ./report.sh\n"
         "\n"
         "From cron, skip this run silently if the last one is still running:\n"

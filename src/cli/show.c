@@ -10,7 +10,7 @@ static int show_key(const struct args *args, struct hf_client *client)
 
     if (err) {
         hf_client_error(client, &error);
-        return failure_about(args, args_key(args), err, &error);
+        return failure_on_key(args, args_key(args), err, &error);
     }
     if (args->json)
         info_json(&info);
@@ -35,7 +35,7 @@ static int show_main(struct args *args)
 const struct verb verb_show = {
     .name = "show",
     .words = "KEY",
-    .summary = "show who holds a key, since when, and who waits",
+    .summary = "show who holds a key, since when, and how many wait",
     .text =
         "Shows the state of one key. A key that nobody holds is shown as\n"
         "free, and the status is 0. The nonce of a holder is never shown.\n",

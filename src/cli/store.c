@@ -10,7 +10,9 @@
 #include "reach.h"
 #include "url.h"
 
-#define CLOSE_MS 1000 /* what is not given back by then ends with its lease */
+/* How long to wait for the release of locks; afterwards they end with their
+ * leases. */
+#define CLOSE_MS 1000
 
 int store_open(const struct args *args, const char *owner,
                struct hf_client **client)
@@ -42,7 +44,7 @@ void store_label(char label[HF_NOTE_MAX + 1], const char *name, long pid)
     (void)snprintf(label, HF_NOTE_MAX + 1, "%.128s[%ld]@%s", name, pid, host);
 }
 
-/* ---- Locks that were taken elsewhere ------------------------------------*/
+/* ---- Locks that another process took ------------------------------------*/
 
 static int digit_of(char c)
 {
@@ -69,9 +71,9 @@ static bool parse_nonce(const char *text, uint8_t nonce[HF_NONCE_SIZE])
     return text[2 * i] == '\0';
 }
 
-/* The words are not repeated to the user: one of them is a secret. */
-static int parse_claim(const struct args *args, uint8_t nonce[HF_NONCE_SIZE],
-                       uint64_t *token)
+/* The messages do not quote the words, because the nonce is a secret. */
+static int parse_nonce_and_token(const struct args *args,
+                                 uint8_t nonce[HF_NONCE_SIZE], uint64_t *token)
 {
     const char *text = args->words[1];
     const char *why = number_parse(args->words[2], UINT64_MAX, token);
@@ -83,7 +85,7 @@ static int parse_claim(const struct args *args, uint8_t nonce[HF_NONCE_SIZE],
                                        "not set");
     }
     if (!parse_nonce(text, nonce))
-        return failure_usage(args, "NONCE is not %d hexadecimal digits",
+        return failure_usage(args, "NONCE must have %d hexadecimal digits",
                              2 * HF_NONCE_SIZE);
     if (why)
         return failure_usage(args, "TOKEN %s", why);
@@ -98,7 +100,7 @@ static int adopt_lock(const struct args *args, struct hf_client *client,
     struct hf_error error = {0};
     uint64_t token;
     enum hf_err err;
-    int status = parse_claim(args, nonce, &token);
+    int status = parse_nonce_and_token(args, nonce, &token);
 
     if (status)
         return status;
@@ -107,12 +109,12 @@ static int adopt_lock(const struct args *args, struct hf_client *client,
     opts.error = &error;
     err = hf_lock_adopt(client, args_key(args), nonce, token, &opts, lock);
     explicit_bzero(nonce, sizeof(nonce));
-    return err ? failure_about(args, args_key(args), err, &error) : 0;
+    return err ? failure_on_key(args, args_key(args), err, &error) : 0;
 }
 
-int store_act(const struct args *args,
-              int (*act)(const struct args *args, struct hf_client *client,
-                         struct hf_lock *lock))
+int store_with_lock(const struct args *args,
+                    int (*act)(const struct args *args,
+                               struct hf_client *client, struct hf_lock *lock))
 {
     struct hf_client *client = NULL;
     struct hf_lock *lock = NULL;
@@ -123,7 +125,7 @@ int store_act(const struct args *args,
     status = adopt_lock(args, client, &lock);
     if (!status) {
         status = act(args, client, lock);
-        hf_lock_free(lock); /* what was adopted stays held */
+        hf_lock_free(lock); /* an adopted lock stays held */
     }
     store_close(client);
     return status;

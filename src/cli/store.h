@@ -1,26 +1,28 @@
-/* store.h - the locks that the command line names. */
+/* store.h - open the store, and adopt the lock that the command line names. */
 #ifndef CLI_STORE_H
 #define CLI_STORE_H
 
 #include "args.h"
 
-/* Open what --url, HOLDFAST_URL or else "file:" names. Others see `owner` at
- * its locks; NULL: this process. Status 0, or another, told. */
+/* Open the store that --url, else HOLDFAST_URL, else "file:" names. Others see
+ * `owner` as the owner of its locks; NULL: this process. Returns 0, or an exit
+ * status after reporting the failure. */
 int store_open(const struct args *args, const char *owner,
                struct hf_client **client);
 
-/* What store_open() did, undone; accepts NULL. */
+/* Close the client; accepts NULL. */
 void store_close(struct hf_client *client);
 
-/* Write "name[pid]@host", cut to what a label may have. `name` may be a path:
- * its last part is shown. */
+/* Write "name[pid]@host", truncated to the size of a label. If `name` is a
+ * path, its last component is used. */
 void store_label(char label[HF_NOTE_MAX + 1], const char *name, long pid);
 
-/* Open, call `act` with a handle for the lock that the words KEY NONCE TOKEN
- * name, close; what was adopted does not end with this process. The nonce "-"
- * is read from HOLDFAST_NONCE. The status of `act`, or another, told. */
-int store_act(const struct args *args,
-              int (*act)(const struct args *args, struct hf_client *client,
-                         struct hf_lock *lock));
+/* Open the store, adopt the lock that the words KEY NONCE TOKEN name, call
+ * `act` with it, and close the store. The lock stays held when this process
+ * ends. If NONCE is "-", it is read from HOLDFAST_NONCE. Returns the exit
+ * status: that of `act`, or of a failure, which is reported. */
+int store_with_lock(const struct args *args,
+                    int (*act)(const struct args *args,
+                               struct hf_client *client, struct hf_lock *lock));
 
 #endif

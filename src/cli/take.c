@@ -8,8 +8,8 @@
 #include "text.h"
 
 #define SILENCE_MS 1000    /* a shorter wait is not shown */
-#define REFRESH_MS 1000    /* between two reads of the holder */
-#define ANSWER_MIN_MS 1000 /* for a store to answer, however short the wait */
+#define REFRESH_MS 1000    /* interval of reads of the holder */
+#define ANSWER_MIN_MS 1000 /* time for the store to answer, even if --wait 0 */
 #define ANSWER_MAX_MS 5000
 
 static void on_claim_done(enum hf_err err, void *arg)
@@ -22,7 +22,7 @@ static void on_claim_done(enum hf_err err, void *arg)
 
 /* ---- Showing the holder -------------------------------------------------*/
 
-/* Report the position and the holder, if one of them has changed. */
+/* Report the position and the holder, if either has changed. */
 static void report_wait(struct take *take)
 {
     uint32_t position = hf_lock_position(take->lock);
@@ -99,7 +99,7 @@ static void wait_for_answer(struct take *take, struct hf_future *future)
     progress_clear(&take->progress);
 }
 
-/* How long one answer of the store may take, where --wait is given. */
+/* How long the store may take to answer, if --wait is given. */
 static uint32_t answer_ms(uint32_t wait_ms)
 {
     if (wait_ms < ANSWER_MIN_MS)
@@ -123,8 +123,9 @@ static void on_lock_event(struct hf_lock *lock, enum hf_lock_event event,
         failure_trace(take->args, "the lock is lost");
 }
 
-/* How far the lock is from being lost. AT_RISK is an event once a claim only,
- * but a command that runs for days may see several outages. */
+/* The current state of the renewals. HF_LOCK_EVENT_AT_RISK would not do: it is
+ * reported once per claim, but a command that runs for days may see several
+ * outages. */
 static enum take_danger read_danger(const struct take *take,
                                     struct hf_error *error)
 {
@@ -148,9 +149,9 @@ void take_report_renewal(struct take *take)
     if (take->danger == before || !loop_can_report())
         return;
     if (take->danger == TAKE_SAFE)
-        failure_trace(take->args, "renewed again, %u ms are left", left_ms);
+        failure_trace(take->args, "renewed again, %u ms left", left_ms);
     else if (take->danger > before)
-        failure_trace(take->args, "%s, %u ms are left: %s",
+        failure_trace(take->args, "%s, %u ms left: %s",
                       take->danger == TAKE_AT_RISK ? "at risk" : "not renewed",
                       left_ms, error.code ? error.text : "not renewed in time");
 }
@@ -173,7 +174,8 @@ static void set_options(struct take *take, struct hf_lock_opts *opts,
     if (args->given & OPTION(WAIT))
         opts->timeout_ms = answer_ms(opts->wait_ms);
     opts->renew = renew;
-    opts->idle = true; /* claimed by a call that can be canceled */
+    opts->idle =
+        true; /* claim_lock() claims it with a call that can be canceled */
     opts->note = args->note;
     opts->on_event = args->verbose ? on_lock_event : NULL;
     opts->arg = take;
@@ -188,11 +190,11 @@ static int report_refusal(struct take *take)
     if (take->err == HF_EBUSY || take->err == HF_ETIMEDOUT)
         return info_busy(take->args, take->client, args_key(take->args),
                          take->err);
-    return failure_of(take->args, take->lock, take->err);
+    return failure_on_lock(take->args, take->lock, take->err);
 }
 
-/* Whether a `run` that this command was started by holds the key. It waits for
- * this command to end, so both would wait for ever. */
+/* Whether the key is held by a `run` among our ancestors. That `run` keeps the
+ * lock until we end, so both would wait for ever. */
 static bool waits_for_itself(struct take *take)
 {
     struct hf_key key = args_key(take->args);
@@ -207,7 +209,7 @@ static bool waits_for_itself(struct take *take)
         word = text_quote(key.data, key.size);
         (void)failure(take->args, HF_EBUSY,
                       "%s is held, with token %llu, by the 'holdfast run' that "
-                      "this command runs under: it would wait for itself",
+                      "started this command: it would wait for itself",
                       word, (unsigned long long)info.token);
         free(word);
     }
@@ -215,7 +217,7 @@ static bool waits_for_itself(struct take *take)
     return nested;
 }
 
-/* Claim with a new handle, and wait for the answer. */
+/* Claim the lock with a new handle, and wait for the answer. */
 static enum hf_err claim_lock(struct take *take, bool renew,
                               struct hf_error *error)
 {
@@ -235,9 +237,9 @@ static enum hf_err claim_lock(struct take *take, bool renew,
     return HF_OK;
 }
 
-/* A store that does not answer is retried while --wait lasts. The client
- * withdraws a claim in doubt in the background; if that was granted after all,
- * the next claim waits for its end. */
+/* Retry until --wait has passed if the store does not answer. The client
+ * withdraws a claim in doubt in the background; if that claim was granted after
+ * all, the next claim waits until it is released. */
 static bool may_claim_again(struct take *take)
 {
     if (!(take->args->given & OPTION(WAIT)) || take->signal ||
@@ -269,7 +271,7 @@ bool take_lock(struct take *take, const struct args *args, struct loop *loop,
         err = claim_lock(take, renew, &error);
     } while (!err && may_claim_again(take));
     if (err) {
-        *status = failure_about(args, args_key(args), err, &error);
+        *status = failure_on_key(args, args_key(args), err, &error);
         return false;
     }
     if (take->err || take->signal) {

@@ -43,8 +43,8 @@ size_t text_utf8(const unsigned char *data, size_t size, uint32_t *character)
     return length;
 }
 
-/* Characters beyond ASCII that show nothing, or change how others are shown:
- * controls, odd blanks, marks of direction, private use. */
+/* Whether a non-ASCII character is invisible, or changes how others are
+ * displayed: controls, unusual blanks, direction marks, private use. */
 static bool is_hidden(uint32_t c)
 {
     static const struct {
@@ -90,8 +90,8 @@ static void close_text(FILE *out)
         failure_no_memory();
 }
 
-/* How an ASCII character is written where it does not stand for itself: in a
- * quoted word blanks and quotes are escaped too. NULL: as it is. */
+/* The escape sequence of an ASCII character, or NULL if it needs none. In a
+ * quoted word, blanks and quotes are escaped too. */
 static const char *escape_of(uint32_t c, bool quoted)
 {
     switch (c) {
@@ -135,7 +135,7 @@ static void put_escaped(FILE *out, const unsigned char *data, size_t size,
     }
 }
 
-/* A word that no shell changes. */
+/* Whether a shell reads the bytes unchanged, as one word. */
 static bool is_plain_word(const unsigned char *data, size_t size)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyz"

@@ -1,7 +1,7 @@
-/* text.h - bytes and spans of time as people read them.
+/* text.h - format bytes and durations for people.
  *
- * What is returned is the caller's to free. There is always something to
- * return: out of memory, the program ends. */
+ * The caller frees the returned strings. They are never NULL: if memory is
+ * exhausted, the program exits. */
 #ifndef CLI_TEXT_H
 #define CLI_TEXT_H
 
@@ -11,26 +11,28 @@
 /* A copy of `text`. */
 char *text_copy(const char *text);
 
-/* One word that stands for exactly these bytes and can be pasted into a shell:
- * nightly as it is, others as $'my\x20key\n\xff'. It has no blank in it. */
+/* Quote the bytes as one word that can be pasted into a shell: nightly stays as
+ * it is, other bytes become $'my\x20key\n\xff'. The word contains no blank. */
 char *text_quote(const void *data, size_t size);
 
-/* The same for labels and notes, which are shown and not pasted: blanks and
- * marks stay, what cannot be shown is escaped with a backslash. */
+/* The same for owners and notes, which are shown but not pasted: blanks and
+ * quotes stay, characters that cannot be shown are escaped with a backslash. */
 char *text_label(const char *text);
 
 /* "250ms", "7.5s", "42s", "2m 3s", "4h 5m", "6d 7h". */
 #define TEXT_SPAN_SIZE 32
 void text_span(uint64_t ms, char text[TEXT_SPAN_SIZE]);
 
-/* Lower-case digits, and a NUL: `text` has 2 * size + 1 bytes. */
+/* Write lower-case hexadecimal digits and a NUL: `text` has 2 * size + 1
+ * bytes. */
 void text_hex(const void *data, size_t size, char *text);
 
-/* How many bytes at `data` are one character of valid UTF-8, which is written
- * to `*character`; 0 if they are none. */
+/* Decode the UTF-8 character at `data` to `*character`. Returns its length in
+ * bytes, or 0 if it is not valid. */
 size_t text_utf8(const unsigned char *data, size_t size, uint32_t *character);
 
-/* The columns that `text` takes on a terminal, near enough. */
+/* The number of characters in `text`: about the columns it takes on a
+ * terminal. */
 size_t text_width(const char *text);
 
 #endif

@@ -2,7 +2,7 @@
 #include "json.h"
 #include "store.h"
 
-/* The lock had ended before, one way or another. */
+/* Whether `err` means that the lock had already ended. */
 static bool had_ended(enum hf_err err)
 {
     return err == HF_ENOTOWNER || err == HF_ENOTHELD || err == HF_EEXPIRED;
@@ -16,7 +16,7 @@ static int unlock_adopted(const struct args *args, struct hf_client *client,
 
     (void)client;
     if (err && !(args->quiet && had_ended(err)))
-        return failure_of(args, lock, err);
+        return failure_on_lock(args, lock, err);
     if (args->json) {
         struct json json;
 
@@ -26,25 +26,24 @@ static int unlock_adopted(const struct args *args, struct hf_client *client,
         json_bool(&json, "unlocked", err == HF_OK);
         json_close(&json);
     }
-    failure_trace(args, err ? "the lock had ended before" : "unlocked");
+    failure_trace(args, err ? "the lock had already ended" : "unlocked");
     return STATUS_OK;
 }
 
 static int unlock_main(struct args *args)
 {
-    return store_act(args, unlock_adopted);
+    return store_with_lock(args, unlock_adopted);
 }
 
 const struct verb verb_unlock = {
     .name = "unlock",
     .words = "KEY NONCE TOKEN",
-    .summary = "give back what 'lock' took",
+    .summary = "release a lock that 'lock' took",
     .text =
-        "Gives back the lock that 'lock' printed as KEY NONCE TOKEN. If\n"
-        "NONCE is '-', it is read from HOLDFAST_NONCE, so that it does not\n"
-        "show up in ps(1). If the lock has ended or the key has another\n"
-        "holder by now, nothing is changed and the status is 77, or 0 with\n"
-        "--quiet.\n",
+        "Releases the lock that 'lock' printed as KEY NONCE TOKEN. If NONCE\n"
+        "is '-', it is read from HOLDFAST_NONCE, so that it does not show up\n"
+        "in ps(1). If the lock has ended or the key has another holder by\n"
+        "now, nothing is changed and the status is 77, or 0 with --quiet.\n",
     .examples = "  holdfast unlock deploy 0f5c...e1 17\n"
                 "  HOLDFAST_NONCE=$nonce holdfast unlock deploy - \"$token\"\n"
                 "\n"

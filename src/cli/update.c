@@ -12,7 +12,7 @@ static int update_value(const struct args *args, struct hf_client *client,
 
     (void)client;
     if (err)
-        return failure_of(args, lock, err);
+        return failure_on_lock(args, lock, err);
     if (args->json) {
         struct json json;
 
@@ -28,22 +28,22 @@ static int update_value(const struct args *args, struct hf_client *client,
 
 static int update_main(struct args *args)
 {
-    return store_act(args, update_value);
+    return store_with_lock(args, update_value);
 }
 
 const struct verb verb_update = {
     .name = "update",
     .words = "KEY NONCE TOKEN VALUE",
-    .summary = "replace the value of what 'lock' took",
-    .text = "Replaces the value that is kept with the lock and that 'show'\n"
-            "shows. With --expect, replaces only the given value; if there is\n"
-            "another one, the status is 65. If the lock has ended, it is 77.\n"
+    .summary = "replace the value of a lock that 'lock' took",
+    .text = "Replaces the value that is stored with the lock and that 'show'\n"
+            "shows. With --expect, the value is replaced only if it is TEXT,\n"
+            "else the status is 65. If the lock has ended, the status is 77.\n"
             "If NONCE is '-', it is read from HOLDFAST_NONCE.\n",
     .examples =
         "  holdfast update deploy - \"$token\" 'step 2 of 3'\n"
         "  holdfast update --expect blue deploy - \"$token\" green\n"
         "\n"
-        "Under 'run', to show others how far it is:\n"
+        "Under 'run', to show others the progress:\n"
         "  holdfast update \"$HOLDFAST_KEY\" - \"$HOLDFAST_TOKEN\" '80 %'\n",
     .options = OPTION(EXPECT),
     .words_min = 4,

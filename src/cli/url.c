@@ -24,13 +24,13 @@ const char *url_find(const struct args *args)
     return url ? url : "file:";
 }
 
-static void hide(char *from, const char *end)
+static void mask(char *from, const char *end)
 {
     memset(from, '*', (size_t)(end - from));
 }
 
-/* An '@' anywhere may end a password: those with a '/' or a '?' in them, which
- * should have been escaped, are refused, but the refusal is shown. */
+/* Search for the last '@': a password with an unescaped '/' or '?' is refused,
+ * but the message that refuses it must not show the password either. */
 static void hide_user_password(char *url)
 {
     char *end = strrchr(url, '@');
@@ -38,10 +38,10 @@ static void hide_user_password(char *url)
     char *colon = begin ? strchr(begin + 1, ':') : NULL;
 
     if (end && colon && colon < end)
-        hide(colon + 1, end);
+        mask(colon + 1, end);
 }
 
-/* MongoDB has some of those. */
+/* Mask options such as tlsCertificateKeyFilePassword= of MongoDB. */
 static void hide_password_options(char *url)
 {
     static const char name[] = "password=";
@@ -49,7 +49,7 @@ static void hide_password_options(char *url)
 
     while (at && (at = strcasestr(at, name))) {
         at += strlen(name);
-        hide(at, at + strcspn(at, "&"));
+        mask(at, at + strcspn(at, "&"));
     }
 }
 
@@ -61,13 +61,13 @@ void url_hide_password(char *url)
     hide_password_options(url);
 }
 
-/* Refuse a store whose locks would exclude nobody. */
+/* Refuse a store whose locks would exclude no other process. */
 static int check_url(const struct args *args, const char *url)
 {
     if (*url == '\0')
         return failure_usage(args,
-                             "%s is empty; name a store, or leave it out "
-                             "for the locks of this user on this machine",
+                             "%s is empty; name a store, or remove it to use "
+                             "the locks of this user on this machine",
                              url_source(args));
     if (!strncmp(url, "memory:", 7))
         return failure_usage(args,
@@ -98,13 +98,13 @@ void url_free(char *url)
     free(url);
 }
 
-/* Whether it is a file: URL with a relative path. */
+/* Whether `url` is a file: URL with a relative path. */
 static bool is_relative(const char *url)
 {
     return !strncmp(url, "file:", 5) && !strchr("/?", url[5]);
 }
 
-/* Write `path`, percent-encoding what may not be in the path of a URL. */
+/* Write `path`, percent-encoding bytes that may not be in the path of a URL. */
 static void write_path(char *to, const char *path)
 {
     for (; *path; path++) {
@@ -118,7 +118,7 @@ static void write_path(char *to, const char *path)
     *to = '\0';
 }
 
-static char *make_absolute(const char *url)
+static char *absolute_url(const char *url)
 {
     char *here = getcwd(NULL, 0);
     char *escaped = here ? malloc(3 * strlen(here) + 1) : NULL;
@@ -136,7 +136,7 @@ static char *make_absolute(const char *url)
 
 bool url_export(const char *url)
 {
-    char *absolute = is_relative(url) ? make_absolute(url) : NULL;
+    char *absolute = is_relative(url) ? absolute_url(url) : NULL;
     bool set = !setenv(VARIABLE, absolute ? absolute : url, 1);
 
     free(absolute);

@@ -9,15 +9,15 @@ struct args;
 
 struct verb {
     const char *name;
-    const char *words;   /* "KEY NONCE TOKEN", as shown */
+    const char *words;   /* positional arguments: "KEY NONCE TOKEN" */
     const char *summary; /* one line */
-    const char *text;    /* what it does */
+    const char *text;    /* description, for `help` */
     const char *examples;
-    uint32_t options; /* OPTION(TTL) | ..., besides those that all have */
+    uint32_t options; /* OPTION(TTL) | ..., in addition to OPTIONS_COMMON */
     int words_min, words_max;
-    bool command; /* what follows the first word is a command */
+    bool command; /* a command follows the first word */
 
-    /* Do it; returns the status to exit with. */
+    /* Run the verb. Returns the exit status. */
     int (*main)(struct args *args);
 };
 
@@ -25,13 +25,13 @@ extern const struct verb verb_doctor, verb_force, verb_help, verb_lock, verb_ls,
     verb_renew, verb_run, verb_show, verb_unlock, verb_update, verb_version,
     verb_wait, verb_watch;
 
-/* All of them, in the order in which they are shown; NULL at the end. */
+/* All verbs in the order in which `help` lists them; NULL at the end. */
 extern const struct verb *const verbs[];
 
-/* NULL if there is no such verb. */
+/* The verb called `name`, or NULL. */
 const struct verb *verb_find(const char *name);
 
-/* What `holdfast help [VERB]` prints; NULL: the list of all. */
+/* Print the help for `verb`; NULL: the list of all verbs. */
 void help_show_verb(const struct verb *verb);
 
 #endif

@@ -25,8 +25,9 @@ const struct verb verb_version = {
     .name = "version",
     .words = "",
     .summary = "print the version",
-    .text = "Prints the version of the command, and of the library if it is\n"
-            "another.\n",
+    .text =
+        "Prints the version of the command, and that of the library if they\n"
+        "differ.\n",
     .examples = "  holdfast version\n",
     .words_min = 0,
     .words_max = 0,

@@ -7,7 +7,7 @@
 #include "store.h"
 #include "text.h"
 
-static const char *const ways[] = {
+static const char *const freed_names[] = {
     [HF_FREED_ALREADY] = "free",    [HF_FREED_RELEASED] = "released",
     [HF_FREED_EXPIRED] = "expired", [HF_FREED_FORCED] = "forced",
     [HF_FREED_UNSEEN] = "unseen",
@@ -21,7 +21,7 @@ static int report_wait_failure(const struct args *args,
     if (err == HF_ETIMEDOUT && !args->held)
         return info_busy(args, client, args_key(args), err);
     hf_client_error(client, &error);
-    (void)failure_about(args, args_key(args), err, &error);
+    (void)failure_on_key(args, args_key(args), err, &error);
     return err == HF_ETIMEDOUT ? args->busy_status : failure_status(err);
 }
 
@@ -59,12 +59,12 @@ static int wait_free(const struct args *args, struct hf_client *client)
         json_open(&json, stdout);
         json_bytes(&json, "key", key.data, key.size);
         json_bool(&json, "held", false);
-        json_text(&json, "freed", ways[freed]);
+        json_text(&json, "freed", freed_names[freed]);
         json_close(&json);
     } else {
         char *word = text_quote(key.data, key.size);
 
-        (void)printf("%s %s\n", word, ways[freed]);
+        (void)printf("%s %s\n", word, freed_names[freed]);
         free(word);
     }
     return STATUS_OK;
@@ -86,16 +86,17 @@ const struct verb verb_wait = {
     .name = "wait",
     .words = "KEY",
     .summary = "wait until a key is free, or held",
-    .text = "Waits until nobody holds KEY, without taking it, and prints how\n"
-            "the lock ended:\n"
-            "  free      nobody held it in the first place\n"
-            "  released  it was given back\n"
-            "  expired   its lease ended\n"
-            "  forced    an operator broke it\n"
-            "  unseen    the key is free, but its release was not observed\n"
-            "With --held, waits until somebody holds it, and prints who. The\n"
-            "answer may be out of date when it is printed: to be sure of the\n"
-            "key, lock it.\n",
+    .text =
+        "Waits until nobody holds KEY, without taking it, and prints how\n"
+        "the lock ended:\n"
+        "  free      nobody held it in the first place\n"
+        "  released  the holder released it\n"
+        "  expired   its lease ended\n"
+        "  forced    an operator broke it\n"
+        "  unseen    the key is free, but its release was not observed\n"
+        "With --held, waits until somebody holds it, and prints the holder.\n"
+        "The answer may be out of date when it is printed: to be sure of\n"
+        "the key, lock it.\n",
     .examples = "  holdfast wait deploy && echo 'go on'\n"
                 "  holdfast wait -w 30 deploy || echo 'still busy'\n"
                 "  holdfast wait --held leader\n",

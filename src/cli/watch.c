@@ -44,7 +44,7 @@ static void print_event_text(const struct hf_event *event)
     free(key);
 }
 
-static bool is_enough(const struct watcher *watcher)
+static bool is_complete(const struct watcher *watcher)
 {
     return (watcher->args->given & OPTION(COUNT)) &&
            watcher->seen >= watcher->args->count;
@@ -54,13 +54,13 @@ static void on_printed_event(const struct hf_event *event, void *arg)
 {
     struct watcher *watcher = arg;
 
-    if (is_enough(watcher))
+    if (is_complete(watcher))
         return;
     if (watcher->args->json)
         print_event_json(event);
     else
         print_event_text(event);
-    (void)fflush(stdout); /* whoever reads it wants it now */
+    (void)fflush(stdout); /* stdout may be a pipe, which is buffered */
     watcher->seen++;
 }
 
@@ -87,7 +87,7 @@ static int watch_prefix(struct watcher *watcher, struct hf_client *client)
     err = hf_watch_open_start(
         client, hf_key_of(args->word_count ? args->words[0] : ""), &opts,
         on_printed_event, watcher, &watched, on_watch_done, watcher, NULL);
-    while (!err && !is_enough(watcher) && !ferror(stdout)) {
+    while (!err && !is_complete(watcher) && !ferror(stdout)) {
         (void)poll(&ready, 1, -1);
         (void)hf_process(client);
         err = watcher->answered ? watcher->err : HF_OK;
@@ -117,13 +117,13 @@ static int watch_main(struct args *args)
 const struct verb verb_watch = {
     .name = "watch",
     .words = "[PREFIX]",
-    .summary = "print what happens to keys, as it happens",
+    .summary = "print the events of keys as they happen",
     .text =
         "Prints one line for each event on keys that begin with PREFIX,\n"
         "until it is interrupted: its index, its kind, the key, the token\n"
         "and the owner of the lock or of the waiter. The kinds are granted,\n"
         "renewed, updated, released, expired, forced, queued, withdrawn, and\n"
-        "dropped, which stands for events that were missed: use 'ls' then.\n",
+        "dropped, which reports that events were lost: use 'ls' then.\n",
     .examples = "  holdfast watch deploy/\n"
                 "  holdfast watch --kinds granted,released,expired\n"
                 "\n"

@@ -1,9 +1,8 @@
-"""What the tests of the command share: cases that print TAP, and the command.
+"""The test runner for the command: runs cases, prints TAP, starts the command.
 
-A file of cases ends with cases.main(). It is called with the path of the
-built command; HF_TEST_SLOWNESS stretches every limit of time, as it does for
-the other tests. Those limits are a net for what hangs: no case asserts that
-anything takes less than so long.
+A file of cases ends with cases.main(), and is called with the path of the built
+command. HF_TEST_SLOWNESS multiplies every time limit, as in the other tests.
+The limits only catch a case that hangs: no case asserts an upper bound on time.
 """
 import contextlib
 import functools
@@ -22,7 +21,7 @@ HOLDFAST = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else 'holdfast'
 SLOWNESS = int(os.environ.get('HF_TEST_SLOWNESS', '1'))
 LIMIT = 60 * SLOWNESS
 
-LONG = '600s'  # a lease that does not end while a case runs
+LONG = '600s'  # a ttl that outlasts every case
 
 _cases = []
 
@@ -32,27 +31,27 @@ class Skip(Exception):
 
 
 class TooSlow(Exception):
-    """The machine was too busy to judge the case."""
+    """The machine was too busy, and a lease ended before it should."""
 
 
 def lasting(ttl_ms, rounds=4):
-    """For a case in which a lease of `ttl_ms` may end too soon. While it raises
-    TooSlow it is called again, with a longer one."""
+    """Call a case with a ttl, and again with a longer one if it raises TooSlow:
+    on a busy machine, a short lease may end before it should."""
     def decorate(function):
         @functools.wraps(function)
-        def patient():
+        def retry():
             for round_ in range(rounds):
                 try:
                     return function(ttl_ms * 3 ** round_)
                 except TooSlow:
                     _kill_running()
-            raise AssertionError('not judged, however long the lease')
-        return patient
+            raise AssertionError('too slow, even with the longest ttl')
+        return retry
     return decorate
 
 
 def case(function):
-    """A test; its name is the promise."""
+    """Register a test case."""
     _cases.append(function)
     return function
 
@@ -67,15 +66,15 @@ def equal(got, wanted, *what):
 
 
 def until(condition, what, limit=LIMIT):
-    """Look again until it is so."""
+    """Poll until condition() is true."""
     end = time.monotonic() + limit
     while not condition():
-        check(time.monotonic() < end, 'never came:', what)
+        check(time.monotonic() < end, 'timed out waiting for', what)
         time.sleep(0.01)
 
 
 def environment(**more):
-    """That of the tests, without what the user's has for the command."""
+    """The environment of the tests, without the user's HOLDFAST_ variables."""
     kept = {name: value for name, value in os.environ.items()
             if not name.startswith('HOLDFAST_')}
     kept.update(more)
@@ -83,14 +82,14 @@ def environment(**more):
 
 
 class Ended:
-    """How a command ended, and what it printed."""
+    """The exit status and the output of a command."""
 
     def __init__(self, args, status, out, err):
         self.args, self.status = args, status
         self.out, self.err = out, err
 
     def json(self):
-        """The objects that were printed, one a line."""
+        """The objects on stdout, one per line."""
         return [json.loads(line) for line in self.out.splitlines()]
 
     def __repr__(self):
@@ -99,7 +98,7 @@ class Ended:
 
 
 def run(*args, wanted=0, stdin=subprocess.DEVNULL, env=None, **options):
-    """Run the command to its end, and see that its status is `wanted`."""
+    """Run the command to its end, and check that its status is `wanted`."""
     done = subprocess.run([HOLDFAST, *args], stdin=stdin, env=env or
                           environment(), stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, timeout=2 * LIMIT,
@@ -113,7 +112,7 @@ def run(*args, wanted=0, stdin=subprocess.DEVNULL, env=None, **options):
 
 
 class Running:
-    """A command that goes on; at the end of a case it is killed."""
+    """A command in the background, which is killed at the end of the case."""
 
     def __init__(self, *args, env=None, program=(HOLDFAST,), **options):
         options.setdefault('stdin', subprocess.DEVNULL)
@@ -129,10 +128,11 @@ class Running:
         os.kill(self.pid, number)
 
     def line(self):
-        """The next line that it prints."""
+        """Read the next line of stdout."""
         return self.process.stdout.readline().decode().rstrip('\n')
 
     def end(self, wanted=0):
+        """Close stdin, wait for the end, and check the status."""
         out, err = self.process.communicate(timeout=2 * LIMIT)
         ended = Ended(self.args, self.process.returncode,
                       (out or b'').decode(), (err or b'').decode())
@@ -158,8 +158,8 @@ def _kill_running():
         process.wait()
 
 
-class Place:
-    """A directory of one case, and a URL of locks in it, for processes."""
+class Store:
+    """A directory for one case, and a file: store in it."""
 
     def __init__(self, path):
         self.path = path
@@ -176,8 +176,8 @@ class Place:
         return Running(*args, env=self.env, **options)
 
     def lock(self, key, *options):
-        """Take a lock and leave it held: its nonce and token. Its lease does not
-        end while the case runs, unless the options say so."""
+        """Take a lock and leave it held. Returns its nonce and token. The lease
+        outlasts the case, unless the options have a --ttl."""
         if '--ttl' not in options:
             options = ('--ttl', LONG, *options)
         (held,) = self.run('lock', '--json', *options, '--', key).json()
@@ -187,39 +187,40 @@ class Place:
         (info,) = self.run('show', '--json', '--', key).json()
         return info
 
-    def waits(self, key, count=1):
+    def has_waiters(self, key, count=1):
+        """A condition for until()."""
         return lambda: self.show(key)['waiters'] == count
 
 
 @contextlib.contextmanager
-def place():
-    """Skips the case where this build has no locks that processes share."""
+def store():
+    """A new Store. Skips the case if this build has no file: strategy."""
     with tempfile.TemporaryDirectory(prefix='holdfast-') as path:
-        made = Place(path)
-        probe = made.run('ls', wanted=None)
+        new = Store(path)
+        probe = new.run('ls', wanted=None)
         if probe.status == 64 and 'no strategy' in probe.err:
             raise Skip('this build has no file:')
         equal(probe.status, 0, probe, '\n')
-        yield made
+        yield new
 
 
 _stores = tempfile.TemporaryDirectory(prefix='holdfast-')
 
 
 def alone(**more):
-    """An environment with locks that nobody else uses."""
+    """An environment that names a new store, which nobody else uses."""
     path = tempfile.mkdtemp(dir=_stores.name)
     return environment(HOLDFAST_URL=f'file:{path}/locks', **more)
 
 
 def alive(pid):
-    """Whether a process runs; one that is dead and not buried does not."""
+    """Whether a process runs; a zombie does not."""
     fields = read(f'/proc/{pid}/stat').rpartition(')')[2].split()
     return bool(fields) and fields[0] != 'Z'
 
 
 def read(path):
-    """What is in a file; nothing, if it is not there yet."""
+    """The contents of a file; empty if it does not exist yet."""
     try:
         with open(path, encoding='utf-8', errors='replace') as file:
             return file.read()
@@ -228,18 +229,19 @@ def read(path):
 
 
 def tool(name):
+    """The path of a program. Skips the case if it is not installed."""
     found = shutil.which(name)
     if not found:
         raise Skip(f'{name} is not installed')
     return found
 
 
-def _out_of_time(number, frame):
-    raise AssertionError('out of time')
+def _on_alarm(number, frame):
+    raise AssertionError('the case timed out')
 
 
-def _heed_signals():
-    """What is ignored here, as under nohup, the command would ignore too."""
+def _reset_signals():
+    """The command would inherit an ignored signal, for example under nohup."""
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT,
                    signal.SIGTERM):
         if signal.getsignal(number) == signal.SIG_IGN:
@@ -247,13 +249,13 @@ def _heed_signals():
 
 
 def main():
-    """Run every case of the file, or those that match the words given."""
-    words = sys.argv[2:]
-    chosen = [c for c in _cases
-              if not words or any(re.search(w, c.__name__) for w in words)]
+    """Run every case of the file, or those whose names match an argument."""
+    patterns = sys.argv[2:]
+    chosen = [c for c in _cases if not patterns or
+              any(re.search(p, c.__name__) for p in patterns)]
     failed = False
-    signal.signal(signal.SIGALRM, _out_of_time)
-    _heed_signals()
+    signal.signal(signal.SIGALRM, _on_alarm)
+    _reset_signals()
     print(f'1..{len(chosen)}', flush=True)
     for number, function in enumerate(chosen, 1):
         verdict, lines, why = 'ok', [], ''

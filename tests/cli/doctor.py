@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `doctor` finds, over stores that work and stores that do not."""
+"""`holdfast doctor`, with stores that work and stores that do not."""
 import contextlib
 import os
 import socket
@@ -7,24 +7,24 @@ import subprocess
 import tempfile
 
 from cases import (HOLDFAST, Skip, case, check, environment, equal, main,
-                   place, run, tool, until)
+                   store, run, tool, until)
 
 
 def examine(*args, wanted=0, env=None):
     ended = run('doctor', '--json', *args, wanted=wanted, env=env)
-    (told,) = ended.json()
-    return told
+    (report,) = ended.json()
+    return report
 
 
 def answers(path):
-    """Whether a server listens: the socket is there a moment before."""
+    """Whether a server listens; the socket exists a moment earlier."""
     with socket.socket(socket.AF_UNIX) as probe:
         return probe.connect_ex(path) == 0
 
 
 @contextlib.contextmanager
 def redis_server(*options):
-    """The URL of a server of the case's own, which dies with it."""
+    """Start a server for this case. Yields its URL."""
     program = tool('redis-server')
     with tempfile.TemporaryDirectory(prefix='holdfast-') as folder:
         path = os.path.join(folder, 'socket')
@@ -40,88 +40,89 @@ def redis_server(*options):
 
 
 @case
-def it_says_which_store_is_used_and_why():
-    with place() as p:
-        told = examine(env=p.env)
-        equal((told['url'], told['source']), (p.url, 'HOLDFAST_URL'))
-        told = examine('--url', p.url)
-        equal((told['url'], told['source']), (p.url, '--url'))
-        told = examine(p.url, env=environment(HOLDFAST_URL='memory:other'))
-        equal((told['url'], told['source']), (p.url, 'argument'))
-        equal((told['reachable'], told['problems']), (True, []))
-        directory = p.url.partition(':')[2]
-        check(f'directory: {directory}' in told['facts'], told)
+def doctor_shows_the_store_and_its_source():
+    with store() as s:
+        report = examine(env=s.env)
+        equal((report['url'], report['source']), (s.url, 'HOLDFAST_URL'))
+        report = examine('--url', s.url)
+        equal((report['url'], report['source']), (s.url, '--url'))
+        report = examine(s.url, env=environment(HOLDFAST_URL='memory:other'))
+        equal((report['url'], report['source']), (s.url, 'argument'))
+        equal((report['reachable'], report['problems']), (True, []))
+        directory = s.url.partition(':')[2]
+        check(f'directory: {directory}' in report['facts'], report)
 
 
 @case
-def it_leaves_nothing_behind():
-    with place() as p:
-        p.run('doctor')
-        equal(p.run('ls').out, '')
+def doctor_leaves_no_lock_held():
+    with store() as s:
+        s.run('doctor')
+        equal(s.run('ls').out, '')
 
 
 @case
 def containers_with_one_host_name_do_not_disturb_each_other():
-    """In each of them it is process 1."""
+    """Each runs `doctor` as process 1."""
     alone = ['unshare', '--user', '--map-root-user', '--pid', '--fork']
     if subprocess.run(alone + ['true'], check=False,
                       stderr=subprocess.DEVNULL).returncode:
         raise Skip('no namespaces')
-    with place() as p:
-        p.run('lock', f'holdfast-doctor/{socket.gethostname()}/1')
-        ended = subprocess.run(alone + [HOLDFAST, 'doctor', p.url], check=False,
+    with store() as s:
+        s.run('lock', f'holdfast-doctor/{socket.gethostname()}/1')
+        ended = subprocess.run(alone + [HOLDFAST, 'doctor', s.url], check=False,
                                stdout=subprocess.PIPE)
         equal(ended.returncode, 0, ended.stdout)
 
 
 @case
-def two_urls_contradict():
-    with place() as p:
-        ended = run('doctor', '--url', p.url, 'redis://:hunter2@h', wanted=64)
+def two_urls_are_refused_without_showing_a_password():
+    with store() as s:
+        ended = run('doctor', '--url', s.url, 'redis://:hunter2@h', wanted=64)
         check('--url' in ended.err, ended)
         check('hunter2' not in ended.err, ended)
 
 
 @case
-def a_long_path_is_shown_in_full():
-    with place() as p:
-        path = p.file('/'.join(['a' * 200] * 6))
+def a_long_path_is_not_truncated():
+    with store() as s:
+        path = s.file('/'.join(['a' * 200] * 6))
         os.makedirs(os.path.dirname(path))
-        told = examine('file:' + path)
-        check(f'directory: {path}' in told['facts'], told)
+        report = examine('file:' + path)
+        check(f'directory: {path}' in report['facts'], report)
 
 
 @case
-def a_store_of_one_machine_is_no_fleet():
-    with place() as p:
-        told = examine(p.url)
-        check('fence' in told['capabilities'], told)
-        check('fleet' in told['missing'], told)
-        check(any('this machine only' in note for note in told['notes']), told)
-        ended = run('ls', '--url', p.url + '?require=fleet', wanted=64)
+def a_store_of_one_machine_lacks_the_fleet_capability():
+    with store() as s:
+        report = examine(s.url)
+        check('fence' in report['capabilities'], report)
+        check('fleet' in report['missing'], report)
+        check(any('this machine only' in note for note in report['notes']),
+              report)
+        ended = run('ls', '--url', s.url + '?require=fleet', wanted=64)
         check('fleet' in ended.err, ended)
 
 
 @case
-def a_store_that_excludes_nobody_is_a_problem():
-    told = examine('memory:x', wanted=64)
-    check('process alone' in told['problems'][0], told)
+def a_memory_store_is_a_problem():
+    report = examine('memory:x', wanted=64)
+    check('no other process' in report['problems'][0], report)
 
 
 @case
-def a_server_that_is_down_is_a_problem_and_no_password_is_shown():
+def a_server_that_is_down_is_a_problem():
     url = 'redis://user:hunter2@127.0.0.1:1/'
-    told = examine(url, wanted=69)
-    equal((told['reachable'], told['capabilities']), (False, []))
-    equal(told['error']['name'], 'HF_EUNAVAIL')
-    check('start it' in told['problems'][0], told)
+    report = examine(url, wanted=69)
+    equal((report['reachable'], report['capabilities']), (False, []))
+    equal(report['error']['name'], 'HF_EUNAVAIL')
+    check('start it' in report['problems'][0], report)
     for ended in (run('doctor', '--json', url, wanted=69),
                   run('doctor', url, wanted=69)):
         check('hunter2' not in ended.out + ended.err, ended)
 
 
 @case
-def no_password_is_shown_of_a_url_that_is_refused():
+def the_password_of_a_refused_url_is_hidden():
     for url in ('redis://:p/hunter2@127.0.0.1:1/',
                 'redis://user:p?hunter2@127.0.0.1:1/',
                 'redis://user:p@p/hunter2@127.0.0.1:1/',
@@ -135,60 +136,60 @@ def no_password_is_shown_of_a_url_that_is_refused():
 
 
 @case
-def a_directory_that_cannot_be_used_is_a_problem():
-    with place() as p:
-        with open(p.file('plain'), 'w', encoding='ascii'):
+def an_unusable_directory_is_a_problem():
+    with store() as s:
+        with open(s.file('plain'), 'w', encoding='ascii'):
             pass
-        ended = run('doctor', 'file:' + p.file('plain'), wanted=None)
+        ended = run('doctor', 'file:' + s.file('plain'), wanted=None)
         check(ended.status not in (0, 64), ended)
         check('\nproblem ' in ended.out, ended)
 
 
 @case
-def a_directory_that_others_may_write_to_is_no_server_that_is_down():
-    with place() as p:
-        os.mkdir(p.file('shared'))
-        os.chmod(p.file('shared'), 0o777)
-        told = examine('file:' + p.file('shared'), wanted=69)
-        check('mode 0777' in told['error']['message'], told)
-        check('server' not in told['problems'][0], told)
+def a_world_writable_directory_is_not_reported_as_a_server():
+    with store() as s:
+        os.mkdir(s.file('shared'))
+        os.chmod(s.file('shared'), 0o777)
+        report = examine('file:' + s.file('shared'), wanted=69)
+        check('mode 0777' in report['error']['message'], report)
+        check('server' not in report['problems'][0], report)
 
 
 @case
-def a_url_that_makes_no_sense_is_a_usage_error():
-    told = examine('nonsense:x', wanted=64)
-    equal(told['reachable'], False)
-    check(told['problems'], told)
+def an_invalid_url_is_a_usage_error():
+    report = examine('nonsense:x', wanted=64)
+    equal(report['reachable'], False)
+    check(report['problems'], report)
 
 
 @case
-def a_server_is_described():
+def doctor_describes_a_server():
     with redis_server() as url:
-        told = examine(url)
-        check('fleet' in told['capabilities'], told)
-        check(any(fact.startswith('server: Redis ') for fact in told['facts']),
-              told)
-        check('durable' in told['missing'], told)
-        check(any('appendonly' in note for note in told['notes']), told)
+        report = examine(url)
+        check('fleet' in report['capabilities'], report)
+        check(any(fact.startswith('server: Redis ')
+                  for fact in report['facts']), report)
+        check('durable' in report['missing'], report)
+        check(any('appendonly' in note for note in report['notes']), report)
     with redis_server('--appendonly', 'yes', '--appendfsync', 'always') as url:
-        told = examine(url)
-        check('durable' in told['capabilities'], told)
+        report = examine(url)
+        check('durable' in report['capabilities'], report)
 
 
 @case
-def a_server_that_refuses_the_user_is_a_problem():
+def refused_credentials_are_a_problem():
     with redis_server('--requirepass', 'hunter2') as url:
-        told = examine(url, wanted=77)
-        check('password' in told['problems'][0], told)
+        report = examine(url, wanted=77)
+        check('password' in report['problems'][0], report)
 
 
 @case
-def a_server_that_grants_nothing_is_a_problem():
+def a_server_that_cannot_grant_locks_is_a_problem():
     with redis_server('--maxmemory', '1', '--maxmemory-policy',
                       'noeviction') as url:
-        told = examine(url, wanted=69)
-        equal(told['reachable'], True)
-        check(told['error']['message'], told)
+        report = examine(url, wanted=69)
+        equal(report['reachable'], True)
+        check(report['error']['message'], report)
 
 
 if __name__ == '__main__':

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The manual page and the completion know what the command knows.
+"""The manual page and the completions agree with the command.
 
     documents.py COMMAND ROOT
 """
@@ -10,7 +10,7 @@ import sys
 import tempfile
 
 from cases import (HOLDFAST, alone, case, check, environment, equal, main,
-                   place, read, run, tool)
+                   store, read, run, tool)
 
 ROOT = sys.argv[2] if len(sys.argv) > 2 else os.path.join(
     os.path.dirname(os.path.abspath(__file__)), '..', '..')
@@ -26,18 +26,18 @@ del sys.argv[2:3]
 
 
 def verbs():
-    return [told['verb'] for told in run('help', '--json', env=alone()).json()]
+    return [verb['verb'] for verb in run('help', '--json', env=alone()).json()]
 
 
 def options(verb):
-    """What help says of a verb: {'--wait': '-w', ...}."""
+    """The options of a verb, from its help: {'--wait': '-w', ...}."""
     shown = run('help', verb, env=alone()).out
     found = re.findall(r'^  (-\w|  )[, ] (--[a-z-]+)', shown, re.MULTILINE)
     return {name: letter.strip() for letter, name in found}
 
 
 def complete(line, env=None):
-    """What bash offers at the end of a line."""
+    """The completions that bash offers at the end of a line."""
     bash = tool('bash')
     script = f'''
         PATH={os.path.dirname(HOLDFAST)}:$PATH
@@ -57,17 +57,17 @@ def complete(line, env=None):
 
 
 def with_command(env):
-    """The command that is tested comes first in the path."""
+    """An environment in which the tested command comes first in PATH."""
     env = dict(env or environment(HOLDFAST_URL='file:/dev/null/none'))
     env['PATH'] = os.path.dirname(HOLDFAST) + ':' + os.environ['PATH']
-    # The search for leaks at exit can spin forever if a reader such as sed(1)
-    # has closed the pipe before.
+    # The leak checker can spin forever at exit if a reader such as sed(1) has
+    # closed the pipe.
     env['ASAN_OPTIONS'] = os.environ.get('ASAN_OPTIONS', '') + ':detect_leaks=0'
     return env
 
 
 def complete_fish(line, env=None):
-    """What fish offers at the end of a line."""
+    """The completions that fish offers at the end of a line."""
     with tempfile.TemporaryDirectory(prefix='holdfast-') as home:
         done = subprocess.run(
             [tool('fish'), '--no-config', '-c',
@@ -97,7 +97,7 @@ ZSH = r'''
 
 
 def complete_zsh(line, env=None):
-    """What zsh is told to offer, by its words for that."""
+    """The completions that zsh offers, from stubs of its functions."""
     done = subprocess.run(
         [tool('zsh'), '-fc', ZSH, 'zsh', line,
          os.path.join(COMPLETIONS, 'holdfast.zsh')],
@@ -108,7 +108,7 @@ def complete_zsh(line, env=None):
 
 
 def schemes():
-    """Those of a build that has everything."""
+    """The URL schemes of a build with every strategy."""
     return {scheme for _, scheme, _ in read_strategies(ROOT)}
 
 
@@ -127,7 +127,7 @@ def the_manual_and_the_help_list_every_kind_of_event():
 
 
 @case
-def the_manual_has_every_verb_and_every_option():
+def the_manual_documents_every_verb_and_option():
     page = read(PAGE)
     for verb in verbs():
         check(f'.Cm {verb}\n' in page, 'SYNOPSIS lacks', verb)
@@ -140,14 +140,14 @@ def the_manual_has_every_verb_and_every_option():
 
 
 @case
-def the_manual_has_no_option_that_is_none():
+def the_manual_documents_no_unknown_option():
     known = {name for verb in verbs() for name in options(verb)}
     named = {'-' + name for name in re.findall(r'Fl (-[a-z-]+)', read(PAGE))}
     equal(named - known, set())
 
 
 @case
-def the_manual_has_every_status():
+def the_manual_documents_every_exit_status():
     page = read(PAGE).partition('.Sh EXIT STATUS')[2].partition('.Sh')[0]
     listed = set(map(int, re.findall(r'^\.It (\d+)', page, re.MULTILINE)))
     header = read(os.path.join(ROOT, 'src', 'cli', 'failure.h'))
@@ -156,7 +156,7 @@ def the_manual_has_every_status():
 
 
 @case
-def the_manual_has_every_member_of_the_json():
+def the_manual_documents_every_json_member():
     page = read(PAGE).partition('.Ss JSON')[2].partition('.Sh')[0]
     named = set(re.findall(r'\b[a-z_]+\b', page))
     (show,) = run('show', '--json', 'k', env=alone()).json()
@@ -166,7 +166,7 @@ def the_manual_has_every_member_of_the_json():
 
 
 @case
-def the_manual_is_without_mistakes():
+def the_manual_passes_mandoc_lint():
     done = subprocess.run([tool('mandoc'), '-Tlint', '-Wwarning', PAGE],
                           stdout=subprocess.PIPE, check=False)
     equal(done.stdout.decode(), '')
@@ -201,17 +201,17 @@ def completion_offers_values():
 
 
 @case
-def completion_offers_the_keys_that_are_held():
-    with place() as p:
+def completion_offers_held_keys():
+    with store() as s:
         for key in ('deploy/web', 'deploy/db', 'a:b', 'odd key', 'other'):
-            p.lock(key, '--ttl', '60s')
-        equal(complete('holdfast show dep', p.env), ['deploy/db', 'deploy/web'])
-        equal(complete('holdfast show ', p.env),
+            s.lock(key, '--ttl', '60s')
+        equal(complete('holdfast show dep', s.env), ['deploy/db', 'deploy/web'])
+        equal(complete('holdfast show ', s.env),
               ['a:b', 'deploy/db', 'deploy/web', 'other'])
-        equal(complete('holdfast show a:', p.env), ['b'])
-        equal(complete(f'holdfast --url {p.url} force --token 1 oth'),
+        equal(complete('holdfast show a:', s.env), ['b'])
+        equal(complete(f'holdfast --url {s.url} force --token 1 oth'),
               ['other'])
-        equal(complete(f'holdfast ls --url={p.url} oth'), ['other'])
+        equal(complete(f'holdfast ls --url={s.url} oth'), ['other'])
 
 
 @case
@@ -222,7 +222,7 @@ def completion_offers_every_scheme():
 
 
 def check_shell(complete_in):
-    """The other shells offer the same."""
+    """Check that another shell offers the same as bash."""
     equal(complete_in('holdfast '), sorted(verbs()))
     equal(complete_in('holdfast help '), sorted(verbs()))
     equal(complete_in('holdfast un'), ['unlock'])
@@ -232,12 +232,12 @@ def check_shell(complete_in):
           schemes())
     check('5s' in complete_in('holdfast lock --ttl '))
     equal(complete_in('holdfast watch --kinds '), sorted(kinds()))
-    with place() as p:
+    with store() as s:
         for key in ('deploy/web', 'deploy/db', 'odd key', 'other'):
-            p.lock(key)
-        equal(complete_in('holdfast show dep', p.env),
+            s.lock(key)
+        equal(complete_in('holdfast show dep', s.env),
               ['deploy/db', 'deploy/web'])
-        equal(complete_in(f'holdfast --url {p.url} force --token 1 oth'),
+        equal(complete_in(f'holdfast --url {s.url} force --token 1 oth'),
               ['other'])
 
 

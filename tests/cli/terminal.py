@@ -13,18 +13,18 @@ import termios
 import time
 
 from cases import (HOLDFAST, LIMIT, LONG, SLOWNESS, TooSlow, alive, alone, case,
-                   check, equal, lasting, main, place, read, tool, until)
+                   check, equal, lasting, main, store, read, tool, until)
 
 PROMPT = 'ready> '
 TTL_MS = 1000
 
 
-# Commands that are typed at are one process: a shell that is hit by a key just
-# as it starts a child may miss it, holdfast or not.
+# A command that gets Ctrl-C or Ctrl-Z is a single process here. A shell may miss
+# the signal while it starts a child, with or without holdfast.
 
 
 class Terminal:
-    """A bash with job control, and what it has shown."""
+    """An interactive bash with job control, and its output."""
 
     def __init__(self, env):
         bash = tool('bash')
@@ -44,14 +44,14 @@ class Terminal:
         return self
 
     def __exit__(self, *why):
-        os.close(self.fd)  # hangs up: bash and its jobs end
+        os.close(self.fd)  # SIGHUP ends bash and its jobs
         end = time.monotonic() + 2 * SLOWNESS
         while os.waitpid(self.pid, os.WNOHANG)[0] == 0:
             if time.monotonic() > end:
                 os.kill(self.pid, signal.SIGKILL)
             time.sleep(0.01)
-        # A hang-up takes back the stop by which a leak checker looks at its
-        # process, which then waits for it for ever.
+        # A leak checker stops its process to inspect it. SIGHUP is followed by
+        # SIGCONT, which undoes the stop, and the leak checker hangs.
         while left := members(self.pid):
             if time.monotonic() > end:
                 for pid in left:
@@ -64,15 +64,15 @@ class Terminal:
             try:
                 self.shown += os.read(self.fd, 65536).decode()
             except OSError:
-                check(False, 'the shell is gone:', repr(self.shown))
+                check(False, 'the shell has ended:', repr(self.shown))
 
     def see(self, pattern):
-        """Wait until that is shown; forget what came before it. Returns all
-        that was shown until then."""
+        """Wait until the output matches. Returns and removes the output up to
+        the end of the match."""
         end = time.monotonic() + LIMIT
         while not (found := re.search(pattern, self.shown)):
             check(time.monotonic() < end,
-                  f'{pattern!r} never came, but {self.shown!r}')
+                  f'{pattern!r} not shown, but {self.shown!r}')
             self.read()
         seen = self.shown[:found.end()]
         self.shown = self.shown[found.end():]
@@ -82,12 +82,12 @@ class Terminal:
         os.write(self.fd, text.encode())
 
     def enter(self, line):
-        """Enter a line, and wait for the prompt: what was shown."""
+        """Enter a line, and wait for the prompt. Returns the output."""
         self.type(line + '\n')
         return self.see(re.escape(PROMPT))
 
     def start(self, line, sign='go'):
-        """Enter a line, and wait until it shows the sign."""
+        """Enter a line, and wait until the command prints the sign."""
         self.type(line + '\n')
         return self.see(sign)
 
@@ -96,7 +96,7 @@ class Terminal:
 
 
 def processes():
-    """(pid, what /proc/PID/stat says from the state on) of each."""
+    """(pid, the fields of /proc/PID/stat from the state on) of each process."""
     for name in filter(str.isdigit, os.listdir('/proc')):
         fields = read(f'/proc/{name}/stat').rpartition(')')[2].split()
         if fields:
@@ -111,7 +111,7 @@ def children(parent):
 
 
 def members(session):
-    """Who of a session lives."""
+    """The live processes of a session."""
     return [pid for pid, fields in processes()
             if int(fields[3]) == session and fields[0] not in 'ZX']
 
@@ -123,27 +123,27 @@ def states_of_job(terminal):
 
 
 def is_in_foreground(terminal):
-    """Whether holdfast's command runs and has the terminal."""
+    """Whether the command of holdfast runs and has the terminal."""
     jobs = [pid for pid, _ in children(terminal.pid)]
     return any(int(fields[1]) in jobs and fields[0] not in 'TZ' and
                fields[5] == fields[2] for _, fields in processes())
 
 
 def has_lost_terminal(terminal):
-    """Whether another group than the shell's own has the terminal."""
+    """Whether a process group other than the shell's has the terminal."""
     return any(pid == terminal.pid and fields[5] != fields[2]
                for pid, fields in processes())
 
 
 def bring_back(terminal):
-    """fg, and until the command has the terminal."""
+    """Enter fg, and wait until the command has the terminal."""
     terminal.type('fg\n')
     terminal.see('HF run')
     until(lambda: is_in_foreground(terminal), 'the command in the foreground')
 
 
 @case
-def the_command_is_in_the_foreground_and_the_shell_again_after_it():
+def the_command_gets_the_foreground_and_returns_it_to_the_shell():
     with Terminal(alone()) as terminal:
         shown = terminal.enter(
             '$HF run k -- $PY -c "import os; '
@@ -164,7 +164,7 @@ PAGER = ('$PY -c "import sys; text = sys.stdin.readline(); print(\'go\', '
 
 
 @case
-def the_rest_of_a_pipeline_has_the_terminal():
+def the_rest_of_a_pipeline_keeps_the_terminal():
     for line in (f"$HF run k -- sh -c 'echo first; sleep 0.5' | {PAGER}",
                  f"sleep 0.5 | $HF run k -- sh -c 'echo first; cat' | {PAGER}",
                  "{ sleep 0.1; $HF run k -- sh -c 'sleep 1.5' </dev/null "
@@ -178,7 +178,7 @@ def the_rest_of_a_pipeline_has_the_terminal():
 
 
 @case
-def a_command_in_a_pipeline_is_given_the_terminal_when_it_reads_from_it():
+def a_command_in_a_pipeline_gets_the_terminal_when_it_reads():
     with Terminal(alone()) as terminal:
         terminal.start('$HF run k -- $PY -c "print(\'go\', flush=True); '
                        'print(\'got\', open(\'/dev/tty\').readline())" | cat')
@@ -205,7 +205,7 @@ def ctrl_c_and_ctrl_z_reach_a_command_in_a_pipeline():
 
 
 @case
-def a_script_has_the_terminal_back_after_it():
+def a_script_gets_the_terminal_back():
     with Terminal(alone()) as terminal:
         terminal.start("bash -c '$HF run k -- true; echo go; head -n1'")
         terminal.type('typed\n')
@@ -223,7 +223,7 @@ def ctrl_c_ends_the_command_and_the_status_is_130():
 
 
 @case
-def a_command_may_catch_ctrl_c():
+def a_command_can_catch_ctrl_c():
     with Terminal(alone()) as terminal:
         terminal.start("$HF run k -- sh -c 'trap \"exit 9\" INT; echo go; "
                        "while :; do sleep 0.1; done'")
@@ -233,7 +233,7 @@ def a_command_may_catch_ctrl_c():
 
 
 @case
-def ctrl_c_ends_the_script_around_it_too():
+def ctrl_c_ends_the_surrounding_script_too():
     with Terminal(alone()) as terminal:
         terminal.start("bash -c '$HF run k -- sh -c \"echo go; exec sleep 600\"; "
                        "echo wrong'")
@@ -254,7 +254,7 @@ def ctrl_backslash_ends_the_command():
 
 
 @case
-def ctrl_z_stops_both_and_fg_goes_on():
+def ctrl_z_stops_run_and_command_and_fg_continues_both():
     with Terminal(alone()) as terminal:
         terminal.start('$HF run --ttl 600s k -- $PY -c "print(\'go\', '
                        'flush=True); print(\'got\', input())"')
@@ -271,7 +271,7 @@ def ctrl_z_stops_both_and_fg_goes_on():
 
 
 @case
-def bg_goes_on_until_it_wants_the_terminal():
+def bg_continues_until_the_command_reads_the_terminal():
     with Terminal(alone()) as terminal:
         terminal.start('$HF run --ttl 600s k -- $PY -c "import time; print(\'go\','
                        ' flush=True); time.sleep(0.5); print(\'got\', input())"')
@@ -286,7 +286,7 @@ def bg_goes_on_until_it_wants_the_terminal():
 
 
 @case
-def a_job_in_the_background_leaves_the_terminal_alone():
+def a_background_job_does_not_take_the_terminal():
     with Terminal(alone()) as terminal:
         terminal.enter("$HF run k -- sh -c 'sleep 0.3; exit 3' &")
         check('still' in terminal.enter('echo still here'))
@@ -303,10 +303,9 @@ def fg_of_a_running_job_reaches_the_command():
         terminal.see('HF run')
         terminal.type('line\n')
         check('got line' in terminal.see(re.escape(PROMPT)))
-        # The shell tells nobody that a job which runs already is in the
-        # foreground, and a command that reads nothing does not ask for it.
-        # Until the job has executed its program, the shell's own handler would
-        # have the Ctrl-C.
+        # fg does not signal a job that is running, and a command that does
+        # not read never claims the terminal. Wait until the job has executed
+        # its program: before, the handler of the shell would catch Ctrl-C.
         terminal.type("$HF run k -- sh -c 'echo star\"\"ted; exec sleep 600' &\n")
         terminal.see('started')
         terminal.type('fg\n')
@@ -319,7 +318,7 @@ def fg_of_a_running_job_reaches_the_command():
 
 @case
 @lasting(TTL_MS)
-def a_job_that_is_stopped_for_longer_than_the_lease_is_killed_by_fg(ttl_ms):
+def fg_kills_a_job_stopped_beyond_its_lease(ttl_ms):
     with Terminal(alone()) as terminal:
         terminal.start(f'$HF run --ttl {ttl_ms}ms k -- $PY -c "import time; '
                        'print(\'go\', flush=True); time.sleep(600); '
@@ -335,7 +334,7 @@ def a_job_that_is_stopped_for_longer_than_the_lease_is_killed_by_fg(ttl_ms):
 
 
 @case
-def a_hang_up_ends_the_command():
+def a_hangup_ends_the_command():
     with Terminal(alone()) as terminal:
         shown = terminal.start("$HF run k -- sh -c 'echo pid $$ go; "
                                "exec sleep 600'")
@@ -344,7 +343,7 @@ def a_hang_up_ends_the_command():
 
 
 @case
-def ctrl_z_changes_nothing_where_no_shell_could_wake_it():
+def ctrl_z_has_no_effect_without_a_shell_to_continue_it():
     pid, fd = pty.fork()
     if pid == 0:
         os.execve(HOLDFAST, [HOLDFAST, 'run', 'k', '--', sys.executable, '-c',
@@ -362,35 +361,35 @@ def ctrl_z_changes_nothing_where_no_shell_could_wake_it():
     os.close(fd)
 
 
-# ---- Waiting: these need locks that processes share ------------------------
+# ---- Waiting ---------------------------------------------------------------
 
 LINE = r'holdfast: waiting for (\S+), position (\d+), held by (\S+) for '
 
 
 @case
-def a_wait_says_who_holds_it_on_one_line_and_removes_it():
-    with place() as p, Terminal(p.env) as terminal:
-        nonce, token = p.lock('k', '--ttl', LONG, '--note', 'nightly report')
+def a_wait_shows_the_holder_on_one_line_and_removes_it():
+    with store() as s, Terminal(s.env) as terminal:
+        nonce, token = s.lock('k', '--ttl', LONG, '--note', 'nightly report')
         terminal.type('$HF run k -- echo mine\n')
         seen = terminal.see(LINE + r'[\d.]+s \(nightly report\)')
         equal(re.search(LINE, seen).group(1, 2), ('k', '1'))
         check('[' in re.search(LINE, seen).group(3), seen)
         again = terminal.see(LINE)
         check('\n' not in again and '\r' in again, repr(again))
-        p.run('unlock', 'k', nonce, token)
+        s.run('unlock', 'k', nonce, token)
         after = terminal.see('mine')
         check(after.endswith('\r\x1b[Kmine'), repr(after))
 
 
 @case
 @lasting(300, rounds=20)
-def a_wait_shorter_than_a_second_says_nothing(_):
-    with place() as p, Terminal(p.env) as terminal:
-        nonce, token = p.lock('k')
+def a_wait_shorter_than_a_second_shows_nothing(_):
+    with store() as s, Terminal(s.env) as terminal:
+        nonce, token = s.lock('k')
         begun = time.monotonic()
         terminal.type('$HF run k -- echo mine\n')
         time.sleep(0.3)
-        p.run('unlock', 'k', nonce, token)
+        s.run('unlock', 'k', nonce, token)
         seen = terminal.see('mine')
         if time.monotonic() - begun >= 1:
             raise TooSlow  # to wait for less
@@ -398,53 +397,53 @@ def a_wait_shorter_than_a_second_says_nothing(_):
 
 
 @case
-def a_narrow_terminal_cuts_the_line():
-    with place() as p, Terminal(p.env) as terminal:
-        nonce, token = p.lock('k', '--ttl', LONG, '--note', 'n' * 200)
+def the_status_line_is_cut_to_the_terminal_width():
+    with store() as s, Terminal(s.env) as terminal:
+        nonce, token = s.lock('k', '--ttl', LONG, '--note', 'n' * 200)
         fcntl.ioctl(terminal.fd, termios.TIOCSWINSZ,
                     struct.pack('HHHH', 24, 40, 0, 0))
         terminal.type('$HF run k -- echo mine\n')
         seen = terminal.see(r'holdfast: [^\x1b]*\x1b\[K')
         shown = seen.rpartition('\r')[2].partition('\x1b')[0]
         equal(len(shown), 39)
-        p.run('unlock', 'k', nonce, token)
+        s.run('unlock', 'k', nonce, token)
         terminal.see('mine')
 
 
 @case
-def a_wait_in_the_background_or_in_a_pipe_says_nothing():
-    with place() as p, Terminal(p.env) as terminal:
-        nonce, token = p.lock('k', '--ttl', LONG)
+def a_wait_in_the_background_or_without_a_terminal_shows_nothing():
+    with store() as s, Terminal(s.env) as terminal:
+        nonce, token = s.lock('k', '--ttl', LONG)
         terminal.enter('$HF run k -- echo mine &')
         terminal.enter('$HF run k -- echo mine 2>err &')
         time.sleep(1.6)
-        p.run('unlock', 'k', nonce, token)
+        s.run('unlock', 'k', nonce, token)
         check('waiting' not in terminal.see('mine[^$]*mine'))
 
 
 @case
-def ctrl_c_ends_a_wait_and_leaves_no_one_in_line():
-    with place() as p, Terminal(p.env) as terminal:
-        p.lock('k', '--ttl', LONG)
+def ctrl_c_ends_a_wait_and_leaves_no_waiter():
+    with store() as s, Terminal(s.env) as terminal:
+        s.lock('k', '--ttl', LONG)
         terminal.type('$HF run k -- echo mine\n')
         terminal.see(LINE)
         terminal.type('\x03')
         terminal.see(re.escape(PROMPT))
         equal(terminal.status(), 130)
-        equal(p.show('k')['waiters'], 0)
+        equal(s.show('k')['waiters'], 0)
 
 
 @case
-def ctrl_z_stops_a_wait_and_fg_goes_on():
-    with place() as p, Terminal(p.env) as terminal:
-        nonce, token = p.lock('k', '--ttl', LONG)
+def ctrl_z_stops_a_wait_and_fg_continues_it():
+    with store() as s, Terminal(s.env) as terminal:
+        nonce, token = s.lock('k', '--ttl', LONG)
         terminal.type('$HF run k -- echo mine\n')
         terminal.see(LINE)
         terminal.type('\x1a')
         check('Stopped' in terminal.see(re.escape(PROMPT)))
         terminal.type('fg\n')
         terminal.see(LINE)
-        p.run('unlock', 'k', nonce, token)
+        s.run('unlock', 'k', nonce, token)
         terminal.see('mine')
 
 

@@ -1,11 +1,12 @@
-/* fuzz_arena.c - whatever is written into an arena, by a broken client or by a
- * stranger, a copy of the table reads it or says that it is damaged.
+/* fuzz_arena.c - a replica reads any bytes in an arena, or reports damage; it
+ * never crashes, hangs or breaks the rules of the table.
  *
- * The input is a list of scribbles: one byte for what, two for the size, then
- * the bytes: an entry of the log, a snapshot (as it is, or with the checksum
- * that it would need), an entry whose header is part of the input, a place in the file and
- * what to put there, or a well-formed command made from the bytes. After each, a
- * copy catches up, runs a command and ends the leases that are due. */
+ * The input is a list of writes: one byte for the kind, two for the size, then
+ * the bytes. The kinds are: an entry of the log; a snapshot, unchanged or with
+ * a correct checksum; an entry whose header is part of the input; an offset in
+ * the file and the bytes to store there; a well-formed command that is built
+ * from the bytes. After each write, a replica catches up, runs a command and
+ * expires the leases that are due. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,11 +17,11 @@
 #include "lib/twin.h"
 #include "strategy/file/replica.h"
 
-#define ENTRY_HEAD 16   /* bytes of the log before an entry's own */
-#define HEAD_SIZE 65536 /* what is put back before each input */
+#define ENTRY_HEAD 16   /* size of the header of an entry */
+#define HEAD_SIZE 65536 /* bytes that are restored before each input */
 #define REACH (5 << 18) /* header, slots, ring, start of the first half */
-#define NOW (INT64_C(1) << 40) /* when leases are due */
-#define WRITE_MAX (64 << 10)   /* of one entry or snapshot */
+#define NOW (INT64_C(1) << 40) /* the time at which leases are due */
+#define WRITE_MAX (64 << 10)   /* size of one entry or snapshot */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -54,15 +55,15 @@ static void on_event(void *arg, const struct hf_table_event *event)
     (void)event;
 }
 
-static void begin(struct hf_replica *replica)
+static void reset(struct hf_replica *replica)
 {
     memcpy(arena.header, head, sizeof(head));
     hf_replica_init(replica, &arena, &seed, on_event, NULL);
 }
 
-/* As snapshots end: the size of the table's part, here all of it, whose last
- * eight bytes are its checksum. */
-static void set_sound_snapshot(const uint8_t *data, size_t size)
+/* Append a correct checksum, and the size of the part that belongs to the
+ * table, which is all of it here. */
+static void set_valid_snapshot(const uint8_t *data, size_t size)
 {
     static uint8_t bytes[WRITE_MAX + 16];
     uint64_t sum, table = size + 8;
@@ -76,7 +77,7 @@ static void set_sound_snapshot(const uint8_t *data, size_t size)
     (void)hf_arena_set_snapshot(&arena, (struct hf_bytes){bytes, size + 16});
 }
 
-/* An entry, and then something else in place of its head. */
+/* Write an entry, and overwrite its header with the first bytes of `data`. */
 static void write_broken_entry(const uint8_t *data, size_t size)
 {
     uint64_t position = arena.pending;
@@ -105,7 +106,7 @@ static uint8_t next_byte(struct input *input)
     return *input->data++;
 }
 
-/* Small, or next to one of the ends. */
+/* A small number, one near UINT64_MAX, or one near a power of two. */
 static uint64_t next_number(struct input *input)
 {
     uint8_t byte = next_byte(input);
@@ -149,12 +150,12 @@ static void write_command(const uint8_t *data, size_t size)
     hf_buf_fini(&buf);
 }
 
-static void scribble(uint8_t what, const uint8_t *data, size_t size)
+static void apply_write(uint8_t kind, const uint8_t *data, size_t size)
 {
     struct hf_bytes bytes = {data, size};
-    uint32_t place;
+    uint32_t offset;
 
-    switch (what % 6) {
+    switch (kind % 6) {
     case 0:
         if (hf_arena_write(&arena, 1, bytes) == HF_OK)
             hf_arena_publish(&arena);
@@ -163,7 +164,7 @@ static void scribble(uint8_t what, const uint8_t *data, size_t size)
         (void)hf_arena_set_snapshot(&arena, bytes);
         return;
     case 2:
-        set_sound_snapshot(data, size);
+        set_valid_snapshot(data, size);
         return;
     case 3:
         if (size >= ENTRY_HEAD)
@@ -173,15 +174,15 @@ static void scribble(uint8_t what, const uint8_t *data, size_t size)
         write_command(data, size);
         return;
     default:
-        if (size < sizeof(place))
+        if (size < sizeof(offset))
             return;
-        memcpy(&place, data, sizeof(place));
-        memcpy((uint8_t *)arena.header + place % REACH, data + sizeof(place),
-               size - sizeof(place));
+        memcpy(&offset, data, sizeof(offset));
+        memcpy((uint8_t *)arena.header + offset % REACH, data + sizeof(offset),
+               size - sizeof(offset));
     }
 }
 
-static void check(const struct hf_replica *replica)
+static void check_table(const struct hf_replica *replica)
 {
     const char *wrong = hf_table_check(&replica->store.table);
 
@@ -191,7 +192,7 @@ static void check(const struct hf_replica *replica)
     }
 }
 
-/* What is read lies inside what was written. */
+/* Check that each entry lies between its position and the next one. */
 static void check_log(uint64_t position)
 {
     uint64_t start = position;
@@ -206,7 +207,8 @@ static void check_log(uint64_t position)
     }
 }
 
-/* As a client does: each has an end, unless its lease begins later than now. */
+/* Expire the leases that are due, as a client does. The loop must end: each
+ * EXPIRE ends a hold or fails. */
 static void expire_due(struct hf_replica *replica)
 {
     const struct hf_table *table = &replica->store.table;
@@ -217,14 +219,14 @@ static void expire_due(struct hf_replica *replica)
     while (hf_store_find_due(&replica->store, NOW, &expire)) {
         hf_replica_run(replica, NOW, &expire, &result);
         if (result.err == HF_ENOTHELD || most-- == 0)
-            abort(); /* a client would go on like this for ever */
+            abort(); /* a client would loop for ever */
         if (result.err)
             return;
     }
 }
 
-/* Go in, read what is there, write something. False: it is damaged. */
-static bool use(struct hf_replica *replica)
+/* Catch up, then run a command. False: the replica reports damage. */
+static bool use_replica(struct hf_replica *replica)
 {
     const struct hf_command command = {
         .kind = HF_COMMAND_OPEN,
@@ -237,46 +239,46 @@ static bool use(struct hf_replica *replica)
     err = hf_replica_catch_up(replica);
     if (err)
         return false;
-    check(replica);
+    check_table(replica);
     hf_replica_run(replica, 2, &command, &result);
-    check(replica);
+    check_table(replica);
     expire_due(replica);
-    check(replica);
+    check_table(replica);
     return true;
 }
 
-static bool go_in(void)
+static bool lock_arena(void)
 {
     pid_t pid;
 
-    /* A word of another's takes the patience of the arena to refuse. */
+    /* This times out if the input has written the lock of another client. */
     return hf_arena_lock(&arena, &pid) == HF_OK;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct hf_replica replica;
-    bool sound = true;
+    bool usable = true;
 
     if (!arena.header)
         set_up();
-    begin(&replica);
-    while (sound && size >= 3) {
+    reset(&replica);
+    while (usable && size >= 3) {
         size_t count = (size_t)(data[1] | data[2] << 8);
-        uint8_t what = data[0];
+        uint8_t kind = data[0];
 
         data += 3;
         size -= 3;
         if (count > size)
             count = size;
-        sound = go_in();
-        if (sound) {
-            scribble(what, data, count);
+        usable = lock_arena();
+        if (usable) {
+            apply_write(kind, data, count);
             hf_arena_unlock(&arena);
-            sound = go_in();
+            usable = lock_arena();
         }
-        if (sound) {
-            sound = use(&replica);
+        if (usable) {
+            usable = use_replica(&replica);
             hf_arena_unlock(&arena);
         }
         data += count;

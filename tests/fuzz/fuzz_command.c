@@ -1,5 +1,5 @@
-/* fuzz_command.c - whatever bytes are taken for a command or a result are
- * within their limits and encode to the same bytes again. */
+/* fuzz_command.c - a decoded command or result is within its limits, and
+ * encodes to the same bytes again. */
 #include <stdlib.h>
 
 #include "core/command.h"

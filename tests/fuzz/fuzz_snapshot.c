@@ -1,8 +1,8 @@
-/* fuzz_snapshot.c - whatever bytes are taken for a snapshot make a table that
- * keeps its promises, survives its own snapshot and can be used up.
+/* fuzz_snapshot.c - a decoded snapshot is a consistent table, which survives
+ * another snapshot and can be emptied.
  *
- * Tried twice: as they are, and with the checksum that they would need, or
- * nothing would ever be looked at behind it. */
+ * Each input is tried twice: unchanged, and with a correct checksum, because
+ * the decoder rejects nearly every input with a wrong checksum at once. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static void on_event(void *arg, const struct hf_table_event *event)
     *last = event->index;
 }
 
-static void check(const struct hf_table *table)
+static void check_table(const struct hf_table *table)
 {
     const char *wrong = hf_table_check(table);
 
@@ -33,7 +33,7 @@ static void check(const struct hf_table *table)
     }
 }
 
-static void check_again(const struct hf_table *table)
+static void check_round_trip(const struct hf_table *table)
 {
     struct hf_buf buf = {0}, again = {0};
     struct hf_table copy;
@@ -43,7 +43,7 @@ static void check_again(const struct hf_table *table)
     hf_table_init(&copy, &other_seed, on_event, &last);
     if (hf_snapshot_decode(&copy, buf.data, buf.size))
         abort();
-    check(&copy);
+    check_table(&copy);
     hf_snapshot_encode(&copy, &again);
     if (again.size != buf.size || memcmp(again.data, buf.data, buf.size) != 0)
         abort();
@@ -56,7 +56,8 @@ static void check_again(const struct hf_table *table)
     hf_buf_fini(&buf);
 }
 
-static void apply(struct hf_table *table, const struct hf_command *command)
+static void apply_command(struct hf_table *table,
+                          const struct hf_command *command)
 {
     struct hf_result result;
 
@@ -64,8 +65,9 @@ static void apply(struct hf_table *table, const struct hf_command *command)
         abort();
 }
 
-/* End every grant, those of waiters too, then every session. */
-static void use_up(struct hf_table *table)
+/* Expire every lock, which grants it to the next waiter, until none is left;
+ * then close every session. */
+static void empty_table(struct hf_table *table)
 {
     const struct hf_hold *hold;
     const struct hf_session *session;
@@ -78,7 +80,7 @@ static void use_up(struct hf_table *table)
             .generation = hold->generation,
         };
 
-        apply(table, &expire);
+        apply_command(table, &expire);
     }
     while ((session = hf_table_next_session(table, NULL))) {
         struct hf_command close = {
@@ -86,12 +88,12 @@ static void use_up(struct hf_table *table)
             .session = session->id,
         };
 
-        apply(table, &close);
+        apply_command(table, &close);
     }
-    check(table);
+    check_table(table);
 }
 
-static void try(const uint8_t *data, size_t size)
+static void try_snapshot(const uint8_t *data, size_t size)
 {
     struct hf_table table;
     uint64_t last = 0;
@@ -101,14 +103,14 @@ static void try(const uint8_t *data, size_t size)
         if (table.token != 0 || table.sessions.count + table.holds.count > 0)
             abort();
     } else {
-        check(&table);
-        check_again(&table);
-        use_up(&table);
+        check_table(&table);
+        check_round_trip(&table);
+        empty_table(&table);
     }
     hf_table_fini(&table);
 }
 
-static void fix(uint8_t *data, size_t size)
+static void fix_checksum(uint8_t *data, size_t size)
 {
     static const struct hf_seed zero;
     uint64_t sum = hf_siphash(&zero, data, size - 8);
@@ -121,15 +123,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     uint8_t *copy;
 
-    try(data, size);
+    try_snapshot(data, size);
     if (size < 8)
         return 0;
     copy = malloc(size);
     if (!copy)
         return 0;
     memcpy(copy, data, size);
-    fix(copy, size);
-    try(copy, size);
+    fix_checksum(copy, size);
+    try_snapshot(copy, size);
     free(copy);
     return 0;
 }

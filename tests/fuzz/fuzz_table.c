@@ -1,4 +1,5 @@
-/* fuzz_table.c - bytes choose commands; the table and its twin must agree. */
+/* fuzz_table.c - the input chooses commands; the table and its simple twin must
+ * agree. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,7 +11,7 @@ enum {
     STEPS_MAX = 300,
 };
 
-static void check(const char *difference)
+static void check_same(const char *difference)
 {
     if (!difference)
         return;
@@ -25,11 +26,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     hf_pair_init(&pair);
     for (int i = 0; i < STEPS_MAX && bytes.size > 0; i++) {
-        check(hf_pair_step(&pair, &bytes));
+        check_same(hf_pair_step(&pair, &bytes));
         if (i % 8 == 0)
-            check(hf_pair_check(&pair));
+            check_same(hf_pair_check(&pair));
     }
-    check(hf_pair_restore(&pair));
+    check_same(hf_pair_restore(&pair));
     hf_pair_fini(&pair);
     return 0;
 }

@@ -1,5 +1,5 @@
-/* fuzz_url.c - whatever text is taken for a URL has all its parts, and no
- * error tells a password. */
+/* fuzz_url.c - a parsed URL is consistent, and no error message contains a
+ * password. */
 #include <stdlib.h>
 
 #include "base/bytes.h"
@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define SECRET "pwPWpw"
 
-static void look_at(struct hf_url *url)
+static void check_url(struct hf_url *url)
 {
     struct hf_error error = {.code = HF_OK};
     size_t sum = strlen(url->scheme) + strlen(url->path);
@@ -31,14 +31,14 @@ static void look_at(struct hf_url *url)
         abort();
 }
 
-static void try(const char *text)
+static void try_url(const char *text)
 {
     struct hf_error error = {.code = HF_OK};
     struct hf_url url;
     enum hf_err err = hf_url_parse(&url, text, &error);
 
     if (!err) {
-        look_at(&url);
+        check_url(&url);
         hf_url_fini(&url);
         return;
     }
@@ -59,8 +59,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     hf_copy(text + sizeof(prefix) - 1, data, size);
     text[sizeof(prefix) - 1 + size] = '\0';
     if (!strstr(text + sizeof(prefix) - 1, SECRET)) {
-        try(text);
-        try(text + sizeof(prefix) - 1);
+        try_url(text);
+        try_url(text + sizeof(prefix) - 1);
     }
     free(text);
     return 0;

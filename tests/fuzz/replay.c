@@ -1,6 +1,7 @@
-/* replay.c - a main() for a fuzz target, where the compiler has no libFuzzer:
- * runs the target once for each file named, and for each file in a folder
- * named. Answers 2 where one cannot be read. */
+/* replay.c - a main() for fuzz targets in builds without libFuzzer.
+ *
+ * Runs the target once for each file, and for each file of a folder, on the
+ * command line. Exits with 2 if one cannot be read. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -9,8 +10,9 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* The whole file, of which `*size` bytes; NULL if it cannot be read. */
-static uint8_t *read_whole(const char *path, size_t *size)
+/* Read a file of `*size` bytes; the caller frees the result. NULL if it cannot
+ * be read. */
+static uint8_t *read_file(const char *path, size_t *size)
 {
     FILE *file = fopen(path, "rb");
     size_t capacity = 1 << 20;
@@ -33,10 +35,10 @@ static uint8_t *read_whole(const char *path, size_t *size)
     return data;
 }
 
-static int replay(const char *path)
+static int replay_file(const char *path)
 {
     size_t size;
-    uint8_t *data = read_whole(path, &size);
+    uint8_t *data = read_file(path, &size);
 
     if (!data) {
         perror(path);
@@ -57,7 +59,7 @@ static int replay_folder(const char *path)
         char file[4096];
 
         (void)snprintf(file, sizeof(file), "%s/%s", path, entries[i]->d_name);
-        if (entries[i]->d_name[0] != '.' && replay(file))
+        if (entries[i]->d_name[0] != '.' && replay_file(file))
             status = 2;
         free(entries[i]);
     }
@@ -77,7 +79,7 @@ int main(int argc, char **argv)
         if (!stat(argv[i], &about) && S_ISDIR(about.st_mode))
             result = replay_folder(argv[i]);
         else
-            result = replay(argv[i]);
+            result = replay_file(argv[i]);
         if (result)
             status = result;
     }

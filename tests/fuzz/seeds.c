@@ -1,8 +1,8 @@
-/* seeds.c - writes the inputs that the fuzz targets begin with:
+/* seeds.c - generate the known inputs of the fuzz targets:
  *
  *     seeds tests/fuzz/corpus
  *
- * The same each time. Where a format changes, run it again. */
+ * The output is always the same. Run it again after a format has changed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -98,12 +98,13 @@ static void write_urls(void)
         write_numbered("fuzz_url", (int)i, urls[i], strlen(urls[i]));
 }
 
-/* A scribble of fuzz_arena: 0 an entry, 1 a snapshot, 2 one that wants its
- * checksum, 3 an entry after its own head, 4 a place and what goes there. */
-static void add_scribble(struct hf_buf *buf, uint8_t what, const void *data,
-                         size_t size)
+/* Add a write for fuzz_arena. The kinds are: 0 an entry, 1 a snapshot, 2 a
+ * snapshot without its checksum, 3 an entry with its header, 4 an offset and
+ * bytes. */
+static void add_write(struct hf_buf *buf, uint8_t kind, const void *data,
+                      size_t size)
 {
-    const uint8_t head[] = {what, (uint8_t)size, (uint8_t)(size >> 8)};
+    const uint8_t head[] = {kind, (uint8_t)size, (uint8_t)(size >> 8)};
 
     hf_buf_raw(buf, head, sizeof(head));
     hf_buf_raw(buf, data, size);
@@ -112,13 +113,14 @@ static void add_scribble(struct hf_buf *buf, uint8_t what, const void *data,
 static void write_arena(int number, const struct hf_buf *snapshot)
 {
     static const char *const labels[] = {"alice", "bob"};
-    /* the tail, as it lies in the header, and the start of the ring */
-    const uint32_t places[] = {128, 24768 + 4 * (uint32_t)number};
+    /* The offset of the tail in the header, and a value for it: a position near
+     * the start of the ring. */
+    const uint32_t tail_write[] = {128, 24768 + 4 * (uint32_t)number};
     static const char broken[] = "\x20\0\0\0\x10\0\0\0 and its stamp and bytes";
     struct hf_buf entry = {0};
     struct hf_buf input = {0};
 
-    add_scribble(&input, 2, snapshot->data, snapshot->size - 8);
+    add_write(&input, 2, snapshot->data, snapshot->size - 8);
     for (size_t i = 0; i < 2; i++) {
         struct hf_command open = {
             .kind = HF_COMMAND_OPEN,
@@ -127,16 +129,17 @@ static void write_arena(int number, const struct hf_buf *snapshot)
 
         entry.size = 0;
         hf_command_encode(&open, &entry);
-        add_scribble(&input, 0, entry.data, entry.size);
+        add_write(&input, 0, entry.data, entry.size);
     }
-    add_scribble(&input, 3, broken, sizeof(broken));
-    add_scribble(&input, 4, places, sizeof(places));
+    add_write(&input, 3, broken, sizeof(broken));
+    add_write(&input, 4, tail_write, sizeof(tail_write));
     write_numbered("fuzz_arena", number, input.data, input.size);
     hf_buf_fini(&entry);
     hf_buf_fini(&input);
 }
 
-/* Random steps, and now and then the table that they have made. */
+/* Write random steps for fuzz_table, and the snapshots of the resulting
+ * tables. */
 static void write_tables(void)
 {
     for (int number = 0; number < 24; number++) {

@@ -21,24 +21,24 @@ def ran(*args, wanted=0, **options):
 
 
 def script(text, *options, **more):
-    """A shell script under the lock that goes on."""
+    """Start a shell script that runs under the lock."""
     return Running('run', *options, 'k', '--', 'sh', '-c', text, env=alone(),
                    **more)
 
 
-def said(running, word):
+def await_line(running, word):
     """Wait until the script has printed the word."""
     equal(running.line(), word)
 
 
 @case
-def the_status_is_the_command_s_own():
+def run_exits_with_the_status_of_the_command():
     for status in (0, 1, 7, 64, 75, 79, 126, 127, 255):
         ran('sh', '-c', f'exit {status}', wanted=status)
 
 
 @case
-def a_command_that_a_signal_ends_has_128_and_its_number():
+def a_command_killed_by_signal_n_exits_with_128_plus_n():
     for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGHUP,
                    signal.SIGINT, signal.SIGSEGV, signal.SIGUSR1):
         ran('sh', '-c', f'ulimit -c 0; kill -{int(number)} $$',
@@ -46,7 +46,7 @@ def a_command_that_a_signal_ends_has_128_and_its_number():
 
 
 @case
-def a_command_that_cannot_be_executed_has_126_or_127():
+def a_command_that_cannot_be_executed_exits_with_126_or_127():
     with tempfile.TemporaryDirectory() as folder:
         plain = os.path.join(folder, 'plain')
         with open(plain, 'w', encoding='ascii') as file:
@@ -61,7 +61,7 @@ def a_command_that_cannot_be_executed_has_126_or_127():
 
 
 @case
-def the_environment_tells_of_the_lock_and_is_otherwise_untouched():
+def run_adds_only_the_lock_to_the_environment():
     env = dict(alone(), HOLDFAST_KEY='old', OTHER='a=b\nc')
     ended = run('run', '--ttl', '12s', 'a key', '--', 'env', '-0', env=env)
     got = dict(line.split('=', 1) for line in ended.out.split('\0') if line)
@@ -73,12 +73,12 @@ def the_environment_tells_of_the_lock_and_is_otherwise_untouched():
 
 
 @case
-def stdin_and_stdout_pass_untouched():
+def run_does_not_touch_stdin_and_stdout():
     data = os.urandom(1 << 20)
     done = subprocess.run([HOLDFAST, 'run', 'k', '--', 'cat'], env=alone(),
                           input=data, stdout=subprocess.PIPE, check=True)
     check(done.stdout == data, 'other bytes came out')
-    # What the command does not read is left for who comes next.
+    # Input that the command does not read is left for the next command.
     done = subprocess.run(['sh', '-c', '"$0" run k -- head -c1; cat', HOLDFAST],
                           env=alone(), input=b'x', stdout=subprocess.PIPE,
                           check=True)
@@ -87,14 +87,14 @@ def stdin_and_stdout_pass_untouched():
 
 DESCRIPTORS = '''
 import os
-fds = os.listdir("/proc/self/fd")  # and one for the listing itself
+fds = os.listdir("/proc/self/fd")  # includes one for the listing
 print(sorted(fd for fd in fds if os.path.exists("/proc/self/fd/" + fd) and
              not os.readlink("/proc/self/fd/" + fd).endswith("/arena")))
 '''
 
 
 @case
-def no_descriptor_is_added_or_lost_but_that_of_the_lock():
+def the_command_inherits_exactly_our_descriptors_and_that_of_the_lock():
     plain = subprocess.run([sys.executable, '-c', DESCRIPTORS], env=alone(),
                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                            check=True).stdout.decode()
@@ -109,7 +109,7 @@ def no_descriptor_is_added_or_lost_but_that_of_the_lock():
 
 
 @case
-def a_standard_descriptor_that_is_closed_stays_closed():
+def a_closed_standard_descriptor_stays_closed():
     for closed in ('0<&-', '2>&-', '0<&- 2>&-'):
         probe = ('for fd in 0 2; do [ -e /proc/$$/fd/$fd ] && '
                  'printf "%s " $fd; done; echo')
@@ -122,15 +122,15 @@ def a_standard_descriptor_that_is_closed_stays_closed():
                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                              check=False).stdout
         equal(got, want, closed)
-    # Nor is it taken by what holdfast opens, to be written to by mistake.
+    # Nor does a file that holdfast opens get its number.
     running = script('echo ready; sleep 60', preexec_fn=lambda: os.close(2),
                      stderr=None)
-    said(running, 'ready')
+    await_line(running, 'ready')
     equal(os.readlink(f'/proc/{running.pid}/fd/2'), '/dev/null')
 
 
 @case
-def signals_are_as_they_were_for_the_command():
+def the_command_inherits_our_signal_mask_and_actions():
     probe = ['grep', '-E', '^Sig(Blk|Ign|Cgt)', '/proc/self/status']
     for ignored in ([], [signal.SIGHUP, signal.SIGINT], [signal.SIGCHLD],
                     [signal.SIGPIPE, signal.SIGTSTP]):
@@ -147,7 +147,7 @@ def signals_are_as_they_were_for_the_command():
 
 
 @case
-def signals_are_passed_on_to_the_whole_group():
+def signals_are_forwarded_to_the_process_group():
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT,
                    signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
                    signal.SIGWINCH, signal.SIGALRM, signal.SIGRTMIN + 3):
@@ -155,7 +155,7 @@ def signals_are_passed_on_to_the_whole_group():
             f'trap "echo outer; exit 3" {int(number)}; '
             f'sh -c \'trap "echo inner; exit" {int(number)}; echo ready; '
             'while :; do sleep 0.05; done\'; sleep 5')
-        said(running, 'ready')
+        await_line(running, 'ready')
         running.signal(number)
         equal(sorted([running.line(), running.line()]), ['inner', 'outer'],
               number)
@@ -163,23 +163,23 @@ def signals_are_passed_on_to_the_whole_group():
 
 
 @case
-def a_signal_that_is_ignored_stays_ignored():
+def an_ignored_signal_stays_ignored():
     running = script('echo ready; sleep 0.5; exit 4', preexec_fn=lambda:
                      signal.signal(signal.SIGHUP, signal.SIG_IGN))
-    said(running, 'ready')
+    await_line(running, 'ready')
     running.signal(signal.SIGHUP)
     running.end(4)
 
 
 @case
-def the_command_has_a_group_of_its_own():
+def the_command_leads_a_new_process_group():
     group = int(ran(sys.executable, '-c',
                     'import os; print(int(os.getpgrp() == os.getpid()))').out)
     equal(group, 1)
 
 
 @case
-def the_command_dies_with_a_killed_holdfast():
+def the_command_is_killed_when_run_dies():
     for number in (signal.SIGKILL, signal.SIGSEGV):
         running = script('echo $$; trap "" TERM INT HUP; '
                          'while :; do sleep 0.05; done')
@@ -192,7 +192,7 @@ def the_command_dies_with_a_killed_holdfast():
 
 @case
 @lasting(TTL_MS)
-def the_lock_is_renewed_for_as_long_as_it_takes(ttl_ms):
+def the_lock_is_renewed_while_the_command_runs(ttl_ms):
     ended = run('run', '--ttl', f'{ttl_ms}ms', 'k', '--', 'sh', '-c',
                 f'sleep {3 * ttl_ms / 1000}; echo done', env=alone(),
                 wanted=None)
@@ -203,7 +203,7 @@ def the_lock_is_renewed_for_as_long_as_it_takes(ttl_ms):
 
 @case
 @lasting(TTL_MS)
-def a_holdfast_that_was_stopped_too_long_kills_first(ttl_ms):
+def a_run_stopped_beyond_its_lease_kills_before_anything_else(ttl_ms):
     with tempfile.TemporaryDirectory() as folder:
         ticks = os.path.join(folder, 'ticks')
         running = script(f'trap "" TERM; sh -c "trap \\"\\" TERM; while :; '
@@ -226,9 +226,9 @@ def a_holdfast_that_was_stopped_too_long_kills_first(ttl_ms):
 
 
 @case
-def a_holdfast_that_was_stopped_briefly_goes_on():
+def a_run_stopped_within_its_lease_continues():
     running = script('echo ready; sleep 0.7; exit 6', '--ttl', LONG)
-    said(running, 'ready')
+    await_line(running, 'ready')
     running.signal(signal.SIGSTOP)
     time.sleep(0.3)
     running.signal(signal.SIGCONT)
@@ -237,12 +237,12 @@ def a_holdfast_that_was_stopped_briefly_goes_on():
 
 @case
 @lasting(TTL_MS)
-def without_a_terminal_a_command_that_is_stopped_keeps_the_lock(ttl_ms):
+def without_a_terminal_a_stopped_command_keeps_the_lock(ttl_ms):
     running = script('echo $$; kill -STOP $$; exit 5', '--ttl', f'{ttl_ms}ms',
                      start_new_session=True)
     running.line()
     time.sleep(ttl_ms / 1000 * 2)
-    running.signal(signal.SIGCONT)  # is passed on
+    running.signal(signal.SIGCONT)  # is forwarded
     ended = running.end(None)
     if ended.status == 79:
         raise TooSlow  # to renew
@@ -250,7 +250,7 @@ def without_a_terminal_a_command_that_is_stopped_keeps_the_lock(ttl_ms):
 
 
 @case
-def with_close_a_child_that_stays_behind_does_not_hold_up_the_status():
+def with_close_run_does_not_wait_for_a_background_child():
     with tempfile.TemporaryDirectory() as folder:
         running = script(f'sleep 3000 >/dev/null 2>&1 & echo $! >{folder}/pid',
                          '-o', stdout=subprocess.DEVNULL,
@@ -259,8 +259,8 @@ def with_close_a_child_that_stays_behind_does_not_hold_up_the_status():
         os.kill(int(read(f'{folder}/pid')), signal.SIGKILL)
 
 
-class Deaf:
-    """A port where whoever calls is not answered."""
+class SilentServer:
+    """A port that accepts connections and never answers."""
 
     def __init__(self):
         self.socket = socket.create_server(('127.0.0.1', 0))
@@ -273,10 +273,10 @@ class Deaf:
     def __exit__(self, *_):
         self.socket.close()
 
-    def called_by(self, running):
-        """The connection, once there is one."""
+    def accept_from(self, running):
+        """Wait for the connection of the command, and return it."""
         until(lambda: select.select([self.socket], [], [], 0)[0] or
-              running.process.poll() is not None, 'a call')
+              running.process.poll() is not None, 'a connection')
         if running.process.poll() is not None:
             check('no strategy' in running.end(None).err)
             raise Skip('not in this build')
@@ -284,12 +284,12 @@ class Deaf:
 
 
 @case
-def a_password_is_not_on_the_command_line():
-    with Deaf() as deaf:
-        url = f'redis://eve:sesame@127.0.0.1:{deaf.port}/0'
+def the_password_is_removed_from_the_command_line():
+    with SilentServer() as silent:
+        url = f'redis://eve:sesame@127.0.0.1:{silent.port}/0'
         for option in [f'--url={url}'], ['--url', url]:
             running = Running(*option, 'run', 'k', '--', 'true')
-            caller = deaf.called_by(running)
+            caller = silent.accept_from(running)
             words = read(f'/proc/{running.pid}/cmdline')
             check('//eve:******@127.0.0.1' in words, words)
             caller.close()
@@ -298,11 +298,11 @@ def a_password_is_not_on_the_command_line():
 
 
 @case
-def who_is_killed_leaves_no_shared_memory_behind():
-    with Deaf() as deaf:
-        running = Running('--url', f'mongodb://127.0.0.1:{deaf.port}', 'run',
+def a_killed_process_leaves_no_shared_memory():
+    with SilentServer() as silent:
+        running = Running('--url', f'mongodb://127.0.0.1:{silent.port}', 'run',
                           'k', '--', 'true')
-        deaf.called_by(running).close()
+        silent.accept_from(running).close()
         os.kill(running.pid, signal.SIGKILL)
         running.end(-signal.SIGKILL)
         left = [name for name in os.listdir('/dev/shm')

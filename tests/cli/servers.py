@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Servers that are down, hang, or let nobody in, and how long that is borne."""
+"""Servers that are down, hang or refuse the user; retries and reports of -v."""
 import contextlib
 import fcntl
 import os
@@ -12,7 +12,7 @@ import threading
 import time
 
 from cases import (LIMIT, LONG, Running, Skip, TooSlow, case, check,
-                   environment, equal, lasting, main, place, run, tool, until)
+                   environment, equal, lasting, main, store, run, tool, until)
 
 VERBS = (['run', '-w', '300ms', 'k', '--', 'echo', 'ran'],
          ['lock', '-w', '300ms', 'k'], ['wait', '-w', '300ms', 'k'])
@@ -24,7 +24,7 @@ def free_port():
 
 
 class Redis:
-    """A server of the case's own, on a port that stays its own."""
+    """A server for one case; its port stays the same over restarts."""
 
     def __init__(self, folder, *options):
         self.port = free_port()
@@ -74,13 +74,13 @@ def redis(*options, started=True):
 
 
 @case
-def a_server_that_is_down_has_69_when_the_wait_is_over():
+def a_server_that_is_down_exits_with_69_after_the_wait():
     url = f'redis://127.0.0.1:{free_port()}'
     with redis(started=False):
         for args in VERBS:
             begun = time.monotonic()
             ended = run(*args, env=environment(HOLDFAST_URL=url), wanted=69)
-            check(time.monotonic() - begun > 0.3, 'it did not wait')
+            check(time.monotonic() - begun > 0.3, 'gave up too early')
             check('efused' in ended.err and not ended.out, ended)
         run('run', 'k', '--', 'true', env=environment(HOLDFAST_URL=url),
             wanted=69)
@@ -89,10 +89,10 @@ def a_server_that_is_down_has_69_when_the_wait_is_over():
 
 
 @case
-def a_server_that_hangs_has_69_before_the_library_gives_up():
-    with redis(started=False), socket.create_server(('127.0.0.1', 0)) as deaf:
+def a_server_that_hangs_exits_with_69_after_the_wait():
+    with redis(started=False), socket.create_server(('127.0.0.1', 0)) as silent:
         env = environment(HOLDFAST_URL='redis://127.0.0.1:'
-                          f'{deaf.getsockname()[1]}')
+                          f'{silent.getsockname()[1]}')
         for args in VERBS:
             ended = run(*args, env=env, wanted=69)
             check('in time' in ended.err and not ended.out, ended)
@@ -112,7 +112,7 @@ def a_server_that_comes_up_during_the_wait_is_reached():
 
 
 @case
-def attempts_to_reach_a_server_are_spaced():
+def connection_attempts_back_off():
     with redis(started=False), socket.create_server(('127.0.0.1', 0)) as rude:
         attempts = []
 
@@ -132,8 +132,9 @@ def attempts_to_reach_a_server_are_spaced():
             check(2 < len(attempts) <= most, verb, len(attempts), 'attempts')
 
 
-class Hole:
-    """A way to a server whose first connection to name a word goes silent."""
+class Proxy:
+    """A proxy in front of a server. It stops forwarding on the first connection
+    that contains a given word, and keeps it open."""
 
     def __init__(self, port, word):
         self.to, self.word = ('127.0.0.1', port), word
@@ -162,18 +163,18 @@ class Hole:
 
 
 @case
-def a_server_that_goes_silent_is_asked_again_until_the_wait_is_over():
+def a_lost_request_is_retried_during_the_wait():
     with redis() as server:
-        hole = Hole(server.port, b'odd-key')
-        env = environment(HOLDFAST_URL=f'redis://127.0.0.1:{hole.port}')
+        proxy = Proxy(server.port, b'odd-key')
+        env = environment(HOLDFAST_URL=f'redis://127.0.0.1:{proxy.port}')
         ended = run('run', '-v', '-w', f'{LIMIT}s', 'odd-key', '--', 'echo',
                     'ran', env=env)
-        check(hole.silent and ended.out == 'ran\n', ended)
+        check(proxy.silent and ended.out == 'ran\n', ended)
         check('does not answer' in ended.err, ended)
 
 
 @case
-def the_wait_is_for_server_and_queue_together():
+def the_wait_limits_server_and_queue_together():
     with redis() as server:
         run('lock', '--ttl', LONG, 'k', env=server.env)
         ended = run('run', '-w', '0.3', 'k', '--', 'true', env=server.env,
@@ -185,8 +186,8 @@ def the_wait_is_for_server_and_queue_together():
 
 @case
 def a_signal_ends_the_wait_for_a_server():
-    with redis(started=False), socket.create_server(('127.0.0.1', 0)) as deaf:
-        url = f'redis://127.0.0.1:{deaf.getsockname()[1]}'
+    with redis(started=False), socket.create_server(('127.0.0.1', 0)) as silent:
+        url = f'redis://127.0.0.1:{silent.getsockname()[1]}'
         for port_url in url, f'redis://127.0.0.1:{free_port()}':
             for verb in ['run', 'k', '--', 'true'], ['lock', 'k']:
                 running = Running(verb[0], '-w', '1h', *verb[1:],
@@ -198,17 +199,17 @@ def a_signal_ends_the_wait_for_a_server():
 
 @case
 def a_signal_ends_the_wait_for_a_directory_that_is_locked():
-    with place() as here, open(here.file('locks/lock'), 'rb') as lock:
+    with store() as s, open(s.file('locks/lock'), 'rb') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for options in [], ['-w', '1h']:
-            running = here.start('run', *options, 'k', '--', 'true')
+            running = s.start('run', *options, 'k', '--', 'true')
             time.sleep(0.3)
             running.signal(signal.SIGINT)
             running.end(-signal.SIGINT)
 
 
 @case
-def a_server_that_lets_nobody_in_has_77():
+def refused_credentials_exit_with_77():
     with redis('--requirepass', 'sesame') as server:
         for user in '', ':wrong@', 'eve:wrong@':
             url = server.url.replace('//', '//' + user)
@@ -220,10 +221,10 @@ def a_server_that_lets_nobody_in_has_77():
             HOLDFAST_URL=server.url.replace('//', '//:sesame@')))
 
 
-# ---- Giving back -----------------------------------------------------------
+# ---- Releasing -------------------------------------------------------------
 
-def run_and_meanwhile(server, action, wanted, *options):
-    """Run a command that goes on until `action` is done."""
+def run_during(server, action, wanted, *options):
+    """Call `action` while a command runs under the lock."""
     read_end, write_end = os.pipe()
     running = Running('run', '--ttl', LONG, *options, 'k', '--', 'sh', '-c',
                       'echo ready; read line; exit 3', env=server.env,
@@ -236,22 +237,22 @@ def run_and_meanwhile(server, action, wanted, *options):
 
 
 @case
-def a_lock_that_cannot_be_given_back_is_reported_with_its_cause():
+def a_failed_release_is_reported_with_its_cause():
     with redis() as server:
-        ended = run_and_meanwhile(server, server.stop, 3)
-        check(re.search('k: the lock was held to the end of the command, but '
-                        'could not be given back: .*; it may stay held', ended.err),
-              ended)
+        ended = run_during(server, server.stop, 3)
+        check(re.search('k: the lock was held until the command ended, but '
+                        'could not be released: .*; it may stay held',
+                        ended.err), ended)
 
 
 @case
-def a_lock_that_was_overwritten_has_79():
+def an_overwritten_lock_exits_with_79():
     def overwrite():
         server.say('DEL k')
         server.say('HSET k field value')
 
     with redis() as server:
-        ended = run_and_meanwhile(server, overwrite, 79)
+        ended = run_during(server, overwrite, 79)
         check('lost' in ended.err and 'another type' in ended.err, ended)
 
 
@@ -285,7 +286,7 @@ def verbose_reports_the_store_and_the_queue():
 
 
 @case
-def verbose_reports_what_endangers_the_lock():
+def verbose_reports_failed_renewals_and_retries():
     with redis() as server:
         running = Running('run', '-v', '--ttl', '3s', 'k', '--', 'sleep',
                           '600', env=server.env)
@@ -295,7 +296,7 @@ def verbose_reports_what_endangers_the_lock():
             check(line, 'it has ended')
         server.stop()
         text = running.end(79).err
-        check(re.search(r'at risk, \d+ ms are left: renewals fail: .*efused',
+        check(re.search(r'at risk, \d+ ms left: renewals fail: .*efused',
                         text), text)
         check(re.search(r'the lock was lost .*efused', text), text)
         check(text.index('not renewed, ') < text.index('at risk, '), text)
@@ -310,8 +311,8 @@ def verbose_reports_what_endangers_the_lock():
         running.signal(signal.SIGTERM)
 
 
-def reported(running, wanted):
-    """Read stderr up to the line with `wanted`, and return that."""
+def read_report(running, wanted):
+    """Read stderr up to a line that contains `wanted`, and return that."""
     line = ''
     while wanted not in line:
         line = running.process.stderr.readline().decode()
@@ -329,15 +330,15 @@ def verbose_reports_each_outage_and_its_end(ttl_ms):
             command = ['--', 'cat'] if verb[0] == 'run' else []
             running = Running(*verb, '--ttl', f'{ttl_ms}ms', 'k', *command,
                               env=server.env, stdin=subprocess.PIPE)
-            reported(running, 'held with token')
+            read_report(running, 'held with token')
             for _ in range(2):
                 server.process.send_signal(signal.SIGSTOP)
-                line = reported(running, 'not renewed, ')
-                check(re.search(r', \d+ ms are left: renewals fail: no answer',
+                line = read_report(running, 'not renewed, ')
+                check(re.search(r', \d+ ms left: renewals fail: no answer',
                                 line), line)
-                reported(running, 'at risk, ')
+                read_report(running, 'at risk, ')
                 server.process.send_signal(signal.SIGCONT)
-                reported(running, 'renewed again, ')
+                read_report(running, 'renewed again, ')
             running.end(0)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the command understands and what it answers: words, numbers, JSON."""
+"""The command line: options, numbers, durations, keys; errors and JSON."""
 import json
 import os
 import subprocess
@@ -32,21 +32,21 @@ def ran(*args, wanted=0, **more):
 
 
 def error_of(ended, stream='out'):
-    (told,) = [json.loads(line) for line in getattr(ended, stream).splitlines()]
-    equal(list(told), ['error'])
-    equal(list(told['error']), ['code', 'name', 'message'])
-    return told['error']
+    (reply,) = map(json.loads, getattr(ended, stream).splitlines())
+    equal(list(reply), ['error'])
+    equal(list(reply['error']), ['code', 'name', 'message'])
+    return reply['error']
 
 
 @case
-def durations_that_are_good_are_taken_exactly():
+def valid_durations_are_parsed_exactly():
     for text, ms in GOOD_DURATIONS.items():
         (held,) = ran('lock', '--json', '--ttl', text, 'k').json()
         equal(held['ttl_ms'], ms, text)
 
 
 @case
-def durations_that_are_bad_are_refused_by_name():
+def invalid_durations_are_refused_with_the_option_name():
     for text in BAD_DURATIONS:
         for option, verb in (('--ttl', 'lock'), ('--wait', 'lock'),
                              ('--wait', 'wait'), ('--ttl', 'run')):
@@ -68,7 +68,7 @@ def durations_have_limits():
 
 
 @case
-def numbers_that_are_bad_are_refused_by_name():
+def invalid_numbers_are_refused_with_the_option_name():
     for text in BAD_NUMBERS:
         for option, args in (('--token', ['force', 'k']),
                              ('--from', ['watch']), ('--count', ['watch']),
@@ -82,7 +82,7 @@ def numbers_that_are_bad_are_refused_by_name():
 
 
 @case
-def a_nonce_is_32_digits_and_is_not_repeated():
+def an_invalid_nonce_is_refused_and_not_shown():
     for text in ('', NONCE[1:], NONCE + '0', NONCE[:-1] + 'g', ' ' + NONCE[1:],
                  'x' * 32):
         ended = ran('unlock', 'k', text, '1', wanted=64)
@@ -92,7 +92,7 @@ def a_nonce_is_32_digits_and_is_not_repeated():
 
 
 @case
-def a_dash_takes_the_nonce_from_the_environment():
+def a_dash_reads_the_nonce_from_the_environment():
     for verb, more in (('unlock', []), ('renew', []), ('update', ['v'])):
         ended = ran(verb, 'k', '-', '1', *more, wanted=64)
         check('HOLDFAST_NONCE' in ended.err, ended)
@@ -140,13 +140,13 @@ def the_options_of_flock_work_or_have_a_hint():
 
 
 @case
-def options_that_contradict_are_refused_by_name():
+def contradicting_options_are_refused_by_name():
     ended = ran('lock', '-n', '-w', '1', 'k', wanted=64)
     check('--wait' in ended.err and '--no-wait' in ended.err, ended)
 
 
 @case
-def options_may_be_written_in_every_usual_way():
+def options_work_in_every_usual_form_and_position():
     for args in (['--ttl', '2s'], ['--ttl=2s'], ['-v', '--ttl', '2']):
         for line in ([*args, '--json', 'k'], ['k', *args, '--json'],
                      ['--json', *args, '--', 'k']):
@@ -171,7 +171,7 @@ def two_dashes_end_the_options():
 
 
 @case
-def run_takes_its_options_before_the_command_alone():
+def options_after_the_command_belong_to_the_command():
     equal(ran('run', 'k', '--', 'echo', '--json', '-n', '--').out,
           '--json -n --\n')
     equal(ran('run', 'k', '--ttl', '1', '--', 'echo', '1').out, '1\n')
@@ -180,7 +180,7 @@ def run_takes_its_options_before_the_command_alone():
 
 
 @case
-def the_url_is_an_option_or_in_the_environment():
+def the_url_option_overrides_the_environment():
     env = dict(alone(), HOLDFAST_URL='bad')
     ended = run('ls', env=env, wanted=64)
     check('url' in ended.err, ended)
@@ -193,7 +193,7 @@ def the_url_is_an_option_or_in_the_environment():
 
 
 @case
-def locks_that_exclude_nobody_are_refused():
+def stores_that_exclude_no_other_process_are_refused():
     for args in ['ls'], ['lock', 'k'], ['run', 'k', '--', 'echo', 'ran']:
         for url, word in (('memory:', 'threads'), ('memory:x', 'threads'),
                           ('', 'empty')):
@@ -232,7 +232,7 @@ def keys_of_any_bytes_are_escaped_in_json():
 
 
 @case
-def keys_of_any_bytes_are_one_word_that_bash_takes_back():
+def keys_of_any_bytes_are_quoted_so_that_bash_reads_them_back():
     for key in ODD_KEYS:
         shown = ran('lock', '--', key).out.encode('utf-8', 'surrogateescape')
         check(shown.count(b' ') == 2 and shown.count(b'\n') == 1, shown)
@@ -246,32 +246,31 @@ def keys_of_any_bytes_are_one_word_that_bash_takes_back():
 
 
 @case
-def every_verb_has_json():
-    (told,) = ran('version', '--json').json()
-    equal(list(told), ['version', 'library'])
-    (told,) = ran('show', '--json', 'k').json()
-    equal(list(told), ['key', 'held', 'forced', 'token', 'owner', 'note',
-                       'held_ms', 'left_ms', 'waiters', 'value', 'index'])
-    (told,) = ran('lock', '--json', 'k').json()
-    equal(list(told), ['key', 'nonce', 'token', 'ttl_ms', 'left_ms'])
-    check(0 < told['left_ms'] <= told['ttl_ms'] == 10000, told)
-    (told,) = ran('wait', '--json', 'k').json()
-    equal(told, {'key': 'k', 'held': False, 'freed': 'free'})
-    (told,) = ran('unlock', '--quiet', '--json', 'k', NONCE, '1').json()
-    equal(told, {'key': 'k', 'token': '1', 'unlocked': False})
+def every_verb_prints_json():
+    (reply,) = ran('version', '--json').json()
+    equal(list(reply), ['version', 'library'])
+    (reply,) = ran('show', '--json', 'k').json()
+    equal(list(reply), ['key', 'held', 'forced', 'token', 'owner', 'note',
+                        'held_ms', 'left_ms', 'waiters', 'value', 'index'])
+    (reply,) = ran('lock', '--json', 'k').json()
+    equal(list(reply), ['key', 'nonce', 'token', 'ttl_ms', 'left_ms'])
+    check(0 < reply['left_ms'] <= reply['ttl_ms'] == 10000, reply)
+    (reply,) = ran('wait', '--json', 'k').json()
+    equal(reply, {'key': 'k', 'held': False, 'freed': 'free'})
+    (reply,) = ran('unlock', '--quiet', '--json', 'k', NONCE, '1').json()
+    equal(reply, {'key': 'k', 'token': '1', 'unlocked': False})
     equal(ran('ls', '--json').json(), [])
-    equal([told['verb'] for told in ran('help', '--json').json()],
-          VERBS)
+    equal([verb['verb'] for verb in ran('help', '--json').json()], VERBS)
     for args in (['unlock', 'k', NONCE, '1'], ['renew', 'k', NONCE, '1'],
                  ['update', 'k', NONCE, '1', 'v'], ['force', '--token=1', 'k']):
         ended = ran(*args, '--json', wanted=77)
-        told = error_of(ended)
-        equal((told['code'], told['name']), (-8, 'HF_ENOTHELD'))
+        error = error_of(ended)
+        equal((error['code'], error['name']), (-8, 'HF_ENOTHELD'))
         equal(ended.err, '')
 
 
 @case
-def usage_errors_are_json_wherever_the_option_stands():
+def usage_errors_are_json_wherever_json_is_given():
     for args in (['ls', '--json', '--nope'], ['ls', '--nope', '--json'],
                  ['--json', 'ls', '--nope'], ['--json', 'nope'], ['--json'],
                  ['lock', '--ttl', 'x', 'k', '--json']):
@@ -281,7 +280,7 @@ def usage_errors_are_json_wherever_the_option_stands():
 
 
 @case
-def the_json_of_run_leaves_stdout_to_the_command():
+def run_reports_json_on_stderr_only():
     ended = ran('run', '--json', 'k', '--', 'echo', 'mine')
     equal((ended.out, ended.err), ('mine\n', ''))
     ended = ran('run', '--json', 'k', '--', '/nonexistent/x', wanted=127)
@@ -293,18 +292,18 @@ def the_json_of_run_leaves_stdout_to_the_command():
 
 
 @case
-def a_wait_that_runs_out_has_the_status_of_busy():
+def a_wait_that_times_out_exits_with_75():
     ran('wait', '--held', '-w', '0.01', 'k', wanted=75)
     ran('wait', '--held', '-n', 'k', wanted=75)
     ran('wait', '--held', '-n', '-E', '9', 'k', wanted=9)
     ended = ran('wait', '--held', '-n', '-q', 'k', wanted=75)
     equal((ended.out, ended.err), ('', ''))
-    (told,) = ran('wait', '--held', '-n', '--json', 'k', wanted=75).json()
-    equal(told['error']['name'], 'HF_ETIMEDOUT')
+    (reply,) = ran('wait', '--held', '-n', '--json', 'k', wanted=75).json()
+    equal(reply['error']['name'], 'HF_ETIMEDOUT')
 
 
 @case
-def output_that_cannot_be_written_is_a_failure():
+def failed_output_exits_with_74():
     with open('/dev/full', 'w', encoding='ascii') as full:
         for args in (['version'], ['lock', 'k'], ['show', '--json', 'k'],
                      ['help']):
@@ -315,7 +314,7 @@ def output_that_cannot_be_written_is_a_failure():
 
 
 @case
-def verbose_goes_to_stderr_and_has_no_nonce():
+def verbose_reports_go_to_stderr_without_the_nonce():
     ended = ran('lock', '-v', 'k')
     nonce = ended.out.split()[1]
     check('token' in ended.err and nonce not in ended.err, ended)
@@ -325,7 +324,7 @@ def verbose_goes_to_stderr_and_has_no_nonce():
 
 
 @case
-def every_verb_teaches_by_example():
+def every_verb_has_help_with_examples():
     for verb in VERBS:
         shown = ran(verb, '--help').out
         equal(ran('help', verb).out, shown)
@@ -339,7 +338,7 @@ def every_verb_teaches_by_example():
 
 
 @case
-def the_version_is_told_in_three_ways():
+def version_and_its_option_print_the_same():
     shown = ran('version').out
     check(shown.startswith('holdfast '), shown)
     equal(ran('--version').out, shown)
