@@ -2,9 +2,9 @@
 
 #include "base/assert.h"
 
-#define WRITE_TIMEOUT_MS 7000 /* for a majority to have it; then in doubt */
+#define WRITE_TIMEOUT_MS 7000 /* then the write is in doubt */
 
-/* The worst that a thread may still be doing is over within its time-out. */
+/* The timeout bounds how long a worker can be stuck in a write. */
 static bson_t *new_write_opts(void)
 {
     mongoc_write_concern_t *concern = mongoc_write_concern_new();

@@ -6,7 +6,7 @@
 #include "base/hex.h"
 #include "strategy/mongo/escape.h"
 
-/* The next word, up to a space or the end of the line. */
+/* Read a word, up to a space or a newline. Return its length. */
 static size_t read_word(const char **at, const char **start)
 {
     size_t size;

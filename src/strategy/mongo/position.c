@@ -1,11 +1,11 @@
-/* position.c - where a claim stands in the queue: read, not written. */
+/* position.c - read the position of a claim in the queue, without a write. */
 #include "strategy/mongo/op.h"
 
-#define READ_MS 3000 /* how long a server may work on it */
+#define READ_MS 3000 /* maxTimeMS */
 
 struct position {
-    bool mine;  /* the claim holds the key, or is offered it */
-    bool full;  /* no claim can join the queue */
+    bool mine;  /* the claim holds the key or is offered it */
+    bool full;  /* the queue has no room */
     int32_t at; /* from 0; -1: not in the queue */
     bool has_left;
     int64_t left_ms; /* of the holder's lease */
@@ -28,7 +28,7 @@ static void build_position_find(bson_t *command, const struct hf_mongo_op *op,
     BSON_APPEND_BOOL(command, "singleBatch", true);
     BSON_APPEND_INT32(command, "maxTimeMS", READ_MS);
     BSON_APPEND_DOCUMENT_BEGIN(command, "readConcern", &child);
-    BSON_APPEND_UTF8(&child, "level", "local"); /* nobody acts on it */
+    BSON_APPEND_UTF8(&child, "level", "local"); /* no caller acts on it */
     bson_append_document_end(command, &child);
     BSON_APPEND_DOCUMENT_BEGIN(command, "let", &child);
     if (bson_iter_init_find(&nonce, &op->variables, "nonce"))
@@ -102,9 +102,9 @@ static void set_left(struct hf_mongo_reply *reply,
     reply->left_ms = position->left_ms > 0 ? (uint32_t)position->left_ms : 0;
 }
 
-/* A claim that is not in the queue was refused only if the queue is full. Else it
- * was granted the key or dropped after the LOCK was executed: it has to ask again
- * at once. */
+/* A claim that is not queued was refused only if the queue is full. Otherwise
+ * it was granted the key or dropped after the LOCK was executed, and has to ask
+ * again at once. */
 void hf_mongo_position_read(const struct hf_mongo_op *op,
                             mongoc_client_t *client,
                             const struct hf_mongo_context *context,
@@ -128,8 +128,9 @@ void hf_mongo_position_read(const struct hf_mongo_op *op,
     reply->left_ms = 0;
 }
 
-/* Anything else is for lock.json: the claim was offered the key or is not in the
- * queue, the lease has expired, or this server has yet to time it. */
+/* Otherwise lock.json has to decide: the claim is offered the key or is not
+ * queued, the lease is due, or this server process has no deadline for it
+ * yet. */
 bool hf_mongo_position_still_waits(const struct hf_mongo_op *op,
                                    mongoc_client_t *client,
                                    const struct hf_mongo_context *context,

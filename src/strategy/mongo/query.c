@@ -7,7 +7,7 @@
 #include "base/assert.h"
 #include "base/limits.h"
 
-#define QUERY_MS 5000 /* how long a server may work on it */
+#define QUERY_MS 5000 /* maxTimeMS */
 #define BATCH 1000
 
 enum hf_err hf_mongo_query_init(struct hf_mongo_query *query, struct hf_key key,
@@ -15,11 +15,8 @@ enum hf_err hf_mongo_query_init(struct hf_mongo_query *query, struct hf_key key,
 {
     query->scope = scope;
     query->whole = true;
-    query->key = malloc(HF_MONGO_ESCAPED_SIZE(key.size));
-    if (!query->key)
-        return HF_ENOMEM;
-    (void)hf_mongo_escape(query->key, key.data, key.size);
-    return HF_OK;
+    query->key = hf_mongo_escape_new(key.data, key.size);
+    return query->key ? HF_OK : HF_ENOMEM;
 }
 
 void hf_mongo_query_fini(struct hf_mongo_query *query)
@@ -35,7 +32,7 @@ void hf_mongo_query_fini(struct hf_mongo_query *query)
 
 /* ---- One document -------------------------------------------------------*/
 
-/* "SECONDS INCREMENT". */
+/* Parse "SECONDS INCREMENT". */
 static uint64_t parse_time(const char *text)
 {
     char *end = NULL;
@@ -45,10 +42,10 @@ static uint64_t parse_time(const char *text)
     return hf_mongo_reply_time_of((uint32_t)seconds, (uint32_t)increment);
 }
 
-/* A document as it is told; its texts are borrowed from it. */
+/* A document of info.json. Strings are borrowed from the reply. */
 struct document {
     const char *key, *owner, *note;
-    uint64_t at; /* the instant of the cluster when it was read, or before */
+    uint64_t at; /* cluster time, not later than the read */
     struct hf_bytes value;
     bool held, expired;
     struct hf_info info;
@@ -106,8 +103,8 @@ static void read_document_field(const bson_iter_t *at,
     }
 }
 
-/* A text of at most `max` bytes, with a NUL. What is longer was not written by
- * us, and is cut. */
+/* Decode a text of at most `max` bytes, and add a NUL. Longer texts, which
+ * holdfast never writes, are truncated. */
 static char *unescape_text(char *to, const char *text, size_t max, size_t *size)
 {
     size_t length = strlen(text);
@@ -157,13 +154,14 @@ static bool grow_infos(struct hf_mongo_query *query, size_t *room)
     return true;
 }
 
-/* Of many it is the one to mend or to delete. */
+/* Name the key: LIST reads many documents, and the user has to find this
+ * one. */
 static enum hf_err reject_document(struct hf_mongo_query *query,
                                    const char *key)
 {
     (void)snprintf(query->reply.cause, sizeof(query->reply.cause),
-                   "what is stored under the key %.200s is not understood: "
-                   "its token is no number",
+                   "the document of the key %.200s is corrupt: its token is "
+                   "not a positive number; repair or delete it",
                    key);
     return HF_EPROTO;
 }
@@ -207,24 +205,24 @@ static void read_cursor(struct hf_mongo_query *query, mongoc_cursor_t *cursor)
         hf_mongo_fault_set(&query->reply, &why);
 }
 
-/* ---- Asking -------------------------------------------------------------*/
+/* ---- The query ----------------------------------------------------------*/
 
-/* The least text that does not begin with `prefix` and is above those that do:
- * texts are ASCII, so that adding one stays within. */
+/* Match texts that begin with `prefix`: all below the prefix with its last
+ * character incremented. Texts are ASCII, so that is valid UTF-8. */
 static void add_range(bson_t *match, const char *prefix)
 {
     size_t size = strlen(prefix);
-    char *above = strdup(prefix);
+    char *upper = strdup(prefix);
     bson_t range;
 
     BSON_APPEND_DOCUMENT_BEGIN(match, "_id", &range);
     BSON_APPEND_UTF8(&range, "$gte", prefix);
-    if (size > 0 && above) {
-        above[size - 1]++;
-        BSON_APPEND_UTF8(&range, "$lt", above);
+    if (size > 0 && upper) {
+        upper[size - 1]++;
+        BSON_APPEND_UTF8(&range, "$lt", upper);
     }
     bson_append_document_end(match, &range);
-    free(above);
+    free(upper);
 }
 
 static void add_match(bson_t *pipeline, const struct hf_mongo_query *query)
@@ -318,8 +316,8 @@ static void execute_query(struct hf_mongo_query *query, mongoc_client_t *client,
     bson_destroy(&opts);
 }
 
-/* Open a change stream and close it again. Only a refusal is an error: a stream is
- * opened again after any other failure. */
+/* Open a change stream and close it again. Only a refusal is an error: after
+ * any other failure the stream thread tries again. */
 static void check_stream(struct hf_mongo_query *query, mongoc_client_t *client,
                          const struct hf_mongo_context *context,
                          const mongoc_server_description_t *server)
@@ -348,12 +346,12 @@ static void check_stream(struct hf_mongo_query *query, mongoc_client_t *client,
     bson_destroy(command);
 }
 
-/* A read with the concern "linearizable" waits until the server next writes its
- * journal by itself, some 30 ms. The same comes sooner thus: a server that has
- * just shown that it is the primary knows by then all that was confirmed before;
- * what a majority has of that is read next.
+/* A read with the read concern "linearizable" waits for the next regular flush
+ * of the journal, about 30 ms. This is faster: a server that proves that it is
+ * the primary knows every write that was confirmed before, and the majority
+ * read that follows returns it.
  *
- * Nothing is done by looking: what failed was not done. */
+ * A query changes nothing, so its failure is never in doubt. */
 void hf_mongo_query_run(struct hf_mongo_query *query, mongoc_client_t *client,
                         const struct hf_mongo_context *context)
 {

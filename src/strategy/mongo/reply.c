@@ -1,4 +1,4 @@
-/* reply.c - what a server has answered, and what that means to who asked. */
+/* reply.c - decode replies of the server, and convert them into answers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,14 +6,13 @@
 #include "base/assert.h"
 #include "strategy/mongo/op.h"
 
-#define FIRST_RETRIES 3 /* claims in a queue that look when the lease ends */
-
-/* Claims that look soon after that, in case the first are dead, and how long one
- * after another. */
+/* The first claims in the queue ask again when the lease is due. The next ones
+ * ask later, LATER_MS apart, in case the first ones are dead. */
+#define FIRST_RETRIES 3
 #define LATER_RETRIES 16
 #define LATER_MS 1000
 
-/* ---- Reading ------------------------------------------------------------*/
+/* ---- Decoding -----------------------------------------------------------*/
 
 uint64_t hf_mongo_reply_time_of(uint32_t seconds, uint32_t increment)
 {
@@ -47,12 +46,11 @@ static bool is_text(const bson_iter_t *at, const char *text)
     return BSON_ITER_HOLDS_UTF8(at) && !strcmp(bson_iter_utf8(at, NULL), text);
 }
 
-static void reject_reply(struct hf_mongo_reply *reply, const char *field)
+static void reject_reply(struct hf_mongo_reply *reply, const char *problem)
 {
     reply->err = HF_EPROTO;
     (void)snprintf(reply->cause, sizeof(reply->cause),
-                   "what is stored under this key is not understood: %s",
-                   field);
+                   "the document of this key is corrupt: %s", problem);
 }
 
 static void read_ended(bson_iter_t *ended, const char *call,
@@ -74,7 +72,7 @@ static void read_ended(bson_iter_t *ended, const char *call,
     }
 }
 
-/* A text among the variables. */
+/* Find a string among the variables of the op. */
 static const char *find_variable(const struct hf_mongo_op *op, const char *name)
 {
     bson_iter_t at;
@@ -93,7 +91,7 @@ static void read_events(bson_iter_t *at, const struct hf_mongo_op *op,
     reply->fresh = !strncmp(events, op->command, size) && events[size] == '\n';
 }
 
-/* Which update of this client was the last that was applied. */
+/* Compare this update with the last one of this client that was applied. */
 static void read_updated(const bson_iter_t *list, const struct hf_mongo_op *op,
                          struct hf_mongo_reply *reply)
 {
@@ -135,7 +133,7 @@ static void read_reply_field(bson_iter_t *at, const struct hf_mongo_op *op,
     const char *nonce = find_variable(op, "nonce");
 
     if (!strcmp(name, "nonce")) {
-        reply->held = !BSON_ITER_HOLDS_NULL(at); /* as the pipelines see it */
+        reply->held = !BSON_ITER_HOLDS_NULL(at); /* null: as if missing */
         reply->mine = is_text(at, nonce);
     } else if (!strcmp(name, "token")) {
         reply->token = hf_mongo_reply_token(at);
@@ -160,7 +158,7 @@ void hf_mongo_reply_read(const bson_t *bson, const struct hf_mongo_op *op,
     bson_iter_t at;
     const uint8_t *data = NULL;
     uint32_t size = 0;
-    bson_t left;
+    bson_t document;
 
     reply->err = HF_OK;
     reply->time = hf_mongo_reply_time(bson);
@@ -169,15 +167,15 @@ void hf_mongo_reply_read(const bson_t *bson, const struct hf_mongo_op *op,
         !BSON_ITER_HOLDS_DOCUMENT(&at))
         return;
     bson_iter_document(&at, &size, &data);
-    if (!bson_init_static(&left, data, size)) {
-        reject_reply(reply, "it is no BSON document");
+    if (!bson_init_static(&document, data, size)) {
+        reject_reply(reply, "it is not valid BSON");
         return;
     }
     reply->exists = true;
-    for (bson_iter_init(&at, &left); bson_iter_next(&at);)
+    for (bson_iter_init(&at, &document); bson_iter_next(&at);)
         read_reply_field(&at, op, reply);
     if (reply->held && reply->token == 0)
-        reject_reply(reply, "its token is no number");
+        reject_reply(reply, "its token is not a positive number");
 }
 
 bool hf_mongo_reply_matched_one(const bson_t *reply)
@@ -205,10 +203,10 @@ bool hf_mongo_reply_read_unlock_fast(const bson_t *bson,
     return reply->fresh;
 }
 
-/* ---- What it means ------------------------------------------------------*/
+/* ---- Answers ------------------------------------------------------------*/
 
-/* The first ones in the queue look when the lease ends, one after another: the
- * first may have died. */
+/* When the LOCK at this position is worth repeating: one after another once the
+ * lease is due, because those before may be dead. 0: no idea. */
 static uint32_t retry_after_ms(const struct hf_mongo_reply *reply)
 {
     uint32_t position = (uint32_t)reply->position, after = position * 10 + 1;
@@ -248,7 +246,7 @@ static enum hf_err not_holder_error(const struct hf_mongo_reply *reply)
     return reply->held ? HF_ENOTOWNER : HF_ENOTHELD;
 }
 
-/* By this copy of the command, or by one before. */
+/* Whether this copy of the command or an earlier one ended the grant. */
 static bool was_ended_by_call(const struct hf_mongo_reply *reply,
                               uint64_t token, enum hf_event_kind why)
 {
@@ -312,14 +310,14 @@ static enum hf_err answer_command(const struct hf_command *command,
     }
 }
 
-/* Who ended this very grant is known until the next one ends. */
+/* The grant of the command has ended, and `ended` still says how. */
 static bool is_grant_ended(const struct hf_mongo_reply *reply,
                            const struct hf_command *command)
 {
     return reply->ended_token == command->token;
 }
 
-/* This very grant lasts, and was never of this claim. */
+/* The grant of the command is held, by another claim. */
 static bool is_held_by_other(const struct hf_mongo_reply *reply,
                              const struct hf_command *command)
 {

@@ -1,15 +1,17 @@
-/* server.c - which server is asked, by which name, and whether it may answer. */
+/* server.c - select the primary, identify its process, and prove that it is the
+ * primary. */
 #include <stdio.h>
 
 #include "base/assert.h"
 #include "strategy/mongo/op.h"
 
-#define PROOF_MS 7000       /* how long a server may work on it */
-#define PROOF_KEEP_MS 60000 /* nobody reads it: a run of proofs needs one */
+#define PROOF_MS 7000       /* maxTimeMS of a proof */
+#define PROOF_KEEP_MS 60000 /* for how long its document is reused */
 
-/* False: the server does not tell; MongoDB has since 4.4. */
-static bool find_process(const mongoc_server_description_t *server,
-                         char name[HF_MONGO_CLOCK_SIZE])
+/* Read the id of the server process. False: the server does not send it;
+ * MongoDB does since 4.4. */
+static bool read_process_id(const mongoc_server_description_t *server,
+                            char name[HF_MONGO_CLOCK_SIZE])
 {
     const bson_t *hello = mongoc_server_description_hello_response(server);
     bson_iter_t at, process;
@@ -33,7 +35,7 @@ static mongoc_server_description_t *refuse_server(
     return NULL;
 }
 
-/* No command has been sent yet, so a failure leaves no doubt. */
+/* No command was sent, so the failure is not in doubt. */
 static mongoc_server_description_t *refuse_fault(struct hf_mongo_reply *reply,
                                                  const bson_error_t *why)
 {
@@ -43,9 +45,9 @@ static mongoc_server_description_t *refuse_fault(struct hf_mongo_reply *reply,
     return NULL;
 }
 
-/* The description from the handshake of the connection that the next command
- * uses, not the one that libmongoc's monitor read at some other time. A
- * connection ends with the process at its other end, so the two always match. */
+/* Describe the connection that the next command uses. The description of the
+ * monitor may be of another time; this one always matches, because a connection
+ * ends with the process at its other end. */
 static mongoc_server_description_t *read_handshake(
     mongoc_client_t *client, mongoc_server_description_t *selected,
     struct hf_mongo_reply *reply)
@@ -59,15 +61,15 @@ static mongoc_server_description_t *read_handshake(
     mongoc_server_description_destroy(selected);
     if (!server)
         return refuse_fault(reply, &why);
-    if (find_process(server, name))
+    if (read_process_id(server, name))
         return server;
     return refuse_server(server, reply, HF_EUNSUPPORTED,
                          "the server does not identify its process: its hello "
                          "reply has no topologyVersion.processId");
 }
 
-/* The workers knows the server before the handshake: a thread that hangs in one is
- * given up like one that hangs in a command. */
+/* The worker records the server before the handshake, so that a thread that
+ * hangs in the handshake is given up like one that hangs in a command. */
 mongoc_server_description_t *hf_mongo_server_select(
     mongoc_client_t *client, struct hf_mongo_reply *reply)
 {
@@ -84,15 +86,15 @@ mongoc_server_description_t *hf_mongo_server_select(
     return read_handshake(client, selected, reply);
 }
 
-/* `$$server` names the clock that times the leases. It is the id of the server's
- * process: a server that restarts under its address may come back with another
+/* $$server names the clock that times the leases. It is the id of the server
+ * process, because a server that restarts at the same address may have another
  * time of day. */
 static void add_clock(bson_t *variables,
                       const mongoc_server_description_t *server)
 {
     char name[HF_MONGO_CLOCK_SIZE];
 
-    HF_ASSERT(find_process(server, name));
+    HF_ASSERT(read_process_id(server, name));
     BSON_APPEND_UTF8(variables, "server", name);
 }
 
@@ -119,15 +121,16 @@ bool hf_mongo_server_write(const bson_t *command, mongoc_client_t *client,
     return done;
 }
 
-/* By a write to a document of the client's own, which a majority confirms: had
- * another server been elected before that began, none would. */
+/* Write to a document of this client. If another server had been elected before
+ * the write began, no majority would confirm it. */
 bool hf_mongo_server_prove_primary(const char *client_id,
                                    mongoc_client_t *client,
                                    const struct hf_mongo_context *context,
                                    const mongoc_server_description_t *server,
                                    struct hf_mongo_reply *reply)
 {
-    char name[sizeof("%-") + HF_MONGO_CLIENT_SIZE]; /* no key is so */
+    char name[sizeof("%-") +
+              HF_MONGO_CLIENT_SIZE]; /* no escaped key begins so */
     bson_t *command, answer;
     bson_error_t why;
     bool done;
