@@ -103,7 +103,7 @@ static enum hf_err parse_uri(struct hf_mongo_address *address,
                              struct hf_url *url, struct hf_error *error)
 {
     struct hf_buf text = {0};
-    bson_error_t why;
+    bson_error_t fault;
 
     append_raw(&text, url->scheme);
     append_raw(&text, "://");
@@ -117,11 +117,11 @@ static enum hf_err parse_uri(struct hf_mongo_address *address,
         hf_buf_fini(&text);
         return hf_error_set_code(error, HF_ENOMEM);
     }
-    address->uri = mongoc_uri_new_with_error((char *)text.data, &why);
+    address->uri = mongoc_uri_new_with_error((char *)text.data, &fault);
     explicit_bzero(text.data, text.size); /* it may hold a password */
     hf_buf_fini(&text);
     if (!address->uri)
-        return hf_error_set(error, HF_EINVAL, "url: %s", why.message);
+        return hf_error_set(error, HF_EINVAL, "url: %s", fault.message);
     return HF_OK;
 }
 
@@ -203,31 +203,31 @@ static enum hf_err read_name_option(struct hf_url *url, const char *option,
                                     const char *fallback, const char *forbidden,
                                     char **name, struct hf_error *error)
 {
-    const char *given = hf_url_param(url, option);
+    const char *value = hf_url_param(url, option);
 
-    if (!given)
-        given = fallback;
-    if (*given == '\0' || strlen(given) > NAME_MAX_SIZE ||
-        strpbrk(given, forbidden) || !strncmp(given, "system.", 7))
+    if (!value)
+        value = fallback;
+    if (*value == '\0' || strlen(value) > NAME_MAX_SIZE ||
+        strpbrk(value, forbidden) || !strncmp(value, "system.", 7))
         return hf_error_set(error, HF_EINVAL,
                             "url: %s: not a valid name in MongoDB", option);
-    *name = strdup(given);
+    *name = strdup(value);
     return *name ? HF_OK : hf_error_set_code(error, HF_ENOMEM);
 }
 
 static enum hf_err read_keep_option(struct hf_mongo_address *address,
                                     struct hf_url *url, struct hf_error *error)
 {
-    const char *given = hf_url_param(url, "keep");
+    const char *value = hf_url_param(url, "keep");
     char *end = NULL;
     long seconds;
 
     address->keep_ms = HF_MONGO_KEEP_MS;
-    if (!given)
+    if (!value)
         return HF_OK;
     errno = 0;
-    seconds = strtol(given, &end, 10);
-    if (errno || *given < '0' || *given > '9' || *end != '\0' ||
+    seconds = strtol(value, &end, 10);
+    if (errno || *value < '0' || *value > '9' || *end != '\0' ||
         seconds < KEEP_MIN_S || seconds > KEEP_MAX_S)
         return hf_error_set(error, HF_EINVAL,
                             "url: keep: expected %d to %d seconds", KEEP_MIN_S,
@@ -240,11 +240,11 @@ static enum hf_err read_unsafe_option(struct hf_mongo_address *address,
                                       struct hf_url *url,
                                       struct hf_error *error)
 {
-    const char *given = hf_url_param(url, "unsafe");
+    const char *value = hf_url_param(url, "unsafe");
 
-    if (given && strcmp(given, "0") != 0 && strcmp(given, "1") != 0)
+    if (value && strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
         return hf_error_set(error, HF_EINVAL, "url: unsafe: expected 0 or 1");
-    address->unsafe = given && *given == '1';
+    address->unsafe = value && *value == '1';
     return HF_OK;
 }
 

@@ -26,10 +26,10 @@ struct hf_mongo_change *hf_mongo_change_new(uint64_t time, const char *key,
 
 static const char *find_text(const bson_t *document, const char *path)
 {
-    bson_iter_t at, found;
+    bson_iter_t iter, found;
 
-    if (bson_iter_init(&at, document) &&
-        bson_iter_find_descendant(&at, path, &found) &&
+    if (bson_iter_init(&iter, document) &&
+        bson_iter_find_descendant(&iter, path, &found) &&
         BSON_ITER_HOLDS_UTF8(&found))
         return bson_iter_utf8(&found, NULL);
     return NULL;
@@ -49,14 +49,15 @@ struct hf_mongo_change *hf_mongo_change_read(const bson_t *document)
     const char *key = find_text(document, "documentKey._id");
     const char *events = find_text(document, events_paths[0]);
     uint32_t seconds = 0, increment = 0;
-    bson_iter_t at;
+    bson_iter_t iter;
 
     if (!events)
         events = find_text(document, events_paths[1]);
-    if (!key || !events || !bson_iter_init_find(&at, document, "clusterTime") ||
-        !BSON_ITER_HOLDS_TIMESTAMP(&at))
+    if (!key || !events ||
+        !bson_iter_init_find(&iter, document, "clusterTime") ||
+        !BSON_ITER_HOLDS_TIMESTAMP(&iter))
         return NULL;
-    bson_iter_timestamp(&at, &seconds, &increment);
+    bson_iter_timestamp(&iter, &seconds, &increment);
     return hf_mongo_change_new(hf_mongo_reply_time_of(seconds, increment), key,
                                events);
 }

@@ -40,12 +40,12 @@ void hf_mongo_context_set_standalone(struct hf_mongo_context *context,
 {
     const uint8_t *data = NULL;
     uint32_t size = 0;
-    bson_iter_t at;
+    bson_iter_t iter;
 
-    HF_ASSERT(bson_iter_init_find(&at,
+    HF_ASSERT(bson_iter_init_find(&iter,
                                   context->scripts[HF_MONGO_TIME_VARIABLES],
                                   standalone ? "standalone" : "replica-set"));
-    bson_iter_document(&at, &size, &data);
+    bson_iter_document(&iter, &size, &data);
     context->standalone = standalone;
     context->times = bson_new_from_data(data, size);
     HF_ASSERT(context->times);

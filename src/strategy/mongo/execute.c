@@ -5,7 +5,7 @@
 #include "strategy/mongo/query.h"
 
 #define EXECUTE_MS 7000 /* maxTimeMS of a command */
-#define ATTEMPTS_MAX 8  /* attempts, if others insert the same document */
+#define ATTEMPTS_MAX 8  /* of a command that meets conflicts */
 
 #define MAX_TIME_EXPIRED 50 /* MongoDB's code */
 
@@ -74,19 +74,19 @@ static bool run_script(const struct hf_mongo_op *op,
 {
     bson_t command = BSON_INITIALIZER, bson;
     bool done = false, conflict = true;
-    bson_error_t why;
+    bson_error_t fault;
 
     build_find_and_modify(&command, op, script, context, server);
     for (; attempts > 0 && !done && conflict; attempts--) {
         done = hf_mongo_server_write(&command, client, context, server, &bson,
-                                     &why);
+                                     &fault);
         if (done)
             hf_mongo_reply_read(&bson, op, reply);
         bson_destroy(&bson);
-        conflict = !done && hf_mongo_fault_is_conflict(&why);
+        conflict = !done && hf_mongo_fault_is_conflict(&fault);
     }
     if (!done)
-        hf_mongo_fault_set(reply, &why);
+        hf_mongo_fault_set(reply, &fault);
     bson_destroy(&command);
     return !conflict;
 }
@@ -130,13 +130,13 @@ static bool unlock_fast(const struct hf_mongo_op *op, mongoc_client_t *client,
 {
     bson_t command = BSON_INITIALIZER, bson;
     bool decided = true;
-    bson_error_t why;
+    bson_error_t fault;
 
     build_unlock_fast(&command, op, context, server);
-    if (hf_mongo_server_write(&command, client, context, server, &bson, &why))
+    if (hf_mongo_server_write(&command, client, context, server, &bson, &fault))
         decided = hf_mongo_reply_read_unlock_fast(&bson, op, reply);
     else
-        hf_mongo_fault_set(reply, &why);
+        hf_mongo_fault_set(reply, &fault);
     bson_destroy(&bson);
     bson_destroy(&command);
     return decided;
@@ -309,13 +309,13 @@ static void build_sweep(bson_t *command, const struct hf_mongo_op *op,
 
 /* The reply may have the error code itself, or in `writeErrors`. */
 static enum hf_mongo_swept sweep_result(bool done, const bson_t *reply,
-                                        const bson_error_t *why)
+                                        const bson_error_t *fault)
 {
-    uint32_t code = done ? 0 : why->code;
-    bson_iter_t at, found;
+    uint32_t code = done ? 0 : fault->code;
+    bson_iter_t iter, found;
 
-    if (bson_iter_init(&at, reply) &&
-        bson_iter_find_descendant(&at, "writeErrors.0.code", &found)) {
+    if (bson_iter_init(&iter, reply) &&
+        bson_iter_find_descendant(&iter, "writeErrors.0.code", &found)) {
         code = (uint32_t)bson_iter_as_int64(&found);
         done = false;
     }
@@ -331,14 +331,14 @@ enum hf_mongo_swept hf_mongo_execute_sweep(
     const mongoc_server_description_t *server, int32_t max_ms)
 {
     bson_t command = BSON_INITIALIZER, bson;
-    bson_error_t why;
+    bson_error_t fault;
     enum hf_mongo_swept swept;
     bool done;
 
     build_sweep(&command, op, context, server, max_ms);
     done =
-        hf_mongo_server_write(&command, client, context, server, &bson, &why);
-    swept = sweep_result(done, &bson, &why);
+        hf_mongo_server_write(&command, client, context, server, &bson, &fault);
+    swept = sweep_result(done, &bson, &fault);
     bson_destroy(&bson);
     bson_destroy(&command);
     return swept;

@@ -76,33 +76,33 @@ static enum hf_err classify_server_error(uint32_t code)
 /* libmongoc reports every failed login with one code, even if the connection
  * was lost halfway. Only the message shows whether the server or libmongoc
  * refused it. No command was sent in any case. */
-static enum hf_err classify_login_error(const bson_error_t *why)
+static enum hf_err classify_login_error(const bson_error_t *fault)
 {
-    return strstr(why->message, "Authentication failed") ||
-                   strstr(why->message, "mechanism") ||
-                   strstr(why->message, "username")
+    return strstr(fault->message, "Authentication failed") ||
+                   strstr(fault->message, "mechanism") ||
+                   strstr(fault->message, "username")
                ? HF_EDENIED
                : HF_EUNAVAIL;
 }
 
-static enum hf_err classify_error(const bson_error_t *why)
+static enum hf_err classify_error(const bson_error_t *fault)
 {
-    switch (why->domain) {
+    switch (fault->domain) {
     case MONGOC_ERROR_SERVER:
-        return classify_server_error(why->code);
+        return classify_server_error(fault->code);
     case MONGOC_ERROR_WRITE_CONCERN:
         /* executed, but a failover may undo it */
         return HF_EINDOUBT;
     case MONGOC_ERROR_SERVER_SELECTION:
         return HF_EUNAVAIL;
     case MONGOC_ERROR_CLIENT:
-        return why->code == MONGOC_ERROR_CLIENT_AUTHENTICATE
-                   ? classify_login_error(why)
+        return fault->code == MONGOC_ERROR_CLIENT_AUTHENTICATE
+                   ? classify_login_error(fault)
                    : HF_EINDOUBT;
     case MONGOC_ERROR_STREAM:
-        return why->code == MONGOC_ERROR_STREAM_CONNECT ||
-                       why->code == MONGOC_ERROR_STREAM_NAME_RESOLUTION ||
-                       why->code == MONGOC_ERROR_STREAM_NOT_ESTABLISHED
+        return fault->code == MONGOC_ERROR_STREAM_CONNECT ||
+                       fault->code == MONGOC_ERROR_STREAM_NAME_RESOLUTION ||
+                       fault->code == MONGOC_ERROR_STREAM_NOT_ESTABLISHED
                    ? HF_EUNAVAIL
                    : HF_EINDOUBT;
     default:
@@ -110,19 +110,19 @@ static enum hf_err classify_error(const bson_error_t *why)
     }
 }
 
-void hf_mongo_fault_set(struct hf_mongo_reply *reply, const bson_error_t *why)
+void hf_mongo_fault_set(struct hf_mongo_reply *reply, const bson_error_t *fault)
 {
-    reply->err = classify_error(why);
+    reply->err = classify_error(fault);
     (void)snprintf(
         reply->cause, sizeof(reply->cause), "%s%s",
         reply->err == HF_EPROTO
             ? "the document of this key is corrupt or of a newer version: "
             : "",
-        why->message);
+        fault->message);
 }
 
-bool hf_mongo_fault_is_conflict(const bson_error_t *why)
+bool hf_mongo_fault_is_conflict(const bson_error_t *fault)
 {
-    return why->domain == MONGOC_ERROR_SERVER &&
-           (why->code == DUPLICATE_KEY || why->code == WRITE_CONFLICT);
+    return fault->domain == MONGOC_ERROR_SERVER &&
+           (fault->code == DUPLICATE_KEY || fault->code == WRITE_CONFLICT);
 }

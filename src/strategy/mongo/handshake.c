@@ -25,7 +25,7 @@ static void drop_handshake(struct hf_mongo_job *job)
 
 bool hf_mongo_handshake_create_index(mongoc_client_t *client,
                                      const struct hf_mongo_context *context,
-                                     bson_error_t *why)
+                                     bson_error_t *fault)
 {
     bson_t *command =
         BCON_NEW("createIndexes", BCON_UTF8(context->address.collection),
@@ -34,7 +34,7 @@ bool hf_mongo_handshake_create_index(mongoc_client_t *client,
                  BCON_INT32(0), "}", "]", "maxTimeMS", BCON_INT32(INDEX_MS));
     bool done = mongoc_client_write_command_with_opts(
         client, context->address.database, command, context->write_opts, NULL,
-        why);
+        fault);
 
     bson_destroy(command);
     return done;
@@ -68,7 +68,7 @@ static void try_handshake(struct handshake *handshake, mongoc_client_t *client,
     mongoc_server_description_t *server =
         hf_mongo_server_select(client, &handshake->reply);
     bson_iter_t wire;
-    bson_error_t why;
+    bson_error_t fault;
     int64_t version = 0;
 
     handshake->reached = handshake->reached || handshake->reply.reached;
@@ -80,8 +80,8 @@ static void try_handshake(struct handshake *handshake, mongoc_client_t *client,
         version = bson_iter_as_int64(&wire);
     if (check_kind(handshake, mongoc_server_description_type(server), version,
                    context->address.unsafe) == HF_OK &&
-        !hf_mongo_handshake_create_index(client, context, &why))
-        hf_mongo_fault_set(&handshake->reply, &why);
+        !hf_mongo_handshake_create_index(client, context, &fault))
+        hf_mongo_fault_set(&handshake->reply, &fault);
     mongoc_server_description_destroy(server);
 }
 

@@ -4,9 +4,9 @@
 
 #include "strategy/mongo/workers.h"
 
-/* Check that the servers are supported, and tell `workers` whether they are a
- * standalone server. Blocks, up to ten seconds. HF_EUNAVAIL, HF_EUNSUPPORTED,
- * HF_EDENIED, HF_EINVAL, HF_ENOMEM. */
+/* Check that the servers are supported, and record in `workers` whether they
+ * are a standalone server. Blocks, up to ten seconds. HF_EUNAVAIL,
+ * HF_EUNSUPPORTED, HF_EDENIED, HF_EINVAL, HF_ENOMEM. */
 enum hf_err hf_mongo_handshake_run(struct hf_mongo_workers *workers,
                                    struct hf_error *error);
 
@@ -15,6 +15,6 @@ enum hf_err hf_mongo_handshake_run(struct hf_mongo_workers *workers,
  * index, too. Blocks; any thread. */
 bool hf_mongo_handshake_create_index(mongoc_client_t *client,
                                      const struct hf_mongo_context *context,
-                                     bson_error_t *why);
+                                     bson_error_t *fault);
 
 #endif

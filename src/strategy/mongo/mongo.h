@@ -101,7 +101,7 @@ void hf_mongo_call_answer(struct hf_mongo_call *call);
 enum hf_err hf_mongo_watch_open(struct hf_mongo *mongo);
 void hf_mongo_watch_close(struct hf_mongo *mongo);
 void hf_mongo_watch_start(struct hf_mongo *mongo, struct hf_request *request);
-void hf_mongo_watch_stop(struct hf_mongo *mongo, uint64_t wanted);
+void hf_mongo_watch_stop(struct hf_mongo *mongo, uint64_t number);
 
 /* A reply at `time` reported a claim in a queue: request its grant from the
  * change stream. False: the stream is not live, so the grant may not be

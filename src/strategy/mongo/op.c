@@ -23,63 +23,66 @@ static const struct {
 
 _Static_assert(HF_FITS(HF_VALUE_MAX, uint32_t), "any value's size");
 
-static void add_binary(bson_t *to, const char *name, struct hf_bytes bytes)
+static void add_binary(bson_t *variables, const char *name,
+                       struct hf_bytes bytes)
 {
-    BSON_APPEND_BINARY(to, name, BSON_SUBTYPE_BINARY,
+    BSON_APPEND_BINARY(variables, name, BSON_SUBTYPE_BINARY,
                        bytes.size > 0 ? bytes.data : (const uint8_t *)"",
                        (uint32_t)bytes.size);
 }
 
-static void add_escaped(bson_t *to, const char *name, struct hf_bytes bytes)
+static void add_escaped(bson_t *variables, const char *name,
+                        struct hf_bytes bytes)
 {
     char text[HF_MONGO_ESCAPED_SIZE(HF_NOTE_MAX)];
 
     HF_ASSERT(bytes.size <= HF_NOTE_MAX);
     (void)hf_mongo_escape(text, bytes.data, bytes.size);
-    BSON_APPEND_UTF8(to, name, text);
+    BSON_APPEND_UTF8(variables, name, text);
 }
 
-static void add_lock_variables(bson_t *to,
+static void add_lock_variables(bson_t *variables,
                                const struct hf_mongo_identity *identity,
                                const struct hf_command *command)
 {
-    BSON_APPEND_UTF8(to, "owner", identity->owner);
-    BSON_APPEND_BOOL(to, "may_queue", command->queue);
-    BSON_APPEND_INT64(to, "lease", command->lease_ms);
-    add_escaped(to, "note", command->note);
-    add_binary(to, "value", command->value);
+    BSON_APPEND_UTF8(variables, "owner", identity->owner);
+    BSON_APPEND_BOOL(variables, "may_queue", command->queue);
+    BSON_APPEND_INT64(variables, "lease", command->lease_ms);
+    add_escaped(variables, "note", command->note);
+    add_binary(variables, "value", command->value);
 }
 
-static void add_update_variables(bson_t *to, const struct hf_command *command)
+static void add_update_variables(bson_t *variables,
+                                 const struct hf_command *command)
 {
-    BSON_APPEND_INT64(to, "update", (int64_t)command->sequence);
-    BSON_APPEND_BOOL(to, "compare", command->has_expected);
-    add_binary(to, "expected", command->expected);
-    add_binary(to, "value", command->value);
+    BSON_APPEND_INT64(variables, "update", (int64_t)command->sequence);
+    BSON_APPEND_BOOL(variables, "compare", command->has_expected);
+    add_binary(variables, "expected", command->expected);
+    add_binary(variables, "value", command->value);
 }
 
-static void add_command_variables(bson_t *to,
+static void add_command_variables(bson_t *variables,
                                   const struct hf_mongo_identity *identity,
                                   const struct hf_command *command,
                                   bool in_doubt)
 {
-    BSON_APPEND_INT64(to, "token", (int64_t)command->token);
+    BSON_APPEND_INT64(variables, "token", (int64_t)command->token);
     switch (command->kind) {
     case HF_COMMAND_LOCK:
-        add_lock_variables(to, identity, command);
+        add_lock_variables(variables, identity, command);
         break;
     case HF_COMMAND_RENEW:
-        BSON_APPEND_INT64(to, "lease", command->lease_ms);
-        add_binary(to, "value", command->value);
+        BSON_APPEND_INT64(variables, "lease", command->lease_ms);
+        add_binary(variables, "value", command->value);
         break;
     case HF_COMMAND_UPDATE:
-        add_update_variables(to, command);
+        add_update_variables(variables, command);
         break;
     case HF_COMMAND_FORCE:
-        BSON_APPEND_BOOL(to, "at_once", command->now);
+        BSON_APPEND_BOOL(variables, "at_once", command->now);
         break;
     default:
-        BSON_APPEND_BOOL(to, "in_doubt", in_doubt);
+        BSON_APPEND_BOOL(variables, "in_doubt", in_doubt);
         break;
     }
 }
@@ -159,11 +162,11 @@ enum hf_err hf_mongo_op_init_sweep(struct hf_mongo_op *op,
 
 bool hf_mongo_op_nonce(const struct hf_mongo_op *op, struct hf_nonce *nonce)
 {
-    bson_iter_t at;
+    bson_iter_t iter;
 
-    return bson_iter_init_find(&at, &op->variables, "nonce") &&
+    return bson_iter_init_find(&iter, &op->variables, "nonce") &&
            hf_hex_decode(nonce->bytes, sizeof(nonce->bytes),
-                         bson_iter_utf8(&at, NULL));
+                         bson_iter_utf8(&iter, NULL));
 }
 
 void hf_mongo_op_fini(struct hf_mongo_op *op)

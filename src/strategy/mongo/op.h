@@ -151,17 +151,18 @@ uint64_t hf_mongo_reply_time_of(uint32_t seconds, uint32_t increment);
 uint64_t hf_mongo_reply_time(const bson_t *reply);
 
 /* Decode a token. 0: it is not a positive long. */
-uint64_t hf_mongo_reply_token(const bson_iter_t *at);
+uint64_t hf_mongo_reply_token(const bson_iter_t *iter);
 
 /* ---- fault.c ------------------------------------------------------------*/
 
 /* Record why a command failed. `err` becomes HF_EUNAVAIL if nothing was done,
  * HF_EINDOUBT if that is unknown, or a code that names the cause. */
-void hf_mongo_fault_set(struct hf_mongo_reply *reply, const bson_error_t *why);
+void hf_mongo_fault_set(struct hf_mongo_reply *reply,
+                        const bson_error_t *fault);
 
 /* Whether the server refused a command because another one inserted or wrote
  * the same document. Nothing was done; a retry may succeed. */
-bool hf_mongo_fault_is_conflict(const bson_error_t *why);
+bool hf_mongo_fault_is_conflict(const bson_error_t *fault);
 
 /* ---- server.c -----------------------------------------------------------*/
 
@@ -177,7 +178,7 @@ mongoc_server_description_t *hf_mongo_server_select(
 bool hf_mongo_server_write(const bson_t *command, mongoc_client_t *client,
                            const struct hf_mongo_context *context,
                            const mongoc_server_description_t *server,
-                           bson_t *reply, bson_error_t *why);
+                           bson_t *reply, bson_error_t *fault);
 
 /* Prove that `server` is the primary during this call: a server that is cut off
  * from the others may still believe that it is, and return stale data.

@@ -45,24 +45,24 @@ static uint64_t parse_time(const char *text)
 /* A document of info.json. Strings are borrowed from the reply. */
 struct document {
     const char *key, *owner, *note;
-    uint64_t at; /* cluster time, not later than the read */
+    uint64_t time; /* cluster time, not later than the read */
     struct hf_bytes value;
     bool held, expired;
     struct hf_info info;
 };
 
-static uint32_t read_span_ms(const bson_iter_t *at)
+static uint32_t read_span_ms(const bson_iter_t *iter)
 {
-    int64_t ms = bson_iter_as_int64(at);
+    int64_t ms = bson_iter_as_int64(iter);
 
     if (ms < 0)
         return 0;
     return ms > (int64_t)UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
 }
 
-static void read_text_field(const bson_iter_t *at, struct document *document)
+static void read_text_field(const bson_iter_t *iter, struct document *document)
 {
-    const char *name = bson_iter_key(at), *text = bson_iter_utf8(at, NULL);
+    const char *name = bson_iter_key(iter), *text = bson_iter_utf8(iter, NULL);
 
     if (!strcmp(name, "_id"))
         document->key = text;
@@ -71,35 +71,35 @@ static void read_text_field(const bson_iter_t *at, struct document *document)
     else if (!strcmp(name, "note"))
         document->note = text;
     else if (!strcmp(name, "at"))
-        document->at = parse_time(text);
+        document->time = parse_time(text);
 }
 
-static void read_document_field(const bson_iter_t *at,
+static void read_document_field(const bson_iter_t *iter,
                                 struct document *document)
 {
-    const char *name = bson_iter_key(at);
+    const char *name = bson_iter_key(iter);
     const uint8_t *data = NULL;
     uint32_t size = 0;
 
-    if (BSON_ITER_HOLDS_UTF8(at)) {
-        read_text_field(at, document);
-    } else if (!strcmp(name, "value") && BSON_ITER_HOLDS_BINARY(at)) {
-        bson_iter_binary(at, NULL, &size, &data);
+    if (BSON_ITER_HOLDS_UTF8(iter)) {
+        read_text_field(iter, document);
+    } else if (!strcmp(name, "value") && BSON_ITER_HOLDS_BINARY(iter)) {
+        bson_iter_binary(iter, NULL, &size, &data);
         document->value = (struct hf_bytes){data, size};
     } else if (!strcmp(name, "token")) {
-        document->info.token = hf_mongo_reply_token(at);
+        document->info.token = hf_mongo_reply_token(iter);
     } else if (!strcmp(name, "forced")) {
-        document->info.forced = bson_iter_as_bool(at);
+        document->info.forced = bson_iter_as_bool(iter);
     } else if (!strcmp(name, "held")) {
-        document->held = bson_iter_as_bool(at);
+        document->held = bson_iter_as_bool(iter);
     } else if (!strcmp(name, "expired")) {
-        document->expired = bson_iter_as_bool(at);
+        document->expired = bson_iter_as_bool(iter);
     } else if (!strcmp(name, "waiters")) {
-        document->info.waiters = read_span_ms(at);
+        document->info.waiters = read_span_ms(iter);
     } else if (!strcmp(name, "left")) {
-        document->info.left_ms = read_span_ms(at);
+        document->info.left_ms = read_span_ms(iter);
     } else if (!strcmp(name, "age")) {
-        document->info.held_ms = read_span_ms(at);
+        document->info.held_ms = read_span_ms(iter);
     }
 }
 
@@ -133,7 +133,7 @@ static enum hf_err copy_document(const struct document *document,
     from.note = unescape_text(note, document->note, HF_NOTE_MAX, &size);
     from.value = document->value;
     from.held = document->held && !document->expired;
-    from.index = HF_MONGO_INDEX(document->at);
+    from.index = HF_MONGO_INDEX(document->time);
     return hf_info_copy(info, &from);
 }
 
@@ -170,13 +170,13 @@ static enum hf_err add_document(struct hf_mongo_query *query,
                                 const bson_t *bson, size_t *room)
 {
     struct document document = {.key = "", .owner = "", .note = ""};
-    bson_iter_t at;
+    bson_iter_t iter;
     enum hf_err err;
 
-    for (bson_iter_init(&at, bson); bson_iter_next(&at);)
-        read_document_field(&at, &document);
-    if (query->scope == HF_MONGO_ONE && document.at > 0)
-        query->reply.time = document.at;
+    for (bson_iter_init(&iter, bson); bson_iter_next(&iter);)
+        read_document_field(&iter, &document);
+    if (query->scope == HF_MONGO_ONE && document.time > 0)
+        query->reply.time = document.time;
     query->expired = document.held && document.expired;
     if (!document.held || document.expired)
         return HF_OK;
@@ -195,14 +195,14 @@ static void read_cursor(struct hf_mongo_query *query, mongoc_cursor_t *cursor)
 {
     const bson_t *bson = NULL;
     enum hf_err err = HF_OK;
-    bson_error_t why;
+    bson_error_t fault;
     size_t room = 0;
 
     while (!err && mongoc_cursor_next(cursor, &bson))
         err = add_document(query, bson, &room);
     query->reply.err = err;
-    if (!err && mongoc_cursor_error(cursor, &why))
-        hf_mongo_fault_set(&query->reply, &why);
+    if (!err && mongoc_cursor_error(cursor, &fault))
+        hf_mongo_fault_set(&query->reply, &fault);
 }
 
 /* ---- The query ----------------------------------------------------------*/
@@ -245,15 +245,15 @@ static void add_match(bson_t *pipeline, const struct hf_mongo_query *query)
 
 static void add_info(bson_t *pipeline, const bson_t *info)
 {
-    bson_iter_t at;
+    bson_iter_t iter;
     uint32_t index = 1;
 
-    for (bson_iter_init(&at, info); bson_iter_next(&at); index++) {
+    for (bson_iter_init(&iter, info); bson_iter_next(&iter); index++) {
         const char *name;
         char number[16];
 
         bson_uint32_to_string(index, &name, number, sizeof(number));
-        bson_append_iter(pipeline, name, -1, &at);
+        bson_append_iter(pipeline, name, -1, &iter);
     }
 }
 
@@ -296,20 +296,20 @@ static void execute_query(struct hf_mongo_query *query, mongoc_client_t *client,
 {
     bson_t command = BSON_INITIALIZER, opts = BSON_INITIALIZER, bson;
     mongoc_cursor_t *cursor;
-    bson_error_t why;
+    bson_error_t fault;
 
     build_query(&command, query, context, server);
     BSON_APPEND_INT32(&opts, "serverId",
                       (int32_t)mongoc_server_description_id(server));
     if (mongoc_client_command_with_opts(client, context->address.database,
-                                        &command, NULL, &opts, &bson, &why)) {
+                                        &command, NULL, &opts, &bson, &fault)) {
         query->reply.time = hf_mongo_reply_time(&bson);
         cursor = mongoc_cursor_new_from_command_reply_with_opts(client, &bson,
                                                                 &opts);
         read_cursor(query, cursor);
         mongoc_cursor_destroy(cursor);
     } else {
-        hf_mongo_fault_set(&query->reply, &why);
+        hf_mongo_fault_set(&query->reply, &fault);
         bson_destroy(&bson);
     }
     bson_destroy(&command);
@@ -329,15 +329,15 @@ static void check_stream(struct hf_mongo_query *query, mongoc_client_t *client,
     bson_t *opts = BCON_NEW(
         "serverId", BCON_INT32((int32_t)mongoc_server_description_id(server)));
     struct hf_mongo_reply reply = {.err = HF_OK};
-    bson_error_t why;
+    bson_error_t fault;
     bson_t bson;
 
     if (mongoc_client_command_with_opts(client, context->address.database,
-                                        command, NULL, opts, &bson, &why)) {
+                                        command, NULL, opts, &bson, &fault)) {
         mongoc_cursor_destroy(mongoc_cursor_new_from_command_reply_with_opts(
             client, &bson, opts));
     } else {
-        hf_mongo_fault_set(&reply, &why);
+        hf_mongo_fault_set(&reply, &fault);
         bson_destroy(&bson);
     }
     if (reply.err == HF_EDENIED || reply.err == HF_EINVAL)

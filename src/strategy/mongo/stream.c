@@ -237,7 +237,7 @@ static bool read_changes(struct hf_mongo_stream *stream, struct reader *reader,
                          const mongoc_client_t *client)
 {
     const bson_t *document = NULL;
-    bson_error_t why;
+    bson_error_t fault;
 
     for (bool live = false; check_current(stream, reader, live); live = true) {
         struct hf_mongo_change *change = NULL;
@@ -246,9 +246,9 @@ static bool read_changes(struct hf_mongo_stream *stream, struct reader *reader,
             change = hf_mongo_change_read(document);
             if (change && !queue_change(stream, reader, change))
                 break;
-        } else if (mongoc_change_stream_error_document(opened, &why,
+        } else if (mongoc_change_stream_error_document(opened, &fault,
                                                        &document)) {
-            return !is_history_lost(why.code);
+            return !is_history_lost(fault.code);
         } else if (has_primary_changed(reader, client)) {
             break;
         }

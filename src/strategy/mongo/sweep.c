@@ -41,7 +41,7 @@ static void run_sweep(struct hf_mongo_job *job, mongoc_client_t *client,
 {
     struct sweep *sweep = sweep_of(job);
     struct hf_mongo_reply unused;
-    bson_error_t why;
+    bson_error_t fault;
     mongoc_server_description_t *server =
         hf_mongo_server_select(client, &unused);
 
@@ -49,7 +49,7 @@ static void run_sweep(struct hf_mongo_job *job, mongoc_client_t *client,
     if (!server)
         return;
     if (!sweep->opens)
-        (void)hf_mongo_handshake_create_index(client, context, &why);
+        (void)hf_mongo_handshake_create_index(client, context, &fault);
     sweep->swept = hf_mongo_execute_sweep(&sweep->op, client, context, server,
                                           sweep->max_ms);
     mongoc_server_description_destroy(server);

@@ -122,7 +122,7 @@ static void dispatch_change(struct hf_mongo *mongo,
 {
     uint8_t bytes[HF_MONGO_ESCAPED_SIZE(HF_KEY_MAX)];
     size_t size = strlen(change->key);
-    const char *at = change->events;
+    const char *cursor = change->events;
     bool watched, is_new = change->time > mongo->reported_until;
     uint64_t index = change->time;
     struct hf_key key = {bytes, 0};
@@ -132,7 +132,7 @@ static void dispatch_change(struct hf_mongo *mongo,
         return; /* longer than any key */
     key.size = hf_mongo_unescape(bytes, change->key, size);
     watched = is_watched(mongo, key);
-    for (; hf_mongo_event_line_read(&at, &line); index++) {
+    for (; hf_mongo_event_line_read(&cursor, &line); index++) {
         line.event.index = index;
         line.event.key = key;
         if (is_new)
@@ -176,11 +176,11 @@ static void report_gap(struct hf_mongo *mongo, uint64_t time)
 
 void hf_mongo_watch_set_tick(struct hf_mongo *mongo)
 {
-    hf_time at = hf_mongo_expiry_next(mongo);
+    hf_time next = hf_mongo_expiry_next(mongo);
 
-    if (hf_heap_top_key(&mongo->retries) < at)
-        at = hf_heap_top_key(&mongo->retries);
-    hf_timer_set(mongo->host, &mongo->tick, at);
+    if (hf_heap_top_key(&mongo->retries) < next)
+        next = hf_heap_top_key(&mongo->retries);
+    hf_timer_set(mongo->host, &mongo->tick, next);
 }
 
 static void on_watch_tick(struct hf_timer *timer)
@@ -310,9 +310,9 @@ void hf_mongo_watch_start(struct hf_mongo *mongo, struct hf_request *request)
     hf_mongo_call_send_query(call);
 }
 
-void hf_mongo_watch_stop(struct hf_mongo *mongo, uint64_t wanted)
+void hf_mongo_watch_stop(struct hf_mongo *mongo, uint64_t number)
 {
-    struct watch *watch = hf_watches_find(&mongo->watches, wanted);
+    struct watch *watch = hf_watches_find(&mongo->watches, number);
 
     if (!watch)
         return;

@@ -128,12 +128,12 @@ enum hf_mongo_progress hf_mongo_workers_cancel(struct hf_mongo_workers *workers,
 hf_time hf_mongo_workers_started_at(struct hf_mongo_workers *workers,
                                     const struct hf_mongo_job *job)
 {
-    hf_time at;
+    hf_time started_at;
 
     pthread_mutex_lock(&workers->mutex);
-    at = job->started ? job->started_at : HF_NEVER;
+    started_at = job->started ? job->started_at : HF_NEVER;
     pthread_mutex_unlock(&workers->mutex);
-    return at;
+    return started_at;
 }
 
 static struct hf_mongo_job *take_finished_job(struct hf_mongo_workers *workers,
@@ -175,8 +175,7 @@ bool hf_mongo_workers_await(struct hf_mongo_workers *workers,
         waited = pthread_cond_clockwait(&workers->answered, &workers->mutex,
                                         CLOCK_MONOTONIC, &until);
     done = queued && !workers->awaited;
-    workers->awaited =
-        NULL; /* a late job goes to `ended`, and is dropped with it */
+    workers->awaited = NULL; /* a late job ends like any other */
     pthread_mutex_unlock(&workers->mutex);
     if (!queued)
         job->drop(job);
@@ -218,19 +217,20 @@ enum hf_err hf_mongo_workers_open(struct hf_mongo_workers **workers_out,
                                   struct hf_host *host, struct hf_error *error)
 {
     struct hf_mongo_workers *workers = calloc(1, sizeof(*workers));
-    bson_error_t why;
+    bson_error_t fault;
 
     if (!workers)
         return hf_error_set_code(error, HF_ENOMEM);
     init_workers(workers, host);
     /* To libmongoc, minPoolSize is how many unused connections it keeps. */
     mongoc_uri_set_option_as_int32(address->uri, MONGOC_URI_MINPOOLSIZE, 1);
-    workers->pool = mongoc_client_pool_new_with_error(address->uri, &why);
+    workers->pool = mongoc_client_pool_new_with_error(address->uri, &fault);
     if (!workers->pool) { /* also if a DNS lookup fails */
         free_workers(workers);
-        return hf_error_set(
-            error, why.domain == MONGOC_ERROR_STREAM ? HF_EUNAVAIL : HF_EINVAL,
-            "url: %s", why.message);
+        return hf_error_set(error,
+                            fault.domain == MONGOC_ERROR_STREAM ? HF_EUNAVAIL
+                                                                : HF_EINVAL,
+                            "url: %s", fault.message);
     }
     mongoc_client_pool_max_size(workers->pool, CONNECTIONS_MAX);
     mongoc_client_pool_set_error_api(workers->pool, MONGOC_ERROR_API_VERSION_2);

@@ -91,8 +91,9 @@ hf_time hf_mongo_workers_started_at(struct hf_mongo_workers *workers,
                                     const struct hf_mongo_job *job);
 
 /* Run a job and wait for it; for hf_open(), before a loop runs. True: the job
- * has run, and the caller owns it. False: not within `timeout_ms`, or no thread
- * could be started; the job is dropped, now or when it has run. Blocks. */
+ * has run, and the caller owns it. False: it has not run within `timeout_ms`,
+ * and `done` or `drop` is called later; or no thread could be started, and
+ * `drop` was called. Blocks. */
 bool hf_mongo_workers_await(struct hf_mongo_workers *workers,
                             struct hf_mongo_job *job, uint32_t timeout_ms);
 
