@@ -128,7 +128,7 @@ static void a_late_update_does_not_overwrite_a_newer_one(void **state)
     delay_one_command();
     expect_ok(hf_update(lock, NULL, hf_bytes_of("first")));
     expect_ok(hf_update(adopted, NULL, hf_bytes_of("second")));
-    while (begun() < before + 3) /* both and the late copy */
+    while (begun() < before + 3) /* two UPDATEs and the late copy */
         (void)poll(NULL, 0, 20);
     assert_value(other, "second");
 

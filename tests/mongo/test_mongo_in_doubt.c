@@ -365,7 +365,7 @@ static void a_silent_server_is_given_up_at_the_deadline(void **state)
     hf_test_mongo_signal(&mongo, 0, SIGCONT);
     do
         err = hf_lock_acquire(lock);
-    while (err == HF_EINDOUBT || err == HF_EUNAVAIL); /* short timeout */
+    while (err == HF_EINDOUBT || err == HF_EUNAVAIL); /* the timeout is short */
     expect_ok(err);
     assert_true(hf_lock_token(lock) > token);
 

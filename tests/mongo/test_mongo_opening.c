@@ -79,7 +79,7 @@ static void check_command(const char *line, struct logged *logged)
         strstr(line, "\"command\":{\"killCursors\""))
         return;
     expect_in_line(line, strict);
-    assert_null(strstr(line, "txnNumber")); /* a retryable write */
+    assert_null(strstr(line, "txnNumber")); /* not a retryable write */
 }
 
 static struct logged read_log(void)

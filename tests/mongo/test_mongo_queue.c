@@ -159,7 +159,7 @@ static void a_dead_client_is_offered_the_key_once(void **state)
                             &watch));
     expect_ok(hf_release(lock));
     await_grant(&queued);
-    while (atomic_load(&counts.offered) < 2) /* dead and live client */
+    while (atomic_load(&counts.offered) < 2) /* to the dead client and ours */
         (void)poll(NULL, 0, 20);
     assert_int_equal(atomic_load(&counts.offered), 2);
     assert_int_equal(atomic_load(&counts.withdrawn), DEAD - 1);

@@ -22,15 +22,16 @@ static unsigned srv_queries; /* SRV queries for SERVICE */
  * 2782. The final NUL is part of the last name. */
 #define HOST_LABELS "\3one\10holdfast\4test"
 
-static const char packet[] = "\0\0\200\0\0\1\0\1\0\0\0\0" /* a response */
-                             "\10_mongodb\4_tcp\3set\10holdfast\4test\0"
-                             "\0\41\0\1" /* SRV IN? */
-                             "\300\14"   /* of that name */
-                             "\0\41\0\1" /* SRV IN, */
-                             "\0\0\0\74" /* for a minute, */
-                             "\0\31"     /* in 25 bytes: */
-                             "\0\0\0\0"  /* no priority, no weight, */
-                             "PP"        /* the port, */
+static const char packet[] =
+    "\0\0\200\0\0\1\0\1\0\0\0\0" /* header of a response */
+    "\10_mongodb\4_tcp\3set\10holdfast\4test\0"
+    "\0\41\0\1" /* type SRV, class IN */
+    "\300\14"   /* the same name */
+    "\0\41\0\1" /* type SRV, class IN */
+    "\0\0\0\74" /* ttl: a minute */
+    "\0\31"     /* 25 bytes of data: */
+    "\0\0\0\0"  /* priority, weight */
+    "PP"        /* port, set later */
     HOST_LABELS;
 
 static int write_answer(unsigned char *to, int size, int port)

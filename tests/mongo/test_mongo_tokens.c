@@ -271,16 +271,17 @@ static void abandoned_keys_are_deleted(void **state)
 
 /* ---- A fenced store -----------------------------------------------------*/
 
-/* State that the writers share. A writer that certainly holds the lock appends
- * its token to `tokens`, so that they are in the order of the grants. */
+/* State that the writers share. A writer whose lock is still valid afterwards
+ * has appended its token to `tokens`, so that they are in the order of the
+ * grants. */
 struct shared {
-    atomic_uint at_work;      /* writers that still stop themselves */
+    atomic_uint at_work;      /* writers that have stops ahead */
     _Atomic uint64_t newest;  /* the largest token that the store accepted */
     _Atomic uint64_t stopped; /* token of the writer that stopped last */
-    atomic_uint late;         /* late writes that were refused */
-    atomic_uint too_late;     /* late writes that were accepted */
-    atomic_uint taken;        /* writes of certain holders that were accepted */
-    atomic_uint refused;      /* writes of certain holders that were refused */
+    atomic_uint late;         /* refused writes of stopped writers */
+    atomic_uint too_late;     /* accepted writes of stopped writers */
+    atomic_uint taken;        /* accepted writes of valid holders */
+    atomic_uint refused;      /* refused writes of valid holders */
     atomic_uint lost;         /* newer writes that the plain store lost */
     atomic_uint held;
     uint64_t tokens[HELD_MAX];

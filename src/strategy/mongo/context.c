@@ -2,7 +2,7 @@
 
 #include "base/assert.h"
 
-#define WRITE_TIMEOUT_MS 7000 /* then the write is in doubt */
+#define WRITE_TIMEOUT_MS 7000 /* after this, a write is in doubt */
 
 /* The timeout bounds how long a worker can be stuck in a write. */
 static bson_t *new_write_opts(void)

@@ -14,11 +14,11 @@ struct hf_mongo_context {
     bool standalone;    /* no cluster time, no change streams */
 };
 
-/* Take the content of `address`, and leave it empty. */
+/* Take the content of `address`, and leave `address` empty. */
 void hf_mongo_context_init(struct hf_mongo_context *context,
                            struct hf_mongo_address *address);
 
-/* Set the kind of server, once, before the first command is executed. */
+/* Set the kind of server, once, before the first pipeline is executed. */
 void hf_mongo_context_set_standalone(struct hf_mongo_context *context,
                                      bool standalone);
 void hf_mongo_context_fini(struct hf_mongo_context *context);

@@ -307,7 +307,7 @@ static void build_sweep(bson_t *command, const struct hf_mongo_op *op,
     bson_destroy(&update);
 }
 
-/* The reply may have the error code itself, or in `writeErrors`. */
+/* The error code is that of the command, or is in `writeErrors`. */
 static enum hf_mongo_swept sweep_result(bool done, const bson_t *reply,
                                         const bson_error_t *fault)
 {

@@ -7,7 +7,7 @@
 #include "strategy/mongo/op.h"
 
 #define OPEN_MS 10000     /* how long hf_open() waits */
-#define HANDSHAKE_MS 8000 /* how long failed attempts are repeated */
+#define HANDSHAKE_MS 8000 /* for how long failed attempts are repeated */
 #define WIRE_MIN 17       /* MongoDB 6.0: $tsIncrement, let */
 #define INDEX_MS 10000    /* maxTimeMS of createIndexes */
 

@@ -207,8 +207,8 @@ static void read_cursor(struct hf_mongo_query *query, mongoc_cursor_t *cursor)
 
 /* ---- The query ----------------------------------------------------------*/
 
-/* Match texts that begin with `prefix`: all below the prefix with its last
- * character incremented. Texts are ASCII, so that is valid UTF-8. */
+/* Match the texts from `prefix` up to, but not including, `prefix` with its
+ * last character incremented. Texts are ASCII, so the result is valid UTF-8. */
 static void add_range(bson_t *match, const char *prefix)
 {
     size_t size = strlen(prefix);

@@ -207,8 +207,8 @@ bool hf_mongo_reply_read_unlock_fast(const bson_t *bson,
 
 /* ---- Answers ------------------------------------------------------------*/
 
-/* When the LOCK at this position is worth repeating: one after another once the
- * lease is due, because those before may be dead. 0: no idea. */
+/* When to repeat the LOCK of a waiter: once the lease is due, one waiter after
+ * another, because the first ones may be dead. 0: no idea. */
 static uint32_t retry_after_ms(const struct hf_mongo_reply *reply)
 {
     uint32_t position = (uint32_t)reply->position, after = position * 10 + 1;

@@ -6,7 +6,7 @@
 #include "strategy/mongo/op.h"
 
 #define PROOF_MS 7000       /* maxTimeMS of a proof */
-#define PROOF_KEEP_MS 60000 /* for how long its document is reused */
+#define PROOF_KEEP_MS 60000 /* for how long the document of a client is kept */
 
 /* Read the id of the server process. False: the server does not send it;
  * MongoDB does since 4.4. */

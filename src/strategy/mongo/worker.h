@@ -1,7 +1,7 @@
 /* worker.h - one worker thread, and the state that all of them share.
  *
- * Private to workers.c, worker.c and primary.c. Unless a comment says
- * otherwise, the caller holds the mutex of the workers.
+ * Private to workers.c, worker.c, oneshot.c and primary.c. Unless a comment
+ * says otherwise, the caller holds the mutex of the workers.
  *
  * A worker whose job was given up is an orphan until libmongoc returns. Orphans
  * do not count as workers, so that repeated requests can run while a server

@@ -28,7 +28,7 @@ struct hf_mongo_job {
     enum hf_mongo_urgency urgency;
     bool started;       /* a worker has or had it; private to the pool */
     hf_time started_at; /* when `started` was set */
-    uint64_t subject;   /* jobs of one subject run one at a time; 0: none */
+    uint64_t subject;   /* jobs of one subject run one at a time; 0: no limit */
 
     /* In a worker thread. Must not touch state of the client. */
     void (*run)(struct hf_mongo_job *job, mongoc_client_t *client,
