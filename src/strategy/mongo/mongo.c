@@ -475,7 +475,7 @@ static void mongo_describe(const void *self, hf_fact_fn *each, void *arg)
 /* With MongoDB's defaults, a primary that hangs is replaced after 21 s: 10 s
  * until the election, and 10 s in which the new primary waits for the newest
  * write of the old one. A lease of 30 s outlasts that if at least 25 s of it
- * are left. */
+ * are left, so leases are renewed after a sixth. */
 #define RENEW_PART 6
 
 #define STRATEGY(name)                                                         \
