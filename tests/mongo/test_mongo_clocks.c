@@ -1,5 +1,5 @@
-/* Wall clocks may be anything: those of clients do not matter, and no server
- * ends a lease by another server's clock. */
+/* Leases do not depend on the wall clocks of clients, and no server ends a
+ * lease by the clock of another server. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,8 +18,8 @@
 
 /* ---- Clients ------------------------------------------------------------*/
 
-/* The wall clock of this whole program, libmongoc too, is set here: these stand
- * before those of libc. */
+/* These functions replace those of libc, so that the test sets the wall clock
+ * of the whole program, including libmongoc. */
 static atomic_llong offset_s;
 
 /* NOLINTBEGIN(readability-inconsistent-declaration-parameter-name): libc's own
@@ -54,7 +54,7 @@ time_t time(time_t *at)
     return now.tv_sec;
 }
 
-/* libmongoc waits until instants of that clock. */
+/* libmongoc waits with deadlines on that clock. */
 int pthread_cond_timedwait(pthread_cond_t *restrict cond,
                            pthread_mutex_t *restrict mutex,
                            const struct timespec *restrict until)
@@ -66,10 +66,10 @@ int pthread_cond_timedwait(pthread_cond_t *restrict cond,
 }
 /* NOLINTEND(readability-inconsistent-declaration-parameter-name) */
 
-/* Held, and the clock is set an hour on or back: nobody has the key before the
- * lease is over, and it ends no later for that: not in an hour. False if the
- * lease ended before it was renewed. */
-static bool lasts_with_clock(long long offset, uint32_t ttl_ms)
+/* Set the clock by `offset` while a lock is held. Another client gets the key
+ * neither before the lease expires nor an hour later. False: the lease expired
+ * before it was renewed. */
+static bool try_lease_with_clock(long long offset, uint32_t ttl_ms)
 {
     struct hf_lock_opts opts = hf_test_opts(ttl_ms, PATIENCE_MS, PATIENCE_MS);
     struct hf_lock_opts once = hf_test_opts(HF_TEST_LONG_MS, 0, PATIENCE_MS);
@@ -102,28 +102,28 @@ static bool lasts_with_clock(long long offset, uint32_t ttl_ms)
     return renewed;
 }
 
-static void lease_with_clock(long long offset)
+static void check_lease_with_clock(long long offset)
 {
     uint32_t ttl_ms = 5000;
 
-    while (!lasts_with_clock(offset, ttl_ms)) {
+    while (!try_lease_with_clock(offset, ttl_ms)) {
         ttl_ms *= 2;
         assert_true(ttl_ms < PATIENCE_MS);
     }
 }
 
-static void clocks_of_clients_change_nothing(void **state)
+static void client_clocks_do_not_affect_leases(void **state)
 {
     (void)state;
     hf_test_mongo_need(&mongo, 1);
-    lease_with_clock(3600);
-    lease_with_clock(-3600);
+    check_lease_with_clock(3600);
+    check_lease_with_clock(-3600);
 }
 
 /* ---- Servers ------------------------------------------------------------*/
 
-/* The primary among members whose clocks are an hour apart hands over to
- * another: the lease is not shorter for that, whichever way the clock goes. */
+/* The clocks of the members are an hour apart. A failover does not shorten the
+ * lease, whether the clock of the new primary is ahead or behind. */
 static void no_lease_ends_early_in_a_failover(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(3000, PATIENCE_MS, PATIENCE_MS);
@@ -136,7 +136,7 @@ static void no_lease_ends_early_in_a_failover(void **state)
     hf_test_mongo_need(&mongo, 3);
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
-    for (unsigned round = 0; round < 2; round++) { /* back, and on */
+    for (unsigned round = 0; round < 2; round++) {
         struct hf_lock_opts waits =
             hf_test_opts(HF_TEST_LONG_MS, PATIENCE_MS, PATIENCE_MS);
         struct hf_lock *lock = NULL, *next = NULL;
@@ -159,9 +159,9 @@ static void no_lease_ends_early_in_a_failover(void **state)
     (void)hf_close(other, PATIENCE_MS);
 }
 
-/* The only server crashes and comes back, under its name, with its clock an hour
- * ahead: no lease ends before its time. */
-static void a_restarted_server_is_another_clock(void **state)
+/* The only server crashes and restarts at the same address, with its clock an
+ * hour ahead. No lease expires early. */
+static void a_restarted_server_counts_leases_again(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(240000, 0, PATIENCE_MS);
     struct hf_client *client, *other;
@@ -192,8 +192,8 @@ static void a_restarted_server_is_another_clock(void **state)
     (void)hf_close(other, PATIENCE_MS);
 }
 
-/* How often a member has looked for what it may delete. */
-static long deletion_passes(unsigned member)
+/* How many passes the TTL monitor of a member has made. */
+static long count_ttl_passes(unsigned member)
 {
     const char *status =
         hf_test_mongo_say(&mongo, member, "admin", "{\"serverStatus\":1}");
@@ -203,7 +203,7 @@ static long deletion_passes(unsigned member)
     return at ? strtol(at + strlen("\"passes\" : "), NULL, 10) : -1;
 }
 
-static void make_primary(bool (*wanted)(int member))
+static void step_down_until(bool (*wanted)(int member))
 {
     int primary = hf_test_mongo_primary(&mongo);
 
@@ -213,19 +213,19 @@ static void make_primary(bool (*wanted)(int member))
     }
 }
 
-static bool is_ahead(int member)
+static bool has_wrong_clock(int member)
 {
     return member == 1;
 }
 
-static bool is_right(int member)
+static bool has_right_clock(int member)
 {
     return member == 0 || member == 2;
 }
 
-/* A primary whose clock is days ahead would take every document for an old one;
- * but it deletes none of a lock that is held. */
-static void no_clock_deletes_what_is_held(void **state)
+/* To a primary whose clock is days ahead, every document seems old. It must not
+ * delete that of a held lock. */
+static void a_wrong_clock_deletes_no_held_key(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600000, 0, PATIENCE_MS);
     struct hf_client *client, *other;
@@ -238,13 +238,13 @@ static void no_clock_deletes_what_is_held(void **state)
     (void)snprintf(mongo.members[1].clock, sizeof(mongo.members[1].clock),
                    "+5d");
     hf_test_mongo_need(&mongo, 3);
-    make_primary(is_right);
+    step_down_until(has_right_clock);
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
-    make_primary(is_ahead);
-    passes = deletion_passes(1);
-    while (deletion_passes(1) < passes + 2) /* one may be under way */
+    step_down_until(has_wrong_clock);
+    passes = count_ttl_passes(1);
+    while (count_ttl_passes(1) < passes + 2) /* a pass may be running already */
         (void)poll(NULL, 0, 20);
 
     expect_err(hf_acquire(other, hf_key_of("k"), &opts, &none), HF_EBUSY);
@@ -259,10 +259,10 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        CASE(clocks_of_clients_change_nothing),
+        CASE(client_clocks_do_not_affect_leases),
         CASE(no_lease_ends_early_in_a_failover),
-        CASE(a_restarted_server_is_another_clock),
-        CASE(no_clock_deletes_what_is_held),
+        CASE(a_restarted_server_counts_leases_again),
+        CASE(a_wrong_clock_deletes_no_held_key),
     };
 
     return hf_test_main("mongo clocks", cases, HF_TEST_COUNT(cases), 4);

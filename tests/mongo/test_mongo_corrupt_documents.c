@@ -1,5 +1,5 @@
-/* A document that somebody else has written to: whoever needs what was there
- * hears that it is not understood, and nobody is harmed. */
+/* Documents that another program has written to: calls that need the damaged
+ * part report it, and other keys are not affected. */
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -8,14 +8,14 @@
 #include "lib/mongo_case.h"
 #include "lib/runner.h"
 
-/* What somebody else may write over a lock that is held, as an update; and what
- * they hear then who read it, update it, renew it, stand in line for it, give it
- * back, a letter each: OK (.), HF_EPROTO, HF_ETIMEDOUT, HF_EEXPIRED. What they
- * have no use for they do not mind. */
-static const struct scribble {
+/* Damage to the document of a held lock, as an update, and the results of READ,
+ * UPDATE, RENEW, LOCK and UNLOCK after it, one letter each: OK (.), HF_EPROTO,
+ * HF_ETIMEDOUT, HF_EEXPIRED. Calls ignore damage to fields that they do not
+ * need. */
+static const struct damage {
     const char *update;
-    const char *heard;
-} scribbles[] = {
+    const char *results;
+} damages[] = {
 #define SET(what) "{\"$set\":{" what "}}"
 #define UNSET(what) "{\"$unset\":{\"" what "\":1}}"
 #define COMPUTE(what) "[{\"$set\":{" what "}}]"
@@ -65,7 +65,7 @@ enum {
     UNLOCK
 };
 
-static enum hf_err meaning(char letter)
+static enum hf_err decode_result(char letter)
 {
     switch (letter) {
     case 'P':
@@ -79,8 +79,8 @@ static enum hf_err meaning(char letter)
     }
 }
 
-/* `update` of the document of one key. */
-static void write_over(const char *key, const char *update)
+/* Apply `update` to the document of `key`. */
+static void damage_document(const char *key, const char *update)
 {
     char json[512];
 
@@ -92,7 +92,7 @@ static void write_over(const char *key, const char *update)
                            "\"nModified\" : 1"));
 }
 
-static void erase(const char *key)
+static void delete_document(const char *key)
 {
     char json[128];
 
@@ -104,27 +104,26 @@ static void erase(const char *key)
         strstr(hf_test_mongo_say(&mongo, 0, "holdfast", json), "\"n\" : 1"));
 }
 
-/* What is not understood is said to be so. */
-static void expect_heard(const struct scribble *scribble, unsigned call,
-                         struct hf_client *client, enum hf_err got)
+static void expect_result(const struct damage *damage, unsigned call,
+                          struct hf_client *client, enum hf_err got)
 {
-    enum hf_err wanted = meaning(scribble->heard[call]);
+    enum hf_err wanted = decode_result(damage->results[call]);
     struct hf_error error;
 
-    /* To leave the line may take longer than its second on a busy machine. */
+    /* On a busy machine the withdrawal may take longer than its second. */
     if (wanted == HF_ETIMEDOUT && got == HF_EINDOUBT)
         return;
     hf_client_error(client, &error);
     if (got != wanted)
-        fail_msg("%s: call %u is %s, should be %s: %s", scribble->update, call,
+        fail_msg("%s: call %u is %s, should be %s: %s", damage->update, call,
                  hf_err_name(got), hf_err_name(wanted), error.text);
-    if (wanted == HF_EPROTO && !strstr(error.text, "not understood"))
-        fail_msg("%s: call %u: \"%s\"", scribble->update, call, error.text);
+    if (wanted == HF_EPROTO && !strstr(error.text, "corrupt"))
+        fail_msg("%s: call %u: \"%s\"", damage->update, call, error.text);
 }
 
-static void try_everything(const struct scribble *scribble,
-                           struct hf_client *client, struct hf_client *other,
-                           struct hf_lock *lock)
+static void check_all_calls(const struct damage *damage,
+                            struct hf_client *client, struct hf_client *other,
+                            struct hf_lock *lock)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 1, HF_TEST_PATIENCE_MS);
     struct hf_key key = hf_lock_key(lock);
@@ -132,19 +131,19 @@ static void try_everything(const struct scribble *scribble,
     struct hf_info info;
     enum hf_err err = hf_read(other, key, HF_LINEARIZABLE, &info);
 
-    expect_heard(scribble, READ, other, err);
+    expect_result(damage, READ, other, err);
     if (!err)
         hf_info_fini(&info);
-    expect_heard(scribble, UPDATE, client,
-                 hf_update(lock, NULL, hf_bytes_of("v")));
-    expect_heard(scribble, RENEW, client, hf_renew(lock, 0));
-    expect_heard(scribble, LOCK, other, hf_acquire(other, key, &opts, &next));
+    expect_result(damage, UPDATE, client,
+                  hf_update(lock, NULL, hf_bytes_of("v")));
+    expect_result(damage, RENEW, client, hf_renew(lock, 0));
+    expect_result(damage, LOCK, other, hf_acquire(other, key, &opts, &next));
     hf_lock_free(next);
-    expect_heard(scribble, UNLOCK, client, hf_release(lock));
+    expect_result(damage, UNLOCK, client, hf_release(lock));
 }
 
-/* Events are made of what is written, too: the longest owner among them. */
-static void see(const struct hf_event *event, void *arg)
+/* Events come from documents, too: note the longest owner. */
+static void note_longest_owner(const struct hf_event *event, void *arg)
 {
     atomic_size_t *longest = arg;
 
@@ -152,9 +151,9 @@ static void see(const struct hf_event *event, void *arg)
         atomic_store(longest, strlen(event->owner));
 }
 
-/* Each is an error that says so, or the lock is as good as ever. Other keys are
- * as they were, and so is this one once the document is deleted. */
-static void a_scribbled_document_is_an_error_and_no_more(void **state)
+/* Each call reports the damage or succeeds. Other keys are not affected, and
+ * the key works again once its document is deleted. */
+static void a_corrupt_document_affects_only_its_key(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, 0, HF_TEST_PATIENCE_MS);
     struct hf_client *client, *other;
@@ -167,14 +166,15 @@ static void a_scribbled_document_is_an_error_and_no_more(void **state)
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
-    expect_ok(hf_watch_open(other, hf_key_of(""), NULL, see, &longest, &watch));
+    expect_ok(hf_watch_open(other, hf_key_of(""), NULL, note_longest_owner,
+                            &longest, &watch));
     expect_ok(hf_acquire(client, hf_key_of("good"), &opts, &good));
-    for (unsigned i = 0; i < HF_TEST_COUNT(scribbles); i++) {
+    for (unsigned i = 0; i < HF_TEST_COUNT(damages); i++) {
         (void)snprintf(name, sizeof(name), "k%u", i);
         expect_ok(hf_acquire(client, hf_key_of(name), &opts, &lock));
-        write_over(name, scribbles[i].update);
-        try_everything(&scribbles[i], client, other, lock);
-        erase(name);
+        damage_document(name, damages[i].update);
+        check_all_calls(&damages[i], client, other, lock);
+        delete_document(name);
         expect_ok(hf_lock_acquire(lock));
         expect_ok(hf_release(lock));
         hf_lock_free(lock);
@@ -190,8 +190,9 @@ static void a_scribbled_document_is_an_error_and_no_more(void **state)
     expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
 }
 
-/* Once its lease has ended, what was scribbled on it keeps nobody out. */
-static void what_is_over_need_not_be_understood(void **state)
+/* After its lease has expired, a damaged document keeps nobody from taking the
+ * key. */
+static void an_expired_corrupt_lock_can_be_taken(void **state)
 {
     static const char *const updates[] = {SET("\"token\":7"), UNSET("token")};
     struct hf_lock_opts opts =
@@ -207,7 +208,7 @@ static void what_is_over_need_not_be_understood(void **state)
     for (unsigned i = 0; i < HF_TEST_COUNT(updates); i++) {
         (void)snprintf(name, sizeof(name), "k%u", i);
         expect_ok(hf_acquire(client, hf_key_of(name), &opts, &lock));
-        write_over(name, updates[i]);
+        damage_document(name, updates[i]);
         while (hf_read(client, hf_key_of(name), HF_LINEARIZABLE, &info) ==
                HF_EPROTO)
             (void)poll(NULL, 0, 20);
@@ -230,8 +231,8 @@ static bool count_one(const struct hf_info *info, void *arg)
     return true;
 }
 
-/* Among thousands nobody would find it. */
-static void a_list_names_what_it_does_not_understand(void **state)
+/* The error names the key, which may be one of thousands. */
+static void list_names_the_corrupt_document(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, 0, HF_TEST_PATIENCE_MS);
     struct hf_client *client;
@@ -244,11 +245,11 @@ static void a_list_names_what_it_does_not_understand(void **state)
     client = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_acquire(client, hf_key_of("good"), &opts, &good));
     expect_ok(hf_acquire(client, hf_key_of("bad"), &opts, &bad));
-    write_over("bad", "{\"$set\":{\"token\":\"7\"}}");
+    damage_document("bad", "{\"$set\":{\"token\":\"7\"}}");
     expect_err(hf_list(client, hf_key_of(""), count_one, &count), HF_EPROTO);
     hf_client_error(client, &error);
-    assert_non_null(strstr(error.text, "under the key bad "));
-    erase("bad");
+    assert_non_null(strstr(error.text, "of the key bad "));
+    delete_document("bad");
     expect_ok(hf_list(client, hf_key_of(""), count_one, &count));
     assert_int_equal(count, 1);
     hf_lock_free(good);
@@ -260,10 +261,11 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        CASE(a_scribbled_document_is_an_error_and_no_more),
-        CASE(what_is_over_need_not_be_understood),
-        CASE(a_list_names_what_it_does_not_understand),
+        CASE(a_corrupt_document_affects_only_its_key),
+        CASE(an_expired_corrupt_lock_can_be_taken),
+        CASE(list_names_the_corrupt_document),
     };
 
-    return hf_test_main("mongo scribbles", cases, HF_TEST_COUNT(cases), 2);
+    return hf_test_main("mongo corrupt documents", cases, HF_TEST_COUNT(cases),
+                        2);
 }

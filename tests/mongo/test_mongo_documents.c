@@ -1,4 +1,5 @@
-/* What a server has stored, and where: leases, indexes and places. */
+/* What the server stores, and where: leases, indexes, databases and
+ * collections. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -9,8 +10,8 @@
 
 /* ---- Documents ----------------------------------------------------------*/
 
-/* The lease of a key as it is stored, in milliseconds: a ttl of 600301 is not
- * rounded, but for what is added to it for clocks that run apart. */
+/* Check the stored lease, in milliseconds: a ttl is not rounded. The lease
+ * includes an allowance for clock drift. */
 static void expect_lease(const char *key, unsigned ttl_ms)
 {
     char json[512], span[32];
@@ -30,26 +31,26 @@ static void expect_lease(const char *key, unsigned ttl_ms)
         fail_msg("%s lacks %s", reply, span);
 }
 
-/* MS-14: the short way, and the long one, which is taken after a key that was
- * in use. */
+/* MS-14: on the fast path and on the slow path, which a client takes after
+ * contention. */
 static void leases_are_stored_to_the_millisecond(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600301, 0, HF_TEST_PATIENCE_MS);
     struct hf_client *client;
-    struct hf_lock *held = NULL, *brief = NULL, *whole = NULL, *none = NULL;
+    struct hf_lock *held = NULL, *fast = NULL, *slow = NULL, *none = NULL;
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_acquire(client, hf_key_of("held"), NULL, &held));
-    expect_ok(hf_acquire(client, hf_key_of("brief"), &opts, &brief));
+    expect_ok(hf_acquire(client, hf_key_of("fast"), &opts, &fast));
     expect_err(hf_acquire(client, hf_key_of("held"), &opts, &none), HF_EBUSY);
-    expect_ok(hf_acquire(client, hf_key_of("whole"), &opts, &whole));
-    expect_lease("brief", 600301);
-    expect_lease("whole", 600301);
+    expect_ok(hf_acquire(client, hf_key_of("slow"), &opts, &slow));
+    expect_lease("fast", 600301);
+    expect_lease("slow", 600301);
     hf_lock_free(held);
-    hf_lock_free(brief);
-    hf_lock_free(whole);
+    hf_lock_free(fast);
+    hf_lock_free(slow);
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
@@ -75,12 +76,12 @@ static void expect_newer(struct hf_client *client, enum hf_err err)
         fail_msg("\"%s\" does not name the format", error.text);
 }
 
-/* Documents of a newer format are left as they are, held or free, and the error
- * names it. */
+/* Documents of a newer format are not changed, whether the key is held or free,
+ * and the error names the format. */
 static void a_newer_format_is_refused(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600000, 0, HF_TEST_PATIENCE_MS);
-    struct hf_lock *held = NULL, *given = NULL, *none = NULL;
+    struct hf_lock *held = NULL, *released = NULL, *none = NULL;
     struct hf_client *client;
     struct hf_info info;
 
@@ -88,8 +89,8 @@ static void a_newer_format_is_refused(void **state)
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_acquire(client, hf_key_of("held"), &opts, &held));
-    expect_ok(hf_acquire(client, hf_key_of("free"), &opts, &given));
-    expect_ok(hf_release(given));
+    expect_ok(hf_acquire(client, hf_key_of("free"), &opts, &released));
+    expect_ok(hf_release(released));
     set_format("held", 3);
     set_format("free", 3);
     expect_newer(client, hf_acquire(client, hf_key_of("free"), &opts, &none));
@@ -100,13 +101,13 @@ static void a_newer_format_is_refused(void **state)
     set_format("held", 2);
     expect_ok(hf_release(held));
     hf_lock_free(held);
-    hf_lock_free(given);
+    hf_lock_free(released);
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
-/* A refusal is proved by a write to a document of the client's own, which goes
- * soon: those who ask once are many. */
-static void a_refusal_leaves_nothing_for_long(void **state)
+/* HF_EBUSY is proved by a write to a document of the client. The server deletes
+ * it soon, because many clients call only once. */
+static void proof_documents_are_deleted_soon(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600000, 0, HF_TEST_PATIENCE_MS);
     struct hf_client *client, *other;
@@ -129,8 +130,8 @@ static void a_refusal_leaves_nothing_for_long(void **state)
     expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
 }
 
-/* A collection that is dropped takes its index along: a client that is open makes
- * it again. */
+/* Dropping the collection drops its index, too. An open client creates it
+ * again. */
 static void a_dropped_collection_gets_its_index_back(void **state)
 {
     char url[HF_TEST_MONGO_URL_SIZE];
@@ -151,10 +152,10 @@ static void a_dropped_collection_gets_its_index_back(void **state)
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
-/* ---- Places --------------------------------------------------------------*/
+/* ---- Databases, collections and indexes ---------------------------------*/
 
-/* How often `word` is in `text`. */
-static unsigned count_of(const char *text, const char *word)
+/* How many times `word` is in `text`. */
+static unsigned count_word(const char *text, const char *word)
 {
     unsigned count = 0;
 
@@ -163,7 +164,7 @@ static unsigned count_of(const char *text, const char *word)
     return count;
 }
 
-/* Many who come first, at one time, into databases that are not there yet. */
+/* Many clients open databases that do not exist yet, at the same time. */
 #define OPENERS 12
 #define ROUNDS 4
 
@@ -176,7 +177,7 @@ struct opener {
     enum hf_err err;
 };
 
-static void *be_an_opener(void *arg)
+static void *opener_main(void *arg)
 {
     struct opener *opener = arg;
     struct hf_client_opts opts;
@@ -200,7 +201,7 @@ static void open_together(const char *database)
         openers[i].start = &start;
         hf_test_mongo_url(&mongo, openers[i].url, option);
         assert_int_equal(
-            pthread_create(&openers[i].thread, NULL, be_an_opener, &openers[i]),
+            pthread_create(&openers[i].thread, NULL, opener_main, &openers[i]),
             0);
     }
     for (unsigned i = 0; i < OPENERS; i++)
@@ -213,7 +214,7 @@ static void open_together(const char *database)
     (void)pthread_barrier_destroy(&start);
 }
 
-static void whoever_comes_first_makes_the_index(void **state)
+static void concurrent_opens_create_one_index(void **state)
 {
     char database[16];
 
@@ -226,18 +227,18 @@ static void whoever_comes_first_makes_the_index(void **state)
         open_together(database);
         indexes = hf_test_mongo_say(&mongo, 0, database,
                                     "{\"listIndexes\":\"locks\"}");
-        assert_int_equal(count_of(indexes, "\"name\" : "), 2);
-        assert_int_equal(count_of(indexes, "\"name\" : \"_id_\""), 1);
-        assert_int_equal(count_of(indexes, "\"name\" : \"delete_at\", "
-                                           "\"expireAfterSeconds\" : 0"),
+        assert_int_equal(count_word(indexes, "\"name\" : "), 2);
+        assert_int_equal(count_word(indexes, "\"name\" : \"_id_\""), 1);
+        assert_int_equal(count_word(indexes, "\"name\" : \"delete_at\", "
+                                             "\"expireAfterSeconds\" : 0"),
                          1);
     }
 }
 
-/* What a URL says of where the locks are, and where that is. */
+/* URLs, and the database and collection that they select. */
 static const struct {
     const char *path, *database, *collection;
-} places[] = {
+} targets[] = {
     {"", "holdfast", "locks"},
     {"path", "path", "locks"},
     {"?collection=other", "holdfast", "other"},
@@ -247,15 +248,15 @@ static const struct {
     {"path?database=all&collection=three", "all", "three"},
 };
 
-static bool has_document(unsigned place, unsigned number)
+static bool has_document(unsigned target, unsigned number)
 {
     char json[128];
     const char *reply;
 
     (void)snprintf(json, sizeof(json),
                    "{\"count\":\"%s\",\"query\":{\"_id\":\"k%u\"}}",
-                   places[place].collection, number);
-    reply = hf_test_mongo_say(&mongo, 0, places[place].database, json);
+                   targets[target].collection, number);
+    reply = hf_test_mongo_say(&mongo, 0, targets[target].database, json);
     if (strstr(reply, "\"n\" : 1,"))
         return true;
     if (!strstr(reply, "\"n\" : 0,"))
@@ -263,23 +264,23 @@ static bool has_document(unsigned place, unsigned number)
     return false;
 }
 
-static void locks_are_where_the_url_says(void **state)
+static void locks_are_stored_where_the_url_says(void **state)
 {
     char url[HF_TEST_MONGO_URL_SIZE], name[16];
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
-    for (unsigned i = 0; i < HF_TEST_COUNT(places); i++) {
+    for (unsigned i = 0; i < HF_TEST_COUNT(targets); i++) {
         struct hf_client *client;
         struct hf_lock *lock = NULL;
 
         (void)snprintf(name, sizeof(name), "k%u", i);
         (void)snprintf(url, sizeof(url), "mongodb://127.0.0.1:%d/%s",
-                       mongo.members[0].port, places[i].path);
+                       mongo.members[0].port, targets[i].path);
         client = hf_test_mongo_open_url(url);
         expect_ok(hf_acquire(client, hf_key_of(name), NULL, &lock));
-        for (unsigned place = 0; place < HF_TEST_COUNT(places); place++)
-            assert_int_equal(has_document(place, i), place == i);
+        for (unsigned target = 0; target < HF_TEST_COUNT(targets); target++)
+            assert_int_equal(has_document(target, i), target == i);
         hf_lock_free(lock);
         expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
     }
@@ -291,10 +292,10 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         CASE(leases_are_stored_to_the_millisecond),
         CASE(a_newer_format_is_refused),
-        CASE(a_refusal_leaves_nothing_for_long),
+        CASE(proof_documents_are_deleted_soon),
         CASE(a_dropped_collection_gets_its_index_back),
-        CASE(whoever_comes_first_makes_the_index),
-        CASE(locks_are_where_the_url_says),
+        CASE(concurrent_opens_create_one_index),
+        CASE(locks_are_stored_where_the_url_says),
     };
 
     return hf_test_main("mongo documents", cases, HF_TEST_COUNT(cases), 4);

@@ -1,5 +1,5 @@
-/* What a MongoDB replica set can do to its clients, and they to each other:
- * stepdowns, crashes, restarts. */
+/* Replica sets that fail: stepdowns, crashes, restarts; and clients that
+ * die. */
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -9,14 +9,14 @@
 #include "lib/recorded.h"
 #include "lib/runner.h"
 
-#define PATIENCE_MS 60000 /* for what an election may hold up */
-#define STORMERS 4
-#define STORM_STEPS 30
+#define PATIENCE_MS 60000 /* longer than an election takes */
+#define ACTORS 4
+#define STEPS 30
 
-/* ---- Another primary ----------------------------------------------------*/
+/* ---- Failovers ----------------------------------------------------------*/
 
-/* What was granted before holds after, and its holder is known there. */
-static void a_lock_outlives_its_primary(void **state)
+/* A lock is still held at the new primary, which knows the holder. */
+static void a_lock_survives_its_primary(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(120000, 0, PATIENCE_MS);
     struct hf_client *client, *other;
@@ -46,8 +46,8 @@ static void a_lock_outlives_its_primary(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* A waiter is woken by a stream that went on at another server. */
-static void who_waits_is_woken_after_a_stepdown(void **state)
+/* The change stream resumes at the new primary and reports the grant. */
+static void a_waiter_is_granted_the_key_after_a_stepdown(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(120000, PATIENCE_MS, PATIENCE_MS);
     struct hf_client *client, *other;
@@ -75,69 +75,70 @@ static void who_waits_is_woken_after_a_stepdown(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-struct stormer {
+struct actor {
     pthread_t thread;
     struct hf_client *client;
     unsigned seed;
     atomic_uint *steps;
 };
 
-static unsigned chance(struct stormer *stormer, unsigned below)
+static unsigned random_below(struct actor *actor, unsigned below)
 {
-    stormer->seed = stormer->seed * 1103515245u + 12345u;
-    return (stormer->seed >> 16) % below;
+    actor->seed = actor->seed * 1103515245u + 12345u;
+    return (actor->seed >> 16) % below;
 }
 
-static void step(struct stormer *stormer)
+static void run_random_step(struct actor *actor)
 {
-    struct hf_lock_opts opts = hf_test_opts(
-        300 + chance(stormer, 2000), chance(stormer, 3) * 500, PATIENCE_MS / 2);
-    struct hf_key key = hf_key_of(chance(stormer, 2) ? "a" : "b");
+    struct hf_lock_opts opts =
+        hf_test_opts(300 + random_below(actor, 2000),
+                     random_below(actor, 3) * 500, PATIENCE_MS / 2);
+    struct hf_key key = hf_key_of(random_below(actor, 2) ? "a" : "b");
     struct hf_lock *lock = NULL;
     struct hf_info info;
 
-    if (chance(stormer, 3) == 0 &&
-        recorded_read(stormer->client, key, &info) == HF_OK)
+    if (random_below(actor, 3) == 0 &&
+        recorded_read(actor->client, key, &info) == HF_OK)
         hf_info_fini(&info);
-    if (recorded_lock(stormer->client, key, &opts, &lock) != HF_OK)
+    if (recorded_lock(actor->client, key, &opts, &lock) != HF_OK)
         return;
-    if (chance(stormer, 3) == 0)
-        (void)recorded_renew(stormer->client, lock, 0);
-    (void)recorded_valid(stormer->client, lock);
-    (void)recorded_unlock(stormer->client, lock);
+    if (random_below(actor, 3) == 0)
+        (void)recorded_renew(actor->client, lock, 0);
+    (void)recorded_valid(actor->client, lock);
+    (void)recorded_unlock(actor->client, lock);
     hf_lock_free(lock);
 }
 
-static void *storm(void *arg)
+static void *actor_main(void *arg)
 {
-    struct stormer *stormer = arg;
+    struct actor *actor = arg;
 
-    for (unsigned i = 0; i < STORM_STEPS; i++) {
-        step(stormer);
-        atomic_fetch_add(stormer->steps, 1);
+    for (unsigned i = 0; i < STEPS; i++) {
+        run_random_step(actor);
+        atomic_fetch_add(actor->steps, 1);
     }
     return NULL;
 }
 
-static void start_storm(struct stormer *stormers, atomic_uint *steps)
+static void start_actors(struct actor *actors, atomic_uint *steps)
 {
-    for (unsigned i = 0; i < STORMERS; i++) {
-        stormers[i] = (struct stormer){
+    for (unsigned i = 0; i < ACTORS; i++) {
+        actors[i] = (struct actor){
             .client = hf_test_mongo_open(&mongo, ""),
             .seed = i + 1,
             .steps = steps,
         };
         assert_int_equal(
-            pthread_create(&stormers[i].thread, NULL, storm, &stormers[i]), 0);
+            pthread_create(&actors[i].thread, NULL, actor_main, &actors[i]), 0);
     }
 }
 
-static void end_storm(struct stormer *stormers)
+static void join_actors(struct actor *actors)
 {
-    for (unsigned i = 0; i < STORMERS; i++)
-        assert_int_equal(pthread_join(stormers[i].thread, NULL), 0);
-    for (unsigned i = 0; i < STORMERS; i++)
-        (void)recorded_close(stormers[i].client, PATIENCE_MS);
+    for (unsigned i = 0; i < ACTORS; i++)
+        assert_int_equal(pthread_join(actors[i].thread, NULL), 0);
+    for (unsigned i = 0; i < ACTORS; i++)
+        (void)recorded_close(actors[i].client, PATIENCE_MS);
 }
 
 static void await_steps(atomic_uint *steps, unsigned wanted)
@@ -146,19 +147,19 @@ static void await_steps(atomic_uint *steps, unsigned wanted)
         (void)poll(NULL, 0, 5);
 }
 
-/* The primary steps down, is killed and comes back, is silent for a while; the
- * checker is the judge. */
-static void a_storm_with_failovers_leaves_a_good_history(void **state)
+/* The primary steps down, is killed and restarted, and hangs for a while. The
+ * history checker verifies the result. */
+static void failovers_under_load_leave_a_valid_history(void **state)
 {
-    const unsigned all = STORMERS * STORM_STEPS;
-    struct stormer stormers[STORMERS];
+    const unsigned all = ACTORS * STEPS;
+    struct actor actors[ACTORS];
     atomic_uint steps = 0;
     unsigned victim;
 
     (void)state;
     hf_test_mongo_need(&mongo, 3);
     recorded_init(false);
-    start_storm(stormers, &steps);
+    start_actors(actors, &steps);
     await_steps(&steps, all / 5);
     assert_true(hf_test_mongo_step_down(&mongo) >= 0);
     await_steps(&steps, all * 2 / 5);
@@ -171,13 +172,13 @@ static void a_storm_with_failovers_leaves_a_good_history(void **state)
     hf_test_mongo_signal(&mongo, victim, SIGSTOP);
     (void)poll(NULL, 0, 2000);
     hf_test_mongo_signal(&mongo, victim, SIGCONT);
-    end_storm(stormers);
-    assert_int_equal(recorded_check("a storm with failovers"), 0);
+    join_actors(actors);
+    assert_int_equal(recorded_check("failovers under load"), 0);
 }
 
-/* G2-13, MS-05: all servers are killed. What was held is held when they are
- * back, with its token, and the next is larger. */
-static void a_lock_outlives_a_crash_of_all_servers(void **state)
+/* G2-13, MS-05: all servers are killed. After a restart the lock is still held
+ * with its token, and the next token is larger. */
+static void a_lock_survives_a_crash_of_all_servers(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(120000, 0, PATIENCE_MS);
     struct hf_client *client, *other;
@@ -194,6 +195,7 @@ static void a_lock_outlives_a_crash_of_all_servers(void **state)
     for (unsigned i = 0; i < 3; i++)
         assert_true(hf_test_mongo_again(&mongo, i));
 
+    (void)primary(); /* hf_open() gives up sooner than mongod may start */
     other = hf_test_mongo_open(&mongo, "");
     expect_err(hf_acquire(other, hf_key_of("k"), &opts, &next), HF_EBUSY);
     expect_ok(hf_renew(lock, 0));
@@ -213,12 +215,12 @@ static void a_lock_outlives_a_crash_of_all_servers(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* ---- In line ------------------------------------------------------------*/
+/* ---- Dead waiters -------------------------------------------------------*/
 
-#define OFFER_MS 3000 /* how long one in line may take to take the key up */
+#define OFFER_MS 3000 /* as in src/strategy/mongo/op.h */
 
-/* Who died in line is offered the key, does not take it up, and costs the next
- * three seconds: not its lease, which is ten minutes. */
+/* A dead waiter is offered the key and does not confirm. It delays the next
+ * waiter by three seconds, not by its lease of ten minutes. */
 static void a_dead_waiter_costs_three_seconds(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, PATIENCE_MS);
@@ -252,9 +254,9 @@ static void a_dead_waiter_costs_three_seconds(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* The same where another server has to end the offer, which it knows nothing of
- * but that it is one. */
-static void a_dead_waiter_costs_no_lease_at_a_new_primary(void **state)
+/* The same if another server has to end the offer, for which it has no
+ * deadline. */
+static void an_offer_stays_short_at_a_new_primary(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, PATIENCE_MS);
     struct hf_client *client, *other;
@@ -288,12 +290,12 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        CASE(a_lock_outlives_its_primary),
-        CASE(who_waits_is_woken_after_a_stepdown),
-        CASE(a_storm_with_failovers_leaves_a_good_history),
-        CASE(a_lock_outlives_a_crash_of_all_servers),
+        CASE(a_lock_survives_its_primary),
+        CASE(a_waiter_is_granted_the_key_after_a_stepdown),
+        CASE(failovers_under_load_leave_a_valid_history),
+        CASE(a_lock_survives_a_crash_of_all_servers),
         CASE(a_dead_waiter_costs_three_seconds),
-        CASE(a_dead_waiter_costs_no_lease_at_a_new_primary),
+        CASE(an_offer_stays_short_at_a_new_primary),
     };
 
     return hf_test_main("mongo faults", cases, HF_TEST_COUNT(cases), 4);

@@ -1,4 +1,4 @@
-/* What may have been done, or not: errors, silence and late copies, of one
+/* Commands whose outcome is unknown: errors, silence and late copies, with one
  * server. */
 #include <poll.h>
 #include <pthread.h>
@@ -13,9 +13,9 @@
 #include "lib/runner.h"
 
 #define PATIENCE_MS 60000
-#define LONG_MS 600000 /* a lease that nobody here waits for */
+#define LONG_MS 600000 /* a lease that does not expire during a case */
 
-/* What `lock` is told: a bit for each event. */
+/* Record the events of a lock, a bit for each. */
 static void note_event(struct hf_lock *lock, enum hf_lock_event event,
                        void *arg)
 {
@@ -23,18 +23,19 @@ static void note_event(struct hf_lock *lock, enum hf_lock_event event,
     atomic_fetch_or((atomic_uint *)arg, 1u << event);
 }
 
-static bool is_told(atomic_uint *events, enum hf_lock_event event)
+static bool has_event(atomic_uint *events, enum hf_lock_event event)
 {
     return (atomic_load(events) & (1u << event)) != 0;
 }
 
-/* ---- Errors on cue ------------------------------------------------------*/
+/* ---- Injected errors ----------------------------------------------------*/
 
-#define STEP "\"findAndModify\"" /* or, of a lock that was never in doubt: */
-#define SHORT_UNLOCK "\"update\""
+/* Most commands, and the fast path of UNLOCK. */
+#define COMMAND "\"findAndModify\""
+#define FAST_UNLOCK "\"update\""
 
-/* Not any more; and how many of them have, so far. */
-static long heal_commands(void)
+/* Stop failing commands. Return how many have failed so far. */
+static long stop_failing(void)
 {
     return find_number(
         hf_test_mongo_say(
@@ -43,8 +44,8 @@ static long heal_commands(void)
         "\"count\" : ");
 }
 
-/* What was written is not confirmed by a majority. */
-static void confirm_nothing(const char *commands, const char *mode, int code)
+/* Execute writes, but report that no majority confirmed them. */
+static void fail_confirmations(const char *commands, const char *mode, int code)
 {
     char data[128];
 
@@ -55,18 +56,19 @@ static void confirm_nothing(const char *commands, const char *mode, int code)
     (void)fail_commands(0, commands, mode, data);
 }
 
+/* `call` succeeds although its first copy is not confirmed. */
 #define UNCONFIRMED(command, code, call)                                       \
     do {                                                                       \
-        long before = heal_commands();                                         \
+        long before = stop_failing();                                          \
                                                                                \
-        confirm_nothing(command, "{\"times\":1}", code);                       \
+        fail_confirmations(command, "{\"times\":1}", code);                    \
         expect_ok(call);                                                       \
-        assert_int_equal(heal_commands(), before + 1);                         \
+        assert_int_equal(stop_failing(), before + 1);                          \
     } while (0)
 
 struct history {
     atomic_uint count;
-    char kinds[64]; /* one letter an event */
+    char kinds[64]; /* one letter for each event */
 };
 
 static void note_history(const struct hf_event *event, void *arg)
@@ -86,7 +88,7 @@ static void note_history(const struct hf_event *event, void *arg)
     atomic_store(&history->count, count + 1);
 }
 
-/* A renewal may well happen twice, and is not looked at. */
+/* Watch all events but renewals, which may happen twice. */
 static struct hf_watch *watch_history(struct hf_client *client,
                                       struct history *history)
 {
@@ -119,35 +121,36 @@ enum {
     SHUTDOWN_IN_PROGRESS = 91
 };
 
-/* Of each call the first copy is done, but not confirmed: the second finds that,
- * and does nothing. `code` is for taking and giving back alone, because after
- * some of them libmongoc looks for another server for a second or two. */
-static void do_all_unconfirmed(struct hf_client *client,
-                               struct hf_client *other, int code)
+/* The first copy of each call is executed but not confirmed. The second one
+ * finds that, and changes nothing. `code` is used for LOCK and UNLOCK only:
+ * after some codes libmongoc searches for another server for seconds. */
+static void run_unconfirmed_calls(struct hf_client *client,
+                                  struct hf_client *other, int code)
 {
     struct hf_lock_opts opts = hf_test_opts(LONG_MS, 0, PATIENCE_MS);
     struct hf_bytes old = hf_bytes_of("old");
     struct hf_lock *lock = NULL, *next = NULL;
 
     opts.value = old;
-    UNCONFIRMED(STEP, code, hf_acquire(client, hf_key_of("k"), &opts, &lock));
-    UNCONFIRMED(STEP, WRITE_CONCERN_FAILED, hf_renew(lock, 0));
-    UNCONFIRMED(STEP, WRITE_CONCERN_FAILED,
+    UNCONFIRMED(COMMAND, code,
+                hf_acquire(client, hf_key_of("k"), &opts, &lock));
+    UNCONFIRMED(COMMAND, WRITE_CONCERN_FAILED, hf_renew(lock, 0));
+    UNCONFIRMED(COMMAND, WRITE_CONCERN_FAILED,
                 hf_update(lock, &old, hf_bytes_of("new")));
-    UNCONFIRMED(STEP, WRITE_CONCERN_FAILED,
+    UNCONFIRMED(COMMAND, WRITE_CONCERN_FAILED,
                 hf_update(lock, NULL, hf_bytes_of("newer")));
     assert_true(hf_lock_valid_for(lock, LONG_MS / 2));
     expect_held(other, "k", hf_lock_token(lock), "newer");
-    UNCONFIRMED(STEP, code, hf_release(lock));
+    UNCONFIRMED(COMMAND, code, hf_release(lock));
 
     expect_ok(hf_acquire(other, hf_key_of("k"), &opts, &next));
     assert_true(hf_lock_token(next) > hf_lock_token(lock));
-    UNCONFIRMED(SHORT_UNLOCK, code, hf_release(next));
+    UNCONFIRMED(FAST_UNLOCK, code, hf_release(next));
     hf_lock_free(lock);
     hf_lock_free(next);
 }
 
-static void what_is_confirmed_late_happens_once(void **state)
+static void an_unconfirmed_command_is_executed_once(void **state)
 {
     const char *wanted = "guurgrguurgr";
     struct history history = {.count = 0};
@@ -159,8 +162,8 @@ static void what_is_confirmed_late_happens_once(void **state)
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
     watch = watch_history(other, &history);
-    do_all_unconfirmed(client, other, WRITE_CONCERN_FAILED);
-    do_all_unconfirmed(client, other, SHUTDOWN_IN_PROGRESS);
+    run_unconfirmed_calls(client, other, WRITE_CONCERN_FAILED);
+    run_unconfirmed_calls(client, other, SHUTDOWN_IN_PROGRESS);
     while (atomic_load(&history.count) < strlen(wanted))
         (void)poll(NULL, 0, 5);
     assert_string_equal(history.kinds, wanted);
@@ -169,41 +172,41 @@ static void what_is_confirmed_late_happens_once(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* As long as no majority confirms it, whoever asks is told that it is in doubt:
- * not that it was done, and not that it was not. */
-static void what_no_majority_confirms_is_in_doubt(void **state)
+/* While no majority confirms a command, its outcome is HF_EINDOUBT: neither
+ * success nor failure. */
+static void a_write_without_a_majority_is_in_doubt(void **state)
 {
     struct hf_lock_opts brief = hf_test_opts(LONG_MS, 0, 500);
     struct hf_lock_opts opts = hf_test_opts(LONG_MS, PATIENCE_MS, PATIENCE_MS);
     struct hf_bytes old = hf_bytes_of("old");
     struct hf_client *client, *other;
-    struct hf_lock *given = NULL, *kept = NULL, *none = NULL, *next = NULL;
+    struct hf_lock *released = NULL, *kept = NULL, *none = NULL, *next = NULL;
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
     brief.value = old;
-    given = lock_at_last(client, "given", &brief);
+    released = lock_at_last(client, "released", &brief);
     kept = lock_at_last(client, "kept", &brief);
-    confirm_nothing(STEP "," SHORT_UNLOCK, "\"alwaysOn\"",
-                    WRITE_CONCERN_FAILED);
+    fail_confirmations(COMMAND "," FAST_UNLOCK, "\"alwaysOn\"",
+                       WRITE_CONCERN_FAILED);
     expect_err(hf_acquire(client, hf_key_of("taken"), &brief, &none),
                HF_EINDOUBT);
     assert_null(none);
     expect_err(hf_renew(kept, 0), HF_EINDOUBT);
     expect_err(hf_update(kept, &old, hf_bytes_of("new")), HF_EINDOUBT);
-    expect_err(hf_release(given), HF_EINDOUBT);
-    assert_true(heal_commands() >= 4);
+    expect_err(hf_release(released), HF_EINDOUBT);
+    assert_true(stop_failing() >= 4);
 
     assert_true(hf_lock_valid_for(kept, LONG_MS / 2));
     expect_held(other, "kept", hf_lock_token(kept), "new");
     expect_ok(hf_renew(kept, 0));
     expect_ok(hf_acquire(other, hf_key_of("taken"), &opts, &none));
-    expect_ok(hf_acquire(other, hf_key_of("given"), &opts, &next));
-    assert_true(hf_lock_token(next) > hf_lock_token(given));
+    expect_ok(hf_acquire(other, hf_key_of("released"), &opts, &next));
+    assert_true(hf_lock_token(next) > hf_lock_token(released));
     expect_ok(hf_release(kept));
-    hf_lock_free(given);
+    hf_lock_free(released);
     hf_lock_free(kept);
     hf_lock_free(none);
     hf_lock_free(next);
@@ -211,10 +214,9 @@ static void what_no_majority_confirms_is_in_doubt(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* MS-13: the connection breaks while a renewal is on its way; the lease lasts
- * for some more attempts. False if it did not, on a machine that is busy. */
-static bool failed_renewal_is_made_again(struct hf_client *client,
-                                         uint32_t ttl_ms)
+/* MS-13: the connection breaks during a renewal; the lease is long enough for a
+ * few more attempts. False: it expired, on a busy machine. */
+static bool retry_failed_renewal(struct hf_client *client, uint32_t ttl_ms)
 {
     struct hf_lock_opts opts = hf_test_opts(ttl_ms, PATIENCE_MS, PATIENCE_MS);
     atomic_uint events = 0;
@@ -227,23 +229,24 @@ static bool failed_renewal_is_made_again(struct hf_client *client,
     opts.on_event = note_event;
     opts.arg = &events;
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
-    before = heal_commands();
+    before = stop_failing();
     end = hf_lock_deadline(lock);
-    (void)fail_commands(0, STEP, "{\"times\":1}", "\"closeConnection\":true");
+    (void)fail_commands(0, COMMAND, "{\"times\":1}",
+                        "\"closeConnection\":true");
     while (hf_lock_deadline(lock) <= end && hf_lock_valid_for(lock, 0))
         (void)poll(NULL, 0, 5);
     kept = hf_lock_valid_for(lock, 0);
-    assert_true(heal_commands() == before + 1 || !kept);
+    assert_true(stop_failing() == before + 1 || !kept);
     while (now_ms() <= end)
         (void)poll(NULL, 0, 20);
     kept = kept && hf_lock_valid_for(lock, 0);
-    assert_true(!is_told(&events, HF_LOCK_EVENT_LOST) || !kept);
+    assert_true(!has_event(&events, HF_LOCK_EVENT_LOST) || !kept);
     kept = hf_release(lock) == HF_OK && kept;
     hf_lock_free(lock);
     return kept;
 }
 
-static void a_renewal_that_fails_is_made_again(void **state)
+static void a_failed_renewal_is_retried(void **state)
 {
     struct hf_client *client;
     uint32_t ttl_ms = 3000;
@@ -251,19 +254,19 @@ static void a_renewal_that_fails_is_made_again(void **state)
     (void)state;
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
-    while (!failed_renewal_is_made_again(client, ttl_ms)) {
+    while (!retry_failed_renewal(client, ttl_ms)) {
         ttl_ms *= 2;
         assert_true(ttl_ms < PATIENCE_MS);
     }
     expect_ok(hf_close(client, PATIENCE_MS));
 }
 
-/* MS-08: somebody deletes the document. The next renewal finds that, and the
- * rest of the lease, which is long, counts for nothing. */
-static void a_document_that_is_deleted_is_a_lock_lost(void **state)
+/* MS-08: the document is deleted. The next renewal notices that, and ends
+ * validity, although the lease is long. */
+static void a_deleted_document_is_a_lost_lock(void **state)
 {
-    const char *erase = "{\"delete\":\"locks\",\"deletes\":"
-                        "[{\"q\":{\"_id\":\"k\"},\"limit\":1}]}";
+    const char *delete_command = "{\"delete\":\"locks\",\"deletes\":"
+                                 "[{\"q\":{\"_id\":\"k\"},\"limit\":1}]}";
     struct hf_lock_opts opts = hf_test_opts(LONG_MS, 0, PATIENCE_MS);
     atomic_uint events = 0;
     struct hf_client *client;
@@ -278,9 +281,9 @@ static void a_document_that_is_deleted_is_a_lock_lost(void **state)
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
-    assert_non_null(
-        strstr(hf_test_mongo_say(&mongo, 0, "holdfast", erase), "\"n\" : 1"));
-    while (!is_told(&events, HF_LOCK_EVENT_LOST))
+    assert_non_null(strstr(
+        hf_test_mongo_say(&mongo, 0, "holdfast", delete_command), "\"n\" : 1"));
+    while (!has_event(&events, HF_LOCK_EVENT_LOST))
         (void)poll(NULL, 0, 5);
     assert_false(hf_lock_valid_for(lock, 0));
     assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
@@ -289,7 +292,7 @@ static void a_document_that_is_deleted_is_a_lock_lost(void **state)
     assert_non_null(strstr(error.text, "taken away"));
     expect_err(hf_renew(lock, 0), HF_EEXPIRED);
 
-    /* What a lost handle claims anew is a lock as any other. */
+    /* A lost handle can acquire the lock again. */
     expect_ok(hf_lock_acquire(lock));
     assert_true(hf_lock_valid_for(lock, 0));
     expect_ok(hf_release(lock));
@@ -297,11 +300,11 @@ static void a_document_that_is_deleted_is_a_lock_lost(void **state)
     expect_ok(hf_close(client, PATIENCE_MS));
 }
 
-/* ---- Silence ------------------------------------------------------------*/
+/* ---- Silent servers -----------------------------------------------------*/
 
-/* Whatever the server does, hf_process() returns, and the answer comes while it
- * is silent. */
-static void drive_in_silence(struct hf_client *client)
+/* hf_process() returns while the server is silent, and the call ends at its
+ * deadline. */
+static void process_while_silent(struct hf_client *client)
 {
     struct hf_lock_opts brief = hf_test_opts(LONG_MS, 0, 500);
     struct pollfd fd = {.fd = hf_fd(client), .events = POLLIN};
@@ -322,9 +325,9 @@ static void drive_in_silence(struct hf_client *client)
     hf_future_free(future);
 }
 
-/* MM-10: a server that is stopped answers nothing. Whoever asks hears so by its
- * own deadline, and an unlock leaves its handle to be claimed again. */
-static void silence_ends_by_the_deadline(void **state)
+/* MM-10: a stopped server answers nothing. Calls end at their deadlines, and
+ * after hf_release() the handle can be used again. */
+static void a_silent_server_is_given_up_at_the_deadline(void **state)
 {
     struct hf_lock_opts brief = hf_test_opts(LONG_MS, 0, 1000);
     struct hf_lock_opts opts = hf_test_opts(3000, PATIENCE_MS, 500);
@@ -339,7 +342,7 @@ static void silence_ends_by_the_deadline(void **state)
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     driven = hf_test_mongo_open(&mongo, "");
-    (void)poll(NULL, 0, 1500); /* then they use a pool's connections */
+    (void)poll(NULL, 0, 1500); /* after that clients use the pool */
     expect_ok(hf_read(driven, hf_key_of("k"), HF_LINEARIZABLE, &info));
     hf_info_fini(&info);
     lock = lock_at_last(client, "k", &opts);
@@ -352,21 +355,21 @@ static void silence_ends_by_the_deadline(void **state)
     assert_null(none);
     assert_true(now_ms() - began >= 1000);
     began = now_ms();
-    err = hf_release(lock); /* over a connection that may have to be made */
+    err = hf_release(lock); /* it may need a new connection */
     assert_true(err == HF_EINDOUBT || err == HF_EUNAVAIL);
     assert_true(now_ms() - began >= 500);
     assert_false(hf_lock_valid_for(lock, 0));
     assert_int_equal(hf_lock_state(lock), HF_LOCK_IDLE);
-    drive_in_silence(driven);
+    process_while_silent(driven);
 
     hf_test_mongo_signal(&mongo, 0, SIGCONT);
     do
         err = hf_lock_acquire(lock);
-    while (err == HF_EINDOUBT || err == HF_EUNAVAIL); /* 500 ms are short */
+    while (err == HF_EINDOUBT || err == HF_EUNAVAIL); /* the timeout is short */
     expect_ok(err);
     assert_true(hf_lock_token(lock) > token);
 
-    /* What was in doubt is withdrawn, long before its lease would end. */
+    /* The claim in doubt is withdrawn long before its lease expires. */
     brief = hf_test_opts(LONG_MS, PATIENCE_MS, PATIENCE_MS);
     expect_ok(hf_acquire(client, hf_key_of("other"), &brief, &none));
     expect_ok(hf_release(none));
@@ -384,7 +387,7 @@ struct closing {
     int64_t ended;
 };
 
-static void *run_close(void *arg)
+static void *closer_main(void *arg)
 {
     struct closing *closing = arg;
 
@@ -393,8 +396,8 @@ static void *run_close(void *arg)
     return NULL;
 }
 
-/* Validity ends when the call begins, not when it ends. */
-static void close_in_silence(struct hf_client *client, struct hf_lock *lock)
+/* hf_close() ends validity when it begins, not when it returns. */
+static void close_while_silent(struct hf_client *client, struct hf_lock *lock)
 {
     struct closing closing = {
         .client = client,
@@ -403,8 +406,8 @@ static void close_in_silence(struct hf_client *client, struct hf_lock *lock)
     int64_t began = now_ms(), invalid;
 
     assert_true(hf_lock_valid_for(lock, LONG_MS / 2));
-    assert_int_equal(pthread_create(&closing.thread, NULL, run_close, &closing),
-                     0);
+    assert_int_equal(
+        pthread_create(&closing.thread, NULL, closer_main, &closing), 0);
     while (hf_lock_valid_for(lock, 0))
         (void)poll(NULL, 0, 1);
     invalid = now_ms();
@@ -414,9 +417,9 @@ static void close_in_silence(struct hf_client *client, struct hf_lock *lock)
     assert_true(closing.ended - began >= closing.timeout_ms);
 }
 
-/* MS-11, MS-12: renewals hang, and validity ends all the same: with the lease,
- * or with the client. */
-static void silence_ends_validity(void **state)
+/* MS-11, MS-12: renewals hang, and validity ends with the lease or with the
+ * client. */
+static void a_silent_server_ends_validity(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(6000, 0, 1000);
     struct hf_lock_opts long_opts = hf_test_opts(LONG_MS, 0, PATIENCE_MS);
@@ -435,14 +438,15 @@ static void silence_ends_validity(void **state)
     lock = lock_at_last(client, "k", &opts);
     hf_test_mongo_signal(&mongo, 0, SIGSTOP);
     stopped = now_ms();
-    /* The last renewal was sent before, and its lease is a little longer. */
+    /* The last renewal was sent earlier, and its lease is a little longer than
+     * the ttl. */
     while (now_ms() - stopped <= 6500)
         (void)poll(NULL, 0, 20);
     assert_false(hf_lock_valid_for(lock, 0));
-    while (!is_told(&events, HF_LOCK_EVENT_LOST))
+    while (!has_event(&events, HF_LOCK_EVENT_LOST))
         (void)poll(NULL, 0, 5);
-    assert_true(is_told(&events, HF_LOCK_EVENT_AT_RISK));
-    close_in_silence(client, lasting);
+    assert_true(has_event(&events, HF_LOCK_EVENT_AT_RISK));
+    close_while_silent(client, lasting);
 
     hf_test_mongo_signal(&mongo, 0, SIGCONT);
     hf_lock_free(lock);
@@ -451,10 +455,10 @@ static void silence_ends_validity(void **state)
 
 /* ---- Late copies --------------------------------------------------------*/
 
-/* The server keeps the first copy of a LOCK back for longer than its connection
- * lasts. The second one is granted meanwhile, and released: the late copy takes
- * nothing then, and the next client gets the key, though the lease was long. */
-static void what_comes_late_leaves_no_ghost(void **state)
+/* The server delays the first copy of a LOCK for longer than its connection
+ * lasts. The second copy is granted and released meanwhile. The late copy is
+ * refused, and the next client gets the key, although the lease is long. */
+static void a_late_lock_after_its_release_is_refused(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600000, 0, PATIENCE_MS);
     struct hf_client *client, *other;
@@ -466,11 +470,11 @@ static void what_comes_late_leaves_no_ghost(void **state)
     client = hf_test_mongo_open(&mongo, "&socketTimeoutMS=1000");
     other = hf_test_mongo_open(&mongo, "");
     before = begun();
-    (void)fail_commands(0, STEP, "{\"times\":1}",
+    (void)fail_commands(0, COMMAND, "{\"times\":1}",
                         "\"blockConnection\":true,\"blockTimeMS\":4000");
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     expect_ok(hf_release(lock));
-    while (begun() < before + 3) /* LOCK, UNLOCK, and the late one */
+    while (begun() < before + 3) /* LOCK, UNLOCK and the late LOCK */
         (void)poll(NULL, 0, 20);
     expect_ok(hf_acquire(other, hf_key_of("k"), &opts, &next));
     hf_lock_free(lock);
@@ -479,10 +483,10 @@ static void what_comes_late_leaves_no_ghost(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* The server is silent until the connection of the first copy has been given up
- * and a second one is on its way: the first changes the value, and the answer
- * to the second says so. */
-static void an_update_in_doubt_happens_once(void **state)
+/* The server is silent until the client has given up the connection of the
+ * first copy and sent a second one. The first copy changes the value, and the
+ * reply to the second one says so. */
+static void an_update_in_doubt_is_applied_once(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(120000, 0, PATIENCE_MS);
     struct hf_bytes old = hf_bytes_of("old");
@@ -510,8 +514,9 @@ static void an_update_in_doubt_happens_once(void **state)
     expect_ok(hf_close(client, PATIENCE_MS));
 }
 
-/* A copy that is late leaves no doubt where the grant is another's all along. */
-static void who_never_held_hears_so(void **state)
+/* The UNLOCK of a client that never held the lock is not in doubt, even if a
+ * copy was lost. */
+static void an_unlock_by_a_non_owner_is_never_in_doubt(void **state)
 {
     static const uint8_t bogus[HF_NONCE_SIZE] = {"no such nonce"};
     struct hf_lock_opts opts = hf_test_opts(LONG_MS, 0, PATIENCE_MS);
@@ -525,11 +530,11 @@ static void who_never_held_hears_so(void **state)
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     expect_ok(hf_lock_adopt(client, hf_key_of("k"), bogus, hf_lock_token(lock),
                             &opts, &forged));
-    before = heal_commands();
-    (void)fail_commands(0, SHORT_UNLOCK, "{\"times\":1}",
+    before = stop_failing();
+    (void)fail_commands(0, FAST_UNLOCK, "{\"times\":1}",
                         "\"closeConnection\":true");
     expect_err(hf_release(forged), HF_ENOTOWNER);
-    assert_int_equal(heal_commands(), before + 1);
+    assert_int_equal(stop_failing(), before + 1);
     expect_ok(hf_release(lock));
     hf_lock_free(lock);
     hf_lock_free(forged);
@@ -540,16 +545,16 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        CASE(what_is_confirmed_late_happens_once),
-        CASE(what_no_majority_confirms_is_in_doubt),
-        CASE(a_renewal_that_fails_is_made_again),
-        CASE(a_document_that_is_deleted_is_a_lock_lost),
-        CASE(silence_ends_by_the_deadline),
-        CASE(silence_ends_validity),
-        CASE(what_comes_late_leaves_no_ghost),
-        CASE(an_update_in_doubt_happens_once),
-        CASE(who_never_held_hears_so),
+        CASE(an_unconfirmed_command_is_executed_once),
+        CASE(a_write_without_a_majority_is_in_doubt),
+        CASE(a_failed_renewal_is_retried),
+        CASE(a_deleted_document_is_a_lost_lock),
+        CASE(a_silent_server_is_given_up_at_the_deadline),
+        CASE(a_silent_server_ends_validity),
+        CASE(a_late_lock_after_its_release_is_refused),
+        CASE(an_update_in_doubt_is_applied_once),
+        CASE(an_unlock_by_a_non_owner_is_never_in_doubt),
     };
 
-    return hf_test_main("mongo doubt", cases, HF_TEST_COUNT(cases), 4);
+    return hf_test_main("mongo in doubt", cases, HF_TEST_COUNT(cases), 4);
 }

@@ -1,4 +1,4 @@
-/* Too few servers: a majority that is gone, for a while. */
+/* Too few servers: the majority is missing for a while. */
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -8,8 +8,8 @@
 #include "lib/mongo_case.h"
 #include "lib/runner.h"
 
-#define PATIENCE_MS 60000 /* for what an election may hold up */
-#define LONG_MS 600000    /* a lease that nobody here waits for */
+#define PATIENCE_MS 60000 /* longer than an election takes */
+#define LONG_MS 600000    /* a lease that does not expire during a case */
 
 static void signal_all_but(unsigned kept, int number)
 {
@@ -18,16 +18,16 @@ static void signal_all_but(unsigned kept, int number)
             hf_test_mongo_signal(&mongo, i, number);
 }
 
-/* With two of three gone nothing can be decided: an error by the deadline, and
- * no answer that is wrong. */
-static void without_a_majority_there_is_no_answer(void **state)
+/* With one of three servers nothing can be decided: calls fail by their
+ * deadlines. */
+static void without_a_majority_calls_fail(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(300000, 0, PATIENCE_MS);
     struct hf_lock_opts brief = hf_test_opts(10000, 0, 1500);
     struct hf_client *client;
     struct hf_lock *lock = NULL, *none = NULL;
     struct hf_info info;
-    unsigned last = 0;
+    unsigned survivor = 0;
     enum hf_err err;
 
     (void)state;
@@ -36,10 +36,10 @@ static void without_a_majority_there_is_no_answer(void **state)
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     for (unsigned i = 0; i < 3; i++) {
         if (i != primary())
-            last = i;
+            survivor = i;
     }
     for (unsigned i = 0; i < 3; i++) {
-        if (i != last)
+        if (i != survivor)
             hf_test_mongo_kill(&mongo, i);
     }
     err = hf_acquire(client, hf_key_of("other"), &brief, &none);
@@ -48,7 +48,7 @@ static void without_a_majority_there_is_no_answer(void **state)
     assert_true(err == HF_EUNAVAIL || err == HF_EINDOUBT);
 
     for (unsigned i = 0; i < 3; i++) {
-        if (i != last)
+        if (i != survivor)
             assert_true(hf_test_mongo_again(&mongo, i));
     }
     expect_ok(hf_renew(lock, 0));
@@ -57,8 +57,9 @@ static void without_a_majority_there_is_no_answer(void **state)
     expect_ok(hf_close(client, PATIENCE_MS));
 }
 
-/* The majority goes while a write is under way: the primary has it, and cannot
- * say for how long. Once the others are back, the answer is found by nonce. */
+/* The majority is missing during a write: the primary has executed it, but
+ * cannot confirm it. Once the others are back, the repeated LOCK finds its
+ * nonce. */
 static void a_write_in_doubt_is_resolved(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(300000, 0, PATIENCE_MS);
@@ -86,16 +87,16 @@ static void a_write_in_doubt_is_resolved(void **state)
     expect_ok(hf_close(client, PATIENCE_MS));
 }
 
-/* For longer than a server is looked for at one time there is no primary; then
- * one of those that are left is told to stand, the other where the first lacks
- * what was written last. */
-#define VACANT_MS 2500
+/* There is no primary for longer than one server selection takes. Then one of
+ * the two remaining members is elected: the other one, if the first lacks the
+ * last write. */
+#define NO_PRIMARY_MS 2500
 
-static void *elect_late(void *arg)
+static void *late_election_main(void *arg)
 {
     unsigned dead = *(unsigned *)arg, candidate = dead;
 
-    (void)poll(NULL, 0, VACANT_MS);
+    (void)poll(NULL, 0, NO_PRIMARY_MS);
     for (;;) {
         candidate = (candidate + 1) % 3;
         if (candidate != dead &&
@@ -106,9 +107,9 @@ static void *elect_late(void *arg)
     }
 }
 
-/* The primary has just died: who comes now, and asks once, is let in when the
- * next one is elected, and finds what was locked. */
-static void who_comes_while_there_is_no_primary_waits(void **state)
+/* hf_open() during an election succeeds once the new primary is elected, and
+ * finds the lock that is held. */
+static void open_waits_for_an_election(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(300000, 0, PATIENCE_MS);
     char url[HF_TEST_MONGO_URL_SIZE];
@@ -121,7 +122,7 @@ static void who_comes_while_there_is_no_primary_waits(void **state)
     enum hf_err err;
 
     (void)state;
-    mongo.election_ms = 60000; /* nobody stands by itself */
+    mongo.election_ms = 60000; /* no member calls an election by itself */
     hf_test_mongo_need(&mongo, 3);
     client = hf_test_mongo_open(&mongo, "");
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
@@ -130,7 +131,8 @@ static void who_comes_while_there_is_no_primary_waits(void **state)
     late_opts.error = &error;
     dead = primary();
     hf_test_mongo_kill(&mongo, dead);
-    assert_int_equal(pthread_create(&thread, NULL, elect_late, &dead), 0);
+    assert_int_equal(pthread_create(&thread, NULL, late_election_main, &dead),
+                     0);
     err = hf_open(url, &late_opts, &late);
     assert_int_equal(pthread_join(thread, NULL), 0);
     if (err)
@@ -147,7 +149,7 @@ static bool is_undecided(enum hf_err err)
     return err == HF_EINDOUBT || err == HF_EUNAVAIL;
 }
 
-static enum hf_err answer(struct hf_future *future)
+static enum hf_err await_answer(struct hf_future *future)
 {
     enum hf_err err = HF_OK;
 
@@ -156,32 +158,34 @@ static enum hf_err answer(struct hf_future *future)
     return err;
 }
 
-/* Who asks hears by its deadline that nobody knows, and nothing that is wrong. */
-static void ask_in_vain(struct hf_client *client, struct hf_lock *given,
-                        struct hf_lock *kept, struct hf_lock *changed)
+/* Each call ends at its deadline, with its outcome unknown. */
+static void expect_all_in_doubt(struct hf_client *client,
+                                struct hf_lock *released, struct hf_lock *kept,
+                                struct hf_lock *changed)
 {
     struct hf_lock_opts brief = hf_test_opts(LONG_MS, 0, 1500);
     struct hf_bytes old = hf_bytes_of("old");
-    struct hf_future *locking, *unlocking, *renewing, *updating, *reading;
+    struct hf_future *lock_future, *unlock_future, *renew_future,
+        *update_future, *read_future;
     struct hf_lock *none = NULL;
     struct hf_info info;
     int64_t began = now_ms();
 
     expect_ok(hf_acquire_start(client, hf_key_of("taken"), &brief, &none, NULL,
-                               NULL, &locking));
-    expect_ok(hf_release_start(given, NULL, NULL, &unlocking));
-    expect_ok(hf_renew_start(kept, 0, NULL, NULL, &renewing));
+                               NULL, &lock_future));
+    expect_ok(hf_release_start(released, NULL, NULL, &unlock_future));
+    expect_ok(hf_renew_start(kept, 0, NULL, NULL, &renew_future));
     expect_ok(hf_update_start(changed, &old, hf_bytes_of("new"), NULL, NULL,
-                              &updating));
+                              &update_future));
     expect_ok(hf_read_start(client, hf_key_of("kept"), HF_LINEARIZABLE, &info,
-                            NULL, NULL, &reading));
-    expect_err(answer(locking), HF_EINDOUBT);
+                            NULL, NULL, &read_future));
+    expect_err(await_answer(lock_future), HF_EINDOUBT);
     assert_null(none);
-    expect_err(answer(unlocking), HF_EINDOUBT);
-    expect_err(answer(renewing), HF_EINDOUBT);
-    expect_err(answer(updating), HF_EINDOUBT);
+    expect_err(await_answer(unlock_future), HF_EINDOUBT);
+    expect_err(await_answer(renew_future), HF_EINDOUBT);
+    expect_err(await_answer(update_future), HF_EINDOUBT);
     assert_true(now_ms() - began >= 1500);
-    assert_true(is_undecided(answer(reading)));
+    assert_true(is_undecided(await_answer(read_future)));
     assert_true(now_ms() - began >= 5000);
 }
 
@@ -200,15 +204,15 @@ static void expect_new(struct hf_client *client)
     hf_info_fini(&info);
 }
 
-/* The primary has all that was asked for meanwhile, and stays; once the others
- * are back, each was done once, and what nobody was told of is withdrawn. */
-static void what_is_in_doubt_was_done_at_most_once(void **state)
+/* The primary stays, and has executed all commands. Once the others are back,
+ * each has happened once, and the LOCK in doubt is withdrawn. */
+static void commands_in_doubt_are_executed_at_most_once(void **state)
 {
     struct hf_lock_opts brief = hf_test_opts(LONG_MS, 0, 1500);
     struct hf_lock_opts opts = hf_test_opts(LONG_MS, PATIENCE_MS, PATIENCE_MS);
     struct hf_client *client, *other;
     struct hf_bytes old = hf_bytes_of("old");
-    struct hf_lock *given = NULL, *kept = NULL, *changed = NULL;
+    struct hf_lock *released = NULL, *kept = NULL, *changed = NULL;
     struct hf_lock *taken = NULL, *next = NULL;
     unsigned stays;
     enum hf_err err;
@@ -219,14 +223,14 @@ static void what_is_in_doubt_was_done_at_most_once(void **state)
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
     brief.value = old;
-    given = lock_at_last(client, "given", &brief);
+    released = lock_at_last(client, "released", &brief);
     kept = lock_at_last(client, "kept", &brief);
     changed = lock_at_last(client, "changed", &brief);
     stays = primary();
     signal_all_but(stays, SIGSTOP);
-    ask_in_vain(client, given, kept, changed);
+    expect_all_in_doubt(client, released, kept, changed);
     assert_true(hf_lock_valid_for(kept, LONG_MS / 2));
-    assert_false(hf_lock_valid_for(given, 0));
+    assert_false(hf_lock_valid_for(released, 0));
     signal_all_but(stays, SIGCONT);
 
     expect_new(other);
@@ -235,9 +239,9 @@ static void what_is_in_doubt_was_done_at_most_once(void **state)
     while (is_undecided(err));
     expect_err(err, HF_EMISMATCH);
     expect_ok(hf_acquire(other, hf_key_of("taken"), &opts, &taken));
-    expect_ok(hf_acquire(other, hf_key_of("given"), &opts, &next));
-    assert_true(hf_lock_token(next) > hf_lock_token(given));
-    hf_lock_free(given);
+    expect_ok(hf_acquire(other, hf_key_of("released"), &opts, &next));
+    assert_true(hf_lock_token(next) > hf_lock_token(released));
+    hf_lock_free(released);
     hf_lock_free(kept);
     hf_lock_free(changed);
     hf_lock_free(taken);
@@ -250,10 +254,10 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        CASE(without_a_majority_there_is_no_answer),
+        CASE(without_a_majority_calls_fail),
         CASE(a_write_in_doubt_is_resolved),
-        CASE(who_comes_while_there_is_no_primary_waits),
-        CASE(what_is_in_doubt_was_done_at_most_once),
+        CASE(open_waits_for_an_election),
+        CASE(commands_in_doubt_are_executed_at_most_once),
     };
 
     return hf_test_main("mongo majority", cases, HF_TEST_COUNT(cases), 2);

@@ -1,4 +1,4 @@
-/* What a URL asks for, and of what kind of server. */
+/* URLs, their options, and kinds of servers. */
 #include <dirent.h>
 #include <poll.h>
 #include <pthread.h>
@@ -11,7 +11,7 @@
 #include "lib/mongo_case.h"
 #include "lib/runner.h"
 
-static void what_is_wrong_with_a_url_is_named(void **state)
+static void url_errors_name_the_part(void **state)
 {
     (void)state;
     expect_refused("mongodb:host", HF_EINVAL, "server");
@@ -27,7 +27,7 @@ static void what_is_wrong_with_a_url_is_named(void **state)
                    HF_EUNAVAIL, "mongodb");
 }
 
-static void options_that_nobody_knows_are_refused(void **state)
+static void unknown_options_are_refused(void **state)
 {
     char url[HF_TEST_MONGO_URL_SIZE];
 
@@ -41,20 +41,20 @@ static void options_that_nobody_knows_are_refused(void **state)
 
 /* ---- Concerns -----------------------------------------------------------*/
 
-/* What the server has seen of clients, by its own log. */
-struct seen {
+/* Commands of clients in the log of the server. */
+struct logged {
     unsigned writes, proofs, indexes, reads, streams;
 };
 
-static void expect_in(const char *line, const char *words)
+static void expect_in_line(const char *line, const char *words)
 {
     if (!strstr(line, words))
         fail_msg("%s\nlacks %s", line, words);
 }
 
-/* A look that only tells when to look again may be of what the server itself
- * has; of what is told to callers a majority has it. */
-static void check_command(const char *line, struct seen *seen)
+/* Reads whose result reaches a caller need the read concern "majority". Reads
+ * that only schedule a retry may be "local". */
+static void check_command(const char *line, struct logged *logged)
 {
     static const char strict[] =
         "\"writeConcern\":{\"w\":\"majority\",\"j\":true";
@@ -63,28 +63,28 @@ static void check_command(const char *line, struct seen *seen)
 
     if (strstr(line, "\"command\":{\"aggregate\"")) {
         if (stream || strstr(line, whole))
-            expect_in(line, "\"readConcern\":{\"level\":\"majority\"");
-        seen->streams += stream;
-        seen->reads += !stream;
+            expect_in_line(line, "\"readConcern\":{\"level\":\"majority\"");
+        logged->streams += stream;
+        logged->reads += !stream;
         return;
     }
     if (strstr(line, "\"command\":{\"find\":")) {
-        expect_in(line, "\"readConcern\":{\"level\":\"local\"");
+        expect_in_line(line, "\"readConcern\":{\"level\":\"local\"");
         return;
     }
-    seen->writes += !!strstr(line, "\"command\":{\"findAndModify\"");
-    seen->proofs += !!strstr(line, "\"command\":{\"update\"");
-    seen->indexes += !!strstr(line, "\"command\":{\"createIndexes\"");
+    logged->writes += !!strstr(line, "\"command\":{\"findAndModify\"");
+    logged->proofs += !!strstr(line, "\"command\":{\"update\"");
+    logged->indexes += !!strstr(line, "\"command\":{\"createIndexes\"");
     if (strstr(line, "\"command\":{\"getMore\"") ||
         strstr(line, "\"command\":{\"killCursors\""))
         return;
-    expect_in(line, strict);
-    assert_null(strstr(line, "txnNumber")); /* libmongoc would send it again */
+    expect_in_line(line, strict);
+    assert_null(strstr(line, "txnNumber")); /* not a retryable write */
 }
 
-static struct seen read_log(void)
+static struct logged read_log(void)
 {
-    struct seen seen = {0};
+    struct logged logged = {0};
     char path[128], *line = NULL;
     size_t room = 0;
     FILE *log;
@@ -95,14 +95,14 @@ static struct seen read_log(void)
     while (getline(&line, &room, log) > 0)
         if (strstr(line, "\"type\":\"command\",\"ns\":\"holdfast.") &&
             strstr(line, "\"appName\":\"holdfast\""))
-            check_command(line, &seen);
+            check_command(line, &logged);
     free(line);
     (void)fclose(log);
-    return seen;
+    return logged;
 }
 
-/* Every command is in the log from now on, whole. */
-static void log_everything(void)
+/* Log every command from now on, without truncating it. */
+static void log_all_commands(void)
 {
     static const char *const commands[] = {
         "{\"setParameter\":1,\"maxLogSizeKB\":100}",
@@ -116,8 +116,8 @@ static void log_everything(void)
     }
 }
 
-/* All that a client says: it holds, waits, looks, watches and breaks. */
-static void say_everything(struct hf_client *client, struct hf_client *other)
+/* Send every kind of command: hold, wait, read, watch and force. */
+static void send_all_commands(struct hf_client *client, struct hf_client *other)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, 60000, HF_TEST_PATIENCE_MS);
     struct hf_lock *lock = NULL, *next = NULL;
@@ -150,35 +150,35 @@ static void say_everything(struct hf_client *client, struct hf_client *other)
     hf_lock_free(next);
 }
 
-/* Whatever the URL says, a write is not done before a majority has it in its
- * journal, what is read a majority has, and all of it goes to the primary:
- * there is no secondary here. */
-static void weaker_concerns_in_a_url_change_nothing(void **state)
+/* Whatever the URL says, a majority confirms each write after journaling it,
+ * reads return what a majority has, and all commands go to the primary: this
+ * set has no secondary. */
+static void a_url_cannot_weaken_concerns(void **state)
 {
     static const char weaker[] =
         "&w=0&journal=false&readConcernLevel=local&retryWrites=true"
         "&readPreference=secondary";
     struct hf_client *client, *other;
-    struct seen seen;
+    struct logged logged;
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
-    log_everything();
+    log_all_commands();
     client = hf_test_mongo_open(&mongo, weaker);
     other = hf_test_mongo_open(&mongo, weaker);
     assert_true(hf_caps(client) & HF_CAP_FAILOVER_SAFE);
-    say_everything(client, other);
+    send_all_commands(client, other);
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
     expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
-    seen = read_log();
-    assert_true(seen.writes >= 7);
-    assert_true(seen.proofs > 0 && seen.indexes > 0);
-    assert_true(seen.reads > 0 && seen.streams > 0);
+    logged = read_log();
+    assert_true(logged.writes >= 7);
+    assert_true(logged.proofs > 0 && logged.indexes > 0);
+    assert_true(logged.reads > 0 && logged.streams > 0);
 }
 
 /* ---- Kinds of server ----------------------------------------------------*/
 
-static void a_standalone_server_must_be_asked_for(void **state)
+static void a_standalone_server_needs_unsafe(void **state)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, HF_TEST_PATIENCE_MS, HF_TEST_PATIENCE_MS);
@@ -200,8 +200,8 @@ static void a_standalone_server_must_be_asked_for(void **state)
     assert_false(hf_caps(client) & (HF_CAP_FENCE | HF_CAP_FAILOVER_SAFE |
                                     HF_CAP_PUSH | HF_CAP_WATCH));
 
-    /* Nobody is told of its turn: who waits looks each second, and not only
-     * when the lease ends. */
+    /* Grants are not pushed: waiters poll every second, and not only when the
+     * lease expires. */
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     expect_ok(hf_read(other, hf_key_of("k"), HF_LINEARIZABLE, &info));
     assert_true(info.held);
@@ -221,7 +221,7 @@ static void a_standalone_server_must_be_asked_for(void **state)
     expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
 }
 
-static void tls_checks_who_answers(void **state)
+static void tls_verifies_the_server(void **state)
 {
     char url[HF_TEST_MONGO_URL_SIZE], options[128];
     struct hf_client *client;
@@ -243,7 +243,7 @@ static void tls_checks_who_answers(void **state)
     expect_refused(url, HF_EINVAL, "tlsCAFile");
 }
 
-static void servers_that_dns_does_not_know_are_named(void **state)
+static void dns_errors_name_the_record(void **state)
 {
     (void)state;
     expect_refused("mongodb+srv://db.nowhere.invalid/", HF_EUNAVAIL,
@@ -251,9 +251,9 @@ static void servers_that_dns_does_not_know_are_named(void **state)
     expect_refused("mongodb+srv://nowhere/", HF_EINVAL, "url");
 }
 
-/* ---- Short lives --------------------------------------------------------*/
+/* ---- Short-lived clients ------------------------------------------------*/
 
-static unsigned thread_count(void)
+static unsigned count_threads(void)
 {
     DIR *tasks = opendir("/proc/self/task");
     unsigned count = 0;
@@ -265,24 +265,24 @@ static unsigned thread_count(void)
     return count;
 }
 
-static void *end_at_once(void *arg)
+static void *empty_main(void *arg)
 {
     return arg;
 }
 
-/* How many threads this process has without a client: ThreadSanitizer adds one when
- * the first is started. */
-static unsigned count_without_client(void)
+/* The number of threads without a client: ThreadSanitizer adds one when the
+ * first thread is started. */
+static unsigned count_own_threads(void)
 {
     pthread_t thread;
 
-    assert_int_equal(pthread_create(&thread, NULL, end_at_once, NULL), 0);
+    assert_int_equal(pthread_create(&thread, NULL, empty_main, NULL), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    return thread_count();
+    return count_threads();
 }
 
-/* Whether a client that has locked and unlocked has one worker, and no other
- * thread beside the `before` that were there. */
+/* Whether a client that has locked and unlocked has started one worker and no
+ * other thread. */
 static bool has_no_monitors(unsigned before)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, 0, 60000);
@@ -292,39 +292,40 @@ static bool has_no_monitors(unsigned before)
 
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     expect_ok(hf_release(lock));
-    count = thread_count();
+    count = count_threads();
     hf_lock_free(lock);
     expect_ok(hf_close(client, 10000));
-    while (thread_count() > before)
+    while (count_threads() > before)
         (void)poll(NULL, 0, 10);
     return count == before + 1;
 }
 
-/* libmongoc's monitors take half a second to end: a program that ends soon has
- * none. On a busy machine a try may take too long for that. */
-static void a_short_life_has_no_monitors(void **state)
+/* libmongoc's monitor threads take half a second to end, so a client that
+ * closes soon starts none. On a busy machine an attempt may take too long for
+ * that. */
+static void a_short_lived_client_starts_no_monitors(void **state)
 {
-    unsigned tries = 20, before;
+    unsigned attempts = 20, before;
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
-    before = count_without_client();
-    while (tries > 0 && !has_no_monitors(before))
-        tries--;
-    assert_true(tries > 0);
+    before = count_own_threads();
+    while (attempts > 0 && !has_no_monitors(before))
+        attempts--;
+    assert_true(attempts > 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        CASE(what_is_wrong_with_a_url_is_named),
-        CASE(options_that_nobody_knows_are_refused),
-        CASE(weaker_concerns_in_a_url_change_nothing),
-        CASE(a_standalone_server_must_be_asked_for),
-        CASE(tls_checks_who_answers),
-        CASE(servers_that_dns_does_not_know_are_named),
-        CASE(a_short_life_has_no_monitors),
+        CASE(url_errors_name_the_part),
+        CASE(unknown_options_are_refused),
+        CASE(a_url_cannot_weaken_concerns),
+        CASE(a_standalone_server_needs_unsafe),
+        CASE(tls_verifies_the_server),
+        CASE(dns_errors_name_the_record),
+        CASE(a_short_lived_client_starts_no_monitors),
     };
 
     return hf_test_main("mongo opening", cases, HF_TEST_COUNT(cases), 4);

@@ -1,5 +1,4 @@
-/* Waiters: what they cost the server, and what becomes of the queue when one of
- * them dies. */
+/* Waiters: their cost for the server, and the queue when one of them dies. */
 #include <poll.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 #define WAITERS 16
 #define DEAD 12
 
-/* ---- What they cost -----------------------------------------------------*/
+/* ---- Cost ---------------------------------------------------------------*/
 
 static long count_cursors(void)
 {
@@ -23,8 +22,8 @@ static long count_cursors(void)
                        "\"total\" : ");
 }
 
-/* A waiter reads where it stands until the stream is there, and then once in a
- * long while. */
+/* A waiter polls its position until the change stream is open, and then only
+ * rarely. */
 static void idle_waiters_do_not_poll(void **state)
 {
     struct queued queued[WAITERS] = {{NULL, NULL}};
@@ -58,7 +57,7 @@ static void idle_waiters_do_not_poll(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* The change stream ends when nobody waits any more, and begins again with the
+/* The change stream ends when nobody waits any more, and starts again with the
  * next waiter. */
 static void a_stream_ends_with_its_last_waiter(void **state)
 {
@@ -87,8 +86,8 @@ static void a_stream_ends_with_its_last_waiter(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* A waiter keeps its value to itself until it takes the key. */
-static void a_value_is_in_no_queue(void **state)
+/* The value of a waiter is sent when it takes the key. */
+static void the_queue_stores_no_values(void **state)
 {
     struct hf_client *client, *other;
     struct queued queued = {NULL, NULL};
@@ -120,25 +119,25 @@ static void a_value_is_in_no_queue(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* ---- Those that die -----------------------------------------------------*/
+/* ---- Dead waiters -------------------------------------------------------*/
 
-struct seen {
+struct counts {
     atomic_uint offered, withdrawn;
 };
 
-static void see(const struct hf_event *event, void *arg)
+static void count_event(const struct hf_event *event, void *arg)
 {
-    struct seen *seen = arg;
+    struct counts *counts = arg;
 
-    atomic_fetch_add(&seen->offered, event->kind == HF_EVENT_GRANTED);
-    atomic_fetch_add(&seen->withdrawn, event->kind == HF_EVENT_WITHDRAWN);
+    atomic_fetch_add(&counts->offered, event->kind == HF_EVENT_GRANTED);
+    atomic_fetch_add(&counts->withdrawn, event->kind == HF_EVENT_WITHDRAWN);
 }
 
-/* A process that died in the queue is offered the key once, however many claims
+/* A client that died in the queue is offered the key once, however many claims
  * it has there. */
 static void a_dead_client_is_offered_the_key_once(void **state)
 {
-    struct seen seen = {0};
+    struct counts counts = {0};
     struct hf_client *client, *other;
     struct hf_watch *watch = NULL;
     struct hf_watch_opts opts;
@@ -156,13 +155,14 @@ static void a_dead_client_is_offered_the_key_once(void **state)
     join_queue(other, &queued, "");
     await_line(DEAD + 1);
     hf_watch_opts_init(&opts);
-    expect_ok(hf_watch_open(client, hf_key_of("k"), &opts, see, &seen, &watch));
+    expect_ok(hf_watch_open(client, hf_key_of("k"), &opts, count_event, &counts,
+                            &watch));
     expect_ok(hf_release(lock));
     await_grant(&queued);
-    while (atomic_load(&seen.offered) < 2) /* the dead one's, and ours */
+    while (atomic_load(&counts.offered) < 2) /* to the dead client and ours */
         (void)poll(NULL, 0, 20);
-    assert_int_equal(atomic_load(&seen.offered), 2);
-    assert_int_equal(atomic_load(&seen.withdrawn), DEAD - 1);
+    assert_int_equal(atomic_load(&counts.offered), 2);
+    assert_int_equal(atomic_load(&counts.withdrawn), DEAD - 1);
     hf_watch_close(watch);
     hf_lock_free(queued.lock);
     hf_lock_free(lock);
@@ -170,8 +170,8 @@ static void a_dead_client_is_offered_the_key_once(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* A lease of another key that begins now, and the waiter that is granted it when it
- * has run out: a clock that counts no faster than the servers do. */
+/* A timer made of a lease of another key and a waiter for it: it runs no faster
+ * than the servers do. */
 struct timer {
     struct hf_lock *held;
     struct queued queued;
@@ -189,8 +189,8 @@ static void start_timer(struct timer *timer, struct hf_client *client,
                                &timer->queued.future));
 }
 
-/* `queued` is granted its key before the lease runs out. */
-static void expect_sooner(struct queued *queued, struct timer *timer)
+/* `queued` is granted its key before the timer ends. */
+static void expect_before_timer(struct queued *queued, struct timer *timer)
 {
     enum hf_err err = HF_ECANCELED;
 
@@ -203,9 +203,9 @@ static void expect_sooner(struct queued *queued, struct timer *timer)
     hf_lock_free(timer->held);
 }
 
-/* The next in the queue hears of the offer to a dead waiter, and ends it after 3
- * seconds: sooner than a lease of 10 seconds runs out that began at that time. */
-static void the_next_ends_the_offer_of_a_dead_waiter(void **state)
+/* The next waiter learns of the offer to a dead one, and ends it after 3
+ * seconds: before a lease of 10 seconds expires that began at the same time. */
+static void the_next_waiter_ends_the_offer_of_a_dead_one(void **state)
 {
     struct queued queued = {NULL, NULL};
     struct timer timer = {.held = NULL};
@@ -222,18 +222,18 @@ static void the_next_ends_the_offer_of_a_dead_waiter(void **state)
     die_in_queue(&dead, 1);
     join_queue(other, &queued, "");
     await_line(DEAD + 1);
-    (void)poll(NULL, 0, 4000); /* it does not poll any more */
+    (void)poll(NULL, 0, 4000); /* until it stops polling */
     expect_ok(hf_release(lock));
     start_timer(&timer, client, other, 10000);
-    expect_sooner(&queued, &timer);
+    expect_before_timer(&queued, &timer);
     hf_lock_free(lock);
     expect_ok(hf_close(client, PATIENCE_MS));
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* The same of the first live waiter after two processes that died, one of them
- * with claims enough to be all that are next. */
-static void two_dead_processes_cost_an_offer_each(void **state)
+/* The same with two dead clients before the waiter. One of them has enough
+ * claims to fill the list of next claims. */
+static void two_dead_clients_cost_one_offer_each(void **state)
 {
     struct queued queued = {NULL, NULL};
     struct timer timer = {.held = NULL};
@@ -251,18 +251,18 @@ static void two_dead_processes_cost_an_offer_each(void **state)
     die_in_queue(dead, 2);
     join_queue(other, &queued, "");
     await_line(DEAD + 2);
-    (void)poll(NULL, 0, 4000); /* it does not poll any more */
+    (void)poll(NULL, 0, 4000); /* until it stops polling */
     expect_ok(hf_release(lock));
     start_timer(&timer, client, other, 15000);
-    expect_sooner(&queued, &timer);
+    expect_before_timer(&queued, &timer);
     hf_lock_free(lock);
     expect_ok(hf_close(client, PATIENCE_MS));
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* A holder dies, and a process with the first claims in the queue, which are to
- * look when the lease ends: a later one does. */
-static void a_later_waiter_looks_when_the_first_are_dead(void **state)
+/* The holder is dead, and so is the client with the first claims in the queue,
+ * which should end the lease: a later waiter does. */
+static void a_later_waiter_ends_the_lease_if_the_first_are_dead(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 0, PATIENCE_MS);
     struct queued queued = {NULL, NULL};
@@ -282,7 +282,7 @@ static void a_later_waiter_looks_when_the_first_are_dead(void **state)
     join_queue(other, &queued, "");
     await_line(5);
     start_timer(&timer, client, other, 20000);
-    expect_sooner(&queued, &timer);
+    expect_before_timer(&queued, &timer);
     hf_lock_free(lock);
     expect_ok(hf_close(client, PATIENCE_MS));
     expect_ok(hf_close(other, PATIENCE_MS));
@@ -294,11 +294,11 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         CASE(idle_waiters_do_not_poll),
         CASE(a_stream_ends_with_its_last_waiter),
-        CASE(a_value_is_in_no_queue),
+        CASE(the_queue_stores_no_values),
         CASE(a_dead_client_is_offered_the_key_once),
-        CASE(the_next_ends_the_offer_of_a_dead_waiter),
-        CASE(two_dead_processes_cost_an_offer_each),
-        CASE(a_later_waiter_looks_when_the_first_are_dead),
+        CASE(the_next_waiter_ends_the_offer_of_a_dead_one),
+        CASE(two_dead_clients_cost_one_offer_each),
+        CASE(a_later_waiter_ends_the_lease_if_the_first_are_dead),
     };
 
     return hf_test_main("mongo queue", cases, HF_TEST_COUNT(cases), 4);

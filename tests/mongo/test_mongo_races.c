@@ -1,5 +1,4 @@
-/* Requests whose steps are far apart, and requests that compete for the workers
- * of one client. */
+/* Races between the steps of a request, and between requests of one client. */
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,15 +12,16 @@
 
 /* ---- Between two steps of a LOCK ----------------------------------------*/
 
-/* From now on findAndModify is executed but not confirmed. */
-static void confirm_nothing(void)
+/* Execute findAndModify from now on, but report that no majority confirmed
+ * it. */
+static void fail_confirmations(void)
 {
     (void)fail_commands(0, "\"findAndModify\"", "\"alwaysOn\"",
                         "\"writeConcernError\":{\"code\":64,"
                         "\"errmsg\":\"timed out\"}");
 }
 
-/* From now on commands of this name take `ms` more, and nothing else is wrong. */
+/* Delay these commands by `ms` from now on; 0 stops that. */
 static void delay_commands(const char *names, unsigned ms)
 {
     char data[64];
@@ -31,7 +31,7 @@ static void delay_commands(const char *names, unsigned ms)
     (void)fail_commands(0, names, ms ? "\"alwaysOn\"" : "\"off\"", data);
 }
 
-/* Wait until the server holds up the find of a waiter. */
+/* Wait until the find of a waiter is delayed. */
 static void await_find(void)
 {
     while (!strstr(hf_test_mongo_say(&mongo, 0, "admin",
@@ -40,9 +40,11 @@ static void await_find(void)
         (void)poll(NULL, 0, 5);
 }
 
-/* A LOCK that was repeated finds its claim in the queue. It is granted the key
- * before its position is read: then it is not in the queue, but not refused. */
-static void a_claim_that_is_granted_meanwhile_is_no_full_queue(void **state)
+/* A repeated LOCK finds its claim in the queue. The claim is granted the key
+ * before its position is read: it is not queued then, but not refused
+ * either. */
+static void a_claim_granted_before_its_position_is_read_is_not_refused(
+    void **state)
 {
     struct hf_client *client, *other;
     struct queued queued = {NULL, NULL};
@@ -53,11 +55,11 @@ static void a_claim_that_is_granted_meanwhile_is_no_full_queue(void **state)
     client = hf_test_mongo_open(&mongo, "");
     other = open_driven();
     lock = hold_key(client);
-    confirm_nothing();
+    fail_confirmations();
     join_queue(other, &queued, "");
     await_line(1);
     delay_commands("\"find\"", 1000);
-    await_find(); /* of the LOCK that was repeated */
+    await_find(); /* of the repeated LOCK */
     expect_ok(hf_release(lock));
     await_grant(&queued);
     delay_commands("\"find\"", 0);
@@ -68,7 +70,7 @@ static void a_claim_that_is_granted_meanwhile_is_no_full_queue(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* ---- Between an offer and its claim -------------------------------------*/
+/* ---- Between an offer and its confirmation ------------------------------*/
 
 static uint64_t read_token(void)
 {
@@ -79,10 +81,10 @@ static uint64_t read_token(void)
     return (uint64_t)find_number(reply, "\"token\" : ");
 }
 
-/* An offer may take longer than its 3 seconds to reach the waiter: a change stream
- * reports what a majority has, and that can be slow. As long as nobody has passed
- * the key on, the waiter takes it up and keeps its place. */
-static void an_offer_that_comes_late_is_taken_up(void **state)
+/* An offer may reach the waiter after its 3 seconds, because a change stream
+ * waits for the majority. Unless another client was granted the key, the waiter
+ * can still confirm. */
+static void a_late_offer_can_be_confirmed(void **state)
 {
     struct hf_client *client, *other, *later;
     struct queued queued = {NULL, NULL}, next = {NULL, NULL};
@@ -92,7 +94,8 @@ static void an_offer_that_comes_late_is_taken_up(void **state)
     (void)state;
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
-    other = hf_test_mongo_open(&mongo, ""); /* nobody drives these two */
+    /* Nobody drives these two clients, so the offer is noticed late. */
+    other = hf_test_mongo_open(&mongo, "");
     later = hf_test_mongo_open(&mongo, "");
     lock = hold_key(client);
     join_queue(other, &queued, "");
@@ -143,9 +146,9 @@ static void give_up_waiting(struct queued *queued, unsigned count)
     }
 }
 
-/* Withdrawals of many claims are executed one after another, because they are of
- * one key. The renewal of the holder does not wait for them. */
-static void a_renewal_goes_before_withdrawals(void **state)
+/* Withdrawals of many claims on one key run one after another. The renewal of
+ * the holder does not wait for them. */
+static void renewals_go_before_withdrawals(void **state)
 {
     struct queued queued[CROWD] = {{NULL, NULL}};
     struct hf_client *client;
@@ -172,9 +175,9 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        CASE(a_claim_that_is_granted_meanwhile_is_no_full_queue),
-        CASE(an_offer_that_comes_late_is_taken_up),
-        CASE(a_renewal_goes_before_withdrawals),
+        CASE(a_claim_granted_before_its_position_is_read_is_not_refused),
+        CASE(a_late_offer_can_be_confirmed),
+        CASE(renewals_go_before_withdrawals),
     };
 
     return hf_test_main("mongo races", cases, HF_TEST_COUNT(cases), 4);

@@ -1,5 +1,6 @@
-/* MongoDB servers that are slow, or silent: a slow answer is waited for and not
- * asked for again, and a request to a primary that has been replaced is. */
+/* Servers that are slow or silent: the client waits for a slow reply instead of
+ * repeating the request, but repeats requests to a primary that was
+ * replaced. */
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -10,14 +11,14 @@
 #include "lib/runner.h"
 
 #define LONG_MS 60000
-#define FAILOVER_MS 100000 /* for what an election may hold up */
+#define FAILOVER_MS 100000 /* longer than an election takes */
 #define MANY 40            /* more than the workers that a client keeps */
 #define WAITERS 60
 #define KEPT 100
 #define CROWD 120 /* twice the workers that a client may have */
 
-/* From now on writes take `ms` more. Answers how many did so far, once none is
- * under way. */
+/* Delay writes by `ms` from now on. Return how many were delayed so far, once
+ * none is in flight. */
 static long delay_writes(unsigned ms)
 {
     char data[64];
@@ -30,14 +31,14 @@ static long delay_writes(unsigned ms)
                          ms ? "\"alwaysOn\"" : "\"off\"", data);
 }
 
-/* How many findAndModify the server works on now, or holds up. */
-static unsigned running(void)
+/* How many findAndModify the server executes or delays now. */
+static unsigned count_running(void)
 {
     const char *at = hf_test_mongo_say(&mongo, 0, "admin",
                                        "{\"currentOp\":1,\"active\":true}");
     unsigned count = 0;
 
-    while ((at = strstr(at, "{ findAndModify:"))) { /* it is truncated */
+    while ((at = strstr(at, "{ findAndModify:"))) { /* the JSON is truncated */
         at++;
         count++;
     }
@@ -50,7 +51,7 @@ static struct hf_key key_of(unsigned number, char (*name)[16])
     return hf_key_of(*name);
 }
 
-static enum hf_err answer(struct hf_future *future)
+static enum hf_err await_answer(struct hf_future *future)
 {
     enum hf_err err = HF_ECANCELED;
 
@@ -59,7 +60,7 @@ static enum hf_err answer(struct hf_future *future)
     return err;
 }
 
-/* One copy of each command, whose answer counts, however slow. */
+/* Each command is sent once, however slow the reply is. */
 static void expect_one_write_each(unsigned ms)
 {
     struct hf_lock_opts opts = hf_test_opts(300000, 0, LONG_MS);
@@ -78,20 +79,21 @@ static void expect_one_write_each(unsigned ms)
     expect_ok(hf_close(client, LONG_MS));
 }
 
-static void a_slow_write_is_made_once(void **state)
+static void a_slow_write_is_sent_once(void **state)
 {
     (void)state;
     expect_one_write_each(700);
 }
 
-static void a_very_slow_write_is_made_once(void **state)
+static void a_very_slow_write_is_sent_once(void **state)
 {
     (void)state;
     expect_one_write_each(4000);
 }
 
-/* Each has a worker of its own: nobody waits for the slow write of another. */
-static void slow_writes_go_side_by_side(void **state)
+/* Each write has its own worker: no call waits for the slow write of
+ * another. */
+static void slow_writes_run_in_parallel(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(300000, 0, LONG_MS);
     struct hf_future *futures[MANY];
@@ -106,17 +108,17 @@ static void slow_writes_go_side_by_side(void **state)
     for (unsigned i = 0; i < MANY; i++)
         expect_ok(hf_acquire_start(client, key_of(i, &name), &opts, &locks[i],
                                    NULL, NULL, &futures[i]));
-    while (running() < MANY)
+    while (count_running() < MANY)
         expect_err(hf_future_wait(futures[0], 20, NULL), HF_ETIMEDOUT);
     (void)delay_writes(0);
     for (unsigned i = 0; i < MANY; i++)
-        expect_ok(answer(futures[i]));
+        expect_ok(await_answer(futures[i]));
     for (unsigned i = 0; i < MANY; i++)
         hf_lock_free(locks[i]);
     expect_ok(hf_close(client, LONG_MS));
 }
 
-/* How many LOCKs were answered, and how many when the renewal was. */
+/* How many LOCKs were answered in all, and before the renewal was. */
 static atomic_uint locked, locked_before;
 
 static void on_locked(enum hf_err err, void *arg)
@@ -133,9 +135,9 @@ static void on_renewed(enum hf_err err, void *arg)
     atomic_store(&locked_before, atomic_load(&locked));
 }
 
-/* More LOCKs than a client has workers for; a renewal that comes after them is
- * sent with the first ones. */
-static void a_renewal_goes_before_locks(void **state)
+/* There are more LOCKs than workers. A renewal that comes after them is sent
+ * with the first ones. */
+static void renewals_go_before_locks(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(300000, 0, LONG_MS);
     struct hf_future *futures[CROWD], *renewal;
@@ -151,14 +153,14 @@ static void a_renewal_goes_before_locks(void **state)
     for (unsigned i = 0; i < CROWD; i++)
         expect_ok(hf_acquire_start(client, key_of(i, &name), &opts, &locks[i],
                                    on_locked, NULL, &futures[i]));
-    while (running() < CROWD / 3)
+    while (count_running() < CROWD / 3)
         (void)poll(NULL, 0, 20);
     (void)poll(NULL, 0, 500);
     expect_ok(hf_renew_start(lock, 0, on_renewed, NULL, &renewal));
-    expect_ok(answer(renewal));
+    expect_ok(await_answer(renewal));
     (void)delay_writes(0);
     for (unsigned i = 0; i < CROWD; i++) {
-        expect_ok(answer(futures[i]));
+        expect_ok(await_answer(futures[i]));
         hf_lock_free(locks[i]);
     }
     assert_true(atomic_load(&locked_before) < CROWD / 2);
@@ -166,9 +168,9 @@ static void a_renewal_goes_before_locks(void **state)
     expect_ok(hf_close(client, LONG_MS));
 }
 
-/* LOCKs of one key run one by one: time spent waiting for that inside the
- * client is the caller's wait_ms, and not the server's timeout_ms. */
-static void waiting_inside_the_client_spends_the_wait(void **state)
+/* LOCKs of one key run one after another. The time that a LOCK waits inside the
+ * client counts towards wait_ms, not towards timeout_ms. */
+static void time_in_the_run_queue_counts_as_wait(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(300000, LONG_MS, 2000);
     struct hf_future *futures[WAITERS];
@@ -189,14 +191,14 @@ static void waiting_inside_the_client_spends_the_wait(void **state)
     (void)delay_writes(0);
     (void)hf_close(client, LONG_MS);
     for (unsigned i = 0; i < WAITERS; i++) {
-        expect_err(answer(futures[i]), HF_ECLOSED);
+        expect_err(await_answer(futures[i]), HF_ECLOSED);
         hf_lock_free(locks[i]);
     }
     hf_lock_free(lock);
 }
 
-/* A LOCK that was done, and whose reply was no answer: the repeat is one more
- * command, and does not try the fast path first. */
+/* A LOCK was executed but not confirmed. The repeated LOCK is one more command:
+ * it does not try the fast path first. */
 static void a_repeated_lock_skips_the_fast_path(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(300000, 0, LONG_MS);
@@ -210,7 +212,7 @@ static void a_repeated_lock_skips_the_fast_path(void **state)
     before = begun();
     (void)fail_commands(0, "\"findAndModify\"", "{\"times\":1}",
                         "\"writeConcernError\":{\"code\":64,"
-                        "\"errmsg\":\"waiting was in vain\"}");
+                        "\"errmsg\":\"timed out\"}");
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     assert_int_equal(begun() - before, 2);
     expect_ok(hf_release(lock));
@@ -218,9 +220,9 @@ static void a_repeated_lock_skips_the_fast_path(void **state)
     expect_ok(hf_close(client, LONG_MS));
 }
 
-/* A LOCK that is given up while no server can be found was not done, and is not
- * done later. */
-static void a_lock_that_found_no_server_is_never_sent(void **state)
+/* A LOCK that is given up while no server can be selected is not executed, not
+ * even later. */
+static void a_lock_given_up_before_it_is_sent_is_never_sent(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(300000, 0, LONG_MS);
     struct hf_lock_opts brief = hf_test_opts(300000, 0, 500);
@@ -232,10 +234,10 @@ static void a_lock_that_found_no_server_is_never_sent(void **state)
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(
         &mongo, "&serverSelectionTimeoutMS=60000&socketTimeoutMS=60000");
-    (void)poll(NULL, 0, 1500); /* the connections of a longer life */
+    (void)poll(NULL, 0, 1500); /* after that the client uses the pool */
     expect_ok(hf_acquire(client, hf_key_of("held"), &opts, &lock));
     hf_test_mongo_kill(&mongo, 0);
-    /* The first one may meet the connection that has just been lost. */
+    /* The first LOCK may use the connection that has just been lost. */
     assert_int_not_equal(hf_acquire(client, hf_key_of("a"), &brief, &none),
                          HF_OK);
     expect_err(hf_acquire(client, hf_key_of("b"), &brief, &none), HF_EUNAVAIL);
@@ -250,10 +252,10 @@ static void a_lock_that_found_no_server_is_never_sent(void **state)
     expect_ok(hf_close(client, LONG_MS));
 }
 
-/* The primary stops for good, and keeps the connections of all renewals open.
- * Once another one is elected they are repeated there, long before any socket
- * times out, and though there are more of them than workers. */
-static void renewals_outlive_a_stopped_primary(void **state)
+/* The primary hangs and keeps the connections of all renewals open. Once
+ * another primary is elected, the client repeats the renewals there, long
+ * before a socket times out, even if there are more of them than workers. */
+static void renewals_move_to_the_new_primary(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(300000, 0, FAILOVER_MS);
     struct hf_future *renewals[KEPT];
@@ -266,14 +268,14 @@ static void renewals_outlive_a_stopped_primary(void **state)
     mongo.impatient = true;
     hf_test_mongo_need(&mongo, 3);
     client = hf_test_mongo_open(&mongo, "&socketTimeoutMS=600000");
-    (void)poll(NULL, 0, 1500); /* it uses the pool, which has monitors */
+    (void)poll(NULL, 0, 1500); /* then it uses the pool, which has monitors */
     for (unsigned i = 0; i < KEPT; i++)
         expect_ok(hf_acquire(client, key_of(i, &name), &opts, &locks[i]));
     hf_test_mongo_signal(&mongo, primary(), SIGSTOP);
     for (unsigned i = 0; i < KEPT; i++)
         expect_ok(hf_renew_start(locks[i], 0, NULL, NULL, &renewals[i]));
     for (unsigned i = 0; i < KEPT; i++) {
-        expect_ok(answer(renewals[i]));
+        expect_ok(await_answer(renewals[i]));
         hf_lock_free(locks[i]);
     }
     (void)hf_close(client, 1000);
@@ -283,14 +285,14 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        CASE(a_slow_write_is_made_once),
-        CASE(a_very_slow_write_is_made_once),
-        CASE(slow_writes_go_side_by_side),
-        CASE(a_renewal_goes_before_locks),
-        CASE(waiting_inside_the_client_spends_the_wait),
+        CASE(a_slow_write_is_sent_once),
+        CASE(a_very_slow_write_is_sent_once),
+        CASE(slow_writes_run_in_parallel),
+        CASE(renewals_go_before_locks),
+        CASE(time_in_the_run_queue_counts_as_wait),
         CASE(a_repeated_lock_skips_the_fast_path),
-        CASE(a_lock_that_found_no_server_is_never_sent),
-        CASE(renewals_outlive_a_stopped_primary),
+        CASE(a_lock_given_up_before_it_is_sent_is_never_sent),
+        CASE(renewals_move_to_the_new_primary),
     };
 
     return hf_test_main("mongo slow", cases, HF_TEST_COUNT(cases), 2);

@@ -1,7 +1,7 @@
-/* mongodb+srv: servers that a name stands for.
+/* mongodb+srv: find the servers by a DNS SRV record.
  *
- * There is no DNS server here: what libmongoc asks the C library for is answered
- * by functions of this program, which come before those of the same name. */
+ * The test runs no DNS server: its own functions replace those of the C library
+ * that libmongoc calls. */
 #include <arpa/nameser.h>
 #include <dlfcn.h>
 #include <netdb.h>
@@ -14,23 +14,24 @@
 #define SERVICE "_mongodb._tcp.set.holdfast.test"
 #define HOST "one.holdfast.test"
 
-static unsigned looked_up; /* how often the service was asked for */
+static unsigned srv_queries; /* SRV queries for SERVICE */
 
-/* ---- Names ---------------------------------------------------------------*/
+/* ---- DNS ----------------------------------------------------------------*/
 
-/* As RFC 1035, 4.1, has it: a header, the question, and the answer to it, which
- * is that of RFC 2782. The NUL at the end is part of the last name. */
+/* A DNS message as in RFC 1035, 4.1: header, question, and an answer as in RFC
+ * 2782. The final NUL is part of the last name. */
 #define HOST_LABELS "\3one\10holdfast\4test"
 
-static const char packet[] = "\0\0\200\0\0\1\0\1\0\0\0\0" /* a response */
-                             "\10_mongodb\4_tcp\3set\10holdfast\4test\0"
-                             "\0\41\0\1" /* SRV IN? */
-                             "\300\14"   /* of that name */
-                             "\0\41\0\1" /* SRV IN, */
-                             "\0\0\0\74" /* for a minute, */
-                             "\0\31"     /* in 25 bytes: */
-                             "\0\0\0\0"  /* no priority, no weight, */
-                             "PP"        /* the port, */
+static const char packet[] =
+    "\0\0\200\0\0\1\0\1\0\0\0\0" /* header of a response */
+    "\10_mongodb\4_tcp\3set\10holdfast\4test\0"
+    "\0\41\0\1" /* type SRV, class IN */
+    "\300\14"   /* the same name */
+    "\0\41\0\1" /* type SRV, class IN */
+    "\0\0\0\74" /* ttl: a minute */
+    "\0\31"     /* 25 bytes of data: */
+    "\0\0\0\0"  /* priority, weight */
+    "PP"        /* port, set later */
     HOST_LABELS;
 
 static int write_answer(unsigned char *to, int size, int port)
@@ -45,20 +46,20 @@ static int write_answer(unsigned char *to, int size, int port)
     return (int)sizeof(packet);
 }
 
-/* Instead of the C library's. */
+/* Replaces the function of the C library. */
 int res_nsearch(res_state state, const char *name, int class, int type,
                 unsigned char *answer, int size)
 {
     (void)class;
     if (strcmp(name, SERVICE) == 0 && type == ns_t_srv) {
-        looked_up++;
+        srv_queries++;
         return write_answer(answer, size, mongo.members[0].port);
     }
     state->res_h_errno = HOST_NOT_FOUND;
     return -1;
 }
 
-/* So is this; all other names are passed on. */
+/* Likewise; other names are passed on. */
 /* NOLINTBEGIN(readability-inconsistent-declaration-parameter-name): libc's own
  * names are reserved. */
 int getaddrinfo(const char *name, const char *service,
@@ -76,7 +77,7 @@ int getaddrinfo(const char *name, const char *service,
 }
 /* NOLINTEND(readability-inconsistent-declaration-parameter-name) */
 
-/* ---- Locks ---------------------------------------------------------------*/
+/* ---- Locks --------------------------------------------------------------*/
 
 static struct hf_client *open_by_name(void)
 {
@@ -88,14 +89,14 @@ static struct hf_client *open_by_name(void)
     hf_client_opts_init(&opts);
     opts.error = &error;
     err = hf_open("mongodb+srv://set.holdfast.test/?tls=false", &opts, &client);
-    if (err && looked_up == 0 && strstr(error.text, SERVICE))
-        hf_test_skip("this libmongoc asks for names in another way");
+    if (err && srv_queries == 0 && strstr(error.text, SERVICE))
+        hf_test_skip("this libmongoc resolves names in another way");
     if (err)
         fail_msg("%s", error.text);
     return client;
 }
 
-static void a_name_stands_for_the_servers(void **state)
+static void an_srv_record_names_the_servers(void **state)
 {
     struct hf_client *client;
     struct hf_lock *lock = NULL;
@@ -118,7 +119,7 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        CASE(a_name_stands_for_the_servers),
+        CASE(an_srv_record_names_the_servers),
     };
 
     return hf_test_main("mongo srv", cases, HF_TEST_COUNT(cases), 1);

@@ -1,5 +1,5 @@
-/* What a client hears of changes, over failovers, failures and gaps; and what
- * wakes those who wait. */
+/* Change streams: events across failovers, failures and gaps, and grants to
+ * waiters. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,8 +12,8 @@
 #include "lib/runner.h"
 
 #define PATIENCE_MS 60000
-#define SEEN_MAX 20000
-#define PAIRS_MAX (SEEN_MAX / 2 - 1)
+#define LOG_MAX 20000
+#define PAIRS_MAX (LOG_MAX / 2 - 1)
 #define WAITERS 10
 #define WATCHES 3
 #define EXPIRIES 5
@@ -26,57 +26,58 @@ enum {
 
 /* ---- Watching -----------------------------------------------------------*/
 
-struct seen {
+struct log {
     atomic_uint count, dropped;
-    struct hf_event events[SEEN_MAX]; /* without what they point to */
+    struct hf_event events[LOG_MAX]; /* pointers in them are dangling */
 };
 
-static void see(const struct hf_event *event, void *arg)
+static void record_event(const struct hf_event *event, void *arg)
 {
-    struct seen *seen = arg;
-    unsigned at = atomic_load(&seen->count);
+    struct log *log = arg;
+    unsigned at = atomic_load(&log->count);
 
-    if (at >= SEEN_MAX)
+    if (at >= LOG_MAX)
         return;
-    atomic_fetch_add(&seen->dropped, event->kind == HF_EVENT_DROPPED);
-    seen->events[at] = *event;
-    atomic_store(&seen->count, at + 1);
+    atomic_fetch_add(&log->dropped, event->kind == HF_EVENT_DROPPED);
+    log->events[at] = *event;
+    atomic_store(&log->count, at + 1);
 }
 
-static struct seen *new_seen(void)
+static struct log *new_log(void)
 {
-    struct seen *seen = calloc(1, sizeof(*seen));
+    struct log *log = calloc(1, sizeof(*log));
 
-    assert_non_null(seen);
-    return seen;
+    assert_non_null(log);
+    return log;
 }
 
-/* Who takes a lock and is asked again renews it: that is not looked at. */
-static struct hf_watch *watch(struct hf_client *client, const char *prefix,
-                              struct seen *seen)
+/* Watch grants and releases, not renewals: confirming an offer counts as
+ * one. */
+static struct hf_watch *open_watch(struct hf_client *client, const char *prefix,
+                                   struct log *log)
 {
-    struct hf_watch *made = NULL;
+    struct hf_watch *opened = NULL;
     struct hf_watch_opts opts;
 
     hf_watch_opts_init(&opts);
     opts.kinds = HF_EVENT_GRANTED | HF_EVENT_RELEASED;
-    expect_ok(
-        hf_watch_open(client, hf_key_of(prefix), &opts, see, seen, &made));
-    return made;
+    expect_ok(hf_watch_open(client, hf_key_of(prefix), &opts, record_event, log,
+                            &opened));
+    return opened;
 }
 
-static void await_seen(const struct seen *seen, unsigned wanted)
+static void await_logged(const struct log *log, unsigned wanted)
 {
-    while (atomic_load(&seen->count) < wanted)
+    while (atomic_load(&log->count) < wanted)
         (void)poll(NULL, 0, 5);
 }
 
 /* ---- Failures -----------------------------------------------------------*/
 
-/* These commands of clients fail, as `mode` says. Answers how many have failed
- * so far. */
-static long refuse(unsigned member, const char *commands, const char *mode,
-                   int code)
+/* Let commands of clients fail with `code`. Return how many have failed so
+ * far. */
+static long fail_with_code(unsigned member, const char *commands,
+                           const char *mode, int code)
 {
     char data[32];
 
@@ -96,9 +97,9 @@ static void await_failures(unsigned member, long wanted)
         strstr(hf_test_mongo_say(&mongo, member, "admin", json), "(lost)"));
 }
 
-/* ---- Going on -----------------------------------------------------------*/
+/* ---- Resuming -----------------------------------------------------------*/
 
-/* Locks and unlocks one key until it is enough. */
+/* A thread that locks and unlocks one key until `enough` is set. */
 struct series {
     pthread_t thread;
     struct hf_client *client;
@@ -122,7 +123,7 @@ static enum hf_err lock_and_unlock(struct hf_client *client, uint64_t *token)
     return err;
 }
 
-static void *run_series(void *arg)
+static void *series_main(void *arg)
 {
     struct series *series = arg;
 
@@ -131,150 +132,149 @@ static void *run_series(void *arg)
             series->failed++;
         else
             series->pairs++;
-        (void)poll(NULL, 0, 5); /* leaves the servers some time */
+        (void)poll(NULL, 0, 5); /* yields to the servers */
     }
     return NULL;
 }
 
-/* Until some more pairs are done, and heard of: whatever comes next meets a
- * stream that works. */
-static void go_on(const struct series *series, const struct seen *seen)
+/* Wait until some more pairs are executed and reported, so that the stream
+ * works before the next fault. */
+static void await_progress(const struct series *series, const struct log *log)
 {
     unsigned wanted = atomic_load(&series->pairs) + 5;
 
     while (atomic_load(&series->pairs) < wanted ||
-           atomic_load(&seen->count) < wanted * 2) {
-        assert_int_equal(atomic_load(&seen->dropped), 0);
+           atomic_load(&log->count) < wanted * 2) {
+        assert_int_equal(atomic_load(&log->dropped), 0);
         (void)poll(NULL, 0, 5);
     }
 }
 
-/* The stream fails where it is, which may be the old primary for a moment, and
- * then is not opened for a while where it goes to, which is the new one. */
+/* Let the stream fail at every member: at the old primary, where it may still
+ * be, and at the new one. */
 static void fail_stream(void)
 {
     unsigned to = primary();
     long before = -1;
 
     for (unsigned i = 0; i < mongo.count; i++) {
-        long failed = refuse(i, "\"getMore\",\"aggregate\"", "{\"times\":3}",
-                             INTERNAL_ERROR);
+        long failed = fail_with_code(i, "\"getMore\",\"aggregate\"",
+                                     "{\"times\":3}", INTERNAL_ERROR);
 
         before = i == to ? failed : before;
     }
     await_failures(to, before + 3);
 }
 
-static void kill_primary(const struct series *series, const struct seen *seen)
+static void kill_primary(const struct series *series, const struct log *log)
 {
     unsigned victim = primary();
 
     hf_test_mongo_kill(&mongo, victim);
-    go_on(series, seen);
+    await_progress(series, log);
     assert_true(hf_test_mongo_again(&mongo, victim));
 }
 
-static void expect_each_once(const struct seen *seen,
-                             const struct series *series)
+static void expect_each_once(const struct log *log, const struct series *series)
 {
     assert_int_equal(series->failed, 0);
-    assert_int_equal(seen->dropped, 0);
-    assert_int_equal(seen->count, series->pairs * 2);
-    for (unsigned i = 0; i < seen->count; i++) {
-        const struct hf_event *event = &seen->events[i];
+    assert_int_equal(log->dropped, 0);
+    assert_int_equal(log->count, series->pairs * 2);
+    for (unsigned i = 0; i < log->count; i++) {
+        const struct hf_event *event = &log->events[i];
 
         assert_int_equal(event->kind,
                          i % 2 ? HF_EVENT_RELEASED : HF_EVENT_GRANTED);
         assert_int_equal(event->token, series->tokens[i / 2]);
-        assert_true(i == 0 || event->index > seen->events[i - 1].index);
+        assert_true(i == 0 || event->index > log->events[i - 1].index);
     }
 }
 
-/* Whatever happens to the primary, and to the stream: each event is told once,
- * in order, and by the stream, for a watch has no other way to hear of it. */
-static void a_watch_goes_on_where_it_ended(void **state)
+/* Whatever happens to the primary and to the stream, each event is reported
+ * once, in order. */
+static void a_watch_resumes_without_loss(void **state)
 {
     struct series *series = calloc(1, sizeof(*series));
-    struct seen *seen = new_seen();
+    struct log *log = new_log();
     struct hf_client *client;
-    struct hf_watch *watching;
+    struct hf_watch *watch;
 
     (void)state;
     assert_non_null(series);
     hf_test_mongo_need(&mongo, 3);
     client = hf_test_mongo_open(&mongo, "");
     series->client = hf_test_mongo_open(&mongo, "");
-    watching = watch(client, "k", seen);
-    assert_int_equal(pthread_create(&series->thread, NULL, run_series, series),
+    watch = open_watch(client, "k", log);
+    assert_int_equal(pthread_create(&series->thread, NULL, series_main, series),
                      0);
-    go_on(series, seen);
+    await_progress(series, log);
     assert_true(hf_test_mongo_step_down(&mongo) >= 0);
-    go_on(series, seen);
+    await_progress(series, log);
     fail_stream();
-    go_on(series, seen);
-    kill_primary(series, seen);
-    go_on(series, seen);
+    await_progress(series, log);
+    kill_primary(series, log);
+    await_progress(series, log);
 
     series->enough = true;
     assert_int_equal(pthread_join(series->thread, NULL), 0);
-    await_seen(seen, series->pairs * 2);
-    expect_each_once(seen, series);
-    hf_watch_close(watching);
+    await_logged(log, series->pairs * 2);
+    expect_each_once(log, series);
+    hf_watch_close(watch);
     expect_ok(hf_close(client, PATIENCE_MS));
     expect_ok(hf_close(series->client, PATIENCE_MS));
     free(series);
-    free(seen);
+    free(log);
 }
 
-/* The server does not end a stream when it is no primary any more. One that is
- * cut off from the others has no news then, and no failure either: the client
- * has to go where the primary is. */
+/* The server does not end a stream when it steps down. If it is isolated, the
+ * stream neither delivers anything nor fails: the client has to move to the new
+ * primary. */
 static void a_watch_follows_the_primary(void **state)
 {
-    struct seen *seen = new_seen();
+    struct log *log = new_log();
     struct hf_client *client, *other;
-    struct hf_watch *watching;
+    struct hf_watch *watch;
     uint64_t tokens[2] = {0};
 
     (void)state;
     need_network(3);
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
-    watching = watch(client, "k", seen);
+    watch = open_watch(client, "k", log);
     expect_ok(lock_and_unlock(other, &tokens[0]));
-    await_seen(seen, 2);
+    await_logged(log, 2);
     hf_test_network_cut_server(&network, (int)primary());
     expect_ok(lock_and_unlock(other, &tokens[1]));
-    await_seen(seen, 4);
+    await_logged(log, 4);
     for (unsigned i = 0; i < 4; i++)
-        assert_int_equal(seen->events[i].token, tokens[i / 2]);
-    assert_int_equal(seen->dropped, 0);
+        assert_int_equal(log->events[i].token, tokens[i / 2]);
+    assert_int_equal(log->dropped, 0);
 
-    hf_watch_close(watching);
+    hf_watch_close(watch);
     expect_ok(hf_close(client, PATIENCE_MS));
     expect_ok(hf_close(other, PATIENCE_MS));
-    free(seen);
+    free(log);
 }
 
 /* ---- Gaps ---------------------------------------------------------------*/
 
-static bool was_told(const struct seen *seen, enum hf_event_kind kind,
-                     uint64_t token)
+static bool is_logged(const struct log *log, enum hf_event_kind kind,
+                      uint64_t token)
 {
-    unsigned count = atomic_load(&seen->count);
+    unsigned count = atomic_load(&log->count);
 
     for (unsigned i = 0; i < count; i++)
-        if (seen->events[i].kind == kind && seen->events[i].token == token)
+        if (log->events[i].kind == kind && log->events[i].token == token)
             return true;
     return false;
 }
 
-/* A mark has the index of what comes next, and stands for something. */
-static void expect_order(const struct seen *seen)
+/* Indexes rise. A HF_EVENT_DROPPED has the index of the next event. */
+static void expect_order(const struct log *log)
 {
-    for (unsigned i = 1; i < seen->count; i++) {
-        const struct hf_event *last = &seen->events[i - 1],
-                              *next = &seen->events[i];
+    for (unsigned i = 1; i < log->count; i++) {
+        const struct hf_event *last = &log->events[i - 1],
+                              *next = &log->events[i];
 
         if (last->kind == HF_EVENT_DROPPED && next->kind != HF_EVENT_DROPPED)
             assert_true(next->index >= last->index);
@@ -283,86 +283,87 @@ static void expect_order(const struct seen *seen)
     }
 }
 
-/* The server says that it has forgotten what comes next, `times` in a row. As
- * long as it does not even tell the time, the client cannot begin anew: so what
- * is done until then is lost. */
-static void lose(struct hf_client *client, uint64_t lost[3], unsigned times,
-                 int code)
+/* The server reports lost history, `times` times in a row. While it refuses
+ * ping, too, the client does not know the cluster time and cannot restart:
+ * events until then are lost. */
+static void lose_history(struct hf_client *client, uint64_t lost[3],
+                         unsigned times, int code)
 {
     char mode[32];
-    long before =
-        refuse(0, "\"getMore\",\"aggregate\",\"ping\"", "\"alwaysOn\"", code);
+    long before = fail_with_code(0, "\"getMore\",\"aggregate\",\"ping\"",
+                                 "\"alwaysOn\"", code);
 
     await_failures(0, before + 2);
     for (unsigned i = 0; i < 3; i++)
         expect_ok(lock_and_unlock(client, &lost[i]));
     (void)snprintf(mode, sizeof(mode), "{\"times\":%u}", times);
-    before = refuse(0, "\"aggregate\"", mode, code);
+    before = fail_with_code(0, "\"aggregate\"", mode, code);
     await_failures(0, before + times);
 }
 
-/* But for the last event, which is the newest when the stream begins anew. */
-static void expect_lost(const struct seen *seen, const uint64_t lost[3])
+/* The last event may be reported: it is the newest when the stream restarts. */
+static void expect_lost(const struct log *log, const uint64_t lost[3])
 {
     for (unsigned i = 0; i < 3; i++) {
-        assert_false(was_told(seen, HF_EVENT_GRANTED, lost[i]));
-        assert_false(i < 2 && was_told(seen, HF_EVENT_RELEASED, lost[i]));
+        assert_false(is_logged(log, HF_EVENT_GRANTED, lost[i]));
+        assert_false(i < 2 && is_logged(log, HF_EVENT_RELEASED, lost[i]));
     }
 }
 
-/* What is done next may be lost, too: until something is heard again. */
-static void find_back(struct hf_client *client, const struct seen *seen)
+/* Lock and unlock until the release is reported: the first events may still be
+ * lost. */
+static void await_live(struct hf_client *client, const struct log *log)
 {
     uint64_t token = 0;
 
     do {
         expect_ok(lock_and_unlock(client, &token));
         for (unsigned i = 0; i < 100; i++)
-            if (!was_told(seen, HF_EVENT_RELEASED, token))
+            if (!is_logged(log, HF_EVENT_RELEASED, token))
                 (void)poll(NULL, 0, 5);
-    } while (!was_told(seen, HF_EVENT_RELEASED, token));
+    } while (!is_logged(log, HF_EVENT_RELEASED, token));
 }
 
-static void lost_history_leaves_a_mark(void **state)
+static void lost_history_is_reported(void **state)
 {
-    struct seen *seen = new_seen();
+    struct log *log = new_log();
     struct hf_client *client, *other;
-    struct hf_watch *watching;
+    struct hf_watch *watch;
     uint64_t lost[3] = {0};
-    unsigned told;
+    unsigned logged;
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
-    watching = watch(client, "k", seen);
-    find_back(other, seen);
-    told = seen->count;
-    assert_int_equal(seen->dropped, 0);
+    watch = open_watch(client, "k", log);
+    await_live(other, log);
+    logged = log->count;
+    assert_int_equal(log->dropped, 0);
 
-    lose(other, lost, 1, HISTORY_LOST);
-    await_seen(seen, told + 1);
-    assert_int_equal(seen->events[told].kind, HF_EVENT_DROPPED);
-    find_back(other, seen);
-    assert_int_equal(seen->dropped, 1);
-    expect_lost(seen, lost);
+    lose_history(other, lost, 1, HISTORY_LOST);
+    await_logged(log, logged + 1);
+    assert_int_equal(log->events[logged].kind, HF_EVENT_DROPPED);
+    await_live(other, log);
+    assert_int_equal(log->dropped, 1);
+    expect_lost(log, lost);
 
-    lose(other, lost, 3, FATAL_ERROR);
-    find_back(other, seen);
-    assert_in_range(seen->dropped, 2, 4);
-    expect_lost(seen, lost);
-    expect_order(seen);
+    lose_history(other, lost, 3, FATAL_ERROR);
+    await_live(other, log);
+    assert_in_range(log->dropped, 2, 4);
+    expect_lost(log, lost);
+    expect_order(log);
 
-    hf_watch_close(watching);
+    hf_watch_close(watch);
     expect_ok(hf_close(client, PATIENCE_MS));
     expect_ok(hf_close(other, PATIENCE_MS));
-    free(seen);
+    free(log);
 }
 
 /* ---- One stream ---------------------------------------------------------*/
 
-/* How many cursors the server keeps open: the fewest of several looks, for
- * other work of its own may open one for a moment. */
+/* Count the open cursors: the fewest of several samples, because other work of
+ * the server may open one for a moment. */
 static long count_cursors(void)
 {
     long fewest = -1;
@@ -388,8 +389,8 @@ static void a_client_has_one_stream(void **state)
     struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, PATIENCE_MS);
     struct hf_lock *held = NULL, *locks[WAITERS] = {NULL};
     struct hf_future *futures[WAITERS] = {NULL};
-    struct hf_watch *watching[WATCHES];
-    struct seen *seen[WATCHES];
+    struct hf_watch *watch[WATCHES];
+    struct log *log[WATCHES];
     struct hf_client *client, *other;
     enum hf_err err = HF_ECANCELED;
     uint64_t token;
@@ -406,12 +407,12 @@ static void a_client_has_one_stream(void **state)
                                    NULL, NULL, &futures[i]));
     await_line(WAITERS);
     for (unsigned i = 0; i < WATCHES; i++) {
-        seen[i] = new_seen();
-        watching[i] = watch(client, prefixes[i], seen[i]);
+        log[i] = new_log();
+        watch[i] = open_watch(client, prefixes[i], log[i]);
     }
     expect_ok(lock_and_unlock(other, &token));
     for (unsigned i = 0; i < WATCHES; i++)
-        await_seen(seen[i], 2);
+        await_logged(log[i], 2);
     assert_int_equal(count_cursors(), before + 1);
 
     expect_ok(hf_release(held));
@@ -423,15 +424,15 @@ static void a_client_has_one_stream(void **state)
         hf_lock_free(locks[i]);
     }
     for (unsigned i = 0; i < WATCHES; i++)
-        hf_watch_close(watching[i]);
+        hf_watch_close(watch[i]);
     hf_lock_free(held);
     expect_ok(hf_close(client, PATIENCE_MS));
     expect_ok(hf_close(other, PATIENCE_MS));
     for (unsigned i = 0; i < WATCHES; i++)
-        free(seen[i]);
+        free(log[i]);
 }
 
-/* ---- Leases that end ----------------------------------------------------*/
+/* ---- Expired leases -----------------------------------------------------*/
 
 struct waiter {
     struct hf_lock *held, *lock;
@@ -440,21 +441,21 @@ struct waiter {
     _Atomic int64_t took;
 };
 
-static void granted(enum hf_err err, void *arg)
+static void on_granted(enum hf_err err, void *arg)
 {
     struct waiter *waiter = arg;
 
     waiter->took = err ? INT64_MAX : now_ms() - waiter->began;
 }
 
-static int compare(const void *left, const void *right)
+static int compare_times(const void *left, const void *right)
 {
     const int64_t *one = left, *two = right;
 
     return (*one > *two) - (*one < *two);
 }
 
-/* How long those wait for whom others left locked: the quickest of four. */
+/* How long waiters wait for locks that were abandoned: the lower quartile. */
 static int64_t wait_for_expiries(struct hf_client *client,
                                  struct hf_client *other, unsigned round)
 {
@@ -472,7 +473,7 @@ static int64_t wait_for_expiries(struct hf_client *client,
         expect_ok(hf_acquire(other, hf_key_of(key), &brief, &waiter->held));
         waiter->began = now_ms();
         expect_ok(hf_acquire_start(client, hf_key_of(key), &waits,
-                                   &waiter->lock, granted, waiter,
+                                   &waiter->lock, on_granted, waiter,
                                    &waiter->future));
     }
     for (unsigned i = 0; i < EXPIRIES; i++) {
@@ -489,14 +490,14 @@ static int64_t wait_for_expiries(struct hf_client *client,
         hf_lock_free(waiters[i].lock);
         hf_lock_free(waiters[i].held);
     }
-    qsort(took, EXPIRIES, sizeof(took[0]), compare);
+    qsort(took, EXPIRIES, sizeof(took[0]), compare_times);
     return took[EXPIRIES / 4];
 }
 
-/* Who only looked once a second, as all do who wait, would look before the lease
- * ends, and then not before two seconds have passed. On a busy machine it may
- * take as long: but not each time. */
-static void who_waits_is_there_when_a_lease_ends(void **state)
+/* A waiter that polled once a second would poll before the lease expires, and
+ * then not before two seconds have passed. On a busy machine any round may take
+ * that long, but not every one. */
+static void a_waiter_is_granted_the_key_when_the_lease_expires(void **state)
 {
     struct hf_client *client, *other;
     int64_t took = INT64_MAX;
@@ -511,44 +512,44 @@ static void who_waits_is_there_when_a_lease_ends(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* Its lease is so long that no renewal is due while the case runs. */
-static void a_holder_that_watches_loses_a_broken_lock_at_once(void **state)
+/* The lease is so long that no renewal is due during the test. */
+static void a_watching_holder_notices_a_forced_end_at_once(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(86400000, 0, PATIENCE_MS);
     struct hf_client *client, *other;
     struct hf_lock *lock = NULL;
-    struct seen *seen = new_seen();
-    struct hf_watch *watching;
+    struct log *log = new_log();
+    struct hf_watch *watch;
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
     other = hf_test_mongo_open(&mongo, "");
     client = hf_test_mongo_open(&mongo, "");
-    watching = watch(client, "", seen);
+    watch = open_watch(client, "", log);
     opts.renew = true;
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
-    await_seen(seen, 1);
+    await_logged(log, 1);
     expect_ok(hf_force(other, hf_key_of("k"), hf_lock_token(lock), true));
     while (hf_lock_state(lock) != HF_LOCK_LOST)
         (void)poll(NULL, 0, 5);
     assert_false(hf_lock_valid_for(lock, 0));
-    hf_watch_close(watching);
+    hf_watch_close(watch);
     hf_lock_free(lock);
     (void)hf_close(client, PATIENCE_MS);
     (void)hf_close(other, PATIENCE_MS);
-    free(seen);
+    free(log);
 }
 
 int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        CASE(a_watch_goes_on_where_it_ended),
+        CASE(a_watch_resumes_without_loss),
         CASE(a_watch_follows_the_primary),
-        CASE(lost_history_leaves_a_mark),
+        CASE(lost_history_is_reported),
         CASE(a_client_has_one_stream),
-        CASE(who_waits_is_there_when_a_lease_ends),
-        CASE(a_holder_that_watches_loses_a_broken_lock_at_once),
+        CASE(a_waiter_is_granted_the_key_when_the_lease_expires),
+        CASE(a_watching_holder_notices_a_forced_end_at_once),
     };
 
     return hf_test_main("mongo streams", cases, HF_TEST_COUNT(cases), 4);

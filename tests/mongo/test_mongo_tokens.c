@@ -1,5 +1,5 @@
-/* Tokens rise over releases, crowds, failovers and clean-up; what is abandoned
- * goes; and a store that compares tokens is never written to by who was late. */
+/* Tokens rise across releases, contention, failovers and deletions; abandoned
+ * keys are deleted; and a store that compares tokens refuses late writes. */
 #include <mongoc/mongoc.h>
 #include <poll.h>
 #include <pthread.h>
@@ -20,61 +20,60 @@
 #define ACQUIRERS 64
 #define ROUNDS 4
 #define FAILOVERS 20
-#define FAILOVERS_MIN 5 /* where a sanitizer slows it down */
+#define FAILOVERS_MIN 5 /* if a sanitizer slows the test down */
 #define ABANDONED (100000u / hf_test_slowness())
 #define WRITERS 4
 #define STOPS 3
 #define HELD_MAX 65536
 
-/* ---- A crowd ------------------------------------------------------------*/
+/* ---- Contention ---------------------------------------------------------*/
 
 struct crowd {
     struct hf_client *client;
     bool waits;
     pthread_barrier_t *start;
-    _Atomic uint64_t *last; /* of each key, written by whoever holds it */
-    atomic_uint *fallen;
+    _Atomic uint64_t *last; /* token of the last holder of each key */
+    atomic_uint *not_risen;
     pthread_t thread;
 };
 
-/* Take, look that the token is above all before, give back. */
-static void acquire(struct crowd *one, unsigned round)
+/* Acquire, check that the token has risen, release. */
+static void acquire_and_check(struct crowd *member, unsigned round)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(60000, one->waits ? HF_FOREVER : 0, PATIENCE_MS);
+        hf_test_opts(60000, member->waits ? HF_FOREVER : 0, PATIENCE_MS);
     struct hf_lock *lock = NULL;
     char key[16];
 
     (void)snprintf(key, sizeof(key), "k%u", round);
-    while (recorded_lock(one->client, hf_key_of(key), &opts, &lock) != HF_OK)
+    while (recorded_lock(member->client, hf_key_of(key), &opts, &lock) != HF_OK)
         continue;
-    if (atomic_exchange(&one->last[round], hf_lock_token(lock)) >=
+    if (atomic_exchange(&member->last[round], hf_lock_token(lock)) >=
         hf_lock_token(lock))
-        atomic_fetch_add(one->fallen, 1);
-    (void)recorded_unlock(one->client, lock);
+        atomic_fetch_add(member->not_risen, 1);
+    (void)recorded_unlock(member->client, lock);
     hf_lock_free(lock);
 }
 
-static void *be_in_a_crowd(void *arg)
+static void *crowd_main(void *arg)
 {
-    struct crowd *one = arg;
+    struct crowd *member = arg;
 
     for (unsigned round = 0; round < ROUNDS; round++) {
-        (void)pthread_barrier_wait(one->start);
-        acquire(one, round);
+        (void)pthread_barrier_wait(member->start);
+        acquire_and_check(member, round);
     }
     return NULL;
 }
 
-/* Each a client of its own; half of them stand in line, half try again and
- * again. Each round has a key that nobody had before, so that all race to make
- * its document. */
-static void tokens_rise_where_64_take_and_release_at_once(void **state)
+/* Half of the clients queue, half of them retry. Each round uses a new key, so
+ * that all race to insert its document. */
+static void tokens_rise_with_64_concurrent_clients(void **state)
 {
     struct crowd crowd[ACQUIRERS];
     pthread_barrier_t start;
     _Atomic uint64_t last[ROUNDS] = {0};
-    atomic_uint fallen = 0;
+    atomic_uint not_risen = 0;
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
@@ -86,22 +85,21 @@ static void tokens_rise_where_64_take_and_release_at_once(void **state)
             .waits = i % 2,
             .start = &start,
             .last = last,
-            .fallen = &fallen,
+            .not_risen = &not_risen,
         };
     for (unsigned i = 0; i < ACQUIRERS; i++)
         assert_int_equal(
-            pthread_create(&crowd[i].thread, NULL, be_in_a_crowd, &crowd[i]),
-            0);
+            pthread_create(&crowd[i].thread, NULL, crowd_main, &crowd[i]), 0);
     for (unsigned i = 0; i < ACQUIRERS; i++)
         assert_int_equal(pthread_join(crowd[i].thread, NULL), 0);
-    assert_int_equal(fallen, 0);
+    assert_int_equal(not_risen, 0);
     for (unsigned i = 0; i < ACQUIRERS; i++)
         expect_ok(recorded_close(crowd[i].client, PATIENCE_MS));
-    assert_int_equal(recorded_check("64 take and release at once"), 0);
+    assert_int_equal(recorded_check("64 concurrent clients"), 0);
     assert_int_equal(pthread_barrier_destroy(&start), 0);
 }
 
-/* ---- Deletion, and another primary ---------------------------------------*/
+/* ---- Deletions and failovers --------------------------------------------*/
 
 static long count_documents(const char *query)
 {
@@ -117,9 +115,10 @@ static long count_documents(const char *query)
     return n ? strtol(n + 6, NULL, 10) : -1;
 }
 
-/* The server deletes what has been free for long enough, by itself; what was
- * abandoned `client` ends before that, if it is driven. */
-static void await_gone(struct hf_client *client, const char *query)
+/* Wait until no document matches. The server deletes documents of free keys;
+ * the sweeps of `client`, which is driven here, end abandoned leases before
+ * that. */
+static void await_deletion(struct hf_client *client, const char *query)
 {
     (void)hf_fd(client);
     while (count_documents(query) != 0) {
@@ -128,7 +127,7 @@ static void await_gone(struct hf_client *client, const char *query)
     }
 }
 
-static void tokens_rise_over_a_deletion(void **state)
+static void tokens_rise_across_a_deletion(void **state)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, PATIENCE_MS, PATIENCE_MS);
@@ -146,17 +145,18 @@ static void tokens_rise_over_a_deletion(void **state)
         last = hf_lock_token(lock);
         if (i == 0)
             expect_ok(hf_release(lock));
-        else /* and by its lease alone, which may have ended already */
+        else /* let the lease expire; it may have done so already */
             (void)hf_lock_detach(lock);
         opts.ttl_ms = 1000;
         hf_lock_free(lock);
-        await_gone(client, "{\"_id\":\"k\"}");
+        await_deletion(client, "{\"_id\":\"k\"}");
     }
     expect_ok(hf_close(client, PATIENCE_MS));
 }
 
-/* For the test's own documents, and what it does to those of the locks. */
-static mongoc_client_t *connect_plainly(void)
+/* A connection for the documents of the test itself, and to change those of
+ * locks. */
+static mongoc_client_t *new_mongoc_client(void)
 {
     char url[HF_TEST_MONGO_URL_SIZE];
 
@@ -178,13 +178,13 @@ static void delete_document(mongoc_client_t *mongoc)
     mongoc_collection_destroy(locks);
 }
 
-/* By a stepdown; or the primary is killed and comes back. */
-static void fail_over(bool killing)
+/* Fail over by a stepdown, or kill the primary and restart it. */
+static void fail_over(bool kills)
 {
     int victim = hf_test_mongo_primary(&mongo);
 
     assert_true(victim >= 0);
-    if (killing) {
+    if (kills) {
         hf_test_mongo_kill(&mongo, (unsigned)victim);
         assert_true(hf_test_mongo_primary(&mongo) >= 0);
         assert_true(hf_test_mongo_again(&mongo, (unsigned)victim));
@@ -193,10 +193,10 @@ static void fail_over(bool killing)
     }
 }
 
-/* MS-05. Clocks are an hour apart, where they can be set: the time of the cluster
- * then stands still but for its increment, and wall clocks go back. The
- * document is gone each time, so that the last token is not known from it. */
-static void tokens_rise_over_failovers_and_deletions(void **state)
+/* MS-05. The clocks are an hour apart, if they can be set: then only the
+ * increment of the cluster time advances, and wall clocks go back. The document
+ * is deleted each time, so that the last token is unknown. */
+static void tokens_rise_across_failovers_and_deletions(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, 0, PATIENCE_MS);
     unsigned failovers = FAILOVERS / hf_test_slowness();
@@ -208,7 +208,7 @@ static void tokens_rise_over_failovers_and_deletions(void **state)
     set_clocks_apart();
     hf_test_mongo_need(&mongo, 3);
     client = hf_test_mongo_open(&mongo, "");
-    mongoc = connect_plainly();
+    mongoc = new_mongoc_client();
     for (unsigned i = 0; i < failovers || i < FAILOVERS_MIN; i++) {
         for (unsigned j = 0; j < 2; j++) {
             struct hf_lock *lock = NULL;
@@ -226,10 +226,9 @@ static void tokens_rise_over_failovers_and_deletions(void **state)
     expect_ok(hf_close(client, PATIENCE_MS));
 }
 
-/* ---- What is abandoned ----------------------------------------------------*/
+/* ---- Abandoned keys -----------------------------------------------------*/
 
-/* As a client would leave them that died: made by one real lock, copied by the
- * server under the names of many. */
+/* Copy the document of a lock under many keys, as if its client had died. */
 static void abandon_many(void)
 {
     const char *copy =
@@ -246,7 +245,7 @@ static void abandon_many(void)
         strstr(hf_test_mongo_say(&mongo, 0, "holdfast", json), "(lost)"));
 }
 
-static void abandoned_keys_are_gone_after_their_time(void **state)
+static void abandoned_keys_are_deleted(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(1000, PATIENCE_MS, PATIENCE_MS);
     struct hf_client *client;
@@ -260,7 +259,7 @@ static void abandoned_keys_are_gone_after_their_time(void **state)
     token = hf_lock_token(lock);
     abandon_many();
     assert_true(count_documents("{}") > ABANDONED);
-    await_gone(client, "{}");
+    await_deletion(client, "{}");
 
     hf_lock_free(lock);
     lock = NULL;
@@ -270,19 +269,20 @@ static void abandoned_keys_are_gone_after_their_time(void **state)
     (void)hf_close(client, 1000);
 }
 
-/* ---- A fenced store --------------------------------------------------------*/
+/* ---- A fenced store -----------------------------------------------------*/
 
-/* What the writers share. Who holds the lock for sure writes its token down in
- * `tokens`: the order there is that in which they held it. */
+/* State that the writers share. A writer whose lock is still valid afterwards
+ * has appended its token to `tokens`, so that they are in the order of the
+ * grants. */
 struct shared {
-    atomic_uint at_work;      /* writers that are stopped now and then */
-    _Atomic uint64_t newest;  /* token of all writes that the store took */
-    _Atomic uint64_t stopped; /* token of who stopped last */
-    atomic_uint late;         /* writes of those who were stopped: refused */
-    atomic_uint too_late;     /* and taken */
-    atomic_uint taken;        /* writes of those who held the lock for sure */
-    atomic_uint refused;      /* and refused */
-    atomic_uint lost; /* newer writes that a store without a fence had */
+    atomic_uint at_work;      /* writers that have stops ahead */
+    _Atomic uint64_t newest;  /* the largest token that the store accepted */
+    _Atomic uint64_t stopped; /* token of the writer that stopped last */
+    atomic_uint late;         /* refused writes of stopped writers */
+    atomic_uint too_late;     /* accepted writes of stopped writers */
+    atomic_uint taken;        /* accepted writes of valid holders */
+    atomic_uint refused;      /* refused writes of valid holders */
+    atomic_uint lost;         /* newer writes that the plain store lost */
     atomic_uint held;
     uint64_t tokens[HELD_MAX];
 };
@@ -293,8 +293,8 @@ struct writer {
     mongoc_client_t *mongoc;
 };
 
-/* Set the token of a cell that `query` finds, and answer the one that it had; or
- * -1, where it finds none. */
+/* Set the token of the cell that `query` matches, and return its old token; -1:
+ * no cell matches. */
 static int64_t write_cell(mongoc_client_t *mongoc, bson_t *query,
                           uint64_t token)
 {
@@ -318,7 +318,7 @@ static int64_t write_cell(mongoc_client_t *mongoc, bson_t *query,
     return before;
 }
 
-/* Over a token that is no larger. Answers whether it was taken. */
+/* Write unless the cell has a larger token. Return whether it was accepted. */
 static bool write_fenced(const struct writer *writer, uint64_t token)
 {
     bson_t *query = BCON_NEW("_id", "fenced", "token", "{", "$lte",
@@ -333,7 +333,7 @@ static bool write_fenced(const struct writer *writer, uint64_t token)
     return true;
 }
 
-/* Over whatever there is: it is counted if that was newer. */
+/* Write unconditionally, and count it if the cell had a larger token. */
 static void write_plainly(const struct writer *writer, uint64_t token)
 {
     int64_t before =
@@ -343,13 +343,13 @@ static void write_plainly(const struct writer *writer, uint64_t token)
         atomic_fetch_add(&writer->shared->lost, 1);
 }
 
-/* Who is valid afterwards held the lock at that moment, and nobody else did. */
+/* A lock that is still valid afterwards was held at that moment. */
 static void note_holder(struct shared *shared, const struct hf_lock *lock)
 {
-    unsigned place = atomic_fetch_add(&shared->held, 1);
+    unsigned at = atomic_fetch_add(&shared->held, 1);
 
-    if (place < HELD_MAX && hf_lock_valid_for(lock, 0))
-        shared->tokens[place] = hf_lock_token(lock);
+    if (at < HELD_MAX && hf_lock_valid_for(lock, 0))
+        shared->tokens[at] = hf_lock_token(lock);
 }
 
 static void write_on_time(const struct writer *writer,
@@ -376,7 +376,7 @@ static void write_late(const struct writer *writer, const struct hf_lock *lock)
     write_plainly(writer, hf_lock_token(lock));
 }
 
-/* Once, under the lock. */
+/* Write once while holding the lock. */
 static void write_locked(const struct writer *writer,
                          void (*write)(const struct writer *writer,
                                        const struct hf_lock *lock))
@@ -385,15 +385,16 @@ static void write_locked(const struct writer *writer,
     struct hf_lock *lock = NULL;
 
     while (hf_acquire(writer->client, hf_key_of("k"), &opts, &lock))
-        continue; /* on a busy machine the lease may end too soon */
+        continue; /* on a busy machine the lease may expire first */
     note_holder(writer->shared, lock);
     write(writer, lock);
     (void)hf_release(lock);
     hf_lock_free(lock);
 }
 
-/* The first is stopped each time, the others write for as long as it does. */
-static _Noreturn void be_a_writer(struct shared *shared, unsigned number)
+/* The first writer stops itself each time; the others write until it is
+ * done. */
+static _Noreturn void writer_main(struct shared *shared, unsigned number)
 {
     struct writer writer = {.shared = shared};
     char url[HF_TEST_MONGO_URL_SIZE];
@@ -401,7 +402,7 @@ static _Noreturn void be_a_writer(struct shared *shared, unsigned number)
     hf_test_mongo_url(&mongo, url, "");
     if (hf_open(url, NULL, &writer.client))
         _exit(3);
-    writer.mongoc = connect_plainly();
+    writer.mongoc = new_mongoc_client();
     if (number == 0) {
         for (unsigned i = 0; i < STOPS; i++)
             write_locked(&writer, write_late);
@@ -415,7 +416,7 @@ static _Noreturn void be_a_writer(struct shared *shared, unsigned number)
 static void make_cells(void)
 {
     static const char *const names[] = {"fenced", "plain"};
-    mongoc_client_t *mongoc = connect_plainly();
+    mongoc_client_t *mongoc = new_mongoc_client();
     mongoc_collection_t *cells =
         mongoc_client_get_collection(mongoc, "holdfast", "cells");
 
@@ -443,9 +444,10 @@ static void expect_rising(const struct shared *shared)
     }
 }
 
-/* Let who stopped itself go on after three leases, and when who had the lock
- * next has written. */
-static void wake_the_stopped(const struct shared *shared, const pid_t *pids)
+/* Continue the stopped writer after three leases, once the next holder has
+ * written. */
+static void continue_stopped_writers(const struct shared *shared,
+                                     const pid_t *pids)
 {
     unsigned ended = 0;
 
@@ -458,7 +460,7 @@ static void wake_the_stopped(const struct shared *shared, const pid_t *pids)
             (void)poll(NULL, 0, 3 * 368);
             while (atomic_load(&shared->newest) <=
                    atomic_load(&shared->stopped)) {
-                expect_rising(shared); /* or this never ends */
+                expect_rising(shared); /* otherwise this loop would never end */
                 (void)poll(NULL, 0, 5);
             }
             (void)kill(pid, SIGCONT);
@@ -472,10 +474,10 @@ static void wake_the_stopped(const struct shared *shared, const pid_t *pids)
     }
 }
 
-/* Each holder has a larger token than the one before; so a store that compares
- * them takes each write of who holds the lock, and none of who was late. One
- * that does not loses something each time. */
-static void a_fenced_store_refuses_who_was_late(void **state)
+/* Tokens rise with each holder. So a store that compares them accepts every
+ * write of a holder and no late one. A store that does not compare loses a
+ * write each time. */
+static void a_fenced_store_refuses_late_writes(void **state)
 {
     struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -490,9 +492,9 @@ static void a_fenced_store_refuses_who_was_late(void **state)
         pids[i] = fork();
         assert_true(pids[i] >= 0);
         if (pids[i] == 0)
-            be_a_writer(shared, i);
+            writer_main(shared, i);
     }
-    wake_the_stopped(shared, pids);
+    continue_stopped_writers(shared, pids);
     expect_rising(shared);
     assert_true(shared->taken > 0);
     assert_int_equal(shared->refused, 0);
@@ -506,11 +508,11 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        CASE(tokens_rise_where_64_take_and_release_at_once),
-        CASE(tokens_rise_over_a_deletion),
-        CASE(tokens_rise_over_failovers_and_deletions),
-        CASE(abandoned_keys_are_gone_after_their_time),
-        CASE(a_fenced_store_refuses_who_was_late),
+        CASE(tokens_rise_with_64_concurrent_clients),
+        CASE(tokens_rise_across_a_deletion),
+        CASE(tokens_rise_across_failovers_and_deletions),
+        CASE(abandoned_keys_are_deleted),
+        CASE(a_fenced_store_refuses_late_writes),
     };
 
     return hf_test_main("mongo tokens", cases, HF_TEST_COUNT(cases), 4);

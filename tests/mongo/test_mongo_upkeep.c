@@ -1,6 +1,6 @@
-/* What clients do without being asked to: change streams, sweeps, and looks at
- * leases that end. It must go on beside documents that nobody understands, and
- * must not load a server that refuses it. */
+/* Background work of clients: change streams, sweeps and checks of leases. It
+ * goes on beside corrupt documents, and does not load a server that refuses
+ * it. */
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,13 +11,13 @@
 #define PATIENCE_MS 60000
 #define UNAUTHORIZED 13 /* MongoDB's code */
 
-/* ---- What is refused ----------------------------------------------------*/
+/* ---- Refused commands ---------------------------------------------------*/
 
-/* Commands of clients that are refused. */
+/* Commands that the server refuses. */
 struct refusal {
     const char *commands;
     char error[32];
-    long before; /* commands refused by then */
+    long before; /* refused before the test */
     int64_t began;
 };
 
@@ -31,8 +31,8 @@ static void begin_refusal(struct refusal *refusal, const char *commands)
     refusal->began = now_ms();
 }
 
-/* Go on for 10 seconds. At most one in two seconds is refused, but for the first
- * few. */
+/* Wait for 10 seconds. On average at most one command in two seconds is sent,
+ * apart from the first few. */
 static void expect_few_refused(const struct refusal *refusal)
 {
     long refused;
@@ -45,8 +45,8 @@ static void expect_few_refused(const struct refusal *refusal)
         fail_msg("%s: %ld were refused", refusal->commands, refused);
 }
 
-/* A waiter is granted the key all the same: it reads where it stands. */
-static void a_stream_that_fails_is_seldom_opened(void **state)
+/* The waiter is granted the key all the same, because it polls its position. */
+static void a_refused_stream_backs_off(void **state)
 {
     struct queued queued = {NULL, NULL};
     struct hf_client *client, *other;
@@ -70,23 +70,23 @@ static void a_stream_that_fails_is_seldom_opened(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-static void a_sweep_that_fails_is_seldom_repeated(void **state)
+static void a_refused_sweep_backs_off(void **state)
 {
     struct refusal refusal;
     struct hf_client *client;
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
-    begin_refusal(&refusal, "\"update\""); /* before its first sweep */
+    begin_refusal(&refusal, "\"update\""); /* before the first sweep */
     client = open_driven();
     expect_few_refused(&refusal);
     expect_ok(hf_close(client, PATIENCE_MS));
 }
 
-/* ---- What is not understood ---------------------------------------------*/
+/* ---- Corrupt documents --------------------------------------------------*/
 
-/* Leave a key to itself, with a lease of a second. */
-static void abandon(struct hf_client *client, const char *key)
+/* Acquire a key with a lease of a second, and detach it. */
+static void abandon_key(struct hf_client *client, const char *key)
 {
     struct hf_lock_opts opts = hf_test_opts(1000, 0, PATIENCE_MS);
     struct hf_lock *lock = lock_at_last(client, key, &opts);
@@ -95,7 +95,7 @@ static void abandon(struct hf_client *client, const char *key)
     hf_lock_free(lock);
 }
 
-static void write_over(const char *key, const char *fields)
+static void set_fields(const char *key, const char *fields)
 {
     char json[256];
 
@@ -119,8 +119,8 @@ static bool is_held(const char *key)
                   "\"n\" : 1") != NULL;
 }
 
-/* Keys whose queues nobody understands, which are due first. */
-static void a_sweep_passes_by_what_it_does_not_understand(void **state)
+/* Keys with corrupt queues, which are due before the good one. */
+static void a_sweep_skips_corrupt_documents(void **state)
 {
     static const char *const queues[] = {
         "[7]",
@@ -136,63 +136,64 @@ static void a_sweep_passes_by_what_it_does_not_understand(void **state)
     for (size_t i = 0; i < HF_TEST_COUNT(queues); i++) {
         (void)snprintf(name, sizeof(name), "bad%zu", i);
         (void)snprintf(fields, sizeof(fields), "\"queue\":%s", queues[i]);
-        abandon(client, name);
-        write_over(name, fields);
+        abandon_key(client, name);
+        set_fields(name, fields);
     }
-    abandon(client, "good");
+    abandon_key(client, "good");
     while (is_held("good"))
         expect_err(hf_wait_held(client, hf_key_of("none"), 100, NULL),
                    HF_ETIMEDOUT);
     expect_ok(hf_close(client, PATIENCE_MS));
 }
 
-static void ignore(const struct hf_event *event, void *arg)
+static void ignore_event(const struct hf_event *event, void *arg)
 {
     (void)event;
     (void)arg;
 }
 
-/* A watcher looks at a lease that ends. What was written over the document does
- * not make it look all the time. */
-static void expect_few_looks(const char *fields)
+/* A watcher checks the lease when it is due. The corrupt fields must not make
+ * it check all the time. */
+static void expect_few_checks(const char *fields)
 {
     struct hf_client *client = hf_test_mongo_open(&mongo, "");
     struct hf_client *other = open_driven();
     struct hf_watch *watch = NULL;
     int64_t began;
-    long before, looks;
+    long before, checks;
 
-    expect_ok(hf_watch_open(other, hf_key_of("k"), NULL, ignore, NULL, &watch));
-    abandon(client, "k");
-    write_over("k", fields);
+    expect_ok(
+        hf_watch_open(other, hf_key_of("k"), NULL, ignore_event, NULL, &watch));
+    abandon_key(client, "k");
+    set_fields("k", fields);
     (void)poll(NULL, 0, 2000);
     before = count_commands("findAndModify");
     began = now_ms();
     (void)poll(NULL, 0, 4000);
-    looks = count_commands("findAndModify") - before;
-    if (looks > (now_ms() - began) / 1000 + 3)
-        fail_msg("%s: %ld looks", fields, looks);
+    checks = count_commands("findAndModify") - before;
+    if (checks > (now_ms() - began) / 1000 + 3)
+        fail_msg("%s: %ld checks", fields, checks);
     hf_watch_close(watch);
     expect_ok(hf_close(client, PATIENCE_MS));
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-static void a_key_without_a_holder_is_not_looked_at(void **state)
+static void a_watcher_does_not_poll_a_free_key(void **state)
 {
     (void)state;
     hf_test_mongo_need(&mongo, 1);
-    expect_few_looks("\"nonce\":null");
+    expect_few_checks("\"nonce\":null");
 }
 
-static void a_lease_without_an_end_is_seldom_looked_at(void **state)
+static void a_watcher_seldom_polls_a_corrupt_lease(void **state)
 {
     (void)state;
     hf_test_mongo_need(&mongo, 1);
-    expect_few_looks(
+    expect_few_checks(
         "\"deadlines.0.until\":{\"$timestamp\":{\"t\":1,\"i\":1}}");
 }
 
-/* A lease that has lost its deadlines is counted in full from now, as on a new
+/* Without deadlines, the whole lease is counted from now, as at a new
  * primary. */
 static void a_lease_without_deadlines_ends(void **state)
 {
@@ -204,8 +205,8 @@ static void a_lease_without_deadlines_ends(void **state)
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     other = hf_test_mongo_open(&mongo, "");
-    abandon(client, "k");
-    write_over("k", "\"deadlines\":null");
+    abandon_key(client, "k");
+    set_fields("k", "\"deadlines\":null");
     expect_ok(hf_acquire(other, hf_key_of("k"), &opts, &lock));
     expect_ok(hf_release(lock));
     hf_lock_free(lock);
@@ -217,12 +218,12 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        CASE(a_stream_that_fails_is_seldom_opened),
-        CASE(a_sweep_that_fails_is_seldom_repeated),
-        CASE(a_sweep_passes_by_what_it_does_not_understand),
-        CASE(a_key_without_a_holder_is_not_looked_at),
+        CASE(a_refused_stream_backs_off),
+        CASE(a_refused_sweep_backs_off),
+        CASE(a_sweep_skips_corrupt_documents),
+        CASE(a_watcher_does_not_poll_a_free_key),
         CASE(a_lease_without_deadlines_ends),
-        CASE(a_lease_without_an_end_is_seldom_looked_at),
+        CASE(a_watcher_seldom_polls_a_corrupt_lease),
     };
 
     return hf_test_main("mongo upkeep", cases, HF_TEST_COUNT(cases), 4);

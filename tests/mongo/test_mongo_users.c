@@ -1,4 +1,4 @@
-/* Servers that want to know who asks: users, their rights and their passwords. */
+/* Access control: users, their roles and their passwords. */
 #include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static int set_up_auth(void **state)
     return 0;
 }
 
-/* A set of one, in which "clerk" may read and write one database. */
+/* Start a set of one. The user "clerk" may read and write one database. */
 static void need_clerk(void)
 {
     const char *json = "{\"createUser\":\"clerk\",\"pwd\":\"hush\","
@@ -39,7 +39,7 @@ static struct hf_client *open_clerk(void)
     return hf_test_mongo_open_url(url);
 }
 
-/* Until somebody stands in line for "k". */
+/* Wait until a claim for "k" is queued. */
 static void await_waiter(struct hf_client *client)
 {
     struct hf_info info;
@@ -52,9 +52,9 @@ static void await_waiter(struct hf_client *client)
     }
 }
 
-/* As the manual says: the collection, and its index. The line and the watch are
- * served by a change stream, not only by looks. */
-static void reading_and_writing_one_database_is_enough(void **state)
+/* The role that the manual names covers the collection, its index and change
+ * streams. */
+static void read_write_on_one_database_is_enough(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, 60000, HF_TEST_PATIENCE_MS);
     struct hf_client *client, *other;
@@ -90,7 +90,8 @@ static void reading_and_writing_one_database_is_enough(void **state)
 
 /* ---- Without change streams ---------------------------------------------*/
 
-/* A set of one, in which "porter" may do everything but open change streams. */
+/* Start a set of one. The user "porter" may do everything but open change
+ * streams. */
 static void need_porter(void)
 {
     hf_test_mongo_need(&mongo, 1);
@@ -117,7 +118,7 @@ static struct hf_client *open_porter(void)
     return hf_test_mongo_open_url(url);
 }
 
-/* A waiter is granted the key all the same: it reads where it stands. */
+/* The waiter is granted the key all the same, because it polls its position. */
 static void without_change_streams_waiters_are_granted_keys(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, 60000, HF_TEST_PATIENCE_MS);
@@ -144,7 +145,8 @@ static void without_change_streams_waiters_are_granted_keys(void **state)
     expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
 }
 
-/* A watch depends on change streams, and is refused. A wait for a key does not. */
+/* A watch needs change streams and is refused. Waiting for a key to become free
+ * does not. */
 static void without_change_streams_a_watch_is_refused(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, 0, HF_TEST_PATIENCE_MS);
@@ -179,7 +181,7 @@ static void without_change_streams_a_watch_is_refused(void **state)
 
 /* ---- Passwords ----------------------------------------------------------*/
 
-static void expect_no_clerk(const char *password, const char *word)
+static void expect_login_refused(const char *password, const char *word)
 {
     char url[HF_TEST_MONGO_URL_SIZE];
 
@@ -187,18 +189,18 @@ static void expect_no_clerk(const char *password, const char *word)
     expect_refused(url, HF_EDENIED, word);
 }
 
-static void a_wrong_password_is_told_at_once(void **state)
+static void a_wrong_password_is_reported_at_once(void **state)
 {
     (void)state;
     need_clerk();
-    expect_no_clerk("clerk:shout@", "uthentication");
-    expect_no_clerk("nobody:shout@", "uthentication");
-    expect_no_clerk("", "requires authentication");
+    expect_login_refused("clerk:shout@", "uthentication");
+    expect_login_refused("nobody:shout@", "uthentication");
+    expect_login_refused("", "requires authentication");
 }
 
-/* The server goes, or the network, between the steps of a login: that says
- * nothing about the password. */
-static void a_login_that_is_cut_off_is_tried_again(void **state)
+/* The server or the network fails during a login. That says nothing about the
+ * password. */
+static void an_interrupted_login_is_retried(void **state)
 {
     static const char *const faults[] = {
         "\"closeConnection\":true",
@@ -222,7 +224,7 @@ static void a_login_that_is_cut_off_is_tried_again(void **state)
     }
 }
 
-/* ---- Who is no longer let in --------------------------------------------*/
+/* ---- Dropped users ------------------------------------------------------*/
 
 static void expect_denied(struct hf_client *client, enum hf_err err)
 {
@@ -234,9 +236,9 @@ static void expect_denied(struct hf_client *client, enum hf_err err)
         fail_msg("\"%s\" does not say why", error.text);
 }
 
-/* Each call is told so. Who stands in line and gives up is not told that it was
- * withdrawn, for it was not. */
-static void who_is_dropped_is_told_so(void **state)
+/* Each call is denied. A waiter that gives up is in doubt, because its claim
+ * was not withdrawn. */
+static void calls_of_a_dropped_user_are_denied(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, 0, HF_TEST_PATIENCE_MS);
     struct hf_client *client, *other;
@@ -278,12 +280,12 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up_auth, tear_down)
-        CASE(reading_and_writing_one_database_is_enough),
+        CASE(read_write_on_one_database_is_enough),
         CASE(without_change_streams_waiters_are_granted_keys),
         CASE(without_change_streams_a_watch_is_refused),
-        CASE(a_wrong_password_is_told_at_once),
-        CASE(a_login_that_is_cut_off_is_tried_again),
-        CASE(who_is_dropped_is_told_so),
+        CASE(a_wrong_password_is_reported_at_once),
+        CASE(an_interrupted_login_is_retried),
+        CASE(calls_of_a_dropped_user_are_denied),
     };
 
     return hf_test_main("mongo users", cases, HF_TEST_COUNT(cases), 3);

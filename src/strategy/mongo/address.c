@@ -10,26 +10,26 @@
 
 #define DATABASE "holdfast"
 #define COLLECTION "locks"
-#define NAME_MAX_SIZE 120 /* MongoDB's own limit is 255 for both and a dot */
+#define NAME_MAX_SIZE 120 /* MongoDB allows 255 for both names and a dot */
 #define KEEP_MIN_S 1
 #define KEEP_MAX_S 31622400 /* a leap year */
 
-/* Times that end what hangs, unless the URL has others: the client's deadlines
- * do not wait for these, but a worker does. */
+/* Defaults, which the URL may replace. Deadlines of requests do not depend on
+ * these times; they bound how long a worker thread may hang. */
 static const struct {
     const char *option;
     int32_t ms;
-} times[] = {
+} default_times[] = {
     {MONGOC_URI_CONNECTTIMEOUTMS, 2000},
     {MONGOC_URI_SOCKETTIMEOUTMS, 8000},
     {MONGOC_URI_SERVERSELECTIONTIMEOUTMS, 2000},
     {MONGOC_URI_HEARTBEATFREQUENCYMS, 2000},
 };
 
-/* ---- The URL as libmongoc would have it ----------------------------------*/
+/* ---- The URL for libmongoc ----------------------------------------------*/
 
-/* `also` are the characters that stand for themselves here, besides letters
- * and digits. */
+/* Percent-encode everything but letters, digits and the characters in
+ * `also`. */
 static void append_encoded(struct hf_buf *buf, const char *text,
                            const char *also)
 {
@@ -65,7 +65,7 @@ static void append_user(struct hf_buf *buf, const struct hf_url *url)
 
 static bool is_for_libmongoc(const char *name)
 {
-    /* Those that its own functions do not count among them. */
+    /* libmongoc has no function that recognizes these. */
     static const char *const others[] = {
         MONGOC_URI_AUTHMECHANISM,      MONGOC_URI_AUTHMECHANISMPROPERTIES,
         MONGOC_URI_AUTHSOURCE,         MONGOC_URI_COMPRESSORS,
@@ -83,7 +83,7 @@ static bool is_for_libmongoc(const char *name)
 
 static void append_options(struct hf_buf *buf, struct hf_url *url)
 {
-    const char *between = "?";
+    const char *separator = "?";
 
     for (size_t i = 0; i < url->param_count; i++) {
         struct hf_url_param *param = &url->params[i];
@@ -91,19 +91,19 @@ static void append_options(struct hf_buf *buf, struct hf_url *url)
         if (!is_for_libmongoc(param->name))
             continue;
         param->used = true;
-        append_raw(buf, between);
+        append_raw(buf, separator);
         append_encoded(buf, param->name, "");
         append_raw(buf, "=");
         append_encoded(buf, param->value, "-._~:,");
-        between = "&";
+        separator = "&";
     }
 }
 
-static enum hf_err make_uri(struct hf_mongo_address *address,
-                            struct hf_url *url, struct hf_error *error)
+static enum hf_err parse_uri(struct hf_mongo_address *address,
+                             struct hf_url *url, struct hf_error *error)
 {
     struct hf_buf text = {0};
-    bson_error_t why;
+    bson_error_t fault;
 
     append_raw(&text, url->scheme);
     append_raw(&text, "://");
@@ -117,15 +117,16 @@ static enum hf_err make_uri(struct hf_mongo_address *address,
         hf_buf_fini(&text);
         return hf_error_set_code(error, HF_ENOMEM);
     }
-    address->uri = mongoc_uri_new_with_error((char *)text.data, &why);
+    address->uri = mongoc_uri_new_with_error((char *)text.data, &fault);
     explicit_bzero(text.data, text.size); /* it may hold a password */
     hf_buf_fini(&text);
     if (!address->uri)
-        return hf_error_set(error, HF_EINVAL, "url: %s", why.message);
+        return hf_error_set(error, HF_EINVAL, "url: %s", fault.message);
     return HF_OK;
 }
 
-/* libmongoc would only say, and late, that no server can be spoken to. */
+/* libmongoc would report a missing file late, and only as "no suitable
+ * servers". */
 static enum hf_err check_tls_files(const struct hf_url *url,
                                    struct hf_error *error)
 {
@@ -142,36 +143,37 @@ static enum hf_err check_tls_files(const struct hf_url *url,
     return HF_OK;
 }
 
-/* ---- What is the same whatever the URL says ------------------------------*/
+/* ---- Settings that no URL can change ------------------------------------*/
 
-/* Clocks are told apart by the names of servers, so these have to be the names
- * that the set itself has for them. Else libmongoc would take a URL with one
- * host for one server, also where it leads to one today and to another
- * tomorrow. */
-static enum hf_err classify_hosts(struct hf_mongo_address *address,
+/* A deadline belongs to the clock of one server process, so each command has to
+ * know which server executes it. A load balancer hides that. Without
+ * directConnection=false libmongoc would treat a URL with one host as one
+ * server and miss failovers. */
+static enum hf_err check_topology(struct hf_mongo_address *address,
                                   struct hf_error *error)
 {
     mongoc_uri_t *uri = address->uri;
 
     if (mongoc_uri_get_option_as_bool(uri, MONGOC_URI_LOADBALANCED, false))
         return hf_error_set(error, HF_EUNSUPPORTED,
-                            "url: loadBalanced: whose clock counts is not "
-                            "known; name the members of the set");
+                            "url: loadBalanced is not supported: the server "
+                            "behind a load balancer is unknown; list the "
+                            "members of the replica set");
     address->direct =
         mongoc_uri_get_option_as_bool(uri, MONGOC_URI_DIRECTCONNECTION, false);
     if (address->direct && !address->unsafe)
         return hf_error_set(error, HF_EINVAL,
-                            "url: directConnection: a failover would not be "
-                            "noticed; leave it out, or say ?unsafe=1");
+                            "url: directConnection: the client would miss a "
+                            "failover; remove it, or add ?unsafe=1");
     if (!address->direct)
         mongoc_uri_set_option_as_bool(uri, MONGOC_URI_DIRECTCONNECTION, false);
     return HF_OK;
 }
 
-/* A retry of libmongoc's could reach another server than the one whose clock
- * is named in the command. The change stream is of the primary, too: who waits
- * hears of its turn by it, be there a secondary or not. */
-static void set_concerns(mongoc_uri_t *uri)
+/* Retries are off: a retry by libmongoc could reach another server than the one
+ * whose clock the command names. The change stream reads from the primary, too:
+ * waiters depend on it, even if there is no secondary. */
+static void set_fixed_options(mongoc_uri_t *uri)
 {
     mongoc_write_concern_t *writes = mongoc_write_concern_new();
     mongoc_read_concern_t *reads = mongoc_read_concern_new();
@@ -185,49 +187,50 @@ static void set_concerns(mongoc_uri_t *uri)
     mongoc_uri_set_read_prefs_t(uri, primary);
     mongoc_uri_set_option_as_bool(uri, MONGOC_URI_RETRYWRITES, false);
     mongoc_uri_set_option_as_bool(uri, MONGOC_URI_RETRYREADS, false);
-    for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++)
-        if (!mongoc_uri_has_option(uri, times[i].option))
-            mongoc_uri_set_option_as_int32(uri, times[i].option, times[i].ms);
+    for (size_t i = 0; i < sizeof(default_times) / sizeof(default_times[0]);
+         i++)
+        if (!mongoc_uri_has_option(uri, default_times[i].option))
+            mongoc_uri_set_option_as_int32(uri, default_times[i].option,
+                                           default_times[i].ms);
     mongoc_write_concern_destroy(writes);
     mongoc_read_concern_destroy(reads);
     mongoc_read_prefs_destroy(primary);
 }
 
-/* ---- Our own options ----------------------------------------------------*/
+/* ---- Options of holdfast ------------------------------------------------*/
 
 static enum hf_err read_name_option(struct hf_url *url, const char *option,
-                                    const char *otherwise,
-                                    const char *forbidden, char **name,
-                                    struct hf_error *error)
+                                    const char *fallback, const char *forbidden,
+                                    char **name, struct hf_error *error)
 {
-    const char *given = hf_url_param(url, option);
+    const char *value = hf_url_param(url, option);
 
-    if (!given)
-        given = otherwise;
-    if (*given == '\0' || strlen(given) > NAME_MAX_SIZE ||
-        strpbrk(given, forbidden) || !strncmp(given, "system.", 7))
+    if (!value)
+        value = fallback;
+    if (*value == '\0' || strlen(value) > NAME_MAX_SIZE ||
+        strpbrk(value, forbidden) || !strncmp(value, "system.", 7))
         return hf_error_set(error, HF_EINVAL,
-                            "url: %s: MongoDB allows no such name", option);
-    *name = strdup(given);
+                            "url: %s: not a valid name in MongoDB", option);
+    *name = strdup(value);
     return *name ? HF_OK : hf_error_set_code(error, HF_ENOMEM);
 }
 
 static enum hf_err read_keep_option(struct hf_mongo_address *address,
                                     struct hf_url *url, struct hf_error *error)
 {
-    const char *given = hf_url_param(url, "keep");
+    const char *value = hf_url_param(url, "keep");
     char *end = NULL;
     long seconds;
 
     address->keep_ms = HF_MONGO_KEEP_MS;
-    if (!given)
+    if (!value)
         return HF_OK;
     errno = 0;
-    seconds = strtol(given, &end, 10);
-    if (errno || *given < '0' || *given > '9' || *end != '\0' ||
+    seconds = strtol(value, &end, 10);
+    if (errno || *value < '0' || *value > '9' || *end != '\0' ||
         seconds < KEEP_MIN_S || seconds > KEEP_MAX_S)
         return hf_error_set(error, HF_EINVAL,
-                            "url: keep: seconds, from %d to %d", KEEP_MIN_S,
+                            "url: keep: expected %d to %d seconds", KEEP_MIN_S,
                             KEEP_MAX_S);
     address->keep_ms = seconds * 1000;
     return HF_OK;
@@ -237,11 +240,11 @@ static enum hf_err read_unsafe_option(struct hf_mongo_address *address,
                                       struct hf_url *url,
                                       struct hf_error *error)
 {
-    const char *given = hf_url_param(url, "unsafe");
+    const char *value = hf_url_param(url, "unsafe");
 
-    if (given && strcmp(given, "0") != 0 && strcmp(given, "1") != 0)
-        return hf_error_set(error, HF_EINVAL, "url: unsafe: 0 or 1");
-    address->unsafe = given && *given == '1';
+    if (value && strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
+        return hf_error_set(error, HF_EINVAL, "url: unsafe: expected 0 or 1");
+    address->unsafe = value && *value == '1';
     return HF_OK;
 }
 
@@ -262,7 +265,7 @@ static enum hf_err read_own_options(struct hf_mongo_address *address,
     return err;
 }
 
-/* ---- Beginning and end --------------------------------------------------*/
+/* ---- Public functions ---------------------------------------------------*/
 
 enum hf_err hf_mongo_address_init(struct hf_mongo_address *address,
                                   struct hf_url *url, struct hf_error *error)
@@ -271,19 +274,19 @@ enum hf_err hf_mongo_address_init(struct hf_mongo_address *address,
 
     if (!url->hosts || *url->hosts == '\0')
         return hf_error_set(error, HF_EINVAL,
-                            "url: %s: wants a server, as in %s://host",
+                            "url: %s: no server; expected %s://host",
                             url->scheme, url->scheme);
     err = check_tls_files(url, error);
     if (!err)
         err = read_own_options(address, url, error);
     if (!err)
-        err = make_uri(address, url, error);
+        err = parse_uri(address, url, error);
     if (!err)
-        err = classify_hosts(address, error);
+        err = check_topology(address, error);
     if (err)
         hf_mongo_address_fini(address);
     else
-        set_concerns(address->uri);
+        set_fixed_options(address->uri);
     return err;
 }
 

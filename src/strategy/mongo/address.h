@@ -1,10 +1,11 @@
-/* address.h - where the locks are: which servers, which collection.
+/* address.h - the URL: which servers, which collection, which options.
  *
  *     mongodb://user:password@a,b,c/database?replicaSet=rs&collection=locks
  *     mongodb+srv://...
  *
- * What libmongoc knows as an option is handed on to it, but for what would
- * make a lock weaker: concerns and retries are set here, whatever it says. */
+ * Options that libmongoc knows are passed on to it. Read and write concerns,
+ * read preference and retries are always set here: a URL cannot weaken a
+ * lock. */
 #ifndef HF_STRATEGY_MONGO_ADDRESS_H
 #define HF_STRATEGY_MONGO_ADDRESS_H
 
@@ -13,20 +14,22 @@
 #include "base/error.h"
 #include "base/url.h"
 
-/* A document goes this long after its lease or its release; see
- * docs/decisions/0018-mongodb-tokens-and-clean-up.md for why not sooner. */
+/* How long a document is kept after its lease has expired or its lock was
+ * released. docs/decisions/0018-mongodb-tokens-and-clean-up.md explains why it
+ * is not deleted sooner. */
 #define HF_MONGO_KEEP_MS 86400000 /* a day */
 
 struct hf_mongo_address {
     mongoc_uri_t *uri;
     char *database;
     char *collection;
-    int64_t keep_ms;
-    bool unsafe; /* a standalone server will do */
-    bool direct; /* one member, whatever its name leads to */
+    int64_t keep_ms; /* ?keep=, or HF_MONGO_KEEP_MS */
+    bool unsafe;     /* ?unsafe=1: a standalone server is accepted */
+    bool direct;     /* directConnection: one member, no failover */
 };
 
-/* HF_EINVAL with a text that names the part; HF_ENOMEM. */
+/* Check `url` and fill `address`. HF_EINVAL or HF_EUNSUPPORTED, with a text
+ * that names the part; HF_ENOMEM. */
 enum hf_err hf_mongo_address_init(struct hf_mongo_address *address,
                                   struct hf_url *url, struct hf_error *error);
 void hf_mongo_address_fini(struct hf_mongo_address *address);

@@ -26,44 +26,46 @@ struct hf_mongo_change *hf_mongo_change_new(uint64_t time, const char *key,
 
 static const char *find_text(const bson_t *document, const char *path)
 {
-    bson_iter_t at, found;
+    bson_iter_t iter, found;
 
-    if (bson_iter_init(&at, document) &&
-        bson_iter_find_descendant(&at, path, &found) &&
+    if (bson_iter_init(&iter, document) &&
+        bson_iter_find_descendant(&iter, path, &found) &&
         BSON_ITER_HOLDS_UTF8(&found))
         return bson_iter_utf8(&found, NULL);
     return NULL;
 }
 
-/* The field with the events, of a document that was updated, and of one that was
- * inserted or replaced. */
-static const char *const paths[] = {
+/* Where a change has the field `events`: if the document was updated, and if it
+ * was inserted or replaced. */
+static const char *const events_paths[] = {
     "updateDescription.updatedFields.events",
     "fullDocument.events",
 };
 
-/* The events are part of the change, so nothing else has to be read. A change
- * without events, such as a deletion, is of no interest. */
+/* The change itself has the events, so that no document has to be read. Changes
+ * without events, such as deletions, are skipped. */
 struct hf_mongo_change *hf_mongo_change_read(const bson_t *document)
 {
     const char *key = find_text(document, "documentKey._id");
-    const char *events = find_text(document, paths[0]);
+    const char *events = find_text(document, events_paths[0]);
     uint32_t seconds = 0, increment = 0;
-    bson_iter_t at;
+    bson_iter_t iter;
 
     if (!events)
-        events = find_text(document, paths[1]);
-    if (!key || !events || !bson_iter_init_find(&at, document, "clusterTime") ||
-        !BSON_ITER_HOLDS_TIMESTAMP(&at))
+        events = find_text(document, events_paths[1]);
+    if (!key || !events ||
+        !bson_iter_init_find(&iter, document, "clusterTime") ||
+        !BSON_ITER_HOLDS_TIMESTAMP(&iter))
         return NULL;
-    bson_iter_timestamp(&at, &seconds, &increment);
+    bson_iter_timestamp(&iter, &seconds, &increment);
     return hf_mongo_change_new(hf_mongo_reply_time_of(seconds, increment), key,
                                events);
 }
 
 /* ---- Stages -------------------------------------------------------------*/
 
-/* Leave out the value and the queue, which may be long. */
+/* Keep only the fields that hf_mongo_change_read() needs: values and queues may
+ * be long. */
 static void add_projection(bson_t *pipeline, const char *number)
 {
     bson_t stage, fields;
@@ -72,13 +74,15 @@ static void add_projection(bson_t *pipeline, const char *number)
     BSON_APPEND_DOCUMENT_BEGIN(&stage, "$project", &fields);
     BSON_APPEND_INT32(&fields, "clusterTime", 1);
     BSON_APPEND_INT32(&fields, "documentKey", 1);
-    for (unsigned i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
-        BSON_APPEND_INT32(&fields, paths[i], 1);
+    for (unsigned i = 0; i < sizeof(events_paths) / sizeof(events_paths[0]);
+         i++)
+        BSON_APPEND_INT32(&fields, events_paths[i], 1);
     bson_append_document_end(&stage, &fields);
     bson_append_document_end(pipeline, &stage);
 }
 
-/* Pass on only changes that name this client, as a grant to a waiter does. */
+/* Pass on only changes whose events name this client, as the grant to a waiter
+ * does. */
 static void add_filter(bson_t *pipeline, const char *client)
 {
     bson_t stage, match, either, path;
@@ -90,9 +94,10 @@ static void add_filter(bson_t *pipeline, const char *client)
     BSON_APPEND_DOCUMENT_BEGIN(pipeline, "0", &stage);
     BSON_APPEND_DOCUMENT_BEGIN(&stage, "$match", &match);
     BSON_APPEND_ARRAY_BEGIN(&match, "$or", &either);
-    for (unsigned i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+    for (unsigned i = 0; i < sizeof(events_paths) / sizeof(events_paths[0]);
+         i++) {
         BSON_APPEND_DOCUMENT_BEGIN(&either, i == 0 ? "0" : "1", &path);
-        BSON_APPEND_REGEX(&path, paths[i], word, "");
+        BSON_APPEND_REGEX(&path, events_paths[i], word, "");
         bson_append_document_end(&either, &path);
     }
     bson_append_array_end(&match, &either);

@@ -8,9 +8,9 @@
 
 struct hf_mongo_change {
     struct hf_dlist link;
-    uint64_t time; /* of hf_mongo_reply_time_of() */
-    bool lost;     /* no change, but a gap: changes before `time` are missing */
-    char *key;     /* as text; allocated together with this struct */
+    uint64_t time; /* cluster time of hf_mongo_reply_time_of() */
+    bool lost;     /* a mark for a gap: changes before `time` were lost */
+    char *key;     /* escaped; allocated together with this struct */
     char *events;  /* likewise */
 };
 
@@ -21,8 +21,8 @@ struct hf_mongo_change *hf_mongo_change_new(uint64_t time, const char *key,
 /* Decode a document of the stream. NULL: it has no events, or out of memory. */
 struct hf_mongo_change *hf_mongo_change_read(const bson_t *document);
 
-/* Append the stages of the stream's pipeline. They pass on all changes, or those
- * that name `client` if it is not NULL, with only the fields that
+/* Append the stages of the stream's pipeline. They pass on all changes, or
+ * those that name `client` if it is not NULL, with only the fields that
  * hf_mongo_change_read() needs. */
 void hf_mongo_change_add_stages(bson_t *stages, const char *client);
 

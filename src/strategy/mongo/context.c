@@ -2,9 +2,9 @@
 
 #include "base/assert.h"
 
-#define WRITE_TIMEOUT_MS 7000 /* for a majority to have it; then in doubt */
+#define WRITE_TIMEOUT_MS 7000 /* after this, a write is in doubt */
 
-/* The worst that a thread may still be doing is over within its time-out. */
+/* The timeout bounds how long a worker can be stuck in a write. */
 static bson_t *new_write_opts(void)
 {
     mongoc_write_concern_t *concern = mongoc_write_concern_new();
@@ -40,12 +40,12 @@ void hf_mongo_context_set_standalone(struct hf_mongo_context *context,
 {
     const uint8_t *data = NULL;
     uint32_t size = 0;
-    bson_iter_t at;
+    bson_iter_t iter;
 
-    HF_ASSERT(bson_iter_init_find(&at,
+    HF_ASSERT(bson_iter_init_find(&iter,
                                   context->scripts[HF_MONGO_TIME_VARIABLES],
                                   standalone ? "standalone" : "replica-set"));
-    bson_iter_document(&at, &size, &data);
+    bson_iter_document(&iter, &size, &data);
     context->standalone = standalone;
     context->times = bson_new_from_data(data, size);
     HF_ASSERT(context->times);

@@ -1,5 +1,7 @@
 #include "strategy/mongo/escape.h"
 
+#include <stdlib.h>
+
 #include "base/hex.h"
 
 static bool is_unescaped(uint8_t byte)
@@ -23,6 +25,15 @@ size_t hf_mongo_escape(char *text, const void *bytes, size_t size)
     }
     *to = '\0';
     return (size_t)(to - text);
+}
+
+char *hf_mongo_escape_new(const void *bytes, size_t size)
+{
+    char *text = malloc(HF_MONGO_ESCAPED_SIZE(size));
+
+    if (text)
+        (void)hf_mongo_escape(text, bytes, size);
+    return text;
 }
 
 size_t hf_mongo_unescape(uint8_t *bytes, const char *text, size_t size)

@@ -1,22 +1,27 @@
-/* escape.h - bytes as text that a document can hold.
+/* escape.h - arbitrary bytes as ASCII text, for strings in documents.
  *
- * What is not a printable character of ASCII, and '%', '$' and the space, is
- * written as %XX. So keys stay readable, what begins with a prefix still does,
- * and no text is taken for a path ("$token") or for two words. */
+ * Printable ASCII characters stand for themselves, except '%', '$' and the
+ * space. All other bytes are written as %XX. So keys stay readable, a key that
+ * begins with a prefix still does when both are escaped, MongoDB takes no text
+ * for a field path ("$token"), and a text is always one word of an event
+ * line. */
 #ifndef HF_STRATEGY_MONGO_ESCAPE_H
 #define HF_STRATEGY_MONGO_ESCAPE_H
 
 #include "base/buf.h"
 
-/* The size of `size` bytes as text, at most, with its NUL. */
+/* The most characters that `size` bytes need, with a NUL. */
 #define HF_MONGO_ESCAPED_SIZE(size) (3 * (size) + 1)
 
-/* Write the text, with a NUL, into HF_MONGO_ESCAPED_SIZE(size) bytes; the size is
- * without the NUL. */
+/* Escape `size` bytes into `text`, which has room for
+ * HF_MONGO_ESCAPED_SIZE(size) characters. Return the length without the NUL. */
 size_t hf_mongo_escape(char *text, const void *bytes, size_t size);
 
-/* The bytes of `size` characters, into as many, and how many bytes these are.
- * What is no such text stands for itself. */
+/* The same into memory that the caller frees. NULL: out of memory. */
+char *hf_mongo_escape_new(const void *bytes, size_t size);
+
+/* Decode `size` characters into `bytes`, which has room for as many. Return the
+ * number of bytes. A "%" that begins no valid escape stands for itself. */
 size_t hf_mongo_unescape(uint8_t *bytes, const char *text, size_t size);
 
 #endif

@@ -6,50 +6,51 @@
 #include "base/hex.h"
 #include "strategy/mongo/escape.h"
 
-/* The next word, up to a space or the end of the line. */
-static size_t read_word(const char **at, const char **start)
+/* Read a word, up to a space or a newline. Return its length. */
+static size_t read_word(const char **cursor, const char **start)
 {
     size_t size;
 
-    *start = *at;
-    size = strcspn(*at, " \n");
-    *at += size + ((*at)[size] == ' ');
+    *start = *cursor;
+    size = strcspn(*cursor, " \n");
+    *cursor += size + ((*cursor)[size] == ' ');
     return size;
 }
 
-static uint64_t read_decimal(const char **at)
+static uint64_t read_decimal(const char **cursor)
 {
     const char *start;
 
-    return read_word(at, &start) > 0 ? strtoull(start, NULL, 10) : 0;
+    return read_word(cursor, &start) > 0 ? strtoull(start, NULL, 10) : 0;
 }
 
-static bool read_event_claim(const char **at, struct hf_mongo_claim *claim)
+static bool read_event_claim(const char **cursor, struct hf_mongo_claim *claim)
 {
     const char *start;
 
-    if (read_word(at, &start) != HF_MONGO_CLIENT_SIZE)
+    if (read_word(cursor, &start) != HF_MONGO_CLIENT_SIZE)
         return false;
     memcpy(claim->client, start, HF_MONGO_CLIENT_SIZE);
-    return read_word(at, &start) == HF_MONGO_NONCE_SIZE &&
+    return read_word(cursor, &start) == HF_MONGO_NONCE_SIZE &&
            hf_hex_decode(claim->nonce.bytes, sizeof(claim->nonce.bytes), start);
 }
 
-bool hf_mongo_event_line_read(const char **at, struct hf_mongo_event_line *line)
+bool hf_mongo_event_line_read(const char **cursor,
+                              struct hf_mongo_event_line *line)
 {
     const char *start;
     size_t size;
 
-    *at += strcspn(*at, "\n");
-    if (**at == '\0')
+    *cursor += strcspn(*cursor, "\n");
+    if (**cursor == '\0')
         return false;
-    ++*at;
+    ++*cursor;
     *line = (struct hf_mongo_event_line){.lease_ms = 0};
-    line->event.kind = (enum hf_event_kind)read_decimal(at);
-    line->event.token = read_decimal(at);
-    line->event.freed = read_decimal(at) != 0;
-    line->lease_ms = (uint32_t)read_decimal(at);
-    size = read_word(at, &start);
+    line->event.kind = (enum hf_event_kind)read_decimal(cursor);
+    line->event.token = read_decimal(cursor);
+    line->event.freed = read_decimal(cursor) != 0;
+    line->lease_ms = (uint32_t)read_decimal(cursor);
+    size = read_word(cursor, &start);
     if (size >= sizeof(line->owner))
         size = sizeof(line->owner) - 1;
     size = hf_mongo_unescape((uint8_t *)line->owner, start, size);
@@ -57,9 +58,9 @@ bool hf_mongo_event_line_read(const char **at, struct hf_mongo_event_line *line)
         size = HF_NOTE_MAX;
     line->owner[size] = '\0';
     line->event.owner = line->owner;
-    while (line->claim_count < HF_MONGO_EVENT_LINE_CLAIMS && **at != '\0' &&
-           **at != '\n' &&
-           read_event_claim(at, &line->claims[line->claim_count]))
+    while (line->claim_count < HF_MONGO_EVENT_LINE_CLAIMS && **cursor != '\0' &&
+           **cursor != '\n' &&
+           read_event_claim(cursor, &line->claims[line->claim_count]))
         line->claim_count++;
     return true;
 }

@@ -1,7 +1,9 @@
-/* event_line.h - one event, as a line of the text that a document has of its last
- * ones: "KIND TOKEN FREED LEASE OWNER", and " CLIENT NONCE" of each claim whose
- * client has to act: GRANTED names the one that is offered the key and the first
- * of each of the next three clients, WITHDRAWN one that was dropped with others of its client. */
+/* event_line.h - one line of the field `events` of a document.
+ *
+ * "KIND TOKEN FREED LEASE OWNER", then " CLIENT NONCE" for each claim whose
+ * client has to act. GRANTED names the claim that is offered the key, and the
+ * first claim of each of the next three clients. WITHDRAWN names a claim that
+ * was dropped because its client did not confirm an offer. */
 #ifndef HF_STRATEGY_MONGO_EVENT_LINE_H
 #define HF_STRATEGY_MONGO_EVENT_LINE_H
 
@@ -22,9 +24,10 @@ struct hf_mongo_event_line {
     char owner[HF_MONGO_ESCAPED_SIZE(HF_NOTE_MAX)];
 };
 
-/* Read the line that follows `at`, and move on. False: there is none. What is no
- * line of ours is read as something harmless. */
-bool hf_mongo_event_line_read(const char **at,
+/* Read the line after the next newline, and advance `cursor` past it. False:
+ * there is none. A malformed line yields an event of an unknown kind, or one
+ * without claims. */
+bool hf_mongo_event_line_read(const char **cursor,
                               struct hf_mongo_event_line *line);
 
 #endif

@@ -1,10 +1,11 @@
-/* execute.c - a question, put to a server by a worker thread. */
+/* execute.c - execute an op on the primary: the fast path, the pipeline, and
+ * the reads and proofs that follow. */
 #include "base/assert.h"
 #include "strategy/mongo/op.h"
 #include "strategy/mongo/query.h"
 
-#define RUN_MS 7000 /* how long a server may work on one command */
-#define RACES_MAX 8 /* with others who insert the same document */
+#define EXECUTE_MS 7000 /* maxTimeMS of a command */
+#define ATTEMPTS_MAX 8  /* of a command that meets conflicts */
 
 #define MAX_TIME_EXPIRED 50 /* MongoDB's code */
 
@@ -41,11 +42,11 @@ static void build_find_and_modify(bson_t *command, const struct hf_mongo_op *op,
                          context->scripts[HF_MONGO_REPLY_FIELDS]);
     BSON_APPEND_BOOL(command, "new", true);
     BSON_APPEND_BOOL(command, "upsert", op->upsert);
-    BSON_APPEND_INT32(command, "maxTimeMS", RUN_MS);
+    BSON_APPEND_INT32(command, "maxTimeMS", EXECUTE_MS);
     add_op_variables(command, op, context, server);
 }
 
-/* Of an update nothing comes back but whether it was done. */
+/* An update is cheaper than findAndModify, but its reply has no document. */
 static void build_update(bson_t *command, const bson_t *update,
                          const struct hf_mongo_op *op,
                          const struct hf_mongo_context *context,
@@ -62,38 +63,39 @@ static void build_update(bson_t *command, const bson_t *update,
     add_op_variables(command, op, context, server);
 }
 
-/* False: others who insert the same document were always first. */
+/* Execute the pipeline, again after a conflict. False: every attempt met a
+ * conflict. */
 static bool run_script(const struct hf_mongo_op *op,
-                       enum hf_mongo_script script, unsigned tries,
+                       enum hf_mongo_script script, unsigned attempts,
                        mongoc_client_t *client,
                        const struct hf_mongo_context *context,
                        const mongoc_server_description_t *server,
                        struct hf_mongo_reply *reply)
 {
     bson_t command = BSON_INITIALIZER, bson;
-    bool done = false, lost = true;
-    bson_error_t why;
+    bool done = false, conflict = true;
+    bson_error_t fault;
 
     build_find_and_modify(&command, op, script, context, server);
-    for (; tries > 0 && !done && lost; tries--) {
+    for (; attempts > 0 && !done && conflict; attempts--) {
         done = hf_mongo_server_write(&command, client, context, server, &bson,
-                                     &why);
+                                     &fault);
         if (done)
             hf_mongo_reply_read(&bson, op, reply);
         bson_destroy(&bson);
-        lost = !done && hf_mongo_fault_is_conflict(&why);
+        conflict = !done && hf_mongo_fault_is_conflict(&fault);
     }
     if (!done)
-        hf_mongo_fault_set(reply, &why);
+        hf_mongo_fault_set(reply, &fault);
     bson_destroy(&command);
-    return !lost;
+    return !conflict;
 }
 
-/* ---- The short way ------------------------------------------------------*/
+/* ---- The fast path ------------------------------------------------------*/
 
-/* False: something is in the way, and nothing was done. What that is, lock.json
- * finds out: it may be over, and then it matters little whether a stranger has
- * scribbled on it. */
+/* False: the key is not free, or the document is corrupt; nothing was done.
+ * lock.json decides then: if the lease has expired, it does not matter what the
+ * document contains. */
 static bool lock_fast(const struct hf_mongo_op *op, mongoc_client_t *client,
                       const struct hf_mongo_context *context,
                       const mongoc_server_description_t *server,
@@ -114,13 +116,13 @@ static void build_unlock_fast(bson_t *command, const struct hf_mongo_op *op,
     BSON_APPEND_UTF8(&query, "_id", op->key);
     bson_append_document_end(&update, &query);
     BSON_APPEND_ARRAY(&update, "u", context->scripts[HF_MONGO_UNLOCK_FAST]);
-    build_update(command, &update, op, context, server, RUN_MS);
+    build_update(command, &update, op, context, server, EXECUTE_MS);
     bson_destroy(&update);
 }
 
-/* That it was done is all there is to tell, so an update will do, which is
- * cheaper. False: something is in the way, and unlock.json is to tell; were it
- * done in spite of that, it would find it done. */
+/* UNLOCK reports only that it was done, so an update is enough. False: the
+ * update changed nothing, and unlock.json decides. If the update was executed
+ * after all, unlock.json finds that in `ended`. */
 static bool unlock_fast(const struct hf_mongo_op *op, mongoc_client_t *client,
                         const struct hf_mongo_context *context,
                         const mongoc_server_description_t *server,
@@ -128,13 +130,13 @@ static bool unlock_fast(const struct hf_mongo_op *op, mongoc_client_t *client,
 {
     bson_t command = BSON_INITIALIZER, bson;
     bool decided = true;
-    bson_error_t why;
+    bson_error_t fault;
 
     build_unlock_fast(&command, op, context, server);
-    if (hf_mongo_server_write(&command, client, context, server, &bson, &why))
+    if (hf_mongo_server_write(&command, client, context, server, &bson, &fault))
         decided = hf_mongo_reply_read_unlock_fast(&bson, op, reply);
     else
-        hf_mongo_fault_set(reply, &why);
+        hf_mongo_fault_set(reply, &fault);
     bson_destroy(&bson);
     bson_destroy(&command);
     return decided;
@@ -145,15 +147,15 @@ static bool run_fast_path(const struct hf_mongo_op *op, mongoc_client_t *client,
                           const mongoc_server_description_t *server,
                           struct hf_mongo_reply *reply)
 {
-    bool takes = op->script == HF_MONGO_LOCK;
+    bool is_lock = op->script == HF_MONGO_LOCK;
 
-    if ((takes ? lock_fast : unlock_fast)(op, client, context, server, reply))
+    if ((is_lock ? lock_fast : unlock_fast)(op, client, context, server, reply))
         return true;
-    *reply = (struct hf_mongo_reply){.contended = takes};
+    *reply = (struct hf_mongo_reply){.contended = is_lock};
     return false;
 }
 
-/* ---- Running ------------------------------------------------------------*/
+/* ---- The whole op -------------------------------------------------------*/
 
 static bool needs_position(const struct hf_mongo_op *op,
                            const struct hf_mongo_reply *reply)
@@ -167,9 +169,10 @@ static bool needs_left(const struct hf_mongo_op *op,
     return op->script == HF_MONGO_EXPIRE && !reply->err && reply->held;
 }
 
-/* What was written, a majority has confirmed. What was only found may be old:
- * then the key may have been given back meanwhile, at another server. That
- * somebody stands in line is no answer that anyone acts on. */
+/* A majority has confirmed what this command wrote. If it wrote nothing, its
+ * reply may come from a server that has been replaced and does not know of
+ * later releases. A position in the queue needs no proof: no caller acts on
+ * it. */
 static bool needs_proof(const struct hf_mongo_op *op,
                         const struct hf_mongo_reply *reply,
                         const struct hf_mongo_context *context)
@@ -179,8 +182,8 @@ static bool needs_proof(const struct hf_mongo_op *op,
     return !reply->err && !reply->fresh && reply->position < 0;
 }
 
-/* Without it, what was found counts for nothing; and if it was not that the
- * command had been done before, it was surely not done. */
+/* Without proof, the reply is void. Unless it reports that an earlier copy of
+ * the command was executed, nothing was done. */
 static void prove_reply(const struct hf_mongo_op *op, mongoc_client_t *client,
                         const struct hf_mongo_context *context,
                         const mongoc_server_description_t *server,
@@ -202,7 +205,7 @@ static void run_all_steps(const struct hf_mongo_op *op, mongoc_client_t *client,
                           struct hf_mongo_reply *reply)
 {
     if (!op->fast_path || !run_fast_path(op, client, context, server, reply))
-        (void)run_script(op, op->script, RACES_MAX, client, context, server,
+        (void)run_script(op, op->script, ATTEMPTS_MAX, client, context, server,
                          reply);
     if (needs_position(op, reply))
         hf_mongo_position_read(op, client, context, server, reply);
@@ -227,7 +230,7 @@ void hf_mongo_execute(const struct hf_mongo_op *op, mongoc_client_t *client,
     mongoc_server_description_destroy(server);
 }
 
-/* ---- Sweeping -----------------------------------------------------------*/
+/* ---- Sweeps -------------------------------------------------------------*/
 
 static void match_type(bson_t *query, const char *field, const char *name)
 {
@@ -247,7 +250,7 @@ static void match_format(bson_t *query)
     bson_destroy(known);
 }
 
-/* No claim in the queue differs from what lock.json writes. */
+/* Every claim in the queue has the types that lock.json writes. */
 static void match_queue(bson_t *query)
 {
     bson_t *none = BCON_NEW(
@@ -264,9 +267,10 @@ static void match_queue(bson_t *query)
     bson_destroy(none);
 }
 
-/* Those whose number has come, by the clock of this server, if they are as we
- * write them: the server stops at the first that expire.json fails for. Whether the
- * lease has ended expire.json sees for itself. */
+/* Match documents whose `delete_at` has passed by the server's clock, and whose
+ * fields have the types that the pipelines write: one document that expire.json
+ * fails on would stop the whole update. expire.json itself checks whether the
+ * lease is due. */
 static void match_abandoned(bson_t *update)
 {
     bson_t *due =
@@ -303,15 +307,15 @@ static void build_sweep(bson_t *command, const struct hf_mongo_op *op,
     bson_destroy(&update);
 }
 
-/* A failure may be in the reply or in an array of it, with the same code. */
+/* The error code is that of the command, or is in `writeErrors`. */
 static enum hf_mongo_swept sweep_result(bool done, const bson_t *reply,
-                                        const bson_error_t *why)
+                                        const bson_error_t *fault)
 {
-    uint32_t code = done ? 0 : why->code;
-    bson_iter_t at, found;
+    uint32_t code = done ? 0 : fault->code;
+    bson_iter_t iter, found;
 
-    if (bson_iter_init(&at, reply) &&
-        bson_iter_find_descendant(&at, "writeErrors.0.code", &found)) {
+    if (bson_iter_init(&iter, reply) &&
+        bson_iter_find_descendant(&iter, "writeErrors.0.code", &found)) {
         code = (uint32_t)bson_iter_as_int64(&found);
         done = false;
     }
@@ -327,14 +331,14 @@ enum hf_mongo_swept hf_mongo_execute_sweep(
     const mongoc_server_description_t *server, int32_t max_ms)
 {
     bson_t command = BSON_INITIALIZER, bson;
-    bson_error_t why;
+    bson_error_t fault;
     enum hf_mongo_swept swept;
     bool done;
 
     build_sweep(&command, op, context, server, max_ms);
     done =
-        hf_mongo_server_write(&command, client, context, server, &bson, &why);
-    swept = sweep_result(done, &bson, &why);
+        hf_mongo_server_write(&command, client, context, server, &bson, &fault);
+    swept = sweep_result(done, &bson, &fault);
     bson_destroy(&bson);
     bson_destroy(&command);
     return swept;

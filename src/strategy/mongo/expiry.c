@@ -1,12 +1,13 @@
-/* expiry.c - which leases of watched keys end when: nobody else need look at a
- * clock, so who watches does. */
+/* expiry.c - end the leases of watched keys when they are due. No server does
+ * that by itself, so the clients that watch a key do, and the others learn of
+ * it by the change stream. */
 #include <stdlib.h>
 
 #include "base/bytes.h"
 #include "strategy/mongo/mongo.h"
 
-#define CHECKS_MAX 64       /* at a time: who slept may find many due */
-#define CHECK_AGAIN_MS 1000 /* where a look failed */
+#define CHECKS_MAX 64   /* at a time: after a suspend, many may be due */
+#define RECHECK_MS 1000 /* after a failed check */
 
 struct expiry {
     struct hf_map_link by_key;
@@ -58,7 +59,8 @@ static void free_expiry(struct hf_mongo *mongo, struct expiry *expiry)
     free(expiry);
 }
 
-/* Without memory for it, the event comes when somebody asks for the key. */
+/* Out of memory is not fatal: the lease ends when the next command on the key
+ * is executed. */
 void hf_mongo_expiry_set(struct hf_mongo *mongo, struct hf_key key,
                          uint32_t span)
 {
@@ -87,7 +89,7 @@ hf_time hf_mongo_expiry_next(const struct hf_mongo *mongo)
                : HF_NEVER;
 }
 
-/* ---- Looking ------------------------------------------------------------*/
+/* ---- Checks -------------------------------------------------------------*/
 
 static void on_expiry_reply(struct hf_mongo_call *call)
 {
@@ -98,9 +100,9 @@ static void on_expiry_reply(struct hf_mongo_call *call)
     struct hf_mongo *mongo = call->mongo;
 
     if (hf_watches_is_empty(&mongo->watches))
-        ; /* nobody wants to know any more */
+        ; /* the last watch was closed */
     else if (reply->err || (reply->held && !reply->has_left))
-        hf_mongo_expiry_set(mongo, (struct hf_key){key, size}, CHECK_AGAIN_MS);
+        hf_mongo_expiry_set(mongo, (struct hf_key){key, size}, RECHECK_MS);
     else if (reply->held)
         hf_mongo_expiry_set(mongo, (struct hf_key){key, size}, reply->left_ms);
     hf_mongo_call_free(call);
@@ -137,7 +139,7 @@ void hf_mongo_expiry_check(struct hf_mongo *mongo)
     }
 }
 
-/* ---- Beginning and end --------------------------------------------------*/
+/* ---- Opening and closing ------------------------------------------------*/
 
 enum hf_err hf_mongo_expiry_open(struct hf_mongo *mongo)
 {

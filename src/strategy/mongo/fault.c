@@ -1,10 +1,10 @@
-/* fault.c - what it means when a command fails. */
+/* fault.c - map errors of libmongoc and MongoDB to error codes. */
 #include <stdio.h>
 #include <string.h>
 
 #include "strategy/mongo/op.h"
 
-/* MongoDB's numbers: src/mongo/base/error_codes.yml in its sources. */
+/* From src/mongo/base/error_codes.yml in the sources of MongoDB. */
 enum {
     BAD_VALUE = 2,
     FAILED_TO_PARSE = 9,
@@ -30,12 +30,13 @@ enum {
     NOT_PRIMARY_OR_SECONDARY = 13436,
     RESULT_TOO_LARGE = 17419,
     UPSERT_TOO_LARGE = 17420,
-    FIRST_LOCATION = 15000, /* from here on each is a line of the sources */
+    FIRST_LOCATION =
+        15000, /* from here on, each assertion in the sources has a code */
 };
 
-/* What stops a step on its way, a server that ends or steps down, a time that
- * is over: who knows how far it came. So it is with what we do not know. */
-static enum hf_err server_fault(uint32_t code)
+/* HF_EINDOUBT for unknown codes, and for commands that were interrupted
+ * (shutdown, stepdown, maxTimeMS): how far they got is unknown. */
+static enum hf_err classify_server_error(uint32_t code)
 {
     switch (code) {
     case NOT_PRIMARY_LEGACY:
@@ -61,7 +62,7 @@ static enum hf_err server_fault(uint32_t code)
     case RESULT_TOO_LARGE:
     case UPSERT_TOO_LARGE:
         return HF_ELIMIT;
-    case BAD_VALUE: /* what a pipeline says of a document it cannot compute */
+    case BAD_VALUE: /* a pipeline fails with these on a corrupt document */
     case FAILED_TO_PARSE:
     case TYPE_MISMATCH:
     case OVERFLOWN:
@@ -72,35 +73,36 @@ static enum hf_err server_fault(uint32_t code)
     }
 }
 
-/* libmongoc reports every failed login with the same code, also one whose
- * connection was lost half way. Only the message tells whether the server
- * refused it or libmongoc cannot do it. No command was sent in any case. */
-static enum hf_err login_fault(const bson_error_t *why)
+/* libmongoc reports every failed login with one code, even if the connection
+ * was lost halfway. Only the message shows whether the server or libmongoc
+ * refused it. No command was sent in any case. */
+static enum hf_err classify_login_error(const bson_error_t *fault)
 {
-    return strstr(why->message, "Authentication failed") ||
-                   strstr(why->message, "mechanism") ||
-                   strstr(why->message, "username")
+    return strstr(fault->message, "Authentication failed") ||
+                   strstr(fault->message, "mechanism") ||
+                   strstr(fault->message, "username")
                ? HF_EDENIED
                : HF_EUNAVAIL;
 }
 
-static enum hf_err fault_code(const bson_error_t *why)
+static enum hf_err classify_error(const bson_error_t *fault)
 {
-    switch (why->domain) {
+    switch (fault->domain) {
     case MONGOC_ERROR_SERVER:
-        return server_fault(why->code);
+        return classify_server_error(fault->code);
     case MONGOC_ERROR_WRITE_CONCERN:
-        /* done, but who knows for how long */
+        /* executed, but a failover may undo it */
         return HF_EINDOUBT;
     case MONGOC_ERROR_SERVER_SELECTION:
         return HF_EUNAVAIL;
     case MONGOC_ERROR_CLIENT:
-        return why->code == MONGOC_ERROR_CLIENT_AUTHENTICATE ? login_fault(why)
-                                                             : HF_EINDOUBT;
+        return fault->code == MONGOC_ERROR_CLIENT_AUTHENTICATE
+                   ? classify_login_error(fault)
+                   : HF_EINDOUBT;
     case MONGOC_ERROR_STREAM:
-        return why->code == MONGOC_ERROR_STREAM_CONNECT ||
-                       why->code == MONGOC_ERROR_STREAM_NAME_RESOLUTION ||
-                       why->code == MONGOC_ERROR_STREAM_NOT_ESTABLISHED
+        return fault->code == MONGOC_ERROR_STREAM_CONNECT ||
+                       fault->code == MONGOC_ERROR_STREAM_NAME_RESOLUTION ||
+                       fault->code == MONGOC_ERROR_STREAM_NOT_ESTABLISHED
                    ? HF_EUNAVAIL
                    : HF_EINDOUBT;
     default:
@@ -108,18 +110,19 @@ static enum hf_err fault_code(const bson_error_t *why)
     }
 }
 
-void hf_mongo_fault_set(struct hf_mongo_reply *reply, const bson_error_t *why)
+void hf_mongo_fault_set(struct hf_mongo_reply *reply, const bson_error_t *fault)
 {
-    reply->err = fault_code(why);
-    (void)snprintf(reply->cause, sizeof(reply->cause), "%s%s",
-                   reply->err == HF_EPROTO
-                       ? "what is stored under this key is not understood: "
-                       : "",
-                   why->message);
+    reply->err = classify_error(fault);
+    (void)snprintf(
+        reply->cause, sizeof(reply->cause), "%s%s",
+        reply->err == HF_EPROTO
+            ? "the document of this key is corrupt or of a newer version: "
+            : "",
+        fault->message);
 }
 
-bool hf_mongo_fault_is_conflict(const bson_error_t *why)
+bool hf_mongo_fault_is_conflict(const bson_error_t *fault)
 {
-    return why->domain == MONGOC_ERROR_SERVER &&
-           (why->code == DUPLICATE_KEY || why->code == WRITE_CONFLICT);
+    return fault->domain == MONGOC_ERROR_SERVER &&
+           (fault->code == DUPLICATE_KEY || fault->code == WRITE_CONFLICT);
 }

@@ -6,17 +6,16 @@
 
 #include "strategy/mongo/op.h"
 
-#define OPEN_MS 10000     /* hf_open() waits so long for a server */
-#define HANDSHAKE_MS 8000 /* and so long one is looked for again */
+#define OPEN_MS 10000     /* how long hf_open() waits */
+#define HANDSHAKE_MS 8000 /* for how long failed attempts are repeated */
 #define WIRE_MIN 17       /* MongoDB 6.0: $tsIncrement, let */
-#define INDEX_MS 10000    /* how long making the index may take */
+#define INDEX_MS 10000    /* maxTimeMS of createIndexes */
 
-/* Looks what kind of server it is, and sees to the index. */
 struct handshake {
     struct hf_mongo_job job;
     struct hf_mongo_reply reply;
     bool standalone;
-    bool reached; /* a server was found, now or before */
+    bool reached; /* by this attempt or an earlier one */
 };
 
 static void drop_handshake(struct hf_mongo_job *job)
@@ -26,7 +25,7 @@ static void drop_handshake(struct hf_mongo_job *job)
 
 bool hf_mongo_handshake_create_index(mongoc_client_t *client,
                                      const struct hf_mongo_context *context,
-                                     bson_error_t *why)
+                                     bson_error_t *fault)
 {
     bson_t *command =
         BCON_NEW("createIndexes", BCON_UTF8(context->address.collection),
@@ -35,7 +34,7 @@ bool hf_mongo_handshake_create_index(mongoc_client_t *client,
                  BCON_INT32(0), "}", "]", "maxTimeMS", BCON_INT32(INDEX_MS));
     bool done = mongoc_client_write_command_with_opts(
         client, context->address.database, command, context->write_opts, NULL,
-        why);
+        fault);
 
     bson_destroy(command);
     return done;
@@ -45,20 +44,20 @@ static enum hf_err check_kind(struct handshake *handshake, const char *kind,
                               int64_t wire, bool unsafe)
 {
     struct hf_mongo_reply *reply = &handshake->reply;
-    const char *wrong = NULL;
+    const char *refusal = NULL;
 
     handshake->standalone = !strcmp(kind, "Standalone");
     if (wire < WIRE_MIN)
-        wrong = "MongoDB older than 6.0";
+        refusal = "the server is older than MongoDB 6.0; upgrade it";
     else if (!strcmp(kind, "Mongos"))
-        wrong = "a router of a sharded cluster, behind which a lock cannot be "
-                "proved: name the members of one replica set";
+        refusal = "the server is a router of a sharded cluster (mongos), which "
+                  "cannot prove a lock; list the members of one replica set";
     else if (handshake->standalone && !unsafe)
-        wrong = "a standalone server, whose locks no failover keeps: make it a "
-                "replica set, or say ?unsafe=1";
-    if (!wrong)
+        refusal = "the server is standalone: no failover keeps its locks; make "
+                  "it a replica set, or add ?unsafe=1";
+    if (!refusal)
         return HF_OK;
-    (void)snprintf(reply->cause, sizeof(reply->cause), "%s", wrong);
+    (void)snprintf(reply->cause, sizeof(reply->cause), "%s", refusal);
     reply->err = HF_EUNSUPPORTED;
     return reply->err;
 }
@@ -69,7 +68,7 @@ static void try_handshake(struct handshake *handshake, mongoc_client_t *client,
     mongoc_server_description_t *server =
         hf_mongo_server_select(client, &handshake->reply);
     bson_iter_t wire;
-    bson_error_t why;
+    bson_error_t fault;
     int64_t version = 0;
 
     handshake->reached = handshake->reached || handshake->reply.reached;
@@ -81,29 +80,29 @@ static void try_handshake(struct handshake *handshake, mongoc_client_t *client,
         version = bson_iter_as_int64(&wire);
     if (check_kind(handshake, mongoc_server_description_type(server), version,
                    context->address.unsafe) == HF_OK &&
-        !hf_mongo_handshake_create_index(client, context, &why))
-        hf_mongo_fault_set(&handshake->reply, &why);
+        !hf_mongo_handshake_create_index(client, context, &fault))
+        hf_mongo_fault_set(&handshake->reply, &fault);
     mongoc_server_description_destroy(server);
 }
 
-/* Whether any server has answered: then there may be a primary soon. */
+/* Whether any server has answered: then a primary may be elected soon. */
 static bool has_server_answered(const struct handshake *handshake,
                                 mongoc_client_t *client)
 {
     size_t count = 0;
     mongoc_server_description_t **servers =
         mongoc_client_get_server_descriptions(client, &count);
-    bool there = handshake->reached;
+    bool answered = handshake->reached;
 
     for (size_t i = 0; i < count; i++)
         if (strcmp(mongoc_server_description_type(servers[i]), "Unknown") != 0)
-            there = true;
+            answered = true;
     mongoc_server_descriptions_destroy_all(servers, count);
-    return there;
+    return answered;
 }
 
-/* Servers that are there, and do not manage, are asked again: one may have been
- * elected just now, or no longer be the primary. */
+/* Repeat the handshake while servers answer but there is no primary: an
+ * election may be under way, or the primary may have just stepped down. */
 static void run_handshake(struct hf_mongo_job *job, mongoc_client_t *client,
                           const struct hf_mongo_context *context)
 {
@@ -132,7 +131,8 @@ enum hf_err hf_mongo_handshake_run(struct hf_mongo_workers *workers,
     handshake->job.drop = drop_handshake;
     if (!hf_mongo_workers_await(workers, &handshake->job, OPEN_MS))
         return hf_error_set(error, HF_EUNAVAIL,
-                            "mongodb: no answer within %d s", OPEN_MS / 1000);
+                            "mongodb: no reply from any server within %d s",
+                            OPEN_MS / 1000);
     err = handshake->reply.err;
     if (err == HF_EINDOUBT)
         err = HF_EUNAVAIL;

@@ -1,13 +1,20 @@
-/* handshake.h - the first words to a server: what kind is it, and is the index
- * there? */
+/* handshake.h - check the kind of server, and create the index. */
 #ifndef HF_STRATEGY_MONGO_HANDSHAKE_H
 #define HF_STRATEGY_MONGO_HANDSHAKE_H
 
 #include "strategy/mongo/workers.h"
 
-/* Blocks, up to ten seconds. Then the workers knows what kind of server it is.
- * HF_EUNAVAIL, HF_EUNSUPPORTED, HF_EDENIED, HF_ENOMEM. */
+/* Check that the servers are supported, and record in `workers` whether they
+ * are a standalone server. Blocks, up to ten seconds. HF_EUNAVAIL,
+ * HF_EUNSUPPORTED, HF_EDENIED, HF_EINVAL, HF_ENOMEM. */
 enum hf_err hf_mongo_handshake_run(struct hf_mongo_workers *workers,
                                    struct hf_error *error);
+
+/* Create the TTL index, if it does not exist: the server deletes documents
+ * whose date in `delete_at` has passed. Dropping the collection drops the
+ * index, too. Blocks; any thread. */
+bool hf_mongo_handshake_create_index(mongoc_client_t *client,
+                                     const struct hf_mongo_context *context,
+                                     bson_error_t *fault);
 
 #endif

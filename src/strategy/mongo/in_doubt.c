@@ -4,15 +4,15 @@
 
 #define IN_DOUBT_MAX 4096
 
-struct in_doubt {
+struct entry {
     struct hf_dlist link;
     struct hf_nonce nonce;
-    unsigned copies;
+    unsigned copies; /* that may still reach a server */
 };
 
-static struct in_doubt *in_doubt_of(struct hf_dlist *link)
+static struct entry *entry_of(struct hf_dlist *link)
 {
-    return HF_CONTAINER(link, struct in_doubt, link);
+    return HF_CONTAINER(link, struct entry, link);
 }
 
 void hf_mongo_in_doubt_init(struct hf_mongo_in_doubt *in_doubt)
@@ -25,36 +25,36 @@ void hf_mongo_in_doubt_fini(struct hf_mongo_in_doubt *in_doubt)
     struct hf_dlist *link;
 
     while ((link = hf_dlist_take(&in_doubt->list)))
-        free(in_doubt_of(link));
+        free(entry_of(link));
 }
 
-static struct in_doubt *find_in_doubt(const struct hf_mongo_in_doubt *in_doubt,
-                                      const struct hf_nonce *nonce)
+static struct entry *find_entry(const struct hf_mongo_in_doubt *in_doubt,
+                                const struct hf_nonce *nonce)
 {
     for (struct hf_dlist *link = in_doubt->list.next; link != &in_doubt->list;
          link = link->next)
-        if (hf_nonce_equal(&in_doubt_of(link)->nonce, nonce))
-            return in_doubt_of(link);
+        if (hf_nonce_equal(&entry_of(link)->nonce, nonce))
+            return entry_of(link);
     return NULL;
 }
 
-static void free_in_doubt(struct hf_mongo_in_doubt *in_doubt,
-                          struct in_doubt *entry)
+static void remove_entry(struct hf_mongo_in_doubt *in_doubt,
+                         struct entry *entry)
 {
     hf_dlist_remove(&entry->link);
     in_doubt->count--;
     free(entry);
 }
 
-static struct in_doubt *add_in_doubt(struct hf_mongo_in_doubt *in_doubt,
-                                     const struct hf_nonce *nonce)
+static struct entry *add_entry(struct hf_mongo_in_doubt *in_doubt,
+                               const struct hf_nonce *nonce)
 {
-    struct in_doubt *entry = calloc(1, sizeof(*entry));
+    struct entry *entry = calloc(1, sizeof(*entry));
 
     if (!entry)
         return NULL;
-    if (in_doubt->count >= IN_DOUBT_MAX)
-        free_in_doubt(in_doubt, in_doubt_of(in_doubt->list.next));
+    if (in_doubt->count >= IN_DOUBT_MAX) /* forget the oldest */
+        remove_entry(in_doubt, entry_of(in_doubt->list.next));
     entry->nonce = *nonce;
     hf_dlist_push_back(&in_doubt->list, &entry->link);
     in_doubt->count++;
@@ -64,16 +64,16 @@ static struct in_doubt *add_in_doubt(struct hf_mongo_in_doubt *in_doubt,
 bool hf_mongo_in_doubt_has(const struct hf_mongo_in_doubt *in_doubt,
                            const struct hf_nonce *nonce)
 {
-    return find_in_doubt(in_doubt, nonce) != NULL;
+    return find_entry(in_doubt, nonce) != NULL;
 }
 
 void hf_mongo_in_doubt_add(struct hf_mongo_in_doubt *in_doubt,
                            const struct hf_nonce *nonce)
 {
-    struct in_doubt *entry = find_in_doubt(in_doubt, nonce);
+    struct entry *entry = find_entry(in_doubt, nonce);
 
     if (!entry)
-        entry = add_in_doubt(in_doubt, nonce);
+        entry = add_entry(in_doubt, nonce);
     if (entry)
         entry->copies++;
 }
@@ -81,17 +81,17 @@ void hf_mongo_in_doubt_add(struct hf_mongo_in_doubt *in_doubt,
 void hf_mongo_in_doubt_resolve(struct hf_mongo_in_doubt *in_doubt,
                                const struct hf_nonce *nonce)
 {
-    struct in_doubt *entry = find_in_doubt(in_doubt, nonce);
+    struct entry *entry = find_entry(in_doubt, nonce);
 
     if (entry && --entry->copies == 0)
-        free_in_doubt(in_doubt, entry);
+        remove_entry(in_doubt, entry);
 }
 
 void hf_mongo_in_doubt_remove(struct hf_mongo_in_doubt *in_doubt,
                               const struct hf_nonce *nonce)
 {
-    struct in_doubt *entry = find_in_doubt(in_doubt, nonce);
+    struct entry *entry = find_entry(in_doubt, nonce);
 
     if (entry)
-        free_in_doubt(in_doubt, entry);
+        remove_entry(in_doubt, entry);
 }

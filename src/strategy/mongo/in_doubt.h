@@ -1,7 +1,7 @@
-/* in_doubt.h - LOCKs of which a copy may still be on its way.
+/* in_doubt.h - LOCKs whose outcome is unknown: a copy may still reach a server.
  *
- * Whoever gives such a claim back has the server remember that, so that what
- * comes late takes nothing. */
+ * When such a claim is released or withdrawn, the server records its nonce in
+ * `canceled`, so that a late copy is refused. */
 #ifndef HF_STRATEGY_MONGO_IN_DOUBT_H
 #define HF_STRATEGY_MONGO_IN_DOUBT_H
 
@@ -19,16 +19,16 @@ void hf_mongo_in_doubt_fini(struct hf_mongo_in_doubt *in_doubt);
 bool hf_mongo_in_doubt_has(const struct hf_mongo_in_doubt *in_doubt,
                            const struct hf_nonce *nonce);
 
-/* One more copy is under way. Without memory for it, what comes late holds the
- * key for its lease. */
+/* One more copy may reach a server. If there is no memory to record that, a
+ * late copy may hold the key until its lease expires. */
 void hf_mongo_in_doubt_add(struct hf_mongo_in_doubt *in_doubt,
                            const struct hf_nonce *nonce);
 
-/* A copy that nobody waited for any more has been answered after all. */
+/* A copy that was given up has been answered after all. */
 void hf_mongo_in_doubt_resolve(struct hf_mongo_in_doubt *in_doubt,
                                const struct hf_nonce *nonce);
 
-/* The server remembers that it was given back. */
+/* The server has recorded the nonce, so that late copies do no harm. */
 void hf_mongo_in_doubt_remove(struct hf_mongo_in_doubt *in_doubt,
                               const struct hf_nonce *nonce);
 

@@ -10,22 +10,22 @@
 #include "base/thread.h"
 #include "base/wiped.h"
 
-#define EXIT_S 1
+#define EXIT_S 1 /* how long the process waits for threads at exit */
 
 struct start {
     void *(*run)(void *);
     void *arg;
 };
 
-/* The threads of all clients. A forked child has none of them: it sees zeros
- * here, and an unlocked mutex. */
+/* The threads of all clients, in a page that fork() clears: a child has no
+ * threads, and finds zeros and an unlocked mutex. */
 struct threads {
     pthread_mutex_t mutex;
-    pthread_cond_t fewer;
+    pthread_cond_t thread_ended;
     unsigned running;
-    bool has_ended;
-    pthread_t ended; /* the last one, to be joined */
-    bool exiting;    /* nobody joins any more */
+    bool has_unjoined;
+    pthread_t unjoined; /* the thread that ended last */
+    bool exiting;       /* the process exits; threads detach themselves */
 };
 static void *_Atomic threads_page;
 
@@ -40,23 +40,23 @@ static struct threads *lock_threads(void)
     return threads;
 }
 
-/* Each thread joins the one that ended before it. So one thread at most is left
- * to be joined, and once it is, all that ended are gone. */
+/* Each thread that ends joins the one that ended before it. So at most one is
+ * unjoined, and once that one is joined, all threads that ended are gone. */
 static void end_thread(void)
 {
     struct threads *threads = lock_threads();
-    bool joins = threads->has_ended;
-    pthread_t before = threads->ended;
+    bool joins = threads->has_unjoined;
+    pthread_t previous = threads->unjoined;
 
     if (threads->exiting)
         (void)pthread_detach(pthread_self());
-    threads->has_ended = !threads->exiting;
-    threads->ended = pthread_self();
+    threads->has_unjoined = !threads->exiting;
+    threads->unjoined = pthread_self();
     threads->running--;
-    pthread_cond_signal(&threads->fewer);
+    pthread_cond_signal(&threads->thread_ended);
     pthread_mutex_unlock(&threads->mutex);
     if (joins)
-        (void)pthread_join(before, NULL);
+        (void)pthread_join(previous, NULL);
 }
 
 static void *library_thread_main(void *arg)
@@ -87,12 +87,12 @@ bool hf_mongo_library_start_thread(void *(*run)(void *), void *arg)
     return started;
 }
 
-/* Threads that are stuck in libmongoc end with the process. */
-static void await_threads(void)
+/* Threads that are still in libmongoc after EXIT_S end with the process. */
+static void on_process_exit(void)
 {
     struct threads *threads = lock_threads();
     struct timespec until;
-    pthread_t ended;
+    pthread_t unjoined;
     bool joins;
 
     if (!threads)
@@ -100,16 +100,16 @@ static void await_threads(void)
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += EXIT_S;
     while (threads->running > 0 &&
-           pthread_cond_clockwait(&threads->fewer, &threads->mutex,
+           pthread_cond_clockwait(&threads->thread_ended, &threads->mutex,
                                   CLOCK_MONOTONIC, &until) == 0)
         continue;
-    joins = threads->has_ended;
-    ended = threads->ended;
-    threads->has_ended = false;
+    joins = threads->has_unjoined;
+    unjoined = threads->unjoined;
+    threads->has_unjoined = false;
     threads->exiting = true;
     pthread_mutex_unlock(&threads->mutex);
     if (joins)
-        (void)pthread_join(ended, NULL);
+        (void)pthread_join(unjoined, NULL);
 }
 
 static void log_nothing(mongoc_log_level_t level, const char *domain,
@@ -121,8 +121,9 @@ static void log_nothing(mongoc_log_level_t level, const char *domain,
     (void)arg;
 }
 
-/* The name of the counters: only libmongoc's destructor removes it, and a killed
- * process does not get there. The memory stays mapped. */
+/* Remove the name of the shared memory; the memory stays mapped. Only the
+ * destructor of libmongoc does that otherwise, and a killed process never runs
+ * it. */
 static void unlink_counters(void)
 {
     char name[32];
@@ -136,7 +137,7 @@ static void init_library(void)
     unlink_counters();
     mongoc_init();
     mongoc_log_set_handler(log_nothing, NULL);
-    (void)atexit(await_threads);
+    (void)atexit(on_process_exit);
 }
 
 void hf_mongo_library_init(void)

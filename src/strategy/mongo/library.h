@@ -1,24 +1,26 @@
-/* library.h - libmongoc as a whole, and the threads that are inside it.
+/* library.h - initialize libmongoc, and count the threads that call it.
  *
- * What libmongoc does to a process, whoever uses it, and what is done about it:
+ * libmongoc has three effects on the whole process, which this module limits:
  *
- * - It logs to the standard output and error: a handler drops that.
+ * - It logs to standard output and error. A log handler drops the messages.
  * - It keeps counters in shared memory, /dev/shm/mongoc-PID, which a killed
- *   process would leave behind: it is unlinked right after it was made.
- * - At exit its destructor unmaps the counters, and OpenSSL frees its state. A
- *   thread that is still inside, or whose thread-specific data is still being
- *   destroyed, would crash. hf_close() does not wait for such threads: a
- *   worker, an orphan or the thread that closes a pool may outlive its client
- *   (workers.h). So they are counted for the whole process and joined at exit. */
+ *   process would leave behind. The file is unlinked as soon as it exists.
+ * - Its destructor unmaps the counters at exit, and OpenSSL frees its state. A
+ *   thread that is still inside libmongoc, or whose thread-specific data is
+ *   still being destroyed, would crash. hf_close() does not wait for such
+ *   threads: a worker, an orphan or the thread that closes a pool may outlive
+ *   its client (workers.h). So threads are counted for the whole process, and
+ *   joined at exit. */
 #ifndef HF_STRATEGY_MONGO_LIBRARY_H
 #define HF_STRATEGY_MONGO_LIBRARY_H
 
 #include <stdbool.h>
 
-/* Before anything else of libmongoc. */
+/* Initialize libmongoc, once. Call this before any other function of
+ * libmongoc. */
 void hf_mongo_library_init(void);
 
-/* Start a thread that no client waits for. At exit the process waits for it, for
+/* Start a thread that may outlive its client. At exit the process waits for it,
  * up to a second. False: it could not be started. */
 bool hf_mongo_library_start_thread(void *(*run)(void *), void *arg);
 

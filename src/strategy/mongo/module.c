@@ -1,4 +1,4 @@
-/* Where libholdfast finds the strategies of this folder. */
+/* module.c - the entry point of the module libholdfast-mongodb. */
 #include "strategy/module.h"
 #include "strategy/mongo/mongo.h"
 

@@ -7,7 +7,7 @@
 #include "strategy/mongo/handshake.h"
 #include "strategy/mongo/library.h"
 
-#define RARE_RETRY_MS 20000
+#define PUSHED_RETRY_MS 20000 /* of a waiter whose grant will be pushed */
 
 /* ---- Calls --------------------------------------------------------------*/
 
@@ -21,8 +21,8 @@ void hf_mongo_call_free(struct hf_mongo_call *call)
     free(call);
 }
 
-/* Answer a call whose worker still waits for the server: the reply finds nobody
- * when it comes. */
+/* Answer the request of a call that a worker still executes. The call itself
+ * lives on: its reply resolves the doubt. */
 static void abandon_call(struct hf_mongo_call *call,
                          enum hf_mongo_progress progress)
 {
@@ -55,7 +55,7 @@ static void on_job_lost(struct hf_mongo_job *job)
         abandon_call(call, hf_mongo_workers_cancel(call->mongo->workers, job));
 }
 
-/* The strategy is gone, and its lists with it. */
+/* The strategy was closed: its lists must not be touched. */
 static void drop_call_job(struct hf_mongo_job *job)
 {
     struct hf_mongo_call *call = HF_CONTAINER(job, struct hf_mongo_call, job);
@@ -140,11 +140,12 @@ void hf_mongo_call_send_query(struct hf_mongo_call *call)
 
 /* ---- Commands -----------------------------------------------------------*/
 
-/* Where the stream lives, grants are pushed and none is lost: a claim looks again
- * for what no push reports, such as the death of all that were to look. */
-static void set_rare_retry(struct hf_mongo *mongo, struct hf_answer *answer)
+/* The stream is live, so the grant will be pushed, and no push is lost. The
+ * waiter still asks again after a long time, for what no push reports, such as
+ * the death of all waiters that should have ended an offer. */
+static void set_pushed_retry(struct hf_mongo *mongo, struct hf_answer *answer)
 {
-    uint32_t span = RARE_RETRY_MS;
+    uint32_t span = PUSHED_RETRY_MS;
 
     span += hf_random_below(mongo->host->ops->random(mongo->host), span / 2);
     if (answer->poll_after_ms == 0 || answer->poll_after_ms > span)
@@ -152,10 +153,9 @@ static void set_rare_retry(struct hf_mongo *mongo, struct hf_answer *answer)
     answer->is_pushed = true;
 }
 
-static void note_lock_answer(struct hf_mongo *mongo,
-                             const struct hf_request *request,
-                             const struct hf_mongo_reply *reply,
-                             struct hf_answer *answer)
+static void track_lock(struct hf_mongo *mongo, const struct hf_request *request,
+                       const struct hf_mongo_reply *reply,
+                       struct hf_answer *answer)
 {
     const struct hf_nonce *nonce = &request->command.nonce;
 
@@ -168,12 +168,12 @@ static void note_lock_answer(struct hf_mongo *mongo,
     }
     if (hf_mongo_waiters_add(mongo, nonce) &&
         hf_mongo_watch_grants(mongo, reply->time))
-        set_rare_retry(mongo, answer);
+        set_pushed_retry(mongo, answer);
     if (hf_mongo_watch_was_granted(mongo, nonce))
         answer->poll_after_ms = 1;
 }
 
-static void note_end(struct hf_mongo *mongo, const struct hf_request *request)
+static void track_end(struct hf_mongo *mongo, const struct hf_request *request)
 {
     enum hf_command_kind kind = request->command.kind;
 
@@ -186,7 +186,8 @@ static void on_op_done(struct hf_mongo_call *call)
     struct hf_request *request = call->request;
     struct hf_mongo *mongo = call->mongo;
 
-    hf_mongo_identity_learn(&mongo->identity, &call->reply);
+    if (call->reply.contended)
+        hf_mongo_identity_note_contention(&mongo->identity);
     if (!request) {
         struct hf_nonce nonce;
 
@@ -200,13 +201,13 @@ static void on_op_done(struct hf_mongo_call *call)
     hf_mongo_reply_to_answer(&request->command, &call->reply, call->sent,
                              &request->answer);
     if (request->command.kind == HF_COMMAND_LOCK)
-        note_lock_answer(mongo, request, &call->reply, &request->answer);
+        track_lock(mongo, request, &call->reply, &request->answer);
     else if (call->reply.err == HF_OK)
-        note_end(mongo, request);
+        track_end(mongo, request);
     hf_mongo_call_answer(call);
 }
 
-/* What keeps or ends a lock goes before what takes one. */
+/* Commands that keep or end a lock go before those that take one. */
 static enum hf_mongo_urgency urgency_of(enum hf_command_kind kind)
 {
     if (kind == HF_COMMAND_LOCK)
@@ -239,11 +240,11 @@ static void start_op(struct hf_mongo *mongo, struct hf_request *request)
     fail_mongo_request(mongo, request, err);
 }
 
-/* ---- Reading ------------------------------------------------------------*/
+/* ---- Queries ------------------------------------------------------------*/
 
 static enum hf_err answer_free_key(struct hf_request *request, uint64_t time)
 {
-    struct hf_info none = {
+    struct hf_info free_info = {
         .key = request->command.key,
         .owner = "",
         .note = "",
@@ -251,10 +252,10 @@ static enum hf_err answer_free_key(struct hf_request *request, uint64_t time)
     };
     enum hf_err err;
 
-    request->answer.infos = calloc(1, sizeof(none));
+    request->answer.infos = calloc(1, sizeof(free_info));
     if (!request->answer.infos)
         return HF_ENOMEM;
-    err = hf_info_copy(request->answer.infos, &none);
+    err = hf_info_copy(request->answer.infos, &free_info);
     request->answer.count = err ? 0 : 1;
     return err;
 }
@@ -383,9 +384,9 @@ static void mongo_cancel(void *self, struct hf_request *request)
     fail_mongo_request(mongo, request, HF_EUNAVAIL);
 }
 
-/* ---- Opening ------------------------------------------------------------*/
+/* ---- Opening and closing ------------------------------------------------*/
 
-static enum hf_err start_mongo(struct hf_mongo *mongo, struct hf_error *error)
+static enum hf_err set_up_mongo(struct hf_mongo *mongo, struct hf_error *error)
 {
     enum hf_err err = hf_mongo_handshake_run(mongo->workers, error);
 
@@ -435,16 +436,16 @@ static enum hf_err mongo_open(void *self, struct hf_url *url,
     hf_mongo_address_fini(&address);
     if (err)
         return err;
-    err = start_mongo(mongo, error);
+    err = set_up_mongo(mongo, error);
     if (err)
         mongo_close(mongo);
     return err;
 }
 
-/* A server's wall clock times the leases, and may be set: no `steady`. A
- * standalone server has nothing to fail over to, tells nobody of changes, and
- * after a clean-up its clock alone speaks for the tokens. Of a failover who is
- * connected to one member alone may not hear. */
+/* The wall clock of a server times the leases and may be set, so `steady` is
+ * not promised. A standalone server has no failover and no change streams, and
+ * after it has deleted a document only its clock keeps tokens rising. A client
+ * that is connected to one member only may miss a failover. */
 static uint32_t mongo_caps(const void *self)
 {
     const struct hf_mongo *mongo = self;
@@ -467,13 +468,14 @@ static void mongo_describe(const void *self, hf_fact_fn *each, void *arg)
     each("server",
          hf_mongo_workers_context(mongo->workers)->standalone
              ? "MongoDB, standalone"
-             : "MongoDB, replica set or sharded cluster",
+             : "MongoDB, replica set",
          arg);
 }
 
-/* With MongoDB's defaults a primary that hangs is replaced after 21 s: 10 s until
- * the election, and 10 s in which the new one waits for the old one's newest
- * write. A lease of 30 s outlives that if 25 s are left when it begins. */
+/* With MongoDB's defaults, a primary that hangs is replaced after 21 s: 10 s
+ * until the election, and 10 s in which the new primary waits for the newest
+ * write of the old one. A lease of 30 s outlasts that if at least 25 s of it
+ * are left, so leases are renewed after a sixth. */
 #define RENEW_PART 6
 
 #define STRATEGY(name)                                                         \

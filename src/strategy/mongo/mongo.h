@@ -1,9 +1,12 @@
-/* mongo.h - mongodb:// and mongodb+srv://: locks in a MongoDB collection, one
- * document a key.
+/* mongo.h - the strategies mongodb:// and mongodb+srv://.
  *
- * Each command is one step, which a server decides on its own clock
- * (the .json files). libmongoc's calls block, so worker threads make them;
- * from the first wait or watch on, one more thread hears what changes. */
+ * Each key is one document of a collection. Each command is one atomic
+ * pipeline, which the primary executes and times by its own clock (the .json
+ * files). Calls of libmongoc block, so worker threads make them. The first
+ * wait or watch starts one more thread, which reads a change stream.
+ *
+ * This header is private to mongo.c, watch.c, waiters.c, expiry.c and sweep.c.
+ * Everything here runs in the client's context. */
 #ifndef HF_STRATEGY_MONGO_MONGO_H
 #define HF_STRATEGY_MONGO_MONGO_H
 
@@ -19,21 +22,22 @@ extern const struct hf_strategy hf_strategy_mongodb_srv;
 
 #define HF_MONGO_GRANTS_KEPT 64
 
-/* A request, or a look of the strategy's own, on its way to a server and back.
- * Its thread touches `op`, `reply` and `query` alone. */
+/* A request, or a command of the strategy itself, that a worker executes. While
+ * it does, it is the only one to touch `op`, `reply` and `query`. */
 struct hf_mongo_call {
     struct hf_mongo_job job;
     struct hf_mongo *mongo;
-    struct hf_request *request; /* NULL: nobody wants the answer */
-    struct hf_dlist open;       /* among all calls */
+    struct hf_request *request; /* NULL: given up, or none */
+    struct hf_dlist open;       /* in hf_mongo.calls */
     hf_time sent;
-    bool is_expiry_check; /* a look of expiry.c */
-    void (*on_reply)(struct hf_mongo_call *call);
+    bool is_expiry_check;                         /* counted in expiry_checks */
+    void (*on_reply)(struct hf_mongo_call *call); /* frees the call */
     struct hf_mongo_op op;
     struct hf_mongo_reply reply;
     struct hf_mongo_query query;
 };
 
+/* A grant that the change stream reported. */
 struct hf_mongo_grant {
     struct hf_nonce nonce;
     uint64_t token;
@@ -48,99 +52,116 @@ struct hf_mongo {
 
     /* watch.c */
     struct hf_mongo_stream *stream; /* NULL: a standalone server */
-    uint64_t reported_until;        /* grants up to this time are told */
+    uint64_t reported_until;        /* grants up to this time were pushed */
     struct hf_mongo_grant grants[HF_MONGO_GRANTS_KEPT]; /* the newest */
     unsigned grant_count;
     struct hf_watches watches;
-    struct hf_timer tick; /* the next lease ends, or a claim looks again */
-    bool ticks;           /* it has its place */
+    struct hf_timer tick; /* the next expiry check or retry */
+    bool has_tick;        /* it was added to the host */
 
     /* waiters.c */
-    struct hf_map waiters;  /* claims in a queue */
-    struct hf_heap retries; /* those that are to look again */
+    struct hf_map waiters;  /* own claims in queues, by nonce */
+    struct hf_heap retries; /* waiters that have to ask again, by time */
 
     /* expiry.c */
     struct hf_seed seed;
-    struct hf_map expiries; /* keys that are watched and held */
+    struct hf_map expiries; /* watched keys that are held */
     struct hf_heap expiry_heap;
-    unsigned expiry_checks; /* under way */
+    unsigned expiry_checks; /* checks in flight */
 
     /* sweep.c */
     struct hf_timer sweep_timer;
-    bool sweeps;                              /* it has its place */
-    unsigned sweep_postponed, sweep_failures; /* in a row */
+    bool has_sweep_timer;                     /* it was added to the host */
+    unsigned sweep_postponed, sweep_failures; /* consecutive */
 };
 
-/* mongo.c: a call, which is not sent yet; NULL: out of memory. */
+/* ---- mongo.c ------------------------------------------------------------*/
+
+/* Create a call without sending it. NULL: out of memory. */
 struct hf_mongo_call *hf_mongo_call_new(
     struct hf_mongo *mongo, struct hf_request *request,
     void (*on_reply)(struct hf_mongo_call *call));
 void hf_mongo_call_free(struct hf_mongo_call *call);
 
-/* The same of a look, for a request; NULL: it was refused. */
+/* The same with a query for a request. NULL: out of memory; the request was
+ * answered. */
 struct hf_mongo_call *hf_mongo_call_new_query(
     struct hf_mongo *mongo, struct hf_request *request,
     enum hf_mongo_scope scope, void (*on_reply)(struct hf_mongo_call *call));
 
-/* Send what it has: a question, or a look. */
+/* Hand the call to a worker, to execute its op or its query. */
 void hf_mongo_call_send_op(struct hf_mongo_call *call);
 void hf_mongo_call_send_query(struct hf_mongo_call *call);
 
-/* Answer whoever wants it, as the request's answer says, and free the call. */
+/* Answer the request, if the call still has one, and free the call. */
 void hf_mongo_call_answer(struct hf_mongo_call *call);
 
-/* watch.c */
+/* ---- watch.c ------------------------------------------------------------*/
+
 enum hf_err hf_mongo_watch_open(struct hf_mongo *mongo);
 void hf_mongo_watch_close(struct hf_mongo *mongo);
 void hf_mongo_watch_start(struct hf_mongo *mongo, struct hf_request *request);
-void hf_mongo_watch_stop(struct hf_mongo *mongo, uint64_t wanted);
+void hf_mongo_watch_stop(struct hf_mongo *mongo, uint64_t number);
 
-/* A claim is in a queue, as a reply of this time says. False: no stream reports
- * its grant, now. */
+/* A reply at `time` reported a claim in a queue: request its grant from the
+ * change stream. False: the stream is not live, so the grant may not be
+ * pushed. */
 bool hf_mongo_watch_grants(struct hf_mongo *mongo, uint64_t time);
 
-/* Where nobody waits or watches any more, end the stream after a while. */
+/* If nothing waits or watches any more, let the stream end after a while. */
 void hf_mongo_watch_release_stream(struct hf_mongo *mongo);
 
-/* Whether the grant of this nonce was heard before its place in line was. */
+/* Whether the stream has reported the grant of this nonce already: it may
+ * overtake the reply that reports the position. */
 bool hf_mongo_watch_was_granted(const struct hf_mongo *mongo,
                                 const struct hf_nonce *nonce);
 
-/* The timer, for what comes next. */
+/* Set the timer to the next expiry check or retry. */
 void hf_mongo_watch_set_tick(struct hf_mongo *mongo);
 
-/* waiters.c: claims of this client in queues. False: out of memory. */
+/* ---- waiters.c ----------------------------------------------------------*/
+
+/* Record a claim of this client that is in a queue. False: out of memory. */
 bool hf_mongo_waiters_add(struct hf_mongo *mongo, const struct hf_nonce *nonce);
 void hf_mongo_waiters_remove(struct hf_mongo *mongo,
                              const struct hf_nonce *nonce);
 bool hf_mongo_waiters_has(const struct hf_mongo *mongo,
                           const struct hf_nonce *nonce);
 
-/* Have one look again after `span_ms`, or all of them now: hf_mongo_watch_set_tick()
- * follows. A nonce that does not wait is ignored. */
+/* Let one waiter ask again after `span_ms`, or all of them now. Nonces that do
+ * not wait are ignored. Call hf_mongo_watch_set_tick() afterwards. */
 void hf_mongo_waiters_retry(struct hf_mongo *mongo,
                             const struct hf_nonce *nonce, uint32_t span_ms);
 void hf_mongo_waiters_retry_all(struct hf_mongo *mongo);
 
-/* Nudge those that are to look now. */
+/* Nudge the waiters whose time has come: the client repeats their LOCKs. */
 void hf_mongo_waiters_nudge(struct hf_mongo *mongo);
 void hf_mongo_waiters_close(struct hf_mongo *mongo);
 
-/* expiry.c: see that the lease of `key` ends after `span`, if it has not been put
- * off; and that it need not. */
+/* ---- expiry.c -----------------------------------------------------------*/
+
+/* Check the lease of `key` after `span` milliseconds. A later call replaces the
+ * time. */
 void hf_mongo_expiry_set(struct hf_mongo *mongo, struct hf_key key,
                          uint32_t span);
+
+/* The key is free: forget it. */
 void hf_mongo_expiry_remove(struct hf_mongo *mongo, struct hf_key key);
 
-/* Look at what is due; and when the next is. */
+/* Send checks for the leases that are due. */
 void hf_mongo_expiry_check(struct hf_mongo *mongo);
+
+/* When the next check is due; HF_NEVER: there is none, or too many are in
+ * flight. */
 hf_time hf_mongo_expiry_next(const struct hf_mongo *mongo);
 
 enum hf_err hf_mongo_expiry_open(struct hf_mongo *mongo);
 void hf_mongo_expiry_close(struct hf_mongo *mongo);
 
-/* sweep.c: end the leases of clients that never came back, from now on. May
- * block for a round trip. */
+/* ---- sweep.c ------------------------------------------------------------*/
+
+/* Start to end the leases of abandoned keys now and then. May block for a round
+ * trip. */
 enum hf_err hf_mongo_sweep_open(struct hf_mongo *mongo);
 void hf_mongo_sweep_close(struct hf_mongo *mongo);
 

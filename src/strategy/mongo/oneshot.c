@@ -1,14 +1,15 @@
-/* oneshot.c - a libmongoc client for programs that end soon. */
+/* oneshot.c - a libmongoc client without monitor threads, for short-lived
+ * programs. */
 #include "strategy/mongo/worker.h"
 
-/* The pool's threads look for the end only every half second: so long this may
- * try what would save that. */
-#define FIND_MS 500
+/* The pool's threads notice their end only every 500 ms. Connecting this client
+ * must not take longer than it saves. */
+#define CONNECT_MS 500
 
-#define SCAN_MS                                                                \
-    60000 /* no second look at all servers: it does not live so long */
+/* The client does not live long enough for a second scan of all servers. */
+#define HEARTBEAT_MS 60000
 
-static mongoc_client_t *connect_with(const mongoc_uri_t *uri)
+static mongoc_client_t *new_client(const mongoc_uri_t *uri)
 {
     mongoc_client_t *client = mongoc_client_new_from_uri(uri);
 
@@ -35,14 +36,15 @@ mongoc_client_t *hf_mongo_oneshot_open(const mongoc_uri_t *from)
     mongoc_client_t *client;
 
     if (mongoc_uri_get_srv_hostname(from))
-        return NULL; /* DNS would be asked once more */
+        return NULL; /* it would need another DNS lookup */
     uri = mongoc_uri_copy(from);
-    mongoc_uri_set_option_as_int32(uri, MONGOC_URI_CONNECTTIMEOUTMS, FIND_MS);
+    mongoc_uri_set_option_as_int32(uri, MONGOC_URI_CONNECTTIMEOUTMS,
+                                   CONNECT_MS);
     mongoc_uri_set_option_as_int32(uri, MONGOC_URI_SERVERSELECTIONTIMEOUTMS,
-                                   FIND_MS);
+                                   CONNECT_MS);
     mongoc_uri_set_option_as_int32(uri, MONGOC_URI_HEARTBEATFREQUENCYMS,
-                                   SCAN_MS);
-    client = connect_with(uri);
+                                   HEARTBEAT_MS);
+    client = new_client(uri);
     mongoc_uri_destroy(uri);
     if (client && !has_primary(client)) {
         mongoc_client_destroy(client);

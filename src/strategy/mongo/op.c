@@ -8,42 +8,7 @@
 #include "base/hex.h"
 #include "base/limits.h"
 
-#define CONTENDED 16 /* LOCKs of a client, after one that met somebody */
-
-/* ---- Who asks -----------------------------------------------------------*/
-
-static char *new_escaped(const void *bytes, size_t size)
-{
-    char *text = malloc(HF_MONGO_ESCAPED_SIZE(size));
-
-    if (text)
-        (void)hf_mongo_escape(text, bytes, size);
-    return text;
-}
-
-enum hf_err hf_mongo_identity_init(struct hf_mongo_identity *identity,
-                                   struct hf_host *host)
-{
-    const char *owner = host->ops->owner(host);
-    uint8_t name[HF_MONGO_CLIENT_SIZE / 2];
-    enum hf_err err =
-        hf_random_bytes(host->ops->random(host), name, sizeof(name));
-
-    if (err)
-        return err;
-    hf_hex_encode(identity->client, name, sizeof(name));
-    identity->owner = new_escaped(owner, strlen(owner));
-    return identity->owner ? HF_OK : HF_ENOMEM;
-}
-
-void hf_mongo_identity_fini(struct hf_mongo_identity *identity)
-{
-    free(identity->owner);
-    identity->owner = NULL;
-}
-
-/* ---- Asking -------------------------------------------------------------*/
-
+/* The script of each command, and whether it inserts a missing document. */
 static const struct {
     enum hf_mongo_script script;
     bool upsert;
@@ -58,63 +23,66 @@ static const struct {
 
 _Static_assert(HF_FITS(HF_VALUE_MAX, uint32_t), "any value's size");
 
-static void add_binary(bson_t *to, const char *name, struct hf_bytes bytes)
+static void add_binary(bson_t *variables, const char *name,
+                       struct hf_bytes bytes)
 {
-    BSON_APPEND_BINARY(to, name, BSON_SUBTYPE_BINARY,
+    BSON_APPEND_BINARY(variables, name, BSON_SUBTYPE_BINARY,
                        bytes.size > 0 ? bytes.data : (const uint8_t *)"",
                        (uint32_t)bytes.size);
 }
 
-static void add_escaped(bson_t *to, const char *name, struct hf_bytes bytes)
+static void add_escaped(bson_t *variables, const char *name,
+                        struct hf_bytes bytes)
 {
     char text[HF_MONGO_ESCAPED_SIZE(HF_NOTE_MAX)];
 
     HF_ASSERT(bytes.size <= HF_NOTE_MAX);
     (void)hf_mongo_escape(text, bytes.data, bytes.size);
-    BSON_APPEND_UTF8(to, name, text);
+    BSON_APPEND_UTF8(variables, name, text);
 }
 
-static void add_lock_variables(bson_t *to,
+static void add_lock_variables(bson_t *variables,
                                const struct hf_mongo_identity *identity,
                                const struct hf_command *command)
 {
-    BSON_APPEND_UTF8(to, "owner", identity->owner);
-    BSON_APPEND_BOOL(to, "may_queue", command->queue);
-    BSON_APPEND_INT64(to, "lease", command->lease_ms);
-    add_escaped(to, "note", command->note);
-    add_binary(to, "value", command->value);
+    BSON_APPEND_UTF8(variables, "owner", identity->owner);
+    BSON_APPEND_BOOL(variables, "may_queue", command->queue);
+    BSON_APPEND_INT64(variables, "lease", command->lease_ms);
+    add_escaped(variables, "note", command->note);
+    add_binary(variables, "value", command->value);
 }
 
-static void add_update_variables(bson_t *to, const struct hf_command *command)
+static void add_update_variables(bson_t *variables,
+                                 const struct hf_command *command)
 {
-    BSON_APPEND_INT64(to, "update", (int64_t)command->sequence);
-    BSON_APPEND_BOOL(to, "compare", command->has_expected);
-    add_binary(to, "expected", command->expected);
-    add_binary(to, "value", command->value);
+    BSON_APPEND_INT64(variables, "update", (int64_t)command->sequence);
+    BSON_APPEND_BOOL(variables, "compare", command->has_expected);
+    add_binary(variables, "expected", command->expected);
+    add_binary(variables, "value", command->value);
 }
 
-static void add_command_variables(bson_t *to,
+static void add_command_variables(bson_t *variables,
                                   const struct hf_mongo_identity *identity,
                                   const struct hf_command *command,
                                   bool in_doubt)
 {
-    BSON_APPEND_INT64(to, "token", (int64_t)command->token);
+    BSON_APPEND_INT64(variables, "token", (int64_t)command->token);
     switch (command->kind) {
     case HF_COMMAND_LOCK:
-        add_lock_variables(to, identity, command);
+        add_lock_variables(variables, identity, command);
         break;
     case HF_COMMAND_RENEW:
-        BSON_APPEND_INT64(to, "lease", command->lease_ms);
-        add_binary(to, "value", command->value);
+        BSON_APPEND_INT64(variables, "lease", command->lease_ms);
+        add_binary(variables, "value", command->value);
         break;
     case HF_COMMAND_UPDATE:
-        add_update_variables(to, command);
+        add_update_variables(variables, command);
         break;
     case HF_COMMAND_FORCE:
-        BSON_APPEND_BOOL(to, "at_once", command->now);
+        BSON_APPEND_BOOL(variables, "at_once", command->now);
         break;
     default:
-        BSON_APPEND_BOOL(to, "in_doubt", in_doubt);
+        BSON_APPEND_BOOL(variables, "in_doubt", in_doubt);
         break;
     }
 }
@@ -124,13 +92,12 @@ static enum hf_err init_op(struct hf_mongo_op *op,
                            struct hf_key key, const char *nonce,
                            uint64_t sequence)
 {
-    char call[HF_MONGO_COMMAND_SIZE + 1];
+    char call[HF_MONGO_COMMAND_SIZE + 1]; /* the same in every copy */
 
-    op->key = new_escaped(key.data, key.size);
+    op->key = hf_mongo_escape_new(key.data, key.size);
     if (!op->key)
         return HF_ENOMEM;
-    (void)snprintf(op->command, sizeof(op->command), "%s-%llx",
-                   identity->client, (unsigned long long)++identity->commands);
+    hf_mongo_identity_name_command(identity, op->command);
     bson_init(&op->variables);
     BSON_APPEND_UTF8(&op->variables, "command", op->command);
     (void)snprintf(call, sizeof(call), "%s-%llx", identity->client,
@@ -141,29 +108,17 @@ static enum hf_err init_op(struct hf_mongo_op *op,
     return HF_OK;
 }
 
-/* Where nobody else wants the key, a few words do, which the server reads in
- * half the time. Who meets somebody pays for that with a second round trip, and
- * so does not try again at once. */
+/* The fast path takes the server half the time. If it fails, the LOCK costs a
+ * second round trip; so after contention a client skips it for a while. */
 static bool can_use_fast_path(struct hf_mongo_identity *identity,
                               const struct hf_command *command, bool in_doubt)
 {
-    if (in_doubt) /* an earlier copy may have been there */
+    if (in_doubt) /* an earlier copy may have been executed */
         return false;
     if (command->kind == HF_COMMAND_UNLOCK)
         return true;
-    if (command->kind != HF_COMMAND_LOCK)
-        return false;
-    if (identity->contended == 0)
-        return true;
-    identity->contended--;
-    return false;
-}
-
-void hf_mongo_identity_learn(struct hf_mongo_identity *identity,
-                             const struct hf_mongo_reply *reply)
-{
-    if (reply->contended)
-        identity->contended = CONTENDED;
+    return command->kind == HF_COMMAND_LOCK &&
+           hf_mongo_identity_try_fast_path(identity);
 }
 
 enum hf_err hf_mongo_op_init(struct hf_mongo_op *op,
@@ -171,7 +126,7 @@ enum hf_err hf_mongo_op_init(struct hf_mongo_op *op,
                              const struct hf_command *command, bool in_doubt,
                              bool waits)
 {
-    bool locks = command->kind == HF_COMMAND_LOCK;
+    bool is_lock = command->kind == HF_COMMAND_LOCK;
     char nonce[HF_MONGO_NONCE_SIZE + 1];
     enum hf_err err;
 
@@ -180,8 +135,8 @@ enum hf_err hf_mongo_op_init(struct hf_mongo_op *op,
     op->upsert = scripts[command->kind].upsert ||
                  (in_doubt && (command->kind == HF_COMMAND_CANCEL ||
                                command->kind == HF_COMMAND_UNLOCK));
-    op->may_queue = locks && command->queue;
-    op->waits = locks && waits;
+    op->may_queue = is_lock && command->queue;
+    op->waits = is_lock && waits;
     op->fast_path =
         !op->waits && can_use_fast_path(identity, command, in_doubt);
     err = init_op(op, identity, command->key, nonce, command->sequence);
@@ -207,11 +162,11 @@ enum hf_err hf_mongo_op_init_sweep(struct hf_mongo_op *op,
 
 bool hf_mongo_op_nonce(const struct hf_mongo_op *op, struct hf_nonce *nonce)
 {
-    bson_iter_t at;
+    bson_iter_t iter;
 
-    return bson_iter_init_find(&at, &op->variables, "nonce") &&
+    return bson_iter_init_find(&iter, &op->variables, "nonce") &&
            hf_hex_decode(nonce->bytes, sizeof(nonce->bytes),
-                         bson_iter_utf8(&at, NULL));
+                         bson_iter_utf8(&iter, NULL));
 }
 
 void hf_mongo_op_fini(struct hf_mongo_op *op)

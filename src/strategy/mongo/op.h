@@ -1,197 +1,197 @@
-/* op.h - lock commands as one step each, and replies as answers.
+/* op.h - one lock command: its variables, its execution and its reply.
  *
- * Asked in the client's context, run in a worker thread, concluded in the
- * client's context again. */
+ * The client's context creates an op with hf_mongo_op_init*(). A worker thread
+ * executes it with hf_mongo_execute(), which fills a reply. The client's
+ * context converts the reply with hf_mongo_reply_to_answer(). */
 #ifndef HF_STRATEGY_MONGO_OP_H
 #define HF_STRATEGY_MONGO_OP_H
 
 #include "strategy/mongo/escape.h"
+#include "strategy/mongo/identity.h"
 #include "strategy/mongo/workers.h"
 
-#define HF_MONGO_CLIENT_SIZE 16 /* hex digits of a client's name for itself */
-#define HF_MONGO_COMMAND_SIZE (HF_MONGO_CLIENT_SIZE + 1 + 16)
 #define HF_MONGO_NONCE_SIZE ((size_t)2 * HF_NONCE_SIZE)
-#define HF_MONGO_CAUSE_SIZE 600 /* more than libmongoc has to say */
+#define HF_MONGO_CAUSE_SIZE 600 /* longer than any message of libmongoc */
 
-/* A waiter that is offered the key has this long to take it up. */
+/* How long a waiter that is offered the key has to confirm the offer. */
 #define HF_MONGO_OFFER_MS 3000
 
-/* Who asks. */
-struct hf_mongo_identity {
-    char client[HF_MONGO_CLIENT_SIZE + 1];
-    char *owner; /* as text */
-    uint64_t commands;
-    unsigned contended; /* LOCKs that need not try the short way */
-};
-
-/* HF_ENOMEM; HF_ESYSTEM: there is no randomness to make a name of. */
-enum hf_err hf_mongo_identity_init(struct hf_mongo_identity *identity,
-                                   struct hf_host *host);
-void hf_mongo_identity_fini(struct hf_mongo_identity *identity);
-
-/* A command, with all it is made of. */
 struct hf_mongo_op {
     enum hf_mongo_script script;
-    bool upsert; /* where there is no document, make one */
-    bool
-        fast_path; /* try the short way first: lock_fast.json, unlock_fast.json */
-    bool may_queue; /* LOCK: wants to wait */
-    bool waits;     /* LOCK: is in the queue, as far as is known */
-    char command[HF_MONGO_COMMAND_SIZE + 1];
-    char *key; /* as text */
+    bool upsert;    /* insert a document if there is none */
+    bool fast_path; /* try lock_fast.json or unlock_fast.json first */
+    bool may_queue; /* LOCK: join the queue if the key is held */
+    bool waits;     /* LOCK: a reply has reported it in the queue before */
+    char command[HF_MONGO_COMMAND_SIZE + 1]; /* its name */
+    char *key;                               /* escaped */
     bson_t variables;
 };
 
-/* What came of it. */
 struct hf_mongo_reply {
-    enum hf_err err; /* the rest is there if it is HF_OK */
-    bool reached;    /* a server was found, whatever came of it */
+    enum hf_err err; /* the fields below `time` count only with HF_OK */
+    bool reached;    /* a server was selected, even if the command failed */
     char cause[HF_MONGO_CAUSE_SIZE];
-    uint64_t
-        time; /* of the server, as hf_mongo_reply_time_of() has it; 0: unknown */
+    uint64_t time; /* cluster time of hf_mongo_reply_time_of(); 0: unknown */
 
-    /* The document that is left. */
-    bool exists, held, mine, forced, canceled, fresh;
-    bool contended;  /* something was in the way of the short way */
-    bool updated;    /* by this very update */
-    bool superseded; /* by a later one of the same client */
+    /* The document after the command. */
+    bool exists, held, forced;
+    bool mine;       /* held by the nonce of the op */
+    bool canceled;   /* the nonce is in `canceled` */
+    bool fresh;      /* this copy of the command changed the document */
+    bool contended;  /* the fast path of LOCK failed */
+    bool updated;    /* UPDATE: this request was the client's last update */
+    bool superseded; /* UPDATE: a later update of the client was applied */
     uint64_t token;
     uint32_t renewals;
-    int32_t position; /* in the queue, from 0; -1: not, or nobody asked */
-    bool has_left;    /* what is left of the lease is known */
-    uint32_t left_ms;
+    int32_t position; /* in the queue, from 0; -1: not queued, or not read */
+    bool has_left;    /* `left_ms` is known */
+    uint32_t left_ms; /* of the holder's lease */
+
+    /* The grant that ended last. */
     uint64_t ended_token;
     enum hf_event_kind end_reason;
-    bool ended_mine; /* by this very call, be it by an earlier copy */
+    bool ended_mine; /* by a copy of this request, this one or an earlier one */
 };
 
-/* `in_doubt`: a copy of the nonce's LOCK may still be on its way. `waits`: the
- * LOCK is in the queue already. HF_ENOMEM. */
+/* ---- op.c ---------------------------------------------------------------*/
+
+/* Build the op of a command.
+ *
+ *   in_doubt   a copy of the nonce's LOCK may still reach a server
+ *   waits      LOCK: the claim is in the queue already
+ *
+ * HF_ENOMEM. */
 enum hf_err hf_mongo_op_init(struct hf_mongo_op *op,
                              struct hf_mongo_identity *identity,
                              const struct hf_command *command, bool in_doubt,
                              bool waits);
 
-/* The same of nothing but a look whether something is due: at a key, or at all
- * that were abandoned. */
+/* Build an op that ends the lease of `key` if it is due. HF_ENOMEM. */
 enum hf_err hf_mongo_op_init_expire(struct hf_mongo_op *op,
                                     struct hf_mongo_identity *identity,
                                     struct hf_key key);
+
+/* Build an op for hf_mongo_execute_sweep(). HF_ENOMEM. */
 enum hf_err hf_mongo_op_init_sweep(struct hf_mongo_op *op,
                                    struct hf_mongo_identity *identity);
 
-/* What the reply tells of how to ask the next time. */
-void hf_mongo_identity_learn(struct hf_mongo_identity *identity,
-                             const struct hf_mongo_reply *reply);
-
-/* The nonce it is about; false: none. */
-bool hf_mongo_op_nonce(const struct hf_mongo_op *op, struct hf_nonce *nonce);
 void hf_mongo_op_fini(struct hf_mongo_op *op);
 
-/* position.c, in a worker thread: after a LOCK that wants to wait, read where
- * it stands in the queue and what is left of the lease. */
-void hf_mongo_position_read(const struct hf_mongo_op *op,
-                            mongoc_client_t *client,
-                            const struct hf_mongo_context *context,
-                            const mongoc_server_description_t *server,
-                            struct hf_mongo_reply *reply);
+/* Read the nonce of the op. False: it has none. */
+bool hf_mongo_op_nonce(const struct hf_mongo_op *op, struct hf_nonce *nonce);
 
-/* The same instead of a LOCK that is repeated while it waits. False: the LOCK has
- * to be executed; `reply` is untouched. */
-bool hf_mongo_position_still_waits(const struct hf_mongo_op *op,
-                                   mongoc_client_t *client,
-                                   const struct hf_mongo_context *context,
-                                   const mongoc_server_description_t *server,
-                                   struct hf_mongo_reply *reply);
+/* ---- execute.c ----------------------------------------------------------*/
 
-/* In a worker thread. */
+/* Execute the op on the primary. Blocks; for worker threads. */
 void hf_mongo_execute(const struct hf_mongo_op *op, mongoc_client_t *client,
                       const struct hf_mongo_context *context,
                       struct hf_mongo_reply *reply);
 
 enum hf_mongo_swept {
     HF_MONGO_SWEPT_ALL,
-    HF_MONGO_SWEPT_PART, /* `max_ms` was not enough for all of them */
-    HF_MONGO_SWEPT_NOTHING,
+    HF_MONGO_SWEPT_PART,    /* `max_ms` was too short; some are left */
+    HF_MONGO_SWEPT_NOTHING, /* it failed */
 };
 
-/* End the leases of all keys that were abandoned, for up to `max_ms`, so that the
- * server can delete them. In any thread. */
+/* End the leases of all abandoned keys, for up to `max_ms`, so that the server
+ * can delete their documents. Blocks; any thread. */
 enum hf_mongo_swept hf_mongo_execute_sweep(
     const struct hf_mongo_op *op, mongoc_client_t *client,
     const struct hf_mongo_context *context,
     const mongoc_server_description_t *server, int32_t max_ms);
 
-/* What that means to who asked, of a command that was sent at `sent`. */
+/* ---- position.c ---------------------------------------------------------*/
+
+/* After a LOCK that may queue: read the position of its claim, and what is
+ * left of the holder's lease. Blocks; for worker threads. */
+void hf_mongo_position_read(const struct hf_mongo_op *op,
+                            mongoc_client_t *client,
+                            const struct hf_mongo_context *context,
+                            const mongoc_server_description_t *server,
+                            struct hf_mongo_reply *reply);
+
+/* Instead of repeating the LOCK of a waiter: read its position. False: the LOCK
+ * has to be executed, and `reply` is unchanged. Blocks; for worker threads. */
+bool hf_mongo_position_still_waits(const struct hf_mongo_op *op,
+                                   mongoc_client_t *client,
+                                   const struct hf_mongo_context *context,
+                                   const mongoc_server_description_t *server,
+                                   struct hf_mongo_reply *reply);
+
+/* ---- reply.c ------------------------------------------------------------*/
+
+/* Decode the reply to a findAndModify. */
+void hf_mongo_reply_read(const bson_t *bson, const struct hf_mongo_op *op,
+                         struct hf_mongo_reply *reply);
+
+/* Decode the reply to the update of unlock_fast.json. False: it changed
+ * nothing. */
+bool hf_mongo_reply_read_unlock_fast(const bson_t *bson,
+                                     const struct hf_mongo_op *op,
+                                     struct hf_mongo_reply *reply);
+
+/* Whether an update matched one document. libmongoc reports success even if the
+ * update itself failed. */
+bool hf_mongo_reply_matched_one(const bson_t *reply);
+
+/* Convert the reply into the answer to `command`. `sent` is when the command
+ * was sent. */
 void hf_mongo_reply_to_answer(const struct hf_command *command,
                               const struct hf_mongo_reply *reply, hf_time sent,
                               struct hf_answer *answer);
 
-/* ---- What else speaks to the server --------------------------------------*/
+/* A cluster time as one number, with room for the indexes of 256 events: the
+ * events of a change at `time` have the indexes `time`, `time` + 1, ..., and
+ * HF_MONGO_INDEX(time) is the largest. */
+#define HF_MONGO_EVENTS_MAX 256
+#define HF_MONGO_INDEX(time) ((time) | (HF_MONGO_EVENTS_MAX - 1))
+uint64_t hf_mongo_reply_time_of(uint32_t seconds, uint32_t increment);
 
-#define HF_MONGO_CLOCK_SIZE 25 /* of a clock's name, with its NUL */
+/* The `operationTime` of a reply; 0: it has none. */
+uint64_t hf_mongo_reply_time(const bson_t *reply);
 
-/* The server to write to, as the connection to it describes it; NULL, with a
- * fault, if there is none. */
+/* Decode a token. 0: it is not a positive long. */
+uint64_t hf_mongo_reply_token(const bson_iter_t *iter);
+
+/* ---- fault.c ------------------------------------------------------------*/
+
+/* Record why a command failed. `err` becomes HF_EUNAVAIL if nothing was done,
+ * HF_EINDOUBT if that is unknown, or a code that names the cause. */
+void hf_mongo_fault_set(struct hf_mongo_reply *reply,
+                        const bson_error_t *fault);
+
+/* Whether the server refused a command because another one inserted or wrote
+ * the same document. Nothing was done; a retry may succeed. */
+bool hf_mongo_fault_is_conflict(const bson_error_t *fault);
+
+/* ---- server.c -----------------------------------------------------------*/
+
+#define HF_MONGO_CLOCK_SIZE 25 /* the id of a server process, and a NUL */
+
+/* Select the primary, and describe the connection to it. The caller destroys
+ * the description. NULL: there is none, and `reply` has the cause. Blocks. */
 mongoc_server_description_t *hf_mongo_server_select(
     mongoc_client_t *client, struct hf_mongo_reply *reply);
 
-/* Have it run a command that a majority is to confirm. The reply is the caller's
- * to destroy, also where this is false. */
+/* Execute a write that a majority has to confirm. The caller destroys `reply`,
+ * even on failure. Blocks. */
 bool hf_mongo_server_write(const bson_t *command, mongoc_client_t *client,
                            const struct hf_mongo_context *context,
                            const mongoc_server_description_t *server,
-                           bson_t *reply, bson_error_t *why);
+                           bson_t *reply, bson_error_t *fault);
 
-/* Have it shown that it was the primary while this ran: a server that was cut
- * off may believe that it still is, and know nothing new. `client_id` is the
- * client's name. False: it is not known, with a fault. */
+/* Prove that `server` is the primary during this call: a server that is cut off
+ * from the others may still believe that it is, and return stale data.
+ * `client_id` is the id of this client. False: unproved, and `reply` has the
+ * cause. Blocks. */
 bool hf_mongo_server_prove_primary(const char *client_id,
                                    mongoc_client_t *client,
                                    const struct hf_mongo_context *context,
                                    const mongoc_server_description_t *server,
                                    struct hf_mongo_reply *reply);
 
-/* handshake.c: see that the index is there by which the server deletes documents
- * whose date in `delete_at` has passed. It goes with a collection that is dropped. */
-bool hf_mongo_handshake_create_index(mongoc_client_t *client,
-                                     const struct hf_mongo_context *context,
-                                     bson_error_t *why);
-
-/* Variables that every pipeline has, among them the name of the clock of
- * `server`. */
+/* Add the variables that every pipeline uses: $$server and $$now. */
 void hf_mongo_server_add_variables(bson_t *variables,
                                    const mongoc_server_description_t *server);
-
-/* Note why it failed: HF_EUNAVAIL if it was surely not done, HF_EINDOUBT if
- * that is not known, or what else it means. */
-void hf_mongo_fault_set(struct hf_mongo_reply *reply, const bson_error_t *why);
-
-/* Two who insert the same document: the server tells one of them to ask again,
- * and has surely done nothing for it. */
-bool hf_mongo_fault_is_conflict(const bson_error_t *why);
-
-/* Read what a server answered to `op`. */
-void hf_mongo_reply_read(const bson_t *bson, const struct hf_mongo_op *op,
-                         struct hf_mongo_reply *reply);
-
-/* The same of the short way of UNLOCK. False: nothing was given back. */
-bool hf_mongo_reply_read_unlock_fast(const bson_t *bson,
-                                     const struct hf_mongo_op *op,
-                                     struct hf_mongo_reply *reply);
-
-/* Whether an update found one document: libmongoc takes a command that was heard
- * for one that was done. */
-bool hf_mongo_reply_matched_one(const bson_t *reply);
-
-/* An instant of the cluster as one number, with room for 256 events in it; and
- * the `operationTime` of a reply. */
-#define HF_MONGO_EVENTS_MAX 256
-#define HF_MONGO_INDEX(time) ((time) | (HF_MONGO_EVENTS_MAX - 1))
-uint64_t hf_mongo_reply_time_of(uint32_t seconds, uint32_t increment);
-uint64_t hf_mongo_reply_time(const bson_t *reply);
-
-/* A token as it stands in a document; 0: that is none. */
-uint64_t hf_mongo_reply_token(const bson_iter_t *at);
 
 #endif

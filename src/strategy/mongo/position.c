@@ -1,12 +1,12 @@
-/* position.c - where a claim stands in the queue: read, not written. */
+/* position.c - read the position of a claim in the queue, without a write. */
 #include "strategy/mongo/op.h"
 
-#define READ_MS 3000 /* how long a server may work on it */
+#define READ_MS 3000 /* maxTimeMS */
 
 struct position {
-    bool mine;  /* the claim holds the key, or is offered it */
-    bool full;  /* no claim can join the queue */
-    int32_t at; /* from 0; -1: not in the queue */
+    bool mine;     /* the claim holds the key or is offered it */
+    bool full;     /* the queue has no room */
+    int32_t index; /* from 0; -1: not in the queue */
     bool has_left;
     int64_t left_ms; /* of the holder's lease */
 };
@@ -28,7 +28,7 @@ static void build_position_find(bson_t *command, const struct hf_mongo_op *op,
     BSON_APPEND_BOOL(command, "singleBatch", true);
     BSON_APPEND_INT32(command, "maxTimeMS", READ_MS);
     BSON_APPEND_DOCUMENT_BEGIN(command, "readConcern", &child);
-    BSON_APPEND_UTF8(&child, "level", "local"); /* nobody acts on it */
+    BSON_APPEND_UTF8(&child, "level", "local"); /* no caller acts on it */
     bson_append_document_end(command, &child);
     BSON_APPEND_DOCUMENT_BEGIN(command, "let", &child);
     if (bson_iter_init_find(&nonce, &op->variables, "nonce"))
@@ -37,30 +37,30 @@ static void build_position_find(bson_t *command, const struct hf_mongo_op *op,
     bson_append_document_end(command, &child);
 }
 
-static void read_position_document(bson_iter_t *at, struct position *position)
+static void read_position_document(bson_iter_t *iter, struct position *position)
 {
-    while (bson_iter_next(at)) {
-        const char *name = bson_iter_key(at);
+    while (bson_iter_next(iter)) {
+        const char *name = bson_iter_key(iter);
 
         if (!strcmp(name, "mine")) {
-            position->mine = bson_iter_as_bool(at);
+            position->mine = bson_iter_as_bool(iter);
         } else if (!strcmp(name, "full")) {
-            position->full = bson_iter_as_bool(at);
-        } else if (!strcmp(name, "position") && BSON_ITER_HOLDS_NUMBER(at)) {
-            position->at = (int32_t)bson_iter_as_int64(at);
-        } else if (!strcmp(name, "left") && BSON_ITER_HOLDS_NUMBER(at)) {
+            position->full = bson_iter_as_bool(iter);
+        } else if (!strcmp(name, "position") && BSON_ITER_HOLDS_NUMBER(iter)) {
+            position->index = (int32_t)bson_iter_as_int64(iter);
+        } else if (!strcmp(name, "left") && BSON_ITER_HOLDS_NUMBER(iter)) {
             position->has_left = true;
-            position->left_ms = bson_iter_as_int64(at);
+            position->left_ms = bson_iter_as_int64(iter);
         }
     }
 }
 
 static void read_position_reply(const bson_t *reply, struct position *position)
 {
-    bson_iter_t at, found, document;
+    bson_iter_t iter, found, document;
 
-    if (bson_iter_init(&at, reply) &&
-        bson_iter_find_descendant(&at, "cursor.firstBatch.0", &found) &&
+    if (bson_iter_init(&iter, reply) &&
+        bson_iter_find_descendant(&iter, "cursor.firstBatch.0", &found) &&
         BSON_ITER_HOLDS_DOCUMENT(&found) &&
         bson_iter_recurse(&found, &document))
         read_position_document(&document, position);
@@ -74,19 +74,20 @@ static bool query_position(const struct hf_mongo_op *op,
                            struct hf_mongo_reply *reply)
 {
     bson_t command = BSON_INITIALIZER, opts = BSON_INITIALIZER, bson;
-    bson_error_t why;
+    bson_error_t fault;
     bool done;
 
-    *position = (struct position){.at = -1};
+    *position = (struct position){.index = -1};
     build_position_find(&command, op, context, server);
     BSON_APPEND_INT32(&opts, "serverId",
                       (int32_t)mongoc_server_description_id(server));
-    done = mongoc_client_command_with_opts(client, context->address.database,
-                                           &command, NULL, &opts, &bson, &why);
+    done =
+        mongoc_client_command_with_opts(client, context->address.database,
+                                        &command, NULL, &opts, &bson, &fault);
     if (done)
         read_position_reply(&bson, position);
     else
-        hf_mongo_fault_set(reply, &why);
+        hf_mongo_fault_set(reply, &fault);
     if (done && reply->time == 0)
         reply->time = hf_mongo_reply_time(&bson);
     bson_destroy(&bson);
@@ -102,9 +103,9 @@ static void set_left(struct hf_mongo_reply *reply,
     reply->left_ms = position->left_ms > 0 ? (uint32_t)position->left_ms : 0;
 }
 
-/* A claim that is not in the queue was refused only if the queue is full. Else it
- * was granted the key or dropped after the LOCK was executed: it has to ask again
- * at once. */
+/* A claim that is not queued was refused only if the queue is full. Otherwise
+ * it was granted the key or dropped after the LOCK was executed, and has to ask
+ * again at once. */
 void hf_mongo_position_read(const struct hf_mongo_op *op,
                             mongoc_client_t *client,
                             const struct hf_mongo_context *context,
@@ -119,17 +120,18 @@ void hf_mongo_position_read(const struct hf_mongo_op *op,
             reply->err = HF_EINDOUBT;
         return;
     }
-    reply->position = position.at;
+    reply->position = position.index;
     set_left(reply, &position);
-    if (position.at >= 0 || (!joined && position.full && !position.mine))
+    if (position.index >= 0 || (!joined && position.full && !position.mine))
         return;
     reply->position = 0;
     reply->has_left = true;
     reply->left_ms = 0;
 }
 
-/* Anything else is for lock.json: the claim was offered the key or is not in the
- * queue, the lease has expired, or this server has yet to time it. */
+/* Otherwise lock.json has to decide: the claim is offered the key or is not
+ * queued, the lease is due, or this server process has no deadline for it
+ * yet. */
 bool hf_mongo_position_still_waits(const struct hf_mongo_op *op,
                                    mongoc_client_t *client,
                                    const struct hf_mongo_context *context,
@@ -140,12 +142,12 @@ bool hf_mongo_position_still_waits(const struct hf_mongo_op *op,
     struct position position;
 
     if (!query_position(op, client, context, server, &position, &found) ||
-        position.mine || position.at < 0 || !position.has_left ||
+        position.mine || position.index < 0 || !position.has_left ||
         position.left_ms <= 0)
         return false;
     found.held = true;
     found.exists = true;
-    found.position = position.at;
+    found.position = position.index;
     set_left(&found, &position);
     *reply = found;
     return true;

@@ -1,4 +1,4 @@
-/* primary.c - which server is the primary, as libmongoc's monitors report it. */
+/* primary.c - follow libmongoc's monitors: which server is the primary. */
 #include <string.h>
 
 #include "strategy/mongo/worker.h"
@@ -8,8 +8,8 @@ static bool is_type(const mongoc_server_description_t *server, const char *type)
     return !strcmp(mongoc_server_description_type(server), type);
 }
 
-/* Whether what `id` answers to a write can count no more: another server is
- * primary, or it says itself that it is a secondary. One that is only silent
+/* Whether server `id` can no longer confirm a write: another server is the
+ * primary, or it reports itself as a secondary. A server that is only silent
  * ("Unknown") may still answer. */
 static bool is_deposed(uint32_t id, mongoc_server_description_t **servers,
                        size_t count)
@@ -23,7 +23,8 @@ static bool is_deposed(uint32_t id, mongoc_server_description_t **servers,
     return false;
 }
 
-/* The jobs that were sent to a server which is not the primary any more. */
+/* Move jobs that were sent to a deposed primary to the list `lost`. Return
+ * whether there are any. */
 static bool lose_jobs(struct hf_mongo_workers *workers,
                       mongoc_server_description_t **servers, size_t count)
 {
@@ -45,7 +46,7 @@ static bool lose_jobs(struct hf_mongo_workers *workers,
     return any;
 }
 
-/* In a thread of libmongoc's, or in one that it serves. */
+/* Runs in a monitor thread of libmongoc, or in one that calls libmongoc. */
 static void on_topology_changed(const mongoc_apm_topology_changed_t *event)
 {
     struct hf_mongo_workers *workers =

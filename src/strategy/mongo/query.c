@@ -7,7 +7,7 @@
 #include "base/assert.h"
 #include "base/limits.h"
 
-#define QUERY_MS 5000 /* how long a server may work on it */
+#define QUERY_MS 5000 /* maxTimeMS */
 #define BATCH 1000
 
 enum hf_err hf_mongo_query_init(struct hf_mongo_query *query, struct hf_key key,
@@ -15,11 +15,8 @@ enum hf_err hf_mongo_query_init(struct hf_mongo_query *query, struct hf_key key,
 {
     query->scope = scope;
     query->whole = true;
-    query->key = malloc(HF_MONGO_ESCAPED_SIZE(key.size));
-    if (!query->key)
-        return HF_ENOMEM;
-    (void)hf_mongo_escape(query->key, key.data, key.size);
-    return HF_OK;
+    query->key = hf_mongo_escape_new(key.data, key.size);
+    return query->key ? HF_OK : HF_ENOMEM;
 }
 
 void hf_mongo_query_fini(struct hf_mongo_query *query)
@@ -35,7 +32,7 @@ void hf_mongo_query_fini(struct hf_mongo_query *query)
 
 /* ---- One document -------------------------------------------------------*/
 
-/* "SECONDS INCREMENT". */
+/* Parse "SECONDS INCREMENT". */
 static uint64_t parse_time(const char *text)
 {
     char *end = NULL;
@@ -45,27 +42,27 @@ static uint64_t parse_time(const char *text)
     return hf_mongo_reply_time_of((uint32_t)seconds, (uint32_t)increment);
 }
 
-/* A document as it is told; its texts are borrowed from it. */
+/* A document of info.json. Strings are borrowed from the reply. */
 struct document {
     const char *key, *owner, *note;
-    uint64_t at; /* the instant of the cluster when it was read, or before */
+    uint64_t time; /* cluster time, not later than the read */
     struct hf_bytes value;
     bool held, expired;
     struct hf_info info;
 };
 
-static uint32_t read_span_ms(const bson_iter_t *at)
+static uint32_t read_span_ms(const bson_iter_t *iter)
 {
-    int64_t ms = bson_iter_as_int64(at);
+    int64_t ms = bson_iter_as_int64(iter);
 
     if (ms < 0)
         return 0;
     return ms > (int64_t)UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
 }
 
-static void read_text_field(const bson_iter_t *at, struct document *document)
+static void read_text_field(const bson_iter_t *iter, struct document *document)
 {
-    const char *name = bson_iter_key(at), *text = bson_iter_utf8(at, NULL);
+    const char *name = bson_iter_key(iter), *text = bson_iter_utf8(iter, NULL);
 
     if (!strcmp(name, "_id"))
         document->key = text;
@@ -74,40 +71,40 @@ static void read_text_field(const bson_iter_t *at, struct document *document)
     else if (!strcmp(name, "note"))
         document->note = text;
     else if (!strcmp(name, "at"))
-        document->at = parse_time(text);
+        document->time = parse_time(text);
 }
 
-static void read_document_field(const bson_iter_t *at,
+static void read_document_field(const bson_iter_t *iter,
                                 struct document *document)
 {
-    const char *name = bson_iter_key(at);
+    const char *name = bson_iter_key(iter);
     const uint8_t *data = NULL;
     uint32_t size = 0;
 
-    if (BSON_ITER_HOLDS_UTF8(at)) {
-        read_text_field(at, document);
-    } else if (!strcmp(name, "value") && BSON_ITER_HOLDS_BINARY(at)) {
-        bson_iter_binary(at, NULL, &size, &data);
+    if (BSON_ITER_HOLDS_UTF8(iter)) {
+        read_text_field(iter, document);
+    } else if (!strcmp(name, "value") && BSON_ITER_HOLDS_BINARY(iter)) {
+        bson_iter_binary(iter, NULL, &size, &data);
         document->value = (struct hf_bytes){data, size};
     } else if (!strcmp(name, "token")) {
-        document->info.token = hf_mongo_reply_token(at);
+        document->info.token = hf_mongo_reply_token(iter);
     } else if (!strcmp(name, "forced")) {
-        document->info.forced = bson_iter_as_bool(at);
+        document->info.forced = bson_iter_as_bool(iter);
     } else if (!strcmp(name, "held")) {
-        document->held = bson_iter_as_bool(at);
+        document->held = bson_iter_as_bool(iter);
     } else if (!strcmp(name, "expired")) {
-        document->expired = bson_iter_as_bool(at);
+        document->expired = bson_iter_as_bool(iter);
     } else if (!strcmp(name, "waiters")) {
-        document->info.waiters = read_span_ms(at);
+        document->info.waiters = read_span_ms(iter);
     } else if (!strcmp(name, "left")) {
-        document->info.left_ms = read_span_ms(at);
+        document->info.left_ms = read_span_ms(iter);
     } else if (!strcmp(name, "age")) {
-        document->info.held_ms = read_span_ms(at);
+        document->info.held_ms = read_span_ms(iter);
     }
 }
 
-/* A text of at most `max` bytes, with a NUL. What is longer was not written by
- * us, and is cut. */
+/* Decode a text of at most `max` bytes, and add a NUL. Longer texts, which
+ * holdfast never writes, are truncated. */
 static char *unescape_text(char *to, const char *text, size_t max, size_t *size)
 {
     size_t length = strlen(text);
@@ -136,7 +133,7 @@ static enum hf_err copy_document(const struct document *document,
     from.note = unescape_text(note, document->note, HF_NOTE_MAX, &size);
     from.value = document->value;
     from.held = document->held && !document->expired;
-    from.index = HF_MONGO_INDEX(document->at);
+    from.index = HF_MONGO_INDEX(document->time);
     return hf_info_copy(info, &from);
 }
 
@@ -157,13 +154,14 @@ static bool grow_infos(struct hf_mongo_query *query, size_t *room)
     return true;
 }
 
-/* Of many it is the one to mend or to delete. */
+/* Name the key: LIST reads many documents, and the user has to find this
+ * one. */
 static enum hf_err reject_document(struct hf_mongo_query *query,
                                    const char *key)
 {
     (void)snprintf(query->reply.cause, sizeof(query->reply.cause),
-                   "what is stored under the key %.200s is not understood: "
-                   "its token is no number",
+                   "the document of the key %.200s is corrupt: its token is "
+                   "not a positive number; repair or delete it",
                    key);
     return HF_EPROTO;
 }
@@ -172,13 +170,13 @@ static enum hf_err add_document(struct hf_mongo_query *query,
                                 const bson_t *bson, size_t *room)
 {
     struct document document = {.key = "", .owner = "", .note = ""};
-    bson_iter_t at;
+    bson_iter_t iter;
     enum hf_err err;
 
-    for (bson_iter_init(&at, bson); bson_iter_next(&at);)
-        read_document_field(&at, &document);
-    if (query->scope == HF_MONGO_ONE && document.at > 0)
-        query->reply.time = document.at;
+    for (bson_iter_init(&iter, bson); bson_iter_next(&iter);)
+        read_document_field(&iter, &document);
+    if (query->scope == HF_MONGO_ONE && document.time > 0)
+        query->reply.time = document.time;
     query->expired = document.held && document.expired;
     if (!document.held || document.expired)
         return HF_OK;
@@ -197,34 +195,34 @@ static void read_cursor(struct hf_mongo_query *query, mongoc_cursor_t *cursor)
 {
     const bson_t *bson = NULL;
     enum hf_err err = HF_OK;
-    bson_error_t why;
+    bson_error_t fault;
     size_t room = 0;
 
     while (!err && mongoc_cursor_next(cursor, &bson))
         err = add_document(query, bson, &room);
     query->reply.err = err;
-    if (!err && mongoc_cursor_error(cursor, &why))
-        hf_mongo_fault_set(&query->reply, &why);
+    if (!err && mongoc_cursor_error(cursor, &fault))
+        hf_mongo_fault_set(&query->reply, &fault);
 }
 
-/* ---- Asking -------------------------------------------------------------*/
+/* ---- The query ----------------------------------------------------------*/
 
-/* The least text that does not begin with `prefix` and is above those that do:
- * texts are ASCII, so that adding one stays within. */
+/* Match the texts from `prefix` up to, but not including, `prefix` with its
+ * last character incremented. Texts are ASCII, so the result is valid UTF-8. */
 static void add_range(bson_t *match, const char *prefix)
 {
     size_t size = strlen(prefix);
-    char *above = strdup(prefix);
+    char *upper = strdup(prefix);
     bson_t range;
 
     BSON_APPEND_DOCUMENT_BEGIN(match, "_id", &range);
     BSON_APPEND_UTF8(&range, "$gte", prefix);
-    if (size > 0 && above) {
-        above[size - 1]++;
-        BSON_APPEND_UTF8(&range, "$lt", above);
+    if (size > 0 && upper) {
+        upper[size - 1]++;
+        BSON_APPEND_UTF8(&range, "$lt", upper);
     }
     bson_append_document_end(match, &range);
-    free(above);
+    free(upper);
 }
 
 static void add_match(bson_t *pipeline, const struct hf_mongo_query *query)
@@ -247,15 +245,15 @@ static void add_match(bson_t *pipeline, const struct hf_mongo_query *query)
 
 static void add_info(bson_t *pipeline, const bson_t *info)
 {
-    bson_iter_t at;
+    bson_iter_t iter;
     uint32_t index = 1;
 
-    for (bson_iter_init(&at, info); bson_iter_next(&at); index++) {
+    for (bson_iter_init(&iter, info); bson_iter_next(&iter); index++) {
         const char *name;
         char number[16];
 
         bson_uint32_to_string(index, &name, number, sizeof(number));
-        bson_append_iter(pipeline, name, -1, &at);
+        bson_append_iter(pipeline, name, -1, &iter);
     }
 }
 
@@ -298,28 +296,28 @@ static void execute_query(struct hf_mongo_query *query, mongoc_client_t *client,
 {
     bson_t command = BSON_INITIALIZER, opts = BSON_INITIALIZER, bson;
     mongoc_cursor_t *cursor;
-    bson_error_t why;
+    bson_error_t fault;
 
     build_query(&command, query, context, server);
     BSON_APPEND_INT32(&opts, "serverId",
                       (int32_t)mongoc_server_description_id(server));
     if (mongoc_client_command_with_opts(client, context->address.database,
-                                        &command, NULL, &opts, &bson, &why)) {
+                                        &command, NULL, &opts, &bson, &fault)) {
         query->reply.time = hf_mongo_reply_time(&bson);
         cursor = mongoc_cursor_new_from_command_reply_with_opts(client, &bson,
                                                                 &opts);
         read_cursor(query, cursor);
         mongoc_cursor_destroy(cursor);
     } else {
-        hf_mongo_fault_set(&query->reply, &why);
+        hf_mongo_fault_set(&query->reply, &fault);
         bson_destroy(&bson);
     }
     bson_destroy(&command);
     bson_destroy(&opts);
 }
 
-/* Open a change stream and close it again. Only a refusal is an error: a stream is
- * opened again after any other failure. */
+/* Open a change stream and close it again. Only a refusal is an error: after
+ * any other failure the stream thread tries again. */
 static void check_stream(struct hf_mongo_query *query, mongoc_client_t *client,
                          const struct hf_mongo_context *context,
                          const mongoc_server_description_t *server)
@@ -331,15 +329,15 @@ static void check_stream(struct hf_mongo_query *query, mongoc_client_t *client,
     bson_t *opts = BCON_NEW(
         "serverId", BCON_INT32((int32_t)mongoc_server_description_id(server)));
     struct hf_mongo_reply reply = {.err = HF_OK};
-    bson_error_t why;
+    bson_error_t fault;
     bson_t bson;
 
     if (mongoc_client_command_with_opts(client, context->address.database,
-                                        command, NULL, opts, &bson, &why)) {
+                                        command, NULL, opts, &bson, &fault)) {
         mongoc_cursor_destroy(mongoc_cursor_new_from_command_reply_with_opts(
             client, &bson, opts));
     } else {
-        hf_mongo_fault_set(&reply, &why);
+        hf_mongo_fault_set(&reply, &fault);
         bson_destroy(&bson);
     }
     if (reply.err == HF_EDENIED || reply.err == HF_EINVAL)
@@ -348,12 +346,12 @@ static void check_stream(struct hf_mongo_query *query, mongoc_client_t *client,
     bson_destroy(command);
 }
 
-/* A read with the concern "linearizable" waits until the server next writes its
- * journal by itself, some 30 ms. The same comes sooner thus: a server that has
- * just shown that it is the primary knows by then all that was confirmed before;
- * what a majority has of that is read next.
+/* A read with the read concern "linearizable" waits for the next regular flush
+ * of the journal, about 30 ms. This is faster: a server that proves that it is
+ * the primary knows every write that was confirmed before, and the majority
+ * read that follows returns it.
  *
- * Nothing is done by looking: what failed was not done. */
+ * A query changes nothing, so its failure is never in doubt. */
 void hf_mongo_query_run(struct hf_mongo_query *query, mongoc_client_t *client,
                         const struct hf_mongo_context *context)
 {

@@ -1,27 +1,28 @@
-/* query.h - reading and listing, on the clock of the server that is asked. */
+/* query.h - READ and LIST: decode documents into infos. The server that answers
+ * times the leases by its own clock. */
 #ifndef HF_STRATEGY_MONGO_QUERY_H
 #define HF_STRATEGY_MONGO_QUERY_H
 
 #include "strategy/mongo/op.h"
 
 enum hf_mongo_scope {
-    HF_MONGO_ONE,    /* the key itself */
-    HF_MONGO_PREFIX, /* what begins with it and is held */
+    HF_MONGO_ONE,    /* the key */
+    HF_MONGO_PREFIX, /* held keys that begin with it */
 };
 
 struct hf_mongo_query {
     enum hf_mongo_scope scope;
-    bool local; /* what the server knows; may be undone */
-    bool whole; /* with values */
-    bool watch; /* HF_EDENIED where the user may not open change streams */
-    char *key;  /* as text */
-    char client[HF_MONGO_CLIENT_SIZE + 1];
+    bool local; /* read concern "local": a failover may undo what was read */
+    bool whole; /* include values */
+    bool watch; /* also check that change streams are permitted */
+    char *key;  /* escaped */
+    char client[HF_MONGO_CLIENT_SIZE + 1]; /* for the proof */
 
-    /* What came of it. */
-    struct hf_mongo_reply reply; /* err, cause and time */
-    struct hf_info *infos;       /* held ones; the caller frees them */
+    /* Results. */
+    struct hf_mongo_reply reply; /* only err, cause and time */
+    struct hf_info *infos; /* of held keys; hf_mongo_query_fini() frees them */
     size_t count;
-    bool expired; /* ONE: its lease has ended, and nobody ended it yet */
+    bool expired; /* ONE: the lease is due, and no command has ended it yet */
 };
 
 /* HF_ENOMEM. */
@@ -29,12 +30,12 @@ enum hf_err hf_mongo_query_init(struct hf_mongo_query *query, struct hf_key key,
                                 enum hf_mongo_scope scope);
 void hf_mongo_query_fini(struct hf_mongo_query *query);
 
-/* In a worker thread. */
+/* Execute the query. Blocks; for worker threads. */
 void hf_mongo_query_run(struct hf_mongo_query *query, mongoc_client_t *client,
                         const struct hf_mongo_context *context);
 
-/* How much of the lease of `key` is left, by the clock of `server`. False: it
- * is not known. */
+/* Read what is left of the lease of `key`, by the clock of `server`. False:
+ * unknown. Blocks; for worker threads. */
 bool hf_mongo_query_left_ms(const char *key, mongoc_client_t *client,
                             const struct hf_mongo_context *context,
                             const mongoc_server_description_t *server,

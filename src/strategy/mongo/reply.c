@@ -1,4 +1,4 @@
-/* reply.c - what a server has answered, and what that means to who asked. */
+/* reply.c - decode replies of the server, and convert them into answers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,14 +6,13 @@
 #include "base/assert.h"
 #include "strategy/mongo/op.h"
 
-#define FIRST_RETRIES 3 /* claims in a queue that look when the lease ends */
-
-/* Claims that look soon after that, in case the first are dead, and how long one
- * after another. */
+/* The first claims in the queue ask again when the lease is due. The next ones
+ * ask later, LATER_MS apart, in case the first ones are dead. */
+#define FIRST_RETRIES 3
 #define LATER_RETRIES 16
 #define LATER_MS 1000
 
-/* ---- Reading ------------------------------------------------------------*/
+/* ---- Decoding -----------------------------------------------------------*/
 
 uint64_t hf_mongo_reply_time_of(uint32_t seconds, uint32_t increment)
 {
@@ -26,87 +25,87 @@ uint64_t hf_mongo_reply_time_of(uint32_t seconds, uint32_t increment)
 uint64_t hf_mongo_reply_time(const bson_t *reply)
 {
     uint32_t seconds = 0, increment = 0;
-    bson_iter_t at;
+    bson_iter_t iter;
 
-    if (!bson_iter_init_find(&at, reply, "operationTime") ||
-        !BSON_ITER_HOLDS_TIMESTAMP(&at))
+    if (!bson_iter_init_find(&iter, reply, "operationTime") ||
+        !BSON_ITER_HOLDS_TIMESTAMP(&iter))
         return 0;
-    bson_iter_timestamp(&at, &seconds, &increment);
+    bson_iter_timestamp(&iter, &seconds, &increment);
     return hf_mongo_reply_time_of(seconds, increment);
 }
 
-uint64_t hf_mongo_reply_token(const bson_iter_t *at)
+uint64_t hf_mongo_reply_token(const bson_iter_t *iter)
 {
-    int64_t token = BSON_ITER_HOLDS_INT64(at) ? bson_iter_int64(at) : 0;
+    int64_t token = BSON_ITER_HOLDS_INT64(iter) ? bson_iter_int64(iter) : 0;
 
     return token > 0 ? (uint64_t)token : 0;
 }
 
-static bool is_text(const bson_iter_t *at, const char *text)
+static bool is_text(const bson_iter_t *iter, const char *text)
 {
-    return BSON_ITER_HOLDS_UTF8(at) && !strcmp(bson_iter_utf8(at, NULL), text);
+    return BSON_ITER_HOLDS_UTF8(iter) &&
+           !strcmp(bson_iter_utf8(iter, NULL), text);
 }
 
-static void reject_reply(struct hf_mongo_reply *reply, const char *field)
+static void reject_reply(struct hf_mongo_reply *reply, const char *problem)
 {
     reply->err = HF_EPROTO;
     (void)snprintf(reply->cause, sizeof(reply->cause),
-                   "what is stored under this key is not understood: %s",
-                   field);
+                   "the document of this key is corrupt: %s", problem);
 }
 
 static void read_ended(bson_iter_t *ended, const char *call,
                        struct hf_mongo_reply *reply)
 {
-    bson_iter_t at;
+    bson_iter_t iter;
 
-    if (!BSON_ITER_HOLDS_DOCUMENT(ended) || !bson_iter_recurse(ended, &at))
+    if (!BSON_ITER_HOLDS_DOCUMENT(ended) || !bson_iter_recurse(ended, &iter))
         return;
-    while (bson_iter_next(&at)) {
-        const char *name = bson_iter_key(&at);
+    while (bson_iter_next(&iter)) {
+        const char *name = bson_iter_key(&iter);
 
         if (!strcmp(name, "token"))
-            reply->ended_token = (uint64_t)bson_iter_as_int64(&at);
+            reply->ended_token = (uint64_t)bson_iter_as_int64(&iter);
         else if (!strcmp(name, "reason"))
-            reply->end_reason = (enum hf_event_kind)bson_iter_as_int64(&at);
+            reply->end_reason = (enum hf_event_kind)bson_iter_as_int64(&iter);
         else if (!strcmp(name, "call"))
-            reply->ended_mine = is_text(&at, call);
+            reply->ended_mine = is_text(&iter, call);
     }
 }
 
-/* A text among the variables. */
+/* Find a string among the variables of the op. */
 static const char *find_variable(const struct hf_mongo_op *op, const char *name)
 {
-    bson_iter_t at;
+    bson_iter_t iter;
 
-    HF_ASSERT(bson_iter_init_find(&at, &op->variables, name));
-    return bson_iter_utf8(&at, NULL);
+    HF_ASSERT(bson_iter_init_find(&iter, &op->variables, name));
+    return bson_iter_utf8(&iter, NULL);
 }
 
-static void read_events(bson_iter_t *at, const struct hf_mongo_op *op,
+static void read_events(bson_iter_t *iter, const struct hf_mongo_op *op,
                         struct hf_mongo_reply *reply)
 {
     size_t size = strlen(op->command);
     const char *events =
-        BSON_ITER_HOLDS_UTF8(at) ? bson_iter_utf8(at, NULL) : "";
+        BSON_ITER_HOLDS_UTF8(iter) ? bson_iter_utf8(iter, NULL) : "";
 
     reply->fresh = !strncmp(events, op->command, size) && events[size] == '\n';
 }
 
-/* Which update of this client was the last that was applied. */
+/* Compare this update with the last one of this client that was applied. */
 static void read_updated(const bson_iter_t *list, const struct hf_mongo_op *op,
                          struct hf_mongo_reply *reply)
 {
     const char *client = find_variable(op, "client");
-    bson_iter_t at, by, number, wanted;
+    bson_iter_t iter, by, number, wanted;
 
     if (!bson_iter_init_find(&wanted, &op->variables, "update") ||
-        !BSON_ITER_HOLDS_ARRAY(list) || !bson_iter_recurse(list, &at))
+        !BSON_ITER_HOLDS_ARRAY(list) || !bson_iter_recurse(list, &iter))
         return;
-    while (bson_iter_next(&at)) {
-        if (!BSON_ITER_HOLDS_DOCUMENT(&at) || !bson_iter_recurse(&at, &by) ||
-            !bson_iter_find(&by, "by") || !is_text(&by, client) ||
-            !bson_iter_recurse(&at, &number) ||
+    while (bson_iter_next(&iter)) {
+        if (!BSON_ITER_HOLDS_DOCUMENT(&iter) ||
+            !bson_iter_recurse(&iter, &by) || !bson_iter_find(&by, "by") ||
+            !is_text(&by, client) || !bson_iter_recurse(&iter, &number) ||
             !bson_iter_find(&number, "number"))
             continue;
         reply->updated =
@@ -118,97 +117,98 @@ static void read_updated(const bson_iter_t *list, const struct hf_mongo_op *op,
 
 static bool has_text(const bson_iter_t *list, const char *text)
 {
-    bson_iter_t at;
+    bson_iter_t iter;
 
-    if (!BSON_ITER_HOLDS_ARRAY(list) || !bson_iter_recurse(list, &at))
+    if (!BSON_ITER_HOLDS_ARRAY(list) || !bson_iter_recurse(list, &iter))
         return false;
-    while (bson_iter_next(&at))
-        if (is_text(&at, text))
+    while (bson_iter_next(&iter))
+        if (is_text(&iter, text))
             return true;
     return false;
 }
 
-static void read_reply_field(bson_iter_t *at, const struct hf_mongo_op *op,
+static void read_reply_field(bson_iter_t *iter, const struct hf_mongo_op *op,
                              struct hf_mongo_reply *reply)
 {
-    const char *name = bson_iter_key(at);
+    const char *name = bson_iter_key(iter);
     const char *nonce = find_variable(op, "nonce");
 
     if (!strcmp(name, "nonce")) {
-        reply->held = !BSON_ITER_HOLDS_NULL(at); /* as the pipelines see it */
-        reply->mine = is_text(at, nonce);
+        reply->held = !BSON_ITER_HOLDS_NULL(iter); /* null: as if missing */
+        reply->mine = is_text(iter, nonce);
     } else if (!strcmp(name, "token")) {
-        reply->token = hf_mongo_reply_token(at);
+        reply->token = hf_mongo_reply_token(iter);
     } else if (!strcmp(name, "renewals")) {
-        reply->renewals = (uint32_t)bson_iter_as_int64(at);
+        reply->renewals = (uint32_t)bson_iter_as_int64(iter);
     } else if (!strcmp(name, "forced")) {
-        reply->forced = bson_iter_as_bool(at);
+        reply->forced = bson_iter_as_bool(iter);
     } else if (!strcmp(name, "canceled")) {
-        reply->canceled = has_text(at, nonce);
+        reply->canceled = has_text(iter, nonce);
     } else if (!strcmp(name, "events")) {
-        read_events(at, op, reply);
+        read_events(iter, op, reply);
     } else if (!strcmp(name, "updated")) {
-        read_updated(at, op, reply);
+        read_updated(iter, op, reply);
     } else if (!strcmp(name, "ended")) {
-        read_ended(at, find_variable(op, "call"), reply);
+        read_ended(iter, find_variable(op, "call"), reply);
     }
 }
 
 void hf_mongo_reply_read(const bson_t *bson, const struct hf_mongo_op *op,
                          struct hf_mongo_reply *reply)
 {
-    bson_iter_t at;
+    bson_iter_t iter;
     const uint8_t *data = NULL;
     uint32_t size = 0;
-    bson_t left;
+    bson_t document;
 
     reply->err = HF_OK;
     reply->time = hf_mongo_reply_time(bson);
     reply->position = -1;
-    if (!bson_iter_init_find(&at, bson, "value") ||
-        !BSON_ITER_HOLDS_DOCUMENT(&at))
+    if (!bson_iter_init_find(&iter, bson, "value") ||
+        !BSON_ITER_HOLDS_DOCUMENT(&iter))
         return;
-    bson_iter_document(&at, &size, &data);
-    if (!bson_init_static(&left, data, size)) {
-        reject_reply(reply, "it is no BSON document");
+    bson_iter_document(&iter, &size, &data);
+    if (!bson_init_static(&document, data, size)) {
+        reject_reply(reply, "it is not valid BSON");
         return;
     }
     reply->exists = true;
-    for (bson_iter_init(&at, &left); bson_iter_next(&at);)
-        read_reply_field(&at, op, reply);
+    for (bson_iter_init(&iter, &document); bson_iter_next(&iter);)
+        read_reply_field(&iter, op, reply);
     if (reply->held && reply->token == 0)
-        reject_reply(reply, "its token is no number");
+        reject_reply(reply, "its token is not a positive number");
 }
 
 bool hf_mongo_reply_matched_one(const bson_t *reply)
 {
-    bson_iter_t at;
+    bson_iter_t iter;
 
     return !bson_has_field(reply, "writeErrors") &&
-           bson_iter_init_find(&at, reply, "n") && bson_iter_as_int64(&at) == 1;
+           bson_iter_init_find(&iter, reply, "n") &&
+           bson_iter_as_int64(&iter) == 1;
 }
 
 bool hf_mongo_reply_read_unlock_fast(const bson_t *bson,
                                      const struct hf_mongo_op *op,
                                      struct hf_mongo_reply *reply)
 {
-    bson_iter_t at, token;
+    bson_iter_t iter, token;
 
     HF_ASSERT(bson_iter_init_find(&token, &op->variables, "token"));
     hf_mongo_reply_read(bson, op, reply);
     reply->fresh = hf_mongo_reply_matched_one(bson) &&
-                   bson_iter_init_find(&at, bson, "nModified") &&
-                   bson_iter_as_int64(&at) == 1;
+                   bson_iter_init_find(&iter, bson, "nModified") &&
+                   bson_iter_as_int64(&iter) == 1;
     reply->ended_mine = reply->fresh;
     reply->end_reason = HF_EVENT_RELEASED;
     reply->ended_token = hf_mongo_reply_token(&token);
     return reply->fresh;
 }
 
-/* ---- What it means ------------------------------------------------------*/
+/* ---- Answers ------------------------------------------------------------*/
 
-/* The first ones in the queue look when the lease ends, one after another: the
- * first may have died. */
+/* When to repeat the LOCK of a waiter: once the lease is due, one waiter after
+ * another, because the first ones may be dead. 0: no idea. */
 static uint32_t retry_after_ms(const struct hf_mongo_reply *reply)
 {
     uint32_t position = (uint32_t)reply->position, after = position * 10 + 1;
@@ -248,12 +248,12 @@ static enum hf_err not_holder_error(const struct hf_mongo_reply *reply)
     return reply->held ? HF_ENOTOWNER : HF_ENOTHELD;
 }
 
-/* By this copy of the command, or by one before. */
+/* Whether this copy of the command or an earlier one ended the grant. */
 static bool was_ended_by_call(const struct hf_mongo_reply *reply,
-                              uint64_t token, enum hf_event_kind why)
+                              uint64_t token, enum hf_event_kind reason)
 {
     return reply->ended_mine && reply->ended_token == token &&
-           reply->end_reason == why;
+           reply->end_reason == reason;
 }
 
 static enum hf_err answer_update(const struct hf_mongo_reply *reply)
@@ -312,14 +312,14 @@ static enum hf_err answer_command(const struct hf_command *command,
     }
 }
 
-/* Who ended this very grant is known until the next one ends. */
+/* The grant of the command has ended, and `ended` still says how. */
 static bool is_grant_ended(const struct hf_mongo_reply *reply,
                            const struct hf_command *command)
 {
     return reply->ended_token == command->token;
 }
 
-/* This very grant lasts, and was never of this claim. */
+/* The grant of the command is held, by another claim. */
 static bool is_held_by_other(const struct hf_mongo_reply *reply,
                              const struct hf_command *command)
 {

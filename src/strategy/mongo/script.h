@@ -1,13 +1,13 @@
-/* script.h - what is done on the server: the .json files beside this one, as
- * scripts/embed-json puts them into the program.
+/* script.h - the pipelines: the .json files of this folder, which
+ * scripts/embed-json compiles in.
  *
- * Each command is the pipeline of one findAndModify, or of an update. Their
- * variables, such as $$nonce, are given with the command (op.c). */
+ * Each command is the pipeline of a findAndModify or an update. Its variables,
+ * such as $$nonce, are passed with the command (op.c). */
 #ifndef HF_STRATEGY_MONGO_SCRIPT_H
 #define HF_STRATEGY_MONGO_SCRIPT_H
 
-/* Of documents (format.json). A change that an older program would misunderstand
- * raises it. */
+/* Version of the document layout (format.json). A change that an older program
+ * would misunderstand increments it. */
 #define HF_MONGO_FORMAT 2
 
 enum hf_mongo_script {
@@ -18,12 +18,12 @@ enum hf_mongo_script {
     HF_MONGO_CANCEL,
     HF_MONGO_FORCE,
     HF_MONGO_EXPIRE,
-    HF_MONGO_LOCK_FAST, /* LOCK and UNLOCK where nobody else is in the way */
+    HF_MONGO_LOCK_FAST, /* LOCK and UNLOCK without contention */
     HF_MONGO_UNLOCK_FAST,
-    HF_MONGO_REPLY_FIELDS,   /* the fields that come back */
-    HF_MONGO_INFO,           /* to read and to list */
-    HF_MONGO_POSITION,       /* the fields that a waiter reads */
-    HF_MONGO_TIME_VARIABLES, /* variables, for each kind of server */
+    HF_MONGO_REPLY_FIELDS,   /* fields that findAndModify returns */
+    HF_MONGO_INFO,           /* pipeline of READ and LIST */
+    HF_MONGO_POSITION,       /* projection for a waiter */
+    HF_MONGO_TIME_VARIABLES, /* variables for each kind of server */
     HF_MONGO_SCRIPTS
 };
 

@@ -1,21 +1,23 @@
-/* server.c - which server is asked, by which name, and whether it may answer. */
+/* server.c - select the primary, identify its process, and prove that it is the
+ * primary. */
 #include <stdio.h>
 
 #include "base/assert.h"
 #include "strategy/mongo/op.h"
 
-#define PROOF_MS 7000       /* how long a server may work on it */
-#define PROOF_KEEP_MS 60000 /* nobody reads it: a run of proofs needs one */
+#define PROOF_MS 7000       /* maxTimeMS of a proof */
+#define PROOF_KEEP_MS 60000 /* for how long the document of a client is kept */
 
-/* False: the server does not tell; MongoDB has since 4.4. */
-static bool find_process(const mongoc_server_description_t *server,
-                         char name[HF_MONGO_CLOCK_SIZE])
+/* Read the id of the server process. False: the server does not send it;
+ * MongoDB does since 4.4. */
+static bool read_process_id(const mongoc_server_description_t *server,
+                            char name[HF_MONGO_CLOCK_SIZE])
 {
     const bson_t *hello = mongoc_server_description_hello_response(server);
-    bson_iter_t at, process;
+    bson_iter_t iter, process;
 
-    if (!bson_iter_init(&at, hello) ||
-        !bson_iter_find_descendant(&at, "topologyVersion.processId",
+    if (!bson_iter_init(&iter, hello) ||
+        !bson_iter_find_descendant(&iter, "topologyVersion.processId",
                                    &process) ||
         !BSON_ITER_HOLDS_OID(&process))
         return false;
@@ -33,66 +35,67 @@ static mongoc_server_description_t *refuse_server(
     return NULL;
 }
 
-/* No command has been sent yet, so a failure leaves no doubt. */
+/* No command was sent, so the failure is not in doubt. */
 static mongoc_server_description_t *refuse_fault(struct hf_mongo_reply *reply,
-                                                 const bson_error_t *why)
+                                                 const bson_error_t *fault)
 {
-    hf_mongo_fault_set(reply, why);
+    hf_mongo_fault_set(reply, fault);
     if (reply->err == HF_EINDOUBT)
         reply->err = HF_EUNAVAIL;
     return NULL;
 }
 
-/* The description from the handshake of the connection that the next command
- * uses, not the one that libmongoc's monitor read at some other time. A
- * connection ends with the process at its other end, so the two always match. */
+/* Read the description from the handshake of the connection that the next
+ * command uses. The description of the monitor may be older or newer; this one
+ * always matches, because a connection ends with the process at its other
+ * end. */
 static mongoc_server_description_t *read_handshake(
     mongoc_client_t *client, mongoc_server_description_t *selected,
     struct hf_mongo_reply *reply)
 {
-    bson_error_t why;
+    bson_error_t fault;
     char name[HF_MONGO_CLOCK_SIZE];
     mongoc_server_description_t *server =
         mongoc_client_get_handshake_description(
-            client, mongoc_server_description_id(selected), NULL, &why);
+            client, mongoc_server_description_id(selected), NULL, &fault);
 
     mongoc_server_description_destroy(selected);
     if (!server)
-        return refuse_fault(reply, &why);
-    if (find_process(server, name))
+        return refuse_fault(reply, &fault);
+    if (read_process_id(server, name))
         return server;
     return refuse_server(server, reply, HF_EUNSUPPORTED,
                          "the server does not identify its process: its hello "
                          "reply has no topologyVersion.processId");
 }
 
-/* The workers knows the server before the handshake: a thread that hangs in one is
- * given up like one that hangs in a command. */
+/* The worker records the server before the handshake, so that a thread that
+ * hangs in the handshake is given up like one that hangs in a command. */
 mongoc_server_description_t *hf_mongo_server_select(
     mongoc_client_t *client, struct hf_mongo_reply *reply)
 {
-    bson_error_t why;
+    bson_error_t fault;
     mongoc_server_description_t *selected =
-        mongoc_client_select_server(client, true, NULL, &why);
+        mongoc_client_select_server(client, true, NULL, &fault);
 
     reply->reached = selected != NULL;
     if (!selected)
-        return refuse_fault(reply, &why);
+        return refuse_fault(reply, &fault);
     if (!hf_mongo_worker_may_send(mongoc_server_description_id(selected)))
         return refuse_server(selected, reply, HF_EUNAVAIL,
                              "the primary has changed; nothing was sent");
     return read_handshake(client, selected, reply);
 }
 
-/* `$$server` names the clock that times the leases. It is the id of the server's
- * process: a server that restarts under its address may come back with another
+/* $$server names the clock that times the leases. It is the id of the server
+ * process, because a server that restarts at the same address may have another
  * time of day. */
 static void add_clock(bson_t *variables,
                       const mongoc_server_description_t *server)
 {
     char name[HF_MONGO_CLOCK_SIZE];
 
-    HF_ASSERT(find_process(server, name));
+    HF_ASSERT(read_process_id(server, name));
     BSON_APPEND_UTF8(variables, "server", name);
 }
 
@@ -106,7 +109,7 @@ void hf_mongo_server_add_variables(bson_t *variables,
 bool hf_mongo_server_write(const bson_t *command, mongoc_client_t *client,
                            const struct hf_mongo_context *context,
                            const mongoc_server_description_t *server,
-                           bson_t *reply, bson_error_t *why)
+                           bson_t *reply, bson_error_t *fault)
 {
     bson_t *opts = bson_copy(context->write_opts);
     bool done;
@@ -114,22 +117,23 @@ bool hf_mongo_server_write(const bson_t *command, mongoc_client_t *client,
     BSON_APPEND_INT32(opts, "serverId",
                       (int32_t)mongoc_server_description_id(server));
     done = mongoc_client_write_command_with_opts(
-        client, context->address.database, command, opts, reply, why);
+        client, context->address.database, command, opts, reply, fault);
     bson_destroy(opts);
     return done;
 }
 
-/* By a write to a document of the client's own, which a majority confirms: had
- * another server been elected before that began, none would. */
+/* Write to a document of this client. If another server had been elected before
+ * the write began, no majority would confirm it. */
 bool hf_mongo_server_prove_primary(const char *client_id,
                                    mongoc_client_t *client,
                                    const struct hf_mongo_context *context,
                                    const mongoc_server_description_t *server,
                                    struct hf_mongo_reply *reply)
 {
-    char name[sizeof("%-") + HF_MONGO_CLIENT_SIZE]; /* no key is so */
+    char name[sizeof("%-") +
+              HF_MONGO_CLIENT_SIZE]; /* no escaped key begins so */
     bson_t *command, answer;
-    bson_error_t why;
+    bson_error_t fault;
     bool done;
 
     (void)snprintf(name, sizeof(name), "%%-%s", client_id);
@@ -140,10 +144,10 @@ bool hf_mongo_server_prove_primary(const char *client_id,
         "]", "}", BCON_INT64(1), "]", "}", "delete_at", "{", "$add", "[",
         "$$NOW", BCON_INT64(PROOF_KEEP_MS), "]", "}", "}", "}", "]", "upsert",
         BCON_BOOL(true), "}", "]", "maxTimeMS", BCON_INT32(PROOF_MS));
-    done =
-        hf_mongo_server_write(command, client, context, server, &answer, &why);
+    done = hf_mongo_server_write(command, client, context, server, &answer,
+                                 &fault);
     if (!done) {
-        hf_mongo_fault_set(reply, &why);
+        hf_mongo_fault_set(reply, &fault);
     } else if (!hf_mongo_reply_matched_one(&answer)) {
         reply->err = HF_EINDOUBT;
         done = false;

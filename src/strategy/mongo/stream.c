@@ -5,13 +5,13 @@
 
 #include "base/assert.h"
 
-#define AWAIT_MS 250         /* how long the server waits for a change */
+#define AWAIT_MS 250         /* maxAwaitTimeMS */
 #define QUEUE_MAX 16384      /* changes that the client has not taken */
 #define BACK_OFF_MS 200      /* after a failure; doubled after the next one */
 #define BACK_OFF_DOUBLINGS 5 /* up to 6.4 s */
-#define IDLE_MS 10000 /* after hf_mongo_stream_release(), the thread ends */
+#define IDLE_MS 10000        /* how long a released stream stays open */
 
-/* Error codes of MongoDB after which resuming would fail again. */
+/* Error codes of MongoDB after which a resume would fail again. */
 enum {
     CAPPED_POSITION_LOST = 136,
     INVALID_RESUME_TOKEN = 260, /* the collection was dropped or renamed */
@@ -29,29 +29,29 @@ struct hf_mongo_stream {
 
     pthread_mutex_t mutex;
     pthread_cond_t changed; /* a request, room in the queue, or closed */
-    unsigned references;    /* held by the strategy, and by the thread */
+    unsigned references;    /* one of the strategy, one of the thread */
     bool started, closed;
     bool live;       /* the server has answered, and not failed since */
     hf_time idle_at; /* when the thread ends; HF_NEVER: it is needed */
     struct hf_dlist queue;
     unsigned queued;
 
-    uint64_t last; /* time of the newest change that was ever queued */
+    uint64_t last; /* time of the newest change that was queued */
 
-    /* What was requested by hf_mongo_stream_request(): */
+    /* The current request, of hf_mongo_stream_request(). */
     uint64_t from;
     bool all;
-    unsigned request; /* counts the requests that changed it */
+    unsigned request; /* number of the current request */
 };
 
-/* The state of the thread. */
-struct position {
-    unsigned request; /* the one that it serves */
+/* The state of the thread, which no other thread touches. */
+struct reader {
+    unsigned request; /* number of the request that it serves */
     bool all;
     uint64_t from;
     bson_t *token;     /* where to resume; NULL: at `from` */
-    uint32_t primary;  /* when the stream was opened; 0: none was known */
-    unsigned failures; /* since it last worked */
+    uint32_t primary;  /* when the stream was opened; 0: unknown */
+    unsigned failures; /* consecutive */
 };
 
 /* ---- Memory -------------------------------------------------------------*/
@@ -67,7 +67,7 @@ static void free_stream(struct hf_mongo_stream *stream)
     free(stream);
 }
 
-/* Drop a reference, and the mutex, which the caller holds. */
+/* Drop a reference and unlock the mutex, which the caller holds. */
 static void unref_stream(struct hf_mongo_stream *stream)
 {
     bool last = --stream->references == 0;
@@ -77,7 +77,7 @@ static void unref_stream(struct hf_mongo_stream *stream)
         free_stream(stream);
 }
 
-/* ---- Queueing -----------------------------------------------------------*/
+/* ---- The queue ----------------------------------------------------------*/
 
 static bool is_wanted(const struct hf_mongo_stream *stream)
 {
@@ -87,24 +87,24 @@ static bool is_wanted(const struct hf_mongo_stream *stream)
 
 /* Whether the thread is needed, and serves the latest request. */
 static bool is_request_current(const struct hf_mongo_stream *stream,
-                               const struct position *position)
+                               const struct reader *reader)
 {
-    return is_wanted(stream) && stream->request == position->request;
+    return is_wanted(stream) && stream->request == reader->request;
 }
 
-/* Queue a change, and wait for room if the queue is full. False: the thread
- * serves an old request by now, and the change was freed. */
+/* Queue a change; wait for room if the queue is full. False: there is a newer
+ * request, or the thread is not needed any more; the change was freed. */
 static bool queue_change(struct hf_mongo_stream *stream,
-                         const struct position *position,
+                         const struct reader *reader,
                          struct hf_mongo_change *change)
 {
     struct hf_waker *waker = NULL;
     bool queued;
 
     pthread_mutex_lock(&stream->mutex);
-    while (is_request_current(stream, position) && stream->queued >= QUEUE_MAX)
+    while (is_request_current(stream, reader) && stream->queued >= QUEUE_MAX)
         pthread_cond_wait(&stream->changed, &stream->mutex);
-    queued = is_request_current(stream, position);
+    queued = is_request_current(stream, reader);
     if (queued) {
         hf_dlist_push_back(&stream->queue, &change->link);
         stream->queued++;
@@ -123,7 +123,7 @@ static bool queue_change(struct hf_mongo_stream *stream,
 /* ---- The stream ---------------------------------------------------------*/
 
 static mongoc_change_stream_t *open_stream(mongoc_collection_t *collection,
-                                           const struct position *position,
+                                           const struct reader *reader,
                                            const char *client)
 {
     bson_t pipeline = BSON_INITIALIZER, opts = BSON_INITIALIZER, stages;
@@ -131,22 +131,22 @@ static mongoc_change_stream_t *open_stream(mongoc_collection_t *collection,
     const uint32_t epoch = 1700000000;
 
     BSON_APPEND_ARRAY_BEGIN(&pipeline, "pipeline", &stages);
-    hf_mongo_change_add_stages(&stages, position->all ? NULL : client);
+    hf_mongo_change_add_stages(&stages, reader->all ? NULL : client);
     bson_append_array_end(&pipeline, &stages);
     BSON_APPEND_INT64(&opts, "maxAwaitTimeMS", AWAIT_MS);
-    if (position->token)
-        BSON_APPEND_DOCUMENT(&opts, "resumeAfter", position->token);
+    if (reader->token)
+        BSON_APPEND_DOCUMENT(&opts, "resumeAfter", reader->token);
     else
         BSON_APPEND_TIMESTAMP(&opts, "startAtOperationTime",
-                              epoch + (uint32_t)(position->from >> 32),
-                              (uint32_t)(position->from >> 8) & 0xffffff);
+                              epoch + (uint32_t)(reader->from >> 32),
+                              (uint32_t)(reader->from >> 8) & 0xffffff);
     opened = mongoc_collection_watch(collection, &pipeline, &opts);
     bson_destroy(&pipeline);
     bson_destroy(&opts);
     return opened;
 }
 
-static void save_resume_token(struct position *position,
+static void save_resume_token(struct reader *reader,
                               const mongoc_change_stream_t *opened)
 {
     const bson_t *token = mongoc_change_stream_get_resume_token(
@@ -154,13 +154,14 @@ static void save_resume_token(struct position *position,
 
     if (!token)
         return;
-    bson_destroy(position->token);
-    position->token = bson_copy(token);
+    bson_destroy(reader->token);
+    reader->token = bson_copy(token);
 }
 
-/* Start again at the server's present time, and queue a mark for the gap. */
-static void skip_lost(struct hf_mongo_stream *stream, struct position *position,
-                      mongoc_client_t *client)
+/* After lost history: restart at the present cluster time, and queue a mark for
+ * the gap. */
+static void restart_after_gap(struct hf_mongo_stream *stream,
+                              struct reader *reader, mongoc_client_t *client)
 {
     bson_t ping = BSON_INITIALIZER, reply;
     struct hf_mongo_change *mark;
@@ -169,40 +170,41 @@ static void skip_lost(struct hf_mongo_stream *stream, struct position *position,
     if (mongoc_client_command_simple(client, "admin", &ping, NULL, &reply,
                                      NULL) &&
         hf_mongo_reply_time(&reply) > 0) {
-        bson_destroy(position->token);
-        position->token = NULL;
-        position->from = hf_mongo_reply_time(&reply);
-        mark = hf_mongo_change_new(position->from, "", "");
+        bson_destroy(reader->token);
+        reader->token = NULL;
+        reader->from = hf_mongo_reply_time(&reply);
+        mark = hf_mongo_change_new(reader->from, "", "");
         if (mark) {
             mark->lost = true;
-            (void)queue_change(stream, position, mark);
+            (void)queue_change(stream, reader, mark);
         }
     }
     bson_destroy(&ping);
     bson_destroy(&reply);
 }
 
-/* is_request_current() without the mutex held. Also records whether the stream is live. */
+/* Call is_request_current() with the mutex, and record whether the stream is
+ * live. */
 static bool check_current(struct hf_mongo_stream *stream,
-                          const struct position *position, bool live)
+                          const struct reader *reader, bool live)
 {
     bool current;
 
     pthread_mutex_lock(&stream->mutex);
-    current = is_request_current(stream, position);
+    current = is_request_current(stream, reader);
     stream->live = current && live;
     pthread_mutex_unlock(&stream->mutex);
     return current;
 }
 
-static bool is_gap(uint32_t code)
+static bool is_history_lost(uint32_t code)
 {
     return code == CAPPED_POSITION_LOST || code == INVALID_RESUME_TOKEN ||
            code == CHANGE_STREAM_FATAL_ERROR ||
            code == CHANGE_STREAM_HISTORY_LOST || code == OBJECT_TOO_LARGE;
 }
 
-/* The primary, as far as this client knows; 0: it knows of none. */
+/* The primary that this client knows of; 0: none. */
 static uint32_t find_primary(const mongoc_client_t *client)
 {
     uint32_t primary = 0;
@@ -217,54 +219,52 @@ static uint32_t find_primary(const mongoc_client_t *client)
     return primary;
 }
 
-/* Whether there is another primary. A stream stays open when its server steps
- * down; if that server is cut off from the others, the stream would never
- * deliver anything and never fail. */
-static bool has_primary_changed(const struct position *position,
+/* Whether another server is the primary now. A stream stays open when its
+ * server steps down. If that server is cut off from the others, the stream
+ * delivers nothing and never fails. */
+static bool has_primary_changed(const struct reader *reader,
                                 const mongoc_client_t *client)
 {
     uint32_t primary = find_primary(client);
 
-    return primary != 0 && primary != position->primary;
+    return primary != 0 && primary != reader->primary;
 }
 
-/* Read changes until the stream fails, the primary changes or there is another
- * request. False: it failed, and cannot be resumed at this point. */
-static bool read_changes(struct hf_mongo_stream *stream,
-                         struct position *position,
+/* Read changes until the stream fails, the primary changes or there is a new
+ * request. False: the history was lost, and the stream cannot resume. */
+static bool read_changes(struct hf_mongo_stream *stream, struct reader *reader,
                          mongoc_change_stream_t *opened,
                          const mongoc_client_t *client)
 {
     const bson_t *document = NULL;
-    bson_error_t why;
+    bson_error_t fault;
 
-    for (bool live = false; check_current(stream, position, live);
-         live = true) {
+    for (bool live = false; check_current(stream, reader, live); live = true) {
         struct hf_mongo_change *change = NULL;
 
         if (mongoc_change_stream_next(opened, &document)) {
             change = hf_mongo_change_read(document);
-            if (change && !queue_change(stream, position, change))
+            if (change && !queue_change(stream, reader, change))
                 break;
-        } else if (mongoc_change_stream_error_document(opened, &why,
+        } else if (mongoc_change_stream_error_document(opened, &fault,
                                                        &document)) {
-            return !is_gap(why.code);
-        } else if (has_primary_changed(position, client)) {
+            return !is_history_lost(fault.code);
+        } else if (has_primary_changed(reader, client)) {
             break;
         }
-        position->failures = 0;
-        save_resume_token(position, opened);
+        reader->failures = 0;
+        save_resume_token(reader, opened);
     }
     return true;
 }
 
-/* Sleep longer after each failure: if the user lacks the right to open change
- * streams, every attempt fails. */
+/* Sleep, longer after each failure: if the user may not open change streams,
+ * every attempt fails. */
 static void back_off_stream(struct hf_mongo_stream *stream,
-                            struct position *position)
+                            struct reader *reader)
 {
-    unsigned doubled = position->failures < BACK_OFF_DOUBLINGS
-                           ? position->failures++
+    unsigned doubled = reader->failures < BACK_OFF_DOUBLINGS
+                           ? reader->failures++
                            : BACK_OFF_DOUBLINGS;
     uint64_t ms = (uint64_t)BACK_OFF_MS << doubled;
     struct timespec until;
@@ -275,17 +275,16 @@ static void back_off_stream(struct hf_mongo_stream *stream,
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&stream->mutex);
-    while (is_request_current(stream, position) &&
+    while (is_request_current(stream, reader) &&
            pthread_cond_clockwait(&stream->changed, &stream->mutex,
                                   CLOCK_MONOTONIC, &until) == 0)
         continue;
     pthread_mutex_unlock(&stream->mutex);
 }
 
-/* Adopt the latest request. False: the thread has to end, and the next request
- * starts another one. */
-static bool adopt_request(struct hf_mongo_stream *stream,
-                          struct position *position)
+/* Adopt the current request. False: the thread has to end; the next request
+ * starts a new one. */
+static bool adopt_request(struct hf_mongo_stream *stream, struct reader *reader)
 {
     bool open;
 
@@ -293,11 +292,11 @@ static bool adopt_request(struct hf_mongo_stream *stream,
     open = is_wanted(stream);
     stream->started = open;
     stream->all = stream->all && open;
-    if (stream->request != position->request) {
-        bson_destroy(position->token);
-        *position = (struct position){.request = stream->request,
-                                      .all = stream->all,
-                                      .from = stream->from};
+    if (stream->request != reader->request) {
+        bson_destroy(reader->token);
+        *reader = (struct reader){.request = stream->request,
+                                  .all = stream->all,
+                                  .from = stream->from};
     }
     pthread_mutex_unlock(&stream->mutex);
     return open;
@@ -307,22 +306,22 @@ static void stream_main(void *arg, mongoc_client_t *client,
                         const struct hf_mongo_context *context)
 {
     struct hf_mongo_stream *stream = arg;
-    struct position position = {0};
+    struct reader reader = {0};
     mongoc_collection_t *collection = mongoc_client_get_collection(
         client, context->address.database, context->address.collection);
 
-    while (adopt_request(stream, &position)) {
+    while (adopt_request(stream, &reader)) {
         mongoc_change_stream_t *opened;
 
-        position.primary = find_primary(client);
-        opened = open_stream(collection, &position, stream->client);
-        if (!read_changes(stream, &position, opened, client))
-            skip_lost(stream, &position, client);
+        reader.primary = find_primary(client);
+        opened = open_stream(collection, &reader, stream->client);
+        if (!read_changes(stream, &reader, opened, client))
+            restart_after_gap(stream, &reader, client);
         mongoc_change_stream_destroy(opened);
-        if (check_current(stream, &position, false))
-            back_off_stream(stream, &position);
+        if (check_current(stream, &reader, false))
+            back_off_stream(stream, &reader);
     }
-    bson_destroy(position.token);
+    bson_destroy(reader.token);
     mongoc_collection_destroy(collection);
     pthread_mutex_lock(&stream->mutex);
     unref_stream(stream);
@@ -364,7 +363,7 @@ void hf_mongo_stream_close(struct hf_mongo_stream *stream, struct hf_host *host)
     if (!stream)
         return;
     pthread_mutex_lock(&stream->mutex);
-    stream->closed = true; /* nothing is posted after this */
+    stream->closed = true; /* no post after this */
     host->ops->unpost(host, &stream->post);
     pthread_cond_broadcast(&stream->changed);
     unref_stream(stream);
@@ -381,19 +380,19 @@ static bool start_stream_thread(struct hf_mongo_stream *stream)
     return stream->started;
 }
 
-/* A request for more than before starts no later than the last change that was
- * queued, so that grants which others wait for are not missed. */
+/* Start no later than the last change that was queued, so that a request for
+ * all changes misses no grant that others wait for. */
 bool hf_mongo_stream_request(struct hf_mongo_stream *stream, uint64_t time,
                              bool all)
 {
-    bool more, started;
+    bool is_wider, started;
 
     pthread_mutex_lock(&stream->mutex);
     stream->idle_at = HF_NEVER;
     if (!stream->started)
         stream->last = time;
-    more = all && (!stream->all || time < stream->last);
-    if (!stream->started || more) {
+    is_wider = all && (!stream->all || time < stream->last);
+    if (!stream->started || is_wider) {
         stream->from = time < stream->last ? time : stream->last;
         stream->all = stream->all || all;
         stream->request++;

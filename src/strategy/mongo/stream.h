@@ -1,10 +1,10 @@
-/* stream.h - the change stream of a client, in a thread of its own.
+/* stream.h - the change stream of a client, which a thread of its own reads.
  *
- * Changes are delivered in the order of the cluster and once each, even over lost
- * connections and elections: the stream is resumed where it ended, at the current
- * primary. If the server no longer has what came next, a change with `lost` set
- * marks the gap. The queue is bounded: while the client does not take changes,
- * the thread stops reading, and the server keeps the rest. */
+ * The stream delivers each change once, in the order of the cluster, across
+ * lost connections and elections: the thread resumes at the current primary
+ * where it stopped. If the server no longer has the next change, a change with
+ * `lost` set marks the gap. The queue is bounded: while the client takes no
+ * changes, the thread stops reading, and the server keeps them. */
 #ifndef HF_STRATEGY_MONGO_STREAM_H
 #define HF_STRATEGY_MONGO_STREAM_H
 
@@ -13,29 +13,32 @@
 
 struct hf_mongo_stream;
 
-/* `on_changes` is called in the client's context when there are changes to take. NULL:
- * out of memory. */
+/* Create a stream, without starting it. `on_changes` runs in the client's
+ * context when there are changes to take. NULL: out of memory. */
 struct hf_mongo_stream *hf_mongo_stream_open(
     struct hf_mongo_workers *workers, const struct hf_mongo_identity *identity,
     void (*on_changes)(void *arg), void *arg);
+
+/* Stop the thread, without waiting for it. `stream` may be NULL. */
 void hf_mongo_stream_close(struct hf_mongo_stream *stream,
                            struct hf_host *host);
 
-/* Deliver changes from `time` on: those that name this client, and with `all`
- * every change, also after later calls without `all`. The first call starts the
- * stream. Changes that were delivered before may be delivered again. False: no
- * thread could be started. */
+/* Deliver changes from `time` on: those that name this client, or with `all`
+ * every change, which later calls without `all` do not undo. The first call
+ * starts the thread. Earlier changes may be delivered again. False: no thread
+ * could be started. */
 bool hf_mongo_stream_request(struct hf_mongo_stream *stream, uint64_t time,
                              bool all);
 
-/* Whether the server has answered and the stream has not failed since. */
+/* Whether the stream is open: the server has answered and not failed since. */
 bool hf_mongo_stream_is_live(struct hf_mongo_stream *stream);
 
-/* No changes are needed until the next hf_mongo_stream_request(): the stream ends
- * after a while. */
+/* No changes are needed until the next hf_mongo_stream_request(): the thread
+ * ends after a while. */
 void hf_mongo_stream_release(struct hf_mongo_stream *stream);
 
-/* The next change, which the caller frees with free(); NULL if there is none. */
+/* Take the next change; the caller frees it with free(). NULL: there is
+ * none. */
 struct hf_mongo_change *hf_mongo_stream_take(struct hf_mongo_stream *stream);
 
 #endif

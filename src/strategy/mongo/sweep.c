@@ -1,29 +1,33 @@
-/* sweep.c - keys whose holders never came back: nobody asks for them, and no
- * server deletes what is held, so every client ends such leases now and then. */
+/* sweep.c - end the leases of abandoned keys, whose holders died and which no
+ * client asks for. No server deletes the document of a held key, so every
+ * client sweeps now and then. */
 #include <stdlib.h>
 
+#include "strategy/mongo/handshake.h"
 #include "strategy/mongo/mongo.h"
 
-#define OPEN_MS 100   /* of a server's time, when a client opens */
-#define LATER_MS 2000 /* and later on, each time */
-#define AGAIN_MS                                                               \
-    1000 /* where that was not enough, or not tried yet; and after a
-                         failure, twice as long after each more */
+#define OPEN_MS 100   /* maxTimeMS of the sweep when a client opens */
+#define LATER_MS 2000 /* and of later ones */
 #define SPAN_MAX_MS 3600000
 
-/* A sweep takes longer than a lock. A program that ends within AGAIN_MS, such as
- * a command, never comes to its timer: one in so many sweeps when it opens. */
+/* Until the next sweep if documents are left, or if this one was postponed.
+ * Doubled after each failure. */
+#define RETRY_MS 1000
+
+/* A sweep takes longer than a LOCK. A program that ends within RETRY_MS, such
+ * as the command, never reaches its timer: one in this many clients sweeps
+ * when it opens. */
 #define OPENERS 16
 
 #define POSTPONED_MAX 60 /* consecutive postponements */
-#define FAILURES_MAX 12  /* that are counted: 4096 times as long */
+#define FAILURES_MAX 12  /* doublings */
 
 struct sweep {
     struct hf_mongo_job job;
     struct hf_mongo *mongo;
     struct hf_mongo_op op;
     int32_t max_ms;
-    bool opens; /* the client has just made the index */
+    bool opens; /* while the client opens; the index was just created */
     enum hf_mongo_swept swept;
 };
 
@@ -37,7 +41,7 @@ static void run_sweep(struct hf_mongo_job *job, mongoc_client_t *client,
 {
     struct sweep *sweep = sweep_of(job);
     struct hf_mongo_reply unused;
-    bson_error_t why;
+    bson_error_t fault;
     mongoc_server_description_t *server =
         hf_mongo_server_select(client, &unused);
 
@@ -45,7 +49,7 @@ static void run_sweep(struct hf_mongo_job *job, mongoc_client_t *client,
     if (!server)
         return;
     if (!sweep->opens)
-        (void)hf_mongo_handshake_create_index(client, context, &why);
+        (void)hf_mongo_handshake_create_index(client, context, &fault);
     sweep->swept = hf_mongo_execute_sweep(&sweep->op, client, context, server,
                                           sweep->max_ms);
     mongoc_server_description_destroy(server);
@@ -59,28 +63,29 @@ static void drop_sweep(struct hf_mongo_job *job)
     free(sweep);
 }
 
-/* Until the next sweep, which is `again` sooner where something is left. Each
- * client at a time of its own, so that not all come at once. */
-static void set_sweep_timer(struct hf_mongo *mongo, bool again)
+/* Schedule the next sweep, early if `retry` is set. A random part spreads the
+ * sweeps of many clients. */
+static void set_sweep_timer(struct hf_mongo *mongo, bool retry)
 {
     int64_t keep_ms = hf_mongo_workers_context(mongo->workers)->address.keep_ms;
     uint64_t span =
         keep_ms / 4 < SPAN_MAX_MS ? (uint64_t)keep_ms / 4 : SPAN_MAX_MS;
-    uint64_t sooner = (uint64_t)AGAIN_MS << mongo->sweep_failures;
+    uint64_t early = (uint64_t)RETRY_MS << mongo->sweep_failures;
 
-    if (again && sooner < span)
-        span = sooner;
-    if (span < AGAIN_MS)
-        span = AGAIN_MS;
+    if (retry && early < span)
+        span = early;
+    if (span < RETRY_MS)
+        span = RETRY_MS;
     span += hf_random_below(mongo->host->ops->random(mongo->host),
                             (uint32_t)span / 4 + 1);
     hf_timer_set(mongo->host, &mongo->sweep_timer,
                  hf_time_add(mongo->host->ops->now(mongo->host), span));
 }
 
-/* A server that refuses or cannot execute sweeps is left alone for longer each
+/* A server that refuses sweeps or fails on them is left alone for longer each
  * time. */
-static void note_sweep_result(struct hf_mongo *mongo, enum hf_mongo_swept swept)
+static void schedule_next_sweep(struct hf_mongo *mongo,
+                                enum hf_mongo_swept swept)
 {
     if (swept != HF_MONGO_SWEPT_NOTHING)
         mongo->sweep_failures = 0;
@@ -93,7 +98,7 @@ static void on_sweep_done(struct hf_mongo_job *job)
 {
     struct sweep *sweep = sweep_of(job);
 
-    note_sweep_result(sweep->mongo, sweep->swept);
+    schedule_next_sweep(sweep->mongo, sweep->swept);
     drop_sweep(job);
 }
 
@@ -114,7 +119,7 @@ static struct sweep *new_sweep(struct hf_mongo *mongo, int32_t max_ms)
     return NULL;
 }
 
-/* While requests are under way the server has better things to do. */
+/* Requests come first: postpone the sweep while any is in flight. */
 static bool postpone_sweep(struct hf_mongo *mongo)
 {
     if (hf_dlist_is_empty(&mongo->calls) ||
@@ -141,7 +146,7 @@ static void on_sweep_timer(struct hf_timer *timer)
     set_sweep_timer(mongo, true);
 }
 
-/* Blocks for a round trip. Return true if nothing is left to be swept. */
+/* Sweep and wait for it. Return whether no abandoned keys are left. */
 static bool sweep_now(struct hf_mongo *mongo)
 {
     struct sweep *sweep = new_sweep(mongo, OPEN_MS);
@@ -164,7 +169,7 @@ enum hf_err hf_mongo_sweep_open(struct hf_mongo *mongo)
     mongo->sweep_timer.fire = on_sweep_timer;
     if (mongo->host->ops->timer_add(mongo->host, &mongo->sweep_timer))
         return HF_ENOMEM;
-    mongo->sweeps = true;
+    mongo->has_sweep_timer = true;
     set_sweep_timer(mongo,
                     hf_random_below(random, OPENERS) != 0 || !sweep_now(mongo));
     return HF_OK;
@@ -172,6 +177,6 @@ enum hf_err hf_mongo_sweep_open(struct hf_mongo *mongo)
 
 void hf_mongo_sweep_close(struct hf_mongo *mongo)
 {
-    if (mongo->sweeps)
+    if (mongo->has_sweep_timer)
         mongo->host->ops->timer_remove(mongo->host, &mongo->sweep_timer);
 }

@@ -1,5 +1,5 @@
-/* waiters.c - claims of this client that are in a queue: whether the change
- * stream is needed, and which of them are to look again when. */
+/* waiters.c - the claims of this client that are in queues. While there are
+ * any, the change stream has to run; some have to ask again at a given time. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 struct waiter {
     struct hf_map_link by_nonce;
-    struct hf_heap_link retry; /* in the heap if it is to look again */
+    struct hf_heap_link retry; /* linked if it has to ask again */
     struct hf_nonce nonce;
 };
 

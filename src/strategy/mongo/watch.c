@@ -1,5 +1,4 @@
-/* watch.c - what is heard of changes: grants for those who wait, events for
- * those who watch. */
+/* watch.c - dispatch changes: grants to waiters, events to watches. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,12 +7,12 @@
 #include "strategy/mongo/event_line.h"
 #include "strategy/mongo/mongo.h"
 
-#define NEXT_RETRY_MS 50 /* one after another */
-#define HISTORY_S 3600   /* from so far back events are told */
+#define NEXT_RETRY_MS 50 /* between the retries of the next waiters */
+#define HISTORY_S 3600   /* a watch can start this far in the past */
 
 struct watch {
     struct hf_watch_entry entry;
-    uint64_t next; /* the first index that it has not heard */
+    uint64_t next; /* the index of the first event to report */
 };
 
 /* ---- Grants -------------------------------------------------------------*/
@@ -54,8 +53,8 @@ static void push_grant(struct hf_mongo *mongo, const struct hf_nonce *nonce,
 }
 
 /* The first claim of a GRANTED is offered the key. The others are next in the
- * queue: if the offer is not taken up, they have to end it, one after another. A
- * claim that was dropped has to join again. */
+ * queue: if the offer is not confirmed, they end it, one after another. A
+ * WITHDRAWN names a claim that was dropped and has to join the queue again. */
 static void dispatch_claims(struct hf_mongo *mongo,
                             const struct hf_mongo_event_line *line)
 {
@@ -76,7 +75,7 @@ static void dispatch_claims(struct hf_mongo *mongo,
     }
 }
 
-/* ---- Telling ------------------------------------------------------------*/
+/* ---- Events -------------------------------------------------------------*/
 
 static void report_event_to_watches(struct hf_mongo *mongo,
                                     const struct hf_event *event)
@@ -123,17 +122,17 @@ static void dispatch_change(struct hf_mongo *mongo,
 {
     uint8_t bytes[HF_MONGO_ESCAPED_SIZE(HF_KEY_MAX)];
     size_t size = strlen(change->key);
-    const char *at = change->events;
+    const char *cursor = change->events;
     bool watched, is_new = change->time > mongo->reported_until;
     uint64_t index = change->time;
     struct hf_key key = {bytes, 0};
     struct hf_mongo_event_line line;
 
     if (size >= sizeof(bytes))
-        return; /* no key of ours */
+        return; /* longer than any key */
     key.size = hf_mongo_unescape(bytes, change->key, size);
     watched = is_watched(mongo, key);
-    for (; hf_mongo_event_line_read(&at, &line); index++) {
+    for (; hf_mongo_event_line_read(&cursor, &line); index++) {
         line.event.index = index;
         line.event.key = key;
         if (is_new)
@@ -173,15 +172,15 @@ static void report_gap(struct hf_mongo *mongo, uint64_t time)
     }
 }
 
-/* ---- Time ---------------------------------------------------------------*/
+/* ---- The timer ----------------------------------------------------------*/
 
 void hf_mongo_watch_set_tick(struct hf_mongo *mongo)
 {
-    hf_time at = hf_mongo_expiry_next(mongo);
+    hf_time next = hf_mongo_expiry_next(mongo);
 
-    if (hf_heap_top_key(&mongo->retries) < at)
-        at = hf_heap_top_key(&mongo->retries);
-    hf_timer_set(mongo->host, &mongo->tick, at);
+    if (hf_heap_top_key(&mongo->retries) < next)
+        next = hf_heap_top_key(&mongo->retries);
+    hf_timer_set(mongo->host, &mongo->tick, next);
 }
 
 static void on_watch_tick(struct hf_timer *timer)
@@ -193,9 +192,10 @@ static void on_watch_tick(struct hf_timer *timer)
     hf_mongo_watch_set_tick(mongo);
 }
 
-/* ---- News ---------------------------------------------------------------*/
+/* ---- The stream ---------------------------------------------------------*/
 
-/* The stream has a clock of its own: a client that nobody drives has none. */
+/* The stream thread measures the idle time, because a client that nobody drives
+ * runs no timers. */
 void hf_mongo_watch_release_stream(struct hf_mongo *mongo)
 {
     if (mongo->stream && mongo->waiters.count == 0 &&
@@ -227,9 +227,10 @@ static void on_changes(void *arg)
     hf_mongo_watch_set_tick(mongo);
 }
 
-/* ---- Watching -----------------------------------------------------------*/
+/* ---- Watches ------------------------------------------------------------*/
 
-/* What is held now ends by and by; what is over is to be ended at once. */
+/* Schedule checks for the keys that are held now. A lease that is due already
+ * is ended at once. */
 static void schedule_held_expiry(struct hf_mongo *mongo,
                                  const struct hf_mongo_query *query,
                                  struct hf_key key)
@@ -242,8 +243,8 @@ static void schedule_held_expiry(struct hf_mongo *mongo,
     hf_mongo_watch_set_tick(mongo);
 }
 
-/* Whatever the server keeps, nobody is told what is older than this: to look for
- * it is too much to ask of a server that has other work. */
+/* The oplog may reach further back, but scanning more of it would load the
+ * server. */
 static bool is_in_history(uint64_t from, uint64_t now)
 {
     return from >> 32 >= (now >> 32) - HISTORY_S || now >> 32 < HISTORY_S;
@@ -273,7 +274,8 @@ static enum hf_err add_mongo_watch(struct hf_mongo *mongo,
     return HF_OK;
 }
 
-/* From that time on nothing is missed, be the stream open yet or not. */
+/* The watch starts at the time of the query, so that it misses nothing, even if
+ * the stream opens later. */
 static void on_watch_query_done(struct hf_mongo_call *call)
 {
     struct hf_mongo *mongo = call->mongo;
@@ -302,14 +304,15 @@ void hf_mongo_watch_start(struct hf_mongo *mongo, struct hf_request *request)
     if (!call)
         return;
     call->query.whole = false;
-    /* A wait for one key reads it now and then: it can do without a stream. */
+    /* hf_wait_free() and hf_wait_held() poll the key, too, and work without
+     * change streams. */
     call->query.watch = !request->exact && mongo->stream;
     hf_mongo_call_send_query(call);
 }
 
-void hf_mongo_watch_stop(struct hf_mongo *mongo, uint64_t wanted)
+void hf_mongo_watch_stop(struct hf_mongo *mongo, uint64_t number)
 {
-    struct watch *watch = hf_watches_find(&mongo->watches, wanted);
+    struct watch *watch = hf_watches_find(&mongo->watches, number);
 
     if (!watch)
         return;
@@ -317,14 +320,14 @@ void hf_mongo_watch_stop(struct hf_mongo *mongo, uint64_t wanted)
     hf_watches_sweep(&mongo->watches, on_watch_free, mongo);
 }
 
-/* ---- Beginning and end --------------------------------------------------*/
+/* ---- Opening and closing ------------------------------------------------*/
 
 enum hf_err hf_mongo_watch_open(struct hf_mongo *mongo)
 {
     mongo->tick.fire = on_watch_tick;
     if (mongo->host->ops->timer_add(mongo->host, &mongo->tick))
         return HF_ENOMEM;
-    mongo->ticks = true;
+    mongo->has_tick = true;
     if (hf_mongo_workers_context(mongo->workers)->standalone)
         return HF_OK;
     mongo->stream = hf_mongo_stream_open(mongo->workers, &mongo->identity,
@@ -336,6 +339,6 @@ void hf_mongo_watch_close(struct hf_mongo *mongo)
 {
     hf_mongo_stream_close(mongo->stream, mongo->host);
     hf_watches_fini(&mongo->watches, NULL, NULL);
-    if (mongo->ticks)
+    if (mongo->has_tick)
         mongo->host->ops->timer_remove(mongo->host, &mongo->tick);
 }

@@ -3,23 +3,23 @@
 #include <errno.h>
 #include <time.h>
 
-/* Commands on one document conflict: the server restarts the later ones, and
- * under load some of them are restarted for a long time. */
+/* Commands on one document conflict: the server restarts the later ones, some
+ * of them for a long time under load. */
 #define SAME_SUBJECT_MAX 1
 
-#define KEPT_IDLE 8 /* workers that stay when there is nothing to do */
-#define IDLE_S 5    /* how long the others stay */
+#define KEPT_IDLE 8 /* idle workers that stay */
+#define IDLE_S 5    /* how long other idle workers stay */
 
-/* A program that lives longer is served by the pool, which notices when the
- * primary changes. */
+/* After this time a client uses the pool, which notices a new primary. */
 #define ONESHOT_MS 1000
 
-/* The server of a one-shot client: the pool's ids say nothing about it. */
+/* Stands for the server of the one-shot client, whose ids differ from the
+ * pool's. */
 #define SOME_SERVER UINT32_MAX
 
 static _Thread_local struct hf_mongo_worker *current;
 
-/* ---- Which job is next --------------------------------------------------*/
+/* ---- The run queue ------------------------------------------------------*/
 
 static bool can_run_job(const struct hf_mongo_workers *workers,
                         const struct hf_mongo_job *job)
@@ -53,16 +53,16 @@ static struct hf_mongo_job *take_runnable_job(struct hf_mongo_workers *workers,
     return NULL;
 }
 
-/* How many workers jobs of one urgency may use, with those that are less urgent:
- * renewals must not wait for LOCKs or CANCELs that a slow server holds up. */
+/* The most workers that jobs of an urgency and of lower ones may use together:
+ * renewals must not wait for LOCKs or CANCELs that a slow server delays. */
 static const unsigned workers_max[HF_MONGO_URGENCIES] = {
     [HF_MONGO_TAKES] = HF_MONGO_WORKERS_MAX - 16,
     [HF_MONGO_WITHDRAWS] = HF_MONGO_WORKERS_MAX - 8,
     [HF_MONGO_KEEPS] = HF_MONGO_WORKERS_MAX,
 };
 
-static bool has_worker(const struct hf_mongo_workers *workers,
-                       enum hf_mongo_urgency urgency)
+static bool may_use_worker(const struct hf_mongo_workers *workers,
+                           enum hf_mongo_urgency urgency)
 {
     unsigned running = 0;
 
@@ -76,7 +76,7 @@ static struct hf_mongo_job *next_job(struct hf_mongo_workers *workers)
     struct hf_mongo_job *job = NULL;
 
     for (unsigned i = HF_MONGO_URGENCIES; i > 0 && !job; i--)
-        if (has_worker(workers, (enum hf_mongo_urgency)(i - 1)))
+        if (may_use_worker(workers, (enum hf_mongo_urgency)(i - 1)))
             job = take_runnable_job(workers, &workers->queues[i - 1]);
     return job;
 }
@@ -90,7 +90,7 @@ static bool has_queued(const struct hf_mongo_workers *workers)
     return any;
 }
 
-/* ---- Running it ---------------------------------------------------------*/
+/* ---- Running a job ------------------------------------------------------*/
 
 static void report_ended(struct hf_mongo_workers *workers,
                          struct hf_mongo_job *job)
@@ -120,7 +120,8 @@ static void release_client(struct hf_mongo_worker *worker)
     worker->oneshot = false;
 }
 
-/* Without the mutex. `first`: no other worker may have the one-shot client. */
+/* Take a client for the worker. `first`: no other worker has taken the one-shot
+ * client. Blocks; without the mutex. */
 static void take_client(struct hf_mongo_worker *worker, bool first)
 {
     struct hf_mongo_workers *workers = worker->workers;
@@ -157,7 +158,7 @@ static void run_job(struct hf_mongo_worker *worker, struct hf_mongo_job *job)
         workers->running[worker->urgency]--;
     }
     worker->job = NULL;
-    hf_dlist_remove(&job->link); /* of those that are lost: it is not */
+    hf_dlist_remove(&job->link); /* from workers->lost */
     if (workers->host)
         report_ended(workers, job);
     else
@@ -174,8 +175,8 @@ bool hf_mongo_worker_may_send(uint32_t server)
         return true;
     workers = worker->workers;
     pthread_mutex_lock(&workers->mutex);
-    /* libmongoc reports a new primary before it selects it for anyone: another
-     * one has been selected from what is out of date. */
+    /* libmongoc reports a new primary before it selects it, so a different
+     * server was selected from outdated information. */
     may = !worker->barred && (worker->oneshot || workers->primary == 0 ||
                               workers->primary == server);
     if (may)
@@ -184,7 +185,7 @@ bool hf_mongo_worker_may_send(uint32_t server)
     return may;
 }
 
-/* ---- Giving it up -------------------------------------------------------*/
+/* ---- Giving up a job ----------------------------------------------------*/
 
 static void *worker_main(void *arg);
 
@@ -215,11 +216,11 @@ void hf_mongo_worker_abandon(struct hf_mongo_worker *worker)
 {
     struct hf_mongo_workers *workers = worker->workers;
 
-    hf_dlist_remove(&worker->job->link); /* of those that are lost */
+    hf_dlist_remove(&worker->job->link); /* from workers->lost */
     worker->job = NULL;
     worker->barred = worker->server == 0;
     if (workers->orphan_count >= HF_MONGO_ORPHANS_MAX) {
-        hf_mongo_worker_wake(workers); /* others of its subject may run */
+        hf_mongo_worker_wake(workers); /* other jobs of its subject may run */
         return;
     }
     worker->orphan = true;
@@ -234,8 +235,8 @@ void hf_mongo_worker_abandon(struct hf_mongo_worker *worker)
         (void)start_worker(workers);
 }
 
-/* libmongoc has returned, and the orphan can be of use again. False: there are
- * enough without it. */
+/* libmongoc has returned: let an orphan become a worker again. False: there are
+ * enough workers. */
 static bool rejoin_workers(struct hf_mongo_worker *worker)
 {
     struct hf_mongo_workers *workers = worker->workers;
@@ -262,7 +263,8 @@ void hf_mongo_worker_wake(struct hf_mongo_workers *workers)
             &HF_CONTAINER(link, struct hf_mongo_worker, idle)->wake);
 }
 
-/* False: it has been idle for long enough, and others are left. */
+/* Wait until the worker is woken. False: it was idle for IDLE_S, and enough
+ * workers are left. */
 static bool wait_for_job(struct hf_mongo_worker *worker)
 {
     struct hf_mongo_workers *workers = worker->workers;
@@ -284,14 +286,14 @@ static bool wait_for_job(struct hf_mongo_worker *worker)
 static void run_jobs(struct hf_mongo_worker *worker)
 {
     struct hf_mongo_workers *workers = worker->workers;
-    bool stays = true;
+    bool keep_running = true;
 
-    while (workers->host && stays) {
+    while (workers->host && keep_running) {
         struct hf_mongo_job *job = next_job(workers);
 
         if (job)
             run_job(worker, job);
-        stays = job ? rejoin_workers(worker) : wait_for_job(worker);
+        keep_running = job ? rejoin_workers(worker) : wait_for_job(worker);
     }
     if (worker->orphan)
         workers->orphan_count--;
@@ -321,8 +323,8 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* Whether a worker that is not idle yet is about to look for a job, and finds
- * no other. */
+/* Whether a worker that is neither idle nor busy is about to take a job, and
+ * there is no other job for it. */
 static bool is_worker_expected(const struct hf_mongo_workers *workers)
 {
     return workers->worker_count > workers->busy && !has_queued(workers);
@@ -331,7 +333,8 @@ static bool is_worker_expected(const struct hf_mongo_workers *workers)
 bool hf_mongo_worker_enqueue(struct hf_mongo_workers *workers,
                              struct hf_mongo_job *job)
 {
-    bool runs = can_run_job(workers, job) && has_worker(workers, job->urgency);
+    bool runs =
+        can_run_job(workers, job) && may_use_worker(workers, job->urgency);
 
     if (runs && hf_dlist_is_empty(&workers->idle) &&
         !is_worker_expected(workers))

@@ -96,12 +96,12 @@ struct hf_waker *hf_mongo_workers_post(struct hf_mongo_workers *workers,
 bool hf_mongo_workers_submit(struct hf_mongo_workers *workers,
                              struct hf_mongo_job *job)
 {
-    bool given;
+    bool queued;
 
     pthread_mutex_lock(&workers->mutex);
-    given = hf_mongo_worker_enqueue(workers, job);
+    queued = hf_mongo_worker_enqueue(workers, job);
     pthread_mutex_unlock(&workers->mutex);
-    return given;
+    return queued;
 }
 
 enum hf_mongo_progress hf_mongo_workers_cancel(struct hf_mongo_workers *workers,
@@ -116,7 +116,7 @@ enum hf_mongo_progress hf_mongo_workers_cancel(struct hf_mongo_workers *workers,
         progress = worker->server ? HF_MONGO_SENT : HF_MONGO_UNSENT;
         hf_mongo_worker_abandon(worker);
     } else if (job->started) {
-        progress = HF_MONGO_SENT; /* it has ended: its `done` is to run */
+        progress = HF_MONGO_SENT; /* it has run, and its `done` follows */
     } else {
         hf_dlist_remove(&job->link);
         hf_mongo_worker_wake(workers);
@@ -128,12 +128,12 @@ enum hf_mongo_progress hf_mongo_workers_cancel(struct hf_mongo_workers *workers,
 hf_time hf_mongo_workers_started_at(struct hf_mongo_workers *workers,
                                     const struct hf_mongo_job *job)
 {
-    hf_time at;
+    hf_time started_at;
 
     pthread_mutex_lock(&workers->mutex);
-    at = job->started ? job->started_at : HF_NEVER;
+    started_at = job->started ? job->started_at : HF_NEVER;
     pthread_mutex_unlock(&workers->mutex);
-    return at;
+    return started_at;
 }
 
 static struct hf_mongo_job *take_finished_job(struct hf_mongo_workers *workers,
@@ -163,21 +163,21 @@ bool hf_mongo_workers_await(struct hf_mongo_workers *workers,
                             struct hf_mongo_job *job, uint32_t timeout_ms)
 {
     struct timespec until;
-    bool given, done;
+    bool queued, done;
     int waited = 0;
 
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += timeout_ms / 1000;
     pthread_mutex_lock(&workers->mutex);
     workers->awaited = job;
-    given = hf_mongo_worker_enqueue(workers, job);
-    while (given && workers->awaited && waited == 0)
+    queued = hf_mongo_worker_enqueue(workers, job);
+    while (queued && workers->awaited && waited == 0)
         waited = pthread_cond_clockwait(&workers->answered, &workers->mutex,
                                         CLOCK_MONOTONIC, &until);
-    done = given && !workers->awaited;
-    workers->awaited = NULL; /* if it is late, it is dropped as any other */
+    done = queued && !workers->awaited;
+    workers->awaited = NULL; /* a late job ends like any other */
     pthread_mutex_unlock(&workers->mutex);
-    if (!given)
+    if (!queued)
         job->drop(job);
     return done;
 }
@@ -217,19 +217,20 @@ enum hf_err hf_mongo_workers_open(struct hf_mongo_workers **workers_out,
                                   struct hf_host *host, struct hf_error *error)
 {
     struct hf_mongo_workers *workers = calloc(1, sizeof(*workers));
-    bson_error_t why;
+    bson_error_t fault;
 
     if (!workers)
         return hf_error_set_code(error, HF_ENOMEM);
     init_workers(workers, host);
-    /* To libmongoc this is how many connections that nobody uses it keeps. */
+    /* To libmongoc, minPoolSize is how many unused connections it keeps. */
     mongoc_uri_set_option_as_int32(address->uri, MONGOC_URI_MINPOOLSIZE, 1);
-    workers->pool = mongoc_client_pool_new_with_error(address->uri, &why);
-    if (!workers->pool) { /* also where DNS does not tell who the servers are */
+    workers->pool = mongoc_client_pool_new_with_error(address->uri, &fault);
+    if (!workers->pool) { /* also if a DNS lookup fails */
         free_workers(workers);
-        return hf_error_set(
-            error, why.domain == MONGOC_ERROR_STREAM ? HF_EUNAVAIL : HF_EINVAL,
-            "url: %s", why.message);
+        return hf_error_set(error,
+                            fault.domain == MONGOC_ERROR_STREAM ? HF_EUNAVAIL
+                                                                : HF_EINVAL,
+                            "url: %s", fault.message);
     }
     mongoc_client_pool_max_size(workers->pool, CONNECTIONS_MAX);
     mongoc_client_pool_set_error_api(workers->pool, MONGOC_ERROR_API_VERSION_2);
@@ -261,7 +262,7 @@ void hf_mongo_workers_close(struct hf_mongo_workers *workers)
     for (unsigned i = 0; i < HF_MONGO_URGENCIES; i++)
         drop_jobs(&workers->queues[i]);
     drop_jobs(&workers->ended);
-    while (hf_dlist_take(&workers->lost)) /* their workers drop them */
+    while (hf_dlist_take(&workers->lost)) /* their workers drop the jobs */
         continue;
     while (!hf_dlist_is_empty(&workers->idle))
         hf_mongo_worker_wake(workers);

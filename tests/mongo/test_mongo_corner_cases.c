@@ -1,5 +1,5 @@
-/* Rare turns of a MongoDB replica set of one: copies that come late, several
- * clients at one lock, names and signals. */
+/* Corner cases with a replica set of one: late copies, several clients of one
+ * lock, server names and signals. */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,17 +12,17 @@
 #include "lib/runner.h"
 
 #define PATIENCE_MS 60000
-#define OFFER_MS 3000 /* a key is offered for so long */
+#define OFFER_MS 3000 /* as in src/strategy/mongo/op.h */
 
-/* The server keeps the next findAndModify back for two seconds. */
-static void hold_back_one(void)
+/* Delay the next findAndModify by four seconds. */
+static void delay_one_command(void)
 {
     (void)fail_commands(0, "\"findAndModify\"", "{\"times\":1}",
                         "\"blockConnection\":true,\"blockTimeMS\":4000");
 }
 
-/* Whether a document is so. */
-static bool finds(const char *query)
+/* Whether exactly one document matches. */
+static bool matches_one(const char *query)
 {
     char json[256];
 
@@ -33,9 +33,10 @@ static bool finds(const char *query)
 
 /* ---- Offers -------------------------------------------------------------*/
 
-/* Who has waited for a moment only, and knows its whole ttl before it, takes the
- * offer up all the same: when that would have ended, it holds. */
-static void an_offer_that_was_taken_up_lasts(void **state)
+/* A waiter confirms its offer even if it waited only for a moment, with its
+ * whole ttl ahead: it still holds the lock when the offer would have
+ * expired. */
+static void a_confirmed_offer_lasts(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600000, PATIENCE_MS, PATIENCE_MS);
     struct hf_client *client, *other;
@@ -70,9 +71,9 @@ static void an_offer_that_was_taken_up_lasts(void **state)
 
 /* ---- Late copies --------------------------------------------------------*/
 
-/* A LOCK of a new key is given up on while it is on its way. That it was is
- * written down, in a document that the server deletes by and by. */
-static void what_was_withdrawn_is_forgotten_in_time(void **state)
+/* A LOCK of a new key is given up while it is in flight. The nonce is recorded
+ * in a document that the server deletes later. */
+static void canceled_nonces_are_deleted_in_time(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600000, 0, 300);
     struct hf_client *client;
@@ -83,15 +84,16 @@ static void what_was_withdrawn_is_forgotten_in_time(void **state)
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     before = begun();
-    hold_back_one();
+    delay_one_command();
     expect_err(hf_acquire(client, hf_key_of("k"), &opts, &none), HF_EINDOUBT);
-    while (begun() < before + 2) /* the CANCEL, and what came late */
+    while (begun() < before + 2) /* the CANCEL and the late LOCK */
         (void)poll(NULL, 0, 20);
     expect_ok(hf_close(client, PATIENCE_MS));
 
-    assert_true(finds("{\"canceled\":{\"$size\":1}}"));
-    assert_true(finds("{\"canceled\":{\"$size\":1},\"delete_at\":{\"$gt\":"
-                      "{\"$date\":\"2020-01-01T00:00:00Z\"}}}"));
+    assert_true(matches_one("{\"canceled\":{\"$size\":1}}"));
+    assert_true(
+        matches_one("{\"canceled\":{\"$size\":1},\"delete_at\":{\"$gt\":"
+                    "{\"$date\":\"2020-01-01T00:00:00Z\"}}}"));
 }
 
 static void assert_value(struct hf_client *client, const char *wanted)
@@ -104,9 +106,9 @@ static void assert_value(struct hf_client *client, const char *wanted)
     hf_info_fini(&info);
 }
 
-/* The first copy of an update comes after another client, which has adopted the
- * lock, has made one of its own. */
-static void a_late_update_changes_nothing_of_another_s(void **state)
+/* The first copy of an UPDATE arrives after an UPDATE of another client, which
+ * has adopted the lock. */
+static void a_late_update_does_not_overwrite_a_newer_one(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600000, 0, PATIENCE_MS);
     struct hf_client *client, *other;
@@ -123,10 +125,10 @@ static void a_late_update_changes_nothing_of_another_s(void **state)
     expect_ok(hf_lock_adopt(other, hf_key_of("k"), nonce, hf_lock_token(lock),
                             &opts, &adopted));
     before = begun();
-    hold_back_one();
+    delay_one_command();
     expect_ok(hf_update(lock, NULL, hf_bytes_of("first")));
     expect_ok(hf_update(adopted, NULL, hf_bytes_of("second")));
-    while (begun() < before + 3) /* both, and the late one */
+    while (begun() < before + 3) /* two UPDATEs and the late copy */
         (void)poll(NULL, 0, 20);
     assert_value(other, "second");
 
@@ -136,10 +138,10 @@ static void a_late_update_changes_nothing_of_another_s(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* ---- Names --------------------------------------------------------------*/
+/* ---- Servers ------------------------------------------------------------*/
 
-/* A server's clock is named after its process, whatever the URL calls it. */
-static void a_clock_is_a_process(void **state)
+/* A deadline names the server process, not the host name of the URL. */
+static void deadlines_name_the_server_process(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600000, 0, PATIENCE_MS);
     struct hf_client *client;
@@ -160,12 +162,12 @@ static void a_clock_is_a_process(void **state)
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     (void)snprintf(text, sizeof(text), "{\"deadlines.0.server\":\"%s\"}",
                    process);
-    assert_true(finds(text));
+    assert_true(matches_one(text));
     hf_lock_free(lock);
     expect_ok(hf_close(client, PATIENCE_MS));
 }
 
-static void a_url_that_hides_who_answers_is_refused(void **state)
+static void urls_that_hide_the_server_are_refused(void **state)
 {
     (void)state;
     expect_refused("mongodb://127.0.0.1:1/?directConnection=true", HF_EINVAL,
@@ -174,8 +176,9 @@ static void a_url_that_hides_who_answers_is_refused(void **state)
                    "loadBalanced");
 }
 
-/* What one member alone says must be asked for, and does not outlive it. */
-static void one_member_alone_promises_less(void **state)
+/* A direct connection needs ?unsafe=1, and does not promise to survive a
+ * failover. */
+static void a_direct_connection_promises_less(void **state)
 {
     struct hf_client *client;
     char url[128];
@@ -193,9 +196,9 @@ static void one_member_alone_promises_less(void **state)
 
 /* ---- Signals ------------------------------------------------------------*/
 
-/* A program that takes its signals by sigwait() has them all: none ends it by
- * way of a thread of ours, or of libmongoc's. */
-static void signals_are_for_the_program(void **state)
+/* A program that calls sigwait() receives all its signals: no thread of
+ * holdfast or libmongoc handles them. */
+static void library_threads_block_signals(void **state)
 {
     struct timespec limit = {.tv_sec = 60};
     struct hf_client *client;
@@ -216,14 +219,14 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        CASE(an_offer_that_was_taken_up_lasts),
-        CASE(what_was_withdrawn_is_forgotten_in_time),
-        CASE(a_late_update_changes_nothing_of_another_s),
-        CASE(a_clock_is_a_process),
-        CASE(a_url_that_hides_who_answers_is_refused),
-        CASE(one_member_alone_promises_less),
-        CASE(signals_are_for_the_program),
+        CASE(a_confirmed_offer_lasts),
+        CASE(canceled_nonces_are_deleted_in_time),
+        CASE(a_late_update_does_not_overwrite_a_newer_one),
+        CASE(deadlines_name_the_server_process),
+        CASE(urls_that_hide_the_server_are_refused),
+        CASE(a_direct_connection_promises_less),
+        CASE(library_threads_block_signals),
     };
 
-    return hf_test_main("mongo corners", cases, HF_TEST_COUNT(cases), 4);
+    return hf_test_main("mongo corner cases", cases, HF_TEST_COUNT(cases), 4);
 }

@@ -1,4 +1,4 @@
-/* A network that is cut: between the servers, and between them and clients. */
+/* Network partitions between the servers, and between servers and clients. */
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #define PATIENCE_MS 60000
 
-/* A client of one member alone, whatever becomes of the others. */
+/* Open a client that is connected to one member only. */
 static struct hf_client *open_at(unsigned member)
 {
     char url[HF_TEST_MONGO_URL_SIZE];
@@ -25,8 +25,8 @@ static bool is_primary(unsigned member)
                   "\"isWritablePrimary\" : true");
 }
 
-/* Have one of the others elected: of two, only one may have heard of the last
- * that was written, and then the other cannot win. */
+/* Elect one of the other members. Only one of them may have the last write, and
+ * then the other one cannot win. */
 static unsigned elect_without(unsigned old)
 {
     unsigned candidate = old;
@@ -46,32 +46,33 @@ static void expect_no_answer(enum hf_err err)
         fail_msg("answered %s", hf_err_name(err));
 }
 
-/* The rest of what may be asked of a server that is cut off, at one time: each
- * takes until its deadline. */
-static void ask_the_rest(struct hf_client *late, struct hf_lock *renewed,
-                         struct hf_lock *unlocked)
+/* Send the other calls to an isolated server in parallel: each one takes until
+ * its deadline. */
+static void expect_no_other_answer(struct hf_client *late,
+                                   struct hf_lock *renewed,
+                                   struct hf_lock *unlocked)
 {
     struct hf_lock_opts brief = hf_test_opts(600000, 0, 3000);
-    struct hf_future *asked[4] = {NULL};
+    struct hf_future *futures[4] = {NULL};
     struct hf_lock *none = NULL;
     struct hf_info info;
 
     expect_ok(hf_read_start(late, hf_lock_key(renewed), HF_LINEARIZABLE, &info,
-                            NULL, NULL, &asked[0]));
+                            NULL, NULL, &futures[0]));
     expect_ok(hf_acquire_start(late, hf_key_of("free"), &brief, &none, NULL,
-                               NULL, &asked[1]));
-    expect_ok(hf_renew_start(renewed, 0, NULL, NULL, &asked[2]));
-    expect_ok(hf_release_start(unlocked, NULL, NULL, &asked[3]));
-    for (unsigned i = 0; i < HF_TEST_COUNT(asked); i++) {
+                               NULL, &futures[1]));
+    expect_ok(hf_renew_start(renewed, 0, NULL, NULL, &futures[2]));
+    expect_ok(hf_release_start(unlocked, NULL, NULL, &futures[3]));
+    for (unsigned i = 0; i < HF_TEST_COUNT(futures); i++) {
         enum hf_err err = HF_OK;
 
-        expect_ok(hf_future_wait(asked[i], HF_TEST_PATIENCE_MS, &err));
+        expect_ok(hf_future_wait(futures[i], HF_TEST_PATIENCE_MS, &err));
         expect_no_answer(err);
-        hf_future_free(asked[i]);
+        hf_future_free(futures[i]);
     }
 }
 
-/* At the new primary: it is taken away, and given to somebody else. */
+/* At the new primary: end the grant, and grant the key to another client. */
 static struct hf_lock *take_over(struct hf_client *client, const char *key,
                                  const struct hf_lock *from)
 {
@@ -94,11 +95,9 @@ static void expect_held(struct hf_client *client, const struct hf_lock *lock)
     hf_info_fini(&info);
 }
 
-/* The old primary does not know yet that there is another. It grants nothing;
- * what it last knew, that keys are held, is no answer either; and to who held
- * them it neither says that they are held longer, nor that they were given
- * back. */
-static void who_is_cut_off_tells_nothing_old(void **state)
+/* The old primary does not know of the new one yet. It grants nothing, does not
+ * report its stale state, and confirms neither renewals nor releases. */
+static void an_isolated_primary_returns_no_stale_data(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600000, 0, 3000);
     struct hf_client *client, *late, *other;
@@ -107,7 +106,7 @@ static void who_is_cut_off_tells_nothing_old(void **state)
     unsigned old;
 
     (void)state;
-    mongo.election_ms = 60000; /* so long it may believe what it likes */
+    mongo.election_ms = 60000; /* no stepdown during the test */
     need_network(3);
     old = (unsigned)hf_test_mongo_primary(&mongo);
     client = open_at(old);
@@ -121,10 +120,10 @@ static void who_is_cut_off_tells_nothing_old(void **state)
 
     assert_true(is_primary(old));
     expect_no_answer(hf_acquire(late, hf_key_of("renewed"), &opts, &none));
-    ask_the_rest(late, renewed, unlocked);
+    expect_no_other_answer(late, renewed, unlocked);
     assert_true(is_primary(old));
 
-    /* What it has written meanwhile is undone. */
+    /* Its writes are rolled back. */
     hf_test_network_cut_server(&network, -1);
     while (is_primary(old))
         continue;
@@ -139,9 +138,9 @@ static void who_is_cut_off_tells_nothing_old(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* Who waits or holds hears nothing while the network is cut; once it is whole,
- * all goes on, and who waited has its turn. */
-static void a_cut_is_gone_through(void **state)
+/* Calls fail during the partition. Afterwards the holder can release, and the
+ * waiter is granted the key. */
+static void clients_recover_from_a_partition(void **state)
 {
     struct hf_lock_opts opts =
         hf_test_opts(HF_TEST_LONG_MS, PATIENCE_MS, PATIENCE_MS);
@@ -180,9 +179,9 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-        CASE(who_is_cut_off_tells_nothing_old),
-        CASE(a_cut_is_gone_through),
+        CASE(an_isolated_primary_returns_no_stale_data),
+        CASE(clients_recover_from_a_partition),
     };
 
-    return hf_test_main("mongo cut", cases, HF_TEST_COUNT(cases), 2);
+    return hf_test_main("mongo partition", cases, HF_TEST_COUNT(cases), 2);
 }

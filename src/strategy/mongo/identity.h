@@ -1,0 +1,36 @@
+/* identity.h - how a client identifies itself and its commands in documents.
+ *
+ * Also counts contention: a client whose LOCK met another client tries the
+ * slow path first for a while. Used in the client's context only. */
+#ifndef HF_STRATEGY_MONGO_IDENTITY_H
+#define HF_STRATEGY_MONGO_IDENTITY_H
+
+#include "strategy/strategy.h"
+
+#define HF_MONGO_CLIENT_SIZE 16 /* hex digits of a client id */
+#define HF_MONGO_COMMAND_SIZE (HF_MONGO_CLIENT_SIZE + 1 + 16)
+
+struct hf_mongo_identity {
+    char client[HF_MONGO_CLIENT_SIZE + 1]; /* random, so that it is unique */
+    char *owner;                           /* escaped */
+    uint64_t commands;                     /* the number of the last command */
+    unsigned contended; /* LOCKs that are to skip the fast path */
+};
+
+/* HF_ENOMEM; HF_ESYSTEM: the kernel has no random bytes for the client id. */
+enum hf_err hf_mongo_identity_init(struct hf_mongo_identity *identity,
+                                   struct hf_host *host);
+void hf_mongo_identity_fini(struct hf_mongo_identity *identity);
+
+/* Write the name of the next command, "CLIENT-NUMBER". No two commands of any
+ * clients have the same name. */
+void hf_mongo_identity_name_command(struct hf_mongo_identity *identity,
+                                    char name[HF_MONGO_COMMAND_SIZE + 1]);
+
+/* A LOCK on the fast path met another client. */
+void hf_mongo_identity_note_contention(struct hf_mongo_identity *identity);
+
+/* Whether the next LOCK is to try the fast path. Counts it. */
+bool hf_mongo_identity_try_fast_path(struct hf_mongo_identity *identity);
+
+#endif
