@@ -145,7 +145,7 @@ static void second_unlock_of_a_handle_is_a_state_error(void)
 }
 
 /* MJ-04, MM-09, MS-10 */
-static void late_unlock_never_frees_the_next_holder(void)
+static void late_unlock_never_releases_the_next_holder(void)
 {
     struct hf_client *one = suite_open(), *two = suite_open();
     struct hf_lock_opts brief =
@@ -646,7 +646,7 @@ static const struct promise promises[] = {
     PROMISE(wrong_token_unlocks_nothing, 0),
     PROMISE(second_unlock_by_nonce_is_not_held, 0),
     PROMISE(second_unlock_of_a_handle_is_a_state_error, 0),
-    PROMISE(late_unlock_never_frees_the_next_holder, 0),
+    PROMISE(late_unlock_never_releases_the_next_holder, 0),
     PROMISE(unlock_of_what_ran_out_says_expired, 0),
     PROMISE(only_a_real_handle_unlocks, 0),
     PROMISE(a_key_that_was_given_back_is_gone, 0),
