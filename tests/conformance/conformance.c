@@ -8,9 +8,9 @@ int main(void)
 {
     /* Those that take longest come first. */
     const struct chapter *const chapters[] = {
-        &chapter_crowds,   &chapter_leases,      &chapter_waiting,
-        &chapter_taking,   &chapter_calls,       &chapter_giving_back,
-        &chapter_handles,  &chapter_words,       &chapter_looking,
+        &chapter_stress,   &chapter_leases,      &chapter_waiting,
+        &chapter_acquire,  &chapter_calls,       &chapter_release,
+        &chapter_handles,  &chapter_arguments,   &chapter_read,
         &chapter_watching, &chapter_transitions, &chapter_handovers,
     };
 

@@ -8,7 +8,7 @@ struct contest {
     struct hf_client *holder, *other, *watcher;
     struct hf_key key;
     struct trace trace;
-    struct suite_heard heard;
+    struct suite_lock_events heard;
     struct hf_watch *watch;
     struct hf_lock *lock, *next;
     struct hf_future *claim;
@@ -17,7 +17,7 @@ struct contest {
 static void contest_init(struct contest *contest, struct hf_key key,
                          uint32_t ttl_ms)
 {
-    struct hf_lock_opts opts = suite_opts(ttl_ms, SUITE_PATIENCE_MS);
+    struct hf_lock_opts opts = suite_opts(ttl_ms, SUITE_TIMEOUT_MS);
 
     *contest = (struct contest){.key = key};
     contest->holder = trace_open_as("the holder");
@@ -25,8 +25,8 @@ static void contest_init(struct contest *contest, struct hf_key key,
     contest->watcher = suite_open();
     contest->watch = trace_start(contest->watcher, key, &contest->trace);
     expect_ok(recorded_lock(contest->holder, key, &opts, &contest->lock));
-    opts.ttl_ms = SUITE_LONG_MS;
-    opts.on_event = suite_hear;
+    opts.ttl_ms = SUITE_LONG_TTL_MS;
+    opts.on_event = suite_on_lock_event;
     opts.arg = &contest->heard;
     expect_ok(recorded_lock_start(contest->other, key, &opts, &contest->next,
                                   NULL, NULL, &contest->claim));
@@ -65,15 +65,15 @@ static void expect_handed_over(const struct contest *contest, unsigned at,
     assert_true(hf_lock_token(contest->next) > hf_lock_token(contest->lock));
 }
 
-static void a_forced_hand_over_frees_nothing(void)
+static void a_forced_handover_does_not_free_the_key(void)
 {
     struct contest contest;
 
-    contest_init(&contest, suite_key("k"), SUITE_LONG_MS);
+    contest_init(&contest, suite_key("k"), SUITE_LONG_TTL_MS);
     contest_await_waiter(&contest);
     expect_ok(recorded_force_now(contest.watcher, contest.key,
                                  hf_lock_token(contest.lock)));
-    expect_ok(suite_answer(contest.claim, SUITE_PATIENCE_MS));
+    expect_ok(suite_future_result(contest.claim, SUITE_TIMEOUT_MS));
 
     assert_true(suite_await(&contest.trace.count, 4, contest.watcher));
     trace_expect(&contest.trace, 1,
@@ -85,14 +85,14 @@ static void a_forced_hand_over_frees_nothing(void)
 
 /* False if the lease expired before the second claim was in the queue, or was
  * renewed before the lock was returned. */
-static bool expiry_hands_over(unsigned round)
+static bool expiry_grants_waiter(unsigned round)
 {
     struct contest contest;
     bool waited = false;
 
     contest_init(&contest, suite_key_number("k", round),
-                 suite_longer_ms(suite_brief_ms(400), round));
-    expect_ok(suite_answer(contest.claim, SUITE_PATIENCE_MS));
+                 suite_longer_ms(suite_short_ttl_ms(400), round));
+    expect_ok(suite_future_result(contest.claim, SUITE_TIMEOUT_MS));
     assert_true(suite_await(&contest.trace.count, 3, contest.watcher));
     waited = contest.trace.events[0].token == hf_lock_token(contest.lock) &&
              contest.trace.events[1].kind == HF_EVENT_QUEUED &&
@@ -108,17 +108,17 @@ static bool expiry_hands_over(unsigned round)
 
 static void an_expiry_grants_the_first_waiter(void)
 {
-    suite_judge(expiry_hands_over);
+    suite_repeat(expiry_grants_waiter);
 }
 
 static void closing_a_client_withdraws_its_waiters(void)
 {
     struct hf_client *holder = suite_open(), *watcher = suite_open();
     struct hf_client *closed = trace_open_as("the waiter");
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, SUITE_PATIENCE_MS);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
     struct hf_key key = suite_key("k");
     struct trace trace = {0};
-    struct suite_heard heard[2] = {{0}};
+    struct suite_lock_events heard[2] = {{0}};
     struct hf_watch *watch = trace_start(watcher, key, &trace);
     struct hf_lock *lock = NULL, *none[2] = {NULL};
     struct hf_future *claims[2];
@@ -129,7 +129,7 @@ static void closing_a_client_withdraws_its_waiters(void)
         claims[i] = trace_start_waiter(closed, key, opts, &heard[i], &none[i]);
     suite_close(closed);
     for (unsigned i = 0; i < 2; i++)
-        expect_err(suite_answer(claims[i], 0), HF_ECLOSED);
+        expect_err(suite_future_result(claims[i], 0), HF_ECLOSED);
 
     expect_ok(recorded_read(holder, key, &info));
     assert_int_equal(info.waiters, 0);
@@ -152,9 +152,9 @@ static void closing_a_client_withdraws_its_waiters(void)
 static bool lost_lock_is_released(unsigned round)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
-    struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock_opts brief = suite_opts(
-        suite_longer_ms(suite_brief_ms(1000), round), SUITE_PATIENCE_MS);
+        suite_longer_ms(suite_short_ttl_ms(1000), round), SUITE_TIMEOUT_MS);
     struct hf_key key = suite_key_number("k", round);
     struct hf_lock *lock = NULL, *next = NULL;
     enum hf_err err = HF_OK;
@@ -177,23 +177,23 @@ static bool lost_lock_is_released(unsigned round)
 
 static void a_lost_lock_is_released_by_its_nonce(void)
 {
-    suite_judge(lost_lock_is_released);
+    suite_repeat(lost_lock_is_released);
 }
 
 /* The same, with a waiter. */
-static bool lost_lock_is_handed_over(unsigned round)
+static bool lost_lock_is_granted_to_waiter(unsigned round)
 {
     struct contest contest;
     bool released = false;
 
     contest_init(&contest, suite_key_number("k", round),
-                 suite_longer_ms(suite_brief_ms(1000), round));
+                 suite_longer_ms(suite_short_ttl_ms(1000), round));
     suite_sleep_until(hf_lock_deadline(contest.lock));
     while (hf_lock_valid_for(contest.lock, 0))
         suite_sleep(1);
     released = contest.heard.waiting > 0 &&
                recorded_unlock(contest.holder, contest.lock) == HF_OK;
-    expect_ok(suite_answer(contest.claim, SUITE_PATIENCE_MS));
+    expect_ok(suite_future_result(contest.claim, SUITE_TIMEOUT_MS));
     assert_true(suite_await(&contest.trace.count, 3, contest.watcher));
     released = released && contest.trace.events[1].kind == HF_EVENT_QUEUED;
     if (released) {
@@ -204,17 +204,18 @@ static bool lost_lock_is_handed_over(unsigned round)
     return released;
 }
 
-static void a_lost_lock_is_handed_over_by_its_nonce(void)
+static void a_lost_lock_is_granted_to_the_next_waiter(void)
 {
-    suite_judge(lost_lock_is_handed_over);
+    suite_repeat(lost_lock_is_granted_to_waiter);
 }
 
 static const struct promise promises[] = {
-    PROMISE(a_forced_hand_over_frees_nothing, HF_CAP_WATCH | HF_CAP_FIFO),
+    PROMISE(a_forced_handover_does_not_free_the_key,
+            HF_CAP_WATCH | HF_CAP_FIFO),
     PROMISE(an_expiry_grants_the_first_waiter, HF_CAP_WATCH | HF_CAP_FIFO),
     PROMISE(closing_a_client_withdraws_its_waiters, HF_CAP_WATCH | HF_CAP_FIFO),
     PROMISE(a_lost_lock_is_released_by_its_nonce, 0),
-    PROMISE(a_lost_lock_is_handed_over_by_its_nonce,
+    PROMISE(a_lost_lock_is_granted_to_the_next_waiter,
             HF_CAP_WATCH | HF_CAP_FIFO),
 };
 

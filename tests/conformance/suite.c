@@ -63,7 +63,7 @@ unsigned suite_slowness(void)
     return self.joined->strategy->slowness;
 }
 
-unsigned suite_often(unsigned times)
+unsigned suite_scale_count(unsigned times)
 {
     return times / (1 + suite_slowness() / 100);
 }
@@ -114,7 +114,7 @@ static _Noreturn void hold_in_child(struct hf_key key, int fd)
     if (write(fd, &byte, 1) == 1)
         (void)!read(fd, &byte, 1);
     if (client)
-        (void)recorded_close(client, SUITE_PATIENCE_MS);
+        (void)recorded_close(client, SUITE_TIMEOUT_MS);
     _exit(0);
 }
 
@@ -179,7 +179,7 @@ struct hf_client *suite_open_background(void)
 
 void suite_close(struct hf_client *client)
 {
-    expect_ok(recorded_close(client, SUITE_PATIENCE_MS));
+    expect_ok(recorded_close(client, SUITE_TIMEOUT_MS));
 }
 
 struct hf_key suite_key(const char *name)
@@ -218,7 +218,7 @@ void suite_restore_defaults(void)
 }
 
 /* On a busy machine, what is asked of a server may take a second. */
-uint32_t suite_brief_ms(uint32_t ttl_ms)
+uint32_t suite_short_ttl_ms(uint32_t ttl_ms)
 {
     return suite_slowness() > 100 ? ttl_ms + 1500 : ttl_ms;
 }
@@ -255,7 +255,7 @@ void suite_sleep(int64_t ms)
     suite_sleep_until(suite_now_ms() + ms + 1);
 }
 
-void suite_judge(suite_attempt_fn *attempt)
+void suite_repeat(suite_attempt_fn *attempt)
 {
     for (unsigned round = 0; round < ROUNDS; round++)
         if (attempt(round))
@@ -270,7 +270,7 @@ uint32_t suite_longer_ms(uint32_t ttl_ms, unsigned round)
     return ttl_ms;
 }
 
-void suite_step_back(void)
+void suite_lower_priority(void)
 {
     (void)setpriority(PRIO_PROCESS, 0, 5);
 }
@@ -284,7 +284,7 @@ struct worker {
     void *arg;
 };
 
-static void *be_a_worker(void *arg)
+static void *worker_main(void *arg)
 {
     struct worker *worker = arg;
 
@@ -302,7 +302,7 @@ void suite_threads(unsigned count, suite_work_fn *work, void *arg)
         workers[i].work = work;
         workers[i].arg = arg;
         assert_int_equal(
-            pthread_create(&workers[i].thread, NULL, be_a_worker, &workers[i]),
+            pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]),
             0);
     }
     for (unsigned i = 0; i < count; i++)
@@ -310,7 +310,7 @@ void suite_threads(unsigned count, suite_work_fn *work, void *arg)
     free(workers);
 }
 
-void suite_count(enum hf_err err, void *counter)
+void suite_on_done(enum hf_err err, void *counter)
 {
     struct suite_counter *c = counter;
 
@@ -318,7 +318,7 @@ void suite_count(enum hf_err err, void *counter)
     atomic_fetch_add(&c->count, 1);
 }
 
-enum hf_err suite_answer(struct hf_future *future, uint32_t wait_ms)
+enum hf_err suite_future_result(struct hf_future *future, uint32_t wait_ms)
 {
     enum hf_err err = HF_OK;
     enum hf_err waited = recorded_future_wait(future, wait_ms, &err);
@@ -332,7 +332,7 @@ enum hf_err suite_answer(struct hf_future *future, uint32_t wait_ms)
 bool suite_await(const _Atomic unsigned *count, unsigned wanted,
                  struct hf_client *client)
 {
-    int64_t deadline = suite_now_ms() + SUITE_PATIENCE_MS;
+    int64_t deadline = suite_now_ms() + SUITE_TIMEOUT_MS;
 
     while (atomic_load(count) < wanted && suite_now_ms() < deadline) {
         if (client) {
@@ -347,9 +347,10 @@ bool suite_await(const _Atomic unsigned *count, unsigned wanted,
     return atomic_load(count) >= wanted;
 }
 
-void suite_hear(struct hf_lock *lock, enum hf_lock_event event, void *heard)
+void suite_on_lock_event(struct hf_lock *lock, enum hf_lock_event event,
+                         void *heard)
 {
-    struct suite_heard *h = heard;
+    struct suite_lock_events *h = heard;
     unsigned at = atomic_load(&h->count);
 
     (void)lock;
@@ -384,7 +385,7 @@ unsigned suite_expect_timeout(struct hf_client *client, struct hf_key key,
     return asked;
 }
 
-bool suite_was_too_short(enum hf_err err)
+bool suite_lease_was_too_short(enum hf_err err)
 {
     return err == HF_ETIMEDOUT || err == HF_EUNAVAIL || err == HF_EINDOUBT;
 }
@@ -431,7 +432,7 @@ static int set_up(void **state)
     self.joined->strategy->url(self.url, unique);
     client = suite_open();
     self.caps = hf_caps(client);
-    (void)hf_close(client, SUITE_PATIENCE_MS);
+    (void)hf_close(client, SUITE_TIMEOUT_MS);
     hf_test_be_patient();
     if (self.joined->promise->needs & ~self.caps)
         skip_without(self.joined->promise->needs & ~self.caps);

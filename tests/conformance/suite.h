@@ -5,7 +5,7 @@
  *
  * No case asserts an upper bound on real time: a busy machine may stop any
  * process for seconds. A case checks lower bounds, orders and counts. Where it
- * needs a lease to end, suite_judge() gives it longer leases until it can be
+ * needs a lease to end, suite_repeat() gives it longer leases until it can be
  * judged. How fast things are is measured in bench/. */
 #ifndef HF_TESTS_CONFORMANCE_SUITE_H
 #define HF_TESTS_CONFORMANCE_SUITE_H
@@ -16,8 +16,8 @@
 #include "lib/expect.h"
 #include "lib/runner.h"
 
-#define SUITE_PATIENCE_MS HF_TEST_PATIENCE_MS
-#define SUITE_LONG_MS HF_TEST_LONG_MS
+#define SUITE_TIMEOUT_MS HF_TEST_PATIENCE_MS
+#define SUITE_LONG_TTL_MS HF_TEST_LONG_MS
 
 struct promise {
     const char *name;
@@ -41,18 +41,18 @@ struct chapter {
         promises, sizeof(promises) / sizeof((promises)[0])                     \
     }
 
-extern const struct chapter chapter_taking;
-extern const struct chapter chapter_giving_back;
+extern const struct chapter chapter_acquire;
+extern const struct chapter chapter_release;
 extern const struct chapter chapter_leases;
 extern const struct chapter chapter_waiting;
 extern const struct chapter chapter_handles;
 extern const struct chapter chapter_calls;
-extern const struct chapter chapter_words;
-extern const struct chapter chapter_looking;
+extern const struct chapter chapter_arguments;
+extern const struct chapter chapter_read;
 extern const struct chapter chapter_watching;
 extern const struct chapter chapter_transitions;
 extern const struct chapter chapter_handovers;
-extern const struct chapter chapter_crowds;
+extern const struct chapter chapter_stress;
 
 /* ---- The world of a case ------------------------------------------------*/
 
@@ -66,7 +66,7 @@ unsigned suite_slowness(void);
 
 /* How often to do what is done `times` within the process: less often over a
  * strategy that is so slow that it would take too long. */
-unsigned suite_often(unsigned times);
+unsigned suite_scale_count(unsigned times);
 
 /* Skip the case unless another process can share the locks of suite_url(). To
  * be called before a client is open. */
@@ -91,8 +91,8 @@ struct hf_key suite_key(const char *name);
 struct hf_key suite_key_number(const char *name, unsigned number);
 
 /* The defaults of this case, but for the two times. Unless the case calls
- * suite_restore_defaults() they are a ttl of SUITE_LONG_MS, and a wait and a
- * timeout of SUITE_PATIENCE_MS. */
+ * suite_restore_defaults() they are a ttl of SUITE_LONG_TTL_MS, and a wait and a
+ * timeout of SUITE_TIMEOUT_MS. */
 struct hf_lock_opts suite_opts(uint32_t ttl_ms, uint32_t wait_ms);
 
 /* Back to the library's own defaults: for the cases that are about them. */
@@ -100,9 +100,9 @@ void suite_restore_defaults(void);
 
 /* A ttl that is short, but no shorter than what is asked of this strategy may
  * take: for cases in which a lease ends, and how soon does not matter. A LOCK
- * with such a ttl needs a wait_ms of SUITE_PATIENCE_MS: where the lease ends
+ * with such a ttl needs a wait_ms of SUITE_TIMEOUT_MS: where the lease ends
  * before the answer arrives, the client asks again. */
-uint32_t suite_brief_ms(uint32_t ttl_ms);
+uint32_t suite_short_ttl_ms(uint32_t ttl_ms);
 
 /* The lease that a server is asked for, to grant `ttl_ms` in full. */
 int64_t suite_lease_ms(uint32_t ttl_ms);
@@ -118,13 +118,13 @@ void suite_sleep_until(int64_t instant_ms);
  * ended before it was renewed; what it can judge, it asserts. Fails the case
  * after a few rounds. */
 typedef bool suite_attempt_fn(unsigned round);
-void suite_judge(suite_attempt_fn *attempt);
+void suite_repeat(suite_attempt_fn *attempt);
 
 /* `ttl_ms` in round 0, and three times longer in each round after it. */
 uint32_t suite_longer_ms(uint32_t ttl_ms, unsigned round);
 
 /* Leave the processor to the cases that wait: this one needs much of it. */
-void suite_step_back(void);
+void suite_lower_priority(void);
 
 /* ---- Threads ------------------------------------------------------------*/
 
@@ -138,25 +138,26 @@ struct suite_counter {
     _Atomic unsigned count;
     _Atomic int last; /* enum hf_err */
 };
-void suite_count(enum hf_err err, void *counter);
+void suite_on_done(enum hf_err err, void *counter);
 
 /* Wait for the answer of `future`, and free it. Should the waiting fail, its
  * own answer, and the future stays. */
-enum hf_err suite_answer(struct hf_future *future, uint32_t wait_ms);
+enum hf_err suite_future_result(struct hf_future *future, uint32_t wait_ms);
 
-/* Wait until `*count` is at least `wanted`; false after SUITE_PATIENCE_MS. Drives
+/* Wait until `*count` is at least `wanted`; false after SUITE_TIMEOUT_MS. Drives
  * `client`, which may be NULL. */
 bool suite_await(const _Atomic unsigned *count, unsigned wanted,
                  struct hf_client *client);
 
 /* What a handle's on_event heard, in order. */
-struct suite_heard {
+struct suite_lock_events {
     _Atomic unsigned count; /* events in the list */
     _Atomic unsigned waiting, at_risk, lost;
     enum hf_lock_event events[16];
     int64_t at_ms[16];
 };
-void suite_hear(struct hf_lock *lock, enum hf_lock_event event, void *heard);
+void suite_on_lock_event(struct hf_lock *lock, enum hf_lock_event event,
+                         void *heard);
 
 /* ---- Checks -------------------------------------------------------------*/
 
@@ -168,7 +169,7 @@ unsigned suite_expect_timeout(struct hf_client *client, struct hf_key key,
 
 /* `err` is how a lock is refused whose lease was over before it could be used:
  * for cases with leases so short that this may happen. */
-bool suite_was_too_short(enum hf_err err);
+bool suite_lease_was_too_short(enum hf_err err);
 
 /* `err` is `wanted`, or in doubt where a server has to confirm a withdrawal. */
 void suite_expect_withdrawn(enum hf_err err, enum hf_err wanted);

@@ -51,12 +51,12 @@ struct hf_client *trace_open_as(const char *owner)
 struct hf_future *trace_start_waiter(struct hf_client *client,
                                      struct hf_key key,
                                      struct hf_lock_opts opts,
-                                     struct suite_heard *heard,
+                                     struct suite_lock_events *heard,
                                      struct hf_lock **lock)
 {
     struct hf_future *claim = NULL;
 
-    opts.on_event = suite_hear;
+    opts.on_event = suite_on_lock_event;
     opts.arg = heard;
     expect_ok(
         recorded_lock_start(client, key, &opts, lock, NULL, NULL, &claim));

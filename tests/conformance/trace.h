@@ -32,7 +32,7 @@ struct hf_client *trace_open_as(const char *owner);
 struct hf_future *trace_start_waiter(struct hf_client *client,
                                      struct hf_key key,
                                      struct hf_lock_opts opts,
-                                     struct suite_heard *heard,
+                                     struct suite_lock_events *heard,
                                      struct hf_lock **lock);
 
 #endif

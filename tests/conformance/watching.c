@@ -24,7 +24,7 @@ static void see(const struct hf_event *event, void *arg)
     atomic_store(&seen->count, at + 1);
 }
 
-static struct seen *new_seen(void)
+static struct seen *new_watch_log(void)
 {
     struct seen *seen = calloc(1, sizeof(*seen));
 
@@ -63,8 +63,8 @@ static bool is_last(const struct seen *seen, enum hf_event_kind kind,
 
 /* Until no more is told, and the last that was is that this happened to the lock
  * with this token, or a mark. */
-static void settle_up_to(struct hf_client *client, const struct seen *seen,
-                         enum hf_event_kind kind, uint64_t token)
+static void process_until(struct hf_client *client, const struct seen *seen,
+                          enum hf_event_kind kind, uint64_t token)
 {
     unsigned told;
 
@@ -76,7 +76,7 @@ static void settle_up_to(struct hf_client *client, const struct seen *seen,
 }
 
 /* What one key goes through, told by all its kinds. */
-static void a_watch_tells_every_kind_of_event(void)
+static void a_watch_reports_every_kind_of_event(void)
 {
     static const enum hf_event_kind wanted[] = {
         HF_EVENT_GRANTED,  HF_EVENT_RENEWED,   HF_EVENT_UPDATED,
@@ -84,9 +84,9 @@ static void a_watch_tells_every_kind_of_event(void)
         HF_EVENT_RELEASED, HF_EVENT_GRANTED,   HF_EVENT_FORCED,
     };
     struct hf_client *client = suite_open(), *other = suite_open();
-    struct hf_lock_opts brief = suite_opts(SUITE_LONG_MS, 20);
+    struct hf_lock_opts brief = suite_opts(SUITE_LONG_TTL_MS, 20);
     struct hf_key key = suite_key("k");
-    struct seen *seen = new_seen();
+    struct seen *seen = new_watch_log();
     struct hf_watch *watching = watch(other, key, seen);
     struct hf_lock *lock = NULL, *none = NULL;
     uint64_t token = 0;
@@ -127,13 +127,13 @@ static void a_watch_tells_every_kind_of_event(void)
 
 /* DESIGN 5: an expiry is told by itself, without anybody's asking. False if the
  * lease ended, or was renewed, before the lock was there. */
-static bool expiry_is_told(unsigned round)
+static bool expiry_is_reported(unsigned round)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
     struct hf_lock_opts brief =
-        suite_opts(suite_longer_ms(suite_brief_ms(300), round), 0);
+        suite_opts(suite_longer_ms(suite_short_ttl_ms(300), round), 0);
     struct hf_key key = suite_key_number("k", round);
-    struct seen *seen = new_seen();
+    struct seen *seen = new_watch_log();
     struct hf_watch *watching = watch(other, key, seen);
     struct hf_lock *lock = NULL;
     bool told = false;
@@ -158,32 +158,32 @@ static bool expiry_is_told(unsigned round)
     return told;
 }
 
-static void a_watch_tells_of_an_expiry_by_itself(void)
+static void a_watch_reports_an_expiry_without_polling(void)
 {
-    suite_judge(expiry_is_told);
+    suite_repeat(expiry_is_reported);
 }
 
-static void a_hand_over_frees_nothing(void)
+static void a_handover_does_not_free_the_key(void)
 {
     struct hf_client *holder = suite_open();
     struct hf_client *other = suite_open_background();
     struct hf_client *watcher = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, SUITE_PATIENCE_MS);
-    struct suite_heard heard = {0};
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
+    struct suite_lock_events heard = {0};
     struct hf_key key = suite_key("k");
-    struct seen *seen = new_seen();
+    struct seen *seen = new_watch_log();
     struct hf_watch *watching = watch(watcher, key, seen);
     struct hf_future *claim = NULL;
     struct hf_lock *lock = NULL, *next = NULL;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    opts.on_event = suite_hear;
+    opts.on_event = suite_on_lock_event;
     opts.arg = &heard;
     expect_ok(
         recorded_lock_start(other, key, &opts, &next, NULL, NULL, &claim));
     assert_true(suite_await(&heard.waiting, 1, NULL));
     expect_ok(recorded_unlock(holder, lock));
-    expect_ok(suite_answer(claim, SUITE_PATIENCE_MS));
+    expect_ok(suite_future_result(claim, SUITE_TIMEOUT_MS));
 
     assert_true(suite_await(&seen->count, 4, watcher));
     assert_int_equal(seen->events[0].kind, HF_EVENT_GRANTED);
@@ -202,11 +202,11 @@ static void a_hand_over_frees_nothing(void)
     suite_close(watcher);
 }
 
-static void a_watch_tells_only_the_kinds_asked_for(void)
+static void a_watch_reports_only_the_selected_kinds(void)
 {
     struct hf_client *client = suite_open();
     struct hf_key key = suite_key("k");
-    struct seen *seen = new_seen();
+    struct seen *seen = new_watch_log();
     struct hf_watch_opts opts;
     struct hf_watch *watching = NULL;
     struct hf_lock *lock = NULL;
@@ -228,7 +228,7 @@ static void a_watch_tells_only_the_kinds_asked_for(void)
     suite_close(client);
 }
 
-static void kinds_that_make_no_sense_are_named(void)
+static void invalid_event_kinds_are_refused(void)
 {
     struct hf_client *client = suite_open();
     struct hf_watch_opts opts;
@@ -250,10 +250,10 @@ static void kinds_that_make_no_sense_are_named(void)
     suite_close(client);
 }
 
-static void a_watch_keeps_to_its_prefix(void)
+static void a_watch_reports_only_its_prefix(void)
 {
     struct hf_client *client = suite_open();
-    struct seen *seen = new_seen();
+    struct seen *seen = new_watch_log();
     struct hf_watch *watching = watch(client, suite_key("p/"), seen);
     struct hf_lock *in = NULL, *out = NULL;
 
@@ -272,11 +272,11 @@ static void a_watch_keeps_to_its_prefix(void)
 }
 
 /* From an index on: what happened between reading it and watching is told. */
-static void a_watch_from_an_index_tells_what_was_before(void)
+static void a_watch_from_an_index_reports_earlier_events(void)
 {
     struct hf_client *client = suite_open(), *late = suite_open();
     struct hf_key key = suite_key("k");
-    struct seen *first = new_seen(), *second = new_seen();
+    struct seen *first = new_watch_log(), *second = new_watch_log();
     struct hf_watch *witness = watch(client, key, first), *watching = NULL;
     struct hf_lock *lock = NULL;
     struct hf_watch_opts opts;
@@ -335,24 +335,24 @@ static void expect_no_silent_gap(const struct seen *seen, uint64_t last_token)
 
 /* More than most keep for a client that nobody drives; who keeps all of it drops
  * nothing. In mongodb: the server does: tests/mongo/test_mongo_streams. */
-static void events_that_are_missing_leave_a_mark(void)
+static void missing_events_are_reported_as_dropped(void)
 {
     struct hf_client *client = suite_open(), *slow = suite_open();
     struct hf_key key = suite_key("k");
-    struct seen *seen = new_seen();
+    struct seen *seen = new_watch_log();
     struct hf_watch *watching = watch(slow, key, seen);
     struct hf_lock *lock = NULL;
     uint64_t token = 0;
     unsigned told = 0;
 
-    suite_step_back();
+    suite_lower_priority();
     for (unsigned i = 0; i < MANY; i++) {
         expect_ok(recorded_lock(client, key, NULL, &lock));
         token = hf_lock_token(lock);
         expect_ok(recorded_unlock(client, lock));
         hf_lock_free(lock);
     }
-    settle_up_to(slow, seen, HF_EVENT_RELEASED, token);
+    process_until(slow, seen, HF_EVENT_RELEASED, token);
     told = seen->count;
 
     assert_true(seen->dropped > 0 || told >= 2 * MANY); /* some renewed */
@@ -371,16 +371,16 @@ static void events_that_are_missing_leave_a_mark(void)
     suite_close(slow);
 }
 
-static void from_an_index_that_is_gone_leaves_a_mark(void)
+static void a_watch_from_an_old_index_reports_dropped_events(void)
 {
     struct hf_client *client = suite_open();
     struct hf_key key = suite_key("k");
-    struct seen *seen = new_seen();
+    struct seen *seen = new_watch_log();
     struct hf_watch *watching = NULL;
     struct hf_watch_opts opts;
     struct hf_lock *lock = NULL;
 
-    suite_step_back();
+    suite_lower_priority();
     for (unsigned i = 0; i < MANY; i++) {
         expect_ok(recorded_lock(client, key, NULL, &lock));
         expect_ok(recorded_unlock(client, lock));
@@ -391,7 +391,7 @@ static void from_an_index_that_is_gone_leaves_a_mark(void)
     expect_ok(hf_watch_open(client, key, &opts, see, seen, &watching));
     expect_ok(recorded_lock(client, key, NULL, &lock));
 
-    settle_up_to(client, seen, HF_EVENT_GRANTED, hf_lock_token(lock));
+    process_until(client, seen, HF_EVENT_GRANTED, hf_lock_token(lock));
     assert_int_equal(seen->events[0].kind, HF_EVENT_DROPPED);
     assert_true(seen->events[0].index > 1);
     expect_no_silent_gap(seen, hf_lock_token(lock));
@@ -405,10 +405,10 @@ static void from_an_index_that_is_gone_leaves_a_mark(void)
 
 /* The mark stands for what is missing: what is still kept comes after it. Long
  * keys, so that less is kept than a client is ready to take. */
-static void what_is_kept_follows_the_mark(void)
+static void kept_events_follow_the_dropped_event(void)
 {
     struct hf_client *client = suite_open(), *late = suite_open();
-    struct seen *first = new_seen(), *second = new_seen();
+    struct seen *first = new_watch_log(), *second = new_watch_log();
     struct hf_watch *witness = NULL, *watching = NULL;
     struct hf_watch_opts opts;
     struct hf_lock *lock = NULL;
@@ -450,11 +450,11 @@ static void what_is_kept_follows_the_mark(void)
 }
 
 /* CF-02 */
-static void no_callback_begins_after_a_watch_is_freed(void)
+static void no_callback_runs_after_a_watch_is_closed(void)
 {
     struct hf_client *client = suite_open();
     struct hf_key key = suite_key("k");
-    struct seen *seen = new_seen();
+    struct seen *seen = new_watch_log();
     struct hf_watch *watching = watch(client, key, seen);
     struct hf_lock *lock = NULL;
 
@@ -477,17 +477,17 @@ static void no_callback_begins_after_a_watch_is_freed(void)
 /* CF-02: from another thread than the one that calls back. A callback that had
  * begun goes on: by the end of two more rounds of events it is over, for there
  * is one thread that calls back. */
-static void no_background_callback_begins_after_a_watch_is_freed(void)
+static void no_background_callback_runs_after_a_watch_is_closed(void)
 {
     struct hf_client *client = suite_open_background(), *other = suite_open();
     struct hf_key key = suite_key("k");
-    struct seen *all[FREED_WATCHES], *witness_seen = new_seen();
+    struct seen *all[FREED_WATCHES], *witness_seen = new_watch_log();
     struct hf_watch *witness = watch(client, key, witness_seen);
     struct hf_lock *lock = NULL;
 
     expect_ok(recorded_lock(other, key, NULL, &lock));
     for (unsigned i = 0; i < FREED_WATCHES; i++) {
-        struct seen *seen = all[i] = new_seen();
+        struct seen *seen = all[i] = new_watch_log();
         struct hf_watch *watching = watch(client, key, seen);
         unsigned before = 0;
 
@@ -516,7 +516,7 @@ struct own_end {
     _Atomic unsigned count;
 };
 
-static void end_itself(const struct hf_event *event, void *arg)
+static void close_own_watch(const struct hf_event *event, void *arg)
 {
     struct own_end *end = arg;
 
@@ -525,14 +525,15 @@ static void end_itself(const struct hf_event *event, void *arg)
     atomic_fetch_add(&end->count, 1);
 }
 
-static void a_watch_may_be_freed_in_its_own_callback(void)
+static void a_watch_can_be_closed_in_its_callback(void)
 {
     struct hf_client *client = suite_open();
     struct hf_key key = suite_key("k");
     struct own_end end = {0};
     struct hf_lock *lock = NULL;
 
-    expect_ok(hf_watch_open(client, key, NULL, end_itself, &end, &end.watch));
+    expect_ok(
+        hf_watch_open(client, key, NULL, close_own_watch, &end, &end.watch));
     expect_ok(recorded_lock(client, key, NULL, &lock));
     expect_ok(recorded_unlock(client, lock));
     assert_true(suite_await(&end.count, 1, client));
@@ -549,12 +550,12 @@ static void the_forms_of_watch_agree(void)
     struct hf_client *client = suite_open();
     struct suite_counter counter = {0};
     struct hf_key key = suite_key("k");
-    struct seen *seen = new_seen();
+    struct seen *seen = new_watch_log();
     struct hf_watch *watching = NULL;
     struct hf_lock *lock = NULL;
 
     expect_ok(hf_watch_open_start(client, key, NULL, see, seen, &watching,
-                                  suite_count, &counter, NULL));
+                                  suite_on_done, &counter, NULL));
     assert_true(suite_await(&counter.count, 1, client));
     expect_ok((enum hf_err)counter.last);
     expect_ok(recorded_lock(client, key, NULL, &lock));
@@ -571,7 +572,7 @@ static void close_ends_a_watch(void)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
     struct hf_key key = suite_key("k");
-    struct seen *seen = new_seen();
+    struct seen *seen = new_watch_log();
     struct hf_watch *watching = watch(client, key, seen);
     struct hf_lock *lock = NULL;
 
@@ -586,19 +587,19 @@ static void close_ends_a_watch(void)
 }
 
 static const struct promise promises[] = {
-    PROMISE(a_watch_tells_every_kind_of_event, HF_CAP_WATCH | HF_CAP_VALUE),
-    PROMISE(a_watch_tells_of_an_expiry_by_itself, HF_CAP_WATCH),
-    PROMISE(a_hand_over_frees_nothing, HF_CAP_WATCH | HF_CAP_FIFO),
-    PROMISE(a_watch_tells_only_the_kinds_asked_for, HF_CAP_WATCH),
-    PROMISE(kinds_that_make_no_sense_are_named, HF_CAP_WATCH),
-    PROMISE(a_watch_keeps_to_its_prefix, HF_CAP_WATCH),
-    PROMISE(a_watch_from_an_index_tells_what_was_before, HF_CAP_WATCH),
-    PROMISE(events_that_are_missing_leave_a_mark, HF_CAP_WATCH),
-    PROMISE(what_is_kept_follows_the_mark, HF_CAP_WATCH),
-    PROMISE(from_an_index_that_is_gone_leaves_a_mark, HF_CAP_WATCH),
-    PROMISE(no_callback_begins_after_a_watch_is_freed, HF_CAP_WATCH),
-    PROMISE(no_background_callback_begins_after_a_watch_is_freed, HF_CAP_WATCH),
-    PROMISE(a_watch_may_be_freed_in_its_own_callback, HF_CAP_WATCH),
+    PROMISE(a_watch_reports_every_kind_of_event, HF_CAP_WATCH | HF_CAP_VALUE),
+    PROMISE(a_watch_reports_an_expiry_without_polling, HF_CAP_WATCH),
+    PROMISE(a_handover_does_not_free_the_key, HF_CAP_WATCH | HF_CAP_FIFO),
+    PROMISE(a_watch_reports_only_the_selected_kinds, HF_CAP_WATCH),
+    PROMISE(invalid_event_kinds_are_refused, HF_CAP_WATCH),
+    PROMISE(a_watch_reports_only_its_prefix, HF_CAP_WATCH),
+    PROMISE(a_watch_from_an_index_reports_earlier_events, HF_CAP_WATCH),
+    PROMISE(missing_events_are_reported_as_dropped, HF_CAP_WATCH),
+    PROMISE(kept_events_follow_the_dropped_event, HF_CAP_WATCH),
+    PROMISE(a_watch_from_an_old_index_reports_dropped_events, HF_CAP_WATCH),
+    PROMISE(no_callback_runs_after_a_watch_is_closed, HF_CAP_WATCH),
+    PROMISE(no_background_callback_runs_after_a_watch_is_closed, HF_CAP_WATCH),
+    PROMISE(a_watch_can_be_closed_in_its_callback, HF_CAP_WATCH),
     PROMISE(the_forms_of_watch_agree, HF_CAP_WATCH),
     PROMISE(close_ends_a_watch, HF_CAP_WATCH),
 };

@@ -23,9 +23,9 @@ struct race {
 };
 
 /* All ask at once, one wins; it gives back when all have been answered. */
-static void claim_at_once(unsigned number, void *arg)
+static void claim_concurrently(unsigned number, void *arg)
 {
-    struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct race *race = arg;
 
     for (unsigned i = 0; i < race->rounds; i++) {
@@ -57,11 +57,11 @@ static void run_race(unsigned claimers, unsigned rounds)
     };
     struct hf_info info;
 
-    suite_step_back();
+    suite_lower_priority();
     assert_int_equal(pthread_barrier_init(&race.barrier, NULL, claimers), 0);
     for (unsigned i = 0; i < claimers; i++)
         race.clients[i] = suite_open();
-    suite_threads(claimers, claim_at_once, &race);
+    suite_threads(claimers, claim_concurrently, &race);
 
     assert_int_equal(race.wrong, 0);
     /* LK-08: nothing is pending. */
@@ -75,15 +75,15 @@ static void run_race(unsigned claimers, unsigned rounds)
 }
 
 /* MM-06 */
-static void of_fifty_at_once_exactly_one_wins(void)
+static void one_of_fifty_concurrent_claims_wins(void)
 {
-    run_race(50, suite_often(100));
+    run_race(50, suite_scale_count(100));
 }
 
 /* LK-08, LK-09 */
-static void a_race_always_has_one_winner(void)
+static void every_race_has_one_winner(void)
 {
-    run_race(3, suite_often(1000));
+    run_race(3, suite_scale_count(1000));
 }
 
 /* ---- Counting -----------------------------------------------------------*/
@@ -114,9 +114,9 @@ static void increment(struct counting *counting)
     atomic_fetch_sub(&counting->inside, 1);
 }
 
-static void increment_often(unsigned number, void *arg)
+static void increment_repeatedly(unsigned number, void *arg)
 {
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, HF_FOREVER);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, HF_FOREVER);
     struct counting *counting = arg;
     struct hf_client *client = counting->clients[number];
 
@@ -143,10 +143,10 @@ static unsigned count(bool locks, int64_t patience_ms)
         .key = suite_key("counter"),
     };
 
-    suite_step_back();
+    suite_lower_priority();
     for (unsigned i = 0; i < COUNTERS; i++)
         counting.clients[i] = suite_open();
-    suite_threads(COUNTERS, increment_often, &counting);
+    suite_threads(COUNTERS, increment_repeatedly, &counting);
 
     assert_int_equal(counting.failures, 0);
     for (unsigned i = 0; i < COUNTERS; i++)
@@ -163,7 +163,7 @@ static void increments_under_a_lock_are_exact(void)
 /* GO-27: the same without a lock must be wrong, or the test above is. */
 static void increments_without_a_lock_are_lost(void)
 {
-    assert_true(count(false, SUITE_PATIENCE_MS) < COUNTERS * INCREMENTS);
+    assert_true(count(false, SUITE_TIMEOUT_MS) < COUNTERS * INCREMENTS);
 }
 
 /* ---- Many keys ----------------------------------------------------------*/
@@ -177,9 +177,9 @@ struct keyspace {
     _Atomic unsigned failures;
 };
 
-static void take_own_keys(unsigned number, void *arg)
+static void acquire_own_keys(unsigned number, void *arg)
 {
-    struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct keyspace *space = arg;
     struct hf_lock *locks[KEYSPACE_KEYS] = {0};
 
@@ -196,17 +196,17 @@ static void take_own_keys(unsigned number, void *arg)
 }
 
 /* GO-27 */
-static void many_keys_are_taken_side_by_side(void)
+static void many_keys_can_be_held_concurrently(void)
 {
     struct keyspace space = {.failures = 0};
 
-    suite_step_back();
+    suite_lower_priority();
     for (unsigned i = 0; i < KEYSPACE_THREADS; i++) {
         space.clients[i] = suite_open();
         for (unsigned j = 0; j < KEYSPACE_KEYS; j++)
             space.keys[i][j] = suite_key_number("k", i * KEYSPACE_KEYS + j);
     }
-    suite_threads(KEYSPACE_THREADS, take_own_keys, &space);
+    suite_threads(KEYSPACE_THREADS, acquire_own_keys, &space);
 
     assert_int_equal(space.failures, 0);
     for (unsigned i = 0; i < KEYSPACE_THREADS; i++)
@@ -224,7 +224,7 @@ static bool count_key(const struct hf_info *info, void *arg)
     return true;
 }
 
-static unsigned keys_left(struct hf_client *client)
+static unsigned count_keys(struct hf_client *client)
 {
     unsigned left = 0;
 
@@ -241,32 +241,34 @@ static struct hf_key numbered(char text[256], const char *prefix,
 }
 
 /* With a lease of a second, and a longer one if that is over too soon. */
-static struct hf_lock *take_briefly(struct hf_client *client, struct hf_key key)
+static struct hf_lock *acquire_short_lease(struct hf_client *client,
+                                           struct hf_key key)
 {
     struct hf_lock_opts opts = suite_opts(1000, 5000);
     struct hf_lock *lock = NULL;
     enum hf_err err = HF_OK;
 
-    while (suite_was_too_short(err = recorded_lock(client, key, &opts, &lock)))
+    while (suite_lease_was_too_short(
+        err = recorded_lock(client, key, &opts, &lock)))
         opts.ttl_ms *= 2;
     expect_ok(err);
     return lock;
 }
 
 /* MS-15 */
-static void abandoned_keys_are_cleaned_up(void)
+static void expired_keys_leave_no_state(void)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
     struct hf_lock **locks = calloc(CROWD, sizeof(struct hf_lock *));
     const char *prefix = suite_key("").data;
     char text[256];
 
-    suite_step_back();
+    suite_lower_priority();
     assert_non_null(locks);
     for (unsigned i = 0; i < CROWD; i++)
-        locks[i] = take_briefly(client, numbered(text, prefix, i));
+        locks[i] = acquire_short_lease(client, numbered(text, prefix, i));
     suite_sleep(suite_lease_ms(1000));
-    while (keys_left(other) > 0)
+    while (count_keys(other) > 0)
         suite_sleep(100);
 
     for (unsigned i = 0; i < CROWD; i++)
@@ -277,14 +279,14 @@ static void abandoned_keys_are_cleaned_up(void)
 }
 
 /* MJ-11 */
-static void a_key_leaves_nothing_behind(void)
+static void a_released_key_leaves_no_memory(void)
 {
     struct hf_client *client = suite_open();
     const char *prefix = suite_key("").data;
     long before = 0;
     char text[256];
 
-    suite_step_back();
+    suite_lower_priority();
     for (unsigned i = 0; i < 2 * CROWD; i++) {
         struct hf_lock *lock = NULL;
 
@@ -301,7 +303,7 @@ static void a_key_leaves_nothing_behind(void)
 }
 
 /* MJ-11: also where they were all held at one time. */
-static void keys_held_at_one_time_leave_nothing_behind(void)
+static void many_released_keys_leave_no_memory(void)
 {
     struct hf_client *client = suite_open();
     struct hf_lock **locks = calloc(CROWD, sizeof(struct hf_lock *));
@@ -309,10 +311,10 @@ static void keys_held_at_one_time_leave_nothing_behind(void)
     long before = hf_alloc_bytes(), after = 0;
     char text[256];
 
-    suite_step_back();
+    suite_lower_priority();
     assert_non_null(locks);
     for (unsigned i = 0; i < CROWD; i++) {
-        struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+        struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
 
         expect_ok(
             recorded_lock(client, numbered(text, prefix, i), &opts, &locks[i]));
@@ -334,7 +336,7 @@ static void keys_held_at_one_time_leave_nothing_behind(void)
 /* BATCH waits that run out at once; each is answered once. */
 static void time_out_a_batch(struct hf_client *client, struct hf_key key)
 {
-    struct hf_lock_opts brief = suite_opts(SUITE_LONG_MS, 1);
+    struct hf_lock_opts brief = suite_opts(SUITE_LONG_TTL_MS, 1);
     struct hf_future *futures[BATCH];
     struct hf_lock *none = NULL;
     unsigned batch = BATCH / suite_slowness();
@@ -345,7 +347,7 @@ static void time_out_a_batch(struct hf_client *client, struct hf_key key)
     for (unsigned i = 0; i < batch; i++) {
         enum hf_err err = HF_OK;
 
-        expect_ok(recorded_future_wait(futures[i], SUITE_PATIENCE_MS, &err));
+        expect_ok(recorded_future_wait(futures[i], SUITE_TIMEOUT_MS, &err));
         /* So many withdrawals take their time; what is not confirmed within
          * a second goes on behind. */
         if (err != HF_EINDOUBT)
@@ -358,7 +360,7 @@ static void time_out_a_batch(struct hf_client *client, struct hf_key key)
 /* Nobody stands in line, now or soon. */
 static void expect_no_waiters(struct hf_client *client, struct hf_key key)
 {
-    int64_t until = suite_now_ms() + SUITE_PATIENCE_MS;
+    int64_t until = suite_now_ms() + SUITE_TIMEOUT_MS;
     uint32_t waiters = 1;
     struct hf_info info;
 
@@ -371,15 +373,15 @@ static void expect_no_waiters(struct hf_client *client, struct hf_key key)
 }
 
 /* LK-22 */
-static void waits_that_ran_out_leave_nothing_behind(void)
+static void timed_out_claims_leave_no_memory(void)
 {
     struct hf_client *holder = suite_open(), *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL;
     long before = 0;
 
-    suite_step_back();
+    suite_lower_priority();
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     for (unsigned i = 0; i < 5; i++)
         time_out_a_batch(client, key);
@@ -395,17 +397,17 @@ static void waits_that_ran_out_leave_nothing_behind(void)
 }
 
 /* LK-22: and those who waited for a key to be free, or held. */
-static void looks_that_ran_out_leave_nothing_behind(void)
+static void timed_out_waits_leave_no_memory(void)
 {
     struct hf_client *holder = suite_open(), *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_key held = suite_key("held"), nobody = suite_key("nobody");
     struct hf_lock *lock = NULL;
     long before = 0;
 
-    suite_step_back();
+    suite_lower_priority();
     expect_ok(recorded_lock(holder, held, &opts, &lock));
-    for (unsigned i = 0; i < suite_often(1000); i++) {
+    for (unsigned i = 0; i < suite_scale_count(1000); i++) {
         if (i == 100)
             before = hf_alloc_bytes();
         expect_err(hf_wait_free(client, held, 0, NULL), HF_ETIMEDOUT);
@@ -422,7 +424,7 @@ static void looks_that_ran_out_leave_nothing_behind(void)
 
 #define MODEL_KEYS 3
 #define MODEL_CLIENTS 4
-#define MODEL_STEPS suite_often(5000)
+#define MODEL_STEPS suite_scale_count(5000)
 
 /* What is true of one key, where nothing happens at the same time. */
 struct model {
@@ -449,7 +451,7 @@ struct world {
 
 static void model_lock(struct world *world, unsigned client, unsigned key)
 {
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct model *model = &world->models[key];
     struct hf_lock *lock = NULL;
 
@@ -526,11 +528,11 @@ static void model_read(struct world *world, unsigned client, unsigned key)
 }
 
 /* LK-29 */
-static void random_steps_follow_the_model(void)
+static void random_operations_match_the_model(void)
 {
     struct world world = {.seed = 1};
 
-    suite_step_back();
+    suite_lower_priority();
     for (unsigned i = 0; i < MODEL_CLIENTS; i++)
         world.clients[i] = suite_open();
     for (unsigned i = 0; i < MODEL_KEYS; i++)
@@ -567,7 +569,7 @@ static void random_steps_follow_the_model(void)
 }
 
 #define STORM_CLIENTS 6
-#define STORM_STEPS suite_often(400)
+#define STORM_STEPS suite_scale_count(400)
 
 struct storm {
     struct hf_client *clients[STORM_CLIENTS];
@@ -593,7 +595,7 @@ static void storm_step(struct storm *storm, struct hf_client *client,
     enum hf_err err = recorded_lock(client, key, &opts, &lock);
     struct hf_info info;
 
-    if (!is_legal(err, HF_EBUSY) && !suite_was_too_short(err))
+    if (!is_legal(err, HF_EBUSY) && !suite_lease_was_too_short(err))
         atomic_fetch_add(&storm->wrong, 1);
     if (recorded_read(client, key, &info) != HF_OK)
         atomic_fetch_add(&storm->wrong, 1);
@@ -619,7 +621,7 @@ static void storm_step(struct storm *storm, struct hf_client *client,
     hf_lock_free(lock);
 }
 
-static void storm_on(unsigned number, void *arg)
+static void run_storm(unsigned number, void *arg)
 {
     struct storm *storm = arg;
     uint64_t seed = number + 1;
@@ -629,16 +631,16 @@ static void storm_on(unsigned number, void *arg)
 }
 
 /* LK-29: at the same time, and the checker is the judge. */
-static void a_storm_leaves_a_linearizable_history(void)
+static void concurrent_operations_are_linearizable(void)
 {
     struct storm storm = {.wrong = 0};
 
-    suite_step_back();
+    suite_lower_priority();
     for (unsigned i = 0; i < STORM_CLIENTS; i++)
         storm.clients[i] = i % 2 ? suite_open_background() : suite_open();
     for (unsigned i = 0; i < MODEL_KEYS; i++)
         storm.keys[i] = suite_key_number("k", i);
-    suite_threads(STORM_CLIENTS, storm_on, &storm);
+    suite_threads(STORM_CLIENTS, run_storm, &storm);
 
     assert_int_equal(storm.wrong, 0);
     for (unsigned i = 0; i < STORM_CLIENTS; i++)
@@ -646,19 +648,19 @@ static void a_storm_leaves_a_linearizable_history(void)
 }
 
 static const struct promise promises[] = {
-    PROMISE(a_storm_leaves_a_linearizable_history, HF_CAP_LINEARIZABLE_READ),
-    PROMISE(abandoned_keys_are_cleaned_up, 0),
-    PROMISE(waits_that_ran_out_leave_nothing_behind, 0),
-    PROMISE(looks_that_ran_out_leave_nothing_behind, 0),
-    PROMISE(of_fifty_at_once_exactly_one_wins, 0),
-    PROMISE(a_race_always_has_one_winner, 0),
+    PROMISE(concurrent_operations_are_linearizable, HF_CAP_LINEARIZABLE_READ),
+    PROMISE(expired_keys_leave_no_state, 0),
+    PROMISE(timed_out_claims_leave_no_memory, 0),
+    PROMISE(timed_out_waits_leave_no_memory, 0),
+    PROMISE(one_of_fifty_concurrent_claims_wins, 0),
+    PROMISE(every_race_has_one_winner, 0),
     PROMISE(increments_under_a_lock_are_exact, 0),
     PROMISE(increments_without_a_lock_are_lost, 0),
-    PROMISE(many_keys_are_taken_side_by_side, 0),
-    PROMISE(a_key_leaves_nothing_behind, 0),
-    PROMISE(keys_held_at_one_time_leave_nothing_behind, 0),
-    PROMISE(random_steps_follow_the_model,
+    PROMISE(many_keys_can_be_held_concurrently, 0),
+    PROMISE(a_released_key_leaves_no_memory, 0),
+    PROMISE(many_released_keys_leave_no_memory, 0),
+    PROMISE(random_operations_match_the_model,
             HF_CAP_VALUE | HF_CAP_LINEARIZABLE_READ),
 };
 
-const struct chapter chapter_crowds = CHAPTER(promises);
+const struct chapter chapter_stress = CHAPTER(promises);
