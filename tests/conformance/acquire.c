@@ -1,4 +1,4 @@
-/* taking.c - what hf_acquire() gives, and to whom. */
+/* acquire.c - which claims hf_acquire() grants, and what a grant contains. */
 #include "conformance/suite.h"
 #include "lib/recorded.h"
 
@@ -73,14 +73,15 @@ static void default_ttl_is_ten_seconds(void)
     suite_close(client);
 }
 
-/* GO-04: not less; that it is not more is a matter of hf_lock_opts_init(). */
+/* GO-04: not less. That the default is not more is tested with
+ * hf_lock_opts_init(). */
 static void default_wait_is_five_seconds(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
     struct hf_key key = suite_key("k");
     struct hf_lock_opts opts;
     struct hf_lock *lock = NULL;
-    unsigned asked = 0;
+    unsigned claims = 0;
     int64_t began = 0;
 
     expect_ok(recorded_lock(holder, key, NULL, &lock));
@@ -88,31 +89,30 @@ static void default_wait_is_five_seconds(void)
     hf_lock_opts_init(&opts);
     assert_int_equal(opts.wait_ms, 5000);
     began = suite_now_ms();
-    asked = suite_expect_timeout(other, key, NULL);
+    claims = suite_expect_timeout(other, key, NULL);
 
-    assert_true(suite_now_ms() - began >= 4999 * (int64_t)asked);
+    assert_true(suite_now_ms() - began >= 4999 * (int64_t)claims);
     hf_lock_free(lock);
     suite_close(other);
     suite_close(holder);
 }
 
-/* GO-05, GO-07, MS-02: it is refused while the key is held, and does not stand
- * in line before. */
+/* GO-05, GO-07, MS-02: the claim does not enter the queue. */
 static void held_key_is_busy_without_a_wait(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
     struct hf_key key = suite_key("k");
     struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
-    struct suite_lock_events heard = {0};
+    struct suite_lock_events reported = {0};
     struct hf_lock *lock = NULL, *none = NULL;
 
     expect_ok(recorded_lock(holder, key, &once, &lock));
     once.on_event = suite_on_lock_event;
-    once.arg = &heard;
+    once.arg = &reported;
     expect_err(recorded_lock(other, key, &once, &none), HF_EBUSY);
 
     assert_null(none);
-    assert_int_equal(heard.count, 0);
+    assert_int_equal(reported.count, 0);
     assert_true(recorded_valid(holder, lock));
     hf_lock_free(lock);
     suite_close(other);
@@ -153,7 +153,7 @@ static void keys_are_independent(void)
     suite_close(two);
 }
 
-/* GO-11: a key that is the beginning of another is another key. */
+/* GO-11 */
 static void a_key_and_its_prefix_are_independent(void)
 {
     struct hf_client *client = suite_open();
@@ -225,13 +225,13 @@ static void tokens_increase_over_releases(void)
 static void tokens_increase_over_an_expiry(void)
 {
     struct hf_client *one = suite_open(), *two = suite_open();
-    struct hf_lock_opts brief =
+    struct hf_lock_opts short_opts =
         suite_opts(suite_short_ttl_ms(100), SUITE_TIMEOUT_MS);
     struct hf_lock *lost = NULL, *lock = NULL;
     struct hf_key key = suite_key("k");
 
-    expect_ok(recorded_lock(one, key, &brief, &lost));
-    expect_ok(recorded_lock(two, key, &brief, &lock));
+    expect_ok(recorded_lock(one, key, &short_opts, &lost));
+    expect_ok(recorded_lock(two, key, &short_opts, &lock));
 
     assert_true(hf_lock_token(lock) > hf_lock_token(lost));
     hf_lock_free(lost);
@@ -240,7 +240,7 @@ static void tokens_increase_over_an_expiry(void)
     suite_close(two);
 }
 
-/* MS-04: a client that comes later goes on where others ended. */
+/* MS-04: also if all earlier clients are closed. */
 static void tokens_increase_over_clients(void)
 {
     struct hf_client *witness = suite_open();
@@ -260,8 +260,7 @@ static void tokens_increase_over_clients(void)
     suite_close(witness);
 }
 
-/* MS-05, G2-13: where locks are durable, the last client to go takes nothing
- * with it. */
+/* MS-05, G2-13: with durable locks, the store survives its last client. */
 static void tokens_increase_over_a_restart(void)
 {
     struct hf_key key = suite_key("k");
@@ -300,7 +299,7 @@ static void one_of_two_batched_claims_wins(void)
     suite_close(client);
 }
 
-/* MM-05: who was refused has left no trace. */
+/* MM-05 */
 static void a_refused_claim_leaves_no_trace(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
@@ -324,21 +323,21 @@ static void a_refused_claim_leaves_no_trace(void)
     suite_close(holder);
 }
 
-/* GO-17: the claim that ran out is not granted behind the caller's back. In
- * doubt it is withdrawn later, and nothing can be said. */
+/* GO-17: a claim that has timed out is not granted later. Returns false if the
+ * withdrawal was in doubt: then it happens later, in the background. */
 static bool leaves_no_grant(unsigned round)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
     struct hf_key key = suite_key_number("k", round);
-    struct hf_lock_opts brief = suite_opts(SUITE_LONG_TTL_MS, 1);
+    struct hf_lock_opts short_opts = suite_opts(SUITE_LONG_TTL_MS, 1);
     struct hf_lock *lock = NULL, *next = NULL;
     bool confirmed = false;
 
-    expect_ok(recorded_lock(holder, key, &brief, &lock));
-    confirmed = suite_expect_timeout(other, key, &brief) == 1;
+    expect_ok(recorded_lock(holder, key, &short_opts, &lock));
+    confirmed = suite_expect_timeout(other, key, &short_opts) == 1;
     expect_ok(recorded_unlock(holder, lock));
-    brief.wait_ms = confirmed ? 0 : SUITE_TIMEOUT_MS;
-    expect_ok(recorded_lock(holder, key, &brief, &next));
+    short_opts.wait_ms = confirmed ? 0 : SUITE_TIMEOUT_MS;
+    expect_ok(recorded_lock(holder, key, &short_opts, &next));
 
     hf_lock_free(lock);
     hf_lock_free(next);

@@ -1,5 +1,5 @@
-/* words.c - bytes are bytes, limits hold at their edges, errors name the
- * culprit. */
+/* arguments.c - keys and values of any bytes, limits, and errors that name the
+ * invalid argument. */
 #include "conformance/suite.h"
 #include "lib/recorded.h"
 
@@ -168,13 +168,13 @@ static void a_ttl_is_a_millisecond_to_a_week(void)
     struct hf_client *client = suite_open();
     struct hf_lock_opts opts = suite_opts(WEEK_MS, 0);
     struct hf_error error = {.code = HF_OK};
-    struct hf_lock *lock = NULL, *brief = NULL, *none = NULL;
+    struct hf_lock *lock = NULL, *short_lock = NULL, *none = NULL;
     enum hf_err err;
 
     expect_ok(recorded_lock(client, suite_key("week"), &opts, &lock));
     assert_true(hf_lock_valid_for(lock, WEEK_MS - SUITE_LONG_TTL_MS));
     opts.ttl_ms = 1;
-    err = recorded_lock(client, suite_key("brief"), &opts, &brief);
+    err = recorded_lock(client, suite_key("short"), &opts, &short_lock);
     if (!suite_lease_was_too_short(err))
         expect_ok(err);
 
@@ -186,7 +186,7 @@ static void a_ttl_is_a_millisecond_to_a_week(void)
     hf_client_error(client, &error);
     expect_word(error.text, "ttl_ms");
     hf_lock_free(lock);
-    hf_lock_free(brief);
+    hf_lock_free(short_lock);
     suite_close(client);
 }
 
@@ -226,7 +226,7 @@ static void a_note_and_an_owner_have_up_to_255_bytes(void)
     suite_close(client);
 }
 
-/* ---- The culprit --------------------------------------------------------*/
+/* ---- Errors -------------------------------------------------------------*/
 
 /* GO-29, MM-01, MS-09 */
 static void an_option_out_of_range_is_named(void)
@@ -240,7 +240,7 @@ static void an_option_out_of_range_is_named(void)
     } wrong[] = {
         {"ttl_ms", suite_opts(UINT32_MAX, 0)},
         {"timeout_ms", suite_opts(1000, 0)},
-        {"renew_ms", suite_opts(1000, 0)}, /* MS-09: not below the ttl */
+        {"renew_ms", suite_opts(1000, 0)}, /* MS-09: must be below the ttl */
         {"value", suite_opts(1000, 0)},
         {"ttl_includes_wait", suite_opts(1000, 0)},
         {"size", suite_opts(1000, 0)},
@@ -273,7 +273,7 @@ static void an_option_out_of_range_is_named(void)
     suite_close(client);
 }
 
-/* GO-29: what is not the caller's to say 0 about means the default. */
+/* GO-29 */
 static void zero_means_the_default(void)
 {
     struct hf_client *client = suite_open();
@@ -358,7 +358,7 @@ static void expect_bad_url(const char *url, enum hf_err wanted,
     expect_err(hf_open(url, NULL, &none), wanted);
 }
 
-/* The URL of this case, with one more option. */
+/* The URL of this case with another option. */
 static const char *with_option(const char *option)
 {
     static char url[1024];
@@ -410,7 +410,7 @@ static void require_refuses_missing_capabilities(void)
     HF_CAPS(TRY)
 #undef TRY
     if (!missing)
-        hf_test_skip("it gives everything");
+        hf_test_skip("this strategy has all capabilities");
 }
 
 static void errors_and_capabilities_have_names(void)
@@ -436,7 +436,7 @@ static void errors_and_capabilities_have_names(void)
     assert_string_equal(hf_version(), HF_VERSION);
 }
 
-/* Arguments are borrowed for the call alone. */
+/* The caller may change its arguments when the call has returned. */
 static void arguments_are_copied(void)
 {
     struct hf_client *client = suite_open();

@@ -1,4 +1,5 @@
-/* calls.c - the ways to call, which behave alike; threads, forks, the end. */
+/* calls.c - blocking and non-blocking calls; event loops, threads, fork, and
+ * hf_close(). */
 #include "conformance/suite.h"
 #include "lib/recorded.h"
 #include "lib/sanitized.h"
@@ -9,11 +10,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- Three forms --------------------------------------------------------*/
+/* ---- Forms of a call ----------------------------------------------------*/
 
-/* Wait for a future, and let its callback run; both must say the same. */
-static enum hf_err finish(struct hf_client *client, struct hf_future *future,
-                          struct suite_counter *counter)
+/* Wait for the future and its callback; both must have the same result. */
+static enum hf_err finish_call(struct hf_client *client,
+                               struct hf_future *future,
+                               struct suite_counter *counter)
 {
     enum hf_err err = HF_OK, again = HF_OK;
 
@@ -48,13 +50,13 @@ static void the_forms_of_acquire_agree(void)
     lock = NULL;
     expect_ok(recorded_lock_start(client, free_key, &once, &lock, suite_on_done,
                                   &granted, &future));
-    expect_ok(finish(client, future, &granted));
+    expect_ok(finish_call(client, future, &granted));
     assert_true(hf_lock_valid_for(lock, 0));
 
     expect_err(recorded_lock(client, held, &once, &none), HF_EBUSY);
     expect_ok(recorded_lock_start(client, held, &once, &none, suite_on_done,
                                   &refused, &future));
-    expect_err(finish(client, future, &refused), HF_EBUSY);
+    expect_err(finish_call(client, future, &refused), HF_EBUSY);
     assert_null(none);
     hf_client_error(client, &error);
     expect_err(error.code, HF_EBUSY);
@@ -70,29 +72,29 @@ static void the_forms_of_lock_acquire_and_release_agree(void)
     struct hf_lock_opts idle = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct suite_counter claimed = {0}, released = {0}, late = {0};
     struct hf_future *future = NULL;
-    struct hf_lock *lock = NULL, *brief = NULL;
+    struct hf_lock *lock = NULL, *short_lock = NULL;
 
     idle.idle = true;
     expect_ok(recorded_lock_new(client, suite_key("k"), &idle, &lock));
     idle.ttl_ms = suite_short_ttl_ms(100);
     idle.wait_ms = SUITE_TIMEOUT_MS;
-    expect_ok(recorded_lock_new(client, suite_key("k"), &idle, &brief));
+    expect_ok(recorded_lock_new(client, suite_key("k"), &idle, &short_lock));
     expect_ok(recorded_claim(client, lock));
     expect_ok(recorded_unlock(client, lock));
 
     expect_ok(
         recorded_claim_start(client, lock, suite_on_done, &claimed, &future));
-    expect_ok(finish(client, future, &claimed));
+    expect_ok(finish_call(client, future, &claimed));
     expect_ok(
         recorded_unlock_start(client, lock, suite_on_done, &released, &future));
-    expect_ok(finish(client, future, &released));
-    expect_ok(recorded_claim(client, brief));
+    expect_ok(finish_call(client, future, &released));
+    expect_ok(recorded_claim(client, short_lock));
     expect_ok(hf_wait_free(client, suite_key("k"), SUITE_TIMEOUT_MS, NULL));
-    expect_ok(
-        recorded_unlock_start(client, brief, suite_on_done, &late, &future));
-    expect_err(finish(client, future, &late), HF_EEXPIRED);
+    expect_ok(recorded_unlock_start(client, short_lock, suite_on_done, &late,
+                                    &future));
+    expect_err(finish_call(client, future, &late), HF_EEXPIRED);
     hf_lock_free(lock);
-    hf_lock_free(brief);
+    hf_lock_free(short_lock);
     suite_close(client);
 }
 
@@ -109,16 +111,16 @@ static void the_forms_of_renew_and_force_agree(void)
     expect_ok(recorded_renew(client, lock, 2 * SUITE_LONG_TTL_MS));
     expect_ok(recorded_renew_start(client, lock, 3 * SUITE_LONG_TTL_MS,
                                    suite_on_done, &renewed, &future));
-    expect_ok(finish(client, future, &renewed));
+    expect_ok(finish_call(client, future, &renewed));
     assert_true(hf_lock_valid_for(lock, 2 * SUITE_LONG_TTL_MS));
 
     expect_ok(hf_force_start(client, key, hf_lock_token(lock), false,
                              suite_on_done, &forced, &future));
-    expect_ok(finish(client, future, &forced));
+    expect_ok(finish_call(client, future, &forced));
     expect_err(recorded_renew(client, lock, 0), HF_EFORCED);
     expect_ok(recorded_renew_start(client, lock, 0, suite_on_done, &refused,
                                    &future));
-    expect_err(finish(client, future, &refused), HF_EFORCED);
+    expect_err(finish_call(client, future, &refused), HF_EFORCED);
     hf_lock_free(lock);
     suite_close(client);
 }
@@ -136,12 +138,12 @@ static void the_forms_of_update_agree(void)
     expect_ok(recorded_update(client, lock, NULL, hf_bytes_of("v")));
     expect_ok(recorded_update_start(client, lock, NULL, hf_bytes_of("w"),
                                     suite_on_done, &updated, &future));
-    expect_ok(finish(client, future, &updated));
+    expect_ok(finish_call(client, future, &updated));
     expect_err(recorded_update(client, lock, &other, hf_bytes_of("x")),
                HF_EMISMATCH);
     expect_ok(recorded_update_start(client, lock, &other, hf_bytes_of("x"),
                                     suite_on_done, &refused, &future));
-    expect_err(finish(client, future, &refused), HF_EMISMATCH);
+    expect_err(finish_call(client, future, &refused), HF_EMISMATCH);
     hf_lock_free(lock);
     suite_close(client);
 }
@@ -167,26 +169,26 @@ static void the_forms_of_read_list_and_wait_agree(void)
     expect_ok(recorded_lock(client, key, NULL, &lock));
     expect_ok(hf_read_start(client, key, HF_LINEARIZABLE, &info, suite_on_done,
                             &read, &future));
-    expect_ok(finish(client, future, &read));
+    expect_ok(finish_call(client, future, &read));
     assert_true(info.held);
     hf_info_fini(&info);
 
     expect_ok(hf_list_start(client, suite_key(""), count_held, &count,
                             suite_on_done, &listed, &future));
-    expect_ok(finish(client, future, &listed));
+    expect_ok(finish_call(client, future, &listed));
     assert_int_equal(count, 1);
 
     expect_ok(hf_wait_held_start(client, key, SUITE_TIMEOUT_MS, NULL,
                                  suite_on_done, &held, &future));
-    expect_ok(finish(client, future, &held));
+    expect_ok(finish_call(client, future, &held));
     expect_ok(hf_wait_free_start(client, key, 20, NULL, suite_on_done, &freed,
                                  &future));
-    expect_err(finish(client, future, &freed), HF_ETIMEDOUT);
+    expect_err(finish_call(client, future, &freed), HF_ETIMEDOUT);
     hf_lock_free(lock);
     suite_close(client);
 }
 
-/* GO-30: also where nobody wants the future. */
+/* GO-30 */
 static void a_callback_without_a_future_runs_once(void)
 {
     struct hf_client *client = suite_open_background();
@@ -261,7 +263,7 @@ static void a_canceled_read_completes_once(void)
                             suite_on_done, &counter, &future));
     hf_future_cancel(future);
     hf_future_cancel(future);
-    err = finish(client, future, &counter);
+    err = finish_call(client, future, &counter);
 
     assert_true(err == HF_ECANCELED || err == HF_OK);
     hf_info_fini(&info);
@@ -281,21 +283,21 @@ static void a_canceled_release_continues(void)
         recorded_unlock_start(client, lock, suite_on_done, &counter, &future));
     hf_future_cancel(future);
 
-    expect_ok(finish(client, future, &counter));
+    expect_ok(finish_call(client, future, &counter));
     expect_ok(hf_wait_free(other, key, SUITE_TIMEOUT_MS, NULL));
     hf_lock_free(lock);
     suite_close(client);
     suite_close(other);
 }
 
-/* ---- Who drives ---------------------------------------------------------*/
+/* ---- Driving a client ---------------------------------------------------*/
 
 static void a_poll_loop_drives_a_client(void)
 {
     struct hf_client *holder = suite_open(), *client = suite_open();
     struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
     struct suite_counter counter = {0};
-    struct suite_lock_events heard = {0};
+    struct suite_lock_events reported = {0};
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL, *next = NULL;
     struct pollfd fd = {.fd = hf_fd(client), .events = POLLIN};
@@ -303,10 +305,10 @@ static void a_poll_loop_drives_a_client(void)
     assert_true(fd.fd >= 0);
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     opts.on_event = suite_on_lock_event;
-    opts.arg = &heard;
+    opts.arg = &reported;
     expect_ok(recorded_lock_start(client, key, &opts, &next, suite_on_done,
                                   &counter, NULL));
-    while (heard.waiting == 0) {
+    while (reported.waiting == 0) {
         assert_true(poll(&fd, 1, SUITE_TIMEOUT_MS) > 0);
         expect_ok(hf_process(client));
     }
@@ -324,7 +326,7 @@ static void a_poll_loop_drives_a_client(void)
     suite_close(client);
 }
 
-/* The descriptor is not readable for nothing. */
+/* hf_fd() is not readable without a reason. */
 static void an_idle_client_does_not_wake_its_loop(void)
 {
     struct hf_client *client = suite_open();
@@ -344,7 +346,7 @@ static void an_idle_client_does_not_wake_its_loop(void)
         expect_ok(hf_process(client));
     }
 
-    /* Nothing but a timer now and then. */
+    /* Only an occasional timer. */
     assert_in_range(wakeups, 0, (suite_now_ms() - began) / 100);
     hf_lock_free(lock);
     suite_close(client);
@@ -380,7 +382,7 @@ static void a_background_client_drives_itself(void)
     suite_close(client);
 }
 
-/* ---- Any thread ---------------------------------------------------------*/
+/* ---- Threads ------------------------------------------------------------*/
 
 #define THREADS 8
 #define ROUNDS 50
@@ -438,7 +440,8 @@ static void any_thread_may_call_a_background_client(void)
     share(suite_open_background());
 }
 
-/* A thread that blocks drives; others may process, and never wait for it. */
+/* A thread in a blocking call drives the client; other threads may call
+ * hf_process() and do not wait for it. */
 struct helping {
     struct hf_client *client, *holder;
     struct hf_lock *lock, *next;
@@ -498,8 +501,8 @@ static void process_beside_a_blocking_call_is_harmless(void)
 struct inside {
     struct hf_client *client;
     struct hf_key key;
-    struct hf_lock *held;      /* to be asked about */
-    struct hf_future *pending; /* not answered yet */
+    struct hf_lock *held;
+    struct hf_future *pending; /* not done yet */
     struct suite_counter answered;
     struct hf_lock *started;
     enum hf_err errs[12];
@@ -551,7 +554,7 @@ static void expect_no_blocking_inside(struct hf_client *client, bool drive)
     struct hf_info info;
 
     expect_ok(recorded_lock(client, suite_key("held"), NULL, &in.held));
-    expect_ok(hf_wait_held_start(client, suite_key("nobody"), HF_FOREVER, NULL,
+    expect_ok(hf_wait_held_start(client, suite_key("unused"), HF_FOREVER, NULL,
                                  NULL, NULL, &in.pending));
     expect_ok(hf_read_start(client, in.key, HF_LINEARIZABLE, &info,
                             block_inside, &in, &trigger));
@@ -583,7 +586,7 @@ static void blocking_in_a_background_callback_is_refused(void)
     expect_no_blocking_inside(suite_open_background(), false);
 }
 
-/* Another client may block there: it is driven by itself. */
+/* Inside a callback, blocking calls on another client are legal. */
 struct crossing {
     struct hf_client *other;
     struct hf_key key;
@@ -646,8 +649,8 @@ static void a_handle_may_be_freed_in_its_own_callback(void)
 
 /* ---- Forks --------------------------------------------------------------*/
 
-/* In the child: each call is refused; 0, or the number of the first that was
- * not. */
+/* In the child, every call must be refused. Returns 0, or the number of the
+ * first call that was not. */
 static int use_in_child(struct hf_client *client, struct hf_lock *lock,
                         struct hf_future *future)
 {
@@ -678,7 +681,7 @@ static int use_in_child(struct hf_client *client, struct hf_lock *lock,
     if (none)
         return 10;
     if (hf_lock_valid_for(lock, 0))
-        return 11; /* the parent's, not ours */
+        return 11; /* only the parent may free it */
     if (hf_fd(client) != -1)
         return 12;
     hf_future_free(future);
@@ -699,7 +702,7 @@ static void expect_fork_is_harmless(struct hf_client *client)
 
     kept.renew = true;
     expect_ok(recorded_lock(client, key, &kept, &lock));
-    expect_ok(hf_wait_held_start(client, suite_key("nobody"), HF_FOREVER, NULL,
+    expect_ok(hf_wait_held_start(client, suite_key("unused"), HF_FOREVER, NULL,
                                  NULL, NULL, &future));
     pid = fork();
     assert_true(pid >= 0);
@@ -767,7 +770,7 @@ static void fork_repeatedly(struct forking *forking)
     forking->stop = true;
 }
 
-/* One thread forks, the others are inside the library all the time. */
+/* One thread forks while the others are inside the library all the time. */
 static void fork_beside(unsigned number, void *arg)
 {
     struct forking *forking = arg;
@@ -799,7 +802,7 @@ static void a_child_forked_beside_busy_threads_can_open_a_client(void)
     assert_int_equal(forking.bad, 0);
 }
 
-/* ---- The end ------------------------------------------------------------*/
+/* ---- Closing ------------------------------------------------------------*/
 
 /* GO-28 */
 static void calls_on_a_closed_client_are_refused(void)
@@ -814,7 +817,7 @@ static void calls_on_a_closed_client_are_refused(void)
     expect_ok(recorded_lock_new(client, suite_key("i"), &idle, &handle));
     suite_close(client);
 
-    /* The client itself is gone: what is left are its handles. */
+    /* The client is freed; its handles are not. */
     expect_err(hf_release(lock), HF_ECLOSED);
     expect_err(hf_renew(lock, 0), HF_ECLOSED);
     expect_err(hf_update(lock, NULL, hf_bytes_of("v")), HF_ECLOSED);
@@ -859,7 +862,7 @@ static void close_completes_pending_calls(void)
         expect_ok(recorded_lock(holder, key, &opts, &lock));
         expect_ok(recorded_lock_start(client, key, &opts, &none, suite_on_done,
                                       &waiter, &future));
-        expect_ok(hf_wait_held_start(client, suite_key("nobody"), HF_FOREVER,
+        expect_ok(hf_wait_held_start(client, suite_key("unused"), HF_FOREVER,
                                      NULL, suite_on_done, &held, NULL));
         expect_ok(hf_wait_free_start(client, key, HF_FOREVER, NULL,
                                      suite_on_done, &freed, NULL));
@@ -880,11 +883,11 @@ static void close_completes_pending_calls(void)
     }
 }
 
-/* A thread that blocks when the client is closed hears of it. */
+/* A thread blocks in a call while another one closes the client. */
 struct closing {
     struct hf_client *client;
     struct hf_key key;
-    struct suite_lock_events heard;
+    struct suite_lock_events reported;
     enum hf_err locked, closed;
 };
 
@@ -893,14 +896,14 @@ static void block_or_close(unsigned number, void *arg)
     struct closing *closing = arg;
 
     if (number == 0) {
-        (void)suite_await(&closing->heard.waiting, 1, NULL);
+        (void)suite_await(&closing->reported.waiting, 1, NULL);
         closing->closed = recorded_close(closing->client, SUITE_TIMEOUT_MS);
     } else {
         struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, HF_FOREVER);
         struct hf_lock *none = NULL;
 
         opts.on_event = suite_on_lock_event;
-        opts.arg = &closing->heard;
+        opts.arg = &closing->reported;
         closing->locked =
             recorded_lock(closing->client, closing->key, &opts, &none);
     }
@@ -923,7 +926,8 @@ static void close_ends_a_blocked_call(void)
     suite_close(holder);
 }
 
-/* By its deadline, with much to be given back: it says how far it came. */
+/* Even with many locks to release. The result tells whether all releases were
+ * confirmed. */
 static void close_returns_by_its_deadline(void)
 {
     struct hf_client *client = suite_open_background();

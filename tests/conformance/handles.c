@@ -1,4 +1,5 @@
-/* handles.c - a handle's life: idle, claimed, given back, claimed again. */
+/* handles.c - the states of a handle: idle, acquired, released, acquired again;
+ * hf_run(). */
 #include "conformance/suite.h"
 #include "lib/recorded.h"
 
@@ -52,7 +53,7 @@ static void a_new_handle_claims_unless_idle(void)
     suite_close(client);
 }
 
-/* MM-02: what a handle was made with, it keeps. */
+/* MM-02: a handle keeps the options that it was created with. */
 static void defaults_are_copied_at_creation(void)
 {
     struct hf_client *client = suite_open();
@@ -191,13 +192,13 @@ static void a_refused_claim_leaves_the_handle_idle(void)
 static void a_lost_handle_can_be_acquired_again(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts brief =
+    struct hf_lock_opts short_opts =
         suite_opts(suite_short_ttl_ms(50), SUITE_TIMEOUT_MS);
     struct hf_lock *lock = NULL;
     uint64_t token = 0;
 
-    brief.idle = true;
-    expect_ok(recorded_lock_new(client, suite_key("k"), &brief, &lock));
+    short_opts.idle = true;
+    expect_ok(recorded_lock_new(client, suite_key("k"), &short_opts, &lock));
     expect_ok(recorded_claim(client, lock));
     token = hf_lock_token(lock);
     suite_sleep_until(hf_lock_deadline(lock));
@@ -215,7 +216,7 @@ static void release_waits_for_the_pending_claim(void)
     struct hf_client *holder = suite_open();
     struct hf_client *other = suite_open_background();
     struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
-    struct suite_lock_events heard = {0};
+    struct suite_lock_events reported = {0};
     struct hf_lock *lock = NULL, *handle = NULL;
     struct hf_future *future = NULL;
     struct hf_key key = suite_key("k");
@@ -223,9 +224,9 @@ static void release_waits_for_the_pending_claim(void)
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     opts.on_event = suite_on_lock_event;
-    opts.arg = &heard;
+    opts.arg = &reported;
     expect_ok(recorded_lock_new(other, key, &opts, &handle));
-    assert_true(suite_await(&heard.waiting, 1, NULL));
+    assert_true(suite_await(&reported.waiting, 1, NULL));
     expect_ok(recorded_unlock_start(other, handle, NULL, NULL, &future));
     suite_sleep(100);
     assert_false(hf_future_done(future, NULL));
@@ -243,7 +244,7 @@ static void release_waits_for_the_pending_claim(void)
     suite_close(other);
 }
 
-/* MM-10: unless the wait is over before the unlock begins. */
+/* MM-10. Returns false if the claim timed out before the release started. */
 static bool release_fails_like_claim(unsigned round)
 {
     struct hf_client *holder = suite_open();
@@ -300,22 +301,22 @@ static void freeing_a_handle_cancels_its_claim(void)
     suite_close(holder);
 }
 
-/* ---- A function under a lock --------------------------------------------*/
+/* ---- hf_run() -----------------------------------------------------------*/
 
-struct errand {
+struct job {
     bool ran, valid;
     uint64_t token;
     int64_t takes_ms;
 };
 
-static int run_errand(struct hf_lock *lock, void *arg)
+static int run_job(struct hf_lock *lock, void *arg)
 {
-    struct errand *errand = arg;
+    struct job *job = arg;
 
-    errand->ran = true;
-    errand->valid = hf_lock_valid_for(lock, 0);
-    errand->token = hf_lock_token(lock);
-    suite_sleep(errand->takes_ms);
+    job->ran = true;
+    job->valid = hf_lock_valid_for(lock, 0);
+    job->token = hf_lock_token(lock);
+    suite_sleep(job->takes_ms);
     return 42;
 }
 
@@ -324,15 +325,15 @@ static void run_returns_the_result_and_releases(void)
 {
     struct hf_client *client = suite_open();
     struct hf_key key = suite_key("k");
-    struct errand errand = {.ran = false};
+    struct job job = {.ran = false};
     struct hf_info info;
     int result = 0;
 
-    expect_ok(recorded_run(client, key, NULL, run_errand, &errand, &result));
+    expect_ok(recorded_run(client, key, NULL, run_job, &job, &result));
 
     assert_int_equal(result, 42);
-    assert_true(errand.valid);
-    assert_true(errand.token > 0);
+    assert_true(job.valid);
+    assert_true(job.token > 0);
     expect_ok(recorded_read(client, key, &info));
     assert_false(info.held);
     hf_info_fini(&info);
@@ -345,15 +346,15 @@ static void run_does_not_call_without_the_lock(void)
     struct hf_client *holder = suite_open(), *other = suite_open();
     struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_key key = suite_key("k");
-    struct errand errand = {.ran = false};
+    struct job job = {.ran = false};
     struct hf_lock *lock = NULL;
     int result = 7;
 
     expect_ok(recorded_lock(holder, key, &once, &lock));
-    expect_err(recorded_run(other, key, &once, run_errand, &errand, &result),
+    expect_err(recorded_run(other, key, &once, run_job, &job, &result),
                HF_EBUSY);
 
-    assert_false(errand.ran);
+    assert_false(job.ran);
     assert_int_equal(result, 7);
     expect_err(hf_run(other, key, &once, NULL, NULL, &result), HF_EINVAL);
     hf_lock_free(lock);
@@ -365,12 +366,12 @@ static void run_does_not_call_without_the_lock(void)
 static void run_reports_a_lock_lost_meanwhile(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts brief =
+    struct hf_lock_opts short_opts =
         suite_opts(suite_short_ttl_ms(50), SUITE_TIMEOUT_MS);
-    struct errand errand = {.takes_ms = 4 * (int64_t)suite_short_ttl_ms(50)};
+    struct job job = {.takes_ms = 4 * (int64_t)suite_short_ttl_ms(50)};
     int result = 0;
 
-    expect_err(recorded_run(client, suite_key("k"), &brief, run_errand, &errand,
+    expect_err(recorded_run(client, suite_key("k"), &short_opts, run_job, &job,
                             &result),
                HF_EEXPIRED);
 

@@ -1,14 +1,15 @@
-/* handovers.c - a grant ends while others wait: who is next, and which events
- * are reported. The cases are named in docs/semantics.md. */
+/* handovers.c - a grant ends while claims wait: which waiter is granted the
+ * key, and which events are reported. docs/semantics.md refers to these
+ * cases. */
 #include "conformance/trace.h"
 #include "lib/recorded.h"
 
-/* A key with a holder and a waiter, and a watch on it. */
+/* A key with a holder, a waiter and a watch. */
 struct contest {
     struct hf_client *holder, *other, *watcher;
     struct hf_key key;
     struct trace trace;
-    struct suite_lock_events heard;
+    struct suite_lock_events reported;
     struct hf_watch *watch;
     struct hf_lock *lock, *next;
     struct hf_future *claim;
@@ -27,14 +28,14 @@ static void contest_init(struct contest *contest, struct hf_key key,
     expect_ok(recorded_lock(contest->holder, key, &opts, &contest->lock));
     opts.ttl_ms = SUITE_LONG_TTL_MS;
     opts.on_event = suite_on_lock_event;
-    opts.arg = &contest->heard;
+    opts.arg = &contest->reported;
     expect_ok(recorded_lock_start(contest->other, key, &opts, &contest->next,
                                   NULL, NULL, &contest->claim));
 }
 
 static void contest_await_waiter(struct contest *contest)
 {
-    assert_true(suite_await(&contest->heard.waiting, 1, NULL));
+    assert_true(suite_await(&contest->reported.waiting, 1, NULL));
 }
 
 static void contest_fini(struct contest *contest)
@@ -47,7 +48,8 @@ static void contest_fini(struct contest *contest)
     suite_close(contest->watcher);
 }
 
-/* The events from `at` on: the end of the first grant, and the next grant. */
+/* Expect two events from `at` on: `kind`, which ends the first grant, and
+ * GRANTED. */
 static void expect_handed_over(const struct contest *contest, unsigned at,
                                enum hf_event_kind kind)
 {
@@ -83,8 +85,8 @@ static void a_forced_handover_does_not_free_the_key(void)
     contest_fini(&contest);
 }
 
-/* False if the lease expired before the second claim was in the queue, or was
- * renewed before the lock was returned. */
+/* Returns false if the lease expired before the second claim was in the queue,
+ * or if the client had to renew it before hf_acquire() returned. */
 static bool expiry_grants_waiter(unsigned round)
 {
     struct contest contest;
@@ -118,7 +120,7 @@ static void closing_a_client_withdraws_its_waiters(void)
     struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
     struct hf_key key = suite_key("k");
     struct trace trace = {0};
-    struct suite_lock_events heard[2] = {{0}};
+    struct suite_lock_events reported[2] = {{0}};
     struct hf_watch *watch = trace_start(watcher, key, &trace);
     struct hf_lock *lock = NULL, *none[2] = {NULL};
     struct hf_future *claims[2];
@@ -126,7 +128,8 @@ static void closing_a_client_withdraws_its_waiters(void)
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     for (unsigned i = 0; i < 2; i++)
-        claims[i] = trace_start_waiter(closed, key, opts, &heard[i], &none[i]);
+        claims[i] =
+            trace_start_waiter(closed, key, opts, &reported[i], &none[i]);
     suite_close(closed);
     for (unsigned i = 0; i < 2; i++)
         expect_err(suite_future_result(claims[i], 0), HF_ECLOSED);
@@ -147,19 +150,20 @@ static void closing_a_client_withdraws_its_waiters(void)
     suite_close(watcher);
 }
 
-/* Validity ends before the lease, so a lost lock may still be held at the
- * server: the claim is ended by its nonce. False if the lease expired first. */
+/* Validity ends before the lease expires, so the server may still hold a lost
+ * lock; the client cancels the claim by its nonce. Returns false if the lease
+ * expired first. */
 static bool lost_lock_is_released(unsigned round)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
     struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
-    struct hf_lock_opts brief = suite_opts(
+    struct hf_lock_opts short_opts = suite_opts(
         suite_longer_ms(suite_short_ttl_ms(1000), round), SUITE_TIMEOUT_MS);
     struct hf_key key = suite_key_number("k", round);
     struct hf_lock *lock = NULL, *next = NULL;
     enum hf_err err = HF_OK;
 
-    expect_ok(recorded_lock(client, key, &brief, &lock));
+    expect_ok(recorded_lock(client, key, &short_opts, &lock));
     suite_sleep_until(hf_lock_deadline(lock));
     while (hf_lock_valid_for(lock, 0))
         suite_sleep(1);
@@ -191,7 +195,7 @@ static bool lost_lock_is_granted_to_waiter(unsigned round)
     suite_sleep_until(hf_lock_deadline(contest.lock));
     while (hf_lock_valid_for(contest.lock, 0))
         suite_sleep(1);
-    released = contest.heard.waiting > 0 &&
+    released = contest.reported.waiting > 0 &&
                recorded_unlock(contest.holder, contest.lock) == HF_OK;
     expect_ok(suite_future_result(contest.claim, SUITE_TIMEOUT_MS));
     assert_true(suite_await(&contest.trace.count, 3, contest.watcher));

@@ -1,4 +1,5 @@
-/* looking.c - what others are shown of a lock, and what they are not. */
+/* read.c - what hf_read() and hf_list() return, and that it contains no
+ * secrets. */
 #include "conformance/suite.h"
 #include "lib/recorded.h"
 
@@ -122,7 +123,7 @@ struct list {
     char keys[LISTED + 1][160];
     uint64_t tokens[LISTED + 1];
     unsigned count;
-    unsigned stop_after; /* 0: never */
+    unsigned stop_after; /* keys; 0: never */
 };
 
 static bool note_key(const struct hf_info *info, void *arg)
@@ -143,13 +144,13 @@ static void list_shows_held_keys_once_and_in_order(void)
     static const char *const names[LISTED] = {"d", "b", "a", "c/1", "c"};
     static const char *const sorted[LISTED] = {"a", "b", "c", "c/1", "d"};
     struct hf_client *client = suite_open();
-    struct hf_lock *locks[LISTED] = {0}, *gone = NULL;
+    struct hf_lock *locks[LISTED] = {0}, *released = NULL;
     struct list list = {.count = 0};
 
     for (unsigned i = 0; i < LISTED; i++)
         expect_ok(recorded_lock(client, suite_key(names[i]), NULL, &locks[i]));
-    expect_ok(recorded_lock(client, suite_key("gone"), NULL, &gone));
-    expect_ok(recorded_unlock(client, gone));
+    expect_ok(recorded_lock(client, suite_key("released"), NULL, &released));
+    expect_ok(recorded_unlock(client, released));
     expect_ok(hf_list(client, suite_key(""), note_key, &list));
 
     assert_int_equal(list.count, LISTED);
@@ -160,7 +161,7 @@ static void list_shows_held_keys_once_and_in_order(void)
         assert_true(list.tokens[i] > 0);
         hf_lock_free(locks[i]);
     }
-    hf_lock_free(gone);
+    hf_lock_free(released);
     suite_close(client);
 }
 
@@ -265,7 +266,7 @@ static void no_output_contains_a_nonce(void)
     struct hf_lock *lock = NULL;
     struct hf_info info;
 
-    (void)hf_fd(other); /* the case drives */
+    (void)hf_fd(other); /* so that the client starts no threads */
     if (suite_has(HF_CAP_WATCH))
         expect_ok(
             hf_watch_open(other, key, NULL, search_event, &search, &watch));

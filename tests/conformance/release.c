@@ -1,4 +1,4 @@
-/* giving_back.c - unlock, by whom, and what it answers; adopt; force. */
+/* release.c - release, adopt, detach, force and update. */
 #include "conformance/suite.h"
 #include "lib/recorded.h"
 
@@ -38,9 +38,9 @@ static void release_ends_validity(void)
     suite_close(client);
 }
 
-/* A handle with another nonce than the holder's. */
-static struct hf_lock *forge(struct hf_client *client, struct hf_key key,
-                             uint64_t token)
+/* A handle with the token of the holder and another nonce. */
+static struct hf_lock *adopt_with_wrong_nonce(struct hf_client *client,
+                                              struct hf_key key, uint64_t token)
 {
     static const uint8_t bogus[HF_NONCE_SIZE] = {"no such nonce"};
     struct hf_lock *lock = NULL;
@@ -57,7 +57,7 @@ static void wrong_nonce_cannot_release(void)
     struct hf_lock *lock = NULL, *forged = NULL;
 
     expect_ok(recorded_lock(holder, key, NULL, &lock));
-    forged = forge(other, key, hf_lock_token(lock));
+    forged = adopt_with_wrong_nonce(other, key, hf_lock_token(lock));
     expect_err(recorded_unlock(other, forged), HF_ENOTOWNER);
 
     expect_ok(recorded_unlock(holder, lock));
@@ -77,7 +77,7 @@ static void wrong_nonce_cannot_renew(void)
     struct hf_info info;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    forged = forge(other, key, hf_lock_token(lock));
+    forged = adopt_with_wrong_nonce(other, key, hf_lock_token(lock));
     expect_err(recorded_renew(other, forged, 2 * SUITE_LONG_TTL_MS),
                HF_ENOTOWNER);
 
@@ -90,7 +90,7 @@ static void wrong_nonce_cannot_renew(void)
     suite_close(holder);
 }
 
-/* LK-05, MS-10: the nonce alone is not enough either. */
+/* LK-05, MS-10: even with the right nonce. */
 static void wrong_token_cannot_release(void)
 {
     struct hf_client *client = suite_open();
@@ -149,14 +149,14 @@ static void second_release_of_a_handle_is_a_state_error(void)
 static void late_unlock_never_frees_the_next_holder(void)
 {
     struct hf_client *one = suite_open(), *two = suite_open();
-    struct hf_lock_opts brief =
+    struct hf_lock_opts short_opts =
         suite_opts(suite_short_ttl_ms(100), SUITE_TIMEOUT_MS);
     struct hf_lock_opts next = suite_opts(SUITE_LONG_TTL_MS, HF_FOREVER);
     struct hf_lock *late = NULL, *lock = NULL;
     struct hf_key key = suite_key("k");
     struct hf_info info;
 
-    expect_ok(recorded_lock(one, key, &brief, &late));
+    expect_ok(recorded_lock(one, key, &short_opts, &late));
     expect_ok(recorded_lock(two, key, &next, &lock));
     expect_err(recorded_unlock(one, late), HF_EEXPIRED);
 
@@ -172,16 +172,16 @@ static void late_unlock_never_frees_the_next_holder(void)
     suite_close(two);
 }
 
-/* MJ-04: also where nobody came after it. */
+/* MJ-04: also if no other client has acquired the key. */
 static void release_after_expiry_returns_expired(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts brief =
+    struct hf_lock_opts short_opts =
         suite_opts(suite_short_ttl_ms(50), SUITE_TIMEOUT_MS);
     struct hf_lock *lock = NULL;
     struct hf_key key = suite_key("k");
 
-    expect_ok(recorded_lock(client, key, &brief, &lock));
+    expect_ok(recorded_lock(client, key, &short_opts, &lock));
     expect_ok(hf_wait_free(client, key, SUITE_TIMEOUT_MS, NULL));
 
     expect_err(recorded_unlock(client, lock), HF_EEXPIRED);
@@ -228,7 +228,7 @@ static void a_released_key_is_not_listed(void)
     suite_close(client);
 }
 
-/* What hf_lock_free() lets go of becomes free without the caller's waiting. */
+/* hf_lock_free() releases the lock without waiting for the reply. */
 static void free_releases_in_the_background(void)
 {
     struct hf_client *one = suite_open_background(), *two = suite_open();
@@ -259,9 +259,9 @@ static struct hf_lock *adopt(struct hf_client *client,
     return lock;
 }
 
-/* Where an answer is late the call is repeated, and of an adopted lock nobody
- * here can tell then whether the first copy has ended it or the lease: on a
- * busy machine that may be so once. */
+/* If a reply is late, the client repeats the request. For an adopted lock it
+ * cannot tell whether the first copy released the lock or the lease expired: on
+ * a busy machine the result may be HF_EINDOUBT, and this returns false. */
 static bool adopt_and_release(struct hf_client *one, struct hf_client *two,
                               struct hf_key key)
 {
@@ -348,7 +348,7 @@ static void an_adopted_handle_of_a_lost_lock_is_refused(void)
     suite_close(client);
 }
 
-/* ---- Breaking -----------------------------------------------------------*/
+/* ---- Force --------------------------------------------------------------*/
 
 static void force_needs_the_holders_token(void)
 {
@@ -371,8 +371,8 @@ static void force_needs_the_holders_token(void)
     suite_close(breaker);
 }
 
-/* A broken lock runs out: it cannot be renewed, and is valid until then. False
- * if it ended before it was broken and looked at. */
+/* A forced lock cannot be renewed, and stays valid until its lease expires.
+ * Returns false if the lease expired before the checks. */
 static bool forced_lock_expires(unsigned round)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
@@ -431,17 +431,17 @@ static void force_now_grants_the_first_waiter(void)
     struct hf_client *holder = suite_open();
     struct hf_client *other = suite_open_background();
     struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
-    struct suite_lock_events heard = {0};
+    struct suite_lock_events reported = {0};
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_key key = suite_key("k");
     struct hf_future *waiter = NULL;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     opts.on_event = suite_on_lock_event;
-    opts.arg = &heard;
+    opts.arg = &reported;
     expect_ok(
         recorded_lock_start(other, key, &opts, &next, NULL, NULL, &waiter));
-    assert_true(suite_await(&heard.waiting, 1, NULL));
+    assert_true(suite_await(&reported.waiting, 1, NULL));
     expect_ok(recorded_force_now(holder, key, hf_lock_token(lock)));
 
     expect_ok(suite_future_result(waiter, SUITE_TIMEOUT_MS));
@@ -508,7 +508,7 @@ static void a_handle_reports_why_its_update_failed(void)
     suite_close(client);
 }
 
-/* LK-04: false if it ended before the update. */
+/* LK-04. Returns false if the lease expired before the update. */
 static bool update_keeps_lease(unsigned round)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
@@ -556,7 +556,7 @@ static void update_needs_the_holder(void)
 
     opts.value = hf_bytes_of("mine");
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    forged = forge(other, key, hf_lock_token(lock));
+    forged = adopt_with_wrong_nonce(other, key, hf_lock_token(lock));
 
     expect_err(recorded_update(other, forged, NULL, hf_bytes_of("yours")),
                HF_ENOTOWNER);
@@ -571,12 +571,12 @@ static void update_needs_the_holder(void)
 static void update_after_expiry_returns_expired(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts brief =
+    struct hf_lock_opts short_opts =
         suite_opts(suite_short_ttl_ms(50), SUITE_TIMEOUT_MS);
     struct hf_lock *lock = NULL;
     struct hf_key key = suite_key("k");
 
-    expect_ok(recorded_lock(client, key, &brief, &lock));
+    expect_ok(recorded_lock(client, key, &short_opts, &lock));
     expect_ok(hf_wait_free(client, key, SUITE_TIMEOUT_MS, NULL));
 
     expect_err(recorded_update(client, lock, NULL, hf_bytes_of("v")),
@@ -586,7 +586,7 @@ static void update_after_expiry_returns_expired(void)
     suite_close(client);
 }
 
-/* What `lock` of the command does: its client is gone, the lock is not. */
+/* `holdfast lock` depends on this: it exits and leaves the lock held. */
 static void a_detached_lock_outlives_its_client(void)
 {
     struct hf_client *client = suite_open();
@@ -623,7 +623,7 @@ static bool detached_is_not_renewed(unsigned round)
 
     opts.renew = true;
     expect_ok(recorded_lock(client, key, &opts, &lock));
-    left = hf_lock_detach(lock) == HF_OK; /* or it is lost already */
+    left = hf_lock_detach(lock) == HF_OK; /* fails if it is lost already */
     expect_ok(recorded_lock(client, key, &opts, &next));
     assert_false(hf_lock_valid_for(lock, 0));
     expect_err(hf_lock_detach(lock), HF_ESTATE);

@@ -1,4 +1,4 @@
-/* crowds.c - many clients, many keys, many rounds. */
+/* stress.c - many clients, many keys, many rounds. */
 #include "conformance/suite.h"
 #include "lib/alloc.h"
 #include "lib/recorded.h"
@@ -19,10 +19,11 @@ struct race {
     struct hf_client *clients[CLAIMERS_MAX];
     struct hf_key key;
     _Atomic unsigned winners; /* of this round */
-    _Atomic unsigned wrong;   /* rounds without exactly one, other failures */
+    _Atomic unsigned wrong;   /* rounds without one winner, unexpected errors */
 };
 
-/* All ask at once, one wins; it gives back when all have been answered. */
+/* In each round all clients claim the key. The winner releases it after all of
+ * them have their result. */
 static void claim_concurrently(unsigned number, void *arg)
 {
     struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
@@ -64,7 +65,7 @@ static void run_race(unsigned claimers, unsigned rounds)
     suite_threads(claimers, claim_concurrently, &race);
 
     assert_int_equal(race.wrong, 0);
-    /* LK-08: nothing is pending. */
+    /* LK-08: no claim is pending. */
     expect_ok(recorded_read(race.clients[0], race.key, &info));
     assert_false(info.held);
     assert_int_equal(info.waiters, 0);
@@ -91,11 +92,12 @@ static void every_race_has_one_winner(void)
 #define COUNTERS 10
 #define INCREMENTS 50
 
-/* A counter that is read and written in two steps. Whoever has read waits a
- * moment for another to have read as well: under a lock nobody comes. */
+/* A counter that is incremented without an atomic operation. Between the read
+ * and the write, a thread waits up to `overlap_ms` for another thread to read
+ * too; under a lock, none does. */
 struct counting {
     bool locks;
-    int64_t patience_ms;
+    int64_t overlap_ms;
     struct hf_client *clients[COUNTERS];
     struct hf_key key;
     _Atomic unsigned value, inside, running, failures;
@@ -104,7 +106,7 @@ struct counting {
 static void increment(struct counting *counting)
 {
     unsigned value = atomic_load(&counting->value);
-    int64_t until = suite_now_ms() + counting->patience_ms;
+    int64_t until = suite_now_ms() + counting->overlap_ms;
 
     atomic_fetch_add(&counting->inside, 1);
     while (atomic_load(&counting->inside) < 2 &&
@@ -134,11 +136,11 @@ static void increment_repeatedly(unsigned number, void *arg)
     atomic_fetch_sub(&counting->running, 1);
 }
 
-static unsigned count(bool locks, int64_t patience_ms)
+static unsigned run_counting(bool locks, int64_t overlap_ms)
 {
     struct counting counting = {
         .locks = locks,
-        .patience_ms = patience_ms,
+        .overlap_ms = overlap_ms,
         .running = COUNTERS,
         .key = suite_key("counter"),
     };
@@ -157,13 +159,13 @@ static unsigned count(bool locks, int64_t patience_ms)
 /* GO-27 */
 static void increments_under_a_lock_are_exact(void)
 {
-    assert_int_equal(count(true, 1), COUNTERS * INCREMENTS);
+    assert_int_equal(run_counting(true, 1), COUNTERS * INCREMENTS);
 }
 
-/* GO-27: the same without a lock must be wrong, or the test above is. */
+/* GO-27: without a lock, the test above must fail. */
 static void increments_without_a_lock_are_lost(void)
 {
-    assert_true(count(false, SUITE_TIMEOUT_MS) < COUNTERS * INCREMENTS);
+    assert_true(run_counting(false, SUITE_TIMEOUT_MS) < COUNTERS * INCREMENTS);
 }
 
 /* ---- Many keys ----------------------------------------------------------*/
@@ -214,7 +216,7 @@ static void many_keys_can_be_held_concurrently(void)
 }
 
 #define CROWD (100000 / suite_slowness())
-/* What may be kept in reserve, whatever the number: less than 3 bytes each. */
+/* The memory that may stay allocated, less than 3 bytes per key. */
 #define ROOM (256 * 1024L)
 
 static bool count_key(const struct hf_info *info, void *arg)
@@ -232,7 +234,7 @@ static unsigned count_keys(struct hf_client *client)
     return left;
 }
 
-/* A key made for the call: suite_key() would keep it. */
+/* A key in the caller's buffer: suite_key() would allocate memory for each. */
 static struct hf_key numbered(char text[256], const char *prefix,
                               unsigned number)
 {
@@ -240,7 +242,8 @@ static struct hf_key numbered(char text[256], const char *prefix,
     return hf_key_of(text);
 }
 
-/* With a lease of a second, and a longer one if that is over too soon. */
+/* With a ttl of a second, or longer if the lease expires before the reply
+ * arrives. */
 static struct hf_lock *acquire_short_lease(struct hf_client *client,
                                            struct hf_key key)
 {
@@ -302,7 +305,7 @@ static void a_released_key_leaves_no_memory(void)
     suite_close(client);
 }
 
-/* MJ-11: also where they were all held at one time. */
+/* MJ-11: also if all keys were held at the same time. */
 static void many_released_keys_leave_no_memory(void)
 {
     struct hf_client *client = suite_open();
@@ -331,25 +334,25 @@ static void many_released_keys_leave_no_memory(void)
     assert_true(after <= before + ROOM);
 }
 
-#define BATCH 2000 /* more than one client may leave unanswered */
+#define BATCH 2000 /* more than the unsettled commands of one session */
 
-/* BATCH waits that run out at once; each is answered once. */
+/* BATCH claims that time out at the same time; each completes once. */
 static void time_out_a_batch(struct hf_client *client, struct hf_key key)
 {
-    struct hf_lock_opts brief = suite_opts(SUITE_LONG_TTL_MS, 1);
+    struct hf_lock_opts short_opts = suite_opts(SUITE_LONG_TTL_MS, 1);
     struct hf_future *futures[BATCH];
     struct hf_lock *none = NULL;
     unsigned batch = BATCH / suite_slowness();
 
     for (unsigned i = 0; i < batch; i++)
-        expect_ok(recorded_lock_start(client, key, &brief, &none, NULL, NULL,
-                                      &futures[i]));
+        expect_ok(recorded_lock_start(client, key, &short_opts, &none, NULL,
+                                      NULL, &futures[i]));
     for (unsigned i = 0; i < batch; i++) {
         enum hf_err err = HF_OK;
 
         expect_ok(recorded_future_wait(futures[i], SUITE_TIMEOUT_MS, &err));
-        /* So many withdrawals take their time; what is not confirmed within
-         * a second goes on behind. */
+        /* Withdrawals that are not confirmed within a second continue in the
+         * background. */
         if (err != HF_EINDOUBT)
             expect_err(err, HF_ETIMEDOUT);
         hf_future_free(futures[i]);
@@ -357,7 +360,7 @@ static void time_out_a_batch(struct hf_client *client, struct hf_key key)
     assert_null(none);
 }
 
-/* Nobody stands in line, now or soon. */
+/* Expect that the queue is empty, or becomes empty soon. */
 static void expect_no_waiters(struct hf_client *client, struct hf_key key)
 {
     int64_t until = suite_now_ms() + SUITE_TIMEOUT_MS;
@@ -396,12 +399,12 @@ static void timed_out_claims_leave_no_memory(void)
     suite_close(client);
 }
 
-/* LK-22: and those who waited for a key to be free, or held. */
+/* LK-22: the same for hf_wait_free() and hf_wait_held(). */
 static void timed_out_waits_leave_no_memory(void)
 {
     struct hf_client *holder = suite_open(), *client = suite_open();
     struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
-    struct hf_key held = suite_key("held"), nobody = suite_key("nobody");
+    struct hf_key held = suite_key("held"), nobody = suite_key("unused");
     struct hf_lock *lock = NULL;
     long before = 0;
 
@@ -426,9 +429,9 @@ static void timed_out_waits_leave_no_memory(void)
 #define MODEL_CLIENTS 4
 #define MODEL_STEPS suite_scale_count(5000)
 
-/* What is true of one key, where nothing happens at the same time. */
+/* The expected state of one key when operations do not overlap. */
 struct model {
-    struct hf_lock *holder; /* NULL: nobody */
+    struct hf_lock *holder; /* NULL: free */
     unsigned client;
     char value[8];
 };
@@ -577,13 +580,14 @@ struct storm {
     _Atomic unsigned wrong;
 };
 
-/* On a busy machine some of so many requests may end in doubt. */
+/* On a busy machine, some of these many requests may end in doubt. */
 static bool is_legal(enum hf_err err, enum hf_err also)
 {
     return err == HF_OK || err == also || err == HF_EINDOUBT;
 }
 
-/* One claim, short-lived enough that some run out, and what may follow. */
+/* A claim whose lease is so short that some expire, then random operations on
+ * the lock. */
 static void storm_step(struct storm *storm, struct hf_client *client,
                        uint64_t *seed)
 {
@@ -630,7 +634,7 @@ static void run_storm(unsigned number, void *arg)
         storm_step(storm, storm->clients[number], &seed);
 }
 
-/* LK-29: at the same time, and the checker is the judge. */
+/* LK-29: the history checker verifies the recorded operations. */
 static void concurrent_operations_are_linearizable(void)
 {
     struct storm storm = {.wrong = 0};

@@ -1,7 +1,7 @@
-/* transitions.c - what an operation leaves behind, and the events it reports.
+/* transitions.c - the state after an operation, and the events it reports.
  *
- * The operations are those of docs/semantics.md, whose tables name the cases
- * of this file and of its neighbours. */
+ * The tables in docs/semantics.md define the operations and refer to the cases
+ * of this and the other files. */
 #include "conformance/trace.h"
 #include "lib/recorded.h"
 
@@ -30,7 +30,7 @@ static void expect_stored(struct hf_client *client, struct hf_key key,
     hf_info_fini(&info);
 }
 
-/* ---- What a grant begins with -------------------------------------------*/
+/* ---- The initial state of a grant ---------------------------------------*/
 
 static void a_granted_waiter_sets_its_value_and_note(void)
 {
@@ -38,7 +38,7 @@ static void a_granted_waiter_sets_its_value_and_note(void)
     struct hf_client *other = trace_open_as("the waiter");
     struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
     struct hf_key key = suite_key("k");
-    struct suite_lock_events heard = {0};
+    struct suite_lock_events reported = {0};
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *claim = NULL;
     struct hf_info info;
@@ -48,7 +48,7 @@ static void a_granted_waiter_sets_its_value_and_note(void)
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     opts.value = hf_bytes_of("second");
     opts.note = "two";
-    claim = trace_start_waiter(other, key, opts, &heard, &next);
+    claim = trace_start_waiter(other, key, opts, &reported, &next);
     expect_stored(holder, key, "first", "one");
     expect_ok(recorded_unlock(holder, lock));
     expect_ok(suite_future_result(claim, SUITE_TIMEOUT_MS));
@@ -107,7 +107,7 @@ static void a_renewal_keeps_the_value(void)
 
 /* ---- Refusals -----------------------------------------------------------*/
 
-/* The right nonce is not enough. */
+/* Even with the right nonce. */
 static void wrong_token_cannot_renew(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
@@ -192,8 +192,8 @@ static void update_of_a_free_key_is_not_held(void)
     suite_close(client);
 }
 
-/* Send what another client is refused. A handle that is refused is lost, so each
- * operation has a handle of its own. */
+/* Send operations that are refused because the lock belongs to another client.
+ * A refused handle is lost, so each operation uses a new handle. */
 static void send_refused(struct hf_client *other, struct hf_key key,
                          const struct hf_lock *lock)
 {
@@ -251,10 +251,10 @@ static void a_refused_operation_reports_no_event(void)
     suite_close(watcher);
 }
 
-/* ---- Breaking -----------------------------------------------------------*/
+/* ---- Force --------------------------------------------------------------*/
 
-/* Marking a lock that is marked already changes nothing, and ending it now
- * works on a marked lock too. */
+/* Forcing a lock a second time has no effect, unless it is with `now`, which
+ * ends a forced lock too. */
 static void a_lock_is_forced_once_and_ended_once(void)
 {
     struct hf_client *holder = suite_open(), *watcher = suite_open();
@@ -306,20 +306,20 @@ static void a_forced_lock_can_be_updated_and_released(void)
     suite_close(client);
 }
 
-/* The mark ends with the grant that it was set on. */
+/* The forced state ends with the grant. */
 static void the_holder_after_a_forced_lock_can_renew(void)
 {
     struct hf_client *holder = suite_open();
     struct hf_client *other = suite_open_background();
     struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
     struct hf_key key = suite_key("k");
-    struct suite_lock_events heard = {0};
+    struct suite_lock_events reported = {0};
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *claim = NULL;
     struct hf_info info;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    claim = trace_start_waiter(other, key, opts, &heard, &next);
+    claim = trace_start_waiter(other, key, opts, &reported, &next);
     expect_ok(hf_force(holder, key, hf_lock_token(lock), false));
     expect_ok(recorded_unlock(holder, lock));
     expect_ok(suite_future_result(claim, SUITE_TIMEOUT_MS));

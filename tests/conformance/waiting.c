@@ -1,48 +1,32 @@
-/* waiting.c - in line for a key, and for a key to be held or free. */
-#include "conformance/suite.h"
+/* waiting.c - the queue of a key; hf_wait_held() and hf_wait_free(). */
+#include "conformance/trace.h"
 #include "lib/recorded.h"
 
 #include <stdatomic.h>
 #include <sys/resource.h>
 #include <time.h>
 
-/* Ask for a held key, and return once it stands in line. */
-static struct hf_future *start_waiting(struct hf_client *client,
-                                       struct hf_key key,
-                                       struct hf_lock_opts opts,
-                                       struct suite_lock_events *heard,
-                                       struct hf_lock **lock)
-{
-    struct hf_future *claim = NULL;
-
-    opts.on_event = suite_on_lock_event;
-    opts.arg = heard;
-    expect_ok(
-        recorded_lock_start(client, key, &opts, lock, NULL, NULL, &claim));
-    assert_true(suite_await(&heard->waiting, 1, NULL));
-    return claim;
-}
-
-/* GO-06, MN-03: the key is given back while another waits for it, and has it
- * then; how long after it asked. The lease itself would end much later. */
+/* GO-06, MN-03: release a key for which a claim waits, and expect its grant.
+ * The lease would expire much later. Returns the time from the claim to the
+ * grant. */
 static int64_t granted_on_release(unsigned round)
 {
     struct hf_client *holder = suite_open();
     struct hf_client *other = suite_open_background();
     struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, HF_FOREVER);
     struct hf_key key = suite_key_number("k", round);
-    struct suite_lock_events heard = {0};
+    struct suite_lock_events reported = {0};
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *claim = NULL;
-    int64_t asked = 0, took = 0;
+    int64_t claimed_at = 0, took = 0;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    asked = suite_now_ms();
-    claim = start_waiting(other, key, opts, &heard, &next);
+    claimed_at = suite_now_ms();
+    claim = trace_start_waiter(other, key, opts, &reported, &next);
     assert_false(hf_future_done(claim, NULL));
     expect_ok(recorded_unlock(holder, lock));
     expect_ok(suite_future_result(claim, SUITE_TIMEOUT_MS));
-    took = suite_now_ms() - asked;
+    took = suite_now_ms() - claimed_at;
 
     hf_lock_free(lock);
     hf_lock_free(next);
@@ -57,19 +41,19 @@ static void a_waiter_is_granted_on_release(void)
     (void)granted_on_release(0);
 }
 
-/* A client looks for itself whether a push was lost, and not sooner than so
- * long after it asked: a waiter far away, which is slower, after a second. */
+/* A waiting client polls in case a push was lost, but not before this time has
+ * passed; with slow strategies, after a second. */
 #define POLL_AFTER_MS (suite_slowness() > 100 ? 1000 : 200)
 #define EVENTS_TRIED 50
 
-/* MN-03: what comes before the client looks again was an event. On a machine
- * that is busy, not every one does. */
+/* MN-03: a grant that arrives before the client polls was pushed. On a busy
+ * machine, some grants arrive later. */
 static void a_release_is_pushed_to_the_waiter(void)
 {
     for (unsigned round = 0; round < EVENTS_TRIED; round++)
         if (granted_on_release(round) < POLL_AFTER_MS)
             return;
-    fail_msg("none of %d grants came before the waiter looked", EVENTS_TRIED);
+    fail_msg("none of %d grants came before the waiter polled", EVENTS_TRIED);
 }
 
 /* MN-03 */
@@ -79,13 +63,13 @@ static void the_ttl_starts_at_the_grant(void)
     struct hf_client *other = suite_open_background();
     struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
     struct hf_key key = suite_key("k");
-    struct suite_lock_events heard = {0};
+    struct suite_lock_events reported = {0};
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *claim = NULL;
     int64_t released = 0;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    claim = start_waiting(other, key, opts, &heard, &next);
+    claim = trace_start_waiter(other, key, opts, &reported, &next);
     suite_sleep(500);
     released = suite_now_ms();
     expect_ok(recorded_unlock(holder, lock));
@@ -104,7 +88,7 @@ struct release_later {
     struct hf_lock *lock;
     struct hf_client *waiter;
     struct hf_key key;
-    struct suite_lock_events heard;
+    struct suite_lock_events reported;
     enum hf_err released, granted;
     struct hf_lock *next;
 };
@@ -114,14 +98,14 @@ static void release_or_wait(unsigned number, void *arg)
     struct release_later *later = arg;
 
     if (number == 0) {
-        (void)suite_await(&later->heard.waiting, 1, NULL);
+        (void)suite_await(&later->reported.waiting, 1, NULL);
         later->released = recorded_unlock(later->client, later->lock);
     } else {
         struct hf_lock_opts opts =
             suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
 
         opts.on_event = suite_on_lock_event;
-        opts.arg = &later->heard;
+        opts.arg = &later->reported;
         later->granted =
             recorded_lock(later->waiter, later->key, &opts, &later->next);
     }
@@ -150,11 +134,11 @@ static void a_blocking_waiter_is_granted_by_another_thread(void)
 
 #define WAITERS 8
 
-/* MN-01: in the order of arrival. */
+/* MN-01 */
 static void waiters_are_granted_in_order_of_arrival(void)
 {
     struct hf_client *holder = suite_open(), *others[WAITERS];
-    struct suite_lock_events heard[WAITERS] = {{0}};
+    struct suite_lock_events reported[WAITERS] = {{0}};
     struct hf_future *claims[WAITERS];
     struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
     struct hf_lock *lock = NULL, *next[WAITERS] = {NULL};
@@ -164,7 +148,8 @@ static void waiters_are_granted_in_order_of_arrival(void)
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     for (unsigned i = 0; i < WAITERS; i++) {
         others[i] = suite_open_background();
-        claims[i] = start_waiting(others[i], key, opts, &heard[i], &next[i]);
+        claims[i] =
+            trace_start_waiter(others[i], key, opts, &reported[i], &next[i]);
     }
     last = hf_lock_token(lock);
     expect_ok(recorded_unlock(holder, lock));
@@ -184,11 +169,10 @@ static void waiters_are_granted_in_order_of_arrival(void)
     suite_close(holder);
 }
 
-/* One client's own waiters stand in one line too. */
 static void waiters_of_one_client_are_granted_in_order(void)
 {
     struct hf_client *client = suite_open_background();
-    struct suite_lock_events heard[WAITERS] = {{0}};
+    struct suite_lock_events reported[WAITERS] = {{0}};
     struct hf_future *claims[WAITERS];
     struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
     struct hf_lock *lock = NULL, *next[WAITERS] = {NULL};
@@ -196,7 +180,8 @@ static void waiters_of_one_client_are_granted_in_order(void)
 
     expect_ok(recorded_lock(client, key, &opts, &lock));
     for (unsigned i = 0; i < WAITERS; i++)
-        claims[i] = start_waiting(client, key, opts, &heard[i], &next[i]);
+        claims[i] =
+            trace_start_waiter(client, key, opts, &reported[i], &next[i]);
     for (unsigned i = 0; i < WAITERS; i++) {
         expect_ok(recorded_unlock(client, lock));
         hf_lock_free(lock);
@@ -208,7 +193,7 @@ static void waiters_of_one_client_are_granted_in_order(void)
 }
 
 struct place {
-    _Atomic unsigned heard;
+    _Atomic unsigned reported;
     _Atomic unsigned place;
 };
 
@@ -220,7 +205,7 @@ static void note_position(struct hf_lock *lock, enum hf_lock_event event,
     if (event != HF_LOCK_EVENT_WAITING)
         return;
     atomic_store(&place->place, hf_lock_position(lock));
-    atomic_fetch_add(&place->heard, 1);
+    atomic_fetch_add(&place->reported, 1);
 }
 
 static void a_waiter_knows_its_position(void)
@@ -240,7 +225,7 @@ static void a_waiter_knows_its_position(void)
         opts.arg = &places[i];
         expect_ok(recorded_lock_start(client, key, &opts, &none, NULL, NULL,
                                       &claims[i]));
-        assert_true(suite_await(&places[i].heard, 1, NULL));
+        assert_true(suite_await(&places[i].reported, 1, NULL));
     }
 
     for (unsigned i = 0; i < 3; i++)
@@ -252,34 +237,34 @@ static void a_waiter_knows_its_position(void)
         hf_future_cancel(claims[i]);
         suite_expect_withdrawn(suite_future_result(claims[i], SUITE_TIMEOUT_MS),
                                HF_ECANCELED);
-        assert_int_equal(places[i].heard, 1);
+        assert_int_equal(places[i].reported, 1);
     }
     hf_lock_free(lock);
     suite_close(client);
 }
 
-/* GO-07, MJ-08: however short, and never early. */
+/* GO-07, MJ-08: also with a very short wait. */
 static void a_claim_times_out_not_before_its_wait(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
     struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 300);
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL;
-    unsigned asked = 0;
+    unsigned claimed_at = 0;
     int64_t began = 0;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     began = suite_now_ms();
-    asked = suite_expect_timeout(other, key, &opts);
+    claimed_at = suite_expect_timeout(other, key, &opts);
 
-    assert_true(suite_now_ms() - began >= 299 * (int64_t)asked);
+    assert_true(suite_now_ms() - began >= 299 * (int64_t)claimed_at);
     assert_true(recorded_valid(holder, lock));
     hf_lock_free(lock);
     suite_close(holder);
     suite_close(other);
 }
 
-/* LK-22: nobody is left in line, once the withdrawal is confirmed. */
+/* LK-22: once the withdrawal is confirmed, the claim is not in the queue. */
 static bool leaves_queue(unsigned round)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
@@ -306,22 +291,22 @@ static void a_timed_out_claim_leaves_the_queue(void)
     suite_repeat(leaves_queue);
 }
 
-/* LK-23, G2-14: a client that is closed while it waits is passed over. */
+/* LK-23, G2-14 */
 static void a_closed_waiter_is_skipped(void)
 {
     struct hf_client *holder = suite_open();
-    struct hf_client *gone = suite_open_background();
+    struct hf_client *closed = suite_open_background();
     struct hf_client *other = suite_open_background();
-    struct suite_lock_events heard[2] = {{0}};
+    struct suite_lock_events reported[2] = {{0}};
     struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
     struct hf_future *dead = NULL, *alive = NULL;
     struct hf_lock *lock = NULL, *none = NULL, *next = NULL;
     struct hf_key key = suite_key("k");
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    dead = start_waiting(gone, key, opts, &heard[0], &none);
-    alive = start_waiting(other, key, opts, &heard[1], &next);
-    suite_close(gone);
+    dead = trace_start_waiter(closed, key, opts, &reported[0], &none);
+    alive = trace_start_waiter(other, key, opts, &reported[1], &next);
+    suite_close(closed);
     expect_err(suite_future_result(dead, 0), HF_ECLOSED);
     expect_ok(recorded_unlock(holder, lock));
 
@@ -336,15 +321,15 @@ static void a_canceled_waiter_is_skipped(void)
 {
     struct hf_client *holder = suite_open();
     struct hf_client *other = suite_open_background();
-    struct suite_lock_events heard[2] = {{0}};
+    struct suite_lock_events reported[2] = {{0}};
     struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
     struct hf_future *canceled = NULL, *alive = NULL;
     struct hf_lock *lock = NULL, *none = NULL, *next = NULL;
     struct hf_key key = suite_key("k");
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    canceled = start_waiting(other, key, opts, &heard[0], &none);
-    alive = start_waiting(other, key, opts, &heard[1], &next);
+    canceled = trace_start_waiter(other, key, opts, &reported[0], &none);
+    alive = trace_start_waiter(other, key, opts, &reported[1], &next);
     hf_future_cancel(canceled);
     suite_expect_withdrawn(suite_future_result(canceled, SUITE_TIMEOUT_MS),
                            HF_ECANCELED);
@@ -378,7 +363,7 @@ static void a_late_cancel_has_no_effect(void)
     suite_close(client);
 }
 
-/* MJ-07: each message would wake the waiter, and waking is what is counted. */
+/* MJ-07: each message wakes the waiting thread, so count its wake-ups. */
 static void waiting_does_not_spin(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
@@ -399,7 +384,7 @@ static void waiting_does_not_spin(void)
     wakeups = after.ru_nvcsw - before.ru_nvcsw;
     cpu_ms = (after.ru_utime.tv_sec - before.ru_utime.tv_sec) * 1000 +
              (after.ru_utime.tv_usec - before.ru_utime.tv_usec) / 1000;
-    /* A few, and a few more where the wait took longer. */
+    /* A few, and more if the machine was slow and the wait took longer. */
     assert_in_range(wakeups, 1, 40 + (suite_now_ms() - began) / 50);
     assert_in_range(cpu_ms, 0, 100 * hf_test_slowness());
     hf_lock_free(lock);
@@ -416,11 +401,11 @@ static unsigned count_done(struct hf_future *const claims[WAITERS])
     return done;
 }
 
-/* No herd: of those in line only the next is woken by a release. */
+/* There is no thundering herd. */
 static void a_release_wakes_only_the_next_waiter(void)
 {
     struct hf_client *holder = suite_open(), *others[WAITERS];
-    struct suite_lock_events heard[WAITERS] = {{0}};
+    struct suite_lock_events reported[WAITERS] = {{0}};
     struct hf_future *claims[WAITERS];
     struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
     struct hf_lock *lock = NULL, *next[WAITERS] = {NULL};
@@ -429,7 +414,8 @@ static void a_release_wakes_only_the_next_waiter(void)
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     for (unsigned i = 0; i < WAITERS; i++) {
         others[i] = suite_open_background();
-        claims[i] = start_waiting(others[i], key, opts, &heard[i], &next[i]);
+        claims[i] =
+            trace_start_waiter(others[i], key, opts, &reported[i], &next[i]);
     }
     expect_ok(recorded_unlock(holder, lock));
     while (count_done(claims) == 0)
@@ -452,7 +438,7 @@ static void a_release_wakes_only_the_next_waiter(void)
     suite_close(holder);
 }
 
-/* ---- Until it is held ---------------------------------------------------*/
+/* ---- hf_wait_held() -----------------------------------------------------*/
 
 /* LK-19 */
 static void wait_held_returns_at_once_if_held(void)
@@ -556,7 +542,7 @@ static void acquire_and_release(struct hf_client *holder, struct hf_key key)
 
 #define COME_AGAIN_MS 200
 
-/* LK-20: also one that is given back before anybody could look. */
+/* LK-20: also if the lock is released before the client can read the key. */
 static void wait_held_sees_a_lock_that_was_released_again(void)
 {
     struct hf_client *holder = suite_open();
@@ -571,8 +557,8 @@ static void wait_held_sees_a_lock_that_was_released_again(void)
 
         expect_ok(hf_wait_held_start(other, key, HF_FOREVER, NULL, NULL, NULL,
                                      &future));
-        /* Mostly the wait has begun when a READ returns. Before that, a lock
-         * that is gone again is not seen. */
+        /* When a read returns, the wait has usually started. A lock that is
+         * released before the wait starts is not seen. */
         expect_ok(recorded_read(other, key, &info));
         hf_info_fini(&info);
         do
@@ -586,7 +572,7 @@ static void wait_held_sees_a_lock_that_was_released_again(void)
     suite_close(other);
 }
 
-/* ---- Until it is free ---------------------------------------------------*/
+/* ---- hf_wait_free() -----------------------------------------------------*/
 
 /* LK-21 */
 static void wait_free_returns_at_once_if_free(void)
@@ -601,8 +587,8 @@ static void wait_free_returns_at_once_if_free(void)
     suite_close(client);
 }
 
-/* Wait for `key` to be free, in the background. Mostly the wait has begun when
- * this returns. */
+/* Start to wait until `key` is free. When this returns, the wait has usually
+ * started at the server. */
 static struct hf_future *start_wait_free(struct hf_client *client,
                                          struct hf_key key,
                                          enum hf_freed *freed)
@@ -619,8 +605,8 @@ static struct hf_future *start_wait_free(struct hf_client *client,
     return future;
 }
 
-/* Wait until it is free, and expect that it heard so as `wanted`. False if the
- * wait had not begun by then. */
+/* Wait for the result and expect the reason `wanted`. Returns false if the key
+ * was free before the wait started. */
 static bool is_freed(struct hf_future *future, const enum hf_freed *freed,
                      enum hf_freed wanted)
 {
@@ -644,17 +630,17 @@ static bool wakes_on_release(unsigned round)
     struct hf_lock *lock = NULL;
     struct hf_key key = suite_key_number("k", round);
     enum hf_freed freed = HF_FREED_UNSEEN;
-    bool heard = false;
+    bool reported = false;
 
     expect_ok(recorded_lock(holder, key, NULL, &lock));
     future = start_wait_free(other, key, &freed);
     expect_ok(recorded_unlock(holder, lock));
 
-    heard = is_freed(future, &freed, HF_FREED_RELEASED);
+    reported = is_freed(future, &freed, HF_FREED_RELEASED);
     hf_lock_free(lock);
     suite_close(holder);
     suite_close(other);
-    return heard;
+    return reported;
 }
 
 static void wait_free_wakes_on_release(void)
@@ -662,18 +648,18 @@ static void wait_free_wakes_on_release(void)
     suite_repeat(wakes_on_release);
 }
 
-/* LK-21: nobody gives it back. False if the lease ended before the wait began. */
+/* LK-21. Returns false if the lease expired before the wait started. */
 static bool wakes_on_expiry(unsigned round)
 {
     struct hf_client *holder = suite_open();
     struct hf_client *other = suite_open_background();
-    struct hf_lock_opts brief =
+    struct hf_lock_opts short_opts =
         suite_opts(suite_longer_ms(300, round), SUITE_TIMEOUT_MS);
     enum hf_freed freed = HF_FREED_UNSEEN;
     struct hf_key key = suite_key_number("k", round);
     struct hf_lock *lock = NULL;
 
-    expect_ok(recorded_lock(holder, key, &brief, &lock));
+    expect_ok(recorded_lock(holder, key, &short_opts, &lock));
     expect_ok(hf_wait_free(other, key, HF_FOREVER, &freed));
 
     hf_lock_free(lock);
@@ -691,13 +677,13 @@ static void wait_free_wakes_on_expiry(void)
 static void wait_free_never_reports_an_expiry_early(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
-    struct hf_lock_opts brief =
+    struct hf_lock_opts short_opts =
         suite_opts(suite_short_ttl_ms(500), SUITE_TIMEOUT_MS);
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL;
     int64_t deadline = 0;
 
-    expect_ok(recorded_lock(holder, key, &brief, &lock));
+    expect_ok(recorded_lock(holder, key, &short_opts, &lock));
     deadline = hf_lock_deadline(lock);
     expect_ok(hf_wait_free(other, key, SUITE_TIMEOUT_MS, NULL));
 
@@ -716,17 +702,17 @@ static bool wakes_on_force(unsigned round)
     struct hf_lock *lock = NULL;
     struct hf_key key = suite_key_number("k", round);
     enum hf_freed freed = HF_FREED_UNSEEN;
-    bool heard = false;
+    bool reported = false;
 
     expect_ok(recorded_lock(holder, key, NULL, &lock));
     future = start_wait_free(other, key, &freed);
     expect_ok(recorded_force_now(holder, key, hf_lock_token(lock)));
 
-    heard = is_freed(future, &freed, HF_FREED_FORCED);
+    reported = is_freed(future, &freed, HF_FREED_FORCED);
     hf_lock_free(lock);
     suite_close(holder);
     suite_close(other);
-    return heard;
+    return reported;
 }
 
 static void wait_free_wakes_on_force(void)
@@ -786,14 +772,14 @@ static void a_failed_release_wakes_no_waiter(void)
     suite_repeat(failed_release_wakes_none);
 }
 
-/* LK-22: a hand-over to the next in line frees nothing. */
+/* LK-22: a key that is granted to the next waiter was never free. */
 static bool handover_wakes_none(unsigned round)
 {
     struct hf_client *holder = suite_open();
     struct hf_client *next_client = suite_open_background();
     struct hf_client *other = suite_open_background();
     struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
-    struct suite_lock_events heard = {0};
+    struct suite_lock_events reported = {0};
     struct hf_future *future = NULL;
     struct hf_future *claim = NULL;
     struct hf_lock *lock = NULL, *next = NULL;
@@ -802,7 +788,7 @@ static bool handover_wakes_none(unsigned round)
     bool heard_last = false;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    claim = start_waiting(next_client, key, opts, &heard, &next);
+    claim = trace_start_waiter(next_client, key, opts, &reported, &next);
     future = start_wait_free(other, key, &freed);
     expect_ok(recorded_unlock(holder, lock));
     expect_ok(suite_future_result(claim, SUITE_TIMEOUT_MS));
@@ -824,7 +810,7 @@ static void a_handover_does_not_end_wait_free(void)
     suite_repeat(handover_wakes_none);
 }
 
-/* LK-22: a key that begins as another does is another key. */
+/* LK-22: events of keys that begin with the awaited key are ignored. */
 static bool longer_key_wakes_none(unsigned round)
 {
     struct hf_client *holder = suite_open();
