@@ -1,7 +1,7 @@
-/* assert.h - programmer errors stop the program, in release builds too.
+/* assert.h - abort the program on a programmer error, in release builds too.
  *
- * A lock that is wrong is worse than a lock that is down. One condition each,
- * so that the line says which. */
+ * A lock that is wrong is worse than a lock that is down. Assert one condition
+ * per line, so that the line number identifies the condition that failed. */
 #ifndef HF_BASE_ASSERT_H
 #define HF_BASE_ASSERT_H
 

@@ -12,7 +12,7 @@ void hf_buf_fini(struct hf_buf *buf)
     *buf = (struct hf_buf){0};
 }
 
-static bool make_room(struct hf_buf *buf, size_t size)
+static bool reserve_buf(struct hf_buf *buf, size_t size)
 {
     size_t capacity = buf->capacity > 0 ? buf->capacity : 64;
     uint8_t *data;
@@ -35,7 +35,7 @@ static bool make_room(struct hf_buf *buf, size_t size)
 
 void hf_buf_raw(struct hf_buf *buf, const void *data, size_t size)
 {
-    if (size == 0 || !make_room(buf, size))
+    if (size == 0 || !reserve_buf(buf, size))
         return;
     memcpy(buf->data + buf->size, data, size);
     buf->size += size;
@@ -65,7 +65,7 @@ void hf_buf_bytes(struct hf_buf *buf, const void *data, size_t size)
     hf_buf_raw(buf, data, size);
 }
 
-static const uint8_t *get(struct hf_reader *reader, size_t size)
+static const uint8_t *skip_bytes(struct hf_reader *reader, size_t size)
 {
     const uint8_t *data = reader->data;
 
@@ -80,7 +80,7 @@ static const uint8_t *get(struct hf_reader *reader, size_t size)
 
 uint8_t hf_reader_u8(struct hf_reader *reader)
 {
-    const uint8_t *byte = get(reader, 1);
+    const uint8_t *byte = skip_bytes(reader, 1);
 
     return byte ? *byte : 0;
 }
@@ -103,7 +103,7 @@ uint64_t hf_reader_u64(struct hf_reader *reader)
 
 void hf_reader_raw(struct hf_reader *reader, void *to, size_t size)
 {
-    const uint8_t *bytes = get(reader, size);
+    const uint8_t *bytes = skip_bytes(reader, size);
 
     if (bytes)
         memcpy(to, bytes, size);
@@ -119,6 +119,6 @@ struct hf_bytes hf_reader_bytes(struct hf_reader *reader, size_t max)
     if (size > max)
         reader->failed = true;
     else
-        data = get(reader, size);
+        data = skip_bytes(reader, size);
     return (struct hf_bytes){data, data ? size : 0};
 }

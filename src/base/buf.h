@@ -1,7 +1,8 @@
-/* buf.h - bytes being written, bytes being read.
+/* buf.h - a growing buffer to write bytes into, and a reader of bytes.
  *
- * Both remember the first failure, so that a row of calls needs one check at
- * its end. Numbers are little-endian; bytes carry their length in front. */
+ * Both keep a sticky `failed` flag, so a series of calls needs only one check
+ * at its end. Numbers are little-endian. hf_buf_bytes() writes a 32-bit length
+ * before the bytes. */
 #ifndef HF_BASE_BUF_H
 #define HF_BASE_BUF_H
 
@@ -14,10 +15,10 @@ struct hf_buf {
     uint8_t *data;
     size_t size;
     size_t capacity;
-    bool failed; /* memory ran out: nothing after that was written */
+    bool failed; /* out of memory; later writes do nothing */
 };
 
-/* A zeroed buffer is an empty one. */
+/* A zeroed struct is an empty buffer: there is no hf_buf_init(). */
 void hf_buf_fini(struct hf_buf *buf);
 
 void hf_buf_raw(struct hf_buf *buf, const void *data, size_t size);
@@ -28,17 +29,18 @@ void hf_buf_bytes(struct hf_buf *buf, const void *data, size_t size);
 
 struct hf_reader {
     const uint8_t *data;
-    size_t size; /* what is left */
-    bool failed; /* it was too short, or a length was over its limit */
+    size_t size; /* bytes left to read */
+    bool failed; /* the input is too short, or a length exceeds its limit */
 };
 
-/* Each answers 0, or no bytes, once it has failed. */
+/* After a failure each of these returns 0, or no bytes. */
 uint8_t hf_reader_u8(struct hf_reader *reader);
 uint32_t hf_reader_u32(struct hf_reader *reader);
 uint64_t hf_reader_u64(struct hf_reader *reader);
 void hf_reader_raw(struct hf_reader *reader, void *to, size_t size);
 
-/* Borrowed from the input. */
+/* Read a length and that many bytes, at most `max`. The result points into the
+ * input. */
 struct hf_bytes hf_reader_bytes(struct hf_reader *reader, size_t max);
 
 #endif

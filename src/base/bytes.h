@@ -1,4 +1,4 @@
-/* bytes.h - comparing what travels as pointer and length. */
+/* bytes.h - copy and compare keys, values and nonces. */
 #ifndef HF_BASE_BYTES_H
 #define HF_BASE_BYTES_H
 
@@ -10,7 +10,7 @@ struct hf_nonce {
     uint8_t bytes[HF_NONCE_SIZE];
 };
 
-/* memcpy, but a NULL source of no bytes is fine. */
+/* memcpy(), except that `from` may be NULL if `size` is 0. */
 static inline void hf_copy(void *to, const void *from, size_t size)
 {
     if (size > 0)
@@ -33,7 +33,8 @@ static inline bool hf_key_has_prefix(struct hf_key key, struct hf_key prefix)
            (prefix.size == 0 || !memcmp(key.data, prefix.data, prefix.size));
 }
 
-/* Byte order; a prefix sorts before what it begins. */
+/* Compare in byte order. A key sorts before every longer key that begins with
+ * it. */
 static inline int hf_key_compare(struct hf_key a, struct hf_key b)
 {
     size_t common = a.size < b.size ? a.size : b.size;
@@ -42,7 +43,8 @@ static inline int hf_key_compare(struct hf_key a, struct hf_key b)
     return order != 0 ? order : (a.size > b.size) - (a.size < b.size);
 }
 
-/* Takes the same time wherever they differ: a nonce is a secret. */
+/* Runs in constant time: a nonce is a secret, and the time of a comparison must
+ * not reveal where two nonces differ. */
 static inline bool hf_nonce_equal(const struct hf_nonce *a,
                                   const struct hf_nonce *b)
 {

@@ -1,4 +1,5 @@
-/* container.h - from a link back to what it is embedded in. */
+/* container.h - convert a pointer to an embedded member into a pointer to the
+ * struct that contains it. */
 #ifndef HF_BASE_CONTAINER_H
 #define HF_BASE_CONTAINER_H
 

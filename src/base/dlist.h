@@ -1,7 +1,7 @@
-/* dlist.h - a doubly linked ring, embedded in what it links.
+/* dlist.h - an intrusive doubly linked list.
  *
- * A list's head and its links are the same struct. A link that is in no list
- * points to itself or is zeroed; both count as absent. */
+ * The head and the links are the same struct and form a ring. A link that is in
+ * no list points to itself or is zeroed. */
 #ifndef HF_BASE_DLIST_H
 #define HF_BASE_DLIST_H
 
@@ -26,7 +26,7 @@ static inline bool hf_dlist_is_empty(const struct hf_dlist *list)
     return list->next == list || !list->next;
 }
 
-/* The same test, asked of a link. */
+/* Whether `link` is in a list. */
 static inline bool hf_dlist_is_linked(const struct hf_dlist *link)
 {
     return !hf_dlist_is_empty(link);
@@ -53,7 +53,7 @@ static inline void hf_dlist_push_front(struct hf_dlist *list,
     hf_dlist_insert(list->next, link);
 }
 
-/* Nothing happens if it is in no list. */
+/* Does nothing if `link` is in no list. */
 static inline void hf_dlist_remove(struct hf_dlist *link)
 {
     if (!hf_dlist_is_linked(link))

@@ -1,11 +1,11 @@
-/* error.h - failures in words. The codes are in holdfast.h. */
+/* error.h - error messages. The error codes are in holdfast.h. */
 #ifndef HF_BASE_ERROR_H
 #define HF_BASE_ERROR_H
 
 #include "holdfast.h"
 
-/* Write `code` and a formatted text; `error` may be NULL. Returns `code`, so
- * that a failure is one line: return hf_error_set(error, HF_EINVAL, ...). */
+/* Set `*error` to `code` and a formatted text; `error` may be NULL. Returns
+ * `code`, so that a caller can write: return hf_error_set(error, ...). */
 enum hf_err hf_error_set(struct hf_error *error, enum hf_err code,
                          const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -13,7 +13,7 @@ enum hf_err hf_error_set(struct hf_error *error, enum hf_err code,
 /* Whether `err` is HF_OK or a code of HF_ERRORS. */
 bool hf_err_is_known(enum hf_err err);
 
-/* The code's own text. */
+/* The same, with hf_err_text(code) as the text. */
 enum hf_err hf_error_set_code(struct hf_error *error, enum hf_err code);
 
 #endif

@@ -12,7 +12,8 @@ void hf_heap_fini(struct hf_heap *heap)
     *heap = (struct hf_heap){0};
 }
 
-/* Give memory back when three quarters are unused. Failing to is harmless. */
+/* Halve the array when at most a quarter of it is used. If realloc() fails, the
+ * array just stays larger than necessary. */
 static void shrink_heap(struct hf_heap *heap)
 {
     size_t capacity = heap->capacity / 2;
@@ -55,7 +56,8 @@ static void put_slot(struct hf_heap *heap, size_t at, struct hf_heap_slot slot)
     slot.link->position = at + 1;
 }
 
-/* Let `slot` rise from the hole at `at`, then sink. */
+/* Put `slot` into the free position `at`, then move it up or down until the
+ * heap is ordered. */
 static void sift_slot(struct hf_heap *heap, size_t at, struct hf_heap_slot slot)
 {
     while (at > 0 && slot.key < heap->slots[(at - 1) / 2].key) {

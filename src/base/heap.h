@@ -1,8 +1,8 @@
-/* heap.h - what comes first: a binary heap of instants.
+/* heap.h - an intrusive binary heap of instants, the earliest first.
  *
- * Links are embedded in what they belong to; the heap owns only its array,
- * which shrinks again. Room is made ahead by hf_heap_reserve(), the one call
- * that can fail. */
+ * The heap owns only its array, which grows in hf_heap_reserve() and shrinks as
+ * links are removed. hf_heap_reserve() is the only call that can fail: reserve
+ * room for a link before adding it. */
 #ifndef HF_BASE_HEAP_H
 #define HF_BASE_HEAP_H
 
@@ -14,7 +14,7 @@
 #include "base/time.h"
 
 struct hf_heap_link {
-    size_t position; /* in the array, from 1; 0: in no heap */
+    size_t position; /* in the array, counted from 1; 0: in no heap */
 };
 
 struct hf_heap_slot {
@@ -29,16 +29,18 @@ struct hf_heap {
     size_t reserved; /* the array never shrinks below this */
 };
 
-/* A zeroed heap is an empty one. */
+/* A zeroed struct is an empty heap: there is no hf_heap_init(). */
 void hf_heap_fini(struct hf_heap *heap);
 
-/* Keep room for `count` links in all, until told another number. */
+/* Ensure room for `count` links in total, until the next call changes the
+ * number. HF_ENOMEM: the heap is unchanged. */
 enum hf_err hf_heap_reserve(struct hf_heap *heap, size_t count);
 
-/* Add `link`, or move it if it is here. There must be room. */
+/* Add `link` with the instant `key`, or change the key of a link that is in the
+ * heap. There must be room for a new link. */
 void hf_heap_set(struct hf_heap *heap, struct hf_heap_link *link, hf_time key);
 
-/* Take it out; nothing happens if it is not here. */
+/* Remove `link`; does nothing if it is not in the heap. */
 void hf_heap_drop(struct hf_heap *heap, struct hf_heap_link *link);
 
 static inline bool hf_heap_has(const struct hf_heap_link *link)
@@ -46,7 +48,7 @@ static inline bool hf_heap_has(const struct hf_heap_link *link)
     return link->position != 0;
 }
 
-/* The earliest link, or NULL, and its key, or HF_NEVER. */
+/* The earliest link and its key; NULL and HF_NEVER if the heap is empty. */
 static inline struct hf_heap_link *hf_heap_top(const struct hf_heap *heap)
 {
     return heap->count > 0 ? heap->slots[0].link : NULL;
@@ -57,7 +59,7 @@ static inline hf_time hf_heap_top_key(const struct hf_heap *heap)
     return heap->count > 0 ? heap->slots[0].key : HF_NEVER;
 }
 
-/* The key of a link that is here. */
+/* The key of `link`, which must be in the heap. */
 static inline hf_time hf_heap_key(const struct hf_heap *heap,
                                   const struct hf_heap_link *link)
 {

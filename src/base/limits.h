@@ -1,7 +1,7 @@
-/* limits.h - everything that grows stops here.
+/* limits.h - the limits of everything that grows.
  *
- * The limits that a caller can see are in holdfast.h: HF_KEY_MAX,
- * HF_VALUE_MAX, HF_NOTE_MAX. */
+ * Limits that are part of the API are in holdfast.h: HF_KEY_MAX, HF_VALUE_MAX,
+ * HF_NOTE_MAX. */
 #ifndef HF_BASE_LIMITS_H
 #define HF_BASE_LIMITS_H
 
@@ -17,17 +17,17 @@
 #define HF_WAITERS_MAX 65536  /* in the queue of one key */
 #define HF_HOLDS_MAX 16777216 /* keys held in one table */
 #define HF_SESSIONS_MAX 65536 /* sessions of one table */
-#define HF_WINDOW_MAX 1024    /* commands of one session not yet settled */
+#define HF_WINDOW_MAX 1024    /* unsettled commands of one session */
 
 #define HF_URL_MAX 4096      /* bytes of a URL */
 #define HF_URL_PARAMS_MAX 32 /* options in a URL */
 
 #define HF_HISTORY_BYTES 262144  /* events kept for watchers, in bytes */
-#define HF_WATCH_QUEUE_MAX 1024  /* events waiting for one watch's callback */
-#define HF_LIST_MAX 1048576      /* keys in the answer to one list */
-#define HF_LIST_TIMEOUT_MS 60000 /* for a list that makes progress */
-#define HF_MEMORY_MAX 4096       /* stores named memory: in one process */
-#define HF_HANDLES_MAX 4194304   /* handles and calls open in one client */
+#define HF_WATCH_QUEUE_MAX 1024  /* events queued for the callback of a watch */
+#define HF_LIST_MAX 1048576      /* keys in the result of one hf_list() */
+#define HF_LIST_TIMEOUT_MS 60000 /* of a list that makes progress */
+#define HF_MEMORY_MAX 4096       /* memory: stores in one process */
+#define HF_HANDLES_MAX 4194304   /* open handles and calls of one client */
 
 #define HF_REDIS_ELEMENTS_MAX 65536 /* in one array of a reply from Redis */
 

@@ -9,7 +9,7 @@ static unsigned log2_floor(size_t x)
     return 63u - (unsigned)__builtin_clzll(x);
 }
 
-/* Bucket numbers 16 to 31 lie in segment 0, 32 to 63 in segment 1, ... */
+/* Buckets 16 to 31 are in segment 0, 32 to 63 in segment 1, and so on. */
 static unsigned segment_of(size_t bucket)
 {
     return log2_floor(bucket) - 4;
@@ -23,8 +23,8 @@ static struct hf_map_link **bucket_at(const struct hf_map *map, size_t bucket)
                          [bucket - ((size_t)1 << log2_floor(bucket))];
 }
 
-/* Buckets beyond the last power of two have been split off; the others still
- * hold what will be split off from them. */
+/* If the bucket that the hash selects has not been split off yet, its links are
+ * still in its parent, whose number lacks the highest bit. */
 static size_t bucket_of(const struct hf_map *map, uint64_t hash)
 {
     size_t half = (size_t)1 << log2_floor(map->buckets);
@@ -45,7 +45,7 @@ void hf_map_fini(struct hf_map *map)
     hf_map_init(map);
 }
 
-/* The bucket that `bucket` is split from, and is merged back into. */
+/* The bucket that `bucket` was split from and will be merged into. */
 static size_t parent_of(size_t bucket)
 {
     return bucket - ((size_t)1 << log2_floor(bucket));
@@ -91,7 +91,8 @@ void hf_map_reserve(struct hf_map *map, size_t count)
         grow_map(map);
         if (map->buckets == before)
             return;
-        /* The rest of the array that was made is empty too. */
+        /* The map is empty, so the other buckets of the new segment need no
+         * split. */
         map->buckets = (size_t)HF_MAP_FIRST << (segment + 1);
     }
     if (map->buckets > count && count > HF_MAP_FIRST)
@@ -109,7 +110,7 @@ static void shrink_map(struct hf_map *map)
     *to = *from;
     *from = NULL;
     map->buckets = bucket;
-    /* The array goes when its first bucket has gone. */
+    /* Free a segment when its first bucket has been merged. */
     if ((bucket & (bucket - 1)) == 0) {
         free(map->segments[segment_of(bucket)]);
         map->segments[segment_of(bucket)] = NULL;
@@ -140,9 +141,10 @@ void hf_map_remove(struct hf_map *map, struct hf_map_link *link)
     *at = link->next;
     link->next = NULL;
     map->count--;
-    /* Half full and no sooner: a map that breathes does not thrash. Two at a
-     * time, because a half-full map has two buckets for each link: one at a
-     * time, half of them would still be there when the last link goes. */
+    /* Shrink only below half full, so that a map whose count goes up and down
+     * does not split and merge all the time. A half-full map has two buckets
+     * per link, so each removal merges two: with one, half of the buckets
+     * would remain when the map is empty. */
     for (int i = 0; i < 2; i++) {
         if (map->buckets > HF_MAP_FIRST && map->count < map->buckets / 2)
             shrink_map(map);

@@ -1,11 +1,12 @@
-/* map.h - a hash map, embedded in what it maps.
+/* map.h - an intrusive hash map.
  *
- * Linear hashing (Litwin, 1980): it grows by one bucket an insert and shrinks
- * by at most two a removal, so nothing ever stalls to rehash, and an emptied
- * map gives its memory back. Nothing can fail: where a larger array cannot be had, the
- * chains get longer instead.
+ * Linear hashing (Litwin, 1980): an insert adds one bucket and a removal merges
+ * at most two, so no call stalls to rehash, and an empty map has freed its
+ * arrays. No call can fail: if memory for more buckets is not available, the
+ * chains get longer.
  *
- * The caller hashes and compares; the map keeps the hashes. */
+ * The caller computes the hashes and compares the keys; the map stores the
+ * hashes. */
 #ifndef HF_BASE_MAP_H
 #define HF_BASE_MAP_H
 
@@ -19,8 +20,8 @@ struct hf_map_link {
     uint64_t hash;
 };
 
-#define HF_MAP_FIRST 16    /* buckets in the struct itself */
-#define HF_MAP_SEGMENTS 28 /* arrays of 16, 32, 64, ... more */
+#define HF_MAP_FIRST 16    /* buckets inside the struct */
+#define HF_MAP_SEGMENTS 28 /* arrays of 16, 32, 64, ... buckets */
 
 struct hf_map {
     struct hf_map_link *first[HF_MAP_FIRST];
@@ -31,27 +32,27 @@ struct hf_map {
 
 void hf_map_init(struct hf_map *map);
 
-/* Have buckets for `count` links from the start: it is empty. Filling it then
- * splits none. Where memory is short, it grows as usual. */
+/* Allocate buckets for `count` links, so that inserting them splits no bucket.
+ * The map must be empty. If memory is short, the map grows later as usual. */
 void hf_map_reserve(struct hf_map *map, size_t count);
 
-/* Give the arrays back. What is still linked is the caller's to free first. */
+/* Free the arrays. The caller frees the linked objects first. */
 void hf_map_fini(struct hf_map *map);
 
-/* Add `link`, which is in no map. */
+/* Add `link`, which must be in no map. */
 void hf_map_insert(struct hf_map *map, struct hf_map_link *link, uint64_t hash);
 
-/* Take out `link`, which is in this map. */
+/* Remove `link`, which must be in this map. */
 void hf_map_remove(struct hf_map *map, struct hf_map_link *link);
 
-/* The first link with this hash, then the next one with the same hash; NULL
- * at the end. */
+/* The first link with this hash, and the next link with the same hash; NULL if
+ * there is none. */
 struct hf_map_link *hf_map_find(const struct hf_map *map, uint64_t hash);
 struct hf_map_link *hf_map_find_next(const struct hf_map_link *link);
 
-/* Walk over all: from NULL, in no order, until NULL. Nothing may be inserted or
- * removed meanwhile. To free all, ask for the follower of each link before
- * freeing it, then hf_map_fini(). */
+/* Iterate over all links in no particular order: pass NULL first; NULL ends the
+ * iteration. Do not insert or remove links meanwhile. To free all objects, get
+ * the next link before freeing each object, then call hf_map_fini(). */
 struct hf_map_link *hf_map_next(const struct hf_map *map,
                                 const struct hf_map_link *link);
 

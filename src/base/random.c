@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define WORDS_PER_KEY 8192 /* a multiple of what a block holds */
+#define WORDS_PER_KEY 8192 /* a multiple of the words in a block */
 
 void hf_random_init(struct hf_random *random, uint64_t seed)
 {
@@ -30,7 +30,8 @@ static void refill_from_seed(struct hf_random *random)
     }
 }
 
-/* A key that becomes known later tells no nonce of before it. */
+/* Replace the key, so that a key that leaks does not reveal the nonces that
+ * were generated with earlier keys. */
 static enum hf_err change_key(struct hf_random *random)
 {
     size_t filled = 0;
@@ -67,7 +68,7 @@ static enum hf_err refill_from_key(struct hf_random *random)
     return HF_OK;
 }
 
-static enum hf_err refill(struct hf_random *random)
+static enum hf_err refill_block(struct hf_random *random)
 {
     enum hf_err err = HF_OK;
 
@@ -89,14 +90,14 @@ enum hf_err hf_random_bytes(struct hf_random *random, void *bytes, size_t size)
         uint8_t *from = random->block + sizeof(random->block) - random->unused;
 
         if (part == 0) {
-            enum hf_err err = refill(random);
+            enum hf_err err = refill_block(random);
 
             if (err)
                 return err;
             continue;
         }
         memcpy(to, from, part);
-        memset(from, 0, part); /* a nonce is a secret: keep no second copy */
+        memset(from, 0, part); /* a nonce is a secret; keep no copy */
         random->unused -= part;
         to += part;
         size -= part;

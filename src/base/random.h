@@ -1,9 +1,10 @@
-/* random.h - chance: nonces that cannot be guessed, jitter, seeds.
+/* random.h - random bytes for nonces, hash seeds and jitter.
  *
- * Made in blocks by SipHash, a pseudo-random function, from a key that the
- * kernel gives and that is changed now and then: one draw of sixteen bytes from
- * the kernel costs more than a lock, and in blocks still twice what this does.
- * With a seed, a stream that repeats itself, for tests. */
+ * SipHash, a pseudo-random function, generates blocks of bytes from a key that
+ * comes from the kernel and is replaced after a few thousand words. Reading 16
+ * bytes from the kernel costs more than a lock, and reading blocks from the
+ * kernel costs twice as much as generating them. With a seed, the stream is
+ * reproducible, for tests. */
 #ifndef HF_BASE_RANDOM_H
 #define HF_BASE_RANDOM_H
 
@@ -14,21 +15,21 @@
 #include "base/siphash.h"
 
 struct hf_random {
-    uint64_t seed; /* 0: keyed by the kernel */
+    uint64_t seed; /* 0: use `key` */
     struct hf_seed key;
-    uint64_t counter; /* words made with this key */
+    uint64_t counter; /* words generated with this key */
     size_t unused;    /* bytes left at the end of the block */
     uint8_t block[1024];
 };
 
-/* With `seed` 0 the kernel gives the key. */
+/* With `seed` 0 the key comes from the kernel. */
 void hf_random_init(struct hf_random *random, uint64_t seed);
 
-/* HF_ESYSTEM: the kernel has no randomness to give. */
+/* Fill `bytes`. HF_ESYSTEM: getrandom() failed. */
 enum hf_err hf_random_bytes(struct hf_random *random, void *bytes, size_t size);
 
-/* A number below `bound`, near enough to uniform for jitter. Where the kernel
- * refuses it is 0. */
+/* A number below `bound`, uniform enough for jitter; 0 if getrandom()
+ * failed. */
 uint32_t hf_random_below(struct hf_random *random, uint32_t bound);
 
 #endif

@@ -11,7 +11,7 @@ static inline uint64_t rotate(uint64_t x, int bits)
     return (x << bits) | (x >> (64 - bits));
 }
 
-/* Little-endian whatever the machine: a checksum may leave it. */
+/* Little-endian on every machine: checksums may be written to files. */
 static inline uint64_t load_le64(const uint8_t *bytes)
 {
     uint64_t x;

@@ -1,7 +1,8 @@
-/* siphash.h - SipHash-2-4, a hash that a stranger cannot steer.
+/* siphash.h - SipHash-2-4, a keyed hash function.
  *
- * Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012). Keys come
- * from outside: with a secret seed nobody can choose keys that collide. */
+ * Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012). The input
+ * comes from users; as long as the seed is secret, an attacker cannot choose
+ * keys that collide. */
 #ifndef HF_BASE_SIPHASH_H
 #define HF_BASE_SIPHASH_H
 

@@ -2,7 +2,8 @@
 
 #include <signal.h>
 
-/* Of this thread. Without the model each access would be a function call. */
+/* Nesting depth and saved cancel state of this thread. With the default TLS
+ * model of a shared library, each access would be a function call. */
 static _Thread_local unsigned disable_depth
     __attribute__((tls_model("initial-exec")));
 static _Thread_local int state_before
@@ -13,8 +14,8 @@ int hf_thread_start(pthread_t *thread, void *(*run)(void *), void *arg)
     sigset_t all, before;
     int failed;
 
-    /* Faults go to the thread that makes them, and kill it where they are blocked:
-     * file: handles SIGBUS. */
+    /* SIGBUS is delivered to the thread that caused it, and kills the process
+     * if that thread blocks it. file: handles SIGBUS. */
     (void)sigfillset(&all);
     (void)sigdelset(&all, SIGBUS);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);

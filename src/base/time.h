@@ -1,9 +1,10 @@
 /* time.h - instants and spans, in milliseconds.
  *
- * An hf_time is an instant of one machine's boot-time clock, which counts
- * through suspension and which no one can set; or, where all who compete for a
- * lock are suspended together, of its monotonic clock, which stands still then. It
- * never travels: what is sent is a span. */
+ * An hf_time is an instant of one machine's CLOCK_BOOTTIME, which includes
+ * suspension and cannot be set. Where all clients that compete for a lock run
+ * on one machine, and so are suspended together, it is an instant of
+ * CLOCK_MONOTONIC, which stops during suspension. Instants are never sent to
+ * another machine; messages carry spans. */
 #ifndef HF_BASE_TIME_H
 #define HF_BASE_TIME_H
 
@@ -14,15 +15,17 @@ typedef int64_t hf_time;
 
 #define HF_NEVER INT64_MAX
 
-/* A clock, CLOCK_BOOTTIME or CLOCK_MONOTONIC, rounded down; and the first. */
+/* The time of `clock`, CLOCK_BOOTTIME or CLOCK_MONOTONIC, rounded down. */
 hf_time hf_time_on(clockid_t clock);
+
+/* The time of CLOCK_BOOTTIME. */
 hf_time hf_time_now(void);
 
-/* How long this machine has been suspended since it was started: what the first
- * is ahead of the second. */
+/* How long this machine has been suspended since it booted: CLOCK_BOOTTIME
+ * minus CLOCK_MONOTONIC. */
 hf_time hf_time_suspended(void);
 
-/* `span` after `instant`; HF_NEVER rather than an overflow. */
+/* `instant` plus `span`, or HF_NEVER if the sum overflows. */
 static inline hf_time hf_time_add(hf_time instant, uint64_t span)
 {
     uint64_t sum = (uint64_t)instant + span;
@@ -32,7 +35,8 @@ static inline hf_time hf_time_add(hf_time instant, uint64_t span)
     return (hf_time)sum;
 }
 
-/* From `now` until `deadline`: 0 if it has come, at most UINT32_MAX. */
+/* The span from `now` to `deadline`, at most UINT32_MAX; 0 if the deadline has
+ * passed. */
 static inline uint32_t hf_time_left(hf_time deadline, hf_time now)
 {
     if (deadline <= now)

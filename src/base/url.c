@@ -26,7 +26,8 @@ static bool decode_percent(char *text)
     return true;
 }
 
-/* End the string at the first `separator` and return what follows it, or NULL. */
+/* Terminate `text` at the first `separator` and return the rest, or NULL if
+ * there is no separator. */
 static char *split_at(char *text, char separator)
 {
     char *at = strchr(text, separator);
@@ -90,7 +91,7 @@ static enum hf_err parse_params(struct hf_url *url, char *query,
     return HF_OK;
 }
 
-/* user:password@hosts/path, all but hosts optional. */
+/* Parse user:password@hosts/path; all parts except the hosts are optional. */
 static enum hf_err parse_authority(struct hf_url *url, char *text,
                                    struct hf_error *error)
 {
@@ -98,20 +99,23 @@ static enum hf_err parse_authority(struct hf_url *url, char *text,
     char *at, *password;
 
     url->path = "";
-    /* A password with a raw '/' in it: what follows is no path. */
+    /* The '/' may belong to a password: never take the rest for a path, which
+     * may appear in messages. */
     if (path && strchr(path, '@') && memchr(text, ':', (size_t)(path - text)))
         return hf_error_set(error, HF_EINVAL,
                             "url: a '/' before an '@', or an '@' in a path "
                             "after host:port, must be percent-encoded");
     if (path) {
-        /* Make room to end the hosts: the "//" before them is unused. */
+        /* The path keeps its '/', so move the hosts one byte to the left to
+         * make room for their NUL. The "//" before them is not needed. */
         size_t size = (size_t)(path - text);
 
         text--;
         memmove(text, text + 1, size);
         text[size] = '\0';
         if (!decode_percent(path))
-            return hf_error_set(error, HF_EINVAL, "url: bad %% in the path");
+            return hf_error_set(error, HF_EINVAL,
+                                "url: invalid %%XX escape in the path");
         url->path = path;
     }
     at = strrchr(text, '@');
@@ -120,13 +124,15 @@ static enum hf_err parse_authority(struct hf_url *url, char *text,
         password = split_at(text, ':');
         if (!decode_percent(text) || (password && !decode_percent(password)))
             return hf_error_set(error, HF_EINVAL,
-                                "url: bad %% in user or password");
+                                "url: invalid %%XX escape in the user or "
+                                "password");
         url->user = text;
         url->password = password;
         text = at + 1;
     }
     if (!decode_percent(text))
-        return hf_error_set(error, HF_EINVAL, "url: bad %% in the host");
+        return hf_error_set(error, HF_EINVAL,
+                            "url: invalid %%XX escape in the host");
     url->hosts = text;
     return HF_OK;
 }
@@ -146,7 +152,8 @@ static enum hf_err parse_url(struct hf_url *url, char *text,
         return hf_error_set(error, HF_EINVAL,
                             "url: a '#' must be percent-encoded");
     query = split_at(rest, '?');
-    /* A password with a raw '?' in it: what follows is no option's name. */
+    /* The '?' may belong to a password: never take the rest for option names,
+     * which may appear in messages. */
     if (query && strchr(query, '@'))
         return hf_error_set(error, HF_EINVAL,
                             "url: a '?' before an '@', or an '@' in an option, "
@@ -157,7 +164,8 @@ static enum hf_err parse_url(struct hf_url *url, char *text,
     if (!strncmp(rest, "//", 2))
         return parse_authority(url, rest + 2, error);
     if (!decode_percent(rest))
-        return hf_error_set(error, HF_EINVAL, "url: bad %% after '%s:'",
+        return hf_error_set(error, HF_EINVAL,
+                            "url: invalid %%XX escape after '%s:'",
                             url->scheme);
     url->path = rest;
     return HF_OK;

@@ -1,12 +1,12 @@
-/* url.h - which strategy, where, and with which options.
+/* url.h - parse the URL of a client: strategy, address and options.
  *
  *     scheme:opaque?name=value&name=value
  *     scheme://user:password@hosts/path?name=value
  *
- * Parts are percent-decoded and NUL-terminated; a decoded NUL, a character
- * that a URL cannot have and a name without a value are refused. The parts
- * point into one copy, which is wiped when it is freed: it may hold a
- * password. */
+ * Parts are percent-decoded and NUL-terminated. The parser rejects an encoded
+ * NUL, characters that are illegal in a URL, and options without a value. The
+ * parts point into one copy of the URL, which is wiped before it is freed,
+ * because it may contain a password. */
 #ifndef HF_BASE_URL_H
 #define HF_BASE_URL_H
 
@@ -16,30 +16,31 @@
 struct hf_url_param {
     const char *name;
     const char *value;
-    bool used; /* somebody has asked for it */
+    bool used; /* hf_url_param() was called for it */
 };
 
 struct hf_url {
     const char *scheme;
     const char *user;     /* NULL: none */
     const char *password; /* NULL: none */
-    const char *hosts;    /* "a:1,b:2"; NULL where there is no "//" */
-    const char *path;     /* with its "/", or the opaque part */
+    const char *hosts;    /* "a:1,b:2"; NULL if there is no "//" */
+    const char *path;     /* with its leading "/", or the opaque part */
     struct hf_url_param params[HF_URL_PARAMS_MAX];
     size_t param_count;
     char *storage;
     size_t storage_size;
 };
 
-/* HF_EINVAL with a text that names the part and never holds the password. */
+/* HF_EINVAL: `error` names the invalid part; it never contains the password. */
 enum hf_err hf_url_parse(struct hf_url *url, const char *text,
                          struct hf_error *error);
 void hf_url_fini(struct hf_url *url);
 
-/* The value of option `name`, or NULL. It counts as used from then on. */
+/* The value of option `name`, or NULL. Marks the option as used. */
 const char *hf_url_param(struct hf_url *url, const char *name);
 
-/* HF_EINVAL that names an option which nobody asked for. */
+/* HF_EINVAL if an option was not used, which means that the strategy does not
+ * know it; `error` names the option. */
 enum hf_err hf_url_check_used(const struct hf_url *url, struct hf_error *error);
 
 #endif

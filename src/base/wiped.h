@@ -1,20 +1,22 @@
-/* wiped.h - state of the whole process that a forked child starts over.
+/* wiped.h - process-wide state that is zero again in a forked child.
  *
- * fork() copies a mutex as it is: one that another thread holds stays locked
- * in the child for ever, because only the forking thread exists there. State
- * that threads share therefore lives in a page that the kernel replaces with
- * zeros in every child (MADV_WIPEONFORK, as for docs/decisions/0008). On Linux
- * zeros are an unlocked mutex and a condition without waiters; everything else
- * in the page must treat zeros as "not used yet". */
+ * If fork() copies a mutex that another thread holds, the mutex stays locked in
+ * the child forever, because only the forking thread exists there. State that
+ * threads share is therefore kept in a page that the kernel fills with zeros in
+ * every child (MADV_WIPEONFORK; see docs/decisions/0008). On Linux a zeroed
+ * mutex is unlocked and a zeroed condition variable has no waiters; all other
+ * state in the page must treat zero as "not initialised". */
 #ifndef HF_BASE_WIPED_H
 #define HF_BASE_WIPED_H
 
 #include <stddef.h>
 
-/* Return the state behind `*page`, `size` bytes at most a page, which the
- * first call maps. It is never unmapped. NULL: the kernel refuses; see errno.
+/* Return the state at `*page`, of `size` bytes, at most one page. The first
+ * call maps the page; it is never unmapped. NULL: mmap() or madvise() failed,
+ * and errno is set.
  *
- * Any thread. Takes no lock itself, so a fork at any point is harmless. */
+ * Any thread may call this. It takes no lock, so a fork at any point is
+ * harmless. */
 void *hf_wiped_get(void *_Atomic *page, size_t size);
 
 #endif

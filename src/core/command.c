@@ -2,7 +2,7 @@
 
 #include "base/limits.h"
 
-/* Which fields a kind carries, in the order in which they are written. */
+/* The fields that a kind of command carries, in the order of their encoding. */
 enum {
     HAS_SESSION = 1,
     HAS_KEY = 2,

@@ -6,10 +6,10 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 
-/* Records are aligned and lie in one piece: one that would cross the end of
- * the ring starts over at its beginning, after a filler. */
+/* Records are aligned and contiguous. If a record does not fit before the end
+ * of the ring, a filler takes up the rest, and the record goes to the start. */
 struct record {
-    uint32_t size; /* of the whole, in bytes */
+    uint32_t size; /* of the whole record, in bytes */
     uint16_t kind; /* 0: a filler */
     uint16_t key_size;
     uint64_t index;
@@ -47,7 +47,7 @@ void hf_history_fini(struct hf_history *history)
     *history = (struct hf_history){0};
 }
 
-static void forget_oldest(struct hf_history *history)
+static void drop_oldest(struct hf_history *history)
 {
     const struct record *record = record_at(history, history->oldest);
 
@@ -61,7 +61,7 @@ static struct record *add_record(struct hf_history *history, size_t size)
     struct record *record;
 
     while (history->newest + size - history->oldest > HF_HISTORY_BYTES)
-        forget_oldest(history);
+        drop_oldest(history);
     record = record_at(history, history->newest);
     record->size = (uint32_t)size;
     record->kind = 0;
@@ -119,7 +119,7 @@ bool hf_history_read(const struct hf_history *history,
         return true;
     }
     if (cursor->offset < history->oldest)
-        cursor->offset = history->oldest; /* only a filler was forgotten */
+        cursor->offset = history->oldest; /* only a filler was dropped */
     do {
         if (cursor->offset >= history->newest)
             return false;

@@ -1,8 +1,8 @@
-/* history.h - the newest events, for watchers: a ring of bytes.
+/* history.h - a ring buffer of the newest events, for watches.
  *
- * Each reader keeps a cursor of its own, so nothing is queued per reader, and
- * one that is too slow sees where events were dropped. The ring's memory is
- * taken once. */
+ * Each reader has a cursor, so no events are queued per reader. A reader that
+ * is too slow gets a DROPPED event where it missed events. The ring is
+ * allocated once, by hf_history_init(). */
 #ifndef HF_CORE_HISTORY_H
 #define HF_CORE_HISTORY_H
 
@@ -10,32 +10,33 @@
 #include "base/limits.h"
 
 struct hf_history {
-    uint8_t *bytes;  /* HF_HISTORY_BYTES of them; NULL: nothing is kept yet */
-    uint64_t oldest; /* offsets of the oldest record and of the end; they */
-    uint64_t newest; /* only rise, and are taken modulo the size */
-    uint64_t first;  /* indexes of the oldest record */
-    uint64_t next;   /* and of the next one to be added */
+    uint8_t *bytes;  /* HF_HISTORY_BYTES long; NULL: no events are kept yet */
+    uint64_t oldest; /* offset of the oldest record, and of the end; both */
+    uint64_t newest; /* only increase, and are used modulo the size */
+    uint64_t first;  /* index of the oldest event */
+    uint64_t next;   /* index of the next event to be added */
 };
 
 struct hf_history_cursor {
     uint64_t offset;
-    uint64_t index; /* of the next event it wants */
+    uint64_t index; /* of the next event to read */
 };
 
-/* Begin to keep events; the next one added has `index`. */
+/* Start to keep events. The first event added must have `index`. */
 enum hf_err hf_history_init(struct hf_history *history, uint64_t index);
 void hf_history_fini(struct hf_history *history);
 
-/* Add an event, whose index is one more than the last one's. */
+/* Add an event, whose index must be one above that of the last event. */
 void hf_history_add(struct hf_history *history, const struct hf_event *event);
 
-/* A cursor that begins at `index`; what is not kept any more shows as
- * dropped, and what is not yet there is waited for. */
+/* A cursor at `index`. If that event is no longer kept, the cursor first reads
+ * a DROPPED event; if it has not happened yet, the cursor waits for it and
+ * skips all events before it. */
 struct hf_history_cursor hf_history_seek(const struct hf_history *history,
                                          uint64_t index);
 
-/* The next event, whose key and owner stay in place until the next
- * hf_history_add(), or a DROPPED mark. False: there is none. */
+/* Read the next event, or a DROPPED event. Key and owner are valid until the
+ * next hf_history_add(). Returns false if there is no event to read. */
 bool hf_history_read(const struct hf_history *history,
                      struct hf_history_cursor *cursor, struct hf_event *event);
 

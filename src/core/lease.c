@@ -23,8 +23,8 @@ void hf_leases_drop(struct hf_leases *leases, struct hf_lease *lease)
 {
     if (!hf_heap_has(&lease->link))
         return;
-    /* Room for one more than are left, which is what was promised last, and
-     * no more: the array shrinks with the leases. */
+    /* hf_leases_reserve() reserves room for one more lease than exist. Keep it
+     * at that, so that the array shrinks with the number of leases. */
     leases->heap.reserved = leases->heap.count;
     hf_heap_drop(&leases->heap, &lease->link);
 }

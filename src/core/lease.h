@@ -1,12 +1,12 @@
-/* lease.h - which leases end when: a heap of deadlines.
+/* lease.h - when leases expire: a heap of deadlines.
  *
- * For whoever drives the table, which itself has no instants. Pure: the caller
- * passes `now`, so a test or a replay can pass any instant. Leases are
- * embedded in what they belong to, and the heap owns nothing.
+ * The lock table has no clock, so its driver keeps the deadlines here. Pure:
+ * the caller passes `now`, so a test or a replay can pass any instant. Leases
+ * are embedded in the objects they belong to; the heap owns none of them.
  *
  * Always true:
- *   1. a lease never ends early, and ends once;
- *   2. a later deadline replaces an earlier one, never the other way. */
+ *   1. a lease never expires early, and expires once;
+ *   2. a later deadline replaces an earlier one, never the reverse. */
 #ifndef HF_CORE_LEASE_H
 #define HF_CORE_LEASE_H
 
@@ -22,27 +22,27 @@ struct hf_leases {
     struct hf_heap heap; /* earliest first */
 };
 
-/* Zeroed leases are empty ones. */
+/* A zeroed struct has no leases: there is no hf_leases_init(). */
 void hf_leases_fini(struct hf_leases *leases);
 
-/* Make room for one more, so that the next hf_leases_set() cannot fail. */
+/* Make room for one more lease. Call this before hf_leases_set() adds one. */
 enum hf_err hf_leases_reserve(struct hf_leases *leases);
 
-/* End `lease` at `deadline`, or leave it if it ends later already. */
+/* Let `lease` expire at `deadline`, unless it expires later already. */
 void hf_leases_set(struct hf_leases *leases, struct hf_lease *lease,
                    hf_time deadline);
 
-/* Forget `lease`; nothing happens if it is not here. */
+/* Remove `lease`; does nothing if it has no deadline. */
 void hf_leases_drop(struct hf_leases *leases, struct hf_lease *lease);
 
-/* The lease that ends first, if its deadline has come, or NULL. It stays
- * until it is dropped. */
+/* A lease whose deadline has passed, the earliest first; NULL if there is none.
+ * It stays in the heap until the caller drops it. */
 struct hf_lease *hf_leases_due(const struct hf_leases *leases, hf_time now);
 
-/* When to look again; HF_NEVER if nothing is held. */
+/* The earliest deadline; HF_NEVER if there is no lease. */
 hf_time hf_leases_next_deadline(const struct hf_leases *leases);
 
-/* When `lease` ends; HF_NEVER if it is not here. */
+/* The deadline of `lease`; HF_NEVER if it has none. */
 hf_time hf_leases_deadline(const struct hf_leases *leases,
                            const struct hf_lease *lease);
 

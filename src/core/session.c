@@ -50,9 +50,9 @@ struct hf_session_result *hf_session_find(const struct hf_session *session,
     return result_slot(session, sequence);
 }
 
-/* Slots below `done` are overwritten as their places are needed: nothing need
- * be cleared, because hf_session_find() never looks below. What has a place of
- * its own in the old array has one in the new: both are powers of two. */
+/* Slots below `done` need no clearing: hf_session_find() ignores them, and
+ * later results overwrite them. Capacities are powers of two, so results with
+ * different slots in the old array have different slots in the new one. */
 enum hf_err hf_session_reserve(struct hf_session *session, uint64_t done,
                                uint64_t sequence)
 {
@@ -78,8 +78,8 @@ enum hf_err hf_session_reserve(struct hf_session *session, uint64_t done,
     return HF_OK;
 }
 
-/* Whether a later command of the same nonce has ended what this LOCK would
- * begin: it was on its way for too long. */
+/* Whether this LOCK arrives late: after a later command, other than a LOCK, of
+ * the same nonce, which has ended the claim. */
 static bool is_overtaken(const struct hf_session *session,
                          const struct hf_command *command)
 {

@@ -1,14 +1,15 @@
-/* session.h - what makes a repeated command happen once.
+/* session.h - apply each command once, even if it is sent repeatedly.
  *
- * A client numbers its commands and says with each below which number it
- * awaits nothing any more. Results from there up are kept and answer repeats;
- * what is below is refused, so a late duplicate of a LOCK whose UNLOCK is done
- * makes no ghost. A LOCK that comes after any later command of the same
- * nonce is refused for the same reason.
+ * A client numbers its commands. Each command carries `done`, the lowest number
+ * whose result the client may still need. The session keeps the results from
+ * `done` on and answers repeated commands with them. It refuses commands below
+ * `done`, so that a late copy of a LOCK cannot acquire the key again after its
+ * UNLOCK. For the same reason it refuses a LOCK that arrives after a later
+ * command, other than a LOCK, of the same nonce.
  *
- * A waiting LOCK is answered "in line", and its kept result is overwritten by
- * its grant. What a session waits for, and what it was granted after a wait
- * without having been told yet, is linked here. */
+ * A LOCK that has to wait returns its position in the queue; when it is
+ * granted, the grant overwrites the kept result. A session links its waiters,
+ * and the grants after a wait that have not been reported to the client yet. */
 #ifndef HF_CORE_SESSION_H
 #define HF_CORE_SESSION_H
 
@@ -28,16 +29,14 @@ struct hf_session {
     struct hf_map_link link;  /* in the table, by id */
     struct hf_dlist in_table; /* in the order of ids */
     uint64_t id;
-    uint64_t done;    /* nothing below is awaited */
-    uint64_t highest; /* sequence seen */
-    struct hf_session_result
-        *results; /* by sequence modulo capacity, a power of two */
-    uint32_t capacity;
-    uint32_t holds; /* keys held: an ended session lives as long as these */
-    bool ended;
-    struct hf_dlist waiting; /* claims, by the sequence of their last LOCK */
-    struct hf_dlist
-        granted; /* claims granted after a wait, unreported, by token */
+    uint64_t done;    /* results below are not needed any more */
+    uint64_t highest; /* the highest sequence received */
+    struct hf_session_result *results; /* at sequence modulo capacity */
+    uint32_t capacity;                 /* a power of two */
+    uint32_t holds; /* keys held; a closed session exists until it is 0 */
+    bool ended;     /* closed */
+    struct hf_dlist waiting; /* waiters, by the sequence of their last LOCK */
+    struct hf_dlist granted; /* unreported grants after a wait, by token */
     uint8_t label_size;
     char label[];
 };
@@ -52,20 +51,19 @@ void hf_session_free(struct hf_session *session);
 
 enum hf_admission {
     HF_ADMISSION_NEW,      /* apply it; there is room to keep its result */
-    HF_ADMISSION_ANSWERED, /* do not apply it */
+    HF_ADMISSION_ANSWERED, /* do not apply it; `result` is the answer */
     HF_ADMISSION_NO_MEMORY,
 };
 
-/* Decide whether to apply a command. A command that is not applied is answered
- * with the result kept of an earlier copy, or refused: HF_ECANCELED if it is
- * below `done` or was overtaken, HF_ELIMIT if too many commands are awaited.
- * `result` is written only then. A new command has changed nothing yet, because
- * it may still fail. */
+/* Decide whether to apply a command. A repeated command gets the kept result. A
+ * command is refused with HF_ECANCELED if it is below `done` or a LOCK that
+ * arrives late, and with HF_ELIMIT if too many commands are unsettled. A new
+ * command leaves the session unchanged, because it may still fail. */
 enum hf_admission hf_session_admit(struct hf_session *session,
                                    const struct hf_command *command,
                                    struct hf_result *result);
 
-/* Keep the result of a command that was admitted, and forget what is below its
+/* Keep the result of an admitted command, and drop the results below its
  * `done`. */
 void hf_session_keep(struct hf_session *session,
                      const struct hf_command *command,
@@ -75,8 +73,8 @@ void hf_session_keep(struct hf_session *session,
 struct hf_session_result *hf_session_find(const struct hf_session *session,
                                           uint64_t sequence);
 
-/* Make room for results from `done` up to `sequence`. All that is kept stays,
- * also below `done`, until hf_session_keep() needs its place. */
+/* Make room for results from `done` to `sequence`. Existing results, even those
+ * below `done`, stay until hf_session_keep() overwrites their slot. */
 enum hf_err hf_session_reserve(struct hf_session *session, uint64_t done,
                                uint64_t sequence);
 

@@ -5,29 +5,30 @@
 #include "base/limits.h"
 #include "core/table_links.h"
 
-/*     magic version
+/* The format:
+ *
+ *     magic version
  *     token last_session index
  *     session count, each: id flags done highest label,
  *                          kept count, each: sequence kind nonce result
  *     hold count, each: key claim token generation flags,
  *                       waiter count, each: claim sequence arrival
- *     checksum of all before it
+ *     checksum of all bytes before it
  *
- * where a claim is: session nonce lease value note. An unreported grant is a flag:
- * all else about it is in the hold. Sessions come in the order of their ids,
- * holds in the order of their tokens and waiters as they are served, so equal
- * tables are equal bytes. */
+ * A claim is: session nonce lease value note. An unreported grant needs only a
+ * flag, because the hold has all its data. Sessions are ordered by id, holds by
+ * token, and waiters by arrival, so equal tables have equal snapshots. */
 #define MAGIC UINT32_C(0x53464821) /* "!HFS" */
 #define VERSION 2
 #define CHECKSUM_SIZE 8
-#define HOLD_SIZE_MIN 32 /* bytes, for less than there are in any */
+#define HOLD_SIZE_MIN 32 /* every encoded hold is larger than this */
 
-/* No counter that was counted up to is near to this: one that is would start
- * over, and tokens would be granted twice. */
+/* A counter that starts at 0 never gets this far. A snapshot with a larger
+ * value is rejected: the counter could overflow, and tokens would repeat. */
 #define COUNTER_MAX (UINT64_MAX / 2)
 
-/* The sequence of a waiter that is linked before the others are known: it goes
- * last, without a search. sort_waiters() sorts them afterwards. */
+/* Waiters are linked to their session with this sequence, so that each goes to
+ * the end of the list without a search. sort_waiters() orders them later. */
 #define LATEST UINT64_MAX
 
 static uint64_t checksum(const void *data, size_t size)
@@ -45,7 +46,7 @@ _Static_assert(HF_FITS(HF_WINDOW_MAX, uint32_t) &&
                "counts are encoded in 32 bits");
 _Static_assert(HF_FITS(HF_COMMAND_KINDS, uint8_t), "and kinds in 8");
 
-/* Sequences from `done` up to the highest: at most HF_WINDOW_MAX. */
+/* The number of sequences from `done` to the highest, at most HF_WINDOW_MAX. */
 static uint32_t window_size(const struct hf_session *session)
 {
     if (session->highest < session->done)
@@ -214,7 +215,7 @@ static enum hf_err decode_session(struct hf_table *table,
     return err;
 }
 
-/* The fields of a claim, borrowed from the input but for the session. */
+/* The fields of a claim. All except the session point into the input. */
 struct claim_fields {
     struct hf_session *session;
     struct hf_nonce nonce;
@@ -238,8 +239,9 @@ static enum hf_err decode_claim(const struct hf_table *table,
     return HF_OK;
 }
 
-/* The grant overwrites what is kept under `sequence`: it must be a LOCK of the
- * same nonce, or be gone, or another command would change its answer. */
+/* The grant of a waiter overwrites the result kept for `sequence`. If there is
+ * one, it must be that of a LOCK of the same nonce: otherwise the grant would
+ * change the result of another command. */
 static bool is_consistent_waiter(const struct claim_fields *claim,
                                  uint64_t sequence)
 {
@@ -275,12 +277,12 @@ static enum hf_err decode_waiter(struct hf_table *table, struct hf_hold *hold,
     claim->note_size = (uint8_t)read.note.size;
     claim->sequence = sequence;
     if (arrival < claim->arrival)
-        return HF_EPROTO; /* it came before the one ahead of it */
+        return HF_EPROTO; /* not after the waiter ahead of it */
     claim->arrival = arrival;
     return hf_table_pack_data(read.value, read.note, &claim->data);
 }
 
-/* The claim behind an unreported grant is made as a waiter and moved on. */
+/* Create the claim of an unreported grant as a waiter, then grant it. */
 static enum hf_err restore_unreported(struct hf_table *table,
                                       struct hf_hold *hold)
 {
@@ -366,7 +368,8 @@ static enum hf_err decode_table(struct hf_table *table,
     return err;
 }
 
-/* An ended session without a hold would stay for ever. */
+/* Whether there is a closed session without holds, which nothing would ever
+ * free. */
 static bool has_stray_session(const struct hf_table *table)
 {
     const struct hf_session *session = NULL;
@@ -400,8 +403,8 @@ static void collect_claims(const struct hf_table *table,
     }
 }
 
-/* Holds bring the waiters of a session in any order; it has them in the order
- * of sequences. Two with the same sequence cannot be. */
+/* Order the waiters of each session by sequence. The snapshot lists waiters by
+ * hold. Two waiters of a session with the same sequence are an error. */
 static enum hf_err sort_waiters(struct hf_table *table)
 {
     size_t count = table->waiting.count;

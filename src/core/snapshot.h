@@ -1,20 +1,20 @@
-/* snapshot.h - a whole lock table as bytes.
+/* snapshot.h - encode a whole lock table as bytes, and restore it.
  *
- * Decoding survives any input: it builds a table that keeps every promise of
- * table.h or answers HF_EPROTO and leaves none. A checksum finds accidents;
- * that every number fits every other is checked besides, because a checksum
- * can be forged. What the driver keeps (leases) is not part of it: every lease
- * starts again, in full, from hold->lease_ms. */
+ * Decoding is safe for any input: it builds a table for which all of table.h is
+ * true, or it returns HF_EPROTO. The checksum detects accidental damage;
+ * because it can be forged, decoding also checks that all numbers are
+ * consistent. The snapshot does not contain the deadlines, which the driver
+ * keeps: after decoding, each lease starts again with hold->lease_ms. */
 #ifndef HF_CORE_SNAPSHOT_H
 #define HF_CORE_SNAPSHOT_H
 
 #include "core/table.h"
 
-/* A failed `buf` says that memory ran out. */
+/* buf->failed is set if memory runs out. */
 void hf_snapshot_encode(const struct hf_table *table, struct hf_buf *buf);
 
-/* Fill `table`, which is fresh from hf_table_init(). On HF_EPROTO and
- * HF_ENOMEM it is as fresh as before. No event is told. */
+/* Restore `table`, which must be empty. On HF_EPROTO and HF_ENOMEM it is empty
+ * afterwards. Reports no events. */
 enum hf_err hf_snapshot_decode(struct hf_table *table, const void *data,
                                size_t size);
 

@@ -54,7 +54,8 @@ void hf_store_run(struct hf_store *store, hf_time now,
 {
     store->now = now;
     store->touched = NULL;
-    /* Only a LOCK can add a lease: a hand-over ends one before it begins one. */
+    /* Only a LOCK can add a lease: when another command passes a key on, the
+     * ended grant drops a lease first. */
     if ((command->kind == HF_COMMAND_LOCK &&
          hf_leases_reserve(&store->leases)) ||
         hf_table_apply(&store->table, command, result))

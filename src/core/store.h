@@ -1,10 +1,11 @@
-/* store.h - a lock table with its leases and its history: what a driver runs.
+/* store.h - a lock table with its leases and its history.
  *
- * Pure: `now` comes in with each command. Whoever drives it asks for what is
- * due and runs that as well; then the store is as it ought to be at `now`.
+ * Pure: the driver passes `now` with each command. Before it runs a command, it
+ * runs the EXPIRE commands that hf_store_find_due() returns; after that, the
+ * store is up to date at `now`.
  *
- * Always true: a lease is counted from the instant at which its command was
- * run, never ends early, and is ended only by an EXPIRE that was run. */
+ * Always true: a lease starts when the command that granted or renewed it is
+ * run, never expires early, and is ended by an EXPIRE command, not by time. */
 #ifndef HF_CORE_STORE_H
 #define HF_CORE_STORE_H
 
@@ -16,9 +17,9 @@ struct hf_store {
     struct hf_table table;
     struct hf_leases leases;
     struct hf_history history; /* from hf_store_enable_history() on */
-    hf_time now;               /* of the command that is run */
-    struct hf_hold *touched;   /* by it: granted, renewed or waited for */
-    hf_table_event_fn *event;  /* the driver's: after the store's own part */
+    hf_time now;               /* of the running command */
+    struct hf_hold *touched;   /* granted, renewed or queued for by it */
+    hf_table_event_fn *event;  /* the driver's, called after the store's */
     void *arg;
 };
 
@@ -26,22 +27,23 @@ void hf_store_init(struct hf_store *store, const struct hf_seed *seed,
                    hf_table_event_fn *event, void *arg);
 void hf_store_fini(struct hf_store *store);
 
-/* Run one valid command at `now`. Out of memory is an answer here, HF_ENOMEM,
- * and then nothing has changed. */
+/* Run one valid command at `now`. If memory runs out, result->err is HF_ENOMEM
+ * and nothing has changed. */
 void hf_store_run(struct hf_store *store, hf_time now,
                   const struct hf_command *command, struct hf_result *result);
 
-/* The EXPIRE for a lease that has ended by `now`; false: none has. Its key is
- * borrowed until the next command. It cannot fail. */
+/* Fill in the EXPIRE command for a lease that is due at `now`; false if none
+ * is. The key is borrowed until the next command. Running that EXPIRE cannot
+ * fail. */
 bool hf_store_find_due(const struct hf_store *store, hf_time now,
                        struct hf_command *expire);
 
-/* When the lease of `hold` ends, and when the first of all does. */
+/* The deadline of the lease of `hold`, and the earliest deadline of all. */
 hf_time hf_store_deadline(const struct hf_store *store,
                           const struct hf_hold *hold);
 hf_time hf_store_next_deadline(const struct hf_store *store);
 
-/* Keep events for watchers, from the next one on. HF_ENOMEM. */
+/* Keep events for watches, from the next event on. Can fail with HF_ENOMEM. */
 enum hf_err hf_store_enable_history(struct hf_store *store);
 
 #endif

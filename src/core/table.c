@@ -73,7 +73,8 @@ void hf_table_walk_end(struct hf_table_walk *walk)
     hf_dlist_remove(&walk->link);
 }
 
-/* `hold` is about to leave its place: no walk may stand there. */
+/* Call this before `hold` is moved or removed: a walk whose next hold it is
+ * moves on to the one after it. */
 static void advance_walks(const struct hf_table *table,
                           const struct hf_hold *hold)
 {
@@ -120,7 +121,8 @@ struct hf_table_waiter *hf_table_find_waiter(const struct hf_table *table,
 
 void hf_table_add_session(struct hf_table *table, struct hf_session *session)
 {
-    /* Ids are numbers that the table gives out: they are their own hash. */
+    /* The table assigns the ids, so they can serve as hashes: users cannot
+     * choose ids that collide. */
     hf_map_insert(&table->sessions, &session->link, session->id);
     hf_dlist_push_back(&table->all_sessions, &session->in_table);
 }
@@ -134,7 +136,7 @@ void hf_table_drop_session(struct hf_table *table, struct hf_session *session)
     hf_session_free(session);
 }
 
-/* ---- Claims that wait ---------------------------------------------------*/
+/* ---- Waiters ------------------------------------------------------------*/
 
 void hf_table_waiter_set_session(struct hf_table_waiter *waiter,
                                  struct hf_session *session, uint64_t sequence)
@@ -183,7 +185,8 @@ uint32_t hf_table_waiter_position(const struct hf_table_waiter *waiter)
         waiter->arrival -
         HF_CONTAINER(first, struct hf_table_waiter, in_queue)->arrival;
 
-    /* Those who left the line are still counted: never too small. */
+    /* Waiters that left the middle of the queue are still counted, so this may
+     * be too large, but never too small. */
     if (ahead >= waiter->hold->waiters)
         ahead = waiter->hold->waiters - 1;
     return (uint32_t)ahead + 1;
@@ -282,7 +285,7 @@ enum hf_err hf_table_pack_data(struct hf_bytes value, struct hf_bytes note,
     return HF_OK;
 }
 
-/* ---- Beginning and end --------------------------------------------------*/
+/* ---- Init and fini ------------------------------------------------------*/
 
 void hf_table_init(struct hf_table *table, const struct hf_seed *seed,
                    hf_table_event_fn *event, void *arg)

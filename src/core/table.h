@@ -1,21 +1,23 @@
-/* table.h - the lock table: key to holder and waiters. What a lock *is* lives
- * here and nowhere else.
+/* table.h - the lock table: maps each held key to its holder and its waiters.
+ * The semantics of a lock are implemented here and nowhere else.
  *
- * Pure: commands in, results and events out. There is no instant in it;
- * whoever drives it keeps the deadlines (core/lease) and feeds EXPIRE back.
+ * Pure: commands in, results and events out. The table has no clock; its driver
+ * keeps the deadlines (core/lease) and sends EXPIRE commands.
  *
  * Always true:
- *   1. a key has one holder, or is not in the table at all;
- *   2. tokens come from one counter, which only rises: no token is ever
- *      granted twice, to any key, and nothing per key outlives its release;
- *   3. waiters are served in the order in which they came, and the next is
- *      granted in the very step that ends the holder;
- *   4. a command is applied whole or, answered HF_ENOMEM, not at all;
- *   5. UNLOCK, RENEW and UPDATE do nothing unless nonce and token match, and
- *      EXPIRE nothing unless token and generation do: a RENEW that raced
- *      ahead of an EXPIRE wins;
- *   6. what it answers and reports depends on the commands alone, not on
- *      `seed`, and is the same after a snapshot (core/snapshot). */
+ *   1. a key in the table has exactly one holder; a free key is not in it;
+ *   2. tokens come from one counter that only increases: no token is ever
+ *      granted twice, for any key, and no state of a key remains after its
+ *      release;
+ *   3. waiters are granted in order of arrival, in the same step that ends
+ *      the previous grant;
+ *   4. a command is applied completely, or fails with HF_ENOMEM and changes
+ *      nothing;
+ *   5. UNLOCK, RENEW and UPDATE have no effect unless nonce and token match,
+ *      and EXPIRE has none unless token and generation match: if a RENEW is
+ *      applied before an EXPIRE, the lock stays held;
+ *   6. results and events depend only on the commands, not on `seed`, and are
+ *      the same for a table restored from a snapshot (core/snapshot). */
 #ifndef HF_CORE_TABLE_H
 #define HF_CORE_TABLE_H
 
@@ -26,19 +28,19 @@
 #include "core/lease.h"
 #include "core/session.h"
 
-/* A claim that waits, or that was granted and has not been told. */
+/* A claim that waits, or whose grant has not been reported yet. */
 struct hf_table_waiter {
-    struct hf_dlist in_queue;    /* of its hold, while it waits */
-    struct hf_dlist in_session;  /* waiting, then granted */
-    struct hf_map_link by_nonce; /* while it waits */
+    struct hf_dlist in_queue;    /* in hold->queue, while it waits */
+    struct hf_dlist in_session;  /* in session->waiting, then ->granted */
+    struct hf_map_link by_nonce; /* in table->waiting, while it waits */
     struct hf_hold *hold;
     struct hf_session *session;
     struct hf_nonce nonce;
     uint64_t sequence; /* of the LOCK whose kept result the grant overwrites */
-    uint64_t arrival;
+    uint64_t arrival;  /* increases along the queue, perhaps with gaps */
     uint32_t lease_ms;
     uint32_t value_size;
-    uint8_t *data; /* value, then note; NULL where both are empty */
+    uint8_t *data; /* value, then note; NULL if both are empty */
     uint8_t note_size;
 };
 
@@ -46,18 +48,18 @@ struct hf_table_waiter {
 struct hf_hold {
     struct hf_map_link link;  /* in the table, by key */
     struct hf_dlist by_token; /* in the table, in order of tokens */
-    struct hf_dlist queue;    /* claims that wait, oldest first */
+    struct hf_dlist queue;    /* waiters, in order of arrival */
     struct hf_session *session;
-    struct hf_table_waiter *unreported; /* granted after a wait, not yet told */
+    struct hf_table_waiter *unreported; /* the holder's, until reported */
     uint64_t token;
     struct hf_nonce nonce;
-    uint32_t generation; /* renewals */
-    uint32_t lease_ms;   /* longest since the grant */
+    uint32_t generation; /* renewals since the grant */
+    uint32_t lease_ms;   /* the longest since the grant */
     uint32_t waiters;
     uint32_t value_size;
-    uint8_t *data; /* value, then note; NULL where both are empty */
+    uint8_t *data; /* value, then note; NULL if both are empty */
 
-    /* The driver's own, zeroed; the table never looks at them. */
+    /* For the driver. The table zeroes these members and never reads them. */
     struct hf_lease lease;
     hf_time since;
 
@@ -74,72 +76,75 @@ _Static_assert(HF_FITS(HF_LEASE_MAX_MS, uint32_t), "lease_ms, any lease");
 _Static_assert(HF_FITS(HF_WAITERS_MAX, uint32_t),
                "waiters, any queue's length");
 
-/* Told as it happens, before the command is answered. On the events that end
- * a grant, `hold` is the ending one, with its data still in place. */
+/* Reported while the command is applied. For an event that ends a grant, `hold`
+ * still has the data of that grant. */
 struct hf_table_event {
     enum hf_event_kind kind;
-    bool waited;       /* GRANTED: somebody waits to be told */
-    bool ends;         /* the grant is over */
-    bool freed;        /* and nobody was waiting: the key is free */
-    uint32_t lease_ms; /* GRANTED, RENEWED: to be counted from now on */
+    bool waited;       /* GRANTED: after a wait, so report it to the session */
+    bool ends;         /* this event ends the grant */
+    bool freed;        /* there was no waiter: the key is free now */
+    uint32_t lease_ms; /* GRANTED, RENEWED: the lease, which starts now */
     uint64_t index;
     struct hf_hold *hold;
-    const struct hf_session *session; /* whose claim it is about */
+    const struct hf_session *session; /* the owner of the claim */
 };
 typedef void hf_table_event_fn(void *arg, const struct hf_table_event *event);
 
-/* A walk over the holds that goes on while the table changes, begun by
- * hf_table_walk_begin(). It finds every hold that stays where it is; one that is
- * passed on moves to the end, and so is found, perhaps a second time. */
+/* An iteration over the holds during which the table may change. It visits
+ * every key that stays held. A key that is passed on to a waiter moves to the
+ * end, so it may be visited twice. */
 struct hf_table_walk {
-    struct hf_dlist link; /* in the table, until hf_table_walk_end() */
-    struct hf_hold *next; /* NULL: that was the last */
-    bool broken;          /* the table was emptied in the meantime */
+    struct hf_dlist link; /* in table->walks, until hf_table_walk_end() */
+    struct hf_hold *next; /* NULL: no more */
+    bool broken; /* hf_table_fini() was called; the walk is incomplete */
 };
 
 struct hf_table {
     struct hf_seed seed;
     hf_table_event_fn *event;
     void *arg;
-    uint64_t token;        /* the last one granted */
-    uint64_t last_session; /* the last id given */
+    uint64_t token;        /* of the last grant */
+    uint64_t last_session; /* the last session id */
     uint64_t index;        /* of the last event */
     struct hf_map holds;
     struct hf_map sessions;
-    struct hf_map waiting;        /* claims, by nonce */
-    struct hf_dlist by_token;     /* holds: the oldest grant first */
+    struct hf_map waiting;        /* waiters, by nonce */
+    struct hf_dlist by_token;     /* holds, the oldest grant first */
     struct hf_dlist all_sessions; /* the oldest first */
     struct hf_dlist walks;
 };
 
-/* `seed` should be secret: the keys come from outside. */
+/* Keys come from users: keep `seed` secret, so that they cannot choose keys
+ * that collide in the hash map. */
 void hf_table_init(struct hf_table *table, const struct hf_seed *seed,
                    hf_table_event_fn *event, void *arg);
 void hf_table_fini(struct hf_table *table);
 
-/* Apply one valid command. HF_ENOMEM: nothing has changed. Otherwise HF_OK,
- * and `result->err` is the answer:
+/* Apply one valid command. HF_ENOMEM: nothing has changed. HF_OK: `result->err`
+ * is the answer:
  *
  *   OPEN     HF_OK with the session; HF_ELIMIT
- *   LOCK     HF_OK with token and generation, also if the nonce holds it
- *            already; HF_EBUSY with the position in the queue, or 0 if it
- *            does not queue; HF_ELIMIT
+ *   LOCK     HF_OK with token and generation, also if the nonce already holds
+ *            the key; HF_EBUSY with the position in the queue, or 0 if the
+ *            claim is not queued; HF_ELIMIT
  *   UNLOCK, RENEW, UPDATE, FORCE
  *            HF_OK; HF_ENOTHELD; HF_ENOTOWNER; RENEW also HF_EFORCED; UPDATE
  *            also HF_EMISMATCH
  *   EXPIRE   HF_OK; HF_ENOTHELD; HF_ENOTOWNER: another token or generation
- *   CANCEL   HF_OK with token 0: it waited; with a token: it held; HF_ENOTHELD
- *   any      HF_EINDOUBT: the session is unknown here, so whether an earlier
- *            copy of this command was applied cannot be told; HF_ECANCELED,
- *            HF_ELIMIT: refused by the session (see session.h) */
+ *   CANCEL   HF_OK with token 0: the nonce waited; with a token: it held the
+ *            key; HF_ENOTHELD
+ *   any      HF_EINDOUBT: the session is unknown, so the table cannot tell
+ *            whether an earlier copy of this command was applied;
+ *            HF_ECANCELED, HF_ELIMIT: refused by the session (session.h) */
 enum hf_err hf_table_apply(struct hf_table *table,
                            const struct hf_command *command,
                            struct hf_result *result);
 
-/* A borrowed hold, or NULL. */
+/* The hold of `key`, or NULL if the key is free. */
 struct hf_hold *hf_table_find(const struct hf_table *table, struct hf_key key);
 
-/* Walk over the holds, from NULL until NULL: the lowest token first. */
+/* Iterate over the holds, the lowest token first: pass NULL first; NULL ends
+ * the iteration. */
 struct hf_hold *hf_table_next_hold(const struct hf_table *table,
                                    const struct hf_hold *hold);
 
@@ -148,15 +153,16 @@ struct hf_hold *hf_table_walk_next(const struct hf_table *table,
                                    struct hf_table_walk *walk);
 void hf_table_walk_end(struct hf_table_walk *walk);
 
-/* Walk over the sessions, from NULL until NULL: the lowest id first. */
+/* Iterate over the sessions in the same way, the lowest id first. */
 struct hf_session *hf_table_next_session(const struct hf_table *table,
                                          const struct hf_session *session);
 
 struct hf_session *hf_table_find_session(const struct hf_table *table,
                                          uint64_t id);
 
-/* A grant to tell: one that `session` waited for. False: no more. A driver
- * takes them after each command, for sessions that it does not serve too. */
+/* Take the next grant that `session` waited for and that has not been reported
+ * yet; false if there is none. A driver calls this after each command, also for
+ * sessions of other drivers that share the store. */
 struct hf_grant {
     struct hf_hold *hold;
     struct hf_nonce nonce;
@@ -166,12 +172,13 @@ struct hf_grant {
 bool hf_table_take_grant(struct hf_table *table, struct hf_session *session,
                          struct hf_grant *grant);
 
-/* The claim that waits in this line with that nonce, or NULL. */
+/* The waiter with `nonce` in the queue of `hold`, or NULL. */
 struct hf_table_waiter *hf_table_find_waiter(const struct hf_table *table,
                                              const struct hf_hold *hold,
                                              const struct hf_nonce *nonce);
 
-/* The position of a waiting claim, 1 for the next; never too small. */
+/* The position of a waiter, 1 for the first. It may be too large after waiters
+ * have left the middle of the queue, but never too small. */
 uint32_t hf_table_waiter_position(const struct hf_table_waiter *waiter);
 
 static inline struct hf_key hf_hold_key(const struct hf_hold *hold)
@@ -187,7 +194,7 @@ static inline struct hf_bytes hf_hold_value(const struct hf_hold *hold)
 static inline struct hf_bytes hf_hold_note(const struct hf_hold *hold)
 {
     if (!hold->data)
-        return (struct hf_bytes){0}; /* neither value nor note */
+        return (struct hf_bytes){0};
     return (struct hf_bytes){hold->data + hold->value_size, hold->note_size};
 }
 

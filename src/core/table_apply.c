@@ -26,7 +26,7 @@ static void emit_hold_event(struct hf_table *table, enum hf_event_kind kind,
     emit_event(table, &event);
 }
 
-/* ---- How claims and grants end ------------------------------------------*/
+/* ---- Ending claims and grants -------------------------------------------*/
 
 static void withdraw_waiter(struct hf_table *table,
                             struct hf_table_waiter *waiter)
@@ -71,7 +71,8 @@ static void grant_first_waiter(struct hf_table *table, struct hf_hold *hold)
     emit_hold_event(table, HF_EVENT_GRANTED, hold, hold->session);
 }
 
-/* End the grant, for the reason that `kind` names, and pass the key on. */
+/* End the grant, reporting it as `kind`, and grant the key to the first waiter,
+ * or remove the hold if there is none. */
 static void end_grant(struct hf_table *table, struct hf_hold *hold,
                       enum hf_event_kind kind)
 {
@@ -211,8 +212,9 @@ static enum hf_err apply_lock(struct hf_table *table,
     result->err = HF_EBUSY;
     waiter = hf_table_find_waiter(table, hold, &command->nonce);
     if (waiter) {
-        /* Asked again, perhaps from a new session of the same client: the last
-         * to ask is notified, and the grant overwrites its kept result. */
+        /* A repeated LOCK, perhaps from a new session of the same client. The
+         * session that sent the last LOCK is notified of the grant, which
+         * overwrites the result kept for that LOCK. */
         hf_table_waiter_set_session(waiter, session, command->sequence);
         result->position = hf_table_waiter_position(waiter);
         return HF_OK;
@@ -264,7 +266,7 @@ static void apply_renew(struct hf_table *table, struct hf_hold *hold,
     emit_event(table, &event);
 }
 
-/* UNLOCK, RENEW and UPDATE: only the holder. */
+/* UNLOCK, RENEW and UPDATE, which only the holder may send. */
 static enum hf_err apply_owner_command(struct hf_table *table,
                                        const struct hf_command *command,
                                        struct hf_result *result)
@@ -358,7 +360,7 @@ static enum hf_err apply_session_command(struct hf_table *table,
     }
 }
 
-/* A command of a session: once, however often it comes. */
+/* Apply a command of a session once, no matter how many copies arrive. */
 static enum hf_err apply_once(struct hf_table *table,
                               const struct hf_command *command,
                               struct hf_result *result)

@@ -1,8 +1,8 @@
-/* table_links.h - how the holds, claims and sessions of a table are linked.
+/* table_links.h - add and remove the holds, waiters and sessions of a table.
  *
- * For the two that change a table: core/table by commands, which decides what
- * a lock is, and core/snapshot from bytes. Nothing here decides, tells an
- * event or grants a token. */
+ * For the two modules that change a table: core/table_apply, which applies
+ * commands, and core/snapshot, which restores a table. These functions only
+ * maintain links and counters; they decide nothing and report no events. */
 #ifndef HF_CORE_TABLE_LINKS_H
 #define HF_CORE_TABLE_LINKS_H
 
@@ -12,46 +12,54 @@
 
 uint64_t hf_table_hash_key(const struct hf_table *table, struct hf_key key);
 
-/* hf_table_find() and hf_table_add_hold(), where the hash is known. */
+/* Like hf_table_find() and hf_table_add_hold(), for callers that have computed
+ * the hash of the key. */
 struct hf_hold *hf_table_find_hashed(const struct hf_table *table,
                                      struct hf_key key, uint64_t hash);
 struct hf_hold *hf_table_add_hashed(struct hf_table *table, struct hf_key key,
                                     uint64_t hash, struct hf_session *session);
 
-/* Zeroed but for key and session; NULL: no memory. */
+/* Add a hold of `key`; all members except key and session are zero. NULL: out
+ * of memory. */
 struct hf_hold *hf_table_add_hold(struct hf_table *table, struct hf_key key,
                                   struct hf_session *session);
 
-/* Give a hold the next token. */
+/* Assign the next token to `hold` and move it to the end of table->by_token. */
 void hf_table_assign_token(struct hf_table *table, struct hf_hold *hold);
 
-/* One that nobody waits for and no session has. */
+/* Remove and free a hold that has neither waiters nor a session. */
 void hf_table_remove_hold(struct hf_table *table, struct hf_hold *hold);
 
-/* The grant is known, or has ended: there is nothing to tell any more. */
+/* The grant need not be reported any more: the session knows of it, or the
+ * grant has ended. */
 void hf_table_forget_unreported(struct hf_hold *hold);
 
-/* Value and note in one block, or NULL where both are empty. HF_ENOMEM. */
+/* Copy value and note into one block, which the caller owns; NULL if both are
+ * empty. Can fail with HF_ENOMEM. */
 enum hf_err hf_table_pack_data(struct hf_bytes value, struct hf_bytes note,
                                uint8_t **data);
 
-/* ---- Claims that wait ---------------------------------------------------*/
+/* ---- Waiters ------------------------------------------------------------*/
 
-/* Add a waiter to the end of the queue of `hold`; NULL: no memory. */
+/* Add a waiter to the end of the queue of `hold`. NULL: out of memory. */
 struct hf_table_waiter *hf_table_add_waiter(struct hf_table *table,
                                             struct hf_hold *hold,
                                             struct hf_session *session,
                                             const struct hf_nonce *nonce,
                                             uint64_t sequence);
 
-/* Link a waiter to the session that asked for it last. Sequences arrive nearly
- * in order: at most HF_WINDOW_MAX newer ones are passed over. */
+/* Link a waiter to the session that sent its last LOCK, ordered by sequence.
+ * Sequences arrive nearly in order, so this skips at most HF_WINDOW_MAX
+ * waiters. */
 void hf_table_waiter_set_session(struct hf_table_waiter *waiter,
                                  struct hf_session *session, uint64_t sequence);
+
+/* Unlink a waiter; the caller frees it. */
 void hf_table_remove_waiter(struct hf_table *table,
                             struct hf_table_waiter *waiter);
 
-/* It leaves the line for the hold, and its session is to hear of it. */
+/* Move a waiter from the queue to hold->unreported, until the grant is reported
+ * to its session. */
 void hf_table_grant_waiter(struct hf_table *table, struct hf_hold *hold,
                            struct hf_table_waiter *waiter);
 void hf_table_waiter_free(struct hf_table_waiter *waiter);
@@ -60,7 +68,8 @@ void hf_table_waiter_free(struct hf_table_waiter *waiter);
 
 void hf_table_add_session(struct hf_table *table, struct hf_session *session);
 
-/* Unless it is open, or holds keys: those show its label. */
+/* Free `session` if it is closed and holds no keys. Until then its label is
+ * needed: infos of its keys show it. */
 void hf_table_drop_session(struct hf_table *table, struct hf_session *session);
 
 #endif

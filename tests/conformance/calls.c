@@ -1,4 +1,5 @@
-/* calls.c - the ways to call, which behave alike; threads, forks, the end. */
+/* calls.c - blocking and non-blocking calls; event loops, threads, fork, and
+ * hf_close(). */
 #include "conformance/suite.h"
 #include "lib/recorded.h"
 #include "lib/sanitized.h"
@@ -9,15 +10,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- Three forms --------------------------------------------------------*/
+/* ---- Forms of a call ----------------------------------------------------*/
 
-/* Wait for a future, and let its callback run; both must say the same. */
-static enum hf_err finish(struct hf_client *client, struct hf_future *future,
-                          struct suite_counter *counter)
+/* Wait for the future and its callback; both must have the same result. */
+static enum hf_err finish_call(struct hf_client *client,
+                               struct hf_future *future,
+                               struct suite_counter *counter)
 {
     enum hf_err err = HF_OK, again = HF_OK;
 
-    expect_ok(recorded_future_wait(future, SUITE_PATIENCE_MS, &err));
+    expect_ok(recorded_future_wait(future, SUITE_TIMEOUT_MS, &err));
     assert_true(hf_future_done(future, &again));
     assert_int_equal(err, again);
     assert_true(suite_await(&counter->count, 1, client));
@@ -30,10 +32,10 @@ static enum hf_err finish(struct hf_client *client, struct hf_future *future,
 }
 
 /* GO-30 */
-static void the_forms_of_lock_agree(void)
+static void the_forms_of_acquire_agree(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_key free_key = suite_key("free"), held = suite_key("held");
     struct hf_lock *holder = NULL, *lock = NULL, *none = NULL;
     struct suite_counter granted = {0}, refused = {0};
@@ -46,15 +48,15 @@ static void the_forms_of_lock_agree(void)
     expect_ok(recorded_unlock(client, lock));
     hf_lock_free(lock);
     lock = NULL;
-    expect_ok(recorded_lock_start(client, free_key, &once, &lock, suite_count,
+    expect_ok(recorded_lock_start(client, free_key, &once, &lock, suite_on_done,
                                   &granted, &future));
-    expect_ok(finish(client, future, &granted));
+    expect_ok(finish_call(client, future, &granted));
     assert_true(hf_lock_valid_for(lock, 0));
 
     expect_err(recorded_lock(client, held, &once, &none), HF_EBUSY);
-    expect_ok(recorded_lock_start(client, held, &once, &none, suite_count,
+    expect_ok(recorded_lock_start(client, held, &once, &none, suite_on_done,
                                   &refused, &future));
-    expect_err(finish(client, future, &refused), HF_EBUSY);
+    expect_err(finish_call(client, future, &refused), HF_EBUSY);
     assert_null(none);
     hf_client_error(client, &error);
     expect_err(error.code, HF_EBUSY);
@@ -64,35 +66,35 @@ static void the_forms_of_lock_agree(void)
 }
 
 /* GO-30 */
-static void the_forms_of_claim_and_unlock_agree(void)
+static void the_forms_of_lock_acquire_and_release_agree(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts idle = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts idle = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct suite_counter claimed = {0}, released = {0}, late = {0};
     struct hf_future *future = NULL;
-    struct hf_lock *lock = NULL, *brief = NULL;
+    struct hf_lock *lock = NULL, *short_lock = NULL;
 
     idle.idle = true;
     expect_ok(recorded_lock_new(client, suite_key("k"), &idle, &lock));
-    idle.ttl_ms = suite_brief_ms(100);
-    idle.wait_ms = SUITE_PATIENCE_MS;
-    expect_ok(recorded_lock_new(client, suite_key("k"), &idle, &brief));
+    idle.ttl_ms = suite_short_ttl_ms(100);
+    idle.wait_ms = SUITE_TIMEOUT_MS;
+    expect_ok(recorded_lock_new(client, suite_key("k"), &idle, &short_lock));
     expect_ok(recorded_claim(client, lock));
     expect_ok(recorded_unlock(client, lock));
 
     expect_ok(
-        recorded_claim_start(client, lock, suite_count, &claimed, &future));
-    expect_ok(finish(client, future, &claimed));
+        recorded_claim_start(client, lock, suite_on_done, &claimed, &future));
+    expect_ok(finish_call(client, future, &claimed));
     expect_ok(
-        recorded_unlock_start(client, lock, suite_count, &released, &future));
-    expect_ok(finish(client, future, &released));
-    expect_ok(recorded_claim(client, brief));
-    expect_ok(hf_wait_free(client, suite_key("k"), SUITE_PATIENCE_MS, NULL));
-    expect_ok(
-        recorded_unlock_start(client, brief, suite_count, &late, &future));
-    expect_err(finish(client, future, &late), HF_EEXPIRED);
+        recorded_unlock_start(client, lock, suite_on_done, &released, &future));
+    expect_ok(finish_call(client, future, &released));
+    expect_ok(recorded_claim(client, short_lock));
+    expect_ok(hf_wait_free(client, suite_key("k"), SUITE_TIMEOUT_MS, NULL));
+    expect_ok(recorded_unlock_start(client, short_lock, suite_on_done, &late,
+                                    &future));
+    expect_err(finish_call(client, future, &late), HF_EEXPIRED);
     hf_lock_free(lock);
-    hf_lock_free(brief);
+    hf_lock_free(short_lock);
     suite_close(client);
 }
 
@@ -106,19 +108,19 @@ static void the_forms_of_renew_and_force_agree(void)
     struct hf_lock *lock = NULL;
 
     expect_ok(recorded_lock(client, key, NULL, &lock));
-    expect_ok(recorded_renew(client, lock, 2 * SUITE_LONG_MS));
-    expect_ok(recorded_renew_start(client, lock, 3 * SUITE_LONG_MS, suite_count,
-                                   &renewed, &future));
-    expect_ok(finish(client, future, &renewed));
-    assert_true(hf_lock_valid_for(lock, 2 * SUITE_LONG_MS));
+    expect_ok(recorded_renew(client, lock, 2 * SUITE_LONG_TTL_MS));
+    expect_ok(recorded_renew_start(client, lock, 3 * SUITE_LONG_TTL_MS,
+                                   suite_on_done, &renewed, &future));
+    expect_ok(finish_call(client, future, &renewed));
+    assert_true(hf_lock_valid_for(lock, 2 * SUITE_LONG_TTL_MS));
 
     expect_ok(hf_force_start(client, key, hf_lock_token(lock), false,
-                             suite_count, &forced, &future));
-    expect_ok(finish(client, future, &forced));
+                             suite_on_done, &forced, &future));
+    expect_ok(finish_call(client, future, &forced));
     expect_err(recorded_renew(client, lock, 0), HF_EFORCED);
-    expect_ok(
-        recorded_renew_start(client, lock, 0, suite_count, &refused, &future));
-    expect_err(finish(client, future, &refused), HF_EFORCED);
+    expect_ok(recorded_renew_start(client, lock, 0, suite_on_done, &refused,
+                                   &future));
+    expect_err(finish_call(client, future, &refused), HF_EFORCED);
     hf_lock_free(lock);
     suite_close(client);
 }
@@ -135,13 +137,13 @@ static void the_forms_of_update_agree(void)
     expect_ok(recorded_lock(client, suite_key("k"), NULL, &lock));
     expect_ok(recorded_update(client, lock, NULL, hf_bytes_of("v")));
     expect_ok(recorded_update_start(client, lock, NULL, hf_bytes_of("w"),
-                                    suite_count, &updated, &future));
-    expect_ok(finish(client, future, &updated));
+                                    suite_on_done, &updated, &future));
+    expect_ok(finish_call(client, future, &updated));
     expect_err(recorded_update(client, lock, &other, hf_bytes_of("x")),
                HF_EMISMATCH);
     expect_ok(recorded_update_start(client, lock, &other, hf_bytes_of("x"),
-                                    suite_count, &refused, &future));
-    expect_err(finish(client, future, &refused), HF_EMISMATCH);
+                                    suite_on_done, &refused, &future));
+    expect_err(finish_call(client, future, &refused), HF_EMISMATCH);
     hf_lock_free(lock);
     suite_close(client);
 }
@@ -154,7 +156,7 @@ static bool count_held(const struct hf_info *info, void *arg)
 }
 
 /* GO-30 */
-static void the_forms_of_looking_agree(void)
+static void the_forms_of_read_list_and_wait_agree(void)
 {
     struct hf_client *client = suite_open();
     struct suite_counter read = {0}, listed = {0}, held = {0}, freed = {0};
@@ -165,36 +167,36 @@ static void the_forms_of_looking_agree(void)
     unsigned count = 0;
 
     expect_ok(recorded_lock(client, key, NULL, &lock));
-    expect_ok(hf_read_start(client, key, HF_LINEARIZABLE, &info, suite_count,
+    expect_ok(hf_read_start(client, key, HF_LINEARIZABLE, &info, suite_on_done,
                             &read, &future));
-    expect_ok(finish(client, future, &read));
+    expect_ok(finish_call(client, future, &read));
     assert_true(info.held);
     hf_info_fini(&info);
 
     expect_ok(hf_list_start(client, suite_key(""), count_held, &count,
-                            suite_count, &listed, &future));
-    expect_ok(finish(client, future, &listed));
+                            suite_on_done, &listed, &future));
+    expect_ok(finish_call(client, future, &listed));
     assert_int_equal(count, 1);
 
-    expect_ok(hf_wait_held_start(client, key, SUITE_PATIENCE_MS, NULL,
-                                 suite_count, &held, &future));
-    expect_ok(finish(client, future, &held));
-    expect_ok(hf_wait_free_start(client, key, 20, NULL, suite_count, &freed,
+    expect_ok(hf_wait_held_start(client, key, SUITE_TIMEOUT_MS, NULL,
+                                 suite_on_done, &held, &future));
+    expect_ok(finish_call(client, future, &held));
+    expect_ok(hf_wait_free_start(client, key, 20, NULL, suite_on_done, &freed,
                                  &future));
-    expect_err(finish(client, future, &freed), HF_ETIMEDOUT);
+    expect_err(finish_call(client, future, &freed), HF_ETIMEDOUT);
     hf_lock_free(lock);
     suite_close(client);
 }
 
-/* GO-30: also where nobody wants the future. */
-static void a_callback_comes_once_without_a_future(void)
+/* GO-30 */
+static void a_callback_without_a_future_runs_once(void)
 {
     struct hf_client *client = suite_open_background();
     struct suite_counter counter = {0};
     struct hf_lock *lock = NULL;
 
     expect_ok(recorded_lock_start(client, suite_key("k"), NULL, &lock,
-                                  suite_count, &counter, NULL));
+                                  suite_on_done, &counter, NULL));
     assert_true(suite_await(&counter.count, 1, NULL));
     suite_sleep(50);
 
@@ -204,7 +206,7 @@ static void a_callback_comes_once_without_a_future(void)
     suite_close(client);
 }
 
-static void a_freed_future_still_calls_back(void)
+static void a_freed_future_still_runs_its_callback(void)
 {
     struct hf_client *client = suite_open();
     struct suite_counter counter = {0};
@@ -212,7 +214,7 @@ static void a_freed_future_still_calls_back(void)
     struct hf_lock *lock = NULL;
 
     expect_ok(recorded_lock_start(client, suite_key("k"), NULL, &lock,
-                                  suite_count, &counter, &future));
+                                  suite_on_done, &counter, &future));
     hf_future_free(future);
 
     assert_true(suite_await(&counter.count, 1, client));
@@ -221,7 +223,7 @@ static void a_freed_future_still_calls_back(void)
     suite_close(client);
 }
 
-static void a_future_that_is_not_answered_runs_out(void)
+static void future_wait_times_out(void)
 {
     struct hf_client *client = suite_open();
     struct hf_future *future = NULL;
@@ -240,7 +242,7 @@ static void a_future_that_is_not_answered_runs_out(void)
     hf_future_error(future, &error);
     expect_ok(error.code);
     hf_future_cancel(future);
-    expect_ok(hf_future_wait(future, SUITE_PATIENCE_MS, &err));
+    expect_ok(hf_future_wait(future, SUITE_TIMEOUT_MS, &err));
     expect_err(err, HF_ECANCELED);
     hf_future_error(future, &error);
     expect_err(error.code, HF_ECANCELED);
@@ -249,7 +251,7 @@ static void a_future_that_is_not_answered_runs_out(void)
     suite_close(client);
 }
 
-static void a_canceled_read_is_answered_once(void)
+static void a_canceled_read_completes_once(void)
 {
     struct hf_client *client = suite_open();
     struct suite_counter counter = {0};
@@ -258,17 +260,17 @@ static void a_canceled_read_is_answered_once(void)
     enum hf_err err = HF_EPROTO;
 
     expect_ok(hf_read_start(client, suite_key("k"), HF_LINEARIZABLE, &info,
-                            suite_count, &counter, &future));
+                            suite_on_done, &counter, &future));
     hf_future_cancel(future);
     hf_future_cancel(future);
-    err = finish(client, future, &counter);
+    err = finish_call(client, future, &counter);
 
     assert_true(err == HF_ECANCELED || err == HF_OK);
     hf_info_fini(&info);
     suite_close(client);
 }
 
-static void a_canceled_unlock_goes_on(void)
+static void a_canceled_release_continues(void)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
     struct suite_counter counter = {0};
@@ -278,41 +280,41 @@ static void a_canceled_unlock_goes_on(void)
 
     expect_ok(recorded_lock(client, key, NULL, &lock));
     expect_ok(
-        recorded_unlock_start(client, lock, suite_count, &counter, &future));
+        recorded_unlock_start(client, lock, suite_on_done, &counter, &future));
     hf_future_cancel(future);
 
-    expect_ok(finish(client, future, &counter));
-    expect_ok(hf_wait_free(other, key, SUITE_PATIENCE_MS, NULL));
+    expect_ok(finish_call(client, future, &counter));
+    expect_ok(hf_wait_free(other, key, SUITE_TIMEOUT_MS, NULL));
     hf_lock_free(lock);
     suite_close(client);
     suite_close(other);
 }
 
-/* ---- Who drives ---------------------------------------------------------*/
+/* ---- Driving a client ---------------------------------------------------*/
 
 static void a_poll_loop_drives_a_client(void)
 {
     struct hf_client *holder = suite_open(), *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, SUITE_PATIENCE_MS);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
     struct suite_counter counter = {0};
-    struct suite_heard heard = {0};
+    struct suite_lock_events reported = {0};
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL, *next = NULL;
     struct pollfd fd = {.fd = hf_fd(client), .events = POLLIN};
 
     assert_true(fd.fd >= 0);
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    opts.on_event = suite_hear;
-    opts.arg = &heard;
-    expect_ok(recorded_lock_start(client, key, &opts, &next, suite_count,
+    opts.on_event = suite_on_lock_event;
+    opts.arg = &reported;
+    expect_ok(recorded_lock_start(client, key, &opts, &next, suite_on_done,
                                   &counter, NULL));
-    while (heard.waiting == 0) {
-        assert_true(poll(&fd, 1, SUITE_PATIENCE_MS) > 0);
+    while (reported.waiting == 0) {
+        assert_true(poll(&fd, 1, SUITE_TIMEOUT_MS) > 0);
         expect_ok(hf_process(client));
     }
     expect_ok(recorded_unlock(holder, lock));
     while (counter.count == 0) {
-        assert_true(poll(&fd, 1, SUITE_PATIENCE_MS) > 0);
+        assert_true(poll(&fd, 1, SUITE_TIMEOUT_MS) > 0);
         expect_ok(hf_process(client));
     }
 
@@ -324,8 +326,8 @@ static void a_poll_loop_drives_a_client(void)
     suite_close(client);
 }
 
-/* The descriptor is not readable for nothing. */
-static void an_idle_client_wakes_nobody(void)
+/* hf_fd() is not readable without a reason. */
+static void an_idle_client_does_not_wake_its_loop(void)
 {
     struct hf_client *client = suite_open();
     struct hf_lock *lock = NULL;
@@ -344,20 +346,20 @@ static void an_idle_client_wakes_nobody(void)
         expect_ok(hf_process(client));
     }
 
-    /* Nothing but a timer now and then. */
+    /* Only an occasional timer. */
     assert_in_range(wakeups, 0, (suite_now_ms() - began) / 100);
     hf_lock_free(lock);
     suite_close(client);
 }
 
-static void callbacks_wait_until_somebody_drives(void)
+static void callbacks_run_only_when_the_client_is_driven(void)
 {
     struct hf_client *client = suite_open();
     struct suite_counter counter = {0};
     struct hf_lock *lock = NULL;
 
     expect_ok(recorded_lock_start(client, suite_key("k"), NULL, &lock,
-                                  suite_count, &counter, NULL));
+                                  suite_on_done, &counter, NULL));
     suite_sleep(50);
     assert_int_equal(counter.count, 0);
 
@@ -373,14 +375,14 @@ static void a_background_client_drives_itself(void)
     struct hf_lock *lock = NULL;
 
     expect_ok(recorded_lock_start(client, suite_key("k"), NULL, &lock,
-                                  suite_count, &counter, NULL));
+                                  suite_on_done, &counter, NULL));
 
     assert_true(suite_await(&counter.count, 1, NULL));
     hf_lock_free(lock);
     suite_close(client);
 }
 
-/* ---- Any thread ---------------------------------------------------------*/
+/* ---- Threads ------------------------------------------------------------*/
 
 #define THREADS 8
 #define ROUNDS 50
@@ -395,7 +397,7 @@ struct sharing {
 static void use_shared_client(unsigned number, void *arg)
 {
     struct sharing *sharing = arg;
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, SUITE_PATIENCE_MS);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
 
     for (unsigned i = 0; i < ROUNDS; i++) {
         struct hf_key key = i % 2 ? sharing->contended : sharing->keys[number];
@@ -438,7 +440,8 @@ static void any_thread_may_call_a_background_client(void)
     share(suite_open_background());
 }
 
-/* A thread that blocks drives; others may process, and never wait for it. */
+/* A thread in a blocking call drives the client; other threads may call
+ * hf_process() and do not wait for it. */
 struct helping {
     struct hf_client *client, *holder;
     struct hf_lock *lock, *next;
@@ -452,7 +455,8 @@ static void block_or_process(unsigned number, void *arg)
     struct helping *helping = arg;
 
     if (number == 0) {
-        struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, SUITE_PATIENCE_MS);
+        struct hf_lock_opts opts =
+            suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
 
         helping->locked =
             recorded_lock(helping->client, helping->key, &opts, &helping->next);
@@ -471,14 +475,14 @@ static void block_or_process(unsigned number, void *arg)
         (void)hf_process(helping->client);
 }
 
-static void processing_while_another_blocks_is_harmless(void)
+static void process_beside_a_blocking_call_is_harmless(void)
 {
     struct helping helping = {
         .client = suite_open(),
         .holder = suite_open(),
         .key = suite_key("k"),
     };
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
 
     expect_ok(recorded_lock(helping.holder, helping.key, &opts, &helping.lock));
     suite_threads(2, block_or_process, &helping);
@@ -497,8 +501,8 @@ static void processing_while_another_blocks_is_harmless(void)
 struct inside {
     struct hf_client *client;
     struct hf_key key;
-    struct hf_lock *held;      /* to be asked about */
-    struct hf_future *pending; /* not answered yet */
+    struct hf_lock *held;
+    struct hf_future *pending; /* not done yet */
     struct suite_counter answered;
     struct hf_lock *started;
     enum hf_err errs[12];
@@ -536,7 +540,7 @@ static void block_inside(enum hf_err err, void *arg)
     in->errs[i++] = hf_close(client, 1000);
     in->count = i;
     in->starts[0] = recorded_lock_start(client, in->key, NULL, &in->started,
-                                        suite_count, &in->answered, NULL);
+                                        suite_on_done, &in->answered, NULL);
     in->starts[1] = hf_lock_valid_for(in->held, 0) ? HF_OK : HF_EEXPIRED;
     in->starts[2] = recorded_renew_start(client, in->held, 0, NULL, NULL, NULL);
     atomic_fetch_add(&in->ran, 1);
@@ -550,7 +554,7 @@ static void expect_no_blocking_inside(struct hf_client *client, bool drive)
     struct hf_info info;
 
     expect_ok(recorded_lock(client, suite_key("held"), NULL, &in.held));
-    expect_ok(hf_wait_held_start(client, suite_key("nobody"), HF_FOREVER, NULL,
+    expect_ok(hf_wait_held_start(client, suite_key("unused"), HF_FOREVER, NULL,
                                  NULL, NULL, &in.pending));
     expect_ok(hf_read_start(client, in.key, HF_LINEARIZABLE, &info,
                             block_inside, &in, &trigger));
@@ -582,7 +586,7 @@ static void blocking_in_a_background_callback_is_refused(void)
     expect_no_blocking_inside(suite_open_background(), false);
 }
 
-/* Another client may block there: it is driven by itself. */
+/* Inside a callback, blocking calls on another client are legal. */
 struct crossing {
     struct hf_client *other;
     struct hf_key key;
@@ -636,7 +640,7 @@ static void a_handle_may_be_freed_in_its_own_callback(void)
                                   free_in_callback, &in, NULL));
     assert_true(suite_await(&in.ran, 1, client));
 
-    expect_ok(hf_wait_free(client, in.key, SUITE_PATIENCE_MS, NULL));
+    expect_ok(hf_wait_free(client, in.key, SUITE_TIMEOUT_MS, NULL));
     expect_ok(recorded_read(client, in.key, &info));
     assert_false(info.held);
     hf_info_fini(&info);
@@ -645,8 +649,8 @@ static void a_handle_may_be_freed_in_its_own_callback(void)
 
 /* ---- Forks --------------------------------------------------------------*/
 
-/* In the child: each call is refused; 0, or the number of the first that was
- * not. */
+/* In the child, every call must be refused. Returns 0, or the number of the
+ * first call that was not. */
 static int use_in_child(struct hf_client *client, struct hf_lock *lock,
                         struct hf_future *future)
 {
@@ -677,7 +681,7 @@ static int use_in_child(struct hf_client *client, struct hf_lock *lock,
     if (none)
         return 10;
     if (hf_lock_valid_for(lock, 0))
-        return 11; /* the parent's, not ours */
+        return 11; /* only the parent may free it */
     if (hf_fd(client) != -1)
         return 12;
     hf_future_free(future);
@@ -687,7 +691,7 @@ static int use_in_child(struct hf_client *client, struct hf_lock *lock,
 
 static void expect_fork_is_harmless(struct hf_client *client)
 {
-    struct hf_lock_opts kept = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts kept = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_client *other = suite_open();
     struct hf_key key = suite_key("k");
     struct hf_future *future = NULL;
@@ -698,7 +702,7 @@ static void expect_fork_is_harmless(struct hf_client *client)
 
     kept.renew = true;
     expect_ok(recorded_lock(client, key, &kept, &lock));
-    expect_ok(hf_wait_held_start(client, suite_key("nobody"), HF_FOREVER, NULL,
+    expect_ok(hf_wait_held_start(client, suite_key("unused"), HF_FOREVER, NULL,
                                  NULL, NULL, &future));
     pid = fork();
     assert_true(pid >= 0);
@@ -720,12 +724,12 @@ static void expect_fork_is_harmless(struct hf_client *client)
     suite_close(client);
 }
 
-static void a_forked_child_is_refused_and_harms_nobody(void)
+static void a_forked_child_cannot_use_the_client(void)
 {
     expect_fork_is_harmless(suite_open());
 }
 
-static void a_forked_child_of_a_background_client_too(void)
+static void a_forked_child_cannot_use_a_background_client(void)
 {
     expect_fork_is_harmless(suite_open_background());
 }
@@ -750,9 +754,9 @@ static int open_in_child(unsigned number)
     return recorded_close(client, 10000) ? 4 : 0;
 }
 
-static void fork_often(struct forking *forking)
+static void fork_repeatedly(struct forking *forking)
 {
-    unsigned often = suite_often(20);
+    unsigned often = suite_scale_count(20);
 
     for (unsigned i = 0; i <= often && !forking->bad; i++) {
         pid_t pid = fork();
@@ -766,7 +770,7 @@ static void fork_often(struct forking *forking)
     forking->stop = true;
 }
 
-/* One thread forks, the others are inside the library all the time. */
+/* One thread forks while the others are inside the library all the time. */
 static void fork_beside(unsigned number, void *arg)
 {
     struct forking *forking = arg;
@@ -774,7 +778,7 @@ static void fork_beside(unsigned number, void *arg)
     struct hf_info info;
 
     if (number == 0)
-        fork_often(forking);
+        fork_repeatedly(forking);
     while (!forking->stop) {
         if (!client && hf_open(suite_url(), NULL, &client))
             continue;
@@ -788,24 +792,24 @@ static void fork_beside(unsigned number, void *arg)
     (void)hf_close(client, 1000);
 }
 
-static void a_child_forked_beside_busy_threads_opens_its_own_client(void)
+static void a_child_forked_beside_busy_threads_can_open_a_client(void)
 {
     struct forking forking = {.stop = false};
 
     hf_test_needs_forks_beside_threads();
-    suite_step_back();
+    suite_lower_priority();
     suite_threads(3, fork_beside, &forking);
     assert_int_equal(forking.bad, 0);
 }
 
-/* ---- The end ------------------------------------------------------------*/
+/* ---- Closing ------------------------------------------------------------*/
 
 /* GO-28 */
-static void a_closed_client_refuses(void)
+static void calls_on_a_closed_client_are_refused(void)
 {
     struct hf_client *client = suite_open();
     struct hf_lock *lock = NULL;
-    struct hf_lock_opts idle = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts idle = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *handle = NULL;
 
     idle.idle = true;
@@ -813,7 +817,7 @@ static void a_closed_client_refuses(void)
     expect_ok(recorded_lock_new(client, suite_key("i"), &idle, &handle));
     suite_close(client);
 
-    /* The client itself is gone: what is left are its handles. */
+    /* The client is freed; its handles are not. */
     expect_err(hf_release(lock), HF_ECLOSED);
     expect_err(hf_renew(lock, 0), HF_ECLOSED);
     expect_err(hf_update(lock, NULL, hf_bytes_of("v")), HF_ECLOSED);
@@ -825,10 +829,10 @@ static void a_closed_client_refuses(void)
     hf_lock_free(handle);
 }
 
-static void close_gives_back_what_was_held(void)
+static void close_releases_the_locks(void)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
-    struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL, *next = NULL;
 
@@ -842,13 +846,13 @@ static void close_gives_back_what_was_held(void)
 }
 
 /* G2-14 */
-static void close_settles_pending_calls(void)
+static void close_completes_pending_calls(void)
 {
     for (int background = 0; background < 2; background++) {
         struct hf_client *holder = suite_open();
         struct hf_client *client =
             background ? suite_open_background() : suite_open();
-        struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, HF_FOREVER);
+        struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, HF_FOREVER);
         struct suite_counter waiter = {0}, held = {0}, freed = {0};
         struct hf_key key = suite_key_number("k", (unsigned)background);
         struct hf_future *future = NULL;
@@ -856,12 +860,12 @@ static void close_settles_pending_calls(void)
         enum hf_err err = HF_OK;
 
         expect_ok(recorded_lock(holder, key, &opts, &lock));
-        expect_ok(recorded_lock_start(client, key, &opts, &none, suite_count,
+        expect_ok(recorded_lock_start(client, key, &opts, &none, suite_on_done,
                                       &waiter, &future));
-        expect_ok(hf_wait_held_start(client, suite_key("nobody"), HF_FOREVER,
-                                     NULL, suite_count, &held, NULL));
-        expect_ok(hf_wait_free_start(client, key, HF_FOREVER, NULL, suite_count,
-                                     &freed, NULL));
+        expect_ok(hf_wait_held_start(client, suite_key("unused"), HF_FOREVER,
+                                     NULL, suite_on_done, &held, NULL));
+        expect_ok(hf_wait_free_start(client, key, HF_FOREVER, NULL,
+                                     suite_on_done, &freed, NULL));
         suite_close(client);
 
         assert_int_equal(waiter.count, 1);
@@ -879,11 +883,11 @@ static void close_settles_pending_calls(void)
     }
 }
 
-/* A thread that blocks when the client is closed hears of it. */
+/* A thread blocks in a call while another one closes the client. */
 struct closing {
     struct hf_client *client;
     struct hf_key key;
-    struct suite_heard heard;
+    struct suite_lock_events reported;
     enum hf_err locked, closed;
 };
 
@@ -892,14 +896,14 @@ static void block_or_close(unsigned number, void *arg)
     struct closing *closing = arg;
 
     if (number == 0) {
-        (void)suite_await(&closing->heard.waiting, 1, NULL);
-        closing->closed = recorded_close(closing->client, SUITE_PATIENCE_MS);
+        (void)suite_await(&closing->reported.waiting, 1, NULL);
+        closing->closed = recorded_close(closing->client, SUITE_TIMEOUT_MS);
     } else {
-        struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, HF_FOREVER);
+        struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, HF_FOREVER);
         struct hf_lock *none = NULL;
 
-        opts.on_event = suite_hear;
-        opts.arg = &closing->heard;
+        opts.on_event = suite_on_lock_event;
+        opts.arg = &closing->reported;
         closing->locked =
             recorded_lock(closing->client, closing->key, &opts, &none);
     }
@@ -910,7 +914,7 @@ static void close_ends_a_blocked_call(void)
 {
     struct hf_client *holder = suite_open();
     struct closing closing = {.client = suite_open(), .key = suite_key("k")};
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *lock = NULL;
 
     expect_ok(recorded_lock(holder, closing.key, &opts, &lock));
@@ -922,7 +926,8 @@ static void close_ends_a_blocked_call(void)
     suite_close(holder);
 }
 
-/* By its deadline, with much to be given back: it says how far it came. */
+/* Even with many locks to release. The result tells whether all releases were
+ * confirmed. */
 static void close_returns_by_its_deadline(void)
 {
     struct hf_client *client = suite_open_background();
@@ -941,7 +946,7 @@ static void close_returns_by_its_deadline(void)
     }
 }
 
-static void free_and_close_accept_nothing(void)
+static void free_and_close_accept_null(void)
 {
     expect_ok(hf_close(NULL, 0));
     hf_lock_free(NULL);
@@ -954,36 +959,36 @@ static void free_and_close_accept_nothing(void)
 }
 
 static const struct promise promises[] = {
-    PROMISE(the_forms_of_lock_agree, 0),
-    PROMISE(the_forms_of_claim_and_unlock_agree, 0),
+    PROMISE(the_forms_of_acquire_agree, 0),
+    PROMISE(the_forms_of_lock_acquire_and_release_agree, 0),
     PROMISE(the_forms_of_renew_and_force_agree, 0),
     PROMISE(the_forms_of_update_agree, HF_CAP_VALUE),
-    PROMISE(the_forms_of_looking_agree, 0),
-    PROMISE(a_callback_comes_once_without_a_future, 0),
-    PROMISE(a_freed_future_still_calls_back, 0),
-    PROMISE(a_future_that_is_not_answered_runs_out, 0),
-    PROMISE(a_canceled_read_is_answered_once, 0),
-    PROMISE(a_canceled_unlock_goes_on, 0),
+    PROMISE(the_forms_of_read_list_and_wait_agree, 0),
+    PROMISE(a_callback_without_a_future_runs_once, 0),
+    PROMISE(a_freed_future_still_runs_its_callback, 0),
+    PROMISE(future_wait_times_out, 0),
+    PROMISE(a_canceled_read_completes_once, 0),
+    PROMISE(a_canceled_release_continues, 0),
     PROMISE(a_poll_loop_drives_a_client, 0),
-    PROMISE(an_idle_client_wakes_nobody, 0),
-    PROMISE(callbacks_wait_until_somebody_drives, 0),
+    PROMISE(an_idle_client_does_not_wake_its_loop, 0),
+    PROMISE(callbacks_run_only_when_the_client_is_driven, 0),
     PROMISE(a_background_client_drives_itself, 0),
     PROMISE(any_thread_may_call, 0),
     PROMISE(any_thread_may_call_a_background_client, 0),
-    PROMISE(processing_while_another_blocks_is_harmless, 0),
+    PROMISE(process_beside_a_blocking_call_is_harmless, 0),
     PROMISE(blocking_in_a_callback_is_refused, 0),
     PROMISE(blocking_in_a_background_callback_is_refused, 0),
     PROMISE(blocking_on_another_client_is_allowed_in_a_callback, 0),
     PROMISE(a_handle_may_be_freed_in_its_own_callback, 0),
-    PROMISE(a_forked_child_is_refused_and_harms_nobody, 0),
-    PROMISE(a_forked_child_of_a_background_client_too, 0),
-    PROMISE(a_child_forked_beside_busy_threads_opens_its_own_client, 0),
-    PROMISE(a_closed_client_refuses, 0),
-    PROMISE(close_gives_back_what_was_held, 0),
-    PROMISE(close_settles_pending_calls, 0),
+    PROMISE(a_forked_child_cannot_use_the_client, 0),
+    PROMISE(a_forked_child_cannot_use_a_background_client, 0),
+    PROMISE(a_child_forked_beside_busy_threads_can_open_a_client, 0),
+    PROMISE(calls_on_a_closed_client_are_refused, 0),
+    PROMISE(close_releases_the_locks, 0),
+    PROMISE(close_completes_pending_calls, 0),
     PROMISE(close_ends_a_blocked_call, 0),
     PROMISE(close_returns_by_its_deadline, 0),
-    PROMISE(free_and_close_accept_nothing, 0),
+    PROMISE(free_and_close_accept_null, 0),
 };
 
 const struct chapter chapter_calls = CHAPTER(promises);

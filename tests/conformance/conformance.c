@@ -1,16 +1,17 @@
-/* conformance.c - one suite of promises, over every strategy.
+/* conformance.c - the conformance suite: the promises of holdfast.h, tested
+ * with every strategy.
  *
- * The promises are those of holdfast.h and of the rows in docs/conformance.md,
- * whose ids stand above the cases that cover them. */
+ * Comments above the cases name the rows of docs/conformance.md that the cases
+ * cover. */
 #include "conformance/suite.h"
 
 int main(void)
 {
-    /* Those that take longest come first. */
+    /* The slowest chapters come first. */
     const struct chapter *const chapters[] = {
-        &chapter_crowds,   &chapter_leases,      &chapter_waiting,
-        &chapter_taking,   &chapter_calls,       &chapter_giving_back,
-        &chapter_handles,  &chapter_words,       &chapter_looking,
+        &chapter_stress,   &chapter_leases,      &chapter_waiting,
+        &chapter_acquire,  &chapter_calls,       &chapter_release,
+        &chapter_handles,  &chapter_arguments,   &chapter_read,
         &chapter_watching, &chapter_transitions, &chapter_handovers,
     };
 

@@ -1,4 +1,5 @@
-/* handles.c - a handle's life: idle, claimed, given back, claimed again. */
+/* handles.c - the states of a handle: idle, acquired, released, acquired again;
+ * hf_run(). */
 #include "conformance/suite.h"
 #include "lib/recorded.h"
 
@@ -6,7 +7,7 @@
 
 static struct hf_lock *idle_handle(struct hf_client *client, struct hf_key key)
 {
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *lock = NULL;
 
     opts.idle = true;
@@ -52,7 +53,7 @@ static void a_new_handle_claims_unless_idle(void)
     suite_close(client);
 }
 
-/* MM-02: what a handle was made with, it keeps. */
+/* MM-02: a handle keeps the options that it was created with. */
 static void defaults_are_copied_at_creation(void)
 {
     struct hf_client *client = suite_open();
@@ -61,25 +62,25 @@ static void defaults_are_copied_at_creation(void)
 
     hf_lock_opts_init(&changed);
     changed.idle = true;
-    changed.ttl_ms = SUITE_LONG_MS;
+    changed.ttl_ms = SUITE_LONG_TTL_MS;
     expect_ok(hf_lock_opts_set_default(&changed));
     expect_ok(recorded_lock_new(client, suite_key("old"), NULL, &old));
-    changed.ttl_ms = 3 * SUITE_LONG_MS;
+    changed.ttl_ms = 3 * SUITE_LONG_TTL_MS;
     expect_ok(hf_lock_opts_set_default(&changed));
     expect_ok(recorded_lock_new(client, suite_key("new"), NULL, &new));
     expect_ok(recorded_claim(client, old));
     expect_ok(recorded_claim(client, new));
 
-    assert_in_range(hf_lock_remaining_ms(old), 1, SUITE_LONG_MS);
-    assert_in_range(hf_lock_remaining_ms(new), SUITE_LONG_MS + 1,
-                    3 * SUITE_LONG_MS);
+    assert_in_range(hf_lock_remaining_ms(old), 1, SUITE_LONG_TTL_MS);
+    assert_in_range(hf_lock_remaining_ms(new), SUITE_LONG_TTL_MS + 1,
+                    3 * SUITE_LONG_TTL_MS);
     hf_lock_free(old);
     hf_lock_free(new);
     suite_close(client);
 }
 
 /* MM-02, MS-09 */
-static void defaults_can_be_asked_for_changed_and_restored(void)
+static void defaults_can_be_read_changed_and_restored(void)
 {
     struct hf_lock_opts opts;
 
@@ -103,7 +104,7 @@ static void defaults_can_be_asked_for_changed_and_restored(void)
     assert_false(opts.renew);
 }
 
-static void defaults_that_contradict_are_refused(void)
+static void contradictory_defaults_are_refused(void)
 {
     struct hf_error error = {.code = HF_OK};
     struct hf_lock_opts opts = suite_opts(1000, 0);
@@ -118,7 +119,7 @@ static void defaults_that_contradict_are_refused(void)
 }
 
 /* MM-03 */
-static void claim_when_claimed_is_a_state_error(void)
+static void acquire_when_acquired_is_a_state_error(void)
 {
     struct hf_client *client = suite_open();
     struct hf_lock *lock = idle_handle(client, suite_key("k"));
@@ -133,7 +134,7 @@ static void claim_when_claimed_is_a_state_error(void)
 }
 
 /* MM-03 */
-static void giving_back_when_idle_is_a_state_error(void)
+static void release_when_idle_is_a_state_error(void)
 {
     struct hf_client *client = suite_open();
     struct hf_lock *lock = idle_handle(client, suite_key("k"));
@@ -148,7 +149,7 @@ static void giving_back_when_idle_is_a_state_error(void)
 }
 
 /* MM-04 */
-static void a_handle_can_be_claimed_again_and_again(void)
+static void a_handle_can_be_acquired_repeatedly(void)
 {
     struct hf_client *client = suite_open();
     struct hf_lock *lock = idle_handle(client, suite_key("k"));
@@ -188,16 +189,16 @@ static void a_refused_claim_leaves_the_handle_idle(void)
     suite_close(other);
 }
 
-static void a_lost_handle_can_be_claimed_again(void)
+static void a_lost_handle_can_be_acquired_again(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts brief =
-        suite_opts(suite_brief_ms(50), SUITE_PATIENCE_MS);
+    struct hf_lock_opts short_opts =
+        suite_opts(suite_short_ttl_ms(50), SUITE_TIMEOUT_MS);
     struct hf_lock *lock = NULL;
     uint64_t token = 0;
 
-    brief.idle = true;
-    expect_ok(recorded_lock_new(client, suite_key("k"), &brief, &lock));
+    short_opts.idle = true;
+    expect_ok(recorded_lock_new(client, suite_key("k"), &short_opts, &lock));
     expect_ok(recorded_claim(client, lock));
     token = hf_lock_token(lock);
     suite_sleep_until(hf_lock_deadline(lock));
@@ -210,28 +211,28 @@ static void a_lost_handle_can_be_claimed_again(void)
 }
 
 /* MM-10 */
-static void unlock_waits_for_the_claim_under_way(void)
+static void release_waits_for_the_pending_claim(void)
 {
     struct hf_client *holder = suite_open();
     struct hf_client *other = suite_open_background();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, SUITE_PATIENCE_MS);
-    struct suite_heard heard = {0};
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
+    struct suite_lock_events reported = {0};
     struct hf_lock *lock = NULL, *handle = NULL;
     struct hf_future *future = NULL;
     struct hf_key key = suite_key("k");
     struct hf_info info;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    opts.on_event = suite_hear;
-    opts.arg = &heard;
+    opts.on_event = suite_on_lock_event;
+    opts.arg = &reported;
     expect_ok(recorded_lock_new(other, key, &opts, &handle));
-    assert_true(suite_await(&heard.waiting, 1, NULL));
+    assert_true(suite_await(&reported.waiting, 1, NULL));
     expect_ok(recorded_unlock_start(other, handle, NULL, NULL, &future));
     suite_sleep(100);
     assert_false(hf_future_done(future, NULL));
     expect_ok(recorded_unlock(holder, lock));
 
-    expect_ok(suite_answer(future, SUITE_PATIENCE_MS));
+    expect_ok(suite_future_result(future, SUITE_TIMEOUT_MS));
     assert_int_equal(hf_lock_state(handle), HF_LOCK_IDLE);
     expect_ok(recorded_claim_wait(handle));
     expect_ok(recorded_read(holder, key, &info));
@@ -243,13 +244,13 @@ static void unlock_waits_for_the_claim_under_way(void)
     suite_close(other);
 }
 
-/* MM-10: unless the wait is over before the unlock begins. */
-static bool unlock_fails_as_the_claim_does(unsigned round)
+/* MM-10. Returns false if the claim timed out before the release started. */
+static bool release_fails_like_claim(unsigned round)
 {
     struct hf_client *holder = suite_open();
     struct hf_client *other = suite_open_background();
     struct hf_lock_opts opts =
-        suite_opts(SUITE_LONG_MS, suite_longer_ms(200, round));
+        suite_opts(SUITE_LONG_TTL_MS, suite_longer_ms(200, round));
     struct hf_lock *lock = NULL, *handle = NULL;
     struct hf_key key = suite_key_number("k", round);
     enum hf_err err = HF_OK;
@@ -268,16 +269,16 @@ static bool unlock_fails_as_the_claim_does(unsigned round)
     return err == HF_ETIMEDOUT;
 }
 
-static void unlock_fails_as_the_claim_under_way_does(void)
+static void release_fails_like_the_pending_claim(void)
 {
-    suite_judge(unlock_fails_as_the_claim_does);
+    suite_repeat(release_fails_like_claim);
 }
 
-static void freeing_a_handle_answers_its_claim(void)
+static void freeing_a_handle_cancels_its_claim(void)
 {
     struct hf_client *holder = suite_open();
     struct hf_client *other = suite_open_background();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, SUITE_PATIENCE_MS);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
     struct suite_counter counter = {0};
     struct hf_lock *lock = NULL, *handle = NULL;
     struct hf_key key = suite_key("k");
@@ -286,7 +287,8 @@ static void freeing_a_handle_answers_its_claim(void)
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     opts.idle = true;
     expect_ok(recorded_lock_new(other, key, &opts, &handle));
-    expect_ok(recorded_claim_start(other, handle, suite_count, &counter, NULL));
+    expect_ok(
+        recorded_claim_start(other, handle, suite_on_done, &counter, NULL));
     recorded_free(handle);
 
     assert_true(suite_await(&counter.count, 1, NULL));
@@ -299,39 +301,39 @@ static void freeing_a_handle_answers_its_claim(void)
     suite_close(holder);
 }
 
-/* ---- A function under a lock --------------------------------------------*/
+/* ---- hf_run() -----------------------------------------------------------*/
 
-struct errand {
+struct job {
     bool ran, valid;
     uint64_t token;
     int64_t takes_ms;
 };
 
-static int run_errand(struct hf_lock *lock, void *arg)
+static int run_job(struct hf_lock *lock, void *arg)
 {
-    struct errand *errand = arg;
+    struct job *job = arg;
 
-    errand->ran = true;
-    errand->valid = hf_lock_valid_for(lock, 0);
-    errand->token = hf_lock_token(lock);
-    suite_sleep(errand->takes_ms);
+    job->ran = true;
+    job->valid = hf_lock_valid_for(lock, 0);
+    job->token = hf_lock_token(lock);
+    suite_sleep(job->takes_ms);
     return 42;
 }
 
 /* MN-01 */
-static void run_passes_the_result_on_and_gives_back(void)
+static void run_returns_the_result_and_releases(void)
 {
     struct hf_client *client = suite_open();
     struct hf_key key = suite_key("k");
-    struct errand errand = {.ran = false};
+    struct job job = {.ran = false};
     struct hf_info info;
     int result = 0;
 
-    expect_ok(recorded_run(client, key, NULL, run_errand, &errand, &result));
+    expect_ok(recorded_run(client, key, NULL, run_job, &job, &result));
 
     assert_int_equal(result, 42);
-    assert_true(errand.valid);
-    assert_true(errand.token > 0);
+    assert_true(job.valid);
+    assert_true(job.token > 0);
     expect_ok(recorded_read(client, key, &info));
     assert_false(info.held);
     hf_info_fini(&info);
@@ -339,20 +341,20 @@ static void run_passes_the_result_on_and_gives_back(void)
 }
 
 /* MN-01 */
-static void run_does_not_run_without_the_lock(void)
+static void run_does_not_call_without_the_lock(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
-    struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_key key = suite_key("k");
-    struct errand errand = {.ran = false};
+    struct job job = {.ran = false};
     struct hf_lock *lock = NULL;
     int result = 7;
 
     expect_ok(recorded_lock(holder, key, &once, &lock));
-    expect_err(recorded_run(other, key, &once, run_errand, &errand, &result),
+    expect_err(recorded_run(other, key, &once, run_job, &job, &result),
                HF_EBUSY);
 
-    assert_false(errand.ran);
+    assert_false(job.ran);
     assert_int_equal(result, 7);
     expect_err(hf_run(other, key, &once, NULL, NULL, &result), HF_EINVAL);
     hf_lock_free(lock);
@@ -361,15 +363,15 @@ static void run_does_not_run_without_the_lock(void)
 }
 
 /* MN-01 */
-static void run_tells_that_the_lock_was_lost_meanwhile(void)
+static void run_reports_a_lock_lost_meanwhile(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts brief =
-        suite_opts(suite_brief_ms(50), SUITE_PATIENCE_MS);
-    struct errand errand = {.takes_ms = 4 * (int64_t)suite_brief_ms(50)};
+    struct hf_lock_opts short_opts =
+        suite_opts(suite_short_ttl_ms(50), SUITE_TIMEOUT_MS);
+    struct job job = {.takes_ms = 4 * (int64_t)suite_short_ttl_ms(50)};
     int result = 0;
 
-    expect_err(recorded_run(client, suite_key("k"), &brief, run_errand, &errand,
+    expect_err(recorded_run(client, suite_key("k"), &short_opts, run_job, &job,
                             &result),
                HF_EEXPIRED);
 
@@ -381,19 +383,19 @@ static const struct promise promises[] = {
     PROMISE(an_idle_handle_claims_nothing, 0),
     PROMISE(a_new_handle_claims_unless_idle, 0),
     PROMISE(defaults_are_copied_at_creation, 0),
-    PROMISE(defaults_can_be_asked_for_changed_and_restored, 0),
-    PROMISE(defaults_that_contradict_are_refused, 0),
-    PROMISE(claim_when_claimed_is_a_state_error, 0),
-    PROMISE(giving_back_when_idle_is_a_state_error, 0),
-    PROMISE(a_handle_can_be_claimed_again_and_again, 0),
+    PROMISE(defaults_can_be_read_changed_and_restored, 0),
+    PROMISE(contradictory_defaults_are_refused, 0),
+    PROMISE(acquire_when_acquired_is_a_state_error, 0),
+    PROMISE(release_when_idle_is_a_state_error, 0),
+    PROMISE(a_handle_can_be_acquired_repeatedly, 0),
     PROMISE(a_refused_claim_leaves_the_handle_idle, 0),
-    PROMISE(a_lost_handle_can_be_claimed_again, 0),
-    PROMISE(unlock_waits_for_the_claim_under_way, 0),
-    PROMISE(unlock_fails_as_the_claim_under_way_does, 0),
-    PROMISE(freeing_a_handle_answers_its_claim, 0),
-    PROMISE(run_passes_the_result_on_and_gives_back, 0),
-    PROMISE(run_does_not_run_without_the_lock, 0),
-    PROMISE(run_tells_that_the_lock_was_lost_meanwhile, 0),
+    PROMISE(a_lost_handle_can_be_acquired_again, 0),
+    PROMISE(release_waits_for_the_pending_claim, 0),
+    PROMISE(release_fails_like_the_pending_claim, 0),
+    PROMISE(freeing_a_handle_cancels_its_claim, 0),
+    PROMISE(run_returns_the_result_and_releases, 0),
+    PROMISE(run_does_not_call_without_the_lock, 0),
+    PROMISE(run_reports_a_lock_lost_meanwhile, 0),
 };
 
 const struct chapter chapter_handles = CHAPTER(promises);

@@ -1,14 +1,15 @@
-/* handovers.c - a grant ends while others wait: who is next, and which events
- * are reported. The cases are named in docs/semantics.md. */
+/* handovers.c - a grant ends while claims wait: which waiter is granted the
+ * key, and which events are reported. docs/semantics.md refers to these
+ * cases. */
 #include "conformance/trace.h"
 #include "lib/recorded.h"
 
-/* A key with a holder and a waiter, and a watch on it. */
+/* A key with a holder, a waiter and a watch. */
 struct contest {
     struct hf_client *holder, *other, *watcher;
     struct hf_key key;
     struct trace trace;
-    struct suite_heard heard;
+    struct suite_lock_events reported;
     struct hf_watch *watch;
     struct hf_lock *lock, *next;
     struct hf_future *claim;
@@ -17,7 +18,7 @@ struct contest {
 static void contest_init(struct contest *contest, struct hf_key key,
                          uint32_t ttl_ms)
 {
-    struct hf_lock_opts opts = suite_opts(ttl_ms, SUITE_PATIENCE_MS);
+    struct hf_lock_opts opts = suite_opts(ttl_ms, SUITE_TIMEOUT_MS);
 
     *contest = (struct contest){.key = key};
     contest->holder = trace_open_as("the holder");
@@ -25,16 +26,16 @@ static void contest_init(struct contest *contest, struct hf_key key,
     contest->watcher = suite_open();
     contest->watch = trace_start(contest->watcher, key, &contest->trace);
     expect_ok(recorded_lock(contest->holder, key, &opts, &contest->lock));
-    opts.ttl_ms = SUITE_LONG_MS;
-    opts.on_event = suite_hear;
-    opts.arg = &contest->heard;
+    opts.ttl_ms = SUITE_LONG_TTL_MS;
+    opts.on_event = suite_on_lock_event;
+    opts.arg = &contest->reported;
     expect_ok(recorded_lock_start(contest->other, key, &opts, &contest->next,
                                   NULL, NULL, &contest->claim));
 }
 
 static void contest_await_waiter(struct contest *contest)
 {
-    assert_true(suite_await(&contest->heard.waiting, 1, NULL));
+    assert_true(suite_await(&contest->reported.waiting, 1, NULL));
 }
 
 static void contest_fini(struct contest *contest)
@@ -47,7 +48,8 @@ static void contest_fini(struct contest *contest)
     suite_close(contest->watcher);
 }
 
-/* The events from `at` on: the end of the first grant, and the next grant. */
+/* Expect two events from `at` on: `kind`, which ends the first grant, and
+ * GRANTED. */
 static void expect_handed_over(const struct contest *contest, unsigned at,
                                enum hf_event_kind kind)
 {
@@ -65,15 +67,15 @@ static void expect_handed_over(const struct contest *contest, unsigned at,
     assert_true(hf_lock_token(contest->next) > hf_lock_token(contest->lock));
 }
 
-static void a_forced_hand_over_frees_nothing(void)
+static void a_forced_handover_does_not_free_the_key(void)
 {
     struct contest contest;
 
-    contest_init(&contest, suite_key("k"), SUITE_LONG_MS);
+    contest_init(&contest, suite_key("k"), SUITE_LONG_TTL_MS);
     contest_await_waiter(&contest);
     expect_ok(recorded_force_now(contest.watcher, contest.key,
                                  hf_lock_token(contest.lock)));
-    expect_ok(suite_answer(contest.claim, SUITE_PATIENCE_MS));
+    expect_ok(suite_future_result(contest.claim, SUITE_TIMEOUT_MS));
 
     assert_true(suite_await(&contest.trace.count, 4, contest.watcher));
     trace_expect(&contest.trace, 1,
@@ -83,16 +85,16 @@ static void a_forced_hand_over_frees_nothing(void)
     contest_fini(&contest);
 }
 
-/* False if the lease expired before the second claim was in the queue, or was
- * renewed before the lock was returned. */
-static bool expiry_hands_over(unsigned round)
+/* Returns false if the lease expired before the second claim was in the queue,
+ * or if the client had to renew it before hf_acquire() returned. */
+static bool expiry_grants_waiter(unsigned round)
 {
     struct contest contest;
     bool waited = false;
 
     contest_init(&contest, suite_key_number("k", round),
-                 suite_longer_ms(suite_brief_ms(400), round));
-    expect_ok(suite_answer(contest.claim, SUITE_PATIENCE_MS));
+                 suite_longer_ms(suite_short_ttl_ms(400), round));
+    expect_ok(suite_future_result(contest.claim, SUITE_TIMEOUT_MS));
     assert_true(suite_await(&contest.trace.count, 3, contest.watcher));
     waited = contest.trace.events[0].token == hf_lock_token(contest.lock) &&
              contest.trace.events[1].kind == HF_EVENT_QUEUED &&
@@ -108,17 +110,17 @@ static bool expiry_hands_over(unsigned round)
 
 static void an_expiry_grants_the_first_waiter(void)
 {
-    suite_judge(expiry_hands_over);
+    suite_repeat(expiry_grants_waiter);
 }
 
 static void closing_a_client_withdraws_its_waiters(void)
 {
     struct hf_client *holder = suite_open(), *watcher = suite_open();
     struct hf_client *closed = trace_open_as("the waiter");
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, SUITE_PATIENCE_MS);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
     struct hf_key key = suite_key("k");
     struct trace trace = {0};
-    struct suite_heard heard[2] = {{0}};
+    struct suite_lock_events reported[2] = {{0}};
     struct hf_watch *watch = trace_start(watcher, key, &trace);
     struct hf_lock *lock = NULL, *none[2] = {NULL};
     struct hf_future *claims[2];
@@ -126,10 +128,11 @@ static void closing_a_client_withdraws_its_waiters(void)
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     for (unsigned i = 0; i < 2; i++)
-        claims[i] = trace_start_waiter(closed, key, opts, &heard[i], &none[i]);
+        claims[i] =
+            trace_start_waiter(closed, key, opts, &reported[i], &none[i]);
     suite_close(closed);
     for (unsigned i = 0; i < 2; i++)
-        expect_err(suite_answer(claims[i], 0), HF_ECLOSED);
+        expect_err(suite_future_result(claims[i], 0), HF_ECLOSED);
 
     expect_ok(recorded_read(holder, key, &info));
     assert_int_equal(info.waiters, 0);
@@ -147,19 +150,20 @@ static void closing_a_client_withdraws_its_waiters(void)
     suite_close(watcher);
 }
 
-/* Validity ends before the lease, so a lost lock may still be held at the
- * server: the claim is ended by its nonce. False if the lease expired first. */
+/* Validity ends before the lease expires, so the server may still hold a lost
+ * lock; the client cancels the claim by its nonce. Returns false if the lease
+ * expired first. */
 static bool lost_lock_is_released(unsigned round)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
-    struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
-    struct hf_lock_opts brief = suite_opts(
-        suite_longer_ms(suite_brief_ms(1000), round), SUITE_PATIENCE_MS);
+    struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
+    struct hf_lock_opts short_opts = suite_opts(
+        suite_longer_ms(suite_short_ttl_ms(1000), round), SUITE_TIMEOUT_MS);
     struct hf_key key = suite_key_number("k", round);
     struct hf_lock *lock = NULL, *next = NULL;
     enum hf_err err = HF_OK;
 
-    expect_ok(recorded_lock(client, key, &brief, &lock));
+    expect_ok(recorded_lock(client, key, &short_opts, &lock));
     suite_sleep_until(hf_lock_deadline(lock));
     while (hf_lock_valid_for(lock, 0))
         suite_sleep(1);
@@ -177,23 +181,23 @@ static bool lost_lock_is_released(unsigned round)
 
 static void a_lost_lock_is_released_by_its_nonce(void)
 {
-    suite_judge(lost_lock_is_released);
+    suite_repeat(lost_lock_is_released);
 }
 
 /* The same, with a waiter. */
-static bool lost_lock_is_handed_over(unsigned round)
+static bool lost_lock_is_granted_to_waiter(unsigned round)
 {
     struct contest contest;
     bool released = false;
 
     contest_init(&contest, suite_key_number("k", round),
-                 suite_longer_ms(suite_brief_ms(1000), round));
+                 suite_longer_ms(suite_short_ttl_ms(1000), round));
     suite_sleep_until(hf_lock_deadline(contest.lock));
     while (hf_lock_valid_for(contest.lock, 0))
         suite_sleep(1);
-    released = contest.heard.waiting > 0 &&
+    released = contest.reported.waiting > 0 &&
                recorded_unlock(contest.holder, contest.lock) == HF_OK;
-    expect_ok(suite_answer(contest.claim, SUITE_PATIENCE_MS));
+    expect_ok(suite_future_result(contest.claim, SUITE_TIMEOUT_MS));
     assert_true(suite_await(&contest.trace.count, 3, contest.watcher));
     released = released && contest.trace.events[1].kind == HF_EVENT_QUEUED;
     if (released) {
@@ -204,17 +208,18 @@ static bool lost_lock_is_handed_over(unsigned round)
     return released;
 }
 
-static void a_lost_lock_is_handed_over_by_its_nonce(void)
+static void a_lost_lock_is_granted_to_the_next_waiter(void)
 {
-    suite_judge(lost_lock_is_handed_over);
+    suite_repeat(lost_lock_is_granted_to_waiter);
 }
 
 static const struct promise promises[] = {
-    PROMISE(a_forced_hand_over_frees_nothing, HF_CAP_WATCH | HF_CAP_FIFO),
+    PROMISE(a_forced_handover_does_not_free_the_key,
+            HF_CAP_WATCH | HF_CAP_FIFO),
     PROMISE(an_expiry_grants_the_first_waiter, HF_CAP_WATCH | HF_CAP_FIFO),
     PROMISE(closing_a_client_withdraws_its_waiters, HF_CAP_WATCH | HF_CAP_FIFO),
     PROMISE(a_lost_lock_is_released_by_its_nonce, 0),
-    PROMISE(a_lost_lock_is_handed_over_by_its_nonce,
+    PROMISE(a_lost_lock_is_granted_to_the_next_waiter,
             HF_CAP_WATCH | HF_CAP_FIFO),
 };
 

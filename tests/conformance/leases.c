@@ -1,4 +1,4 @@
-/* leases.c - how long a lock lasts, and how its holder hears of the end. */
+/* leases.c - how long a lock is valid, and how its loss is reported. */
 #include "conformance/suite.h"
 #include "lib/recorded.h"
 
@@ -9,12 +9,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* MJ-02: it counts from when lock was called at the earliest. So where lock
- * returns at once, all of it is left. */
-static void the_ttl_is_whole_when_lock_returns(void)
+/* MJ-02: validity starts when hf_acquire() is called, or later. So if it
+ * returns at once, the full ttl remains. */
+static void the_full_ttl_remains_after_acquire(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
 
     for (unsigned i = 0; i < 10; i++) {
         struct hf_lock *lock = NULL;
@@ -22,8 +22,8 @@ static void the_ttl_is_whole_when_lock_returns(void)
 
         expect_ok(
             recorded_lock(client, suite_key_number("k", i), &opts, &lock));
-        assert_in_range(hf_lock_deadline(lock), before + SUITE_LONG_MS,
-                        suite_now_ms() + SUITE_LONG_MS);
+        assert_in_range(hf_lock_deadline(lock), before + SUITE_LONG_TTL_MS,
+                        suite_now_ms() + SUITE_LONG_TTL_MS);
         hf_lock_free(lock);
     }
     suite_close(client);
@@ -33,13 +33,13 @@ static void the_ttl_is_whole_when_lock_returns(void)
 static void valid_for_is_false_once_less_remains(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *lock = NULL;
     uint32_t most = 0;
 
     expect_ok(recorded_lock(client, suite_key("k"), &opts, &lock));
-    assert_true(hf_lock_valid_for(lock, SUITE_LONG_MS / 2));
-    assert_false(hf_lock_valid_for(lock, SUITE_LONG_MS)); /* strictly less */
+    assert_true(hf_lock_valid_for(lock, SUITE_LONG_TTL_MS / 2));
+    assert_false(hf_lock_valid_for(lock, SUITE_LONG_TTL_MS)); /* less remains */
     assert_false(hf_lock_valid_for(lock, HF_FOREVER));
     most = hf_lock_remaining_ms(lock) - 200;
     suite_sleep_until(hf_lock_deadline(lock) - most);
@@ -54,7 +54,7 @@ static void valid_for_is_false_once_less_remains(void)
 static void a_lock_without_renewal_ends_with_its_ttl(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(3000, SUITE_PATIENCE_MS);
+    struct hf_lock_opts opts = suite_opts(3000, SUITE_TIMEOUT_MS);
     struct hf_lock *lock = NULL;
     int64_t deadline = 0;
 
@@ -71,19 +71,19 @@ static void a_lock_without_renewal_ends_with_its_ttl(void)
     suite_close(client);
 }
 
-/* The holder takes `ttl_ms` and does nothing more; another that waits for the
- * key gets it, and not before the lease has ended. */
+/* A lock with `ttl_ms` is neither renewed nor released: a waiter is granted the
+ * key, and not before the lease has expired. */
 static void expect_handed_over(struct hf_key key, uint32_t ttl_ms)
 {
     struct hf_client *one = suite_open(), *two = suite_open();
-    struct hf_lock_opts opts = suite_opts(ttl_ms, SUITE_PATIENCE_MS);
+    struct hf_lock_opts opts = suite_opts(ttl_ms, SUITE_TIMEOUT_MS);
     struct hf_lock *lost = NULL, *lock = NULL;
     int64_t granted = 0, deadline = 0;
 
     expect_ok(recorded_lock(one, key, &opts, &lost));
     granted = suite_now_ms();
     deadline = hf_lock_deadline(lost);
-    opts.ttl_ms = SUITE_LONG_MS;
+    opts.ttl_ms = SUITE_LONG_TTL_MS;
     expect_ok(recorded_lock(two, key, &opts, &lock));
 
     assert_true(suite_now_ms() >= deadline);
@@ -95,11 +95,11 @@ static void expect_handed_over(struct hf_key key, uint32_t ttl_ms)
     suite_close(two);
 }
 
-/* MM-07: the wait, a third of a second, is part of it. */
-static void a_limit_may_count_from_the_claim_on(void)
+/* MM-07: with ttl_includes_wait, the wait of a third of a second counts. */
+static void a_ttl_can_include_the_wait(void)
 {
     struct hf_client *one = suite_open(), *two = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, SUITE_PATIENCE_MS);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
     struct hf_lock *first = NULL, *second = NULL;
     struct hf_future *future = NULL;
     enum hf_err err = HF_ECANCELED;
@@ -113,11 +113,11 @@ static void a_limit_may_count_from_the_claim_on(void)
     after = suite_now_ms();
     expect_err(recorded_future_wait(future, 333, &err), HF_ETIMEDOUT);
     expect_ok(recorded_unlock(one, first));
-    expect_ok(recorded_future_wait(future, SUITE_PATIENCE_MS, &err));
+    expect_ok(recorded_future_wait(future, SUITE_TIMEOUT_MS, &err));
     expect_ok(err);
 
-    assert_in_range(hf_lock_deadline(second), before + SUITE_LONG_MS / 2,
-                    after + SUITE_LONG_MS);
+    assert_in_range(hf_lock_deadline(second), before + SUITE_LONG_TTL_MS / 2,
+                    after + SUITE_LONG_TTL_MS);
     hf_future_free(future);
     hf_lock_free(first);
     hf_lock_free(second);
@@ -126,12 +126,12 @@ static void a_limit_may_count_from_the_claim_on(void)
 }
 
 /* GO-08, MM-07 */
-static void an_unreleased_lock_passes_on_when_it_ends(void)
+static void an_expired_lock_is_granted_to_a_waiter(void)
 {
-    expect_handed_over(suite_key("k"), suite_brief_ms(500));
+    expect_handed_over(suite_key("k"), suite_short_ttl_ms(500));
 }
 
-/* MS-14: a lease is not rounded, neither up nor down. */
+/* MS-14: leases are not rounded to seconds. */
 static void leases_are_counted_in_milliseconds(void)
 {
     static const uint32_t ttls[] = {60301, 60999, 61001};
@@ -153,13 +153,13 @@ static void leases_are_counted_in_milliseconds(void)
     suite_close(client);
 }
 
-/* GO-08, LK-23: the holder's process is killed. It has detached the lock, so that
- * in every strategy its lease alone ends it. */
-static void a_killed_holders_lock_passes_on_when_it_ends(void)
+/* GO-08, LK-23: the process of the holder is killed. It has detached the lock
+ * before, so that with every strategy only the lease ends it. */
+static void the_lock_of_a_killed_holder_expires(void)
 {
     struct hf_key key = suite_key("k");
     struct hf_lock_opts opts =
-        suite_opts(suite_brief_ms(500), SUITE_PATIENCE_MS);
+        suite_opts(suite_short_ttl_ms(500), SUITE_TIMEOUT_MS);
     struct hf_client *client = NULL;
     struct hf_lock *lock = NULL;
     int64_t deadline = 0;
@@ -183,7 +183,7 @@ static void a_killed_holders_lock_passes_on_when_it_ends(void)
                      sizeof(deadline));
     recorded_kill(pid);
     client = suite_open();
-    opts.ttl_ms = SUITE_LONG_MS;
+    opts.ttl_ms = SUITE_LONG_TTL_MS;
     expect_ok(recorded_lock(client, key, &opts, &lock));
 
     assert_true(suite_now_ms() >= deadline);
@@ -198,17 +198,17 @@ static void a_killed_holders_lock_passes_on_when_it_ends(void)
 
 struct succession {
     struct hf_lock *lock, *next;
-    struct hf_future *claim; /* NULL: it was granted */
+    struct hf_future *claim; /* NULL: granted */
     int64_t deadline;
 };
 
-/* Look who was granted since. */
-static void look_around(struct succession *all, unsigned *left)
+/* Check the claims that were granted since the last call. */
+static void collect_grants(struct succession *all, unsigned *left)
 {
     for (unsigned i = 0; i < LEASES; i++) {
         if (!all[i].claim || !hf_future_done(all[i].claim, NULL))
             continue;
-        expect_ok(suite_answer(all[i].claim, 0));
+        expect_ok(suite_future_result(all[i].claim, 0));
         assert_true(suite_now_ms() >= all[i].deadline);
         assert_false(hf_lock_valid_for(all[i].lock, 0));
         all[i].claim = NULL;
@@ -216,12 +216,12 @@ static void look_around(struct succession *all, unsigned *left)
     }
 }
 
-static void no_lease_is_short_and_each_one_ends(void)
+static void every_lease_lasts_and_expires(void)
 {
     struct hf_client *one = suite_open(), *two = suite_open();
     struct hf_lock_opts opts =
-        suite_opts(suite_brief_ms(500), SUITE_PATIENCE_MS);
-    struct hf_lock_opts next = suite_opts(SUITE_LONG_MS, HF_FOREVER);
+        suite_opts(suite_short_ttl_ms(500), SUITE_TIMEOUT_MS);
+    struct hf_lock_opts next = suite_opts(SUITE_LONG_TTL_MS, HF_FOREVER);
     struct succession all[LEASES] = {{0}};
     struct pollfd fd = {.fd = hf_fd(two), .events = POLLIN};
     unsigned left = LEASES;
@@ -237,7 +237,7 @@ static void no_lease_is_short_and_each_one_ends(void)
     while (left > 0) {
         (void)poll(&fd, 1, 1000);
         expect_ok(hf_process(two));
-        look_around(all, &left);
+        collect_grants(all, &left);
     }
     for (unsigned i = 0; i < LEASES; i++) {
         hf_lock_free(all[i].lock);
@@ -255,7 +255,7 @@ static bool count_one(const struct hf_info *info, void *arg)
     return true;
 }
 
-static void expired_keys_vanish(void)
+static void expired_keys_are_not_listed(void)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
     struct hf_lock *locks[8] = {0};
@@ -263,12 +263,12 @@ static void expired_keys_vanish(void)
 
     for (unsigned i = 0; i < 8; i++) {
         struct hf_lock_opts opts =
-            suite_opts(suite_brief_ms(50 + 50 * i), SUITE_PATIENCE_MS);
+            suite_opts(suite_short_ttl_ms(50 + 50 * i), SUITE_TIMEOUT_MS);
 
         expect_ok(
             recorded_lock(client, suite_key_number("k", i), &opts, &locks[i]));
     }
-    suite_sleep(suite_lease_ms(suite_brief_ms(50 + 50 * 7)) * 102 / 100);
+    suite_sleep(suite_lease_ms(suite_short_ttl_ms(50 + 50 * 7)) * 102 / 100);
     expect_ok(hf_list(other, suite_key(""), count_one, &count));
 
     assert_int_equal(count, 0);
@@ -280,12 +280,13 @@ static void expired_keys_vanish(void)
 
 /* ---- Renewing -----------------------------------------------------------*/
 
-/* LK-10: false if it ended before it was renewed, or looked at. */
+/* LK-10. Returns false if the lease expired before the renewal or the
+ * checks. */
 static bool renew_extends_the_lease(unsigned round)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
     struct hf_lock_opts opts =
-        suite_opts(suite_longer_ms(2000, round), SUITE_PATIENCE_MS);
+        suite_opts(suite_longer_ms(2000, round), SUITE_TIMEOUT_MS);
     struct hf_lock *lock = NULL, *none = NULL;
     struct hf_key key = suite_key_number("k", round);
     int64_t first_end = 0;
@@ -311,13 +312,13 @@ static bool renew_extends_the_lease(unsigned round)
 
 static void renew_extends_the_lease_from_now(void)
 {
-    suite_judge(renew_extends_the_lease);
+    suite_repeat(renew_extends_the_lease);
 }
 
-static void renew_of_nothing_given_takes_the_handles_ttl(void)
+static void renew_defaults_to_the_ttl_of_the_handle(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *lock = NULL;
     int64_t before = 0;
 
@@ -327,15 +328,15 @@ static void renew_of_nothing_given_takes_the_handles_ttl(void)
     expect_ok(recorded_renew(client, lock, 0));
 
     assert_true(hf_lock_deadline(lock) > before);
-    assert_true(hf_lock_deadline(lock) <= suite_now_ms() + SUITE_LONG_MS);
+    assert_true(hf_lock_deadline(lock) <= suite_now_ms() + SUITE_LONG_TTL_MS);
     hf_lock_free(lock);
     suite_close(client);
 }
 
-static void renew_never_shortens(void)
+static void renew_never_shortens_a_lease(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *lock = NULL;
     struct hf_key key = suite_key("k");
     int64_t deadline = 0;
@@ -353,18 +354,18 @@ static void renew_never_shortens(void)
     suite_close(client);
 }
 
-static void renew_never_creates(void)
+static void renew_never_creates_a_lock(void)
 {
     struct hf_client *client = suite_open();
     struct hf_lock_opts opts =
-        suite_opts(suite_brief_ms(50), SUITE_PATIENCE_MS);
+        suite_opts(suite_short_ttl_ms(50), SUITE_TIMEOUT_MS);
     struct hf_lock *lock = NULL;
     struct hf_key key = suite_key("k");
     struct hf_info info;
 
     expect_ok(recorded_lock(client, key, &opts, &lock));
-    expect_ok(hf_wait_free(client, key, SUITE_PATIENCE_MS, NULL));
-    expect_err(recorded_renew(client, lock, SUITE_LONG_MS), HF_EEXPIRED);
+    expect_ok(hf_wait_free(client, key, SUITE_TIMEOUT_MS, NULL));
+    expect_err(recorded_renew(client, lock, SUITE_LONG_TTL_MS), HF_EEXPIRED);
 
     assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
     assert_false(hf_lock_valid_for(lock, 0));
@@ -375,32 +376,32 @@ static void renew_never_creates(void)
     suite_close(client);
 }
 
-/* How a lock is kept, in round after round with a longer lease. */
-static struct hf_lock *keep(struct hf_client *client, unsigned round,
-                            struct hf_lock_opts *opts)
+/* Acquire a lock that is renewed, with a longer ttl in each round. */
+static struct hf_lock *acquire_renewed(struct hf_client *client, unsigned round,
+                                       struct hf_lock_opts *opts)
 {
     struct hf_lock *lock = NULL;
 
     opts->renew = true;
-    opts->wait_ms = SUITE_PATIENCE_MS;
-    opts->ttl_ms = suite_longer_ms(suite_brief_ms(1000), round);
+    opts->wait_ms = SUITE_TIMEOUT_MS;
+    opts->ttl_ms = suite_longer_ms(suite_short_ttl_ms(1000), round);
     expect_ok(recorded_lock(client, suite_key_number("k", round), opts, &lock));
     return lock;
 }
 
-/* MS-07: false if the machine was too busy to renew in time. */
+/* MS-07. Returns false if the machine was too slow to renew in time. */
 static bool kept_past_its_ttl(unsigned round)
 {
     struct hf_client *client = suite_open_background(), *other = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
-    struct suite_heard heard = {0};
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
+    struct suite_lock_events reported = {0};
     struct hf_lock *lock = NULL, *none = NULL;
     int64_t began = suite_now_ms();
     bool kept = false;
 
-    opts.on_event = suite_hear;
-    opts.arg = &heard;
-    lock = keep(client, round, &opts);
+    opts.on_event = suite_on_lock_event;
+    opts.arg = &reported;
+    lock = acquire_renewed(client, round, &opts);
     for (int i = 1; i <= 6; i++) {
         suite_sleep_until(began + (int64_t)opts.ttl_ms * i / 2);
         kept = recorded_valid(client, lock);
@@ -411,7 +412,7 @@ static bool kept_past_its_ttl(unsigned round)
     kept = kept && recorded_lock(other, suite_key_number("k", round), &opts,
                                  &none) == HF_EBUSY;
     kept = recorded_unlock(client, lock) == HF_OK && kept;
-    assert_true(!kept || heard.lost == 0);
+    assert_true(!kept || reported.lost == 0);
     hf_lock_free(lock);
     hf_lock_free(none);
     suite_close(client);
@@ -421,15 +422,15 @@ static bool kept_past_its_ttl(unsigned round)
 
 static void renewals_keep_a_lock_past_its_ttl(void)
 {
-    suite_judge(kept_past_its_ttl);
+    suite_repeat(kept_past_its_ttl);
 }
 
-/* MS-07: driven by hf_process() alone. */
-static bool kept_in_the_users_loop(unsigned round)
+/* MS-07: only hf_process() drives the client. */
+static bool kept_in_user_loop(unsigned round)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
-    struct hf_lock *lock = keep(client, round, &opts);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
+    struct hf_lock *lock = acquire_renewed(client, round, &opts);
     int64_t until = suite_now_ms() + 3 * (int64_t)opts.ttl_ms;
     int64_t left = 0;
     bool kept = false;
@@ -448,15 +449,15 @@ static bool kept_in_the_users_loop(unsigned round)
 
 static void renewals_run_in_the_users_loop(void)
 {
-    suite_judge(kept_in_the_users_loop);
+    suite_repeat(kept_in_user_loop);
 }
 
-/* MS-07: who only blocks has no loop, and needs none. */
+/* MS-07: a program that only makes blocking calls needs no event loop. */
 static bool kept_without_a_loop(unsigned round)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
-    struct hf_lock *lock = keep(client, round, &opts), *none = NULL;
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
+    struct hf_lock *lock = acquire_renewed(client, round, &opts), *none = NULL;
     bool kept = false;
 
     suite_sleep(2 * (int64_t)opts.ttl_ms);
@@ -472,34 +473,34 @@ static bool kept_without_a_loop(unsigned round)
     return kept;
 }
 
-static void renewals_need_no_loop_of_the_user(void)
+static void renewals_need_no_event_loop(void)
 {
-    suite_judge(kept_without_a_loop);
+    suite_repeat(kept_without_a_loop);
 }
 
-/* MS-10: false if the lock was lost before it was given back. */
-static bool not_renewed_after_unlock(unsigned round)
+/* MS-10. Returns false if the lock was lost before it was released. */
+static bool not_renewed_after_release(unsigned round)
 {
     struct hf_client *client = suite_open_background(), *other = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
-    struct suite_heard heard = {0};
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
+    struct suite_lock_events reported = {0};
     struct hf_lock *lock = NULL;
     struct hf_info info;
     int64_t deadline = 0;
     bool given_back = false;
 
-    opts.on_event = suite_hear;
-    opts.arg = &heard;
-    lock = keep(client, round, &opts);
+    opts.on_event = suite_on_lock_event;
+    opts.arg = &reported;
+    lock = acquire_renewed(client, round, &opts);
     deadline = hf_lock_deadline(lock);
     while (hf_lock_deadline(lock) == deadline && hf_lock_valid_for(lock, 0))
         suite_sleep(10);
     given_back = recorded_unlock(client, lock) == HF_OK;
-    suite_sleep(opts.ttl_ms); /* renewals come after a third of it */
+    suite_sleep(opts.ttl_ms); /* renewals are due after a third of the ttl */
 
     expect_ok(recorded_read(other, suite_key_number("k", round), &info));
     assert_false(info.held);
-    assert_true(!given_back || heard.lost == 0);
+    assert_true(!given_back || reported.lost == 0);
     hf_info_fini(&info);
     hf_lock_free(lock);
     suite_close(client);
@@ -507,31 +508,31 @@ static bool not_renewed_after_unlock(unsigned round)
     return given_back;
 }
 
-static void nothing_is_renewed_after_unlock(void)
+static void nothing_is_renewed_after_release(void)
 {
-    suite_judge(not_renewed_after_unlock);
+    suite_repeat(not_renewed_after_release);
 }
 
-/* ---- Being told ---------------------------------------------------------*/
+/* ---- Lock events --------------------------------------------------------*/
 
-static void an_unrenewed_lock_is_told_lost_once(void)
+static void an_expired_lock_is_reported_lost_once(void)
 {
     struct hf_client *client = suite_open_background(), *other = suite_open();
-    struct hf_lock_opts brief =
-        suite_opts(suite_brief_ms(200), SUITE_PATIENCE_MS);
-    struct suite_heard heard = {0};
+    struct hf_lock_opts short_opts =
+        suite_opts(suite_short_ttl_ms(200), SUITE_TIMEOUT_MS);
+    struct suite_lock_events reported = {0};
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_key key = suite_key("k");
 
-    brief.on_event = suite_hear;
-    brief.arg = &heard;
-    expect_ok(recorded_lock(client, key, &brief, &lock));
-    brief.on_event = NULL;
-    expect_ok(recorded_lock(other, key, &brief, &next));
+    short_opts.on_event = suite_on_lock_event;
+    short_opts.arg = &reported;
+    expect_ok(recorded_lock(client, key, &short_opts, &lock));
+    short_opts.on_event = NULL;
+    expect_ok(recorded_lock(other, key, &short_opts, &next));
 
-    assert_true(suite_await(&heard.lost, 1, NULL));
+    assert_true(suite_await(&reported.lost, 1, NULL));
     suite_sleep(100);
-    assert_int_equal(heard.lost, 1);
+    assert_int_equal(reported.lost, 1);
     assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
     hf_lock_free(lock);
     hf_lock_free(next);
@@ -539,28 +540,29 @@ static void an_unrenewed_lock_is_told_lost_once(void)
     suite_close(other);
 }
 
-static void loss_is_told_without_a_loop_of_the_user(void)
+static void a_loss_is_reported_without_an_event_loop(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts brief =
-        suite_opts(suite_brief_ms(100), SUITE_PATIENCE_MS);
-    struct suite_heard heard = {0};
+    struct hf_lock_opts short_opts =
+        suite_opts(suite_short_ttl_ms(100), SUITE_TIMEOUT_MS);
+    struct suite_lock_events reported = {0};
     struct hf_lock *lock = NULL;
 
-    brief.on_event = suite_hear;
-    brief.arg = &heard;
-    expect_ok(recorded_lock(client, suite_key("k"), &brief, &lock));
+    short_opts.on_event = suite_on_lock_event;
+    short_opts.arg = &reported;
+    expect_ok(recorded_lock(client, suite_key("k"), &short_opts, &lock));
 
-    assert_true(suite_await(&heard.lost, 1, NULL));
+    assert_true(suite_await(&reported.lost, 1, NULL));
     hf_lock_free(lock);
     suite_close(client);
 }
 
-/* Drive the holder, then the one that waits, until that one has the key. The
- * holder hears of the loss in its first turn after its validity has ended. */
+/* Drive the holder and the waiter alternately until the waiter is granted the
+ * key. The first hf_process() of the holder after its validity has ended must
+ * report the loss. */
 static void drive_in_turns(struct hf_client *holder, struct hf_client *waiter,
-                           const struct suite_heard *heard, int64_t deadline,
-                           const struct hf_future *granted)
+                           const struct suite_lock_events *reported,
+                           int64_t deadline, const struct hf_future *granted)
 {
     while (!hf_future_done(granted, NULL)) {
         struct pollfd fds[] = {
@@ -570,105 +572,105 @@ static void drive_in_turns(struct hf_client *holder, struct hf_client *waiter,
         bool is_over = suite_now_ms() >= deadline;
 
         expect_ok(hf_process(holder));
-        assert_true(heard->lost == 1 || !is_over);
+        assert_true(reported->lost == 1 || !is_over);
         expect_ok(hf_process(waiter));
         if (!hf_future_done(granted, NULL))
             (void)poll(fds, 2, 1000);
     }
 }
 
-/* Lost is heard before another can have been granted the key, by a holder that
- * runs. False if it had no turn between the end of its validity and that of its
- * lease. */
-static bool lost_is_told_first(unsigned round)
+/* A holder that is driven is notified of the loss before another client can
+ * hold the key. Returns false if it was not driven between the end of its
+ * validity and the expiry of its lease. */
+static bool lost_is_reported_first(unsigned round)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
-    struct hf_lock_opts brief =
-        suite_opts(suite_longer_ms(suite_brief_ms(500), round), 0);
-    struct hf_lock_opts next = suite_opts(SUITE_LONG_MS, HF_FOREVER);
-    struct suite_heard heard = {0};
+    struct hf_lock_opts short_opts =
+        suite_opts(suite_longer_ms(suite_short_ttl_ms(500), round), 0);
+    struct hf_lock_opts next = suite_opts(SUITE_LONG_TTL_MS, HF_FOREVER);
+    struct suite_lock_events reported = {0};
     struct hf_key key = suite_key_number("k", round);
     struct hf_lock *lock = NULL, *lock_of_other = NULL;
     struct hf_future *future = NULL;
-    bool told_first = false;
+    bool reported_first = false;
 
-    brief.on_event = suite_hear;
-    brief.arg = &heard;
-    (void)hf_fd(client); /* the case drives */
-    if (recorded_lock(client, key, &brief, &lock) == HF_OK) {
+    short_opts.on_event = suite_on_lock_event;
+    short_opts.arg = &reported;
+    (void)hf_fd(client); /* so that the client starts no threads */
+    if (recorded_lock(client, key, &short_opts, &lock) == HF_OK) {
         int64_t deadline = hf_lock_deadline(lock);
 
         expect_ok(recorded_lock_start(other, key, &next, &lock_of_other, NULL,
                                       NULL, &future));
-        drive_in_turns(client, other, &heard, deadline, future);
-        expect_ok(suite_answer(future, 0));
+        drive_in_turns(client, other, &reported, deadline, future);
+        expect_ok(suite_future_result(future, 0));
         assert_false(hf_lock_valid_for(lock, 0));
-        told_first = heard.lost == 1;
-        assert_true(!told_first || heard.at_ms[0] >= deadline);
+        reported_first = reported.lost == 1;
+        assert_true(!reported_first || reported.at_ms[0] >= deadline);
     }
     hf_lock_free(lock);
     hf_lock_free(lock_of_other);
     suite_close(client);
     suite_close(other);
-    return told_first;
+    return reported_first;
 }
 
-static void lost_is_told_before_another_can_hold(void)
+static void lost_is_reported_before_the_next_grant(void)
 {
-    suite_judge(lost_is_told_first);
+    suite_repeat(lost_is_reported_first);
 }
 
-/* MS-08: renewed often, and the lease ends long after the case. */
-static void a_lock_taken_away_is_noticed_by_the_next_renewal(void)
+/* MS-08: the lock is renewed often, and its lease is longer than the case. */
+static void a_forced_lock_is_lost_at_the_next_renewal(void)
 {
     struct hf_client *client = suite_open_background(), *other = suite_open();
-    struct hf_lock_opts kept = suite_opts(SUITE_LONG_MS, 0);
-    struct suite_heard heard = {0};
+    struct hf_lock_opts kept = suite_opts(SUITE_LONG_TTL_MS, 0);
+    struct suite_lock_events reported = {0};
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL;
 
     kept.renew = true;
-    kept.renew_ms = SUITE_LONG_MS - 500;
-    kept.on_event = suite_hear;
-    kept.arg = &heard;
+    kept.renew_ms = SUITE_LONG_TTL_MS - 500;
+    kept.on_event = suite_on_lock_event;
+    kept.arg = &reported;
     expect_ok(recorded_lock(client, key, &kept, &lock));
     expect_ok(recorded_force_now(other, key, hf_lock_token(lock)));
-    assert_true(suite_await(&heard.lost, 1, NULL));
+    assert_true(suite_await(&reported.lost, 1, NULL));
 
     assert_false(hf_lock_valid_for(lock, 0));
     assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
-    assert_int_equal(heard.lost, 1);
+    assert_int_equal(reported.lost, 1);
     expect_err(recorded_unlock(client, lock), HF_EEXPIRED);
     hf_lock_free(lock);
     suite_close(client);
     suite_close(other);
 }
 
-/* A broken lock: at risk, then lost, once each, while nobody else holds. False
- * if it ended before it was broken, or before anybody could be warned. */
-static bool broken_is_told_twice(unsigned round)
+/* A forced lock is reported AT_RISK, then LOST, once each. Returns false if the
+ * lease expired before the lock was forced or before AT_RISK was reported. */
+static bool broken_lock_is_reported(unsigned round)
 {
     struct hf_client *client = suite_open_background(), *other = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
-    struct suite_heard heard = {0};
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
+    struct suite_lock_events reported = {0};
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_key key = suite_key_number("k", round);
     bool broken = false, warned = false;
 
-    opts.on_event = suite_hear;
-    opts.arg = &heard;
-    lock = keep(client, round, &opts);
+    opts.on_event = suite_on_lock_event;
+    opts.arg = &reported;
+    lock = acquire_renewed(client, round, &opts);
     broken = hf_force(other, key, hf_lock_token(lock), false) == HF_OK;
     opts.on_event = NULL;
     opts.renew = false;
     if (broken)
         expect_ok(recorded_lock(other, key, &opts, &next));
     if (broken)
-        assert_true(suite_await(&heard.lost, 1, NULL));
-    warned = broken && heard.events[0] == HF_LOCK_EVENT_AT_RISK;
+        assert_true(suite_await(&reported.lost, 1, NULL));
+    warned = broken && reported.events[0] == HF_LOCK_EVENT_AT_RISK;
     if (warned) {
-        assert_int_equal(heard.count, 2);
-        assert_int_equal(heard.events[1], HF_LOCK_EVENT_LOST);
+        assert_int_equal(reported.count, 2);
+        assert_int_equal(reported.events[1], HF_LOCK_EVENT_LOST);
     }
     hf_lock_free(lock);
     hf_lock_free(next);
@@ -677,69 +679,69 @@ static bool broken_is_told_twice(unsigned round)
     return warned;
 }
 
-static void a_broken_lock_is_told_at_risk_then_lost(void)
+static void a_forced_lock_is_reported_at_risk_then_lost(void)
 {
-    suite_judge(broken_is_told_twice);
+    suite_repeat(broken_lock_is_reported);
 }
 
-/* Half the lease without a renewal: here nobody drove the client. False if the
- * lease ended meanwhile. */
-static bool late_renewal_is_told(unsigned round)
+/* AT_RISK is reported after half the lease without a renewal: here, the client
+ * is not driven. Returns false if the lease expired meanwhile. */
+static bool late_renewal_is_reported(unsigned round)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
-    struct suite_heard heard = {0};
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
+    struct suite_lock_events reported = {0};
     struct hf_lock *lock = NULL;
     int64_t first_end = 0;
     bool kept = false;
 
-    opts.on_event = suite_hear;
-    opts.arg = &heard;
-    (void)hf_fd(client); /* the program drives, or does not */
-    lock = keep(client, round, &opts);
+    opts.on_event = suite_on_lock_event;
+    opts.arg = &reported;
+    (void)hf_fd(client); /* so that the client starts no threads */
+    lock = acquire_renewed(client, round, &opts);
     first_end = hf_lock_deadline(lock);
     suite_sleep_until(first_end - opts.ttl_ms / 2 + 20);
-    while (heard.count == 0)
+    while (reported.count == 0)
         expect_ok(hf_process(client));
     while (hf_lock_deadline(lock) == first_end && hf_lock_valid_for(lock, 0))
-        expect_ok(hf_process(client)); /* the renewal is under way */
+        expect_ok(hf_process(client)); /* until the renewal is confirmed */
     suite_sleep_until(first_end);
     expect_ok(hf_process(client));
 
     kept = recorded_valid(client, lock) &&
            hf_lock_remaining_ms(lock) > opts.ttl_ms / 2;
     if (kept) {
-        assert_int_equal(heard.count, 1);
-        assert_int_equal(heard.at_risk, 1);
+        assert_int_equal(reported.count, 1);
+        assert_int_equal(reported.at_risk, 1);
     }
     hf_lock_free(lock);
     suite_close(client);
     return kept;
 }
 
-static void a_late_renewal_is_told_at_risk_once(void)
+static void a_late_renewal_is_reported_at_risk_once(void)
 {
-    suite_judge(late_renewal_is_told);
+    suite_repeat(late_renewal_is_reported);
 }
 
-/* Once each a claim, and a claim of the same handle is another one. */
-static void a_second_claim_hears_its_own_loss(void)
+/* AT_RISK and LOST are reported once per claim, not once per handle. */
+static void each_claim_of_a_handle_reports_its_loss(void)
 {
     struct hf_client *client = suite_open_background();
-    struct hf_lock_opts brief =
-        suite_opts(suite_brief_ms(100), SUITE_PATIENCE_MS);
-    struct suite_heard heard = {0};
+    struct hf_lock_opts short_opts =
+        suite_opts(suite_short_ttl_ms(100), SUITE_TIMEOUT_MS);
+    struct suite_lock_events reported = {0};
     struct hf_lock *lock = NULL;
 
-    brief.idle = true;
-    brief.on_event = suite_hear;
-    brief.arg = &heard;
-    expect_ok(recorded_lock_new(client, suite_key("k"), &brief, &lock));
+    short_opts.idle = true;
+    short_opts.on_event = suite_on_lock_event;
+    short_opts.arg = &reported;
+    expect_ok(recorded_lock_new(client, suite_key("k"), &short_opts, &lock));
     expect_ok(recorded_claim(client, lock));
-    assert_true(suite_await(&heard.lost, 1, NULL));
+    assert_true(suite_await(&reported.lost, 1, NULL));
     expect_ok(recorded_claim(client, lock));
 
-    assert_true(suite_await(&heard.lost, 2, NULL));
+    assert_true(suite_await(&reported.lost, 2, NULL));
     hf_lock_free(lock);
     suite_close(client);
 }
@@ -752,7 +754,7 @@ static void close_ends_validity_and_renewals(void)
     for (unsigned mode = 0; mode < 2; mode++) {
         struct hf_client *client =
             mode ? suite_open_background() : suite_open();
-        struct hf_lock_opts kept = suite_opts(SUITE_LONG_MS, 0);
+        struct hf_lock_opts kept = suite_opts(SUITE_LONG_TTL_MS, 0);
         struct hf_key key = suite_key_number("k", mode);
         struct hf_lock *lock = NULL;
         struct hf_info info;
@@ -770,38 +772,39 @@ static void close_ends_validity_and_renewals(void)
     suite_close(witness);
 }
 
-/* ---- Being stopped ------------------------------------------------------*/
+/* ---- Stopped processes --------------------------------------------------*/
 
-/* What the stopped process found when it went on. */
+/* What the stopped process observed after SIGCONT. */
 struct verdict {
     enum hf_err err;
     struct hf_lock *lock;
-    bool was_valid;         /* before the stop */
-    bool is_valid;          /* after it, before anything else was done */
-    _Atomic unsigned heard; /* callbacks since the stop */
-    int first; /* which of them came first: an enum hf_lock_event, or 0 */
+    bool was_valid;            /* before the stop */
+    bool is_valid;             /* right after it */
+    _Atomic unsigned reported; /* callbacks after it */
+    int first; /* the first one: an enum hf_lock_event; 0: another callback */
 };
 
-/* What a busy machine lets it hear while the lock is valid, that it is at risk
- * or that a wait ran out, it hears before the stop. */
-static void hear_loss(struct hf_lock *lock, enum hf_lock_event event, void *arg)
+/* Events while the lock is valid came before the stop, for example AT_RISK on a
+ * busy machine. */
+static void on_stopped_lock_event(struct hf_lock *lock,
+                                  enum hf_lock_event event, void *arg)
 {
     struct verdict *verdict = arg;
 
     if (hf_lock_valid_for(lock, 0))
         return;
-    if (atomic_load(&verdict->heard) == 0)
+    if (atomic_load(&verdict->reported) == 0)
         verdict->first = (int)event;
-    atomic_fetch_add(&verdict->heard, 1);
+    atomic_fetch_add(&verdict->reported, 1);
 }
 
-static void hear_other(enum hf_err err, void *arg)
+static void on_other_done(enum hf_err err, void *arg)
 {
     struct verdict *verdict = arg;
 
     (void)err;
     if (!hf_lock_valid_for(verdict->lock, 0))
-        atomic_fetch_add(&verdict->heard, 1);
+        atomic_fetch_add(&verdict->reported, 1);
 }
 
 static bool is_readable(int fd)
@@ -811,7 +814,8 @@ static bool is_readable(int fd)
     return poll(&now, 1, 0) > 0;
 }
 
-/* Drive until `over` can be read: it is written to during the stop. */
+/* Drive the client until `over` is readable; the parent writes to it while this
+ * process is stopped. */
 static void drive_until(int over, struct hf_client *client, bool background)
 {
     while (!is_readable(over)) {
@@ -826,10 +830,10 @@ static void drive_until(int over, struct hf_client *client, bool background)
     }
 }
 
-/* Hold a lock, with other callbacks to come, and drive until this process has
- * been stopped for longer than `ttl_ms`. */
-static void be_stopped(struct verdict *verdict, uint32_t ttl_ms,
-                       bool background, int ready, int over)
+/* Hold a lock while other callbacks become due, and drive the client until this
+ * process has been stopped for longer than `ttl_ms`. */
+static void hold_until_stopped(struct verdict *verdict, uint32_t ttl_ms,
+                               bool background, int ready, int over)
 {
     struct hf_lock_opts kept = suite_opts(ttl_ms, 0);
     struct hf_client_opts opts;
@@ -837,7 +841,7 @@ static void be_stopped(struct verdict *verdict, uint32_t ttl_ms,
     char byte = '+';
 
     kept.renew = true;
-    kept.on_event = hear_loss;
+    kept.on_event = on_stopped_lock_event;
     kept.arg = verdict;
     hf_client_opts_init(&opts);
     opts.background = background;
@@ -845,19 +849,19 @@ static void be_stopped(struct verdict *verdict, uint32_t ttl_ms,
     if (!verdict->err)
         verdict->err = recorded_lock(
             client, suite_key_number("stopped", ttl_ms), &kept, &verdict->lock);
-    /* These come due while the process is stopped. */
+    /* These time out while the process is stopped. */
     for (unsigned i = 0; i < 3 && !verdict->err; i++)
         verdict->err =
-            hf_wait_held_start(client, suite_key("nobody"), ttl_ms + 100 * i,
-                               NULL, hear_other, verdict, NULL);
+            hf_wait_held_start(client, suite_key("unused"), ttl_ms + 100 * i,
+                               NULL, on_other_done, verdict, NULL);
     if (verdict->err)
         return;
     verdict->was_valid = recorded_valid(client, verdict->lock);
     (void)!write(ready, &byte, 1);
     drive_until(over, client, background);
     verdict->is_valid = hf_lock_valid_for(verdict->lock, 0);
-    (void)suite_await(&verdict->heard, 1, background ? NULL : client);
-    (void)recorded_close(client, SUITE_PATIENCE_MS);
+    (void)suite_await(&verdict->reported, 1, background ? NULL : client);
+    (void)recorded_close(client, SUITE_TIMEOUT_MS);
     hf_lock_free(verdict->lock);
 }
 
@@ -874,7 +878,7 @@ static void stop_for(int64_t ms, pid_t pid, int over)
     assert_int_equal(kill(pid, SIGCONT), 0);
 }
 
-/* False if the lease ended before the process was stopped. */
+/* Returns false if the lease expired before the process was stopped. */
 static bool loss_comes_first(uint32_t ttl_ms, bool background)
 {
     struct verdict verdict = {.err = HF_OK};
@@ -887,11 +891,11 @@ static bool loss_comes_first(uint32_t ttl_ms, bool background)
     assert_int_equal(pipe(result), 0);
     pid = suite_fork();
     if (pid == 0) {
-        be_stopped(&verdict, ttl_ms, background, ready[1], over[0]);
+        hold_until_stopped(&verdict, ttl_ms, background, ready[1], over[0]);
         (void)!write(result[1], &verdict, sizeof(verdict));
         _exit(0);
     }
-    /* Of one that ends without a word the end is read. */
+    /* Only the child writes now: if it exits early, read() returns 0. */
     (void)close(ready[1]);
     (void)close(result[1]);
     if (read(ready[0], &byte, 1) == 1)
@@ -904,26 +908,26 @@ static bool loss_comes_first(uint32_t ttl_ms, bool background)
     (void)close(over[1]);
     (void)close(result[0]);
 
-    if (suite_was_too_short(verdict.err))
+    if (suite_lease_was_too_short(verdict.err))
         return false;
     expect_ok(verdict.err);
     if (!verdict.was_valid)
         return false;
     assert_false(verdict.is_valid);
-    assert_true(verdict.heard >= 1);
+    assert_true(verdict.reported >= 1);
     assert_int_equal(verdict.first, HF_LOCK_EVENT_LOST);
     return true;
 }
 
-/* MS-12: validity ends by the local clock alone. */
+/* MS-12: only the local clock decides when validity ends. */
 static bool loss_comes_first_when_driven(unsigned round)
 {
     return loss_comes_first(suite_longer_ms(800, round), false);
 }
 
-static void who_was_stopped_hears_of_the_loss_first(void)
+static void a_stopped_process_gets_the_loss_first(void)
 {
-    suite_judge(loss_comes_first_when_driven);
+    suite_repeat(loss_comes_first_when_driven);
 }
 
 static bool loss_comes_first_in_background(unsigned round)
@@ -931,39 +935,39 @@ static bool loss_comes_first_in_background(unsigned round)
     return loss_comes_first(suite_longer_ms(800, round), true);
 }
 
-static void who_was_stopped_hears_of_the_loss_first_in_background(void)
+static void a_stopped_background_client_gets_the_loss_first(void)
 {
-    suite_judge(loss_comes_first_in_background);
+    suite_repeat(loss_comes_first_in_background);
 }
 
 static const struct promise promises[] = {
     PROMISE(renewals_keep_a_lock_past_its_ttl, 0),
     PROMISE(a_lock_without_renewal_ends_with_its_ttl, 0),
     PROMISE(renew_extends_the_lease_from_now, 0),
-    PROMISE(the_ttl_is_whole_when_lock_returns, 0),
+    PROMISE(the_full_ttl_remains_after_acquire, 0),
     PROMISE(valid_for_is_false_once_less_remains, 0),
-    PROMISE(a_limit_may_count_from_the_claim_on, 0),
-    PROMISE(an_unreleased_lock_passes_on_when_it_ends, 0),
+    PROMISE(a_ttl_can_include_the_wait, 0),
+    PROMISE(an_expired_lock_is_granted_to_a_waiter, 0),
     PROMISE(leases_are_counted_in_milliseconds, HF_CAP_STEADY),
-    PROMISE(a_killed_holders_lock_passes_on_when_it_ends, 0),
-    PROMISE(no_lease_is_short_and_each_one_ends, 0),
-    PROMISE(expired_keys_vanish, 0),
-    PROMISE(renew_of_nothing_given_takes_the_handles_ttl, 0),
-    PROMISE(renew_never_shortens, 0),
-    PROMISE(renew_never_creates, 0),
+    PROMISE(the_lock_of_a_killed_holder_expires, 0),
+    PROMISE(every_lease_lasts_and_expires, 0),
+    PROMISE(expired_keys_are_not_listed, 0),
+    PROMISE(renew_defaults_to_the_ttl_of_the_handle, 0),
+    PROMISE(renew_never_shortens_a_lease, 0),
+    PROMISE(renew_never_creates_a_lock, 0),
     PROMISE(renewals_run_in_the_users_loop, 0),
-    PROMISE(renewals_need_no_loop_of_the_user, 0),
-    PROMISE(nothing_is_renewed_after_unlock, 0),
-    PROMISE(an_unrenewed_lock_is_told_lost_once, 0),
-    PROMISE(loss_is_told_without_a_loop_of_the_user, 0),
-    PROMISE(lost_is_told_before_another_can_hold, 0),
-    PROMISE(a_lock_taken_away_is_noticed_by_the_next_renewal, 0),
-    PROMISE(a_broken_lock_is_told_at_risk_then_lost, 0),
-    PROMISE(a_late_renewal_is_told_at_risk_once, 0),
-    PROMISE(a_second_claim_hears_its_own_loss, 0),
+    PROMISE(renewals_need_no_event_loop, 0),
+    PROMISE(nothing_is_renewed_after_release, 0),
+    PROMISE(an_expired_lock_is_reported_lost_once, 0),
+    PROMISE(a_loss_is_reported_without_an_event_loop, 0),
+    PROMISE(lost_is_reported_before_the_next_grant, 0),
+    PROMISE(a_forced_lock_is_lost_at_the_next_renewal, 0),
+    PROMISE(a_forced_lock_is_reported_at_risk_then_lost, 0),
+    PROMISE(a_late_renewal_is_reported_at_risk_once, 0),
+    PROMISE(each_claim_of_a_handle_reports_its_loss, 0),
     PROMISE(close_ends_validity_and_renewals, 0),
-    PROMISE(who_was_stopped_hears_of_the_loss_first, 0),
-    PROMISE(who_was_stopped_hears_of_the_loss_first_in_background, 0),
+    PROMISE(a_stopped_process_gets_the_loss_first, 0),
+    PROMISE(a_stopped_background_client_gets_the_loss_first, 0),
 };
 
 const struct chapter chapter_leases = CHAPTER(promises);

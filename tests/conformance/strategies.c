@@ -25,7 +25,7 @@ static void memory_url(char url[URL_SIZE], const char *unique)
     (void)snprintf(url, URL_SIZE, "memory:%s", unique);
 }
 
-/* A directory for each case, in one that goes with the suite. */
+/* Each case has a directory in a temporary directory of the suite. */
 static char folder[] = HF_TEST_FOLDER;
 
 static bool file_start(void)
@@ -44,7 +44,7 @@ static void file_url(char url[URL_SIZE], const char *unique)
 }
 
 #ifdef HF_MONGO_MODULE
-/* A replica set of one, and a collection for each case. */
+/* A replica set with one server; each case has a collection. */
 static struct hf_test_mongo mongo;
 
 static bool mongo_start(void)
@@ -69,10 +69,11 @@ static bool mongo_take_turn(unsigned number)
         (void)close(fd);
         return false;
     }
-    return true; /* and it goes with the process */
+    return true; /* the lock ends with the process of the case */
 }
 
-/* More cases at a time would measure how long they wait for the server. */
+/* At most MONGO_CASES cases use the server at the same time: with more, leases
+ * would expire while requests wait for the server. */
 static void mongo_take_turns(void)
 {
     for (unsigned i = 0; !mongo_take_turn(i % MONGO_CASES); i++)
@@ -98,7 +99,7 @@ static void mongo_unreachable_url(char url[URL_SIZE])
 #endif
 
 #ifdef HF_REDIS
-/* One server, and a database of it for each case. */
+/* One server; each case has a database. */
 static struct hf_test_redis redis;
 
 static bool redis_start(void)
@@ -118,7 +119,7 @@ static void redis_url(char url[URL_SIZE], const char *unique)
                    (long)getpid() % 16384);
 }
 
-/* Three servers that know nothing of each other. */
+/* Three independent servers. */
 static struct hf_test_redis three[3];
 
 static bool redlock_start(void)
@@ -142,7 +143,7 @@ static void redlock_url(char url[URL_SIZE], const char *unique)
         three[0].port, three[1].port, three[2].port, (long)getpid() % 16384);
 }
 
-/* One of three, and two that are not there. */
+/* One of the three servers exists, which is no majority. */
 static void redlock_unreachable_url(char url[URL_SIZE])
 {
     (void)snprintf(url, URL_SIZE,

@@ -1,7 +1,7 @@
-/* strategies.h - what the suite runs over.
+/* strategies.h - the strategies that the conformance suite tests.
  *
- * A strategy joins by a function for its URL and a row in strategies.c. Which
- * promises it must keep, it says itself: hf_caps(). */
+ * To add a strategy, write a function that returns its URL, and add a row to
+ * strategies.c. hf_caps() tells the suite which promises it must keep. */
 #ifndef HF_TESTS_CONFORMANCE_STRATEGIES_H
 #define HF_TESTS_CONFORMANCE_STRATEGIES_H
 
@@ -11,23 +11,23 @@
 #define URL_SIZE 512
 
 struct strategy {
-    const char *name; /* the first part of each case's name */
+    const char *name; /* the first part of the names of its cases */
 
-    /* Write the URL of locks that no other case uses, as far as this strategy
-     * can; `unique` is a word that no other case has. */
+    /* Write a URL for one case. If possible, no other case shares its locks;
+     * `unique` is a word that no other case gets. */
     void (*url)(char url[URL_SIZE], const char *unique);
 
-    /* The URL of a server that is not there; NULL where there is none to
-     * miss. */
+    /* The URL of a server that does not exist; NULL if the strategy has no
+     * server. */
     void (*unreachable_url)(char url[URL_SIZE]);
 
-    /* Start, before the first case, what all cases share, and stop it after
-     * the last one, in the process that runs the suite. May be NULL. False:
-     * it cannot be started. */
+    /* Start the servers before the first case, and stop them after the last
+     * one, in the process that runs the suite. May be NULL. `start` returns
+     * false if a server cannot be started. */
     bool (*start)(void);
     void (*stop)(void);
 
-    unsigned slowness; /* cases of very many keys take so many times fewer */
+    unsigned slowness; /* cases with many keys use 1/slowness as many */
 };
 
 extern const struct strategy strategies[];

@@ -16,32 +16,32 @@
 #include "conformance/strategies.h"
 #include "lib/recorded.h"
 
-#define JOBS 16 /* most cases wait for real time, and overlap */
+#define JOBS 16 /* cases mostly sleep, so many can run at the same time */
 #define ROUNDS 6
 
-/* One promise over one strategy: a case. */
-struct joined {
+/* One promise, tested with one strategy. */
+struct suite_case {
     const struct strategy *strategy;
     const struct promise *promise;
     char name[128];
 };
 
-/* A key that suite_key() made. */
-struct kept {
-    struct kept *next;
+/* A key that suite_key() allocated. */
+struct case_key {
+    struct case_key *next;
     char text[];
 };
 
 /* The case that this process runs. */
 static struct {
-    const struct joined *joined;
+    const struct suite_case *suite_case;
     char url[URL_SIZE];
     uint32_t caps;
-    struct kept *keys;
-    unsigned threads; /* before the first client was open */
+    struct case_key *keys;
+    unsigned threads; /* before the first client was opened */
 } self;
 
-/* ---- The world of a case ------------------------------------------------*/
+/* ---- The context of a case ----------------------------------------------*/
 
 const char *suite_url(void)
 {
@@ -52,23 +52,23 @@ const char *suite_unreachable_url(void)
 {
     static char url[URL_SIZE];
 
-    if (!self.joined->strategy->unreachable_url)
-        hf_test_skip("there is no server to miss");
-    self.joined->strategy->unreachable_url(url);
+    if (!self.suite_case->strategy->unreachable_url)
+        hf_test_skip("this strategy has no server");
+    self.suite_case->strategy->unreachable_url(url);
     return url;
 }
 
 unsigned suite_slowness(void)
 {
-    return self.joined->strategy->slowness;
+    return self.suite_case->strategy->slowness;
 }
 
-unsigned suite_often(unsigned times)
+unsigned suite_scale_count(unsigned times)
 {
     return times / (1 + suite_slowness() / 100);
 }
 
-/* ThreadSanitizer has a thread of its own, from when there was another. */
+/* ThreadSanitizer starts a thread when the program starts its first one. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define SANITIZERS_THREADS 1
@@ -114,7 +114,7 @@ static _Noreturn void hold_in_child(struct hf_key key, int fd)
     if (write(fd, &byte, 1) == 1)
         (void)!read(fd, &byte, 1);
     if (client)
-        (void)recorded_close(client, SUITE_PATIENCE_MS);
+        (void)recorded_close(client, SUITE_TIMEOUT_MS);
     _exit(0);
 }
 
@@ -145,7 +145,7 @@ void suite_needs_processes(void)
     (void)waitpid(pid, NULL, 0);
     suite_close(client);
     if (!held)
-        hf_test_skip("processes do not share its locks");
+        hf_test_skip("processes do not share the locks of this strategy");
 }
 
 bool suite_has(uint32_t caps)
@@ -179,19 +179,19 @@ struct hf_client *suite_open_background(void)
 
 void suite_close(struct hf_client *client)
 {
-    expect_ok(recorded_close(client, SUITE_PATIENCE_MS));
+    expect_ok(recorded_close(client, SUITE_TIMEOUT_MS));
 }
 
 struct hf_key suite_key(const char *name)
 {
-    size_t size = strlen(self.joined->name) + 1 + strlen(name) + 1;
-    struct kept *kept = malloc(sizeof(*kept) + size);
+    size_t size = strlen(self.suite_case->name) + 1 + strlen(name) + 1;
+    struct case_key *case_key = malloc(sizeof(*case_key) + size);
 
-    assert_non_null(kept);
-    (void)snprintf(kept->text, size, "%s/%s", self.joined->name, name);
-    kept->next = self.keys;
-    self.keys = kept;
-    return hf_key_of(kept->text);
+    assert_non_null(case_key);
+    (void)snprintf(case_key->text, size, "%s/%s", self.suite_case->name, name);
+    case_key->next = self.keys;
+    self.keys = case_key;
+    return hf_key_of(case_key->text);
 }
 
 struct hf_key suite_key_number(const char *name, unsigned number)
@@ -217,8 +217,8 @@ void suite_restore_defaults(void)
     expect_ok(hf_lock_opts_set_default(NULL));
 }
 
-/* On a busy machine, what is asked of a server may take a second. */
-uint32_t suite_brief_ms(uint32_t ttl_ms)
+/* On a busy machine, a request to a server may take a second. */
+uint32_t suite_short_ttl_ms(uint32_t ttl_ms)
 {
     return suite_slowness() > 100 ? ttl_ms + 1500 : ttl_ms;
 }
@@ -251,16 +251,17 @@ void suite_sleep_until(int64_t instant_ms)
 
 void suite_sleep(int64_t ms)
 {
-    /* The clock is read in whole milliseconds: one more, to be sure. */
+    /* suite_now_ms() is rounded down: add a millisecond, to sleep at least
+     * `ms`. */
     suite_sleep_until(suite_now_ms() + ms + 1);
 }
 
-void suite_judge(suite_attempt_fn *attempt)
+void suite_repeat(suite_attempt_fn *attempt)
 {
     for (unsigned round = 0; round < ROUNDS; round++)
         if (attempt(round))
             return;
-    fail_msg("not judged in %d rounds", ROUNDS);
+    fail_msg("the machine was too slow in %d rounds", ROUNDS);
 }
 
 uint32_t suite_longer_ms(uint32_t ttl_ms, unsigned round)
@@ -270,7 +271,7 @@ uint32_t suite_longer_ms(uint32_t ttl_ms, unsigned round)
     return ttl_ms;
 }
 
-void suite_step_back(void)
+void suite_lower_priority(void)
 {
     (void)setpriority(PRIO_PROCESS, 0, 5);
 }
@@ -284,7 +285,7 @@ struct worker {
     void *arg;
 };
 
-static void *be_a_worker(void *arg)
+static void *worker_main(void *arg)
 {
     struct worker *worker = arg;
 
@@ -302,7 +303,7 @@ void suite_threads(unsigned count, suite_work_fn *work, void *arg)
         workers[i].work = work;
         workers[i].arg = arg;
         assert_int_equal(
-            pthread_create(&workers[i].thread, NULL, be_a_worker, &workers[i]),
+            pthread_create(&workers[i].thread, NULL, worker_main, &workers[i]),
             0);
     }
     for (unsigned i = 0; i < count; i++)
@@ -310,7 +311,7 @@ void suite_threads(unsigned count, suite_work_fn *work, void *arg)
     free(workers);
 }
 
-void suite_count(enum hf_err err, void *counter)
+void suite_on_done(enum hf_err err, void *counter)
 {
     struct suite_counter *c = counter;
 
@@ -318,7 +319,7 @@ void suite_count(enum hf_err err, void *counter)
     atomic_fetch_add(&c->count, 1);
 }
 
-enum hf_err suite_answer(struct hf_future *future, uint32_t wait_ms)
+enum hf_err suite_future_result(struct hf_future *future, uint32_t wait_ms)
 {
     enum hf_err err = HF_OK;
     enum hf_err waited = recorded_future_wait(future, wait_ms, &err);
@@ -332,7 +333,7 @@ enum hf_err suite_answer(struct hf_future *future, uint32_t wait_ms)
 bool suite_await(const _Atomic unsigned *count, unsigned wanted,
                  struct hf_client *client)
 {
-    int64_t deadline = suite_now_ms() + SUITE_PATIENCE_MS;
+    int64_t deadline = suite_now_ms() + SUITE_TIMEOUT_MS;
 
     while (atomic_load(count) < wanted && suite_now_ms() < deadline) {
         if (client) {
@@ -347,9 +348,10 @@ bool suite_await(const _Atomic unsigned *count, unsigned wanted,
     return atomic_load(count) >= wanted;
 }
 
-void suite_hear(struct hf_lock *lock, enum hf_lock_event event, void *heard)
+void suite_on_lock_event(struct hf_lock *lock, enum hf_lock_event event,
+                         void *reported)
 {
-    struct suite_heard *h = heard;
+    struct suite_lock_events *h = reported;
     unsigned at = atomic_load(&h->count);
 
     (void)lock;
@@ -373,18 +375,18 @@ unsigned suite_expect_timeout(struct hf_client *client, struct hf_key key,
 {
     struct hf_lock *none = NULL;
     enum hf_err err = HF_OK;
-    unsigned asked = 0;
+    unsigned claims = 0;
 
     do {
         err = recorded_lock(client, key, opts, &none);
-        asked++;
+        claims++;
     } while (err == HF_EINDOUBT);
     expect_err(err, HF_ETIMEDOUT);
     assert_null(none);
-    return asked;
+    return claims;
 }
 
-bool suite_was_too_short(enum hf_err err)
+bool suite_lease_was_too_short(enum hf_err err)
 {
     return err == HF_ETIMEDOUT || err == HF_EUNAVAIL || err == HF_EINDOUBT;
 }
@@ -400,17 +402,17 @@ void suite_expect_word(const char *text, const char *word, const char *file,
 {
     if (strstr(text, word))
         return;
-    print_error("\"%s\" does not name '%s'\n", text, word);
+    print_error("\"%s\" does not contain '%s'\n", text, word);
     _fail(file, line);
 }
 
-/* ---- Around a case ------------------------------------------------------*/
+/* ---- Setup and teardown of a case ---------------------------------------*/
 
 static void skip_without(uint32_t missing)
 {
     char why[256];
-    size_t used = (size_t)snprintf(why, sizeof(why), "%s does not give",
-                                   self.joined->strategy->name);
+    size_t used = (size_t)snprintf(why, sizeof(why), "%s lacks",
+                                   self.suite_case->strategy->name);
 
     for (uint32_t cap = 1; cap <= missing && used < sizeof(why); cap <<= 1)
         if (missing & cap)
@@ -424,59 +426,60 @@ static int set_up(void **state)
     struct hf_client *client = NULL;
     char unique[160];
 
-    self.joined = *state;
+    self.suite_case = *state;
     self.threads = count_threads();
-    (void)snprintf(unique, sizeof(unique), "%s-%ld", self.joined->promise->name,
-                   (long)getpid());
-    self.joined->strategy->url(self.url, unique);
+    (void)snprintf(unique, sizeof(unique), "%s-%ld",
+                   self.suite_case->promise->name, (long)getpid());
+    self.suite_case->strategy->url(self.url, unique);
     client = suite_open();
     self.caps = hf_caps(client);
-    (void)hf_close(client, SUITE_PATIENCE_MS);
+    (void)hf_close(client, SUITE_TIMEOUT_MS);
     hf_test_be_patient();
-    if (self.joined->promise->needs & ~self.caps)
-        skip_without(self.joined->promise->needs & ~self.caps);
+    if (self.suite_case->promise->needs & ~self.caps)
+        skip_without(self.suite_case->promise->needs & ~self.caps);
     recorded_init(suite_has(HF_CAP_FIFO));
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    int violated = recorded_check(self.joined->name);
+    int violated = recorded_check(self.suite_case->name);
 
     (void)state;
     while (self.keys) {
-        struct kept *kept = self.keys;
+        struct case_key *case_key = self.keys;
 
-        self.keys = kept->next;
-        free(kept);
+        self.keys = case_key->next;
+        free(case_key);
     }
     return violated;
 }
 
-static void run(void **state)
+static void run_case(void **state)
 {
-    const struct joined *joined = *state;
+    const struct suite_case *suite_case = *state;
 
-    joined->promise->check();
+    suite_case->promise->check();
 }
 
 /* ---- In main() ----------------------------------------------------------*/
 
-static size_t join(const struct strategy *strategy,
-                   const struct chapter *chapter, struct joined *joined,
-                   struct CMUnitTest *cases)
+static size_t add_cases(const struct strategy *strategy,
+                        const struct chapter *chapter,
+                        struct suite_case *suite_cases,
+                        struct CMUnitTest *cases)
 {
     for (size_t i = 0; i < chapter->count; i++) {
-        joined[i].strategy = strategy;
-        joined[i].promise = &chapter->promises[i];
-        (void)snprintf(joined[i].name, sizeof(joined[i].name), "%s/%s",
-                       strategy->name, chapter->promises[i].name);
+        suite_cases[i].strategy = strategy;
+        suite_cases[i].promise = &chapter->promises[i];
+        (void)snprintf(suite_cases[i].name, sizeof(suite_cases[i].name),
+                       "%s/%s", strategy->name, chapter->promises[i].name);
         cases[i] = (struct CMUnitTest){
-            .name = joined[i].name,
-            .test_func = run,
+            .name = suite_cases[i].name,
+            .test_func = run_case,
             .setup_func = set_up,
             .teardown_func = tear_down,
-            .initial_state = &joined[i],
+            .initial_state = &suite_cases[i],
         };
     }
     return chapter->count;
@@ -486,7 +489,7 @@ static bool start_all(void)
 {
     for (size_t i = 0; i < strategy_count; i++) {
         if (strategies[i].start && !strategies[i].start()) {
-            (void)fprintf(stderr, "%s: cannot be started\n",
+            (void)fprintf(stderr, "%s: cannot start its servers\n",
                           strategies[i].name);
             return false;
         }
@@ -504,24 +507,24 @@ static void stop_all(void)
 int suite_main(const struct chapter *const *chapters, size_t count)
 {
     struct CMUnitTest *cases = NULL;
-    struct joined *joined = NULL;
+    struct suite_case *suite_cases = NULL;
     size_t total = 0, used = 0;
     int status = 1;
 
     for (size_t i = 0; i < count; i++)
         total += chapters[i]->count * strategy_count;
     cases = calloc(total + 1, sizeof(*cases));
-    joined = calloc(total + 1, sizeof(*joined));
-    if (cases && joined) {
+    suite_cases = calloc(total + 1, sizeof(*suite_cases));
+    if (cases && suite_cases) {
         for (size_t s = 0; s < strategy_count; s++)
             for (size_t i = 0; i < count; i++)
-                used += join(&strategies[s], chapters[i], &joined[used],
-                             &cases[used]);
+                used += add_cases(&strategies[s], chapters[i],
+                                  &suite_cases[used], &cases[used]);
         if (start_all())
             status = hf_test_main("conformance", cases, used, JOBS);
         stop_all();
     }
-    free(joined);
+    free(suite_cases);
     free(cases);
     return status;
 }

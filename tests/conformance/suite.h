@@ -1,12 +1,13 @@
-/* suite.h - what the cases of the conformance suite share.
+/* suite.h - helpers for the cases of the conformance suite.
  *
- * A case is one promise, checked through holdfast.h alone. It runs in a
- * process of its own, over a URL of its own, on keys that begin with its name.
+ * A case tests one promise, through holdfast.h alone. Each case runs in its own
+ * process, with its own URL, on keys that begin with its name.
  *
  * No case asserts an upper bound on real time: a busy machine may stop any
- * process for seconds. A case checks lower bounds, orders and counts. Where it
- * needs a lease to end, suite_judge() gives it longer leases until it can be
- * judged. How fast things are is measured in bench/. */
+ * process for seconds. Cases check lower bounds, orders and counts. A case that
+ * depends on the timing of a lease is called by suite_repeat(), which repeats
+ * it with longer leases until the machine is fast enough. Speed is measured in
+ * bench/. */
 #ifndef HF_TESTS_CONFORMANCE_SUITE_H
 #define HF_TESTS_CONFORMANCE_SUITE_H
 
@@ -16,13 +17,13 @@
 #include "lib/expect.h"
 #include "lib/runner.h"
 
-#define SUITE_PATIENCE_MS HF_TEST_PATIENCE_MS
-#define SUITE_LONG_MS HF_TEST_LONG_MS
+#define SUITE_TIMEOUT_MS HF_TEST_PATIENCE_MS
+#define SUITE_LONG_TTL_MS HF_TEST_LONG_MS
 
 struct promise {
     const char *name;
     void (*check)(void);
-    uint32_t needs; /* HF_CAP_FENCE | ...: skipped where one is missing */
+    uint32_t needs; /* HF_CAP_FENCE | ...: skipped if one is missing */
 };
 
 #define PROMISE(name, needs)                                                   \
@@ -41,139 +42,140 @@ struct chapter {
         promises, sizeof(promises) / sizeof((promises)[0])                     \
     }
 
-extern const struct chapter chapter_taking;
-extern const struct chapter chapter_giving_back;
+extern const struct chapter chapter_acquire;
+extern const struct chapter chapter_release;
 extern const struct chapter chapter_leases;
 extern const struct chapter chapter_waiting;
 extern const struct chapter chapter_handles;
 extern const struct chapter chapter_calls;
-extern const struct chapter chapter_words;
-extern const struct chapter chapter_looking;
+extern const struct chapter chapter_arguments;
+extern const struct chapter chapter_read;
 extern const struct chapter chapter_watching;
 extern const struct chapter chapter_transitions;
 extern const struct chapter chapter_handovers;
-extern const struct chapter chapter_crowds;
+extern const struct chapter chapter_stress;
 
-/* ---- The world of a case ------------------------------------------------*/
+/* ---- The context of a case ----------------------------------------------*/
 
 const char *suite_url(void);
 
-/* The URL of a server that is not there; skips the case if there is none. */
+/* The URL of a server that does not exist; skips the case if the strategy has
+ * no server. */
 const char *suite_unreachable_url(void);
 
-/* By how much this strategy is slower than one within the process. */
+/* How many times slower this strategy is than memory:, roughly. */
 unsigned suite_slowness(void);
 
-/* How often to do what is done `times` within the process: less often over a
- * strategy that is so slow that it would take too long. */
-unsigned suite_often(unsigned times);
+/* `times`, or fewer for a strategy that is so slow that the case would take too
+ * long. */
+unsigned suite_scale_count(unsigned times);
 
-/* Skip the case unless another process can share the locks of suite_url(). To
- * be called before a client is open. */
+/* Skip the case unless another process can use the locks of suite_url(). Call
+ * this before opening a client. */
 void suite_needs_processes(void);
 
-/* Fork, when no client is open: it waits until those that were have let go of
- * their threads, which a child would not have. */
+/* Fork. No client may be open. Waits until the threads of closed clients have
+ * exited, because the child does not have them. */
 pid_t suite_fork(void);
 
 bool suite_has(uint32_t caps);
 
-/* A client, without and with a thread of its own. Fails the case if it cannot
- * be opened. */
+/* Open a client without and with background threads. If that fails, the case
+ * fails. */
 struct hf_client *suite_open(void);
 struct hf_client *suite_open_background(void);
 
-/* Close it, and expect that all was confirmed. */
+/* Close the client and expect HF_OK: the server confirmed all releases. */
 void suite_close(struct hf_client *client);
 
-/* A key of this case alone; it lives as long as the case. */
+/* A key that no other case uses; valid until the case ends. */
 struct hf_key suite_key(const char *name);
 struct hf_key suite_key_number(const char *name, unsigned number);
 
-/* The defaults of this case, but for the two times. Unless the case calls
- * suite_restore_defaults() they are a ttl of SUITE_LONG_MS, and a wait and a
- * timeout of SUITE_PATIENCE_MS. */
+/* The default options with another ttl and wait. The suite sets the defaults to
+ * a ttl of SUITE_LONG_TTL_MS, and a wait and timeout of SUITE_TIMEOUT_MS. */
 struct hf_lock_opts suite_opts(uint32_t ttl_ms, uint32_t wait_ms);
 
-/* Back to the library's own defaults: for the cases that are about them. */
+/* Restore the defaults of the library, for cases that test them. */
 void suite_restore_defaults(void);
 
-/* A ttl that is short, but no shorter than what is asked of this strategy may
- * take: for cases in which a lease ends, and how soon does not matter. A LOCK
- * with such a ttl needs a wait_ms of SUITE_PATIENCE_MS: where the lease ends
- * before the answer arrives, the client asks again. */
-uint32_t suite_brief_ms(uint32_t ttl_ms);
+/* `ttl_ms`, or more if a request to this strategy may take longer. For cases in
+ * which a lease expires and it does not matter how soon. A claim with such a
+ * ttl needs a wait_ms of SUITE_TIMEOUT_MS: if the lease expires before the
+ * reply arrives, the client repeats the claim. */
+uint32_t suite_short_ttl_ms(uint32_t ttl_ms);
 
-/* The lease that a server is asked for, to grant `ttl_ms` in full. */
+/* The lease that a client requests for a ttl of `ttl_ms`. */
 int64_t suite_lease_ms(uint32_t ttl_ms);
 
 /* ---- Time ---------------------------------------------------------------*/
 
-int64_t suite_now_ms(void); /* CLOCK_BOOTTIME, as hf_lock_deadline() */
+int64_t suite_now_ms(void); /* CLOCK_BOOTTIME, like hf_lock_deadline() */
 void suite_sleep(int64_t ms);
 void suite_sleep_until(int64_t instant_ms);
 
-/* Call `attempt` with round 0, 1, ... until it returns true. It returns false if
- * nothing can be said because the machine was too slow, such as a lease that
- * ended before it was renewed; what it can judge, it asserts. Fails the case
+/* Call `attempt` with round 0, 1, ... until it returns true. An attempt asserts
+ * its promise, and returns false if the machine was too slow to test it: for
+ * example, if the lease expired before the test could renew it. Fails the case
  * after a few rounds. */
 typedef bool suite_attempt_fn(unsigned round);
-void suite_judge(suite_attempt_fn *attempt);
+void suite_repeat(suite_attempt_fn *attempt);
 
-/* `ttl_ms` in round 0, and three times longer in each round after it. */
+/* `ttl_ms` in round 0, and three times as long in each further round. */
 uint32_t suite_longer_ms(uint32_t ttl_ms, unsigned round);
 
-/* Leave the processor to the cases that wait: this one needs much of it. */
-void suite_step_back(void);
+/* For cases that need much CPU time: let the other cases run first. */
+void suite_lower_priority(void);
 
 /* ---- Threads ------------------------------------------------------------*/
 
-/* Run `work` in `count` threads, with their number, until all return. They
- * must not assert. */
+/* Run `work` in `count` threads, numbered from 0, and wait for them. The
+ * threads must not use assertions. */
 typedef void suite_work_fn(unsigned number, void *arg);
 void suite_threads(unsigned count, suite_work_fn *work, void *arg);
 
-/* Counts callbacks, from any thread. */
+/* Counts completions, from any thread. */
 struct suite_counter {
     _Atomic unsigned count;
     _Atomic int last; /* enum hf_err */
 };
-void suite_count(enum hf_err err, void *counter);
+void suite_on_done(enum hf_err err, void *counter);
 
-/* Wait for the answer of `future`, and free it. Should the waiting fail, its
- * own answer, and the future stays. */
-enum hf_err suite_answer(struct hf_future *future, uint32_t wait_ms);
+/* Wait for `future`, free it and return its result. If the wait fails, return
+ * the error of the wait and keep the future. */
+enum hf_err suite_future_result(struct hf_future *future, uint32_t wait_ms);
 
-/* Wait until `*count` is at least `wanted`; false after SUITE_PATIENCE_MS. Drives
- * `client`, which may be NULL. */
+/* Wait until `*count` is at least `wanted`; false after SUITE_TIMEOUT_MS. Calls
+ * hf_process() of `client` unless it is NULL. */
 bool suite_await(const _Atomic unsigned *count, unsigned wanted,
                  struct hf_client *client);
 
-/* What a handle's on_event heard, in order. */
-struct suite_heard {
+/* The events of a handle, in order. suite_on_lock_event() records them. */
+struct suite_lock_events {
     _Atomic unsigned count; /* events in the list */
     _Atomic unsigned waiting, at_risk, lost;
     enum hf_lock_event events[16];
     int64_t at_ms[16];
 };
-void suite_hear(struct hf_lock *lock, enum hf_lock_event event, void *heard);
+void suite_on_lock_event(struct hf_lock *lock, enum hf_lock_event event,
+                         void *reported);
 
 /* ---- Checks -------------------------------------------------------------*/
 
-/* Ask for a held key until the wait runs out, and expect HF_ETIMEDOUT. A
- * withdrawal that is not confirmed within a second is in doubt; then repeat the
- * request. Return the number of requests. */
+/* Claim a held key and expect HF_ETIMEDOUT. If the withdrawal is not confirmed
+ * within a second, the result is HF_EINDOUBT, and the claim is repeated.
+ * Returns the number of claims. */
 unsigned suite_expect_timeout(struct hf_client *client, struct hf_key key,
                               const struct hf_lock_opts *opts);
 
-/* `err` is how a lock is refused whose lease was over before it could be used:
- * for cases with leases so short that this may happen. */
-bool suite_was_too_short(enum hf_err err);
+/* Whether `err` may mean that the lease expired before the reply arrived. For
+ * cases with very short leases. */
+bool suite_lease_was_too_short(enum hf_err err);
 
-/* `err` is `wanted`, or in doubt where a server has to confirm a withdrawal. */
+/* Expect `wanted`, or HF_EINDOUBT if a server has to confirm the withdrawal. */
 void suite_expect_withdrawn(enum hf_err err, enum hf_err wanted);
 
-/* The text contains the word. */
+/* Expect that `text` contains `word`. */
 #define expect_word(text, word)                                                \
     suite_expect_word((text), (word), __FILE__, __LINE__)
 void suite_expect_word(const char *text, const char *word, const char *file,
@@ -181,7 +183,7 @@ void suite_expect_word(const char *text, const char *word, const char *file,
 
 /* ---- In main() ----------------------------------------------------------*/
 
-/* Run every promise of `chapters` over every strategy. */
+/* Test every promise of `chapters` with every strategy. */
 int suite_main(const struct chapter *const *chapters, size_t count);
 
 #endif

@@ -23,7 +23,7 @@ struct hf_watch *trace_start(struct hf_client *client, struct hf_key key,
 {
     struct hf_watch *watch = NULL;
 
-    (void)hf_fd(client); /* the case drives it */
+    (void)hf_fd(client); /* so that the client starts no threads */
     expect_ok(hf_watch_open(client, key, NULL, record_event, trace, &watch));
     return watch;
 }
@@ -51,15 +51,15 @@ struct hf_client *trace_open_as(const char *owner)
 struct hf_future *trace_start_waiter(struct hf_client *client,
                                      struct hf_key key,
                                      struct hf_lock_opts opts,
-                                     struct suite_heard *heard,
+                                     struct suite_lock_events *reported,
                                      struct hf_lock **lock)
 {
     struct hf_future *claim = NULL;
 
-    opts.on_event = suite_hear;
-    opts.arg = heard;
+    opts.on_event = suite_on_lock_event;
+    opts.arg = reported;
     expect_ok(
         recorded_lock_start(client, key, &opts, lock, NULL, NULL, &claim));
-    assert_true(suite_await(&heard->waiting, 1, NULL));
+    assert_true(suite_await(&reported->waiting, 1, NULL));
     return claim;
 }

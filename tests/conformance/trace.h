@@ -1,4 +1,4 @@
-/* trace.h - the events of a key, in order, and clients that compete for it. */
+/* trace.h - record the events of a key, and start waiters for it. */
 #ifndef HF_TESTS_CONFORMANCE_TRACE_H
 #define HF_TESTS_CONFORMANCE_TRACE_H
 
@@ -9,11 +9,11 @@
 /* Events of one key, as a watch reports them. */
 struct trace {
     _Atomic unsigned count;
-    struct hf_event events[TRACE_MAX]; /* without what they point to */
+    struct hf_event events[TRACE_MAX]; /* their pointers are invalid */
     char owners[TRACE_MAX][32];
 };
 
-/* Watch `key`. The case drives the client. */
+/* Watch `key`. The case must call hf_process(). */
 struct hf_watch *trace_start(struct hf_client *client, struct hf_key key,
                              struct trace *trace);
 
@@ -25,14 +25,14 @@ struct expected_event {
 void trace_expect(const struct trace *trace, unsigned at,
                   struct expected_event expected);
 
-/* A client with a thread of its own, and this owner. */
+/* Open a background client with this owner. */
 struct hf_client *trace_open_as(const char *owner);
 
-/* Start a claim for a held key, and return once it is in the queue. */
+/* Claim a held key, and return when the claim is in the queue. */
 struct hf_future *trace_start_waiter(struct hf_client *client,
                                      struct hf_key key,
                                      struct hf_lock_opts opts,
-                                     struct suite_heard *heard,
+                                     struct suite_lock_events *reported,
                                      struct hf_lock **lock);
 
 #endif

@@ -1,7 +1,7 @@
-/* transitions.c - what an operation leaves behind, and the events it reports.
+/* transitions.c - the state after an operation, and the events it reports.
  *
- * The operations are those of docs/semantics.md, whose tables name the cases
- * of this file and of its neighbours. */
+ * The tables in docs/semantics.md define the operations and refer to the cases
+ * of this and the other files. */
 #include "conformance/trace.h"
 #include "lib/recorded.h"
 
@@ -30,15 +30,15 @@ static void expect_stored(struct hf_client *client, struct hf_key key,
     hf_info_fini(&info);
 }
 
-/* ---- What a grant begins with -------------------------------------------*/
+/* ---- The initial state of a grant ---------------------------------------*/
 
-static void a_waiter_brings_its_own_value_and_note(void)
+static void a_granted_waiter_sets_its_value_and_note(void)
 {
     struct hf_client *holder = suite_open();
     struct hf_client *other = trace_open_as("the waiter");
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, SUITE_PATIENCE_MS);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
     struct hf_key key = suite_key("k");
-    struct suite_heard heard = {0};
+    struct suite_lock_events reported = {0};
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *claim = NULL;
     struct hf_info info;
@@ -48,10 +48,10 @@ static void a_waiter_brings_its_own_value_and_note(void)
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     opts.value = hf_bytes_of("second");
     opts.note = "two";
-    claim = trace_start_waiter(other, key, opts, &heard, &next);
+    claim = trace_start_waiter(other, key, opts, &reported, &next);
     expect_stored(holder, key, "first", "one");
     expect_ok(recorded_unlock(holder, lock));
-    expect_ok(suite_answer(claim, SUITE_PATIENCE_MS));
+    expect_ok(suite_future_result(claim, SUITE_TIMEOUT_MS));
 
     expect_stored(holder, key, "second", "two");
     expect_ok(recorded_read(holder, key, &info));
@@ -67,7 +67,7 @@ static void a_waiter_brings_its_own_value_and_note(void)
 static void a_value_ends_with_its_grant(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL, *next = NULL;
 
@@ -76,7 +76,7 @@ static void a_value_ends_with_its_grant(void)
     expect_ok(recorded_lock(client, key, &opts, &lock));
     expect_ok(recorded_update(client, lock, NULL, hf_bytes_of("older")));
     expect_ok(recorded_unlock(client, lock));
-    opts = suite_opts(SUITE_LONG_MS, 0);
+    opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     expect_ok(recorded_lock(client, key, &opts, &next));
 
     expect_stored(client, key, "", "");
@@ -85,10 +85,10 @@ static void a_value_ends_with_its_grant(void)
     suite_close(client);
 }
 
-static void a_renewal_leaves_the_value_as_it_was(void)
+static void a_renewal_keeps_the_value(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL;
 
@@ -107,21 +107,22 @@ static void a_renewal_leaves_the_value_as_it_was(void)
 
 /* ---- Refusals -----------------------------------------------------------*/
 
-/* The right nonce is not enough. */
-static void wrong_token_renews_nothing(void)
+/* Even with the right nonce. */
+static void wrong_token_cannot_renew(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL, *forged = NULL;
     struct hf_info info;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     forged = adopt(other, lock, hf_lock_token(lock) + 1);
-    expect_err(recorded_renew(other, forged, 2 * SUITE_LONG_MS), HF_ENOTOWNER);
+    expect_err(recorded_renew(other, forged, 2 * SUITE_LONG_TTL_MS),
+               HF_ENOTOWNER);
 
     expect_ok(recorded_read(holder, key, &info));
-    assert_true(info.left_ms <= suite_lease_ms(SUITE_LONG_MS));
+    assert_true(info.left_ms <= suite_lease_ms(SUITE_LONG_TTL_MS));
     hf_info_fini(&info);
     expect_ok(recorded_unlock(holder, lock));
     hf_lock_free(forged);
@@ -130,10 +131,10 @@ static void wrong_token_renews_nothing(void)
     suite_close(other);
 }
 
-static void wrong_token_updates_nothing(void)
+static void wrong_token_cannot_update(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL, *forged = NULL;
 
@@ -191,12 +192,12 @@ static void update_of_a_free_key_is_not_held(void)
     suite_close(client);
 }
 
-/* Send what another client is refused. A handle that is refused is lost, so each
- * operation has a handle of its own. */
+/* Send operations that are refused because the lock belongs to another client.
+ * A refused handle is lost, so each operation uses a new handle. */
 static void send_refused(struct hf_client *other, struct hf_key key,
                          const struct hf_lock *lock)
 {
-    struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
     uint64_t wrong = hf_lock_token(lock) + 1;
     struct hf_lock *forged[3], *none = NULL;
 
@@ -250,11 +251,11 @@ static void a_refused_operation_reports_no_event(void)
     suite_close(watcher);
 }
 
-/* ---- Breaking -----------------------------------------------------------*/
+/* ---- Force --------------------------------------------------------------*/
 
-/* Marking a lock that is marked already changes nothing, and ending it now
- * works on a marked lock too. */
-static void a_lock_is_marked_once_and_ended_once(void)
+/* Forcing a lock a second time has no effect, unless it is with `now`, which
+ * ends a forced lock too. */
+static void a_lock_is_forced_once_and_ended_once(void)
 {
     struct hf_client *holder = suite_open(), *watcher = suite_open();
     struct hf_key key = suite_key("k");
@@ -284,7 +285,7 @@ static void a_lock_is_marked_once_and_ended_once(void)
     suite_close(watcher);
 }
 
-static void a_marked_lock_can_be_updated_and_unlocked(void)
+static void a_forced_lock_can_be_updated_and_released(void)
 {
     struct hf_client *client = suite_open();
     struct hf_key key = suite_key("k");
@@ -305,23 +306,23 @@ static void a_marked_lock_can_be_updated_and_unlocked(void)
     suite_close(client);
 }
 
-/* The mark ends with the grant that it was set on. */
-static void the_next_holder_may_renew_after_a_marked_one(void)
+/* The forced state ends with the grant. */
+static void the_holder_after_a_forced_lock_can_renew(void)
 {
     struct hf_client *holder = suite_open();
     struct hf_client *other = suite_open_background();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, SUITE_PATIENCE_MS);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
     struct hf_key key = suite_key("k");
-    struct suite_heard heard = {0};
+    struct suite_lock_events reported = {0};
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_future *claim = NULL;
     struct hf_info info;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    claim = trace_start_waiter(other, key, opts, &heard, &next);
+    claim = trace_start_waiter(other, key, opts, &reported, &next);
     expect_ok(hf_force(holder, key, hf_lock_token(lock), false));
     expect_ok(recorded_unlock(holder, lock));
-    expect_ok(suite_answer(claim, SUITE_PATIENCE_MS));
+    expect_ok(suite_future_result(claim, SUITE_TIMEOUT_MS));
 
     expect_ok(recorded_renew(other, next, 0));
     expect_ok(recorded_read(holder, key, &info));
@@ -335,17 +336,17 @@ static void the_next_holder_may_renew_after_a_marked_one(void)
 }
 
 static const struct promise promises[] = {
-    PROMISE(a_waiter_brings_its_own_value_and_note, HF_CAP_VALUE),
+    PROMISE(a_granted_waiter_sets_its_value_and_note, HF_CAP_VALUE),
     PROMISE(a_value_ends_with_its_grant, HF_CAP_VALUE),
-    PROMISE(a_renewal_leaves_the_value_as_it_was, HF_CAP_VALUE),
-    PROMISE(wrong_token_renews_nothing, 0),
-    PROMISE(wrong_token_updates_nothing, HF_CAP_VALUE),
+    PROMISE(a_renewal_keeps_the_value, HF_CAP_VALUE),
+    PROMISE(wrong_token_cannot_renew, 0),
+    PROMISE(wrong_token_cannot_update, HF_CAP_VALUE),
     PROMISE(renew_of_a_free_key_is_not_held, 0),
     PROMISE(update_of_a_free_key_is_not_held, HF_CAP_VALUE),
     PROMISE(a_refused_operation_reports_no_event, HF_CAP_WATCH | HF_CAP_VALUE),
-    PROMISE(a_lock_is_marked_once_and_ended_once, HF_CAP_WATCH),
-    PROMISE(a_marked_lock_can_be_updated_and_unlocked, HF_CAP_VALUE),
-    PROMISE(the_next_holder_may_renew_after_a_marked_one, 0),
+    PROMISE(a_lock_is_forced_once_and_ended_once, HF_CAP_WATCH),
+    PROMISE(a_forced_lock_can_be_updated_and_released, HF_CAP_VALUE),
+    PROMISE(the_holder_after_a_forced_lock_can_renew, 0),
 };
 
 const struct chapter chapter_transitions = CHAPTER(promises);

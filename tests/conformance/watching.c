@@ -1,4 +1,5 @@
-/* watching.c - events: all of them, in order, or a mark where some are not. */
+/* watching.c - a watch reports all events in order, or DROPPED where some are
+ * missing. */
 #include "conformance/suite.h"
 #include "lib/recorded.h"
 
@@ -10,10 +11,10 @@
 struct seen {
     _Atomic unsigned count;
     unsigned dropped;
-    struct hf_event events[SEEN_MAX]; /* without what they point to */
+    struct hf_event events[SEEN_MAX]; /* their pointers are invalid */
 };
 
-static void see(const struct hf_event *event, void *arg)
+static void on_event(const struct hf_event *event, void *arg)
 {
     struct seen *seen = arg;
     unsigned at = atomic_load(&seen->count);
@@ -24,7 +25,7 @@ static void see(const struct hf_event *event, void *arg)
     atomic_store(&seen->count, at + 1);
 }
 
-static struct seen *new_seen(void)
+static struct seen *new_watch_log(void)
 {
     struct seen *seen = calloc(1, sizeof(*seen));
 
@@ -32,19 +33,18 @@ static struct seen *new_seen(void)
     return seen;
 }
 
-/* The case drives: nothing is told but in hf_process(). */
-static struct hf_watch *watch(struct hf_client *client, struct hf_key prefix,
-                              struct seen *seen)
+/* Open a watch whose callback runs only inside hf_process(). */
+static struct hf_watch *open_watch(struct hf_client *client,
+                                   struct hf_key prefix, struct seen *seen)
 {
-    struct hf_watch *made = NULL;
+    struct hf_watch *watch = NULL;
 
-    (void)hf_fd(client);
-    expect_ok(hf_watch_open(client, prefix, NULL, see, seen, &made));
-    return made;
+    (void)hf_fd(client); /* so that the client starts no threads */
+    expect_ok(hf_watch_open(client, prefix, NULL, on_event, seen, &watch));
+    return watch;
 }
 
-/* Let events that are under way arrive: those of `key` that come before this
- * one's, and nothing else. */
+/* Receive the events that are on their way. */
 static void settle(struct hf_client *client)
 {
     for (int i = 0; i < 5; i++) {
@@ -61,22 +61,22 @@ static bool is_last(const struct seen *seen, enum hf_event_kind kind,
     return seen->count > 0 && last->kind == kind && last->token == token;
 }
 
-/* Until no more is told, and the last that was is that this happened to the lock
- * with this token, or a mark. */
-static void settle_up_to(struct hf_client *client, const struct seen *seen,
-                         enum hf_event_kind kind, uint64_t token)
+/* Receive events until no more arrive and the last one is `kind` of the lock
+ * with `token`, or DROPPED. */
+static void process_until(struct hf_client *client, const struct seen *seen,
+                          enum hf_event_kind kind, uint64_t token)
 {
-    unsigned told;
+    unsigned count;
 
     do {
-        told = seen->count;
+        count = seen->count;
         settle(client);
-    } while (seen->count > told || !(is_last(seen, kind, token) ||
-                                     is_last(seen, HF_EVENT_DROPPED, 0)));
+    } while (seen->count > count || !(is_last(seen, kind, token) ||
+                                      is_last(seen, HF_EVENT_DROPPED, 0)));
 }
 
-/* What one key goes through, told by all its kinds. */
-static void a_watch_tells_every_kind_of_event(void)
+/* What one key goes through, count by all its kinds. */
+static void a_watch_reports_every_kind_of_event(void)
 {
     static const enum hf_event_kind wanted[] = {
         HF_EVENT_GRANTED,  HF_EVENT_RENEWED,   HF_EVENT_UPDATED,
@@ -84,23 +84,23 @@ static void a_watch_tells_every_kind_of_event(void)
         HF_EVENT_RELEASED, HF_EVENT_GRANTED,   HF_EVENT_FORCED,
     };
     struct hf_client *client = suite_open(), *other = suite_open();
-    struct hf_lock_opts brief = suite_opts(SUITE_LONG_MS, 20);
+    struct hf_lock_opts short_opts = suite_opts(SUITE_LONG_TTL_MS, 20);
     struct hf_key key = suite_key("k");
-    struct seen *seen = new_seen();
-    struct hf_watch *watching = watch(other, key, seen);
+    struct seen *seen = new_watch_log();
+    struct hf_watch *watching = open_watch(other, key, seen);
     struct hf_lock *lock = NULL, *none = NULL;
     uint64_t token = 0;
 
-    expect_ok(recorded_lock(client, key, &brief, &lock));
+    expect_ok(recorded_lock(client, key, &short_opts, &lock));
     expect_ok(recorded_renew(client, lock, 0));
     expect_ok(recorded_update(client, lock, NULL, hf_bytes_of("v")));
-    suite_expect_withdrawn(recorded_lock(client, key, &brief, &none),
+    suite_expect_withdrawn(recorded_lock(client, key, &short_opts, &none),
                            HF_ETIMEDOUT);
-    assert_true(suite_await(&seen->count, 5, other)); /* it is withdrawn */
+    assert_true(suite_await(&seen->count, 5, other)); /* WITHDRAWN */
     expect_ok(hf_force(client, key, hf_lock_token(lock), false));
     expect_ok(recorded_unlock(client, lock));
     hf_lock_free(lock);
-    expect_ok(recorded_lock(client, key, &brief, &lock));
+    expect_ok(recorded_lock(client, key, &short_opts, &lock));
     token = hf_lock_token(lock);
     expect_ok(recorded_force_now(client, key, token));
 
@@ -115,7 +115,7 @@ static void a_watch_tells_every_kind_of_event(void)
     assert_int_equal(seen->events[3].token, 0);
     assert_int_equal(seen->events[4].token, 0);
     assert_int_equal(seen->events[7].token, token);
-    assert_false(seen->events[5].freed); /* marked, and held still */
+    assert_false(seen->events[5].freed); /* forced, and still held */
     assert_true(seen->events[6].freed);
     assert_true(seen->events[8].freed);
     hf_watch_close(watching);
@@ -125,25 +125,25 @@ static void a_watch_tells_every_kind_of_event(void)
     suite_close(other);
 }
 
-/* DESIGN 5: an expiry is told by itself, without anybody's asking. False if the
- * lease ended, or was renewed, before the lock was there. */
-static bool expiry_is_told(unsigned round)
+/* An expiry is reported although no client requests the key. Returns false if
+ * the lease expired or was renewed before hf_acquire() returned. */
+static bool expiry_is_reported(unsigned round)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
-    struct hf_lock_opts brief =
-        suite_opts(suite_longer_ms(suite_brief_ms(300), round), 0);
+    struct hf_lock_opts short_opts =
+        suite_opts(suite_longer_ms(suite_short_ttl_ms(300), round), 0);
     struct hf_key key = suite_key_number("k", round);
-    struct seen *seen = new_seen();
-    struct hf_watch *watching = watch(other, key, seen);
+    struct seen *seen = new_watch_log();
+    struct hf_watch *watching = open_watch(other, key, seen);
     struct hf_lock *lock = NULL;
-    bool told = false;
+    bool count = false;
 
-    if (recorded_lock(client, key, &brief, &lock) == HF_OK) {
+    if (recorded_lock(client, key, &short_opts, &lock) == HF_OK) {
         int64_t deadline = hf_lock_deadline(lock);
 
         assert_true(suite_await(&seen->count, 2, other));
-        told = seen->events[1].kind != HF_EVENT_RENEWED;
-        if (told) {
+        count = seen->events[1].kind != HF_EVENT_RENEWED;
+        if (count) {
             assert_int_equal(seen->events[1].kind, HF_EVENT_EXPIRED);
             assert_int_equal(seen->events[1].token, hf_lock_token(lock));
             assert_true(seen->events[1].freed);
@@ -155,35 +155,35 @@ static bool expiry_is_told(unsigned round)
     free(seen);
     suite_close(client);
     suite_close(other);
-    return told;
+    return count;
 }
 
-static void a_watch_tells_of_an_expiry_by_itself(void)
+static void a_watch_reports_an_expiry_without_polling(void)
 {
-    suite_judge(expiry_is_told);
+    suite_repeat(expiry_is_reported);
 }
 
-static void a_hand_over_frees_nothing(void)
+static void a_handover_does_not_free_the_key(void)
 {
     struct hf_client *holder = suite_open();
     struct hf_client *other = suite_open_background();
     struct hf_client *watcher = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, SUITE_PATIENCE_MS);
-    struct suite_heard heard = {0};
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
+    struct suite_lock_events reported = {0};
     struct hf_key key = suite_key("k");
-    struct seen *seen = new_seen();
-    struct hf_watch *watching = watch(watcher, key, seen);
+    struct seen *seen = new_watch_log();
+    struct hf_watch *watching = open_watch(watcher, key, seen);
     struct hf_future *claim = NULL;
     struct hf_lock *lock = NULL, *next = NULL;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    opts.on_event = suite_hear;
-    opts.arg = &heard;
+    opts.on_event = suite_on_lock_event;
+    opts.arg = &reported;
     expect_ok(
         recorded_lock_start(other, key, &opts, &next, NULL, NULL, &claim));
-    assert_true(suite_await(&heard.waiting, 1, NULL));
+    assert_true(suite_await(&reported.waiting, 1, NULL));
     expect_ok(recorded_unlock(holder, lock));
-    expect_ok(suite_answer(claim, SUITE_PATIENCE_MS));
+    expect_ok(suite_future_result(claim, SUITE_TIMEOUT_MS));
 
     assert_true(suite_await(&seen->count, 4, watcher));
     assert_int_equal(seen->events[0].kind, HF_EVENT_GRANTED);
@@ -202,18 +202,18 @@ static void a_hand_over_frees_nothing(void)
     suite_close(watcher);
 }
 
-static void a_watch_tells_only_the_kinds_asked_for(void)
+static void a_watch_reports_only_the_selected_kinds(void)
 {
     struct hf_client *client = suite_open();
     struct hf_key key = suite_key("k");
-    struct seen *seen = new_seen();
+    struct seen *seen = new_watch_log();
     struct hf_watch_opts opts;
     struct hf_watch *watching = NULL;
     struct hf_lock *lock = NULL;
 
     hf_watch_opts_init(&opts);
     opts.kinds = HF_EVENT_RELEASED | HF_EVENT_EXPIRED;
-    expect_ok(hf_watch_open(client, key, &opts, see, seen, &watching));
+    expect_ok(hf_watch_open(client, key, &opts, on_event, seen, &watching));
     expect_ok(recorded_lock(client, key, NULL, &lock));
     expect_ok(recorded_renew(client, lock, 0));
     expect_ok(recorded_unlock(client, lock));
@@ -228,7 +228,7 @@ static void a_watch_tells_only_the_kinds_asked_for(void)
     suite_close(client);
 }
 
-static void kinds_that_make_no_sense_are_named(void)
+static void invalid_event_kinds_are_refused(void)
 {
     struct hf_client *client = suite_open();
     struct hf_watch_opts opts;
@@ -237,24 +237,26 @@ static void kinds_that_make_no_sense_are_named(void)
 
     hf_watch_opts_init(&opts);
     opts.kinds = 0;
-    expect_err(hf_watch_open(client, suite_key(""), &opts, see, NULL, &none),
-               HF_EINVAL);
+    expect_err(
+        hf_watch_open(client, suite_key(""), &opts, on_event, NULL, &none),
+        HF_EINVAL);
     hf_client_error(client, &error);
     expect_word(error.text, "kinds");
     opts.kinds = 1u << 20;
-    expect_err(hf_watch_open(client, suite_key(""), &opts, see, NULL, &none),
-               HF_EINVAL);
+    expect_err(
+        hf_watch_open(client, suite_key(""), &opts, on_event, NULL, &none),
+        HF_EINVAL);
     expect_err(hf_watch_open(client, suite_key(""), NULL, NULL, NULL, &none),
                HF_EINVAL);
     assert_null(none);
     suite_close(client);
 }
 
-static void a_watch_keeps_to_its_prefix(void)
+static void a_watch_reports_only_its_prefix(void)
 {
     struct hf_client *client = suite_open();
-    struct seen *seen = new_seen();
-    struct hf_watch *watching = watch(client, suite_key("p/"), seen);
+    struct seen *seen = new_watch_log();
+    struct hf_watch *watching = open_watch(client, suite_key("p/"), seen);
     struct hf_lock *in = NULL, *out = NULL;
 
     expect_ok(recorded_lock(client, suite_key("o/1"), NULL, &out));
@@ -271,13 +273,14 @@ static void a_watch_keeps_to_its_prefix(void)
     suite_close(client);
 }
 
-/* From an index on: what happened between reading it and watching is told. */
-static void a_watch_from_an_index_tells_what_was_before(void)
+/* The watch starts at an index that was read earlier, and misses none of the
+ * events in between. */
+static void a_watch_from_an_index_reports_earlier_events(void)
 {
     struct hf_client *client = suite_open(), *late = suite_open();
     struct hf_key key = suite_key("k");
-    struct seen *first = new_seen(), *second = new_seen();
-    struct hf_watch *witness = watch(client, key, first), *watching = NULL;
+    struct seen *first = new_watch_log(), *second = new_watch_log();
+    struct hf_watch *witness = open_watch(client, key, first), *watching = NULL;
     struct hf_lock *lock = NULL;
     struct hf_watch_opts opts;
     struct hf_info info;
@@ -288,7 +291,7 @@ static void a_watch_from_an_index_tells_what_was_before(void)
     hf_watch_opts_init(&opts);
     opts.from = info.index + 1;
     hf_info_fini(&info);
-    expect_ok(hf_watch_open(late, key, &opts, see, second, &watching));
+    expect_ok(hf_watch_open(late, key, &opts, on_event, second, &watching));
 
     assert_true(suite_await(&first->count, 2, client));
     assert_true(suite_await(&second->count, 2, late));
@@ -306,8 +309,8 @@ static void a_watch_from_an_index_tells_what_was_before(void)
     suite_close(late);
 }
 
-/* Nothing is missing without a mark: all events of a key that comes and goes
- * are either told, or stand before the index of a mark. */
+/* Expect that DROPPED is reported wherever events of a key that is acquired and
+ * released repeatedly are missing. */
 static void expect_no_silent_gap(const struct seen *seen, uint64_t last_token)
 {
     uint64_t next = 0, top = 0;
@@ -319,7 +322,7 @@ static void expect_no_silent_gap(const struct seen *seen, uint64_t last_token)
         assert_true(event->index >= next);
         next = event->index + (event->kind != HF_EVENT_DROPPED);
         if (event->kind == HF_EVENT_DROPPED) {
-            assert_false(marked); /* one for each gap */
+            assert_false(marked); /* one per gap */
             marked = true;
             continue;
         }
@@ -333,36 +336,37 @@ static void expect_no_silent_gap(const struct seen *seen, uint64_t last_token)
 
 #define MANY (6000 / suite_slowness())
 
-/* More than most keep for a client that nobody drives; who keeps all of it drops
- * nothing. In mongodb: the server does: tests/mongo/test_mongo_streams. */
-static void events_that_are_missing_leave_a_mark(void)
+/* More events than most strategies keep for a client that is not driven. A
+ * strategy that keeps all of them drops none, like mongodb:; see
+ * tests/mongo/test_mongo_streams.c. */
+static void missing_events_are_reported_as_dropped(void)
 {
     struct hf_client *client = suite_open(), *slow = suite_open();
     struct hf_key key = suite_key("k");
-    struct seen *seen = new_seen();
-    struct hf_watch *watching = watch(slow, key, seen);
+    struct seen *seen = new_watch_log();
+    struct hf_watch *watching = open_watch(slow, key, seen);
     struct hf_lock *lock = NULL;
     uint64_t token = 0;
-    unsigned told = 0;
+    unsigned count = 0;
 
-    suite_step_back();
+    suite_lower_priority();
     for (unsigned i = 0; i < MANY; i++) {
         expect_ok(recorded_lock(client, key, NULL, &lock));
         token = hf_lock_token(lock);
         expect_ok(recorded_unlock(client, lock));
         hf_lock_free(lock);
     }
-    settle_up_to(slow, seen, HF_EVENT_RELEASED, token);
-    told = seen->count;
+    process_until(slow, seen, HF_EVENT_RELEASED, token);
+    count = seen->count;
 
-    assert_true(seen->dropped > 0 || told >= 2 * MANY); /* some renewed */
+    assert_true(seen->dropped > 0 || count >= 2 * MANY); /* some renewed */
     expect_no_silent_gap(seen, token);
 
-    /* And it goes on behind the mark. */
+    /* Events after the gap are reported. */
     expect_ok(recorded_lock(client, key, NULL, &lock));
-    assert_true(suite_await(&seen->count, told + 1, slow));
-    assert_int_equal(seen->events[told].kind, HF_EVENT_GRANTED);
-    assert_int_equal(seen->events[told].token, hf_lock_token(lock));
+    assert_true(suite_await(&seen->count, count + 1, slow));
+    assert_int_equal(seen->events[count].kind, HF_EVENT_GRANTED);
+    assert_int_equal(seen->events[count].token, hf_lock_token(lock));
     expect_no_silent_gap(seen, hf_lock_token(lock));
     hf_watch_close(watching);
     hf_lock_free(lock);
@@ -371,16 +375,16 @@ static void events_that_are_missing_leave_a_mark(void)
     suite_close(slow);
 }
 
-static void from_an_index_that_is_gone_leaves_a_mark(void)
+static void a_watch_from_an_old_index_reports_dropped_events(void)
 {
     struct hf_client *client = suite_open();
     struct hf_key key = suite_key("k");
-    struct seen *seen = new_seen();
+    struct seen *seen = new_watch_log();
     struct hf_watch *watching = NULL;
     struct hf_watch_opts opts;
     struct hf_lock *lock = NULL;
 
-    suite_step_back();
+    suite_lower_priority();
     for (unsigned i = 0; i < MANY; i++) {
         expect_ok(recorded_lock(client, key, NULL, &lock));
         expect_ok(recorded_unlock(client, lock));
@@ -388,10 +392,10 @@ static void from_an_index_that_is_gone_leaves_a_mark(void)
     }
     hf_watch_opts_init(&opts);
     opts.from = 1;
-    expect_ok(hf_watch_open(client, key, &opts, see, seen, &watching));
+    expect_ok(hf_watch_open(client, key, &opts, on_event, seen, &watching));
     expect_ok(recorded_lock(client, key, NULL, &lock));
 
-    settle_up_to(client, seen, HF_EVENT_GRANTED, hf_lock_token(lock));
+    process_until(client, seen, HF_EVENT_GRANTED, hf_lock_token(lock));
     assert_int_equal(seen->events[0].kind, HF_EVENT_DROPPED);
     assert_true(seen->events[0].index > 1);
     expect_no_silent_gap(seen, hf_lock_token(lock));
@@ -403,12 +407,12 @@ static void from_an_index_that_is_gone_leaves_a_mark(void)
 
 #define LONG_KEYS 500
 
-/* The mark stands for what is missing: what is still kept comes after it. Long
- * keys, so that less is kept than a client is ready to take. */
-static void what_is_kept_follows_the_mark(void)
+/* DROPPED replaces only the missing events; those still kept follow it. The
+ * keys are long, so that fewer events are kept than a client can queue. */
+static void kept_events_follow_the_dropped_event(void)
 {
     struct hf_client *client = suite_open(), *late = suite_open();
-    struct seen *first = new_seen(), *second = new_seen();
+    struct seen *first = new_watch_log(), *second = new_watch_log();
     struct hf_watch *witness = NULL, *watching = NULL;
     struct hf_watch_opts opts;
     struct hf_lock *lock = NULL;
@@ -418,7 +422,7 @@ static void what_is_kept_follows_the_mark(void)
     memset(name, 'k', sizeof(name));
     name[sizeof(name) - 1] = '\0';
     key = suite_key(name);
-    witness = watch(client, key, first);
+    witness = open_watch(client, key, first);
     for (unsigned i = 0; i < LONG_KEYS; i++) {
         expect_ok(recorded_lock(client, key, NULL, &lock));
         expect_ok(recorded_unlock(client, lock));
@@ -431,7 +435,7 @@ static void what_is_kept_follows_the_mark(void)
     hf_watch_opts_init(&opts);
     opts.from = first->events[0].index;
     (void)hf_fd(late);
-    expect_ok(hf_watch_open(late, key, &opts, see, second, &watching));
+    expect_ok(hf_watch_open(late, key, &opts, on_event, second, &watching));
     while (!is_last(second, HF_EVENT_RELEASED, hf_lock_token(lock)))
         settle(late);
 
@@ -450,17 +454,17 @@ static void what_is_kept_follows_the_mark(void)
 }
 
 /* CF-02 */
-static void no_callback_begins_after_a_watch_is_freed(void)
+static void no_callback_runs_after_a_watch_is_closed(void)
 {
     struct hf_client *client = suite_open();
     struct hf_key key = suite_key("k");
-    struct seen *seen = new_seen();
-    struct hf_watch *watching = watch(client, key, seen);
+    struct seen *seen = new_watch_log();
+    struct hf_watch *watching = open_watch(client, key, seen);
     struct hf_lock *lock = NULL;
 
     expect_ok(recorded_lock(client, key, NULL, &lock));
     assert_true(suite_await(&seen->count, 1, client));
-    expect_ok(recorded_renew(client, lock, 0)); /* told, or under way */
+    expect_ok(recorded_renew(client, lock, 0)); /* perhaps not reported yet */
     hf_watch_close(watching);
     seen->count = 0;
     expect_ok(recorded_unlock(client, lock));
@@ -474,21 +478,21 @@ static void no_callback_begins_after_a_watch_is_freed(void)
 
 #define FREED_WATCHES 50
 
-/* CF-02: from another thread than the one that calls back. A callback that had
- * begun goes on: by the end of two more rounds of events it is over, for there
- * is one thread that calls back. */
-static void no_background_callback_begins_after_a_watch_is_freed(void)
+/* CF-02: the watch is closed in another thread than the one that runs
+ * callbacks. That thread runs one callback at a time, so when the witness has
+ * received two further events, no callback of the closed watch is running. */
+static void no_background_callback_runs_after_a_watch_is_closed(void)
 {
     struct hf_client *client = suite_open_background(), *other = suite_open();
     struct hf_key key = suite_key("k");
-    struct seen *all[FREED_WATCHES], *witness_seen = new_seen();
-    struct hf_watch *witness = watch(client, key, witness_seen);
+    struct seen *all[FREED_WATCHES], *witness_seen = new_watch_log();
+    struct hf_watch *witness = open_watch(client, key, witness_seen);
     struct hf_lock *lock = NULL;
 
     expect_ok(recorded_lock(other, key, NULL, &lock));
     for (unsigned i = 0; i < FREED_WATCHES; i++) {
-        struct seen *seen = all[i] = new_seen();
-        struct hf_watch *watching = watch(client, key, seen);
+        struct seen *seen = all[i] = new_watch_log();
+        struct hf_watch *watching = open_watch(client, key, seen);
         unsigned before = 0;
 
         expect_ok(recorded_renew(other, lock, 0));
@@ -516,7 +520,7 @@ struct own_end {
     _Atomic unsigned count;
 };
 
-static void end_itself(const struct hf_event *event, void *arg)
+static void close_own_watch(const struct hf_event *event, void *arg)
 {
     struct own_end *end = arg;
 
@@ -525,14 +529,15 @@ static void end_itself(const struct hf_event *event, void *arg)
     atomic_fetch_add(&end->count, 1);
 }
 
-static void a_watch_may_be_freed_in_its_own_callback(void)
+static void a_watch_can_be_closed_in_its_callback(void)
 {
     struct hf_client *client = suite_open();
     struct hf_key key = suite_key("k");
     struct own_end end = {0};
     struct hf_lock *lock = NULL;
 
-    expect_ok(hf_watch_open(client, key, NULL, end_itself, &end, &end.watch));
+    expect_ok(
+        hf_watch_open(client, key, NULL, close_own_watch, &end, &end.watch));
     expect_ok(recorded_lock(client, key, NULL, &lock));
     expect_ok(recorded_unlock(client, lock));
     assert_true(suite_await(&end.count, 1, client));
@@ -549,12 +554,12 @@ static void the_forms_of_watch_agree(void)
     struct hf_client *client = suite_open();
     struct suite_counter counter = {0};
     struct hf_key key = suite_key("k");
-    struct seen *seen = new_seen();
+    struct seen *seen = new_watch_log();
     struct hf_watch *watching = NULL;
     struct hf_lock *lock = NULL;
 
-    expect_ok(hf_watch_open_start(client, key, NULL, see, seen, &watching,
-                                  suite_count, &counter, NULL));
+    expect_ok(hf_watch_open_start(client, key, NULL, on_event, seen, &watching,
+                                  suite_on_done, &counter, NULL));
     assert_true(suite_await(&counter.count, 1, client));
     expect_ok((enum hf_err)counter.last);
     expect_ok(recorded_lock(client, key, NULL, &lock));
@@ -571,8 +576,8 @@ static void close_ends_a_watch(void)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
     struct hf_key key = suite_key("k");
-    struct seen *seen = new_seen();
-    struct hf_watch *watching = watch(client, key, seen);
+    struct seen *seen = new_watch_log();
+    struct hf_watch *watching = open_watch(client, key, seen);
     struct hf_lock *lock = NULL;
 
     suite_close(client);
@@ -586,19 +591,19 @@ static void close_ends_a_watch(void)
 }
 
 static const struct promise promises[] = {
-    PROMISE(a_watch_tells_every_kind_of_event, HF_CAP_WATCH | HF_CAP_VALUE),
-    PROMISE(a_watch_tells_of_an_expiry_by_itself, HF_CAP_WATCH),
-    PROMISE(a_hand_over_frees_nothing, HF_CAP_WATCH | HF_CAP_FIFO),
-    PROMISE(a_watch_tells_only_the_kinds_asked_for, HF_CAP_WATCH),
-    PROMISE(kinds_that_make_no_sense_are_named, HF_CAP_WATCH),
-    PROMISE(a_watch_keeps_to_its_prefix, HF_CAP_WATCH),
-    PROMISE(a_watch_from_an_index_tells_what_was_before, HF_CAP_WATCH),
-    PROMISE(events_that_are_missing_leave_a_mark, HF_CAP_WATCH),
-    PROMISE(what_is_kept_follows_the_mark, HF_CAP_WATCH),
-    PROMISE(from_an_index_that_is_gone_leaves_a_mark, HF_CAP_WATCH),
-    PROMISE(no_callback_begins_after_a_watch_is_freed, HF_CAP_WATCH),
-    PROMISE(no_background_callback_begins_after_a_watch_is_freed, HF_CAP_WATCH),
-    PROMISE(a_watch_may_be_freed_in_its_own_callback, HF_CAP_WATCH),
+    PROMISE(a_watch_reports_every_kind_of_event, HF_CAP_WATCH | HF_CAP_VALUE),
+    PROMISE(a_watch_reports_an_expiry_without_polling, HF_CAP_WATCH),
+    PROMISE(a_handover_does_not_free_the_key, HF_CAP_WATCH | HF_CAP_FIFO),
+    PROMISE(a_watch_reports_only_the_selected_kinds, HF_CAP_WATCH),
+    PROMISE(invalid_event_kinds_are_refused, HF_CAP_WATCH),
+    PROMISE(a_watch_reports_only_its_prefix, HF_CAP_WATCH),
+    PROMISE(a_watch_from_an_index_reports_earlier_events, HF_CAP_WATCH),
+    PROMISE(missing_events_are_reported_as_dropped, HF_CAP_WATCH),
+    PROMISE(kept_events_follow_the_dropped_event, HF_CAP_WATCH),
+    PROMISE(a_watch_from_an_old_index_reports_dropped_events, HF_CAP_WATCH),
+    PROMISE(no_callback_runs_after_a_watch_is_closed, HF_CAP_WATCH),
+    PROMISE(no_background_callback_runs_after_a_watch_is_closed, HF_CAP_WATCH),
+    PROMISE(a_watch_can_be_closed_in_its_callback, HF_CAP_WATCH),
     PROMISE(the_forms_of_watch_agree, HF_CAP_WATCH),
     PROMISE(close_ends_a_watch, HF_CAP_WATCH),
 };

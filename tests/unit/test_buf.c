@@ -3,7 +3,7 @@
 #include "lib/alloc.h"
 #include "lib/runner.h"
 
-static void what_is_written_is_read(void **state)
+static void reader_returns_what_was_written(void **state)
 {
     struct hf_buf buf = {0};
     struct hf_reader reader;
@@ -47,7 +47,7 @@ static void numbers_are_little_endian(void **state)
     hf_buf_fini(&buf);
 }
 
-static void buffer_grows_as_it_must(void **state)
+static void buffer_grows_as_needed(void **state)
 {
     static uint8_t block[5000];
     struct hf_buf buf = {0};
@@ -63,8 +63,8 @@ static void buffer_grows_as_it_must(void **state)
     assert_null(buf.data);
 }
 
-/* Nothing after the failure is written, even if there is memory again. */
-static void buffer_remembers_that_memory_ran_out(void **state)
+/* Even if memory is available again. */
+static void failed_buffer_ignores_later_writes(void **state)
 {
     struct hf_buf buf = {0};
 
@@ -80,7 +80,7 @@ static void buffer_remembers_that_memory_ran_out(void **state)
     assert_false(buf.failed);
 }
 
-static void reader_fails_for_good(void **state)
+static void failed_reader_stays_failed(void **state)
 {
     static const uint8_t data[] = {1, 2, 3, 4, 5, 6};
     struct hf_reader reader = {.data = data, .size = sizeof(data)};
@@ -95,7 +95,7 @@ static void reader_fails_for_good(void **state)
     assert_null(hf_reader_bytes(&reader, 10).data);
 }
 
-static void reader_refuses_a_length_over_its_limit(void **state)
+static void reader_rejects_a_length_above_the_limit(void **state)
 {
     static const uint8_t data[] = {3, 0, 0, 0, 'a', 'b', 'c'};
     struct hf_reader reader = {.data = data, .size = sizeof(data)};
@@ -112,12 +112,12 @@ static void reader_refuses_a_length_over_its_limit(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(reader_returns_what_was_written),
         cmocka_unit_test(numbers_are_little_endian),
-        cmocka_unit_test(buffer_grows_as_it_must),
-        cmocka_unit_test(buffer_remembers_that_memory_ran_out),
-        cmocka_unit_test(reader_fails_for_good),
-        cmocka_unit_test(reader_refuses_a_length_over_its_limit),
+        cmocka_unit_test(buffer_grows_as_needed),
+        cmocka_unit_test(failed_buffer_ignores_later_writes),
+        cmocka_unit_test(failed_reader_stays_failed),
+        cmocka_unit_test(reader_rejects_a_length_above_the_limit),
     };
 
     return hf_test_main("buf", cases, HF_TEST_COUNT(cases), 0);

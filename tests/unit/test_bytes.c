@@ -2,7 +2,7 @@
 
 #include "lib/runner.h"
 
-static void keys_are_equal_only_as_a_whole(void **state)
+static void keys_are_compared_with_their_size(void **state)
 {
     struct hf_key a = {"a", 1};
     struct hf_key ab = {"ab", 2};
@@ -17,7 +17,7 @@ static void keys_are_equal_only_as_a_whole(void **state)
 }
 
 /* LK-27 */
-static void bytes_after_a_nul_count(void **state)
+static void bytes_after_a_nul_are_compared(void **state)
 {
     struct hf_bytes x = {"a\0x", 3};
     struct hf_bytes y = {"a\0y", 3};
@@ -42,7 +42,7 @@ static void every_key_has_the_empty_prefix(void **state)
     assert_false(hf_key_has_prefix(key, hf_key_of("x")));
 }
 
-static void prefix_sorts_before_what_it_begins(void **state)
+static void prefix_sorts_before_longer_keys(void **state)
 {
     (void)state;
     assert_true(hf_key_compare(hf_key_of("a"), hf_key_of("ab")) < 0);
@@ -53,7 +53,7 @@ static void prefix_sorts_before_what_it_begins(void **state)
     assert_true(hf_key_compare(hf_key_of("\x7f"), hf_key_of("\xff")) < 0);
 }
 
-static void nonces_are_compared_to_the_last_bit(void **state)
+static void every_bit_of_a_nonce_is_compared(void **state)
 {
     struct hf_nonce a = {{0}};
 
@@ -70,11 +70,11 @@ static void nonces_are_compared_to_the_last_bit(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test(keys_are_equal_only_as_a_whole),
-        cmocka_unit_test(bytes_after_a_nul_count),
+        cmocka_unit_test(keys_are_compared_with_their_size),
+        cmocka_unit_test(bytes_after_a_nul_are_compared),
         cmocka_unit_test(every_key_has_the_empty_prefix),
-        cmocka_unit_test(prefix_sorts_before_what_it_begins),
-        cmocka_unit_test(nonces_are_compared_to_the_last_bit),
+        cmocka_unit_test(prefix_sorts_before_longer_keys),
+        cmocka_unit_test(every_bit_of_a_nonce_is_compared),
     };
 
     return hf_test_main("bytes", cases, HF_TEST_COUNT(cases), 0);

@@ -23,9 +23,9 @@ static struct hf_bytes draw_bytes(struct hf_random *random, uint32_t max)
     return (struct hf_bytes){block, size};
 }
 
-/* A random command that is valid, whatever else its fields hold. */
-static struct hf_command draw(struct hf_random *random,
-                              enum hf_command_kind kind)
+/* A random valid command of `kind`. */
+static struct hf_command draw_command(struct hf_random *random,
+                                      enum hf_command_kind kind)
 {
     struct hf_command command = {
         .kind = kind,
@@ -50,7 +50,7 @@ static struct hf_command draw(struct hf_random *random,
     return command;
 }
 
-/* The fields that the kind carries. */
+/* Compares the fields that the kind of command carries. */
 static void assert_same(const struct hf_command *a, const struct hf_command *b)
 {
     enum hf_command_kind kind = a->kind;
@@ -112,14 +112,14 @@ static void commands_of_every_kind_survive_a_round_trip(void **state)
     for (int i = 0; i < 200; i++) {
         for (int kind = 1; kind < HF_COMMAND_KINDS; kind++) {
             struct hf_command command =
-                draw(&random, (enum hf_command_kind)kind);
+                draw_command(&random, (enum hf_command_kind)kind);
 
             check_round_trip(&command);
         }
     }
 }
 
-/* A small command of each kind, with all its fields in use. */
+/* A small command of `kind` in which all fields are set. */
 static struct hf_command example(int kind)
 {
     return (struct hf_command){
@@ -141,7 +141,7 @@ static struct hf_command example(int kind)
     };
 }
 
-static void truncated_commands_are_refused_at_every_byte(void **state)
+static void truncated_commands_are_rejected(void **state)
 {
     (void)state;
     for (int kind = 1; kind < HF_COMMAND_KINDS; kind++) {
@@ -161,7 +161,7 @@ static void truncated_commands_are_refused_at_every_byte(void **state)
     }
 }
 
-static void check_flipped(const struct hf_buf *buf)
+static void check_corrupt(const struct hf_buf *buf)
 {
     struct hf_command decoded;
     struct hf_buf again = {0};
@@ -175,7 +175,7 @@ static void check_flipped(const struct hf_buf *buf)
     hf_buf_fini(&again);
 }
 
-static void flipped_bytes_are_refused_or_mean_what_they_say(void **state)
+static void corrupt_commands_are_rejected_or_valid(void **state)
 {
     (void)state;
     for (int kind = 1; kind < HF_COMMAND_KINDS; kind++) {
@@ -186,7 +186,7 @@ static void flipped_bytes_are_refused_or_mean_what_they_say(void **state)
         for (size_t i = 0; i < buf.size; i++) {
             for (int flip = 1; flip < 256; flip++) {
                 buf.data[i] ^= (uint8_t)flip;
-                check_flipped(&buf);
+                check_corrupt(&buf);
                 buf.data[i] ^= (uint8_t)flip;
             }
         }
@@ -194,7 +194,7 @@ static void flipped_bytes_are_refused_or_mean_what_they_say(void **state)
     }
 }
 
-static enum hf_err decode(const struct hf_command *command)
+static enum hf_err encode_and_decode(const struct hf_command *command)
 {
     struct hf_command decoded;
     struct hf_buf buf = {0};
@@ -206,72 +206,72 @@ static enum hf_err decode(const struct hf_command *command)
     return err;
 }
 
-static void expect(const struct hf_command *command, bool valid)
+static void expect_valid(const struct hf_command *command, bool valid)
 {
     assert_int_equal(hf_command_is_valid(command), valid);
-    assert_int_equal(decode(command), valid ? HF_OK : HF_EPROTO);
+    assert_int_equal(encode_and_decode(command), valid ? HF_OK : HF_EPROTO);
 }
 
-/* LK-27: keys to 1 KiB, values to 64 KiB. */
-static void limits_hold_at_their_edges(void **state)
+/* LK-27: keys have up to 1 KiB, values up to 64 KiB. */
+static void limits_are_enforced_exactly(void **state)
 {
     struct hf_command command = example(HF_COMMAND_LOCK);
 
     (void)state;
     command.key = (struct hf_key){block, 0};
-    expect(&command, false);
+    expect_valid(&command, false);
     command.key.size = 1;
-    expect(&command, true);
+    expect_valid(&command, true);
     command.key.size = HF_KEY_MAX;
-    expect(&command, true);
+    expect_valid(&command, true);
     command.key.size = HF_KEY_MAX + 1;
-    expect(&command, false);
+    expect_valid(&command, false);
 
     command = example(HF_COMMAND_LOCK);
     command.value = (struct hf_bytes){block, HF_VALUE_MAX};
-    expect(&command, true);
+    expect_valid(&command, true);
     command.value.size++;
-    expect(&command, false);
+    expect_valid(&command, false);
 
     command = example(HF_COMMAND_LOCK);
     command.note = (struct hf_bytes){block, HF_NOTE_MAX};
-    expect(&command, true);
+    expect_valid(&command, true);
     command.note.size++;
-    expect(&command, false);
+    expect_valid(&command, false);
 
     command = example(HF_COMMAND_UPDATE);
     command.expected = (struct hf_bytes){block, HF_VALUE_MAX};
-    expect(&command, true);
+    expect_valid(&command, true);
     command.expected.size++;
-    expect(&command, false);
+    expect_valid(&command, false);
 
     command = example(HF_COMMAND_RENEW);
     command.lease_ms = HF_LEASE_MAX_MS;
-    expect(&command, true);
+    expect_valid(&command, true);
     command.lease_ms++;
-    expect(&command, false);
+    expect_valid(&command, false);
     command.lease_ms = 1;
-    expect(&command, true);
+    expect_valid(&command, true);
     command.lease_ms = 0;
-    expect(&command, false);
+    expect_valid(&command, false);
 }
 
-static void flag_of_another_kind_is_refused(void **state)
+static void flag_of_another_kind_is_rejected(void **state)
 {
     struct hf_command command = example(HF_COMMAND_LOCK);
 
     (void)state;
     command.now = true;
-    expect(&command, false);
+    expect_valid(&command, false);
     command = example(HF_COMMAND_FORCE);
     command.queue = true;
-    expect(&command, false);
+    expect_valid(&command, false);
     command = example(HF_COMMAND_UPDATE);
     command.queue = true;
-    expect(&command, false);
+    expect_valid(&command, false);
 }
 
-static void unknown_kinds_are_refused(void **state)
+static void unknown_kinds_are_rejected(void **state)
 {
     struct hf_command command = {.key = hf_key_of("k"), .lease_ms = 1};
     struct hf_command decoded;
@@ -311,7 +311,7 @@ static void results_survive_a_round_trip(void **state)
     }
 }
 
-static void bad_results_are_refused(void **state)
+static void malformed_results_are_rejected(void **state)
 {
     struct hf_result result = {.err = HF_EBUSY};
     struct hf_result decoded = {.token = 77};
@@ -337,13 +337,13 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(commands_of_every_kind_survive_a_round_trip),
-        cmocka_unit_test(truncated_commands_are_refused_at_every_byte),
-        cmocka_unit_test(flipped_bytes_are_refused_or_mean_what_they_say),
-        cmocka_unit_test(limits_hold_at_their_edges),
-        cmocka_unit_test(flag_of_another_kind_is_refused),
-        cmocka_unit_test(unknown_kinds_are_refused),
+        cmocka_unit_test(truncated_commands_are_rejected),
+        cmocka_unit_test(corrupt_commands_are_rejected_or_valid),
+        cmocka_unit_test(limits_are_enforced_exactly),
+        cmocka_unit_test(flag_of_another_kind_is_rejected),
+        cmocka_unit_test(unknown_kinds_are_rejected),
         cmocka_unit_test(results_survive_a_round_trip),
-        cmocka_unit_test(bad_results_are_refused),
+        cmocka_unit_test(malformed_results_are_rejected),
     };
 
     return hf_test_main("command", cases, HF_TEST_COUNT(cases), 0);

@@ -16,7 +16,7 @@ static void every_code_has_a_name_and_a_text(void **state)
     assert_string_equal(hf_err_text(HF_EBUSY), "held by another claim");
 }
 
-static void unknown_number_has_words_too(void **state)
+static void unknown_code_has_a_name_and_a_text(void **state)
 {
     (void)state;
     assert_string_equal(hf_err_name((enum hf_err)INT32_MIN), "HF_E?");
@@ -26,7 +26,7 @@ static void unknown_number_has_words_too(void **state)
     assert_string_equal(hf_err_text((enum hf_err)1), "no such error");
 }
 
-static void failure_is_one_line(void **state)
+static void error_set_returns_the_code(void **state)
 {
     struct hf_error error;
 
@@ -39,7 +39,7 @@ static void failure_is_one_line(void **state)
     assert_int_equal(hf_error_set(NULL, HF_EBUSY, "x"), HF_EBUSY);
 }
 
-static void long_text_is_cut(void **state)
+static void long_text_is_truncated(void **state)
 {
     struct hf_error error;
 
@@ -52,9 +52,9 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(every_code_has_a_name_and_a_text),
-        cmocka_unit_test(unknown_number_has_words_too),
-        cmocka_unit_test(failure_is_one_line),
-        cmocka_unit_test(long_text_is_cut),
+        cmocka_unit_test(unknown_code_has_a_name_and_a_text),
+        cmocka_unit_test(error_set_returns_the_code),
+        cmocka_unit_test(long_text_is_truncated),
     };
 
     return hf_test_main("error", cases, HF_TEST_COUNT(cases), 0);

@@ -18,7 +18,7 @@ struct item {
 
 static struct item items[COUNT];
 
-static hf_time smallest(void)
+static hf_time smallest_key(void)
 {
     hf_time least = HF_NEVER;
 
@@ -29,8 +29,8 @@ static hf_time smallest(void)
     return least;
 }
 
-/* Equal keys are common: there are fewer keys than items. */
-static void top_is_the_smallest_of_all(void **state)
+/* There are fewer keys than items, so equal keys are common. */
+static void top_is_the_smallest_key(void **state)
 {
     struct hf_random random;
     struct hf_heap heap = {0};
@@ -49,12 +49,12 @@ static void top_is_the_smallest_of_all(void **state)
             hf_heap_set(&heap, &item->link, item->key);
             assert_true(hf_heap_key(&heap, &item->link) == item->key);
         }
-        assert_true(hf_heap_top_key(&heap) == smallest());
+        assert_true(hf_heap_top_key(&heap) == smallest_key());
     }
     hf_heap_fini(&heap);
 }
 
-static int compare(const void *a, const void *b)
+static int compare_times(const void *a, const void *b)
 {
     const hf_time *x = a;
     const hf_time *y = b;
@@ -62,7 +62,7 @@ static int compare(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-static void heap_gives_links_back_in_order(void **state)
+static void heap_returns_links_in_order(void **state)
 {
     struct hf_random random;
     struct hf_heap heap = {0};
@@ -75,7 +75,7 @@ static void heap_gives_links_back_in_order(void **state)
         assert_int_equal(hf_heap_reserve(&heap, i + 1), HF_OK);
         hf_heap_set(&heap, &items[i].link, items[i].key);
     }
-    qsort(sorted, COUNT, sizeof(sorted[0]), compare);
+    qsort(sorted, COUNT, sizeof(sorted[0]), compare_times);
     for (size_t i = 0; i < COUNT; i++) {
         struct hf_heap_link *top = hf_heap_top(&heap);
 
@@ -96,27 +96,27 @@ static void empty_heap_has_no_top(void **state)
     hf_heap_fini(&heap);
 }
 
-static void fill(struct hf_heap *heap)
+static void fill_heap(struct hf_heap *heap)
 {
     assert_int_equal(hf_heap_reserve(heap, COUNT), HF_OK);
     for (size_t i = 0; i < COUNT; i++)
         hf_heap_set(heap, &items[i].link, (hf_time)i);
 }
 
-static void heap_shrinks_but_not_below_its_reserve(void **state)
+static void heap_shrinks_to_its_reserved_size(void **state)
 {
     long bytes = hf_alloc_bytes();
     struct hf_heap heap = {0};
     size_t capacity;
 
     (void)state;
-    fill(&heap);
+    fill_heap(&heap);
     capacity = heap.capacity;
     for (size_t i = 0; i < COUNT; i++)
         hf_heap_drop(&heap, &items[i].link);
     assert_int_equal(heap.capacity, capacity);
 
-    fill(&heap);
+    fill_heap(&heap);
     assert_int_equal(hf_heap_reserve(&heap, 0), HF_OK);
     for (size_t i = 0; i < COUNT; i++)
         hf_heap_drop(&heap, &items[i].link);
@@ -133,7 +133,7 @@ static void failed_reserve_changes_nothing(void **state)
     hf_alloc_fail(1, 1);
     assert_int_equal(hf_heap_reserve(&heap, 1), HF_ENOMEM);
     assert_int_equal(heap.capacity, 0);
-    fill(&heap);
+    fill_heap(&heap);
     hf_alloc_fail(1, 1);
     assert_int_equal(hf_heap_reserve(&heap, 100000), HF_ENOMEM);
     assert_int_equal(heap.reserved, COUNT);
@@ -146,7 +146,7 @@ static void failed_shrink_is_harmless(void **state)
     struct hf_heap heap = {0};
 
     (void)state;
-    fill(&heap);
+    fill_heap(&heap);
     assert_int_equal(hf_heap_reserve(&heap, 0), HF_OK);
     hf_alloc_fail(1, 1000000);
     for (size_t i = 0; i < COUNT - 1; i++)
@@ -161,7 +161,7 @@ static void set_without_room(void *arg)
     hf_heap_set(arg, &items[0].link, 1);
 }
 
-static void adding_without_room_stops_the_program(void **state)
+static void adding_without_room_aborts(void **state)
 {
     struct hf_heap heap = {0};
 
@@ -172,13 +172,13 @@ static void adding_without_room_stops_the_program(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test(top_is_the_smallest_of_all),
-        cmocka_unit_test(heap_gives_links_back_in_order),
+        cmocka_unit_test(top_is_the_smallest_key),
+        cmocka_unit_test(heap_returns_links_in_order),
         cmocka_unit_test(empty_heap_has_no_top),
-        cmocka_unit_test(heap_shrinks_but_not_below_its_reserve),
+        cmocka_unit_test(heap_shrinks_to_its_reserved_size),
         cmocka_unit_test(failed_reserve_changes_nothing),
         cmocka_unit_test(failed_shrink_is_harmless),
-        cmocka_unit_test(adding_without_room_stops_the_program),
+        cmocka_unit_test(adding_without_room_aborts),
     };
 
     return hf_test_main("heap", cases, HF_TEST_COUNT(cases), 0);

@@ -14,7 +14,7 @@ static struct hf_history new_history(uint64_t index)
     return history;
 }
 
-/* An event that can be told from its neighbours by every field. */
+/* An event that differs from its neighbours in every field. */
 static struct hf_event event_of(uint64_t index)
 {
     static const char owners[] = "abcdefghijklmnop";
@@ -28,15 +28,15 @@ static struct hf_event event_of(uint64_t index)
     };
 }
 
-static void add(struct hf_history *history, uint64_t index)
+static void add_event(struct hf_history *history, uint64_t index)
 {
     struct hf_event event = event_of(index);
 
     hf_history_add(history, &event);
 }
 
-static void expect(const struct hf_history *history,
-                   struct hf_history_cursor *cursor, uint64_t index)
+static void expect_event(const struct hf_history *history,
+                         struct hf_history_cursor *cursor, uint64_t index)
 {
     struct hf_event expected = event_of(index);
     struct hf_event event;
@@ -85,16 +85,16 @@ static void events_are_read_in_order(void **state)
     fill_bytes();
     expect_none(&history, &cursor);
     for (uint64_t i = 10; i < 20; i++)
-        add(&history, i);
+        add_event(&history, i);
     for (uint64_t i = 10; i < 20; i++)
-        expect(&history, &cursor, i);
+        expect_event(&history, &cursor, i);
     expect_none(&history, &cursor);
-    add(&history, 20);
-    expect(&history, &cursor, 20);
+    add_event(&history, 20);
+    expect_event(&history, &cursor, 20);
     hf_history_fini(&history);
 }
 
-/* Thousands of turns of the ring, whose records are of all sizes. */
+/* The ring wraps around many times, with records of all sizes. */
 static void reader_that_keeps_up_misses_nothing(void **state)
 {
     struct hf_history history = new_history(1);
@@ -104,17 +104,17 @@ static void reader_that_keeps_up_misses_nothing(void **state)
     (void)state;
     fill_bytes();
     for (uint64_t i = 1; i < 100000; i++) {
-        add(&history, i);
-        expect(&history, &cursor, i);
+        add_event(&history, i);
+        expect_event(&history, &cursor, i);
         if (i % 50 == 0) {
             for (uint64_t j = i - 49; j <= i; j++)
-                expect(&history, &slow, j);
+                expect_event(&history, &slow, j);
         }
     }
     hf_history_fini(&history);
 }
 
-static void slow_reader_sees_where_events_were_dropped(void **state)
+static void slow_reader_gets_a_dropped_event(void **state)
 {
     struct hf_history history = new_history(1);
     struct hf_history_cursor cursor = hf_history_seek(&history, 1);
@@ -122,16 +122,16 @@ static void slow_reader_sees_where_events_were_dropped(void **state)
     (void)state;
     fill_bytes();
     for (uint64_t i = 1; i <= 5000; i++)
-        add(&history, i);
+        add_event(&history, i);
     assert_true(history.first > 1);
     expect_dropped(&history, &cursor);
     for (uint64_t i = history.first; i <= 5000; i++)
-        expect(&history, &cursor, i);
+        expect_event(&history, &cursor, i);
     expect_none(&history, &cursor);
     hf_history_fini(&history);
 }
 
-static void cursor_can_begin_at_any_index(void **state)
+static void cursor_can_start_at_any_index(void **state)
 {
     struct hf_history history = new_history(1);
     struct hf_history_cursor cursor;
@@ -139,18 +139,18 @@ static void cursor_can_begin_at_any_index(void **state)
     (void)state;
     fill_bytes();
     for (uint64_t i = 1; i <= 5000; i++)
-        add(&history, i);
+        add_event(&history, i);
     for (uint64_t i = history.first; i <= 5000; i++) {
         cursor = hf_history_seek(&history, i);
-        expect(&history, &cursor, i);
+        expect_event(&history, &cursor, i);
     }
     cursor = hf_history_seek(&history, history.first - 1);
     expect_dropped(&history, &cursor);
-    expect(&history, &cursor, history.first);
+    expect_event(&history, &cursor, history.first);
     hf_history_fini(&history);
 }
 
-static void what_came_before_the_history_is_dropped(void **state)
+static void events_before_the_history_are_dropped(void **state)
 {
     struct hf_history history = new_history(10);
     struct hf_history_cursor cursor = hf_history_seek(&history, 3);
@@ -158,12 +158,12 @@ static void what_came_before_the_history_is_dropped(void **state)
     (void)state;
     expect_dropped(&history, &cursor);
     expect_none(&history, &cursor);
-    add(&history, 10);
-    expect(&history, &cursor, 10);
+    add_event(&history, 10);
+    expect_event(&history, &cursor, 10);
     hf_history_fini(&history);
 }
 
-static void what_is_not_there_yet_is_waited_for(void **state)
+static void cursor_waits_for_a_future_index(void **state)
 {
     struct hf_history history = new_history(1);
     struct hf_history_cursor cursor = hf_history_seek(&history, 4000);
@@ -171,32 +171,33 @@ static void what_is_not_there_yet_is_waited_for(void **state)
     (void)state;
     fill_bytes();
     for (uint64_t i = 1; i < 4000; i++)
-        add(&history, i);
+        add_event(&history, i);
     expect_none(&history, &cursor);
-    add(&history, 4000);
-    add(&history, 4001);
-    expect(&history, &cursor, 4000);
-    expect(&history, &cursor, 4001);
+    add_event(&history, 4000);
+    add_event(&history, 4001);
+    expect_event(&history, &cursor, 4000);
+    expect_event(&history, &cursor, 4001);
     hf_history_fini(&history);
 }
 
-/* A cursor that has read all, and then lies at a filler which goes. */
-static void forgotten_filler_is_no_gap(void **state)
+/* A cursor that has read all events may point to a filler; overwriting the
+ * filler must not show as a DROPPED event. */
+static void overwritten_filler_is_not_a_gap(void **state)
 {
     struct hf_event event = event_of(1);
     struct hf_history history = new_history(1);
     struct hf_history_cursor cursor = hf_history_seek(&history, 1);
-    uint64_t turns = 0;
+    uint64_t wraps = 0;
 
     (void)state;
     event.key = (struct hf_key){bytes, HF_KEY_MAX};
     event.owner = "o";
-    for (event.index = 1; turns < 5; event.index++) {
+    for (event.index = 1; wraps < 5; event.index++) {
         uint64_t before = history.newest % HF_HISTORY_BYTES;
         struct hf_event read;
 
         hf_history_add(&history, &event);
-        turns += history.newest % HF_HISTORY_BYTES < before;
+        wraps += history.newest % HF_HISTORY_BYTES < before;
         if (event.index % 200 != 0)
             continue;
         while (cursor.index <= event.index) {
@@ -214,7 +215,7 @@ static void skip_an_index(void *arg)
     hf_history_add(arg, &event);
 }
 
-static void skipped_index_stops_the_program(void **state)
+static void skipped_index_aborts(void **state)
 {
     struct hf_history history = new_history(1);
 
@@ -223,7 +224,7 @@ static void skipped_index_stops_the_program(void **state)
     hf_history_fini(&history);
 }
 
-static void no_memory_is_said(void **state)
+static void out_of_memory_is_reported(void **state)
 {
     struct hf_history history;
 
@@ -239,13 +240,13 @@ int main(void)
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(events_are_read_in_order),
         cmocka_unit_test(reader_that_keeps_up_misses_nothing),
-        cmocka_unit_test(slow_reader_sees_where_events_were_dropped),
-        cmocka_unit_test(cursor_can_begin_at_any_index),
-        cmocka_unit_test(what_came_before_the_history_is_dropped),
-        cmocka_unit_test(what_is_not_there_yet_is_waited_for),
-        cmocka_unit_test(forgotten_filler_is_no_gap),
-        cmocka_unit_test(skipped_index_stops_the_program),
-        cmocka_unit_test(no_memory_is_said),
+        cmocka_unit_test(slow_reader_gets_a_dropped_event),
+        cmocka_unit_test(cursor_can_start_at_any_index),
+        cmocka_unit_test(events_before_the_history_are_dropped),
+        cmocka_unit_test(cursor_waits_for_a_future_index),
+        cmocka_unit_test(overwritten_filler_is_not_a_gap),
+        cmocka_unit_test(skipped_index_aborts),
+        cmocka_unit_test(out_of_memory_is_reported),
     };
 
     return hf_test_main("history", cases, HF_TEST_COUNT(cases), 0);

@@ -1,4 +1,4 @@
-/* LIST in steps: what others do to the table between two of them. */
+/* LIST runs in steps; these tests change the table between two steps. */
 #include "strategy/listing.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ enum {
     STEPS = KEYS / HF_LISTING_HOLDS + 1,
 };
 
-/* A store as a strategy has it, and what happens each time it is entered. */
+/* A store, a host, and a hook that runs each time the store is entered. */
 struct fixture {
     struct hf_in_process local;
     struct hf_host host;
@@ -22,13 +22,13 @@ struct fixture {
     struct hf_in_process_ops local_ops;
     struct hf_store store;
     struct hf_request request;
-    void (*between)(struct fixture *f, unsigned step);
+    void (*between)(struct fixture *f, unsigned step); /* may be NULL */
     unsigned entered;
     bool inside;
-    unsigned refuse_at; /* this entering fails; 0: none does */
+    unsigned refuse_at; /* this enter call fails; 0: none */
     uint64_t sequence;
     uint64_t tokens[KEYS];
-    unsigned found[KEYS]; /* how often each key is in the answer */
+    unsigned found[KEYS]; /* how many times each key is in the answer */
 };
 
 static const struct hf_seed seed;
@@ -39,7 +39,7 @@ static void no_event(void *arg, const struct hf_table_event *event)
     (void)event;
 }
 
-static const char *name(unsigned number)
+static const char *key_name(unsigned number)
 {
     static char names[KEYS][12];
 
@@ -47,7 +47,8 @@ static const char *name(unsigned number)
     return names[number];
 }
 
-static struct hf_result run(struct fixture *f, struct hf_command command)
+static struct hf_result run_command(struct fixture *f,
+                                    struct hf_command command)
 {
     struct hf_result result;
 
@@ -57,11 +58,11 @@ static struct hf_result run(struct fixture *f, struct hf_command command)
     return result;
 }
 
-static void take_all(struct fixture *f)
+static void lock_all_keys(struct fixture *f)
 {
-    run(f, hf_test_open("holder"));
+    run_command(f, hf_test_open("holder"));
     for (unsigned i = 0; i < KEYS; i++)
-        f->tokens[i] = run(f, hf_test_lock(1, name(i), i)).token;
+        f->tokens[i] = run_command(f, hf_test_lock(1, key_name(i), i)).token;
 }
 
 static hf_time get_now(struct hf_host *host)
@@ -70,7 +71,7 @@ static hf_time get_now(struct hf_host *host)
     return 0;
 }
 
-static enum hf_err enter(struct hf_in_process *local)
+static enum hf_err enter_store(struct hf_in_process *local)
 {
     struct fixture *f = HF_CONTAINER(local, struct fixture, local);
 
@@ -84,7 +85,7 @@ static enum hf_err enter(struct hf_in_process *local)
     return HF_OK;
 }
 
-static void leave(struct hf_in_process *local)
+static void leave_store(struct hf_in_process *local)
 {
     struct fixture *f = HF_CONTAINER(local, struct fixture, local);
 
@@ -97,15 +98,16 @@ static int set_up(void **state)
     static struct fixture fixture;
     struct fixture *f = &fixture;
 
-    *f = (struct fixture){.host_ops.now = get_now,
-                          .local_ops = {.enter = enter, .leave = leave}};
+    *f = (struct fixture){
+        .host_ops.now = get_now,
+        .local_ops = {.enter = enter_store, .leave = leave_store}};
     f->host.ops = &f->host_ops;
     f->local.host = &f->host;
     f->local.ops = &f->local_ops;
     f->local.store = &f->store;
     f->request.kind = HF_REQUEST_LIST;
     hf_store_init(&f->store, &seed, no_event, NULL);
-    take_all(f);
+    lock_all_keys(f);
     *state = f;
     return 0;
 }
@@ -121,7 +123,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void list(struct fixture *f)
+static void list_keys(struct fixture *f)
 {
     const struct hf_answer *answer = &f->request.answer;
 
@@ -143,12 +145,12 @@ static void expect_each_once(const struct fixture *f, unsigned from)
         assert_int_equal(f->found[i], 1);
 }
 
-static void many_keys_take_many_steps(void **state)
+static void long_list_takes_several_steps(void **state)
 {
     struct fixture *f = *state;
     const struct hf_info *info;
 
-    list(f);
+    list_keys(f);
     assert_int_equal(f->request.answer.count, KEYS);
     expect_each_once(f, 0);
     assert_true(f->entered >= STEPS);
@@ -161,63 +163,65 @@ static void many_keys_take_many_steps(void **state)
     assert_int_equal(info->index, f->store.table.index);
 }
 
-static void large_values_make_steps_shorter(void **state)
+static void large_values_shorten_the_steps(void **state)
 {
     struct fixture *f = *state;
     static char value[HF_VALUE_MAX + 1];
 
     memset(value, 'v', HF_VALUE_MAX);
     for (unsigned i = 0; i < 100; i++)
-        run(f, hf_test_update(1, name(i), i, f->tokens[i], value));
+        run_command(f, hf_test_update(1, key_name(i), i, f->tokens[i], value));
     f->request.command.key = hf_key_of("00");
-    list(f);
+    list_keys(f);
     assert_int_equal(f->request.answer.count, 100);
     assert_int_equal(f->request.answer.infos[0].value.size, HF_VALUE_MAX);
     assert_true(f->entered >= 100);
 }
 
-/* The one that the walk would go on with: each that was released before has
- * made room for one more. */
-static void release_the_next(struct fixture *f, unsigned step)
+/* Release the hold that the walk visits next. Each hold released in an earlier
+ * step moves the walk one further. */
+static void release_next_hold(struct fixture *f, unsigned step)
 {
     unsigned next = (step - 1) * HF_LISTING_HOLDS + step - 2;
 
     if (step > 1 && next < KEYS) {
-        run(f, hf_test_unlock(1, name(next), next, f->tokens[next]));
+        run_command(f,
+                    hf_test_unlock(1, key_name(next), next, f->tokens[next]));
         f->tokens[next] = 0;
     }
 }
 
-static void keys_that_are_freed_lose_no_others(void **state)
+static void released_keys_do_not_hide_others(void **state)
 {
     struct fixture *f = *state;
 
-    f->between = release_the_next;
-    list(f);
+    f->between = release_next_hold;
+    list_keys(f);
     for (unsigned i = 0; i < KEYS; i++)
         assert_int_equal(f->found[i], f->tokens[i] > 0 ? 1 : 0);
 }
 
-static void pass_some_on(struct fixture *f, unsigned step)
+static void grant_some_to_waiters(struct fixture *f, unsigned step)
 {
     unsigned first = (step - 1) * HF_LISTING_HOLDS;
 
     if (step == 1 || first + 10 > KEYS)
         return;
     for (unsigned i = first - 10; i < first + 10; i++) {
-        run(f, hf_test_lock(1, name(i), KEYS + i));
-        run(f, hf_test_unlock(1, name(i), i, f->tokens[i]));
+        run_command(f, hf_test_lock(1, key_name(i), KEYS + i));
+        run_command(f, hf_test_unlock(1, key_name(i), i, f->tokens[i]));
     }
 }
 
-/* Some have been listed already, and some have not. */
-static void keys_that_are_passed_on_are_listed_once(void **state)
+/* Some of the keys have been listed before they are granted to a waiter, others
+ * have not. */
+static void keys_granted_to_waiters_are_listed_once(void **state)
 {
     struct fixture *f = *state;
     uint64_t index = f->store.table.index;
 
-    f->between = pass_some_on;
-    list(f);
+    f->between = grant_some_to_waiters;
+    list_keys(f);
     assert_int_equal(f->request.answer.count, KEYS);
     expect_each_once(f, 0);
     for (size_t i = 0; i < KEYS; i++) {
@@ -229,52 +233,52 @@ static void keys_that_are_passed_on_are_listed_once(void **state)
     }
 }
 
-/* Others grant as many keys as a step looks at, every time. */
-static void never_stop(struct fixture *f, unsigned step)
+/* Between two steps, grant more keys than a step visits. */
+static void grant_keys_all_the_time(struct fixture *f, unsigned step)
 {
     for (unsigned i = 0; i < 2 * HF_LISTING_HOLDS; i++) {
         unsigned number = (step * 2 * HF_LISTING_HOLDS + i) % KEYS;
         struct hf_hold *hold =
-            hf_table_find(&f->store.table, hf_key_of(name(number)));
+            hf_table_find(&f->store.table, hf_key_of(key_name(number)));
 
-        run(f, hf_test_force(1, name(number), hold->token, true));
-        run(f, hf_test_lock(1, name(number), number));
+        run_command(f, hf_test_force(1, key_name(number), hold->token, true));
+        run_command(f, hf_test_lock(1, key_name(number), number));
     }
 }
 
-static void a_list_ends_however_many_keys_come(void **state)
+static void list_ends_while_new_keys_arrive(void **state)
 {
     struct fixture *f = *state;
 
-    f->between = never_stop;
-    list(f);
+    f->between = grant_keys_all_the_time;
+    list_keys(f);
     assert_int_equal(f->request.answer.count, KEYS);
     expect_each_once(f, 0);
 }
 
-static void make_the_store_anew(struct fixture *f, unsigned step)
+static void replace_store(struct fixture *f, unsigned step)
 {
     if (step != 3)
         return;
     hf_store_fini(&f->store);
     hf_store_init(&f->store, &seed, no_event, NULL);
     f->sequence = 0;
-    run(f, hf_test_open("holder"));
+    run_command(f, hf_test_open("holder"));
     for (unsigned i = 1000; i < KEYS; i++)
-        run(f, hf_test_lock(1, name(i), i));
+        run_command(f, hf_test_lock(1, key_name(i), i));
 }
 
-static void a_list_starts_over_in_a_new_store(void **state)
+static void list_starts_over_in_a_new_store(void **state)
 {
     struct fixture *f = *state;
 
-    f->between = make_the_store_anew;
-    list(f);
+    f->between = replace_store;
+    list_keys(f);
     assert_int_equal(f->request.answer.count, KEYS - 1000);
     expect_each_once(f, 1000);
 }
 
-static void what_cannot_be_entered_is_said(void **state)
+static void failure_to_enter_is_returned(void **state)
 {
     struct fixture *f = *state;
 
@@ -287,7 +291,7 @@ static void what_cannot_be_entered_is_said(void **state)
     }
 }
 
-static void without_memory_nothing_is_listed(void **state)
+static void list_without_memory_is_empty(void **state)
 {
     struct fixture *f = *state;
 
@@ -307,14 +311,14 @@ static void without_memory_nothing_is_listed(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        CASE(many_keys_take_many_steps),
-        CASE(large_values_make_steps_shorter),
-        CASE(keys_that_are_freed_lose_no_others),
-        CASE(keys_that_are_passed_on_are_listed_once),
-        CASE(a_list_ends_however_many_keys_come),
-        CASE(a_list_starts_over_in_a_new_store),
-        CASE(what_cannot_be_entered_is_said),
-        CASE(without_memory_nothing_is_listed),
+        CASE(long_list_takes_several_steps),
+        CASE(large_values_shorten_the_steps),
+        CASE(released_keys_do_not_hide_others),
+        CASE(keys_granted_to_waiters_are_listed_once),
+        CASE(list_ends_while_new_keys_arrive),
+        CASE(list_starts_over_in_a_new_store),
+        CASE(failure_to_enter_is_returned),
+        CASE(list_without_memory_is_empty),
     };
 
     return hf_test_main("listing", cases, HF_TEST_COUNT(cases), 0);

@@ -14,13 +14,13 @@ enum {
 struct item {
     struct hf_map_link link;
     uint64_t hash;
-    bool here;
+    bool in_map;
     unsigned seen;
 };
 
 static struct item items[COUNT];
 
-/* Every item by walking, and each once; none that is not here. */
+/* An iteration must visit every item in the map once, and no other item. */
 static void check_walk(const struct hf_map *map)
 {
     struct hf_map_link *link = NULL;
@@ -31,14 +31,14 @@ static void check_walk(const struct hf_map *map)
     while ((link = hf_map_next(map, link))) {
         struct item *item = HF_CONTAINER(link, struct item, link);
 
-        assert_true(item->here);
+        assert_true(item->in_map);
         assert_int_equal(item->seen++, 0);
         count++;
     }
     assert_int_equal(count, map->count);
 }
 
-static bool find(const struct hf_map *map, const struct item *item)
+static bool find_item(const struct hf_map *map, const struct item *item)
 {
     struct hf_map_link *link = hf_map_find(map, item->hash);
 
@@ -49,7 +49,7 @@ static bool find(const struct hf_map *map, const struct item *item)
     return link != NULL;
 }
 
-/* Few different hashes, so that some items share one. */
+/* There are fewer hashes than items, so some items share a hash. */
 static void map_agrees_with_an_array(void **state)
 {
     struct hf_random random;
@@ -65,15 +65,15 @@ static void map_agrees_with_an_array(void **state)
         struct item *item = &items[hf_random_below(&random, COUNT)];
         bool growing = (step / 20000) % 2 == 0;
 
-        assert_int_equal(find(&map, item), item->here);
-        if (item->here && (!growing || hf_random_below(&random, 4) == 0)) {
+        assert_int_equal(find_item(&map, item), item->in_map);
+        if (item->in_map && (!growing || hf_random_below(&random, 4) == 0)) {
             hf_map_remove(&map, &item->link);
-            item->here = false;
+            item->in_map = false;
             count--;
-        } else if (!item->here &&
+        } else if (!item->in_map &&
                    (growing || hf_random_below(&random, 4) == 0)) {
             hf_map_insert(&map, &item->link, item->hash);
-            item->here = true;
+            item->in_map = true;
             count++;
         }
         assert_int_equal(map.count, count);
@@ -87,13 +87,13 @@ static void insert_all(struct hf_map *map)
 {
     for (size_t i = 0; i < COUNT; i++) {
         hf_map_insert(map, &items[i].link, i * UINT64_C(0x9e3779b97f4a7c15));
-        items[i].here = true;
+        items[i].in_map = true;
         items[i].hash = items[i].link.hash;
     }
 }
 
-/* MJ-11: whichever way it is emptied. */
-static void emptied_map_gives_its_memory_back(void **state)
+/* MJ-11: in whatever order the items are removed. */
+static void emptied_map_frees_its_memory(void **state)
 {
     long bytes = hf_alloc_bytes();
     struct hf_map map;
@@ -127,11 +127,11 @@ static void map_has_a_bucket_for_each_link(void **state)
         hf_map_remove(&map, &items[i].link);
     assert_true(map.buckets >= COUNT / 2);
     for (size_t i = COUNT / 2; i < COUNT; i++)
-        assert_true(find(&map, &items[i]));
+        assert_true(find_item(&map, &items[i]));
     hf_map_fini(&map);
 }
 
-static void map_without_memory_gets_longer_chains(void **state)
+static void map_works_without_memory_to_grow(void **state)
 {
     struct hf_map map;
 
@@ -143,14 +143,14 @@ static void map_without_memory_gets_longer_chains(void **state)
     assert_int_equal(map.buckets, HF_MAP_FIRST);
     check_walk(&map);
     for (size_t i = 0; i < COUNT; i++) {
-        assert_true(find(&map, &items[i]));
+        assert_true(find_item(&map, &items[i]));
         hf_map_remove(&map, &items[i].link);
     }
     assert_null(hf_map_next(&map, NULL));
     hf_map_fini(&map);
 }
 
-static void walk_can_free_what_it_leaves(void **state)
+static void links_can_be_freed_during_iteration(void **state)
 {
     struct hf_map map;
     struct hf_map_link *link;
@@ -173,7 +173,7 @@ static void walk_can_free_what_it_leaves(void **state)
     hf_map_fini(&map);
 }
 
-static void map_with_buckets_ahead_is_like_any_other(void **state)
+static void reserved_map_works_like_any_other(void **state)
 {
     static const size_t counts[] = {0, 1, 16, 17, 32, 33, 1000, 2048, COUNT};
 
@@ -187,43 +187,43 @@ static void map_with_buckets_ahead_is_like_any_other(void **state)
         for (size_t i = 0; i < COUNT; i++) {
             items[i] = (struct item){.hash = i * UINT64_C(0x9e3779b97f4a7c15)};
             hf_map_insert(&map, &items[i].link, items[i].hash);
-            items[i].here = true;
+            items[i].in_map = true;
         }
         check_walk(&map);
         for (size_t i = 0; i < COUNT; i++) {
-            assert_true(find(&map, &items[i]));
+            assert_true(find_item(&map, &items[i]));
             hf_map_remove(&map, &items[i].link);
-            items[i].here = false;
+            items[i].in_map = false;
         }
         assert_int_equal(map.buckets, HF_MAP_FIRST);
         hf_map_fini(&map);
     }
 }
 
-static void remove_stranger(void *arg)
+static void remove_unknown_link(void *arg)
 {
     hf_map_remove(arg, &items[0].link);
 }
 
-static void removing_a_stranger_stops_the_program(void **state)
+static void removing_an_unknown_link_aborts(void **state)
 {
     struct hf_map map;
 
     (void)state;
     hf_map_init(&map);
-    assert_true(hf_test_dies(remove_stranger, &map));
+    assert_true(hf_test_dies(remove_unknown_link, &map));
 }
 
 int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(map_agrees_with_an_array),
-        cmocka_unit_test(emptied_map_gives_its_memory_back),
+        cmocka_unit_test(emptied_map_frees_its_memory),
         cmocka_unit_test(map_has_a_bucket_for_each_link),
-        cmocka_unit_test(map_without_memory_gets_longer_chains),
-        cmocka_unit_test(map_with_buckets_ahead_is_like_any_other),
-        cmocka_unit_test(walk_can_free_what_it_leaves),
-        cmocka_unit_test(removing_a_stranger_stops_the_program),
+        cmocka_unit_test(map_works_without_memory_to_grow),
+        cmocka_unit_test(reserved_map_works_like_any_other),
+        cmocka_unit_test(links_can_be_freed_during_iteration),
+        cmocka_unit_test(removing_an_unknown_link_aborts),
     };
 
     return hf_test_main("map", cases, HF_TEST_COUNT(cases), 0);

@@ -4,7 +4,7 @@
 
 #include "lib/runner.h"
 
-/* MODULES is the folder of this program and its modules. */
+/* MODULES is the directory of this program and its modules. */
 #define SOUND MODULES "/module_sound.so"
 #define STRANGE MODULES "/module_strange.so"
 
@@ -34,7 +34,7 @@ static void strategy_is_found_by_its_scheme(void **state)
     assert_ptr_equal(again, found);
 }
 
-static void scheme_that_is_not_in_it_is_refused(void **state)
+static void unknown_scheme_is_rejected(void **state)
 {
     (void)state;
     assert_refused(SOUND, "even", SOUND);
@@ -48,20 +48,21 @@ static void missing_module_is_named(void **state)
     assert_refused("/nowhere/at/all.so", "odd", "/nowhere/at/all.so");
 }
 
-static void module_that_is_junk_is_named(void **state)
+static void corrupt_module_is_named(void **state)
 {
     (void)state;
     assert_refused("/proc/self/status", "odd", "/proc/self/status");
 }
 
-static void library_that_is_no_module_is_refused(void **state)
+static void library_without_a_module_is_rejected(void **state)
 {
     (void)state;
     assert_refused("libc.so.6", "odd", "libc.so.6");
 }
 
-/* The seam is no promise: what is built for another would crash. */
-static void module_of_another_release_is_refused(void **state)
+/* struct hf_strategy may change with every release, so a module of another
+ * release could crash. */
+static void module_of_another_release_is_rejected(void **state)
 {
     (void)state;
     assert_refused(STRANGE, "odd", "release");
@@ -72,11 +73,11 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(strategy_is_found_by_its_scheme),
-        cmocka_unit_test(scheme_that_is_not_in_it_is_refused),
+        cmocka_unit_test(unknown_scheme_is_rejected),
         cmocka_unit_test(missing_module_is_named),
-        cmocka_unit_test(module_that_is_junk_is_named),
-        cmocka_unit_test(library_that_is_no_module_is_refused),
-        cmocka_unit_test(module_of_another_release_is_refused),
+        cmocka_unit_test(corrupt_module_is_named),
+        cmocka_unit_test(library_without_a_module_is_rejected),
+        cmocka_unit_test(module_of_another_release_is_rejected),
     };
 
     return hf_test_main("module", cases, HF_TEST_COUNT(cases), 0);

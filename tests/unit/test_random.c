@@ -4,7 +4,7 @@
 
 #include "lib/runner.h"
 
-static void seed_repeats_itself(void **state)
+static void equal_seeds_give_equal_streams(void **state)
 {
     struct hf_random a, b, c;
     uint8_t x[3000], y[3000], z[3000];
@@ -21,8 +21,8 @@ static void seed_repeats_itself(void **state)
     assert_memory_not_equal(x, z, sizeof(x));
 }
 
-/* GO-01: 16 bytes drawn twice are not the same. */
-static void kernel_repeats_nothing(void **state)
+/* GO-01: two nonces of 16 bytes are never equal. */
+static void nonces_never_repeat(void **state)
 {
     struct hf_random random;
     uint8_t nonces[1000][16];
@@ -36,7 +36,7 @@ static void kernel_repeats_nothing(void **state)
     }
 }
 
-static void what_was_given_is_kept_nowhere(void **state)
+static void returned_bytes_are_wiped(void **state)
 {
     struct hf_random random;
     uint8_t nonce[16];
@@ -48,7 +48,7 @@ static void what_was_given_is_kept_nowhere(void **state)
         memmem(random.block, sizeof(random.block), nonce, sizeof(nonce)));
 }
 
-static void numbers_stay_below_their_bound_and_reach_it(void **state)
+static void numbers_below_a_bound_are_uniform(void **state)
 {
     struct hf_random random;
     unsigned counts[10] = {0};
@@ -70,10 +70,10 @@ static void numbers_stay_below_their_bound_and_reach_it(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test(seed_repeats_itself),
-        cmocka_unit_test(kernel_repeats_nothing),
-        cmocka_unit_test(what_was_given_is_kept_nowhere),
-        cmocka_unit_test(numbers_stay_below_their_bound_and_reach_it),
+        cmocka_unit_test(equal_seeds_give_equal_streams),
+        cmocka_unit_test(nonces_never_repeat),
+        cmocka_unit_test(returned_bytes_are_wiped),
+        cmocka_unit_test(numbers_below_a_bound_are_uniform),
     };
 
     return hf_test_main("random", cases, HF_TEST_COUNT(cases), 0);

@@ -22,9 +22,9 @@ static struct hf_command numbered(struct hf_command command, uint64_t sequence,
     return command;
 }
 
-/* Admit a command that is expected to be new, and keep `token` for it. */
-static void keep(struct hf_session *session, struct hf_command command,
-                 uint64_t token)
+/* Admit a new command and keep a result with `token` for it. */
+static void keep_result(struct hf_session *session, struct hf_command command,
+                        uint64_t token)
 {
     struct hf_result result = {.token = token};
 
@@ -36,7 +36,8 @@ static void keep(struct hf_session *session, struct hf_command command,
 static void keep_lock(struct hf_session *session, uint64_t sequence,
                       uint64_t done)
 {
-    keep(session, numbered(hf_test_lock(1, "k", 1), sequence, done), sequence);
+    keep_result(session, numbered(hf_test_lock(1, "k", 1), sequence, done),
+                sequence);
 }
 
 static enum hf_admission admit(struct hf_session *session,
@@ -46,7 +47,7 @@ static enum hf_admission admit(struct hf_session *session,
     return hf_session_admit(session, &command, result);
 }
 
-static void label_is_kept_as_text(void **state)
+static void label_is_nul_terminated(void **state)
 {
     char longest[HF_NOTE_MAX];
     struct hf_session *session = new_session();
@@ -67,7 +68,7 @@ static void make_long_label(void *arg)
     hf_session_free(hf_session_new(1, (struct hf_bytes){arg, HF_NOTE_MAX + 1}));
 }
 
-static void label_over_its_limit_stops_the_program(void **state)
+static void label_above_the_limit_aborts(void **state)
 {
     static char label[HF_NOTE_MAX + 1];
 
@@ -75,14 +76,14 @@ static void label_over_its_limit_stops_the_program(void **state)
     assert_true(hf_test_dies(make_long_label, label));
 }
 
-static void repeat_is_answered_by_what_was_kept(void **state)
+static void repeated_command_returns_the_kept_result(void **state)
 {
     struct hf_session *session = new_session();
     struct hf_command command = numbered(hf_test_lock(1, "k", 1), 1, 0);
     struct hf_result result;
 
     (void)state;
-    keep(session, command, 99);
+    keep_result(session, command, 99);
     for (int i = 0; i < 3; i++) {
         result = (struct hf_result){0};
         assert_int_equal(admit(session, command, &result),
@@ -92,7 +93,7 @@ static void repeat_is_answered_by_what_was_kept(void **state)
     hf_session_free(session);
 }
 
-static void what_is_below_done_is_refused(void **state)
+static void commands_below_done_are_refused(void **state)
 {
     struct hf_session *session = new_session();
     struct hf_result result;
@@ -112,8 +113,9 @@ static void what_is_below_done_is_refused(void **state)
     hf_session_free(session);
 }
 
-/* A refusal settles what its sender has settled. */
-static void done_rises_even_with_a_refused_command(void **state)
+/* The client has settled the commands below `done`, even if this one is
+ * refused. */
+static void refused_command_still_raises_done(void **state)
 {
     struct hf_session *session = new_session();
     struct hf_result result;
@@ -129,7 +131,7 @@ static void done_rises_even_with_a_refused_command(void **state)
     hf_session_free(session);
 }
 
-static void done_never_falls(void **state)
+static void done_never_decreases(void **state)
 {
     struct hf_session *session = new_session();
 
@@ -140,7 +142,7 @@ static void done_never_falls(void **state)
     hf_session_free(session);
 }
 
-/* A command may still fail after it was admitted. */
+/* Because an admitted command may still fail. */
 static void admitting_changes_nothing(void **state)
 {
     struct hf_session *session = new_session();
@@ -159,7 +161,7 @@ static void admitting_changes_nothing(void **state)
     hf_session_free(session);
 }
 
-static void lock_overtaken_by_its_end_is_refused(void **state)
+static void late_lock_is_refused(void **state)
 {
     static const enum hf_command_kind ends[] = {HF_COMMAND_UNLOCK,
                                                 HF_COMMAND_CANCEL};
@@ -171,7 +173,7 @@ static void lock_overtaken_by_its_end_is_refused(void **state)
         struct hf_result result;
 
         end.kind = ends[i];
-        keep(session, end, 0);
+        keep_result(session, end, 0);
         assert_int_equal(
             admit(session, numbered(hf_test_lock(1, "k", 1), 1, 0), &result),
             HF_ADMISSION_ANSWERED);
@@ -186,7 +188,7 @@ static void lock_overtaken_by_its_end_is_refused(void **state)
     }
 }
 
-static void later_lock_overtakes_nothing(void **state)
+static void lock_before_a_later_lock_is_admitted(void **state)
 {
     struct hf_session *session = new_session();
     struct hf_result result;
@@ -199,7 +201,7 @@ static void later_lock_overtakes_nothing(void **state)
     hf_session_free(session);
 }
 
-static void window_is_full_at_its_limit(void **state)
+static void window_has_a_limit(void **state)
 {
     struct hf_session *session = new_session();
     struct hf_result result;
@@ -220,7 +222,7 @@ static void window_is_full_at_its_limit(void **state)
     hf_session_free(session);
 }
 
-static void settled_results_take_no_more_room(void **state)
+static void settled_results_need_no_memory(void **state)
 {
     struct hf_session *session = new_session();
 
@@ -231,15 +233,16 @@ static void settled_results_take_no_more_room(void **state)
     hf_session_free(session);
 }
 
-/* Sequences are the client's to choose: no number may confuse. */
-static void sequences_end_with_the_last_number(void **state)
+/* The client chooses the sequence numbers: none of them may overflow. */
+static void highest_sequence_numbers_work(void **state)
 {
     struct hf_session *session = new_session();
     struct hf_result result;
 
     (void)state;
-    keep(session,
-         numbered(hf_test_cancel(1, "k", 2), UINT64_MAX, UINT64_MAX - 1000), 0);
+    keep_result(
+        session,
+        numbered(hf_test_cancel(1, "k", 2), UINT64_MAX, UINT64_MAX - 1000), 0);
     keep_lock(session, UINT64_MAX - 5, 0);
     assert_int_equal(admit(session,
                            numbered(hf_test_lock(1, "k", 1), UINT64_MAX, 0),
@@ -254,7 +257,7 @@ static void sequences_end_with_the_last_number(void **state)
     hf_session_free(session);
 }
 
-static void nothing_is_found_in_a_new_session(void **state)
+static void new_session_has_no_results(void **state)
 {
     struct hf_session *session = new_session();
 
@@ -264,7 +267,7 @@ static void nothing_is_found_in_a_new_session(void **state)
     hf_session_free(session);
 }
 
-static void no_memory_is_said_and_changes_nothing(void **state)
+static void out_of_memory_changes_nothing(void **state)
 {
     struct hf_session *session;
     struct hf_result result;
@@ -288,20 +291,20 @@ static void no_memory_is_said_and_changes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test(label_is_kept_as_text),
-        cmocka_unit_test(label_over_its_limit_stops_the_program),
-        cmocka_unit_test(repeat_is_answered_by_what_was_kept),
-        cmocka_unit_test(what_is_below_done_is_refused),
-        cmocka_unit_test(done_rises_even_with_a_refused_command),
-        cmocka_unit_test(done_never_falls),
+        cmocka_unit_test(label_is_nul_terminated),
+        cmocka_unit_test(label_above_the_limit_aborts),
+        cmocka_unit_test(repeated_command_returns_the_kept_result),
+        cmocka_unit_test(commands_below_done_are_refused),
+        cmocka_unit_test(refused_command_still_raises_done),
+        cmocka_unit_test(done_never_decreases),
         cmocka_unit_test(admitting_changes_nothing),
-        cmocka_unit_test(lock_overtaken_by_its_end_is_refused),
-        cmocka_unit_test(later_lock_overtakes_nothing),
-        cmocka_unit_test(window_is_full_at_its_limit),
-        cmocka_unit_test(settled_results_take_no_more_room),
-        cmocka_unit_test(sequences_end_with_the_last_number),
-        cmocka_unit_test(nothing_is_found_in_a_new_session),
-        cmocka_unit_test(no_memory_is_said_and_changes_nothing),
+        cmocka_unit_test(late_lock_is_refused),
+        cmocka_unit_test(lock_before_a_later_lock_is_admitted),
+        cmocka_unit_test(window_has_a_limit),
+        cmocka_unit_test(settled_results_need_no_memory),
+        cmocka_unit_test(highest_sequence_numbers_work),
+        cmocka_unit_test(new_session_has_no_results),
+        cmocka_unit_test(out_of_memory_changes_nothing),
     };
 
     return hf_test_main("session", cases, HF_TEST_COUNT(cases), 0);

@@ -1,9 +1,9 @@
 #include "base/siphash.h"
 #include "lib/runner.h"
 
-/* The first 16 vectors of the reference implementation (vectors.h): key 00 01
- * ... 0f, input 00 01 ... of that many bytes; and the one of the paper, which
- * is the sixteenth. */
+/* The first 16 test vectors of the reference implementation (vectors.h): the
+ * key is 00 01 ... 0f, and the input of vector n has the n bytes 00 01 ... The
+ * sixteenth is also the test vector of the paper. */
 static const uint64_t vectors[] = {
     UINT64_C(0x726fdb47dd0e0e31), UINT64_C(0x74f839c593dc67fd),
     UINT64_C(0x0d6c8009d9a94f5a), UINT64_C(0x85676696d7fb7e2d),
@@ -36,7 +36,7 @@ static void hash_matches_the_reference_vectors(void **state)
         assert_true(hf_siphash(&seed, input, i) == vectors[i]);
 }
 
-static void hash_of_nothing_needs_no_memory(void **state)
+static void empty_input_may_be_null(void **state)
 {
     struct hf_seed seed = counting_seed();
 
@@ -58,7 +58,7 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(hash_matches_the_reference_vectors),
-        cmocka_unit_test(hash_of_nothing_needs_no_memory),
+        cmocka_unit_test(empty_input_may_be_null),
         cmocka_unit_test(hash_depends_on_the_seed),
     };
 

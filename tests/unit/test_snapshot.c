@@ -34,9 +34,10 @@ static struct hf_command with_data(struct hf_command command)
     return command;
 }
 
-/* Sessions: one that is idle, one that holds, waits and is to be told, one
- * that has ended and holds. Values, notes, a forced and a renewed lock, and
- * results that are kept of every kind. */
+/* A table with everything that a snapshot can contain: an idle session, one
+ * with locks, waiters and an unreported grant, and a closed one that still
+ * holds locks; values and notes; a forced and a renewed lock; kept results of
+ * every kind. */
 static void make_table(struct hf_pair *pair)
 {
     hf_pair_init(pair);
@@ -75,7 +76,7 @@ static enum hf_err decode(struct hf_table *table, const uint8_t *data,
     return hf_snapshot_decode(table, data, size);
 }
 
-static void assert_fresh(const struct hf_table *table)
+static void assert_empty(const struct hf_table *table)
 {
     assert_true(table->token == 0 && table->last_session == 0 &&
                 table->index == 0);
@@ -85,13 +86,13 @@ static void assert_fresh(const struct hf_table *table)
     assert_true(table->event == no_event);
 }
 
-/* Refused, and the table is as fresh as before. */
-static void assert_refused(const uint8_t *data, size_t size)
+/* The snapshot is rejected, and the table stays empty. */
+static void assert_rejected(const uint8_t *data, size_t size)
 {
     struct hf_table table;
 
     assert_int_equal(decode(&table, data, size), HF_EPROTO);
-    assert_fresh(&table);
+    assert_empty(&table);
     hf_table_fini(&table);
 }
 
@@ -118,7 +119,7 @@ static void table_survives_a_round_trip(void **state)
     hf_pair_fini(&pair);
 }
 
-static void restored_table_goes_on_as_before(void **state)
+static void restored_table_behaves_as_before(void **state)
 {
     struct hf_pair pair;
     uint64_t token;
@@ -128,7 +129,8 @@ static void restored_table_goes_on_as_before(void **state)
     assert_null(hf_pair_restore(&pair));
     token = pair.table.token;
 
-    /* A repeat is still a repeat, a grant still overwrites its LOCK. */
+    /* Repeated commands get their kept results, and a grant overwrites the
+     * result of its LOCK. */
     assert_true(act(&pair, hf_test_lock(2, "b", 4), 1).token == 4);
     assert_int_equal(act(&pair, hf_test_lock(2, "a", 6), 3).position, 1);
     act(&pair, hf_test_expire("a", 1, 1), 0);
@@ -142,8 +144,8 @@ static void restored_table_goes_on_as_before(void **state)
     hf_pair_fini(&pair);
 }
 
-/* A replica that was restored answers the same place as one that was not. */
-static void places_are_the_same_after_a_restore(void **state)
+/* A restored replica returns the same positions as any other. */
+static void positions_are_the_same_after_a_restore(void **state)
 {
     struct hf_pair pair;
     uint32_t before;
@@ -170,8 +172,8 @@ static struct hf_key key_number(unsigned number)
     return hf_key_of(names[number]);
 }
 
-/* Session 1 holds every key; session 2 waits for them, the last one first, and
- * has asked for the first three again. */
+/* Session 1 holds all keys. Session 2 waits for them, in reverse order, and has
+ * repeated the LOCKs of the first three. */
 static void make_waiters(struct hf_pair *pair)
 {
     uint64_t sequence = 1;
@@ -199,7 +201,7 @@ static void expect_withdrawn(const struct hf_twin_events *events)
     }
 }
 
-static void events_come_in_the_same_order_after_a_restore(void **state)
+static void events_have_the_same_order_after_a_restore(void **state)
 {
     (void)state;
     for (unsigned restores = 0; restores < 3; restores++) {
@@ -215,7 +217,7 @@ static void events_come_in_the_same_order_after_a_restore(void **state)
     }
 }
 
-static void equal_tables_are_equal_bytes(void **state)
+static void equal_tables_have_equal_snapshots(void **state)
 {
     struct hf_pair one, other;
     struct hf_buf a, b;
@@ -223,7 +225,7 @@ static void equal_tables_are_equal_bytes(void **state)
     (void)state;
     hf_pair_init(&one);
     hf_pair_init(&other);
-    assert_null(hf_pair_restore(&other)); /* which takes another seed */
+    assert_null(hf_pair_restore(&other)); /* changes the seed */
     make_waiters(&one);
     make_waiters(&other);
     a = encode(&one.table);
@@ -246,7 +248,7 @@ static void empty_table_survives_a_round_trip(void **state)
     hf_pair_fini(&pair);
 }
 
-/* The window of one session full to its last place. */
+/* HF_WINDOW_MAX results are kept. */
 static void full_window_survives_a_round_trip(void **state)
 {
     struct hf_pair pair;
@@ -284,8 +286,8 @@ static void settled_session_survives_a_round_trip(void **state)
     hf_pair_fini(&pair);
 }
 
-/* Encoding appends, so that a caller can put its own bytes in front. */
-static void snapshot_begins_where_the_buffer_ends(void **state)
+/* A caller can write a header before the snapshot. */
+static void snapshot_is_appended_to_the_buffer(void **state)
 {
     struct hf_buf buf = {0};
     struct hf_table table;
@@ -301,7 +303,7 @@ static void snapshot_begins_where_the_buffer_ends(void **state)
     hf_pair_fini(&pair);
 }
 
-static void truncated_snapshots_are_refused_at_every_byte(void **state)
+static void truncated_snapshots_are_rejected(void **state)
 {
     struct hf_pair pair;
     struct hf_buf buf;
@@ -310,15 +312,14 @@ static void truncated_snapshots_are_refused_at_every_byte(void **state)
     make_table(&pair);
     buf = encode(&pair.table);
     for (size_t size = 0; size < buf.size; size++)
-        assert_refused(buf.data, size);
+        assert_rejected(buf.data, size);
     hf_buf_u8(&buf, 0);
-    assert_refused(buf.data, buf.size);
+    assert_rejected(buf.data, buf.size);
     hf_buf_fini(&buf);
     hf_pair_fini(&pair);
 }
 
-/* Behind the right checksum too. */
-static void forged_truncations_are_refused_at_every_byte(void **state)
+static void truncated_snapshots_with_a_valid_checksum_are_rejected(void **state)
 {
     struct hf_pair pair;
     struct hf_buf buf;
@@ -329,19 +330,19 @@ static void forged_truncations_are_refused_at_every_byte(void **state)
     for (size_t size = buf.size - 1; size >= 8; size--) {
         buf.size = size;
         fix_checksum(&buf);
-        assert_refused(buf.data, size);
+        assert_rejected(buf.data, size);
     }
     hf_buf_fini(&buf);
 
     buf = encode(&pair.table);
     hf_buf_u8(&buf, 0);
     fix_checksum(&buf);
-    assert_refused(buf.data, buf.size);
+    assert_rejected(buf.data, buf.size);
     hf_buf_fini(&buf);
     hf_pair_fini(&pair);
 }
 
-static void flipped_bytes_are_refused(void **state)
+static void corrupt_snapshots_are_rejected(void **state)
 {
     struct hf_pair pair;
     struct hf_buf buf;
@@ -352,7 +353,7 @@ static void flipped_bytes_are_refused(void **state)
     for (size_t i = 0; i < buf.size; i++) {
         for (int flip = 1; flip < 256; flip += flip < 16 ? 1 : 13) {
             buf.data[i] ^= (uint8_t)flip;
-            assert_refused(buf.data, buf.size);
+            assert_rejected(buf.data, buf.size);
             buf.data[i] ^= (uint8_t)flip;
         }
     }
@@ -360,8 +361,8 @@ static void flipped_bytes_are_refused(void **state)
     hf_pair_fini(&pair);
 }
 
-/* Whatever is taken keeps every promise. */
-static void forged_bytes_are_refused_or_make_a_sound_table(void **state)
+/* A snapshot that is accepted gives a table that passes all checks. */
+static void forged_snapshots_are_rejected_or_valid(void **state)
 {
     struct hf_pair pair;
     struct hf_buf buf;
@@ -376,7 +377,7 @@ static void forged_bytes_are_refused_or_make_a_sound_table(void **state)
             buf.data[i] ^= (uint8_t)flip;
             fix_checksum(&buf);
             if (decode(&table, buf.data, buf.size))
-                assert_fresh(&table);
+                assert_empty(&table);
             else
                 assert_null(hf_table_check(&table));
             hf_table_fini(&table);
@@ -387,7 +388,7 @@ static void forged_bytes_are_refused_or_make_a_sound_table(void **state)
     hf_pair_fini(&pair);
 }
 
-static void without_memory_the_table_stays_fresh(void **state)
+static void failed_restore_leaves_an_empty_table(void **state)
 {
     struct hf_pair pair;
     struct hf_buf buf;
@@ -406,7 +407,7 @@ static void without_memory_the_table_stays_fresh(void **state)
         assert_int_equal(hf_alloc_failed(), err != HF_OK);
         if (err) {
             assert_int_equal(err, HF_ENOMEM);
-            assert_fresh(&table);
+            assert_empty(&table);
             assert_int_equal(hf_alloc_blocks(), blocks);
             refusals++;
         }
@@ -422,9 +423,9 @@ static void without_memory_the_table_stays_fresh(void **state)
     hf_pair_fini(&pair);
 }
 
-/* ---- Forgeries, one number at a time ------------------------------------*/
+/* ---- Forged snapshots, one wrong number each ----------------------------*/
 
-/* A snapshot as one would write it by hand. */
+/* The numbers of a snapshot with one session and two holds. */
 struct forgery {
     uint32_t magic;
     uint8_t version;
@@ -434,7 +435,7 @@ struct forgery {
     uint8_t ended;
     uint64_t done, highest;
     uint32_t label_size;
-    uint32_t kept_count; /* as written; one is there if it is not 0 */
+    uint32_t kept_count; /* the number in the snapshot; at most 2 follow */
     uint64_t kept_sequence;
     uint8_t kept_kind;
     unsigned kept_nonce;
@@ -459,8 +460,7 @@ struct forgery {
     bool falling_arrival;
 };
 
-/* Two sessions would be needed to be rich; one is enough to be wrong. */
-static const struct forgery sound = {
+static const struct forgery valid_snapshot = {
     .magic = 0x53464821,
     .version = 2,
     .token = 9,
@@ -534,7 +534,7 @@ static void put_session(struct hf_buf *buf, const struct forgery *x)
     }
 }
 
-/* Only the first hold has a line, and an unreported grant. */
+/* Only the first hold has waiters and an unreported grant. */
 static void put_hold(struct hf_buf *buf, const struct forgery *x, bool first)
 {
     put_filler(buf, x->key_size, first || x->same_key ? 'a' : 'b');
@@ -572,14 +572,14 @@ static struct hf_buf forge(const struct forgery *x)
     return buf;
 }
 
-static enum hf_err try(const struct forgery *x)
+static enum hf_err decode_forgery(const struct forgery *x)
 {
     struct hf_buf buf = forge(x);
     struct hf_table table;
     enum hf_err err = decode(&table, buf.data, buf.size);
 
     if (err)
-        assert_fresh(&table);
+        assert_empty(&table);
     else
         assert_null(hf_table_check(&table));
     hf_table_fini(&table);
@@ -589,13 +589,13 @@ static enum hf_err try(const struct forgery *x)
 
 #define EXPECT(expected, ...)                                                  \
     do {                                                                       \
-        struct forgery x = sound;                                              \
+        struct forgery x = valid_snapshot;                                     \
                                                                                \
         __VA_ARGS__;                                                           \
-        assert_int_equal(try(&x), expected);                                   \
+        assert_int_equal(decode_forgery(&x), expected);                        \
     } while (0)
 
-static void numbers_that_do_not_fit_are_refused(void **state)
+static void inconsistent_numbers_are_rejected(void **state)
 {
     (void)state;
     EXPECT(HF_OK, (void)x);
@@ -616,7 +616,7 @@ static void numbers_that_do_not_fit_are_refused(void **state)
     EXPECT(HF_EPROTO, x.hold_count = HF_HOLDS_MAX + 1);
 }
 
-static void sessions_that_do_not_fit_are_refused(void **state)
+static void inconsistent_sessions_are_rejected(void **state)
 {
     (void)state;
     EXPECT(HF_EPROTO, x.session = x.holder_session = x.waiter_session = 0);
@@ -645,7 +645,7 @@ static void sessions_that_do_not_fit_are_refused(void **state)
     EXPECT(HF_EPROTO, x.kept_err = UINT8_MAX);
 }
 
-static void holds_that_do_not_fit_are_refused(void **state)
+static void inconsistent_holds_are_rejected(void **state)
 {
     (void)state;
     EXPECT(HF_EPROTO, x.key_size = 0);
@@ -666,7 +666,7 @@ static void holds_that_do_not_fit_are_refused(void **state)
     EXPECT(HF_EPROTO, x.waiter_count = HF_WAITERS_MAX + 1);
 }
 
-static void waiters_that_do_not_fit_are_refused(void **state)
+static void inconsistent_waiters_are_rejected(void **state)
 {
     (void)state;
     EXPECT(HF_EPROTO, x.waiter_session = 4);
@@ -689,23 +689,24 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(table_survives_a_round_trip),
-        cmocka_unit_test(restored_table_goes_on_as_before),
-        cmocka_unit_test(places_are_the_same_after_a_restore),
-        cmocka_unit_test(events_come_in_the_same_order_after_a_restore),
-        cmocka_unit_test(equal_tables_are_equal_bytes),
+        cmocka_unit_test(restored_table_behaves_as_before),
+        cmocka_unit_test(positions_are_the_same_after_a_restore),
+        cmocka_unit_test(events_have_the_same_order_after_a_restore),
+        cmocka_unit_test(equal_tables_have_equal_snapshots),
         cmocka_unit_test(empty_table_survives_a_round_trip),
         cmocka_unit_test(full_window_survives_a_round_trip),
         cmocka_unit_test(settled_session_survives_a_round_trip),
-        cmocka_unit_test(snapshot_begins_where_the_buffer_ends),
-        cmocka_unit_test(truncated_snapshots_are_refused_at_every_byte),
-        cmocka_unit_test(forged_truncations_are_refused_at_every_byte),
-        cmocka_unit_test(flipped_bytes_are_refused),
-        cmocka_unit_test(forged_bytes_are_refused_or_make_a_sound_table),
-        cmocka_unit_test(without_memory_the_table_stays_fresh),
-        cmocka_unit_test(numbers_that_do_not_fit_are_refused),
-        cmocka_unit_test(sessions_that_do_not_fit_are_refused),
-        cmocka_unit_test(holds_that_do_not_fit_are_refused),
-        cmocka_unit_test(waiters_that_do_not_fit_are_refused),
+        cmocka_unit_test(snapshot_is_appended_to_the_buffer),
+        cmocka_unit_test(truncated_snapshots_are_rejected),
+        cmocka_unit_test(
+            truncated_snapshots_with_a_valid_checksum_are_rejected),
+        cmocka_unit_test(corrupt_snapshots_are_rejected),
+        cmocka_unit_test(forged_snapshots_are_rejected_or_valid),
+        cmocka_unit_test(failed_restore_leaves_an_empty_table),
+        cmocka_unit_test(inconsistent_numbers_are_rejected),
+        cmocka_unit_test(inconsistent_sessions_are_rejected),
+        cmocka_unit_test(inconsistent_holds_are_rejected),
+        cmocka_unit_test(inconsistent_waiters_are_rejected),
     };
 
     return hf_test_main("snapshot", cases, HF_TEST_COUNT(cases), 0);

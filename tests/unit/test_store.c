@@ -7,7 +7,7 @@
 /* A store with two sessions, 1 and 2. */
 struct fixture {
     struct hf_store store;
-    unsigned events; /* told to the driver */
+    unsigned events; /* reported to the driver */
     uint64_t sequences[3];
 };
 
@@ -19,8 +19,8 @@ static void on_event(void *arg, const struct hf_table_event *event)
     f->events++;
 }
 
-static struct hf_result run(struct fixture *f, hf_time now,
-                            struct hf_command command)
+static struct hf_result run_command(struct fixture *f, hf_time now,
+                                    struct hf_command command)
 {
     struct hf_result result;
 
@@ -35,59 +35,59 @@ static void set_up(struct fixture *f)
 
     *f = (struct fixture){0};
     hf_store_init(&f->store, &seed, on_event, f);
-    assert_int_equal(run(f, 0, hf_test_open("alice")).session, 1);
-    assert_int_equal(run(f, 0, hf_test_open("bob")).session, 2);
+    assert_int_equal(run_command(f, 0, hf_test_open("alice")).session, 1);
+    assert_int_equal(run_command(f, 0, hf_test_open("bob")).session, 2);
 }
 
-/* Run what is due at `now`; how much that was. */
-static unsigned expire(struct fixture *f, hf_time now)
+/* Run the EXPIRE commands that are due at `now`; returns how many. */
+static unsigned run_expiries(struct fixture *f, hf_time now)
 {
     struct hf_command command;
     unsigned count = 0;
 
     while (hf_store_find_due(&f->store, now, &command)) {
-        assert_int_equal(run(f, now, command).err, HF_OK);
+        assert_int_equal(run_command(f, now, command).err, HF_OK);
         count++;
     }
     return count;
 }
 
 /* GO-08, LK-11 */
-static void lease_is_counted_from_the_grant_and_never_ends_early(void **state)
+static void lease_starts_at_the_grant_and_never_expires_early(void **state)
 {
     struct fixture f;
 
     (void)state;
     set_up(&f);
     assert_true(hf_store_next_deadline(&f.store) == HF_NEVER);
-    assert_int_equal(run(&f, 100, hf_test_lock(1, "k", 1)).err, HF_OK);
+    assert_int_equal(run_command(&f, 100, hf_test_lock(1, "k", 1)).err, HF_OK);
     assert_int_equal(hf_store_next_deadline(&f.store), 1100);
-    assert_int_equal(expire(&f, 1099), 0);
-    assert_int_equal(expire(&f, 1100), 1);
+    assert_int_equal(run_expiries(&f, 1099), 0);
+    assert_int_equal(run_expiries(&f, 1100), 1);
     assert_null(hf_table_find(&f.store.table, hf_key_of("k")));
     hf_store_fini(&f.store);
 }
 
 /* MN-03 */
-static void lease_of_the_next_is_counted_from_the_hand_over(void **state)
+static void lease_of_a_waiter_starts_when_it_is_granted(void **state)
 {
     struct fixture f;
     struct hf_hold *hold;
 
     (void)state;
     set_up(&f);
-    assert_int_equal(run(&f, 0, hf_test_lock(1, "k", 1)).err, HF_OK);
-    assert_int_equal(run(&f, 10, hf_test_lock(2, "k", 2)).position, 1);
+    assert_int_equal(run_command(&f, 0, hf_test_lock(1, "k", 1)).err, HF_OK);
+    assert_int_equal(run_command(&f, 10, hf_test_lock(2, "k", 2)).position, 1);
     assert_ptr_equal(f.store.touched,
                      hf_table_find(&f.store.table, hf_key_of("k")));
-    assert_int_equal(expire(&f, 1000), 1);
+    assert_int_equal(run_expiries(&f, 1000), 1);
     hold = hf_table_find(&f.store.table, hf_key_of("k"));
     assert_int_equal(hold->since, 1000);
     assert_int_equal(hf_store_deadline(&f.store, hold), 2000);
     hf_store_fini(&f.store);
 }
 
-static void renewal_moves_the_end_and_never_nearer(void **state)
+static void renewal_never_shortens_a_lease(void **state)
 {
     struct fixture f;
     struct hf_hold *hold;
@@ -95,32 +95,33 @@ static void renewal_moves_the_end_and_never_nearer(void **state)
 
     (void)state;
     set_up(&f);
-    token = run(&f, 0, hf_test_lock(1, "k", 1)).token;
+    token = run_command(&f, 0, hf_test_lock(1, "k", 1)).token;
     hold = hf_table_find(&f.store.table, hf_key_of("k"));
-    run(&f, 500, hf_test_renew(1, "k", 1, token, 2000));
+    run_command(&f, 500, hf_test_renew(1, "k", 1, token, 2000));
     assert_int_equal(hf_store_deadline(&f.store, hold), 2500);
-    run(&f, 600, hf_test_renew(1, "k", 1, token, 100));
+    run_command(&f, 600, hf_test_renew(1, "k", 1, token, 100));
     assert_int_equal(hf_store_deadline(&f.store, hold), 2500);
     assert_int_equal(hold->since, 0);
     hf_store_fini(&f.store);
 }
 
-static void ended_grant_has_no_lease_left(void **state)
+static void ended_grant_has_no_lease(void **state)
 {
     struct fixture f;
     uint64_t token;
 
     (void)state;
     set_up(&f);
-    token = run(&f, 0, hf_test_lock(1, "k", 1)).token;
-    assert_int_equal(run(&f, 1, hf_test_unlock(1, "k", 1, token)).err, HF_OK);
+    token = run_command(&f, 0, hf_test_lock(1, "k", 1)).token;
+    assert_int_equal(run_command(&f, 1, hf_test_unlock(1, "k", 1, token)).err,
+                     HF_OK);
     assert_null(f.store.touched);
     assert_true(hf_store_next_deadline(&f.store) == HF_NEVER);
-    assert_int_equal(expire(&f, HF_NEVER), 0);
+    assert_int_equal(run_expiries(&f, HF_NEVER), 0);
     hf_store_fini(&f.store);
 }
 
-static void history_is_kept_from_the_first_watch_on(void **state)
+static void history_starts_when_it_is_enabled(void **state)
 {
     struct fixture f;
     struct hf_history_cursor cursor;
@@ -129,15 +130,15 @@ static void history_is_kept_from_the_first_watch_on(void **state)
 
     (void)state;
     set_up(&f);
-    token = run(&f, 0, hf_test_lock(1, "k", 1)).token;
+    token = run_command(&f, 0, hf_test_lock(1, "k", 1)).token;
     assert_int_equal(hf_store_enable_history(&f.store), HF_OK);
     assert_int_equal(hf_store_enable_history(&f.store), HF_OK);
     cursor = hf_history_seek(&f.store.history, f.store.table.index + 1);
-    run(&f, 0, hf_test_lock(2, "k", 2));
-    run(&f, 0, hf_test_unlock(1, "k", 1, token));
+    run_command(&f, 0, hf_test_lock(2, "k", 2));
+    run_command(&f, 0, hf_test_unlock(1, "k", 1, token));
     assert_true(hf_history_read(&f.store.history, &cursor, &event));
     assert_int_equal(event.kind, HF_EVENT_QUEUED);
-    assert_int_equal(event.token, 0); /* it is the holder's, not the waiter's */
+    assert_int_equal(event.token, 0); /* a waiter has no token */
     assert_string_equal(event.owner, "bob");
     assert_true(hf_history_read(&f.store.history, &cursor, &event));
     assert_int_equal(event.kind, HF_EVENT_RELEASED);
@@ -145,8 +146,8 @@ static void history_is_kept_from_the_first_watch_on(void **state)
     assert_false(event.freed);
     assert_true(hf_history_read(&f.store.history, &cursor, &event));
     assert_int_equal(event.kind, HF_EVENT_GRANTED);
-    run(&f, 0, hf_test_lock(1, "k", 3));
-    run(&f, 0, hf_test_close(1));
+    run_command(&f, 0, hf_test_lock(1, "k", 3));
+    run_command(&f, 0, hf_test_close(1));
     assert_true(hf_history_read(&f.store.history, &cursor, &event));
     assert_true(hf_history_read(&f.store.history, &cursor, &event));
     assert_int_equal(event.kind, HF_EVENT_WITHDRAWN);
@@ -166,7 +167,7 @@ static void command_without_memory_changes_nothing(void **state)
     for (;;) {
         f.sequences[1] = 0;
         hf_alloc_fail(failed + 1, 1);
-        result = run(&f, 0, hf_test_lock(1, "k", 1));
+        result = run_command(&f, 0, hf_test_lock(1, "k", 1));
         if (!hf_alloc_failed())
             break;
         failed++;
@@ -185,11 +186,11 @@ static void command_without_memory_changes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test(lease_is_counted_from_the_grant_and_never_ends_early),
-        cmocka_unit_test(lease_of_the_next_is_counted_from_the_hand_over),
-        cmocka_unit_test(renewal_moves_the_end_and_never_nearer),
-        cmocka_unit_test(ended_grant_has_no_lease_left),
-        cmocka_unit_test(history_is_kept_from_the_first_watch_on),
+        cmocka_unit_test(lease_starts_at_the_grant_and_never_expires_early),
+        cmocka_unit_test(lease_of_a_waiter_starts_when_it_is_granted),
+        cmocka_unit_test(renewal_never_shortens_a_lease),
+        cmocka_unit_test(ended_grant_has_no_lease),
+        cmocka_unit_test(history_starts_when_it_is_enabled),
         cmocka_unit_test(command_without_memory_changes_nothing),
     };
 

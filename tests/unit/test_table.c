@@ -42,8 +42,8 @@ static struct hf_result apply(struct fixture *f, struct hf_command command)
     return result;
 }
 
-/* With the next sequence of its session, which awaits nothing else. */
-static struct hf_result act(struct fixture *f, struct hf_command command)
+/* Apply with the next sequence of its session, all earlier ones settled. */
+static struct hf_result apply_next(struct fixture *f, struct hf_command command)
 {
     command.sequence = ++f->sequences[command.session];
     command.done = command.sequence;
@@ -66,7 +66,7 @@ static int setup(void **state)
     return 0;
 }
 
-/* Whatever a case has left must not leak. */
+/* Frees everything that a case has left in the table. */
 static int teardown(void **state)
 {
     struct fixture *f = *state;
@@ -76,23 +76,23 @@ static int teardown(void **state)
     return 0;
 }
 
-static uint64_t lock(struct fixture *f, uint64_t who, const char *key,
+static uint64_t lock(struct fixture *f, uint64_t session, const char *key,
                      unsigned nonce)
 {
-    struct hf_result result = act(f, hf_test_lock(who, key, nonce));
+    struct hf_result result = apply_next(f, hf_test_lock(session, key, nonce));
 
     assert_int_equal(result.err, HF_OK);
     assert_true(result.token > 0);
     return result.token;
 }
 
-static void wait_for(struct fixture *f, uint64_t who, const char *key,
-                     unsigned nonce, uint32_t place)
+static void wait_for(struct fixture *f, uint64_t session, const char *key,
+                     unsigned nonce, uint32_t position)
 {
-    struct hf_result result = act(f, hf_test_lock(who, key, nonce));
+    struct hf_result result = apply_next(f, hf_test_lock(session, key, nonce));
 
     assert_int_equal(result.err, HF_EBUSY);
-    assert_int_equal(result.position, place);
+    assert_int_equal(result.position, position);
     assert_int_equal(result.token, 0);
 }
 
@@ -102,13 +102,13 @@ static struct hf_hold *hold_of(const struct fixture *f, const char *key)
 }
 
 static void assert_holder(const struct fixture *f, const char *key,
-                          uint64_t who, unsigned nonce)
+                          uint64_t session, unsigned nonce)
 {
     struct hf_nonce expected = hf_test_nonce(nonce);
     const struct hf_hold *hold = hold_of(f, key);
 
     assert_non_null(hold);
-    assert_true(hold->session->id == who);
+    assert_true(hold->session->id == session);
     assert_true(hf_nonce_equal(&hold->nonce, &expected));
 }
 
@@ -138,7 +138,7 @@ static void free_key_is_granted_at_once(void **state)
 }
 
 /* GO-05, GO-07, GO-12, MS-02, MM-05, LK-03 */
-static void held_key_is_refused_to_who_does_not_wait(void **state)
+static void held_key_is_refused_without_waiting(void **state)
 {
     struct fixture *f = *state;
     struct hf_command command = hf_test_lock(BOB, "k", 2);
@@ -146,22 +146,23 @@ static void held_key_is_refused_to_who_does_not_wait(void **state)
 
     lock(f, ALICE, "k", 1);
     command.queue = false;
-    result = act(f, command);
+    result = apply_next(f, command);
     assert_int_equal(result.err, HF_EBUSY);
     assert_int_equal(result.position, 0);
     assert_int_equal(f->events.count, 0);
     assert_int_equal(hold_of(f, "k")->waiters, 0);
     command.session = ALICE;
-    assert_int_equal(act(f, command).err, HF_EBUSY);
+    assert_int_equal(apply_next(f, command).err, HF_EBUSY);
 }
 
 /* GO-02, MM-08, MS-10 */
-static void unlocked_key_leaves_nothing_behind(void **state)
+static void unlock_leaves_no_state(void **state)
 {
     struct fixture *f = *state;
     uint64_t token = lock(f, ALICE, "k", 1);
 
-    assert_int_equal(act(f, hf_test_unlock(ALICE, "k", 1, token)).err, HF_OK);
+    assert_int_equal(apply_next(f, hf_test_unlock(ALICE, "k", 1, token)).err,
+                     HF_OK);
     assert_event(f, 0, HF_EVENT_RELEASED, ALICE);
     assert_true(f->events.list[0].ends);
     assert_true(f->events.list[0].token == token);
@@ -170,38 +171,41 @@ static void unlocked_key_leaves_nothing_behind(void **state)
 }
 
 /* GO-09, GO-10, MJ-04, MM-09, MS-10 */
-static void only_the_holder_unlocks(void **state)
+static void only_the_holder_can_unlock(void **state)
 {
     struct fixture *f = *state;
     uint64_t token = lock(f, ALICE, "k", 1);
 
-    assert_int_equal(act(f, hf_test_unlock(ALICE, "k", 2, token)).err,
+    assert_int_equal(apply_next(f, hf_test_unlock(ALICE, "k", 2, token)).err,
                      HF_ENOTOWNER);
-    assert_int_equal(act(f, hf_test_unlock(ALICE, "k", 1, token + 1)).err,
-                     HF_ENOTOWNER);
-    assert_int_equal(act(f, hf_test_unlock(ALICE, "k", 1, token - 1)).err,
-                     HF_ENOTOWNER);
+    assert_int_equal(
+        apply_next(f, hf_test_unlock(ALICE, "k", 1, token + 1)).err,
+        HF_ENOTOWNER);
+    assert_int_equal(
+        apply_next(f, hf_test_unlock(ALICE, "k", 1, token - 1)).err,
+        HF_ENOTOWNER);
     assert_int_equal(f->events.count, 0);
     assert_holder(f, "k", ALICE, 1);
-    assert_int_equal(act(f, hf_test_unlock(ALICE, "k", 1, token)).err, HF_OK);
-    assert_int_equal(act(f, hf_test_unlock(ALICE, "k", 1, token)).err,
+    assert_int_equal(apply_next(f, hf_test_unlock(ALICE, "k", 1, token)).err,
+                     HF_OK);
+    assert_int_equal(apply_next(f, hf_test_unlock(ALICE, "k", 1, token)).err,
                      HF_ENOTHELD);
 }
 
-static void late_unlock_never_frees_the_next_holder(void **state)
+static void late_unlock_never_releases_the_next_holder(void **state)
 {
     struct fixture *f = *state;
     uint64_t token = lock(f, ALICE, "k", 1);
 
-    act(f, hf_test_expire("k", token, 0));
+    apply_next(f, hf_test_expire("k", token, 0));
     lock(f, BOB, "k", 2);
-    assert_int_equal(act(f, hf_test_unlock(ALICE, "k", 1, token)).err,
+    assert_int_equal(apply_next(f, hf_test_unlock(ALICE, "k", 1, token)).err,
                      HF_ENOTOWNER);
     assert_holder(f, "k", BOB, 2);
 }
 
 /* MS-03, MS-04 */
-static void tokens_rise_over_release_expiry_and_force(void **state)
+static void tokens_increase_over_release_expiry_and_force(void **state)
 {
     struct fixture *f = *state;
     uint64_t last = 0;
@@ -213,17 +217,17 @@ static void tokens_rise_over_release_expiry_and_force(void **state)
         assert_true(token > last);
         last = token;
         if (i % 3 == 0)
-            act(f, hf_test_unlock(ALICE, key, i, token));
+            apply_next(f, hf_test_unlock(ALICE, key, i, token));
         else if (i % 3 == 1)
-            act(f, hf_test_expire(key, token, 0));
+            apply_next(f, hf_test_expire(key, token, 0));
         else
-            act(f, hf_test_force(BOB, key, token, true));
+            apply_next(f, hf_test_force(BOB, key, token, true));
         assert_null(hold_of(f, key));
     }
 }
 
 /* LK-27 */
-static void keys_are_bytes(void **state)
+static void keys_may_contain_any_byte(void **state)
 {
     struct fixture *f = *state;
     static uint8_t longest[HF_KEY_MAX];
@@ -243,12 +247,12 @@ static void keys_are_bytes(void **state)
         struct hf_command command = hf_test_lock(ALICE, "", i);
 
         command.key = keys[i];
-        assert_int_equal(act(f, command).err, HF_OK);
+        assert_int_equal(apply_next(f, command).err, HF_OK);
     }
     assert_int_equal(f->table.holds.count, HF_TEST_COUNT(keys));
 }
 
-static void value_and_note_are_kept_with_the_hold(void **state)
+static void hold_keeps_a_copy_of_value_and_note(void **state)
 {
     struct fixture *f = *state;
     struct hf_command command = hf_test_lock(ALICE, "k", 1);
@@ -257,8 +261,8 @@ static void value_and_note_are_kept_with_the_hold(void **state)
     command.value = (struct hf_bytes){value, sizeof(value)};
     command.note = hf_bytes_of("why");
     value[0] = 1;
-    act(f, command);
-    value[0] = 2; /* it is a copy */
+    apply_next(f, command);
+    value[0] = 2; /* the table has a copy */
     assert_int_equal(hf_hold_value(hold_of(f, "k")).size, HF_VALUE_MAX);
     assert_int_equal(*(const uint8_t *)hf_hold_value(hold_of(f, "k")).data, 1);
     assert_true(
@@ -268,9 +272,9 @@ static void value_and_note_are_kept_with_the_hold(void **state)
     assert_int_equal(hf_hold_note(hold_of(f, "l")).size, 0);
 }
 
-/* Give two keys, then two nonces, one hash: chance will not do it. The keys
- * begin alike. */
-static void equal_hashes_are_told_apart(void **state)
+/* Two keys, then two nonces, are given the same hash by hand: real collisions
+ * are too rare. One key is a prefix of the other. */
+static void hash_collisions_are_resolved(void **state)
 {
     struct fixture *f = *state;
     struct hf_map_link *link;
@@ -293,23 +297,23 @@ static void equal_hashes_are_told_apart(void **state)
     assert_null(hf_table_find_waiter(&f->table, hold_of(f, "k"), &nonce));
 }
 
-/* ---- Repeating a nonce --------------------------------------------------*/
+/* ---- Repeated LOCKs of one nonce ----------------------------------------*/
 
-static void holder_that_asks_again_gets_the_same_grant(void **state)
+static void repeated_lock_of_the_holder_returns_its_grant(void **state)
 {
     struct fixture *f = *state;
     uint64_t token = lock(f, ALICE, "k", 1);
     struct hf_result result;
 
-    act(f, hf_test_renew(ALICE, "k", 1, token, 1000));
-    result = act(f, hf_test_lock(ALICE, "k", 1));
+    apply_next(f, hf_test_renew(ALICE, "k", 1, token, 1000));
+    result = apply_next(f, hf_test_lock(ALICE, "k", 1));
     assert_int_equal(result.err, HF_OK);
     assert_true(result.token == token);
     assert_int_equal(result.generation, 1);
     assert_int_equal(f->events.count, 0);
 }
 
-static void waiter_that_asks_again_keeps_its_place(void **state)
+static void repeated_lock_of_a_waiter_keeps_its_position(void **state)
 {
     struct fixture *f = *state;
 
@@ -322,8 +326,9 @@ static void waiter_that_asks_again_keeps_its_place(void **state)
     assert_int_equal(hold_of(f, "k")->waiters, 2);
 }
 
-/* The client has lost its first session, whose end must not take it away. */
-static void claim_belongs_to_the_session_that_asked_last(void **state)
+/* A client that has lost its first session repeats the LOCK in a new one;
+ * closing the first session must not withdraw the waiter. */
+static void waiter_moves_to_the_session_of_its_last_lock(void **state)
 {
     struct fixture *f = *state;
     uint64_t token = lock(f, ALICE, "k", 1);
@@ -336,7 +341,7 @@ static void claim_belongs_to_the_session_that_asked_last(void **state)
     assert_int_equal(apply(f, command).position, 1);
     apply(f, hf_test_close(BOB));
     assert_int_equal(hold_of(f, "k")->waiters, 1);
-    act(f, hf_test_unlock(ALICE, "k", 1, token));
+    apply_next(f, hf_test_unlock(ALICE, "k", 1, token));
     assert_holder(f, "k", CAROL, 2);
     assert_true(hf_table_take_grant(
         &f->table, hf_table_find_session(&f->table, CAROL), &grant));
@@ -348,7 +353,7 @@ static void claim_belongs_to_the_session_that_asked_last(void **state)
 /* ---- Waiting ------------------------------------------------------------*/
 
 /* GO-06, MN-01 */
-static void grant_passes_to_the_oldest_waiter(void **state)
+static void release_grants_the_first_waiter(void **state)
 {
     struct fixture *f = *state;
     uint64_t token = lock(f, ALICE, "k", 1);
@@ -357,17 +362,17 @@ static void grant_passes_to_the_oldest_waiter(void **state)
     assert_event(f, 0, HF_EVENT_QUEUED, BOB);
     wait_for(f, CAROL, "k", 3, 2);
     wait_for(f, ALICE, "k", 4, 3);
-    act(f, hf_test_unlock(ALICE, "k", 1, token));
+    apply_next(f, hf_test_unlock(ALICE, "k", 1, token));
     assert_holder(f, "k", BOB, 2);
-    act(f, hf_test_unlock(BOB, "k", 2, hold_of(f, "k")->token));
+    apply_next(f, hf_test_unlock(BOB, "k", 2, hold_of(f, "k")->token));
     assert_holder(f, "k", CAROL, 3);
-    act(f, hf_test_unlock(CAROL, "k", 3, hold_of(f, "k")->token));
+    apply_next(f, hf_test_unlock(CAROL, "k", 3, hold_of(f, "k")->token));
     assert_holder(f, "k", ALICE, 4);
-    act(f, hf_test_unlock(ALICE, "k", 4, hold_of(f, "k")->token));
+    apply_next(f, hf_test_unlock(ALICE, "k", 4, hold_of(f, "k")->token));
     assert_null(hold_of(f, "k"));
 }
 
-/* Each way to end a grant hands over in the same step. */
+/* `end` ends a grant and grants the key to the waiter in the same step. */
 static void check_hand_over(struct fixture *f, struct hf_command end,
                             enum hf_event_kind kind)
 {
@@ -378,9 +383,9 @@ static void check_hand_over(struct fixture *f, struct hf_command end,
     waiting.lease_ms = 777;
     waiting.value = hf_bytes_of("bob's");
     waiting.note = hf_bytes_of("note");
-    act(f, waiting);
+    apply_next(f, waiting);
     end.token = token;
-    assert_int_equal(act(f, end).err, HF_OK);
+    assert_int_equal(apply_next(f, end).err, HF_OK);
     assert_int_equal(f->events.count, 2);
     assert_event(f, 0, kind, ALICE);
     assert_true(f->events.list[0].ends);
@@ -397,11 +402,11 @@ static void check_hand_over(struct fixture *f, struct hf_command end,
     assert_false(hold->forced);
     assert_true(hf_bytes_equal(hf_hold_value(hold), hf_bytes_of("bob's")));
     assert_true(hf_bytes_equal(hf_hold_note(hold), hf_bytes_of("note")));
-    act(f, hf_test_unlock(BOB, "k", 2, hold->token));
+    apply_next(f, hf_test_unlock(BOB, "k", 2, hold->token));
     assert_null(hold_of(f, "k"));
 }
 
-static void every_end_hands_over_in_the_same_step(void **state)
+static void every_ended_grant_passes_the_key_on(void **state)
 {
     struct fixture *f = *state;
 
@@ -411,26 +416,26 @@ static void every_end_hands_over_in_the_same_step(void **state)
     check_hand_over(f, hf_test_force(CAROL, "k", 0, true), HF_EVENT_FORCED);
 }
 
-/* After a hand-over nothing of the old holder is left. */
-static void new_holder_inherits_nothing(void **state)
+/* Value, lease and the forced flag of the old holder do not pass on. */
+static void next_holder_inherits_nothing(void **state)
 {
     struct fixture *f = *state;
     uint64_t token = lock(f, ALICE, "k", 1);
 
-    act(f, hf_test_update(ALICE, "k", 1, token, "alice's"));
-    act(f, hf_test_renew(ALICE, "k", 1, token, 5000));
-    act(f, hf_test_force(CAROL, "k", token, false));
+    apply_next(f, hf_test_update(ALICE, "k", 1, token, "alice's"));
+    apply_next(f, hf_test_renew(ALICE, "k", 1, token, 5000));
+    apply_next(f, hf_test_force(CAROL, "k", token, false));
     wait_for(f, BOB, "k", 2, 1);
-    act(f, hf_test_expire("k", token, 1));
+    apply_next(f, hf_test_expire("k", token, 1));
     token = hold_of(f, "k")->token;
     assert_int_equal(hf_hold_value(hold_of(f, "k")).size, 0);
     assert_int_equal(hold_of(f, "k")->lease_ms, 1000);
-    assert_int_equal(act(f, hf_test_renew(BOB, "k", 2, token, 1000)).generation,
-                     1);
+    assert_int_equal(
+        apply_next(f, hf_test_renew(BOB, "k", 2, token, 1000)).generation, 1);
 }
 
 /* GO-17 */
-static void canceled_waiter_leaves_the_line(void **state)
+static void canceled_waiter_leaves_the_queue(void **state)
 {
     struct fixture *f = *state;
     uint64_t token = lock(f, ALICE, "k", 1);
@@ -438,32 +443,35 @@ static void canceled_waiter_leaves_the_line(void **state)
 
     wait_for(f, BOB, "k", 2, 1);
     wait_for(f, CAROL, "k", 3, 2);
-    result = act(f, hf_test_cancel(BOB, "k", 2));
+    result = apply_next(f, hf_test_cancel(BOB, "k", 2));
     assert_int_equal(result.err, HF_OK);
     assert_int_equal(result.token, 0);
     assert_int_equal(f->events.count, 1);
     assert_event(f, 0, HF_EVENT_WITHDRAWN, BOB);
-    assert_int_equal(act(f, hf_test_cancel(BOB, "k", 2)).err, HF_ENOTHELD);
-    act(f, hf_test_unlock(ALICE, "k", 1, token));
+    assert_int_equal(apply_next(f, hf_test_cancel(BOB, "k", 2)).err,
+                     HF_ENOTHELD);
+    apply_next(f, hf_test_unlock(ALICE, "k", 1, token));
     assert_holder(f, "k", CAROL, 3);
 }
 
-static void cancel_of_a_holder_tells_that_it_held(void **state)
+static void cancel_of_a_holder_returns_its_token(void **state)
 {
     struct fixture *f = *state;
     uint64_t token = lock(f, ALICE, "k", 1);
-    struct hf_result result = act(f, hf_test_cancel(ALICE, "k", 1));
+    struct hf_result result = apply_next(f, hf_test_cancel(ALICE, "k", 1));
 
     assert_int_equal(result.err, HF_OK);
     assert_true(result.token == token);
     assert_null(hold_of(f, "k"));
-    assert_int_equal(act(f, hf_test_cancel(ALICE, "k", 1)).err, HF_ENOTHELD);
+    assert_int_equal(apply_next(f, hf_test_cancel(ALICE, "k", 1)).err,
+                     HF_ENOTHELD);
     lock(f, BOB, "k", 2);
-    assert_int_equal(act(f, hf_test_cancel(ALICE, "k", 1)).err, HF_ENOTHELD);
+    assert_int_equal(apply_next(f, hf_test_cancel(ALICE, "k", 1)).err,
+                     HF_ENOTHELD);
     assert_holder(f, "k", BOB, 2);
 }
 
-static void place_is_never_too_small(void **state)
+static void position_is_never_too_small(void **state)
 {
     struct fixture *f = *state;
 
@@ -471,17 +479,16 @@ static void place_is_never_too_small(void **state)
     for (unsigned i = 0; i < 10; i++)
         wait_for(f, BOB, "k", 10 + i, i + 1);
     for (unsigned i = 2; i < 8; i++)
-        act(f, hf_test_cancel(BOB, "k", 10 + i));
-    assert_int_equal(act(f, hf_test_lock(BOB, "k", 10)).position, 1);
-    assert_int_equal(act(f, hf_test_lock(BOB, "k", 11)).position, 2);
-    assert_in_range(act(f, hf_test_lock(BOB, "k", 18)).position, 3, 4);
-    assert_int_equal(act(f, hf_test_lock(BOB, "k", 19)).position, 4);
+        apply_next(f, hf_test_cancel(BOB, "k", 10 + i));
+    assert_int_equal(apply_next(f, hf_test_lock(BOB, "k", 10)).position, 1);
+    assert_int_equal(apply_next(f, hf_test_lock(BOB, "k", 11)).position, 2);
+    assert_in_range(apply_next(f, hf_test_lock(BOB, "k", 18)).position, 3, 4);
+    assert_int_equal(apply_next(f, hf_test_lock(BOB, "k", 19)).position, 4);
     wait_for(f, BOB, "k", 20, 5);
-    act(f, hf_test_cancel(BOB, "k", 10));
-    assert_int_equal(act(f, hf_test_lock(BOB, "k", 11)).position, 1);
+    apply_next(f, hf_test_cancel(BOB, "k", 10));
+    assert_int_equal(apply_next(f, hf_test_lock(BOB, "k", 11)).position, 1);
 }
 
-/* The same nonce may wait for two keys: they are two claims. */
 static void one_nonce_may_wait_for_two_keys(void **state)
 {
     struct fixture *f = *state;
@@ -490,7 +497,7 @@ static void one_nonce_may_wait_for_two_keys(void **state)
     lock(f, ALICE, "l", 1);
     wait_for(f, BOB, "k", 2, 1);
     wait_for(f, BOB, "l", 2, 1);
-    act(f, hf_test_cancel(BOB, "k", 2));
+    apply_next(f, hf_test_cancel(BOB, "k", 2));
     assert_int_equal(hold_of(f, "k")->waiters, 0);
     assert_int_equal(hold_of(f, "l")->waiters, 1);
 }
@@ -498,60 +505,64 @@ static void one_nonce_may_wait_for_two_keys(void **state)
 /* ---- Leases -------------------------------------------------------------*/
 
 /* GO-08 */
-static void lease_that_ends_frees_the_key(void **state)
+static void expired_lease_frees_the_key(void **state)
 {
     struct fixture *f = *state;
     uint64_t token = lock(f, ALICE, "k", 1);
 
-    assert_int_equal(act(f, hf_test_expire("k", token, 0)).err, HF_OK);
+    assert_int_equal(apply_next(f, hf_test_expire("k", token, 0)).err, HF_OK);
     assert_event(f, 0, HF_EVENT_EXPIRED, ALICE);
     assert_null(hold_of(f, "k"));
-    assert_int_equal(act(f, hf_test_expire("k", token, 0)).err, HF_ENOTHELD);
+    assert_int_equal(apply_next(f, hf_test_expire("k", token, 0)).err,
+                     HF_ENOTHELD);
 }
 
-static void renewal_wins_over_the_expiry_it_raced(void **state)
+static void renewal_before_an_expiry_wins(void **state)
 {
     struct fixture *f = *state;
     uint64_t token = lock(f, ALICE, "k", 1);
 
-    assert_int_equal(act(f, hf_test_renew(ALICE, "k", 1, token, 50)).generation,
-                     1);
+    assert_int_equal(
+        apply_next(f, hf_test_renew(ALICE, "k", 1, token, 50)).generation, 1);
     assert_event(f, 0, HF_EVENT_RENEWED, ALICE);
     assert_int_equal(f->events.list[0].lease_ms, 50);
-    assert_int_equal(act(f, hf_test_expire("k", token, 0)).err, HF_ENOTOWNER);
+    assert_int_equal(apply_next(f, hf_test_expire("k", token, 0)).err,
+                     HF_ENOTOWNER);
     assert_holder(f, "k", ALICE, 1);
-    assert_int_equal(act(f, hf_test_expire("k", token, 1)).err, HF_OK);
+    assert_int_equal(apply_next(f, hf_test_expire("k", token, 1)).err, HF_OK);
 }
 
-static void expiry_of_an_older_grant_ends_nothing(void **state)
+static void expiry_of_an_earlier_grant_has_no_effect(void **state)
 {
     struct fixture *f = *state;
     uint64_t token = lock(f, ALICE, "k", 1);
 
     wait_for(f, BOB, "k", 2, 1);
-    act(f, hf_test_unlock(ALICE, "k", 1, token));
-    assert_int_equal(act(f, hf_test_expire("k", token, 0)).err, HF_ENOTOWNER);
+    apply_next(f, hf_test_unlock(ALICE, "k", 1, token));
+    assert_int_equal(apply_next(f, hf_test_expire("k", token, 0)).err,
+                     HF_ENOTOWNER);
     assert_holder(f, "k", BOB, 2);
 }
 
 /* LK-10 */
-static void only_the_holder_renews_and_never_shortens(void **state)
+static void only_the_holder_renews_and_no_lease_shrinks(void **state)
 {
     struct fixture *f = *state;
     uint64_t token = lock(f, ALICE, "k", 1);
 
-    assert_int_equal(act(f, hf_test_renew(BOB, "k", 2, token, 9000)).err,
+    assert_int_equal(apply_next(f, hf_test_renew(BOB, "k", 2, token, 9000)).err,
                      HF_ENOTOWNER);
-    assert_int_equal(act(f, hf_test_renew(BOB, "k", 1, token + 1, 9000)).err,
-                     HF_ENOTOWNER);
-    assert_int_equal(act(f, hf_test_renew(BOB, "l", 1, token, 9000)).err,
+    assert_int_equal(
+        apply_next(f, hf_test_renew(BOB, "k", 1, token + 1, 9000)).err,
+        HF_ENOTOWNER);
+    assert_int_equal(apply_next(f, hf_test_renew(BOB, "l", 1, token, 9000)).err,
                      HF_ENOTHELD);
     assert_null(hold_of(f, "l"));
     assert_int_equal(hold_of(f, "k")->lease_ms, 1000);
     assert_int_equal(hold_of(f, "k")->generation, 0);
-    act(f, hf_test_renew(ALICE, "k", 1, token, 3000));
+    apply_next(f, hf_test_renew(ALICE, "k", 1, token, 3000));
     assert_int_equal(hold_of(f, "k")->lease_ms, 3000);
-    act(f, hf_test_renew(ALICE, "k", 1, token, 2000));
+    apply_next(f, hf_test_renew(ALICE, "k", 1, token, 2000));
     assert_int_equal(hold_of(f, "k")->lease_ms, 3000);
 }
 
@@ -563,50 +574,56 @@ static void update_compares_and_sets(void **state)
     uint64_t token;
 
     command.note = hf_bytes_of("note");
-    token = act(f, command).token;
-    act(f, hf_test_update(ALICE, "k", 1, token, "one"));
+    token = apply_next(f, command).token;
+    apply_next(f, hf_test_update(ALICE, "k", 1, token, "one"));
     assert_event(f, 0, HF_EVENT_UPDATED, ALICE);
     command = hf_test_update(ALICE, "k", 1, token, "two");
     command.has_expected = true;
     command.expected = hf_bytes_of("zero");
-    assert_int_equal(act(f, command).err, HF_EMISMATCH);
+    assert_int_equal(apply_next(f, command).err, HF_EMISMATCH);
     assert_int_equal(f->events.count, 0);
     assert_true(
         hf_bytes_equal(hf_hold_value(hold_of(f, "k")), hf_bytes_of("one")));
     command.expected = hf_bytes_of("one");
-    assert_int_equal(act(f, command).err, HF_OK);
+    assert_int_equal(apply_next(f, command).err, HF_OK);
     assert_true(
         hf_bytes_equal(hf_hold_value(hold_of(f, "k")), hf_bytes_of("two")));
     assert_true(
         hf_bytes_equal(hf_hold_note(hold_of(f, "k")), hf_bytes_of("note")));
     assert_int_equal(hold_of(f, "k")->lease_ms, 1000);
-    act(f, hf_test_update(ALICE, "k", 1, token, ""));
+    apply_next(f, hf_test_update(ALICE, "k", 1, token, ""));
     assert_int_equal(hf_hold_value(hold_of(f, "k")).size, 0);
-    assert_int_equal(act(f, hf_test_update(ALICE, "k", 2, token, "x")).err,
-                     HF_ENOTOWNER);
-    assert_int_equal(act(f, hf_test_update(ALICE, "l", 1, token, "x")).err,
-                     HF_ENOTHELD);
+    assert_int_equal(
+        apply_next(f, hf_test_update(ALICE, "k", 2, token, "x")).err,
+        HF_ENOTOWNER);
+    assert_int_equal(
+        apply_next(f, hf_test_update(ALICE, "l", 1, token, "x")).err,
+        HF_ENOTHELD);
 }
 
 /* MS-08 */
-static void forced_lock_runs_out(void **state)
+static void forced_lock_cannot_be_renewed(void **state)
 {
     struct fixture *f = *state;
     uint64_t token = lock(f, ALICE, "k", 1);
 
-    assert_int_equal(act(f, hf_test_force(BOB, "k", token + 1, false)).err,
-                     HF_ENOTOWNER);
-    assert_int_equal(act(f, hf_test_force(BOB, "l", token, false)).err,
+    assert_int_equal(
+        apply_next(f, hf_test_force(BOB, "k", token + 1, false)).err,
+        HF_ENOTOWNER);
+    assert_int_equal(apply_next(f, hf_test_force(BOB, "l", token, false)).err,
                      HF_ENOTHELD);
-    assert_int_equal(act(f, hf_test_force(BOB, "k", token, false)).err, HF_OK);
+    assert_int_equal(apply_next(f, hf_test_force(BOB, "k", token, false)).err,
+                     HF_OK);
     assert_event(f, 0, HF_EVENT_FORCED, ALICE);
     assert_false(f->events.list[0].ends);
-    assert_int_equal(act(f, hf_test_force(BOB, "k", token, false)).err, HF_OK);
+    assert_int_equal(apply_next(f, hf_test_force(BOB, "k", token, false)).err,
+                     HF_OK);
     assert_int_equal(f->events.count, 0);
-    assert_int_equal(act(f, hf_test_renew(ALICE, "k", 1, token, 1000)).err,
-                     HF_EFORCED);
+    assert_int_equal(
+        apply_next(f, hf_test_renew(ALICE, "k", 1, token, 1000)).err,
+        HF_EFORCED);
     assert_holder(f, "k", ALICE, 1);
-    assert_int_equal(act(f, hf_test_expire("k", token, 0)).err, HF_OK);
+    assert_int_equal(apply_next(f, hf_test_expire("k", token, 0)).err, HF_OK);
     assert_null(hold_of(f, "k"));
 }
 
@@ -621,7 +638,8 @@ static void command_of_an_unknown_session_is_in_doubt(void **state)
     assert_int_equal(apply(f, hf_test_close(99)).err, HF_EINDOUBT);
     lock(f, ALICE, "k", 1);
     apply(f, hf_test_close(ALICE));
-    assert_int_equal(act(f, hf_test_lock(ALICE, "l", 2)).err, HF_EINDOUBT);
+    assert_int_equal(apply_next(f, hf_test_lock(ALICE, "l", 2)).err,
+                     HF_EINDOUBT);
     assert_int_equal(apply(f, hf_test_close(ALICE)).err, HF_EINDOUBT);
     assert_null(hold_of(f, "l"));
 }
@@ -641,12 +659,11 @@ static void waiters_of_a_closed_session_are_withdrawn(void **state)
     assert_memory_equal(f->events.list[0].key, "l", 1);
     assert_memory_equal(f->events.list[1].key, "k", 1);
     assert_null(hf_table_find_session(&f->table, BOB));
-    act(f, hf_test_unlock(ALICE, "k", 1, token));
+    apply_next(f, hf_test_unlock(ALICE, "k", 1, token));
     assert_holder(f, "k", CAROL, 7);
 }
 
-static void closed_session_keeps_what_it_holds_until_its_lease_ends(
-    void **state)
+static void closed_session_keeps_its_locks_until_they_expire(void **state)
 {
     struct fixture *f = *state;
     uint64_t token = lock(f, ALICE, "k", 1);
@@ -662,21 +679,22 @@ static void closed_session_keeps_what_it_holds_until_its_lease_ends(
     assert_null(hf_table_find_session(&f->table, ALICE));
 }
 
-/* Its owner may come back with a new session and what it knows. */
+/* A client can renew and release with nonce and token in another session. */
 static void claim_outlives_its_session(void **state)
 {
     struct fixture *f = *state;
     uint64_t token = lock(f, ALICE, "k", 1);
 
     apply(f, hf_test_close(ALICE));
-    assert_int_equal(act(f, hf_test_renew(BOB, "k", 1, token, 1000)).err,
+    assert_int_equal(apply_next(f, hf_test_renew(BOB, "k", 1, token, 1000)).err,
                      HF_OK);
-    assert_int_equal(act(f, hf_test_unlock(BOB, "k", 1, token)).err, HF_OK);
+    assert_int_equal(apply_next(f, hf_test_unlock(BOB, "k", 1, token)).err,
+                     HF_OK);
     assert_null(hold_of(f, "k"));
 }
 
 /* G2-07 */
-static void repeated_command_happens_once(void **state)
+static void repeated_command_is_applied_once(void **state)
 {
     struct fixture *f = *state;
     struct hf_command locking = hf_test_lock(ALICE, "k", 1);
@@ -693,7 +711,7 @@ static void repeated_command_happens_once(void **state)
     assert_int_equal(apply(f, unlocking).err, HF_OK);
     assert_int_equal(f->events.count, 0);
 
-    /* The LOCK again, late: its old answer, and no new grant. */
+    /* A late copy of the LOCK gets the kept result, not a new grant. */
     assert_true(apply(f, locking).token == token);
     assert_null(hold_of(f, "k"));
     assert_int_equal(f->events.count, 0);
@@ -719,12 +737,12 @@ static void late_lock_after_its_unlock_is_refused(void **state)
 
     locking.sequence = 1;
     f->sequences[ALICE] = 1;
-    act(f, hf_test_unlock(ALICE, "k", 1, apply(f, locking).token));
+    apply_next(f, hf_test_unlock(ALICE, "k", 1, apply(f, locking).token));
     assert_int_equal(apply(f, locking).err, HF_ECANCELED);
     assert_null(hold_of(f, "k"));
 }
 
-static void lock_overtaken_by_its_cancel_is_refused(void **state)
+static void lock_after_its_cancel_is_refused(void **state)
 {
     struct fixture *f = *state;
     struct hf_command locking = hf_test_lock(ALICE, "k", 1);
@@ -739,8 +757,8 @@ static void lock_overtaken_by_its_cancel_is_refused(void **state)
     assert_null(hold_of(f, "k"));
 }
 
-/* Repeating the LOCK is the re-check for a lost push. */
-static void repeated_lock_of_a_waiter_hears_of_its_grant(void **state)
+/* A client repeats the LOCK in case the push of the grant was lost. */
+static void repeated_lock_of_a_waiter_returns_its_grant(void **state)
 {
     struct fixture *f = *state;
     uint64_t token = lock(f, ALICE, "k", 1);
@@ -750,26 +768,26 @@ static void repeated_lock_of_a_waiter_hears_of_its_grant(void **state)
     waiting.sequence = 1;
     assert_int_equal(apply(f, waiting).position, 1);
     assert_int_equal(apply(f, waiting).position, 1);
-    act(f, hf_test_unlock(ALICE, "k", 1, token));
+    apply_next(f, hf_test_unlock(ALICE, "k", 1, token));
     result = apply(f, waiting);
     assert_int_equal(result.err, HF_OK);
     assert_true(result.token == token + 1);
     assert_int_equal(result.position, 0);
 }
 
-/* Its kept result is settled: there is nothing to overwrite. */
-static void grant_of_a_settled_lock_overwrites_nothing(void **state)
+/* The client has settled the LOCK, so its result is not kept any more. */
+static void grant_of_a_settled_lock_overwrites_no_result(void **state)
 {
     struct fixture *f = *state;
     uint64_t token = lock(f, ALICE, "k", 1);
 
     wait_for(f, BOB, "k", 2, 1);
     lock(f, BOB, "l", 3);
-    act(f, hf_test_unlock(ALICE, "k", 1, token));
+    apply_next(f, hf_test_unlock(ALICE, "k", 1, token));
     assert_holder(f, "k", BOB, 2);
 }
 
-static void untold_grants_are_taken_once_and_in_order(void **state)
+static void unreported_grants_are_taken_once_in_order(void **state)
 {
     struct fixture *f = *state;
     struct hf_session *bob = hf_table_find_session(&f->table, BOB);
@@ -781,8 +799,8 @@ static void untold_grants_are_taken_once_and_in_order(void **state)
     wait_for(f, BOB, "k", 3, 1);
     wait_for(f, BOB, "l", 4, 1);
     assert_false(hf_table_take_grant(&f->table, bob, &grant));
-    act(f, hf_test_unlock(ALICE, "l", 2, l));
-    act(f, hf_test_unlock(ALICE, "k", 1, k));
+    apply_next(f, hf_test_unlock(ALICE, "l", 2, l));
+    apply_next(f, hf_test_unlock(ALICE, "k", 1, k));
     assert_true(hf_table_take_grant(&f->table, bob, &grant));
     assert_true(grant.hold == hold_of(f, "l"));
     assert_true(grant.token == hold_of(f, "l")->token);
@@ -793,8 +811,9 @@ static void untold_grants_are_taken_once_and_in_order(void **state)
     assert_false(hf_table_take_grant(&f->table, bob, &grant));
 }
 
-/* Whoever has asked, or has ended, need not be told. */
-static void ended_and_known_grants_are_not_told(void **state)
+/* A grant that the client has seen in a reply, or that has ended, needs no
+ * report. */
+static void ended_and_known_grants_are_not_reported(void **state)
 {
     struct fixture *f = *state;
     struct hf_session *bob = hf_table_find_session(&f->table, BOB);
@@ -802,24 +821,24 @@ static void ended_and_known_grants_are_not_told(void **state)
     struct hf_grant grant;
 
     wait_for(f, BOB, "k", 2, 1);
-    act(f, hf_test_unlock(ALICE, "k", 1, token));
-    assert_int_equal(act(f, hf_test_lock(BOB, "k", 2)).err, HF_OK);
+    apply_next(f, hf_test_unlock(ALICE, "k", 1, token));
+    assert_int_equal(apply_next(f, hf_test_lock(BOB, "k", 2)).err, HF_OK);
     assert_false(hf_table_take_grant(&f->table, bob, &grant));
 
     wait_for(f, BOB, "k", 3, 1);
-    act(f, hf_test_unlock(BOB, "k", 2, hold_of(f, "k")->token));
-    act(f, hf_test_expire("k", hold_of(f, "k")->token, 0));
+    apply_next(f, hf_test_unlock(BOB, "k", 2, hold_of(f, "k")->token));
+    apply_next(f, hf_test_expire("k", hold_of(f, "k")->token, 0));
     assert_false(hf_table_take_grant(&f->table, bob, &grant));
 
     token = lock(f, ALICE, "k", 4);
     wait_for(f, BOB, "k", 5, 1);
-    act(f, hf_test_unlock(ALICE, "k", 4, token));
+    apply_next(f, hf_test_unlock(ALICE, "k", 4, token));
     apply(f, hf_test_close(BOB));
     assert_false(hf_table_take_grant(&f->table, bob, &grant));
     assert_holder(f, "k", BOB, 5);
 }
 
-static void event_indexes_rise_by_one(void **state)
+static void event_indexes_increase_by_one(void **state)
 {
     struct fixture *f = *state;
     uint64_t token = lock(f, ALICE, "k", 1);
@@ -829,8 +848,8 @@ static void event_indexes_rise_by_one(void **state)
     assert_true(f->events.list[0].index == 2);
     wait_for(f, CAROL, "k", 3, 2);
     assert_true(f->events.list[0].index == 3);
-    act(f, hf_test_unlock(ALICE, "k", 2, token));
-    act(f, hf_test_unlock(ALICE, "k", 1, token));
+    apply_next(f, hf_test_unlock(ALICE, "k", 2, token));
+    apply_next(f, hf_test_unlock(ALICE, "k", 1, token));
     assert_true(f->events.list[0].index == 4);
     assert_true(f->events.list[1].index == 5);
     assert_true(f->table.index == 5);
@@ -847,7 +866,7 @@ static enum hf_err try_apply(struct fixture *f, struct hf_command command,
     return hf_table_apply(&f->table, &command, result);
 }
 
-static void line_is_full_at_its_limit(void **state)
+static void queue_has_a_limit(void **state)
 {
     struct fixture *f = *state;
     uint64_t token = lock(f, ALICE, "k", 1);
@@ -868,8 +887,8 @@ static void line_is_full_at_its_limit(void **state)
     assert_int_equal(result.position, HF_WAITERS_MAX);
 }
 
-/* As if all the others were there. */
-static void table_is_full_at_its_limit(void **state)
+/* Sets the count instead of adding millions of holds. */
+static void table_has_a_limit(void **state)
 {
     struct fixture *f = *state;
     size_t count = f->table.holds.count;
@@ -883,7 +902,7 @@ static void table_is_full_at_its_limit(void **state)
     lock(f, ALICE, "k", 1);
 }
 
-static void sessions_are_full_at_their_limit(void **state)
+static void sessions_have_a_limit(void **state)
 {
     struct fixture *f = *state;
     struct hf_command open = hf_test_open("one more");
@@ -900,7 +919,7 @@ static void sessions_are_full_at_their_limit(void **state)
     assert_true(apply(f, open).session == HF_SESSIONS_MAX + 1);
 }
 
-static void window_is_full_at_its_limit(void **state)
+static void window_has_a_limit(void **state)
 {
     struct fixture *f = *state;
     struct hf_command command = hf_test_cancel(ALICE, "k", 1);
@@ -914,7 +933,7 @@ static void window_is_full_at_its_limit(void **state)
     assert_int_equal(apply(f, command).err, HF_ENOTHELD);
 }
 
-static void apply_nonsense(void *arg)
+static void apply_invalid_command(void *arg)
 {
     struct hf_command command = {.kind = HF_COMMAND_LOCK};
     struct hf_result result;
@@ -922,11 +941,11 @@ static void apply_nonsense(void *arg)
     (void)hf_table_apply(arg, &command, &result);
 }
 
-static void invalid_command_stops_the_program(void **state)
+static void invalid_command_aborts(void **state)
 {
     struct fixture *f = *state;
 
-    assert_true(hf_test_dies(apply_nonsense, &f->table));
+    assert_true(hf_test_dies(apply_invalid_command, &f->table));
 }
 
 /* ---- Memory -------------------------------------------------------------*/
@@ -961,7 +980,7 @@ static void unlock_number(struct fixture *f, unsigned number, uint64_t token)
 }
 
 /* MJ-11 */
-static void million_keys_in_turn_leave_nothing(void **state)
+static void million_keys_in_turn_leave_no_memory(void **state)
 {
     struct fixture *f = *state;
     long bytes;
@@ -974,7 +993,7 @@ static void million_keys_in_turn_leave_nothing(void **state)
 }
 
 /* MJ-11, GO-27 */
-static void million_keys_at_once_leave_nothing(void **state)
+static void million_keys_at_once_leave_no_memory(void **state)
 {
     struct fixture *f = *state;
     uint64_t first = lock_number(f, 0).token;
@@ -991,7 +1010,7 @@ static void million_keys_at_once_leave_nothing(void **state)
 }
 
 /* LK-22 */
-static void waiters_that_come_and_go_leave_nothing(void **state)
+static void withdrawn_waiters_leave_no_memory(void **state)
 {
     struct fixture *f = *state;
     struct hf_result result;
@@ -1009,7 +1028,7 @@ static void waiters_that_come_and_go_leave_nothing(void **state)
     assert_int_equal(hf_alloc_bytes(), bytes);
 }
 
-/* Apply with the n-th allocation failing. Whether one has. */
+/* Apply with the n-th allocation failing; returns whether one failed. */
 static bool apply_failing(struct fixture *f, const struct hf_command *command,
                           unsigned long nth, enum hf_err *err,
                           struct hf_result *result)
@@ -1019,10 +1038,12 @@ static bool apply_failing(struct fixture *f, const struct hf_command *command,
     return hf_alloc_failed();
 }
 
-/* The command is tried with each of its allocations failing, then in peace. A
- * map that cannot grow is no failure, so the answer may be HF_OK at once. */
-static struct hf_result starve(struct fixture *f, struct hf_command command,
-                               unsigned *refusals)
+/* Apply a command with its first allocation failing, then its second, and so
+ * on, until it succeeds. A map works even if it cannot grow, so the command may
+ * succeed although an allocation fails. */
+static struct hf_result apply_with_failures(struct fixture *f,
+                                            struct hf_command command,
+                                            unsigned *refusals)
 {
     struct hf_result result = {.err = HF_ESYSTEM};
     enum hf_err err = HF_ENOMEM;
@@ -1040,7 +1061,7 @@ static struct hf_result starve(struct fixture *f, struct hf_command command,
             assert_int_equal(err, HF_ENOMEM);
             assert_true(failed);
             assert_int_equal(result.err, HF_ESYSTEM);
-            /* Room for results may have been made: that is no leak. */
+            /* The session may have allocated room for results. */
             assert_in_range(hf_alloc_blocks() - blocks, 0, 1);
             hf_snapshot_encode(&f->table, &after);
             assert_int_equal(before.size, after.size);
@@ -1054,14 +1075,14 @@ static struct hf_result starve(struct fixture *f, struct hf_command command,
     return result;
 }
 
-/* A table whose events need no memory, and a client that settles little. */
+/* Ignores events, because recording them would allocate memory. */
 static void no_event(void *arg, const struct hf_table_event *event)
 {
     (void)arg;
     (void)event;
 }
 
-static void without_memory_nothing_changes(void **state)
+static void failed_allocation_changes_nothing(void **state)
 {
     struct fixture *f = *state;
     struct hf_command script[64];
@@ -1091,13 +1112,13 @@ static void without_memory_nothing_changes(void **state)
     script[count++] = hf_test_close(BOB);
     script[count++] = hf_test_close(ALICE);
     for (size_t i = 0; i < count; i++) {
-        uint64_t who = script[i].session;
+        uint64_t session = script[i].session;
         struct hf_result result;
 
-        script[i].sequence = ++f->sequences[who];
+        script[i].sequence = ++f->sequences[session];
         if (i % 3 == 0 && script[i].sequence > 6)
             script[i].done = script[i].sequence - 5;
-        result = starve(f, script[i], &refusals);
+        result = apply_with_failures(f, script[i], &refusals);
         assert_true(result.err == HF_OK || result.err == HF_EBUSY);
     }
     assert_true(refusals > 30);
@@ -1112,52 +1133,52 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         CASE(free_key_is_granted_at_once),
-        CASE(held_key_is_refused_to_who_does_not_wait),
-        CASE(unlocked_key_leaves_nothing_behind),
-        CASE(only_the_holder_unlocks),
-        CASE(late_unlock_never_frees_the_next_holder),
-        CASE(tokens_rise_over_release_expiry_and_force),
-        CASE(keys_are_bytes),
-        CASE(value_and_note_are_kept_with_the_hold),
-        CASE(equal_hashes_are_told_apart),
-        CASE(holder_that_asks_again_gets_the_same_grant),
-        CASE(waiter_that_asks_again_keeps_its_place),
-        CASE(claim_belongs_to_the_session_that_asked_last),
-        CASE(grant_passes_to_the_oldest_waiter),
-        CASE(every_end_hands_over_in_the_same_step),
-        CASE(new_holder_inherits_nothing),
-        CASE(canceled_waiter_leaves_the_line),
-        CASE(cancel_of_a_holder_tells_that_it_held),
-        CASE(place_is_never_too_small),
+        CASE(held_key_is_refused_without_waiting),
+        CASE(unlock_leaves_no_state),
+        CASE(only_the_holder_can_unlock),
+        CASE(late_unlock_never_releases_the_next_holder),
+        CASE(tokens_increase_over_release_expiry_and_force),
+        CASE(keys_may_contain_any_byte),
+        CASE(hold_keeps_a_copy_of_value_and_note),
+        CASE(hash_collisions_are_resolved),
+        CASE(repeated_lock_of_the_holder_returns_its_grant),
+        CASE(repeated_lock_of_a_waiter_keeps_its_position),
+        CASE(waiter_moves_to_the_session_of_its_last_lock),
+        CASE(release_grants_the_first_waiter),
+        CASE(every_ended_grant_passes_the_key_on),
+        CASE(next_holder_inherits_nothing),
+        CASE(canceled_waiter_leaves_the_queue),
+        CASE(cancel_of_a_holder_returns_its_token),
+        CASE(position_is_never_too_small),
         CASE(one_nonce_may_wait_for_two_keys),
-        CASE(lease_that_ends_frees_the_key),
-        CASE(renewal_wins_over_the_expiry_it_raced),
-        CASE(expiry_of_an_older_grant_ends_nothing),
-        CASE(only_the_holder_renews_and_never_shortens),
+        CASE(expired_lease_frees_the_key),
+        CASE(renewal_before_an_expiry_wins),
+        CASE(expiry_of_an_earlier_grant_has_no_effect),
+        CASE(only_the_holder_renews_and_no_lease_shrinks),
         CASE(update_compares_and_sets),
-        CASE(forced_lock_runs_out),
+        CASE(forced_lock_cannot_be_renewed),
         CASE(command_of_an_unknown_session_is_in_doubt),
         CASE(waiters_of_a_closed_session_are_withdrawn),
-        CASE(closed_session_keeps_what_it_holds_until_its_lease_ends),
+        CASE(closed_session_keeps_its_locks_until_they_expire),
         CASE(claim_outlives_its_session),
-        CASE(repeated_command_happens_once),
+        CASE(repeated_command_is_applied_once),
         CASE(repeated_renewal_counts_once),
         CASE(late_lock_after_its_unlock_is_refused),
-        CASE(lock_overtaken_by_its_cancel_is_refused),
-        CASE(repeated_lock_of_a_waiter_hears_of_its_grant),
-        CASE(grant_of_a_settled_lock_overwrites_nothing),
-        CASE(untold_grants_are_taken_once_and_in_order),
-        CASE(ended_and_known_grants_are_not_told),
-        CASE(event_indexes_rise_by_one),
-        CASE(line_is_full_at_its_limit),
-        CASE(table_is_full_at_its_limit),
-        CASE(sessions_are_full_at_their_limit),
-        CASE(window_is_full_at_its_limit),
-        CASE(invalid_command_stops_the_program),
-        CASE(million_keys_in_turn_leave_nothing),
-        CASE(million_keys_at_once_leave_nothing),
-        CASE(waiters_that_come_and_go_leave_nothing),
-        CASE(without_memory_nothing_changes),
+        CASE(lock_after_its_cancel_is_refused),
+        CASE(repeated_lock_of_a_waiter_returns_its_grant),
+        CASE(grant_of_a_settled_lock_overwrites_no_result),
+        CASE(unreported_grants_are_taken_once_in_order),
+        CASE(ended_and_known_grants_are_not_reported),
+        CASE(event_indexes_increase_by_one),
+        CASE(queue_has_a_limit),
+        CASE(table_has_a_limit),
+        CASE(sessions_have_a_limit),
+        CASE(window_has_a_limit),
+        CASE(invalid_command_aborts),
+        CASE(million_keys_in_turn_leave_no_memory),
+        CASE(million_keys_at_once_leave_no_memory),
+        CASE(withdrawn_waiters_leave_no_memory),
+        CASE(failed_allocation_changes_nothing),
     };
 
     return hf_test_main("table", cases, HF_TEST_COUNT(cases), 0);

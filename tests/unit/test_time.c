@@ -4,7 +4,7 @@
 
 #include "lib/runner.h"
 
-static void sum_stops_at_never(void **state)
+static void sum_saturates_at_never(void **state)
 {
     (void)state;
     assert_true(hf_time_add(0, 0) == 0);
@@ -27,7 +27,7 @@ static void time_left_is_never_negative(void **state)
     assert_int_equal(hf_time_left(10, 9), 1);
 }
 
-static void time_left_stops_at_its_largest(void **state)
+static void time_left_saturates(void **state)
 {
     (void)state;
     assert_true(hf_time_left(UINT32_MAX, 0) == UINT32_MAX);
@@ -36,7 +36,7 @@ static void time_left_stops_at_its_largest(void **state)
     assert_true(hf_time_left(HF_NEVER, HF_NEVER - 3) == 3);
 }
 
-static void clock_is_the_boot_clock_and_never_falls(void **state)
+static void clock_is_monotonic_boot_time(void **state)
 {
     struct timespec boot;
     hf_time last = hf_time_now();
@@ -56,10 +56,10 @@ static void clock_is_the_boot_clock_and_never_falls(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test(sum_stops_at_never),
+        cmocka_unit_test(sum_saturates_at_never),
         cmocka_unit_test(time_left_is_never_negative),
-        cmocka_unit_test(time_left_stops_at_its_largest),
-        cmocka_unit_test(clock_is_the_boot_clock_and_never_falls),
+        cmocka_unit_test(time_left_saturates),
+        cmocka_unit_test(clock_is_monotonic_boot_time),
     };
 
     return hf_test_main("time", cases, HF_TEST_COUNT(cases), 0);

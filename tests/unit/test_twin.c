@@ -1,8 +1,9 @@
-/* The lock table against a twin that is slow and obviously right: random
- * commands by seed, and the same answers, events and state after each.
+/* Compare the lock table with its twin, an implementation that is slow and
+ * obviously correct. Both execute random commands; after each command, results,
+ * events and state must be equal.
  *
- * The seeds are the same in every run, so a failure repeats itself. New ones
- * are for tests/fuzz/fuzz_table.c, which takes the same steps. */
+ * The seeds are the same in every run, so a failure is reproducible.
+ * tests/fuzz/fuzz_table.c makes the same steps from new input. */
 #include "base/random.h"
 #include "lib/pair.h"
 #include "lib/runner.h"
@@ -12,9 +13,9 @@ enum {
     SEEDS = 40,
 };
 
-/* One run. The whole state is compared after each step, or only now and then,
- * which leaves time for more steps. */
-static void run(uint64_t number, unsigned steps, unsigned check_every)
+/* Comparing the whole state is slow: long runs do it every `check_every`
+ * steps. */
+static void run_seed(uint64_t number, unsigned steps, unsigned check_every)
 {
     struct hf_random random;
     struct hf_pair pair;
@@ -43,14 +44,14 @@ static void table_and_twin_agree_after_every_command(void **state)
 {
     (void)state;
     for (uint64_t number = 1; number <= SEEDS; number++)
-        run(number, STEPS, 1);
+        run_seed(number, STEPS, 1);
 }
 
 static void table_and_twin_agree_over_long_runs(void **state)
 {
     (void)state;
     for (uint64_t number = 1000; number < 1004; number++)
-        run(number, 20000, 500);
+        run_seed(number, 20000, 500);
 }
 
 int main(void)

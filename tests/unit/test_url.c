@@ -35,7 +35,7 @@ static const struct good good[] = {
     {"memory:x?a=b=c", "memory", NULL, NULL, NULL, "x", 1},
 };
 
-static void same(const char *a, const char *b)
+static void assert_same_text(const char *a, const char *b)
 {
     if (b)
         assert_string_equal(a, b);
@@ -43,7 +43,7 @@ static void same(const char *a, const char *b)
         assert_null(a);
 }
 
-static void good_urls_come_apart(void **state)
+static void valid_urls_are_parsed(void **state)
 {
     long blocks = hf_alloc_blocks();
 
@@ -53,9 +53,9 @@ static void good_urls_come_apart(void **state)
 
         assert_int_equal(hf_url_parse(&url, good[i].text, NULL), HF_OK);
         assert_string_equal(url.scheme, good[i].scheme);
-        same(url.user, good[i].user);
-        same(url.password, good[i].password);
-        same(url.hosts, good[i].hosts);
+        assert_same_text(url.user, good[i].user);
+        assert_same_text(url.password, good[i].password);
+        assert_same_text(url.hosts, good[i].hosts);
         assert_string_equal(url.path, good[i].path);
         assert_int_equal(url.param_count, good[i].params);
         hf_url_fini(&url);
@@ -65,10 +65,10 @@ static void good_urls_come_apart(void **state)
 
 struct bad {
     const char *text;
-    const char *culprit; /* in the error */
+    const char *cause; /* expected in the error text */
 };
 
-/* GO-29, MM-01. Each password here is "secret". */
+/* GO-29, MM-01. Every password is "secret"; no error text may contain it. */
 static const struct bad bad[] = {
     {NULL, "missing"},
     {"", "scheme"},
@@ -83,12 +83,12 @@ static const struct bad bad[] = {
     {"memory:a\177", "byte 9"},
     {"memory:\303\251", "byte 8"},
     {"memory:x#y", "#"},
-    {"memory:%", "% after 'memory:'"},
-    {"memory:%4", "% after 'memory:'"},
-    {"memory:%4g", "% after 'memory:'"},
-    {"memory:%g4", "% after 'memory:'"},
-    {"memory:a%00b", "% after 'memory:'"},
-    {"redis:u:secret%zz", "% after 'redis:'"},
+    {"memory:%", "after 'memory:'"},
+    {"memory:%4", "after 'memory:'"},
+    {"memory:%4g", "after 'memory:'"},
+    {"memory:%g4", "after 'memory:'"},
+    {"memory:a%00b", "after 'memory:'"},
+    {"redis:u:secret%zz", "after 'redis:'"},
     {"redis://h%zz", "host"},
     {"redis://h/%zz", "path"},
     {"redis://u:secret%zz@h", "password"},
@@ -109,7 +109,7 @@ static const struct bad bad[] = {
     {"redis://u:x@x/secret@h", "'/' before"},
 };
 
-static void bad_urls_are_refused_by_name(void **state)
+static void invalid_urls_are_rejected_with_the_cause(void **state)
 {
     long blocks = hf_alloc_blocks();
 
@@ -120,9 +120,9 @@ static void bad_urls_are_refused_by_name(void **state)
 
         assert_int_equal(hf_url_parse(&url, bad[i].text, &error), HF_EINVAL);
         assert_int_equal(error.code, HF_EINVAL);
-        if (!strstr(error.text, bad[i].culprit))
-            fail_msg("%s: \"%s\" does not name %s", bad[i].text, error.text,
-                     bad[i].culprit);
+        if (!strstr(error.text, bad[i].cause))
+            fail_msg("%s: \"%s\" does not contain \"%s\"", bad[i].text,
+                     error.text, bad[i].cause);
         assert_null(strstr(error.text, "secret"));
         assert_null(url.storage);
         hf_url_fini(&url);
@@ -130,7 +130,7 @@ static void bad_urls_are_refused_by_name(void **state)
     assert_int_equal(hf_alloc_blocks(), blocks);
 }
 
-static void longest_url_is_taken_and_a_longer_one_refused(void **state)
+static void url_above_the_size_limit_is_rejected(void **state)
 {
     char text[HF_URL_MAX + 2];
     struct hf_error error;
@@ -147,7 +147,7 @@ static void longest_url_is_taken_and_a_longer_one_refused(void **state)
     hf_url_fini(&url);
 }
 
-static void too_many_options_are_refused(void **state)
+static void too_many_options_are_rejected(void **state)
 {
     char text[1000] = "memory:x?a0=1";
     struct hf_error error;
@@ -164,7 +164,7 @@ static void too_many_options_are_refused(void **state)
     assert_non_null(strstr(error.text, "32"));
 }
 
-static void option_that_nobody_asked_for_is_named(void **state)
+static void unused_option_is_named(void **state)
 {
     struct hf_error error;
     struct hf_url url;
@@ -180,7 +180,7 @@ static void option_that_nobody_asked_for_is_named(void **state)
     hf_url_fini(&url);
 }
 
-static void no_memory_is_said(void **state)
+static void out_of_memory_is_reported(void **state)
 {
     struct hf_error error;
     struct hf_url url;
@@ -195,12 +195,12 @@ static void no_memory_is_said(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test(good_urls_come_apart),
-        cmocka_unit_test(bad_urls_are_refused_by_name),
-        cmocka_unit_test(longest_url_is_taken_and_a_longer_one_refused),
-        cmocka_unit_test(too_many_options_are_refused),
-        cmocka_unit_test(option_that_nobody_asked_for_is_named),
-        cmocka_unit_test(no_memory_is_said),
+        cmocka_unit_test(valid_urls_are_parsed),
+        cmocka_unit_test(invalid_urls_are_rejected_with_the_cause),
+        cmocka_unit_test(url_above_the_size_limit_is_rejected),
+        cmocka_unit_test(too_many_options_are_rejected),
+        cmocka_unit_test(unused_option_is_named),
+        cmocka_unit_test(out_of_memory_is_reported),
     };
 
     return hf_test_main("url", cases, HF_TEST_COUNT(cases), 0);

@@ -1,15 +1,16 @@
-/* looking.c - what others are shown of a lock, and what they are not. */
+/* read.c - what hf_read() and hf_list() return, and that it contains no
+ * secrets. */
 #include "conformance/suite.h"
 #include "lib/recorded.h"
 
 #include <stdlib.h>
 
 /* LK-01, MN-04 */
-static void read_shows_who_holds_what(void)
+static void read_returns_the_state_of_a_key(void)
 {
     struct hf_client_opts client_opts;
     struct hf_client *holder = NULL, *other = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *lock = NULL;
     struct hf_key key = suite_key("k");
     struct hf_info info;
@@ -33,9 +34,9 @@ static void read_shows_who_holds_what(void)
     assert_int_equal(info.value.size, 1);
     assert_memory_equal(info.value.data, "v", 1);
     assert_int_equal(info.waiters, 0);
-    assert_in_range(info.held_ms, 30, SUITE_LONG_MS);
+    assert_in_range(info.held_ms, 30, SUITE_LONG_TTL_MS);
     assert_in_range(info.left_ms, hf_lock_remaining_ms(lock),
-                    suite_lease_ms(SUITE_LONG_MS));
+                    suite_lease_ms(SUITE_LONG_TTL_MS));
     hf_info_fini(&info);
     hf_lock_free(lock);
     suite_close(holder);
@@ -61,10 +62,10 @@ static void read_of_a_free_key_is_no_error(void)
 }
 
 /* LK-17 */
-static void a_local_read_sees_what_one_server_knows(void)
+static void a_local_read_returns_the_state_of_one_server(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *lock = NULL;
     struct hf_key key = suite_key("k");
     struct hf_info info;
@@ -73,7 +74,7 @@ static void a_local_read_sees_what_one_server_knows(void)
 
     opts.value = hf_bytes_of("v");
     expect_ok(recorded_lock(client, key, &opts, &lock));
-    until = suite_now_ms() + SUITE_PATIENCE_MS;
+    until = suite_now_ms() + SUITE_TIMEOUT_MS;
     while (!held && suite_now_ms() < until) {
         expect_ok(hf_read(client, key, HF_LOCAL, &info));
         held = info.held && info.token == hf_lock_token(lock) &&
@@ -90,7 +91,7 @@ static void a_local_read_sees_what_one_server_knows(void)
 }
 
 /* LK-18 */
-static void a_linearizable_read_is_never_old(void)
+static void a_linearizable_read_is_never_stale(void)
 {
     struct hf_client *one = suite_open(), *two = suite_open();
     struct hf_key key = suite_key("k");
@@ -122,7 +123,7 @@ struct list {
     char keys[LISTED + 1][160];
     uint64_t tokens[LISTED + 1];
     unsigned count;
-    unsigned stop_after; /* 0: never */
+    unsigned stop_after; /* keys; 0: never */
 };
 
 static bool note_key(const struct hf_info *info, void *arg)
@@ -143,13 +144,13 @@ static void list_shows_held_keys_once_and_in_order(void)
     static const char *const names[LISTED] = {"d", "b", "a", "c/1", "c"};
     static const char *const sorted[LISTED] = {"a", "b", "c", "c/1", "d"};
     struct hf_client *client = suite_open();
-    struct hf_lock *locks[LISTED] = {0}, *gone = NULL;
+    struct hf_lock *locks[LISTED] = {0}, *released = NULL;
     struct list list = {.count = 0};
 
     for (unsigned i = 0; i < LISTED; i++)
         expect_ok(recorded_lock(client, suite_key(names[i]), NULL, &locks[i]));
-    expect_ok(recorded_lock(client, suite_key("gone"), NULL, &gone));
-    expect_ok(recorded_unlock(client, gone));
+    expect_ok(recorded_lock(client, suite_key("released"), NULL, &released));
+    expect_ok(recorded_unlock(client, released));
     expect_ok(hf_list(client, suite_key(""), note_key, &list));
 
     assert_int_equal(list.count, LISTED);
@@ -160,11 +161,11 @@ static void list_shows_held_keys_once_and_in_order(void)
         assert_true(list.tokens[i] > 0);
         hf_lock_free(locks[i]);
     }
-    hf_lock_free(gone);
+    hf_lock_free(released);
     suite_close(client);
 }
 
-static void list_keeps_to_its_prefix(void)
+static void list_returns_only_its_prefix(void)
 {
     struct hf_client *client = suite_open();
     struct hf_lock *in = NULL, *out = NULL, *itself = NULL;
@@ -186,7 +187,7 @@ static void list_keeps_to_its_prefix(void)
     suite_close(client);
 }
 
-static void list_ends_when_told_to(void)
+static void list_stops_when_the_callback_returns_false(void)
 {
     struct hf_client *client = suite_open();
     struct hf_lock *locks[LISTED] = {0};
@@ -203,7 +204,7 @@ static void list_ends_when_told_to(void)
     suite_close(client);
 }
 
-static void list_of_nothing_calls_nobody(void)
+static void list_of_an_unused_prefix_is_empty(void)
 {
     struct hf_client *client = suite_open();
     struct list list = {.count = 0};
@@ -256,7 +257,7 @@ static void search_event(const struct hf_event *event, void *arg)
         contains(event->owner, strlen(event->owner), search->nonce);
 }
 
-static void nobody_is_shown_a_nonce(void)
+static void no_output_contains_a_nonce(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
     struct hf_key key = suite_key("k");
@@ -265,7 +266,7 @@ static void nobody_is_shown_a_nonce(void)
     struct hf_lock *lock = NULL;
     struct hf_info info;
 
-    (void)hf_fd(other); /* the case drives */
+    (void)hf_fd(other); /* so that the client starts no threads */
     if (suite_has(HF_CAP_WATCH))
         expect_ok(
             hf_watch_open(other, key, NULL, search_event, &search, &watch));
@@ -275,7 +276,7 @@ static void nobody_is_shown_a_nonce(void)
     assert_false(shows(&info, search.nonce));
     hf_info_fini(&info);
     expect_ok(hf_list(other, key, search_info, &search));
-    expect_ok(hf_wait_held(other, key, SUITE_PATIENCE_MS, &info));
+    expect_ok(hf_wait_held(other, key, SUITE_TIMEOUT_MS, &info));
     assert_false(shows(&info, search.nonce));
     hf_info_fini(&info);
     expect_ok(hf_process(other));
@@ -289,15 +290,15 @@ static void nobody_is_shown_a_nonce(void)
 }
 
 static const struct promise promises[] = {
-    PROMISE(read_shows_who_holds_what, HF_CAP_VALUE),
+    PROMISE(read_returns_the_state_of_a_key, HF_CAP_VALUE),
     PROMISE(read_of_a_free_key_is_no_error, 0),
-    PROMISE(a_local_read_sees_what_one_server_knows, HF_CAP_VALUE),
-    PROMISE(a_linearizable_read_is_never_old, HF_CAP_LINEARIZABLE_READ),
+    PROMISE(a_local_read_returns_the_state_of_one_server, HF_CAP_VALUE),
+    PROMISE(a_linearizable_read_is_never_stale, HF_CAP_LINEARIZABLE_READ),
     PROMISE(list_shows_held_keys_once_and_in_order, 0),
-    PROMISE(list_keeps_to_its_prefix, 0),
-    PROMISE(list_ends_when_told_to, 0),
-    PROMISE(list_of_nothing_calls_nobody, 0),
-    PROMISE(nobody_is_shown_a_nonce, 0),
+    PROMISE(list_returns_only_its_prefix, 0),
+    PROMISE(list_stops_when_the_callback_returns_false, 0),
+    PROMISE(list_of_an_unused_prefix_is_empty, 0),
+    PROMISE(no_output_contains_a_nonce, 0),
 };
 
-const struct chapter chapter_looking = CHAPTER(promises);
+const struct chapter chapter_read = CHAPTER(promises);

@@ -1,11 +1,11 @@
-/* taking.c - what hf_acquire() gives, and to whom. */
+/* acquire.c - which claims hf_acquire() grants, and what a grant contains. */
 #include "conformance/suite.h"
 #include "lib/recorded.h"
 
 #include <string.h>
 
 /* GO-01 */
-static void every_grant_has_a_nonce_of_its_own(void)
+static void every_claim_has_a_new_nonce(void)
 {
     struct hf_client *client = suite_open();
     uint8_t nonces[2][HF_NONCE_SIZE] = {{0}};
@@ -25,11 +25,11 @@ static void every_grant_has_a_nonce_of_its_own(void)
 }
 
 /* MJ-01, MS-01 */
-static void handle_tells_key_token_nonce_and_deadline(void)
+static void handle_has_key_token_nonce_and_deadline(void)
 {
     static const uint8_t zeros[HF_NONCE_SIZE];
     struct hf_client *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     uint8_t nonce[HF_NONCE_SIZE];
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL;
@@ -44,7 +44,7 @@ static void handle_tells_key_token_nonce_and_deadline(void)
     assert_memory_not_equal(nonce, zeros, HF_NONCE_SIZE);
     assert_true(hf_lock_valid_for(lock, 0));
     assert_true(hf_lock_deadline(lock) >= before);
-    assert_true(hf_lock_deadline(lock) <= suite_now_ms() + SUITE_LONG_MS);
+    assert_true(hf_lock_deadline(lock) <= suite_now_ms() + SUITE_LONG_TTL_MS);
     assert_true(hf_lock_remaining_ms(lock) <= hf_lock_deadline(lock) - before);
     assert_int_equal(hf_lock_state(lock), HF_LOCK_HELD);
     hf_lock_free(lock);
@@ -73,14 +73,15 @@ static void default_ttl_is_ten_seconds(void)
     suite_close(client);
 }
 
-/* GO-04: not less; that it is not more is a matter of hf_lock_opts_init(). */
+/* GO-04: not less. That the default is not more is tested with
+ * hf_lock_opts_init(). */
 static void default_wait_is_five_seconds(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
     struct hf_key key = suite_key("k");
     struct hf_lock_opts opts;
     struct hf_lock *lock = NULL;
-    unsigned asked = 0;
+    unsigned claims = 0;
     int64_t began = 0;
 
     expect_ok(recorded_lock(holder, key, NULL, &lock));
@@ -88,31 +89,30 @@ static void default_wait_is_five_seconds(void)
     hf_lock_opts_init(&opts);
     assert_int_equal(opts.wait_ms, 5000);
     began = suite_now_ms();
-    asked = suite_expect_timeout(other, key, NULL);
+    claims = suite_expect_timeout(other, key, NULL);
 
-    assert_true(suite_now_ms() - began >= 4999 * (int64_t)asked);
+    assert_true(suite_now_ms() - began >= 4999 * (int64_t)claims);
     hf_lock_free(lock);
     suite_close(other);
     suite_close(holder);
 }
 
-/* GO-05, GO-07, MS-02: it is refused while the key is held, and does not stand
- * in line before. */
-static void held_key_is_refused_at_once(void)
+/* GO-05, GO-07, MS-02: the claim does not enter the queue. */
+static void held_key_is_busy_without_a_wait(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
     struct hf_key key = suite_key("k");
-    struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
-    struct suite_heard heard = {0};
+    struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
+    struct suite_lock_events reported = {0};
     struct hf_lock *lock = NULL, *none = NULL;
 
     expect_ok(recorded_lock(holder, key, &once, &lock));
-    once.on_event = suite_hear;
-    once.arg = &heard;
+    once.on_event = suite_on_lock_event;
+    once.arg = &reported;
     expect_err(recorded_lock(other, key, &once, &none), HF_EBUSY);
 
     assert_null(none);
-    assert_int_equal(heard.count, 0);
+    assert_int_equal(reported.count, 0);
     assert_true(recorded_valid(holder, lock));
     hf_lock_free(lock);
     suite_close(other);
@@ -120,13 +120,13 @@ static void held_key_is_refused_at_once(void)
 }
 
 /* GO-07, MJ-06 */
-static void any_wait_takes_a_free_key(void)
+static void a_free_key_is_granted_with_any_wait(void)
 {
     static const uint32_t waits[] = {0, 1, 100, 5000, HF_FOREVER};
     struct hf_client *client = suite_open();
 
     for (unsigned i = 0; i < HF_TEST_COUNT(waits); i++) {
-        struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, waits[i]);
+        struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, waits[i]);
         struct hf_lock *lock = NULL;
 
         expect_ok(
@@ -141,7 +141,7 @@ static void any_wait_takes_a_free_key(void)
 static void keys_are_independent(void)
 {
     struct hf_client *one = suite_open(), *two = suite_open();
-    struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *first = NULL, *second = NULL;
 
     expect_ok(recorded_lock(one, suite_key("k1"), &once, &first));
@@ -153,11 +153,11 @@ static void keys_are_independent(void)
     suite_close(two);
 }
 
-/* GO-11: a key that is the beginning of another is another key. */
-static void a_prefix_is_another_key(void)
+/* GO-11 */
+static void a_key_and_its_prefix_are_independent(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *lock = NULL, *longer = NULL;
 
     expect_ok(recorded_lock(client, suite_key("k"), &once, &lock));
@@ -169,10 +169,10 @@ static void a_prefix_is_another_key(void)
 }
 
 /* GO-12, MS-02 */
-static void the_same_client_is_refused_too(void)
+static void a_client_cannot_acquire_its_own_lock_again(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *lock = NULL, *again = NULL;
     struct hf_key key = suite_key("k");
 
@@ -186,10 +186,10 @@ static void the_same_client_is_refused_too(void)
 }
 
 /* LK-03 */
-static void the_same_value_is_refused_too(void)
+static void an_equal_value_does_not_acquire_a_held_key(void)
 {
     struct hf_client *one = suite_open(), *two = suite_open();
-    struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *lock = NULL, *again = NULL;
     struct hf_key key = suite_key("k");
 
@@ -203,7 +203,7 @@ static void the_same_value_is_refused_too(void)
 }
 
 /* MS-04 */
-static void tokens_rise_over_releases(void)
+static void tokens_increase_over_releases(void)
 {
     struct hf_client *client = suite_open();
     struct hf_key key = suite_key("k");
@@ -222,16 +222,16 @@ static void tokens_rise_over_releases(void)
 }
 
 /* MS-03 */
-static void tokens_rise_over_an_expiry(void)
+static void tokens_increase_over_an_expiry(void)
 {
     struct hf_client *one = suite_open(), *two = suite_open();
-    struct hf_lock_opts brief =
-        suite_opts(suite_brief_ms(100), SUITE_PATIENCE_MS);
+    struct hf_lock_opts short_opts =
+        suite_opts(suite_short_ttl_ms(100), SUITE_TIMEOUT_MS);
     struct hf_lock *lost = NULL, *lock = NULL;
     struct hf_key key = suite_key("k");
 
-    expect_ok(recorded_lock(one, key, &brief, &lost));
-    expect_ok(recorded_lock(two, key, &brief, &lock));
+    expect_ok(recorded_lock(one, key, &short_opts, &lost));
+    expect_ok(recorded_lock(two, key, &short_opts, &lock));
 
     assert_true(hf_lock_token(lock) > hf_lock_token(lost));
     hf_lock_free(lost);
@@ -240,8 +240,8 @@ static void tokens_rise_over_an_expiry(void)
     suite_close(two);
 }
 
-/* MS-04: a client that comes later goes on where others ended. */
-static void tokens_rise_over_clients(void)
+/* MS-04: also if all earlier clients are closed. */
+static void tokens_increase_over_clients(void)
 {
     struct hf_client *witness = suite_open();
     struct hf_key key = suite_key("k");
@@ -260,9 +260,8 @@ static void tokens_rise_over_clients(void)
     suite_close(witness);
 }
 
-/* MS-05, G2-13: where locks are durable, the last client to go takes nothing
- * with it. */
-static void tokens_rise_over_a_restart(void)
+/* MS-05, G2-13: with durable locks, the store survives its last client. */
+static void tokens_increase_over_a_restart(void)
 {
     struct hf_key key = suite_key("k");
     uint64_t last = 0;
@@ -280,10 +279,10 @@ static void tokens_rise_over_a_restart(void)
 }
 
 /* CF-01 */
-static void of_two_asked_in_one_batch_one_wins(void)
+static void one_of_two_batched_claims_wins(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL, *none = NULL;
     struct hf_future *first = NULL, *second = NULL;
@@ -292,19 +291,19 @@ static void of_two_asked_in_one_batch_one_wins(void)
         recorded_lock_start(client, key, &once, &lock, NULL, NULL, &first));
     expect_ok(
         recorded_lock_start(client, key, &once, &none, NULL, NULL, &second));
-    expect_ok(suite_answer(first, HF_FOREVER));
-    expect_err(suite_answer(second, HF_FOREVER), HF_EBUSY);
+    expect_ok(suite_future_result(first, HF_FOREVER));
+    expect_err(suite_future_result(second, HF_FOREVER), HF_EBUSY);
 
     assert_null(none);
     hf_lock_free(lock);
     suite_close(client);
 }
 
-/* MM-05: who was refused has left no trace. */
+/* MM-05 */
 static void a_refused_claim_leaves_no_trace(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *lock = NULL, *none = NULL;
     struct hf_key key = suite_key("k");
     struct hf_info info;
@@ -324,21 +323,21 @@ static void a_refused_claim_leaves_no_trace(void)
     suite_close(holder);
 }
 
-/* GO-17: the claim that ran out is not granted behind the caller's back. In
- * doubt it is withdrawn later, and nothing can be said. */
-static bool leaves_no_orphan(unsigned round)
+/* GO-17: a claim that has timed out is not granted later. Returns false if the
+ * withdrawal was in doubt: then it happens later, in the background. */
+static bool leaves_no_grant(unsigned round)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
     struct hf_key key = suite_key_number("k", round);
-    struct hf_lock_opts brief = suite_opts(SUITE_LONG_MS, 1);
+    struct hf_lock_opts short_opts = suite_opts(SUITE_LONG_TTL_MS, 1);
     struct hf_lock *lock = NULL, *next = NULL;
     bool confirmed = false;
 
-    expect_ok(recorded_lock(holder, key, &brief, &lock));
-    confirmed = suite_expect_timeout(other, key, &brief) == 1;
+    expect_ok(recorded_lock(holder, key, &short_opts, &lock));
+    confirmed = suite_expect_timeout(other, key, &short_opts) == 1;
     expect_ok(recorded_unlock(holder, lock));
-    brief.wait_ms = confirmed ? 0 : SUITE_PATIENCE_MS;
-    expect_ok(recorded_lock(holder, key, &brief, &next));
+    short_opts.wait_ms = confirmed ? 0 : SUITE_TIMEOUT_MS;
+    expect_ok(recorded_lock(holder, key, &short_opts, &next));
 
     hf_lock_free(lock);
     hf_lock_free(next);
@@ -347,16 +346,16 @@ static bool leaves_no_orphan(unsigned round)
     return confirmed;
 }
 
-static void a_wait_that_ran_out_leaves_no_orphan(void)
+static void a_timed_out_claim_is_never_granted(void)
 {
-    suite_judge(leaves_no_orphan);
+    suite_repeat(leaves_no_grant);
 }
 
 /* MN-02, MM-01 */
-static void taken_nameless_and_late_are_told_apart(void)
+static void busy_invalid_and_timed_out_are_different_errors(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *lock = NULL, *none = NULL;
     struct hf_key key = suite_key("k");
 
@@ -373,7 +372,7 @@ static void taken_nameless_and_late_are_told_apart(void)
 }
 
 /* MJ-10 */
-static void a_server_that_is_not_there_is_unavailable(void)
+static void an_unreachable_server_is_unavailable(void)
 {
     const char *url = suite_unreachable_url();
     struct hf_lock_opts opts = suite_opts(10000, 1000);
@@ -393,24 +392,24 @@ static void a_server_that_is_not_there_is_unavailable(void)
 
 static const struct promise promises[] = {
     PROMISE(default_wait_is_five_seconds, 0),
-    PROMISE(every_grant_has_a_nonce_of_its_own, 0),
-    PROMISE(handle_tells_key_token_nonce_and_deadline, 0),
+    PROMISE(every_claim_has_a_new_nonce, 0),
+    PROMISE(handle_has_key_token_nonce_and_deadline, 0),
     PROMISE(default_ttl_is_ten_seconds, 0),
-    PROMISE(held_key_is_refused_at_once, 0),
-    PROMISE(any_wait_takes_a_free_key, 0),
+    PROMISE(held_key_is_busy_without_a_wait, 0),
+    PROMISE(a_free_key_is_granted_with_any_wait, 0),
     PROMISE(keys_are_independent, 0),
-    PROMISE(a_prefix_is_another_key, 0),
-    PROMISE(the_same_client_is_refused_too, 0),
-    PROMISE(the_same_value_is_refused_too, HF_CAP_VALUE),
-    PROMISE(tokens_rise_over_releases, HF_CAP_FENCE),
-    PROMISE(tokens_rise_over_an_expiry, HF_CAP_FENCE),
-    PROMISE(tokens_rise_over_clients, HF_CAP_FENCE),
-    PROMISE(tokens_rise_over_a_restart, HF_CAP_FENCE | HF_CAP_DURABLE),
-    PROMISE(of_two_asked_in_one_batch_one_wins, 0),
+    PROMISE(a_key_and_its_prefix_are_independent, 0),
+    PROMISE(a_client_cannot_acquire_its_own_lock_again, 0),
+    PROMISE(an_equal_value_does_not_acquire_a_held_key, HF_CAP_VALUE),
+    PROMISE(tokens_increase_over_releases, HF_CAP_FENCE),
+    PROMISE(tokens_increase_over_an_expiry, HF_CAP_FENCE),
+    PROMISE(tokens_increase_over_clients, HF_CAP_FENCE),
+    PROMISE(tokens_increase_over_a_restart, HF_CAP_FENCE | HF_CAP_DURABLE),
+    PROMISE(one_of_two_batched_claims_wins, 0),
     PROMISE(a_refused_claim_leaves_no_trace, 0),
-    PROMISE(a_wait_that_ran_out_leaves_no_orphan, 0),
-    PROMISE(taken_nameless_and_late_are_told_apart, 0),
-    PROMISE(a_server_that_is_not_there_is_unavailable, 0),
+    PROMISE(a_timed_out_claim_is_never_granted, 0),
+    PROMISE(busy_invalid_and_timed_out_are_different_errors, 0),
+    PROMISE(an_unreachable_server_is_unavailable, 0),
 };
 
-const struct chapter chapter_taking = CHAPTER(promises);
+const struct chapter chapter_acquire = CHAPTER(promises);

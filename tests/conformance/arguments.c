@@ -1,5 +1,5 @@
-/* words.c - bytes are bytes, limits hold at their edges, errors name the
- * culprit. */
+/* arguments.c - keys and values of any bytes, limits, and errors that name the
+ * invalid argument. */
 #include "conformance/suite.h"
 #include "lib/recorded.h"
 
@@ -12,7 +12,7 @@
 
 static void expect_normal_key(struct hf_client *client, struct hf_key key)
 {
-    struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *lock = NULL, *none = NULL;
     struct hf_info info;
 
@@ -28,7 +28,7 @@ static void expect_normal_key(struct hf_client *client, struct hf_key key)
 }
 
 /* LK-27 */
-static void any_bytes_are_a_key(void)
+static void a_key_may_be_any_bytes(void)
 {
     static const struct hf_key keys[] = {
         {"_", 1},    {"not_found", 9},   {"", 1}, /* a NUL */
@@ -43,10 +43,10 @@ static void any_bytes_are_a_key(void)
 }
 
 /* LK-27 */
-static void keys_that_differ_behind_a_nul_differ(void)
+static void bytes_after_a_nul_are_part_of_the_key(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_key keys[] = {{"n\0a", 3}, {"n\0b", 3}, {"n", 1}, {"n\0", 2}};
     struct hf_lock *locks[4] = {0};
 
@@ -61,7 +61,7 @@ static void keys_that_differ_behind_a_nul_differ(void)
 }
 
 /* LK-27 */
-static void every_byte_may_be_in_a_key(void)
+static void a_key_may_contain_every_byte(void)
 {
     struct hf_client *client = suite_open();
     unsigned char bytes[257];
@@ -108,7 +108,7 @@ static void expect_stored(struct hf_client *client, struct hf_key key,
 }
 
 /* LK-27, LK-01 */
-static void any_bytes_are_a_value(void)
+static void a_value_may_be_any_bytes(void)
 {
     static const struct hf_bytes values[] = {
         {"", 0}, {"", 1}, {"not_found", 9}, {"_", 1}, {"a\0b\xff", 4},
@@ -116,7 +116,7 @@ static void any_bytes_are_a_value(void)
     struct hf_client *client = suite_open();
 
     for (unsigned i = 0; i < HF_TEST_COUNT(values); i++) {
-        struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+        struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
         struct hf_key key = suite_key_number("k", i);
         struct hf_lock *lock = NULL;
 
@@ -132,7 +132,7 @@ static void any_bytes_are_a_value(void)
 static void a_value_has_up_to_64_kibibytes(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL, *none = NULL;
     struct hf_error error;
@@ -168,14 +168,14 @@ static void a_ttl_is_a_millisecond_to_a_week(void)
     struct hf_client *client = suite_open();
     struct hf_lock_opts opts = suite_opts(WEEK_MS, 0);
     struct hf_error error = {.code = HF_OK};
-    struct hf_lock *lock = NULL, *brief = NULL, *none = NULL;
+    struct hf_lock *lock = NULL, *short_lock = NULL, *none = NULL;
     enum hf_err err;
 
     expect_ok(recorded_lock(client, suite_key("week"), &opts, &lock));
-    assert_true(hf_lock_valid_for(lock, WEEK_MS - SUITE_LONG_MS));
+    assert_true(hf_lock_valid_for(lock, WEEK_MS - SUITE_LONG_TTL_MS));
     opts.ttl_ms = 1;
-    err = recorded_lock(client, suite_key("brief"), &opts, &brief);
-    if (!suite_was_too_short(err))
+    err = recorded_lock(client, suite_key("short"), &opts, &short_lock);
+    if (!suite_lease_was_too_short(err))
         expect_ok(err);
 
     opts.ttl_ms = WEEK_MS + 1;
@@ -186,7 +186,7 @@ static void a_ttl_is_a_millisecond_to_a_week(void)
     hf_client_error(client, &error);
     expect_word(error.text, "ttl_ms");
     hf_lock_free(lock);
-    hf_lock_free(brief);
+    hf_lock_free(short_lock);
     suite_close(client);
 }
 
@@ -195,7 +195,7 @@ static void a_note_and_an_owner_have_up_to_255_bytes(void)
     struct hf_client_opts client_opts;
     struct hf_client *client = NULL, *none = NULL;
     struct hf_error error = {.code = HF_OK};
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *lock = NULL, *no_lock = NULL;
     struct hf_info info;
     char text[HF_NOTE_MAX + 2];
@@ -226,7 +226,7 @@ static void a_note_and_an_owner_have_up_to_255_bytes(void)
     suite_close(client);
 }
 
-/* ---- The culprit --------------------------------------------------------*/
+/* ---- Errors -------------------------------------------------------------*/
 
 /* GO-29, MM-01, MS-09 */
 static void an_option_out_of_range_is_named(void)
@@ -240,7 +240,7 @@ static void an_option_out_of_range_is_named(void)
     } wrong[] = {
         {"ttl_ms", suite_opts(UINT32_MAX, 0)},
         {"timeout_ms", suite_opts(1000, 0)},
-        {"renew_ms", suite_opts(1000, 0)}, /* MS-09: not below the ttl */
+        {"renew_ms", suite_opts(1000, 0)}, /* MS-09: must be below the ttl */
         {"value", suite_opts(1000, 0)},
         {"ttl_includes_wait", suite_opts(1000, 0)},
         {"size", suite_opts(1000, 0)},
@@ -273,7 +273,7 @@ static void an_option_out_of_range_is_named(void)
     suite_close(client);
 }
 
-/* GO-29: what is not the caller's to say 0 about means the default. */
+/* GO-29 */
 static void zero_means_the_default(void)
 {
     struct hf_client *client = suite_open();
@@ -295,7 +295,7 @@ static void zero_means_the_default(void)
 }
 
 /* GO-29, MM-01 */
-static void a_key_that_is_missing_is_named(void)
+static void an_empty_key_is_refused(void)
 {
     struct hf_client *client = suite_open();
     struct hf_lock_opts opts = suite_opts(1000, 0);
@@ -323,7 +323,7 @@ static void a_key_that_is_missing_is_named(void)
 }
 
 /* MM-01 */
-static void a_client_that_is_missing_is_refused(void)
+static void a_null_client_is_refused(void)
 {
     struct hf_key key = suite_key("k");
     struct hf_lock *none = NULL;
@@ -358,7 +358,7 @@ static void expect_bad_url(const char *url, enum hf_err wanted,
     expect_err(hf_open(url, NULL, &none), wanted);
 }
 
-/* The URL of this case, with one more option. */
+/* The URL of this case with another option. */
 static const char *with_option(const char *option)
 {
     static char url[1024];
@@ -369,7 +369,7 @@ static const char *with_option(const char *option)
 }
 
 /* GO-29, MM-01 */
-static void what_is_wrong_with_a_url_is_named(void)
+static void an_invalid_url_is_refused_with_the_cause(void)
 {
     expect_bad_url(NULL, HF_EINVAL, "url");
     expect_bad_url("", HF_EINVAL, "url");
@@ -380,7 +380,7 @@ static void what_is_wrong_with_a_url_is_named(void)
     expect_bad_url(with_option("require=fence,magic"), HF_EINVAL, "magic");
 }
 
-static void require_accepts_what_is_given(void)
+static void require_accepts_available_capabilities(void)
 {
     struct hf_client *client = NULL;
     char option[256] = "require=";
@@ -398,7 +398,7 @@ static void require_accepts_what_is_given(void)
     suite_close(client);
 }
 
-static void require_refuses_what_is_missing(void)
+static void require_refuses_missing_capabilities(void)
 {
     bool missing = false;
 
@@ -410,7 +410,7 @@ static void require_refuses_what_is_missing(void)
     HF_CAPS(TRY)
 #undef TRY
     if (!missing)
-        hf_test_skip("it gives everything");
+        hf_test_skip("this strategy has all capabilities");
 }
 
 static void errors_and_capabilities_have_names(void)
@@ -436,11 +436,11 @@ static void errors_and_capabilities_have_names(void)
     assert_string_equal(hf_version(), HF_VERSION);
 }
 
-/* Arguments are borrowed for the call alone. */
+/* The caller may change its arguments when the call has returned. */
 static void arguments_are_copied(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     char key_text[] = "copied-key", value[] = "value", note[] = "note";
     struct hf_lock *lock = NULL;
     struct hf_info info;
@@ -464,23 +464,23 @@ static void arguments_are_copied(void)
 }
 
 static const struct promise promises[] = {
-    PROMISE(any_bytes_are_a_key, 0),
-    PROMISE(keys_that_differ_behind_a_nul_differ, 0),
-    PROMISE(every_byte_may_be_in_a_key, 0),
+    PROMISE(a_key_may_be_any_bytes, 0),
+    PROMISE(bytes_after_a_nul_are_part_of_the_key, 0),
+    PROMISE(a_key_may_contain_every_byte, 0),
     PROMISE(a_key_has_up_to_a_kibibyte, 0),
-    PROMISE(any_bytes_are_a_value, HF_CAP_VALUE),
+    PROMISE(a_value_may_be_any_bytes, HF_CAP_VALUE),
     PROMISE(a_value_has_up_to_64_kibibytes, HF_CAP_VALUE),
     PROMISE(a_ttl_is_a_millisecond_to_a_week, 0),
     PROMISE(a_note_and_an_owner_have_up_to_255_bytes, 0),
     PROMISE(an_option_out_of_range_is_named, 0),
     PROMISE(zero_means_the_default, 0),
-    PROMISE(a_key_that_is_missing_is_named, 0),
-    PROMISE(a_client_that_is_missing_is_refused, 0),
-    PROMISE(what_is_wrong_with_a_url_is_named, 0),
-    PROMISE(require_accepts_what_is_given, 0),
-    PROMISE(require_refuses_what_is_missing, 0),
+    PROMISE(an_empty_key_is_refused, 0),
+    PROMISE(a_null_client_is_refused, 0),
+    PROMISE(an_invalid_url_is_refused_with_the_cause, 0),
+    PROMISE(require_accepts_available_capabilities, 0),
+    PROMISE(require_refuses_missing_capabilities, 0),
     PROMISE(errors_and_capabilities_have_names, 0),
     PROMISE(arguments_are_copied, HF_CAP_VALUE),
 };
 
-const struct chapter chapter_words = CHAPTER(promises);
+const struct chapter chapter_arguments = CHAPTER(promises);

@@ -1,12 +1,12 @@
-/* giving_back.c - unlock, by whom, and what it answers; adopt; force. */
+/* release.c - release, adopt, detach, force and update. */
 #include "conformance/suite.h"
 #include "lib/recorded.h"
 
 /* GO-02 */
-static void unlock_frees_at_once(void)
+static void release_frees_the_key(void)
 {
     struct hf_client *one = suite_open(), *two = suite_open();
-    struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_key key = suite_key("k");
 
@@ -21,10 +21,10 @@ static void unlock_frees_at_once(void)
 }
 
 /* MS-10 */
-static void unlock_ends_validity(void)
+static void release_ends_validity(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *lock = NULL;
 
     opts.renew = true;
@@ -38,9 +38,9 @@ static void unlock_ends_validity(void)
     suite_close(client);
 }
 
-/* A handle with another nonce than the holder's. */
-static struct hf_lock *forge(struct hf_client *client, struct hf_key key,
-                             uint64_t token)
+/* A handle with the token of the holder and another nonce. */
+static struct hf_lock *adopt_with_wrong_nonce(struct hf_client *client,
+                                              struct hf_key key, uint64_t token)
 {
     static const uint8_t bogus[HF_NONCE_SIZE] = {"no such nonce"};
     struct hf_lock *lock = NULL;
@@ -50,14 +50,14 @@ static struct hf_lock *forge(struct hf_client *client, struct hf_key key,
 }
 
 /* GO-09, LK-05 */
-static void wrong_nonce_unlocks_nothing_and_hears_so(void)
+static void wrong_nonce_cannot_release(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL, *forged = NULL;
 
     expect_ok(recorded_lock(holder, key, NULL, &lock));
-    forged = forge(other, key, hf_lock_token(lock));
+    forged = adopt_with_wrong_nonce(other, key, hf_lock_token(lock));
     expect_err(recorded_unlock(other, forged), HF_ENOTOWNER);
 
     expect_ok(recorded_unlock(holder, lock));
@@ -68,20 +68,21 @@ static void wrong_nonce_unlocks_nothing_and_hears_so(void)
 }
 
 /* LK-10, MS-10 */
-static void wrong_nonce_renews_nothing(void)
+static void wrong_nonce_cannot_renew(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *lock = NULL, *forged = NULL;
     struct hf_key key = suite_key("k");
     struct hf_info info;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    forged = forge(other, key, hf_lock_token(lock));
-    expect_err(recorded_renew(other, forged, 2 * SUITE_LONG_MS), HF_ENOTOWNER);
+    forged = adopt_with_wrong_nonce(other, key, hf_lock_token(lock));
+    expect_err(recorded_renew(other, forged, 2 * SUITE_LONG_TTL_MS),
+               HF_ENOTOWNER);
 
     expect_ok(recorded_read(holder, key, &info));
-    assert_true(info.left_ms <= suite_lease_ms(SUITE_LONG_MS));
+    assert_true(info.left_ms <= suite_lease_ms(SUITE_LONG_TTL_MS));
     hf_info_fini(&info);
     hf_lock_free(forged);
     hf_lock_free(lock);
@@ -89,8 +90,8 @@ static void wrong_nonce_renews_nothing(void)
     suite_close(holder);
 }
 
-/* LK-05, MS-10: the nonce alone is not enough either. */
-static void wrong_token_unlocks_nothing(void)
+/* LK-05, MS-10: even with the right nonce. */
+static void wrong_token_cannot_release(void)
 {
     struct hf_client *client = suite_open();
     uint8_t nonce[HF_NONCE_SIZE];
@@ -110,7 +111,7 @@ static void wrong_token_unlocks_nothing(void)
 }
 
 /* GO-10 */
-static void second_unlock_by_nonce_is_not_held(void)
+static void second_release_by_nonce_is_not_held(void)
 {
     struct hf_client *client = suite_open();
     struct hf_key key = suite_key("k");
@@ -130,7 +131,7 @@ static void second_unlock_by_nonce_is_not_held(void)
 }
 
 /* GO-10, MM-03 */
-static void second_unlock_of_a_handle_is_a_state_error(void)
+static void second_release_of_a_handle_is_a_state_error(void)
 {
     struct hf_client *client = suite_open();
     struct hf_lock *lock = NULL;
@@ -148,14 +149,14 @@ static void second_unlock_of_a_handle_is_a_state_error(void)
 static void late_unlock_never_frees_the_next_holder(void)
 {
     struct hf_client *one = suite_open(), *two = suite_open();
-    struct hf_lock_opts brief =
-        suite_opts(suite_brief_ms(100), SUITE_PATIENCE_MS);
-    struct hf_lock_opts next = suite_opts(SUITE_LONG_MS, HF_FOREVER);
+    struct hf_lock_opts short_opts =
+        suite_opts(suite_short_ttl_ms(100), SUITE_TIMEOUT_MS);
+    struct hf_lock_opts next = suite_opts(SUITE_LONG_TTL_MS, HF_FOREVER);
     struct hf_lock *late = NULL, *lock = NULL;
     struct hf_key key = suite_key("k");
     struct hf_info info;
 
-    expect_ok(recorded_lock(one, key, &brief, &late));
+    expect_ok(recorded_lock(one, key, &short_opts, &late));
     expect_ok(recorded_lock(two, key, &next, &lock));
     expect_err(recorded_unlock(one, late), HF_EEXPIRED);
 
@@ -171,17 +172,17 @@ static void late_unlock_never_frees_the_next_holder(void)
     suite_close(two);
 }
 
-/* MJ-04: also where nobody came after it. */
-static void unlock_of_what_ran_out_says_expired(void)
+/* MJ-04: also if no other client has acquired the key. */
+static void release_after_expiry_returns_expired(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts brief =
-        suite_opts(suite_brief_ms(50), SUITE_PATIENCE_MS);
+    struct hf_lock_opts short_opts =
+        suite_opts(suite_short_ttl_ms(50), SUITE_TIMEOUT_MS);
     struct hf_lock *lock = NULL;
     struct hf_key key = suite_key("k");
 
-    expect_ok(recorded_lock(client, key, &brief, &lock));
-    expect_ok(hf_wait_free(client, key, SUITE_PATIENCE_MS, NULL));
+    expect_ok(recorded_lock(client, key, &short_opts, &lock));
+    expect_ok(hf_wait_free(client, key, SUITE_TIMEOUT_MS, NULL));
 
     expect_err(recorded_unlock(client, lock), HF_EEXPIRED);
     assert_int_equal(hf_lock_state(lock), HF_LOCK_IDLE);
@@ -190,7 +191,7 @@ static void unlock_of_what_ran_out_says_expired(void)
 }
 
 /* MJ-05 */
-static void only_a_real_handle_unlocks(void)
+static void release_of_null_is_refused(void)
 {
     static const uint8_t nonce[HF_NONCE_SIZE];
     struct hf_client *client = suite_open();
@@ -209,7 +210,7 @@ static void only_a_real_handle_unlocks(void)
 }
 
 /* MM-08 */
-static void a_key_that_was_given_back_is_gone(void)
+static void a_released_key_is_not_listed(void)
 {
     struct hf_client *client = suite_open();
     struct hf_lock *lock = NULL;
@@ -227,11 +228,11 @@ static void a_key_that_was_given_back_is_gone(void)
     suite_close(client);
 }
 
-/* What hf_lock_free() lets go of becomes free without the caller's waiting. */
-static void free_gives_back_behind(void)
+/* hf_lock_free() releases the lock without waiting for the reply. */
+static void free_releases_in_the_background(void)
 {
     struct hf_client *one = suite_open_background(), *two = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, SUITE_PATIENCE_MS);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_key key = suite_key("k");
 
@@ -258,11 +259,11 @@ static struct hf_lock *adopt(struct hf_client *client,
     return lock;
 }
 
-/* Where an answer is late the call is repeated, and of an adopted lock nobody
- * here can tell then whether the first copy has ended it or the lease: on a
- * busy machine that may be so once. */
-static bool adopted_and_unlocked(struct hf_client *one, struct hf_client *two,
-                                 struct hf_key key)
+/* If a reply is late, the client repeats the request. For an adopted lock it
+ * cannot tell whether the first copy released the lock or the lease expired: on
+ * a busy machine the result may be HF_EINDOUBT, and this returns false. */
+static bool adopt_and_release(struct hf_client *one, struct hf_client *two,
+                              struct hf_key key)
 {
     struct hf_lock *lock = NULL, *adopted = NULL;
     struct hf_info info;
@@ -281,12 +282,12 @@ static bool adopted_and_unlocked(struct hf_client *one, struct hf_client *two,
     return err == HF_OK;
 }
 
-static void an_adopted_handle_unlocks(void)
+static void an_adopted_handle_can_release(void)
 {
     struct hf_client *one = suite_open(), *two = suite_open();
     unsigned tries = 0;
 
-    while (!adopted_and_unlocked(one, two, suite_key_number("k", tries)))
+    while (!adopt_and_release(one, two, suite_key_number("k", tries)))
         assert_true(++tries < 5);
     suite_close(one);
     suite_close(two);
@@ -309,7 +310,7 @@ static void an_adopted_handle_is_valid_once_renewed(void)
     suite_close(two);
 }
 
-static void freeing_an_adopted_handle_gives_nothing_back(void)
+static void freeing_an_adopted_handle_keeps_the_lock(void)
 {
     struct hf_client *one = suite_open(), *two = suite_open();
     struct hf_lock *lock = NULL;
@@ -328,7 +329,7 @@ static void freeing_an_adopted_handle_gives_nothing_back(void)
     suite_close(one);
 }
 
-static void an_adopted_handle_hears_who_holds_instead(void)
+static void an_adopted_handle_of_a_lost_lock_is_refused(void)
 {
     struct hf_client *client = suite_open();
     struct hf_lock *lock = NULL, *next = NULL, *adopted = NULL;
@@ -347,7 +348,7 @@ static void an_adopted_handle_hears_who_holds_instead(void)
     suite_close(client);
 }
 
-/* ---- Breaking -----------------------------------------------------------*/
+/* ---- Force --------------------------------------------------------------*/
 
 static void force_needs_the_holders_token(void)
 {
@@ -370,13 +371,13 @@ static void force_needs_the_holders_token(void)
     suite_close(breaker);
 }
 
-/* A broken lock runs out: it cannot be renewed, and is valid until then. False
- * if it ended before it was broken and looked at. */
-static bool forced_lease_runs_out(unsigned round)
+/* A forced lock cannot be renewed, and stays valid until its lease expires.
+ * Returns false if the lease expired before the checks. */
+static bool forced_lock_expires(unsigned round)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
     struct hf_lock_opts opts =
-        suite_opts(suite_longer_ms(500, round), SUITE_PATIENCE_MS);
+        suite_opts(suite_longer_ms(500, round), SUITE_TIMEOUT_MS);
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_key key = suite_key_number("k", round);
     int64_t deadline = 0;
@@ -401,15 +402,15 @@ static bool forced_lease_runs_out(unsigned round)
     return seen;
 }
 
-static void force_lets_the_lease_run_out(void)
+static void a_forced_lock_expires_with_its_lease(void)
 {
-    suite_judge(forced_lease_runs_out);
+    suite_repeat(forced_lock_expires);
 }
 
-static void force_now_passes_the_key_on_at_once(void)
+static void force_now_frees_the_key_at_once(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_key key = suite_key("k");
 
@@ -425,25 +426,25 @@ static void force_now_passes_the_key_on_at_once(void)
     suite_close(other);
 }
 
-static void force_now_grants_the_next_in_line(void)
+static void force_now_grants_the_first_waiter(void)
 {
     struct hf_client *holder = suite_open();
     struct hf_client *other = suite_open_background();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, SUITE_PATIENCE_MS);
-    struct suite_heard heard = {0};
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, SUITE_TIMEOUT_MS);
+    struct suite_lock_events reported = {0};
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_key key = suite_key("k");
     struct hf_future *waiter = NULL;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    opts.on_event = suite_hear;
-    opts.arg = &heard;
+    opts.on_event = suite_on_lock_event;
+    opts.arg = &reported;
     expect_ok(
         recorded_lock_start(other, key, &opts, &next, NULL, NULL, &waiter));
-    assert_true(suite_await(&heard.waiting, 1, NULL));
+    assert_true(suite_await(&reported.waiting, 1, NULL));
     expect_ok(recorded_force_now(holder, key, hf_lock_token(lock)));
 
-    expect_ok(suite_answer(waiter, SUITE_PATIENCE_MS));
+    expect_ok(suite_future_result(waiter, SUITE_TIMEOUT_MS));
     hf_lock_free(lock);
     hf_lock_free(next);
     suite_close(holder);
@@ -464,10 +465,10 @@ static void expect_stored(struct hf_client *client, struct hf_key key,
 }
 
 /* LK-04 */
-static void update_replaces_the_expected_value_alone(void)
+static void update_replaces_only_the_expected_value(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_bytes right = hf_bytes_of("old"), wrong = hf_bytes_of("other");
     struct hf_lock *lock = NULL;
     struct hf_key key = suite_key("k");
@@ -486,7 +487,7 @@ static void update_replaces_the_expected_value_alone(void)
     suite_close(client);
 }
 
-static void a_handle_tells_why_its_update_failed(void)
+static void a_handle_reports_why_its_update_failed(void)
 {
     struct hf_client *client = suite_open();
     const struct hf_bytes other = hf_bytes_of("another");
@@ -507,12 +508,12 @@ static void a_handle_tells_why_its_update_failed(void)
     suite_close(client);
 }
 
-/* LK-04: false if it ended before the update. */
-static bool update_leaves_the_lease(unsigned round)
+/* LK-04. Returns false if the lease expired before the update. */
+static bool update_keeps_lease(unsigned round)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
     struct hf_lock_opts opts = suite_opts(
-        suite_longer_ms(suite_brief_ms(400), round), SUITE_PATIENCE_MS);
+        suite_longer_ms(suite_short_ttl_ms(400), round), SUITE_TIMEOUT_MS);
     struct hf_lock *lock = NULL, *next = NULL;
     struct hf_key key = suite_key_number("k", round);
     struct hf_info before, after;
@@ -540,22 +541,22 @@ static bool update_leaves_the_lease(unsigned round)
     return updated;
 }
 
-static void update_leaves_the_lease_as_it_was(void)
+static void update_keeps_the_lease(void)
 {
-    suite_judge(update_leaves_the_lease);
+    suite_repeat(update_keeps_lease);
 }
 
 /* LK-04 */
 static void update_needs_the_holder(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *lock = NULL, *forged = NULL;
     struct hf_key key = suite_key("k");
 
     opts.value = hf_bytes_of("mine");
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    forged = forge(other, key, hf_lock_token(lock));
+    forged = adopt_with_wrong_nonce(other, key, hf_lock_token(lock));
 
     expect_err(recorded_update(other, forged, NULL, hf_bytes_of("yours")),
                HF_ENOTOWNER);
@@ -567,16 +568,16 @@ static void update_needs_the_holder(void)
 }
 
 /* LK-04 */
-static void update_of_what_ran_out_says_expired(void)
+static void update_after_expiry_returns_expired(void)
 {
     struct hf_client *client = suite_open();
-    struct hf_lock_opts brief =
-        suite_opts(suite_brief_ms(50), SUITE_PATIENCE_MS);
+    struct hf_lock_opts short_opts =
+        suite_opts(suite_short_ttl_ms(50), SUITE_TIMEOUT_MS);
     struct hf_lock *lock = NULL;
     struct hf_key key = suite_key("k");
 
-    expect_ok(recorded_lock(client, key, &brief, &lock));
-    expect_ok(hf_wait_free(client, key, SUITE_PATIENCE_MS, NULL));
+    expect_ok(recorded_lock(client, key, &short_opts, &lock));
+    expect_ok(hf_wait_free(client, key, SUITE_TIMEOUT_MS, NULL));
 
     expect_err(recorded_update(client, lock, NULL, hf_bytes_of("v")),
                HF_EEXPIRED);
@@ -585,12 +586,12 @@ static void update_of_what_ran_out_says_expired(void)
     suite_close(client);
 }
 
-/* What `lock` of the command does: its client is gone, the lock is not. */
-static void a_lock_that_is_left_outlives_its_client(void)
+/* `holdfast lock` depends on this: it exits and leaves the lock held. */
+static void a_detached_lock_outlives_its_client(void)
 {
     struct hf_client *client = suite_open();
     struct hf_client *other = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_lock *lock = NULL, *adopted = NULL, *late = NULL;
     uint8_t nonce[HF_NONCE_SIZE];
     uint64_t token = 0;
@@ -611,18 +612,18 @@ static void a_lock_that_is_left_outlives_its_client(void)
     suite_close(other);
 }
 
-static bool left_is_not_renewed(unsigned round)
+static bool detached_is_not_renewed(unsigned round)
 {
     struct hf_client *client = suite_open_background();
     struct hf_lock_opts opts = suite_opts(
-        suite_longer_ms(suite_brief_ms(300), round), SUITE_PATIENCE_MS);
+        suite_longer_ms(suite_short_ttl_ms(300), round), SUITE_TIMEOUT_MS);
     struct hf_key key = suite_key_number("k", round);
     struct hf_lock *lock = NULL, *next = NULL;
     bool left = false;
 
     opts.renew = true;
     expect_ok(recorded_lock(client, key, &opts, &lock));
-    left = hf_lock_detach(lock) == HF_OK; /* or it is lost already */
+    left = hf_lock_detach(lock) == HF_OK; /* fails if it is lost already */
     expect_ok(recorded_lock(client, key, &opts, &next));
     assert_false(hf_lock_valid_for(lock, 0));
     expect_err(hf_lock_detach(lock), HF_ESTATE);
@@ -633,39 +634,39 @@ static bool left_is_not_renewed(unsigned round)
     return left;
 }
 
-static void a_lock_that_is_left_is_not_renewed(void)
+static void a_detached_lock_is_not_renewed(void)
 {
-    suite_judge(left_is_not_renewed);
+    suite_repeat(detached_is_not_renewed);
 }
 
 static const struct promise promises[] = {
-    PROMISE(unlock_frees_at_once, 0),
-    PROMISE(unlock_ends_validity, 0),
-    PROMISE(wrong_nonce_unlocks_nothing_and_hears_so, 0),
-    PROMISE(wrong_nonce_renews_nothing, 0),
-    PROMISE(wrong_token_unlocks_nothing, 0),
-    PROMISE(second_unlock_by_nonce_is_not_held, 0),
-    PROMISE(second_unlock_of_a_handle_is_a_state_error, 0),
+    PROMISE(release_frees_the_key, 0),
+    PROMISE(release_ends_validity, 0),
+    PROMISE(wrong_nonce_cannot_release, 0),
+    PROMISE(wrong_nonce_cannot_renew, 0),
+    PROMISE(wrong_token_cannot_release, 0),
+    PROMISE(second_release_by_nonce_is_not_held, 0),
+    PROMISE(second_release_of_a_handle_is_a_state_error, 0),
     PROMISE(late_unlock_never_frees_the_next_holder, 0),
-    PROMISE(unlock_of_what_ran_out_says_expired, 0),
-    PROMISE(only_a_real_handle_unlocks, 0),
-    PROMISE(a_key_that_was_given_back_is_gone, 0),
-    PROMISE(free_gives_back_behind, 0),
-    PROMISE(an_adopted_handle_unlocks, 0),
+    PROMISE(release_after_expiry_returns_expired, 0),
+    PROMISE(release_of_null_is_refused, 0),
+    PROMISE(a_released_key_is_not_listed, 0),
+    PROMISE(free_releases_in_the_background, 0),
+    PROMISE(an_adopted_handle_can_release, 0),
     PROMISE(an_adopted_handle_is_valid_once_renewed, 0),
-    PROMISE(freeing_an_adopted_handle_gives_nothing_back, 0),
-    PROMISE(an_adopted_handle_hears_who_holds_instead, 0),
-    PROMISE(a_lock_that_is_left_outlives_its_client, 0),
-    PROMISE(a_lock_that_is_left_is_not_renewed, 0),
+    PROMISE(freeing_an_adopted_handle_keeps_the_lock, 0),
+    PROMISE(an_adopted_handle_of_a_lost_lock_is_refused, 0),
+    PROMISE(a_detached_lock_outlives_its_client, 0),
+    PROMISE(a_detached_lock_is_not_renewed, 0),
     PROMISE(force_needs_the_holders_token, 0),
-    PROMISE(force_lets_the_lease_run_out, 0),
-    PROMISE(force_now_passes_the_key_on_at_once, 0),
-    PROMISE(force_now_grants_the_next_in_line, 0),
-    PROMISE(update_replaces_the_expected_value_alone, HF_CAP_VALUE),
-    PROMISE(a_handle_tells_why_its_update_failed, HF_CAP_VALUE),
-    PROMISE(update_leaves_the_lease_as_it_was, HF_CAP_VALUE),
+    PROMISE(a_forced_lock_expires_with_its_lease, 0),
+    PROMISE(force_now_frees_the_key_at_once, 0),
+    PROMISE(force_now_grants_the_first_waiter, 0),
+    PROMISE(update_replaces_only_the_expected_value, HF_CAP_VALUE),
+    PROMISE(a_handle_reports_why_its_update_failed, HF_CAP_VALUE),
+    PROMISE(update_keeps_the_lease, HF_CAP_VALUE),
     PROMISE(update_needs_the_holder, HF_CAP_VALUE),
-    PROMISE(update_of_what_ran_out_says_expired, HF_CAP_VALUE),
+    PROMISE(update_after_expiry_returns_expired, HF_CAP_VALUE),
 };
 
-const struct chapter chapter_giving_back = CHAPTER(promises);
+const struct chapter chapter_release = CHAPTER(promises);

@@ -28,7 +28,7 @@ static void list_keeps_its_order(void **state)
     assert_null(hf_dlist_take(&list));
 }
 
-static void link_can_be_put_before_another(void **state)
+static void insert_puts_a_link_before_another(void **state)
 {
     struct item items[3] = {{.number = 1}, {.number = 3}, {.number = 2}};
     struct hf_dlist list;
@@ -42,7 +42,7 @@ static void link_can_be_put_before_another(void **state)
         assert_int_equal(number_of(hf_dlist_take(&list)), i);
 }
 
-static void link_leaves_from_the_middle(void **state)
+static void link_in_the_middle_can_be_removed(void **state)
 {
     struct item items[3] = {{.number = 1}, {.number = 2}, {.number = 3}};
     struct hf_dlist list;
@@ -77,10 +77,10 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(list_keeps_its_order),
-        cmocka_unit_test(link_can_be_put_before_another),
-        cmocka_unit_test(link_leaves_from_the_middle),
+        cmocka_unit_test(insert_puts_a_link_before_another),
+        cmocka_unit_test(link_in_the_middle_can_be_removed),
         cmocka_unit_test(zeroed_link_is_in_no_list),
     };
 
-    return hf_test_main("list", cases, HF_TEST_COUNT(cases), 0);
+    return hf_test_main("dlist", cases, HF_TEST_COUNT(cases), 0);
 }

@@ -1,4 +1,4 @@
-/* crowds.c - many clients, many keys, many rounds. */
+/* stress.c - many clients, many keys, many rounds. */
 #include "conformance/suite.h"
 #include "lib/alloc.h"
 #include "lib/recorded.h"
@@ -19,13 +19,14 @@ struct race {
     struct hf_client *clients[CLAIMERS_MAX];
     struct hf_key key;
     _Atomic unsigned winners; /* of this round */
-    _Atomic unsigned wrong;   /* rounds without exactly one, other failures */
+    _Atomic unsigned wrong;   /* rounds without one winner, unexpected errors */
 };
 
-/* All ask at once, one wins; it gives back when all have been answered. */
-static void claim_at_once(unsigned number, void *arg)
+/* In each round all clients claim the key. The winner releases it after all of
+ * them have their result. */
+static void claim_concurrently(unsigned number, void *arg)
 {
-    struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct race *race = arg;
 
     for (unsigned i = 0; i < race->rounds; i++) {
@@ -57,14 +58,14 @@ static void run_race(unsigned claimers, unsigned rounds)
     };
     struct hf_info info;
 
-    suite_step_back();
+    suite_lower_priority();
     assert_int_equal(pthread_barrier_init(&race.barrier, NULL, claimers), 0);
     for (unsigned i = 0; i < claimers; i++)
         race.clients[i] = suite_open();
-    suite_threads(claimers, claim_at_once, &race);
+    suite_threads(claimers, claim_concurrently, &race);
 
     assert_int_equal(race.wrong, 0);
-    /* LK-08: nothing is pending. */
+    /* LK-08: no claim is pending. */
     expect_ok(recorded_read(race.clients[0], race.key, &info));
     assert_false(info.held);
     assert_int_equal(info.waiters, 0);
@@ -75,15 +76,15 @@ static void run_race(unsigned claimers, unsigned rounds)
 }
 
 /* MM-06 */
-static void of_fifty_at_once_exactly_one_wins(void)
+static void one_of_fifty_concurrent_claims_wins(void)
 {
-    run_race(50, suite_often(100));
+    run_race(50, suite_scale_count(100));
 }
 
 /* LK-08, LK-09 */
-static void a_race_always_has_one_winner(void)
+static void every_race_has_one_winner(void)
 {
-    run_race(3, suite_often(1000));
+    run_race(3, suite_scale_count(1000));
 }
 
 /* ---- Counting -----------------------------------------------------------*/
@@ -91,11 +92,12 @@ static void a_race_always_has_one_winner(void)
 #define COUNTERS 10
 #define INCREMENTS 50
 
-/* A counter that is read and written in two steps. Whoever has read waits a
- * moment for another to have read as well: under a lock nobody comes. */
+/* A counter that is incremented without an atomic operation. Between the read
+ * and the write, a thread waits up to `overlap_ms` for another thread to read
+ * too; under a lock, none does. */
 struct counting {
     bool locks;
-    int64_t patience_ms;
+    int64_t overlap_ms;
     struct hf_client *clients[COUNTERS];
     struct hf_key key;
     _Atomic unsigned value, inside, running, failures;
@@ -104,7 +106,7 @@ struct counting {
 static void increment(struct counting *counting)
 {
     unsigned value = atomic_load(&counting->value);
-    int64_t until = suite_now_ms() + counting->patience_ms;
+    int64_t until = suite_now_ms() + counting->overlap_ms;
 
     atomic_fetch_add(&counting->inside, 1);
     while (atomic_load(&counting->inside) < 2 &&
@@ -114,9 +116,9 @@ static void increment(struct counting *counting)
     atomic_fetch_sub(&counting->inside, 1);
 }
 
-static void increment_often(unsigned number, void *arg)
+static void increment_repeatedly(unsigned number, void *arg)
 {
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, HF_FOREVER);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, HF_FOREVER);
     struct counting *counting = arg;
     struct hf_client *client = counting->clients[number];
 
@@ -134,19 +136,19 @@ static void increment_often(unsigned number, void *arg)
     atomic_fetch_sub(&counting->running, 1);
 }
 
-static unsigned count(bool locks, int64_t patience_ms)
+static unsigned run_counting(bool locks, int64_t overlap_ms)
 {
     struct counting counting = {
         .locks = locks,
-        .patience_ms = patience_ms,
+        .overlap_ms = overlap_ms,
         .running = COUNTERS,
         .key = suite_key("counter"),
     };
 
-    suite_step_back();
+    suite_lower_priority();
     for (unsigned i = 0; i < COUNTERS; i++)
         counting.clients[i] = suite_open();
-    suite_threads(COUNTERS, increment_often, &counting);
+    suite_threads(COUNTERS, increment_repeatedly, &counting);
 
     assert_int_equal(counting.failures, 0);
     for (unsigned i = 0; i < COUNTERS; i++)
@@ -157,13 +159,13 @@ static unsigned count(bool locks, int64_t patience_ms)
 /* GO-27 */
 static void increments_under_a_lock_are_exact(void)
 {
-    assert_int_equal(count(true, 1), COUNTERS * INCREMENTS);
+    assert_int_equal(run_counting(true, 1), COUNTERS * INCREMENTS);
 }
 
-/* GO-27: the same without a lock must be wrong, or the test above is. */
+/* GO-27: without a lock, the test above must fail. */
 static void increments_without_a_lock_are_lost(void)
 {
-    assert_true(count(false, SUITE_PATIENCE_MS) < COUNTERS * INCREMENTS);
+    assert_true(run_counting(false, SUITE_TIMEOUT_MS) < COUNTERS * INCREMENTS);
 }
 
 /* ---- Many keys ----------------------------------------------------------*/
@@ -177,9 +179,9 @@ struct keyspace {
     _Atomic unsigned failures;
 };
 
-static void take_own_keys(unsigned number, void *arg)
+static void acquire_own_keys(unsigned number, void *arg)
 {
-    struct hf_lock_opts once = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts once = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct keyspace *space = arg;
     struct hf_lock *locks[KEYSPACE_KEYS] = {0};
 
@@ -196,17 +198,17 @@ static void take_own_keys(unsigned number, void *arg)
 }
 
 /* GO-27 */
-static void many_keys_are_taken_side_by_side(void)
+static void many_keys_can_be_held_concurrently(void)
 {
     struct keyspace space = {.failures = 0};
 
-    suite_step_back();
+    suite_lower_priority();
     for (unsigned i = 0; i < KEYSPACE_THREADS; i++) {
         space.clients[i] = suite_open();
         for (unsigned j = 0; j < KEYSPACE_KEYS; j++)
             space.keys[i][j] = suite_key_number("k", i * KEYSPACE_KEYS + j);
     }
-    suite_threads(KEYSPACE_THREADS, take_own_keys, &space);
+    suite_threads(KEYSPACE_THREADS, acquire_own_keys, &space);
 
     assert_int_equal(space.failures, 0);
     for (unsigned i = 0; i < KEYSPACE_THREADS; i++)
@@ -214,7 +216,7 @@ static void many_keys_are_taken_side_by_side(void)
 }
 
 #define CROWD (100000 / suite_slowness())
-/* What may be kept in reserve, whatever the number: less than 3 bytes each. */
+/* The memory that may stay allocated, less than 3 bytes per key. */
 #define ROOM (256 * 1024L)
 
 static bool count_key(const struct hf_info *info, void *arg)
@@ -224,7 +226,7 @@ static bool count_key(const struct hf_info *info, void *arg)
     return true;
 }
 
-static unsigned keys_left(struct hf_client *client)
+static unsigned count_keys(struct hf_client *client)
 {
     unsigned left = 0;
 
@@ -232,7 +234,7 @@ static unsigned keys_left(struct hf_client *client)
     return left;
 }
 
-/* A key made for the call: suite_key() would keep it. */
+/* A key in the caller's buffer: suite_key() would allocate memory for each. */
 static struct hf_key numbered(char text[256], const char *prefix,
                               unsigned number)
 {
@@ -240,33 +242,36 @@ static struct hf_key numbered(char text[256], const char *prefix,
     return hf_key_of(text);
 }
 
-/* With a lease of a second, and a longer one if that is over too soon. */
-static struct hf_lock *take_briefly(struct hf_client *client, struct hf_key key)
+/* With a ttl of a second, or longer if the lease expires before the reply
+ * arrives. */
+static struct hf_lock *acquire_short_lease(struct hf_client *client,
+                                           struct hf_key key)
 {
     struct hf_lock_opts opts = suite_opts(1000, 5000);
     struct hf_lock *lock = NULL;
     enum hf_err err = HF_OK;
 
-    while (suite_was_too_short(err = recorded_lock(client, key, &opts, &lock)))
+    while (suite_lease_was_too_short(
+        err = recorded_lock(client, key, &opts, &lock)))
         opts.ttl_ms *= 2;
     expect_ok(err);
     return lock;
 }
 
 /* MS-15 */
-static void abandoned_keys_are_cleaned_up(void)
+static void expired_keys_leave_no_state(void)
 {
     struct hf_client *client = suite_open(), *other = suite_open();
     struct hf_lock **locks = calloc(CROWD, sizeof(struct hf_lock *));
     const char *prefix = suite_key("").data;
     char text[256];
 
-    suite_step_back();
+    suite_lower_priority();
     assert_non_null(locks);
     for (unsigned i = 0; i < CROWD; i++)
-        locks[i] = take_briefly(client, numbered(text, prefix, i));
+        locks[i] = acquire_short_lease(client, numbered(text, prefix, i));
     suite_sleep(suite_lease_ms(1000));
-    while (keys_left(other) > 0)
+    while (count_keys(other) > 0)
         suite_sleep(100);
 
     for (unsigned i = 0; i < CROWD; i++)
@@ -277,14 +282,14 @@ static void abandoned_keys_are_cleaned_up(void)
 }
 
 /* MJ-11 */
-static void a_key_leaves_nothing_behind(void)
+static void a_released_key_leaves_no_memory(void)
 {
     struct hf_client *client = suite_open();
     const char *prefix = suite_key("").data;
     long before = 0;
     char text[256];
 
-    suite_step_back();
+    suite_lower_priority();
     for (unsigned i = 0; i < 2 * CROWD; i++) {
         struct hf_lock *lock = NULL;
 
@@ -300,8 +305,8 @@ static void a_key_leaves_nothing_behind(void)
     suite_close(client);
 }
 
-/* MJ-11: also where they were all held at one time. */
-static void keys_held_at_one_time_leave_nothing_behind(void)
+/* MJ-11: also if all keys were held at the same time. */
+static void many_released_keys_leave_no_memory(void)
 {
     struct hf_client *client = suite_open();
     struct hf_lock **locks = calloc(CROWD, sizeof(struct hf_lock *));
@@ -309,10 +314,10 @@ static void keys_held_at_one_time_leave_nothing_behind(void)
     long before = hf_alloc_bytes(), after = 0;
     char text[256];
 
-    suite_step_back();
+    suite_lower_priority();
     assert_non_null(locks);
     for (unsigned i = 0; i < CROWD; i++) {
-        struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+        struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
 
         expect_ok(
             recorded_lock(client, numbered(text, prefix, i), &opts, &locks[i]));
@@ -329,25 +334,25 @@ static void keys_held_at_one_time_leave_nothing_behind(void)
     assert_true(after <= before + ROOM);
 }
 
-#define BATCH 2000 /* more than one client may leave unanswered */
+#define BATCH 2000 /* more than the unsettled commands of one session */
 
-/* BATCH waits that run out at once; each is answered once. */
+/* BATCH claims that time out at the same time; each completes once. */
 static void time_out_a_batch(struct hf_client *client, struct hf_key key)
 {
-    struct hf_lock_opts brief = suite_opts(SUITE_LONG_MS, 1);
+    struct hf_lock_opts short_opts = suite_opts(SUITE_LONG_TTL_MS, 1);
     struct hf_future *futures[BATCH];
     struct hf_lock *none = NULL;
     unsigned batch = BATCH / suite_slowness();
 
     for (unsigned i = 0; i < batch; i++)
-        expect_ok(recorded_lock_start(client, key, &brief, &none, NULL, NULL,
-                                      &futures[i]));
+        expect_ok(recorded_lock_start(client, key, &short_opts, &none, NULL,
+                                      NULL, &futures[i]));
     for (unsigned i = 0; i < batch; i++) {
         enum hf_err err = HF_OK;
 
-        expect_ok(recorded_future_wait(futures[i], SUITE_PATIENCE_MS, &err));
-        /* So many withdrawals take their time; what is not confirmed within
-         * a second goes on behind. */
+        expect_ok(recorded_future_wait(futures[i], SUITE_TIMEOUT_MS, &err));
+        /* Withdrawals that are not confirmed within a second continue in the
+         * background. */
         if (err != HF_EINDOUBT)
             expect_err(err, HF_ETIMEDOUT);
         hf_future_free(futures[i]);
@@ -355,10 +360,10 @@ static void time_out_a_batch(struct hf_client *client, struct hf_key key)
     assert_null(none);
 }
 
-/* Nobody stands in line, now or soon. */
+/* Expect that the queue is empty, or becomes empty soon. */
 static void expect_no_waiters(struct hf_client *client, struct hf_key key)
 {
-    int64_t until = suite_now_ms() + SUITE_PATIENCE_MS;
+    int64_t until = suite_now_ms() + SUITE_TIMEOUT_MS;
     uint32_t waiters = 1;
     struct hf_info info;
 
@@ -371,15 +376,15 @@ static void expect_no_waiters(struct hf_client *client, struct hf_key key)
 }
 
 /* LK-22 */
-static void waits_that_ran_out_leave_nothing_behind(void)
+static void timed_out_claims_leave_no_memory(void)
 {
     struct hf_client *holder = suite_open(), *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct hf_key key = suite_key("k");
     struct hf_lock *lock = NULL;
     long before = 0;
 
-    suite_step_back();
+    suite_lower_priority();
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     for (unsigned i = 0; i < 5; i++)
         time_out_a_batch(client, key);
@@ -394,18 +399,18 @@ static void waits_that_ran_out_leave_nothing_behind(void)
     suite_close(client);
 }
 
-/* LK-22: and those who waited for a key to be free, or held. */
-static void looks_that_ran_out_leave_nothing_behind(void)
+/* LK-22: the same for hf_wait_free() and hf_wait_held(). */
+static void timed_out_waits_leave_no_memory(void)
 {
     struct hf_client *holder = suite_open(), *client = suite_open();
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
-    struct hf_key held = suite_key("held"), nobody = suite_key("nobody");
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
+    struct hf_key held = suite_key("held"), nobody = suite_key("unused");
     struct hf_lock *lock = NULL;
     long before = 0;
 
-    suite_step_back();
+    suite_lower_priority();
     expect_ok(recorded_lock(holder, held, &opts, &lock));
-    for (unsigned i = 0; i < suite_often(1000); i++) {
+    for (unsigned i = 0; i < suite_scale_count(1000); i++) {
         if (i == 100)
             before = hf_alloc_bytes();
         expect_err(hf_wait_free(client, held, 0, NULL), HF_ETIMEDOUT);
@@ -422,11 +427,11 @@ static void looks_that_ran_out_leave_nothing_behind(void)
 
 #define MODEL_KEYS 3
 #define MODEL_CLIENTS 4
-#define MODEL_STEPS suite_often(5000)
+#define MODEL_STEPS suite_scale_count(5000)
 
-/* What is true of one key, where nothing happens at the same time. */
+/* The expected state of one key when operations do not overlap. */
 struct model {
-    struct hf_lock *holder; /* NULL: nobody */
+    struct hf_lock *holder; /* NULL: free */
     unsigned client;
     char value[8];
 };
@@ -449,7 +454,7 @@ struct world {
 
 static void model_lock(struct world *world, unsigned client, unsigned key)
 {
-    struct hf_lock_opts opts = suite_opts(SUITE_LONG_MS, 0);
+    struct hf_lock_opts opts = suite_opts(SUITE_LONG_TTL_MS, 0);
     struct model *model = &world->models[key];
     struct hf_lock *lock = NULL;
 
@@ -526,11 +531,11 @@ static void model_read(struct world *world, unsigned client, unsigned key)
 }
 
 /* LK-29 */
-static void random_steps_follow_the_model(void)
+static void random_operations_match_the_model(void)
 {
     struct world world = {.seed = 1};
 
-    suite_step_back();
+    suite_lower_priority();
     for (unsigned i = 0; i < MODEL_CLIENTS; i++)
         world.clients[i] = suite_open();
     for (unsigned i = 0; i < MODEL_KEYS; i++)
@@ -567,7 +572,7 @@ static void random_steps_follow_the_model(void)
 }
 
 #define STORM_CLIENTS 6
-#define STORM_STEPS suite_often(400)
+#define STORM_STEPS suite_scale_count(400)
 
 struct storm {
     struct hf_client *clients[STORM_CLIENTS];
@@ -575,13 +580,14 @@ struct storm {
     _Atomic unsigned wrong;
 };
 
-/* On a busy machine some of so many requests may end in doubt. */
+/* On a busy machine, some of these many requests may end in doubt. */
 static bool is_legal(enum hf_err err, enum hf_err also)
 {
     return err == HF_OK || err == also || err == HF_EINDOUBT;
 }
 
-/* One claim, short-lived enough that some run out, and what may follow. */
+/* A claim whose lease is so short that some expire, then random operations on
+ * the lock. */
 static void storm_step(struct storm *storm, struct hf_client *client,
                        uint64_t *seed)
 {
@@ -593,7 +599,7 @@ static void storm_step(struct storm *storm, struct hf_client *client,
     enum hf_err err = recorded_lock(client, key, &opts, &lock);
     struct hf_info info;
 
-    if (!is_legal(err, HF_EBUSY) && !suite_was_too_short(err))
+    if (!is_legal(err, HF_EBUSY) && !suite_lease_was_too_short(err))
         atomic_fetch_add(&storm->wrong, 1);
     if (recorded_read(client, key, &info) != HF_OK)
         atomic_fetch_add(&storm->wrong, 1);
@@ -619,7 +625,7 @@ static void storm_step(struct storm *storm, struct hf_client *client,
     hf_lock_free(lock);
 }
 
-static void storm_on(unsigned number, void *arg)
+static void run_storm(unsigned number, void *arg)
 {
     struct storm *storm = arg;
     uint64_t seed = number + 1;
@@ -628,17 +634,17 @@ static void storm_on(unsigned number, void *arg)
         storm_step(storm, storm->clients[number], &seed);
 }
 
-/* LK-29: at the same time, and the checker is the judge. */
-static void a_storm_leaves_a_linearizable_history(void)
+/* LK-29: the history checker verifies the recorded operations. */
+static void concurrent_operations_are_linearizable(void)
 {
     struct storm storm = {.wrong = 0};
 
-    suite_step_back();
+    suite_lower_priority();
     for (unsigned i = 0; i < STORM_CLIENTS; i++)
         storm.clients[i] = i % 2 ? suite_open_background() : suite_open();
     for (unsigned i = 0; i < MODEL_KEYS; i++)
         storm.keys[i] = suite_key_number("k", i);
-    suite_threads(STORM_CLIENTS, storm_on, &storm);
+    suite_threads(STORM_CLIENTS, run_storm, &storm);
 
     assert_int_equal(storm.wrong, 0);
     for (unsigned i = 0; i < STORM_CLIENTS; i++)
@@ -646,19 +652,19 @@ static void a_storm_leaves_a_linearizable_history(void)
 }
 
 static const struct promise promises[] = {
-    PROMISE(a_storm_leaves_a_linearizable_history, HF_CAP_LINEARIZABLE_READ),
-    PROMISE(abandoned_keys_are_cleaned_up, 0),
-    PROMISE(waits_that_ran_out_leave_nothing_behind, 0),
-    PROMISE(looks_that_ran_out_leave_nothing_behind, 0),
-    PROMISE(of_fifty_at_once_exactly_one_wins, 0),
-    PROMISE(a_race_always_has_one_winner, 0),
+    PROMISE(concurrent_operations_are_linearizable, HF_CAP_LINEARIZABLE_READ),
+    PROMISE(expired_keys_leave_no_state, 0),
+    PROMISE(timed_out_claims_leave_no_memory, 0),
+    PROMISE(timed_out_waits_leave_no_memory, 0),
+    PROMISE(one_of_fifty_concurrent_claims_wins, 0),
+    PROMISE(every_race_has_one_winner, 0),
     PROMISE(increments_under_a_lock_are_exact, 0),
     PROMISE(increments_without_a_lock_are_lost, 0),
-    PROMISE(many_keys_are_taken_side_by_side, 0),
-    PROMISE(a_key_leaves_nothing_behind, 0),
-    PROMISE(keys_held_at_one_time_leave_nothing_behind, 0),
-    PROMISE(random_steps_follow_the_model,
+    PROMISE(many_keys_can_be_held_concurrently, 0),
+    PROMISE(a_released_key_leaves_no_memory, 0),
+    PROMISE(many_released_keys_leave_no_memory, 0),
+    PROMISE(random_operations_match_the_model,
             HF_CAP_VALUE | HF_CAP_LINEARIZABLE_READ),
 };
 
-const struct chapter chapter_crowds = CHAPTER(promises);
+const struct chapter chapter_stress = CHAPTER(promises);

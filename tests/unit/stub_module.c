@@ -1,5 +1,5 @@
-/* A module as test_module.c wants it: of the release VERSION, with one
- * strategy, which nobody opens. */
+/* A module for test_module.c: of release VERSION, with one strategy, which no
+ * test opens. */
 #include "strategy/module.h"
 
 static const struct hf_strategy strategy = {.scheme = "odd"};
