@@ -10,7 +10,7 @@ struct entry {
     unsigned copies; /* that may still reach a server */
 };
 
-static struct entry *entry_of(struct hf_dlist *link)
+static struct entry *in_doubt_entry_of(struct hf_dlist *link)
 {
     return HF_CONTAINER(link, struct entry, link);
 }
@@ -25,7 +25,7 @@ void hf_mongo_in_doubt_fini(struct hf_mongo_in_doubt *in_doubt)
     struct hf_dlist *link;
 
     while ((link = hf_dlist_take(&in_doubt->list)))
-        free(entry_of(link));
+        free(in_doubt_entry_of(link));
 }
 
 static struct entry *find_entry(const struct hf_mongo_in_doubt *in_doubt,
@@ -33,8 +33,8 @@ static struct entry *find_entry(const struct hf_mongo_in_doubt *in_doubt,
 {
     for (struct hf_dlist *link = in_doubt->list.next; link != &in_doubt->list;
          link = link->next)
-        if (hf_nonce_equal(&entry_of(link)->nonce, nonce))
-            return entry_of(link);
+        if (hf_nonce_equal(&in_doubt_entry_of(link)->nonce, nonce))
+            return in_doubt_entry_of(link);
     return NULL;
 }
 
@@ -54,7 +54,7 @@ static struct entry *add_entry(struct hf_mongo_in_doubt *in_doubt,
     if (!entry)
         return NULL;
     if (in_doubt->count >= IN_DOUBT_MAX) /* forget the oldest */
-        remove_entry(in_doubt, entry_of(in_doubt->list.next));
+        remove_entry(in_doubt, in_doubt_entry_of(in_doubt->list.next));
     entry->nonce = *nonce;
     hf_dlist_push_back(&in_doubt->list, &entry->link);
     in_doubt->count++;

@@ -203,7 +203,7 @@ void hf_mongo_watch_release_stream(struct hf_mongo *mongo)
         hf_mongo_stream_release(mongo->stream);
 }
 
-static void on_watch_free(void *entry, void *arg)
+static void on_mongo_watch_free(void *entry, void *arg)
 {
     (void)entry;
     hf_mongo_watch_release_stream(arg);
@@ -223,7 +223,7 @@ static void on_changes(void *arg)
         free(change);
     }
     mongo->watches.busy = false;
-    hf_watches_sweep(&mongo->watches, on_watch_free, mongo);
+    hf_watches_sweep(&mongo->watches, on_mongo_watch_free, mongo);
     hf_mongo_watch_set_tick(mongo);
 }
 
@@ -317,7 +317,7 @@ void hf_mongo_watch_stop(struct hf_mongo *mongo, uint64_t number)
     if (!watch)
         return;
     hf_watches_remove(&watch->entry);
-    hf_watches_sweep(&mongo->watches, on_watch_free, mongo);
+    hf_watches_sweep(&mongo->watches, on_mongo_watch_free, mongo);
 }
 
 /* ---- Opening and closing ------------------------------------------------*/
