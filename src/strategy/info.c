@@ -11,7 +11,7 @@ void hf_info_fini(struct hf_info *info)
     *info = (struct hf_info){.owner = "", .note = ""};
 }
 
-/* Append to the block, and say where it went. */
+/* Copy `data` to `*at`, advance `*at`, and return the address of the copy. */
 static char *append_to_storage(char **at, const void *data, size_t size)
 {
     char *start = *at;

@@ -12,12 +12,13 @@ struct listing {
     struct hf_key prefix;
     struct hf_table_walk walk;
     size_t visited;
-    size_t single_step_after; /* after so many holds the rest is one step */
+    size_t single_step_after; /* holds; after that, the rest is one step, so
+                                 that the list ends while keys are added */
     size_t capacity;          /* of answer->infos */
-    uint64_t index;    /* when it began: what changes later has a larger one */
-    uint64_t token;    /* likewise */
-    bool repeats;      /* a key may have been found twice */
-    struct hf_buf buf; /* what one step has copied */
+    uint64_t index;           /* of the last event when the list started */
+    uint64_t token;           /* of the last grant when the list started */
+    bool repeats;             /* a key may have been visited twice */
+    struct hf_buf buf;        /* the holds that the last step has copied */
 };
 
 /* ---- Inside -------------------------------------------------------------*/
@@ -57,9 +58,10 @@ static bool is_step_full(const struct listing *listing, size_t count)
     return count >= HF_LISTING_HOLDS || listing->buf.size >= HF_LISTING_BYTES;
 }
 
-/* End the hold if its holder is gone. True if so: `hold` may be freed, and if the
- * key was granted to a waiter, the walk finds it again. Holds of one session are
- * often neighbours: `live` is the last one that was found to be alive. */
+/* End the grant if its holder is dead. If this returns true, `hold` may be
+ * freed; if the key was granted to a waiter, the walk visits it again. Holds of
+ * one session are often neighbours: `live` is the last session that was found
+ * to be alive, and is not checked again. */
 static bool end_abandoned(const struct listing *listing,
                           const struct hf_hold *hold, uint64_t *live)
 {
@@ -152,9 +154,9 @@ static enum hf_err decode_step(struct listing *listing)
     return err;
 }
 
-/* ---- Both ---------------------------------------------------------------*/
+/* ---- Steps --------------------------------------------------------------*/
 
-/* From the start, and without what was collected before. */
+/* Start, or start over and drop the infos collected so far. */
 static void begin_listing(struct listing *listing)
 {
     struct hf_table *table = &listing->local->store->table;
@@ -169,8 +171,8 @@ static void begin_listing(struct listing *listing)
         listing->single_step_after = 2 * table->holds.count + 65536;
 }
 
-/* Enter the store for one step. If the strategy has replaced the store since the
- * last step, the listing starts over. */
+/* Enter the store for one step. If the strategy has replaced the store since
+ * the last step, the listing starts over. */
 static enum hf_err run_step(struct listing *listing)
 {
     struct hf_in_process *local = listing->local;
@@ -187,7 +189,8 @@ static enum hf_err run_step(struct listing *listing)
     return HF_OK;
 }
 
-/* Where the strategy cannot go inside, nobody else has the store. */
+/* If `enter` fails, the store is not shared with other threads, so the walk can
+ * be ended outside. */
 static void abandon_walk(struct listing *listing)
 {
     struct hf_in_process *local = listing->local;
@@ -219,7 +222,7 @@ enum hf_err hf_listing_run(struct hf_in_process *local,
         .local = local,
         .answer = &request->answer,
         .prefix = request->command.key,
-        .walk = {.broken = true}, /* not begun */
+        .walk = {.broken = true}, /* not started */
     };
     enum hf_err failure = HF_OK;
     enum hf_err err = run_listing(&listing, &failure);

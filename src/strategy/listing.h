@@ -1,18 +1,20 @@
-/* listing.h - LIST over a table in this process, in short steps.
+/* listing.h - execute LIST on a store in this process, in short steps.
  *
- * Nobody else can use the table while this client is inside, so a list of many
- * keys goes inside again and again, copies a bounded part each time, and makes
- * the answer of it outside. A key that is held all the time is listed once.
- * One that is taken or freed meanwhile may be listed or not. */
+ * No other client can use the store while this client is inside, so a list of
+ * many keys enters the store repeatedly, copies a limited number of holds each
+ * time, and converts them into infos outside. A key that is held all the time
+ * is listed once. A key that is acquired or released meanwhile may or may not
+ * be listed. */
 #ifndef HF_STRATEGY_LISTING_H
 #define HF_STRATEGY_LISTING_H
 
 #include "strategy/in_process.h"
 
-#define HF_LISTING_HOLDS 256   /* looked at in one step, */
-#define HF_LISTING_BYTES 65536 /* and about how much of them is copied */
+#define HF_LISTING_HOLDS 256   /* visited in one step */
+#define HF_LISTING_BYTES 65536 /* copied in one step, approximately */
 
-/* Fill in the answer to a LIST; or what enter said, and nothing is done. */
+/* Execute a LIST request and fill in its answer. If `enter` fails, return its
+ * error; then the answer is empty. */
 enum hf_err hf_listing_run(struct hf_in_process *local,
                            struct hf_request *request);
 

@@ -8,42 +8,43 @@
 #include "base/wiped.h"
 #include "strategy/in_process.h"
 
-#define WAKERS_MAX 8 /* a command hands over once; the rest are watchers */
+#define WAKERS_MAX                                                             \
+    8 /* wakers that `leave` wakes; any others are woken inside */
 
-/* One store of locks, and who has it open. `mutex` guards all of it; a member's
- * own client calls in with its own lock held, so nothing here calls a client
- * but for hf_host.post, which takes no lock of the client's. */
+/* A store and its clients, here called members. `mutex` guards all members of
+ * this struct. A client holds its own mutex when it enters the store, so code
+ * inside the store must not call a client, except hf_host_ops.post, which does
+ * not take the client's mutex. */
 struct memory_store {
     struct hf_dlist link; /* in the registry */
     char *name;
     unsigned members;
     pthread_mutex_t mutex;
     struct hf_store store;
-    struct member *current; /* who has entered */
-    struct hf_waker
-        *wakers[WAKERS_MAX]; /* of those to be woken when it leaves */
+    struct member *current;              /* the member that is inside */
+    struct hf_waker *wakers[WAKERS_MAX]; /* to wake when it leaves */
     unsigned waker_count;
     struct hf_map by_session; /* members */
-    struct hf_dlist watchers; /* members with a watch */
+    struct hf_dlist watchers; /* members with watches */
 };
 
 /* One open client. */
 struct member {
     struct hf_in_process local;
     struct memory_store *shared;
-    struct hf_map_link link; /* by session */
-    struct hf_post post;     /* others have news for it */
-    struct hf_dlist watching;
+    struct hf_map_link link;  /* in by_session */
+    struct hf_post post;      /* other members post it: report grants, events */
+    struct hf_dlist watching; /* in watchers */
 };
 
-/* The stores of this process: that a name means the same to every client is
- * what memory: is for. A forked child starts with an empty registry. It never
- * touches the copies of its parent's stores, whose mutexes may be locked. */
+/* The stores of this process, by name. A forked child starts with an empty
+ * registry. It never touches the copies of its parent's stores, whose mutexes
+ * may be locked. */
 struct registry {
     pthread_mutex_t mutex;
     struct hf_dlist stores; /* zeroed until the first use */
     unsigned count;
-    uint64_t last_token; /* of the stores that are gone: none comes again */
+    uint64_t last_token; /* of freed stores; new stores continue from it */
 };
 static void *_Atomic registry_page;
 
@@ -54,8 +55,8 @@ static struct registry *get_registry(void)
 
 /* ---- Inside -------------------------------------------------------------*/
 
-/* What a member does to its own waiters it tells itself, on its way out:
- * waking itself up would cost two system calls. */
+/* The member that is inside reports by itself after `leave`: a post would cost
+ * two system calls. */
 static void notify_member(struct member *member)
 {
     struct memory_store *shared = member->shared;
@@ -135,7 +136,7 @@ static void memory_run(struct hf_in_process *local, hf_time now,
     hf_store_run(local->store, now, command, result);
 }
 
-/* Events are kept from the first watch on, whatever it would like. */
+/* The history starts with the first watch, so `from` makes no difference. */
 static enum hf_err memory_watch(struct hf_in_process *local, uint64_t from)
 {
     struct member *member = member_of(local);
@@ -151,7 +152,7 @@ static void memory_unwatch(struct hf_in_process *local)
     hf_dlist_remove(&member_of(local)->watching);
 }
 
-/* One can always enter. */
+/* Never called: memory_enter() does not fail. */
 static void memory_retry_report(struct hf_in_process *local)
 {
     (void)local;
@@ -181,7 +182,7 @@ static void memory_submit(void *self, struct hf_request *request)
     HF_ASSERT(err == HF_OK);
 }
 
-/* Every request is answered as it is submitted: there is none to give up. */
+/* Never called: memory_submit() answers every request. */
 static void memory_cancel(void *self, struct hf_request *request)
 {
     (void)self;
@@ -204,8 +205,7 @@ static struct memory_store *find_store(const struct registry *registry,
     return NULL;
 }
 
-/* Commands are short: who finds another inside does better to spin a little
- * than to sleep. */
+/* Commands are short: spinning for a moment is cheaper than sleeping. */
 static void init_mutex(pthread_mutex_t *mutex)
 {
     pthread_mutexattr_t attributes;
@@ -285,7 +285,7 @@ static enum hf_err join_memory_store(struct registry *registry,
     shared = find_store(registry, name);
     if (!shared && registry->count >= HF_MEMORY_MAX)
         return hf_error_set(error, HF_ELIMIT,
-                            "memory: %u stores are open already",
+                            "memory: limit of %u open stores reached",
                             registry->count);
     if (!shared)
         shared = new_store(registry, name, random);
@@ -296,8 +296,8 @@ static enum hf_err join_memory_store(struct registry *registry,
     err = open_member_session(member);
     if (err) {
         drop_store(registry, shared);
-        return hf_error_set(error, err, "memory:%s: cannot join: %s", name,
-                            hf_err_text(err));
+        return hf_error_set(error, err, "memory:%s: cannot open a session: %s",
+                            name, hf_err_text(err));
     }
     return HF_OK;
 }
@@ -311,7 +311,7 @@ static enum hf_err memory_open(void *self, struct hf_url *url,
 
     if (url->hosts || *url->path == '\0')
         return hf_error_set(error, HF_EINVAL,
-                            "url: memory: wants a name, as in memory:jobs");
+                            "url: memory: needs a name, as in memory:jobs");
     registry = get_registry();
     if (!registry)
         return hf_error_set_code(error, HF_ENOMEM);

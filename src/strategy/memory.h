@@ -1,7 +1,7 @@
 /* memory.h - memory:NAME, locks for the threads of one process.
  *
- * Clients that name the same store share one lock table. It lives as long as
- * somebody has it open, and tokens restart with it. */
+ * Clients with the same NAME share one store, which is freed when its last
+ * client is closed. Tokens increase even across stores of the same name. */
 #ifndef HF_STRATEGY_MEMORY_H
 #define HF_STRATEGY_MEMORY_H
 

@@ -7,15 +7,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What is loaded has threads and handlers of its own before long: it cannot be
- * unloaded. */
+/* Modules are never unloaded: their libraries start threads and register
+ * handlers. */
 static void *load_object(const char *path)
 {
     return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
-/* Whether the program was linked with -static. A module needs a libc that was
- * loaded, and would bring a second one, which crashes. */
+/* Detects a program that was linked with -static. A module would load a second
+ * libc into it, and crash. */
 static int is_static(struct dl_phdr_info *program, size_t size, void *arg)
 {
     bool *found = arg;
@@ -26,12 +26,12 @@ static int is_static(struct dl_phdr_info *program, size_t size, void *arg)
         if (program->dlpi_phdr[i].p_type == PT_INTERP)
             *found = false;
     }
-    return 1; /* the first is the program, and the others do not matter */
+    return 1; /* stop: the first object is the program */
 }
 
-/* Where `file` would be if it lay beside the shared object that this code is
- * in. False: the code is part of the program, and the name that a program has
- * is whatever its caller wrote. */
+/* Write the path that `file` has if it is in the directory of the shared object
+ * that contains this code. False if the code is part of the program: the name
+ * of a program is not reliable. */
 static bool find_beside(const char *file, char path[PATH_MAX])
 {
     static const char here;
@@ -47,8 +47,8 @@ static bool find_beside(const char *file, char path[PATH_MAX])
                     map->l_name, file) < PATH_MAX;
 }
 
-/* What lies beside the library belongs to it, and if that cannot be loaded
- * another would not be better. */
+/* A module beside the library has precedence: if it exists and cannot be
+ * loaded, do not load one from another directory. */
 static void *load_module(const char *file)
 {
     char path[PATH_MAX];
@@ -69,21 +69,21 @@ enum hf_err hf_module_find(const char *file, const char *scheme,
     (void)dl_iterate_phdr(is_static, &in_static_program);
     if (in_static_program)
         return hf_error_set(error, HF_EUNSUPPORTED,
-                            "url: '%s:' is in a module, which a program that "
-                            "is linked with -static cannot load; link it with "
+                            "url: '%s:' needs a module, which a program linked "
+                            "with -static cannot load; link the program with "
                             "the shared libc",
                             scheme);
     object = load_module(file);
     if (!object)
         return hf_error_set(error, HF_EUNSUPPORTED,
-                            "url: '%s:' is in a module that cannot be loaded; "
-                            "see that it is installed: %s",
+                            "url: '%s:' needs a module that cannot be loaded; "
+                            "check that it is installed: %s",
                             scheme, dlerror());
     module = dlsym(object, HF_MODULE_SYMBOL);
     if (!module || strcmp(module->version, HF_VERSION) != 0)
         return hf_error_set(error, HF_EUNSUPPORTED,
-                            "url: '%s:': %s is not of holdfast %s; install "
-                            "both from one release",
+                            "url: '%s:': the module %s does not belong to "
+                            "holdfast %s; install both from the same release",
                             scheme, file, HF_VERSION);
     for (const struct hf_strategy *const *at = module->strategies; *at; at++) {
         if (!strcmp((*at)->scheme, scheme)) {
@@ -91,6 +91,7 @@ enum hf_err hf_module_find(const char *file, const char *scheme,
             return HF_OK;
         }
     }
-    return hf_error_set(error, HF_EUNSUPPORTED, "url: no '%s:' in %s", scheme,
-                        file);
+    return hf_error_set(error, HF_EUNSUPPORTED,
+                        "url: the module %s has no strategy '%s:'", file,
+                        scheme);
 }

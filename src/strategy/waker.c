@@ -38,8 +38,8 @@ void hf_waker_wake(struct hf_waker *waker)
 {
     uint64_t one = 1;
 
-    /* One write is enough until it is heard. It cannot fail: the counter is
-     * at most 1. */
+    /* One write is enough until hf_waker_clear(). The counter is at most 1, so
+     * the write does not fail with EAGAIN. */
     if (!atomic_exchange(&waker->signaled, true) &&
         write(waker->fd, &one, sizeof(one)) < 0)
         atomic_store(&waker->signaled, false);

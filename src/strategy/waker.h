@@ -1,7 +1,8 @@
-/* waker.h - wakes a client that sleeps.
+/* waker.h - wake the thread that drives a client.
  *
- * It is rung once every lock is dropped, because who is woken wants them; by
- * then the client may be gone, so it is counted. Any thread may call these. */
+ * hf_host_ops.post returns a waker. The caller wakes it after releasing every
+ * lock that the woken thread needs. By then the client may be freed, so wakers
+ * are reference-counted. Any thread may call these functions. */
 #ifndef HF_STRATEGY_WAKER_H
 #define HF_STRATEGY_WAKER_H
 
@@ -10,21 +11,22 @@
 
 struct hf_waker {
     atomic_uint references;
-    atomic_bool signaled; /* until the client has heard it */
+    atomic_bool signaled; /* from hf_waker_wake() to hf_waker_clear() */
     int fd;
 };
 
-/* NULL: no memory. Its descriptor is -1 where none can be had. */
+/* NULL: out of memory. `fd` is -1 if no descriptor is available. */
 struct hf_waker *hf_waker_new(void);
 
-/* One more reference, for who is to ring it. */
+/* Add a reference for the thread that will call hf_waker_wake(). */
 struct hf_waker *hf_waker_ref(struct hf_waker *waker);
 void hf_waker_unref(struct hf_waker *waker);
 
-/* Ring, and give the reference back. */
+/* Wake the client and drop the reference. */
 void hf_waker_wake(struct hf_waker *waker);
 
-/* It has rung. Whoever rang has posted before: look at the posts after this. */
+/* Reset the waker. Threads post before they wake, so the client must check its
+ * posts after this call, not before. */
 void hf_waker_clear(struct hf_waker *waker);
 
 #endif

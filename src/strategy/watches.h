@@ -1,9 +1,9 @@
-/* watches.h - the watches of one client, as its strategy keeps them.
+/* watches.h - the list of a client's watches, for strategies.
  *
- * A strategy's own struct begins with a struct hf_watch_entry. Callbacks of
- * hf_host_ops may remove any watch, so a strategy that walks over its watches
- * and calls the host on the way sets `busy` meanwhile: then removed entries are
- * skipped, and freed by the next sweep. */
+ * A strategy embeds a struct hf_watch_entry at the start of its own struct.
+ * Functions of hf_host_ops may remove watches, so a strategy that calls them
+ * while it iterates over the list sets `busy` meanwhile: then removed entries
+ * are skipped, and freed by the next hf_watches_sweep(). */
 #ifndef HF_STRATEGY_WATCHES_H
 #define HF_STRATEGY_WATCHES_H
 
@@ -11,44 +11,44 @@
 #include "strategy/strategy.h"
 
 struct hf_watches {
-    struct hf_dlist list; /* in the order in which they were added */
-    bool busy;
+    struct hf_dlist list; /* of entries, in the order they were added */
+    bool busy;            /* the strategy iterates: free no entries */
 };
 
 struct hf_watch_entry {
     struct hf_dlist link;
-    uint64_t number;   /* the client's, of the request */
-    struct hf_key key; /* or prefix */
-    bool exact;        /* of `key` alone */
-    bool removed;
+    uint64_t number;   /* request->watch */
+    struct hf_key key; /* or a prefix */
+    bool exact;        /* match only `key` itself */
+    bool removed;      /* freed by the next sweep */
 };
 
 void hf_watches_init(struct hf_watches *watches);
 
-/* Free all entries, as hf_watches_sweep() does. */
+/* Remove and free all entries; `on_free` as in hf_watches_sweep(). */
 void hf_watches_fini(struct hf_watches *watches,
                      void (*on_free)(void *entry, void *arg), void *arg);
 bool hf_watches_is_empty(const struct hf_watches *watches);
 
-/* Add an entry of `size` bytes for a WATCH request: zeroed but for the members
- * above, and with a copy of the key. NULL: out of memory. */
+/* Add an entry of `size` bytes for a WATCH request, with a copy of the key. The
+ * members of the strategy are zero. NULL: out of memory. */
 void *hf_watches_add(struct hf_watches *watches,
                      const struct hf_request *request, size_t size);
 
-/* The entry with that number, or NULL. */
+/* The entry with this number, or NULL. */
 void *hf_watches_find(const struct hf_watches *watches, uint64_t number);
 
-/* Walk over the entries, from NULL until NULL. */
+/* Iterate over the entries: pass NULL first; NULL ends the iteration. */
 void *hf_watches_next(const struct hf_watches *watches, const void *entry);
 
-/* Whether an event of `key` is for this watch. */
+/* Whether this watch reports events of `key`. */
 bool hf_watches_match(const struct hf_watch_entry *entry, struct hf_key key);
 
-/* Remove an entry. It is freed by hf_watches_sweep(). */
+/* Remove an entry; hf_watches_sweep() frees it. */
 void hf_watches_remove(struct hf_watch_entry *entry);
 
-/* Free the entries that were removed, unless the list is busy. `on_free`, which
- * may be NULL, is called with each of them before. */
+/* Free the removed entries unless the list is busy. Calls `on_free`, which may
+ * be NULL, with each entry before freeing it. */
 void hf_watches_sweep(struct hf_watches *watches,
                       void (*on_free)(void *entry, void *arg), void *arg);
 

@@ -102,7 +102,7 @@ static void stores_of_a_process_are_limited(void **state)
         assert_int_equal(hf_open(url, &opts, &clients[i]), HF_OK);
     }
     assert_int_equal(hf_open("memory:more", &opts, &client), HF_ELIMIT);
-    assert_non_null(strstr(error.text, "stores are open already"));
+    assert_non_null(strstr(error.text, "open stores reached"));
     assert_int_equal(hf_open("memory:0", &opts, &client), HF_OK);
     hf_close(client, 0);
     for (unsigned i = 0; i < HF_MEMORY_MAX; i++)

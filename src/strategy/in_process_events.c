@@ -1,0 +1,238 @@
+#include "strategy/in_process.h"
+
+#include <string.h>
+
+#define EVENTS_PER_TURN 64 /* reported before timers and callbacks run again */
+
+/* Watches, and reporting grants and events to the host. */
+
+/* ---- Watches ------------------------------------------------------------*/
+
+struct watch {
+    struct hf_watch_entry entry;
+    struct hf_history_cursor cursor;
+};
+
+static enum hf_err add_local_watch(struct hf_in_process *local,
+                                   const struct hf_request *request)
+{
+    struct hf_store *store = local->store;
+    uint64_t from = request->from ? request->from : store->table.index + 1;
+    struct watch *watch;
+
+    if (hf_store_enable_history(store))
+        return HF_ENOMEM;
+    watch = hf_watches_add(&local->watches, request, sizeof(*watch));
+    if (!watch)
+        return HF_ENOMEM;
+    watch->cursor = hf_history_seek(&store->history, from);
+    return HF_OK;
+}
+
+/* Report after adding a watch: it may start in the past, and reporting sets the
+ * expiry timer. */
+enum hf_err hf_in_process_watch(struct hf_in_process *local,
+                                const struct hf_request *request)
+{
+    enum hf_err err;
+
+    if (hf_watches_find(&local->watches, request->watch))
+        return HF_OK;
+    err = local->ops->watch(local, request->from);
+    if (!err)
+        err = add_local_watch(local, request);
+    if (err && hf_watches_is_empty(&local->watches))
+        local->ops->unwatch(local);
+    local->has_reports = true;
+    return err;
+}
+
+void hf_in_process_unwatch(struct hf_in_process *local, uint64_t number)
+{
+    struct watch *watch = hf_watches_find(&local->watches, number);
+
+    if (!watch)
+        return;
+    hf_watches_remove(&watch->entry);
+    hf_watches_sweep(&local->watches, NULL, NULL);
+    if (hf_watches_is_empty(&local->watches))
+        local->ops->unwatch(local);
+}
+
+void hf_in_process_reset_cursors(struct hf_in_process *local)
+{
+    struct watch *watch = NULL;
+
+    while ((watch = hf_watches_next(&local->watches, watch)))
+        watch->cursor =
+            hf_history_seek(&local->store->history, watch->cursor.index);
+}
+
+/* ---- Reporting ----------------------------------------------------------*/
+
+/* An event for a watch, with copies of its key and owner: the history may
+ * change when the client leaves the store. */
+struct event_copy {
+    struct hf_push_event push;
+    char owner[HF_NOTE_MAX + 1];
+    uint8_t key[HF_KEY_MAX];
+};
+
+static bool read_watch(const struct hf_store *store, struct watch *watch,
+                       struct event_copy *read)
+{
+    struct hf_event *event = &read->push.event;
+
+    while (hf_history_read(&store->history, &watch->cursor, event)) {
+        if (event->kind != HF_EVENT_DROPPED &&
+            !hf_watches_match(&watch->entry, event->key))
+            continue;
+        read->push.watch = watch->entry.number;
+        hf_copy(read->owner, event->owner, strlen(event->owner) + 1);
+        hf_copy(read->key, event->key.data, event->key.size);
+        event->owner = read->owner;
+        event->key.data = read->key;
+        return true;
+    }
+    return false;
+}
+
+/* A client with a watch expires leases on time, even if there are no waiters.
+ * It is notified of every event that may change the next deadline. */
+static void set_expiry_timer(struct hf_in_process *local, hf_time at)
+{
+    if (at != HF_NEVER)
+        at += local->offset; /* may be negative */
+    hf_timer_set(local->host, &local->expiry_timer, at);
+}
+
+static bool enter_store(struct hf_in_process *local)
+{
+    local->report_failed = local->ops->enter(local) != HF_OK;
+    return !local->report_failed;
+}
+
+/* Read the next event of any watch. The watch that had an event moves to the
+ * end of the list: otherwise, if events arrived faster than they are reported,
+ * the first watch would starve the others. */
+static bool read_watches(struct hf_in_process *local, struct event_copy *event)
+{
+    struct watch *watch = NULL;
+
+    while ((watch = hf_watches_next(&local->watches, watch))) {
+        if (!read_watch(local->store, watch, event))
+            continue;
+        hf_dlist_remove(&watch->entry.link);
+        hf_dlist_push_back(&local->watches.list, &watch->entry.link);
+        return true;
+    }
+    return false;
+}
+
+static bool pop_event(struct hf_in_process *local, struct event_copy *event)
+{
+    hf_time next_expiry;
+    bool found;
+
+    if (!enter_store(local))
+        return false;
+    found = read_watches(local, event);
+    next_expiry = hf_store_next_deadline(local->store);
+    local->ops->leave(local);
+    if (!found)
+        set_expiry_timer(local, next_expiry);
+    return found;
+}
+
+void hf_in_process_note_forced(struct hf_in_process *local, uint64_t token)
+{
+    local->forced_token = local->forced_token ? HF_ANY_TOKEN : token;
+}
+
+static bool pop_grant(struct hf_in_process *local, struct hf_push_grant *push,
+                      uint64_t *forced_token)
+{
+    struct hf_table *table = &local->store->table;
+    struct hf_session *session;
+    struct hf_grant grant;
+    bool found;
+
+    *forced_token = 0;
+    if (!enter_store(local))
+        return false;
+    *forced_token = local->forced_token;
+    local->forced_token = 0;
+    /* If processes share the store, another one may have closed the session. */
+    session = hf_table_find_session(table, local->session);
+    found = session && hf_table_take_grant(table, session, &grant);
+    if (found)
+        *push = (struct hf_push_grant){
+            .nonce = grant.nonce,
+            .token = grant.token,
+            .generation = grant.generation,
+            .anchor = {.known = true,
+                       .sent = grant.hold->since + local->offset},
+        };
+    local->ops->leave(local);
+    return found;
+}
+
+/* There is no limit per turn: there is at most one grant per waiting claim.
+ * Also reports forced locks. */
+static void report_grants(struct hf_in_process *local)
+{
+    struct hf_host *host = local->host;
+    struct hf_push_grant grant;
+    uint64_t forced_token;
+    bool found;
+
+    do {
+        found = pop_grant(local, &grant, &forced_token);
+        if (forced_token)
+            host->ops->recheck(host, forced_token);
+        if (found)
+            host->ops->grant(host, &grant);
+    } while (found);
+}
+
+/* Report events. Returns false if `*budget` is used up before the last one. */
+static bool report_events(struct hf_in_process *local, unsigned *budget)
+{
+    struct event_copy event;
+
+    while (*budget > 0) {
+        if (local->report_failed || hf_watches_is_empty(&local->watches) ||
+            !pop_event(local, &event))
+            return true;
+        local->host->ops->event(local->host, &event.push);
+        (*budget)--;
+    }
+    return false;
+}
+
+/* Continue in the next turn, after timers and callbacks have run. */
+static void post_more_events(struct hf_in_process *local)
+{
+    struct hf_waker *waker = local->host->ops->post(local->host, &local->more);
+
+    if (waker)
+        hf_waker_wake(waker);
+}
+
+void hf_in_process_report(struct hf_in_process *local)
+{
+    unsigned budget = EVENTS_PER_TURN;
+    bool all;
+
+    local->is_reporting = true;
+    do {
+        local->has_reports = false;
+        report_grants(local);
+        all = report_events(local, &budget);
+    } while (local->has_reports && all && !local->report_failed);
+    local->is_reporting = false;
+    if (local->report_failed)
+        local->ops->retry_report(local);
+    else if (!all)
+        post_more_events(local);
+}
