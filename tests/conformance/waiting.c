@@ -591,14 +591,14 @@ static void wait_free_returns_at_once_if_free(void)
  * started at the server. */
 static struct hf_future *start_wait_free(struct hf_client *client,
                                          struct hf_key key,
-                                         enum hf_freed *freed)
+                                         enum hf_freed *freed, unsigned round)
 {
     struct hf_future *future = NULL;
     struct hf_info info;
 
     expect_ok(hf_wait_free_start(client, key, HF_FOREVER, freed, NULL, NULL,
                                  &future));
-    suite_sleep(suite_short_ttl_ms(50));
+    suite_sleep(50 << round);
     expect_ok(recorded_read(client, key, &info));
     hf_info_fini(&info);
     assert_false(hf_future_done(future, NULL));
@@ -633,7 +633,7 @@ static bool wakes_on_release(unsigned round)
     bool reported = false;
 
     expect_ok(recorded_lock(holder, key, NULL, &lock));
-    future = start_wait_free(other, key, &freed);
+    future = start_wait_free(other, key, &freed, round);
     expect_ok(recorded_unlock(holder, lock));
 
     reported = is_freed(future, &freed, HF_FREED_RELEASED);
@@ -705,7 +705,7 @@ static bool wakes_on_force(unsigned round)
     bool reported = false;
 
     expect_ok(recorded_lock(holder, key, NULL, &lock));
-    future = start_wait_free(other, key, &freed);
+    future = start_wait_free(other, key, &freed, round);
     expect_ok(recorded_force_now(holder, key, hf_lock_token(lock)));
 
     reported = is_freed(future, &freed, HF_FREED_FORCED);
@@ -751,7 +751,7 @@ static bool failed_release_wakes_none(unsigned round)
     bool heard_last = false;
 
     expect_ok(recorded_lock(holder, key, NULL, &lock));
-    future = start_wait_free(other, key, &freed);
+    future = start_wait_free(other, key, &freed, round);
     expect_ok(
         hf_lock_adopt(holder, key, bogus, hf_lock_token(lock), NULL, &forged));
     expect_err(recorded_unlock(holder, forged), HF_ENOTOWNER);
@@ -789,7 +789,7 @@ static bool handover_wakes_none(unsigned round)
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
     claim = trace_start_waiter(next_client, key, opts, &reported, &next);
-    future = start_wait_free(other, key, &freed);
+    future = start_wait_free(other, key, &freed, round);
     expect_ok(recorded_unlock(holder, lock));
     expect_ok(suite_future_result(claim, SUITE_TIMEOUT_MS));
     suite_sleep(100);
@@ -824,7 +824,7 @@ static bool longer_key_wakes_none(unsigned round)
     bool heard_last = false;
 
     expect_ok(recorded_lock(holder, key, NULL, &lock));
-    free_future = start_wait_free(other, key, &freed);
+    free_future = start_wait_free(other, key, &freed, round);
     expect_ok(hf_wait_held_start(other, nobody, HF_FOREVER, NULL, NULL, NULL,
                                  &held_future));
     expect_ok(recorded_lock(holder, suite_key_number("k", longer_number), NULL,
