@@ -53,7 +53,7 @@ bool hf_slot_is_locked(const struct hf_arena *arena, unsigned slot)
     if (slot == arena->slot)
         return true;
     if (fcntl(arena->file, F_OFD_GETLK, &lock))
-        return true; /* assume the worst */
+        return true; /* unknown: assume that it is locked */
     return lock.l_type != F_UNLCK;
 }
 
