@@ -289,7 +289,7 @@ static void a_deleted_document_is_a_lost_lock(void **state)
     assert_int_equal(hf_lock_state(lock), HF_LOCK_LOST);
     hf_lock_error(lock, &error);
     expect_err(error.code, HF_EEXPIRED);
-    assert_non_null(strstr(error.text, "taken away"));
+    assert_non_null(strstr(error.text, "a renewal was refused"));
     expect_err(hf_renew(lock, 0), HF_EEXPIRED);
 
     /* A lost handle can acquire the lock again. */
