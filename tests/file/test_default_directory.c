@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/alloc.h"
 #include "lib/child.h"
 #include "lib/expect.h"
 #include "lib/remote.h"
@@ -263,6 +264,34 @@ static void home_that_cannot_be_seen_is_refused(void **state)
     hf_child_join(hf_child_start(open_in_a_hidden_home, NULL));
 }
 
+/* Fail each allocation of hf_open() in turn, until one call needs no more. */
+static void open_without_memory(void *arg)
+{
+    struct hf_client *client;
+    bool failed = true;
+
+    (void)arg;
+    enter_namespace();
+    become_user();
+    for (unsigned long nth = 1; failed && nth < 1000; nth++) {
+        enum hf_err err;
+
+        hf_alloc_fail(nth, 1);
+        err = hf_open("file:", NULL, &client);
+        failed = hf_alloc_failed();
+        if (err == HF_OK)
+            (void)hf_close(client, 1000);
+        assert_int_not_equal(access(FALLBACK, F_OK), 0);
+    }
+    assert_false(failed);
+}
+
+static void lack_of_memory_leads_to_no_second_store(void **state)
+{
+    (void)state;
+    hf_child_join(hf_child_start(open_without_memory, NULL));
+}
+
 static void open_in_a_read_only_home(void *arg)
 {
     const char *home = hf_site_path("home");
@@ -383,6 +412,7 @@ int main(void)
         CASE(home_that_cannot_be_written_is_refused),
         CASE(home_that_cannot_be_seen_is_refused),
         CASE(home_that_is_mounted_read_only_is_refused),
+        CASE(lack_of_memory_leads_to_no_second_store),
         CASE(link_in_place_of_the_default_directory_is_not_followed),
         CASE(directory_of_another_user_is_refused),
         CASE(squatter_in_var_tmp_is_refused),

@@ -45,10 +45,13 @@ static enum hf_err resolve_directory(struct hf_arena *arena, const char *path,
     struct stat root;
     char *here = *path == '/' ? NULL : getcwd(NULL, 0);
 
-    if (stat("/", &root) || (*path != '/' && !here))
-        return hf_error_set(error, HF_ESYSTEM,
-                            "file:%s: cannot resolve the path: %s", path,
-                            strerror(errno));
+    if (stat("/", &root) || (*path != '/' && !here)) {
+        (void)hf_error_set(error, HF_ESYSTEM,
+                           "file:%s: cannot resolve the path: %s", path,
+                           strerror(errno));
+        free(here);
+        return HF_ESYSTEM;
+    }
     arena->root_dev = root.st_dev;
     arena->root_ino = root.st_ino;
     if (asprintf(&arena->path, "%s%s%s", here ? here : "", here ? "/" : "",

@@ -68,8 +68,10 @@ static enum hf_err find_home(char **home, struct hf_error *error)
                             "from the password database: %s%s",
                             (unsigned)geteuid(), strerror(failed),
                             HF_DIRECTORY_ADVICE);
-    *home = found->pw_dir ? strdup(found->pw_dir) : NULL;
-    return HF_OK;
+    if (!found->pw_dir)
+        return HF_OK;
+    *home = strdup(found->pw_dir);
+    return *home ? HF_OK : hf_error_set_code(error, HF_ENOMEM);
 }
 
 /* Whether the default directory is below `home`. */
