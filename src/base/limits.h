@@ -5,9 +5,9 @@
 #ifndef HF_BASE_LIMITS_H
 #define HF_BASE_LIMITS_H
 
-/* Whether every number up to `limit` fits into the unsigned type `type`. For a
- * _Static_assert where a number is stored in a narrower type than it comes in:
- * whoever raises a limit is then told where it does not fit. */
+/* Whether every number up to `limit` fits into the unsigned type `type`. Use it
+ * in a _Static_assert where a number is stored in a narrower type, so that
+ * raising the limit too far does not compile. */
 #define HF_FITS(limit, type) ((limit) <= (type)-1)
 
 #define HF_TTL_MIN_MS 1

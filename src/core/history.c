@@ -19,10 +19,10 @@ struct record {
     char bytes[]; /* owner, NUL, key */
 };
 
-_Static_assert(HF_FITS(HF_HISTORY_BYTES, uint32_t), "size holds any record's");
-_Static_assert(HF_FITS(HF_EVENT_ANY, uint16_t), "kind, any kind of event");
-_Static_assert(HF_FITS(HF_KEY_MAX, uint16_t), "key_size, any key's");
-_Static_assert(HF_FITS(HF_NOTE_MAX, uint8_t), "owner_size, any owner's");
+_Static_assert(HF_FITS(HF_HISTORY_BYTES, uint32_t), "record.size is too small");
+_Static_assert(HF_FITS(HF_EVENT_ANY, uint16_t), "record.kind is too small");
+_Static_assert(HF_FITS(HF_KEY_MAX, uint16_t), "record.key_size is too small");
+_Static_assert(HF_FITS(HF_NOTE_MAX, uint8_t), "record.owner_size is too small");
 
 #define ALIGNMENT _Alignof(struct record)
 #define ROUND(size) (((size) + ALIGNMENT - 1) & ~(ALIGNMENT - 1))

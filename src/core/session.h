@@ -41,9 +41,9 @@ struct hf_session {
     char label[];
 };
 
-_Static_assert(HF_FITS(HF_NOTE_MAX, uint8_t), "label_size holds any label's");
-_Static_assert(HF_FITS(2 * HF_WINDOW_MAX, uint32_t), "capacity, any window's");
-_Static_assert(HF_FITS(HF_HOLDS_MAX, uint32_t), "holds, all of a table's");
+_Static_assert(HF_FITS(HF_NOTE_MAX, uint8_t), "label_size is too small");
+_Static_assert(HF_FITS(2 * HF_WINDOW_MAX, uint32_t), "capacity is too small");
+_Static_assert(HF_FITS(HF_HOLDS_MAX, uint32_t), "holds is too small");
 
 /* NULL: out of memory. */
 struct hf_session *hf_session_new(uint64_t id, struct hf_bytes label);

@@ -44,7 +44,8 @@ _Static_assert(HF_FITS(HF_WINDOW_MAX, uint32_t) &&
                    HF_FITS(HF_SESSIONS_MAX, uint32_t) &&
                    HF_FITS(HF_HOLDS_MAX, uint32_t),
                "counts are encoded in 32 bits");
-_Static_assert(HF_FITS(HF_COMMAND_KINDS, uint8_t), "and kinds in 8");
+_Static_assert(HF_FITS(HF_COMMAND_KINDS, uint8_t),
+               "kinds are encoded in 8 bits");
 
 /* The number of sequences from `done` to the highest, at most HF_WINDOW_MAX. */
 static uint32_t window_size(const struct hf_session *session)

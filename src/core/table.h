@@ -69,12 +69,11 @@ struct hf_hold {
     uint8_t key[];
 };
 
-_Static_assert(HF_FITS(HF_KEY_MAX, uint16_t), "key_size holds any key's size");
-_Static_assert(HF_FITS(HF_VALUE_MAX, uint32_t), "value_size, any value's");
-_Static_assert(HF_FITS(HF_NOTE_MAX, uint8_t), "note_size, any note's");
-_Static_assert(HF_FITS(HF_LEASE_MAX_MS, uint32_t), "lease_ms, any lease");
-_Static_assert(HF_FITS(HF_WAITERS_MAX, uint32_t),
-               "waiters, any queue's length");
+_Static_assert(HF_FITS(HF_KEY_MAX, uint16_t), "key_size is too small");
+_Static_assert(HF_FITS(HF_VALUE_MAX, uint32_t), "value_size is too small");
+_Static_assert(HF_FITS(HF_NOTE_MAX, uint8_t), "note_size is too small");
+_Static_assert(HF_FITS(HF_LEASE_MAX_MS, uint32_t), "lease_ms is too small");
+_Static_assert(HF_FITS(HF_WAITERS_MAX, uint32_t), "waiters is too small");
 
 /* Reported while the command is applied. For an event that ends a grant, `hold`
  * still has the data of that grant. */

@@ -23,7 +23,8 @@ struct listing {
 
 /* ---- Inside -------------------------------------------------------------*/
 
-_Static_assert(HF_FITS(HF_NOTE_MAX + 1, uint32_t), "a string's size and NUL");
+_Static_assert(HF_FITS(HF_NOTE_MAX + 1, uint32_t),
+               "the size of a string is encoded in 32 bits");
 
 static void copy_string(struct hf_buf *buf, const void *data, size_t size)
 {

@@ -6,13 +6,13 @@
  *   - never repeats a request that may have had an effect: it reports it as
  *     lost, and the client decides. It may postpone one that has not begun, as
  *     file: does while the arena is locked;
- *   - takes the time from hf_host_ops.now, on the clock that `clock` below names,
- *     and does not end a request because the answer is slow. (redlock: goes on
- *     without one slow server while the others can decide.)
- *   - does not block once it is open, but for moments: memory: takes the mutex
- *     of its store; file: waits for the arena lock for a limited time, and may
- *     write its token file. Anything slower belongs into threads of its own,
- *     as in mongodb:.
+ *   - gets the time from hf_host_ops.now, on the clock that hf_strategy.clock
+ *     names, and does not end a request because the answer is slow. (redlock:
+ *     continues without one slow server while the others can decide.)
+ *   - does not block for long once it is open: memory: locks the mutex of its
+ *     store; file: waits for the arena lock for a limited time, and may write
+ *     its token file. A strategy runs slower operations in threads, as mongodb:
+ *     does.
  *
  * Threads. `open` may run in any thread, and so may the calls of `caps` and
  * `close` that follow at once. Everything else runs with the client's mutex
@@ -39,64 +39,68 @@
 struct hf_host;
 struct hf_request;
 
-/* ---- What a strategy is asked -------------------------------------------*/
+/* ---- Requests -----------------------------------------------------------*/
 
 enum hf_request_kind {
     HF_REQUEST_COMMAND, /* LOCK, UNLOCK, RENEW, UPDATE, CANCEL or FORCE */
-    HF_REQUEST_READ,    /* who holds command.key */
-    HF_REQUEST_LIST,    /* who holds what begins with command.key */
-    HF_REQUEST_WATCH,   /* push events on what begins with command.key */
-    HF_REQUEST_UNWATCH, /* stop pushing to `watch` */
+    HF_REQUEST_READ,    /* the state of command.key */
+    HF_REQUEST_LIST,    /* the held keys that begin with command.key */
+    HF_REQUEST_WATCH,   /* push events of keys that begin with command.key */
+    HF_REQUEST_UNWATCH, /* stop pushing events to `watch` */
 };
 
-/* How long ago, on the granter's own steady clock, the granter received a
- * message that this client sent at `sent`, when it granted. What shares the
- * client's clock gives the grant's own stamp, and age 0. */
+/* A proof of how early a lease can have started. At the grant, `age_ms` had
+ * passed on the server's clock since it received a message that this client
+ * sent at `sent`: so the lease did not start before `sent` plus `age_ms`. A
+ * strategy that shares the clock of the client sets `sent` to the instant of
+ * the grant, and `age_ms` to 0. */
 struct hf_anchor {
-    bool known; /* false: count from the first send of the request */
+    bool known; /* false: count from when the request was first sent */
     hf_time sent;
     uint32_t age_ms;
 };
 
 struct hf_answer {
-    struct hf_result result; /* LOCK in line: HF_EBUSY and a place */
-    struct hf_anchor anchor; /* LOCK, RENEW that succeeded */
-    uint32_t poll_after_ms;  /* in line: when a repeat may tell more; 0: no
-                                idea */
-    bool is_pushed;          /* in line: no push is lost, so a repeat before
-                                poll_after_ms is of no use, however long that
-                                is */
+    struct hf_result result; /* a queued LOCK: HF_EBUSY and its position */
+    struct hf_anchor anchor; /* of a LOCK or RENEW that succeeded */
+    uint32_t poll_after_ms;  /* a queued LOCK: when to repeat it; 0: unknown */
+    bool is_pushed;          /* a queued LOCK: no push can be lost, so do not
+                                repeat the LOCK before poll_after_ms, even if
+                                that is a long time */
     uint64_t index;          /* READ, LIST, WATCH: of the newest event */
     struct hf_info *infos;   /* READ: one; LIST: count; the client frees them */
     size_t count;
-    bool sure;   /* UNLOCK: no other copy of it did anything either */
-    char *cause; /* why it failed, in words, allocated; may be NULL */
+    bool sure;   /* UNLOCK: the result is certain, even if an earlier copy of
+                    the request was lost */
+    char *cause; /* why the request failed; allocated, may be NULL */
 };
 
-/* Embedded in what the client knows of the call. The command's bytes stay in
- * place until it is answered. The strategy may use `link` until then. */
+/* The client embeds requests in its calls. The bytes of the command stay valid
+ * until the request is answered. The strategy may use `link` until then. */
 struct hf_request {
     enum hf_request_kind kind;
-    struct hf_command command; /* session is the strategy's to fill in */
+    struct hf_command command; /* the strategy sets command.session */
     enum hf_consistency how;   /* READ */
     uint64_t watch;            /* WATCH, UNWATCH: the client's number for it */
-    uint64_t from;             /* WATCH: first index wanted; 0: from now */
-    bool exact;                /* WATCH: of command.key alone */
-    hf_time progress;          /* LIST: when a part of it came last, or 0; the
-                                  strategy's: its deadline counts from there */
+    uint64_t from;             /* WATCH: the first index; 0: from now on */
+    bool exact;                /* WATCH: only of command.key itself */
+    hf_time progress;          /* LIST: when the strategy last received a part
+                                  of the result, or 0. The client counts the
+                                  deadline from here */
     bool waits;                /* LOCK: its last answer was a position */
-    bool keeps;                /* LOCK: the holder will renew it */
+    bool keeps;                /* LOCK: the client will renew the lock */
     struct hf_answer answer;
     struct hf_dlist link;
-    bool answered;                            /* the host's: `done` is to run */
-    void (*done)(struct hf_request *request); /* the client's */
+    bool answered; /* for the host: `done` is about to run */
+    void (*done)(struct hf_request *request); /* set by the client */
 };
 
-/* ---- What it may push ---------------------------------------------------*/
+/* ---- Pushes -------------------------------------------------------------*/
 
-/* A claim that waited in line was granted; or was offered the key, and holds it
- * once it has renewed. That RENEW carries the claim's value, for strategies that
- * keep none in the queue. Lost pushes are made good: the client repeats the LOCK. */
+/* The claim with `nonce`, which waited, was granted the key. If `offered`, it
+ * holds the key only after a RENEW; that RENEW carries the value, for
+ * strategies that store no values of waiters. A push may be lost: the client
+ * repeats the LOCK from time to time. */
 struct hf_push_grant {
     struct hf_nonce nonce;
     uint64_t token;
@@ -105,7 +109,7 @@ struct hf_push_grant {
     bool offered;
 };
 
-#define HF_ANY_TOKEN UINT64_MAX /* no lock is granted with it */
+#define HF_ANY_TOKEN UINT64_MAX /* never the token of a grant */
 
 /* An event for a watch. Key and owner are borrowed for the call. */
 struct hf_push_event {
@@ -113,7 +117,7 @@ struct hf_push_event {
     struct hf_event event;
 };
 
-/* ---- What the host gives ------------------------------------------------*/
+/* ---- The host -----------------------------------------------------------*/
 
 struct hf_timer {
     struct hf_heap_link link;
@@ -136,54 +140,54 @@ struct hf_host {
 };
 
 struct hf_host_ops {
-    /* The time of this turn: never later than the clock. */
+    /* The time at the start of this turn. */
     hf_time (*now)(struct hf_host *host);
 
-    /* A timer takes its place in the heap once, which may fail, and can then
-     * be set, moved and unset (HF_NEVER) at will. */
+    /* timer_add reserves memory and may fail; after that, a timer can be set,
+     * moved, and unset (HF_NEVER) at any time. */
     enum hf_err (*timer_add)(struct hf_host *host, struct hf_timer *timer);
     void (*timer_set)(struct hf_host *host, struct hf_timer *timer, hf_time at);
     void (*timer_remove)(struct hf_host *host, struct hf_timer *timer);
 
-    /* Watch a descriptor, change what it is watched for, stop. */
+    /* Poll a descriptor, change the polled events, stop polling. */
     enum hf_err (*fd_add)(struct hf_host *host, struct hf_fd *fd);
     enum hf_err (*fd_change)(struct hf_host *host, struct hf_fd *fd);
     void (*fd_remove)(struct hf_host *host, struct hf_fd *fd);
 
-    /* Run post->run in the client's context, soon; a post that is under way
-     * already stays one. The caller rings what it is given, if anything, when
-     * it holds no lock that the woken wants. The only member that any thread
-     * may call. */
+    /* Run post->run soon, with the client's mutex held. Does nothing if the
+     * post is pending already. If this returns a waker, the caller calls
+     * hf_waker_wake() after releasing every lock that the woken thread needs.
+     * This is the only member that any thread may call. */
     struct hf_waker *(*post)(struct hf_host *host, struct hf_post *post);
 
-    /* Take back a post that may be under way, or was deferred. */
+    /* Cancel a post or a deferred post, if it is pending. */
     void (*unpost)(struct hf_host *host, struct hf_post *post);
 
-    /* Run post->run when this turn ends, before anyone sleeps: what gathers
-     * until then can go out as one write. In the client's context only. */
+    /* Run post->run at the end of this turn, before the client sleeps. A
+     * strategy collects its output and sends it with one write. */
     void (*defer)(struct hf_host *host, struct hf_post *post);
 
-    /* Answer a request: its `done` runs soon, never inside this call. */
+    /* Answer a request. Its `done` runs soon, never inside this call. */
     void (*answer)(struct hf_host *host, struct hf_request *request);
 
     void (*grant)(struct hf_host *host, const struct hf_push_grant *grant);
 
-    /* A claim that waits in line had better ask again now. */
+    /* Repeat the LOCK of the waiter with `nonce` now. */
     void (*nudge)(struct hf_host *host, const struct hf_nonce *nonce);
 
-    /* The lock that was granted with `token` may have been broken; HF_ANY_TOKEN:
-     * any lock may. If this client keeps it, it is renewed now, and the answer
-     * decides: a wrong report costs one renewal. */
+    /* The lock with `token` may have been forced; HF_ANY_TOKEN: any lock may.
+     * If this client renews it, it sends a renewal now, and the result decides:
+     * a false report costs one renewal. */
     void (*recheck)(struct hf_host *host, uint64_t token);
     void (*event)(struct hf_host *host, const struct hf_push_event *event);
 
-    /* The owner's label; hf_client_opts.inherit; and chance. */
+    /* hf_client_opts.owner and .inherit, and the client's random numbers. */
     const char *(*owner)(struct hf_host *host);
     bool (*inherit)(struct hf_host *host);
     struct hf_random *(*random)(struct hf_host *host);
 };
 
-/* Set it, or leave what is not set as it is. */
+/* Set a timer, or unset it (HF_NEVER) if it is set. */
 static inline void hf_timer_set(struct hf_host *host, struct hf_timer *timer,
                                 hf_time at)
 {
@@ -197,13 +201,14 @@ struct hf_strategy {
     const char *scheme; /* "redis" in redis://host:6379 */
     size_t size;        /* bytes of private state, zeroed by the client */
 
-    /* The clock that its leases, and so all deadlines of the client, are counted
-     * on; 0: CLOCK_BOOTTIME. CLOCK_MONOTONIC where a suspended machine suspends
-     * everyone who may compete for a lock. */
+    /* The clock of its leases and of all deadlines of the client; 0:
+     * CLOCK_BOOTTIME. CLOCK_MONOTONIC if all clients that can compete for a
+     * lock run on one machine, and so are suspended together. */
     clockid_t clock;
 
-    /* A lease is renewed when 1/renew_part of it has gone; 0: a third. Where a
-     * failover takes long, more has to be left of the lease when it begins. */
+    /* The client renews a lease when 1/renew_part of it has passed; 0: a third.
+     * A strategy with slow failovers renews earlier, so that more of the lease
+     * is left when a failover begins. */
     unsigned renew_part;
 
     /* Check `url` and connect. The only member that reports a failure, and the
@@ -232,14 +237,15 @@ struct hf_strategy {
      * call, and inside cancel. */
     void (*submit)(void *self, struct hf_request *request);
 
-    /* Give up a request that is not answered yet. Answer it before this returns,
-     * whatever is still under way: HF_EINDOUBT, or HF_EUNAVAIL if it certainly
-     * had and will have no effect. Never called for a request that was answered,
-     * so it does nothing where submit answers them all. */
+    /* Give up a request that is not answered yet. Answer it before this
+     * returns, whatever is still under way: HF_EINDOUBT, or HF_EUNAVAIL if it
+     * certainly had and will have no effect. Never called for a request that
+     * was answered, so it does nothing where submit answers them all. */
     void (*cancel)(void *self, struct hf_request *request);
 
     /* When a request that is not answered was sent, on the client's clock;
-     * HF_NEVER while it waits inside the strategy. NULL: when it was submitted. */
+     * HF_NEVER while it waits inside the strategy. NULL: when it was
+     * submitted. */
     hf_time (*sent_at)(void *self, const struct hf_request *request);
 
     /* A lock was detached: it lasts until its lease ends, even if this client's

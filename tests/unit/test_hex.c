@@ -20,7 +20,7 @@ static void every_byte_survives_a_round_trip(void **state)
     assert_memory_equal(decoded, bytes, sizeof(bytes));
 }
 
-static void the_high_half_of_a_byte_comes_first(void **state)
+static void the_high_digit_comes_first(void **state)
 {
     char text[2 * 3 + 1];
 
@@ -31,7 +31,7 @@ static void the_high_half_of_a_byte_comes_first(void **state)
     assert_string_equal(text, "");
 }
 
-static void exactly_the_hexadecimal_digits_have_a_value(void **state)
+static void only_hexadecimal_digits_have_a_value(void **state)
 {
     static const char digits[] = "0123456789abcdef0123456789ABCDEF";
     int expected[256];
@@ -45,7 +45,7 @@ static void exactly_the_hexadecimal_digits_have_a_value(void **state)
 }
 
 /* A sanitizer would report a read beyond the end of these. */
-static void text_that_is_short_or_no_number_is_refused(void **state)
+static void short_or_invalid_text_is_rejected(void **state)
 {
     static const char *const refused[] = {"", "0", "01", "012", "x123", "012x"};
     uint8_t bytes[2];
@@ -65,9 +65,9 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(every_byte_survives_a_round_trip),
-        cmocka_unit_test(the_high_half_of_a_byte_comes_first),
-        cmocka_unit_test(exactly_the_hexadecimal_digits_have_a_value),
-        cmocka_unit_test(text_that_is_short_or_no_number_is_refused),
+        cmocka_unit_test(the_high_digit_comes_first),
+        cmocka_unit_test(only_hexadecimal_digits_have_a_value),
+        cmocka_unit_test(short_or_invalid_text_is_rejected),
     };
 
     return hf_test_main("hex", cases, HF_TEST_COUNT(cases), 0);

@@ -17,7 +17,7 @@ static void assert_found(const char *scheme)
         assert_string_equal(found->scheme, scheme);
 }
 
-static void an_unknown_scheme_is_answered_with_the_known_ones(void **state)
+static void an_unknown_scheme_is_rejected_with_the_known_ones(void **state)
 {
     const struct hf_strategy *found = NULL;
     struct hf_error error;
@@ -41,7 +41,7 @@ static void an_unknown_scheme_is_answered_with_the_known_ones(void **state)
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test(an_unknown_scheme_is_answered_with_the_known_ones),
+        cmocka_unit_test(an_unknown_scheme_is_rejected_with_the_known_ones),
     };
 
     return hf_test_main("registry", cases, HF_TEST_COUNT(cases), 0);

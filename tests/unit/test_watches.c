@@ -79,7 +79,7 @@ static void a_watch_matches_its_key_or_all_with_its_prefix(void **state)
 }
 
 /* A callback may remove the watch that is visited, and others. */
-static void watches_may_be_removed_during_a_walk(void **state)
+static void watches_can_be_removed_during_iteration(void **state)
 {
     struct hf_watches watches;
     struct watch *watch = NULL;
@@ -115,7 +115,7 @@ int main(void)
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(a_watch_is_found_by_its_number),
         cmocka_unit_test(a_watch_matches_its_key_or_all_with_its_prefix),
-        cmocka_unit_test(watches_may_be_removed_during_a_walk),
+        cmocka_unit_test(watches_can_be_removed_during_iteration),
     };
 
     return hf_test_main("watches", cases, HF_TEST_COUNT(cases), 0);
