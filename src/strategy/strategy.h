@@ -260,22 +260,24 @@ struct hf_strategy {
     void (*close)(void *self);
 };
 
-/* The strategy for a scheme. HF_EUNSUPPORTED, with what this build has. */
+/* Find the strategy for a scheme. HF_EUNSUPPORTED: `error` lists the schemes of
+ * this build. */
 enum hf_err hf_registry_find(const char *scheme,
                              const struct hf_strategy **found,
                              struct hf_error *error);
 
-/* Free what the answer holds, and zero it. */
+/* Free the infos and the cause of an answer, and zero it. */
 void hf_answer_clear(struct hf_answer *answer);
 
-/* An info whose strings are copied into one block of its own. HF_ENOMEM. */
+/* Copy an info; its key, value and strings go to one block, info->storage. Can
+ * fail with HF_ENOMEM. */
 enum hf_err hf_info_copy(struct hf_info *info, const struct hf_info *from);
 
 /* Sort by key, and infos of the same key by token. */
 void hf_info_sort(struct hf_info *infos, size_t count);
 
-/* Sort, and drop all but the newest grant of each key. Returns how many are
- * left. */
+/* Sort, and free all infos except the one of the newest grant of each key.
+ * Returns the number of remaining infos. */
 size_t hf_info_sort_unique(struct hf_info *infos, size_t count);
 
 #endif
