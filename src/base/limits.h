@@ -26,7 +26,7 @@
 #define HF_WATCH_QUEUE_MAX 1024  /* events queued for the callback of a watch */
 #define HF_LIST_MAX 1048576      /* keys in the result of one hf_list() */
 #define HF_LIST_TIMEOUT_MS 60000 /* of a list that makes progress */
-#define HF_MEMORY_MAX 4096       /* memory: stores in one process */
+#define HF_MEMORY_MAX 4096       /* stores of memory: in one process */
 #define HF_HANDLES_MAX 4194304   /* open handles and calls of one client */
 
 #define HF_REDIS_ELEMENTS_MAX 65536 /* in one array of a reply from Redis */

@@ -34,8 +34,8 @@ void json_end(struct json *json)
     json->begun = true;
 }
 
-/* Write one character, or one byte that is not valid UTF-8. Returns the length
- * of the character, or 0. */
+/* Write one character, escaped if necessary, or a replacement for one byte that
+ * is not valid UTF-8. Return the length of the character; 0: an invalid byte. */
 static size_t put_character(FILE *out, const unsigned char *data, size_t size)
 {
     uint32_t c;

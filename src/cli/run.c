@@ -77,8 +77,8 @@ static void begin_stopping(struct run *run)
     hf_lock_error(run->take.lock, &run->why);
 }
 
-/* Kill everything if the lease is about to end or has ended. Called first after
- * every sleep, because the lease may have ended meanwhile. Once we are
+/* Kill everything if validity is about to end or has ended. Call this first after
+ * every sleep, because validity may have ended in the meantime. Once we are
  * stopping, a late renewal does not extend `end`. */
 static void enforce_end(void *arg)
 {
@@ -95,8 +95,9 @@ static void enforce_end(void *arg)
     begin_stopping(run);
 }
 
-/* Send SIGTERM if the lease is close to its end. Called after hf_process(),
- * which may have received the reply to a renewal. */
+/* Send SIGTERM if validity ends within grace_ms(), or SIGKILL if it is about to
+ * end. Call this after hf_process(): a renewal that was just confirmed makes both
+ * unnecessary. */
 static void enforce_grace(struct run *run)
 {
     enforce_end(run);

@@ -78,7 +78,7 @@ static void on_wait_signal(struct take *take, int signal,
         loop_stop(signal, false);
     } else if (loop_is_fatal(signal)) {
         if (take->signal)
-            loop_die(signal); /* the second one: do not wait for the store */
+            loop_die(signal); /* second signal: do not wait for the store */
         take->signal = signal;
         hf_future_cancel(future);
     }

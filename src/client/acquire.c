@@ -403,9 +403,10 @@ static void on_lock_reply(struct hf_lock *lock, const struct hf_answer *answer)
     else if (lock->call.expired_unsent)
         hf_acquire_refuse(lock, HF_ETIMEDOUT, NULL);
     else {
-        /* A claim that was polling may still be queued. One in doubt may be
-         * queued later, by an earlier copy of the request: the server does not
-         * keep answers such as HF_ENOMEM for repeats. */
+        /* A claim that was polling may still be in the queue. If an earlier
+         * copy of the LOCK is in doubt, it may still arrive and enter the
+         * queue: the server keeps no result for errors such as HF_ENOMEM, so
+         * it would execute that copy as a new command. */
         if (polling || lock->call.in_doubt)
             hf_acquire_withdraw_in_background(lock);
         hf_acquire_refuse(lock, err, answer->cause);

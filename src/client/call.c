@@ -301,10 +301,11 @@ static void on_answer(struct hf_request *request)
         settle_call(call, err);
 }
 
-/* The timer of a call that may wait inside the client has fired. Return true if
- * the call has more time: until queue_until while it is not sent, and
- * timeout_ms from the instant at which it was sent. */
-static bool has_more_time(struct hf_call *call)
+/* The timer has fired. For a call that may wait inside the client, compute the
+ * deadline again: an unsent call may wait until queue_until, a sent call has
+ * timeout_ms from when it was sent. Return false if that limit has passed, or if
+ * the call cannot wait. */
+static bool extend_deadline(struct hf_call *call)
 {
     hf_time now = hf_client_now(call->client);
     hf_time sent;
@@ -340,7 +341,7 @@ static bool is_making_progress(struct hf_call *call)
 
 static void on_limit(struct hf_call *call)
 {
-    if (has_more_time(call) || is_making_progress(call)) {
+    if (extend_deadline(call) || is_making_progress(call)) {
         set_timer_to_limit(call);
         return;
     }

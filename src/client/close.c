@@ -103,7 +103,8 @@ static enum hf_err finish_close(struct hf_client *client, hf_time deadline)
     enum hf_err err = abandon_open_calls(client);
 
     hf_background_stop(client, deadline);
-    hf_loop_finish_callbacks(client, deadline); /* of the abandoned calls */
+    /* Including those that abandon_open_calls() has queued. */
+    hf_loop_finish_callbacks(client, deadline);
     if (!hf_client_is_forked(client))
         close_strategy(client);
     return err;

@@ -79,8 +79,9 @@ static hf_time risk_at(const struct hf_lock *lock)
     return lock->renew_ms > 0 && late > half ? late : half;
 }
 
-/* When a renewal that starts now and is not answered counts as failing: after
- * timeout_ms, or halfway to AT_RISK (then to LOST) if that is earlier. */
+/* The instant from which an unanswered renewal that starts now counts as failing:
+ * after timeout_ms, or halfway to the next event if that is earlier. The next
+ * event is AT_RISK, or LOST once AT_RISK is due. */
 static hf_time overdue_at(const struct hf_lock *lock)
 {
     hf_time now = hf_client_now(lock->client);

@@ -240,7 +240,8 @@ static void tokens_increase_over_an_expiry(void)
     suite_close(two);
 }
 
-/* MS-04: also if all earlier clients are closed. */
+/* MS-04: tokens still increase after the client that held the key was closed.
+ * Another client keeps the store open. */
 static void tokens_increase_over_clients(void)
 {
     struct hf_client *witness = suite_open();

@@ -9,7 +9,7 @@
 /* Events of one key, as a watch reports them. */
 struct trace {
     _Atomic unsigned count;
-    struct hf_event events[TRACE_MAX]; /* their pointers are invalid */
+    struct hf_event events[TRACE_MAX]; /* copies; their pointers dangle */
     char owners[TRACE_MAX][32];
 };
 

@@ -41,8 +41,9 @@ static void a_waiter_is_granted_on_release(void)
     (void)granted_on_release(0);
 }
 
-/* A waiting client polls in case a push was lost, but not before this time has
- * passed; with slow strategies, after a second. */
+/* A waiter also polls, in case a push is lost, but never sooner than this after
+ * its claim: a grant that arrives earlier was pushed. Fast strategies get a
+ * stricter bound. */
 #define POLL_AFTER_MS (suite_slowness() > 100 ? 1000 : 200)
 #define EVENTS_TRIED 50
 

@@ -27,7 +27,7 @@ struct hf_client *open_driven(void)
 
 struct hf_lock *hold_key(struct hf_client *client)
 {
-    struct hf_lock_opts opts = hf_test_opts(HF_TEST_LEASE_MS, 0, PATIENCE_MS);
+    struct hf_lock_opts opts = hf_test_opts(HF_TEST_TTL_MS, 0, PATIENCE_MS);
     struct hf_lock *lock = NULL;
 
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
@@ -38,7 +38,7 @@ void join_queue(struct hf_client *client, struct queued *queued,
                 const char *value)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LEASE_MS, HF_FOREVER, PATIENCE_MS);
+        hf_test_opts(HF_TEST_TTL_MS, HF_FOREVER, PATIENCE_MS);
 
     opts.value = hf_bytes_of(value);
     expect_ok(hf_acquire_start(client, hf_key_of("k"), &opts, &queued->lock,
@@ -71,7 +71,7 @@ long count_commands(const char *name)
 static void wait_forever(unsigned claims)
 {
     struct hf_lock_opts opts =
-        hf_test_opts(HF_TEST_LEASE_MS, HF_FOREVER, PATIENCE_MS);
+        hf_test_opts(HF_TEST_TTL_MS, HF_FOREVER, PATIENCE_MS);
     struct queued *queued = calloc(claims, sizeof(*queued));
     char url[HF_TEST_MONGO_URL_SIZE];
     struct hf_client *client = NULL;

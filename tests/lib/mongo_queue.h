@@ -5,7 +5,7 @@
 
 #include "lib/mongo_case.h"
 
-#define HF_TEST_LEASE_MS 600000 /* lease of every claim in these helpers */
+#define HF_TEST_TTL_MS 600000 /* ttl of every claim in these helpers */
 
 struct queued {
     struct hf_lock *lock;

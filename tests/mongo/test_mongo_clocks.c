@@ -66,9 +66,10 @@ int pthread_cond_timedwait(pthread_cond_t *restrict cond,
 }
 /* NOLINTEND(readability-inconsistent-declaration-parameter-name) */
 
-/* Set the clock by `offset` while a lock is held. Another client gets the key
- * neither before the lease expires nor an hour later. False: the lease expired
- * before it was renewed. */
+/* Shift the wall clock of this program by `offset` seconds while a lock is held.
+ * Another client must get the key when the lease expires: no earlier, and not an
+ * hour later. Return false if the lease expired before it was renewed; the caller
+ * retries with a longer ttl. */
 static bool try_lease_with_clock(long long offset, uint32_t ttl_ms)
 {
     struct hf_lock_opts opts = hf_test_opts(ttl_ms, PATIENCE_MS, PATIENCE_MS);

@@ -30,7 +30,8 @@ static bool has_event(atomic_uint *events, enum hf_lock_event event)
 
 /* ---- Injected errors ----------------------------------------------------*/
 
-/* Most commands, and the fast path of UNLOCK. */
+/* MongoDB commands to fail: findAndModify executes most of our commands, update
+ * executes the fast path of UNLOCK. */
 #define COMMAND "\"findAndModify\""
 #define FAST_UNLOCK "\"update\""
 

@@ -148,8 +148,9 @@ static void slow_servers_are_not_mistaken_for_a_holder(void **state)
     expect_a_lock_despite_sleep(3, 3500);
 }
 
-/* The second server grants a LOCK of an attempt that was given up. The next
- * attempt is granted with the token of the first server. */
+/* The second server wakes up and grants the LOCK of an abandoned attempt. The next
+ * attempt gets its token from the first server, so the client has to cancel the
+ * second server's grant. */
 static void the_grant_of_an_abandoned_attempt_is_canceled(void **state)
 {
     (void)state;

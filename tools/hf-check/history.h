@@ -1,8 +1,8 @@
 /* history.h - a recorded history: operations and events of many clients.
  *
- * Events are deaths, locks reported as lost, and notes of the nemesis.
- * format.md describes the file format; decoder.h and encoder.h read and write
- * it. Whether a history is correct is decided in check.h. */
+ * Events are client deaths, locks reported as lost, and notes by the nemesis (the
+ * fault injector). format.md describes the file format; decoder.h and encoder.h
+ * read and write it. check.h decides whether a history is correct. */
 #ifndef HF_CHECK_TOOL_HISTORY_H
 #define HF_CHECK_TOOL_HISTORY_H
 

@@ -37,8 +37,9 @@ struct hf_picture {
     uint64_t origin;      /* of the printed times */
     uint64_t from, until; /* the window */
     size_t first, second; /* highlighted operations, or HF_CHECK_NO_OP */
-    bool spans_stand_out; /* highlight their validity, not the calls */
-    double top;           /* of the first lane */
+    bool
+        spans_stand_out; /* highlight the validity of these two, not their calls */
+    double top;          /* of the first lane */
     uint32_t lanes[HF_TIMELINE_LANES_MAX]; /* clients */
     size_t lane_count;
     bool lanes_left_out;

@@ -33,7 +33,7 @@ static int append_line(int file, const char *line, size_t len)
         written = write(file, line, len);
     } while (written < 0 && errno == EINTR);
     if (written >= 0 && (size_t)written < len) {
-        errno = ENOSPC; /* the file has a partial line now */
+        errno = ENOSPC; /* a short write sets no errno; the disk is full */
         return -1;
     }
     return written < 0 ? -1 : 0;
@@ -77,7 +77,8 @@ void hf_recorder_fini(struct hf_recorder *r)
     pthread_mutex_destroy(&r->mutex);
 }
 
-/* Holds a file lock, so that one process only writes the header. */
+/* Write the header if the file is empty. A file lock ensures that only one
+ * process writes it. */
 static int write_header_once(const struct hf_recorder *r, int file)
 {
     char line[HF_ENCODER_LINE_MAX];

@@ -42,7 +42,8 @@ struct hf_arena_header {
     _Atomic uint64_t head;      /* start of the oldest entry in the ring */
     _Atomic uint64_t snapshot;  /* number of the one in half[number % 2] */
     _Atomic uint64_t ring_room; /* bytes of the ring in use, a power of two */
-    _Atomic uint64_t half_room; /* bytes of each half with disk blocks */
+    _Atomic uint64_t
+        half_room; /* bytes of each half that are allocated on disk */
     _Atomic uint64_t token_reserve; /* highest token to grant (token_file.c) */
     _Atomic uint32_t slots;         /* number of slots that were ever used */
 

@@ -301,8 +301,9 @@ static enum hf_err reserve_more_tokens(struct hf_file *file, uint64_t token)
                         hf_err_text(err));
 }
 
-/* In the critical section, only tokens up to the reserve on the disk are
- * granted, and nothing is written to the disk, because that may take long. */
+/* Grant only tokens that the token file covers. To reserve more, leave the
+ * critical section first: replacing that file calls fsync(), which may block for a
+ * long time. */
 enum hf_err hf_transaction_begin(struct hf_in_process *local)
 {
     struct hf_file *file = file_of(local);

@@ -134,7 +134,7 @@ static void read_reply_field(bson_iter_t *iter, const struct hf_mongo_op *op,
     const char *nonce = find_variable(op, "nonce");
 
     if (!strcmp(name, "nonce")) {
-        reply->held = !BSON_ITER_HOLDS_NULL(iter); /* null: as if missing */
+        reply->held = !BSON_ITER_HOLDS_NULL(iter); /* null: not held */
         reply->mine = is_text(iter, nonce);
     } else if (!strcmp(name, "token")) {
         reply->token = hf_mongo_reply_token(iter);

@@ -45,10 +45,10 @@ static mongoc_server_description_t *refuse_fault(struct hf_mongo_reply *reply,
     return NULL;
 }
 
-/* Read the description from the handshake of the connection that the next
- * command uses. The description of the monitor may be older or newer; this one
- * always matches, because a connection ends with the process at its other
- * end. */
+/* Read the server description from the handshake of the connection that the next
+ * command uses. The monitor's description may be of an earlier or later server
+ * process. The handshake's is always of the process that executes the command,
+ * because the connection does not outlive that process. */
 static mongoc_server_description_t *read_handshake(
     mongoc_client_t *client, mongoc_server_description_t *selected,
     struct hf_mongo_reply *reply)

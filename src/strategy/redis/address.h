@@ -16,7 +16,7 @@
 #include "strategy/redis/tls.h"
 
 #define HF_REDIS_PORT 6379
-#define HF_REDIS_NAME_MAX 300 /* bytes of an address in texts */
+#define HF_REDIS_NAME_MAX 300 /* bytes of an address in messages */
 
 struct hf_redis_address {
     char *host; /* or the path of a socket */
@@ -29,7 +29,7 @@ struct hf_redis_address {
     uint32_t grace_ms;            /* ?grace=, or 0 */
     bool unsafe;                  /* ?unsafe=1: the server may evict locks */
     bool requires_durable;        /* ?require=durable */
-    char name[HF_REDIS_NAME_MAX]; /* for texts: "redis://host:port/0" */
+    char name[HF_REDIS_NAME_MAX]; /* for messages: "redis://host:port/0" */
 };
 
 /* Parse `url`. `host` points to one of the hosts of the URL and ends at a comma

@@ -364,7 +364,8 @@ static void fail_pending_calls(struct hf_redis_connection *connection)
     }
 }
 
-/* `text` may belong to hiredis, and is freed with the context. */
+/* `text` may point into the hiredis context, so copy it before close_socket()
+ * frees the context. */
 static void lose_connection(struct hf_redis_connection *connection,
                             enum hf_err err, const char *text)
 {
