@@ -402,7 +402,7 @@ static void on_lock_reply(struct hf_lock *lock, const struct hf_answer *answer)
     else if (err == HF_EBUSY && answer->result.position > 0)
         enter_queue(lock, answer);
     else if (polling && !is_final_error(err))
-        wait_in_queue(lock, 0, false); /* it may still be queued */
+        wait_in_queue(lock, 0, false); /* the claim may still be queued */
     else if (err == HF_EINDOUBT)
         refuse_in_doubt(lock, answer->cause);
     else if (lock->call.expired_unsent)

@@ -362,8 +362,7 @@ static void on_call_timer(struct hf_timer *timer)
 
     HF_ASSERT(call->state != HF_CALL_IDLE);
     if (call->state == HF_CALL_SENT && call->request.answered)
-        return; /* another timer of this turn led to the answer; on_answer()
-                   follows */
+        return; /* answered in this turn; on_answer() follows */
     if (call->state != HF_CALL_BACKING_OFF ||
         hf_client_now(call->client) >= call->deadline) {
         on_limit(call);

@@ -150,8 +150,7 @@ static void on_wait_read_reply(struct hf_watch *watch)
     if (err == HF_ENOMEM || err == HF_EINVAL || (!err && read->count != 1)) {
         hf_watch_answer(watch, err ? err : HF_EPROTO, read->cause);
     } else if (err) {
-        schedule_read(watch, 0); /* the store is not reachable: retry until
-                                    wait_until */
+        schedule_read(watch, 0); /* retry until wait_until */
     } else if (watch->purpose == HF_WATCH_WAIT_HELD && held) {
         finish_held(watch, read);
     } else if (watch->purpose == HF_WATCH_WAIT_HELD &&
