@@ -648,7 +648,7 @@ struct hf_info {
     struct hf_bytes value;
     const char *owner; /* "" if unknown */
     const char *note;
-    uint64_t index; /* of the newest event; a watch continues at index + 1 */
+    uint64_t index; /* index of the newest event; watch from index + 1 */
     void *storage;  /* the memory of the members above */
     uint64_t reserved[8];
 };

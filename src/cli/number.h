@@ -1,7 +1,7 @@
 /* number.h - parse numbers and durations strictly.
  *
- * Blanks, signs, exponents and trailing characters are refused, and so are
- * numbers that are too large. */
+ * Blanks, signs, exponents, trailing characters and numbers that are too large
+ * are refused. */
 #ifndef CLI_NUMBER_H
 #define CLI_NUMBER_H
 

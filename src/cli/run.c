@@ -84,7 +84,7 @@ static void begin_stopping(struct run *run)
 static void enforce_end(void *arg)
 {
     struct run *run = arg;
-    int64_t end = hf_lock_deadline(run->take.lock); /* 0 if lost */
+    int64_t end = hf_lock_deadline(run->take.lock); /* 0 if it is lost */
 
     if (run->stopping && run->end < end)
         end = run->end;
@@ -108,7 +108,7 @@ static void enforce_grace(struct run *run)
     begin_stopping(run);
     child_adopt();
     (void)child_signal_all(&run->child, SIGTERM);
-    (void)child_signal_all(&run->child, SIGCONT); /* if stopped */
+    (void)child_signal_all(&run->child, SIGCONT); /* for stopped processes */
 }
 
 static int64_t earlier(int64_t a, int64_t b)

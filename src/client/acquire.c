@@ -424,9 +424,9 @@ static void restart_claim(struct hf_lock *lock)
 {
     enum hf_err err;
 
-    /* This turn may have lasted longer than the lease. Read the clock again,
-     * because a validity that counts from the start of this turn would have
-     * ended before the next grant arrives. */
+    /* This turn may have lasted longer than the lease. Read the clock again: if
+     * validity counted from the start of this turn, it would end before the
+     * next grant arrives. */
     hf_client_reset_now(lock->client);
     hf_acquire_withdraw_in_background(lock);
     err = draw_nonce(lock);

@@ -58,7 +58,7 @@ struct hf_call {
     void (*failed)(struct hf_call *call);
 };
 
-/* Initialize a zeroed call. Fails with HF_ENOMEM or HF_ELIMIT. */
+/* Initialize a zeroed call. Can fail with HF_ENOMEM or HF_ELIMIT. */
 enum hf_err hf_call_init(struct hf_call *call, struct hf_client *client,
                          void (*settled)(struct hf_call *call));
 void hf_call_fini(struct hf_call *call);

@@ -52,7 +52,7 @@ struct hf_lock {
     const char *refusal_text; /* static; NULL: the text of the code */
     enum hf_err claim_result; /* result of the last completed claim */
     bool was_claimed;
-    struct hf_claimant *claimant;  /* of the pending claim; may be NULL */
+    struct hf_claimant *claimant;  /* caller of the pending claim, or NULL */
     struct hf_claimant *answered;  /* was granted, and its caller may not have
                                       seen the result yet */
     struct hf_dlist claim_waiters; /* struct hf_acquire_waiter */
@@ -84,7 +84,7 @@ static inline struct hf_key hf_handle_key(const struct hf_lock *lock)
 }
 
 /* Create an idle handle with one reference. `opts` come from hf_options_lock()
- * and are copied. HF_ENOMEM, HF_ELIMIT. */
+ * and are copied. Can fail with HF_ENOMEM or HF_ELIMIT. */
 enum hf_err hf_handle_new(struct hf_client *client, struct hf_key key,
                           const struct hf_lock_opts *opts,
                           struct hf_lock **new_lock);

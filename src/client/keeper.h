@@ -15,7 +15,7 @@
 
 #include "client/lock.h"
 
-/* Allocate the call for renewals, if the handle has `renew`. Fails with
+/* Allocate the call for renewals, if the handle has `renew`. Can fail with
  * HF_ENOMEM or HF_ELIMIT. */
 enum hf_err hf_keeper_init(struct hf_lock *lock);
 void hf_keeper_fini(struct hf_lock *lock);

@@ -386,7 +386,7 @@ enum hf_err hf_run(struct hf_client *client, struct hf_key key,
     lost = hf_lock_state(lock) != HF_LOCK_HELD;
     err = hf_release(lock);
     if (lost && err == HF_OK)
-        err = HF_EEXPIRED; /* the server's lease outlasted validity */
+        err = HF_EEXPIRED; /* the lease outlasted validity */
     hf_lock_free(lock);
     if (result)
         *result = code;

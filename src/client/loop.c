@@ -226,8 +226,8 @@ static void poll_descriptors(struct hf_client *client)
 }
 
 /* Poll the descriptors without the mutex, up to `timeout` (-1: no limit). If a
- * descriptor was removed meanwhile, the events may refer to it: then poll
- * again. No event is lost, because epoll is level-triggered. */
+ * descriptor was removed meanwhile, the events may refer to it, so poll again.
+ * No event is lost, because epoll is level-triggered. */
 static void sleep_in_epoll(struct hf_client *client, int timeout)
 {
     struct epoll_event events[EVENTS_PER_TURN];

@@ -108,7 +108,7 @@ struct hf_loop {
     struct hf_dlist posts;
 };
 
-/* Fails with HF_ESYSTEM and a text, or with HF_ENOMEM. */
+/* Can fail with HF_ESYSTEM and a text, or with HF_ENOMEM. */
 enum hf_err hf_loop_open(struct hf_client *client, struct hf_error *error);
 void hf_loop_close(struct hf_client *client);
 

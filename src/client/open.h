@@ -15,7 +15,7 @@ enum hf_err hf_open_strategy(struct hf_client *client, struct hf_url *url,
 
 /* Open the strategy in a new thread, and deliver the result to a future.
  * Requires the mutex. On HF_OK, `url` is moved into the thread and left empty.
- * HF_ENOMEM, HF_ESYSTEM. */
+ * Can fail with HF_ENOMEM or HF_ESYSTEM. */
 enum hf_err hf_opening_start(struct hf_client *client, struct hf_url *url,
                              hf_done_fn *done, void *arg,
                              struct hf_future **future, struct hf_error *error);

@@ -42,8 +42,8 @@ struct hf_listener {
     struct hf_future **future;
 };
 
-/* Create an operation. The bytes in `command` are copied. HF_ENOMEM,
- * HF_ELIMIT. */
+/* Create an operation. The bytes in `command` are copied. Can fail with
+ * HF_ENOMEM or HF_ELIMIT. */
 enum hf_err hf_operation_new(struct hf_client *client,
                              enum hf_request_kind kind,
                              const struct hf_command *command,

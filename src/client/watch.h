@@ -50,7 +50,7 @@ struct hf_watch {
 };
 
 /* Create a watch and its future, which goes to `listener`. Nothing is sent yet.
- * HF_ENOMEM, HF_ELIMIT. */
+ * Can fail with HF_ENOMEM or HF_ELIMIT. */
 enum hf_err hf_watch_new(struct hf_client *client, struct hf_key key,
                          enum hf_watch_purpose purpose,
                          struct hf_listener listener,

@@ -114,8 +114,8 @@ struct hf_table {
     struct hf_dlist walks;
 };
 
-/* Keys come from users, so keep `seed` secret: then users cannot choose keys
- * that collide in the hash map. */
+/* Keys come from users, so keep `seed` secret: users who do not know it cannot
+ * choose keys that collide in the hash map. */
 void hf_table_init(struct hf_table *table, const struct hf_seed *seed,
                    hf_table_event_fn *event, void *arg);
 void hf_table_fini(struct hf_table *table);

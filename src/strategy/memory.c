@@ -32,9 +32,9 @@ struct memory_store {
 struct member {
     struct hf_in_process local;
     struct memory_store *shared;
-    struct hf_map_link link;  /* in by_session */
+    struct hf_map_link link;  /* in shared->by_session */
     struct hf_post post;      /* makes this member report grants and events */
-    struct hf_dlist watching; /* in watchers */
+    struct hf_dlist watching; /* in shared->watchers */
 };
 
 /* The stores of this process, by name. A forked child starts with an empty

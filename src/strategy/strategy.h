@@ -14,8 +14,8 @@
  *     its token file. A strategy runs slower operations in threads, as mongodb:
  *     does.
  *
- * Threads. `open` may run in any thread, and so may the calls of `caps` and
- * `close` that follow at once. Everything else runs with the client's mutex
+ * Threads. `open` may run in any thread. So may `caps` and `close` when they
+ * are called directly after it. Everything else runs with the client's mutex
  * held, one call at a time: the other members, timers, descriptors and posts.
  * Threads of a strategy call hf_host_ops.post and nothing else of the host.
  *
