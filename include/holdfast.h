@@ -4,8 +4,8 @@
  *
  * A *client* is opened by a URL, which selects the strategy: where locks are
  * kept, and what is promised about them. A *lock* is a handle for one claim on
- * one key. A grant comes with a *token* and a *lease* of ttl_ms, which renewals
- * extend.
+ * one key. A grant comes with a *token*, and with a *lease* that lasts at least
+ * ttl_ms and that renewals extend.
  *
  *     struct hf_client *client;
  *     struct hf_lock *lock;
@@ -44,27 +44,27 @@
  * background thread if the client has threads, otherwise inside hf_process() or
  * inside a blocking call that is waiting. A client starts its two threads when
  * it is opened with `background`, or at the first blocking call that opens a
- * watch, or acquires a lock that is renewed or has an event callback. It does
- * not start them if the program has called hf_fd() or hf_process(): then the
- * program drives the client.
+ * watch, or acquires a lock that is renewed or has an event callback. A client
+ * does not start its threads if the program has called hf_fd() or hf_process(),
+ * because then the program drives the client.
  * Inside a callback every non-blocking call is legal; a blocking call on the
  * same client returns HF_EDEADLK. Calls that wait for another client (blocking
- * calls on it, and hf_lock_free() and hf_watch_close(), which wait for a running
- * callback of the handle) are legal in one direction only: if callbacks of two
- * clients wait for each other, both wait forever, as with two mutexes that are
- * locked in different orders.
+ * calls on it, and hf_lock_free() and hf_watch_close(), which wait for a
+ * running callback of the handle) are legal in one direction only: if callbacks
+ * of two clients wait for each other, both wait forever, as with two mutexes
+ * that are locked in different orders.
  *
  * A slow callback delays the other callbacks of its client, LOST included, and
- * delays hf_close() up to its timeout. In a client with threads it delays
- * nothing else: locks are renewed, hf_lock_valid_for() and hf_lock_state()
- * report a loss in time, and calls of other threads complete. Without threads
- * nothing is renewed or recorded until the callback returns, unless another
- * thread is inside a blocking call or hf_process(). hf_lock_valid_for() is
- * correct in any case.
+ * delays hf_close() up to its timeout. In a client with threads, a slow
+ * callback delays nothing else: locks are renewed, hf_lock_valid_for() and
+ * hf_lock_state() report a loss in time, and calls of other threads complete.
+ * Without threads nothing is renewed or recorded until the callback returns,
+ * unless another thread is inside a blocking call or hf_process().
+ * hf_lock_valid_for() is correct in any case.
  *
- * After fork() the child cannot use the client: calls return HF_EFORK. A callback
- * may fork. If the child returns from the callback, no other callback runs in
- * the child, and the call that ran the callback returns HF_EFORK; in a
+ * After fork() the child cannot use the client: calls return HF_EFORK. A
+ * callback may fork. If the child returns from the callback, no other callback
+ * runs in the child, and the call that ran the callback returns HF_EFORK; in a
  * background thread there is no such call, and the child calls _exit(1).
  *
  * No call is a cancellation point: pthread_cancel() of a thread inside a call
@@ -89,8 +89,8 @@
  *     of hf_list_start() is done. Neither happens while `each` is running, even
  *     if the list is interrupted or canceled or the client is closed.
  * A future or a handle may be freed while other threads are inside calls on it,
- * and inside its own callback. Calling a function with it afterwards is a bug in
- * the program.
+ * and inside its own callback. Calling a function with a freed future or handle
+ * is a bug in the program.
  *
  * Binary compatibility. A program and a library with the same soname work
  * together, whichever is newer.
@@ -125,7 +125,8 @@ HF_API const char *hf_version(void);
 
 /* ---- Errors -------------------------------------------------------------
  *
- * A code exists where a caller would act differently. */
+ * Two failures have different codes if a caller would handle them
+ * differently. */
 #define HF_ERRORS(X)                                                           \
     X(EINVAL, -1, "bad argument")                                              \
     X(ENOMEM, -2, "out of memory; nothing was changed")                        \
@@ -185,7 +186,7 @@ struct hf_key {
     size_t size;
 };
 
-/* A key, or a value, of a C string: hf_key_of("nightly"). */
+/* Make a key, or a value, from a C string: hf_key_of("nightly"). */
 static inline struct hf_key hf_key_of(const char *text)
 {
     struct hf_key key = {text, text ? strlen(text) : 0};
@@ -211,8 +212,8 @@ struct hf_watch;
 /* Called exactly once, with the result of an hf_X_start() call. */
 typedef void hf_done_fn(enum hf_err err, void *arg);
 
-/* What a strategy promises. `?require=fence,fifo` in a URL makes hf_open()
- * fail where one of them is missing. */
+/* What a strategy promises. `?require=fence,fifo` in a URL makes hf_open() fail
+ * if the strategy lacks one of these capabilities. */
 #define HF_CAPS(X)                                                             \
     X(FENCE, "fence", 0)     /* the tokens of a key always increase */         \
     X(DURABLE, "durable", 1) /* locks survive a restart of the server */       \
@@ -241,11 +242,12 @@ struct hf_client_opts {
 };
 
 /* With file:, a lock that was not detached ends when the process of its client
- * dies. For a program that runs another program under a lock, that is too early:
- * the other program may still be running. With `inherit` the programs that it
- * executes inherit a descriptor of the client, and the lock ends when all of them
- * have exited or closed it, or when its lease expires. If no descriptor is free
- * for this, hf_open() fails with HF_ESYSTEM. Other strategies ignore this option. */
+ * dies. For a program that runs another program under a lock, that is too
+ * early: the other program may still be running. With `inherit`, the programs
+ * that the process executes inherit a descriptor of the client, and the lock
+ * ends when all of these programs have exited or closed the descriptor, or when
+ * the lease expires. If no descriptor is free for this purpose, hf_open() fails
+ * with HF_ESYSTEM. Other strategies ignore this option. */
 
 /* Fill `opts`, a struct of `size` bytes, with the defaults. Call this (or
  * hf_X_opts_init()) before setting members of an option struct. */
@@ -268,10 +270,10 @@ static inline void hf_client_opts_init(struct hf_client_opts *opts)
 HF_API enum hf_err hf_open(const char *url, const struct hf_client_opts *opts,
                            struct hf_client **client);
 
-/* Close the client: cancel its waits, release its locks, complete its open calls
- * with HF_ECLOSED, and free it. Returns within `timeout_ms` even if the server
- * does not answer. The caller still owns handles and futures and must free
- * them; other calls on them return HF_ECLOSED.
+/* Close the client: cancel its waits, release its locks, complete its open
+ * calls with HF_ECLOSED, and free it. Returns within `timeout_ms` even if the
+ * server does not answer. The caller still owns handles and futures and must
+ * free them; other calls on them return HF_ECLOSED.
  *
  * HF_OK        the server confirmed every release
  * HF_EINDOUBT  timed out: a lock may stay held until its lease expires
@@ -279,15 +281,15 @@ HF_API enum hf_err hf_open(const char *url, const struct hf_client_opts *opts,
  * HF_EFORK     the client belongs to the parent process; it is not freed */
 HF_API enum hf_err hf_close(struct hf_client *client, uint32_t timeout_ms);
 
-/* Open without blocking. When this returns HF_OK, `*client` can be driven, waited
- * on, interrupted and closed; all other calls on it return HF_ESTATE until it is
- * open. Then `done` and the future report what hf_open() would have returned. If
- * that is an error, the only legal calls are hf_client_error(), and hf_close() or
- * hf_close_start(), which the program must still call; hf_future_error() and
- * hf_client_error() have the text.
+/* Open without blocking. When this returns HF_OK, `*client` can be driven,
+ * waited on, interrupted and closed; all other calls on it return HF_ESTATE
+ * until it is open. Then `done` and the future report what hf_open() would have
+ * returned. If the result is an error, the only legal calls on the client are
+ * hf_client_error(), and hf_close() or hf_close_start(), which the program must
+ * still call; hf_future_error() and hf_client_error() have the text.
  *
- * Errors that are found at once (a malformed URL) are returned; then opts->error
- * is set, and there is no client.
+ * If an error is found at once, such as a malformed URL, this function returns
+ * the error, sets opts->error and creates no client.
  *
  * A temporary thread resolves names and connects. Closing the client does not
  * wait for that thread beyond the timeout. */
@@ -298,9 +300,10 @@ HF_API enum hf_err hf_open_start(const char *url,
 
 /* Close without blocking; legal inside a callback. A program that drives the
  * client must keep calling hf_process(); otherwise the client's threads do the
- * work, and are started if necessary. `done` (which may be NULL) is the client's
- * last callback and receives what hf_close() would have returned. After `done`
- * has run, the client and the descriptor of hf_fd() no longer exist.
+ * work, and are started if necessary. `done` (which may be NULL) is the
+ * client's last callback and receives what hf_close() would have returned.
+ * After `done` has run, the client and the descriptor of hf_fd() no longer
+ * exist.
  *
  * `done` runs within `timeout_ms`, or when a callback that runs longer returns.
  *
@@ -314,10 +317,10 @@ HF_API enum hf_err hf_close_start(struct hf_client *client, uint32_t timeout_ms,
 HF_API uint32_t hf_caps(const struct hf_client *client);
 HF_API const char *hf_cap_name(enum hf_cap cap);
 
-/* Describe the store to people: call `each` with pairs of a name and a text, such
- * as "server" and "Redis 7.0.15", before this returns. `each` must not call
- * functions on `client`. Names are stable, texts are not. Passwords are never
- * shown. HF_ESTATE, HF_ECLOSED: the client is not open. */
+/* Describe the store to people: call `each` with pairs of a name and a text,
+ * such as "server" and "Redis 7.0.15", before this returns. `each` must not
+ * call functions on `client`. Names are stable, texts are not. Passwords are
+ * never shown. Returns HF_ESTATE or HF_ECLOSED if the client is not open. */
 typedef void hf_fact_fn(const char *name, const char *text, void *arg);
 HF_API enum hf_err hf_describe(struct hf_client *client, hf_fact_fn *each,
                                void *arg);
@@ -326,21 +329,22 @@ HF_API enum hf_err hf_describe(struct hf_client *client, hf_fact_fn *each,
 HF_API void hf_client_error(const struct hf_client *client,
                             struct hf_error *error);
 
-/* For event loops: poll the descriptor for reading, and call hf_process() when it
- * is readable, or at any other time. hf_process() handles I/O and timers, runs
- * callbacks and never blocks. It does a limited amount of work per call; the
- * descriptor stays readable while there is more. In a client with threads it
- * does nothing. hf_fd(NULL) is -1, and so is hf_fd() in a forked child. */
+/* For event loops: poll the descriptor for reading, and call hf_process() when
+ * it is readable, or at any other time. hf_process() handles I/O and timers,
+ * runs callbacks and never blocks. It does a limited amount of work per call;
+ * the descriptor stays readable while there is more. In a client with threads,
+ * hf_process() does nothing. hf_fd() returns -1 for NULL, and in a forked
+ * child. */
 HF_API int hf_fd(struct hf_client *client);
 HF_API enum hf_err hf_process(struct hf_client *client);
 
 /* Interrupt the blocking calls that wait on `client` now, in all threads. Any
- * thread may call this, and so may a signal handler.
+ * thread, and a signal handler, may call this function.
  *
  *   - hf_future_wait() and hf_lock_wait() return HF_EINTR; the operation
- *     continues. If no call of these two is waiting, the next one that would
- *     wait returns HF_EINTR instead, so an interrupt just before the wait is not
- *     lost.
+ *     continues. If neither function is waiting, the next call of either that
+ *     would wait returns HF_EINTR instead, so that an interrupt just before the
+ *     wait is not lost.
  *   - hf_acquire(), hf_lock_acquire(), hf_read() and the others cancel their
  *     operation as hf_future_cancel() does, and return HF_EINTR, or HF_EINDOUBT
  *     if it may have changed something. A claim is canceled first, which takes
@@ -351,15 +355,15 @@ HF_API void hf_interrupt(struct hf_client *client);
 
 /* ---- Futures ------------------------------------------------------------
  *
- * The C form of a promise. hf_X_start(..., done, arg, &future): `done` and
- * `&future` may each be NULL. */
+ * A future is the C form of a promise. In hf_X_start(..., done, arg, &future),
+ * `done` and `&future` may each be NULL. */
 
-/* Whether the operation is complete. If so, its result goes to `*err` (which may
- * be NULL). */
+/* Whether the operation is complete. If it is, this writes the result to `*err`
+ * (`err` may be NULL). */
 HF_API bool hf_future_done(const struct hf_future *future, enum hf_err *err);
 
-/* Wait until the operation is complete; its result goes to `*err` (which may be
- * NULL).
+/* Wait until the operation is complete, and write its result to `*err` (`err`
+ * may be NULL).
  *
  * HF_ETIMEDOUT  not complete within `wait_ms`; `*err` is unchanged
  * HF_EINTR      hf_interrupt() was called; `*err` is unchanged, the operation
@@ -373,7 +377,8 @@ HF_API enum hf_err hf_future_wait(struct hf_future *future, uint32_t wait_ms,
  * the meantime is released. hf_release_start() cannot be canceled. */
 HF_API void hf_future_cancel(struct hf_future *future);
 
-/* The error of the operation; its code is HF_OK if there is none (yet). */
+/* The error of the operation. The code is HF_OK if the operation has succeeded
+ * or is not complete. */
 HF_API void hf_future_error(const struct hf_future *future,
                             struct hf_error *error);
 
@@ -389,8 +394,9 @@ HF_API void hf_future_free(struct hf_future *future);
  *      +-----------------+  +------------- LOST ------------------+ |
  *      +------------------------------------------------------------+
  *
- * A loss is final: once hf_lock_valid_for() has been false for a claim, no thread
- * sees it true again for that claim, even if a renewal succeeds later. */
+ * A loss is final: once hf_lock_valid_for() has been false for a claim, no
+ * thread sees it true again for that claim, even if a renewal succeeds
+ * later. */
 enum hf_state {
     HF_LOCK_IDLE,
     HF_LOCK_CLAIMING,
@@ -407,29 +413,30 @@ enum hf_lock_event {
 };
 
 /* Each event occurs at most once per claim, and AT_RISK only for locks that are
- * renewed. LOST is delivered before any other pending callback of the client and,
- * if this process is running and no other callback is, before another client can
- * hold the key.
+ * renewed. LOST is delivered before any other pending callback of the client.
+ * It is delivered before another client can hold the key, provided that this
+ * process is running and no other callback is running.
  *
- * Each loss is reported once, unless hf_release(), hf_lock_free() or a close comes
- * first: no event of a claim is delivered after these. If a handle is acquired
- * again while its loss is still unreported, the new claim is sent after the
- * callback for LOST has returned; that time counts against wait_ms, or against
- * timeout_ms if wait_ms is shorter. */
+ * Each loss is reported once, unless hf_release(), hf_lock_free() or a close
+ * comes first: no event of a claim is delivered after one of these calls. If a
+ * handle is acquired again while its loss is still unreported, the new claim is
+ * sent after the callback for LOST has returned; that time counts against
+ * wait_ms, or against timeout_ms if wait_ms is shorter. */
 typedef void hf_lock_event_fn(struct hf_lock *lock, enum hf_lock_event event,
                               void *arg);
 
 struct hf_lock_opts {
     size_t size;            /* set by hf_lock_opts_init() */
-    uint32_t ttl_ms;        /* length of the lease; 0: 10 s */
+    uint32_t ttl_ms;        /* time held without renewal; 0: 10 s */
     uint32_t wait_ms;       /* longest wait in the queue; default 5 s; 0: do not
                               wait; HF_FOREVER */
     uint32_t timeout_ms;    /* longest wait for the reply to a request that was
                               sent; 0: 5 s. Time that a LOCK waits inside a
                               busy client counts against wait_ms */
-    uint32_t renew_ms;      /* with renew: renew when this much of the lease is
-                              left; 0: 2/3 (mongodb: 5/6) of the ttl */
-    bool renew;             /* renew the lease until hf_release() */
+    uint32_t renew_ms;      /* with renew: renew when this much of the
+                               validity is left; 0: 2/3 (mongodb: 5/6) of the
+                               ttl */
+    bool renew;             /* renew the lock until hf_release() */
     bool idle;              /* hf_lock_new(): do not acquire yet */
     bool ttl_includes_wait; /* the ttl starts when the wait starts */
     struct hf_bytes value;  /* stored with the lock, shown by hf_read() */
@@ -449,16 +456,16 @@ static inline void hf_lock_opts_init(struct hf_lock_opts *opts)
 
 /* Change the defaults of this process: times and flags, not members that are
  * pointers. Existing handles keep their options; forked children inherit the
- * defaults. NULL restores the library's defaults. HF_EINVAL, with opts->error, if
- * options contradict each other. */
+ * defaults. NULL restores the library's defaults. If options contradict each
+ * other, this returns HF_EINVAL and sets opts->error. */
 HF_API enum hf_err hf_lock_opts_set_default(const struct hf_lock_opts *opts);
 
 /* Acquire the lock on `key`, waiting up to opts->wait_ms for it.
  *
  * On HF_OK, `*lock` is held until hf_release() or until its lease expires. Its
- * token is larger than any granted for this key before: send it with each
- * write the lock protects, and let the store refuse a smaller one.
- * On any other result `*lock` is unchanged.
+ * token is larger than any token granted for this key before: send the token
+ * with each write that the lock protects, and let the store refuse a smaller
+ * token. On any other result `*lock` is unchanged.
  *
  *   key    1 to HF_KEY_MAX bytes of any value; copied
  *   opts   NULL for the defaults: ttl 10 s, wait 5 s, no renewal
@@ -482,30 +489,31 @@ HF_API enum hf_err hf_acquire_start(struct hf_client *client, struct hf_key key,
                                     void *arg, struct hf_future **future);
 
 /* Make a handle that can be acquired and released any number of times. Unless
- * opts->idle is set, this starts to acquire the lock; hf_lock_wait() returns the
- * result. */
+ * opts->idle is set, this starts to acquire the lock; hf_lock_wait() returns
+ * the result. */
 HF_API enum hf_err hf_lock_new(struct hf_client *client, struct hf_key key,
                                const struct hf_lock_opts *opts,
                                struct hf_lock **lock);
 
-/* Acquire the lock with an idle or lost handle; results as of hf_acquire(). The
- * handle is idle after an error. HF_ESTATE: claiming, held or releasing. */
+/* Acquire the lock with an idle or lost handle; the results are those of
+ * hf_acquire(). The handle is idle after an error. Returns HF_ESTATE if the
+ * handle is claiming, held or releasing. */
 HF_API enum hf_err hf_lock_acquire(struct hf_lock *lock);
 HF_API enum hf_err hf_lock_acquire_start(struct hf_lock *lock, hf_done_fn *done,
                                          void *arg, struct hf_future **future);
 
-/* Wait for the handle's pending claim, if any, and return the result of its last
- * claim. HF_ESTATE: there was none. */
+/* Wait for the handle's pending claim, if any, and return the result of its
+ * last claim. Returns HF_ESTATE if there was no claim. */
 HF_API enum hf_err hf_lock_wait(struct hf_lock *lock);
 
 /* Make a handle for a lock that another handle, usually of another process, has
- * acquired: pass that handle's hf_lock_nonce() and hf_lock_token(). How long the
- * lock is valid is unknown, so hf_lock_valid_for() is false until a renewal is
- * confirmed; release, renew and update work at once. When that validity ends the
- * handle is lost, which is final as for any other handle. If the first handle was
- * not detached, both handles act on one claim, and a release by either ends it
- * for both. A lost handle that is acquired again makes a new claim and does not
- * touch the adopted one. */
+ * acquired: pass that handle's hf_lock_nonce() and hf_lock_token(). How long
+ * the lock is valid is unknown, so hf_lock_valid_for() is false until a renewal
+ * is confirmed; release, renew and update work at once. When the validity ends,
+ * the handle is lost; this is final, as for any other handle. If the first
+ * handle was not detached, both handles act on one claim, and a release by
+ * either ends it for both. If a lost handle is acquired again, it makes a new
+ * claim and does not touch the adopted claim. */
 #define HF_NONCE_SIZE 16
 HF_API enum hf_err hf_lock_adopt(struct hf_client *client, struct hf_key key,
                                  const uint8_t nonce[HF_NONCE_SIZE],
@@ -515,15 +523,16 @@ HF_API enum hf_err hf_lock_adopt(struct hf_client *client, struct hf_key key,
 
 /* Detach the handle from the lock that it holds, so that another process can
  * adopt the lock. The handle becomes idle and is not valid; hf_lock_nonce() and
- * hf_lock_token() still return those of the detached claim until the handle is
- * acquired again, with a new nonce. Nothing renews the lock, and neither freeing
- * the handle nor closing the client releases it: it ends when it is released by
- * an adopter, or when its lease expires. HF_ESTATE: not held. */
+ * hf_lock_token() still return the nonce and the token of the detached claim,
+ * until the handle is acquired again with a new nonce. Nothing renews the lock,
+ * and neither freeing the handle nor closing the client releases it: the lock
+ * ends when an adopter releases it, or when its lease expires. Returns
+ * HF_ESTATE if the handle does not hold the lock. */
 HF_API enum hf_err hf_lock_detach(struct hf_lock *lock);
 
 /* Release the lock. Validity ends before the request is sent, and the handle is
- * idle afterwards whatever the result. A pending claim is waited for first; if it
- * fails, this returns its error.
+ * idle afterwards whatever the result. If a claim is pending, this waits for
+ * the claim first, and returns the claim's error if the claim fails.
  *
  * HF_OK         the lock was held until now, by the server's lease, which is a
  *               little longer than validity; the key is free, or granted to the
@@ -540,10 +549,10 @@ HF_API enum hf_err hf_release(struct hf_lock *lock);
 HF_API enum hf_err hf_release_start(struct hf_lock *lock, hf_done_fn *done,
                                     void *arg, struct hf_future **future);
 
-/* Extend the lease to `ttl_ms` from now (0: the ttl of the handle). Never
- * creates a lock, and never shortens a lease.
+/* Renew the lock, so that it is held for `ttl_ms` from now (0: the ttl of the
+ * handle). This never creates a lock, and never shortens a lease.
  *
- * HF_EFORCED   an operator broke the lock: it stays valid until its lease expires
+ * HF_EFORCED   an operator broke the lock: it ends when its lease expires
  * HF_EEXPIRED  the handle is lost, even if the server still has the lock
  * Other results as of hf_release(). */
 HF_API enum hf_err hf_renew(struct hf_lock *lock, uint32_t ttl_ms);
@@ -551,9 +560,10 @@ HF_API enum hf_err hf_renew_start(struct hf_lock *lock, uint32_t ttl_ms,
                                   hf_done_fn *done, void *arg,
                                   struct hf_future **future);
 
-/* Replace the value if it equals `*expected` (NULL: in any case). The lease is
- * unchanged. HF_EMISMATCH: the value differs. Other results as of hf_renew(), but
- * not HF_EFORCED: a broken lock can be updated until its lease expires. */
+/* Replace the value if it equals `*expected`, or in any case if `expected` is
+ * NULL. The lease is unchanged. Returns HF_EMISMATCH if the value differs.
+ * Other results are those of hf_renew(), except HF_EFORCED, because a broken
+ * lock can be updated until its lease expires. */
 HF_API enum hf_err hf_update(struct hf_lock *lock,
                              const struct hf_bytes *expected,
                              struct hf_bytes value);
@@ -562,50 +572,52 @@ HF_API enum hf_err hf_update_start(struct hf_lock *lock,
                                    struct hf_bytes value, hf_done_fn *done,
                                    void *arg, struct hf_future **future);
 
-/* Whether the lock is certain to be held for another `ms` milliseconds. Costs a
- * load and a clock read; sends nothing. False when validity has ended, which is
- * before another client can hold the key. */
+/* Whether the lock is certain to be held for another `ms` milliseconds. This
+ * costs a load and a clock read, and sends nothing. Returns false once validity
+ * has ended, which happens before another client can hold the key. */
 HF_API bool hf_lock_valid_for(const struct hf_lock *lock, uint32_t ms);
 
 /* How long the lock is certain to be held; 0 if it is not held. */
 HF_API uint32_t hf_lock_remaining_ms(const struct hf_lock *lock);
 
 /* The instant, in milliseconds of CLOCK_BOOTTIME, at which validity ends. Time
- * during which the machine is suspended does not count against a lock of file: or
- * memory:, so a suspension moves this instant. */
+ * during which the machine is suspended does not count against a lock of file:
+ * or memory:, so a suspension moves this instant. */
 HF_API int64_t hf_lock_deadline(const struct hf_lock *lock);
 
 /* The fencing token of the last grant; 0 if there was none. */
 HF_API uint64_t hf_lock_token(const struct hf_lock *lock);
 
-/* The nonce of the last claim; all zeros if there was none. It is a secret: every
- * process that knows it can release the lock. */
+/* The nonce of the last claim; all zeros if there was none. It is a secret:
+ * every process that knows it can release the lock. */
 HF_API void hf_lock_nonce(const struct hf_lock *lock,
                           uint8_t nonce[HF_NONCE_SIZE]);
 
 HF_API struct hf_key hf_lock_key(const struct hf_lock *lock);
 HF_API enum hf_state hf_lock_state(const struct hf_lock *lock);
 
-/* The last known position in the queue, 1 for the next waiter to be granted; 0 if
- * the handle is not waiting. */
+/* The last known position in the queue, 1 for the next waiter to be granted; 0
+ * if the handle is not waiting. */
 HF_API uint32_t hf_lock_position(const struct hf_lock *lock);
 
 /* The last error of a call on this handle, or of its renewals. While renewals
- * fail, it is the cause: from the first failed attempt on, or once a reply is
- * overdue, which is before AT_RISK. When a renewal succeeds, its code is HF_OK. */
+ * fail, the error is their cause: from the first failed attempt on, or once a
+ * reply is overdue, which is before AT_RISK. When a renewal succeeds, the code
+ * is HF_OK again. */
 HF_API void hf_lock_error(const struct hf_lock *lock, struct hf_error *error);
 
-/* Free the handle. Its claim is released in the background, without confirmation,
- * unless it was adopted or detached. Legal while calls on the handle are in
- * progress, in this or another thread: they return HF_ECANCELED. Waits for a
- * callback of the handle that runs in another thread. Inside an event callback,
- * before the caller has seen the result of hf_acquire(), hf_lock_acquire() or
- * their _start forms, this abandons the claim even if it was granted: the result
- * is HF_ECANCELED, and the handle is freed. */
+/* Free the handle. Its claim is released in the background, without
+ * confirmation, unless it was adopted or detached. This is legal while calls on
+ * the handle are in progress, in this or another thread; those calls return
+ * HF_ECANCELED. It waits for a callback of the handle that runs in another
+ * thread. Inside an event callback, before the caller has seen the result of
+ * hf_acquire(), hf_lock_acquire() or their _start forms, this abandons the
+ * claim even if it was granted: the result is HF_ECANCELED, and the handle is
+ * freed. */
 HF_API void hf_lock_free(struct hf_lock *lock);
 
-/* Acquire the lock, call `run`, release the lock. What `run` returns goes to
- * `*result`. `run` may call hf_lock_valid_for(lock, 0).
+/* Acquire the lock, call `run`, and release the lock. `*result` is set to what
+ * `run` returns. `run` may call hf_lock_valid_for(lock, 0).
  *
  * HF_OK        `run` was called, and the lock was held until it returned
  * HF_EEXPIRED  `run` was called, but the lock was lost before it returned
@@ -627,15 +639,16 @@ struct hf_info {
     struct hf_key key;
     bool held;
     bool forced;      /* broken by an operator: cannot be renewed */
-    uint64_t token;   /* of the holder */
-    uint32_t held_ms; /* since the grant */
-    uint32_t left_ms; /* until the lease expires; HF_FOREVER: a Redis client
-                         other than holdfast has set the key without expiry */
+    uint64_t token;   /* the holder's token */
+    uint32_t held_ms; /* time since the grant */
+    uint32_t left_ms; /* time until the lease expires; HF_FOREVER: a Redis
+                         client other than holdfast has set the key without
+                         expiry */
     uint32_t waiters;
     struct hf_bytes value;
     const char *owner; /* "" if unknown */
     const char *note;
-    uint64_t index; /* of the newest event; a watch continues at index + 1 */
+    uint64_t index; /* index of the newest event; watch from index + 1 */
     void *storage;  /* the memory of the members above */
     uint64_t reserved[8];
 };
@@ -652,8 +665,8 @@ HF_API enum hf_err hf_read_start(struct hf_client *client, struct hf_key key,
 /* Call `each` once for every held key that begins with `prefix` (which may be
  * empty), in byte order. A key that is acquired or released during the call may
  * or may not be listed; to follow changes, watch from 1 above the smallest
- * `index` in the list. `info` is valid until `each` returns; if it returns false
- * the list ends. `each` must not block. */
+ * `index` in the list. `info` is valid until `each` returns; if `each` returns
+ * false, the list ends. `each` must not block. */
 typedef bool hf_list_fn(const struct hf_info *info, void *arg);
 HF_API enum hf_err hf_list(struct hf_client *client, struct hf_key prefix,
                            hf_list_fn *each, void *arg);
@@ -662,8 +675,8 @@ HF_API enum hf_err hf_list_start(struct hf_client *client, struct hf_key prefix,
                                  hf_done_fn *done, void *arg,
                                  struct hf_future **future);
 
-/* Wait until `key` is held; return at once if it is. `info` may be NULL.
- * HF_ETIMEDOUT: the key was not held within `wait_ms`. */
+/* Wait until `key` is held; return at once if it is held already. `info` may be
+ * NULL. Returns HF_ETIMEDOUT if the key was not held within `wait_ms`. */
 HF_API enum hf_err hf_wait_held(struct hf_client *client, struct hf_key key,
                                 uint32_t wait_ms, struct hf_info *info);
 HF_API enum hf_err hf_wait_held_start(struct hf_client *client,
@@ -673,15 +686,16 @@ HF_API enum hf_err hf_wait_held_start(struct hf_client *client,
 
 /* Why a key is free. */
 enum hf_freed {
-    HF_FREED_ALREADY = 1, /* it was free when the wait started */
+    HF_FREED_ALREADY = 1, /* the key was free when the wait started */
     HF_FREED_RELEASED,
     HF_FREED_EXPIRED,
     HF_FREED_FORCED,
     HF_FREED_UNSEEN, /* unknown: the event was missed */
 };
 
-/* Wait until `key` is free. `freed` may be NULL. When this returns, another client
- * may already have acquired the key: to own it, acquire it. */
+/* Wait until `key` is free. `freed` may be NULL. When this returns, another
+ * client may already have acquired the key, so a program that wants to hold the
+ * key must acquire it. */
 HF_API enum hf_err hf_wait_free(struct hf_client *client, struct hf_key key,
                                 uint32_t wait_ms, enum hf_freed *freed);
 HF_API enum hf_err hf_wait_free_start(struct hf_client *client,
@@ -713,14 +727,14 @@ enum hf_event_kind {
 /* "granted" for HF_EVENT_GRANTED; "?" for a value that is no single kind. */
 HF_API const char *hf_event_name(enum hf_event_kind kind);
 
-/* Indexes increase over all keys of a store: by one per event, except in mongodb:,
- * where they are cluster times. */
+/* Indexes increase over all keys of a store: by one per event, except in
+ * mongodb:, where they are cluster times. */
 struct hf_event {
     enum hf_event_kind kind;
-    uint64_t index; /* DROPPED: that of the first event after the gap */
+    uint64_t index; /* DROPPED: index of the first event after the gap */
     struct hf_key key;
     uint64_t token;    /* 0 for QUEUED and WITHDRAWN */
-    const char *owner; /* of the claim that the event concerns */
+    const char *owner; /* owner of the claim that the event concerns */
     bool freed;        /* the key is free after this event */
     uint64_t reserved[8];
 };
@@ -737,9 +751,9 @@ static inline void hf_watch_opts_init(struct hf_watch_opts *opts)
 }
 
 /* Call `each` for every event on keys that begin with `prefix`, in order, until
- * hf_watch_close(). One DROPPED event replaces those that were lost because they
- * arrived faster than `each` handled them, or because `from` is older than the
- * oldest event kept. `event` is valid until `each` returns. */
+ * hf_watch_close(). One DROPPED event replaces the events that were lost
+ * because they arrived faster than `each` handled them, or because `from` is
+ * older than the oldest event kept. `event` is valid until `each` returns. */
 typedef void hf_watch_fn(const struct hf_event *event, void *arg);
 HF_API enum hf_err hf_watch_open(struct hf_client *client, struct hf_key prefix,
                                  const struct hf_watch_opts *opts,
@@ -753,20 +767,20 @@ HF_API enum hf_err hf_watch_open_start(struct hf_client *client,
                                        hf_done_fn *done, void *arg,
                                        struct hf_future **future);
 
-/* Close the watch. None of its callbacks runs after this returns: it waits for one
- * that runs in another thread, unless it is called inside a callback of the same
- * client. */
+/* Close the watch. No callback of the watch runs after this function returns:
+ * it waits for a callback that runs in another thread, unless it is called
+ * inside a callback of the same client. */
 HF_API void hf_watch_close(struct hf_watch *watch);
 
 /* ---- Operators ----------------------------------------------------------*/
 
 /* Break the lock that was granted with `token`. Its renewals are refused, so it
- * ends when its lease expires, and two holders are never valid at the same time.
- * With `now` the key is free at once: then the old holder may still consider
- * itself valid, and only fencing protects. A holder that renews its lock is
- * notified at once by memory:, file:, redis: and redlock:, and by mongodb: while
- * its client waits for another lock or watches; otherwise it finds out at its
- * next renewal.
+ * ends when its lease expires, and two holders are never valid at the same
+ * time. With `now` the key is free at once. The old holder may then still
+ * consider its lock valid, so only fencing protects the data. A holder that
+ * renews its lock is notified at once by memory:, file:, redis: and redlock:,
+ * and by mongodb: while its client waits for another lock or watches; otherwise
+ * it finds out at its next renewal.
  *
  * HF_ENOTOWNER  the key is held with another token
  * HF_ENOTHELD   the key is not held */

@@ -1,7 +1,8 @@
 /* assert.h - abort the program on a programmer error, in release builds too.
  *
- * A lock that is wrong is worse than a lock that is down. Assert one condition
- * per line, so that the line number identifies the condition that failed. */
+ * A wrong lock is worse than no lock, so a failed assertion ends the process.
+ * Assert one condition per line, so that the line number identifies the
+ * condition that failed. */
 #ifndef HF_BASE_ASSERT_H
 #define HF_BASE_ASSERT_H
 

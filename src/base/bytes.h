@@ -43,8 +43,8 @@ static inline int hf_key_compare(struct hf_key a, struct hf_key b)
     return order != 0 ? order : (a.size > b.size) - (a.size < b.size);
 }
 
-/* Runs in constant time: a nonce is a secret, and the time of a comparison must
- * not reveal where two nonces differ. */
+/* Compare in constant time, because a nonce is a secret, and the time of a
+ * comparison must not reveal where two nonces differ. */
 static inline bool hf_nonce_equal(const struct hf_nonce *a,
                                   const struct hf_nonce *b)
 {
@@ -55,8 +55,9 @@ static inline bool hf_nonce_equal(const struct hf_nonce *a,
     return difference == 0;
 }
 
-/* Only for nonces that this client drew itself: they are random, and so are
- * their own hash. Nonces of others could be chosen so that they collide. */
+/* Use the first bytes of a nonce as its hash. Call this only for nonces that
+ * this client drew itself, which are random: other clients could choose nonces
+ * that collide. */
 static inline uint64_t hf_nonce_own_hash(const struct hf_nonce *nonce)
 {
     uint64_t hash;

@@ -13,7 +13,7 @@ enum hf_err hf_error_set(struct hf_error *error, enum hf_err code,
 /* Whether `err` is HF_OK or a code of HF_ERRORS. */
 bool hf_err_is_known(enum hf_err err);
 
-/* The same, with hf_err_text(code) as the text. */
+/* Like hf_error_set(), with hf_err_text(code) as the text. */
 enum hf_err hf_error_set_code(struct hf_error *error, enum hf_err code);
 
 #endif

@@ -33,7 +33,7 @@ struct hf_heap {
 void hf_heap_fini(struct hf_heap *heap);
 
 /* Ensure room for `count` links in total, until the next call changes the
- * number. HF_ENOMEM: the heap is unchanged. */
+ * number. On HF_ENOMEM the heap is unchanged. */
 enum hf_err hf_heap_reserve(struct hf_heap *heap, size_t count);
 
 /* Add `link` with the instant `key`, or change the key of a link that is in the

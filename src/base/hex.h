@@ -12,8 +12,8 @@ int hf_hex_digit(char c);
 void hf_hex_encode(char *text, const void *bytes, size_t size);
 
 /* Decode 2 * size digits of `text`, which may be shorter if it ends with a NUL.
- * The caller checks what follows them. False if a character is not a digit;
- * then `bytes` is partly written. */
+ * The caller checks what follows the digits. Returns false if a character is
+ * not a digit; `bytes` may be partly written then. */
 bool hf_hex_decode(void *bytes, size_t size, const char *text);
 
 #endif

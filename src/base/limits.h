@@ -14,7 +14,7 @@
 #define HF_TTL_MAX_MS (7 * 24 * 3600 * 1000) /* a week */
 #define HF_LEASE_MAX_MS (HF_TTL_MAX_MS + HF_TTL_MAX_MS / 16 + 50)
 
-#define HF_WAITERS_MAX 65536  /* in the queue of one key */
+#define HF_WAITERS_MAX 65536  /* waiters in the queue of one key */
 #define HF_HOLDS_MAX 16777216 /* keys held in one table */
 #define HF_SESSIONS_MAX 65536 /* sessions of one table */
 #define HF_WINDOW_MAX 1024    /* unsettled commands of one session */
@@ -25,10 +25,10 @@
 #define HF_HISTORY_BYTES 262144  /* events kept for watchers, in bytes */
 #define HF_WATCH_QUEUE_MAX 1024  /* events queued for the callback of a watch */
 #define HF_LIST_MAX 1048576      /* keys in the result of one hf_list() */
-#define HF_LIST_TIMEOUT_MS 60000 /* of a list that makes progress */
+#define HF_LIST_TIMEOUT_MS 60000 /* limit for a list that makes progress */
 #define HF_MEMORY_MAX 4096       /* stores of memory: in one process */
 #define HF_HANDLES_MAX 4194304   /* open handles and calls of one client */
 
-#define HF_REDIS_ELEMENTS_MAX 65536 /* in one array of a reply from Redis */
+#define HF_REDIS_ELEMENTS_MAX 65536 /* elements of a Redis reply's array */
 
 #endif

@@ -23,8 +23,9 @@ static struct hf_map_link **bucket_at(const struct hf_map *map, size_t bucket)
                          [bucket - ((size_t)1 << log2_floor(bucket))];
 }
 
-/* If the bucket that the hash selects has not been split off yet, its links are
- * still in its parent, whose number lacks the highest bit. */
+/* The bucket for `hash`. If the bucket that the hash selects has not been split
+ * off yet, its links are still in its parent, whose number lacks the highest
+ * bit, so return the parent. */
 static size_t bucket_of(const struct hf_map *map, uint64_t hash)
 {
     size_t half = (size_t)1 << log2_floor(map->buckets);
@@ -143,8 +144,8 @@ void hf_map_remove(struct hf_map *map, struct hf_map_link *link)
     map->count--;
     /* Shrink only below half full, so that a map whose count goes up and down
      * does not split and merge all the time. A half-full map has two buckets
-     * per link, so each removal merges two: with one, half of the buckets
-     * would remain when the map is empty. */
+     * per link, so each removal merges two buckets: if it merged one, half of
+     * the buckets would remain when the map is empty. */
     for (int i = 0; i < 2; i++) {
         if (map->buckets > HF_MAP_FIRST && map->count < map->buckets / 2)
             shrink_map(map);

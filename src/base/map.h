@@ -1,9 +1,9 @@
 /* map.h - an intrusive hash map.
  *
- * Linear hashing (Litwin, 1980): an insert adds one bucket and a removal merges
- * at most two, so no call stalls to rehash, and an empty map has freed its
- * arrays. No call can fail: if memory for more buckets is not available, the
- * chains get longer.
+ * Linear hashing (Litwin, 1980): an insert adds at most one bucket and a
+ * removal merges at most two, so no call stalls to rehash, and an empty map has
+ * freed its arrays. No call can fail: if memory for more buckets is not
+ * available, the chains get longer.
  *
  * The caller computes the hashes and compares the keys; the map stores the
  * hashes. */

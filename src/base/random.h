@@ -1,10 +1,10 @@
 /* random.h - random bytes for nonces, hash seeds and jitter.
  *
  * SipHash, a pseudo-random function, generates blocks of bytes from a key that
- * comes from the kernel and is replaced after a few thousand words. Reading 16
- * bytes from the kernel costs more than a lock, and reading blocks from the
- * kernel costs twice as much as generating them. With a seed, the stream is
- * reproducible, for tests. */
+ * comes from the kernel and is replaced after a few thousand words. The bytes
+ * do not come from the kernel directly, because reading 16 bytes from the
+ * kernel costs more than a lock, and reading blocks costs twice as much as
+ * generating them. With a seed, the stream is reproducible, for tests. */
 #ifndef HF_BASE_RANDOM_H
 #define HF_BASE_RANDOM_H
 
@@ -22,10 +22,10 @@ struct hf_random {
     uint8_t block[1024];
 };
 
-/* With `seed` 0 the key comes from the kernel. */
+/* If `seed` is 0, the key comes from the kernel. */
 void hf_random_init(struct hf_random *random, uint64_t seed);
 
-/* Fill `bytes`. HF_ESYSTEM: getrandom() failed. */
+/* Fill `bytes`. Returns HF_ESYSTEM if getrandom() failed. */
 enum hf_err hf_random_bytes(struct hf_random *random, void *bytes, size_t size);
 
 /* A number below `bound`, uniform enough for jitter; 0 if getrandom()

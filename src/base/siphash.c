@@ -11,7 +11,8 @@ static inline uint64_t rotate(uint64_t x, int bits)
     return (x << bits) | (x >> (64 - bits));
 }
 
-/* Little-endian on every machine: checksums may be written to files. */
+/* Load a little-endian number on every machine, because checksums may be
+ * written to files, which other machines may read. */
 static inline uint64_t load_le64(const uint8_t *bytes)
 {
     uint64_t x;

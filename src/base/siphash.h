@@ -1,8 +1,8 @@
 /* siphash.h - SipHash-2-4, a keyed hash function.
  *
  * Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012). The input
- * comes from users; as long as the seed is secret, an attacker cannot choose
- * keys that collide. */
+ * comes from users, so keep the seed secret: an attacker who does not know it
+ * cannot choose keys that collide. */
 #ifndef HF_BASE_SIPHASH_H
 #define HF_BASE_SIPHASH_H
 

@@ -3,7 +3,8 @@
 #include <signal.h>
 
 /* Nesting depth and saved cancel state of this thread. With the default TLS
- * model of a shared library, each access would be a function call. */
+ * model of a shared library each access would be a function call, so use the
+ * initial-exec model. */
 static _Thread_local unsigned disable_depth
     __attribute__((tls_model("initial-exec")));
 static _Thread_local int state_before
@@ -14,8 +15,9 @@ int hf_thread_start(pthread_t *thread, void *(*run)(void *), void *arg)
     sigset_t all, before;
     int failed;
 
-    /* SIGBUS is delivered to the thread that caused it, and kills the process
-     * if that thread blocks it. file: handles SIGBUS. */
+    /* Do not block SIGBUS, which file: handles: the kernel delivers SIGBUS to
+     * the thread that caused it, and kills the process if that thread blocks
+     * it. */
     (void)sigfillset(&all);
     (void)sigdelset(&all, SIGBUS);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -4,9 +4,9 @@
 
 #include <pthread.h>
 
-/* Start a thread with all signals blocked except SIGBUS: signals belong to the
- * program. Threads that it starts inherit the mask. Returns 0 or an errno
- * value. */
+/* Start a thread with all signals blocked except SIGBUS, because signals belong
+ * to the program. Threads that the new thread starts inherit the mask. Returns
+ * 0 or an errno value. */
 int hf_thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
 
 /* Between these two calls the calling thread cannot be canceled; a

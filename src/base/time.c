@@ -6,7 +6,7 @@ static int64_t now_ns(clockid_t clock)
 {
     struct timespec now;
 
-    /* Cannot fail: Linux has both clocks since 2.6.39. */
+    /* This cannot fail, because Linux has both clocks since 2.6.39. */
     (void)clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
@@ -21,8 +21,8 @@ hf_time hf_time_now(void)
     return hf_time_on(CLOCK_BOOTTIME);
 }
 
-/* Rounded to the nearest millisecond: the clocks are read one after the other,
- * and the microseconds in between must not change the result. */
+/* Round to the nearest millisecond, because the clocks are read one after the
+ * other, and the microseconds in between must not change the result. */
 hf_time hf_time_suspended(void)
 {
     int64_t awake = now_ns(CLOCK_MONOTONIC);

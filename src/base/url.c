@@ -5,7 +5,8 @@
 
 #include "base/hex.h"
 
-/* Decode `text` in place. */
+/* Decode %XX escapes in `text` in place. Return false if an escape is
+ * invalid. */
 static bool decode_percent(char *text)
 {
     char *to = text;
@@ -99,8 +100,8 @@ static enum hf_err parse_authority(struct hf_url *url, char *text,
     char *at, *password;
 
     url->path = "";
-    /* The '/' may belong to a password: never take the rest for a path, which
-     * may appear in messages. */
+    /* The '/' may belong to a password, so do not take the rest for a path,
+     * which may appear in messages. */
     if (path && strchr(path, '@') && memchr(text, ':', (size_t)(path - text)))
         return hf_error_set(error, HF_EINVAL,
                             "url: a '/' before an '@', or an '@' in a path "
@@ -152,8 +153,8 @@ static enum hf_err parse_url(struct hf_url *url, char *text,
         return hf_error_set(error, HF_EINVAL,
                             "url: a '#' must be percent-encoded");
     query = split_at(rest, '?');
-    /* The '?' may belong to a password: never take the rest for option names,
-     * which may appear in messages. */
+    /* The '?' may belong to a password, so do not take the rest for option
+     * names, which may appear in messages. */
     if (query && strchr(query, '@'))
         return hf_error_set(error, HF_EINVAL,
                             "url: a '?' before an '@', or an '@' in an option, "

@@ -31,7 +31,8 @@ struct hf_url {
     size_t storage_size;
 };
 
-/* HF_EINVAL: `error` names the invalid part; it never contains the password. */
+/* Parse `text`. On HF_EINVAL, `error` names the invalid part; it never contains
+ * the password. */
 enum hf_err hf_url_parse(struct hf_url *url, const char *text,
                          struct hf_error *error);
 void hf_url_fini(struct hf_url *url);
@@ -39,8 +40,8 @@ void hf_url_fini(struct hf_url *url);
 /* The value of option `name`, or NULL. Marks the option as used. */
 const char *hf_url_param(struct hf_url *url, const char *name);
 
-/* HF_EINVAL if an option was not used, which means that the strategy does not
- * know it; `error` names the option. */
+/* Returns HF_EINVAL if an option was not used, which means that the strategy
+ * does not know it; `error` names the option. */
 enum hf_err hf_url_check_used(const struct hf_url *url, struct hf_error *error);
 
 #endif

@@ -29,6 +29,6 @@ void *hf_wiped_get(void *_Atomic *page, size_t size)
         return NULL;
     if (atomic_compare_exchange_strong(page, &known, mapped))
         return mapped;
-    (void)munmap(mapped, size); /* another thread has mapped it */
+    (void)munmap(mapped, size); /* another thread has mapped a page first */
     return known;
 }

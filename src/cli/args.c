@@ -178,7 +178,7 @@ static int reject_option(const struct args *args, const char *dashes,
 }
 
 /* Parse one "--name", "--name=value" or "--name value" at the start of `argv`.
- * `*used` is incremented if the next word of `argv` is its value. */
+ * Increment `*used` if the next word of `argv` is the option's value. */
 static int parse_long_option(struct args *args, char **argv, int *used)
 {
     const char *name = argv[0] + 2;
@@ -211,7 +211,8 @@ static int parse_long_option(struct args *args, char **argv, int *used)
     return parse_value(args, (enum option)option, value);
 }
 
-/* The same for "-nv", "-w5" or "-w 5". */
+/* Parse a word of short options at the start of `argv`: "-nv", "-w5" or "-w 5".
+ * Increment `*used` as parse_long_option() does. */
 static int parse_short_options(struct args *args, char **argv, int *used)
 {
     for (const char *letter = argv[0] + 1; *letter; letter++) {
@@ -267,8 +268,8 @@ int args_parse_before_verb(struct args *args, char **argv, int *next)
 
 /* ---- Words --------------------------------------------------------------*/
 
-/* Set args->command. `rest` starts after KEY, or with KEY if "--" preceded it;
- * then another "--" may follow KEY. */
+/* Set args->command. `rest` starts after KEY. If "--" preceded KEY, `rest`
+ * starts with KEY, and another "--" may follow. */
 static void set_command(struct args *args, char **rest)
 {
     if (args->word_count == 0) {
@@ -312,7 +313,8 @@ static int parse_words(struct args *args, char **argv)
     return 0;
 }
 
-/* -c runs its text with the user's shell, as flock(1) does. */
+/* Set args->command for -c, which runs its text with the user's shell, as
+ * flock(1) does. */
 static int set_shell_command(struct args *args)
 {
     const char *shell = getenv("SHELL");
@@ -351,8 +353,9 @@ static int check_words(const struct args *args)
     return 0;
 }
 
-/* Whether --json is among the options. It decides how errors are reported, even
- * an error in an option before it. */
+/* Whether --json is among the words before "--". Check this before parsing,
+ * because --json decides how errors are reported, even an error in an earlier
+ * option. */
 static bool asks_for_json(char **argv)
 {
     for (; *argv && strcmp(*argv, "--") != 0; argv++) {
@@ -374,7 +377,8 @@ int args_parse(struct args *args, char **argv)
         status = set_shell_command(args);
     if (!status)
         status = check_words(args);
-    /* asks_for_json() may have found an argument of the command. */
+    /* Set this again, because asks_for_json() may have found an argument of the
+     * command. */
     args->json = json || (args->given & OPTION(JSON)) != 0;
     if (args->given & OPTION(NO_WAIT))
         args->wait_ms = 0;

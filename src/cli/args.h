@@ -63,7 +63,7 @@ struct args {
     bool json, verbose, quiet, close, hold, held, now, keys;
     uint32_t ttl_ms;
     uint32_t wait_ms;   /* HF_FOREVER without --wait and --no-wait */
-    int64_t wait_until; /* its deadline, see loop_now(); INT64_MAX: none */
+    int64_t wait_until; /* end of the wait, by loop_now(); INT64_MAX: none */
     int busy_status;
     uint64_t token;
     uint64_t from;

@@ -14,7 +14,8 @@
 
 /* ---- The terminal -------------------------------------------------------
  *
- * tcsetpgrp() from the background raises SIGTTOU, which loop_open() blocks. */
+ * tcsetpgrp() from the background raises SIGTTOU. loop_open() blocks SIGTTOU,
+ * so the call succeeds. */
 
 static bool has_terminal(const struct child *child, pid_t group)
 {
@@ -42,8 +43,9 @@ static bool is_pipe(int fd)
     return !fstat(fd, &status) && S_ISFIFO(status.st_mode);
 }
 
-/* The shell may not have started the other processes of the pipeline yet, so
- * the pipes count too. */
+/* Whether this process is part of a pipeline. The shell may not have started
+ * the other processes of the pipeline yet, so a standard descriptor that is a
+ * pipe counts too. */
 static bool is_in_pipeline(void)
 {
     return is_pipe(STDIN_FILENO) || is_pipe(STDOUT_FILENO) ||
@@ -52,13 +54,15 @@ static bool is_in_pipeline(void)
 
 /* ---- Starting -----------------------------------------------------------*/
 
-/* In the child, where only async-signal-safe functions may be called. */
+/* Execute the command. This runs in the forked child, so it may call only
+ * async-signal-safe functions. */
 static void exec_command(struct child *child, char **argv,
                          const struct loop *loop, pid_t parent, bool foreground)
 {
     int err;
 
-    /* The kernel sends the signal only if the parent dies after this call. */
+    /* The kernel sends the signal only if the parent dies after this call, so
+     * check that the parent still exists. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
         _exit(STATUS_NOT_EXECUTABLE);
     (void)setpgid(0, 0);
@@ -101,7 +105,7 @@ int child_start(struct child *child, char **argv, const struct loop *loop,
     }
     if (!detached)
         descendants_begin(&child->descendants, child->pid);
-    /* The child does this too, because either of us may run first. */
+    /* The child calls setpgid() too, because either process may run first. */
     (void)setpgid(child->pid, child->pid);
     if (foreground)
         give_terminal(child);
@@ -151,15 +155,16 @@ static bool is_group_only(const struct child *child)
     return child->detached;
 }
 
-/* Once the command is reaped and its group is empty, the kernel may give the id
- * of the group to an unrelated process. */
+/* Whether the process group can be signalled. Once the command is reaped and
+ * its group is empty, the kernel may give the group's id to an unrelated
+ * process. */
 static bool has_group(const struct child *child)
 {
     return !child->reaped || is_group_only(child) ||
            descendants_have_group(&child->descendants, child->pid);
 }
 
-/* The group comes first, because finding the other processes takes longer. */
+/* Signal the group first, because finding the other processes takes longer. */
 pid_t child_signal_all(const struct child *child, int signal)
 {
     pid_t group = has_group(child) ? child->pid : 0;
@@ -194,7 +199,8 @@ static void record_end(struct child *child, const siginfo_t *info)
         child->exec_err = err;
 }
 
-/* Reap one process. False if none has ended. */
+/* Reap one process and record the end of the command. Return false if no
+ * process has ended. */
 static bool reap_one(struct child *child)
 {
     siginfo_t info = {0};
@@ -223,18 +229,19 @@ bool child_follow(struct child *child, int signal)
 {
     bool asks = signal == SIGTTIN || signal == SIGTTOU;
 
-    /* Without a terminal, nobody would continue us: keep renewing the lock
-     * until the command is continued by whatever stopped it. */
+    /* Without a terminal, nobody would continue us, so keep running and
+     * renewing the lock until the process that stopped the command continues
+     * it. */
     if (child->tty < 0)
         return false;
-    /* The command wants the terminal, and our group has it. */
+    /* The command wants the terminal, and our group has it, so pass it on. */
     if (asks && has_terminal(child, getpgrp())) {
         give_terminal(child);
         return true;
     }
     (void)take_terminal(child);
-    /* Stop our whole group, as the terminal would: unless a script that started
-     * us stops too, the user does not get the prompt back. */
+    /* Stop our whole group, as the terminal would, so that a script that
+     * started us stops too and the user gets the prompt back. */
     loop_stop(asks ? signal : SIGTSTP, true);
     return true;
 }

@@ -24,9 +24,9 @@ struct child {
     bool detached; /* wait for the command only */
     struct descendants descendants;
     bool reaped;     /* the command has ended; the members below are set */
-    bool foreground; /* it had the terminal when it ended */
-    int status;      /* as a shell reports it: 128 + n for signal n */
-    int signal;      /* that killed it, or 0 */
+    bool foreground; /* the command had the terminal when it ended */
+    int status;      /* exit status, or 128 + n for signal n */
+    int signal;      /* the signal that killed the command, or 0 */
     int exec_err;    /* errno of exec, or 0 */
 };
 
@@ -37,12 +37,13 @@ struct child {
 int child_start(struct child *child, char **argv, const struct loop *loop,
                 bool detached);
 
-/* Whether the program `name` is set-user-ID of another user: then we may not be
- * able to signal it, and the kernel does not kill it when this program dies. */
+/* Whether the program `name` is set-user-ID of another user. If so, we may not
+ * be able to signal it, and the kernel does not kill it when this program
+ * dies. */
 bool child_is_privileged(const char *name);
 
-/* Send `signal` to the command's process group. Only until the command is
- * reaped. */
+/* Send `signal` to the command's process group. Call this only until the
+ * command is reaped. */
 void child_signal(const struct child *child, int signal);
 
 /* Send `signal` to the group and to every other process that child_is_left()
@@ -54,8 +55,9 @@ pid_t child_signal_all(const struct child *child, int signal);
  * the command, or 0. */
 int child_reap(struct child *child);
 
-/* Become the subreaper of the command's orphans: process 1 of a container often
- * does not reap them, and zombies would look as if they ran for ever. */
+/* Become the subreaper of the command's orphans, because process 1 of a
+ * container often does not reap them, and zombies would seem to run for
+ * ever. */
 void child_adopt(void);
 
 /* Whether a process is left that the lock is kept for: a descendant of the
@@ -63,9 +65,11 @@ void child_adopt(void);
  * command is reaped. */
 bool child_is_left(const struct child *child);
 
-/* The command was stopped by `signal`. If there is a terminal, stop this
- * program too, and return true after it was continued: the caller then checks
- * the lease and calls child_resume(). False: there is nothing to do. */
+/* React to a command that was stopped by `signal`. If the command needs the
+ * terminal and our group has it, pass the terminal on; otherwise stop this
+ * program too, until it is continued. Then return true: the caller checks
+ * whether the lock is still valid and calls child_resume(). Return false, and
+ * do nothing, if there is no terminal. */
 bool child_follow(struct child *child, int signal);
 
 /* Continue the command, and give it the terminal if our group has it. */

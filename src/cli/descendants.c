@@ -14,8 +14,8 @@
 
 #include "failure.h"
 
-/* The limit of the kernel. A smaller one could miss a process, which would then
- * keep running without the lock. */
+/* The kernel's limit. With a smaller limit we could miss a process, which would
+ * then keep running without the lock. */
 #define PROCESSES_MAX (4 * 1024 * 1024)
 #define TICK_NS 10000000 /* the unit of start times, USER_HZ of proc(5) */
 
@@ -56,7 +56,7 @@ static bool read_process(const char *pid, struct process *process)
     size = fread(text, 1, sizeof(text) - 1, file);
     (void)fclose(file);
     text[size] = '\0';
-    at = strrchr(text, ')'); /* the name may contain any byte */
+    at = strrchr(text, ')'); /* search backwards: the name may contain ')' */
     if (!at || strlen(at) < 4)
         return false;
     *process = (struct process){
@@ -125,8 +125,9 @@ static struct process *table_find(const struct table *table, pid_t pid)
 /* ---- Descendants --------------------------------------------------------*/
 
 /* Whether a process whose chain of parents leads to us descends from the
- * command. An orphan of an earlier child may be younger than the command, but
- * it is in our process group unless it has changed its group. */
+ * command. An orphan of an earlier child may be younger than the command, so
+ * check the process group too: the orphan is in our group unless it has changed
+ * its group. */
 static bool is_of_command(const struct descendants *d,
                           const struct process *process)
 {
@@ -196,8 +197,8 @@ pid_t descendants_first(const struct descendants *d)
     return first;
 }
 
-/* /proc may hide processes of other users (hidepid) or be missing, but waitid()
- * finds every child, and orphans become our children. */
+/* /proc may hide processes of other users (hidepid) or be missing, so ask
+ * waitid(), which finds every child; orphans become our children. */
 bool descendants_exist(const struct descendants *d)
 {
     siginfo_t info;

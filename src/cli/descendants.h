@@ -4,9 +4,9 @@
  * our child, whatever session or process group it is in.
  *
  * We may have children from before the command: a shell may have started them,
- * and then have replaced itself by this program (exec). They and their
- * descendants do not count. But their orphans become our children too. So if we
- * had children before, a process counts only if it is not older than the
+ * and then have replaced itself by this program (exec). Earlier children and
+ * their descendants do not count, but their orphans become our children too. So
+ * if we had children before, a process counts only if it is not older than the
  * command and not in our own process group, which the command has left. */
 #ifndef CLI_DESCENDANTS_H
 #define CLI_DESCENDANTS_H
@@ -36,19 +36,20 @@ bool descendants_exist(const struct descendants *d);
 bool descendants_have_group(const struct descendants *d, pid_t group);
 
 /* Send `signal` to every descendant that is not in the process group `group`,
- * which was signalled before; 0: to all. Returns the id of a process, in that
- * group or not, that we may not signal because it belongs to another user; or
- * 0. */
+ * which the caller has signalled already; if `group` is 0, to every descendant.
+ * Returns the id of a descendant, in that group or not, that we may not signal
+ * because it belongs to another user, or 0 if there is none. */
 pid_t descendants_signal(const struct descendants *d, int signal, pid_t group);
 
 /* The descendant with the lowest pid, for messages; 0 if there is none. */
 pid_t descendants_first(const struct descendants *d);
 
-/* Write the name of a process. If the process has ended: "?", and false. */
+/* Write the name of a process. If the process has ended, write "?" and return
+ * false. */
 bool descendants_name(pid_t pid, char name[DESCENDANT_NAME_SIZE]);
 
-/* Whether our process group has a process that is not this one or an ancestor,
- * such as the rest of a pipeline. */
+/* Whether our process group contains a process other than this process and its
+ * ancestors, such as the rest of a pipeline. */
 bool descendants_group_is_shared(void);
 
 #endif

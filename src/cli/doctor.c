@@ -30,11 +30,11 @@ struct finding {
 struct report {
     const struct args *args;
     char *url;          /* with its password hidden */
-    const char *source; /* of the URL: "--url", "HOLDFAST_URL", ... */
+    const char *source; /* the URL is from "--url", "HOLDFAST_URL", ... */
     bool reachable;
     uint32_t caps;
     int64_t open_ms, lock_ms;
-    struct hf_error error; /* of opening the store, or of the test lock */
+    struct hf_error error; /* from opening the store, or from the test lock */
     struct fact facts[FACTS_MAX];
     size_t fact_count;
     struct finding findings[FINDINGS_MAX];
@@ -94,7 +94,8 @@ static void write_test_key(char *key, size_t size)
                    (long)getpid(), (unsigned long long)number);
 }
 
-/* Take and release a lock: only a write shows that the store is writable. */
+/* Take and release a lock, because only a write shows that the store is
+ * writable. */
 static void try_lock(struct report *report, struct hf_client *client)
 {
     struct hf_lock_opts opts;

@@ -28,10 +28,10 @@ enum status {
     STATUS_IN_DOUBT = 80, /* answer lost; the operation may have been done */
     STATUS_NOT_EXECUTABLE = 126,
     STATUS_NOT_FOUND = 127,
-    STATUS_SIGNAL = 128, /* plus its number */
+    STATUS_SIGNAL = 128, /* plus the number of the signal */
 };
 
-/* Report `err` with a message. Returns its exit status. */
+/* Report `err` with a message. Returns the exit status for `err`. */
 int failure(const struct args *args, enum hf_err err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -44,7 +44,8 @@ int failure_usage(const struct args *args, const char *format, ...)
 int failure_on_key(const struct args *args, struct hf_key key, enum hf_err err,
                    const struct hf_error *error);
 
-/* The same for a call on `lock`, with the message of hf_lock_error(). */
+/* Report that a call on `lock` failed with `err`, with the message of
+ * hf_lock_error(). Returns the exit status. */
 int failure_on_lock(const struct args *args, const struct hf_lock *lock,
                     enum hf_err err);
 
@@ -56,8 +57,8 @@ void failure_warn(const struct args *args, enum hf_err err, const char *format,
 void failure_trace(const struct args *args, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The exit status of `err`, without a report. Never 0 for a failure: only verbs
- * that wait for a key return the status of -E, which may be 0. */
+/* The exit status of `err`, without a report. It is never 0 for a failure: only
+ * verbs that wait for a key return the status of -E, which may be 0. */
 int failure_status(enum hf_err err);
 
 /* Flush stdout. If that fails, for example because the disk is full, report it

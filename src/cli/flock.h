@@ -5,7 +5,8 @@
 #include <stddef.h>
 
 /* What to use instead of the option `name` of `size` bytes, such as "s" or
- * "shared". NULL if flock has no such option, or holdfast has it too. */
+ * "shared". Returns NULL if flock has no such option, or if holdfast has the
+ * same option. */
 const char *flock_hint(const char *name, size_t size);
 
 #endif

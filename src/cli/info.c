@@ -53,8 +53,9 @@ static void put_span(const char *name, uint64_t ms, const char *after)
     (void)printf("%-8s %s%s\n", name, span, after);
 }
 
-/* Print the last line. On a terminal the value is quoted, because its bytes may
- * contain control sequences; a pipe or a file gets the bytes unchanged. */
+/* Print the value as the last line. On a terminal the value is quoted, because
+ * its bytes may contain control sequences; a pipe or a file gets the bytes
+ * unchanged. */
 static void put_value(const struct hf_info *info)
 {
     if (isatty(STDOUT_FILENO)) {

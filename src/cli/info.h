@@ -11,8 +11,8 @@ void info_json(const struct hf_info *info);
 /* Print one line for each property: "token    17". */
 void info_text(const struct hf_info *info);
 
-/* "nightly is held by report[12]@web for 2m 3s, token 7 (every night)". The
- * caller frees it. */
+/* Format "nightly is held by report[12]@web for 2m 3s, token 7 (every night)".
+ * The caller frees the text. */
 char *info_holder(const struct hf_info *info);
 
 /* Report that `key` stayed busy, and who holds it, if that can be read. Returns

@@ -21,7 +21,7 @@
 
 struct json {
     FILE *out;
-    bool begun; /* a member was written: a comma comes next */
+    bool begun; /* a member was written, so a comma comes next */
 };
 
 void json_open(struct json *json, FILE *out);

@@ -51,13 +51,14 @@ static int print_claim(const struct args *args, const struct hf_lock *lock,
 
 /* ---- --hold -------------------------------------------------------------*/
 
-/* Whether stdin may be read: a terminal only from its foreground. */
+/* Whether stdin may be read. A terminal may be read only from its
+ * foreground. */
 static bool may_read(void)
 {
     return !isatty(STDIN_FILENO) || tcgetpgrp(STDIN_FILENO) == getpgrp();
 }
 
-/* Read and discard input. False at end of file or on an error. */
+/* Read and discard input. Return false at end of file or on an error. */
 static bool discard_input(void)
 {
     char bytes[4096];
@@ -112,7 +113,8 @@ static int release_held(const struct held *held, const struct args *args,
 
 /* ---- Without --hold -----------------------------------------------------*/
 
-/* Release the detached lock. If that fails, it ends with its lease. */
+/* Release the detached lock. If the release fails, the lock ends when its lease
+ * expires. */
 static void release_detached(const struct held *held, const struct args *args)
 {
     uint8_t nonce[HF_NONCE_SIZE];
@@ -135,7 +137,7 @@ static int print_and_detach(const struct held *held, const struct args *args)
     uint32_t left_ms = hf_lock_remaining_ms(held->take.lock);
     int status;
 
-    (void)hf_lock_detach(held->take.lock); /* fails if it is lost */
+    (void)hf_lock_detach(held->take.lock); /* fails if the lock is lost */
     status = print_claim(args, held->take.lock, left_ms);
     if (status)
         release_detached(held, args);
@@ -155,8 +157,8 @@ static int print_and_hold(struct held *held, const struct args *args)
 /* ---- The verb -----------------------------------------------------------*/
 
 /* Write the owner that others see. Without --hold this process ends at once, so
- * the owner is its parent, the calling script; "holdfast" if the name of the
- * process cannot be read. */
+ * the owner is its parent, the calling script. If the name of that process
+ * cannot be read, write "holdfast". */
 static void describe_caller(const struct args *args,
                             char label[HF_NOTE_MAX + 1])
 {

@@ -7,12 +7,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Faults of this program, which keep their default action: dump core. */
+/* Signals that report faults of this program. They keep their default action,
+ * which dumps core. */
 static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL,
                              SIGTRAP, SIGSYS, SIGABRT};
 
-/* Choose every other signal that is not ignored. Ignored signals must not be
- * blocked, because the kernel queues a blocked signal even if it is ignored. */
+/* Fill `kept` with every signal that is neither a fault nor ignored. Ignored
+ * signals must not be blocked, because the kernel queues a blocked signal even
+ * if it is ignored. */
 static void choose_kept(sigset_t *kept)
 {
     struct sigaction action;
@@ -33,7 +35,8 @@ int loop_open(struct loop *loop)
 
     *loop = (struct loop){.signals = -1, .timer = -1, .armed = LOOP_NEVER};
     choose_kept(&loop->kept);
-    /* If SIGCHLD is ignored, the kernel discards the statuses of children. */
+    /* Restore the default action of SIGCHLD, because the kernel discards the
+     * statuses of children while SIGCHLD is ignored. */
     (void)sigaction(SIGCHLD, &normal, &loop->children);
     (void)sigprocmask(SIG_BLOCK, &loop->kept, &loop->before);
     loop->signals = signalfd(-1, &loop->kept, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -67,7 +70,7 @@ static void arm_timer(struct loop *loop, int64_t until)
     if (until != LOOP_NEVER) {
         at.it_value.tv_sec = until > 0 ? until / 1000 : 0;
         at.it_value.tv_nsec = until > 0 ? until % 1000 * 1000000 : 0;
-        at.it_value.tv_nsec += at.it_value.tv_sec == 0; /* 0 would disarm */
+        at.it_value.tv_nsec += at.it_value.tv_sec == 0; /* 0 disarms it */
     }
     (void)timerfd_settime(loop->timer, TFD_TIMER_ABSTIME, &at, NULL);
 }
@@ -129,7 +132,7 @@ void loop_stop(int signal, bool all)
     (void)sigemptyset(&set);
     (void)sigaddset(&set, signal);
     (void)kill(all ? 0 : getpid(), signal);
-    (void)sigprocmask(SIG_UNBLOCK, &set, NULL); /* stopped here */
+    (void)sigprocmask(SIG_UNBLOCK, &set, NULL); /* the process stops here */
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
@@ -141,5 +144,5 @@ void loop_die(int signal)
     (void)sigaddset(&set, signal);
     (void)kill(getpid(), signal);
     (void)sigprocmask(SIG_UNBLOCK, &set, NULL);
-    _exit(128 + signal); /* the signal is ignored or not fatal */
+    _exit(128 + signal); /* reached if the signal is ignored or not fatal */
 }

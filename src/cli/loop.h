@@ -1,9 +1,10 @@
 /* loop.h - wait for signals, a deadline, a client and a descriptor at once.
  *
  * From loop_open() on, signals that could end or stop this program are blocked,
- * and loop_signal() returns them. Those that were ignored stay ignored, as
- * nohup(1) and shells rely on. Times are milliseconds of CLOCK_BOOTTIME, which
- * continues while the machine is suspended; hf_lock_deadline() uses it too. */
+ * and loop_signal() returns them. Signals that were ignored stay ignored,
+ * because nohup(1) and shells rely on that. Times are milliseconds of
+ * CLOCK_BOOTTIME, which continues while the machine is suspended;
+ * hf_lock_deadline() uses it too. */
 #ifndef CLI_LOOP_H
 #define CLI_LOOP_H
 
@@ -34,26 +35,28 @@ int64_t loop_now(void);
  *   first   if not NULL, called before anything else after the sleep: this
  *           program may have been stopped for any time
  *
- * True if `fd` is readable or at its end. */
+ * Returns true if `fd` is readable or at its end. */
 bool loop_sleep(struct loop *loop, struct hf_client *client, int fd,
                 int64_t until, void (*first)(void *arg), void *arg);
 
 /* The next pending signal, or 0. */
 int loop_signal(struct loop *loop);
 
-/* Whether a write to stderr does not block. A program that has to stop its
- * command before a lease ends must not wait for the reader of a pipe. */
+/* Whether a write to stderr does not block. Check this before reporting: a
+ * program that has to stop its command before validity ends must not wait for
+ * the reader of a pipe. */
 bool loop_can_report(void);
 
 /* Whether the default action of `signal` ends a process. */
 bool loop_is_fatal(int signal);
 
-/* Whether it is a stop signal of the terminal: SIGTSTP, SIGTTIN or SIGTTOU. */
+/* Whether `signal` is a stop signal of the terminal: SIGTSTP, SIGTTIN or
+ * SIGTTOU. */
 bool loop_is_stop(int signal);
 
-/* Stop this process with `signal`; with `all`, its whole process group. Returns
- * when it is continued. In an orphaned process group the kernel does not stop
- * it, and this returns at once. */
+/* Stop this process with `signal`, or with `all` its whole process group.
+ * Returns when this process is continued. In an orphaned process group the
+ * kernel does not stop the process, so this returns at once. */
 void loop_stop(int signal, bool all);
 
 /* End this process with `signal`, so that a shell sees the signal. */

@@ -7,7 +7,7 @@
 #include "store.h"
 #include "text.h"
 
-#define COLUMNS 6 /* the last, the note, is not padded */
+#define COLUMNS 6 /* the last column, the note, is not padded */
 #define WIDTH_MAX 48
 
 struct row {
@@ -42,8 +42,8 @@ static char *format_span(uint64_t ms)
     return text_copy(text);
 }
 
-/* The rest of the lease. A broken lock is marked, because renewals no longer
- * extend it. */
+/* The time until the lease expires. Mark a broken lock, because renewals no
+ * longer extend its lease. */
 static char *format_left(const struct hf_info *info)
 {
     char *time = info->left_ms == HF_FOREVER ? text_copy("no-expiry")

@@ -22,9 +22,9 @@ const struct verb *verb_find(const char *name)
 }
 
 /* If a standard descriptor is closed, the next open() returns its number, and
- * messages for stderr would be written into a lock file. Put a descriptor in
- * its place that fails every read or write, so that no output is lost silently.
- * O_CLOEXEC closes it again in the command of `run`. */
+ * messages for stderr would be written into a lock file. Replace a closed
+ * descriptor by one that fails every read or write, so that no output is lost
+ * silently. O_CLOEXEC closes it again in the command of `run`. */
 static void fill_standard_descriptors(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {

@@ -6,9 +6,10 @@
 
 #define VARIABLE "HOLDFAST_HELD"
 #define ENTRY_SIZE 40   /* "18446744073709551615:0123456789abcdef " */
-#define LIST_SIZE 4096u /* about a hundred locks; then the oldest is dropped */
+#define LIST_SIZE 4096u /* about 100 locks; beyond that, drop the oldest */
 
-/* FNV-1a. The list contains a hash, because an owner may contain blanks. */
+/* FNV-1a. The list contains a hash of each owner, because blanks separate its
+ * entries and an owner may contain blanks. */
 static unsigned long long hash_of(const char *text)
 {
     unsigned long long hash = 14695981039346656037ull;

@@ -8,7 +8,8 @@
 
 #include <holdfast.h>
 
-/* Add a lock to the list in the environment. False: out of memory. */
+/* Add a lock to the list in the environment. Returns false if memory is
+ * exhausted. */
 bool nested_export(uint64_t token, const char *owner);
 
 /* Whether the holder in `info` is on the list. */

@@ -16,13 +16,14 @@ static const struct {
 static const char not_a_duration[] =
     "is not a duration such as 250ms, 15s, 2m or 1.5";
 
-/* Unlike isdigit(), independent of the locale. */
+/* Count the leading digits. Unlike isdigit(), this does not depend on the
+ * locale. */
 static size_t count_digits(const char *text)
 {
     return strspn(text, "0123456789");
 }
 
-/* Convert `size` digits. False: the number overflows. */
+/* Convert `size` digits. Return false if the number overflows. */
 static bool read_digits(const char *text, size_t size, uint64_t *number)
 {
     uint64_t sum = 0;
@@ -49,7 +50,8 @@ const char *number_parse(const char *text, uint64_t max, uint64_t *number)
     return NULL;
 }
 
-/* The unit called `name`, in milliseconds, or 0. */
+/* The length of the unit `name` in milliseconds, or 0 if there is no such
+ * unit. */
 static uint64_t find_unit(const char *name)
 {
     for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
@@ -59,8 +61,8 @@ static uint64_t find_unit(const char *name)
     return 0;
 }
 
-/* Convert the `size` digits after the point to milliseconds. False: the result
- * is not a whole number of milliseconds. */
+/* Convert the `size` digits after the point to milliseconds. Return false if
+ * the result is not a whole number of milliseconds. */
 static bool read_fraction(const char *digits, size_t size, uint64_t unit,
                           uint64_t *ms)
 {

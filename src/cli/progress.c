@@ -15,7 +15,8 @@ void progress_init(struct progress *progress, bool wanted)
     *progress = (struct progress){.wanted = wanted && isatty(STDERR_FILENO)};
 }
 
-/* In the background, the line would mix with what the user types. */
+/* Whether to show the line. In the background, it would mix with what the user
+ * types. */
 static bool is_in_foreground(void)
 {
     return tcgetpgrp(STDERR_FILENO) == getpgrp();

@@ -7,7 +7,7 @@
 #include <holdfast.h>
 
 struct progress {
-    bool wanted; /* by the caller, and stderr is a terminal */
+    bool wanted; /* the caller wants it, and stderr is a terminal */
     bool shown;  /* the line is on the screen */
 };
 

@@ -7,8 +7,8 @@
 #include "failure.h"
 #include "url.h"
 
-#define REACH_MIN_MS 1000 /* to connect, however short --wait is */
-#define PAUSE_MIN_MS 50   /* between two attempts; doubled each time */
+#define REACH_MIN_MS 1000 /* time to connect, however short --wait is */
+#define PAUSE_MIN_MS 50   /* pause between attempts; doubles each time */
 #define PAUSE_MAX_MS 1000
 
 /* ---- Sleeping, with a loop or without -----------------------------------*/
@@ -25,7 +25,7 @@ static void handle_signals(struct reach *reach)
     }
 }
 
-/* Wait for on_open(), a signal, or until `until`. */
+/* Wait until on_open() is called, a signal arrives, or `until` has passed. */
 static void wait_in_loop(struct reach *reach, int64_t until)
 {
     while (!reach->answered && !reach->signal && loop_now() < until) {
@@ -69,8 +69,8 @@ static void on_open(enum hf_err err, void *arg)
     reach->err = err;
 }
 
-/* Close a client that is not open yet, without waiting. The thread of the
- * client finishes the close. */
+/* Close a client that is not open yet, without waiting. The client's opening
+ * thread finishes the close. */
 static void abandon_client(struct reach *reach)
 {
     (void)hf_close(reach->client, 0);
@@ -144,7 +144,8 @@ static void open_with_retries(struct reach *reach, int64_t until)
     }
 }
 
-/* When to give up. LOOP_NEVER: make one attempt, which the library limits. */
+/* When to give up. LOOP_NEVER means to make one attempt, whose time the library
+ * limits. */
 static int64_t reach_deadline(const struct args *args)
 {
     int64_t least = loop_now() + REACH_MIN_MS;

@@ -10,14 +10,14 @@
 
 struct reach {
     const struct args *args;
-    const char *owner; /* that others see for its locks; NULL: this process */
+    const char *owner; /* shown as the owner of locks; NULL: this process */
     struct loop *loop; /* NULL: signals have their default action */
     bool inherit;      /* as in struct hf_client_opts */
 
     /* Results: */
     char *url; /* to be freed with url_free() */
     struct hf_client *client;
-    int signal; /* that ended the attempt, or 0 */
+    int signal; /* the signal that ended the attempt, or 0 */
 
     /* State of the last attempt: */
     struct hf_error error;
@@ -25,10 +25,10 @@ struct reach {
     bool answered;
 };
 
-/* Open the store that `args` names. True: reach->client is open; with a loop,
- * the caller drives it. False: either reach->signal is set, and the caller
- * should die of it, or the failure was reported and `*status` is the exit
- * status. */
+/* Open the store that `args` names. Returns true if reach->client is open; with
+ * a loop, the caller drives the client. Returns false if reach->signal is set,
+ * and the caller should die of that signal, or if the failure was reported, and
+ * `*status` is the exit status. */
 bool reach_store(struct reach *reach, int *status);
 
 #endif

@@ -2,17 +2,17 @@
 #include "json.h"
 #include "store.h"
 
-/* The rest of the ttl, if `lease_ms` is left of the lease. The client asks for
- * a lease that is longer than the ttl by a sixteenth and 50 ms, so that the
- * holder stops before the lease ends even if the clocks drift. */
+/* How much of the ttl is left when `lease_ms` is left of the lease. The client
+ * asks for a lease that is longer than the ttl by a sixteenth and 50 ms, so
+ * that validity ends before the lease expires even if the clocks drift. */
 static uint32_t ttl_left_ms(uint32_t lease_ms)
 {
     return lease_ms > 50 ? (uint32_t)((uint64_t)(lease_ms - 50) * 16 / 17) : 0;
 }
 
-/* How long the lock is held from now on. A renewal never shortens a lease, so
- * the store may keep the lock longer than the handle assumes: the handle was
- * adopted just now, and does not know the earlier lease. */
+/* How long the lock is held from now on. A renewal never shortens a lease. The
+ * handle was adopted just now and does not know the earlier lease, so the store
+ * may keep the lock longer than the handle assumes. */
 static uint32_t renewed_left_ms(struct hf_client *client,
                                 const struct hf_lock *lock)
 {

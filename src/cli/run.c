@@ -1,15 +1,15 @@
 /* run.c - run a command while holding a lock.
  *
  * The lock is renewed for as long as the command runs, and the command is
- * stopped before the lease ends:
+ * stopped before the lock's validity ends:
  *
  *     0           ttl/3               end - grace    end - margin   end
  *     |-------------|----------------------|---------------|---------|
  *     granted     renewal due           SIGTERM         SIGKILL   others may
  *                                                                 be granted it
  *
- * Each renewal moves `end`. It is read again after every sleep, before anything
- * else is done, because this program may have been stopped during the sleep. */
+ * Each renewal moves `end`. This program may have been stopped during a sleep,
+ * so it reads `end` again after every sleep, before anything else. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@
 
 #define GRACE_MAX_MS 5000
 #define MARGIN_MAX_MS 100 /* time for a SIGKILL to take effect */
-#define STRAGGLERS_MS 20  /* interval of checks whether all have ended */
+#define STRAGGLERS_MS 20  /* interval between checks for stragglers */
 #define REPORT_MS 1000    /* delay before we report what we wait for */
 
 struct run {
@@ -45,7 +45,7 @@ struct run {
     bool straggling;     /* the command has ended, its descendants have not */
     bool reported;       /* the loss was reported while processes still ran */
     bool terminated;     /* SIGTERM was sent to the stragglers */
-    int64_t end;         /* of the lock's validity, if stopping */
+    int64_t end;         /* the end of validity, if stopping */
     struct hf_error why; /* if stopping */
     bool interrupted;    /* Ctrl-C ended the command */
 };
@@ -66,8 +66,9 @@ static int64_t margin_ms(const struct run *run)
     return part < MARGIN_MAX_MS ? part : MARGIN_MAX_MS;
 }
 
-/* The loss is reported when the command has ended: stderr may be a pipe that
- * nobody reads, and a blocked write would delay the SIGKILL. */
+/* Record why the lock is lost, but report it only when the command has ended:
+ * stderr may be a pipe that nobody reads, and a blocked write would delay the
+ * SIGKILL. */
 static void begin_stopping(struct run *run)
 {
     if (run->stopping)
@@ -77,13 +78,13 @@ static void begin_stopping(struct run *run)
     hf_lock_error(run->take.lock, &run->why);
 }
 
-/* Kill everything if validity is about to end or has ended. Call this first after
- * every sleep, because validity may have ended in the meantime. Once we are
- * stopping, a late renewal does not extend `end`. */
+/* Kill all processes of the command if validity is about to end or has ended.
+ * Call this first after every sleep, because validity may have ended in the
+ * meantime. Once we are stopping, a late renewal does not extend `end`. */
 static void enforce_end(void *arg)
 {
     struct run *run = arg;
-    int64_t end = hf_lock_deadline(run->take.lock); /* 0: it is lost */
+    int64_t end = hf_lock_deadline(run->take.lock); /* 0 if it is lost */
 
     if (run->stopping && run->end < end)
         end = run->end;
@@ -96,8 +97,8 @@ static void enforce_end(void *arg)
 }
 
 /* Send SIGTERM if validity ends within grace_ms(), or SIGKILL if it is about to
- * end. Call this after hf_process(): a renewal that was just confirmed makes both
- * unnecessary. */
+ * end. Call this after hf_process(), because a renewal that was just confirmed
+ * makes both signals unnecessary. */
 static void enforce_grace(struct run *run)
 {
     enforce_end(run);
@@ -107,7 +108,7 @@ static void enforce_grace(struct run *run)
     begin_stopping(run);
     child_adopt();
     (void)child_signal_all(&run->child, SIGTERM);
-    (void)child_signal_all(&run->child, SIGCONT); /* they may be stopped */
+    (void)child_signal_all(&run->child, SIGCONT); /* for stopped processes */
 }
 
 static int64_t earlier(int64_t a, int64_t b)
@@ -144,9 +145,9 @@ static int report_loss(const struct run *run, const char *how)
     return STATUS_LOST;
 }
 
-/* Kill processes that were started since the first SIGKILL, too. A process that
- * we may not signal, or that SIGKILL does not end, keeps running without the
- * lock: we can only report it, and wait for its end. */
+/* Send SIGKILL again, for processes that were started since the first SIGKILL.
+ * If we may not signal a process, or SIGKILL does not end it, it keeps running
+ * without the lock: we can only report that process, and wait for its end. */
 static void kill_survivors(struct run *run)
 {
     char how[160], name[DESCENDANT_NAME_SIZE];
@@ -198,9 +199,9 @@ static void report_stragglers(struct run *run)
 
 /* ---- While the command runs ---------------------------------------------*/
 
-/* Forward a signal to the processes that the command has left running: as
- * SIGTERM, because a background process of a shell ignores SIGINT; the second
- * one as SIGKILL. */
+/* Forward a signal to the processes that the command has left running. The
+ * first fatal signal is sent as SIGTERM, because a shell's background processes
+ * ignore SIGINT, and the second fatal signal as SIGKILL. */
 static void signal_stragglers(struct run *run, int signal)
 {
     if (loop_is_stop(signal)) {
@@ -260,8 +261,8 @@ static void supervise(struct run *run)
 
 /* ---- After the command --------------------------------------------------*/
 
-/* Release the lock. False if we lost it without noticing: the store no longer
- * has it, or the key has another holder. */
+/* Release the lock. Return false if we lost the lock without noticing, because
+ * the store no longer has it or the key has another holder. */
 static bool release_lock(struct run *run)
 {
     enum hf_err err = hf_release(run->take.lock);

@@ -10,8 +10,8 @@
 #include "reach.h"
 #include "url.h"
 
-/* How long to wait for the release of locks; afterwards they end with their
- * leases. */
+/* How long to wait for the release of locks. Locks that are not released by
+ * then end when their leases expire. */
 #define CLOSE_MS 1000
 
 int store_open(const struct args *args, const char *owner,

@@ -5,8 +5,8 @@
 #include "args.h"
 
 /* Open the store that --url, else HOLDFAST_URL, else "file:" names. Others see
- * `owner` as the owner of its locks; NULL: this process. Returns 0, or an exit
- * status after reporting the failure. */
+ * `owner` as the owner of its locks; if `owner` is NULL, they see this process.
+ * Returns 0, or an exit status after reporting the failure. */
 int store_open(const struct args *args, const char *owner,
                struct hf_client **client);
 
@@ -20,7 +20,8 @@ void store_label(char label[HF_NOTE_MAX + 1], const char *name, long pid);
 /* Open the store, adopt the lock that the words KEY NONCE TOKEN name, call
  * `act` with it, and close the store. The lock stays held when this process
  * ends. If NONCE is "-", it is read from HOLDFAST_NONCE. Returns the exit
- * status: that of `act`, or of a failure, which is reported. */
+ * status of `act`, or after reporting a failure, the exit status of that
+ * failure. */
 int store_with_lock(const struct args *args,
                     int (*act)(const struct args *args,
                                struct hf_client *client, struct hf_lock *lock));

@@ -8,7 +8,7 @@
 #include "text.h"
 
 #define SILENCE_MS 1000    /* a shorter wait is not shown */
-#define REFRESH_MS 1000    /* interval of reads of the holder */
+#define REFRESH_MS 1000    /* interval between reads of the holder */
 #define ANSWER_MIN_MS 1000 /* time for the store to answer, even if --wait 0 */
 #define ANSWER_MAX_MS 5000
 
@@ -123,9 +123,9 @@ static void on_lock_event(struct hf_lock *lock, enum hf_lock_event event,
         failure_trace(take->args, "the lock is lost");
 }
 
-/* The current state of the renewals. HF_LOCK_EVENT_AT_RISK would not do: it is
- * reported once per claim, but a command that runs for days may see several
- * outages. */
+/* The current state of the renewals. HF_LOCK_EVENT_AT_RISK is not enough,
+ * because it is reported once per claim, and a command that runs for days may
+ * see several outages. */
 static enum take_danger read_danger(const struct take *take,
                                     struct hf_error *error)
 {
@@ -237,7 +237,8 @@ static enum hf_err claim_lock(struct take *take, bool renew,
     return HF_OK;
 }
 
-/* Retry until --wait has passed if the store does not answer. The client
+/* Whether to claim again, because the store did not answer and --wait has not
+ * passed. If so, this frees the old handle and resets `take`. The client
  * withdraws a claim in doubt in the background; if that claim was granted after
  * all, the next claim waits until it is released. */
 static bool may_claim_again(struct take *take)

@@ -10,10 +10,11 @@
 enum take_danger {
     TAKE_SAFE,
     TAKE_FAILING, /* the last renewal has failed, and is retried */
-    TAKE_AT_RISK, /* half of the ttl has passed, or the lock was broken */
+    TAKE_AT_RISK, /* half the ttl has passed, or the lock was broken */
 };
 
-/* Callbacks keep its address: it must not move until the client is closed. */
+/* Callbacks keep the address of this struct, so it must not move until the
+ * client is closed. */
 struct take {
     const struct args *args;
     struct loop *loop;
@@ -28,21 +29,23 @@ struct take {
     enum take_danger danger; /* as last reported with -v */
     bool answered;           /* the claim is granted or refused; `err` is set */
     enum hf_err err;
-    int signal; /* that ended the wait, or 0 */
+    int signal; /* the signal that ended the wait, or 0 */
 };
 
 /* Take the lock on the key in `args`, and fill `take`.
  *
  *   renew   renew the lock until it is released
  *
- * True if it is held. False: either take->signal is set, and the caller should
- * die of it once the client is closed, or the failure was reported and
- * `*status` is the exit status, which -E may have set to 0. */
+ * Returns true if the lock is held. Returns false if take->signal is set, and
+ * the caller should die of that signal once the client is closed, or if the
+ * failure was reported, and `*status` is the exit status, which -E may have set
+ * to 0. */
 bool take_lock(struct take *take, const struct args *args, struct loop *loop,
                struct hf_client *client, bool renew, int *status);
 
-/* With -v: report a change in the state of the renewals: they fail, the lock is
- * at risk, or it was renewed again. Call it after each loop_sleep(). */
+/* With -v, report a change in the state of the renewals: renewals fail, the
+ * lock is at risk, or the lock was renewed again. Call it after each
+ * loop_sleep(). */
 void take_report_renewal(struct take *take);
 
 /* When to call take_report_renewal() at the latest; or LOOP_NEVER. */

@@ -15,16 +15,16 @@ char *text_copy(const char *text);
  * it is, other bytes become $'my\x20key\n\xff'. The word contains no blank. */
 char *text_quote(const void *data, size_t size);
 
-/* The same for owners and notes, which are shown but not pasted: blanks and
- * quotes stay, characters that cannot be shown are escaped with a backslash. */
+/* Escape an owner or a note, which is shown but not pasted: blanks and quotes
+ * stay, and characters that cannot be shown are escaped with a backslash. */
 char *text_label(const char *text);
 
-/* "250ms", "7.5s", "42s", "2m 3s", "4h 5m", "6d 7h". */
+/* Write a duration as "250ms", "7.5s", "42s", "2m 3s", "4h 5m" or "6d 7h". */
 #define TEXT_SPAN_SIZE 32
 void text_span(uint64_t ms, char text[TEXT_SPAN_SIZE]);
 
-/* Write lower-case hexadecimal digits and a NUL: `text` has 2 * size + 1
- * bytes. */
+/* Write lower-case hexadecimal digits and a NUL. `text` must have room for 2 *
+ * size + 1 bytes. */
 void text_hex(const void *data, size_t size, char *text);
 
 /* Decode the UTF-8 character at `data` to `*character`. Returns its length in

@@ -29,8 +29,9 @@ static void mask(char *from, const char *end)
     memset(from, '*', (size_t)(end - from));
 }
 
-/* Search for the last '@': a password with an unescaped '/' or '?' is refused,
- * but the message that refuses it must not show the password either. */
+/* Mask the password, from the colon before it to the last '@'. A URL whose
+ * password has an unescaped '/' or '?' is refused, but the error message must
+ * not show that password either. */
 static void hide_user_password(char *url)
 {
     char *end = strrchr(url, '@');
@@ -41,7 +42,7 @@ static void hide_user_password(char *url)
         mask(colon + 1, end);
 }
 
-/* Mask options such as tlsCertificateKeyFilePassword= of MongoDB. */
+/* Mask options such as MongoDB's tlsCertificateKeyFilePassword=. */
 static void hide_password_options(char *url)
 {
     static const char name[] = "password=";

@@ -9,22 +9,24 @@
 
 /* A copy of the URL in --url, else in HOLDFAST_URL, else "file:"; the caller
  * frees it with url_free(). The password in argv is overwritten, because every
- * user can read argv. NULL: the URL is refused; the error is reported, and
- * `*status` is the exit status. */
+ * user can read argv. Returns NULL if the URL is refused; the error is
+ * reported, and `*status` is the exit status. */
 char *url_take(const struct args *args, int *status);
 void url_free(char *url);
 
-/* The same URL, borrowed: not checked, and with its password. */
+/* The URL that url_take() copies, borrowed. It is not checked, and contains its
+ * password. */
 const char *url_find(const struct args *args);
 
-/* Where url_take() finds it: "--url", "HOLDFAST_URL" or "the default". */
+/* Where url_take() finds the URL: "--url", "HOLDFAST_URL" or "the default". */
 const char *url_source(const struct args *args);
 
 /* Overwrite passwords in `url` with asterisks. */
 void url_hide_password(char *url);
 
 /* Set HOLDFAST_URL to `url`, with an absolute path, so that it names the same
- * store after the command has changed its directory. False: out of memory. */
+ * store after the command has changed its directory. Returns false if memory is
+ * exhausted. */
 bool url_export(const char *url);
 
 #endif

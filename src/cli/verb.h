@@ -31,7 +31,7 @@ extern const struct verb *const verbs[];
 /* The verb called `name`, or NULL. */
 const struct verb *verb_find(const char *name);
 
-/* Print the help for `verb`; NULL: the list of all verbs. */
+/* Print the help for `verb`, or the list of all verbs if `verb` is NULL. */
 void help_show_verb(const struct verb *verb);
 
 #endif

@@ -11,7 +11,7 @@
 
 #define POLL_MS 1000 /* a lost push delays a grant by about this */
 #define POLL_MIN_MS 20
-#define WITHDRAW_MS 1000 /* then the caller gets HF_EINDOUBT */
+#define WITHDRAW_MS 1000 /* without a confirmation by then: HF_EINDOUBT */
 #define LOST_BIT (1u << HF_LOCK_EVENT_LOST)
 
 static void set_acquire_timer(struct hf_lock *lock, hf_time at)
@@ -37,7 +37,7 @@ static void finish_claim(struct hf_lock *lock, enum hf_err err,
     struct hf_future *releasing = lock->releasing;
     struct hf_dlist *link;
 
-    hf_handle_ref(lock); /* answering the claimant may drop the last one */
+    hf_handle_ref(lock); /* answering may drop the last reference */
     lock->claim_result = err;
     lock->claimant = NULL;
     if (err)
@@ -73,7 +73,7 @@ void hf_acquire_refuse(struct hf_lock *lock, enum hf_err err, const char *text)
     remove_from_waiting(lock);
     set_acquire_timer(lock, HF_NEVER);
     lock->position = 0;
-    lock->pending_events &= LOST_BIT; /* of the previous claim */
+    lock->pending_events &= LOST_BIT; /* keep a loss of the previous claim */
     atomic_store_explicit(&lock->token, 0, memory_order_relaxed);
     hf_handle_set_state(lock, HF_LOCK_IDLE);
     finish_claim(lock, err, text);
@@ -88,7 +88,8 @@ void hf_acquire_withdraw_in_background(struct hf_lock *lock)
     hf_withdrawal_start(lock->client, hf_handle_key(lock), &lock->nonce, until);
 }
 
-/* The claim may be queued, may hold the key, or may never have arrived. */
+/* The claim may be queued, may hold the key, or may never have arrived, so
+ * cancel its nonce in the background. */
 static void refuse_in_doubt(struct hf_lock *lock, const char *text)
 {
     hf_acquire_withdraw_in_background(lock);
@@ -100,7 +101,7 @@ static void become_held(struct hf_lock *lock, hf_time base)
     remove_from_waiting(lock);
     set_acquire_timer(lock, HF_NEVER);
     lock->position = 0;
-    lock->pending_events = 0; /* WAITING is outdated */
+    lock->pending_events = 0; /* drop WAITING, which is outdated */
     hf_validity_begin(lock, base);
     finish_claim(lock, HF_OK, NULL);
 }
@@ -147,8 +148,8 @@ static enum hf_err draw_nonce(struct hf_lock *lock)
 }
 
 /* If the loss of the previous claim were reported after the next grant, the
- * user would take it for the loss of the new lock. So the new claim is sent
- * only after the event callback has returned. */
+ * user would take it for the loss of the new lock. So send the new claim only
+ * after the event callback has returned. */
 static void defer_claim(struct hf_lock *lock)
 {
     lock->phase = HF_ACQUIRE_DEFERRED;
@@ -207,7 +208,8 @@ void hf_acquire_withdraw(struct hf_lock *lock, enum hf_err why)
         hf_acquire_refuse(lock, why, NULL);
         return;
     }
-    /* First, so that a push inside hf_call_abandon() does not find the lock. */
+    /* Change the phase and leave client->waiting first, so that a push inside
+     * hf_call_abandon() does not find the lock. */
     lock->phase = HF_ACQUIRE_WITHDRAWING;
     remove_from_waiting(lock);
     hf_call_abandon(&lock->call);
@@ -221,8 +223,8 @@ void hf_acquire_withdraw(struct hf_lock *lock, enum hf_err why)
 
 /* ---- Queued -------------------------------------------------------------*/
 
-/* When to send LOCK again. If a push may be lost, this is early enough to find
- * the grant before its lease expires. */
+/* The delay until LOCK is sent again. If a push may be lost, the delay is short
+ * enough to find the grant before its lease expires. */
 static uint32_t poll_interval_ms(struct hf_lock *lock, uint32_t poll_after_ms,
                                  bool is_pushed)
 {
@@ -275,13 +277,15 @@ static void confirm_grant(struct hf_lock *lock, uint64_t token)
     lock->phase = HF_ACQUIRE_CONFIRMING;
     hf_handle_fill_command(lock, &lock->call, HF_COMMAND_RENEW);
     lock->call.request.command.lease_ms = hf_drift_lease_ms(lock->ttl_ms);
-    /* For strategies that keep no values in the queue: strategy.h. */
+    /* Send the value again, because some strategies keep no values in the queue
+     * (strategy.h). */
     lock->call.request.command.value = lock->value;
     hf_call_start(&lock->call, hf_handle_call_deadline(lock));
 }
 
 /* Withdraw a lock that was granted when it could not be used any more. With
- * `wait_ms` 0 this is not a timeout of the wait: the answer was too slow. */
+ * `wait_ms` 0 there was no wait that could time out, so the error is
+ * HF_EUNAVAIL: the answer was too slow. */
 static void withdraw_late_grant(struct hf_lock *lock)
 {
     hf_acquire_withdraw(lock, lock->wait_ms > 0 ? HF_ETIMEDOUT : HF_EUNAVAIL);
@@ -290,8 +294,8 @@ static void withdraw_late_grant(struct hf_lock *lock)
 }
 
 /* After a wait the client may not know when the lease began, and has to assume
- * that less than the ttl is left. Then it renews before it reports the
- * grant. */
+ * that less than the ttl is left. In that case the client renews the lock
+ * before it reports the grant. */
 static void on_grant(struct hf_lock *lock, uint64_t token,
                      const struct hf_anchor *anchor, bool waited)
 {
@@ -326,8 +330,9 @@ static struct hf_lock *find_waiting_lock(const struct hf_client *client,
     return NULL;
 }
 
-/* A push can arrive before the answer to LOCK that says "queued", because it
- * uses another connection. Then the handle is not in client->waiting yet. */
+/* A push can arrive before the answer to LOCK that says "queued", because
+ * pushes may use another connection. The handle is not in client->waiting yet
+ * then, so search all handles. */
 static struct hf_lock *find_requesting_lock(const struct hf_client *client,
                                             const struct hf_nonce *nonce)
 {
@@ -342,8 +347,8 @@ static struct hf_lock *find_requesting_lock(const struct hf_client *client,
     return NULL;
 }
 
-/* A grant with an unknown nonce is ignored: its claim is being withdrawn, or
- * the lock was detached and may be held by another process. */
+/* Ignore a grant with an unknown nonce: either its claim is being withdrawn, or
+ * the lock was detached and another process may hold it. */
 void hf_acquire_on_grant(struct hf_host *host,
                          const struct hf_push_grant *grant)
 {
@@ -378,9 +383,9 @@ void hf_acquire_on_nudge(struct hf_host *host, const struct hf_nonce *nonce)
 
 /* ---- Answers and timers -------------------------------------------------*/
 
-/* Whether a queued claim can never be granted after its LOCK returned `err`:
- * the store is damaged or was removed, or the key holds data that is not a
- * lock. */
+/* Whether `err`, returned by LOCK, means that a queued claim can never be
+ * granted, because the store is damaged or was removed, or because the key
+ * holds data that is not a lock. */
 static bool is_final_error(enum hf_err err)
 {
     return err == HF_EPROTO || err == HF_EINVAL;
@@ -397,7 +402,7 @@ static void on_lock_reply(struct hf_lock *lock, const struct hf_answer *answer)
     else if (err == HF_EBUSY && answer->result.position > 0)
         enter_queue(lock, answer);
     else if (polling && !is_final_error(err))
-        wait_in_queue(lock, 0, false); /* nothing says that it left the queue */
+        wait_in_queue(lock, 0, false); /* the claim may still be queued */
     else if (err == HF_EINDOUBT)
         refuse_in_doubt(lock, answer->cause);
     else if (lock->call.expired_unsent)
@@ -419,8 +424,9 @@ static void restart_claim(struct hf_lock *lock)
 {
     enum hf_err err;
 
-    /* This turn may have lasted longer than the lease. Counted from its start,
-     * the next grant would be late again. */
+    /* This turn may have lasted longer than the lease. Read the clock again: if
+     * validity counted from the start of this turn, it would end before the
+     * next grant arrives. */
     hf_client_reset_now(lock->client);
     hf_acquire_withdraw_in_background(lock);
     err = draw_nonce(lock);
@@ -442,7 +448,7 @@ static void on_renew_reply(struct hf_lock *lock, const struct hf_answer *answer)
              hf_drift_valid_until(base, now, lock->ttl_ms) > now)
         become_held(lock, base);
     else if (lock->wait_ms > 0 && now < lock->wait_until)
-        restart_claim(lock); /* the lease expired before it could be used */
+        restart_claim(lock); /* no validity was left */
     else
         withdraw_late_grant(lock);
 }
@@ -480,7 +486,8 @@ void hf_acquire_on_timer(struct hf_lock *lock)
     } else if (hf_client_now(lock->client) >= lock->wait_until) {
         hf_acquire_withdraw(lock, HF_ETIMEDOUT);
     } else {
-        /* In this order: the claim may be granted inside send_lock(). */
+        /* Set the timer first, because send_lock() may complete the claim and
+         * clear the timer. */
         set_acquire_timer(lock, lock->wait_until);
         send_lock(lock, HF_ACQUIRE_POLLING);
     }

@@ -40,7 +40,7 @@ struct hf_acquire_waiter {
     enum hf_err err;
 };
 
-/* The call that started a claim, and gets its result. */
+/* The public call that started a claim and receives its result. */
 struct hf_claimant {
     struct hf_future future;
     struct hf_lock *lock;
@@ -49,28 +49,31 @@ struct hf_claimant {
 };
 
 /* Start a claim with a new nonce. `lock` is idle or lost. Fails if no random
- * bytes are available; then the state of the handle is unchanged. Set
- * lock->claimant before: a push may complete the claim inside this call. */
+ * bytes are available, and leaves the state of the handle unchanged. Set
+ * lock->claimant before the call, because a push may complete the claim inside
+ * it. */
 enum hf_err hf_acquire_begin(struct hf_lock *lock);
 
-/* Send the claim if it is DEFERRED. Called when the event callback for the loss
- * of the previous claim has returned. */
+/* Send the claim if it is DEFERRED. The handle calls this when the event
+ * callback for the loss of the previous claim has returned. */
 void hf_acquire_resume(struct hf_lock *lock);
 
 /* Cancel the claim at the server, whether it is queued or was granted in the
- * meantime. When this is confirmed, the claim is refused with `why`. */
+ * meantime. When the server confirms, the claim is refused with `why`. */
 void hf_acquire_withdraw(struct hf_lock *lock, enum hf_err why);
 
-/* Cancel the nonce in the background (withdrawal.h) and do not wait for it. If
- * the claim may be queued this is repeated until it is confirmed, because a
- * queued claim never expires; otherwise until the lease has expired. */
+/* Cancel the nonce in the background (withdrawal.h) without waiting for the
+ * answer. If the claim may be queued, CANCEL is repeated until it is confirmed,
+ * because a queued claim never expires; otherwise until the lease has
+ * expired. */
 void hf_acquire_withdraw_in_background(struct hf_lock *lock);
 
 /* Complete the claim with `err`. The handle becomes idle. `text` may be
  * NULL. */
 void hf_acquire_refuse(struct hf_lock *lock, enum hf_err err, const char *text);
 
-/* The handle's call is settled, or its timer fires, while it is CLAIMING. */
+/* Called when the handle's call is settled, or its timer fires, while the
+ * handle is CLAIMING. */
 void hf_acquire_on_settled(struct hf_lock *lock);
 void hf_acquire_on_timer(struct hf_lock *lock);
 

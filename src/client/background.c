@@ -16,7 +16,7 @@ static void *background_main(void *arg)
     hf_thread_disable_cancel();
     pthread_mutex_lock(&client->mutex);
     if (hf_loop_wait(client, &thread->until_stopped, HF_NEVER) == HF_EFORK)
-        _exit(EXIT_FAILURE); /* a callback forked, and its child returned */
+        _exit(EXIT_FAILURE); /* a child that a callback forked */
     client->loop.threads_running--;
     pthread_cond_broadcast(&client->loop.returned);
     hf_client_unref(client);
@@ -48,7 +48,8 @@ enum hf_err hf_background_start(struct hf_client *client,
     int failed = 0;
 
     loop->background = true;
-    /* If a blocked caller drives, wake it: it has to pass the role on. */
+    /* If a blocked caller drives, wake that caller, so that it passes the role
+     * on to a background thread. */
     loop->wake_pending = loop->wake_pending || loop->sleeping;
     for (unsigned i = 0; i < HF_THREADS && !failed; i++) {
         failed = start_background_thread(client, &loop->threads[i]);
@@ -74,7 +75,8 @@ enum hf_err hf_background_ensure(struct hf_client *client)
 }
 
 /* Join the threads if all have finished, otherwise detach them. A thread counts
- * as finished before it has unlocked the mutex for the last time. */
+ * as finished before it has unlocked the mutex for the last time, so unlock the
+ * mutex before joining it. */
 static void join_threads(struct hf_client *client)
 {
     struct hf_loop *loop = &client->loop;

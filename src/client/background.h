@@ -1,7 +1,8 @@
 /* background.h - the threads of a client that runs in the background.
  *
- * There are two equal threads: while one runs a callback, the other one drives
- * the client (loop.h). All functions require the client's mutex. */
+ * There are two threads with the same duties: while one runs a callback, the
+ * other drives the client (loop.h). All functions require the client's
+ * mutex. */
 #ifndef HF_CLIENT_BACKGROUND_H
 #define HF_CLIENT_BACKGROUND_H
 
@@ -17,15 +18,15 @@ enum hf_err hf_background_start(struct hf_client *client,
 
 /* Start the threads if the client would otherwise be driven during blocking
  * calls only: it has no threads, and the program does not call hf_process().
- * Renewals and event callbacks need this. */
+ * Renewals and event callbacks need a driver at all times. */
 enum hf_err hf_background_ensure(struct hf_client *client);
 
 /* Stop the threads and join them. A thread that is still inside a callback at
  * `deadline` is detached instead. Unlocks the mutex while it waits. */
 void hf_background_stop(struct hf_client *client, hf_time deadline);
 
-/* Stop the threads and detach them, without waiting. May be called by one of
- * them. */
+/* Stop the threads and detach them, without waiting. One of these threads may
+ * call this function. */
 void hf_background_dismiss(struct hf_client *client);
 
 #endif

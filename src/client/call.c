@@ -58,7 +58,7 @@ void hf_call_fini(struct hf_call *call)
 }
 
 /* The lowest sequence number that is still open. The server may forget the
- * results of lower ones. */
+ * results of commands with lower numbers. */
 static uint64_t lowest_open_sequence(const struct hf_client *client)
 {
     struct hf_dlist *first = hf_dlist_first(&client->calls);
@@ -98,7 +98,7 @@ static void send_attempt(struct hf_call *call)
     call->state = HF_CALL_SENT;
     call->request.command.done = lowest_open_sequence(client);
     client->strategy->submit(client->self, &call->request);
-    /* A push inside submit() may have ended this call. */
+    /* A push inside submit() may have ended this call, so check its state. */
     if (call->state == HF_CALL_SENT && !call->request.answered)
         set_timer_to_limit(call);
 }
@@ -125,8 +125,9 @@ static bool is_lock_call(struct hf_dlist *link)
     return call->request.command.kind == HF_COMMAND_LOCK;
 }
 
-/* Commands that renew or end a claim go before all LOCKs: their leases are
- * running, and the LOCKs may wait for these very claims to end. */
+/* Commands that renew or end a claim go before all LOCKs: the leases of those
+ * claims are running, and the LOCKs may be waiting for the same claims to
+ * end. */
 static void park_call(struct hf_call *call)
 {
     struct hf_dlist *parked = &call->client->parked, *before = parked;
@@ -214,8 +215,8 @@ static void end_call(struct hf_call *call)
         hf_close_on_drained(client);
 }
 
-/* Make the strategy answer the request now, and remove the answer from the list
- * of answered requests, so that on_answer() does not run. */
+/* Make the strategy answer the request now, and remove the request from the
+ * list of answered requests, so that on_answer() does not run. */
 static void cancel_attempt(struct hf_call *call)
 {
     struct hf_client *client = call->client;
@@ -301,10 +302,11 @@ static void on_answer(struct hf_request *request)
         settle_call(call, err);
 }
 
-/* The timer has fired. For a call that may wait inside the client, compute the
- * deadline again: an unsent call may wait until queue_until, a sent call has
- * timeout_ms from when it was sent. Return false if that limit has passed, or if
- * the call cannot wait. */
+/* The timer has fired. If the call may wait inside the client, compute its
+ * deadline again: an unsent call may wait until queue_until, and a sent call
+ * has timeout_ms from when it was sent. Return false if the new deadline has
+ * passed too, or if the call may not wait. Sets expired_unsent if queue_until
+ * has passed. */
 static bool extend_deadline(struct hf_call *call)
 {
     hf_time now = hf_client_now(call->client);
@@ -324,7 +326,8 @@ static bool extend_deadline(struct hf_call *call)
     return now < call->deadline;
 }
 
-/* A LIST continues as long as parts of its answer arrive, up to a limit. */
+/* Whether a LIST may continue because parts of its answer still arrive. If so,
+ * this moves the deadline, up to HF_LIST_TIMEOUT_MS after the first send. */
 static bool is_making_progress(struct hf_call *call)
 {
     hf_time until = hf_time_add(call->request.progress, HF_ANSWER_TIMEOUT_MS);
@@ -359,7 +362,7 @@ static void on_call_timer(struct hf_timer *timer)
 
     HF_ASSERT(call->state != HF_CALL_IDLE);
     if (call->state == HF_CALL_SENT && call->request.answered)
-        return; /* by another timer of this turn; on_answer() follows */
+        return; /* answered in this turn; on_answer() follows */
     if (call->state != HF_CALL_BACKING_OFF ||
         hf_client_now(call->client) >= call->deadline) {
         on_limit(call);

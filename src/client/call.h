@@ -42,7 +42,7 @@ struct hf_call {
     enum hf_call_state state;
     bool in_doubt; /* an attempt may have been executed */
     uint32_t attempts;
-    uint32_t back_off_ms; /* after the first attempt; then it doubles */
+    uint32_t back_off_ms; /* delay after the first attempt; doubles each time */
     hf_time deadline;
     hf_time queue_until; /* hf_call_start_queued(), until it is sent; else 0 */
     uint32_t timeout_ms; /* hf_call_start_queued() */
@@ -58,7 +58,7 @@ struct hf_call {
     void (*failed)(struct hf_call *call);
 };
 
-/* Initialize a zeroed call. HF_ENOMEM, HF_ELIMIT. */
+/* Initialize a zeroed call. Can fail with HF_ENOMEM or HF_ELIMIT. */
 enum hf_err hf_call_init(struct hf_call *call, struct hf_client *client,
                          void (*settled)(struct hf_call *call));
 void hf_call_fini(struct hf_call *call);
@@ -81,8 +81,8 @@ void hf_call_start_queued(struct hf_call *call, uint32_t timeout_ms,
 /* Move the deadline of an open call to `deadline`, if that is later. */
 void hf_call_extend(struct hf_call *call, hf_time deadline);
 
-/* Send parked calls while the window has room. Returns whether any was sent.
- * Must not be called while another call is being settled or abandoned. */
+/* Send parked calls while the window has room. Returns true if any call was
+ * sent. Must not be called while another call is being settled or abandoned. */
 bool hf_call_send_parked(struct hf_client *client);
 
 /* Give the call up: `settled` does not run. The request may or may not be

@@ -18,8 +18,9 @@ const char *hf_version(void)
 
 /* ---- Entering and leaving -----------------------------------------------*/
 
-/* hf_client_enter_any() tries the mutex first, so an uncontended call does not
- * touch the turnstile. */
+/* A thread that waits for the mutex holds the turnstile, and later threads
+ * queue for the turnstile. hf_client_enter_any() tries the mutex first, so an
+ * uncontended call does not touch the turnstile. */
 void hf_client_lock(struct hf_client *client)
 {
     pthread_mutex_lock(&client->turnstile);

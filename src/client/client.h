@@ -5,8 +5,8 @@
  * callbacks: these run later and without the mutex (loop.h).
  *
  * A public function calls hf_client_enter(), does its work, and calls
- * hf_client_leave(). The time in between is one *turn*. So is one pass of the
- * event loop. */
+ * hf_client_leave(). The time in between is one *turn*. One pass of the event
+ * loop is a turn too. */
 #ifndef HF_CLIENT_CLIENT_H
 #define HF_CLIENT_CLIENT_H
 
@@ -18,11 +18,11 @@
 #include "client/loop.h"
 #include "strategy/strategy.h"
 
-/* Dependencies that a test can replace. NULL or 0 selects the real one. */
+/* Dependencies that a test can replace. NULL or 0 selects the default. */
 struct hf_env {
     hf_time (*clock)(void *arg);
     const struct hf_strategy *strategy; /* overrides the URL's scheme */
-    uint64_t seed;                      /* of the random generator */
+    uint64_t seed;                      /* seed of the random generator */
     void *arg;                          /* passed to clock */
 };
 
@@ -63,7 +63,7 @@ struct hf_client {
     bool now_known;
     struct hf_loop loop;
     struct hf_random random;
-    struct hf_error error; /* of the last call that failed */
+    struct hf_error error; /* from the last call that failed */
 
     uint64_t next_sequence;
     uint64_t next_watch;
@@ -94,7 +94,7 @@ enum hf_err hf_client_open_start(const char *url,
                                  struct hf_client **client,
                                  struct hf_listener listener);
 
-/* Free the client. It has no references left. */
+/* Free the client, which must have no references left. */
 void hf_client_destroy(struct hf_client *client);
 
 /* Continue a close that waits for the last call, or for the strategy to open.
@@ -109,8 +109,8 @@ void hf_close_on_drained(struct hf_client *client);
  * HF_ESTATE  hf_open_start() has not finished */
 enum hf_err hf_client_enter(struct hf_client *client);
 
-/* hf_client_enter() for functions that are legal while the client is closing or
- * opening: they read, free or cancel something. */
+/* Like hf_client_enter(), for functions that are legal while the client is
+ * closing or opening, because they only read, free or cancel something. */
 enum hf_err hf_client_enter_any(struct hf_client *client);
 
 /* Lock the mutex, after the threads that already wait for it. Without this
@@ -128,9 +128,9 @@ static inline bool hf_client_is_forked(const struct hf_client *client)
     return *client->alive == 0;
 }
 
-/* HF_OK if this thread may block on `client`. Blocking functions check this
- * before they start anything. HF_EDEADLK inside a callback, HF_EINVAL for NULL,
- * or an error of hf_client_enter(). */
+/* HF_OK if this thread may block on `client`. Blocking functions call this
+ * before they start anything. Returns HF_EDEADLK inside a callback, HF_EINVAL
+ * for NULL, or an error of hf_client_enter(). */
 enum hf_err hf_client_may_block(struct hf_client *client);
 
 /* End the turn: settle the calls that are answered, unlock the mutex and wake
@@ -151,8 +151,8 @@ static inline hf_time hf_client_clock(const struct hf_client *client)
     return client->clock(client->clock_arg);
 }
 
-/* The time of this turn. The clock is read at the first call in a turn only: a
- * clock read costs as much as the rest of a short call. */
+/* The time of this turn. Only the first call in a turn reads the clock, because
+ * a clock read costs as much as the rest of a short call. */
 static inline hf_time hf_client_now(struct hf_client *client)
 {
     if (!client->now_known) {

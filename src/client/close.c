@@ -20,8 +20,8 @@ static void close_locks(struct hf_client *client, bool only_claiming)
     }
 }
 
-/* Pending claims go first, so that none of them is granted a key that is
- * released here. */
+/* End pending claims before held locks, so that no pending claim is granted a
+ * key that is released here. */
 static void end_everything(struct hf_client *client)
 {
     struct hf_dlist *link;
@@ -63,8 +63,9 @@ static bool is_drained(const struct hf_client *client)
     return !has_calls(client) && !client->opening;
 }
 
-/* The client is drained, or the deadline has passed: give up the open calls.
- * HF_OK if all releases were confirmed. */
+/* Give up the open calls, once the client is drained or the deadline has
+ * passed. Return HF_OK if all releases were confirmed, otherwise
+ * HF_EINDOUBT. */
 static enum hf_err abandon_open_calls(struct hf_client *client)
 {
     bool confirmed = !has_calls(client) && !client->unconfirmed;
@@ -77,7 +78,8 @@ static enum hf_err abandon_open_calls(struct hf_client *client)
     return confirmed ? HF_OK : HF_EINDOUBT;
 }
 
-/* If the strategy is still being opened, the opening thread closes it. */
+/* If the strategy is still being opened, do nothing: the opening thread closes
+ * the strategy. */
 static void close_strategy(struct hf_client *client)
 {
     if (client->opened)
@@ -103,7 +105,8 @@ static enum hf_err finish_close(struct hf_client *client, hf_time deadline)
     enum hf_err err = abandon_open_calls(client);
 
     hf_background_stop(client, deadline);
-    /* Including those that abandon_open_calls() has queued. */
+    /* Run the remaining callbacks, including those that abandon_open_calls()
+     * has queued. */
     hf_loop_finish_callbacks(client, deadline);
     if (!hf_client_is_forked(client))
         close_strategy(client);
@@ -161,7 +164,7 @@ static void run_close_callback(struct hf_callback *callback)
     hf_client_unref(client);
 }
 
-/* The client is drained, or the deadline has passed. */
+/* Called when the client is drained, or when the deadline has passed. */
 static void on_close_timer(struct hf_timer *timer)
 {
     struct hf_close *close = HF_CONTAINER(timer, struct hf_close, timer);
@@ -172,8 +175,9 @@ static void on_close_timer(struct hf_timer *timer)
     hf_loop_queue_callback(client, &close->callback, false);
 }
 
-/* The caller still uses the call that it ends, so nothing may be freed here: a
- * close in the background continues from a timer that is due at once. */
+/* The caller still uses the call that it ends, so nothing may be freed here. A
+ * close in the background therefore continues from a timer that is due at
+ * once. */
 void hf_close_on_drained(struct hf_client *client)
 {
     if (!is_drained(client))

@@ -1,6 +1,6 @@
 #include "client/drift.h"
 
-/* The least time that passes on one clock while another one, whose rate may
+/* The least time that one clock counts while another clock, whose rate may
  * differ by 2 %, counts `span`. */
 static uint64_t shorten(uint64_t span)
 {

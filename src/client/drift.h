@@ -1,14 +1,15 @@
 /* drift.h - how long a lock is certain to be held, given clock drift. Pure.
  *
- * The server counts a lease L, a little longer than the ttl, from an instant
- * that is no earlier than `base`. The rate of each clock is off by at most 1 %,
- * so while the server counts L, at least L * (1 - 2 %) passes on this machine.
- * Validity ends at the earlier of answer + ttl and base + L * (1 - 2 %).
+ * The server counts a lease L, which is a little longer than the ttl, from an
+ * instant that is no earlier than `base`. The rate of each clock is off by at
+ * most 1 %, so while the server counts L, at least L * (1 - 2 %) passes on this
+ * machine. Validity ends at the earlier of answer + ttl and base + L * (1 - 2
+ * %).
  *
  *      base                     answer        validity ends    server ends it
  *       |--- request --- answer --|-- ttl -----------|............|
  *       |------------------- L * 0.98 ----------------------|     |
- *       |----------------------------- L ------------------------|      */
+ *       |----------------------------- L ------------------------| */
 #ifndef HF_CLIENT_DRIFT_H
 #define HF_CLIENT_DRIFT_H
 

@@ -84,7 +84,7 @@ void hf_future_unref(struct hf_future *future)
     future->release(future);
 }
 
-/* The caller holds a reference: another thread may free the future
+/* The caller must hold a reference, because another thread may free the future
  * meanwhile. */
 static enum hf_err block_once(struct hf_future *future,
                               struct hf_blocked *blocked, hf_time deadline)
@@ -122,7 +122,8 @@ enum hf_err hf_future_await(struct hf_future *future)
 
 /* ---- Public functions ---------------------------------------------------*/
 
-/* From now on the result must not change: the user has seen it. */
+/* Return the result to the user. From now on it must not change:
+ * cancel_unobserved() leaves it alone. */
 static void observe_answer(struct hf_future *future, enum hf_err *err)
 {
     future->is_observed = true;
@@ -158,7 +159,8 @@ static enum hf_err wait_until_answered(struct hf_future *future,
     hf_time deadline =
         wait_ms == HF_FOREVER ? HF_NEVER : hf_time_add(now, wait_ms);
 
-    /* A program that blocks has no event loop, so renewals need a thread. */
+    /* A program that blocks has no event loop, so start a thread for
+     * renewals. */
     if (client->driven_locks > 0 && !hf_loop_is_in_callback(client))
         (void)hf_background_ensure(client);
     hf_host_settle_answers(client);
@@ -183,7 +185,7 @@ enum hf_err hf_future_wait(struct hf_future *future, uint32_t wait_ms,
     if (waited)
         return waited;
     hf_client_ref(client);
-    future->references++; /* another thread may free it meanwhile */
+    future->references++; /* another thread may free the future */
     waited = wait_until_answered(future, wait_ms);
     if (!waited)
         observe_answer(future, err);

@@ -29,8 +29,9 @@ struct hf_future {
 void hf_future_init(struct hf_future *future, struct hf_client *client,
                     hf_done_fn *done, void *arg);
 
-/* Values of `release`: for a future on the stack of a blocked caller, and for
- * one that was allocated alone and holds a reference to its client. */
+/* Values of `release`: the first for a future on the stack of a blocked caller,
+ * the second for a future that was allocated alone and holds a reference to its
+ * client. */
 void hf_future_release_nothing(struct hf_future *future);
 void hf_future_release_heap(struct hf_future *future);
 

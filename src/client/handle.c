@@ -15,7 +15,7 @@
 #define TO(state) (1u << HF_LOCK_##state)
 
 static const unsigned transitions[] = {
-    [HF_LOCK_IDLE] = TO(CLAIMING) | TO(HELD), /* HELD: adopted */
+    [HF_LOCK_IDLE] = TO(CLAIMING) | TO(HELD), /* HELD if adopted */
     [HF_LOCK_CLAIMING] = TO(HELD) | TO(IDLE),
     [HF_LOCK_HELD] = TO(RELEASING) | TO(LOST) | TO(IDLE),
     [HF_LOCK_LOST] = TO(RELEASING) | TO(CLAIMING) | TO(IDLE),
@@ -44,11 +44,11 @@ void hf_handle_report(struct hf_lock *lock, enum hf_lock_event event)
 {
     if (lock->reported_events & (1u << event))
         return;
-    lock->reported_events |= 1u << event; /* even without a callback */
+    lock->reported_events |= 1u << event; /* also without a callback */
     if (lock->freed || !lock->on_event)
         return;
     if (event == HF_LOCK_EVENT_LOST)
-        lock->pending_events = 0; /* LOST supersedes them */
+        lock->pending_events = 0; /* LOST supersedes the others */
     lock->pending_events |= 1u << event;
     hf_loop_queue_callback(lock->client, &lock->callback,
                            event == HF_LOCK_EVENT_LOST);
@@ -84,7 +84,7 @@ static void on_handle_settled(struct hf_call *call)
 {
     struct hf_lock *lock = HF_CONTAINER(call, struct hf_lock, call);
 
-    hf_handle_ref(lock); /* completing a claim or a release may free it */
+    hf_handle_ref(lock); /* completing a claim or release may free the lock */
     if (lock->state == HF_LOCK_RELEASING)
         hf_release_on_settled(lock);
     else

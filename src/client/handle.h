@@ -1,8 +1,8 @@
 /* handle.h - struct hf_lock: state, lifetime and events of one handle.
  *
  * holdfast.h describes the states; a table in handle.c lists the allowed
- * transitions, which are asserted. One embedded call serves both claiming and
- * releasing, because these never overlap.
+ * transitions, and hf_handle_set_state() asserts them. One embedded call serves
+ * both claiming and releasing, because these never overlap.
  *
  * hf_handle_new() allocates everything that a handle needs, so that claims,
  * renewals and releases cannot run out of memory. All functions require the
@@ -27,7 +27,7 @@ struct hf_lock {
     enum hf_acquire_phase phase;
     bool in_map;
     bool user_has_reference; /* a call has returned the handle to the user */
-    bool freed;              /* by the user: report no more events */
+    bool freed;              /* the user has freed it: report no more events */
     bool adopted;            /* granted to another handle: hf_lock_adopt() */
     bool detached;           /* hf_lock_detach() was the last call */
 
@@ -50,9 +50,9 @@ struct hf_lock {
     uint32_t position;        /* in the queue; 0: not queued */
     enum hf_err refusal;      /* WITHDRAWING: the result of the claim */
     const char *refusal_text; /* static; NULL: the text of the code */
-    enum hf_err claim_result; /* of the last completed claim */
+    enum hf_err claim_result; /* result of the last completed claim */
     bool was_claimed;
-    struct hf_claimant *claimant;  /* of the pending claim; may be NULL */
+    struct hf_claimant *claimant;  /* caller of the pending claim, or NULL */
     struct hf_claimant *answered;  /* was granted, and its caller may not have
                                       seen the result yet */
     struct hf_dlist claim_waiters; /* struct hf_acquire_waiter */
@@ -63,12 +63,12 @@ struct hf_lock {
     /* The keeper. */
     struct hf_call *renewal; /* NULL: not renewed */
     hf_time next_renewal;
-    hf_time overdue_at;       /* the open renewal counts as failing then */
-    bool failing;             /* since the last confirmed renewal */
+    hf_time overdue_at;       /* when the open renewal counts as failing */
+    bool failing;             /* a renewal has failed, or is overdue */
     bool forced;              /* the server refuses renewals */
     bool recheck;             /* renew again when the open renewal settles */
-    unsigned reported_events; /* of this claim: 1 << enum hf_lock_event */
-    unsigned pending_events;  /* queued for the callback, likewise */
+    unsigned reported_events; /* bits 1 << enum hf_lock_event, of this claim */
+    unsigned pending_events;  /* the same bits, queued for the callback */
     struct hf_callback callback;
 
     enum hf_err failure;  /* for hf_lock_error() */
@@ -84,7 +84,7 @@ static inline struct hf_key hf_handle_key(const struct hf_lock *lock)
 }
 
 /* Create an idle handle with one reference. `opts` come from hf_options_lock()
- * and are copied. HF_ENOMEM, HF_ELIMIT. */
+ * and are copied. Can fail with HF_ENOMEM or HF_ELIMIT. */
 enum hf_err hf_handle_new(struct hf_client *client, struct hf_key key,
                           const struct hf_lock_opts *opts,
                           struct hf_lock **new_lock);

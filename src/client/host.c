@@ -85,8 +85,8 @@ static enum hf_err host_fd_change(struct hf_host *host, struct hf_fd *fd)
     return fd_control(host, fd, EPOLL_CTL_MOD);
 }
 
-/* dispatch_all() may be working through a batch that contains this descriptor:
- * then its event is dropped. */
+/* dispatch_all() may be working through a batch that contains an event for this
+ * descriptor, so remove that event from the batch. */
 static void host_fd_remove(struct hf_host *host, struct hf_fd *fd)
 {
     struct hf_loop *loop = &host_client(host)->loop;
@@ -154,8 +154,8 @@ static void take_posts(struct hf_loop *loop, struct hf_dlist *batch)
     pthread_mutex_unlock(&loop->post_mutex);
 }
 
-/* host_post() checks in other threads whether a post is linked, so the links
- * change with post_mutex held. */
+/* Other threads check in host_post() whether a post is linked, so change the
+ * links only with post_mutex held. */
 static struct hf_post *next_post(struct hf_loop *loop, struct hf_dlist *batch)
 {
     struct hf_dlist *link;

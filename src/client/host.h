@@ -1,7 +1,7 @@
 /* host.h - the services that a client offers its strategy (struct hf_host_ops):
  * timers, descriptors, posts from other threads, and answers.
  *
- * They only record what is to be done; the driver (loop.h) calls the functions
+ * These services only record the work; the driver (loop.h) calls the functions
  * below to do it. All functions require the client's mutex. */
 #ifndef HF_CLIENT_HOST_H
 #define HF_CLIENT_HOST_H
@@ -16,15 +16,15 @@ extern const struct hf_host_ops hf_client_host_ops;
 void hf_host_fire_due(struct hf_client *client);
 
 /* Run the posts that are queued now. Posts that arrive meanwhile wake the
- * driver and run in the next turn. Neither this function nor the next one does
- * anything while the strategy is being opened in another thread. */
+ * driver and run in the next turn. Like hf_host_run_deferred(), this does
+ * nothing while another thread opens the strategy. */
 void hf_host_run_posts(struct hf_client *client);
 
 /* Run the posts that were deferred to the end of the turn. */
 void hf_host_run_deferred(struct hf_client *client);
 
-/* Call `done` of all answered requests and send parked calls, until there are
- * none. */
+/* Call `done` of all answered requests and send parked calls, until no request
+ * is answered and no call can be sent. */
 void hf_host_settle_answers(struct hf_client *client);
 
 #endif

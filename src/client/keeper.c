@@ -46,7 +46,7 @@ static hf_time valid_until_of(const struct hf_lock *lock)
 }
 
 /* The ttl that the schedule of renewals is based on. After hf_renew() with a
- * shorter ttl it is that one; a longer one is ignored. */
+ * shorter ttl it is the shorter ttl; a longer ttl is ignored. */
 static uint32_t renewed_ttl_ms(const struct hf_lock *lock)
 {
     return lock->held_ttl_ms < lock->ttl_ms ? lock->held_ttl_ms : lock->ttl_ms;
@@ -54,7 +54,7 @@ static uint32_t renewed_ttl_ms(const struct hf_lock *lock)
 
 /* When the next renewal is due: renew_ms before the end of validity if the user
  * has set it, otherwise when 1/renew_part of the ttl has passed, with a jitter
- * of a tenth of that. This counts back from the end of validity, because
+ * of a tenth of that. The result counts back from the end of validity, because
  * hf_renew() may have moved the end by more than the ttl. */
 static hf_time renew_at(const struct hf_lock *lock)
 {
@@ -79,9 +79,9 @@ static hf_time risk_at(const struct hf_lock *lock)
     return lock->renew_ms > 0 && late > half ? late : half;
 }
 
-/* The instant from which an unanswered renewal that starts now counts as failing:
- * after timeout_ms, or halfway to the next event if that is earlier. The next
- * event is AT_RISK, or LOST once AT_RISK is due. */
+/* When a renewal that starts now counts as failing if it is not answered: after
+ * timeout_ms, or halfway to the next event if that is earlier. The next event
+ * is AT_RISK, or LOST once AT_RISK is due. */
 static hf_time overdue_at(const struct hf_lock *lock)
 {
     hf_time now = hf_client_now(lock->client);
@@ -122,8 +122,8 @@ static void set_keeper_timer(struct hf_lock *lock)
 
 void hf_keeper_start(struct hf_lock *lock)
 {
-    /* Without renewals and events there is nothing to do: validity ends by the
-     * clock. */
+    /* Without renewals and events the keeper has nothing to do, because
+     * validity ends by the clock alone. */
     if (lock->renewal || lock->on_event)
         hf_keeper_on_renewed(lock);
 }
@@ -165,14 +165,15 @@ static void send_renewal(struct hf_lock *lock)
 
     hf_handle_fill_command(lock, call, HF_COMMAND_RENEW);
     call->request.command.lease_ms = hf_drift_lease_ms(lock->ttl_ms);
-    /* Short enough for several attempts in the rest of the lease. */
+    /* Back off briefly, so that several attempts fit into the rest of the
+     * validity. */
     call->back_off_ms = lock->ttl_ms / 96 + 1;
     lock->overdue_at = overdue_at(lock);
     hf_call_start(call, valid_until_of(lock));
 }
 
 /* If the store is damaged or was removed, renewals fail with HF_EPROTO and a
- * text that names it: include that text. */
+ * text that names the store, so include that text. */
 static void lose_unrenewed(struct hf_lock *lock)
 {
     static const char why[] = "the lease was not renewed in time";
@@ -233,16 +234,17 @@ void hf_keeper_on_timer(struct hf_lock *lock)
 }
 
 /* The keeper of an adopted lock starts with the first hf_renew(). Before that
- * there is no end of validity, and a recheck would report a loss. */
+ * renewal the lock has no end of validity, so a recheck would report a loss. */
 static bool can_recheck(const struct hf_lock *lock)
 {
     return lock->state == HF_LOCK_HELD && lock->renewal &&
            valid_until_of(lock) != HF_VALIDITY_NONE;
 }
 
-/* The open renewal may have been executed before the lock was broken, so
- * another one follows it. It is sent even if the last renewal was refused with
- * HF_EFORCED: since then the key may have been granted to another client. */
+/* Renew the lock now. The open renewal may have been executed before the lock
+ * was broken, so a second renewal follows when the open renewal settles. Renew
+ * even if the last renewal was refused with HF_EFORCED, because the key may
+ * have been granted to another client since. */
 static void recheck_lock(struct hf_lock *lock)
 {
     if (!can_recheck(lock))

@@ -2,34 +2,34 @@
  *
  * The keeper renews a lock when a third of its ttl has passed (or the part that
  * the strategy sets in renew_part), with some jitter, so that the renewals of
- * many locks spread out. Failed attempts are retried inside the lease. From the
- * first failed attempt, or from the moment when an answer is overdue, until a
- * renewal succeeds, hf_lock_error() returns the cause.
+ * many locks spread out. Failed attempts are retried until validity ends. From
+ * the first failed attempt, or from the moment when an answer is overdue, until
+ * a renewal succeeds, hf_lock_error() returns the cause.
  *
  * AT_RISK is reported when half the ttl has passed without a confirmed renewal,
  * or when half of `renew_ms` is left if that is later; LOST is reported when
- * validity ends. Each is reported at most once per claim, and depends on the
- * local clock alone. All functions require the client's mutex. */
+ * validity ends. Each event is reported at most once per claim, and depends on
+ * the local clock alone. All functions require the client's mutex. */
 #ifndef HF_CLIENT_KEEPER_H
 #define HF_CLIENT_KEEPER_H
 
 #include "client/lock.h"
 
-/* Allocate the call for renewals, if the handle has `renew`. HF_ENOMEM,
- * HF_ELIMIT. */
+/* Allocate the call for renewals, if the handle has `renew`. Can fail with
+ * HF_ENOMEM or HF_ELIMIT. */
 enum hf_err hf_keeper_init(struct hf_lock *lock);
 void hf_keeper_fini(struct hf_lock *lock);
 
-/* The lock was granted. */
+/* Called when the lock is granted. */
 void hf_keeper_start(struct hf_lock *lock);
 
-/* The lease was extended, by the keeper or by hf_renew(). */
+/* Called when validity was extended, by the keeper or by hf_renew(). */
 void hf_keeper_on_renewed(struct hf_lock *lock);
 
-/* The lock is released, detached or lost: abandon the open renewal. */
+/* Abandon the open renewal, because the lock is released, detached or lost. */
 void hf_keeper_stop(struct hf_lock *lock);
 
-/* lock->timer fired while the lock is held. */
+/* Called when lock->timer fires while the lock is held. */
 void hf_keeper_on_timer(struct hf_lock *lock);
 
 /* hf_host_ops.recheck: renew the lock that was granted with `token` now. */

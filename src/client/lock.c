@@ -22,8 +22,8 @@ static void release_claimant(struct hf_future *future)
         HF_CONTAINER(future, struct hf_claimant, future);
 
     forget_claimant(claimant);
-    /* hf_acquire_start() created the handle; if it was not granted, the user
-     * never got the reference. */
+    /* hf_acquire_start() created the handle. If the claim was not granted, the
+     * user never got the handle, so drop the user's reference here. */
     if (claimant->out && !claimant->granted)
         hf_handle_unref(claimant->lock);
     hf_handle_unref(claimant->lock);
@@ -65,7 +65,7 @@ static enum hf_err start_claim(struct hf_lock *lock, struct hf_lock **out,
     if (!claimant)
         return HF_ENOMEM;
     claimant->out = out;
-    claimant->future.references++; /* hf_acquire_begin() may complete it */
+    claimant->future.references++; /* completing the claim may drop one */
     lock->claimant = claimant;
     err = hf_acquire_begin(lock);
     if (err) {
@@ -117,8 +117,8 @@ static enum hf_err leave_with_error(struct hf_client *client,
     return err;
 }
 
-/* A program that makes blocking calls has no event loop, so renewals and events
- * need a thread while no call is in progress. */
+/* A program that makes blocking calls has no event loop, so start a thread that
+ * handles renewals and events while no call is in progress. */
 static enum hf_err ensure_lock_driver(struct hf_lock *lock)
 {
     return hf_handle_needs_driver(lock) ? hf_background_ensure(lock->client)
@@ -126,7 +126,8 @@ static enum hf_err ensure_lock_driver(struct hf_lock *lock)
 }
 
 /* Start a claim and wait for its result. A callback may start another claim on
- * the handle meanwhile; this returns the result of the first. */
+ * the handle meanwhile; this function returns the result of the claim that it
+ * started. */
 static enum hf_err claim_blocking(struct hf_lock *lock)
 {
     struct hf_claimant claimant = {.lock = lock};
@@ -165,8 +166,8 @@ static enum hf_err acquire_blocking(struct hf_client *client, struct hf_key key,
         lock->user_has_reference = true;
         *out = lock;
     } else if (err != HF_EFORK) {
-        /* The user gets no handle, and so cannot call hf_lock_free(), which
-         * would wait for a running callback. */
+        /* The user gets no handle and cannot call hf_lock_free(), which would
+         * wait for a running callback, so wait here. */
         hf_loop_await_callback(client, &lock->callback);
         hf_handle_unref(lock);
     }
@@ -300,8 +301,8 @@ enum hf_err hf_lock_acquire_start(struct hf_lock *lock, hf_done_fn *done,
     return err;
 }
 
-/* Wait for the claim that is pending now; if there is none, return the result
- * of the last one. */
+/* Wait for the claim that is pending now. If no claim is pending, return the
+ * result of the last claim. */
 static enum hf_err await_claim(struct hf_lock *lock)
 {
     struct hf_acquire_waiter waiter = {.err = HF_OK};
@@ -334,7 +335,7 @@ enum hf_err hf_lock_wait(struct hf_lock *lock)
     err = hf_client_enter(client);
     if (err)
         return err;
-    hf_handle_ref(lock); /* another thread may free it meanwhile */
+    hf_handle_ref(lock); /* another thread may free the handle */
     err = hf_loop_is_in_callback(client) ? HF_OK : ensure_lock_driver(lock);
     if (!err)
         err = await_claim(lock);
@@ -354,7 +355,7 @@ enum hf_err hf_lock_acquire(struct hf_lock *lock)
     err = hf_client_enter(client);
     if (err)
         return err;
-    hf_handle_ref(lock); /* another thread may free it meanwhile */
+    hf_handle_ref(lock); /* another thread may free the handle */
     err = hf_loop_is_in_callback(client) ? HF_EDEADLK : prepare_claim(lock);
     if (err)
         hf_client_fail(client, err, "acquire: %s", hf_err_text(err));
@@ -385,7 +386,7 @@ enum hf_err hf_run(struct hf_client *client, struct hf_key key,
     lost = hf_lock_state(lock) != HF_LOCK_HELD;
     err = hf_release(lock);
     if (lost && err == HF_OK)
-        err = HF_EEXPIRED; /* the server's lease outlasted validity */
+        err = HF_EEXPIRED; /* the lease outlasted validity */
     hf_lock_free(lock);
     if (result)
         *result = code;

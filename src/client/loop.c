@@ -11,7 +11,7 @@
 
 #define EVENTS_PER_TURN 64
 #define CALLBACKS_PER_TURN 64
-#define EARLY_MS 100 /* the timer descriptor may fire early by this much */
+#define EARLY_MS 100 /* how early the timer descriptor may fire */
 
 /* ---- Waking the driver --------------------------------------------------*/
 
@@ -41,7 +41,7 @@ static void arm_timer_fd(struct hf_client *client, bool before_sleep)
     (void)timerfd_settime(loop->timer, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
-/* Callbacks are queued, and no thread runs them. */
+/* Whether callbacks are queued that no thread runs. */
 static bool has_callbacks_due(const struct hf_loop *loop)
 {
     return !loop->calling && !hf_dlist_is_empty(&loop->callbacks);
@@ -51,8 +51,9 @@ struct hf_waker *hf_loop_notify(struct hf_client *client)
 {
     struct hf_loop *loop = &client->loop;
 
-    /* A driver that is awake checks everything before it sleeps. So does the
-     * callback thread when it is done, if there is no driver then. */
+    /* A driver that is awake checks everything before it sleeps, so it needs no
+     * wakeup. Without a driver, the callback thread checks everything after its
+     * callbacks. */
     if (loop->driven ? !loop->sleeping : hf_loop_is_in_callback(client))
         return NULL;
     arm_timer_fd(client, false);
@@ -122,9 +123,9 @@ static void run_callback(struct hf_client *client, struct hf_callback *callback)
         process_due(client);
 }
 
-/* Run queued callbacks, unless another thread does. The number is limited so
- * that this thread returns to its own call; but if the client is closed all of
- * them run, because no thread may come later. */
+/* Run queued callbacks, unless another thread does. The number is limited, so
+ * that this thread returns to its own call. If the client is closed, all
+ * callbacks run, because no thread may come later. */
 static void run_callbacks(struct hf_client *client)
 {
     struct hf_loop *loop = &client->loop;
@@ -209,7 +210,8 @@ static void dispatch_all(struct hf_client *client, struct epoll_event *events,
     loop->ready_count = 0;
 }
 
-/* While the strategy is being opened, its descriptors are not handled here. */
+/* The epoll set to poll. While the strategy is being opened, its descriptors
+ * are not handled, so this is the set without them. */
 static int epoll_of(const struct hf_client *client)
 {
     return client->opening ? client->loop.outer : client->loop.epoll;
@@ -224,8 +226,8 @@ static void poll_descriptors(struct hf_client *client)
 }
 
 /* Poll the descriptors without the mutex, up to `timeout` (-1: no limit). If a
- * descriptor was removed meanwhile, the events may refer to it: then poll
- * again. No event is lost, because epoll is level-triggered. */
+ * descriptor was removed meanwhile, the events may refer to it, so poll again.
+ * No event is lost, because epoll is level-triggered. */
 static void sleep_in_epoll(struct hf_client *client, int timeout)
 {
     struct epoll_event events[EVENTS_PER_TURN];
@@ -297,9 +299,9 @@ void hf_loop_process(struct hf_client *client)
     run_callbacks(client);
 }
 
-/* Descriptors go before due timers and before callbacks. If there are neither,
- * the poll that sleeps handles the descriptors, and one system call is
- * saved. */
+/* Whether to poll before this turn, because descriptors go before due timers
+ * and before callbacks. If no timer is due and no callback is queued, the poll
+ * that sleeps handles the descriptors, which saves one system call. */
 static bool must_poll(struct hf_client *client)
 {
     return hf_loop_next_timer(client) <= hf_client_now(client) ||
@@ -361,7 +363,7 @@ void hf_loop_flush(struct hf_client *client)
 }
 
 /* Sleep until `blocked` is released or this thread is to become the driver. The
- * driver fires blocked->limit, but may be late: so check the deadline here
+ * driver fires blocked->limit, but may be late: so this wait has the deadline
  * too. */
 static void sleep_without_role(struct hf_client *client,
                                struct hf_blocked *blocked, hf_time deadline)
@@ -418,8 +420,8 @@ enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
 
     blocked->client = client;
     blocked->limit.fire = on_limit_timer;
-    /* Not host->ops: while the client is being opened, these belong to the
-     * thread that opens it (opening.c). */
+    /* Do not use host->ops: while the client is being opened, host->ops are for
+     * the thread that opens it (opening.c). */
     if (limited && hf_client_host_ops.timer_add(host, &blocked->limit))
         return HF_ENOMEM;
     if (limited)
@@ -432,7 +434,7 @@ enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
             drive_until_done(client, blocked);
     }
     /* This thread may have been released and chosen as the driver at the same
-     * time: then it passes the role on. */
+     * time, so it passes the role on. */
     if (!client->loop.driven)
         pass_driver_role(&client->loop);
     pthread_cond_destroy(&blocked->wake);

@@ -81,11 +81,11 @@ struct hf_loop {
     struct hf_dlist deferred;  /* posts that run at the end of the turn */
     struct hf_dlist callbacks; /* queued, in order */
     struct hf_dlist blocked;   /* callers that sleep and do not drive */
-    struct hf_dlist standby;   /* background threads that sleep likewise */
+    struct hf_dlist standby;   /* background threads that do not drive */
 
     bool driven;                 /* a thread has the role of the driver */
     bool sleeping;               /* the driver is inside epoll_wait() */
-    struct hf_blocked *awaiting; /* of the driver; NULL in hf_process() */
+    struct hf_blocked *awaiting; /* the driver's; NULL in hf_process() */
     unsigned removals;           /* how many descriptors were removed */
 
     bool calling;                /* a thread runs callbacks */
@@ -94,8 +94,8 @@ struct hf_loop {
     pthread_cond_t returned;     /* a callback returned, or a thread exited */
 
     atomic_uint interrupts; /* how often hf_interrupt() was called */
-    unsigned noticed;       /* of them: the blocked callers were woken */
-    unsigned delivered;     /* of them: consumed by a wait */
+    unsigned noticed;       /* interrupts for which callers were woken */
+    unsigned delivered;     /* interrupts that a wait has consumed */
 
     bool self_driven; /* the program has called hf_fd() or hf_process() */
     bool background;  /* only background threads may drive */
@@ -108,7 +108,7 @@ struct hf_loop {
     struct hf_dlist posts;
 };
 
-/* HF_ESYSTEM with a text, HF_ENOMEM. */
+/* Can fail with HF_ESYSTEM and a text, or with HF_ENOMEM. */
 enum hf_err hf_loop_open(struct hf_client *client, struct hf_error *error);
 void hf_loop_close(struct hf_client *client);
 
@@ -127,12 +127,13 @@ void hf_loop_flush(struct hf_client *client);
  * otherwise NULL. The caller wakes it after unlocking. */
 struct hf_waker *hf_loop_notify(struct hf_client *client);
 
-/* Queue `callback`, unless it is queued; `first`: at the front. */
+/* Queue `callback`, unless it is queued already. With `first`, put it at the
+ * front, even if it is queued. */
 void hf_loop_queue_callback(struct hf_client *client,
                             struct hf_callback *callback, bool first);
 
-/* Make hf_interrupt() end the wait of `blocked`. With `pending`, so does an
- * earlier hf_interrupt() that has not ended any wait yet. */
+/* Make hf_interrupt() end the wait of `blocked`. With `pending`, an earlier
+ * hf_interrupt() that has not ended any wait yet ends this wait too. */
 void hf_loop_set_interruptible(struct hf_client *client,
                                struct hf_blocked *blocked, bool pending);
 
@@ -147,8 +148,9 @@ enum hf_err hf_loop_wait(struct hf_client *client, struct hf_blocked *blocked,
                          hf_time deadline);
 void hf_loop_release(struct hf_blocked *blocked);
 
-/* Wait until no other thread runs callbacks, then run the queued ones. If the
- * other thread does not finish by `deadline`, it runs them. */
+/* Wait until no other thread runs callbacks, then run the queued callbacks. If
+ * the other thread does not finish by `deadline`, leave the queued callbacks to
+ * that thread. */
 void hf_loop_finish_callbacks(struct hf_client *client, hf_time deadline);
 
 /* Wait until `callback` is not running; the caller has made sure that it is not

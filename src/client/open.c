@@ -35,8 +35,8 @@ static void set_owner(struct hf_client *client, const char *owner)
                    program_invocation_short_name, (long)getpid(), host);
 }
 
-/* Map a page that the kernel clears in a forked child. Reading it is a load;
- * getpid() would be a system call. */
+/* Map a page that the kernel clears in a forked child. Reading the page costs
+ * one load, whereas getpid() is a system call. */
 static enum hf_err map_alive(struct hf_client *client, struct hf_error *error)
 {
     uint32_t *alive = mmap(NULL, sizeof(*alive), PROT_READ | PROT_WRITE,
@@ -63,8 +63,8 @@ static void init_client(struct hf_client *client, const struct hf_env *env,
     client->host.ops = &hf_client_host_ops;
     client->clock = env && env->clock ? env->clock : real_clock;
     client->clock_arg = env && env->clock ? env->arg : client;
-    /* With a test clock no background threads are started: they would sleep by
-     * the real clock. */
+    /* With a test clock, start no background threads, because they would sleep
+     * by the real clock. */
     client->loop.self_driven = env && env->clock;
     client->references = 1;
     client->next_sequence = 1;
@@ -194,8 +194,8 @@ fail:
     return err;
 }
 
-/* Check the arguments and create the client. On HF_OK the caller calls
- * hf_url_fini() of `parsed`. */
+/* Check the arguments and create the client. On HF_OK the caller must call
+ * hf_url_fini() on `parsed`. */
 static enum hf_err prepare_open(
     const char *url, const struct hf_client_opts *opts,
     const struct hf_env *env, struct hf_client_opts *checked,

@@ -15,13 +15,13 @@ enum hf_err hf_open_strategy(struct hf_client *client, struct hf_url *url,
 
 /* Open the strategy in a new thread, and deliver the result to a future.
  * Requires the mutex. On HF_OK, `url` is moved into the thread and left empty.
- * HF_ENOMEM, HF_ESYSTEM. */
+ * Can fail with HF_ENOMEM or HF_ESYSTEM. */
 enum hf_err hf_opening_start(struct hf_client *client, struct hf_url *url,
                              hf_done_fn *done, void *arg,
                              struct hf_future **future, struct hf_error *error);
 
-/* The client is closing: complete a pending hf_open_start() with HF_ECLOSED.
- * The thread continues in the background. */
+/* Complete a pending hf_open_start() with HF_ECLOSED, because the client is
+ * closing. The opening thread continues in the background. */
 void hf_opening_abandon(struct hf_client *client);
 
 #endif

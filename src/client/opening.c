@@ -20,9 +20,9 @@ struct hf_opening {
 /* ---- Host operations for a strategy that is being opened ----------------
  *
  * The opening thread does not hold the mutex: if it did, an unresponsive server
- * would block every call on the client. So each operation locks it. Until the
- * strategy is open, its timers do not fire, and its descriptors and posts are
- * not handled, because that would run its code in another thread. */
+ * would block every call on the client. So each operation locks the mutex.
+ * Until the strategy is open, its timers do not fire, and its descriptors and
+ * posts are not handled, because that would run its code in another thread. */
 
 static struct hf_client *opening_client(struct hf_host *host)
 {
@@ -36,7 +36,7 @@ static struct hf_client *opening_client(struct hf_host *host)
         pthread_mutex_unlock(&opening_client(host)->mutex);                    \
     } while (0)
 
-/* The opening thread has no turns, so this reads the clock each time. */
+/* The opening thread has no turns, so read the clock each time. */
 static hf_time opening_now(struct hf_host *host)
 {
     return hf_client_clock(opening_client(host));
@@ -104,7 +104,7 @@ static struct hf_waker *opening_post(struct hf_host *host, struct hf_post *post)
     return hf_client_host_ops.post(host, post);
 }
 
-/* The mutex guards the list of deferred posts. */
+/* Lock the mutex, because it guards the list of deferred posts. */
 static void opening_unpost(struct hf_host *host, struct hf_post *post)
 {
     LOCKED(host, hf_client_host_ops.unpost(host, post));
@@ -142,7 +142,8 @@ static void opening_event(struct hf_host *host,
     LOCKED(host, hf_watch_on_event(host, event));
 }
 
-/* No mutex: only the opening thread uses these before the client is open. */
+/* These need no mutex, because only the opening thread uses them before the
+ * client is open. */
 static const char *opening_owner(struct hf_host *host)
 {
     return hf_client_host_ops.owner(host);
@@ -210,7 +211,7 @@ static void enable_inner_epoll(struct hf_loop *loop)
     struct epoll_event inner = {.events = EPOLLIN};
 
     (void)epoll_ctl(loop->outer, EPOLL_CTL_MOD, loop->epoll, &inner);
-    /* Posts may be queued, and the driver still sleeps in `outer`. */
+    /* Posts may be queued while the driver sleeps in `outer`, so wake it. */
     loop->wake_pending = true;
 }
 
@@ -240,8 +241,8 @@ static void move_timers(struct hf_client *client, struct hf_heap *timers)
     }
 }
 
-/* Requires the mutex. If the client was closed meanwhile, its strategy is
- * closed here: hf_close() leaves that to the opening thread. */
+/* Requires the mutex. If the client was closed meanwhile, close its strategy
+ * here, because hf_close() leaves that to the opening thread. */
 static void end_opening(struct hf_opening *opening, enum hf_err err,
                         uint32_t caps, const struct hf_error *error)
 {
@@ -279,7 +280,8 @@ static void *opening_main(void *arg)
     return NULL;
 }
 
-/* The future has two references: of the operation, and of the thread. */
+/* The future has two references, one for the operation and one for the
+ * thread. */
 static struct hf_opening *new_opening(struct hf_client *client,
                                       struct hf_url *url, hf_done_fn *done,
                                       void *arg)

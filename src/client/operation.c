@@ -34,7 +34,7 @@ void hf_operation_end(struct hf_operation *operation, enum hf_err err)
     hf_future_answer(&operation->future, err, NULL);
 }
 
-/* A command that was sent may be executed: it is in doubt. */
+/* A command that was sent may be executed, so its result is HF_EINDOUBT. */
 static void cancel_operation(struct hf_future *future)
 {
     struct hf_operation *operation =
@@ -132,7 +132,8 @@ enum hf_err hf_operation_wait(enum hf_err err, struct hf_future *future)
     err = hf_client_enter_any(client);
     if (err)
         return err;
-    /* A program that blocks has no event loop, so renewals need a thread. */
+    /* A program that blocks has no event loop, so start a thread for
+     * renewals. */
     if (client->driven_locks > 0)
         (void)hf_background_ensure(client);
     err = hf_future_await(future);
@@ -168,7 +169,8 @@ static enum hf_err finish_renewal(struct hf_operation *operation)
     const struct hf_answer *answer = &operation->call.request.answer;
     enum hf_err err = answer->result.err;
 
-    /* The handle was claimed again, or detached: its state does not change. */
+    /* If the handle was claimed again or detached, the answer does not change
+     * its state. */
     if (!is_same_claim(operation))
         return hf_validity_map_error(lock, err);
     if (err == HF_OK)
@@ -309,7 +311,7 @@ static enum hf_err finish_read(struct hf_operation *operation)
     if (answer->count != 1)
         return HF_EPROTO;
     *operation->info = answer->infos[0];
-    answer->count = 0; /* the user owns the strings */
+    answer->count = 0; /* the user owns the strings now */
     return HF_OK;
 }
 
@@ -371,7 +373,8 @@ static void call_each(struct hf_operation *operation)
         i++;
 }
 
-/* `each` runs like any other callback; then the operation completes. */
+/* Run `each` for all results without the mutex, like any user callback; then
+ * complete the operation. */
 static void run_list_callback(struct hf_callback *callback)
 {
     struct hf_operation *operation =

@@ -20,8 +20,8 @@ struct hf_operation {
     struct hf_dlist link; /* in client->operations, until it is answered */
     struct hf_lock *lock; /* renew, update: the handle, with a reference */
 
-    /* Convert the answer into outputs and the result of the operation. NULL:
-     * the result is that of the call. */
+    /* Convert the answer into outputs and the result of the operation. If it is
+     * NULL, the result is that of the call. */
     enum hf_err (*finish)(struct hf_operation *operation);
 
     uint32_t ttl_ms;      /* renew */
@@ -42,8 +42,8 @@ struct hf_listener {
     struct hf_future **future;
 };
 
-/* Create an operation. The bytes in `command` are copied. HF_ENOMEM,
- * HF_ELIMIT. */
+/* Create an operation. The bytes in `command` are copied. Can fail with
+ * HF_ENOMEM or HF_ELIMIT. */
 enum hf_err hf_operation_new(struct hf_client *client,
                              enum hf_request_kind kind,
                              const struct hf_command *command,
@@ -56,8 +56,9 @@ void hf_operation_start(struct hf_operation *operation, uint32_t timeout_ms,
                         struct hf_future **future);
 
 /* Complete the operation now with `err`: it was canceled, or the client is
- * closing. If `each` of a list is running, the list completes when `each`
- * returns: the user may free the argument of `each` after that. */
+ * closing. If `each` of a list is running, the list completes only when `each`
+ * returns, because the user may free the argument of `each` once the list is
+ * complete. */
 void hf_operation_end(struct hf_operation *operation, enum hf_err err);
 
 /* Turn hf_X_start() into hf_X(): if `err`, the result of hf_X_start(), is

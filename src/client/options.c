@@ -21,9 +21,10 @@ static const struct hf_lock_opts own_defaults = {
 /* The defaults of the process, set by hf_lock_opts_set_default(). A program
  * that never sets them does not lock a mutex.
  *
- * A forked child inherits the defaults. A fork may happen during a change: so a
+ * A forked child inherits the defaults. A fork may happen during a change. So a
  * change writes to the slot that is not in use and then switches slots, and the
- * mutex is in memory that is zero in the child, which means unlocked. */
+ * mutex is in memory that the kernel clears in the child: a zeroed mutex is
+ * unlocked. */
 static void *_Atomic defaults_page; /* a pthread_mutex_t; NULL: no change yet */
 static struct hf_lock_opts defaults[2];
 static atomic_uint defaults_slot;

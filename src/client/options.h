@@ -26,7 +26,7 @@ struct hf_error *hf_options_client_error(const struct hf_client_opts *opts,
                                          struct hf_error *otherwise);
 
 /* Check one argument. A key has 1 to HF_KEY_MAX bytes, a prefix may be empty.
- * `name` is for the error text. HF_EINVAL. */
+ * `name` is for the error text. Can fail with HF_EINVAL. */
 enum hf_err hf_options_key(struct hf_key key, struct hf_error *error);
 enum hf_err hf_options_prefix(struct hf_key prefix, struct hf_error *error);
 enum hf_err hf_options_ttl(uint32_t ttl_ms, struct hf_error *error);

@@ -16,9 +16,9 @@ void hf_release_begin(struct hf_lock *lock)
     hf_keeper_stop(lock);
     lock->pending_events = 0;
     hf_handle_set_state(lock, HF_LOCK_RELEASING);
-    /* The server may still hold a lock that is lost here, or may have granted
-     * it again for a delayed copy of the LOCK, with another token. CANCEL ends
-     * the nonce whatever its token is. */
+    /* The server may still keep a lock that is lost here, or a delayed copy of
+     * the LOCK may have been granted with another token. So send CANCEL, which
+     * ends the claim whatever its token is. */
     hf_handle_fill_command(lock, &lock->call,
                            lost ? HF_COMMAND_CANCEL : HF_COMMAND_UNLOCK);
     hf_handle_ref(lock); /* dropped by hf_release_on_settled() */
@@ -36,10 +36,10 @@ static enum hf_err release_result(const struct hf_lock *lock)
         return HF_EEXPIRED;
     if (err != HF_ENOTHELD && err != HF_ENOTOWNER)
         return err;
-    /* An earlier copy of this UNLOCK may have released the lock. If there is
-     * proof of that, the strategy has found it and returned HF_OK. That the key
-     * is free is no proof: the lease may have expired, or the server may have
-     * lost its data. */
+    /* An earlier copy of this UNLOCK may have released the lock. A strategy
+     * that has proof of that returns HF_OK. A free key is no proof, because the
+     * lease may have expired or the server may have lost its data, so the
+     * result is in doubt. */
     if (call->request.command.kind == HF_COMMAND_UNLOCK && call->in_doubt &&
         !call->request.answer.sure)
         return HF_EINDOUBT;
@@ -62,7 +62,8 @@ void hf_release_on_settled(struct hf_lock *lock)
 
 /* ---- hf_release() -------------------------------------------------------*/
 
-/* Start the release. If a claim is pending, finish_claim() starts it. */
+/* Start the release. If a claim is pending, finish_claim() starts the release
+ * when the claim completes. */
 static enum hf_err start_or_defer_release(struct hf_lock *lock,
                                           struct hf_future *future)
 {
@@ -164,8 +165,8 @@ enum hf_err hf_lock_detach(struct hf_lock *lock)
     return err;
 }
 
-/* Withdraw the claim in the background. A claim that is pending completes with
- * `err`. */
+/* Withdraw the claim in the background. If the claim is pending, it completes
+ * with `err`. */
 static void abandon_claim(struct hf_lock *lock, enum hf_err err)
 {
     bool has_claim = lock->state == HF_LOCK_CLAIMING ||
@@ -196,8 +197,8 @@ void hf_release_on_close(struct hf_lock *lock)
     hf_handle_unref(lock);
 }
 
-/* The claim was granted, but its caller has not seen the result: change it to
- * HF_ECANCELED, so that the caller does not get a handle that is freed. */
+/* If the claim was granted and its caller has not seen the result, change the
+ * result to HF_ECANCELED, so that the caller does not get a freed handle. */
 static void cancel_unobserved(struct hf_lock *lock)
 {
     struct hf_claimant *claimant = lock->answered;
@@ -210,7 +211,8 @@ static void cancel_unobserved(struct hf_lock *lock)
 }
 
 /* An event callback may free a handle that hf_acquire() has not returned yet.
- * Then the user has no reference, and hf_acquire() drops its own. */
+ * In that case the user has no reference to drop, and hf_acquire() drops its
+ * own reference. */
 void hf_lock_free(struct hf_lock *lock)
 {
     struct hf_client *client;

@@ -7,16 +7,16 @@
 
 #include "client/handle.h"
 
-/* Send the UNLOCK of a handle that is held or lost. The result goes to
- * lock->releasing, which is set before. */
+/* Send UNLOCK for a held handle, or CANCEL for a lost handle. The result goes
+ * to lock->releasing, which the caller sets first. */
 void hf_release_begin(struct hf_lock *lock);
 
-/* The handle's call is settled while it is RELEASING. */
+/* Called when the handle's call is settled while the handle is RELEASING. */
 void hf_release_on_settled(struct hf_lock *lock);
 
-/* The client is closing: complete a pending claim with HF_ECLOSED, and withdraw
- * the claim in the background. If the client is closed already, give up an open
- * UNLOCK too. */
+/* Complete a pending claim with HF_ECLOSED, because the client is closing, and
+ * withdraw the claim in the background. If the client is closed already, give
+ * up an open UNLOCK too. */
 void hf_release_on_close(struct hf_lock *lock);
 
 #endif

@@ -16,18 +16,21 @@ static hf_time load_valid_until(const struct hf_lock *lock)
     return atomic_load_explicit(&lock->valid_until, memory_order_acquire);
 }
 
-/* Set the end of validity to `to` if it is still `from`. */
+/* Set the end of validity to `to` if it is still `from`. Return true if it
+ * was. */
 static bool replace_end(const struct hf_lock *lock, hf_time from, hf_time to)
 {
-    /* The getters take a const lock; the change is not visible to the user. */
+    /* Cast away const: the getters take a const lock, and the user cannot see
+     * this change. */
     struct hf_lock *mutable_lock = (struct hf_lock *)(uintptr_t)lock;
 
     return atomic_compare_exchange_strong(&mutable_lock->valid_until, &from,
                                           to);
 }
 
-/* The end of validity, which is later than `now`; or HF_VALIDITY_NONE; or
- * HF_VALIDITY_ENDED, which is final for all threads. */
+/* Return the end of validity if it is later than `now`, or HF_VALIDITY_NONE. If
+ * the end has passed, set it to HF_VALIDITY_ENDED, which is final for all
+ * threads, and return that. */
 static hf_time latch_end(const struct hf_lock *lock, hf_time now)
 {
     hf_time end = load_valid_until(lock);
@@ -77,8 +80,8 @@ enum hf_err hf_validity_check(struct hf_lock *lock)
     return lock->state == HF_LOCK_HELD ? HF_OK : HF_ESTATE;
 }
 
-/* This reads the clock, because the time of the turn may be too old: the
- * strategy may have waited for a mutex since, and validity may have ended. */
+/* Read the clock, because the turn's time may be too old: validity may have
+ * ended while the strategy waited for a mutex. */
 enum hf_err hf_validity_extend(struct hf_lock *lock, hf_time base,
                                uint32_t ttl_ms)
 {

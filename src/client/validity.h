@@ -22,11 +22,11 @@
 #define HF_VALIDITY_NONE 0   /* not held; or adopted and not renewed yet */
 #define HF_VALIDITY_ENDED -1 /* a thread has seen that validity has ended */
 
-/* The lock was granted: set the end of validity and start the keeper. The lease
- * is counted from `base` (drift.h). */
+/* Set the end of validity and start the keeper, because the lock was granted.
+ * The lease is counted from `base` (drift.h). */
 void hf_validity_begin(struct hf_lock *lock, hf_time base);
 
-/* End validity: the lock is released, detached or lost. */
+/* End validity, because the lock is released, detached or lost. */
 void hf_validity_clear(struct hf_lock *lock);
 
 /* lock->state, except that a held lock whose validity has ended is LOST even if
@@ -37,17 +37,17 @@ enum hf_state hf_validity_state(const struct hf_lock *lock);
  * adopted lock counts as held before its first renewal. */
 enum hf_err hf_validity_check(struct hf_lock *lock);
 
-/* A renewal was confirmed: extend validity, and never shorten it. HF_EEXPIRED:
- * validity had already ended; the lock is lost. */
+/* Extend validity after a confirmed renewal, and never shorten it. Returns
+ * HF_EEXPIRED if validity had already ended; the lock is lost then. */
 enum hf_err hf_validity_extend(struct hf_lock *lock, hf_time base,
                                uint32_t ttl_ms);
 
-/* Move a held lock to LOST and report it. Does nothing if it is not held.
- * `text` may be NULL. */
+/* Move a held lock to LOST and report the loss. Does nothing if the lock is not
+ * held. `text` may be NULL. */
 void hf_validity_lose(struct hf_lock *lock, enum hf_err why, const char *text);
 
-/* Map HF_ENOTHELD and HF_ENOTOWNER to HF_EEXPIRED, unless the lock was adopted:
- * an adopted lock may never have been held. */
+/* Map HF_ENOTHELD and HF_ENOTOWNER to HF_EEXPIRED, unless the lock was adopted,
+ * because an adopted lock may never have been held. */
 enum hf_err hf_validity_map_error(const struct hf_lock *lock, enum hf_err err);
 
 #endif

@@ -10,9 +10,9 @@
 
 #define POLL_MS 1000
 
-/* An answer to READ that says "free" can arrive before the event that says why,
- * because events may use another connection. The wait then continues for this
- * long, to report the reason. */
+/* A READ can find the key free before the event that says why has arrived,
+ * because events may use another connection. The wait continues for this long,
+ * so that it can report the reason. */
 #define AWAIT_EVENT_MS 2000
 
 static void set_wait_timer(struct hf_watch *watch, hf_time at)
@@ -51,8 +51,8 @@ static void finish_free(struct hf_watch *watch, enum hf_freed freed)
     hf_watch_answer(watch, HF_OK, NULL);
 }
 
-/* READ found the key free. If the key was held earlier in this wait, an event
- * that says how it became free should arrive. */
+/* READ found the key free. If the key was held earlier in this wait, wait for
+ * the event that says how the key became free. */
 static void on_read_free(struct hf_watch *watch)
 {
     hf_time now = hf_client_now(watch->client);
@@ -75,13 +75,13 @@ static void finish_held(struct hf_watch *watch, struct hf_answer *read)
 {
     if (watch->wait.info) {
         *watch->wait.info = read->infos[0];
-        read->count = 0; /* the user owns the strings */
+        read->count = 0; /* the user owns the strings now */
     }
     hf_watch_answer(watch, HF_OK, NULL);
 }
 
 /* READ found the key free again, but an event has shown that it was held. That
- * fulfills the wait; the details are those of the event. */
+ * fulfills the wait, so return the token and the owner from the event. */
 static void finish_was_held(struct hf_watch *watch)
 {
     struct hf_info info = {
@@ -150,7 +150,7 @@ static void on_wait_read_reply(struct hf_watch *watch)
     if (err == HF_ENOMEM || err == HF_EINVAL || (!err && read->count != 1)) {
         hf_watch_answer(watch, err ? err : HF_EPROTO, read->cause);
     } else if (err) {
-        schedule_read(watch, 0); /* not reachable; retry until wait_until */
+        schedule_read(watch, 0); /* retry until wait_until */
     } else if (watch->purpose == HF_WATCH_WAIT_HELD && held) {
         finish_held(watch, read);
     } else if (watch->purpose == HF_WATCH_WAIT_HELD &&
@@ -164,7 +164,7 @@ static void on_wait_read_reply(struct hf_watch *watch)
     }
 }
 
-/* After WATCH, changes are pushed: now READ the present state. */
+/* Once WATCH is answered, changes are pushed, so READ the present state. */
 void hf_wait_on_settled(struct hf_watch *watch)
 {
     const struct hf_request *request = &watch->call.request;
@@ -187,8 +187,8 @@ void hf_wait_on_timer(struct hf_timer *timer)
         return;
     }
     if (hf_client_now(watch->client) >= watch->wait.wait_until) {
-        /* With a short wait_ms the first READ is still allowed its own time, so
-         * that the key is checked at least once. */
+        /* Even with a short wait_ms the first READ may run until its own
+         * deadline, so that the key is checked at least once. */
         if (hf_call_is_open(&watch->call) && !watch->wait.has_answer)
             return;
         hf_call_abandon(&watch->call);
@@ -201,7 +201,7 @@ void hf_wait_on_timer(struct hf_timer *timer)
 
 /* ---- Public functions ---------------------------------------------------*/
 
-/* hf_watch_send() comes last: a push may complete the wait inside it. */
+/* Call hf_watch_send() last, because a push inside it may complete the wait. */
 static void begin_wait(struct hf_watch *watch, uint32_t wait_ms)
 {
     struct hf_client *client = watch->client;
@@ -217,7 +217,7 @@ static void begin_wait(struct hf_watch *watch, uint32_t wait_ms)
 }
 
 /* `info` is for HF_WATCH_WAIT_HELD, `freed` for HF_WATCH_WAIT_FREE; the other
- * one is NULL. */
+ * pointer is NULL. */
 static enum hf_err start_wait(struct hf_client *client, struct hf_key key,
                               uint32_t wait_ms, enum hf_watch_purpose purpose,
                               struct hf_info *info, enum hf_freed *freed,

@@ -23,7 +23,8 @@ struct hf_wait {
     enum hf_freed *freed;
 };
 
-/* The watch got an event; its WATCH or READ is settled; its timer fires. */
+/* Called when the watch gets an event, when its WATCH or READ is settled, and
+ * when its timer fires. */
 void hf_wait_on_event(struct hf_watch *watch, const struct hf_event *event);
 void hf_wait_on_settled(struct hf_watch *watch);
 void hf_wait_on_timer(struct hf_timer *timer);

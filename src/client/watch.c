@@ -108,7 +108,7 @@ void hf_watch_send(struct hf_watch *watch, enum hf_request_kind kind)
     hf_call_start(&watch->call, deadline);
 }
 
-/* The strategy does not push events any more. */
+/* Drop the strategy's reference, because it pushes no more events. */
 static void drop_push_reference(struct hf_watch *watch)
 {
     if (!watch->pushing)
@@ -118,8 +118,8 @@ static void drop_push_reference(struct hf_watch *watch)
     unref_watch(watch);
 }
 
-/* Report no more events, and send UNWATCH. A client that is closing closes the
- * strategy instead. */
+/* Report no more events, and send UNWATCH. A client that is closing sends no
+ * UNWATCH, because it closes the strategy. */
 static void end_watch(struct hf_watch *watch)
 {
     struct hf_client *client = watch->client;
@@ -145,7 +145,8 @@ void hf_watch_answer(struct hf_watch *watch, enum hf_err err, const char *cause)
     watch->opening = NULL;
     if (opening)
         hf_future_answer(opening, err, cause);
-    /* Last, because UNWATCH reuses the call, which owns `cause`. */
+    /* End the watch last, because UNWATCH reuses the call, which owns
+     * `cause`. */
     if (watch->purpose != HF_WATCH_EVENTS || err)
         end_watch(watch);
 }
@@ -284,7 +285,7 @@ void hf_watch_on_event(struct hf_host *host, const struct hf_push_event *push)
 static void on_watch_opened(struct hf_watch *watch, enum hf_err err)
 {
     if (!err) {
-        watch->references++; /* the user's */
+        watch->references++; /* the user's reference */
         *watch->out = watch;
     }
     hf_watch_answer(watch, err, watch->call.request.answer.cause);
@@ -348,8 +349,8 @@ enum hf_err hf_watch_open_start(struct hf_client *client, struct hf_key prefix,
     return err;
 }
 
-/* A program that makes blocking calls has no event loop, so the callbacks of
- * the watch need a thread. */
+/* A program that makes blocking calls has no event loop, so start a thread that
+ * runs the watch's callbacks. */
 static enum hf_err ensure_watch_driver(struct hf_client *client)
 {
     enum hf_err err = hf_client_enter(client);

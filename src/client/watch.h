@@ -1,9 +1,9 @@
 /* watch.h - a subscription to the events of a key or a prefix.
  *
  * A watch that the user has opened queues copies of the events for its
- * callback. If HF_WATCH_QUEUE_MAX are queued, or memory is short, it drops new
- * events and reports one DROPPED event in their place. hf_wait_held() and
- * hf_wait_free() use a watch too; its events go to wait.c.
+ * callback. If HF_WATCH_QUEUE_MAX events are queued, or memory is short, the
+ * watch drops new events and reports one DROPPED event in their place.
+ * hf_wait_held() and hf_wait_free() use a watch too; its events go to wait.c.
  *
  * The strategy holds one reference until UNWATCH is answered, the user holds
  * one until hf_watch_close(). All functions require the client's mutex. */
@@ -44,13 +44,13 @@ struct hf_watch {
     struct hf_wait wait; /* the other purposes only */
 
     struct hf_future *opening; /* gets the result of the opening or the wait;
-                                  NULL when it has */
+                                  NULL afterwards */
     size_t key_size;
     uint8_t key[];
 };
 
 /* Create a watch and its future, which goes to `listener`. Nothing is sent yet.
- * HF_ENOMEM, HF_ELIMIT. */
+ * Can fail with HF_ENOMEM or HF_ELIMIT. */
 enum hf_err hf_watch_new(struct hf_client *client, struct hf_key key,
                          enum hf_watch_purpose purpose,
                          struct hf_listener listener,
@@ -59,8 +59,8 @@ enum hf_err hf_watch_new(struct hf_client *client, struct hf_key key,
 /* Send WATCH, READ or UNWATCH. The call must not be open. */
 void hf_watch_send(struct hf_watch *watch, enum hf_request_kind kind);
 
-/* Complete the opening of a watch, or a wait. A wait ends with this, and so
- * does a watch that could not be opened. `cause` may be NULL. */
+/* Complete the opening of a watch, or a wait. This ends a wait, and a watch
+ * that could not be opened. `cause` may be NULL. */
 void hf_watch_answer(struct hf_watch *watch, enum hf_err err,
                      const char *cause);
 
@@ -70,10 +70,10 @@ struct hf_key hf_watch_key(const struct hf_watch *watch);
 /* hf_host_ops.event */
 void hf_watch_on_event(struct hf_host *host, const struct hf_push_event *push);
 
-/* The client is closing: end the watch without an UNWATCH. */
+/* End the watch without an UNWATCH, because the client is closing. */
 void hf_watch_abort(struct hf_watch *watch);
 
-/* The watch of a link in client->watches. */
+/* The watch that contains `link`, a link in client->watches. */
 struct hf_watch *hf_watch_of(struct hf_dlist *link);
 
 #endif

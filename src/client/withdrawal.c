@@ -44,7 +44,7 @@ void hf_withdrawal_start(struct hf_client *client, struct hf_key key,
         .nonce = *nonce,
     };
     hf_call_start(&withdrawal->call, until);
-    /* No caller waits for the answer, so a retry needs a thread. */
+    /* No caller waits for the answer, so start a thread that can retry. */
     if (!withdrawal->call.request.answered)
         (void)hf_background_ensure(client);
 }

@@ -1,10 +1,10 @@
 /* withdrawal.h - canceling a claim in the background.
  *
- * Used if the caller does not wait for the cancellation: a claim was completed
- * with HF_EINDOUBT, a held handle was freed, or the client is closing. A CANCEL
- * ends the nonce whether it is queued or holds the key. It is repeated until it
- * is confirmed, or until the lease of the claim has expired in any case. All
- * functions require the client's mutex. */
+ * The client withdraws a claim when no caller waits for the cancellation: the
+ * claim was completed with HF_EINDOUBT, a held handle was freed, or the client
+ * is closing. CANCEL ends the claim whether it is queued or holds the key. It
+ * is repeated until the server confirms it, or until the claim's lease must
+ * have expired. All functions require the client's mutex. */
 #ifndef HF_CLIENT_WITHDRAWAL_H
 #define HF_CLIENT_WITHDRAWAL_H
 
@@ -18,8 +18,8 @@ struct hf_withdrawal {
     uint8_t key[];
 };
 
-/* Cancel the claim with `nonce`, and retry until `until`. Without memory this
- * does nothing: then a held lock ends when its lease expires. */
+/* Cancel the claim with `nonce`, and retry until `until`. If memory is short
+ * this does nothing, so a held lock ends only when its lease expires. */
 void hf_withdrawal_start(struct hf_client *client, struct hf_key key,
                          const struct hf_nonce *nonce, hf_time until);
 

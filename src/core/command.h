@@ -51,8 +51,8 @@ struct hf_command {
 struct hf_result {
     enum hf_err err;
     uint32_t position; /* LOCK, HF_EBUSY: in the queue, from 1; 0: not queued */
-    uint32_t generation; /* of the lease: renewals since the grant */
-    uint64_t token;      /* LOCK, CANCEL: of the grant; 0: none */
+    uint32_t generation; /* renewals since the grant */
+    uint64_t token;      /* LOCK, CANCEL: the grant's token; 0: none */
     uint64_t session;    /* OPEN */
 };
 

@@ -9,7 +9,7 @@
 /* Records are aligned and contiguous. If a record does not fit before the end
  * of the ring, a filler takes up the rest, and the record goes to the start. */
 struct record {
-    uint32_t size; /* of the whole record, in bytes */
+    uint32_t size; /* size of the whole record in bytes */
     uint16_t kind; /* 0: a filler */
     uint16_t key_size;
     uint64_t index;

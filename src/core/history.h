@@ -19,7 +19,7 @@ struct hf_history {
 
 struct hf_history_cursor {
     uint64_t offset;
-    uint64_t index; /* of the next event to read */
+    uint64_t index; /* index of the next event to read */
 };
 
 /* Start to keep events. The first event added must have `index`. */
@@ -29,8 +29,8 @@ void hf_history_fini(struct hf_history *history);
 /* Add an event, whose index must be one above that of the last event. */
 void hf_history_add(struct hf_history *history, const struct hf_event *event);
 
-/* A cursor at `index`. If that event is no longer kept, the cursor first reads
- * a DROPPED event; if it has not happened yet, the cursor waits for it and
+/* A cursor at `index`. If the event at `index` is no longer kept, the cursor
+ * first reads a DROPPED event. If that event has not happened yet, the cursor
  * skips all events before it. */
 struct hf_history_cursor hf_history_seek(const struct hf_history *history,
                                          uint64_t index);

@@ -23,8 +23,9 @@ void hf_leases_drop(struct hf_leases *leases, struct hf_lease *lease)
 {
     if (!hf_heap_has(&lease->link))
         return;
-    /* hf_leases_reserve() reserves room for one more lease than exist. Keep it
-     * at that, so that the array shrinks with the number of leases. */
+    /* hf_leases_reserve() reserves room for one more lease than exist. One
+     * lease less exists after the drop, so lower the reservation, and the array
+     * can shrink with the number of leases. */
     leases->heap.reserved = leases->heap.count;
     hf_heap_drop(&leases->heap, &lease->link);
 }

@@ -6,7 +6,7 @@
  *
  * Always true:
  *   1. a lease never expires early, and expires once;
- *   2. a later deadline replaces an earlier one, never the reverse. */
+ *   2. a later deadline replaces an earlier deadline, never the reverse. */
 #ifndef HF_CORE_LEASE_H
 #define HF_CORE_LEASE_H
 
@@ -25,7 +25,8 @@ struct hf_leases {
 /* A zeroed struct has no leases: there is no hf_leases_init(). */
 void hf_leases_fini(struct hf_leases *leases);
 
-/* Make room for one more lease. Call this before hf_leases_set() adds one. */
+/* Make room for one more lease. Call this before hf_leases_set() adds a
+ * lease. */
 enum hf_err hf_leases_reserve(struct hf_leases *leases);
 
 /* Let `lease` expire at `deadline`, unless it expires later already. */
@@ -36,7 +37,7 @@ void hf_leases_set(struct hf_leases *leases, struct hf_lease *lease,
 void hf_leases_drop(struct hf_leases *leases, struct hf_lease *lease);
 
 /* A lease whose deadline has passed, the earliest first; NULL if there is none.
- * It stays in the heap until the caller drops it. */
+ * The lease stays in the heap until the caller drops it. */
 struct hf_lease *hf_leases_due(const struct hf_leases *leases, hf_time now);
 
 /* The earliest deadline; HF_NEVER if there is no lease. */

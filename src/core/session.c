@@ -52,7 +52,7 @@ struct hf_session_result *hf_session_find(const struct hf_session *session,
 
 /* Slots below `done` need no clearing: hf_session_find() ignores them, and
  * later results overwrite them. Capacities are powers of two, so results with
- * different slots in the old array have different slots in the new one. */
+ * different slots in the old array have different slots in the new array. */
 enum hf_err hf_session_reserve(struct hf_session *session, uint64_t done,
                                uint64_t sequence)
 {
@@ -78,8 +78,9 @@ enum hf_err hf_session_reserve(struct hf_session *session, uint64_t done,
     return HF_OK;
 }
 
-/* Whether this LOCK arrives late: after a later command, other than a LOCK, of
- * the same nonce, which has ended the claim. */
+/* Whether this LOCK arrives late, which means that a later command of the same
+ * nonce, other than a LOCK, has arrived before it. A late LOCK must not acquire
+ * the key again. */
 static bool is_overtaken(const struct hf_session *session,
                          const struct hf_command *command)
 {
@@ -93,7 +94,7 @@ static bool is_overtaken(const struct hf_session *session,
     return false;
 }
 
-/* The code that a command without a kept result is refused with, or HF_OK. */
+/* The code with which to refuse a command that has no kept result, or HF_OK. */
 static enum hf_err find_refusal(const struct hf_session *session,
                                 const struct hf_command *command, uint64_t done)
 {

@@ -29,7 +29,7 @@ struct hf_session {
     struct hf_map_link link;  /* in the table, by id */
     struct hf_dlist in_table; /* in the order of ids */
     uint64_t id;
-    uint64_t done;    /* results below are not needed any more */
+    uint64_t done;    /* lower results are not needed any more */
     uint64_t highest; /* the highest sequence received */
     struct hf_session_result *results; /* at sequence modulo capacity */
     uint32_t capacity;                 /* a power of two */
@@ -45,7 +45,7 @@ _Static_assert(HF_FITS(HF_NOTE_MAX, uint8_t), "label_size is too small");
 _Static_assert(HF_FITS(2 * HF_WINDOW_MAX, uint32_t), "capacity is too small");
 _Static_assert(HF_FITS(HF_HOLDS_MAX, uint32_t), "holds is too small");
 
-/* NULL: out of memory. */
+/* Returns NULL if memory is exhausted. */
 struct hf_session *hf_session_new(uint64_t id, struct hf_bytes label);
 void hf_session_free(struct hf_session *session);
 

@@ -23,8 +23,8 @@
 #define CHECKSUM_SIZE 8
 #define HOLD_SIZE_MIN 32 /* every encoded hold is larger than this */
 
-/* A counter that starts at 0 never gets this far. A snapshot with a larger
- * value is rejected: the counter could overflow, and tokens would repeat. */
+/* A counter that starts at 0 never gets this far. Reject a snapshot with a
+ * larger value, because the counter could overflow, and tokens would repeat. */
 #define COUNTER_MAX (UINT64_MAX / 2)
 
 /* Waiters are linked to their session with this sequence, so that each goes to
@@ -240,9 +240,10 @@ static enum hf_err decode_claim(const struct hf_table *table,
     return HF_OK;
 }
 
-/* The grant of a waiter overwrites the result kept for `sequence`. If there is
- * one, it must be that of a LOCK of the same nonce: otherwise the grant would
- * change the result of another command. */
+/* Whether the waiter may have `sequence`. The waiter's grant overwrites the
+ * result kept for `sequence`. A kept result must therefore be that of a LOCK of
+ * the same nonce: otherwise the grant would change the result of another
+ * command. */
 static bool is_consistent_waiter(const struct claim_fields *claim,
                                  uint64_t sequence)
 {
@@ -278,7 +279,7 @@ static enum hf_err decode_waiter(struct hf_table *table, struct hf_hold *hold,
     claim->note_size = (uint8_t)read.note.size;
     claim->sequence = sequence;
     if (arrival < claim->arrival)
-        return HF_EPROTO; /* not after the waiter ahead of it */
+        return HF_EPROTO; /* it arrived before the waiter ahead of it */
     claim->arrival = arrival;
     return hf_table_pack_data(read.value, read.note, &claim->data);
 }
@@ -369,8 +370,8 @@ static enum hf_err decode_table(struct hf_table *table,
     return err;
 }
 
-/* Whether there is a closed session without holds, which nothing would ever
- * free. */
+/* Whether there is a closed session without holds. Such a session would never
+ * be freed, so the snapshot is rejected. */
 static bool has_stray_session(const struct hf_table *table)
 {
     const struct hf_session *session = NULL;
@@ -404,8 +405,9 @@ static void collect_claims(const struct hf_table *table,
     }
 }
 
-/* Order the waiters of each session by sequence. The snapshot lists waiters by
- * hold. Two waiters of a session with the same sequence are an error. */
+/* Order the waiters of each session by sequence, because the snapshot lists
+ * waiters by hold. Two waiters of a session with the same sequence are an
+ * error. */
 static enum hf_err sort_waiters(struct hf_table *table)
 {
     size_t count = table->waiting.count;

@@ -54,8 +54,9 @@ void hf_store_run(struct hf_store *store, hf_time now,
 {
     store->now = now;
     store->touched = NULL;
-    /* Only a LOCK can add a lease: when another command passes a key on, the
-     * ended grant drops a lease first. */
+    /* Reserve room for a LOCK only, because only a LOCK can add a lease: when
+     * another command hands a key over, the ended grant drops its lease
+     * first. */
     if ((command->kind == HF_COMMAND_LOCK &&
          hf_leases_reserve(&store->leases)) ||
         hf_table_apply(&store->table, command, result))

@@ -1,11 +1,12 @@
 /* store.h - a lock table with its leases and its history.
  *
- * Pure: the driver passes `now` with each command. Before it runs a command, it
- * runs the EXPIRE commands that hf_store_find_due() returns; after that, the
- * store is up to date at `now`.
+ * Pure: the driver passes `now` with each command. Before the driver runs a
+ * command, it runs the EXPIRE commands that hf_store_find_due() returns; after
+ * that, the store is up to date at `now`.
  *
  * Always true: a lease starts when the command that granted or renewed it is
- * run, never expires early, and is ended by an EXPIRE command, not by time. */
+ * run, never expires early, and expires by an EXPIRE command, not by time
+ * alone. */
 #ifndef HF_CORE_STORE_H
 #define HF_CORE_STORE_H
 
@@ -17,7 +18,7 @@ struct hf_store {
     struct hf_table table;
     struct hf_leases leases;
     struct hf_history history; /* from hf_store_enable_history() on */
-    hf_time now;               /* of the running command */
+    hf_time now;               /* the time of the running command */
     struct hf_hold *touched;   /* granted, renewed or queued for by it */
     hf_table_event_fn *event;  /* the driver's, called after the store's */
     void *arg;
@@ -32,9 +33,9 @@ void hf_store_fini(struct hf_store *store);
 void hf_store_run(struct hf_store *store, hf_time now,
                   const struct hf_command *command, struct hf_result *result);
 
-/* Fill in the EXPIRE command for a lease that is due at `now`; false if none
- * is. The key is borrowed until the next command. Running that EXPIRE cannot
- * fail. */
+/* Fill in the EXPIRE command for a lease that is due at `now`. Returns false if
+ * no lease is due. The command's key is borrowed until the next command.
+ * Running that EXPIRE cannot fail. */
 bool hf_store_find_due(const struct hf_store *store, hf_time now,
                        struct hf_command *expire);
 

@@ -73,8 +73,8 @@ void hf_table_walk_end(struct hf_table_walk *walk)
     hf_dlist_remove(&walk->link);
 }
 
-/* Call this before `hold` is moved or removed: a walk whose next hold it is
- * moves on to the one after it. */
+/* Move each walk whose next hold is `hold` on to the hold after it. Call this
+ * before `hold` is moved or removed. */
 static void advance_walks(const struct hf_table *table,
                           const struct hf_hold *hold)
 {
@@ -185,8 +185,8 @@ uint32_t hf_table_waiter_position(const struct hf_table_waiter *waiter)
         waiter->arrival -
         HF_CONTAINER(first, struct hf_table_waiter, in_queue)->arrival;
 
-    /* Waiters that left the middle of the queue are still counted, so this may
-     * be too large, but never too small. */
+    /* Waiters that left the middle of the queue are still counted, so `ahead`
+     * may be too large, but never too small. */
     if (ahead >= waiter->hold->waiters)
         ahead = waiter->hold->waiters - 1;
     return (uint32_t)ahead + 1;
@@ -254,7 +254,7 @@ void hf_table_assign_token(struct hf_table *table, struct hf_hold *hold)
 {
     hold->token = ++table->token;
     if (table->by_token.prev == &hold->by_token)
-        return; /* already the last */
+        return; /* the hold is already the last */
     advance_walks(table, hold);
     hf_dlist_remove(&hold->by_token);
     hf_dlist_push_back(&table->by_token, &hold->by_token);

@@ -5,7 +5,8 @@
  * keeps the deadlines (core/lease) and sends EXPIRE commands.
  *
  * Always true:
- *   1. a key in the table has exactly one holder; a free key is not in it;
+ *   1. a key in the table has exactly one holder; a free key is not in the
+ *      table;
  *   2. tokens come from one counter that only increases: no token is ever
  *      granted twice, for any key, and no state of a key remains after its
  *      release;
@@ -36,7 +37,7 @@ struct hf_table_waiter {
     struct hf_hold *hold;
     struct hf_session *session;
     struct hf_nonce nonce;
-    uint64_t sequence; /* of the LOCK whose kept result the grant overwrites */
+    uint64_t sequence; /* the LOCK whose kept result the grant overwrites */
     uint64_t arrival;  /* increases along the queue, perhaps with gaps */
     uint32_t lease_ms;
     uint32_t value_size;
@@ -50,11 +51,11 @@ struct hf_hold {
     struct hf_dlist by_token; /* in the table, in order of tokens */
     struct hf_dlist queue;    /* waiters, in order of arrival */
     struct hf_session *session;
-    struct hf_table_waiter *unreported; /* the holder's, until reported */
+    struct hf_table_waiter *unreported; /* the holder's claim, until reported */
     uint64_t token;
     struct hf_nonce nonce;
     uint32_t generation; /* renewals since the grant */
-    uint32_t lease_ms;   /* the longest since the grant */
+    uint32_t lease_ms;   /* the longest lease since the grant */
     uint32_t waiters;
     uint32_t value_size;
     uint8_t *data; /* value, then note; NULL if both are empty */
@@ -75,8 +76,8 @@ _Static_assert(HF_FITS(HF_NOTE_MAX, uint8_t), "note_size is too small");
 _Static_assert(HF_FITS(HF_LEASE_MAX_MS, uint32_t), "lease_ms is too small");
 _Static_assert(HF_FITS(HF_WAITERS_MAX, uint32_t), "waiters is too small");
 
-/* Reported while the command is applied. For an event that ends a grant, `hold`
- * still has the data of that grant. */
+/* An event, reported while the command is applied. If the event ends a grant,
+ * `hold` still has the data of that grant. */
 struct hf_table_event {
     enum hf_event_kind kind;
     bool waited;       /* GRANTED: after a wait, so report it to the session */
@@ -90,7 +91,7 @@ struct hf_table_event {
 typedef void hf_table_event_fn(void *arg, const struct hf_table_event *event);
 
 /* An iteration over the holds during which the table may change. It visits
- * every key that stays held. A key that is passed on to a waiter moves to the
+ * every key that stays held. A key that is handed over to a waiter moves to the
  * end, so it may be visited twice. */
 struct hf_table_walk {
     struct hf_dlist link; /* in table->walks, until hf_table_walk_end() */
@@ -102,9 +103,9 @@ struct hf_table {
     struct hf_seed seed;
     hf_table_event_fn *event;
     void *arg;
-    uint64_t token;        /* of the last grant */
+    uint64_t token;        /* the token of the last grant */
     uint64_t last_session; /* the last session id */
-    uint64_t index;        /* of the last event */
+    uint64_t index;        /* the index of the last event */
     struct hf_map holds;
     struct hf_map sessions;
     struct hf_map waiting;        /* waiters, by nonce */
@@ -113,14 +114,14 @@ struct hf_table {
     struct hf_dlist walks;
 };
 
-/* Keys come from users: keep `seed` secret, so that they cannot choose keys
- * that collide in the hash map. */
+/* Keys come from users, so keep `seed` secret: users who do not know it cannot
+ * choose keys that collide in the hash map. */
 void hf_table_init(struct hf_table *table, const struct hf_seed *seed,
                    hf_table_event_fn *event, void *arg);
 void hf_table_fini(struct hf_table *table);
 
-/* Apply one valid command. HF_ENOMEM: nothing has changed. HF_OK: `result->err`
- * is the answer:
+/* Apply one valid command. On HF_ENOMEM nothing has changed. On HF_OK,
+ * `result->err` is the answer:
  *
  *   OPEN     HF_OK with the session; HF_ELIMIT
  *   LOCK     HF_OK with token and generation, also if the nonce already holds
@@ -160,8 +161,8 @@ struct hf_session *hf_table_find_session(const struct hf_table *table,
                                          uint64_t id);
 
 /* Take the next grant that `session` waited for and that has not been reported
- * yet; false if there is none. A driver calls this after each command, also for
- * sessions of other drivers that share the store. */
+ * yet. Returns false if there is no such grant. A driver calls this after each
+ * command, also for sessions of other drivers that share the store. */
 struct hf_grant {
     struct hf_hold *hold;
     struct hf_nonce nonce;
@@ -176,8 +177,8 @@ struct hf_table_waiter *hf_table_find_waiter(const struct hf_table *table,
                                              const struct hf_hold *hold,
                                              const struct hf_nonce *nonce);
 
-/* The position of a waiter, 1 for the first. It may be too large after waiters
- * have left the middle of the queue, but never too small. */
+/* The position of a waiter, 1 for the first. The position may be too large
+ * after waiters have left the middle of the queue, but never too small. */
 uint32_t hf_table_waiter_position(const struct hf_table_waiter *waiter);
 
 static inline struct hf_key hf_hold_key(const struct hf_hold *hold)

@@ -72,7 +72,7 @@ static void grant_first_waiter(struct hf_table *table, struct hf_hold *hold)
 }
 
 /* End the grant, reporting it as `kind`, and grant the key to the first waiter,
- * or remove the hold if there is none. */
+ * or remove the hold if there is no waiter. */
 static void end_grant(struct hf_table *table, struct hf_hold *hold,
                       enum hf_event_kind kind)
 {
@@ -212,9 +212,10 @@ static enum hf_err apply_lock(struct hf_table *table,
     result->err = HF_EBUSY;
     waiter = hf_table_find_waiter(table, hold, &command->nonce);
     if (waiter) {
-        /* A repeated LOCK, perhaps from a new session of the same client. The
-         * session that sent the last LOCK is notified of the grant, which
-         * overwrites the result kept for that LOCK. */
+        /* This is a repeated LOCK, perhaps from a new session of the same
+         * client. The session that sent the last LOCK is notified of the grant,
+         * which overwrites the result kept for that LOCK, so link the waiter to
+         * that session. */
         hf_table_waiter_set_session(waiter, session, command->sequence);
         result->position = hf_table_waiter_position(waiter);
         return HF_OK;
@@ -266,7 +267,7 @@ static void apply_renew(struct hf_table *table, struct hf_hold *hold,
     emit_event(table, &event);
 }
 
-/* UNLOCK, RENEW and UPDATE, which only the holder may send. */
+/* Apply UNLOCK, RENEW or UPDATE, which only the holder may send. */
 static enum hf_err apply_owner_command(struct hf_table *table,
                                        const struct hf_command *command,
                                        struct hf_result *result)
@@ -360,7 +361,7 @@ static enum hf_err apply_session_command(struct hf_table *table,
     }
 }
 
-/* Apply a command of a session once, no matter how many copies arrive. */
+/* Apply a session's command once, no matter how many copies arrive. */
 static enum hf_err apply_once(struct hf_table *table,
                               const struct hf_command *command,
                               struct hf_result *result)

@@ -1,8 +1,9 @@
 /* table_links.h - add and remove the holds, waiters and sessions of a table.
  *
- * For the two modules that change a table: core/table_apply, which applies
- * commands, and core/snapshot, which restores a table. These functions only
- * maintain links and counters; they decide nothing and report no events. */
+ * Two modules change a table with these functions: core/table_apply, which
+ * applies commands, and core/snapshot, which restores a table. The functions
+ * only maintain links and counters; they decide nothing and report no
+ * events. */
 #ifndef HF_CORE_TABLE_LINKS_H
 #define HF_CORE_TABLE_LINKS_H
 
@@ -19,8 +20,8 @@ struct hf_hold *hf_table_find_hashed(const struct hf_table *table,
 struct hf_hold *hf_table_add_hashed(struct hf_table *table, struct hf_key key,
                                     uint64_t hash, struct hf_session *session);
 
-/* Add a hold of `key`; all members except key and session are zero. NULL: out
- * of memory. */
+/* Add a hold of `key`, whose members except key and session are zero. Returns
+ * NULL if memory is exhausted. */
 struct hf_hold *hf_table_add_hold(struct hf_table *table, struct hf_key key,
                                   struct hf_session *session);
 
@@ -30,8 +31,8 @@ void hf_table_assign_token(struct hf_table *table, struct hf_hold *hold);
 /* Remove and free a hold that has neither waiters nor a session. */
 void hf_table_remove_hold(struct hf_table *table, struct hf_hold *hold);
 
-/* The grant need not be reported any more: the session knows of it, or the
- * grant has ended. */
+/* Forget that the grant is unreported, because its session knows of it or
+ * because the grant has ended. */
 void hf_table_forget_unreported(struct hf_hold *hold);
 
 /* Copy value and note into one block, which the caller owns; NULL if both are
@@ -41,7 +42,8 @@ enum hf_err hf_table_pack_data(struct hf_bytes value, struct hf_bytes note,
 
 /* ---- Waiters ------------------------------------------------------------*/
 
-/* Add a waiter to the end of the queue of `hold`. NULL: out of memory. */
+/* Add a waiter to the end of the queue of `hold`. Returns NULL if memory is
+ * exhausted. */
 struct hf_table_waiter *hf_table_add_waiter(struct hf_table *table,
                                             struct hf_hold *hold,
                                             struct hf_session *session,
@@ -69,7 +71,7 @@ void hf_table_waiter_free(struct hf_table_waiter *waiter);
 void hf_table_add_session(struct hf_table *table, struct hf_session *session);
 
 /* Free `session` if it is closed and holds no keys. Until then its label is
- * needed: infos of its keys show it. */
+ * needed, because infos of its keys show the label. */
 void hf_table_drop_session(struct hf_table *table, struct hf_session *session);
 
 #endif

@@ -13,11 +13,11 @@ hf_time hf_in_process_now(const struct hf_in_process *local)
 
 /* ---- Commands -----------------------------------------------------------*/
 
-/* When a waiter should repeat its LOCK. Only waiters run the EXPIRE of a lease,
- * so each polls when the lease is due: the first on time, the others a little
- * later, so that they do not all enter the store at once. In case it missed its
- * grant, a waiter also polls every poll_ms; less often, the further back it is
- * in the queue. */
+/* The delay after which a waiter should repeat its LOCK. A lease expires only
+ * when a client enters the store, so each waiter polls when the lease is due:
+ * the first on time, the others a little later, so that they do not all enter
+ * the store at once. A waiter also polls every poll_ms, in case it missed its
+ * grant; waiters further back in the queue poll less often. */
 static uint32_t poll_delay_ms(const struct hf_in_process *local, hf_time now,
                               const struct hf_hold *hold, uint32_t position)
 {
@@ -30,8 +30,8 @@ static uint32_t poll_delay_ms(const struct hf_in_process *local, hf_time now,
 }
 
 /* Set the anchor of a grant or a renewal. A repeated command has not touched
- * the hold: then the anchor of a LOCK is the instant of its grant, and the
- * anchor of a RENEW is unknown. */
+ * the hold. Its anchor, if it is a LOCK, is the instant of the grant; the
+ * anchor of a repeated RENEW is unknown. */
 static void set_times(const struct hf_in_process *local, hf_time now,
                       struct hf_request *request)
 {
@@ -127,7 +127,7 @@ static void serve_read(const struct hf_store *store, hf_time now,
 
 /* ---- Requests -----------------------------------------------------------*/
 
-/* Execute a request; the client is inside. */
+/* Execute a request. The client must be inside. */
 static void serve_request(struct hf_in_process *local,
                           struct hf_request *request)
 {

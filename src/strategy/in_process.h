@@ -25,9 +25,9 @@ struct hf_in_process {
         expiry_timer; /* the next deadline, while there are watches */
     struct hf_watches watches;
     struct hf_post more;   /* continues reporting in the next turn */
-    uint64_t forced_token; /* of a forced lock of this client that has not been
-                            reported; HF_ANY_TOKEN: of several; 0: none. Used
-                            only inside */
+    uint64_t forced_token; /* token of a forced lock of this client that has
+                              not been reported; HF_ANY_TOKEN: there are
+                              several; 0: none. Used only inside */
     bool has_reports;      /* there may be grants or events to report */
     bool is_reporting;
     bool report_failed; /* `enter` failed; report later */
@@ -39,16 +39,16 @@ struct hf_in_process_ops {
     enum hf_err (*enter)(struct hf_in_process *local);
     void (*leave)(struct hf_in_process *local);
 
-    /* Reporting failed because `enter` failed: call hf_in_process_report()
-     * again soon. */
+    /* Call hf_in_process_report() again soon, because reporting failed when
+     * `enter` failed. */
     void (*retry_report)(struct hf_in_process *local);
 
     /* Inside: run a command of this client. */
     void (*run)(struct hf_in_process *local, hf_time now,
                 const struct hf_command *command, struct hf_result *result);
 
-    /* Inside: `key` is about to be read or listed. If its holder is dead, end
-     * the grant. May be NULL. */
+    /* Inside: end the grant of `key` if its holder is dead. Called before `key`
+     * is read or listed. May be NULL. */
     void (*reap_holder)(struct hf_in_process *local, struct hf_key key);
 
     /* Inside: called before a watch is added that starts at event `from`, and
@@ -67,8 +67,8 @@ void hf_in_process_fini(struct hf_in_process *local);
 /* For hf_strategy.caps. */
 uint32_t hf_in_process_caps(const void *self);
 
-/* Inside: open the session of this client, and close its session or another
- * one. */
+/* Inside: open the session of this client, and close this client's session or
+ * another session. */
 enum hf_err hf_in_process_open_session(struct hf_in_process *local);
 enum hf_err hf_in_process_close_session(struct hf_in_process *local,
                                         uint64_t session);
@@ -76,8 +76,8 @@ enum hf_err hf_in_process_close_session(struct hf_in_process *local,
 /* The time of the store's clock. */
 hf_time hf_in_process_now(const struct hf_in_process *local);
 
-/* Execute and answer a request. If `enter` fails, return its error; then the
- * request is neither executed nor answered. */
+/* Execute and answer a request. If `enter` fails, return its error, and neither
+ * execute nor answer the request. */
 enum hf_err hf_in_process_submit(struct hf_in_process *local,
                                  struct hf_request *request);
 
@@ -85,11 +85,11 @@ enum hf_err hf_in_process_submit(struct hf_in_process *local,
  * are reported in the next turn. */
 void hf_in_process_report(struct hf_in_process *local);
 
-/* Inside: a lock of this client was forced. */
+/* Inside: record that a lock of this client was forced, for the next report. */
 void hf_in_process_note_forced(struct hf_in_process *local, uint64_t token);
 
-/* Inside: the store was replaced. The watches report events that they missed as
- * DROPPED. */
+/* Inside: reset the watches after the store was replaced. They report the
+ * events that they missed as DROPPED. */
 void hf_in_process_reset_cursors(struct hf_in_process *local);
 
 /* Inside, for in_process.c: add and remove a watch. A repeated WATCH request

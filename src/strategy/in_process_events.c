@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#define EVENTS_PER_TURN 64 /* reported before timers and callbacks run again */
+#define EVENTS_PER_TURN 64 /* reported until timers and callbacks run again */
 
 /* Watches, and reporting grants and events to the host. */
 
@@ -29,8 +29,8 @@ static enum hf_err add_local_watch(struct hf_in_process *local,
     return HF_OK;
 }
 
-/* Report after adding a watch: it may start in the past, and reporting sets the
- * expiry timer. */
+/* Add a watch and request a report, because the watch may start in the past,
+ * and because reporting sets the expiry timer. */
 enum hf_err hf_in_process_watch(struct hf_in_process *local,
                                 const struct hf_request *request)
 {
@@ -70,8 +70,8 @@ void hf_in_process_reset_cursors(struct hf_in_process *local)
 
 /* ---- Reporting ----------------------------------------------------------*/
 
-/* An event for a watch, with copies of its key and owner: the history may
- * change when the client leaves the store. */
+/* An event for a watch, with copies of its key and owner, because the history
+ * may change when the client leaves the store. */
 struct event_copy {
     struct hf_push_event push;
     char owner[HF_NOTE_MAX + 1];
@@ -98,11 +98,12 @@ static bool read_watch(const struct hf_store *store, struct watch *watch,
 }
 
 /* A client with a watch expires leases on time, even if there are no waiters.
- * It is notified of every event that may change the next deadline. */
+ * The client is notified of every event that may change the next deadline, and
+ * then sets the timer again. */
 static void set_expiry_timer(struct hf_in_process *local, hf_time at)
 {
     if (at != HF_NEVER)
-        at += local->offset; /* may be negative */
+        at += local->offset; /* the offset may be negative */
     hf_timer_set(local->host, &local->expiry_timer, at);
 }
 
@@ -112,9 +113,9 @@ static bool enter_store(struct hf_in_process *local)
     return !local->report_failed;
 }
 
-/* Read the next event of any watch. The watch that had an event moves to the
- * end of the list: otherwise, if events arrived faster than they are reported,
- * the first watch would starve the others. */
+/* Read the next event of any watch. Move the watch that had an event to the end
+ * of the list: otherwise, if events arrived faster than they are reported, the
+ * first watch would starve the others. Return false if there is no event. */
 static bool read_watches(struct hf_in_process *local, struct event_copy *event)
 {
     struct watch *watch = NULL;
@@ -162,7 +163,8 @@ static bool pop_grant(struct hf_in_process *local, struct hf_push_grant *push,
         return false;
     *forced_token = local->forced_token;
     local->forced_token = 0;
-    /* If processes share the store, another one may have closed the session. */
+    /* If processes share the store, another process may have closed the
+     * session. */
     session = hf_table_find_session(table, local->session);
     found = session && hf_table_take_grant(table, session, &grant);
     if (found)
@@ -177,8 +179,8 @@ static bool pop_grant(struct hf_in_process *local, struct hf_push_grant *push,
     return found;
 }
 
-/* There is no limit per turn: there is at most one grant per waiting claim.
- * Also reports forced locks. */
+/* Report grants and forced locks. This needs no limit per turn, because there
+ * is at most one grant per waiting claim. */
 static void report_grants(struct hf_in_process *local)
 {
     struct hf_host *host = local->host;
@@ -195,7 +197,7 @@ static void report_grants(struct hf_in_process *local)
     } while (found);
 }
 
-/* Report events. Returns false if `*budget` is used up before the last one. */
+/* Report events. Return false if `*budget` is used up before the last event. */
 static bool report_events(struct hf_in_process *local, unsigned *budget)
 {
     struct event_copy event;

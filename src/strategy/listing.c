@@ -12,11 +12,12 @@ struct listing {
     struct hf_key prefix;
     struct hf_table_walk walk;
     size_t visited;
-    size_t single_step_after; /* holds; after that, the rest is one step, so
-                                 that the list ends while keys are added */
-    size_t capacity;          /* of answer->infos */
-    uint64_t index;           /* of the last event when the list started */
-    uint64_t token;           /* of the last grant when the list started */
+    size_t single_step_after; /* after this many holds, copy the rest in one
+                                 step, so that the list ends while keys are
+                                 added */
+    size_t capacity;          /* allocated answer->infos */
+    uint64_t index;           /* the last event's index when the list started */
+    uint64_t token;           /* the last grant's token when the list started */
     bool repeats;             /* a key may have been visited twice */
     struct hf_buf buf;        /* the holds that the last step has copied */
 };
@@ -59,10 +60,10 @@ static bool is_step_full(const struct listing *listing, size_t count)
     return count >= HF_LISTING_HOLDS || listing->buf.size >= HF_LISTING_BYTES;
 }
 
-/* End the grant if its holder is dead. If this returns true, `hold` may be
- * freed; if the key was granted to a waiter, the walk visits it again. Holds of
- * one session are often neighbours: `live` is the last session that was found
- * to be alive, and is not checked again. */
+/* End the grant if its holder is dead, and return true if it was. Then `hold`
+ * may be freed, and if the key was granted to a waiter, the walk visits the key
+ * again. Holds of one session are often neighbours, so `live` remembers the
+ * last session that was found to be alive, which is not checked again. */
 static bool end_abandoned(const struct listing *listing,
                           const struct hf_hold *hold, uint64_t *live)
 {
@@ -190,8 +191,8 @@ static enum hf_err run_step(struct listing *listing)
     return HF_OK;
 }
 
-/* If `enter` fails, the store is not shared with other threads, so the walk can
- * be ended outside. */
+/* End the walk. If `enter` fails, the store is not shared with other threads,
+ * so the walk can be ended outside. */
 static void abandon_walk(struct listing *listing)
 {
     struct hf_in_process *local = listing->local;
@@ -223,7 +224,7 @@ enum hf_err hf_listing_run(struct hf_in_process *local,
         .local = local,
         .answer = &request->answer,
         .prefix = request->command.key,
-        .walk = {.broken = true}, /* not started */
+        .walk = {.broken = true}, /* the walk has not started */
     };
     enum hf_err failure = HF_OK;
     enum hf_err err = run_listing(&listing, &failure);

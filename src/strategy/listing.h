@@ -10,11 +10,11 @@
 
 #include "strategy/in_process.h"
 
-#define HF_LISTING_HOLDS 256   /* visited in one step */
-#define HF_LISTING_BYTES 65536 /* copied in one step, approximately */
+#define HF_LISTING_HOLDS 256   /* holds visited in one step */
+#define HF_LISTING_BYTES 65536 /* bytes copied in one step, about */
 
 /* Execute a LIST request and fill in its answer. If `enter` fails, return its
- * error; then the answer is empty. */
+ * error and leave the answer empty. */
 enum hf_err hf_listing_run(struct hf_in_process *local,
                            struct hf_request *request);
 

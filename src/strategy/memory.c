@@ -22,7 +22,7 @@ struct memory_store {
     pthread_mutex_t mutex;
     struct hf_store store;
     struct member *current;              /* the member that is inside */
-    struct hf_waker *wakers[WAKERS_MAX]; /* to wake when it leaves */
+    struct hf_waker *wakers[WAKERS_MAX]; /* to wake when `current` leaves */
     unsigned waker_count;
     struct hf_map by_session; /* members */
     struct hf_dlist watchers; /* members with watches */
@@ -32,9 +32,9 @@ struct memory_store {
 struct member {
     struct hf_in_process local;
     struct memory_store *shared;
-    struct hf_map_link link;  /* in by_session */
-    struct hf_post post;      /* other members post it: report grants, events */
-    struct hf_dlist watching; /* in watchers */
+    struct hf_map_link link;  /* in shared->by_session */
+    struct hf_post post;      /* makes this member report grants and events */
+    struct hf_dlist watching; /* in shared->watchers */
 };
 
 /* The stores of this process, by name. A forked child starts with an empty
@@ -44,7 +44,7 @@ struct registry {
     pthread_mutex_t mutex;
     struct hf_dlist stores; /* zeroed until the first use */
     unsigned count;
-    uint64_t last_token; /* of freed stores; new stores continue from it */
+    uint64_t last_token; /* last token of freed stores; new stores continue */
 };
 static void *_Atomic registry_page;
 
@@ -55,8 +55,8 @@ static struct registry *get_registry(void)
 
 /* ---- Inside -------------------------------------------------------------*/
 
-/* The member that is inside reports by itself after `leave`: a post would cost
- * two system calls. */
+/* Make `member` report. The member that is inside reports by itself after
+ * `leave`, so it gets no post, which would cost two system calls. */
 static void notify_member(struct member *member)
 {
     struct memory_store *shared = member->shared;
@@ -152,7 +152,7 @@ static void memory_unwatch(struct hf_in_process *local)
     hf_dlist_remove(&member_of(local)->watching);
 }
 
-/* Never called: memory_enter() does not fail. */
+/* This is never called, because memory_enter() does not fail. */
 static void memory_retry_report(struct hf_in_process *local)
 {
     (void)local;
@@ -182,7 +182,7 @@ static void memory_submit(void *self, struct hf_request *request)
     HF_ASSERT(err == HF_OK);
 }
 
-/* Never called: memory_submit() answers every request. */
+/* This is never called, because memory_submit() answers every request. */
 static void memory_cancel(void *self, struct hf_request *request)
 {
     (void)self;
@@ -205,7 +205,8 @@ static struct memory_store *find_store(const struct registry *registry,
     return NULL;
 }
 
-/* Commands are short: spinning for a moment is cheaper than sleeping. */
+/* Use an adaptive mutex: commands are short, so spinning for a moment is
+ * cheaper than sleeping. */
 static void init_mutex(pthread_mutex_t *mutex)
 {
     pthread_mutexattr_t attributes;

@@ -7,15 +7,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Modules are never unloaded: their libraries start threads and register
- * handlers. */
+/* Load a module for ever (RTLD_NODELETE), because the libraries of modules
+ * start threads and register handlers. */
 static void *load_object(const char *path)
 {
     return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
-/* Detects a program that was linked with -static. A module would load a second
- * libc into it, and crash. */
+/* Detect a program that was linked with -static. A module would load a second
+ * libc into such a program, and crash. */
 static int is_static(struct dl_phdr_info *program, size_t size, void *arg)
 {
     bool *found = arg;
@@ -26,12 +26,12 @@ static int is_static(struct dl_phdr_info *program, size_t size, void *arg)
         if (program->dlpi_phdr[i].p_type == PT_INTERP)
             *found = false;
     }
-    return 1; /* stop: the first object is the program */
+    return 1; /* stop, because the first object is the program */
 }
 
 /* Write the path that `file` has if it is in the directory of the shared object
- * that contains this code. False if the code is part of the program: the name
- * of a program is not reliable. */
+ * that contains this code. Return false if the code is part of the program,
+ * because the name of a program is not reliable. */
 static bool find_beside(const char *file, char path[PATH_MAX])
 {
     static const char here;
@@ -47,8 +47,8 @@ static bool find_beside(const char *file, char path[PATH_MAX])
                     map->l_name, file) < PATH_MAX;
 }
 
-/* A module beside the library has precedence: if it exists and cannot be
- * loaded, do not load one from another directory. */
+/* A module beside the library has precedence. If that module exists and cannot
+ * be loaded, do not load a module from another directory. */
 static void *load_module(const char *file)
 {
     char path[PATH_MAX];

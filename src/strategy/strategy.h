@@ -3,9 +3,9 @@
  * A strategy carries requests to the store that decides, and carries answers,
  * grants and events back. What all strategies need is in the client: deadlines,
  * back-off, repeats, withdrawal, validity and renewal. A strategy
- *   - never repeats a request that may have had an effect: it reports it as
- *     lost, and the client decides. It may postpone one that has not begun, as
- *     file: does while the arena is locked;
+ *   - never repeats a request that may have had an effect: it reports the
+ *     request as lost, and the client decides. It may postpone a request that
+ *     has not begun, as file: does while the arena is locked;
  *   - gets the time from hf_host_ops.now, on the clock that hf_strategy.clock
  *     names, and does not end a request because the answer is slow. (redlock:
  *     continues without one slow server while the others can decide.)
@@ -14,8 +14,8 @@
  *     its token file. A strategy runs slower operations in threads, as mongodb:
  *     does.
  *
- * Threads. `open` may run in any thread, and so may the calls of `caps` and
- * `close` that follow at once. Everything else runs with the client's mutex
+ * Threads. `open` may run in any thread. So may `caps` and `close` when they
+ * are called directly after it. Everything else runs with the client's mutex
  * held, one call at a time: the other members, timers, descriptors and posts.
  * Threads of a strategy call hf_host_ops.post and nothing else of the host.
  *
@@ -52,8 +52,8 @@ enum hf_request_kind {
 /* A proof of how early a lease can have started. At the grant, `age_ms` had
  * passed on the server's clock since it received a message that this client
  * sent at `sent`: so the lease did not start before `sent` plus `age_ms`. A
- * strategy that shares the clock of the client sets `sent` to the instant of
- * the grant, and `age_ms` to 0. */
+ * strategy that shares the client's clock sets `sent` to the instant of the
+ * grant, and `age_ms` to 0. */
 struct hf_anchor {
     bool known; /* false: count from when the request was first sent */
     hf_time sent;
@@ -62,12 +62,12 @@ struct hf_anchor {
 
 struct hf_answer {
     struct hf_result result; /* a queued LOCK: HF_EBUSY and its position */
-    struct hf_anchor anchor; /* of a LOCK or RENEW that succeeded */
-    uint32_t poll_after_ms;  /* a queued LOCK: when to repeat it; 0: unknown */
+    struct hf_anchor anchor; /* set for a LOCK or RENEW that succeeded */
+    uint32_t poll_after_ms;  /* a queued LOCK: repeat after this; 0: unknown */
     bool is_pushed;          /* a queued LOCK: no push can be lost, so do not
                                 repeat the LOCK before poll_after_ms, even if
                                 that is a long time */
-    uint64_t index;          /* READ, LIST, WATCH: of the newest event */
+    uint64_t index;          /* READ, LIST, WATCH: index of the newest event */
     struct hf_info *infos;   /* READ: one; LIST: count; the client frees them */
     size_t count;
     bool sure;   /* UNLOCK: the result is certain, even if an earlier copy of
@@ -81,13 +81,13 @@ struct hf_request {
     enum hf_request_kind kind;
     struct hf_command command; /* the strategy sets command.session */
     enum hf_consistency how;   /* READ */
-    uint64_t watch;            /* WATCH, UNWATCH: the client's number for it */
+    uint64_t watch;            /* WATCH, UNWATCH: the watch's number */
     uint64_t from;             /* WATCH: the first index; 0: from now on */
-    bool exact;                /* WATCH: only of command.key itself */
+    bool exact;                /* WATCH: only events of command.key itself */
     hf_time progress;          /* LIST: when the strategy last received a part
                                   of the result, or 0. The client counts the
                                   deadline from here */
-    bool waits;                /* LOCK: its last answer was a position */
+    bool waits;                /* LOCK: the last answer was a position */
     bool keeps;                /* LOCK: the client will renew the lock */
     struct hf_answer answer;
     struct hf_dlist link;
@@ -97,9 +97,9 @@ struct hf_request {
 
 /* ---- Pushes -------------------------------------------------------------*/
 
-/* The claim with `nonce`, which waited, was granted the key. If `offered`, it
- * holds the key only after a RENEW; that RENEW carries the value, for
- * strategies that store no values of waiters. A push may be lost: the client
+/* The claim with `nonce`, which waited, was granted the key. If `offered`, the
+ * claim holds the key only after a RENEW; that RENEW carries the value, for
+ * strategies that store no values of waiters. A push may be lost, so the client
  * repeats the LOCK from time to time. */
 struct hf_push_grant {
     struct hf_nonce nonce;
@@ -164,7 +164,7 @@ struct hf_host_ops {
     void (*unpost)(struct hf_host *host, struct hf_post *post);
 
     /* Run post->run at the end of this turn, before the client sleeps. A
-     * strategy collects its output and sends it with one write. */
+     * strategy uses this to collect its output and send it with one write. */
     void (*defer)(struct hf_host *host, struct hf_post *post);
 
     /* Answer a request. Its `done` runs soon, never inside this call. */
@@ -175,9 +175,9 @@ struct hf_host_ops {
     /* Repeat the LOCK of the waiter with `nonce` now. */
     void (*nudge)(struct hf_host *host, const struct hf_nonce *nonce);
 
-    /* The lock with `token` may have been forced; HF_ANY_TOKEN: any lock may.
-     * If this client renews it, it sends a renewal now, and the result decides:
-     * a false report costs one renewal. */
+    /* The lock with `token` may have been forced; HF_ANY_TOKEN stands for any
+     * lock. If the client renews that lock, it sends a renewal now, whose
+     * result decides, so a false report costs only one renewal. */
     void (*recheck)(struct hf_host *host, uint64_t token);
     void (*event)(struct hf_host *host, const struct hf_push_event *event);
 
@@ -201,26 +201,27 @@ struct hf_strategy {
     const char *scheme; /* "redis" in redis://host:6379 */
     size_t size;        /* bytes of private state, zeroed by the client */
 
-    /* The clock of its leases and of all deadlines of the client; 0:
-     * CLOCK_BOOTTIME. CLOCK_MONOTONIC if all clients that can compete for a
-     * lock run on one machine, and so are suspended together. */
+    /* The clock of the strategy's leases and of all deadlines of the client; 0
+     * stands for CLOCK_BOOTTIME. Use CLOCK_MONOTONIC if all clients that can
+     * compete for a lock run on one machine, and so are suspended together. */
     clockid_t clock;
 
-    /* The client renews a lease when 1/renew_part of it has passed; 0: a third.
-     * A strategy with slow failovers renews earlier, so that more of the lease
-     * is left when a failover begins. */
+    /* The client renews a lock when 1/renew_part of its ttl has passed; 0
+     * stands for a third. A strategy with slow failovers renews earlier, so
+     * that more of the lease is left when a failover begins. */
     unsigned renew_part;
 
     /* Check `url` and connect. The only member that reports a failure, and the
      * only one that may block for long: for some seconds, with no lock held. It
-     * runs in the thread that called hf_open(), or in one that hf_open_start()
-     * made. Until it has returned, neither members nor timers, descriptors or
-     * posts of the strategy run. After a failure nothing of it may be left:
-     * `close` is not called. `url` is borrowed for the call. */
+     * runs in the thread that called hf_open(), or in a thread that
+     * hf_open_start() started. Until it has returned, neither members nor
+     * timers, descriptors or posts of the strategy run. After a failure the
+     * strategy must have freed everything, because `close` is not called. `url`
+     * is borrowed for the call. */
     enum hf_err (*open)(void *self, struct hf_url *url, struct hf_host *host,
                         struct hf_error *error);
 
-    /* What it promises: HF_CAP_FENCE | ... Called once, when `open` has
+    /* The capabilities, HF_CAP_FENCE | ... Called once, when `open` has
      * succeeded. */
     uint32_t (*caps)(const void *self);
 
@@ -231,37 +232,38 @@ struct hf_strategy {
      * this call or later: done, refused, HF_EUNAVAIL (it had no effect) or
      * HF_EINDOUBT (it was sent, and the answer was lost). The client waits for
      * the answer up to the deadline of the call, then cancels; it submits the
-     * request again only after one of the last two. So report a request as lost
-     * as soon as that is known (the connection failed), and never because the
-     * answer is slow. Grants and events for others may be pushed inside this
-     * call, and inside cancel. */
+     * request again only after HF_EUNAVAIL or HF_EINDOUBT. So report a request
+     * as lost as soon as that is known (the connection failed), and never
+     * because the answer is slow. Grants and events for others may be pushed
+     * inside this call, and inside cancel. */
     void (*submit)(void *self, struct hf_request *request);
 
     /* Give up a request that is not answered yet. Answer it before this
      * returns, whatever is still under way: HF_EINDOUBT, or HF_EUNAVAIL if it
      * certainly had and will have no effect. Never called for a request that
-     * was answered, so it does nothing where submit answers them all. */
+     * was answered, so a strategy whose `submit` answers every request needs no
+     * code here. */
     void (*cancel)(void *self, struct hf_request *request);
 
     /* When a request that is not answered was sent, on the client's clock;
-     * HF_NEVER while it waits inside the strategy. NULL: when it was
-     * submitted. */
+     * HF_NEVER while it waits inside the strategy. If the member is NULL,
+     * requests are sent when they are submitted. */
     hf_time (*sent_at)(void *self, const struct hf_request *request);
 
-    /* A lock was detached: it lasts until its lease ends, even if this client's
-     * process dies. NULL: locks do so anyway. */
+    /* A lock was detached, so it must last until its lease expires, even if
+     * this client's process dies. NULL if all locks last that long anyway. */
     void (*detach)(void *self);
 
     /* Release everything; no request is open. Withdraw the waiters of this
-     * client where that takes no time: the client has canceled them before, as
+     * client if that takes no time; the client has already canceled them, as
      * far as its deadline allowed. What cannot be stopped, such as a thread
      * inside a library, keeps memory of its own: nothing of the strategy may
      * touch the host after this returns. */
     void (*close)(void *self);
 };
 
-/* Find the strategy for a scheme. HF_EUNSUPPORTED: `error` lists the schemes of
- * this build. */
+/* Find the strategy for a scheme. On HF_EUNSUPPORTED, `error` lists the schemes
+ * of this build. */
 enum hf_err hf_registry_find(const char *scheme,
                              const struct hf_strategy **found,
                              struct hf_error *error);
@@ -273,7 +275,7 @@ void hf_answer_clear(struct hf_answer *answer);
  * fail with HF_ENOMEM. */
 enum hf_err hf_info_copy(struct hf_info *info, const struct hf_info *from);
 
-/* Sort by key, and infos of the same key by token. */
+/* Sort infos by key, and those of the same key by token. */
 void hf_info_sort(struct hf_info *infos, size_t count);
 
 /* Sort, and free all infos except the one of the newest grant of each key.

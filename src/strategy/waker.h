@@ -11,11 +11,12 @@
 
 struct hf_waker {
     atomic_uint references;
-    atomic_bool signaled; /* from hf_waker_wake() to hf_waker_clear() */
+    atomic_bool signaled; /* set from hf_waker_wake() to hf_waker_clear() */
     int fd;
 };
 
-/* NULL: out of memory. `fd` is -1 if no descriptor is available. */
+/* Returns NULL if memory is exhausted. `fd` is -1 if no descriptor is
+ * available. */
 struct hf_waker *hf_waker_new(void);
 
 /* Add a reference for the thread that will call hf_waker_wake(). */

@@ -2,8 +2,9 @@
  *
  * A strategy embeds a struct hf_watch_entry at the start of its own struct.
  * Functions of hf_host_ops may remove watches, so a strategy that calls them
- * while it iterates over the list sets `busy` meanwhile: then removed entries
- * are skipped, and freed by the next hf_watches_sweep(). */
+ * while it iterates over the list sets `busy` meanwhile. While `busy` is set,
+ * removed entries are skipped but not freed; the next hf_watches_sweep() frees
+ * them. */
 #ifndef HF_STRATEGY_WATCHES_H
 #define HF_STRATEGY_WATCHES_H
 
@@ -11,7 +12,7 @@
 #include "strategy/strategy.h"
 
 struct hf_watches {
-    struct hf_dlist list; /* of entries, in the order they were added */
+    struct hf_dlist list; /* entries, in the order they were added */
     bool busy;            /* the strategy iterates: free no entries */
 };
 
@@ -31,7 +32,8 @@ void hf_watches_fini(struct hf_watches *watches,
 bool hf_watches_is_empty(const struct hf_watches *watches);
 
 /* Add an entry of `size` bytes for a WATCH request, with a copy of the key. The
- * members of the strategy are zero. NULL: out of memory. */
+ * members that the strategy adds are zero. Returns NULL if memory is
+ * exhausted. */
 void *hf_watches_add(struct hf_watches *watches,
                      const struct hf_request *request, size_t size);
 
