@@ -217,7 +217,9 @@ static void missing_options_have_their_defaults(void **state)
     assert_int_equal(hf_close(client, 1000), HF_OK);
 }
 
-/* The struct is not initialized, so opts.error must not be used either. */
+/* An invalid size means that the struct was not initialized, so opts.error is
+ * not a valid pointer either: the error must be reported by the client
+ * alone. */
 static void invalid_sizes_are_refused(void **state)
 {
     const size_t sizes[] = {0, 3, sizeof(size_t) - 1, 4097, SIZE_MAX};

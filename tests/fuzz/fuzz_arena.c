@@ -225,7 +225,8 @@ static void expire_due(struct hf_replica *replica)
     }
 }
 
-/* Catch up, then run a command. False: the replica reports damage. */
+/* Catch up, run a command and expire leases. Return false if the replica
+ * reports damage. */
 static bool use_replica(struct hf_replica *replica)
 {
     const struct hf_command command = {
@@ -251,7 +252,8 @@ static bool lock_arena(void)
 {
     pid_t pid;
 
-    /* This times out if the input has written the lock of another client. */
+    /* If the input has marked the arena as locked by another client, this call
+     * times out. */
     return hf_arena_lock(&arena, &pid) == HF_OK;
 }
 

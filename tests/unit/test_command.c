@@ -322,7 +322,7 @@ static void malformed_results_are_rejected(void **state)
     for (size_t size = 0; size < buf.size; size++)
         assert_int_equal(hf_command_decode_result(&decoded, buf.data, size),
                          HF_EPROTO);
-    buf.data[0] = UINT8_MAX; /* no code */
+    buf.data[0] = UINT8_MAX; /* not an error code */
     assert_int_equal(hf_command_decode_result(&decoded, buf.data, buf.size),
                      HF_EPROTO);
     buf.data[0] = 0;

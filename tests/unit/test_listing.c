@@ -25,7 +25,7 @@ struct fixture {
     void (*between)(struct fixture *f, unsigned step); /* may be NULL */
     unsigned entered;
     bool inside;
-    unsigned refuse_at; /* this enter call fails; 0: none */
+    unsigned refuse_at; /* number of the enter call that fails; 0: none */
     uint64_t sequence;
     uint64_t tokens[KEYS];
     unsigned found[KEYS]; /* how many times each key is in the answer */
