@@ -23,7 +23,7 @@
 struct promise {
     const char *name;
     void (*check)(void);
-    uint32_t needs; /* HF_CAP_FENCE | ...: skipped if one is missing */
+    uint32_t needs; /* HF_CAP_FENCE | ...: without these, the case is skipped */
 };
 
 #define PROMISE(name, needs)                                                   \
@@ -75,7 +75,7 @@ unsigned suite_scale_count(unsigned times);
 void suite_needs_processes(void);
 
 /* Fork. No client may be open. Waits until the threads of closed clients have
- * exited, because the child does not have them. */
+ * exited, because these threads do not exist in the child. */
 pid_t suite_fork(void);
 
 bool suite_has(uint32_t caps);
@@ -145,8 +145,8 @@ void suite_on_done(enum hf_err err, void *counter);
  * the error of the wait and keep the future. */
 enum hf_err suite_future_result(struct hf_future *future, uint32_t wait_ms);
 
-/* Wait until `*count` is at least `wanted`; false after SUITE_TIMEOUT_MS. Calls
- * hf_process() of `client` unless it is NULL. */
+/* Wait until `*count` is at least `wanted`. Return false if that takes longer
+ * than SUITE_TIMEOUT_MS. Calls hf_process() of `client` unless it is NULL. */
 bool suite_await(const _Atomic unsigned *count, unsigned wanted,
                  struct hf_client *client);
 
