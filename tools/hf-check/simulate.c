@@ -15,7 +15,7 @@ struct slot {
     uint64_t token; /* of the holder; 0 for nobody */
     uint32_t nonce;
     uint32_t client;
-    uint64_t may_end; /* the service may end it from then on */
+    uint64_t may_end; /* the service may end the grant from then on */
     struct hf_fence cell;
 };
 
@@ -103,7 +103,8 @@ static void set_answer(struct world *w, struct hf_op *op,
     hf_op_set_error(op, &w->h->strings, error, strlen(error));
 }
 
-/* The deadline is counted from an instant before the effect. */
+/* Set the lease and the deadline. The deadline counts from a random instant
+ * between the invocation and the effect, like that of a real client. */
 static void set_lease(struct world *w, struct hf_op *op, struct slot *slot)
 {
     uint64_t span =
@@ -120,7 +121,7 @@ static void set_lease(struct world *w, struct hf_op *op, struct slot *slot)
         slot->may_end = end;
 }
 
-/* Returns false if the lock keeps waiting. */
+/* Apply a lock. Return false if it keeps waiting. */
 static bool apply_lock(struct world *w, struct hf_op *op, struct slot *slot)
 {
     maybe_expire(w, slot);
