@@ -100,7 +100,7 @@ static pid_t folder_owner;
 
 static void remove_folder(void)
 {
-    if (getpid() == folder_owner) /* not in a child that fails */
+    if (getpid() == folder_owner) /* a failing child must not remove it */
         (void)hf_test_folder_remove(folder);
 }
 

@@ -27,7 +27,7 @@ struct bench {
     unsigned rounds;
     bool processes; /* several processes use the store: the default is file: */
     enum bench_format format;
-    bool has_printed; /* a table; the next one follows an empty line */
+    bool has_printed; /* a table, so an empty line precedes the next one */
 };
 
 /* Parse the command line, `[URL] [--rounds N] [--json | --markdown]`, into
