@@ -29,7 +29,7 @@ struct driver {
     struct hf_table table;
     struct hf_leases leases;
     bool has_leases;
-    struct hf_command command; /* the last one */
+    struct hf_command command; /* the last command */
 };
 
 static void on_event(void *arg, const struct hf_table_event *event)

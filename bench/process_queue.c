@@ -172,7 +172,7 @@ static void await_queue(const struct queue *queue, struct hf_client *client)
     }
 }
 
-/* The CPU time of all waiters in microseconds. */
+/* Return the CPU time of all waiters in microseconds. */
 static double total_cpu(const struct queue *queue)
 {
     double micros = 0;
@@ -208,7 +208,7 @@ static double idle_cpu(const struct queue *queue)
 }
 
 /* Wait for the last hand-over, and collect the figures. `before` is the CPU
- * time before the first one. */
+ * time before the first hand-over. */
 static void await_handovers(struct queue *queue, double before,
                             struct figures *figures)
 {

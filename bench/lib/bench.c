@@ -336,7 +336,8 @@ static const char *cell_at(const struct bench_table *table, size_t row,
     return table->cells[row * table->column_count + column];
 }
 
-/* The width of `text` on a screen: the number of its UTF-8 characters. */
+/* Return the width of `text` on a screen: the number of its UTF-8
+ * characters. */
 static int text_width(const char *text)
 {
     int columns = 0;

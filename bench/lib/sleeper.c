@@ -21,7 +21,7 @@ void bench_sleeper_close(struct bench_sleeper *sleeper)
 }
 
 /* The file contains "1234 (name) S ...". Our name has no parenthesis, so the
- * state follows the first one that closes. */
+ * state follows the first ')'. */
 bool bench_sleeps(const struct bench_sleeper *sleeper)
 {
     char text[128];

@@ -9,9 +9,9 @@
 
 /* ---- Layout -------------------------------------------------------------
  *
- * For machines with 64-bit pointers. The numbers must never change. A new
- * option adds a line; a new member of another struct replaces a reserved
- * word. */
+ * These are the offsets and sizes on machines with 64-bit pointers. They must
+ * never change. A new option adds a line; a new member of another struct
+ * replaces a reserved word. */
 
 #define AT(type, member, offset)                                               \
     _Static_assert(sizeof(void *) != 8 ||                                      \

@@ -881,7 +881,9 @@ static void a_wait_for_a_key_survives_lost_events(void **state)
                      HF_OK);
     hf_world_run(&world, 10);
     assert_int_equal(hf_world_unlock(&world, lock), HF_OK);
-    hf_world_run(&world, 3100); /* the next READ, and the wait for its event */
+    /* Run until the next READ has found the key free and the wait for its
+     * event has ended. */
+    hf_world_run(&world, 3100);
     assert_true(is_done(freed));
     assert_int_equal(hf_world_wait(&world, freed), HF_OK);
     assert_int_equal(reason, HF_FREED_UNSEEN);

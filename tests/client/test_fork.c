@@ -94,7 +94,8 @@ static int use_file(void)
     return acquire_and_release("child");
 }
 
-/* The child sees the old defaults or the new ones, never a mixture. */
+/* The child must see either the old defaults or the new defaults, never a
+ * mixture. In both, ttl_ms equals timeout_ms. */
 static int use_defaults(void)
 {
     struct hf_lock_opts opts;

@@ -40,7 +40,7 @@ struct claim {
     struct hf_lock *lock; /* may be NULL */
     struct hf_future *future;
     bool own_handle; /* from hf_lock_new(), so it can be freed at any time */
-    bool has_events; /* with an event callback */
+    bool has_events; /* the handle has an event callback */
     bool claiming, held, releasing;
     bool granted;    /* hf_acquire_start() returned HF_OK, and the lock was not
                      released since */
@@ -124,7 +124,8 @@ void sim_unlock(struct claim *claim);
 /* Free the handle. A lock that it holds is released in the background. */
 void sim_free_handle(struct claim *claim);
 
-/* The time in the history: nanoseconds since the start of the run, plus 1. */
+/* Return the time for the history: nanoseconds since the start of the run, plus
+ * 1. */
 uint64_t sim_now(const struct sim *sim);
 
 /* Write the nonce of `lock` as hexadecimal digits and a terminating 0. */
@@ -172,7 +173,7 @@ void sim_check_nothing_is_left(struct sim *sim);
 
 void sim_check_history(struct sim *sim);
 
-/* Draw the faults of the whole run; and inject a fault now, by chance. */
+/* Draw the faults of the whole run, and inject a random fault now or none. */
 void sim_draw_faults(struct sim *sim);
 void sim_inject_fault(struct sim *sim, unsigned client);
 

@@ -235,7 +235,8 @@ static unsigned count_keys(struct hf_client *client)
     return left;
 }
 
-/* A key in the caller's buffer: suite_key() would allocate memory for each. */
+/* Return a key in the caller's buffer, because suite_key() would allocate
+ * memory for each key. */
 static struct hf_key numbered(char text[256], const char *prefix,
                               unsigned number)
 {
@@ -337,7 +338,8 @@ static void many_released_keys_leave_no_memory(void)
 
 #define BATCH 2000 /* more than the unsettled commands of one session */
 
-/* BATCH claims that time out at the same time; each completes once. */
+/* Start claims that all time out at the same time, and expect each to complete
+ * once. There are BATCH claims, or fewer with a slow strategy. */
 static void time_out_a_batch(struct hf_client *client, struct hf_key key)
 {
     struct hf_lock_opts short_opts = suite_opts(SUITE_LONG_TTL_MS, 1);

@@ -88,7 +88,7 @@ struct hf_client *suite_open_background(void);
 /* Close the client and expect HF_OK: the server confirmed all releases. */
 void suite_close(struct hf_client *client);
 
-/* A key that no other case uses; valid until the case ends. */
+/* Return a key that no other case uses. It is valid until the case ends. */
 struct hf_key suite_key(const char *name);
 struct hf_key suite_key_number(const char *name, unsigned number);
 
@@ -105,7 +105,7 @@ void suite_restore_defaults(void);
  * reply arrives, the client repeats the claim. */
 uint32_t suite_short_ttl_ms(uint32_t ttl_ms);
 
-/* The lease that a client requests for a ttl of `ttl_ms`. */
+/* Return the lease that a client requests for a ttl of `ttl_ms`. */
 int64_t suite_lease_ms(uint32_t ttl_ms);
 
 /* ---- Time ---------------------------------------------------------------*/

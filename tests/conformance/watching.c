@@ -61,8 +61,8 @@ static bool is_last(const struct seen *seen, enum hf_event_kind kind,
     return seen->count > 0 && last->kind == kind && last->token == token;
 }
 
-/* Receive events until no more arrive and the last one is `kind` of the lock
- * with `token`, or DROPPED. */
+/* Receive events until no more arrive and the last event is DROPPED, or is
+ * `kind` of the lock with `token`. */
 static void process_until(struct hf_client *client, const struct seen *seen,
                           enum hf_event_kind kind, uint64_t token)
 {

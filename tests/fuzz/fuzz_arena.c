@@ -106,7 +106,8 @@ static uint8_t next_byte(struct input *input)
     return *input->data++;
 }
 
-/* A small number, one near UINT64_MAX, or one near a power of two. */
+/* Return a small number, a number near UINT64_MAX, or one near a power of
+ * two. */
 static uint64_t next_number(struct input *input)
 {
     uint8_t byte = next_byte(input);
@@ -192,7 +193,7 @@ static void check_table(const struct hf_replica *replica)
     }
 }
 
-/* Check that each entry lies between its position and the next one. */
+/* Check that each entry, with its header, ends before the next entry begins. */
 static void check_log(uint64_t position)
 {
     uint64_t start = position;

@@ -23,7 +23,7 @@ static struct hf_bytes draw_bytes(struct hf_random *random, uint32_t max)
     return (struct hf_bytes){block, size};
 }
 
-/* A random valid command of `kind`. */
+/* Return a random valid command of `kind`. */
 static struct hf_command draw_command(struct hf_random *random,
                                       enum hf_command_kind kind)
 {

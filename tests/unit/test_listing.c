@@ -178,8 +178,8 @@ static void large_values_shorten_the_steps(void **state)
     assert_true(f->entered >= 100);
 }
 
-/* Release the hold that the walk visits next. Each hold released in an earlier
- * step moves the walk one further. */
+/* Release the hold that the walk visits next. Each hold that was released in an
+ * earlier step has moved the walk by one more hold. */
 static void release_next_hold(struct fixture *f, unsigned step)
 {
     unsigned next = (step - 1) * HF_LISTING_HOLDS + step - 2;

@@ -436,7 +436,7 @@ struct forgery {
     uint8_t ended;
     uint64_t done, highest;
     uint32_t label_size;
-    uint32_t kept_count; /* the number in the snapshot; at most 2 follow */
+    uint32_t kept_count; /* as in the snapshot; at most 2 results follow */
     uint64_t kept_sequence;
     uint8_t kept_kind;
     unsigned kept_nonce;

@@ -265,8 +265,8 @@ static void make_unknown(struct world *w, size_t index)
         op->token = 0;
 }
 
-/* The answer is lost. A grant is released at some time, or found again by its
- * nonce. */
+/* Lose the answer. If it was a grant, the service may end it at any time, and
+ * the caller may find it again by its nonce. */
 static void lose_answer(struct world *w, struct caller *caller, bool dead)
 {
     struct hf_op *op = op_by_index(w, caller->op);
@@ -338,7 +338,7 @@ static void step_client(struct world *w, struct caller *caller, bool may_call)
     }
 }
 
-/* An abandoned call reaches the service late. */
+/* Let an abandoned call reach the service late. */
 static void apply_late_op(struct world *w)
 {
     if (!w->late_count || !random_chance(w, 200))
