@@ -1,10 +1,10 @@
 /* command - how long does `holdfast run KEY -- true` take, compared with
  * `flock FILE true` and with `true`; and with Redis and MongoDB?
  *
- * Measured from just before the process is started until it has exited. The
- * lock is not contended, and the folder of the store exists. CPU time is that
- * of the process and of its children. A server that is not installed, or not
- * supported by this build, is omitted. */
+ * The time is measured from just before the process is started until it has
+ * exited. The lock is not contended, and the folder of the store exists. CPU
+ * time includes that of the process's children. A server that is not installed,
+ * or not supported by this build, is omitted. */
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -20,7 +20,7 @@
 #endif
 
 #define TIMES 50    /* processes per round */
-#define WORDS_MAX 8 /* of a command line */
+#define WORDS_MAX 8 /* words in a command line */
 #define HELD 10000  /* keys, in the larger of the two stores */
 
 enum {

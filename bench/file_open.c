@@ -12,7 +12,7 @@
 #include "lib/process.h"
 
 #define TIMES 10    /* clients opened per level and round */
-#define PAIRS 20000 /* of one more client; they fill the log several times */
+#define PAIRS 20000 /* pairs of one more client; the log fills up repeatedly */
 
 static const size_t held_levels[] = {0, 1000, 10000, 100000};
 static const size_t pair_levels[] = {0, 1000, 2000, 4000, 8000};
@@ -105,7 +105,8 @@ static void open_and_lock(void *arg)
     bench_gate_open(&level->ready);
 }
 
-/* In CPU time, which other load on the machine does not increase. */
+/* Return the longest CPU time of a pair in microseconds. Other load on the
+ * machine does not increase CPU time. */
 static double longest_pair(struct hf_client *client)
 {
     double longest = 0;

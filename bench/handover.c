@@ -1,18 +1,18 @@
 /* handover - how long does it take from one thread's hf_release() until another
  * thread, asleep in hf_acquire(), has the lock, compared with a bare futex?
  *
- * Measured from just before hf_release() in the holder until hf_acquire() has
- * returned in the waiter. Before each hand-over, the holder checks that the
- * waiter is queued and that the kernel has put it to sleep, and lets SETTLE_NS
- * pass: a waiter that is still about to sleep would be measured as too fast.
- * The futex is the lower bound: a store and FUTEX_WAKE in one thread, the
- * return of FUTEX_WAIT in the other. If a client has its own thread, as one
- * that watches or renews does, that thread is woken first.
+ * The time is measured from just before hf_release() in the holder until
+ * hf_acquire() has returned in the waiter. Before each hand-over, the holder
+ * checks that the waiter is queued and that the kernel has put it to sleep, and
+ * lets SETTLE_NS pass: a waiter that is still about to sleep would be measured
+ * as too fast. The futex is the lower bound: a store and FUTEX_WAKE in one
+ * thread, the return of FUTEX_WAIT in the other. If a client has its own
+ * thread, as one that watches or renews does, that thread is woken first.
  *
  * Nothing affects the result as much as the cores on which the threads run, so
  * they are fixed. On two cores, the kernel has to wake the other core, which
  * takes a while; on one core, the waiter runs as soon as the holder blocks, and
- * the time is that of the work of both. */
+ * the time is that of both threads' work. */
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -200,7 +200,7 @@ static void measure(const struct bench *bench, const struct scene *scene,
     pair.method = scene->method;
     pair.holder_core = cores[0];
     pair.waiter_core = cores[scene->apart ? 1 : 0];
-    bench_stay_on(pair.waiter_core); /* the threads of the clients inherit it */
+    bench_stay_on(pair.waiter_core); /* the clients' threads inherit it */
     open_clients(bench, &pair);
     bench_stay_on(pair.holder_core);
     if (pthread_create(&waiter, NULL, waiter_main, &pair))

@@ -1,12 +1,12 @@
 /* memory - how many bytes does a held lock cost beyond its key and value, and
  * how many does a waiter?
  *
- * Measured for the table alone, for the table with the heap of its leases, and
- * for the whole API with the caller's handle. There are two figures for each:
- * the bytes that the allocator has handed out, with its headers and rounding,
- * and the growth of the process. Each case runs in a new process, which has
- * allocated nothing before. The key is subtracted once, although the API keeps
- * a second copy of it. */
+ * Both are measured for the table alone, for the table with the heap of its
+ * leases, and for the whole API with the caller's handle. There are two figures
+ * for each: the bytes that the allocator has handed out, with its headers and
+ * rounding, and the growth of the process. Each case runs in a new process,
+ * which has allocated nothing before. The key is subtracted once, although the
+ * API keeps a second copy of it. */
 #include <malloc.h>
 #include <math.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ struct driver {
     struct hf_table table;
     struct hf_leases leases;
     bool has_leases;
-    struct hf_command command; /* the last one */
+    struct hf_command command; /* the last command */
 };
 
 static void on_event(void *arg, const struct hf_table_event *event)
@@ -230,8 +230,8 @@ static struct bytes fill_api(const struct bench *bench,
     return before;
 }
 
-/* The bytes of one lock or waiter, without its key and value. The key of a
- * waiter belongs to the holder. */
+/* Return the bytes of one lock or waiter, without its key and value. A waiter
+ * has no key of its own, because it uses the holder's key. */
 static struct bytes measure(const struct bench *bench,
                             const struct scene *scene)
 {
@@ -250,7 +250,7 @@ static struct bytes measure(const struct bench *bench,
     };
 }
 
-/* The same in a child process, whose exit frees everything. */
+/* Call measure() in a child process, whose exit frees everything. */
 static struct bytes measure_in_child(const struct bench *bench,
                                      const struct scene *scene)
 {

@@ -25,8 +25,8 @@
 
 #define ROUND_NS 1000000000ull
 #define CLIENTS_MAX 64
-#define PAIRS_MAX 20000        /* of one client, per round */
-#define ROUND_PAIRS_MAX 200000 /* of all clients; no server reaches this */
+#define PAIRS_MAX 20000        /* pairs of one client, per round */
+#define ROUND_PAIRS_MAX 200000 /* pairs of all clients; no server does more */
 #define WAITERS 10
 #define HAND_OVERS 200
 
@@ -39,7 +39,7 @@ struct worker {
     pthread_t thread;
     pthread_barrier_t *start;
     mongoc_client_pool_t *pool; /* in the bare loop */
-    struct hf_client *client;   /* else */
+    struct hf_client *client;   /* in the other loop */
     char key[32];
     double *took; /* milliseconds, of each pair */
     size_t count;
@@ -88,7 +88,7 @@ static void *worker_main(void *arg)
         worker->pool ? mongoc_client_pool_pop(worker->pool) : NULL;
     uint64_t now, end;
 
-    if (bare) /* connect */
+    if (bare) /* the first pair connects */
         bare_pair(bare, worker->key);
     (void)pthread_barrier_wait(worker->start);
     now = bench_now();

@@ -27,8 +27,8 @@ static const unsigned delays[] = {0, 200, 700, 2500};
 
 /* ---- Slow writes --------------------------------------------------------*/
 
-/* Delay each write by `ms`; UINT32_MAX: no longer. Returns the number of writes
- * that were delayed so far. */
+/* Delay each write by `ms`, or stop delaying writes if `ms` is UINT32_MAX.
+ * Returns the number of writes that were delayed so far. */
 static long delay_writes(struct hf_test_mongo *mongo, unsigned ms)
 {
     const char *reply, *count;

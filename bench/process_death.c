@@ -2,10 +2,10 @@
  * until a waiter, asleep in hf_acquire() with file:, has the lock, compared
  * with flock(2)?
  *
- * Measured from just before kill(2) with SIGKILL until the call of the waiter
- * has returned. A process takes a while to end; flock(2) shows how long. The
- * case "unlocked" is a hand-over in the same setting: the holder, a new process
- * each time, releases its lock. */
+ * The time is measured from just before kill(2) with SIGKILL until the waiter's
+ * call has returned. A process takes a while to end; flock(2) shows how long.
+ * The case "unlocked" is a hand-over in the same setting: the holder, a new
+ * process each time, releases its lock. */
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -42,12 +42,13 @@ struct stage {
     pid_t waiter;
     atomic_uint turn;
     atomic_bool waits;   /* the waiter is about to sleep */
-    atomic_bool release; /* the holder shall unlock */
+    atomic_bool release; /* tells the holder to unlock */
     uint64_t began;      /* just before the kill, or the unlock */
     double micros[TIMES];
 };
 
-/* bench_check_children() would fail, because holders are killed. */
+/* Check the waiter alone: bench_check_children() would fail, because holders
+ * are killed. */
 static void check_waiter(const struct stage *stage)
 {
     siginfo_t info = {0};

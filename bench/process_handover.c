@@ -2,15 +2,15 @@
  * until another process, asleep in hf_acquire(), has the lock, compared with a
  * bare futex and with flock(2)?
  *
- * Measured from just before hf_release() in the holder until hf_acquire() has
- * returned in the waiter, which is queued and asleep, as in handover.c. The
- * lower bound is the futex, a word that both processes have mapped. The lower
- * bound for anything that can be polled is a FIFO that both keep open, with
- * epoll.
+ * The time is measured from just before hf_release() in the holder until
+ * hf_acquire() has returned in the waiter, which is queued and asleep, as in
+ * handover.c. The lower bound is the futex, a word that both processes have
+ * mapped. The lower bound for anything that can be polled is a FIFO that both
+ * keep open, with epoll.
  *
  * On two cores, the kernel has to wake the other core, which takes a while; on
  * one core, the waiter runs as soon as the holder blocks, and the time is that
- * of the work of both. */
+ * of both processes' work. */
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sched.h>

@@ -78,7 +78,8 @@ static struct waiter *next_in_ring(struct waiter *waiter)
 }
 
 /* Record a hand-over; the caller holds the lock. After the last hand-over, wait
- * until the parent has read the CPU clocks. False: it was the last one. */
+ * until the parent has read the CPU clocks. Returns false if it was the last
+ * hand-over. */
 static bool record_handover(struct queue *queue)
 {
     if (queue->count < TIMES) {
@@ -125,8 +126,8 @@ static void queue_main(void *arg)
 
 /* ---- The parent ---------------------------------------------------------*/
 
-/* Start the waiters one after another: opening the store all at once is another
- * question. */
+/* Start the waiters one after another, because this benchmark does not measure
+ * how long it takes to open the store all at once. */
 static void start_waiters(struct queue *queue)
 {
     for (unsigned i = 0; i < queue->scene->waiters; i++) {
@@ -171,7 +172,7 @@ static void await_queue(const struct queue *queue, struct hf_client *client)
     }
 }
 
-/* The CPU time of all waiters in microseconds. */
+/* Return the CPU time of all waiters in microseconds. */
 static double total_cpu(const struct queue *queue)
 {
     double micros = 0;
@@ -207,7 +208,7 @@ static double idle_cpu(const struct queue *queue)
 }
 
 /* Wait for the last hand-over, and collect the figures. `before` is the CPU
- * time before the first one. */
+ * time before the first hand-over. */
 static void await_handovers(struct queue *queue, double before,
                             struct figures *figures)
 {

@@ -65,7 +65,7 @@ static struct hf_lock_opts long_opts(void)
 
 /* ---- Pairs while other keys are held ------------------------------------*/
 
-/* The CPU time of a pair in nanoseconds. */
+/* Return the CPU time of a pair in nanoseconds. */
 static double pair_cost(struct hf_client *client,
                         const struct bench_keys *probes, size_t keys)
 {

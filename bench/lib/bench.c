@@ -100,7 +100,7 @@ static pid_t folder_owner;
 
 static void remove_folder(void)
 {
-    if (getpid() == folder_owner) /* not in a child that fails */
+    if (getpid() == folder_owner) /* a failing child must not remove it */
         (void)hf_test_folder_remove(folder);
 }
 
@@ -336,7 +336,8 @@ static const char *cell_at(const struct bench_table *table, size_t row,
     return table->cells[row * table->column_count + column];
 }
 
-/* The width of `text` on a screen: the number of its UTF-8 characters. */
+/* Return the width of `text` on a screen: the number of its UTF-8
+ * characters. */
 static int text_width(const char *text)
 {
     int columns = 0;

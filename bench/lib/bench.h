@@ -27,7 +27,7 @@ struct bench {
     unsigned rounds;
     bool processes; /* several processes use the store: the default is file: */
     enum bench_format format;
-    bool has_printed; /* a table; the next one follows an empty line */
+    bool has_printed; /* a table, so an empty line precedes the next one */
 };
 
 /* Parse the command line, `[URL] [--rounds N] [--json | --markdown]`, into
@@ -59,7 +59,8 @@ void bench_close(struct hf_client *client);
 struct hf_lock *bench_lock(struct hf_client *client, const char *key);
 void bench_unlock(struct hf_lock *held);
 
-/* Allocate zeroed memory. Never NULL: exits if memory is exhausted. */
+/* Allocate zeroed memory. Exits if memory is exhausted, so it never returns
+ * NULL. */
 void *bench_alloc(size_t count, size_t size);
 
 /* ---- Time ---------------------------------------------------------------*/

@@ -63,7 +63,7 @@ static uint64_t hash_key(struct hf_key key)
     return h;
 }
 
-/* The link to the entry of the key, or the end of its bucket. */
+/* Return the link to the key's entry, or the end of the key's bucket. */
 static struct entry **find_entry(struct shard *shard, struct hf_key key,
                                  uint64_t h)
 {

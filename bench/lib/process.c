@@ -48,7 +48,7 @@ static void forget_child(pid_t pid)
  * removed. */
 static void kill_children(void)
 {
-    if (getpid() != children.parent) /* in a child that fails */
+    if (getpid() != children.parent) /* a failing child kills no others */
         return;
     for (size_t i = 0; i < children.count; i++)
         (void)kill(children.pids[i], SIGKILL);
@@ -73,7 +73,8 @@ pid_t bench_start(void (*run)(void *arg), void *arg)
         children.pids[children.count++] = child;
         return child;
     }
-    /* The kernel sends the signal only if the parent dies after this call. */
+    /* The kernel sends the signal only if the parent dies after this call, so
+     * check that the parent has not died before. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
         _exit(1);
     run(arg);

@@ -20,7 +20,8 @@ void bench_sleeper_close(struct bench_sleeper *sleeper)
     (void)close(sleeper->state);
 }
 
-/* The file contains "1234 (name) S ..."; our name has no parenthesis. */
+/* The file contains "1234 (name) S ...". Our name has no parenthesis, so the
+ * state follows the first ')'. */
 bool bench_sleeps(const struct bench_sleeper *sleeper)
 {
     char text[128];

@@ -15,7 +15,7 @@
 #include "redis/redis.h"
 
 #define HANDOVERS 400       /* in one round */
-#define POLLED_HANDOVERS 40 /* with few threads: each takes some 20 ms */
+#define POLLED_HANDOVERS 40 /* with few threads, because each takes 20 ms */
 #define MESSAGES 1000
 #define THREADS_MAX 200
 #define POLL_MIN_MS 150
@@ -60,13 +60,14 @@ static void add_latencies(struct bench_figures *of, double *micros,
 
 /* ---- Taking turns -------------------------------------------------------*/
 
-/* The releasing thread stores the time, the next one the duration. */
+/* The thread that releases the lock stores the time, the next holder stores the
+ * duration. */
 struct baton {
     pthread_barrier_t start; /* until all threads are connected */
     atomic_ullong released_at;
     atomic_uint passed;
     unsigned uncounted; /* the first handovers are not measured */
-    unsigned wanted;    /* handovers, with those */
+    unsigned wanted;    /* handovers, including the uncounted ones */
     atomic_uint seeds;
     double micros[HANDOVERS];
 };

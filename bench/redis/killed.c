@@ -1,10 +1,11 @@
 /* killed.c - how long does it take until the lock of a killed holder is granted
  * to a waiter?
  *
- * A process holds a lock, which is renewed, and another waits for it. Measured
- * from the kill until the waiter has the lock. The lease is the same for all
- * libraries. Their holders are killed at the same time, because the benchmark
- * only waits then. */
+ * A process holds a lock, which is renewed, and another waits for it. The time
+ * is measured from the kill until the waiter has the lock. The lease is the
+ * same for all libraries. Their holders are killed at the same time: the
+ * benchmark only waits after that, so the libraries do not disturb one
+ * another. */
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>

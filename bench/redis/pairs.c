@@ -1,5 +1,5 @@
-/* pairs.c - how many pairs of lock and unlock per second, and how long does one
- * take?
+/* pairs.c - how many pairs of lock and unlock are possible per second, and how
+ * long does a pair take?
  *
  * Each thread has its own key and connection or client, and executes one pair
  * after another. "One client" has 64 pairs open at a time on one connection.

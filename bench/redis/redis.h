@@ -9,7 +9,7 @@
 #include "lib/bench.h"
 #include "lib/peer.h"
 
-#define LEASE_MS 3000 /* of the holder that is killed */
+#define LEASE_MS 3000 /* lease of the holder that is killed */
 
 struct bench_redis {
     struct hf_test_redis server;
@@ -19,7 +19,7 @@ struct bench_redis {
 
 extern struct bench_redis bench_redis;
 
-/* Each with one sample per round. */
+/* The figures of a scene, with one sample per round. */
 struct bench_figures {
     struct bench_samples rate, p50, p99;
 };

@@ -9,9 +9,9 @@
 
 /* ---- Layout -------------------------------------------------------------
  *
- * For machines with 64-bit pointers. The numbers must never change. A new
- * option adds a line; a new member of another struct replaces a reserved
- * word. */
+ * These are the offsets and sizes on machines with 64-bit pointers. They must
+ * never change. A new option adds a line; a new member of another struct
+ * replaces a reserved word. */
 
 #define AT(type, member, offset)                                               \
     _Static_assert(sizeof(void *) != 8 ||                                      \
@@ -217,7 +217,9 @@ static void missing_options_have_their_defaults(void **state)
     assert_int_equal(hf_close(client, 1000), HF_OK);
 }
 
-/* The struct is not initialized, so opts.error must not be used either. */
+/* An invalid size means that the struct was not initialized, so opts.error is
+ * not a valid pointer either: the error must be reported by the client
+ * alone. */
 static void invalid_sizes_are_refused(void **state)
 {
     const size_t sizes[] = {0, 3, sizeof(size_t) - 1, 4097, SIZE_MAX};

@@ -80,7 +80,8 @@ static void close_watches(void)
         hf_watch_close(watches[i]);
 }
 
-/* The producers stop only after every watch has got events. */
+/* The producers run until every watch has received events, so this case ends
+ * only if no watch starves. */
 static void every_watch_is_served_in_a_flood(void **state)
 {
     (void)state;
@@ -122,7 +123,8 @@ static void a_lock_is_renewed_in_a_flood(void **state)
     close_watches();
 }
 
-/* The producers stop only after hf_close() has returned. */
+/* The producers run until hf_close() has returned, so it must return during the
+ * flood. */
 static void closing_returns_in_a_flood(void **state)
 {
     (void)state;
@@ -173,7 +175,8 @@ static void count_lost(struct hf_lock *lock, enum hf_lock_event event,
         atomic_fetch_add(&lost, 1);
 }
 
-/* Store 1 plus the number of losses that were reported before. */
+/* Store 1 plus the number of losses reported so far. The value 0 means that
+ * this callback has not run. */
 static void note_losses(enum hf_err err, void *arg)
 {
     (void)err;
@@ -181,7 +184,8 @@ static void note_losses(enum hf_err err, void *arg)
 }
 
 /* hf_lock_error() and hf_lock_state() report the loss before its callback can
- * run. That callback then runs before one that was queued earlier. */
+ * run. The callback for the loss then runs before a callback that was queued
+ * earlier. */
 static void a_loss_is_recorded_while_a_callback_is_stuck(void **state)
 {
     static atomic_uint lost_before;
@@ -241,7 +245,7 @@ static void a_stuck_callback_delays_no_request(void **state)
 }
 
 /* hf_close() waits for a running callback, but not beyond its deadline. The
- * queued callbacks run when the first one returns. */
+ * queued callbacks run when the stuck callback returns. */
 static void closing_leaves_a_stuck_callback_at_its_deadline(void **state)
 {
     static atomic_uint answered;
@@ -286,7 +290,8 @@ static void block_watch_event(const struct hf_event *event, void *arg)
     atomic_store(&returned, true);
 }
 
-/* `arg` may be freed when hf_lock_free() has returned. */
+/* The program may free `arg` when hf_lock_free() has returned, so no callback
+ * may still be running then. */
 static void freeing_a_lock_waits_for_its_callback(void **state)
 {
     struct hf_lock_opts opts;

@@ -42,7 +42,8 @@ static void acquire_and_lose(struct hf_lock **lock)
         sleep_ms(1);
 }
 
-/* LOST cannot be reported while another callback is stuck. */
+/* Lose a lock while another callback is stuck, so that LOST cannot be
+ * reported. */
 static void lose_unreported(struct hf_lock **lock)
 {
     enter_stuck_callback();
@@ -67,8 +68,8 @@ static void a_claim_waits_for_the_report_of_the_previous_loss(void **state)
     hf_info_fini(&stuck_info);
 }
 
-/* A claim that waits for the report can be canceled, and the next one can time
- * out. The loss is still reported exactly once. */
+/* A claim that waits for the report of the previous loss can be canceled, and
+ * the next claim can time out. The loss is still reported exactly once. */
 static void a_deferred_claim_can_be_canceled_or_time_out(void **state)
 {
     struct hf_future *future;
@@ -144,14 +145,14 @@ static void an_interrupted_list_stops_calling_back(void **state)
     sleep_ms(100);
     set_gate(&gate_open);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_true(err == HF_EINTR || err == HF_OK); /* OK: it was too late */
+    assert_true(err == HF_EINTR || err == HF_OK); /* HF_OK if it was too late */
     sleep_ms(100);
     assert_int_equal(failures, 0);
     hf_lock_free(locks[0]);
     hf_lock_free(locks[1]);
 }
 
-/* The future is done when the running callback has returned. */
+/* A canceled future is done only when the running callback has returned. */
 static void a_canceled_list_stops_calling_back(void **state)
 {
     struct hf_lock *locks[2];

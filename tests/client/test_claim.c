@@ -48,7 +48,8 @@ static void ttl_includes_wait_counts_from_the_claim(void **state)
     assert_int_equal(hf_world_unlock(&world, first), HF_OK);
     assert_int_equal(hf_world_wait(&world, future), HF_OK);
     assert_int_equal(hf_lock_deadline(second), claimed + 3000);
-    /* The limit does not apply to hf_renew(). */
+    /* ttl_includes_wait limits only the grant: hf_renew() extends validity by
+     * the whole ttl. */
     assert_int_equal(hf_world_renew(&world, second, 0), HF_OK);
     assert_true(hf_lock_deadline(second) > claimed + 3000);
     hf_lock_free(first);
@@ -83,7 +84,7 @@ static void a_grant_after_the_ttl_is_withdrawn(void **state)
     opts.ttl_includes_wait = true;
     hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_LOSE_ANSWER, 3, 0);
     hf_faulty_cue(hf_faulty_of(a), HF_ON_LOCK, HF_DELAY_ANSWER, 1, 600);
-    /* Not HF_ETIMEDOUT: wait_ms is 0. */
+    /* The result is not HF_ETIMEDOUT, because wait_ms is 0. */
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_EUNAVAIL);
     hf_world_run(&world, 1000);
     assert_false(hf_world_held(&world, "k", NULL));
@@ -108,14 +109,15 @@ static void a_lock_with_a_lost_answer_is_repeated_and_granted_once(void **state)
     last = hf_faulty_last(net, HF_ON_LOCK);
     assert_int_equal(last.sequence, first.sequence);
     assert_memory_equal(&last.nonce, &first.nonce, sizeof(first.nonce));
-    /* There is one grant: one release frees the key. */
+    /* The key was granted only once, so one release frees it. */
     assert_int_equal(hf_world_unlock(&world, lock), HF_OK);
     assert_false(hf_world_held(&world, "k", NULL));
     hf_lock_free(lock);
 }
 
 /* The lease started with the first copy of the request, so less than the ttl is
- * left when the answer to the last copy arrives. */
+ * left when the answer to the last copy arrives. The client renews the lock
+ * before it reports the grant. */
 static void a_repeated_lock_is_renewed_before_it_is_reported(void **state)
 {
     struct hf_lock_opts opts = options(1000, 0);
@@ -131,7 +133,7 @@ static void a_repeated_lock_is_renewed_before_it_is_reported(void **state)
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_OK);
     assert_int_equal(hf_faulty_sent(net, HF_ON_RENEW), 1);
     renewed = world.now - 150;
-    /* 1112 * 0.98 = 1089.8 */
+    /* A ttl of 1000 ms has a lease of 1112 ms, and 1112 * 0.98 = 1089.8. */
     assert_int_equal(hf_lock_deadline(lock), renewed + 1089);
     hf_lock_free(lock);
 }
@@ -182,7 +184,7 @@ static void one_attempt_in_doubt_makes_the_result_in_doubt(void **state)
 }
 
 /* The server does not keep the answer HF_ENOMEM for repeats, so a copy in
- * flight could still be granted. */
+ * flight could still be granted. The client must withdraw the claim. */
 static void a_refused_lock_withdraws_its_delayed_copy(void **state)
 {
     struct hf_lock_opts opts = options(60000, 0);
@@ -216,7 +218,7 @@ static void a_slow_answer_is_accepted(void **state)
     hf_lock_free(lock);
 }
 
-/* A call returns by its deadline. */
+/* A call returns at its deadline, even if no answer has arrived. */
 static void an_answer_after_the_deadline_is_in_doubt(void **state)
 {
     struct hf_lock_opts opts = options(60000, 0);
@@ -329,7 +331,7 @@ static void a_wait_inside_a_busy_client_times_out(void **state)
     fill_window(a);
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_ETIMEDOUT);
     assert_int_equal(world.now, started + 7000);
-    opts.wait_ms = 0; /* then the call has timeout_ms */
+    opts.wait_ms = 0; /* without a wait, timeout_ms limits the call */
     assert_int_equal(hf_world_lock(&world, a, "k", &opts, &lock), HF_EUNAVAIL);
     assert_int_equal(world.now, started + 12000);
     opts.wait_ms = 1; /* a short wait does not shorten timeout_ms */
@@ -413,8 +415,8 @@ static void an_unconfirmed_withdrawal_is_in_doubt_and_continues(void **state)
     hf_faulty_cut(hf_faulty_of(b), HF_CUT_SILENT);
     assert_int_equal(hf_world_wait(&world, future), HF_EINDOUBT);
     assert_true(world.now - started <= 700 + 1000);
-    /* A queued claim does not expire with its lease: it is still queued, and is
-     * withdrawn when the network works again. */
+    /* A waiter has no lease that could expire, so it stays in the queue until
+     * the network works again and the client withdraws it. */
     hf_world_run(&world, 20000);
     assert_true(hf_world_held(&world, "k", &waiters));
     assert_int_equal(waiters, 1);
@@ -426,7 +428,8 @@ static void an_unconfirmed_withdrawal_is_in_doubt_and_continues(void **state)
     hf_lock_free(first);
 }
 
-/* The key is granted just before the wait times out; the push arrives after. */
+/* The key is granted just before the wait times out; the push arrives after the
+ * timeout. */
 static void a_grant_that_races_with_the_timeout_is_withdrawn(void **state)
 {
     struct hf_lock_opts opts = options(60000, 700);
@@ -499,7 +502,8 @@ static void a_waiter_of_a_closed_client_is_skipped(void **state)
     hf_lock_free(first);
 }
 
-/* A part of the lease has passed when a delayed push arrives. */
+/* A part of the lease has passed when a delayed push arrives, so the client
+ * renews the lock before it reports the grant. */
 static void a_grant_with_an_old_anchor_is_renewed_first(void **state)
 {
     struct hf_lock_opts opts = options(2000, 30000);
@@ -544,8 +548,8 @@ static void a_grant_without_an_anchor_is_renewed_first(void **state)
     hf_lock_free(second);
 }
 
-/* A poll is in flight when the push arrives. The server must not execute it as
- * a second claim after the lease has expired. */
+/* A poll is in flight when the push arrives. The server must not execute the
+ * poll as a second claim after the lease has expired. */
 static void a_delayed_poll_is_refused_after_the_grant(void **state)
 {
     struct hf_lock_opts opts = options(300, 60000);
@@ -748,8 +752,8 @@ static void a_release_after_the_lease_is_expired(void **state)
     hf_lock_free(lock);
 }
 
-/* The client knows that the lock is lost. A repeated CANCEL that finds nothing
- * must not be reported as a successful release. */
+/* The client knows that the lock is lost, so it must not report a repeated
+ * CANCEL that finds nothing as a successful release. */
 static void a_release_of_a_broken_lock_is_expired(void **state)
 {
     struct hf_lock_opts opts = options(60000, 0);
@@ -877,7 +881,9 @@ static void a_wait_for_a_key_survives_lost_events(void **state)
                      HF_OK);
     hf_world_run(&world, 10);
     assert_int_equal(hf_world_unlock(&world, lock), HF_OK);
-    hf_world_run(&world, 3100); /* the next READ, and the wait for its event */
+    /* Run until the next READ has found the key free and the wait for its
+     * event has ended. */
+    hf_world_run(&world, 3100);
     assert_true(is_done(freed));
     assert_int_equal(hf_world_wait(&world, freed), HF_OK);
     assert_int_equal(reason, HF_FREED_UNSEEN);

@@ -3,7 +3,8 @@
 #include "client/drift.h"
 #include "lib/runner.h"
 
-/* The least time that passes here while a server counts `span`. */
+/* Return the least time that can pass on the local clock while a server counts
+ * `span`. */
 static uint64_t shortened(uint64_t span)
 {
     return span * 98 / 100;
@@ -30,7 +31,7 @@ static void a_quick_answer_gives_the_whole_ttl(void **state)
 static void a_slow_answer_gives_the_rest_of_the_lease(void **state)
 {
     (void)state;
-    /* 10675 * 0.98 = 10461.5 */
+    /* A ttl of 10000 ms has a lease of 10675 ms, and 10675 * 0.98 = 10461.5. */
     assert_int_equal(hf_drift_valid_until(1000, 2000, 10000), 1000 + 10461);
     assert_int_equal(hf_drift_valid_until(1000, 1461, 10000), 1461 + 10000);
     assert_int_equal(hf_drift_valid_until(1000, 1462, 10000), 1000 + 10461);

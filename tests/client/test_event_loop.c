@@ -33,7 +33,7 @@ enum {
 };
 
 static atomic_uint failures;
-static unsigned guarded; /* by the lock on "k" */
+static unsigned guarded; /* changed only while "k" is locked */
 
 static void *contender_main(void *arg)
 {
@@ -76,15 +76,15 @@ static void blocked_threads_pass_the_driver_role_on(void **state)
     assert_int_equal(guarded, THREADS * ROUNDS);
 }
 
-/* HF_EINDOUBT: on a busy machine the withdrawal may not be confirmed in
- * time. */
+/* Return true if the claim timed out. On a busy machine, the withdrawal may not
+ * be confirmed in time; the result is then HF_EINDOUBT. */
 static bool is_timeout(enum hf_err err)
 {
     return err == HF_ETIMEDOUT || err == HF_EINDOUBT;
 }
 
-/* Each thread has another timeout. When the driver returns, another thread must
- * drive. */
+/* Each thread has a different timeout. When the thread that drives the client
+ * times out and returns, another thread must drive it. */
 static void *timeout_main(void *arg)
 {
     struct hf_lock_opts opts = options(60000, 0);
@@ -122,8 +122,8 @@ static void *future_main(void *arg)
     return NULL;
 }
 
-/* The driver and the first blocked thread wait for the same future. When it is
- * answered, the role must go to the third thread. */
+/* The driver and the first blocked thread wait for the same future. When that
+ * future is answered, the role of the driver must go to the third thread. */
 static void the_driver_role_skips_released_threads(void **state)
 {
     struct hf_lock_opts opts = options(60000, 0);
@@ -228,7 +228,8 @@ static void a_background_thread_runs_the_callbacks(void **state)
     hf_lock_free(lock);
 }
 
-/* False if the machine was too busy to renew in time. */
+/* Acquire a renewed lock, sleep for four times its ttl, and release it. Return
+ * false if the machine was too busy to renew it in time. */
 static bool is_renewed_in_time(uint32_t ttl_ms)
 {
     struct hf_lock_opts opts = options(ttl_ms, HF_TEST_PATIENCE_MS);
@@ -355,7 +356,7 @@ static void closing_waits_for_withdrawals(void **state)
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
-/* The handle is freed, and the client closed, while this thread blocks. */
+/* The test frees the handle and closes the client while this thread blocks. */
 static void *release_main(void *arg)
 {
     enum hf_err err = hf_release(arg);
@@ -453,7 +454,8 @@ static void on_stop_signal(int number)
 }
 
 /* Hold a lock, and run callbacks all the time. The process stops itself between
- * two callbacks: one that is running would continue before LOST. */
+ * two callbacks, because a callback that is interrupted by the stop would
+ * continue before LOST. */
 static _Noreturn void holder_main(uint32_t ttl_ms)
 {
     struct hf_lock_opts opts = options(ttl_ms, HF_FOREVER);
@@ -482,7 +484,7 @@ static _Noreturn void holder_main(uint32_t ttl_ms)
     }
 }
 
-/* Read the reports so far. Returns whether LOST is among them. */
+/* Consume the reports received so far. Return true if LOST is among them. */
 static bool has_reported_lost(int fd)
 {
     struct pollfd now = {.fd = fd, .events = POLLIN};
@@ -498,8 +500,9 @@ static bool has_reported_lost(int fd)
     return lost;
 }
 
-/* Fails if the child runs another callback before LOST. Returns false if it
- * lost its lock before it was stopped. */
+/* Start a child that holds a lock, and stop it for longer than the ttl. Fail if
+ * it then runs another callback before LOST. Return false if the child lost its
+ * lock before it was stopped. */
 static bool gets_lost_first(uint32_t ttl_ms)
 {
     int ends[2];
@@ -514,7 +517,8 @@ static bool gets_lost_first(uint32_t ttl_ms)
         report_fd = ends[1];
         holder_main(ttl_ms);
     }
-    /* Renewals keep the lock for longer than its ttl. */
+    /* The child holds the lock now. Sleep for longer than its ttl, so that it
+     * needs renewals to keep the lock. */
     assert_int_equal(read(ends[0], &byte, 1), 1);
     sleep_ms(3 * ttl_ms);
     lost = byte == 'L' || has_reported_lost(ends[0]);

@@ -94,7 +94,8 @@ static int use_file(void)
     return acquire_and_release("child");
 }
 
-/* The child sees the old defaults or the new ones, never a mixture. */
+/* The child must see either the old defaults or the new defaults, never a
+ * mixture. In both, ttl_ms equals timeout_ms. */
 static int use_defaults(void)
 {
     struct hf_lock_opts opts;
@@ -226,7 +227,8 @@ static bool is_child(void)
     return getpid() != parent;
 }
 
-/* Only the parent runs the other callbacks. */
+/* Wait until the child has exited with the status `expected`, and until the
+ * parent has run all callbacks: the child runs only the first one. */
 static void check_child(int expected)
 {
     int status;
@@ -291,7 +293,8 @@ static void a_child_forked_in_a_callback_leaves_hf_close(void **state)
     check_child(7);
 }
 
-/* A background thread has no call that could return HF_EFORK. */
+/* A background thread has no call that could return HF_EFORK, so the child must
+ * exit. */
 static void a_child_forked_in_a_background_thread_exits(void **state)
 {
     struct hf_client_opts opts;

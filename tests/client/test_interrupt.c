@@ -11,7 +11,7 @@
 
 #include "client/one_client.h" /* last: `client` is a variable from here on */
 
-static struct hf_lock *held; /* on "k" */
+static struct hf_lock *held; /* the lock on "k" */
 
 /* Acquire "k" if `err`, the result of opening the client, is 0. */
 static int acquire_held(int err)
@@ -77,7 +77,7 @@ static uint32_t waiters(void)
     return count;
 }
 
-/* Repeat hf_interrupt(), because the call may not block yet. */
+/* Repeat hf_interrupt(), because the calls may not be blocked yet. */
 static void interrupt_until_ended(unsigned count)
 {
     while (atomic_load(&ended) < count) {
@@ -94,7 +94,7 @@ static void interrupt_blocked_claims(void)
         assert_int_equal(pthread_create(&threads[i], NULL, lock_main, NULL), 0);
     while (waiters() < THREADS)
         sleep_ms(1);
-    hf_interrupt(client); /* once is enough: all threads block */
+    hf_interrupt(client); /* once is enough, because all threads are blocked */
     for (unsigned i = 0; i < THREADS; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     assert_int_equal(interrupted, THREADS);
@@ -108,7 +108,8 @@ static void every_blocked_claim_is_withdrawn(void **state)
     interrupt_blocked_claims();
 }
 
-/* A background thread drives; it is not interrupted itself. */
+/* A background thread drives this client, so hf_interrupt() has to wake threads
+ * that do not drive. */
 static void threads_that_do_not_drive_are_woken(void **state)
 {
     (void)state;

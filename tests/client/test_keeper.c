@@ -158,7 +158,8 @@ static void a_lost_renewal_is_repeated_inside_the_lease(void **state)
     hf_lock_free(lock);
 }
 
-/* The server may have executed the first copy of a repeated renewal. */
+/* The server may have executed the first copy of a repeated renewal, so
+ * validity counts from the instant at which the first copy was sent. */
 static void a_repeated_renewal_counts_from_its_first_send(void **state)
 {
     struct hf_lock *lock = acquire_renewed(2400);
@@ -173,7 +174,7 @@ static void a_repeated_renewal_counts_from_its_first_send(void **state)
     while (renewals() < 3)
         assert_true(hf_world_step(&world, HF_NEVER));
     assert_true(world.now > sent + 200);
-    /* 2600 * 0.98 = 2548 */
+    /* A ttl of 2400 ms has a lease of 2600 ms, and 2600 * 0.98 = 2548. */
     assert_int_equal(hf_lock_deadline(lock), sent + 2548);
     hf_lock_free(lock);
 }
@@ -200,7 +201,8 @@ static void at_risk_and_lost_are_reported_once_and_in_time(void **state)
     hf_lock_free(lock);
 }
 
-/* The code of hf_lock_error(); its text must contain `text`, if not NULL. */
+/* Return the code of hf_lock_error(). Unless `text` is NULL, fail if the error
+ * message does not contain it. */
 static enum hf_err error_of(const struct hf_lock *lock, const char *text)
 {
     struct hf_error error;
@@ -233,7 +235,8 @@ static void a_failed_attempt_is_reported_until_a_renewal_succeeds(void **state)
     hf_lock_free(lock);
 }
 
-/* Halfway between the renewal and AT_RISK, or after timeout_ms. */
+/* The error is set halfway between the start of the renewal and AT_RISK, or
+ * after timeout_ms if that is earlier. */
 static void an_overdue_answer_is_reported_before_at_risk(void **state)
 {
     static const uint32_t ttls[] = {3000, 600000};
@@ -331,7 +334,7 @@ static void lost_is_reported_before_another_client_holds_the_key(void **state)
     hf_lock_free(other);
 }
 
-/* The clock jumps, as for a process that was stopped. */
+/* The clock jumps, as if the process had been stopped. */
 static void a_stopped_process_gets_lost_first(void **state)
 {
     struct hf_lock_opts opts = options(1000, true);
@@ -369,7 +372,7 @@ static void a_broken_lock_stays_valid_until_its_lease_expires(void **state)
     assert_string_equal(calls.text, "rL");
     assert_true(calls.at[0] <= granted + 1100);
     assert_int_equal(calls.at[1], granted + 3000);
-    /* After HF_EFORCED it sends no more renewals. */
+    /* After HF_EFORCED the client sends no more renewals. */
     assert_true(renewals() <= 2);
     hf_lock_free(lock);
 }
@@ -384,7 +387,8 @@ static void force_lock(const struct hf_lock *lock, bool now)
     assert_int_equal(hf_world_wait(&world, future), HF_OK);
 }
 
-/* The report of the strategy triggers a renewal long before one is due. */
+/* The strategy reports the broken lock, which triggers a renewal long before
+ * the next one is due. */
 static void a_lock_broken_now_is_lost_at_once(void **state)
 {
     struct hf_lock *lock = acquire_renewed(3000);
@@ -398,8 +402,8 @@ static void a_lock_broken_now_is_lost_at_once(void **state)
     hf_lock_free(lock);
 }
 
-/* After the first force the client sends no renewals; the second one makes it
- * send one more. */
+/* After the first force the client sends no renewals; the second force makes it
+ * send one more renewal. */
 static void a_lock_broken_twice_is_lost_at_once(void **state)
 {
     struct hf_lock *lock = acquire_renewed(3000);
@@ -417,7 +421,8 @@ static void a_lock_broken_twice_is_lost_at_once(void **state)
     hf_lock_free(lock);
 }
 
-/* The server executed the open renewal before the force. */
+/* The server executed the pending renewal before the force, so its answer does
+ * not show the loss. The client has to renew again. */
 static void a_lock_broken_during_a_renewal_is_lost_after_it(void **state)
 {
     struct hf_lock *lock = acquire_renewed(3000);
@@ -435,7 +440,8 @@ static void a_lock_broken_during_a_renewal_is_lost_after_it(void **state)
     hf_lock_free(lock);
 }
 
-/* Only the answer to a renewal proves that a lock was broken. */
+/* Only the answer to a renewal proves that a lock was broken, so a wrong report
+ * must not end validity. */
 static void a_wrong_report_of_a_loss_costs_one_renewal(void **state)
 {
     struct hf_lock *lock = acquire_renewed(3000);
@@ -454,7 +460,8 @@ static void a_wrong_report_of_a_loss_costs_one_renewal(void **state)
     hf_lock_free(lock);
 }
 
-/* hf_renew() moves the end of validity; the keeper waits accordingly. */
+/* hf_renew() moves the end of validity, so the keeper must postpone its next
+ * renewal. */
 static void a_longer_hf_renew_delays_the_next_renewal(void **state)
 {
     struct hf_lock *lock = acquire_renewed(300);
@@ -529,8 +536,8 @@ static void free_when_lost(struct hf_lock *lock, enum hf_lock_event event,
     callback_lock = NULL;
 }
 
-/* Validity of an adopted lock begins with its first renewal, so it cannot have
- * ended before. */
+/* The validity of an adopted lock begins with its first renewal, so a report
+ * before that renewal must not make the lock lost. */
 static void a_report_before_the_first_renewal_loses_no_adopted_lock(
     void **state)
 {

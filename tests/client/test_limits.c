@@ -109,7 +109,8 @@ static void stores_of_a_process_are_limited(void **state)
         hf_close(clients[i], 0);
 }
 
-/* The counter is set to its limit: so many handles would need gigabytes. */
+/* The test sets the counter to its limit, because that many handles would need
+ * gigabytes. */
 static void handles_of_a_client_are_limited(void **state)
 {
     struct hf_client *client;
@@ -133,7 +134,7 @@ struct overflow {
     struct hf_client *watcher, *other;
     unsigned events;
     unsigned dropped;
-    uint64_t last; /* index */
+    uint64_t last; /* index of the last event */
 };
 
 static void process(struct hf_client *client, unsigned turns)

@@ -48,7 +48,7 @@ static void wait_until_invalid(const struct hf_lock *lock)
 
 /* ---- Threads ------------------------------------------------------------*/
 
-/* The other cases check only that there are more threads than before: a
+/* The other cases check only that there are more threads than before, because a
  * sanitizer may start a thread of its own. */
 static void start_calls_start_no_thread(void **state)
 {

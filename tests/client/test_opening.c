@@ -39,7 +39,8 @@ static void open_gate(void)
     pthread_mutex_unlock(&gate_mutex);
 }
 
-/* A timer of the strategy must not fire while the strategy is being opened. */
+/* Record a timer of the strategy that fires too early: none may fire while the
+ * strategy is being opened. */
 static void on_timer(struct hf_timer *fired)
 {
     (void)fired;
@@ -220,7 +221,8 @@ static void invalid_arguments_fail_at_once(void **state)
 
 /* ---- Closing a client that is being opened ------------------------------*/
 
-/* The thread that opens the strategy closes it later. */
+/* hf_close() returns while `open` is blocked. The thread that opens the
+ * strategy closes it when `open` has returned. */
 static void hf_close_does_not_wait_for_an_opening(void **state)
 {
     (void)state;
@@ -232,7 +234,7 @@ static void hf_close_does_not_wait_for_an_opening(void **state)
     open_gate();
     while (atomic_load(&closes) == 0)
         sleep_ms(1);
-    sleep_ms(20); /* the thread frees the client */
+    sleep_ms(20); /* let the thread free the client */
 }
 
 static void hf_close_start_does_not_wait_for_an_opening(void **state)
@@ -330,7 +332,7 @@ static hf_time real_clock(void *arg)
 
 static struct hf_faulty_net net = {.clock = real_clock, .shared_clock = true};
 
-/* The deadline passes: the release is not confirmed, and `done` gets
+/* The deadline passes before the release is confirmed, so `done` gets
  * HF_EINDOUBT. */
 static void hf_close_start_completes_while_the_server_is_silent(void **state)
 {

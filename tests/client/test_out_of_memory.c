@@ -22,7 +22,8 @@ static void require_expected(enum hf_err err)
     assert_true(is_expected(err));
 }
 
-/* The result of the future, if `err`, the result of its start, is HF_OK. */
+/* Return the result of the future. `err` is the result of the call that started
+ * it; return `err` if it is not HF_OK. */
 static enum hf_err result_of(enum hf_err err, struct hf_future *future)
 {
     return err ? err : hf_world_wait(&world, future);
@@ -228,8 +229,8 @@ static void tear_down(void)
     hf_world_fini(&world);
 }
 
-/* Run `scenario` without a failure, then once for each of its allocations,
- * which fails. */
+/* Run `scenario` without a failure, then once for each of its allocations, with
+ * that allocation failing. */
 static void fail_each_allocation(void (*scenario)(void))
 {
     long before = hf_alloc_blocks();

@@ -112,7 +112,7 @@ static void a_detached_handle_cannot_act_on_its_old_claim(void **state)
 
     (void)state;
     assert_int_equal(hf_lock_detach(lock), HF_OK);
-    assert_true(hf_lock_token(lock) > 0); /* an adopter needs it */
+    assert_true(hf_lock_token(lock) > 0); /* an adopter needs the token */
     hf_lock_nonce(lock, before);
     assert_int_equal(hf_world_unlock(&world, lock), HF_ESTATE);
     assert_int_equal(hf_world_renew(&world, lock, 0), HF_ESTATE);
@@ -131,7 +131,8 @@ static void run_until_left(const struct hf_lock *lock, uint32_t ms)
     hf_world_run(&world, hf_lock_remaining_ms(lock) - ms);
 }
 
-/* The turn began before validity ended; the answer arrives afterwards. */
+/* The turn began before validity ended, but the answer arrives after it has
+ * ended, so the renewal is too late. */
 static void a_renewal_is_judged_when_its_answer_arrives(void **state)
 {
     struct hf_lock *lock = acquire_lock(a, 1000);
@@ -161,7 +162,8 @@ static void a_grant_is_judged_when_its_answer_arrives(void **state)
     assert_non_null(strstr(error.text, "ttl"));
 }
 
-/* The process is stopped for half a second after the clock was read. */
+/* Simulate a process that is stopped for half a second after it read the
+ * clock. */
 static void stall_after_clock(struct hf_world *at)
 {
     hf_world_jump(at, 500);
@@ -187,7 +189,7 @@ static void a_restarted_claim_reads_the_clock_again(void **state)
 
 static const struct hf_lock *watched;
 
-/* Another thread finds that validity has ended. */
+/* Act as another thread, which finds that validity has ended. */
 static void check_after_the_end(struct hf_world *at)
 {
     hf_world_jump(at, 50);
@@ -195,7 +197,8 @@ static void check_after_the_end(struct hf_world *at)
 }
 
 /* A renewal is confirmed and the clock is read. Before the new end of validity
- * is stored, another thread sees that the old one has passed. */
+ * is stored, another thread sees that the old end has passed. The renewal must
+ * then fail. */
 static void a_lock_that_a_thread_saw_expire_is_not_renewed(void **state)
 {
     struct hf_lock *lock = acquire_lock(a, 1000);
@@ -268,7 +271,7 @@ static void a_refused_claim_has_no_token(void **state)
 
 /* ---- Threads ------------------------------------------------------------*/
 
-static struct hf_client *real; /* in real time */
+static struct hf_client *real; /* a client in real time */
 static struct hf_lock *shared;
 static atomic_bool waiting;
 static atomic_int owners, failures;

@@ -26,8 +26,8 @@ static void ignore_event(const struct hf_event *event, void *arg)
     (void)arg;
 }
 
-/* A client with a watch collects events and grants at the end of each submit()
- * that caused an event. */
+/* Watch all keys, so that the client collects events and grants at the end of
+ * each submit() that caused an event. */
 static struct hf_watch *watch_all(struct hf_client *client)
 {
     struct hf_future *future;
@@ -164,8 +164,8 @@ static struct hf_future *wait_with_full_window(struct hf_lock **lock)
     return future;
 }
 
-/* The UNLOCK is parked until the LOCK is answered. Then it is sent, and frees
- * the key for the very claim of this LOCK. */
+/* The UNLOCK is parked until the LOCK is answered. Then the UNLOCK is sent, and
+ * frees the key for the claim that was queued by this LOCK. */
 static void a_parked_unlock_may_grant_the_claim_that_made_room(void **state)
 {
     struct hf_lock *first = acquire_lock(a, "k", 60000), *second = NULL;
@@ -301,7 +301,8 @@ static void a_future_returns_no_freed_handle(void **state)
 
 /* ---- Answers for the previous claim -------------------------------------*/
 
-/* The server has lost its data, so that both claims have the same token. */
+/* The server has lost its data, so both claims have the same token, and the
+ * token does not show that the late answer belongs to the first claim. */
 static void a_late_renewal_does_not_extend_the_next_claim(void **state)
 {
     struct hf_lock *lock = acquire_lock(a, "k", 300), *other;

@@ -119,7 +119,7 @@ static void begin_sim(struct sim *sim, uint64_t seed, const struct plan *plan)
     sim->world.observe_arg = sim;
 }
 
-/* Returns a hash of everything that happened. */
+/* Run one seed. Return a hash of everything that happened. */
 static uint64_t run_seed(uint64_t seed, const struct plan *plan)
 {
     static struct sim sim;
@@ -175,7 +175,7 @@ static void run_seeds(const char *name, uint64_t first, unsigned default_count,
     }
     for (uint64_t i = 0; i < count; i++) {
         if (limit > 0 && clock_seconds() - started > (double)limit)
-            count = i + 1; /* the last one */
+            count = i + 1; /* this seed is the last one */
         (void)run_seed(first + i, plan);
     }
     printf("%llu seeds, %.0f per second\n", (unsigned long long)count,

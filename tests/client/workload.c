@@ -119,7 +119,8 @@ static void on_claim_done(enum hf_err err, void *arg)
         deadline = hf_lock_deadline(claim->lock);
         sim_call_end(call, err, deadline);
     } else {
-        /* A handle that was freed after the grant: its token is not known. */
+        /* If the call succeeded, the handle was freed after the grant and the
+         * token is not known, so record an unknown result. */
         sim_call_end(call, err ? err : HF_ECANCELED, 0);
     }
     if (err && claim->lock && !claim->own_handle)
@@ -243,7 +244,8 @@ static void on_renew_done(enum hf_err err, void *arg)
         "renew or update returned %s", hf_err_name(err));
     TRACE(call->sim, "client %u renewed %s: %s", call->client,
           sim_keys[call->claim->key], hf_err_name(err));
-    /* The handle may have been granted again since. */
+    /* The handle may have been granted again since, so its deadline counts only
+     * if the token is still the same. */
     sim_call_end(call, err,
                  call->claim->lock && call->claim->granted &&
                          call->claim->token == call->token

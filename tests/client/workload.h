@@ -40,12 +40,12 @@ struct claim {
     struct hf_lock *lock; /* may be NULL */
     struct hf_future *future;
     bool own_handle; /* from hf_lock_new(), so it can be freed at any time */
-    bool has_events; /* with an event callback */
+    bool has_events; /* the handle has an event callback */
     bool claiming, held, releasing;
     bool granted;    /* hf_acquire_start() returned HF_OK, and the lock was not
                      released since */
     bool adopted;    /* from another client; not recorded in the history */
-    unsigned events; /* reported for this claim: 1 << enum hf_lock_event */
+    unsigned events; /* bits 1 << enum hf_lock_event */
     uint64_t token;
     size_t lock_op;
     hf_time claimed_at;
@@ -110,7 +110,8 @@ extern const char *const sim_keys[KEYS_MAX];
         }                                                                      \
     } while (0)
 
-/* A random number below `bound`; true with this probability in percent. */
+/* Return a random number below `bound`. Return true with a probability of
+ * `percent`. */
 uint32_t sim_below(struct sim *sim, uint32_t bound);
 bool sim_chance(struct sim *sim, uint32_t percent);
 
@@ -123,7 +124,8 @@ void sim_unlock(struct claim *claim);
 /* Free the handle. A lock that it holds is released in the background. */
 void sim_free_handle(struct claim *claim);
 
-/* The time in the history: nanoseconds since the start of the run, plus 1. */
+/* Return the time for the history: nanoseconds since the start of the run, plus
+ * 1. */
 uint64_t sim_now(const struct sim *sim);
 
 /* Write the nonce of `lock` as hexadecimal digits and a terminating 0. */
@@ -139,8 +141,8 @@ void sim_call_started(struct call *call);
 /* Record the start of the operation in the history. */
 void sim_call_begin(struct call *call, enum hf_op_kind kind, unsigned key);
 
-/* Record its end, if its start was recorded. `deadline`: when the validity of a
- * granted or renewed lock ends. */
+/* Record the end of the operation, if its start was recorded. `deadline` is
+ * when the validity of a granted or renewed lock ends. */
 void sim_call_end(struct call *call, enum hf_err err, hf_time deadline);
 
 /* The result of the call was delivered: check and free it. */
@@ -158,10 +160,12 @@ void sim_record_missed_grants(struct claim *claim);
  * losses are reported. */
 void sim_observe(struct hf_world *world, void *arg);
 
-/* If the result of an unlock is HF_OK, the server must have executed one. */
+/* Fail if an unlock returned HF_OK although the server has not ended the
+ * claim. */
 void sim_check_unlock(const struct call *call, enum hf_err err);
 
-/* No other callback may run before LOST is reported. */
+/* Fail if the client has lost a lock and LOST is not reported yet. Called by
+ * other callbacks, which must not run before LOST. */
 void sim_check_lost_first(struct sim *sim, unsigned client);
 
 /* Check that no key is held and that no claim waits. */
@@ -169,7 +173,7 @@ void sim_check_nothing_is_left(struct sim *sim);
 
 void sim_check_history(struct sim *sim);
 
-/* Draw the faults of the whole run; and inject a fault now, by chance. */
+/* Draw the faults of the whole run, and inject a random fault now or none. */
 void sim_draw_faults(struct sim *sim);
 void sim_inject_fault(struct sim *sim, unsigned client);
 

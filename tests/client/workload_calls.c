@@ -63,8 +63,8 @@ void sim_call_begin(struct call *call, enum hf_op_kind kind, unsigned key)
                                  });
 }
 
-/* Whether the operation took effect. HF_OP_UNKNOWN: it was given up, and may
- * have. */
+/* Return whether the operation took effect. The result is HF_OP_UNKNOWN if the
+ * call was given up, because the server may have executed it. */
 static enum hf_op_result result_of(enum hf_err err)
 {
     switch (err) {
@@ -91,11 +91,11 @@ void sim_call_end(struct call *call, enum hf_err err, hf_time deadline)
     if (!call->recorded)
         return;
     /* A renewal that is too late for the client may have been in time at the
-     * server. */
+     * server, so its effect is unknown. */
     if (err == HF_EEXPIRED && call->kind != HF_OP_UNLOCK)
         result = HF_OP_UNKNOWN;
-    /* The lock was granted and lost before `done` ran: its deadline is not
-     * known any more. */
+    /* If the lock was lost before `done` ran, its deadline is not known any
+     * more, so record an unknown result. */
     if (timed && deadline <= sim->world.now)
         result = HF_OP_UNKNOWN;
     grants = grants && result == HF_OP_OK;

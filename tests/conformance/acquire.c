@@ -73,8 +73,8 @@ static void default_ttl_is_ten_seconds(void)
     suite_close(client);
 }
 
-/* GO-04: not less. That the default is not more is tested with
- * hf_lock_opts_init(). */
+/* GO-04: the default is not shorter. A test of hf_lock_opts_init() checks that
+ * it is not longer. */
 static void default_wait_is_five_seconds(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
@@ -325,7 +325,8 @@ static void a_refused_claim_leaves_no_trace(void)
 }
 
 /* GO-17: a claim that has timed out is not granted later. Returns false if the
- * withdrawal was in doubt: then it happens later, in the background. */
+ * withdrawal was in doubt, because the claim is then withdrawn later, in the
+ * background. */
 static bool leaves_no_grant(unsigned round)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();

@@ -358,7 +358,7 @@ static void expect_bad_url(const char *url, enum hf_err wanted,
     expect_err(hf_open(url, NULL, &none), wanted);
 }
 
-/* The URL of this case with another option. */
+/* Return the URL of this case with one more option. */
 static const char *with_option(const char *option)
 {
     static char url[1024];
@@ -436,7 +436,8 @@ static void errors_and_capabilities_have_names(void)
     assert_string_equal(hf_version(), HF_VERSION);
 }
 
-/* The caller may change its arguments when the call has returned. */
+/* The caller may change its arguments when the call has returned, so the
+ * library must copy them. */
 static void arguments_are_copied(void)
 {
     struct hf_client *client = suite_open();

@@ -326,7 +326,7 @@ static void a_poll_loop_drives_a_client(void)
     suite_close(client);
 }
 
-/* hf_fd() is not readable without a reason. */
+/* hf_fd() must not become readable unless there is work to do. */
 static void an_idle_client_does_not_wake_its_loop(void)
 {
     struct hf_client *client = suite_open();
@@ -346,7 +346,7 @@ static void an_idle_client_does_not_wake_its_loop(void)
         expect_ok(hf_process(client));
     }
 
-    /* Only an occasional timer. */
+    /* Only an occasional timer may wake the loop. */
     assert_in_range(wakeups, 0, (suite_now_ms() - began) / 100);
     hf_lock_free(lock);
     suite_close(client);
@@ -650,7 +650,7 @@ static void a_handle_may_be_freed_in_its_own_callback(void)
 /* ---- Forks --------------------------------------------------------------*/
 
 /* In the child, every call must be refused. Returns 0, or the number of the
- * first call that was not. */
+ * first call that was not refused. */
 static int use_in_child(struct hf_client *client, struct hf_lock *lock,
                         struct hf_future *future)
 {
@@ -681,7 +681,7 @@ static int use_in_child(struct hf_client *client, struct hf_lock *lock,
     if (none)
         return 10;
     if (hf_lock_valid_for(lock, 0))
-        return 11; /* only the parent may free it */
+        return 11; /* only the parent holds the lock */
     if (hf_fd(client) != -1)
         return 12;
     hf_future_free(future);
@@ -817,7 +817,8 @@ static void calls_on_a_closed_client_are_refused(void)
     expect_ok(recorded_lock_new(client, suite_key("i"), &idle, &handle));
     suite_close(client);
 
-    /* The client is freed; its handles are not. */
+    /* The client is freed, but its handles are not, so calls on them are still
+     * legal. */
     expect_err(hf_release(lock), HF_ECLOSED);
     expect_err(hf_renew(lock, 0), HF_ECLOSED);
     expect_err(hf_update(lock, NULL, hf_bytes_of("v")), HF_ECLOSED);
@@ -926,8 +927,8 @@ static void close_ends_a_blocked_call(void)
     suite_close(holder);
 }
 
-/* Even with many locks to release. The result tells whether all releases were
- * confirmed. */
+/* hf_close() returns by its deadline even if it has many locks to release. Its
+ * result says whether all releases were confirmed. */
 static void close_returns_by_its_deadline(void)
 {
     struct hf_client *client = suite_open_background();

@@ -86,7 +86,7 @@ static void a_forced_handover_does_not_free_the_key(void)
 }
 
 /* Returns false if the lease expired before the second claim was in the queue,
- * or if the client had to renew it before hf_acquire() returned. */
+ * or if the client had to renew the lock before hf_acquire() returned. */
 static bool expiry_grants_waiter(unsigned round)
 {
     struct contest contest;
@@ -184,7 +184,7 @@ static void a_lost_lock_is_released_by_its_nonce(void)
     suite_repeat(lost_lock_is_released);
 }
 
-/* The same, with a waiter. */
+/* Like lost_lock_is_released(), but a claim waits, and is granted the key. */
 static bool lost_lock_is_granted_to_waiter(unsigned round)
 {
     struct contest contest;

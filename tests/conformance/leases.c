@@ -9,8 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* MJ-02: validity starts when hf_acquire() is called, or later. So if it
- * returns at once, the full ttl remains. */
+/* MJ-02: validity starts when hf_acquire() is called, or later. So if
+ * hf_acquire() returns at once, the full ttl remains. */
 static void the_full_ttl_remains_after_acquire(void)
 {
     struct hf_client *client = suite_open();
@@ -95,7 +95,8 @@ static void expect_handed_over(struct hf_key key, uint32_t ttl_ms)
     suite_close(two);
 }
 
-/* MM-07: with ttl_includes_wait, the wait of a third of a second counts. */
+/* MM-07: with ttl_includes_wait, the wait of a third of a second counts towards
+ * the ttl. */
 static void a_ttl_can_include_the_wait(void)
 {
     struct hf_client *one = suite_open(), *two = suite_open();
@@ -154,7 +155,7 @@ static void leases_are_counted_in_milliseconds(void)
 }
 
 /* GO-08, LK-23: the process of the holder is killed. It has detached the lock
- * before, so that with every strategy only the lease ends it. */
+ * before, so with every strategy the lock ends only when its lease expires. */
 static void the_lock_of_a_killed_holder_expires(void)
 {
     struct hf_key key = suite_key("k");
@@ -425,7 +426,8 @@ static void renewals_keep_a_lock_past_its_ttl(void)
     suite_repeat(kept_past_its_ttl);
 }
 
-/* MS-07: only hf_process() drives the client. */
+/* MS-07: a lock is kept past its ttl even if only hf_process() drives the
+ * client. */
 static bool kept_in_user_loop(unsigned round)
 {
     struct hf_client *client = suite_open();
@@ -496,7 +498,8 @@ static bool not_renewed_after_release(unsigned round)
     while (hf_lock_deadline(lock) == deadline && hf_lock_valid_for(lock, 0))
         suite_sleep(10);
     given_back = recorded_unlock(client, lock) == HF_OK;
-    suite_sleep(opts.ttl_ms); /* renewals are due after a third of the ttl */
+    /* A renewal would be due after a third of the ttl. */
+    suite_sleep(opts.ttl_ms);
 
     expect_ok(recorded_read(other, suite_key_number("k", round), &info));
     assert_false(info.held);
@@ -684,8 +687,9 @@ static void a_forced_lock_is_reported_at_risk_then_lost(void)
     suite_repeat(broken_lock_is_reported);
 }
 
-/* AT_RISK is reported after half the lease without a renewal: here, the client
- * is not driven. Returns false if the lease expired meanwhile. */
+/* AT_RISK is reported half the ttl before validity ends if the lock was not
+ * renewed by then, here because the client is not driven. Returns false if the
+ * lock was lost meanwhile. */
 static bool late_renewal_is_reported(unsigned round)
 {
     struct hf_client *client = suite_open();
@@ -779,13 +783,15 @@ struct verdict {
     enum hf_err err;
     struct hf_lock *lock;
     bool was_valid;            /* before the stop */
-    bool is_valid;             /* right after it */
-    _Atomic unsigned reported; /* callbacks after it */
-    int first; /* the first one: an enum hf_lock_event; 0: another callback */
+    bool is_valid;             /* right after the stop */
+    _Atomic unsigned reported; /* callbacks after the stop */
+    /* The first of these callbacks, an enum hf_lock_event; 0 if it was not a
+     * lock event. */
+    int first;
 };
 
-/* Events while the lock is valid came before the stop, for example AT_RISK on a
- * busy machine. */
+/* Events that are reported while the lock is valid came before the stop, for
+ * example AT_RISK on a busy machine, so they do not count. */
 static void on_stopped_lock_event(struct hf_lock *lock,
                                   enum hf_lock_event event, void *arg)
 {
@@ -849,7 +855,8 @@ static void hold_until_stopped(struct verdict *verdict, uint32_t ttl_ms,
     if (!verdict->err)
         verdict->err = recorded_lock(
             client, suite_key_number("stopped", ttl_ms), &kept, &verdict->lock);
-    /* These time out while the process is stopped. */
+    /* These waits time out while the process is stopped, so their callbacks are
+     * due when it continues. */
     for (unsigned i = 0; i < 3 && !verdict->err; i++)
         verdict->err =
             hf_wait_held_start(client, suite_key("unused"), ttl_ms + 100 * i,

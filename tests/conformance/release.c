@@ -38,7 +38,7 @@ static void release_ends_validity(void)
     suite_close(client);
 }
 
-/* A handle with the token of the holder and another nonce. */
+/* Return a handle with the holder's token and a wrong nonce. */
 static struct hf_lock *adopt_with_wrong_nonce(struct hf_client *client,
                                               struct hf_key key, uint64_t token)
 {
@@ -90,7 +90,7 @@ static void wrong_nonce_cannot_renew(void)
     suite_close(holder);
 }
 
-/* LK-05, MS-10: even with the right nonce. */
+/* LK-05, MS-10: a wrong token is refused even with the right nonce. */
 static void wrong_token_cannot_release(void)
 {
     struct hf_client *client = suite_open();
@@ -172,7 +172,8 @@ static void late_unlock_never_frees_the_next_holder(void)
     suite_close(two);
 }
 
-/* MJ-04: also if no other client has acquired the key. */
+/* MJ-04: the result is HF_EEXPIRED even if no other client has acquired the
+ * key. */
 static void release_after_expiry_returns_expired(void)
 {
     struct hf_client *client = suite_open();
@@ -624,7 +625,7 @@ static bool detached_is_not_renewed(unsigned round)
 
     opts.renew = true;
     expect_ok(recorded_lock(client, key, &opts, &lock));
-    left = hf_lock_detach(lock) == HF_OK; /* fails if it is lost already */
+    left = hf_lock_detach(lock) == HF_OK; /* fails if it is already lost */
     expect_ok(recorded_lock(client, key, &opts, &next));
     assert_false(hf_lock_valid_for(lock, 0));
     expect_err(hf_lock_detach(lock), HF_ESTATE);

@@ -69,7 +69,7 @@ static bool mongo_take_turn(unsigned number)
         (void)close(fd);
         return false;
     }
-    return true; /* the lock ends with the process of the case */
+    return true; /* the flock ends with the case's process */
 }
 
 /* At most MONGO_CASES cases use the server at the same time: with more, leases

@@ -18,7 +18,7 @@ struct race {
     pthread_barrier_t barrier;
     struct hf_client *clients[CLAIMERS_MAX];
     struct hf_key key;
-    _Atomic unsigned winners; /* of this round */
+    _Atomic unsigned winners; /* clients that won this round */
     _Atomic unsigned wrong;   /* rounds without one winner, unexpected errors */
 };
 
@@ -94,7 +94,7 @@ static void every_race_has_one_winner(void)
 
 /* A counter that is incremented without an atomic operation. Between the read
  * and the write, a thread waits up to `overlap_ms` for another thread to read
- * too; under a lock, none does. */
+ * too; with a lock, no other thread does. */
 struct counting {
     bool locks;
     int64_t overlap_ms;
@@ -162,7 +162,8 @@ static void increments_under_a_lock_are_exact(void)
     assert_int_equal(run_counting(true, 1), COUNTERS * INCREMENTS);
 }
 
-/* GO-27: without a lock, the test above must fail. */
+/* GO-27: without a lock, increments are lost. This shows that the case above
+ * can fail. */
 static void increments_without_a_lock_are_lost(void)
 {
     assert_true(run_counting(false, SUITE_TIMEOUT_MS) < COUNTERS * INCREMENTS);
@@ -234,7 +235,8 @@ static unsigned count_keys(struct hf_client *client)
     return left;
 }
 
-/* A key in the caller's buffer: suite_key() would allocate memory for each. */
+/* Return a key in the caller's buffer, because suite_key() would allocate
+ * memory for each key. */
 static struct hf_key numbered(char text[256], const char *prefix,
                               unsigned number)
 {
@@ -242,8 +244,8 @@ static struct hf_key numbered(char text[256], const char *prefix,
     return hf_key_of(text);
 }
 
-/* With a ttl of a second, or longer if the lease expires before the reply
- * arrives. */
+/* Acquire `key` with a ttl of a second. If the lease expires before the reply
+ * arrives, retry with twice the ttl. */
 static struct hf_lock *acquire_short_lease(struct hf_client *client,
                                            struct hf_key key)
 {
@@ -305,7 +307,7 @@ static void a_released_key_leaves_no_memory(void)
     suite_close(client);
 }
 
-/* MJ-11: also if all keys were held at the same time. */
+/* MJ-11: no memory is left even if all keys were held at the same time. */
 static void many_released_keys_leave_no_memory(void)
 {
     struct hf_client *client = suite_open();
@@ -336,7 +338,8 @@ static void many_released_keys_leave_no_memory(void)
 
 #define BATCH 2000 /* more than the unsettled commands of one session */
 
-/* BATCH claims that time out at the same time; each completes once. */
+/* Start claims that all time out at the same time, and expect each to complete
+ * once. There are BATCH claims, or fewer with a slow strategy. */
 static void time_out_a_batch(struct hf_client *client, struct hf_key key)
 {
     struct hf_lock_opts short_opts = suite_opts(SUITE_LONG_TTL_MS, 1);
@@ -399,7 +402,8 @@ static void timed_out_claims_leave_no_memory(void)
     suite_close(client);
 }
 
-/* LK-22: the same for hf_wait_free() and hf_wait_held(). */
+/* LK-22: calls of hf_wait_free() and hf_wait_held() that time out leave no
+ * memory either. */
 static void timed_out_waits_leave_no_memory(void)
 {
     struct hf_client *holder = suite_open(), *client = suite_open();
@@ -580,14 +584,15 @@ struct storm {
     _Atomic unsigned wrong;
 };
 
-/* On a busy machine, some of these many requests may end in doubt. */
+/* Return true if `err` is HF_OK, `also`, or HF_EINDOUBT: on a busy machine,
+ * some of these many requests may end in doubt. */
 static bool is_legal(enum hf_err err, enum hf_err also)
 {
     return err == HF_OK || err == also || err == HF_EINDOUBT;
 }
 
-/* A claim whose lease is so short that some expire, then random operations on
- * the lock. */
+/* Claim a key with a lease that is so short that some leases expire, then run
+ * random operations on the lock. */
 static void storm_step(struct storm *storm, struct hf_client *client,
                        uint64_t *seed)
 {

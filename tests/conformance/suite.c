@@ -68,7 +68,8 @@ unsigned suite_scale_count(unsigned times)
     return times / (1 + suite_slowness() / 100);
 }
 
-/* ThreadSanitizer starts a thread when the program starts its first one. */
+/* ThreadSanitizer starts a thread of its own when the program starts its first
+ * thread, so suite_fork() must not wait for that thread to exit. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define SANITIZERS_THREADS 1
@@ -217,7 +218,8 @@ void suite_restore_defaults(void)
     expect_ok(hf_lock_opts_set_default(NULL));
 }
 
-/* On a busy machine, a request to a server may take a second. */
+/* On a busy machine, a request to a server may take a second, so the ttl is
+ * longer for slow strategies. */
 uint32_t suite_short_ttl_ms(uint32_t ttl_ms)
 {
     return suite_slowness() > 100 ? ttl_ms + 1500 : ttl_ms;

@@ -23,7 +23,7 @@
 struct promise {
     const char *name;
     void (*check)(void);
-    uint32_t needs; /* HF_CAP_FENCE | ...: skipped if one is missing */
+    uint32_t needs; /* HF_CAP_FENCE | ...: without these, the case is skipped */
 };
 
 #define PROMISE(name, needs)                                                   \
@@ -75,7 +75,7 @@ unsigned suite_scale_count(unsigned times);
 void suite_needs_processes(void);
 
 /* Fork. No client may be open. Waits until the threads of closed clients have
- * exited, because the child does not have them. */
+ * exited, because these threads do not exist in the child. */
 pid_t suite_fork(void);
 
 bool suite_has(uint32_t caps);
@@ -88,7 +88,7 @@ struct hf_client *suite_open_background(void);
 /* Close the client and expect HF_OK: the server confirmed all releases. */
 void suite_close(struct hf_client *client);
 
-/* A key that no other case uses; valid until the case ends. */
+/* Return a key that no other case uses. It is valid until the case ends. */
 struct hf_key suite_key(const char *name);
 struct hf_key suite_key_number(const char *name, unsigned number);
 
@@ -105,7 +105,7 @@ void suite_restore_defaults(void);
  * reply arrives, the client repeats the claim. */
 uint32_t suite_short_ttl_ms(uint32_t ttl_ms);
 
-/* The lease that a client requests for a ttl of `ttl_ms`. */
+/* Return the lease that a client requests for a ttl of `ttl_ms`. */
 int64_t suite_lease_ms(uint32_t ttl_ms);
 
 /* ---- Time ---------------------------------------------------------------*/
@@ -145,8 +145,8 @@ void suite_on_done(enum hf_err err, void *counter);
  * the error of the wait and keep the future. */
 enum hf_err suite_future_result(struct hf_future *future, uint32_t wait_ms);
 
-/* Wait until `*count` is at least `wanted`; false after SUITE_TIMEOUT_MS. Calls
- * hf_process() of `client` unless it is NULL. */
+/* Wait until `*count` is at least `wanted`. Return false if that takes longer
+ * than SUITE_TIMEOUT_MS. Calls hf_process() of `client` unless it is NULL. */
 bool suite_await(const _Atomic unsigned *count, unsigned wanted,
                  struct hf_client *client);
 

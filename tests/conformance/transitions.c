@@ -107,7 +107,7 @@ static void a_renewal_keeps_the_value(void)
 
 /* ---- Refusals -----------------------------------------------------------*/
 
-/* Even with the right nonce. */
+/* A wrong token is refused even with the right nonce. */
 static void wrong_token_cannot_renew(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
@@ -253,8 +253,8 @@ static void a_refused_operation_reports_no_event(void)
 
 /* ---- Force --------------------------------------------------------------*/
 
-/* Forcing a lock a second time has no effect, unless it is with `now`, which
- * ends a forced lock too. */
+/* Forcing a lock a second time has no effect, except with `now`, which also
+ * ends a lock that was forced before. */
 static void a_lock_is_forced_once_and_ended_once(void)
 {
     struct hf_client *holder = suite_open(), *watcher = suite_open();
@@ -306,7 +306,7 @@ static void a_forced_lock_can_be_updated_and_released(void)
     suite_close(client);
 }
 
-/* The forced state ends with the grant. */
+/* The forced state ends with the grant, so the next holder can renew. */
 static void the_holder_after_a_forced_lock_can_renew(void)
 {
     struct hf_client *holder = suite_open();

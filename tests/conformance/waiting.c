@@ -244,7 +244,7 @@ static void a_waiter_knows_its_position(void)
     suite_close(client);
 }
 
-/* GO-07, MJ-08: also with a very short wait. */
+/* GO-07, MJ-08: no wait ends early, not even a very short one. */
 static void a_claim_times_out_not_before_its_wait(void)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
@@ -265,7 +265,8 @@ static void a_claim_times_out_not_before_its_wait(void)
     suite_close(other);
 }
 
-/* LK-22: once the withdrawal is confirmed, the claim is not in the queue. */
+/* LK-22: once the withdrawal is confirmed, the claim is not in the queue.
+ * Returns false if it was not confirmed. */
 static bool leaves_queue(unsigned round)
 {
     struct hf_client *holder = suite_open(), *other = suite_open();
@@ -385,7 +386,8 @@ static void waiting_does_not_spin(void)
     wakeups = after.ru_nvcsw - before.ru_nvcsw;
     cpu_ms = (after.ru_utime.tv_sec - before.ru_utime.tv_sec) * 1000 +
              (after.ru_utime.tv_usec - before.ru_utime.tv_usec) / 1000;
-    /* A few, and more if the machine was slow and the wait took longer. */
+    /* Allow a few wake-ups, and more if the machine was slow and the wait took
+     * longer. */
     assert_in_range(wakeups, 1, 40 + (suite_now_ms() - began) / 50);
     assert_in_range(cpu_ms, 0, 100 * hf_test_slowness());
     hf_lock_free(lock);
@@ -402,7 +404,7 @@ static unsigned count_done(struct hf_future *const claims[WAITERS])
     return done;
 }
 
-/* There is no thundering herd. */
+/* A release causes no thundering herd. */
 static void a_release_wakes_only_the_next_waiter(void)
 {
     struct hf_client *holder = suite_open(), *others[WAITERS];
@@ -543,7 +545,8 @@ static void acquire_and_release(struct hf_client *holder, struct hf_key key)
 
 #define COME_AGAIN_MS 200
 
-/* LK-20: also if the lock is released before the client can read the key. */
+/* LK-20: a grant is noticed even if the lock is released before the client can
+ * read the key. */
 static void wait_held_sees_a_lock_that_was_released_again(void)
 {
     struct hf_client *holder = suite_open();

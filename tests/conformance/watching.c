@@ -61,8 +61,8 @@ static bool is_last(const struct seen *seen, enum hf_event_kind kind,
     return seen->count > 0 && last->kind == kind && last->token == token;
 }
 
-/* Receive events until no more arrive and the last one is `kind` of the lock
- * with `token`, or DROPPED. */
+/* Receive events until no more arrive and the last event is DROPPED, or is
+ * `kind` of the lock with `token`. */
 static void process_until(struct hf_client *client, const struct seen *seen,
                           enum hf_event_kind kind, uint64_t token)
 {
@@ -75,7 +75,8 @@ static void process_until(struct hf_client *client, const struct seen *seen,
                                       is_last(seen, HF_EVENT_DROPPED, 0)));
 }
 
-/* What one key goes through, count by all its kinds. */
+/* Run one key through all operations, and check the kind and the order of their
+ * events. Other cases test EXPIRED and DROPPED. */
 static void a_watch_reports_every_kind_of_event(void)
 {
     static const enum hf_event_kind wanted[] = {
@@ -96,7 +97,7 @@ static void a_watch_reports_every_kind_of_event(void)
     expect_ok(recorded_update(client, lock, NULL, hf_bytes_of("v")));
     suite_expect_withdrawn(recorded_lock(client, key, &short_opts, &none),
                            HF_ETIMEDOUT);
-    assert_true(suite_await(&seen->count, 5, other)); /* WITHDRAWN */
+    assert_true(suite_await(&seen->count, 5, other)); /* up to WITHDRAWN */
     expect_ok(hf_force(client, key, hf_lock_token(lock), false));
     expect_ok(recorded_unlock(client, lock));
     hf_lock_free(lock);
@@ -322,7 +323,7 @@ static void expect_no_silent_gap(const struct seen *seen, uint64_t last_token)
         assert_true(event->index >= next);
         next = event->index + (event->kind != HF_EVENT_DROPPED);
         if (event->kind == HF_EVENT_DROPPED) {
-            assert_false(marked); /* one per gap */
+            assert_false(marked); /* once per gap */
             marked = true;
             continue;
         }
@@ -336,8 +337,8 @@ static void expect_no_silent_gap(const struct seen *seen, uint64_t last_token)
 
 #define MANY (6000 / suite_slowness())
 
-/* More events than most strategies keep for a client that is not driven. A
- * strategy that keeps all of them drops none, like mongodb:; see
+/* Cause more events than most strategies keep for a client that is not driven.
+ * A strategy that keeps all of them, like mongodb:, drops none; see
  * tests/mongo/test_mongo_streams.c. */
 static void missing_events_are_reported_as_dropped(void)
 {
@@ -359,7 +360,9 @@ static void missing_events_are_reported_as_dropped(void)
     process_until(slow, seen, HF_EVENT_RELEASED, token);
     count = seen->count;
 
-    assert_true(seen->dropped > 0 || count >= 2 * MANY); /* some renewed */
+    /* If nothing was dropped, there are at least two events for each lock, and
+     * more if locks were renewed. */
+    assert_true(seen->dropped > 0 || count >= 2 * MANY);
     expect_no_silent_gap(seen, token);
 
     /* Events after the gap are reported. */
@@ -407,8 +410,9 @@ static void a_watch_from_an_old_index_reports_dropped_events(void)
 
 #define LONG_KEYS 500
 
-/* DROPPED replaces only the missing events; those still kept follow it. The
- * keys are long, so that fewer events are kept than a client can queue. */
+/* DROPPED replaces only the missing events; the events that are still kept
+ * follow it. The keys are long, so that fewer events are kept than a client can
+ * queue. */
 static void kept_events_follow_the_dropped_event(void)
 {
     struct hf_client *client = suite_open(), *late = suite_open();
@@ -464,7 +468,7 @@ static void no_callback_runs_after_a_watch_is_closed(void)
 
     expect_ok(recorded_lock(client, key, NULL, &lock));
     assert_true(suite_await(&seen->count, 1, client));
-    expect_ok(recorded_renew(client, lock, 0)); /* perhaps not reported yet */
+    expect_ok(recorded_renew(client, lock, 0)); /* may not be reported yet */
     hf_watch_close(watching);
     seen->count = 0;
     expect_ok(recorded_unlock(client, lock));

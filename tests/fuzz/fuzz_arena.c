@@ -106,7 +106,8 @@ static uint8_t next_byte(struct input *input)
     return *input->data++;
 }
 
-/* A small number, one near UINT64_MAX, or one near a power of two. */
+/* Return a small number, a number near UINT64_MAX, or one near a power of
+ * two. */
 static uint64_t next_number(struct input *input)
 {
     uint8_t byte = next_byte(input);
@@ -192,7 +193,7 @@ static void check_table(const struct hf_replica *replica)
     }
 }
 
-/* Check that each entry lies between its position and the next one. */
+/* Check that each entry, with its header, ends before the next entry begins. */
 static void check_log(uint64_t position)
 {
     uint64_t start = position;
@@ -225,7 +226,8 @@ static void expire_due(struct hf_replica *replica)
     }
 }
 
-/* Catch up, then run a command. False: the replica reports damage. */
+/* Catch up, run a command and expire leases. Return false if the replica
+ * reports damage. */
 static bool use_replica(struct hf_replica *replica)
 {
     const struct hf_command command = {
@@ -251,7 +253,8 @@ static bool lock_arena(void)
 {
     pid_t pid;
 
-    /* This times out if the input has written the lock of another client. */
+    /* If the input has marked the arena as locked by another client, this call
+     * times out. */
     return hf_arena_lock(&arena, &pid) == HF_OK;
 }
 

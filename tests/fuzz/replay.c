@@ -1,7 +1,7 @@
 /* replay.c - a main() for fuzz targets in builds without libFuzzer.
  *
  * Runs the target once for each file, and for each file of a folder, on the
- * command line. Exits with 2 if one cannot be read. */
+ * command line. Exits with 2 if a file cannot be read. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,8 +10,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Read a file of `*size` bytes; the caller frees the result. NULL if it cannot
- * be read. */
+/* Read a file and set `*size`. The caller frees the result, which is NULL if
+ * the file cannot be read. */
 static uint8_t *read_file(const char *path, size_t *size)
 {
     FILE *file = fopen(path, "rb");

@@ -1,5 +1,5 @@
-/* A module for test_module.c: of release VERSION, with one strategy, which no
- * test opens. */
+/* A module for test_module.c. It belongs to release VERSION, and has one
+ * strategy, which no test opens. */
 #include "strategy/module.h"
 
 static const struct hf_strategy strategy = {.scheme = "odd"};

@@ -63,7 +63,7 @@ static void buffer_grows_as_needed(void **state)
     assert_null(buf.data);
 }
 
-/* Even if memory is available again. */
+/* A failed buffer stays failed, even if memory is available again. */
 static void failed_buffer_ignores_later_writes(void **state)
 {
     struct hf_buf buf = {0};

@@ -23,7 +23,7 @@ static struct hf_bytes draw_bytes(struct hf_random *random, uint32_t max)
     return (struct hf_bytes){block, size};
 }
 
-/* A random valid command of `kind`. */
+/* Return a random valid command of `kind`. */
 static struct hf_command draw_command(struct hf_random *random,
                                       enum hf_command_kind kind)
 {
@@ -322,7 +322,7 @@ static void malformed_results_are_rejected(void **state)
     for (size_t size = 0; size < buf.size; size++)
         assert_int_equal(hf_command_decode_result(&decoded, buf.data, size),
                          HF_EPROTO);
-    buf.data[0] = UINT8_MAX; /* no code */
+    buf.data[0] = UINT8_MAX; /* not an error code */
     assert_int_equal(hf_command_decode_result(&decoded, buf.data, buf.size),
                      HF_EPROTO);
     buf.data[0] = 0;

@@ -37,14 +37,15 @@ static void only_hexadecimal_digits_have_a_value(void **state)
     int expected[256];
 
     (void)state;
-    memset(expected, 0xff, sizeof(expected)); /* -1 */
+    memset(expected, 0xff, sizeof(expected)); /* all -1 */
     for (size_t i = 0; i < strlen(digits); i++)
         expected[(uint8_t)digits[i]] = (int)(i % 16);
     for (int c = 0; c < 256; c++)
         assert_int_equal(hf_hex_digit((char)c), expected[c]);
 }
 
-/* A sanitizer would report a read beyond the end of these. */
+/* Each text is a copy on the heap, so that a sanitizer reports a read beyond
+ * its end. */
 static void short_or_invalid_text_is_rejected(void **state)
 {
     static const char *const refused[] = {"", "0", "01", "012", "x123", "012x"};

@@ -14,7 +14,7 @@ static struct hf_history new_history(uint64_t index)
     return history;
 }
 
-/* An event that differs from its neighbours in every field. */
+/* Return an event that differs from its neighbours in every field. */
 static struct hf_event event_of(uint64_t index)
 {
     static const char owners[] = "abcdefghijklmnop";

@@ -35,7 +35,8 @@ static void infos_are_sorted_by_key(void **state)
     hf_info_sort(NULL, 0);
 }
 
-/* Those that are dropped are freed: a sanitizer would report a leak. */
+/* The infos that are dropped must be freed; otherwise a sanitizer reports a
+ * leak. */
 static void the_newest_grant_of_each_key_is_kept(void **state)
 {
     struct hf_info infos[] = {make_info("b", 7), make_info("a", 5),

@@ -25,7 +25,7 @@ struct fixture {
     void (*between)(struct fixture *f, unsigned step); /* may be NULL */
     unsigned entered;
     bool inside;
-    unsigned refuse_at; /* this enter call fails; 0: none */
+    unsigned refuse_at; /* number of the enter call that fails; 0: none */
     uint64_t sequence;
     uint64_t tokens[KEYS];
     unsigned found[KEYS]; /* how many times each key is in the answer */
@@ -178,8 +178,8 @@ static void large_values_shorten_the_steps(void **state)
     assert_true(f->entered >= 100);
 }
 
-/* Release the hold that the walk visits next. Each hold released in an earlier
- * step moves the walk one further. */
+/* Release the hold that the walk visits next. Each hold that was released in an
+ * earlier step has moved the walk by one more hold. */
 static void release_next_hold(struct fixture *f, unsigned step)
 {
     unsigned next = (step - 1) * HF_LISTING_HOLDS + step - 2;

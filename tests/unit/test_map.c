@@ -92,7 +92,7 @@ static void insert_all(struct hf_map *map)
     }
 }
 
-/* MJ-11: in whatever order the items are removed. */
+/* MJ-11: the map frees its memory in whatever order the items are removed. */
 static void emptied_map_frees_its_memory(void **state)
 {
     long bytes = hf_alloc_bytes();

@@ -3,7 +3,8 @@
 #include "lib/runner.h"
 #include "strategy/strategy.h"
 
-/* The module of a strategy may not be loadable here. */
+/* Check that the registry knows `scheme`. The module of its strategy may not be
+ * loadable here, so an error about the module is accepted. */
 static void assert_found(const char *scheme)
 {
     const struct hf_strategy *found = NULL;

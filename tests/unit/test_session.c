@@ -113,8 +113,8 @@ static void commands_below_done_are_refused(void **state)
     hf_session_free(session);
 }
 
-/* The client has settled the commands below `done`, even if this one is
- * refused. */
+/* `done` means that the client has settled all commands below it, even if the
+ * command that contains `done` is refused. */
 static void refused_command_still_raises_done(void **state)
 {
     struct hf_session *session = new_session();
@@ -142,7 +142,8 @@ static void done_never_decreases(void **state)
     hf_session_free(session);
 }
 
-/* Because an admitted command may still fail. */
+/* Admission must not change the session, because an admitted command may still
+ * fail. */
 static void admitting_changes_nothing(void **state)
 {
     struct hf_session *session = new_session();
@@ -233,7 +234,8 @@ static void settled_results_need_no_memory(void **state)
     hf_session_free(session);
 }
 
-/* The client chooses the sequence numbers: none of them may overflow. */
+/* The client chooses the sequence numbers, so no sequence number may cause an
+ * overflow. */
 static void highest_sequence_numbers_work(void **state)
 {
     struct hf_session *session = new_session();

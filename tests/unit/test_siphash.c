@@ -3,7 +3,7 @@
 
 /* The first 16 test vectors of the reference implementation (vectors.h): the
  * key is 00 01 ... 0f, and the input of vector n has the n bytes 00 01 ... The
- * sixteenth is also the test vector of the paper. */
+ * sixteenth vector is also the test vector of the SipHash paper. */
 static const uint64_t vectors[] = {
     UINT64_C(0x726fdb47dd0e0e31), UINT64_C(0x74f839c593dc67fd),
     UINT64_C(0x0d6c8009d9a94f5a), UINT64_C(0x85676696d7fb7e2d),

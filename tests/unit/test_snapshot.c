@@ -86,7 +86,7 @@ static void assert_empty(const struct hf_table *table)
     assert_true(table->event == no_event);
 }
 
-/* The snapshot is rejected, and the table stays empty. */
+/* Check that the snapshot is rejected, and that the table stays empty. */
 static void assert_rejected(const uint8_t *data, size_t size)
 {
     struct hf_table table;
@@ -248,7 +248,7 @@ static void empty_table_survives_a_round_trip(void **state)
     hf_pair_fini(&pair);
 }
 
-/* HF_WINDOW_MAX results are kept. */
+/* A full window keeps HF_WINDOW_MAX results. */
 static void full_window_survives_a_round_trip(void **state)
 {
     struct hf_pair pair;
@@ -286,7 +286,8 @@ static void settled_session_survives_a_round_trip(void **state)
     hf_pair_fini(&pair);
 }
 
-/* A caller can write a header before the snapshot. */
+/* A caller can write a header before the snapshot, so the encoder must append
+ * to the buffer. */
 static void snapshot_is_appended_to_the_buffer(void **state)
 {
     struct hf_buf buf = {0};
@@ -361,7 +362,7 @@ static void corrupt_snapshots_are_rejected(void **state)
     hf_pair_fini(&pair);
 }
 
-/* A snapshot that is accepted gives a table that passes all checks. */
+/* If a forged snapshot is accepted, its table must pass all checks. */
 static void forged_snapshots_are_rejected_or_valid(void **state)
 {
     struct hf_pair pair;
@@ -435,7 +436,7 @@ struct forgery {
     uint8_t ended;
     uint64_t done, highest;
     uint32_t label_size;
-    uint32_t kept_count; /* the number in the snapshot; at most 2 follow */
+    uint32_t kept_count; /* as in the snapshot; at most 2 results follow */
     uint64_t kept_sequence;
     uint8_t kept_kind;
     unsigned kept_nonce;

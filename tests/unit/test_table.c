@@ -42,7 +42,8 @@ static struct hf_result apply(struct fixture *f, struct hf_command command)
     return result;
 }
 
-/* Apply with the next sequence of its session, all earlier ones settled. */
+/* Apply `command` with the next sequence number of its session, with all
+ * earlier commands settled. */
 static struct hf_result apply_next(struct fixture *f, struct hf_command command)
 {
     command.sequence = ++f->sequences[command.session];
@@ -262,7 +263,7 @@ static void hold_keeps_a_copy_of_value_and_note(void **state)
     command.note = hf_bytes_of("why");
     value[0] = 1;
     apply_next(f, command);
-    value[0] = 2; /* the table has a copy */
+    value[0] = 2; /* must not change the table's copy */
     assert_int_equal(hf_hold_value(hold_of(f, "k")).size, HF_VALUE_MAX);
     assert_int_equal(*(const uint8_t *)hf_hold_value(hold_of(f, "k")).data, 1);
     assert_true(
@@ -272,8 +273,8 @@ static void hold_keeps_a_copy_of_value_and_note(void **state)
     assert_int_equal(hf_hold_note(hold_of(f, "l")).size, 0);
 }
 
-/* Two keys, then two nonces, are given the same hash by hand: real collisions
- * are too rare. One key is a prefix of the other. */
+/* The test gives two keys, then two nonces, the same hash, because real
+ * collisions are too rare. One key is a prefix of the other. */
 static void hash_collisions_are_resolved(void **state)
 {
     struct fixture *f = *state;
@@ -416,7 +417,8 @@ static void every_ended_grant_passes_the_key_on(void **state)
     check_hand_over(f, hf_test_force(CAROL, "k", 0, true), HF_EVENT_FORCED);
 }
 
-/* Value, lease and the forced flag of the old holder do not pass on. */
+/* The value, the lease and the forced flag of the old holder do not pass to the
+ * next holder. */
 static void next_holder_inherits_nothing(void **state)
 {
     struct fixture *f = *state;
@@ -775,7 +777,8 @@ static void repeated_lock_of_a_waiter_returns_its_grant(void **state)
     assert_int_equal(result.position, 0);
 }
 
-/* The client has settled the LOCK, so its result is not kept any more. */
+/* The client has settled the LOCK, so its result is not kept any more, and the
+ * grant must not overwrite the result of another command. */
 static void grant_of_a_settled_lock_overwrites_no_result(void **state)
 {
     struct fixture *f = *state;
@@ -887,7 +890,7 @@ static void queue_has_a_limit(void **state)
     assert_int_equal(result.position, HF_WAITERS_MAX);
 }
 
-/* Sets the count instead of adding millions of holds. */
+/* The test sets the count, instead of adding millions of holds. */
 static void table_has_a_limit(void **state)
 {
     struct fixture *f = *state;
@@ -1028,7 +1031,8 @@ static void withdrawn_waiters_leave_no_memory(void **state)
     assert_int_equal(hf_alloc_bytes(), bytes);
 }
 
-/* Apply with the n-th allocation failing; returns whether one failed. */
+/* Apply `command` while its n-th allocation fails. Return true if an allocation
+ * failed. */
 static bool apply_failing(struct fixture *f, const struct hf_command *command,
                           unsigned long nth, enum hf_err *err,
                           struct hf_result *result)
@@ -1061,7 +1065,8 @@ static struct hf_result apply_with_failures(struct fixture *f,
             assert_int_equal(err, HF_ENOMEM);
             assert_true(failed);
             assert_int_equal(result.err, HF_ESYSTEM);
-            /* The session may have allocated room for results. */
+            /* The session may have allocated room for results, so one more
+             * block is allowed. */
             assert_in_range(hf_alloc_blocks() - blocks, 0, 1);
             hf_snapshot_encode(&f->table, &after);
             assert_int_equal(before.size, after.size);

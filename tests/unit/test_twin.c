@@ -13,8 +13,8 @@ enum {
     SEEDS = 40,
 };
 
-/* Comparing the whole state is slow: long runs do it every `check_every`
- * steps. */
+/* Comparing the whole state is slow, so long runs do it only every
+ * `check_every` steps. */
 static void run_seed(uint64_t number, unsigned steps, unsigned check_every)
 {
     struct hf_random random;

@@ -71,8 +71,8 @@ static void check_shared(struct hf_checker *c, const struct write *list,
     }
 }
 
-/* As check_order(), but a token may write several times: its writes are first
- * compared with those of larger tokens, and then counted themselves. */
+/* Like check_order(), but a token may write several times, so the writes of a
+ * token are compared only with those of larger tokens, not with one another. */
 static void check_fence_order(struct hf_checker *c, const struct write *list,
                               size_t count)
 {

@@ -125,7 +125,7 @@ static void check_exclusion(struct hf_checker *c)
 }
 
 /* Promises 2 and 5 are one rule: going down from the largest token, no lock may
- * be invoked after the earliest return (or queueing) of one with a larger
+ * be invoked after the earliest return (or queueing) of a lock with a larger
  * token. */
 
 static uint64_t return_time(const struct hf_op *op)

@@ -10,18 +10,19 @@
  *    A grant is valid from the return of its lock until its deadline, the
  *    invocation of its unlock, the death of its client or the notice that it
  *    is lost, whichever comes first. A force waives the promise from its
- *    invocation on. A renewal that returns ok makes it valid
- *    from that return until the later of both deadlines. Ends may touch.
+ *    invocation on. A renewal that returns ok makes the grant valid from that
+ *    return until the later of both deadlines. Two grants may be valid at the
+ *    instant at which one ends and the other begins.
  *
  * 2. Tokens grow.
  *      token-repeated  two grants of one key have one token
- *      token-order     a lock that was invoked after another had returned has
- *                      the smaller token
+ *      token-order     a lock that was invoked after another lock had
+ *                      returned has the smaller token
  *
  * 3. The lock is linearizable: each operation takes effect at one instant
  *    between its invocation and its return, and in the order of these instants
  *    the answers are those of the model below.
- *      early-grant     granted before the grant before can have ended
+ *      early-grant     granted before the previous grant can have ended
  *      not-holder      ok for a grant that cannot have held the key then
  *      false-end       answered "ended" for a grant that cannot have ended
  *      false-busy      answered "busy" when nobody can have held the key
@@ -31,8 +32,8 @@
  *      fence-shared    a cell accepted one token from two nonces
  *
  * 5. First come, first served, if the header promises it.
- *      fifo            a lock that was queued before another was invoked was
- *                      granted after it
+ *      fifo            a lock that was queued before another lock was invoked
+ *                      was granted after that lock
  *
  * The model of 3, for each key on its own.
  *
@@ -55,25 +56,29 @@
  *   withdrawal       -        may be left out; else the same as unlock
  *
  *   - "busy" is a failure with HF_EBUSY, "ended" one with HF_EEXPIRED,
- *     HF_ENOTOWNER or HF_ENOTHELD. Any other failure, a wait that ran out
- *     among them, had no effect and is left out. So are: unknown renewals,
- *     updates and reads; reads that saw no holder; operations that name no
- *     token; "ended" for a grant, and ok reads and forces of a token, that
- *     nothing else in the history shows to have been granted.
+ *     HF_ENOTOWNER or HF_ENOTHELD. Any other failure, such as a wait that
+ *     timed out, had no effect and is left out. These are left out, too:
+ *     unknown renewals, updates and reads; reads that saw no holder;
+ *     operations that name no token; "ended" for a grant, and ok reads and
+ *     forces of a token, that nothing else in the history shows to have been
+ *     granted.
  *   - A grant is named by token and nonce, for read and force by the token
  *     alone. A lock of unknown result is known by a token if an unlock, renew
  *     or update with its nonce was ok for that token. Otherwise no operation
- *     names its grant, nor can one if it has no nonce.
- *   - An unknown result has no return: it may take effect at any later time.
+ *     names its grant. No operation can name the grant of a lock of unknown
+ *     result that has no nonce.
+ *   - An operation of unknown result has no return, so it may take effect at
+ *     any time after its invocation.
  *   - Expiry of a lock that was ok takes effect at any time from the latest of
- *     these on: its deadline; its invocation + lease; the same of each of its
- *     renewals that was ok. Without deadline and lease it does not expire. If
- *     its client dies, it may end at any time from the death on as well: from
- *     the first recorded death, or the last act of the client if that is later.
- *   - Withdrawal: a lock of unknown result may end at any time, for the library
- *     gives back, unseen, what it cannot confirm.
- *   - Of two operations one of which returns before the other is invoked, the
- *     first takes effect first. Where the instants are equal either may.
+ *     these on: its deadline; its invocation + lease; the same two instants of
+ *     each of its renewals that was ok. A lock without deadline and lease does
+ *     not expire. If its client dies, a lock may also end at any time from the
+ *     death on: from the first recorded death, or from the last act of the
+ *     client if that is later.
+ *   - Withdrawal: a lock of unknown result may end at any time, because the
+ *     library withdraws in the background what it cannot confirm.
+ *   - An operation that returns before another is invoked takes effect before
+ *     the other. If these instants are equal, either may take effect first.
  *
  * Why no search is needed: tokens are unique and increase, so the order of the
  * grants and of their ends is known. Each end and each grant has an earliest

@@ -24,20 +24,21 @@ struct hf_check_renewal {
     uint64_t answer, deadline;
 };
 
-/* One grant. The model computes the last three: the earliest instants of its
- * lock and of its end, and the latest of its end if the next grant can wait. */
+/* One grant. The model computes the last three members: the earliest instants
+ * at which its lock takes effect and at which it ends, and the latest instant
+ * at which it ends if the next grant can wait. */
 struct hf_check_grant {
     uint64_t token;
     uint32_t nonce;
     size_t lock;             /* index of its operation */
-    uint64_t invoke, answer; /* it took effect in between */
-    uint64_t held_invoke;    /* latest operation that needs it held... */
+    uint64_t invoke, answer; /* the lock took effect in between */
+    uint64_t held_invoke;    /* latest invocation that needs it held... */
     size_t held_late;
-    uint64_t held_answer; /* ...and the earliest return of these */
+    uint64_t held_answer; /* ...and the earliest return */
     size_t held_early;
     size_t release;        /* its successful unlock or force */
     uint64_t end_invoke;   /* earliest lawful end */
-    uint64_t end_answer;   /* latest end, by that unlock or force */
+    uint64_t end_answer;   /* latest end: `release` returned */
     uint64_t ended_answer; /* earliest return of an "ended" error */
     size_t ended;
     uint64_t lock_least, end_least, end_most;
@@ -48,7 +49,7 @@ struct hf_check_doubt {
     uint64_t invoke;
     uint32_t nonce;
     uint32_t op;
-    bool known; /* its token is known: it is a grant */
+    bool known; /* its token is known, so it is a grant */
 };
 
 struct hf_checker {
@@ -60,7 +61,8 @@ struct hf_checker {
     size_t item_count, item_room;
     uint32_t key;
     unsigned found; /* bit of each kind already reported for this key */
-    /* The rest concerns one key. It is kept to reuse its memory. */
+    /* The members below concern the current key. They are kept for the next
+     * key, to reuse their memory. */
     struct hf_check_grant *grants;
     size_t grant_count, grant_room;
     struct hf_check_valid *segments;
@@ -87,11 +89,12 @@ void hf_checker_init(struct hf_checker *c, const struct hf_check_history *h,
                      struct hf_check_report *report);
 void hf_checker_fini(struct hf_checker *c);
 
-/* Return the result of `op`. No other function reads it. */
+/* Return the recorded result of `op`. */
 enum hf_op_result hf_checker_result(const struct hf_op *op);
 
 /* Report a violation of the current key, unless one of its kind is reported
- * already. The spans are those of both calls, or the given ones. */
+ * already. hf_checker_report() uses the spans of both calls,
+ * hf_checker_report_spans() the given spans. */
 void hf_checker_report(struct hf_checker *c, enum hf_check_kind kind,
                        size_t first, size_t second);
 void hf_checker_report_spans(struct hf_checker *c, enum hf_check_kind kind,

@@ -50,12 +50,12 @@ static void damage_op(struct hf_check_history *h, struct hf_op *op,
     uint64_t kept;
 
     switch (hf_simulate_random(random) % 10) {
-    case 0: /* tokens swapped */
+    case 0: /* swap the tokens */
         kept = op->token;
         op->token = other->token;
         other->token = kept;
         break;
-    case 1: /* the whole call earlier or later */
+    case 1: /* shift the whole call */
         kept = op->invoke;
         shift_time(&op->invoke, random, 1000);
         if (op->answer != HF_OP_NEVER)
@@ -95,7 +95,8 @@ static void repeat_op(struct hf_check_history *h, size_t op, uint64_t *random)
 
     copy.id = h->op_count;
     copy.client += hf_simulate_random(random) % 2 ? 100 : 0;
-    /* Granted twice, with one token or with two. */
+    /* The copy grants the lock a second time, with the same token or
+     * another. */
     if (copy.kind == HF_OP_LOCK && hf_simulate_random(random) % 4)
         copy.token += copy.token ? hf_simulate_random(random) % 3 : 0;
     if (copy.kind != HF_OP_LOCK || copy.result != HF_OP_UNKNOWN)
@@ -157,7 +158,7 @@ static void add_noise_lock(struct hf_check_history *h, struct hf_op *op,
     }
 }
 
-/* An operation on the grant of an earlier operation. */
+/* Add an operation on the grant of an earlier operation. */
 static void add_noise_op(struct hf_check_history *h, struct hf_op *op,
                          uint64_t *random)
 {

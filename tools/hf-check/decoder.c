@@ -99,7 +99,7 @@ static int read_times(struct decoder *d, struct hf_op *op)
     op->deadline = hf_fields_number(&d->fields, HF_FIELD_DEADLINE, HF_OP_NEVER);
     op->queued = hf_fields_number(&d->fields, HF_FIELD_QUEUED, HF_OP_NEVER);
     op->lease = hf_fields_number(&d->fields, HF_FIELD_LEASE, 0);
-    /* In memory this value means "not given". */
+    /* In memory this value means "not given", so a file must not contain it. */
     for (unsigned field = HF_FIELD_INVOKE; field <= HF_FIELD_LEASE; field++) {
         if (hf_fields_given(&d->fields, field) &&
             d->fields.values[field].type == HF_FIELD_TYPE_NUMBER &&
@@ -152,7 +152,8 @@ static bool is_same_call(const struct hf_op *a, const struct hf_op *b)
 }
 
 /* An operation is written when it begins and again when it ends, so that the
- * calls of a killed process are known. The line of the end counts. */
+ * calls of a killed process are known. The line written at the end replaces the
+ * earlier line. */
 static int merge_op(struct decoder *d, struct hf_op *old,
                     const struct hf_op *op)
 {

@@ -36,7 +36,7 @@ static void put_text(struct line *line, const char *text)
     put_bytes(line, text, strlen(text));
 }
 
-/* Not printf(): it is slow, and a long history has ten million numbers. */
+/* printf() is too slow here, because a long history has ten million numbers. */
 static void put_number(struct line *line, uint64_t number)
 {
     char digits[20];

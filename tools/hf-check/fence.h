@@ -21,9 +21,9 @@ struct hf_fence {
     uint64_t value;
 };
 
-/* Write `value` if `token` is larger than any before, or equal to the last one
- * and from the same `nonce` (a string of at most HF_FENCE_NONCE_MAX bytes).
- * Returns whether the write was accepted. */
+/* Write `value` if `token` is larger than any accepted token, or equal to the
+ * largest one and from the same `nonce` (a string of at most HF_FENCE_NONCE_MAX
+ * bytes). Returns whether the write was accepted. */
 bool hf_fence_write(struct hf_fence *fence, uint64_t token, const char *nonce,
                     uint64_t value);
 

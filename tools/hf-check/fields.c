@@ -129,14 +129,15 @@ static int read_byte(struct hf_fields *f)
         return hf_fields_fail(f, "a bare control character in a string");
     if (c < 0x80)
         return c;
-    /* UTF-8 of U+0080 to U+00FF: two bytes that stand for one. */
+    /* Two bytes, the UTF-8 form of U+0080 to U+00FF, stand for one byte. */
     if ((c == 0xc2 || c == 0xc3) && f->at < f->end &&
         ((unsigned char)*f->at & 0xc0) == 0x80)
         return ((c & 3) << 6) | ((unsigned char)*f->at++ & 0x3f);
     return hf_fields_fail(f, "not UTF-8 of a character up to U+00FF");
 }
 
-/* Most strings have no escape and are borrowed from the line. */
+/* Most strings have no escape: borrow such a string from the line. Return false
+ * if read_byte() has to decode it. */
 static bool read_plain_string(struct hf_fields *f, struct hf_field *value)
 {
     const char *at = f->at;
@@ -233,7 +234,8 @@ static unsigned find_field(struct hf_fields *f, const struct hf_field *name)
 {
     unsigned field = f->next;
 
-    /* Most writers use one order of fields, so the guess is usually right. */
+    /* Most writers use one order of fields, so start with the field that
+     * usually follows. */
     for (int i = 0; i < HF_FIELDS; i++) {
         if (is_field(name, field))
             return field;

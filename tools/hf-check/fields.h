@@ -43,7 +43,7 @@ enum hf_field_type {
 
 struct hf_field {
     enum hf_field_type type;
-    uint64_t number;  /* of a flag 0 or 1 */
+    uint64_t number;  /* for a flag, 0 or 1 */
     const char *text; /* borrowed from the line, or from `unescaped` */
     size_t len;
 };
@@ -52,9 +52,9 @@ struct hf_field {
 
 struct hf_fields {
     struct hf_check_fault *fault; /* where to report an error */
-    size_t line;                  /* its number */
-    unsigned given;               /* HF_FIELD_BIT() of those on this line */
-    struct hf_field values[HF_FIELDS]; /* of these */
+    size_t line;                  /* number of the line */
+    unsigned given; /* HF_FIELD_BIT() of the fields on this line */
+    struct hf_field values[HF_FIELDS]; /* of the given fields */
     const char *at, *end;              /* what is left of the line */
     enum hf_field_name next; /* a guess: the field that usually follows */
     char unescaped[HF_FIELDS + 1][HF_OP_TEXT_MAX];

@@ -69,7 +69,8 @@ static void add_segment(struct hf_checker *c, size_t lock, uint64_t from,
 }
 
 /* The lock and its renewals, in the order of their returns, each extend the
- * previous span, or begin a new one if that has ended. `stop` ends all. */
+ * previous span, or begin a new span if the previous one has ended. No span
+ * extends beyond `stop`. */
 static void add_segments(struct hf_checker *c, size_t lock, uint64_t stop)
 {
     const struct hf_op *op = &c->h->ops[lock];
@@ -156,7 +157,8 @@ static void note_release(struct hf_checker *c, struct hf_check_grant *g,
     g->release = index;
 }
 
-/* Return when a successful lock or renewal lets its grant expire. */
+/* Return the instant from which a successful lock or renewal lets its grant
+ * expire. */
 static uint64_t expiry_of(const struct hf_op *op)
 {
     uint64_t end = 0;
@@ -171,9 +173,9 @@ static uint64_t expiry_of(const struct hf_op *op)
 }
 
 struct ends {
-    uint64_t valid;  /* it is valid until this at most */
-    uint64_t expiry; /* it cannot expire before this */
-    uint64_t other;  /* nor end before this by another cause */
+    uint64_t valid;  /* the grant is not valid after this */
+    uint64_t expiry; /* the grant cannot expire before this */
+    uint64_t other;  /* no other cause can end it before this */
 };
 
 static void note_op(struct hf_checker *c, struct hf_check_grant *g,
@@ -188,7 +190,8 @@ static void note_op(struct hf_checker *c, struct hf_check_grant *g,
     if (ends_a_grant(op) && (mine || needs_no_nonce(op)))
         ends->valid = least(ends->valid, op->invoke);
     if (!mine && !needs_no_nonce(op)) {
-        /* If the token was granted twice, it may belong to the other one. */
+        /* If the token was granted twice, the operation may belong to the other
+         * grant. */
         if (ok && !(c->found & 1u << HF_CHECK_TOKEN_REPEATED))
             hf_checker_report(c, HF_CHECK_NOT_HOLDER, g->lock, index);
         return;
@@ -214,7 +217,7 @@ static void note_lost(struct hf_checker *c, const struct hf_check_grant *g,
         ends->valid = least(ends->valid, lost->time);
 }
 
-/* Set when the model allows the grant to end. */
+/* Set the instants between which the model allows the grant to end. */
 static void settle_end(struct hf_checker *c, struct hf_check_grant *g,
                        const struct ends *ends)
 {
@@ -318,7 +321,8 @@ static bool is_grant(const struct hf_checker *c, size_t item)
            has_outcome(&c->h->ops[index], HF_OP_LOCK, HF_OP_OK);
 }
 
-/* One token of one key. Locks sort first. */
+/* Gather the items of one token. Locks sort first, so the first item shows
+ * whether a lock with this token was ok. */
 static void gather_token(struct hf_checker *c, size_t at, size_t end)
 {
     if (!is_grant(c, at)) {
@@ -382,8 +386,9 @@ static int compare_items(const void *left, const void *right)
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
-/* A lock without a token needs an explanation or is one. Any other operation
- * without a token cannot be checked. */
+/* Return true if the checker needs `op`. A lock without a token is either busy,
+ * which needs an explanation, or of unknown result, which may be one. Any other
+ * operation without a token cannot be checked. */
 static bool is_item(const struct hf_op *op)
 {
     return op->kind != HF_OP_WRITE && (op->token || op->kind == HF_OP_LOCK);

@@ -78,7 +78,7 @@ struct hf_op_death *hf_check_history_find_death(struct hf_op_death *deaths,
     return bsearch(&wanted, deaths, count, sizeof *deaths, compare_clients);
 }
 
-/* The last instant at which its client was surely alive. */
+/* Return the last instant at which the client of `op` was surely alive. */
 static uint64_t last_act(const struct hf_op *op)
 {
     return op->answer == HF_OP_NEVER ? op->invoke : op->answer;

@@ -51,8 +51,8 @@ void hf_check_history_add_note(struct hf_check_history *h,
 
 /* Return when each client died, sorted by client, for
  * hf_check_history_find_death(). The recorded instant is just before the kill
- * was sent; a client that acted after it died at its last act. The caller frees
- * the list. */
+ * was sent, so a client may act after it; such a client died at its last act.
+ * The caller frees the list. */
 struct hf_op_death *hf_check_history_deaths(const struct hf_check_history *h,
                                             size_t *count);
 

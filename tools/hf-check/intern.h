@@ -19,7 +19,7 @@ struct hf_intern {
     size_t bytes_len, bytes_room;
     struct hf_intern_entry *list; /* by number */
     size_t count, list_room;
-    uint32_t *slots; /* hash table of numbers; a power of two of them */
+    uint32_t *slots; /* hash table of numbers; its size is a power of two */
     size_t slot_count;
 };
 

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 /* Place the lock, the operations that need it held, and its end as early as
- * possible, but not before `from`. Returns whether they fit; else a violation is
- * reported. */
+ * possible, but not before `from`. Return true if they fit; otherwise report a
+ * violation. */
 static bool place_grant(struct hf_checker *c, struct hf_check_grant *g,
                         const struct hf_check_grant *before, uint64_t from)
 {
@@ -57,9 +57,10 @@ static bool place_grants(struct hf_checker *c)
     return true;
 }
 
-/* How many grants come before the gap that `busy` lies in, or SIZE_MAX if it
- * meets a span in which the key can be held. The next grant, at its earliest,
- * comes after the return of `busy`: it does not limit the end of the last. */
+/* Return the number of grants before the gap that `busy` lies in, or SIZE_MAX
+ * if `busy` overlaps a span in which the key can be held. The grant after the
+ * gap begins after `busy` has returned, even at its earliest, so it does not
+ * limit how late the grant before the gap ends. */
 static size_t gap_of(const struct hf_checker *c, const struct hf_op *busy)
 {
     size_t low = 0, high = c->grant_count;
@@ -123,9 +124,10 @@ static int by_gap(const void *left, const void *right)
     return a->answer < b->answer ? -1 : a->answer > b->answer;
 }
 
-/* In each gap the "busy" that returned first is the one to explain: a lock that
- * took the key before that may have kept it for the others. Gaps follow one
- * another in time, so the earliest locks serve the earliest gaps. */
+/* In each gap, only the "busy" that returned first needs an explanation: a lock
+ * that took the key before this return may have kept it for the others, too.
+ * Gaps follow one another in time, so the earliest locks serve the earliest
+ * gaps. */
 static void explain_busy(struct hf_checker *c, struct unexplained *list,
                          size_t count)
 {

@@ -54,13 +54,13 @@ struct hf_op {
     uint64_t token;    /* 0 if not given */
     uint64_t deadline; /* end of the validity that it confirmed */
     uint64_t queued;   /* when the caller learned that it waits */
-    uint64_t lease;    /* shortest time the server keeps it; 0 if not given */
+    uint64_t lease;    /* how long the server keeps it at least; or 0 */
     uint64_t value;    /* of a write */
     uint32_t client;
     uint32_t key, nonce, cell, error_name; /* interned strings */
     uint8_t kind, result, error;           /* enums above */
     bool answered;                         /* a result was recorded */
-    bool fenced; /* of a write: the cell compares tokens */
+    bool fenced; /* for a write: the cell compares tokens */
 };
 
 /* Return an operation with these fields; all others are "not given". */

@@ -188,7 +188,8 @@ void hf_picture_list_notes(const struct hf_picture *p, double y)
 
 /* Axis, lanes, text. */
 
-/* 1, 2 or 5 times a power of ten, so that there are six to fifteen ticks. */
+/* Return 1, 2 or 5 times a power of ten, so that there are six to fifteen
+ * ticks. */
 static uint64_t tick_step(const struct hf_picture *p)
 {
     uint64_t span = p->until - p->from, step = 1;

@@ -8,10 +8,10 @@
 
 /* All in pixels. */
 #define PICTURE_WIDTH 1200.0
-#define PICTURE_LEFT 128.0 /* of the plot; lane names are left of it */
+#define PICTURE_LEFT 128.0 /* left edge of the plot, right of lane names */
 #define PICTURE_RIGHT 1172.0
 #define PICTURE_TITLE_TOP 34.0
-#define PICTURE_LANES_TOP 84.0 /* of the first lane, under the title... */
+#define PICTURE_LANES_TOP 84.0 /* top of the first lane, under the title... */
 #define PICTURE_MARKS 44.0     /* ...and this much lower if there are marks */
 #define PICTURE_LANE 64.0
 #define PICTURE_BAR 22.0
@@ -34,12 +34,12 @@ struct hf_picture {
     struct hf_check_valid *valid;
     size_t valid_count;
     FILE *out;
-    uint64_t origin;      /* of the printed times */
+    uint64_t origin;      /* instant from which printed times count */
     uint64_t from, until; /* the window */
     size_t first, second; /* highlighted operations, or HF_CHECK_NO_OP */
     bool
         spans_stand_out; /* highlight the validity of these two, not their calls */
-    double top;          /* of the first lane */
+    double top;          /* y of the first lane */
     uint32_t lanes[HF_TIMELINE_LANES_MAX]; /* clients */
     size_t lane_count;
     bool lanes_left_out;
@@ -81,7 +81,8 @@ bool hf_picture_has_lane(const struct hf_picture *p, uint32_t client);
 double hf_picture_lane_y(const struct hf_picture *p, size_t lane);
 double hf_picture_valid_y(const struct hf_picture *p, size_t lane);
 double hf_picture_call_y(const struct hf_picture *p, size_t lane);
-double hf_picture_bottom(const struct hf_picture *p); /* of the last lane */
+/* Return the y of the bottom of the last lane. */
+double hf_picture_bottom(const struct hf_picture *p);
 
 /* Print the milliseconds from `origin` to `time`, truncated to `decimals`. */
 void hf_picture_print_ms(char *text, size_t size, uint64_t origin,

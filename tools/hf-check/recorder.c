@@ -24,7 +24,8 @@ static uint32_t intern_text(struct hf_recorder *r, const char *text)
                 : 0;
 }
 
-/* One write(2) for each line: with O_APPEND lines of processes do not mix. */
+/* Write each line with one write(2): with O_APPEND, the lines of several
+ * processes do not mix. */
 static int append_line(int file, const char *line, size_t len)
 {
     ssize_t written;
@@ -44,7 +45,8 @@ static void lock_recorder(struct hf_recorder *r)
     pthread_mutex_lock(&r->mutex);
 }
 
-/* Unlock, then append the line: other threads need not wait for the file. */
+/* Unlock, then append the line, so that other threads need not wait for the
+ * file. */
 static void unlock_and_append(struct hf_recorder *r, const char *line,
                               size_t len)
 {

@@ -49,7 +49,7 @@ struct hf_recorder_call {
     uint64_t now;
 };
 
-/* The fields known when it ends. */
+/* The fields known when an operation ends. */
 struct hf_recorder_answer {
     enum hf_op_result result;
     const char *error; /* "HF_EBUSY"; NULL if none */
@@ -68,7 +68,8 @@ void hf_recorder_fini(struct hf_recorder *r);
  * gets a header if it is empty. Returns 0, or -1 with errno. */
 int hf_recorder_open(struct hf_recorder *r, const char *path);
 
-/* Begin an operation. Returns its handle for the next two functions. */
+/* Begin an operation. Returns its handle for hf_recorder_queued() and
+ * hf_recorder_end(). */
 size_t hf_recorder_begin(struct hf_recorder *r,
                          const struct hf_recorder_call *call);
 

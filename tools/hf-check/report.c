@@ -50,7 +50,7 @@ static bool is_fence_violation(const struct hf_check_violation *v)
 /* One of the events around a violation. */
 struct event {
     uint64_t time;
-    const struct hf_op *op; /* invoked, or if `returns` answered */
+    const struct hf_op *op; /* invoked, or answered if `returns` */
     bool returns;
     const struct hf_op_death *death;
     const struct hf_op_lost *lost;

@@ -12,7 +12,7 @@
 enum action {
     GRANT,        /* a lock that was ok */
     GRANT_UNSEEN, /* a lock of unknown result, with the next token */
-    GRANT_KNOWN,  /* the same, with its known token */
+    GRANT_KNOWN,  /* a lock of unknown result, with its known token */
     BUSY,
     END,   /* unlock or force: holder is the grant, then nobody */
     HOLDS, /* renew, update, read */
@@ -27,7 +27,7 @@ struct step {
     uint64_t token;
     uint32_t nonce;
     bool any_nonce;
-    size_t lock; /* of grants: steps of one lock are exclusive */
+    size_t lock; /* for grants: at most one step per lock */
     bool optional;
 };
 
@@ -46,7 +46,9 @@ struct search {
     struct step steps[STEPS_MAX];
     size_t step_count;
     bool too_large;
-    struct state *seen; /* hash table, a power of two; taken by `used` */
+    /* A hash table whose size is a power of two. `used` marks the slots that
+     * are in use. */
+    struct state *seen;
     bool *used;
     size_t seen_count, seen_room;
 };
@@ -269,7 +271,7 @@ static void release_key(struct state *state)
     state->unseen = false;
 }
 
-/* Apply `step` if the model allows it. */
+/* Apply `step`. Return false if the model does not allow it. */
 static bool apply_step(struct state *state, const struct step *step)
 {
     switch (step->action) {
@@ -382,7 +384,8 @@ static bool is_grant(const struct step *step)
            step->action == GRANT_KNOWN;
 }
 
-/* A lock of unknown result has several steps; at most one takes effect. */
+/* Return the bits of `step` and of the steps that it excludes: a lock of
+ * unknown result has several steps, and at most one of them takes effect. */
 static uint64_t alternatives_of(const struct search *s, size_t step)
 {
     uint64_t bits = UINT64_C(1) << step;
@@ -394,8 +397,8 @@ static uint64_t alternatives_of(const struct search *s, size_t step)
     return bits;
 }
 
-/* The depth is bounded: each call applies a step or withdraws a grant, and each
- * withdrawal follows a grant. */
+/* Try all orders of the remaining steps. The depth is bounded: each call
+ * applies a step or withdraws a grant, and each withdrawal follows a grant. */
 static bool search_orders(struct search *s, const struct state *state)
 {
     uint64_t limit = earliest_return(s, state);

@@ -15,7 +15,7 @@ struct slot {
     uint64_t token; /* of the holder; 0 for nobody */
     uint32_t nonce;
     uint32_t client;
-    uint64_t may_end; /* the service may end it from then on */
+    uint64_t may_end; /* the service may end the grant from then on */
     struct hf_fence cell;
 };
 
@@ -103,7 +103,8 @@ static void set_answer(struct world *w, struct hf_op *op,
     hf_op_set_error(op, &w->h->strings, error, strlen(error));
 }
 
-/* The deadline is counted from an instant before the effect. */
+/* Set the lease and the deadline. The deadline counts from a random instant
+ * between the invocation and the effect, like that of a real client. */
 static void set_lease(struct world *w, struct hf_op *op, struct slot *slot)
 {
     uint64_t span =
@@ -120,7 +121,7 @@ static void set_lease(struct world *w, struct hf_op *op, struct slot *slot)
         slot->may_end = end;
 }
 
-/* Returns false if the lock keeps waiting. */
+/* Apply a lock. Return false if it keeps waiting. */
 static bool apply_lock(struct world *w, struct hf_op *op, struct slot *slot)
 {
     maybe_expire(w, slot);
@@ -264,8 +265,8 @@ static void make_unknown(struct world *w, size_t index)
         op->token = 0;
 }
 
-/* The answer is lost. A grant is released at some time, or found again by its
- * nonce. */
+/* Lose the answer. If it was a grant, the service may end it at any time, and
+ * the caller may find it again by its nonce. */
 static void lose_answer(struct world *w, struct caller *caller, bool dead)
 {
     struct hf_op *op = op_by_index(w, caller->op);
@@ -337,7 +338,7 @@ static void step_client(struct world *w, struct caller *caller, bool may_call)
     }
 }
 
-/* An abandoned call reaches the service late. */
+/* Let an abandoned call reach the service late. */
 static void apply_late_op(struct world *w)
 {
     if (!w->late_count || !random_chance(w, 200))

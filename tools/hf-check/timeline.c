@@ -134,7 +134,7 @@ static bool is_highlighted(const struct hf_picture *p, size_t op)
     return op == p->first || op == p->second;
 }
 
-/* Return whether the highlighted operations are too close for two labels side by
+/* Return true if the labels of the highlighted operations do not fit side by
  * side. */
 static bool is_label_crowded(const struct hf_picture *p)
 {
@@ -148,7 +148,8 @@ static bool is_label_crowded(const struct hf_picture *p)
                 hf_picture_x(p, second->invoke)) < 60;
 }
 
-/* Draw the label at the top of the lane, or at the bottom if both do not fit. */
+/* Draw the label above the lane. If there is no room for both labels, the
+ * second label is below the lane. */
 static void label_side(const struct hf_picture *p, size_t op,
                        struct hf_check_span span)
 {
@@ -300,7 +301,7 @@ static void draw_losts(const struct hf_picture *p)
     }
 }
 
-/* Shade the span in which both were valid. */
+/* Shade the span in which both grants were valid. */
 static void draw_overlap(const struct hf_picture *p,
                          const struct hf_check_violation *v)
 {

@@ -15,15 +15,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Histories are planted as lines of words. All of it is about key "k" and cell
- * "c", and instants are small numbers:
+/* Histories are planted as lines of words. All lines are about key "k" and
+ * cell "c", and instants are small numbers:
  *
  *     1 lock a1 0 10 ok token 5 until 100
  *
- * Client 1 called lock at 0 and heard ok at 10; nonce a1, token 5, deadline
- * 100. In place of "ok" there may be "unknown", an error such as HF_EBUSY, or
- * "open" for a call that did not return (its second instant means nothing). A
- * nonce of "-" is none. More words: lease, queued, value, unfenced 1. And:
+ * Client 1 called lock at 0 and received ok at 10, with nonce a1, token 5 and
+ * deadline 100. In place of "ok" there may be "unknown", an error such as
+ * HF_EBUSY, or "open" for a call that did not return (its second instant means
+ * nothing). The nonce "-" means none. Further words are lease, queued, value
+ * and unfenced 1. Other lines are:
  *
  *     1 dies 40
  *     1 lost 5 40          notified at 40 that token 5 is lost
@@ -72,7 +73,8 @@ static void plant_result(struct hf_check_history *h, struct hf_op *op,
     }
 }
 
-/* What is planted is in this file, and no number of it is out of range.
+/* All planted lines are in this file, and none of their numbers is out of
+ * range.
  * NOLINTBEGIN(cert-err34-c) */
 static void plant_op(struct hf_check_history *h, const char *line)
 {
@@ -147,7 +149,7 @@ static void check_planted(const char *text, struct hf_check_report *report)
     hf_check_history_fini(&h);
 }
 
-/* A history with a violation of this kind, perhaps with others too. */
+/* Check that the history has a violation of this kind, perhaps among others. */
 static void assert_finds(enum hf_check_kind kind, const char *text)
 {
     struct hf_check_report report;
@@ -160,7 +162,7 @@ static void assert_finds(enum hf_check_kind kind, const char *text)
     fail_msg("%s was not found in\n%s", hf_check_kind_name(kind), text);
 }
 
-/* One with no other violation. */
+/* Check that the history has a violation of this kind and no other. */
 static void assert_finds_only(enum hf_check_kind kind, const char *text)
 {
     struct hf_check_report report;
@@ -235,7 +237,8 @@ static void the_dead_lived_until_their_last_act(void **state)
 static void validity_ends_when_the_loss_is_told(void **state)
 {
     (void)state;
-    /* The holder knows; the service is early all the same. */
+    /* Client 1 knows that its lock is lost, so there is no exclusion violation.
+     * But the service granted the key too early. */
     assert_finds_only(HF_CHECK_EARLY_GRANT,
                       "1 lock a1  0 10 ok token 5 until 100\n"
                       "1 lost 5 40\n"
@@ -265,7 +268,8 @@ static void renewal_never_shortens_validity(void **state)
 static void renewal_revives_only_from_its_return_on(void **state)
 {
     (void)state;
-    /* Nobody was valid from 100 to 120: 2 may have been, in another world. */
+    /* Grant 5 was not valid from 100 to 120, so it did not overlap grant 6. But
+     * the service granted the key too early. */
     assert_finds_only(HF_CHECK_EARLY_GRANT,
                       "1 lock   a1   0  10 ok token 5 until 100\n"
                       "2 lock   b1  20 105 ok token 6 until 115\n"
@@ -370,7 +374,8 @@ static void one_unknown_lock_explains_one_gap(void **state)
 static void unknown_lock_needs_a_token_of_its_own(void **state)
 {
     (void)state;
-    /* There is none below 1. */
+    /* No token is below 1, so the unknown lock cannot have held the key
+     * before. */
     assert_finds_only(HF_CHECK_FALSE_BUSY, "9 lock 99  0  0 open\n"
                                            "2 lock b1  1  2 HF_EBUSY\n"
                                            "1 lock a1 10 11 ok token 1\n");
@@ -521,7 +526,7 @@ static void overtaking_is_found_where_order_is_promised(void **state)
                 "2 lock b1 20 30 ok token 5 until 80\n");
 }
 
-/* All of them. */
+/* All promises. */
 
 static void simulated_lock_keeps_its_promises(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  * Copyright the holdfast authors
  *
- * Is what was recorded what is written, read and shown? */
+ * What was recorded is what is written, read and shown. */
 #include "hf-check/check.h"
 #include "hf-check/decoder.h"
 #include "hf-check/encoder.h"
@@ -37,7 +37,7 @@ static int read_text(struct hf_check_history *h, const char *text, size_t len,
     FILE *in = fmemopen((void *)(uintptr_t)text, len ? len : 1, "r");
 
     assert_non_null(in);
-    /* There is no empty memory to open: read past the one byte. */
+    /* fmemopen() may refuse an empty buffer, so open one byte and skip it. */
     if (!len)
         (void)fgetc(in);
     hf_check_history_init(h, false);
@@ -148,7 +148,7 @@ static void reader_limits_lines_and_strings(void **state)
     free(text);
 }
 
-/* A good history, cut off or spoilt at every byte, is read or refused. */
+/* A good history that is cut off or changed at any byte is read or refused. */
 static void reader_survives_any_input(void **state)
 {
     static const char good[] =
@@ -267,7 +267,7 @@ struct worker {
     uint32_t client;
 };
 
-/* Each on its own key, so that what it records is right. */
+/* Each thread uses its own key, so that it records a correct history. */
 static void *record_rounds(void *arg)
 {
     struct worker *w = arg;
@@ -330,7 +330,7 @@ static void record_in_child(const char *path, uint32_t client)
     if (hf_recorder_open(&r, path) < 0)
         _exit(1);
     record_rounds(&(struct worker){.r = &r, .client = client});
-    /* Begun, and never ended: this process is gone. */
+    /* This operation begins and never ends, because the process exits. */
     hf_recorder_begin(&r, &(struct hf_recorder_call){.kind = HF_OP_LOCK,
                                                      .client = client,
                                                      .key = "z",
@@ -420,7 +420,7 @@ static void recorder_keeps_all_kinds_of_events(void **state)
     hf_recorder_fini(&r);
 }
 
-/* What people and programs read. */
+/* Output for people and programs. */
 
 static char *render_history(const char *history,
                             void (*show)(const struct hf_check_history *,
