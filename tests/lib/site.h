@@ -16,7 +16,7 @@
 int hf_site_set_up(void **state);
 int hf_site_tear_down(void **state);
 
-/* The path of `name`. Valid for the next three calls. */
+/* The path of `name`. The text is valid during the next three calls. */
 const char *hf_site_path(const char *name);
 
 /* Open the locks in `name`. `options` is the end of the URL, such as

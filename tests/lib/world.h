@@ -39,7 +39,7 @@ struct hf_world {
 
 void hf_world_init(struct hf_world *world, uint64_t seed);
 
-/* Closes the open clients. */
+/* Close the open clients. */
 void hf_world_fini(struct hf_world *world);
 
 /* Open a client. All clients share a store, behind a network without faults. */

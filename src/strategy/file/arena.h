@@ -46,10 +46,9 @@ struct hf_arena {
     size_t size;
     uint64_t first_token; /* tokens of an empty arena start above this */
     unsigned slot;
-    struct hf_word_attempt
-        attempt;           /* the last attempt to take the arena lock */
-    int peer_fifo;         /* FIFO of the last client we woke; or -1 */
-    uint64_t peer_session; /* session of that client */
+    struct hf_word_attempt attempt; /* the last attempt to lock the arena */
+    int peer_fifo;                  /* FIFO of the last client we woke; or -1 */
+    uint64_t peer_session;          /* session of that client */
     uint64_t pending; /* where the next entry goes; the tail once published */
 
     /* Values of the header as of hf_arena_lock(), with our own changes. They
@@ -167,7 +166,7 @@ struct hf_slot {
  * time, and by other clients in the critical section. */
 struct hf_slot *hf_slot_at(const struct hf_arena *arena, unsigned slot);
 
-/* The number of slots that were ever used. They have the numbers below it. */
+/* The number of slots that were ever used. A used slot has a smaller number. */
 unsigned hf_slot_count(const struct hf_arena *arena);
 
 /* Whether the process of the slot's client is running. Returns false for a
