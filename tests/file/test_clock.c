@@ -403,7 +403,8 @@ static void expect_refusal_in_a_container(void *arg)
     hf_site_refuse("locks", "", HF_EUNAVAIL, "may run for another");
 }
 
-/* The container that held the lock has exited, but its lease still runs. */
+/* The container that held the lock has exited, but the lease still runs, so a
+ * container with another boot id must not replace the arena. */
 static void boot_id_of_a_container_does_not_end_a_lease(void **state)
 {
     unsigned first = 1, second = 2;

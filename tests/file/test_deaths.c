@@ -197,7 +197,8 @@ static void wait_until_free_ends_with_the_holder(void **state)
     close_site(client);
 }
 
-/* The next client in the slot of a dead client releases its locks. */
+/* The next client in the slot of a dead client releases the dead client's
+ * locks. */
 static void reused_slot_releases_the_locks_of_its_last_client(void **state)
 {
     struct hf_client *client;

@@ -25,7 +25,7 @@ static struct {
 
 static int set_up(void **state)
 {
-    const struct rlimit wanted = {4096, 4096}; /* about six per client */
+    const struct rlimit wanted = {4096, 4096}; /* about six fds per client */
     struct rlimit files;
 
     if (getrlimit(RLIMIT_NOFILE, &files))

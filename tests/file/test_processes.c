@@ -217,7 +217,7 @@ static void wait_for_key(void *arg)
     atomic_store(&shared->cells[0].token, hf_lock_token(lock));
 }
 
-/* A dead waiter does not delay the others, however long its lease is. The dead
+/* A dead waiter does not delay the others, however long its ttl is. The dead
  * waiter is not granted the key, or it would have the token in between. */
 static void dead_waiters_are_skipped_at_once(void **state)
 {

@@ -1,5 +1,5 @@
-/* A suspended machine suspends all clients of file: and memory:, so that time
- * does not count against a lease. */
+/* A suspended machine suspends all clients of file: and memory:, so the time of
+ * the suspension does not count against a lease. */
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 /* delay.h - a proxy that delivers each byte late, like a network with a long
- * round trip. It runs in its own process, which dies with this one. */
+ * round trip. It runs in its own process, which dies with this process. */
 #ifndef HF_TESTS_LIB_DELAY_H
 #define HF_TESTS_LIB_DELAY_H
 

@@ -57,7 +57,7 @@ enum hf_fault {
     HF_FORGET,      /* answered HF_EINDOUBT, as by an unknown session */
     HF_NO_MEMORY,   /* answered HF_ENOMEM, and not executed */
     HF_STRAND, /* the client notices a loss, but the message arrives later */
-    HF_DELAY,  /* it arrives later */
+    HF_DELAY,  /* the message arrives later */
     HF_DELAY_ANSWER,
     HF_REPEAT,      /* the message arrives twice, the second time later */
     HF_HIDE_ANCHOR, /* the answer or push has no anchor */

@@ -51,7 +51,7 @@ struct exchange {
 /* ---- Identifying the sender ---------------------------------------------*/
 
 /* The inode of the socket that has the local port `port` and is connected to
- * `front`; 0: not found. */
+ * `front`, or 0 if there is none. */
 static unsigned long find_socket(int port, int front)
 {
     FILE *table = fopen("/proc/net/tcp", "re");

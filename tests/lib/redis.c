@@ -186,8 +186,8 @@ static size_t write_reply(char *to, size_t size, const redisReply *reply)
 
 /* Connect to the Unix socket, which works whatever the port options are, and
  * authenticate if the options set a password. Ignore SIGPIPE, because the
- * server may close the connection while hiredis writes, as a sentinel does
- * after some commands. */
+ * server may close the connection while hiredis writes, as it does on a command
+ * from a sentinel. */
 const char *hf_test_redis_say(struct hf_test_redis *redis, const char *format,
                               ...)
 {

@@ -14,7 +14,7 @@
     10000000 /* then the sleeper checks whether the owner is alive */
 
 struct entry {
-    uint32_t size; /* with this header; 0: continue at the start */
+    uint32_t size; /* with this header, aligned; 0: continue at the start */
     uint32_t bytes;
     hf_time stamp;
     uint8_t data[];

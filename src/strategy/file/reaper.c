@@ -76,7 +76,7 @@ void hf_reaper_free_session(struct hf_file *file, uint64_t session)
     hf_table_walk_begin(table, &walk);
     while ((hold = hf_table_walk_next(table, &walk))) {
         if (hold->session->id == session && !expire_hold(file, hold))
-            break; /* the log is full; the rest expires with its leases */
+            break; /* the log is full; other holds expire with their leases */
     }
     hf_table_walk_end(&walk);
 }

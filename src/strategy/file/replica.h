@@ -36,9 +36,10 @@ void hf_replica_init(struct hf_replica *replica, struct hf_arena *arena,
                      void *arg);
 void hf_replica_fini(struct hf_replica *replica);
 
-/* Without the arena lock: if the replica is far behind, bring it nearly up to
- * date, so that little work is left for the critical section. Errors are
- * ignored here: hf_replica_catch_up() meets them again and reports them. */
+/* Call it without the arena lock. If the replica is far behind, bring it nearly
+ * up to date, so that little work is left for the critical section. Errors are
+ * ignored here, because hf_replica_catch_up() meets them again and reports
+ * them. */
 void hf_replica_read_ahead(struct hf_replica *replica);
 
 /* Apply the entries of the other clients. Returns HF_ENOMEM, or HF_EPROTO if

@@ -38,7 +38,7 @@ static struct flock slot_lock(unsigned slot)
     };
 }
 
-/* The pid namespace of this process; 0: unknown. */
+/* The pid namespace of this process, or 0 if it is unknown. */
 static uint64_t pid_namespace(void)
 {
     struct stat st;
