@@ -74,7 +74,7 @@ static void dead_owner_loses_the_arena_lock(void **state)
     struct hf_arena arena;
 
     (void)state;
-    open_arena(&arena); /* not the slot of the dead client */
+    open_arena(&arena); /* not in the dead client's slot */
     die_in_critical_section(false);
     lock_arena(&arena);
     hf_arena_unlock(&arena);
@@ -87,7 +87,7 @@ static void slot_of_a_dead_owner_can_be_used_again(void **state)
 
     (void)state;
     die_in_critical_section(false);
-    open_arena(&arena); /* the slot of the dead client */
+    open_arena(&arena); /* in the dead client's slot */
     assert_int_equal(arena.slot, 0);
     lock_arena(&arena);
     hf_arena_unlock(&arena);
@@ -133,7 +133,7 @@ static uint64_t word_of_new_client(void)
 }
 
 /* A slow client that has found an earlier owner of the slot dead compares with
- * the word of that owner. */
+ * the word of that owner, so no later client may have the same word. */
 static void clients_of_one_slot_have_different_words(void **state)
 {
     uint64_t first = word_of_new_client();
@@ -163,7 +163,7 @@ static void live_owner_keeps_the_arena_lock(void **state)
 }
 
 /* The kernel gives the pid of a dead process to another process, sooner or
- * later. */
+ * later, so a running process with that pid proves nothing. */
 static void reused_pid_does_not_keep_a_dead_client_alive(void **state)
 {
     struct hf_arena arena;
@@ -260,8 +260,8 @@ static void dead_owner_with_a_live_child_loses_the_arena_lock(void **state)
     (void)kill(child, SIGKILL);
 }
 
-/* hf_open() needs more descriptors than it keeps, so it lacks one for this only
- * if another thread takes it meanwhile. */
+/* hf_open() needs more descriptors than it keeps, so it lacks one here only if
+ * another thread takes it meanwhile. So call hf_slot_inherit() directly. */
 static void inherit_without_a_free_descriptor_is_an_error(void **state)
 {
     struct rlimit limit, none;

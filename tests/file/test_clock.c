@@ -49,7 +49,8 @@ static hf_time machine_now(const struct zone *zone)
 
 /* ---- Time namespaces ----------------------------------------------------*/
 
-/* Children of this process are in the new time namespace. */
+/* Create a time namespace with other clocks. Children of this process will be
+ * in it, but not this process. Returns whether that worked. */
 static bool move_clock(int64_t offset_s)
 {
     char text[64];
@@ -98,7 +99,8 @@ static void require_time_namespaces(void)
 #define HERE 0
 #define AHEAD 18000 /* seconds */
 
-/* Half as far behind as possible, because a clock cannot be negative. */
+/* An offset that sets the clock back by half of its value. It cannot be set
+ * back by more than its value, because a clock cannot be negative. */
 static int64_t behind(void)
 {
     return -(hf_time_now() / 2000);
@@ -183,7 +185,8 @@ static void take_over(const struct zone *zone)
     assert_int_equal(hf_release(lock), HF_OK);
 }
 
-/* The lease expires, and not early. On a wrong clock it would run for hours. */
+/* The lease expires, and not early. On a wrong clock the lease would run for
+ * hours, or expire at once. */
 static void expect_lease(int64_t holder_s, int64_t next_s)
 {
     struct zone holder = {holder_s, detach_and_exit};
@@ -242,8 +245,8 @@ static void watches_report_expiry_in_every_time_namespace(void **state)
     hf_child_join(start_in_zone(&late));
 }
 
-/* A client that cannot read its offset must not use the clock without it: the
- * leases of others would seem to have expired long ago. */
+/* A client that cannot read its offset must not use the clock without it,
+ * because the leases of others would seem to have expired long ago. */
 static void open_with_few_descriptors(const struct zone *zone)
 {
     struct rlimit limit = {.rlim_cur = 3}, old_limit;
@@ -287,7 +290,7 @@ static void unreadable_clock_offset_is_an_error(void **state)
 
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 
-/* This process sees another boot id. */
+/* Let this process see another boot id. Returns whether that worked. */
 static bool set_boot_id(unsigned number)
 {
     char id[64];
@@ -400,7 +403,8 @@ static void expect_refusal_in_a_container(void *arg)
     hf_site_refuse("locks", "", HF_EUNAVAIL, "may run for another");
 }
 
-/* The container that held the lock has exited, but its lease still runs. */
+/* The container that held the lock has exited, but the lease still runs, so a
+ * container with another boot id must not replace the arena. */
 static void boot_id_of_a_container_does_not_end_a_lease(void **state)
 {
     unsigned first = 1, second = 2;

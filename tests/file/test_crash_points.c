@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MORE_ROUNDS 20 /* until the victim reaches the crash point */
+#define MORE_ROUNDS 20 /* until a victim reaches the crash point */
 #define HF_CRASH_POINTS
 #include "base/bytes.h"
 #include "base/crash_point.h"
@@ -33,13 +33,13 @@
 static char directory[] = HF_TEST_FOLDER;
 static char url[64];
 
-/* The results that the victim got, and the process that was granted the key
- * that it released. */
+/* The results that the victim got, and its heir: the process that is granted
+ * the key that the victim releases. */
 static struct report {
     atomic_ullong kept;        /* token of "kept" */
     atomic_ullong newest[128]; /* highest token of a key, by its first letter */
     atomic_ullong handed;      /* token of "handed", granted to the victim */
-    atomic_ullong taken;       /* and granted to its heir */
+    atomic_ullong taken;       /* token of "handed", granted to the heir */
     atomic_int heir;           /* pid of the heir */
     atomic_int ready;          /* processes that hold their keys */
     atomic_bool done;          /* the victim was not killed */
@@ -50,7 +50,7 @@ static struct report {
 static int deadly_point;
 static int hits_left;
 
-/* The slow work that this process has done since this was zeroed. */
+/* The slow work that this process has done since `work` was zeroed. */
 static struct work {
     bool in_transaction;
     int token_files; /* token files written and synced */
@@ -135,7 +135,7 @@ static void release_key(struct hf_lock *lock)
 }
 
 /* The lease is short, so that the survivors do not wait for long. On a busy
- * machine it may have expired. */
+ * machine the lease may have expired, so HF_EEXPIRED is no failure. */
 static void release_key_or_expire(struct hf_lock *lock)
 {
     enum hf_err err = hf_release(lock);
@@ -160,8 +160,9 @@ static void await_waiters(struct hf_client *client, uint32_t count)
     }
 }
 
-/* Start a process that waits for "handed". Unless it outlives the victim, it
- * dies with it, so that no process is left in a directory that is removed. */
+/* Start a process that waits for "handed". Unless `outlives` is true, the
+ * process dies with the victim, so that no process is left in a directory that
+ * is removed. */
 static pid_t start_heir(bool outlives)
 {
     pid_t victim = getpid();
@@ -185,8 +186,8 @@ static pid_t start_heir(bool outlives)
     return pid;
 }
 
-/* Stop a process while it is not in the critical section: then a read
- * succeeds. */
+/* Stop a process while it is not in the critical section. If a read fails, the
+ * process has stopped in the critical section, so try again. */
 static void stop_outside(struct hf_client *client, pid_t pid)
 {
     struct hf_info info;
@@ -250,8 +251,8 @@ static void victim_main(void)
 
 /* ---- The survivors ------------------------------------------------------*/
 
-/* Run a victim that is killed at a crash point. Returns whether it reached
- * it. */
+/* Run a victim that is killed at a crash point. Returns whether the victim
+ * reached that point. */
 static bool kill_at(int point, int hits)
 {
     pid_t pid = fork();
@@ -270,7 +271,7 @@ static bool kill_at(int point, int hits)
     return WIFSIGNALED(status);
 }
 
-/* Results that the victim got must be valid. */
+/* Results that the victim got must still be valid. */
 static void expect_promises_kept(struct hf_client *client)
 {
     struct hf_info info;
@@ -284,8 +285,8 @@ static void expect_promises_kept(struct hf_client *client)
     hf_info_fini(&info);
 }
 
-/* If the victim has released "handed", its heir has been granted it or will be
- * soon, although its lease would last an hour. */
+/* If the victim has released "handed", its heir has been granted the key or
+ * will be soon, although the victim's lease would last an hour. */
 static void expect_handed_over(struct hf_client *client)
 {
     pid_t heir = atomic_load(&report->heir);
@@ -367,7 +368,8 @@ static void die_in_transaction(void)
     (void)waitpid(pid, NULL, 0);
 }
 
-/* A process takes a lock and dies: the next client in its slot releases it. */
+/* A process takes a lock and dies, so the next client in its slot has to
+ * release the lock. */
 static void die_holding(void)
 {
     pid_t pid = fork();
@@ -587,8 +589,8 @@ static void claim_many(struct hf_client *client, char prefix,
 }
 
 /* While a client checks which processes are dead, no other client can use the
- * arena. So it checks once for each key of a dead process, and not again for
- * each key of the others. */
+ * arena. So a client checks once for each key of a dead process, and not again
+ * for each key of the other processes. */
 static void death_is_reviewed_in_one_round(void **state)
 {
     struct hf_lock *of_live[MANY], *of_dead[MANY];

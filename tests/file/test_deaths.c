@@ -1,6 +1,7 @@
 /* The locks of a process are handed over when it dies, without waiting for the
  * lease, unless they were detached, adopted or inherited. Leases are longer
- * than a case takes, so a grant shows that nobody waited for one. */
+ * than a case takes, so a grant shows that no client waited for a lease to
+ * expire. */
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -163,7 +164,7 @@ static void second_waiter_is_granted_when_holder_and_first_waiter_die(
     hf_site_await_waiters(client, "k", 1);
     second = start_holder(2);
     hf_site_await_waiters(client, "k", 2);
-    hf_child_stop(first); /* it cannot reap the holder */
+    hf_child_stop(first); /* so that it cannot reap the holder */
     hf_child_kill(holder);
     hf_child_kill(first);
     (void)await_token(2);
@@ -172,7 +173,8 @@ static void second_waiter_is_granted_when_holder_and_first_waiter_die(
     close_site(client);
 }
 
-/* No client waits for the lock itself. */
+/* No client waits for the lock itself, so the client that waits until the key
+ * is free has to notice the death. */
 static void wait_until_free_ends_with_the_holder(void **state)
 {
     struct hf_client *client = hf_site_open();
@@ -195,7 +197,8 @@ static void wait_until_free_ends_with_the_holder(void **state)
     close_site(client);
 }
 
-/* The next client in the slot of a dead client releases its locks. */
+/* The next client in the slot of a dead client releases the dead client's
+ * locks. */
 static void reused_slot_releases_the_locks_of_its_last_client(void **state)
 {
     struct hf_client *client;
@@ -224,7 +227,7 @@ static unsigned count_listed(struct hf_client *client)
     return count;
 }
 
-/* Any client notices, not only one in the slot of the dead holder. */
+/* Any client notices the death, not only one in the slot of the dead holder. */
 static void lock_of_a_dead_holder_is_neither_listed_nor_read(void **state)
 {
     struct hf_client *client = hf_site_open();
@@ -286,7 +289,8 @@ static void hold_and_publish(void *arg)
     await_kill();
 }
 
-/* A lock that another process has renewed is in use there. */
+/* A lock that another process has renewed is in use there, so the death of the
+ * first process does not release it. */
 static void adopted_lock_outlives_the_first_process(void **state)
 {
     struct holder first = {0, "k"};
@@ -313,8 +317,8 @@ static void adopted_lock_outlives_the_first_process(void **state)
     close_site(other);
 }
 
-/* A client that knows only the token, which is public, cannot renew the
- * lock. */
+/* A client that knows only the token, which is public, cannot renew the lock,
+ * so its attempt does not detach the lock either. */
 static void refused_renewal_detaches_no_lock(void **state)
 {
     static const uint8_t nonce[HF_NONCE_SIZE] = {1};
@@ -381,8 +385,8 @@ static void fork_and_wait(void *arg)
     await_kill();
 }
 
-/* A dead waiter leaves the queue even if it is a zombie, and if a process that
- * it forked is running. */
+/* A dead waiter leaves the queue even if it is a zombie, and even if a process
+ * that it forked is running. */
 static void zombie_leaves_the_queue(void **state)
 {
     struct holder first = {0, "k"}, second = {1, "k"};

@@ -1,5 +1,5 @@
-/* The default directory, of `file:` without a path: it depends on the user and
- * on nothing else, and is refused if it does not belong to the user.
+/* The default directory, which `file:` without a path means. It depends on the
+ * user and on nothing else, and is refused if it does not belong to the user.
  *
  * Each case has its own password database, home and /var/tmp in a mount
  * namespace, so nothing of a real user is touched. */
@@ -65,8 +65,8 @@ static int set_up(void **state)
     return 0;
 }
 
-/* Enter the mount namespace of the case, as root. It hides nscd, which would
- * answer from the real password database. */
+/* Enter the mount namespace of the case, as root. The namespace hides nscd,
+ * which would answer from the real password database. */
 static void enter_namespace(void)
 {
     assert_true(unshare_mounts());
@@ -255,7 +255,7 @@ static void open_in_a_hidden_home(void *arg)
     expect_no_second_store(hf_site_path("hidden/home"));
 }
 
-/* As with ProtectHome=yes of systemd. */
+/* This is what a service with ProtectHome=yes in its systemd unit sees. */
 static void home_that_cannot_be_seen_is_refused(void **state)
 {
     (void)state;
@@ -264,7 +264,8 @@ static void home_that_cannot_be_seen_is_refused(void **state)
     hf_child_join(hf_child_start(open_in_a_hidden_home, NULL));
 }
 
-/* Fail each allocation of hf_open() in turn, until one call needs no more. */
+/* Fail each allocation of hf_open() in turn, until a call makes fewer
+ * allocations than that. */
 static void open_without_memory(void *arg)
 {
     struct hf_client *client;
@@ -308,7 +309,8 @@ static void open_in_a_read_only_home(void *arg)
     assert_int_not_equal(access(FALLBACK, F_OK), 0);
 }
 
-/* As with ProtectHome=read-only, before and after the first lock. */
+/* This is what a service with ProtectHome=read-only sees, before and after the
+ * first lock. */
 static void home_that_is_mounted_read_only_is_refused(void **state)
 {
     bool is_used = true;
@@ -366,7 +368,8 @@ static void directory_of_another_user_is_refused(void **state)
     hf_child_join(hf_child_start(expect_foreign_refused, NULL));
 }
 
-/* Any user can create a directory of that name before this user does. */
+/* Any user can create a directory of that name before this user does, so it has
+ * to be refused. */
 static void expect_squatter_refused(void *arg)
 {
     (void)arg;

@@ -140,7 +140,7 @@ static uint64_t take_token(void)
     return token;
 }
 
-/* Few locks were taken, so the rest of the arena is zeros. */
+/* Copy the start of the arena. Few locks were taken, so the rest is zeros. */
 static void copy_arena(const char *to)
 {
     static char bytes[2 << 20];
@@ -156,7 +156,8 @@ static void copy_arena(const char *to)
     close(from);
 }
 
-/* A backup does not have the tokens that were granted after it was made. */
+/* A backup does not have the tokens that were granted after it was made, so
+ * tokens must not continue from it. */
 static void copied_arena_never_repeats_a_token(void **state)
 {
     char copy[128];
@@ -331,7 +332,8 @@ static void arena_overwritten_while_in_use_is_an_error(void **state)
     hf_close(client, 100);
 }
 
-/* A lock there would only exclude clients on the same machine. */
+/* A lock on such a file system would only exclude clients on the same
+ * machine. */
 static void network_file_system_is_refused_by_name(void **state)
 {
     (void)state;

@@ -14,8 +14,8 @@
 #define TTL_MS 1000
 #define LEASE_MS (TTL_MS + TTL_MS / 16 + 50)
 
-/* Times recorded by two processes: before the first one requested the key, and
- * when the next one had it. */
+/* Times recorded by two processes: before the first process requested the key,
+ * and when the next process had it. */
 static struct {
     _Atomic hf_time requested_at;
     _Atomic hf_time granted_at;
@@ -57,7 +57,8 @@ static void detach_and_stop(void *arg)
     assert_int_equal(raise(SIGSTOP), 0);
 }
 
-/* When it continues, another client holds the key, and this one knows. */
+/* When this process continues, another client holds the key, and this process
+ * knows that its lock has expired. */
 static void hold_and_stop(void *arg)
 {
     struct hf_lock *lock = take_key(hf_site_open(), TTL_MS);
@@ -98,8 +99,8 @@ static void stop_holder(pid_t holder, pid_t next)
     hf_child_join(holder);
 }
 
-/* Both processes are in the queue before the first is granted the key, so it is
- * a waiter that takes over. */
+/* Both processes are in the queue before the first is granted the key, so the
+ * second takes over as a waiter. */
 static void expect_whole_lease(void (*hold)(void *arg),
                                void (*end)(pid_t holder, pid_t next))
 {
@@ -162,7 +163,7 @@ static void lease_does_not_expire_early_when_clients_poll(void **state)
 }
 
 /* Other clients end the session of a dead waiter, and so does the next client
- * in its slot. A lock that it detached outlives the session. */
+ * in its slot. A lock that the waiter detached must outlive the session. */
 static void detach_one_and_wait_for_another(void *arg)
 {
     struct hf_client *client = hf_site_open();

@@ -55,7 +55,8 @@ static void fill_disk(void)
     close(file);
 }
 
-/* Write dirty pages back: a page that is already dirty needs no room. */
+/* Write dirty pages back, so that the next write to them needs room: a page
+ * that is already dirty needs none. */
 static void sync_disk(void)
 {
     int disk = open(hf_site_path("disk"), O_RDONLY | O_DIRECTORY);
@@ -65,8 +66,8 @@ static void sync_disk(void)
     close(disk);
 }
 
-/* Deallocate the unused part of the log, as if it had never been allocated. The
- * other way to lack room for allocated blocks is copy on write. */
+/* Deallocate the unused part of the log, so that writing to it needs room. With
+ * copy on write, even writing to allocated blocks needs room. */
 static void punch_log(void)
 {
     int file = open(hf_site_path("disk/locks/arena"), O_RDWR);
@@ -157,7 +158,8 @@ static void full_disk_is_reported_until_there_is_room(void **state)
     unmount_disk();
 }
 
-/* The thread that opens a client accesses the mapping too. */
+/* The thread that opens a client accesses the mapping too, so it has to survive
+ * a SIGBUS as well. */
 static void client_that_opens_in_a_thread_survives_a_full_disk(void **state)
 {
     struct hf_client *client, *late;

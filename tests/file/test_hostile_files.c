@@ -59,7 +59,7 @@ static void create_file(const char *path)
     close(file);
 }
 
-/* Create the file. False: this needs root. */
+/* Create the file. Returns false if this needs root. */
 static bool create_oddity(const struct oddity *oddity)
 {
     const char *path = path_of(oddity->name);
@@ -249,7 +249,8 @@ static void wait_for_key(void *arg)
     assert_int_equal(hf_release(lock), HF_OK);
 }
 
-/* The FIFO no longer wakes the waiter, which polls now and then. */
+/* The FIFO no longer wakes the waiter, so the waiter notices its grant when it
+ * polls. */
 static void waiter_is_served_when_its_fifo_is_replaced(void **state)
 {
     const struct oddity oddities[] = {
@@ -288,7 +289,7 @@ static enum hf_err try_to_lock(struct hf_client *client)
     return err;
 }
 
-/* Clients that open the directory now would use another arena, so the old one
+/* Clients that open the directory now would use another arena, so the old arena
  * must not grant anything. */
 static void expect_broken(struct hf_client *client)
 {

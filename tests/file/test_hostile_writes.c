@@ -151,8 +151,8 @@ static void waiter_whose_session_is_ended_gets_an_error(void **state)
     (void)hf_close(client, HF_TEST_PATIENCE_MS);
 }
 
-/* The session is missing in a snapshot, which replaces an entry that the client
- * has not read yet. */
+/* A snapshot replaces an entry that the client has not read yet, so the client
+ * loads it, and does not find its own session there. */
 static void client_whose_session_is_not_in_a_snapshot_gets_an_error(
     void **state)
 {
@@ -174,7 +174,8 @@ static void client_whose_session_is_not_in_a_snapshot_gets_an_error(
     (void)hf_close(client, HF_TEST_PATIENCE_MS);
 }
 
-/* Without its slot, the waiter seems dead to every client but itself. */
+/* Without its slot, the waiter seems dead to every client but itself, so it has
+ * to find out by itself that the lease has expired. */
 static void waiter_whose_slot_is_overwritten_is_granted(void **state)
 {
     struct hf_client *client = hf_site_open();
@@ -312,7 +313,7 @@ static struct hf_command random_command(struct attacker *attacker,
     return command;
 }
 
-/* Write valid commands only. */
+/* Write random commands, except those that are not valid. */
 static void write_random_commands(struct attacker *attacker, uint64_t number)
 {
     struct hf_random random;
@@ -405,7 +406,8 @@ static void implausible_stamp_is_refused(void **state)
     }
 }
 
-/* The log is read up to the tail as of hf_arena_lock(). */
+/* The log is read up to the tail as of hf_arena_lock(), so a later change of
+ * the tail has no effect. */
 static void tail_that_runs_ahead_is_not_followed(void **state)
 {
     struct attacker attacker;
@@ -496,7 +498,8 @@ static void expect_findable(const struct hf_table *table)
         assert_ptr_equal(hf_table_find(table, hf_hold_key(hold)), hold);
 }
 
-/* A key that changes after it was hashed could never be released. */
+/* A key that changes after it was hashed could never be released, so an entry
+ * is copied before it is used. */
 static void entries_that_change_while_they_are_read_do_no_harm(void **state)
 {
     struct hf_command open = hf_test_open("a");

@@ -25,7 +25,7 @@ static struct {
 
 static int set_up(void **state)
 {
-    const struct rlimit wanted = {4096, 4096}; /* a client uses about six */
+    const struct rlimit wanted = {4096, 4096}; /* about six fds per client */
     struct rlimit files;
 
     if (getrlimit(RLIMIT_NOFILE, &files))
@@ -85,8 +85,8 @@ static void process_client(struct hf_client *client)
     assert_int_equal(hf_process(client), HF_OK);
 }
 
-/* The key is held, so the claim enters the queue; perhaps not at the first
- * attempt. */
+/* The key is held, so the claim enters the queue. The first attempt may find
+ * the arena busy, so process the client until then. */
 static void queue_claim(struct claim *claim, struct hf_client *client)
 {
     struct hf_lock_opts opts = hf_site_patient();
@@ -239,7 +239,7 @@ static void start_tenant(struct tenant *tenant)
     close(pipes[3]);
 }
 
-/* A dead tenant does not reply. */
+/* Wait for a reply. A dead tenant does not reply, so the case fails. */
 static void await_reply(const struct tenant *tenant)
 {
     char command;

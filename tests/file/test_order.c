@@ -65,8 +65,8 @@ static unsigned kill_waiters(const pid_t pids[WAITERS],
 }
 
 /* Hold the key until all waiters are in the queue and some of them are dead.
- * The others get it in FIFO order. No dead waiter was granted it in between:
- * the tokens are consecutive. */
+ * The others get the key in FIFO order. Their tokens are consecutive, so no
+ * dead waiter was granted the key in between. */
 static void expect_fifo_order(bool (*dies)(unsigned i))
 {
     struct hf_lock_opts opts = hf_site_patient();

@@ -43,7 +43,7 @@ static void pause_us(long us)
     nanosleep(&span, NULL);
 }
 
-/* Raise the cell's token to ours. False: a newer holder was there. */
+/* Raise the cell's token to ours. Returns false if a newer holder was there. */
 static bool raise_token(struct cell *cell, unsigned long long token)
 {
     unsigned long long newest = atomic_load(&cell->token);
@@ -55,8 +55,8 @@ static bool raise_token(struct cell *cell, unsigned long long token)
 }
 
 /* The work that the lock protects. Returns false if another holder interfered.
- * That counts only if the lock is still valid afterwards: a client that is too
- * late has no lock. */
+ * That counts only if the lock is still valid afterwards, because a client has
+ * no lock after its validity has ended. */
 static bool increment(struct cell *cell, struct hf_lock *lock)
 {
     unsigned before = cell->counter;
@@ -217,8 +217,8 @@ static void wait_for_key(void *arg)
     atomic_store(&shared->cells[0].token, hf_lock_token(lock));
 }
 
-/* A dead waiter does not delay the others, however long its lease is. It is not
- * granted the key: it would have the token in between. */
+/* A dead waiter does not delay the others, however long its ttl is. The dead
+ * waiter is not granted the key, or it would have the token in between. */
 static void dead_waiters_are_skipped_at_once(void **state)
 {
     struct hf_client *client = hf_site_open();

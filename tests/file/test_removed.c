@@ -118,7 +118,8 @@ static void holder_keeps_its_lock_when_the_program_changes_directory(
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
-/* The path now leads elsewhere, but the directory is still the same. */
+/* The path now leads elsewhere, but the directory is still the same, so the
+ * client must not take it for removed. */
 static void holder_keeps_its_lock_when_the_program_changes_its_root(
     void **state)
 {

@@ -30,7 +30,7 @@ static const struct user alice = {44001, true};
 static const struct user bob = {44002, true};
 static const struct user stranger = {44003, false};
 
-/* Call it only in a child: it cannot be undone. */
+/* Call it only in a child, because it cannot be undone. */
 static void become_user(const struct user *user)
 {
     const gid_t group = GROUP;
@@ -242,7 +242,8 @@ static void unfinished_arena_is_rewritten(void **state)
     use_locks_as(&alice, "?mode=01777");
 }
 
-/* A client that was killed before it set the mode leaves such a FIFO. */
+/* A client that is killed before it sets the mode leaves a FIFO that other
+ * users cannot open. */
 static void fifo_that_cannot_be_opened_is_skipped(void **state)
 {
     (void)state;

@@ -26,7 +26,8 @@ static void fork_helper(void)
     atomic_store(helper, pid);
 }
 
-/* With a helper if `arg` is not NULL. */
+/* Stop in the critical section. Fork a helper before that if `arg` is not
+ * NULL. */
 static void culprit_main(void *arg)
 {
     struct hf_arena arena;
@@ -154,7 +155,7 @@ static void callers_continue_when_the_process_is_killed(void **state)
 }
 
 /* The helper keeps the slot locked, and the pid is not free before the zombie
- * is reaped. */
+ * is reaped. So neither shows that the culprit is dead. */
 static void callers_continue_when_the_process_is_a_zombie(void **state)
 {
     struct hf_client *client = hf_site_open();

@@ -1,5 +1,5 @@
-/* A suspended machine suspends all clients of file: and memory:, so the time
- * does not count against a lease. */
+/* A suspended machine suspends all clients of file: and memory:, so the time of
+ * the suspension does not count against a lease. */
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -9,8 +9,8 @@
 
 static time_t suspended_s;
 
-/* Replaces the function of libc: on CLOCK_BOOTTIME the machine was suspended
- * for suspended_s seconds. */
+/* Replaces the function of libc, so that by CLOCK_BOOTTIME the machine was
+ * suspended for suspended_s seconds. */
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
     int err = (int)syscall(SYS_clock_gettime, clock, now);

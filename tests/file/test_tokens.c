@@ -75,8 +75,8 @@ static uint64_t read_token_file(void)
 
 /* ---- Removed files ------------------------------------------------------*/
 
-/* Create a directory whose tokens are above the wall clock, so that the clock
- * alone is no help. */
+/* Create a directory whose tokens are above the wall clock, so that tokens
+ * which start at the clock would be too low. */
 static void create_directory(void)
 {
     FILE *token;
@@ -113,7 +113,7 @@ static void removed_token_file_is_written_again(void **state)
     }
     assert_true(read_token_file() >= token);
     remove_file("locks/token");
-    token = next_token(); /* a client that opens the directory creates it too */
+    token = next_token(); /* opening a client writes the file again too */
     assert_true(read_token_file() >= token);
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
@@ -319,8 +319,8 @@ static uint64_t highest_token(struct hf_arena *arena)
     return token;
 }
 
-/* One client finds that all leases have expired, and the token file cannot be
- * raised that far. */
+/* One client finds that all leases have expired, but the token file cannot be
+ * raised that far, so the client must not grant all keys at once. */
 static void tokens_stay_below_the_token_file_when_many_leases_expire(
     void **state)
 {

@@ -6,7 +6,7 @@
  * lock, release it, die and start again. The search visits every reachable
  * state once. In each state
  *   - at most one client owns the lock;
- *   - if all clients died now, a new client could take it. */
+ *   - if all clients died now, a new client could take the lock. */
 #include "strategy/file/word.h"
 
 #include <stdio.h>
@@ -32,7 +32,7 @@ enum phase {
 struct client {
     enum phase phase;
     unsigned lives;    /* processes left to start */
-    unsigned attempts; /* attempts left of this process */
+    unsigned attempts; /* attempts that this process has left */
     unsigned slot;
     struct hf_word_attempt attempt;
 };

@@ -21,7 +21,7 @@ char *__wrap_strdup(const char *text);
 static atomic_long blocks;
 static atomic_long bytes;
 static atomic_ulong calls;
-static atomic_ulong fail_from; /* in calls; 0: none fails */
+static atomic_ulong fail_from; /* number of the first call to fail; 0: none */
 static atomic_ulong fail_to;
 static atomic_bool failed;
 

@@ -23,8 +23,8 @@ void hf_child_join(pid_t pid);
 /* Kill a child with SIGKILL, and reap it. */
 void hf_child_kill(pid_t pid);
 
-/* Stop a child, or wait until it has stopped itself. It does not run any more
- * when these return. */
+/* Stop a child, or wait until it has stopped itself. The child has stopped when
+ * these functions return. */
 void hf_child_stop(pid_t pid);
 void hf_child_await_stop(pid_t pid);
 void hf_child_continue(pid_t pid);

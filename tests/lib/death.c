@@ -11,8 +11,8 @@ enum {
     RETURNED = 43,
 };
 
-/* Defined in a coverage build, where a process writes its counts when it
- * exits. */
+/* Defined in a coverage build, where exit() writes the counts, and _exit()
+ * would lose them. */
 extern void __gcov_init(void *about) __attribute__((weak));
 
 static void on_trap(int number)

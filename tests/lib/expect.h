@@ -9,7 +9,7 @@
  * may stop a process for seconds at any point. */
 #define HF_TEST_PATIENCE_MS 60000
 
-/* A lease that does not expire while a case runs. */
+/* A ttl so long that its lease does not expire while a case runs. */
 #define HF_TEST_LONG_MS 600000
 
 /* Set the defaults of this process: a ttl of HF_TEST_LONG_MS, and a wait and a

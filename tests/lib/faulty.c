@@ -22,7 +22,8 @@ enum packet_kind {
     EVENT
 };
 
-/* A message in transit. A request becomes its own answer. */
+/* A message in transit. The packet of a request is used again for its
+ * answer. */
 struct packet {
     struct hf_dlist link; /* in `packets` of the network, or in `arrivals` */
     struct hf_dlist all;  /* in `packets` of its client */
@@ -33,7 +34,7 @@ struct packet {
     hf_time sent;
 
     struct hf_request request; /* for the inner strategy */
-    struct hf_request *asked;  /* of the client; NULL: it gave up */
+    struct hf_request *asked;  /* the client's request; NULL: it gave up */
     bool lose_answer, hide_anchor;
     uint32_t answer_ms;
 
@@ -67,7 +68,7 @@ struct hf_faulty {
     struct hf_timer timer;    /* due at the first arrival */
     struct hf_dlist arrivals; /* packets in transit to the client, by time */
     struct hf_dlist packets;  /* every packet of this client */
-    hf_time last_event;       /* when it is due: events keep their order */
+    hf_time last_event;       /* when the last event is due */
     bool outside; /* the network is delivering outside of the client's turn */
     enum hf_faulty_cut cut;
     struct hf_faulty_odds odds;
@@ -153,7 +154,8 @@ void hf_faulty_cue(struct hf_faulty *faulty, enum hf_faulty_what what,
     faulty->cues[faulty->cue_count++] = (struct cue){what, fault, count, ms};
 }
 
-/* Use up one count of the first cue for `what`. False: there is none. */
+/* Use up one count of the first cue for `what`, and copy the cue to `taken`.
+ * Returns false if there is none. */
 static bool take_cue(struct hf_faulty *faulty, enum hf_faulty_what what,
                      struct cue *taken)
 {
@@ -279,7 +281,7 @@ static struct packet *copy_request(struct hf_faulty *faulty,
 
 /* ---- To the server ------------------------------------------------------*/
 
-/* Detach all packets from `request`: it is answered, or given up. */
+/* Detach all packets from `request`, which is answered or given up. */
 static void detach_request(struct hf_faulty *faulty,
                            const struct hf_request *request)
 {
@@ -322,7 +324,7 @@ static void notice_loss(struct hf_faulty *faulty, struct hf_request *request)
     schedule_arrival(packet, HF_FAULTY_NOTICE_MS);
 }
 
-/* Deliver a request to the server. It is in no list. */
+/* Deliver a request to the server. Its packet is in no list any more. */
 static void deliver_request(struct packet *packet)
 {
     struct hf_faulty *faulty = packet->faulty;
@@ -490,9 +492,9 @@ static void faulty_cancel(void *self, struct hf_request *request)
 
 /* ---- To the client ------------------------------------------------------*/
 
-/* What a remote server can know: which message of this client it had received
- * before `stamp` on its clock, and how long before. It rounds down, because its
- * clock readings are rounded too. */
+/* Translate an anchor into what a remote server can know: which message of this
+ * client it had received before `stamp` on its clock, and how long before.
+ * Round down, because the server's clock readings are rounded too. */
 static void translate_anchor(const struct hf_faulty *faulty,
                              struct hf_anchor *anchor)
 {
@@ -516,7 +518,7 @@ static void translate_anchor(const struct hf_faulty *faulty,
         anchor->age_ms = (uint32_t)(stamp - best->received - 1);
 }
 
-/* Deliver an arrival to the client. It is in no list any more. */
+/* Deliver an arrival to the client. The packet is in no list any more. */
 static void deliver_arrival(struct packet *packet)
 {
     struct hf_faulty *faulty = packet->faulty;
@@ -624,7 +626,8 @@ static void on_inner_grant(struct hf_host *host,
     push_grant(faulty, &pushed, cue.fault == HF_DELAY ? cue.ms : 0);
 }
 
-/* Events of a watch arrive in order or not at all. */
+/* Events of a watch arrive in order or not at all, so no event is due before
+ * the last one. */
 static void on_inner_event(struct hf_host *host,
                            const struct hf_push_event *from)
 {
@@ -671,7 +674,8 @@ static enum hf_err timer_add(struct hf_host *host, struct hf_timer *timer)
     return outer->ops->timer_add(outer, timer);
 }
 
-/* The inner strategy uses the server's clock. The timer never fires early. */
+/* The inner strategy uses the server's clock, so convert `at`. Add 2 ms, so
+ * that rounding never makes the timer fire early. */
 static void timer_set(struct hf_host *host, struct hf_timer *timer, hf_time at)
 {
     struct hf_faulty *faulty = faulty_of(host);
@@ -793,7 +797,8 @@ static const struct hf_host_ops host_ops = {
 
 /* ---- The strategy -------------------------------------------------------*/
 
-/* Each incarnation of the server is a separate store. */
+/* Each incarnation of the server is a separate store, so that a restart loses
+ * all data. */
 static enum hf_err open_inner(struct hf_faulty *faulty, struct hf_error *error)
 {
     struct hf_url url;

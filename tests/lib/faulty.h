@@ -28,8 +28,8 @@
 
 extern const struct hf_strategy hf_strategy_faulty;
 
-/* How long it takes until the client notices a loss: the request is then
- * answered with HF_EINDOUBT, as by a strategy whose connection has failed. */
+/* The time after which the client notices a loss. The request is then answered
+ * with HF_EINDOUBT, as by a strategy whose connection has failed. */
 #define HF_FAULTY_NOTICE_MS 200
 
 /* The kind of message that a cue applies to. */
@@ -52,14 +52,14 @@ enum hf_faulty_what {
 
 enum hf_fault {
     HF_LOSE,        /* the request or push never arrives; the client notices */
-    HF_LOSE_ANSWER, /* it is executed, the answer never arrives; noticed */
-    HF_REFUSE,      /* answered HF_EUNAVAIL: not delivered */
+    HF_LOSE_ANSWER, /* executed; the answer is lost, which the client notices */
+    HF_REFUSE,      /* answered HF_EUNAVAIL, and not delivered */
     HF_FORGET,      /* answered HF_EINDOUBT, as by an unknown session */
     HF_NO_MEMORY,   /* answered HF_ENOMEM, and not executed */
-    HF_STRAND,      /* noticed as lost, but it arrives later */
-    HF_DELAY,       /* it arrives later */
+    HF_STRAND, /* the client notices a loss, but the message arrives later */
+    HF_DELAY,  /* the message arrives later */
     HF_DELAY_ANSWER,
-    HF_REPEAT,      /* it arrives twice, the second time later */
+    HF_REPEAT,      /* the message arrives twice, the second time later */
     HF_HIDE_ANCHOR, /* the answer or push has no anchor */
     HF_STALL,       /* submit() takes `ms`, as if it waited for a mutex */
 };
@@ -97,15 +97,16 @@ struct hf_faulty_net {
     struct hf_dlist clients; /* struct hf_faulty */
     uint64_t order;
     uint64_t faults;      /* number of faults so far */
-    unsigned incarnation; /* of the server: how often it has lost its data */
+    unsigned incarnation; /* how often the server has lost its data */
     struct hf_nonce ended[HF_FAULTY_ENDED_MAX]; /* newest ended claims */
     unsigned ended_count;
 };
 
-/* Open clients on `net` from now on; NULL: none. */
+/* Clients that are opened from now on use `net`. NULL ends that. */
 void hf_faulty_use(struct hf_faulty_net *net);
 
-/* When the next request arrives; deliver the requests that are due. */
+/* hf_faulty_next() returns when the next request arrives; hf_faulty_step()
+ * delivers the requests that are due. */
 hf_time hf_faulty_next(const struct hf_faulty_net *net);
 void hf_faulty_step(struct hf_faulty_net *net);
 
@@ -128,13 +129,14 @@ struct hf_faulty *hf_faulty_of(struct hf_client *client);
 void hf_faulty_cue(struct hf_faulty *faulty, enum hf_faulty_what what,
                    enum hf_fault fault, unsigned count, uint32_t ms);
 
-/* Set the odds, which are copied; NULL: no faults at random. Set the cut. */
+/* Set the odds, which are copied, and set the cut. With NULL for the odds,
+ * there are no random faults. */
 void hf_faulty_odds(struct hf_faulty *faulty,
                     const struct hf_faulty_odds *odds);
 void hf_faulty_cut(struct hf_faulty *faulty, enum hf_faulty_cut cut);
 
-/* How many messages of kind `what` the client has sent, and the last one. Its
- * key, value, expected and note are empty. */
+/* How many messages of kind `what` the client has sent, and the last such
+ * message, without its key, value, expected and note. */
 unsigned hf_faulty_sent(const struct hf_faulty *faulty,
                         enum hf_faulty_what what);
 struct hf_command hf_faulty_last(const struct hf_faulty *faulty,

@@ -10,7 +10,8 @@ int hf_test_listen(int *port);
 int hf_test_connect(int port);
 
 /* A free port for a server that will be started. Another process may take it
- * first, so the caller has to be ready to retry. 0: no port is free. */
+ * first, so the caller has to be ready to retry. Returns 0 if no port is
+ * free. */
 int hf_test_free_port(void);
 
 #endif

@@ -17,7 +17,7 @@
 
 #include "lib/loopback.h"
 
-#define TRIES 600 /* of 100 ms each */
+#define TRIES 600 /* attempts, at most 100 ms apart */
 #define STARTS                                                                 \
     4 /* attempts to start a set: a port may be taken, an election may fail */
 #define PATH_SIZE 4096
@@ -104,8 +104,8 @@ static void set_clock(const char *offset)
     (void)setenv("FAKETIME_FORCE_MONOTONIC_FIX", "0", 1);
 }
 
-/* Each set has another name, so that a client never mistakes a new server for a
- * dead one that had the same port. */
+/* Each set has a different name, so that a client never mistakes a new server
+ * for a dead one that had the same port. */
 static const char *set_name(const struct hf_test_mongo *mongo)
 {
     return mongo->folder + strlen(mongo->folder) - 6; /* the XXXXXX */
@@ -194,7 +194,8 @@ bool hf_test_mongo_again(struct hf_test_mongo *mongo, unsigned member)
     return server->pid > 0;
 }
 
-/* A killed server leaves the shared memory of libfaketime behind. */
+/* A killed server leaves the shared memory of libfaketime behind, so remove
+ * it. */
 static void clean_up_clock(pid_t pid)
 {
     char name[32];
@@ -315,8 +316,8 @@ int hf_test_mongo_primary(struct hf_test_mongo *mongo)
 }
 
 /* Make another member stand for election. It wins unless it lags behind the
- * primary; then try the next one, because the member may have been restarted
- * just now. */
+ * primary, which it may if it was restarted just now. In that case try the next
+ * member. */
 int hf_test_mongo_step_down(struct hf_test_mongo *mongo)
 {
     int old = hf_test_mongo_primary(mongo), next = old;
@@ -359,9 +360,9 @@ static bool start_member(struct hf_test_mongo *mongo, unsigned number)
     return hf_test_mongo_again(mongo, number);
 }
 
-/* Disable chaining: a member that tries to sync from another new member, which
- * has fewer entries, would not sync from it for the next minute, not even if it
- * became the primary. */
+/* Disable chaining. Otherwise a member that tries to sync from another new
+ * member, and finds that it has fewer entries, would not sync from that member
+ * for the next minute, not even if it became the primary. */
 static bool initiate_set(struct hf_test_mongo *mongo)
 {
     const char *reply;
@@ -382,7 +383,7 @@ static bool initiate_set(struct hf_test_mongo *mongo)
                          i > 0 ? "," : "", i, front_port(mongo, i));
     (void)snprintf(json + used, sizeof(json) - (size_t)used, "]}}");
     reply = hf_test_mongo_say(mongo, 0, "admin", json);
-    if (is_lost(reply)) /* the runner shows it if the case fails */
+    if (is_lost(reply)) /* the runner shows the reply if the case fails */
         (void)fprintf(stderr, "mongod: initiate: %s\n", reply);
     return !is_lost(reply);
 }
@@ -416,7 +417,7 @@ static bool elect_first_member(struct hf_test_mongo *mongo)
     return false;
 }
 
-/* A connection from localhost may create the first user. */
+/* A connection from localhost may create the first user without a login. */
 static bool add_user(struct hf_test_mongo *mongo, int primary)
 {
     const char *json = "{\"createUser\":\"keeper\",\"pwd\":\"secret\","

@@ -29,14 +29,14 @@ struct hf_test_mongo {
     bool has_user;
     bool tls; /* accepts TLS too, with the certificate `folder`/cert */
     unsigned election_ms; /* election timeout; 0: one second */
-    bool impatient; /* members drop one that hangs after 2 s instead of 10 s */
+    bool impatient; /* members drop a hanging member after 2 s, not 10 s */
     struct hf_test_network *network; /* between the members; NULL: none */
     char folder[sizeof(HF_TEST_FOLDER)];
     struct hf_test_mongod members[HF_TEST_MONGO_MAX];
 };
 
-/* Whether there is a mongod to run; whether libfaketime is there to change its
- * clock. */
+/* Whether there is a mongod to run, and whether libfaketime is installed, which
+ * changes the clock of a mongod. */
 bool hf_test_mongo_found(void);
 bool hf_test_mongo_has_clocks(void);
 
@@ -47,17 +47,18 @@ bool hf_test_mongo_start(struct hf_test_mongo *mongo, unsigned count);
 /* Kill all members and remove their data. */
 void hf_test_mongo_stop(struct hf_test_mongo *mongo);
 
-/* Kill a member, like a crash; start it again with its data, without waiting
- * until it is ready. */
+/* hf_test_mongo_kill() kills a member, like a crash. hf_test_mongo_again()
+ * starts it again with its data, without waiting until it is ready. */
 void hf_test_mongo_kill(struct hf_test_mongo *mongo, unsigned member);
 bool hf_test_mongo_again(struct hf_test_mongo *mongo, unsigned member);
 
-/* Send SIGSTOP or SIGCONT. A member has stopped when this returns. */
+/* Send SIGSTOP or SIGCONT. After SIGSTOP, the member has stopped when this
+ * returns. */
 void hf_test_mongo_signal(struct hf_test_mongo *mongo, unsigned member,
                           int number);
 
-/* The member that reports to be the primary. Waits for one for up to a minute;
- * -1: there is none. */
+/* The member that reports to be the primary. Waits for a primary for up to a
+ * minute. Returns -1 if there is none. */
 int hf_test_mongo_primary(struct hf_test_mongo *mongo);
 
 /* Send a command, as JSON, to one member. Returns the reply as JSON, or "(lost)
@@ -65,7 +66,8 @@ int hf_test_mongo_primary(struct hf_test_mongo *mongo);
 const char *hf_test_mongo_say(struct hf_test_mongo *mongo, unsigned member,
                               const char *database, const char *json);
 
-/* Make the primary step down, and return the new primary; -1: there is none. */
+/* Make the primary step down, and return the new primary, or -1 if there is
+ * none. */
 int hf_test_mongo_step_down(struct hf_test_mongo *mongo);
 
 /* The URL of all members, followed by `options`, such as "&keep=1". */

@@ -1,4 +1,4 @@
-/* mongo_queue.h - waiters for the key "k" of the set of tests/lib/mongo_case.h:
+/* mongo_queue.h - waiters for the key "k" in the replica set of mongo_case.h:
  * in this process, and in processes that are killed while they wait. */
 #ifndef HF_TESTS_LIB_MONGO_QUEUE_H
 #define HF_TESTS_LIB_MONGO_QUEUE_H
@@ -19,8 +19,8 @@ struct hf_client *open_driven(void);
 /* Hold "k", which must be free. */
 struct hf_lock *hold_key(struct hf_client *client);
 
-/* Start to wait for "k" without a time limit; wait until the claim is
- * granted. */
+/* join_queue() starts to wait for "k" without a time limit; await_grant() waits
+ * until the claim is granted. */
 void join_queue(struct hf_client *client, struct queued *queued,
                 const char *value);
 void await_grant(struct queued *queued);

@@ -27,7 +27,7 @@ struct hf_test_network_map {
     atomic_int pids[HF_TEST_NETWORK_MAX];
     atomic_int cut_server;
     atomic_bool cut_clients;
-    atomic_uint requests; /* counted */
+    atomic_uint requests; /* requests so far */
     atomic_uint done;     /* requests that have taken effect */
 };
 
@@ -51,7 +51,7 @@ struct exchange {
 /* ---- Identifying the sender ---------------------------------------------*/
 
 /* The inode of the socket that has the local port `port` and is connected to
- * `front`; 0: not found. */
+ * `front`, or 0 if there is none. */
 static unsigned long find_socket(int port, int front)
 {
     FILE *table = fopen("/proc/net/tcp", "re");
@@ -151,7 +151,8 @@ static void accept_connection(struct exchange *x, unsigned server)
         x->connections[x->used++] = connection;
 }
 
-/* Returns false if the connection is closed. */
+/* Forward the bytes that have arrived. Returns false if the connection is
+ * closed. */
 static bool forward_bytes(int from, int to)
 {
     char bytes[65536];
@@ -167,8 +168,8 @@ static bool forward_bytes(int from, int to)
     return size > 0;
 }
 
-/* From the last to the first: a dropped connection is replaced by the last one,
- * which has been served already. */
+/* Go from the last to the first, because a dropped connection is replaced by
+ * the last one, which has then been served already. */
 static void forward_all(struct exchange *x, const struct pollfd *fds)
 {
     for (unsigned i = x->used; i-- > 0;) {

@@ -1,8 +1,8 @@
 /* network.h - a network between a test's servers, which can be cut.
  *
  * Each server has a front: a port that the others connect to instead of the
- * server's own. A process forwards the bytes. It finds out which server has
- * made a connection by the process that has the other end. So a server can be
+ * server's own. A process forwards the bytes. To find out which server has made
+ * a connection, it looks up which process has the other end. So a server can be
  * cut off from the others while clients still reach it, on its own port or
  * through its front. */
 #ifndef HF_TESTS_LIB_NETWORK_H
@@ -23,7 +23,7 @@ struct hf_test_network {
 };
 
 /* Start the network. Call it with one thread running, because it forks. The
- * process dies with this one. */
+ * forwarding process dies with this process. */
 bool hf_test_network_start(struct hf_test_network *network, unsigned count);
 void hf_test_network_stop(struct hf_test_network *network);
 
@@ -31,8 +31,9 @@ void hf_test_network_stop(struct hf_test_network *network);
 void hf_test_network_set(struct hf_test_network *network, unsigned server,
                          int port, pid_t pid);
 
-/* Cut one server off from the others, or none (-1); cut clients off from all
- * fronts, or reconnect them. Takes effect before the call returns. */
+/* hf_test_network_cut_server() cuts one server off from the others, or no
+ * server if `server` is -1. hf_test_network_cut_clients() cuts clients off from
+ * all fronts, or reconnects them. Both take effect before they return. */
 void hf_test_network_cut_server(struct hf_test_network *network, int server);
 void hf_test_network_cut_clients(struct hf_test_network *network, bool cut);
 

@@ -47,7 +47,7 @@ const char *hf_pair_apply(struct hf_pair *pair,
     return difference;
 }
 
-/* In the order of the tokens. */
+/* Grants are taken in the order of their tokens. */
 const char *hf_pair_take_grants(struct hf_pair *pair, uint64_t session)
 {
     struct hf_session *found = hf_table_find_session(&pair->table, session);
@@ -126,7 +126,7 @@ static uint32_t draw_lease(struct hf_reader *bytes)
     return leases[draw(bytes, 5)];
 }
 
-/* Mostly the nonce and token of the holder, sometimes a little off. */
+/* Draw a nonce and a token: mostly the holder's, sometimes a little off. */
 static void draw_claim(const struct hf_table *table, struct hf_command *command,
                        struct hf_reader *bytes)
 {
@@ -149,8 +149,8 @@ static void draw_claim(const struct hf_table *table, struct hf_command *command,
         command->generation++;
 }
 
-/* The next sequence, with all earlier ones settled or not; a repeat; a gap; the
- * edges of the window and of the number range. */
+/* Draw a sequence number: the next one, with all earlier ones settled or not; a
+ * repeat; a gap; the edges of the window and of the number range. */
 static void draw_sequence(const struct hf_session *session,
                           struct hf_command *command, struct hf_reader *bytes)
 {

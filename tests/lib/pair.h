@@ -19,12 +19,14 @@ struct hf_pair {
 void hf_pair_init(struct hf_pair *pair);
 void hf_pair_fini(struct hf_pair *pair);
 
-/* Apply a command to both and compare the answers and the events. */
+/* Apply a command to the table and the twin, and compare the answers and the
+ * events. */
 const char *hf_pair_apply(struct hf_pair *pair,
                           const struct hf_command *command,
                           struct hf_result *result);
 
-/* Take every unreported grant of `session` from both. */
+/* Take every unreported grant of `session` from the table and the twin, and
+ * compare them. */
 const char *hf_pair_take_grants(struct hf_pair *pair, uint64_t session);
 
 /* Compare the whole state, and check the invariants of the table. */

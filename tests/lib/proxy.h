@@ -18,8 +18,8 @@
 struct hf_test_proxy_pair {
     int client, server;
     bool holds_back;   /* bytes from the client are held back */
-    bool closes_early; /* after the first reply with an integer */
-    bool drops_reply;  /* drop the next reply and close it */
+    bool closes_early; /* close both after the first reply with an integer */
+    bool drops_reply;  /* drop the next reply, and close both connections */
     bool answered; /* the server has replied since the bytes were delivered */
     char kept[HF_TEST_PROXY_BYTES];
     size_t kept_size;
@@ -33,7 +33,7 @@ struct hf_test_proxy {
     pthread_cond_t changed;
     struct hf_test_proxy_pair pairs[HF_TEST_PROXY_PAIRS];
     int count;
-    int close_early; /* how many of the next connections */
+    int close_early; /* how many of the next connections close early */
 };
 
 bool hf_test_proxy_start(struct hf_test_proxy *proxy, int server_port);
@@ -47,8 +47,8 @@ void hf_test_proxy_keep(struct hf_test_proxy *proxy);
  * integer. */
 void hf_test_proxy_lose(struct hf_test_proxy *proxy, int close_early);
 
-/* The connected clients receive no more replies: the next reply is dropped, and
- * its connection with it. */
+/* The connected clients receive no more replies: the proxy drops the next reply
+ * to each client, and its connection with it. */
 void hf_test_proxy_deafen(struct hf_test_proxy *proxy);
 
 /* Deliver the held back bytes to the server. Returns whether the server

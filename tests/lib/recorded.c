@@ -17,7 +17,8 @@
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct recorded_call *buckets[BUCKETS];
 
-/* In a forked child: pending calls belong to the parent. */
+/* Forget all calls in a forked child, because pending calls belong to the
+ * parent. */
 static void reset_after_fork(void)
 {
     memset(buckets, 0, sizeof(buckets));
@@ -109,9 +110,9 @@ static void copy_grant(struct recorded_call *call)
     hf_lock_nonce(call->lock, call->nonce);
 }
 
-/* A call that was given up may have been executed: a waiting claim may have
- * been granted at the last moment, and have held the key until it was
- * withdrawn. */
+/* A call that was given up may have been executed, so its result is in doubt: a
+ * waiting claim may have been granted at the last moment, and have held the key
+ * until it was withdrawn. */
 static enum hf_err in_doubt_if_given_up(enum hf_err err)
 {
     bool given_up =
@@ -130,8 +131,8 @@ static void record_grant(struct recorded_call *call)
     remember_call(call, call->lock);
 }
 
-/* A handle is lost when its validity ends, whatever the server knows. So this
- * result says nothing about the key. */
+/* A handle is lost when its validity ends, whatever the server knows. So
+ * HF_EEXPIRED after the deadline says nothing about the key. */
 static enum hf_err in_doubt_if_expired(enum hf_err err, uint64_t deadline)
 {
     return err == HF_EEXPIRED && recording_now() >= deadline ? HF_EINDOUBT
@@ -153,7 +154,8 @@ static void write_answer(struct recorded_call *call, enum hf_err err)
     atomic_store(&call->answered, true);
 }
 
-/* Only once: both a callback and hf_future_wait() may get here. */
+/* Record the result only once, because both a callback and hf_future_wait() may
+ * get here. */
 static enum hf_err end_call(struct recorded_call *call, enum hf_err err)
 {
     pthread_mutex_lock(&mutex);
@@ -173,7 +175,8 @@ static void on_done(enum hf_err err, void *arg)
     call->done(err, call->done_arg);
 }
 
-/* Without a callback of the user, none is set. */
+/* Keep the user's callback, and return the one to set instead. If the user has
+ * none, set none. */
 static hf_done_fn *wrap_done(struct recorded_call *call, hf_done_fn *done,
                              void *arg)
 {
@@ -317,7 +320,7 @@ enum hf_err recorded_lock_new(struct hf_client *client, struct hf_key key,
     return HF_OK;
 }
 
-/* The case no longer holds `lock`; a pending claim stays. */
+/* Forget that the case holds `lock`. A pending claim on it stays. */
 static void forget_hold(const struct hf_lock *lock)
 {
     struct recorded_call *claim = NULL;
@@ -329,8 +332,8 @@ static void forget_hold(const struct hf_lock *lock)
     pthread_mutex_unlock(&mutex);
 }
 
-/* Leave the lease empty: the handle's ttl is not known here, but its deadline
- * will be. */
+/* Leave the lease empty, because the handle's ttl is not known here. Its
+ * deadline will be recorded with the result. */
 static struct recorded_call *begin_claim(struct hf_client *client,
                                          struct hf_lock *lock)
 {
@@ -489,7 +492,8 @@ bool recorded_valid(struct hf_client *client, struct hf_lock *lock)
     struct recorded_call *call = begin_on_lock(HF_OP_RENEW, client, lock);
     bool valid = hf_lock_valid_for(lock, 0);
 
-    /* An invalid lock is not a reply of the server. */
+    /* An invalid lock is not a reply of the server, so the result is in
+     * doubt. */
     end_call(call, valid ? HF_OK : HF_EINDOUBT);
     return valid;
 }
@@ -529,7 +533,8 @@ enum hf_err recorded_run(struct hf_client *client, struct hf_key key,
         hf_run(client, key, wrap_events(locked_run.claim, opts, &wrapped),
                on_locked_run, &locked_run, result);
 
-    /* The loss of the lock is not a reply of the server. */
+    /* The loss of the lock is not a reply of the server, so the result is in
+     * doubt. */
     if (locked_run.release)
         end_call(locked_run.release, err == HF_EEXPIRED ? HF_EINDOUBT : err);
     else
@@ -560,8 +565,9 @@ enum hf_err recorded_force_now(struct hf_client *client, struct hf_key key,
 
 /* ---- Closing and killing ------------------------------------------------*/
 
-/* The hold ends at some time from now on, but nobody learns when and how. Call
- * with the mutex locked; the handle may be freed already. */
+/* Record a release without a result, because the hold ends at some time from
+ * now on, but the case does not learn when or how. Call it with the mutex
+ * locked; the handle may be freed already. */
 static void record_unconfirmed_release(struct recorded_call *claim)
 {
     struct hf_key key = {claim->key, claim->key_size};

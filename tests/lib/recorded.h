@@ -79,8 +79,8 @@ enum hf_err recorded_update_start(struct hf_client *client,
                                   struct hf_bytes value, hf_done_fn *done,
                                   void *arg, struct hf_future **future);
 
-/* hf_lock_valid_for(lock, 0). If it is true, the key is held until
- * hf_lock_deadline(), which background renewals may have moved. */
+/* hf_lock_valid_for(lock, 0). If it returns true, the history has the key as
+ * held until hf_lock_deadline(), which background renewals may have moved. */
 bool recorded_valid(struct hf_client *client, struct hf_lock *lock);
 
 /* ---- On a key -----------------------------------------------------------*/
@@ -100,7 +100,8 @@ enum hf_err recorded_force_now(struct hf_client *client, struct hf_key key,
 enum hf_err recorded_future_wait(struct hf_future *future, uint32_t wait_ms,
                                  enum hf_err *err);
 
-/* These end what the history has as held. */
+/* hf_close() and hf_lock_free(). They also record that the holds of the client
+ * or the handle end. */
 enum hf_err recorded_close(struct hf_client *client, uint32_t timeout_ms);
 void recorded_free(struct hf_lock *lock);
 

@@ -49,7 +49,8 @@ uint64_t recording_now(void)
     return (uint64_t)((now.tv_sec * 1000 - offset_ms) * NS_IN_MS + now.tv_nsec);
 }
 
-/* 0 would mean that there is no deadline, so use a time in the past. */
+/* A result of 0 would mean that there is no deadline, so return a time in the
+ * past instead. */
 uint64_t recording_instant(int64_t boottime_ms)
 {
     return boottime_ms > 0 ? (uint64_t)((boottime_ms - offset_ms) * NS_IN_MS)
@@ -60,8 +61,8 @@ uint64_t recording_instant(int64_t boottime_ms)
 
 void recording_init(bool fifo)
 {
-    /* Unmap it only now: threads of a failed case may still have been
-     * recording. */
+    /* Unmap the old history only now, because threads of a failed case may have
+     * been recording until now. */
     if (shared)
         (void)munmap(shared, ROOM);
     shared = mmap(NULL, ROOM, PROT_READ | PROT_WRITE,
@@ -155,7 +156,7 @@ static struct hf_recorder_answer answer_of(const struct recorded_call *call)
 }
 
 /* The token that was known when the call started. A process that is killed
- * while it records a result leaves a partial one, which must not count. */
+ * while it records a result leaves a partial result, which must not count. */
 static uint64_t known_token(const struct recorded_call *call)
 {
     bool learns = call->kind == HF_OP_LOCK || call->kind == HF_OP_READ;
@@ -178,8 +179,9 @@ static size_t replay_begin(struct hf_recorder *recorder,
                                        });
 }
 
-/* A grant whose reply was lost may expire before the next attempt. The library
- * then acquires the key again, and the call reports only the second grant. */
+/* Whether the call may have had a grant that it does not report. A grant whose
+ * reply was lost may expire before the next attempt; the library then acquires
+ * the key again, and reports only the second grant. */
 static bool may_hide_a_grant(const struct recorded_call *call)
 {
     return call->kind == HF_OP_LOCK && call->answered && call->lease > 0 &&
@@ -204,7 +206,8 @@ static void replay_call(struct hf_recorder *recorder,
                          call->token, call->lost);
 }
 
-/* In the order of the calls, so that a report numbers them like that. */
+/* Take all calls from the history and return them oldest first, so that a
+ * report numbers them in that order. */
 static const struct recorded_call *oldest_first(void)
 {
     struct recorded_call *newest = atomic_exchange(&shared->calls, NULL);

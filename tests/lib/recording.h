@@ -40,16 +40,18 @@ struct recorded_call {
     unsigned char key[];
 };
 
-/* Start a new history, and discard the old one; check the history: 0, or -1
- * with the checker's report on stderr. */
+/* recording_init() discards the old history and starts a new one.
+ * recording_check() checks the history, and returns 0, or -1 with the checker's
+ * report on stderr. */
 void recording_init(bool fifo);
 int recording_check(const char *name);
 
 /* The number of locks granted so far. */
 size_t recording_grants(void);
 
-/* The clock of the history: nanoseconds of CLOCK_BOOTTIME, without the offset
- * of this process's time namespace; and a time of the process on that clock. */
+/* The history's clock counts nanoseconds of CLOCK_BOOTTIME, without the offset
+ * of this process's time namespace, which recording_set_offset() sets.
+ * recording_instant() converts a time of this process to that clock. */
 void recording_set_offset(int64_t offset_ms);
 uint64_t recording_now(void);
 uint64_t recording_instant(int64_t boottime_ms);

@@ -16,12 +16,13 @@
 #include "lib/loopback.h"
 
 #define START_TRIES 3
-#define ANSWER_TRIES 6000 /* of 10 ms each */
+#define ANSWER_TRIES 6000 /* attempts of 10 ms each */
 #define ARGUMENTS_MAX 40
 #define CACHED "holdfast/redis-server-6.2.14" /* as in scripts/deps */
 #define PATH_SIZE 512
 
-/* A cluster node also uses the port that is 10000 higher. */
+/* A cluster node also uses the port that is 10000 higher, so avoid ports above
+ * 55000. */
 static int free_port(void)
 {
     int port = hf_test_free_port();
@@ -31,7 +32,8 @@ static int free_port(void)
     return port;
 }
 
-/* Defined by the runner; benchmarks are linked without it. */
+/* Defined by the runner. It is weak, because benchmarks are linked without the
+ * runner. */
 _Noreturn void hf_test_skip(const char *why) __attribute__((weak));
 
 /* The Redis 6.2 that scripts/deps has cached, if HF_TEST_REDIS asks for it;
@@ -55,7 +57,8 @@ static const char *find_server(void)
     return path;
 }
 
-/* DEBUG is always allowed before 7.0, which does not know this option. */
+/* Versions before 7.0, which HF_TEST_REDIS selects, always allow DEBUG and do
+ * not know this option. */
 static void allow_debug(const char *arguments[], int *count)
 {
     if (getenv("HF_TEST_REDIS"))
@@ -91,8 +94,8 @@ static _Noreturn void exec_server(struct hf_test_redis *redis,
     _exit(127);
 }
 
-/* Wait until the server replies to PING, even with an error other than LOADING.
- * Returns false if the server exits or stays silent. */
+/* Wait until the server replies to PING. An error other than LOADING is a reply
+ * too. Returns false if the server exits or stays silent. */
 static bool await_answer(struct hf_test_redis *redis)
 {
     for (int i = 0; i < ANSWER_TRIES; i++) {
@@ -183,8 +186,8 @@ static size_t write_reply(char *to, size_t size, const redisReply *reply)
 
 /* Connect to the Unix socket, which works whatever the port options are, and
  * authenticate if the options set a password. Ignore SIGPIPE, because the
- * server may close the connection while hiredis writes, as a command of a
- * sentinel does. */
+ * server may close the connection while hiredis writes, as it does on a command
+ * from a sentinel. */
 const char *hf_test_redis_say(struct hf_test_redis *redis, const char *format,
                               ...)
 {

@@ -31,8 +31,9 @@ bool hf_test_redis_start(struct hf_test_redis *redis,
 /* Kill the server, like a crash, and remove its data. */
 void hf_test_redis_stop(struct hf_test_redis *redis);
 
-/* Kill the server and keep its data; start it again with that data. The second
- * function waits until the server answers, unless `wait` is false. */
+/* hf_test_redis_kill() kills the server and keeps its data.
+ * hf_test_redis_again() starts it again with that data, and waits until the
+ * server answers unless `wait` is false. */
 void hf_test_redis_kill(struct hf_test_redis *redis);
 bool hf_test_redis_again(struct hf_test_redis *redis, bool wait);
 

@@ -8,8 +8,8 @@
 #define HF_TEST_URL_SIZE 200
 
 /* The URL "redis://127.0.0.1:PORT/0" followed by `rest`, such as
- * "?wait_replicas=1". `login` is put before the host, as "user:password@";
- * NULL: none. */
+ * "?wait_replicas=1". `login` is put before the host, as "user:password@". It
+ * may be NULL. */
 const char *hf_test_redis_url(const struct hf_test_redis *redis,
                               const char *login, const char *rest);
 

@@ -5,8 +5,8 @@
 #ifndef HF_TESTS_LIB_REMOTE_H
 #define HF_TESTS_LIB_REMOTE_H
 
-/* Mount it at `path`, in a new mount namespace of this process. Skips the case
- * if that is not possible. */
+/* Mount the file system at `path`, in a new mount namespace of this process.
+ * Skips the case if that is not possible. */
 void hf_remote_mount(const char *path);
 
 #endif

@@ -68,7 +68,7 @@ static struct {
 
 /* cmocka handles these signals by a jump, which hides the stack from a debugger
  * and the report of a sanitizer, and cannot work on the stack of another
- * thread. */
+ * thread. So the body of a case runs with the handlers from before. */
 static const int crashes[] = {SIGFPE, SIGILL, SIGSEGV, SIGBUS, SIGSYS};
 #define CRASH_COUNT (sizeof(crashes) / sizeof(crashes[0]))
 static struct sigaction before_cmocka[CRASH_COUNT];
@@ -262,8 +262,8 @@ static void read_verdict(struct run *run, int status)
                    WEXITSTATUS(status));
 }
 
-/* Reap the process of `run`, if it has ended. Its process group is killed
- * first: while it is a zombie, no other process can get its pid. */
+/* Reap the process of `run`, if it has ended. Kill its process group first,
+ * while the process is a zombie and no other process can get its pid. */
 static bool reap_case(struct run *run)
 {
     siginfo_t info = {0};
@@ -328,7 +328,8 @@ static void print_output(int fd)
     print_part(fd, size - OUTPUT_MAX, OUTPUT_MAX);
 }
 
-/* A '#' would start a directive, and a line break another line. */
+/* A '#' would start a directive, and a line break another line, so replace
+ * both. */
 static void print_word(const char *word)
 {
     for (; *word; word++)
@@ -466,7 +467,7 @@ static int usage(const char *problem)
     return 2;
 }
 
-/* Returns 0, or the status to exit with. */
+/* Parse the arguments of the program. Returns 0, or the status to exit with. */
 static int read_options(struct options *o)
 {
     int i = 1;

@@ -40,7 +40,7 @@
 #ifndef HF_TESTS_LIB_RUNNER_H
 #define HF_TESTS_LIB_RUNNER_H
 
-/* cmocka.h needs these four. */
+/* cmocka.h needs these four headers before it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -64,8 +64,8 @@ int hf_test_main(const char *suite, const struct CMUnitTest *cases,
  * of a case. */
 _Noreturn void hf_test_skip(const char *why);
 
-/* How many times slower this build is than a plain one, at least 1: cases that
- * take long do less in a slow build. */
+/* How many times slower this build is than a plain one, at least 1. Long cases
+ * use it to do less in a slow build. */
 unsigned hf_test_slowness(void);
 
 #endif

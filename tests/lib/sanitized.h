@@ -15,8 +15,8 @@
 #define HF_TEST_SANITIZED 0
 #endif
 
-/* Skip a case that forks while other threads allocate: a sanitizer's allocator
- * has locks, which the child may find locked. */
+/* Skip a case that forks while other threads allocate, because the child may
+ * find the mutexes of the sanitizer's allocator locked. */
 static inline void hf_test_needs_forks_beside_threads(void)
 {
     if (HF_TEST_SANITIZED)

@@ -16,7 +16,7 @@
 int hf_site_set_up(void **state);
 int hf_site_tear_down(void **state);
 
-/* The path of `name`. Valid for the next three calls. */
+/* The path of `name`. The text is valid during the next three calls. */
 const char *hf_site_path(const char *name);
 
 /* Open the locks in `name`. `options` is the end of the URL, such as
@@ -31,7 +31,8 @@ void hf_site_refuse(const char *name, const char *options, enum hf_err expected,
 /* Open the locks in "locks". */
 struct hf_client *hf_site_open(void);
 
-/* Options that wait without a limit, and hold longer than a case may take. */
+/* Options to wait without a limit, with a ttl that is longer than a case may
+ * take. */
 struct hf_lock_opts hf_site_patient(void);
 
 /* Wait until `count` claims are waiting for `key`. */

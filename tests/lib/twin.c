@@ -332,7 +332,8 @@ static struct claim *add_claim(struct hf_twin *twin,
     return &twin->claims[twin->claim_count++];
 }
 
-/* The position by arrival, or the length of the queue if some have left it. */
+/* The claim's position by arrival. It is too large if waiters in front of the
+ * claim have left the queue, so it is limited to the queue's length. */
 static uint32_t position_of(const struct hf_twin *twin,
                             const struct claim *claim)
 {
@@ -486,8 +487,8 @@ static bool is_overtaken(const struct session *session,
     return false;
 }
 
-/* Whether the session already has the result; otherwise the command has to
- * run. */
+/* If the result is known without running the command, from the session or as an
+ * error, set `*result` and return true. */
 static bool has_result(const struct session *session,
                        const struct hf_command *command,
                        struct hf_result *result)
@@ -567,7 +568,7 @@ static void run_once(struct hf_twin *twin, const struct hf_command *command,
     }
     if (!has_result(session, command, result)) {
         run_command(twin, command, result);
-        /* Other sessions may have been removed, so this one may have moved. */
+        /* Other sessions may have been removed, so `session` may have moved. */
         session = find_session(twin, command->session);
         keep_result(session, command, result);
     }

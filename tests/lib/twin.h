@@ -13,7 +13,7 @@
 
 struct hf_twin;
 
-/* An event, with the data that it refers to copied. */
+/* An event, with copies of the data that it refers to. */
 struct hf_twin_event {
     enum hf_event_kind kind;
     bool waited;
@@ -40,8 +40,8 @@ void hf_twin_free(struct hf_twin *twin);
 void hf_twin_apply(struct hf_twin *twin, const struct hf_command *command,
                    struct hf_result *result, struct hf_twin_events *events);
 
-/* Take the oldest grant that `session` has not been told of. False: there is
- * none. */
+/* Take the oldest grant that has not been reported to `session`. Returns false
+ * if there is none. */
 bool hf_twin_take_grant(struct hf_twin *twin, uint64_t session,
                         struct hf_nonce *nonce, uint64_t *token);
 

@@ -39,13 +39,14 @@ struct hf_world {
 
 void hf_world_init(struct hf_world *world, uint64_t seed);
 
-/* Closes the open clients. */
+/* Close the open clients. */
 void hf_world_fini(struct hf_world *world);
 
 /* Open a client. All clients share a store, behind a network without faults. */
 struct hf_client *hf_world_open(struct hf_world *world);
 
-/* Close a client with a timeout of 0: it cannot wait for its releases. */
+/* Close a client with a timeout of 0, so that it does not wait for its
+ * releases. */
 enum hf_err hf_world_close(struct hf_world *world, struct hf_client *client);
 
 /* Do not process a client for `ms`, as if it got SIGSTOP. */

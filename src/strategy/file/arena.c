@@ -20,7 +20,8 @@ struct entry {
     uint8_t data[];
 };
 
-/* On every machine: 32-bit and 64-bit programs share an arena. */
+/* The same on every machine, because 32-bit and 64-bit programs share an
+ * arena. */
 #define ALIGNMENT UINT64_C(8)
 #define ROUND(size) (((size) + ALIGNMENT - 1) & ~(ALIGNMENT - 1))
 
@@ -80,8 +81,8 @@ static bool read_header(struct hf_arena *arena)
            room <= HF_ARENA_HALF;
 }
 
-/* Make the next step of an attempt, including those that are more than an
- * access to the word. */
+/* Make the next step of an attempt. Sleep or check the owner if the state asks
+ * for that, because hf_word_step() only accesses the word. */
 static void advance_attempt(struct hf_arena *arena,
                             struct hf_word_attempt *attempt)
 {
@@ -99,8 +100,9 @@ static void advance_attempt(struct hf_arena *arena,
     hf_word_step(attempt, word);
 }
 
-/* If the attempt ended after checking the owner, one process kept us out.
- * Otherwise several clients kept entering the critical section. */
+/* If the attempt ended after checking the owner, one process kept us out, and
+ * `*pid` is set to it. Otherwise several clients kept entering the critical
+ * section. */
 static enum hf_err acquire_word(struct hf_arena *arena, pid_t *pid)
 {
     struct hf_word_attempt *attempt = &arena->attempt;
@@ -139,8 +141,9 @@ enum hf_err hf_arena_lock(struct hf_arena *arena, pid_t *pid)
     return HF_OK;
 }
 
-/* Changes to a mapping that the guard has replaced never reach the file. So
- * after a recovery the word may be ours, or another client's. */
+/* Whether we still own the arena lock. If the guard has replaced the mapping,
+ * map the file again: our changes since then did not reach the file, so the
+ * word there may be ours or another client's. */
 static bool owns_word(struct hf_arena *arena)
 {
     if (!hf_arena_is_lost(arena))
@@ -216,7 +219,7 @@ enum hf_arena_entry hf_arena_read(const struct hf_arena *arena,
     entry = entry_at(arena, *position);
     size = read_once(&entry->size);
     used = read_once(&entry->bytes);
-    if (size == 0) { /* the entry did not fit before the end */
+    if (size == 0) { /* the next entry did not fit before the end */
         *position += room_at(arena, *position);
         return hf_arena_read(arena, position, stamp, bytes);
     }
@@ -257,10 +260,10 @@ enum hf_err hf_arena_write(struct hf_arena *arena, hf_time stamp,
     return HF_OK;
 }
 
-/* A waiter's lease starts when it is granted, so `idle_at` counts the longest
- * lease requested since the arena was idle from the last command on. A client
- * that is killed between the two stores leaves `idle_at` too late, never too
- * early. */
+/* A waiter's lease starts when the waiter is granted the key, which any later
+ * command may do. So `idle_at` is the time of the last command plus the longest
+ * lease that was requested since the arena was last idle. A client that is
+ * killed between the two stores leaves `idle_at` too late, never too early. */
 void hf_arena_record_lease(struct hf_arena *arena, hf_time now,
                            uint32_t lease_ms)
 {

@@ -46,13 +46,14 @@ struct hf_arena {
     size_t size;
     uint64_t first_token; /* tokens of an empty arena start above this */
     unsigned slot;
-    struct hf_word_attempt attempt; /* to take the arena lock */
+    struct hf_word_attempt attempt; /* the last attempt to lock the arena */
     int peer_fifo;                  /* FIFO of the last client we woke; or -1 */
     uint64_t peer_session;          /* session of that client */
     uint64_t pending; /* where the next entry goes; the tail once published */
 
-    /* The header as of hf_arena_lock(), with our own changes: a hostile process
-     * may overwrite the shared one at any time. */
+    /* Values of the header as of hf_arena_lock(), with our own changes. They
+     * are copied because a hostile process may overwrite the shared header at
+     * any time. */
     uint64_t head;
     uint64_t tail;
     uint64_t ring_room;
@@ -77,8 +78,8 @@ void hf_arena_close(struct hf_arena *arena);
 enum hf_err hf_arena_lock(struct hf_arena *arena, pid_t *pid);
 void hf_arena_unlock(struct hf_arena *arena);
 
-/* Check that the path still leads to our directory and arena, and whether the
- * file "token" exists. HF_EPROTO: the directory or the arena was removed,
+/* Check that the path still leads to our directory and arena, and set
+ * `token_file_missing`. HF_EPROTO: the directory or the arena was removed,
  * renamed or replaced; the text says which. Makes several system calls, so call
  * it rarely. */
 enum hf_err hf_arena_check(struct hf_arena *arena, struct hf_error *error);
@@ -88,8 +89,8 @@ enum hf_err hf_arena_check(struct hf_arena *arena, struct hf_error *error);
 enum hf_arena_entry {
     HF_ARENA_ENTRY_READ,
     HF_ARENA_ENTRY_NONE,    /* this is the end of the log */
-    HF_ARENA_ENTRY_GONE,    /* overwritten: read the snapshot */
-    HF_ARENA_ENTRY_DAMAGED, /* it cannot be an entry */
+    HF_ARENA_ENTRY_GONE,    /* the entry was overwritten; read the snapshot */
+    HF_ARENA_ENTRY_DAMAGED, /* the bytes there cannot be an entry */
 };
 
 /* Read the entry at `*position`, and move `*position` past it. `*bytes` is
@@ -128,8 +129,8 @@ struct hf_bytes hf_arena_snapshot(const struct hf_arena *arena,
                                   uint64_t *position);
 
 /* Replace the current snapshot by one that covers every published entry.
- * HF_ELIMIT: it is too large, or the disk is full. Cannot fail up to a size
- * that was reserved. */
+ * HF_ELIMIT: the snapshot is too large, or the disk is full. Cannot fail if
+ * hf_arena_reserve_snapshot() has reserved its size. */
 enum hf_err hf_arena_set_snapshot(struct hf_arena *arena,
                                   struct hf_bytes bytes);
 enum hf_err hf_arena_reserve_snapshot(struct hf_arena *arena, size_t size);
@@ -149,12 +150,13 @@ bool hf_arena_end_read(const struct hf_arena *arena);
 
 /* ---- Slots --------------------------------------------------------------*/
 
-/* What other clients know about a client. Session 0: the slot is unused. */
+/* What other clients know about a client. If `session` is 0, the slot is
+ * unused. */
 struct hf_slot {
     uint64_t session;
     uint64_t pid_namespace; /* of the process `pid`; 0: unknown */
     int32_t pid;
-    uint16_t watches;          /* it is to be woken after every command */
+    uint16_t watches;          /* wake this client after every command */
     _Atomic uint16_t detached; /* its locks may outlive its process */
     _Atomic uint64_t turn;     /* last turn of this slot (word.h) */
 };
@@ -164,12 +166,12 @@ struct hf_slot {
  * time, and by other clients in the critical section. */
 struct hf_slot *hf_slot_at(const struct hf_arena *arena, unsigned slot);
 
-/* The number of slots that were ever used: all of them have smaller numbers. */
+/* The number of slots that were ever used. A used slot has a smaller number. */
 unsigned hf_slot_count(const struct hf_arena *arena);
 
-/* Whether the process of the slot's client is running. False for a zombie, even
- * if a child of it keeps the slot locked. Our own slot is always alive. Makes
- * several system calls, one of them slow. */
+/* Whether the process of the slot's client is running. Returns false for a
+ * zombie, even if one of its children keeps the slot locked, and true for our
+ * own slot. Makes several system calls, one of them slow. */
 bool hf_slot_is_alive(const struct hf_arena *arena, unsigned slot);
 
 /* hf_slot_is_alive() in steps, for a caller that has checked
@@ -185,8 +187,8 @@ bool hf_slot_has_process_ended(const struct hf_arena *arena, unsigned slot,
                                int pidfd);
 
 /* Whether the client of the slot, or a process that inherited its descriptor,
- * keeps the slot locked. True for our own slot. Can be called without the arena
- * lock. */
+ * keeps the slot locked. Returns true for our own slot, and if the lock cannot
+ * be checked. Can be called without the arena lock. */
 bool hf_slot_is_locked(const struct hf_arena *arena, unsigned slot);
 
 /* Let programs that this process executes inherit the lock on our slot.
@@ -202,16 +204,17 @@ void hf_slot_clear_wakes(const struct hf_arena *arena);
 
 /* ---- Tokens ---------------------------------------------------------------
  *
- * Whether `token` may be granted: it is not above the reserve, a number in the
- * file "token" that survives the loss of the arena. */
+ * Whether `token` may be granted, because it is not above the reserve. The
+ * reserve is also the number in the file "token", so it survives the loss of
+ * the arena. */
 bool hf_token_file_covers(const struct hf_arena *arena, uint64_t token);
 
 /* Raise the reserve above `token`. Call it without the arena lock, because it
- * waits for the disk. HF_EBUSY: another client is raising it; HF_ESYSTEM: see
- * errno. */
+ * waits for the disk. HF_EBUSY: another client is raising the reserve;
+ * HF_ESYSTEM: see errno. */
 enum hf_err hf_token_file_reserve(struct hf_arena *arena, uint64_t token);
 
-/* Raise the reserve ahead of time: if less than half of it is left after
+/* Raise the reserve ahead of time if less than half of it is left after
  * `token`, or if the file "token" is missing. */
 enum hf_err hf_token_file_refill(struct hf_arena *arena, uint64_t token);
 

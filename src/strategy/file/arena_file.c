@@ -23,9 +23,9 @@
 #include "strategy/file/layout.h"
 
 #define MAGIC UINT64_C(0x414e455241464821) /* "!HFARENA" */
-#define UNFINISHED (~MAGIC)                /* it is being rewritten in place */
+#define UNFINISHED (~MAGIC) /* the file is being rewritten in place */
 #define VERSION 3
-#define LOCK_TRIES 100 /* at 10 ms */
+#define LOCK_TRIES 100 /* attempts, 10 ms apart */
 
 static enum hf_err read_boot(char boot[36], struct hf_error *error)
 {
@@ -52,7 +52,8 @@ static uint32_t fold_inode(const struct stat *st)
 
 /* Besides the lock on its own slot, every client has a shared lock on the byte
  * after the slots. It takes this lock while "lock" is locked, and the kernel
- * drops it with the process. */
+ * drops it with the process, so the byte is locked while any client uses the
+ * arena. */
 static struct flock user_lock(short type)
 {
     return (struct flock){
@@ -72,7 +73,7 @@ static enum hf_err lock_as_user(struct hf_arena *arena, struct hf_error *error)
     return HF_OK;
 }
 
-/* Check for a lock on any byte: the slots of another version may lie
+/* Check for a lock on any byte, because the slots of another version may lie
  * elsewhere. */
 static bool is_in_use(int file)
 {
@@ -81,10 +82,10 @@ static bool is_in_use(int file)
     return fcntl(file, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
-/* Every client has a shared lock on the directory, which shows that the store
- * is in use even if the arena was removed. A process that is being killed may
- * drop it a little later than the lock on the file "lock", so wait for a
- * moment. */
+/* Lock the directory. Returns false if clients still use the store: each has a
+ * shared lock on the directory, even if the arena was removed. A process that
+ * is being killed may drop that lock a little later than its lock on the file
+ * "lock", so retry for a second. */
 static bool lock_directory(int directory)
 {
     const struct timespec moment = {.tv_nsec = 10000000};
@@ -132,7 +133,8 @@ static bool write_label(int file, struct hf_arena_label label, uint64_t reserve)
            fsync(file) == 0;
 }
 
-/* If we are killed after this, the next client rewrites the arena. */
+/* Mark the arena as unfinished: if we are killed after this, the next client
+ * rewrites it. */
 static bool truncate_arena(int file)
 {
     const uint64_t unfinished = UNFINISHED;
@@ -141,8 +143,8 @@ static bool truncate_arena(int file)
            !ftruncate(file, sizeof(unfinished)) && !fsync(file);
 }
 
-/* Write a new arena to `file`, whose name is `name`. If that is "arena",
- * rewrite it in place. */
+/* Write a new arena to `file`, whose name is `name`. If `name` is "arena", the
+ * file is rewritten in place. */
 static enum hf_err fill_arena(struct hf_arena *arena, int file,
                               const char *name,
                               const struct hf_arena_label *label,
@@ -171,8 +173,8 @@ static enum hf_err fill_arena(struct hf_arena *arena, int file,
 
 /* A file system that copies on write needs new blocks for each page that is
  * written, although the file is allocated. If it ran out of them, touching the
- * mapping would raise SIGBUS. Where copying cannot be switched off,
- * hf_arena_recover() handles that. */
+ * mapping would raise SIGBUS. Where copying cannot be switched off, the guard
+ * handles the SIGBUS, and hf_arena_recover() maps the file again. */
 static void disable_copy_on_write(int file)
 {
     struct statfs fs;
@@ -261,10 +263,10 @@ struct found_arena {
     bool is_of_this_boot;
     bool is_copy; /* a copy of another arena, perhaps an old one */
     bool is_in_use;
-    bool is_replaceable; /* or there is none */
+    bool is_replaceable; /* it may be replaced, or there is none */
     uint64_t token;      /* no larger token was granted; 0: unknown */
     hf_time now;
-    hf_time stamped; /* as in the header, and so is idle_at */
+    hf_time stamped; /* this and idle_at are copied from the header */
     hf_time idle_at;
 };
 
@@ -285,7 +287,7 @@ static void read_times(int file, struct found_arena *found)
     found->idle_at = (hf_time)idle_at;
 }
 
-/* Whether a lease may still run although no client has the arena open:
+/* Whether a lease may still run although no client has the arena open, because
  * `holdfast lock` exits and keeps its lock. If the clock is behind the last
  * command, the machine was rebooted since, and no lease runs. */
 static bool may_have_leases(const struct found_arena *found)
@@ -395,7 +397,8 @@ static enum hf_err replace_arena(struct hf_arena *arena, const char *boot,
     return err;
 }
 
-/* Open the existing arena, unless it turns out to be `is_replaceable`. */
+/* Open and examine the existing arena, if there is one. Sets `is_replaceable`
+ * in `found` if the caller has to create a new arena. */
 static enum hf_err open_existing(struct hf_arena *arena, const char *boot,
                                  struct found_arena *found,
                                  struct hf_error *error)
@@ -417,10 +420,11 @@ static enum hf_err open_existing(struct hf_arena *arena, const char *boot,
     return err ? err : classify_arena(arena, found, error);
 }
 
-/* An arena is created only with the directory locked. If somebody removed the
- * file "lock", two clients may get here at once: the second one then finds the
- * arena of the first. And clients of an arena that was removed or replaced may
- * still hold locks. */
+/* An arena is created only with the directory locked, for two reasons. If
+ * somebody removed the file "lock", two clients may get here at once, so look
+ * again after locking: the second client then finds the arena of the first. And
+ * clients of an arena that was removed or replaced may still hold locks; while
+ * they do, the directory cannot be locked. */
 static enum hf_err open_or_create_arena(struct hf_arena *arena,
                                         const char *boot,
                                         struct hf_error *error)

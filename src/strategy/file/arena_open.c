@@ -18,7 +18,7 @@
 #include "strategy/file/guard.h"
 #include "strategy/file/layout.h"
 
-#define CREATE_TRIES 100 /* while another process creates and removes it */
+#define CREATE_TRIES 100 /* while another process creates and removes "lock" */
 #define LOCK_MS 5000     /* the longest wait for the file "lock" */
 #define LOCK_DELAY_NS 500000
 #define LOCK_DELAY_MAX_NS 50000000
@@ -88,8 +88,8 @@ static enum hf_err check_directory(struct hf_arena *arena, mode_t mode,
     return HF_OK;
 }
 
-/* Give the directory the mode of the URL, whatever the umask. Keeps a
- * set-group-ID bit that it inherited from its parent. */
+/* Give the new directory the mode in the URL, whatever the umask. Keep a
+ * set-group-ID bit that the directory inherited from its parent. */
 static void share_directory(const struct hf_arena *arena, mode_t mode)
 {
     struct stat st;
@@ -127,9 +127,9 @@ enum hf_err hf_arena_check_plain(const struct hf_arena *arena, int file,
 
 /* ---- The file "lock" ----------------------------------------------------*/
 
-/* Whether the file is empty and belongs to us: the client that created it may
- * have been killed before it set the mode. The mode of any other file is left
- * alone. */
+/* Whether the mode of the file "lock" may be missing. If the file is empty and
+ * belongs to us, the client that created it may have been killed before it set
+ * the mode. The mode of any other file is left alone. */
 static bool may_lack_mode(int lock)
 {
     struct stat st;
@@ -137,8 +137,8 @@ static bool may_lack_mode(int lock)
     return !fstat(lock, &st) && st.st_uid == geteuid() && st.st_size == 0;
 }
 
-/* Open and create are separate calls: in a sticky directory the kernel may
- * refuse O_CREAT for files of other users (fs.protected_regular). */
+/* Open and create are separate calls, because in a sticky directory the kernel
+ * may refuse O_CREAT for files of other users (fs.protected_regular). */
 static int open_or_create_lock(int directory)
 {
     int lock = -1;
@@ -207,8 +207,8 @@ static enum hf_err open_arena_file(struct hf_arena *arena,
         err = hf_arena_file_open(arena, error);
     if (!err)
         err = lock_file(arena, arena->directory, LOCK_SH, "", error);
-    /* Closing is not enough: a child that another thread forks has a copy of
-     * the descriptor, which would keep the lock. */
+    /* Closing is not enough, because a child that another thread forks has a
+     * copy of the descriptor, which would keep the lock. */
     (void)flock(lock, LOCK_UN);
     (void)close(lock);
     return err;

@@ -9,7 +9,8 @@
 
 #include "strategy/file/layout.h"
 
-/* The magic number of an open arena is never zero. */
+/* The magic number of an open arena is never zero, so a zero shows that the
+ * guard has replaced the mapping. */
 bool hf_arena_is_lost(const struct hf_arena *arena)
 {
     const volatile uint64_t *magic = &arena->header->label.magic;

@@ -49,9 +49,9 @@ static int create_parents(char *path)
     return failed;
 }
 
-/* Find the home directory in the password database, allocated; or NULL. A
- * database that cannot be read is an error: it does not mean that the user has
- * no home. */
+/* Set `*home` to a copy of the user's home directory in the password database,
+ * or to NULL if the user has none there. If the database cannot be read, return
+ * an error, because the user may have a home. */
 static enum hf_err find_home(char **home, struct hf_error *error)
 {
     struct passwd *found = NULL, entry;
@@ -74,7 +74,8 @@ static enum hf_err find_home(char **home, struct hf_error *error)
     return *home ? HF_OK : hf_error_set_code(error, HF_ENOMEM);
 }
 
-/* Whether the default directory is below `home`. */
+/* Set `*usable`, which is false before, to true if the default directory
+ * belongs below `home`. */
 static enum hf_err check_home(const char *home, bool *usable,
                               struct hf_error *error)
 {

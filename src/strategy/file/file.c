@@ -13,7 +13,7 @@
 #include "strategy/file/layout.h"
 #include "strategy/file/transaction.h"
 
-#define STUCK_TRIES 500 /* of about 10 ms, while one client keeps us out */
+#define STUCK_TRIES 500 /* attempts of 10 ms, while one client keeps us out */
 /* Waiters poll this often, because the client that should wake them may be
  * killed before it does. */
 #define POLL_MS 1000
@@ -66,7 +66,8 @@ static void on_retry(struct hf_timer *timer)
         hf_in_process_report(&file->local);
 }
 
-/* The request is still pending, so nothing was done. */
+/* The request is still pending, so nothing was done, and HF_EUNAVAIL says
+ * so. */
 static void file_cancel(void *self, struct hf_request *request)
 {
     struct hf_file *file = self;
@@ -77,8 +78,8 @@ static void file_cancel(void *self, struct hf_request *request)
 
 /* ---- Opening and closing ------------------------------------------------*/
 
-/* The previous client of this slot has died: end its session and, unless it
- * detached one, release its locks. */
+/* Clean up after the slot's previous client, which has died: end its session,
+ * and release its locks unless it detached one of them. */
 static void reap_slot(struct hf_file *file, const struct hf_slot *slot)
 {
     (void)hf_in_process_close_session(&file->local, slot->session);
@@ -102,8 +103,9 @@ static enum hf_err open_slot_session(struct hf_file *file)
         return err;
     file->replica.session = local->session;
     HF_CRASH_POINT(26);
-    /* Write the session first: `detached` belongs to the session in the
-     * slot. */
+    /* Write our session before clearing `detached`. If we were killed in the
+     * other order, the next client would release a lock that the previous
+     * session detached. */
     slot->session = local->session;
     HF_CRASH_POINT(27);
     slot->watches = 0;
@@ -111,7 +113,8 @@ static enum hf_err open_slot_session(struct hf_file *file)
     return hf_arena_is_lost(&file->arena) ? HF_EUNAVAIL : HF_OK;
 }
 
-/* The client that kept us out in our last attempt; 0: several did. */
+/* The owner and its turn that kept us out in our last attempt, or 0 if several
+ * clients did. */
 static uint32_t owner_seen(const struct hf_file *file)
 {
     return file->busy_pid ? hf_word_futex_value(file->arena.attempt.seen) : 0;

@@ -88,8 +88,9 @@ void hf_guard_block_sigxfsz(sigset_t *mask)
     (void)pthread_sigmask(SIG_BLOCK, &large, mask);
 }
 
-/* A blocked SIGXFSZ is pending for this thread. Consume it before the mask is
- * restored, unless the program had blocked it: then the program handles it. */
+/* A SIGXFSZ that was raised meanwhile is pending for this thread. Consume it
+ * before the mask is restored. If the program itself had blocked SIGXFSZ, leave
+ * the signal to the program. */
 void hf_guard_restore_sigxfsz(const sigset_t *mask)
 {
     const struct timespec now = {0};

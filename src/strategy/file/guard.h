@@ -23,8 +23,8 @@ void hf_guard_remove(void *start);
 
 /* Block SIGXFSZ, and restore the mask. Growing a file beyond the limit of the
  * process (ulimit -f) raises SIGXFSZ, which would terminate the program.
- * Between these two calls it fails with EFBIG instead. The calls may be nested.
- * errno is preserved. */
+ * Between these two calls, growing the file fails with EFBIG instead. The calls
+ * may be nested. errno is preserved. */
 void hf_guard_block_sigxfsz(sigset_t *mask);
 void hf_guard_restore_sigxfsz(const sigset_t *mask);
 

@@ -16,7 +16,7 @@
 #define HF_ARENA_HALF_FIRST (UINT64_C(256) << 10)
 
 struct hf_arena_half {
-    uint64_t position; /* the snapshot covers the ring before this */
+    uint64_t position; /* the snapshot covers all entries before this */
     uint64_t size;
     uint8_t bytes[HF_ARENA_HALF];
 };
@@ -28,8 +28,8 @@ struct hf_arena_label {
     uint64_t magic;
     uint32_t version;
     uint32_t size;  /* of the file */
-    char boot[36];  /* boot id at the time of its creation */
-    uint32_t inode; /* of the file, folded: a copy has another; 0: unknown */
+    char boot[36];  /* boot id when the file was created */
+    uint32_t inode; /* folded inode number: differs in a copy; 0: unknown */
     uint64_t first_token;
 };
 
@@ -37,10 +37,10 @@ struct hf_arena_header {
     struct hf_arena_label label;
     _Alignas(64) _Atomic uint64_t word; /* word.h */
     _Atomic int64_t stamped;            /* time of the last command */
-    _Atomic int64_t idle_at;            /* no lease runs longer than this */
+    _Atomic int64_t idle_at;            /* every lease has expired by then */
     _Alignas(64) _Atomic uint64_t tail; /* end of the published entries */
     _Atomic uint64_t head;      /* start of the oldest entry in the ring */
-    _Atomic uint64_t snapshot;  /* number of the one in half[number % 2] */
+    _Atomic uint64_t snapshot;  /* number n of the snapshot in half[n % 2] */
     _Atomic uint64_t ring_room; /* bytes of the ring in use, a power of two */
     _Atomic uint64_t
         half_room; /* bytes of each half that are allocated on disk */
@@ -52,7 +52,8 @@ struct hf_arena_header {
     _Alignas(64) struct hf_arena_half half[2];
 };
 
-/* 32-bit and 64-bit programs share an arena. */
+/* 32-bit and 64-bit programs share an arena, so the offsets must not depend on
+ * the word size. */
 #define HF_ARENA_RING_AT (192 + HF_ARENA_SLOTS * sizeof(struct hf_slot))
 _Static_assert(sizeof(struct hf_arena_label) == 64 &&
                    offsetof(struct hf_arena_label, boot) == 16 &&
@@ -91,13 +92,13 @@ int hf_arena_allocate_halves(int file, uint64_t size);
  * counts as in use until its descriptor is closed. */
 enum hf_err hf_arena_file_open(struct hf_arena *arena, struct hf_error *error);
 
-/* Refuse a file that is not a regular file, or that has a second hard link.
- * HF_EPROTO. */
+/* Return HF_EPROTO if `file` is not a regular file, or if it has a second hard
+ * link. */
 enum hf_err hf_arena_check_plain(const struct hf_arena *arena, int file,
                                  const char *name, struct hf_error *error);
 
-/* Take a free slot, and create the FIFO through which other clients wake this
- * one. */
+/* Take a free slot, and open the FIFO through which other clients wake this
+ * client. hf_slot_give() unlocks the slot. */
 enum hf_err hf_slot_take(struct hf_arena *arena, struct hf_error *error);
 void hf_slot_give(struct hf_arena *arena);
 
@@ -120,16 +121,17 @@ int hf_share_create(int directory, const char *name);
 /* Give a file that we created the group and the mode of the directory. */
 void hf_share_file(int directory, int file);
 
-/* Whether `file` is a regular file with one link; whether it is a FIFO. */
+/* Whether `file` is a regular file without a second link, and whether it is a
+ * FIFO. */
 bool hf_share_is_plain(int file);
 bool hf_share_is_fifo(int file);
 
-/* A temporary file name, different for each user. The complete file is then
- * renamed to `of`. */
+/* Write to `name` the temporary name for the file `of`, which differs from user
+ * to user. The complete file is then renamed to `of`. */
 #define HF_SHARE_NAME 32
 void hf_share_temporary_name(char name[HF_SHARE_NAME], const char *of);
 
-/* Whether we may rename another file over this one. */
+/* Whether we may rename another file over `file`. */
 bool hf_share_can_replace(int directory, int file);
 
 /* Read the file "token". `*token` is 0 if there is no such file. HF_EPROTO: the
@@ -144,7 +146,7 @@ bool hf_token_file_is_missing(int directory);
 enum hf_err hf_token_file_raise(int directory, uint64_t token,
                                 uint64_t *saved_token);
 
-/* The first token if no earlier token is known. */
+/* Where tokens start if no earlier token is known. */
 uint64_t hf_token_file_from_clock(void);
 
 #endif

@@ -7,14 +7,15 @@
 #include "base/crash_point.h"
 #include "strategy/file/transaction.h"
 
-#define RECHECK_MAX_MS 500 /* waiters poll about as often */
+#define RECHECK_MAX_MS 500 /* then polling takes over, at a similar rate */
 #define SKIP_MAX 16 /* our own claims to skip when looking for a predecessor */
 #define REMOVE_MAX 256 /* predecessors removed in one transaction */
 
 /* ---- Expiring holds -----------------------------------------------------*/
 
 /* Whether the process of `session` has ended without closing its client, and
- * without detaching a lock. A session that was closed has no slot any more. */
+ * without detaching a lock. A closed session has no slot any more, so this
+ * returns false for it. */
 static bool has_abandoned_locks(const struct hf_file *file, uint64_t session)
 {
     unsigned slot = hf_transaction_find_slot(file, session);
@@ -39,8 +40,8 @@ static bool expire_hold(struct hf_file *file, const struct hf_hold *hold)
     return !result.err;
 }
 
-/* Whether another client holds any key. If not, looking up the holder of a key
- * is unnecessary, which saves hashing the key for each LOCK. */
+/* Whether another client holds any key. If not, a LOCK need not look up the
+ * holder of its key, which saves hashing the key. */
 static bool others_hold_keys(const struct hf_file *file)
 {
     const struct hf_table *table = &file->replica.store.table;
@@ -75,7 +76,7 @@ void hf_reaper_free_session(struct hf_file *file, uint64_t session)
     hf_table_walk_begin(table, &walk);
     while ((hold = hf_table_walk_next(table, &walk))) {
         if (hold->session->id == session && !expire_hold(file, hold))
-            break; /* the log is full: the others expire with their leases */
+            break; /* the log is full; other holds expire with their leases */
     }
     hf_table_walk_end(&walk);
 }
@@ -90,9 +91,10 @@ static void close_pidfd(struct hf_reaper *reaper)
 }
 
 /* A client mostly hands its keys over to the same other client, so one pidfd is
- * kept. A session never changes its process, and its id is never used again. If
- * the slot already has the pid of a later client, the process of the session
- * has ended; at worst the later client's process is checked instead. */
+ * kept. A session never changes its process, and its id is never used again, so
+ * the pidfd stays valid for the session. If the slot already has the pid of a
+ * later client, the process of the session has ended; at worst the later
+ * client's process is checked instead. */
 bool hf_reaper_is_running(struct hf_file *file, uint64_t session)
 {
     struct hf_reaper *reaper = &file->reaper;
@@ -110,8 +112,9 @@ bool hf_reaper_is_running(struct hf_file *file, uint64_t session)
 
 /* ---- Predecessors -------------------------------------------------------*/
 
-/* The session of the next other client in front of `waiter`: a waiter, else the
- * holder. 0: the holder is ours, or too many claims of our own are in front. */
+/* The session of the nearest claim in front of `waiter` that is another
+ * client's: a waiter's if there is one, otherwise the holder's. Returns 0 if
+ * the holder is ours, or if too many of our own claims are in front. */
 static uint64_t find_predecessor(const struct hf_file *file,
                                  const struct hf_table_waiter *waiter)
 {
@@ -174,8 +177,9 @@ static struct hf_reaper_watch *new_process_watch(struct hf_file *file)
     return watch;
 }
 
-/* Review our claims again, after a delay that doubles each time, until waiters
- * poll as often. */
+/* Schedule another review of our claims. The delay doubles each time; beyond
+ * RECHECK_MAX_MS no review is scheduled, because waiters poll about as
+ * often. */
 static void schedule_recheck(struct hf_file *file)
 {
     struct hf_reaper *reaper = &file->reaper;
@@ -223,9 +227,9 @@ static void add_process_watch(struct hf_file *file, int pidfd, uint64_t session)
 }
 
 /* Watch the process of `session`. Returns false if the process has ended, so
- * that a recheck is due. It may have ended before its pidfd was opened, and
- * another process may have its pid by now: only the lock on its slot shows
- * that. */
+ * that a recheck is due. The process may have ended before its pidfd was
+ * opened, and another process may have its pid by now, so the lock on the slot
+ * decides. */
 static bool watch_session(struct hf_file *file, uint64_t session)
 {
     const struct hf_reaper_watch *watch =
@@ -251,8 +255,8 @@ void hf_reaper_watch_process(struct hf_file *file)
     bool is_watched = find_process_watch(&file->reaper, session) != NULL;
 
     file->reaper.wanted = 0;
-    /* A watched process has had its rechecks, or will have them when it
-     * ends. */
+    /* A watched process has had its rechecks, or will have them when it ends,
+     * so it needs none now. */
     if (session != 0 && !is_watched && !watch_session(file, session))
         restart_rechecks(file);
 }
@@ -272,7 +276,8 @@ static const struct hf_table_waiter *claim_at(const struct hf_dlist *link)
     return HF_CONTAINER(link, const struct hf_table_waiter, in_session);
 }
 
-/* Whether the predecessor of a claim, a holder or a waiter, is dead. */
+/* Whether `session`, a holder or a waiter in front of one of our claims, is
+ * dead. Remembers the last session found alive. */
 static bool is_dead(struct review *review, uint64_t session, bool is_holder)
 {
     uint64_t *known = is_holder ? &review->holder : &review->waiter;
@@ -289,7 +294,8 @@ static bool is_dead(struct review *review, uint64_t session, bool is_holder)
 }
 
 /* The next of our claims that is for another key. After a holder is removed,
- * one of our claims for its key may be granted and leave the list. */
+ * one of our claims for its key may be granted and leave the list, so move on
+ * to another key before that. */
 static struct hf_dlist *find_next_key(const struct hf_session *own,
                                       struct hf_dlist *link)
 {
@@ -342,8 +348,9 @@ static void drop_ended_watches(struct hf_file *file)
     }
 }
 
-/* Watch the predecessors of our claims. Returns false if the process of one has
- * ended, but its slot is still locked, or it could not be removed. */
+/* Watch the predecessors of our claims. Returns false if a predecessor's
+ * process has ended, but its slot is still locked or the predecessor could not
+ * be removed. A recheck is then needed. */
 static bool watch_predecessors(struct hf_file *file,
                                const struct hf_session *own)
 {

@@ -8,11 +8,11 @@
  * one.
  *
  * A pidfd only wakes the client. The lock on a slot's byte decides whether the
- * slot's client is dead. The kernel drops it when the last copy of the
+ * slot's client is dead. The kernel drops that lock when the last copy of the
  * descriptor is closed, so a child process that inherited the descriptor keeps
  * the locks. Where a pidfd cannot be opened (another pid namespace, no free
- * descriptor), waiters notice when they poll: the first of them about once a
- * second.
+ * descriptor), waiters notice the death when they poll; the first waiter polls
+ * about once a second.
  *
  * Functions marked "critical section" are called between hf_transaction_begin()
  * and hf_transaction_end(). */
@@ -57,8 +57,8 @@ bool hf_reaper_free_key(struct hf_file *file, struct hf_key key);
 void hf_reaper_free_session(struct hf_file *file, uint64_t session);
 
 /* Critical section. Whether the process of a waiter is running. A process that
- * inherited its descriptor does not count: it cannot use a lock that the waiter
- * has not been granted. */
+ * inherited the waiter's descriptor does not count, because it cannot use a
+ * lock that the waiter has not been granted. */
 bool hf_reaper_is_running(struct hf_file *file, uint64_t session);
 
 /* Critical section. Let the next hf_reaper_watch_process() watch the

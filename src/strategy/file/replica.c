@@ -72,8 +72,8 @@ static void encode_snapshot(const struct hf_replica *replica,
     hf_buf_u64(buf, size);
 }
 
-/* Other processes wrote these times, and arithmetic with them must not
- * overflow. */
+/* Whether a time is in a sane range. Other processes wrote these times, so
+ * without this check arithmetic with them could overflow. */
 static bool is_plausible(hf_time instant)
 {
     return instant >= 0 && instant <= TIME_MAX;
@@ -101,8 +101,9 @@ static enum hf_err decode_leases(struct hf_store *store,
         hold->since = since;
         hf_leases_set(&store->leases, &hold->lease, end);
     }
-    /* Only a LOCK reserves memory for a lease, so a hold without a lease would
-     * have none when it is renewed or handed over. */
+    /* Only a LOCK reserves memory for a lease, so renewing or handing over a
+     * hold without a lease would have no memory for one. Refuse such a
+     * snapshot. */
     if (store->leases.heap.count != store->table.holds.count)
         return HF_EPROTO;
     return HF_OK;
@@ -161,8 +162,8 @@ static enum hf_err load_snapshot(struct hf_replica *replica,
     return HF_OK;
 }
 
-/* Load a private copy: a hostile process may change the shared bytes while they
- * are decoded. */
+/* Load a private copy, because a hostile process may change the shared bytes
+ * while they are decoded. */
 static enum hf_err load_copy(struct hf_replica *replica, struct hf_bytes bytes,
                              uint64_t position)
 {
@@ -192,8 +193,8 @@ static enum hf_err load_current_snapshot(struct hf_replica *replica)
 
 /* ---- Reading ------------------------------------------------------------*/
 
-/* Run a command. A grant to another client is reported by that client, so it is
- * only dropped here. */
+/* Run a command. A grant to another client is reported by that client, so take
+ * and drop it here. */
 static void apply_command(struct hf_replica *replica, hf_time now,
                           const struct hf_command *command,
                           struct hf_result *result)
@@ -216,7 +217,8 @@ static size_t snapshot_cost(const struct hf_command *command)
            LOCK_COST;
 }
 
-/* Only these commands make a snapshot larger. */
+/* Add the cost of a command to the estimate. Only these commands make a
+ * snapshot larger. */
 static void grow_snapshot_size(struct hf_replica *replica,
                                const struct hf_command *command)
 {
@@ -225,9 +227,9 @@ static void grow_snapshot_size(struct hf_replica *replica,
         replica->snapshot_size += snapshot_cost(command);
 }
 
-/* Copy the entry to `scratch`: a hostile process may change the shared bytes
- * while the command is applied, and without the arena lock other clients may
- * overwrite them. */
+/* Copy the entry to `scratch`, because a hostile process may change the shared
+ * bytes while the command is applied, and without the arena lock other clients
+ * may overwrite them. */
 static enum hf_err copy_entry(struct hf_replica *replica,
                               struct hf_bytes *entry)
 {
@@ -325,7 +327,7 @@ static bool is_far_behind(const struct hf_replica *replica)
 
 /* Read to the end of the log as of hf_arena_begin_read(); the log may grow
  * meanwhile. A snapshot that changes while it is read leaves the replica stale.
- * Returns false if it is of no use to try again. */
+ * Returns false if another attempt would not help. */
 static bool read_ahead_once(struct hf_replica *replica)
 {
     enum step step = STEP_APPLIED;
@@ -385,7 +387,7 @@ static enum hf_err check_room(struct hf_replica *replica,
     if (hf_arena_reserve_snapshot(replica->arena,
                                   replica->snapshot_size + cost) == HF_OK)
         return HF_OK;
-    /* The estimate only grows: write a snapshot to get the exact size. */
+    /* The estimate only grows, so write a snapshot to get the exact size. */
     if (write_snapshot(replica))
         return HF_ELIMIT;
     return hf_arena_reserve_snapshot(replica->arena,

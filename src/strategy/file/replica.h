@@ -19,7 +19,7 @@ struct hf_replica {
     struct hf_seed seed;
     hf_table_event_fn *event;
     void *arg;
-    uint64_t session;      /* of the client that owns it */
+    uint64_t session;      /* of the client that owns the replica */
     uint64_t granted;      /* other session that the last command granted to */
     uint64_t position;     /* in the log: every entry before it is applied */
     size_t snapshot_size;  /* upper bound for a snapshot taken now */
@@ -36,12 +36,14 @@ void hf_replica_init(struct hf_replica *replica, struct hf_arena *arena,
                      void *arg);
 void hf_replica_fini(struct hf_replica *replica);
 
-/* Without the arena lock: if the replica is far behind, bring it nearly up to
- * date, so that little work is left for the critical section. Errors are
- * ignored here: hf_replica_catch_up() meets them again and reports them. */
+/* Call it without the arena lock. If the replica is far behind, bring it nearly
+ * up to date, so that little work is left for the critical section. Errors are
+ * ignored here, because hf_replica_catch_up() meets them again and reports
+ * them. */
 void hf_replica_read_ahead(struct hf_replica *replica);
 
-/* Apply the entries of the other clients. HF_ENOMEM, HF_EPROTO. */
+/* Apply the entries of the other clients. Returns HF_ENOMEM, or HF_EPROTO if
+ * the arena is damaged, as `damage` says. */
 enum hf_err hf_replica_catch_up(struct hf_replica *replica);
 
 /* Load the snapshot and apply all entries after it, so that the history goes

@@ -34,8 +34,8 @@ bool hf_share_is_fifo(int file)
     return !fstat(file, &st) && S_ISFIFO(st.st_mode);
 }
 
-/* The group first, because changing it may clear mode bits. A process that is
- * not in the group cannot give a file to it. */
+/* Set the group first, because changing it may clear mode bits. A process that
+ * is not in the group cannot set it, so a failure is ignored. */
 void hf_share_file(int directory, int file)
 {
     struct stat shared, st;

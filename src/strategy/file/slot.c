@@ -14,7 +14,7 @@
 #include "base/crash_point.h"
 #include "strategy/file/layout.h"
 
-#define READS_MAX 256 /* empty a full FIFO, but do not race a fast writer */
+#define READS_MAX 256 /* enough for a full FIFO, even if others keep writing */
 
 struct hf_slot *hf_slot_at(const struct hf_arena *arena, unsigned slot)
 {
@@ -38,7 +38,7 @@ static struct flock slot_lock(unsigned slot)
     };
 }
 
-/* The pid namespace of this process; 0: unknown. */
+/* The pid namespace of this process, or 0 if it is unknown. */
 static uint64_t pid_namespace(void)
 {
     struct stat st;
@@ -53,7 +53,7 @@ bool hf_slot_is_locked(const struct hf_arena *arena, unsigned slot)
     if (slot == arena->slot)
         return true;
     if (fcntl(arena->file, F_OFD_GETLK, &lock))
-        return true; /* unknown: assume that it is locked */
+        return true; /* cannot tell, so assume that it is locked */
     return lock.l_type != F_UNLCK;
 }
 
@@ -128,7 +128,8 @@ static void name_fifo(char name[32], unsigned slot)
 
 /* Open the FIFO for reading too, because a write to a FIFO without readers
  * raises SIGPIPE, and its client may close it at any time. Another user may
- * have put a different file in its place, which we must not write to. */
+ * have put a different file in its place, so check that it is a FIFO before
+ * writing to it. */
 static void open_peer_fifo(struct hf_arena *arena, unsigned slot,
                            uint64_t session)
 {
@@ -152,8 +153,8 @@ void hf_slot_wake(struct hf_arena *arena, unsigned slot)
     HF_CRASH_POINT(14);
     if (arena->peer_fifo < 0 || arena->peer_session != session)
         open_peer_fifo(arena, slot, session);
-    /* If there is no FIFO, the client is closed; if it is full, the client has
-     * unread wake-ups. */
+    /* If there is no FIFO, the client is closed; if the FIFO is full, the
+     * client has unread wake-ups. So neither is an error. */
     if (arena->peer_fifo >= 0 && write(arena->peer_fifo, "", 1) < 0)
         HF_ASSERT(errno != EBADF);
 }
@@ -170,7 +171,8 @@ void hf_slot_clear_wakes(const struct hf_arena *arena)
 
 /* ---- Taking a slot ------------------------------------------------------*/
 
-/* Record the process of the slot before its first transaction. */
+/* Record our process in the slot before the first transaction, so that other
+ * clients can check whether the owner of the arena lock is alive. */
 static void record_process(struct hf_arena *arena)
 {
     struct hf_slot *slot = hf_slot_at(arena, arena->slot);
@@ -197,7 +199,8 @@ static void unlock_slot(struct hf_arena *arena)
     (void)fcntl(arena->file, F_OFD_SETLK, &lock);
 }
 
-/* Open the FIFO for writing too, so that reading never finds its end. */
+/* Open the FIFO for writing too, so that a read never reports the end of the
+ * file. */
 static bool open_own_fifo(struct hf_arena *arena, const char *name)
 {
     arena->fifo = hf_share_open(arena->directory, name, O_RDWR);
@@ -212,9 +215,9 @@ static bool open_own_fifo(struct hf_arena *arena, const char *name)
 }
 
 /* Open our FIFO. The FIFO of the slot's previous client is used again, because
- * creating and removing one takes longer than everything else in an uncontended
- * lock. In a sticky directory another user's FIFO could not be removed anyway.
- * Sets `*is_blocked` if another file is in its place. */
+ * creating and removing a FIFO takes longer than everything else in an
+ * uncontended lock. In a sticky directory another user's FIFO could not be
+ * removed anyway. Sets `*is_blocked` if another file is in its place. */
 static enum hf_err open_fifo(struct hf_arena *arena, bool *is_blocked,
                              struct hf_error *error)
 {
@@ -290,5 +293,5 @@ enum hf_err hf_slot_take(struct hf_arena *arena, struct hf_error *error)
 void hf_slot_give(struct hf_arena *arena)
 {
     if (arena->fifo >= 0)
-        unlock_slot(arena); /* another process may have inherited the lock */
+        unlock_slot(arena); /* a process that inherited it would keep it */
 }

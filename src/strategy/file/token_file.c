@@ -44,8 +44,8 @@ static bool replace_token_file(int directory, const char *text)
            !fsync(directory);
 }
 
-/* One write is enough: the text is short, and never gets shorter because the
- * number only rises. */
+/* One write is enough, because the text is short. The number only rises, so the
+ * new text covers all of the old one. */
 static bool overwrite_token_file(int file, const char *text)
 {
     return hf_share_is_plain(file) && write_all(file, text) &&
@@ -157,8 +157,9 @@ static void unlock_reserve(const struct hf_arena *arena)
     errno = saved;
 }
 
-/* The file "token" is on the disk before a token above the old reserve is
- * granted. The copy in the arena follows, in case the file is lost. */
+/* Write the file "token" to the disk before raising the reserve in the arena,
+ * which lets clients grant larger tokens. Then sync the arena too, in case the
+ * file is lost. */
 static enum hf_err write_reserve(struct hf_arena *arena, uint64_t token)
 {
     struct hf_arena_header *header = arena->header;
@@ -168,7 +169,8 @@ static enum hf_err write_reserve(struct hf_arena *arena, uint64_t token)
 
     if (err && err != HF_EPROTO)
         return err;
-    /* The file may be missing or overwritten: use the copy in the arena. */
+    /* The file may be missing or overwritten, so the copy in the arena counts
+     * too. */
     if (err || saved_token < reserve)
         saved_token = reserve;
     if (saved_token < token)
@@ -187,7 +189,8 @@ bool hf_token_file_covers(const struct hf_arena *arena, uint64_t token)
     return token <= atomic_load(&arena->header->token_reserve);
 }
 
-/* Another client may have raised the reserve before we got the lock. */
+/* Another client may have raised the reserve before we got the lock, so check
+ * again whether that is needed. */
 enum hf_err hf_token_file_reserve(struct hf_arena *arena, uint64_t token)
 {
     enum hf_err err = HF_OK;

@@ -49,8 +49,9 @@ void hf_transaction_on_event(void *arg, const struct hf_table_event *event)
 
 /* ---- Commands -----------------------------------------------------------*/
 
-/* Before a command that may grant `key` to the first waiter: end the sessions
- * of waiters at the head of the queue that have died. */
+/* End the sessions of dead waiters at the head of the queue. Call it before a
+ * command that may grant `key` to the first waiter, so that this waiter is
+ * alive. */
 static void reap_dead_waiters(struct hf_file *file, struct hf_key key)
 {
     struct hf_hold *hold;
@@ -71,7 +72,7 @@ static void reap_dead_waiters(struct hf_file *file, struct hf_key key)
     }
 }
 
-/* The claim of a LOCK that is in the queue, or NULL. */
+/* Find a LOCK's claim in the queue. Returns NULL if the claim does not wait. */
 static const struct hf_table_waiter *find_waiting_claim(
     const struct hf_file *file, const struct hf_command *command)
 {
@@ -81,8 +82,8 @@ static const struct hf_table_waiter *find_waiting_claim(
     return hold ? hf_table_find_waiter(table, hold, &command->nonce) : NULL;
 }
 
-/* Answer a LOCK that our own waiter repeats. It changes nothing, so it does not
- * go into the log. */
+/* If the LOCK repeats that of our own waiter, answer it and return true. Such a
+ * LOCK changes nothing, so it does not go into the log. */
 static bool answer_queued_repeat(struct hf_file *file,
                                  const struct hf_command *command,
                                  struct hf_result *result)
@@ -100,8 +101,9 @@ static bool answer_queued_repeat(struct hf_file *file,
     return true;
 }
 
-/* A lock that another client renews is in use there, so it may outlive the
- * process that it was granted to. */
+/* If this client renews a lock that was granted to another client, mark that
+ * client as detached: the lock is in use here, so it may outlive the process
+ * that it was granted to. */
 static void detach_renewed(struct hf_file *file,
                            const struct hf_command *command)
 {
@@ -118,7 +120,7 @@ static void detach_renewed(struct hf_file *file,
         hf_slot_at(&file->arena, slot)->detached = 1;
 }
 
-/* Our claim waits: watch the client in front of it. */
+/* If our claim waits, watch the client in front of it. */
 static void follow_predecessor(struct hf_file *file,
                                const struct hf_command *command)
 {
@@ -177,7 +179,7 @@ static void expire_due(struct hf_file *file)
     while (hf_store_find_due(&file->replica.store, now, &expire)) {
         file_run(&file->local, now, &expire, &result);
         if (result.err && result.err != HF_ENOTHELD)
-            return; /* no memory or log space: the next transaction retries */
+            return; /* no memory or log space; the next transaction retries */
     }
 }
 
@@ -190,8 +192,9 @@ static enum hf_err set_broken(struct hf_file *file, const char *what)
                         file->arena.path, what);
 }
 
-/* Check that the files are still ours, and reserve tokens ahead of time. If
- * that fails, it is tried again before the last reserved token is granted. */
+/* Check that the files are still ours, and reserve tokens ahead of time. If the
+ * reservation fails, it is tried again before the last reserved token is
+ * granted. */
 static void check_arena_files(struct hf_file *file)
 {
     const struct hf_table *table = &file->replica.store.table;
@@ -256,9 +259,9 @@ static enum hf_err catch_up_replica(struct hf_file *file)
 }
 
 /* Other clients end the session of a live client only if they are hostile, or
- * if it has lost the lock on its slot. The fate of our claims is then unknown.
- * Only entries of other clients can end our session, so most transactions skip
- * the lookup. */
+ * if that client has lost the lock on its slot. The fate of our claims is then
+ * unknown, so every later call fails. Only entries of other clients can end our
+ * session, so most transactions skip the lookup. */
 static enum hf_err check_session(struct hf_file *file)
 {
     const struct hf_session *own;
@@ -274,8 +277,8 @@ static enum hf_err check_session(struct hf_file *file)
     return HF_OK;
 }
 
-/* The highest token that this transaction may grant: it grants keys to claims
- * that are waiting now, or to the one request that it serves. */
+/* The highest token that this transaction may grant. It grants keys only to
+ * claims that are waiting now, or to the one request that it serves. */
 static uint64_t last_needed_token(const struct hf_file *file)
 {
     const struct hf_table *table = &file->replica.store.table;
@@ -302,8 +305,8 @@ static enum hf_err reserve_more_tokens(struct hf_file *file, uint64_t token)
 }
 
 /* Grant only tokens that the token file covers. To reserve more, leave the
- * critical section first: replacing that file calls fsync(), which may block for a
- * long time. */
+ * critical section first, because replacing that file calls fsync(), which may
+ * block for a long time. */
 enum hf_err hf_transaction_begin(struct hf_in_process *local)
 {
     struct hf_file *file = file_of(local);
@@ -346,8 +349,8 @@ void hf_transaction_end(struct hf_in_process *local)
     hf_reaper_watch_process(file);
 }
 
-/* The ring has events from before this client was opened, back to the
- * snapshot. */
+/* The ring has events from before this client was opened, back to the snapshot.
+ * So if `from` is before our history, read the ring again from there. */
 static enum hf_err file_watch(struct hf_in_process *local, uint64_t from)
 {
     struct hf_file *file = file_of(local);

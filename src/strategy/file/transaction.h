@@ -10,7 +10,8 @@
 #include "strategy/file/replica.h"
 #include "strategy/in_process.h"
 
-/* Clients woken after one request. Others notice when they poll. */
+/* Clients woken after one request. Further clients notice the change when they
+ * poll. */
 #define HF_TRANSACTION_WAKES_MAX 16
 
 /* One open client: its slot in the arena, and its replica of the lock table. */
@@ -27,7 +28,7 @@ struct hf_file {
     struct hf_timer retry;
     struct hf_fd wake_fd;
     struct hf_reaper reaper;
-    bool is_own_command; /* events come from our own command: wake the others */
+    bool is_own_command; /* events come from our command, so wake others */
     unsigned wake_slots[HF_TRANSACTION_WAKES_MAX]; /* to wake after leaving */
     unsigned wake_count;
     bool wake_watchers;
@@ -44,7 +45,7 @@ static inline struct hf_slot *hf_transaction_own_slot(
     return hf_slot_at(&file->arena, file->arena.slot);
 }
 
-/* The slot of a session, or HF_ARENA_SLOTS. */
+/* The slot of a session, or HF_ARENA_SLOTS if it has none. */
 unsigned hf_transaction_find_slot(const struct hf_file *file, uint64_t session);
 
 /* Enter the critical section without updating the table. HF_EBUSY: another

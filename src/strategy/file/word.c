@@ -5,7 +5,7 @@
 #include "base/crash_point.h"
 #include "strategy/file/arena.h"
 
-#define SPINS 200 /* a critical section takes about a microsecond */
+#define SPINS 200 /* attempts before sleeping: a few microseconds */
 #define RETRIES 8 /* races lost to other clients, before BUSY */
 
 /* The word, from the lowest bit: 11 bits for the owner's slot plus one, the low
@@ -75,9 +75,9 @@ static enum hf_word_state step_try(struct hf_word_attempt *attempt,
     return HF_WORD_TRY;
 }
 
-/* The owner has had the same turn during a whole sleep: it is slow, stopped or
- * dead. If the word names our own slot, the previous client of the slot died in
- * the critical section. */
+/* The owner has had the same turn during a whole sleep. It may be slow, stopped
+ * or dead, so it has to be checked. If the word names our own slot, the slot's
+ * previous client died in the critical section, so no check is needed. */
 static enum hf_word_state suspect_owner(const struct hf_word_attempt *attempt)
 {
     unsigned owner = hf_word_owner(attempt->seen);
@@ -100,7 +100,8 @@ static enum hf_word_state step_load(struct hf_word_attempt *attempt,
     return attempt->seen & SLEEPERS ? HF_WORD_SLEEP : HF_WORD_FLAG;
 }
 
-/* Other clients may still sleep, so we have to wake one when we leave. */
+/* Other clients may still sleep, so set the sleepers' bit: we then wake one of
+ * them when we leave. */
 static enum hf_word_state step_try_again(struct hf_word_attempt *attempt,
                                          _Atomic uint64_t *word)
 {
@@ -110,8 +111,8 @@ static enum hf_word_state step_try_again(struct hf_word_attempt *attempt,
     return attempt->retries > 0 ? HF_WORD_LOAD : HF_WORD_BUSY;
 }
 
-/* Nothing needs repair: no client can see what the dead owner did not
- * publish. */
+/* No client can see what the dead owner did not publish, so nothing needs
+ * repair. */
 static enum hf_word_state step_take_over(struct hf_word_attempt *attempt,
                                          _Atomic uint64_t *word)
 {

@@ -13,19 +13,19 @@
  * steps.
  *
  *     TRY         -> OWNED        the word was 0 and is ours now
- *                 -> LOAD         it was not 0, SPINS times
- *     LOAD        -> TRY_AGAIN    it is 0
+ *                 -> LOAD         the word was not 0, SPINS times
+ *     LOAD        -> TRY_AGAIN    the word is 0
  *                 -> FLAG         the owner is new
  *                 -> SLEEP        the owner is new, the sleepers' bit is set
  *                 -> CHECK_OWNER  the owner is the same as in the last LOAD
- *                 -> TAKE_OVER    likewise, and it is our own slot
- *                 -> BROKEN       likewise, and it is no slot
+ *                 -> TAKE_OVER    the same owner, and it has our slot
+ *                 -> BROKEN       the same owner, and it has no valid slot
  *     FLAG        -> SLEEP        the sleepers' bit is set
  *                 -> TRY_AGAIN    the word has changed
  *     SLEEP       -> TRY_AGAIN
  *     TRY_AGAIN   -> OWNED        the word was 0 and is ours now
  *                 -> LOAD         it was not 0
- *                 -> BUSY         likewise, for the last time
+ *                 -> BUSY         the word was not 0, for the last time
  *     CHECK_OWNER -> TAKE_OVER    the owner is dead
  *                 -> BUSY         the owner is alive
  *     TAKE_OVER   -> OWNED        the word is ours
@@ -40,15 +40,15 @@
 #include <stdint.h>
 
 enum hf_word_state {
-    HF_WORD_TRY,         /* acquire it if the word is 0, repeatedly */
+    HF_WORD_TRY,         /* acquire the lock if the word is 0, repeatedly */
     HF_WORD_LOAD,        /* load the word */
     HF_WORD_FLAG,        /* set the sleepers' bit */
     HF_WORD_SLEEP,       /* the caller sleeps while the word is `seen` */
-    HF_WORD_TRY_AGAIN,   /* acquire it if the word is 0, once */
+    HF_WORD_TRY_AGAIN,   /* acquire the lock if the word is 0, once */
     HF_WORD_CHECK_OWNER, /* the caller checks whether the owner is alive */
-    HF_WORD_TAKE_OVER,   /* acquire it from its dead owner */
+    HF_WORD_TAKE_OVER,   /* acquire the lock from its dead owner */
     HF_WORD_OWNED,       /* the word is ours */
-    HF_WORD_BUSY,        /* another client has it */
+    HF_WORD_BUSY,        /* another client has the lock */
     HF_WORD_BROKEN,      /* the word has a value that holdfast never writes */
 };
 
@@ -62,7 +62,8 @@ struct hf_word_attempt {
     uint64_t seen;    /* the value as of the last LOAD */
 };
 
-/* Start an attempt for `slot`, whose last turn is `*turn`. */
+/* Start an attempt for `slot`. `*turn` is the slot's last turn, which this call
+ * raises. */
 void hf_word_start(struct hf_word_attempt *attempt, unsigned slot,
                    _Atomic uint64_t *turn);
 
@@ -70,7 +71,7 @@ void hf_word_start(struct hf_word_attempt *attempt, unsigned slot,
  * hf_word_set_owner_alive() instead. */
 void hf_word_step(struct hf_word_attempt *attempt, _Atomic uint64_t *word);
 
-/* In CHECK_OWNER: continue, now that the caller knows whether the owner is
+/* Continue from CHECK_OWNER, now that the caller knows whether the owner is
  * alive. */
 void hf_word_set_owner_alive(struct hf_word_attempt *attempt, bool alive);
 
@@ -83,9 +84,10 @@ unsigned hf_word_owner(uint64_t word);
 /* Leave the critical section. If this returns true, wake a sleeper. */
 bool hf_word_release(_Atomic uint64_t *word);
 
-/* A futex has 32 bits: the half of the word that has the owner, the sleepers'
- * bit and the low bits of the turn. The second function returns the value of
- * that half while the sleepers' bit of `word` is set. */
+/* A futex has 32 bits, so clients sleep on the half of the word that has the
+ * owner, the sleepers' bit and the low bits of the turn. hf_word_futex()
+ * returns that half; hf_word_futex_value() returns its value while the
+ * sleepers' bit of `word` is set. */
 _Atomic uint32_t *hf_word_futex(_Atomic uint64_t *word);
 uint32_t hf_word_futex_value(uint64_t word);
 
