@@ -41,8 +41,7 @@ static enum hf_err check_server(struct hf_redis_connection *connection,
     if (reason)
         return reject_connection(connection, HF_EUNSUPPORTED, reason);
     if (*before == '\0' || strcmp(before, connection->server_info.run_id) != 0)
-        connection->previous_id =
-            0; /* the id belongs to another server process */
+        connection->previous_id = 0; /* the id is another server's */
     return HF_OK;
 }
 

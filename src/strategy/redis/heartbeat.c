@@ -6,8 +6,7 @@
 
 #define INTERVAL_MIN_MS 20
 #define INTERVAL_MAX_MS 500
-#define LINGER_MS                                                              \
-    3000 /* how long it runs after the last reply with a position */
+#define LINGER_MS 3000 /* runs on after the last reply with a position */
 
 /* The validity of a grant that arrives by message counts from the client's last
  * heartbeat. The lease is longer than the ttl by a sixteenth and 50 ms. The

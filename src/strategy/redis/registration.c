@@ -12,11 +12,9 @@
 #include "base/siphash.h"
 #include "strategy/redis/watch.h"
 
-#define TICK_MS 3000 /* registrations expire after 10 s (watch.lua) */
-#define DUE_AGAIN_MS                                                           \
-    2 /* delay after a reply with due keys; there may be more */
-#define PART_MAX                                                               \
-    256 /* watches in one script; a longer one would block the server */
+#define TICK_MS 3000   /* registrations expire after 10 s (watch.lua) */
+#define DUE_AGAIN_MS 2 /* after a reply with due keys, as there may be more */
+#define PART_MAX 256   /* watches in one script, which blocks the server */
 
 /* ---- Channels -----------------------------------------------------------*/
 

@@ -4,9 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NO_EXPIRY (-1) /* what PTTL returns for a key without a ttl */
-#define OTHERS_HEARTBEATS                                                      \
-    4 /* heartbeat intervals between polls of later waiters */
+#define NO_EXPIRY (-1)      /* what PTTL returns for a key without a ttl */
+#define OTHERS_HEARTBEATS 4 /* intervals between polls of a later waiter */
 
 /* ---- Errors -------------------------------------------------------------*/
 

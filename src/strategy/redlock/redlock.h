@@ -21,9 +21,8 @@ struct hf_redlock_server {
     struct hf_redis_address address;
     struct hf_redis_connection connection; /* for commands */
     struct hf_redis_connection pubsub;     /* opened when it is needed */
-    bool
-        is_subscribed_to_forced; /* `pubsub` receives reports of broken locks */
-    struct hf_dlist cancels;     /* CANCELs that the server has not answered */
+    bool is_subscribed_to_forced; /* receives reports of broken locks */
+    struct hf_dlist cancels;      /* CANCELs that the server has not answered */
     unsigned cancel_count;
 };
 
