@@ -30,7 +30,8 @@ enum {
     NOT_PRIMARY_OR_SECONDARY = 13436,
     RESULT_TOO_LARGE = 17419,
     UPSERT_TOO_LARGE = 17420,
-    FIRST_LOCATION = 15000, /* from here on, each code names one assertion */
+    FIRST_LOCATION =
+        15000, /* from here on, each code names one assertion in the sources */
 };
 
 /* Return HF_EINDOUBT for unknown codes, and for commands that were interrupted
