@@ -59,7 +59,7 @@ static void a_claim_granted_before_its_position_is_read_is_not_refused(
     join_queue(other, &queued, "");
     await_line(1);
     delay_commands("\"find\"", 1000);
-    await_find(); /* of the repeated LOCK */
+    await_find(); /* the find belongs to the repeated LOCK */
     expect_ok(hf_release(lock));
     await_grant(&queued);
     delay_commands("\"find\"", 0);

@@ -108,9 +108,9 @@ static enum hf_err init_op(struct hf_mongo_op *op,
     return HF_OK;
 }
 
-/* The fast path costs the server half as much as the slow one. But if it fails,
- * the LOCK needs a second round trip, so after contention a client skips the
- * fast path for a while. */
+/* The fast path costs the server half as much as the slow path. But if the fast
+ * path fails, the LOCK needs a second round trip, so after contention a client
+ * skips the fast path for a while. */
 static bool can_use_fast_path(struct hf_mongo_identity *identity,
                               const struct hf_command *command, bool in_doubt)
 {

@@ -250,7 +250,8 @@ static enum hf_err not_holder_error(const struct hf_mongo_reply *reply)
     return reply->held ? HF_ENOTOWNER : HF_ENOTHELD;
 }
 
-/* Whether this copy of the command or an earlier one ended the grant. */
+/* Whether this copy of the command, or an earlier copy of it, ended the
+ * grant. */
 static bool was_ended_by_call(const struct hf_mongo_reply *reply,
                               uint64_t token, enum hf_event_kind reason)
 {

@@ -70,8 +70,9 @@ static mongoc_server_description_t *read_handshake(
                          "reply has no topologyVersion.processId");
 }
 
-/* The worker records the server before the handshake, so that a thread that
- * hangs in the handshake is given up like one that hangs in a command. */
+/* The worker records the server before the handshake, so that its job can be
+ * given up if the thread hangs in the handshake, just as if it hangs in a
+ * command. */
 mongoc_server_description_t *hf_mongo_server_select(
     mongoc_client_t *client, struct hf_mongo_reply *reply)
 {

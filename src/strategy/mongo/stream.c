@@ -5,9 +5,9 @@
 
 #include "base/assert.h"
 
-#define AWAIT_MS 250         /* maxAwaitTimeMS */
-#define QUEUE_MAX 16384      /* changes that the client has not taken yet */
-#define BACK_OFF_MS 200      /* after a failure; doubled after the next one */
+#define AWAIT_MS 250    /* maxAwaitTimeMS */
+#define QUEUE_MAX 16384 /* changes that the client has not taken yet */
+#define BACK_OFF_MS 200 /* after the first failure; then doubled each time */
 #define BACK_OFF_DOUBLINGS 5 /* limits the back-off to 6.4 s */
 #define IDLE_MS 10000        /* how long a released stream stays open */
 
@@ -29,7 +29,7 @@ struct hf_mongo_stream {
 
     pthread_mutex_t mutex;
     pthread_cond_t changed; /* signaled on a request, on room, on close */
-    unsigned references;    /* the strategy has one, the thread another */
+    unsigned references;    /* held by the strategy and the thread */
     bool started, closed;
     bool live;       /* the server has answered, and not failed since */
     hf_time idle_at; /* when the thread ends; HF_NEVER: it is needed */
@@ -49,7 +49,7 @@ struct reader {
     unsigned request; /* number of the request that the thread serves */
     bool all;
     uint64_t from;
-    bson_t *token;     /* where to resume; NULL: at `from` */
+    bson_t *token;     /* where to resume; NULL: start at `from` */
     uint32_t primary;  /* primary when the stream was opened; 0: unknown */
     unsigned failures; /* consecutive */
 };

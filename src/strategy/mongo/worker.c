@@ -55,8 +55,9 @@ static struct hf_mongo_job *take_runnable_job(struct hf_mongo_workers *workers,
     return NULL;
 }
 
-/* The most workers that jobs of an urgency and of lower ones may use together:
- * renewals must not wait for LOCKs or CANCELs that a slow server delays. */
+/* How many workers the jobs of this urgency and of lower urgencies may use
+ * together. The limits leave workers for renewals, which must not wait for
+ * LOCKs or CANCELs that a slow server delays. */
 static const unsigned workers_max[HF_MONGO_URGENCIES] = {
     [HF_MONGO_TAKES] = HF_MONGO_WORKERS_MAX - 16,
     [HF_MONGO_WITHDRAWS] = HF_MONGO_WORKERS_MAX - 8,

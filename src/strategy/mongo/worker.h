@@ -19,7 +19,7 @@ struct hf_mongo_workers {
 
     pthread_mutex_t mutex;
     pthread_cond_t answered; /* for hf_mongo_workers_await() */
-    unsigned references;     /* the strategy and each thread have one */
+    unsigned references;     /* held by the strategy and by each thread */
 
     struct hf_dlist active; /* workers, without orphans */
     unsigned worker_count;

@@ -77,7 +77,7 @@ struct hf_redis_connection {
     struct hf_host *host;
     const struct hf_redis_address *address;
     const struct hf_redis_connection_ops *ops;
-    const char *channel; /* NULL: for commands. Else: for pub/sub */
+    const char *channel; /* for pub/sub; NULL: for commands */
 
     enum hf_redis_state state;
     redisContext *context;

@@ -172,8 +172,8 @@ static bool send_step(
 }
 
 /* Kill this client's previous connection on the server. The server may not yet
- * have read everything that was sent on it, and must not execute such a command
- * after the commands of this connection. */
+ * have read every command that was sent there, and must not execute such a
+ * command after the commands of this connection. */
 static bool kill_previous_connection(struct hf_redis_connection *connection)
 {
     struct hf_redis_resp_args args = {.count = 0};

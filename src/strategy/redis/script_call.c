@@ -122,7 +122,7 @@ static char *put_holder_prefix(char *to, const struct hf_command *command)
     return put_chars(put_nonce(put_chars(to, " "), command), " ");
 }
 
-/* Add the part of `call->text` before `end`. */
+/* Add the part of `call->text` before `end` as an argument. */
 static void add_text_arg(struct hf_redis_script_call *call, const char *end)
 {
     hf_redis_resp_add(&call->args, call->text, (size_t)(end - call->text));

@@ -52,7 +52,7 @@ void hf_redis_script_call_read(struct hf_redis_script_call *call,
                                const struct hf_redis_connection *connection,
                                struct hf_key key);
 
-/* Encode a heartbeat; the next one follows in `heartbeat_ms`. */
+/* Encode a heartbeat. The next heartbeat follows in `heartbeat_ms`. */
 void hf_redis_script_call_heartbeat(
     struct hf_redis_script_call *call,
     const struct hf_redis_connection *connection,

@@ -21,7 +21,7 @@ void hf_redlock_lock_count_grant(struct hf_redlock_ballot *ballot,
 {
     struct hf_redlock_vote *vote = ballot->vote;
 
-    /* A grant with another token does not count. It has one if this LOCK was
+    /* A grant with another token does not count. That happens if this LOCK was
      * sent before the token was known, or if the grant is from an earlier
      * attempt that failed. */
     if (vote->token == 0)

@@ -58,8 +58,8 @@ static int compare_listed_keys(const void *a, const void *b)
                           ((const struct hf_info *)b)->key);
 }
 
-/* Count the servers from `from` up to, not including, `until` that list the
- * same key and token. */
+/* Count the servers that list the same key and token as `info`, among the
+ * servers from `from` up to, but not including, `until`. */
 static unsigned count_listing_servers(const struct hf_redlock_vote *vote,
                                       unsigned from, unsigned until,
                                       const struct hf_info *info)

@@ -127,7 +127,7 @@ void hf_redlock_vote_set_cause(struct hf_redlock_vote *vote, const char *text)
 
 /* ---- Replies ------------------------------------------------------------*/
 
-/* Count a refusal, and keep the one that tells the caller most: "held by
+/* Count a refusal, and keep the refusal that tells the caller most: "held by
  * another" is stronger than "not held", and "forced" is the strongest. */
 static void count_refusal(struct hf_redlock_vote *vote, enum hf_err err)
 {
@@ -410,8 +410,8 @@ void hf_redlock_vote_start(struct hf_redlock_vote *vote)
 }
 
 /* The servers still execute the commands that were sent. A later LOCK of the
- * same nonce may get a token that differs from what some of them have granted,
- * so record these servers as in doubt. */
+ * same nonce may get a token that differs from the token that some servers have
+ * granted, so record these servers as in doubt. */
 void hf_redlock_vote_cancel(struct hf_redlock_vote *vote)
 {
     if (vote->kind == HF_REQUEST_COMMAND &&
