@@ -67,8 +67,8 @@ static void free_stream(struct hf_mongo_stream *stream)
     free(stream);
 }
 
-/* Drop a reference, free the stream if it was the last, and unlock the mutex,
- * which the caller holds. */
+/* Drop a reference and unlock the mutex, which the caller holds. Dropping the
+ * last reference frees the stream. */
 static void unref_stream(struct hf_mongo_stream *stream)
 {
     bool last = --stream->references == 0;
@@ -261,8 +261,8 @@ static bool read_changes(struct hf_mongo_stream *stream, struct reader *reader,
     return true;
 }
 
-/* Sleep, longer after each failure, because every attempt fails if the user may
- * not open change streams. */
+/* Sleep, longer after each failure. If the user may not open change streams,
+ * every attempt fails, and frequent attempts would load the server. */
 static void back_off_stream(struct hf_mongo_stream *stream,
                             struct reader *reader)
 {
