@@ -18,8 +18,8 @@
 
 /* ---- Clients ------------------------------------------------------------*/
 
-/* These functions replace those of libc, so that the test sets the wall clock
- * of the whole program, including libmongoc. */
+/* The functions below replace those of libc, so that the test sets the wall
+ * clock of the whole program, including libmongoc. */
 static atomic_llong offset_s;
 
 /* NOLINTBEGIN(readability-inconsistent-declaration-parameter-name): libc's own
@@ -54,7 +54,7 @@ time_t time(time_t *at)
     return now.tv_sec;
 }
 
-/* libmongoc waits with deadlines on that clock. */
+/* libmongoc passes deadlines on the shifted wall clock, so shift them back. */
 int pthread_cond_timedwait(pthread_cond_t *restrict cond,
                            pthread_mutex_t *restrict mutex,
                            const struct timespec *restrict until)
@@ -66,10 +66,10 @@ int pthread_cond_timedwait(pthread_cond_t *restrict cond,
 }
 /* NOLINTEND(readability-inconsistent-declaration-parameter-name) */
 
-/* Shift the wall clock of this program by `offset` seconds while a lock is held.
- * Another client must get the key when the lease expires: no earlier, and not an
- * hour later. Return false if the lease expired before it was renewed; the caller
- * retries with a longer ttl. */
+/* Shift the wall clock of this program by `offset` seconds while a lock is
+ * held. Another client must get the key when the lease expires: no earlier, and
+ * not an hour later. Return false if the lease expired before it was renewed;
+ * the caller retries with a longer ttl. */
 static bool try_lease_with_clock(long long offset, uint32_t ttl_ms)
 {
     struct hf_lock_opts opts = hf_test_opts(ttl_ms, PATIENCE_MS, PATIENCE_MS);
@@ -161,7 +161,7 @@ static void no_lease_ends_early_in_a_failover(void **state)
 }
 
 /* The only server crashes and restarts at the same address, with its clock an
- * hour ahead. No lease expires early. */
+ * hour ahead. The lease must not expire early. */
 static void a_restarted_server_counts_leases_again(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(240000, 0, PATIENCE_MS);
@@ -224,8 +224,8 @@ static bool has_right_clock(int member)
     return member == 0 || member == 2;
 }
 
-/* To a primary whose clock is days ahead, every document seems old. It must not
- * delete that of a held lock. */
+/* To a primary whose clock is days ahead, every document seems old. The primary
+ * must not delete the document of a held lock. */
 static void a_wrong_clock_deletes_no_held_key(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600000, 0, PATIENCE_MS);

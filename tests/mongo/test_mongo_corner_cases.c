@@ -1,5 +1,5 @@
-/* Corner cases with a replica set of one: late copies, several clients of one
- * lock, server names and signals. */
+/* Corner cases with a replica set of one member: late copies, several clients
+ * of one lock, server names and signals. */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ static void delay_one_command(void)
                         "\"blockConnection\":true,\"blockTimeMS\":4000");
 }
 
-/* Whether exactly one document matches. */
+/* Whether exactly one document matches `query`. */
 static bool matches_one(const char *query)
 {
     char json[256];
@@ -33,9 +33,9 @@ static bool matches_one(const char *query)
 
 /* ---- Offers -------------------------------------------------------------*/
 
-/* A waiter confirms its offer even if it waited only for a moment, with its
- * whole ttl ahead: it still holds the lock when the offer would have
- * expired. */
+/* A waiter confirms its offer even if it waited only for a moment, and its
+ * whole ttl is left. So it still holds the lock when an unconfirmed offer would
+ * have expired. */
 static void a_confirmed_offer_lasts(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600000, PATIENCE_MS, PATIENCE_MS);
@@ -71,8 +71,8 @@ static void a_confirmed_offer_lasts(void **state)
 
 /* ---- Late copies --------------------------------------------------------*/
 
-/* A LOCK of a new key is given up while it is in flight. The nonce is recorded
- * in a document that the server deletes later. */
+/* A LOCK of a new key is given up while it is in flight. Its nonce is recorded
+ * in a document, which the server deletes later. */
 static void canceled_nonces_are_deleted_in_time(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600000, 0, 300);
@@ -106,7 +106,7 @@ static void assert_value(struct hf_client *client, const char *wanted)
     hf_info_fini(&info);
 }
 
-/* The first copy of an UPDATE arrives after an UPDATE of another client, which
+/* The first copy of an UPDATE arrives after an UPDATE by another client, which
  * has adopted the lock. */
 static void a_late_update_does_not_overwrite_a_newer_one(void **state)
 {

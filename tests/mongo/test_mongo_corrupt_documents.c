@@ -1,5 +1,5 @@
-/* Documents that another program has written to: calls that need the damaged
- * part report it, and other keys are not affected. */
+/* Documents that another program has damaged. Calls that need the damaged part
+ * report it, and other keys are not affected. */
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -8,10 +8,10 @@
 #include "lib/mongo_case.h"
 #include "lib/runner.h"
 
-/* Damage to the document of a held lock, as an update, and the results of READ,
- * UPDATE, RENEW, LOCK and UNLOCK after it, one letter each: OK (.), HF_EPROTO,
- * HF_ETIMEDOUT, HF_EEXPIRED. Calls ignore damage to fields that they do not
- * need. */
+/* Updates that damage the document of a held lock. `results` are the results of
+ * READ, UPDATE, RENEW, LOCK and UNLOCK afterwards, one letter each: OK (.),
+ * HF_EPROTO, HF_ETIMEDOUT, HF_EEXPIRED. Calls ignore damage to fields that they
+ * do not need. */
 static const struct damage {
     const char *update;
     const char *results;
@@ -110,7 +110,8 @@ static void expect_result(const struct damage *damage, unsigned call,
     enum hf_err wanted = decode_result(damage->results[call]);
     struct hf_error error;
 
-    /* On a busy machine the withdrawal may take longer than its second. */
+    /* On a busy machine the withdrawal may take longer than its second, so
+     * accept that the call is in doubt. */
     if (wanted == HF_ETIMEDOUT && got == HF_EINDOUBT)
         return;
     hf_client_error(client, &error);
@@ -142,7 +143,8 @@ static void check_all_calls(const struct damage *damage,
     expect_result(damage, UNLOCK, client, hf_release(lock));
 }
 
-/* Events come from documents, too: note the longest owner. */
+/* Note the longest owner in an event, because events come from damaged
+ * documents, too. */
 static void note_longest_owner(const struct hf_event *event, void *arg)
 {
     atomic_size_t *longest = arg;

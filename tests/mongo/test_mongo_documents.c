@@ -10,8 +10,8 @@
 
 /* ---- Documents ----------------------------------------------------------*/
 
-/* Check the stored lease, in milliseconds: a ttl is not rounded. The lease
- * includes an allowance for clock drift. */
+/* Check that the ttl is not rounded in the stored lease, which is in
+ * milliseconds and includes an allowance for clock drift. */
 static void expect_lease(const char *key, unsigned ttl_ms)
 {
     char json[512], span[32];
@@ -31,8 +31,8 @@ static void expect_lease(const char *key, unsigned ttl_ms)
         fail_msg("%s lacks %s", reply, span);
 }
 
-/* MS-14: on the fast path and on the slow path, which a client takes after
- * contention. */
+/* MS-14: the lease is exact on the fast path, and on the slow path, which a
+ * client takes after contention. */
 static void leases_are_stored_to_the_millisecond(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600301, 0, HF_TEST_PATIENCE_MS);
@@ -105,8 +105,9 @@ static void a_newer_format_is_refused(void **state)
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
-/* HF_EBUSY is proved by a write to a document of the client. The server deletes
- * it soon, because many clients call only once. */
+/* Before a client reports HF_EBUSY, it writes to a document of its own, as
+ * proof that the server is the primary. The server deletes that document soon,
+ * because many clients call only once. */
 static void proof_documents_are_deleted_soon(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600000, 0, HF_TEST_PATIENCE_MS);
@@ -130,8 +131,8 @@ static void proof_documents_are_deleted_soon(void **state)
     expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
 }
 
-/* Dropping the collection drops its index, too. An open client creates it
- * again. */
+/* Dropping the collection drops its index, too. An open client creates the
+ * index again. */
 static void a_dropped_collection_gets_its_index_back(void **state)
 {
     char url[HF_TEST_MONGO_URL_SIZE];
@@ -164,7 +165,7 @@ static unsigned count_word(const char *text, const char *word)
     return count;
 }
 
-/* Many clients open databases that do not exist yet, at the same time. */
+/* At the same time, many clients open databases that do not exist yet. */
 #define OPENERS 12
 #define ROUNDS 4
 

@@ -15,7 +15,8 @@
 
 /* ---- Failovers ----------------------------------------------------------*/
 
-/* A lock is still held at the new primary, which knows the holder. */
+/* The lock is still held after a failover, because the new primary knows the
+ * holder. */
 static void a_lock_survives_its_primary(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(120000, 0, PATIENCE_MS);
@@ -195,7 +196,7 @@ static void a_lock_survives_a_crash_of_all_servers(void **state)
     for (unsigned i = 0; i < 3; i++)
         assert_true(hf_test_mongo_again(&mongo, i));
 
-    (void)primary(); /* hf_open() gives up sooner than mongod may start */
+    (void)primary(); /* mongod may start too late for hf_open() */
     other = hf_test_mongo_open(&mongo, "");
     expect_err(hf_acquire(other, hf_key_of("k"), &opts, &next), HF_EBUSY);
     expect_ok(hf_renew(lock, 0));
@@ -219,8 +220,8 @@ static void a_lock_survives_a_crash_of_all_servers(void **state)
 
 #define OFFER_MS 3000 /* as in src/strategy/mongo/op.h */
 
-/* A dead waiter is offered the key and does not confirm. It delays the next
- * waiter by three seconds, not by its lease of ten minutes. */
+/* A dead waiter is offered the key and does not confirm the offer. It delays
+ * the next waiter by three seconds, not by its lease of ten minutes. */
 static void a_dead_waiter_costs_three_seconds(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, PATIENCE_MS);
@@ -254,8 +255,8 @@ static void a_dead_waiter_costs_three_seconds(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* The same if another server has to end the offer, for which it has no
- * deadline. */
+/* A dead waiter costs no more if another server has to end the offer, although
+ * that server has no deadline for it. */
 static void an_offer_stays_short_at_a_new_primary(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, HF_FOREVER, PATIENCE_MS);

@@ -15,7 +15,7 @@
 #define PATIENCE_MS 60000
 #define LONG_MS 600000 /* a lease that does not expire during a case */
 
-/* Record the events of a lock, a bit for each. */
+/* Record the kinds of events that a lock has received, as bits. */
 static void note_event(struct hf_lock *lock, enum hf_lock_event event,
                        void *arg)
 {
@@ -30,8 +30,8 @@ static bool has_event(atomic_uint *events, enum hf_lock_event event)
 
 /* ---- Injected errors ----------------------------------------------------*/
 
-/* MongoDB commands to fail: findAndModify executes most of our commands, update
- * executes the fast path of UNLOCK. */
+/* MongoDB commands that can be made to fail. findAndModify executes most lock
+ * commands, and update executes the fast path of UNLOCK. */
 #define COMMAND "\"findAndModify\""
 #define FAST_UNLOCK "\"update\""
 
@@ -57,7 +57,7 @@ static void fail_confirmations(const char *commands, const char *mode, int code)
     (void)fail_commands(0, commands, mode, data);
 }
 
-/* `call` succeeds although its first copy is not confirmed. */
+/* Expect that `call` succeeds although its first copy is not confirmed. */
 #define UNCONFIRMED(command, code, call)                                       \
     do {                                                                       \
         long before = stop_failing();                                          \
@@ -89,7 +89,7 @@ static void note_history(const struct hf_event *event, void *arg)
     atomic_store(&history->count, count + 1);
 }
 
-/* Watch all events but renewals, which may happen twice. */
+/* Watch all events except renewals, because a renewal may be executed twice. */
 static struct hf_watch *watch_history(struct hf_client *client,
                                       struct history *history)
 {
@@ -122,9 +122,10 @@ enum {
     SHUTDOWN_IN_PROGRESS = 91
 };
 
-/* The first copy of each call is executed but not confirmed. The second one
- * finds that, and changes nothing. `code` is used for LOCK and UNLOCK only:
- * after some codes libmongoc searches for another server for seconds. */
+/* The first copy of each call is executed but not confirmed. The second copy
+ * finds that, and changes nothing. `code` is used for LOCK and UNLOCK only,
+ * because after some codes libmongoc searches for another server for
+ * seconds. */
 static void run_unconfirmed_calls(struct hf_client *client,
                                   struct hf_client *other, int code)
 {
@@ -215,8 +216,9 @@ static void a_write_without_a_majority_is_in_doubt(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* MS-13: the connection breaks during a renewal; the lease is long enough for a
- * few more attempts. False: it expired, on a busy machine. */
+/* MS-13: the connection breaks during a renewal, and the lease is long enough
+ * for a few more attempts. Return false if the lease expired, which may happen
+ * on a busy machine. */
 static bool retry_failed_renewal(struct hf_client *client, uint32_t ttl_ms)
 {
     struct hf_lock_opts opts = hf_test_opts(ttl_ms, PATIENCE_MS, PATIENCE_MS);
@@ -262,8 +264,8 @@ static void a_failed_renewal_is_retried(void **state)
     expect_ok(hf_close(client, PATIENCE_MS));
 }
 
-/* MS-08: the document is deleted. The next renewal notices that, and ends
- * validity, although the lease is long. */
+/* MS-08: the document is deleted. The next renewal notices that, and ends the
+ * validity at once, although the lease is long. */
 static void a_deleted_document_is_a_lost_lock(void **state)
 {
     const char *delete_command = "{\"delete\":\"locks\",\"deletes\":"
@@ -303,8 +305,8 @@ static void a_deleted_document_is_a_lost_lock(void **state)
 
 /* ---- Silent servers -----------------------------------------------------*/
 
-/* hf_process() returns while the server is silent, and the call ends at its
- * deadline. */
+/* Check that hf_process() returns while the server is silent, and that the call
+ * ends at its deadline. */
 static void process_while_silent(struct hf_client *client)
 {
     struct hf_lock_opts brief = hf_test_opts(LONG_MS, 0, 500);
@@ -343,7 +345,7 @@ static void a_silent_server_is_given_up_at_the_deadline(void **state)
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(&mongo, "");
     driven = hf_test_mongo_open(&mongo, "");
-    (void)poll(NULL, 0, 1500); /* after that clients use the pool */
+    (void)poll(NULL, 0, 1500); /* after this time clients use the pool */
     expect_ok(hf_read(driven, hf_key_of("k"), HF_LINEARIZABLE, &info));
     hf_info_fini(&info);
     lock = lock_at_last(client, "k", &opts);
@@ -356,7 +358,7 @@ static void a_silent_server_is_given_up_at_the_deadline(void **state)
     assert_null(none);
     assert_true(now_ms() - began >= 1000);
     began = now_ms();
-    err = hf_release(lock); /* it may need a new connection */
+    err = hf_release(lock); /* the call may need a new connection */
     assert_true(err == HF_EINDOUBT || err == HF_EUNAVAIL);
     assert_true(now_ms() - began >= 500);
     assert_false(hf_lock_valid_for(lock, 0));
@@ -397,7 +399,8 @@ static void *closer_main(void *arg)
     return NULL;
 }
 
-/* hf_close() ends validity when it begins, not when it returns. */
+/* Check that hf_close() ends validity when it is called, not when it
+ * returns. */
 static void close_while_silent(struct hf_client *client, struct hf_lock *lock)
 {
     struct closing closing = {
@@ -418,8 +421,8 @@ static void close_while_silent(struct hf_client *client, struct hf_lock *lock)
     assert_true(closing.ended - began >= closing.timeout_ms);
 }
 
-/* MS-11, MS-12: renewals hang, and validity ends with the lease or with the
- * client. */
+/* MS-11, MS-12: renewals hang. The validity of one lock ends before its lease
+ * expires, and that of the other when the client is closed. */
 static void a_silent_server_ends_validity(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(6000, 0, 1000);
@@ -439,8 +442,8 @@ static void a_silent_server_ends_validity(void **state)
     lock = lock_at_last(client, "k", &opts);
     hf_test_mongo_signal(&mongo, 0, SIGSTOP);
     stopped = now_ms();
-    /* The last renewal was sent earlier, and its lease is a little longer than
-     * the ttl. */
+    /* The last renewal was sent before the stop, and its lease is 6425 ms, a
+     * little longer than the ttl. So validity has ended after 6.5 s. */
     while (now_ms() - stopped <= 6500)
         (void)poll(NULL, 0, 20);
     assert_false(hf_lock_valid_for(lock, 0));
@@ -456,9 +459,9 @@ static void a_silent_server_ends_validity(void **state)
 
 /* ---- Late copies --------------------------------------------------------*/
 
-/* The server delays the first copy of a LOCK for longer than its connection
- * lasts. The second copy is granted and released meanwhile. The late copy is
- * refused, and the next client gets the key, although the lease is long. */
+/* The server delays the first copy of a LOCK until its connection is lost.
+ * Meanwhile the second copy is granted and released. The late copy is refused,
+ * so the next client gets the key, although the lease is long. */
 static void a_late_lock_after_its_release_is_refused(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600000, 0, PATIENCE_MS);
@@ -485,8 +488,8 @@ static void a_late_lock_after_its_release_is_refused(void **state)
 }
 
 /* The server is silent until the client has given up the connection of the
- * first copy and sent a second one. The first copy changes the value, and the
- * reply to the second one says so. */
+ * first copy and sent a second copy. The first copy changes the value, and the
+ * reply to the second copy reports that. */
 static void an_update_in_doubt_is_applied_once(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(120000, 0, PATIENCE_MS);
@@ -515,8 +518,8 @@ static void an_update_in_doubt_is_applied_once(void **state)
     expect_ok(hf_close(client, PATIENCE_MS));
 }
 
-/* The UNLOCK of a client that never held the lock is not in doubt, even if a
- * copy was lost. */
+/* An UNLOCK by a client that never held the lock is not in doubt, even if a
+ * copy of it was lost. */
 static void an_unlock_by_a_non_owner_is_never_in_doubt(void **state)
 {
     static const uint8_t bogus[HF_NONCE_SIZE] = {"no such nonce"};

@@ -1,4 +1,4 @@
-/* Too few servers: the majority is missing for a while. */
+/* Replica sets that lack a majority for a while. */
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -18,7 +18,7 @@ static void signal_all_but(unsigned kept, int number)
             hf_test_mongo_signal(&mongo, i, number);
 }
 
-/* With one of three servers nothing can be decided: calls fail by their
+/* With one of three servers nothing can be decided, so calls fail by their
  * deadlines. */
 static void without_a_majority_calls_fail(void **state)
 {
@@ -57,9 +57,9 @@ static void without_a_majority_calls_fail(void **state)
     expect_ok(hf_close(client, PATIENCE_MS));
 }
 
-/* The majority is missing during a write: the primary has executed it, but
- * cannot confirm it. Once the others are back, the repeated LOCK finds its
- * nonce. */
+/* The majority is missing during a write, so the primary has executed the write
+ * but cannot confirm it. Once the other servers are back, the repeated LOCK
+ * finds its nonce. */
 static void a_write_in_doubt_is_resolved(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(300000, 0, PATIENCE_MS);
@@ -88,8 +88,8 @@ static void a_write_in_doubt_is_resolved(void **state)
 }
 
 /* There is no primary for longer than one server selection takes. Then one of
- * the two remaining members is elected: the other one, if the first lacks the
- * last write. */
+ * the two remaining members is elected. If the first candidate lacks the last
+ * write, the other is elected. */
 #define NO_PRIMARY_MS 2500
 
 static void *late_election_main(void *arg)
@@ -158,7 +158,7 @@ static enum hf_err await_answer(struct hf_future *future)
     return err;
 }
 
-/* Each call ends at its deadline, with its outcome unknown. */
+/* Expect that each call ends at its deadline with an unknown outcome. */
 static void expect_all_in_doubt(struct hf_client *client,
                                 struct hf_lock *released, struct hf_lock *kept,
                                 struct hf_lock *changed)
@@ -204,8 +204,9 @@ static void expect_new(struct hf_client *client)
     hf_info_fini(&info);
 }
 
-/* The primary stays, and has executed all commands. Once the others are back,
- * each has happened once, and the LOCK in doubt is withdrawn. */
+/* The primary stays, and has executed all commands. Once the other servers are
+ * back, each command has taken effect once, and the LOCK in doubt is
+ * withdrawn. */
 static void commands_in_doubt_are_executed_at_most_once(void **state)
 {
     struct hf_lock_opts brief = hf_test_opts(LONG_MS, 0, 1500);

@@ -41,7 +41,7 @@ static void unknown_options_are_refused(void **state)
 
 /* ---- Concerns -----------------------------------------------------------*/
 
-/* Commands of clients in the log of the server. */
+/* How many commands of each kind the server's log contains. */
 struct logged {
     unsigned writes, proofs, indexes, reads, streams;
 };
@@ -151,8 +151,9 @@ static void send_all_commands(struct hf_client *client, struct hf_client *other)
 }
 
 /* Whatever the URL says, a majority confirms each write after journaling it,
- * reads return what a majority has, and all commands go to the primary: this
- * set has no secondary. */
+ * reads return what a majority has, and all commands go to the primary. The
+ * replica set of this case has no secondary, so a read from a secondary would
+ * fail. */
 static void a_url_cannot_weaken_concerns(void **state)
 {
     static const char weaker[] =
@@ -200,8 +201,8 @@ static void a_standalone_server_needs_unsafe(void **state)
     assert_false(hf_caps(client) & (HF_CAP_FENCE | HF_CAP_FAILOVER_SAFE |
                                     HF_CAP_PUSH | HF_CAP_WATCH));
 
-    /* Grants are not pushed: waiters poll every second, and not only when the
-     * lease expires. */
+    /* Grants are not pushed, so waiters poll every second, and not only when
+     * the lease expires. */
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     expect_ok(hf_read(other, hf_key_of("k"), HF_LINEARIZABLE, &info));
     assert_true(info.held);
@@ -270,8 +271,8 @@ static void *empty_main(void *arg)
     return arg;
 }
 
-/* The number of threads without a client: ThreadSanitizer adds one when the
- * first thread is started. */
+/* The number of threads without a client. Start a thread first, because
+ * ThreadSanitizer adds one of its own then. */
 static unsigned count_own_threads(void)
 {
     pthread_t thread;
@@ -281,8 +282,8 @@ static unsigned count_own_threads(void)
     return count_threads();
 }
 
-/* Whether a client that has locked and unlocked has started one worker and no
- * other thread. */
+/* Whether a client has started one worker and no other thread after a lock and
+ * an unlock. */
 static bool has_no_monitors(unsigned before)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, 0, 60000);
@@ -301,8 +302,8 @@ static bool has_no_monitors(unsigned before)
 }
 
 /* libmongoc's monitor threads take half a second to end, so a client that
- * closes soon starts none. On a busy machine an attempt may take too long for
- * that. */
+ * closes soon starts none. On a busy machine an attempt may take so long that
+ * the client starts them, so try several times. */
 static void a_short_lived_client_starts_no_monitors(void **state)
 {
     unsigned attempts = 20, before;

@@ -25,8 +25,8 @@ static bool is_primary(unsigned member)
                   "\"isWritablePrimary\" : true");
 }
 
-/* Elect one of the other members. Only one of them may have the last write, and
- * then the other one cannot win. */
+/* Elect one of the other members. If only one of them has the last write, the
+ * other cannot win, so try both in turn. */
 static unsigned elect_without(unsigned old)
 {
     unsigned candidate = old;
@@ -46,8 +46,8 @@ static void expect_no_answer(enum hf_err err)
         fail_msg("answered %s", hf_err_name(err));
 }
 
-/* Send the other calls to an isolated server in parallel: each one takes until
- * its deadline. */
+/* Send the other calls to an isolated server in parallel, because each call
+ * takes until its deadline. */
 static void expect_no_other_answer(struct hf_client *late,
                                    struct hf_lock *renewed,
                                    struct hf_lock *unlocked)
@@ -72,7 +72,8 @@ static void expect_no_other_answer(struct hf_client *late,
     }
 }
 
-/* At the new primary: end the grant, and grant the key to another client. */
+/* End the grant of `from` at the new primary, and grant the key to another
+ * client. */
 static struct hf_lock *take_over(struct hf_client *client, const char *key,
                                  const struct hf_lock *from)
 {
@@ -95,8 +96,8 @@ static void expect_held(struct hf_client *client, const struct hf_lock *lock)
     hf_info_fini(&info);
 }
 
-/* The old primary does not know of the new one yet. It grants nothing, does not
- * report its stale state, and confirms neither renewals nor releases. */
+/* The old primary does not know of the new primary yet. It grants nothing, does
+ * not report its stale state, and confirms neither renewals nor releases. */
 static void an_isolated_primary_returns_no_stale_data(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600000, 0, 3000);
@@ -123,7 +124,7 @@ static void an_isolated_primary_returns_no_stale_data(void **state)
     expect_no_other_answer(late, renewed, unlocked);
     assert_true(is_primary(old));
 
-    /* Its writes are rolled back. */
+    /* After the partition, the writes of the old primary are rolled back. */
     hf_test_network_cut_server(&network, -1);
     while (is_primary(old))
         continue;

@@ -1,4 +1,5 @@
-/* Waiters: their cost for the server, and the queue when one of them dies. */
+/* Waiters: what they cost the server, and what happens to the queue when a
+ * waiter dies. */
 #include <poll.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -86,7 +87,7 @@ static void a_stream_ends_with_its_last_waiter(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* The value of a waiter is sent when it takes the key. */
+/* A waiter's value is sent only when the waiter takes the key. */
 static void the_queue_stores_no_values(void **state)
 {
     struct hf_client *client, *other;
@@ -133,8 +134,8 @@ static void count_event(const struct hf_event *event, void *arg)
     atomic_fetch_add(&counts->withdrawn, event->kind == HF_EVENT_WITHDRAWN);
 }
 
-/* A client that died in the queue is offered the key once, however many claims
- * it has there. */
+/* A client that died in the queue is offered the key once, no matter how many
+ * claims it has there. */
 static void a_dead_client_is_offered_the_key_once(void **state)
 {
     struct counts counts = {0};
@@ -170,8 +171,8 @@ static void a_dead_client_is_offered_the_key_once(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* A timer made of a lease of another key and a waiter for it: it runs no faster
- * than the servers do. */
+/* A timer that consists of a lease on another key and a waiter for that key. On
+ * slow servers this timer is slow, too, so the test does not fail then. */
 struct timer {
     struct hf_lock *held;
     struct queued queued;
@@ -189,7 +190,7 @@ static void start_timer(struct timer *timer, struct hf_client *client,
                                &timer->queued.future));
 }
 
-/* `queued` is granted its key before the timer ends. */
+/* Expect that `queued` is granted its key before the timer ends. */
 static void expect_before_timer(struct queued *queued, struct timer *timer)
 {
     enum hf_err err = HF_ECANCELED;
@@ -203,8 +204,9 @@ static void expect_before_timer(struct queued *queued, struct timer *timer)
     hf_lock_free(timer->held);
 }
 
-/* The next waiter learns of the offer to a dead one, and ends it after 3
- * seconds: before a lease of 10 seconds expires that began at the same time. */
+/* The next waiter learns of the offer to a dead waiter, and ends that offer
+ * after 3 seconds. So it is granted the key before a lease of 10 seconds
+ * expires that began at the same time. */
 static void the_next_waiter_ends_the_offer_of_a_dead_one(void **state)
 {
     struct queued queued = {NULL, NULL};
@@ -231,8 +233,8 @@ static void the_next_waiter_ends_the_offer_of_a_dead_one(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* The same with two dead clients before the waiter. One of them has enough
- * claims to fill the list of next claims. */
+/* Two dead clients are in the queue before the waiter, and each costs one
+ * offer. One of them has enough claims to fill the list of next claims. */
 static void two_dead_clients_cost_one_offer_each(void **state)
 {
     struct queued queued = {NULL, NULL};
@@ -260,8 +262,8 @@ static void two_dead_clients_cost_one_offer_each(void **state)
     expect_ok(hf_close(other, PATIENCE_MS));
 }
 
-/* The holder is dead, and so is the client with the first claims in the queue,
- * which should end the lease: a later waiter does. */
+/* The holder is dead. So is the client with the first claims in the queue,
+ * which should end the lease. A later waiter ends it instead. */
 static void a_later_waiter_ends_the_lease_if_the_first_are_dead(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 0, PATIENCE_MS);

@@ -21,7 +21,7 @@ static void fail_confirmations(void)
                         "\"errmsg\":\"timed out\"}");
 }
 
-/* Delay these commands by `ms` from now on; 0 stops that. */
+/* Delay these commands by `ms` from now on. With 0, stop delaying them. */
 static void delay_commands(const char *names, unsigned ms)
 {
     char data[64];
@@ -41,8 +41,8 @@ static void await_find(void)
 }
 
 /* A repeated LOCK finds its claim in the queue. The claim is granted the key
- * before its position is read: it is not queued then, but not refused
- * either. */
+ * before its position is read. Then the claim is not in the queue, but it must
+ * not count as refused either. */
 static void a_claim_granted_before_its_position_is_read_is_not_refused(
     void **state)
 {
@@ -59,7 +59,7 @@ static void a_claim_granted_before_its_position_is_read_is_not_refused(
     join_queue(other, &queued, "");
     await_line(1);
     delay_commands("\"find\"", 1000);
-    await_find(); /* of the repeated LOCK */
+    await_find(); /* the find belongs to the repeated LOCK */
     expect_ok(hf_release(lock));
     await_grant(&queued);
     delay_commands("\"find\"", 0);
@@ -81,9 +81,9 @@ static uint64_t read_token(void)
     return (uint64_t)find_number(reply, "\"token\" : ");
 }
 
-/* An offer may reach the waiter after its 3 seconds, because a change stream
+/* An offer may reach the waiter after the 3 seconds, because a change stream
  * waits for the majority. Unless another client was granted the key, the waiter
- * can still confirm. */
+ * can still confirm the offer. */
 static void a_late_offer_can_be_confirmed(void **state)
 {
     struct hf_client *client, *other, *later;
@@ -146,8 +146,8 @@ static void give_up_waiting(struct queued *queued, unsigned count)
     }
 }
 
-/* Withdrawals of many claims on one key run one after another. The renewal of
- * the holder does not wait for them. */
+/* Withdrawals of many claims on one key run one after another. The holder's
+ * renewal does not wait for them. */
 static void renewals_go_before_withdrawals(void **state)
 {
     struct queued queued[CROWD] = {{NULL, NULL}};

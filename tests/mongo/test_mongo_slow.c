@@ -17,8 +17,8 @@
 #define KEPT 100
 #define CROWD 120 /* twice the workers that a client may have */
 
-/* Delay writes by `ms` from now on. Return how many were delayed so far, once
- * none is in flight. */
+/* Delay writes by `ms` from now on. Wait until no delayed write is in flight,
+ * and return how many were delayed so far. */
 static long delay_writes(unsigned ms)
 {
     char data[64];
@@ -31,7 +31,7 @@ static long delay_writes(unsigned ms)
                          ms ? "\"alwaysOn\"" : "\"off\"", data);
 }
 
-/* How many findAndModify the server executes or delays now. */
+/* How many findAndModify commands the server executes or delays now. */
 static unsigned count_running(void)
 {
     const char *at = hf_test_mongo_say(&mongo, 0, "admin",
@@ -60,7 +60,7 @@ static enum hf_err await_answer(struct hf_future *future)
     return err;
 }
 
-/* Each command is sent once, however slow the reply is. */
+/* Expect that each command is sent once, no matter how slow the reply is. */
 static void expect_one_write_each(unsigned ms)
 {
     struct hf_lock_opts opts = hf_test_opts(300000, 0, LONG_MS);
@@ -91,8 +91,8 @@ static void a_very_slow_write_is_sent_once(void **state)
     expect_one_write_each(4000);
 }
 
-/* Each write has its own worker: no call waits for the slow write of
- * another. */
+/* Each write has its own worker, so no call waits for the slow write of another
+ * call. */
 static void slow_writes_run_in_parallel(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(300000, 0, LONG_MS);
@@ -118,7 +118,7 @@ static void slow_writes_run_in_parallel(void **state)
     expect_ok(hf_close(client, LONG_MS));
 }
 
-/* How many LOCKs were answered in all, and before the renewal was. */
+/* How many LOCKs were answered in all, and how many before the renewal was. */
 static atomic_uint locked, locked_before;
 
 static void on_locked(enum hf_err err, void *arg)
@@ -135,8 +135,8 @@ static void on_renewed(enum hf_err err, void *arg)
     atomic_store(&locked_before, atomic_load(&locked));
 }
 
-/* There are more LOCKs than workers. A renewal that comes after them is sent
- * with the first ones. */
+/* There are more LOCKs than workers. A renewal that is started after them is
+ * sent with the first LOCKs. */
 static void renewals_go_before_locks(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(300000, 0, LONG_MS);
@@ -197,8 +197,8 @@ static void time_in_the_run_queue_counts_as_wait(void **state)
     hf_lock_free(lock);
 }
 
-/* A LOCK was executed but not confirmed. The repeated LOCK is one more command:
- * it does not try the fast path first. */
+/* A LOCK was executed but not confirmed. The repeated LOCK takes only one more
+ * command, because it does not try the fast path first. */
 static void a_repeated_lock_skips_the_fast_path(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(300000, 0, LONG_MS);
@@ -234,10 +234,11 @@ static void a_lock_given_up_before_it_is_sent_is_never_sent(void **state)
     hf_test_mongo_need(&mongo, 1);
     client = hf_test_mongo_open(
         &mongo, "&serverSelectionTimeoutMS=60000&socketTimeoutMS=60000");
-    (void)poll(NULL, 0, 1500); /* after that the client uses the pool */
+    (void)poll(NULL, 0, 1500); /* after this time the client uses the pool */
     expect_ok(hf_acquire(client, hf_key_of("held"), &opts, &lock));
     hf_test_mongo_kill(&mongo, 0);
-    /* The first LOCK may use the connection that has just been lost. */
+    /* The first LOCK may use the connection that has just been lost, so it may
+     * be in doubt. */
     assert_int_not_equal(hf_acquire(client, hf_key_of("a"), &brief, &none),
                          HF_OK);
     expect_err(hf_acquire(client, hf_key_of("b"), &brief, &none), HF_EUNAVAIL);
@@ -254,7 +255,7 @@ static void a_lock_given_up_before_it_is_sent_is_never_sent(void **state)
 
 /* The primary hangs and keeps the connections of all renewals open. Once
  * another primary is elected, the client repeats the renewals there, long
- * before a socket times out, even if there are more of them than workers. */
+ * before a socket times out, even if there are more renewals than workers. */
 static void renewals_move_to_the_new_primary(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(300000, 0, FAILOVER_MS);

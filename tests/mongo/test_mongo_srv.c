@@ -1,7 +1,7 @@
 /* mongodb+srv: find the servers by a DNS SRV record.
  *
- * The test runs no DNS server: its own functions replace those of the C library
- * that libmongoc calls. */
+ * The test runs no DNS server. Instead, it replaces the functions of the C
+ * library that libmongoc calls. */
 #include <arpa/nameser.h>
 #include <dlfcn.h>
 #include <netdb.h>
@@ -26,7 +26,7 @@ static const char packet[] =
     "\0\0\200\0\0\1\0\1\0\0\0\0" /* header of a response */
     "\10_mongodb\4_tcp\3set\10holdfast\4test\0"
     "\0\41\0\1" /* type SRV, class IN */
-    "\300\14"   /* the same name */
+    "\300\14"   /* pointer to the name in the question */
     "\0\41\0\1" /* type SRV, class IN */
     "\0\0\0\74" /* ttl: a minute */
     "\0\31"     /* 25 bytes of data: */
@@ -46,7 +46,7 @@ static int write_answer(unsigned char *to, int size, int port)
     return (int)sizeof(packet);
 }
 
-/* Replaces the function of the C library. */
+/* Replaces the C library's function: SERVICE is found, and no other name. */
 int res_nsearch(res_state state, const char *name, int class, int type,
                 unsigned char *answer, int size)
 {
@@ -59,7 +59,8 @@ int res_nsearch(res_state state, const char *name, int class, int type,
     return -1;
 }
 
-/* Likewise; other names are passed on. */
+/* Replaces the C library's function: HOST is the loopback address, and other
+ * names are passed on. */
 /* NOLINTBEGIN(readability-inconsistent-declaration-parameter-name): libc's own
  * names are reserved. */
 int getaddrinfo(const char *name, const char *service,

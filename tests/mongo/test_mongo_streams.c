@@ -28,7 +28,7 @@ enum {
 
 struct log {
     atomic_uint count, dropped;
-    struct hf_event events[LOG_MAX]; /* pointers in them are dangling */
+    struct hf_event events[LOG_MAX]; /* key and owner are dangling pointers */
 };
 
 static void record_event(const struct hf_event *event, void *arg)
@@ -51,8 +51,8 @@ static struct log *new_log(void)
     return log;
 }
 
-/* Watch grants and releases, not renewals: confirming an offer counts as
- * one. */
+/* Watch grants and releases, but not renewals, because the confirmation of an
+ * offer counts as a renewal. */
 static struct hf_watch *open_watch(struct hf_client *client, const char *prefix,
                                    struct log *log)
 {
@@ -132,7 +132,7 @@ static void *series_main(void *arg)
             series->failed++;
         else
             series->pairs++;
-        (void)poll(NULL, 0, 5); /* yields to the servers */
+        (void)poll(NULL, 0, 5); /* leave CPU time to the servers */
     }
     return NULL;
 }
@@ -151,7 +151,7 @@ static void await_progress(const struct series *series, const struct log *log)
 }
 
 /* Let the stream fail at every member: at the old primary, where it may still
- * be, and at the new one. */
+ * be open, and at the new primary. */
 static void fail_stream(void)
 {
     unsigned to = primary();
@@ -191,7 +191,7 @@ static void expect_each_once(const struct log *log, const struct series *series)
 }
 
 /* Whatever happens to the primary and to the stream, each event is reported
- * once, in order. */
+ * exactly once, in order. */
 static void a_watch_resumes_without_loss(void **state)
 {
     struct series *series = calloc(1, sizeof(*series));
@@ -226,9 +226,9 @@ static void a_watch_resumes_without_loss(void **state)
     free(log);
 }
 
-/* The server does not end a stream when it steps down. If it is isolated, the
- * stream neither delivers anything nor fails: the client has to move to the new
- * primary. */
+/* A server does not end a stream when it steps down. If that server is
+ * isolated, the stream neither delivers anything nor fails, so the client has
+ * to move to the new primary. */
 static void a_watch_follows_the_primary(void **state)
 {
     struct log *log = new_log();
@@ -269,7 +269,8 @@ static bool is_logged(const struct log *log, enum hf_event_kind kind,
     return false;
 }
 
-/* Indexes rise. A HF_EVENT_DROPPED has the index of the next event. */
+/* Expect that indexes rise. A HF_EVENT_DROPPED may have the index of the event
+ * after it. */
 static void expect_order(const struct log *log)
 {
     for (unsigned i = 1; i < log->count; i++) {
@@ -283,9 +284,9 @@ static void expect_order(const struct log *log)
     }
 }
 
-/* The server reports lost history, `times` times in a row. While it refuses
- * ping, too, the client does not know the cluster time and cannot restart:
- * events until then are lost. */
+/* Make the server report lost history, `times` times in a row. At first it also
+ * refuses ping, so the client does not know the cluster time and cannot restart
+ * the stream: events until then are lost. */
 static void lose_history(struct hf_client *client, uint64_t lost[3],
                          unsigned times, int code)
 {
@@ -301,7 +302,8 @@ static void lose_history(struct hf_client *client, uint64_t lost[3],
     await_failures(0, before + times);
 }
 
-/* The last event may be reported: it is the newest when the stream restarts. */
+/* Expect that the events are not reported, except the last event, which may be
+ * the newest when the stream restarts. */
 static void expect_lost(const struct log *log, const uint64_t lost[3])
 {
     for (unsigned i = 0; i < 3; i++) {
@@ -310,7 +312,7 @@ static void expect_lost(const struct log *log, const uint64_t lost[3])
     }
 }
 
-/* Lock and unlock until the release is reported: the first events may still be
+/* Lock and unlock until a release is reported. The first events may still be
  * lost. */
 static void await_live(struct hf_client *client, const struct log *log)
 {
@@ -362,8 +364,8 @@ static void lost_history_is_reported(void **state)
 
 /* ---- One stream ---------------------------------------------------------*/
 
-/* Count the open cursors: the fewest of several samples, because other work of
- * the server may open one for a moment. */
+/* Count the open cursors. Take the lowest of several samples, because other
+ * work of the server may open a cursor for a moment. */
 static long count_cursors(void)
 {
     long fewest = -1;
@@ -455,7 +457,7 @@ static int compare_times(const void *left, const void *right)
     return (*one > *two) - (*one < *two);
 }
 
-/* How long waiters wait for locks that were abandoned: the lower quartile. */
+/* Return the lower quartile of how long waiters wait for abandoned locks. */
 static int64_t wait_for_expiries(struct hf_client *client,
                                  struct hf_client *other, unsigned round)
 {
@@ -495,8 +497,8 @@ static int64_t wait_for_expiries(struct hf_client *client,
 }
 
 /* A waiter that polled once a second would poll before the lease expires, and
- * then not before two seconds have passed. On a busy machine any round may take
- * that long, but not every one. */
+ * then only when two seconds have passed. On a busy machine any round may take
+ * that long, but not every round does. */
 static void a_waiter_is_granted_the_key_when_the_lease_expires(void **state)
 {
     struct hf_client *client, *other;

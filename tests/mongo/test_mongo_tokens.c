@@ -20,7 +20,7 @@
 #define ACQUIRERS 64
 #define ROUNDS 4
 #define FAILOVERS 20
-#define FAILOVERS_MIN 5 /* if a sanitizer slows the test down */
+#define FAILOVERS_MIN 5 /* when a sanitizer slows the test down */
 #define ABANDONED (100000u / hf_test_slowness())
 #define WRITERS 4
 #define STOPS 3
@@ -37,7 +37,7 @@ struct crowd {
     pthread_t thread;
 };
 
-/* Acquire, check that the token has risen, release. */
+/* Acquire a lock, check that its token has risen, and release it. */
 static void acquire_and_check(struct crowd *member, unsigned round)
 {
     struct hf_lock_opts opts =
@@ -66,8 +66,8 @@ static void *crowd_main(void *arg)
     return NULL;
 }
 
-/* Half of the clients queue, half of them retry. Each round uses a new key, so
- * that all race to insert its document. */
+/* Half of the clients queue, and the other half retry. Each round uses a new
+ * key, so that all clients race to insert its document. */
 static void tokens_rise_with_64_concurrent_clients(void **state)
 {
     struct crowd crowd[ACQUIRERS];
@@ -115,9 +115,9 @@ static long count_documents(const char *query)
     return n ? strtol(n + 6, NULL, 10) : -1;
 }
 
-/* Wait until no document matches. The server deletes documents of free keys;
- * the sweeps of `client`, which is driven here, end abandoned leases before
- * that. */
+/* Wait until no document matches. The server deletes only documents of free
+ * keys. Leases of abandoned keys are ended before that by the sweeps of
+ * `client`, which is driven here. */
 static void await_deletion(struct hf_client *client, const char *query)
 {
     (void)hf_fd(client);
@@ -145,7 +145,7 @@ static void tokens_rise_across_a_deletion(void **state)
         last = hf_lock_token(lock);
         if (i == 0)
             expect_ok(hf_release(lock));
-        else /* let the lease expire; it may have done so already */
+        else /* let the lease expire, unless it has already */
             (void)hf_lock_detach(lock);
         opts.ttl_ms = 1000;
         hf_lock_free(lock);
@@ -154,8 +154,8 @@ static void tokens_rise_across_a_deletion(void **state)
     expect_ok(hf_close(client, PATIENCE_MS));
 }
 
-/* A connection for the documents of the test itself, and to change those of
- * locks. */
+/* Open a connection with which the test writes its own documents and changes
+ * those of locks. */
 static mongoc_client_t *new_mongoc_client(void)
 {
     char url[HF_TEST_MONGO_URL_SIZE];
@@ -193,9 +193,10 @@ static void fail_over(bool kills)
     }
 }
 
-/* MS-05. The clocks are an hour apart, if they can be set: then only the
- * increment of the cluster time advances, and wall clocks go back. The document
- * is deleted each time, so that the last token is unknown. */
+/* MS-05: tokens rise even if the clocks are an hour apart, which needs
+ * libfaketime. Then wall clocks go back, and only the increment of the cluster
+ * time advances. The document is deleted each time, so that the last token is
+ * unknown. */
 static void tokens_rise_across_failovers_and_deletions(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, 0, PATIENCE_MS);
@@ -228,7 +229,8 @@ static void tokens_rise_across_failovers_and_deletions(void **state)
 
 /* ---- Abandoned keys -----------------------------------------------------*/
 
-/* Copy the document of a lock under many keys, as if its client had died. */
+/* Copy the document of a lock to many other keys, as if their client had
+ * died. */
 static void abandon_many(void)
 {
     const char *copy =
@@ -271,9 +273,9 @@ static void abandoned_keys_are_deleted(void **state)
 
 /* ---- A fenced store -----------------------------------------------------*/
 
-/* State that the writers share. A writer whose lock is still valid afterwards
- * has appended its token to `tokens`, so that they are in the order of the
- * grants. */
+/* State that the writers share. Each writer takes a position in `tokens`, and
+ * stores its token there if its lock is still valid afterwards. So the tokens
+ * are in the order of the grants. */
 struct shared {
     atomic_uint at_work;      /* writers that have stops ahead */
     _Atomic uint64_t newest;  /* the largest token that the store accepted */
@@ -293,8 +295,8 @@ struct writer {
     mongoc_client_t *mongoc;
 };
 
-/* Set the token of the cell that `query` matches, and return its old token; -1:
- * no cell matches. */
+/* Set the token of the cell that `query` matches, and return its old token.
+ * Return -1 if no cell matches. */
 static int64_t write_cell(mongoc_client_t *mongoc, bson_t *query,
                           uint64_t token)
 {
@@ -318,7 +320,8 @@ static int64_t write_cell(mongoc_client_t *mongoc, bson_t *query,
     return before;
 }
 
-/* Write unless the cell has a larger token. Return whether it was accepted. */
+/* Write unless the cell has a larger token. Return true if the write was
+ * accepted. */
 static bool write_fenced(const struct writer *writer, uint64_t token)
 {
     bson_t *query = BCON_NEW("_id", "fenced", "token", "{", "$lte",
@@ -333,7 +336,8 @@ static bool write_fenced(const struct writer *writer, uint64_t token)
     return true;
 }
 
-/* Write unconditionally, and count it if the cell had a larger token. */
+/* Write unconditionally. If the cell had a larger token, count that a newer
+ * write was lost. */
 static void write_plainly(const struct writer *writer, uint64_t token)
 {
     int64_t before =
@@ -343,7 +347,8 @@ static void write_plainly(const struct writer *writer, uint64_t token)
         atomic_fetch_add(&writer->shared->lost, 1);
 }
 
-/* A lock that is still valid afterwards was held at that moment. */
+/* Record the holder's token. If the lock is still valid after the position was
+ * taken, it was held at that moment. */
 static void note_holder(struct shared *shared, const struct hf_lock *lock)
 {
     unsigned at = atomic_fetch_add(&shared->held, 1);
@@ -385,15 +390,15 @@ static void write_locked(const struct writer *writer,
     struct hf_lock *lock = NULL;
 
     while (hf_acquire(writer->client, hf_key_of("k"), &opts, &lock))
-        continue; /* on a busy machine the lease may expire first */
+        continue; /* the lease may expire first on a busy machine */
     note_holder(writer->shared, lock);
     write(writer, lock);
     (void)hf_release(lock);
     hf_lock_free(lock);
 }
 
-/* The first writer stops itself each time; the others write until it is
- * done. */
+/* The first writer stops itself in each round. The others write until the first
+ * is done. */
 static _Noreturn void writer_main(struct shared *shared, unsigned number)
 {
     struct writer writer = {.shared = shared};
@@ -444,8 +449,8 @@ static void expect_rising(const struct shared *shared)
     }
 }
 
-/* Continue the stopped writer after three leases, once the next holder has
- * written. */
+/* Continue the stopped writer after three times its lease, once the next holder
+ * has written. */
 static void continue_stopped_writers(const struct shared *shared,
                                      const pid_t *pids)
 {
@@ -475,8 +480,8 @@ static void continue_stopped_writers(const struct shared *shared,
 }
 
 /* Tokens rise with each holder. So a store that compares them accepts every
- * write of a holder and no late one. A store that does not compare loses a
- * write each time. */
+ * write of a holder, and refuses every late write. A store that does not
+ * compare them loses a write each time. */
 static void a_fenced_store_refuses_late_writes(void **state)
 {
     struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,

@@ -1,5 +1,5 @@
-/* Background work of clients: change streams, sweeps and checks of leases. It
- * goes on beside corrupt documents, and does not load a server that refuses
+/* Background work of clients: change streams, sweeps and checks of leases.
+ * Corrupt documents do not stop it, and it does not load a server that refuses
  * it. */
 #include <poll.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 struct refusal {
     const char *commands;
     char error[32];
-    long before; /* refused before the test */
+    long before; /* number of commands refused before the test */
     int64_t began;
 };
 
@@ -31,8 +31,8 @@ static void begin_refusal(struct refusal *refusal, const char *commands)
     refusal->began = now_ms();
 }
 
-/* Wait for 10 seconds. On average at most one command in two seconds is sent,
- * apart from the first few. */
+/* Wait for 10 seconds, and expect that the client sends on average at most one
+ * command in two seconds, apart from the first few. */
 static void expect_few_refused(const struct refusal *refusal)
 {
     long refused;
@@ -45,7 +45,7 @@ static void expect_few_refused(const struct refusal *refusal)
         fail_msg("%s: %ld were refused", refusal->commands, refused);
 }
 
-/* The waiter is granted the key all the same, because it polls its position. */
+/* The waiter is still granted the key, because it polls its position. */
 static void a_refused_stream_backs_off(void **state)
 {
     struct queued queued = {NULL, NULL};
@@ -77,7 +77,7 @@ static void a_refused_sweep_backs_off(void **state)
 
     (void)state;
     hf_test_mongo_need(&mongo, 1);
-    begin_refusal(&refusal, "\"update\""); /* before the first sweep */
+    begin_refusal(&refusal, "\"update\""); /* refuse even the first sweep */
     client = open_driven();
     expect_few_refused(&refusal);
     expect_ok(hf_close(client, PATIENCE_MS));
@@ -119,7 +119,8 @@ static bool is_held(const char *key)
                   "\"n\" : 1") != NULL;
 }
 
-/* Keys with corrupt queues, which are due before the good one. */
+/* Some keys have corrupt queues, and their leases are due before the lease of
+ * the good key. The sweep still ends the lease of the good key. */
 static void a_sweep_skips_corrupt_documents(void **state)
 {
     static const char *const queues[] = {
@@ -152,8 +153,8 @@ static void ignore_event(const struct hf_event *event, void *arg)
     (void)arg;
 }
 
-/* A watcher checks the lease when it is due. The corrupt fields must not make
- * it check all the time. */
+/* Expect that a watcher, which checks a lease when it is due, does not check it
+ * all the time because of the corrupt `fields`. */
 static void expect_few_checks(const char *fields)
 {
     struct hf_client *client = hf_test_mongo_open(&mongo, "");
@@ -193,8 +194,8 @@ static void a_watcher_seldom_polls_a_corrupt_lease(void **state)
         "\"deadlines.0.until\":{\"$timestamp\":{\"t\":1,\"i\":1}}");
 }
 
-/* Without deadlines, the whole lease is counted from now, as at a new
- * primary. */
+/* A document has lost its deadlines. The server then counts the whole lease
+ * from now on, as a new primary does. */
 static void a_lease_without_deadlines_ends(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, 20000, PATIENCE_MS);

@@ -14,7 +14,8 @@ static int set_up_auth(void **state)
     return 0;
 }
 
-/* Start a set of one. The user "clerk" may read and write one database. */
+/* Start a replica set of one member. The user "clerk" may read and write one
+ * database. */
 static void need_clerk(void)
 {
     const char *json = "{\"createUser\":\"clerk\",\"pwd\":\"hush\","
@@ -90,8 +91,8 @@ static void read_write_on_one_database_is_enough(void **state)
 
 /* ---- Without change streams ---------------------------------------------*/
 
-/* Start a set of one. The user "porter" may do everything but open change
- * streams. */
+/* Start a replica set of one member. The user "porter" may do everything except
+ * open change streams. */
 static void need_porter(void)
 {
     hf_test_mongo_need(&mongo, 1);
@@ -118,7 +119,7 @@ static struct hf_client *open_porter(void)
     return hf_test_mongo_open_url(url);
 }
 
-/* The waiter is granted the key all the same, because it polls its position. */
+/* The waiter is still granted the key, because it polls its position. */
 static void without_change_streams_waiters_are_granted_keys(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, 60000, HF_TEST_PATIENCE_MS);
@@ -145,8 +146,8 @@ static void without_change_streams_waiters_are_granted_keys(void **state)
     expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
 }
 
-/* A watch needs change streams and is refused. Waiting for a key to become free
- * does not. */
+/* A watch needs change streams, so it is refused. Waiting for a key to become
+ * free does not need them. */
 static void without_change_streams_a_watch_is_refused(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, 0, HF_TEST_PATIENCE_MS);
@@ -199,7 +200,7 @@ static void a_wrong_password_is_reported_at_once(void **state)
 }
 
 /* The server or the network fails during a login. That says nothing about the
- * password. */
+ * password, so the login is retried. */
 static void an_interrupted_login_is_retried(void **state)
 {
     static const char *const faults[] = {
@@ -237,7 +238,7 @@ static void expect_denied(struct hf_client *client, enum hf_err err)
 }
 
 /* Each call is denied. A waiter that gives up is in doubt, because its claim
- * was not withdrawn. */
+ * could not be withdrawn. */
 static void calls_of_a_dropped_user_are_denied(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(60000, 0, HF_TEST_PATIENCE_MS);
@@ -264,7 +265,7 @@ static void calls_of_a_dropped_user_are_denied(void **state)
     expect_denied(client,
                   hf_read(client, hf_key_of("k"), HF_LINEARIZABLE, &info));
     expect_denied(client, hf_renew(lock, 0));
-    assert_true(hf_lock_valid_for(lock, 0)); /* its lease has not ended */
+    assert_true(hf_lock_valid_for(lock, 0)); /* its validity has not ended */
     expect_denied(client, hf_release(lock));
     hf_future_cancel(future);
     expect_ok(hf_future_wait(future, HF_TEST_PATIENCE_MS, &err));

@@ -1,5 +1,5 @@
-/* The fast path, and the commands of one turn, which are sent as one script:
- * each has its own result. */
+/* The fast path, and batches: the commands of one turn are sent as one script,
+ * and each command has its own result. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #define CALLS_MAX 40
 #define PAIRS 10
 
-/* One call of a turn: an unlock if it has a lock, else a lock of `key`. */
+/* One call of a turn: if `lock` is set, release it; otherwise acquire `key`. */
 struct call {
     const char *key;
     struct hf_lock *lock;
@@ -57,7 +57,7 @@ static struct call *add_unlock(struct turn *turn, struct hf_lock *lock)
     return call;
 }
 
-/* A callback: all calls that it starts belong to one turn. */
+/* This runs as a callback, so all calls that it starts belong to one turn. */
 static void start_all(enum hf_err err, void *arg)
 {
     struct turn *turn = arg;
@@ -109,7 +109,8 @@ static void free_all(struct turn *turn)
 #define expect_reply(command, wanted)                                          \
     assert_string_equal(hf_test_redis_say(&redis, command), wanted)
 
-/* Only batch.lua uses INCRBY. */
+/* Whether batch.lua was executed once. Only that script uses INCRBY, so count
+ * the INCRBY commands. */
 static bool was_one_script(void)
 {
     return strstr(hf_test_redis_say(&redis, "INFO commandstats"),
@@ -181,7 +182,8 @@ static void a_batch_grants_the_key_to_the_first_waiter(void **state)
     expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
 }
 
-/* Calls of lock.lua: only that script uses ZRANK. */
+/* Count the calls of lock.lua. Only that script uses ZRANK, so count the ZRANK
+ * commands. */
 static long count_slow_locks(void)
 {
     const char *found = strstr(hf_test_redis_say(&redis, "INFO commandstats"),
@@ -201,7 +203,7 @@ static void a_client_that_waited_returns_to_the_fast_path(void **state)
     long before;
 
     (void)state;
-    do /* until the withdrawal is confirmed in time */
+    do /* repeat until the withdrawal is confirmed in time */
         err = hf_acquire(other, hf_key_of("k"), &brief, &lock);
     while (err == HF_EINDOUBT);
     expect_err(err, HF_ETIMEDOUT);
@@ -212,14 +214,14 @@ static void a_client_that_waited_returns_to_the_fast_path(void **state)
         expect_ok(hf_release(lock));
         hf_lock_free(lock);
     }
-    /* The first LOCK takes the slow path, and so do repeats on a busy
-     * machine. */
+    /* Only the first LOCK takes the slow path, and LOCKs that are repeated on a
+     * busy machine. */
     assert_in_range(count_slow_locks(), before, before + PAIRS / 2);
     hf_lock_free(held);
     expect_ok(hf_close(other, HF_TEST_PATIENCE_MS));
 }
 
-/* An unlock and a read in one turn. */
+/* An unlock and a read that are started in one turn. */
 struct unlocking_read {
     struct hf_lock *lock;
     struct hf_info info;

@@ -17,7 +17,7 @@
 
 #define WAITERS 200
 #define WORKERS 16
-#define INCREMENTS 40 /* of each worker */
+#define INCREMENTS 40 /* increments of each worker */
 #define RESTARTS 5
 #define STORMERS 6
 #define STORM_STEPS 120
@@ -25,13 +25,13 @@
 static const char *const on_disk[] = {"--appendonly", "yes", "--appendfsync",
                                       "always", NULL};
 
-/* Memory that the processes share. */
+/* State in memory that all processes share. */
 struct shared {
     atomic_uint
         served[WAITERS]; /* numbers of waiters, in the order of grants */
     atomic_uint served_count;
-    atomic_uint done; /* increments */
-    unsigned counter; /* not atomic: only the lock protects it */
+    atomic_uint done; /* number of increments */
+    unsigned counter; /* not atomic, because the lock must protect it */
     atomic_uint failures;
 };
 
@@ -62,7 +62,8 @@ static void await_waiters(int count)
         (void)poll(NULL, 0, 2);
 }
 
-/* Open a client in a child, where assertions do not work. */
+/* Open a client in a child process, where assertions do not work, so exit on
+ * failure. */
 static struct hf_client *open_or_exit(void)
 {
     struct hf_client *client = NULL;
@@ -137,8 +138,9 @@ static void waiters_are_granted_in_order_and_killed_ones_skipped(void **state)
         killed++;
     }
     expect_ok(hf_release(lock));
-    /* Kill some more while the others are granted the lock. Only the last ones:
-     * a holder that is killed would keep the lock for its long lease. */
+    /* Kill some more waiters while the others are granted the lock. Kill only
+     * the last ones, because a holder that is killed would keep the lock for
+     * its long lease. */
     for (unsigned i = WAITERS - 1; i >= WAITERS - 20; i--) {
         if (pids[i] > 0 && atomic_load(&shared->served_count) < 60) {
             kill_one(&pids[i]);
@@ -155,8 +157,8 @@ static void waiters_are_granted_in_order_and_killed_ones_skipped(void **state)
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
-/* The first waiter is stopped. If it is granted the lock, it keeps it for its
- * lease at most. */
+/* The first waiter is stopped. If the server grants it the lock, it keeps the
+ * lock for its lease at most. */
 static void a_stopped_waiter_costs_at_most_its_lease(void **state)
 {
     struct hf_lock_opts opts =
@@ -190,8 +192,8 @@ static void a_stopped_waiter_costs_at_most_its_lease(void **state)
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
-/* Milliseconds since the last heartbeat of the first waiter's client, whose key
- * expires after 30 s. */
+/* Milliseconds since the last heartbeat of the first waiter's client, computed
+ * from the heartbeat key, which expires 30 s after each heartbeat. */
 static long silence_of_first_ms(void)
 {
     char waiter[64];
@@ -203,8 +205,8 @@ static long silence_of_first_ms(void)
     return 30000 - strtol(left, NULL, 10);
 }
 
-/* The first waiter is stopped and sends no heartbeats, as the others do: it is
- * skipped, and keeps its position. */
+/* The first waiter is stopped, so it sends no heartbeats, while the others do.
+ * It is skipped, but keeps its position. */
 static void a_silent_waiter_is_skipped_and_keeps_its_position(void **state)
 {
     struct hf_lock_opts opts =
@@ -241,7 +243,7 @@ static void end_lease(void)
 }
 
 /* A lease expires while the first waiter is stopped. Another client must not
- * get the lock, unless the waiter has missed three heartbeats. */
+ * get the lock, unless the first waiter has missed three heartbeats. */
 static void a_late_client_does_not_pass_the_first_waiter(void **state)
 {
     struct hf_lock_opts opts =
@@ -273,8 +275,8 @@ static void a_late_client_does_not_pass_the_first_waiter(void **state)
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
-/* All waiters may be killed together, so a queue must expire by itself: also
- * the second and third queue of a key. */
+/* All waiters may be killed together, so every queue must expire by itself,
+ * including the second and third queue of the same key. */
 static void every_queue_has_an_expiry(void **state)
 {
     struct hf_lock_opts opts =
@@ -298,9 +300,9 @@ static void every_queue_has_an_expiry(void **state)
     expect_ok(hf_close(client, HF_TEST_PATIENCE_MS));
 }
 
-/* The holder and the first waiter are killed. The second waiter is granted the
- * key when the holder's lease has expired; the first is not granted it
- * before. */
+/* The holder, the first and the third waiter are killed. When the holder's
+ * lease has expired, the second and the fourth waiter are granted the key, one
+ * after the other. */
 static void killed_clients_do_not_delay_others(void **state)
 {
     pid_t pids[4], holder;

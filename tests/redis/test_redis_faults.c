@@ -39,7 +39,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* hf_acquire(), repeated while the result is in doubt. */
+/* Call hf_acquire() again until the result is not in doubt. */
 static enum hf_err lock_until_answered(struct hf_client *by, const char *key,
                                        const struct hf_lock_opts *opts)
 {
@@ -53,7 +53,8 @@ static enum hf_err lock_until_answered(struct hf_client *by, const char *key,
     return err;
 }
 
-/* Take and release a lock, with time for a reconnect. */
+/* Take and release a lock, with enough time for a reconnect. Return its
+ * token. */
 static uint64_t expect_a_lock(struct hf_client *by, const char *key)
 {
     struct hf_lock_opts opts =
@@ -68,8 +69,8 @@ static uint64_t expect_a_lock(struct hf_client *by, const char *key)
     return token;
 }
 
-/* Wait until `count` waiters are queued, driving the client of `future`, the
- * last of them. */
+/* Wait until `count` waiters are queued. `future` belongs to the last of them;
+ * waiting for it drives its client. */
 static void await_waiters(const char *key, int count, struct hf_future *future)
 {
     char wanted[16];
@@ -126,7 +127,8 @@ static void a_restart_without_persistence_repeats_no_token(void **state)
     assert_true(after > before);
 }
 
-/* The server forgets the grants after the snapshot, but not their tokens. */
+/* The server forgets the grants after the snapshot, but must not repeat their
+ * tokens. */
 static void an_old_snapshot_repeats_no_token(void **state)
 {
     uint64_t last = 0;
@@ -215,7 +217,8 @@ static void an_unreachable_server_is_reported(void **state)
     (void)expect_a_lock(client, "k");
 }
 
-/* The client writes to a connection before it notices that it was closed. */
+/* The client writes to a closed connection before it notices that the server
+ * closed it. */
 static void a_closed_connection_raises_no_sigpipe(void **state)
 {
     struct hf_future *futures[8] = {0};
@@ -330,7 +333,7 @@ static void a_watch_receives_events_after_a_reconnect(void **state)
     hf_watch_close(watch);
 }
 
-/* A client has one pub/sub connection, however many waiters it has. */
+/* A client has one pub/sub connection, no matter how many waiters it has. */
 static void many_waiters_share_one_subscription(void **state)
 {
     enum {
@@ -371,7 +374,7 @@ static void *slow_command_main(void *command)
 {
     char text[160];
 
-    /* Not by hf_test_redis_say(), which is not thread-safe. */
+    /* Run redis-cli, because hf_test_redis_say() is not thread-safe. */
     (void)snprintf(text, sizeof(text), "redis-cli -s %s %s >/dev/null 2>&1",
                    redis.socket, (const char *)command);
     (void)!system(text); /* NOLINT(cert-env33-c): no untrusted input */
@@ -400,8 +403,8 @@ static void a_sleeping_server_is_waited_for(void **state)
     (void)pthread_join(thread, NULL);
 }
 
-/* While the server sleeps no heartbeats arrive. That costs no waiter its
- * position. */
+/* While the server sleeps, it receives no heartbeats. No waiter may lose its
+ * position because of that. */
 static void a_sleeping_server_keeps_the_queue_in_order(void **state)
 {
     enum {
@@ -419,14 +422,14 @@ static void a_sleeping_server_keeps_the_queue_in_order(void **state)
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     for (int i = 0; i < WAITERS; i++) {
         clients[i] = hf_test_redis_open(&redis, NULL);
-        opts.ttl_ms = 500; /* a heartbeat every 20 ms: silence shows soon */
+        opts.ttl_ms = 500; /* a heartbeat every 20 ms, so silence shows soon */
         opts.on_event = NULL;
         expect_ok(hf_acquire_start(clients[i], hf_key_of("k"), &opts, &locks[i],
                                    NULL, NULL, &futures[i]));
         await_waiters("k", i + 1, futures[i]);
     }
     before = hf_lock_token(lock);
-    /* The waiters are not driven, so they send no heartbeats for two
+    /* Nobody drives the waiters' clients, so they send no heartbeats for two
      * seconds. */
     (void)hf_test_redis_say(&redis, "DEBUG SLEEP 2");
     expect_ok(hf_release(lock));
@@ -483,7 +486,7 @@ static void a_loading_server_is_waited_for(void **state)
     assert_true(hf_test_redis_again(&redis, false));
     while (!strncmp(hf_test_redis_say(&redis, "GET x"), "(lost)", 6))
         (void)poll(NULL, 0, 5);
-    /* An existing client and a new one. */
+    /* Both an existing client and a new client get the lock. */
     (void)expect_a_lock(client, "k");
     (void)hf_close(other, 1000);
     other = hf_test_redis_open(&redis, NULL);
@@ -636,7 +639,7 @@ static void a_promoted_replica_grants_locks(void **state)
                HF_EUNAVAIL);
     sentinel = start_sentinel();
     while (!strstr(hf_test_redis_say(&replica, "CLIENT LIST"), "sentinel"))
-        (void)poll(NULL, 0, 20); /* until it has discovered the replica */
+        (void)poll(NULL, 0, 20); /* until the sentinel knows the replica */
     hf_test_redis_kill(&redis);
     while (
         !strstr(hf_test_redis_say(&replica, "INFO replication"), "role:master"))
@@ -659,7 +662,7 @@ static void too_few_replicas_are_an_error(void **state)
     (void)state;
     start(NULL);
     replicated = hf_test_redis_open(&redis, "?wait_replicas=1");
-    do { /* on a busy machine the server itself may have been too slow */
+    do { /* on a busy machine the error may have another cause */
         expect_err(hf_acquire(replicated, hf_key_of("k"), &opts, &none),
                    HF_EINDOUBT);
         hf_client_error(replicated, &error);
@@ -674,8 +677,8 @@ static void too_few_replicas_are_an_error(void **state)
     (void)hf_close(replicated, 1000);
 }
 
-/* A grant by message was written by the connection of another client, which
- * WAIT does not cover. */
+/* The grant that a waiter receives by message was written on another client's
+ * connection, so WAIT on the waiter's own connection does not cover it. */
 static void a_granted_waiter_waits_for_the_replicas(void **state)
 {
     struct hf_lock_opts opts =

@@ -93,7 +93,7 @@ static void a_user_who_may_not_publish_can_break_locks(void **state)
 
 /* ---- A flood of messages ------------------------------------------------*/
 
-#define REPORTS 3000 /* they fit into the socket buffer */
+#define REPORTS 3000 /* so few that they fit into the socket buffer */
 
 static const char publish_many[] = /* publishes REPORTS messages */
     "for i = 1, 3000 do redis.call('PUBLISH', 'hf:forced', '1') end";
@@ -116,7 +116,8 @@ static void await_delivery(void)
         usleep(1000);
 }
 
-/* Timers and other connections get their turns while messages arrive. */
+/* A turn reads only a part of the messages, so that timers and other
+ * connections are served meanwhile. */
 static void a_flood_of_reports_is_read_in_parts(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(DAY_MS, 0, HF_TEST_PATIENCE_MS);
@@ -126,7 +127,7 @@ static void a_flood_of_reports_is_read_in_parts(void **state)
 
     (void)state;
     opts.renew = true;
-    assert_true(hf_fd(driven) >= 0); /* from now on the test drives it */
+    assert_true(hf_fd(driven) >= 0); /* now the test drives the client */
     expect_ok(hf_lock_new(driven, hf_key_of("d"), &opts, &lock));
     while (!strstr(hf_test_redis_say(&redis, "PUBSUB NUMSUB hf:forced"), "1") ||
            hf_lock_state(lock) != HF_LOCK_HELD)

@@ -119,7 +119,8 @@ static void a_full_server_releases_a_watched_lock(void **state)
     expect_ok(hf_release(held));
 }
 
-/* Retry while in doubt: on a busy machine the reply may be late. */
+/* Retry while the result is in doubt, because on a busy machine the reply may
+ * be late. */
 static enum hf_err lock_by_other(const char *key, struct hf_lock_opts *opts)
 {
     struct hf_lock *none = NULL;

@@ -1,6 +1,6 @@
-/* Commands of a lost connection. If the server reads one late, it must not
- * execute it after the commands of the next connection. If the client repeats
- * one, it takes effect once, and the answer is correct. */
+/* Commands of a lost connection. If the server reads such a command late, it
+ * must not execute it after the commands of the next connection. If the client
+ * repeats the command, it takes effect once, and the answer is correct. */
 #include <stdio.h>
 #include <string.h>
 
@@ -32,9 +32,9 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* The proxy keeps a LOCK, and its connection is lost. On the next connection
- * the client takes the lock and releases it. Then the proxy delivers the first
- * LOCK. */
+/* The proxy keeps back a LOCK, and the connection is lost. On the next
+ * connection the client takes the lock and releases it. Then the proxy delivers
+ * the first LOCK, which the server must not execute. */
 static void expect_no_late_lock(int connections_between)
 {
     struct hf_lock_opts opts =
@@ -82,7 +82,8 @@ static struct hf_lock *take_lock(const char *key)
     return lock;
 }
 
-/* The first UNLOCK never arrives, because its connection is lost. */
+/* The first UNLOCK never reaches the server, because its connection is lost.
+ * The client repeats it. */
 static enum hf_err unlock_twice(struct hf_lock *lock)
 {
     struct hf_future *future = NULL;

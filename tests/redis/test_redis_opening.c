@@ -75,7 +75,8 @@ static void a_password_is_required_and_never_shown(void **state)
     expect_a_lock(hf_test_redis_url(&redis, "eve:sec%2540ret@", NULL));
 }
 
-/* The error names the missing permission, when it is needed. */
+/* hf_open() reports a missing permission that every client needs; hf_release()
+ * reports one that only a release needs. */
 static void a_missing_permission_is_reported(void **state)
 {
     struct hf_client *client = NULL;
@@ -318,7 +319,8 @@ static void a_server_that_is_not_redis_is_refused(void **state)
     }
 }
 
-/* The length alone must not make the client reserve memory or wait for more. */
+/* The length of an array alone must not make the client reserve memory or wait
+ * for the elements. */
 static void a_huge_array_is_refused_at_once(void **state)
 {
     char url[HF_TEST_URL_SIZE];

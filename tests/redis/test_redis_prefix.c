@@ -61,7 +61,7 @@ static void two_prefixes_hold_the_same_key(void **state)
     close_both();
 }
 
-/* Neither waiting nor watching uses a key or channel without the prefix. */
+/* Neither a waiter nor a watch uses a key or channel without the prefix. */
 static void all_names_begin_with_the_prefix(void **state)
 {
     struct hf_client *other;

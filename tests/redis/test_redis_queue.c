@@ -13,7 +13,7 @@
 
 #define STOPPED 5
 #define DEAD 20000
-#define STEP 1000 /* waiters that one script visits: grant_next.lua */
+#define STEP 1000 /* waiters that one script visits (grant_next.lua) */
 #define VALUE_SIZE 60000
 
 /* Append ARGV[1] waiters of the client ARGV[2] to the queue. */
@@ -45,7 +45,7 @@ static _Noreturn void wait_in_queue(void)
     _exit(hf_acquire(own, hf_key_of("k"), &opts, &lock) ? 4 : 0);
 }
 
-/* Milliseconds since the last heartbeat of the client of the waiter at
+/* Milliseconds since the last heartbeat of the client whose waiter is at
  * `position`. */
 static long silence_ms(unsigned position)
 {
@@ -94,9 +94,9 @@ static void stopped_waiters_do_not_get_the_key(void **state)
     hf_lock_free(lock);
 }
 
-/* The first waiter is silent, and the heartbeats of the second have only just
- * begun. Maybe the server had stopped and received no heartbeats at all, so the
- * first waiter keeps its turn. */
+/* The first waiter is silent, and the second waiter's client has only just
+ * begun to send heartbeats. Maybe the server had stopped and received no
+ * heartbeats at all, so the first waiter keeps its turn. */
 static void a_waiter_keeps_its_turn_if_all_were_silent(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 60000, 60000);
@@ -115,7 +115,8 @@ static void a_waiter_keeps_its_turn_if_all_were_silent(void **state)
     (void)kill(pid, SIGSTOP);
     (void)snprintf(waiter, sizeof(waiter), "%s",
                    hf_test_redis_say(&redis, "ZRANGE hf:q:k 0 0"));
-    /* Its interval is 3 s, and its last heartbeat was 10 s ago. */
+    /* Pretend that the waiter's interval is 3 s, and that its last heartbeat
+     * was 10 s ago. */
     (void)hf_test_redis_say(&redis, "SET hf:c:%s %s PX 20000", waiter + 32,
                             "1 3000 1");
     expect_ok(hf_release(held));
@@ -128,8 +129,8 @@ static void a_waiter_keeps_its_turn_if_all_were_silent(void **state)
     hf_lock_free(held);
 }
 
-/* One script drops only some of the waiters of a killed client, because it
- * blocks the server. */
+/* A killed client has many waiters. One script drops only some of them, because
+ * a script blocks the server. */
 static void many_dead_waiters_are_dropped_in_steps(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 60000, 60000);
@@ -176,8 +177,8 @@ static void end_waiter(pid_t pid)
 }
 
 /* Let `client` wait for `x` until it times out, so that the server has a
- * heartbeat of it. Then change that: steady since 1970, with `left_ms` until it
- * expires. */
+ * heartbeat of this client. Then change that heartbeat, as if the client had
+ * been steady since 1970, and let it expire in `left_ms`. */
 static void pretend_to_be_steady(struct hf_lock_opts *opts, long left_ms)
 {
     struct hf_lock *lock = NULL;
@@ -190,9 +191,9 @@ static void pretend_to_be_steady(struct hf_lock_opts *opts, long left_ms)
                             left_ms);
 }
 
-/* The first waiter is silent. The second is alive, but has not been steady for
- * long enough to pass the first. A third client has, and must not pass the
- * second. */
+/* The first waiter is silent. The second waiter is alive, but its heartbeats
+ * have not been steady for long enough to pass the first. A third client has
+ * been steady for long enough, and must not pass the second waiter. */
 static void a_late_client_does_not_pass_a_live_waiter(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 50, 60000);
@@ -226,8 +227,8 @@ static void a_late_client_does_not_pass_a_live_waiter(void **state)
     expect_ok(hf_close(other, 1000));
 }
 
-/* The waiter is silent, and so was the client that comes later: maybe the
- * server had stopped. */
+/* The waiter is silent, and so was the client that comes later. Maybe the
+ * server had stopped, so the client must not pass the waiter. */
 static void a_client_that_was_silent_does_not_pass_a_waiter(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 50, 60000);
@@ -272,15 +273,15 @@ static void many_silent_waiters_do_not_block_a_live_one(void **state)
     opts.wait_ms = 30000;
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     assert_in_range(query_number("ZCARD hf:q:k"), 1,
-                    STEP); /* those that keep their position */
+                    STEP); /* silent waiters keep their position */
 
     end_waiter(pid);
     hf_lock_free(held);
     hf_lock_free(lock);
 }
 
-/* A client has died shortly after its last heartbeat. A subscriber to all
- * channels must not be mistaken for it. */
+/* A client has died shortly after its last heartbeat. The server must not
+ * mistake a subscriber to all channels for that client. */
 static void a_pattern_subscriber_does_not_count_as_the_client(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 0, 60000);
@@ -313,8 +314,8 @@ static void a_pattern_subscriber_does_not_count_as_the_client(void **state)
 #define UNSUBSCRIBED "deafdeafdeafdeaf" /* a client id */
 #define UNSUBSCRIBED_WAITERS 3000
 
-/* A client is alive, but has lost its pub/sub connection. It does not keep the
- * key from others, however many waiters it has. */
+/* A client is alive, but has lost its pub/sub connection. It must not keep the
+ * key from others, no matter how many waiters it has. */
 static void many_unsubscribed_waiters_do_not_block_a_live_one(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, HF_FOREVER, 60000);
@@ -344,7 +345,8 @@ static long count_polls(void)
     return count_of("commandstats", "cmdstat_zrank:calls=");
 }
 
-/* A waiter polls without its value, because the server has it already. */
+/* A waiter polls without sending its value again, because the server has the
+ * value already. */
 static void a_waiter_sends_its_value_once(void **state)
 {
     static char value[VALUE_SIZE];
@@ -395,8 +397,9 @@ static void count_withdrawn(const struct hf_event *event, void *arg)
         misnamed++;
 }
 
-/* The event of each dropped waiter names its owner. The script reads that from
- * one claim of the client, because claims include values, which may be long. */
+/* The event of each dropped waiter names its owner. The script reads the owner
+ * from only one claim of the client, because claims include values, which may
+ * be long. */
 static void dropping_watched_waiters_reads_one_claim(void **state)
 {
     struct hf_watch *watch = NULL;

@@ -62,7 +62,8 @@ static void holdfast_excludes_a_plain_client(void **state)
     hf_lock_free(lock);
 }
 
-/* A plain client notifies nobody, so the waiter has to poll. */
+/* A plain client notifies nobody when it releases, so the waiter has to
+ * poll. */
 static void a_waiter_for_a_plain_lock_is_granted(void **state)
 {
     struct hf_lock_opts opts =
@@ -83,13 +84,14 @@ static void a_waiter_for_a_plain_lock_is_granted(void **state)
     expect_ok(hf_release(lock));
     hf_lock_free(lock);
 
-    /* The same if it expires. */
+    /* The waiter is also granted the key if the plain lock expires. */
     assert_string_equal(cli("SET k mine NX PX 300"), "OK");
     expect_ok(hf_acquire(client, hf_key_of("k"), &opts, &lock));
     hf_lock_free(lock);
 }
 
-/* Without a ttl it never expires, and holdfast cannot force it. */
+/* A plain lock without an expiry is held until it is deleted, and holdfast
+ * cannot force it. */
 static void a_plain_lock_without_expiry_excludes_holdfast(void **state)
 {
     struct hf_lock_opts opts =
@@ -100,7 +102,7 @@ static void a_plain_lock_without_expiry_excludes_holdfast(void **state)
 
     (void)state;
     assert_string_equal(cli("SET k mine NX"), "OK");
-    do /* until the withdrawal is confirmed in time */
+    do /* repeat until the withdrawal is confirmed in time */
         err = hf_acquire(client, hf_key_of("k"), &opts, &none);
     while (err == HF_EINDOUBT);
     expect_err(err, HF_ETIMEDOUT);
@@ -199,8 +201,8 @@ static void plain_strings_are_not_listed(void **state)
     hf_lock_free(lock);
 }
 
-/* An operator prolongs the ttl, or the server's clock is set back: the ttl
- * exceeds the lease. */
+/* The key expires later than its lease requires, because an operator has
+ * prolonged its expiry, or the server's clock was set back. */
 static void a_lock_with_a_prolonged_ttl_can_be_renewed(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(10000, 0, HF_TEST_PATIENCE_MS);

@@ -1,4 +1,4 @@
-/* A server that is slow: its replies count, however late they arrive. */
+/* A server that is slow. Its replies count, no matter how late they arrive. */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -52,7 +52,7 @@ static void a_stalled_server_receives_each_lock_once(void **state)
         locks[i] = NULL;
         expect_ok(hf_acquire_start(client, hf_key_of(key), &opts, &locks[i],
                                    NULL, NULL, &futures[i]));
-        /* In separate turns, so that they are not batched. */
+        /* Start the LOCKs in separate turns, so that they are not batched. */
         expect_err(hf_future_wait(futures[i], 50, &err), HF_ETIMEDOUT);
     }
     (void)kill(redis.pid, SIGCONT);
@@ -104,7 +104,8 @@ static void a_list_fetches_only_locks(void **state)
     hf_lock_free(lock);
 }
 
-/* 60 round trips of 150 ms take longer than the 5 s limit for one call. */
+/* The list takes 60 round trips of 150 ms, which is longer than the 5 s limit
+ * for one call. */
 static void a_list_continues_while_it_makes_progress(void **state)
 {
     struct hf_lock_opts opts = hf_test_opts(600000, 0, 20000);

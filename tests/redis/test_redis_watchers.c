@@ -136,7 +136,8 @@ static void unrecorded_events_are_reported_as_dropped(void **state)
     hf_watch_close(watch);
 }
 
-/* Both watches share a pattern, and so a subscription and a registration. */
+/* Both watches have the same pattern, so they share a subscription and a
+ * registration. */
 static void closing_one_of_two_watches_keeps_the_other(void **state)
 {
     struct hf_watch *one = NULL, *two = NULL;
@@ -155,7 +156,8 @@ static void closing_one_of_two_watches_keeps_the_other(void **state)
     hf_watch_close(two);
 }
 
-/* The registration of the key "w" expires, that of the prefix "w" does not. */
+/* The registration of the key "w" expires, and the registration of the prefix
+ * "w" does not. */
 static void a_prefix_stays_watched_when_the_same_key_is_not(void **state)
 {
     struct hf_watch *watch = NULL;
@@ -178,8 +180,8 @@ static void a_prefix_stays_watched_when_the_same_key_is_not(void **state)
     hf_watch_close(watch);
 }
 
-/* The cost of a LOCK depends on the number of lengths of watched prefixes, not
- * on the number of prefixes. */
+/* The cost of a LOCK depends on how many different lengths the watched prefixes
+ * have, not on how many prefixes there are. */
 static void many_prefixes_can_be_watched(void **state)
 {
     static struct hf_watch *watches[PREFIXES];
@@ -214,7 +216,8 @@ static long longest_command(void)
     return strtol(hf_test_redis_say(&redis, "EVAL %s 0", script), NULL, 10);
 }
 
-/* One script registers at most 256 watches, because it blocks the server. */
+/* One script registers at most 256 watches, because a script blocks the
+ * server. */
 static void many_waits_are_registered_in_parts(void **state)
 {
     static struct hf_future *futures[WAITS];

@@ -18,7 +18,8 @@ static void expect_a_lock(struct hf_client *by, const char *key)
     hf_lock_free(lock);
 }
 
-/* Wait for all servers: a call returns when a majority has replied. */
+/* Wait until EXISTS returns `exists` on all servers. That may take longer than
+ * the call, which returns when a majority has replied. */
 static void await_everywhere(const char *key, const char *exists)
 {
     for (size_t i = 0; i < 3; i++) {
@@ -46,7 +47,7 @@ static void one_server_may_be_down(void **state)
         hf_lock_free(lock);
         expect_a_lock(other, "k");
         assert_true(hf_test_redis_again(&servers[i], true));
-        /* Reconnect to all three, before the next one is killed. */
+        /* Reconnect to all three servers before the next server is killed. */
         (void)hf_close(client, 1000);
         (void)hf_close(other, 1000);
         client = open_client();
@@ -69,7 +70,8 @@ static void nothing_is_granted_without_a_majority(void **state)
     expect_a_lock(client, "l");
 }
 
-/* A plain client holds the key on two servers, so that only one grants it. */
+/* A plain client holds the key on two servers, so that only one server grants
+ * the LOCK. */
 static void the_grants_of_a_minority_are_canceled(void **state)
 {
     struct hf_lock_opts opts =
@@ -83,7 +85,8 @@ static void the_grants_of_a_minority_are_canceled(void **state)
     while (strcmp(hf_test_redis_say(&servers[0], "EXISTS k"), "0") != 0)
         (void)poll(NULL, 0, 5);
     (void)hf_test_redis_say(&servers[1], "DEL k");
-    /* On one server, it does not exclude anybody. */
+    /* The plain lock is left on one server only, so it does not exclude
+     * anybody. */
     expect_a_lock(client, "k");
 }
 
@@ -102,7 +105,7 @@ static void a_release_reaches_all_servers(void **state)
     hf_lock_free(lock);
 }
 
-/* A hanging server is connected, but does not answer. */
+/* A hanging server accepts connections, but does not answer. */
 static void a_hanging_server_does_not_block_a_lock(void **state)
 {
     (void)state;
@@ -140,17 +143,18 @@ static void expect_a_lock_despite_sleep(size_t count, uint32_t sleep_ms)
     hf_lock_free(lock);
 }
 
-/* The LOCK is sent to one server after the other. When they wake up, each
- * grants it with a token of its own: that is not a hold of another client. */
+/* The LOCK is sent to one server after the other. When the servers wake up,
+ * each grants it with a token of its own. The client must not take these grants
+ * for a lock of another client. */
 static void slow_servers_are_not_mistaken_for_a_holder(void **state)
 {
     (void)state;
     expect_a_lock_despite_sleep(3, 3500);
 }
 
-/* The second server wakes up and grants the LOCK of an abandoned attempt. The next
- * attempt gets its token from the first server, so the client has to cancel the
- * second server's grant. */
+/* The second server wakes up and grants the LOCK of an abandoned attempt. The
+ * next attempt gets its token from the first server, so the client has to
+ * cancel the second server's grant. */
 static void the_grant_of_an_abandoned_attempt_is_canceled(void **state)
 {
     (void)state;
@@ -260,7 +264,8 @@ static void report_broken(size_t server, const struct hf_lock *lock)
                             (unsigned long long)hf_lock_token(lock));
 }
 
-/* The holder renews the lock, and the other two servers confirm it. */
+/* After the report of one server, the holder renews the lock, and the other two
+ * servers confirm the renewal. */
 static void the_report_of_one_server_does_not_end_a_lock(void **state)
 {
     struct hf_lock *lock = take_renewed_lock();
@@ -270,7 +275,7 @@ static void the_report_of_one_server_does_not_end_a_lock(void **state)
     await_subscription();
     expect_ok(hf_renew(lock, 0));
     before = hf_lock_deadline(lock);
-    (void)poll(NULL, 0, 2); /* so that the next deadline is a later one */
+    (void)poll(NULL, 0, 2); /* so that the next deadline is later */
     report_broken(0, lock);
     while (hf_lock_deadline(lock) <= before && hf_lock_valid_for(lock, 0))
         (void)poll(NULL, 0, 1);

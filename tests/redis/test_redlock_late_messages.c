@@ -83,12 +83,14 @@ static void a_hold_on_a_minority_excludes_nobody(void **state)
             release_lock(lock);
         }
     }
-    /* On two servers it has a majority. */
+    /* A lock that is left on two servers has a majority, so it excludes
+     * others. */
     leave_a_lock_on(&servers[1], "k0");
     expect_err(hf_acquire(other, hf_key_of("k0"), &opts, &none), HF_EBUSY);
 }
 
-/* The server is down when the lock is released, and returns with its data. */
+/* A server is down when the lock is released, and comes back with its data, so
+ * it still holds the lock. */
 static void a_pending_cancel_is_sent_when_the_server_returns(void **state)
 {
     (void)state;
@@ -99,7 +101,7 @@ static void a_pending_cancel_is_sent_when_the_server_returns(void **state)
         hf_test_redis_kill(&servers[i]);
         release_lock(lock);
         assert_true(hf_test_redis_again(&servers[i], true));
-        /* Each call drives the client. */
+        /* Each call drives the client, which then sends the CANCEL. */
         while (strcmp(hf_test_redis_say(&servers[i], "EXISTS k"), "0") != 0)
             release_lock(take_lock(client, "other"));
         await_nothing_left("k");
@@ -154,8 +156,8 @@ static void list_once(void)
     expect_ok(hf_list(client, hf_key_of("k"), list_none, NULL));
 }
 
-/* Expect one of many attempts to take less than `ms`. If each waited for the
- * hanging server, all would take longer. */
+/* Expect at least one of many attempts to take less than `ms`. If each attempt
+ * waited for the hanging server, all would take longer. */
 static void expect_not_delayed(void (*once)(void), int64_t ms)
 {
     for (unsigned round = 0; round < 40; round++) {
@@ -236,8 +238,9 @@ static void a_list_shows_the_locks_of_a_majority(void **state)
     }
 }
 
-/* A lock is released while its waiter subscribes to the announcement. A waiter
- * that missed the release polls after 250 ms or later. */
+/* Release a lock while its waiter subscribes to the announcement. Return true
+ * if the waiter gets the lock soon: a waiter that missed the release polls
+ * after 250 ms or later. */
 static bool is_woken_by_a_release_while_it_subscribes(void)
 {
     struct hf_lock_opts opts = hf_test_opts(LONG_MS, HF_FOREVER, 60000);

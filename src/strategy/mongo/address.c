@@ -14,8 +14,8 @@
 #define KEEP_MIN_S 1
 #define KEEP_MAX_S 31622400 /* a leap year */
 
-/* Defaults, which the URL may replace. Deadlines of requests do not depend on
- * these times; they bound how long a worker thread may hang. */
+/* Default timeouts, which the URL may replace. They do not affect the deadlines
+ * of requests; they only bound how long a worker thread may hang. */
 static const struct {
     const char *option;
     int32_t ms;
@@ -28,8 +28,8 @@ static const struct {
 
 /* ---- The URL for libmongoc ----------------------------------------------*/
 
-/* Percent-encode everything but letters, digits and the characters in
- * `also`. */
+/* Append `text`, and percent-encode everything except letters, digits and the
+ * characters in `also`. */
 static void append_encoded(struct hf_buf *buf, const char *text,
                            const char *also)
 {
@@ -65,7 +65,8 @@ static void append_user(struct hf_buf *buf, const struct hf_url *url)
 
 static bool is_for_libmongoc(const char *name)
 {
-    /* libmongoc has no function that recognizes these. */
+    /* libmongoc has no function that recognizes these options, so list them
+     * here. */
     static const char *const others[] = {
         MONGOC_URI_AUTHMECHANISM,      MONGOC_URI_AUTHMECHANISMPROPERTIES,
         MONGOC_URI_AUTHSOURCE,         MONGOC_URI_COMPRESSORS,
@@ -118,15 +119,15 @@ static enum hf_err parse_uri(struct hf_mongo_address *address,
         return hf_error_set_code(error, HF_ENOMEM);
     }
     address->uri = mongoc_uri_new_with_error((char *)text.data, &fault);
-    explicit_bzero(text.data, text.size); /* it may hold a password */
+    explicit_bzero(text.data, text.size); /* the text may contain a password */
     hf_buf_fini(&text);
     if (!address->uri)
         return hf_error_set(error, HF_EINVAL, "url: %s", fault.message);
     return HF_OK;
 }
 
-/* libmongoc would report a missing file late, and only as "no suitable
- * servers". */
+/* Check that the files exist, because libmongoc would report a missing file
+ * late, and only as "no suitable servers". */
 static enum hf_err check_tls_files(const struct hf_url *url,
                                    struct hf_error *error)
 {
@@ -145,10 +146,11 @@ static enum hf_err check_tls_files(const struct hf_url *url,
 
 /* ---- Settings that no URL can change ------------------------------------*/
 
-/* A deadline belongs to the clock of one server process, so each command has to
- * know which server executes it. A load balancer hides that. Without
- * directConnection=false libmongoc would treat a URL with one host as one
- * server and miss failovers. */
+/* Refuse load balancers. A deadline belongs to the clock of one server process,
+ * so each command has to know which server executes it, and a load balancer
+ * hides that. Unless the URL demands a direct connection, set
+ * directConnection=false: otherwise libmongoc would treat a URL with one host
+ * as one server, and miss failovers. */
 static enum hf_err check_topology(struct hf_mongo_address *address,
                                   struct hf_error *error)
 {
@@ -170,9 +172,10 @@ static enum hf_err check_topology(struct hf_mongo_address *address,
     return HF_OK;
 }
 
-/* Retries are off: a retry by libmongoc could reach another server than the one
- * whose clock the command names. The change stream reads from the primary, too:
- * waiters depend on it, even if there is no secondary. */
+/* Turn off retries, because a retry by libmongoc could reach another server
+ * than the one whose clock the command names. Read from the primary. That
+ * applies to the change stream as well, because waiters depend on it even if
+ * there is no secondary. */
 static void set_fixed_options(mongoc_uri_t *uri)
 {
     mongoc_write_concern_t *writes = mongoc_write_concern_new();

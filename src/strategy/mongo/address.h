@@ -4,8 +4,8 @@
  *     mongodb+srv://...
  *
  * Options that libmongoc knows are passed on to it. Read and write concerns,
- * read preference and retries are always set here: a URL cannot weaken a
- * lock. */
+ * read preference and retries are always set here, so that a URL cannot weaken
+ * a lock. */
 #ifndef HF_STRATEGY_MONGO_ADDRESS_H
 #define HF_STRATEGY_MONGO_ADDRESS_H
 
@@ -15,8 +15,8 @@
 #include "base/url.h"
 
 /* How long a document is kept after its lease has expired or its lock was
- * released. docs/decisions/0018-mongodb-tokens-and-clean-up.md explains why it
- * is not deleted sooner. */
+ * released. docs/decisions/0018-mongodb-tokens-and-clean-up.md explains why the
+ * document is not deleted sooner. */
 #define HF_MONGO_KEEP_MS 86400000 /* a day */
 
 struct hf_mongo_address {
@@ -29,7 +29,7 @@ struct hf_mongo_address {
 };
 
 /* Check `url` and fill `address`. HF_EINVAL or HF_EUNSUPPORTED, with a text
- * that names the part; HF_ENOMEM. */
+ * that names the offending part of the URL; HF_ENOMEM. */
 enum hf_err hf_mongo_address_init(struct hf_mongo_address *address,
                                   struct hf_url *url, struct hf_error *error);
 void hf_mongo_address_fini(struct hf_mongo_address *address);

@@ -35,14 +35,14 @@ static const char *find_text(const bson_t *document, const char *path)
     return NULL;
 }
 
-/* Where a change has the field `events`: if the document was updated, and if it
- * was inserted or replaced. */
+/* The paths of the field `events` in a change: the first if the document was
+ * updated, the second if it was inserted or replaced. */
 static const char *const events_paths[] = {
     "updateDescription.updatedFields.events",
     "fullDocument.events",
 };
 
-/* The change itself has the events, so that no document has to be read. Changes
+/* The events are part of the change, so the document need not be read. Changes
  * without events, such as deletions, are skipped. */
 struct hf_mongo_change *hf_mongo_change_read(const bson_t *document)
 {
@@ -64,8 +64,8 @@ struct hf_mongo_change *hf_mongo_change_read(const bson_t *document)
 
 /* ---- Stages -------------------------------------------------------------*/
 
-/* Keep only the fields that hf_mongo_change_read() needs: values and queues may
- * be long. */
+/* Keep only the fields that hf_mongo_change_read() needs, because values and
+ * queues may be long. */
 static void add_projection(bson_t *pipeline, const char *number)
 {
     bson_t stage, fields;

@@ -8,17 +8,19 @@
 
 struct hf_mongo_change {
     struct hf_dlist link;
-    uint64_t time; /* cluster time of hf_mongo_reply_time_of() */
-    bool lost;     /* a mark for a gap: changes before `time` were lost */
+    uint64_t time; /* cluster time, as hf_mongo_reply_time_of() returns it */
+    bool lost;     /* this is no change, but marks a gap before `time` */
     char *key;     /* escaped; allocated together with this struct */
-    char *events;  /* likewise */
+    char *events;  /* allocated together with this struct */
 };
 
-/* The caller frees it with free(). NULL: out of memory. */
+/* Create a change, which the caller frees with free(). Return NULL if out of
+ * memory. */
 struct hf_mongo_change *hf_mongo_change_new(uint64_t time, const char *key,
                                             const char *events);
 
-/* Decode a document of the stream. NULL: it has no events, or out of memory. */
+/* Decode a document of the stream. Return NULL if it has no events, or if out
+ * of memory. */
 struct hf_mongo_change *hf_mongo_change_read(const bson_t *document);
 
 /* Append the stages of the stream's pipeline. They pass on all changes, or

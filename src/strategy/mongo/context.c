@@ -2,9 +2,10 @@
 
 #include "base/assert.h"
 
-#define WRITE_TIMEOUT_MS 7000 /* after this, a write is in doubt */
+#define WRITE_TIMEOUT_MS 7000 /* a write that takes longer is in doubt */
 
-/* The timeout bounds how long a worker can be stuck in a write. */
+/* Build the write concern. Its timeout bounds how long a worker can be stuck in
+ * a write. */
 static bson_t *new_write_opts(void)
 {
     mongoc_write_concern_t *concern = mongoc_write_concern_new();

@@ -1,10 +1,10 @@
 /* escape.h - arbitrary bytes as ASCII text, for strings in documents.
  *
  * Printable ASCII characters stand for themselves, except '%', '$' and the
- * space. All other bytes are written as %XX. So keys stay readable, a key that
- * begins with a prefix still does when both are escaped, MongoDB takes no text
- * for a field path ("$token"), and a text is always one word of an event
- * line. */
+ * space. All other bytes are written as %XX. So keys stay readable, and if a
+ * key begins with a prefix, the escaped key begins with the escaped prefix.
+ * MongoDB does not mistake an escaped text for a field path ("$token"), and the
+ * text is always one word of an event line. */
 #ifndef HF_STRATEGY_MONGO_ESCAPE_H
 #define HF_STRATEGY_MONGO_ESCAPE_H
 
@@ -17,7 +17,8 @@
  * HF_MONGO_ESCAPED_SIZE(size) characters. Return the length without the NUL. */
 size_t hf_mongo_escape(char *text, const void *bytes, size_t size);
 
-/* The same into memory that the caller frees. NULL: out of memory. */
+/* Escape `size` bytes into new memory, which the caller frees. Return NULL if
+ * out of memory. */
 char *hf_mongo_escape_new(const void *bytes, size_t size);
 
 /* Decode `size` characters into `bytes`, which has room for as many. Return the

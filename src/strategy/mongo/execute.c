@@ -5,7 +5,7 @@
 #include "strategy/mongo/query.h"
 
 #define EXECUTE_MS 7000 /* maxTimeMS of a command */
-#define ATTEMPTS_MAX 8  /* of a command that meets conflicts */
+#define ATTEMPTS_MAX 8  /* attempts at a command that meets conflicts */
 
 #define MAX_TIME_EXPIRED 50 /* MongoDB's code */
 
@@ -46,7 +46,8 @@ static void build_find_and_modify(bson_t *command, const struct hf_mongo_op *op,
     add_op_variables(command, op, context, server);
 }
 
-/* An update is cheaper than findAndModify, but its reply has no document. */
+/* Build an update. It is cheaper than findAndModify, but its reply has no
+ * document, so it serves only commands that need none. */
 static void build_update(bson_t *command, const bson_t *update,
                          const struct hf_mongo_op *op,
                          const struct hf_mongo_context *context,
@@ -63,8 +64,8 @@ static void build_update(bson_t *command, const bson_t *update,
     add_op_variables(command, op, context, server);
 }
 
-/* Execute the pipeline, again after a conflict. False: every attempt met a
- * conflict. */
+/* Execute the pipeline, and repeat it after a conflict, up to `attempts` times.
+ * Return false if every attempt met a conflict. */
 static bool run_script(const struct hf_mongo_op *op,
                        enum hf_mongo_script script, unsigned attempts,
                        mongoc_client_t *client,
@@ -93,9 +94,9 @@ static bool run_script(const struct hf_mongo_op *op,
 
 /* ---- The fast path ------------------------------------------------------*/
 
-/* False: the key is not free, or the document is corrupt; nothing was done.
- * lock.json decides then: if the lease has expired, it does not matter what the
- * document contains. */
+/* Try to take a free key. Return false if nothing was done, because the key is
+ * not free or the document is corrupt. Then lock.json decides: if the lease has
+ * expired, it does not matter what the document contains. */
 static bool lock_fast(const struct hf_mongo_op *op, mongoc_client_t *client,
                       const struct hf_mongo_context *context,
                       const mongoc_server_description_t *server,
@@ -120,9 +121,10 @@ static void build_unlock_fast(bson_t *command, const struct hf_mongo_op *op,
     bson_destroy(&update);
 }
 
-/* UNLOCK reports only that it was done, so an update is enough. False: the
- * update changed nothing, and unlock.json decides. If the update was executed
- * after all, unlock.json finds that in `ended`. */
+/* Try to release the lock with an update, which is enough because UNLOCK needs
+ * no document in its reply. Return false if the update changed nothing; then
+ * unlock.json decides. If the update was executed nevertheless, unlock.json
+ * finds that in `ended`. */
 static bool unlock_fast(const struct hf_mongo_op *op, mongoc_client_t *client,
                         const struct hf_mongo_context *context,
                         const mongoc_server_description_t *server,
@@ -169,10 +171,11 @@ static bool needs_left(const struct hf_mongo_op *op,
     return op->script == HF_MONGO_EXPIRE && !reply->err && reply->held;
 }
 
-/* A majority has confirmed what this command wrote. If it wrote nothing, its
- * reply may come from a server that has been replaced and does not know of
- * later releases. A position in the queue needs no proof: no caller acts on
- * it. */
+/* Return true if the server must prove that it is the primary. If the command
+ * wrote something, a majority has confirmed it, which is proof enough. If it
+ * wrote nothing, the reply may come from a server that has been replaced and
+ * does not know of later releases. A position in the queue needs no proof,
+ * because no caller acts on it. */
 static bool needs_proof(const struct hf_mongo_op *op,
                         const struct hf_mongo_reply *reply,
                         const struct hf_mongo_context *context)
@@ -182,8 +185,9 @@ static bool needs_proof(const struct hf_mongo_op *op,
     return !reply->err && !reply->fresh && reply->position < 0;
 }
 
-/* Without proof, the reply is void. Unless it reports that an earlier copy of
- * the command was executed, nothing was done. */
+/* Replace the reply by an error if the proof fails. The error is not in doubt,
+ * because nothing was done, unless the reply reports that an earlier copy of
+ * the command was executed. */
 static void prove_reply(const struct hf_mongo_op *op, mongoc_client_t *client,
                         const struct hf_mongo_context *context,
                         const mongoc_server_description_t *server,
@@ -250,7 +254,8 @@ static void match_format(bson_t *query)
     bson_destroy(known);
 }
 
-/* Every claim in the queue has the types that lock.json writes. */
+/* Match documents in whose queue every claim has the types that lock.json
+ * writes. */
 static void match_queue(bson_t *query)
 {
     bson_t *none = BCON_NEW(
@@ -268,9 +273,9 @@ static void match_queue(bson_t *query)
 }
 
 /* Match documents whose `delete_at` has passed by the server's clock, and whose
- * fields have the types that the pipelines write: one document that expire.json
- * fails on would stop the whole update. expire.json itself checks whether the
- * lease is due. */
+ * fields have the types that the pipelines write. The types matter because
+ * expire.json would fail on another type, and that would stop the update of all
+ * documents. expire.json itself checks whether the lease is due. */
 static void match_abandoned(bson_t *update)
 {
     bson_t *due =
@@ -307,7 +312,8 @@ static void build_sweep(bson_t *command, const struct hf_mongo_op *op,
     bson_destroy(&update);
 }
 
-/* The error code is that of the command, or is in `writeErrors`. */
+/* Convert the result of a sweep. The error code is either the code of the
+ * command or in `writeErrors`. */
 static enum hf_mongo_swept sweep_result(bool done, const bson_t *reply,
                                         const bson_error_t *fault)
 {

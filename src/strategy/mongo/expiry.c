@@ -1,12 +1,12 @@
 /* expiry.c - end the leases of watched keys when they are due. No server does
- * that by itself, so the clients that watch a key do, and the others learn of
- * it by the change stream. */
+ * that by itself, so the clients that watch a key do it. All other clients
+ * learn of the expiry from the change stream. */
 #include <stdlib.h>
 
 #include "base/bytes.h"
 #include "strategy/mongo/mongo.h"
 
-#define CHECKS_MAX 64   /* at a time: after a suspend, many may be due */
+#define CHECKS_MAX 64   /* checks in flight; after a suspend, many are due */
 #define RECHECK_MS 1000 /* after a failed check */
 
 struct expiry {
@@ -59,8 +59,8 @@ static void free_expiry(struct hf_mongo *mongo, struct expiry *expiry)
     free(expiry);
 }
 
-/* Out of memory is not fatal: the lease ends when the next command on the key
- * is executed. */
+/* If memory is exhausted, there is no check. That is not fatal: the next
+ * command on the key ends the lease. */
 void hf_mongo_expiry_set(struct hf_mongo *mongo, struct hf_key key,
                          uint32_t span)
 {
@@ -100,7 +100,7 @@ static void on_expiry_reply(struct hf_mongo_call *call)
     struct hf_mongo *mongo = call->mongo;
 
     if (hf_watches_is_empty(&mongo->watches))
-        ; /* the last watch was closed */
+        ; /* no watch is left, so schedule no further check */
     else if (reply->err || (reply->held && !reply->has_left))
         hf_mongo_expiry_set(mongo, (struct hf_key){key, size}, RECHECK_MS);
     else if (reply->held)

@@ -4,7 +4,7 @@
 
 #include "strategy/mongo/op.h"
 
-/* From src/mongo/base/error_codes.yml in the sources of MongoDB. */
+/* Error codes from src/mongo/base/error_codes.yml in the MongoDB sources. */
 enum {
     BAD_VALUE = 2,
     FAILED_TO_PARSE = 9,
@@ -31,11 +31,11 @@ enum {
     RESULT_TOO_LARGE = 17419,
     UPSERT_TOO_LARGE = 17420,
     FIRST_LOCATION =
-        15000, /* from here on, each assertion in the sources has a code */
+        15000, /* from here on, each code names one assertion in the sources */
 };
 
-/* HF_EINDOUBT for unknown codes, and for commands that were interrupted
- * (shutdown, stepdown, maxTimeMS): how far they got is unknown. */
+/* Return HF_EINDOUBT for unknown codes, and for commands that were interrupted
+ * (shutdown, stepdown, maxTimeMS), because it is unknown how far they got. */
 static enum hf_err classify_server_error(uint32_t code)
 {
     switch (code) {
@@ -75,7 +75,8 @@ static enum hf_err classify_server_error(uint32_t code)
 
 /* libmongoc reports every failed login with one code, even if the connection
  * was lost halfway. Only the message shows whether the server or libmongoc
- * refused it. No command was sent in any case. */
+ * refused the login. In any case no command was sent, so the failure is never
+ * in doubt. */
 static enum hf_err classify_login_error(const bson_error_t *fault)
 {
     return strstr(fault->message, "Authentication failed") ||
@@ -91,7 +92,7 @@ static enum hf_err classify_error(const bson_error_t *fault)
     case MONGOC_ERROR_SERVER:
         return classify_server_error(fault->code);
     case MONGOC_ERROR_WRITE_CONCERN:
-        /* executed, but a failover may undo it */
+        /* the write was executed, but a failover may undo it */
         return HF_EINDOUBT;
     case MONGOC_ERROR_SERVER_SELECTION:
         return HF_EUNAVAIL;

@@ -7,7 +7,7 @@
 #include "strategy/mongo/op.h"
 
 #define OPEN_MS 10000     /* how long hf_open() waits */
-#define HANDSHAKE_MS 8000 /* for how long failed attempts are repeated */
+#define HANDSHAKE_MS 8000 /* how long failed attempts are repeated */
 #define WIRE_MIN 17       /* MongoDB 6.0: $tsIncrement, let */
 #define INDEX_MS 10000    /* maxTimeMS of createIndexes */
 
@@ -15,7 +15,7 @@ struct handshake {
     struct hf_mongo_job job;
     struct hf_mongo_reply reply;
     bool standalone;
-    bool reached; /* by this attempt or an earlier one */
+    bool reached; /* a server was selected, in any attempt so far */
 };
 
 static void drop_handshake(struct hf_mongo_job *job)
@@ -85,7 +85,8 @@ static void try_handshake(struct handshake *handshake, mongoc_client_t *client,
     mongoc_server_description_destroy(server);
 }
 
-/* Whether any server has answered: then a primary may be elected soon. */
+/* Whether any server has answered. If so, a primary may be elected soon, and
+ * the handshake is worth repeating. */
 static bool has_server_answered(const struct handshake *handshake,
                                 mongoc_client_t *client)
 {

@@ -1,7 +1,7 @@
 /* identity.h - how a client identifies itself and its commands in documents.
  *
- * Also counts contention: a client whose LOCK met another client tries the
- * slow path first for a while. Used in the client's context only. */
+ * The identity also counts contention: a client whose LOCK met another client
+ * skips the fast path for a while. Used in the client's context only. */
 #ifndef HF_STRATEGY_MONGO_IDENTITY_H
 #define HF_STRATEGY_MONGO_IDENTITY_H
 
@@ -11,7 +11,7 @@
 #define HF_MONGO_COMMAND_SIZE (HF_MONGO_CLIENT_SIZE + 1 + 16)
 
 struct hf_mongo_identity {
-    char client[HF_MONGO_CLIENT_SIZE + 1]; /* random, so that it is unique */
+    char client[HF_MONGO_CLIENT_SIZE + 1]; /* random, and therefore unique */
     char *owner;                           /* escaped */
     uint64_t commands;                     /* the number of the last command */
     unsigned contended; /* LOCKs that are to skip the fast path */
@@ -27,10 +27,12 @@ void hf_mongo_identity_fini(struct hf_mongo_identity *identity);
 void hf_mongo_identity_name_command(struct hf_mongo_identity *identity,
                                     char name[HF_MONGO_COMMAND_SIZE + 1]);
 
-/* A LOCK on the fast path met another client. */
+/* Record that a LOCK on the fast path met another client, so that the next
+ * LOCKs skip the fast path. */
 void hf_mongo_identity_note_contention(struct hf_mongo_identity *identity);
 
-/* Whether the next LOCK is to try the fast path. Counts it. */
+/* Decide whether the next LOCK tries the fast path, and count that LOCK: each
+ * call that returns false uses up one of the LOCKs to skip. */
 bool hf_mongo_identity_try_fast_path(struct hf_mongo_identity *identity);
 
 #endif

@@ -7,7 +7,7 @@
 struct entry {
     struct hf_dlist link;
     struct hf_nonce nonce;
-    unsigned copies; /* that may still reach a server */
+    unsigned copies; /* copies of the LOCK that may still reach a server */
 };
 
 static struct entry *in_doubt_entry_of(struct hf_dlist *link)
@@ -53,7 +53,7 @@ static struct entry *add_entry(struct hf_mongo_in_doubt *in_doubt,
 
     if (!entry)
         return NULL;
-    if (in_doubt->count >= IN_DOUBT_MAX) /* forget the oldest */
+    if (in_doubt->count >= IN_DOUBT_MAX) /* make room: forget the oldest */
         remove_entry(in_doubt, in_doubt_entry_of(in_doubt->list.next));
     entry->nonce = *nonce;
     hf_dlist_push_back(&in_doubt->list, &entry->link);

@@ -19,16 +19,17 @@ void hf_mongo_in_doubt_fini(struct hf_mongo_in_doubt *in_doubt);
 bool hf_mongo_in_doubt_has(const struct hf_mongo_in_doubt *in_doubt,
                            const struct hf_nonce *nonce);
 
-/* One more copy may reach a server. If there is no memory to record that, a
- * late copy may hold the key until its lease expires. */
+/* Record that one more copy of the LOCK may reach a server. If memory is
+ * exhausted, a late copy may hold the key until its lease expires. */
 void hf_mongo_in_doubt_add(struct hf_mongo_in_doubt *in_doubt,
                            const struct hf_nonce *nonce);
 
-/* A copy that was given up has been answered after all. */
+/* Record that a copy that was given up has been answered after all. */
 void hf_mongo_in_doubt_resolve(struct hf_mongo_in_doubt *in_doubt,
                                const struct hf_nonce *nonce);
 
-/* The server has recorded the nonce, so that late copies do no harm. */
+/* Forget the nonce, because the server has recorded it in `canceled`, and late
+ * copies do no harm. */
 void hf_mongo_in_doubt_remove(struct hf_mongo_in_doubt *in_doubt,
                               const struct hf_nonce *nonce);
 

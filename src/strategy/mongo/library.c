@@ -17,19 +17,20 @@ struct start {
     void *arg;
 };
 
-/* The threads of all clients, in a page that fork() clears: a child has no
- * threads, and finds zeros and an unlocked mutex. */
+/* The threads of all clients. The struct is in a page that fork() clears,
+ * because a child has none of these threads: it finds zeros and an unlocked
+ * mutex. */
 struct threads {
     pthread_mutex_t mutex;
     pthread_cond_t thread_ended;
     unsigned running;
     bool has_unjoined;
     pthread_t unjoined; /* the thread that ended last */
-    bool exiting;       /* the process exits; threads detach themselves */
+    bool exiting; /* the process exits, so ending threads detach themselves */
 };
 static void *_Atomic threads_page;
 
-/* NULL: out of memory. */
+/* Lock the mutex. Return NULL, with nothing locked, if out of memory. */
 static struct threads *lock_threads(void)
 {
     struct threads *threads =
@@ -40,8 +41,9 @@ static struct threads *lock_threads(void)
     return threads;
 }
 
-/* Each thread that ends joins the one that ended before it. So at most one is
- * unjoined, and once that one is joined, all threads that ended are gone. */
+/* Each thread that ends joins the thread that ended before it. So at most one
+ * ended thread is unjoined, and after joining that thread, all threads that
+ * ended are gone. */
 static void end_thread(void)
 {
     struct threads *threads = lock_threads();
@@ -87,7 +89,8 @@ bool hf_mongo_library_start_thread(void *(*run)(void *), void *arg)
     return started;
 }
 
-/* Threads that are still in libmongoc after EXIT_S end with the process. */
+/* Wait up to EXIT_S for the threads. Threads that are still in libmongoc then
+ * end with the process. */
 static void on_process_exit(void)
 {
     struct threads *threads = lock_threads();
@@ -96,7 +99,7 @@ static void on_process_exit(void)
     bool joins;
 
     if (!threads)
-        return; /* none was ever started */
+        return; /* no thread was ever started */
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += EXIT_S;
     while (threads->running > 0 &&
@@ -121,9 +124,9 @@ static void log_nothing(mongoc_log_level_t level, const char *domain,
     (void)arg;
 }
 
-/* Remove the name of the shared memory; the memory stays mapped. Only the
- * destructor of libmongoc does that otherwise, and a killed process never runs
- * it. */
+/* Remove the name of the shared memory; the memory stays mapped. Otherwise only
+ * the destructor of libmongoc would remove it, and a killed process never runs
+ * that destructor. */
 static void unlink_counters(void)
 {
     char name[32];

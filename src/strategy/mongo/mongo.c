@@ -7,7 +7,7 @@
 #include "strategy/mongo/handshake.h"
 #include "strategy/mongo/library.h"
 
-#define PUSHED_RETRY_MS 20000 /* of a waiter whose grant will be pushed */
+#define PUSHED_RETRY_MS 20000 /* retry interval if the grant will be pushed */
 
 /* ---- Calls --------------------------------------------------------------*/
 
@@ -22,7 +22,7 @@ void hf_mongo_call_free(struct hf_mongo_call *call)
 }
 
 /* Answer the request of a call that a worker still executes. The call itself
- * lives on: its reply resolves the doubt. */
+ * stays until its reply arrives, which resolves the doubt. */
 static void abandon_call(struct hf_mongo_call *call,
                          enum hf_mongo_progress progress)
 {
@@ -55,7 +55,8 @@ static void on_job_lost(struct hf_mongo_job *job)
         abandon_call(call, hf_mongo_workers_cancel(call->mongo->workers, job));
 }
 
-/* The strategy was closed: its lists must not be touched. */
+/* Free the call of a strategy that was closed. The call must not touch the
+ * strategy's lists any more, so unlink it first. */
 static void drop_call_job(struct hf_mongo_job *job)
 {
     struct hf_mongo_call *call = HF_CONTAINER(job, struct hf_mongo_call, job);
@@ -141,8 +142,8 @@ void hf_mongo_call_send_query(struct hf_mongo_call *call)
 /* ---- Commands -----------------------------------------------------------*/
 
 /* The stream is live, so the grant will be pushed, and no push is lost. The
- * waiter still asks again after a long time, for what no push reports, such as
- * the death of all waiters that should have ended an offer. */
+ * waiter still repeats its LOCK after a long time, to notice what no push
+ * reports, such as the death of all waiters that should have ended an offer. */
 static void set_pushed_retry(struct hf_mongo *mongo, struct hf_answer *answer)
 {
     uint32_t span = PUSHED_RETRY_MS;
@@ -207,7 +208,8 @@ static void on_op_done(struct hf_mongo_call *call)
     hf_mongo_call_answer(call);
 }
 
-/* Commands that keep or end a lock go before those that take one. */
+/* Commands that keep or end a lock are executed before commands that take
+ * one. */
 static enum hf_mongo_urgency urgency_of(enum hf_command_kind kind)
 {
     if (kind == HF_COMMAND_LOCK)
@@ -442,10 +444,10 @@ static enum hf_err mongo_open(void *self, struct hf_url *url,
     return err;
 }
 
-/* The wall clock of a server times the leases and may be set, so `steady` is
- * not promised. A standalone server has no failover and no change streams, and
- * after it has deleted a document only its clock keeps tokens rising. A client
- * that is connected to one member only may miss a failover. */
+/* The wall clock of a server times the leases and may be set, so HF_CAP_STEADY
+ * is not promised. A standalone server has no failover and no change streams,
+ * and after it has deleted a document only its clock keeps tokens rising. A
+ * client that is connected to one member only may miss a failover. */
 static uint32_t mongo_caps(const void *self)
 {
     const struct hf_mongo *mongo = self;

@@ -22,12 +22,12 @@ extern const struct hf_strategy hf_strategy_mongodb_srv;
 
 #define HF_MONGO_GRANTS_KEPT 64
 
-/* A request, or a command of the strategy itself, that a worker executes. While
- * it does, it is the only one to touch `op`, `reply` and `query`. */
+/* A request, or a command of the strategy itself, that a worker executes.
+ * Meanwhile only that worker may touch `op`, `reply` and `query`. */
 struct hf_mongo_call {
     struct hf_mongo_job job;
     struct hf_mongo *mongo;
-    struct hf_request *request; /* NULL: given up, or none */
+    struct hf_request *request; /* NULL: given up, or no request */
     struct hf_dlist open;       /* in hf_mongo.calls */
     hf_time sent;
     bool is_expiry_check;                         /* counted in expiry_checks */
@@ -51,7 +51,7 @@ struct hf_mongo {
     struct hf_mongo_in_doubt in_doubt;
 
     /* watch.c */
-    struct hf_mongo_stream *stream; /* NULL: a standalone server */
+    struct hf_mongo_stream *stream; /* NULL: the server is standalone */
     uint64_t reported_until;        /* grants up to this time were pushed */
     struct hf_mongo_grant grants[HF_MONGO_GRANTS_KEPT]; /* the newest */
     unsigned grant_count;
@@ -60,8 +60,8 @@ struct hf_mongo {
     bool has_tick;        /* it was added to the host */
 
     /* waiters.c */
-    struct hf_map waiters;  /* own claims in queues, by nonce */
-    struct hf_heap retries; /* waiters that have to ask again, by time */
+    struct hf_map waiters;  /* this client's claims in queues, by nonce */
+    struct hf_heap retries; /* when waiters repeat their LOCKs */
 
     /* expiry.c */
     struct hf_seed seed;
@@ -77,14 +77,14 @@ struct hf_mongo {
 
 /* ---- mongo.c ------------------------------------------------------------*/
 
-/* Create a call without sending it. NULL: out of memory. */
+/* Create a call without sending it. Return NULL if out of memory. */
 struct hf_mongo_call *hf_mongo_call_new(
     struct hf_mongo *mongo, struct hf_request *request,
     void (*on_reply)(struct hf_mongo_call *call));
 void hf_mongo_call_free(struct hf_mongo_call *call);
 
-/* The same with a query for a request. NULL: out of memory; the request was
- * answered. */
+/* Create a call with a query for `request`. If out of memory, answer the
+ * request and return NULL. */
 struct hf_mongo_call *hf_mongo_call_new_query(
     struct hf_mongo *mongo, struct hf_request *request,
     enum hf_mongo_scope scope, void (*on_reply)(struct hf_mongo_call *call));
@@ -103,16 +103,17 @@ void hf_mongo_watch_close(struct hf_mongo *mongo);
 void hf_mongo_watch_start(struct hf_mongo *mongo, struct hf_request *request);
 void hf_mongo_watch_stop(struct hf_mongo *mongo, uint64_t number);
 
-/* A reply at `time` reported a claim in a queue: request its grant from the
- * change stream. False: the stream is not live, so the grant may not be
- * pushed. */
+/* Ask the change stream for the grant of a claim that a reply at `time`
+ * reported in a queue. Return false if the stream is not live, so that the
+ * grant may not be pushed. */
 bool hf_mongo_watch_grants(struct hf_mongo *mongo, uint64_t time);
 
-/* If nothing waits or watches any more, let the stream end after a while. */
+/* Let the stream end after a while if this client has neither waiters nor
+ * watches any more. */
 void hf_mongo_watch_release_stream(struct hf_mongo *mongo);
 
-/* Whether the stream has reported the grant of this nonce already: it may
- * overtake the reply that reports the position. */
+/* Whether the stream has already reported the grant of this nonce. The grant
+ * may overtake the reply that reports the claim's position. */
 bool hf_mongo_watch_was_granted(const struct hf_mongo *mongo,
                                 const struct hf_nonce *nonce);
 
@@ -121,38 +122,40 @@ void hf_mongo_watch_set_tick(struct hf_mongo *mongo);
 
 /* ---- waiters.c ----------------------------------------------------------*/
 
-/* Record a claim of this client that is in a queue. False: out of memory. */
+/* Record a claim of this client that is in a queue. Return false if out of
+ * memory. */
 bool hf_mongo_waiters_add(struct hf_mongo *mongo, const struct hf_nonce *nonce);
 void hf_mongo_waiters_remove(struct hf_mongo *mongo,
                              const struct hf_nonce *nonce);
 bool hf_mongo_waiters_has(const struct hf_mongo *mongo,
                           const struct hf_nonce *nonce);
 
-/* Let one waiter ask again after `span_ms`, or all of them now. Nonces that do
- * not wait are ignored. Call hf_mongo_watch_set_tick() afterwards. */
+/* Let one waiter repeat its LOCK after `span_ms`, or let all of them repeat it
+ * now. Nonces that do not wait are ignored. Call hf_mongo_watch_set_tick()
+ * afterwards. */
 void hf_mongo_waiters_retry(struct hf_mongo *mongo,
                             const struct hf_nonce *nonce, uint32_t span_ms);
 void hf_mongo_waiters_retry_all(struct hf_mongo *mongo);
 
-/* Nudge the waiters whose time has come: the client repeats their LOCKs. */
+/* Nudge the waiters that are due, so that the client repeats their LOCKs. */
 void hf_mongo_waiters_nudge(struct hf_mongo *mongo);
 void hf_mongo_waiters_close(struct hf_mongo *mongo);
 
 /* ---- expiry.c -----------------------------------------------------------*/
 
-/* Check the lease of `key` after `span` milliseconds. A later call replaces the
- * time. */
+/* Check the lease of `key` after `span` milliseconds. A later call for the same
+ * key replaces that time. */
 void hf_mongo_expiry_set(struct hf_mongo *mongo, struct hf_key key,
                          uint32_t span);
 
-/* The key is free: forget it. */
+/* Cancel the check of a key that is free. */
 void hf_mongo_expiry_remove(struct hf_mongo *mongo, struct hf_key key);
 
 /* Send checks for the leases that are due. */
 void hf_mongo_expiry_check(struct hf_mongo *mongo);
 
-/* When the next check is due; HF_NEVER: there is none, or too many are in
- * flight. */
+/* When the next check is due. HF_NEVER if no check is scheduled, or too many
+ * are in flight. */
 hf_time hf_mongo_expiry_next(const struct hf_mongo *mongo);
 
 enum hf_err hf_mongo_expiry_open(struct hf_mongo *mongo);
@@ -160,8 +163,8 @@ void hf_mongo_expiry_close(struct hf_mongo *mongo);
 
 /* ---- sweep.c ------------------------------------------------------------*/
 
-/* Start to end the leases of abandoned keys now and then. May block for a round
- * trip. */
+/* Start the periodic sweeps, which end the leases of abandoned keys. May block
+ * for a round trip. */
 enum hf_err hf_mongo_sweep_open(struct hf_mongo *mongo);
 void hf_mongo_sweep_close(struct hf_mongo *mongo);
 

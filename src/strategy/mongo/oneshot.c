@@ -2,11 +2,13 @@
  * programs. */
 #include "strategy/mongo/worker.h"
 
-/* The pool's threads notice their end only every 500 ms. Connecting this client
- * must not take longer than it saves. */
+/* Closing a pool takes up to 500 ms, because its threads check only that often
+ * whether they have to end. Connecting this client must not take longer than
+ * that saves. */
 #define CONNECT_MS 500
 
-/* The client does not live long enough for a second scan of all servers. */
+/* So long that this client, which is used only for a short time, never scans
+ * all servers a second time. */
 #define HEARTBEAT_MS 60000
 
 static mongoc_client_t *new_client(const mongoc_uri_t *uri)
@@ -36,7 +38,7 @@ mongoc_client_t *hf_mongo_oneshot_open(const mongoc_uri_t *from)
     mongoc_client_t *client;
 
     if (mongoc_uri_get_srv_hostname(from))
-        return NULL; /* it would need another DNS lookup */
+        return NULL; /* a mongodb+srv: URL would need another DNS lookup */
     uri = mongoc_uri_copy(from);
     mongoc_uri_set_option_as_int32(uri, MONGOC_URI_CONNECTTIMEOUTMS,
                                    CONNECT_MS);

@@ -92,7 +92,7 @@ static enum hf_err init_op(struct hf_mongo_op *op,
                            struct hf_key key, const char *nonce,
                            uint64_t sequence)
 {
-    char call[HF_MONGO_COMMAND_SIZE + 1]; /* the same in every copy */
+    char call[HF_MONGO_COMMAND_SIZE + 1]; /* equal in all copies */
 
     op->key = hf_mongo_escape_new(key.data, key.size);
     if (!op->key)
@@ -108,8 +108,9 @@ static enum hf_err init_op(struct hf_mongo_op *op,
     return HF_OK;
 }
 
-/* The fast path takes the server half the time. If it fails, the LOCK costs a
- * second round trip; so after contention a client skips it for a while. */
+/* The fast path costs the server half as much as the slow path. But if the fast
+ * path fails, the LOCK needs a second round trip, so after contention a client
+ * skips the fast path for a while. */
 static bool can_use_fast_path(struct hf_mongo_identity *identity,
                               const struct hf_command *command, bool in_doubt)
 {

@@ -21,8 +21,8 @@ struct hf_mongo_op {
     bool upsert;    /* insert a document if there is none */
     bool fast_path; /* try lock_fast.json or unlock_fast.json first */
     bool may_queue; /* LOCK: join the queue if the key is held */
-    bool waits;     /* LOCK: a reply has reported it in the queue before */
-    char command[HF_MONGO_COMMAND_SIZE + 1]; /* its name */
+    bool waits;     /* LOCK: an earlier reply reported it in the queue */
+    char command[HF_MONGO_COMMAND_SIZE + 1]; /* name of the command */
     char *key;                               /* escaped */
     bson_t variables;
 };
@@ -31,7 +31,7 @@ struct hf_mongo_reply {
     enum hf_err err; /* the fields below `time` count only with HF_OK */
     bool reached;    /* a server was selected, even if the command failed */
     char cause[HF_MONGO_CAUSE_SIZE];
-    uint64_t time; /* cluster time of hf_mongo_reply_time_of(); 0: unknown */
+    uint64_t time; /* see hf_mongo_reply_time_of(); 0: unknown */
 
     /* The document after the command. */
     bool exists, held, forced;
@@ -45,12 +45,12 @@ struct hf_mongo_reply {
     uint32_t renewals;
     int32_t position; /* in the queue, from 0; -1: not queued, or not read */
     bool has_left;    /* `left_ms` is known */
-    uint32_t left_ms; /* of the holder's lease */
+    uint32_t left_ms; /* what is left of the holder's lease */
 
     /* The grant that ended last. */
     uint64_t ended_token;
     enum hf_event_kind end_reason;
-    bool ended_mine; /* by a copy of this request, this one or an earlier one */
+    bool ended_mine; /* a copy of this request ended it */
 };
 
 /* ---- op.c ---------------------------------------------------------------*/
@@ -77,7 +77,7 @@ enum hf_err hf_mongo_op_init_sweep(struct hf_mongo_op *op,
 
 void hf_mongo_op_fini(struct hf_mongo_op *op);
 
-/* Read the nonce of the op. False: it has none. */
+/* Read the nonce of the op. Return false if it has none. */
 bool hf_mongo_op_nonce(const struct hf_mongo_op *op, struct hf_nonce *nonce);
 
 /* ---- execute.c ----------------------------------------------------------*/
@@ -89,8 +89,8 @@ void hf_mongo_execute(const struct hf_mongo_op *op, mongoc_client_t *client,
 
 enum hf_mongo_swept {
     HF_MONGO_SWEPT_ALL,
-    HF_MONGO_SWEPT_PART,    /* `max_ms` was too short; some are left */
-    HF_MONGO_SWEPT_NOTHING, /* it failed */
+    HF_MONGO_SWEPT_PART,    /* `max_ms` was too short; some keys are left */
+    HF_MONGO_SWEPT_NOTHING, /* the sweep failed */
 };
 
 /* End the leases of all abandoned keys, for up to `max_ms`, so that the server
@@ -110,8 +110,9 @@ void hf_mongo_position_read(const struct hf_mongo_op *op,
                             const mongoc_server_description_t *server,
                             struct hf_mongo_reply *reply);
 
-/* Instead of repeating the LOCK of a waiter: read its position. False: the LOCK
- * has to be executed, and `reply` is unchanged. Blocks; for worker threads. */
+/* Read the position of a waiter, which is cheaper than repeating its LOCK.
+ * Return false, with `reply` unchanged, if the LOCK has to be executed. Blocks;
+ * for worker threads. */
 bool hf_mongo_position_still_waits(const struct hf_mongo_op *op,
                                    mongoc_client_t *client,
                                    const struct hf_mongo_context *context,
@@ -124,14 +125,14 @@ bool hf_mongo_position_still_waits(const struct hf_mongo_op *op,
 void hf_mongo_reply_read(const bson_t *bson, const struct hf_mongo_op *op,
                          struct hf_mongo_reply *reply);
 
-/* Decode the reply to the update of unlock_fast.json. False: it changed
- * nothing. */
+/* Decode the reply to the update of unlock_fast.json. Return false if the
+ * update changed nothing. */
 bool hf_mongo_reply_read_unlock_fast(const bson_t *bson,
                                      const struct hf_mongo_op *op,
                                      struct hf_mongo_reply *reply);
 
-/* Whether an update matched one document. libmongoc reports success even if the
- * update itself failed. */
+/* Whether an update matched one document. Check this even after a success,
+ * because libmongoc reports success even if the update itself failed. */
 bool hf_mongo_reply_matched_one(const bson_t *reply);
 
 /* Convert the reply into the answer to `command`. `sent` is when the command
@@ -147,29 +148,31 @@ void hf_mongo_reply_to_answer(const struct hf_command *command,
 #define HF_MONGO_INDEX(time) ((time) | (HF_MONGO_EVENTS_MAX - 1))
 uint64_t hf_mongo_reply_time_of(uint32_t seconds, uint32_t increment);
 
-/* The `operationTime` of a reply; 0: it has none. */
+/* The `operationTime` of a reply; 0 if it has none. */
 uint64_t hf_mongo_reply_time(const bson_t *reply);
 
-/* Decode a token. 0: it is not a positive long. */
+/* Decode a token. Return 0 if it is not a positive long. */
 uint64_t hf_mongo_reply_token(const bson_iter_t *iter);
 
 /* ---- fault.c ------------------------------------------------------------*/
 
 /* Record why a command failed. `err` becomes HF_EUNAVAIL if nothing was done,
- * HF_EINDOUBT if that is unknown, or a code that names the cause. */
+ * HF_EINDOUBT if it is unknown whether anything was done, or a code that names
+ * the cause. */
 void hf_mongo_fault_set(struct hf_mongo_reply *reply,
                         const bson_error_t *fault);
 
-/* Whether the server refused a command because another one inserted or wrote
- * the same document. Nothing was done; a retry may succeed. */
+/* Whether the server refused a command because another command inserted or
+ * wrote the same document. Then nothing was done, and a retry may succeed. */
 bool hf_mongo_fault_is_conflict(const bson_error_t *fault);
 
 /* ---- server.c -----------------------------------------------------------*/
 
 #define HF_MONGO_CLOCK_SIZE 25 /* the id of a server process, and a NUL */
 
-/* Select the primary, and describe the connection to it. The caller destroys
- * the description. NULL: there is none, and `reply` has the cause. Blocks. */
+/* Select the primary, and return a description of the connection to it, which
+ * the caller destroys. Return NULL, with the cause in `reply`, if there is no
+ * primary. Blocks. */
 mongoc_server_description_t *hf_mongo_server_select(
     mongoc_client_t *client, struct hf_mongo_reply *reply);
 
@@ -180,10 +183,10 @@ bool hf_mongo_server_write(const bson_t *command, mongoc_client_t *client,
                            const mongoc_server_description_t *server,
                            bson_t *reply, bson_error_t *fault);
 
-/* Prove that `server` is the primary during this call: a server that is cut off
- * from the others may still believe that it is, and return stale data.
- * `client_id` is the id of this client. False: unproved, and `reply` has the
- * cause. Blocks. */
+/* Prove that `server` is the primary during this call. A server that is cut off
+ * from the others may still believe that it is the primary, and return stale
+ * data. `client_id` is the id of this client. Return false, with the cause in
+ * `reply`, if there is no proof. Blocks. */
 bool hf_mongo_server_prove_primary(const char *client_id,
                                    mongoc_client_t *client,
                                    const struct hf_mongo_context *context,

@@ -8,7 +8,7 @@ struct position {
     bool full;     /* the queue has no room */
     int32_t index; /* from 0; -1: not in the queue */
     bool has_left;
-    int64_t left_ms; /* of the holder's lease */
+    int64_t left_ms; /* what is left of the holder's lease */
 };
 
 static void build_position_find(bson_t *command, const struct hf_mongo_op *op,
@@ -103,9 +103,9 @@ static void set_left(struct hf_mongo_reply *reply,
     reply->left_ms = position->left_ms > 0 ? (uint32_t)position->left_ms : 0;
 }
 
-/* A claim that is not queued was refused only if the queue is full. Otherwise
- * it was granted the key or dropped after the LOCK was executed, and has to ask
- * again at once. */
+/* If the claim is not in the queue, it was refused only if the queue is full.
+ * Otherwise it was granted the key or dropped after the LOCK was executed, so
+ * its LOCK has to be repeated at once. */
 void hf_mongo_position_read(const struct hf_mongo_op *op,
                             mongoc_client_t *client,
                             const struct hf_mongo_context *context,
@@ -129,9 +129,9 @@ void hf_mongo_position_read(const struct hf_mongo_op *op,
     reply->left_ms = 0;
 }
 
-/* Otherwise lock.json has to decide: the claim is offered the key or is not
- * queued, the lease is due, or this server process has no deadline for it
- * yet. */
+/* If this returns false, lock.json has to decide: the claim is offered the key
+ * or is not queued, the lease is due, or this server process has no deadline
+ * for the lease yet. */
 bool hf_mongo_position_still_waits(const struct hf_mongo_op *op,
                                    mongoc_client_t *client,
                                    const struct hf_mongo_context *context,

@@ -42,7 +42,7 @@ static uint64_t parse_time(const char *text)
     return hf_mongo_reply_time_of((uint32_t)seconds, (uint32_t)increment);
 }
 
-/* A document of info.json. Strings are borrowed from the reply. */
+/* A document, as info.json returns it. Strings are borrowed from the reply. */
 struct document {
     const char *key, *owner, *note;
     uint64_t time; /* cluster time, not later than the read */
@@ -154,8 +154,8 @@ static bool grow_infos(struct hf_mongo_query *query, size_t *room)
     return true;
 }
 
-/* Name the key: LIST reads many documents, and the user has to find this
- * one. */
+/* Name the key in the error text, because LIST reads many documents, and the
+ * user has to find the corrupt one. */
 static enum hf_err reject_document(struct hf_mongo_query *query,
                                    const char *key)
 {
@@ -316,8 +316,9 @@ static void execute_query(struct hf_mongo_query *query, mongoc_client_t *client,
     bson_destroy(&opts);
 }
 
-/* Open a change stream and close it again. Only a refusal is an error: after
- * any other failure the stream thread tries again. */
+/* Open a change stream and close it again, to check that the server permits it.
+ * Only a refusal is an error, because after any other failure the stream thread
+ * tries again. */
 static void check_stream(struct hf_mongo_query *query, mongoc_client_t *client,
                          const struct hf_mongo_context *context,
                          const mongoc_server_description_t *server)
@@ -347,9 +348,9 @@ static void check_stream(struct hf_mongo_query *query, mongoc_client_t *client,
 }
 
 /* A read with the read concern "linearizable" waits for the next regular flush
- * of the journal, about 30 ms. This is faster: a server that proves that it is
- * the primary knows every write that was confirmed before, and the majority
- * read that follows returns it.
+ * of the journal, about 30 ms. It is faster to let the server prove that it is
+ * the primary, and read with "majority" afterwards: the server then knows every
+ * write that was confirmed before the proof.
  *
  * A query changes nothing, so its failure is never in doubt. */
 void hf_mongo_query_run(struct hf_mongo_query *query, mongoc_client_t *client,

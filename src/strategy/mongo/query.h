@@ -1,5 +1,5 @@
-/* query.h - READ and LIST: decode documents into infos. The server that answers
- * times the leases by its own clock. */
+/* query.h - READ and LIST: decode documents into infos. How much is left of a
+ * lease is computed by the clock of the server that answers. */
 #ifndef HF_STRATEGY_MONGO_QUERY_H
 #define HF_STRATEGY_MONGO_QUERY_H
 
@@ -7,7 +7,7 @@
 
 enum hf_mongo_scope {
     HF_MONGO_ONE,    /* the key */
-    HF_MONGO_PREFIX, /* held keys that begin with it */
+    HF_MONGO_PREFIX, /* all held keys that begin with the key */
 };
 
 struct hf_mongo_query {
@@ -16,11 +16,11 @@ struct hf_mongo_query {
     bool whole; /* include values */
     bool watch; /* also check that change streams are permitted */
     char *key;  /* escaped */
-    char client[HF_MONGO_CLIENT_SIZE + 1]; /* for the proof */
+    char client[HF_MONGO_CLIENT_SIZE + 1]; /* to prove the primary */
 
     /* Results. */
     struct hf_mongo_reply reply; /* only err, cause and time */
-    struct hf_info *infos; /* of held keys; hf_mongo_query_fini() frees them */
+    struct hf_info *infos; /* held keys; hf_mongo_query_fini() frees them */
     size_t count;
     bool expired; /* ONE: the lease is due, and no command has ended it yet */
 };
@@ -34,8 +34,8 @@ void hf_mongo_query_fini(struct hf_mongo_query *query);
 void hf_mongo_query_run(struct hf_mongo_query *query, mongoc_client_t *client,
                         const struct hf_mongo_context *context);
 
-/* Read what is left of the lease of `key`, by the clock of `server`. False:
- * unknown. Blocks; for worker threads. */
+/* Read what is left of the lease of `key`, by the clock of `server`. Return
+ * false if that is unknown. Blocks; for worker threads. */
 bool hf_mongo_query_left_ms(const char *key, mongoc_client_t *client,
                             const struct hf_mongo_context *context,
                             const mongoc_server_description_t *server,

@@ -6,8 +6,9 @@
 #include "base/assert.h"
 #include "strategy/mongo/op.h"
 
-/* The first claims in the queue ask again when the lease is due. The next ones
- * ask later, LATER_MS apart, in case the first ones are dead. */
+/* The first claims in the queue repeat their LOCK when the lease is due. The
+ * next claims repeat it later, LATER_MS apart, in case the first ones are
+ * dead. */
 #define FIRST_RETRIES 3
 #define LATER_RETRIES 16
 #define LATER_MS 1000
@@ -92,7 +93,7 @@ static void read_events(bson_iter_t *iter, const struct hf_mongo_op *op,
     reply->fresh = !strncmp(events, op->command, size) && events[size] == '\n';
 }
 
-/* Compare this update with the last one of this client that was applied. */
+/* Compare this update with this client's last update that was applied. */
 static void read_updated(const bson_iter_t *list, const struct hf_mongo_op *op,
                          struct hf_mongo_reply *reply)
 {
@@ -134,7 +135,7 @@ static void read_reply_field(bson_iter_t *iter, const struct hf_mongo_op *op,
     const char *nonce = find_variable(op, "nonce");
 
     if (!strcmp(name, "nonce")) {
-        reply->held = !BSON_ITER_HOLDS_NULL(iter); /* null: not held */
+        reply->held = !BSON_ITER_HOLDS_NULL(iter); /* null if free */
         reply->mine = is_text(iter, nonce);
     } else if (!strcmp(name, "token")) {
         reply->token = hf_mongo_reply_token(iter);
@@ -207,8 +208,9 @@ bool hf_mongo_reply_read_unlock_fast(const bson_t *bson,
 
 /* ---- Answers ------------------------------------------------------------*/
 
-/* When to repeat the LOCK of a waiter: once the lease is due, one waiter after
- * another, because the first ones may be dead. 0: no idea. */
+/* After how many milliseconds a waiter repeats its LOCK: once the lease is due,
+ * one waiter after another, because the first ones may be dead. 0 if there is
+ * no such time. */
 static uint32_t retry_after_ms(const struct hf_mongo_reply *reply)
 {
     uint32_t position = (uint32_t)reply->position, after = position * 10 + 1;
@@ -248,7 +250,8 @@ static enum hf_err not_holder_error(const struct hf_mongo_reply *reply)
     return reply->held ? HF_ENOTOWNER : HF_ENOTHELD;
 }
 
-/* Whether this copy of the command or an earlier one ended the grant. */
+/* Whether this copy of the command, or an earlier copy of it, ended the
+ * grant. */
 static bool was_ended_by_call(const struct hf_mongo_reply *reply,
                               uint64_t token, enum hf_event_kind reason)
 {
@@ -312,14 +315,15 @@ static enum hf_err answer_command(const struct hf_command *command,
     }
 }
 
-/* The grant of the command has ended, and `ended` still says how. */
+/* Return true if the command's grant has ended and `ended` still describes
+ * it. */
 static bool is_grant_ended(const struct hf_mongo_reply *reply,
                            const struct hf_command *command)
 {
     return reply->ended_token == command->token;
 }
 
-/* The grant of the command is held, by another claim. */
+/* Return true if another claim holds the grant with the command's token. */
 static bool is_held_by_other(const struct hf_mongo_reply *reply,
                              const struct hf_command *command)
 {

@@ -6,10 +6,10 @@
 #include "strategy/mongo/op.h"
 
 #define PROOF_MS 7000       /* maxTimeMS of a proof */
-#define PROOF_KEEP_MS 60000 /* for how long the document of a client is kept */
+#define PROOF_KEEP_MS 60000 /* how long a client's document is kept */
 
-/* Read the id of the server process. False: the server does not send it;
- * MongoDB does since 4.4. */
+/* Read the id of the server process. Return false if the server does not send
+ * it; MongoDB 4.4 and later do. */
 static bool read_process_id(const mongoc_server_description_t *server,
                             char name[HF_MONGO_CLOCK_SIZE])
 {
@@ -35,7 +35,8 @@ static mongoc_server_description_t *refuse_server(
     return NULL;
 }
 
-/* No command was sent, so the failure is not in doubt. */
+/* Record the fault. No command was sent, so the failure is not in doubt, and
+ * HF_EINDOUBT becomes HF_EUNAVAIL. */
 static mongoc_server_description_t *refuse_fault(struct hf_mongo_reply *reply,
                                                  const bson_error_t *fault)
 {
@@ -45,10 +46,10 @@ static mongoc_server_description_t *refuse_fault(struct hf_mongo_reply *reply,
     return NULL;
 }
 
-/* Read the server description from the handshake of the connection that the next
- * command uses. The monitor's description may be of an earlier or later server
- * process. The handshake's is always of the process that executes the command,
- * because the connection does not outlive that process. */
+/* Read the server description from the handshake of the connection that the
+ * next command uses. The monitor's description may be of an earlier or later
+ * server process. The handshake's is always of the process that executes the
+ * command, because the connection does not outlive that process. */
 static mongoc_server_description_t *read_handshake(
     mongoc_client_t *client, mongoc_server_description_t *selected,
     struct hf_mongo_reply *reply)
@@ -69,8 +70,9 @@ static mongoc_server_description_t *read_handshake(
                          "reply has no topologyVersion.processId");
 }
 
-/* The worker records the server before the handshake, so that a thread that
- * hangs in the handshake is given up like one that hangs in a command. */
+/* The worker records the server before the handshake, so that its job can be
+ * given up if the thread hangs in the handshake, just as if it hangs in a
+ * command. */
 mongoc_server_description_t *hf_mongo_server_select(
     mongoc_client_t *client, struct hf_mongo_reply *reply)
 {
@@ -122,8 +124,8 @@ bool hf_mongo_server_write(const bson_t *command, mongoc_client_t *client,
     return done;
 }
 
-/* Write to a document of this client. If another server had been elected before
- * the write began, no majority would confirm it. */
+/* The proof is a write to a document of this client. If another server had been
+ * elected before the write began, no majority would confirm it. */
 bool hf_mongo_server_prove_primary(const char *client_id,
                                    mongoc_client_t *client,
                                    const struct hf_mongo_context *context,
@@ -131,7 +133,7 @@ bool hf_mongo_server_prove_primary(const char *client_id,
                                    struct hf_mongo_reply *reply)
 {
     char name[sizeof("%-") +
-              HF_MONGO_CLIENT_SIZE]; /* no escaped key begins so */
+              HF_MONGO_CLIENT_SIZE]; /* no escaped key begins with "%-" */
     bson_t *command, answer;
     bson_error_t fault;
     bool done;

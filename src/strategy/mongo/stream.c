@@ -5,10 +5,10 @@
 
 #include "base/assert.h"
 
-#define AWAIT_MS 250         /* maxAwaitTimeMS */
-#define QUEUE_MAX 16384      /* changes that the client has not taken */
-#define BACK_OFF_MS 200      /* after a failure; doubled after the next one */
-#define BACK_OFF_DOUBLINGS 5 /* up to 6.4 s */
+#define AWAIT_MS 250    /* maxAwaitTimeMS */
+#define QUEUE_MAX 16384 /* changes that the client has not taken yet */
+#define BACK_OFF_MS 200 /* after the first failure; then doubled each time */
+#define BACK_OFF_DOUBLINGS 5 /* limits the back-off to 6.4 s */
 #define IDLE_MS 10000        /* how long a released stream stays open */
 
 /* Error codes of MongoDB after which a resume would fail again. */
@@ -24,12 +24,12 @@ struct hf_mongo_stream {
     struct hf_mongo_workers *workers;
     char client[HF_MONGO_CLIENT_SIZE + 1];
     struct hf_post post;
-    void (*on_changes)(void *arg); /* with `arg`, in the client's context */
+    void (*on_changes)(void *arg); /* runs in the client's context */
     void *arg;
 
     pthread_mutex_t mutex;
-    pthread_cond_t changed; /* a request, room in the queue, or closed */
-    unsigned references;    /* one of the strategy, one of the thread */
+    pthread_cond_t changed; /* signaled on a request, on room, on close */
+    unsigned references;    /* held by the strategy and the thread */
     bool started, closed;
     bool live;       /* the server has answered, and not failed since */
     hf_time idle_at; /* when the thread ends; HF_NEVER: it is needed */
@@ -38,19 +38,19 @@ struct hf_mongo_stream {
 
     uint64_t last; /* time of the newest change that was queued */
 
-    /* The current request, of hf_mongo_stream_request(). */
+    /* The current request, which hf_mongo_stream_request() sets. */
     uint64_t from;
     bool all;
     unsigned request; /* number of the current request */
 };
 
-/* The state of the thread, which no other thread touches. */
+/* The state of the stream's thread. No other thread touches it. */
 struct reader {
-    unsigned request; /* number of the request that it serves */
+    unsigned request; /* number of the request that the thread serves */
     bool all;
     uint64_t from;
-    bson_t *token;     /* where to resume; NULL: at `from` */
-    uint32_t primary;  /* when the stream was opened; 0: unknown */
+    bson_t *token;     /* where to resume; NULL: start at `from` */
+    uint32_t primary;  /* primary when the stream was opened; 0: unknown */
     unsigned failures; /* consecutive */
 };
 
@@ -67,7 +67,8 @@ static void free_stream(struct hf_mongo_stream *stream)
     free(stream);
 }
 
-/* Drop a reference and unlock the mutex, which the caller holds. */
+/* Drop a reference and unlock the mutex, which the caller holds. Dropping the
+ * last reference frees the stream. */
 static void unref_stream(struct hf_mongo_stream *stream)
 {
     bool last = --stream->references == 0;
@@ -85,15 +86,16 @@ static bool is_wanted(const struct hf_mongo_stream *stream)
            (stream->idle_at == HF_NEVER || hf_time_now() < stream->idle_at);
 }
 
-/* Whether the thread is needed, and serves the latest request. */
+/* Whether the thread is still needed, and serves the latest request. */
 static bool is_request_current(const struct hf_mongo_stream *stream,
                                const struct reader *reader)
 {
     return is_wanted(stream) && stream->request == reader->request;
 }
 
-/* Queue a change; wait for room if the queue is full. False: there is a newer
- * request, or the thread is not needed any more; the change was freed. */
+/* Queue a change, and wait for room if the queue is full. Free the change and
+ * return false if there is a newer request, or if the thread is not needed any
+ * more. */
 static bool queue_change(struct hf_mongo_stream *stream,
                          const struct reader *reader,
                          struct hf_mongo_change *change)
@@ -158,8 +160,8 @@ static void save_resume_token(struct reader *reader,
     reader->token = bson_copy(token);
 }
 
-/* After lost history: restart at the present cluster time, and queue a mark for
- * the gap. */
+/* Restart at the present cluster time after history was lost, and queue a mark
+ * for the gap. */
 static void restart_after_gap(struct hf_mongo_stream *stream,
                               struct reader *reader, mongoc_client_t *client)
 {
@@ -183,8 +185,8 @@ static void restart_after_gap(struct hf_mongo_stream *stream,
     bson_destroy(&reply);
 }
 
-/* Call is_request_current() with the mutex, and record whether the stream is
- * live. */
+/* Return is_request_current(), called with the mutex, and record whether the
+ * stream is live. */
 static bool check_current(struct hf_mongo_stream *stream,
                           const struct reader *reader, bool live)
 {
@@ -204,7 +206,7 @@ static bool is_history_lost(uint32_t code)
            code == CHANGE_STREAM_HISTORY_LOST || code == OBJECT_TOO_LARGE;
 }
 
-/* The primary that this client knows of; 0: none. */
+/* Return the primary that this client knows of, or 0 if it knows none. */
 static uint32_t find_primary(const mongoc_client_t *client)
 {
     uint32_t primary = 0;
@@ -219,9 +221,9 @@ static uint32_t find_primary(const mongoc_client_t *client)
     return primary;
 }
 
-/* Whether another server is the primary now. A stream stays open when its
- * server steps down. If that server is cut off from the others, the stream
- * delivers nothing and never fails. */
+/* Whether another server is the primary now. Check that, because a stream stays
+ * open when its server steps down. If that server is cut off from the others,
+ * the stream delivers nothing and never fails. */
 static bool has_primary_changed(const struct reader *reader,
                                 const mongoc_client_t *client)
 {
@@ -231,7 +233,8 @@ static bool has_primary_changed(const struct reader *reader,
 }
 
 /* Read changes until the stream fails, the primary changes or there is a new
- * request. False: the history was lost, and the stream cannot resume. */
+ * request. Return false if the history was lost, so that the stream cannot
+ * resume. */
 static bool read_changes(struct hf_mongo_stream *stream, struct reader *reader,
                          mongoc_change_stream_t *opened,
                          const mongoc_client_t *client)
@@ -258,8 +261,8 @@ static bool read_changes(struct hf_mongo_stream *stream, struct reader *reader,
     return true;
 }
 
-/* Sleep, longer after each failure: if the user may not open change streams,
- * every attempt fails. */
+/* Sleep, longer after each failure. If the user may not open change streams,
+ * every attempt fails, and frequent attempts would load the server. */
 static void back_off_stream(struct hf_mongo_stream *stream,
                             struct reader *reader)
 {
@@ -282,8 +285,8 @@ static void back_off_stream(struct hf_mongo_stream *stream,
     pthread_mutex_unlock(&stream->mutex);
 }
 
-/* Adopt the current request. False: the thread has to end; the next request
- * starts a new one. */
+/* Adopt the current request. Return false if the thread has to end; the next
+ * request then starts a new thread. */
 static bool adopt_request(struct hf_mongo_stream *stream, struct reader *reader)
 {
     bool open;
@@ -363,7 +366,7 @@ void hf_mongo_stream_close(struct hf_mongo_stream *stream, struct hf_host *host)
     if (!stream)
         return;
     pthread_mutex_lock(&stream->mutex);
-    stream->closed = true; /* no post after this */
+    stream->closed = true; /* the thread posts nothing after this */
     host->ops->unpost(host, &stream->post);
     pthread_cond_broadcast(&stream->changed);
     unref_stream(stream);
@@ -380,8 +383,8 @@ static bool start_stream_thread(struct hf_mongo_stream *stream)
     return stream->started;
 }
 
-/* Start no later than the last change that was queued, so that a request for
- * all changes misses no grant that others wait for. */
+/* Start no later than the last change that was queued, so that widening the
+ * request to all changes skips no grant that a waiter needs. */
 bool hf_mongo_stream_request(struct hf_mongo_stream *stream, uint64_t time,
                              bool all)
 {

@@ -1,4 +1,4 @@
-/* stream.h - the change stream of a client, which a thread of its own reads.
+/* stream.h - the change stream of a client, which a dedicated thread reads.
  *
  * The stream delivers each change once, in the order of the cluster, across
  * lost connections and elections: the thread resumes at the current primary
@@ -14,7 +14,7 @@
 struct hf_mongo_stream;
 
 /* Create a stream, without starting it. `on_changes` runs in the client's
- * context when there are changes to take. NULL: out of memory. */
+ * context when there are changes to take. Return NULL if out of memory. */
 struct hf_mongo_stream *hf_mongo_stream_open(
     struct hf_mongo_workers *workers, const struct hf_mongo_identity *identity,
     void (*on_changes)(void *arg), void *arg);
@@ -23,22 +23,22 @@ struct hf_mongo_stream *hf_mongo_stream_open(
 void hf_mongo_stream_close(struct hf_mongo_stream *stream,
                            struct hf_host *host);
 
-/* Deliver changes from `time` on: those that name this client, or with `all`
- * every change, which later calls without `all` do not undo. The first call
- * starts the thread. Earlier changes may be delivered again. False: no thread
- * could be started. */
+/* Deliver changes from `time` on: changes that name this client, or, with
+ * `all`, every change. A later call without `all` does not undo a call with it.
+ * The first call starts the thread. Earlier changes may be delivered again.
+ * Return false if no thread could be started. */
 bool hf_mongo_stream_request(struct hf_mongo_stream *stream, uint64_t time,
                              bool all);
 
 /* Whether the stream is open: the server has answered and not failed since. */
 bool hf_mongo_stream_is_live(struct hf_mongo_stream *stream);
 
-/* No changes are needed until the next hf_mongo_stream_request(): the thread
- * ends after a while. */
+/* Let the thread end after a while, because no changes are needed until the
+ * next hf_mongo_stream_request(). */
 void hf_mongo_stream_release(struct hf_mongo_stream *stream);
 
-/* Take the next change; the caller frees it with free(). NULL: there is
- * none. */
+/* Take the next change, which the caller frees with free(). Return NULL if
+ * there is none. */
 struct hf_mongo_change *hf_mongo_stream_take(struct hf_mongo_stream *stream);
 
 #endif

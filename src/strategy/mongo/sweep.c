@@ -1,22 +1,22 @@
 /* sweep.c - end the leases of abandoned keys, whose holders died and which no
  * client asks for. No server deletes the document of a held key, so every
- * client sweeps now and then. */
+ * client sweeps from time to time. */
 #include <stdlib.h>
 
 #include "strategy/mongo/handshake.h"
 #include "strategy/mongo/mongo.h"
 
 #define OPEN_MS 100   /* maxTimeMS of the sweep when a client opens */
-#define LATER_MS 2000 /* and of later ones */
+#define LATER_MS 2000 /* maxTimeMS of later sweeps */
 #define SPAN_MAX_MS 3600000
 
-/* Until the next sweep if documents are left, or if this one was postponed.
+/* Time until the next sweep if documents are left, or if a sweep was postponed.
  * Doubled after each failure. */
 #define RETRY_MS 1000
 
-/* A sweep takes longer than a LOCK. A program that ends within RETRY_MS, such
- * as the command, never reaches its timer: one in this many clients sweeps
- * when it opens. */
+/* One in this many clients sweeps when it opens. A program that ends within
+ * RETRY_MS, such as the command holdfast, never reaches its sweep timer. But
+ * not every client sweeps, because a sweep takes longer than a LOCK. */
 #define OPENERS 16
 
 #define POSTPONED_MAX 60 /* consecutive postponements */
@@ -27,7 +27,7 @@ struct sweep {
     struct hf_mongo *mongo;
     struct hf_mongo_op op;
     int32_t max_ms;
-    bool opens; /* while the client opens; the index was just created */
+    bool opens; /* runs while the client opens, just after createIndexes */
     enum hf_mongo_swept swept;
 };
 
@@ -63,8 +63,8 @@ static void drop_sweep(struct hf_mongo_job *job)
     free(sweep);
 }
 
-/* Schedule the next sweep, early if `retry` is set. A random part spreads the
- * sweeps of many clients. */
+/* Schedule the next sweep, early if `retry` is set. Add a random time, which
+ * spreads the sweeps of many clients. */
 static void set_sweep_timer(struct hf_mongo *mongo, bool retry)
 {
     int64_t keep_ms = hf_mongo_workers_context(mongo->workers)->address.keep_ms;
@@ -82,8 +82,8 @@ static void set_sweep_timer(struct hf_mongo *mongo, bool retry)
                  hf_time_add(mongo->host->ops->now(mongo->host), span));
 }
 
-/* A server that refuses sweeps or fails on them is left alone for longer each
- * time. */
+/* Schedule the next sweep according to the result of the last one. If the
+ * server refuses sweeps or fails on them, wait longer each time. */
 static void schedule_next_sweep(struct hf_mongo *mongo,
                                 enum hf_mongo_swept swept)
 {
@@ -119,7 +119,9 @@ static struct sweep *new_sweep(struct hf_mongo *mongo, int32_t max_ms)
     return NULL;
 }
 
-/* Requests come first: postpone the sweep while any is in flight. */
+/* Postpone the sweep if a request is in flight, because requests come first.
+ * Return true if it was postponed. After POSTPONED_MAX postponements the sweep
+ * runs anyway. */
 static bool postpone_sweep(struct hf_mongo *mongo)
 {
     if (hf_dlist_is_empty(&mongo->calls) ||
@@ -146,7 +148,7 @@ static void on_sweep_timer(struct hf_timer *timer)
     set_sweep_timer(mongo, true);
 }
 
-/* Sweep and wait for it. Return whether no abandoned keys are left. */
+/* Sweep, and wait for the result. Return true if no abandoned keys are left. */
 static bool sweep_now(struct hf_mongo *mongo)
 {
     struct sweep *sweep = new_sweep(mongo, OPEN_MS);

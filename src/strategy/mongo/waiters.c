@@ -1,5 +1,6 @@
 /* waiters.c - the claims of this client that are in queues. While there are
- * any, the change stream has to run; some have to ask again at a given time. */
+ * any, the change stream has to run. Some of the claims have to repeat their
+ * LOCK at a given time. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +8,7 @@
 
 struct waiter {
     struct hf_map_link by_nonce;
-    struct hf_heap_link retry; /* linked if it has to ask again */
+    struct hf_heap_link retry; /* linked if it has to repeat its LOCK */
     struct hf_nonce nonce;
 };
 

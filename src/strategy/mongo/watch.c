@@ -52,8 +52,8 @@ static void push_grant(struct hf_mongo *mongo, const struct hf_nonce *nonce,
     hf_mongo_waiters_remove(mongo, nonce);
 }
 
-/* The first claim of a GRANTED is offered the key. The others are next in the
- * queue: if the offer is not confirmed, they end it, one after another. A
+/* The first claim of a GRANTED is offered the key. Its other claims are next in
+ * the queue: if the offer is not confirmed, they end it, one after another. A
  * WITHDRAWN names a claim that was dropped and has to join the queue again. */
 static void dispatch_claims(struct hf_mongo *mongo,
                             const struct hf_mongo_event_line *line)
@@ -129,7 +129,7 @@ static void dispatch_change(struct hf_mongo *mongo,
     struct hf_mongo_event_line line;
 
     if (size >= sizeof(bytes))
-        return; /* longer than any key */
+        return; /* holdfast did not write it: longer than any key */
     key.size = hf_mongo_unescape(bytes, change->key, size);
     watched = is_watched(mongo, key);
     for (; hf_mongo_event_line_read(&cursor, &line); index++) {
@@ -229,8 +229,8 @@ static void on_changes(void *arg)
 
 /* ---- Watches ------------------------------------------------------------*/
 
-/* Schedule checks for the keys that are held now. A lease that is due already
- * is ended at once. */
+/* Schedule checks for the keys that are held now. The lease of a single key
+ * that is due already is checked at once. */
 static void schedule_held_expiry(struct hf_mongo *mongo,
                                  const struct hf_mongo_query *query,
                                  struct hf_key key)
@@ -243,8 +243,8 @@ static void schedule_held_expiry(struct hf_mongo *mongo,
     hf_mongo_watch_set_tick(mongo);
 }
 
-/* The oplog may reach further back, but scanning more of it would load the
- * server. */
+/* Whether a watch may start at `from`. The oplog may reach further back than
+ * HISTORY_S, but scanning more of it would load the server. */
 static bool is_in_history(uint64_t from, uint64_t now)
 {
     return from >> 32 >= (now >> 32) - HISTORY_S || now >> 32 < HISTORY_S;
@@ -274,8 +274,8 @@ static enum hf_err add_mongo_watch(struct hf_mongo *mongo,
     return HF_OK;
 }
 
-/* The watch starts at the time of the query, so that it misses nothing, even if
- * the stream opens later. */
+/* Add the watch. It starts at the time of the query, so that it misses nothing
+ * even if the stream opens later. */
 static void on_watch_query_done(struct hf_mongo_call *call)
 {
     struct hf_mongo *mongo = call->mongo;
@@ -304,8 +304,9 @@ void hf_mongo_watch_start(struct hf_mongo *mongo, struct hf_request *request)
     if (!call)
         return;
     call->query.whole = false;
-    /* hf_wait_free() and hf_wait_held() poll the key, too, and work without
-     * change streams. */
+    /* An exact watch works without change streams, because hf_wait_free() and
+     * hf_wait_held() also poll the key. So do not check that streams are
+     * permitted. */
     call->query.watch = !request->exact && mongo->stream;
     hf_mongo_call_send_query(call);
 }

@@ -3,18 +3,20 @@
 #include <errno.h>
 #include <time.h>
 
-/* Commands on one document conflict: the server restarts the later ones, some
- * of them for a long time under load. */
+/* Jobs of one subject that may run at a time. Commands on one document
+ * conflict: the server restarts the later commands, some of them for a long
+ * time under load. */
 #define SAME_SUBJECT_MAX 1
 
-#define KEPT_IDLE 8 /* idle workers that stay */
-#define IDLE_S 5    /* how long other idle workers stay */
+#define KEPT_IDLE 8 /* idle workers that never end */
+#define IDLE_S 5    /* how long any further idle workers stay */
 
-/* After this time a client uses the pool, which notices a new primary. */
+/* After this time a client uses the pool, which notices a new primary, instead
+ * of the one-shot client. */
 #define ONESHOT_MS 1000
 
-/* Stands for the server of the one-shot client, whose ids differ from the
- * pool's. */
+/* Stands for the server of the one-shot client, because server ids of that
+ * client differ from those of the pool. */
 #define SOME_SERVER UINT32_MAX
 
 static _Thread_local struct hf_mongo_worker *current;
@@ -53,8 +55,9 @@ static struct hf_mongo_job *take_runnable_job(struct hf_mongo_workers *workers,
     return NULL;
 }
 
-/* The most workers that jobs of an urgency and of lower ones may use together:
- * renewals must not wait for LOCKs or CANCELs that a slow server delays. */
+/* How many workers the jobs of this urgency and of lower urgencies may use
+ * together. The limits leave workers for renewals, which must not wait for
+ * LOCKs or CANCELs that a slow server delays. */
 static const unsigned workers_max[HF_MONGO_URGENCIES] = {
     [HF_MONGO_TAKES] = HF_MONGO_WORKERS_MAX - 16,
     [HF_MONGO_WITHDRAWS] = HF_MONGO_WORKERS_MAX - 8,
@@ -120,8 +123,8 @@ static void release_client(struct hf_mongo_worker *worker)
     worker->oneshot = false;
 }
 
-/* Take a client for the worker. `first`: no other worker has taken the one-shot
- * client. Blocks; without the mutex. */
+/* Take a client for the worker. `first` is true if no other worker has taken
+ * the one-shot client. Blocks; called without the mutex. */
 static void take_client(struct hf_mongo_worker *worker, bool first)
 {
     struct hf_mongo_workers *workers = worker->workers;
@@ -175,8 +178,9 @@ bool hf_mongo_worker_may_send(uint32_t server)
         return true;
     workers = worker->workers;
     pthread_mutex_lock(&workers->mutex);
-    /* libmongoc reports a new primary before it selects it, so a different
-     * server was selected from outdated information. */
+    /* libmongoc reports a new primary before it selects that server. So if
+     * `server` is not the primary, it was selected from outdated
+     * information. */
     may = !worker->barred && (worker->oneshot || workers->primary == 0 ||
                               workers->primary == server);
     if (may)
@@ -220,7 +224,7 @@ void hf_mongo_worker_abandon(struct hf_mongo_worker *worker)
     worker->job = NULL;
     worker->barred = worker->server == 0;
     if (workers->orphan_count >= HF_MONGO_ORPHANS_MAX) {
-        hf_mongo_worker_wake(workers); /* other jobs of its subject may run */
+        hf_mongo_worker_wake(workers); /* jobs of the same subject may run */
         return;
     }
     worker->orphan = true;
@@ -235,8 +239,8 @@ void hf_mongo_worker_abandon(struct hf_mongo_worker *worker)
         (void)start_worker(workers);
 }
 
-/* libmongoc has returned: let an orphan become a worker again. False: there are
- * enough workers. */
+/* Make an orphan a worker again, after libmongoc has returned. Return false if
+ * there are enough workers, so that the thread has to end. */
 static bool rejoin_workers(struct hf_mongo_worker *worker)
 {
     struct hf_mongo_workers *workers = worker->workers;
@@ -263,8 +267,8 @@ void hf_mongo_worker_wake(struct hf_mongo_workers *workers)
             &HF_CONTAINER(link, struct hf_mongo_worker, idle)->wake);
 }
 
-/* Wait until the worker is woken. False: it was idle for IDLE_S, and enough
- * workers are left. */
+/* Wait until the worker is woken. Return false if it was idle for IDLE_S, and
+ * enough other workers are left, so that its thread can end. */
 static bool wait_for_job(struct hf_mongo_worker *worker)
 {
     struct hf_mongo_workers *workers = worker->workers;
@@ -323,8 +327,8 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* Whether a worker that is neither idle nor busy is about to take a job, and
- * there is no other job for it. */
+/* Whether a worker that is neither idle nor busy is about to take a job, and no
+ * other job is queued for it. Then no new worker is needed. */
 static bool is_worker_expected(const struct hf_mongo_workers *workers)
 {
     return workers->worker_count > workers->busy && !has_queued(workers);

@@ -19,19 +19,19 @@ struct hf_mongo_workers {
 
     pthread_mutex_t mutex;
     pthread_cond_t answered; /* for hf_mongo_workers_await() */
-    unsigned references;     /* one of the strategy, one of each thread */
+    unsigned references;     /* held by the strategy and by each thread */
 
     struct hf_dlist active; /* workers, without orphans */
     unsigned worker_count;
     unsigned orphan_count;
     unsigned busy; /* workers that run a job, without orphans */
-    unsigned running[HF_MONGO_URGENCIES]; /* the same by urgency */
+    unsigned running[HF_MONGO_URGENCIES]; /* `busy`, by urgency */
     struct hf_dlist idle; /* the most recently used worker first */
     uint32_t primary;     /* libmongoc's id of the primary; 0: unknown */
 
     struct hf_dlist queues[HF_MONGO_URGENCIES]; /* jobs, not started yet */
-    struct hf_dlist ended;        /* jobs; `done` has to be called */
-    struct hf_dlist lost;         /* running jobs; `lost` has to be called */
+    struct hf_dlist ended; /* jobs whose `done` has to be called */
+    struct hf_dlist lost;  /* running jobs whose `lost` has to be called */
     struct hf_mongo_job *awaited; /* the job of hf_mongo_workers_await() */
     struct hf_host *host;         /* NULL: closed */
     struct hf_post post;
@@ -43,43 +43,45 @@ struct hf_mongo_worker {
     struct hf_dlist idle; /* in workers->idle */
     pthread_cond_t wake;
     struct hf_mongo_workers *workers;
-    mongoc_client_t *client;       /* of the pool, or the one-shot client */
+    mongoc_client_t *client;       /* from the pool, or the one-shot client */
     bool oneshot;                  /* `client` is the one-shot client */
     struct hf_mongo_job *job;      /* NULL: idle, or the job was given up */
-    enum hf_mongo_urgency urgency; /* of its job */
+    enum hf_mongo_urgency urgency; /* urgency of its current or last job */
     bool orphan;
-    bool barred;     /* the job was given up before it was sent: send nothing */
+    bool barred;     /* send nothing: the job was given up before it was sent */
     uint32_t server; /* where the job was sent (libmongoc's id); 0: not sent */
 };
 
-/* Queue a job; start a worker if none is idle. False: there is no worker, and
- * none could be started. */
+/* Queue a job, and start a worker if none is idle. Return false if there is no
+ * worker and none could be started. */
 bool hf_mongo_worker_enqueue(struct hf_mongo_workers *workers,
                              struct hf_mongo_job *job);
 
-/* Find the worker that runs `job`. NULL: there is none, or the job was given
- * up. */
+/* Find the worker that runs `job`. Return NULL if no worker does, or if the job
+ * was given up. */
 struct hf_mongo_worker *hf_mongo_worker_find(
     const struct hf_mongo_workers *workers, const struct hf_mongo_job *job);
 
 /* Give up the job of `worker`. The worker becomes an orphan, unless there are
- * too many. */
+ * too many orphans. */
 void hf_mongo_worker_abandon(struct hf_mongo_worker *worker);
 
-/* Wake the most recently used idle worker, if any: its connection and caches
- * are warm. */
+/* Wake the most recently used idle worker, if there is one, because its
+ * connection and caches are warm. */
 void hf_mongo_worker_wake(struct hf_mongo_workers *workers);
 
-/* Start a thread, which holds a reference to `workers`. */
+/* Start a thread, which holds a reference to `workers`. Return false if it
+ * could not be started. */
 bool hf_mongo_workers_start_thread(struct hf_mongo_workers *workers,
                                    void *(*run)(void *), void *arg);
 
-/* Drop a reference and unlock the mutex. */
+/* Drop a reference and unlock the mutex. The last reference frees `workers`. */
 void hf_mongo_workers_unref(struct hf_mongo_workers *workers);
 
-/* oneshot.c: open a client without monitor threads. It closes at once, where a
- * pool takes half a second, but it does not notice a new primary. NULL: no
- * primary was found soon; use the pool. Blocks; without the mutex. */
+/* oneshot.c: open a client without monitor threads. It closes at once, whereas
+ * a pool takes half a second, but it does not notice a new primary. Return NULL
+ * if no primary was found soon; then use the pool. Blocks; call this without
+ * the mutex. */
 mongoc_client_t *hf_mongo_oneshot_open(const mongoc_uri_t *from);
 
 /* primary.c: let libmongoc report which server is the primary. Call this

@@ -116,7 +116,7 @@ enum hf_mongo_progress hf_mongo_workers_cancel(struct hf_mongo_workers *workers,
         progress = worker->server ? HF_MONGO_SENT : HF_MONGO_UNSENT;
         hf_mongo_worker_abandon(worker);
     } else if (job->started) {
-        progress = HF_MONGO_SENT; /* it has run, and its `done` follows */
+        progress = HF_MONGO_SENT; /* the job has run, and its `done` follows */
     } else {
         hf_dlist_remove(&job->link);
         hf_mongo_worker_wake(workers);
@@ -175,7 +175,7 @@ bool hf_mongo_workers_await(struct hf_mongo_workers *workers,
         waited = pthread_cond_clockwait(&workers->answered, &workers->mutex,
                                         CLOCK_MONOTONIC, &until);
     done = queued && !workers->awaited;
-    workers->awaited = NULL; /* a late job ends like any other */
+    workers->awaited = NULL; /* if the job is late, `done` is called */
     pthread_mutex_unlock(&workers->mutex);
     if (!queued)
         job->drop(job);
@@ -222,10 +222,11 @@ enum hf_err hf_mongo_workers_open(struct hf_mongo_workers **workers_out,
     if (!workers)
         return hf_error_set_code(error, HF_ENOMEM);
     init_workers(workers, host);
-    /* To libmongoc, minPoolSize is how many unused connections it keeps. */
+    /* libmongoc takes minPoolSize as the number of unused connections to keep,
+     * so keep only one. */
     mongoc_uri_set_option_as_int32(address->uri, MONGOC_URI_MINPOOLSIZE, 1);
     workers->pool = mongoc_client_pool_new_with_error(address->uri, &fault);
-    if (!workers->pool) { /* also if a DNS lookup fails */
+    if (!workers->pool) { /* a bad URL, or a DNS lookup that failed */
         free_workers(workers);
         return hf_error_set(error,
                             fault.domain == MONGOC_ERROR_STREAM ? HF_EUNAVAIL
@@ -262,7 +263,7 @@ void hf_mongo_workers_close(struct hf_mongo_workers *workers)
     for (unsigned i = 0; i < HF_MONGO_URGENCIES; i++)
         drop_jobs(&workers->queues[i]);
     drop_jobs(&workers->ended);
-    while (hf_dlist_take(&workers->lost)) /* their workers drop the jobs */
+    while (hf_dlist_take(&workers->lost)) /* the workers drop these jobs */
         continue;
     while (!hf_dlist_is_empty(&workers->idle))
         hf_mongo_worker_wake(workers);

@@ -15,7 +15,7 @@
 #define HF_MONGO_WORKERS_MAX 64
 #define HF_MONGO_ORPHANS_MAX 64 /* threads stuck in jobs that were given up */
 
-/* Which jobs go first, and which may use the last workers. */
+/* Decides which jobs run first, and which jobs may use the last workers. */
 enum hf_mongo_urgency {
     HF_MONGO_TAKES,     /* LOCK, READ and others that can wait */
     HF_MONGO_WITHDRAWS, /* CANCEL; there may be hundreds for one key */
@@ -26,23 +26,24 @@ enum hf_mongo_urgency {
 struct hf_mongo_job {
     struct hf_dlist link;
     enum hf_mongo_urgency urgency;
-    bool started;       /* a worker has or had it; private to the pool */
+    bool started;       /* a worker has or had the job; private to the pool */
     hf_time started_at; /* when `started` was set */
     uint64_t subject;   /* jobs of one subject run one at a time; 0: no limit */
 
-    /* In a worker thread. Must not touch state of the client. */
+    /* Runs in a worker thread. Must not touch the client's state. */
     void (*run)(struct hf_mongo_job *job, mongoc_client_t *client,
                 const struct hf_mongo_context *context);
 
-    /* In the client's context, after `run`. */
+    /* Runs in the client's context, after `run`. */
     void (*done)(struct hf_mongo_job *job);
 
-    /* In the client's context, during `run`: the server that has the job is no
-     * longer the primary, so its reply may never come, or be void. `done` still
-     * runs after `run`. NULL: no request waits for the job. */
+    /* Runs in the client's context, during `run`, if the server that was sent
+     * the job is no longer the primary. The server's reply may never come, or
+     * be void. `done` still runs after `run`. NULL: no request waits for the
+     * job. */
     void (*lost)(struct hf_mongo_job *job);
 
-    /* Instead of `done`, in any thread: the pool was closed. */
+    /* Runs instead of `done`, in any thread, if the pool was closed. */
     void (*drop)(struct hf_mongo_job *job);
 };
 
@@ -54,8 +55,8 @@ enum hf_err hf_mongo_workers_open(struct hf_mongo_workers **workers_out,
                                   struct hf_mongo_address *address,
                                   struct hf_host *host, struct hf_error *error);
 
-/* Close the pool, without waiting for threads. Queued jobs are dropped now,
- * running ones when they end. */
+/* Close the pool, without waiting for threads. Queued jobs are dropped now, and
+ * running jobs when they end. */
 void hf_mongo_workers_close(struct hf_mongo_workers *workers);
 
 /* Set the kind of server, after the handshake and before any other job. */
@@ -65,8 +66,8 @@ void hf_mongo_workers_set_standalone(struct hf_mongo_workers *workers,
 const struct hf_mongo_context *hf_mongo_workers_context(
     const struct hf_mongo_workers *workers);
 
-/* Queue a job. False: no thread could be started, and the caller keeps the
- * job. */
+/* Queue a job. Return false if no thread could be started; then the caller
+ * keeps the job. */
 bool hf_mongo_workers_submit(struct hf_mongo_workers *workers,
                              struct hf_mongo_job *job);
 
@@ -77,36 +78,38 @@ enum hf_mongo_progress {
     HF_MONGO_SENT     /* sent, or possibly sent */
 };
 
-/* Give up a job. If a worker runs it, `run` continues, `done` follows, and
- * other jobs of its subject need not wait for it. */
+/* Give up a job. If a worker runs the job, `run` continues and `done` follows,
+ * but other jobs of the same subject need not wait for it. */
 enum hf_mongo_progress hf_mongo_workers_cancel(struct hf_mongo_workers *workers,
                                                struct hf_mongo_job *job);
 
-/* Ask for permission to send to `server`, libmongoc's id; for worker threads.
- * False: the job was given up, or another server is the primary. */
+/* Ask for permission to send to `server`, libmongoc's id, and record it as the
+ * server of this worker's job; for worker threads. Return false if the job was
+ * given up, or if another server is the primary. */
 bool hf_mongo_worker_may_send(uint32_t server);
 
-/* When a worker started the job; HF_NEVER: not yet. */
+/* When a worker started the job, or HF_NEVER if none has. */
 hf_time hf_mongo_workers_started_at(struct hf_mongo_workers *workers,
                                     const struct hf_mongo_job *job);
 
-/* Run a job and wait for it; for hf_open(), before a loop runs. True: the job
- * has run, and the caller owns it. False: it has not run within `timeout_ms`,
- * and `done` or `drop` is called later; or no thread could be started, and
- * `drop` was called. Blocks. */
+/* Run a job and wait for it; for hf_open(), before a loop runs. Return true if
+ * the job has run, and the caller owns it. Return false if it has not run
+ * within `timeout_ms`, and `done` or `drop` is called later; or if no thread
+ * could be started, and `drop` was called. Blocks. */
 bool hf_mongo_workers_await(struct hf_mongo_workers *workers,
                             struct hf_mongo_job *job, uint32_t timeout_ms);
 
-/* Start a thread for a long task, with its own connection. It keeps the pool's
- * memory until it returns. False: it could not be started. */
+/* Start a thread for a long task, with a connection of its own. The thread
+ * keeps the pool's memory until the task returns. Return false if the thread
+ * could not be started. */
 typedef void hf_mongo_task_fn(void *arg, mongoc_client_t *client,
                               const struct hf_mongo_context *context);
 bool hf_mongo_workers_start_task(struct hf_mongo_workers *workers,
                                  hf_mongo_task_fn *task, void *arg);
 
-/* Post to the client's context, unless the pool is closed; for such a thread.
- * The caller wakes the waker, if it is not NULL, after releasing every lock
- * that the woken thread needs. */
+/* Post to the client's context, unless the pool is closed; for threads of
+ * tasks. The caller wakes the returned waker, if it is not NULL, after
+ * releasing every lock that the woken thread needs. */
 struct hf_waker *hf_mongo_workers_post(struct hf_mongo_workers *workers,
                                        struct hf_post *post);
 

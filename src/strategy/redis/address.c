@@ -39,7 +39,8 @@ enum hf_err hf_redis_address_number(struct hf_url *url, const char *name,
     return HF_OK;
 }
 
-/* host, host:port or [address]:port, up to a comma. */
+/* Parse "host", "host:port" or "[address]:port". `text` ends at a comma or
+ * NUL. */
 static enum hf_err read_host(struct hf_redis_address *address, const char *text,
                              struct hf_error *error)
 {
@@ -111,7 +112,7 @@ static void set_address_name(struct hf_redis_address *address,
                        scheme, address->host, address->port, address->db);
 }
 
-/* A duration: 500ms, 30s, 2m. */
+/* Parse a duration such as 500ms, 30s or 2m. */
 static bool read_url_duration(const char *text, uint32_t *ms)
 {
     static const struct {
@@ -151,7 +152,8 @@ static bool list_has_word(const char *list, const char *word)
     return false;
 }
 
-/* The options that demand something of the server. */
+/* Read the options that set requirements for the server: grace, unsafe and
+ * require. */
 static enum hf_err read_requirements(struct hf_redis_address *address,
                                      struct hf_url *url, struct hf_error *error)
 {

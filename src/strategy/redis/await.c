@@ -4,8 +4,8 @@
 #include <sys/epoll.h>
 
 #define CONNECTIONS_MAX 16
-#define RETRY_MS 50     /* while a server loads its data */
-#define STRAGGLE_MS 250 /* for the other servers, once enough are up */
+#define RETRY_MS 50     /* between attempts while a server loads its data */
+#define STRAGGLE_MS 250 /* how long to wait for the others once enough are up */
 
 static bool has_connection_failed(const struct hf_redis_connection *connection)
 {
@@ -13,13 +13,14 @@ static bool has_connection_failed(const struct hf_redis_connection *connection)
 
     if (connection->state != HF_REDIS_DOWN)
         return false;
-    /* A server that answers, but is not available, may still be loading its
-     * data. Any other failure is final. */
+    /* A server that has answered a step of the handshake and is unavailable may
+     * still be loading its data, so the connection is retried. Any other
+     * failure is final. */
     return (code != HF_EUNAVAIL && code != HF_OK) || !connection->steps_done;
 }
 
-/* Fill `fds`; poll() ignores negative descriptors. Return true if a connection
- * is to be retried. */
+/* Fill `fds`, with negative descriptors, which poll() ignores, for connections
+ * that are down or up. Return true if a connection has to be retried. */
 static bool fill_poll(struct hf_redis_connection *const *connections,
                       unsigned count, struct pollfd *fds)
 {

@@ -1,10 +1,11 @@
-/* batch.c - send the fast-path commands of one turn as one script. Most of the
- * server's cost of a script does not depend on the number of commands. */
+/* batch.c - send the fast-path commands of one turn as one script. Most of what
+ * a script costs the server does not depend on the number of commands, so one
+ * script for many commands is cheaper than one for each. */
 #include <stdlib.h>
 
 #include "strategy/redis/redis.h"
 
-#define BATCH_MAX 32 /* commands; the server is blocked while a script runs */
+#define BATCH_MAX 32 /* commands; a longer script would block the server */
 
 struct batch {
     struct hf_redis_call call;

@@ -11,7 +11,7 @@
 #include "strategy/redis/socket.h"
 
 #define BACK_OFF_MIN_MS 10u  /* before the second attempt to connect */
-#define BACK_OFF_MAX_MS 1000 /* before any later attempt */
+#define BACK_OFF_MAX_MS 1000 /* longest pause between attempts */
 #define HANDSHAKE_MS 5000    /* longest silence before the connection is up */
 #define SILENCE_MS 15000     /* longest silence while replies are awaited */
 #define READ_SIZE 16384      /* bytes that redisBufferRead() reads at most */
@@ -42,7 +42,8 @@ static void set_socket_events(struct hf_redis_connection *connection,
                         "cannot register the socket with epoll");
 }
 
-/* During a TLS handshake, a write may have to wait until something is read. */
+/* During a TLS handshake, a write may have to wait until something is read, so
+ * a blocked write waits for input only. */
 static bool is_tls_handshake(const struct hf_redis_connection *connection)
 {
     return connection->address->tls && connection->state == HF_REDIS_HANDSHAKE;
@@ -77,10 +78,10 @@ static bool can_send(const struct hf_redis_connection *connection)
            connection->state == HF_REDIS_HANDSHAKE;
 }
 
-/* The instant at which a silent server is given up. It is generous: a server
- * that stalls for some seconds, in a fork, a long script or a paused machine,
- * still replies, and reconnecting would only lose that reply. The kernel
- * detects a dead peer sooner (socket.h). */
+/* The instant at which this client gives up a silent server. The limit is
+ * generous: a server that stalls for some seconds, in a fork, a long script or
+ * a paused machine, still replies, and reconnecting would only lose that reply.
+ * The kernel detects a dead peer sooner (socket.h). */
 static hf_time silence_deadline(const struct hf_redis_connection *connection)
 {
     return hf_time_add(connection->last_read_at,
@@ -88,8 +89,8 @@ static hf_time silence_deadline(const struct hf_redis_connection *connection)
                                                         : HANDSHAKE_MS);
 }
 
-/* A command was appended to the output: schedule the write, and expect the
- * reply. */
+/* Schedule the write of a command that was appended to the output, and expect
+ * its reply. */
 static void queue_call(struct hf_redis_connection *connection,
                        struct hf_redis_call *call)
 {
@@ -140,7 +141,8 @@ static void dispatch_reply(struct hf_redis_connection *connection,
 {
     struct hf_dlist *first = NULL;
 
-    /* On a pub/sub connection that is up, everything is a message. */
+    /* On a pub/sub connection that is up, every reply is a message, so no call
+     * is taken from the queue. */
     if (connection->state != HF_REDIS_UP || !connection->channel)
         first = hf_dlist_take(&connection->calls);
     if (first) {
@@ -159,7 +161,8 @@ static void dispatch_reply(struct hf_redis_connection *connection,
     }
 }
 
-/* Any callback may lose the connection, and with it the context. */
+/* A callback may lose the connection, which frees the context. So stop when the
+ * context has changed. */
 static void dispatch_replies(struct hf_redis_connection *connection)
 {
     redisContext *context = connection->context;
@@ -277,7 +280,8 @@ void hf_redis_connection_on_ready(struct hf_redis_connection *connection,
         flush_output(connection);
     if (connection->context == context && (events & ~(uint32_t)EPOLLOUT))
         read_replies(connection);
-    /* Write now: there is no event loop yet inside hf_open(). */
+    /* Write now, because inside hf_open() no event loop runs that would write
+     * later. */
     if (connection->context == context &&
         connection->state == HF_REDIS_HANDSHAKE &&
         hf_redis_output_is_pending(&connection->output))
@@ -319,7 +323,8 @@ void hf_redis_connection_connect(struct hf_redis_connection *connection)
     }
     connection->last_read_at = host->ops->now(host);
     hf_timer_set(host, &connection->timer, silence_deadline(connection));
-    /* A connection to the same machine is often established already. */
+    /* A connection to the same machine is often established at once, so check
+     * that now and save a turn. */
     if (poll(&now, 1, 0) > 0)
         on_connected(connection);
 }
@@ -337,8 +342,8 @@ static void close_socket(struct hf_redis_connection *connection)
     connection->host->ops->unpost(connection->host, &connection->more);
 }
 
-/* With jitter, so that clients which lost their server together do not
- * reconnect together. */
+/* Add jitter, so that clients that lost their server together do not reconnect
+ * together. */
 static hf_time next_connect_time(struct hf_redis_connection *connection)
 {
     struct hf_host *host = connection->host;
@@ -351,7 +356,8 @@ static hf_time next_connect_time(struct hf_redis_connection *connection)
     return hf_time_add(host->ops->now(host), span);
 }
 
-/* Terminates: the callbacks cannot send while the connection is down. */
+/* The loop terminates because the callbacks cannot send new calls while the
+ * connection is down. */
 static void fail_pending_calls(struct hf_redis_connection *connection)
 {
     struct hf_dlist *first;
@@ -413,7 +419,8 @@ bool hf_redis_connection_is_silent(const struct hf_redis_connection *connection,
                hf_time_add(connection->last_read_at, ms);
 }
 
-/* The owner may refuse the server in `up`, by dropping the connection. */
+/* The owner may refuse the server in `up` by dropping the connection. So the
+ * failures are reset only if the connection is still up afterwards. */
 void hf_redis_connection_on_handshake_done(
     struct hf_redis_connection *connection)
 {

@@ -35,9 +35,9 @@ struct hf_redis_connection;
 struct hf_redis_call {
     struct hf_dlist link;
 
-    /* Called once, with NULL if the connection was lost before the reply
-     * arrived: then the server may have executed the command, or not. May free
-     * the call. */
+    /* Called once. `reply` is NULL if the connection was lost before the reply
+     * arrived; then it is unknown whether the server executed the command. May
+     * free the call. */
     void (*reply)(struct hf_redis_call *call, const redisReply *reply);
 };
 
@@ -66,8 +66,8 @@ struct hf_redis_handshake_step {
     struct hf_redis_call call;
     struct hf_redis_connection *connection;
 
-    /* Examine the reply. Drops the connection if it returns an error. NULL:
-     * the reply to SCRIPT LOAD of `script`. */
+    /* Examine the reply; drop the connection before returning an error. NULL:
+     * the step is a SCRIPT LOAD of `script`, and its SHA is checked. */
     enum hf_err (*check)(struct hf_redis_connection *connection,
                          const redisReply *reply);
     unsigned script;
@@ -77,7 +77,7 @@ struct hf_redis_connection {
     struct hf_host *host;
     const struct hf_redis_address *address;
     const struct hf_redis_connection_ops *ops;
-    const char *channel; /* NULL: for commands. Else: for pub/sub */
+    const char *channel; /* for pub/sub; NULL: for commands */
 
     enum hf_redis_state state;
     redisContext *context;
@@ -89,7 +89,7 @@ struct hf_redis_connection {
     struct hf_post more;   /* continues reading in the next turn */
     struct hf_dlist calls; /* pending, in the order they were sent */
     hf_time last_read_at;
-    unsigned failures; /* since it was last up */
+    unsigned failures; /* since the connection was last up */
     struct hf_error failure;
 
     /* handshake.c */
@@ -99,7 +99,7 @@ struct hf_redis_connection {
     struct hf_redis_server_info server_info;
     hf_time info_read_at;  /* when `server_info` was last requested */
     long long id;          /* CLIENT ID of this connection */
-    long long previous_id; /* of the previous one, until it is killed; or 0 */
+    long long previous_id; /* the connection before; 0: none, or killed */
 };
 
 /* Start connecting. With `channel`, the connection subscribes to it and is for
@@ -111,8 +111,8 @@ enum hf_err hf_redis_connection_open(struct hf_redis_connection *connection,
                                      const struct hf_redis_connection_ops *ops,
                                      const char *channel);
 
-/* Write what the socket takes, then close. Pending calls are completed with
- * NULL. Does nothing if the connection is not open. */
+/* Write as much output as the socket takes, then close. Pending calls are
+ * completed with NULL. Does nothing if the connection is not open. */
 void hf_redis_connection_close(struct hf_redis_connection *connection);
 
 /* Return true between open and close, whatever the state. */
@@ -122,8 +122,8 @@ static inline bool hf_redis_connection_is_open(
     return connection->host != NULL;
 }
 
-/* Return true if it is up, has pending calls, and has received nothing for
- * `ms`. */
+/* Return true if the connection is up, has pending calls, and has received
+ * nothing for `ms`. */
 bool hf_redis_connection_is_silent(const struct hf_redis_connection *connection,
                                    uint32_t ms);
 
@@ -132,9 +132,10 @@ void hf_redis_connection_connect(struct hf_redis_connection *connection);
 void hf_redis_connection_on_ready(struct hf_redis_connection *connection,
                                   uint32_t events);
 
-/* Send a command when this turn ends. Return false if the connection is not up,
- * or out of memory; then `call` is not called. Pass NULL as `call` for a
- * command whose reply arrives as a message, such as SUBSCRIBE. */
+/* Send a command when this turn ends. Return false if the connection is not up
+ * or memory is exhausted; then the `reply` callback of `call` is never called.
+ * Pass NULL as `call` for a command whose reply arrives as a message, such as
+ * SUBSCRIBE. */
 bool hf_redis_connection_send(struct hf_redis_connection *connection,
                               struct hf_redis_call *call,
                               const struct hf_redis_resp_args *args);
@@ -160,10 +161,10 @@ bool hf_redis_handshake_start(struct hf_redis_connection *connection);
  * Commands fail with HF_EUNAVAIL until they are loaded. */
 void hf_redis_handshake_load_scripts(struct hf_redis_connection *connection);
 
-/* handshake.c: return HF_OK if the command may be sent, as judged by
- * hf_redis_server_info_check_grant() with the server info at hand. Before a
- * LOCK that info is also requested again, in the background, if it is old or
- * forbids the command. */
+/* handshake.c: return HF_OK if the command may be sent, as
+ * hf_redis_server_info_check_grant() decides from the stored server info. As a
+ * side effect, a LOCK requests new server info in the background if the stored
+ * one is old or forbids the LOCK. */
 enum hf_err hf_redis_handshake_check_command(
     struct hf_redis_connection *connection, const struct hf_command *command,
     struct hf_error *error);

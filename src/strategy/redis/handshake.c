@@ -8,8 +8,8 @@
 
 #include "strategy/redis/script_call.h"
 
-#define INFO_MAX_AGE_MS 5000 /* older server info is requested again */
-#define NAME_SIZE 80         /* of CLIENT SETNAME, with the NUL */
+#define INFO_MAX_AGE_MS 5000 /* request server info again when it is older */
+#define NAME_SIZE 80 /* size of the CLIENT SETNAME argument, with the NUL */
 
 static enum hf_err reject_connection(struct hf_redis_connection *connection,
                                      enum hf_err err, const char *text)
@@ -41,7 +41,7 @@ static enum hf_err check_server(struct hf_redis_connection *connection,
     if (reason)
         return reject_connection(connection, HF_EUNSUPPORTED, reason);
     if (*before == '\0' || strcmp(before, connection->server_info.run_id) != 0)
-        connection->previous_id = 0; /* another server has other ids */
+        connection->previous_id = 0; /* the id is another server's */
     return HF_OK;
 }
 
@@ -92,7 +92,8 @@ static enum hf_err expect_success(struct hf_redis_connection *connection,
     return HF_OK;
 }
 
-/* For commands whose failure does not matter: see is_optional(). */
+/* For commands whose failure does not matter: is_optional() returns true for
+ * these steps. */
 static enum hf_err ignore_failure(struct hf_redis_connection *connection,
                                   const redisReply *reply)
 {
@@ -111,7 +112,7 @@ static enum hf_err check_id(struct hf_redis_connection *connection,
 static enum hf_err on_previous_killed(struct hf_redis_connection *connection,
                                       const redisReply *reply)
 {
-    (void)reply; /* an error means that it was closed already */
+    (void)reply; /* an error means that the server had closed it already */
     connection->previous_id = 0;
     return HF_OK;
 }
@@ -129,8 +130,9 @@ static enum hf_err check_sha(struct hf_redis_connection *connection,
 
 /* ---- Steps --------------------------------------------------------------*/
 
-/* Return true if an error reply is not a reason to drop the connection. A step
- * on a connection that is up is repeated later. */
+/* Return true if an error reply to the step is no reason to drop the
+ * connection. This includes every step on a connection that is up, because
+ * those steps are repeated later. */
 static bool is_optional(const struct hf_redis_handshake_step *step)
 {
     return step->connection->state == HF_REDIS_UP ||
@@ -138,7 +140,7 @@ static bool is_optional(const struct hf_redis_handshake_step *step)
            step->check == ignore_failure || step->check == on_previous_killed;
 }
 
-/* The code for an error reply to a step. */
+/* Map an error reply to a step to an error code. */
 static enum hf_err refusal_code(const char *text)
 {
     if (!strncmp(text, "NOAUTH", 6) || !strncmp(text, "WRONGPASS", 9) ||
@@ -169,8 +171,9 @@ static bool send_step(
     return hf_redis_connection_send(connection, &step->call, args);
 }
 
-/* The server may not have read everything that the previous connection sent.
- * Such a command must not be executed after those of this connection. */
+/* Kill this client's previous connection on the server. The server may not yet
+ * have read every command that was sent there, and must not execute such a
+ * command after the commands of this connection. */
 static bool kill_previous_connection(struct hf_redis_connection *connection)
 {
     struct hf_redis_resp_args args = {.count = 0};
@@ -202,7 +205,7 @@ static void on_step_reply(struct hf_redis_call *call, const redisReply *reply)
     enum hf_err err;
 
     if (!reply)
-        return; /* lost: connection.c handles that */
+        return; /* connection.c handles the lost connection */
     connection->steps_done++;
     if (reply->type == REDIS_REPLY_ERROR && !is_optional(step)) {
         (void)reject_connection(connection, refusal_code(reply->str),
@@ -232,7 +235,8 @@ static bool send_step_text(
     return send_step(connection, &args, check);
 }
 
-/* The owner label, without the characters that CLIENT SETNAME rejects. */
+/* Send the owner label as the client's name, with '_' for the characters that
+ * CLIENT SETNAME rejects. */
 static bool send_client_name(struct hf_redis_connection *connection)
 {
     char name[NAME_SIZE];
@@ -265,8 +269,8 @@ static bool send_credentials(struct hf_redis_connection *connection)
     return sent && send_client_name(connection);
 }
 
-/* One section at a time: before Redis 7, INFO takes one section or returns all,
- * which is ten times as much. */
+/* Request one INFO section at a time. Before Redis 7, INFO takes only one
+ * section name, and without a name it returns ten times as much. */
 static bool request_server_config(struct hf_redis_connection *connection)
 {
     connection->info_read_at = connection->host->ops->now(connection->host);
@@ -306,7 +310,7 @@ static bool load_all_scripts(struct hf_redis_connection *connection)
     return sent;
 }
 
-/* Load the scripts that the server does not have. */
+/* Load the scripts that the server lacks according to SCRIPT EXISTS. */
 static enum hf_err check_scripts(struct hf_redis_connection *connection,
                                  const redisReply *reply)
 {
@@ -368,8 +372,8 @@ bool hf_redis_handshake_start(struct hf_redis_connection *connection)
            raise_token_counter(connection);
 }
 
-/* Start over with the steps of a connection that is up. Return false if some
- * are still pending. */
+/* Reuse the step slots of a connection that is up. Return false, and change
+ * nothing, if a reply to an earlier step is still pending. */
 static bool reset_steps(struct hf_redis_connection *connection)
 {
     if (connection->steps_done < connection->steps_sent)

@@ -1,4 +1,4 @@
-/* There is no list of waiters here. Each waiter repeats its LOCK about once a
+/* This file keeps no list of waiters. Each waiter repeats its LOCK about once a
  * second, and each reply with a position keeps the heartbeat running. */
 #include "strategy/redis/heartbeat.h"
 
@@ -6,12 +6,12 @@
 
 #define INTERVAL_MIN_MS 20
 #define INTERVAL_MAX_MS 500
-#define LINGER_MS 3000 /* after the last reply with a position */
+#define LINGER_MS 3000 /* runs on after the last reply with a position */
 
-/* A grant by message counts from the client's last heartbeat, and a lease is
- * longer than its ttl by a sixteenth and 50 ms. The interval stays below that
- * excess, so that a grant just before the next heartbeat leaves the full
- * ttl. */
+/* The validity of a grant that arrives by message counts from the client's last
+ * heartbeat. The lease is longer than the ttl by a sixteenth and 50 ms. The
+ * interval stays below that excess, so a grant just before the next heartbeat
+ * still leaves the full ttl. */
 uint32_t hf_redis_heartbeat_default_ms(uint32_t lease_ms)
 {
     uint32_t interval_ms = lease_ms / 32;
@@ -37,7 +37,7 @@ static void send_heartbeat(struct hf_redis *redis, hf_time now)
     struct hf_redis_script_call script_call;
 
     if (redis->heartbeat.sent)
-        return; /* the server is slow: do not pile up heartbeats */
+        return; /* do not send more heartbeats to a slow server */
     hf_redis_script_call_heartbeat(&script_call, &redis->connection,
                                    &redis->identity, now,
                                    redis->heartbeat.interval_ms);

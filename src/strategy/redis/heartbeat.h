@@ -14,8 +14,8 @@ struct hf_redis;
 /* The interval that a waiter for a lease of `lease_ms` needs. */
 uint32_t hf_redis_heartbeat_default_ms(uint32_t lease_ms);
 
-/* The interval once a waiter for `lease_ms` joins: the shorter one of its own
- * and that of the running heartbeat. */
+/* The interval after a waiter for `lease_ms` has joined: the shorter of the
+ * interval that this waiter needs and that of the running heartbeat. */
 uint32_t hf_redis_heartbeat_interval(const struct hf_redis *redis,
                                      uint32_t lease_ms);
 

@@ -23,7 +23,7 @@ struct hf_redis_identity {
     const char *announce;
 };
 
-/* Draw a random id, and derive the channel from it. `announce` is left alone.
+/* Draw a random id, and derive the channel from it. Does not change `announce`.
  * HF_ESYSTEM: no randomness available. */
 enum hf_err hf_redis_identity_init(struct hf_redis_identity *identity,
                                    struct hf_host *host,

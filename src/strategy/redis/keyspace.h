@@ -1,8 +1,8 @@
 /* keyspace.h - the names of keys and channels on the server.
  *
  * With ?prefix=P every name begins with P: the lock K is "PK", its queue
- * "Phf:q:K", the token counter "Phf:token". So tenants can share a server, and
- * an ACL can restrict each of them to its prefix. */
+ * "Phf:q:K", the token counter "Phf:token". This lets tenants share a server,
+ * and an ACL can restrict each tenant to its prefix. */
 #ifndef HF_STRATEGY_REDIS_KEYSPACE_H
 #define HF_STRATEGY_REDIS_KEYSPACE_H
 
@@ -12,7 +12,7 @@
 #define HF_REDIS_SPACE_MAX 64  /* bytes of ?prefix= */
 #define HF_REDIS_PREFIX_MAX 24 /* bytes between ?prefix= and the key */
 
-/* The size of any name. */
+/* The largest size of a name. */
 #define HF_REDIS_KEY_SIZE                                                      \
     (HF_REDIS_SPACE_MAX + HF_REDIS_PREFIX_MAX + HF_KEY_MAX)
 

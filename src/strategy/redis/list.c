@@ -6,12 +6,13 @@
 #include "base/bytes.h"
 #include "base/limits.h"
 
-/* Keys in one step of the scan. It blocks the server. */
+/* Keys in one step of the scan. A step blocks the server, so it must be
+ * short. */
 #define SCAN_COUNT 1024
 
 struct hf_redis_list {
     struct hf_redis_connection *server;
-    hf_redis_list_fn *done; /* NULL: abandoned, or none */
+    hf_redis_list_fn *done; /* NULL: abandoned, or the caller passed none */
     void *arg;
     hf_time *progress; /* may be NULL */
     struct hf_redis_call scan;
@@ -23,8 +24,8 @@ struct hf_redis_list {
     struct hf_info *infos;
     size_t count, capacity;
     size_t prefix_size;
-    /* For MATCH: the prefixes of the keyspace and of the user, escaped, and a
-     * star. */
+    /* The MATCH argument: the keyspace's prefix and the user's, both escaped,
+     * and a star. */
     char pattern[2 * (HF_REDIS_SPACE_MAX + HF_KEY_MAX) + 1];
     size_t pattern_size;
     uint8_t prefix[HF_KEY_MAX];
@@ -68,7 +69,7 @@ static void finish_list(struct hf_redis_list *list)
                                           .cause = list->cause};
 
     if (list->done) {
-        /* SCAN may report a key more than once. */
+        /* SCAN may report a key more than once, so remove duplicates. */
         list->count = hf_info_sort_unique(list->infos, list->count);
         if (!list->err) {
             listed.infos = list->infos;
@@ -112,7 +113,7 @@ static void decode_listed_read(struct listed_read *listed_read,
         list->server, reply,
         (struct hf_key){listed_read->key, listed_read->key_size}, &info, &ours);
 
-    /* Keys that other programs use are not locks, and not listed. */
+    /* Keys of other programs are not locks, so they are not listed. */
     if (!err && ours && list->done)
         err = keep_info(list, &info);
     else if (!err)
@@ -172,7 +173,7 @@ static void send_listed_read(struct hf_redis_list *list, struct hf_key name)
 
 /* ---- SCAN ---------------------------------------------------------------*/
 
-/* {cursor, keys...} */
+/* Return true if the reply has the form {cursor, keys...}. */
 static bool is_scan_reply(const struct hf_redis_list *list,
                           const redisReply *reply)
 {
@@ -239,8 +240,8 @@ static void send_scan(struct hf_redis_list *list)
         fail_list(list, HF_EUNAVAIL, list->server->failure.text);
 }
 
-/* The next step of the scan follows when the reads of this one are done: that
- * limits the number of pending reads. */
+/* Send the next step of the scan only when all READs of the last step are
+ * answered. That limits the number of pending READs. */
 static void continue_list(struct hf_redis_list *list)
 {
     if (list->pending == 0 && !list->scanned && !list->err)

@@ -21,17 +21,18 @@ struct hf_redis_list_result {
 };
 typedef void hf_redis_list_fn(void *arg, struct hf_redis_list_result *listed);
 
-/* Start a listing. `done` is called once, after this call has returned, unless
- * the listing is abandoned. With NULL the locks are read, for the sake of
- * watches, and discarded. `*progress` is set to the time of each reply until
- * then; it may be NULL. HF_ENOMEM, HF_EUNAVAIL. */
+/* Start a listing. `done` is called once, after this function has returned,
+ * unless the listing is abandoned. If `done` is NULL, the READs are sent only
+ * so that the server records expired leases for watches, and their results are
+ * discarded. Until the listing ends, each reply sets `*progress` to the current
+ * time, unless `progress` or `done` is NULL. HF_ENOMEM, HF_EUNAVAIL. */
 enum hf_err hf_redis_list_start(struct hf_redis_connection *server,
                                 struct hf_key prefix, hf_redis_list_fn *done,
                                 void *arg, hf_time *progress,
                                 struct hf_redis_list **list);
 
-/* Stop. `done` is not called; the listing frees itself when the last pending
- * reply arrives. */
+/* Stop the listing. `done` is not called; the listing frees itself when the
+ * last pending reply arrives. */
 void hf_redis_list_abandon(struct hf_redis_list *list);
 
 #endif

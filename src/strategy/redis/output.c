@@ -25,8 +25,9 @@ void hf_redis_output_fini(struct hf_redis_output *output)
 }
 
 #ifdef HF_REDIS_TLS
-/* hiredis writes without MSG_NOSIGNAL. A SIGPIPE is directed at the thread that
- * writes, so block it, and consume the one that the write raised. */
+/* hiredis writes without MSG_NOSIGNAL, so a write may raise SIGPIPE. The kernel
+ * sends that SIGPIPE to the writing thread. So block it in this thread, and
+ * consume the signal if the write raised one. */
 static int write_without_sigpipe(redisContext *context, int *done)
 {
     struct timespec now = {0};
@@ -61,7 +62,8 @@ static bool write_tls(struct hf_redis_output *output, redisContext *context)
 }
 #endif
 
-/* Not by redisBufferWrite(), which does not set MSG_NOSIGNAL. */
+/* Call send() instead of redisBufferWrite(), which does not set
+ * MSG_NOSIGNAL. */
 static bool write_plain(struct hf_redis_output *output, int fd)
 {
     const struct hf_buf *out = &output->bytes;

@@ -11,15 +11,15 @@
 
 struct hf_redis_output {
     struct hf_buf bytes;
-    size_t written; /* of `bytes` */
+    size_t written; /* how many of `bytes` are written */
     bool blocked;   /* the socket was full at the last write */
 };
 
 void hf_redis_output_fini(struct hf_redis_output *output);
 
-/* Write as much as the socket takes. With `tls`, hiredis encrypts it, and keeps
- * what the socket did not take. Return false if the connection is broken. Never
- * raises SIGPIPE. */
+/* Write as much as the socket takes. With `tls`, hiredis encrypts the bytes,
+ * and buffers those that the socket did not take. Return false if the
+ * connection is broken. Never raises SIGPIPE. */
 bool hf_redis_output_write(struct hf_redis_output *output,
                            redisContext *context, bool tls);
 

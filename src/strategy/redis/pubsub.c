@@ -8,13 +8,15 @@
 #include "base/hex.h"
 #include "strategy/redis/redis.h"
 
-/* A client that holds its locks for less needs no second connection. */
+/* A client that releases its locks within this time never opens a second
+ * connection. */
 #define PUBSUB_DELAY_MS 200
 
 /* ---- Messages -----------------------------------------------------------*/
 
-/* "grant NONCE TOKEN SENT". The lease began after SENT, the time at which this
- * client sent its last heartbeat, so it is safe to count from there. */
+/* Handle the message "grant NONCE TOKEN SENT". SENT is when this client sent
+ * its last heartbeat. The lease started after that, so validity may count from
+ * SENT. */
 static void on_grant_message(struct hf_redis *redis, const char *text)
 {
     static const char word[] = "grant ";
@@ -29,14 +31,15 @@ static void on_grant_message(struct hf_redis *redis, const char *text)
     if (*at++ != ' ' || !hf_redis_reply_next_number(&at, &grant.token) ||
         !hf_redis_reply_next_number(&at, &sent))
         return;
-    /* An old anchor makes the client renew at once, and that waits for the
-     * replicas (needs_replicas() in redis.c). */
+    /* With ?wait_replicas= set an old anchor, so that the client renews at
+     * once: the answer to that renewal waits for the replicas (needs_replicas()
+     * in redis.c). */
     grant.anchor.sent = redis->wait_replicas > 0 ? 0 : (hf_time)sent;
     redis->host->ops->grant(redis->host, &grant);
 }
 
-/* `text` is the token of the broken lock. NULL: the subscription begins now,
- * and any lock may have been broken before. */
+/* `text` is the token of the broken lock. It is NULL when the subscription
+ * begins: any lock may have been broken before, so recheck all of them. */
 static void on_forced_message(struct hf_redis *redis, const char *text)
 {
     uint64_t token = HF_ANY_TOKEN;

@@ -43,7 +43,8 @@ void hf_redis_reader_init(struct hf_redis_reader *limited, redisReader *reader)
     reader->privdata = limited;
 }
 
-/* hiredis takes an array that is not created for a lack of memory. */
+/* hiredis reports an array that this reader refused as out of memory, so
+ * replace that text. */
 const char *hf_redis_reader_error(const struct hf_redis_reader *limited)
 {
     return limited->refused ? "an array of its reply is too long"

@@ -9,21 +9,21 @@
 #include <hiredis/hiredis.h>
 #include <stdbool.h>
 
-/* hiredis keeps a pointer to it, so it must not move. */
+/* hiredis keeps a pointer to this struct, so it must not move. */
 struct hf_redis_reader {
     redisReader *reader;
 #ifndef HF_REDIS_MAXELEMENTS
-    redisReplyObjectFunctions functions; /* those of hiredis, but one */
+    redisReplyObjectFunctions functions; /* hiredis's, except createArray */
     const redisReplyObjectFunctions *defaults;
     bool refused; /* an array was too long */
 #endif
 };
 
-/* Make `reader`, which is new, refuse arrays of more than
- * HF_REDIS_ELEMENTS_MAX elements: redisReaderGetReply() fails. */
+/* Make a new `reader` refuse arrays of more than HF_REDIS_ELEMENTS_MAX
+ * elements. redisReaderGetReply() then fails on such an array. */
 void hf_redis_reader_init(struct hf_redis_reader *limited, redisReader *reader);
 
-/* Why redisReaderGetReply() has failed; valid as long as the reader. */
+/* The reason why redisReaderGetReply() failed; valid as long as the reader. */
 const char *hf_redis_reader_error(const struct hf_redis_reader *limited);
 
 #endif

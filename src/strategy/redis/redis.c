@@ -61,8 +61,8 @@ static void on_wait_reply(struct hf_redis_call *call, const redisReply *reply)
             "fewer replicas than wait_replicas have confirmed the write");
 }
 
-/* A lock that exists on this server alone is lost with it: wait until the
- * replicas have it, too. */
+/* Send WAIT, and answer when enough replicas have the lock: a lock that exists
+ * on this server alone is lost with the server. */
 static void send_wait(struct hf_redis_request *request)
 {
     struct hf_redis *redis = request->redis;
@@ -78,9 +78,10 @@ static void send_wait(struct hf_redis_request *request)
 }
 
 /* Return true if the answer must wait until replicas have the write. WAIT
- * covers only the writes of its own connection. So a grant that was made
- * earlier, or by the command of another client, gets an old anchor: then the
- * client renews the lease first, and WAIT covers that renewal. */
+ * covers only the writes of its own connection, and so not a grant that was
+ * made earlier or by another client's command. As a side effect, such a grant
+ * gets an old anchor: the client then renews the lease at once, and WAIT covers
+ * that renewal. */
 static bool needs_replicas(const struct hf_redis_request *request, bool fresh)
 {
     enum hf_command_kind kind = request->request->command.kind;
@@ -98,7 +99,7 @@ static bool needs_replicas(const struct hf_redis_request *request, bool fresh)
 static void on_command_reply(struct hf_redis_call *call,
                              const redisReply *reply);
 
-/* `slow_path` and `queue` are for LOCK alone. */
+/* `slow_path` and `queue` apply only to LOCK. */
 static bool send_command(struct hf_redis_request *request, bool slow_path,
                          bool queue)
 {
@@ -121,7 +122,8 @@ static bool send_command(struct hf_redis_request *request, bool slow_path,
                                     &script_call.args);
 }
 
-/* batch.lua replies 1 if the command must be sent alone. */
+/* Return true if batch.lua did not execute the UNLOCK, and it must be sent
+ * again outside of a batch. The reply is 1 then. */
 static bool is_deferred_unlock(const struct hf_request *request,
                                const redisReply *reply)
 {
@@ -206,8 +208,9 @@ static struct hf_redis_request *add_request(struct hf_redis *redis,
 }
 
 /* A LOCK takes the fast path first: most keys are free, and then the client
- * needs no pub/sub connection. If the last LOCK was refused, or this one waits
- * already, the slow path saves a round trip. */
+ * needs no pub/sub connection. If the last LOCK was refused, or this LOCK is
+ * already in the queue, the fast path would fail, so the slow path saves a
+ * round trip. */
 static void start_command(struct hf_redis_request *pending)
 {
     struct hf_redis *redis = pending->redis;
@@ -228,7 +231,7 @@ static void start_command(struct hf_redis_request *pending)
                               redis->connection.failure.text);
 }
 
-/* The replies that update the server info arrive before this one. */
+/* The server replies in order, so the server info is up to date now. */
 static void on_ping_reply(struct hf_redis_call *call, const redisReply *reply)
 {
     struct hf_redis_request *pending =
@@ -255,9 +258,9 @@ static void on_ping_reply(struct hf_redis_call *call, const redisReply *reply)
         start_command(pending);
 }
 
-/* The server info at hand forbids the command, and was requested again. Decide
- * when it has arrived, so that a corrected configuration takes effect at once.
- * The reply to a PING comes after it. */
+/* The stored server info forbids the command, and new info was requested. Send
+ * a PING, whose reply arrives after the new info, and decide then. So a
+ * corrected configuration takes effect at once. */
 static void recheck_server(struct hf_redis_request *pending)
 {
     struct hf_redis_resp_args args = {.count = 0};
@@ -432,8 +435,8 @@ static struct hf_redis_request *find_request(const struct hf_redis *redis,
     return NULL;
 }
 
-/* A command that was sent stays in the queue of calls, without its request: the
- * reply still arrives. */
+/* A command that was sent stays in the queue of calls without its request,
+ * because its reply still arrives. */
 void hf_redis_cancel(void *self, struct hf_request *request)
 {
     struct hf_redis *redis = self;

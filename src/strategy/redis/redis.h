@@ -2,8 +2,8 @@
  *
  * Each command is one Lua script, which the server executes atomically: it
  * grants, queues or hands over the lock in one step. A client has a connection
- * for commands and, as soon as it needs one, a second for pub/sub messages: for
- * the first wait or watch, and shortly after it takes a lock that it renews. */
+ * for commands. It opens a second connection, for pub/sub messages, for its
+ * first wait or watch, or shortly after it takes a lock that it renews. */
 #ifndef HF_STRATEGY_REDIS_REDIS_H
 #define HF_STRATEGY_REDIS_REDIS_H
 
@@ -35,8 +35,8 @@ struct hf_redis {
     struct hf_redis_identity identity;
     struct hf_redis_connection connection; /* for commands */
     unsigned wait_replicas;                /* ?wait_replicas= */
-    struct hf_dlist requests;              /* all that are open */
-    bool contended; /* the last LOCK was not granted at once */
+    struct hf_dlist requests; /* held back, or sent and not answered */
+    bool contended;           /* the last LOCK was not granted at once */
 
     /* batch.c */
     struct hf_dlist batched; /* requests to send when the turn ends */
@@ -46,17 +46,17 @@ struct hf_redis {
     struct {
         struct hf_timer timer;
         struct hf_redis_call call;
-        hf_time until;          /* it stops then, unless it is extended */
+        hf_time until; /* when the heartbeat stops, unless it is extended */
         hf_time interval_until; /* a waiter needs `interval_ms` until then */
         uint32_t interval_ms;
         bool running;
-        bool sent; /* the last one is not answered yet */
+        bool sent; /* the last heartbeat is not answered yet */
     } heartbeat;
 
     /* pubsub.c */
     struct hf_redis_connection pubsub;
-    bool pubsub_ready;            /* it is up and subscribed */
-    struct hf_timer pubsub_timer; /* opens it */
+    bool pubsub_ready;            /* `pubsub` is up and subscribed */
+    struct hf_timer pubsub_timer; /* opens `pubsub` */
     bool renews_locks;            /* this client has renewed a lock, or will */
     struct hf_dlist until_subscribed; /* LOCKs that wait for `pubsub_ready` */
 
@@ -73,7 +73,7 @@ struct hf_redis {
     struct hf_redis_call registration_call;
     bool registering; /* a part was sent, and is not answered yet */
     uint64_t part;    /* number of the last part */
-    size_t part_size; /* watches in it */
+    size_t part_size; /* number of watches in that part */
     uint64_t round;   /* number of the first part of this round */
     hf_time round_at; /* when the round began */
 };
@@ -88,7 +88,7 @@ void hf_redis_request_send_lock(struct hf_redis_request *request);
 /* redis.c: send one command outside of a batch, on the fast path. */
 void hf_redis_request_send(struct hf_redis_request *request);
 
-/* redis.c: handle the reply to a command, or NULL if it is lost. */
+/* redis.c: handle the reply to a command. `reply` is NULL if it was lost. */
 void hf_redis_request_on_reply(struct hf_redis_request *request,
                                const redisReply *reply);
 
@@ -108,19 +108,21 @@ void hf_redis_batch_flush(struct hf_redis *redis);
 enum hf_err hf_redis_pubsub_init(struct hf_redis *redis);
 void hf_redis_pubsub_fini(struct hf_redis *redis);
 
-/* Open the connection, unless it is open. Return false if out of memory. */
+/* Open the pub/sub connection, unless it is open. Return false if out of
+ * memory. */
 bool hf_redis_pubsub_open(struct hf_redis *redis);
 
-/* This client renews a lock and must be notified if the lock is broken: open
- * the connection after a short delay. */
+/* Open the pub/sub connection after a short delay: this client renews a lock,
+ * and must be notified if the lock is broken. */
 void hf_redis_pubsub_open_soon(struct hf_redis *redis);
 
-/* Hold back a LOCK until the connection is up, so that its grant is not
- * missed. */
+/* Hold back a LOCK until the pub/sub connection is up, so that the client does
+ * not miss the message with its grant. */
 void hf_redis_pubsub_hold_lock(struct hf_redis *redis,
                                struct hf_redis_request *request);
 
-/* Do nothing while the connection is down. */
+/* Subscribe or unsubscribe. Both do nothing while the pub/sub connection is
+ * down. */
 void hf_redis_pubsub_subscribe(struct hf_redis *redis, struct hf_key channel);
 void hf_redis_pubsub_unsubscribe(struct hf_redis *redis, struct hf_key channel);
 
@@ -138,19 +140,21 @@ void hf_redis_watches_fail(struct hf_redis *redis, enum hf_err err,
 /* Read new events from the server's stream. */
 void hf_redis_watch_fetch(struct hf_redis *redis);
 
-/* The newest event on the server is `index`: fetch, if a watch has not received
- * it. */
+/* Fetch events if a watch has not received the event `index`, which is the
+ * newest on the server. */
 void hf_redis_watches_catch_up(struct hf_redis *redis, uint64_t index);
 
-/* registration.c: the pub/sub connection is up: subscribe to the channels of
- * all watches. */
+/* registration.c: subscribe to the channels of all watches, after the pub/sub
+ * connection has come up. */
 void hf_redis_registration_subscribe_all(struct hf_redis *redis);
 
-/* The server has confirmed a subscription: register its watches. */
+/* Register the watches of `channel`, after the server has confirmed the
+ * subscription. */
 void hf_redis_registration_on_subscribed(struct hf_redis *redis,
                                          struct hf_key channel);
 
-/* The pub/sub connection is down: all subscriptions are lost. */
+/* Mark all watches as neither subscribed nor registered, because the pub/sub
+ * connection is down. */
 void hf_redis_registration_reset(struct hf_redis *redis);
 
 /* Register the watches that are not registered yet, or all of them again. */

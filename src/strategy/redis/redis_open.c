@@ -4,8 +4,8 @@
 #include "strategy/redis/await.h"
 #include "strategy/redis/redis.h"
 
-#define OPEN_MS 5000         /* for hf_open() to reach the server */
-#define WAIT_REPLICAS_MAX 64 /* more is a typing error */
+#define OPEN_MS 5000         /* how long hf_open() tries to reach the server */
+#define WAIT_REPLICAS_MAX 64 /* a larger number is a typing error */
 
 static void on_connection_up(struct hf_redis_connection *connection)
 {
@@ -13,7 +13,8 @@ static void on_connection_up(struct hf_redis_connection *connection)
         HF_CONTAINER(connection, struct hf_redis, connection));
 }
 
-/* Pending requests are failed by their calls. */
+/* There is nothing to do: connection.c completes every pending call with NULL,
+ * and that fails its request. */
 static void on_connection_down(struct hf_redis_connection *connection)
 {
     (void)connection;
@@ -103,8 +104,9 @@ static enum hf_err redis_open(void *self, struct hf_url *url,
     return err;
 }
 
-/* Neither HF_CAP_FAILOVER_SAFE nor HF_CAP_STEADY: a replica that becomes the
- * master may lack the lock and its token, and the server's clock may be set. */
+/* HF_CAP_FAILOVER_SAFE is missing because a replica that becomes the master may
+ * lack the lock and its token. HF_CAP_STEADY is missing because the server's
+ * clock may be set. */
 static uint32_t redis_caps(const void *self)
 {
     const struct hf_redis *redis = self;
@@ -112,7 +114,8 @@ static uint32_t redis_caps(const void *self)
                     HF_CAP_LINEARIZABLE_READ | HF_CAP_VALUE | HF_CAP_WATCH |
                     HF_CAP_FLEET;
 
-    /* A policy that evicts locks also evicts queues and the token counter. */
+    /* A policy that evicts locks also evicts queues and the token counter, so
+     * neither order nor rising tokens can be promised. */
     if (*redis->connection.server_info.eviction_policy)
         caps &= ~(uint32_t)(HF_CAP_FENCE | HF_CAP_FIFO);
     else if (redis->connection.server_info.durable)

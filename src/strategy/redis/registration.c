@@ -13,14 +13,14 @@
 #include "strategy/redis/watch.h"
 
 #define TICK_MS 3000   /* registrations expire after 10 s (watch.lua) */
-#define DUE_AGAIN_MS 2 /* after a reply with due keys: there may be more */
-#define PART_MAX 256   /* watches in one script; it blocks the server */
+#define DUE_AGAIN_MS 2 /* after a reply with due keys, as there may be more */
+#define PART_MAX 256   /* watches in one script, which blocks the server */
 
 /* ---- Channels -----------------------------------------------------------*/
 
 #define PATTERN_SIZE (1 + HF_REDIS_KEY_SIZE)
 
-/* '=KEY' or '^PREFIX': see patterns.lua. */
+/* Write the watch's pattern, '=KEY' or '^PREFIX' (patterns.lua). */
 static struct hf_key pattern_of(const struct hf_redis *redis,
                                 const struct hf_redis_watch *watch,
                                 char to[PATTERN_SIZE])
@@ -31,8 +31,7 @@ static struct hf_key pattern_of(const struct hf_redis *redis,
                                                           to + 1)};
 }
 
-/* Only this program chooses its patterns, so a hash without a secret is
- * safe. */
+/* The hash needs no secret, because only this program chooses its patterns. */
 static uint64_t hash_pattern(struct hf_key pattern)
 {
     static const struct hf_seed seed = {0};
@@ -146,7 +145,7 @@ void hf_redis_registration_reset(struct hf_redis *redis)
     }
 }
 
-/* Keep the subscription if another watch has the same pattern. */
+/* Unsubscribe, unless another watch has the same pattern. */
 void hf_redis_registration_unsubscribe(struct hf_redis *redis,
                                        const struct hf_redis_watch *watch)
 {
@@ -170,7 +169,8 @@ static void free_read_call(struct hf_redis_call *call, const redisReply *reply)
     free(call);
 }
 
-/* Read a key, so that the server records an expiry. The reply is discarded. */
+/* Read a key whose lease is due, so that the server records the expiry. The
+ * reply is discarded. */
 static void send_due_read(struct hf_redis *redis, struct hf_key key)
 {
     struct hf_redis_call *call = calloc(1, sizeof(*call));
@@ -202,8 +202,9 @@ static void complete_watch(struct hf_redis *redis, struct hf_redis_watch *watch,
                                   NULL);
 }
 
-/* The pattern is registered since the event `since`. Earlier events may not
- * have been recorded, so a watch that expects one of them has missed events. */
+/* Report missed events to a watch. Its pattern has been registered only since
+ * the event `since`, and earlier events may not have been recorded. So a watch
+ * that still expects an earlier event has missed some. */
 static void report_missed_events(struct hf_redis *redis,
                                  struct hf_redis_watch *watch, uint64_t since)
 {
@@ -249,8 +250,9 @@ static void on_part_registered(struct hf_redis *redis, const redisReply *reply,
     hf_redis_watches_sweep(redis);
 }
 
-/* The reply of watch.lua: {index, milliseconds until the next lease expires or
- * -1, the registration of each pattern, keys that are due}. */
+/* Decode the reply of watch.lua: {index, milliseconds until the next lease
+ * expires or -1, the registration of each pattern, keys whose leases are
+ * due}. */
 static void decode_registration(struct hf_redis *redis, const redisReply *reply)
 {
     uint64_t index = hf_redis_reply_number(reply->element[0]);
@@ -302,14 +304,16 @@ static void on_registration_reply(struct hf_redis_call *call,
 
 /* ---- Parts --------------------------------------------------------------*/
 
-/* A watch is not registered before it is subscribed: it could miss messages. */
+/* A watch that is not subscribed yet is not registered, because it could miss
+ * messages. */
 static bool needs_registration(const struct hf_redis *redis,
                                const struct hf_redis_watch *watch)
 {
     return watch->subscribed && watch->part < redis->round;
 }
 
-/* Assign the watches that need it to the next part, up to PART_MAX. */
+/* Assign up to PART_MAX of the watches that need registration to the next
+ * part. */
 static void choose_part(struct hf_redis *redis)
 {
     struct hf_redis_watch *watch = NULL;
@@ -356,8 +360,8 @@ void hf_redis_registration_send_new(struct hf_redis *redis)
         send_part(redis);
 }
 
-/* The script also returns the keys that are due, so it is sent even if there is
- * nothing to register. */
+/* Send a part even if it registers nothing, because the reply also names the
+ * keys whose leases are due. */
 static void send_next_part(struct hf_redis *redis)
 {
     if (redis->registering || hf_watches_is_empty(&redis->watches))
@@ -378,8 +382,8 @@ void hf_redis_registration_renew_all(struct hf_redis *redis)
     send_next_part(redis);
 }
 
-/* Ticks may come early, because a lease is due. Renew the registrations only
- * when TICK_MS have passed. */
+/* A tick may come early, because a lease is due. So renew the registrations
+ * only if TICK_MS have passed. */
 void hf_redis_registration_on_tick(struct hf_timer *timer)
 {
     struct hf_redis *redis = HF_CONTAINER(timer, struct hf_redis, tick);

@@ -5,16 +5,16 @@
 #include <string.h>
 
 #define NO_EXPIRY (-1)      /* what PTTL returns for a key without a ttl */
-#define OTHERS_HEARTBEATS 4 /* between two polls of a later waiter */
+#define OTHERS_HEARTBEATS 4 /* intervals between polls of a later waiter */
 
 /* ---- Errors -------------------------------------------------------------*/
 
-/* Redis 6 wraps the error of a command inside a script, in one of two ways:
+/* Skip the wrapping that Redis 6 adds to the error of a command inside a
+ * script. There are two forms:
  *
  *   ERR Error running script (call to f_SHA): @user_script:9: WRONGTYPE ...
  *   ERR Error running script (call to f_SHA): @user_script:9: @user_script: 9:
- *   -READONLY ...
- */
+ *   -READONLY ... */
 static const char *unwrap_script_error(const char *text)
 {
     static const char where[] = "@user_script";
@@ -33,7 +33,8 @@ static bool starts_with(const char *text, const char *word)
     return !strncmp(text, word, strlen(word));
 }
 
-/* The user may not run a command of a script, or access a key. */
+/* Return true if the error says that the user may not run a command of a
+ * script, or may not access a key. */
 static bool is_forbidden(const char *text)
 {
     return starts_with(text, "NOPERM") || starts_with(text, "ERR The user") ||
@@ -102,7 +103,7 @@ void hf_redis_reply_set_error_cause(struct hf_answer *answer, struct hf_key key,
     type = error + strlen(word);
     write_printable(name, key);
     if (strlen(type) > 16 || strchr(type, ' '))
-        type = "value of another type"; /* Redis wrote the text, not a script */
+        type = "value of another type"; /* Redis's text names no type */
     (void)snprintf(text, sizeof(text),
                    "key '%s' holds a %s in Redis, not a lock; choose another "
                    "key, or set ?prefix=",
@@ -144,13 +145,13 @@ static void decode_grant(struct hf_answer *answer, const redisReply *token,
         answer->anchor = (struct hf_anchor){.known = true, .sent = sent};
 }
 
-/* The replies of lock_fast.lua and lock.lua: a token; 1; {HF_OK, token, fresh};
- * or {HF_EBUSY, position, left}.
+/* Decode a reply of lock_fast.lua or lock.lua: a token; 1; {HF_OK, token,
+ * fresh}; or {HF_EBUSY, position, left}.
  *
  * The first waiter polls when the holder's lease ends, and at every heartbeat
  * interval, because a plain Redis client deletes its key without notifying
- * anybody. The others poll less often, in case they became the first waiter or
- * missed a message. */
+ * anybody. Later waiters poll less often, in case they have become the first
+ * waiter or missed a message. */
 static void decode_lock(const redisReply *reply, hf_time sent,
                         uint32_t heartbeat_ms, struct hf_answer *answer,
                         struct hf_redis_lock_reply *lock_reply)
@@ -186,7 +187,7 @@ static void decode_lock(const redisReply *reply, hf_time sent,
     }
 }
 
-/* A code; or {code, token}, from cancel.lua and unlock.lua. */
+/* Decode a code, or {code, token} from cancel.lua and unlock.lua. */
 static void decode_other(const redisReply *reply,
                          const struct hf_command *command,
                          struct hf_answer *answer)

@@ -12,22 +12,22 @@ enum hf_err hf_redis_reply_handle_error(struct hf_redis_connection *connection,
 
 /* Details of a reply to LOCK that are not part of the answer. */
 struct hf_redis_lock_reply {
-    bool fresh;       /* this call granted it, not an earlier one */
-    bool slow_path;   /* nothing was done: send it again on the slow path */
+    bool fresh;       /* this call granted the lock, not an earlier call */
+    bool slow_path;   /* nothing was done; send the LOCK on the slow path */
     uint32_t left_ms; /* busy: what is left of the holder's lease; or 0 */
 };
 
-/* Convert the reply to a command, or NULL for a lost one, to an answer. `sent`
- * is when the command was sent. */
+/* Convert the reply to a command into an answer. `reply` is NULL if it was
+ * lost. `sent` is when the command was sent. */
 void hf_redis_reply_decode(struct hf_redis_connection *connection,
                            const redisReply *reply, hf_time sent,
                            const struct hf_command *command,
                            struct hf_answer *answer,
                            struct hf_redis_lock_reply *lock_reply);
 
-/* Decode the reply to a READ of `key`. `*ours` is set to whether holdfast holds
- * the key: it is not free, and was not set by a plain Redis client. HF_ENOMEM,
- * HF_EPROTO, or the code of hf_redis_reply_handle_error(). */
+/* Decode the reply to a READ of `key`. Set `*ours` to true if holdfast holds
+ * the key, and to false if the key is free or was set by a plain Redis client.
+ * HF_ENOMEM, HF_EPROTO, or the code of hf_redis_reply_handle_error(). */
 enum hf_err hf_redis_reply_decode_read(struct hf_redis_connection *connection,
                                        const redisReply *reply,
                                        struct hf_key key, struct hf_info *info,
@@ -36,7 +36,7 @@ enum hf_err hf_redis_reply_decode_read(struct hf_redis_connection *connection,
 /* Copy `text` to the answer as its cause, if there is memory for it. */
 void hf_redis_reply_set_cause(struct hf_answer *answer, const char *text);
 
-/* Set the cause to an error of the server that concerns `key`. */
+/* Set the cause from the server's error reply to a command on `key`. */
 void hf_redis_reply_set_error_cause(struct hf_answer *answer, struct hf_key key,
                                     const redisReply *reply);
 

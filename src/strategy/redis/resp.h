@@ -1,8 +1,8 @@
 /* resp.h - encode commands in RESP, the protocol of Redis.
  *
- * Not by hiredis, which allocates memory for each command and formats each
- * length with sprintf(): that took half of the CPU time of a client with many
- * open calls. */
+ * hiredis could encode them, too, but it allocates memory for each command and
+ * formats each length with sprintf(). That took half of the CPU time of a
+ * client with many open calls. */
 #ifndef HF_STRATEGY_REDIS_RESP_H
 #define HF_STRATEGY_REDIS_RESP_H
 

@@ -33,7 +33,8 @@ static const char *shared_key(const struct hf_redis_connection *connection,
     return connection->address->space.shared[which];
 }
 
-/* Add the keys that record.lua lists; for FORCE and UNLOCK, also the tenth. */
+/* Start a call with the keys that record.lua lists. FORCE and UNLOCK also get
+ * the tenth key, "hf:f:KEY". */
 static void start_key_call(struct hf_redis_script_call *call,
                            const struct hf_redis_connection *connection,
                            enum hf_redis_script script, struct hf_key key)
@@ -85,7 +86,7 @@ static char *put_nonce(char *to, const struct hf_command *command)
     return to + HF_REDIS_NONCE_SIZE;
 }
 
-/* A number of exactly `width` digits. */
+/* Write the last `width` digits of a number, with leading zeros. */
 static char *put_padded(char *to, uint64_t number, unsigned width)
 {
     for (unsigned i = width; i-- > 0; number /= 10)
@@ -93,9 +94,9 @@ static char *put_padded(char *to, uint64_t number, unsigned width)
     return to + width;
 }
 
-/* The part of the record after the token, up to the value: " NONCE 0 HELD LEASE
- * OWNER_SIZE NOTE_SIZE -\n", owner, note. Composed here to save the server's
- * time. */
+/* Write the part of the record between the token and the value: " NONCE 0 HELD
+ * LEASE OWNER_SIZE NOTE_SIZE -\n", owner, note. The client composes it to save
+ * the server's time. */
 static char *put_record_head(char *to, const struct hf_redis_identity *identity,
                              const struct hf_command *command)
 {
@@ -113,14 +114,15 @@ static char *put_record_head(char *to, const struct hf_redis_identity *identity,
     return put_bytes(to, command->note.data, command->note.size);
 }
 
-/* The first bytes of the holder's record: "hf1 TOKEN NONCE ". */
+/* Write the first bytes of the holder's record, "hf1 TOKEN NONCE ", by which a
+ * script recognizes the holder. */
 static char *put_holder_prefix(char *to, const struct hf_command *command)
 {
     to = put_number(put_chars(to, "hf1 "), command->token);
     return put_chars(put_nonce(put_chars(to, " "), command), " ");
 }
 
-/* Add the part of `call->text` before `end`. */
+/* Add the part of `call->text` before `end` as an argument. */
 static void add_text_arg(struct hf_redis_script_call *call, const char *end)
 {
     hf_redis_resp_add(&call->args, call->text, (size_t)(end - call->text));
@@ -146,7 +148,7 @@ static void call_lock_fast(struct hf_redis_script_call *call,
     add_token_arg(call, token);
 }
 
-/* The third argument of lock.lua. */
+/* Return the third argument of lock.lua. */
 static const char *lock_mode(const struct hf_redis_lock_opts *lock)
 {
     if (!lock->queue)
@@ -331,7 +333,7 @@ static void write_keys(struct hf_buf *out,
                                    commands[i]->key, name));
 }
 
-/* The three arguments of one command in batch.lua. */
+/* Append the three arguments of batch.lua for one command. */
 static void write_batch_command(struct hf_buf *out,
                                 const struct hf_redis_identity *identity,
                                 const struct hf_command *command)

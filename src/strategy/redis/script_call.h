@@ -11,11 +11,11 @@
 /* A smaller token means that the server has lost its counter (record.lua). */
 #define HF_REDIS_TOKEN_MIN 1000000000000000ll
 
-/* The size of a record without its value. */
+/* The largest size of a record without its value. */
 #define HF_REDIS_HEAD_MAX (HF_REDIS_NONCE_SIZE + (size_t)2 * HF_NOTE_MAX + 180)
-/* The arguments of one EVALSHA, and storage for those that are composed. The
- * others are borrowed from the command, the connection and the identity until
- * the call is sent. */
+/* The arguments of one EVALSHA, with storage for arguments that are composed
+ * here. All other arguments are borrowed from the command, the connection and
+ * the identity until the call is sent. */
 struct hf_redis_script_call {
     struct hf_redis_resp_args args;
     char keys[5][HF_REDIS_KEY_SIZE];
@@ -29,7 +29,7 @@ struct hf_redis_lock_opts {
     bool queue;            /* join the queue if the lock is held */
     bool waiting;          /* in the queue already: send no note and value */
     uint32_t heartbeat_ms; /* this client's heartbeat interval */
-    hf_time sent;          /* the message of the grant repeats it */
+    hf_time sent;          /* when it is sent; the grant message repeats it */
     uint64_t token;        /* the token to grant; 0: the server's next one */
 };
 
@@ -52,15 +52,15 @@ void hf_redis_script_call_read(struct hf_redis_script_call *call,
                                const struct hf_redis_connection *connection,
                                struct hf_key key);
 
-/* Encode a heartbeat; the next one follows in `heartbeat_ms`. */
+/* Encode a heartbeat. The next heartbeat follows in `heartbeat_ms`. */
 void hf_redis_script_call_heartbeat(
     struct hf_redis_script_call *call,
     const struct hf_redis_connection *connection,
     const struct hf_redis_identity *identity, hf_time sent,
     uint32_t heartbeat_ms);
 
-/* Append a call of watch.lua, up to its `count` patterns. The caller appends
- * these by hf_redis_resp_write_bulk(). */
+/* Append a call of watch.lua, except its `count` patterns, which the caller
+ * appends with hf_redis_resp_write_bulk(). */
 void hf_redis_script_call_watch(struct hf_buf *out,
                                 const struct hf_redis_connection *connection,
                                 size_t count);

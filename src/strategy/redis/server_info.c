@@ -7,7 +7,8 @@
 
 /* ---- INFO ---------------------------------------------------------------*/
 
-/* Copy the value of the line "name:value" to `value`, if there is one. */
+/* Copy the value of the line "name:value" to `value`. Return false if there is
+ * no such line. */
 static bool find_info_line(const char *info, const char *name, char *value,
                            size_t size)
 {
@@ -39,8 +40,8 @@ bool hf_redis_server_info_has(const char *info, const char *name,
 }
 
 /* The instant at which `grace_ms` have passed since the server started. The
- * reported uptime is a difference of two times in whole seconds, so it may be
- * up to a second too long. */
+ * reported uptime is a difference of two times in whole seconds, and may be up
+ * to a second too long, so a second is subtracted from it. */
 static hf_time compute_grace_end(const char *info, uint32_t grace_ms,
                                  hf_time now)
 {
@@ -53,7 +54,8 @@ static hf_time compute_grace_end(const char *info, uint32_t grace_ms,
         return now;
     if (uptime_ms > 1000)
         left_ms -= uptime_ms - 1000;
-    /* The clocks of two machines may drift apart by one percent. */
+    /* Wait one percent longer, because the clocks of two machines may drift
+     * apart by that much. */
     return hf_time_add(now, (uint32_t)(left_ms + left_ms / 100 + 1));
 }
 
@@ -72,8 +74,9 @@ const char *hf_redis_server_info_read_server(
     return NULL;
 }
 
-/* Redis evicts keys only if it has a memory limit. Locks have a ttl, so even
- * the volatile-* policies evict them. */
+/* Leave the policy empty if Redis evicts nothing: it has no memory limit, or
+ * the policy is noeviction. All other policies evict locks, even volatile-*,
+ * because locks are keys with an expiry. */
 void hf_redis_server_info_read_memory(struct hf_redis_server_info *server,
                                       const char *info)
 {
@@ -101,8 +104,8 @@ static bool config_has(const redisReply *reply, const char *name,
     return false;
 }
 
-/* With no-appendfsync-on-rewrite Redis does not fsync while it rewrites the
- * append-only file. */
+/* With no-appendfsync-on-rewrite set, Redis does not fsync while it rewrites
+ * the append-only file, so the server counts as not durable. */
 void hf_redis_server_info_read_config(struct hf_redis_server_info *server,
                                       const redisReply *reply)
 {

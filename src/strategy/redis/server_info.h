@@ -1,6 +1,6 @@
 /* server_info.h - the configuration of a server, as INFO and CONFIG report it,
- * and whether it allows a lock to be granted. handshake.c reads it with each
- * connection, and again every few seconds before a LOCK. */
+ * and whether the server may grant a lock. handshake.c reads the configuration
+ * on each new connection, and again every few seconds before a LOCK. */
 #ifndef HF_STRATEGY_REDIS_SERVER_INFO_H
 #define HF_STRATEGY_REDIS_SERVER_INFO_H
 
@@ -20,7 +20,7 @@ struct hf_redis_server_info {
     char eviction_policy[HF_REDIS_POLICY_SIZE]; /* "": it never evicts */
     char version[HF_REDIS_VERSION_SIZE];
     bool durable;      /* every write is on disk before its reply */
-    hf_time grace_end; /* if not durable: no grants before */
+    hf_time grace_end; /* a server that is not durable must not grant before */
 };
 
 /* Read run id, version and uptime from INFO server, which was received at

@@ -4,7 +4,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#define UNACKED_MS 5000 /* for data that the peer does not acknowledge */
+#define UNACKED_MS 5000 /* how long data may stay unacknowledged by the peer */
 
 redisContext *hf_redis_socket_open(const struct hf_redis_address *address)
 {

@@ -76,7 +76,8 @@ void hf_redis_tls_free(struct hf_redis_tls *tls)
     free(tls);
 }
 
-/* If redisInitiateSSL() succeeds, hiredis owns the session. */
+/* If redisInitiateSSL() succeeds, hiredis owns the session, so free it only on
+ * failure. */
 bool hf_redis_tls_begin(struct hf_redis_tls *tls, redisContext *context,
                         const char *host)
 {

@@ -24,8 +24,8 @@ void hf_redis_tls_free(struct hf_redis_tls *tls);
 bool hf_redis_tls_begin(struct hf_redis_tls *tls, redisContext *context,
                         const char *host);
 
-/* The TLS error of the last failed operation of this thread; NULL if the
- * failure was not one of TLS. */
+/* The TLS error of this thread's last failed operation; NULL if the failure was
+ * not a TLS error. */
 const char *hf_redis_tls_error_text(void);
 
 #endif

@@ -29,7 +29,7 @@ static uint64_t next_index_needed(const struct hf_redis *redis)
     return lowest;
 }
 
-/* Recovers from a lost message before the next tick. */
+/* This recovers from a lost message sooner than the next tick would. */
 void hf_redis_watches_catch_up(struct hf_redis *redis, uint64_t index)
 {
     if (next_index_needed(redis) <= index)
@@ -56,7 +56,8 @@ void hf_redis_watches_sweep(struct hf_redis *redis)
         hf_redis_watch_set_tick(redis, HF_NEVER);
 }
 
-/* Report an event to one watch, and before it the loss of earlier ones. */
+/* Report an event to one watch. If the watch has missed earlier events, report
+ * that first. */
 static void report_event(struct hf_redis *redis, struct hf_redis_watch *watch,
                          const struct hf_event *event)
 {
@@ -90,7 +91,8 @@ static const redisReply *entry_text(const redisReply *entry)
 }
 
 /* Parse "KIND TOKEN FREED LEASE OWNER_SIZE\n", owner, key. An empty entry marks
- * a registration: events before it may be missing. */
+ * a registration. It yields an event with nothing but an index, which makes
+ * watches notice that earlier events may be missing. */
 static bool parse_event(const struct hf_redis_keyspace *space,
                         const redisReply *entry, struct hf_event *event,
                         char owner[HF_NOTE_MAX + 1], uint32_t *lease_ms)
@@ -126,7 +128,8 @@ static bool parse_event(const struct hf_redis_keyspace *space,
         &event->key);
 }
 
-/* A lease that was granted or renewed may be the next to expire. */
+/* Move the next tick forward if this lease, just granted or renewed, expires
+ * before it. */
 static void advance_tick(struct hf_redis *redis, uint32_t ms)
 {
     struct hf_host *host = redis->host;

@@ -9,12 +9,13 @@ struct hf_redis_watch {
     struct hf_map_link by_pattern;
     struct hf_request *opening; /* the WATCH, until it is answered */
     uint64_t next;              /* index of the next event; 0: unknown */
-    uint64_t part;              /* the part that registered it last; 0: none */
-    size_t index_in_part;       /* position in that part */
-    bool subscribed;            /* to the channel of its pattern */
+    uint64_t part;        /* the part that last registered the watch; 0: none */
+    size_t index_in_part; /* position in that part */
+    bool subscribed;      /* to the channel of its pattern */
 };
 
-/* watch.c: free the watches that were removed, unless the list is busy. */
+/* watch.c: free the watches that were removed, unless the list of watches is
+ * being iterated. */
 void hf_redis_watches_sweep(struct hf_redis *redis);
 
 /* watch.c: fail a watch that is not open yet, and mark it as removed. */

@@ -1,8 +1,8 @@
 /* cancels.c - CANCELs that a server has not answered yet.
  *
- * A lock that is left behind on one server blocks the key there until its lease
- * expires. So a cancel is kept until the server has answered it, and is sent
- * again, before any other command, on each new connection. */
+ * A lock that remains on one server blocks the key there until its lease
+ * expires. So a CANCEL is kept until the server has answered it, and on each
+ * new connection it is sent again, before any other command. */
 #include <stdlib.h>
 
 #include "base/bytes.h"
@@ -13,7 +13,7 @@ struct cancel {
     struct hf_redis_call call;
     struct hf_dlist link;
     struct hf_redlock_server *server;
-    bool sent; /* on this connection */
+    bool sent; /* on the current connection */
     struct hf_nonce nonce;
     size_t key_size;
     uint8_t key[];
@@ -33,7 +33,8 @@ static void on_server_cancel_reply(struct hf_redis_call *call,
     struct hf_redlock_server *server = cancel->server;
 
     cancel->sent = false;
-    /* Keep it if the connection was lost, or the server is unavailable. */
+    /* Keep the CANCEL if the connection was lost or the server is unavailable;
+     * the next connection sends it again. */
     if (!reply || (reply->type == REDIS_REPLY_ERROR &&
                    hf_redis_reply_handle_error(&server->connection, reply) ==
                        HF_EUNAVAIL))
@@ -65,13 +66,13 @@ void hf_redlock_cancels_add(struct hf_redlock_server *server, struct hf_key key,
 {
     struct cancel *cancel;
 
-    /* Dropping a cancel is safe: nobody renews the lock, so it ends with its
-     * lease. */
+    /* Dropping a CANCEL is safe: nobody renews the lock, so its lease
+     * expires. */
     if (server->cancel_count == HF_REDLOCK_CANCELS_MAX)
         return;
     cancel = calloc(1, sizeof(*cancel) + key.size);
     if (!cancel)
-        return; /* the lock ends with its lease */
+        return; /* the lock ends when its lease expires */
     cancel->server = server;
     cancel->nonce = *nonce;
     cancel->key_size = key.size;

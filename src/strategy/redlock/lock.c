@@ -1,28 +1,29 @@
-/* lock.c - a LOCK: to which servers it is sent, and when it is held.
+/* lock.c - a LOCK: to which servers it is sent, and when it succeeds.
  *
- * A LOCK is sent to the first server, and to the others only after that one has
- * granted it. If it were sent to all at once, two clients could each get some
- * of the servers, and neither a majority. A server that does not answer is
- * skipped. If a server refuses, the client reads the key on all servers. A hold
- * on a minority, left behind by a dead client or a lost reply, does not stop
- * it. */
+ * A LOCK is sent to the first server, and to the other servers only after the
+ * first has granted it. If it were sent to all at once, two clients could each
+ * get some of the servers, and neither a majority. A server that does not
+ * answer is skipped. If a server refuses, the client reads the key on all
+ * servers: a lock that only a minority holds, left by a dead client or a lost
+ * reply, does not block the LOCK. */
 #include <stdlib.h>
 
 #include "strategy/redlock/redlock.h"
 
-#define LOCK_TIMEOUT_MS 500  /* until the LOCK is sent to the next server */
-#define PROBE_TIMEOUT_MS 150 /* for the replies to probes */
+#define LOCK_TIMEOUT_MS 500 /* wait for a reply before trying the next server */
+#define PROBE_TIMEOUT_MS 150 /* how long to wait for replies to probes */
 #define YOUNG_MS 1000        /* a younger hold may still get a majority */
-#define RETRY_MS 500         /* polling, in case an announcement was lost */
-#define RETRY_SPREAD_MS 8    /* jitter of waiters for the same lease */
+#define RETRY_MS 500      /* poll interval, in case an announcement was lost */
+#define RETRY_SPREAD_MS 8 /* jitter between waiters for the same lease */
 
 void hf_redlock_lock_count_grant(struct hf_redlock_ballot *ballot,
                                  uint64_t token, bool fresh)
 {
     struct hf_redlock_vote *vote = ballot->vote;
 
-    /* A grant with another token does not count: the LOCK was sent before the
-     * token was known, or the grant is from an earlier attempt that failed. */
+    /* A grant with another token does not count. That happens if this LOCK was
+     * sent before the token was known, or if the grant is from an earlier
+     * attempt that failed. */
     if (vote->token == 0)
         vote->token = token;
     ballot->has_granted = token == vote->token;
@@ -31,7 +32,8 @@ void hf_redlock_lock_count_grant(struct hf_redlock_ballot *ballot,
     vote->fresh += ballot->has_granted && fresh;
 }
 
-/* Even if all other servers granted it, there would be no majority. */
+/* Return true if there would be no majority even if all servers whose reply is
+ * open granted the LOCK. */
 static bool is_majority_impossible(const struct hf_redlock_vote *vote)
 {
     unsigned open = vote->redlock->count - vote->sent_count + vote->pending;
@@ -59,8 +61,8 @@ static void on_probe_reply(struct hf_redis_call *call, const redisReply *reply)
                       (ballot->is_sent && !info.held);
         hf_info_fini(&info);
     }
-    /* Not earlier: decoding may drop the connection, which completes other
-     * calls of this vote, and the last one frees it. */
+    /* Decrement only now: decoding may drop the connection, which completes
+     * other calls of this vote, and the last call would free the vote. */
     vote->probes_pending--;
     hf_redlock_vote_decide(vote);
 }
@@ -79,8 +81,8 @@ static void send_probe(struct hf_redlock_vote *vote,
         hf_redis_connection_send(connection, &ballot->probe, &script_call.args);
 }
 
-/* Read the key on all servers. A LOCK instead would compete with the client
- * whose LOCK arrives there next. */
+/* Read the key on all servers. Sending the LOCK to them instead would compete
+ * with the client whose LOCK reaches them next. */
 static void send_probes(struct hf_redlock_vote *vote)
 {
     vote->probed = true;
@@ -109,9 +111,9 @@ static void on_token_reply(struct hf_redis_call *call, const redisReply *reply)
     hf_redlock_vote_decide(vote);
 }
 
-/* Get a token from the first server that responds, although that server has
- * refused the LOCK: tokens must rise. Without one, the next server that grants
- * the LOCK uses its own token. */
+/* Get a token from the first server that has answered a probe, even if it
+ * refused the LOCK, because tokens must rise. If no server supplies a token,
+ * the next server that grants the LOCK uses a token of its own. */
 static void draw_token(struct hf_redlock_vote *vote)
 {
     struct hf_redis_resp_args args = {.count = 0};
@@ -136,7 +138,8 @@ static void draw_token(struct hf_redlock_vote *vote)
 
 /* ---- Failing ------------------------------------------------------------*/
 
-/* Cancel the LOCK on servers that have granted it, or may have. */
+/* Cancel the LOCK on the servers that have granted it or may have granted
+ * it. */
 static void cancel_grants(struct hf_redlock_vote *vote)
 {
     for (unsigned i = 0; i < vote->redlock->count; i++) {
@@ -166,15 +169,16 @@ static void fail_lock(struct hf_redlock_vote *vote)
     struct hf_redlock *redlock = vote->redlock;
     struct hf_answer *answer = &vote->request->answer;
 
-    /* Lost replies may hide a majority. */
+    /* If the lost replies were grants, there may be a majority, so the LOCK is
+     * in doubt. */
     if (vote->yes + vote->lost >= redlock->majority) {
         hf_redlock_vote_answer(vote, HF_EINDOUBT);
         return;
     }
     cancel_grants(vote);
-    /* No server reports another holder. If there were grants, the servers
-     * answered so late that each granted a token of its own. A retry succeeds,
-     * because the nonce is the same. */
+    /* No server reports another holder. Grants that do not count came from
+     * servers that answered so late that each granted a token of its own. A
+     * retry has the same nonce, so it can succeed. */
     if (vote->refusal == HF_OK) {
         if (vote->no > 0)
             hf_redlock_vote_set_cause(
@@ -218,8 +222,9 @@ static void complete_lock(struct hf_redlock_vote *vote)
     hf_redlock_vote_answer(vote, HF_OK);
 }
 
-/* No server has granted it yet. Return true if the LOCK is refused; else wait
- * for replies, or send it to the next server. */
+/* Proceed with a LOCK that no server has granted yet. Return true if it is
+ * refused. Otherwise send probes, request a token, or send the LOCK to the next
+ * server, unless replies are still pending. */
 static bool is_refused_so_far(struct hf_redlock_vote *vote)
 {
     if (vote->no > 0 && !vote->probed)

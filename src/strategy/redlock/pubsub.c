@@ -7,7 +7,8 @@
 #include "base/bytes.h"
 #include "strategy/redlock/redlock.h"
 
-/* A client that holds its locks for less needs no further connections. */
+/* A client that releases its locks within this time never opens further
+ * connections. */
 #define PUBSUB_DELAY_MS 200
 
 /* ---- Subscriptions ------------------------------------------------------*/
@@ -41,8 +42,9 @@ static struct hf_key server_forced_channel(
 
 /* ---- Messages -----------------------------------------------------------*/
 
-/* A release was announced, or the subscription to its channel begins: releases
- * before that were not announced to this client. */
+/* Nudge the waiters for a key. Either its release was announced, or the
+ * subscription to its channel has begun, and an earlier release was not
+ * announced to this client. */
 static void on_freed_message(struct hf_redlock_server *server,
                              struct hf_key channel)
 {
@@ -67,11 +69,12 @@ static bool is_any_subscribed_to_forced(const struct hf_redlock *redlock)
     return false;
 }
 
-/* One server reports a broken lock. The holder renews it, and a majority
+/* One server reports a broken lock. The holder then renews it, and a majority
  * decides. Each server reports only after it has broken the lock, so the
- * renewal that follows the report of the majority's last server is refused. A
- * confirmation of SUBSCRIBE has no token: if it is the first, any lock may have
- * been broken before. */
+ * renewal that follows the report of the majority's last server is refused.
+ *
+ * The confirmation of a SUBSCRIBE has no token. If this is the first server
+ * that confirms, any lock may have been broken before, so recheck all locks. */
 static void on_broken_message(struct hf_redlock_server *server,
                               const redisReply *token)
 {
@@ -139,8 +142,8 @@ static const struct hf_redis_connection_ops server_pubsub_ops = {
     .message = on_server_message,
 };
 
-/* Open the connection. Return false if it is open already: a connection that
- * comes up subscribes by itself. */
+/* Open the server's pub/sub connection. Return false if it is open already. A
+ * new connection subscribes by itself when it comes up. */
 static bool open_server_pubsub(struct hf_redlock_server *server)
 {
     struct hf_redlock *redlock = server->redlock;

@@ -4,7 +4,7 @@
 #include "base/bytes.h"
 #include "strategy/redlock/redlock.h"
 
-#define LAST_LIST_MS 150 /* for the other servers, once a majority has listed */
+#define LAST_LIST_MS 150 /* wait for the others once a majority has listed */
 
 /* ---- READ ---------------------------------------------------------------*/
 
@@ -25,7 +25,7 @@ static const struct hf_info *find_agreed_info(
     return NULL;
 }
 
-/* Wait a moment for all servers, not only for a majority: otherwise reads would
+/* Wait a moment for all servers, not only for a majority: otherwise READs would
  * pile up on a slow server. */
 void hf_redlock_read_decide(struct hf_redlock_vote *vote)
 {
@@ -58,8 +58,8 @@ static int compare_listed_keys(const void *a, const void *b)
                           ((const struct hf_info *)b)->key);
 }
 
-/* Count the servers from `from` up to, not including, `until` that list the
- * same key and token. */
+/* Count the servers that list the same key and token as `info`, among the
+ * servers from `from` up to, but not including, `until`. */
 static unsigned count_listing_servers(const struct hf_redlock_vote *vote,
                                       unsigned from, unsigned until,
                                       const struct hf_info *info)

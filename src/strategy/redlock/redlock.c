@@ -63,8 +63,8 @@ static void redlock_cancel(void *self, struct hf_request *request)
 
 /* ---- Opening and closing ------------------------------------------------*/
 
-/* Find another address of the URL that leads to the same server, which would
- * vote twice. */
+/* Find a server in the URL that is the same process as `server`, under another
+ * address. That process would vote twice. */
 static const struct hf_redlock_server *find_same_server(
     const struct hf_redlock_server *server)
 {
@@ -155,8 +155,8 @@ static enum hf_err read_servers(struct hf_redlock *redlock, struct hf_url *url,
     return err;
 }
 
-/* A majority is enough: the other servers may come up later. But a server that
- * is reached and not usable is a configuration error. */
+/* Succeed if a majority is up, because the other servers may come up later. But
+ * a server that was reached and is not usable is a configuration error. */
 static enum hf_err connect_servers(struct hf_redlock *redlock,
                                    struct hf_error *error)
 {
@@ -266,8 +266,9 @@ static enum hf_err redlock_open(void *self, struct hf_url *url,
     return err;
 }
 
-/* There is no queue, and each server has a clock that can be set. What redlock:
- * adds to redis: is that a lock survives the loss of a server. */
+/* redlock: promises less than redis:, because there is no queue, and each
+ * server's clock may be set. Its advantage, that a lock survives the loss of a
+ * server, has no capability. */
 static uint32_t redlock_caps(const void *self)
 {
     (void)self;

@@ -21,8 +21,8 @@ struct hf_redlock_server {
     struct hf_redis_address address;
     struct hf_redis_connection connection; /* for commands */
     struct hf_redis_connection pubsub;     /* opened when it is needed */
-    bool is_subscribed_to_forced;          /* to the channel of broken locks */
-    struct hf_dlist cancels;               /* that it has not answered */
+    bool is_subscribed_to_forced; /* receives reports of broken locks */
+    struct hf_dlist cancels;      /* CANCELs that the server has not answered */
     unsigned cancel_count;
 };
 
@@ -33,7 +33,7 @@ struct hf_redlock {
     unsigned count, majority;
 
     /* vote.c */
-    struct hf_dlist votes;     /* all that await an answer or a reply */
+    struct hf_dlist votes;     /* votes that await an answer or a reply */
     struct hf_dlist undecided; /* votes with a deadline */
     struct hf_timer vote_timer;
     hf_time vote_timer_at;
@@ -46,23 +46,23 @@ struct hf_redlock {
     bool nudge_pending;
 
     /* pubsub.c */
-    char freed_channel[HF_REDIS_PREFIX_MAX]; /* the key follows it */
+    char freed_channel[HF_REDIS_PREFIX_MAX]; /* prefix; the key follows it */
     struct hf_timer pubsub_timer;
     bool renews_locks; /* this client renews a lock, or did */
 };
 
-/* The part of one server in a vote. */
+/* One server's part in a vote. */
 struct hf_redlock_ballot {
     struct hf_redis_call call;
     struct hf_redis_call probe; /* LOCK: a READ, after a refusal */
     struct hf_redlock_vote *vote;
     struct hf_redlock_server *server;
     bool is_sent;
-    bool without_token;         /* LOCK: sent before the token was known */
-    bool has_granted;           /* LOCK: granted, with the token of the vote */
-    bool refused;               /* LOCK: it has certainly not granted it */
-    bool was_read;              /* it has answered a READ */
-    struct hf_info info;        /* READ */
+    bool without_token;  /* LOCK: sent before the token was known */
+    bool has_granted;    /* LOCK: granted, with the token of the vote */
+    bool refused;        /* LOCK: the server has certainly not granted it */
+    bool was_read;       /* the server has answered a READ */
+    struct hf_info info; /* READ */
     struct hf_redis_list *list; /* LIST */
     struct hf_redis_list_result listed;
 };
@@ -78,19 +78,19 @@ struct hf_redlock_vote {
     hf_time sent;
     hf_time deadline;
     uint64_t token;       /* LOCK: from the first server that granted it */
-    uint32_t left_ms;     /* LOCK: of the holder's lease */
+    uint32_t left_ms;     /* LOCK: what is left of the holder's lease */
     bool sent_to_all;     /* LOCK: no server is left to send it to */
     bool includes_silent; /* too few servers respond: send to silent ones */
     bool probed;          /* LOCK: probes were sent, after a refusal */
-    bool young;           /* LOCK: probes found a hold that may still grow */
-    bool token_drawn;     /* LOCK: a token was requested without a grant */
-    bool timed_out;       /* do not wait for slow servers any longer */
+    bool young; /* LOCK: a hold found by probes may still get a majority */
+    bool token_drawn; /* LOCK: a token was requested without a grant */
+    bool timed_out;   /* do not wait for slow servers any longer */
     unsigned sent_count;
     unsigned pending;        /* replies to ballots */
     unsigned probes_pending; /* LOCK: replies to probes */
     unsigned free;           /* LOCK: servers where probes found no holder */
     unsigned yes, fresh, no, lost;
-    enum hf_err refusal;     /* the strongest one: see count_refusal() */
+    enum hf_err refusal;     /* the strongest refusal: see count_refusal() */
     uint64_t canceled_token; /* CANCEL: the token of the lock that it ended */
     unsigned in_doubt; /* UNLOCK: bits of servers that get a CANCEL instead */
     char *cause;
@@ -105,7 +105,8 @@ void hf_redlock_vote_start(struct hf_redlock_vote *vote);
 void hf_redlock_vote_cancel(struct hf_redlock_vote *vote);
 void hf_redlock_vote_on_timeout(struct hf_timer *timer);
 
-/* Answer the vote, if the replies so far allow it. May free it. */
+/* Answer the vote if the replies so far allow it; otherwise a LOCK may be sent
+ * to more servers. May free the vote. */
 void hf_redlock_vote_decide(struct hf_redlock_vote *vote);
 
 /* Answer the request of the vote. Does not free the vote. */
@@ -117,15 +118,17 @@ void hf_redlock_vote_set_cause(struct hf_redlock_vote *vote, const char *text);
 /* Decide again in `ms`, with `timed_out` set. */
 void hf_redlock_vote_set_timeout(struct hf_redlock_vote *vote, uint32_t ms);
 
-/* Return true if the server is up and responds. */
+/* Return true if the server is up and responds. A silent server counts as well
+ * if the vote includes silent servers. */
 bool hf_redlock_vote_can_send(const struct hf_redlock_vote *vote,
                               const struct hf_redlock_server *server);
 
-/* Send to one server. Return false if that is not possible, or was done. */
+/* Send the request to one server. Return false if that is not possible, or if
+ * it was sent there before. */
 bool hf_redlock_vote_send(struct hf_redlock_vote *vote,
                           struct hf_redlock_server *server);
 
-/* Send to all servers to which it was not sent yet. */
+/* Send the request to all servers to which it was not sent yet. */
 void hf_redlock_vote_send_all(struct hf_redlock_vote *vote);
 
 /* lock.c: count a grant; decide a LOCK. */
@@ -140,14 +143,14 @@ void hf_redlock_cancels_add(struct hf_redlock_server *server, struct hf_key key,
 void hf_redlock_cancels_send(struct hf_redlock_server *server);
 void hf_redlock_cancels_fini(struct hf_redlock_server *server);
 
-/* A LOCK of `nonce` is about to be sent: drop the earlier cancels of that nonce
- * that are not sent yet. They would end the new hold. */
+/* Drop the CANCELs of `nonce` that are not sent yet. Call this before sending a
+ * LOCK with that nonce, because a CANCEL after it would end the new grant. */
 void hf_redlock_cancels_supersede(struct hf_redlock_server *server,
                                   const struct hf_nonce *nonce);
 
-/* in_doubt.c: the servers, as bits, that may hold the lock of a nonce with a
- * token other than that of the vote. A LOCK adds them; the command that ends
- * the lock takes them. */
+/* in_doubt.c: the servers, as bits, that may hold a nonce's lock with a token
+ * other than that of the vote. A LOCK adds the servers; the command that ends
+ * the lock takes them from the list. */
 void hf_redlock_in_doubt_add(const struct hf_redlock_vote *vote);
 unsigned hf_redlock_in_doubt_take(struct hf_redlock *redlock,
                                   const struct hf_nonce *nonce);
@@ -173,16 +176,16 @@ void hf_redlock_waiters_on_timer(struct hf_timer *timer);
 /* Subscribe to the keys of all waiters on one server. */
 void hf_redlock_waiters_subscribe(struct hf_redlock_server *server);
 
-/* pubsub.c: subscribe to the releases of `key`, on all servers or on one. The
- * former opens the connections. */
+/* pubsub.c: subscribe to the releases of `key`, on all servers or on one.
+ * hf_redlock_pubsub_subscribe() also opens the connections. */
 void hf_redlock_pubsub_subscribe(struct hf_redlock *redlock, struct hf_key key);
 void hf_redlock_pubsub_subscribe_server(struct hf_redlock_server *server,
                                         struct hf_key key);
 void hf_redlock_pubsub_unsubscribe(struct hf_redlock *redlock,
                                    struct hf_key key);
 
-/* This client renews a lock and must be notified if the lock is broken: open
- * the connections after a short delay. */
+/* Open the pub/sub connections after a short delay: this client renews a lock,
+ * and must be notified if the lock is broken. */
 void hf_redlock_pubsub_open_soon(struct hf_redlock *redlock);
 void hf_redlock_pubsub_on_timer(struct hf_timer *timer);
 

@@ -6,7 +6,7 @@
 #include "base/bytes.h"
 #include "strategy/redlock/redlock.h"
 
-#define VOTE_TIMEOUT_MS 150 /* for slow servers, if the others suffice */
+#define VOTE_TIMEOUT_MS 150 /* wait for slow servers if the others suffice */
 
 static bool is_server_silent(const struct hf_redlock_server *server)
 {
@@ -14,7 +14,8 @@ static bool is_server_silent(const struct hf_redlock_server *server)
                                          HF_REDLOCK_SILENCE_MS);
 }
 
-/* If a majority responds, silent servers are skipped. */
+/* Return true if fewer servers than a majority respond. Then requests are sent
+ * to silent servers, too, which are otherwise skipped. */
 static bool too_few_respond(const struct hf_redlock *redlock)
 {
     unsigned count = 0;
@@ -32,8 +33,9 @@ bool hf_redlock_vote_can_send(const struct hf_redlock_vote *vote,
            (vote->includes_silent || !is_server_silent(server));
 }
 
-/* Return true if the server may grant this. A server that has just started may
- * have forgotten its grants, and one that evicts keys may lose them. */
+/* Return true if the server may execute the vote's command. A server that has
+ * just started may have forgotten its grants, and a server that evicts keys may
+ * lose them. As a side effect, record the cause if it may not. */
 static bool can_server_vote(struct hf_redlock_vote *vote,
                             struct hf_redlock_server *server)
 {
@@ -64,7 +66,8 @@ struct hf_redlock_vote *hf_redlock_vote_new(struct hf_redlock *redlock,
     vote->redlock = redlock;
     vote->request = request;
     vote->command = request->command;
-    /* The last replies may arrive after the request was answered and freed. */
+    /* Copy the key, because the last replies may arrive after the request was
+     * answered and freed. */
     hf_copy((char *)vote + size, key.data, key.size);
     vote->command.key.data = (char *)vote + size;
     vote->includes_silent = too_few_respond(redlock);
@@ -91,7 +94,8 @@ static void free_vote(struct hf_redlock_vote *vote)
     free(vote);
 }
 
-/* Answer the request. The vote stays until its last reply has arrived. */
+/* Answer the request. The vote itself stays until its last reply has
+ * arrived. */
 static void finish_vote(struct hf_redlock_vote *vote)
 {
     struct hf_host *host = vote->redlock->host;
@@ -123,8 +127,8 @@ void hf_redlock_vote_set_cause(struct hf_redlock_vote *vote, const char *text)
 
 /* ---- Replies ------------------------------------------------------------*/
 
-/* Keep the refusal that says the most: "held by another" is stronger than "not
- * held", and "forced" is the strongest. */
+/* Count a refusal, and keep the refusal that tells the caller most: "held by
+ * another" is stronger than "not held", and "forced" is the strongest. */
 static void count_refusal(struct hf_redlock_vote *vote, enum hf_err err)
 {
     static const enum hf_err strength[] = {HF_ENOTHELD, HF_ENOTOWNER, HF_EBUSY,
@@ -202,8 +206,8 @@ static void on_ballot_reply(struct hf_redis_call *call, const redisReply *reply)
         ballot->was_read = true;
         vote->yes++;
     }
-    /* Not earlier: decoding may drop the connection, which completes other
-     * calls of this vote, and the last one frees it. */
+    /* Decrement only now: decoding may drop the connection, which completes
+     * other calls of this vote, and the last call would free the vote. */
     vote->pending--;
     hf_redlock_vote_decide(vote);
 }
@@ -276,9 +280,9 @@ void hf_redlock_vote_set_timeout(struct hf_redlock_vote *vote, uint32_t ms)
 
 /* ---- Deciding -----------------------------------------------------------*/
 
-/* Decide all commands but LOCK. A majority is enough. But a caller that is told
- * of a release should find the key free on the first server, too, so wait a
- * moment for the other replies, except for RENEW. */
+/* Decide any command except LOCK. A majority is enough. But after a release is
+ * reported, the caller should find the key free on the first server, too. So
+ * wait a moment for the other replies, except for RENEW. */
 static void decide_command(struct hf_redlock_vote *vote)
 {
     struct hf_redlock *redlock = vote->redlock;
@@ -289,8 +293,8 @@ static void decide_command(struct hf_redlock_vote *vote)
         vote->command.kind != HF_COMMAND_RENEW)
         return;
     if (cancel && definite >= redlock->majority) {
-        /* A majority does not hold it any more. It was held before only if a
-         * majority confirms that it ended it. */
+        /* A majority does not hold the lock any more. The lock was held before
+         * only if a majority confirms that this CANCEL ended it. */
         vote->request->answer.result.token =
             vote->yes >= redlock->majority ? vote->canceled_token : 0;
         hf_redlock_vote_answer(vote, vote->yes > 0 ? HF_OK : HF_ENOTHELD);
@@ -329,8 +333,8 @@ void hf_redlock_vote_decide(struct hf_redlock_vote *vote)
         free_vote(vote);
 }
 
-/* A vote whose deadline has passed; or NULL, and the next deadline in
- * `*next`. */
+/* Return a vote whose deadline has passed. If there is none, return NULL and
+ * store the next deadline in `*next`. */
 static struct hf_redlock_vote *next_timed_out(struct hf_redlock *redlock,
                                               hf_time *next)
 {
@@ -350,7 +354,7 @@ static struct hf_redlock_vote *next_timed_out(struct hf_redlock *redlock,
     return NULL;
 }
 
-/* Some servers are slow or dead: decide without them. */
+/* Decide the votes that are due without the servers that are slow or dead. */
 void hf_redlock_vote_on_timeout(struct hf_timer *timer)
 {
     struct hf_redlock *redlock =
@@ -367,8 +371,8 @@ void hf_redlock_vote_on_timeout(struct hf_timer *timer)
     hf_timer_set(redlock->host, timer, next);
 }
 
-/* The servers that could not be reached still hold the lock: cancel it there as
- * soon as they are. */
+/* Servers that could not be reached may still hold the lock. Add a CANCEL for
+ * each, which is sent as soon as the server is reachable. */
 static void cancel_unsent(struct hf_redlock_vote *vote)
 {
     for (unsigned i = 0; i < vote->redlock->count; i++) {
@@ -405,8 +409,9 @@ void hf_redlock_vote_start(struct hf_redlock_vote *vote)
     hf_redlock_vote_decide(vote);
 }
 
-/* The servers execute the commands that were sent, and a later LOCK of the same
- * nonce may get another token than some of them have granted. */
+/* The servers still execute the commands that were sent. A later LOCK of the
+ * same nonce may get a token that differs from the token that some servers have
+ * granted, so record these servers as in doubt. */
 void hf_redlock_vote_cancel(struct hf_redlock_vote *vote)
 {
     if (vote->kind == HF_REQUEST_COMMAND &&

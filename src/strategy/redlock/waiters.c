@@ -5,7 +5,7 @@
 #include "base/bytes.h"
 #include "strategy/redlock/redlock.h"
 
-#define NUDGE_SPREAD_MS 4 /* so that not all clients retry at once */
+#define NUDGE_SPREAD_MS 4 /* jitter, so that not all clients retry at once */
 
 struct waiter {
     struct hf_dlist link;
@@ -46,7 +46,8 @@ static bool has_waiter_for(const struct hf_redlock *redlock, struct hf_key key)
     return false;
 }
 
-/* If there is no memory, the waiter is not notified; it polls anyway. */
+/* If memory is exhausted, the waiter is not notified of a release; it still
+ * polls. */
 void hf_redlock_waiters_add(struct hf_redlock *redlock,
                             const struct hf_command *command)
 {
