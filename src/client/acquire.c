@@ -11,7 +11,7 @@
 
 #define POLL_MS 1000 /* a lost push delays a grant by about this */
 #define POLL_MIN_MS 20
-#define WITHDRAW_MS 1000 /* without a confirmation by then: HF_EINDOUBT */
+#define WITHDRAW_MS 1000 /* a slower CANCEL counts as HF_EINDOUBT */
 #define LOST_BIT (1u << HF_LOCK_EVENT_LOST)
 
 static void set_acquire_timer(struct hf_lock *lock, hf_time at)
