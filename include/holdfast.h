@@ -220,11 +220,13 @@ typedef void hf_done_fn(enum hf_err err, void *arg);
     X(FIFO, "fifo", 2)       /* waiters are granted in order of arrival */     \
     X(PUSH, "push", 3)       /* waiters are notified; they do not poll */      \
     X(STEADY, "steady", 4)   /* leases do not depend on a wall clock */        \
+    /* no lock is lost when another server takes over */                       \
     X(FAILOVER_SAFE, "failover-safe", 5)                                       \
+    /* reads can return the state at an instant during the call */             \
     X(LINEARIZABLE_READ, "linearizable-read", 6)                               \
     X(VALUE, "value", 7) /* locks carry values */                              \
-    X(WATCH, "watch", 8)                                                       \
-    X(FLEET, "fleet", 9) /* locks hold across machines */
+    X(WATCH, "watch", 8) /* events can be watched */                           \
+    X(FLEET, "fleet", 9) /* locks are shared by clients on other machines */
 
 enum hf_cap {
 #define HF_CAP_BIT(name, text, bit) HF_CAP_##name = 1 << (bit),

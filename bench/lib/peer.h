@@ -19,7 +19,8 @@ struct bench_peer {
 /* Start `command` with a shell. */
 void bench_peer_start(struct bench_peer *peer, const char *command);
 
-/* Close its stdin and wait for its exit; or kill it. */
+/* Stop the peer: close its stdin, wait until it exits, and close its streams.
+ * bench_peer_kill() sends SIGKILL first. */
 void bench_peer_stop(struct bench_peer *peer);
 void bench_peer_kill(struct bench_peer *peer);
 

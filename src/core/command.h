@@ -12,16 +12,17 @@
 #include "base/bytes.h"
 #include "base/error.h"
 
+/* The comments list the members of struct hf_command that a command uses. */
 enum hf_command_kind {
     HF_COMMAND_OPEN = 1, /* open a session; `note` is its label */
     HF_COMMAND_CLOSE,    /* close `session` and withdraw its waiters */
-    HF_COMMAND_LOCK,     /* key nonce lease_ms queue value note */
-    HF_COMMAND_UNLOCK,   /* key nonce token */
-    HF_COMMAND_RENEW,    /* key nonce token lease_ms */
-    HF_COMMAND_UPDATE,   /* key nonce token value, has_expected expected */
-    HF_COMMAND_EXPIRE,   /* key token generation */
-    HF_COMMAND_CANCEL,   /* key nonce: withdraw a waiter or release a holder */
-    HF_COMMAND_FORCE,    /* key token now */
+    HF_COMMAND_LOCK,     /* key, nonce, lease_ms, queue, value, note */
+    HF_COMMAND_UNLOCK,   /* key, nonce, token */
+    HF_COMMAND_RENEW,    /* key, nonce, token, lease_ms */
+    HF_COMMAND_UPDATE,   /* key, nonce, token, value, has_expected, expected */
+    HF_COMMAND_EXPIRE,   /* key, token, generation */
+    HF_COMMAND_CANCEL,   /* key, nonce: withdraw a waiter or release a holder */
+    HF_COMMAND_FORCE,    /* key, token, now */
     HF_COMMAND_KINDS
 };
 

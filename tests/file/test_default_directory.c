@@ -264,8 +264,8 @@ static void home_that_cannot_be_seen_is_refused(void **state)
     hf_child_join(hf_child_start(open_in_a_hidden_home, NULL));
 }
 
-/* Fail each allocation of hf_open() in turn, until a call makes fewer
- * allocations than that. */
+/* Call hf_open() with its nth allocation failing, for n = 1, 2, ..., until it
+ * makes fewer than n allocations. No attempt may create the fallback directory. */
 static void open_without_memory(void *arg)
 {
     struct hf_client *client;

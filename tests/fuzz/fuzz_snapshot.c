@@ -1,8 +1,10 @@
-/* fuzz_snapshot.c - a decoded snapshot is a consistent table, which survives
- * another snapshot and can be emptied.
+/* fuzz_snapshot.c - decode arbitrary bytes as a snapshot. If that succeeds, the
+ * table must be consistent, survive encoding and decoding, and be possible to
+ * empty.
  *
- * Each input is tried twice: unchanged, and with a correct checksum, because
- * the decoder rejects nearly every input with a wrong checksum at once. */
+ * Each input is tried twice: unchanged, and with its checksum corrected, because
+ * almost no random input has a valid checksum, and the decoder would reject it
+ * at once. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

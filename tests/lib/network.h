@@ -19,10 +19,10 @@ struct hf_test_network {
     pid_t pid; /* 0: it is not running */
     unsigned count;
     int fronts[HF_TEST_NETWORK_MAX]; /* ports */
-    struct hf_test_network_map *map; /* memory shared with its process */
+    struct hf_test_network_map *map; /* shared with the forwarding process */
 };
 
-/* Start the network. Call it with one thread running, because it forks. The
+/* Start the network. Call it before any thread is started, because it forks. The
  * forwarding process dies with this process. */
 bool hf_test_network_start(struct hf_test_network *network, unsigned count);
 void hf_test_network_stop(struct hf_test_network *network);

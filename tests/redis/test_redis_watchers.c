@@ -115,7 +115,8 @@ static void registrations_expire(void **state)
     hf_watch_close(watch);
 }
 
-/* The registration is lost, as if the watcher had been stopped for long. */
+/* The registration is lost, as if the watcher had been stopped for a
+ * long time. */
 static void unrecorded_events_are_reported_as_dropped(void **state)
 {
     struct hf_watch *watch = NULL;

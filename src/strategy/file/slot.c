@@ -292,6 +292,8 @@ enum hf_err hf_slot_take(struct hf_arena *arena, struct hf_error *error)
 
 void hf_slot_give(struct hf_arena *arena)
 {
+    /* Closing the file is not enough: a child process that inherited the
+     * descriptor would keep the lock. */
     if (arena->fifo >= 0)
-        unlock_slot(arena); /* a process that inherited it would keep it */
+        unlock_slot(arena);
 }

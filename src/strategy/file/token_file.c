@@ -44,7 +44,7 @@ static bool replace_token_file(int directory, const char *text)
            !fsync(directory);
 }
 
-/* One write is enough, because the text is short. The number only rises, so the
+/* One write is enough, because the text is short. The number never decreases, so the
  * new text covers all of the old one. */
 static bool overwrite_token_file(int file, const char *text)
 {

@@ -103,9 +103,9 @@ void hf_mongo_watch_close(struct hf_mongo *mongo);
 void hf_mongo_watch_start(struct hf_mongo *mongo, struct hf_request *request);
 void hf_mongo_watch_stop(struct hf_mongo *mongo, uint64_t number);
 
-/* Ask the change stream for the grant of a claim that a reply at `time`
- * reported in a queue. Return false if the stream is not live, so that the
- * grant may not be pushed. */
+/* Make the change stream deliver the grant of a waiter. `time` is the time of
+ * the reply that reported the claim as queued. Return false if the stream is not
+ * live; then the grant might not be pushed. */
 bool hf_mongo_watch_grants(struct hf_mongo *mongo, uint64_t time);
 
 /* Let the stream end after a while if this client has neither waiters nor

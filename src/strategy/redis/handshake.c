@@ -130,9 +130,10 @@ static enum hf_err check_sha(struct hf_redis_connection *connection,
 
 /* ---- Steps --------------------------------------------------------------*/
 
-/* Return true if an error reply to the step is no reason to drop the
- * connection. This includes every step on a connection that is up, because
- * those steps are repeated later. */
+/* Return true if on_step_reply() must not reject the connection for an error
+ * reply to this step. On a connection that is up this holds for every step,
+ * because the steps are repeated later; check_sha() still rejects a reply that
+ * is not a SHA1. */
 static bool is_optional(const struct hf_redis_handshake_step *step)
 {
     return step->connection->state == HF_REDIS_UP ||
