@@ -73,6 +73,8 @@ void sim_check_unlock(const struct call *call, enum hf_err err)
 
 /* ---- At the end ---------------------------------------------------------*/
 
+#define ORPHANS_MAX 20
+
 static bool count_one(const struct hf_info *info, void *arg)
 {
     unsigned *count = arg;
@@ -82,9 +84,8 @@ static bool count_one(const struct hf_info *info, void *arg)
     return true;
 }
 
-void sim_check_nothing_is_left(struct sim *sim)
+static unsigned count_held(struct sim *sim, struct hf_client *client)
 {
-    struct hf_client *client = hf_world_open(&sim->world);
     struct hf_future *future;
     unsigned count = 0;
 
@@ -92,6 +93,22 @@ void sim_check_nothing_is_left(struct sim *sim)
                                    NULL, NULL, &future),
                      HF_OK);
     assert_int_equal(hf_world_wait(&sim->world, future), HF_OK);
+    return count;
+}
+
+/* A server that loses its data forgets that a claim was canceled, too. A LOCK
+ * that it receives later may then be queued, or granted, for a client that does
+ * not know about it. Such claims end one after another with their leases. */
+void sim_check_nothing_is_left(struct sim *sim)
+{
+    struct hf_client *client = hf_world_open(&sim->world);
+    unsigned rounds = sim->plan->loses_data ? ORPHANS_MAX : 0;
+    unsigned count = count_held(sim, client);
+
+    for (; count > 0 && rounds > 0; rounds--) {
+        hf_world_run(&sim->world, 2 * TTL_MAX_MS);
+        count = count_held(sim, client);
+    }
     REQUIRE(sim, count == 0, "%u keys are still held at the end", count);
     REQUIRE(sim, hf_world_close(&sim->world, client) == HF_OK,
             "the close of an idle client is in doubt");
