@@ -129,8 +129,8 @@ def pattern(lines):
     return re.compile(re.sub(r'^\\s\*', '', made))
 
 
-def find(mutant, substitution, texts):
-    """The place of the old text, or None and a reason in mutant.wrong."""
+def find_text(mutant, substitution, texts):
+    """Where the old text is, or None and a reason in mutant.wrong."""
     path = substitution.path
     if path not in texts:
         reason = 'there is no such file'
@@ -151,7 +151,7 @@ def locate(mutants, texts):
     All are found in the text as it is without any bug."""
     edits = {}
     for mutant in mutants:
-        spans = [(s, find(mutant, s, texts)) for s in mutant.substitutions]
+        spans = [(s, find_text(mutant, s, texts)) for s in mutant.substitutions]
         if mutant.wrong:
             continue
         for substitution, (start, end) in spans:
