@@ -16,7 +16,7 @@ static void list_verbs(void)
         "Without --url and HOLDFAST_URL, locks are shared by the processes "
         "of this user\non this machine.\n\n"
         "  holdfast run report -- ./report.sh     one at a time\n"
-        "  holdfast ls                            who holds what\n"
+        "  holdfast ls                            list the held keys\n"
         "  holdfast help run                      details and examples");
 }
 

@@ -35,7 +35,8 @@ static int show_main(struct args *args)
 const struct verb verb_show = {
     .name = "show",
     .words = "KEY",
-    .summary = "show who holds a key, since when, and how many wait",
+    .summary =
+        "show the holder of a key, since when, and the number of waiters",
     .text =
         "Shows the state of one key. A key that nobody holds is shown as\n"
         "free, and the status is 0. The nonce of a holder is never shown.\n",

@@ -1,4 +1,4 @@
-/* take.h - take a lock, and show on the terminal who holds it meanwhile. */
+/* take.h - acquire a lock, and show its holder on the terminal while waiting. */
 #ifndef CLI_TAKE_H
 #define CLI_TAKE_H
 

@@ -290,13 +290,8 @@ static void closing_completes_blocked_calls(void **state)
     hf_lock_free(held);
 }
 
-static hf_time real_clock(void *arg)
-{
-    (void)arg;
-    return hf_time_now();
-}
-
-static struct hf_faulty_net net = {.clock = real_clock, .shared_clock = true};
+static struct hf_faulty_net net = {.clock = hf_faulty_real_clock,
+                                   .shared_clock = true};
 
 static int open_faulty(void **state)
 {

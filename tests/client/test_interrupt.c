@@ -233,13 +233,8 @@ static void a_pending_interrupt_ends_no_other_call(void **state)
 
 /* ---- In doubt -----------------------------------------------------------*/
 
-static hf_time real_clock(void *arg)
-{
-    (void)arg;
-    return hf_time_now();
-}
-
-static struct hf_faulty_net net = {.clock = real_clock, .shared_clock = true};
+static struct hf_faulty_net net = {.clock = hf_faulty_real_clock,
+                                   .shared_clock = true};
 
 static int open_faulty(void **state)
 {

@@ -324,13 +324,8 @@ static void background_threads_close_in_a_callback(void **state)
     check_close_in_callback(true);
 }
 
-static hf_time real_clock(void *arg)
-{
-    (void)arg;
-    return hf_time_now();
-}
-
-static struct hf_faulty_net net = {.clock = real_clock, .shared_clock = true};
+static struct hf_faulty_net net = {.clock = hf_faulty_real_clock,
+                                   .shared_clock = true};
 
 /* The deadline passes before the release is confirmed, so `done` gets
  * HF_EINDOUBT. */

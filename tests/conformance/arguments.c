@@ -95,18 +95,6 @@ static void a_key_has_up_to_a_kibibyte(void)
     suite_close(client);
 }
 
-static void expect_stored(struct hf_client *client, struct hf_key key,
-                          struct hf_bytes value)
-{
-    struct hf_info info;
-
-    expect_ok(recorded_read(client, key, &info));
-    assert_int_equal(info.value.size, value.size);
-    if (value.size)
-        assert_memory_equal(info.value.data, value.data, value.size);
-    hf_info_fini(&info);
-}
-
 /* LK-27, LK-01 */
 static void a_value_may_be_any_bytes(void)
 {
@@ -122,7 +110,7 @@ static void a_value_may_be_any_bytes(void)
 
         opts.value = values[i];
         expect_ok(recorded_lock(client, key, &opts, &lock));
-        expect_stored(client, key, values[i]);
+        suite_expect_value(client, key, values[i]);
         hf_lock_free(lock);
     }
     suite_close(client);
@@ -143,10 +131,10 @@ static void a_value_has_up_to_64_kibibytes(void)
         bytes[i] = (unsigned char)(i * 7);
     opts.value = (struct hf_bytes){bytes, HF_VALUE_MAX};
     expect_ok(recorded_lock(client, key, &opts, &lock));
-    expect_stored(client, key, opts.value);
+    suite_expect_value(client, key, opts.value);
     expect_ok(recorded_update(client, lock, &opts.value, hf_bytes_of("small")));
     expect_ok(recorded_update(client, lock, NULL, opts.value));
-    expect_stored(client, key, opts.value);
+    suite_expect_value(client, key, opts.value);
 
     opts.value.size++;
     opts.error = &error;

@@ -251,13 +251,7 @@ static void free_releases_in_the_background(void)
 static struct hf_lock *adopt(struct hf_client *client,
                              const struct hf_lock *from)
 {
-    uint8_t nonce[HF_NONCE_SIZE];
-    struct hf_lock *lock = NULL;
-
-    hf_lock_nonce(from, nonce);
-    expect_ok(hf_lock_adopt(client, hf_lock_key(from), nonce,
-                            hf_lock_token(from), NULL, &lock));
-    return lock;
+    return suite_adopt(client, from, hf_lock_token(from));
 }
 
 /* If a reply is late, the client repeats the request. For an adopted lock it
@@ -455,17 +449,6 @@ static void force_now_grants_the_first_waiter(void)
 
 /* ---- Values -------------------------------------------------------------*/
 
-static void expect_stored(struct hf_client *client, struct hf_key key,
-                          const char *value)
-{
-    struct hf_info info;
-
-    expect_ok(recorded_read(client, key, &info));
-    assert_int_equal(info.value.size, strlen(value));
-    assert_memory_equal(info.value.data, value, strlen(value));
-    hf_info_fini(&info);
-}
-
 /* LK-04 */
 static void update_replaces_only_the_expected_value(void)
 {
@@ -480,11 +463,11 @@ static void update_replaces_only_the_expected_value(void)
 
     expect_err(recorded_update(client, lock, &wrong, hf_bytes_of("new")),
                HF_EMISMATCH);
-    expect_stored(client, key, "old");
+    suite_expect_value(client, key, hf_bytes_of("old"));
     expect_ok(recorded_update(client, lock, &right, hf_bytes_of("new")));
-    expect_stored(client, key, "new");
+    suite_expect_value(client, key, hf_bytes_of("new"));
     expect_ok(recorded_update(client, lock, NULL, hf_bytes_of("newer")));
-    expect_stored(client, key, "newer");
+    suite_expect_value(client, key, hf_bytes_of("newer"));
     hf_lock_free(lock);
     suite_close(client);
 }
@@ -562,7 +545,7 @@ static void update_needs_the_holder(void)
 
     expect_err(recorded_update(other, forged, NULL, hf_bytes_of("yours")),
                HF_ENOTOWNER);
-    expect_stored(holder, key, "mine");
+    suite_expect_value(holder, key, hf_bytes_of("mine"));
     hf_lock_free(forged);
     hf_lock_free(lock);
     suite_close(holder);

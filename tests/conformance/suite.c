@@ -230,6 +230,37 @@ int64_t suite_lease_ms(uint32_t ttl_ms)
     return (int64_t)ttl_ms + ttl_ms / 16 + 50;
 }
 
+/* ---- Locks --------------------------------------------------------------*/
+
+struct hf_lock *suite_adopt(struct hf_client *client,
+                            const struct hf_lock *from, uint64_t token)
+{
+    uint8_t nonce[HF_NONCE_SIZE];
+    struct hf_lock *lock = NULL;
+
+    hf_lock_nonce(from, nonce);
+    expect_ok(
+        hf_lock_adopt(client, hf_lock_key(from), nonce, token, NULL, &lock));
+    return lock;
+}
+
+void suite_expect_bytes(struct hf_bytes bytes, struct hf_bytes expected)
+{
+    assert_int_equal(bytes.size, expected.size);
+    if (expected.size)
+        assert_memory_equal(bytes.data, expected.data, expected.size);
+}
+
+void suite_expect_value(struct hf_client *client, struct hf_key key,
+                        struct hf_bytes value)
+{
+    struct hf_info info;
+
+    expect_ok(recorded_read(client, key, &info));
+    suite_expect_bytes(info.value, value);
+    hf_info_fini(&info);
+}
+
 /* ---- Time ---------------------------------------------------------------*/
 
 int64_t suite_now_ms(void)

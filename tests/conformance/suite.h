@@ -108,6 +108,18 @@ uint32_t suite_short_ttl_ms(uint32_t ttl_ms);
 /* Return the lease that a client requests for a ttl of `ttl_ms`. */
 int64_t suite_lease_ms(uint32_t ttl_ms);
 
+/* ---- Locks --------------------------------------------------------------*/
+
+/* Adopt the lock of `from`, with its nonce and with `token`. */
+struct hf_lock *suite_adopt(struct hf_client *client,
+                            const struct hf_lock *from, uint64_t token);
+
+void suite_expect_bytes(struct hf_bytes bytes, struct hf_bytes expected);
+
+/* Expect that `key` is stored with this value. */
+void suite_expect_value(struct hf_client *client, struct hf_key key,
+                        struct hf_bytes value);
+
 /* ---- Time ---------------------------------------------------------------*/
 
 int64_t suite_now_ms(void); /* CLOCK_BOOTTIME, like hf_lock_deadline() */

@@ -5,18 +5,6 @@
 #include "conformance/trace.h"
 #include "lib/recorded.h"
 
-static struct hf_lock *adopt(struct hf_client *client,
-                             const struct hf_lock *from, uint64_t token)
-{
-    uint8_t nonce[HF_NONCE_SIZE];
-    struct hf_lock *lock = NULL;
-
-    hf_lock_nonce(from, nonce);
-    expect_ok(
-        hf_lock_adopt(client, hf_lock_key(from), nonce, token, NULL, &lock));
-    return lock;
-}
-
 static void expect_stored(struct hf_client *client, struct hf_key key,
                           const char *value, const char *note)
 {
@@ -24,8 +12,7 @@ static void expect_stored(struct hf_client *client, struct hf_key key,
 
     expect_ok(recorded_read(client, key, &info));
     assert_true(info.held);
-    assert_int_equal(info.value.size, strlen(value));
-    assert_memory_equal(info.value.data, value, strlen(value));
+    suite_expect_bytes(info.value, hf_bytes_of(value));
     assert_string_equal(info.note, note);
     hf_info_fini(&info);
 }
@@ -117,7 +104,7 @@ static void wrong_token_cannot_renew(void)
     struct hf_info info;
 
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    forged = adopt(other, lock, hf_lock_token(lock) + 1);
+    forged = suite_adopt(other, lock, hf_lock_token(lock) + 1);
     expect_err(recorded_renew(other, forged, 2 * SUITE_LONG_TTL_MS),
                HF_ENOTOWNER);
 
@@ -140,7 +127,7 @@ static void wrong_token_cannot_update(void)
 
     opts.value = hf_bytes_of("mine");
     expect_ok(recorded_lock(holder, key, &opts, &lock));
-    forged = adopt(other, lock, hf_lock_token(lock) + 1);
+    forged = suite_adopt(other, lock, hf_lock_token(lock) + 1);
 
     expect_err(recorded_update(other, forged, NULL, hf_bytes_of("yours")),
                HF_ENOTOWNER);
@@ -151,23 +138,32 @@ static void wrong_token_cannot_update(void)
     suite_close(other);
 }
 
+/* Acquire `key`, adopt the lock, and release it with the first handle. */
+static struct hf_lock *adopt_released(struct hf_client *client,
+                                      struct hf_key key)
+{
+    struct hf_lock *lock = NULL, *adopted = NULL;
+
+    expect_ok(recorded_lock(client, key, NULL, &lock));
+    adopted = suite_adopt(client, lock, hf_lock_token(lock));
+    expect_ok(recorded_unlock(client, lock));
+    hf_lock_free(lock);
+    return adopted;
+}
+
 static void renew_of_a_free_key_is_not_held(void)
 {
     struct hf_client *client = suite_open();
     struct hf_key key = suite_key("k");
-    struct hf_lock *lock = NULL, *adopted = NULL;
+    struct hf_lock *adopted = adopt_released(client, key);
     struct hf_info info;
 
-    expect_ok(recorded_lock(client, key, NULL, &lock));
-    adopted = adopt(client, lock, hf_lock_token(lock));
-    expect_ok(recorded_unlock(client, lock));
     expect_err(recorded_renew(client, adopted, 0), HF_ENOTHELD);
 
     expect_ok(recorded_read(client, key, &info));
     assert_false(info.held);
     hf_info_fini(&info);
     hf_lock_free(adopted);
-    hf_lock_free(lock);
     suite_close(client);
 }
 
@@ -175,12 +171,9 @@ static void update_of_a_free_key_is_not_held(void)
 {
     struct hf_client *client = suite_open();
     struct hf_key key = suite_key("k");
-    struct hf_lock *lock = NULL, *adopted = NULL;
+    struct hf_lock *adopted = adopt_released(client, key);
     struct hf_info info;
 
-    expect_ok(recorded_lock(client, key, NULL, &lock));
-    adopted = adopt(client, lock, hf_lock_token(lock));
-    expect_ok(recorded_unlock(client, lock));
     expect_err(recorded_update(client, adopted, NULL, hf_bytes_of("v")),
                HF_ENOTHELD);
 
@@ -188,7 +181,6 @@ static void update_of_a_free_key_is_not_held(void)
     assert_false(info.held);
     hf_info_fini(&info);
     hf_lock_free(adopted);
-    hf_lock_free(lock);
     suite_close(client);
 }
 
@@ -202,7 +194,7 @@ static void send_refused(struct hf_client *other, struct hf_key key,
     struct hf_lock *forged[3], *none = NULL;
 
     for (unsigned i = 0; i < 3; i++)
-        forged[i] = adopt(other, lock, wrong);
+        forged[i] = suite_adopt(other, lock, wrong);
     expect_err(recorded_lock(other, key, &once, &none), HF_EBUSY);
     expect_err(recorded_renew(other, forged[0], 0), HF_ENOTOWNER);
     expect_err(recorded_update(other, forged[1], NULL, hf_bytes_of("v")),

@@ -82,6 +82,12 @@ struct hf_faulty {
 
 static struct hf_faulty_net *current;
 
+hf_time hf_faulty_real_clock(void *arg)
+{
+    (void)arg;
+    return hf_time_now();
+}
+
 void hf_faulty_use(struct hf_faulty_net *net)
 {
     current = net;

@@ -102,6 +102,9 @@ struct hf_faulty_net {
     unsigned ended_count;
 };
 
+/* hf_faulty_net.clock of a test that runs in real time. */
+hf_time hf_faulty_real_clock(void *arg);
+
 /* Clients that are opened from now on use `net`. NULL ends that. */
 void hf_faulty_use(struct hf_faulty_net *net);
 

@@ -1,4 +1,4 @@
-/* A lock on three servers, some of which are killed, stopped or flushed. */
+/* A lock on three servers. Some servers are killed, stopped or flushed. */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>

@@ -7,8 +7,8 @@ struct watch {
     unsigned payload;
 };
 
-static struct watch *add(struct hf_watches *watches, uint64_t number,
-                         const char *key, bool exact)
+static struct watch *add_watch(struct hf_watches *watches, uint64_t number,
+                               const char *key, bool exact)
 {
     const struct hf_request request = {
         .watch = number,
@@ -49,8 +49,8 @@ static void a_watch_is_found_by_its_number(void **state)
     hf_watches_init(&watches);
     assert_true(hf_watches_is_empty(&watches));
     assert_null(hf_watches_find(&watches, 7));
-    (void)add(&watches, 6, "a", false);
-    watch = add(&watches, 7, "b", true);
+    (void)add_watch(&watches, 6, "a", false);
+    watch = add_watch(&watches, 7, "b", true);
     assert_ptr_equal(hf_watches_find(&watches, 7), watch);
     assert_null(hf_watches_find(&watches, 8));
     assert_false(hf_watches_is_empty(&watches));
@@ -65,9 +65,9 @@ static void a_watch_matches_its_key_or_all_with_its_prefix(void **state)
 
     (void)state;
     hf_watches_init(&watches);
-    exact = add(&watches, 1, "ab", true);
-    prefix = add(&watches, 2, "ab", false);
-    all = add(&watches, 3, "", false);
+    exact = add_watch(&watches, 1, "ab", true);
+    prefix = add_watch(&watches, 2, "ab", false);
+    all = add_watch(&watches, 3, "", false);
     assert_true(hf_watches_match(&exact->entry, hf_key_of("ab")));
     assert_false(hf_watches_match(&exact->entry, hf_key_of("abc")));
     assert_false(hf_watches_match(&exact->entry, hf_key_of("a")));
@@ -88,7 +88,7 @@ static void watches_can_be_removed_during_iteration(void **state)
     (void)state;
     hf_watches_init(&watches);
     for (uint64_t i = 1; i <= 4; i++)
-        (void)add(&watches, i, "k", false);
+        (void)add_watch(&watches, i, "k", false);
     watches.busy = true;
     while ((watch = hf_watches_next(&watches, watch))) {
         visited++;

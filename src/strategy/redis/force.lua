@@ -4,8 +4,8 @@
 -- KEYS  1 the lock  2 its queue  3 the claims of its queue  4 the token counter
 --       5 watched patterns  6 sizes of watched prefixes  7 the event stream
 --       8 the holders that watchers know of  9 when their leases expire
---       10 who forced the lock last: "CLIENT.SEQUENCE TOKEN"
--- ARGV  1 token  2 "1" to end it now, "0" to mark it  3 who asks, as
+--       10 the last FORCE: "CLIENT.SEQUENCE TOKEN"
+-- ARGV  1 token  2 "1" to end it now, "0" to mark it  3 the caller, as
 --       CLIENT.SEQUENCE  4 the channel that announces a release, optional
 -- Returns HF_OK, HF_ENOTHELD or HF_ENOTOWNER.
 local matches = {}
