@@ -42,7 +42,7 @@ static void lock_arena(struct hf_arena *arena)
 {
     pid_t pid;
 
-    assert_int_equal(hf_arena_lock(arena, &pid), HF_OK);
+    assert_int_equal(hf_arena_lock(arena, &pid), HF_ARENA_LOCKED);
 }
 
 /* Run a process that writes an entry, publishes it or not, and dies in the
@@ -58,7 +58,7 @@ static void die_in_critical_section(bool publish)
         pid_t other;
 
         if (hf_arena_open(&arena, directory, 0700, &error) ||
-            hf_arena_lock(&arena, &other) ||
+            hf_arena_lock(&arena, &other) != HF_ARENA_LOCKED ||
             hf_arena_write(&arena, 7, hf_bytes_of("of the dead")))
             _exit(1);
         if (publish)
@@ -153,7 +153,7 @@ static void live_owner_keeps_the_arena_lock(void **state)
     open_arena(&owner);
     open_arena(&other);
     lock_arena(&owner);
-    assert_int_equal(hf_arena_lock(&other, &pid), HF_EBUSY);
+    assert_int_equal(hf_arena_lock(&other, &pid), HF_ARENA_BUSY);
     assert_int_equal(pid, getpid());
     hf_arena_unlock(&owner);
     lock_arena(&other);
@@ -226,7 +226,7 @@ static pid_t leave_child_behind(void)
         pid_t other;
 
         if (hf_arena_open(&arena, directory, 0700, &error) ||
-            hf_arena_lock(&arena, &other))
+            hf_arena_lock(&arena, &other) != HF_ARENA_LOCKED)
             _exit(1);
         child = fork();
         if (child == 0) {

@@ -53,12 +53,12 @@ static void close_attacker(struct attacker *attacker)
 static void begin_transaction(struct attacker *attacker)
 {
     pid_t pid;
-    enum hf_err err;
+    enum hf_arena_access access;
 
     do
-        err = hf_arena_lock(&attacker->arena, &pid);
-    while (err == HF_EBUSY);
-    assert_int_equal(err, HF_OK);
+        access = hf_arena_lock(&attacker->arena, &pid);
+    while (access == HF_ARENA_BUSY);
+    assert_int_equal(access, HF_ARENA_LOCKED);
     assert_int_equal(hf_replica_catch_up(&attacker->replica), HF_OK);
 }
 
@@ -415,11 +415,11 @@ static void tail_that_runs_ahead_is_not_followed(void **state)
 
     (void)state;
     open_attacker(&attacker);
-    assert_int_equal(hf_arena_lock(&attacker.arena, &pid), HF_OK);
+    assert_int_equal(hf_arena_lock(&attacker.arena, &pid), HF_ARENA_LOCKED);
     attacker.arena.header->tail = UINT64_C(1) << 60;
     assert_int_equal(hf_replica_catch_up(&attacker.replica), HF_OK);
     end_transaction(&attacker);
-    assert_int_equal(hf_arena_lock(&attacker.arena, &pid), HF_EPROTO);
+    assert_int_equal(hf_arena_lock(&attacker.arena, &pid), HF_ARENA_BAD_HEADER);
     close_attacker(&attacker);
 }
 
@@ -447,7 +447,7 @@ static void hold_without_a_lease_is_refused(void **state)
         HF_OK);
     end_transaction(&attacker);
     hf_buf_fini(&buf);
-    assert_int_equal(hf_arena_lock(&attacker.arena, &pid), HF_OK);
+    assert_int_equal(hf_arena_lock(&attacker.arena, &pid), HF_ARENA_LOCKED);
     assert_int_equal(hf_replica_reload_history(&attacker.replica), HF_EPROTO);
     end_transaction(&attacker);
     close_attacker(&attacker);

@@ -34,7 +34,7 @@ static void lock_arena(struct client *client)
 {
     pid_t pid;
 
-    assert_int_equal(hf_arena_lock(&client->arena, &pid), HF_OK);
+    assert_int_equal(hf_arena_lock(&client->arena, &pid), HF_ARENA_LOCKED);
 }
 
 static void catch_up(struct client *client)

@@ -35,7 +35,7 @@ static void hog_main(void *arg)
     if (hf_arena_open(&arena, hf_site_path("locks"), 0700, &error))
         fail_msg("%s", error.text);
     while (!atomic_load(&shared->over)) {
-        if (hf_arena_lock(&arena, &other))
+        if (hf_arena_lock(&arena, &other) != HF_ARENA_LOCKED)
             continue;
         nanosleep(&locked, NULL);
         hf_arena_unlock(&arena);

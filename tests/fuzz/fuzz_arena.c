@@ -255,7 +255,7 @@ static bool lock_arena(void)
 
     /* If the input has marked the arena as locked by another client, this call
      * times out. */
-    return hf_arena_lock(&arena, &pid) == HF_OK;
+    return hf_arena_lock(&arena, &pid) == HF_ARENA_LOCKED;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -103,7 +103,7 @@ static void advance_attempt(struct hf_arena *arena,
 /* If the attempt ended after checking the owner, one process kept us out, and
  * `*pid` is set to it. Otherwise several clients kept entering the critical
  * section. */
-static enum hf_err acquire_word(struct hf_arena *arena, pid_t *pid)
+static enum hf_arena_access acquire_word(struct hf_arena *arena, pid_t *pid)
 {
     struct hf_word_attempt *attempt = &arena->attempt;
     enum hf_word_state last = HF_WORD_TRY;
@@ -115,30 +115,31 @@ static enum hf_err acquire_word(struct hf_arena *arena, pid_t *pid)
         advance_attempt(arena, attempt);
     }
     if (attempt->state == HF_WORD_OWNED)
-        return HF_OK;
+        return HF_ARENA_LOCKED;
     if (attempt->state == HF_WORD_BROKEN)
-        return HF_EPROTO;
+        return HF_ARENA_BAD_HEADER;
     if (last == HF_WORD_CHECK_OWNER)
         *pid = hf_slot_at(arena, hf_word_owner(attempt->seen))->pid;
-    return HF_EBUSY;
+    return HF_ARENA_BUSY;
 }
 
-enum hf_err hf_arena_lock(struct hf_arena *arena, pid_t *pid)
+enum hf_arena_access hf_arena_lock(struct hf_arena *arena, pid_t *pid)
 {
-    enum hf_err err;
+    enum hf_arena_access access;
 
     *pid = 0;
-    err = acquire_word(arena, pid);
-    if (err)
-        return err;
+    access = acquire_word(arena, pid);
+    if (access != HF_ARENA_LOCKED)
+        return access;
     HF_CRASH_POINT(1);
     if (!read_header(arena)) {
         bool lost = hf_arena_is_lost(arena);
 
         hf_arena_unlock(arena);
-        return lost && !hf_arena_is_lost(arena) ? HF_EUNAVAIL : HF_EPROTO;
+        return lost && !hf_arena_is_lost(arena) ? HF_ARENA_UNWRITABLE
+                                                : HF_ARENA_BAD_HEADER;
     }
-    return HF_OK;
+    return HF_ARENA_LOCKED;
 }
 
 /* Whether we still own the arena lock. If the guard has replaced the mapping,

@@ -69,13 +69,16 @@ enum hf_err hf_arena_open(struct hf_arena *arena, const char *path, mode_t mode,
                           struct hf_error *error);
 void hf_arena_close(struct hf_arena *arena);
 
-/* Enter the critical section. On HF_EBUSY another client stays in it: `*pid` is
- * its process, or 0 if several clients keep entering it.
- *
- * HF_EUNAVAIL  the file cannot be written, for example because the disk is
- *              full; a later call may succeed
- * HF_EPROTO    the header has values that holdfast never writes */
-enum hf_err hf_arena_lock(struct hf_arena *arena, pid_t *pid);
+enum hf_arena_access {
+    HF_ARENA_LOCKED,     /* in the critical section until hf_arena_unlock() */
+    HF_ARENA_BUSY,       /* other clients stay in it; try again */
+    HF_ARENA_UNWRITABLE, /* the disk may be full; a later call may succeed */
+    HF_ARENA_BAD_HEADER, /* it has values that holdfast never writes */
+};
+
+/* Enter the critical section. If the arena is busy, `*pid` is the process that
+ * stays in the critical section, or 0 if several clients keep entering it. */
+enum hf_arena_access hf_arena_lock(struct hf_arena *arena, pid_t *pid);
 void hf_arena_unlock(struct hf_arena *arena);
 
 /* Check that the path still leads to our directory and arena, and set
@@ -210,8 +213,8 @@ void hf_slot_clear_wakes(const struct hf_arena *arena);
 bool hf_token_file_covers(const struct hf_arena *arena, uint64_t token);
 
 /* Raise the reserve above `token`. Call it without the arena lock, because it
- * waits for the disk. HF_EBUSY: another client is raising the reserve;
- * HF_ESYSTEM: see errno. */
+ * waits for the disk. Does nothing if another client is raising the reserve, so
+ * check hf_token_file_covers() again. HF_ESYSTEM: see errno. */
 enum hf_err hf_token_file_reserve(struct hf_arena *arena, uint64_t token);
 
 /* Raise the reserve ahead of time if less than half of it is left after

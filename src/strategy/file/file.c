@@ -44,7 +44,7 @@ static void file_submit(void *self, struct hf_request *request)
     struct hf_file *file = self;
     enum hf_err err = hf_in_process_submit(&file->local, request);
 
-    if (err == HF_EBUSY) {
+    if (err && file->is_busy) {
         hf_dlist_push_back(&file->pending, &request->link);
         hf_transaction_retry_soon(file);
     } else if (err) {
@@ -131,7 +131,7 @@ static enum hf_err begin_first_transaction(struct hf_file *file)
     int tries = 0;
     enum hf_err err;
 
-    while ((err = hf_transaction_begin(&file->local)) == HF_EBUSY) {
+    while ((err = hf_transaction_begin(&file->local)) && file->is_busy) {
         uint32_t before = owner;
 
         owner = owner_seen(file);

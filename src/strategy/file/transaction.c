@@ -136,13 +136,12 @@ static bool may_hand_over(enum hf_command_kind kind)
            kind == HF_COMMAND_CANCEL || kind == HF_COMMAND_FORCE;
 }
 
-static const char *set_cannot_write(struct hf_file *file)
+static enum hf_err set_cannot_write(struct hf_file *file)
 {
-    (void)hf_error_set(&file->failure, HF_EUNAVAIL,
-                       "file:%s/arena: cannot be written: the disk is full or "
-                       "failing; free some space",
-                       file->arena.path);
-    return file->failure.text;
+    return hf_error_set(&file->failure, HF_EUNAVAIL,
+                        "file:%s/arena: cannot be written: the disk is full or "
+                        "failing; free some space",
+                        file->arena.path);
 }
 
 static void file_run(struct hf_in_process *local, hf_time now,
@@ -164,8 +163,10 @@ static void file_run(struct hf_in_process *local, hf_time now,
     file->is_own_command = true;
     hf_replica_run(&file->replica, now, command, result);
     file->is_own_command = false;
-    if (result->err == HF_EUNAVAIL)
-        local->cause = set_cannot_write(file);
+    if (result->err == HF_EUNAVAIL) {
+        (void)set_cannot_write(file);
+        local->cause = file->failure.text;
+    }
     if (command->kind == HF_COMMAND_LOCK && result->position > 0)
         follow_predecessor(file, command);
 }
@@ -221,25 +222,33 @@ static enum hf_err prepare_transaction(struct hf_file *file)
     return file->broken ? HF_EPROTO : HF_OK;
 }
 
-enum hf_err hf_transaction_lock_arena(struct hf_file *file)
+static enum hf_err set_busy(struct hf_file *file)
 {
-    enum hf_err err = hf_arena_lock(&file->arena, &file->busy_pid);
+    file->is_busy = true;
+    if (file->busy_pid)
+        return hf_error_set(&file->failure, HF_EUNAVAIL,
+                            "file:%s: process %ld keeps the arena locked; if "
+                            "it is stopped, continue or end it",
+                            file->arena.path, (long)file->busy_pid);
+    return hf_error_set(
+        &file->failure, HF_EUNAVAIL,
+        "file:%s: too many clients use the arena at once; try again",
+        file->arena.path);
+}
 
-    if (err == HF_EPROTO)
-        return set_broken(file, "its header is damaged");
-    if (err == HF_EUNAVAIL)
-        (void)set_cannot_write(file);
-    else if (err && file->busy_pid)
-        hf_error_set(&file->failure, HF_EUNAVAIL,
-                     "file:%s: process %ld keeps the arena locked; if it is "
-                     "stopped, continue or end it",
-                     file->arena.path, (long)file->busy_pid);
-    else if (err)
-        hf_error_set(
-            &file->failure, HF_EUNAVAIL,
-            "file:%s: too many clients use the arena at once; try again",
-            file->arena.path);
-    return err;
+static enum hf_err lock_arena(struct hf_file *file)
+{
+    switch (hf_arena_lock(&file->arena, &file->busy_pid)) {
+    case HF_ARENA_LOCKED:
+        return HF_OK;
+    case HF_ARENA_BUSY:
+        return set_busy(file);
+    case HF_ARENA_UNWRITABLE:
+        return set_cannot_write(file);
+    case HF_ARENA_BAD_HEADER:
+        break;
+    }
+    return set_broken(file, "its header is damaged");
 }
 
 static enum hf_err catch_up_replica(struct hf_file *file)
@@ -286,14 +295,15 @@ static uint64_t last_needed_token(const struct hf_file *file)
     return table->token + table->waiting.count + 1;
 }
 
-/* Call it without the arena lock. Returns HF_EBUSY on success, so that the
- * caller retries. */
+/* Call it without the arena lock. Fails even if the tokens are reserved now: the
+ * caller retries the transaction, because the table may have changed. */
 static enum hf_err reserve_more_tokens(struct hf_file *file, uint64_t token)
 {
     enum hf_err err = hf_token_file_reserve(&file->arena, token);
 
-    if (!err || err == HF_EBUSY)
-        return hf_error_set(&file->failure, HF_EBUSY,
+    file->is_busy = !err;
+    if (!err)
+        return hf_error_set(&file->failure, HF_EUNAVAIL,
                             "file:%s: tokens are being reserved",
                             file->arena.path);
     if (err == HF_ESYSTEM)
@@ -312,8 +322,9 @@ enum hf_err hf_transaction_begin(struct hf_in_process *local)
     struct hf_file *file = file_of(local);
     enum hf_err err = prepare_transaction(file);
 
+    file->is_busy = false;
     if (!err)
-        err = hf_transaction_lock_arena(file);
+        err = lock_arena(file);
     if (err)
         return err;
     err = catch_up_replica(file);

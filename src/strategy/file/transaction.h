@@ -21,6 +21,7 @@ struct hf_file {
     struct hf_replica replica;
     hf_time checked_at;
     bool broken;    /* the files are damaged, removed or replaced */
+    bool is_busy;   /* the last transaction did not begin; retry it soon */
     pid_t busy_pid; /* the process that kept us out; 0: several of them */
     struct hf_error failure;
 
@@ -48,13 +49,10 @@ static inline struct hf_slot *hf_transaction_own_slot(
 /* The slot of a session, or HF_ARENA_SLOTS if it has none. */
 unsigned hf_transaction_find_slot(const struct hf_file *file, uint64_t session);
 
-/* Enter the critical section without updating the table. HF_EBUSY: another
- * client stays in it; HF_EPROTO: the files are damaged. `failure` has the
- * text. */
-enum hf_err hf_transaction_lock_arena(struct hf_file *file);
-
 /* Enter the critical section, update the table and expire the leases that are
- * due. Errors are those of hf_transaction_lock_arena(). */
+ * due. If this fails, file->failure has the text. HF_EUNAVAIL: the arena cannot
+ * be written, or (file->is_busy) another client stays in the critical section;
+ * HF_EPROTO: the files are damaged. */
 enum hf_err hf_transaction_begin(struct hf_in_process *local);
 void hf_transaction_end(struct hf_in_process *local);
 
