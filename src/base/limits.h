@@ -30,5 +30,6 @@
 #define HF_HANDLES_MAX 4194304   /* open handles and calls of one client */
 
 #define HF_REDIS_ELEMENTS_MAX 65536 /* elements of a Redis reply's array */
+#define HF_REDIS_REPLY_MAX 67108864 /* bytes of a whole Redis reply */
 
 #endif

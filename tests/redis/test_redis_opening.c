@@ -334,6 +334,41 @@ static void a_huge_array_is_refused_at_once(void **state)
     (void)waitpid(pid, NULL, 0);
 }
 
+/* Start a process that begins a string and never ends it. */
+static pid_t answer_without_end(int *port)
+{
+    static const char begin[] = "$536870912\r\n";
+    static char part[65536];
+    int fd = hf_test_listen(port), connection;
+    pid_t pid;
+
+    assert_true(fd >= 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        connection = accept(fd, NULL, NULL);
+        (void)!write(connection, begin, sizeof(begin) - 1);
+        while (write(connection, part, sizeof(part)) > 0)
+            ;
+        _exit(0);
+    }
+    (void)close(fd);
+    return pid;
+}
+
+static void a_reply_that_never_ends_is_refused(void **state)
+{
+    char url[HF_TEST_URL_SIZE];
+    int port;
+    pid_t pid = answer_without_end(&port);
+
+    (void)state;
+    (void)snprintf(url, sizeof(url), "redis://127.0.0.1:%d", port);
+    expect_refusal(url, HF_EPROTO, "too long");
+    (void)kill(pid, SIGKILL);
+    (void)waitpid(pid, NULL, 0);
+}
+
 static void reserved_keys_are_refused(void **state)
 {
     struct hf_client *client;
@@ -374,6 +409,7 @@ int main(void)
         CASE(durable_is_reported_if_every_write_is_on_disk),
         cmocka_unit_test(a_server_that_is_not_redis_is_refused),
         cmocka_unit_test(a_huge_array_is_refused_at_once),
+        cmocka_unit_test(a_reply_that_never_ends_is_refused),
         CASE(reserved_keys_are_refused),
     };
 

@@ -44,7 +44,7 @@ static void expect_refused(void)
 {
     void *reply = NULL;
 
-    assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_ERR);
+    assert_int_equal(hf_redis_reader_next(&limited, &reply), REDIS_ERR);
     assert_null(reply);
     assert_string_not_equal(hf_redis_reader_error(&limited), "");
 }
@@ -57,11 +57,11 @@ static void an_array_as_long_as_the_limit_is_read(void **state)
     (void)state;
     feed_array_length(HF_REDIS_ELEMENTS_MAX);
     for (unsigned i = 0; i < HF_REDIS_ELEMENTS_MAX; i++) {
-        assert_int_equal(redisReaderGetReply(reader, &got), REDIS_OK);
+        assert_int_equal(hf_redis_reader_next(&limited, &got), REDIS_OK);
         assert_null(got);
         feed(":7\r\n");
     }
-    assert_int_equal(redisReaderGetReply(reader, &got), REDIS_OK);
+    assert_int_equal(hf_redis_reader_next(&limited, &got), REDIS_OK);
     reply = got;
     assert_int_equal(reply->elements, HF_REDIS_ELEMENTS_MAX);
     assert_int_equal(reply->element[HF_REDIS_ELEMENTS_MAX - 1]->integer, 7);

@@ -169,7 +169,7 @@ static void dispatch_replies(struct hf_redis_connection *connection)
     void *reply = NULL;
 
     while (connection->context == context) {
-        if (redisReaderGetReply(context->reader, &reply) != REDIS_OK) {
+        if (hf_redis_reader_next(&connection->reader, &reply) != REDIS_OK) {
             lose_connection(connection, HF_EPROTO,
                             hf_redis_reader_error(&connection->reader));
             return;
@@ -209,6 +209,11 @@ static void read_replies(struct hf_redis_connection *connection)
         }
         read = context->reader->len - before;
         connection->last_read_at = connection->host->ops->now(connection->host);
+        if (!hf_redis_reader_count(&connection->reader, read)) {
+            lose_connection(connection, HF_EPROTO,
+                            "a reply of the server is too long");
+            return;
+        }
         dispatch_replies(connection);
         if (connection->context != context || read < READ_SIZE)
             return;

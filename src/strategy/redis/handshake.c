@@ -18,6 +18,19 @@ static enum hf_err reject_connection(struct hf_redis_connection *connection,
     return err;
 }
 
+/* Map an error reply to a step to an error code. */
+static enum hf_err refusal_code(const char *text)
+{
+    if (!strncmp(text, "NOAUTH", 6) || !strncmp(text, "WRONGPASS", 9) ||
+        !strncmp(text, "NOPERM", 6) || strstr(text, "AUTH"))
+        return HF_EDENIED;
+    if (!strncmp(text, "ERR max", 7))
+        return HF_EUNAVAIL;
+    if (!strncmp(text, "ERR", 3))
+        return HF_EUNSUPPORTED;
+    return HF_EUNAVAIL;
+}
+
 /* ---- INFO ---------------------------------------------------------------*/
 
 static const char *info_reply_text(const redisReply *reply)
@@ -120,6 +133,9 @@ static enum hf_err on_previous_killed(struct hf_redis_connection *connection,
 static enum hf_err check_sha(struct hf_redis_connection *connection,
                              const redisReply *reply, unsigned script)
 {
+    if (reply->type == REDIS_REPLY_ERROR)
+        return reject_connection(connection, refusal_code(reply->str),
+                                 reply->str);
     if (reply->type != REDIS_REPLY_STRING || reply->len != HF_REDIS_SHA_SIZE)
         return reject_connection(
             connection, HF_EPROTO,
@@ -132,26 +148,13 @@ static enum hf_err check_sha(struct hf_redis_connection *connection,
 
 /* Return true if on_step_reply() must not reject the connection for an error
  * reply to this step. On a connection that is up this holds for every step,
- * because the steps are repeated later; check_sha() still rejects a reply that
- * is not a SHA1. */
+ * because the steps are repeated later; check_sha() still rejects an error,
+ * because without its scripts the connection is of no use. */
 static bool is_optional(const struct hf_redis_handshake_step *step)
 {
     return step->connection->state == HF_REDIS_UP ||
            step->check == check_config || step->check == check_id ||
            step->check == ignore_failure || step->check == on_previous_killed;
-}
-
-/* Map an error reply to a step to an error code. */
-static enum hf_err refusal_code(const char *text)
-{
-    if (!strncmp(text, "NOAUTH", 6) || !strncmp(text, "WRONGPASS", 9) ||
-        !strncmp(text, "NOPERM", 6) || strstr(text, "AUTH"))
-        return HF_EDENIED;
-    if (!strncmp(text, "ERR max", 7))
-        return HF_EUNAVAIL;
-    if (!strncmp(text, "ERR", 3))
-        return HF_EUNSUPPORTED;
-    return HF_EUNAVAIL;
 }
 
 static void on_step_reply(struct hf_redis_call *call, const redisReply *reply);

@@ -2,11 +2,27 @@
 
 #include "base/limits.h"
 
+bool hf_redis_reader_count(struct hf_redis_reader *limited, size_t received)
+{
+    limited->unfinished += received;
+    return limited->unfinished <= HF_REDIS_REPLY_MAX;
+}
+
+int hf_redis_reader_next(struct hf_redis_reader *limited, void **reply)
+{
+    int status = redisReaderGetReply(limited->reader, reply);
+
+    if (status == REDIS_OK && *reply)
+        limited->unfinished = 0;
+    return status;
+}
+
 #ifdef HF_REDIS_MAXELEMENTS
 
 void hf_redis_reader_init(struct hf_redis_reader *limited, redisReader *reader)
 {
     limited->reader = reader;
+    limited->unfinished = 0;
     reader->maxelements = HF_REDIS_ELEMENTS_MAX;
 }
 
@@ -35,6 +51,7 @@ static void *create_array(const redisReadTask *task, element_count count)
 void hf_redis_reader_init(struct hf_redis_reader *limited, redisReader *reader)
 {
     limited->reader = reader;
+    limited->unfinished = 0;
     limited->defaults = reader->fn;
     limited->functions = *reader->fn;
     limited->functions.createArray = create_array;

@@ -1,8 +1,9 @@
-/* reader.h - a limit on the replies that hiredis parses.
+/* reader.h - limits on the replies that hiredis parses.
  *
  * hiredis reserves the memory of an array when it reads the array's length,
  * before any element has arrived. Without a limit, a hostile server could make
- * a client reserve 16 GB with a reply of thirteen bytes. */
+ * a client reserve 16 GB with a reply of thirteen bytes. hiredis also keeps the
+ * bytes of an unfinished reply, however many the server sends. */
 #ifndef HF_STRATEGY_REDIS_READER_H
 #define HF_STRATEGY_REDIS_READER_H
 
@@ -12,6 +13,7 @@
 /* hiredis keeps a pointer to this struct, so it must not move. */
 struct hf_redis_reader {
     redisReader *reader;
+    size_t unfinished; /* bytes received of replies that are not complete */
 #ifndef HF_REDIS_MAXELEMENTS
     redisReplyObjectFunctions functions; /* hiredis's, except createArray */
     const redisReplyObjectFunctions *defaults;
@@ -20,10 +22,17 @@ struct hf_redis_reader {
 };
 
 /* Make a new `reader` refuse arrays of more than HF_REDIS_ELEMENTS_MAX
- * elements. redisReaderGetReply() then fails on such an array. */
+ * elements. hf_redis_reader_next() then fails on such an array. */
 void hf_redis_reader_init(struct hf_redis_reader *limited, redisReader *reader);
 
-/* The reason why redisReaderGetReply() failed; valid as long as the reader. */
+/* Count bytes that hiredis has received. Returns false if the unfinished reply is
+ * longer than HF_REDIS_REPLY_MAX. */
+bool hf_redis_reader_count(struct hf_redis_reader *limited, size_t received);
+
+/* Like redisReaderGetReply(). */
+int hf_redis_reader_next(struct hf_redis_reader *limited, void **reply);
+
+/* The reason why hf_redis_reader_next() failed; valid as long as the reader. */
 const char *hf_redis_reader_error(const struct hf_redis_reader *limited);
 
 #endif
