@@ -157,7 +157,8 @@ static void run_seeds(const char *name, uint64_t first, unsigned default_count,
 {
     /* The build without sanitizers covers many seeds; a build with sanitizers
      * needs fewer to find memory errors. */
-    unsigned divisor = hf_test_slowness() * hf_test_slowness();
+    unsigned slowness = hf_test_slowness();
+    unsigned divisor = slowness * slowness * slowness;
     uint64_t count = number_from_env("HF_SEEDS", default_count / divisor + 1);
     uint64_t limit = number_from_env("HF_TORTURE_SECONDS", 0);
     double started = clock_seconds();
