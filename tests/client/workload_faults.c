@@ -16,7 +16,8 @@ void sim_draw_faults(struct sim *sim)
         return;
     odds->quick_ms = sim_chance(sim, 70) ? sim_below(sim, 60) : 0;
     odds->slow = sim_chance(sim, 50) ? sim_below(sim, 200) : 0;
-    odds->slow_ms = 100 + sim_below(sim, sim_chance(sim, 50) ? 900 : 6000);
+    odds->slow_ms =
+        100 + sim_below(sim, sim_chance(sim, 50) ? 900 : SLOW_MS - 100);
     odds->lose = sim_chance(sim, 50) ? sim_below(sim, 200) : 0;
     odds->lose_answer = sim_chance(sim, 50) ? sim_below(sim, 200) : 0;
     odds->refuse = sim_chance(sim, 30) ? sim_below(sim, 200) : 0;
