@@ -87,7 +87,7 @@ static void close_strategy(struct hf_client *client)
     client->opened = false;
 }
 
-/* ---- Blocking -----------------------------------------------------------*/
+/* ---- hf_close() ---------------------------------------------------------*/
 
 static void await_drained(struct hf_client *client, hf_time deadline)
 {
@@ -146,9 +146,10 @@ enum hf_err hf_close(struct hf_client *client, uint32_t timeout_ms)
     return err;
 }
 
-/* ---- In the background --------------------------------------------------*/
+/* ---- hf_close_start() ---------------------------------------------------*/
 
-/* This is the last callback of the client. */
+/* This is the client's last callback, so it closes the strategy and dismisses
+ * the threads before it calls `done`. */
 static void run_close_callback(struct hf_callback *callback)
 {
     struct hf_close *close = HF_CONTAINER(callback, struct hf_close, callback);

@@ -122,8 +122,8 @@ enum hf_err hf_future_await(struct hf_future *future)
 
 /* ---- Public functions ---------------------------------------------------*/
 
-/* Return the result to the user. From now on it must not change:
- * cancel_unobserved() leaves it alone. */
+/* Return the result to the user. From now on the result must not change; see
+ * cancel_unobserved() in release.c. */
 static void observe_answer(struct hf_future *future, enum hf_err *err)
 {
     future->is_observed = true;

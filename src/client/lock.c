@@ -65,7 +65,8 @@ static enum hf_err start_claim(struct hf_lock *lock, struct hf_lock **out,
     if (!claimant)
         return HF_ENOMEM;
     claimant->out = out;
-    claimant->future.references++; /* completing the claim may drop one */
+    /* hf_acquire_begin() may complete the claim, which drops a reference. */
+    claimant->future.references++;
     lock->claimant = claimant;
     err = hf_acquire_begin(lock);
     if (err) {
@@ -386,7 +387,7 @@ enum hf_err hf_run(struct hf_client *client, struct hf_key key,
     lost = hf_lock_state(lock) != HF_LOCK_HELD;
     err = hf_release(lock);
     if (lost && err == HF_OK)
-        err = HF_EEXPIRED; /* the lease outlasted validity */
+        err = HF_EEXPIRED; /* validity has ended, but not the lease */
     hf_lock_free(lock);
     if (result)
         *result = code;

@@ -41,8 +41,8 @@ struct hf_callback {
     void (*run)(struct hf_callback *callback);
 };
 
-/* A thread inside hf_loop_wait(). hf_loop_release(), or the timer `limit`, sets
- * `done`. */
+/* A thread inside hf_loop_wait(). hf_loop_release() sets `done`, and so does
+ * the timer `limit` at the deadline. */
 struct hf_blocked {
     struct hf_dlist link;   /* in loop->blocked or loop->standby, while it
                                sleeps and does not drive */
@@ -52,7 +52,7 @@ struct hf_blocked {
     pthread_cond_t wake;
     bool background;     /* a background thread */
     bool interruptible;  /* hf_loop_set_interruptible() */
-    unsigned interrupts; /* loop->interrupts up to here are ignored */
+    unsigned interrupts; /* interrupted if loop->interrupts differs */
     bool done;
 };
 
@@ -70,7 +70,7 @@ struct hf_loop {
                   it; otherwise -1 */
     int timer;
     struct hf_waker *waker;
-    bool wake_pending;         /* hf_loop_notify() is to return the waker */
+    bool wake_pending;         /* hf_loop_notify() must return the waker */
     struct epoll_event *ready; /* the events that dispatch_all() works on */
     int ready_count;
     hf_time armed; /* the instant to which `timer` is set */
@@ -85,8 +85,9 @@ struct hf_loop {
 
     bool driven;                 /* a thread has the role of the driver */
     bool sleeping;               /* the driver is inside epoll_wait() */
-    struct hf_blocked *awaiting; /* the driver's; NULL in hf_process() */
-    unsigned removals;           /* how many descriptors were removed */
+    struct hf_blocked *awaiting; /* what the driver waits for; NULL in
+                                    hf_process() */
+    unsigned removals;           /* counts removed descriptors */
 
     bool calling;                /* a thread runs callbacks */
     pthread_t callback_thread;   /* valid if `calling` */
@@ -108,7 +109,8 @@ struct hf_loop {
     struct hf_dlist posts;
 };
 
-/* Can fail with HF_ESYSTEM and a text, or with HF_ENOMEM. */
+/* Create the descriptors of the loop. Can fail with HF_ESYSTEM or HF_ENOMEM;
+ * `error` has the text. */
 enum hf_err hf_loop_open(struct hf_client *client, struct hf_error *error);
 void hf_loop_close(struct hf_client *client);
 
@@ -138,7 +140,8 @@ void hf_loop_set_interruptible(struct hf_client *client,
                                struct hf_blocked *blocked, bool pending);
 
 /* Sleep until `blocked` is released, and drive if no other thread does.
- * `blocked` is zeroed, apart from hf_loop_set_interruptible().
+ * `blocked` is zeroed, apart from `background` and the members that
+ * hf_loop_set_interruptible() sets.
  *
  * HF_ETIMEDOUT  `deadline` has passed
  * HF_EINTR      interrupted
@@ -158,7 +161,7 @@ void hf_loop_finish_callbacks(struct hf_client *client, hf_time deadline);
 void hf_loop_await_callback(struct hf_client *client,
                             const struct hf_callback *callback);
 
-/* Whether this thread is inside a callback of this client. */
+/* Returns true if this thread is inside a callback of this client. */
 bool hf_loop_is_in_callback(const struct hf_client *client);
 
 /* Drive for one turn without sleeping: hf_process(). */

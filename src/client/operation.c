@@ -34,7 +34,8 @@ void hf_operation_end(struct hf_operation *operation, enum hf_err err)
     hf_future_answer(&operation->future, err, NULL);
 }
 
-/* A command that was sent may be executed, so its result is HF_EINDOUBT. */
+/* The result is HF_EINDOUBT for a command that was sent, because the server may
+ * execute it. */
 static void cancel_operation(struct hf_future *future)
 {
     struct hf_operation *operation =
@@ -152,9 +153,9 @@ static enum hf_err fail_with_text(struct hf_client *client,
 
 /* ---- Renew and update ---------------------------------------------------*/
 
-/* Whether the handle still has the claim for which the request was sent. This
- * compares nonces, because a server that has lost its data may grant a token
- * twice. */
+/* Returns true if the handle still has the claim for which the request was
+ * sent. This compares nonces, because a server that has lost its data may grant
+ * a token twice. */
 static bool is_same_claim(const struct hf_operation *operation)
 {
     const struct hf_lock *lock = operation->lock;

@@ -80,8 +80,9 @@ static void finish_held(struct hf_watch *watch, struct hf_answer *read)
     hf_watch_answer(watch, HF_OK, NULL);
 }
 
-/* READ found the key free again, but an event has shown that it was held. That
- * fulfills the wait, so return the token and the owner from the event. */
+/* READ found the key free, but an event has shown that it was held during the
+ * wait. That fulfills the wait, so return the token and the owner from the
+ * event. */
 static void finish_was_held(struct hf_watch *watch)
 {
     struct hf_info info = {

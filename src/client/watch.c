@@ -108,7 +108,7 @@ void hf_watch_send(struct hf_watch *watch, enum hf_request_kind kind)
     hf_call_start(&watch->call, deadline);
 }
 
-/* Drop the strategy's reference, because it pushes no more events. */
+/* The strategy pushes no more events to this watch, so drop its reference. */
 static void drop_push_reference(struct hf_watch *watch)
 {
     if (!watch->pushing)

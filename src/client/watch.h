@@ -41,10 +41,10 @@ struct hf_watch {
     struct hf_callback callback;
     struct hf_watch **out; /* where hf_watch_open() returns the watch */
 
-    struct hf_wait wait; /* the other purposes only */
+    struct hf_wait wait; /* for the other two purposes */
 
-    struct hf_future *opening; /* gets the result of the opening or the wait;
-                                  NULL afterwards */
+    struct hf_future *opening; /* receives the result of the opening, or of the
+                                  wait; NULL afterwards */
     size_t key_size;
     uint8_t key[];
 };
