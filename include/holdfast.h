@@ -433,7 +433,7 @@ struct hf_lock_opts {
     size_t size;            /* set by hf_lock_opts_init() */
     uint32_t ttl_ms;        /* time held without renewal; 0: 10 s */
     uint32_t wait_ms;       /* longest wait in the queue; default 5 s; 0: do not
-                              wait; HF_FOREVER */
+                               wait; HF_FOREVER: no limit */
     uint32_t timeout_ms;    /* longest wait for the reply to a request that was
                               sent; 0: 5 s. Time that a LOCK waits inside a
                               busy client counts against wait_ms */
@@ -697,7 +697,7 @@ enum hf_freed {
     HF_FREED_RELEASED,
     HF_FREED_EXPIRED,
     HF_FREED_FORCED,
-    HF_FREED_UNSEEN, /* unknown: the event was missed */
+    HF_FREED_UNSEEN, /* the reason is unknown: its event was missed */
 };
 
 /* Wait until `key` is free. `freed` may be NULL. When this returns, another
@@ -720,7 +720,7 @@ HF_API enum hf_err hf_wait_free_start(struct hf_client *client,
     X(FORCED, "forced", 5) /* broken by an operator; see `freed` */            \
     X(QUEUED, "queued", 6)                                                     \
     X(WITHDRAWN, "withdrawn", 7) /* a waiter left the queue */                 \
-    X(DROPPED, "dropped", 8)     /* events were lost here */
+    X(DROPPED, "dropped", 8)     /* some events are missing here */
 
 enum hf_event_kind {
 #define HF_EVENT_BIT(name, text, bit) HF_EVENT_##name = 1 << (bit),
@@ -748,7 +748,7 @@ struct hf_event {
 
 struct hf_watch_opts {
     size_t size;
-    uint64_t from;  /* the first index wanted; 0: from now on */
+    uint64_t from;  /* index of the first event; 0: from now on */
     uint32_t kinds; /* HF_EVENT_GRANTED | ...; DROPPED is always reported */
 };
 HF_API void hf_watch_opts_fill(struct hf_watch_opts *opts, size_t size);

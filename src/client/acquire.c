@@ -449,7 +449,7 @@ static void on_renew_reply(struct hf_lock *lock, const struct hf_answer *answer)
              hf_drift_valid_until(base, now, lock->ttl_ms) > now)
         become_held(lock, base);
     else if (lock->wait_ms > 0 && now < lock->wait_until)
-        restart_claim(lock); /* no validity was left */
+        restart_claim(lock); /* the grant left no validity */
     else
         withdraw_late_grant(lock);
 }

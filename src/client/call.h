@@ -35,7 +35,7 @@ enum hf_call_state {
 };
 
 struct hf_call {
-    struct hf_request request; /* the owner fills it in before the start */
+    struct hf_request request; /* filled in before hf_call_start() */
     struct hf_client *client;
     struct hf_dlist link; /* in client->calls or client->parked */
     struct hf_timer timer;

@@ -21,7 +21,7 @@
 /* Dependencies that a test can replace. NULL or 0 selects the default. */
 struct hf_env {
     hf_time (*clock)(void *arg);
-    const struct hf_strategy *strategy; /* overrides the URL's scheme */
+    const struct hf_strategy *strategy; /* replaces the strategy of the URL */
     uint64_t seed;                      /* seed of the random generator */
     void *arg;                          /* passed to clock */
 };
@@ -51,7 +51,7 @@ struct hf_client {
     char owner[HF_NOTE_MAX + 1];
     bool inherit;
 
-    pthread_mutex_t turnstile; /* makes the mutex fair: hf_client_lock() */
+    pthread_mutex_t turnstile; /* makes the mutex fair; see hf_client_lock() */
     pthread_mutex_t mutex;
     unsigned references; /* of the opener, handles, futures, watches, operations
                             and threads */
@@ -59,7 +59,7 @@ struct hf_client {
     bool opened;                /* the strategy is open */
     bool closing;               /* new calls are refused */
     bool closed;                /* open calls have been abandoned */
-    hf_time now;                /* valid if now_known: hf_client_now() */
+    hf_time now;                /* valid if now_known; see hf_client_now() */
     bool now_known;
     struct hf_loop loop;
     struct hf_random random;

@@ -6,10 +6,10 @@
  * machine. Validity ends at answer + ttl or at base + L * 0.98, whichever is
  * earlier.
  *
- *      base                     answer        validity ends    server ends it
- *       |--- request --- answer --|-- ttl -----------|............|
- *       |------------------- L * 0.98 ----------------------|     |
- *       |----------------------------- L ------------------------| */
+ *    base                    answer      validity ends      lease expires
+ *      |--- request, answer ----|------ ttl ------|      |       |
+ *      |-------------------- L * 0.98 -------------------|       |
+ *      |--------------------------- L ---------------------------| */
 #ifndef HF_CLIENT_DRIFT_H
 #define HF_CLIENT_DRIFT_H
 

@@ -20,7 +20,7 @@ struct hf_future {
     bool answered;
     bool is_observed; /* the user has seen the result, or is about to */
     enum hf_err err;
-    char *text; /* the error message; NULL: the text of the code */
+    char *text; /* the error message; NULL: hf_err_text(err) */
     void (*cancel)(struct hf_future *future); /* may be NULL */
     void (*release)(struct hf_future *future);
 };

@@ -51,14 +51,14 @@ struct hf_lock {
                                  otherwise HF_NEVER */
     uint32_t held_ttl_ms;     /* the ttl of the confirmed lease */
     uint32_t position;        /* in the queue; 0: not queued */
-    enum hf_err refusal;      /* WITHDRAWING: the result of the claim */
-    const char *refusal_text; /* static; NULL: the text of the code */
+    enum hf_err refusal;      /* result of a claim that is withdrawn */
+    const char *refusal_text; /* a static string; NULL: hf_err_text() */
     enum hf_err claim_result; /* result of the last completed claim */
     bool was_claimed;
     struct hf_claimant *claimant;  /* caller of the pending claim, or NULL */
     struct hf_claimant *answered;  /* the claimant of the granted claim, until
                                       its caller has the result */
-    struct hf_dlist claim_waiters; /* struct hf_acquire_waiter */
+    struct hf_dlist claim_waiters; /* threads in hf_lock_wait() */
     struct hf_future *releasing;
     struct hf_call call;
     struct hf_timer timer; /* CLAIMING: the next poll or the timeout; HELD: set
@@ -69,14 +69,15 @@ struct hf_lock {
     hf_time next_renewal;
     hf_time overdue_at;       /* when the open renewal counts as failing */
     bool failing;             /* a renewal has failed, or is overdue */
-    bool forced;              /* the server refuses renewals */
+    bool forced;              /* an operator broke the lock; no more renewals */
     bool recheck;             /* renew again when the open renewal settles */
-    unsigned reported_events; /* bits 1 << enum hf_lock_event, of this claim */
-    unsigned pending_events;  /* bits of the events queued for the callback */
+    unsigned reported_events; /* bits 1 << hf_lock_event, since the claim
+                                 began */
+    unsigned pending_events;  /* events that wait for the callback, as bits */
     struct hf_callback callback;
 
     enum hf_err failure;  /* for hf_lock_error() */
-    char *failure_text;   /* NULL: the text of the code */
+    char *failure_text;   /* NULL: hf_err_text(failure) */
     bool renewal_failure; /* `failure` is that of a renewal, so a successful
                              renewal clears it */
     size_t key_size;

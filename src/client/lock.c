@@ -321,7 +321,7 @@ static enum hf_err await_claim(struct hf_lock *lock)
         waiter.err = err;
     hf_dlist_remove(&waiter.link);
     if (lock->freed && !waiter.err)
-        return HF_ECANCELED; /* granted, and freed before this thread ran */
+        return HF_ECANCELED; /* the handle was freed before this thread ran */
     return waiter.err;
 }
 

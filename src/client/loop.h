@@ -46,13 +46,13 @@ struct hf_callback {
 struct hf_blocked {
     struct hf_dlist link;   /* in loop->blocked or loop->standby, while it
                                sleeps and does not drive */
-    struct hf_dlist waiter; /* for the owner: in hf_future.waiters */
+    struct hf_dlist waiter; /* in hf_future.waiters, for block_once() */
     struct hf_client *client;
     struct hf_timer limit; /* fires at the deadline */
     pthread_cond_t wake;
     bool background;     /* a background thread */
-    bool interruptible;  /* hf_loop_set_interruptible() */
-    unsigned interrupts; /* interrupted if loop->interrupts differs */
+    bool interruptible;  /* hf_interrupt() ends the wait */
+    unsigned interrupts; /* interrupted once loop->interrupts differs */
     bool done;
 };
 
@@ -66,8 +66,8 @@ struct hf_thread {
 
 struct hf_loop {
     int epoll;
-    int outer; /* after hf_open_start(): contains `epoll`, and hf_fd() returns
-                  it; otherwise -1 */
+    int outer; /* after hf_open_start(): an epoll set that contains `epoll`,
+                  returned by hf_fd(); otherwise -1 */
     int timer;
     struct hf_waker *waker;
     bool wake_pending;         /* hf_loop_notify() must return the waker */
@@ -87,16 +87,16 @@ struct hf_loop {
     bool sleeping;               /* the driver is inside epoll_wait() */
     struct hf_blocked *awaiting; /* what the driver waits for; NULL in
                                     hf_process() */
-    unsigned removals;           /* counts removed descriptors */
+    unsigned removals;           /* descriptors removed so far */
 
     bool calling;                /* a thread runs callbacks */
     pthread_t callback_thread;   /* valid if `calling` */
     struct hf_callback *running; /* NULL between two callbacks */
-    pthread_cond_t returned;     /* a callback returned, or a thread exited */
+    pthread_cond_t returned;     /* signals the end of a callback or a thread */
 
     atomic_uint interrupts; /* how often hf_interrupt() was called */
-    unsigned noticed;       /* interrupts for which callers were woken */
-    unsigned delivered;     /* interrupts that a wait has consumed */
+    unsigned noticed;       /* `interrupts` when callers were last woken */
+    unsigned delivered;     /* `interrupts` when a wait was last interrupted */
 
     bool self_driven; /* the program has called hf_fd() or hf_process() */
     bool background;  /* only background threads may drive */

@@ -183,7 +183,7 @@ enum hf_err hf_in_process_submit(struct hf_in_process *local,
     return HF_OK;
 }
 
-/* ---- Init, fini, sessions -----------------------------------------------*/
+/* ---- Initialization and sessions ----------------------------------------*/
 
 static void on_local_expiry(struct hf_timer *timer)
 {

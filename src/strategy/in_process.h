@@ -30,7 +30,7 @@ struct hf_in_process {
                               none. Used only inside the store */
     bool has_reports;      /* there may be grants or events to report */
     bool is_reporting;
-    bool report_failed; /* `enter` failed; report later */
+    bool report_failed; /* `enter` failed, so retry_report is called */
     const char *cause;  /* why the last command failed, or NULL */
 };
 

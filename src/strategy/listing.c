@@ -158,7 +158,7 @@ static enum hf_err decode_step(struct listing *listing)
     return err;
 }
 
-/* ---- Steps --------------------------------------------------------------*/
+/* ---- Running the steps --------------------------------------------------*/
 
 /* Start the list, or start it over without the infos collected so far. */
 static void begin_listing(struct listing *listing)

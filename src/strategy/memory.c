@@ -45,7 +45,7 @@ struct member {
  * may be locked. */
 struct registry {
     pthread_mutex_t mutex;
-    struct hf_dlist stores; /* zeroed until the first use */
+    struct hf_dlist stores; /* zero until the first client is opened */
     unsigned count;
     uint64_t last_token; /* highest token of the freed stores, from which new
                             stores continue */

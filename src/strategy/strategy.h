@@ -64,7 +64,8 @@ struct hf_anchor {
 struct hf_answer {
     struct hf_result result; /* a queued LOCK: HF_EBUSY and its position */
     struct hf_anchor anchor; /* set for a LOCK or RENEW that succeeded */
-    uint32_t poll_after_ms;  /* a queued LOCK: repeat after this; 0: unknown */
+    uint32_t poll_after_ms;  /* a queued LOCK: repeat it after this time; 0: the
+                                client decides */
     bool is_pushed;          /* a queued LOCK: no push can be lost, so do not
                                 repeat the LOCK before poll_after_ms, even if
                                 that is a long time */
@@ -94,7 +95,7 @@ struct hf_request {
     bool keeps;                /* LOCK: the client will renew the lock */
     struct hf_answer answer;
     struct hf_dlist link;
-    bool answered; /* for the host: `done` is about to run */
+    bool answered; /* set by the host until it calls `done` */
     void (*done)(struct hf_request *request); /* set by the client */
 };
 
@@ -112,7 +113,7 @@ struct hf_push_grant {
     bool offered;
 };
 
-#define HF_ANY_TOKEN UINT64_MAX /* never the token of a grant */
+#define HF_ANY_TOKEN UINT64_MAX /* stands for any lock in `recheck` */
 
 /* An event for a watch. The key and the owner are valid only during the
  * call. */
