@@ -53,9 +53,9 @@ struct hf_call {
     char *cause; /* why an earlier attempt failed; may be NULL */
     void *owner; /* for `settled` and `failed` */
 
-    /* The call has completed; the answer is in `request`. */
+    /* Called when the call has completed; the answer is in `request`. */
     void (*settled)(struct hf_call *call);
-    /* An attempt has failed and will be retried. May be NULL. */
+    /* Called when an attempt has failed and will be retried. May be NULL. */
     void (*failed)(struct hf_call *call);
 };
 

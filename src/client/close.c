@@ -35,8 +35,8 @@ static void end_everything(struct hf_client *client)
                          HF_ECLOSED);
 }
 
-/* Refuse new calls, and send releases and withdrawals, which have until
- * `deadline` to be confirmed. */
+/* Refuse new calls, and withdraw all claims. Withdrawals and open releases have
+ * until `deadline` to be confirmed. */
 static void begin_close(struct hf_client *client, hf_time deadline)
 {
     struct hf_dlist *link;
@@ -64,7 +64,7 @@ static bool is_drained(const struct hf_client *client)
 }
 
 /* Give up the open calls, once the client is drained or the deadline has
- * passed. Return HF_OK if all releases were confirmed, otherwise
+ * passed. Returns HF_OK if all releases were confirmed, otherwise
  * HF_EINDOUBT. */
 static enum hf_err abandon_open_calls(struct hf_client *client)
 {
@@ -105,8 +105,8 @@ static enum hf_err finish_close(struct hf_client *client, hf_time deadline)
     enum hf_err err = abandon_open_calls(client);
 
     hf_background_stop(client, deadline);
-    /* Run the remaining callbacks, including those that abandon_open_calls()
-     * has queued. */
+    /* Run the remaining callbacks here, because no other thread may come to run
+     * them. abandon_open_calls() has queued some. */
     hf_loop_finish_callbacks(client, deadline);
     if (!hf_client_is_forked(client))
         close_strategy(client);

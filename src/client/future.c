@@ -159,8 +159,8 @@ static enum hf_err wait_until_answered(struct hf_future *future,
     hf_time deadline =
         wait_ms == HF_FOREVER ? HF_NEVER : hf_time_add(now, wait_ms);
 
-    /* A program that blocks has no event loop, so start a thread for
-     * renewals. */
+    /* A program that blocks has no event loop, so start the client's threads,
+     * which renew its locks. */
     if (client->driven_locks > 0 && !hf_loop_is_in_callback(client))
         (void)hf_background_ensure(client);
     hf_host_settle_answers(client);

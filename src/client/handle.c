@@ -159,7 +159,8 @@ enum hf_err hf_handle_new(struct hf_client *client, struct hf_key key,
                           struct hf_lock **new_lock)
 {
     size_t note_size = opts->note ? strlen(opts->note) : 0;
-    /* Not calloc: in glibc it bypasses the thread cache and is slower. */
+    /* malloc, because calloc bypasses the thread cache of glibc and is
+     * slower. */
     struct hf_lock *lock =
         malloc(sizeof(*lock) + key.size + opts->value.size + note_size);
     enum hf_err err;

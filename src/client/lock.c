@@ -118,8 +118,8 @@ static enum hf_err leave_with_error(struct hf_client *client,
     return err;
 }
 
-/* A program that makes blocking calls has no event loop, so start a thread that
- * handles renewals and events while no call is in progress. */
+/* A program that makes blocking calls has no event loop, so start the client's
+ * threads, which handle renewals and events while no call is in progress. */
 static enum hf_err ensure_lock_driver(struct hf_lock *lock)
 {
     return hf_handle_needs_driver(lock) ? hf_background_ensure(lock->client)

@@ -164,7 +164,7 @@ void hf_loop_await_callback(struct hf_client *client,
 /* Returns true if this thread is inside a callback of this client. */
 bool hf_loop_is_in_callback(const struct hf_client *client);
 
-/* Drive for one turn without sleeping: hf_process(). */
+/* Drive for one turn without sleeping, for hf_process(). */
 void hf_loop_process(struct hf_client *client);
 
 /* When the next timer is due; HF_NEVER if there is none. */

@@ -133,8 +133,8 @@ enum hf_err hf_operation_wait(enum hf_err err, struct hf_future *future)
     err = hf_client_enter_any(client);
     if (err)
         return err;
-    /* A program that blocks has no event loop, so start a thread for
-     * renewals. */
+    /* A program that blocks has no event loop, so start the client's threads,
+     * which renew its locks. */
     if (client->driven_locks > 0)
         (void)hf_background_ensure(client);
     err = hf_future_await(future);
@@ -194,7 +194,8 @@ static enum hf_err finish_update(struct hf_operation *operation)
     return hf_validity_map_error(lock, err);
 }
 
-/* Start RENEW or UPDATE for a handle. */
+/* Start RENEW or UPDATE. The caller has set the kind and the value of
+ * `command`. */
 static enum hf_err start_on_lock(struct hf_lock *lock,
                                  struct hf_command *command, uint32_t ttl_ms,
                                  struct hf_listener listener)

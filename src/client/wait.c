@@ -165,7 +165,8 @@ static void on_wait_read_reply(struct hf_watch *watch)
     }
 }
 
-/* Once WATCH is answered, changes are pushed, so READ the present state. */
+/* After WATCH is answered, later changes are pushed, so READ the state as it is
+ * now. */
 void hf_wait_on_settled(struct hf_watch *watch)
 {
     const struct hf_request *request = &watch->call.request;

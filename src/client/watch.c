@@ -349,8 +349,8 @@ enum hf_err hf_watch_open_start(struct hf_client *client, struct hf_key prefix,
     return err;
 }
 
-/* A program that makes blocking calls has no event loop, so start a thread that
- * runs the watch's callbacks. */
+/* A program that makes blocking calls has no event loop, so start the client's
+ * threads, which run the callback of the watch. */
 static enum hf_err ensure_watch_driver(struct hf_client *client)
 {
     enum hf_err err = hf_client_enter(client);

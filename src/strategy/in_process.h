@@ -65,7 +65,7 @@ enum hf_err hf_in_process_init(struct hf_in_process *local,
                                const struct hf_in_process_ops *ops);
 void hf_in_process_fini(struct hf_in_process *local);
 
-/* For hf_strategy.caps. */
+/* The capabilities of the strategy, for hf_strategy.caps. */
 uint32_t hf_in_process_caps(const void *self);
 
 /* Open the session of this client; close the session `session`, which may

@@ -186,7 +186,7 @@ struct hf_host_ops {
     void (*recheck)(struct hf_host *host, uint64_t token);
     void (*event)(struct hf_host *host, const struct hf_push_event *event);
 
-    /* hf_client_opts.owner and .inherit, and the client's random numbers. */
+    /* The client's options `owner` and `inherit`, and its random generator. */
     const char *(*owner)(struct hf_host *host);
     bool (*inherit)(struct hf_host *host);
     struct hf_random *(*random)(struct hf_host *host);
