@@ -44,9 +44,8 @@ struct hf_call {
     uint32_t attempts;
     uint32_t back_off_ms; /* delay after the first attempt; doubles each time */
     hf_time deadline;
-    hf_time queue_until; /* hf_call_start_queued(): the latest instant to send
-                            the request; 0: none */
-    uint32_t timeout_ms; /* hf_call_start_queued(): from send to answer */
+    hf_time queue_until; /* latest instant to send the request; 0: no limit */
+    uint32_t timeout_ms; /* time from send to answer, with queue_until */
     bool expired_unsent; /* queue_until passed before the request was sent */
     hf_time first_sent;
     hf_time last_sent;

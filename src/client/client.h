@@ -53,8 +53,8 @@ struct hf_client {
 
     pthread_mutex_t turnstile; /* makes the mutex fair; see hf_client_lock() */
     pthread_mutex_t mutex;
-    unsigned references; /* of the opener, handles, futures, watches, operations
-                            and threads */
+    unsigned references; /* held by the opener, handles, futures, watches,
+                            operations and threads */
     struct hf_opening *opening; /* not NULL while hf_open_start() runs */
     bool opened;                /* the strategy is open */
     bool closing;               /* new calls are refused */

@@ -71,9 +71,8 @@ struct hf_lock {
     bool failing;             /* a renewal has failed, or is overdue */
     bool forced;              /* an operator broke the lock; no more renewals */
     bool recheck;             /* renew again when the open renewal settles */
-    unsigned reported_events; /* bits 1 << hf_lock_event, since the claim
-                                 began */
-    unsigned pending_events;  /* events that wait for the callback, as bits */
+    unsigned reported_events; /* events reported: bits 1 << hf_lock_event */
+    unsigned pending_events;  /* events queued for the callback, as bits */
     struct hf_callback callback;
 
     enum hf_err failure;  /* for hf_lock_error() */

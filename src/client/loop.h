@@ -52,7 +52,8 @@ struct hf_blocked {
     pthread_cond_t wake;
     bool background;     /* a background thread */
     bool interruptible;  /* hf_interrupt() ends the wait */
-    unsigned interrupts; /* interrupted once loop->interrupts differs */
+    unsigned interrupts; /* the wait ends when loop->interrupts differs from
+                            this */
     bool done;
 };
 

@@ -388,8 +388,8 @@ void hf_watch_close(struct hf_watch *watch)
         return;
     end_watch(watch);
     hf_loop_await_callback(client, &watch->callback);
-    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): drops the user's
-     * reference. */
+    /* The user still holds this reference, but the analyzer does not see that:
+     * NOLINTNEXTLINE(clang-analyzer-unix.Malloc). */
     unref_watch(watch);
     hf_client_leave(client);
 }
