@@ -120,7 +120,8 @@ extern "C" {
 
 #define HF_VERSION "0.1.0"
 
-/* The library's version, which may be newer than the header's. */
+/* The library's version, which may differ from HF_VERSION, the version of this
+ * header. */
 HF_API const char *hf_version(void);
 
 /* ---- Errors -------------------------------------------------------------
@@ -158,7 +159,8 @@ enum hf_err {
 #undef HF_ERROR_VALUE
 };
 
-/* "HF_EBUSY" and "held by another claim". Never NULL, for any number. */
+/* The name and the text of an error, such as "HF_EBUSY" and "held by another
+ * claim". Never NULL, even for an unknown code. */
 HF_API const char *hf_err_name(enum hf_err err);
 HF_API const char *hf_err_text(enum hf_err err);
 
@@ -347,7 +349,7 @@ HF_API enum hf_err hf_process(struct hf_client *client);
  *     continues. If neither function is waiting, the next call of either that
  *     would wait returns HF_EINTR instead, so that an interrupt just before the
  *     wait is not lost.
- *   - hf_acquire(), hf_lock_acquire(), hf_read() and the others cancel their
+ *   - hf_acquire(), hf_lock_acquire(), hf_read() and other calls cancel their
  *     operation as hf_future_cancel() does, and return HF_EINTR, or HF_EINDOUBT
  *     if it may have changed something. A claim is canceled first, which takes
  *     a second at most. Only calls that already wait are interrupted: a program
@@ -360,8 +362,8 @@ HF_API void hf_interrupt(struct hf_client *client);
  * A future is the C form of a promise. In hf_X_start(..., done, arg, &future),
  * `done` and `&future` may each be NULL. */
 
-/* Whether the operation is complete. If it is, this writes the result to `*err`
- * (`err` may be NULL). */
+/* Returns true if the operation is complete, and writes its result to `*err`
+ * (`err` may be NULL). Otherwise returns false; `*err` is unchanged. */
 HF_API bool hf_future_done(const struct hf_future *future, enum hf_err *err);
 
 /* Wait until the operation is complete, and write its result to `*err` (`err`
@@ -409,8 +411,8 @@ enum hf_state {
 
 enum hf_lock_event {
     HF_LOCK_EVENT_WAITING = 1, /* queued: see hf_lock_position() */
-    HF_LOCK_EVENT_AT_RISK,     /* half the ttl has passed and renewals fail:
-                                  see hf_lock_error() */
+    HF_LOCK_EVENT_AT_RISK,     /* half the ttl has passed and renewals fail, or
+                                  renewals are refused: see hf_lock_error() */
     HF_LOCK_EVENT_LOST,        /* validity ended without hf_release() */
 };
 
@@ -431,7 +433,7 @@ struct hf_lock_opts {
     size_t size;            /* set by hf_lock_opts_init() */
     uint32_t ttl_ms;        /* time held without renewal; 0: 10 s */
     uint32_t wait_ms;       /* longest wait in the queue; default 5 s; 0: do not
-                              wait; HF_FOREVER */
+                               wait; HF_FOREVER: no limit */
     uint32_t timeout_ms;    /* longest wait for the reply to a request that was
                               sent; 0: 5 s. Time that a LOCK waits inside a
                               busy client counts against wait_ms */
@@ -476,8 +478,8 @@ HF_API enum hf_err hf_lock_opts_set_default(const struct hf_lock_opts *opts);
  *               holds the key
  * HF_ETIMEDOUT  not granted within wait_ms; the wait is canceled
  * HF_EUNAVAIL   no server, or too few of them, reachable in time; not held
- * HF_EINDOUBT   the reply was lost; the client cancels the claim in the
- *               background, and the key may be held until the ttl has passed
+ * HF_EINDOUBT   the reply was lost. The claim is canceled in the background,
+ *               and may hold the key until its lease expires
  * HF_EINVAL     an argument is invalid; the error text names it
  * HF_EUNSUPPORTED  the library is too old for an option
  *
@@ -539,9 +541,10 @@ HF_API enum hf_err hf_lock_detach(struct hf_lock *lock);
  * HF_OK         the lock was held until now, by the server's lease, which is a
  *               little longer than validity; the key is free, or granted to the
  *               next waiter
- * HF_EEXPIRED   the lease had expired before
- * HF_ENOTOWNER, HF_ENOTHELD  the same, for an adopted handle: another claim
- *               holds the key, or none does
+ * HF_EEXPIRED   the lease had expired before the release
+ * HF_ENOTOWNER  in place of HF_EEXPIRED for an adopted handle: another claim
+ *               holds the key
+ * HF_ENOTHELD   in place of HF_EEXPIRED for an adopted handle: the key is free
  * HF_EINDOUBT   no reply within timeout_ms, or the first reply was lost and
  *               nothing proves what it was; at the latest the lock ends when
  *               its lease expires
@@ -556,7 +559,7 @@ HF_API enum hf_err hf_release_start(struct hf_lock *lock, hf_done_fn *done,
  *
  * HF_EFORCED   an operator broke the lock: it ends when its lease expires
  * HF_EEXPIRED  the handle is lost, even if the server still has the lock
- * Other results as of hf_release(). */
+ * Other results are those of hf_release(). */
 HF_API enum hf_err hf_renew(struct hf_lock *lock, uint32_t ttl_ms);
 HF_API enum hf_err hf_renew_start(struct hf_lock *lock, uint32_t ttl_ms,
                                   hf_done_fn *done, void *arg,
@@ -574,17 +577,18 @@ HF_API enum hf_err hf_update_start(struct hf_lock *lock,
                                    struct hf_bytes value, hf_done_fn *done,
                                    void *arg, struct hf_future **future);
 
-/* Whether the lock is certain to be held for another `ms` milliseconds. This
- * costs a load and a clock read, and sends nothing. Returns false once validity
- * has ended, which happens before another client can hold the key. */
+/* Returns true if the lock is certain to be held for another `ms` milliseconds,
+ * and false once validity has ended, which happens before another client can
+ * hold the key. This costs a load and a clock read, and sends nothing. */
 HF_API bool hf_lock_valid_for(const struct hf_lock *lock, uint32_t ms);
 
 /* How long the lock is certain to be held; 0 if it is not held. */
 HF_API uint32_t hf_lock_remaining_ms(const struct hf_lock *lock);
 
-/* The instant, in milliseconds of CLOCK_BOOTTIME, at which validity ends. Time
- * during which the machine is suspended does not count against a lock of file:
- * or memory:, so a suspension moves this instant. */
+/* The instant, in milliseconds of CLOCK_BOOTTIME, at which validity ends; 0 if
+ * the lock is not held. Time during which the machine is suspended does not
+ * count against a lock of file: or memory:, so a suspension moves this
+ * instant. */
 HF_API int64_t hf_lock_deadline(const struct hf_lock *lock);
 
 /* The fencing token of the last grant; 0 if there was none. */
@@ -603,9 +607,9 @@ HF_API enum hf_state hf_lock_state(const struct hf_lock *lock);
 HF_API uint32_t hf_lock_position(const struct hf_lock *lock);
 
 /* The last error of a call on this handle, or of its renewals. While renewals
- * fail, the error is their cause: from the first failed attempt on, or once a
- * reply is overdue, which is before AT_RISK. When a renewal succeeds, the code
- * is HF_OK again. */
+ * fail, this is the cause: from the first failed attempt, or once a reply is
+ * overdue, which happens before AT_RISK. When a renewal succeeds, the code is
+ * HF_OK again. */
 HF_API void hf_lock_error(const struct hf_lock *lock, struct hf_error *error);
 
 /* Free the handle. Its claim is released in the background, without
@@ -623,8 +627,9 @@ HF_API void hf_lock_free(struct hf_lock *lock);
  *
  * HF_OK        `run` was called, and the lock was held until it returned
  * HF_EEXPIRED  `run` was called, but the lock was lost before it returned
- * Other results as of hf_acquire() if `run` was not called, and as of
- * hf_release() if it was: `*result` is written if and only if it was called. */
+ * Other results are those of hf_acquire() if `run` was not called, and those of
+ * hf_release() if it was. `*result` is written if and only if `run` was
+ * called. */
 typedef int hf_run_fn(struct hf_lock *lock, void *arg);
 HF_API enum hf_err hf_run(struct hf_client *client, struct hf_key key,
                           const struct hf_lock_opts *opts, hf_run_fn *run,
@@ -692,7 +697,7 @@ enum hf_freed {
     HF_FREED_RELEASED,
     HF_FREED_EXPIRED,
     HF_FREED_FORCED,
-    HF_FREED_UNSEEN, /* unknown: the event was missed */
+    HF_FREED_UNSEEN, /* the reason is unknown: its event was missed */
 };
 
 /* Wait until `key` is free. `freed` may be NULL. When this returns, another
@@ -715,7 +720,7 @@ HF_API enum hf_err hf_wait_free_start(struct hf_client *client,
     X(FORCED, "forced", 5) /* broken by an operator; see `freed` */            \
     X(QUEUED, "queued", 6)                                                     \
     X(WITHDRAWN, "withdrawn", 7) /* a waiter left the queue */                 \
-    X(DROPPED, "dropped", 8)     /* events were lost here */
+    X(DROPPED, "dropped", 8)     /* some events are missing here */
 
 enum hf_event_kind {
 #define HF_EVENT_BIT(name, text, bit) HF_EVENT_##name = 1 << (bit),
@@ -729,8 +734,8 @@ enum hf_event_kind {
 /* "granted" for HF_EVENT_GRANTED; "?" for a value that is no single kind. */
 HF_API const char *hf_event_name(enum hf_event_kind kind);
 
-/* Indexes increase over all keys of a store: by one per event, except in
- * mongodb:, where they are cluster times. */
+/* An event, as a watch reports it. Indexes increase over all keys of a store:
+ * by one per event, except in mongodb:, where they are cluster times. */
 struct hf_event {
     enum hf_event_kind kind;
     uint64_t index; /* DROPPED: index of the first event after the gap */
@@ -743,7 +748,7 @@ struct hf_event {
 
 struct hf_watch_opts {
     size_t size;
-    uint64_t from;  /* the first index wanted; 0: from now on */
+    uint64_t from;  /* index of the first event; 0: from now on */
     uint32_t kinds; /* HF_EVENT_GRANTED | ...; DROPPED is always reported */
 };
 HF_API void hf_watch_opts_fill(struct hf_watch_opts *opts, size_t size);

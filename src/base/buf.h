@@ -33,14 +33,15 @@ struct hf_reader {
     bool failed; /* the input is too short, or a length exceeds its limit */
 };
 
-/* After a failure each of these returns 0, or no bytes. */
+/* After a failure, each of these functions returns 0, or fills `to` with
+ * zeros. */
 uint8_t hf_reader_u8(struct hf_reader *reader);
 uint32_t hf_reader_u32(struct hf_reader *reader);
 uint64_t hf_reader_u64(struct hf_reader *reader);
 void hf_reader_raw(struct hf_reader *reader, void *to, size_t size);
 
-/* Read a length and that many bytes, at most `max`. The result points into the
- * input. */
+/* Read a length of at most `max`, and that many bytes. The result points into
+ * the input; after a failure it is empty. */
 struct hf_bytes hf_reader_bytes(struct hf_reader *reader, size_t max);
 
 #endif

@@ -8,7 +8,7 @@
  *     hf_copy(half->bytes, bytes.data, bytes.size);
  *
  * tests/file/test_crash_points.c links a library that is built with
- * HF_CRASH_POINTS, and kills a process at each of them. In every other build
+ * HF_CRASH_POINTS, and kills a process at each point. In every other build
  * HF_CRASH_POINT() expands to nothing. */
 #ifndef HF_BASE_CRASH_POINT_H
 #define HF_BASE_CRASH_POINT_H

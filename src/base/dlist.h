@@ -26,7 +26,6 @@ static inline bool hf_dlist_is_empty(const struct hf_dlist *list)
     return list->next == list || !list->next;
 }
 
-/* Whether `link` is in a list. */
 static inline bool hf_dlist_is_linked(const struct hf_dlist *link)
 {
     return !hf_dlist_is_empty(link);

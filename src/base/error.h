@@ -10,7 +10,7 @@ enum hf_err hf_error_set(struct hf_error *error, enum hf_err code,
                          const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Whether `err` is HF_OK or a code of HF_ERRORS. */
+/* Returns true if `err` is HF_OK or a code of HF_ERRORS. */
 bool hf_err_is_known(enum hf_err err);
 
 /* Like hf_error_set(), with hf_err_text(code) as the text. */

@@ -32,12 +32,12 @@ struct hf_heap {
 /* A zeroed struct is an empty heap: there is no hf_heap_init(). */
 void hf_heap_fini(struct hf_heap *heap);
 
-/* Ensure room for `count` links in total, until the next call changes the
- * number. On HF_ENOMEM the heap is unchanged. */
+/* Ensure room for `count` links in total. The array does not shrink below this
+ * size until the next call. On HF_ENOMEM the heap is unchanged. */
 enum hf_err hf_heap_reserve(struct hf_heap *heap, size_t count);
 
 /* Add `link` with the instant `key`, or change the key of a link that is in the
- * heap. There must be room for a new link. */
+ * heap. A new link needs room: see hf_heap_reserve(). */
 void hf_heap_set(struct hf_heap *heap, struct hf_heap_link *link, hf_time key);
 
 /* Remove `link`; does nothing if it is not in the heap. */

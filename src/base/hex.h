@@ -11,9 +11,9 @@ int hf_hex_digit(char c);
 /* Write 2 * size lower-case digits and a NUL. */
 void hf_hex_encode(char *text, const void *bytes, size_t size);
 
-/* Decode 2 * size digits of `text`, which may be shorter if it ends with a NUL.
- * The caller checks what follows the digits. Returns false if a character is
- * not a digit; `bytes` may be partly written then. */
+/* Decode the first 2 * size characters of `text` into `size` bytes. Returns
+ * false if one of them is not a digit, or if `text` is shorter; `bytes` may be
+ * partly written then. The caller checks what follows the digits. */
 bool hf_hex_decode(void *bytes, size_t size, const char *text);
 
 #endif

@@ -5,7 +5,7 @@
 #ifndef HF_BASE_LIMITS_H
 #define HF_BASE_LIMITS_H
 
-/* Whether every number up to `limit` fits into the unsigned type `type`. Use it
+/* True if every number up to `limit` fits into the unsigned type `type`. Use it
  * in a _Static_assert where a number is stored in a narrower type, so that
  * raising the limit too far does not compile. */
 #define HF_FITS(limit, type) ((limit) <= (type)-1)
@@ -17,7 +17,7 @@
 #define HF_WAITERS_MAX 65536  /* waiters in the queue of one key */
 #define HF_HOLDS_MAX 16777216 /* keys held in one table */
 #define HF_SESSIONS_MAX 65536 /* sessions of one table */
-#define HF_WINDOW_MAX 1024    /* unsettled commands of one session */
+#define HF_WINDOW_MAX 1024    /* commands of one session without an answer */
 
 #define HF_URL_MAX 4096      /* bytes of a URL */
 #define HF_URL_PARAMS_MAX 32 /* options in a URL */
@@ -25,9 +25,9 @@
 #define HF_HISTORY_BYTES 262144  /* events kept for watchers, in bytes */
 #define HF_WATCH_QUEUE_MAX 1024  /* events queued for the callback of a watch */
 #define HF_LIST_MAX 1048576      /* keys in the result of one hf_list() */
-#define HF_LIST_TIMEOUT_MS 60000 /* limit for a list that makes progress */
+#define HF_LIST_TIMEOUT_MS 60000 /* deadline of a list that makes progress */
 #define HF_MEMORY_MAX 4096       /* stores of memory: in one process */
-#define HF_HANDLES_MAX 4194304   /* open handles and calls of one client */
+#define HF_HANDLES_MAX 4194304   /* handles of one client; 4 timers for each */
 
 #define HF_REDIS_ELEMENTS_MAX 65536 /* elements of a Redis reply's array */
 #define HF_REDIS_REPLY_MAX 67108864 /* bytes of a whole Redis reply */

@@ -111,7 +111,8 @@ static void shrink_map(struct hf_map *map)
     *to = *from;
     *from = NULL;
     map->buckets = bucket;
-    /* Free a segment when its first bucket has been merged. */
+    /* A power of two is the first bucket of a segment, so the segment is empty
+     * now. */
     if ((bucket & (bucket - 1)) == 0) {
         free(map->segments[segment_of(bucket)]);
         map->segments[segment_of(bucket)] = NULL;

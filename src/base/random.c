@@ -4,7 +4,9 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define WORDS_PER_KEY 8192 /* a multiple of the words in a block */
+/* A multiple of the words in a block, because refill_from_key() compares it
+ * once per block. */
+#define WORDS_PER_KEY 8192
 
 void hf_random_init(struct hf_random *random, uint64_t seed)
 {

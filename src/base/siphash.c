@@ -11,8 +11,8 @@ static inline uint64_t rotate(uint64_t x, int bits)
     return (x << bits) | (x >> (64 - bits));
 }
 
-/* Load a little-endian number, whatever the machine's byte order, because
- * checksums may be written to files. */
+/* Load a little-endian number on any machine, because snapshots contain hashes
+ * as checksums, and every machine must compute the same hash. */
 static inline uint64_t load_le64(const uint8_t *bytes)
 {
     uint64_t x;

@@ -6,7 +6,7 @@ static int64_t now_ns(clockid_t clock)
 {
     struct timespec now;
 
-    /* This cannot fail, because Linux has both clocks since 2.6.39. */
+    /* This cannot fail: Linux has had both clocks since 2.6.39. */
     (void)clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }

@@ -1,10 +1,10 @@
 /* time.h - instants and spans, in milliseconds.
  *
- * An hf_time is an instant of one machine's CLOCK_BOOTTIME, which includes
- * suspension and cannot be set. If all clients that compete for a lock run on
- * one machine, they are suspended together, and an hf_time is an instant of
- * CLOCK_MONOTONIC, which stops during suspension. Instants are never sent to
- * another machine; messages carry spans. */
+ * An hf_time is an instant of one machine's CLOCK_BOOTTIME, which keeps running
+ * while the machine is suspended and cannot be set. If all clients that compete
+ * for a lock run on one machine, they are suspended together; then an hf_time
+ * is an instant of CLOCK_MONOTONIC, which stops during suspension. Instants are
+ * never sent to another machine; messages carry spans. */
 #ifndef HF_BASE_TIME_H
 #define HF_BASE_TIME_H
 

@@ -5,7 +5,7 @@
 
 #include "base/hex.h"
 
-/* Decode %XX escapes in `text` in place. Return false if an escape is
+/* Decode %XX escapes in `text` in place. Returns false if an escape is
  * invalid. */
 static bool decode_percent(char *text)
 {
@@ -27,8 +27,8 @@ static bool decode_percent(char *text)
     return true;
 }
 
-/* Terminate `text` at the first `separator` and return the rest, or NULL if
- * there is no separator. */
+/* Terminate `text` at the first `separator`. Returns the text after it, or NULL
+ * if there is no separator. */
 static char *split_at(char *text, char separator)
 {
     char *at = strchr(text, separator);
@@ -100,15 +100,16 @@ static enum hf_err parse_authority(struct hf_url *url, char *text,
     char *at, *password;
 
     url->path = "";
-    /* The '/' may belong to a password, so do not take the rest for a path,
-     * which may appear in messages. */
+    /* The '/' may belong to a password. The path may appear in messages, so do
+     * not take the rest of a password for a path. */
     if (path && strchr(path, '@') && memchr(text, ':', (size_t)(path - text)))
         return hf_error_set(error, HF_EINVAL,
                             "url: a '/' before an '@', or an '@' in a path "
                             "after host:port, must be percent-encoded");
     if (path) {
-        /* The path keeps its '/', so move the hosts one byte to the left to
-         * make room for their NUL. The "//" before them is not needed. */
+        /* The path keeps its '/', so there is no room for a NUL after the
+         * hosts. Move the hosts one byte to the left, over the "//", which has
+         * been parsed. */
         size_t size = (size_t)(path - text);
 
         text--;
@@ -153,8 +154,8 @@ static enum hf_err parse_url(struct hf_url *url, char *text,
         return hf_error_set(error, HF_EINVAL,
                             "url: a '#' must be percent-encoded");
     query = split_at(rest, '?');
-    /* The '?' may belong to a password, so do not take the rest for option
-     * names, which may appear in messages. */
+    /* The '?' may belong to a password. Option names appear in messages, so do
+     * not take the rest of a password for options. */
     if (query && strchr(query, '@'))
         return hf_error_set(error, HF_EINVAL,
                             "url: a '?' before an '@', or an '@' in an option, "

@@ -16,7 +16,7 @@
 struct hf_url_param {
     const char *name;
     const char *value;
-    bool used; /* hf_url_param() was called for it */
+    bool used; /* hf_url_param() has read this option */
 };
 
 struct hf_url {

@@ -11,8 +11,8 @@
 
 #include <stddef.h>
 
-/* Return the state at `*page`, of `size` bytes, at most one page. The first
- * call maps the page; it is never unmapped. Returns NULL and sets errno if
+/* Returns the state at `*page`, of `size` bytes, at most one page. The first
+ * call maps the page, which is never unmapped. Returns NULL and sets errno if
  * mmap() or madvise() failed.
  *
  * Any thread may call this. It takes no lock, so a fork at any point is

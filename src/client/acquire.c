@@ -9,9 +9,9 @@
 #include "client/validity.h"
 #include "client/withdrawal.h"
 
-#define POLL_MS 1000 /* a lost push delays a grant by about this */
+#define POLL_MS 1000 /* a lost push delays a grant by about a second */
 #define POLL_MIN_MS 20
-#define WITHDRAW_MS 1000 /* a slower CANCEL counts as HF_EINDOUBT */
+#define WITHDRAW_MS 1000 /* a CANCEL without an answer by then is in doubt */
 #define LOST_BIT (1u << HF_LOCK_EVENT_LOST)
 
 static void set_acquire_timer(struct hf_lock *lock, hf_time at)
@@ -73,7 +73,7 @@ void hf_acquire_refuse(struct hf_lock *lock, enum hf_err err, const char *text)
     remove_from_waiting(lock);
     set_acquire_timer(lock, HF_NEVER);
     lock->position = 0;
-    lock->pending_events &= LOST_BIT; /* keep a loss of the previous claim */
+    lock->pending_events &= LOST_BIT; /* keep LOST of the previous claim */
     atomic_store_explicit(&lock->token, 0, memory_order_relaxed);
     hf_handle_set_state(lock, HF_LOCK_IDLE);
     finish_claim(lock, err, text);
@@ -108,8 +108,8 @@ static void become_held(struct hf_lock *lock, hf_time base)
 
 /* ---- Sending LOCK -------------------------------------------------------*/
 
-/* How long a LOCK may wait inside the client before it is sent: until the end
- * of its wait, but at least as long as a claim with `wait_ms` 0. */
+/* Until when a LOCK may wait inside the client before it is sent: until
+ * wait_until, but at least for timeout_ms. */
 static hf_time lock_queue_deadline(const struct hf_lock *lock)
 {
     hf_time deadline = hf_handle_call_deadline(lock);
@@ -221,7 +221,7 @@ void hf_acquire_withdraw(struct hf_lock *lock, enum hf_err why)
                   hf_time_add(hf_client_now(lock->client), wait_ms));
 }
 
-/* ---- Queued -------------------------------------------------------------*/
+/* ---- Waiting in the queue -----------------------------------------------*/
 
 /* The delay until LOCK is sent again. If a push may be lost, the delay is short
  * enough to find the grant before its lease expires. */
@@ -267,7 +267,7 @@ static void enter_queue(struct hf_lock *lock, const struct hf_answer *answer)
     wait_in_queue(lock, answer->poll_after_ms, answer->is_pushed);
 }
 
-/* ---- Granted ------------------------------------------------------------*/
+/* ---- Handling a grant ---------------------------------------------------*/
 
 static void confirm_grant(struct hf_lock *lock, uint64_t token)
 {
@@ -277,15 +277,15 @@ static void confirm_grant(struct hf_lock *lock, uint64_t token)
     lock->phase = HF_ACQUIRE_CONFIRMING;
     hf_handle_fill_command(lock, &lock->call, HF_COMMAND_RENEW);
     lock->call.request.command.lease_ms = hf_drift_lease_ms(lock->ttl_ms);
-    /* Send the value again, because some strategies keep no values in the queue
-     * (strategy.h). */
+    /* Send the value, because some strategies do not store the values of
+     * waiters (struct hf_push_grant). */
     lock->call.request.command.value = lock->value;
     hf_call_start(&lock->call, hf_handle_call_deadline(lock));
 }
 
-/* Withdraw a lock that was granted when it could not be used any more. With
- * `wait_ms` 0 there was no wait that could time out, so the error is
- * HF_EUNAVAIL: the answer was too slow. */
+/* Withdraw a lock that was granted too late to be used. With `wait_ms` 0 there
+ * was no wait that could time out, so the error is HF_EUNAVAIL: the answer was
+ * too slow. */
 static void withdraw_late_grant(struct hf_lock *lock)
 {
     hf_acquire_withdraw(lock, lock->wait_ms > 0 ? HF_ETIMEDOUT : HF_EUNAVAIL);
@@ -347,8 +347,9 @@ static struct hf_lock *find_requesting_lock(const struct hf_client *client,
     return NULL;
 }
 
-/* Ignore a grant with an unknown nonce: either its claim is being withdrawn, or
- * the lock was detached and another process may hold it. */
+/* Called for a pushed grant. A grant with an unknown nonce is ignored: either
+ * its claim is being withdrawn, or the lock was detached and another process
+ * may hold it. */
 void hf_acquire_on_grant(struct hf_host *host,
                          const struct hf_push_grant *grant)
 {
@@ -383,9 +384,9 @@ void hf_acquire_on_nudge(struct hf_host *host, const struct hf_nonce *nonce)
 
 /* ---- Answers and timers -------------------------------------------------*/
 
-/* Whether `err`, returned by LOCK, means that a queued claim can never be
- * granted, because the store is damaged or was removed, or because the key
- * holds data that is not a lock. */
+/* Returns true if `err`, the result of a LOCK, means that a queued claim can
+ * never be granted: the store is damaged or was removed, or the key holds data
+ * that is not a lock. */
 static bool is_final_error(enum hf_err err)
 {
     return err == HF_EPROTO || err == HF_EINVAL;
@@ -448,7 +449,7 @@ static void on_renew_reply(struct hf_lock *lock, const struct hf_answer *answer)
              hf_drift_valid_until(base, now, lock->ttl_ms) > now)
         become_held(lock, base);
     else if (lock->wait_ms > 0 && now < lock->wait_until)
-        restart_claim(lock); /* no validity was left */
+        restart_claim(lock); /* the grant left no validity */
     else
         withdraw_late_grant(lock);
 }

@@ -44,14 +44,14 @@ struct hf_acquire_waiter {
 struct hf_claimant {
     struct hf_future future;
     struct hf_lock *lock;
-    struct hf_lock **out; /* hf_acquire_start(): set to the granted handle */
+    struct hf_lock **out; /* where hf_acquire_start() returns the handle */
     bool granted;         /* *out was set */
 };
 
 /* Start a claim with a new nonce. `lock` is idle or lost. Fails if no random
  * bytes are available, and leaves the state of the handle unchanged. Set
- * lock->claimant before the call, because a push may complete the claim inside
- * it. */
+ * lock->claimant before this call, because a push inside it may complete the
+ * claim. */
 enum hf_err hf_acquire_begin(struct hf_lock *lock);
 
 /* Send the claim if it is DEFERRED. The handle calls this when the event

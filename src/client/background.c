@@ -16,7 +16,7 @@ static void *background_main(void *arg)
     hf_thread_disable_cancel();
     pthread_mutex_lock(&client->mutex);
     if (hf_loop_wait(client, &thread->until_stopped, HF_NEVER) == HF_EFORK)
-        _exit(EXIT_FAILURE); /* a child that a callback forked */
+        _exit(EXIT_FAILURE); /* this is a child that a callback forked */
     client->loop.threads_running--;
     pthread_cond_broadcast(&client->loop.returned);
     hf_client_unref(client);

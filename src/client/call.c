@@ -271,14 +271,15 @@ static void fail_call(struct hf_call *call)
     settle_call(call, call->in_doubt ? HF_EINDOUBT : HF_EUNAVAIL);
 }
 
-/* The strategy has reported that the attempt was lost or could not be sent. */
+/* Called when the strategy has reported that the attempt was lost or could not
+ * be sent. */
 static void retry_or_fail(struct hf_call *call, enum hf_err err)
 {
     hf_time now = hf_client_now(call->client);
 
     if (err == HF_EINDOUBT)
         call->in_doubt = true;
-    if (call->queue_until > 0) { /* retries do not wait in the queue again */
+    if (call->queue_until > 0) { /* timeout_ms counts from now */
         call->queue_until = 0;
         call->deadline = hf_time_add(now, call->timeout_ms);
     }
@@ -302,11 +303,11 @@ static void on_answer(struct hf_request *request)
         settle_call(call, err);
 }
 
-/* The timer has fired. If the call may wait inside the client, compute its
- * deadline again: an unsent call may wait until queue_until, and a sent call
- * has timeout_ms from when it was sent. Return false if the new deadline has
- * passed too, or if the call may not wait. Sets expired_unsent if queue_until
- * has passed. */
+/* Called when the timer of the call has fired. For hf_call_start_queued(),
+ * compute the deadline again: an unsent request may wait until queue_until, and
+ * a sent request has timeout_ms from when it was sent. Returns false if no time
+ * is left. Sets expired_unsent if queue_until passed before the request was
+ * sent. */
 static bool extend_deadline(struct hf_call *call)
 {
     hf_time now = hf_client_now(call->client);
@@ -326,8 +327,9 @@ static bool extend_deadline(struct hf_call *call)
     return now < call->deadline;
 }
 
-/* Whether a LIST may continue because parts of its answer still arrive. If so,
- * this moves the deadline, up to HF_LIST_TIMEOUT_MS after the first send. */
+/* Returns true if a LIST may continue because parts of its answer still arrive.
+ * Then this moves the deadline, up to HF_LIST_TIMEOUT_MS after the first
+ * send. */
 static bool is_making_progress(struct hf_call *call)
 {
     hf_time until = hf_time_add(call->request.progress, HF_ANSWER_TIMEOUT_MS);

@@ -1,7 +1,7 @@
 /* call.h - one request with its retries, sequence number and deadline.
  *
  * This is the only module that repeats a request (docs/decisions/0021). It
- * submits one copy and waits for the answer, however slow that is. It submits
+ * submits one copy and waits for the answer until the deadline. It submits
  * another copy only after the strategy has answered the previous one with
  * HF_EUNAVAIL (not executed) or HF_EINDOUBT (sent, and the answer was lost).
  * The copies have the same sequence number, so the server executes them once. A
@@ -35,7 +35,7 @@ enum hf_call_state {
 };
 
 struct hf_call {
-    struct hf_request request; /* the owner fills it in before the start */
+    struct hf_request request; /* filled in before hf_call_start() */
     struct hf_client *client;
     struct hf_dlist link; /* in client->calls or client->parked */
     struct hf_timer timer;
@@ -44,17 +44,17 @@ struct hf_call {
     uint32_t attempts;
     uint32_t back_off_ms; /* delay after the first attempt; doubles each time */
     hf_time deadline;
-    hf_time queue_until; /* hf_call_start_queued(), until it is sent; else 0 */
-    uint32_t timeout_ms; /* hf_call_start_queued() */
-    bool expired_unsent; /* queue_until passed before it was sent */
+    hf_time queue_until; /* latest instant to send the request; 0: no limit */
+    uint32_t timeout_ms; /* time from send to answer, with queue_until */
+    bool expired_unsent; /* queue_until passed before the request was sent */
     hf_time first_sent;
     hf_time last_sent;
     char *cause; /* why an earlier attempt failed; may be NULL */
-    void *owner; /* not used here */
+    void *owner; /* for `settled` and `failed` */
 
-    /* The call has completed; the answer is in `request`. */
+    /* Called when the call has completed; the answer is in `request`. */
     void (*settled)(struct hf_call *call);
-    /* An attempt has failed and will be retried. May be NULL. */
+    /* Called when an attempt has failed and will be retried. May be NULL. */
     void (*failed)(struct hf_call *call);
 };
 
@@ -72,9 +72,9 @@ static inline bool hf_call_is_open(const struct hf_call *call)
  * and not inside this function. */
 void hf_call_start(struct hf_call *call, hf_time deadline);
 
-/* hf_call_start() for a request that may wait inside a busy client or strategy.
- * It is sent by `queue_until`, or settled with HF_EUNAVAIL. Once it is sent,
- * the answer has `timeout_ms` to arrive. */
+/* Like hf_call_start(), for a request that may wait inside a busy client or
+ * strategy. If it is not sent by `queue_until`, the call is settled with
+ * HF_EUNAVAIL. Once it is sent, the answer has `timeout_ms` to arrive. */
 void hf_call_start_queued(struct hf_call *call, uint32_t timeout_ms,
                           hf_time queue_until);
 

@@ -201,7 +201,7 @@ enum hf_err hf_process(struct hf_client *client)
         return HF_ECLOSED;
     }
     client->loop.self_driven = true;
-    hf_client_ref(client); /* a callback may close the client */
+    hf_client_ref(client); /* keeps the client if a callback closes it */
     hf_loop_process(client);
     err = hf_client_is_forked(client) ? HF_EFORK : HF_OK;
     hf_client_unref(client);

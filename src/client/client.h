@@ -21,7 +21,7 @@
 /* Dependencies that a test can replace. NULL or 0 selects the default. */
 struct hf_env {
     hf_time (*clock)(void *arg);
-    const struct hf_strategy *strategy; /* overrides the URL's scheme */
+    const struct hf_strategy *strategy; /* replaces the strategy of the URL */
     uint64_t seed;                      /* seed of the random generator */
     void *arg;                          /* passed to clock */
 };
@@ -29,8 +29,7 @@ struct hf_env {
 /* The state of hf_close_start(). */
 struct hf_close {
     bool started;
-    struct hf_timer timer; /* fires when the calls are drained, or at the
-                              deadline */
+    struct hf_timer timer; /* fires when no call is open, or at the deadline */
     struct hf_callback callback;
     hf_done_fn *done;
     void *arg;
@@ -52,14 +51,15 @@ struct hf_client {
     char owner[HF_NOTE_MAX + 1];
     bool inherit;
 
-    pthread_mutex_t turnstile; /* makes the mutex fair: hf_client_lock() */
+    pthread_mutex_t turnstile; /* makes the mutex fair; see hf_client_lock() */
     pthread_mutex_t mutex;
-    unsigned references; /* the opener, handles, futures, watches, calls */
+    unsigned references; /* held by the opener, handles, futures, watches,
+                            operations and threads */
     struct hf_opening *opening; /* not NULL while hf_open_start() runs */
     bool opened;                /* the strategy is open */
     bool closing;               /* new calls are refused */
     bool closed;                /* open calls have been abandoned */
-    hf_time now;                /* valid if now_known: hf_client_now() */
+    hf_time now;                /* valid if now_known; see hf_client_now() */
     bool now_known;
     struct hf_loop loop;
     struct hf_random random;
@@ -68,8 +68,8 @@ struct hf_client {
     uint64_t next_sequence;
     uint64_t next_watch;
     struct hf_dlist calls;       /* open commands, in order of sequence */
-    struct hf_dlist parked;      /* calls without a sequence number: the
-                                    window is full */
+    struct hf_dlist parked;      /* commands that wait, without a sequence
+                                    number, until the window has room */
     struct hf_blocked *draining; /* the thread in hf_close() that waits until
                                     no call is open */
     struct hf_close close;       /* hf_close_start() */
@@ -114,7 +114,7 @@ enum hf_err hf_client_enter(struct hf_client *client);
 enum hf_err hf_client_enter_any(struct hf_client *client);
 
 /* Lock the mutex, after the threads that already wait for it. Without this
- * order a thread that unlocks the mutex and locks it again starves the
+ * order, a thread that unlocks the mutex and locks it again would starve the
  * others. */
 void hf_client_lock(struct hf_client *client);
 
@@ -128,7 +128,7 @@ static inline bool hf_client_is_forked(const struct hf_client *client)
     return *client->alive == 0;
 }
 
-/* HF_OK if this thread may block on `client`. Blocking functions call this
+/* Check that this thread may block on `client`. Blocking functions call this
  * before they start anything. Returns HF_EDEADLK inside a callback, HF_EINVAL
  * for NULL, or an error of hf_client_enter(). */
 enum hf_err hf_client_may_block(struct hf_client *client);

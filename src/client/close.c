@@ -35,8 +35,8 @@ static void end_everything(struct hf_client *client)
                          HF_ECLOSED);
 }
 
-/* Refuse new calls, and send releases and withdrawals, which have until
- * `deadline` to be confirmed. */
+/* Refuse new calls, and withdraw all claims. Withdrawals and open releases have
+ * until `deadline` to be confirmed. */
 static void begin_close(struct hf_client *client, hf_time deadline)
 {
     struct hf_dlist *link;
@@ -64,7 +64,7 @@ static bool is_drained(const struct hf_client *client)
 }
 
 /* Give up the open calls, once the client is drained or the deadline has
- * passed. Return HF_OK if all releases were confirmed, otherwise
+ * passed. Returns HF_OK if all releases were confirmed, otherwise
  * HF_EINDOUBT. */
 static enum hf_err abandon_open_calls(struct hf_client *client)
 {
@@ -87,7 +87,7 @@ static void close_strategy(struct hf_client *client)
     client->opened = false;
 }
 
-/* ---- Blocking -----------------------------------------------------------*/
+/* ---- hf_close() ---------------------------------------------------------*/
 
 static void await_drained(struct hf_client *client, hf_time deadline)
 {
@@ -105,8 +105,8 @@ static enum hf_err finish_close(struct hf_client *client, hf_time deadline)
     enum hf_err err = abandon_open_calls(client);
 
     hf_background_stop(client, deadline);
-    /* Run the remaining callbacks, including those that abandon_open_calls()
-     * has queued. */
+    /* Run the remaining callbacks here, because no other thread may come to run
+     * them. abandon_open_calls() has queued some. */
     hf_loop_finish_callbacks(client, deadline);
     if (!hf_client_is_forked(client))
         close_strategy(client);
@@ -146,9 +146,10 @@ enum hf_err hf_close(struct hf_client *client, uint32_t timeout_ms)
     return err;
 }
 
-/* ---- In the background --------------------------------------------------*/
+/* ---- hf_close_start() ---------------------------------------------------*/
 
-/* This is the last callback of the client. */
+/* This is the client's last callback, so it closes the strategy and dismisses
+ * the threads before it calls `done`. */
 static void run_close_callback(struct hf_callback *callback)
 {
     struct hf_close *close = HF_CONTAINER(callback, struct hf_close, callback);

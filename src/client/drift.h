@@ -2,14 +2,14 @@
  *
  * The server counts a lease L, which is a little longer than the ttl, from an
  * instant that is no earlier than `base`. The rate of each clock is off by at
- * most 1 %, so while the server counts L, at least L * (1 - 2 %) passes on this
- * machine. Validity ends at the earlier of answer + ttl and base + L * (1 - 2
- * %).
+ * most 1 %, so while the server counts L, at least L * 0.98 passes on this
+ * machine. Validity ends at answer + ttl or at base + L * 0.98, whichever is
+ * earlier.
  *
- *      base                     answer        validity ends    server ends it
- *       |--- request --- answer --|-- ttl -----------|............|
- *       |------------------- L * 0.98 ----------------------|     |
- *       |----------------------------- L ------------------------| */
+ *    base                    answer      validity ends      lease expires
+ *      |--- request, answer ----|------ ttl ------|      |       |
+ *      |-------------------- L * 0.98 -------------------|       |
+ *      |--------------------------- L ---------------------------| */
 #ifndef HF_CLIENT_DRIFT_H
 #define HF_CLIENT_DRIFT_H
 
@@ -26,8 +26,9 @@ hf_time hf_drift_lease_base(const struct hf_anchor *anchor, hf_time first_sent);
 /* When validity ends. The answer arrived at `answer`. */
 hf_time hf_drift_valid_until(hf_time base, hf_time answer, uint32_t ttl_ms);
 
-/* The instant by which a lease has expired on any server, if the server counts
- * it from no later than `latest` and it is not renewed. */
+/* The instant by which a lease that is not renewed has expired, whatever the
+ * rate of the server's clock, if the server counts it from `latest` or
+ * earlier. */
 hf_time hf_drift_expired_by(hf_time latest, uint32_t ttl_ms);
 
 #endif

@@ -122,8 +122,8 @@ enum hf_err hf_future_await(struct hf_future *future)
 
 /* ---- Public functions ---------------------------------------------------*/
 
-/* Return the result to the user. From now on it must not change:
- * cancel_unobserved() leaves it alone. */
+/* Return the result to the user. From now on the result must not change; see
+ * cancel_unobserved() in release.c. */
 static void observe_answer(struct hf_future *future, enum hf_err *err)
 {
     future->is_observed = true;
@@ -159,8 +159,8 @@ static enum hf_err wait_until_answered(struct hf_future *future,
     hf_time deadline =
         wait_ms == HF_FOREVER ? HF_NEVER : hf_time_add(now, wait_ms);
 
-    /* A program that blocks has no event loop, so start a thread for
-     * renewals. */
+    /* A program that blocks has no event loop, so start the client's threads,
+     * which renew its locks. */
     if (client->driven_locks > 0 && !hf_loop_is_in_callback(client))
         (void)hf_background_ensure(client);
     hf_host_settle_answers(client);

@@ -2,9 +2,9 @@
  * it.
  *
  * A future is embedded in its operation, or stands alone. The operation holds
- * one reference until the result is delivered, and the user holds one if it
- * asked for the future. `release` frees the operation when the last reference
- * is dropped. All functions require the client's mutex. */
+ * one reference until the result is delivered. If the user has asked for the
+ * future, the user holds another. `release` frees the operation when the last
+ * reference is dropped. All functions require the client's mutex. */
 #ifndef HF_CLIENT_FUTURE_H
 #define HF_CLIENT_FUTURE_H
 
@@ -20,7 +20,7 @@ struct hf_future {
     bool answered;
     bool is_observed; /* the user has seen the result, or is about to */
     enum hf_err err;
-    char *text; /* the error message; NULL: the text of the code */
+    char *text; /* the error message; NULL: hf_err_text(err) */
     void (*cancel)(struct hf_future *future); /* may be NULL */
     void (*release)(struct hf_future *future);
 };

@@ -15,7 +15,7 @@
 #define TO(state) (1u << HF_LOCK_##state)
 
 static const unsigned transitions[] = {
-    [HF_LOCK_IDLE] = TO(CLAIMING) | TO(HELD), /* HELD if adopted */
+    [HF_LOCK_IDLE] = TO(CLAIMING) | TO(HELD), /* HELD by hf_lock_adopt() */
     [HF_LOCK_CLAIMING] = TO(HELD) | TO(IDLE),
     [HF_LOCK_HELD] = TO(RELEASING) | TO(LOST) | TO(IDLE),
     [HF_LOCK_LOST] = TO(RELEASING) | TO(CLAIMING) | TO(IDLE),
@@ -44,7 +44,8 @@ void hf_handle_report(struct hf_lock *lock, enum hf_lock_event event)
 {
     if (lock->reported_events & (1u << event))
         return;
-    lock->reported_events |= 1u << event; /* also without a callback */
+    /* Record the event even if there is no callback: the keeper checks it. */
+    lock->reported_events |= 1u << event;
     if (lock->freed || !lock->on_event)
         return;
     if (event == HF_LOCK_EVENT_LOST)
@@ -158,7 +159,8 @@ enum hf_err hf_handle_new(struct hf_client *client, struct hf_key key,
                           struct hf_lock **new_lock)
 {
     size_t note_size = opts->note ? strlen(opts->note) : 0;
-    /* Not calloc: in glibc it bypasses the thread cache and is slower. */
+    /* malloc, because calloc bypasses the thread cache of glibc and is
+     * slower. */
     struct hf_lock *lock =
         malloc(sizeof(*lock) + key.size + opts->value.size + note_size);
     enum hf_err err;

@@ -27,9 +27,11 @@ struct hf_lock {
     enum hf_acquire_phase phase;
     bool in_map;
     bool user_has_reference; /* a call has returned the handle to the user */
-    bool freed;              /* the user has freed it: report no more events */
-    bool adopted;            /* granted to another handle: hf_lock_adopt() */
-    bool detached;           /* hf_lock_detach() was the last call */
+    bool freed;              /* the user has freed the handle; no more events
+                                are reported */
+    bool adopted;            /* set by hf_lock_adopt(): another handle was
+                                granted the lock */
+    bool detached;           /* detached, and not claimed again since */
 
     /* Options. */
     uint32_t ttl_ms, wait_ms, timeout_ms, renew_ms;
@@ -42,38 +44,41 @@ struct hf_lock {
     /* The claim. */
     struct hf_nonce nonce;
     _Atomic uint64_t token;
-    _Atomic hf_time valid_until; /* or HF_VALIDITY_...: validity.h */
+    _Atomic hf_time valid_until; /* an instant, or a value in validity.h */
     hf_time first_sent;          /* when the nonce's first LOCK was sent */
     hf_time wait_until;
-    hf_time limit;            /* ttl_includes_wait: validity ends by then */
+    hf_time limit;            /* with ttl_includes_wait, validity ends by then;
+                                 otherwise HF_NEVER */
     uint32_t held_ttl_ms;     /* the ttl of the confirmed lease */
     uint32_t position;        /* in the queue; 0: not queued */
-    enum hf_err refusal;      /* WITHDRAWING: the result of the claim */
-    const char *refusal_text; /* static; NULL: the text of the code */
+    enum hf_err refusal;      /* result of a claim that is withdrawn */
+    const char *refusal_text; /* a static string; NULL: hf_err_text() */
     enum hf_err claim_result; /* result of the last completed claim */
     bool was_claimed;
     struct hf_claimant *claimant;  /* caller of the pending claim, or NULL */
-    struct hf_claimant *answered;  /* was granted, and its caller may not have
-                                      seen the result yet */
-    struct hf_dlist claim_waiters; /* struct hf_acquire_waiter */
+    struct hf_claimant *answered;  /* the claimant of the granted claim, until
+                                      its caller has the result */
+    struct hf_dlist claim_waiters; /* threads in hf_lock_wait() */
     struct hf_future *releasing;
     struct hf_call call;
-    struct hf_timer timer; /* CLAIMING: the next poll; HELD: the keeper's */
+    struct hf_timer timer; /* CLAIMING: the next poll or the timeout; HELD: set
+                              by the keeper */
 
     /* The keeper. */
     struct hf_call *renewal; /* NULL: not renewed */
     hf_time next_renewal;
     hf_time overdue_at;       /* when the open renewal counts as failing */
     bool failing;             /* a renewal has failed, or is overdue */
-    bool forced;              /* the server refuses renewals */
+    bool forced;              /* an operator broke the lock; no more renewals */
     bool recheck;             /* renew again when the open renewal settles */
-    unsigned reported_events; /* bits 1 << enum hf_lock_event, of this claim */
-    unsigned pending_events;  /* the same bits, queued for the callback */
+    unsigned reported_events; /* events reported: bits 1 << hf_lock_event */
+    unsigned pending_events;  /* events queued for the callback, as bits */
     struct hf_callback callback;
 
     enum hf_err failure;  /* for hf_lock_error() */
-    char *failure_text;   /* NULL: the text of the code */
-    bool renewal_failure; /* cleared when a renewal succeeds */
+    char *failure_text;   /* NULL: hf_err_text(failure) */
+    bool renewal_failure; /* `failure` is that of a renewal, so a successful
+                             renewal clears it */
     size_t key_size;
     uint8_t bytes[]; /* key, value, note */
 };
@@ -92,11 +97,11 @@ enum hf_err hf_handle_new(struct hf_client *client, struct hf_key key,
 void hf_handle_ref(struct hf_lock *lock);
 void hf_handle_unref(struct hf_lock *lock);
 
-/* Change the state. The table of transitions must allow it. */
+/* Change the state. Asserts that the table of transitions allows the change. */
 void hf_handle_set_state(struct hf_lock *lock, enum hf_state state);
 
-/* Whether a held lock needs a thread that drives the client: it is renewed, or
- * has an event callback. */
+/* Returns true if the lock, while it is held, needs a thread that drives the
+ * client, because it is renewed or has an event callback. */
 bool hf_handle_needs_driver(const struct hf_lock *lock);
 
 /* Set what hf_lock_error() returns. `text` is copied and may be NULL. */

@@ -202,7 +202,8 @@ static void report_failing(struct hf_lock *lock)
     char text[256];
 
     lock->failing = true;
-    if (lock->failure == HF_EPROTO) /* the store is damaged: keep the cause */
+    /* If the store is damaged, keep the text that names the store. */
+    if (lock->failure == HF_EPROTO)
         return;
     cause = cause ? cause : call->cause;
     (void)snprintf(text, sizeof(text), "renewals fail: %s",
@@ -298,7 +299,7 @@ static void on_renewal_settled(struct hf_call *call)
                          "key any more");
         break;
     default:
-        /* The call ran into its deadline, or the server had an error such as
+        /* The call reached its deadline, or the server had an error such as
          * HF_ENOMEM. Renew again while the lock is valid. */
         set_renewal_failure(lock, answer->result.err, answer->cause);
         lock->next_renewal =

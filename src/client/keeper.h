@@ -8,8 +8,10 @@
  *
  * AT_RISK is reported when half the ttl has passed without a confirmed renewal,
  * or when half of `renew_ms` is left if that is later; LOST is reported when
- * validity ends. Each event is reported at most once per claim, and depends on
- * the local clock alone. All functions require the client's mutex. */
+ * validity ends. Both depend on the local clock alone. A refused renewal
+ * reports them earlier: AT_RISK if an operator broke the lock, LOST if the
+ * claim does not hold the key any more. Each event is reported at most once per
+ * claim. All functions require the client's mutex. */
 #ifndef HF_CLIENT_KEEPER_H
 #define HF_CLIENT_KEEPER_H
 
@@ -20,7 +22,7 @@
 enum hf_err hf_keeper_init(struct hf_lock *lock);
 void hf_keeper_fini(struct hf_lock *lock);
 
-/* Called when the lock is granted. */
+/* Called when the lock is granted. Schedules the first renewal. */
 void hf_keeper_start(struct hf_lock *lock);
 
 /* Called when validity was extended, by the keeper or by hf_renew(). */

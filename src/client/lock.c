@@ -65,7 +65,8 @@ static enum hf_err start_claim(struct hf_lock *lock, struct hf_lock **out,
     if (!claimant)
         return HF_ENOMEM;
     claimant->out = out;
-    claimant->future.references++; /* completing the claim may drop one */
+    /* hf_acquire_begin() may complete the claim, which drops a reference. */
+    claimant->future.references++;
     lock->claimant = claimant;
     err = hf_acquire_begin(lock);
     if (err) {
@@ -117,8 +118,8 @@ static enum hf_err leave_with_error(struct hf_client *client,
     return err;
 }
 
-/* A program that makes blocking calls has no event loop, so start a thread that
- * handles renewals and events while no call is in progress. */
+/* A program that makes blocking calls has no event loop, so start the client's
+ * threads, which handle renewals and events while no call is in progress. */
 static enum hf_err ensure_lock_driver(struct hf_lock *lock)
 {
     return hf_handle_needs_driver(lock) ? hf_background_ensure(lock->client)
@@ -320,7 +321,7 @@ static enum hf_err await_claim(struct hf_lock *lock)
         waiter.err = err;
     hf_dlist_remove(&waiter.link);
     if (lock->freed && !waiter.err)
-        return HF_ECANCELED; /* granted, and freed before this thread ran */
+        return HF_ECANCELED; /* the handle was freed before this thread ran */
     return waiter.err;
 }
 
@@ -386,7 +387,7 @@ enum hf_err hf_run(struct hf_client *client, struct hf_key key,
     lost = hf_lock_state(lock) != HF_LOCK_HELD;
     err = hf_release(lock);
     if (lost && err == HF_OK)
-        err = HF_EEXPIRED; /* the lease outlasted validity */
+        err = HF_EEXPIRED; /* validity has ended, but not the lease */
     hf_lock_free(lock);
     if (result)
         *result = code;

@@ -41,7 +41,7 @@ static void arm_timer_fd(struct hf_client *client, bool before_sleep)
     (void)timerfd_settime(loop->timer, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
-/* Whether callbacks are queued that no thread runs. */
+/* Returns true if callbacks are queued and no thread runs them. */
 static bool has_callbacks_due(const struct hf_loop *loop)
 {
     return !loop->calling && !hf_dlist_is_empty(&loop->callbacks);
@@ -125,7 +125,7 @@ static void run_callback(struct hf_client *client, struct hf_callback *callback)
 
 /* Run queued callbacks, unless another thread does. The number is limited, so
  * that this thread returns to its own call. If the client is closed, all
- * callbacks run, because no thread may come later. */
+ * callbacks run, because no thread may come later to run the rest. */
 static void run_callbacks(struct hf_client *client)
 {
     struct hf_loop *loop = &client->loop;
@@ -299,9 +299,10 @@ void hf_loop_process(struct hf_client *client)
     run_callbacks(client);
 }
 
-/* Whether to poll before this turn, because descriptors go before due timers
- * and before callbacks. If no timer is due and no callback is queued, the poll
- * that sleeps handles the descriptors, which saves one system call. */
+/* Returns true if the driver must poll now, because descriptors go before due
+ * timers and before callbacks. If no timer is due and no callback is queued,
+ * the poll in which the driver sleeps handles the descriptors, which saves one
+ * system call. */
 static bool must_poll(struct hf_client *client)
 {
     return hf_loop_next_timer(client) <= hf_client_now(client) ||

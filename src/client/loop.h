@@ -41,18 +41,19 @@ struct hf_callback {
     void (*run)(struct hf_callback *callback);
 };
 
-/* A thread inside hf_loop_wait(). hf_loop_release(), or the timer `limit`, sets
- * `done`. */
+/* A thread inside hf_loop_wait(). hf_loop_release() sets `done`, and so does
+ * the timer `limit` at the deadline. */
 struct hf_blocked {
     struct hf_dlist link;   /* in loop->blocked or loop->standby, while it
                                sleeps and does not drive */
-    struct hf_dlist waiter; /* for the owner: in hf_future.waiters */
+    struct hf_dlist waiter; /* in hf_future.waiters, for block_once() */
     struct hf_client *client;
     struct hf_timer limit; /* fires at the deadline */
     pthread_cond_t wake;
     bool background;     /* a background thread */
-    bool interruptible;  /* hf_loop_set_interruptible() */
-    unsigned interrupts; /* loop->interrupts up to here are ignored */
+    bool interruptible;  /* hf_interrupt() ends the wait */
+    unsigned interrupts; /* the wait ends when loop->interrupts differs from
+                            this */
     bool done;
 };
 
@@ -66,11 +67,11 @@ struct hf_thread {
 
 struct hf_loop {
     int epoll;
-    int outer; /* after hf_open_start(): contains `epoll`, and hf_fd() returns
-                  it; otherwise -1 */
+    int outer; /* after hf_open_start(): an epoll set that contains `epoll`,
+                  returned by hf_fd(); otherwise -1 */
     int timer;
     struct hf_waker *waker;
-    bool wake_pending;         /* hf_loop_notify() is to return the waker */
+    bool wake_pending;         /* hf_loop_notify() must return the waker */
     struct epoll_event *ready; /* the events that dispatch_all() works on */
     int ready_count;
     hf_time armed; /* the instant to which `timer` is set */
@@ -85,17 +86,18 @@ struct hf_loop {
 
     bool driven;                 /* a thread has the role of the driver */
     bool sleeping;               /* the driver is inside epoll_wait() */
-    struct hf_blocked *awaiting; /* the driver's; NULL in hf_process() */
-    unsigned removals;           /* how many descriptors were removed */
+    struct hf_blocked *awaiting; /* what the driver waits for; NULL in
+                                    hf_process() */
+    unsigned removals;           /* descriptors removed so far */
 
     bool calling;                /* a thread runs callbacks */
     pthread_t callback_thread;   /* valid if `calling` */
     struct hf_callback *running; /* NULL between two callbacks */
-    pthread_cond_t returned;     /* a callback returned, or a thread exited */
+    pthread_cond_t returned;     /* signals the end of a callback or a thread */
 
     atomic_uint interrupts; /* how often hf_interrupt() was called */
-    unsigned noticed;       /* interrupts for which callers were woken */
-    unsigned delivered;     /* interrupts that a wait has consumed */
+    unsigned noticed;       /* `interrupts` when callers were last woken */
+    unsigned delivered;     /* `interrupts` when a wait was last interrupted */
 
     bool self_driven; /* the program has called hf_fd() or hf_process() */
     bool background;  /* only background threads may drive */
@@ -108,7 +110,8 @@ struct hf_loop {
     struct hf_dlist posts;
 };
 
-/* Can fail with HF_ESYSTEM and a text, or with HF_ENOMEM. */
+/* Create the descriptors of the loop. Can fail with HF_ESYSTEM or HF_ENOMEM;
+ * `error` has the text. */
 enum hf_err hf_loop_open(struct hf_client *client, struct hf_error *error);
 void hf_loop_close(struct hf_client *client);
 
@@ -138,7 +141,8 @@ void hf_loop_set_interruptible(struct hf_client *client,
                                struct hf_blocked *blocked, bool pending);
 
 /* Sleep until `blocked` is released, and drive if no other thread does.
- * `blocked` is zeroed, apart from hf_loop_set_interruptible().
+ * `blocked` is zeroed, apart from `background` and the members that
+ * hf_loop_set_interruptible() sets.
  *
  * HF_ETIMEDOUT  `deadline` has passed
  * HF_EINTR      interrupted
@@ -158,10 +162,10 @@ void hf_loop_finish_callbacks(struct hf_client *client, hf_time deadline);
 void hf_loop_await_callback(struct hf_client *client,
                             const struct hf_callback *callback);
 
-/* Whether this thread is inside a callback of this client. */
+/* Returns true if this thread is inside a callback of this client. */
 bool hf_loop_is_in_callback(const struct hf_client *client);
 
-/* Drive for one turn without sleeping: hf_process(). */
+/* Drive for one turn without sleeping, for hf_process(). */
 void hf_loop_process(struct hf_client *client);
 
 /* When the next timer is due; HF_NEVER if there is none. */

@@ -20,7 +20,7 @@ static hf_time real_clock(void *arg)
     return hf_time_on(client->clock_id);
 }
 
-/* The label that operators see. The default is "command[pid]@host". */
+/* Set the label that operators see. The default is "command[pid]@host". */
 static void set_owner(struct hf_client *client, const char *owner)
 {
     char host[65] = "";
@@ -63,8 +63,8 @@ static void init_client(struct hf_client *client, const struct hf_env *env,
     client->host.ops = &hf_client_host_ops;
     client->clock = env && env->clock ? env->clock : real_clock;
     client->clock_arg = env && env->clock ? env->arg : client;
-    /* With a test clock, start no background threads, because they would sleep
-     * by the real clock. */
+    /* With a test clock, behave as if the program drove the client, so that no
+     * background threads are started: they would sleep by the real clock. */
     client->loop.self_driven = env && env->clock;
     client->references = 1;
     client->next_sequence = 1;
@@ -272,7 +272,7 @@ enum hf_err hf_open(const char *url, const struct hf_client_opts *opts,
 }
 
 /* Open the strategy in a new thread. The caller keeps the mutex locked until
- * *client and the future are set, so that no callback runs before. */
+ * `*client` and the future are set, so that no callback runs before that. */
 static enum hf_err open_in_thread(struct hf_client *client, struct hf_url *url,
                                   const struct hf_client_opts *opts,
                                   struct hf_listener listener,

@@ -13,7 +13,8 @@
 struct hf_opening {
     struct hf_future future;
     struct hf_url url;
-    struct hf_heap timers; /* set by the strategy; moved when it is open */
+    struct hf_heap timers; /* timers that the strategy has set; moved to the
+                              loop when it is open */
     size_t timer_count;
 };
 
@@ -142,8 +143,8 @@ static void opening_event(struct hf_host *host,
     LOCKED(host, hf_watch_on_event(host, event));
 }
 
-/* These need no mutex, because only the opening thread uses them before the
- * client is open. */
+/* These need no mutex, because only the opening thread uses the returned data
+ * before the client is open. */
 static const char *opening_owner(struct hf_host *host)
 {
     return hf_client_host_ops.owner(host);
@@ -211,11 +212,12 @@ static void enable_inner_epoll(struct hf_loop *loop)
     struct epoll_event inner = {.events = EPOLLIN};
 
     (void)epoll_ctl(loop->outer, EPOLL_CTL_MOD, loop->epoll, &inner);
-    /* Posts may be queued while the driver sleeps in `outer`, so wake it. */
+    /* Posts do not run while the strategy is being opened. Wake the driver,
+     * which may sleep in `outer`, to run those that are queued. */
     loop->wake_pending = true;
 }
 
-/* ---- The thread ---------------------------------------------------------*/
+/* ---- The opening thread -------------------------------------------------*/
 
 static void release_opening(struct hf_future *future)
 {

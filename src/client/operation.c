@@ -34,7 +34,8 @@ void hf_operation_end(struct hf_operation *operation, enum hf_err err)
     hf_future_answer(&operation->future, err, NULL);
 }
 
-/* A command that was sent may be executed, so its result is HF_EINDOUBT. */
+/* The result is HF_EINDOUBT for a command that was sent, because the server may
+ * execute it. */
 static void cancel_operation(struct hf_future *future)
 {
     struct hf_operation *operation =
@@ -132,8 +133,8 @@ enum hf_err hf_operation_wait(enum hf_err err, struct hf_future *future)
     err = hf_client_enter_any(client);
     if (err)
         return err;
-    /* A program that blocks has no event loop, so start a thread for
-     * renewals. */
+    /* A program that blocks has no event loop, so start the client's threads,
+     * which renew its locks. */
     if (client->driven_locks > 0)
         (void)hf_background_ensure(client);
     err = hf_future_await(future);
@@ -152,9 +153,9 @@ static enum hf_err fail_with_text(struct hf_client *client,
 
 /* ---- Renew and update ---------------------------------------------------*/
 
-/* Whether the handle still has the claim for which the request was sent. This
- * compares nonces, because a server that has lost its data may grant a token
- * twice. */
+/* Returns true if the handle still has the claim for which the request was
+ * sent. This compares nonces, because a server that has lost its data may grant
+ * a token twice. */
 static bool is_same_claim(const struct hf_operation *operation)
 {
     const struct hf_lock *lock = operation->lock;
@@ -193,7 +194,8 @@ static enum hf_err finish_update(struct hf_operation *operation)
     return hf_validity_map_error(lock, err);
 }
 
-/* Start RENEW or UPDATE for a handle. */
+/* Start RENEW or UPDATE. The caller has set the kind and the value of
+ * `command`. */
 static enum hf_err start_on_lock(struct hf_lock *lock,
                                  struct hf_command *command, uint32_t ttl_ms,
                                  struct hf_listener listener)

@@ -30,8 +30,8 @@ struct hf_operation {
     void *each_arg;
     struct hf_callback list_callback; /* list: runs `each` */
     bool is_calling;                  /* list: `each` is running */
-    _Atomic(enum hf_err) ended;       /* list: hf_operation_end() was called
-                                         while `each` was running */
+    _Atomic(enum hf_err) ended;       /* list: the error, if hf_operation_end()
+                                         was called while `each` was running */
     uint8_t bytes[];                  /* key, value, expected */
 };
 

@@ -19,7 +19,7 @@ enum hf_err hf_options_watch(struct hf_watch_opts *to,
                              const struct hf_watch_opts *opts,
                              struct hf_error *error);
 
-/* opts->error if it is set, otherwise `otherwise`. */
+/* opts->error, or `otherwise` if it is NULL or if `opts` has no such member. */
 struct hf_error *hf_options_lock_error(const struct hf_lock_opts *opts,
                                        struct hf_error *otherwise);
 struct hf_error *hf_options_client_error(const struct hf_client_opts *opts,

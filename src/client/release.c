@@ -165,8 +165,8 @@ enum hf_err hf_lock_detach(struct hf_lock *lock)
     return err;
 }
 
-/* Withdraw the claim in the background. If the claim is pending, it completes
- * with `err`. */
+/* Withdraw the claim in the background, unless it was adopted. A pending claim
+ * completes with `err`. */
 static void abandon_claim(struct hf_lock *lock, enum hf_err err)
 {
     bool has_claim = lock->state == HF_LOCK_CLAIMING ||

@@ -16,8 +16,8 @@ static hf_time load_valid_until(const struct hf_lock *lock)
     return atomic_load_explicit(&lock->valid_until, memory_order_acquire);
 }
 
-/* Set the end of validity to `to` if it is still `from`. Return true if it
- * was. */
+/* Set the end of validity to `to` if it is still `from`. Returns false if it is
+ * not. */
 static bool replace_end(const struct hf_lock *lock, hf_time from, hf_time to)
 {
     /* Cast away const: the getters take a const lock, and the user cannot see
@@ -28,9 +28,9 @@ static bool replace_end(const struct hf_lock *lock, hf_time from, hf_time to)
                                           to);
 }
 
-/* Return the end of validity if it is later than `now`, or HF_VALIDITY_NONE. If
- * the end has passed, set it to HF_VALIDITY_ENDED, which is final for all
- * threads, and return that. */
+/* Returns the end of validity if it is later than `now`, or HF_VALIDITY_NONE.
+ * If the end has passed, sets it to HF_VALIDITY_ENDED, which is final for all
+ * threads, and returns that. */
 static hf_time latch_end(const struct hf_lock *lock, hf_time now)
 {
     hf_time end = load_valid_until(lock);

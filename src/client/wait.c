@@ -80,8 +80,9 @@ static void finish_held(struct hf_watch *watch, struct hf_answer *read)
     hf_watch_answer(watch, HF_OK, NULL);
 }
 
-/* READ found the key free again, but an event has shown that it was held. That
- * fulfills the wait, so return the token and the owner from the event. */
+/* READ found the key free, but an event has shown that it was held during the
+ * wait. That fulfills the wait, so return the token and the owner from the
+ * event. */
 static void finish_was_held(struct hf_watch *watch)
 {
     struct hf_info info = {
@@ -164,7 +165,8 @@ static void on_wait_read_reply(struct hf_watch *watch)
     }
 }
 
-/* Once WATCH is answered, changes are pushed, so READ the present state. */
+/* After WATCH is answered, later changes are pushed, so READ the state as it is
+ * now. */
 void hf_wait_on_settled(struct hf_watch *watch)
 {
     const struct hf_request *request = &watch->call.request;

@@ -108,7 +108,7 @@ void hf_watch_send(struct hf_watch *watch, enum hf_request_kind kind)
     hf_call_start(&watch->call, deadline);
 }
 
-/* Drop the strategy's reference, because it pushes no more events. */
+/* The strategy pushes no more events to this watch, so drop its reference. */
 static void drop_push_reference(struct hf_watch *watch)
 {
     if (!watch->pushing)
@@ -349,8 +349,8 @@ enum hf_err hf_watch_open_start(struct hf_client *client, struct hf_key prefix,
     return err;
 }
 
-/* A program that makes blocking calls has no event loop, so start a thread that
- * runs the watch's callbacks. */
+/* A program that makes blocking calls has no event loop, so start the client's
+ * threads, which run the callback of the watch. */
 static enum hf_err ensure_watch_driver(struct hf_client *client)
 {
     enum hf_err err = hf_client_enter(client);
@@ -388,8 +388,8 @@ void hf_watch_close(struct hf_watch *watch)
         return;
     end_watch(watch);
     hf_loop_await_callback(client, &watch->callback);
-    /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): drops the user's
-     * reference. */
+    /* The user still holds this reference, but the analyzer does not see that:
+     * NOLINTNEXTLINE(clang-analyzer-unix.Malloc). */
     unref_watch(watch);
     hf_client_leave(client);
 }

@@ -28,10 +28,10 @@ struct hf_watch {
     uint64_t number;      /* identifies the watch to the strategy */
     unsigned references;
     enum hf_watch_purpose purpose;
-    bool pushing; /* the strategy may push events; it has a reference */
+    bool pushing; /* the strategy may push events, and has a reference */
     bool ended;   /* no event is reported any more */
 
-    /* HF_WATCH_EVENTS only. */
+    /* These members are for HF_WATCH_EVENTS only. */
     uint32_t kinds;
     hf_watch_fn *each;
     void *each_arg;
@@ -41,10 +41,10 @@ struct hf_watch {
     struct hf_callback callback;
     struct hf_watch **out; /* where hf_watch_open() returns the watch */
 
-    struct hf_wait wait; /* the other purposes only */
+    struct hf_wait wait; /* HF_WATCH_WAIT_HELD, HF_WATCH_WAIT_FREE only */
 
-    struct hf_future *opening; /* gets the result of the opening or the wait;
-                                  NULL afterwards */
+    struct hf_future *opening; /* receives the result of the opening, or of the
+                                  wait; NULL afterwards */
     size_t key_size;
     uint8_t key[];
 };

@@ -44,7 +44,8 @@ void hf_withdrawal_start(struct hf_client *client, struct hf_key key,
         .nonce = *nonce,
     };
     hf_call_start(&withdrawal->call, until);
-    /* No caller waits for the answer, so start a thread that can retry. */
+    /* No caller waits for the answer, so start the client's threads, which
+     * retry. */
     if (!withdrawal->call.request.answered)
         (void)hf_background_ensure(client);
 }

@@ -18,8 +18,8 @@ struct hf_withdrawal {
     uint8_t key[];
 };
 
-/* Cancel the claim with `nonce`, and retry until `until`. If memory is short
- * this does nothing, so a held lock ends only when its lease expires. */
+/* Cancel the claim with `nonce`, and retry until `until`. If memory is short,
+ * this sends nothing, and a held lock ends when its lease expires. */
 void hf_withdrawal_start(struct hf_client *client, struct hf_key key,
                          const struct hf_nonce *nonce, hf_time until);
 

@@ -29,9 +29,9 @@ static uint32_t poll_delay_ms(const struct hf_in_process *local, hf_time now,
     return poll_ms > 0 && poll_ms < wait ? poll_ms : wait;
 }
 
-/* Set the anchor of a grant or a renewal. A repeated command has not touched
- * the hold. Its anchor, if it is a LOCK, is the instant of the grant; the
- * anchor of a repeated RENEW is unknown. */
+/* Set the poll delay of a queued LOCK, or the anchor of a grant or renewal. A
+ * repeated copy of a command has not touched a hold: a repeated LOCK gets the
+ * anchor of its grant, and the anchor of a repeated RENEW stays unknown. */
 static void set_times(const struct hf_in_process *local, hf_time now,
                       struct hf_request *request)
 {
@@ -127,7 +127,7 @@ static void serve_read(const struct hf_store *store, hf_time now,
 
 /* ---- Requests -----------------------------------------------------------*/
 
-/* Execute a request. The client must be inside. */
+/* Execute a request. The client must be inside the store. */
 static void serve_request(struct hf_in_process *local,
                           struct hf_request *request)
 {
@@ -144,7 +144,7 @@ static void serve_request(struct hf_in_process *local,
         serve_read(local->store, now, request);
         break;
     case HF_REQUEST_LIST:
-        HF_ASSERT(false); /* hf_listing_run() serves it */
+        HF_ASSERT(false); /* LIST is executed by hf_listing_run() */
         break;
     case HF_REQUEST_WATCH:
         answer->result.err = hf_in_process_watch(local, request);
@@ -183,7 +183,7 @@ enum hf_err hf_in_process_submit(struct hf_in_process *local,
     return HF_OK;
 }
 
-/* ---- Init, fini, sessions -----------------------------------------------*/
+/* ---- Initialization and sessions ----------------------------------------*/
 
 static void on_local_expiry(struct hf_timer *timer)
 {

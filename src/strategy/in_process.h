@@ -2,10 +2,10 @@
  * memory: and file: share.
  *
  * The strategy implements `enter` and `leave`. Between these two calls the
- * client is *inside*: it has exclusive access to the store, and the store is up
- * to date. Requests are executed inside. Grants and events are taken out of the
- * store inside, but reported to the host outside, one at a time, because the
- * host may submit another request at once. */
+ * client is *inside* the store: it has exclusive access, and the store is up to
+ * date. Requests are executed inside the store. Grants and events are taken out
+ * inside the store, but reported to the host outside, one at a time, because
+ * the host may submit another request at once. */
 #ifndef HF_STRATEGY_IN_PROCESS_H
 #define HF_STRATEGY_IN_PROCESS_H
 
@@ -19,56 +19,57 @@ struct hf_in_process {
     struct hf_store *store;
     uint64_t session;
     hf_time offset;   /* this client's clock minus the store's */
-    uint32_t poll_ms; /* poll interval of the first waiter; 0: wait
-                                     for the lease to expire */
+    uint32_t poll_ms; /* poll interval of the first waiter; 0: poll only when
+                         the lease is due */
     struct hf_timer
-        expiry_timer; /* the next deadline, while there are watches */
+        expiry_timer; /* set to the next deadline while there are watches */
     struct hf_watches watches;
-    struct hf_post more;   /* continues reporting in the next turn */
-    uint64_t forced_token; /* token of a forced lock of this client that has
-                              not been reported; HF_ANY_TOKEN: there are
-                              several; 0: none. Used only inside */
+    struct hf_post more;   /* reports the remaining events in the next turn */
+    uint64_t forced_token; /* token of a forced lock of this client that has not
+                              been reported; HF_ANY_TOKEN: there are several; 0:
+                              none. Used only inside the store */
     bool has_reports;      /* there may be grants or events to report */
     bool is_reporting;
-    bool report_failed; /* `enter` failed; report later */
+    bool report_failed; /* `enter` failed, so retry_report is called */
     const char *cause;  /* why the last command failed, or NULL */
 };
 
 struct hf_in_process_ops {
-    /* On HF_OK the client is inside until `leave`. */
+    /* On HF_OK the client is inside the store until `leave`. */
     enum hf_err (*enter)(struct hf_in_process *local);
     void (*leave)(struct hf_in_process *local);
 
-    /* Call hf_in_process_report() again soon, because reporting failed when
-     * `enter` failed. */
+    /* Call hf_in_process_report() again soon, because it stopped when `enter`
+     * failed. */
     void (*retry_report)(struct hf_in_process *local);
 
-    /* Inside: run a command of this client. */
+    /* Run a command of this client. Called inside the store, as are all members
+     * below. */
     void (*run)(struct hf_in_process *local, hf_time now,
                 const struct hf_command *command, struct hf_result *result);
 
-    /* Inside: end the grant of `key` if its holder is dead. Called before `key`
-     * is read or listed. May be NULL. */
+    /* End the grant of `key` if its holder is dead. Called before `key` is read
+     * or listed. May be NULL. */
     void (*reap_holder)(struct hf_in_process *local, struct hf_key key);
 
-    /* Inside: called before a watch is added that starts at event `from`, and
-     * after the last watch was removed. */
+    /* Called before a watch is added that starts at event `from`, and after the
+     * last watch was removed. */
     enum hf_err (*watch)(struct hf_in_process *local, uint64_t from);
     void (*unwatch)(struct hf_in_process *local);
 };
 
-/* Initialise the members that depend on the host. The strategy sets store,
+/* Initialize the members that depend on the host. The strategy sets store,
  * offset and poll_ms, before or after this call. Can fail with HF_ENOMEM. */
 enum hf_err hf_in_process_init(struct hf_in_process *local,
                                struct hf_host *host,
                                const struct hf_in_process_ops *ops);
 void hf_in_process_fini(struct hf_in_process *local);
 
-/* For hf_strategy.caps. */
+/* The capabilities of the strategy, for hf_strategy.caps. */
 uint32_t hf_in_process_caps(const void *self);
 
-/* Inside: open the session of this client, and close this client's session or
- * another session. */
+/* Open the session of this client; close the session `session`, which may
+ * belong to another client. Call these inside the store. */
 enum hf_err hf_in_process_open_session(struct hf_in_process *local);
 enum hf_err hf_in_process_close_session(struct hf_in_process *local,
                                         uint64_t session);
@@ -76,8 +77,8 @@ enum hf_err hf_in_process_close_session(struct hf_in_process *local,
 /* The time of the store's clock. */
 hf_time hf_in_process_now(const struct hf_in_process *local);
 
-/* Execute and answer a request. If `enter` fails, return its error, and neither
- * execute nor answer the request. */
+/* Execute and answer a request. If `enter` fails, returns its error; the
+ * request is neither executed nor answered. */
 enum hf_err hf_in_process_submit(struct hf_in_process *local,
                                  struct hf_request *request);
 
@@ -85,15 +86,16 @@ enum hf_err hf_in_process_submit(struct hf_in_process *local,
  * are reported in the next turn. */
 void hf_in_process_report(struct hf_in_process *local);
 
-/* Inside: record that a lock of this client was forced, for the next report. */
+/* Record that a lock of this client was forced, for the next report. Call this
+ * inside the store. */
 void hf_in_process_note_forced(struct hf_in_process *local, uint64_t token);
 
-/* Inside: reset the watches after the store was replaced. They report the
- * events that they missed as DROPPED. */
+/* Reset the watches after the store was replaced. They report the events that
+ * they missed as DROPPED. Call this inside the store. */
 void hf_in_process_reset_cursors(struct hf_in_process *local);
 
-/* Inside, for in_process.c: add and remove a watch. A repeated WATCH request
- * has no effect. */
+/* Add and remove a watch. A repeated WATCH request has no effect. Only
+ * in_process.c calls these, inside the store. */
 enum hf_err hf_in_process_watch(struct hf_in_process *local,
                                 const struct hf_request *request);
 void hf_in_process_unwatch(struct hf_in_process *local, uint64_t number);

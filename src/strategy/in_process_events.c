@@ -1,10 +1,10 @@
+/* in_process_events.c - watches, and reports of grants and events to the host,
+ * for the clients of in_process.h. */
 #include "strategy/in_process.h"
 
 #include <string.h>
 
-#define EVENTS_PER_TURN 64 /* reported until timers and callbacks run again */
-
-/* Watches, and reporting grants and events to the host. */
+#define EVENTS_PER_TURN 64 /* events reported before timers and callbacks run */
 
 /* ---- Watches ------------------------------------------------------------*/
 
@@ -97,13 +97,13 @@ static bool read_watch(const struct hf_store *store, struct watch *watch,
     return false;
 }
 
-/* A client with a watch expires leases on time, even if there are no waiters.
- * The client is notified of every event that may change the next deadline, and
- * then sets the timer again. */
+/* Set the timer to the next deadline of a lease. A client with a watch expires
+ * leases on time, even if there are no waiters. It is notified of every event
+ * that may change the next deadline, and then sets the timer again. */
 static void set_expiry_timer(struct hf_in_process *local, hf_time at)
 {
     if (at != HF_NEVER)
-        at += local->offset; /* the offset may be negative */
+        at += local->offset; /* not hf_time_add(): offset may be negative */
     hf_timer_set(local->host, &local->expiry_timer, at);
 }
 
@@ -113,9 +113,9 @@ static bool enter_store(struct hf_in_process *local)
     return !local->report_failed;
 }
 
-/* Read the next event of any watch. Move the watch that had an event to the end
- * of the list: otherwise, if events arrived faster than they are reported, the
- * first watch would starve the others. Return false if there is no event. */
+/* Read the next event of any watch. Returns false if there is none. A watch
+ * that had an event moves to the end of the list: otherwise, if events arrived
+ * faster than they are reported, the first watch would starve the others. */
 static bool read_watches(struct hf_in_process *local, struct event_copy *event)
 {
     struct watch *watch = NULL;
@@ -163,8 +163,8 @@ static bool pop_grant(struct hf_in_process *local, struct hf_push_grant *push,
         return false;
     *forced_token = local->forced_token;
     local->forced_token = 0;
-    /* If processes share the store, another process may have closed the
-     * session. */
+    /* The session may not exist any more: if processes share the store, another
+     * process may have closed it. */
     session = hf_table_find_session(table, local->session);
     found = session && hf_table_take_grant(table, session, &grant);
     if (found)
@@ -197,7 +197,8 @@ static void report_grants(struct hf_in_process *local)
     } while (found);
 }
 
-/* Report events. Return false if `*budget` is used up before the last event. */
+/* Report events. Returns false if `*budget` is used up, because there may be
+ * more events. */
 static bool report_events(struct hf_in_process *local, unsigned *budget)
 {
     struct event_copy event;
@@ -212,7 +213,8 @@ static bool report_events(struct hf_in_process *local, unsigned *budget)
     return false;
 }
 
-/* Continue in the next turn, after timers and callbacks have run. */
+/* Report the remaining events in the next turn, after timers and callbacks have
+ * run. */
 static void post_more_events(struct hf_in_process *local)
 {
     struct hf_waker *waker = local->host->ops->post(local->host, &local->more);

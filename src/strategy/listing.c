@@ -13,16 +13,18 @@ struct listing {
     struct hf_table_walk walk;
     size_t visited;
     size_t single_step_after; /* after this many holds, copy the rest in one
-                                 step, so that the list ends while keys are
-                                 added */
-    size_t capacity;          /* allocated answer->infos */
+                                 step, so that the list ends even if keys are
+                                 added all the time */
+    size_t capacity;          /* allocated elements of answer->infos */
     uint64_t index;           /* the last event's index when the list started */
-    uint64_t token;           /* the last grant's token when the list started */
+    uint64_t token;           /* the last grant's token when the list started;
+                                 keys with a higher token may be visited
+                                 twice */
     bool repeats;             /* a key may have been visited twice */
     struct hf_buf buf;        /* the holds that the last step has copied */
 };
 
-/* ---- Inside -------------------------------------------------------------*/
+/* ---- Inside the store ---------------------------------------------------*/
 
 _Static_assert(HF_FITS(HF_NOTE_MAX + 1, uint32_t),
                "the size of a string is encoded in 32 bits");
@@ -60,10 +62,10 @@ static bool is_step_full(const struct listing *listing, size_t count)
     return count >= HF_LISTING_HOLDS || listing->buf.size >= HF_LISTING_BYTES;
 }
 
-/* End the grant if its holder is dead, and return true if it was. Then `hold`
- * may be freed, and if the key was granted to a waiter, the walk visits the key
- * again. Holds of one session are often neighbours, so `live` remembers the
- * last session that was found to be alive, which is not checked again. */
+/* End the grant of `hold` if its holder is dead. Returns true if it was: then
+ * `hold` may be freed, and if the key was granted to a waiter, the walk visits
+ * the key again. Neighbours in the walk often have the same session, so `*live`
+ * caches the last session that was found alive. */
 static bool end_abandoned(const struct listing *listing,
                           const struct hf_hold *hold, uint64_t *live)
 {
@@ -101,7 +103,7 @@ static void copy_step(struct listing *listing)
     }
 }
 
-/* ---- Outside ------------------------------------------------------------*/
+/* ---- Outside the store --------------------------------------------------*/
 
 static enum hf_err reserve_info(struct listing *listing)
 {
@@ -156,9 +158,9 @@ static enum hf_err decode_step(struct listing *listing)
     return err;
 }
 
-/* ---- Steps --------------------------------------------------------------*/
+/* ---- Running the steps --------------------------------------------------*/
 
-/* Start, or start over and drop the infos collected so far. */
+/* Start the list, or start it over without the infos collected so far. */
 static void begin_listing(struct listing *listing)
 {
     struct hf_table *table = &listing->local->store->table;
@@ -191,8 +193,8 @@ static enum hf_err run_step(struct listing *listing)
     return HF_OK;
 }
 
-/* End the walk. If `enter` fails, the store is not shared with other threads,
- * so the walk can be ended outside. */
+/* End the walk early. If `enter` fails, end it without entering: such a store
+ * is not shared with other threads. */
 static void abandon_walk(struct listing *listing)
 {
     struct hf_in_process *local = listing->local;
@@ -224,7 +226,7 @@ enum hf_err hf_listing_run(struct hf_in_process *local,
         .local = local,
         .answer = &request->answer,
         .prefix = request->command.key,
-        .walk = {.broken = true}, /* the walk has not started */
+        .walk = {.broken = true}, /* makes the first step start the walk */
     };
     enum hf_err failure = HF_OK;
     enum hf_err err = run_listing(&listing, &failure);

@@ -9,19 +9,22 @@
 #include "strategy/in_process.h"
 
 #define WAKERS_MAX                                                             \
-    8 /* wakers that `leave` wakes; any others are woken inside */
+    8 /* wakers kept for memory_leave(); others are woken with the mutex held */
 
-/* A store and its clients, here called members. `mutex` guards all members of
- * this struct. A client holds its own mutex when it enters the store, so code
- * inside the store must not call a client, except hf_host_ops.post, which does
- * not take the client's mutex. */
+/* A store and its clients, which are called members here. `mutex` guards
+ * everything declared after it; the registry's mutex guards `link` and
+ * `members`.
+ *
+ * A client holds its own mutex when it enters the store, so code inside the
+ * store must not call a client, except hf_host_ops.post, which does not take
+ * the client's mutex. */
 struct memory_store {
     struct hf_dlist link; /* in the registry */
     char *name;
     unsigned members;
     pthread_mutex_t mutex;
     struct hf_store store;
-    struct member *current;              /* the member that is inside */
+    struct member *current;              /* the member inside the store */
     struct hf_waker *wakers[WAKERS_MAX]; /* to wake when `current` leaves */
     unsigned waker_count;
     struct hf_map by_session; /* members */
@@ -42,9 +45,10 @@ struct member {
  * may be locked. */
 struct registry {
     pthread_mutex_t mutex;
-    struct hf_dlist stores; /* zeroed until the first use */
+    struct hf_dlist stores; /* zero until the first client is opened */
     unsigned count;
-    uint64_t last_token; /* last token of freed stores; new stores continue */
+    uint64_t last_token; /* highest token of the freed stores, from which new
+                            stores continue */
 };
 static void *_Atomic registry_page;
 
@@ -53,10 +57,11 @@ static struct registry *get_registry(void)
     return hf_wiped_get(&registry_page, sizeof(struct registry));
 }
 
-/* ---- Inside -------------------------------------------------------------*/
+/* ---- Inside the store ---------------------------------------------------*/
 
-/* Make `member` report. The member that is inside reports by itself after
- * `leave`, so it gets no post, which would cost two system calls. */
+/* Make `member` report its grants and events. The member inside the store
+ * reports by itself after `leave`, so it gets no post, which would cost two
+ * system calls. */
 static void notify_member(struct member *member)
 {
     struct memory_store *shared = member->shared;
@@ -136,7 +141,8 @@ static void memory_run(struct hf_in_process *local, hf_time now,
     hf_store_run(local->store, now, command, result);
 }
 
-/* The history starts with the first watch, so `from` makes no difference. */
+/* The history starts with the first watch, so there are no older events to load
+ * for `from`. */
 static enum hf_err memory_watch(struct hf_in_process *local, uint64_t from)
 {
     struct member *member = member_of(local);

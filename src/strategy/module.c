@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Load a module for ever (RTLD_NODELETE), because the libraries of modules
- * start threads and register handlers. */
+/* Never unload the module (RTLD_NODELETE), because the libraries that it uses
+ * start threads and register handlers, whose code must stay loaded. */
 static void *load_object(const char *path)
 {
     return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -29,9 +29,9 @@ static int is_static(struct dl_phdr_info *program, size_t size, void *arg)
     return 1; /* stop, because the first object is the program */
 }
 
-/* Write the path that `file` has if it is in the directory of the shared object
- * that contains this code. Return false if the code is part of the program,
- * because the name of a program is not reliable. */
+/* Write the path of `file` in the directory of the shared object that contains
+ * this code. Returns false if this code is part of the program, because the
+ * path of a program is not reliable. */
 static bool find_beside(const char *file, char path[PATH_MAX])
 {
     static const char here;

@@ -8,7 +8,7 @@
 
 #include "strategy/strategy.h"
 
-/* The only symbol that a module exports, as HF_MODULE_SYMBOL. */
+/* The only symbol that a module exports; its name is HF_MODULE_SYMBOL. */
 struct hf_module {
     const char *version; /* must be HF_VERSION, because strategy.h may change */
     const struct hf_strategy *const *strategies; /* NULL-terminated */
@@ -16,9 +16,9 @@ struct hf_module {
 
 #define HF_MODULE_SYMBOL "hf_module"
 
-/* Load the module `file` and find the strategy for `scheme` in it. It searches
- * the library's directory first, then the system's library path. A module is
- * loaded once and never unloaded. Can fail with HF_EUNSUPPORTED. */
+/* Load the module `file` and find the strategy for `scheme` in it. The
+ * library's directory is searched first, then the system's library path. A
+ * module is loaded once and never unloaded. Can fail with HF_EUNSUPPORTED. */
 enum hf_err hf_module_find(const char *file, const char *scheme,
                            const struct hf_strategy **found,
                            struct hf_error *error);

@@ -23,7 +23,7 @@ STRATEGIES(DECLARE)
 #undef DECLARE
 
 static const struct row {
-    const struct hf_strategy *strategy; /* NULL: it is in a module */
+    const struct hf_strategy *strategy; /* NULL: the strategy is in `module` */
     const char *scheme;
     const char *module;
 } rows[] = {

@@ -55,7 +55,8 @@ enum hf_request_kind {
  * strategy that shares the client's clock sets `sent` to the instant of the
  * grant, and `age_ms` to 0. */
 struct hf_anchor {
-    bool known; /* false: count from when the request was first sent */
+    bool known; /* false: assume that the lease started when the request was
+                   first sent */
     hf_time sent;
     uint32_t age_ms;
 };
@@ -63,12 +64,14 @@ struct hf_anchor {
 struct hf_answer {
     struct hf_result result; /* a queued LOCK: HF_EBUSY and its position */
     struct hf_anchor anchor; /* set for a LOCK or RENEW that succeeded */
-    uint32_t poll_after_ms;  /* a queued LOCK: repeat after this; 0: unknown */
+    uint32_t poll_after_ms;  /* a queued LOCK: repeat it after this time; 0: the
+                                client decides */
     bool is_pushed;          /* a queued LOCK: no push can be lost, so do not
                                 repeat the LOCK before poll_after_ms, even if
                                 that is a long time */
     uint64_t index;          /* READ, LIST, WATCH: index of the newest event */
-    struct hf_info *infos;   /* READ: one; LIST: count; the client frees them */
+    struct hf_info *infos;   /* READ: one; LIST: `count` of them; freed by the
+                                client */
     size_t count;
     bool sure;   /* UNLOCK: the result is certain, even if an earlier copy of
                     the request was lost */
@@ -87,11 +90,12 @@ struct hf_request {
     hf_time progress;          /* LIST: when the strategy last received a part
                                   of the result, or 0. The client counts the
                                   deadline from here */
-    bool waits;                /* LOCK: the last answer was a position */
+    bool waits;                /* LOCK: the claim was queued at the last
+                                  answer */
     bool keeps;                /* LOCK: the client will renew the lock */
     struct hf_answer answer;
     struct hf_dlist link;
-    bool answered; /* for the host: `done` is about to run */
+    bool answered; /* set by the host until it calls `done` */
     void (*done)(struct hf_request *request); /* set by the client */
 };
 
@@ -109,9 +113,10 @@ struct hf_push_grant {
     bool offered;
 };
 
-#define HF_ANY_TOKEN UINT64_MAX /* never the token of a grant */
+#define HF_ANY_TOKEN UINT64_MAX /* stands for any lock in `recheck` */
 
-/* An event for a watch. Key and owner are borrowed for the call. */
+/* An event for a watch. The key and the owner are valid only during the
+ * call. */
 struct hf_push_event {
     uint64_t watch;
     struct hf_event event;
@@ -181,13 +186,14 @@ struct hf_host_ops {
     void (*recheck)(struct hf_host *host, uint64_t token);
     void (*event)(struct hf_host *host, const struct hf_push_event *event);
 
-    /* hf_client_opts.owner and .inherit, and the client's random numbers. */
+    /* The client's options `owner` and `inherit`, and its random generator. */
     const char *(*owner)(struct hf_host *host);
     bool (*inherit)(struct hf_host *host);
     struct hf_random *(*random)(struct hf_host *host);
 };
 
-/* Set a timer, or unset it (HF_NEVER) if it is set. */
+/* Set a timer; HF_NEVER unsets it. A timer that is not set is unset without a
+ * call of the host. */
 static inline void hf_timer_set(struct hf_host *host, struct hf_timer *timer,
                                 hf_time at)
 {
@@ -202,18 +208,18 @@ struct hf_strategy {
     size_t size;        /* bytes of private state, zeroed by the client */
 
     /* The clock of the strategy's leases and of all deadlines of the client; 0
-     * stands for CLOCK_BOOTTIME. Use CLOCK_MONOTONIC if all clients that can
-     * compete for a lock run on one machine, and so are suspended together. */
+     * means CLOCK_BOOTTIME. Use CLOCK_MONOTONIC if all clients that can compete
+     * for a lock run on one machine, and so are suspended together. */
     clockid_t clock;
 
-    /* The client renews a lock when 1/renew_part of its ttl has passed; 0
-     * stands for a third. A strategy with slow failovers renews earlier, so
-     * that more of the lease is left when a failover begins. */
+    /* The client renews a lock when 1/renew_part of its ttl has passed; 0 means
+     * 1/3. A strategy with slow failovers renews earlier, so that more of the
+     * lease is left when a failover begins. */
     unsigned renew_part;
 
-    /* Check `url` and connect. The only member that reports a failure, and the
-     * only one that may block for long: for some seconds, with no lock held. It
-     * runs in the thread that called hf_open(), or in a thread that
+    /* Check `url` and connect. This is the only member that reports a failure,
+     * and the only one that may block for long: for some seconds, with no mutex
+     * held. It runs in the thread that called hf_open(), or in a thread that
      * hf_open_start() started. Until it has returned, neither members nor
      * timers, descriptors or posts of the strategy run. After a failure the
      * strategy must have freed everything, because `close` is not called. `url`
@@ -229,35 +235,35 @@ struct hf_strategy {
     void (*describe)(const void *self, hf_fact_fn *each, void *arg);
 
     /* Start a request. Answer it exactly once with hf_host_ops.answer, inside
-     * this call or later: done, refused, HF_EUNAVAIL (it had no effect) or
-     * HF_EINDOUBT (it was sent, and the answer was lost). The client waits for
-     * the answer up to the deadline of the call, then cancels; it submits the
-     * request again only after HF_EUNAVAIL or HF_EINDOUBT. So report a request
-     * as lost as soon as that is known (the connection failed), and never
-     * because the answer is slow. Grants and events for others may be pushed
-     * inside this call, and inside cancel. */
+     * this call or later, with its result, with HF_EUNAVAIL (it had no effect)
+     * or with HF_EINDOUBT (it was sent, and the answer was lost). The client
+     * waits for the answer up to the deadline of the call, then cancels; it
+     * submits the request again only after HF_EUNAVAIL or HF_EINDOUBT. So
+     * report a request as lost as soon as that is known (the connection
+     * failed), and never because the answer is slow. Grants of other claims,
+     * and events, may be pushed inside this call and inside `cancel`. */
     void (*submit)(void *self, struct hf_request *request);
 
     /* Give up a request that is not answered yet. Answer it before this
-     * returns, whatever is still under way: HF_EINDOUBT, or HF_EUNAVAIL if it
-     * certainly had and will have no effect. Never called for a request that
-     * was answered, so a strategy whose `submit` answers every request needs no
-     * code here. */
+     * returns, even if it is still being executed: with HF_EINDOUBT, or with
+     * HF_EUNAVAIL if it certainly had and will have no effect. Never called for
+     * a request that was answered, so a strategy whose `submit` answers every
+     * request needs no code here. */
     void (*cancel)(void *self, struct hf_request *request);
 
-    /* When a request that is not answered was sent, on the client's clock;
-     * HF_NEVER while it waits inside the strategy. If the member is NULL,
-     * requests are sent when they are submitted. */
+    /* When an unanswered request was sent, by the client's clock; HF_NEVER
+     * while it waits inside the strategy. If the member is NULL, requests are
+     * sent when they are submitted. */
     hf_time (*sent_at)(void *self, const struct hf_request *request);
 
     /* A lock was detached, so it must last until its lease expires, even if
      * this client's process dies. NULL if all locks last that long anyway. */
     void (*detach)(void *self);
 
-    /* Release everything; no request is open. Withdraw the waiters of this
-     * client if that takes no time; the client has already canceled them, as
-     * far as its deadline allowed. What cannot be stopped, such as a thread
-     * inside a library, keeps memory of its own: nothing of the strategy may
+    /* Free everything; no request is open. Withdraw the waiters of this client
+     * if that takes no time; the client has already canceled them, as far as
+     * its deadline allowed. A thread that cannot be stopped, because it is
+     * inside a library, must use memory of its own: nothing of the strategy may
      * touch the host after this returns. */
     void (*close)(void *self);
 };

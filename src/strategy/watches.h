@@ -13,15 +13,16 @@
 
 struct hf_watches {
     struct hf_dlist list; /* entries, in the order they were added */
-    bool busy;            /* the strategy iterates: free no entries */
+    bool busy;            /* the strategy is iterating; entries must not be
+                             freed */
 };
 
 struct hf_watch_entry {
     struct hf_dlist link;
     uint64_t number;   /* request->watch */
-    struct hf_key key; /* or a prefix */
+    struct hf_key key; /* a prefix, unless `exact` is set */
     bool exact;        /* match only `key` itself */
-    bool removed;      /* freed by the next sweep */
+    bool removed;      /* to be freed by hf_watches_sweep() */
 };
 
 void hf_watches_init(struct hf_watches *watches);
@@ -43,7 +44,7 @@ void *hf_watches_find(const struct hf_watches *watches, uint64_t number);
 /* Iterate over the entries: pass NULL first; NULL ends the iteration. */
 void *hf_watches_next(const struct hf_watches *watches, const void *entry);
 
-/* Whether this watch reports events of `key`. */
+/* Returns true if this watch reports events of `key`. */
 bool hf_watches_match(const struct hf_watch_entry *entry, struct hf_key key);
 
 /* Remove an entry; hf_watches_sweep() frees it. */
