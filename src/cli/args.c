@@ -16,7 +16,7 @@
 static const struct {
     const char *name;
     char letter;
-    const char *value; /* the name of its value; NULL: it is a flag */
+    const char *value; /* what `help` calls the option's value; NULL: a flag */
     const char *text;
 } options[] = {
 #define ROW(id, name, letter, value, text) {name, letter, value, text},
@@ -260,7 +260,7 @@ int args_parse_before_verb(struct args *args, char **argv, int *next)
     while (!status && argv[*next] && is_option(argv[*next]) &&
            strcmp(argv[*next], "--") != 0) {
         if (!strcmp(argv[*next], "--version"))
-            return 0; /* choose_verb() treats it as the verb `version` */
+            return 0; /* choose_verb() treats --version as a verb */
         status = parse_option(args, argv, next);
     }
     return status;
@@ -353,9 +353,9 @@ static int check_words(const struct args *args)
     return 0;
 }
 
-/* Whether --json is among the words before "--". Check this before parsing,
- * because --json decides how errors are reported, even an error in an earlier
- * option. */
+/* Returns true if --json is among the words before "--". Check this before
+ * parsing, because --json decides how errors are reported, even an error in an
+ * earlier option. */
 static bool asks_for_json(char **argv)
 {
     for (; *argv && strcmp(*argv, "--") != 0; argv++) {
@@ -377,8 +377,8 @@ int args_parse(struct args *args, char **argv)
         status = set_shell_command(args);
     if (!status)
         status = check_words(args);
-    /* Set this again, because asks_for_json() may have found an argument of the
-     * command. */
+    /* Set args->json again, because asks_for_json() may have found an argument
+     * of the command that `run` executes. */
     args->json = json || (args->given & OPTION(JSON)) != 0;
     if (args->given & OPTION(NO_WAIT))
         args->wait_ms = 0;

@@ -62,7 +62,7 @@ struct args {
     const char *expect;
     bool json, verbose, quiet, close, hold, held, now, keys;
     uint32_t ttl_ms;
-    uint32_t wait_ms;   /* HF_FOREVER without --wait and --no-wait */
+    uint32_t wait_ms;   /* 0 with --no-wait; HF_FOREVER without a limit */
     int64_t wait_until; /* end of the wait, by loop_now(); INT64_MAX: none */
     int busy_status;
     uint64_t token;
@@ -72,7 +72,7 @@ struct args {
 
     char **words;
     int word_count;
-    char **command;    /* NULL-terminated; NULL if there is none */
+    char **command;    /* NULL-terminated argv of the command, or NULL */
     char *in_shell[4]; /* the command of -c */
 };
 

@@ -43,9 +43,9 @@ static bool is_pipe(int fd)
     return !fstat(fd, &status) && S_ISFIFO(status.st_mode);
 }
 
-/* Whether this process is part of a pipeline. The shell may not have started
- * the other processes of the pipeline yet, so a standard descriptor that is a
- * pipe counts too. */
+/* Returns true if this process is part of a pipeline. The shell may not have
+ * started the other processes of the pipeline yet, so a standard descriptor
+ * that is a pipe counts too. */
 static bool is_in_pipeline(void)
 {
     return is_pipe(STDIN_FILENO) || is_pipe(STDOUT_FILENO) ||
@@ -155,9 +155,9 @@ static bool is_group_only(const struct child *child)
     return child->detached;
 }
 
-/* Whether the process group can be signalled. Once the command is reaped and
- * its group is empty, the kernel may give the group's id to an unrelated
- * process. */
+/* Returns true if the process group can be signalled. Once the command is
+ * reaped and its group is empty, the kernel may give the group's id to an
+ * unrelated process. */
 static bool has_group(const struct child *child)
 {
     return !child->reaped || is_group_only(child) ||
@@ -199,8 +199,8 @@ static void record_end(struct child *child, const siginfo_t *info)
         child->exec_err = err;
 }
 
-/* Reap one process and record the end of the command. Return false if no
- * process has ended. */
+/* Reap one process. If it is the command, record how it ended. Returns false if
+ * no process has ended. */
 static bool reap_one(struct child *child)
 {
     siginfo_t info = {0};

@@ -17,32 +17,32 @@
 #include "loop.h"
 
 struct child {
-    pid_t pid;     /* also the id of its process group */
+    pid_t pid;     /* the command; also the id of its process group */
     int tty;       /* our controlling terminal, or -1 */
     int failure;   /* a pipe that carries the errno of a failed exec */
     bool pipeline; /* other processes in our group use the terminal */
-    bool detached; /* wait for the command only */
+    bool detached; /* do not wait for descendants of the command */
     struct descendants descendants;
     bool reaped;     /* the command has ended; the members below are set */
     bool foreground; /* the command had the terminal when it ended */
-    int status;      /* exit status, or 128 + n for signal n */
+    int status;      /* exit status of the command, or 128 + signal */
     int signal;      /* the signal that killed the command, or 0 */
-    int exec_err;    /* errno of exec, or 0 */
+    int exec_err;    /* errno if the exec failed, or 0 */
 };
 
-/* Start `argv`. Returns 0, or errno. The command gets the signal mask, the
- * descriptors and the environment of this process; see loop.h.
+/* Start `argv`. Returns 0, or errno. The command gets the signal mask that this
+ * process had before loop_open(), and its descriptors and environment.
  *
- *   detached   do not wait for what the command leaves running */
+ *   detached   do not wait for processes that the command leaves running */
 int child_start(struct child *child, char **argv, const struct loop *loop,
                 bool detached);
 
-/* Whether the program `name` is set-user-ID of another user. If so, we may not
- * be able to signal it, and the kernel does not kill it when this program
- * dies. */
+/* Returns true if the program `name` is set-user-ID of another user. We may
+ * then not be able to signal it, and the kernel does not kill it when this
+ * program dies. */
 bool child_is_privileged(const char *name);
 
-/* Send `signal` to the command's process group. Call this only until the
+/* Send `signal` to the command's process group. Call this only before the
  * command is reaped. */
 void child_signal(const struct child *child, int signal);
 
@@ -60,16 +60,16 @@ int child_reap(struct child *child);
  * ever. */
 void child_adopt(void);
 
-/* Whether a process is left that the lock is kept for: a descendant of the
- * command, or if detached, a member of its process group. Call it after the
- * command is reaped. */
+/* Returns true if a process is left that the lock is kept for: a descendant of
+ * the command, or if `detached` is set, a member of its process group. Call it
+ * after the command is reaped. */
 bool child_is_left(const struct child *child);
 
 /* React to a command that was stopped by `signal`. If the command needs the
  * terminal and our group has it, pass the terminal on; otherwise stop this
- * program too, until it is continued. Then return true: the caller checks
- * whether the lock is still valid and calls child_resume(). Return false, and
- * do nothing, if there is no terminal. */
+ * program too, until it is continued. Returns true after that; the caller then
+ * checks whether the lock is still valid, and calls child_resume(). If there is
+ * no terminal, does nothing and returns false. */
 bool child_follow(struct child *child, int signal);
 
 /* Continue the command, and give it the terminal if our group has it. */

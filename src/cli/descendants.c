@@ -14,8 +14,8 @@
 
 #include "failure.h"
 
-/* The kernel's limit. With a smaller limit we could miss a process, which would
- * then keep running without the lock. */
+/* The kernel's limit on the number of processes. With a smaller limit we could
+ * miss a process, which would then keep running without the lock. */
 #define PROCESSES_MAX (4 * 1024 * 1024)
 #define TICK_NS 10000000 /* the unit of start times, USER_HZ of proc(5) */
 
@@ -124,10 +124,10 @@ static struct process *table_find(const struct table *table, pid_t pid)
 
 /* ---- Descendants --------------------------------------------------------*/
 
-/* Whether a process whose chain of parents leads to us descends from the
- * command. An orphan of an earlier child may be younger than the command, so
- * check the process group too: the orphan is in our group unless it has changed
- * its group. */
+/* Returns true if `process`, whose chain of parents leads to us, descends from
+ * the command. An orphan of an earlier child may be younger than the command,
+ * so check the process group too: the orphan is in our group unless it has
+ * changed its group. */
 static bool is_of_command(const struct descendants *d,
                           const struct process *process)
 {
@@ -136,7 +136,8 @@ static bool is_of_command(const struct descendants *d,
     return process->start >= d->since && process->group != getpgrp();
 }
 
-/* Mark the processes whose chain of parents leads to us, level by level. */
+/* Mark the descendants of the command, whose chains of parents lead to us. Each
+ * pass marks the children of marked processes; the last pass finds none. */
 static void table_mark(struct table *table, const struct descendants *d)
 {
     pid_t self = getpid();

@@ -19,7 +19,7 @@
 
 struct descendants {
     bool mixed;      /* we had children before the command */
-    long long since; /* when the command was started, if mixed */
+    long long since; /* start time of the command, if mixed */
 };
 
 /* Become a subreaper. Call it before the command is started. */
@@ -28,11 +28,11 @@ void descendants_init(struct descendants *d);
 /* Record that `command`, a child that is not reaped yet, was started. */
 void descendants_begin(struct descendants *d, pid_t command);
 
-/* Whether any descendant is alive. Call it after reaping all children that have
- * ended. */
+/* Returns true if any descendant is alive. Call it after reaping all children
+ * that have ended. */
 bool descendants_exist(const struct descendants *d);
 
-/* Whether a descendant is in the process group `group`. */
+/* Returns true if a descendant is in the process group `group`. */
 bool descendants_have_group(const struct descendants *d, pid_t group);
 
 /* Send `signal` to every descendant that is not in the process group `group`,
@@ -48,8 +48,8 @@ pid_t descendants_first(const struct descendants *d);
  * false. */
 bool descendants_name(pid_t pid, char name[DESCENDANT_NAME_SIZE]);
 
-/* Whether our process group contains a process other than this process and its
- * ancestors, such as the rest of a pipeline. */
+/* Returns true if our process group contains a process other than this process
+ * and its ancestors, such as the rest of a pipeline. */
 bool descendants_group_is_shared(void);
 
 #endif

@@ -21,7 +21,8 @@ struct fact {
     char *name, *text;
 };
 
-/* A fault and its remedy. Only a problem changes the exit status. */
+/* A fact that the user should know, and what to do about it. A problem changes
+ * the exit status; other findings are notes. */
 struct finding {
     bool problem;
     const char *text;
@@ -29,8 +30,8 @@ struct finding {
 
 struct report {
     const struct args *args;
-    char *url;          /* with its password hidden */
-    const char *source; /* the URL is from "--url", "HOLDFAST_URL", ... */
+    char *url;          /* the URL of the store, with its password hidden */
+    const char *source; /* where `url` is from: "--url", "HOLDFAST_URL", ... */
     bool reachable;
     uint32_t caps;
     int64_t open_ms, lock_ms;

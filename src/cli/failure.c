@@ -46,7 +46,7 @@ int failure_status(enum hf_err err)
     case HF_EINTR:
         return STATUS_UNAVAILABLE;
     }
-    return STATUS_UNAVAILABLE; /* an unknown code, from a newer library */
+    return STATUS_UNAVAILABLE; /* an unknown error code, from a newer library */
 }
 
 static void write_json_message(FILE *out, const char *kind, enum hf_err err,
@@ -80,8 +80,8 @@ static void write_message(const struct args *args, FILE *out, const char *kind,
     free(message);
 }
 
-/* Where errors go with --json: to stdout, except that `run` leaves stdout to
- * its command. */
+/* With --json, errors go to stdout, except that `run` leaves stdout to its
+ * command. */
 static FILE *error_stream(const struct args *args)
 {
     return args->verb && args->verb->command ? stderr : stdout;

@@ -12,12 +12,13 @@
 
 #include "args.h"
 
-/* The numbers of sysexits.h, and two after its last. Any other exit status is
- * that of the command, or 128 + the signal that ended it. */
+/* Exit statuses: 64 to 78 have the meanings of sysexits.h, 79 and 80 are our
+ * own, and 126 to 128 are used as by a shell. Any other status is that of the
+ * command of `run`. */
 enum status {
     STATUS_OK = 0,
     STATUS_USAGE = 64,
-    STATUS_MISMATCH = 65,    /* the value is not the expected one */
+    STATUS_MISMATCH = 65,    /* the stored value is not that of --expect */
     STATUS_UNAVAILABLE = 69, /* store not reachable; nothing was changed */
     STATUS_SOFTWARE = 70,
     STATUS_SYSTEM = 71,
@@ -28,7 +29,7 @@ enum status {
     STATUS_IN_DOUBT = 80, /* answer lost; the operation may have been done */
     STATUS_NOT_EXECUTABLE = 126,
     STATUS_NOT_FOUND = 127,
-    STATUS_SIGNAL = 128, /* plus the number of the signal */
+    STATUS_SIGNAL = 128, /* 128 + n: the command was ended by signal n */
 };
 
 /* Report `err` with a message. Returns the exit status for `err`. */
@@ -53,7 +54,7 @@ int failure_on_lock(const struct args *args, const struct hf_lock *lock,
 void failure_warn(const struct args *args, enum hf_err err, const char *format,
                   ...) __attribute__((format(printf, 3, 4)));
 
-/* With -v: report progress on stderr. Never pass a nonce. */
+/* With -v, report progress on stderr. Never pass a nonce, which is a secret. */
 void failure_trace(const struct args *args, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -1,4 +1,5 @@
-/* info.h - print the state of a key, as text or as JSON. Never its nonce. */
+/* info.h - print the state of a key, as text or as JSON. The nonce is never
+ * printed. */
 #ifndef CLI_INFO_H
 #define CLI_INFO_H
 

@@ -35,7 +35,7 @@ void json_end(struct json *json)
 }
 
 /* Write one character, escaped if necessary, or a replacement for one byte that
- * is not valid UTF-8. Return the length of the character, or 0 for an invalid
+ * is not valid UTF-8. Returns the length of the character, or 0 for an invalid
  * byte. */
 static size_t put_character(FILE *out, const unsigned char *data, size_t size)
 {
@@ -68,7 +68,7 @@ static void put_hex(struct json *json, const char *name,
     (void)fputc('"', json->out);
 }
 
-/* Write a quoted string. Return false if a part of it is not valid UTF-8. */
+/* Write a quoted string. Returns false if a part of it is not valid UTF-8. */
 static bool put_string(FILE *out, const void *data, size_t size)
 {
     const unsigned char *bytes = data;

@@ -40,10 +40,10 @@ void json_bytes(struct json *json, const char *name, const void *data,
                 size_t size);
 void json_text(struct json *json, const char *name, const char *text);
 
-/* A number below 2^53, which every reader represents exactly. */
+/* Write a number below 2^53, which every reader represents exactly. */
 void json_number(struct json *json, const char *name, uint64_t number);
 
-/* A 64-bit integer, written as a string of decimal digits. */
+/* Write a 64-bit integer as a string of decimal digits. */
 void json_integer(struct json *json, const char *name, uint64_t number);
 
 void json_signed(struct json *json, const char *name, int number);

@@ -51,14 +51,14 @@ static int print_claim(const struct args *args, const struct hf_lock *lock,
 
 /* ---- --hold -------------------------------------------------------------*/
 
-/* Whether stdin may be read. A terminal may be read only from its
- * foreground. */
+/* Returns true if stdin can be read. If this process is in the background of a
+ * terminal, a read would stop it. */
 static bool may_read(void)
 {
     return !isatty(STDIN_FILENO) || tcgetpgrp(STDIN_FILENO) == getpgrp();
 }
 
-/* Read and discard input. Return false at end of file or on an error. */
+/* Read and discard input. Returns false at end of file or on an error. */
 static bool discard_input(void)
 {
     char bytes[4096];
@@ -137,7 +137,8 @@ static int print_and_detach(const struct held *held, const struct args *args)
     uint32_t left_ms = hf_lock_remaining_ms(held->take.lock);
     int status;
 
-    (void)hf_lock_detach(held->take.lock); /* fails if the lock is lost */
+    /* If the lock is lost, this fails; `renew` and `unlock` report the loss. */
+    (void)hf_lock_detach(held->take.lock);
     status = print_claim(args, held->take.lock, left_ms);
     if (status)
         release_detached(held, args);

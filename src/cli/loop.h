@@ -22,7 +22,8 @@ struct loop {
     struct sigaction children; /* the action of SIGCHLD before loop_open() */
 };
 
-/* Returns 0, or an errno value. */
+/* Block the signals, and open the signalfd and the timerfd. Returns 0, or an
+ * errno value. */
 int loop_open(struct loop *loop);
 void loop_close(struct loop *loop);
 
@@ -32,8 +33,8 @@ int64_t loop_now(void);
 /* Sleep until `until`, a signal, work for the client, or until `fd` is readable
  * (-1: no descriptor); then call hf_process().
  *
- *   first   if not NULL, called before anything else after the sleep: this
- *           program may have been stopped for any time
+ *   first   if not NULL, called before anything else after the sleep, because
+ *           this program may have been stopped meanwhile
  *
  * Returns true if `fd` is readable or at its end. */
 bool loop_sleep(struct loop *loop, struct hf_client *client, int fd,
@@ -42,16 +43,16 @@ bool loop_sleep(struct loop *loop, struct hf_client *client, int fd,
 /* The next pending signal, or 0. */
 int loop_signal(struct loop *loop);
 
-/* Whether a write to stderr does not block. Check this before reporting: a
- * program that has to stop its command before validity ends must not wait for
- * the reader of a pipe. */
+/* Returns true if a write to stderr does not block. Check this before
+ * reporting: a program that has to stop its command before validity ends must
+ * not wait for the reader of a pipe. */
 bool loop_can_report(void);
 
-/* Whether the default action of `signal` ends a process. */
+/* Returns true if the default action of `signal` ends a process. */
 bool loop_is_fatal(int signal);
 
-/* Whether `signal` is a stop signal of the terminal: SIGTSTP, SIGTTIN or
- * SIGTTOU. */
+/* Returns true if `signal` is a stop signal of the terminal: SIGTSTP, SIGTTIN
+ * or SIGTTOU. */
 bool loop_is_stop(int signal);
 
 /* Stop this process with `signal`, or with `all` its whole process group.

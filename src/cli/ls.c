@@ -7,7 +7,7 @@
 #include "store.h"
 #include "text.h"
 
-#define COLUMNS 6 /* the last column, the note, is not padded */
+#define COLUMNS 6 /* padded columns; the note follows as the last column */
 #define WIDTH_MAX 48
 
 struct row {

@@ -5,11 +5,11 @@
 #include <string.h>
 
 #define VARIABLE "HOLDFAST_HELD"
-#define ENTRY_SIZE 40   /* "18446744073709551615:0123456789abcdef " */
-#define LIST_SIZE 4096u /* about 100 locks; beyond that, drop the oldest */
+#define ENTRY_SIZE 40   /* a token of 20 digits, ":", 16 hexadecimal digits */
+#define LIST_SIZE 4096u /* room for about 100 locks; then drop the oldest */
 
-/* FNV-1a. The list contains a hash of each owner, because blanks separate its
- * entries and an owner may contain blanks. */
+/* Returns the FNV-1a hash of `text`. The list contains a hash of each owner,
+ * because blanks separate its entries and an owner may contain blanks. */
 static unsigned long long hash_of(const char *text)
 {
     unsigned long long hash = 14695981039346656037ull;

@@ -12,10 +12,10 @@
  * exhausted. */
 bool nested_export(uint64_t token, const char *owner);
 
-/* Whether the holder in `info` is on the list. */
+/* Returns true if the holder in `info` is on the list. */
 bool nested_holds(const struct hf_info *info);
 
-/* Whether there is a list at all. */
+/* Returns true if there is a list at all. */
 bool nested_exists(void);
 
 #endif

@@ -23,7 +23,7 @@ static size_t count_digits(const char *text)
     return strspn(text, "0123456789");
 }
 
-/* Convert `size` digits. Return false if the number overflows. */
+/* Convert `size` digits. Returns false if the number overflows. */
 static bool read_digits(const char *text, size_t size, uint64_t *number)
 {
     uint64_t sum = 0;
@@ -61,7 +61,7 @@ static uint64_t find_unit(const char *name)
     return 0;
 }
 
-/* Convert the `size` digits after the point to milliseconds. Return false if
+/* Convert the `size` digits after the point to milliseconds. Returns false if
  * the result is not a whole number of milliseconds. */
 static bool read_fraction(const char *digits, size_t size, uint64_t unit,
                           uint64_t *ms)

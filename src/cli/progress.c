@@ -15,8 +15,8 @@ void progress_init(struct progress *progress, bool wanted)
     *progress = (struct progress){.wanted = wanted && isatty(STDERR_FILENO)};
 }
 
-/* Whether to show the line. In the background, it would mix with what the user
- * types. */
+/* Returns true if we are in the foreground of the terminal. From the
+ * background, the status line would mix with what the user types. */
 static bool is_in_foreground(void)
 {
     return tcgetpgrp(STDERR_FILENO) == getpgrp();
@@ -45,7 +45,7 @@ static void cut_to_width(char *text, size_t columns)
     }
 }
 
-/* The caller frees the text. */
+/* Format the status line. The caller frees the text. */
 static char *describe_wait(const struct hf_info *info, uint32_t position)
 {
     bool noted = info->note && *info->note;

@@ -1,13 +1,13 @@
 /* progress.h - a status line on the terminal while we wait for a lock.
  *
- * It is overwritten in place, and removed at the end. */
+ * The line is overwritten in place, and removed at the end. */
 #ifndef CLI_PROGRESS_H
 #define CLI_PROGRESS_H
 
 #include <holdfast.h>
 
 struct progress {
-    bool wanted; /* the caller wants it, and stderr is a terminal */
+    bool wanted; /* the caller wants the line, and stderr is a terminal */
     bool shown;  /* the line is on the screen */
 };
 

@@ -69,8 +69,8 @@ static void on_open(enum hf_err err, void *arg)
     reach->err = err;
 }
 
-/* Close a client that is not open yet, without waiting. The client's opening
- * thread finishes the close. */
+/* Close a client that is not needed, without waiting. If the client is not open
+ * yet, its opening thread finishes the close. */
 static void abandon_client(struct reach *reach)
 {
     (void)hf_close(reach->client, 0);

@@ -11,11 +11,11 @@
 struct reach {
     const struct args *args;
     const char *owner; /* shown as the owner of locks; NULL: this process */
-    struct loop *loop; /* NULL: signals have their default action */
-    bool inherit;      /* as in struct hf_client_opts */
+    struct loop *loop; /* if NULL, signals have their default action */
+    bool inherit;      /* the option of that name in hf_client_opts */
 
     /* Results: */
-    char *url; /* to be freed with url_free() */
+    char *url; /* the URL of the store, to be freed with url_free() */
     struct hf_client *client;
     int signal; /* the signal that ended the attempt, or 0 */
 

@@ -10,9 +10,10 @@ static uint32_t ttl_left_ms(uint32_t lease_ms)
     return lease_ms > 50 ? (uint32_t)((uint64_t)(lease_ms - 50) * 16 / 17) : 0;
 }
 
-/* How long the lock is held from now on. A renewal never shortens a lease. The
- * handle was adopted just now and does not know the earlier lease, so the store
- * may keep the lock longer than the handle assumes. */
+/* How long the lock stays held without another renewal. A renewal never
+ * shortens a lease. The handle was adopted just now and does not know the
+ * earlier lease, so the store may keep the lock longer than the handle
+ * assumes. */
 static uint32_t renewed_left_ms(struct hf_client *client,
                                 const struct hf_lock *lock)
 {

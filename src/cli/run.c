@@ -5,11 +5,14 @@
  *
  *     0           ttl/3               end - grace    end - margin   end
  *     |-------------|----------------------|---------------|---------|
- *     granted     renewal due           SIGTERM         SIGKILL   others may
- *                                                                 be granted it
+ *     granted     renewal due           SIGTERM         SIGKILL   validity
+ *                                                                   ends
  *
  * Each renewal moves `end`. This program may have been stopped during a sleep,
- * so it reads `end` again after every sleep, before anything else. */
+ * so it reads `end` again after every sleep, before anything else.
+ *
+ * The lock is kept, too, for stragglers: processes that the command has left
+ * running. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,12 +40,12 @@ struct run {
     struct hf_client *client;
     struct take take;
     struct child child;
-    bool stopping;       /* the lock is lost, or about to be */
+    bool stopping;       /* the lock is lost or about to be: end the command */
     bool killed;         /* SIGKILL was sent */
     int64_t killed_at;   /* if killed */
     pid_t refused;       /* a process that we may not signal, or 0 */
-    int64_t report_at;   /* when to report stragglers; LOOP_NEVER: not at all */
-    bool straggling;     /* the command has ended, its descendants have not */
+    int64_t report_at;   /* when to report stragglers; LOOP_NEVER: never */
+    bool straggling;     /* the command has ended, but left processes running */
     bool reported;       /* the loss was reported while processes still ran */
     bool terminated;     /* SIGTERM was sent to the stragglers */
     int64_t end;         /* the end of validity, if stopping */
@@ -108,7 +111,8 @@ static void enforce_grace(struct run *run)
     begin_stopping(run);
     child_adopt();
     (void)child_signal_all(&run->child, SIGTERM);
-    (void)child_signal_all(&run->child, SIGCONT); /* for stopped processes */
+    /* A stopped process handles SIGTERM only after it is continued. */
+    (void)child_signal_all(&run->child, SIGCONT);
 }
 
 static int64_t earlier(int64_t a, int64_t b)
@@ -172,7 +176,7 @@ static void kill_survivors(struct run *run)
     run->reported = true;
 }
 
-/* Report that the lock is kept for processes that the command left running. */
+/* Report that the lock is kept for stragglers. */
 static void report_stragglers(struct run *run)
 {
     char name[DESCENDANT_NAME_SIZE];
@@ -228,7 +232,7 @@ static void on_run_signal(struct run *run, int signal)
         child_signal(&run->child, signal);
 }
 
-/* Whether no process is left that the lock is kept for. */
+/* Returns true if no process is left that the lock is kept for. */
 static bool is_finished(const struct run *run)
 {
     if (!run->child.reaped)
@@ -251,7 +255,7 @@ static void supervise(struct run *run)
             on_run_signal(run, signal);
         signal = child_reap(&run->child);
         if (signal && child_follow(&run->child, signal)) {
-            enforce_end(run); /* before the command continues */
+            enforce_end(run); /* the lock may have been lost meanwhile */
             child_resume(&run->child);
         }
         kill_survivors(run);
@@ -261,7 +265,7 @@ static void supervise(struct run *run)
 
 /* ---- After the command --------------------------------------------------*/
 
-/* Release the lock. Return false if we lost the lock without noticing, because
+/* Release the lock. Returns false if we lost the lock without noticing, because
  * the store no longer has it or the key has another holder. */
 static bool release_lock(struct run *run)
 {

@@ -125,7 +125,7 @@ int store_with_lock(const struct args *args,
     status = adopt_lock(args, client, &lock);
     if (!status) {
         status = act(args, client, lock);
-        hf_lock_free(lock); /* an adopted lock stays held */
+        hf_lock_free(lock); /* does not release a lock that was adopted */
     }
     store_close(client);
     return status;

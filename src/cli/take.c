@@ -7,7 +7,7 @@
 #include "nested.h"
 #include "text.h"
 
-#define SILENCE_MS 1000    /* a shorter wait is not shown */
+#define SILENCE_MS 1000    /* waits shorter than this are not shown */
 #define REFRESH_MS 1000    /* interval between reads of the holder */
 #define ANSWER_MIN_MS 1000 /* time for the store to answer, even if --wait 0 */
 #define ANSWER_MAX_MS 5000
@@ -174,8 +174,7 @@ static void set_options(struct take *take, struct hf_lock_opts *opts,
     if (args->given & OPTION(WAIT))
         opts->timeout_ms = answer_ms(opts->wait_ms);
     opts->renew = renew;
-    opts->idle =
-        true; /* claim_lock() claims it with a call that can be canceled */
+    opts->idle = true; /* claim_lock() acquires it, and can cancel that */
     opts->note = args->note;
     opts->on_event = args->verbose ? on_lock_event : NULL;
     opts->arg = take;
@@ -193,8 +192,8 @@ static int report_refusal(struct take *take)
     return failure_on_lock(take->args, take->lock, take->err);
 }
 
-/* Whether the key is held by a `run` among our ancestors. That `run` keeps the
- * lock until we end, so both would wait for ever. */
+/* If the key is held by a `run` among our ancestors, report that and return
+ * true. That `run` keeps the lock until we end, so both would wait for ever. */
 static bool waits_for_itself(struct take *take)
 {
     struct hf_key key = args_key(take->args);
@@ -237,8 +236,8 @@ static enum hf_err claim_lock(struct take *take, bool renew,
     return HF_OK;
 }
 
-/* Whether to claim again, because the store did not answer and --wait has not
- * passed. If so, this frees the old handle and resets `take`. The client
+/* If the store did not answer and the time of --wait has not passed, free the
+ * old handle, reset `take` for another claim, and return true. The client
  * withdraws a claim in doubt in the background; if that claim was granted after
  * all, the next claim waits until it is released. */
 static bool may_claim_again(struct take *take)

@@ -1,4 +1,5 @@
-/* take.h - acquire a lock, and show its holder on the terminal while waiting. */
+/* take.h - acquire a lock, and show its holder on the terminal during the
+ * wait. */
 #ifndef CLI_TAKE_H
 #define CLI_TAKE_H
 
@@ -10,7 +11,7 @@
 enum take_danger {
     TAKE_SAFE,
     TAKE_FAILING, /* the last renewal has failed, and is retried */
-    TAKE_AT_RISK, /* half the ttl has passed, or the lock was broken */
+    TAKE_AT_RISK, /* at most half the ttl is left, or the lock is broken */
 };
 
 /* Callbacks keep the address of this struct, so it must not move until the
@@ -19,14 +20,14 @@ struct take {
     const struct args *args;
     struct loop *loop;
     struct hf_client *client;
-    struct hf_lock *lock; /* freed by take_fini(); may be NULL */
+    struct hf_lock *lock; /* the handle, freed by take_fini(); may be NULL */
     struct progress progress;
-    int64_t show_at;     /* when to read and show the holder */
-    struct hf_info info; /* the holder, as last read */
-    bool reading;        /* a read of the holder is pending */
-    uint32_t position;   /* in the queue, as last reported with -v */
-    uint64_t holder; /* token of the holder that was last reported with -v */
-    enum take_danger danger; /* as last reported with -v */
+    int64_t show_at;         /* when to read and show the holder */
+    struct hf_info info;     /* the holder, as last read */
+    bool reading;            /* a read of the holder is pending */
+    uint32_t position;       /* position in the queue that was last reported */
+    uint64_t holder;         /* token of the holder that was last reported */
+    enum take_danger danger; /* state of the renewals that was last reported */
     bool answered;           /* the claim is granted or refused; `err` is set */
     enum hf_err err;
     int signal; /* the signal that ended the wait, or 0 */

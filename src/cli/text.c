@@ -43,7 +43,7 @@ size_t text_utf8(const unsigned char *data, size_t size, uint32_t *character)
     return length;
 }
 
-/* Whether a non-ASCII character is invisible, or changes how others are
+/* Returns true if a non-ASCII character is invisible, or changes how others are
  * displayed: controls, unusual blanks, direction marks, private use. */
 static bool is_hidden(uint32_t c)
 {
@@ -135,7 +135,7 @@ static void put_escaped(FILE *out, const unsigned char *data, size_t size,
     }
 }
 
-/* Whether a shell reads the bytes unchanged, as one word. */
+/* Returns true if a shell reads the bytes unchanged, as one word. */
 static bool is_plain_word(const unsigned char *data, size_t size)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyz"

@@ -2,7 +2,7 @@
 #include "json.h"
 #include "store.h"
 
-/* Whether `err` means that the lock had already ended. */
+/* Returns true if `err` means that the lock had already ended. */
 static bool had_ended(enum hf_err err)
 {
     return err == HF_ENOTOWNER || err == HF_ENOTHELD || err == HF_EEXPIRED;

@@ -99,7 +99,7 @@ void url_free(char *url)
     free(url);
 }
 
-/* Whether `url` is a file: URL with a relative path. */
+/* Returns true if `url` is a file: URL with a relative path. */
 static bool is_relative(const char *url)
 {
     return !strncmp(url, "file:", 5) && !strchr("/?", url[5]);

@@ -14,8 +14,8 @@
 char *url_take(const struct args *args, int *status);
 void url_free(char *url);
 
-/* The URL that url_take() copies, borrowed. It is not checked, and contains its
- * password. */
+/* The URL that url_take() copies, borrowed. It is not checked, and may contain
+ * a password. */
 const char *url_find(const struct args *args);
 
 /* Where url_take() finds the URL: "--url", "HOLDFAST_URL" or "the default". */

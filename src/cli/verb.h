@@ -1,4 +1,5 @@
-/* verb.h - the subcommands: one file each, one table in main.c. */
+/* verb.h - the subcommands. Each has a file of its own; main.c has their
+ * table. */
 #ifndef CLI_VERB_H
 #define CLI_VERB_H
 
@@ -11,11 +12,11 @@ struct verb {
     const char *name;
     const char *words;   /* positional arguments: "KEY NONCE TOKEN" */
     const char *summary; /* one line */
-    const char *text;    /* description, for `help` */
+    const char *text;    /* description of the verb, for `help` */
     const char *examples;
-    uint32_t options; /* OPTION(TTL) | ..., in addition to OPTIONS_COMMON */
+    uint32_t options; /* OPTION(TTL) | ...; without OPTIONS_COMMON */
     int words_min, words_max;
-    bool command; /* a command follows the first word */
+    bool command; /* the verb takes a command after its first word */
 
     /* Run the verb. Returns the exit status. */
     int (*main)(struct args *args);

@@ -60,7 +60,7 @@ static void on_printed_event(const struct hf_event *event, void *arg)
         print_event_json(event);
     else
         print_event_text(event);
-    (void)fflush(stdout); /* if stdout is a pipe, it is buffered */
+    (void)fflush(stdout); /* do not delay events if stdout is a pipe */
     watcher->seen++;
 }
 

@@ -1,5 +1,5 @@
-/* The arena alone: clients that die in the critical section, publishing,
- * snapshots. */
+/* Tests of the arena without the lock table: clients that die in the critical
+ * section, publishing, snapshots. */
 #include "strategy/file/arena.h"
 
 #include <fcntl.h>
@@ -74,7 +74,7 @@ static void dead_owner_loses_the_arena_lock(void **state)
     struct hf_arena arena;
 
     (void)state;
-    open_arena(&arena); /* not in the dead client's slot */
+    open_arena(&arena); /* takes a slot before the client that dies */
     die_in_critical_section(false);
     lock_arena(&arena);
     hf_arena_unlock(&arena);
@@ -87,7 +87,7 @@ static void slot_of_a_dead_owner_can_be_used_again(void **state)
 
     (void)state;
     die_in_critical_section(false);
-    open_arena(&arena); /* in the dead client's slot */
+    open_arena(&arena); /* takes the slot of the dead client */
     assert_int_equal(arena.slot, 0);
     lock_arena(&arena);
     hf_arena_unlock(&arena);
@@ -117,7 +117,8 @@ static void turns_of_one_slot_differ(void **state)
     hf_arena_close(&arena);
 }
 
-/* The word while a new client, in slot 0, has the arena locked. */
+/* Open a client in slot 0, and return the lock word while it has the arena
+ * locked. */
 static uint64_t word_of_new_client(void)
 {
     struct hf_arena arena;
@@ -178,7 +179,7 @@ static void reused_pid_does_not_keep_a_dead_client_alive(void **state)
     hf_arena_close(&arena);
 }
 
-/* Whether another process considers the slot alive. */
+/* Returns true if another process considers the client of the slot alive. */
 static bool is_alive_elsewhere(unsigned slot)
 {
     pid_t pid = fork();
@@ -211,7 +212,7 @@ static void closing_a_client_keeps_its_sibling_alive(void **state)
 }
 
 /* Run a process that dies in the critical section, and whose child has
- * inherited all descriptors. Returns the child. */
+ * inherited all descriptors. Returns the pid of that child. */
 static pid_t leave_child_behind(void)
 {
     int ends[2];
@@ -260,8 +261,9 @@ static void dead_owner_with_a_live_child_loses_the_arena_lock(void **state)
     (void)kill(child, SIGKILL);
 }
 
-/* hf_open() needs more descriptors than it keeps, so it lacks one here only if
- * another thread takes it meanwhile. So call hf_slot_inherit() directly. */
+/* Call hf_slot_inherit() directly: when hf_open() calls it, some of the
+ * descriptors that hf_open() used are closed, so one is free unless another
+ * thread has taken it. */
 static void inherit_without_a_free_descriptor_is_an_error(void **state)
 {
     struct rlimit limit, none;
@@ -387,7 +389,7 @@ static void data_read_without_the_lock_is_valid_until_a_snapshot(void **state)
     assert_false(hf_arena_end_read(&reader));
     assert_true(hf_arena_begin_read(&reader));
     reader.header->ring_room =
-        2 * HF_ARENA_RING_FIRST; /* entries are at other places now */
+        2 * HF_ARENA_RING_FIRST; /* this moves the entries to other places */
     assert_false(hf_arena_end_read(&reader));
     hf_arena_close(&writer);
     hf_arena_close(&reader);

@@ -21,7 +21,7 @@
 #include "strategy/file/layout.h"
 
 #ifndef CLONE_NEWTIME
-#define CLONE_NEWTIME 0x00000080 /* missing in old headers */
+#define CLONE_NEWTIME 0x00000080 /* old headers do not define it */
 #endif
 
 /* The time namespace of a process: how far its clocks are ahead of the
@@ -50,7 +50,7 @@ static hf_time machine_now(const struct zone *zone)
 /* ---- Time namespaces ----------------------------------------------------*/
 
 /* Create a time namespace with other clocks. Children of this process will be
- * in it, but not this process. Returns whether that worked. */
+ * in it, but not this process. Returns false if that is not possible. */
 static bool move_clock(int64_t offset_s)
 {
     char text[64];
@@ -185,8 +185,8 @@ static void take_over(const struct zone *zone)
     assert_int_equal(hf_release(lock), HF_OK);
 }
 
-/* The lease expires, and not early. On a wrong clock the lease would run for
- * hours, or expire at once. */
+/* Check that the lease expires, but not early. On a wrong clock the lease would
+ * run for hours, or expire at once. */
 static void expect_lease(int64_t holder_s, int64_t next_s)
 {
     struct zone holder = {holder_s, detach_and_exit};
@@ -290,7 +290,8 @@ static void unreadable_clock_offset_is_an_error(void **state)
 
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 
-/* Let this process see another boot id. Returns whether that worked. */
+/* Let this process see another boot id. Returns false if that is not
+ * possible. */
 static bool set_boot_id(unsigned number)
 {
     char id[64];

@@ -1,6 +1,7 @@
-/* A process is killed at each numbered crash point (base/crash_point.h) of
- * creating, opening, using and closing a directory. Confirmed results stay
- * valid, nothing is blocked, and no token is granted twice.
+/* A process, the victim, is killed at each numbered crash point
+ * (base/crash_point.h) of creating, opening, using and closing a directory.
+ * Confirmed results stay valid, nothing is blocked, and no token is granted
+ * twice.
  *
  * This program is linked with a separate build of the library that has the
  * crash points. */
@@ -16,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define MORE_ROUNDS 20 /* until a victim reaches the crash point */
+#define MORE_ROUNDS 20 /* rounds at most, until a victim reaches the point */
 #define HF_CRASH_POINTS
 #include "base/bytes.h"
 #include "base/crash_point.h"
@@ -33,8 +34,8 @@
 static char directory[] = HF_TEST_FOLDER;
 static char url[64];
 
-/* The results that the victim got, and its heir: the process that is granted
- * the key that the victim releases. */
+/* What the victim has done before it is killed. The heir is the process that is
+ * granted the key "handed" when the victim releases it. */
 static struct report {
     atomic_ullong kept;        /* token of "kept" */
     atomic_ullong newest[128]; /* highest token of a key, by its first letter */
@@ -55,7 +56,7 @@ static struct work {
     bool in_transaction;
     int token_files; /* token files written and synced */
     int decoded;     /* snapshots decoded */
-    int checked;     /* checks whether a client is dead */
+    int checked;     /* times that it checked whether a client is dead */
     int token_files_in_transaction;
     int decoded_in_transaction;
 } work;
@@ -251,7 +252,7 @@ static void victim_main(void)
 
 /* ---- The survivors ------------------------------------------------------*/
 
-/* Run a victim that is killed at a crash point. Returns whether the victim
+/* Run a victim that is killed at a crash point. Returns true if the victim
  * reached that point. */
 static bool kill_at(int point, int hits)
 {
@@ -343,7 +344,7 @@ static void reset_directory(void)
     memset(report, 0, sizeof(*report));
 }
 
-/* The victim creates the directory. */
+/* The victim creates the directory, and no other client uses it. */
 static bool survive_alone(int point, int hits)
 {
     bool reached;
@@ -415,8 +416,8 @@ static bool survive_point(int point)
     return reached;
 }
 
-/* Clients race for some crash points: a dead waiter is reaped by the victim or
- * by the next waiter. */
+/* The victim does not always reach a crash point: a dead waiter, for example,
+ * may be reaped by the next waiter instead. So try again in more rounds. */
 static void survive(int first, int last)
 {
     for (int point = first; point <= last; point++) {
@@ -493,7 +494,8 @@ static void process_killed_in_a_reused_slot_keeps_the_detached_lock(
 
 /* ---- Slow work stays out of the critical section ------------------------*/
 
-/* Use up the reserve of tokens, a number in the arena. */
+/* Set the reserve of tokens in the arena, at offset 168, to `token`, so that
+ * the next grant has to reserve more. */
 static void use_up_reserve(uint64_t token)
 {
     char path[64];

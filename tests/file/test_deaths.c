@@ -18,7 +18,7 @@
 #define MANY 80 /* more processes than a client watches */
 
 struct shared {
-    atomic_ullong token[MANY]; /* granted to child i; 0: not yet */
+    atomic_ullong token[MANY]; /* token granted to child i; 0: not yet */
     uint8_t nonce[HF_NONCE_SIZE];
     atomic_int helper; /* a process that a child forked */
 };
@@ -56,7 +56,7 @@ static unsigned long long await_token(int child)
     return atomic_load(&shared->token[child]);
 }
 
-/* A child that holds `key` until it is killed, and its number. */
+/* A child process that holds `key` until it is killed. */
 struct holder {
     int number;
     const char *key;
@@ -108,7 +108,7 @@ static void close_site(struct hf_client *client)
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
-/* Waiters are granted the key in order, with rising tokens. The last waiter
+/* Waiters are granted the key in order, with increasing tokens. The last waiter
  * watches a process that is a waiter when the watch starts, and the holder when
  * it dies. */
 static void lock_of_a_dead_holder_goes_to_the_next_waiter(void **state)
@@ -134,8 +134,9 @@ static void lock_of_a_dead_holder_goes_to_the_next_waiter(void **state)
     close_site(client);
 }
 
-/* Nobody waits for the key, and the client that tries to take it holds another
- * key. */
+/* No waiter notices the death, so the client that tries to take the key has to.
+ * It holds another key itself, which must not hide the lock of the dead
+ * holder. */
 static void lock_of_a_dead_holder_is_free(void **state)
 {
     struct holder other = {1, "other"};
@@ -164,7 +165,7 @@ static void second_waiter_is_granted_when_holder_and_first_waiter_die(
     hf_site_await_waiters(client, "k", 1);
     second = start_holder(2);
     hf_site_await_waiters(client, "k", 2);
-    hf_child_stop(first); /* so that it cannot reap the holder */
+    hf_child_stop(first); /* so that `first` cannot reap the holder */
     hf_child_kill(holder);
     hf_child_kill(first);
     (void)await_token(2);

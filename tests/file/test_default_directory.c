@@ -18,7 +18,7 @@
 #include "lib/remote.h"
 #include "lib/site.h"
 
-#define USER 64001 /* a uid that no real user needs to have */
+#define USER 64001 /* a uid that no real user is likely to have */
 #define FALLBACK "/var/tmp/holdfast-64001"
 #define STATE "home/.local/state/holdfast"
 
@@ -65,7 +65,7 @@ static int set_up(void **state)
     return 0;
 }
 
-/* Enter the mount namespace of the case, as root. The namespace hides nscd,
+/* Create the mount namespace of the case, which needs root. It hides nscd,
  * which would answer from the real password database. */
 static void enter_namespace(void)
 {
@@ -265,7 +265,8 @@ static void home_that_cannot_be_seen_is_refused(void **state)
 }
 
 /* Call hf_open() with its nth allocation failing, for n = 1, 2, ..., until it
- * makes fewer than n allocations. No attempt may create the fallback directory. */
+ * makes fewer than n allocations. No attempt may create the fallback directory,
+ * which would be a second store. */
 static void open_without_memory(void *arg)
 {
     struct hf_client *client;
@@ -368,8 +369,8 @@ static void directory_of_another_user_is_refused(void **state)
     hf_child_join(hf_child_start(expect_foreign_refused, NULL));
 }
 
-/* Any user can create a directory of that name before this user does, so it has
- * to be refused. */
+/* Any user can create a directory in /var/tmp before this user does, so the
+ * directory of another user has to be refused. */
 static void expect_squatter_refused(void *arg)
 {
     (void)arg;

@@ -101,7 +101,7 @@ static void tokens_continue_above_the_token_file(void **state)
 static void arena_of_another_boot_is_replaced(void **state)
 {
     const int64_t later =
-        INT64_MAX; /* time of the last command: in the future */
+        INT64_MAX; /* a time in the future, as after a reboot */
     struct hf_client *client = hf_site_open();
     struct hf_lock *lock;
     uint64_t token;
@@ -332,7 +332,7 @@ static void arena_overwritten_while_in_use_is_an_error(void **state)
     hf_close(client, 100);
 }
 
-/* A lock on such a file system would only exclude clients on the same
+/* A lock on a network file system would only exclude clients on the same
  * machine. */
 static void network_file_system_is_refused_by_name(void **state)
 {

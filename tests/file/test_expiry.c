@@ -140,8 +140,8 @@ static void stopped_process_keeps_the_key_for_its_lease(void **state)
     expect_whole_lease(hold_and_stop, stop_holder);
 }
 
-/* Every request expires the leases that are due, so send requests all the
- * time. */
+/* Every request expires the leases that are due, so send many requests: none of
+ * them may expire the lease early. */
 static void lease_does_not_expire_early_when_clients_poll(void **state)
 {
     const struct timespec delay = {.tv_nsec = 500000};

@@ -1,5 +1,5 @@
 /* The disk is full while locks are held on it: calls that need room fail and
- * say why, and everything continues as soon as there is room. */
+ * say why, and calls succeed again as soon as there is room. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
@@ -66,8 +66,8 @@ static void sync_disk(void)
     close(disk);
 }
 
-/* Deallocate the unused part of the log, so that writing to it needs room. With
- * copy on write, even writing to allocated blocks needs room. */
+/* Deallocate the unused part of the log, so that writing to it needs room, as
+ * any write does on a file system with copy on write. */
 static void punch_log(void)
 {
     int file = open(hf_site_path("disk/locks/arena"), O_RDWR);

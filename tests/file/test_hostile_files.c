@@ -13,13 +13,13 @@
 #include "lib/folder.h"
 #include "lib/site.h"
 
-#define PATIENCE_S 60 /* longer than this is a hang */
+#define PATIENCE_S 60 /* a case that takes longer hangs */
 
 enum kind {
     DIRECTORY,
     FIFO,
     PLAIN,
-    LINK, /* to a file of another user */
+    LINK, /* a symbolic link to the file "theirs" */
     HARD_LINK,
     NULL_DEVICE,
     ZERO_DEVICE,
@@ -38,7 +38,8 @@ static const char *const kind_names[] = {
     "a hard link", "/dev/null", "/dev/zero",
 };
 
-/* "arena.new" and "token.new" are different files for each user. */
+/* "arena.new" and "token.new" stand for temporary files, whose names contain
+ * the user id. */
 static const char *path_of(const char *name)
 {
     char below[64];
@@ -131,7 +132,8 @@ static void open_with_oddity(void *arg)
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
-/* Open the directory with each of the files; each time in a new directory. */
+/* For each of the files, create a new directory that contains it, and open a
+ * client there. */
 static void open_with_each(struct oddity *oddities, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

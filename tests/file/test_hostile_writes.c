@@ -16,8 +16,8 @@
 #include "strategy/file/layout.h"
 #include "strategy/file/replica.h"
 
-#define PATIENCE_S 120 /* longer than this is a hang */
-#define STORM 4000     /* commands of one storm */
+#define PATIENCE_S 120 /* a case that takes longer hangs */
+#define STORM 4000     /* commands that one attack writes */
 
 static const struct hf_seed seed;
 
@@ -152,7 +152,7 @@ static void waiter_whose_session_is_ended_gets_an_error(void **state)
 }
 
 /* A snapshot replaces an entry that the client has not read yet, so the client
- * loads it, and does not find its own session there. */
+ * loads the snapshot, and does not find its own session there. */
 static void client_whose_session_is_not_in_a_snapshot_gets_an_error(
     void **state)
 {
@@ -206,8 +206,9 @@ static void ignore_watched(const struct hf_event *event, void *arg)
     assert_non_null(event->owner);
 }
 
-/* Lock, wait, renew, read and watch, and open the client again after each
- * round. */
+/* Lock, renew, read and watch, with a new client in each round, until `*done`
+ * is set. Errors are ignored: the case checks that clients do not crash or
+ * hang. */
 static void victim_main(void *arg)
 {
     volatile bool *done = arg;
@@ -260,7 +261,7 @@ static uint64_t random_number(struct hf_random *random, uint64_t likely)
     }
 }
 
-/* Usually the session of a client. */
+/* Returns a session id, usually that of an open client. */
 static uint64_t random_session(struct attacker *attacker,
                                struct hf_random *random)
 {
@@ -283,7 +284,8 @@ static hf_time random_stamp(struct hf_random *random)
     }
 }
 
-/* A command about the held key, in the name of any client. */
+/* Returns a command that is usually about the key "k", in the name of any
+ * client. */
 static struct hf_command random_command(struct attacker *attacker,
                                         struct hf_random *random)
 {

@@ -1,5 +1,5 @@
-/* As many clients as an arena has slots: all of them are served in order, and
- * one more is refused. */
+/* Tests with as many clients as an arena has slots: all of them are served in
+ * order, and one more client is refused. */
 #include <fcntl.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -44,7 +44,7 @@ static int set_up(void **state)
 
 /* One process of the crowd: its clients, and the number of claims of each. */
 struct party {
-    unsigned first; /* number of its first claim, in queue order */
+    unsigned first; /* number of the party's first claim in the queue */
     unsigned clients;
     unsigned claims; /* of each client */
     unsigned left;   /* claims that are not served yet */
@@ -86,7 +86,7 @@ static void process_client(struct hf_client *client)
 }
 
 /* The key is held, so the claim enters the queue. The first attempt may find
- * the arena busy, so process the client until then. */
+ * the arena busy, so process the client until the claim has a position. */
 static void queue_claim(struct claim *claim, struct hf_client *client)
 {
     struct hf_lock_opts opts = hf_site_patient();
@@ -138,7 +138,8 @@ static void party_main(void *arg)
     close(epoll);
 }
 
-/* Hold the key until all claims are in the queue, then release it. */
+/* Hold the key until all claims are in the queue, then release it, and check
+ * that the claims are granted in order. */
 static void expect_fifo_order(unsigned processes, unsigned clients,
                               unsigned claims)
 {
@@ -188,7 +189,8 @@ static void thousand_claims_of_four_clients_are_served_in_order(void **state)
 #define TENANTS 8
 #define CLIENTS (HF_ARENA_SLOTS / TENANTS) /* clients of each tenant */
 
-/* A process that has many clients, and executes one-letter commands. */
+/* A process that has many clients, and executes one-letter commands: "u" uses
+ * two of its clients, "c" closes one. */
 struct tenant {
     pid_t pid;
     int commands; /* pipe to the process */
@@ -258,7 +260,7 @@ static void expect_full(void)
     hf_site_refuse("locks", "", HF_ELIMIT, hf_site_path("locks"));
 }
 
-/* Exactly `count` more clients can be opened. */
+/* Check that exactly `count` more clients can be opened. */
 static void expect_room(unsigned count)
 {
     struct hf_client *clients[2 * CLIENTS];

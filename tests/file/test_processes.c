@@ -43,7 +43,8 @@ static void pause_us(long us)
     nanosleep(&span, NULL);
 }
 
-/* Raise the cell's token to ours. Returns false if a newer holder was there. */
+/* Raise the cell's token to ours. Returns false if a holder with a larger token
+ * was there before us. */
 static bool raise_token(struct cell *cell, unsigned long long token)
 {
     unsigned long long newest = atomic_load(&cell->token);
@@ -231,7 +232,7 @@ static void dead_waiters_are_skipped_at_once(void **state)
     hf_site_await_waiters(client, "k", 1);
     alive = hf_child_start(wait_for_key, NULL);
     hf_site_await_waiters(client, "k", 2);
-    hf_child_stop(alive); /* or it would reap the dead waiter itself */
+    hf_child_stop(alive); /* so that `alive` does not reap the dead waiter */
     hf_child_kill(dead);
     assert_int_equal(hf_release(lock), HF_OK);
     hf_child_continue(alive);

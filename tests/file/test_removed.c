@@ -109,7 +109,7 @@ static void holder_keeps_its_lock_when_the_program_changes_directory(
     assert_int_equal(hf_acquire(client, hf_key_of("k"), NULL, &lock), HF_OK);
     assert_int_equal(chdir("/"), 0);
     for (int i = 0; i < 50;
-         i++) { /* longer than the interval between two checks */
+         i++) { /* repeat for longer than the interval between two checks */
         assert_int_equal(hf_renew(lock, 0), HF_OK);
         pause_briefly();
     }
@@ -119,7 +119,7 @@ static void holder_keeps_its_lock_when_the_program_changes_directory(
 }
 
 /* The path now leads elsewhere, but the directory is still the same, so the
- * client must not take it for removed. */
+ * client must not report that it was removed. */
 static void holder_keeps_its_lock_when_the_program_changes_its_root(
     void **state)
 {

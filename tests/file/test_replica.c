@@ -12,8 +12,8 @@
 #include "lib/runner.h"
 #include "strategy/file/layout.h"
 
-#define FEW 50   /* keys: their snapshot is smaller than the first ring */
-#define MANY 800 /* keys: their snapshot is larger than the first ring */
+#define FEW 50   /* keys whose snapshot is smaller than the initial ring */
+#define MANY 800 /* keys whose snapshot is larger than the initial ring */
 
 static char directory[] = HF_TEST_FOLDER;
 
@@ -123,7 +123,7 @@ static void expect_same(struct client *a, struct client *b)
                      b->replica.store.table.index);
 }
 
-/* Run a random command on one of a few keys, sometimes with a large value, so
+/* Run a random command on one of `keys` keys, sometimes with a large value, so
  * that the ring wraps around. */
 static void run_random_command(struct client *client, hf_time now,
                                unsigned keys, unsigned *seed)
@@ -184,7 +184,7 @@ static void replicas_agree_when_clients_write_in_turn(void **state)
     write_in_turn(FEW, 4000);
 }
 
-/* The ring grows with the snapshots. */
+/* Many keys make the snapshots large, and the ring grows with them. */
 static void replicas_agree_when_many_keys_are_held(void **state)
 {
     (void)state;
@@ -231,8 +231,8 @@ static void fill_log(struct client *client)
         run_random_command(client, now, FEW, &seed);
 }
 
-/* A partial table is never used: a replica that could not be read is read
- * again. */
+/* A partial table is never used: a replica that could not be loaded completely
+ * is loaded again. */
 static void replica_that_runs_out_of_memory_is_read_again(void **state)
 {
     struct client writer, reader;
@@ -260,8 +260,8 @@ static void replica_that_runs_out_of_memory_is_read_again(void **state)
     close_client(&writer);
 }
 
-/* A client that stays in the critical section does not delay clients that only
- * read. */
+/* Reading ahead needs no arena lock, so a client that stays in the critical
+ * section does not delay it. */
 static void replica_is_read_while_the_arena_is_locked(void **state)
 {
     static const struct hf_seed seed;

@@ -16,13 +16,13 @@
 #include "lib/site.h"
 
 #define GROUP 44100
-#define ROUNDS 300     /* attempts of a race */
-#define PATIENCE_S 120 /* longer than this is a hang */
+#define ROUNDS 300     /* times that a client opens during an attack */
+#define PATIENCE_S 120 /* a case that takes longer hangs */
 
 /* ---- Users --------------------------------------------------------------*/
 
 struct user {
-    uid_t id; /* also the number of its primary group */
+    uid_t id; /* user id; also the number of the primary group */
     bool is_member;
 };
 
@@ -46,7 +46,7 @@ static void become_user(const struct user *user)
 struct lock_use {
     const struct user *user;
     const char *options;
-    bool is_killed; /* it is killed while it holds the lock */
+    bool is_killed; /* the user's process is killed while it holds the lock */
 };
 
 static void use_locks(void *arg)
@@ -120,7 +120,9 @@ static void expect_files(mode_t mode, gid_t group)
     expect_mode("locks/token", mode, group);
 }
 
-/* Make the arena look like one of an earlier boot, as in test_directory.c. */
+/* Make the arena look like one of an earlier boot: offset 16 has the boot id,
+ * offset 72 the time of the last command (layout.h), which is in the future if
+ * the clock has started over. */
 static void age_arena(void)
 {
     const int64_t later = INT64_MAX;
@@ -283,7 +285,7 @@ static void create_secret(void)
     expect_mode("secret", 0600, getegid());
 }
 
-/* Keep replacing the FIFO by links. */
+/* Keep replacing the FIFO of a client by a link to the file "secret". */
 static void plant_links(void *arg)
 {
     char target[128], link_path[128], fifo[128];

@@ -1,5 +1,5 @@
 /* Many clients start at once, while others keep the arena locked for long: all
- * of them get their turn, however long it takes. */
+ * of them can be opened, however long that takes. */
 #include <stdatomic.h>
 #include <time.h>
 
@@ -22,7 +22,8 @@ static int set_up(void **state)
     return hf_site_set_up(state);
 }
 
-/* Keep the arena locked for long, repeatedly, taking turns with others. */
+/* Lock the arena for LOCKED_MS, again and again, in turn with the other
+ * hogs. */
 static void hog_main(void *arg)
 {
     const struct timespec locked = {.tv_nsec = LOCKED_MS * 1000000L};

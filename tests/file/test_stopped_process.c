@@ -83,7 +83,7 @@ static void callers_get_the_pid_of_a_stopped_process(void **state)
     (void)state;
     while ((err = hf_acquire(client, hf_key_of("held"), &opts, &held)) ==
            HF_EUNAVAIL)
-        continue; /* the machine is busy */
+        continue; /* the machine may be too busy for SHORT_MS */
     assert_int_equal(err, HF_OK);
     culprit = start_culprit();
     opts.error = &error;
@@ -155,7 +155,7 @@ static void callers_continue_when_the_process_is_killed(void **state)
 }
 
 /* The helper keeps the slot locked, and the pid is not free before the zombie
- * is reaped. So neither shows that the culprit is dead. */
+ * is reaped. So neither the slot nor the pid shows that the culprit is dead. */
 static void callers_continue_when_the_process_is_a_zombie(void **state)
 {
     struct hf_client *client = hf_site_open();

@@ -176,8 +176,8 @@ static void reserve_is_raised_after_the_token_file(void **state)
     hf_arena_close(&arena);
 }
 
-/* A client that raises the reserve locks the byte after the one that every
- * client locks. */
+/* A client locks this byte of the arena while it raises the reserve
+ * (token_file.c). */
 static void reserve_is_raised_by_one_client_at_a_time(void **state)
 {
     struct flock lock = {
@@ -196,11 +196,12 @@ static void reserve_is_raised_by_one_client_at_a_time(void **state)
     assert_int_equal(fcntl(other.file, F_OFD_SETLK, &lock), 0);
     assert_int_equal(hf_token_file_reserve(&arena, reserve + 1), HF_OK);
     assert_int_equal(read_token_file(), reserve);
-    hf_arena_close(&other); /* as if the client died */
+    hf_arena_close(&other); /* unlocks the byte, as if the client died */
     assert_int_equal(hf_token_file_reserve(&arena, reserve + 1), HF_OK);
     reserve = read_token_file();
     assert_int_equal(hf_token_file_reserve(&arena, reserve), HF_OK);
-    assert_int_equal(read_token_file(), reserve); /* there was nothing to do */
+    assert_int_equal(read_token_file(),
+                     reserve); /* the reserve was high enough */
     hf_arena_close(&arena);
 }
 
@@ -223,8 +224,8 @@ static void reserve_is_refilled_before_it_is_used_up(void **state)
     assert_int_equal(hf_close(client, HF_TEST_PATIENCE_MS), HF_OK);
 }
 
-/* If the disk cannot be written, the tokens that are left can still be
- * granted. */
+/* If the token file cannot be written, because a directory has its temporary
+ * name, the tokens that are left in the reserve can still be granted. */
 static void tokens_below_the_reserve_are_granted_when_the_disk_fails(
     void **state)
 {
@@ -319,8 +320,9 @@ static uint64_t highest_token(struct hf_arena *arena)
     return token;
 }
 
-/* One client finds that all leases have expired, but the token file cannot be
- * raised that far, so the client must not grant all keys at once. */
+/* One client finds that all leases have expired. The reserve has fewer tokens
+ * than there are waiters, and cannot be raised, so the client must not grant
+ * all keys at once. */
 static void tokens_stay_below_the_token_file_when_many_leases_expire(
     void **state)
 {

@@ -1,5 +1,6 @@
 /* The arena lock in every interleaving of three clients that may die between
- * any two accesses to shared memory, and whose slots other clients take again.
+ * any two accesses to shared memory, and whose slots are then used by other
+ * clients.
  *
  * The steps are those of the product (word.c). The environment is a model:
  * slots that the kernel frees with a process, and clients that start, take the
@@ -31,7 +32,7 @@ enum phase {
 
 struct client {
     enum phase phase;
-    unsigned lives;    /* processes left to start */
+    unsigned lives;    /* processes that this client can still start */
     unsigned attempts; /* attempts that this process has left */
     unsigned slot;
     struct hf_word_attempt attempt;
@@ -46,7 +47,7 @@ struct world {
     struct client client[CLIENTS];
 };
 
-/* The limits of the search. */
+/* Limits that keep the number of states small. */
 static struct bounds {
     unsigned lives, attempts, spins, retries;
 } bounds;
@@ -146,7 +147,8 @@ static void start_attempt(struct world *world, struct client *client)
     client->attempts--;
 }
 
-/* Clear what no longer matters, so that fewer states differ. */
+/* Clear members that no longer matter, so that the search visits fewer
+ * states. */
 static void end_attempt(struct client *client)
 {
     uint64_t turn = client->attempt.turn;

@@ -17,11 +17,11 @@
 #include "lib/twin.h"
 #include "strategy/file/replica.h"
 
-#define ENTRY_HEAD 16   /* size of the header of an entry */
-#define HEAD_SIZE 65536 /* bytes that are restored before each input */
-#define REACH (5 << 18) /* header, slots, ring, start of the first half */
-#define NOW (INT64_C(1) << 40) /* the time at which leases are due */
-#define WRITE_MAX (64 << 10)   /* size of one entry or snapshot */
+#define ENTRY_HEAD 16          /* size of the header of an entry */
+#define HEAD_SIZE 65536        /* bytes that are restored before each input */
+#define REACH (5 << 18)        /* every write starts below this offset */
+#define NOW (INT64_C(1) << 40) /* current time when leases are expired */
+#define WRITE_MAX (64 << 10)   /* size of the largest entry or snapshot */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -61,8 +61,8 @@ static void reset(struct hf_replica *replica)
     hf_replica_init(replica, &arena, &seed, on_event, NULL);
 }
 
-/* Append a correct checksum, and the size of the part that belongs to the
- * table, which is all of it here. */
+/* Write a snapshot: `data`, its correct checksum, and the size of the table's
+ * part, which is both of them. */
 static void set_valid_snapshot(const uint8_t *data, size_t size)
 {
     static uint8_t bytes[WRITE_MAX + 16];
@@ -106,7 +106,7 @@ static uint8_t next_byte(struct input *input)
     return *input->data++;
 }
 
-/* Return a small number, a number near UINT64_MAX, or one near a power of
+/* Returns a small number, a number near UINT64_MAX, or one near a power of
  * two. */
 static uint64_t next_number(struct input *input)
 {
@@ -226,7 +226,7 @@ static void expire_due(struct hf_replica *replica)
     }
 }
 
-/* Catch up, run a command and expire leases. Return false if the replica
+/* Catch up, run a command and expire leases. Returns false if the replica
  * reports damage. */
 static bool use_replica(struct hf_replica *replica)
 {
@@ -254,7 +254,7 @@ static bool lock_arena(void)
     pid_t pid;
 
     /* If the input has marked the arena as locked by another client, this call
-     * times out. */
+     * fails after a short wait. */
     return hf_arena_lock(&arena, &pid) == HF_ARENA_LOCKED;
 }
 

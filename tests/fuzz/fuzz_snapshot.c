@@ -1,10 +1,10 @@
 /* fuzz_snapshot.c - decode arbitrary bytes as a snapshot. If that succeeds, the
- * table must be consistent, survive encoding and decoding, and be possible to
- * empty.
+ * table must be consistent, survive encoding and decoding, and allow all of its
+ * locks and sessions to be ended.
  *
- * Each input is tried twice: unchanged, and with its checksum corrected, because
- * almost no random input has a valid checksum, and the decoder would reject it
- * at once. */
+ * Each input is tried twice: unchanged, and with its checksum corrected. Almost
+ * no random input has a valid checksum, so the decoder would reject it at
+ * once. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

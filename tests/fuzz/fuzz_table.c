@@ -1,5 +1,5 @@
-/* fuzz_table.c - the input chooses commands; the table and its simple twin must
- * agree. */
+/* fuzz_table.c - the input chooses commands; the table and its twin, a simple
+ * model of it (lib/twin.h), must agree. */
 #include <stdio.h>
 #include <stdlib.h>
 

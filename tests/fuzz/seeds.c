@@ -1,4 +1,4 @@
-/* seeds.c - generate the known inputs of the fuzz targets:
+/* seeds.c - generate the initial inputs (the corpus) of the fuzz targets:
  *
  *     seeds tests/fuzz/corpus
  *

@@ -11,17 +11,17 @@
 #include "strategy/file/layout.h"
 
 #define SLEEP_MAX_NS                                                           \
-    10000000 /* then the sleeper checks whether the owner is alive */
+    10000000 /* longest sleep; after it, check whether the owner is alive */
 
 struct entry {
-    uint32_t size; /* with this header, aligned; 0: continue at the start */
+    uint32_t size; /* size with this header; 0: go on at the ring's start */
     uint32_t bytes;
     hf_time stamp;
     uint8_t data[];
 };
 
-/* The same on every machine, because 32-bit and 64-bit programs share an
- * arena. */
+/* 32-bit and 64-bit programs share an arena, so the alignment must not depend
+ * on the word size. */
 #define ALIGNMENT UINT64_C(8)
 #define ROUND(size) (((size) + ALIGNMENT - 1) & ~(ALIGNMENT - 1))
 
@@ -142,9 +142,9 @@ enum hf_arena_access hf_arena_lock(struct hf_arena *arena, pid_t *pid)
     return HF_ARENA_LOCKED;
 }
 
-/* Whether we still own the arena lock. If the guard has replaced the mapping,
- * map the file again: our changes since then did not reach the file, so the
- * word there may be ours or another client's. */
+/* Returns true if we still own the arena lock. If the guard has replaced the
+ * mapping, map the file again: our changes since then did not reach the file,
+ * so the word there may be ours or another client's. */
 static bool owns_word(struct hf_arena *arena)
 {
     if (!hf_arena_is_lost(arena))
@@ -179,7 +179,7 @@ static uint64_t room_at(const struct hf_arena *arena, uint64_t position)
     return arena->ring_room - (position & (arena->ring_room - 1));
 }
 
-/* The log may grow as long as the snapshot that it follows. So the cost of
+/* The log may grow to the size of the snapshot that it follows. So the cost of
  * snapshots stays proportional to the log, however many keys are held. */
 static uint64_t log_limit(const struct hf_arena *arena)
 {
@@ -220,7 +220,7 @@ enum hf_arena_entry hf_arena_read(const struct hf_arena *arena,
     entry = entry_at(arena, *position);
     size = read_once(&entry->size);
     used = read_once(&entry->bytes);
-    if (size == 0) { /* the next entry did not fit before the end */
+    if (size == 0) { /* the next entry is at the start of the ring */
         *position += room_at(arena, *position);
         return hf_arena_read(arena, position, stamp, bytes);
     }
@@ -405,7 +405,8 @@ enum hf_err hf_arena_set_snapshot(struct hf_arena *arena, struct hf_bytes bytes)
 
 /* ---- Reading without the arena lock ---------------------------------------
  *
- * A sequence lock. A writer changes the snapshot number and the head before it
+ * This is a sequence lock: a reader checks afterwards that the data has not
+ * changed. A writer changes the snapshot number and the head before it
  * overwrites data that they covered, and the size of the ring before it
  * publishes the first entry that is placed by the new size. */
 

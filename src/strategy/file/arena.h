@@ -3,10 +3,11 @@
  *
  *     header | slots | ring of entries | snapshot half 0 | snapshot half 1
  *
- * The arena carries bytes and knows nothing about locks. A client writes only
- * in the critical section, between hf_arena_lock() and hf_arena_unlock(), and
- * each change takes effect by a single store. A process that is killed at any
- * instruction has published either all of its change or nothing.
+ * The arena carries bytes and knows nothing about locks. A client writes the
+ * log and the snapshots only in the critical section, between hf_arena_lock()
+ * and hf_arena_unlock(), and each change takes effect by a single store. A
+ * process that is killed at any instruction has published either all of its
+ * change or nothing.
  *
  * Always true:
  *   1. entries before the tail are complete, and do not change while the ring
@@ -35,12 +36,14 @@ struct hf_arena_header;
 
 struct hf_arena {
     char *path;     /* absolute path of the directory */
-    dev_t root_dev; /* the root directory when the path was resolved */
+    dev_t root_dev; /* device of "/" when the path was resolved */
     ino_t root_ino;
-    int directory; /* with a shared flock, which keeps systemd-tmpfiles away */
+    /* Keeps a shared flock, so that no client replaces the arena and
+     * systemd-tmpfiles does not remove the directory. */
+    int directory;
     bool token_file_missing; /* the file "token" has to be written again */
     int file;
-    int fifo;      /* readable when another client wakes us */
+    int fifo;      /* our FIFO, readable when another client wakes us */
     int inherited; /* copy of `file` for executed programs; or -1 */
     struct hf_arena_header *header;
     size_t size;
@@ -48,7 +51,7 @@ struct hf_arena {
     unsigned slot;
     struct hf_word_attempt attempt; /* the last attempt to lock the arena */
     int peer_fifo;                  /* FIFO of the last client we woke; or -1 */
-    uint64_t peer_session;          /* session of that client */
+    uint64_t peer_session; /* session of the client that reads peer_fifo */
     uint64_t pending; /* where the next entry goes; the tail once published */
 
     /* Values of the header as of hf_arena_lock(), with our own changes. They
@@ -71,9 +74,9 @@ void hf_arena_close(struct hf_arena *arena);
 
 enum hf_arena_access {
     HF_ARENA_LOCKED,     /* in the critical section until hf_arena_unlock() */
-    HF_ARENA_BUSY,       /* other clients stay in it; try again */
+    HF_ARENA_BUSY,       /* other clients stay in the critical section */
     HF_ARENA_UNWRITABLE, /* the disk may be full; a later call may succeed */
-    HF_ARENA_BAD_HEADER, /* it has values that holdfast never writes */
+    HF_ARENA_BAD_HEADER, /* the header has values that holdfast never writes */
 };
 
 /* Enter the critical section. If the arena is busy, `*pid` is the process that
@@ -91,9 +94,9 @@ enum hf_err hf_arena_check(struct hf_arena *arena, struct hf_error *error);
 
 enum hf_arena_entry {
     HF_ARENA_ENTRY_READ,
-    HF_ARENA_ENTRY_NONE,    /* this is the end of the log */
+    HF_ARENA_ENTRY_NONE,    /* the position is the end of the log */
     HF_ARENA_ENTRY_GONE,    /* the entry was overwritten; read the snapshot */
-    HF_ARENA_ENTRY_DAMAGED, /* the bytes there cannot be an entry */
+    HF_ARENA_ENTRY_DAMAGED, /* the bytes at the position are not an entry */
 };
 
 /* Read the entry at `*position`, and move `*position` past it. `*bytes` is
@@ -102,7 +105,7 @@ enum hf_arena_entry hf_arena_read(const struct hf_arena *arena,
                                   uint64_t *position, hf_time *stamp,
                                   struct hf_bytes *bytes);
 
-/* Whether the ring still has the entry at `position`. */
+/* Returns true if the ring still has the entry at `position`. */
 bool hf_arena_has_entry(const struct hf_arena *arena, uint64_t position);
 
 /* Append an entry. Other clients do not see it until it is published.
@@ -157,11 +160,11 @@ bool hf_arena_end_read(const struct hf_arena *arena);
  * unused. */
 struct hf_slot {
     uint64_t session;
-    uint64_t pid_namespace; /* of the process `pid`; 0: unknown */
+    uint64_t pid_namespace; /* pid namespace of the process; 0: unknown */
     int32_t pid;
-    uint16_t watches;          /* wake this client after every command */
-    _Atomic uint16_t detached; /* its locks may outlive its process */
-    _Atomic uint64_t turn;     /* last turn of this slot (word.h) */
+    uint16_t watches; /* if not 0, wake this client after every command */
+    _Atomic uint16_t detached; /* if not 0, its locks may outlive its process */
+    _Atomic uint64_t turn;     /* last turn that this slot has used (word.h) */
 };
 
 /* The slot number `slot`, borrowed. `session` and `watches` are written only in
@@ -172,9 +175,9 @@ struct hf_slot *hf_slot_at(const struct hf_arena *arena, unsigned slot);
 /* The number of slots that were ever used. A used slot has a smaller number. */
 unsigned hf_slot_count(const struct hf_arena *arena);
 
-/* Whether the process of the slot's client is running. Returns false for a
- * zombie, even if one of its children keeps the slot locked, and true for our
- * own slot. Makes several system calls, one of them slow. */
+/* Returns true if the process of the slot's client is running, and for our own
+ * slot. A zombie is not running, even if one of its children keeps the slot
+ * locked. Makes several system calls, one of them slow. */
 bool hf_slot_is_alive(const struct hf_arena *arena, unsigned slot);
 
 /* hf_slot_is_alive() in steps, for a caller that has checked
@@ -183,15 +186,15 @@ bool hf_slot_is_alive(const struct hf_arena *arena, unsigned slot);
  *
  * hf_slot_open_process() returns a pidfd, or -1 if the process has been reaped,
  * is in another pid namespace, or no descriptor is free.
- * hf_slot_has_process_ended() accepts -1, and returns false if it cannot
- * tell. */
+ * hf_slot_has_process_ended() accepts -1, and returns false if it cannot tell
+ * whether the process has ended. */
 int hf_slot_open_process(const struct hf_arena *arena, unsigned slot);
 bool hf_slot_has_process_ended(const struct hf_arena *arena, unsigned slot,
                                int pidfd);
 
-/* Whether the client of the slot, or a process that inherited its descriptor,
- * keeps the slot locked. Returns true for our own slot, and if the lock cannot
- * be checked. Can be called without the arena lock. */
+/* Returns true if the client of the slot, or a process that inherited its
+ * descriptor, keeps the slot locked. Also returns true for our own slot, and if
+ * the lock cannot be checked. Can be called without the arena lock. */
 bool hf_slot_is_locked(const struct hf_arena *arena, unsigned slot);
 
 /* Let programs that this process executes inherit the lock on our slot.
@@ -207,14 +210,15 @@ void hf_slot_clear_wakes(const struct hf_arena *arena);
 
 /* ---- Tokens ---------------------------------------------------------------
  *
- * Whether `token` may be granted, because it is not above the reserve. The
- * reserve is also the number in the file "token", so it survives the loss of
- * the arena. */
+ * Tokens up to the reserve may be granted. The file "token" has the same
+ * number, so it survives the loss of the arena. hf_token_file_covers() returns
+ * true if `token` is not above the reserve. */
 bool hf_token_file_covers(const struct hf_arena *arena, uint64_t token);
 
 /* Raise the reserve above `token`. Call it without the arena lock, because it
  * waits for the disk. Does nothing if another client is raising the reserve, so
- * check hf_token_file_covers() again. HF_ESYSTEM: see errno. */
+ * check hf_token_file_covers() again. HF_ELIMIT: `token` is too large;
+ * HF_ESYSTEM: see errno. */
 enum hf_err hf_token_file_reserve(struct hf_arena *arena, uint64_t token);
 
 /* Raise the reserve ahead of time if less than half of it is left after

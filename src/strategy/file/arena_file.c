@@ -2,7 +2,7 @@
  * or to refuse it, and creates new ones.
  *
  * All of this happens with the file "lock" locked, so only one client at a time
- * decides which arena is in force. */
+ * decides which arena is used. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -23,9 +23,9 @@
 #include "strategy/file/layout.h"
 
 #define MAGIC UINT64_C(0x414e455241464821) /* "!HFARENA" */
-#define UNFINISHED (~MAGIC) /* the file is being rewritten in place */
+#define UNFINISHED (~MAGIC) /* magic of a file that is being rewritten */
 #define VERSION 3
-#define LOCK_TRIES 100 /* attempts, 10 ms apart */
+#define LOCK_TRIES 100 /* attempts to lock the directory, 10 ms apart */
 
 static enum hf_err read_boot(char boot[36], struct hf_error *error)
 {
@@ -51,9 +51,9 @@ static uint32_t fold_inode(const struct stat *st)
 /* ---- Whether clients have the arena open --------------------------------*/
 
 /* Besides the lock on its own slot, every client has a shared lock on the byte
- * after the slots. It takes this lock while "lock" is locked, and the kernel
- * drops it with the process, so the byte is locked while any client uses the
- * arena. */
+ * after the slots. A client takes this lock while the file "lock" is locked,
+ * and the kernel drops it with the process, so the byte is locked while any
+ * client uses the arena. */
 static struct flock user_lock(short type)
 {
     return (struct flock){
@@ -73,8 +73,8 @@ static enum hf_err lock_as_user(struct hf_arena *arena, struct hf_error *error)
     return HF_OK;
 }
 
-/* Check for a lock on any byte, because the slots of another version may lie
- * elsewhere. */
+/* Check for a lock on any byte, because another version may use other bytes for
+ * its slots. */
 static bool is_in_use(int file)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -257,13 +257,13 @@ static enum hf_err find_first_token(struct hf_arena *arena, uint64_t in_arena,
 
 struct found_arena {
     struct hf_arena_label label;
-    bool is_current; /* its version and size are ours */
+    bool is_current; /* version and size of the arena are ours */
     bool is_unfinished;
     bool is_whole;
     bool is_of_this_boot;
-    bool is_copy; /* a copy of another arena, perhaps an old one */
+    bool is_copy; /* the file is a copy of an arena, perhaps an old one */
     bool is_in_use;
-    bool is_replaceable; /* it may be replaced, or there is none */
+    bool is_replaceable; /* the arena may be replaced, or there is none */
     uint64_t token;      /* no larger token was granted; 0: unknown */
     hf_time now;
     hf_time stamped; /* this and idle_at are copied from the header */
@@ -287,9 +287,10 @@ static void read_times(int file, struct found_arena *found)
     found->idle_at = (hf_time)idle_at;
 }
 
-/* Whether a lease may still run although no client has the arena open, because
- * `holdfast lock` exits and keeps its lock. If the clock is behind the last
- * command, the machine was rebooted since, and no lease runs. */
+/* Returns true if a lease may still run. That is possible even if no client has
+ * the arena open, because `holdfast lock` exits and leaves its lock held. If
+ * the clock is behind the last command, the machine was rebooted since, and no
+ * lease runs. */
 static bool may_have_leases(const struct found_arena *found)
 {
     return found->now >= found->stamped && found->now < found->idle_at;
@@ -334,8 +335,8 @@ static enum hf_err examine_arena(struct hf_arena *arena, const char *boot,
  *
  * An arena of another boot has no holders. But a different boot id does not
  * prove a different boot, because a container may have a boot id of its own. So
- * an arena that other clients have open stays in force whatever its boot id,
- * and so does an arena whose leases still run.
+ * an arena that other clients have open is not replaced, whatever its boot id,
+ * and neither is an arena whose leases still run.
  *
  * In a copy, such as a restored backup, tokens would continue where they were
  * when the copy was made, and larger ones may have been granted since. So a

@@ -18,7 +18,7 @@
 #include "strategy/file/guard.h"
 #include "strategy/file/layout.h"
 
-#define CREATE_TRIES 100 /* while another process creates and removes "lock" */
+#define CREATE_TRIES 100 /* attempts: others may remove "lock" meanwhile */
 #define LOCK_MS 5000     /* the longest wait for the file "lock" */
 #define LOCK_DELAY_NS 500000
 #define LOCK_DELAY_MAX_NS 50000000
@@ -127,9 +127,9 @@ enum hf_err hf_arena_check_plain(const struct hf_arena *arena, int file,
 
 /* ---- The file "lock" ----------------------------------------------------*/
 
-/* Whether the mode of the file "lock" may be missing. If the file is empty and
- * belongs to us, the client that created it may have been killed before it set
- * the mode. The mode of any other file is left alone. */
+/* Returns true if the mode of the file "lock" may not have been set: the file
+ * is empty and belongs to us, so the client that created it may have been
+ * killed before it set the mode. The mode of any other file is left alone. */
 static bool may_lack_mode(int lock)
 {
     struct stat st;
@@ -287,9 +287,9 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
     return a->st_ino == b->st_ino && a->st_dev == b->st_dev;
 }
 
-/* Whether a client that opens the path now would find our directory. Returns
- * true if this process cannot tell, because it has changed its root or lost
- * permissions. */
+/* Returns true if a client that opens the path now would find our directory.
+ * Also returns true if this process cannot tell, because it has changed its
+ * root or lost permissions. */
 static bool is_directory_in_place(const struct hf_arena *arena)
 {
     struct stat root, ours, named;

@@ -1,7 +1,8 @@
-/* arena_recover.c - an arena whose mapping was lost while in use: a page could
- * not be read or written, and the guard has replaced the mapping by zeros.
+/* arena_recover.c - detects that the mapping of an arena was lost, and maps the
+ * file again. A mapping is lost if a page could not be read or written: the
+ * guard (guard.h) then replaces the mapping by zeros.
  *
- * Changes to such a mapping reach no other client. If the file has its full
+ * Changes to a lost mapping reach no other client. If the file has its full
  * size, the disk is full or failing: the file is mapped again, and unpublished
  * changes are lost. */
 #include <sys/mman.h>

@@ -16,8 +16,9 @@ static bool parse_offset(const char *line, hf_time *offset)
     return true;
 }
 
-/* A client with a wrong offset would expire the leases of others early, so only
- * a missing file, on a kernel without time namespaces, means no offset. */
+/* A client with a wrong offset would expire the leases of others early, so it
+ * is an error if the offset cannot be read. If the file is missing, the kernel
+ * has no time namespaces, and the offset is 0. */
 enum hf_err hf_clock_offset(hf_time *offset, struct hf_error *error)
 {
     FILE *offsets = fopen("/proc/self/timens_offsets", "re");

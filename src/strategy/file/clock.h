@@ -1,8 +1,8 @@
 /* clock.h - the machine's clock, which all clients of an arena share, and which
  * stamps the arena's entries.
  *
- * It is the monotonic clock without the offset of this time namespace, because
- * a container may have a time namespace of its own. */
+ * The machine's clock is the monotonic clock without the offset of this time
+ * namespace, because a container may have a time namespace of its own. */
 #ifndef HF_STRATEGY_FILE_CLOCK_H
 #define HF_STRATEGY_FILE_CLOCK_H
 

@@ -74,8 +74,8 @@ static enum hf_err find_home(char **home, struct hf_error *error)
     return *home ? HF_OK : hf_error_set_code(error, HF_ENOMEM);
 }
 
-/* Set `*usable`, which is false before, to true if the default directory
- * belongs below `home`. */
+/* `*usable` is false on entry. Set it to true if the default directory can be
+ * below `home`. */
 static enum hf_err check_home(const char *home, bool *usable,
                               struct hf_error *error)
 {

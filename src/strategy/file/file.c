@@ -66,8 +66,8 @@ static void on_retry(struct hf_timer *timer)
         hf_in_process_report(&file->local);
 }
 
-/* The request is still pending, so nothing was done, and HF_EUNAVAIL says
- * so. */
+/* A request that can be canceled is still pending, so nothing was done: answer
+ * HF_EUNAVAIL, which means that. */
 static void file_cancel(void *self, struct hf_request *request)
 {
     struct hf_file *file = self;
@@ -113,8 +113,8 @@ static enum hf_err open_slot_session(struct hf_file *file)
     return hf_arena_is_lost(&file->arena) ? HF_EUNAVAIL : HF_OK;
 }
 
-/* The owner and its turn that kept us out in our last attempt, or 0 if several
- * clients did. */
+/* Identifies the client, and its turn, that kept us out in our last attempt.
+ * Returns 0 if several clients did. */
 static uint32_t owner_seen(const struct hf_file *file)
 {
     return file->busy_pid ? hf_word_futex_value(file->arena.attempt.seen) : 0;
@@ -267,8 +267,8 @@ static enum hf_err file_open(void *self, struct hf_url *url,
     return err;
 }
 
-/* A lock of this client may outlive the process, so the end of the process no
- * longer releases the locks of this client. */
+/* One of this client's locks may have to outlive the process, so from now on
+ * the end of the process does not release them. */
 static void file_detach(void *self)
 {
     struct hf_file *file = self;

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-/* An entry is in use while its start is not 0. */
+/* The guarded mappings. An entry is in use while its start is not 0. */
 static struct {
     _Atomic uintptr_t start;
     _Atomic size_t size;
@@ -59,7 +59,7 @@ enum hf_err hf_guard_add(void *start, size_t size)
     for (size_t i = 0; i < HF_GUARDS_MAX; i++) {
         size_t unused = 0;
 
-        /* A nonzero size reserves the entry. */
+        /* A nonzero size reserves the entry for this mapping. */
         if (atomic_compare_exchange_strong(&ranges[i].size, &unused, size)) {
             atomic_store(&ranges[i].start, (uintptr_t)start);
             return HF_OK;

@@ -1,9 +1,10 @@
-/* guard.h - protects mapped files against truncation.
+/* guard.h - protects the program if a mapped file is truncated or the disk is
+ * full.
  *
- * Touching a page beyond the end of its file raises SIGBUS. A guarded mapping
- * becomes zeroed anonymous memory instead, and its user recognises the loss of
- * the file by the zeros. A SIGBUS about other memory goes to the previous
- * handler.
+ * Touching a page that is beyond the end of its file, or that the disk has no
+ * room for, raises SIGBUS. A guarded mapping then becomes zeroed anonymous
+ * memory, and its user recognizes the loss by the zeros. A SIGBUS about other
+ * memory goes to the previous handler.
  *
  * SIGBUS is the only signal that this library handles, from the first guarded
  * mapping on. A program that installs its own SIGBUS handler later removes the

@@ -10,7 +10,7 @@
 #include "strategy/file/arena.h"
 
 #define HF_ARENA_RING                                                          \
-    (UINT64_C(32) << 20) /* the maximum; the ring grows in place */
+    (UINT64_C(32) << 20) /* maximum size of the ring, which grows in place */
 #define HF_ARENA_RING_FIRST (UINT64_C(1) << 20)
 #define HF_ARENA_HALF (UINT64_C(64) << 20)
 #define HF_ARENA_HALF_FIRST (UINT64_C(256) << 10)
@@ -29,7 +29,7 @@ struct hf_arena_label {
     uint32_t version;
     uint32_t size;  /* of the file */
     char boot[36];  /* boot id when the file was created */
-    uint32_t inode; /* folded inode number: differs in a copy; 0: unknown */
+    uint32_t inode; /* folded inode number, differs in a copy; 0: unknown */
     uint64_t first_token;
 };
 
@@ -37,14 +37,14 @@ struct hf_arena_header {
     struct hf_arena_label label;
     _Alignas(64) _Atomic uint64_t word; /* word.h */
     _Atomic int64_t stamped;            /* time of the last command */
-    _Atomic int64_t idle_at;            /* every lease has expired by then */
+    _Atomic int64_t idle_at; /* time by which every lease has expired */
     _Alignas(64) _Atomic uint64_t tail; /* end of the published entries */
     _Atomic uint64_t head;      /* start of the oldest entry in the ring */
-    _Atomic uint64_t snapshot;  /* number n of the snapshot in half[n % 2] */
-    _Atomic uint64_t ring_room; /* bytes of the ring in use, a power of two */
+    _Atomic uint64_t snapshot;  /* number n; the snapshot is in half[n % 2] */
+    _Atomic uint64_t ring_room; /* size of the ring in bytes, a power of two */
     _Atomic uint64_t
         half_room; /* bytes of each half that are allocated on disk */
-    _Atomic uint64_t token_reserve; /* highest token to grant (token_file.c) */
+    _Atomic uint64_t token_reserve; /* no token above this is granted */
     _Atomic uint32_t slots;         /* number of slots that were ever used */
 
     _Alignas(64) struct hf_slot slot[HF_ARENA_SLOTS];
@@ -88,11 +88,11 @@ enum hf_err hf_arena_fail(const struct hf_arena *arena, struct hf_error *error,
 int hf_arena_allocate_ring(int file, uint64_t size);
 int hf_arena_allocate_halves(int file, uint64_t size);
 
-/* Open the arena, or create one. Call with the file "lock" locked. The arena
- * counts as in use until its descriptor is closed. */
+/* Open the existing arena, or create one. Call it with the file "lock" locked.
+ * Other clients see the arena as in use until `arena->file` is closed. */
 enum hf_err hf_arena_file_open(struct hf_arena *arena, struct hf_error *error);
 
-/* Return HF_EPROTO if `file` is not a regular file, or if it has a second hard
+/* Returns HF_EPROTO if `file` is not a regular file, or if it has a second hard
  * link. */
 enum hf_err hf_arena_check_plain(const struct hf_arena *arena, int file,
                                  const char *name, struct hf_error *error);
@@ -102,10 +102,11 @@ enum hf_err hf_arena_check_plain(const struct hf_arena *arena, int file,
 enum hf_err hf_slot_take(struct hf_arena *arena, struct hf_error *error);
 void hf_slot_give(struct hf_arena *arena);
 
-/* Whether the guard has replaced the mapping by zeros (guard.h). */
+/* Returns true if the guard has replaced the mapping by zeros (guard.h). */
 bool hf_arena_is_lost(const struct hf_arena *arena);
 
-/* Map the file again. Returns false if the file was truncated. */
+/* Map the file again. Returns false if the file was truncated or cannot be
+ * mapped. */
 bool hf_arena_recover(struct hf_arena *arena);
 
 /* ---- Files in a directory that other users can write to (share.c) ---------
@@ -121,17 +122,17 @@ int hf_share_create(int directory, const char *name);
 /* Give a file that we created the group and the mode of the directory. */
 void hf_share_file(int directory, int file);
 
-/* Whether `file` is a regular file without a second link, and whether it is a
- * FIFO. */
+/* Returns true if `file` is a regular file without a second hard link. */
 bool hf_share_is_plain(int file);
 bool hf_share_is_fifo(int file);
 
-/* Write to `name` the temporary name for the file `of`, which differs from user
- * to user. The complete file is then renamed to `of`. */
+/* Set `name` to a temporary name for the file `of`. The name differs from user
+ * to user. A new file is written under this name and renamed to `of` when it is
+ * complete. */
 #define HF_SHARE_NAME 32
 void hf_share_temporary_name(char name[HF_SHARE_NAME], const char *of);
 
-/* Whether we may rename another file over `file`. */
+/* Returns true if we may rename another file over `file`. */
 bool hf_share_can_replace(int directory, int file);
 
 /* Read the file "token". `*token` is 0 if there is no such file. HF_EPROTO: the
@@ -141,8 +142,8 @@ enum hf_err hf_token_file_read(int directory, uint64_t *token);
 bool hf_token_file_is_missing(int directory);
 
 /* Write a number larger than `token` to the file "token", and return it in
- * `*saved_token`: tokens up to it may then be granted. HF_ESYSTEM: see
- * errno. */
+ * `*saved_token`: tokens up to it may then be granted. HF_ELIMIT: `token` is
+ * too large; HF_ESYSTEM: see errno. */
 enum hf_err hf_token_file_raise(int directory, uint64_t token,
                                 uint64_t *saved_token);
 

@@ -7,14 +7,14 @@
 #include "base/crash_point.h"
 #include "strategy/file/transaction.h"
 
-#define RECHECK_MAX_MS 500 /* then polling takes over, at a similar rate */
+#define RECHECK_MAX_MS 500 /* longest delay; waiters poll about as often */
 #define SKIP_MAX 16 /* our own claims to skip when looking for a predecessor */
 #define REMOVE_MAX 256 /* predecessors removed in one transaction */
 
 /* ---- Expiring holds -----------------------------------------------------*/
 
-/* Whether the process of `session` has ended without closing its client, and
- * without detaching a lock. A closed session has no slot any more, so this
+/* Returns true if the process of `session` has ended without closing its client
+ * and without detaching a lock. A closed session has no slot any more, so this
  * returns false for it. */
 static bool has_abandoned_locks(const struct hf_file *file, uint64_t session)
 {
@@ -40,8 +40,8 @@ static bool expire_hold(struct hf_file *file, const struct hf_hold *hold)
     return !result.err;
 }
 
-/* Whether another client holds any key. If not, a LOCK need not look up the
- * holder of its key, which saves hashing the key. */
+/* Returns true if another client holds any key. If not, a LOCK need not look up
+ * the holder of its key, which saves hashing the key. */
 static bool others_hold_keys(const struct hf_file *file)
 {
     const struct hf_table *table = &file->replica.store.table;
@@ -76,7 +76,7 @@ void hf_reaper_free_session(struct hf_file *file, uint64_t session)
     hf_table_walk_begin(table, &walk);
     while ((hold = hf_table_walk_next(table, &walk))) {
         if (hold->session->id == session && !expire_hold(file, hold))
-            break; /* the log is full; other holds expire with their leases */
+            break; /* failed; the other holds expire with their leases */
     }
     hf_table_walk_end(&walk);
 }
@@ -114,7 +114,8 @@ bool hf_reaper_is_running(struct hf_file *file, uint64_t session)
 
 /* The session of the nearest claim in front of `waiter` that is another
  * client's: a waiter's if there is one, otherwise the holder's. Returns 0 if
- * the holder is ours, or if too many of our own claims are in front. */
+ * the holder is ours, or if the nearest SKIP_MAX claims in front are all
+ * ours. */
 static uint64_t find_predecessor(const struct hf_file *file,
                                  const struct hf_table_waiter *waiter)
 {
@@ -177,7 +178,7 @@ static struct hf_reaper_watch *new_process_watch(struct hf_file *file)
     return watch;
 }
 
-/* Schedule another review of our claims. The delay doubles each time; beyond
+/* Schedule another call of review_claims(). The delay doubles each time; beyond
  * RECHECK_MAX_MS no review is scheduled, because waiters poll about as
  * often. */
 static void schedule_recheck(struct hf_file *file)
@@ -276,8 +277,8 @@ static const struct hf_table_waiter *claim_at(const struct hf_dlist *link)
     return HF_CONTAINER(link, const struct hf_table_waiter, in_session);
 }
 
-/* Whether `session`, a holder or a waiter in front of one of our claims, is
- * dead. Remembers the last session found alive. */
+/* Returns true if `session`, a holder or a waiter in front of one of our
+ * claims, is dead. Remembers the last session found alive. */
 static bool is_dead(struct review *review, uint64_t session, bool is_holder)
 {
     uint64_t *known = is_holder ? &review->holder : &review->waiter;
@@ -308,7 +309,7 @@ static struct hf_dlist *find_next_key(const struct hf_session *own,
 
 /* Remove the dead predecessors of our claims, up to REMOVE_MAX of them or until
  * the log is full. Claims that are skipped here are handled in the next
- * round. */
+ * call. */
 static void remove_predecessors(struct review *review,
                                 const struct hf_session *own)
 {
@@ -369,8 +370,8 @@ static bool watch_predecessors(struct hf_file *file,
     return all_alive;
 }
 
-/* Critical section. Remove the dead predecessors of our claims, and watch the
- * next ones. */
+/* Critical section. Remove the dead predecessors of our claims, and watch those
+ * that remain. */
 static void review_claims(struct hf_file *file)
 {
     const struct hf_session *own =

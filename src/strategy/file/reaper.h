@@ -30,19 +30,19 @@
 struct hf_file;
 
 struct hf_reaper_watch {
-    struct hf_fd pidfd; /* -1: the process has ended */
+    struct hf_fd pidfd; /* fd is -1 if the process has ended */
     struct hf_file *file;
-    uint64_t session; /* of the watched client; 0: the entry is free */
+    uint64_t session; /* session of the watched client; 0: unused */
 };
 
 struct hf_reaper {
     struct hf_reaper_watch watches[HF_REAPER_WATCHES_MAX];
-    unsigned next;           /* entry to replace next when all are in use */
-    uint64_t wanted;         /* session to watch after leaving; 0: none */
-    struct hf_timer recheck; /* a process has ended, but its slot is locked */
-    uint32_t delay_ms;       /* of the next recheck */
-    int pidfd;               /* of the waiter that was checked last; or -1 */
-    uint64_t session;        /* of that waiter */
+    unsigned next;   /* watch to replace next when all are in use */
+    uint64_t wanted; /* session to watch after the transaction; 0: none */
+    struct hf_timer recheck; /* for an ended process whose slot is locked */
+    uint32_t delay_ms;       /* delay of the next recheck */
+    int pidfd;        /* process of the waiter that was checked last; or -1 */
+    uint64_t session; /* session of the waiter that was checked last */
 };
 
 enum hf_err hf_reaper_init(struct hf_file *file);
@@ -56,9 +56,9 @@ bool hf_reaper_free_key(struct hf_file *file, struct hf_key key);
  * previous client of our slot and has ended. */
 void hf_reaper_free_session(struct hf_file *file, uint64_t session);
 
-/* Critical section. Whether the process of a waiter is running. A process that
- * inherited the waiter's descriptor does not count, because it cannot use a
- * lock that the waiter has not been granted. */
+/* Critical section. Returns true if the process of a waiter is running. A
+ * process that inherited the waiter's descriptor does not count, because it
+ * cannot use a lock that the waiter has not been granted. */
 bool hf_reaper_is_running(struct hf_file *file, uint64_t session);
 
 /* Critical section. Let the next hf_reaper_watch_process() watch the
@@ -66,8 +66,8 @@ bool hf_reaper_is_running(struct hf_file *file, uint64_t session);
 void hf_reaper_follow(struct hf_file *file,
                       const struct hf_table_waiter *waiter);
 
-/* Outside the critical section, because it makes system calls: watch the
- * process that hf_reaper_follow() chose, if any. */
+/* Watch the process that hf_reaper_follow() chose, if any. Call it outside the
+ * critical section, because it makes system calls. */
 void hf_reaper_watch_process(struct hf_file *file);
 
 #endif

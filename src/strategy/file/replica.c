@@ -7,15 +7,15 @@
 #include "core/snapshot.h"
 
 #define LOCK_COST                                                              \
-    256 /* bytes that a LOCK adds to a snapshot, besides key and value */
-#define ENTRY_MAX (256 << 10)   /* bytes: more than the largest command */
-#define TIME_MAX (HF_NEVER / 4) /* no clock of a machine comes close to this */
+    256 /* bytes that a command adds to a snapshot, besides its data */
+#define ENTRY_MAX (256 << 10)   /* no encoded command has more bytes */
+#define TIME_MAX (HF_NEVER / 4) /* no machine's clock ever gets close to this */
 
 /* In the critical section at most this many bytes of the log are read, which
  * takes about a tenth of a millisecond. A client that is further behind reads
  * ahead first. */
 #define LAG_MAX (UINT64_C(16) << 10)
-#define AHEAD_TRIES 4 /* then the rest is read in the critical section */
+#define AHEAD_TRIES 4 /* attempts before reading in the critical section */
 
 static void on_replica_event(void *arg, const struct hf_table_event *event)
 {
@@ -72,8 +72,8 @@ static void encode_snapshot(const struct hf_replica *replica,
     hf_buf_u64(buf, size);
 }
 
-/* Whether a time is in a sane range. Other processes wrote these times, so
- * without this check arithmetic with them could overflow. */
+/* Returns true if a time is in a sane range. Other processes wrote these times,
+ * so without this check arithmetic with them could overflow. */
 static bool is_plausible(hf_time instant)
 {
     return instant >= 0 && instant <= TIME_MAX;
@@ -178,7 +178,6 @@ static enum hf_err load_copy(struct hf_replica *replica, struct hf_bytes bytes,
     return err;
 }
 
-/* Load the current snapshot. */
 static enum hf_err load_current_snapshot(struct hf_replica *replica)
 {
     uint64_t position;
@@ -217,7 +216,7 @@ static size_t snapshot_cost(const struct hf_command *command)
            LOCK_COST;
 }
 
-/* Add the cost of a command to the estimate. Only these commands make a
+/* Add the cost of a command to the estimate. Only LOCK, OPEN and UPDATE make a
  * snapshot larger. */
 static void grow_snapshot_size(struct hf_replica *replica,
                                const struct hf_command *command)

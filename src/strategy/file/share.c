@@ -2,7 +2,7 @@
  *
  * Another user can put anything in the place of a file: a link to a file
  * elsewhere, a FIFO, a device. So files are opened without following links and
- * without blocking, and owner and mode are changed through the descriptor, and
+ * without blocking, and group and mode are changed through the descriptor, and
  * only if the file belongs to us. In a sticky directory a user cannot remove or
  * replace files of other users, so temporary names differ from user to user. */
 #include <errno.h>

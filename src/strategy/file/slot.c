@@ -14,7 +14,7 @@
 #include "base/crash_point.h"
 #include "strategy/file/layout.h"
 
-#define READS_MAX 256 /* enough for a full FIFO, even if others keep writing */
+#define READS_MAX 256 /* reads of 256 bytes: enough for a full FIFO */
 
 struct hf_slot *hf_slot_at(const struct hf_arena *arena, unsigned slot)
 {
@@ -57,7 +57,7 @@ bool hf_slot_is_locked(const struct hf_arena *arena, unsigned slot)
     return lock.l_type != F_UNLCK;
 }
 
-/* The pid of the client in `slot`, or 0 if it belongs to another pid
+/* The pid of the client in `slot`, or 0 if it may belong to another pid
  * namespace. */
 static pid_t find_pid(const struct hf_arena *arena, unsigned slot)
 {
@@ -102,8 +102,9 @@ bool hf_slot_is_alive(const struct hf_arena *arena, unsigned slot)
     return !has_ended;
 }
 
-/* Prefer a high number, which programs seldom expect to be free. With a small
- * RLIMIT_NOFILE, use any number above the standard streams. */
+/* Prefer a high descriptor number, because programs and scripts often use low
+ * ones without checking that they are free. With a small RLIMIT_NOFILE, use any
+ * number above the standard streams. */
 #define INHERITED_FD 100
 #define INHERITED_FD_MIN 3
 
@@ -217,7 +218,8 @@ static bool open_own_fifo(struct hf_arena *arena, const char *name)
 /* Open our FIFO. The FIFO of the slot's previous client is used again, because
  * creating and removing a FIFO takes longer than everything else in an
  * uncontended lock. In a sticky directory another user's FIFO could not be
- * removed anyway. Sets `*is_blocked` if another file is in its place. */
+ * removed anyway. Sets `*is_blocked` if another file is in its place and cannot
+ * be removed. */
 static enum hf_err open_fifo(struct hf_arena *arena, bool *is_blocked,
                              struct hf_error *error)
 {

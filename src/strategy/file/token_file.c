@@ -1,7 +1,7 @@
-/* token_file.c - the file "token", which keeps tokens rising when the arena is
- * lost. No granted token is above the number in the file, and the number never
- * decreases. The arena has a copy of the number, the reserve: either file is
- * enough to continue from. */
+/* token_file.c - the file "token", which makes tokens increase even after the
+ * arena is lost. No granted token is above the number in the file, and the
+ * number never decreases. The arena has a copy of the number, the reserve, so
+ * either file is enough to continue from. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -44,8 +44,8 @@ static bool replace_token_file(int directory, const char *text)
            !fsync(directory);
 }
 
-/* One write is enough, because the text is short. The number never decreases, so the
- * new text covers all of the old one. */
+/* A short text needs only one write. The number never decreases, so the new
+ * text covers all of the old one. */
 static bool overwrite_token_file(int file, const char *text)
 {
     return hf_share_is_plain(file) && write_all(file, text) &&
@@ -128,8 +128,8 @@ uint64_t hf_token_file_from_clock(void)
 /* ---- The reserve ----------------------------------------------------------
  *
  * One client at a time raises the reserve, because a lower number must never
- * replace a higher one. It locks a byte of the arena, which the kernel unlocks
- * if the client dies. */
+ * replace a higher one. That client locks a byte of the arena, which the kernel
+ * unlocks if the client dies. */
 
 static struct flock reserve_lock(short type)
 {

@@ -7,7 +7,7 @@
 #include "strategy/file/layout.h"
 
 #define RETRY_MS 5
-#define CHECK_MS 100 /* between two checks whether the files are still ours */
+#define CHECK_MS 100 /* interval between checks of the directory */
 
 static struct hf_file *file_of(struct hf_in_process *local)
 {
@@ -193,9 +193,9 @@ static enum hf_err set_broken(struct hf_file *file, const char *what)
                         file->arena.path, what);
 }
 
-/* Check that the files are still ours, and reserve tokens ahead of time. If the
- * reservation fails, it is tried again before the last reserved token is
- * granted. */
+/* Check that the directory and the arena were not removed or replaced, and
+ * reserve tokens ahead of time. If the reservation fails, it is tried again
+ * before the last reserved token is granted. */
 static void check_arena_files(struct hf_file *file)
 {
     const struct hf_table *table = &file->replica.store.table;
@@ -295,8 +295,8 @@ static uint64_t last_needed_token(const struct hf_file *file)
     return table->token + table->waiting.count + 1;
 }
 
-/* Call it without the arena lock. Fails even if the tokens are reserved now: the
- * caller retries the transaction, because the table may have changed. */
+/* Call it without the arena lock. Fails even if the tokens are reserved now:
+ * the caller retries the transaction, because the table may have changed. */
 static enum hf_err reserve_more_tokens(struct hf_file *file, uint64_t token)
 {
     enum hf_err err = hf_token_file_reserve(&file->arena, token);
@@ -360,8 +360,9 @@ void hf_transaction_end(struct hf_in_process *local)
     hf_reaper_watch_process(file);
 }
 
-/* The ring has events from before this client was opened, back to the snapshot.
- * So if `from` is before our history, read the ring again from there. */
+/* The ring has commands from before this client was opened, back to the
+ * snapshot. So if `from` is before our history, load the snapshot and apply the
+ * ring again, which adds the events of these commands. */
 static enum hf_err file_watch(struct hf_in_process *local, uint64_t from)
 {
     struct hf_file *file = file_of(local);

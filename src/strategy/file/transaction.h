@@ -22,15 +22,16 @@ struct hf_file {
     hf_time checked_at;
     bool broken;    /* the files are damaged, removed or replaced */
     bool is_busy;   /* the last transaction did not begin; retry it soon */
-    pid_t busy_pid; /* the process that kept us out; 0: several of them */
+    pid_t busy_pid; /* process that keeps the arena locked; 0: several do */
     struct hf_error failure;
 
-    struct hf_dlist pending; /* requests that found the arena lock taken */
+    struct hf_dlist pending; /* requests to retry: the arena was locked */
     struct hf_timer retry;
     struct hf_fd wake_fd;
     struct hf_reaper reaper;
     bool is_own_command; /* events come from our command, so wake others */
-    unsigned wake_slots[HF_TRANSACTION_WAKES_MAX]; /* to wake after leaving */
+    /* Slots of the clients to wake after the arena is unlocked. */
+    unsigned wake_slots[HF_TRANSACTION_WAKES_MAX];
     unsigned wake_count;
     bool wake_watchers;
 };
@@ -50,9 +51,13 @@ static inline struct hf_slot *hf_transaction_own_slot(
 unsigned hf_transaction_find_slot(const struct hf_file *file, uint64_t session);
 
 /* Enter the critical section, update the table and expire the leases that are
- * due. If this fails, file->failure has the text. HF_EUNAVAIL: the arena cannot
- * be written, or (file->is_busy) another client stays in the critical section;
- * HF_EPROTO: the files are damaged. */
+ * due. If this fails, file->failure has the text. If file->is_busy is set, too,
+ * other clients stay in the critical section, or tokens had to be reserved
+ * first: try again soon.
+ *
+ * HF_EUNAVAIL  the arena is busy, or cannot be written
+ * HF_EPROTO    the files are damaged
+ * HF_ESYSTEM, HF_ELIMIT: no tokens can be reserved; HF_ENOMEM */
 enum hf_err hf_transaction_begin(struct hf_in_process *local);
 void hf_transaction_end(struct hf_in_process *local);
 

@@ -5,8 +5,8 @@
 #include "base/crash_point.h"
 #include "strategy/file/arena.h"
 
-#define SPINS 200 /* attempts before sleeping: a few microseconds */
-#define RETRIES 8 /* races lost to other clients, before BUSY */
+#define SPINS 200 /* attempts before sleeping; they take microseconds */
+#define RETRIES 8 /* lost races with other clients before BUSY */
 
 /* The word, from the lowest bit: 11 bits for the owner's slot plus one, the low
  * 20 bits of the turn, one bit that is set while clients sleep, and the high 32

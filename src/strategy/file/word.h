@@ -25,7 +25,7 @@
  *     SLEEP       -> TRY_AGAIN
  *     TRY_AGAIN   -> OWNED        the word was 0 and is ours now
  *                 -> LOAD         it was not 0
- *                 -> BUSY         the word was not 0, for the last time
+ *                 -> BUSY         it was not 0, and no retries are left
  *     CHECK_OWNER -> TAKE_OVER    the owner is dead
  *                 -> BUSY         the owner is alive
  *     TAKE_OVER   -> OWNED        the word is ours
@@ -59,7 +59,7 @@ struct hf_word_attempt {
     unsigned retries; /* left, in TRY_AGAIN */
     uint64_t turn;    /* of this attempt */
     uint64_t ours;    /* the value to write */
-    uint64_t seen;    /* the value as of the last LOAD */
+    uint64_t seen;    /* value of the word as of the last LOAD */
 };
 
 /* Start an attempt for `slot`. `*turn` is the slot's last turn, which this call
@@ -75,7 +75,8 @@ void hf_word_step(struct hf_word_attempt *attempt, _Atomic uint64_t *word);
  * alive. */
 void hf_word_set_owner_alive(struct hf_word_attempt *attempt, bool alive);
 
-/* Whether `word` is the value that this attempt has written. */
+/* Returns true if `word` is the value that this attempt has written, with or
+ * without the sleepers' bit. */
 bool hf_word_is_ours(const struct hf_word_attempt *attempt, uint64_t word);
 
 /* The owner's slot in a word that is not 0. */
